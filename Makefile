@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 
-BIN     := target/release/virtualize
+BIN      = target/$(PROFILE)/virtualize
 PYTHON  := .env/bin/python
 INTEROP := crates/cli/tests/interop
 MATURIN := ../../.env/bin/maturin build --locked --interpreter ../../.env/bin/python
@@ -13,26 +13,33 @@ EVAL    := .eval
 WITH_CMAKE = PATH="$(CURDIR)/.env/bin:$$PATH"
 # Lints and tests use the same features, so each is built only once.
 ALL = --workspace --locked --features virtualize-libhdf5/link,virtualize/libhdf5,virtualize-cli/libhdf5
+# Build of target/debug/virtualize. `make test` has it from the Rust tests.
+DEBUG_BUILD = cargo build --locked --package virtualize-cli
+test ci: DEBUG_BUILD = true
 FORMAT  ?= kerchunk-json
-# Profile of `make run`; PROFILE=dev reuses the build of the tests.
+# Profile of `make build`: release compiles fast, dist runs fast.
 PROFILE ?= release
+bench bench-archive: PROFILE = dist
 # Time limit of each fuzz target, in seconds.
 SECONDS_EACH ?= 60
+# Revision that `make semver` compares with: the latest release.
+BASELINE ?= $(shell git describe --tags --match 'v*' --abbrev=0 2>/dev/null)
 
-.PHONY: help build wheel run env test test-all test-rust test-libhdf5 test-interop test-python check fmt clippy doc fixtures bench bench-archive fuzz score ci
+.PHONY: help build wheel run env test test-all test-rust test-libhdf5 test-interop test-python check fmt clippy doc docs fixtures bench bench-archive fuzz score dist ci semver package pictures
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-build: ## build the release binary, target/release/virtualize
-	cargo build --release --locked --package virtualize-cli
+build: ## build the command, target/release/virtualize (PROFILE=dist: slower to build, faster to run)
+	cargo build --profile $(PROFILE) --locked --package virtualize-cli
 
 wheel: env ## build the Python wheel in target/wheels
-	cd crates/python && $(MATURIN) --release --out ../../target/wheels
+	cd crates/python && $(MATURIN) --profile $(PROFILE) --out ../../target/wheels
 
 run: ## print the references of a file: make run FILE=fixtures/hdf5/chunked.h5 [FORMAT=zarr3-json]
 	@test -n "$(FILE)" || { echo "usage: make run FILE=path-or-url [FORMAT=$(FORMAT)]" >&2; exit 2; }
-	@cargo run --quiet --profile $(PROFILE) --locked --package virtualize-cli -- "$(FILE)" --format $(FORMAT)
+	@# Without archives, Icechunk and the service the build takes half the time.
+	@cargo run --release --locked --package virtualize-cli --no-default-features $(if $(filter icechunk,$(FORMAT)),--features icechunk) -- "$(FILE)" --format $(FORMAT)
 
 env: ## install the Python clients of the interop tests, and CMake, into .env/
 	@bash $(INTEROP)/setup.sh .env
@@ -49,7 +56,7 @@ test-libhdf5: env ## compare the HDF5 reader with the C library, file by file (C
 	$(WITH_CMAKE) cargo test $(ALL) --test differential --test libhdf5_reader
 
 test-interop: env ## compare references, read by fsspec, zarr-python and xarray, with the original files
-	cargo build --locked --package virtualize-cli
+	$(DEBUG_BUILD)
 	@test -n "$${CHROMIUM:-}" || command -v chromium chromium-browser google-chrome >/dev/null || echo "Chromium not found: skipping the tests of the service's page"
 	VIRTUALIZE_BIN=target/debug/virtualize $(PYTHON) -m pytest -q -n 2 --dist loadfile $(INTEROP) $(PYTEST_ARGS)
 
@@ -68,8 +75,15 @@ fmt:
 clippy: env
 	$(WITH_CMAKE) cargo clippy $(ALL) --all-targets -- -D warnings
 
-doc:
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+doc: env
+	$(WITH_CMAKE) RUSTDOCFLAGS="-D warnings" cargo doc $(ALL) --no-deps
+
+docs: ## build the documentation site in target/site; dead links are errors
+	$(DEBUG_BUILD)
+	VIRTUALIZE_BIN=target/debug/virtualize docs/site/build.sh
+
+pictures: ## draw the pictures of docs/images
+	$(PYTHON) docs/site/pictures/all.py
 
 fixtures: env ## regenerate fixtures/; expected results come from h5py, tifffile and GDAL
 	$(PYTHON) fixtures/make/all.py
@@ -84,11 +98,24 @@ bench: build wheel bench-archive ## time the binary, the Python package and othe
 	target/python/bin/python crates/python/benchmarks/read.py
 	target/python/bin/python crates/python/benchmarks/archive.py
 	$(EVAL)/venv/bin/python crates/server/examples/load.py $(BIN) fixtures hdf5/chunked.h5 hdf5/netcdf4.nc tiff/cog.tif --clients 200 --seconds 10
+	$(PYTHON) crates/server/examples/first_picture.py $(BIN)
+	$(EVAL)/venv/bin/python crates/server/examples/load.py $(BIN) fixtures hdf5/chunked.h5 hdf5/netcdf4.nc tiff/cog.tif --clients 1000 --seconds 30 --wrk --strict --memory=256M
+	$(EVAL)/venv/bin/python crates/server/examples/load.py $(BIN) fixtures --nginx --clients 16 --seconds 10
 
 bench-archive: build env ## measure runs over up to 1,000,000 generated files (VIRTUALIZE_BENCH_LARGE=1: 10,000,000)
-	cargo build --release --locked --package virtualize-archive --example generate_parts
-	$(PYTHON) benchmarks/archive_scale.py $(BIN) target/release/examples/generate_parts
-	$(PYTHON) benchmarks/archive_append.py $(BIN) target/release/examples/generate_parts
+	cargo build --profile $(PROFILE) --locked --package virtualize-archive --example generate_parts
+	$(PYTHON) benchmarks/archive_scale.py $(BIN) $(dir $(BIN))examples/generate_parts
+	$(PYTHON) benchmarks/archive_append.py $(BIN) $(dir $(BIN))examples/generate_parts
+
+# The crates with a stable API; virtualize exports virtualize-zarr.
+semver: ## compare the public Rust API with the latest release (BASELINE=main: with another revision)
+	@if [ -z "$(BASELINE)" ]; then echo "no release yet, so there is nothing to compare with"; else \
+		cargo semver-checks --version >/dev/null || { echo "make semver needs cargo-semver-checks: cargo install cargo-semver-checks"; exit 1; }; \
+		cargo semver-checks --default-features --baseline-rev "$(BASELINE)" --package virtualize --package virtualize-archive --package virtualize-zarr; \
+	fi
+
+package: ## build each crate from its package for crates.io
+	cargo package --workspace --exclude virtualize-python --locked
 
 fuzz: ## fuzz each target for SECONDS_EACH seconds (needs cargo-fuzz); TARGETS=… selects
 	@cargo fuzz --version >/dev/null || { echo "make fuzz needs cargo-fuzz: cargo install cargo-fuzz"; exit 1; }
@@ -104,4 +131,10 @@ score: build ## score the binary on the public corpus through real clients (need
 	@test -d $(SHARED)/eval || { echo "make score needs $(SHARED)/eval"; exit 1; }
 	EVAL_DIR=$(EVAL) $(SHARED)/eval/run.sh $(BIN) --format $(FORMAT)
 
-ci: check test ## run everything that continuous integration runs
+dist: env ## build and test what a release contains, in target/dist (needs buildah; TARGETS=aarch64-unknown-linux-musl …)
+	$(PYTHON) -m venv target/dist-env
+	target/dist-env/bin/python -m pip install --quiet --disable-pip-version-check -r crates/cli/dist/requirements.txt
+	target/dist-env/bin/python crates/cli/dist/dist.py $(TARGETS)
+	target/dist-env/bin/python -m pytest -q -p no:cacheprovider crates/cli/dist
+
+ci: check test docs ## run everything that continuous integration runs

@@ -1,5 +1,6 @@
-//! Many files as one dataset: lists files, reads the metadata of each once, groups compatible files, and joins these along
-//! one or more dimensions.
+#![doc = include_str!("../README.md")]
+//!
+//! # Design
 //!
 //! ```text
 //! patterns ──list──▶ Item ──read──▶ Member ──journal──▶ Signature, FileExtent ──plan──▶ Plan ──join──▶ Hierarchy

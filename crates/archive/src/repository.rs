@@ -13,6 +13,7 @@ use virtualize::{
     CommitMode, CommitOptions, Committed, Error as FileError, IcechunkError, StoreOptions, Update,
     VirtualStore,
 };
+use virtualize_remedy::alternatives;
 
 use crate::{
     Along, Error, Item, Layout, Member,
@@ -123,7 +124,9 @@ impl AppendTarget<'_> {
         let mut grows = false;
         for (path, array) in new.arrays() {
             let Some(known) = there.array(&path) else {
-                return Err(self.refuse(&path, "the repository has no such node"));
+                let arrays = there.arrays();
+                let existing = alternatives("arrays", &path, arrays.iter().map(|(path, _)| path.as_str()));
+                return Err(self.refuse(&path, format!("the repository has no such array{existing}")));
             };
             if !has_dimension(array) {
                 continue;
@@ -140,7 +143,11 @@ impl AppendTarget<'_> {
         match grows {
             true => Ok(()),
             false => {
-                let reason = format!("no array has a dimension {:?}", self.dimension);
+                let arrays = new.arrays();
+                let names = arrays.iter().flat_map(|(_, array)| array.dimension_names.iter().flatten());
+                let names: BTreeSet<&str> = names.map(String::as_str).collect();
+                let existing = alternatives("dimensions", self.dimension, names);
+                let reason = format!("no array has a dimension {:?}{existing}", self.dimension);
                 Err(self.refuse(self.options.group.trim_matches('/'), reason))
             }
         }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use futures::TryStreamExt;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioIo;
 use s3s::{auth::SimpleAuth, service::S3ServiceBuilder};
 use virtualize::StoreOptions;
 use virtualize_archive::{
@@ -189,7 +189,7 @@ async fn serve(root: &Path, signed: bool) -> (ListOptions, Arc<AtomicUsize>) {
         while let Ok((socket, _)) = listener.accept().await {
             let (service, counted) = (service.clone(), counted.clone());
             tokio::spawn(async move {
-                let server = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+                let server = hyper::server::conn::http1::Builder::new();
                 let service = Counted { service, counted };
                 server.serve_connection(TokioIo::new(socket), service).await.map_err(drop)
             });
@@ -456,7 +456,7 @@ async fn alternate_places_of_assets() {
     let (items, _) = listed(vec![Input::Stac(url.clone())], Filter::default(), &at("s3")).await;
     assert_eq!(items.unwrap()[0].url, "s3://b/f.nc");
     let text = error(Input::Stac(url), &at("gs")).await;
-    assert!(text.contains("asset data: it has no alternate \"gs\", but s3"), "{text}");
+    assert!(text.contains("asset data: it has no alternate \"gs\"; existing alternates: s3"), "{text}");
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioIo;
 use s3s::{auth::SimpleAuth, service::S3ServiceBuilder};
 use virtualize::{Format, StoreOptions};
 use virtualize_archive::{
@@ -299,7 +299,7 @@ async fn serve(root: &Path) -> StoreOptions {
         while let Ok((socket, _)) = listener.accept().await {
             let service = service.clone();
             tokio::spawn(async move {
-                let server = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+                let server = hyper::server::conn::http1::Builder::new();
                 server.serve_connection(TokioIo::new(socket), service).await.map_err(drop)
             });
         }

@@ -1,5 +1,6 @@
-//! Access to untrusted files: a bounds-checked cursor, types for addresses and lengths, limits and a memory budget, and the
-//! trait through which readers request byte ranges.
+#![doc = include_str!("../README.md")]
+//!
+//! # Design
 //!
 //! Architecture invariant: this crate does no I/O and does not panic, whatever the bytes.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]

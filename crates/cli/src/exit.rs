@@ -1,21 +1,40 @@
 use std::io;
 
-use virtualize::{Error, ErrorClass};
+use virtualize::{Code, Error, ErrorClass};
 
 use crate::{arguments::Usage, messages};
 
 /// Why the command exits with a status other than 0.
 pub(crate) enum Failure {
+    /// The arguments cannot be parsed, or ask for help.
+    Parse(clap::Error),
     /// A file cannot be read or written.
     Library(Error),
     /// A batch or scan failed.
+    #[cfg(feature = "archive")]
     Archive(virtualize_archive::Error),
     /// The arguments cannot be carried out.
     Usage(Usage),
+    /// The service does not respond.
+    #[cfg(feature = "serve")]
+    NotReady(virtualize_server::ConfigError),
+    /// A file of the command's own, such as a log, cannot be written.
+    File {
+        /// Path of the file, or a URL.
+        path: String,
+        /// The reason.
+        error: io::Error,
+    },
     /// The report, which is already printed, contains differences or problems.
     Found,
     /// Standard output cannot be written.
     Output(io::Error),
+}
+
+impl From<clap::Error> for Failure {
+    fn from(error: clap::Error) -> Self {
+        Self::Parse(error)
+    }
 }
 
 impl From<Usage> for Failure {
@@ -30,6 +49,7 @@ impl From<Error> for Failure {
     }
 }
 
+#[cfg(feature = "archive")]
 impl From<virtualize_archive::Error> for Failure {
     fn from(error: virtualize_archive::Error) -> Self {
         match error {
@@ -50,23 +70,38 @@ impl From<io::Error> for Failure {
 pub(crate) fn of(result: Result<(), Failure>) -> u8 {
     match result {
         Ok(()) => 0,
+        Err(Failure::Parse(error)) => {
+            // `--help` and `--version` are errors, too, with status 0. A closed pipe is not an error.
+            let _ = error.print();
+            u8::try_from(error.exit_code()).unwrap_or(2)
+        }
         Err(Failure::Library(error)) => match error.class() {
             ErrorClass::BrokenPipe => 0,
             ErrorClass::Usage => report(&error, 2),
             _ => report(&error, 1),
         },
+        #[cfg(feature = "archive")]
         Err(Failure::Archive(error)) => {
             messages::line(&format!("error: {}", error.render(messages::FLAGS)));
             if error.class() == ErrorClass::Usage { 2 } else { 1 }
         }
         Err(Failure::Usage(reason)) => {
-            messages::line(&format!("error: {reason}"));
+            messages::line(&format!("error: {reason} [{}]", Code::Usage));
             2
+        }
+        #[cfg(feature = "serve")]
+        Err(Failure::NotReady(error)) => {
+            messages::line(&format!("error: {error} [{}]", Code::NotReady));
+            1
+        }
+        Err(Failure::File { path, error }) => {
+            messages::line(&format!("error: {path}: {error} [{}]", Code::OutputFailed));
+            1
         }
         Err(Failure::Found) => 1,
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => 0,
         Err(Failure::Output(error)) => {
-            messages::line(&format!("error: standard output: {error}"));
+            messages::line(&format!("error: standard output: {error} [{}]", Code::OutputFailed));
             1
         }
     }

@@ -1,33 +1,32 @@
-//! The `virtualize` command: arguments become options, the library does the work, errors become exit status.
-//!
-//! It is a library so that other programs, such as the Python package, can contain the command.
+#![doc = include_str!("../README.md")]
 
+#[cfg(feature = "archive")]
+mod archive;
 mod arguments;
-mod batch;
+mod completions;
 mod convert;
 mod diff;
-mod dry_run;
 mod exit;
+mod explain;
+mod help;
 mod inspect;
-mod journal;
 mod logging;
 mod messages;
-mod metrics;
+mod mistyped;
 mod output;
-mod progress;
-mod scan;
 #[cfg(feature = "serve")]
 mod serve;
-mod tally;
+mod terminal;
 mod translate;
+mod units;
 mod validate;
 
 use std::ffi::OsString;
 
 use arguments::{Arguments, Command};
-use clap::{CommandFactory, Parser, error::ErrorKind};
+use clap::FromArgMatches;
 use exit::Failure;
-pub use inspect::text as describe;
+pub use inspect::{UnknownArray, describe, describe_arrays};
 
 /// Runs the command with its arguments, the name of the program first, and returns the exit status: 0 success, 1
 /// failure, 2 wrong usage.
@@ -36,30 +35,32 @@ pub use inspect::text as describe;
 /// commands leave signals as they are: a caller that handles SIGINT, as Python does, must restore the default first, or
 /// Ctrl-C has no effect until this function returns.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
-    match parse(arguments.into_iter().collect()) {
-        Ok(arguments) => exit::of(execute(&arguments)),
-        Err(error) => {
-            // `--help` and `--version` are errors, too, with status 0. A closed pipe is not an error.
-            let _ = error.print();
-            u8::try_from(error.exit_code()).unwrap_or(2)
-        }
-    }
+    let arguments = parse(&arguments.into_iter().collect::<Vec<_>>());
+    exit::of(arguments.and_then(|arguments| execute(&arguments)))
 }
 
 /// Parses the arguments, and checks that they can be combined.
-fn parse(given: Vec<OsString>) -> Result<Arguments, clap::Error> {
-    let mut arguments = Arguments::try_parse_from(&given)?;
-    if let Some(Command::Batch(batch)) = &mut arguments.command {
-        batch.command = journal::without_secrets(&given);
+fn parse(given: &[OsString]) -> Result<Arguments, Failure> {
+    let mut command = help::command(is_short_help(given));
+    mistyped::check(&command, given)?;
+    let matches = command.try_get_matches_from_mut(given).map_err(mistyped::explain)?;
+    let arguments = Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+    #[cfg(feature = "archive")]
+    let arguments = archive::with_command_line(arguments, given);
+    match &arguments.command {
+        Some(Command::Inspect(inspect)) => inspect.input.mapping.check(inspect.format().zarr_format())?,
+        Some(_) => {}
+        None => arguments.convert.input.mapping.check(arguments.convert.format().zarr_format())?,
     }
-    let input = match &arguments.command {
-        Some(Command::Inspect(inspect)) => Some(&inspect.input),
-        Some(_) => None,
-        None => Some(&arguments.convert.input),
-    };
-    match input.map(|input| input.check()) {
-        Some(Err(problem)) => Err(Arguments::command().error(ErrorKind::ArgumentConflict, problem)),
-        _ => Ok(arguments),
+    Ok(arguments)
+}
+
+/// Returns whether the arguments ask for the short help: by `-h`, or because a command has none.
+fn is_short_help(given: &[OsString]) -> bool {
+    match given {
+        [] | [_] => true,
+        [_, only] => only != "--help" && only != "help",
+        _ => given.iter().any(|argument| argument == "-h"),
     }
 }
 
@@ -70,6 +71,7 @@ fn execute(arguments: &Arguments) -> Result<(), Failure> {
     }
     // One file is read on one thread, many files on all threads.
     let mut builder = match &arguments.command {
+        #[cfg(feature = "archive")]
         Some(Command::Batch(_) | Command::Scan(_)) => tokio::runtime::Builder::new_multi_thread(),
         #[cfg(feature = "serve")]
         Some(Command::Serve(_)) => tokio::runtime::Builder::new_multi_thread(),
@@ -78,14 +80,20 @@ fn execute(arguments: &Arguments) -> Result<(), Failure> {
     builder.enable_all().build()?.block_on(async {
         match &arguments.command {
             Some(Command::Inspect(inspect)) => inspect::run(inspect).await,
-            Some(Command::Batch(batch)) => batch::run(batch).await,
-            Some(Command::Scan(scan)) => scan::run(scan).await,
-            Some(Command::Journal(arguments)) => journal::run(arguments),
+            #[cfg(feature = "archive")]
+            Some(Command::Batch(batch)) => archive::batch(batch).await,
+            #[cfg(feature = "archive")]
+            Some(Command::Scan(scan)) => archive::scan(scan).await,
+            #[cfg(feature = "archive")]
+            Some(Command::Journal(arguments)) => archive::journal(arguments),
             Some(Command::Convert(convert)) => translate::run(convert).await,
             Some(Command::Validate(arguments)) => validate::run(arguments).await,
             Some(Command::Diff(compare)) => diff::run(compare).await,
+            Some(Command::Explain(arguments)) => explain::run(arguments),
             #[cfg(feature = "serve")]
-            Some(Command::Serve(settings)) => serve::run(settings).await,
+            Some(Command::Serve(arguments)) => serve::run(arguments).await,
+            Some(Command::Completions(arguments)) => completions::print(arguments.shell),
+            Some(Command::Man(arguments)) => completions::manual(&arguments.folder),
             None => convert::run(&arguments.convert).await,
         }
     })
@@ -95,9 +103,13 @@ fn execute(arguments: &Arguments) -> Result<(), Failure> {
 fn verbose(arguments: &Arguments) -> Option<u8> {
     Some(match &arguments.command {
         Some(Command::Inspect(inspect)) => inspect.input.mapping.verbose(),
+        #[cfg(feature = "archive")]
         Some(Command::Batch(batch)) => batch.mapping.verbose(),
+        #[cfg(feature = "archive")]
         Some(Command::Scan(scan)) => scan.mapping.verbose(),
+        #[cfg(feature = "archive")]
         Some(Command::Journal(_)) => 0,
+        Some(Command::Completions(_) | Command::Explain(_) | Command::Man(_)) => 0,
         Some(Command::Convert(convert)) => convert.reading.verbose(),
         Some(Command::Validate(validate)) => validate.reading.verbose(),
         Some(Command::Diff(compare)) => compare.reading.verbose(),

@@ -10,5 +10,6 @@ pub(crate) fn start(verbose: u8) {
         _ => EnvFilter::new("trace"),
     };
     // Fails if the program that contains the command has a log already.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let _ = log.with_ansi(crate::messages::are_coloured()).try_init();
 }

@@ -1,7 +1,11 @@
-use std::io::Write;
+use std::{
+    borrow::Cow,
+    io::{IsTerminal, Write},
+};
 
+use anstream::{AutoStream, ColorChoice};
 pub(crate) use virtualize::describe::printable;
-use virtualize::{Diagnostic, Error, Notation};
+use virtualize::{Diagnostic, Error, Notation, VirtualStore, zarr::readers::ReaderSetup};
 
 /// Notation of remedies as flags: `--on-mismatch split`.
 pub(crate) const FLAGS: Notation = Notation(|option, value| {
@@ -9,15 +13,40 @@ pub(crate) const FLAGS: Notation = Notation(|option, value| {
     Some(value.map_or_else(|| format!("--{flag}"), |value| format!("--{flag} {value}")))
 });
 
+/// Returns whether messages are coloured: on a terminal, unless `NO_COLOR` or `CLICOLOR_FORCE` demand otherwise.
+pub(crate) fn are_coloured() -> bool {
+    AutoStream::choice(&std::io::stderr()) != ColorChoice::Never
+}
+
 /// Prints a line to standard error. Failure to write it is ignored, since the reader may be gone.
 pub(crate) fn line(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{}", printable(text));
+    let text = printable(text);
+    let text = if are_coloured() { coloured(&text) } else { Cow::Borrowed(&*text) };
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Colours the first word of an error or a warning, as clap does.
+fn coloured(text: &str) -> Cow<'_, str> {
+    let colours = [("error:", "\x1b[1;31m"), ("warning:", "\x1b[1;33m")];
+    let found = colours.iter().find_map(|(word, colour)| Some((word, colour, text.strip_prefix(word)?)));
+    found.map_or(Cow::Borrowed(text), |(word, colour, rest)| format!("{colour}{word}\x1b[0m{rest}").into())
 }
 
 /// Prints warnings, one per line.
 pub(crate) fn warnings<'a>(name: &str, warnings: impl IntoIterator<Item = &'a Diagnostic>) {
     for warning in warnings {
         line(&format!("warning: {name}: {}", warning.render(FLAGS)));
+    }
+}
+
+/// Prints on a terminal which packages and which Python readers of a store need, unless they need none. Scripts would
+/// take the line for a problem.
+pub(crate) fn reader_setup(store: &VirtualStore) {
+    if !std::io::stderr().is_terminal() {
+        return;
+    }
+    if let Some(hint) = ReaderSetup::of(&store.hierarchy).hint() {
+        line(&format!("hint: {hint}"));
     }
 }
 

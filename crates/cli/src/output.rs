@@ -18,7 +18,7 @@ pub(crate) fn check(output: &Output, format: OutputFormat) -> Result<(), Usage> 
             Err(Usage::RelativeRepository)
         }
         Some(_) => Ok(()),
-        None if references(format).is_none_or(Format::is_several_files) => Err(Usage::SeveralFiles),
+        None if references(format).is_none_or(Format::is_several_files) => Err(Usage::NoFolder),
         None if output.options.relative => Err(Usage::RelativeToNothing),
         None => Ok(()),
     }

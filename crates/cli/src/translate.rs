@@ -7,14 +7,21 @@ use crate::{arguments::Translate, exit::Failure, messages, output};
 /// Runs `virtualize convert REFS`.
 pub(crate) async fn run(arguments: &Translate) -> Result<(), Failure> {
     let options = arguments.reading.options();
-    output::check(&arguments.output, arguments.format)?;
+    let format = arguments.output.format(arguments.format);
+    output::check(&arguments.output, format)?;
     let store = read_references(&arguments.references, &options).await?;
-    let mut store = convert(store, arguments.format.zarr_format(), arguments.strict, &options.store).await?;
-    messages::warnings(store.name(), store.warnings());
+    let mut store = convert(store, format.zarr_format(), arguments.strict, &options.store).await?;
+    if !arguments.quiet {
+        messages::warnings(store.name(), store.warnings());
+    }
     #[cfg(feature = "icechunk")]
-    if arguments.format == OutputFormat::Icechunk {
+    if format == OutputFormat::Icechunk {
         virtualize::record_sources(&mut store, &options.store).await?;
     }
     store.relocate(&arguments.output.options.relocation(arguments.output.target.as_deref()))?;
-    output::write(&store, &arguments.output, arguments.format, &options.store).await
+    output::write(&store, &arguments.output, format, &options.store).await?;
+    if !arguments.quiet {
+        messages::reader_setup(&store);
+    }
+    Ok(())
 }

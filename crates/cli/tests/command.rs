@@ -190,9 +190,13 @@ fn a_file_named_inspect_is_reached() {
 #[test]
 fn inspect_shows_what_was_decided() {
     let file = fixture("tiff/geo_utm.tif");
-    let shown = text(&virtualize(&["inspect", &file]).stdout);
-    for words in ["TIFF", "band_data  float32", "tag GDAL_NODATA (42113)", "chunks", "codecs"] {
-        assert!(shown.contains(words), "{words} is not in {shown}");
+    let tree = text(&virtualize(&["inspect", &file]).stdout);
+    for words in ["TIFF", "EPSG:32633", "├─ band_data    float32", "(band: 1, y: 10, x: 12)"] {
+        assert!(tree.contains(words), "{words} is not in {tree}");
+    }
+    let array = text(&virtualize(&["inspect", &file, "--array", "band_data"]).stdout);
+    for words in ["tag GDAL_NODATA (42113)", "first chunks", "codecs"] {
+        assert!(array.contains(words), "{words} is not in {array}");
     }
     let json: serde_json::Value =
         serde_json::from_slice(&virtualize(&["inspect", "--json", &file]).stdout).unwrap();

@@ -1,4 +1,6 @@
-//! Decodes and encodes single chunks: those that are inlined, validated, or read as values.
+#![doc = include_str!("../README.md")]
+//!
+//! # Design
 //!
 //! Chunks are bytes in *stored order*: elements in C order after any `transpose`, numbers in the array's byte order. So
 //! `transpose`, `bytes` and the `vlen-*` codecs leave them unchanged here. [`decode`] and [`encode`] run the codecs on

@@ -1,4 +1,6 @@
-//! Writes virtual Zarr hierarchies as reference files.
+#![doc = include_str!("../README.md")]
+//!
+//! # Design
 //!
 //! Architecture invariants: this crate makes no decisions and reads no source; the same hierarchy produces the same
 //! bytes.

@@ -1,4 +1,6 @@
-//! Reads the metadata of HDF5 files: the objects of a file and the locations of their data.
+#![doc = include_str!("../README.md")]
+//!
+//! # Design
 //!
 //! Three layers: `spec` parses one on-disk structure per file of source, as a pure function of bytes; `walk` fetches
 //! structures level by level, all ranges of a level in one batch; [`model`] is the result as plain data.

@@ -1,6 +1,6 @@
-use std::{fmt::Display, sync::Arc};
+use std::{collections::BTreeSet, fmt::Display, sync::Arc};
 
-use virtualize_remedy::{OptionName, Remedy};
+use virtualize_remedy::{OptionName, Remedy, alternatives};
 use virtualize_zarr::ChunkReadError;
 
 /// Error of a commit or of reading a repository. A failed commit leaves the branch unchanged.
@@ -31,12 +31,12 @@ pub enum IcechunkError {
         reason: String,
     },
     /// No branch, tag or snapshot has this name.
-    #[error("branch {branch:?} does not exist; existing branches: {known}")]
+    #[error("branch {branch:?} does not exist{}", alternatives("branches", branch, known.iter().map(String::as_str)))]
     NoBranch {
         /// The name as given.
         branch: String,
         /// Names of the existing branches.
-        known: String,
+        known: BTreeSet<String>,
     },
     /// The history of the branch does not contain the snapshot that an update is based on.
     #[error(

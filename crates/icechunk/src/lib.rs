@@ -1,4 +1,6 @@
-//! Commits virtual Zarr hierarchies to [Icechunk](https://icechunk.io) repositories and reads them back.
+#![doc = include_str!("../README.md")]
+//!
+//! # Design
 //!
 //! Commits are atomic: until the last step, readers of a branch see its previous snapshot. Referenced chunks become virtual
 //! chunks with the entity tag or modification time of their file, so that a reader rejects a file that has changed. Inline

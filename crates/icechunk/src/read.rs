@@ -92,7 +92,6 @@ async fn resolve_version(repository: &Repository, version: &str) -> Result<Versi
         return Ok(VersionInfo::SnapshotId(snapshot));
     }
     let known = repository.list_branches().await.map_err(IcechunkError::of("listing the branches"))?;
-    let known = known.into_iter().collect::<Vec<_>>().join(", ");
     Err(IcechunkError::NoBranch { branch: version.to_owned(), known })
 }
 

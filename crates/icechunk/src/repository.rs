@@ -161,7 +161,6 @@ pub(crate) async fn branch_tip(repository: &Repository, branch: &str) -> Result<
                 made.map_err(IcechunkError::of("creating the branch"))?;
                 return Ok(first);
             }
-            let known = known.into_iter().collect::<Vec<_>>().join(", ");
             Err(IcechunkError::NoBranch { branch: branch.to_owned(), known })
         }
         Err(error) => Err(IcechunkError::of("looking up the branch")(error)),

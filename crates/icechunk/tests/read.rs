@@ -114,7 +114,7 @@ async fn missing_repositories_and_branches() {
     committed(folder.path()).await;
     match read_back(folder.path(), "another").await {
         Err(IcechunkError::NoBranch { branch, known }) => {
-            assert_eq!((&*branch, &*known), ("another", "main"))
+            assert_eq!((&*branch, known), ("another", ["main".to_owned()].into()))
         }
         other => panic!("{other:?}"),
     }

@@ -1,8 +1,6 @@
-//! Reads HDF5 files with the HDF5 C library into the model of `virtualize-hdf5`: an independent implementation for
-//! tests, and an alternative reader for local files.
+#![doc = include_str!("../README.md")]
 //!
-//! Without the feature `link` this crate is empty, so that the workspace builds without a C toolchain. With it, the C
-//! library is built from source, which requires a C compiler and CMake 3.26 or newer.
+//! # Design
 //!
 //! The C library does not report some properties. The model then contains:
 //! - for the version of a fill value message, `None`; for an allocation time that is not stored, the library's default;

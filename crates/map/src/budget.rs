@@ -3,6 +3,7 @@
 use virtualize_bytes::Budget;
 
 use crate::{Diagnostic, InlineTask, Mapped, Piece, Severity};
+use virtualize_remedy::Code;
 
 /// Bytes of memory for a chunk in a manifest: position, offset and length.
 const CHUNK: u64 = 20;
@@ -27,7 +28,7 @@ pub(crate) fn report(budget: &Budget<'_>, mapped: &mut Mapped) {
     let Some(refused) = budget.refused() else { return };
     mapped.report.diagnostics.push(Diagnostic {
         severity: Severity::Error,
-        code: "too-large",
+        code: Code::TooLarge,
         path: "/".to_owned(),
         message: refused.to_string(),
         remedy: None,

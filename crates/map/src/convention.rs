@@ -2,6 +2,7 @@
 //! encoding of its fill value.
 
 use serde_json::{Value, json};
+use virtualize_remedy::Code;
 use virtualize_zarr::{Array, FillValue, ZarrFormat};
 
 use crate::{Diagnostic, Mapped, Severity};
@@ -70,7 +71,7 @@ fn diagnostic(path: &str, array: &Array, value: &Value) -> Diagnostic {
     let cf = array.attributes.get(NAME).unwrap_or(&Value::Null);
     Diagnostic {
         severity: Severity::Warning,
-        code: "missing-value-convention",
+        code: Code::MissingValueConvention,
         path: format!("/{path}"),
         message: format!(
             "the attribute missing_value is {cf} as CF has it, and not {value} as the Zarr convention would"

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use virtualize_remedy::{Notation, Remedy};
+use virtualize_remedy::{Code, Notation, Remedy};
 
 /// A decision of the mapping that could surprise a user.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -8,7 +8,7 @@ pub struct Diagnostic {
     /// Severity.
     pub severity: Severity,
     /// Stable code, such as `fill-value-dropped`.
-    pub code: &'static str,
+    pub code: Code,
     /// Absolute path of the node concerned; "/" for the whole file.
     pub path: String,
     /// What happened and why, in one line.
@@ -42,7 +42,7 @@ impl Diagnostic {
     /// Renders the diagnostic as one line, `path: message (remedy) [code]`.
     pub fn render(&self, notation: Notation) -> String {
         let Self { path, message, code, .. } = self;
-        format!("{path}: {} [{code}]", notation.append(message, self.remedy.as_ref()))
+        format!("{path}: {}", notation.line(message, self.remedy.as_ref(), *code))
     }
 }
 

@@ -1,5 +1,6 @@
-//! Maps what HDF5 and TIFF files say to virtual Zarr: data types, codecs, dimensions, attributes, georeferencing and,
-//! above all, the fill-value policies.
+#![doc = include_str!("../README.md")]
+//!
+//! # Design
 //!
 //! Architecture invariants: this is the only place where source types meet Zarr types; it reads no bytes and knows no
 //! `async`. Content that has to be fetched is described as an [`InlineTask`]; every decision that could surprise a user

@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use virtualize_remedy::Remedy;
+use virtualize_remedy::{Code, Remedy};
 use virtualize_zarr::{Array, Hierarchy, NodePath, Source, SourceId, ZarrFormat, node};
 
 use crate::{Diagnostic, InlineTask, Report, Severity};
@@ -22,7 +22,7 @@ pub struct Mapped {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeftOut {
     /// Stable code of the diagnostic.
-    pub code: &'static str,
+    pub code: Code,
     /// Message of the diagnostic.
     pub message: String,
     /// Reason for the report of the array.
@@ -35,7 +35,7 @@ pub struct LeftOut {
 
 impl LeftOut {
     /// Returns the reason for leaving out an image and its companions.
-    pub(crate) fn image(code: &'static str, reason: String, remedy: Option<Remedy>) -> Self {
+    pub(crate) fn image(code: Code, reason: String, remedy: Option<Remedy>) -> Self {
         let message = format!("left out: {reason}");
         Self { code, message, reason, remedy, with_companions: true }
     }
@@ -43,7 +43,7 @@ impl LeftOut {
     /// Returns the reason for leaving out an array with a chunk that could not be made.
     pub fn not_made(reason: String) -> Self {
         let message = format!("left out: a chunk that has to be inlined cannot be made: {reason}");
-        Self { code: "inline-failed", message, reason, remedy: None, with_companions: true }
+        Self { code: Code::InlineFailed, message, reason, remedy: None, with_companions: true }
     }
 }
 
@@ -93,14 +93,14 @@ impl Mapped {
             .into_iter()
             .filter_map(|(path, array)| Some((path, outside_of_sources(array, &sizes, &refused)?)));
         let reasons: BTreeMap<_, _> = of_tasks.chain(of_arrays).collect();
-        let code = "array-left-out";
+        let code = Code::ArrayLeftOut;
         self.leave_out(reasons.into_iter().map(|(path, reason)| {
             let message = format!("the array is left out: {reason}");
             (path, LeftOut { code, message, reason, remedy: None, with_companions: false })
         }));
     }
 
-    pub(crate) fn warn(&mut self, path: &str, code: &'static str, message: String, remedy: Option<Remedy>) {
+    pub(crate) fn warn(&mut self, path: &str, code: Code, message: String, remedy: Option<Remedy>) {
         let path = format!("/{path}");
         let severity = Severity::Warning;
         self.report.diagnostics.push(Diagnostic { severity, code, path, message, remedy });

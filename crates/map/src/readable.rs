@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
+use virtualize_remedy::Code;
 use virtualize_zarr::{
     Array, ChunkEntry, ChunkGrid, ChunkManifest, Codec, FillValue, SourceId, ZarrFormat,
     readers::{ChunkFacts, Client, Reader, compatibility, plain_codecs, untransposed},
@@ -62,7 +63,7 @@ impl Mapped {
         self.tasks.extend(change.tasks);
         self.report.diagnostics.push(Diagnostic {
             severity: Severity::Info,
-            code: "reader-adapted",
+            code: Code::ReaderAdapted,
             path: format!("/{path}"),
             message: format!("adapted to the requested readers: {message}"),
             remedy: None,
@@ -73,7 +74,7 @@ impl Mapped {
 fn not_readable(why: &[String]) -> LeftOut {
     let reason = why.join("; ");
     let message = format!("the array is left out: not readable by {reason}");
-    LeftOut { code: "reader-lacks", message, reason, remedy: None, with_companions: false }
+    LeftOut { code: Code::ReaderLacks, message, reason, remedy: None, with_companions: false }
 }
 
 /// Returns who does not decode an array, and why. Scalars, which describe rasters but are none, stay for GDAL.

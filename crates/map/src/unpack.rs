@@ -4,7 +4,7 @@
 //! codecs cannot unpack exactly keep their attributes; [`UnpackRefusal`] lists the reasons.
 
 use serde_json::{Map, Value};
-use virtualize_remedy::{OptionName, Remedy};
+use virtualize_remedy::{Code, OptionName, Remedy};
 use virtualize_zarr::{
     Arithmetic, ArithmeticError, Array, Codec, DataType, FillValue, OutOfRange, Rounding, ScalarMap,
 };
@@ -235,7 +235,7 @@ pub(crate) fn refusal_diagnostic(why: &UnpackRefusal, path: &str) -> Diagnostic 
     let is_harmless = matches!(why, UnpackRefusal::Times);
     Diagnostic {
         severity: if is_harmless { Severity::Info } else { Severity::Warning },
-        code: "not-unpacked",
+        code: Code::NotUnpacked,
         path: format!("/{path}"),
         message: format!("the numbers stay packed, with their attributes: {why}"),
         remedy: None,
@@ -246,7 +246,7 @@ pub(crate) fn refusal_diagnostic(why: &UnpackRefusal, path: &str) -> Diagnostic 
 pub(crate) fn needs_v3() -> Diagnostic {
     Diagnostic {
         severity: Severity::Error,
-        code: "unpack-needs-v3",
+        code: Code::UnpackNeedsV3,
         path: "/".into(),
         message: "Zarr v2 has no codecs that unpack numbers".into(),
         remedy: Some(Remedy::set(OptionName::Format, "zarr3-json", "write Zarr v3")),

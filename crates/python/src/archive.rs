@@ -199,9 +199,7 @@ impl OfBatch {
         exclusive(("relative", write.relative), ("rewrite_url", !write.rewrite_url.is_empty()))?;
         exclusive(("replace", commit.replace), ("append_dim", commit.append_dim.is_some()))?;
         let target = batch.target(output).ok_or_else(|| {
-            error::option(format!(
-                "{output}: the extension selects no format (.json, .parquet, .parq, .zarr, .icechunk): give format"
-            ))
+            error::option(format!("{output}: {}: give format", Target::unknown_extension(output)))
         })?;
         file.check(target.zarr_format())?;
         Ok(target)

@@ -62,5 +62,5 @@ pub(crate) fn codec_names() -> Vec<&'static str> {
 
 #[expect(clippy::needless_pass_by_value, reason = "it is a parameter of map_err")]
 fn failure(error: impl ToString) -> PyErr {
-    error::with_class(virtualize::ErrorClass::File, error.to_string())
+    error::with_class(virtualize::ErrorClass::File, virtualize::Code::ValuesUnreadable, error.to_string())
 }

@@ -1,7 +1,7 @@
 //! Errors of the library as the exceptions of `virtualize._errors`.
 
 use pyo3::{exceptions::PyRuntimeError, prelude::*, types::PyList};
-use virtualize::{Diagnostic, Error, ErrorClass, Notation, OptionName};
+use virtualize::{Code, Diagnostic, Error, ErrorClass, Notation, OptionName};
 
 use crate::runtime;
 
@@ -16,7 +16,7 @@ pub(crate) const KEYWORDS: Notation = Notation(|option, value| {
 });
 
 /// Options that are on or off.
-const SWITCHES: [OptionName; 16] = {
+const SWITCHES: [OptionName; 17] = {
     use OptionName as O;
     [
         O::AllowHoles,
@@ -27,6 +27,7 @@ const SWITCHES: [OptionName; 16] = {
         O::Each,
         O::FillWithoutSentinel,
         O::FollowExternal,
+        O::Full,
         O::NoRecheck,
         O::Overwrite,
         O::Replace,
@@ -46,7 +47,7 @@ pub(crate) fn of(error: &Error) -> PyErr {
     };
     let text = error.render(KEYWORDS);
     let made = runtime::attach(|py| {
-        make(py, name, text, |exception| match error {
+        make(py, name, text, error.code(), |exception| match error {
             Error::Refused { diagnostics, .. } | Error::Strict { diagnostics, .. } => {
                 exception.setattr("diagnostics", diagnostics_of(py, diagnostics)?)
             }
@@ -60,13 +61,13 @@ pub(crate) fn of(error: &Error) -> PyErr {
 pub(crate) fn of_archive(error: &virtualize_archive::Error) -> PyErr {
     match error {
         virtualize_archive::Error::File(error) => of(error),
-        other => with_class(other.class(), other.render(KEYWORDS)),
+        other => with_class(other.class(), other.code(), other.render(KEYWORDS)),
     }
 }
 
-/// Returns an exception of a class of errors.
-pub(crate) fn with_class(class: ErrorClass, text: String) -> PyErr {
-    runtime::attach(|py| make(py, name_of(class), text, |_| Ok(()))).unwrap_or_else(ending)
+/// Returns an exception of a class of errors. The exception appends the code to the text where it is missing.
+pub(crate) fn with_class(class: ErrorClass, code: Code, text: String) -> PyErr {
+    runtime::attach(|py| make(py, name_of(class), text, code, |_| Ok(()))).unwrap_or_else(ending)
 }
 
 /// Returns the exception that nobody sees, since Python is about to end.
@@ -76,7 +77,7 @@ fn ending() -> PyErr {
 
 /// Returns the exception for an invalid argument.
 pub(crate) fn option(text: impl Into<String>) -> PyErr {
-    with_class(ErrorClass::Usage, text.into())
+    with_class(ErrorClass::Usage, Code::Usage, text.into())
 }
 
 /// Returns the exception for work that ended without a result, which only a panic can cause.
@@ -93,14 +94,14 @@ pub(crate) fn diagnostics_of<'py>(
     let made = diagnostics.iter().map(|diagnostic| {
         let severity = format!("{:?}", diagnostic.severity).to_lowercase();
         let remedy = diagnostic.remedy.as_ref().and_then(|remedy| remedy.render(KEYWORDS));
-        class.call1((diagnostic.code, severity, &diagnostic.path, &diagnostic.message, remedy))
+        class.call1((diagnostic.code.as_str(), severity, &diagnostic.path, &diagnostic.message, remedy))
     });
     PyList::new(py, made.collect::<PyResult<Vec<_>>>()?)
 }
 
 fn name_of(class: ErrorClass) -> &'static str {
     match class {
-        ErrorClass::Usage => "OptionError",
+        ErrorClass::Usage | ErrorClass::Conflict => "OptionError",
         ErrorClass::NotFound => "NotFoundError",
         ErrorClass::Denied => "AccessDeniedError",
         ErrorClass::Changed => "ChangedError",
@@ -113,10 +114,12 @@ fn make(
     py: Python<'_>,
     name: &str,
     text: String,
+    code: Code,
     complete: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<()>,
 ) -> PyErr {
     let made = (|| {
         let exception = py.import("virtualize._errors")?.getattr(name)?.call1((text,))?;
+        exception.setattr("code", code.as_str())?;
         complete(&exception)?;
         Ok(PyErr::from_value(exception))
     })();
@@ -125,5 +128,9 @@ fn make(
 
 /// Returns the exception for a file that is no longer the one that was opened.
 pub(crate) fn changed(name: &str) -> PyErr {
-    with_class(ErrorClass::Changed, format!("{name}: the file changed since it was opened (open it again)"))
+    with_class(
+        ErrorClass::Changed,
+        Code::SourceChanged,
+        format!("{name}: the file changed since it was opened (open it again)"),
+    )
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use pyo3::{
+    exceptions::PyKeyError,
     prelude::*,
     types::{PyList, PyTuple},
 };
@@ -93,9 +94,21 @@ impl File {
         runtime::loads(py, &described)
     }
 
-    /// Returns what `virtualize inspect` prints.
-    fn describe(&self, py: Python<'_>) -> String {
-        py.detach(|| virtualize_cli::describe(&self.store, error::KEYWORDS))
+    /// Returns what `virtualize inspect` prints, in full or not.
+    fn describe(&self, py: Python<'_>, full: bool) -> String {
+        py.detach(|| virtualize_cli::describe(&self.store, error::KEYWORDS, full))
+    }
+
+    /// Returns the paths of all arrays.
+    fn array_paths(&self) -> Vec<String> {
+        self.store.hierarchy.arrays().into_iter().map(|(path, _)| path).collect()
+    }
+
+    /// Returns what `virtualize inspect --array` prints about arrays.
+    #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts lists as values")]
+    fn describe_arrays(&self, py: Python<'_>, paths: Vec<String>) -> PyResult<String> {
+        let described = py.detach(|| virtualize_cli::describe_arrays(&self.store, &paths));
+        described.map_err(|error| PyKeyError::new_err(error.to_string()))
     }
 
     /// Writes references, or commits them to an Icechunk repository. Returns the id of the snapshot of a commit.

@@ -55,7 +55,11 @@ impl File {
 }
 
 fn no_array(store: &VirtualStore, path: &str) -> PyErr {
-    error::with_class(virtualize::ErrorClass::NotFound, format!("{}: no array {path:?}", store.name()))
+    error::with_class(
+        virtualize::ErrorClass::NotFound,
+        virtualize::Code::NotFound,
+        format!("{}: no array {path:?}", store.name()),
+    )
 }
 
 /// Returns the number of positions in a grid.
@@ -68,7 +72,7 @@ fn positions(store: &VirtualStore, path: &str, counts: &[u64]) -> PyResult<usize
         let name = store.name();
         let text =
             format!("{name}: {path}: the chunk grid {counts:?} has more than {MOST_POSITIONS} positions");
-        error::with_class(virtualize::ErrorClass::File, text)
+        error::with_class(virtualize::ErrorClass::File, virtualize::Code::ValuesUnreadable, text)
     })
 }
 

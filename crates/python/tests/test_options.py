@@ -84,7 +84,7 @@ def test_every_option_is_known_and_checks_its_value(name: str, kind: type) -> No
         text = str(caught.value)
         assert text.startswith(f"{option}: expected "), text
         assert "\n" not in text and "line 1" not in text and "column" not in text
-    with pytest.raises(virtualize.OptionError, match="^bands is not an option$"):
+    with pytest.raises(virtualize.OptionError, match=r"^bands is not an option \[usage\]$"):
         call(name, {"bands": 1})
 
 
@@ -173,3 +173,11 @@ def test_lists_beside_comma_separated_text(fixtures: Path) -> None:
     one = virtualize.open(tif, ifd=0, readable_by="zarr-python,gdal").inspect()
     for ifd in ("0", [0], ["0"], (0,)):
         assert virtualize.open(tif, ifd=ifd, readable_by=["zarr-python", "gdal"]).inspect() == one
+
+
+def test_errors_have_codes(tmp_path: Path) -> None:
+    """The message ends with the code, once."""
+    with pytest.raises(virtualize.NotFoundError) as caught:
+        virtualize.open(str(tmp_path / "absent.nc"))
+    assert caught.value.code == "source-not-found"
+    assert str(caught.value).endswith(" [source-not-found]") and str(caught.value).count("[") == 1

@@ -341,8 +341,21 @@ def test_inspect_describes_every_fixture(fixtures):
             inspection = virtualize.open(path).inspect()
         except virtualize.RefusedError:
             continue
-        done = subprocess.run([command, "inspect", path, "--format", "zarr3-json"], capture_output=True, text=True)
+        environment = {**os.environ, "COLUMNS": "100"}
+        done = subprocess.run([command, "inspect", path, "--format", "zarr3-json"], capture_output=True, text=True, env=environment)
         # Remedies name options in the notation of Python.
-        assert repr(inspection).partition("Diagnostics")[0] == done.stdout.partition("Diagnostics")[0]
-        html = xml.etree.ElementTree.fromstring(inspection._repr_html_().replace(" open>", ">"))
-        assert len(html.findall(".//details")) >= len(virtualize.open(path).report["root"]["children"])
+        assert repr(inspection).partition("\nNotes\n")[0] == done.stdout.partition("\nNotes\n")[0]
+        assert pickle.loads(pickle.dumps(inspection)) == inspection
+        html = xml.etree.ElementTree.fromstring(inspection._repr_html_())
+        paths = [each.text.strip("/") for each in html.findall(".//code")]
+        assert sorted(paths) == sorted(virtualize.open(path)._file.array_paths())
+
+
+def test_inspect_describes_one_array(file):
+    store = virtualize.open(file)
+    command = Path(sys.executable).with_name("virtualize")
+    arguments = [command, "inspect", file, "--array", "group/sparse", "--format", "zarr3-json"]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "100"})
+    assert store.inspect("group/sparse") == done.stdout and done.stdout.startswith("/group/sparse\n")
+    with pytest.raises(KeyError, match="did you mean .*group/sparse"):
+        store.inspect("sparce")

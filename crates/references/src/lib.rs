@@ -1,4 +1,6 @@
-//! Reads reference sets into a virtual Zarr hierarchy, and translates a hierarchy to the other Zarr format.
+#![doc = include_str!("../README.md")]
+//!
+//! # Design
 //!
 //! The formats are kerchunk's JSON of versions 0 and 1, with templates and generated references, the same JSON with the
 //! keys of Zarr v3, and kerchunk's Parquet layout.

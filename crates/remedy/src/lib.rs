@@ -1,14 +1,15 @@
-//! What a user can do about an error, as data.
-//!
-//! A library does not know how its caller passes options: as flags of a command, as members of a JSON request, as
-//! keyword arguments. An error therefore carries a [`Remedy`], and each edge renders it in its own [`Notation`].
+#![doc = include_str!("../README.md")]
 
+mod code;
+mod names;
 mod option_name;
 
 use std::{borrow::Cow, fmt::Display};
 
 use serde::{Deserialize, Serialize};
 
+pub use code::Code;
+pub use names::{alternatives, similar};
 pub use option_name::OptionName;
 
 /// What a user can do about an error or a diagnostic.
@@ -46,6 +47,11 @@ impl Default for Notation {
 }
 
 impl Notation {
+    /// Renders one line, `text (remedy) [code]`, without the parentheses if nothing of the remedy can be rendered.
+    pub fn line(self, text: impl Display, remedy: Option<&Remedy>, code: Code) -> String {
+        format!("{} [{code}]", self.append(text, remedy))
+    }
+
     /// Returns the text followed by the remedy in parentheses; the text alone if nothing of the remedy can be rendered.
     pub fn append(self, text: impl Display, remedy: Option<&Remedy>) -> String {
         match remedy.and_then(|remedy| remedy.render(self)) {
@@ -147,6 +153,9 @@ mod tests {
     fn names_are_those_of_the_serialized_form() {
         for option in OptionName::ALL {
             assert_eq!(serde_json::to_value(option).ok(), Some(option.as_str().into()));
+        }
+        for code in Code::ALL {
+            assert_eq!(serde_json::to_value(code).ok(), Some(code.as_str().into()));
         }
     }
 }

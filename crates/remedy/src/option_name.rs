@@ -40,6 +40,7 @@ option_names! {
     FillWithoutSentinel = "fill_without_sentinel",
     FollowExternal = "follow_external",
     Format = "format",
+    Full = "full",
     Group = "group",
     Hdf5Reader = "hdf5_reader",
     InlineBelow = "inline_below",

@@ -1,65 +1,106 @@
-// Colour maps, interpolated in OKLab. Lightness increases evenly, so that equal steps of the data look equal.
+// Colours of values: colour maps, and pictures that are painted with them.
+import { interpolateCividis, interpolateGreys, interpolateInferno, interpolateMagma, interpolateRdBu, interpolateTurbo, interpolateViridis } from "./vendor.js";
 
-/** Control points as lightness, chroma, hue (degrees), evenly spaced; diverging maps are lightest in the middle. */
+/** Colour maps by name. Lightness increases evenly; that of the diverging map is highest in the middle. */
 const MAPS = {
-  Lagoon: [[0.22, 0.07, 300], [0.36, 0.11, 278], [0.50, 0.10, 235], [0.64, 0.11, 190], [0.78, 0.15, 150], [0.92, 0.17, 108]],
-  Ember: [[0.14, 0.03, 290], [0.31, 0.14, 300], [0.47, 0.18, 350], [0.63, 0.19, 28], [0.79, 0.15, 65], [0.95, 0.09, 100]],
-  Ice: [[0.20, 0.05, 265], [0.38, 0.10, 262], [0.56, 0.11, 248], [0.75, 0.08, 225], [0.95, 0.03, 200]],
-  Grey: [[0.12, 0, 0], [0.98, 0, 0]],
-  Balance: [[0.35, 0.13, 258], [0.66, 0.10, 245], [0.96, 0.005, 200], [0.66, 0.13, 40], [0.37, 0.14, 25]],
+  viridis: interpolateViridis,
+  cividis: interpolateCividis,
+  magma: interpolateMagma,
+  inferno: interpolateInferno,
+  grey: (place) => interpolateGreys(1 - place),
+  "blue–red": (place) => interpolateRdBu(1 - place),
+  turbo: interpolateTurbo,
 };
 
 export const MAP_NAMES = Object.keys(MAPS);
+/** The map for values on both sides of 0. */
+export const DIVERGING = "blue–red";
+
+/** Pixels that were not read are hatched with these colours. */
+const HATCH = [pack(128, 128, 128, 40), pack(128, 128, 128, 160)];
 
 const tables = new Map();
 
-/** Returns 256 colours, three bytes each. */
-export function table(name) {
-  if (!tables.has(name)) tables.set(name, build(MAPS[name] ?? MAPS.Lagoon));
-  return tables.get(name);
-}
-
-/** Returns the colour at a position from 0 to 1, for style properties. */
-export function css(name, place) {
-  const colours = table(name);
-  const at = 3 * Math.round(255 * Math.min(1, Math.max(0, place)));
-  return `rgb(${colours[at]} ${colours[at + 1]} ${colours[at + 2]})`;
-}
-
-function build(points) {
-  const labs = points.map(([l, c, hue]) => [l, c * Math.cos(hue * Math.PI / 180), c * Math.sin(hue * Math.PI / 180)]);
-  const colours = new Uint8ClampedArray(256 * 3);
-  for (let n = 0; n < 256; n += 1) {
-    const place = (n / 255) * (labs.length - 1);
-    const low = Math.min(Math.floor(place), labs.length - 2);
-    const lab = labs[low].map((from, axis) => from + (labs[low + 1][axis] - from) * (place - low));
-    colours.set(toBytes(lab), 3 * n);
+/** Returns the 256 colours of a map as pixels: 32-bit words of the bytes R, G, B, A. */
+export function table(name, reverse = false) {
+  const key = `${name} ${reverse}`;
+  if (!tables.has(key)) {
+    const map = Object.hasOwn(MAPS, name) ? MAPS[name] : MAPS.viridis;
+    tables.set(key, Uint32Array.from({ length: 256 }, (_, n) => pack(...channels(map((reverse ? 255 - n : n) / 255)))));
   }
-  return colours;
+  return tables.get(key);
 }
 
-/** Converts a colour to sRGB; reduces the chroma of a colour outside the gamut until it fits. */
-function toBytes([l, a, b]) {
-  for (let part = 1; part > 0; part -= 0.04) {
-    const linear = toLinear(l, a * part, b * part);
-    if (linear.every((value) => value >= -0.001 && value <= 1.001)) return linear.map(encode);
+/** Returns the channels of a CSS colour: `#rrggbb` or `rgb(r, g, b)`. */
+function channels(text) {
+  if (text.startsWith("#")) return [1, 3, 5].map((at) => Number.parseInt(text.slice(at, at + 2), 16));
+  return text.match(/\d+/g).map(Number);
+}
+
+/** Returns the pixel of a colour, as typed arrays over image data hold it on little-endian machines. */
+export function pack(red, green, blue, alpha = 255) {
+  return ((alpha << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+}
+
+/** Returns a pixel as a CSS colour. */
+export const css = (pixel) => `rgb(${pixel & 255} ${(pixel >> 8) & 255} ${(pixel >> 16) & 255})`;
+
+/**
+ * Returns where a value lies between `low` (0) and `high` (1), as a function. Results are not clamped; NaN for values
+ * that have no place on the scale.
+ */
+export function placer({ low, high, scale = "linear" }) {
+  if (scale === "log") {
+    const [from, to] = [Math.log(low), Math.log(high)];
+    return (value) => (value > 0 ? (to === from ? 0.5 : (Math.log(value) - from) / (to - from)) : NaN);
   }
-  return toLinear(l, 0, 0).map(encode);
+  return (value) => (high === low ? 0.5 : (value - low) / (high - low));
 }
 
-/** Converts OKLab to linear sRGB. */
-function toLinear(l, a, b) {
-  const long = (l + 0.3963377774 * a + 0.2158037573 * b) ** 3;
-  const middle = (l - 0.1055613458 * a - 0.0638541728 * b) ** 3;
-  const short = (l - 0.0894841775 * a - 1.2914855480 * b) ** 3;
-  return [
-    4.0767416621 * long - 3.3077115913 * middle + 0.2309699292 * short,
-    -1.2684380046 * long + 2.6097574011 * middle - 0.3413193965 * short,
-    -0.0041960863 * long - 0.7034186147 * middle + 1.7076147010 * short,
-  ];
+/**
+ * Paints values in row-major order as a picture. Pixels of NaN, and of values that a logarithmic scale cannot place,
+ * are transparent. Values outside the range get the colour of its nearer end.
+ *
+ * `values`: `Float64Array` of `width` × `height` values. `read`: 1 for each value that is known, 0 for those to hatch;
+ * null if all are. `low`, `high`: the range of the colours. `scale`: "linear" or "log". `map`: one of `MAP_NAMES`.
+ * `reverse`: swaps the ends of the map. `palette`: a `Map` from value to pixel (see `pack`), used instead of the
+ * colour map; other values are transparent. `flip`: the first row is drawn at the bottom.
+ */
+export function paint(values, read, { width, height, low = 0, high = 1, scale = "linear", map = "viridis", reverse = false, palette = null, flip = false }) {
+  const colours = table(map, reverse);
+  const place = placer({ low, high, scale });
+  const coloured = (value) => {
+    const at = place(value);
+    return at === at ? colours[Math.round(255 * Math.min(1, Math.max(0, at)))] : 0;
+  };
+  return pixels(read, { width, height, flip }, palette ? (n) => palette.get(values[n]) ?? 0 : (n) => coloured(values[n]));
 }
 
-function encode(linear) {
-  const value = Math.min(1, Math.max(0, linear));
-  return 255 * (value <= 0.0031308 ? 12.92 * value : 1.055 * value ** (1 / 2.4) - 0.055);
+/**
+ * Paints three bands as red, green and blue. Each band is `{values, low, high}`; `alpha`, if given, is such a band too.
+ * Pixels with NaN in a band are transparent. The other options are those of `paint`.
+ */
+export function paintBands(bands, read, { width, height, alpha = null, flip = false }) {
+  const channel = ({ values, low, high }) => (n) => 255 * (high === low ? 0.5 : (values[n] - low) / (high - low));
+  const of = bands.map(channel);
+  const opacity = alpha ? channel(alpha) : () => 255;
+  const clamp = (value) => Math.round(Math.min(255, Math.max(0, value)));
+  return pixels(read, { width, height, flip }, (n) => {
+    const [red, green, blue] = [of[0](n), of[1](n), of[2](n)];
+    const sum = red + green + blue;
+    return sum === sum ? pack(clamp(red), clamp(green), clamp(blue), clamp(opacity(n) || 0)) : 0;
+  });
+}
+
+/** Returns a picture of the pixels that `colour` returns for each known value. */
+function pixels(read, { width, height, flip }, colour) {
+  const image = new ImageData(width, height);
+  const words = new Uint32Array(image.data.buffer);
+  for (let y = 0; y < height; y += 1) {
+    const line = (flip ? height - 1 - y : y) * width;
+    for (let x = 0; x < width; x += 1) {
+      words[y * width + x] = read && !read[line + x] ? HATCH[Number((x + y) % 6 === 0)] : colour(line + x);
+    }
+  }
+  return image;
 }

@@ -1,13 +1,33 @@
 // Creates elements without markup in strings: text from a file is never parsed as HTML.
 
-/** Invisible and bidirectional characters: controls except line breaks and tabs, format characters, blank letters. */
-const UNSEEN = /(?![\n\t])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0]/gu;
+/**
+ * Characters that are invisible, change the direction of text, or look like an ordinary space: controls except line
+ * breaks and tabs, format characters, spaces except U+0020, variation selectors, blank letters.
+ */
+const UNSEEN = /(?![\n\t ])[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Z}\p{Variation_Selector}\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0]/gu;
 
-/** Escapes invisible characters in text, such as `\u200b`. */
-export const visible = (text) => text.replace(UNSEEN, (letter) => {
+function escaped(letter) {
   const code = letter.codePointAt(0);
   return code > 0xffff ? `\\U${code.toString(16).padStart(8, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
+}
+
+/** Escapes invisible characters in text, such as `\u200b`. */
+export const visible = (text) => text.replace(UNSEEN, escaped);
+
+/** Escapes invisible characters in a name, where a line break or tab is not layout. */
+export const label = (name) => visible(String(name)).replace(/\n/g, "\\n").replace(/\t/g, "\\t");
+
+/** Percent-encodes invisible characters in a URL. */
+export const encoded = (url) => url.replace(UNSEEN, (letter) => (letter.isWellFormed() ? encodeURIComponent(letter) : ""));
+
+/** Returns a string literal of Python and JavaScript that contains visible characters only. */
+export const quoted = (text, language = "python") => JSON.stringify(String(text)).replace(UNSEEN, (letter) => {
+  const code = letter.codePointAt(0).toString(16);
+  return code.length > 4 && language !== "python" ? `\\u{${code}}` : escaped(letter);
 });
+
+/** Returns a path as elements, so that the direction of the letters of one segment does not affect the others. */
+export const segments = (path) => String(path).split("/").flatMap((part, n) => [n ? "/" : null, part ? h("bdi", {}, label(part)) : null]);
 
 /** Drops absent children, and escapes texts. */
 const shown = (children) => children.flat(Infinity)

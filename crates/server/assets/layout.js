@@ -1,10 +1,9 @@
 // Positions of an array's chunks: a strip per file with chunks coloured by their order in the grid, and a magnified
 // view.
 import { address, json } from "./api.js";
-import { css } from "./colour.js";
+import { css, table } from "./colour.js";
 import { count, fill, h, onTheme, plural, size } from "./dom.js";
 
-const MAP = "Lagoon";
 const HEIGHT = 34;
 /** Number of chunks that the magnified view shows on either side. */
 const AROUND = 12;
@@ -53,7 +52,7 @@ function strips(layout, signal) {
 }
 
 /** Omits the darkest part of the colour map, so that chunks stand out from the background of either theme. */
-const shade = (place) => css(MAP, 0.2 + 0.8 * place);
+const shade = (place) => css(table("viridis")[Math.round(255 * (0.2 + 0.8 * place))]);
 
 function legend(layout) {
   if (layout.count < 2) return null;

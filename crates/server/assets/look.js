@@ -1,137 +1,159 @@
-// Preview: draws one slice of an array, whose elements are read from the service's plain store.
-import { css, MAP_NAMES, table } from "./colour.js";
+// The viewer of an array: a picture or a line of a slice, its colours, profiles, a table, and exports.
+import { MAP_NAMES } from "./colour.js";
+import { axisFields, bandFields, colourFields, indexFields, viewButtons, zoomButtons } from "./controls.js";
+import { Cursor } from "./cursor.js";
+import { BUDGETS, DataArray, fitting, levels } from "./data.js";
 import { count, fill, h, onTheme, plural, size } from "./dom.js";
-import { meaning, physical, spell } from "./values.js";
-import { PlainArray, picture, plan } from "./zarr.js";
-import { drawLine } from "./line.js";
+import { Histogram } from "./histogram.js";
+import { drawLine, rangeOf as lineRange } from "./lines.js";
+import { coloursOf, mapOptions, placeOf } from "./map-mode.js";
+import { drawPicture } from "./picture.js";
+import { Profile } from "./profile.js";
+import { exportCsv, exportPng } from "./save.js";
+import { bandAxis, categories, composite, defaultMap, palette, rangeOf } from "./shading.js";
+import { coordinatesOf, readSlice } from "./slice.js";
+import { readAxis, title } from "./axes.js";
+import { read as readState, write as writeState } from "./viewstate.js";
+import { Table } from "./table.js";
+import { spell } from "./values.js";
 
-/** Maximum size of the decoded chunks that one picture reads, in MiB. */
-const BUDGETS = [16, 64, 256];
-/** Maximum width to which a small picture is enlarged, in CSS pixels. */
-const WIDE = 640;
+/** Largest number of elements along an axis of the level of a pyramid that is chosen for the screen. */
+const SCREEN = 1024;
+/** Longest axis whose coordinates are read to label a slider. */
+const LABELS = 65536;
 
-const field = (label, control, more = {}) => h("label", { class: "field", ...more }, h("span", {}, label), control);
-
-/** The panel; `coordinates(name)` finds the array of a dimension's coordinates, as `{path, attributes}` or null. */
+/** The viewer. `node` is the array's node in the tree, `source` names the file in URLs of the service. */
 export class QuickLook {
-  constructor(host, coordinates) {
-    this.host = host;
-    this.coordinates = coordinates;
+  constructor(host, node, source) {
+    Object.assign(this, { host, node, source, onchange: null, slice: null });
+    this.cursor = new Cursor(this);
+    this.levels = levels(node).map((level) => new DataArray(source, level));
+    this.base = this.levels[0];
+    this.view = this.initial();
   }
 
-  /** Shows an array of a source. `plain`: its chunks are stored as bare elements, and can be read in parts. */
-  async show(source, path, plain, signal) {
-    fill(this.host, h("p", { class: "mute" }, "Reading …"));
+  /** Returns the view to start with. */
+  initial() {
+    const { shape, isNumeric } = this.base;
+    const last = shape.length - 1;
+    const axes = shape.length > 1 ? imageAxes(this.base) : [null, last < 0 ? null : 0];
+    const bands = composite(this.base, bandAxis(this.base, axes));
+    return {
+      axes, at: shape.map(() => 0), windows: {}, budget: BUDGETS[0] << 20, level: null, mode: isNumeric ? "picture" : "table",
+      map: null, reverse: false, scale: "linear", range: null, part: 0.02, flip: null,
+      place: {}, bands: bands ? { axis: bandAxis(this.base, axes), numbers: [...bands.bands, ...(bands.alpha === null ? [] : [bands.alpha])] } : null, profile: null,
+    };
+  }
+
+  /** Shows the array, in a state that `state()` returned. */
+  async show(signal, state = {}) {
     this.signal = signal;
-    this.array = await PlainArray.open(source, path, signal);
-    this.array.plain = plain;
-    this.path = path;
-    this.means = meaning(this.array.attributes, this.array.type);
-    const axes = this.array.shape.length;
-    this.axes = axes > 1 ? [axes - 2, axes - 1] : [null, axes ? 0 : null];
-    this.at = this.array.shape.map(() => 0);
-    this.range = null;
-    this.cursor = { x: 0, y: 0 };
-    this.budget = BUDGETS[1] << 20;
-    this.map = MAP_NAMES[0];
-    if (this.array.shape.includes(0)) return fill(this.host, h("p", { class: "mute" }, "The array has no elements."));
+    fill(this.host, h("p", { class: "mute" }, "Reading …"));
+    if (this.base.shape.includes(0)) return fill(this.host, h("p", { class: "mute" }, "The array has no elements."));
+    readState(this, state);
     onTheme(() => this.draw(), signal);
-    new ResizeObserver(() => { if (this.slice) this.draw(); }).observe(this.host);
-    this.lines = await this.readCoordinates(source);
-    this.flip = this.wantsFlip();
+    let width = 0;
+    const resized = ([{ contentRect }]) => {
+      if (contentRect.width !== width && this.slice) requestAnimationFrame(() => this.draw());
+      width = contentRect.width;
+    };
+    const observer = new ResizeObserver(resized);
+    observer.observe(this.host);
+    signal.addEventListener("abort", () => observer.disconnect());
+    this.build();
+    this.labels();
+    return this.load();
+  }
+
+  /** Returns what is shown as short texts. */
+  state = () => writeState(this);
+
+  /** Shows a state that `state()` returned. */
+  async restore(state) {
+    this.view = this.initial();
+    readState(this, state);
     this.build();
     return this.load();
   }
 
-  name = (axis) => this.array.names[axis] ?? `axis ${axis}`;
-
-  async readCoordinates(source) {
-    return Promise.all(this.array.shape.map(async (length, axis) => {
-      const found = this.array.names[axis] ? this.coordinates(this.array.names[axis], length) : null;
-      if (!found || found.path === this.path) return null;
-      try {
-        const line = await PlainArray.open(source, found.path, this.signal);
-        const values = await line.line(this.signal);
-        const means = meaning(line.attributes, line.type);
-        return values && { at: (n) => physical(values[n], means, line.type), units: found.attributes.units, attributes: found.attributes, type: line.type };
-      } catch (error) {
-        if (error.name === "AbortError") throw error;
-        return null; // The picture is shown without coordinates.
-      }
-    }));
+  changed() {
+    if (this.map) this.view.place = this.map.state();
+    this.onchange?.(this.state());
   }
 
-  /** Returns whether to flip the picture: increasing latitudes are drawn upwards. */
-  wantsFlip() {
-    const line = this.axes[0] === null ? null : this.lines[this.axes[0]];
-    if (!line) return false;
-    const upward = /degrees?_?n/i.test(line.units ?? "") || line.attributes.axis === "Y" || /latitude|projection_y/.test(line.attributes.standard_name ?? "");
-    return upward && line.at(this.array.shape[this.axes[0]] - 1) > line.at(0);
+  /** Returns the array or overview that is read: the chosen one, or the finest whose window fits the screen. */
+  get array() {
+    if (this.view.level !== null) return this.levels[this.view.level];
+    const zoom = this.view.axes.reduce((most, axis) => Math.min(most, axis === null ? 1 : this.part(axis)[1] - this.part(axis)[0]), 1);
+    return this.levels.find((level) => level.node === fitting(this.levels.map(({ node }) => node), SCREEN / zoom));
   }
+
+  /** Returns the visible part of an axis: two numbers from 0 to 1. */
+  part = (axis) => this.view.windows[axis] ?? [0, 1];
+
+  /** Returns the visible range of each axis in elements of the array that is read. */
+  windows() {
+    return this.array.shape.map((length, axis) => {
+      const [from, past] = this.part(axis);
+      const start = Math.min(length - 1, Math.max(0, Math.floor(from * length + 1e-6)));
+      return [start, Math.max(start + 1, Math.min(length, Math.ceil(past * length - 1e-6)))];
+    });
+  }
+
+  isLine = () => this.base.shape.length < 2;
+  isMap = () => this.view.mode === "map";
 
   build() {
-    this.canvas = h("canvas", {
-      class: "picture", tabindex: "0", role: "application", "aria-roledescription": "picture of values",
-      "aria-label": `Values of ${this.path}. Arrow keys move the cursor, Shift by ten, Home and End to the ends of a row.`,
-    });
+    const tall = `Values of ${this.base.path}. Arrow keys move the cursor, Shift by ten, Home and End to the ends of a row, plus and minus zoom, Enter shows the profile.`;
+    this.canvas = h("canvas", { class: "picture", tabindex: "0", role: "application", "aria-roledescription": "picture of values", "aria-label": tall });
+    this.frame = h("canvas", { class: "axes", "aria-hidden": "true" });
+    this.ring = h("span", { class: "ring", hidden: true, "aria-hidden": "true" });
+    this.figure = h("div", { class: "figure" }, this.isLine() ? null : this.frame, this.canvas, this.isLine() ? null : this.ring);
     this.readout = h("output", { class: "readout", "aria-live": "polite" }, "Point at the picture, or move with the arrow keys, to read values.");
     this.status = h("p", { class: "mute status", role: "status" });
-    this.bar = h("div", { class: "colourbar", "aria-hidden": "true" });
-    this.low = h("input", { type: "text", inputMode: "decimal", size: 9, name: "low", onchange: () => this.setRange() });
-    this.high = h("input", { type: "text", inputMode: "decimal", size: 9, name: "high", onchange: () => this.setRange() });
-    this.canvas.addEventListener("pointermove", (event) => this.point(event));
-    this.canvas.addEventListener("keydown", (event) => this.key(event));
-    const drawn = this.array.shape.length > 1;
-    fill(this.host,
-      h("div", { class: "controls" }, drawn ? this.axisFields() : null, this.indexFields(), this.colourFields(drawn)),
-      h("div", { class: "frame" }, this.canvas), this.readout,
-      h("div", { class: "range" }, field("From", this.low), drawn ? this.bar : null, field("To", this.high),
-        h("button", { type: "button", class: "quiet", onclick: () => this.autoRange(0) }, "All values"),
-        h("button", { type: "button", class: "quiet", onclick: () => this.autoRange(0.02) }, "2 to 98 %")),
-      this.status);
-    this.host.querySelector(".range").hidden = this.array.shape.length === 0;
+    this.legend = h("div", { class: "shades" });
+    this.below = h("div", { class: "profile" });
+    this.map?.close();
+    this.map = null;
+    this.mapHost = h("div");
+    this.table = null;
+    this.histogram = null;
+    this.canvas.addEventListener("pointermove", (event) => this.cursor.point(event));
+    this.canvas.addEventListener("click", (event) => { this.cursor.point(event); this.showProfile(); });
+    this.canvas.addEventListener("keydown", (event) => this.cursor.key(event));
+    this.canvas.addEventListener("dblclick", () => this.cursor.zoom(0.5));
+    const isTable = this.view.mode === "table";
+    fill(this.host, h("div", { class: "toolbar" }, viewButtons(this), isTable || this.isMap() ? null : zoomButtons(this), this.saveButtons()),
+      h("div", { class: "controls" }, this.isLine() || this.isMap() ? null : axisFields(this), indexFields(this), isTable ? null : bandFields(this)),
+      isTable ? (this.grid = h("div", { class: "values" })) : [this.isMap() ? this.mapHost : [this.figure, this.readout], this.legend, h("div", { class: "controls colours" }, colourFields(this))], this.status, this.below);
+    this.profile = new Profile(this.below, this);
   }
 
-  axisFields() {
-    const choice = (which) => h("select", { name: which ? "columns" : "rows", onchange: (event) => this.setAxis(which, Number(event.target.value)) },
-      this.array.shape.map((length, axis) => h("option", { value: axis, selected: axis === this.axes[which] }, `${this.name(axis)} (${count(length)})`)));
-    return [field("Down", choice(0)), field("Across", choice(1))];
+  saveButtons() {
+    const guarded = (work) => async () => {
+      try { fill(this.status, await work(this) ?? this.told()); } catch (error) { if (error.name !== "AbortError") this.fail(error); }
+    };
+    return h("div", { class: "buttons save" }, h("button", { type: "button", class: "quiet", name: "csv", onclick: guarded(exportCsv) }, "CSV"),
+      this.view.mode !== "picture" ? null : h("button", { type: "button", class: "quiet", name: "png", onclick: guarded(exportPng) }, "PNG"));
   }
 
-  indexFields() {
-    return this.array.shape.map((length, axis) => {
-      if (this.axes.includes(axis) || length < 2) return null;
-      const label = `${this.name(axis)}, 0 to ${count(length - 1)}`;
-      const set = (value) => {
-        const index = Math.min(length - 1, Math.max(0, Math.round(Number(value) || 0)));
-        slider.value = index;
-        number.value = index;
-        if (index === this.at[axis]) return;
-        this.at[axis] = index;
-        this.load();
-      };
-      const slider = h("input", { type: "range", min: 0, max: length - 1, value: this.at[axis], "aria-label": `${label}, slider`, onchange: (event) => set(event.target.value), oninput: (event) => { number.value = event.target.value; } });
-      const number = h("input", { type: "number", min: 0, max: length - 1, value: this.at[axis], name: `at-${axis}`, onchange: (event) => set(event.target.value) });
-      return h("div", { class: "index" }, field(label, number), slider);
-    });
-  }
-
-  colourFields(drawn) {
-    const maps = h("select", { name: "map", onchange: (event) => { this.map = event.target.value; this.draw(); } }, MAP_NAMES.map((name) => h("option", { selected: name === this.map }, name)));
-    const budget = h("select", { name: "budget", onchange: (event) => { this.budget = Number(event.target.value) << 20; this.load(); } },
-      BUDGETS.map((most) => h("option", { value: most, selected: most << 20 === this.budget }, `${most} MiB`)));
-    const flip = h("input", { type: "checkbox", name: "flip", checked: this.flip, onchange: (event) => { this.flip = event.target.checked; this.draw(); this.say(); } });
-    return [drawn ? field("Colours", maps) : null, field("Read at most", budget), drawn ? h("label", { class: "check" }, flip, "First row at the bottom") : null];
+  /** Changes the view, and reads again. `rebuild`: the controls change too. */
+  set(change, { rebuild = false, reload = true } = {}) {
+    const focused = document.activeElement?.name;
+    Object.assign(this.view, change);
+    if (rebuild) { this.build(); if (focused) this.host.querySelector(`[name="${CSS.escape(focused)}"]`)?.focus(); }
+    this.changed();
+    return reload ? this.load() : this.draw();
   }
 
   setAxis(which, axis) {
-    if (this.axes[1 - which] === axis) this.axes[1 - which] = this.axes[which];
-    this.axes[which] = axis;
-    this.cursor = { x: 0, y: 0 };
-    this.flip = this.wantsFlip();
-    this.build();
-    this.host.querySelector(`select[name=${which ? "columns" : "rows"}]`).focus();
-    this.load();
+    const axes = [...this.view.axes];
+    if (axes[1 - which] === axis) axes[1 - which] = axes[which];
+    axes[which] = axis;
+    this.cursor.at = { x: 0, y: 0 };
+    const bands = this.view.bands && !axes.includes(this.view.bands.axis) ? this.view.bands : null;
+    this.set({ axes, flip: null, windows: {}, bands }, { rebuild: true });
+    this.labels();
   }
 
   /** Reads the slice again, and aborts the previous read. */
@@ -140,173 +162,168 @@ export class QuickLook {
     const reading = new AbortController();
     this.reading = reading;
     const signal = AbortSignal.any([reading.signal, this.signal]);
-    const planned = plan(this.array, this.axes, this.at, this.budget);
-    if (planned.tooLarge) {
-      this.status.textContent = `One piece takes ${size(planned.tooLarge)}, more than may be read. Choose a larger limit.`;
-      return;
-    }
+    this.host.setAttribute("aria-busy", "true");
     try {
-      this.host.setAttribute("aria-busy", "true");
-      const progress = (done, all) => { if (all > 1) this.status.textContent = `Reading chunk ${count(done)} of ${count(all)} …`; };
-      const read = await picture(this.array, planned, signal, progress);
-      this.planned = planned;
-      this.slice = { ...read, values: Float64Array.from(read.elements, (element) => physical(element, this.means, this.array.type)) };
-      this.cursor = { x: Math.min(this.cursor.x, read.width - 1), y: Math.min(this.cursor.y, read.height - 1) };
-      this.status.textContent = this.told();
-      if (!this.range) this.autoRange(0);
-      else this.draw();
-      if (document.activeElement === this.canvas || !this.array.shape.length) this.say();
+      if (this.isMap() && !placeOf(this)) this.set({ mode: "picture" }, { rebuild: true, reload: false });
+      if (this.view.mode === "table") await (this.table ??= new Table(this.grid, this)).load(signal);
+      else await this.loadSlice(signal);
     } catch (error) {
       if (error.name === "AbortError") return;
-      this.status.replaceChildren(h("span", { class: "error" }, error.message), error.hint ? ` ${error.hint}` : "");
+      this.fail(error);
     } finally {
       if (this.reading === reading) this.host.removeAttribute("aria-busy");
     }
   }
 
+  async loadSlice(signal) {
+    const slice = await readSlice(this.array, { ...this.view, windows: this.windows() }, signal);
+    if (slice.plan.isTooLarge) {
+      this.status.textContent = `One chunk takes ${size(slice.plan.bytes)}, more than may be read. Choose a larger limit.`;
+      return;
+    }
+    this.slice = slice;
+    this.cursor.clamp(slice);
+    if (this.view.flip === null) this.view.flip = this.wantsFlip();
+    const flip = this.host.querySelector("[name=flip]");
+    if (flip) flip.checked = this.view.flip;
+    if (this.view.map === null) {
+      const { attributes } = this.base;
+      Object.assign(this.view, palette(attributes) ? { map: "palette" } : categories(attributes) ? { map: "categories" } : defaultMap(this.base, slice.sorted[0]));
+      const maps = this.host.querySelector("[name=map]");
+      if (maps) maps.value = this.view.map;
+    }
+    fill(this.status, this.told());
+    this.draw();
+    if (document.activeElement === this.canvas || !this.base.shape.length) this.cursor.say();
+    if (this.view.profile !== null) this.profile.load(signal);
+  }
+
+  fail(error) {
+    this.status.replaceChildren(h("span", { class: "error" }, error.message), error.hint ? ` ${error.hint}` : "");
+  }
+
+  /** Reads the coordinates of the axes that have sliders, to label them. */
+  async labels() {
+    this.others ??= {};
+    await Promise.all(this.base.shape.map(async (length, axis) => {
+      if (this.others[axis] || this.view.axes.includes(axis) || axis === this.view.bands?.axis || length < 2 || length > LABELS) return;
+      const coordinates = coordinatesOf(this.base, axis);
+      if (!coordinates) return;
+      this.others[axis] = await readAxis(this.base, axis, { axis, start: 0, step: 1, count: length }, coordinates, this.signal).catch(() => null);
+      this.host.querySelector(`[data-label="${axis}"]`)?.dispatchEvent(new Event("label"));
+    }));
+    if (this.slice && this.view.mode === "picture") this.draw();
+  }
+
+  /** Returns whether the first row is drawn at the bottom: increasing latitudes and northings are drawn upwards. */
+  wantsFlip() {
+    const [rows] = this.slice.axes;
+    return Boolean(rows?.isUp && rows.values && rows.values.at(-1) > rows.values[0]);
+  }
+
   /** Describes what was read, and what was not. */
   told() {
-    const { rows, columns, wanted, all, bytes } = this.planned;
-    const piece = this.planned.ranged ? "part" : "chunk";
-    const said = [`${plural(wanted.length, piece)} read, ${size(bytes)}.`];
-    const steps = [rows, columns].filter((side) => side.step > 1).map((side) => `one in ${count(side.step)} along ${this.name(side.axis)}`);
+    if (!this.slice || this.view.mode !== "picture") return "";
+    const { plan, planes, elements } = this.slice;
+    const { array } = this;
+    const said = [];
+    if (array !== this.base) said.push(`Overview ${this.levels.indexOf(array)} of ${this.levels.length - 1}: ${array.shape.map(count).join(" × ")}.`);
+    const steps = plan.spans.filter(({ axis, step }) => axis !== null && step > 1).map(({ axis, step }) => `one in ${count(step)} along ${array.name(axis)}`);
     if (steps.length) said.push(`Elements shown: ${steps.join(", ")}.`);
-    if (wanted.length < all) said.push(`The slice needs ${plural(all, piece)}, more than the limit: ${count(all - wanted.length)} are not read, and hatched.`);
-    const missing = this.slice.values.reduce((sum, value, n) => sum + (this.slice.read[n] && value !== value ? 1 : 0), 0);
+    if (plan.isCut) said.push(`The whole slice takes more than ${size(this.view.budget)}: ${plan.spans.filter(({ axis }) => axis !== null).map(({ axis, start, step, count: number }) => `${array.name(axis)} ${count(start)} to ${count(start + (number - 1) * step)}`).join(", ")} is shown.`);
+    said.push(`${size(elements.length * array.width)} read from ${plural(plan.chunks, "chunk")}.`);
+    const missing = planes[0]?.reduce((sum, value) => sum + (value !== value ? 1 : 0), 0);
     if (missing) said.push(`${plural(missing, "value")} without data.`);
     return said.join(" ");
   }
 
-  /** Sets the range from the smallest to the largest value, excluding a fraction at either end. */
-  autoRange(part) {
-    const { values, read } = this.slice;
-    const known = values.filter((value, n) => read[n] && Number.isFinite(value)).sort();
-    const last = known.length - 1;
-    this.range = known.length ? [known[Math.floor(part * last)], known[Math.ceil((1 - part) * last)]] : [0, 1];
-    this.low.value = spell(this.range[0], "float32");
-    this.high.value = spell(this.range[1], "float32");
-    this.draw();
+  /** Returns how values become colours. */
+  shade() {
+    const { attributes, type } = this.base;
+    const { map, reverse, scale, bands } = this.view;
+    const part = this.view.range ? 0 : this.view.part;
+    if (bands) {
+      const whole = type === "uint8" ? [0, 255] : null;
+      return { bands: [0, 1, 2].map((n) => whole ?? rangeOf(this.slice.sorted[n], part, {})), opaque: type === "uint16" ? 65535 : 255 };
+    }
+    const classes = map === "categories" ? categories(attributes) : null;
+    const colours = classes ? new Map(classes.map(({ value, pixel }) => [value, pixel])) : map === "palette" ? palette(attributes) : null;
+    return { map, reverse, scale, range: this.view.range ?? rangeOf(this.slice.sorted[0], part, this.view), palette: colours, classes };
   }
 
-  setRange() {
-    const range = [Number(this.low.value), Number(this.high.value)];
-    const bad = [this.low, this.high].map((input, n) => {
-      const wrong = input.value.trim() === "" || !Number.isFinite(range[n]);
-      input.setAttribute("aria-invalid", String(wrong));
-      return wrong;
-    });
-    if (bad.includes(true)) return;
-    this.range = range;
-    this.draw();
+  heading() {
+    const axes = this.array.shape.map((_, axis) => axis).filter((axis) => !this.view.axes.includes(axis) && this.array.shape[axis] > 1 && axis !== this.view.bands?.axis);
+    const fixed = axes.map((axis) => `${this.array.name(axis)} ${this.others?.[axis]?.coordinate(this.view.at[axis]) ?? count(this.view.at[axis])}`);
+    return [title(this.base.attributes, this.node.name), ...fixed].join(" · ");
   }
 
   draw() {
-    if (!this.slice) return;
-    const { width, height } = this.slice;
-    if (this.array.shape.length < 2) {
-      this.canvas.classList.add("line");
-      drawLine(this.canvas, this.slice, this.range, this.cursor.x);
+    if (!this.slice || this.view.mode === "table") return;
+    if (!this.base.shape.length) { this.figure.hidden = true; return; }
+    const shade = this.shade();
+    if (this.isMap()) this.drawMap(shade).catch((error) => this.fail(error));
+    else if (this.isLine()) this.drawSeries();
+    else {
+      this.planned = drawPicture(this, this.slice, shade, { flip: this.view.flip, heading: this.heading() });
+      this.drawShades(shade);
+      this.cursor.mark();
+    }
+    this.profile.draw();
+  }
+
+  /** Shows the slice and the colours on a map, which is opened at first. */
+  async drawMap(shade) {
+    this.drawShades(shade);
+    if (this.map) { this.map.show({ at: this.view.at, colours: coloursOf(this.view, shade) }); return; }
+    const host = this.mapHost;
+    const { MapView } = await import("./map.js");
+    if (host !== this.mapHost || this.map || this.signal.aborted) return;
+    this.map = new MapView(host, { ...mapOptions(this, this.shade()), onstate: () => this.changed() });
+    this.map.restore(this.view.place);
+  }
+
+  drawSeries() {
+    this.canvas.classList.add("line");
+    const values = this.slice.planes[0];
+    const range = this.view.range ?? lineRange(values);
+    this.nearest = drawLine(this.canvas, { values, axis: this.slice.axes[1], range, heading: this.heading(), title: this.base.attributes.units ? String(this.base.attributes.units) : "", cursor: this.cursor.at.x, height: 320, scale: this.view.scale });
+  }
+
+  drawShades(shade) {
+    for (const element of this.host.querySelectorAll(".of-range")) element.hidden = Boolean(shade.bands || shade.palette);
+    if (shade.bands || shade.palette) {
+      this.histogram = null;
+      fill(this.legend, shade.classes ? h("ul", { class: "categories" }, shade.classes.map(({ label, pixel, value }) => {
+        const swatch = h("span", { class: "swatch" });
+        swatch.style.background = `rgb(${pixel & 255} ${(pixel >> 8) & 255} ${(pixel >> 16) & 255})`;
+        return h("li", {}, swatch, `${label} `, h("span", { class: "mute" }, String(value)));
+      })) : null);
       return;
     }
-    this.canvas.width = width;
-    this.canvas.height = height;
-    const context = this.canvas.getContext("2d");
-    const image = context.createImageData(width, height);
-    this.paint(image.data);
-    context.putImageData(image, 0, 0);
-    const scale = Math.max(1, Math.min(Math.floor(WIDE / width), Math.floor(480 / height)));
-    this.canvas.style.width = `${width * scale}px`;
-    this.canvas.style.height = "auto";
-    this.canvas.style.aspectRatio = `${width} / ${height}`;
-    this.bar.style.background = `linear-gradient(90deg, ${Array.from({ length: 17 }, (_, n) => css(this.map, n / 16)).join(", ")})`;
-    this.canvas.dataset.drawn = String(Number(this.canvas.dataset.drawn ?? 0) + 1);
-  }
-
-  /** Draws the picture: missing data is transparent, unread elements are hatched. */
-  paint(pixels) {
-    const { width, height, values, read } = this.slice;
-    const colours = table(this.map);
-    const [low, high] = this.range;
-    for (let y = 0; y < height; y += 1) {
-      const line = (this.flip ? height - 1 - y : y) * width;
-      for (let x = 0; x < width; x += 1) {
-        const to = 4 * (y * width + x);
-        const value = values[line + x];
-        if (!read[line + x]) {
-          pixels.set((x + y) % 6 === 0 ? [128, 128, 128, 160] : [128, 128, 128, 40], to);
-        } else if (value === value) {
-          const place = high === low ? 0.5 : (value - low) / (high - low);
-          const from = 3 * Math.round(255 * Math.min(1, Math.max(0, place)));
-          pixels[to] = colours[from];
-          pixels[to + 1] = colours[from + 1];
-          pixels[to + 2] = colours[from + 2];
-          pixels[to + 3] = 255;
-        }
-      }
+    if (!this.histogram) {
+      fill(this.legend);
+      this.histogram = new Histogram(this.legend, (range) => this.set({ range }, { reload: false }));
+    }
+    const units = typeof this.base.attributes.units === "string" && this.base.attributes.units !== "1" ? this.base.attributes.units : "";
+    this.histogram.show(this.slice.sorted[0], { ...shade, units });
+    for (const [name, value] of [["low", shade.range[0]], ["high", shade.range[1]]]) {
+      const input = this.host.querySelector(`[name=${name}]`);
+      if (input && input !== document.activeElement) input.value = spell(value, "float32");
     }
   }
 
-  point(event) {
-    if (!this.slice) return;
-    const box = this.canvas.getBoundingClientRect();
-    const part = (at, from, length, samples) => Math.min(samples - 1, Math.max(0, Math.floor(((at - from) / length) * samples)));
-    const row = part(event.clientY, box.top, box.height, this.slice.height);
-    this.cursor = { x: part(event.clientX, box.left, box.width, this.slice.width), y: this.flip ? this.slice.height - 1 - row : row };
-    this.say();
+  showProfile() {
+    if (this.isLine() || !this.slice) return;
+    this.view.profile ??= this.profile.first();
+    this.changed();
+    this.profile.load(this.signal);
   }
+}
 
-  key(event) {
-    if (!this.slice) return;
-    const by = event.shiftKey ? 10 : 1;
-    const up = this.flip ? by : -by;
-    const { x, y } = this.cursor;
-    const to = { ArrowLeft: [x - by, y], ArrowRight: [x + by, y], ArrowUp: [x, y + up], ArrowDown: [x, y - up], Home: [0, y], End: [Infinity, y], PageUp: [x, y + 10 * up], PageDown: [x, y - 10 * up] }[event.key];
-    if (!to) return;
-    event.preventDefault();
-    this.cursor = { x: Math.max(0, Math.min(this.slice.width - 1, to[0])), y: Math.max(0, Math.min(this.slice.height - 1, to[1])) };
-    this.say();
-  }
-
-  /** Shows the value under the cursor, with its index, its coordinates, and the stored value if it differs. */
-  say() {
-    const { rows, columns } = this.planned;
-    const { x, y } = this.cursor;
-    const n = y * this.slice.width + x;
-    const index = this.at.map((at, axis) => (axis === rows.axis ? y * rows.step : axis === columns.axis ? x * columns.step : at));
-    const place = index.map((at, axis) => `${this.name(axis)} ${count(at)}${this.coordinate(axis, at)}`).join(", ");
-    this.readout.textContent = `${place ? `${place}: ` : ""}${this.value(n)}`;
-    this.readout.dataset.index = JSON.stringify(index);
-    this.readout.dataset.value = this.slice.read[n] ? String(this.slice.values[n]) : "";
-    this.mark();
-  }
-
-  coordinate(axis, at) {
-    const line = this.lines[axis];
-    return line ? ` (${spell(line.at(at), line.type)}${line.units ? ` ${line.units}` : ""})` : "";
-  }
-
-  value(n) {
-    if (!this.slice.read[n]) return "not read";
-    const stored = this.slice.elements[n];
-    const value = this.slice.values[n];
-    const units = typeof this.array.attributes.units === "string" ? ` ${this.array.attributes.units}` : "";
-    if (value !== value) return `no data (stored ${spell(stored, this.array.type)})`;
-    if (this.means.packed) return `${spell(value)}${units} (stored ${spell(stored)})`;
-    if (this.array.type === "bool") return stored ? "true" : "false";
-    return `${spell(stored, this.array.type)}${units}`;
-  }
-
-  /** Places a ring around the cursor; a separate element, so that the pixels of the picture stay unchanged. */
-  mark() {
-    if (this.array.shape.length < 2) { this.draw(); return; }
-    this.ring ??= h("span", { class: "ring", "aria-hidden": "true" });
-    if (this.ring.parentElement !== this.canvas.parentElement) this.canvas.after(this.ring);
-    const row = this.flip ? this.slice.height - 1 - this.cursor.y : this.cursor.y;
-    const across = this.canvas.clientWidth / this.slice.width;
-    const down = this.canvas.clientHeight / this.slice.height;
-    this.ring.style.left = `${this.canvas.offsetLeft + this.canvas.clientLeft + this.cursor.x * across}px`;
-    this.ring.style.top = `${this.canvas.offsetTop + this.canvas.clientTop + row * down}px`;
-    this.ring.style.width = `${across}px`;
-    this.ring.style.height = `${down}px`;
-  }
+/** Returns the axes of rows and columns of an array with two or more axes: those of `y` and `x`, otherwise the last two. */
+function imageAxes(array) {
+  const last = array.shape.length - 1;
+  // Interleaved images have their bands last.
+  const isInterleaved = last > 1 && array.shape[last] <= 4 && /^(band|bands|sample|samples|channel|channels|rgb|c|s)$/i.test(array.names[last] ?? "");
+  return isInterleaved ? [last - 2, last - 1] : [last - 1, last];
 }

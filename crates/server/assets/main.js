@@ -1,61 +1,83 @@
-// The page. Its address holds the state that it shows.
-import { Problem, address, json, token } from "./api.js";
+// The page. Its address holds the state that it shows: the file, the node, and the state of the picture.
+import { Problem, address, json } from "./api.js";
 import { drawAttributes, drawChildren, drawDiagnostics, drawFacts, drawFill, drawReaders } from "./details.js";
-import { announce, byId, count, fill, h, plural, size } from "./dom.js";
+import { announce, byId, copyButton, count, encoded, fill, h, label, plural, segments, size, visible } from "./dom.js";
 import { Jobs } from "./jobs.js";
 import { drawLayout } from "./layout.js";
 import { QuickLook } from "./look.js";
+import { about as aboutArray, fileName, find, firstArray } from "./nodes.js";
+import { themeSwitch, tokenForms } from "./preferences.js";
+import { Start, recent } from "./start.js";
 import { Tree } from "./tree.js";
 import { drawUse } from "./use.js";
-import { width } from "./values.js";
+
+/** Parameters of the address that name what is shown; all others are the state of the picture. */
+const OWN = ["url", "path", "folder"];
+const PHONE = matchMedia("(max-width: 56rem)");
 
 const form = byId("source-form");
 const input = byId("url");
-const tree = new Tree(byId("tree"), (node) => showNode(node));
+const tree = new Tree({ host: byId("tree"), box: byId("tree-box"), input: byId("find"), found: byId("found") }, showNode);
 const jobs = new Jobs(showProblem);
-/** The current state: `{url, description}`. */
+const start = new Start({ openFile: (url) => to({ url }), openFolder: (folder) => to({ folder }) }, (href) => { history.pushState(null, "", href); return fromAddress(); });
+/** What the service reports about itself. */
+let service = {};
+/** Settles when `service` is known. */
+let asking = null;
+/** The file that is shown, and its description. */
 let shown = null;
+/** The node that is shown, and its picture. */
+let chosen = null;
+let look = null;
 let reading = new AbortController();
 let readingNode = new AbortController();
+/** Whether choosing a node adds an entry to the history. */
+let isNavigating = false;
 
 form.addEventListener("submit", (event) => {
   event.preventDefault();
-  visit({ url: input.value.trim() });
+  const url = input.value.trim();
+  history.pushState(null, "", to(url.endsWith("/") ? { folder: url } : { url }));
+  fromAddress();
 });
 input.addEventListener("input", () => clearProblem());
 window.addEventListener("popstate", () => fromAddress());
 window.addEventListener("hashchange", () => view());
 
-/** Writes a state to the address, and shows it. */
-function visit(state, { replace = false } = {}) {
-  const to = new URL(location.href);
-  for (const name of ["url", "path"]) {
-    if (state[name] && state[name] !== "/") to.searchParams.set(name, state[name]);
-    else to.searchParams.delete(name);
-  }
-  to.hash = "";
-  if (to.href !== location.href) history[replace ? "replaceState" : "pushState"](null, "", to);
-  return fromAddress();
+/** Returns the address of a state, relative to the page. */
+function to(state) {
+  const query = new URLSearchParams(Object.entries(state).filter(([, value]) => value !== null && value !== undefined && value !== ""));
+  return `./${query.size ? `?${query}` : ""}`;
 }
 
-function fromAddress() {
-  const query = new URL(location.href).searchParams;
-  const url = query.get("url") ?? "";
-  const path = query.get("path") ?? "/";
-  view();
-  input.value = url;
-  if (!url) return nothing();
+const query = () => new URL(location.href).searchParams;
+
+/** Returns the state of the picture in the address. */
+const pictureState = () => Object.fromEntries([...query()].filter(([name]) => !OWN.includes(name)));
+
+/** Shows what the address says. */
+async function fromAddress() {
+  const url = query().get("url");
+  const path = query().get("path");
+  input.value = encoded(url ?? "");
+  if (url && shown?.url === url) view();
+  if (!url) return startPage();
   if (shown?.url !== url) return open(url, path);
-  return chosen?.path === path ? undefined : tree.choose(path) || tree.choose("/");
+  if (path && chosen?.path === path) return look?.restore?.(pictureState());
+  return showPath(path);
 }
 
-function nothing() {
+function startPage() {
   reading.abort();
+  readingNode.abort();
   shown = null;
+  chosen = null;
   clearProblem();
-  byId("start").hidden = false;
-  byId("source").hidden = true;
-  document.title = "virtualize";
+  busy(false);
+  view();
+  const folder = query().get("folder");
+  document.title = folder ? `${visible(fileName(folder))} – virtualize` : "virtualize";
+  start.show(service, folder);
 }
 
 async function open(url, path) {
@@ -63,28 +85,58 @@ async function open(url, path) {
   reading = new AbortController();
   const { signal } = reading;
   shown = null;
+  chosen = null;
   clearProblem();
   busy(true);
+  view();
   try {
-    const description = await json(address("inspect", { url, format: "zarr3-json" }), { signal });
+    const [description] = await Promise.all([json(address("inspect", { url, format: "zarr3-json" }), { signal }), asking]);
     shown = { url, description };
-    byId("start").hidden = true;
-    byId("source").hidden = false;
+    recent.add(url);
+    view();
+    byId("side").open = !PHONE.matches;
     showSource(url, description);
     tree.show(description);
-    if (!tree.choose(path)) tree.choose("/");
-    document.title = `${url.split("/").at(-1)} – virtualize`;
+    showPath(path);
     announce("The file is shown.");
   } catch (error) {
     if (error.name === "AbortError") return;
-    byId("source").hidden = true;
-    byId("start").hidden = false;
+    await asking;
+    if (signal.aborted) return;
+    startPage();
+    input.value = encoded(url);
     showProblem(error);
     input.setAttribute("aria-invalid", "true");
-    if (error.status === 401) { byId("token-box").open = true; byId("token").focus(); } else { input.focus(); input.select(); }
+    if (error.status === 401) byId(service.needsToken ? "sign-in-token" : "token").focus();
+    else { input.focus(); input.select(); }
   } finally {
     if (reading.signal === signal) busy(false);
   }
+}
+
+/** Shows the node at a path, without a new entry in the history; without a path, the first array. */
+function showPath(path) {
+  clearProblem();
+  isNavigating = true;
+  try {
+    if (path && tree.choose(path)) return;
+    const first = firstArray(tree.root) ?? tree.root;
+    if (!path) history.replaceState(null, "", to({ url: shown.url, path: first.path, ...pictureState() }));
+    tree.choose(path ? nearest(path).path : first.path);
+    if (path) showProblem(new Problem(`The file has no group or array ${label(path)}.`, { hint: "The link may belong to another version of the file. The nearest group is shown." }));
+  } finally {
+    isNavigating = false;
+  }
+}
+
+/** Returns the closest existing group above a path. */
+function nearest(path) {
+  const parts = path.split("/").filter(Boolean);
+  while (parts.pop() !== undefined) {
+    const node = find(tree.root, `/${parts.join("/")}`);
+    if (node?.children) return node;
+  }
+  return tree.root;
 }
 
 function busy(is) {
@@ -110,61 +162,85 @@ function clearProblem() {
 
 function showSource(url, description) {
   const { file } = description;
-  const nodes = [...byKind(description.root)];
-  const arrays = nodes.filter((node) => node.node === "array").length;
-  const facts = [file.format, file.size !== null && size(file.size), plural(arrays, "array"), plural(nodes.length - arrays, "group"),
-    file.modified && `modified ${new Date(file.modified).toISOString().slice(0, 19).replace("T", " ")}`, file.etag && `etag ${file.etag}`];
-  fill(byId("file-name"), url);
+  const arrays = count(countArrays(description.root));
+  const facts = [file.format, file.size !== null && size(file.size), plural(arrays, "array"),
+    file.modified && `modified ${new Date(file.modified).toISOString().slice(0, 16).replace("T", " ")} UTC`, file.etag && `etag ${file.etag}`];
+  const cut = url.lastIndexOf("/") + 1;
+  const folder = url.slice(0, cut);
+  const canList = (service.allow ?? []).some((prefix) => folder.startsWith(prefix.endsWith("/") ? prefix : `${prefix}/`)) && !/^https?:/i.test(url);
+  const above = segments(folder);
+  fill(byId("file-name"), canList ? h("a", { class: "where", href: to({ folder }), title: "Show the folder", onclick: (event) => start.follow(event, to({ folder })) }, above) : h("span", { class: "where" }, above),
+    h("bdi", {}, label(url.slice(cut))));
   fill(byId("file-facts"), facts.filter(Boolean).join(" · "));
   const worst = ["error", "warning"].find((severity) => description.diagnostics.some((each) => each.severity === severity));
   const number = description.diagnostics.length;
-  fill(byId("file-diagnostics-title"), `Diagnostics of the file (${count(number)})`);
-  byId("file-diagnostics-box").open = worst !== undefined && number <= 6;
+  byId("file-diagnostics-box").hidden = !number;
+  fill(byId("file-diagnostics-title"), h("span", { class: `mark ${worst ?? ""}` }, plural(number, "diagnostic")), " of the file");
+  byId("file-diagnostics-box").open = false;
   drawDiagnostics(byId("file-diagnostics"), description, null, go);
 }
 
-function* byKind(node) {
-  yield node;
-  for (const child of Object.values(node.children ?? {})) yield* byKind(child);
+function countArrays(root) {
+  let arrays = 0;
+  const pending = [root];
+  while (pending.length) {
+    const node = pending.pop();
+    arrays += node.node === "array" ? 1 : 0;
+    pending.push(...Object.values(node.children ?? {}));
+  }
+  return arrays;
 }
 
-const go = (path) => tree.choose(path, { focus: true });
-
-let chosen = null;
+const go = (path) => tree.choose(path, { focus: !PHONE.matches });
 
 /** Shows a node, and aborts the reads of the previous one. */
 function showNode(node) {
+  const { url, description } = shown;
+  if (!isNavigating && chosen !== node) history.pushState(null, "", to({ url, path: node.path }));
+  if (!isNavigating && PHONE.matches) { byId("side").open = false; byId("node-title").focus(); }
+  if (!isNavigating) clearProblem();
   readingNode.abort();
   readingNode = new AbortController();
   chosen = node;
-  const { url, description } = shown;
-  const to = new URL(location.href);
-  if ((to.searchParams.get("path") ?? "/") !== node.path) {
-    if (node.path === "/") to.searchParams.delete("path");
-    else to.searchParams.set("path", node.path);
-    history.replaceState(null, "", to);
-  }
-  const isArray = node.kind === "array";
-  fill(byId("node-title"), node.path);
+  look = null;
+  document.title = `${visible(label(node.path === "/" ? fileName(url) : node.name))} – ${label(fileName(url))} – virtualize`;
+  fill(byId("node-title"), segments(node.path));
   fill(byId("node-kind"), node.kind === "left-out" ? "left out" : node.kind);
+  fill(byId("node-about"), node.kind === "array" ? aboutArray(node) : "");
   for (const panel of document.querySelectorAll("[data-for]")) panel.hidden = !panel.dataset.for.split(" ").includes(node.kind);
   drawDiagnostics(byId("diagnostics"), description, node.path, go);
   if (node.kind === "left-out") { fill(byId("left-out"), node.description.because); return; }
   drawAttributes(byId("attributes"), node.description.attributes, node.description.data_type);
-  drawUse(byId("use"), description, url, groupOf(node), showProblem);
+  drawUse(byId("use"), description, url, node, showProblem);
   if (node.kind === "group") drawChildren(byId("children"), node, go);
-  if (!isArray) return;
+  else showArray(node);
+}
+
+function showArray(node) {
   drawFacts(byId("facts"), node.description);
   drawFill(byId("fill"), node.description);
   drawReaders(byId("readers"), node.description);
+  const { url, description } = shown;
   const { signal } = readingNode;
-  guarded(byId("layout"), () => drawLayout(byId("layout"), url, node.path, signal));
-  if (!width(node.description.data_type)) {
-    fill(byId("look"), h("p", { class: "mute" }, `Values of the type ${node.description.data_type} are not drawn.`));
-    return;
-  }
-  const look = new QuickLook(byId("look"), (name, length) => coordinates(node, name, length));
-  guarded(byId("look"), () => look.show(segment(description), node.path, isPlain(node.description), signal));
+  look = new QuickLook(byId("look"), node, segment(description));
+  look.onchange = () => keepState(node);
+  // The picture is read first.
+  guarded(byId("look"), () => look.show(signal, pictureState())).then(() => guarded(byId("layout"), async () => {
+    signal.throwIfAborted();
+    await drawLayout(byId("layout"), url, node.path, signal);
+  }));
+}
+
+let keeping = 0;
+
+/** Writes the state of the picture to the address: at most four times a second, since browsers limit that. */
+function keepState(node) {
+  clearTimeout(keeping);
+  keeping = setTimeout(() => {
+    if (chosen !== node || !look?.state) return;
+    const next = to({ url: shown.url, path: node.path, ...look.state() });
+    if (new URL(next, location.href).href !== location.href) history.replaceState(null, "", next);
+  }, 250);
 }
 
 /** Shows the error of a failed panel in its place. */
@@ -180,98 +256,43 @@ async function guarded(host, work) {
 /** Returns the path segment that names the source in the version shown. */
 const segment = ({ zarr }) => (zarr.versioned ?? zarr.store).split("/").filter(Boolean).at(-1);
 
-const isPlain = ({ codecs }) => codecs.length === 1 && codecs[0].name === "bytes";
-
-const groupOf = (node) => (node.kind === "group" ? node : node.parent).path.replace(/^\//, "");
-
-/** Finds the coordinates of a dimension: an array of the same name with one axis, in the group or an ancestor. */
-function coordinates(node, name, length) {
-  for (let group = node.parent; group; group = group.parent) {
-    const found = group.children.find((child) => child.name === name && child.kind === "array");
-    const { description } = found ?? {};
-    if (description?.shape.length === 1 && description.shape[0] === length && description.dimensions?.[0] === name) {
-      return { path: found.path, attributes: description.attributes };
-    }
-  }
-  return null;
-}
-
-/** Shows the view that the address selects: inspection or jobs. */
+/** Shows the view that the address selects: the start page, a file, or jobs. */
 function view() {
   const isJobs = location.hash === "#jobs" && !byId("nav-jobs").hidden;
   byId("jobs").hidden = !isJobs;
-  byId("inspect").hidden = isJobs;
-  byId("nav-inspect").toggleAttribute("aria-current", !isJobs);
-  byId("nav-jobs").toggleAttribute("aria-current", isJobs);
+  byId("start").hidden = isJobs || shown !== null || !byId("busy").hidden;
+  byId("source").hidden = isJobs || shown === null;
+  for (const [name, is] of [["nav-files", !isJobs], ["nav-jobs", isJobs]]) {
+    if (is) byId(name).setAttribute("aria-current", "page");
+    else byId(name).removeAttribute("aria-current");
+  }
   if (isJobs) jobs.refresh();
+  else jobs.rest();
 }
 
-/** Shows the allowed prefixes; hides the hint if the service does not report them. */
+/** Asks what the client may read, and whether there are jobs. */
 async function about() {
   try {
-    const said = await json(address("about"));
-    const allowed = said.allow ?? [];
-    fill(byId("allowed"), allowed.length
-      ? ["This service reads files below ", allowed.flatMap((prefix, n) => [n ? ", " : "", h("button", { type: "button", class: "link", onclick: () => begin(prefix) }, h("code", {}, prefix))])]
-      : "This service reads no files: it was started without --allow.");
-    if (said.version) fill(byId("version"), said.version);
-  } catch {
-    byId("allowed").hidden = true;
+    service = await json(address("about"));
+  } catch (error) {
+    service = { needsToken: error.status === 401, failed: error.message };
   }
-}
-
-function begin(given) {
-  const prefix = /\.[a-z0-9]{1,5}$|\/$/i.test(given) ? given : `${given}/`;
-  input.value = prefix;
-  input.focus();
-  input.setSelectionRange(prefix.length, prefix.length);
-}
-
-function themeSwitch() {
-  const root = document.documentElement;
-  const select = byId("theme");
-  select.value = root.dataset.theme ?? "system";
-  select.addEventListener("change", () => {
-    if (select.value === "system") delete root.dataset.theme;
-    else root.dataset.theme = select.value;
-    try {
-      if (select.value === "system") localStorage.removeItem("virtualize.theme");
-      else localStorage.setItem("virtualize.theme", select.value);
-    } catch {
-      // Without storage, the choice applies to this visit only.
-    }
-    window.dispatchEvent(new Event("themechange"));
-  });
-}
-
-function tokenBox() {
-  const box = byId("token-box");
-  const state = () => fill(byId("token-state"), token.get() ? "set" : "none");
-  byId("token-form").addEventListener("submit", (event) => {
-    event.preventDefault();
-    token.set(byId("token").value.trim());
-    byId("token").value = "";
-    box.open = false;
-    state();
-    announce(token.get() ? "The token is kept for this tab." : "The token is forgotten.");
-    restart();
-  });
-  byId("token-forget").addEventListener("click", () => { token.set(""); state(); box.open = false; restart(); });
-  box.addEventListener("keydown", (event) => { if (event.key === "Escape") { box.open = false; box.querySelector("summary").focus(); } });
-  state();
-}
-
-async function findJobs() {
-  byId("nav-jobs").hidden = !await jobs.available();
-  view();
+  byId("nav-jobs").hidden = service.jobs !== true;
+  if (query().has("url")) view();
 }
 
 async function restart() {
   shown = null;
-  await Promise.all([about(), findJobs()]);
+  asking = about();
+  // The start page shows what the service allows; a file is read meanwhile.
+  if (!query().has("url")) await asking;
   return fromAddress();
 }
 
 themeSwitch();
-tokenBox();
+tokenForms(restart);
+byId("copy-link").replaceWith(Object.assign(copyButton("Copy link", () => location.href), { id: "copy-link" }));
+for (const name of ["home", "nav-files"]) {
+  byId(name).addEventListener("click", (event) => start.follow(event, name === "nav-files" && !byId("jobs").hidden && query().has("url") ? location.pathname + location.search : "./"));
+}
 restart();

@@ -1,6 +1,8 @@
-// References to download, and code that opens them.
+// References to download, and code for other software, which works as it is shown.
 import { address, request, token } from "./api.js";
-import { announce, copyButton, fill, h } from "./dom.js";
+import { announce, copyButton, fill, h, visible } from "./dom.js";
+import { fileName, firstArray, walk } from "./nodes.js";
+import { snippets } from "./snippets.js";
 
 /** Formats that the service offers, with their purpose and file extension. */
 const FORMATS = [
@@ -9,27 +11,35 @@ const FORMATS = [
   ["kerchunk-parquet", "kerchunk Parquet", "a zip archive; unpacked: fsspec, xarray, read piece by piece", "parquet.zip"],
 ];
 
-/** Draws the buttons and the code for a source; `failed` shows an error. */
-export function drawUse(host, description, url, group, failed) {
-  const name = fileName(url);
-  const store = new URL(description.zarr.store.replace(/^\/|\/$/g, ""), document.baseURI).href;
+/** Draws the code and the downloads for a node of a source; `failed` shows an error. */
+export function drawUse(host, description, url, node, failed) {
+  const group = node.kind === "group" ? node : node.parent;
+  const inside = (path) => new URL(path.replace(/^\/|\/$/g, ""), document.baseURI).href;
+  const store = inside(description.zarr.store);
+  const all = snippets({
+    url, store, group, hasToken: token.get() !== "",
+    array: node.kind === "array" ? node : firstArray(group),
+    plain: store.replace("/v1/zarr/", "/v1/plain/"),
+    references: address("references", { url, format: "kerchunk-json" }).href,
+    arrays: [...walk(group)].filter((each) => each.kind === "array"),
+  });
+  const name = saved(url);
   fill(host,
-    h("h3", {}, "References"),
-    h("div", { class: "buttons" }, FORMATS.map(([format, label, title, end]) => download(url, format, `${name}.${end}`, label, title, failed))),
-    lines("Open the references (Python)", openReferences(description, url, name, group)),
-    h("h3", {}, "No reference file: the Zarr endpoint"),
-    lines("Address", store),
-    lines("Open it (Python)", openZarr(description, store, group)),
-    lines("Open it (JavaScript, zarrita.js)", openZarrita(store)));
+    all.map((snippet, n) => lines(snippet, n === 0)),
+    h("h4", {}, "Address of the Zarr store"),
+    h("div", { class: "bar" }, h("code", { "data-lines": "address" }, store), copyButton("Copy", () => store)),
+    h("h4", {}, "References"),
+    h("div", { class: "buttons" }, FORMATS.map(([format, label, title, end]) => download(url, format, `${name}.${end}`, label, title, failed))));
 }
 
-const fileName = (url) => url.split(/[/?#]/).filter(Boolean).at(-1)?.replace(/\.[^.]*$/, "") || "references";
+/** Returns the name of a download, without characters that are invisible or that systems treat specially. */
+const saved = (url) => visible(fileName(url)).replace(/\.[^.]*$/, "").normalize("NFC").replace(/[^\p{L}\p{N}\p{M}._-]+/gu, "_").replace(/^[._]+/, "").slice(0, 100) || "references";
 
 function download(url, format, name, label, title, failed) {
   const from = address("references", { url, format }).href;
-  if (!token.get()) return h("a", { class: "button", href: from, download: name, title, "data-format": format }, `Download ${label}`);
+  if (!token.get()) return h("a", { class: "button quiet", href: from, download: name, title, "data-format": format }, `Download ${label}`);
   // A link cannot send the token.
-  const button = h("button", { type: "button", title, "data-format": format }, `Download ${label}`);
+  const button = h("button", { type: "button", class: "quiet", title, "data-format": format }, `Download ${label}`);
   button.addEventListener("click", async () => {
     button.disabled = true;
     try {
@@ -47,52 +57,7 @@ function download(url, format, name, label, title, failed) {
   return button;
 }
 
-function lines(label, text) {
-  return h("div", { class: "lines" }, h("div", { class: "bar" }, h("span", {}, label), copyButton("Copy", () => text)),
-    h("pre", { tabindex: "0", "aria-label": label, "data-lines": label }, text));
+function lines({ id, title, needs, text }, open) {
+  return h("details", { class: "lines", open, name: "lines" }, h("summary", {}, title, needs ? h("span", { class: "mute" }, ` ${needs}`) : null),
+    h("div", { class: "code" }, h("pre", { tabindex: "0", role: "region", "aria-label": `Code for ${title}`, "data-lines": id }, text), copyButton("Copy", () => text)));
 }
-
-const needs = (description, wanted) => arrays(description.root).some((array) => array.readers?.["zarr-python"]?.needs?.includes(wanted));
-
-function* walk(group) {
-  for (const child of Object.values(group.children ?? {})) {
-    if (child.node === "array") yield child;
-    else yield* walk(child);
-  }
-}
-const arrays = (group) => [...walk(group)];
-
-/** Returns the lines that register the codecs of TIFF files, if the file needs them. Other packages register the same names. */
-function codecs(description) {
-  if (!needs(description, "imagecodecs")) return [];
-  const named = arrays(description.root).flatMap((array) => array.codecs).map((codec) => codec.name ?? codec.id ?? "");
-  const own = [...new Set(named.filter((name) => name.startsWith("imagecodecs_")))].sort();
-  const pins = own.map((name) => {
-    const bare = name.slice("imagecodecs_".length);
-    return `"codecs.${name}": "imagecodecs.zarr.${bare[0].toUpperCase()}${bare.slice(1)}"`;
-  });
-  return ["import imagecodecs.zarr, zarr", "imagecodecs.zarr.register_codecs()", `zarr.config.set({${pins.join(", ")}})`];
-}
-const inGroup = (group) => (group ? `, group=${JSON.stringify(group)}` : "");
-
-function openReferences(description, url, name, group) {
-  const options = storage(url);
-  return ["import xarray as xr", ...codecs(description),
-    `ds = xr.open_dataset("reference::${name}.json", engine="zarr", consolidated=False${inGroup(group)}${options})`].join("\n");
-}
-
-/** Returns how fsspec opens the source file; the reader supplies credentials. */
-function storage(url) {
-  const scheme = /^([a-z0-9+.-]+):/i.exec(url)?.[1].toLowerCase() ?? "file";
-  if (scheme === "file") return "";
-  return `, storage_options={"remote_protocol": ${JSON.stringify(scheme === "https" ? "http" : scheme)}}`;
-}
-
-function openZarr(description, store, group) {
-  const headers = token.get() ? ', storage_options={"client_kwargs": {"headers": {"Authorization": "Bearer …"}}}' : "";
-  return ["import xarray as xr", ...codecs(description),
-    `ds = xr.open_dataset(${JSON.stringify(store)}, engine="zarr"${inGroup(group)}${headers})`].join("\n");
-}
-
-const openZarrita = (store) => ['import * as zarr from "zarrita";',
-  `const group = await zarr.open(new zarr.FetchStore(${JSON.stringify(store)}), { kind: "group" });`].join("\n");

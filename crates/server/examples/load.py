@@ -1,8 +1,10 @@
-"""Load on the service, on loopback: `load.py BINARY FOLDER FILE… [--clients N] [--seconds S] [--wrk] [SETTING…]`. Clients
-ask for references, descriptions and Zarr metadata of the files in turn; every fiftieth sends half a head and waits. With
-`--wrk` the client is wrk, which takes less of the machine and sends whole heads alone. Fails on an answer that is neither
-good nor 429 nor 503. Settings, such as `--memory=256M`, are those of the service."""
-import argparse, asyncio, base64, collections, json, os, re, signal, subprocess, tempfile, threading, time, urllib.parse
+"""Load on the service, on loopback: `load.py BINARY FOLDER FILE… [--clients N] [--seconds S] [--wrk | --nginx] [SETTING…]`.
+Clients ask for references, descriptions and Zarr metadata of the files in turn; every fiftieth sends half a head and waits.
+With `--wrk` the client is wrk, which takes less of the machine and sends whole heads alone. Fails on an answer that is
+neither good nor 429 nor 503; with `--strict` also if a connection breaks, a request takes more than five seconds (99 %), or
+the service takes more than `--memory` and 100 MiB. With `--nginx`, wrk reads chunks of 12 KB from the service and, as files,
+from nginx, in turn. Settings, such as `--memory=256M`, are those of the service."""
+import argparse, asyncio, base64, collections, contextlib, json, os, re, signal, socket, statistics, struct, subprocess, tempfile, threading, time, urllib.parse, urllib.request
 
 # Counts answers by status, each thread its own.
 WRK = """
@@ -27,10 +29,13 @@ end
 parser = argparse.ArgumentParser()
 parser.add_argument("binary")
 parser.add_argument("folder")
-parser.add_argument("files", nargs="+")
+parser.add_argument("files", nargs="*")
 parser.add_argument("--clients", type=int, default=1000)
 parser.add_argument("--seconds", type=float, default=60)
 parser.add_argument("--wrk", action="store_true")
+parser.add_argument("--strict", action="store_true")
+parser.add_argument("--nginx", action="store_true")
+parser.add_argument("--rounds", type=int, default=3)
 options, settings = parser.parse_known_args()
 
 
@@ -69,24 +74,103 @@ async def client(at, host, port, paths, end, seen):
             await asyncio.sleep(0.1)
 
 
-async def main():
-    command = [options.binary, "serve", "--listen", "127.0.0.1:0", "--allow", f"file://{os.path.realpath(options.folder)}/", "--log", "json",
-               "--rate", "1000000", "--burst", "1000000", "--client-requests", "1000000", "--client-connections", "1000000", *settings]
+@contextlib.contextmanager
+def service(folder):
+    """Yields the port of a service with access to a folder, and its process."""
+    command = [options.binary, "serve", "--listen", "127.0.0.1:0", "--allow", f"file://{os.path.realpath(folder)}/", "--log", "json",
+               "--rate", "1000000", "--burst", "1000000", "--client-requests", "1000000", "--client-connections", "1000000", "--client-bytes", "1000G", *settings]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "RUST_LOG": "info,virtualize_server::access=warn"})
     port = int(re.search(r"listening on http://[^:]+:(\d+)", process.stderr.readline())[1])
     threading.Thread(target=process.stderr.read, daemon=True).start()
-    end = time.monotonic() + options.seconds
-    paths = list(targets())
-    if options.wrk:
-        said = wrk(port, paths)
-        answers = {int(status): count for status, count in said["answers"].items()}
-    else:
-        said, answers = await python(port, paths, end)
-    status = open(f"/proc/{process.pid}/status").read()
-    process.send_signal(signal.SIGTERM)
-    process.wait(60)
-    print(json.dumps({"clients": options.clients, **said, "peak MiB": int(re.search(r"VmHWM:\s+(\d+)", status)[1]) // 1024}))
+    try:
+        yield port, process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+
+def main():
+    with service(options.folder) as (port, process):
+        paths = list(targets())
+        if options.wrk:
+            said = wrk(port, paths)
+            answers = {int(status): count for status, count in said["answers"].items()}
+        else:
+            said, answers = asyncio.run(python(port, paths, time.monotonic() + options.seconds))
+        status = open(f"/proc/{process.pid}/status").read()
+    peak = int(re.search(r"VmHWM:\s+(\d+)", status)[1]) // 1024
+    print(json.dumps({"clients": options.clients, **said, "peak MiB": peak}))
     assert set(answers) <= {200, 429, 503}, answers
+    if options.strict:
+        memory = next((int(setting.split("=")[1].removesuffix("M")) for setting in settings if setting.startswith("--memory=")), 1024)
+        assert set(answers) == {200} and said.get("broken", 0) == 0 and said["p99 ms"] < 5000 and peak <= memory + 100, said
+
+
+SIDE, TILE = 64, 112
+
+
+def tiff():
+    """An image of 64 × 64 tiles of 112 × 112 bytes (TIFF 6.0, section 15), which are its chunks of 12,544 bytes."""
+    tiles, size = SIDE * SIDE, TILE * TILE
+    first = 8 + 2 + 10 * 12 + 4 + 8 * tiles
+    offsets = 8 + 2 + 10 * 12 + 4
+    entries = [(256, 1, SIDE * TILE), (257, 1, SIDE * TILE), (258, 1, 8), (259, 1, 1), (262, 1, 1), (277, 1, 1), (322, 1, TILE), (323, 1, TILE),
+               (324, tiles, offsets), (325, tiles, offsets + 4 * tiles)]
+    head = struct.pack("<2sHI", b"II", 42, 8) + struct.pack("<H", len(entries)) + b"".join(struct.pack("<HHII", tag, 4, count, value) for tag, count, value in entries)
+    places = struct.pack(f"<{tiles}I", *(first + size * tile for tile in range(tiles))) + struct.pack(f"<{tiles}I", *[size] * tiles)
+    return head + bytes(4) + places + os.urandom(size * tiles)
+
+
+def chunks(source):
+    """The path of each chunk of the image."""
+    return [f"/v1/zarr/{source}/band_data/c/0/{row}/{column}" for row in range(SIDE) for column in range(SIDE)]
+
+
+@contextlib.contextmanager
+def nginx(folder):
+    """Yields the port of nginx that serves a folder: no log, and otherwise its usual settings."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    config = os.path.join(folder, "nginx.conf")
+    with open(config, "w") as file:
+        file.write(f"""worker_processes 2; pid {folder}/nginx.pid; error_log {folder}/error.log; daemon off;
+events {{ worker_connections 4096; }}
+http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000000; client_body_temp_path {folder}/t1; proxy_temp_path {folder}/t2;
+  fastcgi_temp_path {folder}/t3; uwsgi_temp_path {folder}/t4; scgi_temp_path {folder}/t5; server {{ listen 127.0.0.1:{port}; root {folder}; }} }}""")
+    process = subprocess.Popen(["nginx", "-c", config, "-p", folder], stderr=subprocess.DEVNULL)
+    try:
+        while process.poll() is None:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+        yield port
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def against_nginx():
+    """Requests per second of both, in turn, and the median of their ratios."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        image = os.path.join(folder, "image.tif")
+        with open(image, "wb") as file:
+            file.write(tiff())
+        source = base64.urlsafe_b64encode(f"file://{os.path.realpath(image)}".encode()).decode().rstrip("=")
+        with service(folder) as (port, _), nginx(folder) as other:
+            paths = chunks(source)
+            for path in paths:
+                place = folder + path
+                os.makedirs(os.path.dirname(place), exist_ok=True)
+                with open(place, "wb") as file:
+                    file.write(urllib.request.urlopen(f"http://127.0.0.1:{port}{path}").read())
+            rounds = []
+            for _ in range(options.rounds):
+                pace = [sum(said["answers"].values()) / said["seconds"] for said in (wrk(port, paths), wrk(other, paths))]
+                rounds.append(pace)
+    ratio = statistics.median(own / theirs for own, theirs in rounds)
+    print(json.dumps({"clients": options.clients, "requests per second": [round(own) for own, _ in rounds], "of nginx": [round(theirs) for _, theirs in rounds],
+                      "ratio": round(ratio, 3)}))
 
 
 def wrk(port, paths):
@@ -106,4 +190,4 @@ async def python(port, paths, end):
     answers = {str(key): len(value) for key, value in seen.items()}
     return {"answers": answers, "p50 ms": at(0.5), "p99 ms": at(0.99)}, seen
 
-asyncio.run(main())
+against_nginx() if options.nginx else main()

@@ -4,53 +4,68 @@
 use std::{
     pin::Pin,
     sync::Arc,
-    task::{Context as Task, Poll, ready},
+    task::{Context as Task, Poll},
     time::{Duration, Instant},
 };
 
-use axum::body::Body;
+use axum::{
+    body::Body,
+    http::{Method, StatusCode},
+};
 use bytes::Bytes;
-use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
-use tokio::{sync::OwnedSemaphorePermit, time::Sleep};
+use tokio::time::Sleep;
 
-use crate::{metrics::Metrics, quota::Holds};
+use crate::{
+    client::Identity, measured::Route, metrics::Metrics, queue::Place, quota::Holds, rate::Rate,
+    traces::Trace,
+};
 
 /// The access-log entry of a request, written on drop.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) id: String,
-    pub(crate) method: String,
-    pub(crate) route: String,
-    pub(crate) client: String,
-    pub(crate) status: u16,
+    /// The trace that the request belongs to. Its span ends with the entry.
+    pub(crate) trace: Option<Trace>,
+    pub(crate) method: Method,
+    pub(crate) route: Arc<Route>,
+    pub(crate) client: Arc<Identity>,
+    /// The limit of the client's bytes.
+    pub(crate) rate: Arc<Rate>,
+    pub(crate) status: StatusCode,
     pub(crate) start: Instant,
     pub(crate) bytes: u64,
     /// Whether the response was sent completely.
     pub(crate) whole: bool,
-    /// Permits for the request, the client's and the shared one, held until the response ends.
-    pub(crate) places: Option<(OwnedSemaphorePermit, OwnedSemaphorePermit)>,
+    /// Place in the queue: the client's part is held until the response ends.
+    pub(crate) place: Option<Place>,
     /// Budget shares that are held until the response ends.
     pub(crate) holds: Holds,
+}
+
+impl Entry {
+    /// Counts bytes of the response.
+    fn sent(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.rate.charge(&self.client.name, bytes, Instant::now());
+    }
 }
 
 /// Logs and counts the request when its response has been sent or the client has disconnected.
 impl Drop for Entry {
     fn drop(&mut self) {
-        let metrics = &self.metrics;
         let seconds = self.start.elapsed().as_secs_f64();
-        metrics.in_flight.dec();
-        metrics.requests.with_label_values(&[&self.route, &self.status.to_string()]).inc();
-        metrics.seconds.with_label_values(&[&self.route]).observe(seconds);
-        metrics.bytes.with_label_values(&[&self.route]).inc_by(self.bytes);
+        self.metrics.in_flight.dec();
+        self.route.count(&self.metrics, self.status, seconds, self.bytes);
         tracing::info!(
             target: "virtualize_server::access",
             request_id = %self.id,
-            client = %self.client,
+            trace_id = self.trace.as_ref().map(|trace| &*trace.id),
+            client = %self.client.name,
             method = %self.method,
-            route = %self.route,
-            status = self.status,
+            route = self.route.path,
+            status = self.status.as_u16(),
             bytes = self.bytes,
             seconds,
             whole = self.whole,
@@ -63,14 +78,25 @@ impl Drop for Entry {
 pub(crate) struct Watched {
     inner: Body,
     entry: Entry,
-    deadline: Pin<Box<Sleep>>,
+    deadline: Instant,
+    /// Wakes the task at the deadline; only a response that is not ready needs it.
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Watched {
     /// Wraps a body, which fails if it is not sent within `most`.
     pub(crate) fn body(inner: Body, mut entry: Entry, most: Duration) -> Body {
         entry.whole = inner.is_end_stream();
-        Body::new(Self { inner, entry, deadline: Box::pin(tokio::time::sleep(most)) })
+        Body::new(Self { inner, entry, deadline: Instant::now() + most, timer: None })
+    }
+}
+
+impl Watched {
+    /// Returns `Ready` at the deadline.
+    fn timer(&mut self, task: &mut Task<'_>) -> Poll<()> {
+        let deadline = self.deadline.into();
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        timer.as_mut().poll(task)
     }
 }
 
@@ -82,17 +108,20 @@ impl HttpBody for Watched {
         mut self: Pin<&mut Self>,
         task: &mut Task<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        if self.deadline.as_mut().poll(task).is_ready() {
-            return Poll::Ready(Some(Err(axum::Error::new("the answer was not taken in time"))));
-        }
-        let frame = ready!(Pin::new(&mut self.inner.frame()).poll(task));
+        let frame = match Pin::new(&mut self.inner).poll_frame(task) {
+            Poll::Ready(frame) if Instant::now() < self.deadline => frame,
+            Poll::Pending if self.timer(task).is_pending() => return Poll::Pending,
+            _ => return Poll::Ready(Some(Err(axum::Error::new("the response was not received in time")))),
+        };
         match &frame {
             Some(Ok(frame)) => {
                 let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
-                self.entry.bytes = self.entry.bytes.saturating_add(bytes);
+                self.entry.sent(bytes);
                 self.entry.whole = self.inner.is_end_stream();
             }
-            Some(Err(error)) => tracing::warn!(request_id = %self.entry.id, "an answer was cut off: {error}"),
+            Some(Err(error)) => {
+                tracing::warn!(request_id = %self.entry.id, "a response was cut off: {error}")
+            }
             None => self.entry.whole = true,
         }
         Poll::Ready(frame)

@@ -17,7 +17,7 @@ use tokio::{
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
-use virtualize::{Gate, ReadError, ReadErrorKind};
+use virtualize::{Code, Gate, ReadError, ReadErrorKind};
 
 use crate::Problem;
 
@@ -196,13 +196,13 @@ impl AsRef<[u8]> for Held {
 /// Returns the problem of an exhausted budget; the client may retry.
 pub(crate) fn full() -> Problem {
     let detail = "the service has no memory or disk space left for this response at the moment";
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail).retry_after(2)
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Busy, detail).retry_after(2)
 }
 
 /// Returns the problem of a file that exceeds the limit per file. Retrying does not help.
 pub(crate) fn too_large(most: u64) -> Problem {
     let detail = format!("the file's metadata needs more than {most} bytes of memory");
-    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "file", detail)
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, Code::File, detail)
         .hint("use the command, which has no such limit, or raise --file-memory of the service")
 }
 

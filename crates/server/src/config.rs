@@ -3,7 +3,13 @@ use std::{collections::HashSet, net::SocketAddr, path::PathBuf, time::Duration};
 use virtualize::{Limits, StoreOptions, options::value::parse_pair};
 use virtualize_store::Allowed;
 
-use crate::{ConfigError, Settings, Size, auth::Tokens};
+use crate::{
+    ConfigError, Settings, Size,
+    cache::Place,
+    jobs::webhook,
+    jwt::{Expected, Jwt},
+    tokens::Tokens,
+};
 
 /// Minimum memory budget in bytes.
 const LEAST_MEMORY: u64 = 16 << 20;
@@ -15,11 +21,16 @@ const SOURCES_KEPT: usize = 512;
 pub struct Config {
     pub(crate) listen: SocketAddr,
     pub(crate) allowed: Allowed,
-    pub(crate) tokens: Tokens,
+    /// The tokens of the token file.
+    pub(crate) tokens: Option<Tokens>,
+    /// The verification of JWTs.
+    pub(crate) jwt: Option<Jwt>,
+    /// Files that the page shows as examples.
+    pub(crate) examples: Vec<String>,
     pub(crate) public: bool,
     pub(crate) cors: HashSet<String>,
     pub(crate) trust_forwarded: bool,
-    pub(crate) cache: Option<PathBuf>,
+    pub(crate) cache: Option<Place>,
     pub(crate) cache_size: u64,
     pub(crate) stores_size: u64,
     pub(crate) stores_time: Duration,
@@ -37,6 +48,7 @@ pub struct Config {
     pub(crate) jobs: Option<PathBuf>,
     /// Prefixes that jobs may write to.
     pub(crate) allow_write: Option<Allowed>,
+    pub(crate) webhooks: Option<Webhooks>,
     pub(crate) job_limits: JobLimits,
     /// Options to open sources, without the allowed prefixes.
     pub(crate) store: StoreOptions,
@@ -53,6 +65,12 @@ pub(crate) struct Traffic {
     pub(crate) concurrent: usize,
     /// Requests of one client in progress.
     pub(crate) client_requests: usize,
+    /// Requests that wait.
+    pub(crate) queue: usize,
+    /// Time that a request waits.
+    pub(crate) queue_time: Duration,
+    /// Bytes of responses per second of one client, on average.
+    pub(crate) client_bytes: u64,
     pub(crate) connections: usize,
     pub(crate) client_connections: usize,
     /// Whether the number of connections was configured.
@@ -76,6 +94,13 @@ pub(crate) struct Times {
     pub(crate) write: Duration,
     /// For requests in progress when the service stops.
     pub(crate) stop: Duration,
+}
+
+/// Where jobs may send webhooks, and the file of the secrets that sign them.
+#[derive(Clone, Debug)]
+pub(crate) struct Webhooks {
+    pub(crate) allowed: Allowed,
+    pub(crate) secrets: PathBuf,
 }
 
 /// Limits on jobs.
@@ -105,9 +130,14 @@ impl Settings {
             return Err(ConfigError::NothingAllowed);
         }
         let allowed = prefixes("allow", &self.allow)?;
-        let tokens = self.token_file.as_deref().map(Tokens::read).transpose()?.unwrap_or_default();
-        let listen = self.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080)));
-        if !listen.ip().is_loopback() && tokens.is_empty() && !self.public {
+        let tokens = self.token_file.as_deref().map(|file| Tokens::read(file, &allowed)).transpose()?;
+        let jwt = self.jwt(&allowed)?;
+        let example = |url: &String| {
+            allowed.check(url).map_err(|error| ConfigError::Prefix { setting: "example", error })
+        };
+        let examples = self.example.iter().map(example).collect::<Result<_, _>>()?;
+        let listen = self.address();
+        if !listen.ip().is_loopback() && tokens.is_none() && jwt.is_none() && !self.public {
             return Err(ConfigError::Exposed { address: listen });
         }
         let memory = bytes(self.memory, 1 << 30).max(LEAST_MEMORY);
@@ -120,11 +150,13 @@ impl Settings {
         Ok(Config {
             listen,
             allowed,
+            examples,
             tokens,
+            jwt,
             public: self.public,
             cors: self.cors.iter().map(|origin| origin.trim_end_matches('/').to_owned()).collect(),
             trust_forwarded: self.trust_forwarded,
-            cache: self.cache.clone(),
+            cache: self.cache.as_deref().map(str::parse).transpose()?,
             cache_size: bytes(self.cache_size, 10 << 30),
             stores_size: bytes(self.stores_size, half / 2).min(half),
             stores_time: seconds(self.stores_time, 60),
@@ -140,9 +172,26 @@ impl Settings {
             request_size: small(bytes(self.request_size, 1 << 20)),
             jobs: self.jobs.clone(),
             allow_write,
+            webhooks: self.webhooks()?,
             job_limits: self.job_limits(),
             store: self.store()?,
         })
+    }
+
+    fn jwt(&self, allowed: &Allowed) -> Result<Option<Jwt>, ConfigError> {
+        let Some(keys) = &self.jwks else {
+            let has_other = self.jwt_issuer.is_some() || !self.jwt_audience.is_empty();
+            return if has_other { Err(ConfigError::NoJwks) } else { Ok(None) };
+        };
+        let claim =
+            |given: &Option<String>, default: &str| given.clone().unwrap_or_else(|| default.to_owned());
+        let expected = Expected {
+            issuer: self.jwt_issuer.clone(),
+            audience: self.jwt_audience.clone(),
+            scope_claim: claim(&self.jwt_scope_claim, "scope"),
+            prefixes_claim: claim(&self.jwt_prefixes_claim, "prefixes"),
+        };
+        Jwt::new(keys, expected, allowed).map(Some)
     }
 
     fn traffic(&self) -> Traffic {
@@ -153,6 +202,9 @@ impl Settings {
             burst: self.burst.unwrap_or(1000).max(1),
             concurrent,
             client_requests: share(self.client_requests, concurrent),
+            queue: self.queue.unwrap_or(connections).clamp(1, 1 << 20),
+            queue_time: seconds(self.queue_time, 10),
+            client_bytes: bytes(self.client_bytes, 1 << 30).max(1),
             connections,
             client_connections: share(self.client_connections, connections),
             is_connections_given: self.connections.is_some(),
@@ -184,6 +236,19 @@ impl Settings {
         }
     }
 
+    fn webhooks(&self) -> Result<Option<Webhooks>, ConfigError> {
+        if self.allow_webhook.is_empty() {
+            return Ok(None);
+        }
+        let secrets = self.webhook_secret_file.clone().ok_or(ConfigError::NoSecret)?;
+        webhook::secrets(&secrets).map_err(ConfigError::io(secrets.display()))?;
+        let is_web = |prefix: &String| prefix.starts_with("http://") || prefix.starts_with("https://");
+        if !self.allow_webhook.iter().all(is_web) {
+            return Err(ConfigError::NotWeb);
+        }
+        Ok(Some(Webhooks { allowed: prefixes("allow-webhook", &self.allow_webhook)?, secrets }))
+    }
+
     fn store(&self) -> Result<StoreOptions, ConfigError> {
         let pair = |text: &String| parse_pair(text).map_err(|_| ConfigError::StoreOption);
         Ok(StoreOptions {
@@ -200,6 +265,11 @@ impl Settings {
 }
 
 impl Config {
+    /// Returns whether clients must send a token.
+    pub(crate) fn needs_token(&self) -> bool {
+        self.tokens.is_some() || self.jwt.is_some()
+    }
+
     /// Returns the options to open sources for a client that may read the `allowed` prefixes.
     pub(crate) fn store_options(&self, allowed: &Allowed) -> StoreOptions {
         StoreOptions { allowed: Some(allowed.clone()), ..self.store.clone() }

@@ -5,28 +5,41 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use tokio::sync::Semaphore;
-
 use crate::{
-    Config, ConfigError, budget::Budget, disk::Disk, jobs::Jobs, metrics::Metrics, quota::Quotas, rate::Rate,
-    rendered::Rendered, sources::Sources,
+    Config, ConfigError,
+    budget::Budget,
+    cache::Cache,
+    jobs::Jobs,
+    metrics::Metrics,
+    queue::{Limits, Queue},
+    quota::Quotas,
+    rate::Rate,
+    rendered::Rendered,
+    sources::Sources,
 };
+
+/// Seconds whose bytes a client may receive at once after a pause.
+const BURST: u64 = 60;
 
 /// The state of the service.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) config: Arc<Config>,
     pub(crate) metrics: Arc<Metrics>,
+    /// Requests of the clients.
     pub(crate) rate: Rate,
-    /// Permits for concurrent requests.
-    pub(crate) places: Arc<Semaphore>,
+    /// Bytes of the clients' responses.
+    pub(crate) bytes: Arc<Rate>,
+    pub(crate) queue: Arc<Queue>,
     pub(crate) sources: Arc<Sources>,
     /// Memory budget of all requests.
     pub(crate) memory: Budget,
     /// Quotas of the clients.
+    /// Budget of temporary files and of the cache folder.
+    pub(crate) spool: Budget,
     pub(crate) quotas: Quotas,
     pub(crate) rendered: Rendered,
-    pub(crate) disk: Option<Arc<Disk>>,
+    pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) jobs: Option<Jobs>,
     stopping: AtomicBool,
 }
@@ -34,21 +47,25 @@ pub(crate) struct Context {
 impl Context {
     pub(crate) fn new(config: Config) -> Result<Self, ConfigError> {
         let config = Arc::new(config);
-        let metrics = Arc::new(Metrics::new()?);
+        let metrics = Arc::new(Metrics::new(&config.allowed.prefixes())?);
         let (memory, spool) = (Budget::new(config.memory), Budget::new(config.cache_size));
         let jobs = Jobs::open(&config, &metrics, &memory)?;
-        let disk = config.cache.as_deref().map(|folder| Disk::open(folder, config.cache_size, spool.clone()));
-        let disk = disk.transpose()?.map(Arc::new);
-        let sources = Arc::new(Sources::new(&config, &metrics));
+        let cache = config.cache.as_ref();
+        let cache = cache.map(|place| Cache::open(place, config.cache_size, spool.clone(), &config.store));
+        let cache = cache.transpose()?.map(Arc::new);
+        let sources = Arc::new(Sources::new(&config, &metrics, cache.clone()));
+        let client_bytes = config.traffic.client_bytes;
         Ok(Self {
             metrics,
-            rate: Rate::new(config.traffic.rate, config.traffic.burst),
-            places: Arc::new(Semaphore::new(config.traffic.concurrent)),
+            rate: Rate::new(config.traffic.rate.into(), config.traffic.burst.into()),
+            bytes: Arc::new(Rate::new(client_bytes, client_bytes.saturating_mul(BURST))),
+            queue: Queue::new(Limits::of(&config)),
             quotas: Quotas::new(&config, &memory, &spool),
-            rendered: Rendered::new(&sources, disk.clone(), spool),
+            rendered: Rendered::new(&sources, cache.clone(), spool.clone()),
+            spool,
             sources,
             memory,
-            disk,
+            cache,
             jobs,
             stopping: AtomicBool::new(false),
             config,

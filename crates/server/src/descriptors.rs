@@ -5,8 +5,10 @@ use crate::{Config, ConfigError};
 
 /// Descriptors of the process itself: log, runtime, cache, journal.
 const OWN: usize = 64;
-/// Descriptors per request: its source, a connection to it, and the file that holds its response.
-const REQUEST: usize = 4;
+/// Descriptors per request that is worked on: its source, and connections to it.
+const REQUEST: usize = 3;
+/// Descriptors per connection: its socket, and the file that holds the response.
+const CONNECTION: usize = 2;
 /// Descriptors per job, and per file that it reads concurrently.
 const JOB: usize = 16;
 const JOB_FILE: usize = 4;
@@ -20,7 +22,7 @@ impl Config {
     /// allows.
     pub(crate) fn with_descriptors(self) -> Result<Self, ConfigError> {
         let (reserved, connections) = (self.reserved(), self.traffic.connections);
-        match limit(reserved.saturating_add(connections)) {
+        match limit(reserved.saturating_add(connections.saturating_mul(CONNECTION))) {
             Some(limit) => self.within(limit),
             None => Ok(self),
         }
@@ -43,7 +45,7 @@ impl Config {
     /// configured explicitly, or if too few connections would be left.
     fn within(mut self, limit: usize) -> Result<Self, ConfigError> {
         let reserved = self.reserved();
-        let most = limit.saturating_sub(reserved);
+        let most = limit.saturating_sub(reserved) / CONNECTION;
         if self.traffic.connections <= most {
             return Ok(self);
         }
@@ -87,13 +89,13 @@ mod tests {
         let settings = Settings { allow: vec!["s3://bucket/".to_owned()], ..Settings::default() };
         let usual = settings.check().unwrap();
         let (reserved, wanted) = (usual.reserved(), usual.traffic.connections);
-        assert_eq!(usual.within(reserved + wanted).unwrap().traffic.connections, wanted);
-        let fewer = settings.check().unwrap().within(reserved + 100).unwrap();
+        assert_eq!(usual.within(reserved + 2 * wanted).unwrap().traffic.connections, wanted);
+        let fewer = settings.check().unwrap().within(reserved + 200).unwrap();
         assert_eq!((fewer.traffic.connections, fewer.traffic.client_connections), (100, 50));
         assert!(settings.check().unwrap().within(reserved + 1).is_err());
         let given = Settings { connections: Some(500), ..settings };
-        assert_eq!(given.check().unwrap().within(reserved + 500).unwrap().traffic.connections, 500);
-        let refused = given.check().unwrap().within(reserved + 499).map(drop).unwrap_err().to_string();
+        assert_eq!(given.check().unwrap().within(reserved + 1000).unwrap().traffic.connections, 500);
+        let refused = given.check().unwrap().within(reserved + 999).map(drop).unwrap_err().to_string();
         assert!(refused.contains("--connections 500") && refused.contains("at most 499"), "{refused}");
     }
 }

@@ -1,13 +1,14 @@
-//! The disk cache of generated references. The name of an entry consists of its key, which covers everything that the
-//! references depend on, and of the digest of its content.
+//! The cache folder of generated references, which several services may share. The name of an entry is its key, which
+//! covers everything that the references depend on. An entry ends with the digest of its content. Its time of access is
+//! that of its last use, by any service.
 
 use std::{
-    collections::{BTreeSet, HashMap},
-    fs::{self, File},
-    io::{self, Read, Seek, Write},
+    collections::HashMap,
+    fs::{self, File, FileTimes},
+    io::{self, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
-    time::{Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
 use sha2::{Digest, Sha256};
@@ -18,6 +19,18 @@ use crate::{ConfigError, budget::Budget, conditional::hexadecimal};
 const END: &str = ".references";
 /// Prefix of the temporary files of entries that are being written. The writer holds a lock on the file.
 const ASIDE: &str = ".references-";
+/// Suffix of the file names of records of versions.
+const SHOWN: &str = ".shown";
+/// File whose lock a service holds while it changes a record.
+const LOCK: &str = ".shown.lock";
+/// Length in bytes of the digest at the end of an entry.
+pub(crate) const DIGEST: u64 = 32;
+/// Age from which an unlocked temporary file counts as abandoned.
+const ABANDONED: Duration = Duration::from_secs(60);
+/// Age from which a record of a version is removed: longer than `--hold-time` can be.
+const FORGOTTEN: Duration = Duration::from_secs(2 * 86_400);
+/// Part of the entries, and of the size, that may be written between two scans of the folder.
+const PART: u64 = 64;
 
 /// A cache folder of bounded size, from which the least recently used entries are evicted.
 #[derive(Debug)]
@@ -26,29 +39,26 @@ pub(crate) struct Disk {
     most: u64,
     /// The budget of temporary files, whose bytes count towards `most`.
     spool: Budget,
-    index: Mutex<Index>,
+    state: Mutex<State>,
 }
 
-/// The entries in memory, by key and by last use.
+/// What this service knows of the folder.
 #[derive(Debug, Default)]
-struct Index {
-    entries: HashMap<String, Entry>,
-    /// Keys in order of last use.
-    by_use: BTreeSet<(u64, String)>,
+struct State {
+    /// Entries whose digest this service has verified.
+    verified: HashMap<String, Identity>,
+    /// Number and bytes of the entries at the last scan.
+    entries: u64,
     bytes: u64,
-    uses: u64,
+    /// Entries and bytes that this service has written since.
+    new_entries: u64,
+    new_bytes: u64,
 }
 
-#[derive(Clone, Debug)]
-struct Entry {
-    digest: String,
-    bytes: u64,
-    used: u64,
-    /// Whether this process has verified the content against the digest in the name.
-    checked: bool,
-}
+/// Identifies the content of a file: length, modification time and creation time.
+type Identity = (u64, Option<SystemTime>, Option<SystemTime>);
 
-/// A cache hit: the open file and its length.
+/// A cache hit: the open file and the length of its content.
 pub(crate) struct Found {
     pub(crate) file: File,
     pub(crate) bytes: u64,
@@ -59,8 +69,8 @@ impl Disk {
     pub(crate) fn open(folder: &Path, most: u64, spool: Budget) -> Result<Self, ConfigError> {
         let failed = ConfigError::io(format!("--cache {}", folder.display()));
         fs::create_dir_all(folder).map_err(&failed)?;
-        let this = Self { folder: folder.to_owned(), most, spool, index: Mutex::default() };
-        this.scan().map_err(&failed)?;
+        let this = Self { folder: folder.to_owned(), most, spool, state: Mutex::default() };
+        this.shrink().map_err(&failed)?;
         tempfile::tempfile_in(folder).map_err(failed)?;
         Ok(this)
     }
@@ -70,130 +80,190 @@ impl Disk {
         tempfile::tempfile_in(&self.folder).is_ok()
     }
 
-    /// Indexes the existing entries, oldest first, and removes the temporary files of processes that have ended.
-    fn scan(&self) -> io::Result<()> {
-        let mut found = Vec::new();
-        for entry in fs::read_dir(&self.folder)? {
-            let entry = entry?;
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let about = entry.metadata()?;
-            match name.strip_suffix(END).and_then(|name| name.split_once('-')) {
-                Some((key, digest)) if about.is_file() => {
-                    let time = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-                    found.push((time, key.to_owned(), digest.to_owned(), about.len()));
-                }
-                _ if name.starts_with(ASIDE) && is_left(&entry.path()) => drop(fs::remove_file(entry.path())),
-                _ => {}
-            }
-        }
-        found.sort();
-        let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
-        for (_, key, digest, bytes) in found {
-            self.insert(&mut index, key, digest, bytes, false);
-        }
-        Ok(())
-    }
-
     /// Looks up the entry of a key. Removes an entry that cannot be read or does not match its digest.
     pub(crate) fn get(&self, key: &str) -> Option<Found> {
-        let entry = {
-            let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
-            index.touch(key)?
-        };
-        let opened = File::open(self.path(key, &entry.digest)).and_then(|mut file| {
-            if !entry.checked
-                && (file.metadata()?.len() != entry.bytes || digest(&mut file, 32)? != entry.digest)
-            {
-                return Err(io::ErrorKind::InvalidData.into());
-            }
-            file.rewind()?;
-            Ok(file)
-        });
-        match opened {
-            Ok(file) => {
-                let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(entry) = index.entries.get_mut(key) {
-                    entry.checked = true;
-                }
-                Some(Found { file, bytes: entry.bytes })
-            }
+        match self.opened(key) {
+            Ok(found) => Some(found),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
-                tracing::warn!("an entry of the cache was taken away: {error}");
-                self.remove(key);
+                tracing::warn!("an entry of the cache was removed: {error}");
+                self.delete(&self.path(key));
                 None
             }
         }
     }
 
+    fn opened(&self, key: &str) -> io::Result<Found> {
+        let mut file = File::open(self.path(key))?;
+        let about = file.metadata()?;
+        let bytes = about.len().checked_sub(DIGEST).ok_or(io::ErrorKind::UnexpectedEof)?;
+        let identity = (about.len(), about.modified().ok(), about.created().ok());
+        if self.state().verified.get(key) != Some(&identity) {
+            let expected = digest(&mut (&mut file).take(bytes))?;
+            let mut written = [0; 32];
+            file.read_exact(&mut written)?;
+            if expected != written {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not match its digest"));
+            }
+            self.state().verified.insert(key.to_owned(), identity);
+        }
+        // The order of eviction does not depend on the options that the file system is mounted with.
+        let _ = file.set_times(FileTimes::new().set_accessed(SystemTime::now()));
+        file.rewind()?;
+        Ok(Found { file, bytes })
+    }
+
     /// Stores an entry atomically: writes a temporary file, then renames it.
     pub(crate) fn put(&self, key: &str, content: &mut (impl Read + Seek)) -> io::Result<()> {
+        let bytes = content.seek(SeekFrom::End(0))?.saturating_add(DIGEST);
         content.rewind()?;
-        let mut aside = tempfile::Builder::new().prefix(ASIDE).tempfile_in(&self.folder)?;
-        // Other services that share this folder detect by the lock that the file is in use.
-        let _ = aside.as_file().try_lock();
-        let bytes = io::copy(content, aside.as_file_mut())?;
         if bytes > self.most {
             return Ok(());
         }
+        let mut aside = self.aside()?;
+        io::copy(content, aside.as_file_mut())?;
+        content.rewind()?;
+        aside.as_file_mut().write_all(&digest(content)?)?;
         aside.as_file_mut().flush()?;
-        aside.as_file_mut().rewind()?;
-        let digest = digest(aside.as_file_mut(), 32)?;
-        aside.persist(self.path(key, &digest)).map_err(|error| error.error)?;
-        let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
-        self.insert(&mut index, key.to_owned(), digest, bytes, true);
-        Ok(())
+        aside.as_file().set_times(FileTimes::new().set_accessed(SystemTime::now()))?;
+        aside.persist(self.path(key)).map_err(|error| error.error)?;
+        let is_due = {
+            let mut state = self.state();
+            state.new_entries = state.new_entries.saturating_add(1);
+            state.new_bytes = state.new_bytes.saturating_add(bytes);
+            state.is_due(self.most) || !self.fits(&state)
+        };
+        if is_due { self.shrink() } else { Ok(()) }
     }
 
-    /// Adds an entry to the index, replacing the previous one of its key, and evicts others if necessary.
-    fn insert(&self, index: &mut Index, key: String, digest: String, bytes: u64, checked: bool) {
-        if let Some(old) = index.take(&key)
-            && old.digest != digest
-        {
-            self.delete(&key, &old.digest);
-        }
-        index.uses += 1;
-        index.bytes = index.bytes.saturating_add(bytes);
-        index.by_use.insert((index.uses, key.clone()));
-        index.entries.insert(key, Entry { digest, bytes, used: index.uses, checked });
-        self.shrink(index);
+    /// Creates a temporary file. Other services detect by the lock that it is in use.
+    fn aside(&self) -> io::Result<tempfile::NamedTempFile> {
+        let aside = tempfile::Builder::new().prefix(ASIDE).tempfile_in(&self.folder)?;
+        let _ = aside.as_file().try_lock();
+        Ok(aside)
     }
 
     /// Evicts entries to make room for temporary files.
     pub(crate) fn make_room(&self) {
-        self.shrink(&mut self.index.lock().unwrap_or_else(PoisonError::into_inner));
+        let fits = self.fits(&self.state());
+        if !fits && let Err(error) = self.shrink() {
+            tracing::warn!("the cache cannot be read: {error}");
+        }
     }
 
-    /// Evicts the least recently used entries until the rest fits beside the temporary files.
-    fn shrink(&self, index: &mut Index) {
+    /// Returns whether the known entries fit beside the temporary files.
+    fn fits(&self, state: &State) -> bool {
+        state.bytes.saturating_add(state.new_bytes) <= self.most.saturating_sub(self.spool.held())
+    }
+
+    /// Returns the bytes of all entries at the last scan, and of those written since.
+    pub(crate) fn bytes(&self) -> u64 {
+        let state = self.state();
+        state.bytes.saturating_add(state.new_bytes)
+    }
+
+    /// Scans the folder, removes what is abandoned or forgotten, and evicts the least recently used entries until the
+    /// rest fits beside the temporary files. A 64th more is evicted, so that the next entries need no scan.
+    fn shrink(&self) -> io::Result<()> {
+        let mut entries = self.scan()?;
+        let all = entries.iter().fold(0_u64, |all, (_, bytes, _)| all.saturating_add(*bytes));
         let most = self.most.saturating_sub(self.spool.held());
-        while index.bytes > most {
-            let Some((_, oldest)) = index.by_use.first().cloned() else { return };
-            if let Some(entry) = index.take(&oldest) {
-                self.delete(&oldest, &entry.digest);
+        let goal = if all > most { most.saturating_sub(self.most / PART) } else { all };
+        let (mut left, mut count) = (all, entries.len() as u64);
+        entries.sort_unstable();
+        for (_, bytes, path) in &entries {
+            if left <= goal {
+                break;
+            }
+            self.delete(path);
+            (left, count) = (left.saturating_sub(*bytes), count.saturating_sub(1));
+        }
+        let mut state = self.state();
+        if state.verified.len() as u64 > count.saturating_mul(2).max(1024) {
+            state.verified.clear();
+        }
+        let verified = std::mem::take(&mut state.verified);
+        *state = State { verified, entries: count, bytes: left, ..State::default() };
+        Ok(())
+    }
+
+    /// Lists the entries with their last use and size, and removes abandoned files and forgotten records.
+    fn scan(&self) -> io::Result<Vec<(SystemTime, u64, PathBuf)>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            // Another service may have removed it.
+            let Ok(about) = entry.metadata() else { continue };
+            let modified = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            let is_older = |age: Duration| modified.elapsed().is_ok_and(|elapsed| elapsed > age);
+            if name.starts_with(ASIDE) {
+                if is_older(ABANDONED) && is_left(&entry.path()) {
+                    self.delete(&entry.path());
+                }
+            } else if name.ends_with(END) && about.is_file() {
+                let used = about.accessed().map_or(modified, |accessed| accessed.max(modified));
+                found.push((used, about.len(), entry.path()));
+            } else if name.ends_with(SHOWN) && is_older(FORGOTTEN) {
+                self.delete(&entry.path());
             }
         }
+        Ok(found)
     }
 
-    /// Removes the entry of a key from the index and from the disk.
-    fn remove(&self, key: &str) {
-        let taken = self.index.lock().unwrap_or_else(PoisonError::into_inner).take(key);
-        if let Some(entry) = taken {
-            self.delete(key, &entry.digest);
-        }
-    }
-
-    fn delete(&self, key: &str, digest: &str) {
-        let path = self.path(key, digest);
+    fn delete(&self, path: &Path) {
         // Another service that shares this folder may have removed it.
-        if let Err(error) = fs::remove_file(&path)
+        if let Err(error) = fs::remove_file(path)
             && error.kind() != io::ErrorKind::NotFound
         {
             tracing::warn!("{}: {error}", path.display());
         }
     }
 
-    fn path(&self, key: &str, digest: &str) -> PathBuf {
-        self.folder.join(format!("{key}-{digest}{END}"))
+    fn path(&self, key: &str) -> PathBuf {
+        self.folder.join(format!("{key}{END}"))
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a record of a version.
+    pub(crate) fn record(&self, key: &str) -> io::Result<Option<Vec<u8>>> {
+        match fs::read(self.folder.join(format!("{key}{SHOWN}"))) {
+            Ok(record) => Ok(Some(record)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Replaces a record if it is still `expected`; returns whether it was. On a file system without locks, two
+    /// services may replace it at the same time.
+    pub(crate) fn replace_record(
+        &self,
+        key: &str,
+        expected: Option<&[u8]>,
+        record: &[u8],
+    ) -> io::Result<bool> {
+        let lock = File::options().create(true).truncate(false).write(true).open(self.folder.join(LOCK))?;
+        match lock.lock() {
+            Err(error) if error.kind() != io::ErrorKind::Unsupported => return Err(error),
+            _ => {}
+        }
+        if self.record(key)?.as_deref() != expected {
+            return Ok(false);
+        }
+        let mut aside = self.aside()?;
+        aside.as_file_mut().write_all(record)?;
+        aside.persist(self.folder.join(format!("{key}{SHOWN}"))).map_err(|error| error.error)?;
+        Ok(true)
+    }
+}
+
+impl State {
+    /// Returns whether so much was written that other services may have exceeded the size meanwhile.
+    fn is_due(&self, most: u64) -> bool {
+        self.new_entries > self.entries / PART || self.new_bytes > most / PART
     }
 }
 
@@ -202,37 +272,21 @@ fn is_left(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| file.try_lock().is_ok())
 }
 
-impl Index {
-    /// Marks an entry as the most recently used, and returns it.
-    fn touch(&mut self, key: &str) -> Option<Entry> {
-        self.uses += 1;
-        let (uses, entry) = (self.uses, self.entries.get_mut(key)?);
-        self.by_use.remove(&(entry.used, key.to_owned()));
-        entry.used = uses;
-        self.by_use.insert((uses, key.to_owned()));
-        Some(entry.clone())
-    }
-
-    fn take(&mut self, key: &str) -> Option<Entry> {
-        let entry = self.entries.remove(key)?;
-        self.by_use.remove(&(entry.used, key.to_owned()));
-        self.bytes = self.bytes.saturating_sub(entry.bytes);
-        Some(entry)
-    }
-}
-
-/// Returns the first `bytes` bytes of the SHA-256 digest of the remaining content, in hexadecimal.
-pub(crate) fn digest(content: &mut impl Read, bytes: usize) -> io::Result<String> {
-    let start = Instant::now();
+/// Returns the SHA-256 digest of the remaining content.
+pub(crate) fn digest(content: &mut impl Read) -> io::Result<[u8; 32]> {
     let (mut digest, mut buffer) = (Sha256::new(), vec![0; 64 << 10]);
     loop {
         let count = content.read(&mut buffer)?;
         if count == 0 {
-            tracing::trace!("digest in {:?}", start.elapsed());
-            return Ok(hexadecimal(&digest.finalize(), bytes));
+            return Ok(digest.finalize().into());
         }
         digest.update(buffer.get(..count).unwrap_or_default());
     }
+}
+
+/// Returns the first 16 bytes of the digest of the remaining content, in hexadecimal.
+pub(crate) fn short_digest(content: &mut impl Read) -> io::Result<String> {
+    digest(content).map(|digest| hexadecimal(&digest, 16))
 }
 
 #[cfg(test)]
@@ -243,24 +297,51 @@ mod tests {
         Disk::open(folder, most, Budget::new(most)).unwrap()
     }
 
-    /// Two services share one folder: neither removes a file that the other is writing, nor fails on an entry that the
-    /// other removed.
+    fn put(disk: &Disk, key: &str, content: &str) {
+        disk.put(key, &mut io::Cursor::new(content.to_owned())).unwrap();
+    }
+
+    fn read(disk: &Disk, key: &str) -> Option<String> {
+        disk.get(key).map(|found| {
+            let mut text = String::new();
+            found.file.take(found.bytes).read_to_string(&mut text).unwrap();
+            text
+        })
+    }
+
+    fn bytes(folder: &Path) -> u64 {
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
+    }
+
     #[test]
-    fn what_another_service_writes_stays() {
+    fn services_find_what_others_wrote() {
         let folder = tempfile::tempdir().unwrap();
-        let one = open(folder.path(), 100);
-        let aside = tempfile::Builder::new().prefix(ASIDE).tempfile_in(folder.path()).unwrap();
-        aside.as_file().try_lock().unwrap();
-        fs::write(folder.path().join(".references-left"), "half").unwrap();
-        let other = open(folder.path(), 100);
-        assert!(aside.path().exists() && !folder.path().join(".references-left").exists());
-        one.put("a", &mut io::Cursor::new("aaaa")).unwrap();
-        let third = open(folder.path(), 100);
-        assert_eq!(read(&third, "a").as_deref(), Some("aaaa"));
-        third.remove("a");
-        assert!(read(&one, "a").is_none() && read(&other, "a").is_none());
-        one.put("a", &mut io::Cursor::new("aaaa")).unwrap();
+        let (one, other) = (open(folder.path(), 100), open(folder.path(), 100));
+        assert_eq!(read(&other, "a"), None);
+        put(&one, "a", "aaaa");
+        assert_eq!(read(&other, "a").as_deref(), Some("aaaa"));
+        put(&other, "a", "aaaa");
         assert_eq!(read(&one, "a").as_deref(), Some("aaaa"));
+        fs::remove_file(one.path("a")).unwrap();
+        assert!(read(&one, "a").is_none() && read(&other, "a").is_none());
+    }
+
+    #[test]
+    fn files_that_others_write_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let long_ago = SystemTime::now() - ABANDONED * 2;
+        let file = |name: &str| {
+            let file = File::create(folder.path().join(name)).unwrap();
+            file.set_modified(long_ago).unwrap();
+            file
+        };
+        let written = file(".references-written");
+        written.try_lock().unwrap();
+        drop(file(".references-left"));
+        fs::write(folder.path().join(".references-new"), "half").unwrap();
+        open(folder.path(), 100);
+        let exists = |name: &str| folder.path().join(name).exists();
+        assert!(exists(".references-written") && exists(".references-new") && !exists(".references-left"));
     }
 
     #[test]
@@ -277,36 +358,67 @@ mod tests {
         drop(share);
     }
 
-    fn read(disk: &Disk, key: &str) -> Option<String> {
-        disk.get(key).map(|found| io::read_to_string(found.file).unwrap())
+    /// Three services write and read at random: the folder stays within its size, give or take what each may write
+    /// between two scans, and evicts what none of them used for the longest time.
+    #[test]
+    fn services_share_one_size_and_one_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let most = 64 * 100;
+        let services = [0, 1, 2].map(|_| open(folder.path(), most));
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        for step in 0..2000 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            let service = &services[usize::try_from(state % 3).unwrap()];
+            let key = format!("k{}", (state >> 8) % 120);
+            match service.get(&key) {
+                Some(found) => assert_eq!(found.bytes, 68),
+                None => put(service, &key, &format!("{key:068}")),
+            }
+            assert!(bytes(folder.path()) <= most + 3 * 100, "step {step}: {}", bytes(folder.path()));
+            services[usize::try_from(step % 3).unwrap()]
+                .get("hot")
+                .is_none()
+                .then(|| put(service, "hot", "hot"));
+            assert!(services[0].get("hot").is_some(), "step {step}");
+        }
     }
 
     #[test]
     fn the_least_used_goes_and_damage_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
-        let disk = open(folder.path(), 10);
+        let disk = open(folder.path(), 100);
         for key in ["a", "b"] {
-            disk.put(key, &mut io::Cursor::new(format!("{key}{key}{key}{key}"))).unwrap();
+            put(&disk, key, &key.repeat(8));
         }
-        assert_eq!(read(&disk, "a").as_deref(), Some("aaaa"));
-        disk.put("c", &mut io::Cursor::new("cccc")).unwrap();
-        assert_eq!(
-            [read(&disk, "a"), read(&disk, "b"), read(&disk, "c")].map(|found| found.is_some()),
-            [true, false, true]
-        );
-        disk.put("d", &mut io::Cursor::new("longer than all")).unwrap();
-        assert!(read(&disk, "d").is_none());
+        assert_eq!(read(&disk, "a").as_deref(), Some("aaaaaaaa"));
+        put(&disk, "c", "cccccccc");
+        let there = |key| read(&disk, key).is_some();
+        assert_eq!([there("a"), there("b"), there("c")], [true, false, true]);
+        put(&disk, "d", &"longer than all".repeat(10));
+        assert!(!there("d"));
+        let other = open(folder.path(), 100);
+        for damaged in ["short", &"b".repeat(40), &"c".repeat(41)] {
+            put(&disk, "a", "aaaaaaaa");
+            assert!(read(&other, "a").is_some());
+            // The clock of the file system may be coarse.
+            std::thread::sleep(Duration::from_millis(20));
+            fs::write(disk.path("a"), damaged).unwrap();
+            assert!(read(&other, "a").is_none() && read(&disk, "a").is_none() && !disk.path("a").exists());
+        }
+        assert!(there("c"));
+    }
 
-        let names =
-            || fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
-        let a = names()
-            .into_iter()
-            .find(|path| path.file_name().unwrap().to_string_lossy().starts_with("a-"))
-            .unwrap();
-        fs::write(a, "aaab").unwrap();
-        fs::write(folder.path().join(".references-left"), "half").unwrap();
-        let again = open(folder.path(), 10);
-        assert_eq!([read(&again, "a"), read(&again, "c")], [None, Some("cccc".to_owned())]);
-        assert_eq!(names().len(), 1);
+    #[test]
+    fn one_of_two_services_replaces_a_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, other) = (open(folder.path(), 100), open(folder.path(), 100));
+        assert!(one.replace_record("k", None, b"1").unwrap());
+        assert!(!other.replace_record("k", None, b"2").unwrap());
+        assert_eq!(other.record("k").unwrap().as_deref(), Some(&b"1"[..]));
+        assert!(other.replace_record("k", Some(b"1"), b"2").unwrap());
+        assert!(!one.replace_record("k", Some(b"1"), b"3").unwrap());
+        assert_eq!(one.record("k").unwrap().as_deref(), Some(&b"2"[..]));
     }
 }

@@ -72,10 +72,14 @@ impl Fixed {
         Self { kind, text, etag: OnceLock::new(), gzip: OnceCell::const_new(), zstd: OnceCell::const_new() }
     }
 
-    /// Returns the media type and the text.
+    /// Returns the media type.
     #[cfg(test)]
-    pub(crate) fn parts(&self) -> (&'static str, &'static str) {
-        (self.kind, self.text)
+    pub(crate) fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    pub(crate) fn text(&self) -> &'static str {
+        self.text
     }
 
     /// Builds the response, in a coding that the client accepts.
@@ -122,14 +126,14 @@ enum Coding {
 }
 
 impl Content {
-    fn length(&self) -> u64 {
+    pub(crate) fn length(&self) -> u64 {
         match self {
             Self::Memory(bytes) => bytes.len() as u64,
             Self::File(_, length) => *length,
         }
     }
 
-    fn reader(self) -> Box<dyn AsyncBufRead + Send + Unpin> {
+    pub(crate) fn reader(self) -> Box<dyn AsyncBufRead + Send + Unpin> {
         match self {
             Self::Memory(bytes) => Box::new(Cursor::new(bytes)),
             Self::File(file, length) => Box::new(Box::pin(StreamReader::new(pieces(file, 0..length)))),

@@ -18,12 +18,18 @@ pub enum ConfigError {
     },
     /// The address is reachable by other machines, but there are no tokens.
     #[error(
-        "{address} can be reached from other machines: give --token-file, or --public to serve everybody"
+        "{address} can be reached from other machines: give --token-file or --jwks, or --public to serve everybody"
     )]
     Exposed {
         /// The address.
         address: SocketAddr,
     },
+    /// Webhooks are allowed, but cannot be signed.
+    #[error("--allow-webhook needs --webhook-secret-file, with which webhooks are signed")]
+    NoSecret,
+    /// Webhooks are allowed to something other than a web server.
+    #[error("--allow-webhook: expected prefixes that start with https:// or http://")]
+    NotWeb,
     /// A store setting has no key.
     #[error("--store-option: expected KEY=VALUE")]
     StoreOption,
@@ -59,12 +65,20 @@ pub enum ConfigError {
         /// The file.
         path: PathBuf,
     },
-    /// Another process uses the jobs folder.
-    #[error("--jobs {}: in use by another service", folder.display())]
-    JobsInUse {
-        /// The folder.
-        folder: PathBuf,
+    /// The keys of the identity provider cannot be used.
+    #[error("--jwks {place}: {reason}")]
+    Jwks {
+        /// The URL or file.
+        place: String,
+        /// Why.
+        reason: String,
     },
+    /// Tokens for other services would be accepted.
+    #[error("--jwks: give --jwt-audience NAME, the audience of the tokens for this service")]
+    JwtAudience,
+    /// JWTs are configured without keys.
+    #[error("--jwt-issuer and --jwt-audience: give --jwks URL or FILE too")]
+    NoJwks,
     /// The process cannot open enough files.
     #[error(
         "--connections {connections}: together with {reserved} files they exceed the limit of {limit} descriptors: give \

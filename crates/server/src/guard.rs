@@ -1,6 +1,12 @@
 //! The guard, which checks every request before it reaches its route.
 
-use std::{collections::HashMap, net::IpAddr, panic::AssertUnwindSafe, sync::Arc, time::Instant};
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{
     extract::{MatchedPath, Request, State},
@@ -14,10 +20,21 @@ use crate::{
     Problem,
     auth::{Scope, Scopes},
     body::{Entry, Watched},
-    client::Client,
+    client::{Client, EVERYTHING, Identity},
     context::Context,
-    quota::Holds,
+    jwt::Jwt,
+    measured::Route,
+    metrics::Metrics,
+    queue::Full,
+    quota::{Holds, Quota},
     request_id,
+};
+use virtualize::Code;
+
+/// Status in the log of a request whose client disconnected before the response was ready.
+const CLOSED: StatusCode = match StatusCode::from_u16(499) {
+    Ok(status) => status,
+    Err(_) => StatusCode::BAD_REQUEST,
 };
 
 /// The peer address of a connection, an extension of its requests.
@@ -35,36 +52,54 @@ pub(crate) enum Access {
     Scoped(Scope),
 }
 
-/// The access that each route requires, by its path.
-pub(crate) type AccessTable = HashMap<&'static str, Access>;
+/// The routes by their paths, and the one of paths that do not exist.
+#[derive(Debug)]
+pub(crate) struct Routes {
+    by_path: HashMap<&'static str, Arc<Route>>,
+    unmatched: Arc<Route>,
+}
+
+impl Routes {
+    pub(crate) fn new(routes: impl IntoIterator<Item = (&'static str, Access)>, metrics: &Metrics) -> Self {
+        let route = |path, access| Arc::new(Route::new(path, access, metrics));
+        let by_path = routes.into_iter().map(|(path, access)| (path, route(path, access))).collect();
+        // An unmatched path gets the same response for every client.
+        Self { by_path, unmatched: route("unmatched", Access::Anyone) }
+    }
+
+    fn of(&self, request: &Request) -> &Arc<Route> {
+        let matched = request.extensions().get::<MatchedPath>();
+        matched.and_then(|path| self.by_path.get(path.as_str())).unwrap_or(&self.unmatched)
+    }
+}
 
 /// Checks a request in the order given in the crate's documentation, and forwards it to its route.
 pub(crate) async fn guard(
-    State((context, table)): State<(Arc<Context>, Arc<AccessTable>)>,
+    State((context, routes)): State<(Arc<Context>, Arc<Routes>)>,
     request: Request,
     next: Next,
 ) -> Response {
     let start = Instant::now();
     context.metrics.in_flight.inc();
-    let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
-    // An unmatched path gets the same response for every client.
-    let access = table.get(route.as_str()).copied().unwrap_or(Access::Anyone);
+    let neighbour = neighbour_of(&context, &request);
     let mut entry = Entry {
         id: request_id::of(request.headers()),
-        method: request.method().to_string(),
-        client: address(&context, &request),
+        trace: request.extensions().get().cloned(),
+        method: request.method().clone(),
+        client: Arc::clone(&neighbour.identity),
+        rate: Arc::clone(&context.bytes),
         metrics: Arc::clone(&context.metrics),
-        route,
-        status: 499,
+        route: Arc::clone(routes.of(&request)),
+        status: CLOSED,
         start,
         bytes: 0,
         whole: false,
-        places: None,
+        place: None,
         holds: Holds::default(),
     };
     let origin = origin(&context, request.headers());
     let outcome =
-        AssertUnwindSafe(admitted(&context, access, request, next, &mut entry)).catch_unwind().await;
+        AssertUnwindSafe(admitted(&context, neighbour, request, next, &mut entry)).catch_unwind().await;
     let mut response = match outcome {
         Ok(Ok(response)) => response,
         Ok(Err(problem)) => problem.into_response(),
@@ -73,7 +108,10 @@ pub(crate) async fn guard(
             Problem::internal().into_response()
         }
     };
-    entry.status = response.status().as_u16();
+    if let Some(place) = &mut entry.place {
+        place.is_ready();
+    }
+    entry.status = response.status();
     decorate(response.headers_mut(), &entry.id, origin);
     let most = context.config.times.answer;
     response.map(|body| Watched::body(body, entry, most))
@@ -82,7 +120,7 @@ pub(crate) async fn guard(
 /// Answers a request that passes the checks.
 async fn admitted(
     context: &Arc<Context>,
-    access: Access,
+    neighbour: Neighbour,
     mut request: Request,
     next: Next,
     entry: &mut Entry,
@@ -91,58 +129,75 @@ async fn admitted(
     if request.method() == Method::OPTIONS {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    if access != Access::Always {
-        let client = admit(context, request.headers(), access, entry).await?;
+    if entry.route.access != Access::Always {
+        let client = admit(context, neighbour, request.headers(), entry).await?;
         request.extensions_mut().insert(client);
     }
     let answer = tokio::time::timeout(context.config.times.request, next.run(request)).await;
     answer.map_err(|_| {
-        Problem::new(StatusCode::GATEWAY_TIMEOUT, "time", "the response was not ready in time")
+        Problem::new(StatusCode::GATEWAY_TIMEOUT, Code::Time, "the response was not ready in time")
             .retry_after(10)
     })
 }
 
-/// Identifies the client and reserves what its request needs, or refuses it.
+/// Identifies the client, and waits for its turn, or refuses its request.
 async fn admit(
     context: &Context,
+    neighbour: Neighbour,
     headers: &HeaderMap,
-    access: Access,
     entry: &mut Entry,
 ) -> Result<Client, Problem> {
-    let client = match access {
-        Access::Scoped(_) => client(context, headers, &entry.client)?,
-        Access::Always | Access::Anyone => stranger(context, &entry.client),
-    };
-    entry.client.clone_from(&client.name);
-    let wait = context.rate.take(&client.name, Instant::now());
-    wait.map_err(|wait| too_many(wait.as_secs().saturating_add(1)))?;
-    if let Access::Scoped(scope) = access
-        && !client.scopes.has(scope)
+    let Neighbour { mut identity, mut quota } = neighbour;
+    if matches!(entry.route.access, Access::Scoped(_)) && context.config.needs_token() {
+        identity = with_token(context, headers, &identity.name).await?;
+        quota = context.quotas.of(&identity.name);
+        entry.client = Arc::clone(&identity);
+    }
+    let now = Instant::now();
+    context.rate.take(&identity.name, now).map_err(too_many)?;
+    if let Some(wait) = context.bytes.debt(&identity.name, now) {
+        let detail = "the client has received too many bytes";
+        return Err(
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, Code::Rate, detail).retry_after(seconds(wait))
+        );
+    }
+    if let Access::Scoped(scope) = entry.route.access
+        && !identity.scopes.has(scope)
     {
         let detail = "the token does not have the required scope";
-        return Err(Problem::new(StatusCode::FORBIDDEN, "scope", detail));
+        return Err(Problem::new(StatusCode::FORBIDDEN, Code::Scope, detail));
     }
-    // The client's own permit comes first: while the request waits for it, it holds no shared permit.
-    let own = client.quota.request().await?;
-    let place = Arc::clone(&context.places).try_acquire_owned().map_err(|_| busy())?;
-    entry.places = Some((own, place));
-    entry.holds = client.holds.clone();
-    Ok(client)
+    entry.place = Some(context.queue.place(&quota.name).await.map_err(full)?);
+    Ok(Client { identity, quota, holds: entry.holds.clone() })
 }
 
-fn too_many(seconds: u64) -> Problem {
-    Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate", "too many requests from this client")
-        .retry_after(seconds)
+/// Returns a time for `Retry-After`, in whole seconds.
+pub(crate) fn seconds(wait: Duration) -> u64 {
+    u64::try_from(wait.as_millis().div_ceil(1000)).unwrap_or(u64::MAX).max(1)
 }
 
-fn busy() -> Problem {
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "too many requests in progress").retry_after(1)
+fn too_many(wait: Duration) -> Problem {
+    Problem::new(StatusCode::TOO_MANY_REQUESTS, Code::Rate, "too many requests from this client")
+        .retry_after(seconds(wait))
+}
+
+fn full(full: Full) -> Problem {
+    match full {
+        Full::Client(wait) => {
+            let detail = "the client has reached its limit of concurrent requests";
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, Code::Requests, detail).retry_after(seconds(wait))
+        }
+        Full::Service(wait) => {
+            let detail = "too many requests in progress";
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Busy, detail).retry_after(seconds(wait))
+        }
+    }
 }
 
 /// Returns the host of a request: that of an absolute target, otherwise that of the only Host header (RFC 9112,
 /// section 3.2).
 fn host_of(request: &Request) -> Result<Option<Authority>, Problem> {
-    let wrong = |detail: &str| Problem::new(StatusCode::BAD_REQUEST, "host", detail);
+    let wrong = |detail: &str| Problem::new(StatusCode::BAD_REQUEST, Code::Host, detail);
     let mut lines = request.headers().get_all(header::HOST).iter();
     let line = match (lines.next(), lines.next()) {
         (Some(line), None) => Some(line),
@@ -164,7 +219,7 @@ fn host_of(request: &Request) -> Result<Option<Authority>, Problem> {
 fn host(context: &Context, request: &Request) -> Result<(), Problem> {
     let Some(host) = host_of(request)? else { return Ok(()) };
     let config = &context.config;
-    if config.public || !config.tokens.is_empty() || !config.listen.ip().is_loopback() {
+    if config.public || config.needs_token() || !config.listen.ip().is_loopback() {
         return Ok(());
     }
     let name = host.host();
@@ -175,52 +230,73 @@ fn host(context: &Context, request: &Request) -> Result<(), Problem> {
     }
     let detail =
         "without tokens, a service on a loopback address serves requests to that address or localhost only";
-    Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "host", detail)
-        .hint("give --token-file, or --public behind a proxy"))
+    Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, Code::Host, detail)
+        .hint("give --token-file or --jwks, or --public behind a proxy"))
 }
 
-/// Returns a client without a token, identified by its address.
-fn stranger(context: &Context, address: &str) -> Client {
-    let config = &context.config;
-    let scopes = match (config.tokens.is_empty(), config.public) {
-        (true, false) => Scopes::ALL,
-        (true, true) => Scopes::READ,
-        (false, _) => Scopes::default(),
-    };
-    Client {
-        name: address.to_owned(),
-        scopes,
-        allowed: config.allowed.clone(),
-        access_key: "all".to_owned(),
-        quota: context.quotas.of(address),
-        holds: Holds::default(),
+/// A client without a token, identified by its address.
+#[derive(Clone, Debug)]
+pub(crate) struct Neighbour {
+    identity: Arc<Identity>,
+    pub(crate) quota: Arc<Quota>,
+}
+
+impl Neighbour {
+    pub(crate) fn new(context: &Context, address: &str) -> Self {
+        let config = &context.config;
+        let scopes = match (config.needs_token(), config.public) {
+            (false, false) => Scopes::ALL,
+            (false, true) => Scopes::READ,
+            (true, _) => Scopes::default(),
+        };
+        let (name, access_key) = (address.to_owned(), EVERYTHING.to_owned());
+        let identity = Identity { name, scopes, allowed: config.allowed.clone(), access_key };
+        Self { identity: Arc::new(identity), quota: context.quotas.of(address) }
     }
 }
 
-/// Identifies a client by its token, or by its address if the service has no tokens.
-fn client(context: &Context, headers: &HeaderMap, address: &str) -> Result<Client, Problem> {
-    let config = &context.config;
-    if config.tokens.is_empty() {
-        return Ok(stranger(context, address));
+/// Returns the client at the address of a request, which its connection knows unless a proxy forwards it.
+fn neighbour_of(context: &Context, request: &Request) -> Neighbour {
+    match request.extensions().get::<Neighbour>().filter(|_| !context.config.trust_forwarded) {
+        Some(neighbour) => neighbour.clone(),
+        None => Neighbour::new(context, &address(context, request)),
     }
-    let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let given = given.and_then(|value| value.split_once(' '));
-    let token =
-        given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
-    let Some(token) = token.and_then(|token| config.tokens.find(token)) else {
-        // The rate limit applies to guesses too.
-        let wait = context.rate.take(&format!("no token: {address}"), Instant::now());
-        wait.map_err(|wait| too_many(wait.as_secs().saturating_add(1)))?;
-        let detail = "expected `Authorization: Bearer` with a valid token";
-        return Err(Problem::new(StatusCode::UNAUTHORIZED, "token", detail));
-    };
-    let (allowed, access_key) = match &token.allowed {
-        Some(less) => (config.allowed.and(less), token.name()),
-        None => (config.allowed.clone(), "all".to_owned()),
-    };
-    let name = format!("token {}", token.name());
-    let quota = context.quotas.of(&name);
-    Ok(Client { name, scopes: token.scopes, allowed, access_key, quota, holds: Holds::default() })
+}
+
+/// Identifies a client by its token.
+async fn with_token(context: &Context, headers: &HeaderMap, address: &str) -> Result<Arc<Identity>, Problem> {
+    let config = &context.config;
+    let refused = |detail: &str| Problem::new(StatusCode::UNAUTHORIZED, Code::Token, detail);
+    let token = bearer(headers);
+    if let (Some(jwt), Some(token)) = (&config.jwt, token.filter(|token| Jwt::is_jwt(token))) {
+        if let Some(known) = jwt.known(token).await {
+            return Ok(known);
+        }
+        // A signature costs time, so that the rate limit applies to good and bad ones.
+        guess(context, address)?;
+        return jwt.verify(token).await.map_err(|refusal| refused(refusal.0));
+    }
+    let found = config.tokens.as_ref().zip(token).and_then(|(tokens, token)| tokens.find(token));
+    match found {
+        Some(found) => Ok(found),
+        None => {
+            guess(context, address)?;
+            Err(refused("expected `Authorization: Bearer` with a valid token"))
+        }
+    }
+}
+
+/// Applies the rate limit to tokens that are not known.
+fn guess(context: &Context, address: &str) -> Result<(), Problem> {
+    context.rate.take(&format!("no token: {address}"), Instant::now()).map_err(too_many)
+}
+
+/// Returns the bearer token of a request (RFC 6750, section 2.1). Several `Authorization` headers are none.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut given = headers.get_all(header::AUTHORIZATION).iter();
+    let (Some(value), None) = (given.next(), given.next()) else { return None };
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 /// Returns the address of the client, which a trusted proxy forwards.
@@ -266,7 +342,8 @@ fn decorate(headers: &mut HeaderMap, id: &str, origin: Option<HeaderValue>) {
         (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, POST, DELETE, OPTIONS"),
         (
             header::ACCESS_CONTROL_ALLOW_HEADERS,
-            "authorization, content-type, if-none-match, if-range, last-event-id, range, x-request-id",
+            "authorization, content-type, idempotency-key, if-none-match, if-range, last-event-id, range, traceparent, \
+             tracestate, x-request-id",
         ),
         (
             header::ACCESS_CONTROL_EXPOSE_HEADERS,

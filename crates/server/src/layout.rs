@@ -9,6 +9,7 @@ use axum::{
 };
 use serde_json::{Value, json};
 use virtualize::zarr::{Array, ChunkEntry, Source};
+use virtualize_remedy::alternatives;
 
 use crate::{Problem, api::OF_MAPPING, client::Client, context::Context, query::Parameters, sources::Mapped};
 
@@ -28,20 +29,25 @@ pub(crate) async fn get(
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(request.uri(), &parameters())?;
     let wanted = parameters.wanted(&context.config, &client)?;
-    let path = parameters.get("array").ok_or_else(|| Problem::parameter("array", "is missing"))?;
-    let path = path.trim_start_matches('/').to_owned();
+    let path = parameters.array()?;
     let what = format!("chunks {path}");
     let made = context.rendered.get(
         &wanted,
         &what,
         |mapped| mapped.placed(MOST),
         move |mapped, out| {
-            let table = table(mapped, &path)
-                .ok_or_else(|| Problem::not_found("array: no such array").hint("/v1/inspect lists them"))?;
+            let table = table(mapped, &path).ok_or_else(|| no_such_array(mapped, &path))?;
             out.json(&table)
         },
     );
     Ok(made.await?.answer(request.headers(), "application/json"))
+}
+
+fn no_such_array(mapped: &Mapped, path: &str) -> Problem {
+    let arrays = mapped.store.hierarchy.arrays();
+    let existing = alternatives("arrays", path, arrays.iter().map(|(path, _)| path.as_str()));
+    // Not the path: a client may have put a URL with credentials there.
+    Problem::not_found(format!("array: no such array{existing}")).hint("/v1/inspect lists them")
 }
 
 /// Describes the chunks of the array at a path; `None` if the array does not exist.

@@ -1,9 +1,11 @@
-//! Serves any allowed file over HTTP, as references and as a Zarr v3 store, for pipelines and for people.
+#![doc = include_str!("../README.md")]
+//!
+//! # Design
 //!
 //! [`app`] builds the service from a [`Config`]; [`serve`] runs it. The service never opens a file outside the allowed
 //! prefixes, whether a client or another file names it (`virtualize_store::Allowed`). The table of routes declares the
 //! access that each route requires. Every request passes one guard, which checks in this order: host, token, rate,
-//! scope, concurrent requests (of the client, then of all), time.
+//! bytes, scope, its turn in the queue, time.
 //!
 //! Architecture invariant: this crate decides nothing about data. A response is the library's output, or its error. It
 //! begins when everything that can fail has succeeded; otherwise it is cut off so that the client notices.
@@ -13,6 +15,7 @@ mod auth;
 mod body;
 mod budget;
 mod bundle;
+mod cache;
 mod client;
 mod conditional;
 mod config;
@@ -21,19 +24,26 @@ mod descriptors;
 mod disk;
 mod encode;
 mod error;
+mod folder;
+mod follow;
 mod guard;
 mod health;
 mod inspect;
 mod jobs;
+mod jwks;
+mod jwt;
 mod layout;
 mod listen;
 mod logging;
+mod many;
+mod measured;
 mod metrics;
 mod openapi;
 mod page;
 mod plain;
 mod problem;
 mod query;
+mod queue;
 mod quota;
 mod rate;
 mod references;
@@ -41,9 +51,14 @@ mod rendered;
 mod request_id;
 mod routes;
 mod settings;
+mod shown;
 mod sources;
+mod stamp;
 mod stream;
 mod tick;
+mod tokens;
+mod traces;
+mod values;
 mod weight;
 mod zarr;
 
@@ -54,10 +69,12 @@ use axum::Router;
 pub use config::Config;
 pub use error::{ConfigError, TokenError};
 pub use guard::Peer;
+pub use health::check_health;
 pub use listen::{Running, serve, start};
 pub use logging::start as start_logging;
 pub use problem::Problem;
 pub use settings::{Settings, Size};
+pub use traces::Sending;
 
 use context::Context;
 

@@ -19,12 +19,16 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, oneshot},
     task::JoinHandle,
 };
+use tokio_util::task::AbortOnDropHandle;
 use tower::ServiceExt;
 
 use crate::{
     Config, ConfigError, Peer,
     context::Context,
-    guard, routes,
+    follow::follow,
+    guard::{self, Neighbour},
+    quota::Connection,
+    routes,
     stream::{Phases, Timed, Times},
 };
 
@@ -35,10 +39,6 @@ const BACKLOG: u32 = 4096;
 /// Size of a connection's send buffer in bytes. It bounds the cost of a client that receives nothing, and makes a slow
 /// client noticeable.
 const SENT: u32 = 512 << 10;
-/// The response to a client that has too many connections.
-const REFUSED: &[u8] =
-    b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 5\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-
 /// A running service.
 #[derive(Debug)]
 pub struct Running {
@@ -78,14 +78,23 @@ pub async fn serve(config: Config) -> Result<(), ConfigError> {
 /// # Errors
 /// As [`serve`].
 pub async fn start(config: Config) -> Result<Running, ConfigError> {
-    let context = Arc::new(Context::new(config.with_descriptors()?)?);
+    let config = config.with_descriptors()?;
+    if let Some(jwt) = &config.jwt {
+        jwt.keys.first().await?;
+    }
+    let context = Arc::new(Context::new(config)?);
     let listen = context.config.listen;
     let failed = ConfigError::io(listen);
-    let listener = listener(listen).map_err(&failed)?;
+    let listener = listener(listen).map_err(|error| failed(in_use(error)))?;
     let address = listener.local_addr().map_err(failed)?;
+    // Before "listening", so that a signal right after it does not end the process.
+    let follows = AbortOnDropHandle::new(tokio::spawn(follow(Arc::clone(&context.config))));
     said(&context.config, address);
     let (stop, stopped) = oneshot::channel();
-    let done = tokio::spawn(accept(listener, context, stopped));
+    let done = tokio::spawn(async move {
+        accept(listener, context, stopped).await;
+        drop(follows);
+    });
     Ok(Running { address, stop: Some(stop), done })
 }
 
@@ -100,10 +109,21 @@ fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
+/// Says what to do about an address that another program uses.
+fn in_use(error: io::Error) -> io::Error {
+    match error.kind() {
+        kind @ io::ErrorKind::AddrInUse => io::Error::new(
+            kind,
+            "another program uses this address: stop it, or choose another with --listen",
+        ),
+        _ => error,
+    }
+}
+
 /// Logs the address, and warns about a configuration that exposes the service.
 fn said(config: &Config, address: SocketAddr) {
     tracing::info!("listening on http://{address}");
-    if config.tokens.is_empty() && (config.public || !address.ip().is_loopback()) {
+    if !config.needs_token() && (config.public || !address.ip().is_loopback()) {
         tracing::warn!(
             "everybody who reaches {address} is answered, without a token: all that is allowed is public"
         );
@@ -150,13 +170,24 @@ async fn accept(listener: TcpListener, context: Arc<Context>, mut stopped: onesh
             _ = &mut stopped => break,
         };
         match accepted {
-            Ok((stream, peer)) => match own_place(&context, peer.ip()) {
-                Some(own) => {
-                    let (router, context) = (router.clone(), Arc::clone(&context));
-                    tokio::spawn(connection(stream, peer, router, context, graceful.watcher(), (place, own)));
+            Ok((stream, peer)) => {
+                let neighbour = Neighbour::new(&context, &guard::name_of(peer.ip()));
+                match own_place(&context, &neighbour) {
+                    Ok(own) => {
+                        let (router, context) = (router.clone(), Arc::clone(&context));
+                        let client = (peer.ip(), neighbour);
+                        tokio::spawn(connection(
+                            stream,
+                            client,
+                            router,
+                            context,
+                            graceful.watcher(),
+                            (place, own),
+                        ));
+                    }
+                    Err(wait) => refuse(&stream, wait),
                 }
-                None => drop(stream.try_write(REFUSED)),
-            },
+            }
             Err(error) => {
                 // Most likely the file descriptors are exhausted: other connections must end first.
                 tracing::warn!("a connection was not accepted: {error}");
@@ -187,30 +218,42 @@ async fn shut_down(context: &Context, graceful: GracefulShutdown) {
     }
 }
 
-/// Reserves a connection of the client at an address; `None` if the client has too many. Behind a trusted proxy there
-/// is no such limit, as all of its clients have its address.
-fn own_place(context: &Context, peer: IpAddr) -> Option<Option<OwnedSemaphorePermit>> {
+/// Reserves a connection of a client, or returns the time after which it may try again. Behind a trusted proxy there is no
+/// such limit, as all of its clients have its address.
+fn own_place(context: &Context, neighbour: &Neighbour) -> Result<Option<Connection>, Duration> {
     if context.config.trust_forwarded {
-        return Some(None);
+        return Ok(None);
     }
-    context.quotas.of(&guard::name_of(peer)).connection().map(Some)
+    // A connection ends at the latest when it has been idle for long.
+    let idle = context.config.times.idle;
+    neighbour.quota.connection().map(Some).map_err(|wait| wait.unwrap_or(idle).min(idle))
+}
+
+/// Answers a connection that is one too many of its client.
+fn refuse(stream: &TcpStream, wait: Duration) {
+    let answer = format!(
+        "HTTP/1.1 429 Too Many Requests\r\nretry-after: {}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+        guard::seconds(wait)
+    );
+    let _ = stream.try_write(answer.as_bytes());
 }
 
 /// Serves the requests of one connection until it ends.
 async fn connection(
     stream: TcpStream,
-    peer: SocketAddr,
+    (address, neighbour): (IpAddr, Neighbour),
     router: Router,
     context: Arc<Context>,
     watcher: Watcher,
-    _places: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
+    _places: (OwnedSemaphorePermit, Option<Connection>),
 ) {
     let _ = stream.set_nodelay(true);
-    let (address, phases) = (peer.ip(), Phases::default());
+    let phases = Phases::default();
     let io = TokioIo::new(Timed::new(stream, Times::of(&context.config), phases.clone()));
     let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
         let answering = phases.request();
         request.extensions_mut().insert(Peer(address));
+        request.extensions_mut().insert(neighbour.clone());
         let request = request.map(Body::new);
         router.clone().oneshot(request).map_ok(|response| response.map(|body| answering.body(body)))
     });

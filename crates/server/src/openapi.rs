@@ -17,7 +17,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::{inspect, jobs, layout, references, routes};
+    use crate::{folder, inspect, jobs, layout, references, routes, values};
 
     fn document() -> Value {
         serde_json::from_str(DOCUMENT).unwrap()
@@ -35,14 +35,19 @@ mod tests {
     fn parameters_are_the_same() {
         for (path, known) in [
             ("/v1/references", references::parameters()),
+            ("/v1/folder", folder::parameters()),
             ("/v1/inspect", inspect::parameters()),
             ("/v1/chunks", layout::parameters()),
             ("/v1/jobs", jobs::api::parameters()),
+            ("/v1/values/{source}", [&["source"], values::parameters().as_slice()].concat()),
         ] {
             let document = document();
             let listed = document["paths"][path]["get"]["parameters"].as_array().unwrap();
-            let names =
-                listed.iter().map(|one| one["$ref"].as_str().unwrap().rsplit('/').next().unwrap().to_owned());
+            let names = listed.iter().map(|one| {
+                let parameter =
+                    document.pointer(one["$ref"].as_str().unwrap().trim_start_matches('#')).unwrap();
+                parameter["name"].as_str().unwrap().to_owned()
+            });
             let known: BTreeSet<String> = known.into_iter().map(str::to_owned).collect();
             assert_eq!(names.collect::<BTreeSet<_>>(), known, "{path}");
         }

@@ -1,19 +1,21 @@
 //! The web page at `/`. Its files are embedded from `assets/`. It loads nothing from other hosts, and its content
 //! security policy forbids everything else.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::{
     Extension,
-    extract::{Request, State},
+    extract::{Path, Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, header},
-    response::Response,
+    response::{IntoResponse, Response},
     routing::{MethodRouter, get},
 };
 use serde_json::json;
 
 use crate::{
+    Problem,
     client::Client,
+    conditional::tag,
     context::Context,
     encode::{self, Fixed},
 };
@@ -22,28 +24,69 @@ const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
+const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Path and content of each file.
-static FILES: [(&str, Fixed); 20] = [
-    ("/", Fixed::new(HTML, include_str!("../assets/index.html"))),
+static FILES: [(&str, Fixed); 60] = [
     ("/assets/api.js", Fixed::new(SCRIPT, include_str!("../assets/api.js"))),
+    ("/assets/axes.js", Fixed::new(SCRIPT, include_str!("../assets/axes.js"))),
+    ("/assets/coast-110m.txt", Fixed::new(TEXT, include_str!("../assets/coast-110m.txt"))),
+    ("/assets/coast-50m.txt", Fixed::new(TEXT, include_str!("../assets/coast-50m.txt"))),
     ("/assets/colour.js", Fixed::new(SCRIPT, include_str!("../assets/colour.js"))),
+    ("/assets/controls.js", Fixed::new(SCRIPT, include_str!("../assets/controls.js"))),
+    ("/assets/crs-cf.js", Fixed::new(SCRIPT, include_str!("../assets/crs-cf.js"))),
+    ("/assets/crs-epsg.js", Fixed::new(SCRIPT, include_str!("../assets/crs-epsg.js"))),
+    ("/assets/crs-proj.js", Fixed::new(SCRIPT, include_str!("../assets/crs-proj.js"))),
+    ("/assets/crs.js", Fixed::new(SCRIPT, include_str!("../assets/crs.js"))),
+    ("/assets/cursor.js", Fixed::new(SCRIPT, include_str!("../assets/cursor.js"))),
+    ("/assets/data.js", Fixed::new(SCRIPT, include_str!("../assets/data.js"))),
     ("/assets/details.js", Fixed::new(SCRIPT, include_str!("../assets/details.js"))),
     ("/assets/dom.js", Fixed::new(SCRIPT, include_str!("../assets/dom.js"))),
+    ("/assets/epsg.txt", Fixed::new(TEXT, include_str!("../assets/epsg.txt"))),
     ("/assets/events.js", Fixed::new(SCRIPT, include_str!("../assets/events.js"))),
+    ("/assets/figure.js", Fixed::new(SCRIPT, include_str!("../assets/figure.js"))),
+    ("/assets/georeference.js", Fixed::new(SCRIPT, include_str!("../assets/georeference.js"))),
+    ("/assets/histogram.js", Fixed::new(SCRIPT, include_str!("../assets/histogram.js"))),
     ("/assets/icon.svg", Fixed::new(SVG, include_str!("../assets/icon.svg"))),
     ("/assets/jobs.js", Fixed::new(SCRIPT, include_str!("../assets/jobs.js"))),
     ("/assets/json.js", Fixed::new(SCRIPT, include_str!("../assets/json.js"))),
     ("/assets/layout.js", Fixed::new(SCRIPT, include_str!("../assets/layout.js"))),
-    ("/assets/line.js", Fixed::new(SCRIPT, include_str!("../assets/line.js"))),
+    ("/assets/lines.js", Fixed::new(SCRIPT, include_str!("../assets/lines.js"))),
     ("/assets/look.js", Fixed::new(SCRIPT, include_str!("../assets/look.js"))),
     ("/assets/main.js", Fixed::new(SCRIPT, include_str!("../assets/main.js"))),
+    ("/assets/map-cells.js", Fixed::new(SCRIPT, include_str!("../assets/map-cells.js"))),
+    ("/assets/map-coast.js", Fixed::new(SCRIPT, include_str!("../assets/map-coast.js"))),
+    ("/assets/map-draw.js", Fixed::new(SCRIPT, include_str!("../assets/map-draw.js"))),
+    ("/assets/map-gestures.js", Fixed::new(SCRIPT, include_str!("../assets/map-gestures.js"))),
+    ("/assets/map-graticule.js", Fixed::new(SCRIPT, include_str!("../assets/map-graticule.js"))),
+    ("/assets/map-grid.js", Fixed::new(SCRIPT, include_str!("../assets/map-grid.js"))),
+    ("/assets/map-mode.js", Fixed::new(SCRIPT, include_str!("../assets/map-mode.js"))),
+    ("/assets/map-readout.js", Fixed::new(SCRIPT, include_str!("../assets/map-readout.js"))),
+    ("/assets/map-scale.js", Fixed::new(SCRIPT, include_str!("../assets/map-scale.js"))),
+    ("/assets/map-tiles.js", Fixed::new(SCRIPT, include_str!("../assets/map-tiles.js"))),
+    ("/assets/map.js", Fixed::new(SCRIPT, include_str!("../assets/map.js"))),
+    ("/assets/nodes.js", Fixed::new(SCRIPT, include_str!("../assets/nodes.js"))),
+    ("/assets/packed.js", Fixed::new(SCRIPT, include_str!("../assets/packed.js"))),
+    ("/assets/picture.js", Fixed::new(SCRIPT, include_str!("../assets/picture.js"))),
+    ("/assets/preferences.js", Fixed::new(SCRIPT, include_str!("../assets/preferences.js"))),
+    ("/assets/profile.js", Fixed::new(SCRIPT, include_str!("../assets/profile.js"))),
+    ("/assets/save.js", Fixed::new(SCRIPT, include_str!("../assets/save.js"))),
+    ("/assets/shading.js", Fixed::new(SCRIPT, include_str!("../assets/shading.js"))),
+    ("/assets/slice.js", Fixed::new(SCRIPT, include_str!("../assets/slice.js"))),
+    ("/assets/snippets.js", Fixed::new(SCRIPT, include_str!("../assets/snippets.js"))),
+    ("/assets/start.js", Fixed::new(SCRIPT, include_str!("../assets/start.js"))),
     ("/assets/style.css", Fixed::new(CSS, include_str!("../assets/style.css"))),
+    ("/assets/table.js", Fixed::new(SCRIPT, include_str!("../assets/table.js"))),
     ("/assets/theme.js", Fixed::new(SCRIPT, include_str!("../assets/theme.js"))),
+    ("/assets/time.js", Fixed::new(SCRIPT, include_str!("../assets/time.js"))),
     ("/assets/tree.js", Fixed::new(SCRIPT, include_str!("../assets/tree.js"))),
     ("/assets/use.js", Fixed::new(SCRIPT, include_str!("../assets/use.js"))),
     ("/assets/values.js", Fixed::new(SCRIPT, include_str!("../assets/values.js"))),
-    ("/assets/zarr.js", Fixed::new(SCRIPT, include_str!("../assets/zarr.js"))),
+    ("/assets/vendor-licenses.txt", Fixed::new(TEXT, include_str!("../assets/vendor-licenses.txt"))),
+    ("/assets/vendor-map.js", Fixed::new(SCRIPT, include_str!("../assets/vendor-map.js"))),
+    ("/assets/vendor.js", Fixed::new(SCRIPT, include_str!("../assets/vendor.js"))),
+    ("/assets/viewer.css", Fixed::new(CSS, include_str!("../assets/viewer.css"))),
+    ("/assets/viewstate.js", Fixed::new(SCRIPT, include_str!("../assets/viewstate.js"))),
     // Browsers request this path by default.
     ("/favicon.ico", Fixed::new(SVG, include_str!("../assets/icon.svg"))),
 ];
@@ -62,12 +105,26 @@ const HEADERS: [(HeaderName, &str); 4] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// Returns the routes of the page's files.
+/// Names the content of all files.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    let texts: Vec<&str> = FILES.iter().map(|(_, file)| file.text()).collect();
+    tag(&texts).trim_matches('"').chars().take(12).collect()
+});
+
+/// The page, which names its files by version, so that browsers may keep them.
+static PAGE: LazyLock<Fixed> = LazyLock::new(|| {
+    let text = include_str!("../assets/index.html").replace("\"assets/", &format!("\"assets/{}/", *VERSION));
+    Fixed::new(HTML, text.leak())
+});
+
+/// Returns the routes of the page and its files.
 pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<Arc<Context>>)> {
     let route = |(path, file): &'static (&'static str, Fixed)| {
         (*path, get(move |headers: HeaderMap| async move { answer(&headers, file).await }))
     };
-    FILES.iter().map(route).collect()
+    let page = get(|headers: HeaderMap| async move { answer(&headers, &PAGE).await });
+    let fixed = [("/", page), ("/assets/{version}/{name}", get(versioned))];
+    fixed.into_iter().chain(FILES.iter().map(route)).collect()
 }
 
 async fn answer(headers: &HeaderMap, file: &Fixed) -> Response {
@@ -78,16 +135,33 @@ async fn answer(headers: &HeaderMap, file: &Fixed) -> Response {
     response
 }
 
-/// `GET /v1/about`: returns the version of the service, the prefixes that the client may read, and whether the service
-/// runs jobs.
+/// Returns a file of the page. During an upgrade of several instances, the page may come from another version: its
+/// files are answered too, but must not be kept.
+async fn versioned(Path((version, name)): Path<(String, String)>, headers: HeaderMap) -> Response {
+    let Some((_, file)) = FILES.iter().find(|(path, _)| path.strip_prefix("/assets/") == Some(&name)) else {
+        return Problem::not_found("no such path").into_response();
+    };
+    let mut response = answer(&headers, file).await;
+    if version == *VERSION {
+        let forever = HeaderValue::from_static("public, max-age=31536000, immutable");
+        response.headers_mut().insert(header::CACHE_CONTROL, forever);
+    }
+    response
+}
+
+/// `GET /v1/about`: returns the version of the service, the prefixes and the examples that the client may read, and
+/// whether the service runs jobs.
 pub(crate) async fn about(
     State(context): State<Arc<Context>>,
     Extension(client): Extension<Client>,
     request: Request,
 ) -> Response {
+    let examples: Vec<&String> =
+        context.config.examples.iter().filter(|url| client.allowed.check(url).is_ok()).collect();
     let text = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "allow": client.allowed.prefixes(),
+        "examples": examples,
         "jobs": context.jobs.is_some(),
     })
     .to_string();
@@ -112,10 +186,10 @@ mod tests {
                 "{name}"
             );
         }
-        for (path, file) in &FILES {
-            let (kind, text) = file.parts();
+        for (path, file) in FILES.iter().map(|(path, file)| (*path, file)).chain([("/", &*PAGE)]) {
+            let (kind, text) = (file.kind(), file.text());
             // Browsers do not fetch namespaces.
-            let elsewhere = text.replace("http://www.w3.org/2000/svg", "");
+            let elsewhere = text.replace("http://www.w3.org/", "");
             assert!(!elsewhere.contains("://") || !elsewhere.contains("src=\"http"), "{path}");
             assert!(
                 kind != HTML
@@ -123,11 +197,28 @@ mod tests {
                 "{path}"
             );
         }
-        let html = FILES.first().unwrap().1.parts().1;
+        let html = PAGE.text().replace(&format!("assets/{}/", *VERSION), "assets/");
         for script in html.split("<script").skip(1) {
             assert!(script.contains("src=\"assets/") && script.contains("></script>"), "{script}");
         }
-        let all: usize = FILES.iter().map(|(_, file)| file.parts().1.len()).sum();
-        assert!(all < 200_000, "{all} bytes");
+        same_modules(&html);
+        let all: usize = FILES.iter().map(|(_, file)| file.text().len()).sum();
+        assert!(all < 1_100_000, "{all} bytes");
+    }
+
+    /// The browser loads all modules at once: the page preloads exactly what `main.js` imports, directly or not.
+    fn same_modules(html: &str) {
+        let mut needed = std::collections::BTreeSet::from(["main.js"]);
+        let mut next = vec!["main.js"];
+        while let Some(name) = next.pop() {
+            let (_, file) =
+                FILES.iter().find(|(path, _)| path.strip_prefix("/assets/") == Some(name)).unwrap();
+            let imports =
+                file.text().lines().filter_map(|line| line.split_once(" from \"./")?.1.split('"').next());
+            next.extend(imports.filter(|import| needed.insert(import)));
+        }
+        let preloads =
+            html.split("modulepreload\" href=\"assets/").skip(1).filter_map(|rest| rest.split('"').next());
+        assert_eq!(needed, preloads.chain(["main.js"]).collect());
     }
 }

@@ -13,7 +13,7 @@ use axum::{
 use bytes::Bytes;
 use serde_json::{Value, json};
 use virtualize::{
-    ByteRange, chunk_size, decode_chunk,
+    ByteRange, Code, chunk_size, decode_chunk,
     keys::Chunk,
     zarr::{Array, ChunkEntry, Codec, Hierarchy},
 };
@@ -43,7 +43,7 @@ pub(crate) async fn get(
     let headers = request.headers();
     let answered = match asked.entry()? {
         Found::Document(bytes) => document(&asked, bytes, headers),
-        Found::Chunk(chunk) => elements(&context, &asked, chunk, headers).await,
+        Found::Chunk(chunk) => elements(&asked, chunk, headers).await,
     };
     asked.settle(&context, answered).await
 }
@@ -61,7 +61,7 @@ fn is_fixed(array: &Array) -> bool {
 /// Returns the problem of an array whose elements have variable size.
 fn variable() -> Problem {
     let detail = "elements of variable size cannot be served without their codecs";
-    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "not-plain", detail)
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, Code::NotPlain, detail)
         .hint("read them through /v1/zarr, as they are stored")
 }
 
@@ -92,15 +92,10 @@ fn say(document: &mut Value, path: &str, hierarchy: &Hierarchy) {
 }
 
 /// Builds the response for a chunk: its decoded elements.
-async fn elements(
-    context: &Arc<Context>,
-    asked: &Asked,
-    chunk: Chunk<'_>,
-    headers: &HeaderMap,
-) -> Result<Response, Problem> {
+async fn elements(asked: &Asked, chunk: Chunk<'_>, headers: &HeaderMap) -> Result<Response, Problem> {
     let array = asked.mapped.store.hierarchy.array(&chunk.path).ok_or_else(Problem::internal)?;
     if is_plain(array) {
-        return zarr::stored(context, asked, &chunk.entry, headers).await;
+        return zarr::stored(asked, &chunk.entry, headers).await;
     }
     let size = chunk_size(array, chunk.position).ok_or_else(variable)?;
     let etag = tag(&["plain", &asked.mapped.version, &asked.key]);
@@ -108,18 +103,13 @@ async fn elements(
     if has_etag && none_match(headers, &etag) {
         return Ok(not_modified(&etag));
     }
-    let bytes = decoded(context, asked, chunk, size).await?;
+    let bytes = decoded(asked, chunk, size).await?;
     let etag = if has_etag { etag } else { of_content(&bytes) };
     Ok(answer(headers, Content::Memory(bytes), "application/octet-stream", &etag))
 }
 
 /// Reads and decodes a chunk. The budget share of its bytes is held until they are sent.
-async fn decoded(
-    context: &Arc<Context>,
-    asked: &Asked,
-    chunk: Chunk<'_>,
-    size: u64,
-) -> Result<Bytes, Problem> {
+async fn decoded(asked: &Asked, chunk: Chunk<'_>, size: u64) -> Result<Bytes, Problem> {
     let length = match &chunk.entry {
         ChunkEntry::Inline(bytes) => bytes.len() as u64,
         ChunkEntry::Reference(place) => place.length,
@@ -128,7 +118,7 @@ async fn decoded(
     if size > most || length > most {
         let detail =
             format!("the chunk has {size} bytes, stored in {length}, and at most {most} are decoded");
-        let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "chunk-size", detail);
+        let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, Code::ChunkSize, detail);
         return Err(problem.hint("/v1/zarr serves chunks of any size, as they are stored"));
     }
     let mut share = asked.memory.take(size.saturating_add(length)).await?;
@@ -137,8 +127,7 @@ async fn decoded(
         ChunkEntry::Reference(place) => {
             let whole = ByteRange::new(0, place.length);
             let bytes = asked.mapped.reader.read(&asked.mapped.store, place, whole, &asked.options).await?;
-            context.metrics.source_requests.inc();
-            context.metrics.source_bytes.inc_by(bytes.len() as u64);
+            asked.mapped.traffic.request(bytes.len() as u64);
             bytes
         }
     };

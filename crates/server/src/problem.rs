@@ -6,10 +6,13 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use serde_json::json;
-use virtualize::{Error, ErrorClass, Notation, Remedy, StoreError};
+use serde_json::{Value, json};
+use virtualize::{Code, Error, ErrorClass, Notation, Remedy, StoreError};
 
-use crate::api::{MEMBERS, PARAMETERS};
+use crate::{
+    api::{MEMBERS, PARAMETERS},
+    traces,
+};
 
 /// An error response: status, stable code, one line of detail, and a hint for the client.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,7 +20,7 @@ pub struct Problem {
     /// HTTP status.
     pub status: StatusCode,
     /// Stable name of the error.
-    pub code: &'static str,
+    pub code: Code,
     /// What failed, in one line.
     pub detail: String,
     /// What the client can do, in one line.
@@ -28,23 +31,27 @@ pub struct Problem {
 
 impl Problem {
     /// Creates a problem.
-    pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+    pub fn new(status: StatusCode, code: Code, detail: impl Into<String>) -> Self {
         Self { status, code, detail: detail.into(), hint: None, retry_after: None }
     }
 
     /// Reports an invalid parameter.
     pub(crate) fn parameter(name: &str, reason: impl std::fmt::Display) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "parameter", format!("{name}: {reason}"))
+        Self::new(StatusCode::BAD_REQUEST, Code::Parameter, format!("{name}: {reason}"))
     }
 
     /// Reports something that does not exist.
     pub(crate) fn not_found(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "not-found", detail)
+        Self::new(StatusCode::NOT_FOUND, Code::NotFound, detail)
     }
 
     /// Reports an internal error, whose cause goes to the log only.
     pub(crate) fn internal() -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "internal error; see the log of the service")
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            Code::Internal,
+            "internal error; see the log of the service",
+        )
     }
 
     /// Reports that one of the service's own files could not be opened or written. The cause goes to the log only.
@@ -53,7 +60,7 @@ impl Problem {
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 let detail = "the service has no disk space left at the moment";
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "disk", detail).retry_after(30)
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::Disk, detail).retry_after(30)
             }
             _ if is_out_of_descriptors(&error.to_string()) => Self::no_descriptors(),
             _ => Self::internal(),
@@ -62,17 +69,47 @@ impl Problem {
 
     fn no_descriptors() -> Self {
         let detail = "the service has too many files and connections open at the moment";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail).retry_after(2)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::Busy, detail).retry_after(2)
+    }
+
+    /// Reports that the shared cache does not work, without which versions cannot be held.
+    pub(crate) fn no_cache() -> Self {
+        let detail = "the shared cache of the service cannot be used at the moment";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::Busy, detail).retry_after(5)
     }
 
     /// Reports that a source is no longer the version that was served.
     pub(crate) fn changed(name: &str) -> Self {
         Self::new(
             StatusCode::CONFLICT,
-            "source-changed",
+            Code::SourceChanged,
             format!("{name}: the file changed since it was opened"),
         )
         .hint("open it again, under a URL with its version (from /v1/inspect)")
+    }
+
+    /// Reports that a response was not ready in time.
+    pub(crate) fn late() -> Self {
+        let detail = "the response was not ready in time";
+        Self::new(StatusCode::GATEWAY_TIMEOUT, Code::Time, detail).retry_after(10)
+    }
+
+    /// Returns the problem document.
+    pub(crate) fn document(&self) -> Value {
+        let mut document = json!({
+            "type": self.code.url(),
+            "title": self.status.canonical_reason().unwrap_or("error"),
+            "status": self.status.as_u16(),
+            "code": self.code.as_str(),
+            "detail": one_line(&self.detail),
+        });
+        if let (Some(hint), Some(members)) = (&self.hint, document.as_object_mut()) {
+            members.insert("hint".to_owned(), one_line(hint).into());
+        }
+        if let (Some(id), Some(members)) = (traces::current(), document.as_object_mut()) {
+            members.insert("trace_id".to_owned(), (*id).into());
+        }
+        document
     }
 
     /// Adds a hint.
@@ -106,7 +143,7 @@ impl Problem {
     pub(crate) fn of_error(error: &Error, notation: Notation) -> Self {
         tracing::debug!("{error}");
         let (status, code) = kind(error);
-        if code == "source-unavailable" && is_out_of_descriptors(&error.to_string()) {
+        if code == Code::SourceUnavailable && is_out_of_descriptors(&error.to_string()) {
             tracing::error!("{error}");
             return Self::no_descriptors();
         }
@@ -118,14 +155,14 @@ impl Problem {
                 tracing::warn!("{name}: {reason}");
                 format!("{name}: the store failed or cannot be reached")
             }
-            other if matches!(code, "source-denied" | "source-unavailable") => {
+            other if matches!(code, Code::SourceDenied | Code::SourceUnavailable) => {
                 tracing::warn!("{other}");
                 "the store failed or cannot be reached".to_owned()
             }
             other => other.to_string(),
         };
         let hint = match code {
-            "source-denied" | "not-allowed" | "url" => None,
+            Code::SourceDenied | Code::NotAllowed | Code::Url => None,
             _ => error.remedy().and_then(|remedy| remedy.render(notation)),
         };
         Self { status, code, detail, hint, retry_after: None }
@@ -144,44 +181,34 @@ fn is_out_of_descriptors(text: &str) -> bool {
     text.contains("(os error 24)") || text.contains("(os error 23)")
 }
 
-fn kind(error: &Error) -> (StatusCode, &'static str) {
-    match error {
-        Error::Store(StoreError::NotAllowed { .. }) => return (StatusCode::FORBIDDEN, "not-allowed"),
-        Error::Store(StoreError::Location { .. }) => return (StatusCode::BAD_REQUEST, "url"),
-        Error::Store(StoreError::Unavailable { reason, .. }) if reason.contains("timed out") => {
-            return (StatusCode::GATEWAY_TIMEOUT, "source-unavailable");
+/// Returns the status and the code of an error: the code of the library, where the service has no word of its own.
+fn kind(error: &Error) -> (StatusCode, Code) {
+    let code = error.code();
+    match (error.class(), code) {
+        (_, Code::Url) => (StatusCode::BAD_REQUEST, code),
+        (_, Code::NoRanges | Code::OutputFailed) => (StatusCode::UNPROCESSABLE_ENTITY, code),
+        _ if matches!(error, Error::Store(StoreError::Option { .. })) => {
+            (StatusCode::BAD_GATEWAY, Code::SourceUnavailable)
         }
-        Error::Store(StoreError::NoRanges { .. }) => return (StatusCode::UNPROCESSABLE_ENTITY, "no-ranges"),
-        Error::Store(StoreError::Option { .. }) => return (StatusCode::BAD_GATEWAY, "source-unavailable"),
-        Error::Format { .. } => return (StatusCode::UNPROCESSABLE_ENTITY, "format"),
-        _ => {}
-    }
-    match error.class() {
-        ErrorClass::Usage => (StatusCode::BAD_REQUEST, "parameter"),
-        ErrorClass::NotFound => (StatusCode::NOT_FOUND, "source-not-found"),
-        ErrorClass::Denied => (StatusCode::FORBIDDEN, "source-denied"),
-        ErrorClass::Changed => (StatusCode::CONFLICT, "source-changed"),
-        ErrorClass::Unavailable if matches!(error, Error::Emit { .. }) => {
-            (StatusCode::UNPROCESSABLE_ENTITY, "references")
+        (ErrorClass::Usage | ErrorClass::Conflict, _) => (StatusCode::BAD_REQUEST, Code::Parameter),
+        (ErrorClass::NotFound, _) => (StatusCode::NOT_FOUND, code),
+        (ErrorClass::Denied, _) => (StatusCode::FORBIDDEN, code),
+        (ErrorClass::Changed, _) => (StatusCode::CONFLICT, code),
+        (ErrorClass::Unavailable, _) if is_timeout(error) => {
+            (StatusCode::GATEWAY_TIMEOUT, Code::SourceUnavailable)
         }
-        ErrorClass::Unavailable => (StatusCode::BAD_GATEWAY, "source-unavailable"),
-        ErrorClass::File | ErrorClass::BrokenPipe => (StatusCode::UNPROCESSABLE_ENTITY, "file"),
+        (ErrorClass::Unavailable, _) => (StatusCode::BAD_GATEWAY, Code::SourceUnavailable),
+        (ErrorClass::File | ErrorClass::BrokenPipe, _) => (StatusCode::UNPROCESSABLE_ENTITY, code),
     }
+}
+
+fn is_timeout(error: &Error) -> bool {
+    matches!(error, Error::Store(StoreError::Unavailable { reason, .. }) if reason.contains("timed out"))
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let mut document = json!({
-            "type": format!("urn:virtualize:problem:{}", self.code),
-            "title": self.status.canonical_reason().unwrap_or("error"),
-            "status": self.status.as_u16(),
-            "code": self.code,
-            "detail": one_line(&self.detail),
-        });
-        if let (Some(hint), Some(members)) = (&self.hint, document.as_object_mut()) {
-            members.insert("hint".to_owned(), one_line(hint).into());
-        }
-        let mut response = (self.status, document.to_string()).into_response();
+        let mut response = (self.status, self.document().to_string()).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

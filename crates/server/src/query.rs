@@ -1,19 +1,23 @@
-//! Query parameters. Each must be known, occur once, and be valid before the service opens a source.
+//! Query parameters. Each must be known, occur once (except `label`), and be valid before the service opens a source.
 
 use axum::http::Uri;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use virtualize::{
-    Format, Options,
+    Code, Format, Options,
     options::{MappingOptions, OutputFormat},
     zarr::ZarrFormat,
 };
+use virtualize_remedy::similar;
 use virtualize_store::Allowed;
 
 use crate::{Config, Problem, api::OF_MAPPING, client::Client};
 
 /// Maximum length of a value, in bytes.
 const LONGEST: usize = 8192;
+/// The parameter that may occur more than once.
+const REPEATED: &str = "label";
 /// Maximum number of TIFF images in one request.
 const IMAGES: usize = 1000;
 
@@ -44,10 +48,13 @@ impl Parameters {
             let (name, value) = (decoded("query", name)?, decoded("query", value)?);
             let shown: String = name.chars().take(40).collect();
             if !known.contains(&name.as_str()) {
-                return Err(Problem::parameter(&shown, "is not a parameter of this request")
-                    .hint(format!("the parameters are {}", known.join(", "))));
+                return Err(Problem::parameter(&shown, "is not a parameter of this request").hint(format!(
+                    "{}the parameters are {}",
+                    meant(&name, known),
+                    known.join(", ")
+                )));
             }
-            if found.iter().any(|(other, _)| *other == name) {
+            if name != REPEATED && found.iter().any(|(other, _)| *other == name) {
                 return Err(Problem::parameter(&shown, "occurs more than once"));
             }
             found.push((name, value));
@@ -56,9 +63,59 @@ impl Parameters {
         Ok(Self(found))
     }
 
+    /// Converts members of a JSON document, whose names have `_` for `-`.
+    pub(crate) fn of_members(members: &Map<String, Value>) -> Result<Self, Problem> {
+        let text = |(name, value): (&String, &Value)| match plain(value) {
+            Some(text) if text.len() <= LONGEST => Ok((name.replace('_', "-"), text)),
+            _ => Err(Problem::parameter(name, "expected a text, number, truth value, or a list of these")),
+        };
+        let mut found: Vec<_> = members.iter().map(text).collect::<Result<_, _>>()?;
+        found.sort();
+        Ok(Self(found))
+    }
+
+    /// Returns these parameters and one more.
+    pub(crate) fn with(&self, name: &str, value: &str) -> Self {
+        let mut found = self.0.clone();
+        found.push((name.to_owned(), value.to_owned()));
+        found.sort();
+        Self(found)
+    }
+
+    /// Returns the format to write.
+    pub(crate) fn format(&self) -> Result<Format, Problem> {
+        format(self.get("format"))
+    }
+
     /// Returns the value of a parameter.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the URL of a source or folder.
+    pub(crate) fn url(&self) -> Result<&str, Problem> {
+        let url = self.get("url").filter(|url| !url.is_empty());
+        url.ok_or_else(|| Problem::parameter("url", "is missing"))
+    }
+
+    /// Returns the path of an array, without the slash at its start.
+    pub(crate) fn array(&self) -> Result<String, Problem> {
+        let path = self.get("array").ok_or_else(|| Problem::parameter("array", "is missing"))?;
+        Ok(path.trim_start_matches('/').to_owned())
+    }
+
+    /// Returns all values of a parameter.
+    pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the query of a request with these parameters, in which one has another value.
+    pub(crate) fn query_with(&self, name: &str, value: &str) -> String {
+        let others = self.0.iter().filter(|(other, _)| other != name);
+        let pairs = others.map(|(name, value)| (name.as_str(), value.as_str())).chain([(name, value)]);
+        let encoded = |text| utf8_percent_encode(text, NON_ALPHANUMERIC);
+        let pairs = pairs.map(|(name, value)| format!("{name}={}", encoded(value)));
+        pairs.collect::<Vec<_>>().join("&")
     }
 
     /// Returns a whole number, which must be from `least` to `most`.
@@ -73,10 +130,8 @@ impl Parameters {
 
     /// Returns the requested source and the options to map it, within the service's limits for one file.
     pub(crate) fn wanted(&self, config: &Config, client: &Client) -> Result<Wanted, Problem> {
-        let url = self.get("url").filter(|url| !url.is_empty());
-        let url = url.ok_or_else(|| Problem::parameter("url", "is missing"))?;
-        let url = client.allowed.check(url)?;
-        let format = format(self.get("format"))?;
+        let url = client.allowed.check(self.url()?)?;
+        let format = self.format()?;
         let options = self.options(config, &client.allowed, format.zarr_format())?;
         let others = self.0.iter().filter(|(name, _)| OF_MAPPING.contains(&name.as_str()));
         let key = others.fold(format!("{}\n{url}", client.access_key), |key, (name, value)| {
@@ -140,6 +195,24 @@ pub(crate) fn deserialize<T: DeserializeOwned>(
     T::deserialize(Value::Object(members)).map_err(|error| Problem::parameter("body", reason(&error)))
 }
 
+/// Asks whether a similar parameter was meant.
+fn meant(name: &str, known: &[&str]) -> String {
+    let similar = similar(name, known.iter().copied());
+    similar.map(|similar| format!("did you mean \"{similar}\"? ")).unwrap_or_default()
+}
+
+/// Returns a value as a query contains it: a list is separated by commas.
+fn plain(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
+        Value::Array(values) if !values.iter().any(Value::is_array) => {
+            Some(values.iter().map(plain).collect::<Option<Vec<_>>>()?.join(","))
+        }
+        _ => None,
+    }
+}
+
 /// Returns the expected values from a message, without the actual one: `unknown variant "x", expected "a" or "b"`.
 fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
@@ -167,7 +240,7 @@ fn repository() -> Problem {
     let status = axum::http::StatusCode::NOT_ACCEPTABLE;
     Problem::new(
         status,
-        "format-repository",
+        Code::FormatRepository,
         "format: icechunk commits to a repository and has no response body",
     )
     .hint("submit a job, which can commit, or choose another format")

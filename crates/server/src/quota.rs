@@ -3,22 +3,17 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use axum::http::StatusCode;
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::timeout,
-};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     Config, Problem,
     budget::{Budget, Share},
+    queue::Departures,
 };
 
-/// Maximum time that a request waits for an earlier one of the same client to finish.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// Number of clients above which the quotas of idle clients are removed.
 const CLIENTS: usize = 1024;
 
@@ -26,7 +21,6 @@ const CLIENTS: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Quotas {
     connections: usize,
-    requests: usize,
     openings: usize,
     followers: usize,
     memory: (Budget, u64),
@@ -44,8 +38,11 @@ struct Table {
 /// The quota of one client.
 #[derive(Debug)]
 pub(crate) struct Quota {
+    /// The client.
+    pub(crate) name: Arc<str>,
     connections: Counted,
-    requests: Counted,
+    /// Connections that ended.
+    departures: Mutex<Departures>,
     /// Files that are mapped concurrently for the client.
     openings: Counted,
     /// Event streams that the client follows.
@@ -83,7 +80,6 @@ impl Quotas {
     pub(crate) fn new(config: &Config, memory: &Budget, spool: &Budget) -> Self {
         Self {
             connections: config.traffic.client_connections,
-            requests: config.traffic.client_requests,
             openings: config.traffic.openings.div_ceil(2),
             followers: config.traffic.client_requests.div_ceil(4),
             memory: (memory.clone(), config.memory / 2),
@@ -103,15 +99,16 @@ impl Quotas {
             table.quotas.retain(|_, quota| Arc::strong_count(quota) > 1 || !quota.is_idle());
             table.sweep = table.quotas.len().saturating_mul(2).max(CLIENTS);
         }
-        let quota = Arc::new(self.new_quota());
+        let quota = Arc::new(self.new_quota(client));
         table.quotas.insert(client.to_owned(), Arc::clone(&quota));
         quota
     }
 
-    fn new_quota(&self) -> Quota {
+    fn new_quota(&self, client: &str) -> Quota {
         Quota {
+            name: client.into(),
             connections: Counted::new(self.connections),
-            requests: Counted::new(self.requests),
+            departures: Mutex::default(),
             openings: Counted::new(self.openings),
             followers: Counted::new(self.followers),
             memory: self.memory.0.part(self.memory.1),
@@ -123,23 +120,17 @@ impl Quotas {
 impl Quota {
     /// Returns whether the client holds none of its resources.
     fn is_idle(&self) -> bool {
-        let counted = [&self.connections, &self.requests, &self.openings, &self.followers];
+        let counted = [&self.connections, &self.openings, &self.followers];
         counted.iter().all(|counted| counted.is_idle()) && self.memory.held() == 0 && self.spool.held() == 0
     }
 
-    /// Reserves a permit for a connection, if one is available.
-    pub(crate) fn connection(&self) -> Option<OwnedSemaphorePermit> {
-        self.connections.try_take()
-    }
-
-    /// Reserves a permit for a request, waiting briefly for those in progress; fails with 429 after that.
-    pub(crate) async fn request(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        let taken = timeout(PATIENCE, Arc::clone(&self.requests.free).acquire_owned()).await;
-        let most = self.requests.all;
-        taken.ok().and_then(Result::ok).ok_or_else(|| {
-            let detail = format!("the client has reached its limit of {most} concurrent requests");
-            Problem::new(StatusCode::TOO_MANY_REQUESTS, "requests", detail).retry_after(1)
-        })
+    /// Reserves a permit for a connection, or returns the time after which one may be free.
+    pub(crate) fn connection(self: &Arc<Self>) -> Result<Connection, Option<Duration>> {
+        let departures = || self.departures.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.connections.try_take() {
+            Some(permit) => Ok(Connection { quota: Arc::clone(self), _permit: permit }),
+            None => Err(departures().until(1, Instant::now())),
+        }
     }
 
     /// Reserves a permit to map a file, waiting for as long as necessary.
@@ -151,6 +142,19 @@ impl Quota {
     /// Reserves a permit for an event stream, if one is available.
     pub(crate) fn follower(&self) -> Option<OwnedSemaphorePermit> {
         self.followers.try_take()
+    }
+}
+
+/// A permit for a connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    quota: Arc<Quota>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.quota.departures.lock().unwrap_or_else(PoisonError::into_inner).add(Instant::now());
     }
 }
 
@@ -172,32 +176,32 @@ mod tests {
 
     fn quotas() -> Quotas {
         let allow = vec!["s3://bucket/".to_owned()];
-        let settings = Settings { allow, client_requests: Some(2), ..Settings::default() };
+        let settings = Settings { allow, client_connections: Some(2), ..Settings::default() };
         Quotas::new(&settings.check().unwrap(), &Budget::new(1 << 20), &Budget::new(1 << 20))
     }
 
-    #[tokio::test]
-    async fn a_client_has_its_own_places() {
+    #[test]
+    fn a_client_has_its_own_connections() {
         let quotas = quotas();
         let (one, other) = (quotas.of("one"), quotas.of("other"));
-        let held = [one.request().await.unwrap(), one.request().await.unwrap()];
-        assert_eq!(quotas.of("one").request().await.unwrap_err().status, StatusCode::TOO_MANY_REQUESTS);
-        assert!(other.request().await.is_ok());
+        let held = [one.connection().unwrap(), one.connection().unwrap()];
+        assert_eq!(quotas.of("one").connection().map(drop), Err(None), "no connection has ended yet");
+        assert!(other.connection().is_ok());
         drop(held);
-        assert!(one.request().await.is_ok());
+        assert!(one.connection().is_ok());
     }
 
     #[tokio::test]
     async fn clients_without_requests_are_forgotten_and_others_are_not() {
         let quotas = quotas();
-        let mut held = vec![quotas.of("busy").request().await.unwrap()];
+        let mut held = vec![quotas.of("busy").connection().unwrap()];
         let share = quotas.of("holding").memory.take(1).await.unwrap();
         for client in 0..100_000 {
             quotas.of(&format!("client {client}"));
         }
         assert!(quotas.table.lock().unwrap().quotas.len() <= CLIENTS);
-        held.push(quotas.of("busy").request().await.unwrap());
-        assert!(quotas.of("busy").requests.try_take().is_none(), "what was taken is still known");
+        held.push(quotas.of("busy").connection().unwrap());
+        assert!(quotas.of("busy").connection().is_err(), "what was taken is still known");
         assert!(quotas.of("holding").memory.held() > 0);
         drop((held, share));
     }

@@ -16,7 +16,7 @@ use crate::{
     bundle::Bundle,
     client::Client,
     context::Context,
-    query::Parameters,
+    query::{Parameters, Wanted},
     rendered::{Rendering, lost},
     sources::Mapped,
 };
@@ -33,8 +33,14 @@ pub(crate) async fn get(
     request: Request,
 ) -> Result<Response, Problem> {
     let wanted = Parameters::read(request.uri(), &parameters())?.wanted(&context.config, &client)?;
+    let made = made(&context, &wanted).await?;
+    Ok(sent(&made, request.headers(), wanted.format))
+}
+
+/// Generates the references of a file, or reuses them.
+pub(crate) async fn made(context: &Context, wanted: &Wanted) -> Result<Arc<Rendering>, Problem> {
     let format = wanted.format;
-    let made = context.rendered.get(&wanted, "references", Mapped::documented, move |mapped, out| {
+    let made = context.rendered.get(wanted, "references", Mapped::documented, move |mapped, out| {
         if !format.is_several_files() {
             return Ok(virtualize::write_to(&mapped.store, format, out)?);
         }
@@ -43,7 +49,7 @@ pub(crate) async fn get(
         virtualize::write_files(&mapped.store, format, &mut bundle)?;
         bundle.finish().map(drop).map_err(lost)
     });
-    Ok(sent(&*made.await?, request.headers(), format))
+    made.await
 }
 
 /// Builds the response: JSON, or an archive to download.

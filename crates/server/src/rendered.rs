@@ -9,22 +9,31 @@ use std::{
 
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use bytes::Bytes;
+use futures::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
 use moka::future::Cache;
 use serde_json::Value;
 use tempfile::SpooledTempFile;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use crate::{
     Config, Problem,
     budget::{Budget, Share, full},
+    cache::{self, Cache as SharedCache, Place},
     client::Client,
     conditional::tag,
-    disk::{self, Disk},
+    disk,
     encode::{self, Content, answer},
     query::Wanted,
     sources::{Mapped, Sources, on_thread},
+    traces::step,
 };
+use virtualize::Code;
 
 /// Bytes of a rendering to hold in memory before it spills to a temporary file.
 const HELD: usize = 64 << 10;
@@ -49,7 +58,7 @@ pub(crate) struct Rendered {
     /// Permits for renderings in progress.
     making: Arc<Semaphore>,
     sources: Arc<Sources>,
-    disk: Option<Arc<Disk>>,
+    cache: Option<Arc<SharedCache>>,
     /// Space for temporary files.
     spool: Budget,
 }
@@ -62,7 +71,7 @@ pub(crate) struct Rendering {
 }
 
 impl Rendered {
-    pub(crate) fn new(sources: &Arc<Sources>, disk: Option<Arc<Disk>>, spool: Budget) -> Self {
+    pub(crate) fn new(sources: &Arc<Sources>, cache: Option<Arc<SharedCache>>, spool: Budget) -> Self {
         let config = &sources.config;
         let weigh = |_: &String, made: &Arc<Rendering>| {
             let bytes = match &made.content {
@@ -75,7 +84,7 @@ impl Rendered {
         let answers =
             Cache::builder().max_capacity(most).weigher(weigh).time_to_idle(config.stores_time).build();
         let making = Arc::new(Semaphore::new(config.traffic.openings));
-        Self { answers, sent: Mutex::default(), making, sources: Arc::clone(sources), disk, spool }
+        Self { answers, sent: Mutex::default(), making, sources: Arc::clone(sources), cache, spool }
     }
 
     /// Returns a rendering that is cached, or being sent.
@@ -126,7 +135,7 @@ impl Rendered {
         let place = client.quota.opening().await?;
         let mut lasts = true;
         let work = async {
-            if let Some(content) = self.find_on_disk(&name).await? {
+            if let Some(content) = self.find_shared(&name).await? {
                 return Ok(Arc::new(Rendering { content, etag: format!("\"{name}\"") }));
             }
             let mapped = self.sources.mapped_now(client, object, &wanted.options, Some(&key)).await?;
@@ -146,16 +155,12 @@ impl Rendered {
         made?.sent_to(client).await
     }
 
-    /// Looks up a rendering in the disk cache.
-    async fn find_on_disk(&self, name: &str) -> Result<Option<Content>, Problem> {
-        let Some(disk) = self.disk.clone() else { return Ok(None) };
-        let name = name.to_owned();
-        let found = tokio::task::spawn_blocking(move || disk.get(&name)).await.ok().flatten();
+    /// Looks up a rendering in the shared cache.
+    async fn find_shared(&self, name: &str) -> Result<Option<Content>, Problem> {
+        let Some(cache) = &self.cache else { return Ok(None) };
+        let found = cache.find(name, &self.spool).await?;
         self.sources.metrics.looked_up("references", found.is_some());
-        let Some(found) = found else { return Ok(None) };
-        // An evicted file still occupies the disk until it has been sent.
-        let share = self.spool.take(found.bytes).await?;
-        Ok(Some(Content::File(encode::Kept::new(found.file, Some(share)), found.bytes)))
+        Ok(found)
     }
 
     /// Generates a rendering, and returns whether its name covers all sources. If not, its entity tag is that of its
@@ -176,14 +181,19 @@ impl Rendered {
         let share = client.quota.memory.take(cost(&mapped)).await?;
         let name = name.filter(|_| mapped.store.is_of_one_file());
         let is_named = name.is_some();
-        let (config, disk) = (Arc::clone(&self.sources.config), self.disk.clone());
+        let (config, cache) = (Arc::clone(&self.sources.config), self.cache.clone());
+        let key = name.clone();
         let spool = client.quota.spool.clone();
         let work = move |wanted| async move {
-            let mut out = Aside::new(&config, disk, spool, wanted);
+            let mut out = Aside::new(&config, cache, spool, wanted);
             let written = write(&mapped, &mut out);
             out.finish(written, name)
         };
-        on_thread(work, (place, share)).await?.map(|made| (made, is_named))
+        let made = on_thread(work, (place, share)).instrument(step!("render")).await??;
+        if let (Some(cache), Some(key)) = (&self.cache, key) {
+            cache.upload(&key, &made.content, &client.quota.memory);
+        }
+        Ok((made, is_named))
     }
 }
 
@@ -191,6 +201,14 @@ impl Rendering {
     /// Builds the response to a request.
     pub(crate) fn answer(&self, headers: &HeaderMap, kind: &'static str) -> Response {
         answer(headers, self.content.clone(), kind, &self.etag)
+    }
+
+    /// Streams the content in pieces.
+    pub(crate) fn bytes(&self) -> BoxStream<'static, io::Result<Bytes>> {
+        match self.content.clone() {
+            Content::Memory(bytes) => stream::iter([Ok(bytes)]).boxed(),
+            Content::File(file, length) => encode::pieces(file, 0..length).boxed(),
+        }
     }
 
     /// Charges the file to the client until it has been sent.
@@ -204,7 +222,7 @@ impl Rendering {
 
 /// Writer of a rendering. It counts bytes, and fails once there are too many or no request waits for the rendering.
 pub(crate) struct Aside {
-    disk: Option<Arc<Disk>>,
+    cache: Option<Arc<SharedCache>>,
     inner: SpooledTempFile,
     /// The client's part of the disk budget, and the share reserved from it.
     spool: Budget,
@@ -219,13 +237,18 @@ pub(crate) struct Aside {
 }
 
 impl Aside {
-    fn new(config: &Config, disk: Option<Arc<Disk>>, spool: Budget, wanted: CancellationToken) -> Self {
-        let inner = match &config.cache {
+    fn new(
+        config: &Config,
+        cache: Option<Arc<SharedCache>>,
+        spool: Budget,
+        wanted: CancellationToken,
+    ) -> Self {
+        let inner = match config.cache.as_ref().and_then(Place::folder) {
             Some(folder) => SpooledTempFile::new_in(HELD, folder),
             None => SpooledTempFile::new(HELD),
         };
         let most = config.output_size.min(spool.size());
-        Self { disk, inner, spool, share: None, wanted, at: 0, bytes: 0, most, is_full: false, failed: None }
+        Self { cache, inner, spool, share: None, wanted, at: 0, bytes: 0, most, is_full: false, failed: None }
     }
 
     /// Grows the share of the disk to `bytes`; returns whether there was enough space.
@@ -241,7 +264,7 @@ impl Aside {
                 self.share.is_some()
             }
         };
-        if let (true, Some(disk)) = (is_grown, &self.disk) {
+        if let (true, Some(SharedCache::Folder(disk))) = (is_grown, self.cache.as_deref()) {
             disk.make_room();
         }
         is_grown
@@ -259,11 +282,11 @@ impl Aside {
         written.and_then(|()| out.flush()).map_err(lost)
     }
 
-    /// Completes the rendering, and stores it in the disk cache if it has a name.
+    /// Completes the rendering, and stores it in the cache folder if it has a name.
     fn finish(mut self, written: Result<(), Problem>, name: Option<String>) -> Result<Rendering, Problem> {
         if self.is_full {
             let detail = format!("the references exceed {} bytes", self.most);
-            return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "output-limit", detail)
+            return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, Code::OutputLimit, detail)
                 .hint("read the source through /v1/zarr, or write the references with the command"));
         }
         if let Some(problem) = self.failed.take() {
@@ -272,12 +295,10 @@ impl Aside {
         written?;
         let etag = match &name {
             Some(name) => name.clone(),
-            None => self.inner.rewind().and_then(|()| disk::digest(&mut self.inner, 16)).map_err(lost)?,
+            None => self.inner.rewind().and_then(|()| disk::short_digest(&mut self.inner)).map_err(lost)?,
         };
-        if let (Some(disk), Some(name)) = (&self.disk, name)
-            && let Err(error) = disk.put(&name, &mut self.inner)
-        {
-            tracing::warn!("an answer was not kept: {error}");
+        if let Some(name) = name {
+            cache::keep(self.cache.as_deref(), &name, &mut self.inner);
         }
         if let Some(share) = &mut self.share {
             self.spool.resize(share, self.bytes);

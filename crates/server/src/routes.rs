@@ -14,11 +14,13 @@ use crate::{
     Problem,
     auth::Scope,
     context::Context,
-    guard::{self, Access, AccessTable},
+    folder,
+    guard::{self, Access, Routes},
     health, inspect,
     jobs::api as job,
-    layout, openapi, page, plain, references, zarr,
+    layout, many, openapi, page, plain, references, traces, values, zarr,
 };
+use virtualize::Code;
 
 /// A path, the access that it requires, and its handlers.
 pub(crate) type Route = (&'static str, Access, MethodRouter<Arc<Context>>);
@@ -32,7 +34,8 @@ pub(crate) fn api() -> Vec<Route> {
         ("/readyz", Access::Anyone, get(health::ready)),
         ("/metrics", Access::Scoped(Scope::Metrics), get(health::metrics)),
         ("/v1/openapi.json", Access::Anyone, get(openapi::get)),
-        ("/v1/references", read, get(references::get)),
+        ("/v1/references", read, get(references::get).post(many::post)),
+        ("/v1/folder", read, get(folder::get)),
         ("/v1/inspect", read, get(inspect::get)),
         ("/v1/jobs", jobs, get(job::list).post(job::submit)),
         ("/v1/jobs/{id}", jobs, get(job::get).delete(job::delete)),
@@ -43,6 +46,7 @@ pub(crate) fn api() -> Vec<Route> {
         ("/v1/about", read, get(page::about)),
         ("/v1/chunks", read, get(layout::get)),
         ("/v1/plain/{source}/{*key}", read, get(plain::get)),
+        ("/v1/values/{source}", read, get(values::get)),
     ]
 }
 
@@ -54,17 +58,21 @@ pub(crate) fn all() -> Vec<Route> {
 
 /// Builds the router, with all routes behind the guard.
 pub(crate) fn router(context: Arc<Context>) -> Router {
-    let mut access = AccessTable::new();
-    let router = all().into_iter().fold(Router::new(), |router, (path, required, methods)| {
-        access.insert(path, required);
-        router.route(path, methods)
-    });
+    let (routes, metrics) = (all(), &context.metrics);
+    let known = Routes::new(routes.iter().map(|(path, access, _)| (*path, *access)), metrics);
+    let router =
+        routes.into_iter().fold(Router::new(), |router, (path, _, methods)| router.route(path, methods));
     router
         .fallback(|| async { Problem::not_found("no such path").hint("/v1/openapi.json lists all paths") })
         .method_not_allowed_fallback(|| async {
-            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", "the path does not support this method")
+            Problem::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                Code::Method,
+                "the path does not support this method",
+            )
         })
         .layer(DefaultBodyLimit::max(context.config.request_size))
-        .layer(middleware::from_fn_with_state((Arc::clone(&context), Arc::new(access)), guard::guard))
+        .layer(middleware::from_fn_with_state((Arc::clone(&context), Arc::new(known)), guard::guard))
+        .layer(middleware::from_fn(traces::traced))
         .with_state(context)
 }

@@ -2,6 +2,7 @@ use std::{net::SocketAddr, path::PathBuf, str::FromStr};
 
 use serde::Deserialize;
 use virtualize::options::value::{InvalidValue, parse_size};
+use virtualize_remedy::alternatives;
 
 use crate::ConfigError;
 
@@ -11,136 +12,212 @@ use crate::ConfigError;
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Settings {
     /// TOML file that contains any of these settings
-    #[arg(long, value_name = "FILE", env = "VIRTUALIZE_CONFIG")]
+    #[arg(long, help_heading = "Server options", value_name = "FILE", env = "VIRTUALIZE_CONFIG")]
     #[serde(skip)]
     pub config: Option<PathBuf>,
     /// Address to listen on [default: 127.0.0.1:8080]
-    #[arg(long, value_name = "ADDRESS", env = "VIRTUALIZE_LISTEN")]
+    #[arg(long, help_heading = "Server options", value_name = "ADDRESS", env = "VIRTUALIZE_LISTEN")]
     pub listen: Option<SocketAddr>,
-    /// Allow reading URLs that start with PREFIX: s3://bucket/…, https://host/…, file:///folder/; may be repeated or
+    /// Allow reading URLs that start with PREFIX, such as s3://bucket/ or file:///folder/; may be repeated or
     /// comma-separated
-    #[arg(long, value_name = "PREFIX", env = "VIRTUALIZE_ALLOW", value_delimiter = ',')]
+    #[arg(
+        long,
+        help_heading = "Access options",
+        value_name = "PREFIX",
+        env = "VIRTUALIZE_ALLOW",
+        value_delimiter = ','
+    )]
     pub allow: Vec<String>,
+    /// Show this allowed file as an example on the page; may be repeated or comma-separated
+    #[arg(
+        long,
+        help_heading = "Access options",
+        value_name = "URL",
+        env = "VIRTUALIZE_EXAMPLE",
+        value_delimiter = ','
+    )]
+    pub example: Vec<String>,
     /// Token file: on each line a token (or sha256: and its digest), scopes, and optionally prefixes that it may read
-    #[arg(long, value_name = "FILE", env = "VIRTUALIZE_TOKEN_FILE")]
+    #[arg(long, help_heading = "Access options", value_name = "FILE", env = "VIRTUALIZE_TOKEN_FILE")]
     pub token_file: Option<PathBuf>,
+    /// Accept JWTs that the keys of this JSON Web Key Set verify: a file, its https URL, or the URL of an issuer's
+    /// openid-configuration
+    #[arg(long, help_heading = "Access options", value_name = "URL|FILE", env = "VIRTUALIZE_JWKS")]
+    pub jwks: Option<String>,
+    /// Issuer that a JWT must have
+    #[arg(long, help_heading = "Access options", value_name = "ISSUER", env = "VIRTUALIZE_JWT_ISSUER")]
+    pub jwt_issuer: Option<String>,
+    /// Audience that a JWT must have; may be repeated or comma-separated, and one is enough
+    #[arg(
+        long,
+        help_heading = "Access options",
+        value_name = "AUDIENCE",
+        env = "VIRTUALIZE_JWT_AUDIENCE",
+        value_delimiter = ','
+    )]
+    pub jwt_audience: Vec<String>,
+    /// Claim of a JWT with its scopes, or a JSON Pointer to it [default: scope]
+    #[arg(long, help_heading = "Access options", value_name = "CLAIM", env = "VIRTUALIZE_JWT_SCOPE_CLAIM")]
+    pub jwt_scope_claim: Option<String>,
+    /// Claim of a JWT with the prefixes that it may read, or a JSON Pointer to it [default: prefixes]
+    #[arg(
+        long,
+        help_heading = "Access options",
+        value_name = "CLAIM",
+        env = "VIRTUALIZE_JWT_PREFIXES_CLAIM"
+    )]
+    pub jwt_prefixes_claim: Option<String>,
     /// Serve everybody without a token, on an address that other machines reach or behind a proxy
-    #[arg(long, env = "VIRTUALIZE_PUBLIC")]
+    #[arg(long, help_heading = "Access options", env = "VIRTUALIZE_PUBLIC")]
     pub public: bool,
     /// Allow web pages of this origin to read responses (`*`: all); may be repeated or comma-separated
-    #[arg(long, value_name = "ORIGIN", env = "VIRTUALIZE_CORS", value_delimiter = ',')]
+    #[arg(
+        long,
+        help_heading = "Access options",
+        value_name = "ORIGIN",
+        env = "VIRTUALIZE_CORS",
+        value_delimiter = ','
+    )]
     pub cors: Vec<String>,
     /// Identify clients by X-Forwarded-For: only behind a proxy that sets it
-    #[arg(long, env = "VIRTUALIZE_TRUST_FORWARDED")]
+    #[arg(long, help_heading = "Access options", env = "VIRTUALIZE_TRUST_FORWARDED")]
     pub trust_forwarded: bool,
-    /// Folder to cache responses in
-    #[arg(long, value_name = "DIR", env = "VIRTUALIZE_CACHE")]
-    pub cache: Option<PathBuf>,
+    /// Folder or bucket prefix to cache responses in, which several services may share
+    #[arg(long, help_heading = "Cache options", value_name = "PLACE", env = "VIRTUALIZE_CACHE")]
+    pub cache: Option<String>,
     /// Maximum disk space for responses: cached, being generated, or being sent [default: 10G]
-    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_CACHE_SIZE")]
+    #[arg(long, help_heading = "Cache options", value_name = "SIZE", env = "VIRTUALIZE_CACHE_SIZE")]
     pub cache_size: Option<Size>,
     /// Part of --memory for cached mapped files [default: a quarter]
-    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_STORES_SIZE")]
+    #[arg(long, help_heading = "Cache options", value_name = "SIZE", env = "VIRTUALIZE_STORES_SIZE")]
     pub stores_size: Option<Size>,
     /// Seconds until a source is checked for changes again [default: 60]
-    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_STORES_TIME")]
+    #[arg(long, help_heading = "Cache options", value_name = "SECONDS", env = "VIRTUALIZE_STORES_TIME")]
     pub stores_time: Option<u64>,
     /// Seconds to refuse a changed source under URLs without a version [default: 900]
-    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_HOLD_TIME")]
+    #[arg(long, help_heading = "Cache options", value_name = "SECONDS", env = "VIRTUALIZE_HOLD_TIME")]
     pub hold_time: Option<u64>,
     /// Average requests per second per client [default: 200]
-    #[arg(long, value_name = "N", env = "VIRTUALIZE_RATE")]
+    #[arg(long, help_heading = "Limit options", value_name = "N", env = "VIRTUALIZE_RATE")]
     pub rate: Option<u32>,
     /// Requests that a client may send at once after a pause [default: 1000]
-    #[arg(long, value_name = "N", env = "VIRTUALIZE_BURST")]
+    #[arg(long, help_heading = "Limit options", value_name = "N", env = "VIRTUALIZE_BURST")]
     pub burst: Option<u32>,
-    /// Maximum concurrent requests; further ones get 503 [default: 256]
-    #[arg(long, value_name = "N", env = "VIRTUALIZE_CONCURRENT")]
+    /// Maximum requests that are worked on; further ones wait, and the clients take turns [default: 256]
+    #[arg(long, help_heading = "Limit options", value_name = "N", env = "VIRTUALIZE_CONCURRENT")]
     pub concurrent: Option<usize>,
     /// Maximum connections; further ones wait [default: 2048]
-    #[arg(long, value_name = "N", env = "VIRTUALIZE_CONNECTIONS")]
+    #[arg(long, help_heading = "Limit options", value_name = "N", env = "VIRTUALIZE_CONNECTIONS")]
     pub connections: Option<usize>,
-    /// Maximum concurrent requests per client; further ones wait briefly, then get 429 [default: a quarter of --concurrent]
-    #[arg(long, value_name = "N", env = "VIRTUALIZE_CLIENT_REQUESTS")]
+    /// Maximum concurrent requests per client, until their responses have been sent; further ones wait, then get 429
+    /// [default: a quarter of --concurrent]
+    #[arg(long, help_heading = "Limit options", value_name = "N", env = "VIRTUALIZE_CLIENT_REQUESTS")]
     pub client_requests: Option<usize>,
+    /// Maximum waiting requests, and half as many per client; further ones get 503 or 429 [default: --connections]
+    #[arg(long, help_heading = "Limit options", value_name = "N", env = "VIRTUALIZE_QUEUE")]
+    pub queue: Option<usize>,
+    /// Seconds that a request waits before it gets 503 or 429 [default: 10]
+    #[arg(long, help_heading = "Timeout options", value_name = "SECONDS", env = "VIRTUALIZE_QUEUE_TIME")]
+    pub queue_time: Option<u64>,
+    /// Average bytes of responses per second per client; sixty times as many at once after a pause, then 429 [default: 1G]
+    #[arg(long, help_heading = "Limit options", value_name = "SIZE", env = "VIRTUALIZE_CLIENT_BYTES")]
+    pub client_bytes: Option<Size>,
     /// Maximum connections per address; further ones are closed [default: a quarter of --connections]
-    #[arg(long, value_name = "N", env = "VIRTUALIZE_CLIENT_CONNECTIONS")]
+    #[arg(long, help_heading = "Limit options", value_name = "N", env = "VIRTUALIZE_CLIENT_CONNECTIONS")]
     pub client_connections: Option<usize>,
     /// Maximum queued and running jobs per client; further ones get 429 [default: a quarter of --jobs-queued]
-    #[arg(long, value_name = "N", env = "VIRTUALIZE_CLIENT_JOBS")]
+    #[arg(long, help_heading = "Limit options", value_name = "N", env = "VIRTUALIZE_CLIENT_JOBS")]
     pub client_jobs: Option<usize>,
     /// Files to map concurrently; further ones wait [default: 4]
-    #[arg(long, value_name = "N", env = "VIRTUALIZE_OPENINGS")]
+    #[arg(long, help_heading = "Limit options", value_name = "N", env = "VIRTUALIZE_OPENINGS")]
     pub openings: Option<usize>,
     /// Seconds until a response must begin [default: 60]
-    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_REQUEST_TIME")]
+    #[arg(long, help_heading = "Timeout options", value_name = "SECONDS", env = "VIRTUALIZE_REQUEST_TIME")]
     pub request_time: Option<u64>,
     /// Seconds until a client must have received its response [default: 600]
-    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_ANSWER_TIME")]
+    #[arg(long, help_heading = "Timeout options", value_name = "SECONDS", env = "VIRTUALIZE_ANSWER_TIME")]
     pub answer_time: Option<u64>,
     /// Seconds to receive the head of a request [default: 10]
-    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_HEADER_TIME")]
+    #[arg(long, help_heading = "Timeout options", value_name = "SECONDS", env = "VIRTUALIZE_HEADER_TIME")]
     pub header_time: Option<u64>,
     /// Seconds that a connection may be idle between requests [default: 60]
-    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_IDLE_TIME")]
+    #[arg(long, help_heading = "Timeout options", value_name = "SECONDS", env = "VIRTUALIZE_IDLE_TIME")]
     pub idle_time: Option<u64>,
     /// Seconds in which a client must receive 32K of its response, or the rest of it [default: 30]
-    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_WRITE_TIME")]
+    #[arg(long, help_heading = "Timeout options", value_name = "SECONDS", env = "VIRTUALIZE_WRITE_TIME")]
     pub write_time: Option<u64>,
     /// Seconds for requests in progress to finish when the service stops [default: 20]
-    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_STOP_TIME")]
+    #[arg(long, help_heading = "Timeout options", value_name = "SECONDS", env = "VIRTUALIZE_STOP_TIME")]
     pub stop_time: Option<u64>,
     /// Maximum size of a request's head [default: 32K]
-    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_HEADER_SIZE")]
+    #[arg(long, help_heading = "Limit options", value_name = "SIZE", env = "VIRTUALIZE_HEADER_SIZE")]
     pub header_size: Option<Size>,
     /// Maximum size of a request's body [default: 1M]
-    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_REQUEST_SIZE")]
+    #[arg(long, help_heading = "Limit options", value_name = "SIZE", env = "VIRTUALIZE_REQUEST_SIZE")]
     pub request_size: Option<Size>,
     /// Memory budget of all requests; requests that exceed it get 503 [default: 1G]
-    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_MEMORY")]
+    #[arg(long, help_heading = "Limit options", value_name = "SIZE", env = "VIRTUALIZE_MEMORY")]
     pub memory: Option<Size>,
     /// Maximum memory for the metadata of one file [default: half of --memory]
-    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_FILE_MEMORY")]
+    #[arg(long, help_heading = "Limit options", value_name = "SIZE", env = "VIRTUALIZE_FILE_MEMORY")]
     pub file_memory: Option<Size>,
     /// Maximum size of references in one response [default: 2G]
-    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_OUTPUT_SIZE")]
+    #[arg(long, help_heading = "Limit options", value_name = "SIZE", env = "VIRTUALIZE_OUTPUT_SIZE")]
     pub output_size: Option<Size>,
     /// Folder for background jobs; without it there are no jobs
-    #[arg(long, value_name = "DIR", env = "VIRTUALIZE_JOBS")]
+    #[arg(long, help_heading = "Job options", value_name = "DIR", env = "VIRTUALIZE_JOBS")]
     pub jobs: Option<PathBuf>,
     /// Allow jobs to write to URLs that start with PREFIX, and nowhere else; may be repeated or comma-separated
-    #[arg(long, value_name = "PREFIX", env = "VIRTUALIZE_ALLOW_WRITE", value_delimiter = ',')]
+    #[arg(
+        long,
+        help_heading = "Job options",
+        value_name = "PREFIX",
+        env = "VIRTUALIZE_ALLOW_WRITE",
+        value_delimiter = ','
+    )]
     pub allow_write: Vec<String>,
-    /// Maximum running jobs [default: 2]
-    #[arg(long, value_name = "N", env = "VIRTUALIZE_JOBS_RUNNING")]
+    /// Allow jobs to send webhooks to URLs that start with PREFIX; may be repeated or comma-separated
+    #[arg(
+        long,
+        help_heading = "Job options",
+        value_name = "PREFIX",
+        env = "VIRTUALIZE_ALLOW_WEBHOOK",
+        value_delimiter = ','
+    )]
+    pub allow_webhook: Vec<String>,
+    /// File of secrets to sign webhooks with: on each line whsec_ and at least 24 bytes in Base64
+    #[arg(long, help_heading = "Job options", value_name = "FILE", env = "VIRTUALIZE_WEBHOOK_SECRET_FILE")]
+    pub webhook_secret_file: Option<PathBuf>,
+    /// Maximum running jobs of this instance [default: 2]
+    #[arg(long, help_heading = "Job options", value_name = "N", env = "VIRTUALIZE_JOBS_RUNNING")]
     pub jobs_running: Option<usize>,
     /// Maximum queued jobs; further ones get 429 [default: 100]
-    #[arg(long, value_name = "N", env = "VIRTUALIZE_JOBS_QUEUED")]
+    #[arg(long, help_heading = "Job options", value_name = "N", env = "VIRTUALIZE_JOBS_QUEUED")]
     pub jobs_queued: Option<usize>,
     /// Maximum disk space for ended jobs, the oldest of which are removed, and for one running job [default: 10G]
-    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_JOBS_KEEP")]
+    #[arg(long, help_heading = "Job options", value_name = "SIZE", env = "VIRTUALIZE_JOBS_KEEP")]
     pub jobs_keep: Option<Size>,
     /// Maximum files per job [default: 1000000]
-    #[arg(long, value_name = "N", env = "VIRTUALIZE_JOBS_FILES")]
+    #[arg(long, help_heading = "Job options", value_name = "N", env = "VIRTUALIZE_JOBS_FILES")]
     pub jobs_files: Option<u64>,
     /// Files that a job reads concurrently [default: 16]
-    #[arg(long, value_name = "N", env = "VIRTUALIZE_JOBS_OPENINGS")]
+    #[arg(long, help_heading = "Job options", value_name = "N", env = "VIRTUALIZE_JOBS_OPENINGS")]
     pub jobs_openings: Option<usize>,
     /// Seconds that a job may run, counted anew after a restart [default: 86400]
-    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_JOBS_TIME")]
+    #[arg(long, help_heading = "Job options", value_name = "SECONDS", env = "VIRTUALIZE_JOBS_TIME")]
     pub jobs_time: Option<u64>,
-    /// Log format [default: text]
-    #[arg(long, value_name = "FORMAT", env = "VIRTUALIZE_LOG", value_parser = ["text", "json"])]
-    pub log: Option<String>,
     /// Do not sign requests to sources: for public buckets
-    #[arg(long, env = "VIRTUALIZE_ANONYMOUS")]
+    #[arg(long, help_heading = "Store options", env = "VIRTUALIZE_ANONYMOUS")]
     pub anonymous: bool,
     /// URL of an S3-compatible, Google Cloud Storage or Azure service other than the default one
-    #[arg(long, value_name = "URL", env = "VIRTUALIZE_ENDPOINT")]
+    #[arg(long, help_heading = "Store options", value_name = "URL", env = "VIRTUALIZE_ENDPOINT")]
     pub endpoint: Option<String>,
     /// Store setting, such as aws_region=eu-west-1; may be repeated
-    #[arg(long = "store-option", value_name = "KEY=VALUE")]
+    #[arg(long = "store-option", help_heading = "Store options", value_name = "KEY=VALUE")]
     pub store_option: Vec<String>,
+    /// Log format [default: text]
+    #[arg(long, help_heading = "General options", value_name = "FORMAT", env = "VIRTUALIZE_LOG", value_parser = ["text", "json"])]
+    pub log: Option<String>,
 }
 
 /// A number of bytes: `1000`, `64K`, `512M`, `2G`.
@@ -182,21 +259,31 @@ impl Settings {
     pub fn with_file(self) -> Result<Self, ConfigError> {
         let Some(path) = &self.config else { return Ok(self) };
         let text = std::fs::read_to_string(path).map_err(ConfigError::io(path.display()))?;
-        let wrong = |error: toml::de::Error| ConfigError::File {
-            path: path.clone(),
-            reason: one_line(&error.to_string()),
-        };
+        let wrong =
+            |error: toml::de::Error| ConfigError::File { path: path.clone(), reason: reason(&error, &text) };
         let file: Self = toml::from_str(&text).map_err(wrong)?;
         Ok(self.or(file))
     }
 
+    /// Returns the address to listen on.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080)))
+    }
+
+    #[allow(clippy::too_many_lines, reason = "one line per setting")]
     fn or(self, file: Self) -> Self {
         let list = |ours: Vec<String>, theirs| if ours.is_empty() { theirs } else { ours };
         Self {
             config: self.config,
             listen: self.listen.or(file.listen),
             allow: list(self.allow, file.allow),
+            example: list(self.example, file.example),
             token_file: self.token_file.or(file.token_file),
+            jwks: self.jwks.or(file.jwks),
+            jwt_issuer: self.jwt_issuer.or(file.jwt_issuer),
+            jwt_audience: list(self.jwt_audience, file.jwt_audience),
+            jwt_scope_claim: self.jwt_scope_claim.or(file.jwt_scope_claim),
+            jwt_prefixes_claim: self.jwt_prefixes_claim.or(file.jwt_prefixes_claim),
             public: self.public || file.public,
             cors: list(self.cors, file.cors),
             trust_forwarded: self.trust_forwarded || file.trust_forwarded,
@@ -209,6 +296,9 @@ impl Settings {
             burst: self.burst.or(file.burst),
             concurrent: self.concurrent.or(file.concurrent),
             client_requests: self.client_requests.or(file.client_requests),
+            queue: self.queue.or(file.queue),
+            queue_time: self.queue_time.or(file.queue_time),
+            client_bytes: self.client_bytes.or(file.client_bytes),
             client_connections: self.client_connections.or(file.client_connections),
             client_jobs: self.client_jobs.or(file.client_jobs),
             connections: self.connections.or(file.connections),
@@ -226,6 +316,8 @@ impl Settings {
             output_size: self.output_size.or(file.output_size),
             jobs: self.jobs.or(file.jobs),
             allow_write: list(self.allow_write, file.allow_write),
+            allow_webhook: list(self.allow_webhook, file.allow_webhook),
+            webhook_secret_file: self.webhook_secret_file.or(file.webhook_secret_file),
             jobs_running: self.jobs_running.or(file.jobs_running),
             jobs_queued: self.jobs_queued.or(file.jobs_queued),
             jobs_keep: self.jobs_keep.or(file.jobs_keep),
@@ -237,6 +329,20 @@ impl Settings {
             endpoint: self.endpoint.or(file.endpoint),
             store_option: list(self.store_option, file.store_option),
         }
+    }
+}
+
+/// Describes an error of the configuration file on one line, and suggests a setting for an unknown one.
+fn reason(error: &toml::de::Error, text: &str) -> String {
+    // "unknown field `alow`, expected one of `listen`, `allow`, …"
+    let mut names = error.message().split('`').skip(1).step_by(2);
+    match (error.message().starts_with("unknown field "), names.next()) {
+        (true, Some(given)) => {
+            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            let line = before.matches('\n').count() + 1;
+            format!("line {line}: unknown setting {given}{}", alternatives("settings", given, names))
+        }
+        _ => one_line(&error.to_string()),
     }
 }
 
@@ -257,7 +363,11 @@ mod tests {
             (both.rate, both.burst, both.memory, both.public),
             (Some(9), Some(7), Some(Size(1 << 20)), true)
         );
-        assert!(toml::from_str::<Settings>("alow = ['s3://b/']").is_err());
+        let text = "rate = 5\nalow = ['s3://b/']";
+        let error = toml::from_str::<Settings>(text).unwrap_err();
+        let expected =
+            "line 2: unknown setting alow; did you mean \"allow\"? existing settings: listen, allow, ";
+        assert!(reason(&error, text).starts_with(expected), "{}", reason(&error, text));
     }
 
     #[test]

@@ -10,8 +10,9 @@ use bytes::Bytes;
 use moka::future::Cache;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, Span};
 use virtualize::{
-    Gate, Object, Options, VirtualStore,
+    Code, Gate, Object, Options, VirtualStore,
     chunks::ChunkReader,
     keys::{self, ChunkEncoding},
 };
@@ -19,25 +20,25 @@ use virtualize::{
 use crate::{
     Config, Problem,
     budget::{FIRST, Reading, Share, full, too_large},
+    cache::Cache as SharedCache,
     client::Client,
     conditional::tag,
-    metrics::Metrics,
+    metrics::{Counted, Metrics, SourceTraffic},
     query::Wanted,
+    shown::Shown,
+    traces::step,
     weight::{described, weight},
 };
 
 /// Maximum number of chunk positions in a response, and memory for each while they are serialized.
 const PLACES: u64 = 200_000;
 const PLACE: u64 = 256;
-/// Maximum number of sources whose version is remembered.
-const VERSIONS: u64 = 100_000;
 
 /// The cache of mapped files.
 #[derive(Debug)]
 pub(crate) struct Sources {
     kept: Cache<String, Arc<Mapped>>,
-    /// Versions of sources that were served under URLs without a version.
-    shown: Cache<String, String>,
+    shown: Shown,
     openings: Arc<Semaphore>,
     pub(crate) config: Arc<Config>,
     pub(crate) metrics: Arc<Metrics>,
@@ -46,11 +47,13 @@ pub(crate) struct Sources {
 /// A mapped file.
 #[derive(Debug)]
 pub(crate) struct Mapped {
-    pub(crate) store: VirtualStore,
+    pub(crate) store: Arc<VirtualStore>,
     /// Reads its chunks.
     pub(crate) reader: ChunkReader,
     /// Identifies the version of the source; empty if the store reports none.
     pub(crate) version: String,
+    /// Counters of the requests to its source.
+    pub(crate) traffic: SourceTraffic,
     documents: OnceLock<Result<Documents, Problem>>,
     /// Its share of the memory budget.
     _share: Option<Share>,
@@ -60,9 +63,16 @@ pub(crate) struct Mapped {
 pub(crate) type Documents = std::collections::BTreeMap<String, Bytes>;
 
 impl Mapped {
-    fn new(store: VirtualStore, share: Option<Share>) -> Self {
+    fn new(store: VirtualStore, share: Option<Share>, traffic: SourceTraffic) -> Self {
         let version = store.stamp().map(|stamp| version(&stamp)).unwrap_or_default();
-        Self { store, reader: ChunkReader::default(), version, documents: OnceLock::new(), _share: share }
+        Self {
+            store: Arc::new(store),
+            reader: ChunkReader::default(),
+            version,
+            traffic,
+            documents: OnceLock::new(),
+            _share: share,
+        }
     }
 
     /// Returns the metadata documents of the Zarr store.
@@ -100,7 +110,11 @@ fn version(stamp: &str) -> String {
 }
 
 impl Sources {
-    pub(crate) fn new(config: &Arc<Config>, metrics: &Arc<Metrics>) -> Self {
+    pub(crate) fn new(
+        config: &Arc<Config>,
+        metrics: &Arc<Metrics>,
+        shared: Option<Arc<SharedCache>>,
+    ) -> Self {
         let least = (config.stores_size >> 10).div_ceil(config.sources_kept.max(1) as u64);
         let weigh = move |_: &String, mapped: &Arc<Mapped>| {
             u32::try_from((weight(&mapped.store) >> 10).max(least)).unwrap_or(u32::MAX).max(1)
@@ -111,7 +125,7 @@ impl Sources {
                 .weigher(weigh)
                 .time_to_live(config.stores_time)
                 .build(),
-            shown: Cache::builder().max_capacity(VERSIONS).time_to_live(config.hold_time).build(),
+            shown: Shown::new(config.hold_time, shared),
             openings: Arc::new(Semaphore::new(config.traffic.openings)),
             config: Arc::clone(config),
             metrics: Arc::clone(metrics),
@@ -137,17 +151,20 @@ impl Sources {
             }
         }
         let _place = client.quota.opening().await?;
-        let url = url.to_owned();
-        self.map_once(client, &key, options, move |options| async move {
-            virtualize_store::open(&url, &options.store).await
+        let opened = url.to_owned();
+        self.map_once((client, url), &key, options, move |options| async move {
+            virtualize_store::open(&opened, &options.store).await
         })
         .await
     }
 
     /// Opens a source, and returns a cache key of URL, options and version if the store reports a version.
     pub(crate) async fn opened_now(&self, wanted: &Wanted) -> Result<(Arc<Object>, Option<String>), Problem> {
-        let object = virtualize_store::open(&wanted.url, &wanted.options.store).await?;
-        self.metrics.source_requests.inc();
+        let opened = virtualize_store::open(&wanted.url, &wanted.options.store);
+        let object = opened.instrument(step!("open", source = wanted.url)).await;
+        let traffic = self.metrics.traffic_of(&wanted.url);
+        traffic.request(0);
+        let object = object.inspect_err(|_| traffic.errors.inc())?;
         let key = object.stamp().map(|stamp| format!("{}\n{stamp}", wanted.key));
         Ok((object, key))
     }
@@ -160,6 +177,8 @@ impl Sources {
         options: &Options,
         key: Option<&str>,
     ) -> Result<Arc<Mapped>, Problem> {
+        let url = object.url().to_owned();
+        let client = (client, url.as_str());
         let opened = move |_| async move { Ok(object) };
         match key {
             Some(key) => {
@@ -183,7 +202,7 @@ impl Sources {
     /// takes over.
     async fn map_once<O, F>(
         &self,
-        client: &Client,
+        client: (&Client, &str),
         key: &str,
         options: &Options,
         open: O,
@@ -194,16 +213,24 @@ impl Sources {
     {
         self.metrics.looked_up("stores", false);
         let work = async { self.map(client, options, open).await.map(Arc::new) };
+        // The step contains the wait for other files.
+        let work = work.instrument(step!("map"));
         let mapped = self.kept.try_get_with_by_ref(key, work).await;
         mapped.map_err(|problem: Arc<Problem>| problem.as_ref().clone())
     }
 
     /// Opens and maps a file on one of a few threads. Dropping the future stops the work at its next read.
-    async fn map<O, F>(&self, client: &Client, options: &Options, open: O) -> Result<Mapped, Problem>
+    async fn map<O, F>(
+        &self,
+        (client, url): (&Client, &str),
+        options: &Options,
+        open: O,
+    ) -> Result<Mapped, Problem>
     where
         O: FnOnce(Options) -> F + Send + 'static,
         F: Future<Output = Result<Arc<Object>, virtualize::StoreError>> + Send + 'static,
     {
+        let waiting = Counted::new(&self.metrics.mappings_waiting);
         let permit = Arc::clone(&self.openings).acquire_owned().await.map_err(|_| Problem::internal())?;
         let memory = client.quota.memory.clone();
         let share = memory.take(FIRST).await?;
@@ -227,22 +254,26 @@ impl Sources {
                 false => Err(full()),
             }
         };
-        let (store, share) = on_thread(work, permit).await??;
+        drop(waiting);
+        let _mapping = Counted::new(&self.metrics.mapping);
+        let traffic = self.metrics.traffic_of(url);
+        let timer = traffic.mapping_seconds.start_timer();
+        let mapped = on_thread(work, permit).await.flatten();
+        timer.observe_duration();
+        let (store, share) = mapped.inspect_err(|_| traffic.errors.inc())?;
         let stats = store.stats();
-        self.metrics.source_requests.inc_by(stats.requests);
-        self.metrics.source_bytes.inc_by(stats.bytes);
-        Ok(Mapped::new(store, share))
+        traffic.requests.inc_by(stats.requests);
+        traffic.bytes.inc_by(stats.bytes);
+        Ok(Mapped::new(store, share, traffic))
     }
 
     /// Checks that a source still has the version that was served under a URL without a version, so that a client
     /// never mixes two versions.
     pub(crate) async fn hold(&self, key: &str, name: &str, mapped: &Mapped) -> Result<(), Problem> {
-        let shown = &self.shown;
-        if shown.get(key).await.is_some_and(|shown| shown != mapped.version) {
-            return Err(Problem::changed(name));
+        match self.shown.may_serve(key, &mapped.version).await? {
+            true => Ok(()),
+            false => Err(Problem::changed(name)),
         }
-        shown.insert(key.to_owned(), mapped.version.clone()).await;
-        Ok(())
     }
 
     /// Removes a changed file from the cache.
@@ -259,17 +290,21 @@ pub(crate) async fn on_thread<T: Send + 'static, F: Future<Output = T>>(
 ) -> Result<T, Problem> {
     let (wanted, runtime) = (CancellationToken::new(), tokio::runtime::Handle::current());
     let guard = wanted.clone().drop_guard();
-    let stopped = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "the work was stopped");
+    let span = Span::current();
+    let stopped = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Busy, "the work was stopped");
     let done = tokio::task::spawn_blocking(move || {
         let _permit = permit;
         let asked = wanted.clone();
-        runtime.block_on(async move {
-            tokio::select! {
-                biased;
-                () = wanted.cancelled() => None,
-                done = work(asked) => Some(done),
+        runtime.block_on(
+            async move {
+                tokio::select! {
+                    biased;
+                    () = wanted.cancelled() => None,
+                    done = work(asked) => Some(done),
+                }
             }
-        })
+            .instrument(span),
+        )
     });
     let done = done.await.map_err(|error| {
         tracing::error!("work on a file failed: {error}");

@@ -12,8 +12,9 @@ use axum::{
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use futures::stream;
+use tracing::Instrument;
 use virtualize::{
-    Format, MapOptions, Options, StoreOptions,
+    Code, Format, MapOptions, Options, StoreOptions,
     keys::{self, Chunk},
     zarr::{ChunkEntry, Reference},
 };
@@ -27,6 +28,7 @@ use crate::{
     encode::{Content, answer, not_modified},
     query,
     sources::Mapped,
+    traces::step,
 };
 
 /// Maximum bytes of a source to read at once. A larger chunk is sent in pieces.
@@ -63,7 +65,7 @@ pub(crate) async fn get(
             let etag = tag(&["zarr", env!("CARGO_PKG_VERSION"), &asked.key, &String::from_utf8_lossy(bytes)]);
             Ok(answer(request.headers(), Content::Memory(bytes.clone()), "application/json", &etag))
         }
-        Found::Chunk(chunk) => stored(&context, &asked, &chunk.entry, request.headers()).await,
+        Found::Chunk(chunk) => stored(&asked, &chunk.entry, request.headers()).await,
     };
     asked.settle(&context, answered).await
 }
@@ -125,14 +127,13 @@ impl Asked {
 
 /// Builds the response for a chunk in its stored form.
 pub(crate) async fn stored(
-    context: &Arc<Context>,
     asked: &Asked,
     entry: &ChunkEntry<'_>,
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
     match entry {
         ChunkEntry::Inline(bytes) => inline(headers, bytes),
-        ChunkEntry::Reference(place) => chunk(context, asked, *place, headers).await,
+        ChunkEntry::Reference(place) => chunk(asked, *place, headers).await,
     }
 }
 
@@ -188,12 +189,7 @@ fn inline(headers: &HeaderMap, bytes: &Bytes) -> Result<Response, Problem> {
 }
 
 /// Builds the response for a chunk that is stored in a source, or for a range of the chunk.
-async fn chunk(
-    context: &Arc<Context>,
-    asked: &Asked,
-    place: Reference,
-    headers: &HeaderMap,
-) -> Result<Response, Problem> {
+async fn chunk(asked: &Asked, place: Reference, headers: &HeaderMap) -> Result<Response, Problem> {
     let Asked { mapped, options, memory, .. } = asked;
     let at = format!("{} {} {}", place.source.0, place.offset, place.length);
     let etag = match mapped.version.as_str() {
@@ -206,25 +202,24 @@ async fn chunk(
     let part = part(headers, place.length, &etag)?;
     let mut left = part.clone().unwrap_or(0..place.length);
     let share = memory.take(PIECE.min(left.end.saturating_sub(left.start))).await?;
-    let first = piece(context, mapped, place, &mut left, options, share).await?;
+    let first = piece(mapped, place, &mut left, options, share).await?;
     let body = if left.is_empty() {
         Body::from(first)
     } else {
-        let state = (Arc::clone(context), Arc::clone(mapped), options.clone(), memory.clone(), left);
-        let rest =
-            stream::try_unfold(state, move |(context, mapped, options, memory, mut left)| async move {
-                if left.is_empty() {
-                    return Ok(None);
-                }
-                let share = memory.wait(PIECE.min(left.end.saturating_sub(left.start))).await;
-                let bytes = match share {
-                    Ok(share) => piece(&context, &mapped, place, &mut left, &options, share).await,
-                    Err(problem) => Err(problem),
-                };
-                // The response is cut off, so that the client notices the error.
-                let bytes = bytes.map_err(|problem| std::io::Error::other(problem.detail))?;
-                Ok::<_, std::io::Error>(Some((bytes, (context, mapped, options, memory, left))))
-            });
+        let state = (Arc::clone(mapped), options.clone(), memory.clone(), left);
+        let rest = stream::try_unfold(state, move |(mapped, options, memory, mut left)| async move {
+            if left.is_empty() {
+                return Ok(None);
+            }
+            let share = memory.wait(PIECE.min(left.end.saturating_sub(left.start))).await;
+            let bytes = match share {
+                Ok(share) => piece(&mapped, place, &mut left, &options, share).await,
+                Err(problem) => Err(problem),
+            };
+            // The response is cut off, so that the client notices the error.
+            let bytes = bytes.map_err(|problem| std::io::Error::other(problem.detail))?;
+            Ok::<_, std::io::Error>(Some((bytes, (mapped, options, memory, left))))
+        });
         Body::from_stream(futures::StreamExt::chain(stream::iter([Ok(first)]), rest))
     };
     Ok(sent_as(body, place.length, part, &etag))
@@ -232,7 +227,6 @@ async fn chunk(
 
 /// Reads the next piece of a chunk.
 async fn piece(
-    context: &Context,
     mapped: &Mapped,
     place: Reference,
     left: &mut Range<u64>,
@@ -241,9 +235,9 @@ async fn piece(
 ) -> Result<Bytes, Problem> {
     let length = PIECE.min(left.end.saturating_sub(left.start));
     let within = virtualize::ByteRange::new(left.start, length);
-    let bytes = mapped.reader.read(&mapped.store, place, within, options).await?;
-    context.metrics.source_requests.inc();
-    context.metrics.source_bytes.inc_by(bytes.len() as u64);
+    let read = mapped.reader.read(&mapped.store, place, within, options);
+    let bytes = read.instrument(step!("read", offset = place.offset, length = length)).await?;
+    mapped.traffic.request(bytes.len() as u64);
     left.start = left.start.saturating_add(length);
     Ok(share.of(bytes))
 }
@@ -255,7 +249,7 @@ fn part(headers: &HeaderMap, length: u64, etag: &str) -> Result<Option<Range<u64
         Wanted::Part(part) => Ok(Some(part)),
         Wanted::Nothing => {
             let detail = format!("the chunk has {length} bytes");
-            Err(Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, "range", detail))
+            Err(Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, Code::Range, detail))
         }
     }
 }

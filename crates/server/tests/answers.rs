@@ -68,7 +68,7 @@ async fn references_are_what_the_command_writes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn formats_of_several_files_are_one_archive() {
     let folder = tempfile::tempdir().unwrap();
-    let kept = Settings { cache: Some(folder.path().to_owned()), ..settings() };
+    let kept = Settings { cache: Some(folder.path().display().to_string()), ..settings() };
     let (plain, kept) = (service(&settings()), service(&kept));
     for format in ["zarr3", "kerchunk-parquet"] {
         let target = format!("/v1/references?url={}&format={format}", url("hdf5/chunked.h5"));
@@ -125,7 +125,7 @@ async fn a_changed_source_has_another_tag() {
 #[tokio::test(flavor = "multi_thread")]
 async fn made_references_are_kept_on_the_disk() {
     let folder = tempfile::tempdir().unwrap();
-    let settings = Settings { cache: Some(folder.path().to_owned()), ..settings() };
+    let settings = Settings { cache: Some(folder.path().display().to_string()), ..settings() };
     let target = format!("/v1/references?url={}", url("hdf5/chunked.h5"));
     let first = get(&service(&settings), &target).await;
     let hit = "virtualize_cache_lookups_total{cache=\"references\",outcome=\"hit\"}";
@@ -177,7 +177,7 @@ async fn refusals_have_status_and_code() {
         assert_eq!(answer.problem(), (status, code.to_owned()), "{target}: {}", answer.json());
         assert!(!answer.json()["detail"].as_str().unwrap().contains('\n'));
     }
-    let answer = send(&service, "POST", "/v1/references", &[]).await;
+    let answer = send(&service, "DELETE", "/v1/references", &[]).await;
     assert_eq!(answer.problem(), (405, "method".to_owned()));
 }
 

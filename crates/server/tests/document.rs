@@ -83,6 +83,9 @@ async fn hostile_values_of_every_parameter_are_refused_or_answered() {
     let document = get(&service, "/v1/openapi.json").await.json();
     let codes =
         document["components"]["schemas"]["Problem"]["properties"]["code"]["enum"].as_array().unwrap();
+    let mut known: Vec<_> = virtualize::Code::ALL.iter().map(|code| code.as_str()).collect();
+    known.sort_unstable();
+    assert_eq!(*codes, known);
     let mut asked = 0;
     for (path, operations) in document["paths"].as_object().unwrap() {
         let operation = &operations["get"];

@@ -110,6 +110,7 @@ async fn nothing_leads_elsewhere() {
             format!("/v1/chunks?array=x&url={query}"),
             format!("/v1/zarr/{query}/zarr.json"),
             format!("/v1/plain/{query}/zarr.json"),
+            format!("/v1/values/{query}?array=x"),
             format!("/v1/references?url={hostile}"),
         ];
         targets.push(format!("/v1/zarr/{}/zarr.json", BASE64_URL_SAFE_NO_PAD.encode(&hostile)));
@@ -136,6 +137,7 @@ async fn methods_and_headers_of_any_kind_are_answered() {
         format!("/v1/zarr/{store}/zarr.json"),
         format!("/v1/zarr/{store}/temperature/c/0/0"),
         format!("/v1/plain/{store}/temperature/c/0/0"),
+        format!("/v1/values/{store}?array=temperature&select=0:9:2,1"),
         "/".to_owned(),
         "/v1/openapi.json".to_owned(),
         "/v1/about".to_owned(),

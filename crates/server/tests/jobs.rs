@@ -303,7 +303,7 @@ async fn tokens_see_their_own_jobs() {
     let place = Place::new(1);
     let tokens = place.path("tokens");
     let text = format!(
-        "aaaaaaaaaaaaaaaaaaaa jobs,read {0}\nbbbbbbbbbbbbbbbbbbbb jobs {0}\ncccccccccccccccccccc jobs\ndddddddddddddddddddd read\n",
+        "aaaaaaaaaaaaaaaaaaaa jobs,read {0}\nbbbbbbbbbbbbbbbbbbbb jobs {0}\ncccccccccccccccccccc jobs\ndddddddddddddddddddd read\neeeeeeeeeeeeeeeeeeee admin\n",
         place.url("data")
     );
     fs::write(&tokens, text).unwrap();
@@ -323,7 +323,8 @@ async fn tokens_see_their_own_jobs() {
     let answer = tower::ServiceExt::oneshot(service.clone(), request).await.unwrap();
     assert_eq!(answer.status(), 202);
     let count = async |letter| list(letter).await.json().as_array().unwrap().len();
-    assert_eq!((count("a").await, count("b").await, count("c").await), (1, 0, 1));
+    let counts = [count("a").await, count("b").await, count("c").await, count("e").await];
+    assert_eq!(counts, [1, 0, 0, 1]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -350,6 +351,114 @@ async fn jobs_go_on_after_a_restart() {
     assert_eq!(job["state"], "done", "{job}");
     assert_eq!(fs::read(place.path(&format!("jobs/{id}/result.json"))).unwrap(), undisturbed);
     assert!(!Path::new(&place.path("jobs/.half-removed")).exists());
-    let other = virtualize_server::app(place.settings().check().unwrap());
-    assert!(other.unwrap_err().to_string().contains("another service"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn instances_share_their_jobs() {
+    let place = Place::new(3);
+    let held = Settings { jobs_running: Some(1), client_jobs: Some(3), ..place.settings() };
+    let (one, other) = (service(&held), service(&held));
+    let output = json!({"output": place.url("out/same.json"), "overwrite": true});
+    let mut ids = Vec::new();
+    for service in [&one, &other, &one] {
+        ids.push(submitted(service, &place.batch(&output)).await);
+    }
+    for (id, service) in ids.iter().zip([&other, &one, &other]) {
+        let told = events(&get(service, &format!("/v1/jobs/{id}/events")).await);
+        assert_eq!(told.last().unwrap().2["state"], "done");
+        assert!(told.windows(2).all(|pair| pair[0].1 < pair[1].1));
+    }
+    let list = async |service| get(service, "/v1/jobs").await.json();
+    assert_eq!(list(&one).await, list(&other).await);
+    assert_eq!(list(&one).await.as_array().unwrap().len(), 3);
+    let target = format!("/v1/jobs/{}", ids[0]);
+    assert_eq!(send(&other, "DELETE", &target, &[]).await.status, 204);
+    assert_eq!(get(&one, &target).await.problem().0, 404);
+    assert_eq!(list(&one).await.as_array().unwrap().len(), 2);
+}
+
+/// Submits a job with an idempotency key, and returns status and body.
+async fn keyed(service: &Router, key: &str, body: &Value) -> (u16, Value) {
+    let request = axum::http::Request::builder().method("POST").uri("/v1/jobs").header("host", "localhost");
+    let request = request.header("content-type", "application/json").header("idempotency-key", key);
+    let request = request.body(axum::body::Body::from(body.to_string())).unwrap();
+    let answer = tower::ServiceExt::oneshot(service.clone(), request).await.unwrap();
+    let status = answer.status().as_u16();
+    let body = http_body_util::BodyExt::collect(answer.into_body()).await.unwrap().to_bytes();
+    (status, serde_json::from_slice(&body).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_makes_one_job() {
+    let place = Place::new(2);
+    let (one, other) = (service(&place.settings()), service(&place.settings()));
+    let body = place.batch(&json!({}));
+    let first = keyed(&one, "\"k-1\"", &body).await;
+    assert_eq!(first.0, 202);
+    let id = first.1["id"].as_str().unwrap().to_owned();
+    assert_eq!(keyed(&other, "k-1", &body).await, first);
+    ended(&one, &id).await;
+    let restarted = service(&place.settings());
+    assert_eq!(keyed(&restarted, "\"k-1\"", &body).await, first);
+    let changed = keyed(&other, "k-1", &place.batch(&json!({"format": "zarr3"}))).await;
+    assert_eq!((changed.0, &changed.1["code"]), (422, &"idempotency-key".into()));
+    assert_ne!(keyed(&other, "k-2", &body).await.1["id"], first.1["id"]);
+    // The key outlives the job.
+    assert_eq!(send(&other, "DELETE", &format!("/v1/jobs/{id}"), &[]).await.status, 204);
+    assert_eq!(keyed(&one, "k-1", &body).await, first);
+    assert_eq!(keyed(&one, "", &body).await.0, 400);
+    assert_eq!(get(&one, "/v1/jobs").await.json().as_array().unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_list_is_filtered_by_page() {
+    let place = Place::new(1);
+    let service = service(&Settings { client_jobs: Some(50), ..place.settings() });
+    let mut ids = Vec::new();
+    for at in 0..6 {
+        let labels = json!({"project": if at % 2 == 0 { "a" } else { "b c:d+e" }, "at": at.to_string()});
+        let kind = if at < 3 { "scan" } else { "batch" };
+        ids.push(submitted(&service, &place.batch(&json!({"labels": labels, "kind": kind}))).await);
+        tokio::time::sleep(Duration::from_millis(3)).await;
+    }
+    for id in &ids {
+        ended(&service, id).await;
+    }
+    let jobs = get(&service, "/v1/jobs").await.json();
+    assert_eq!(jobs[0]["labels"], json!({"project": "b c:d+e", "at": "5"}));
+    let created = jobs[3]["created"].as_str().unwrap();
+    for (query, expected) in [
+        ("state=done", vec![5, 4, 3, 2, 1, 0]),
+        ("state=failed", vec![]),
+        ("kind=scan", vec![2, 1, 0]),
+        ("label=project:a", vec![4, 2, 0]),
+        ("label=project:b%20c:d%2Be", vec![5, 3, 1]),
+        ("label=project:a&label=at:2", vec![2]),
+        ("label=project:a&kind=batch", vec![4]),
+        (&format!("created-after={created}"), vec![5, 4, 3, 2]),
+        (&format!("created-before={created}"), vec![1, 0]),
+    ] {
+        // One job per page, by the links.
+        let (mut target, mut found) = (format!("/v1/jobs?limit=1&{query}"), Vec::new());
+        while !target.is_empty() {
+            let page = get(&service, &target).await;
+            assert_eq!(page.status, 200, "{target}");
+            for job in page.json().as_array().unwrap() {
+                found.push(ids.iter().position(|id| *id == job["id"]).unwrap());
+            }
+            target = page.header("link").split(['<', '>']).nth(1).unwrap_or_default().to_owned();
+        }
+        assert_eq!(found, expected, "{query}");
+    }
+    for wrong in ["state=over", "kind=x", "label=x", "created-after=yesterday", "state=done&state=done"] {
+        assert_eq!(get(&service, &format!("/v1/jobs?{wrong}")).await.problem().0, 400, "{wrong}");
+    }
+    for labels in
+        [json!("a"), json!({"": "a"}), json!({"a b": "c"}), json!({"a": 1}), json!({"a": "x".repeat(256)})]
+    {
+        let body = place.batch(&json!({"labels": labels}));
+        assert_eq!(post(&service, "/v1/jobs", &body).await.problem().0, 400, "{body}");
+    }
+    let webhook = place.batch(&json!({"webhook": {"url": "https://example.org/"}}));
+    assert_eq!(post(&service, "/v1/jobs", &webhook).await.problem(), (403, "not-allowed".to_owned()));
 }

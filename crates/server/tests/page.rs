@@ -4,6 +4,8 @@
 
 mod common;
 
+use virtualize_server::Settings;
+
 use common::{get, send, service, settings, url};
 
 /// Returns the path of the store of a fixture's decoded chunks.
@@ -31,6 +33,30 @@ async fn the_page_is_served_with_its_policy() {
         assert!(!again.header("content-security-policy").is_empty());
     }
     assert_eq!(get(&service, "/assets/../src/lib.rs").await.status, 404);
+}
+
+/// Browsers keep the files that a page names, because their addresses change with their content.
+#[tokio::test(flavor = "multi_thread")]
+async fn files_have_addresses_of_their_version() {
+    let service = service(&settings());
+    let html = String::from_utf8(get(&service, "/").await.body).unwrap();
+    let main = html.split('"').find(|text| text.ends_with("/main.js")).unwrap();
+    let kept = |answer: &common::Answer| answer.header("cache-control").contains("immutable");
+    let answer = get(&service, &format!("/{main}")).await;
+    assert!(kept(&answer));
+    let other = get(&service, "/assets/0123456789ab/main.js").await;
+    assert!(!kept(&other) && other.body == answer.body);
+    assert!(!kept(&get(&service, "/").await) && !kept(&get(&service, "/assets/main.js").await));
+    assert_eq!(get(&service, "/assets/0123456789ab/none.js").await.problem(), (404, "not-found".to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn examples_are_allowed_files() {
+    let example = url("hdf5/chunked.h5");
+    let service = service(&Settings { example: vec![example.clone()], ..settings() });
+    assert_eq!(get(&service, "/v1/about").await.json()["examples"], serde_json::json!([example]));
+    let outside = Settings { example: vec!["file:///etc/passwd".to_owned()], ..settings() };
+    assert!(outside.check().unwrap_err().to_string().starts_with("--example: "));
 }
 
 /// The upper half of `temperature` is 0 to 11 in rows of 6, and the chunk at the lower right is missing, as h5py reads

@@ -114,8 +114,13 @@ async fn half_open_connections_hold_nothing_up() {
 
 /// Connects from an address that no other client of these tests uses.
 async fn neighbour(running: &Running) -> TcpStream {
+    from(2, running).await
+}
+
+/// Connects from one of the addresses of this machine.
+async fn from(client: u8, running: &Running) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
-    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    socket.bind(format!("127.0.0.{client}:0").parse().unwrap()).unwrap();
     socket.connect(running.address).await.unwrap()
 }
 
@@ -142,7 +147,8 @@ async fn silent_connections_hold_up_nobody_else() {
     running.stop().await;
 }
 
-/// Clients that request much and receive nothing use up only their own quota, and what they hold is bounded.
+/// Clients that request much and receive nothing use up only their own quotas, however many they are, and what they hold is
+/// bounded.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_readers_hold_up_nobody_else() {
@@ -151,8 +157,9 @@ async fn slow_readers_hold_up_nobody_else() {
     let target = format!("/v1/inspect?url={}&places=10000", url("hdf5/chunk_indexes.h5"));
     let many = format!("GET {target} HTTP/1.1\r\nhost: localhost\r\n\r\n").repeat(2000);
     let mut slow = Vec::new();
-    for _ in 0..100 {
-        let mut stream = TcpStream::connect(running.address).await.unwrap();
+    // Together these clients may have as many requests as the service works on.
+    for at in 0..100 {
+        let mut stream = from(3 + at % 5, &running).await;
         let request = many.clone();
         slow.push(tokio::spawn(async move {
             let _ = stream.write_all(request.as_bytes()).await;
@@ -241,7 +248,7 @@ async fn what_takes_too_long_is_ended_and_gives_its_place_back() {
         format!("GET /v1/references?url={source}a HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     let quick = format!("GET /v1/references?url={} HTTP/1.0\r\n\r\n", url("hdf5/chunked.h5"));
     let allow = [settings().allow, vec![source]].concat();
-    let settings = Settings { allow, concurrent: Some(1), ..settings() };
+    let settings = Settings { allow, concurrent: Some(1), queue_time: Some(1), ..settings() };
 
     let patient = running(Settings { request_time: Some(3600), ..settings.clone() }).await;
     let mut leaving = TcpStream::connect(patient.address).await.unwrap();

@@ -6,6 +6,7 @@ mod web;
 
 use std::{fs::File, path::PathBuf, sync::Arc};
 
+use bytes::Bytes;
 use object_store::client::HttpClient;
 
 use crate::{StoreError, location::Location};
@@ -112,7 +113,7 @@ impl Allowed {
     }
 
     /// Returns whether a real path is within a prefix of every set.
-    fn holds_real(&self, real: &std::path::Path) -> bool {
+    pub(crate) fn holds_real(&self, real: &std::path::Path) -> bool {
         let within = |prefix: &Prefix| prefix.real.as_ref().is_some_and(|folder| real.starts_with(folder));
         self.sets.iter().all(|set| set.iter().any(within))
     }
@@ -158,6 +159,29 @@ impl Allowed {
             true => Ok(()),
             false => Err(StoreError::NotAllowed { name: name() }),
         }
+    }
+
+    /// Returns the canonical form of a URL that may be posted to, which may end in a slash.
+    ///
+    /// # Errors
+    /// As [`Allowed::check`].
+    pub fn check_post(&self, url: &str) -> Result<String, StoreError> {
+        let canonical = self.check(url.strip_suffix('/').unwrap_or(url))?;
+        let is_slash_missing = url.ends_with('/') && !canonical.ends_with('/');
+        Ok(if is_slash_missing { canonical + "/" } else { canonical })
+    }
+
+    /// Posts a body to an allowed URL on a web server, and returns the status. The connection is made as for reading:
+    /// to a permitted address, without a proxy, and following no redirect.
+    ///
+    /// # Errors
+    /// As [`Allowed::check`], and [`StoreError::Unavailable`] if there is no response.
+    pub async fn post(&self, url: &str, headers: &[(&str, &str)], body: Bytes) -> Result<u16, StoreError> {
+        let url = self.check_post(url)?;
+        self.web
+            .post(&url, headers, body)
+            .await
+            .map_err(|error| StoreError::Unavailable { name: url, reason: error.without_url().to_string() })
     }
 
     /// Returns the client for web servers.

@@ -11,6 +11,7 @@ use object_store::{
     path::Path,
 };
 use url::Url;
+use virtualize_remedy::similar;
 
 use crate::{
     StoreError, StoreOptions, azure_settings,
@@ -283,13 +284,65 @@ fn is_set(variable: &str) -> bool {
     env::var(variable).is_ok_and(|value| matches!(value.to_ascii_lowercase().as_str(), "1" | "true" | "yes"))
 }
 
+/// Settings to suggest for unknown ones; `object_store` has no list of all.
+const SETTINGS: &[&str] = &[
+    "aws_access_key_id",
+    "aws_secret_access_key",
+    "aws_session_token",
+    "aws_region",
+    "aws_endpoint",
+    "aws_profile",
+    "aws_skip_signature",
+    "aws_request_payer",
+    "aws_virtual_hosted_style_request",
+    "aws_allow_http",
+    "google_service_account",
+    "google_service_account_key",
+    "google_application_credentials",
+    "google_base_url",
+    "google_bearer_token",
+    "google_skip_signature",
+    "azure_storage_account_name",
+    "azure_storage_account_key",
+    "azure_storage_sas_key",
+    "azure_storage_client_id",
+    "azure_storage_client_secret",
+    "azure_storage_tenant_id",
+    "azure_storage_endpoint",
+    "azure_storage_use_emulator",
+    CONNECTION,
+    "azure_skip_signature",
+    "allow_http",
+    "allow_invalid_certificates",
+    "connect_timeout",
+    "timeout",
+    "pool_idle_timeout",
+    "proxy_url",
+    "user_agent",
+];
+
 fn unknown(key: &str) -> StoreError {
-    StoreError::Option { key: key.to_owned(), reason: "unknown for this kind of store".to_owned() }
+    let reason = match similar(&key.to_ascii_lowercase(), SETTINGS.iter().copied()) {
+        Some(name) => format!("unknown for this kind of store; did you mean \"{name}\"?"),
+        None => "unknown for this kind of store".to_owned(),
+    };
+    StoreError::Option { key: key.to_owned(), reason }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn suggested_settings_exist() {
+        for name in SETTINGS.iter().filter(|name| !is_ours(name)) {
+            let is_known = name.parse::<AmazonS3ConfigKey>().is_ok()
+                || name.parse::<GoogleConfigKey>().is_ok()
+                || name.parse::<AzureConfigKey>().is_ok()
+                || name.parse::<ClientConfigKey>().is_ok();
+            assert!(is_known, "{name}");
+        }
+    }
 
     #[test]
     fn endpoints_are_urls_of_servers() {

@@ -128,6 +128,7 @@ impl StoreError {
                 let overwrite = Remedy::turn_on(OptionName::Overwrite, "replace it");
                 return Some(overwrite.or(Remedy::advice("choose another output")));
             }
+            Self::NotFound { name } if name.contains('*') => "name one file; batch and scan take patterns",
             Self::NotFound { name } if !name.contains("://") => "check the path",
             Self::NotFound { .. } => "check the url; a private store may hide files without credentials",
             Self::Region { .. } => "set AWS_REGION to that region, or unset it to detect the region",
@@ -135,6 +136,9 @@ impl StoreError {
             Self::NoRanges { .. } => "download the file first",
             Self::Option { .. } => "see the configuration keys of object_store for this kind of store",
             Self::Locked { .. } => "wait until that process ends, or choose another output",
+            Self::Unavailable { reason, .. } if reason.contains("Connection refused") => {
+                "check the endpoint, and whether its server is running"
+            }
             Self::NotAFile { .. }
             | Self::NotAllowed { .. }
             | Self::Location { .. }
@@ -221,6 +225,10 @@ fn classified_by_text(name: String, reason: String) -> StoreError {
     if credentials.iter().any(|word| reason.contains(word)) {
         return StoreError::Denied { name, reason: format!("no credentials found: {reason}") };
     }
+    if name.starts_with("s3") && reason.contains("URL scheme is not allowed") {
+        let reason = "the endpoint has no TLS: set AWS_ALLOW_HTTP=true to use it".to_owned();
+        return StoreError::Location { name, reason };
+    }
     if reason.contains("configured region") {
         let reason = "the bucket is in another region: set AWS_REGION".to_owned();
         return StoreError::Unavailable { name, reason };
@@ -279,5 +287,32 @@ pub(crate) fn without_query(word: &str) -> &str {
     match word.split_once("://") {
         Some(_) => word.split_once('?').map_or(word, |(start, _)| start),
         None => word,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remedy(error: &StoreError) -> String {
+        error
+            .remedy()
+            .and_then(|remedy| remedy.render(virtualize_remedy::Notation::default()))
+            .unwrap_or_default()
+    }
+
+    #[test]
+    fn an_endpoint_without_tls_or_without_a_server_is_named_as_the_cause() {
+        let name = "s3://bucket/key".to_owned();
+        let without_tls = classified_by_text(name.clone(), "URL scheme is not allowed".to_owned());
+        assert!(without_tls.to_string().contains("AWS_ALLOW_HTTP=true"), "{without_tls}");
+        let refused =
+            classified_by_text(name, "Connection refused (os error 111) (tried 6 times)".to_owned());
+        assert!(remedy(&refused).contains("check the endpoint"));
+    }
+
+    #[test]
+    fn a_pattern_as_the_name_of_one_file_is_explained() {
+        assert!(remedy(&StoreError::NotFound { name: "/data/*.nc".to_owned() }).contains("batch"));
     }
 }

@@ -1,5 +1,6 @@
-//! Access to files by byte ranges: on a local disk, over HTTP, in S3, Google Cloud Storage or Azure, or through a store
-//! that the caller provides ([`ForeignStore`]).
+#![doc = include_str!("../README.md")]
+//!
+//! # Design
 //!
 //! [`open`] turns a path or URL into an [`Object`], which fetches batches of ranges: it merges neighbours, caches small
 //! reads in pages, and sends requests concurrently. An object remembers the entity tag, size and modification time of
@@ -11,6 +12,7 @@ mod allowed;
 mod aside;
 mod azure_settings;
 mod clients;
+mod conditional;
 mod connect;
 mod error;
 mod existing;
@@ -18,6 +20,7 @@ mod fetch;
 mod folder;
 mod foreign;
 mod keys;
+mod level;
 mod link;
 mod listed;
 mod listing;
@@ -42,11 +45,13 @@ mod transport;
 pub use allowed::Allowed;
 pub use aside::{is_temporary, remove_abandoned};
 pub use clients::Clients;
+pub use conditional::{ObjectVersion, read_object, write_object};
 pub use error::StoreError;
 pub use existing::{ExistingFolder, ReadSeek};
 pub use fetch::{fetch, post};
 pub use folder::SideFolder;
 pub use foreign::{FileVersion, ForeignError, ForeignStore};
+pub use level::list_folder;
 pub use listed::{Listed, milliseconds};
 pub use listing::{Folder, Page, folder_url, list_page};
 pub use location::{local_path, url_of};

@@ -65,29 +65,38 @@ pub async fn list_page(
     }
     match Location::parse_prefix(prefix)? {
         Location::Bucket { service, bucket, key } => {
-            let meter = Meter::new(options);
-            meter.listing();
-            keys((service, &bucket), &key, deep, after, (options, &meter)).await
+            bucket_page((service, &bucket), &key, Pages { deep, after, most: None }, options).await
         }
         location => Err(no_listing(&location)),
     }
 }
 
 /// Builds the error for a web server, which has no listing.
-fn no_listing(location: &Location) -> StoreError {
+pub(crate) fn no_listing(location: &Location) -> StoreError {
     let reason =
         "a web server has no listing: give urls of files, a list of them, or a STAC catalogue".to_owned();
     StoreError::Location { name: location.name(), reason }
 }
 
+/// Which keys of a bucket a page contains.
+pub(crate) struct Pages<'a> {
+    /// Whether it covers all levels.
+    pub(crate) deep: bool,
+    /// Continuation token of the previous page.
+    pub(crate) after: Option<&'a str>,
+    /// Maximum number of keys; `None` for the default of the store.
+    pub(crate) most: Option<usize>,
+}
+
 /// Lists a page of a bucket, with retries, and follows the bucket to its region once.
-async fn keys(
+pub(crate) async fn bucket_page(
     (service, bucket): (Service, &str),
     prefix: &str,
-    deep: bool,
-    after: Option<&str>,
-    (options, meter): (&StoreOptions, &Meter),
+    wanted: Pages<'_>,
+    options: &StoreOptions,
 ) -> Result<Page, StoreError> {
+    let meter = &Meter::new(options);
+    meter.listing();
     let name = format!("{bucket}/{prefix}");
     let mut pages = connect_bucket(service, bucket, Purpose::Reading, options)?.pages;
     let pool = options.pool();
@@ -96,7 +105,7 @@ async fn keys(
     let mut moved = false;
     let found = loop {
         let (seen, taken) = (Seen::default(), Taken::default());
-        let how = page_options(deep, after, &seen, &taken);
+        let how = page_options(&wanted, &seen, &taken);
         let error = match pages.list_paginated(Some(prefix).filter(|it| !it.is_empty()), how).await {
             // A key that is not a valid path of `object_store` does not fail the page.
             Ok(_) => break keys::parse(&taken.get()),
@@ -140,10 +149,11 @@ fn page(bucket: &str, name: &str, found: Keys) -> Page {
 }
 
 /// Returns the options of a request for a page.
-fn page_options(deep: bool, after: Option<&str>, seen: &Seen, taken: &Taken) -> PaginatedListOptions {
+fn page_options(wanted: &Pages<'_>, seen: &Seen, taken: &Taken) -> PaginatedListOptions {
     let mut how = PaginatedListOptions {
-        delimiter: (!deep).then(|| "/".into()),
-        page_token: after.map(str::to_owned),
+        delimiter: (!wanted.deep).then(|| "/".into()),
+        page_token: wanted.after.map(str::to_owned),
+        max_keys: wanted.most,
         ..PaginatedListOptions::default()
     };
     how.extensions.insert(seen.clone());

@@ -18,15 +18,17 @@ use tokio::{sync::oneshot, task::JoinHandle, time::Instant};
 
 use crate::{
     StoreError, StoreOptions, clients::Purpose, connect::connect, local::not_a_file, location::Location,
-    region,
+    output::check_folder, region,
 };
 
+/// Seconds, which tests shorten.
+const SECOND: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 1000 });
 /// Interval at which the holder renews the lease of an object.
-const BEAT: Duration = Duration::from_secs(5);
+const BEAT: Duration = SECOND.saturating_mul(5);
 /// Time without renewal after which a lease expires.
-const SILENCE: Duration = Duration::from_secs(20);
+const SILENCE: Duration = SECOND.saturating_mul(20);
 /// Interval at which a waiting process checks a lease of another one.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = SECOND;
 /// Maximum length in bytes of an output's name that its lock's name contains; longer names are hashed.
 const LONGEST_NAME: usize = 200;
 
@@ -140,7 +142,7 @@ fn lock_file(target: &Path, name: &str) -> Result<Held, StoreError> {
     let path = target.with_file_name(lock_name(&file_name.to_string_lossy()));
     loop {
         let file = File::options().create(true).truncate(false).read(true).write(true).open(&path);
-        let file = file.map_err(|error| failed(&error))?;
+        let file = file.map_err(|error| check_folder(&target).err().unwrap_or_else(|| failed(&error)))?;
         match file.try_lock() {
             Ok(()) if is_at(&file, &path) => return Ok(Held::File { path, file }),
             // Its holder removed the file between opening and locking.
@@ -292,7 +294,7 @@ mod tests {
     use super::*;
 
     fn runtime() -> tokio::runtime::Runtime {
-        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
     }
 
     fn object(store: &Arc<dyn ObjectStore>, id: &str) -> LockObject {

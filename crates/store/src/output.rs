@@ -57,6 +57,7 @@ impl SideFile {
         }
         let target = target.canonicalize().unwrap_or_else(|_| target.to_owned());
         let mode = existing.map(|found| found.permissions()).or_else(new_file_permissions);
+        check_folder(&target)?;
         let folder = folder_of(&target);
         let side = aside::create(|builder: &mut Aside| {
             if let Some(mode) = mode.clone() {
@@ -122,6 +123,18 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
+    }
+}
+
+/// Checks that the folder of an output exists.
+pub(crate) fn check_folder(target: &Path) -> Result<(), StoreError> {
+    let folder = folder_of(target);
+    match folder.exists() {
+        true => Ok(()),
+        false => {
+            let name = format!("{}: the folder {}", target.display(), folder.display());
+            Err(StoreError::NotFound { name })
+        }
     }
 }
 

@@ -1,7 +1,13 @@
 //! Profiles of the AWS command line: `~/.aws/config` and `~/.aws/credentials`.
 //! <https://docs.aws.amazon.com/sdkref/latest/guide/file-format.html>
 
-use std::{collections::BTreeMap, env, fs, io, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, fs, io,
+    path::PathBuf,
+};
+
+use virtualize_remedy::alternatives;
 
 use crate::{StoreError, StoreOptions};
 
@@ -23,8 +29,8 @@ struct Profile {
 /// Why a profile cannot be used.
 #[derive(Debug, thiserror::Error)]
 enum ProfileError {
-    #[error("there is no profile {name:?} in {files}")]
-    NotFound { name: String, files: String },
+    #[error("there is no profile {name:?} in {files}{existing}")]
+    NotFound { name: String, files: String, existing: String },
     #[error("{}: {error}", path.display())]
     Unreadable { path: PathBuf, error: io::Error },
     #[error("profile {name:?} has {present} but no {missing}")]
@@ -53,7 +59,8 @@ pub(crate) fn settings(name: &str, options: &StoreOptions) -> Result<Vec<(String
     let Some(profile) = files.profile(chosen.as_deref().unwrap_or("default")) else {
         return match chosen {
             Some(name) if !given.has_credentials() => {
-                Err(denied(ProfileError::NotFound { name, files: files.names() }))
+                let existing = alternatives("profiles", &name, files.profiles());
+                Err(denied(ProfileError::NotFound { name, files: files.names(), existing }))
             }
             _ => Ok(Vec::new()),
         };
@@ -189,6 +196,15 @@ impl Files {
     /// Returns the paths of both files, for messages.
     fn names(&self) -> String {
         format!("{} or {}", self.config.0.display(), self.credentials.0.display())
+    }
+
+    /// Returns the names of all profiles.
+    fn profiles(&self) -> BTreeSet<&str> {
+        let is_default = |name: &&String| *name == "default";
+        let config = self.config.1.keys();
+        let named = config.clone().filter_map(|name| name.strip_prefix("profile "));
+        let credentials = self.credentials.1.keys().chain(config.filter(is_default)).map(String::as_str);
+        named.chain(credentials).collect()
     }
 
     /// Returns the profile, merged from both files. Properties of the credentials file take precedence; its keys are

@@ -95,3 +95,10 @@ fn a_folder_that_is_not_there() {
     assert!(matches!(SideFile::create(&folder.path().join("no/out.json")), Err(StoreError::NotFound { .. })));
     assert!(matches!(SideFile::create(folder.path()), Err(StoreError::NotAFile { .. })));
 }
+
+#[test]
+fn an_output_in_a_missing_folder_names_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = SideFile::create(&folder.path().join("refs/out.json")).unwrap_err().to_string();
+    assert!(error.contains("out.json: the folder") && error.ends_with("refs: not found"), "{error}");
+}

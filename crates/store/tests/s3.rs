@@ -7,7 +7,7 @@ mod common;
 use std::path::Path;
 
 use common::{conforms, content, options};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioIo;
 use s3s::{auth::SimpleAuth, service::S3ServiceBuilder};
 use virtualize_bytes::{ByteRange, ReadErrorKind, ReadRanges};
 use virtualize_store::{ExistingFolder, SideFolder, StoreError, StoreOptions, open, put};
@@ -26,7 +26,7 @@ async fn serve(root: &Path, signed: bool) -> String {
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
         while let Ok((socket, _)) = listener.accept().await {
-            let server = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+            let server = hyper::server::conn::http1::Builder::new();
             let service = service.clone();
             tokio::spawn(async move {
                 server.serve_connection(TokioIo::new(socket), service).await.map_err(drop)

@@ -1,4 +1,6 @@
-//! Reads the metadata of TIFF, BigTIFF and GeoTIFF files: their images and the locations of strips and tiles.
+#![doc = include_str!("../README.md")]
+//!
+//! # Design
 //!
 //! Three layers: `spec` parses one structure per file of source, as a pure function of bytes; `walk` fetches
 //! directories and values, as many as possible in one batch; [`model`] is the result as plain data.

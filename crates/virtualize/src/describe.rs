@@ -6,10 +6,16 @@ use virtualize_remedy::Notation;
 use virtualize_zarr::{
     Array, ChunkEntry, ChunkGrid, Codec, DataType, FillValue, Group, Node, ZarrFormat,
     node::join,
-    readers::{ChunkFacts, Compatibility, Need, compatibility},
+    readers::{ChunkFacts, Compatibility, Need, ReaderSetup, compatibility},
 };
 
 use crate::store::VirtualStore;
+
+/// Describes one array of a mapped file, as [`store`] does; `None` if there is no array at the path.
+pub fn array_at(store: &VirtualStore, path: &str) -> Option<Value> {
+    let found = store.hierarchy.array(path)?;
+    Some(array(path, found, store.report.arrays.get(path), store.hierarchy.format))
+}
 
 /// Describes a mapped file. New versions may add keys, but never rename them.
 pub fn store(store: &VirtualStore, notation: Notation) -> Value {
@@ -25,15 +31,27 @@ pub fn store(store: &VirtualStore, notation: Notation) -> Value {
         },
         "zarr_format": zarr_version(store),
         "sources": sources.map(|source| source.url.as_str()).collect::<Vec<_>>(),
+        "setup": setup(store),
         "root": group(store, "", &store.hierarchy.root),
         "left_out": left_out(store),
         "diagnostics": store.report.diagnostics.iter().map(|each| diagnostic(each, notation)).collect::<Vec<_>>(),
     })
 }
 
-/// Returns text from a file without control characters, which could end the line or control the terminal.
+/// Describes what zarr-python and xarray need: packages to install, and Python to run before opening.
+fn setup(store: &VirtualStore) -> Value {
+    let setup = ReaderSetup::of(&store.hierarchy);
+    json!({"packages": setup.packages, "python": setup.python()})
+}
+
+/// Returns text from a file without characters that could end the line, control the terminal, or reorder what follows.
 pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect()
+    text.chars().map(|c| if c.is_control() || is_layout(c) { '\u{FFFD}' } else { c }).collect()
+}
+
+/// Returns whether a character separates lines, or changes the direction of writing.
+fn is_layout(c: char) -> bool {
+    matches!(c, '\u{061C}' | '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Returns the number of the Zarr format: 2 or 3.

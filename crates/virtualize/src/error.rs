@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use virtualize_bytes::{ReadError, ReadErrorKind};
 use virtualize_map::Diagnostic;
-use virtualize_remedy::{Notation, OptionName, Remedy};
+use virtualize_remedy::{Code, Notation, OptionName, Remedy};
 use virtualize_store::StoreError;
 
 use crate::array_error::ArrayError;
@@ -52,7 +52,7 @@ pub enum Error {
         reason: String,
     },
     /// The mapping refuses the file.
-    #[error("{}", refusal(name, diagnostics))]
+    #[error("{}", refusal(name, diagnostics, ToString::to_string))]
     Refused {
         /// The file.
         name: String,
@@ -60,7 +60,7 @@ pub enum Error {
         diagnostics: Vec<Diagnostic>,
     },
     /// The mapping raised warnings, and `strict` is set.
-    #[error("{name}: refused because of {} warning{} ", diagnostics.len(), if diagnostics.len() == 1 { "" } else { "s" })]
+    #[error("{name}: refused because of {} warning{}", diagnostics.len(), if diagnostics.len() == 1 { "" } else { "s" })]
     Strict {
         /// The file.
         name: String,
@@ -189,8 +189,11 @@ pub enum RelocationError {
 /// Class of an error, which determines exit status and HTTP status.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorClass {
-    /// The request contradicts itself.
+    /// The request is invalid or contradicts itself, whatever is stored anywhere.
     Usage,
+    /// The request is valid, but not with what is stored already: the output is not empty, or an earlier run had other
+    /// options.
+    Conflict,
     /// The file does not exist.
     NotFound,
     /// Access is not permitted.
@@ -230,10 +233,10 @@ impl Error {
     /// Returns the class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Store(StoreError::Option { .. } | StoreError::Occupied { .. })
-            | Self::OverInput { .. }
-            | Self::Relocation(_)
-            | Self::AmbiguousUrl { .. } => ErrorClass::Usage,
+            Self::Store(StoreError::Occupied { .. }) | Self::AmbiguousUrl { .. } => ErrorClass::Conflict,
+            Self::Store(StoreError::Option { .. }) | Self::OverInput { .. } | Self::Relocation(_) => {
+                ErrorClass::Usage
+            }
             #[cfg(feature = "icechunk")]
             Self::Icechunk { source: virtualize_icechunk::IcechunkError::Location { .. }, .. } => {
                 ErrorClass::Usage
@@ -247,6 +250,36 @@ impl Error {
             Self::Emit { broken_pipe: true, .. } => ErrorClass::BrokenPipe,
             Self::Emit { .. } | Self::Chunks { .. } => ErrorClass::Unavailable,
             _ => ErrorClass::File,
+        }
+    }
+
+    /// Returns the code of the error: that of the first diagnostic if the mapping refuses the file.
+    pub fn code(&self) -> Code {
+        use virtualize_hdf5::Error as H;
+        use virtualize_tiff::Error as T;
+        match self {
+            Self::Store(error) => of_store(error),
+            Self::Read(error)
+            | Self::Hdf5 { source: H::Read(error), .. }
+            | Self::Tiff { source: T::Read(error), .. } => of_read(error.kind),
+            Self::Format { .. } => Code::Format,
+            Self::Hdf5 { source: H::Truncated { .. }, .. }
+            | Self::Tiff { source: T::Truncated { .. }, .. } => Code::FileTruncated,
+            Self::Hdf5 { source: H::Unsupported { .. }, .. }
+            | Self::Tiff { source: T::Unsupported { .. }, .. } => Code::FileUnsupported,
+            Self::Hdf5 { source: H::Limit { .. }, .. } | Self::Tiff { source: T::Limit { .. }, .. } => {
+                Code::FileLimit
+            }
+            Self::Hdf5 { .. } | Self::Tiff { .. } => Code::FileMalformed,
+            Self::References { .. } => Code::ReferencesInvalid,
+            Self::Refused { diagnostics, .. } => diagnostics.first().map_or(Code::File, |first| first.code),
+            Self::Strict { .. } => Code::Strict,
+            #[cfg(feature = "icechunk")]
+            Self::Icechunk { .. } => Code::Icechunk,
+            Self::Values { .. } => Code::ValuesUnreadable,
+            Self::OverInput { .. } | Self::Relocation(_) | Self::AmbiguousUrl { .. } => Code::Usage,
+            Self::Chunks { .. } => Code::ChunksUnreadable,
+            Self::Emit { .. } => Code::OutputFailed,
         }
     }
 
@@ -275,6 +308,9 @@ impl Error {
                 "looks like an HTML page" => {
                     "check the url: it may need a login, or lead to a page about the file"
                 }
+                "looks like Zarr metadata" => {
+                    "open references with a Zarr reader, or rewrite them with `virtualize convert`"
+                }
                 "looks like Git LFS pointer" => "fetch it with `git lfs pull`",
                 _ => "pass an HDF5, NetCDF-4, TIFF, GeoTIFF or COG file",
             },
@@ -282,15 +318,51 @@ impl Error {
             | Self::Tiff { source: virtualize_tiff::Error::Truncated { .. }, .. } => {
                 "compare its size with the original: the file may be incomplete"
             }
+            Self::References { reason, .. } if reason.starts_with("not a set of references") => {
+                "pass references; `virtualize FILE` maps an HDF5 or TIFF file"
+            }
             Self::OverInput { .. } => "choose another output",
             _ => return None,
         };
         Some(Remedy::advice(advice))
     }
 
-    /// Renders the error as one line, with its remedy in parentheses.
+    /// Renders the error as one line, with its remedy in parentheses and its code in brackets.
     pub fn render(&self, notation: Notation) -> String {
-        notation.append(self, self.remedy().as_ref())
+        match self {
+            Self::Refused { name, diagnostics } if !diagnostics.is_empty() => {
+                refusal(name, diagnostics, |first| first.render(notation))
+            }
+            _ => notation.line(self, self.remedy().as_ref(), self.code()),
+        }
+    }
+}
+
+fn of_store(error: &StoreError) -> Code {
+    match error {
+        StoreError::NotAllowed { .. } => Code::NotAllowed,
+        StoreError::Region { .. } => Code::SourceRegion,
+        StoreError::NotAFile { .. } => Code::NotAFile,
+        StoreError::Occupied { .. } => Code::OutputExists,
+        StoreError::Locked { .. } => Code::OutputLocked,
+        StoreError::Location { .. } => Code::Url,
+        StoreError::Option { .. } => Code::Usage,
+        StoreError::NoRanges { .. } => Code::NoRanges,
+        StoreError::Denied { .. } => Code::SourceDenied,
+        StoreError::NotFound { .. } | StoreError::Changed { .. } | StoreError::Unavailable { .. } => {
+            of_read(error.kind())
+        }
+    }
+}
+
+fn of_read(kind: ReadErrorKind) -> Code {
+    match kind {
+        ReadErrorKind::NotFound => Code::SourceNotFound,
+        ReadErrorKind::Denied => Code::SourceDenied,
+        ReadErrorKind::Changed => Code::SourceChanged,
+        ReadErrorKind::Unavailable => Code::SourceUnavailable,
+        ReadErrorKind::Invalid => Code::FileMalformed,
+        ReadErrorKind::Limit => Code::FileLimit,
     }
 }
 
@@ -304,10 +376,9 @@ fn of_kind(kind: ReadErrorKind) -> ErrorClass {
     }
 }
 
-/// Returns the first reason, and the number of further ones.
-fn refusal(name: &str, diagnostics: &[Diagnostic]) -> String {
-    let first =
-        diagnostics.first().map_or_else(|| "nothing in it can be mapped".to_owned(), ToString::to_string);
+/// Returns the first reason as `show` writes it, and the number of further ones.
+fn refusal(name: &str, diagnostics: &[Diagnostic], show: impl Fn(&Diagnostic) -> String) -> String {
+    let first = diagnostics.first().map_or_else(|| "nothing in it can be mapped".to_owned(), show);
     match diagnostics.len().saturating_sub(1) {
         0 => format!("{name}: {first}"),
         more => format!("{name}: {first}, and {more} more"),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use virtualize_bytes::{ByteRange, ReadError};
 use virtualize_map::{Diagnostic, Mapped, Severity};
-use virtualize_remedy::{OptionName, Remedy};
+use virtualize_remedy::{Code, OptionName, Remedy};
 use virtualize_zarr::{Array, ChunkEntry, Hierarchy, NodePath, Reference};
 
 use crate::inline::{ChunkError, ChunkMaker, Fetched};
@@ -118,7 +118,7 @@ fn small(array: &Array, below: u64, most: u64) -> Option<(Vec<(u64, Reference)>,
 fn too_much(path: &str, total: u64) -> Diagnostic {
     Diagnostic {
         severity: Severity::Warning,
-        code: "inline-total",
+        code: Code::InlineTotal,
         path: format!("/{path}"),
         message: format!(
             "chunks stay references: inlined, they would exceed the total of {total} bytes for all arrays"
@@ -133,7 +133,7 @@ fn too_much(path: &str, total: u64) -> Diagnostic {
 fn not_read(path: &str, why: &str) -> Diagnostic {
     Diagnostic {
         severity: Severity::Warning,
-        code: "inline-failed",
+        code: Code::InlineFailed,
         path: format!("/{path}"),
         message: format!("chunks selected for inlining stay references: {why}"),
         remedy: None,

@@ -1,19 +1,6 @@
-//! Virtual Zarr references for HDF5, NetCDF-4 and TIFF files: nothing is copied, each chunk is (url, offset, length).
+#![doc = include_str!("../README.md")]
 //!
-//! ```
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> { futures::executor::block_on(async {
-//! use virtualize::{Error, Format, Options, open, write};
-//!
-//! let options = Options::default();
-//! match open("no/such/file.nc", &options).await {
-//!     Ok(store) => write(&store, Format::KERCHUNK_JSON, "file.json", &options.store).await?,
-//!     Err(error @ Error::Store(_)) => assert!(error.to_string().ends_with("not found")),
-//!     Err(error) => return Err(error.into()),
-//! }
-//! # Ok(()) }) }
-//! ```
-//!
-//! A remote url needs a tokio runtime with I/O and time; a local path needs none.
+//! # Design
 //!
 //! Architecture invariant: this crate runs the stages in order (read, map, fetch, inline, write) and decides nothing about
 //! data: policy lives in `virtualize_map`. Each error is one line.
@@ -68,7 +55,7 @@ pub use values::{
     ArrayReader, ArrayValues, AxisSelection, ChunkAddress, ForeignDecoder, MOST_BYTES, Selection,
     SelectionError, chunk_size, decode_chunk, digest, read_array, read_array_within,
 };
-pub use virtualize_bytes::{ByteRange, Gate, Limits, ReadError, ReadErrorKind};
+pub use virtualize_bytes::{BoxFuture, ByteRange, Gate, Limits, ReadError, ReadErrorKind};
 pub use virtualize_emit::{Format, MOST_RECORDS, Sink};
 #[cfg(feature = "icechunk")]
 pub use virtualize_icechunk::Committed;
@@ -76,6 +63,14 @@ pub use virtualize_map::{
     ArrayReport, ChunkGridChoice, Diagnostic, FillDecision, FillPolicy, FillSource, InvalidNodata,
     MapOptions, NumpyField, NumpyType, Outcome, Report, Severity, SourceAttribute, SourceValue,
 };
-pub use virtualize_remedy::{Notation, OptionName, Remedy};
-pub use virtualize_store::{Listed, Object, Retries, Stats, StoreError, StoreOptions, open_listed};
+pub use virtualize_remedy::{Code, Notation, OptionName, Remedy};
+pub use virtualize_store::{
+    FileVersion, ForeignError, ForeignStore, Listed, Object, Retries, Stats, StoreError, StoreOptions,
+    open_listed,
+};
 pub use virtualize_zarr as zarr;
+
+/// The examples of the page on Rust, which run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/rust.md")]
+struct Page;

@@ -1,5 +1,6 @@
-//! A virtual Zarr hierarchy: groups, arrays, data types, codecs, fill values, and manifests with the location of each
-//! chunk's bytes.
+#![doc = include_str!("../README.md")]
+//!
+//! # Design
 //!
 //! One model serves Zarr v2 and v3: data types, codecs and fill values have an encoding in each. Names are those of the
 //! Zarr v3 specification.

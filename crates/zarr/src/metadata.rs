@@ -1,6 +1,6 @@
 //! Metadata documents of arrays and groups in both formats.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{
     Arithmetic, ArithmeticError, Array, ChunkGrid, Codec, CodecError, Endian, FillValue, FillValueError,
@@ -66,11 +66,20 @@ impl Array {
     /// Arrays that Zarr v3, or zarr-python with imagecodecs, cannot express: some codecs and orders of codecs,
     /// structures of both byte orders, and what [`Arithmetic`] rejects.
     pub fn to_zarr_json(&self, name: &str) -> Result<Value, MetadataError> {
+        self.to_zarr_json_with(name, &self.attributes)
+    }
+
+    /// Returns `zarr.json` with other attributes.
+    pub(crate) fn to_zarr_json_with(
+        &self,
+        name: &str,
+        attributes: &Map<String, Value>,
+    ) -> Result<Value, MetadataError> {
         let zero = || FillValue::zero(&self.data_type);
         let fill_value = self.fill_value.clone().unwrap_or_else(zero);
         Arithmetic::new(&self.data_type, &self.codecs)?.check(&fill_value)?;
         Ok(json!({
-            "attributes": self.attributes,
+            "attributes": attributes,
             "chunk_grid": self.chunk_grid.to_v3(),
             "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
             "codecs": codecs::to_v3(&self.codecs, &self.data_type)?,

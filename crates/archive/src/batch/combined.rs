@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
-use virtualize::zarr::{ChunkReadError, Hierarchy};
+use virtualize::zarr::{ChunkReadError, Hierarchy, readers::ReaderSetup};
+use virtualize_remedy::alternatives;
 
 use crate::{
     Error, Event, Journal, Layout,
@@ -118,9 +119,24 @@ impl Combination {
             }
         }
         let hierarchy = whole.ok_or(CombineError::Nothing)?;
-        let notes = notes.iter().map(|note| format!("{}: {}", note.subject, note.text)).collect();
+        notes.extend(unknown_arrays(&self.layout, &hierarchy));
+        let setup = ReaderSetup::of(&hierarchy);
+        let notes = notes.iter().map(|note| format!("{}: {}", note.subject, note.text));
+        let notes = notes.chain(setup.hint()).collect();
         Ok(CombinedFiles { hierarchy, chunks: JoinedChunks::new(members, chunks), notes })
     }
+}
+
+/// Returns a note about each array that the layout names and no file has.
+fn unknown_arrays(layout: &Layout, hierarchy: &Hierarchy) -> Vec<Note> {
+    let arrays = hierarchy.arrays();
+    let paths = || arrays.iter().map(|(path, _)| path.as_str());
+    // Each era is a group, so paths in files are ends of paths in the output.
+    let exists = |name: &str| paths().any(|path| path == name || path.ends_with(&format!("/{name}")));
+    let named = [&layout.concat_vars, &layout.assume_equal, &layout.optional].into_iter().flatten();
+    let unknown = named.filter(|name| *name != "*" && !exists(name));
+    let text = |name: &String| format!("no file has this array{}", alternatives("arrays", name, paths()));
+    unknown.map(|name| Note::new(name, text(name))).collect()
 }
 
 /// The combined dataset.

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, path::Path};
 
 use futures::{StreamExt, TryStreamExt, stream};
-use virtualize::{Format, Options, Relocation, StoreOptions, VirtualStore};
+use virtualize::{Code, Format, Options, Relocation, StoreOptions, VirtualStore};
 use virtualize_store::{Parts, create_folder, list_page, local_path, url_of};
 
 use super::present;
@@ -99,7 +99,10 @@ impl Each {
         let name = path.strip_prefix(folder.as_str()).unwrap_or(path).replacen("://", "/", 1);
         let bad = |part: &str| matches!(part, "" | "." | "..") || part.contains(['\\', '\0']);
         match name.split('/').any(bad) {
-            true => Err(Failure::of_file(format!("{path}: {name:?} cannot be the name of an output"))),
+            true => Err(Failure::of_file(format!(
+                "{path}: {name:?} cannot be the name of an output [{}]",
+                Code::Url
+            ))),
             false => Ok(format!("{name}{}", self.extension)),
         }
     }

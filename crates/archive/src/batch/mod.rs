@@ -23,14 +23,14 @@ mod target;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::Arc,
     sync::atomic::{AtomicU64, Ordering},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
-use virtualize::{Options, Relocation, Stats};
+use virtualize::{Options, Relocation, Stats, zarr::readers::ReaderSetup};
 use virtualize_store::{OutputLock, create_folder, local_path};
 
 pub use builder::BatchBuilder;
@@ -161,11 +161,13 @@ impl Batch {
             journal.set_fact(COMMAND, Some(&serde_json::json!(self.command).to_string()))?;
         }
         let journal = Box::pin(self.import(journal, parts, events)).await?;
-        let reader = Arc::new(self.reader(&journal).await?);
+        let setup = Arc::default();
+        let reader = Arc::new(self.reader(&journal, &setup).await?);
         let journal = read_journal(journal, reader, &self.read_options(), events).await?;
         let mut summary = self.summary(&journal, totals)?;
         if self.each {
             summary.output = Some(self.output.clone());
+            summary.notes.extend(setup.lock().unwrap_or_else(PoisonError::into_inner).hint());
         } else {
             self.may_be_written(&summary)?;
             self.write_combined(journal, (&present, lock), &mut summary, events).await?;
@@ -226,17 +228,28 @@ impl Batch {
         all
     }
 
-    /// Returns the reader of files. Schedules files again whose outputs no longer match their receipts.
-    async fn reader(&self, journal: &Journal) -> Result<FileReader<Content>, Error> {
+    /// Returns the reader of files. Schedules files again whose outputs no longer match their receipts. `setup` collects
+    /// what readers of the outputs of single files need.
+    async fn reader(
+        &self,
+        journal: &Journal,
+        setup: &Arc<Mutex<ReaderSetup>>,
+    ) -> Result<FileReader<Content>, Error> {
         let options = self.options.clone();
         let Some(each) = self.each(journal, false)? else { return Ok(self.member_reader()) };
         for id in each.damaged(journal, &self.options.store).await? {
             journal.again(id)?;
         }
-        let each = Arc::new(each);
+        let (each, setup) = (Arc::new(each), Arc::clone(setup));
         Ok(FileReader::new(options, move |item, store, options| {
-            let each = Arc::clone(&each);
-            async move { each.content(item, store, options).await }.boxed()
+            let (each, setup) = (Arc::clone(&each), Arc::clone(&setup));
+            async move {
+                let content = each.content(item, store, options).await?;
+                let own = ReaderSetup::of(&store.hierarchy);
+                setup.lock().unwrap_or_else(PoisonError::into_inner).merge(own);
+                Ok(content)
+            }
+            .boxed()
         }))
     }
 

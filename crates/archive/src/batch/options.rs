@@ -16,10 +16,14 @@ use crate::{
 #[serde(default)]
 #[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Output options"))]
 pub struct BatchOptions {
-    /// Output format; by default the extension of the output decides: .json, .parquet, .parq, .zarr, .icechunk
-    #[cfg_attr(feature = "clap", arg(short, long, value_enum))]
+    /// Output format [default: by the extension of OUT]
+    ///
+    /// The extension is .json, .parquet, .parq, .zarr or .icechunk. The default with --each is kerchunk-json.
+    #[cfg_attr(feature = "clap", arg(short, long, value_enum, display_order = 1))]
     pub format: Option<OutputFormat>,
-    /// Write one output per file, named after the file, below the folder or prefix OUT
+    /// Write one output per file, below the folder OUT
+    ///
+    /// An output is named after its file. OUT is a folder or prefix.
     #[cfg_attr(feature = "clap", arg(long, conflicts_with_all = ["concat_dim", "stack_dim"]))]
     pub each: bool,
     /// How references are written.
@@ -48,14 +52,15 @@ pub struct BatchOptions {
 /// Which files to read.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Input files"))]
+#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Input options"))]
 pub struct FileOptions {
-    /// Files, folders, prefixes that end in /, or patterns such as 's3://bucket/era5/**/*.nc'
-    #[cfg_attr(feature = "clap", arg(value_name = "INPUT", required_unless_present_any = ["lists", "stac"]))]
+    /// Files, folders, prefixes that end in /, or patterns such as 'data/**/*.nc'
+    #[cfg_attr(feature = "clap", arg(value_name = "INPUT", help_heading = None::<&'static str>, required_unless_present_any = ["lists", "stac"]))]
     #[serde(deserialize_with = "value::texts")]
     pub inputs: Vec<String>,
-    /// Read paths or URLs from a file: one per line, or JSON lines with url, size, etag and modified; - for standard
-    /// input; may be repeated
+    /// Read paths or URLs from a file, one per line
+    ///
+    /// Lines may also be JSON objects with url, size, etag and modified. FILE may be - for standard input. May be repeated.
     #[cfg_attr(feature = "clap", arg(long = "list", value_name = "FILE"))]
     #[serde(deserialize_with = "value::texts", alias = "list")]
     pub lists: Vec<String>,
@@ -74,7 +79,9 @@ pub struct FileOptions {
     /// Read STAC assets at their alternate location of this name, such as s3
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", requires = "stac"))]
     pub asset_alternate: Option<String>,
-    /// Select files whose name matches PATTERN, or the end of whose path does if PATTERN contains a /
+    /// Select files whose name matches PATTERN
+    ///
+    /// A PATTERN that contains a / is compared with the end of the path.
     #[cfg_attr(feature = "clap", arg(long, value_name = "PATTERN"))]
     pub include: Option<String>,
     /// Select files of at least SIZE bytes
@@ -103,14 +110,14 @@ fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i64>, D::Error> {
 /// How files become one dataset. Arrays are given by name, by path, or as * for all.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Combining files"))]
+#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Combining options"))]
 pub struct CombineOptions {
     /// The dimensions, and the arrays that are exceptions.
     #[cfg_attr(feature = "clap", command(flatten))]
     #[serde(flatten)]
     pub layout: LayoutOptions,
     /// Take the coordinate along a new dimension from a global attribute of each file; may be repeated
-    #[cfg_attr(feature = "clap", arg(long, value_name = "DIMENSION=ATTRIBUTE", value_parser = value::parse_pair))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "DIM=ATTRIBUTE", value_parser = value::parse_pair))]
     #[serde(deserialize_with = "value::pairs")]
     pub coord_from_attribute: Vec<(String, String)>,
     /// How to treat files that are not compatible
@@ -130,14 +137,18 @@ pub struct CombineOptions {
 /// Along which dimensions files are combined.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Combining files"))]
+#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Combining options"))]
 pub struct LayoutOptions {
-    /// Concatenate files along this existing dimension; may be repeated
-    #[cfg_attr(feature = "clap", arg(long, value_name = "DIMENSION"))]
+    /// Concatenate files along an existing dimension
+    ///
+    /// May be repeated.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "DIM"))]
     #[serde(deserialize_with = "value::texts")]
     pub concat_dim: Vec<String>,
-    /// Stack files along this new dimension; may be repeated, outermost first
-    #[cfg_attr(feature = "clap", arg(long, value_name = "DIMENSION"))]
+    /// Stack files along a new dimension
+    ///
+    /// May be repeated, the outermost dimension first.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "DIM"))]
     #[serde(deserialize_with = "value::texts")]
     pub stack_dim: Vec<String>,
     /// Give this array the dimensions too, so that it may differ between files; may be repeated
@@ -153,7 +164,7 @@ pub struct LayoutOptions {
     #[serde(deserialize_with = "value::texts")]
     pub optional_var: Vec<String>,
     /// Take the coordinate along a dimension from a property of the STAC item; may be repeated
-    #[cfg_attr(feature = "clap", arg(long, value_name = "DIMENSION=PROPERTY", value_parser = value::parse_pair))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "DIM=PROPERTY", value_parser = value::parse_pair))]
     #[serde(deserialize_with = "value::pairs")]
     pub coord_from_property: Vec<(String, String)>,
     /// Take coordinates from file names, such as t2m_{time:%Y%m%d}_{member:d}.nc
@@ -181,7 +192,7 @@ pub struct RunOptions {
     /// Start over, ignoring the journal
     #[cfg_attr(feature = "clap", arg(long))]
     pub restart: bool,
-    /// Try files again that failed in earlier runs
+    /// Read files again that failed in earlier runs
     #[cfg_attr(feature = "clap", arg(long))]
     pub retry_failed: bool,
     /// Write the output without failed files if there are at most N [default: 0]
@@ -190,10 +201,12 @@ pub struct RunOptions {
         arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)
     )]
     pub max_failures: u64,
-    /// Write the output without failed files, however many there are
+    /// Write the output without files that failed
     #[cfg_attr(feature = "clap", arg(long))]
     pub skip_failed: bool,
-    /// Add the files to those in the journal, whichever inputs those came from
+    /// Add new files to those of earlier runs
+    ///
+    /// The files of earlier runs are those in the journal, whichever inputs they came from.
     #[cfg_attr(feature = "clap", arg(long))]
     pub append: bool,
     /// Drop files that no longer exist instead of failing

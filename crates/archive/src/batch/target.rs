@@ -1,5 +1,9 @@
-use virtualize::Format;
 use virtualize::zarr::ZarrFormat;
+use virtualize::{Format, options::OutputFormat};
+use virtualize_remedy::similar;
+
+/// Extensions of outputs that select a target.
+const EXTENSIONS: [&str; 5] = ["json", "parquet", "parq", "zarr", "icechunk"];
 
 /// Output of a batch.
 #[derive(Clone, Debug)]
@@ -21,13 +25,20 @@ impl Default for Target {
 impl Target {
     /// Returns the target for the extension of an output: `.json`, `.parquet`, `.parq`, `.zarr`, `.icechunk`.
     pub fn of_name(output: &str) -> Option<Self> {
-        let (_, extension) = output.trim_end_matches('/').rsplit_once('.')?;
-        let extension = extension.to_ascii_lowercase();
-        #[cfg(feature = "icechunk")]
-        if extension == "icechunk" {
-            return Some(Self::Icechunk(virtualize::CommitOptions::default()));
-        }
-        Format::from_extension(&extension).map(Self::References)
+        Some(match OutputFormat::of_name(output)? {
+            OutputFormat::References(format) => Self::References(format),
+            #[cfg(feature = "icechunk")]
+            OutputFormat::Icechunk => Self::Icechunk(virtualize::CommitOptions::default()),
+        })
+    }
+
+    /// Describes why the extension of `output` selects no target.
+    pub fn unknown_extension(output: &str) -> String {
+        let (stem, extension) = output.trim_end_matches('/').rsplit_once('.').unwrap_or((output, ""));
+        let meant = similar(extension, EXTENSIONS).map(|meant| format!("did you mean \"{stem}.{meant}\"? "));
+        let [others @ .., last] = EXTENSIONS;
+        let meant = meant.unwrap_or_default();
+        format!("the extension selects no format ({meant}.{} and .{last} do)", others.join(", ."))
     }
 
     /// Returns the Zarr format to map files to.

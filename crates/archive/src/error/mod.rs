@@ -1,4 +1,4 @@
-use virtualize::{Error as FileError, ErrorClass, Notation, OptionName, Remedy};
+use virtualize::{Code, Error as FileError, ErrorClass, Notation, OptionName, Remedy};
 
 mod combine;
 mod option_conflict;
@@ -133,23 +133,24 @@ impl Error {
         match self {
             Self::File(error) => error.class(),
             Self::List(ListError::Store(error)) => FileError::from(error.clone()).class(),
-            Self::List(
-                ListError::Pattern { .. }
-                | ListError::Line { .. }
-                | ListError::Catalogue { .. }
-                | ListError::Assets { .. },
-            ) => ErrorClass::Usage,
+            Self::List(ListError::Pattern { .. }) => ErrorClass::Usage,
+            Self::List(ListError::Line { .. } | ListError::Catalogue { .. } | ListError::Assets { .. }) => {
+                ErrorClass::Conflict
+            }
             Self::List(_) => ErrorClass::NotFound,
-            Self::Usage(_) | Self::OtherOutput { .. } | Self::UnknownOutput { .. } => ErrorClass::Usage,
+            Self::Usage(conflict) if conflict.is_of_stored() => ErrorClass::Conflict,
+            Self::Usage(_) => ErrorClass::Usage,
+            Self::OtherOutput { .. } | Self::UnknownOutput { .. } => ErrorClass::Conflict,
             Self::Unchecked(error) => FileError::from(error.clone()).class(),
-            Self::Journal(error) if error.is_usage() => ErrorClass::Usage,
+            Self::Journal(error) if error.is_conflict() => ErrorClass::Conflict,
             Self::Journal(_)
             | Self::Stopped { .. }
             | Self::ScanStopped { .. }
             | Self::ShardStopped { .. } => ErrorClass::Unavailable,
             Self::Parts(PartsError::Store(error)) => FileError::from(error.clone()).class(),
-            Self::Parts(error) if error.is_usage() => ErrorClass::Usage,
-            Self::Parts(_) => ErrorClass::File,
+            Self::Parts(PartsError::Shard { .. }) => ErrorClass::Usage,
+            Self::Parts(PartsError::Damaged { .. } | PartsError::Encoding { .. }) => ErrorClass::File,
+            Self::Parts(_) => ErrorClass::Conflict,
             Self::Vanished { .. }
             | Self::Replaced { .. }
             | Self::Failures { .. }
@@ -157,6 +158,30 @@ impl Error {
             | Self::Combine(_) => ErrorClass::File,
             Self::Outage { class, .. } => *class,
             Self::Internal(_) => ErrorClass::Unavailable,
+        }
+    }
+
+    /// Its code.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::File(error) => error.code(),
+            Self::List(ListError::Store(error)) | Self::Unchecked(error) => {
+                FileError::from(error.clone()).code()
+            }
+            Self::List(_) => Code::Listing,
+            Self::Journal(_) => Code::Journal,
+            Self::Parts(PartsError::Store(error)) => FileError::from(error.clone()).code(),
+            Self::Parts(_) => Code::Parts,
+            Self::Usage(_) => Code::Usage,
+            Self::Vanished { .. } => Code::FilesVanished,
+            Self::Replaced { .. } => Code::FilesReplaced,
+            Self::OtherOutput { .. } | Self::UnknownOutput { .. } => Code::OutputNotInJournal,
+            Self::Failures { .. } => Code::Failures,
+            Self::Combine(_) => Code::Combine,
+            Self::Mismatch { .. } => Code::Mismatch,
+            Self::Internal(_) => Code::Internal,
+            Self::Outage { .. } => Code::SourceUnavailable,
+            Self::ScanStopped { .. } | Self::ShardStopped { .. } | Self::Stopped { .. } => Code::Stopped,
         }
     }
 
@@ -195,9 +220,9 @@ impl Error {
         })
     }
 
-    /// Renders the error as one line, with its remedy in parentheses.
+    /// Renders the error as one line, with its remedy in parentheses and its code in brackets.
     pub fn render(&self, notation: Notation) -> String {
-        notation.append(self, self.remedy().as_ref())
+        notation.line(self, self.remedy().as_ref(), self.code())
     }
 }
 

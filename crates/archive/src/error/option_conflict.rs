@@ -31,6 +31,11 @@ pub enum OptionConflict {
 }
 
 impl OptionConflict {
+    /// Returns whether the options are valid, but not for the files and outputs that are stored.
+    pub(crate) fn is_of_stored(&self) -> bool {
+        matches!(self, Self::NotAppended | Self::SameOutput { .. })
+    }
+
     /// Returns what the user can do.
     pub fn remedy(&self) -> Option<Remedy> {
         use OptionName as O;

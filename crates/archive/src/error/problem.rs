@@ -29,12 +29,12 @@ pub enum Problem {
     TwoDates { part: String },
     #[error("its name has no date that exists, for {part}")]
     NoSuchDate { part: String },
-    #[error("{part} is not a dimension of the layout; {{}} and * are parts without a name")]
-    UnknownPart { part: String },
-    #[error("its catalogue has no property {property}")]
-    NoProperty { property: String },
-    #[error("no attribute {attribute} that is a single value")]
-    NoAttribute { attribute: String },
+    #[error("{part} is not a dimension of the layout{existing}; {{}} and * are parts without a name")]
+    UnknownPart { part: String, existing: String },
+    #[error("its STAC item has no property {property}{existing}")]
+    NoProperty { property: String, existing: String },
+    #[error("no global attribute {attribute} that is a single value{existing}")]
+    NoAttribute { attribute: String, existing: String },
     #[error("coordinate {name} is {value}, which is not a single value")]
     NotScalar { name: String, value: String },
     #[error("coordinate {name} is {now}, and {before} before")]
@@ -47,7 +47,7 @@ pub enum Problem {
     SeveralKinds,
 
     // Dimensions.
-    #[error("no array has a dimension {name} (there are {existing})")]
+    #[error("no array has a dimension {name}{existing}")]
     NoDimension { name: String, existing: String },
     #[error("arrays have a dimension {name} already")]
     DimensionExists { name: String },
@@ -174,7 +174,7 @@ impl Problem {
         use OptionName as O;
         const REWRITE: Cow<'static, str> = Cow::Borrowed("write the files again");
         Some(match self {
-            Self::UnknownPart { part } => {
+            Self::UnknownPart { part, .. } => {
                 Remedy::set(O::ConcatDim, part.clone(), "join files along it, if they have that dimension")
                     .or(Remedy::set(O::StackDim, part.clone(), "add it as a new dimension"))
             }

@@ -94,8 +94,8 @@ impl JournalError {
         }
     }
 
-    /// Returns whether the error is due to how the user invoked the run.
-    pub fn is_usage(&self) -> bool {
+    /// Returns whether the journal is one that this run cannot continue.
+    pub fn is_conflict(&self) -> bool {
         !matches!(self, Self::Failed { .. } | Self::Locked { .. })
     }
 

@@ -222,6 +222,7 @@ impl Counts {
 pub(crate) fn class_name(class: ErrorClass) -> &'static str {
     match class {
         ErrorClass::Usage => "usage",
+        ErrorClass::Conflict => "conflict",
         ErrorClass::NotFound => "not-found",
         ErrorClass::Denied => "denied",
         ErrorClass::Changed => "changed",

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use regex::{Captures, Regex};
 use serde_json::Value;
+use virtualize_remedy::alternatives;
 
-use super::Layout;
+use super::{Along, Layout};
 use crate::{
     Item,
     error::{CombineError, Problem},
@@ -98,17 +99,27 @@ pub fn given(item: &Item, layout: &Layout) -> Result<BTreeMap<String, Value>, Co
     };
     let is_dimension = |name: &str| layout.along.iter().any(|along| along.name() == name);
     if let Some(name) = given.keys().find(|name| !is_dimension(name)) {
-        let problem = Problem::UnknownPart { part: name.clone() };
+        let existing = alternatives("dimensions", name, layout.along.iter().map(Along::name));
+        let problem = Problem::UnknownPart { part: name.clone(), existing };
         let option = layout.names.as_ref().map(|names| format!("pattern {names}")).unwrap_or_default();
         return Err(CombineError::option(option, problem));
     }
     for (dimension, property) in &layout.coordinate_properties {
         let value =
             item.properties.get(property).or_else(|| item.properties.get("properties")?.get(property));
-        let value = value.ok_or_else(|| wrong(Problem::NoProperty { property: property.clone() }))?;
+        let value = value.ok_or_else(|| {
+            let existing = alternatives("properties", property, properties(item));
+            wrong(Problem::NoProperty { property: property.clone(), existing })
+        })?;
         given.insert(dimension.clone(), catalogue_value(value));
     }
     Ok(given)
+}
+
+/// Returns the names of the properties that a STAC item gives a file.
+fn properties(item: &Item) -> impl Iterator<Item = &str> {
+    let inner = item.properties.get("properties").and_then(Value::as_object);
+    item.properties.iter().chain(inner.into_iter().flatten()).map(|(name, _)| name.as_str())
 }
 
 impl NamePattern {

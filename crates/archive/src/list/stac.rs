@@ -10,6 +10,7 @@ use bytes::Bytes;
 use futures::{StreamExt, future::try_join_all, stream};
 use serde_json::{Map, Value};
 use url::Url;
+use virtualize_remedy::alternatives;
 use virtualize_store::{fetch, post, url_of};
 
 use super::{Files, Found, ListError, ListOptions, document::parse};
@@ -218,10 +219,8 @@ impl Assets {
         let others = asset.get("alternate").and_then(Value::as_object);
         let other = others.and_then(|others| others.get(name)).and_then(|other| text(other, "href"));
         other.ok_or_else(|| {
-            let names = others.into_iter().flat_map(Map::keys).take(20).map(String::as_str);
-            let names = names.collect::<Vec<_>>().join(", ");
-            let names = if names.is_empty() { "none".to_owned() } else { names };
-            format!("it has no alternate {name:?}, but {names}")
+            let names = others.into_iter().flat_map(Map::keys).map(String::as_str);
+            format!("it has no alternate {name:?}{}", alternatives("alternates", name, names))
         })
     }
 

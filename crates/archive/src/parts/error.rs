@@ -106,11 +106,6 @@ pub enum PartsError {
 }
 
 impl PartsError {
-    /// Returns whether the error is due to how the user invoked the run.
-    pub fn is_usage(&self) -> bool {
-        !matches!(self, Self::Store(_) | Self::Damaged { .. } | Self::Encoding { .. })
-    }
-
     /// Returns the remedy to suggest to the user, if any.
     pub fn remedy(&self) -> Option<Remedy> {
         Some(match self {

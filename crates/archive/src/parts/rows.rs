@@ -432,8 +432,8 @@ fn format_of(number: i64) -> Result<ZarrFormat, Fault> {
 }
 
 fn class_of(name: &ByteArray) -> Result<ErrorClass, Fault> {
-    use ErrorClass::{BrokenPipe, Changed, Denied, File, NotFound, Unavailable, Usage};
-    let all = [Usage, NotFound, Denied, Changed, Unavailable, File, BrokenPipe];
+    use ErrorClass::{BrokenPipe, Changed, Conflict, Denied, File, NotFound, Unavailable, Usage};
+    let all = [Usage, Conflict, NotFound, Denied, Changed, Unavailable, File, BrokenPipe];
     let found = all.into_iter().find(|class| class_name(*class).as_bytes() == name.data());
     found.ok_or_else(|| Fault::Column { name: "class", reason: "unknown".to_owned() })
 }

@@ -105,7 +105,7 @@ fn select_eras(
             let out = |file: u32| LeftOut {
                 row: file.into(),
                 url: source.url(file),
-                reason: "it disagrees with the files that are most".to_owned(),
+                reason: "it is not compatible with the largest era".to_owned(),
             };
             plan.left_out.extend(era.into_iter().map(out));
         }

@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum OnMismatch {
-    /// An error that says in what they differ
+    /// Fail, and print the differences
     #[default]
     Stop,
-    /// Each era (files that agree) is a group
+    /// Write each era, a set of compatible files, to its own group
     Split,
-    /// The era of most files is kept, the others are left out and listed
+    /// Keep the era with the most files, and list the other files
     Skip,
 }
 
@@ -19,12 +19,12 @@ pub enum OnMismatch {
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum OnDuplicate {
-    /// An error that names both
+    /// Fail, and name both files
     #[default]
     Error,
-    /// The one that was listed first is kept
+    /// Keep the file that was listed first
     First,
-    /// The one that was listed last is kept
+    /// Keep the file that was listed last
     Last,
 }
 

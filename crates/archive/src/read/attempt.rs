@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures::FutureExt;
-use virtualize::ErrorClass;
+use virtualize::{Code, ErrorClass};
 
 use super::{Failure, ReadFile, ReadOptions, Reading, breaker::Breaker};
 use crate::{
@@ -88,7 +88,8 @@ fn done<R>(reading: Reading<R>, attempts: u32, fresh: bool, took: Duration) -> O
 fn panicked(item: &Item, panic: &(dyn Any + Send)) -> Failure {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-    let error = format!("{}: the reader panicked: {}", item.url, text.replace('\n', " "));
+    let error =
+        format!("{}: the reader panicked: {} [{}]", item.url, text.replace('\n', " "), Code::Internal);
     Failure { class: ErrorClass::File, error }
 }
 

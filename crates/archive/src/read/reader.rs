@@ -1,5 +1,5 @@
 use futures::future::BoxFuture;
-use virtualize::{ErrorClass, Notation, OptionName, Remedy};
+use virtualize::{Code, ErrorClass, Notation, OptionName, Remedy};
 
 use crate::{CombineError, Item};
 
@@ -46,7 +46,7 @@ impl Failure {
             virtualize::Error::Values { path, .. } => {
                 let remedy =
                     Remedy::set(OptionName::AssumeEqual, path.clone(), "take the first file's values");
-                notation.append(&error, Some(&remedy))
+                notation.line(&error, Some(&remedy), error.code())
             }
             _ => error.render(notation),
         };
@@ -55,7 +55,7 @@ impl Failure {
 
     /// Returns the failure of a file that does not fit the layout.
     pub(crate) fn of_layout(error: &CombineError, notation: Notation) -> Self {
-        Self::of_file(notation.append(error, error.remedy().as_ref()))
+        Self::of_file(notation.line(error, error.remedy().as_ref(), Code::Combine))
     }
 
     /// Returns a failure that is due to the file.

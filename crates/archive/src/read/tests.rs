@@ -100,7 +100,10 @@ async fn each_file_is_tried_as_often_as_that_may_help() {
     let counts = journal.counts().unwrap();
     assert_eq!((counts.pending, counts.done, counts.failed), (0, 52, 3));
     let failures = journal.failures(9).unwrap();
-    assert_eq!(failures, ["panics: the reader panicked: out of its depth", "damaged: no", "never: no"]);
+    assert_eq!(
+        failures,
+        ["panics: the reader panicked: out of its depth [internal]", "damaged: no", "never: no"]
+    );
     assert!(fake.most.load(Ordering::SeqCst) <= 8);
     let tries = fake.tries.lock().unwrap();
     assert_eq!(tries["changes"], [false, true], "what was listed is not believed any more");

@@ -1,37 +1,37 @@
 //! Arguments of `batch`.
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use virtualize::options::value::parse_count;
 use virtualize_archive::{BatchOptions, DryRunOptions, Prices, Shard, ShardNumber, Target};
 
-use super::{Mapping, Usage};
+use super::{GENERAL, Mapping, OUTPUT, Usage};
 
 /// Arguments of `batch`.
 #[derive(Args)]
 pub(crate) struct Batch {
-    /// Path or URL to write to
-    #[arg(short, long, value_name = "OUT", required_unless_present_any = ["plan", "shard"])]
+    /// Output path or URL
+    #[arg(display_order = 0, short, long, value_name = "OUT", required_unless_present_any = ["plan", "shard"], help_heading = OUTPUT, value_hint = ValueHint::AnyPath)]
     output: Option<String>,
-    /// Write events as JSON lines to a file, or to standard output (-)
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json_log: Option<String>,
-    /// Print requests, retries, bytes and files per second to standard error
-    #[arg(long)]
-    pub(crate) stats: bool,
-    /// Write Prometheus metrics of the run to a file, or push them to the URL of a group of a Pushgateway
-    #[arg(long, value_name = "FILE|URL")]
-    pub(crate) metrics: Option<String>,
-    /// Print nothing but errors
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) options: BatchOptions,
     #[command(flatten)]
     pub(crate) dry_run: DryRun,
     #[command(flatten)]
     pub(crate) machines: Machines,
     #[command(flatten)]
-    pub(crate) options: BatchOptions,
-    #[command(flatten)]
     pub(crate) mapping: Mapping,
+    /// Print only errors
+    #[arg(short, long, help_heading = GENERAL)]
+    pub(crate) quiet: bool,
+    /// Print requests, retries, bytes and files per second to standard error
+    #[arg(long, help_heading = GENERAL)]
+    pub(crate) stats: bool,
+    /// Write events as JSON lines to a file, or to standard output (-)
+    #[arg(long, value_name = "FILE", help_heading = GENERAL, value_hint = ValueHint::FilePath)]
+    pub(crate) json_log: Option<String>,
+    /// Write Prometheus metrics to a file, or push them to a group of a Pushgateway
+    #[arg(long, value_name = "FILE|URL", help_heading = GENERAL)]
+    pub(crate) metrics: Option<String>,
     /// All arguments without secrets, the name of the program first.
     #[arg(skip)]
     pub(crate) command: Vec<String>,
@@ -39,9 +39,11 @@ pub(crate) struct Batch {
 
 /// Arguments of a dry run.
 #[derive(Args)]
-#[command(next_help_heading = "Dry run")]
+#[command(next_help_heading = "Dry run options")]
 pub(crate) struct DryRun {
-    /// Write nothing: list the inputs, read a sample of the files, and report what the run would do and take
+    /// Write nothing; report what the run would do and cost
+    ///
+    /// Lists the inputs, and reads a sample of the files.
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Number of files to read
@@ -74,12 +76,12 @@ fn parse_prices(text: &str) -> Result<Prices, String> {
 
 /// How several machines share a batch.
 #[derive(Args)]
-#[command(next_help_heading = "Many machines")]
+#[command(next_help_heading = "Shard options")]
 pub(crate) struct Machines {
-    /// List the inputs and write the list to PLAN; with --shard or --parts, read it from there instead of listing
+    /// Write the list of files to PLAN; with --shard or --parts, read the list from PLAN
     #[arg(long, value_name = "PLAN")]
     pub(crate) plan: Option<String>,
-    /// Read the Kth of N shards of the files, write it to --part, and print a receipt
+    /// Read shard K of N of the files, write it to --part, and print a receipt
     #[arg(long, value_name = "K/N", requires = "part")]
     shard: Option<ShardNumber>,
     /// Path or URL of the part to write

@@ -1,28 +1,32 @@
 //! Arguments of the commands that read references.
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use virtualize::{
     ReadOptions, Sample,
     options::{ConnectionOptions, OutputFormat},
 };
 
-use super::{Output, Verbosity};
+use super::{GENERAL, OUTPUT, Output, Verbosity};
 
 /// Arguments of `convert`.
 #[derive(Args)]
 pub(crate) struct Translate {
-    /// References: JSON (kerchunk version 0 or 1, or Zarr v3 keys), a kerchunk-parquet or zarr3 folder or prefix, or an
-    /// Icechunk repository
-    #[arg(value_name = "REFS")]
+    /// Path or URL of references: JSON, a kerchunk-parquet or zarr3 folder, or an Icechunk repository
+    ///
+    /// JSON is that of kerchunk, version 0 or 1, or has Zarr v3 keys.
+    #[arg(value_name = "REFS", value_hint = ValueHint::AnyPath)]
     pub(crate) references: String,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t)]
-    pub(crate) format: OutputFormat,
-    /// Fail if anything is omitted or lost
-    #[arg(long)]
-    pub(crate) strict: bool,
     #[command(flatten)]
     pub(crate) output: Output,
+    /// Output format [default: kerchunk-json, or that of OUT's extension]
+    #[arg(short, long, value_enum, help_heading = OUTPUT, display_order = 1)]
+    pub(crate) format: Option<OutputFormat>,
+    /// Fail if anything is omitted or lost
+    #[arg(long, help_heading = OUTPUT)]
+    pub(crate) strict: bool,
+    /// Print only errors
+    #[arg(short, long, help_heading = GENERAL)]
+    pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) reading: Reading,
 }
@@ -30,14 +34,14 @@ pub(crate) struct Translate {
 /// Arguments of `diff`.
 #[derive(Args)]
 pub(crate) struct Compare {
-    /// References as for `convert`, or an HDF5, NetCDF-4 or TIFF file
-    #[arg(value_name = "A")]
+    /// Path or URL of references, or of an HDF5, NetCDF-4 or TIFF file
+    #[arg(value_name = "A", value_hint = ValueHint::AnyPath)]
     pub(crate) first: String,
     /// What to compare A with
-    #[arg(value_name = "B")]
+    #[arg(value_name = "B", value_hint = ValueHint::AnyPath)]
     pub(crate) second: String,
     /// Treat chunks at equal offsets as equal, whichever file they are in (implied for two files)
-    #[arg(long)]
+    #[arg(long, help_heading = "Comparison options")]
     pub(crate) ignore_urls: bool,
     #[command(flatten)]
     pub(crate) reading: Reading,
@@ -46,20 +50,20 @@ pub(crate) struct Compare {
 /// Arguments of `validate`.
 #[derive(Args)]
 pub(crate) struct Validate {
-    /// References, as for `convert`
-    #[arg(value_name = "REFS")]
+    /// Path or URL of references: JSON, a kerchunk-parquet or zarr3 folder, or an Icechunk repository
+    #[arg(value_name = "REFS", value_hint = ValueHint::AnyPath)]
     pub(crate) references: String,
-    /// Chunks to decode per array and source, evenly spread, and compare with a direct read
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    /// Number of chunks per array and source to decode and compare with a direct read
+    #[arg(long, value_name = "N", default_value_t = 4, help_heading = "Comparison options")]
     sample: u64,
     /// Decode all chunks
-    #[arg(long, conflicts_with = "sample")]
+    #[arg(long, conflicts_with = "sample", help_heading = "Comparison options")]
     full: bool,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) reading: Reading,
+    /// Print JSON
+    #[arg(long, help_heading = GENERAL)]
+    pub(crate) json: bool,
 }
 
 impl Validate {
@@ -71,7 +75,7 @@ impl Validate {
 
 /// How references are read.
 #[derive(Args, Clone)]
-#[command(next_help_heading = "Reading references")]
+#[command(next_help_heading = "Reference options")]
 pub(crate) struct Reading {
     /// Folder or prefix to resolve relative URLs against [default: that of the references]
     #[arg(long, value_name = "FOLDER")]
@@ -81,9 +85,9 @@ pub(crate) struct Reading {
     #[arg(long = "version-of", default_value = "main", value_name = "NAME")]
     version: String,
     #[command(flatten)]
-    verbosity: Verbosity,
-    #[command(flatten)]
     store: ConnectionOptions,
+    #[command(flatten)]
+    verbosity: Verbosity,
 }
 
 impl Reading {

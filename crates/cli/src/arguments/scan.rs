@@ -1,39 +1,39 @@
 //! Arguments of `scan`.
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use tokio_util::sync::CancellationToken;
 use virtualize::{options::value::parse_count, zarr::ZarrFormat};
 use virtualize_archive::{FileOptions, LayoutOptions, ScanOptions, list::Input};
 
-use super::Mapping;
+use super::{GENERAL, Mapping, OUTPUT};
 
 /// Arguments of `scan`.
 #[derive(Args)]
 pub(crate) struct Scan {
-    /// Exit with status 1 if files are not compatible
-    #[arg(long)]
-    pub(crate) fail_on_mismatch: bool,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Also write the JSON to a file
-    #[arg(short, long, value_name = "OUT")]
-    pub(crate) output: Option<std::path::PathBuf>,
-    /// Attempts per file when a store fails or the file changes
-    #[arg(long, value_name = "N", default_value = "3", value_parser = parse_count)]
-    attempts: usize,
-    /// Write events as JSON lines to a file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json_log: Option<String>,
-    /// Print nothing but the report and errors
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
     #[command(flatten)]
     files: FileOptions,
     #[command(flatten)]
     layout: LayoutOptions,
+    /// Exit with status 1 if files are not compatible
+    #[arg(long, help_heading = "Run options")]
+    pub(crate) fail_on_mismatch: bool,
+    /// Attempts per file when a store fails or the file changes
+    #[arg(long, value_name = "N", default_value = "3", value_parser = parse_count, help_heading = "Run options")]
+    attempts: usize,
+    /// Also write the JSON to a file
+    #[arg(short, long, value_name = "OUT", help_heading = OUTPUT, value_hint = ValueHint::FilePath)]
+    pub(crate) output: Option<std::path::PathBuf>,
     #[command(flatten)]
     pub(crate) mapping: Mapping,
+    /// Print only the report and errors
+    #[arg(short, long, help_heading = GENERAL)]
+    pub(crate) quiet: bool,
+    /// Print JSON
+    #[arg(long, help_heading = GENERAL)]
+    pub(crate) json: bool,
+    /// Write events as JSON lines to a file
+    #[arg(long, value_name = "FILE", help_heading = GENERAL, value_hint = ValueHint::FilePath)]
+    pub(crate) json_log: Option<String>,
 }
 
 impl Scan {

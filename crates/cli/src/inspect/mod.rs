@@ -1,32 +1,132 @@
 //! `virtualize inspect FILE`: one description of the mapped file, printed as text for people or as JSON.
 
+mod chunk_map;
+mod details;
+mod facts;
+mod layout;
+mod overview;
 mod readers;
-mod text;
+#[cfg(test)]
+mod tests;
+mod tree;
 
 use std::io::{self, Write};
 
-use virtualize::{Notation, VirtualStore};
+use serde_json::{Map, Value};
+use virtualize::{
+    Notation, VirtualStore,
+    describe::{array_at, printable},
+    zarr::Array,
+};
+use virtualize_remedy::alternatives;
 
-use crate::{arguments::Inspect, exit::Failure, messages};
+use crate::{
+    arguments::{Inspect, Usage},
+    exit::Failure,
+    messages, terminal,
+};
+use overview::Style;
 
-/// Returns what `virtualize inspect` prints about a mapped file, with remedies in `notation`.
-pub fn text(store: &VirtualStore, notation: Notation) -> String {
-    let mut out = Vec::new();
-    // Writing to memory does not fail.
-    let _ = text::write(store, notation, &mut out);
-    String::from_utf8_lossy(&out).into_owned()
+/// Width of the text where no terminal has another.
+const COLUMNS: usize = 100;
+/// Width of the text in narrow terminals.
+const FEWEST_COLUMNS: usize = 60;
+
+/// Returns the overview that `virtualize inspect` prints of a mapped file, with remedies in `notation`. All nodes and
+/// notes are printed if `full` is set.
+pub fn describe(store: &VirtualStore, notation: Notation, full: bool) -> String {
+    let style = Style { notation, columns: COLUMNS, is_full: full };
+    text(|out| overview::write(store, style, out))
+}
+
+/// Returns what `virtualize inspect --array` prints about arrays.
+///
+/// # Errors
+/// [`UnknownArray`] if there is no array at one of the paths.
+pub fn describe_arrays(store: &VirtualStore, paths: &[String]) -> Result<String, UnknownArray> {
+    let arrays = select(store, paths)?;
+    Ok(text(|out| details_of(store, &arrays, COLUMNS, out)))
 }
 
 pub(crate) async fn run(arguments: &Inspect) -> Result<(), Failure> {
-    let options = arguments.input.options();
+    let options = arguments.input.mapping.options(arguments.format().zarr_format());
     let store = virtualize::open(arguments.input.file(), &options).await?;
+    let arrays = select(&store, &arguments.arrays)
+        .map_err(|reason| Usage::Array { file: store.name().to_owned(), reason })?;
     let mut out = io::BufWriter::new(io::stdout().lock());
-    if arguments.json {
-        let described = virtualize::describe::store(&store, messages::FLAGS);
-        serde_json::to_writer_pretty(&mut out, &described).map_err(io::Error::from)?;
-        out.write_all(b"\n")?;
-    } else {
-        text::write(&store, messages::FLAGS, &mut out)?;
+    match (arguments.json, arrays.is_empty()) {
+        (true, true) => json(&virtualize::describe::store(&store, messages::FLAGS), &mut out)?,
+        (true, false) => json(&as_json(&store, &arrays), &mut out)?,
+        (false, false) => details_of(&store, &arrays, columns(), &mut out)?,
+        (false, true) => {
+            let style = Style { notation: messages::FLAGS, columns: columns(), is_full: arguments.full };
+            overview::write(&store, style, &mut out)?;
+        }
     }
     Ok(out.flush()?)
+}
+
+/// Returns the width of the text in columns.
+fn columns() -> usize {
+    terminal::columns().unwrap_or(COLUMNS).max(FEWEST_COLUMNS)
+}
+
+fn text(write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> String {
+    let mut out = Vec::new();
+    // Writing to memory does not fail.
+    let _ = write(&mut out);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+fn json(value: &Value, out: &mut impl Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, value)?;
+    out.write_all(b"\n")
+}
+
+fn as_json(store: &VirtualStore, arrays: &[(String, &Array)]) -> Value {
+    let arrays = arrays.iter().filter_map(|(path, _)| Some((format!("/{path}"), array_at(store, path)?)));
+    Value::Object(arrays.collect::<Map<_, _>>())
+}
+
+fn details_of(
+    store: &VirtualStore,
+    arrays: &[(String, &Array)],
+    columns: usize,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    for (index, (path, array)) in arrays.iter().enumerate() {
+        if index > 0 {
+            writeln!(out)?;
+        }
+        details::write(store, path, array, columns, out)?;
+    }
+    Ok(())
+}
+
+/// Returns the arrays at these paths, which may start with a slash.
+fn select<'a>(store: &'a VirtualStore, paths: &[String]) -> Result<Vec<(String, &'a Array)>, UnknownArray> {
+    let found = paths.iter().map(|given| {
+        let path = given.trim_matches('/').to_owned();
+        let array = store.hierarchy.array(&path).ok_or_else(|| UnknownArray::new(store, given))?;
+        Ok((path, array))
+    });
+    found.collect()
+}
+
+/// A path at which a file has no array. The message names the paths that may have been meant.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct UnknownArray(String);
+
+impl UnknownArray {
+    fn new(store: &VirtualStore, given: &str) -> Self {
+        let path = given.trim_matches('/');
+        let is_group = store.hierarchy.group(path).is_some();
+        let inside = if path.is_empty() { String::new() } else { format!("{path}/") };
+        let all = store.hierarchy.arrays().into_iter().map(|(path, _)| printable(&path));
+        let names: Vec<_> = all.filter(|each| !is_group || each.starts_with(&inside)).collect();
+        let what = if is_group { "is a group, not an array" } else { "there is no such array" };
+        let rest = alternatives("arrays", path, names.iter().map(String::as_str));
+        Self(format!("array {}: {what}{rest}", printable(path)))
+    }
 }

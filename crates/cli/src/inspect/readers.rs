@@ -3,16 +3,16 @@ use virtualize::zarr::{
     readers::{ChunkFacts, Compatibility, Need, compatibility},
 };
 
-/// Returns the readers that decode an array, on one line: `zarr-python + imagecodecs; zarrs no (imagecodecs_lzw); …`.
-pub(super) fn line(path: &str, array: &Array, format: ZarrFormat) -> String {
+/// Returns which readers decode an array, a line each: `zarr-python with imagecodecs`, `zarrs: no (imagecodecs_lzw)`.
+pub(super) fn lines(path: &str, array: &Array, format: ZarrFormat) -> Vec<String> {
     let all = compatibility(path, array, ChunkFacts::of(array), format).into_iter().map(|(reader, found)| {
         match found {
-            Compatibility::Yes => reader.name().to_owned(),
-            Compatibility::Needs(needs) => format!("{reader} + {}", names(&needs).join(" + ")),
-            Compatibility::No(because) => format!("{reader} no ({because})"),
+            Compatibility::Yes => format!("{reader}: yes"),
+            Compatibility::Needs(needs) => format!("{reader}: with {}", names(&needs).join(" and ")),
+            Compatibility::No(because) => format!("{reader}: no ({because})"),
         }
     });
-    all.collect::<Vec<_>>().join("; ")
+    all.collect()
 }
 
 fn names(needs: &[Need]) -> Vec<&'static str> {

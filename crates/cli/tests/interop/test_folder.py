@@ -82,7 +82,7 @@ def test_what_is_there_stays_unless_overwritten(tmp_path):
     out.mkdir()
     (out / "mine").write_text("x")
     run = virtualize(FIXTURES / "hdf5/chunked.h5", "--format", "zarr3", "-o", out)
-    assert run.status == 2 and len(run.stderr.splitlines()) == 1 and "--overwrite" in run.stderr, run.stderr
+    assert run.status == 1 and len(run.stderr.splitlines()) == 1 and "--overwrite" in run.stderr, run.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["store.zarr"] and (out / "mine").read_text() == "x"
     assert virtualize(FIXTURES / "hdf5/chunked.h5", "--format", "zarr3", "-o", out, "--overwrite").status == 0
     assert not (out / "mine").exists() and (out / "zarr.json").exists()
@@ -101,3 +101,16 @@ def test_a_file_in_the_folder_is_not_replaced(tmp_path):
 def test_several_files_need_a_place(output):
     run = virtualize(FIXTURES / "hdf5/chunked.h5", "--format", "zarr3", *output)
     assert run.status == 2 and "--output" in run.stderr, run.stderr
+
+
+def test_the_extension_of_the_output_selects_the_format(tmp_path):
+    source = clients.FIXTURES / "hdf5/chunked.h5"
+    for name, file in {"a.parquet": ".zmetadata", "a.zarr": "zarr.json", "a.icechunk": "snapshots"}.items():
+        run = clients.virtualize(source, "-o", tmp_path / name)
+        assert run.status == 0, run.stderr
+        assert (tmp_path / name / file).exists(), name
+    for name, arguments in {"a.json": (), "a.refs": (), "b.parquet": ("--format", "kerchunk-json")}.items():
+        assert clients.virtualize(source, *arguments, "-o", tmp_path / name).status == 0
+        assert json.loads((tmp_path / name).read_text())["version"] == 1
+    run = clients.virtualize("convert", tmp_path / "a.json", "-o", tmp_path / "c.zarr")
+    assert run.status == 0 and (tmp_path / "c.zarr/zarr.json").exists(), run.stderr

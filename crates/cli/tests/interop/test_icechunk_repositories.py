@@ -83,7 +83,7 @@ def test_theirs_is_not_overwritten(theirs, days, tmp_path):
 
 @pytest.mark.parametrize("change, reason", [
     (dict(dtype="f4"), "/t cannot be appended: "), (dict(shape=(2, 4)), ""), (dict(dims=("time", "y")), "cannot be appended: "),
-    (dict(fill=-1.0), "fill value"), (dict(attrs={"units": "m"}), "attribute units"), (dict(more=True), "no such node"), (dict(less=True), "no such array"),
+    (dict(fill=-1.0), "fill value"), (dict(attrs={"units": "m"}), "attribute units"), (dict(more=True), "no such array"), (dict(less=True), "no such array"),
 ])
 def test_what_differs_is_not_appended(days, change, reason, tmp_path):
     folder, file = tmp_path / "repo", tmp_path / "other.nc"

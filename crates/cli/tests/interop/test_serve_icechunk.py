@@ -59,7 +59,7 @@ def test_jobs_commit_to_a_repository_that_may_be_written(tmp_path, archive):
             return service.ended(service.submit(**{**batch(archive, format="icechunk", output=output), "inputs": inputs, **more}))
         assert job(range(20), message="first")["state"] == "done"
         again = job(range(20))
-        assert again["state"] == "failed" and again["error"]["code"] == "commit" and "append_dim" in again["error"]["hint"], again
+        assert again["state"] == "failed" and again["error"]["code"] == "icechunk" and "append_dim" in again["error"]["hint"], again
         shown = job(range(20, 40), append_dim="time", message="second")
         assert shown["state"] == "done" and shown["result"]["links"] == {"output": output}, shown
         log, dataset = opened(icechunk.local_filesystem_storage(str(tmp_path / "out" / "days.icechunk")))

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use virtualize_hdf5::model::{CharacterSet, Dataset, Dataspace, Datatype, Element};
+use virtualize_remedy::Code;
 use virtualize_zarr::{Array, ChunkGrid, ChunkManifest, FillValue, SourceId, ZarrFormat};
 
 use super::Mapper;
@@ -108,12 +109,12 @@ impl Mapper<'_> {
             Ok(None) => unpadded(),
             Ok(Some(padded)) => {
                 let message = format!("{SHORT}: padded with its fill value to {:?}", padded.shape);
-                self.diagnose(Severity::Info, "array-padded", path, message);
+                self.diagnose(Severity::Info, Code::ArrayPadded, path, message);
                 padded
             }
             Err(error) => {
                 let message = format!("{SHORT} and cannot be padded: {error}");
-                self.diagnose(Severity::Warning, "array-not-padded", path, message);
+                self.diagnose(Severity::Warning, Code::ArrayNotPadded, path, message);
                 unpadded()
             }
         }
@@ -131,21 +132,21 @@ impl Mapper<'_> {
     fn report_plan(&mut self, path: &str, dataset: &Dataset, plan: &ChunkPlan, fill: &FillPlan) {
         if let Some(why) = &plan.inline_reason {
             let message = format!("{} chunks are put inline: {why}", plan.inline.len());
-            self.diagnose(Severity::Info, "chunks-inlined", path, message);
+            self.diagnose(Severity::Info, Code::ChunksInlined, path, message);
         }
         if let [first, ..] = plan.missing_files.as_slice() {
             let count = plan.missing_files.len();
             let message = format!(
                 "{count} of its source files do not exist (\"{first}\"), so that their parts read as the fill value"
             );
-            self.diagnose(Severity::Warning, "source-missing", path, message);
+            self.diagnose(Severity::Warning, Code::SourceMissing, path, message);
         }
         for (code, message) in &fill.warnings {
-            self.diagnose(Severity::Warning, code, path, message.clone());
+            self.diagnose(Severity::Warning, *code, path, message.clone());
         }
         if is_reference(&dataset.datatype) {
             let message = "references are shown as the paths of their targets".to_owned();
-            self.diagnose(Severity::Info, "reference-as-path", path, message);
+            self.diagnose(Severity::Info, Code::ReferenceAsPath, path, message);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 use virtualize_hdf5::model::{Attribute, Dataset, Datatype};
+use virtualize_remedy::Code;
 use virtualize_zarr::{Array, FillValue};
 
 use super::Mapper;
@@ -31,7 +32,7 @@ impl Mapper<'_> {
         for error in &dataset.unreadable_attributes {
             self.diagnose(
                 Severity::Warning,
-                "attribute-unreadable",
+                Code::AttributeUnreadable,
                 path,
                 format!("an attribute is left out: {error}"),
             );
@@ -68,7 +69,7 @@ impl Mapper<'_> {
                 "{} is a float of less than 64 bits, which JSON cannot express: xarray unpacks to float64, not float32",
                 attribute.name
             );
-            self.diagnose(Severity::Info, "packing-widened", path, message);
+            self.diagnose(Severity::Info, Code::PackingWidened, path, message);
         }
     }
 
@@ -91,7 +92,7 @@ impl Mapper<'_> {
         let (mut kept, dropped) = missing_value(attribute, &shown);
         for value in dropped {
             let message = format!("missing_value {value} is dropped: no value of type {shown} equals it");
-            self.diagnose(Severity::Warning, "missing-value-dropped", path, message);
+            self.diagnose(Severity::Warning, Code::MissingValueDropped, path, message);
         }
         if element.data_type.is_float() {
             self.remove_infinities(path, &mut kept, element, fill);
@@ -129,11 +130,11 @@ impl Mapper<'_> {
                 Some("NaN") => {}
                 _ if sentinel.as_ref() == Some(&value) => {
                     let message = format!("missing_value {value} is written as _FillValue");
-                    self.diagnose(Severity::Info, "missing-value-as-fill-value", path, message);
+                    self.diagnose(Severity::Info, Code::MissingValueAsFillValue, path, message);
                 }
                 _ => {
                     let message = format!("missing_value {value} is dropped: JSON has no such number");
-                    self.diagnose(Severity::Warning, "missing-value-dropped", path, message);
+                    self.diagnose(Severity::Warning, Code::MissingValueDropped, path, message);
                 }
             }
         }

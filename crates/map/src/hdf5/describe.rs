@@ -113,3 +113,17 @@ pub(super) fn describe_filter(filter: &Filter) -> String {
     };
     format!("{name} ({})", filter.id)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names and numbers are those of the HDF Group's registry of filters.
+    #[test]
+    fn filters_have_their_registered_names() {
+        for (id, expected) in [(1, "deflate (1)"), (32015, "Zstandard (32015)"), (32026, "Blosc2 (32026)")] {
+            let filter = Filter { id, name: None, optional: false, parameters: Vec::new() };
+            assert_eq!(describe_filter(&filter), expected);
+        }
+    }
+}

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use virtualize_remedy::Code;
 use virtualize_zarr::{
     Group, Node, SourceId,
     node::{self, join},
@@ -48,7 +49,7 @@ impl Mapper<'_> {
         for link in std::mem::take(&mut self.links) {
             if let Err(error) = self.attach_linked(root, &link, chain) {
                 let message = format!("the link to \"{}\" in the file \"{}\": {error}", link.path, link.file);
-                self.diagnose(Severity::Warning, "link-left-out", &link.at, message);
+                self.diagnose(Severity::Warning, Code::LinkLeftOut, &link.at, message);
             }
         }
     }

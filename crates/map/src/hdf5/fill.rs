@@ -7,6 +7,7 @@
 
 use serde_json::Value;
 use virtualize_hdf5::model::{Attribute, Datatype, Element, FillMessage, FillValue as Stored};
+use virtualize_remedy::Code;
 use virtualize_zarr::{DataType, FillValue, ZarrFormat, cf::fill_value_attribute};
 
 use super::cast::{cast, is_rounded_end, show, shown_type, wrapped};
@@ -24,7 +25,7 @@ pub(super) struct FillPlan {
     /// Whether missing chunks have to be written, filled with what they read as.
     pub(super) constant_chunks: bool,
     /// Warnings as (diagnostic code, message).
-    pub(super) warnings: Vec<(&'static str, String)>,
+    pub(super) warnings: Vec<(Code, String)>,
 }
 
 /// Input of the policy.
@@ -102,7 +103,7 @@ impl FillQuestion<'_> {
                         format!("_FillValue {text} is dropped for an array of {}: {error}", self.data_type)
                     }
                 };
-                plan.warnings.push(("fill-value-dropped", warning));
+                plan.warnings.push((Code::FillValueDropped, warning));
                 Outcome::Dropped(error.to_string())
             }
         };
@@ -199,7 +200,7 @@ impl FillQuestion<'_> {
 
     fn drop_sentinel(&self, plan: &mut FillPlan, why: &str) {
         plan.decision.sentinel = None;
-        plan.warnings.push(("fill-value-dropped", format!("_FillValue is dropped: {why}")));
+        plan.warnings.push((Code::FillValueDropped, format!("_FillValue is dropped: {why}")));
         if let Some(source) = plan.decision.sources.last_mut() {
             source.outcome = Outcome::Dropped(why.to_owned());
         }
@@ -222,7 +223,7 @@ impl FillQuestion<'_> {
         plan.attribute = plan.decision.sentinel.as_ref().and_then(|value| plain(&data_type, value));
         let header = show_scalar(self.data_type, self.missing_reads);
         plan.warnings.push((
-            "fill-value-masked",
+            Code::FillValueMasked,
             format!(
                 "Zarr v2 cannot express that missing chunks read as {header} without masking it; use zarr3-json"
             ),

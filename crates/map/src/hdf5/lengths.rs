@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use virtualize_hdf5::model::Dataset;
+use virtualize_remedy::Code;
 use virtualize_zarr::Array;
 
 use super::Mapper;
@@ -93,7 +94,7 @@ impl Mapper<'_> {
                 let message = format!(
                     "dimension \"{name}\" has length {known}, the array {size}: its dimension is called \"{renamed}\""
                 );
-                self.diagnose(Severity::Warning, "dimension-renamed", path, message);
+                self.diagnose(Severity::Warning, Code::DimensionRenamed, path, message);
                 *name = renamed;
             }
         }

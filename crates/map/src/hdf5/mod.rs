@@ -38,6 +38,7 @@ use std::sync::Arc;
 
 use virtualize_bytes::{Budget, Limits};
 use virtualize_hdf5::model::File;
+use virtualize_remedy::Code;
 use virtualize_zarr::{Hierarchy, Source, ZarrFormat};
 
 use self::external_links::{ExternalLink, MappedFiles};
@@ -165,7 +166,7 @@ impl<'a> Mapper<'a> {
     }
 
     /// Adds a diagnostic. `path` has no leading slash.
-    fn diagnose(&mut self, severity: Severity, code: &'static str, path: &str, message: String) {
+    fn diagnose(&mut self, severity: Severity, code: Code, path: &str, message: String) {
         let diagnostic = Diagnostic { severity, code, path: format!("/{path}"), message, remedy: None };
         self.report.diagnostics.push(diagnostic);
     }
@@ -173,7 +174,7 @@ impl<'a> Mapper<'a> {
     fn array_left_out(&mut self, path: &str, error: &Error) {
         self.report.diagnostics.push(Diagnostic {
             severity: Severity::Warning,
-            code: "array-left-out",
+            code: Code::ArrayLeftOut,
             path: format!("/{path}"),
             message: format!("the array is left out: {error}"),
             remedy: error.remedy(),
@@ -182,6 +183,6 @@ impl<'a> Mapper<'a> {
 
     fn attribute_left_out(&mut self, path: &str, name: &str, error: &Error) {
         let message = format!("the attribute \"{name}\" is left out: {error}");
-        self.diagnose(Severity::Warning, "attribute-left-out", path, message);
+        self.diagnose(Severity::Warning, Code::AttributeLeftOut, path, message);
     }
 }

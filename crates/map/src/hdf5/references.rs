@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 use virtualize_hdf5::model::{Datatype, Element, ReferenceKind, Selection};
+use virtualize_remedy::Code;
 use virtualize_zarr::{Array, Group, Node, node::join};
 
 use super::Mapper;
@@ -100,7 +101,7 @@ impl Mapper<'_> {
         self.report.arrays.insert(part_path, report);
         let message =
             format!("\"{part_name}\" holds the part of its target that each reference selects, as JSON");
-        self.diagnose(Severity::Info, "reference-part", &path, message);
+        self.diagnose(Severity::Info, Code::ReferencePart, &path, message);
         let part = Array { attributes: Map::new(), ..array.clone() };
         group.children.insert(part_name, Node::Array(Box::new(part)));
     }

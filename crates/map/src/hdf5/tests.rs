@@ -141,7 +141,7 @@ pub(super) fn refused(dataset: Dataset, format: ZarrFormat) -> String {
 }
 
 pub(super) fn codes(mapped: &Mapped) -> Vec<&'static str> {
-    mapped.report.diagnostics.iter().map(|diagnostic| diagnostic.code).collect()
+    mapped.report.diagnostics.iter().map(|diagnostic| diagnostic.code.as_str()).collect()
 }
 
 fn scalar(bytes: &[u8]) -> Option<FillValue> {

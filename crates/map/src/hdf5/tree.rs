@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use virtualize_bytes::Address;
 use virtualize_hdf5::model::{Dataset, Group as SourceGroup, Link, LinkTarget, Object};
-use virtualize_remedy::{OptionName, Remedy};
+use virtualize_remedy::{Code, OptionName, Remedy};
 use virtualize_zarr::{Group, Node, node::join};
 
 use super::Mapper;
@@ -47,7 +47,7 @@ impl Mapper<'_> {
                     Some(Object::Unreadable(error)) => error.to_string(),
                     _ => "it is no group".to_owned(),
                 };
-                self.diagnose(Severity::Error, "root-unreadable", "", format!("the root group: {why}"));
+                self.diagnose(Severity::Error, Code::RootUnreadable, "", format!("the root group: {why}"));
                 Group::default()
             }
         }
@@ -67,7 +67,7 @@ impl Mapper<'_> {
             self.nodes += 1;
             if self.nodes > NODES {
                 let message = format!("more than {NODES} groups and arrays; the rest is left out");
-                self.diagnose(Severity::Error, "too-many-nodes", place.path, message);
+                self.diagnose(Severity::Error, Code::TooManyNodes, place.path, message);
                 break;
             }
             if self.take("groups and arrays", node_bytes(place.path, name)).is_err() {
@@ -90,7 +90,7 @@ impl Mapper<'_> {
                 let path = join(place.path, name);
                 self.diagnose(
                     Severity::Warning,
-                    "name-collision",
+                    Code::NameCollision,
                     &path,
                     "two objects have this name".to_owned(),
                 );
@@ -119,7 +119,7 @@ impl Mapper<'_> {
                 let message = "Zarr has no nodes for committed datatypes: neither this one nor its attributes are shown";
                 self.diagnose(
                     Severity::Info,
-                    "datatype-not-shown",
+                    Code::DatatypeNotShown,
                     &join(place.path, name),
                     message.to_owned(),
                 );
@@ -141,7 +141,7 @@ impl Mapper<'_> {
         for error in &source.unreadable_attributes {
             self.diagnose(
                 Severity::Warning,
-                "attribute-unreadable",
+                Code::AttributeUnreadable,
                 path,
                 format!("an attribute is left out: {error}"),
             );
@@ -164,7 +164,7 @@ impl Mapper<'_> {
         let path = join(place.path, name);
         if place.ancestors.contains(&address) {
             let message = "the group is its own ancestor; the link is left out".to_owned();
-            self.diagnose(Severity::Warning, "link-cycle", &path, message);
+            self.diagnose(Severity::Warning, Code::LinkCycle, &path, message);
             return None;
         }
         if place.ancestors.len() >= DEPTH {
@@ -237,7 +237,7 @@ impl Mapper<'_> {
                     "zarr-python treats a backslash as a slash: {:?} is shown as {name:?}",
                     link.name
                 );
-                self.diagnose(Severity::Warning, "name-changed", &child, message);
+                self.diagnose(Severity::Warning, Code::NameChanged, &child, message);
             }
             if let Err(error) = check_name(&name) {
                 self.left_out(&child, error.to_string());
@@ -249,7 +249,7 @@ impl Mapper<'_> {
             }
             match self.target(address, link) {
                 Ok(target) => children.push((name.into_owned(), target)),
-                Err(error) => self.diagnose(Severity::Warning, "link-left-out", &child, error.to_string()),
+                Err(error) => self.diagnose(Severity::Warning, Code::LinkLeftOut, &child, error.to_string()),
             }
         }
         children
@@ -261,7 +261,7 @@ impl Mapper<'_> {
         }
         self.report.diagnostics.push(Diagnostic {
             severity: Severity::Warning,
-            code: "link-left-out",
+            code: Code::LinkLeftOut,
             path: format!("/{}", link.at),
             message: format!("the link to \"{}\" in the file \"{}\" is not followed", link.path, link.file),
             remedy: Some(Remedy::turn_on(OptionName::FollowExternal, "follow it")),
@@ -290,6 +290,6 @@ impl Mapper<'_> {
     }
 
     fn left_out(&mut self, path: &str, why: String) {
-        self.diagnose(Severity::Warning, "node-left-out", path, why);
+        self.diagnose(Severity::Warning, Code::NodeLeftOut, path, why);
     }
 }

@@ -8,11 +8,27 @@ use super::element::ElementType;
 use super::ieee::{IEEE, ieee_type};
 use crate::{ElementTransform, Error, FloatFormat, PaddedString, Result, StringEnd};
 
+/// Maximum size of an element in bytes. Metadata contain the fill value, so a file of 1 KB with elements of 4 GB would
+/// need as much memory.
+const LARGEST_ELEMENT: u64 = 1 << 20;
+
 /// Maps an HDF5 datatype to a Zarr data type.
 ///
 /// # Errors
-/// Zarr has no such type, or the datatype is malformed.
+/// Zarr has no such type, its elements are too large, or the datatype is malformed.
 pub(super) fn element_type(datatype: &Datatype, format: ZarrFormat) -> Result<ElementType> {
+    let element = type_of_any_size(datatype, format)?;
+    match element.data_type.size() {
+        Some(size) if size > LARGEST_ELEMENT => Err(Error::Unsupported {
+            feature: "data type".into(),
+            problem: format!("elements of {size} bytes, more than {LARGEST_ELEMENT}").into(),
+        }),
+        _ => Ok(element),
+    }
+}
+
+/// Maps a datatype with elements of any size.
+fn type_of_any_size(datatype: &Datatype, format: ZarrFormat) -> Result<ElementType> {
     match datatype {
         Datatype::Integer(integer) | Datatype::Bitfield(integer) => integer_type(integer),
         Datatype::Float(float) => float_type(float),

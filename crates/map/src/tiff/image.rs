@@ -1,7 +1,7 @@
 //! Mapping of one image to one array with its coordinates and georeferencing.
 
 use virtualize_bytes::Budget;
-use virtualize_remedy::Remedy;
+use virtualize_remedy::{Code, Remedy};
 use virtualize_tiff::model::{Ifd, Image};
 use virtualize_zarr::{Array, ChunkGrid, Codec, Endian, Node, ZarrFormat, node::join};
 
@@ -206,9 +206,9 @@ fn describe(image: &Image, endian: Endian) -> ArrayReport {
 /// Returns the diagnostic of a coordinate reference system that is left out, at least in part.
 fn of_crs(crs: &Crs, path: &str) -> Option<Diagnostic> {
     let (code, left_out, problem) = match (&crs.problem, &crs.vertical_problem) {
-        (Some(problem), _) => ("tiff-crs", "coordinate reference system", problem),
+        (Some(problem), _) => (Code::TiffCrs, "coordinate reference system", problem),
         (None, Some(problem)) => {
-            ("tiff-vertical-crs", "vertical part of the coordinate reference system", problem)
+            (Code::TiffVerticalCrs, "vertical part of the coordinate reference system", problem)
         }
         (None, None) => return None,
     };
@@ -225,13 +225,13 @@ fn of_crs(crs: &Crs, path: &str) -> Option<Diagnostic> {
 /// means.
 fn diagnostic(error: &Error, path: &str) -> Diagnostic {
     let code = match error {
-        Error::InvalidNodata { .. } => "invalid-nodata",
-        Error::InlineLimit { .. } => "inline-limit",
-        Error::Budget(_) => "too-large",
-        Error::Image(_) => "tiff-image",
-        Error::Truncated { .. } => "tiff-truncated",
-        Error::Malformed { .. } | Error::Tag(_) | Error::Overflow(_) => "tiff-malformed",
-        _ => "tiff-unsupported",
+        Error::InvalidNodata { .. } => Code::InvalidNodata,
+        Error::InlineLimit { .. } => Code::InlineLimit,
+        Error::Budget(_) => Code::TooLarge,
+        Error::Image(_) => Code::TiffImage,
+        Error::Truncated { .. } => Code::TiffTruncated,
+        Error::Malformed { .. } | Error::Tag(_) | Error::Overflow(_) => Code::TiffMalformed,
+        _ => Code::TiffUnsupported,
     };
     let is_error = matches!(error, Error::InvalidNodata { .. });
     Diagnostic {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 use virtualize_bytes::ByteRange;
+use virtualize_remedy::Code;
 use virtualize_zarr::{Array, ChunkGrid, Codec, NodePath, SourceId};
 
 use crate::{LeftOut, Mapped};
@@ -37,7 +38,7 @@ pub(super) fn decide(mapped: &mut Mapped, answers: BTreeMap<NodePath, Result<Opt
             ),
             Err(why) => why,
         };
-        Some((path, LeftOut::image("tiff-jpeg", why, None)))
+        Some((path, LeftOut::image(Code::TiffJpeg, why, None)))
     });
     mapped.leave_out(refused);
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use virtualize_bytes::ByteRange;
-use virtualize_remedy::{OptionName, Remedy};
+use virtualize_remedy::{Code, OptionName, Remedy};
 use virtualize_zarr::{Array, ChunkGrid, Codec, DataType, NodePath, Reference, chunk_indices};
 
 use crate::{ChunkContent, InlineTask, LeftOut, LercLayout, MapOptions, Mapped};
@@ -37,7 +37,7 @@ pub(super) fn decide(
         .map(|(path, array)| {
             let decision = match answers.remove(&path) {
                 Some(Ok(chunks)) => remake(&path, array, &chunks, options),
-                Some(Err(why)) => Decision::LeaveOut(LeftOut::image("tiff-lerc", why, None)),
+                Some(Err(why)) => Decision::LeaveOut(LeftOut::image(Code::TiffLerc, why, None)),
                 None => unexamined(array),
             };
             (path, decision)
@@ -47,7 +47,7 @@ pub(super) fn decide(
         match decision {
             Decision::Remake(tasks) => mapped.tasks.extend(tasks),
             Decision::LeaveOut(why) => mapped.leave_out([(path, why)]),
-            Decision::Warn(message) => mapped.warn(&path, "tiff-lerc-mask", message, Some(copy_remedy())),
+            Decision::Warn(message) => mapped.warn(&path, Code::TiffLercMask, message, Some(copy_remedy())),
         }
     }
 }
@@ -74,7 +74,7 @@ fn remake(path: &str, array: &Array, chunks: &[(u64, Reference)], options: &MapO
             options.inline_limit
         );
         let remedy = Remedy::turn_on(OptionName::InlineLimit, "raise the limit");
-        return Decision::LeaveOut(LeftOut::image("inline-limit", why, Some(remedy)));
+        return Decision::LeaveOut(LeftOut::image(Code::InlineLimit, why, Some(remedy)));
     }
     let tasks = layouts.into_iter().map(|(position, chunk, layout)| InlineTask {
         array: path.to_owned(),
@@ -97,7 +97,7 @@ fn unexamined(array: &Array) -> Decision {
     };
     let leave_out = |why: &str| {
         let why = format!("{why}; there are too many chunks to examine each");
-        Decision::LeaveOut(LeftOut::image("tiff-lerc-mask", why, Some(copy_remedy())))
+        Decision::LeaveOut(LeftOut::image(Code::TiffLercMask, why, Some(copy_remedy())))
     };
     if has_alpha(array) {
         return leave_out("LERC stores alpha as a mask, which Zarr readers ignore");

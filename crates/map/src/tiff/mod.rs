@@ -35,7 +35,7 @@ mod tests;
 use std::collections::BTreeSet;
 
 use virtualize_bytes::{Budget, Limits};
-use virtualize_remedy::{OptionName, Remedy};
+use virtualize_remedy::{Code, OptionName, Remedy, alternatives};
 use virtualize_tiff::model::{File, Ifd};
 use virtualize_zarr::{Source, ZarrFormat};
 
@@ -71,7 +71,7 @@ pub fn map_file_among(
     if let Some(error) = &file.chain_error {
         mapped.report.diagnostics.push(Diagnostic {
             severity: Severity::Warning,
-            code: "tiff-chain",
+            code: Code::TiffChain,
             path: "/".into(),
             message: format!("further images may be missing: {error}"),
             remedy: None,
@@ -82,7 +82,7 @@ pub fn map_file_among(
     let mapper = ImageMapper { endian, main, file_size: source.size, options, budget };
     let wanted = map_images(&mapper, file, &mut mapped);
     mapped.hierarchy.sources.push(source);
-    mapped.report.diagnostics.extend(wanted.into_iter().map(no_such_image));
+    mapped.report.diagnostics.extend(wanted.into_iter().map(|path| no_such_image(path, file)));
     mapped.report.diagnostics.extend(grid_advice(options));
     masks::describe(file, &mut mapped.hierarchy);
     let joined = options.ifds.is_empty() && ome::join_series(file, others, &mut mapped, options, budget);
@@ -114,12 +114,20 @@ fn map_images<'a>(mapper: &ImageMapper<'a>, file: &File, mapped: &mut Mapped) ->
     wanted
 }
 
-fn no_such_image(path: &[usize]) -> Diagnostic {
+fn no_such_image(path: &[usize], file: &File) -> Diagnostic {
+    let mut existing = Vec::new();
+    let mut pending: Vec<&Ifd> = file.ifds.iter().rev().collect();
+    while let Some(ifd) = pending.pop() {
+        existing.push(joined(&ifd.path));
+        pending.extend(ifd.sub_ifds.iter().rev());
+    }
+    let path = joined(path);
+    let existing = alternatives("images", &path, existing.iter().map(String::as_str));
     Diagnostic {
         severity: Severity::Error,
-        code: "tiff-no-such-ifd",
+        code: Code::TiffNoSuchIfd,
         path: "/".into(),
-        message: format!("the file has no image {}", joined(path)),
+        message: format!("the file has no image {path}{existing}"),
         remedy: Some(Remedy::advice("list the images with `virtualize inspect`")),
     }
 }
@@ -128,7 +136,7 @@ fn grid_advice(options: &MapOptions) -> Option<Diagnostic> {
     let ignored = options.chunk_grid == ChunkGridChoice::Rectilinear && options.format == ZarrFormat::V2;
     ignored.then(|| Diagnostic {
         severity: Severity::Warning,
-        code: "chunk-grid",
+        code: Code::ChunkGrid,
         path: "/".into(),
         message: "Zarr v2 has regular chunk grids only, which are written".into(),
         remedy: Some(Remedy::set(OptionName::Format, "zarr3-json", "write Zarr v3")),

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
+use virtualize_remedy::Code;
 use virtualize_tiff::model::Ifd;
 use virtualize_zarr::{DataType, FillValue, ZarrFormat, cf::fill_value_attribute};
 
@@ -114,7 +115,7 @@ fn check_values(
         }
         diagnostics.push(Diagnostic {
             severity: Severity::Warning,
-            code: "nodata-dropped",
+            code: Code::NodataDropped,
             path: format!("/{path}"),
             message: format!("{error}; it is dropped"),
             remedy: None,
@@ -161,7 +162,7 @@ fn report_disagreement(sources: &[FillSource], path: &str, diagnostics: &mut Vec
         sources.iter().map(|source| format!("{} {:?}", source.origin, source.text)).collect();
     diagnostics.push(Diagnostic {
         severity: Severity::Warning,
-        code: "nodata-disagrees",
+        code: Code::NodataDisagrees,
         path: format!("/{path}"),
         message: format!("nodata sources disagree: {}; {} is used", values.join(", "), used.origin),
         remedy: None,

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use virtualize_bytes::Budget;
+use virtualize_remedy::Code;
 use virtualize_tiff::{
     Ome, OmeImage, TiffData,
     model::{File, Ifd, Value as TagValue},
@@ -129,7 +130,7 @@ pub(super) fn join_series(
 fn warning(path: &str, message: String) -> Diagnostic {
     Diagnostic {
         severity: Severity::Warning,
-        code: "ome-series",
+        code: Code::OmeSeries,
         path: path.to_owned(),
         message,
         remedy: None,

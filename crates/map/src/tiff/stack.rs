@@ -1,5 +1,6 @@
 //! Stacking of pages ([`MapOptions::stack`]): images of the main chain that are alike become one array along a new axis.
 
+use virtualize_remedy::Code;
 use virtualize_tiff::model::{File, Ifd};
 use virtualize_zarr::Array;
 
@@ -59,7 +60,7 @@ fn page_numbers(pages: &[&Ifd]) -> Vec<u64> {
 }
 
 fn note(message: String) -> Diagnostic {
-    Diagnostic { severity: Severity::Info, code: "tiff-stack", path: "/".into(), message, remedy: None }
+    Diagnostic { severity: Severity::Info, code: Code::TiffStack, path: "/".into(), message, remedy: None }
 }
 
 /// Whether a directory was mapped to an array, and is neither an overview nor a mask.

@@ -3,6 +3,7 @@
 use virtualize_tiff::model::Ifd;
 
 use crate::{Diagnostic, Error, Result, Severity};
+use virtualize_remedy::Code;
 
 /// Tags that determine the layout of the samples. A default in place of an unreadable one would be a guess.
 const STRUCTURE: [u16; 18] =
@@ -23,7 +24,7 @@ pub(super) fn check(ifd: &Ifd, path: &str, diagnostics: &mut Vec<Diagnostic>) ->
         }
         diagnostics.push(Diagnostic {
             severity: if structural { Severity::Warning } else { Severity::Info },
-            code: "tiff-tag",
+            code: Code::TiffTag,
             path: format!("/{path}"),
             message: format!("a tag is incomplete: {message}"),
             remedy: None,

@@ -1,4 +1,4 @@
-"""Runs over many files: :func:`batch` and :func:`scan`."""
+"""Runs over many files: ``batch`` and ``scan``."""
 
 import json
 import os.path
@@ -109,7 +109,7 @@ class FailedFile:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Scan:
-    """What a set of files contains, which :func:`scan` returns. It is shown as the command's table.
+    """What a set of files contains, which ``scan`` returns. It is shown as the command's table.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def batch(
     keep_parts
         Whether to keep the parts after success.
     on_event
-        Is called with each event (:mod:`virtualize.events`), in this thread. If it raises, the run is stopped.
+        Is called with each event (``virtualize.events``), in this thread. If it raises, the run is stopped.
     progress
         Whether to show a progress bar, which needs tqdm.
     **options
@@ -237,7 +237,7 @@ async def batch_async(
     progress: bool = False,
     **options: Unpack[BatchOptions],
 ) -> Summary:
-    """Write references for many files, as :func:`batch` does.
+    """Write references for many files, as ``batch`` does.
 
     ``on_event`` is called in the thread of the event loop. Cancelling the task stops the run; the task ends when the
     run has stopped.
@@ -265,7 +265,7 @@ def scan(
     Parameters
     ----------
     inputs, on_event, progress
-        As for :func:`batch`.
+        As for ``batch``.
     **options
         The options of ``virtualize scan``, such as ``concat_dim``.
 
@@ -292,7 +292,7 @@ async def scan_async(
     progress: bool = False,
     **options: Unpack[ScanOptions],
 ) -> Scan:
-    """Report what a set of files contains, as :func:`scan` does."""
+    """Report what a set of files contains, as ``scan`` does."""
     with Listener(on_event, progress) as listener:
         return _scan_of(await _finish_async(_scan(inputs, options), listener))
 

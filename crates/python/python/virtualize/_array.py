@@ -129,7 +129,7 @@ class VirtualArray:
         return self.select(basic(selection, self.shape), out)
 
     async def read_async(self, selection: Any = ..., out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
-        """Read a selection, as :meth:`read` does."""
+        """Read a selection, as ``read`` does."""
         import asyncio
 
         return await asyncio.to_thread(self.read, selection, out)
@@ -194,7 +194,7 @@ class VirtualArray:
 
 
 class Indexer:
-    """Indexes an array in one of Zarr's ways. See :attr:`VirtualArray.oindex` and :attr:`VirtualArray.vindex`."""
+    """Indexes an array in one of Zarr's ways. See ``VirtualArray.oindex`` and ``VirtualArray.vindex``."""
 
     __slots__ = ("_array", "_interpret")
 

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 class Diagnostic(NamedTuple):
     """A decision of the mapping that could surprise a user.
 
-    Parameters
+    Attributes
     ----------
     code
         Stable code, such as ``fill-value-dropped``.
@@ -32,31 +32,55 @@ class Diagnostic(NamedTuple):
 
 
 class Error(Exception):
-    """Base class of all errors of this package. The message is one line that names the file."""
+    """Base class of all errors of this package. The message is one line that names the file and ends with the code.
+
+    Attributes
+    ----------
+    code
+        Stable code, such as ``source-not-found``. ``virtualize explain CODE`` prints cause and cure.
+    """
+
+    code: str = "internal"
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if f"[{self.code}]" in text else f"{text} [{self.code}]"
 
 
 class OptionError(Error, ValueError):
     """An option is unknown, has an invalid value, or contradicts another."""
 
+    code = "usage"
+
 
 class NotFoundError(Error, FileNotFoundError):
     """The file or object does not exist."""
+
+    code = "source-not-found"
 
 
 class AccessDeniedError(Error, PermissionError):
     """The credentials do not permit access."""
 
+    code = "source-denied"
+
 
 class ChangedError(Error):
     """The file is no longer the one that was opened."""
+
+    code = "source-changed"
 
 
 class UnavailableError(Error, OSError):
     """The network, a disk or a store failed after all retries."""
 
+    code = "source-unavailable"
+
 
 class FileError(Error, ValueError):
     """The file is damaged, of another format, or cannot be read."""
+
+    code = "file-malformed"
 
 
 class RefusedError(FileError):

@@ -1,42 +1,40 @@
 """Descriptions of files."""
 
-from collections.abc import Iterator, Sequence
 from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from virtualize._virtualize import File
+
+_UNFOLDED = 1000
+"""Greatest number of arrays that notebooks can unfold."""
 
 
 class Inspection(str):
     """The description of a file: its arrays, how they are stored, and why they look as they do in Zarr.
 
-    It is the text that ``virtualize inspect`` prints. Notebooks show it as a tree that unfolds.
+    It is the text that ``virtualize inspect`` prints. Notebooks also show each array, which unfolds to its details.
     """
 
-    __slots__ = ()
+    _file: "File | None"
+
+    def __new__(cls, text: str, file: "File | None" = None) -> "Inspection":
+        self = super().__new__(cls, text)
+        self._file = file
+        return self
 
     def __repr__(self) -> str:
         return str(self)
 
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        # Details need the file, which stays where it is.
+        return Inspection, (str(self),)
+
     def _repr_html_(self) -> str:
-        return f"<div style='font-family:monospace;white-space:pre-wrap'>{''.join(_tree(self.splitlines()))}</div>"
+        paths = self._file.array_paths()[:_UNFOLDED] if self._file else []
+        arrays = "".join(map(self._details, paths))
+        return f"<div><pre>{escape(self)}</pre>{arrays}</div>"
 
-
-_INDENT = 2
-"""Spaces by which a node is indented in its group."""
-
-
-def _tree(lines: Sequence[str], depth: int = 0) -> Iterator[str]:
-    """Yield lines as HTML. The line of a node unfolds to what is indented below it."""
-    at = 0
-    while at < len(lines):
-        line, start = lines[at], at + 1
-        at = start
-        while at < len(lines) and lines[at].startswith(" " * (depth + _INDENT)):
-            at += 1
-        inside = lines[start:at]
-        # Reasons are indented further than nodes, and always shown.
-        if not inside or inside[0].startswith(" " * (depth + _INDENT + 1)):
-            yield from (f"<div>{escape(each[depth:]) or '&#160;'}</div>" for each in (line, *inside))
-            continue
-        is_open = " open" if line.endswith(("/", "Diagnostics")) else ""
-        yield f"<details{is_open}><summary>{escape(line[depth:])}</summary><div style='margin-left:1em'>"
-        yield from _tree(inside, depth + _INDENT)
-        yield "</div></details>"
+    def _details(self, path: str) -> str:
+        text = self._file.describe_arrays([path]) if self._file else ""
+        return f"<details><summary><code>/{escape(path)}</code></summary><pre>{escape(text)}</pre></details>"

@@ -102,7 +102,7 @@ def open(
     Warns
     -----
     VirtualizeWarning
-        Something of the file is missing in the store.
+        Part of the file is missing from the store.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def open(
 async def open_async(
     url: str | PathLike[str], *, store: Any = None, decoded: bool = False, **options: Unpack[OpenOptions]
 ) -> "VirtualStore":
-    """Open a file as :func:`open` does, without blocking the event loop."""
+    """Open a file as ``open`` does, without blocking the event loop."""
     opening = Opening(fspath(url), to_json(options, OpenOptions), decoded, store)
     return _made(await opening.open_async(), opening)
 

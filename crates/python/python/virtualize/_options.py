@@ -58,7 +58,7 @@ class MappingOptions(TypedDict, total=False):
 
 
 class OpenOptions(ConnectionOptions, MappingOptions, total=False):
-    """Options of :func:`virtualize.open`."""
+    """Options of ``virtualize.open``."""
 
 
 class WriteOptions(TypedDict, total=False):
@@ -146,7 +146,7 @@ class BatchOptions(
     MappingOptions,
     total=False,
 ):
-    """Options of :func:`virtualize.batch`."""
+    """Options of ``virtualize.batch``."""
 
     format: Format
     each: bool
@@ -156,7 +156,7 @@ class BatchOptions(
 
 
 class ScanOptions(FileSelection, LayoutOptions, ConnectionOptions, MappingOptions, total=False):
-    """Options of :func:`virtualize.scan`."""
+    """Options of ``virtualize.scan``."""
 
     attempts: int
 
@@ -169,20 +169,20 @@ class ReadOptions(ConnectionOptions, total=False):
 
 
 class ValidateOptions(ReadOptions, total=False):
-    """Options of :func:`virtualize.validate`."""
+    """Options of ``virtualize.validate``."""
 
     sample: int
     full: bool
 
 
 class DiffOptions(ReadOptions, total=False):
-    """Options of :func:`virtualize.diff`."""
+    """Options of ``virtualize.diff``."""
 
     ignore_urls: bool
 
 
 class ConvertOptions(ReadOptions, WriteOptions, IcechunkOptions, total=False):
-    """Options of :func:`virtualize.convert`."""
+    """Options of ``virtualize.convert``."""
 
     format: Format
     strict: bool

@@ -45,7 +45,7 @@ def plot_chunks(store: "VirtualStore", path: str, ax: "Axes | None" = None) -> "
     Parameters
     ----------
     store
-        A store of :func:`virtualize.open`.
+        A store of ``virtualize.open``.
     path
         Path of the array.
     ax

@@ -1,4 +1,4 @@
-"""Existing references: :func:`validate`, :func:`diff` and :func:`convert`."""
+"""Existing references: ``validate``, ``diff`` and ``convert``."""
 
 import json
 import os.path
@@ -42,7 +42,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ValidationReport:
-    """Result of :func:`validate`. It is shown as the command's table.
+    """Result of ``validate``. It is shown as the command's table.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def validate(references: Location, **options: Unpack[ValidateOptions]) -> Valida
 
 
 async def validate_async(references: Location, **options: Unpack[ValidateOptions]) -> ValidationReport:
-    """Check references against their source files, as :func:`validate` does."""
+    """Check references against their source files, as ``validate`` does."""
     return _report(await as_awaitable(_virtualize.validate(fspath(references), _of_validate(options), False)))
 
 
@@ -159,7 +159,7 @@ def diff(first: Location, second: Location, **options: Unpack[DiffOptions]) -> l
 
 
 async def diff_async(first: Location, second: Location, **options: Unpack[DiffOptions]) -> list[Difference]:
-    """Compare two reference sets or files, as :func:`diff` does."""
+    """Compare two reference sets or files, as ``diff`` does."""
     found = _virtualize.diff(fspath(first), fspath(second), _of_diff(options), False)
     return _differences(await as_awaitable(found))
 
@@ -198,7 +198,7 @@ def convert(references: Location, output: Location, **options: Unpack[ConvertOpt
 
 
 async def convert_async(references: Location, output: Location, **options: Unpack[ConvertOptions]) -> str | None:
-    """Rewrite existing references in another format, as :func:`convert` does."""
+    """Rewrite existing references in another format, as ``convert`` does."""
     found = _virtualize.convert(fspath(references), fspath(output), _of_convert(options), False)
     return _converted(await as_awaitable(found))
 

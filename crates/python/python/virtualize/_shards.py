@@ -59,7 +59,7 @@ class Distribution:
     Parameters
     ----------
     inputs, output, options
-        As for :func:`virtualize.batch`.
+        As for ``virtualize.batch``.
     size
         Number of files of a shard, if the caller chose it.
     keep

@@ -42,7 +42,7 @@ _PAGE = 10_000
 
 
 class VirtualStore(Store):
-    """A file as a read-only Zarr v3 store, which :func:`virtualize.open` returns.
+    """A file as a read-only Zarr v3 store, which ``virtualize.open`` returns.
 
     It holds no data: a chunk is read from the file when it is asked for. If the file has changed since, that fails.
 
@@ -119,9 +119,26 @@ class VirtualStore(Store):
         """Mapping of each array with its reasons, and all diagnostics, as ``virtualize inspect --json`` prints them."""
         return self._file.inspect()
 
-    def inspect(self) -> Inspection:
-        """Return the description that ``virtualize inspect`` prints. Notebooks show it as a tree that unfolds."""
-        return Inspection(self._file.describe())
+    def inspect(self, *arrays: str, full: bool = False) -> Inspection:
+        """Return the description that ``virtualize inspect`` prints.
+
+        Notebooks also show each array, which unfolds to all that is known about it.
+
+        Parameters
+        ----------
+        *arrays
+            Paths of arrays to describe in detail, instead of the whole file.
+        full
+            Whether to list all groups, arrays and notes, however many they are.
+
+        Raises
+        ------
+        KeyError
+            The file has no array at one of the paths.
+        """
+        if arrays:
+            return Inspection(self._file.describe_arrays(arrays))
+        return Inspection(self._file.describe(full), self._file)
 
     def manifest(self, path: str) -> "Manifest":
         """Return the locations of the chunks of an array."""
@@ -164,7 +181,7 @@ class VirtualStore(Store):
         overwrite: bool = False,
         **options: Unpack[WriteOptions],
     ) -> None:
-        """Write kerchunk references as :meth:`to_kerchunk` does, without blocking the event loop."""
+        """Write kerchunk references as ``to_kerchunk`` does, without blocking the event loop."""
         target, format = _kerchunk(target, format)
         await as_awaitable(self._file.write(format, target, overwrite, to_json(options, WriteOptions), False))
 
@@ -181,7 +198,7 @@ class VirtualStore(Store):
         self._file.write("zarr3-json", os.fspath(target), False, to_json(options, WriteOptions), True)
 
     async def to_zarr3_async(self, target: str | os.PathLike[str], **options: Unpack[WriteOptions]) -> None:
-        """Write Zarr v3 references as :meth:`to_zarr3` does, without blocking the event loop."""
+        """Write Zarr v3 references as ``to_zarr3`` does, without blocking the event loop."""
         written = self._file.write("zarr3-json", os.fspath(target), False, to_json(options, WriteOptions), False)
         await as_awaitable(written)
 
@@ -205,7 +222,7 @@ class VirtualStore(Store):
     async def to_icechunk_async(
         self, repository: str | os.PathLike[str], **options: Unpack[IcechunkOptions]
     ) -> str:
-        """Commit to an Icechunk repository as :meth:`to_icechunk` does, without blocking the event loop."""
+        """Commit to an Icechunk repository as ``to_icechunk`` does, without blocking the event loop."""
         snapshot = self._file.write("icechunk", os.fspath(repository), False, to_json(options, IcechunkOptions), False)
         return await as_awaitable(snapshot) or ""
 

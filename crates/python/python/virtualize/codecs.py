@@ -4,7 +4,7 @@ References that were written with ``readable_by=["virtualize"]`` name them. Zarr
 points, so that installing this package is all it takes. All of them turn bytes into bytes, and docs/codecs.md describes
 their configurations.
 
-:func:`pin` settles which package decodes ``imagecodecs_*``, whose names several packages register.
+``pin`` settles which package decodes ``imagecodecs_*``, whose names several packages register.
 """
 
 import asyncio
@@ -355,8 +355,8 @@ def clashes() -> list[Clash]:
 def pin() -> list[Clash]:
     """Register the codecs of imagecodecs, and configure zarr-python to use them for its names.
 
-    Emits a :class:`virtualize.VirtualizeWarning` with the code ``codec-name-clash`` if another package would have been
-    used, and returns what :func:`clashes` returned before.
+    Emits a ``virtualize.VirtualizeWarning`` with the code ``codec-name-clash`` if another package would have been
+    used, and returns what ``clashes`` returned before.
 
     Raises
     ------

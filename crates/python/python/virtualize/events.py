@@ -1,4 +1,4 @@
-"""Events of a run over many files, for ``on_event=`` of :func:`virtualize.batch` and :func:`virtualize.scan`.
+"""Events of a run over many files, for ``on_event=`` of ``virtualize.batch`` and ``virtualize.scan``.
 
 Examples
 --------
@@ -37,7 +37,7 @@ class Retries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """The outcome of a run, which :func:`virtualize.batch` returns."""
+    """The outcome of a run, which ``virtualize.batch`` returns."""
 
     files: int
     """Number of listed files."""

@@ -41,7 +41,7 @@ class Parser:
     """Parses HDF5, NetCDF-4, TIFF, GeoTIFF and COG files for VirtualiZarr.
 
     All files are read through the stores of the caller's registry. An array that VirtualiZarr or the installed codecs
-    cannot represent is left out with a :class:`virtualize.VirtualizeWarning`; with ``strict=True`` it is an error.
+    cannot represent is left out with a ``virtualize.VirtualizeWarning``; with ``strict=True`` it is an error.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Parser:
     drop_variables
         Names of members of the group to leave out.
     **options
-        Options of :func:`virtualize.open`, such as ``inline_coordinates`` and ``readable_by``.
+        Options of ``virtualize.open``, such as ``inline_coordinates`` and ``readable_by``.
     """
 
     def __init__(

@@ -46,7 +46,7 @@ class VirtualizeBackend(BackendEntrypoint):
     """Backend of xarray for HDF5, NetCDF-4, TIFF, GeoTIFF and COG files.
 
     It shows an HDF5 or NetCDF-4 file as ``engine="h5netcdf"`` does, and a TIFF file with the values, coordinates and
-    CRS of rioxarray. The parameters are those of :func:`virtualize.open`, with ``decoded=True`` by default, and
+    CRS of rioxarray. The parameters are those of ``virtualize.open``, with ``decoded=True`` by default, and
     ``group``.
 
     Examples

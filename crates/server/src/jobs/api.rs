@@ -11,15 +11,23 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-use super::{Job, Jobs, events, record::State, request::Request, result};
+use super::{
+    Jobs, Record, events,
+    keys::Key,
+    labels::Filter,
+    record::{self, State},
+    request::Request,
+    result,
+};
 use crate::{Problem, client::Client, context::Context, query::Parameters};
+use virtualize::Code;
 
 /// Default and maximum number of jobs in a page of the list.
 const PAGE: (usize, u64) = (100, 1000);
 
 /// Returns the parameters of the list.
 pub(crate) fn parameters() -> Vec<&'static str> {
-    vec!["before", "limit"]
+    Filter::PARAMETERS.into_iter().chain(["limit"]).collect()
 }
 
 /// Returns the jobs of the service; 404 if it runs none.
@@ -30,10 +38,10 @@ fn jobs(context: &Context) -> Result<&Jobs, Problem> {
         .ok_or_else(|| Problem::not_found("this service runs no jobs").hint("start it with --jobs"))
 }
 
-/// Returns a job that is visible to the client.
-fn job(context: &Context, client: &Client, id: &str) -> Result<Arc<Job>, Problem> {
-    let job = jobs(context)?.get(id, &client.access_key);
-    job.ok_or_else(|| Problem::not_found("there is no such job"))
+/// Returns the record of a job that is visible to the client.
+async fn job(context: &Arc<Context>, client: &Client, id: String) -> Result<Record, Problem> {
+    let client = client.clone();
+    on_disk(context, move |context| jobs(context)?.get(&id, &client)).await
 }
 
 /// Returns the parameters of a path; 404 if they are not valid text.
@@ -72,21 +80,25 @@ pub(crate) async fn submit(
     jobs(&context)?;
     if context.is_stopping() {
         let detail = "the service is stopping";
-        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail).retry_after(10));
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Busy, detail).retry_after(10));
     }
-    is_json(request.headers())?;
+    let (head, body) = request.into_parts();
+    is_json(&head.headers)?;
     let most = context.config.request_size;
     client.holds.keep(client.quota.memory.take(most as u64).await?);
-    let body = body(request.into_body(), most).await?;
+    let (headers, body) = (head.headers, self::body(body, most).await?);
     let job = on_disk(&context, move |context| {
+        let body = serde_json::from_slice(&body).map_err(|error| Problem::parameter("body", error))?;
+        let key = Key::of(&headers, &body)?;
         let mut request = Request::read(&body)?;
         request.check(&context.config, &client.allowed)?;
-        jobs(context)?.submit(request, body.len() as u64, &client)
+        jobs(context)?.submit(request, &client, key)
     });
-    let record = job.await?.record();
-    let answer = json!({"id": record.id, "state": record.state, "links": record.links()});
+    let id = job.await?;
+    // A repeated request with an idempotency key gets the same answer.
+    let answer = json!({"id": id, "state": State::Queued, "links": record::links(&id)});
     let mut response = document(StatusCode::ACCEPTED, &answer);
-    if let Ok(place) = HeaderValue::from_str(&format!("/v1/jobs/{}", record.id)) {
+    if let Ok(place) = HeaderValue::from_str(&format!("/v1/jobs/{id}")) {
         response.headers_mut().insert(header::LOCATION, place);
     }
     Ok(response)
@@ -94,24 +106,24 @@ pub(crate) async fn submit(
 
 /// Checks that the body is declared as JSON. Web pages of other origins can send other types without a CORS preflight,
 /// and could otherwise start jobs of a service on the user's own machine.
-fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
+pub(crate) fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     match kind.eq_ignore_ascii_case("application/json") {
         true => Ok(()),
         false => Err(Problem::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "content-type",
+            Code::ContentType,
             "expected content-type: application/json",
         )),
     }
 }
 
 /// Reads a body of at most `most` bytes.
-async fn body(body: Body, most: usize) -> Result<Bytes, Problem> {
+pub(crate) async fn body(body: Body, most: usize) -> Result<Bytes, Problem> {
     to_bytes(body, most).await.map_err(|_| {
         let detail = format!("the body exceeds {most} bytes, or is truncated");
-        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "size", detail)
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, Code::Size, detail)
             .hint("put the files into a list, and give its URL in `lists`")
     })
 }
@@ -122,17 +134,21 @@ pub(crate) async fn list(
     Extension(client): Extension<Client>,
     request: HttpRequest,
 ) -> Result<Response, Problem> {
-    let jobs = jobs(&context)?;
+    jobs(&context)?;
     let parameters = Parameters::read(request.uri(), &parameters())?;
     let most = parameters.number("limit", 1, PAGE.1)?;
     let most = most.and_then(|most| usize::try_from(most).ok()).unwrap_or(PAGE.0);
-    let before = parameters.get("before");
-    let (listed, more) = jobs.list(&client.access_key, before, most);
-    let records: Vec<_> = listed.iter().map(|job| job.record()).collect();
-    let shown: Vec<Value> = records.iter().map(super::Record::shown).collect();
+    let filter = Filter::read(&parameters)?;
+    let listed = on_disk(&context, move |context| {
+        let jobs = jobs(context)?;
+        let (records, more) = jobs.list(&client, &filter, most)?;
+        let last = records.last().filter(|_| more).map(|last| last.id.clone());
+        Ok((records.iter().map(|record| jobs.shown(record)).collect(), last))
+    });
+    let (shown, last): (Vec<Value>, _) = listed.await?;
     let mut response = document(StatusCode::OK, &Value::Array(shown));
-    if let Some(last) = records.last().filter(|_| more) {
-        let next = format!("</v1/jobs?before={}&limit={most}>; rel=\"next\"", last.id);
+    if let Some(last) = last {
+        let next = format!("</v1/jobs?{}>; rel=\"next\"", parameters.query_with("before", &last));
         if let Ok(next) = HeaderValue::from_str(&next) {
             response.headers_mut().insert(header::LINK, next);
         }
@@ -146,12 +162,17 @@ pub(crate) async fn get(
     Extension(client): Extension<Client>,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Problem> {
-    let record = job(&context, &client, &named(id)?)?.record();
-    let mut shown = record.shown();
-    if let Some(members) = shown.as_object_mut() {
-        members.insert("request".to_owned(), json!(record.request.as_ref()));
-    }
-    Ok(document(StatusCode::OK, &shown))
+    let id = named(id)?;
+    let shown = on_disk(&context, move |context| {
+        let jobs = jobs(context)?;
+        let record = jobs.get(&id, &client)?;
+        let mut shown = jobs.shown(&record);
+        if let Some(members) = shown.as_object_mut() {
+            members.insert("request".to_owned(), json!(record.request.as_ref()));
+        }
+        Ok(shown)
+    });
+    Ok(document(StatusCode::OK, &shown.await?))
 }
 
 /// `DELETE /v1/jobs/{id}`: cancels an unfinished job, removes an ended one.
@@ -160,11 +181,10 @@ pub(crate) async fn delete(
     Extension(client): Extension<Client>,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Problem> {
-    let job = job(&context, &client, &named(id)?)?;
-    let shared = Arc::clone(&job);
-    match on_disk(&context, move |context| Ok(jobs(context)?.delete(&shared))).await? {
-        true => Ok(StatusCode::NO_CONTENT.into_response()),
-        false => Ok(document(StatusCode::ACCEPTED, &job.record().shown())),
+    let id = named(id)?;
+    match on_disk(&context, move |context| jobs(context)?.delete(&id, &client)).await? {
+        None => Ok(StatusCode::NO_CONTENT.into_response()),
+        Some(record) => Ok(document(StatusCode::ACCEPTED, &record.shown())),
     }
 }
 
@@ -175,20 +195,20 @@ pub(crate) async fn follow(
     id: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let job = job(&context, &client, &named(id)?)?;
+    let record = job(&context, &client, named(id)?).await?;
     let jobs = jobs(&context)?;
     let own = client.quota.follower().ok_or_else(|| {
         let detail = "the client follows too many jobs at once";
-        Problem::new(StatusCode::TOO_MANY_REQUESTS, "requests", detail).retry_after(5)
+        Problem::new(StatusCode::TOO_MANY_REQUESTS, Code::Requests, detail).retry_after(5)
     })?;
     let place = Arc::clone(&jobs.followers).try_acquire_owned().map_err(|_| {
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "too many clients follow jobs at once")
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Busy, "too many clients follow jobs at once")
             .retry_after(5)
     })?;
     let place = (own, place);
     // Ends the stream in good order, shortly before the response would be cut off.
     let most = context.config.times.answer.mul_f64(0.9);
-    Ok(events::answer(&job, &headers, jobs.stopping(), place, most))
+    Ok(events::answer(jobs, record.id, &headers, place, most))
 }
 
 /// `GET /v1/jobs/{id}/result`: returns the result file, or the index of a result folder.
@@ -198,7 +218,7 @@ pub(crate) async fn result(
     id: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let record = done(&context, &client, &named(id)?)?;
+    let record = done(&context, &client, named(id)?).await?;
     on_disk(&context, move |context| {
         let place = jobs(context)?.place(&record.id);
         if !record.request.is_folder() {
@@ -221,7 +241,7 @@ pub(crate) async fn file(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let (id, key) = named(path)?;
-    let record = done(&context, &client, &id)?;
+    let record = done(&context, &client, id).await?;
     if !record.request.is_folder() {
         return Err(Problem::not_found("the result is one file").hint("fetch it from …/result"));
     }
@@ -233,14 +253,14 @@ pub(crate) async fn file(
 }
 
 /// Returns the record of a job that is done and whose result the service keeps.
-fn done(context: &Context, client: &Client, id: &str) -> Result<super::Record, Problem> {
-    let record = job(context, client, id)?.record();
+async fn done(context: &Arc<Context>, client: &Client, id: String) -> Result<Record, Problem> {
+    let record = job(context, client, id).await?;
     match (record.state, &record.request.output) {
         (State::Done, None) => Ok(record),
         (State::Done, Some(output)) => Err(Problem::not_found(format!("the result was written to {output}"))),
         (state, _) => {
             let detail = format!("the job is {}, so there is no result", state.name());
-            Err(Problem::new(StatusCode::CONFLICT, "job-not-done", detail))
+            Err(Problem::new(StatusCode::CONFLICT, Code::JobNotDone, detail))
         }
     }
 }

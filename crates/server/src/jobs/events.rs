@@ -14,12 +14,13 @@ use tokio::{
     sync::{OwnedSemaphorePermit, watch},
     time::{Instant, sleep, sleep_until},
 };
-use tokio_util::sync::CancellationToken;
 
-use super::{Job, Shown};
+use super::{Inner, Jobs, POLL, record::Record};
 
 /// Minimum interval between two events.
 const PAUSE: Duration = Duration::from_millis(300);
+/// Minimum interval between two looks at the folder.
+const SHORT: Duration = Duration::from_millis(50);
 /// Interval between comments while nothing changes.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 const LAST: HeaderName = HeaderName::from_static("last-event-id");
@@ -29,33 +30,40 @@ pub(super) type Places = (OwnedSemaphorePermit, OwnedSemaphorePermit);
 
 /// The state of an event stream.
 struct Feed {
-    changes: watch::Receiver<Shown>,
+    jobs: Arc<Inner>,
+    id: String,
+    /// Changes that this instance makes. For those of other instances, the stream looks at regular intervals.
+    changes: watch::Receiver<()>,
     /// Version that the client has.
     last: Option<u64>,
     /// Earliest time of the next event.
     next: Instant,
+    /// Time of the next comment if there is no event before.
+    heartbeat: Instant,
     /// Time at which the stream ends; the client reconnects.
     until: Instant,
-    stopping: CancellationToken,
     over: bool,
     _place: Places,
 }
 
 /// Builds the response: events until the job has ended, for at most `most`.
 pub(super) fn answer(
-    job: &Arc<Job>,
+    jobs: &Jobs,
+    id: String,
     headers: &HeaderMap,
-    stopping: CancellationToken,
     place: Places,
     most: Duration,
 ) -> Response {
     let last = headers.get(LAST).and_then(|id| id.to_str().ok()?.parse().ok());
+    let now = Instant::now();
     let feed = Feed {
-        changes: job.shown.subscribe(),
+        changes: jobs.inner.folder.changes(),
+        jobs: Arc::clone(&jobs.inner),
+        id,
         last,
-        next: Instant::now(),
-        until: Instant::now() + most,
-        stopping,
+        next: now,
+        heartbeat: now + HEARTBEAT,
+        until: now + most,
         over: false,
         _place: place,
     };
@@ -78,26 +86,39 @@ impl Feed {
         if self.over {
             return None;
         }
+        let stopping = self.jobs.stopping.clone();
         loop {
             tokio::select! {
                 () = sleep_until(self.next) => {}
-                () = self.stopping.cancelled() => return None,
+                () = stopping.cancelled() => return None,
             }
-            let Shown { version, record } = self.changes.borrow_and_update().clone();
-            let ends = record.state.is_over();
-            if self.last != Some(version) || ends {
-                let name = if ends { "done" } else { "progress" };
-                (self.last, self.over, self.next) = (Some(version), ends, Instant::now() + PAUSE);
+            self.changes.borrow_and_update();
+            let record = self.record().await?;
+            let (version, ends) = (record.version, record.state.is_over());
+            if self.last.is_none_or(|last| version > last) || ends {
+                let (name, now) = (if ends { "done" } else { "progress" }, Instant::now());
+                (self.last, self.over) = (Some(version), ends);
+                (self.next, self.heartbeat) = (now + PAUSE, now + HEARTBEAT);
                 let shown = record.shown();
                 return Some(format!("retry: 2000\nid: {version}\nevent: {name}\ndata: {shown}\n\n"));
             }
             tokio::select! {
-                // The channel closes when the job is removed.
-                changed = self.changes.changed() => changed.ok()?,
-                () = sleep(HEARTBEAT) => return Some(": still here\n\n".to_owned()),
-                () = self.stopping.cancelled() => return None,
+                _ = self.changes.changed() => self.next = Instant::now() + SHORT,
+                () = sleep(POLL) => {}
+                () = sleep_until(self.heartbeat) => {
+                    self.heartbeat += HEARTBEAT;
+                    return Some(": still here\n\n".to_owned());
+                }
+                () = stopping.cancelled() => return None,
                 () = sleep_until(self.until) => return None,
             }
         }
+    }
+
+    /// Reads the record of the job; `None` if it was removed or cannot be read.
+    async fn record(&self) -> Option<Record> {
+        let (jobs, id) = (Arc::clone(&self.jobs), self.id.clone());
+        let read = tokio::task::spawn_blocking(move || jobs.folder.get(&id)).await;
+        read.ok()?.ok()?.map(|entry| entry.record.clone())
     }
 }

@@ -12,11 +12,17 @@ use chrono::{DateTime, SecondsFormat};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::request::Request;
-use crate::Problem;
+use super::{keys::Key, request::Request};
+use crate::{
+    Problem,
+    client::{Client, EVERYTHING},
+    request_id,
+};
 
 /// Name of the record in a job's folder.
-const FILE: &str = "job.json";
+pub(super) const FILE: &str = "job.json";
+/// Name of the file with the progress of a running job.
+pub(super) const PROGRESS: &str = "progress.json";
 /// Maximum size of a record in bytes; larger than any request.
 const LARGEST: u64 = 64 << 20;
 
@@ -27,7 +33,7 @@ pub(crate) enum State {
     /// Waiting for its turn.
     Queued,
     Running,
-    /// Interrupted by the service stopping; it resumes at the next start.
+    /// Interrupted because its instance stopped or was killed; another instance resumes it, or the next start.
     Parked,
     Done,
     Failed,
@@ -66,6 +72,13 @@ pub(crate) struct Progress {
     pub(crate) total: Option<u64>,
 }
 
+/// Progress that was made since the record was written.
+#[derive(Serialize, Deserialize)]
+struct Latest {
+    version: u64,
+    progress: Progress,
+}
+
 /// Why a job failed, with the members of a problem document.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Fault {
@@ -77,7 +90,7 @@ pub(crate) struct Fault {
 
 impl From<Problem> for Fault {
     fn from(Problem { code, detail, hint, .. }: Problem) -> Self {
-        Self { code: code.to_owned(), detail, hint }
+        Self { code: code.to_string(), detail, hint }
     }
 }
 
@@ -86,13 +99,21 @@ impl From<Problem> for Fault {
 pub(crate) struct Record {
     /// Identifier, which sorts by time of creation.
     pub(crate) id: String,
-    /// Reach of the client that submitted the job; clients of the same reach may see it.
-    pub(crate) reach: String,
+    /// Grows with every change, also when another instance takes the job over: the time of the change in milliseconds,
+    /// or the previous version plus one.
+    #[serde(default)]
+    pub(crate) version: u64,
     pub(crate) state: State,
-    /// Name of the client that submitted the job.
+    /// Name of the client that submitted the job, and owns it.
     #[serde(default)]
     pub(crate) client: String,
-    /// Number of times that the service was killed while the job ran.
+    /// Idempotency key of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<Key>,
+    /// Prefixes that the client could read; `None` if it could read everything that the service allows.
+    #[serde(default)]
+    pub(crate) prefixes: Option<Vec<String>>,
+    /// Number of times that an instance was killed while it ran the job.
     #[serde(default)]
     pub(crate) crashes: u32,
     /// Time of submission (RFC 3339).
@@ -125,11 +146,14 @@ mod shared {
 }
 
 impl Record {
-    pub(crate) fn new(id: String, reach: String, client: String, request: Request) -> Self {
+    pub(crate) fn new(id: String, client: &Client, key: Option<Key>, request: Request) -> Self {
         Self {
             id,
-            reach,
-            client,
+            version: millis(),
+            client: client.name.clone(),
+            key,
+            prefixes: (client.access_key != EVERYTHING)
+                .then(|| client.allowed.prefixes().into_iter().map(str::to_owned).collect()),
             crashes: 0,
             state: State::Queued,
             created: now(),
@@ -142,23 +166,53 @@ impl Record {
         }
     }
 
-    /// Returns the size in bytes of the record in a folder.
-    pub(crate) fn size(folder: &Path) -> u64 {
-        std::fs::metadata(folder.join(FILE)).map_or(0, |about| about.len())
+    /// Returns whether a client may see the job.
+    pub(crate) fn is_visible_to(&self, client: &Client) -> bool {
+        client.scopes.admin || self.client == client.name
     }
 
-    /// Reads the record in a folder.
+    /// Reads the record in a folder, with the current progress of a running job.
     pub(crate) fn load(folder: &Path) -> io::Result<Self> {
         let file = File::open(folder.join(FILE))?;
         if file.metadata()?.len() > LARGEST {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        Ok(serde_json::from_reader(io::BufReader::new(file))?)
+        let mut record: Self = serde_json::from_reader(io::BufReader::new(file))?;
+        // Progress is not synchronized: after a failure of the machine, the file may be empty.
+        if record.state == State::Running
+            && let Ok(text) = std::fs::read(folder.join(PROGRESS))
+            && let Ok(latest) = serde_json::from_slice::<Latest>(&text)
+            && latest.version > record.version
+        {
+            (record.version, record.progress) = (latest.version, latest.progress);
+        }
+        Ok(record)
     }
 
     /// Writes the record atomically and durably.
     pub(crate) fn save(&self, folder: &Path) -> io::Result<()> {
         write_whole(&folder.join(FILE), |file| Ok(serde_json::to_writer(file, self)?))
+    }
+
+    /// Writes the progress atomically.
+    pub(crate) fn save_progress(&self, folder: &Path) -> io::Result<()> {
+        let latest = Latest { version: self.version, progress: self.progress };
+        let path = folder.join(PROGRESS);
+        let mut file = temporary(&path)?;
+        serde_json::to_writer(&mut file, &latest)?;
+        file.persist(path).map(drop).map_err(|error| error.error)
+    }
+
+    /// Gives the record a new version.
+    pub(crate) fn touch(&mut self) {
+        self.version = millis().max(self.version.saturating_add(1));
+    }
+
+    /// Ends the job.
+    pub(crate) fn end(&mut self, state: State, error: Option<Problem>) {
+        self.state = state;
+        self.error = error.map(Into::into);
+        self.ended = state.is_over().then(now);
     }
 
     /// Returns the record as clients see it, without the request.
@@ -171,9 +225,12 @@ impl Record {
             "started": self.started,
             "ended": self.ended,
             "progress": self.progress,
-            "links": self.links(),
+            "links": links(&self.id),
         });
         let Some(members) = shown.as_object_mut() else { return shown };
+        if !self.request.labels.is_empty() {
+            members.insert("labels".to_owned(), json!(self.request.labels));
+        }
         if let Some(error) = &self.error {
             members.insert("error".to_owned(), json!(error));
         }
@@ -185,30 +242,59 @@ impl Record {
         }
         shown
     }
-
-    /// Returns the paths of the job's endpoints.
-    pub(crate) fn links(&self) -> Value {
-        let this = format!("/v1/jobs/{}", self.id);
-        json!({"self": this, "events": format!("{this}/events"), "result": format!("{this}/result")})
-    }
 }
 
-/// Writes a file atomically: writes and syncs a temporary file, then renames it.
+/// Returns the paths of a job's endpoints.
+pub(crate) fn links(id: &str) -> Value {
+    let this = format!("/v1/jobs/{id}");
+    json!({"self": this, "events": format!("{this}/events"), "result": format!("{this}/result")})
+}
+
+/// Creates an id, which starts with the time in milliseconds.
+pub(crate) fn new_id() -> String {
+    let tail: String = request_id::new().chars().take(8).collect();
+    format!("{:012x}{tail}", millis())
+}
+
+/// Returns the time of creation of a job in milliseconds, which its id starts with.
+pub(crate) fn created(id: &str) -> u64 {
+    id.get(..12).and_then(|time| u64::from_str_radix(time, 16).ok()).unwrap_or(0)
+}
+
+/// Writes a file atomically and durably: writes and synchronizes a temporary file, then renames it.
 pub(crate) fn write_whole(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
-    let folder = path.parent().unwrap_or_else(|| Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    let mut file = temporary(path)?;
     let mut out = io::BufWriter::new(&mut file);
     write(&mut out)?;
     out.flush()?;
     drop(out);
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
-    // Without this, the rename may be lost if the machine fails.
+    sync(folder_of(path))
+}
+
+/// Creates the temporary file of a path. It has a fixed name, as a path has one writer at a time, so that a killed
+/// process leaves no more than one.
+fn temporary(path: &Path) -> io::Result<tempfile::NamedTempFile> {
+    let name = format!(".{}.new", path.file_name().unwrap_or_default().display());
+    let folder = folder_of(path);
+    let _ = std::fs::remove_file(folder.join(&name));
+    tempfile::Builder::new().prefix(&name).rand_bytes(0).tempfile_in(folder)
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().unwrap_or_else(|| Path::new("."))
+}
+
+/// Makes renames in a folder durable. Without this, they may be lost if the machine fails.
+pub(crate) fn sync(folder: &Path) -> io::Result<()> {
     #[cfg(unix)]
     File::open(folder)?.sync_all()?;
+    #[cfg(not(unix))]
+    let _ = folder;
     Ok(())
 }
 

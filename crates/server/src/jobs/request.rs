@@ -1,12 +1,15 @@
 //! Requests for jobs: parsed, checked, and converted into options of the library.
 
+use std::collections::BTreeMap;
+
 use axum::http::StatusCode;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::{Map, Value, json};
-use virtualize::{Options, options::IcechunkOptions, zarr::ZarrFormat};
+use virtualize::{Code, Options, options::IcechunkOptions, zarr::ZarrFormat};
 use virtualize_archive::{BatchOptions, Target};
 use virtualize_store::Allowed;
 
+use super::{labels, webhook::Webhook};
 use crate::{
     Config, Problem,
     api::{OF_MAPPING, job_members},
@@ -37,14 +40,16 @@ pub(crate) struct Request {
     pub(crate) options: BatchOptions,
     /// URL to write to; `None` if the result is kept to be fetched.
     pub(crate) output: Option<String>,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) webhook: Option<Webhook>,
     /// All members as sent by the client, with the output in canonical form.
     members: Map<String, Value>,
 }
 
 impl Request {
     /// Parses the body of a request.
-    pub(crate) fn read(body: &[u8]) -> Result<Self, Problem> {
-        let members = serde_json::from_slice(body).map_err(|error| Problem::parameter("body", error))?;
+    pub(crate) fn read(body: &Value) -> Result<Self, Problem> {
+        let members = Map::deserialize(body).map_err(|error| Problem::parameter("body", error))?;
         Self::of_members(members)
     }
 
@@ -72,7 +77,9 @@ impl Request {
         options.format.get_or_insert_default();
         let limit = &mut options.combine.layout.copy_limit;
         *limit = limit.map(|limit| limit.min(MOST_COPIED));
-        Ok(Self { kind, options, output: output.filter(|output| !output.is_empty()), members })
+        let (labels, webhook) = (labels::read(&members)?, Webhook::read(&members)?);
+        let output = output.filter(|output| !output.is_empty());
+        Ok(Self { kind, options, output, labels, webhook, members })
     }
 
     /// Checks everything that can be checked before a file is read, and brings the output into canonical form.
@@ -92,6 +99,9 @@ impl Request {
         self.check_names()?;
         self.check_combination()?;
         self.check_commit()?;
+        if let Some(webhook) = &self.webhook {
+            webhook.check(config)?;
+        }
         self.check_output(config)
     }
 
@@ -162,7 +172,7 @@ impl Request {
         let refused = |name: &str| {
             Problem::new(
                 StatusCode::FORBIDDEN,
-                "not-allowed",
+                Code::NotAllowed,
                 format!("{name}: writing there is not allowed"),
             )
         };
@@ -256,7 +266,7 @@ fn url(text: &str) -> Result<(), Problem> {
     if text.len() > LONGEST || !text.contains("://") {
         let shown: String = text.chars().take(80).collect();
         let detail = format!("{shown}: expected a URL, such as s3://bucket/key or file:///path");
-        return Err(Problem::new(StatusCode::BAD_REQUEST, "url", detail));
+        return Err(Problem::new(StatusCode::BAD_REQUEST, Code::Url, detail));
     }
     Ok(())
 }
@@ -271,7 +281,7 @@ fn check_input(text: &str, allowed: &Allowed) -> Result<(), Problem> {
     let steps = |segment: &str| matches!(segment, "." | "..");
     if wild.is_some() && text.split('/').any(steps) {
         let detail = format!("{text}: the segments `.` and `..` are not allowed");
-        return Err(Problem::new(StatusCode::BAD_REQUEST, "url", detail));
+        return Err(Problem::new(StatusCode::BAD_REQUEST, Code::Url, detail));
     }
     match (wild, literal.rsplit_once('/')) {
         (Some(_), Some((folder, _))) | (None, Some((folder, ""))) => allowed.check(&format!("{folder}/x"))?,
@@ -298,7 +308,7 @@ mod tests {
             "list",
         ] {
             let body = format!(r#"{{"kind": "batch", "{name}": "x"}}"#);
-            let problem = Request::read(body.as_bytes()).unwrap_err();
+            let problem = Request::read(&serde_json::from_str(&body).unwrap()).unwrap_err();
             assert_eq!(problem.detail, format!("{name}: is not a member of a request for a job"));
         }
     }
@@ -348,7 +358,7 @@ mod tests {
             (name.clone(), example.unwrap_or_else(|| Value::from("zarr-python-3")))
         };
         let body: Map<String, Value> = described.iter().map(example).collect();
-        let request = Request::read(Value::Object(body.clone()).to_string().as_bytes()).unwrap();
+        let request = Request::read(&Value::Object(body.clone())).unwrap();
         assert_eq!(serde_json::to_value(&request).unwrap(), Value::Object(body.clone()));
         let of_mapping: Vec<_> = OF_MAPPING.into_iter().filter(|name| *name != "format").collect();
         assert!(of_mapping.iter().all(|name| body.contains_key(&name.replace('-', "_"))));

@@ -20,6 +20,7 @@ use crate::{
     conditional::{Wanted, none_match, range, tag},
     encode::{Content, Kept, answer, not_modified, pieces},
 };
+use virtualize::Code;
 
 /// Maximum number of files in the index of a folder.
 const NAMED: usize = 10_000;
@@ -72,7 +73,7 @@ pub(super) fn respond(headers: &HeaderMap, found: Found) -> Result<Response, Pro
         Wanted::Part(part) => part,
         Wanted::Nothing => {
             let detail = format!("the file has {length} bytes");
-            return Err(Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, "range", detail));
+            return Err(Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, Code::Range, detail));
         }
     };
     let bytes = part.end.saturating_sub(part.start);

@@ -1,7 +1,6 @@
 //! The execution of a job.
 
 use std::{
-    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -16,7 +15,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 #[cfg(feature = "icechunk")]
 use virtualize::IcechunkError;
-use virtualize::{ChunkGridChoice, Error as FileError, ErrorClass, Options};
+use virtualize::{ChunkGridChoice, Code, Error as FileError, ErrorClass, Options};
 use virtualize_archive::{
     Batch, Error, Event, Scan, ScanOptions, Summary,
     list::{ListError, ListOptions, list},
@@ -24,7 +23,12 @@ use virtualize_archive::{
 };
 use virtualize_store::Allowed;
 
-use super::{Inner, Job, Stop, record::write_whole, request::Kind};
+use super::{
+    Inner,
+    job::{Job, Stop},
+    record::write_whole,
+    request::Kind,
+};
 use crate::{Problem, api::MEMBERS, budget::JobGate};
 
 /// Time for a cancelled run to stop by itself.
@@ -38,7 +42,6 @@ const NAMED: usize = 10;
 pub(super) struct Work {
     pub(super) inner: Arc<Inner>,
     pub(super) job: Arc<Job>,
-    pub(super) folder: PathBuf,
     /// Prefixes that the client may read.
     pub(super) allowed: Allowed,
     /// Whether the job ran before.
@@ -71,7 +74,7 @@ impl Work {
 
     /// Removes the path of the job's folder from text for clients.
     fn hidden(&self, text: &str) -> String {
-        let folder = self.folder.display().to_string();
+        let folder = self.job.folder.display().to_string();
         text.replace(&format!("{folder}/"), "").replace(&folder, "the job")
     }
 
@@ -144,7 +147,7 @@ impl Work {
 
     /// Writes the report of a scan atomically into the job's folder.
     async fn write_report(&self, found: Scan) -> Result<(), Problem> {
-        let path = self.folder.join("result.json");
+        let path = self.job.folder.join("result.json");
         let write = move || {
             write_whole(&path, |out| {
                 serde_json::to_writer_pretty(&mut *out, &found.to_json())?;
@@ -201,12 +204,12 @@ impl Work {
     fn build_batch(&self) -> Result<Batch, Problem> {
         let request = Arc::clone(&self.job.record().request);
         let name = if request.is_folder() { "result" } else { "result.json" };
-        let own = self.folder.join(name).display().to_string();
+        let own = self.job.folder.join(name).display().to_string();
         let output = request.output.clone().unwrap_or(own);
         let builder = request.options.builder(&output, request.target(), self.options()?);
         Ok(builder
             .overwrite(request.options.write.overwrite || request.output.is_none())
-            .journal(self.folder.join("journal"))
+            .journal(self.job.folder.join("journal"))
             .files_at_once(self.inner.config.job_limits.openings)
             .attempts(4, Duration::from_secs(1))
             .retry_failed(self.again)
@@ -219,7 +222,7 @@ impl Work {
         let first = self.job.failures().join("; ");
         let files = if count == 1 { "1 file".to_owned() } else { format!("{count} files") };
         let detail = format!("{files} failed, at most {allowed} may fail: {first}");
-        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "failures", detail)
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, Code::Failures, detail)
             .hint("set max_failures to allow some failures, skip_failed to allow any number")
     }
 
@@ -302,7 +305,7 @@ fn of_file(url: &str, class: ErrorClass, error: &str) -> String {
 
 /// Returns the problem of a job that was stopped.
 pub(super) fn stopped() -> Problem {
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopped", "the job was stopped")
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Stopped, "the job was stopped")
 }
 
 /// Describes why a commit failed. The text of the repository's store goes to the log only.
@@ -311,9 +314,9 @@ fn not_committed(error: IcechunkError) -> Problem {
     if let IcechunkError::Repository { doing, .. } = &error {
         tracing::warn!("{error}");
         let detail = format!("{doing}: there is no repository, or it cannot be reached");
-        return Problem::new(StatusCode::BAD_GATEWAY, "source-unavailable", detail);
+        return Problem::new(StatusCode::BAD_GATEWAY, Code::SourceUnavailable, detail);
     }
-    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "commit", error.to_string()).remedy(error.remedy())
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, Code::Icechunk, error.to_string()).remedy(error.remedy())
 }
 
 /// Converts the error of a run.
@@ -330,10 +333,7 @@ fn problem(error: Error) -> Problem {
             tracing::error!("a job failed: {error}");
             Problem::internal()
         }
-        Error::Mismatch { .. } => refused("mismatch", &error),
-        Error::List(_) => refused("listing", &error),
-        Error::Vanished { .. } => refused("source-changed", &error),
-        Error::Usage(_) => refused("parameter", &error),
-        _ => refused("combine", &error),
+        Error::Usage(_) => refused(Code::Parameter, &error),
+        _ => refused(error.code(), &error),
     }
 }

@@ -69,7 +69,9 @@ impl Place {
         if text.contains(|c: char| c.is_control() || c == '\\') {
             return Err("holds a control character or a backslash");
         }
-        let (scheme, rest) = text.split_once("://").ok_or("not an absolute url, such as s3://bucket/key")?;
+        let (scheme, rest) = text
+            .split_once("://")
+            .ok_or("not an absolute URL, such as s3://bucket/key or file:///folder/file")?;
         match scheme.to_ascii_lowercase().as_str() {
             "file" => local(rest),
             scheme @ ("http" | "https") => web(scheme, rest),
@@ -150,7 +152,7 @@ fn segments(path: &str, decode: bool) -> Result<Vec<Vec<u8>>, &'static str> {
 fn invalid(url: &str, reason: &str) -> StoreError {
     let shown = match url.split_once("://").and_then(|(_, rest)| rest.split('/').next()) {
         Some(authority) if authority.contains('@') => "url",
-        _ => without_query(url),
+        _ => without_query(url).split('#').next().unwrap_or_default(),
     };
     let shown: String = shown.chars().filter(|c| !c.is_control()).take(200).collect();
     let name = if shown.is_empty() { "url".to_owned() } else { shown };

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use object_store::client::HttpClient;
 use reqwest::{
     Client,
@@ -19,7 +20,7 @@ use super::address::is_public;
 /// Creates the client on first use and shares it, so that connections are reused.
 #[derive(Clone, Debug)]
 pub(super) struct Web {
-    client: Arc<OnceLock<HttpClient>>,
+    client: Arc<OnceLock<Client>>,
     resolver: Resolver,
 }
 
@@ -29,12 +30,30 @@ impl Web {
         Self { client: Arc::default(), resolver: Resolver { localhost } }
     }
 
-    /// Returns the client. It follows no redirects, and uses no proxy, since a proxy resolves names itself.
+    /// Returns the client for `object_store`.
     pub(super) fn client(&self) -> object_store::Result<HttpClient> {
+        let failed = |error| object_store::Error::Generic { store: "HTTP", source: Box::new(error) };
+        self.shared().map(HttpClient::new).map_err(failed)
+    }
+
+    /// Posts a body, and returns the status.
+    pub(super) async fn post(
+        &self,
+        url: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> reqwest::Result<u16> {
+        let request = self.shared()?.post(url).body(body);
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        Ok(request.send().await?.status().as_u16())
+    }
+
+    /// Returns the client. It follows no redirects, and uses no proxy, since a proxy resolves names itself.
+    fn shared(&self) -> reqwest::Result<Client> {
         if let Some(client) = self.client.get() {
             return Ok(client.clone());
         }
-        let built = Client::builder()
+        let client = Client::builder()
             .user_agent(concat!("virtualize/", env!("CARGO_PKG_VERSION")))
             .redirect(Policy::none())
             .no_proxy()
@@ -42,10 +61,8 @@ impl Web {
             .connect_timeout(Duration::from_secs(10))
             .read_timeout(Duration::from_secs(30))
             .timeout(Duration::from_secs(600))
-            .build();
-        let client =
-            built.map_err(|error| object_store::Error::Generic { store: "HTTP", source: Box::new(error) })?;
-        Ok(self.client.get_or_init(|| HttpClient::new(client)).clone())
+            .build()?;
+        Ok(self.client.get_or_init(|| client).clone())
     }
 }
 

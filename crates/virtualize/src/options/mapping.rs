@@ -1,11 +1,12 @@
 use std::str::FromStr;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::Error as _};
 use virtualize_map::{ChunkGridChoice, InvalidNodata, MapOptions};
+use virtualize_remedy::similar;
 use virtualize_store::StoreOptions;
 use virtualize_zarr::{
     ZarrFormat,
-    readers::{Client, Reader},
+    readers::{Client, ClientError, Need, Reader},
 };
 
 use super::{
@@ -28,41 +29,18 @@ pub struct MappingOptions {
     /// How to treat a nodata value outside the range of the array's data type
     #[cfg_attr(feature = "clap", arg(long, value_enum, default_value = "error", value_name = "ACTION"))]
     pub invalid_nodata: InvalidNodata,
-    /// Map only this image of a TIFF, numbered as in `inspect`: 0, 1, …, or 0/1 for a SubIFD; may be repeated
-    #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
-    #[serde(deserialize_with = "value::list")]
-    pub ifd: Vec<IfdPath>,
-    /// Stack TIFF pages of equal shape, data type, chunks and codecs into one array along a new axis
-    #[cfg_attr(feature = "clap", arg(long))]
-    #[serde(deserialize_with = "value::switch")]
-    pub stack: bool,
-    /// Chunk grid of arrays whose chunks differ in size: a short last strip of a TIFF, concatenated files
-    #[cfg_attr(feature = "clap", arg(long, value_enum, default_value = "regular", value_name = "KIND"))]
-    pub chunk_grid: ChunkGridChoice,
-    /// Maximum decoded bytes per array to inline where references cannot express the data [default: 16777216]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "BYTES"))]
-    #[serde(deserialize_with = "value::size")]
-    pub inline_limit: Option<u64>,
-    /// Inline chunks smaller than SIZE bytes, so that readers need fewer requests
-    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = value::parse_size))]
-    #[serde(deserialize_with = "value::size")]
-    pub inline_below: Option<u64>,
-    /// Inline coordinates: arrays named like their one dimension, and arrays listed in a `coordinates` attribute
-    #[cfg_attr(feature = "clap", arg(long))]
-    #[serde(deserialize_with = "value::switch")]
-    pub inline_coordinates: bool,
-    /// Maximum total bytes that --inline-below and --inline-coordinates may inline [default: 256M]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = value::parse_size))]
-    #[serde(deserialize_with = "value::size")]
-    pub inline_total: Option<u64>,
-    /// Split contiguous HDF5 data along the slowest axis into chunks of at most SIZE bytes
+    /// Write only arrays that these readers decode
     ///
-    /// A chunk holds at least one slice. All chunks have one size: a divisor of the axis if one gives at least half of
-    /// SIZE; otherwise the last chunk is padded and inlined, or, beyond the inline limit, the largest divisor is used.
-    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = value::parse_size))]
-    #[serde(deserialize_with = "value::size")]
-    pub split_contiguous: Option<u64>,
-    /// Unpack packed numbers to floats through codecs: scale, offset and sentinel (Zarr v3 only)
+    /// Comma-separated: zarr-python, zarr-python+numcodecs, zarr-python+imagecodecs, zarrs, zarrita, gdal, virtualize. An
+    /// array that one of them cannot decode is encoded differently if that helps, inlined if it is small, and omitted
+    /// otherwise. With virtualize alone, arrays may use codecs that only this project's Python package registers, so that no
+    /// array is inlined because of its codecs.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "READERS", value_delimiter = ',', value_parser = parse_reader))]
+    #[serde(deserialize_with = "readers")]
+    pub readable_by: Vec<Client>,
+    /// Unpack packed numbers to floats through codecs (Zarr v3 only)
+    ///
+    /// The codecs apply scale, offset and sentinel, which are attributes otherwise.
     #[cfg_attr(feature = "clap", arg(long))]
     #[serde(deserialize_with = "value::switch")]
     pub unpack: bool,
@@ -70,23 +48,60 @@ pub struct MappingOptions {
     #[cfg_attr(feature = "clap", arg(long))]
     #[serde(deserialize_with = "value::switch")]
     pub missing_value_convention: bool,
+    /// Chunk grid of arrays whose chunks differ in size: a short last strip of a TIFF, concatenated files
+    #[cfg_attr(feature = "clap", arg(long, value_enum, default_value = "regular", value_name = "KIND"))]
+    pub chunk_grid: ChunkGridChoice,
+    /// Maximum decoded bytes per array to inline where references cannot express the data [default: 16777216]
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Inlining options", value_name = "BYTES"))]
+    #[serde(deserialize_with = "value::size")]
+    pub inline_limit: Option<u64>,
+    /// Inline chunks smaller than SIZE bytes, so that readers need fewer requests
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Inlining options", value_name = "SIZE", value_parser = value::parse_size))]
+    #[serde(deserialize_with = "value::size")]
+    pub inline_below: Option<u64>,
+    /// Inline all chunks of coordinates
+    ///
+    /// Coordinates are arrays named like their one dimension, and arrays listed in a `coordinates` attribute.
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Inlining options"))]
+    #[serde(deserialize_with = "value::switch")]
+    pub inline_coordinates: bool,
+    /// Maximum total bytes that --inline-below and --inline-coordinates may inline [default: 256M]
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Inlining options", value_name = "SIZE", value_parser = value::parse_size))]
+    #[serde(deserialize_with = "value::size")]
+    pub inline_total: Option<u64>,
+    /// Split contiguous HDF5 data along the slowest axis into chunks of at most SIZE bytes
+    ///
+    /// A chunk holds at least one slice. All chunks have one size: a divisor of the axis if one gives at least half of
+    /// SIZE; otherwise the last chunk is padded and inlined, or, beyond the inline limit, the largest divisor is used.
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "HDF5 options", value_name = "SIZE", value_parser = value::parse_size))]
+    #[serde(deserialize_with = "value::size")]
+    pub split_contiguous: Option<u64>,
     /// Follow external links of HDF5 files to files in the same folder or below
-    #[cfg_attr(feature = "clap", arg(long))]
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "HDF5 options"))]
     #[serde(deserialize_with = "value::switch")]
     pub follow_external: bool,
-    /// Change, inline or omit arrays that one of these readers cannot decode
-    ///
-    /// Comma-separated: zarr-python, zarr-python+numcodecs, zarr-python+imagecodecs, zarrs, zarrita, gdal, virtualize. Such
-    /// an array is encoded differently if that helps, inlined if it is small, and omitted otherwise. virtualize alone
-    /// selects codecs that only this project's Python package registers, so that no array is inlined because of its codecs.
-    #[cfg_attr(feature = "clap", arg(long, value_name = "READERS", value_delimiter = ','))]
-    #[serde(deserialize_with = "value::sparse_list")]
-    pub readable_by: Vec<Client>,
     /// Library that reads HDF5 files; the C library reads local files only
     #[cfg(feature = "libhdf5")]
-    #[cfg_attr(feature = "clap", arg(long, value_enum, default_value = "native", value_name = "READER"))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            help_heading = "HDF5 options",
+            value_enum,
+            default_value = "native",
+            value_name = "READER"
+        )
+    )]
     #[serde(skip)]
     pub hdf5_reader: super::Hdf5Reader,
+    /// Map only this image of a TIFF: 0, 1, …, or 0/1 for a SubIFD, as `inspect` numbers them; may be repeated
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "TIFF options", value_name = "N"))]
+    #[serde(deserialize_with = "value::list")]
+    pub ifd: Vec<IfdPath>,
+    /// Stack TIFF pages of equal shape, data type, chunks and codecs into one array along a new axis
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "TIFF options"))]
+    #[serde(deserialize_with = "value::switch")]
+    pub stack: bool,
 }
 
 impl MappingOptions {
@@ -121,6 +136,28 @@ impl MappingOptions {
             ..defaults
         }
     }
+}
+
+/// Parses a reader with what it has, such as `zarr-python+imagecodecs`.
+fn parse_reader(text: &str) -> Result<Client, InvalidValue> {
+    let readers = || Reader::ALL.iter().map(|reader| reader.name());
+    let needs = || Need::ALL.iter().map(|need| need.name());
+    text.parse().map_err(|error: ClientError| {
+        let (reader, rest) = text.split_once('+').unwrap_or((text, ""));
+        let meant = match readers().any(|name| name.eq_ignore_ascii_case(reader.trim())) {
+            false => similar(reader, readers()),
+            true => rest.split('+').find_map(|need| similar(need, needs()).filter(|name| *name != need)),
+        };
+        let meant = meant.map(|name| format!("; did you mean \"{name}\"?")).unwrap_or_default();
+        InvalidValue::expected(format!("{}{meant}", error.expected()))
+    })
+}
+
+/// Deserializes readers from a list, or from comma-separated text, and ignores empty ones.
+fn readers<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Client>, D::Error> {
+    let texts = value::separated(from)?;
+    let texts = texts.iter().filter(|text| !text.is_empty());
+    texts.map(|text| parse_reader(text).map_err(D::Error::custom)).collect()
 }
 
 /// Whether all readers know the codecs of the Python package `virtualize`.

@@ -38,6 +38,17 @@ impl OutputFormat {
         }
     }
 
+    /// Returns the format that the extension of an output selects: `.json`, `.parquet`, `.parq`, `.zarr`, `.icechunk`.
+    pub fn of_name(output: &str) -> Option<Self> {
+        let (_, extension) = output.trim_end_matches('/').rsplit_once('.')?;
+        let extension = extension.to_ascii_lowercase();
+        #[cfg(feature = "icechunk")]
+        if extension == "icechunk" {
+            return Some(Self::Icechunk);
+        }
+        Format::from_extension(&extension).map(Self::References)
+    }
+
     /// Returns the Zarr format that files are mapped for.
     pub fn zarr_format(self) -> ZarrFormat {
         match self {
@@ -67,7 +78,7 @@ impl FromStr for OutputFormat {
         let found = Self::all().iter().find(|format| format.name() == text).copied();
         found.ok_or_else(|| {
             let names: Vec<_> = Self::all().iter().map(|format| format.name()).collect();
-            InvalidValue::expected(format!("one of {}", names.join(", ")))
+            InvalidValue::one_of(text, &names)
         })
     }
 }
@@ -99,11 +110,14 @@ impl clap::ValueEnum for OutputFormat {
 #[serde(default)]
 #[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Output options"))]
 pub struct WriteOptions {
-    /// Replace an existing folder or prefix and everything in it; a single file is always replaced
+    /// Replace an existing folder or prefix
+    ///
+    /// Everything in it is removed. A single file is always replaced.
     #[cfg_attr(feature = "clap", arg(long, requires = "output"))]
     pub overwrite: bool,
-    /// Rows per Parquet file (kerchunk-parquet): more rows mean fewer requests, but more bytes to read for one chunk
-    /// [default: 100000]
+    /// Rows per Parquet file (kerchunk-parquet) [default: 100000]
+    ///
+    /// With more rows, readers send fewer requests, but read more bytes for a single chunk.
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = parse_record_size))]
     #[serde(deserialize_with = "record_size")]
     pub record_size: Option<NonZeroU32>,
@@ -184,7 +198,7 @@ pub struct IcechunkOptions {
     #[cfg_attr(feature = "clap", arg(long, conflicts_with = "append_dim"))]
     pub replace: bool,
     /// Append to existing arrays along this dimension; everything else must be equal
-    #[cfg_attr(feature = "clap", arg(long, value_name = "DIMENSION"))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "DIM"))]
     pub append_dim: Option<String>,
 }
 

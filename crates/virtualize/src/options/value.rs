@@ -4,6 +4,7 @@ use std::{borrow::Cow, fmt::Display, str::FromStr};
 
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::Value;
+use virtualize_remedy::similar;
 
 /// A value that an option does not accept.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -16,6 +17,13 @@ impl InvalidValue {
     /// Returns the error of an option that accepts only `expected`.
     pub fn expected(expected: impl Into<Cow<'static, str>>) -> Self {
         Self { expected: expected.into() }
+    }
+
+    /// Returns the error of an option that accepts only one of `names`.
+    pub fn one_of(given: &str, names: &[&str]) -> Self {
+        let meant = similar(given, names.iter().copied());
+        let meant = meant.map(|name| format!("; did you mean \"{name}\"?")).unwrap_or_default();
+        Self::expected(format!("one of {}{meant}", names.join(", ")))
     }
 }
 
@@ -103,19 +111,8 @@ where
     texts.iter().map(|one| one.parse().map_err(D::Error::custom)).collect()
 }
 
-/// Deserializes values from a list, or from comma-separated text, and ignores empty ones.
-pub(super) fn sparse_list<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: FromStr<Err: Display>,
-{
-    let texts = separated(from)?;
-    let values = texts.iter().filter(|one| !one.is_empty());
-    values.map(|one| one.parse().map_err(D::Error::custom)).collect()
-}
-
 /// Deserializes the elements of a list, or the parts of comma-separated text.
-fn separated<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+pub(super) fn separated<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     match Value::deserialize(from)? {
         Value::Array(values) => values.into_iter().map(|one| scalar(one).map_err(D::Error::custom)).collect(),
         value => {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use virtualize_map::MapOptions;
+use virtualize_remedy::Code;
 use virtualize_store::Object;
 use virtualize_zarr::ZarrFormat;
 
@@ -55,7 +56,7 @@ pub async fn compare(
 
 /// Reports arrays that could not be read from references as unread instead of missing.
 fn unread(store: &VirtualStore, first: bool, found: &mut Difference) {
-    for left_out in store.warnings().filter(|warning| warning.code == "array-left-out") {
+    for left_out in store.warnings().filter(|warning| warning.code == Code::ArrayLeftOut) {
         found.unread(left_out.path.trim_start_matches('/'), first, &left_out.message);
     }
 }

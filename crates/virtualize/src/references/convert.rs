@@ -1,5 +1,6 @@
 //! Converts stores from one Zarr format to another.
 
+use virtualize_remedy::Code;
 use virtualize_store::StoreOptions;
 use virtualize_zarr::{Hierarchy, Node, ZarrFormat, node};
 
@@ -35,8 +36,8 @@ pub async fn convert(
     }
     let left_out = left_out
         .into_iter()
-        .map(|(path, reason)| warning("array-left-out", &path, format!("the array is left out: {reason}")));
-    let changed = changed.into_iter().map(|(path, what)| warning("array-changed", &path, what));
+        .map(|(path, reason)| warning(Code::ArrayLeftOut, &path, format!("the array is left out: {reason}")));
+    let changed = changed.into_iter().map(|(path, what)| warning(Code::ArrayChanged, &path, what));
     store.report.diagnostics.extend(left_out.chain(changed));
     let (name, diagnostics) = (store.name().to_owned(), store.report.diagnostics.clone());
     if store.hierarchy.arrays().is_empty() && (before > 0 || !diagnostics.is_empty()) {

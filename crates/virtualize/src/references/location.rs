@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use virtualize_map::{Diagnostic, Severity};
+use virtualize_remedy::Code;
 use virtualize_store::StoreOptions;
 
 /// Name of the reference file in a folder or prefix (`zarr3`).
@@ -31,7 +32,7 @@ pub(super) fn is_remote(location: &str) -> bool {
 }
 
 /// Returns a warning about the node at a path without a leading slash.
-pub(super) fn warning(code: &'static str, path: &str, message: String) -> Diagnostic {
+pub(super) fn warning(code: Code, path: &str, message: String) -> Diagnostic {
     Diagnostic { severity: Severity::Warning, code, path: format!("/{path}"), message, remedy: None }
 }
 

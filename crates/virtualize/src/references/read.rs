@@ -10,6 +10,7 @@ use super::location::{IN_FOLDER, ReadOptions, is_remote, warning};
 use super::resolve;
 use crate::error::Error;
 use crate::store::VirtualStore;
+use virtualize_remedy::Code;
 
 /// Size limit of a document in bytes.
 const LARGEST: u64 = 16 << 30;
@@ -133,11 +134,12 @@ fn plain(read: virtualize_icechunk::ReadRepository) -> ReferenceSet {
 
 /// Returns a warning for each omitted array and key.
 fn left_out(set: &ReferenceSet) -> Vec<Diagnostic> {
-    let left_out = set.left_out.iter().map(|(path, reason)| warning("array-left-out", path, reason.clone()));
+    let left_out =
+        set.left_out.iter().map(|(path, reason)| warning(Code::ArrayLeftOut, path, reason.clone()));
     let mut all: Vec<_> = left_out.collect();
     if let Some(first) = set.ignored.first() {
         let message = format!("keys that belong to no array are left out, such as {first:?}");
-        all.push(warning("key-ignored", "", message));
+        all.push(warning(Code::KeyIgnored, "", message));
     }
     all
 }

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use futures::{StreamExt, TryStreamExt, stream};
 use virtualize_map::Diagnostic;
 use virtualize_references::ReferenceSet;
+use virtualize_remedy::Code;
 use virtualize_store::StoreOptions;
 use virtualize_zarr::{ChunkManifest, Hierarchy, ReferencesBuilder, Source};
 
@@ -51,7 +52,7 @@ fn from_folder(
     match (path(&there), path(relative)) {
         (None, Some(_)) => {
             let message = format!("{relative:?} is in the working directory, not beside the references");
-            warnings.push(warning("relative-url", "", message));
+            warnings.push(warning(Code::RelativeUrl, "", message));
             Ok(relative.to_owned())
         }
         (Some(one), Some(other)) if one != other => Err(Error::AmbiguousUrl { url: relative.to_owned() }),

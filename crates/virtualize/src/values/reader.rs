@@ -21,7 +21,7 @@ use crate::selection::{Selection, SelectionError};
 use crate::sources::Pool;
 use crate::store::VirtualStore;
 
-/// Most bytes of a decoded chunk, and of the elements of variable length that are read at once.
+/// Default of [`ArrayReader::with_limit`] in bytes.
 pub(super) const MOST: u64 = 4 << 30;
 
 /// Decodes a chunk that has a codec without a decoder here: receives its stored bytes, its array, and the chunk's shape
@@ -55,6 +55,7 @@ pub struct ArrayReader {
     options: StoreOptions,
     files: Pool,
     foreign: Option<Arc<ForeignDecoder>>,
+    pub(super) most: u64,
 }
 
 /// A chunk of an array.
@@ -75,13 +76,20 @@ impl fmt::Debug for ArrayReader {
 impl ArrayReader {
     /// Creates a reader of a store.
     pub fn new(store: Arc<VirtualStore>, options: StoreOptions) -> Self {
-        Self { store, options, files: Pool::default(), foreign: None }
+        Self { store, options, files: Pool::default(), foreign: None, most: MOST }
     }
 
     /// Decodes chunks by a function if they have a codec without a decoder here.
     #[must_use]
     pub fn with_decoder(self, decoder: Arc<ForeignDecoder>) -> Self {
         Self { foreign: Some(decoder), ..self }
+    }
+
+    /// Refuses decoded chunks of more bytes, and more bytes of elements of variable length at once. The default is
+    /// 4 GiB.
+    #[must_use]
+    pub fn with_limit(self, most: u64) -> Self {
+        Self { most, ..self }
     }
 
     /// Returns the store.
@@ -141,7 +149,7 @@ impl ArrayReader {
     }
 
     pub(super) fn elements<'a>(&'a self, array: &'a Array) -> Result<Elements<'a>, ArrayError> {
-        Elements::new(array, MOST, self.foreign.as_deref())
+        Elements::new(array, self.most, self.foreign.as_deref())
     }
 
     pub(super) fn files(&self) -> Files<'_> {
@@ -174,7 +182,7 @@ impl ArrayReader {
             return Ok(Vec::new());
         }
         let plan = Plan::new(array, selection)?;
-        let place = PlaceVariable::new(&plan, selection.lengths()?, MOST)?;
+        let place = PlaceVariable::new(&plan, selection.lengths()?, self.most)?;
         self.run(&plan, plan.whole_parts(), &place)?;
         Ok(place.into_elements())
     }

@@ -31,7 +31,7 @@ impl Document {
     pub(super) fn new(array: &Array, chunks: ChunkFacts, format: ZarrFormat) -> Result<Self, MetadataError> {
         let document = match format {
             ZarrFormat::V2 => array.to_zarray()?,
-            ZarrFormat::V3 => array.to_zarr_json("")?,
+            ZarrFormat::V3 => array.to_zarr_json_with("", &Map::new())?,
         };
         let codecs = match format {
             ZarrFormat::V2 => codecs_v2(&document),

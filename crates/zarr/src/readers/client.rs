@@ -15,11 +15,16 @@ pub struct Client {
 
 /// Text that names no reader.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "expected virtualize, zarr-python, zarrs, zarrita or gdal, each with + and what it has: numcodecs, imagecodecs, cast-value-rs, \
-     array.rectilinear_chunks or Float16Array"
-)]
+#[error("expected {}", self.expected())]
 pub struct ClientError;
+
+impl ClientError {
+    /// Returns what a reader is, as a noun phrase.
+    pub fn expected(&self) -> &'static str {
+        "virtualize, zarr-python, zarrs, zarrita or gdal, each with + and what it has: numcodecs, imagecodecs, cast-value-rs, \
+         array.rectilinear_chunks or Float16Array"
+    }
+}
 
 impl Client {
     /// Returns why it does not decode an array; `None` if it does. `compatibility` is that of its reader.

@@ -10,6 +10,7 @@ mod chain;
 mod client;
 mod rewrite;
 mod rules;
+mod setup;
 
 use serde_json::Value;
 
@@ -19,6 +20,7 @@ pub use crate::reader::{Need, Reader};
 use chain::Document;
 pub use client::{Client, ClientError};
 pub use rewrite::{in_stored_order, plain_codecs, untransposed};
+pub use setup::ReaderSetup;
 
 /// Whether a reader decodes an array.
 #[derive(Clone, PartialEq, Eq, Debug)]

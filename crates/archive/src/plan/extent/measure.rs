@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use virtualize::ArrayValues;
 use virtualize::zarr::{Array, Hierarchy, NodePath};
+use virtualize_remedy::alternatives;
 
 use super::{Direction, Extent, Range, Units, digest};
 use crate::{
@@ -27,7 +28,8 @@ pub(super) fn extent(member: &Member, along: &Along, layout: &Layout) -> Result<
 
 fn existing(member: &Member, name: &str) -> Result<Extent, Problem> {
     let Some((path, array, axis)) = bearer(&member.hierarchy, name) else {
-        let existing = dimensions(&member.hierarchy).join(", ");
+        let existing = dimensions(&member.hierarchy);
+        let existing = alternatives("dimensions", name, existing.iter().map(String::as_str));
         return Err(Problem::NoDimension { name: name.to_owned(), existing });
     };
     let size = array.shape.get(axis).copied().unwrap_or(0);
@@ -62,6 +64,12 @@ fn dimensions(hierarchy: &Hierarchy) -> Vec<String> {
     names
 }
 
+/// Returns the names of the global attributes that are single values.
+fn scalars(hierarchy: &Hierarchy) -> impl Iterator<Item = &str> {
+    let attributes = hierarchy.root.attributes.iter();
+    attributes.filter(|(_, value)| Scalar::of_json(value).is_some()).map(|(name, _)| name.as_str())
+}
+
 fn stacked(member: &Member, name: &str, layout: &Layout) -> Result<Option<Range>, Problem> {
     if bearer(&member.hierarchy, name).is_some_and(|(path, array, _)| path != name || array.shape != [1]) {
         return Err(Problem::DimensionExists { name: name.to_owned() });
@@ -78,7 +86,10 @@ fn stacked(member: &Member, name: &str, layout: &Layout) -> Result<Option<Range>
         Some(attribute) => {
             let value = member.hierarchy.root.attributes.get(attribute);
             let scalar = value.and_then(Scalar::of_json);
-            let scalar = scalar.ok_or_else(|| Problem::NoAttribute { attribute: attribute.clone() })?;
+            let scalar = scalar.ok_or_else(|| Problem::NoAttribute {
+                attribute: attribute.clone(),
+                existing: alternatives("attributes", attribute, scalars(&member.hierarchy)),
+            })?;
             Ok(Some(of_one(scalar, None)))
         }
         None => given(member, name),

@@ -1,0 +1,172 @@
+use std::{fs::File, io, sync::Arc};
+
+use tokio_util::sync::CancellationToken;
+use virtualize_archive::{Batch, Error, Shard, Summary};
+
+use crate::{
+    archive::{dry_run, metrics::Metrics, progress::Progress},
+    arguments,
+    exit::Failure,
+    messages,
+};
+
+/// Runs `virtualize batch INPUT…`.
+pub(crate) async fn run(arguments: &arguments::Batch) -> Result<(), Failure> {
+    let batch = batch(arguments)?;
+    let progress = Arc::new(Progress::new(arguments.quiet, log(arguments.json_log.as_deref())?));
+    if arguments.dry_run.dry_run {
+        return dry_run::run(&batch, &arguments.dry_run, &progress).await;
+    }
+    if let Some(plan) = arguments.machines.new_plan() {
+        return Box::pin(write_plan(&batch, plan, &progress, arguments.quiet)).await;
+    }
+    if let Some(shard) = arguments.machines.shard() {
+        return Box::pin(read_shard(&batch, &shard, &progress)).await;
+    }
+    let result = Box::pin(observed(&batch, &progress, arguments)).await?;
+    progress.finish();
+    if arguments.stats {
+        messages::line(&progress.stats(&batch.stats()));
+    }
+    let summary = result?;
+    if !arguments.quiet {
+        report(&summary, arguments);
+    }
+    if let Some(python) = summary.python.as_deref().filter(|_| arguments.json_log.as_deref() != Some("-")) {
+        use io::Write;
+        writeln!(io::stdout().lock(), "{python}")?;
+    }
+    if is_success(&Ok(summary), arguments) { Ok(()) } else { Err(Failure::Found) }
+}
+
+/// Lists the inputs and writes them to a plan.
+async fn write_plan(batch: &Batch, plan: &str, progress: &Arc<Progress>, quiet: bool) -> Result<(), Failure> {
+    let told = Arc::clone(progress);
+    let result = batch.write_plan(plan, move |event| told.tell(&event)).await;
+    progress.finish();
+    let files = result?;
+    if !quiet {
+        messages::line(&format!("{files} files; plan: {plan}"));
+    }
+    Ok(())
+}
+
+/// Reads a shard, and prints the receipt of its part.
+async fn read_shard(batch: &Batch, shard: &Shard, progress: &Arc<Progress>) -> Result<(), Failure> {
+    use io::Write;
+    let told = Arc::clone(progress);
+    let result = batch.read_shard(shard, move |event| told.tell(&event)).await;
+    progress.finish();
+    let receipt = serde_json::json!(result?);
+    Ok(writeln!(io::stdout().lock(), "{receipt}")?)
+}
+
+/// Runs the batch while its progress is displayed and its metrics are published.
+async fn observed(
+    batch: &Batch,
+    progress: &Arc<Progress>,
+    arguments: &arguments::Batch,
+) -> Result<Result<Summary, Error>, Failure> {
+    let metrics = match &arguments.metrics {
+        None => None,
+        Some(place) => {
+            let (tally, stats) = (progress.tally(), batch.clone());
+            let started = Metrics::start(place, arguments.output(), tally, Box::new(move || stats.stats()));
+            Some(started.map_err(|error| Failure::File { path: place.clone(), error })?)
+        }
+    };
+    let told = Arc::clone(progress);
+    let result = batch.run(move |event| told.tell(&event)).await;
+    if let Some(metrics) = metrics {
+        metrics.finish(is_success(&result, arguments)).await;
+    }
+    Ok(result)
+}
+
+/// Returns whether the exit status is 0.
+fn is_success(result: &Result<Summary, Error>, arguments: &arguments::Batch) -> bool {
+    result.as_ref().is_ok_and(|summary| summary.failed == 0 || !arguments.options.each)
+}
+
+/// Builds the batch that the arguments describe; signals cancel it.
+fn batch(arguments: &arguments::Batch) -> Result<Batch, Failure> {
+    let target = arguments.target()?;
+    let format = target.zarr_format();
+    arguments.mapping.check(format)?;
+    let options = arguments.mapping.options(format);
+    let concurrency = options.store.concurrency;
+    let machines = &arguments.machines;
+    let mut builder = arguments.options.builder(arguments.output(), target, options);
+    builder = builder.command(arguments.command.iter().cloned()).parts(machines.parts.iter().cloned());
+    if let Some(plan) = &machines.plan {
+        builder = builder.plan_file(plan);
+    }
+    Ok(builder.files_at_once(concurrency).cancel(stopped_by_signals()).build())
+}
+
+/// Opens the log of events, as JSON lines.
+pub(crate) fn log(place: Option<&str>) -> Result<Option<Box<dyn io::Write + Send>>, Failure> {
+    match place {
+        None => Ok(None),
+        Some("-") => Ok(Some(Box::new(io::stdout()))),
+        Some(path) => match File::create(path) {
+            Ok(file) => Ok(Some(Box::new(io::BufWriter::new(file)))),
+            Err(error) => Err(Failure::File { path: path.to_owned(), error }),
+        },
+    }
+}
+
+/// Prints the outcome and possible next steps.
+fn report(summary: &Summary, arguments: &arguments::Batch) {
+    let Summary { files, read, imported, known, failed, seconds, requests, bytes, .. } = summary;
+    let imported = if *imported > 0 { format!("{imported} imported, ") } else { String::new() };
+    messages::line(&format!(
+        "{files} files: {read} read in {seconds:.1} s ({requests} requests, {bytes} bytes), {imported}{known} known before, {failed} failed"
+    ));
+    for note in &summary.notes {
+        messages::line(&format!("note: {note}"));
+    }
+    for failure in &summary.failures {
+        messages::line(&format!("failed: {failure}"));
+    }
+    if *failed > 0 {
+        messages::line("to try them again, rerun the same command with --retry-failed");
+    }
+    if let Some(output) = &summary.output {
+        let what = if arguments.options.each { "references of each file are in" } else { "written:" };
+        messages::line(&format!("{what} {output}; journal: {}", summary.journal));
+    }
+}
+
+/// Returns a token that SIGINT and SIGTERM cancel; a second signal ends the process immediately.
+pub(crate) fn stopped_by_signals() -> CancellationToken {
+    let token = CancellationToken::new();
+    let cancelled = token.clone();
+    tokio::spawn(async move {
+        loop {
+            signal().await;
+            if cancelled.is_cancelled() {
+                std::process::exit(130);
+            }
+            messages::line("stopping; repeat to exit immediately");
+            cancelled.cancel();
+        }
+    });
+    token
+}
+
+#[cfg(unix)]
+async fn signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return std::future::pending().await };
+    let Ok(mut interrupt) = signal(SignalKind::interrupt()) else { return std::future::pending().await };
+    let (one, other) = (Box::pin(terminate.recv()), Box::pin(interrupt.recv()));
+    futures::future::select(one, other).await;
+}
+
+#[cfg(not(unix))]
+async fn signal() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}

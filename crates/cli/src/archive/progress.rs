@@ -1,0 +1,165 @@
+//! Progress of a run: a bar on a terminal, occasional lines elsewhere, and JSON lines on request.
+
+use std::{
+    io::{IsTerminal, Write},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant, SystemTime},
+};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::json;
+use virtualize::Stats;
+use virtualize_archive::Event;
+
+use crate::{
+    archive::tally::{Tally, unix},
+    messages::{self, printable},
+};
+
+/// Minimum time between two progress lines without a terminal.
+const BETWEEN: Duration = Duration::from_secs(3);
+/// Template of the progress bar.
+const TEMPLATE: &str = "{bar:30} {pos}/{len} files, {per_sec}, {eta} left{msg}";
+
+/// Display of a run's events.
+pub(crate) struct Progress {
+    bar: Option<ProgressBar>,
+    quiet: bool,
+    /// Whether the run is a scan. Warnings and failures of single files and the length of the listing are not shown
+    /// then.
+    is_scan: bool,
+    state: Mutex<State>,
+    tally: Arc<Mutex<Tally>>,
+}
+
+struct State {
+    log: Option<Box<dyn Write + Send>>,
+    last: Instant,
+    /// Whether the number of files is known. A scan reads files while it lists others.
+    is_listed: bool,
+}
+
+impl Progress {
+    /// Returns a display on standard error. `log` receives all events as JSON lines.
+    pub(crate) fn new(quiet: bool, log: Option<Box<dyn Write + Send>>) -> Self {
+        // A bar moves the cursor, which a terminal may be unable to do.
+        let is_dumb = std::env::var("TERM").is_ok_and(|terminal| terminal == "dumb");
+        let shown = !quiet && !is_dumb && std::io::stderr().is_terminal();
+        let bar = shown.then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
+            bar.with_style(
+                ProgressStyle::with_template(TEMPLATE).unwrap_or_else(|_| ProgressStyle::default_bar()),
+            )
+        });
+        let state = Mutex::new(State { log, last: Instant::now(), is_listed: false });
+        Self { bar, quiet, is_scan: false, state, tally: Arc::new(Mutex::new(Tally::new())) }
+    }
+
+    /// Returns the display of a scan, which reports its findings at the end.
+    pub(crate) fn of_scan(quiet: bool, log: Option<Box<dyn Write + Send>>) -> Self {
+        Self { is_scan: true, ..Self::new(quiet, log) }
+    }
+
+    /// Handles an event.
+    pub(crate) fn tell(&self, event: &Event) {
+        let Ok(mut state) = self.state.lock() else { return };
+        state.write_log(event);
+        self.counts().add(event);
+        match event {
+            Event::Listed { files, pending, complete: true } => {
+                state.is_listed = true;
+                if !self.is_scan {
+                    self.say(&format!("{files} files listed, {pending} to be read"));
+                    self.with_bar(ProgressBar::reset);
+                }
+                self.with_bar(|bar| bar.set_length(*pending));
+            }
+            Event::Read { url, warnings, .. } => {
+                for warning in warnings.iter().filter(|_| !self.is_scan) {
+                    self.say(&format!("warning: {url}: {warning}"));
+                }
+            }
+            Event::Failed { error, attempts, .. } if !self.is_scan => {
+                self.say(&format!("failed (attempt {attempts}): {error}"));
+            }
+            Event::Retried { error, wait, .. } => self.say(&format!("again in {wait:.1} s: {error}")),
+            Event::Skipped { url, reason } => self.say(&format!("skipped: {url}: {reason}")),
+            Event::Note { text } => self.say(&format!("note: {text}")),
+            Event::Writing { target } => self.say(&format!("writing {target}")),
+            _ => {}
+        }
+        self.show(&mut state);
+    }
+
+    /// Returns the counts of the run, which change until it ends.
+    pub(crate) fn tally(&self) -> Arc<Mutex<Tally>> {
+        Arc::clone(&self.tally)
+    }
+
+    /// Returns the counts of the run in one line.
+    pub(crate) fn stats(&self, stats: &Stats) -> String {
+        self.counts().line(stats)
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Removes the bar and flushes the log.
+    pub(crate) fn finish(&self) {
+        self.with_bar(ProgressBar::finish_and_clear);
+        if let Ok(mut state) = self.state.lock()
+            && let Some(log) = &mut state.log
+        {
+            let _ = log.flush();
+        }
+    }
+
+    /// Updates the bar or, without a terminal, prints a line at intervals.
+    fn show(&self, state: &mut State) {
+        let (read, failed, pending) = {
+            let counts = self.counts();
+            (counts.read, counts.all_failed(), counts.pending)
+        };
+        let done = read + failed;
+        if let Some(bar) = &self.bar {
+            bar.set_position(done);
+            if failed > 0 {
+                bar.set_message(format!(", {failed} failed"));
+            }
+        } else if state.last.elapsed() >= BETWEEN && done > 0 {
+            state.last = Instant::now();
+            let of = if state.is_listed { format!(" of {pending}") } else { String::new() };
+            self.say(&format!("{done}{of} files, {failed} failed"));
+        }
+    }
+
+    /// Prints a message, unless the run is quiet.
+    fn say(&self, text: &str) {
+        match &self.bar {
+            _ if self.quiet => {}
+            Some(bar) => bar.suspend(|| messages::line(text)),
+            None => messages::line(&printable(text)),
+        }
+    }
+
+    fn with_bar(&self, act: impl FnOnce(&ProgressBar)) {
+        if let Some(bar) = &self.bar {
+            act(bar);
+        }
+    }
+}
+
+impl State {
+    /// Writes an event to the log as one JSON line, with the time in seconds since 1970.
+    fn write_log(&mut self, event: &Event) {
+        let Some(log) = &mut self.log else { return };
+        let time = unix(SystemTime::now());
+        let mut line = json!(event);
+        if let Some(line) = line.as_object_mut() {
+            line.insert("time".to_owned(), json!(time));
+        }
+        // The run continues if the log's reader is gone.
+        let _ = writeln!(log, "{line}");
+    }
+}

@@ -1,0 +1,151 @@
+//! `virtualize explain`: the troubleshooting page in the terminal.
+
+use std::io::{self, Write};
+
+use virtualize::Code;
+use virtualize_remedy::alternatives;
+
+use crate::{
+    arguments::{Explain, Usage},
+    exit::Failure,
+    terminal,
+};
+
+/// A copy of docs/how-to/troubleshooting.md, since a package contains only files of its crate. A test compares the two.
+const PAGE: &str = include_str!("troubleshooting.md");
+/// Maximum and default number of columns.
+const WIDTH: usize = 100;
+
+/// Prints the section of a code, or one line for each code.
+pub(crate) fn run(arguments: &Explain) -> Result<(), Failure> {
+    let text = match &arguments.code {
+        None => list(),
+        Some(code) => plain(section(code)?, width()),
+    };
+    Ok(io::stdout().write_all(text.as_bytes())?)
+}
+
+fn width() -> usize {
+    terminal::columns().unwrap_or(WIDTH).clamp(40, WIDTH)
+}
+
+/// Returns the section of a code, which may be given in brackets.
+fn section(code: &str) -> Result<&'static str, Usage> {
+    let code = code.trim_matches(['[', ']']);
+    let names = || Code::ALL.iter().map(|code| code.as_str());
+    names().find(|name| *name == code).and_then(body).ok_or_else(|| Usage::UnknownCode {
+        code: code.to_owned(),
+        existing: alternatives("codes", code, names()),
+    })
+}
+
+/// Returns the text below the heading of a code.
+fn body(code: &str) -> Option<&'static str> {
+    let (_, rest) = PAGE.split_once(&format!("\n### {code}\n"))?;
+    let end = ["\n### ", "\n## "].iter().filter_map(|heading| rest.find(heading)).min();
+    rest.get(..end.unwrap_or(rest.len())).map(str::trim)
+}
+
+/// Returns each code with the first line of its section.
+fn list() -> String {
+    let line = |code: &Code| {
+        let summary = body(code.as_str()).and_then(|body| body.lines().next()).unwrap_or_default();
+        format!("{:<28}{}\n", code.as_str(), without_markup(summary))
+    };
+    Code::ALL.iter().map(line).collect()
+}
+
+/// Renders Markdown as text: paragraphs are wrapped, blocks of code are indented.
+fn plain(markdown: &str, width: usize) -> String {
+    let mut text = String::new();
+    let mut is_code = false;
+    for line in markdown.lines() {
+        if line.starts_with("```") {
+            is_code = !is_code;
+        } else if is_code {
+            text += &format!("    {line}\n");
+        } else {
+            let lines = terminal::wrap(&without_markup(line), width);
+            lines.iter().for_each(|line| text += &format!("{line}\n"));
+        }
+    }
+    text
+}
+
+/// Removes emphasis, and the targets of links.
+fn without_markup(line: &str) -> String {
+    let mut text = String::new();
+    let mut rest = line;
+    while let Some((before, after)) = rest.split_once("](") {
+        let (start, label) = before.rsplit_once('[').unwrap_or((before, ""));
+        text = text + start + label;
+        rest = after.split_once(')').map_or("", |(_, after)| after);
+    }
+    (text + rest).replace("**", "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_code_has_a_section_and_each_section_a_code() {
+        for code in Code::ALL {
+            let body = body(code.as_str()).unwrap_or_default();
+            assert!(body.contains("**Cure.**"), "{code}: no section, or no cure");
+            let message = body.split("```text\n").nth(1);
+            assert!(message.is_none_or(|message| message.contains(&format!("[{code}]\n```"))), "{code}");
+        }
+        let headings = PAGE.lines().filter_map(|line| line.strip_prefix("### "));
+        let unknown = headings.filter(|name| !name.contains(' ') && body(name).is_some());
+        let unknown: Vec<_> =
+            unknown.filter(|name| Code::ALL.iter().all(|code| code.as_str() != *name)).collect();
+        assert!(unknown.is_empty(), "{unknown:?}");
+    }
+
+    #[test]
+    fn each_code_is_used() {
+        let mut sources = String::new();
+        let mut folders = vec![std::path::PathBuf::from("..")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(&folder).expect("a folder") {
+                let path = entry.expect("an entry").path();
+                let is_source =
+                    path.extension().is_some_and(|extension| extension == "rs" || extension == "py");
+                if path.is_dir() && !path.ends_with("target") && !path.ends_with("tests") {
+                    folders.push(path);
+                } else if is_source && !path.ends_with("remedy/src/code.rs") {
+                    sources += &std::fs::read_to_string(&path).expect("text");
+                }
+            }
+        }
+        let words: std::collections::BTreeSet<_> =
+            sources.split(|c: char| !c.is_alphanumeric() && !"-:_\"".contains(c)).collect();
+        let is_used = |code: &Code| {
+            [format!("Code::{code:?}"), format!("\"{code}\"")]
+                .iter()
+                .any(|word| words.contains(word.as_str()))
+        };
+        let unused: Vec<_> = Code::ALL.iter().filter(|code| !is_used(code)).collect();
+        assert!(unused.is_empty(), "{unused:?}");
+    }
+
+    #[test]
+    fn the_page_is_that_of_the_documentation() {
+        let Ok(page) = std::fs::read_to_string("../../docs/how-to/troubleshooting.md") else { return };
+        assert_eq!(page, PAGE, "cp docs/how-to/troubleshooting.md crates/cli/src/");
+    }
+
+    #[test]
+    fn sections_are_plain_text() {
+        let text = plain("See [the `rules`](../a.md#b), and **this** (not that).\n\n```text\na  b\n```", 24);
+        assert_eq!(text, "See the `rules`, and\nthis (not that).\n\n    a  b\n");
+    }
+
+    #[test]
+    fn unknown_codes_get_a_suggestion() {
+        let error = section("fill-value-droped").expect_err("no such code").to_string();
+        assert!(error.contains("did you mean \"fill-value-dropped\"?"), "{error}");
+        assert!(section("[fill-value-dropped]").is_ok());
+    }
+}

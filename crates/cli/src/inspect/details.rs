@@ -1,0 +1,206 @@
+//! Everything about one array.
+
+use std::io::{self, Write};
+
+use serde_json::{Map, Value};
+use virtualize::{
+    FillDecision, VirtualStore,
+    describe::{Counts, codec, counts, outcome, scalar},
+    zarr::{Array, ChunkEntry, ChunkGrid, DataType},
+};
+
+use super::{
+    chunk_map,
+    facts::{Facts, stored_bytes},
+    layout::pad,
+    readers,
+    tree::{dimensions, shape, value_of},
+};
+use crate::{
+    messages::printable,
+    terminal::wrap,
+    units::{counted, size, tenth, thousands},
+};
+
+/// Number of chunks whose locations are printed.
+const LOCATIONS: usize = 3;
+/// Columns of the labels, with the indentation.
+const LABEL: usize = 15;
+
+/// Writes the description of an array.
+pub(super) fn write(
+    store: &VirtualStore,
+    path: &str,
+    array: &Array,
+    columns: usize,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    writeln!(out, "/{}", printable(path))?;
+    let mut details = Details { columns, out };
+    details.data_type(store, path, array)?;
+    details.chunks(array)?;
+    for (index, line) in chunk_map::lines(array, columns - LABEL).iter().enumerate() {
+        details.raw(if index == 0 { "chunk map" } else { "" }, line)?;
+    }
+    details.locations(store, array)?;
+    let format = store.hierarchy.format;
+    let codecs = array.codecs.iter().map(|each| brief(&codec(each, format)));
+    details.each("codecs", codecs)?;
+    let fill = array.fill_value.as_ref().map(|value| scalar(value, &array.data_type));
+    details.line("fill value", &fill.map_or("none".to_owned(), |value| whole(&value)))?;
+    if let Some(fill) = store.report.arrays.get(path).and_then(|report| report.fill.as_ref()) {
+        details.decision(fill, &array.data_type)?;
+    }
+    details.each("readers", readers::lines(path, array, format).into_iter())?;
+    details.notes(store, path)?;
+    details.attributes(&array.attributes)
+}
+
+struct Details<'a, W> {
+    columns: usize,
+    out: &'a mut W,
+}
+
+impl<W: Write> Details<'_, W> {
+    /// Prints a line as it is.
+    fn raw(&mut self, label: &str, text: &str) -> io::Result<()> {
+        writeln!(self.out, "{}{text}", pad(&format!("  {label}"), LABEL))
+    }
+
+    /// Prints text with its label, in as many lines as it takes.
+    fn line(&mut self, label: &str, text: &str) -> io::Result<()> {
+        let lines = wrap(&printable(text), self.columns - LABEL);
+        lines
+            .iter()
+            .enumerate()
+            .try_for_each(|(index, line)| self.raw(if index == 0 { label } else { "" }, line))
+    }
+
+    /// Prints texts, each on lines of its own, with one label.
+    fn each(&mut self, label: &str, texts: impl Iterator<Item = String>) -> io::Result<()> {
+        texts.enumerate().try_for_each(|(index, text)| self.line(if index == 0 { label } else { "" }, &text))
+    }
+
+    /// Prints data type, dimensions and size, and how the file stores them.
+    fn data_type(&mut self, store: &VirtualStore, path: &str, array: &Array) -> io::Result<()> {
+        self.line("data type", &array.data_type.to_string())?;
+        self.line("dimensions", &dimensions(array, usize::MAX))?;
+        if let Some(report) = store.report.arrays.get(path) {
+            let parts = [&report.source_type, &report.source_layout];
+            let parts = parts.into_iter().chain(&report.source_filters).filter(|part| !part.is_empty());
+            self.line("in the file", &parts.cloned().collect::<Vec<_>>().join("; "))?;
+        }
+        let facts = Facts::of_array(array);
+        let stored = size(stored_bytes(array));
+        let text = match (array.data_type.size(), facts.compared) {
+            (None, _) => format!("{stored} in files"),
+            (_, (bytes, compressed)) if bytes != compressed => {
+                let ratio = tenth(bytes, compressed.max(1));
+                format!("{} decoded, {stored} in files, compression {ratio} : 1", size(facts.decoded))
+            }
+            _ => format!("{} decoded, {stored} in files", size(facts.decoded)),
+        };
+        self.line("size", &text)
+    }
+
+    /// Prints the chunk grid, and the sizes of stored chunks.
+    fn chunks(&mut self, array: &Array) -> io::Result<()> {
+        let Counts { grid, .. } = counts(array);
+        let facts = Facts::of_array(array);
+        let shape_text = match &array.chunk_grid {
+            ChunkGrid::Regular(sizes) => format!(" of {}", shape(sizes, usize::MAX)),
+            ChunkGrid::Rectilinear(_) => " of several shapes".to_owned(),
+        };
+        self.line(
+            "chunks",
+            &format!("{}{shape_text}, grid {}", counted(facts.chunks, "chunk"), shape(&grid, usize::MAX)),
+        )?;
+        let references = facts.stored.saturating_sub(facts.inline);
+        let [references, inline, missing] = [references, facts.inline, facts.missing()].map(thousands);
+        self.line("", &format!("{references} in files, {inline} inline, {missing} missing"))?;
+        match extremes(array) {
+            Some((least, most, _)) if least == most => {
+                self.line("", &format!("stored in {least} bytes each"))
+            }
+            Some((least, most, mean)) => {
+                self.line("", &format!("stored in {least} to {most} bytes, {mean} on average"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Prints where the first chunks are.
+    fn locations(&mut self, store: &VirtualStore, array: &Array) -> io::Result<()> {
+        let Counts { grid, .. } = counts(array);
+        let first = array.chunks.iter().filter_map(|(position, chunk)| match chunk {
+            ChunkEntry::Reference(place) => Some((position, place)),
+            ChunkEntry::Inline(_) => None,
+        });
+        let lines = first.take(LOCATIONS).map(|(position, place)| {
+            let url = store.hierarchy.source(place.source).map_or("", |source| source.url.as_str());
+            let index = chunk_map::label(position, &grid);
+            let text = format!("{index} offset {} length {} {url}", place.offset, place.length);
+            text.trim_start().to_owned()
+        });
+        self.each("first chunks", lines)
+    }
+
+    /// Prints the sentinel, and the outcome of each declaration in the file.
+    fn decision(&mut self, fill: &FillDecision, data_type: &DataType) -> io::Result<()> {
+        if let Some(sentinel) = &fill.sentinel {
+            self.line("sentinel", &whole(&scalar(sentinel, data_type)))?;
+        }
+        let sources = fill.sources.iter().map(|source| {
+            let (word, reason) = outcome(&source.outcome);
+            let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+            format!("{}: {}, {word}{reason}", source.origin, source.text)
+        });
+        self.each("declared", sources)?;
+        self.line("policy", fill.policy.0)
+    }
+
+    /// Prints the notes about the array.
+    fn notes(&mut self, store: &VirtualStore, path: &str) -> io::Result<()> {
+        let path = format!("/{path}");
+        let own = store.report.diagnostics.iter().filter(|note| note.path == path);
+        self.each("notes", own.map(|note| format!("{}: {} [{}]", note.severity, note.message, note.code)))
+    }
+
+    /// Prints all attributes in full, one per line.
+    fn attributes(&mut self, attributes: &Map<String, Value>) -> io::Result<()> {
+        attributes.iter().enumerate().try_for_each(|(index, (name, value))| {
+            let line = format!("{} = {}", printable(name), printable(&value.to_string()));
+            self.raw(if index == 0 { "attributes" } else { "" }, &line)
+        })
+    }
+}
+
+/// Returns a value in full.
+fn whole(value: &Value) -> String {
+    match value {
+        Value::String(_) | Value::Number(_) if value_of(value).contains('…') => value.to_string(),
+        Value::Array(_) | Value::Object(_) => value.to_string(),
+        short => value_of(short),
+    }
+}
+
+/// Returns a codec on one line: its name, and its configuration in brackets.
+fn brief(codec: &Value) -> String {
+    let name = ["name", "id"].iter().find_map(|key| codec.get(key)?.as_str());
+    let Some(name) = name else { return codec.to_string() };
+    let parameters = codec.get("configuration").unwrap_or(codec).as_object();
+    let said = parameters.into_iter().flatten().filter(|(key, _)| !["name", "id"].contains(&key.as_str()));
+    let said: Vec<_> = said.map(|(key, value)| format!("{key}={value}")).collect();
+    if said.is_empty() { name.to_owned() } else { format!("{name}({})", said.join(", ")) }
+}
+
+/// Returns smallest, largest and mean length of the chunks in files.
+fn extremes(array: &Array) -> Option<(u64, u64, u64)> {
+    let columns = array.chunks.references.iter();
+    let (mut least, mut most, mut count) = (u64::MAX, 0, 0);
+    for (_, place) in columns.flat_map(|column| column.iter()) {
+        (least, most, count) = (least.min(place.length), most.max(place.length), count + 1);
+    }
+    let mean = stored_bytes(array).checked_div(count)?;
+    Some((least, most, mean))
+}

@@ -1,0 +1,38 @@
+//! Errors for a first argument that looks like a mistyped command, and for several files.
+
+use std::{ffi::OsString, path::Path};
+
+use clap::{
+    Command, Error,
+    error::{ContextKind, ErrorKind},
+};
+use virtualize_remedy::{alternatives, similar};
+
+use crate::{arguments::Usage, exit::Failure};
+
+/// Refuses a first argument that is neither a command, an option, nor a file, and looks like a command.
+pub(crate) fn check(command: &Command, given: &[OsString]) -> Result<(), Usage> {
+    let Some(first) = given.get(1).and_then(|first| first.to_str()) else { return Ok(()) };
+    let is_word = !first.is_empty() && first.bytes().all(|byte| byte.is_ascii_alphabetic());
+    let commands = command.get_subcommands().filter(|command| !command.is_hide_set());
+    let commands: Vec<_> = commands.map(Command::get_name).chain(["help"]).collect();
+    if !is_word || command.find_subcommand(first).is_some() || first == "help" || Path::new(first).exists() {
+        return Ok(());
+    }
+    let is_alone = given.get(2).is_none_or(|next| next.to_string_lossy().starts_with('-'));
+    if is_alone && similar(first, commands.iter().copied()).is_none() {
+        // A file that does not exist.
+        return Ok(());
+    }
+    let existing = alternatives("commands", first, commands);
+    Err(Usage::NoCommand { name: first.to_owned(), existing })
+}
+
+/// Replaces the error for several files, which names the second one as a command.
+pub(crate) fn explain(error: Error) -> Failure {
+    let is_of_commands = error.get(ContextKind::InvalidSubcommand).is_some();
+    match error.kind() == ErrorKind::ArgumentConflict && is_of_commands {
+        true => Usage::SeveralFiles.into(),
+        false => error.into(),
+    }
+}

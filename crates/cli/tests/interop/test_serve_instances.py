@@ -1,0 +1,194 @@
+"""Three instances of the service on one jobs folder, killed and stopped in turn under load: every job ends exactly once, with the result of an undisturbed run."""
+import contextlib, http.client, itertools, json, os, random, threading, time, urllib.error
+
+import clients
+import pytest
+
+from test_serve_jobs import Service, archive, batch, expected  # noqa: F401
+
+ROUNDS = int(os.environ.get("INSTANCE_ROUNDS", 2))
+SECONDS = float(os.environ.get("INSTANCE_SECONDS", 8))
+SEED = int(os.environ.get("INSTANCE_SEED", 1))
+LIMITS = ["--jobs-openings", "1", "--jobs-running", "2", "--client-jobs", "100", "--rate", "100000", "--burst", "100000"]
+GONE = (OSError, http.client.HTTPException, json.JSONDecodeError)
+
+
+class Instances:
+    """Instances behind a client that asks the next one each time, and another one if that fails."""
+
+    def __init__(self, folder, archive, count=3):  # noqa: F811
+        self.start = lambda: Service(folder, archive, *LIMITS)
+        self.services = [self.start() for _ in range(count)]
+        self.turn = itertools.count()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for service in self.services:
+            service.process.terminate()
+        for service in self.services:
+            assert service.process.wait(60) in (0, -9)
+
+    def ask(self, path, body=None, method=None, headers={}, accept=()):
+        """Returns status and body of the first complete answer."""
+        end = time.monotonic() + 120
+        while time.monotonic() < end:
+            service = self.services[next(self.turn) % len(self.services)]
+            try:
+                with service.ask(path, body, method, headers) as answer:
+                    return answer.status, answer.read()
+            except urllib.error.HTTPError as error:
+                with error:
+                    text = error.read()
+                if error.code in accept:
+                    return error.code, text
+                assert error.code in (429, 503), (error.code, text)
+            except GONE:
+                pass
+            time.sleep(0.02)
+        raise AssertionError(f"no instance answers {path}")
+
+    def json(self, path, **more):
+        return json.loads(self.ask(path, **more)[1])
+
+    def follow(self, job):
+        """Follows the events across instances, and returns the final job. Versions never go back."""
+        last, end = 0, time.monotonic() + 180
+        while time.monotonic() < end:
+            service = self.services[next(self.turn) % len(self.services)]
+            with contextlib.suppress(urllib.error.HTTPError, *GONE):
+                for event, version, shown in service.events(job, last or None):
+                    assert version > last or event == "done" and version == last, (version, last, shown)
+                    last = version
+                    if event == "done":
+                        return shown
+            time.sleep(0.02)
+        raise AssertionError(f"{job} does not end")
+
+    def replace(self, at, kill):
+        """Kills or stops an instance, and starts another one in its place."""
+        old = self.services[at].process
+        old.kill() if kill else old.terminate()
+        assert old.wait(60) in (0, -9)
+        self.services[at] = self.start()
+
+
+def repository(path):
+    icechunk = pytest.importorskip("icechunk")
+    repo = icechunk.Repository.open(icechunk.local_filesystem_storage(str(path)))
+    return [one.message for one in repo.ancestry(branch="main")]
+
+
+def make_repository(path):
+    icechunk = pytest.importorskip("icechunk")
+    icechunk.Repository.create(icechunk.local_filesystem_storage(str(path)))
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + ROUNDS))
+def test_jobs_end_once_while_instances_die(tmp_path, archive, seed):  # noqa: F811
+    choose = random.Random(seed)
+    (tmp_path / "out").mkdir()
+    make_repository(tmp_path / "out" / "repo")
+    commits, ended, wrong, over = [], {}, [], threading.Event()
+    with Instances(tmp_path, archive) as instances:
+        undisturbed = {}
+        for format in ("kerchunk-json", "zarr3-json"):
+            job = json.loads(instances.ask("/v1/jobs", batch(archive, format=format))[1])["id"]
+            assert instances.follow(job)["state"] == "done"
+            undisturbed[format] = instances.ask(f"/v1/jobs/{job}/result")[1]
+
+        def client(number):
+            choose = random.Random(seed * 31 + number)
+            try:
+                while not over.is_set():
+                    format = choose.choice(["kerchunk-json", "zarr3-json", "icechunk"])
+                    body = batch(archive, format=format)
+                    if format == "icechunk":
+                        commits.append(f"commit {number} {len(commits)}")
+                        body |= {"output": f"file://{tmp_path}/out/repo", "message": commits[-1], "replace": True}
+                    key = f"{number}-{choose.random()}"
+                    job = json.loads(instances.ask("/v1/jobs", body, headers={"idempotency-key": key})[1])["id"]
+                    shown = instances.follow(job)
+                    ended[job] = (format, shown["state"], body.get("message"))
+                    again = instances.json(f"/v1/jobs/{job}")
+                    assert again["state"] == shown["state"] and again["ended"] == shown["ended"]
+                    if shown["state"] == "done" and format != "icechunk":
+                        assert instances.ask(f"/v1/jobs/{job}/result")[1] == undisturbed[format], "another result"
+            except Exception as error:  # noqa: BLE001
+                wrong.append(error)
+
+        threads = [threading.Thread(target=client, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        end, killed = time.monotonic() + SECONDS, 0
+        while time.monotonic() < end and not wrong:
+            time.sleep(choose.uniform(0.1, 1))
+            kill = choose.random() < 0.5
+            killed += kill
+            instances.replace(choose.randrange(3), kill)
+        over.set()
+        for thread in threads:
+            thread.join()
+        if wrong:
+            raise wrong[0]
+        listed = {job["id"]: job for job in instances.json("/v1/jobs?limit=1000")}
+        # Nothing is lost, and nothing ran that no client knows.
+        assert len(listed) == len(ended) + 2 and set(ended) <= set(listed)
+        for job, (format, state, message) in ended.items():
+            assert listed[job]["state"] == state
+            assert state == "done" or listed[job]["error"]["code"] == "crashed", listed[job]
+    print(f"seed {seed}: {len(ended)} jobs, {killed} kills")
+    made = repository(tmp_path / "out" / "repo")
+    assert len(made) == len(set(made)), "two commits of one job"
+    done = {message for format, state, message in ended.values() if format == "icechunk" and state == "done"}
+    assert done <= set(made) <= {*commits, "Repository initialized"}
+    for job, (format, state, _) in ended.items():
+        left = {path.name for path in (tmp_path / "jobs" / job).iterdir()}
+        assert left <= {"job.json", "lock", "result.json", ".job.json.new", ".progress.json.new"}, left
+
+
+def test_a_job_moves_on_when_its_instance_stops(tmp_path, archive):  # noqa: F811
+    with Instances(tmp_path, archive, 2) as instances:
+        job = json.loads(instances.services[0].ask("/v1/jobs", batch(archive)).read())["id"]
+        instances.services[0].process.terminate()
+        instances.services[0].process.wait()
+        shown = instances.services[1].ended(job)
+        assert shown["state"] == "done"
+        assert json.loads((tmp_path / "jobs" / job / "job.json").read_text())["crashes"] == 0
+
+
+def test_a_job_that_kills_two_instances_is_not_started_again(tmp_path, archive):  # noqa: F811
+    """Whichever instance runs the job is killed, as if the job had exhausted its memory: the third instance survives."""
+    def runner(instances, job):
+        """Finds the instance that holds the lock of the job."""
+        place = tmp_path / "jobs" / job / "lock"
+        for at, service in enumerate(instances.services):
+            for link in (f"/proc/{service.process.pid}/fd/{name}" for name in os.listdir(f"/proc/{service.process.pid}/fd")):
+                with contextlib.suppress(OSError):
+                    if os.readlink(link) == str(place):
+                        return at
+        return None
+
+    def states(job):
+        return json.loads((tmp_path / "jobs" / job / "job.json").read_text())
+
+    for _ in range(20):
+        with Instances(tmp_path, archive) as instances:
+            job = instances.services[0].submit(**batch(archive))
+            crashes, end = 0, time.monotonic() + 60
+            while crashes < 2 and time.monotonic() < end and states(job)["state"] != "done":
+                record = states(job)
+                if record["state"] == "running" and record["crashes"] == crashes and (at := runner(instances, job)) is not None:
+                    instances.services[at].process.kill()
+                    instances.services[at].process.wait()
+                    del instances.services[at]
+                    crashes += 1
+            if crashes < 2 or states(job)["state"] == "done":
+                continue
+            shown = instances.follow(job)
+            assert shown["state"] == "failed" and shown["error"]["code"] == "crashed", shown
+            # The third instance is not affected.
+            assert instances.follow(instances.services[0].submit(**batch(archive)))["state"] == "done"
+            return
+    raise AssertionError("the job always ended before it was killed twice")

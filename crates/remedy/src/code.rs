@@ -1,0 +1,159 @@
+use std::fmt;
+
+use serde::Serialize;
+
+/// Declares [`Code`] with the text of each code, so that a text is written once.
+macro_rules! codes {
+    ($($variant:ident = $text:literal),* $(,)?) => {
+        /// Stable code of a diagnostic or an error. The troubleshooting page has a section for each.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+        #[serde(rename_all = "kebab-case")]
+        #[allow(missing_docs, reason = "the troubleshooting page documents each code")]
+        pub enum Code { $($variant),* }
+
+        impl Code {
+            /// Every code.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// Returns the code as text, such as `fill-value-dropped`.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text),* }
+            }
+        }
+    };
+}
+
+codes! {
+    // Diagnostics of the mapping.
+    ArrayChanged = "array-changed",
+    ArrayLeftOut = "array-left-out",
+    ArrayNotPadded = "array-not-padded",
+    ArrayPadded = "array-padded",
+    AttributeLeftOut = "attribute-left-out",
+    AttributeUnreadable = "attribute-unreadable",
+    ChunkGrid = "chunk-grid",
+    ChunksInlined = "chunks-inlined",
+    DatatypeNotShown = "datatype-not-shown",
+    DimensionRenamed = "dimension-renamed",
+    FillValueDropped = "fill-value-dropped",
+    FillValueMasked = "fill-value-masked",
+    InlineFailed = "inline-failed",
+    InlineLimit = "inline-limit",
+    InlineTotal = "inline-total",
+    InvalidNodata = "invalid-nodata",
+    KeyIgnored = "key-ignored",
+    LinkCycle = "link-cycle",
+    LinkLeftOut = "link-left-out",
+    MissingValueAsFillValue = "missing-value-as-fill-value",
+    MissingValueConvention = "missing-value-convention",
+    MissingValueDropped = "missing-value-dropped",
+    NameChanged = "name-changed",
+    NameCollision = "name-collision",
+    NodataDisagrees = "nodata-disagrees",
+    NodataDropped = "nodata-dropped",
+    NodeLeftOut = "node-left-out",
+    NotUnpacked = "not-unpacked",
+    OmeSeries = "ome-series",
+    PackingWidened = "packing-widened",
+    ReaderAdapted = "reader-adapted",
+    ReaderLacks = "reader-lacks",
+    ReferenceAsPath = "reference-as-path",
+    ReferencePart = "reference-part",
+    RelativeUrl = "relative-url",
+    RootUnreadable = "root-unreadable",
+    SourceMissing = "source-missing",
+    TiffChain = "tiff-chain",
+    TiffCrs = "tiff-crs",
+    TiffImage = "tiff-image",
+    TiffJpeg = "tiff-jpeg",
+    TiffLerc = "tiff-lerc",
+    TiffLercMask = "tiff-lerc-mask",
+    TiffMalformed = "tiff-malformed",
+    TiffNoSuchIfd = "tiff-no-such-ifd",
+    TiffStack = "tiff-stack",
+    TiffTag = "tiff-tag",
+    TiffTruncated = "tiff-truncated",
+    TiffUnsupported = "tiff-unsupported",
+    TiffVerticalCrs = "tiff-vertical-crs",
+    TooLarge = "too-large",
+    TooManyNodes = "too-many-nodes",
+    UnpackNeedsV3 = "unpack-needs-v3",
+    // Errors, by class.
+    ChunksUnreadable = "chunks-unreadable",
+    FileLimit = "file-limit",
+    FileMalformed = "file-malformed",
+    FileTruncated = "file-truncated",
+    FileUnsupported = "file-unsupported",
+    Format = "format",
+    Icechunk = "icechunk",
+    NoRanges = "no-ranges",
+    NotAFile = "not-a-file",
+    NotAllowed = "not-allowed",
+    OutputExists = "output-exists",
+    OutputFailed = "output-failed",
+    OutputLocked = "output-locked",
+    ReferencesInvalid = "references-invalid",
+    SourceChanged = "source-changed",
+    SourceDenied = "source-denied",
+    SourceNotFound = "source-not-found",
+    SourceRegion = "source-region",
+    SourceUnavailable = "source-unavailable",
+    Strict = "strict",
+    Url = "url",
+    Usage = "usage",
+    ValuesUnreadable = "values-unreadable",
+    // Errors of archives.
+    Combine = "combine",
+    Failures = "failures",
+    FilesReplaced = "files-replaced",
+    FilesVanished = "files-vanished",
+    Internal = "internal",
+    Journal = "journal",
+    Listing = "listing",
+    Metrics = "metrics",
+    Mismatch = "mismatch",
+    OutputNotInJournal = "output-not-in-journal",
+    Parts = "parts",
+    Stopped = "stopped",
+    // Warnings of the Python package only.
+    CodecNameClash = "codec-name-clash",
+    // Errors of the service only.
+    Busy = "busy",
+    ChunkSize = "chunk-size",
+    ContentType = "content-type",
+    Crashed = "crashed",
+    Disk = "disk",
+    File = "file",
+    FormatRepository = "format-repository",
+    Host = "host",
+    IdempotencyKey = "idempotency-key",
+    JobNotDone = "job-not-done",
+    Jobs = "jobs",
+    Limit = "limit",
+    Method = "method",
+    NotFound = "not-found",
+    NotPlain = "not-plain",
+    NotReady = "not-ready",
+    OutputLimit = "output-limit",
+    Parameter = "parameter",
+    Range = "range",
+    Rate = "rate",
+    Requests = "requests",
+    Scope = "scope",
+    Size = "size",
+    Time = "time",
+    Token = "token",
+}
+
+impl Code {
+    /// Returns the URL of the section of the troubleshooting page.
+    pub fn url(self) -> String {
+        format!("https://virtualize-rs.github.io/virtualize/how-to/troubleshooting/#{self}")
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,140 @@
+// The pixels of an array in the coordinates of its file.
+import { readValues } from "./map-tiles.js";
+import { meaning } from "./values.js";
+
+/** Maximum number of coordinates of an axis. */
+const MOST = 1 << 20;
+/** Length in pixels of the longer side of the coarsest level, beyond which a level of every other pixel is added. */
+const COARSE = 640;
+const LENGTHS = { m: 1, metre: 1, meter: 1, metres: 1, meters: 1, km: 1000, kilometre: 1000, kilometer: 1000, kilometres: 1000, kilometers: 1000, ft: 0.3048, "us_survey_foot": 1200 / 3937 };
+const ANGLES = { rad: 1, radian: 1, radians: 1, urad: 1e-6, "µrad": 1e-6, microradian: 1e-6, microradians: 1e-6, mrad: 1e-3 };
+
+/** Returns the number of units of the system in a unit of the file's coordinates. Throws if that is unknown. */
+export function unitFactor({ units, isImage, mapping }, crs) {
+  const name = String(units ?? "").toLowerCase().replaceAll(" ", "_");
+  if (isImage || !name || name === "1") return 1;
+  if (crs.metres === null) return name in ANGLES ? (ANGLES[name] * 180) / Math.PI : 1;
+  if (name in LENGTHS) return LENGTHS[name] / crs.metres;
+  const height = Number([mapping?.perspective_point_height].flat()[0]);
+  if (name in ANGLES && height > 0) return (ANGLES[name] * height) / crs.metres;
+  throw new Error(`coordinates in ${units} do not belong to a system in metres`);
+}
+
+/**
+ * Returns where the pixels are: `levels`, from fine to coarse, each with `path`, `width`, `height`, the size of a pixel
+ * along x and y, and `column` and `row`, which find the pixel at a coordinate, or `inverse` if rows are not parallel to
+ * an axis. Levels of every `step`-th pixel, from `offset` on, follow the overviews if these are large. `bounds`: west,
+ * south, east, north. `period`: after how many units x repeats; null if it does not. `describe(path)` returns what
+ * `/v1/inspect` says of an array.
+ */
+export async function loadGrid(reference, describe, source, isPeriodic, signal) {
+  const lines = reference.lines && await Promise.all(["x", "y"].map((axis) => readLine(source, reference.lines[axis], describe, signal)));
+  if (lines && isPeriodic) unwrap(lines[0]);
+  const levels = reference.levels.map((level) => {
+    const [width, height] = [level.shape[level.x], level.shape[level.y]];
+    return { ...level, width, height, step: 1, offset: 0, ...(lines ? axisLevel(spacing(lines[0]), spacing(lines[1])) : fromTransform(level.transform, width, height)) };
+  });
+  const { bounds } = levels[0];
+  const period = isPeriodic && bounds[2] - bounds[0] <= 360 * 1.001 ? 360 : null;
+  const coarsest = levels.at(-1);
+  for (let step = 2; Math.max(coarsest.width, coarsest.height) * 2 > COARSE * step; step *= 2) levels.push(every(coarsest, step));
+  return { levels, bounds, period };
+}
+
+/** Returns a level of every `step`-th pixel: each stands for the pixels around it. */
+function every(level, step) {
+  const offset = step >> 1;
+  const [width, height] = [level.width, level.height].map((length) => Math.floor((length - 1 - offset) / step) + 1);
+  const size = level.size.map((each) => each * step);
+  const within = (index, length) => (index >= 0 && index < length * step ? Math.floor(index / step) : -1);
+  if (level.inverse) return { ...level, step, offset, width, height, size, inverse: (x, y) => level.inverse(x, y).map((each) => each / step) };
+  return { ...level, step, offset, width, height, size, column: (x) => within(level.column(x), width), row: (y) => within(level.row(y), height) };
+}
+
+async function readLine(source, path, describe, signal) {
+  const { shape, data_type: type, attributes } = describe(path);
+  if (shape[0] > MOST) throw new Error(`the coordinates ${path} have too many values`);
+  const raw = await readValues(source, path, type, [":"], signal);
+  const means = meaning(attributes, type);
+  const values = raw.physical(means);
+  if (!values.every(Number.isFinite)) throw new Error(`the coordinates ${path} have missing values`);
+  return Object.assign(values, { isSingle: /32|16/.test(type) && !means.packed });
+}
+
+/** Makes longitudes continuous that jump by a turn at the date line. */
+function unwrap(values) {
+  for (let n = 1; n < values.length; n += 1) {
+    while (values[n] - values[n - 1] > 180) values[n] -= 360;
+    while (values[n] - values[n - 1] < -180) values[n] += 360;
+  }
+}
+
+/** Returns the pixels of an axis whose coordinates are those of pixel centres: `{first, step}`, or `{edges}` if they are unevenly spaced. */
+export function spacing(values) {
+  const last = values.length - 1;
+  const step = (values[last] - values[0]) / last;
+  const rounding = values.isSingle ? 2 ** -22 * Math.max(Math.abs(values[0]), Math.abs(values[last])) : 0;
+  const isEven = step !== 0 && values.every((value, n) => Math.abs(value - values[0] - n * step) <= 1e-3 * Math.abs(step) + rounding);
+  if (isEven) return { first: values[0] - step / 2, step, length: values.length };
+  const edges = new Float64Array(values.length + 1);
+  for (let n = 1; n <= last; n += 1) edges[n] = (values[n - 1] + values[n]) / 2;
+  edges[0] = values[0] - (edges[1] - values[0]);
+  edges[last + 1] = values[last] + (values[last] - edges[last]);
+  const up = Math.sign(edges[1] - edges[0]);
+  for (let n = 1; n < edges.length; n += 1) {
+    if (Math.sign(edges[n] - edges[n - 1]) !== up || !up) throw new Error("the coordinates are not in order");
+  }
+  return { edges, step: (edges[last + 1] - edges[0]) / values.length, length: values.length };
+}
+
+/** Returns the ends of an axis, in the order of its pixels. */
+const ends = ({ edges, first, step, length }) => (edges ? [edges[0], edges[length]] : [first, first + step * length]);
+
+/** Returns the index of the pixel that contains a coordinate; -1 if there is none. */
+function find({ edges, first, step, length }, at) {
+  if (!edges) {
+    const index = Math.floor((at - first) / step);
+    return index >= 0 && index < length ? index : -1;
+  }
+  const up = edges[length] > edges[0];
+  let [low, high] = [0, length];
+  if (up ? at < edges[0] || at >= edges[length] : at > edges[0] || at <= edges[length]) return -1;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (up ? edges[middle] <= at : edges[middle] >= at) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+
+function fromTransform([a, b, c, d, e, f], width, height) {
+  if (b === 0 && d === 0) return axisLevel({ first: c, step: a, length: width }, { first: f, step: e, length: height });
+  const determinant = a * e - b * d;
+  const inverse = (x, y) => [(e * (x - c) - b * (y - f)) / determinant, (a * (y - f) - d * (x - c)) / determinant];
+  const corners = [[0, 0], [width, 0], [0, height], [width, height]].map(([column, row]) => [a * column + b * row + c, d * column + e * row + f]);
+  const [xs, ys] = [0, 1].map((axis) => corners.map((corner) => corner[axis]));
+  const centre = (column, row) => [a * (column + 0.5) + b * (row + 0.5) + c, d * (column + 0.5) + e * (row + 0.5) + f];
+  return { bounds: [Math.min(...xs), Math.min(...ys), Math.max(...xs), Math.max(...ys)], size: [Math.hypot(a, d), Math.hypot(b, e)], inverse, centre };
+}
+
+function axisLevel(x, y) {
+  const [xs, ys] = [ends(x), ends(y)];
+  const centre = ({ edges, first, step }, n) => (edges ? (edges[n] + edges[n + 1]) / 2 : first + (n + 0.5) * step);
+  return {
+    bounds: [Math.min(...xs), Math.min(...ys), Math.max(...xs), Math.max(...ys)],
+    size: [Math.abs(x.step), Math.abs(y.step)],
+    column: (at) => find(x, at),
+    row: (at) => find(y, at),
+    centre: (column, row) => [centre(x, column), centre(y, row)],
+  };
+}
+
+/** Returns x between west and west + period, if x repeats. */
+export const wrapped = (x, west, period) => (period ? west + ((((x - west) % period) + period) % period) : x);
+
+/** Returns the pixel of a level at a position: `[column, row]`; null if there is none. */
+export function pixelAt(grid, level, x, y) {
+  const at = wrapped(x, grid.bounds[0], grid.period);
+  const [column, row] = level.inverse ? level.inverse(at, y).map(Math.floor) : [level.column(at), level.row(y)];
+  return column >= 0 && row >= 0 && column < level.width && row < level.height ? [column, row] : null;
+}

@@ -1,0 +1,260 @@
+// Map: an array on Earth, in the coordinates of its file, with coastlines.
+import { count, fill, h, onTheme, visible } from "./dom.js";
+import { loadCrs } from "./crs.js";
+import { georeference } from "./georeference.js";
+import { loadCells, locateCells } from "./map-cells.js";
+import { Coast, tracePath } from "./map-coast.js";
+import { drawLevel, locate, visibleTiles } from "./map-draw.js";
+import { Gestures } from "./map-gestures.js";
+import { distance, drawGraticule, graticule } from "./map-graticule.js";
+import { loadGrid, unitFactor } from "./map-grid.js";
+import { Readout } from "./map-readout.js";
+import { drawBar, scaleBar } from "./map-scale.js";
+import { keyOf, Tiles } from "./map-tiles.js";
+import { spell } from "./values.js";
+
+/** Maximum size of the decoded chunks of one view, in bytes, and number of its requests. */
+const BUDGET = 256 << 20;
+const REQUESTS = 64;
+/** Kilometres per CSS pixel above which the coarser coastlines are drawn. */
+const COARSE = 12;
+const HINT = "Drag to move, scroll or pinch to zoom. With the keyboard: arrow keys move, Shift and an arrow key move by one pixel, plus and minus zoom, 0 shows everything.";
+
+/**
+ * A map. `source`: the path segment that names the source. `description`: the output of `/v1/inspect`. `path`: that of
+ * the array. `at`: the index along each axis. `colours`: the options of `paint` (`low`, `high`, `scale`, `map`,
+ * `reverse`, `palette`), or `{bands, alpha, axis}`: three times `{index, low, high}`, and one or null for opacity, along
+ * an axis. `onstate` is called with the state when it changes.
+ */
+export class MapView {
+  constructor(element, { source, description, path, at, colours, signal, onstate = () => {} }) {
+    this.closing = new AbortController();
+    Object.assign(this, { element, source, description, path, onstate, signal: signal ? AbortSignal.any([signal, this.closing.signal]) : this.closing.signal });
+    this.reference = georeference(description, path);
+    this.node = this.describe(path);
+    this.at = at ?? this.node.shape.map(() => 0);
+    this.colours = colours;
+    this.build();
+    this.ready = this.open();
+  }
+
+  /** Returns what `/v1/inspect` says of an array. */
+  describe = (path) => path.split("/").filter(Boolean).reduce((node, name) => node.children[name], this.description.root);
+
+  build() {
+    const id = `map-hint-${Math.random().toString(36).slice(2)}`;
+    this.data = h("canvas", { class: "map-data", tabindex: "0", role: "application", "aria-roledescription": "map", "aria-label": `Map of ${this.path}`, "aria-describedby": id });
+    this.overlay = h("canvas", { class: "map-lines", "aria-hidden": "true" });
+    const button = (label, name, work) => h("button", { type: "button", class: "quiet", "aria-label": name, title: name, onclick: work }, label);
+    this.frame = h("div", { class: "map-frame" }, this.data, this.overlay, h("span", { class: "map-cross", "aria-hidden": "true" }),
+      h("div", { class: "map-buttons", role: "group", "aria-label": "Zoom" },
+        button("+", "Zoom in", () => this.gestures?.scale(2)), button("−", "Zoom out", () => this.gestures?.scale(0.5)), button("⤢", "Show everything", () => this.gestures?.fit())));
+    this.readout = new Readout(this);
+    this.status = h("p", { class: "mute status", role: "status" });
+    this.system = h("p", { class: "mute status map-system" });
+    fill(this.element, h("div", { class: "map" }, this.frame, this.readout.element, this.status, this.system, h("p", { class: "away", id }, HINT)));
+  }
+
+  /** Reads the coordinates and the coordinate reference system, and draws. */
+  async open() {
+    try {
+      if (!this.reference) throw new Error("The file does not say where this array is on Earth.");
+      const crs = await loadCrs(this.reference).catch((error) => ({ problem: error }));
+      this.signal.throwIfAborted();
+      const isPeriodic = !crs.problem && crs.metres === null;
+      this.grid = this.reference.cells
+        ? await loadCells(this.reference, this.describe, this.source, this.signal)
+        : await loadGrid(this.reference, this.describe, this.source, isPeriodic, this.signal);
+      this.signal.throwIfAborted();
+      this.place(crs);
+      const [west, south, east, north] = this.grid.bounds;
+      this.frame.style.aspectRatio = String(Math.min(3, Math.max(0.75, (east - west) / (north - south) || 1)));
+      this.tiles = new Tiles({ source: this.source, levels: this.grid.levels, describe: this.describe, signal: this.signal, changed: () => this.draw() });
+      if (this.colours) this.tiles.select(this.at, this.colours);
+      this.gestures = new Gestures(this.data, this.grid, () => this.moved());
+      if (this.wanted) this.gestures.restore(this.wanted);
+      this.listen();
+      this.draw();
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      this.frame.hidden = true;
+      this.readout.element.hidden = true;
+      fill(this.status, h("span", { class: "error" }, error.message), error.hint ? ` ${error.hint}` : "");
+    }
+  }
+
+  /** Sets how positions are computed; describes why they are not. */
+  place(crs) {
+    try {
+      if (crs.problem) throw crs.problem;
+      const factor = unitFactor(this.reference, crs);
+      const forward = (point) => crs.forward(point).map((each) => each / factor);
+      const inverse = (point) => crs.inverse([point[0] * factor, point[1] * factor]);
+      const near = crs.isLocal && crs.area ? [crs.area[0] - 15, crs.area[1] - 15, crs.area[2] + 15, crs.area[3] + 15] : null;
+      this.positions = { forward, inverse, near };
+      this.coast = new Coast(this.positions);
+      this.isPlain = crs.isGeographic;
+      const turn = crs.isCylindrical ? 360e3 * (forward([1e-3, 0])[0] - forward([0, 0])[0]) : null;
+      this.repeat = this.grid.period ?? (crs.metres === null ? 360 : turn);
+      this.unit = this.reference.units && !this.reference.isImage ? this.reference.units : crs.unit;
+      fill(this.system, `${crs.name}. Coastlines: Natural Earth.`);
+    } catch (problem) {
+      this.positions = null;
+      this.unit = this.reference.units ?? "";
+      fill(this.system, `Without coastlines, longitude and latitude: ${problem.message}.`);
+    }
+  }
+
+  listen() {
+    new ResizeObserver(() => { if (!this.signal.aborted && !this.gestures.resize()) this.draw(); }).observe(this.frame);
+    onTheme(() => this.draw(), this.signal);
+    this.data.addEventListener("pointermove", (event) => this.readout.point(event));
+    this.data.addEventListener("keyup", () => this.readout.say(this.gestures));
+  }
+
+  /** Shows another index, or other colours. */
+  show({ at = this.at, colours = this.colours }) {
+    Object.assign(this, { at, colours });
+    this.tiles?.select(at, colours);
+    this.draw();
+  }
+
+  state = () => this.gestures?.state() ?? this.wanted ?? {};
+
+  restore(state) {
+    this.wanted = state;
+    this.gestures?.restore(state);
+  }
+
+  close() {
+    this.closing.abort();
+    this.tiles?.want([]);
+    fill(this.element);
+  }
+
+  moved() {
+    this.draw();
+    this.onstate(this.state());
+  }
+
+  /** Draws before the next frame. */
+  draw() {
+    if (this.drawing || !this.gestures) return;
+    this.drawing = requestAnimationFrame(() => {
+      this.drawing = null;
+      if (this.signal.aborted || !this.colours || !this.data.clientWidth) return;
+      this.drawData();
+      this.drawLines();
+      this.tell();
+      this.data.dataset.drawn = String(Number(this.data.dataset.drawn ?? 0) + 1);
+    });
+  }
+
+  /** Returns the view in canvas pixels of a size, relative to CSS pixels. */
+  view(ratio) {
+    const { x, y, per, width, height } = this.gestures;
+    const size = [Math.round(width * ratio), Math.round(height * ratio)];
+    return { left: x - (width * per) / 2, top: y + (height * per) / 2, per: per / ratio, width: size[0], height: size[1] };
+  }
+
+  /** Returns the coarsest level whose pixels are at most as large as those of the canvas; the finest if there is none. */
+  level(per) {
+    const { levels } = this.grid;
+    for (let n = levels.length - 1; n > 0; n -= 1) if (Math.max(...levels[n].size) <= per * 1.01) return n;
+    return 0;
+  }
+
+  drawData() {
+    const view = this.view(Math.min(2, devicePixelRatio || 1));
+    const [wanted, coarsest] = [this.level(view.per), this.grid.levels.length - 1];
+    const image = new ImageData(view.width, view.height);
+    const words = new Uint32Array(image.data.buffer);
+    let request = [];
+    for (let n = coarsest; n >= wanted; n -= 1) {
+      if (n !== wanted && n !== coarsest && !this.tiles.has(n)) continue;
+      const located = this.located(n, view);
+      if (!located) continue;
+      if (n === wanted) request = visibleTiles(this.tiles.forms[n], located, view).map((tile) => [n, ...tile]);
+      drawLevel(words, this.tiles, n, located, view);
+    }
+    this.want(wanted, request);
+    Object.assign(this.data, { width: view.width, height: view.height });
+    this.data.getContext("2d").putImageData(image, 0, 0);
+    Object.assign(this.data.dataset, { level: wanted, view: JSON.stringify(view) });
+  }
+
+  /** Finds the pixels of a level below those of the canvas; null while the coordinates of its cells are read. */
+  located(n, view) {
+    const level = this.grid.levels[n];
+    if (!this.grid.load) return locate(this.grid, level, view);
+    const key = JSON.stringify(view);
+    if (!level.cells) {
+      this.grid.load(level).then(() => this.draw(), (error) => { level.problem = error; });
+      return null;
+    }
+    if (level.located?.key !== key) level.located = { key, view, ...locateCells(level, view) };
+    return level.located;
+  }
+
+  /** Requests the tiles of a view, as far as its budget goes. */
+  want(level, tiles) {
+    const affordable = Math.max(1, Math.min(REQUESTS, Math.floor(BUDGET / this.tiles.forms[level].decoded)));
+    this.left = Math.max(0, tiles.length - affordable);
+    this.shownLevel = level;
+    this.tiles.want(tiles.slice(0, affordable));
+    this.problem = this.grid.levels[level].problem ?? tiles.map((tile) => this.tiles.failed.get(keyOf(...tile))).find(Boolean);
+  }
+
+  drawLines() {
+    const ratio = devicePixelRatio || 1;
+    const view = this.view(1);
+    Object.assign(this.overlay, { width: Math.round(view.width * ratio), height: Math.round(view.height * ratio) });
+    const context = this.overlay.getContext("2d");
+    context.scale(ratio, ratio);
+    context.font = `11px ${getComputedStyle(this.element).fontFamily}`;
+    context.lineJoin = "round";
+    const perPixel = this.positions && this.kilometres();
+    if (this.positions) {
+      drawGraticule(context, view, graticule(view, this.positions), this.repeat, { ink: { faint: "rgb(255 255 255 / .35)", text: "#fff" }, halo: "rgb(0 0 0 / .65)" });
+      this.drawCoast(context, view, perPixel);
+    }
+    drawBar(context, view, scaleBar(perPixel || view.per, 120, perPixel ? null : this.unit || "units"));
+  }
+
+  drawCoast(context, view, perPixel) {
+    const changed = () => this.draw();
+    const coarse = this.coast.lines("110m", changed);
+    const lines = perPixel > COARSE ? coarse : this.coast.lines("50m", changed) ?? coarse;
+    this.overlay.dataset.coast = lines ? (lines === coarse ? "110m" : "50m") : "";
+    if (!lines) return;
+    context.beginPath();
+    tracePath(context, lines, view, this.repeat);
+    for (const [width, colour] of [[3, "rgb(0 0 0 / .55)"], [1.2, "#fff"]]) {
+      context.lineWidth = width;
+      context.strokeStyle = colour;
+      context.stroke();
+    }
+  }
+
+  /** Returns the length of a CSS pixel at the centre, along x; null where positions are unknown. */
+  kilometres() {
+    const { x, y, per } = this.gestures;
+    const length = distance(this.positions.inverse([x - per, y]), this.positions.inverse([x + per, y])) / 2;
+    return length > 0 ? length : null;
+  }
+
+  /** Describes what is being read, and what is not. */
+  tell() {
+    const { pending, requests } = this.tiles;
+    this.element.toggleAttribute("aria-busy", pending > 0);
+    Object.assign(this.data.dataset, { pending, requests });
+    const level = this.grid.levels[this.shownLevel];
+    const zoomed = this.grid.levels[0].size[0] ? level.size[0] / this.grid.levels[0].size[0] : 1;
+    const said = [];
+    if (zoomed > 1.01) said.push(`${level.step > 1 ? "One pixel in" : "Overview: one pixel for"} ${spell(Number(zoomed.toPrecision(3)))} along each axis.`);
+    if (this.left) said.push(`${count(this.left)} of the view's parts are not read: zoom in to read them.`);
+    if (pending) said.push("Reading …");
+    if (this.problem) fill(this.status, h("span", { class: "error" }, this.problem.message), this.problem.hint ? ` ${this.problem.hint}` : "");
+    else if (this.status.textContent !== visible(said.join(" "))) this.status.textContent = visible(said.join(" "));
+  }
+}
