@@ -26,5 +26,6 @@ path, references, *names = sys.argv[1:]
 for name in names:
     group, _, leaf = name.rpartition("/")
     for source, dataset in {"original": open_original(path, group), "references": open_references(references, group)}.items():
-        values = " ".join(f"{value:g}" for value in dataset[leaf].values.ravel()[:8])
-        print(f"{name} {source}: {dataset[leaf].dtype} {values}")
+        with dataset:
+            values = " ".join(f"{value:g}" for value in dataset[leaf].values.ravel()[:8])
+            print(f"{name} {source}: {dataset[leaf].dtype} {values}")
