@@ -15,6 +15,13 @@ pub trait ReadRanges: Send + Sync {
     /// exist, possibly none.
     fn read_ranges<'a>(&'a self, ranges: &'a [ByteRange]) -> BoxFuture<'a, Result<Vec<Bytes>, ReadError>>;
 
+    /// Announces ranges that will almost certainly be read soon. The next call of [`ReadRanges::read_ranges`] may fetch
+    /// them with its own.
+    fn will_read(&self, _ranges: &[ByteRange]) {}
+
+    /// Suggests ranges that may be read soon. The next call of [`ReadRanges::read_ranges`] may fetch those that cost little.
+    fn may_read(&self, _ranges: &[ByteRange]) {}
+
     /// Returns the size of the file in bytes.
     fn size(&self) -> u64;
 
@@ -65,6 +72,14 @@ impl ReadRanges for Budgeted<'_> {
             Ok(()) => self.source.read_ranges(ranges),
             Err(error) => Box::pin(std::future::ready(Err(error))),
         }
+    }
+
+    fn will_read(&self, ranges: &[ByteRange]) {
+        self.source.will_read(ranges);
+    }
+
+    fn may_read(&self, ranges: &[ByteRange]) {
+        self.source.may_read(ranges);
     }
 
     fn hold(&self, what: &str, bytes: u64) -> Result<(), ReadError> {

@@ -20,7 +20,7 @@ use object_store::{
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::{Allowed, StoreError, keys::Taken, meter::RetryReason, transport};
+use crate::{Allowed, StoreError, keys::Taken, meter::RetryReason, network::Network, transport};
 
 /// Connections, credentials and request slots, shared by all files opened with the same options or clones of them.
 /// Options changed after cloning get a pool of their own.
@@ -45,6 +45,8 @@ pub(crate) struct Pool {
     slots: Semaphore,
     /// Connected buckets, by URL and purpose.
     buckets: Mutex<HashMap<(String, Purpose), Bucket>>,
+    /// Measurements by bucket URL or host.
+    networks: Mutex<HashMap<String, Arc<Network>>>,
     /// Detected regions by bucket URL; `None` if detection failed.
     regions: Mutex<BTreeMap<String, Option<String>>>,
     /// Client for `http` URLs; one client keeps connections to many hosts.
@@ -97,6 +99,7 @@ impl Pool {
         Self {
             slots: Semaphore::new(slots),
             buckets: Mutex::default(),
+            networks: Mutex::default(),
             regions: Mutex::default(),
             http: OnceLock::new(),
             https: OnceLock::new(),
@@ -110,6 +113,20 @@ impl Pool {
             reason: error.to_string(),
         };
         self.slots.acquire().await.map_err(closed)
+    }
+
+    /// Returns how many requests could start at once.
+    pub(crate) fn free_slots(&self) -> usize {
+        self.slots.available_permits()
+    }
+
+    /// Returns the measurements of a bucket or host.
+    pub(crate) fn network(&self, host: &str) -> Arc<Network> {
+        let mut networks = self.networks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(network) = networks.get(host) {
+            return Arc::clone(network);
+        }
+        Arc::clone(networks.entry(host.to_owned()).or_default())
     }
 
     /// Returns the bucket of a URL such as `s3://name`, and connects to it on first use.

@@ -1,4 +1,7 @@
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use object_store::{Error, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, path::Path};
@@ -10,6 +13,7 @@ use crate::{
     connect::connect,
     location::Location,
     meter::Meter,
+    network::Network,
     retry::{Backoff, Tried},
 };
 
@@ -20,6 +24,7 @@ pub(crate) struct Link {
     /// Name for messages.
     pub(crate) name: String,
     pool: Arc<Pool>,
+    network: Arc<Network>,
     retries: usize,
     retry_timeout: Duration,
 }
@@ -71,7 +76,19 @@ impl Link {
             }
         };
         let (retries, retry_timeout) = (options.retries, options.retry_timeout);
-        Ok(Self { route, name: location.name(), pool: options.pool(), retries, retry_timeout })
+        let pool = options.pool();
+        let network = pool.network(&location.host());
+        Ok(Self { route, name: location.name(), pool, network, retries, retry_timeout })
+    }
+
+    /// Returns the measurements of the server.
+    pub(crate) fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// Returns how many requests could start at once.
+    pub(crate) fn free_slots(&self) -> usize {
+        self.pool.free_slots()
     }
 
     /// Sends a request and reads its whole response; retries transient failures. `accept` checks the response's
@@ -125,14 +142,18 @@ impl Link {
             }
         };
         let is_head = options.head;
+        let start = Instant::now();
         let answer = store.get_opts(path, options).await;
+        let first = start.elapsed();
         let result = answer.map_err(|error| self.failed(&error, seen))?;
         accept(&result.meta).map_err(|error| Tried::Final(error.into()))?;
         let meta = result.meta.clone();
         if is_head {
             return Ok((meta, Bytes::new()));
         }
-        Ok((meta, self.body(result, seen).await.map_err(Tried::Passing)?))
+        let bytes = self.body(result, seen).await.map_err(Tried::Passing)?;
+        self.network.response(bytes.len() as u64, first, start.elapsed().saturating_sub(first));
+        Ok((meta, bytes))
     }
 
     /// Reads a range through a foreign store.

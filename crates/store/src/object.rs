@@ -21,13 +21,13 @@ pub struct Object {
     etag: Option<String>,
     modified: Option<i64>,
     content: Content,
-    meter: Meter,
+    meter: Arc<Meter>,
 }
 
 #[derive(Debug)]
 enum Content {
     Local(LocalFile),
-    Remote(Box<Remote>),
+    Remote(Arc<Remote>),
     Memory(MemorySource),
 }
 
@@ -49,7 +49,7 @@ pub async fn open_listed(listed: &Listed, options: &StoreOptions) -> Result<Arc<
     if let Some(allowed) = &options.allowed {
         allowed.check_location(&location)?;
     }
-    let meter = Meter::new(options);
+    let meter = Arc::new(Meter::new(options));
     let (content, etag, modified) = match &location {
         Location::Local(path) => {
             let file = LocalFile::open(path.clone(), options.allowed.as_ref())?;
@@ -85,7 +85,7 @@ impl Object {
         let url = url.into();
         let content = Content::Memory(MemorySource(bytes.into()));
         let name = url.clone();
-        let meter = Meter::default();
+        let meter = Arc::<Meter>::default();
         Arc::new(Self { location: None, url, name, etag: None, modified: None, content, meter })
     }
 
@@ -132,7 +132,7 @@ impl Object {
     pub async fn read_once(&self, range: ByteRange) -> Result<Bytes, StoreError> {
         match &self.content {
             Content::Local(file) => Ok(file.read_ranges(&[range], &self.meter)?.pop().unwrap_or_default()),
-            Content::Remote(remote) => remote.read_once(range, &self.meter).await,
+            Content::Remote(remote) => remote.read_once(range).await,
             Content::Memory(memory) => Ok(slice(&memory.0, range.start, range.length)),
         }
     }
@@ -191,14 +191,15 @@ impl Object {
                 self.meter.waited(start);
                 Ok(parts)
             }
-            Content::Remote(remote) => Ok(remote.read_ranges(ranges, &self.meter).await?),
+            Content::Remote(remote) => Ok(remote.read_ranges(ranges).await?),
             Content::Memory(memory) => memory.read_ranges(ranges).await,
         }
     }
 }
 
-/// Yields once, so that a task that reads local files, which never waits otherwise, can be cancelled.
-async fn pause() {
+/// Yields once, so that a task that reads local files, which never waits otherwise, can be cancelled, and so that
+/// concurrent reads of a remote file join.
+pub(crate) async fn pause() {
     let mut paused = false;
     std::future::poll_fn(|context| match std::mem::replace(&mut paused, true) {
         true => std::task::Poll::Ready(()),
@@ -213,6 +214,18 @@ async fn pause() {
 impl ReadRanges for Object {
     fn read_ranges<'a>(&'a self, ranges: &'a [ByteRange]) -> BoxFuture<'a, Result<Vec<Bytes>, ReadError>> {
         Box::pin(self.read(ranges))
+    }
+
+    fn will_read(&self, ranges: &[ByteRange]) {
+        if let Content::Remote(remote) = &self.content {
+            remote.will_read(ranges);
+        }
+    }
+
+    fn may_read(&self, ranges: &[ByteRange]) {
+        if let Content::Remote(remote) = &self.content {
+            remote.may_read(ranges);
+        }
     }
 
     fn size(&self) -> u64 {

@@ -1,5 +1,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     Allowed, Clients, ForeignStore, Traffic,
     clients::{Pool, Settings},
@@ -27,6 +29,8 @@ pub struct StoreOptions {
     pub whole_limit: u64,
     /// Maximum bytes of cached pages.
     pub cache_bytes: u64,
+    /// What reads of remote files minimize.
+    pub minimize: Minimize,
     /// Listed files of at most this many bytes are fetched whole by their first request.
     pub small_file: u64,
     /// Counts the requests of all files with these options or clones of them.
@@ -39,6 +43,20 @@ pub struct StoreOptions {
     pub writable: Option<Allowed>,
     /// Store through which all files are read, whatever the scheme of their URLs. Outputs are not written through it.
     pub through: Option<Arc<dyn ForeignStore>>,
+}
+
+/// What reads of remote files minimize. All choices return the same bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+pub enum Minimize {
+    /// The time until all metadata is read. At most half of the bytes, plus 4 MiB, are read without need.
+    #[default]
+    Time,
+    /// The number of requests, for stores that charge for each.
+    Requests,
+    /// The number of bytes, for stores or networks that charge for these. Pages of 8 KiB are read, and no others.
+    Bytes,
 }
 
 impl StoreOptions {
@@ -63,11 +81,12 @@ impl Default for StoreOptions {
             anonymous: false,
             endpoint: None,
             bearer_token: None,
-            concurrency: 64,
+            concurrency: 128,
             retries: 5,
             retry_timeout: Duration::from_secs(60),
             whole_limit: 256 << 20,
             cache_bytes: 128 << 20,
+            minimize: Minimize::Time,
             small_file: 1 << 20,
             traffic: Traffic::default(),
             clients: Clients::default(),
@@ -88,6 +107,7 @@ impl fmt::Debug for StoreOptions {
             .field("endpoint", &self.endpoint)
             .field("bearer_token", &self.bearer_token.as_ref().map(|_| "…"))
             .field("concurrency", &self.concurrency)
+            .field("minimize", &self.minimize)
             .field("retries", &self.retries)
             .field("allowed", &self.allowed)
             .field("writable", &self.writable)

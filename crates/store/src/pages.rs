@@ -24,9 +24,19 @@ pub(crate) struct Cache {
 
 #[derive(Debug, Default)]
 struct Kept {
-    pages: Pages,
+    pages: HashMap<u64, Page>,
     /// Numbers of the pages, oldest first.
     age: VecDeque<u64>,
+    /// Bytes of pages that a caller wanted, and of all pages that were fetched.
+    wanted: u64,
+    fetched: u64,
+}
+
+#[derive(Debug)]
+struct Page {
+    bytes: Bytes,
+    /// Whether a caller wanted it.
+    is_wanted: bool,
 }
 
 impl Cache {
@@ -40,24 +50,48 @@ impl Cache {
         usize::try_from(bytes.div_ceil(PAGE)).is_ok_and(|pages| pages <= self.limit)
     }
 
+    /// Returns half of the number of pages that fit.
+    pub(crate) fn half(&self) -> usize {
+        self.limit / 2
+    }
+
     /// Returns the wanted pages that are cached, and the numbers of the missing ones.
-    pub(crate) fn split(&self, wanted: BTreeSet<u64>) -> (Pages, Vec<u64>) {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn split(&self, wanted: BTreeSet<u64>) -> (Pages, BTreeSet<u64>) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = &mut *kept;
         let mut here = Pages::with_capacity(wanted.len());
-        let mut missing = Vec::new();
-        for page in wanted {
-            match kept.pages.get(&page) {
-                Some(bytes) => drop(here.insert(page, bytes.clone())),
-                None => missing.push(page),
+        let mut missing = BTreeSet::new();
+        for number in wanted {
+            let Some(page) = kept.pages.get_mut(&number) else {
+                missing.insert(number);
+                continue;
+            };
+            if !std::mem::replace(&mut page.is_wanted, true) {
+                kept.wanted += page.bytes.len() as u64;
             }
+            here.insert(number, page.bytes.clone());
         }
         (here, missing)
     }
 
+    /// Removes the pages that are cached from a set.
+    pub(crate) fn retain_missing(&self, pages: &mut BTreeSet<u64>) {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        pages.retain(|page| !kept.pages.contains_key(page));
+    }
+
+    /// Returns the bytes of pages that a caller wanted so far, and of those that nobody wanted.
+    pub(crate) fn wanted_and_wasted(&self) -> (u64, u64) {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        (kept.wanted, kept.fetched.saturating_sub(kept.wanted))
+    }
+
     /// Inserts a page, and evicts the oldest pages beyond the limit.
-    pub(crate) fn insert(&self, page: u64, bytes: Bytes) {
+    pub(crate) fn insert(&self, page: u64, bytes: Bytes, is_wanted: bool) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.pages.insert(page, bytes).is_none() {
+        kept.fetched += bytes.len() as u64;
+        kept.wanted += if is_wanted { bytes.len() as u64 } else { 0 };
+        if kept.pages.insert(page, Page { bytes, is_wanted }).is_none() {
             kept.age.push_back(page);
         }
         while kept.age.len() > self.limit {
@@ -136,9 +170,22 @@ mod tests {
     fn the_oldest_page_goes_first() {
         let cache = Cache::new(2 * PAGE);
         for page in [7, 3, 5] {
-            cache.insert(page, Bytes::from_static(b"x"));
+            cache.insert(page, Bytes::from_static(b"x"), true);
         }
         let (here, missing) = cache.split(BTreeSet::from([3, 5, 7]));
-        assert_eq!((here.len(), missing), (2, vec![7]));
+        assert_eq!((here.len(), missing), (2, BTreeSet::from([7])));
+    }
+
+    #[test]
+    fn pages_are_wasted_until_they_are_wanted() {
+        let cache = Cache::new(8 * PAGE);
+        for (page, is_wanted) in [(1, true), (2, false), (3, false)] {
+            cache.insert(page, Bytes::from_static(b"xy"), is_wanted);
+        }
+        assert_eq!(cache.wanted_and_wasted(), (2, 4));
+        for _ in 0..2 {
+            cache.split(BTreeSet::from([1, 3]));
+            assert_eq!(cache.wanted_and_wasted(), (4, 2));
+        }
     }
 }

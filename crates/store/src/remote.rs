@@ -1,44 +1,40 @@
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt, stream};
 use object_store::{GetOptions, GetRange, ObjectMeta};
 use virtualize_bytes::ByteRange;
 
 use crate::{
-    Listed, StoreError, StoreOptions,
+    Listed, Minimize, StoreError, StoreOptions,
     link::{Failure, Link},
     location::Location,
     meter::Meter,
     pages::{self, Cache, PAGE},
-    plan, region,
+    region,
+    waves::Waves,
 };
 
 /// Bytes fetched when a file is opened, so that a small file needs no second request.
 const FIRST: u64 = 16 * PAGE;
-/// Maximum gap in bytes across which two reads are merged: what a connection transfers in a few milliseconds.
-const GAP: u64 = 8 * PAGE;
-/// Maximum length in bytes of a merged read, so that large batches use several connections.
-const LONGEST: u64 = 1 << 20;
-/// Size in bytes up to which a file is fetched whole once its first bytes do not suffice: this takes less time than the
-/// round trips of reading it piecewise.
-const SMALL: u64 = 4 << 20;
 
 /// An object on a remote server.
 #[derive(Debug)]
 pub(crate) struct Remote {
-    link: Link,
+    pub(crate) link: Link,
     /// Size, entity tag and modification time when the object was opened.
     meta: ObjectMeta,
-    cache: Cache,
-    concurrency: usize,
+    pub(crate) cache: Cache,
+    pub(crate) concurrency: usize,
+    pub(crate) minimize: Minimize,
+    pub(crate) meter: Arc<Meter>,
+    pub(crate) waves: Waves,
 }
 
 /// Result of opening: an object to read by ranges, or its whole content.
 #[derive(Debug)]
 pub(crate) enum Opened {
     /// The first bytes are in the cache.
-    Ranges(Box<Remote>),
+    Ranges(Arc<Remote>),
     /// The server does not support range requests, or the object is empty.
     Whole(Bytes, ObjectMeta),
 }
@@ -49,7 +45,7 @@ pub(crate) async fn open(
     location: &Location,
     listed: &Listed,
     options: &StoreOptions,
-    meter: &Meter,
+    meter: &Arc<Meter>,
 ) -> Result<Opened, StoreError> {
     let start = Instant::now();
     let mut link = Link::new(location, options)?;
@@ -69,10 +65,17 @@ pub(crate) async fn open(
     let opened = match found {
         Ok((meta, bytes)) => {
             let length = bytes.len() as u64;
-            let cache = Cache::new(options.cache_bytes);
-            let remote = Remote { link, meta, cache, concurrency: options.concurrency.max(1) };
-            remote.keep(ByteRange::new(0, length), &bytes)?;
-            Opened::Ranges(Box::new(remote))
+            let remote = Remote {
+                link,
+                meta,
+                cache: Cache::new(options.cache_bytes),
+                concurrency: options.concurrency.max(1),
+                minimize: options.minimize,
+                meter: Arc::clone(meter),
+                waves: Waves::default(),
+            };
+            remote.keep(ByteRange::new(0, length), &bytes, |_| true)?;
+            Opened::Ranges(Arc::new(remote))
         }
         Err(Failure::NoRanges) => whole(&link, listed, options.whole_limit, meter).await?,
         Err(Failure::PastEnd(refused)) => empty(&link, listed, refused, meter).await?,
@@ -121,30 +124,25 @@ impl Remote {
         &self.meta
     }
 
-    /// Reads ranges through the cache, and fetches missing pages in merged requests.
+    /// Reads ranges through the cache, and fetches missing pages together with those of concurrent calls.
     pub(crate) async fn read_ranges(
-        &self,
+        self: &Arc<Self>,
         ranges: &[ByteRange],
-        meter: &Meter,
     ) -> Result<Vec<Bytes>, StoreError> {
         let clamped: Vec<_> = ranges.iter().map(|range| range.clamp_to(self.meta.size)).collect();
-        let (mut pages, mut missing) = self.cache.split(pages::of(&clamped));
+        let (mut pages, missing) = self.cache.split(pages::of(&clamped));
         if !missing.is_empty() {
             let start = Instant::now();
-            if self.meta.size <= SMALL && self.cache.holds(self.meta.size) {
-                missing = self.cache.split(pages::of(&[ByteRange::new(0, self.meta.size)])).1;
-            }
-            for (run, bytes) in self.fetch(&missing, meter).await? {
-                pages.extend(self.keep(run, &bytes)?);
-            }
-            meter.waited(start);
+            let fetched = self.fetch(missing.clone()).await?;
+            pages.extend(missing.into_iter().filter_map(|page| Some((page, fetched.get(&page)?.clone()))));
+            self.meter.waited(start);
         }
         let parts = clamped.iter().map(|range| pages::assemble(*range, &pages));
         parts.collect::<Option<_>>().ok_or_else(|| self.link.unavailable("a page is missing".to_owned()))
     }
 
     /// Reads a range with one request, unless all of it is cached.
-    pub(crate) async fn read_once(&self, range: ByteRange, meter: &Meter) -> Result<Bytes, StoreError> {
+    pub(crate) async fn read_once(&self, range: ByteRange) -> Result<Bytes, StoreError> {
         let range = range.clamp_to(self.meta.size);
         let (pages, missing) = self.cache.split(pages::of(&[range]));
         if missing.is_empty()
@@ -153,31 +151,23 @@ impl Remote {
             return Ok(bytes);
         }
         let start = Instant::now();
-        let bytes = self.request(range, meter).await?;
-        meter.waited(start);
+        let bytes = self.request(range).await?;
+        self.meter.waited(start);
         match bytes.len() as u64 == range.length {
             true => Ok(bytes),
             false => Err(self.link.unavailable(format!("{} bytes came, expected {range}", bytes.len()))),
         }
     }
 
-    /// Fetches pages, merging neighbours into one request.
-    async fn fetch(&self, missing: &[u64], meter: &Meter) -> Result<Vec<(ByteRange, Bytes)>, StoreError> {
-        let wanted: Vec<_> = missing.iter().map(|page| pages::range(*page, self.meta.size)).collect();
-        let runs = plan::merge(&wanted, GAP, LONGEST).spans;
-        let reads = runs.into_iter().map(|run| async move { Ok((run, self.request(run, meter).await?)) });
-        stream::iter(reads).buffer_unordered(self.concurrency).try_collect().await
-    }
-
     /// Requests a range on condition of the entity tag. Also compares the response with the opened version, since not
     /// every server honours the condition. A range past the end means that the file became shorter.
-    async fn request(&self, range: ByteRange, meter: &Meter) -> Result<Bytes, StoreError> {
+    pub(crate) async fn request(&self, range: ByteRange) -> Result<Bytes, StoreError> {
         let options = GetOptions {
             range: Some(GetRange::Bounded(range.start..range.end())),
             if_match: self.meta.e_tag.clone().filter(|tag| !tag.starts_with("W/")),
             ..GetOptions::default()
         };
-        let answer = self.link.get(options, meter, |meta| self.unchanged(meta)).await;
+        let answer = self.link.get(options, &self.meter, |meta| self.unchanged(meta)).await;
         let (_, bytes) = answer.map_err(|failure| match failure {
             Failure::PastEnd(_) => self.link.changed("it became shorter"),
             other => other.described(&self.link),
@@ -186,16 +176,24 @@ impl Remote {
         Ok(bytes)
     }
 
-    /// Caches the pages of a run, and returns them.
-    fn keep(&self, run: ByteRange, bytes: &Bytes) -> Result<Vec<(u64, Bytes)>, StoreError> {
-        if run.length != bytes.len() as u64 {
-            return Err(self.link.unavailable(format!("{} bytes came, expected {run}", bytes.len())));
+    /// Caches the pages of a span, and returns those that are wanted.
+    pub(crate) fn keep(
+        &self,
+        span: ByteRange,
+        bytes: &Bytes,
+        is_wanted: impl Fn(u64) -> bool,
+    ) -> Result<Vec<(u64, Bytes)>, StoreError> {
+        if span.length != bytes.len() as u64 {
+            return Err(self.link.unavailable(format!("{} bytes came, expected {span}", bytes.len())));
         }
-        let pages: Vec<_> = pages::cut(run, bytes).collect();
-        for (page, bytes) in &pages {
-            self.cache.insert(*page, bytes.clone());
+        let mut wanted = Vec::new();
+        for (page, bytes) in pages::cut(span, bytes) {
+            self.cache.insert(page, bytes.clone(), is_wanted(page));
+            if is_wanted(page) {
+                wanted.push((page, bytes));
+            }
         }
-        Ok(pages)
+        Ok(wanted)
     }
 
     /// Checks that a response belongs to the version that was opened.

@@ -13,7 +13,9 @@ use common::{
 };
 use futures::future::join_all;
 use virtualize_bytes::{ByteRange, ReadErrorKind, ReadRanges};
-use virtualize_store::{Listed, Retries, Stats, StoreError, StoreOptions, list_page, open, open_listed};
+use virtualize_store::{
+    Listed, Minimize, Retries, Stats, StoreError, StoreOptions, list_page, open, open_listed,
+};
 
 /// Time after which a test counts as hung. It far exceeds any expected duration, since retry delays are random and
 /// machines slow.
@@ -72,7 +74,8 @@ fn what_passes_is_tried_again_until_it_goes_well() {
     within(join_all(cases.map(async |(fault, web)| {
         let script = vec![fault.clone(), Fault::None, fault.clone()];
         let server = Faulty::start(content(), script, Fault::None);
-        let mut options = StoreOptions { values: patience(fault), ..options(&server) };
+        let minimize = Minimize::Requests;
+        let mut options = StoreOptions { values: patience(fault), minimize, ..options(&server) };
         let location = if web { format!("{}/a.nc", server.url) } else { URL.to_owned() };
         options.endpoint = options.endpoint.filter(|_| !web);
         let (bytes, stats) = read(&location, &options).await.unwrap();

@@ -69,6 +69,17 @@ impl Btree1Format {
         self.node_size(USUAL_ENTRIES)
     }
 
+    /// Returns the size in bytes of the nodes at and below this many nodes of a level, if all are full. It saturates.
+    pub(crate) fn usual_tree_size(self, nodes: u64, level: u8) -> u64 {
+        let leaves = USUAL_ENTRIES.saturating_pow(level.into()).saturating_mul(nodes);
+        leaves.saturating_mul(self.usual_size())
+    }
+
+    /// Returns the size in bytes of the leaves of this many chunks, if all are full. It saturates.
+    pub(crate) fn usual_leaf_bytes(self, chunks: u64) -> u64 {
+        chunks.div_ceil(USUAL_ENTRIES).saturating_mul(self.usual_size())
+    }
+
     /// Returns the size in bytes of a node according to its header.
     pub(crate) fn needed(self, bytes: &[u8]) -> u64 {
         match bytes {

@@ -74,6 +74,7 @@ pub(crate) async fn walk_trees(
                 walk.visit(node, bytes, sink);
             }
         }
+        walk.announce(io);
     }
     walk.trees.into_iter().map(|tree| tree.map(drop)).collect()
 }
@@ -116,6 +117,19 @@ impl Walk {
             self.next.push(Node { tree, child: *child, depth: *depth, first: 0 });
         }
         self.trees.push(header);
+    }
+
+    /// Announces the nodes below those of the next level, if their records fill the space between these.
+    fn announce(&self, io: &Io<'_>) {
+        for nodes in self.next.chunk_by(|first, second| first.tree == second.tree) {
+            if let [Node { tree, depth: 1.., .. }, ..] = nodes
+                && let Some(Ok(header)) = self.trees.get(*tree)
+            {
+                let records = nodes.iter().fold(0_u64, |sum, node| sum.saturating_add(node.child.total));
+                let bytes = records.saturating_mul(header.record_size.into());
+                io.will_read_below(nodes.iter().map(|node| node.child.address), bytes);
+            }
+        }
     }
 
     fn range(&self, node: &Node) -> ByteRange {

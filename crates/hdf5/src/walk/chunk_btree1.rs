@@ -57,9 +57,24 @@ pub(super) async fn read_btree1<'a>(
             }
         }
         refuse_repetition(&mut trees, &next);
+        announce(io, &trees, &next);
         level = next;
     }
     trees.into_iter().map(|tree| (tree.job, tree.result)).collect()
+}
+
+/// Announces the nodes below those of the next level, if there are so many that they fill the space between these.
+fn announce(io: &Io<'_>, trees: &[Tree<'_>], next: &[Node]) {
+    for nodes in next.chunk_by(|first, second| first.tree == second.tree) {
+        if let [Node { tree, level: Some(level @ 1..), .. }, ..] = nodes
+            && let Some(tree) = trees.get(*tree)
+        {
+            let most = tree.sizes.usual_tree_size(nodes.len() as u64, *level);
+            let chunks = tree.job.columns.grid().total;
+            let bytes = tree.sizes.usual_leaf_bytes(chunks).min(most);
+            io.will_read_below(nodes.iter().map(|node| node.address), bytes);
+        }
+    }
 }
 
 /// Reads as many bytes of each node as nodes usually have, then larger nodes again.

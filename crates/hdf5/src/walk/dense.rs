@@ -1,9 +1,11 @@
 //! Reads links and attributes in dense storage: a version 2 B-tree indexes them, a fractal heap contains them.
 
+use futures::future::join;
+
 use super::{
     Io,
     btree2::{Btree2Records, read_records},
-    fractal_heaps::{HeapId, HeapObject, HeapRequest, read_heap_objects},
+    fractal_heaps::{HeapId, HeapObject, open_heaps, read_heap_objects},
 };
 use crate::{
     Error,
@@ -40,19 +42,20 @@ pub(crate) async fn read_dense(
     storages: &[DenseStorage],
 ) -> Result<Vec<Result<Entries, Error>>, Error> {
     let trees: Vec<_> = storages.iter().map(|storage| storage.names).collect();
-    let records = read_records(io, format, &trees).await;
+    let heaps: Vec<_> = storages.iter().map(|storage| storage.heap).collect();
+    let (records, heaps) = join(read_records(io, format, &trees), open_heaps(io, format, &heaps)).await;
     let entries: Vec<_> = records
         .into_iter()
         .zip(&trees)
         .map(|(records, &tree)| records.and_then(|records| entries_of(kind, &records, tree)))
         .collect();
-    let request = |(entries, storage): (&Result<Vec<DenseEntry>, Error>, &DenseStorage)| {
+    let ids = |entries: &Result<Vec<DenseEntry>, Error>| {
         let own = entries.iter().flatten().filter(|entry| !entry.shared);
-        HeapRequest { heap: storage.heap, ids: own.map(|entry| entry.id).collect() }
+        own.map(|entry| entry.id).collect()
     };
-    let requests: Vec<_> = entries.iter().zip(storages).map(request).collect();
-    let objects = read_heap_objects(io, format, &requests).await?;
-    let join = |(entries, objects): (Result<Vec<DenseEntry>, Error>, Result<Vec<_>, Error>)| {
+    let requests: Vec<Vec<HeapId>> = entries.iter().map(ids).collect();
+    let objects = read_heap_objects(io, format, heaps?, &requests).await;
+    let with_objects = |(entries, objects): (Result<Vec<DenseEntry>, Error>, Result<Vec<_>, Error>)| {
         let mut objects = objects?.into_iter();
         let with_object = |entry: DenseEntry| {
             let object = if entry.shared { None } else { objects.next() };
@@ -60,7 +63,7 @@ pub(crate) async fn read_dense(
         };
         Ok(entries?.into_iter().map(with_object).collect())
     };
-    Ok(entries.into_iter().zip(objects).map(join).collect())
+    Ok(entries.into_iter().zip(objects).map(with_objects).collect())
 }
 
 fn entries_of(kind: DenseKind, records: &Btree2Records, tree: u64) -> Result<Vec<DenseEntry>, Error> {

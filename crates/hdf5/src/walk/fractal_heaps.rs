@@ -17,17 +17,10 @@ use crate::{
     },
 };
 
+const BLOCK: &str = "fractal heap block";
+
 /// A heap id, padded with zeros to eight bytes: those of links have seven bytes, others eight.
 pub(crate) type HeapId = [u8; 8];
-
-/// Requested objects of one heap.
-#[derive(Clone, Debug)]
-pub(crate) struct HeapRequest {
-    /// Address of the heap header.
-    pub(crate) heap: u64,
-    /// Ids of the objects.
-    pub(crate) ids: Vec<HeapId>,
-}
 
 /// An object and its address. An object in a filtered block has the address of the block.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,26 +31,73 @@ pub(crate) struct HeapObject {
 
 type Objects = Vec<Result<HeapObject, Error>>;
 
+/// A heap with its root block as stored.
+pub(crate) struct OpenHeap {
+    header: FractalHeap,
+    root: Option<Result<Bytes, Error>>,
+}
+
+/// Number of children of a root block that are announced.
+const ANNOUNCED: usize = 1024;
+
+/// Reads the headers and root blocks of the heaps at these addresses.
+pub(crate) async fn open_heaps(
+    io: &Io<'_>,
+    format: Format,
+    addresses: &[u64],
+) -> Result<Vec<Result<OpenHeap, Error>>, Error> {
+    if addresses.is_empty() {
+        return Ok(Vec::new());
+    }
+    let length = |bytes: &[u8], address| fractal_heap::length(bytes, address, format);
+    let guess = fractal_heap::header_length(format);
+    let headers = read_sized(io, "fractal heap header", addresses, guess, length).await?;
+    let parse =
+        |(bytes, &address): (Result<Bytes, Error>, &u64)| FractalHeap::parse(&bytes?, address, format);
+    let headers: Vec<_> = headers.into_iter().zip(addresses).map(parse).collect();
+    let root = |heap: &FractalHeap| heap.root.map(|root| range_of(heap, &root));
+    let ranges: Vec<_> = headers.iter().flatten().filter_map(root).collect();
+    let mut roots = read_whole(io, BLOCK, &ranges).await.into_iter();
+    let open = |header: Result<FractalHeap, Error>| {
+        let header = header?;
+        let root = header.root.and_then(|_| roots.next());
+        if let (Some(block), Some(Ok(bytes))) = (&header.root, &root) {
+            io.may_read(&children(&header, block, bytes));
+        }
+        Ok(OpenHeap { header, root })
+    };
+    Ok(headers.into_iter().map(open).collect())
+}
+
+fn range_of(heap: &FractalHeap, block: &Block) -> ByteRange {
+    ByteRange::new(block.address, heap.block_length(block))
+}
+
+/// Returns the ranges of the first children of an indirect block.
+fn children(heap: &FractalHeap, parent: &Block, bytes: &[u8]) -> Vec<ByteRange> {
+    let mut ranges = Vec::new();
+    let mut offset = parent.offset;
+    while parent.rows > 0
+        && ranges.len() < ANNOUNCED
+        && let Ok(Some(block)) = heap.child(parent, bytes, offset)
+    {
+        ranges.push(range_of(heap, &block));
+        offset = block.offset.saturating_add(block.size.max(1));
+    }
+    ranges
+}
+
 /// Reads objects of heaps. Returns, for each request, the result of each object, or the error of the whole heap.
 pub(crate) async fn read_heap_objects(
     io: &Io<'_>,
     format: Format,
-    requests: &[HeapRequest],
-) -> Result<Vec<Result<Objects, Error>>, Error> {
-    if requests.is_empty() {
-        return Ok(Vec::new());
-    }
-    let addresses: Vec<_> = requests.iter().map(|request| request.heap).collect();
-    let length = |bytes: &[u8], address| fractal_heap::length(bytes, address, format);
-    let guess = fractal_heap::header_length(format);
-    let headers = read_sized(io, "fractal heap header", &addresses, guess, length).await?;
-    let parse =
-        |(bytes, &address): (Result<Bytes, Error>, &u64)| FractalHeap::parse(&bytes?, address, format);
-    let heaps = headers.into_iter().zip(&addresses).map(parse).collect();
+    heaps: Vec<Result<OpenHeap, Error>>,
+    requests: &[Vec<HeapId>],
+) -> Vec<Result<Objects, Error>> {
     let mut reading = Reading::new(heaps, requests);
     while reading.read_level(io).await {}
     reading.read_huge(io, format).await;
-    Ok(reading.finish())
+    reading.finish()
 }
 
 /// Index of an object in a request.
@@ -84,6 +124,8 @@ struct Visit {
 
 struct Reading {
     heaps: Vec<Result<FractalHeap, Error>>,
+    /// Root blocks that were not visited yet.
+    roots: Vec<Option<Result<Bytes, Error>>>,
     found: Vec<Vec<Option<Result<HeapObject, Error>>>>,
     next: Vec<Visit>,
     huge: Vec<(Want, HugeObject)>,
@@ -91,11 +133,17 @@ struct Reading {
 }
 
 impl Reading {
-    fn new(heaps: Vec<Result<FractalHeap, Error>>, requests: &[HeapRequest]) -> Self {
-        let found = requests.iter().map(|request| request.ids.iter().map(|_| None).collect()).collect();
-        let mut reading = Self { heaps, found, next: Vec::new(), huge: Vec::new(), huge_indexed: Vec::new() };
-        for (heap, request) in requests.iter().enumerate() {
-            reading.sort_ids(heap, &request.ids);
+    fn new(heaps: Vec<Result<OpenHeap, Error>>, requests: &[Vec<HeapId>]) -> Self {
+        let found = requests.iter().map(|ids| ids.iter().map(|_| None).collect()).collect();
+        let parts = heaps.into_iter().map(|heap| match heap {
+            Ok(OpenHeap { header, root }) => (Ok(header), root),
+            Err(error) => (Err(error), None),
+        });
+        let (heaps, roots) = parts.unzip();
+        let (next, huge, huge_indexed) = (Vec::new(), Vec::new(), Vec::new());
+        let mut reading = Self { heaps, roots, found, next, huge, huge_indexed };
+        for (heap, ids) in requests.iter().enumerate() {
+            reading.sort_ids(heap, ids);
         }
         reading
     }
@@ -127,15 +175,24 @@ impl Reading {
         }
     }
 
-    /// Reads one level of blocks. Returns whether there was one.
-    async fn read_level(&mut self, io: &Io<'_>) -> bool {
-        let visits = std::mem::take(&mut self.next);
+    /// Returns the blocks of one level: root blocks, which are read already, or blocks below them.
+    async fn blocks(&mut self, io: &Io<'_>, visits: &[Visit]) -> Vec<Result<Bytes, Error>> {
+        let mut root = |visit: &Visit| self.roots.get_mut(visit.heap)?.take();
+        let roots: Vec<_> = visits.iter().map_while(&mut root).collect();
+        if roots.len() == visits.len() {
+            return roots;
+        }
         let range = |visit: &Visit| match self.heaps.get(visit.heap) {
-            Some(Ok(heap)) => ByteRange::new(visit.block.address, heap.block_length(&visit.block)),
+            Some(Ok(heap)) => range_of(heap, &visit.block),
             _ => ByteRange::new(visit.block.address, 0),
         };
-        let ranges: Vec<_> = visits.iter().map(range).collect();
-        let blocks = read_whole(io, "fractal heap block", &ranges).await;
+        read_whole(io, BLOCK, &visits.iter().map(range).collect::<Vec<_>>()).await
+    }
+
+    /// Visits one level of blocks. Returns whether there was one.
+    async fn read_level(&mut self, io: &Io<'_>) -> bool {
+        let visits = std::mem::take(&mut self.next);
+        let blocks = self.blocks(io, &visits).await;
         let any = !visits.is_empty();
         for (visit, bytes) in visits.into_iter().zip(blocks) {
             let Some(Ok(heap)) = self.heaps.get(visit.heap).cloned() else { continue };

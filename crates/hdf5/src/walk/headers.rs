@@ -20,6 +20,10 @@ use crate::{
 /// Bytes of an object header to fetch first. Most headers are smaller.
 const GUESS: u64 = 512;
 
+/// Bytes before and after an object header that usually contain more of the object: the rest of its header, its heap of
+/// attributes, and the root of its chunk index.
+const NEIGHBOURHOOD: u64 = 8 << 10;
+
 /// An object header with all its messages, including those of continuation blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Header {
@@ -53,6 +57,7 @@ pub(crate) async fn read_headers(
     format: Format,
     addresses: &[u64],
 ) -> Result<Vec<Result<Header, Error>>, Error> {
+    io.may_read(&addresses.iter().map(neighbourhood).collect::<Vec<_>>());
     let length = |bytes: &[u8], address| parse_prefix(bytes, address, format).map(Prefix::length);
     let blocks = read_sized(io, "object header", addresses, GUESS, length).await?;
     let begin = |(block, &address): (Result<Bytes, Error>, &u64)| {
@@ -67,6 +72,11 @@ pub(crate) async fn read_headers(
     let mut readings: Vec<_> = blocks.into_iter().zip(addresses).map(begin).collect();
     while continue_all(io, format, &mut readings).await {}
     Ok(readings.into_iter().map(|reading| reading.map(|reading| reading.header)).collect())
+}
+
+fn neighbourhood(address: &u64) -> ByteRange {
+    let start = address.saturating_sub(NEIGHBOURHOOD);
+    ByteRange::new(start, address.saturating_sub(start).saturating_add(NEIGHBOURHOOD))
 }
 
 /// Reads the next continuation blocks of all headers. Returns whether there were any.

@@ -62,6 +62,21 @@ impl<'a> Io<'a> {
         self.source.size()
     }
 
+    /// Suggests ranges that may be read soon.
+    pub(crate) fn may_read(&self, ranges: &[ByteRange]) {
+        self.source.may_read(ranges);
+    }
+
+    /// Announces all bytes between the nodes of one level of a tree, if the nodes below them, of `bytes` altogether, fill
+    /// at least a quarter: pages without a node are then rare.
+    pub(crate) fn will_read_below(&self, nodes: impl Iterator<Item = u64> + Clone, bytes: u64) {
+        let (Some(first), Some(last)) = (nodes.clone().min(), nodes.max()) else { return };
+        let between = last.saturating_sub(first);
+        if bytes.saturating_mul(4) >= between {
+            self.source.will_read(&[ByteRange::new(first, between)]);
+        }
+    }
+
     /// Reads all ranges together. A range beyond the end of the file yields the bytes that exist.
     pub(crate) async fn read(&self, ranges: &[ByteRange]) -> Result<Vec<Bytes>, Error> {
         let wanted = ranges.iter().map(|range| range.clamp_to(self.size()).length);

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{
     Io,
-    fractal_heaps::{HeapId, HeapRequest, read_heap_objects},
+    fractal_heaps::{HeapId, open_heaps, read_heap_objects},
     headers::{Header, read_headers},
 };
 use crate::{
@@ -101,12 +101,11 @@ impl SharedMessages {
         format: Format,
         heaps: BTreeMap<u64, Vec<(SharedReference, HeapId)>>,
     ) -> Result<(), Error> {
-        let request = |(heap, wanted): (&u64, &Vec<(_, HeapId)>)| HeapRequest {
-            heap: *heap,
-            ids: wanted.iter().map(|(_, id)| *id).collect(),
-        };
-        let requests: Vec<_> = heaps.iter().map(request).collect();
-        let answers = read_heap_objects(io, format, &requests).await?;
+        let addresses: Vec<_> = heaps.keys().copied().collect();
+        let ids = |wanted: &Vec<(_, HeapId)>| wanted.iter().map(|(_, id)| *id).collect();
+        let requests: Vec<_> = heaps.values().map(ids).collect();
+        let opened = open_heaps(io, format, &addresses).await?;
+        let answers = read_heap_objects(io, format, opened, &requests).await;
         for (wanted, objects) in heaps.into_values().zip(answers) {
             match objects {
                 Ok(objects) => {

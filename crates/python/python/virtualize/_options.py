@@ -34,6 +34,7 @@ class ConnectionOptions(TypedDict, total=False):
     endpoint: str
     bearer_token: str
     concurrency: int
+    minimize: Literal["time", "requests", "bytes"]
     retries: int
     retry_timeout: int
 

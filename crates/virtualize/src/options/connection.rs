@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use virtualize_store::StoreOptions;
+use virtualize_store::{Minimize, StoreOptions};
 
 use super::value;
 
@@ -33,6 +33,13 @@ pub struct ConnectionOptions {
     )]
     #[serde(deserialize_with = "value::count")]
     pub concurrency: usize,
+    /// What reads of remote files minimize
+    ///
+    /// time: merge requests, and read ahead, where a model of the measured latency and bandwidth gains time. requests: merge
+    /// as many as possible, for stores that charge per request. bytes: read nothing that is not needed, for those that charge
+    /// per byte.
+    #[cfg_attr(feature = "clap", arg(long, value_enum, default_value = "time", value_name = "COST"))]
+    pub minimize: Minimize,
     /// Retries of a failed request
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value_t = Self::default().retries))]
     pub retries: usize,
@@ -50,6 +57,7 @@ impl Default for ConnectionOptions {
             endpoint: None,
             bearer_token: None,
             concurrency,
+            minimize: Minimize::Time,
             retries,
             retry_timeout: 60,
         }
@@ -65,6 +73,7 @@ impl ConnectionOptions {
             endpoint: self.endpoint.clone(),
             bearer_token: self.bearer_token.clone().filter(|token| !token.is_empty()),
             concurrency: self.concurrency,
+            minimize: self.minimize,
             retries: self.retries,
             retry_timeout: Duration::from_secs(self.retry_timeout),
             ..StoreOptions::default()
