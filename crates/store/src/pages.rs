@@ -50,9 +50,9 @@ impl Cache {
         usize::try_from(bytes.div_ceil(PAGE)).is_ok_and(|pages| pages <= self.limit)
     }
 
-    /// Returns half of the number of pages that fit.
-    pub(crate) fn half(&self) -> usize {
-        self.limit / 2
+    /// Returns the number of pages that fit.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
     }
 
     /// Returns the wanted pages that are cached, and the numbers of the missing ones.

@@ -26,7 +26,7 @@ use crate::{
 /// Size in bytes up to which a file is fetched whole once its first bytes do not suffice: this takes less time than the
 /// round trips of reading it piecewise.
 const SMALL: u64 = 4 << 20;
-/// Bytes that may be read without need, besides as many as are wanted.
+/// Bytes that may be read without need, besides as many as are wanted, if the cache is at least eight times as large.
 const SPARE: u64 = 4 << 20;
 
 /// The pages of a wave that were wanted.
@@ -122,7 +122,7 @@ impl Remote {
             expected = pages::of(&[ByteRange::new(0, size)]);
         }
         self.cache.retain_missing(&mut expected);
-        wanted.extend(expected.into_iter().take(self.cache.half()));
+        wanted.extend(expected.into_iter().take(self.cache.limit() / 2));
         let mut allowance = self.allowance(bytes_of(&wanted));
         self.cache.retain_missing(&mut possible);
         possible.retain(|page| !wanted.contains(page));
@@ -144,9 +144,10 @@ impl Remote {
     fn allowance(&self, wanted_now: u64) -> u64 {
         let (wanted, wasted) = self.cache.wanted_and_wasted();
         let wanted = wanted.saturating_add(wanted_now);
+        let spare = SPARE.min(self.cache.limit() as u64 * PAGE / 8);
         let all = match self.minimize {
-            Minimize::Time => wanted.saturating_add(SPARE),
-            Minimize::Requests => wanted.saturating_mul(16).saturating_add(16 * SPARE),
+            Minimize::Time => wanted.saturating_add(spare),
+            Minimize::Requests => wanted.saturating_mul(16).saturating_add(16 * spare),
             Minimize::Bytes => 0,
         };
         all.saturating_sub(wasted)
