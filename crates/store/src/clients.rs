@@ -12,15 +12,20 @@ use std::{
 
 use object_store::{
     ClientOptions, ObjectStore,
-    client::{
-        HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
-        ReqwestConnector,
-    },
+    client::{HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService},
     list::PaginatedListStore,
 };
+use reqwest::redirect::Policy;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::{Allowed, StoreError, keys::Taken, meter::RetryReason, network::Network, transport};
+use crate::{
+    Allowed, StoreError,
+    keys::Taken,
+    lanes::{Lanes, Load},
+    meter::RetryReason,
+    network::Network,
+    transport,
+};
 
 /// Connections, credentials and request slots, shared by all files opened with the same options or clones of them.
 /// Options changed after cloning get a pool of their own.
@@ -179,7 +184,7 @@ impl Pool {
         if let Some(client) = place.get() {
             return Ok(client.clone());
         }
-        let client = Observing.connect(options)?;
+        let client = observed(options, Policy::default)?;
         Ok(place.get_or_init(|| client).clone())
     }
 }
@@ -198,35 +203,31 @@ pub(crate) struct Web {
 impl HttpConnector for Web {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         match &self.allowed {
-            Some(allowed) => Ok(HttpClient::new(Observed(allowed.client()?))),
+            Some(allowed) => Ok(HttpClient::new(Observed(allowed.client()?.into()))),
             None => self.pool.web(self.secure, options),
         }
     }
 }
 
-/// Connector whose clients record responses in [`Seen`].
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Observing;
-
-impl HttpConnector for Observing {
-    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(Observed(ReqwestConnector::default().connect(options)?)))
-    }
-}
-
-/// Connector for buckets: as [`Observing`], but its clients follow no redirects.
+/// Connector for buckets, whose clients follow no redirects.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Straight;
 
 impl HttpConnector for Straight {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(Observed(transport::client(options)?)))
+        observed(options, Policy::none)
     }
+}
+
+/// Connects clients that record responses in [`Seen`].
+fn observed(options: &ClientOptions, redirects: fn() -> Policy) -> object_store::Result<HttpClient> {
+    let lanes = Lanes::new(options, || transport::client(options, redirects()))?;
+    Ok(HttpClient::new(Observed(lanes)))
 }
 
 /// HTTP service that records each response in the [`Seen`] and [`Taken`] extensions of its request.
 #[derive(Debug)]
-struct Observed(HttpClient);
+struct Observed(Lanes);
 
 impl HttpService for Observed {
     fn call<'service, 'call>(
@@ -239,8 +240,10 @@ impl HttpService for Observed {
     {
         let seen = request.extensions().get::<Seen>().cloned().unwrap_or_default();
         let taken = request.extensions().get::<Taken>().cloned();
+        let (client, load) = self.0.least_loaded();
+        seen.begin(load);
         Box::pin(async move {
-            let answer = self.0.execute(request).await.inspect_err(|error| seen.broken(error))?;
+            let answer = client.execute(request).await.inspect_err(|error| seen.broken(error))?;
             seen.note(&answer);
             match taken.filter(|_| answer.status().is_success()) {
                 Some(taken) => take(answer, &taken).await,
@@ -269,9 +272,16 @@ pub(crate) struct Seen {
     region: Arc<Mutex<Option<String>>>,
     /// Whether the request, or its response's body, took too long.
     timed_out: Arc<AtomicBool>,
+    /// Counts as a request in flight until this is dropped, which is after the response's body has been read.
+    load: Arc<Mutex<Option<Load>>>,
 }
 
 impl Seen {
+    /// Counts the request as one in flight.
+    fn begin(&self, load: Load) {
+        *self.load.lock().unwrap_or_else(PoisonError::into_inner) = Some(load);
+    }
+
     /// Records status, `Retry-After` and region of a response.
     fn note(&self, response: &HttpResponse) {
         self.status.store(u64::from(response.status().as_u16()), Ordering::Relaxed);

@@ -60,9 +60,9 @@ pub(crate) fn connect_bucket(
     let region = pool.region(bucket);
     pool.bucket(bucket, purpose, || {
         let built = match service {
-            Service::S3 => s3(bucket, region, options)?.with_retry(retries).build().map(shared),
-            Service::Google => google(bucket, options)?.with_retry(retries).build().map(shared),
-            Service::Azure => azure(bucket, options)?.with_retry(retries).build().map(shared),
+            Service::S3 => s3(bucket, region, purpose, options)?.with_retry(retries).build().map(shared),
+            Service::Google => google(bucket, purpose, options)?.with_retry(retries).build().map(shared),
+            Service::Azure => azure(bucket, purpose, options)?.with_retry(retries).build().map(shared),
         };
         built.map_err(|error| StoreError::remote(bucket, &error))
     })
@@ -100,7 +100,7 @@ pub(crate) fn web_client(url: &Url, name: &str, options: &StoreOptions) -> Resul
 }
 
 fn web_options(url: &Url, name: &str, options: &StoreOptions) -> Result<ClientOptions, StoreError> {
-    let mut client = client_options().with_allow_http(url.scheme() == "http");
+    let mut client = client_options(Purpose::Reading).with_allow_http(url.scheme() == "http");
     for (key, value) in &options.values {
         let parsed = key.to_ascii_lowercase().parse::<ClientConfigKey>();
         client = client.with_config(parsed.map_err(|_| unknown(key))?, value);
@@ -156,8 +156,13 @@ fn is_ours(name: &str) -> bool {
 const CONNECTION: &str = "azure_storage_connection_string";
 
 /// Configures a client for S3; `region` is the detected region of the bucket.
-fn s3(bucket: &str, region: Option<String>, options: &StoreOptions) -> Result<AmazonS3Builder, StoreError> {
-    let mut start = AmazonS3Builder::new().with_client_options(client_options());
+fn s3(
+    bucket: &str,
+    region: Option<String>,
+    purpose: Purpose,
+    options: &StoreOptions,
+) -> Result<AmazonS3Builder, StoreError> {
+    let mut start = AmazonS3Builder::new().with_client_options(client_options(purpose));
     for (key, value) in profile::settings(bucket, options)? {
         if key == "aws_endpoint" && value.starts_with("http://") {
             start = start.with_allow_http(true);
@@ -194,8 +199,12 @@ fn check_endpoint(endpoint: Option<String>) -> Result<(), StoreError> {
     }
 }
 
-fn google(bucket: &str, options: &StoreOptions) -> Result<GoogleCloudStorageBuilder, StoreError> {
-    let start = GoogleCloudStorageBuilder::new().with_client_options(client_options());
+fn google(
+    bucket: &str,
+    purpose: Purpose,
+    options: &StoreOptions,
+) -> Result<GoogleCloudStorageBuilder, StoreError> {
+    let start = GoogleCloudStorageBuilder::new().with_client_options(client_options(purpose));
     let mut builder = configured!(start, GoogleConfigKey, "GOOGLE_", options);
     if options.anonymous {
         builder = builder.with_skip_signature(true);
@@ -238,8 +247,12 @@ pub(crate) fn connection(options: &StoreOptions) -> Result<Vec<(AzureConfigKey, 
     azure_settings::connection_string(&text).map_err(refused)
 }
 
-fn azure(bucket: &str, options: &StoreOptions) -> Result<MicrosoftAzureBuilder, StoreError> {
-    let mut start = MicrosoftAzureBuilder::new().with_client_options(client_options());
+fn azure(
+    bucket: &str,
+    purpose: Purpose,
+    options: &StoreOptions,
+) -> Result<MicrosoftAzureBuilder, StoreError> {
+    let mut start = MicrosoftAzureBuilder::new().with_client_options(client_options(purpose));
     for (key, value) in connection(options)? {
         if key == AzureConfigKey::Endpoint && value.starts_with("http://") {
             start = start.with_allow_http(true);
@@ -260,8 +273,17 @@ fn azure(bucket: &str, options: &StoreOptions) -> Result<MicrosoftAzureBuilder, 
     Ok(builder.with_url(bucket).with_http_connector(Straight))
 }
 
-fn client_options() -> ClientOptions {
-    ClientOptions::new()
+/// Returns the defaults of a client. It reads with HTTP/2 where the server offers it. It writes with HTTP/1.1: many
+/// servers grant an upload a small window (decision 75).
+fn client_options(purpose: Purpose) -> ClientOptions {
+    let options = match purpose {
+        Purpose::Reading => ClientOptions::new().with_allow_http2(),
+        Purpose::Writing => ClientOptions::new().with_http1_only(),
+    };
+    options
+        // A connection that broke silently would delay all of its requests, and their retries.
+        .with_http2_keep_alive_interval(Duration::from_secs(10))
+        .with_http2_keep_alive_timeout(Duration::from_secs(10))
         .with_user_agent(HeaderValue::from_static(concat!("virtualize/", env!("CARGO_PKG_VERSION"))))
         .with_connect_timeout(Duration::from_secs(10))
         .with_read_timeout(Duration::from_secs(30))

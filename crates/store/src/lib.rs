@@ -20,6 +20,7 @@ mod fetch;
 mod folder;
 mod foreign;
 mod keys;
+mod lanes;
 mod level;
 mod link;
 mod listed;
