@@ -18,6 +18,8 @@ pub struct Stats {
     pub requests: u64,
     /// Number of those that listed objects.
     pub listings: u64,
+    /// Number of levels of remote files: sets of requests that were sent together. Each takes at least one round trip.
+    pub levels: u64,
     /// Retries after failures.
     pub retries: Retries,
     /// Bytes received.
@@ -69,6 +71,7 @@ impl Stats {
         Self {
             requests: self.requests.saturating_sub(earlier.requests),
             listings: self.listings.saturating_sub(earlier.listings),
+            levels: self.levels.saturating_sub(earlier.levels),
             retries: Retries {
                 throttled: now.throttled.saturating_sub(then.throttled),
                 server: now.server.saturating_sub(then.server),
@@ -99,11 +102,15 @@ impl Retries {
     }
 }
 
-/// Formats the counts for messages; omits retries if there were none.
+/// Formats the counts for messages; omits levels and retries if there were none.
 impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { requests, retries, bytes, seconds, .. } = self;
-        write!(f, "{requests} requests, {bytes} bytes, {seconds:.3} seconds")?;
+        let Self { requests, levels, retries, bytes, seconds, .. } = self;
+        write!(f, "{requests} requests, ")?;
+        if *levels > 0 {
+            write!(f, "{levels} levels, ")?;
+        }
+        write!(f, "{bytes} bytes, {seconds:.3} seconds")?;
         if retries.all() > 0 { write!(f, ", {retries}") } else { Ok(()) }
     }
 }
@@ -151,6 +158,13 @@ impl Meter {
         }
     }
 
+    /// Counts a set of requests that are sent together.
+    pub(crate) fn level(&self) {
+        for counts in [&self.own, &self.whole.0] {
+            counts.levels.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Counts a retry, and the wait before it.
     pub(crate) fn retried(&self, reason: RetryReason, wait: Duration) {
         for counts in [&self.own, &self.whole.0] {
@@ -183,6 +197,7 @@ impl Meter {
 struct Counts {
     requests: AtomicU64,
     listings: AtomicU64,
+    levels: AtomicU64,
     bytes: AtomicU64,
     nanoseconds: AtomicU64,
     throttled: AtomicU64,
@@ -200,6 +215,7 @@ impl Counts {
         Stats {
             requests: count(&self.requests),
             listings: count(&self.listings),
+            levels: count(&self.levels),
             retries: Retries {
                 throttled: count(&self.throttled),
                 server: count(&self.server),

@@ -50,6 +50,9 @@ pub async fn open_listed(listed: &Listed, options: &StoreOptions) -> Result<Arc<
         allowed.check_location(&location)?;
     }
     let meter = Arc::new(Meter::new(options));
+    if !matches!(location, Location::Local(_)) {
+        meter.level();
+    }
     let (content, etag, modified) = match &location {
         Location::Local(path) => {
             let file = LocalFile::open(path.clone(), options.allowed.as_ref())?;
@@ -158,6 +161,16 @@ impl Object {
     /// Returns whether [`Object::read_now`] reads the file.
     pub fn is_local(&self) -> bool {
         !matches!(self.content, Content::Remote(_))
+    }
+
+    /// Drops the cached bytes of a remote file, and returns whether this left little in memory: `false` for a local file,
+    /// which has a descriptor, and for one that was fetched whole.
+    pub fn drop_cached(&self) -> bool {
+        match &self.content {
+            Content::Remote(remote) => remote.drop_cached(),
+            Content::Local(_) | Content::Memory(_) => return false,
+        }
+        true
     }
 
     /// Returns the requests, bytes and time spent on reads so far.

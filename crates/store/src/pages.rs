@@ -74,6 +74,11 @@ impl Cache {
         (here, missing)
     }
 
+    /// Drops all pages.
+    pub(crate) fn clear(&self) {
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Kept::default();
+    }
+
     /// Removes the pages that are cached from a set.
     pub(crate) fn retain_missing(&self, pages: &mut BTreeSet<u64>) {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);

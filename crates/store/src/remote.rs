@@ -124,6 +124,11 @@ impl Remote {
         &self.meta
     }
 
+    /// Drops all cached pages.
+    pub(crate) fn drop_cached(&self) {
+        self.cache.clear();
+    }
+
     /// Reads ranges through the cache, and fetches missing pages together with those of concurrent calls.
     pub(crate) async fn read_ranges(
         self: &Arc<Self>,

@@ -98,6 +98,7 @@ impl Remote {
 
     /// Sends the requests of a wave.
     async fn fetch_wave(&self, next: Next) -> Fetched {
+        self.meter.level();
         let start = Instant::now();
         let wanted = next.wanted.clone();
         let spans = self.spans(next);

@@ -120,15 +120,12 @@ fn rounded(count: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use virtualize::Retries;
-
     use super::*;
 
     #[test]
     fn all_files_are_like_those_of_the_sample() {
         let survey = Survey { files: 5000, to_read: 4000, ..Survey::default() };
-        let stats =
-            Stats { requests: 60, bytes: 2000, seconds: 8.0, retries: Retries::default(), listings: 0 };
+        let stats = Stats { requests: 60, bytes: 2000, seconds: 8.0, ..Stats::default() };
         let measured = Measured { files: 20, read: 20, in_buckets: 10, stats, seconds: 10.0, journal: 8000 };
         let prices = Prices { get: 1.0, list: 10.0 };
         let how = Conditions { at_once: 64, cores: 2, prices, listings: 5 };
