@@ -2,30 +2,23 @@
 //! planes of an OME-TIFF. Only this module decides which of these files may be opened, and whether two openings found
 //! the same version.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use futures::StreamExt;
+use futures::{Stream, StreamExt, stream};
 use virtualize_bytes::{Budget, ByteRange, ReadError, ReadErrorKind, ReadRanges};
 use virtualize_store::{Object, StoreError, StoreOptions};
 use virtualize_zarr::Source;
 
-/// Number of files that are opened or read concurrently.
-const PARALLEL: usize = 8;
-
 /// Number of bytes that [`head`] returns.
 const HEAD: u64 = 64 << 10;
 
-/// Largest number of files that one [`Pool`] keeps open.
-const OPEN: usize = 64;
+/// Number of files that one [`Pool`] keeps open with their cached bytes; of local files, with their descriptors.
+const CACHED: usize = 64;
 
-/// Runs futures concurrently, and returns their results in the given order.
-pub(crate) fn several<F: Future>(
-    futures: impl IntoIterator<Item = F>,
-) -> impl futures::Stream<Item = F::Output> {
-    futures::stream::iter(futures).buffered(PARALLEL)
-}
+/// Number of remote files beyond which a [`Pool`] forgets those that have no cached bytes.
+const OPEN: usize = 4096;
 
 /// Returns the first bytes of a file, which contain the signatures of most formats. The store fetches them anyway.
 pub(crate) async fn head(source: &dyn ReadRanges) -> Result<Bytes, ReadError> {
@@ -88,28 +81,49 @@ pub(crate) async fn reopen(
     }
 }
 
-/// Open files by url, the least recently used first.
+/// Open files. Only the most recently used ones have cached bytes; a remote file without any costs little memory, and
+/// reading it takes no request to open it again.
 #[derive(Debug, Default)]
-pub(crate) struct Pool(Mutex<VecDeque<(String, Arc<Object>)>>);
+pub(crate) struct Pool(Mutex<Open>);
+
+#[derive(Debug, Default)]
+struct Open {
+    files: HashMap<String, Arc<Object>>,
+    /// Urls of the files that may have cached bytes, the least recently used first.
+    cached: VecDeque<String>,
+}
 
 impl Pool {
     /// Returns an open file.
     pub(crate) fn get(&self, url: &str) -> Option<Arc<Object>> {
         let mut open = lock(&self.0);
-        let at = open.iter().position(|(known, _)| known == url)?;
-        let entry = open.remove(at)?;
-        let object = Arc::clone(&entry.1);
-        open.push_back(entry);
+        let object = open.files.get(url).cloned()?;
+        open.used(url);
         Some(object)
     }
 
-    /// Keeps a file open, and closes the least recently used one if there are too many.
+    /// Keeps a file open.
     pub(crate) fn keep(&self, url: &str, object: &Arc<Object>) {
         let mut open = lock(&self.0);
-        if open.len() >= OPEN {
-            open.pop_front();
+        open.files.insert(url.to_owned(), Arc::clone(object));
+        open.used(url);
+    }
+}
+
+impl Open {
+    /// Records that a file is used. If there are too many, the least recently used one loses its cached bytes, or is
+    /// closed.
+    fn used(&mut self, url: &str) {
+        self.cached.retain(|known| known != url);
+        self.cached.push_back(url.to_owned());
+        if self.cached.len() <= CACHED {
+            return;
         }
-        open.push_back((url.to_owned(), Arc::clone(object)));
+        let Some(oldest) = self.cached.pop_front() else { return };
+        let has_room = self.files.len() <= OPEN;
+        if !self.files.get(&oldest).is_some_and(|object| has_room && object.drop_cached()) {
+            self.files.remove(&oldest);
+        }
     }
 }
 
@@ -176,13 +190,21 @@ impl<'a> Sources<'a> {
         Ok(object)
     }
 
+    /// Runs futures concurrently, as many as the store may have requests, and returns their results in the given order.
+    pub(crate) fn several<F: Future>(
+        &self,
+        futures: impl IntoIterator<Item = F>,
+    ) -> impl Stream<Item = F::Output> {
+        stream::iter(futures).buffered(self.options.concurrency.max(1))
+    }
+
     /// Returns the version of each file, or the reason why it was not opened. Several files are opened concurrently.
     ///
     /// # Errors
     /// A file changed since it was first opened.
     pub(crate) async fn versions(&self, urls: Vec<String>) -> Result<Vec<Result<Source, String>>, ReadError> {
         let mut opened =
-            Box::pin(several(urls.into_iter().map(|url| async move { self.version(&url).await })));
+            Box::pin(self.several(urls.into_iter().map(|url| async move { self.version(&url).await })));
         let mut versions = Vec::new();
         while let Some(version) = opened.next().await {
             versions.push(match version {
@@ -278,13 +300,13 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let folder = folder.canonicalize().unwrap();
         let path = |n: usize| folder.join(format!("{n}.raw"));
-        for n in 0..=OPEN {
+        for n in 0..=CACHED {
             std::fs::write(path(n), b"one").unwrap();
         }
         let (options, limits) = (StoreOptions::default(), Limits::default());
         let (budget, own) = (Budget::new(&limits, None), url(&folder.join("own.h5")));
         let sources = Sources::new(&own, &options, &budget);
-        for n in 0..=OPEN {
+        for n in 0..=CACHED {
             block_on(sources.open(&url(&path(n)))).unwrap();
         }
         block_on(sources.verify()).unwrap();

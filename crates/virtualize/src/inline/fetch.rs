@@ -13,7 +13,7 @@ use virtualize_zarr::SourceId;
 
 use super::error::{ChunkError, Failure};
 use crate::source_formats::{Pointed, Pointers, SourceFile, Unresolved};
-use crate::sources::{Sources, Unopened, several};
+use crate::sources::{Sources, Unopened};
 
 /// Inputs of chunk creation besides the recipes.
 pub(crate) struct ChunkMaker<'a> {
@@ -76,7 +76,7 @@ impl ChunkMaker<'_> {
             (source, ranges, read)
         });
         let mut fetched = Fetched { most, ..Fetched::default() };
-        let mut reads = Box::pin(several(reads));
+        let mut reads = Box::pin(self.sources.several(reads));
         while let Some((source, ranges, read)) = reads.next().await {
             match read {
                 Ok(bytes) => {

@@ -15,13 +15,16 @@ use virtualize_zarr::{Source, SourceId};
 
 use super::pointers::{Pointed, Pointers, Unresolved};
 use crate::options::{Hdf5Reader, Options};
-use crate::sources::{Sources, Unopened, head, several, source_of};
+use crate::sources::{Sources, Unopened, head, source_of};
 
 /// At offset 0 or any power of two from 512 on (HDF5 file format specification, II.A).
 const SIGNATURE: &[u8] = b"\x89HDF\r\n\x1a\n";
 
 /// Largest number of other files that are read for one file.
 const FILES: usize = 4096;
+
+/// Largest number of files of a series that are read before it is known whether they belong to it.
+const AHEAD: u64 = 64;
 
 /// An HDF5 file, and the files that it refers to.
 pub(crate) struct Files {
@@ -118,7 +121,7 @@ struct Search<'a> {
     options: &'a Options,
     /// Urls still to be read.
     wanted: BTreeSet<String>,
-    /// Series of files. Each has to be read before it is known whether the next one exists.
+    /// Series of files, of unknown length.
     numbered: BTreeSet<NumberedFiles>,
     found: OtherFiles,
 }
@@ -129,10 +132,7 @@ impl Search<'_> {
             if !self.wanted.is_empty() {
                 self.read_wanted().await;
             } else if let Some(files) = self.numbered.pop_first() {
-                let mut block = 0;
-                while self.read_one(files.url(block)).await {
-                    block += 1;
-                }
+                self.read_numbered(&files).await;
             } else {
                 return self.found;
             }
@@ -162,7 +162,7 @@ impl Search<'_> {
             };
             (url, other)
         });
-        let read: Vec<_> = several(reads).collect().await;
+        let read: Vec<_> = sources.several(reads).collect().await;
         for (url, other) in read {
             if let OtherFile::Read(file, _) = &other {
                 self.add(file, &url);
@@ -171,14 +171,24 @@ impl Search<'_> {
         }
     }
 
-    /// Reads a file, unless it has been read already. Returns whether it could be read.
-    async fn read_one(&mut self, url: String) -> bool {
-        if url == self.sources.own() {
-            return true;
+    /// Reads the files of a series, until one cannot be read. Reads more and more of them concurrently, so that up to
+    /// half of the requests are in vain, but a long series takes few round trips.
+    async fn read_numbered(&mut self, files: &NumberedFiles) {
+        let (mut block, mut ahead) = (0, 1);
+        loop {
+            let urls: Vec<_> = (block..block + ahead).map(|block| files.url(block)).collect();
+            self.wanted.extend(urls.iter().cloned());
+            self.read_wanted().await;
+            if !urls.iter().all(|url| self.is_read(url)) {
+                return;
+            }
+            block += ahead;
+            ahead = (ahead * 2).min(AHEAD);
         }
-        self.wanted.insert(url.clone());
-        self.read_wanted().await;
-        matches!(self.found.files.get(&url), Some(OtherFile::Read(..)))
+    }
+
+    fn is_read(&self, url: &str) -> bool {
+        url == self.sources.own() || matches!(self.found.files.get(url), Some(OtherFile::Read(..)))
     }
 }
 

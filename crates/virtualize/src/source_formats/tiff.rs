@@ -11,7 +11,7 @@ use virtualize_tiff::model::File;
 use virtualize_zarr::Source;
 
 use crate::options::Options;
-use crate::sources::{Sources, head, several, source_of};
+use crate::sources::{Sources, head, source_of};
 
 /// Largest number of other files that are read for one file.
 const FILES: usize = 4096;
@@ -50,7 +50,7 @@ impl Files {
             };
             (url, other)
         });
-        self.others.files = several(reads).collect::<BTreeMap<_, _>>().await;
+        self.others.files = sources.several(reads).collect::<BTreeMap<_, _>>().await;
     }
 
     pub(super) fn has_related(&self) -> bool {
