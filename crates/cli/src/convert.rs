@@ -1,11 +1,12 @@
-use crate::{arguments::Convert, exit::Failure, messages, output};
+use crate::{arguments::Convert, exit::Failure, messages, output, reading};
 
 /// Runs `virtualize FILE`.
 pub(crate) async fn run(arguments: &Convert) -> Result<(), Failure> {
     let format = arguments.format();
     let options = arguments.input.mapping.options(format.zarr_format());
     output::check(&arguments.output, format)?;
-    let mut store = virtualize::open(arguments.input.file(), &options).await?;
+    let opening = virtualize::open(arguments.input.file(), &options);
+    let mut store = reading::shown(opening, &options.store, arguments.quiet).await?;
     if !arguments.quiet {
         messages::warnings(store.name(), store.warnings());
     }

@@ -14,6 +14,7 @@ mod logging;
 mod messages;
 mod mistyped;
 mod output;
+mod reading;
 #[cfg(feature = "serve")]
 mod serve;
 mod terminal;

@@ -1,8 +1,14 @@
-//! The width of the terminal, and of text in it, where some characters take two columns and some take none.
+//! Whether standard error is a terminal with a cursor to move, the width of the terminal, and of text in it, where some characters take two columns and some take none.
 
-use std::io;
+use std::io::{self, IsTerminal};
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Returns whether progress bars can be drawn: on a terminal that can move its cursor.
+pub(crate) fn has_bars() -> bool {
+    let is_dumb = std::env::var("TERM").is_ok_and(|terminal| terminal == "dumb");
+    !is_dumb && io::stderr().is_terminal()
+}
 
 /// Returns the number of columns that the environment asks for, or else that of the terminal, if there is one.
 pub(crate) fn columns() -> Option<usize> {

@@ -1,7 +1,7 @@
 //! Progress of a run: a bar on a terminal, occasional lines elsewhere, and JSON lines on request.
 
 use std::{
-    io::{IsTerminal, Write},
+    io::Write,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant, SystemTime},
 };
@@ -14,6 +14,7 @@ use virtualize_archive::Event;
 use crate::{
     archive::tally::{Tally, unix},
     messages::{self, printable},
+    terminal,
 };
 
 /// Minimum time between two progress lines without a terminal.
@@ -42,10 +43,7 @@ struct State {
 impl Progress {
     /// Returns a display on standard error. `log` receives all events as JSON lines.
     pub(crate) fn new(quiet: bool, log: Option<Box<dyn Write + Send>>) -> Self {
-        // A bar moves the cursor, which a terminal may be unable to do.
-        let is_dumb = std::env::var("TERM").is_ok_and(|terminal| terminal == "dumb");
-        let shown = !quiet && !is_dumb && std::io::stderr().is_terminal();
-        let bar = shown.then(|| {
+        let bar = (!quiet && terminal::has_bars()).then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
             bar.with_style(
                 ProgressStyle::with_template(TEMPLATE).unwrap_or_else(|_| ProgressStyle::default_bar()),

@@ -23,7 +23,7 @@ use virtualize_remedy::alternatives;
 use crate::{
     arguments::{Inspect, Usage},
     exit::Failure,
-    messages, terminal,
+    messages, reading, terminal,
 };
 use overview::Style;
 
@@ -50,7 +50,8 @@ pub fn describe_arrays(store: &VirtualStore, paths: &[String]) -> Result<String,
 
 pub(crate) async fn run(arguments: &Inspect) -> Result<(), Failure> {
     let options = arguments.input.mapping.options(arguments.format().zarr_format());
-    let store = virtualize::open(arguments.input.file(), &options).await?;
+    let opening = virtualize::open(arguments.input.file(), &options);
+    let store = reading::shown(opening, &options.store, false).await?;
     let arrays = select(&store, &arguments.arrays)
         .map_err(|reason| Usage::Array { file: store.name().to_owned(), reason })?;
     let mut out = io::BufWriter::new(io::stdout().lock());

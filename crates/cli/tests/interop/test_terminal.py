@@ -10,6 +10,7 @@ import termios
 
 import clients
 import pytest
+import slow_s3
 
 ESCAPE = "\x1b"
 
@@ -111,3 +112,23 @@ def test_help_is_readable_at_any_width():
     assert max(map(len, elsewhere("batch", "--help").split("Examples:")[0].splitlines())) <= 100
     # COLUMNS takes precedence over the terminal, as in other programs.
     assert max(map(len, on_terminal("batch", "--help", columns=300, NO_COLOR="1", COLUMNS="70").split("Examples:")[0].splitlines())) <= 70
+
+
+def shown_of_slow_file(how, *arguments, **more):
+    """Run a command on a file of a store that takes 1.2 seconds for each request."""
+    content = (clients.FIXTURES / "hdf5/netcdf4.nc").read_bytes()
+    with slow_s3.SlowS3({"a.nc": content}, latency=1.2) as store:
+        return how(*arguments, **store.env, **more)
+
+
+def test_a_slow_remote_file_shows_its_progress_on_a_terminal_alone(tmp_path):
+    convert = ["s3://bucket/a.nc", "-o", tmp_path / "a.json"]
+    for arguments in (convert, ["inspect", "s3://bucket/a.nc"]):
+        shown = shown_of_slow_file(on_terminal, *arguments)
+        assert "reading: 1 level, 0 requests, 0 bytes" in shown, shown
+        assert shown.rindex("\x1b[2K") > shown.rindex("reading:"), "erased at the end"
+    for hidden in (["--quiet"], ["-v"]):
+        assert "reading:" not in shown_of_slow_file(on_terminal, *convert, *hidden)
+    assert "reading:" not in shown_of_slow_file(on_terminal, *convert, TERM="dumb")
+    assert "reading:" not in shown_of_slow_file(elsewhere, *convert)
+    assert "reading:" not in on_terminal(clients.FIXTURES / "hdf5/netcdf4.nc", "-o", tmp_path / "b.json")

@@ -1,0 +1,88 @@
+//! Progress of reading a remote file, on a terminal.
+
+use std::{
+    sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tracing_subscriber::filter::LevelFilter;
+use virtualize::{Stats, StoreOptions};
+
+use crate::{
+    terminal,
+    units::{counted, size},
+};
+
+/// Time after which progress is shown.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Time between two updates.
+const BETWEEN: Duration = Duration::from_millis(200);
+
+/// Reads a file, and shows how much has been read if that takes long. Nothing is shown beside a log, for local files,
+/// and if `quiet`.
+pub(crate) async fn shown<T>(reading: impl Future<Output = T>, store: &StoreOptions, quiet: bool) -> T {
+    let has_log = LevelFilter::current() != LevelFilter::OFF;
+    let _display = (!quiet && !has_log && terminal::has_bars()).then(|| Display::start(store));
+    reading.await
+}
+
+/// A line on standard error, which disappears when this is dropped. It is drawn by a thread of its own, since the one
+/// that reads is also busy parsing.
+struct Display {
+    end: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Display {
+    fn start(store: &StoreOptions) -> Self {
+        let (end, ended) = mpsc::channel();
+        let traffic = store.traffic.clone();
+        let thread = thread::Builder::new().spawn(move || draw(&ended, || traffic.stats()));
+        Self { end: Some(end), thread: thread.ok() }
+    }
+}
+
+impl Drop for Display {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Draws until the other end of the channel is dropped.
+fn draw(ended: &Receiver<()>, stats: impl Fn() -> Stats) {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(
+        ProgressStyle::with_template("{spinner} {wide_msg}")
+            .unwrap_or_else(|_| ProgressStyle::default_spinner()),
+    );
+    let mut wait = PATIENCE;
+    while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+        wait = BETWEEN;
+        let stats = stats();
+        if stats.levels > 0 {
+            bar.set_message(line(&stats));
+            bar.tick();
+        }
+    }
+    bar.finish_and_clear();
+}
+
+fn line(stats: &Stats) -> String {
+    let (levels, requests) = (counted(stats.levels, "level"), counted(stats.requests, "request"));
+    format!("reading: {levels}, {requests}, {}", size(stats.bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_have_units() {
+        let stats = Stats { levels: 1, requests: 1600, bytes: 3 << 19, ..Stats::default() };
+        assert_eq!(line(&stats), "reading: 1 level, 1,600 requests, 1.5 MiB");
+    }
+}
