@@ -1,6 +1,7 @@
 use std::{collections::VecDeque, fs, path::Path, sync::Arc};
 
 use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
+use tokio::sync::mpsc;
 use virtualize_store::{
     Folder, Listed, Page, StoreError, StoreOptions, folder_url, list_page, milliseconds, url_of,
 };
@@ -13,13 +14,38 @@ use crate::Item;
 
 /// Number of folders of a bucket listed ahead, so that their round trips overlap.
 const AHEAD: usize = 16;
+/// Number of files of a bucket that are listed ahead of their use: two pages.
+const FILES_AHEAD: usize = 2000;
 /// A pattern is matched level by level if less than one key in this many matches.
 const DENSE: usize = 10;
 
 /// Returns the files of a path, URL, folder or pattern.
 pub(super) fn files(text: String, options: Arc<ListOptions>) -> Files {
+    let is_bucket = text.contains("://") && !text.starts_with("file://") && !text.starts_with("http");
     let found = async move { begin(&text, &options.store).await };
-    stream::once(found).try_flatten().boxed()
+    let files = stream::once(found).try_flatten().boxed();
+    if is_bucket { ahead(files) } else { files }
+}
+
+/// Lists in a task of its own, so that the next page is fetched while the files of earlier ones are used.
+fn ahead(mut files: Files) -> Files {
+    stream::once(async move {
+        let (sender, receiver) = mpsc::channel(FILES_AHEAD);
+        let task = tokio::spawn(async move {
+            while let Some(file) = files.next().await
+                && sender.send(file).await.is_ok()
+            {}
+        });
+        stream::unfold((receiver, task), |(mut receiver, task)| async move {
+            match receiver.recv().await {
+                Some(file) => Some((file, (receiver, task))),
+                // A listing that panicked is not complete.
+                None => task.await.err().map(|error| std::panic::resume_unwind(error.into_panic())),
+            }
+        })
+    })
+    .flatten()
+    .boxed()
 }
 
 /// Chooses how to list an input. The last segment of a key is taken for a file without a request if it contains a dot.
@@ -349,4 +375,39 @@ fn above(url: &str) -> Option<String> {
     let (scheme, path) = url.split_once("://")?;
     let (folder, _) = path.trim_end_matches('/').rsplit_once('/')?;
     Some(format!("{scheme}://{folder}/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    fn numbered(n: usize) -> Result<Found, ListError> {
+        Ok(Found::File(Item::of(format!("s3://b/{n:04}"))))
+    }
+
+    #[tokio::test]
+    async fn files_are_listed_while_earlier_ones_are_used() {
+        let listed = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&listed);
+        let files = stream::iter(0..5000).map(move |n| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            numbered(n)
+        });
+        let mut files = ahead(files.boxed());
+        files.next().await.unwrap().unwrap();
+        while listed.load(Ordering::SeqCst) < FILES_AHEAD {
+            tokio::task::yield_now().await;
+        }
+        assert!(listed.load(Ordering::SeqCst) <= FILES_AHEAD + 2);
+        assert_eq!(files.count().await, 4999);
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "page 3")]
+    async fn a_panic_does_not_end_a_listing_early() {
+        let files = stream::iter(0..5).map(|n| if n == 3 { panic!("page 3") } else { numbered(n) });
+        ahead(files.boxed()).count().await;
+    }
 }

@@ -1,6 +1,6 @@
 //! Reads the pending files of a journal.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use tokio::sync::oneshot;
 
@@ -10,6 +10,10 @@ use crate::{
     event::Events,
     journal::{Content, Gone, Journal, JournalError, Outcome, Work, Writer},
 };
+
+/// Number of files that are taken from the journal at once, ahead of reading them, so that no reader waits for a
+/// transaction.
+const AHEAD: usize = 1024;
 
 /// Reads all pending files of a journal and records the outcomes there, failures included.
 ///
@@ -23,7 +27,7 @@ pub(crate) async fn read_journal(
 ) -> Result<Journal, Error> {
     let path = journal.path().to_owned();
     let (writer, left) = Writer::start(journal)?;
-    let mut queue = JournalQueue { writer, left, asked: None };
+    let mut queue = JournalQueue { writer, left, asked: None, ready: VecDeque::new() };
     let result = read_all(&mut queue, reader, options, events).await;
     // `finish` waits for the writer's thread, which must not block a thread of the runtime.
     let writer = queue.writer;
@@ -55,10 +59,12 @@ fn outage_error(Outage { store, failure, .. }: Outage, journal: &Journal) -> Res
 /// The pending files of a journal, through its writer.
 struct JournalQueue {
     writer: Writer,
-    /// Number of files not taken yet.
+    /// Number of files that are still in the journal.
     left: u64,
     /// Pending reply to a request for files.
     asked: Option<oneshot::Receiver<Vec<Work>>>,
+    /// Files that are next.
+    ready: VecDeque<Work>,
 }
 
 impl WorkQueue for JournalQueue {
@@ -66,17 +72,18 @@ impl WorkQueue for JournalQueue {
     type Error = Gone;
 
     async fn take(&mut self, most: usize) -> Result<Vec<Work>, Gone> {
-        if self.left == 0 {
-            return Ok(Vec::new());
+        if self.asked.is_none() && self.left > 0 && self.ready.len() < AHEAD / 2 {
+            self.asked = Some(self.writer.ask(AHEAD).await?);
         }
-        let asked = match &mut self.asked {
-            Some(asked) => asked,
-            none => none.insert(self.writer.ask(most).await?),
-        };
-        let taken = asked.await.map_err(|_| Gone)?;
-        self.asked = None;
-        self.left = self.left.saturating_sub(taken.len() as u64);
-        Ok(taken)
+        if self.ready.is_empty()
+            && let Some(asked) = &mut self.asked
+        {
+            self.ready = asked.await.map_err(|_| Gone)?.into();
+            self.asked = None;
+            self.left = self.left.saturating_sub(self.ready.len() as u64);
+        }
+        let most = most.min(self.ready.len());
+        Ok(self.ready.drain(..most).collect())
     }
 
     async fn finished(&mut self, work: Work, outcome: Outcome) -> Result<(), Gone> {
