@@ -337,6 +337,7 @@ const SETTINGS: &[&str] = &[
     "allow_http",
     "allow_invalid_certificates",
     "connect_timeout",
+    "http1_only",
     "timeout",
     "pool_idle_timeout",
     "proxy_url",

@@ -14,6 +14,8 @@ class SlowS3:
         self.asked, self.looked = collections.Counter(), collections.Counter()
         self.private, self.outage, self.healthy, self.lasting, self.refused = set(), None, 0, 10**9, 0
         self.lock = threading.Lock()
+        # Requests that are worked on now, and the most there ever were at once.
+        self.current = self.peak = 0
         owner = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -54,7 +56,12 @@ class SlowS3:
     def answer(self, request, with_body):
         parts = urlsplit(request.path)
         key, query = unquote(parts.path).lstrip("/").partition("/")[2], parse_qs(parts.query)
+        with self.lock:
+            self.current += 1
+            self.peak = max(self.peak, self.current)
         time.sleep(self.latency)
+        with self.lock:
+            self.current -= 1
         if "list-type" in query:
             self.asked["?list"] += 1
             return self.send(request, 200, self.listing(query).encode(), {"Content-Type": "application/xml"}, with_body)
