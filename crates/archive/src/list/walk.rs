@@ -14,8 +14,8 @@ use crate::Item;
 
 /// Number of folders of a bucket listed ahead, so that their round trips overlap.
 const AHEAD: usize = 16;
-/// Number of files of a bucket that are listed ahead of their use: two pages.
-const FILES_AHEAD: usize = 2000;
+/// Maximum number of files of a page.
+const PAGE: usize = 1000;
 /// A pattern is matched level by level if less than one key in this many matches.
 const DENSE: usize = 10;
 
@@ -28,22 +28,24 @@ pub(super) fn files(text: String, options: Arc<ListOptions>) -> Files {
 }
 
 /// Lists in a task of its own, so that the next page is fetched while the files of earlier ones are used.
-fn ahead(mut files: Files) -> Files {
+fn ahead(files: Files) -> Files {
     stream::once(async move {
-        let (sender, receiver) = mpsc::channel(FILES_AHEAD);
+        let (sender, receiver) = mpsc::channel(1);
+        let mut pages = files.ready_chunks(PAGE);
         let task = tokio::spawn(async move {
-            while let Some(file) = files.next().await
-                && sender.send(file).await.is_ok()
+            while let Some(page) = pages.next().await
+                && sender.send(page).await.is_ok()
             {}
         });
         stream::unfold((receiver, task), |(mut receiver, task)| async move {
             match receiver.recv().await {
-                Some(file) => Some((file, (receiver, task))),
+                Some(page) => Some((stream::iter(page), (receiver, task))),
                 // A listing that panicked is not complete.
                 None => task.await.err().map(|error| std::panic::resume_unwind(error.into_panic())),
             }
         })
     })
+    .flatten()
     .flatten()
     .boxed()
 }
@@ -388,20 +390,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn files_are_listed_while_earlier_ones_are_used() {
+    async fn pages_are_listed_while_earlier_ones_are_used() {
         let listed = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&listed);
-        let files = stream::iter(0..5000).map(move |n| {
+        let files = stream::iter(0..9 * PAGE).map(move |n| {
             counted.fetch_add(1, Ordering::SeqCst);
             numbered(n)
         });
-        let mut files = ahead(files.boxed());
-        files.next().await.unwrap().unwrap();
-        while listed.load(Ordering::SeqCst) < FILES_AHEAD {
+        let mut files = ahead(files.boxed()).ready_chunks(PAGE);
+        assert_eq!(files.next().await.unwrap().len(), PAGE, "pages stay whole");
+        while listed.load(Ordering::SeqCst) < 3 * PAGE {
             tokio::task::yield_now().await;
         }
-        assert!(listed.load(Ordering::SeqCst) <= FILES_AHEAD + 2);
-        assert_eq!(files.count().await, 4999);
+        tokio::task::yield_now().await;
+        assert_eq!(listed.load(Ordering::SeqCst), 3 * PAGE, "one waits, and one more is ready");
+        assert_eq!(files.count().await, 8);
     }
 
     #[tokio::test]
