@@ -19,13 +19,13 @@ test ci: DEBUG_BUILD = true
 FORMAT  ?= kerchunk-json
 # Profile of `make build`: release compiles fast, dist runs fast.
 PROFILE ?= release
-bench bench-archive: PROFILE = dist
+bench bench-archive bench-remote: PROFILE = dist
 # Time limit of each fuzz target, in seconds.
 SECONDS_EACH ?= 60
 # Revision that `make semver` compares with: the latest release.
 BASELINE ?= $(shell git describe --tags --match 'v*' --abbrev=0 2>/dev/null)
 
-.PHONY: help build wheel run env test test-all test-rust test-libhdf5 test-interop test-python check fmt clippy doc docs fixtures bench bench-archive fuzz score dist ci semver package pictures
+.PHONY: help build wheel run env test test-all test-rust test-libhdf5 test-interop test-python check fmt clippy doc docs fixtures bench bench-files bench-archive bench-remote fuzz score dist ci semver package pictures
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -88,10 +88,13 @@ pictures: ## draw the pictures of docs/images
 fixtures: env ## regenerate fixtures/; expected results come from h5py, tifffile and GDAL
 	$(PYTHON) fixtures/make/all.py
 
-bench: build wheel bench-archive ## time the binary, the Python package and other tools (needs ../shared), then load the service
+# The other tools and the files that they are measured on.
+bench-files:
 	@test -d $(SHARED)/bench || { echo "make bench needs $(SHARED)/bench"; exit 1; }
 	@test -x $(EVAL)/venv/bin/python || $(SHARED)/eval/setup.sh $(EVAL)/venv
 	@test -d $(EVAL)/bench || $(EVAL)/venv/bin/python $(SHARED)/bench/make_files.py $(EVAL)/bench
+
+bench: build wheel bench-files bench-archive bench-remote ## time the binary, the Python package and other tools (needs ../shared), then load the service
 	VIRTUALIZE_BIN=$(BIN) $(EVAL)/venv/bin/python $(SHARED)/bench/run.py $(EVAL)/bench --reps 3
 	VIRTUALIZE_BIN=$(BIN) $(EVAL)/venv/bin/python crates/archive/examples/archive_peers.py $(SHARED)/bench $(EVAL)/bench
 	bash crates/python/tests/setup.sh target/wheels/*.whl
@@ -106,6 +109,10 @@ bench-archive: build env ## measure runs over up to 1,000,000 generated files (V
 	cargo build --profile $(PROFILE) --locked --package virtualize-archive --example generate_parts
 	$(PYTHON) benchmarks/archive_scale.py $(BIN) $(dir $(BIN))examples/generate_parts
 	$(PYTHON) benchmarks/archive_append.py $(BIN) $(dir $(BIN))examples/generate_parts
+
+bench-remote: build bench-files ## time remote files beside the limit of the network and other tools (needs ../shared and wrk; ARGS='--no-peers --only …')
+	cargo build --profile $(PROFILE) --locked --package virtualize-server --example range_server
+	$(EVAL)/venv/bin/python benchmarks/remote.py $(BIN) $(dir $(BIN))examples/range_server $(EVAL)/bench --shared $(SHARED)/bench $(ARGS)
 
 # The crates with a stable API; virtualize exports virtualize-zarr.
 semver: ## compare the public Rust API with the latest release (BASELINE=main: with another revision)

@@ -21,10 +21,14 @@ pub(crate) enum Content {
 
 impl Content {
     pub(crate) fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
+        let length = usize::try_from(range.end - range.start).unwrap();
         match self {
-            Self::Memory(bytes) => Ok(bytes.slice(range.start as usize..range.end as usize)),
+            Self::Memory(bytes) => {
+                let start = usize::try_from(range.start).unwrap();
+                Ok(bytes.slice(start..start + length))
+            }
             Self::File(file) => {
-                let mut bytes = vec![0; (range.end - range.start) as usize];
+                let mut bytes = vec![0; length];
                 file.read_exact_at(&mut bytes, range.start)?;
                 Ok(bytes.into())
             }

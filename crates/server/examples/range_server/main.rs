@@ -2,7 +2,7 @@
 //! `range_server ROOT PORT [LATENCY_MS] [MIB_PER_S]`. Build it with
 //!
 //! ```sh
-//! cargo build --release --locked --package virtualize-server --no-default-features --example range_server
+//! cargo build --release --locked --package virtualize-server --example range_server
 //! ```
 //!
 //! - `GET` and `HEAD /bucket/KEY`, with `Range` and `If-Match`
@@ -38,12 +38,10 @@ use hyper::{
     Method, Request, Response,
     body::{Frame, Incoming},
     header,
+    server::conn::{http1, http2},
     service::service_fn,
 };
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo},
-    server::conn::auto,
-};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::{
     net::{TcpListener, TcpStream},
     time::{Instant, sleep_until},
@@ -63,11 +61,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [root, port] =
         arguments.first_chunk().ok_or("usage: range_server ROOT PORT [LATENCY_MS] [MIB_PER_S]")?;
-    let number = |index: usize| arguments.get(index).map_or(Ok(0.0), |text: &String| text.parse::<f64>());
+    let number = |index: usize| arguments.get(index).map_or(Ok(0), |text| text.parse::<u32>());
     let server = Arc::new(Server {
         root: fs::canonicalize(root)?,
-        latency: Duration::from_secs_f64(number(2)? / 1e3),
-        bytes_per_second: number(3)? * f64::from(1 << 20),
+        latency: Duration::from_millis(number(2)?.into()),
+        bytes_per_second: u64::from(number(3)?) << 20,
         stats: Mutex::default(),
     });
     let listener = TcpListener::bind(("127.0.0.1", port.parse()?)).await?;
@@ -80,20 +78,32 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 /// Serves the requests of one connection.
 async fn serve(stream: TcpStream, server: Arc<Server>) {
+    let http2 = is_http2(&stream).await;
     let connection = Arc::new(Connection { server, free: Mutex::new(Instant::now()) });
     let service = service_fn(move |request| {
         let connection = Arc::clone(&connection);
         async move { Ok::<_, Infallible>(connection.answer(request).await) }
     });
+    let stream = TokioIo::new(stream);
     // A client that closes its connection is no error.
-    let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
+    let _ = if http2 {
+        http2::Builder::new(TokioExecutor::new()).serve_connection(stream, service).await
+    } else {
+        http1::Builder::new().serve_connection(stream, service).await
+    };
+}
+
+/// Whether a client starts with the preface of HTTP/2.
+async fn is_http2(stream: &TcpStream) -> bool {
+    let mut start = [0; 4];
+    matches!(stream.peek(&mut start).await, Ok(4)) && &start == b"PRI "
 }
 
 struct Server {
     root: PathBuf,
     latency: Duration,
     /// Bandwidth of a connection; 0 is unlimited.
-    bytes_per_second: f64,
+    bytes_per_second: u64,
     stats: Mutex<Stats>,
 }
 
@@ -142,7 +152,8 @@ impl Connection {
     /// Reserves the bandwidth of a frame from `earliest` on; returns the time at which it has arrived.
     fn reserve(&self, earliest: Instant, length: u64) -> Instant {
         let mut free = self.free.lock().unwrap();
-        *free = earliest.max(*free) + Duration::from_secs_f64(length as f64 / self.server.bytes_per_second);
+        *free =
+            earliest.max(*free) + Duration::from_nanos(length * 1_000_000_000 / self.server.bytes_per_second);
         *free
     }
 }
@@ -165,6 +176,7 @@ struct Paced {
 }
 
 impl Paced {
+    /// Returns the next frame when it has arrived.
     async fn next(mut self) -> Option<(io::Result<Frame<Bytes>>, Self)> {
         if self.range.is_empty() {
             return None;
@@ -172,7 +184,7 @@ impl Paced {
         let frame = self.read();
         let length = frame.as_ref().map_or(0, |frame| frame.len() as u64);
         self.range.start += length;
-        if self.connection.server.bytes_per_second > 0.0 {
+        if self.connection.server.bytes_per_second > 0 {
             self.clock = self.connection.reserve(self.clock, length);
             pause_until(self.clock).await;
         }
@@ -181,8 +193,8 @@ impl Paced {
 
     fn read(&self) -> io::Result<Bytes> {
         // A frame takes about a millisecond, which is the precision of a timer.
-        let frame = (self.connection.server.bytes_per_second / 1e3) as u64;
-        let length = frame.clamp(BYTES_PER_FRAME.start, BYTES_PER_FRAME.end);
+        let length = (self.connection.server.bytes_per_second / 1000)
+            .clamp(BYTES_PER_FRAME.start, BYTES_PER_FRAME.end);
         let end = self.range.end.min(self.range.start + length);
         self.content.read(self.range.start..end)
     }
