@@ -10,10 +10,10 @@
 //! - `GET /__stats`: `requests`, `bytes` of bodies, `peak` of concurrent requests, `rounds`, and `log` (method, name,
 //!   offset, length, time in seconds); `?reset=1` resets them afterwards
 //!
-//! A request waits for LATENCY_MS, then its body flows at MIB_PER_S, which the requests of a connection share. A round
-//! is the time of one latency since the first request that is outside the previous round: the requests of a round cannot
-//! depend on each other, so rounds count the steps that wait for an answer. The server listens on loopback only, and
-//! serves HTTP/1.1 and, by prior knowledge, HTTP/2.
+//! A request waits for LATENCY_MS, then its body flows at MIB_PER_S, which the requests of a connection share. `rounds`
+//! is the length of the longest chain of requests in which each may depend on the previous one, because it starts at
+//! least one latency (less a tenth, for timers) after it. The server listens on loopback only, and serves HTTP/1.1 and,
+//! by prior knowledge, HTTP/2.
 
 #![allow(clippy::print_stderr, clippy::unwrap_used, reason = "a program")]
 

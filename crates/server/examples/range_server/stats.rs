@@ -22,6 +22,7 @@ pub(crate) struct Stats {
     open: u64,
     peak: u64,
     rounds: u64,
+    /// Start of the latest round.
     round: Option<Instant>,
     log: Vec<Value>,
 }
