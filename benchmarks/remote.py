@@ -3,16 +3,16 @@
 usage: remote.py BINARY SERVER FOLDER [--shared FOLDER] [--only FILE …] [--network MS,MIB_PER_S …] [--reps N] [--no-peers]
 
 BINARY is the command; SERVER is the example range_server of crates/server; FOLDER holds the files of make_files.py. --shared holds tools.py, which runs
-the other tools. Runs take turns; figures are medians. Columns:
+the other tools. Runs take turns; figures are medians. Fails if the references of a remote file differ from those of the local file. Columns:
 
 - s: from start to end of the process, file to kerchunk JSON on disk
 - limit: levels × latency + bytes / bandwidth, by limits.py, without any work of the processor
 - local: the same command for the file on disk
 - / both: s / (limit + local), 1 for a reader that adds nothing to the two
 - rounds: requests that waited for another one, one after the other
-- best peer: the fastest of the other tools, which runs at the first network with --peers-at; async_hdf5 and async_tiff only parse, and write nothing
+- other tools: how many times as long they took, at 30 ms and 50 MiB/s only, without the start of Python; async_hdf5 and async_tiff only parse
 """
-import argparse, contextlib, json, os, pathlib, re, shutil, socket, statistics, subprocess, sys, tempfile, time, urllib.request
+import argparse, contextlib, hashlib, json, os, pathlib, re, shutil, socket, statistics, subprocess, sys, tempfile, time, urllib.request
 import limits
 
 NETWORKS = [(30, 50), *((latency, mibps) for mibps in (20, 200) for latency in (5, 30, 100))]
@@ -20,7 +20,7 @@ NETWORKS = [(30, 50), *((latency, mibps) for mibps in (20, 200) for latency in (
 PEERS_AT = (30, 50)
 HDF5_PEERS, TIFF_PEERS = ["async_hdf5", "virtualizarr", "kerchunk"], ["async_tiff", "virtual_tiff"]
 PEERS = {name: TIFF_PEERS if name.endswith(".tif") else HDF5_PEERS for name in limits.FILES} | {limits.ARCHIVE: ["kerchunk_4x16", "virtualizarr_threads"]}
-COLUMNS = ["file", "ms", "MiB/s", "s", "limit", "/ limit", "local", "/ both", "requests", "rounds", "MiB", "best peer"]
+COLUMNS = ["file", "ms", "MiB/s", "s", "limit", "/ limit", "local", "/ both", "requests", "rounds", "MiB", "other tools"]
 # The server is idle enough if a run asks for less than this part of what it can do.
 BUSY = 0.5
 HERE = pathlib.Path(__file__).resolve().parent
@@ -71,9 +71,13 @@ def wrk(server, length, connections):
     return requests, requests * length / limits.MIB
 
 
+def place_of(options, endpoint):
+    return "s3://bucket" if endpoint else f"file://{options.folder}"
+
+
 def our_command(options, case, endpoint, out):
-    """Reads a file or the archive: below the endpoint, or on disk."""
-    place = "s3://bucket" if endpoint else str(options.folder)
+    """Reads a file or the archive: at the endpoint, or on disk."""
+    place = place_of(options, endpoint)
     if case == limits.ARCHIVE:
         command = [options.binary, "batch", f"{place}/{case}/*.nc", "--concat-dim", "time", "--quiet"]
     else:
@@ -104,11 +108,14 @@ def run(command, environment=None, timeout=600):
 
 
 def time_ours(options, case, server):
-    """Returns the duration, and what the server counted."""
+    """Returns the duration, the hash of the references without the place of the files, and what the server counted."""
+    endpoint = server and server.endpoint
     with tempfile.TemporaryDirectory() as folder:
         server and server.stats()
-        seconds, _ = run(*our_command(options, case, server and server.endpoint, f"{folder}/out.json"))
-        return seconds, server and server.stats()
+        out = pathlib.Path(folder, "out.json")
+        seconds, _ = run(*our_command(options, case, endpoint, out))
+        references = out.read_bytes().replace(f"{place_of(options, endpoint)}/".encode(), b"")
+        return seconds, hashlib.sha256(references).digest(), server and server.stats()
 
 
 def time_peer(options, case, tool, server):
@@ -124,29 +131,30 @@ def time_peer(options, case, tool, server):
 
 
 def measure(options, case, server, tools):
-    """Returns a run of ours with the median duration, the local time, and the time of each of the other tools."""
+    """Returns the duration of our median run, what the server counted in it, the local time, and the time of each of the other tools."""
     remote, local, peers = [], [], {tool: [] for tool in tools}
     for _ in range(options.reps):
         remote.append(time_ours(options, case, server))
-        local.append(time_ours(options, case, None)[0])
+        local.append(time_ours(options, case, None))
         for tool, found in peers.items():
             if float("inf") not in found:
                 found.append(time_peer(options, case, tool, server))
-    median = sorted(remote, key=lambda run: run[0])[len(remote) // 2]
-    return median, statistics.median(local), {tool: max(found) if float("inf") in found else statistics.median(found) for tool, found in peers.items()}
+    if len({references for _, references, _ in remote + local}) > 1:
+        sys.exit(f"{case}: the references of the remote file are not those of the local file")
+    seconds, _, stats = sorted(remote, key=lambda run: run[0])[len(remote) // 2]
+    others = {tool: max(found) if float("inf") in found else statistics.median(found) for tool, found in peers.items()}
+    return seconds, stats, statistics.median(seconds for seconds, *_ in local), others
 
 
-def best(peers, seconds):
-    tool = min(peers, key=peers.get, default=None)
-    if tool is None:
-        return ""
-    return f"{tool} × {peers[tool] / seconds:.1f}" if peers[tool] < float("inf") else "none ended"
+def factors(peers, seconds):
+    """Lists how many times as long as ours the other tools took, the fastest first."""
+    return ", ".join(f"{tool} × {found / seconds:.1f}" if found < float("inf") else f"{tool} failed" for tool, found in sorted(peers.items(), key=lambda peer: peer[1]))
 
 
 def print_row(case, network, limit, measured):
-    (seconds, stats), local, peers = measured
+    seconds, stats, local, peers = measured
     row = [case, network.milliseconds, network.mibps, f"{seconds:.3f}", f"{limit:.3f}", f"{seconds / limit:.1f}", f"{local:.3f}", f"{seconds / (limit + local):.1f}",
-           f"{stats['requests']:,}", stats["rounds"], f"{stats['bytes'] / limits.MIB:.2f}", best(peers, seconds)]
+           f"{stats['requests']:,}", stats["rounds"], f"{stats['bytes'] / limits.MIB:.2f}", factors(peers, seconds)]
     print(f"| {' | '.join(map(str, row))} |", flush=True)
     return stats["requests"] / seconds, stats["bytes"] / limits.MIB / seconds
 
@@ -177,7 +185,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary", type=os.path.abspath)
     parser.add_argument("server", type=os.path.abspath)
-    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("folder", type=lambda path: pathlib.Path(path).resolve())
     parser.add_argument("--shared", type=pathlib.Path, default=pathlib.Path("../shared/bench"))
     parser.add_argument("--only", nargs="*", default=list(PEERS), choices=PEERS, metavar="FILE")
     parser.add_argument("--network", nargs="*", type=network, default=NETWORKS, metavar="MS,MIB_PER_S")
