@@ -174,6 +174,7 @@ def report_server(most, used):
     for name, most, used in zip(("requests", "MiB"), most, map(max, zip(*used))):
         busy = " (too close: this measures the server)" if used > BUSY * most else ""
         print(f"The server can do {most:,.0f} {name} per second; the busiest run asked for {used:,.0f}{busy}")
+    print(f"Load of the machine in the last 15 minutes: {os.getloadavg()[2]:.1f} processes on {os.cpu_count()} cores")
 
 
 def network(text):
