@@ -24,7 +24,7 @@ from documents import Session, blocks, needs_package, pages, steps
 # Blocks of Python that are only compiled, by page and a part of their text, with the reason.
 NOT_RUN = {}
 # Options of other programs that pages mention, and one that only some builds have.
-FOREIGN = {"--array", "--dist", "--features", "--hdf5-reader", "--no-default-features", "--wrk"}
+FOREIGN = {"--array", "--dist", "--features", "--hdf5-reader", "--nginx", "--no-default-features", "--wrk"}
 
 
 def names(page):
