@@ -15,7 +15,7 @@ Files are listed in pages of 1,000 keys, each naming the next one. Then each con
 The limit contains no work of the processor. A reader can be faster if it guesses addresses, or fetches the whole of a small file: the last column is the
 time of one request for everything. Prints the levels of each file, with the structures of each.
 """
-import argparse, collections, math, pathlib
+import argparse, collections, functools, math, pathlib
 import levels_hdf5, levels_tiff
 
 HEAD = 64 << 10
@@ -38,6 +38,7 @@ class Network:
         return self.latency + length / self.bandwidth
 
 
+@functools.cache
 def structures(path):
     """Returns kind, length and level of each structure of a file."""
     parser = levels_tiff if path.suffix == ".tif" else levels_hdf5
