@@ -6,7 +6,8 @@ A structure is one level below the one that holds its address. Reads only what f
 import math
 
 UNDEFINED = 2**64 - 1
-CHUNKED, VLEN, STRING_VLEN = 2, 9, 1
+# Class of a chunked layout, and of datatypes of variable length.
+CHUNKED, VLEN = 2, 9
 
 
 class File:
@@ -63,7 +64,7 @@ def object_header(file, at, level):
     else:
         length = 16 + file.number(at + 8, 4)
         below = file.add("object header", at, length, level)
-        messages(file, at + 16, at + length, 8, 8, below)
+        messages(file, at + 16, at + length, 8, below)
 
 
 def header_2(file, at, level):
@@ -72,12 +73,12 @@ def header_2(file, at, level):
     width = 1 << (flags & 3)
     length = start - at + width + file.number(start, width) + 4
     below = file.add("object header", at, length, level)
-    messages(file, start + width, at + length - 4, 4, 6 if flags & 4 else 4, below)
+    messages(file, start + width, at + length - 4, 6 if flags & 4 else 4, below)
 
 
-def messages(file, at, end, least, head, level):
+def messages(file, at, end, head, level):
     """Follows the messages of a part of an object header, whose heads have `head` bytes."""
-    while at + least <= end:
+    while at + head <= end:
         kind, size = (file.number(at, 2), file.number(at + 2, 2)) if head == 8 else (file.data[at], file.number(at + 1, 2))
         message(file, kind, at + head, size, head, level)
         at += head + size
@@ -104,10 +105,10 @@ def message(file, kind, at, size, head, level):
 
 def continuation(file, at, length, head, level):
     if head == 8:
-        messages(file, at, at + length, 8, 8, file.add("continuation", at, length, level))
+        messages(file, at, at + length, 8, file.add("continuation", at, length, level))
     else:
         file.expect(at, b"OCHK")
-        messages(file, at + 4, at + length - 4, 4, head, file.add("continuation", at, length, level))
+        messages(file, at + 4, at + length - 4, head, file.add("continuation", at, length, level))
 
 
 def link(file, at, level):
@@ -217,9 +218,15 @@ def super_block(file, at, count, elements, level, array):
 
 
 def data_block(file, at, elements, level, width, offset, page):
-    if at != UNDEFINED:
-        pages = elements // page if elements > page else 0
-        file.next("EADB", at, 14 + offset + elements * width + 4 * (pages + 1), level)
+    """The pages of a large block are at known distances, so its head is not read."""
+    if at == UNDEFINED:
+        return
+    file.expect(at, b"EADB")
+    pages, head = elements // page if elements > page else 0, 14 + offset
+    if pages:
+        file.add("pages of EADB", at + head + 4, elements * width + 4 * pages, level)
+    else:
+        file.add("EADB", at, head + elements * width + 4, level)
 
 
 def enough(number):

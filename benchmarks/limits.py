@@ -1,6 +1,6 @@
 """Computes how fast the metadata of a remote file can be read, from the file's structure.
 
-usage: limits.py FOLDER [FILE …] [--latency MS] [--mibps MIB_PER_S] [--connections N]
+usage: limits.py FOLDER [FILE …] [--latency MS] [--mibps MIB_PER_S] [--connections N] [--check]
 
     limit = levels × latency + bytes / (bandwidth × connections)
 
@@ -12,10 +12,10 @@ request can ask for them together. `bytes` is the length of all structures: spac
 
 Files are listed in pages of 1,000 keys, each naming the next one. Then each connection fetches whole small files, one after the other.
 
-The limit contains no work of the processor. A reader can be faster if it guesses addresses, or fetches the whole of a small file: the last column is the
-time of one request for everything. Prints the levels of each file, with the structures of each.
+The limit contains no work of the processor. A reader can be faster if it guesses addresses, or fetches the whole of a small file: the time of one request
+for everything is beside the limit. Prints the levels of each file, with the structures of each.
 """
-import argparse, collections, functools, math, pathlib
+import argparse, collections, functools, io, math, pathlib, sys
 import levels_hdf5, levels_tiff
 
 HEAD = 64 << 10
@@ -39,14 +39,14 @@ class Network:
 
 
 @functools.cache
-def structures(path):
-    """Returns kind, length and level of each structure of a file."""
+def parsed(path):
+    """Returns kind, length and level of each structure of a file, by address."""
     parser = levels_tiff if path.suffix == ".tif" else levels_hdf5
-    return list(parser.File(path.read_bytes(), HEAD).structures.values())
+    return parser.File(path.read_bytes(), HEAD).structures
 
 
 def file_limit(path, network):
-    found = structures(path)
+    found = parsed(path).values()
     levels, length = max(level for _, _, level in found), sum(length for _, length, _ in found)
     return levels * network.latency + length / (network.bandwidth * network.connections)
 
@@ -65,11 +65,42 @@ def limit(path, network):
 def levels(path):
     """Yields a line of text for each level."""
     by_level = collections.defaultdict(lambda: collections.defaultdict(list))
-    for kind, length, level in structures(path):
+    for kind, length, level in parsed(path).values():
         by_level[level][kind].append(length)
     for level, kinds in sorted(by_level.items()):
         text = ", ".join(f"{len(lengths):,} {kind}" for kind, lengths in sorted(kinds.items(), key=lambda item: -sum(item[1])))
         yield f"    {level}  {sum(map(sum, kinds.values())) / MIB:8.3f} MiB  {text}"
+
+
+class Logged(io.FileIO):
+    """A file that remembers the bytes that were read."""
+
+    def __init__(self, path):
+        super().__init__(path)
+        self.ranges = []
+
+    def readinto(self, buffer):
+        start, count = self.tell(), super().readinto(buffer)
+        self.ranges.append((start, start + count))
+        return count
+
+
+def check(path):
+    """Fails unless the HDF5 library reads each structure to find attributes and chunks."""
+    import h5py
+    read = bytearray(path.stat().st_size)
+    with Logged(path) as log, h5py.File(log) as file:
+        def visit(_, node):
+            dict(node.attrs)
+            if isinstance(node, h5py.Dataset) and node.chunks:
+                node.id.chunk_iter(lambda chunk: None)
+        visit("", file)
+        file.visititems(visit)
+        for start, end in log.ranges:
+            read[start:end] = b"\1" * (end - start)
+    missing = [(kind, hex(at)) for at, (kind, _, _) in parsed(path).items() if not read[at]]
+    if missing:
+        sys.exit(f"{path}: the HDF5 library does not read {missing}")
 
 
 def main():
@@ -79,9 +110,12 @@ def main():
     parser.add_argument("--latency", type=float, default=30)
     parser.add_argument("--mibps", type=float, default=50)
     parser.add_argument("--connections", type=int, default=64)
+    parser.add_argument("--check", action="store_true", help="fail if the HDF5 library (h5py) does not read each of the structures")
     options = parser.parse_args()
     network = Network(options.latency, options.mibps, options.connections)
     for path in (options.folder / name for name in options.files):
+        if options.check and path.suffix != ".tif":
+            check(path)
         whole = network.one_request(path.stat().st_size)
         print(f"{path.relative_to(options.folder)}: limit {file_limit(path, network):.3f} s, one request {whole:.3f} s", *levels(path), sep="\n", flush=True)
     if (options.folder / ARCHIVE).is_dir():
