@@ -25,6 +25,12 @@ pub trait ReadRanges: Send + Sync {
     /// Returns the size of the file in bytes.
     fn size(&self) -> u64;
 
+    /// Returns whether a read takes no longer than the copy of its bytes. Callers then read in small batches, which take less
+    /// memory.
+    fn is_local(&self) -> bool {
+        false
+    }
+
     /// Charges `bytes` of memory for parsed metadata, in addition to the bytes of the file. `what` is a noun in the plural for
     /// the error message. Called with 0 between steps of work.
     ///
@@ -80,6 +86,10 @@ impl ReadRanges for Budgeted<'_> {
 
     fn may_read(&self, ranges: &[ByteRange]) {
         self.source.may_read(ranges);
+    }
+
+    fn is_local(&self) -> bool {
+        self.source.is_local()
     }
 
     fn hold(&self, what: &str, bytes: u64) -> Result<(), ReadError> {
@@ -139,6 +149,10 @@ impl ReadRanges for MemorySource {
 
     fn size(&self) -> u64 {
         self.0.len() as u64
+    }
+
+    fn is_local(&self) -> bool {
+        true
     }
 }
 

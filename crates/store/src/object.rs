@@ -248,4 +248,7 @@ impl ReadRanges for Object {
             Content::Memory(memory) => memory.size(),
         }
     }
+    fn is_local(&self) -> bool {
+        Self::is_local(self)
+    }
 }

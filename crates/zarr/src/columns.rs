@@ -4,12 +4,17 @@ use std::collections::BTreeMap;
 
 use crate::{Lengths, References, SourceId};
 
-/// Collects the chunks of one array and one source, in any order of position, into columns.
+/// Collects the chunks of one array and one source, in any order of position, into columns. Positions that count from 0
+/// and equal lengths take no memory.
 #[derive(Clone, Debug, Default)]
 pub struct ReferencesBuilder {
-    positions: Vec<u64>,
+    /// `None` while chunk *n* has position *n*.
+    positions: Option<Vec<u64>>,
     offsets: Vec<u64>,
-    lengths: Vec<u32>,
+    /// Length of the first chunk.
+    first: u32,
+    /// `None` while all chunks are as long as the first.
+    lengths: Option<Vec<u32>>,
     /// Positions and offsets of chunks of 4 GiB and more, by length.
     long: BTreeMap<u64, Vec<(u64, u64)>>,
 }
@@ -19,19 +24,44 @@ impl ReferencesBuilder {
     pub fn push(&mut self, position: u64, offset: u64, length: u64) {
         match u32::try_from(length) {
             Ok(length) => {
-                self.positions.push(position);
+                self.push_position(position);
+                self.push_length(length);
                 self.offsets.push(offset);
-                self.lengths.push(length);
             }
             Err(_) => self.long.entry(length).or_default().push((position, offset)),
         }
     }
 
+    fn push_position(&mut self, position: u64) {
+        let count = self.offsets.len() as u64;
+        match &mut self.positions {
+            Some(positions) => positions.push(position),
+            None if position == count => {}
+            None => self.positions = Some((0..count).chain([position]).collect()),
+        }
+    }
+
+    fn push_length(&mut self, length: u32) {
+        let count = self.offsets.len();
+        match &mut self.lengths {
+            Some(lengths) => lengths.push(length),
+            None if count == 0 => self.first = length,
+            None if length == self.first => {}
+            None => {
+                let mut lengths = vec![self.first; count];
+                lengths.push(length);
+                self.lengths = Some(lengths);
+            }
+        }
+    }
+
     /// Returns the columns: one for the chunks below 4 GiB, and one for each greater length.
-    pub fn finish(self, source: SourceId) -> Vec<References> {
+    pub fn finish(mut self, source: SourceId) -> Vec<References> {
+        self.sort();
         let mut columns = Vec::new();
-        if !self.positions.is_empty() {
-            columns.push(short(source, self.positions, self.offsets, self.lengths));
+        if !self.offsets.is_empty() {
+            let lengths = self.lengths.map_or(Lengths::Uniform(self.first.into()), Lengths::Each);
+            columns.push(References { source, positions: self.positions, offsets: self.offsets, lengths });
         }
         for (length, mut chunks) in self.long {
             chunks.sort_unstable();
@@ -41,22 +71,17 @@ impl ReferencesBuilder {
         }
         columns
     }
-}
 
-fn short(
-    source: SourceId,
-    mut positions: Vec<u64>,
-    mut offsets: Vec<u64>,
-    mut lengths: Vec<u32>,
-) -> References {
-    if !positions.is_sorted() {
+    fn sort(&mut self) {
+        let Some(positions) = self.positions.as_mut().filter(|positions| !positions.is_sorted()) else {
+            return;
+        };
         let mut order: Vec<usize> = (0..positions.len()).collect();
         order.sort_by_key(|at| positions.get(*at));
-        positions = reordered(&order, &positions);
-        offsets = reordered(&order, &offsets);
-        lengths = reordered(&order, &lengths);
+        *positions = reordered(&order, positions);
+        self.offsets = reordered(&order, &self.offsets);
+        self.lengths = self.lengths.take().map(|lengths| reordered(&order, &lengths));
     }
-    References { source, positions: Some(positions), offsets, lengths: Lengths::Each(lengths) }
 }
 
 fn reordered<T: Copy>(order: &[usize], values: &[T]) -> Vec<T> {
@@ -99,9 +124,22 @@ mod tests {
         };
         let columns = builder.finish(SourceId(0));
         assert_eq!(columns.len(), 3);
-        assert_eq!(columns[0].lengths, Lengths::Each(vec![u32::MAX]));
+        assert_eq!(columns[0].lengths, Lengths::Uniform(u32::MAX.into()));
         assert_eq!(columns[1], long(&[0, 2, 7], &[5, 20, 70], LONG));
         assert_eq!(columns[2], long(&[1], &[10], LONG + 5));
+    }
+
+    #[test]
+    fn regular_columns_take_no_memory() {
+        let columns = |chunks: &[(u64, u64, u64)]| {
+            let mut builder = ReferencesBuilder::default();
+            chunks.iter().for_each(|(position, offset, length)| builder.push(*position, *offset, *length));
+            let References { positions, lengths, .. } = builder.finish(SourceId(0)).remove(0);
+            (positions, lengths)
+        };
+        assert_eq!(columns(&[(0, 5, 8), (1, 9, 8)]), (None, Lengths::Uniform(8)));
+        assert_eq!(columns(&[(0, 5, 8), (2, 9, 8)]), (Some(vec![0, 2]), Lengths::Uniform(8)));
+        assert_eq!(columns(&[(0, 5, 8), (1, 9, 8), (2, 7, 3)]), (None, Lengths::Each(vec![8, 8, 3])));
     }
 
     #[test]

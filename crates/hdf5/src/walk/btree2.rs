@@ -67,7 +67,7 @@ pub(crate) async fn walk_trees(
     }
     while !walk.next.is_empty() {
         let level = std::mem::take(&mut walk.next);
-        for batch in level.chunks(BATCH) {
+        for batch in level.chunks(io.batch()) {
             let ranges: Vec<_> = batch.iter().map(|node| walk.range(node)).collect();
             let read = read_whole(io, NODE, &ranges).await;
             for (node, bytes) in batch.iter().zip(read) {
@@ -78,9 +78,6 @@ pub(crate) async fn walk_trees(
     }
     walk.trees.into_iter().map(|tree| tree.map(drop)).collect()
 }
-
-/// Nodes in one batch. It bounds their memory and is large enough not to add noticeable latency.
-const BATCH: usize = 16_384;
 
 struct Walk {
     format: Format,

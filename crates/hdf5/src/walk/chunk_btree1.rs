@@ -16,9 +16,6 @@ use crate::{
 
 const NODE: &str = "version 1 B-tree node";
 
-/// Nodes in one batch, which bounds their memory.
-const BATCH: usize = 16_384;
-
 /// A tree in progress.
 struct Tree<'a> {
     job: Job<'a>,
@@ -49,7 +46,7 @@ pub(super) async fn read_btree1<'a>(
     let mut trees: Vec<_> = jobs.into_iter().map(|job| Tree::new(job, format)).collect();
     while !level.is_empty() {
         let mut next = Vec::new();
-        for batch in level.chunks(BATCH) {
+        for batch in level.chunks(io.batch()) {
             for (node, bytes) in batch.iter().zip(read_nodes(io, &trees, batch).await) {
                 if let Some(tree) = trees.get_mut(node.tree) {
                     tree.visit(io, *node, bytes, &mut next);

@@ -16,9 +16,6 @@ use crate::{
     },
 };
 
-/// Data blocks or pages in one batch, which bounds their memory.
-const BATCH: usize = 16_384;
-
 /// An array in progress.
 struct Array<'a> {
     job: Job<'a>,
@@ -97,7 +94,7 @@ async fn read_super_blocks(io: &Io<'_>, format: Format, arrays: &mut [Array<'_>]
 async fn read_data_blocks(io: &Io<'_>, format: Format, arrays: &mut [Array<'_>]) {
     let parts: Vec<_> =
         arrays.iter().enumerate().flat_map(|(place, array)| array.parts(place, format)).collect();
-    for batch in parts.chunks(BATCH) {
+    for batch in parts.chunks(io.batch()) {
         let ranges: Vec<_> = batch.iter().map(|part| part.range).collect();
         for (part, bytes) in batch.iter().zip(read_whole(io, DATA_BLOCK, &ranges).await) {
             if let Some(array) = arrays.get_mut(part.array) {

@@ -15,9 +15,6 @@ use crate::{
     },
 };
 
-/// Pages in one batch, which bounds their memory.
-const BATCH: usize = 16_384;
-
 /// An array in progress.
 struct Array<'a> {
     job: Job<'a>,
@@ -73,7 +70,7 @@ async fn read_blocks(io: &Io<'_>, format: Format, arrays: &mut [Array<'_>]) -> V
 }
 
 async fn read_pages(io: &Io<'_>, arrays: &mut [Array<'_>], pages: &[Page]) {
-    for batch in pages.chunks(BATCH) {
+    for batch in pages.chunks(io.batch()) {
         let ranges: Vec<_> = batch.iter().map(|page| page.range).collect();
         for (page, bytes) in batch.iter().zip(read_whole(io, PAGE, &ranges).await) {
             if let Some(array) = arrays.get_mut(page.array) {

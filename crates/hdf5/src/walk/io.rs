@@ -53,6 +53,12 @@ impl<'a> Io<'a> {
         self.budget.left()
     }
 
+    /// Returns the number of nodes or pages to read in one batch, which bounds their memory. A remote file takes a round trip
+    /// for each batch.
+    pub(crate) fn batch(&self) -> usize {
+        if self.source.is_local() { 1024 } else { 16_384 }
+    }
+
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
     }

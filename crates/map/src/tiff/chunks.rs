@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
-use virtualize_zarr::{ChunkManifest, Codec, Endian, Lengths, References, SourceId, greatest_common_divisor};
+use virtualize_zarr::{ChunkManifest, Codec, Endian, ReferencesBuilder, SourceId, greatest_common_divisor};
 
 use super::{
     compression::{Encoding, ShortStrip, words},
@@ -54,6 +54,27 @@ struct Stretch {
     rows: u64,
 }
 
+/// The strips and tiles of an image. Those that are chunks as they are stored, which can be millions, are columns.
+#[derive(Default)]
+struct Pieces {
+    /// Chunks as they are stored.
+    whole: ReferencesBuilder,
+    /// Stretches that have to be completed, or made in other codecs.
+    made: Vec<Stretch>,
+    /// Tiles that are made anew from the rows within the image.
+    cut: Vec<Stretch>,
+}
+
+impl Pieces {
+    /// Adds a stretch: as it is stored, if it is whole or chunks may be short.
+    fn add(&mut self, stretch: Stretch, rows: u64, may_be_short: bool) {
+        match stretch.rows == rows || may_be_short {
+            true => self.whole.push(stretch.position, stretch.range.start, stretch.range.length),
+            false => self.made.push(stretch),
+        }
+    }
+}
+
 impl ChunkMaker<'_> {
     /// Plans all chunks.
     ///
@@ -66,14 +87,14 @@ impl ChunkMaker<'_> {
         let stored = self.encoding.codecs(&self.geometry.stored_shape(rows))?;
         let uneven = !self.geometry.tiled && !self.geometry.height.is_multiple_of(rows);
         let short_end = self.rectilinear && declarable && uneven;
-        let (mut whole, short) = self.stretches(rows, short_end)?;
+        let pieces = self.pieces(rows, declarable, short_end)?;
         if !declarable {
-            let all: Vec<_> = whole.into_iter().chain(short).collect();
-            return self.inlined(rows, &all, stored);
+            return self.inlined(rows, &pieces.made, stored);
         }
-        let mut tasks = self.complete(&short, rows)?;
-        tasks.extend(self.cut_tiles(&mut whole, rows)?);
-        let manifest = ChunkManifest::of(references(&whole)?);
+        let mut tasks = self.complete(&pieces.made, rows)?;
+        tasks.extend(self.tasks(&pieces.cut, rows)?);
+        let references = pieces.whole.finish(SourceId(0));
+        let manifest = ChunkManifest { references, ..ChunkManifest::default() };
         Ok(Chunks { rows, short_end, codecs: stored, manifest, tasks })
     }
 
@@ -122,58 +143,57 @@ impl ChunkMaker<'_> {
             .ok_or_else(too_large)
     }
 
-    /// Returns whole chunks and those that lack rows, both in order of position. If the grid may end short, the latter count as
-    /// whole.
-    fn stretches(&self, rows: u64, short_end: bool) -> Result<(Vec<Stretch>, Vec<Stretch>)> {
+    /// Sorts strips and tiles by what becomes of them, each kind in order of position. If the grid may end short, a shorter
+    /// last strip is a chunk as it is stored.
+    fn pieces(&self, rows: u64, declarable: bool, short_end: bool) -> Result<Pieces> {
         let [_, _, down, across] = self.geometry.counts();
-        let image = self.encoding.image;
         let chunks_down = self.geometry.height.div_ceil(rows);
-        let count = product(&self.geometry.counts())?;
-        let readers_pad = self.encoding.short_strip()? == ShortStrip::AsItIs;
-        let (mut whole, mut short) = (Vec::new(), Vec::new());
-        for ((index, offset), length) in (0..count).zip(&image.offsets).zip(&image.byte_counts) {
-            if *offset == 0 || *length == 0 {
-                continue;
-            }
+        let may_be_short = short_end || self.encoding.short_strip()? == ShortStrip::AsItIs;
+        let cuts = declarable && self.cuts_tiles(rows)?;
+        let mut pieces = Pieces::default();
+        for (index, offset, length) in self.stored()? {
             let (plane, y, x) = (index / across / down, index / across % down, index % across);
             let strip_rows = self.geometry.rows_of(y);
             let first = plane.saturating_mul(chunks_down).saturating_add(y * self.geometry.segment[1] / rows);
             let position = first.saturating_mul(across).saturating_add(x);
-            let range = self.range_of(index, *offset, *length, strip_rows)?;
-            if strip_rows == rows || readers_pad {
-                whole.push(Stretch { position, range, rows: strip_rows });
-            } else if self.encoding.has_plain_rows() {
-                self.cut(first, range.start, strip_rows, rows, &mut whole, &mut short)?;
+            let range = self.range_of(index, offset, length, strip_rows)?;
+            if !declarable {
+                pieces.made.push(Stretch { position, range, rows: strip_rows });
+            } else if cuts && y == down - 1 {
+                pieces.cut.push(Stretch { position, range, rows: self.geometry.height % rows });
+            } else if strip_rows != rows && self.encoding.has_plain_rows() {
+                for stretch in self.blocks(first, range.start, strip_rows, rows)? {
+                    pieces.add(stretch, rows, may_be_short);
+                }
             } else {
-                short.push(Stretch { position, range, rows: strip_rows });
+                pieces.add(Stretch { position, range, rows: strip_rows }, rows, may_be_short);
             }
         }
-        if short_end {
-            whole.append(&mut short);
-            whole.sort_unstable_by_key(|stretch| stretch.position);
-        }
-        Ok((whole, short))
+        Ok(pieces)
+    }
+
+    /// Returns number, offset and byte count of each strip or tile that is not missing.
+    fn stored(&self) -> Result<impl Iterator<Item = (u64, u64, u64)> + '_> {
+        let image = self.encoding.image;
+        let all = (0..product(&self.geometry.counts())?).zip(&image.offsets).zip(&image.byte_counts);
+        let all = all.map(|((index, offset), length)| (index, *offset, *length));
+        Ok(all.filter(|(_, offset, length)| *offset != 0 && *length != 0))
     }
 
     /// Splits a strip of plain rows into chunks. `first` is the position of the first one.
-    fn cut(
+    fn blocks(
         &self,
         first: u64,
         offset: u64,
         strip_rows: u64,
         rows: u64,
-        whole: &mut Vec<Stretch>,
-        short: &mut Vec<Stretch>,
-    ) -> Result<()> {
+    ) -> Result<impl Iterator<Item = Stretch>> {
         let row_bytes = self.row_bytes()?;
-        for block in 0..strip_rows.div_ceil(rows) {
+        Ok((0..strip_rows.div_ceil(rows)).map(move |block| {
             let here = (strip_rows - block * rows).min(rows);
             let start = offset + block * rows * row_bytes;
-            let range = ByteRange::new(start, here * row_bytes);
-            let stretch = Stretch { position: first + block, range, rows: here };
-            if here == rows { whole.push(stretch) } else { short.push(stretch) }
-        }
-        Ok(())
+            Stretch { position: first + block, range: ByteRange::new(start, here * row_bytes), rows: here }
+        }))
     }
 
     /// Returns the stored range of a strip or tile; for plain rows, only what the samples need.
@@ -281,24 +301,19 @@ impl ChunkMaker<'_> {
         Ok(Chunks { rows, short_end: false, codecs, manifest: ChunkManifest::default(), tasks })
     }
 
-    /// Plans to make the tiles at the lower edge anew from the rows within the image, if they are small. Some writers truncate
-    /// tiles where the image ends; libtiff pads them, other decoders fail.
-    fn cut_tiles(&self, whole: &mut Vec<Stretch>, rows: u64) -> Result<Vec<InlineTask>> {
+    /// Returns whether the tiles at the lower edge are made anew from the rows within the image: if they are small. Some
+    /// writers truncate tiles where the image ends; libtiff pads them, other decoders fail.
+    fn cuts_tiles(&self, rows: u64) -> Result<bool> {
         let [_, _, down, across] = self.geometry.counts();
-        let rest = self.geometry.height % rows;
-        if !self.encoding.may_end_early() || !self.geometry.tiled || self.geometry.segment[0] > 1 || rest == 0
-        {
-            return Ok(Vec::new());
+        let is_uneven = self.geometry.tiled && !self.geometry.height.is_multiple_of(rows);
+        if !self.encoding.may_end_early() || !is_uneven || self.geometry.segment[0] > 1 {
+            return Ok(false);
         }
-        let is_last = |stretch: &Stretch| stretch.position / across % down == down - 1;
-        let stored = whole.iter().filter(|stretch| is_last(stretch)).map(|stretch| stretch.range.length);
-        let chunks = whole.iter().filter(|stretch| is_last(stretch)).count() as u64;
-        if stored.fold(0, u64::saturating_add) > MOST_CUT || self.check_inline(chunks, rows).is_err() {
-            return Ok(Vec::new());
-        }
-        let last = whole.extract_if(.., |stretch| is_last(stretch));
-        let last: Vec<Stretch> = last.map(|stretch| Stretch { rows: rest, ..stretch }).collect();
-        self.tasks(&last, rows)
+        let last = self.stored()?.filter(|(index, ..)| index / across % down == down - 1);
+        let (chunks, bytes) = last.fold((0_u64, 0_u64), |(chunks, bytes), (_, _, length)| {
+            (chunks + 1, bytes.saturating_add(length))
+        });
+        Ok(bytes <= MOST_CUT && self.check_inline(chunks, rows).is_ok())
     }
 
     /// Refuses to inline more than the limit.
@@ -357,26 +372,6 @@ impl ChunkMaker<'_> {
             pieces: vec![piece],
         })
     }
-}
-
-fn references(chunks: &[Stretch]) -> Result<References> {
-    let dense = chunks.iter().zip(0..).all(|(chunk, index)| chunk.position == index);
-    Ok(References {
-        source: SourceId(0),
-        positions: (!dense).then(|| chunks.iter().map(|chunk| chunk.position).collect()),
-        offsets: chunks.iter().map(|chunk| chunk.range.start).collect(),
-        lengths: lengths(chunks)?,
-    })
-}
-
-fn lengths(chunks: &[Stretch]) -> Result<Lengths> {
-    let length = |chunk: &Stretch| chunk.range.length;
-    let first = chunks.first().map_or(0, length);
-    if chunks.iter().all(|chunk| length(chunk) == first) {
-        return Ok(Lengths::Uniform(first));
-    }
-    let each = chunks.iter().map(|chunk| u32::try_from(length(chunk)));
-    each.collect::<Result<_, _>>().map(Lengths::Each).map_err(|_| too_large())
 }
 
 fn product(factors: &[u64]) -> Result<u64> {

@@ -38,15 +38,15 @@ pub(crate) fn pieces(directory: &Directory, endian: Endian, limits: &Limits) -> 
 pub(crate) fn build(
     path: Vec<usize>,
     directory: Directory,
-    raw: &[RawValue],
+    raw: Vec<RawValue>,
     endian: Endian,
     size: u64,
     limits: &Limits,
 ) -> Ifd {
+    let ascii = raw_value(&directory.entries, &raw, GEO_ASCII_PARAMS);
     let mut fields = decode(&directory, raw, endian);
     let mut problems = directory.skipped;
-    let ascii = raw_value(&directory.entries, raw, GEO_ASCII_PARAMS);
-    let geo = geo::parse(&fields, ascii, &mut problems);
+    let geo = geo::parse(&fields, &ascii, &mut problems);
     let gdal_metadata = gdal_items(&fields, limits, &mut problems);
     let image = image::parse(&mut fields, size, limits.chunks, &mut problems);
     problems.extend(std::mem::take(&mut fields.unreadable).into_values());
@@ -63,26 +63,27 @@ pub(crate) fn build(
     }
 }
 
-fn decode(directory: &Directory, raw: &[RawValue], endian: Endian) -> Fields {
+/// Decodes the values. Large tables are not kept as they were read.
+fn decode(directory: &Directory, raw: Vec<RawValue>, endian: Endian) -> Fields {
     let mut fields = Fields::empty(directory.offset);
     for (entry, value) in directory.entries.iter().zip(raw) {
         match value {
             Ok(bytes) => {
-                fields.values.insert(entry.tag, value::decode(entry.kind, bytes, endian));
+                fields.values.insert(entry.tag, value::decode(entry.kind, &bytes, endian));
             }
             Err(error) => {
-                fields.unreadable.insert(entry.tag, error.clone());
+                fields.unreadable.insert(entry.tag, error);
             }
         }
     }
     fields
 }
 
-fn raw_value<'a>(entries: &[Entry], raw: &'a [RawValue], tag: u16) -> &'a [u8] {
+fn raw_value(entries: &[Entry], raw: &[RawValue], tag: u16) -> Bytes {
     let mut pairs = entries.iter().zip(raw);
     match pairs.find(|(entry, _)| entry.tag == tag) {
-        Some((_, Ok(bytes))) => bytes,
-        _ => &[],
+        Some((_, Ok(bytes))) => bytes.clone(),
+        _ => Bytes::new(),
     }
 }
 

@@ -90,7 +90,7 @@ async fn interpret(
         let mut parts = io.read(&ranges).await?.into_iter();
         for (Pending { parent, path, directory }, plan) in batch.into_iter().zip(plans) {
             let raw: Vec<RawValue> = plan.into_iter().map(|plan| plan.fulfil(&mut parts)).collect();
-            let ifd = spec::build(path, directory, &raw, format.endian, io.size(), io.limits());
+            let ifd = spec::build(path, directory, raw, format.endian, io.size(), io.limits());
             io.spend(memory(&ifd))?;
             nodes.push(Node { parent, ifd });
         }
