@@ -14,6 +14,7 @@ mod copy_region;
 mod decode;
 pub mod describe;
 mod error;
+mod helpers;
 mod inline;
 mod inline_small;
 pub mod keys;

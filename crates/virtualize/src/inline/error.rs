@@ -57,6 +57,8 @@ pub(crate) enum ChunkError {
     TooMuchText(u64),
     #[error("{0} does not fit 32 bits")]
     Count(usize),
+    #[error("its codecs ended unexpectedly")]
+    Panicked,
 }
 
 impl<E: Into<ChunkError>> From<E> for Failure {

@@ -7,79 +7,180 @@ mod fetch;
 mod lerc;
 mod prefixed;
 mod probe;
+#[cfg(test)]
+mod tests;
 mod variable;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::{StreamExt, future::join, stream};
 use virtualize_bytes::{Limits, ReadError};
 use virtualize_map::{ChunkContent, InlineTask, LeftOut, Mapped};
-use virtualize_zarr::{Array, Codec, Hierarchy, NodePath};
+use virtualize_zarr::{Array, ChunkManifest, Codec, Hierarchy, NodePath};
 
 pub(crate) use self::error::{ChunkError, Failure};
 pub(crate) use self::fetch::{ChunkMaker, Fetched};
 pub(crate) use self::probe::answer;
+use crate::helpers::{Workers, cores};
 
-/// Number of encoded bytes that are fetched together, which bounds memory use.
-const BATCH: u64 = 64 << 20;
+/// Number of encoded bytes that are fetched together. Two such batches are in memory: one whose chunks are made, and the
+/// next one, which is fetched at the same time.
+const BATCH: u64 = 32 << 20;
+
+/// Making chunks of fewer encoded bytes takes no longer than starting a thread.
+const WORTHWHILE: u64 = 64 << 10;
 
 /// Memory overhead of an inline chunk besides its bytes.
 const POSITION: u64 = 64;
 
+/// Arrays without their chunks.
+type Arrays = BTreeMap<NodePath, Arc<Array>>;
+
 /// Creates all chunks of a mapped file that have a recipe, and adds them to its hierarchy.
 pub(crate) async fn run(maker: &ChunkMaker<'_>, mapped: &mut Mapped) -> Result<(), ReadError> {
+    run_in_batches(maker, mapped, BATCH).await
+}
+
+async fn run_in_batches(maker: &ChunkMaker<'_>, mapped: &mut Mapped, batch: u64) -> Result<(), ReadError> {
     let mut tasks = std::mem::take(&mut mapped.tasks);
     // Files are opened one after the other, so that few are open at a time.
     tasks.sort_by_key(|task| task.content.sources().next());
-    let mut failed: BTreeMap<NodePath, String> = BTreeMap::new();
-    for batch in batches(&tasks) {
-        let fetched = maker.fetch(batch.iter().flat_map(|task| task.content.ranges())).await?;
-        for task in batch {
-            if failed.contains_key(&task.array) {
-                continue;
-            }
-            match chunk(maker, task, &fetched, &mapped.hierarchy).await {
-                Ok(bytes) => {
-                    let positions = (task.positions.len() as u64).saturating_mul(POSITION);
-                    let bytes_held = positions.saturating_add(bytes.len() as u64);
-                    maker.sources.budget().take("chunks that are put inline", bytes_held)?;
-                    place_inline(&mut mapped.hierarchy, task, &bytes);
-                }
-                Err(Failure::Chunk(reason)) => drop(failed.insert(task.array.clone(), reason.to_string())),
-                Err(Failure::Read(error)) => return Err(error),
-            }
-        }
+    let (workers, arrays) = (Workers::start(threads(&tasks)), arrays(&tasks, &mut mapped.hierarchy));
+    let mut fetched = Box::pin(stream::iter(batches(tasks, batch)).then(|batch| fetch(maker, batch)));
+    let mut failed = BTreeMap::new();
+    let mut coming = fetched.next().await;
+    while let Some(batch) = coming {
+        let (mut tasks, bytes) = batch?;
+        tasks.retain(|task| !failed.contains_key(&task.array));
+        let make = Make { maker, workers: &workers, arrays: &arrays, fetched: Arc::new(bytes) };
+        let (made, next) = join(make.all(tasks, &mut mapped.hierarchy, &mut failed), fetched.next()).await;
+        made?;
+        coming = next;
     }
     mapped.leave_out(failed.into_iter().map(|(path, reason)| (path, LeftOut::not_made(reason))));
     Ok(())
 }
 
-/// Splits the tasks into batches of at most [`BATCH`] encoded bytes. A batch of one task may be larger.
-fn batches(mut tasks: &[InlineTask]) -> impl Iterator<Item = &[InlineTask]> {
+/// Returns the number of threads that are worthwhile.
+fn threads(tasks: &[InlineTask]) -> usize {
+    let bytes = tasks.iter().flat_map(|task| task.content.ranges()).map(|(_, range)| range.length);
+    match tasks.len() > 1 && bytes.fold(0, u64::saturating_add) >= WORTHWHILE {
+        true => tasks.len().min(cores()),
+        false => 0,
+    }
+}
+
+fn arrays(tasks: &[InlineTask], hierarchy: &mut Hierarchy) -> Arrays {
+    let mut arrays = Arrays::new();
+    for InlineTask { array: path, .. } in tasks {
+        if let (false, Some(array)) = (arrays.contains_key(path), hierarchy.array_mut(path)) {
+            let chunks: ChunkManifest = std::mem::take(&mut array.chunks);
+            arrays.insert(path.clone(), Arc::new(array.clone()));
+            array.chunks = chunks;
+        }
+    }
+    arrays
+}
+
+/// Splits the tasks into batches of at most `most` encoded bytes. A batch of one task may be larger.
+fn batches(tasks: Vec<InlineTask>, most: u64) -> impl Iterator<Item = Vec<InlineTask>> {
+    let mut tasks = tasks.into_iter().peekable();
     std::iter::from_fn(move || {
-        let mut sum = 0_u64;
-        let fitting = tasks.iter().take_while(|task| {
-            let start = sum == 0;
+        let (mut sum, mut batch) = (0_u64, Vec::new());
+        while let Some(task) = tasks.next_if(|task| {
             let bytes = task.content.ranges().map(|(_, range)| range.length);
             sum = bytes.fold(sum, u64::saturating_add).max(sum.saturating_add(1));
-            start || sum <= BATCH
-        });
-        let count = fitting.count();
-        let (batch, rest) = tasks.split_at_checked(count)?;
-        tasks = rest;
+            batch.is_empty() || sum <= most
+        }) {
+            batch.push(task);
+        }
         Some(batch).filter(|batch| !batch.is_empty())
     })
 }
 
-/// Returns the encoded bytes of one chunk.
-async fn chunk(
+async fn fetch(
+    maker: &ChunkMaker<'_>,
+    tasks: Vec<InlineTask>,
+) -> Result<(Vec<InlineTask>, Fetched), ReadError> {
+    let fetched = maker.fetch(tasks.iter().flat_map(|task| task.content.ranges())).await?;
+    Ok((tasks, fetched))
+}
+
+/// Makes the chunks of a batch.
+struct Make<'a> {
+    maker: &'a ChunkMaker<'a>,
+    workers: &'a Workers,
+    arrays: &'a Arrays,
+    fetched: Arc<Fetched>,
+}
+
+impl Make<'_> {
+    /// Makes all chunks and adds them to the hierarchy. Once a chunk of an array has failed, the others are ignored.
+    async fn all(
+        self,
+        tasks: Vec<InlineTask>,
+        hierarchy: &mut Hierarchy,
+        failed: &mut BTreeMap<NodePath, String>,
+    ) -> Result<(), ReadError> {
+        let budget = self.maker.sources.budget();
+        let made = stream::iter(tasks).map(|task| self.one(task)).buffered(self.workers.jobs());
+        let mut made = std::pin::pin!(made);
+        while let Some((task, chunk)) = made.next().await {
+            if failed.contains_key(&task.array) {
+                continue;
+            }
+            let chunk = match &task.content {
+                ChunkContent::Variable { .. } => variable(self.maker, &task, &self.fetched, hierarchy).await,
+                _ => chunk.map_err(Failure::Chunk),
+            };
+            match chunk {
+                Ok(bytes) => {
+                    let positions = (task.positions.len() as u64).saturating_mul(POSITION);
+                    let bytes_held = positions.saturating_add(bytes.len() as u64);
+                    budget.take("chunks that are put inline", bytes_held)?;
+                    place_inline(hierarchy, &task, &bytes);
+                }
+                Err(Failure::Chunk(reason)) => drop(failed.insert(task.array.clone(), reason.to_string())),
+                Err(Failure::Read(error)) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the encoded bytes of one chunk of fixed size.
+    async fn one(&self, task: InlineTask) -> (Arc<InlineTask>, Result<Bytes, ChunkError>) {
+        let task = Arc::new(task);
+        let Some(array) = self.arrays.get(&task.array) else { return (task, Err(ChunkError::NoArray)) };
+        let (array, shared, fetched) = (Arc::clone(array), Arc::clone(&task), Arc::clone(&self.fetched));
+        let limits = *self.maker.limits;
+        let made = self.workers.run(move || chunk(&limits, &array, &shared.content, &fetched)).await;
+        (task, made.unwrap_or(Err(ChunkError::Panicked)))
+    }
+}
+
+/// Returns the encoded bytes of one chunk of elements of variable length, which are read from the file.
+async fn variable(
     maker: &ChunkMaker<'_>,
     task: &InlineTask,
     fetched: &Fetched,
     hierarchy: &Hierarchy,
 ) -> Result<Bytes, Failure> {
     let array = hierarchy.array(&task.array).ok_or(ChunkError::NoArray)?;
-    let made = match &task.content {
+    let elements = variable::chunk(maker, &task.content, fetched).await?;
+    let text = variable::encode(&array.codecs, &elements, maker.sources.budget().left())?;
+    Ok(assemble::encode(&array.codecs, text)?)
+}
+
+/// Returns the encoded bytes of one chunk of elements of fixed size.
+fn chunk(
+    limits: &Limits,
+    array: &Array,
+    content: &ChunkContent,
+    fetched: &Fetched,
+) -> Result<Bytes, ChunkError> {
+    Ok(match content {
         ChunkContent::Prefixed { source, range, prefix, prefix_bits, word } => {
             prefixed::join(prefix, *prefix_bits, fetched.range(*source, *range)?, *word).into()
         }
@@ -87,22 +188,17 @@ async fn chunk(
             fetched.range(*source, *range)?.iter().map(|byte| byte.reverse_bits()).collect()
         }
         ChunkContent::TallerImage { source, range, width, rows, height } => {
-            taller(maker.limits, array, fetched.range(*source, *range)?, (*width, *rows, *height))?
+            taller(limits, array, fetched.range(*source, *range)?, (*width, *rows, *height))?
         }
         ChunkContent::Lerc { source, range, layout, height } => {
-            lerc::without_mask(maker.limits, array, fetched.range(*source, *range)?, *layout, *height)?
+            lerc::without_mask(limits, array, fetched.range(*source, *range)?, *layout, *height)?
         }
         ChunkContent::Assemble { shape, background, pieces } => {
-            let raw = assemble::chunk(maker.limits, shape, background, pieces, fetched)?;
+            let raw = assemble::chunk(limits, shape, background, pieces, fetched)?;
             assemble::encode(&array.codecs, raw)?
         }
-        ChunkContent::Variable { shape, pieces, .. } => {
-            let elements = variable::chunk(maker, shape, &task.content, pieces, fetched).await?;
-            let text = variable::encode(&array.codecs, &elements, maker.sources.budget().left())?;
-            assemble::encode(&array.codecs, text)?
-        }
-    };
-    Ok(made)
+        ChunkContent::Variable { .. } => return Ok(Bytes::new()),
+    })
 }
 
 /// Returns an image with more rows, in the format of its array's codec.

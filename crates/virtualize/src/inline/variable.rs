@@ -1,4 +1,4 @@
-use virtualize_map::{ChunkContent, Piece};
+use virtualize_map::ChunkContent;
 use virtualize_zarr::Codec;
 
 use super::assemble;
@@ -9,13 +9,11 @@ use crate::source_formats::Pointed;
 /// Returns the elements of a chunk, each read from the file of its pointer. Elements that no piece covers are empty.
 pub(super) async fn chunk(
     maker: &ChunkMaker<'_>,
-    shape: &[u64],
     content: &ChunkContent,
-    pieces: &[Piece],
     fetched: &Fetched,
 ) -> Result<Vec<Pointed>, Failure> {
     const WIDTH: usize = size_of::<u64>();
-    let ChunkContent::Variable { pointer_size, pointers, references, .. } = content else {
+    let ChunkContent::Variable { shape, pieces, pointer_size, pointers, references } = content else {
         return Err(ChunkError::FixedLength.into());
     };
     let pointer_size = usize::try_from(*pointer_size).ok().filter(|size| *size > 0);

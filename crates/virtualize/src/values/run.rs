@@ -1,7 +1,6 @@
 //! Runs the work on stored chunks: neighbouring ranges are read together, and several threads decode.
 
-use std::num::NonZero;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -14,6 +13,7 @@ use super::files::{Files, of_store};
 use super::merging::{Batch, Batches, LOCAL, Merging};
 use super::remote;
 use crate::array_error::ArrayError;
+use crate::helpers::{Helpers, cores};
 
 /// Work on stored bytes. Receives an item with its bytes, or the reason why they could not be read.
 pub(super) trait Work<P>: Sync {
@@ -218,10 +218,6 @@ impl Extent {
     }
 }
 
-fn cores() -> usize {
-    thread::available_parallelism().map_or(1, NonZero::get)
-}
-
 /// Works on all items: on the calling thread, and on others while fewer than the cores of the machine are busy.
 ///
 /// # Errors
@@ -253,31 +249,6 @@ where
     }
     drop(helpers);
     lock(&shared.failed).take().map_or(Ok(()), Err)
-}
-
-/// Threads that help others, of all runs together.
-static BUSY: AtomicUsize = AtomicUsize::new(0);
-
-/// A share of these threads.
-struct Helpers(usize);
-
-impl Helpers {
-    /// Takes up to `wanted` threads, as long as no more than the cores of the machine are busy.
-    fn take(wanted: usize) -> Self {
-        let mut taken = 0;
-        let take = |busy: usize| {
-            taken = wanted.min(cores().saturating_sub(busy));
-            Some(busy + taken)
-        };
-        let _ = BUSY.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
-        Self(taken)
-    }
-}
-
-impl Drop for Helpers {
-    fn drop(&mut self) {
-        BUSY.fetch_sub(self.0, Ordering::Relaxed);
-    }
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
