@@ -70,7 +70,7 @@ fn stand_in(values: Option<&Bytes>) -> ChunkManifest {
         None => ChunkManifest::of(References {
             source: SourceId(0),
             positions: None,
-            offsets: vec![0],
+            offsets: vec![0].into(),
             lengths: Lengths::Uniform(1),
         }),
     }

@@ -84,10 +84,10 @@ fn hierarchy(format: ZarrFormat, chunks: u64, files: u64) -> Hierarchy {
     let per_file = chunks / files;
     let column = |file: u64| References {
         source: SourceId(u32::try_from(file).unwrap()),
-        positions: Some((file * per_file..(file + 1) * per_file).collect()),
-        offsets: (0..per_file).map(|at| 4096 + at * 17_301).collect(),
+        positions: Some((file * per_file..(file + 1) * per_file).collect::<Vec<_>>().into()),
+        offsets: (0..per_file).map(|at| 4096 + at * 17_301).collect::<Vec<_>>().into(),
         lengths: Lengths::Each(
-            (0..per_file).map(|at| u32::try_from(17_000 + at * at % 301).unwrap()).collect(),
+            (0..per_file).map(|at| u32::try_from(17_000 + at * at % 301).unwrap()).collect::<Vec<_>>().into(),
         ),
     };
     let array = Array {

@@ -26,7 +26,8 @@ fn array(shape: &[u64], chunk: &[u64], chunks: ChunkManifest) -> Array {
 }
 
 fn column(source: u32, positions: Option<Vec<u64>>, offsets: &[u64], lengths: Lengths) -> References {
-    References { source: SourceId(source), positions, offsets: offsets.to_vec(), lengths }
+    let (positions, offsets) = (positions.map(Into::into), offsets.to_vec().into());
+    References { source: SourceId(source), positions, offsets, lengths }
 }
 
 /// Two sources, a chunk inline, one missing, a scalar, a group.
@@ -36,7 +37,8 @@ fn sample(format: ZarrFormat) -> Hierarchy {
         .iter()
         .map(|url| Source { url: (*url).to_owned(), ..Source::default() })
         .collect();
-    let mut chunks = ChunkManifest::of(column(0, Some(vec![0, 4]), &[100, 200], Lengths::Each(vec![7, 8])));
+    let mut chunks =
+        ChunkManifest::of(column(0, Some(vec![0, 4]), &[100, 200], Lengths::Each(vec![7, 8].into())));
     chunks.references.push(column(1, Some(vec![2]), &[1 << 40], Lengths::Uniform(24)));
     chunks.inline = BTreeMap::from([(1, Bytes::from_static(b"plain")), (5, Bytes::from_static(&[0, 255]))]);
     let mut inner = Group::default();

@@ -3,7 +3,7 @@
 //! Objects are stored once, by address, and links refer to them. A hard link can therefore lead to one of its own
 //! ancestors: code that walks the tree must keep track of the addresses on its path.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use virtualize_bytes::{Address, ByteRange};
@@ -436,15 +436,16 @@ pub enum ChunkIndexKind {
     BTree2,
 }
 
-/// Allocated chunks of a dataset as columns, ordered by position. Chunks outside of the current extent are omitted.
+/// Allocated chunks of a dataset as columns, ordered by position. Chunks outside of the current extent are omitted. Columns
+/// are shared, not copied.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ChunkTable {
     /// Number of chunks along each axis, slowest axis first: the extent divided by the chunk shape, rounded up.
     pub grid: Vec<u64>,
     /// Row-major position of each chunk in `grid`, ascending; `None` if every chunk is allocated.
-    pub positions: Option<Vec<u64>>,
+    pub positions: Option<Arc<Vec<u64>>>,
     /// Address of each chunk.
-    pub addresses: Vec<u64>,
+    pub addresses: Arc<Vec<u64>>,
     /// Stored size of each chunk.
     pub sizes: ChunkSizes,
     /// Nonzero filter masks by row-major position. Bit *n* is set if filter *n* was skipped.
@@ -457,7 +458,7 @@ pub enum ChunkSizes {
     /// Size of every chunk, if they are unfiltered.
     Uniform(u64),
     /// Size of each chunk.
-    Each(Vec<u32>),
+    Each(Arc<Vec<u32>>),
 }
 
 impl Default for ChunkSizes {

@@ -21,8 +21,8 @@ use virtualize_zarr::{
 fn array(positions: Vec<u64>, counts: [u64; 2]) -> Array {
     let references = References {
         source: SourceId(0),
-        offsets: positions.iter().map(|at| 100 * at).collect(),
-        positions: Some(positions),
+        offsets: positions.iter().map(|at| 100 * at).collect::<Vec<_>>().into(),
+        positions: Some(positions.into()),
         lengths: Lengths::Uniform(7),
     };
     let mut chunks = ChunkManifest::of(references);

@@ -20,8 +20,8 @@ const LONG: u64 = (1 << 32) + 7;
 fn column(source: u32, positions: &[u64], lengths: Lengths) -> References {
     References {
         source: SourceId(source),
-        positions: Some(positions.to_vec()),
-        offsets: positions.iter().map(|at| 100 * at).collect(),
+        positions: Some(positions.to_vec().into()),
+        offsets: positions.iter().map(|at| 100 * at).collect::<Vec<_>>().into(),
         lengths,
     }
 }
@@ -36,8 +36,8 @@ fn hierarchy() -> Hierarchy {
     ] {
         hierarchy.sources.push(Source { url: url.to_owned(), etag, size: 1 << 40, modified });
     }
-    let mut chunks = ChunkManifest::of(column(0, &[0, 2, 5], Lengths::Each(vec![7, 8, 9])));
-    chunks.references.push(column(1, &[1], Lengths::Each(vec![3])));
+    let mut chunks = ChunkManifest::of(column(0, &[0, 2, 5], Lengths::Each(vec![7, 8, 9].into())));
+    chunks.references.push(column(1, &[1], Lengths::Each(vec![3].into())));
     chunks.references.push(column(0, &[4], Lengths::Uniform(LONG)));
     chunks.inline.insert(6, Bytes::from_static(b"inline"));
     let array = Array {

@@ -164,9 +164,9 @@ fn table(at: At, found: Found) -> Result<ChunkTable> {
         chunks.iter().filter(|chunk| chunk.mask != 0).map(|chunk| (chunk.position, chunk.mask)).collect();
     Ok(ChunkTable {
         grid: grid.counts,
-        positions: Some(chunks.iter().map(|chunk| chunk.position).collect()),
-        addresses: chunks.iter().map(|chunk| chunk.address).collect(),
-        sizes: ChunkSizes::Each(chunks.iter().map(size).collect::<Result<_>>()?),
+        positions: Some(chunks.iter().map(|chunk| chunk.position).collect::<Vec<_>>().into()),
+        addresses: chunks.iter().map(|chunk| chunk.address).collect::<Vec<_>>().into(),
+        sizes: ChunkSizes::Each(chunks.iter().map(size).collect::<Result<Vec<_>>>()?.into()),
         filter_masks: masks,
     })
 }

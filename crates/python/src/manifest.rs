@@ -93,7 +93,7 @@ fn whole(references: &References) -> Columns {
         Lengths::Each(lengths) => Column::Each(lengths.iter().map(|length| u64::from(*length)).collect()),
     };
     let source = Column::Same(index(references));
-    Columns { source, offset: Column::Each(references.offsets.clone()), length }
+    Columns { source, offset: Column::Each(references.offsets.to_vec()), length }
 }
 
 /// Returns the columns of a manifest with missing or inline chunks or several sources.

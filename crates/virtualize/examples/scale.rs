@@ -69,11 +69,15 @@ fn hierarchy(format: ZarrFormat, arrays: u64, chunks: u64) -> Hierarchy {
         modified: None,
     });
     for n in 0..arrays {
-        let offsets = (0..chunks).map(|at| 4096 + at * 71_331).collect();
+        let offsets: Vec<_> = (0..chunks).map(|at| 4096 + at * 71_331).collect();
         let lengths = Lengths::Each(
-            (0..chunks).map(|at| 50_000 + u32::try_from(at * 7919 % 20_000).unwrap()).collect(),
+            (0..chunks)
+                .map(|at| 50_000 + u32::try_from(at * 7919 % 20_000).unwrap())
+                .collect::<Vec<_>>()
+                .into(),
         );
-        let references = References { source: SourceId(0), positions: None, offsets, lengths };
+        let references =
+            References { source: SourceId(0), positions: None, offsets: offsets.into(), lengths };
         let data_type = DataType::Float32;
         let array = Array {
             shape: vec![chunks, 100, 100],

@@ -19,8 +19,8 @@ fn store(format: Format, files: u64) -> VirtualStore {
     let source = |file| Source { url: format!("file:///data/{file}.nc"), ..Source::default() };
     let column = |file| References {
         source: SourceId(u32::try_from(file).unwrap()),
-        positions: Some(vec![file]),
-        offsets: vec![100],
+        positions: Some(vec![file].into()),
+        offsets: vec![100].into(),
         lengths: Lengths::Uniform(8),
     };
     let array = Array {

@@ -59,9 +59,9 @@ fn array(rng: &mut Rng, path: &str, all: &mut BTreeSet<String>) -> Array {
     }
     let column = |source: u32, positions: Vec<u64>| References {
         source: SourceId(source),
-        offsets: positions.clone(),
+        offsets: positions.clone().into(),
         lengths: Lengths::Uniform(4),
-        positions: (!is_dense).then_some(positions),
+        positions: (!is_dense).then_some(positions.into()),
     };
     let [one, other] = positions;
     Array {

@@ -216,9 +216,9 @@ fn store_chunks(model: &mut Model, random: &mut Random) {
     for (source, column) in columns.into_iter().enumerate().filter(|(_, column)| !column.is_empty()) {
         model.array.chunks.references.push(References {
             source: SourceId(source as u32),
-            positions: Some(column.iter().map(|(position, ..)| *position).collect()),
-            offsets: column.iter().map(|(_, offset, _)| *offset).collect(),
-            lengths: Lengths::Each(column.iter().map(|(.., length)| *length).collect()),
+            positions: Some(column.iter().map(|(position, ..)| *position).collect::<Vec<_>>().into()),
+            offsets: column.iter().map(|(_, offset, _)| *offset).collect::<Vec<_>>().into(),
+            lengths: Lengths::Each(column.iter().map(|(.., length)| *length).collect::<Vec<_>>().into()),
         });
     }
 }
@@ -480,7 +480,7 @@ fn failed_requests_end_a_read() {
     let mut model = rows(vec![Codec::Bytes { endian: Some(Endian::Little) }]);
     model.files[0].splice(..0, vec![0; 3 << 20]);
     let ChunkManifest { references, .. } = &mut model.array.chunks;
-    references[0].offsets.iter_mut().for_each(|offset| *offset += 3 << 20);
+    Arc::make_mut(&mut references[0].offsets).iter_mut().for_each(|offset| *offset += 3 << 20);
     let reader = remote_reader(&model, 3 << 20);
     let error = read(&reader, &Selection::all(&[100, 50])).unwrap_err();
     assert!(error.contains("enough"), "{error}");
@@ -506,7 +506,7 @@ fn rows(codecs: Vec<Codec>) -> Model {
         lengths.push(bytes.len() as u32);
         model.files[0].extend(bytes);
     }
-    let lengths = Lengths::Each(lengths);
+    let (offsets, lengths) = (offsets.into(), Lengths::Each(lengths.into()));
     model.array.chunks =
         ChunkManifest::of(References { source: SourceId(0), positions: None, offsets, lengths });
     model

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use virtualize::{
     Options, ReadOptions, Sample, ValidationReport, VirtualStore, validate,
@@ -13,6 +15,11 @@ const TEXT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/hdf5/typ
 
 fn array<'a>(hierarchy: &'a mut Hierarchy, path: &str) -> &'a mut Array {
     hierarchy.array_mut(path).unwrap()
+}
+
+/// Returns the offsets of the chunks of `temperature`.
+fn offsets(hierarchy: &mut Hierarchy) -> &mut Vec<u64> {
+    Arc::make_mut(&mut array(hierarchy, "temperature").chunks.references[0].offsets)
 }
 
 /// Changes the references of a file, and validates them against it.
@@ -44,8 +51,7 @@ async fn what_is_right_is_valid_and_counted() {
 #[tokio::test]
 async fn chunks_outside_the_file() {
     for (offset, end) in [(8334, "8357"), (u64::MAX - 3, "18446744073709551615")] {
-        let told =
-            problems(|h| array(h, "temperature").chunks.references[0].offsets[0] = offset).await.join("\n");
+        let told = problems(|h| offsets(h)[0] = offset).await.join("\n");
         assert!(
             told.contains(&format!("chunk 0.0: bytes {offset} to {end} lie outside the file of 8334 bytes"))
         );
@@ -54,7 +60,7 @@ async fn chunks_outside_the_file() {
 
 #[tokio::test]
 async fn places_metadata_and_codecs_that_are_wrong() {
-    let told = problems(|h| array(h, "temperature").chunks.references[0].offsets.swap(0, 1)).await.join("\n");
+    let told = problems(|h| offsets(h).swap(0, 1)).await.join("\n");
     assert!(told.contains("chunk 0.0: [") && told.contains("a direct read of the source has"), "{told}");
     let told =
         problems(|h| array(h, "temperature").codecs.retain(|codec| !matches!(codec, Codec::Zlib { .. })));
@@ -143,9 +149,8 @@ async fn a_source_that_is_gone_and_one_of_no_format() {
     let readme = concat!("file://", env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
     let report = checked(FILE, Sample::Chunks(0), |h| {
         h.sources[0] = virtualize::zarr::Source { url: readme.to_owned(), ..Default::default() };
-        let array = array(h, "temperature");
-        array.chunks.references[0].offsets.fill(0);
-        array.chunks.references[0].lengths = Lengths::Uniform(1);
+        offsets(h).fill(0);
+        array(h, "temperature").chunks.references[0].lengths = Lengths::Uniform(1);
     })
     .await;
     assert!(report.notes.iter().any(|note| note.contains("neither HDF5 nor TIFF")), "{report:?}");

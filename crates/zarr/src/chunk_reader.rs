@@ -192,8 +192,8 @@ mod tests {
     fn chunks_come_in_order_with_their_sources() {
         let column = |source, positions: &[u64], offset| References {
             source: SourceId(source),
-            positions: Some(positions.to_vec()),
-            offsets: vec![offset; positions.len()],
+            positions: Some(positions.to_vec().into()),
+            offsets: vec![offset; positions.len()].into(),
             lengths: Lengths::Uniform(8),
         };
         let array = Array {

@@ -1,6 +1,6 @@
 //! Builder of reference columns.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{Lengths, References, SourceId};
 
@@ -60,14 +60,17 @@ impl ReferencesBuilder {
         self.sort();
         let mut columns = Vec::new();
         if !self.offsets.is_empty() {
-            let lengths = self.lengths.map_or(Lengths::Uniform(self.first.into()), Lengths::Each);
-            columns.push(References { source, positions: self.positions, offsets: self.offsets, lengths });
+            let lengths =
+                self.lengths.map_or(Lengths::Uniform(self.first.into()), |each| Lengths::Each(each.into()));
+            let (positions, offsets) = (self.positions.map(Arc::new), self.offsets.into());
+            columns.push(References { source, positions, offsets, lengths });
         }
         for (length, mut chunks) in self.long {
             chunks.sort_unstable();
-            let (positions, offsets) = chunks.into_iter().unzip();
+            let (positions, offsets): (Vec<_>, Vec<_>) = chunks.into_iter().unzip();
             let lengths = Lengths::Uniform(length);
-            columns.push(References { source, positions: Some(positions), offsets, lengths });
+            let (positions, offsets) = (Some(positions.into()), offsets.into());
+            columns.push(References { source, positions, offsets, lengths });
         }
         columns
     }
@@ -100,9 +103,9 @@ mod tests {
         }
         let expected = References {
             source: SourceId(4),
-            positions: Some(vec![1, 3, 5]),
-            offsets: vec![10, 30, 50],
-            lengths: Lengths::Each(vec![2, 1, 3]),
+            positions: Some(vec![1, 3, 5].into()),
+            offsets: vec![10, 30, 50].into(),
+            lengths: Lengths::Each(vec![2, 1, 3].into()),
         };
         assert_eq!(builder.finish(SourceId(4)), [expected]);
     }
@@ -118,8 +121,8 @@ mod tests {
         }
         let long = |positions: &[u64], offsets: &[u64], length| References {
             source: SourceId(0),
-            positions: Some(positions.to_vec()),
-            offsets: offsets.to_vec(),
+            positions: Some(positions.to_vec().into()),
+            offsets: offsets.to_vec().into(),
             lengths: Lengths::Uniform(length),
         };
         let columns = builder.finish(SourceId(0));
@@ -138,8 +141,8 @@ mod tests {
             (positions, lengths)
         };
         assert_eq!(columns(&[(0, 5, 8), (1, 9, 8)]), (None, Lengths::Uniform(8)));
-        assert_eq!(columns(&[(0, 5, 8), (2, 9, 8)]), (Some(vec![0, 2]), Lengths::Uniform(8)));
-        assert_eq!(columns(&[(0, 5, 8), (1, 9, 8), (2, 7, 3)]), (None, Lengths::Each(vec![8, 8, 3])));
+        assert_eq!(columns(&[(0, 5, 8), (2, 9, 8)]), (Some(vec![0, 2].into()), Lengths::Uniform(8)));
+        assert_eq!(columns(&[(0, 5, 8), (1, 9, 8), (2, 7, 3)]), (None, Lengths::Each(vec![8, 8, 3].into())));
     }
 
     #[test]

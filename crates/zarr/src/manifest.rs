@@ -1,8 +1,9 @@
-//! Location of the chunks of an array, in columns instead of an object per chunk: ten million chunks take about 200 MB.
+//! Location of the chunks of an array, in columns instead of an object per chunk: ten million chunks take 80 to 200 MB.
 
 use std::{
     cmp::{Ordering, Reverse},
     collections::{BTreeMap, BinaryHeap, binary_heap::PeekMut},
+    sync::Arc,
 };
 
 use bytes::Bytes;
@@ -35,18 +36,18 @@ pub enum Lengths {
     /// One length for all chunks.
     Uniform(u64),
     /// A length per chunk.
-    Each(Vec<u32>),
+    Each(Arc<Vec<u32>>),
 }
 
-/// Chunks of one source, as columns in ascending order of position.
+/// Chunks of one source, as columns in ascending order of position. The columns may be shared with the model of the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct References {
     /// The file that contains them.
     pub source: SourceId,
     /// Row-major position of each chunk in the grid, ascending. `None` stands for 0, 1, 2, ….
-    pub positions: Option<Vec<u64>>,
+    pub positions: Option<Arc<Vec<u64>>>,
     /// Offset of the first byte of each chunk.
-    pub offsets: Vec<u64>,
+    pub offsets: Arc<Vec<u64>>,
     /// Length of each chunk.
     pub lengths: Lengths,
 }
@@ -219,8 +220,8 @@ mod tests {
     fn column(source: u32, positions: Option<Vec<u64>>, offsets: &[u64]) -> References {
         References {
             source: SourceId(source),
-            positions,
-            offsets: offsets.to_vec(),
+            positions: positions.map(Arc::new),
+            offsets: offsets.to_vec().into(),
             lengths: Lengths::Uniform(4),
         }
     }

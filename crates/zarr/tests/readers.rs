@@ -22,8 +22,8 @@ fn array(data_type: DataType, codecs: Vec<Codec>) -> Array {
         chunks: ChunkManifest::of(References {
             source: SourceId(0),
             positions: None,
-            offsets: vec![0, 100],
-            lengths: Lengths::Each(vec![24, 25]),
+            offsets: vec![0, 100].into(),
+            lengths: Lengths::Each(vec![24, 25].into()),
         }),
     }
 }
@@ -68,7 +68,7 @@ fn fill_values_count_where_chunks_are_missing() {
     let mut array = array(DataType::UInt64, Vec::new());
     array.fill_value = FillValue::from_i128(&DataType::UInt64, i128::from(u64::MAX)).exact();
     assert!(all("a", &array, V3).iter().all(|(_, found)| *found == Compatibility::Yes));
-    array.chunks.references[0].offsets.pop();
+    array.chunks.references[0].offsets = vec![0].into();
     assert_eq!(no(Reader::Zarrita, &array, V3), "fill value 18446744073709551615");
     assert_eq!(no(Reader::Gdal, &array, V3), "fill value 18446744073709551615");
     assert_eq!(of(Reader::Zarrs, "a", &array, V3), Compatibility::Yes);

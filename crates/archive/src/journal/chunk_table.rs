@@ -135,17 +135,21 @@ fn column(reader: &mut Reader, sources: usize) -> Option<References> {
                 last = reader.number_from(last)?;
                 u32::try_from(last).ok()
             };
-            Lengths::Each((0..count).map(|_| next()).collect::<Option<_>>()?)
+            Lengths::Each((0..count).map(|_| next()).collect::<Option<Vec<_>>>()?.into())
         }
     };
-    let mut column = References { source, positions, offsets: Vec::with_capacity(count), lengths };
-    let mut end = 0;
+    let (mut offsets, mut end) = (Vec::with_capacity(count), 0);
     for index in 0..count {
-        column.offsets.push(reader.number_from(end)?);
-        let (_, Reference { offset, length, .. }) = column.get(index)?;
+        let offset = reader.number_from(end)?;
+        let length = match &lengths {
+            Lengths::Uniform(length) => *length,
+            Lengths::Each(each) => u64::from(*each.get(index)?),
+        };
+        offsets.push(offset);
         end = offset.checked_add(length)?;
     }
-    (source.index() < sources).then_some(column)
+    let positions = positions.map(Into::into);
+    (source.index() < sources).then(|| References { source, positions, offsets: offsets.into(), lengths })
 }
 
 fn positions(reader: &mut Reader, count: usize) -> Option<Vec<u64>> {
@@ -176,9 +180,9 @@ mod tests {
     fn damaged_bytes_are_refused_or_read_as_a_manifest() {
         let mut manifest = ChunkManifest::of(References {
             source: SourceId(0),
-            positions: Some(vec![0, 2, 3]),
-            offsets: vec![10, 1000, 5],
-            lengths: Lengths::Each(vec![5, 6, 7]),
+            positions: Some(vec![0, 2, 3].into()),
+            offsets: vec![10, 1000, 5].into(),
+            lengths: Lengths::Each(vec![5, 6, 7].into()),
         });
         manifest.inline = [(1, Bytes::from_static(b"abc")), (9, Bytes::from_static(b"abc"))].into();
         let whole = encode(&manifest, |id| id.0);

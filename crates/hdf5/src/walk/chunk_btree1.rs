@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn larger_nodes_are_read_again() {
         let found = table(300, 1000, &[(64, leaf(0..300))]).unwrap();
-        assert_eq!(found.addresses, (0x9000..0x9000 + 300).collect::<Vec<_>>());
+        assert_eq!(*found.addresses, (0x9000..0x9000 + 300).collect::<Vec<_>>());
         assert_eq!((found.positions, found.sizes), (None, ChunkSizes::Uniform(1)));
     }
 
@@ -242,13 +242,13 @@ mod tests {
     fn leaves_are_in_key_order() {
         let nodes = [(64, node(1, &[(0, 8192), (3, 4096)])), (4096, leaf(3..5)), (8192, leaf(0..2))];
         let found = table(5, 1000, &nodes).unwrap();
-        assert_eq!(found.positions, Some(vec![0, 1, 3, 4]));
-        assert_eq!(found.addresses, [0x9000, 0x9001, 0x9003, 0x9004]);
+        assert_eq!(found.positions, Some(vec![0, 1, 3, 4].into()));
+        assert_eq!(*found.addresses, [0x9000, 0x9001, 0x9003, 0x9004]);
     }
 
     #[test]
     fn chunks_outside_of_the_extent_are_omitted() {
-        assert_eq!(table(2, 1000, &[(64, leaf(0..4))]).unwrap().addresses, [0x9000, 0x9001]);
+        assert_eq!(*table(2, 1000, &[(64, leaf(0..4))]).unwrap().addresses, [0x9000, 0x9001]);
     }
 
     #[test]

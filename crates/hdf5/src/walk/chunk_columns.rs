@@ -174,14 +174,14 @@ impl ChunkColumns {
         let count = self.addresses.len() as u64;
         let positions = match self.positions {
             _ if count == self.grid.total => None,
-            None => Some((0..count).collect()),
-            positions => positions,
+            None => Some((0..count).collect::<Vec<_>>().into()),
+            Some(positions) => Some(positions.into()),
         };
         let sizes = match self.filtered {
-            true => ChunkSizes::Each(self.sizes),
+            true => ChunkSizes::Each(self.sizes.into()),
             false => ChunkSizes::Uniform(self.grid.chunk_bytes),
         };
-        let (addresses, filter_masks) = (self.addresses, self.filter_masks);
+        let (addresses, filter_masks) = (self.addresses.into(), self.filter_masks);
         Ok(ChunkTable { grid: self.grid.counts, positions, addresses, sizes, filter_masks })
     }
 
@@ -201,6 +201,13 @@ impl ChunkColumns {
 
     fn sort(&mut self) -> Result<(), Error> {
         let Some(positions) = self.positions.take() else { return Ok(()) };
+        if u32::try_from(positions.len()).is_err() {
+            return Err(Error::limit(
+                STRUCTURE,
+                self.address,
+                format!("{} chunks out of order", positions.len()),
+            ));
+        }
         let order = match self.grid.total / 2 <= positions.len() as u64 {
             true => scattered(&positions, self.grid.total),
             false => sorted(&positions),
@@ -212,7 +219,7 @@ impl ChunkColumns {
         if self.filtered {
             self.sizes = permuted(&self.sizes, &order);
         }
-        self.positions = Some(order.into_iter().map(|(position, _)| position).collect());
+        self.positions = Some(permuted(&positions, &order));
         Ok(())
     }
 }
@@ -223,37 +230,44 @@ fn retain_present<T>(column: &mut Vec<T>, positions: &[u64]) {
     column.retain(|_| positions.next().is_some_and(|position| *position != NOWHERE));
 }
 
-/// Sorts positions, each with its index. Fails with a duplicate position. For sparse positions.
-fn sorted(positions: &[u64]) -> Result<Vec<(u64, usize)>, u64> {
-    let mut order: Vec<(u64, usize)> = positions.iter().copied().zip(0..).collect();
+/// Returns the indices of positions in ascending order. Fails with a duplicate position. For sparse positions.
+fn sorted(positions: &[u64]) -> Result<Vec<u32>, u64> {
+    let position = |index: &u32| usize::try_from(*index).ok().and_then(|index| positions.get(index));
+    let mut order: Vec<u32> = (0..).zip(positions).map(|(index, _)| index).collect();
     // A stable sort makes use of runs that are already in order.
-    order.sort_by_key(|(position, _)| *position);
-    match order.array_windows().find(|[(first, _), (second, _)]| first == second) {
-        Some([(twice, _), _]) => Err(*twice),
+    order.sort_by_key(position);
+    match order.array_windows().find(|[first, second]| position(first) == position(second)) {
+        Some([twice, _]) => Err(position(twice).copied().unwrap_or(0)),
         None => Ok(order),
     }
 }
 
-/// Like [`sort`], for positions that fill most of a grid of `total` chunks: one pass over the positions, one over the
+/// Like [`sorted`], for positions that fill most of a grid of `total` chunks: one pass over the positions, one over the
 /// grid.
-fn scattered(positions: &[u64], total: u64) -> Result<Vec<(u64, usize)>, u64> {
-    let mut grid = vec![0_usize; usize::try_from(total).unwrap_or(0)];
-    for (number, position) in (1..).zip(positions) {
-        match usize::try_from(*position).ok().and_then(|position| grid.get_mut(position)) {
-            Some(place) if *place == 0 => *place = number,
+fn scattered(positions: &[u64], total: u64) -> Result<Vec<u32>, u64> {
+    let mut order = vec![NONE; usize::try_from(total).unwrap_or(0)];
+    for (index, position) in (0..).zip(positions) {
+        match usize::try_from(*position).ok().and_then(|position| order.get_mut(position)) {
+            Some(place) if *place == NONE => *place = index,
             _ => return Err(*position),
         }
     }
-    let present = (0..).zip(grid).filter(|(_, number)| *number != 0);
-    Ok(present.map(|(position, number)| (position, number.saturating_sub(1))).collect())
+    order.retain(|index| *index != NONE);
+    Ok(order)
 }
 
-fn permuted<T: Copy>(column: &[T], order: &[(u64, usize)]) -> Vec<T> {
-    order.iter().filter_map(|(_, from)| column.get(*from).copied()).collect()
+/// Index of no chunk.
+const NONE: u32 = u32::MAX;
+
+fn permuted<T: Copy>(column: &[T], order: &[u32]) -> Vec<T> {
+    let value = |index: &u32| column.get(usize::try_from(*index).ok()?).copied();
+    order.iter().filter_map(value).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use virtualize_bytes::{Limits, MemorySource};
 
     use super::*;
@@ -273,7 +287,7 @@ mod tests {
             columns.push(position, chunk(position * 10, None, 0)).unwrap();
         }
         let table = columns.finish().unwrap();
-        assert_eq!((table.positions, table.addresses), (None, vec![0, 10, 20, 30]));
+        assert_eq!((table.positions, table.addresses), (None, vec![0, 10, 20, 30].into()));
         assert_eq!(table.sizes, ChunkSizes::Uniform(8));
     }
 
@@ -287,16 +301,17 @@ mod tests {
             let table = columns.finish().unwrap();
             let mut sorted = present.clone();
             sorted.sort();
+            let sorted = Arc::new(sorted);
             assert_eq!((table.positions.as_ref(), &table.addresses), (Some(&sorted), &sorted));
             assert_eq!(table.filter_masks.len(), present.len());
-            assert_eq!(table.sizes, ChunkSizes::Each(vec![7; present.len()]));
+            assert_eq!(table.sizes, ChunkSizes::Each(vec![7; present.len()].into()));
         }
     }
 
     #[test]
     fn both_sorts_agree() {
         let positions = [7, 2, 0, 5];
-        assert_eq!(sorted(&positions), Ok(vec![(0, 2), (2, 1), (5, 3), (7, 0)]));
+        assert_eq!(sorted(&positions), Ok(vec![2, 1, 3, 0]));
         assert_eq!(scattered(&positions, 8), sorted(&positions));
         assert_eq!((sorted(&[1, 3, 1]), scattered(&[1, 3, 1], 4)), (Err(1), Err(1)));
     }
@@ -311,8 +326,8 @@ mod tests {
         columns.place(1, Some((2, chunk(20, Some(5), 0)))).unwrap();
         assert!(columns.place(4, None).is_err());
         let table = columns.finish().unwrap();
-        assert_eq!((table.positions, table.addresses), (Some(vec![1, 2, 3]), vec![10, 20, 30]));
-        assert_eq!(table.sizes, ChunkSizes::Each(vec![6, 5, 7]));
+        assert_eq!((table.positions, table.addresses), (Some(vec![1, 2, 3].into()), vec![10, 20, 30].into()));
+        assert_eq!(table.sizes, ChunkSizes::Each(vec![6, 5, 7].into()));
         assert_eq!(table.filter_masks, BTreeMap::from([(3, 5)]));
     }
 

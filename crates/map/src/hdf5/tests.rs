@@ -93,9 +93,9 @@ pub(super) fn chunked(chunk: &[u64], grid: &[u64], positions: Option<Vec<u64>>, 
         unfiltered_edges: false,
         chunks: ChunkTable {
             grid: grid.to_vec(),
-            positions,
-            addresses: (0..sizes.len() as u64).map(|n| 1000 + 100 * n).collect(),
-            sizes: ChunkSizes::Each(sizes.to_vec()),
+            positions: positions.map(Into::into),
+            addresses: (0..sizes.len() as u64).map(|n| 1000 + 100 * n).collect::<Vec<_>>().into(),
+            sizes: ChunkSizes::Each(sizes.to_vec().into()),
             filter_masks: BTreeMap::new(),
         },
     }

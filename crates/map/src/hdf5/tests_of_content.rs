@@ -101,13 +101,13 @@ fn odd_floats_are_inlined_by_value() {
 fn no_chunk_lies_past_the_end_of_the_file() {
     let mut data = dataset(float32(ByteOrder::Little), &[4]);
     let mut past = chunked(&[2], &[2], None, &[8, 8]);
-    past.chunks.addresses = vec![1000, (1 << 20) - 4];
+    past.chunks.addresses = vec![1000, (1 << 20) - 4].into();
     data.layout = Layout::Chunked(past.clone());
     assert!(refused(data.clone(), ZarrFormat::V2).contains("past the end"));
-    past.chunks.addresses = vec![1000, u64::MAX - 4];
+    past.chunks.addresses = vec![1000, u64::MAX - 4].into();
     data.layout = Layout::Chunked(past.clone());
     assert!(refused(data.clone(), ZarrFormat::V3).contains("past the end"));
-    past.chunks.addresses = vec![(1 << 20) - 8, (1 << 20) - 12];
+    past.chunks.addresses = vec![(1 << 20) - 8, (1 << 20) - 12].into();
     data.layout = Layout::Chunked(past);
     assert_eq!(one(data, ZarrFormat::V2).0.chunks.len(), 2, "chunks may overlap");
 }

@@ -95,9 +95,9 @@ fn references(source: SourceId, (positions, offsets, lengths): Columns) -> Optio
     let lengths = if lengths.iter().all(|length| *length == first) {
         Lengths::Uniform(first)
     } else {
-        Lengths::Each(lengths.into_iter().map(u32::try_from).collect::<Result<_, _>>().ok()?)
+        Lengths::Each(lengths.into_iter().map(u32::try_from).collect::<Result<Vec<_>, _>>().ok()?.into())
     };
-    Some(References { source, positions: Some(positions), offsets, lengths })
+    Some(References { source, positions: Some(positions.into()), offsets: offsets.into(), lengths })
 }
 
 /// Adjusts a codec to chunks with a new first axis of length 1.

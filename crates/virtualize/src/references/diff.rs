@@ -239,7 +239,7 @@ mod tests {
         let references = References {
             source: SourceId(0),
             positions: None,
-            offsets: vec![10, 20, 30, 40, 50, 60],
+            offsets: vec![10, 20, 30, 40, 50, 60].into(),
             lengths: Lengths::Uniform(10),
         };
         let array = Array {
@@ -320,7 +320,7 @@ mod tests {
     fn chunks_that_moved_are_missing_or_inline() {
         let other = changed(|h| {
             let chunks = &mut array(h).chunks;
-            chunks.references.first_mut().unwrap().offsets = vec![10, 21, 30, 40, 50];
+            chunks.references.first_mut().unwrap().offsets = vec![10, 21, 30, 40, 50].into();
             chunks.inline.insert(3, Bytes::from_static(b"12345"));
         });
         let expected = "/g/a: 3 chunks; 0.1: [s3://b/one.nc, 20, 10] | [s3://b/one.nc, 21, 10]; \

@@ -138,7 +138,7 @@ mod tests {
         let references = References {
             source: SourceId(0),
             positions: None,
-            offsets: vec![0, 10, 20, 30],
+            offsets: vec![0, 10, 20, 30].into(),
             lengths: Lengths::Uniform(5),
         };
         array.chunks = ChunkManifest::of(references);

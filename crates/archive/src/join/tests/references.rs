@@ -38,7 +38,7 @@ fn file(n: u64, chunk: u64, zlib: bool) -> Array {
         references: vec![References {
             source: SourceId(0),
             positions: None,
-            offsets: (0..count).map(|at| 1000 + at * chunk * ROW).collect(),
+            offsets: (0..count).map(|at| 1000 + at * chunk * ROW).collect::<Vec<_>>().into(),
             lengths: Lengths::Uniform(chunk * ROW),
         }],
         ..ChunkManifest::default()

@@ -88,12 +88,12 @@ impl Members for Generated {
 
     fn chunks(&mut self, row: u64, path: &str) -> Result<FileChunks, CombineError> {
         let count = if path == "t2m" { self.chunks } else { 1 };
-        let lengths = (0..count).map(|n| 5000 + u32::try_from(n).unwrap()).collect();
+        let lengths: Vec<_> = (0..count).map(|n| 5000 + u32::try_from(n).unwrap()).collect();
         let chunks = ChunkManifest::of(References {
             source: SourceId(0),
             positions: None,
-            offsets: (0..count).map(|n| 8000 + 6000 * n).collect(),
-            lengths: Lengths::Each(lengths),
+            offsets: (0..count).map(|n| 8000 + 6000 * n).collect::<Vec<_>>().into(),
+            lengths: Lengths::Each(lengths.into()),
         });
         let url = format!("s3://bucket/archive/t2m_{row:09}.nc");
         let source = Source { url, etag: Some(format!("\"{row:032x}\"")), size: 20_000, modified: Some(0) };

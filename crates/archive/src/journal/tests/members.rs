@@ -99,12 +99,15 @@ fn manifest(rng: &mut Rng, cells: u64, sources: usize) -> ChunkManifest {
         let is_whole = positions.iter().copied().eq(0..positions.len() as u64);
         let lengths = match way {
             0 => Lengths::Uniform(400),
-            _ => Lengths::Each(column.iter().map(|(.., length)| u32::try_from(*length).unwrap()).collect()),
+            _ => {
+                let each = column.iter().map(|(.., length)| u32::try_from(*length).unwrap());
+                Lengths::Each(each.collect::<Vec<_>>().into())
+            }
         };
         manifest.references.push(References {
             source: SourceId(source),
-            positions: (!is_whole || rng.bool()).then_some(positions),
-            offsets: column.iter().map(|(_, offset, _)| *offset).collect(),
+            positions: (!is_whole || rng.bool()).then_some(positions.into()),
+            offsets: column.iter().map(|(_, offset, _)| *offset).collect::<Vec<_>>().into(),
             lengths,
         });
     }
@@ -271,7 +274,7 @@ fn a_hierarchy_that_does_not_come_back_is_refused() {
     let column = |source, offset| References {
         source: SourceId(source),
         positions: None,
-        offsets: vec![offset],
+        offsets: vec![offset].into(),
         lengths: Lengths::Uniform(1),
     };
     let outside = bytes(&mut rng, 9);

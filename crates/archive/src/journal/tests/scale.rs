@@ -41,8 +41,8 @@ fn member(n: u64, item: &Item, chunks: u64, texts: &[(&str, Arc<str>)]) -> Membe
     let table = |count: u64, rng: &mut fastrand::Rng| {
         let lengths: Vec<u32> = (0..count).map(|_| rng.u32(40_000..45_000)).collect();
         let mut offset = 8000 + rng.u64(..500);
-        let offsets = lengths.iter().map(|length| (offset, offset += u64::from(*length)).0).collect();
-        let lengths = virtualize::zarr::Lengths::Each(lengths);
+        let offsets: Vec<_> = lengths.iter().map(|length| (offset, offset += u64::from(*length)).0).collect();
+        let (offsets, lengths) = (offsets.into(), virtualize::zarr::Lengths::Each(lengths.into()));
         let source = virtualize::zarr::SourceId(0);
         let column = virtualize::zarr::References { source, positions: None, offsets, lengths };
         chunk_table::encode(&virtualize::zarr::ChunkManifest::of(column), |id| id.0)

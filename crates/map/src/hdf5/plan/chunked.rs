@@ -2,6 +2,7 @@
 //! the codecs of the array.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use virtualize_hdf5::model::{ChunkSizes, ChunkTable, Chunked};
 use virtualize_zarr::{
@@ -211,10 +212,10 @@ fn references(table: &ChunkTable) -> References {
     References {
         source: SourceId(0),
         positions: table.positions.clone(),
-        offsets: table.addresses.clone(),
+        offsets: Arc::clone(&table.addresses),
         lengths: match &table.sizes {
             ChunkSizes::Uniform(size) => Lengths::Uniform(*size),
-            ChunkSizes::Each(sizes) => Lengths::Each(sizes.clone()),
+            ChunkSizes::Each(sizes) => Lengths::Each(Arc::clone(sizes)),
         },
     }
 }

@@ -90,7 +90,7 @@ impl ChunkPlanner<'_> {
         plan.chunks = ChunkManifest::of(References {
             source: SourceId(0),
             positions: None,
-            offsets: vec![range.start],
+            offsets: vec![range.start].into(),
             lengths: Lengths::Uniform(needed),
         });
         Ok(plan)
@@ -107,7 +107,7 @@ impl ChunkPlanner<'_> {
         plan.chunks = ChunkManifest::of(References {
             source: SourceId(0),
             positions: None,
-            offsets: starts.collect(),
+            offsets: starts.collect::<Vec<_>>().into(),
             lengths: Lengths::Uniform(length),
         });
         if !cut.size.is_multiple_of(cut.height) {

@@ -1,6 +1,7 @@
 //! External layouts: the bytes of a dataset are segments of raw data files.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use virtualize_bytes::ByteRange;
 use virtualize_hdf5::model::ExternalSegment;
@@ -55,8 +56,11 @@ impl ChunkPlanner<'_> {
             let count = range.length / step;
             plan.chunks.references.push(References {
                 source,
-                positions: Some((position..position + count).collect()),
-                offsets: (0..count).map(|at| range.start.saturating_add(at * step)).collect(),
+                positions: Some((position..position + count).collect::<Vec<_>>().into()),
+                offsets: (0..count)
+                    .map(|at| range.start.saturating_add(at * step))
+                    .collect::<Vec<_>>()
+                    .into(),
                 lengths: Lengths::Uniform(step),
             });
             position += count;
@@ -93,9 +97,9 @@ fn joined(chunks: ChunkManifest) -> ChunkManifest {
         match joined.references.get_mut(place) {
             Some(known) => {
                 if let (Some(known), Some(new)) = (&mut known.positions, column.positions) {
-                    known.extend(new);
+                    Arc::make_mut(known).extend(&*new);
                 }
-                known.offsets.extend(column.offsets);
+                Arc::make_mut(&mut known.offsets).extend(&*column.offsets);
             }
             None => joined.references.push(column),
         }

@@ -139,7 +139,7 @@ fn move_chunks(plan: &mut ChunkPlan, made: Vec<(u64, ChunkContent)>, from: &[u64
             columns.push(positions.collect::<Option<Vec<u64>>>().ok_or_else(too_many)?);
         }
         for (column, positions) in plan.chunks.references.iter_mut().zip(columns) {
-            column.positions = Some(positions);
+            column.positions = Some(positions.into());
         }
     }
     let mut inline: BTreeMap<u64, ChunkContent> = plan.inline.drain(..).collect();

@@ -439,12 +439,13 @@ fn references(source: SourceId, chunks: &[(u64, Reference)]) -> Result<Reference
         true => Lengths::Uniform(length),
         false => {
             let each = chunks.iter().map(|(_, reference)| u32::try_from(reference.length));
-            Lengths::Each(each.collect::<Result<_, _>>().map_err(|_| Error::Overflow("a chunk"))?)
+            let each: Vec<_> = each.collect::<Result<_, _>>().map_err(|_| Error::Overflow("a chunk"))?;
+            Lengths::Each(each.into())
         }
     };
-    let positions = chunks.iter().map(|(position, _)| *position).collect();
-    let offsets = chunks.iter().map(|(_, reference)| reference.offset).collect();
-    Ok(References { source, positions: Some(positions), offsets, lengths })
+    let positions: Vec<_> = chunks.iter().map(|(position, _)| *position).collect();
+    let offsets: Vec<_> = chunks.iter().map(|(_, reference)| reference.offset).collect();
+    Ok(References { source, positions: Some(positions.into()), offsets: offsets.into(), lengths })
 }
 
 /// Returns the chunk shape of the grid: that of a source that cannot be cut, else the largest into which all can be cut.
