@@ -1,6 +1,6 @@
 //! kerchunk's Parquet layout, written by kerchunk and fsspec (fixtures/references) and by `virtualize-emit`.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::{fs, path::Path};
 

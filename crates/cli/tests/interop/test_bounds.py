@@ -1,7 +1,7 @@
 """Small files that refer to one structure many times: rejected with one message, in bounded time and memory, or mapped correctly.
 
 The time limit only prevents hangs; memory and message are checked. Larger files: BOUNDS_SCALE=4."""
-import os, subprocess, sys
+import os, struct, subprocess, sys, zlib
 
 import clients
 import h5py
@@ -210,3 +210,40 @@ def test_elements_of_gigabytes(tmp_path, kind, fmt):
     assert status == 0 and memory < MEGABYTES, (status, memory, errors[-500:])
     assert len(errors.splitlines()) == 50 and "00000 bytes, more than 1048576" in errors and b'"x/0"' in output.replace(b'"x/c/0"', b'"x/0"')
     assert measured("inspect", path)[2] < MEGABYTES
+
+
+def chunks_under_a_tree(path, count, **options):
+    with h5py.File(path, "w", **options) as f:
+        growing = None if options["libver"] == "latest" else count
+        d = f.create_dataset("x", (count, 1), "u1", chunks=(1, 1), maxshape=(growing, growing or None))
+        for n in range(count):
+            d.id.write_direct_chunk((n, 0), b"x")
+
+
+def tiles(path, count):
+    """A BigTIFF file of one row of tiles, which all lie one after the other."""
+    tile = zlib.compress(bytes(256))
+    lengths, offsets = np.full(count, len(tile), "<u8"), 16 + np.arange(count, dtype="<u8") * len(tile)
+    tables = 16 + count * len(tile)
+    entries = [(256, 4, 1, count * 16), (257, 4, 1, 16), (258, 3, 1, 8), (259, 3, 1, 8), (262, 3, 1, 1), (277, 3, 1, 1), (322, 3, 1, 16), (323, 3, 1, 16),
+               (324, 16, count, tables), (325, 16, count, tables + offsets.nbytes)]
+    header = b"II" + struct.pack("<HHHQ", 43, 8, 0, tables + offsets.nbytes + lengths.nbytes)
+    directory = struct.pack("<Q", len(entries)) + b"".join(struct.pack("<HHQQ", *entry) for entry in entries) + bytes(8)
+    path.write_bytes(header + tile * count + offsets.tobytes() + lengths.tobytes() + directory)
+
+
+@pytest.mark.parametrize("write, most", [
+    (lambda path, count: chunks_under_a_tree(path, count, libver="earliest"), 30),
+    (lambda path, count: chunks_under_a_tree(path, count, libver="latest"), 27),
+    (tiles, 37),
+], ids=["version 1 B-tree", "version 2 B-tree", "tiles"])
+def test_memory_for_each_chunk(tmp_path, write, most):
+    """At most `most` bytes: the columns are not copied, and the tree or the tables are not held whole."""
+    peaks, counts = [], (1_000, 401_000 * SCALE)
+    for count in counts:
+        write(tmp_path / "file", count)
+        status, errors, megabytes, _ = measured(tmp_path / "file", "-f", "kerchunk-json", "-o", tmp_path / f"{count}.json")
+        assert status == 0, errors
+        peaks.append(megabytes)
+    each = (peaks[1] - peaks[0]) * 2**20 / (counts[1] - counts[0])
+    assert each < most, f"{each:.0f} bytes a chunk"
