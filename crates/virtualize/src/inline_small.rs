@@ -6,7 +6,6 @@ mod coordinates;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use futures::{StreamExt, stream};
 use virtualize_bytes::{ByteRange, ReadError};
 use virtualize_map::{Diagnostic, Mapped, Severity};
 use virtualize_remedy::{Code, OptionName, Remedy};
@@ -15,8 +14,8 @@ use virtualize_zarr::{Array, ChunkEntry, Hierarchy, NodePath, Reference};
 use crate::inline::{ChunkError, ChunkMaker, Fetched};
 use crate::options::InlineOptions;
 
-/// Number of bytes that are fetched together. Two such batches are in memory.
-const BATCH: u64 = 32 << 20;
+/// Number of bytes that are fetched together.
+const BATCH: u64 = 64 << 20;
 /// Memory overhead of a chunk besides its bytes, which counts towards the total.
 const OVERHEAD: u64 = 128;
 
@@ -43,10 +42,9 @@ pub(crate) async fn run(
     mapped.report.diagnostics.extend(refused);
     chosen.sort_by_key(|chunk| chunk.place.source);
     let mut unread: BTreeMap<&NodePath, String> = BTreeMap::new();
-    let mut fetched =
-        std::pin::pin!(stream::iter(batches(&chosen)).map(|batch| fetch(maker, batch)).buffered(2));
-    while let Some(batch) = fetched.next().await {
-        let (batch, fetched) = batch?;
+    for batch in batches(&chosen) {
+        let wanted = batch.iter().map(|chunk| (chunk.place.source, chunk.range()));
+        let fetched = maker.fetch(wanted).await?;
         for chunk in batch {
             let Some(path) = paths.get(chunk.array) else { continue };
             match (chunk.bytes(&fetched), mapped.hierarchy.array_mut(path)) {
@@ -58,14 +56,6 @@ pub(crate) async fn run(
     }
     mapped.report.diagnostics.extend(unread.iter().map(|(path, why)| not_read(path, why)));
     Ok(())
-}
-
-async fn fetch<'a>(
-    maker: &ChunkMaker<'_>,
-    batch: &'a [Chosen],
-) -> Result<(&'a [Chosen], Fetched), ReadError> {
-    let wanted = batch.iter().map(|chunk| (chunk.place.source, chunk.range()));
-    Ok((batch, maker.fetch(wanted).await?))
 }
 
 impl Chosen {

@@ -48,14 +48,14 @@ async fn run_in_batches(maker: &ChunkMaker<'_>, mapped: &mut Mapped, batch: u64)
     // Files are opened one after the other, so that few are open at a time.
     tasks.sort_by_key(|task| task.content.sources().next());
     let (workers, arrays) = (Workers::start(threads(&tasks)), arrays(&tasks, &mut mapped.hierarchy));
-    let mut fetched = Box::pin(stream::iter(batches(tasks, batch)).then(|batch| fetch(maker, batch)));
+    let mut batches = batches(tasks, batch);
     let mut failed = BTreeMap::new();
-    let mut coming = fetched.next().await;
-    while let Some(batch) = coming {
-        let (mut tasks, bytes) = batch?;
+    let mut coming = fetch_next(maker, &mut batches).await;
+    while let Some((mut tasks, bytes)) = coming? {
         tasks.retain(|task| !failed.contains_key(&task.array));
         let make = Make { maker, workers: &workers, arrays: &arrays, fetched: Arc::new(bytes) };
-        let (made, next) = join(make.all(tasks, &mut mapped.hierarchy, &mut failed), fetched.next()).await;
+        let made = make.all(tasks, &mut mapped.hierarchy, &mut failed);
+        let (made, next) = join(made, fetch_next(maker, &mut batches)).await;
         made?;
         coming = next;
     }
@@ -100,12 +100,14 @@ fn batches(tasks: Vec<InlineTask>, most: u64) -> impl Iterator<Item = Vec<Inline
     })
 }
 
-async fn fetch(
+/// Fetches the bytes of the next batch; `None` after the last one.
+async fn fetch_next(
     maker: &ChunkMaker<'_>,
-    tasks: Vec<InlineTask>,
-) -> Result<(Vec<InlineTask>, Fetched), ReadError> {
+    batches: &mut impl Iterator<Item = Vec<InlineTask>>,
+) -> Result<Option<(Vec<InlineTask>, Fetched)>, ReadError> {
+    let Some(tasks) = batches.next() else { return Ok(None) };
     let fetched = maker.fetch(tasks.iter().flat_map(|task| task.content.ranges())).await?;
-    Ok((tasks, fetched))
+    Ok(Some((tasks, fetched)))
 }
 
 /// Makes the chunks of a batch.
