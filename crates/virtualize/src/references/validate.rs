@@ -4,6 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use futures::{StreamExt, stream};
 use virtualize_bytes::{ByteRange, ReadRanges};
 use virtualize_codec::CodecFailure;
 use virtualize_map::{ChunkGridChoice, MapOptions};
@@ -30,6 +31,9 @@ use crate::source_formats::{Detected, detect};
 use crate::sources::{changes, source_of};
 use crate::store::VirtualStore;
 use crate::{decode, variable};
+
+/// Number of sources that are opened at once, ahead of their validation.
+const AHEAD: usize = 8;
 
 /// Selection of the chunks to decode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,9 +68,14 @@ pub async fn validate(
     if hierarchy.sources.is_empty() {
         report.notes.push("there are no references, so nothing was compared".to_owned());
     }
-    for (source, parts) in hierarchy.sources.iter().zip(parts(&arrays, hierarchy.sources.len())) {
+    let sources = hierarchy.sources.iter().zip(parts(&arrays, hierarchy.sources.len()));
+    let opening = sources.map(|(source, parts)| async move {
+        (source, parts, virtualize_store::open(&source.url, &options.store).await)
+    });
+    let mut opened = Box::pin(stream::iter(opening).buffered(AHEAD));
+    while let Some((source, parts, object)) = opened.next().await {
         let mut checked = Checked { name: source.url.clone(), ..Checked::default() };
-        match virtualize_store::open(&source.url, &options.store).await {
+        match object {
             Err(error @ StoreError::Option { .. }) => return Err(error.into()),
             Err(error) => {
                 checked.problem(error.to_string());
