@@ -236,7 +236,8 @@ def enough(number):
 
 def tree_2(file, at, level, leaf=lambda at, count, width, level: None):
     below = file.next("BTHD", at, 38, level)
-    node, width, depth, root, count = file.number(at + 6, 4), file.number(at + 10, 2), file.number(at + 12, 2), file.number(at + 16), file.number(at + 24, 2)
+    node, width, depth = file.number(at + 6, 4), file.number(at + 10, 2), file.number(at + 12, 2)
+    root, count = file.number(at + 16), file.number(at + 24, 2)
     most = (node - 10) // width
     # The most records below a child, and the bytes of a pointer to it, by depth.
     below_child, pointers = [most], [0]

@@ -98,13 +98,10 @@ def peer_command(options, case, tool, server, out):
 
 
 def run(command, environment=None, timeout=600):
-    """Runs a command; returns its duration and what it printed."""
+    """Runs a command; returns its duration and the finished process."""
     start = time.perf_counter()
     process = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True, timeout=timeout)
-    seconds = time.perf_counter() - start
-    if process.returncode != 0:
-        raise RuntimeError(f"{' '.join(map(str, command))}: {(process.stderr or process.stdout)[-500:]}")
-    return seconds, process.stdout
+    return time.perf_counter() - start, process
 
 
 def time_ours(options, case, server):
@@ -113,21 +110,27 @@ def time_ours(options, case, server):
     with tempfile.TemporaryDirectory() as folder:
         server and server.stats()
         out = pathlib.Path(folder, "out.json")
-        seconds, _ = run(*our_command(options, case, endpoint, out))
+        seconds, process = run(*our_command(options, case, endpoint, out))
+        if process.returncode != 0:
+            sys.exit(f"{case}: {process.stderr[-500:]}")
         references = out.read_bytes().replace(f"{place_of(options, endpoint)}/".encode(), b"")
         return seconds, hashlib.sha256(references).digest(), server and server.stats()
 
 
 def time_peer(options, case, tool, server):
-    """Returns the seconds that a tool spends in itself, without its imports, if it says so; infinite if it fails."""
+    """Returns the seconds that a tool spends in itself, without its imports, if it prints them; infinite if it fails."""
     with tempfile.TemporaryDirectory() as folder:
         try:
-            seconds, text = run(peer_command(options, case, tool, server, f"{folder}/out.json"), timeout=options.peer_timeout)
-        except (RuntimeError, subprocess.TimeoutExpired) as error:
-            print(f"{tool}, {case}: {str(error)[-200:]}", file=sys.stderr)
+            seconds, process = run(peer_command(options, case, tool, server, f"{folder}/out.json"), timeout=options.peer_timeout)
+        except subprocess.TimeoutExpired:
+            print(f"{tool}, {case}: no end after {options.peer_timeout:.0f} s", file=sys.stderr)
             return float("inf")
-    found = json.loads(text.strip().splitlines()[-1]) if text.strip() else {}
-    return found.get("seconds") or found.get("total_s") or seconds
+    # Some tools fail when they exit, after their work.
+    printed = json.loads(process.stdout.strip().splitlines()[-1]) if process.stdout.strip() else {}
+    if "error" in printed or (process.returncode != 0 and not printed):
+        print(f"{tool}, {case}: {printed.get('error') or process.stderr[-300:]}", file=sys.stderr)
+        return float("inf")
+    return printed.get("seconds") or printed.get("total_s") or seconds
 
 
 def measure(options, case, server, tools):
@@ -148,13 +151,14 @@ def measure(options, case, server, tools):
 
 def factors(peers, seconds):
     """Lists how many times as long as ours the other tools took, the fastest first."""
-    return ", ".join(f"{tool} × {found / seconds:.1f}" if found < float("inf") else f"{tool} failed" for tool, found in sorted(peers.items(), key=lambda peer: peer[1]))
+    fastest = sorted(peers.items(), key=lambda peer: peer[1])
+    return ", ".join(f"{tool} × {found / seconds:.1f}" if found < float("inf") else f"{tool} failed" for tool, found in fastest)
 
 
 def print_row(case, network, limit, measured):
     seconds, stats, local, peers = measured
-    row = [case, network.milliseconds, network.mibps, f"{seconds:.3f}", f"{limit:.3f}", f"{seconds / limit:.1f}", f"{local:.3f}", f"{seconds / (limit + local):.1f}",
-           f"{stats['requests']:,}", stats["rounds"], f"{stats['bytes'] / limits.MIB:.2f}", factors(peers, seconds)]
+    row = [case, network.milliseconds, network.mibps, f"{seconds:.3f}", f"{limit:.3f}", f"{seconds / limit:.1f}", f"{local:.3f}",
+           f"{seconds / (limit + local):.1f}", f"{stats['requests']:,}", stats["rounds"], f"{stats['bytes'] / limits.MIB:.2f}", factors(peers, seconds)]
     print(f"| {' | '.join(map(str, row))} |", flush=True)
     return stats["requests"] / seconds, stats["bytes"] / limits.MIB / seconds
 
