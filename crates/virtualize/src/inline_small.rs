@@ -6,16 +6,17 @@ mod coordinates;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use futures::{StreamExt, stream::FuturesOrdered};
 use virtualize_bytes::{ByteRange, ReadError};
 use virtualize_map::{Diagnostic, Mapped, Severity};
 use virtualize_remedy::{Code, OptionName, Remedy};
 use virtualize_zarr::{Array, ChunkEntry, Hierarchy, NodePath, Reference};
 
-use crate::inline::{ChunkError, ChunkMaker, Fetched};
+use crate::inline::{ChunkError, ChunkMaker, Fetched, batches};
 use crate::options::InlineOptions;
 
-/// Number of bytes that are fetched together.
-const BATCH: u64 = 64 << 20;
+/// Number of bytes that are fetched together. Two such batches are in memory.
+const BATCH: u64 = 32 << 20;
 /// Memory overhead of a chunk besides its bytes, which counts towards the total.
 const OVERHEAD: u64 = 128;
 
@@ -42,9 +43,16 @@ pub(crate) async fn run(
     mapped.report.diagnostics.extend(refused);
     chosen.sort_by_key(|chunk| chunk.place.source);
     let mut unread: BTreeMap<&NodePath, String> = BTreeMap::new();
-    for batch in batches(&chosen) {
-        let wanted = batch.iter().map(|chunk| (chunk.place.source, chunk.range()));
-        let fetched = maker.fetch(wanted).await?;
+    let mut batches = batches(chosen, BATCH, |chunk| chunk.place.length);
+    let mut fetches = FuturesOrdered::new();
+    loop {
+        while fetches.len() < 2
+            && let Some(batch) = batches.next()
+        {
+            fetches.push_back(fetch(maker, batch));
+        }
+        let Some(batch) = fetches.next().await else { break };
+        let (batch, fetched) = batch?;
         for chunk in batch {
             let Some(path) = paths.get(chunk.array) else { continue };
             match (chunk.bytes(&fetched), mapped.hierarchy.array_mut(path)) {
@@ -56,6 +64,11 @@ pub(crate) async fn run(
     }
     mapped.report.diagnostics.extend(unread.iter().map(|(path, why)| not_read(path, why)));
     Ok(())
+}
+
+async fn fetch(maker: &ChunkMaker<'_>, batch: Vec<Chosen>) -> Result<(Vec<Chosen>, Fetched), ReadError> {
+    let fetched = maker.fetch(batch.iter().map(|chunk| (chunk.place.source, chunk.range()))).await?;
+    Ok((batch, fetched))
 }
 
 impl Chosen {
@@ -138,39 +151,5 @@ fn not_read(path: &str, why: &str) -> Diagnostic {
         path: format!("/{path}"),
         message: format!("chunks selected for inlining stay references: {why}"),
         remedy: None,
-    }
-}
-
-/// Splits chunks into batches of at most [`BATCH`] bytes. A batch of one chunk may be larger.
-fn batches(mut chunks: &[Chosen]) -> impl Iterator<Item = &[Chosen]> {
-    std::iter::from_fn(move || {
-        let mut sum = 0_u64;
-        let fitting = chunks.iter().take_while(|chunk| {
-            let start = sum == 0;
-            sum = sum.saturating_add(chunk.place.length.max(1));
-            start || sum <= BATCH
-        });
-        let (batch, rest) = chunks.split_at_checked(fitting.count())?;
-        chunks = rest;
-        Some(batch).filter(|batch| !batch.is_empty())
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use virtualize_zarr::SourceId;
-
-    use super::*;
-
-    #[test]
-    fn batches_are_bounded_and_hold_all() {
-        let chunk = |length| Chosen {
-            array: 0,
-            position: 0,
-            place: Reference { source: SourceId(0), offset: 0, length },
-        };
-        let chunks = [1, BATCH - 1, 1, BATCH + 1, 1, 0].map(chunk);
-        let sizes: Vec<_> = batches(&chunks).map(<[_]>::len).collect();
-        assert_eq!(sizes, [2, 1, 1, 2]);
     }
 }

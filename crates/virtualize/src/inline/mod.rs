@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::{StreamExt, future::join, stream};
+use futures::{StreamExt, future::join, stream::FuturesOrdered};
 use virtualize_bytes::{Limits, ReadError};
 use virtualize_map::{ChunkContent, InlineTask, LeftOut, Mapped};
 use virtualize_zarr::{Array, ChunkManifest, Codec, Hierarchy, NodePath};
@@ -48,16 +48,16 @@ async fn run_in_batches(maker: &ChunkMaker<'_>, mapped: &mut Mapped, batch: u64)
     // Files are opened one after the other, so that few are open at a time.
     tasks.sort_by_key(|task| task.content.sources().next());
     let (workers, arrays) = (Workers::start(threads(&tasks)), arrays(&tasks, &mut mapped.hierarchy));
-    let mut batches = batches(tasks, batch);
+    let mut batches = batches(tasks, batch, encoded_bytes);
     let mut failed = BTreeMap::new();
-    let mut coming = fetch_next(maker, &mut batches).await;
-    while let Some((mut tasks, bytes)) = coming? {
+    let mut coming = fetch(maker, batches.next()).await?;
+    while let Some((mut tasks, bytes)) = coming {
         tasks.retain(|task| !failed.contains_key(&task.array));
         let make = Make { maker, workers: &workers, arrays: &arrays, fetched: Arc::new(bytes) };
         let made = make.all(tasks, &mut mapped.hierarchy, &mut failed);
-        let (made, next) = join(made, fetch_next(maker, &mut batches)).await;
+        let (made, next) = join(made, fetch(maker, batches.next())).await;
         made?;
-        coming = next;
+        coming = next?;
     }
     mapped.leave_out(failed.into_iter().map(|(path, reason)| (path, LeftOut::not_made(reason))));
     Ok(())
@@ -65,8 +65,7 @@ async fn run_in_batches(maker: &ChunkMaker<'_>, mapped: &mut Mapped, batch: u64)
 
 /// Returns the number of threads that are worthwhile.
 fn threads(tasks: &[InlineTask]) -> usize {
-    let bytes = tasks.iter().flat_map(|task| task.content.ranges()).map(|(_, range)| range.length);
-    match tasks.len() > 1 && bytes.fold(0, u64::saturating_add) >= WORTHWHILE {
+    match tasks.len() > 1 && tasks.iter().map(encoded_bytes).fold(0, u64::saturating_add) >= WORTHWHILE {
         true => tasks.len().min(cores()),
         false => 0,
     }
@@ -84,28 +83,35 @@ fn arrays(tasks: &[InlineTask], hierarchy: &mut Hierarchy) -> Arrays {
     arrays
 }
 
-/// Splits the tasks into batches of at most `most` encoded bytes. A batch of one task may be larger.
-fn batches(tasks: Vec<InlineTask>, most: u64) -> impl Iterator<Item = Vec<InlineTask>> {
-    let mut tasks = tasks.into_iter().peekable();
+/// Splits items into batches of at most `most` bytes. A batch of one item may be larger; an item has at least one byte.
+pub(crate) fn batches<T>(
+    items: Vec<T>,
+    most: u64,
+    bytes: impl Fn(&T) -> u64,
+) -> impl Iterator<Item = Vec<T>> {
+    let mut items = items.into_iter().peekable();
     std::iter::from_fn(move || {
         let (mut sum, mut batch) = (0_u64, Vec::new());
-        while let Some(task) = tasks.next_if(|task| {
-            let bytes = task.content.ranges().map(|(_, range)| range.length);
-            sum = bytes.fold(sum, u64::saturating_add).max(sum.saturating_add(1));
+        while let Some(item) = items.next_if(|item| {
+            sum = sum.saturating_add(bytes(item).max(1));
             batch.is_empty() || sum <= most
         }) {
-            batch.push(task);
+            batch.push(item);
         }
         Some(batch).filter(|batch| !batch.is_empty())
     })
 }
 
-/// Fetches the bytes of the next batch; `None` after the last one.
-async fn fetch_next(
+/// Returns the encoded bytes that a task needs.
+fn encoded_bytes(task: &InlineTask) -> u64 {
+    task.content.ranges().map(|(_, range)| range.length).fold(0, u64::saturating_add)
+}
+
+async fn fetch(
     maker: &ChunkMaker<'_>,
-    batches: &mut impl Iterator<Item = Vec<InlineTask>>,
+    tasks: Option<Vec<InlineTask>>,
 ) -> Result<Option<(Vec<InlineTask>, Fetched)>, ReadError> {
-    let Some(tasks) = batches.next() else { return Ok(None) };
+    let Some(tasks) = tasks else { return Ok(None) };
     let fetched = maker.fetch(tasks.iter().flat_map(|task| task.content.ranges())).await?;
     Ok(Some((tasks, fetched)))
 }
@@ -127,9 +133,14 @@ impl Make<'_> {
         failed: &mut BTreeMap<NodePath, String>,
     ) -> Result<(), ReadError> {
         let budget = self.maker.sources.budget();
-        let made = stream::iter(tasks).map(|task| self.one(task)).buffered(self.workers.jobs());
-        let mut made = std::pin::pin!(made);
-        while let Some((task, chunk)) = made.next().await {
+        let (mut tasks, mut jobs) = (tasks.into_iter(), FuturesOrdered::new());
+        loop {
+            while jobs.len() < self.workers.jobs()
+                && let Some(task) = tasks.next()
+            {
+                jobs.push_back(self.one(task));
+            }
+            let Some((task, chunk)) = jobs.next().await else { return Ok(()) };
             if failed.contains_key(&task.array) {
                 continue;
             }
@@ -148,7 +159,6 @@ impl Make<'_> {
                 Err(Failure::Read(error)) => return Err(error),
             }
         }
-        Ok(())
     }
 
     /// Returns the encoded bytes of one chunk of fixed size.

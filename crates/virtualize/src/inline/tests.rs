@@ -62,6 +62,12 @@ fn run(mapped: &mut Mapped) {
 }
 
 #[test]
+fn batches_are_bounded_and_hold_all() {
+    let sizes = batches(vec![1, 9, 1, 11, 1, 0], 10, |bytes| *bytes).map(|batch| batch.len());
+    assert_eq!(sizes.collect::<Vec<_>>(), [2, 1, 1, 2]);
+}
+
+#[test]
 fn chunks_of_all_batches_are_made() {
     let mut mapped = mapped();
     run(&mut mapped);
