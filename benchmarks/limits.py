@@ -29,7 +29,7 @@ ARCHIVE = "archive"
 
 
 class Network:
-    def __init__(self, latency, mibps, connections=64):
+    def __init__(self, latency, mibps, connections=128):
         """Latency in milliseconds, bandwidth of a connection in MiB per second."""
         self.milliseconds, self.mibps, self.connections = latency, mibps, connections
         self.latency, self.bandwidth = latency / 1e3, mibps * MIB
@@ -109,7 +109,7 @@ def main():
     parser.add_argument("files", nargs="*", default=FILES)
     parser.add_argument("--latency", type=float, default=30)
     parser.add_argument("--mibps", type=float, default=50)
-    parser.add_argument("--connections", type=int, default=64)
+    parser.add_argument("--connections", type=int, default=128)
     parser.add_argument("--check", action="store_true", help="fail if the HDF5 library (h5py) does not read each of the structures")
     options = parser.parse_args()
     network = Network(options.latency, options.mibps, options.connections)

@@ -1,6 +1,6 @@
 //! What is requested of a remote file: joined, merged and announced reads.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "tests")]
 
 mod common;
 
