@@ -8,7 +8,7 @@ use futures::{StreamExt, stream};
 use virtualize_bytes::{ByteRange, ReadRanges};
 use virtualize_codec::CodecFailure;
 use virtualize_map::{ChunkGridChoice, MapOptions};
-use virtualize_store::{Object, StoreError};
+use virtualize_store::{Object, StoreError, StoreOptions};
 use virtualize_zarr::{
     Array, ChunkEntry, ChunkGrid, Codec, DataType, Endian, Hierarchy, References, ZarrFormat, in_byte_order,
 };
@@ -34,6 +34,10 @@ use crate::{decode, variable};
 
 /// Number of sources that are opened at once, ahead of their validation.
 const AHEAD: usize = 8;
+
+async fn open_source(url: String, options: StoreOptions) -> Result<Arc<Object>, StoreError> {
+    virtualize_store::open(&url, &options).await
+}
 
 /// Selection of the chunks to decode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,12 +72,11 @@ pub async fn validate(
     if hierarchy.sources.is_empty() {
         report.notes.push("there are no references, so nothing was compared".to_owned());
     }
-    let sources = hierarchy.sources.iter().zip(parts(&arrays, hierarchy.sources.len()));
-    let opening = sources.map(|(source, parts)| async move {
-        (source, parts, virtualize_store::open(&source.url, &options.store).await)
-    });
-    let mut opened = Box::pin(stream::iter(opening).buffered(AHEAD));
-    while let Some((source, parts, object)) = opened.next().await {
+    let opening =
+        hierarchy.sources.iter().map(|source| open_source(source.url.clone(), options.store.clone()));
+    let mut opened = stream::iter(opening.collect::<Vec<_>>()).buffered(AHEAD);
+    for (source, parts) in hierarchy.sources.iter().zip(parts(&arrays, hierarchy.sources.len())) {
+        let Some(object) = opened.next().await else { break };
         let mut checked = Checked { name: source.url.clone(), ..Checked::default() };
         match object {
             Err(error @ StoreError::Option { .. }) => return Err(error.into()),
