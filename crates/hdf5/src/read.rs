@@ -9,7 +9,8 @@ use crate::{
     Error,
     model::{Dataset, Datatype, Element, File, FillMessage, Group, Layout, Link, LinkTarget, Object},
     spec::{
-        Format, cache_image, dataspace, datatype, external_files, fill_value, filter_pipeline, layout,
+        Format, cache_image, dataspace, datatype, external_files, file_space, fill_value, filter_pipeline,
+        layout,
         object_header::{Message, kind},
         shared::{self, SharedReference},
         superblock::{self, Superblock},
@@ -37,6 +38,7 @@ pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Erro
     let superblock = find_superblock(&io).await?;
     let format = superblock.format;
     let extension = read_extension(&io, &superblock).await?;
+    find_pages(&mut io, format, extension.as_ref());
     overlay_cache_image(&mut io, format, extension.as_ref()).await?;
     let mut shared = SharedMessages::open(&io, format, extension.as_ref()).await?;
     let mut graph = read_graph(&io, format, superblock.root).await?;
@@ -129,6 +131,15 @@ async fn read_extension(io: &Io<'_>, superblock: &Superblock) -> Result<Option<H
     match header.as_ref().and_then(|header| header.find(kind::DRIVER_INFO)) {
         Some(message) => Err(driver(message.address, message.body.get(1..9).unwrap_or_default())),
         None => Ok(header),
+    }
+}
+
+/// Records the pages of metadata, if the file has them. They only make reading faster, so a damaged message is ignored.
+fn find_pages(io: &mut Io<'_>, format: Format, extension: Option<&Header>) {
+    let message = extension.and_then(|header| header.find(kind::FILE_SPACE));
+    let size = message.map(|m| file_space::parse_page_size(&m.body, m.address, format));
+    if let Some(Ok(Some(size))) = size {
+        io.set_pages(format.base, size);
     }
 }
 

@@ -13,6 +13,7 @@ pub(crate) mod dataspace;
 pub(crate) mod datatype;
 pub(crate) mod extensible_array;
 pub(crate) mod external_files;
+pub(crate) mod file_space;
 pub(crate) mod fill_value;
 pub(crate) mod filter_pipeline;
 pub(crate) mod fixed_array;

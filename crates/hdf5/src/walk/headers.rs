@@ -8,8 +8,10 @@ use virtualize_bytes::ByteRange;
 use super::{Io, batch::read_whole, sized::read_sized};
 use crate::{
     Error,
+    model::ChunkIndexKind,
     spec::{
-        Format,
+        Format, attribute,
+        layout::{self, LayoutMessage},
         object_header::{
             Continuation, Message, Prefix, kind, parse_continuation, parse_continuation_message,
             parse_header, parse_prefix,
@@ -19,6 +21,9 @@ use crate::{
 
 /// Bytes of an object header to fetch first. Most headers are smaller.
 const GUESS: u64 = 512;
+
+/// Bytes of a chunk index to announce: the root of a B-tree, or a header.
+const INDEX: u64 = 2 << 10;
 
 /// Bytes before and after an object header that usually contain more of the object: the rest of its header, its heap of
 /// attributes, and the root of its chunk index.
@@ -70,8 +75,31 @@ pub(crate) async fn read_headers(
         Ok(reading)
     };
     let mut readings: Vec<_> = blocks.into_iter().zip(addresses).map(begin).collect();
+    announce(io, format, readings.iter().flatten().map(|reading| &reading.header));
     while continue_all(io, format, &mut readings).await {}
     Ok(readings.into_iter().map(|reading| reading.map(|reading| reading.header)).collect())
+}
+
+/// Announces the structures to which headers refer: chunk indexes, and the heaps and B-trees of attributes.
+fn announce<'a>(io: &Io<'_>, format: Format, headers: impl Iterator<Item = &'a Header>) {
+    if io.is_local() {
+        return;
+    }
+    let mut ranges = Vec::new();
+    for header in headers {
+        if let Some(message) = header.find(kind::LAYOUT)
+            && let Ok(LayoutMessage::Chunked(chunked)) = layout::parse(&message.body, message.address, format)
+            && !matches!(chunked.index, ChunkIndexKind::Single | ChunkIndexKind::Implicit)
+        {
+            ranges.extend(chunked.address.map(|address| ByteRange::new(address, INDEX)));
+        }
+        if let Some(message) = header.find(kind::ATTRIBUTE_INFO)
+            && let Ok(Some(dense)) = attribute::parse_info(&message.body, message.address, format)
+        {
+            ranges.extend([dense.heap, dense.names].map(|address| ByteRange::new(address, GUESS)));
+        }
+    }
+    io.will_read(&ranges);
 }
 
 fn neighbourhood(address: &u64) -> ByteRange {

@@ -9,6 +9,9 @@ use crate::{Error, spec::slice};
 /// large ones.
 const HEAD_BYTES: u64 = 64 << 10;
 
+/// Size in bytes up to which a page of metadata is read whole.
+const LARGEST_PAGE: u64 = 16 << 20;
+
 /// A file with its limits and its memory budget.
 pub(crate) struct Io<'a> {
     source: &'a dyn ReadRanges,
@@ -19,12 +22,15 @@ pub(crate) struct Io<'a> {
     overlay: BTreeMap<u64, Bytes>,
     /// Size in bytes of the longest structure in the overlay.
     longest: u64,
+    /// Start of the first page, and the size of pages in bytes, if the file keeps metadata in pages of its own.
+    pages: Option<(u64, u64)>,
 }
 
 impl<'a> Io<'a> {
     pub(crate) fn new(source: &'a dyn ReadRanges, limits: Limits) -> Self {
         let budget = Budget::of_file(&limits, source.size());
-        Self { source, limits, budget, head: Bytes::new(), overlay: BTreeMap::new(), longest: 0 }
+        let (head, overlay) = (Bytes::new(), BTreeMap::new());
+        Self { source, limits, budget, head, overlay, longest: 0, pages: None }
     }
 
     /// Opens a file and fetches its start, from which later reads are served.
@@ -40,6 +46,11 @@ impl<'a> Io<'a> {
         let lengths = structures.iter().map(|(_, bytes)| bytes.len() as u64);
         self.longest = lengths.fold(self.longest, u64::max);
         self.overlay.extend(structures);
+    }
+
+    /// Records that the file keeps metadata in pages, which are then read whole.
+    pub(crate) fn set_pages(&mut self, first: u64, size: u64) {
+        self.pages = Some((first, size)).filter(|_| size <= LARGEST_PAGE && !self.source.is_local());
     }
 
     /// Charges memory for parsed metadata, in addition to the bytes of the file. An error must fail the whole file.
@@ -71,6 +82,16 @@ impl<'a> Io<'a> {
     /// Suggests ranges that may be read soon.
     pub(crate) fn may_read(&self, ranges: &[ByteRange]) {
         self.source.may_read(ranges);
+    }
+
+    /// Announces ranges that will be read soon.
+    pub(crate) fn will_read(&self, ranges: &[ByteRange]) {
+        self.source.will_read(ranges);
+    }
+
+    /// Returns whether announcements have an effect.
+    pub(crate) fn is_local(&self) -> bool {
+        self.source.is_local()
     }
 
     /// Announces all bytes between the nodes of one level of a tree, if the nodes below them, of `bytes` altogether, fill
@@ -128,6 +149,13 @@ impl<'a> Io<'a> {
     async fn fetch(&self, ranges: &[ByteRange]) -> Result<Vec<Bytes>, Error> {
         if ranges.is_empty() {
             return Ok(Vec::new());
+        }
+        if let Some((first, size)) = self.pages {
+            let page = |range: &ByteRange| {
+                let within = range.start.saturating_sub(first).checked_rem(size)?;
+                Some(ByteRange::new(range.start.saturating_sub(within), size))
+            };
+            self.source.will_read(&ranges.iter().filter_map(page).collect::<Vec<_>>());
         }
         Ok(self.source.read_ranges(ranges).await?)
     }

@@ -46,3 +46,12 @@ with h5py.File("latest.h5", "w", libver="latest", track_order=True) as f:
         space = h5py.h5s.create_simple(shape, tuple(h5py.h5s.UNLIMITED if n is None else n for n in limit))
         data = h5py.h5d.create(f.id, name.encode(), h5py.h5t.STD_I32LE, space, plist)
         data.write(h5py.h5s.ALL, h5py.h5s.ALL, np.arange(np.prod(shape), dtype="i4").reshape(shape))
+
+# Metadata in pages, with groups and dense attributes.
+with h5py.File("paged.h5", "w", libver="latest", fs_strategy="page", fs_page_size=1 << 15) as f:
+    for g in range(4):
+        group = f.create_group(f"a{g}/b/c")
+        for k in range(6):
+            d = group.create_dataset(f"v{k}", data=np.arange(12, dtype="i2"), chunks=(5,), maxshape=(None,))
+            for j in range(10):
+                d.attrs[f"attribute{j}"] = f"value {j} of {k}"
