@@ -43,7 +43,7 @@ impl Means {
     fn widths(self) -> (u64, u64) {
         let worth = self.estimate.bytes_per_line() / self.connections.max(1);
         match self.minimize {
-            Minimize::Time => (worth / 4, worth),
+            Minimize::Time => (worth / 2, worth),
             Minimize::Requests => (self.estimate.bytes_per_line(), self.estimate.bytes_per_line()),
             Minimize::Bytes => (0, 0),
         }
@@ -134,8 +134,8 @@ mod tests {
 
     #[test]
     fn gaps_are_closed_only_while_connections_lack() {
-        assert_eq!(means(Minimize::Time, 16).spans(pages(10, 5)).len(), 10);
-        let spans = means(Minimize::Time, 16).spans(pages(40, 5)).len();
+        assert_eq!(means(Minimize::Time, 16).spans(pages(10, 6)).len(), 10);
+        let spans = means(Minimize::Time, 16).spans(pages(40, 6)).len();
         assert!((16..24).contains(&spans), "{spans} requests; a long span is divided again");
         assert_eq!(means(Minimize::Time, 16).spans(pages(40, 20)).len(), 40, "the gaps are too wide");
         assert_eq!(means(Minimize::Time, 16).spans(pages(10, 2)).len(), 1, "narrow ones are closed anyway");

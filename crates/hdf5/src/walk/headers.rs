@@ -23,7 +23,7 @@ use crate::{
 const GUESS: u64 = 512;
 
 /// Bytes of a chunk index to announce: the root of a B-tree, or a header.
-const INDEX: u64 = 2 << 10;
+const INDEX: u64 = 4 << 10;
 
 /// Bytes before and after an object header that usually contain more of the object: the rest of its header, its heap of
 /// attributes, and the root of its chunk index.
