@@ -109,8 +109,13 @@ impl Cache {
 
 /// Returns the numbers of the pages that cover ranges within the file.
 pub(crate) fn of(ranges: &[ByteRange]) -> BTreeSet<u64> {
-    let pages = |range: &ByteRange| range.start / PAGE..range.end().div_ceil(PAGE);
-    ranges.iter().filter(|range| range.length > 0).flat_map(pages).collect()
+    ranges.iter().copied().flat_map(of_range).collect()
+}
+
+/// Returns the numbers of the pages that cover a range within the file.
+pub(crate) fn of_range(range: ByteRange) -> std::ops::Range<u64> {
+    let end = if range.length > 0 { range.end().div_ceil(PAGE) } else { 0 };
+    range.start / PAGE..end
 }
 
 /// Returns the byte range of a page in a file of `size` bytes.

@@ -64,17 +64,23 @@ impl Waves {
 impl Remote {
     /// Announces ranges that will almost certainly be read.
     pub(crate) fn will_read(&self, ranges: &[ByteRange]) {
-        self.waves.next().expected.extend(self.pages(ranges));
+        self.add(&mut self.waves.next().expected, ranges);
     }
 
     /// Suggests ranges that may be read.
     pub(crate) fn may_read(&self, ranges: &[ByteRange]) {
-        self.waves.next().possible.extend(self.pages(ranges));
+        self.add(&mut self.waves.next().possible, ranges);
     }
 
-    fn pages(&self, ranges: &[ByteRange]) -> BTreeSet<u64> {
-        let clamped: Vec<_> = ranges.iter().map(|range| range.clamp_to(self.meta().size)).collect();
-        pages::of(&clamped)
+    /// Adds the pages of ranges, until they fill half of the cache.
+    fn add(&self, pages: &mut BTreeSet<u64>, ranges: &[ByteRange]) {
+        let clamped = ranges.iter().map(|range| range.clamp_to(self.meta().size));
+        for page in clamped.flat_map(pages::of_range) {
+            if pages.len() >= self.cache.limit() / 2 {
+                return;
+            }
+            pages.insert(page);
+        }
     }
 
     /// Fetches pages in the next wave.
@@ -123,7 +129,7 @@ impl Remote {
             expected = pages::of(&[ByteRange::new(0, size)]);
         }
         self.cache.retain_missing(&mut expected);
-        wanted.extend(expected.into_iter().take(self.cache.limit() / 2));
+        wanted.extend(expected);
         let mut allowance = self.allowance(bytes_of(&wanted));
         self.cache.retain_missing(&mut possible);
         possible.retain(|page| !wanted.contains(page));

@@ -106,6 +106,18 @@ async fn suggestions_beyond_the_allowance_are_ignored() {
 }
 
 #[tokio::test]
+async fn announcements_fill_at_most_half_of_the_cache() {
+    let server = serve();
+    let options = StoreOptions { cache_bytes: 20 * PAGE, ..options() };
+    let file = open(&format!("{}/a.nc", server.url), &options).await.unwrap();
+    for _ in 0..2 {
+        file.will_read(&[ByteRange::new(1000 * PAGE, u64::MAX)]);
+    }
+    check(&*file, &[5000]).await;
+    assert_eq!(requested(&server), [(1000, 1010), (5000, 5001)]);
+}
+
+#[tokio::test]
 async fn users_choose_between_requests_and_bytes() {
     let every_tenth: Vec<_> = (100..130).map(|page| page * 10).collect();
     for (minimize, expected) in [(Minimize::Requests, 1), (Minimize::Bytes, 30)] {
