@@ -50,12 +50,12 @@ pub struct StoreOptions {
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum Minimize {
-    /// The time until all metadata is read. At most half of the bytes, plus 4 MiB, are read without need.
+    /// Time, from the measured latency and bandwidth: at most half of the bytes, plus 4 MiB, are not needed.
     #[default]
     Time,
-    /// The number of requests, for stores that charge for each.
+    /// Requests, for stores that charge for each: ranges are merged wherever that takes no longer than a round trip.
     Requests,
-    /// The number of bytes, for stores or networks that charge for these. Pages of 8 KiB are read, and no others.
+    /// Bytes, for stores or networks that charge for these: only pages of 8 KiB with metadata are read.
     Bytes,
 }
 

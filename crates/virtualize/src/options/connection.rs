@@ -34,10 +34,6 @@ pub struct ConnectionOptions {
     #[serde(deserialize_with = "value::count")]
     pub concurrency: usize,
     /// What reads of remote files minimize
-    ///
-    /// time: merge requests, and read ahead, where a model of the measured latency and bandwidth gains time. requests: merge
-    /// as many as possible, for stores that charge per request. bytes: read nothing that is not needed, for those that charge
-    /// per byte.
     #[cfg_attr(feature = "clap", arg(long, value_enum, default_value = "time", value_name = "COST"))]
     pub minimize: Minimize,
     /// Retries of a failed request
