@@ -10,6 +10,7 @@ use crate::{
     location::Location,
     meter::Meter,
     remote::{self, Opened, Remote},
+    waves::pause,
 };
 
 /// An open file: its metadata when it was opened, and access to its bytes by ranges.
@@ -208,20 +209,6 @@ impl Object {
             Content::Memory(memory) => memory.read_ranges(ranges).await,
         }
     }
-}
-
-/// Yields once, so that a task that reads local files, which never waits otherwise, can be cancelled, and so that
-/// concurrent reads of a remote file join.
-pub(crate) async fn pause() {
-    let mut paused = false;
-    std::future::poll_fn(|context| match std::mem::replace(&mut paused, true) {
-        true => std::task::Poll::Ready(()),
-        false => {
-            context.waker().wake_by_ref();
-            std::task::Poll::Pending
-        }
-    })
-    .await;
 }
 
 impl ReadRanges for Object {

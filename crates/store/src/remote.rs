@@ -1,6 +1,7 @@
-use std::{sync::Arc, time::Instant};
+use std::{collections::BTreeSet, sync::Arc, time::Instant};
 
 use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
 use object_store::{GetOptions, GetRange, ObjectMeta};
 use virtualize_bytes::ByteRange;
 
@@ -9,25 +10,32 @@ use crate::{
     link::{Failure, Link},
     location::Location,
     meter::Meter,
-    pages::{self, Cache, PAGE},
+    pages::{self, Cache, PAGE, Pages},
     region,
-    waves::Waves,
+    spans::Means,
+    waves::{Fetched, Wave, Waves},
 };
 
 /// Bytes fetched when a file is opened, so that a small file needs no second request.
 const FIRST: u64 = 16 * PAGE;
 
+/// Size in bytes up to which a file is fetched whole once its first bytes do not suffice: this takes less time than the
+/// round trips of reading it piecewise.
+const SMALL: u64 = 4 << 20;
+/// Bytes that may be read without need, besides as many as are wanted, if the cache is at least eight times as large.
+const SPARE: u64 = 4 << 20;
+
 /// An object on a remote server.
 #[derive(Debug)]
 pub(crate) struct Remote {
-    pub(crate) link: Link,
+    link: Link,
     /// Size, entity tag and modification time when the object was opened.
     meta: ObjectMeta,
-    pub(crate) cache: Cache,
-    pub(crate) concurrency: usize,
-    pub(crate) minimize: Minimize,
-    pub(crate) meter: Arc<Meter>,
-    pub(crate) waves: Waves,
+    cache: Cache,
+    concurrency: usize,
+    minimize: Minimize,
+    meter: Arc<Meter>,
+    waves: Waves,
 }
 
 /// Result of opening: an object to read by ranges, or its whole content.
@@ -129,6 +137,20 @@ impl Remote {
         self.cache.clear();
     }
 
+    /// Announces ranges that will almost certainly be read: as many as fill half of the cache.
+    pub(crate) fn will_read(&self, ranges: &[ByteRange]) {
+        self.waves.expect(self.clamped(ranges), self.cache.limit() / 2);
+    }
+
+    /// Suggests ranges that may be read.
+    pub(crate) fn may_read(&self, ranges: &[ByteRange]) {
+        self.waves.suggest(self.clamped(ranges), self.cache.limit() / 2);
+    }
+
+    fn clamped(&self, ranges: &[ByteRange]) -> impl Iterator<Item = ByteRange> {
+        ranges.iter().map(|range| range.clamp_to(self.meta.size))
+    }
+
     /// Reads ranges through the cache, and fetches missing pages together with those of concurrent calls.
     pub(crate) async fn read_ranges(
         self: &Arc<Self>,
@@ -138,12 +160,72 @@ impl Remote {
         let (mut pages, missing) = self.cache.split(pages::of(&clamped));
         if !missing.is_empty() {
             let start = Instant::now();
-            let fetched = self.fetch(missing.clone()).await?;
+            let file = Arc::clone(self);
+            let fetch = async move { file.fetch(file.waves.take().await).await };
+            let fetched = self.waves.join(missing.clone(), || fetch).await?;
             pages.extend(missing.into_iter().filter_map(|page| Some((page, fetched.get(&page)?.clone()))));
             self.meter.waited(start);
         }
         let parts = clamped.iter().map(|range| pages::assemble(*range, &pages));
         parts.collect::<Option<_>>().ok_or_else(|| self.link.unavailable("a page is missing".to_owned()))
+    }
+
+    /// Sends the requests of a wave.
+    async fn fetch(&self, wave: Wave) -> Fetched {
+        self.meter.level();
+        let start = Instant::now();
+        let wanted = wave.wanted.clone();
+        let spans = self.spans(wave);
+        let bytes = spans.iter().map(|span| span.length).sum();
+        let reads = spans.into_iter().map(|span| async move { Ok((span, self.request(span).await?)) });
+        let mut responses = stream::iter(reads).buffer_unordered(self.concurrency);
+        let mut fetched = Pages::with_capacity(wanted.len());
+        while let Some((span, bytes)) = responses.try_next().await? {
+            fetched.extend(self.keep(span, &bytes, |page| wanted.contains(&page))?);
+        }
+        self.link.network().wave(bytes, start.elapsed());
+        Ok(Arc::new(fetched))
+    }
+
+    /// Returns the spans to request.
+    fn spans(&self, wave: Wave) -> Vec<ByteRange> {
+        let size = self.meta.size;
+        let Wave { mut wanted, mut expected, mut possible } = wave;
+        if self.minimize == Minimize::Bytes {
+            (expected, possible) = Default::default();
+        } else if size <= SMALL && self.cache.holds(size) {
+            expected = pages::of(&[ByteRange::new(0, size)]);
+        }
+        self.cache.retain_missing(&mut expected);
+        wanted.extend(expected);
+        let mut allowance = self.allowance(bytes_of(&wanted));
+        self.cache.retain_missing(&mut possible);
+        possible.retain(|page| !wanted.contains(page));
+        if bytes_of(&possible) <= allowance {
+            allowance -= bytes_of(&possible);
+            wanted.extend(possible);
+        }
+        let means = Means {
+            estimate: self.link.network().estimate(),
+            minimize: self.minimize,
+            connections: self.concurrency as u64,
+            free: self.link.free_slots() as u64,
+            allowance,
+        };
+        means.spans(wanted.into_iter().map(|page| pages::range(page, size)))
+    }
+
+    /// Returns how many bytes may be read without need, if this many are wanted now.
+    fn allowance(&self, wanted_now: u64) -> u64 {
+        let (wanted, wasted) = self.cache.wanted_and_wasted();
+        let wanted = wanted.saturating_add(wanted_now);
+        let spare = SPARE.min(self.cache.limit() as u64 * PAGE / 8);
+        let all = match self.minimize {
+            Minimize::Time => wanted.saturating_add(spare),
+            Minimize::Requests => wanted.saturating_mul(16).saturating_add(16 * spare),
+            Minimize::Bytes => 0,
+        };
+        all.saturating_sub(wasted)
     }
 
     /// Reads a range with one request, unless all of it is cached.
@@ -166,7 +248,7 @@ impl Remote {
 
     /// Requests a range on condition of the entity tag. Also compares the response with the opened version, since not
     /// every server honours the condition. A range past the end means that the file became shorter.
-    pub(crate) async fn request(&self, range: ByteRange) -> Result<Bytes, StoreError> {
+    async fn request(&self, range: ByteRange) -> Result<Bytes, StoreError> {
         let options = GetOptions {
             range: Some(GetRange::Bounded(range.start..range.end())),
             if_match: self.meta.e_tag.clone().filter(|tag| !tag.starts_with("W/")),
@@ -182,7 +264,7 @@ impl Remote {
     }
 
     /// Caches the pages of a span, and returns those that are wanted.
-    pub(crate) fn keep(
+    fn keep(
         &self,
         span: ByteRange,
         bytes: &Bytes,
@@ -215,4 +297,8 @@ impl Remote {
         };
         Err(self.link.changed(reason))
     }
+}
+
+fn bytes_of(pages: &BTreeSet<u64>) -> u64 {
+    pages.len() as u64 * PAGE
 }
