@@ -27,6 +27,9 @@ use crate::{
     transport,
 };
 
+/// Number of hosts whose measurements are kept.
+const HOSTS: usize = 1024;
+
 /// Connections, credentials and request slots, shared by all files opened with the same options or clones of them.
 /// Options changed after cloning get a pool of their own.
 #[derive(Clone, Default)]
@@ -131,6 +134,9 @@ impl Pool {
         if let Some(network) = networks.get(host) {
             return Arc::clone(network);
         }
+        if networks.len() >= HOSTS {
+            networks.clear();
+        }
         Arc::clone(networks.entry(host.to_owned()).or_default())
     }
 
@@ -221,7 +227,8 @@ impl HttpConnector for Straight {
 
 /// Connects clients that record responses in [`Seen`].
 fn observed(options: &ClientOptions, redirects: fn() -> Policy) -> object_store::Result<HttpClient> {
-    let lanes = Lanes::new(options, || transport::client(options, redirects()))?;
+    let own = options.clone();
+    let lanes = Lanes::new(options, move || transport::client(&own, redirects()))?;
     Ok(HttpClient::new(Observed(lanes)))
 }
 
