@@ -22,9 +22,10 @@ const DENSE: usize = 10;
 /// Returns the files of a path, URL, folder or pattern.
 pub(super) fn files(text: String, options: Arc<ListOptions>) -> Files {
     let is_bucket = text.contains("://") && !text.starts_with("file://") && !text.starts_with("http");
+    let takes_requests = is_bucket && !is_named(&text);
     let found = async move { begin(&text, &options.store).await };
     let files = stream::once(found).try_flatten().boxed();
-    if is_bucket { ahead(files) } else { files }
+    if takes_requests { ahead(files) } else { files }
 }
 
 /// Lists in a task of its own, so that the next page is fetched while the files of earlier ones are used.
@@ -50,7 +51,7 @@ fn ahead(files: Files) -> Files {
     .boxed()
 }
 
-/// Chooses how to list an input. The last segment of a key is taken for a file without a request if it contains a dot.
+/// Chooses how to list an input.
 async fn begin(text: &str, store: &StoreOptions) -> Result<Files, ListError> {
     if text.starts_with("http://") || text.starts_with("https://") {
         return web(text);
@@ -65,13 +66,22 @@ async fn begin(text: &str, store: &StoreOptions) -> Result<Files, ListError> {
     if !bucket {
         return Err(nothing(text, &url_of(text)?, &[], store).await);
     }
-    let (_, rest) = text.split_once("://").unwrap_or_default();
-    let name = rest.rsplit_once('/').map_or("", |(_, name)| name);
-    match name {
+    match name_of(text) {
         "" => Ok(Walk::of_folder(text, store)?.stream()),
-        name if name.contains('.') => Ok(one(Item::of(url_of(text)?))),
+        _ if is_named(text) => Ok(one(Item::of(url_of(text)?))),
         _ => looked_up(text, store).await,
     }
+}
+
+/// Returns the last segment of the key of a URL.
+fn name_of(url: &str) -> &str {
+    let (_, rest) = url.split_once("://").unwrap_or_default();
+    rest.rsplit_once('/').map_or("", |(_, name)| name)
+}
+
+/// Returns whether the URL of an object in a bucket is taken for a file without a request.
+fn is_named(url: &str) -> bool {
+    !is_pattern(url) && name_of(url).contains('.')
 }
 
 fn one(item: Item) -> Files {
