@@ -119,13 +119,14 @@ async fn announcements_fill_at_most_half_of_the_cache() {
 
 #[tokio::test]
 async fn users_choose_between_requests_and_bytes() {
-    let every_tenth: Vec<_> = (100..130).map(|page| page * 10).collect();
+    // The gaps are narrow enough for any latency.
+    let every_second: Vec<_> = (500..530).map(|page| page * 2).collect();
     for (minimize, expected) in [(Minimize::Requests, 1), (Minimize::Bytes, 30)] {
         let server = serve();
         let options = StoreOptions { minimize, ..options() };
         let file = open(&format!("{}/a.nc", server.url), &options).await.unwrap();
         file.may_read(&in_pages(&[6000]));
-        check(&*file, &every_tenth).await;
+        check(&*file, &every_second).await;
         let ranges = requested(&server);
         assert_eq!(ranges.iter().filter(|(first, _)| *first < 5000).count(), expected, "{minimize:?}");
         assert_eq!(ranges.iter().any(|(_, last)| *last > 6000), minimize == Minimize::Requests);
