@@ -4,12 +4,16 @@
 
 mod common;
 
-use common::{Request, Response, Server, options};
+use common::{Request, Response, Server};
 use virtualize_bytes::{ByteRange, ReadRanges};
 use virtualize_store::{Minimize, StoreOptions, open};
 
 const PAGE: u64 = 8 << 10;
 const SIZE: u64 = 64 << 20;
+
+fn options() -> StoreOptions {
+    StoreOptions { minimize: Minimize::Time, ..common::options() }
+}
 
 /// Bytes by position, so that a range at the wrong place is noticed.
 fn byte(at: u64) -> u8 {
