@@ -72,9 +72,9 @@ pub async fn validate(
     if hierarchy.sources.is_empty() {
         report.notes.push("there are no references, so nothing was compared".to_owned());
     }
-    let opening =
-        hierarchy.sources.iter().map(|source| open_source(source.url.clone(), options.store.clone()));
-    let mut opened = stream::iter(opening.collect::<Vec<_>>()).buffered(AHEAD);
+    let urls: Vec<String> = hierarchy.sources.iter().map(|source| source.url.clone()).collect();
+    let own = options.store.clone();
+    let mut opened = stream::iter(urls).map(move |url| open_source(url, own.clone())).buffered(AHEAD);
     for (source, parts) in hierarchy.sources.iter().zip(parts(&arrays, hierarchy.sources.len())) {
         let Some(object) = opened.next().await else { break };
         let mut checked = Checked { name: source.url.clone(), ..Checked::default() };
