@@ -62,7 +62,7 @@ pub(crate) async fn open_heaps(
         let header = header?;
         let root = header.root.and_then(|_| roots.next());
         if let (Some(block), Some(Ok(bytes))) = (&header.root, &root) {
-            io.may_read(&children(&header, block, bytes));
+            io.may_read(children(&header, block, bytes));
         }
         Ok(OpenHeap { header, root })
     };
@@ -74,17 +74,18 @@ fn range_of(heap: &FractalHeap, block: &Block) -> ByteRange {
 }
 
 /// Returns the ranges of the first children of an indirect block.
-fn children(heap: &FractalHeap, parent: &Block, bytes: &[u8]) -> Vec<ByteRange> {
-    let mut ranges = Vec::new();
+fn children<'a>(
+    heap: &'a FractalHeap,
+    parent: &'a Block,
+    bytes: &'a [u8],
+) -> impl Iterator<Item = ByteRange> + 'a {
     let mut offset = parent.offset;
-    while parent.rows > 0
-        && ranges.len() < ANNOUNCED
-        && let Ok(Some(block)) = heap.child(parent, bytes, offset)
-    {
-        ranges.push(range_of(heap, &block));
+    let mut next = move || {
+        let block = heap.child(parent, bytes, offset).ok().flatten()?;
         offset = block.offset.saturating_add(block.size.max(1));
-    }
-    ranges
+        Some(range_of(heap, &block))
+    };
+    std::iter::from_fn(move || if parent.rows > 0 { next() } else { None }).take(ANNOUNCED)
 }
 
 /// Reads objects of heaps. Returns, for each request, the result of each object, or the error of the whole heap.

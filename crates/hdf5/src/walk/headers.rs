@@ -62,7 +62,7 @@ pub(crate) async fn read_headers(
     format: Format,
     addresses: &[u64],
 ) -> Result<Vec<Result<Header, Error>>, Error> {
-    io.may_read(&addresses.iter().map(neighbourhood).collect::<Vec<_>>());
+    io.may_read(addresses.iter().map(neighbourhood));
     let length = |bytes: &[u8], address| parse_prefix(bytes, address, format).map(Prefix::length);
     let blocks = read_sized(io, "object header", addresses, GUESS, length).await?;
     let begin = |(block, &address): (Result<Bytes, Error>, &u64)| {
@@ -75,31 +75,31 @@ pub(crate) async fn read_headers(
         Ok(reading)
     };
     let mut readings: Vec<_> = blocks.into_iter().zip(addresses).map(begin).collect();
-    announce(io, format, readings.iter().flatten().map(|reading| &reading.header));
+    let headers = readings.iter().flatten().map(|reading| &reading.header);
+    io.will_read(headers.flat_map(|header| structures(header, format)));
     while continue_all(io, format, &mut readings).await {}
     Ok(readings.into_iter().map(|reading| reading.map(|reading| reading.header)).collect())
 }
 
-/// Announces the structures to which headers refer: chunk indexes, and the heaps and B-trees of attributes.
-fn announce<'a>(io: &Io<'_>, format: Format, headers: impl Iterator<Item = &'a Header>) {
-    if io.is_local() {
-        return;
-    }
-    let mut ranges = Vec::new();
-    for header in headers {
-        if let Some(message) = header.find(kind::LAYOUT)
-            && let Ok(LayoutMessage::Chunked(chunked)) = layout::parse(&message.body, message.address, format)
-            && !matches!(chunked.index, ChunkIndexKind::Single | ChunkIndexKind::Implicit)
-        {
-            ranges.extend(chunked.address.map(|address| ByteRange::new(address, INDEX)));
-        }
-        if let Some(message) = header.find(kind::ATTRIBUTE_INFO)
-            && let Ok(Some(dense)) = attribute::parse_info(&message.body, message.address, format)
-        {
-            ranges.extend([dense.heap, dense.names].map(|address| ByteRange::new(address, GUESS)));
-        }
-    }
-    io.will_read(&ranges);
+/// Returns the start of the structures to which a header refers: its chunk index, and the heap and B-tree of its
+/// attributes.
+fn structures(header: &Header, format: Format) -> impl Iterator<Item = ByteRange> {
+    let layout = header.find(kind::LAYOUT);
+    let index = match layout.map(|m| layout::parse(&m.body, m.address, format)) {
+        Some(Ok(LayoutMessage::Chunked(chunked))) => match chunked.index {
+            ChunkIndexKind::Single | ChunkIndexKind::Implicit => None,
+            _ => chunked.address,
+        },
+        _ => None,
+    };
+    let info = header.find(kind::ATTRIBUTE_INFO);
+    let dense = match info.map(|m| attribute::parse_info(&m.body, m.address, format)) {
+        Some(Ok(dense)) => dense,
+        _ => None,
+    };
+    let dense = dense.into_iter().flat_map(|dense| [dense.heap, dense.names]);
+    let index = index.map(|address| ByteRange::new(address, INDEX));
+    index.into_iter().chain(dense.map(|address| ByteRange::new(address, GUESS)))
 }
 
 fn neighbourhood(address: &u64) -> ByteRange {

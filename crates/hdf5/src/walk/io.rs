@@ -50,7 +50,7 @@ impl<'a> Io<'a> {
 
     /// Records that the file keeps metadata in pages, which are then read whole.
     pub(crate) fn set_pages(&mut self, first: u64, size: u64) {
-        self.pages = Some((first, size)).filter(|_| size <= LARGEST_PAGE && !self.source.is_local());
+        self.pages = Some((first, size)).filter(|_| size <= LARGEST_PAGE);
     }
 
     /// Charges memory for parsed metadata, in addition to the bytes of the file. An error must fail the whole file.
@@ -79,24 +79,26 @@ impl<'a> Io<'a> {
         self.source.size()
     }
 
-    /// Suggests ranges that may be read soon.
-    pub(crate) fn may_read(&self, ranges: &[ByteRange]) {
-        self.source.may_read(ranges);
+    /// Suggests ranges that may be read soon. They are not computed for a local file.
+    pub(crate) fn may_read(&self, ranges: impl Iterator<Item = ByteRange>) {
+        if !self.source.is_local() {
+            self.source.may_read(&ranges.collect::<Vec<_>>());
+        }
     }
 
-    /// Announces ranges that will be read soon.
-    pub(crate) fn will_read(&self, ranges: &[ByteRange]) {
-        self.source.will_read(ranges);
-    }
-
-    /// Returns whether announcements have an effect.
-    pub(crate) fn is_local(&self) -> bool {
-        self.source.is_local()
+    /// Announces ranges that will be read soon. They are not computed for a local file.
+    pub(crate) fn will_read(&self, ranges: impl Iterator<Item = ByteRange>) {
+        if !self.source.is_local() {
+            self.source.will_read(&ranges.collect::<Vec<_>>());
+        }
     }
 
     /// Announces all bytes between the nodes of one level of a tree, if the nodes below them, of `bytes` altogether, fill
     /// at least a quarter: pages without a node are then rare.
     pub(crate) fn will_read_below(&self, nodes: impl Iterator<Item = u64> + Clone, bytes: u64) {
+        if self.source.is_local() {
+            return;
+        }
         let (Some(first), Some(last)) = (nodes.clone().min(), nodes.max()) else { return };
         let between = last.saturating_sub(first);
         if bytes.saturating_mul(4) >= between {
@@ -155,7 +157,7 @@ impl<'a> Io<'a> {
                 let within = range.start.saturating_sub(first).checked_rem(size)?;
                 Some(ByteRange::new(range.start.saturating_sub(within), size))
             };
-            self.source.will_read(&ranges.iter().filter_map(page).collect::<Vec<_>>());
+            self.will_read(ranges.iter().filter_map(page));
         }
         Ok(self.source.read_ranges(ranges).await?)
     }
