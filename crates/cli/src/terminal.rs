@@ -1,4 +1,5 @@
-//! Whether standard error is a terminal with a cursor to move, the width of the terminal, and of text in it, where some characters take two columns and some take none.
+//! The terminal: whether it can draw bars, its width, and the width of text in it. Some characters take two columns,
+//! some take none.
 
 use std::io::{self, IsTerminal};
 

@@ -11,7 +11,7 @@ use object_store::{ClientConfigKey, ClientOptions, client::HttpClient};
 /// by its flow-control window, by its congestion window, and by what the service grants a connection.
 const LANES: usize = 8;
 
-/// Requests in flight from which on another client is connected. A client takes a millisecond or two to build, mostly for
+/// Number of requests in flight at which another client is connected. A client takes a millisecond or two to build, mostly for
 /// the certificates, and many commands send few requests.
 const BUSY: usize = 2;
 

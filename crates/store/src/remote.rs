@@ -22,7 +22,7 @@ const FIRST: u64 = 16 * PAGE;
 /// Size in bytes up to which a file is fetched whole once its first bytes do not suffice: this takes less time than the
 /// round trips of reading it piecewise.
 const SMALL: u64 = 4 << 20;
-/// Bytes that may be read without need, besides as many as are wanted, if the cache is at least eight times as large.
+/// Number of unneeded bytes that may be read besides as many as are wanted, if the cache is at least eight times as large.
 const SPARE: u64 = 4 << 20;
 
 /// An object on a remote server.
@@ -215,7 +215,7 @@ impl Remote {
         means.spans(wanted.into_iter().map(|page| pages::range(page, size)))
     }
 
-    /// Returns how many bytes may be read without need, if this many are wanted now.
+    /// Returns how many unneeded bytes may be read if this many are wanted now.
     fn allowance(&self, wanted_now: u64) -> u64 {
         let (wanted, wasted) = self.cache.wanted_and_wasted();
         let wanted = wanted.saturating_add(wanted_now);

@@ -21,7 +21,7 @@ use crate::{
 /// The pages of a wave that were wanted.
 pub(crate) type Fetched = Result<Arc<Pages>, StoreError>;
 
-/// A wave, which all of its callers drive. It is cancelled when the last of them is.
+/// A wave in progress. Each of its callers polls it; it is cancelled when the last of them is.
 pub(crate) type Fetch = Shared<BoxFuture<'static, Fetched>>;
 
 /// Pages to fetch in one wave.
