@@ -154,7 +154,7 @@ def test_attributes_of_tiff_are_those_of_the_metadata(fixtures: Path) -> None:
 
 
 def test_numbers_of_tiff_have_the_types_of_rioxarray(fixtures: Path, tmp_path: Path) -> None:
-    rasterio = pytest.importorskip("rasterio")
+    import rasterio
     for kind in ["uint8", "int16", "uint16", "int32", "float32", "float64"]:
         path = tmp_path / f"{kind}.tif"
         transform = rasterio.transform.from_origin(0, 3, 1, 1)

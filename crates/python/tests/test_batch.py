@@ -230,7 +230,6 @@ def test_a_callback_may_use_the_package(files: list[Path], tmp_path: Path) -> No
 
 
 def test_progress(files: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("tqdm")
     virtualize.scan(files, progress=True)
     assert "5/5" in capsys.readouterr().err
     virtualize.scan(files)

@@ -57,7 +57,7 @@ def spawned() -> Iterator[Executor]:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """A cluster of Dask with three worker processes."""
-    distributed = pytest.importorskip("distributed")
+    import distributed
     with distributed.LocalCluster(
         n_workers=3, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1", silence_logs=50
     ) as made:
@@ -72,7 +72,7 @@ def dask(cluster: Any) -> Iterator[Executor]:
 
 @pytest.fixture(scope="module")
 def on_ray() -> Iterator[Executor]:
-    ray = pytest.importorskip("ray")
+    import ray
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR", _node_ip_address="127.0.0.1")
 
@@ -147,7 +147,7 @@ def test_random_archives(executor: Executor, tmp_path: Path, name: str, request:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_lithops(tmp_path: Path) -> None:
-    futures = pytest.importorskip("lithops.concurrent.futures")
+    from lithops.concurrent import futures
     files = write_days(tmp_path / "files", 5)
     here = {"lithops": {"backend": "localhost", "storage": "localhost"}, "localhost": {"runtime": sys.executable}}
     with futures.ProcessPoolExecutor(config=here) as pool:
@@ -493,7 +493,6 @@ def test_events_of_shards(damaged: list[Path], tmp_path: Path) -> None:
 
 
 def test_progress(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("tqdm")
     files = write_days(tmp_path / "files", 8)
     with threads() as pool:
         virtualize.batch(files, tmp_path / "out.json", **TIME, executor=pool, shard_size=3, progress=True)

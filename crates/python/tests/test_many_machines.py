@@ -13,7 +13,7 @@ from many_files import ROOT, bucket, content, environment
 from slow_s3 import SlowS3
 
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/many-machines.md").read_text(), re.M | re.S)
-NEEDED = {"ProcessPoolExecutor": "concurrent.futures", "LocalCluster": "distributed", "RayExecutor": "ray", "lithops": "lithops"}
+EXECUTORS = "ProcessPoolExecutor", "LocalCluster", "RayExecutor", "lithops"
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +24,8 @@ def server() -> Iterator[SlowS3]:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="processes of other packages")
-@pytest.mark.parametrize("block", BLOCKS, ids=[next(name for name in NEEDED if name in block) for block in BLOCKS])
+@pytest.mark.parametrize("block", BLOCKS, ids=[next(name for name in EXECUTORS if name in block) for block in BLOCKS])
 def test_recipe(block: str, server: SlowS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip(next(package for name, package in NEEDED.items() if name in block))
     script = tmp_path / "recipe.py"
     # Several shards, from few files.
     assert "concat_dim=" in block

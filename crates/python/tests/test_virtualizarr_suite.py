@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("xdist")
-
 ROOT = Path(__file__).resolve().parents[3]
 VERSION = "2.8.0"
 TESTS = [

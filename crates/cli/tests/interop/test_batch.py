@@ -109,8 +109,6 @@ def test_each_file_has_an_output_of_its_own(days, tmp_path):
 @pytest.mark.parametrize("name", ["out.json", "out.parquet", "out.zarr", "out.icechunk", "v3.json"])
 def test_combined_files_read_as_open_mfdataset_reads_them(days, tmp_path, name):
     import xarray as xr
-    if name.endswith(".icechunk"):
-        pytest.importorskip("icechunk")
     arguments = ["--format", "zarr3-json"] if name == "v3.json" else []
     run = batch(*reversed(days), "--concat-dim", "time", "-o", tmp_path / name, *arguments)
     got = printed(run, tmp_path)
@@ -303,8 +301,6 @@ def test_a_stopped_run_says_how_it_goes_on(bucket, tmp_path):
 
 @pytest.mark.parametrize("name", ["out.json", "out.icechunk"])
 def test_new_files_are_appended_and_only_they_are_read(days, bucket, tmp_path, name):
-    if name.endswith(".icechunk"):
-        pytest.importorskip("icechunk")
     out, first = tmp_path / name, urls(bucket)[:5]
     batch(*first, "--concat-dim", "time", "-o", out, env=bucket.env)
     for arguments, read in ((urls(bucket)[:8], 3), (urls(bucket)[8:], DAYS - 8)):
@@ -347,7 +343,6 @@ def check_values(run, out, bucket, days):
 def test_files_with_other_units_are_appended_all_the_same(days, tmp_path):
     """The new part cannot be appended as it is: everything is written again, with correct times."""
     import xarray as xr
-    pytest.importorskip("icechunk")
     out = tmp_path / "out.icechunk"
     batch(*days[:4], "--concat-dim", "time", "-o", out)
     more = [day(tmp_path / f"more_{k}.nc", k, units=f"hours since 2020-01-{k + 1:02}", start=0) for k in (4, 5)]

@@ -92,7 +92,7 @@ def contents(output):
 
 
 def repository(output):
-    icechunk = pytest.importorskip("icechunk")
+    import icechunk
     storage = icechunk.local_filesystem_storage(str(output))
     containers = icechunk.Repository.fetch_config(storage).virtual_chunk_containers
     repository = icechunk.Repository.open(storage, authorize_virtual_chunk_access=icechunk.containers_credentials({key: None for key in containers}))

@@ -2,10 +2,10 @@
 import os, random, shutil, signal, subprocess, time, warnings
 
 import clients
+import icechunk
 import pytest
 from test_batch import bucket, command, day, days, together, urls, write_list  # noqa: F401
 
-icechunk = pytest.importorskip("icechunk")
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
 DAYS = 8
 LATENCY = 0.01

@@ -264,7 +264,6 @@ def test_a_file_that_is_replaced_while_it_is_read(google, tmp_path):
 @pytest.mark.parametrize("repository", ["local", "bucket"])
 def test_icechunk(cloud, tmp_path, monkeypatch, repository):
     """Sources in a bucket, the repository on disk or in the bucket; the printed snippet opens it."""
-    pytest.importorskip("icechunk")
     import zarr
     for name, value in cloud.signed.items():
         monkeypatch.setenv(name, value)

@@ -155,7 +155,7 @@ def test_scalar_coordinates(tmp_path, fmt):
 @pytest.mark.parametrize("limit", [(), ("--copy-limit", "0")])
 def test_default_chunks_of_unlimited_dimensions(tmp_path, fmt, n, limit):
     """netCDF4 chooses chunks of 512 or 1024 for a coordinate along an unlimited dimension, and chunks of one step for data."""
-    netCDF4 = pytest.importorskip("netCDF4")
+    import netCDF4
     files = []
     for k in range(3):
         files.append(tmp_path / f"{k}.nc")
@@ -226,7 +226,7 @@ def test_ensemble_and_time(tmp_path, fmt):
 
 
 def image(path, *, west=0.0, north=8.0, count=1, nodata=0, dtype="uint16", seed=0, size=32, compress="deflate", driver="GTiff", tiled=True, **how):
-    rasterio = pytest.importorskip("rasterio")
+    import rasterio
     data = np.random.default_rng(seed).integers(0, 200, (count, size, size)).astype(dtype)
     options = dict(tiled=tiled, blockxsize=16, blockysize=16) if driver == "GTiff" and tiled else {}
     with warnings.catch_warnings():
@@ -246,7 +246,6 @@ def rio(path, masked=False):
 @pytest.mark.parametrize("kind", [dict(), dict(nodata=None), dict(dtype="float32", nodata=-1.0), dict(count=3, dtype="uint8", nodata=None, photometric="RGB"),
                                   dict(count=3, interleave="pixel"), dict(driver="COG"), dict(tiled=False), dict(tiled=False, compress=None, size=30)], ids=str)
 def test_images_of_several_days(tmp_path, fmt, kind):
-    pytest.importorskip("rioxarray")
     days = ["20200228", "20200229", "20200301"]
     files = [image(tmp_path / f"S2_{d}.tif", seed=k, **kind) for k, d in enumerate(days)]
     got, _ = combined(tmp_path, fmt, files[::-1], "--stack-dim", "time", "--coord-from-name", "S2_{time:%Y%m%d}.tif", mask_and_scale=False)
@@ -274,7 +273,6 @@ def test_images_that_disagree(tmp_path, fmt, changed, text):
 
 def test_images_side_by_side(tmp_path, fmt):
     """Tiles of a mosaic along x and y; y is descending."""
-    pytest.importorskip("rioxarray")
     files = {(i, j): image(tmp_path / f"t{j}{i}.tif", west=320.0 * j, north=-320.0 * i, seed=3 * i + j) for i in range(2) for j in range(3)}
     got, _ = combined(tmp_path, fmt, list(files.values())[::-1], "--concat-dim", "y", "--concat-dim", "x", mask_and_scale=False)
     rows = [np.concatenate([rio(files[i, j]).values for j in range(3)], axis=2) for i in range(2)]

@@ -51,7 +51,6 @@ def sample(tmp_path):
 @pytest.mark.parametrize("to", JSON)
 @pytest.mark.parametrize("inline", [0, 500])
 def test_kerchunks_references(sample, tmp_path, to, inline):
-    pytest.importorskip("kerchunk")
     original = made_by_kerchunk(sample, inline)
     (tmp_path / "k.json").write_text(json.dumps(original))
     run = virtualize("convert", tmp_path / "k.json", "-f", to)
@@ -67,7 +66,6 @@ def test_kerchunks_references(sample, tmp_path, to, inline):
 @pytest.mark.parametrize("to", JSON)
 @pytest.mark.parametrize("version", [0, 1])
 def test_kerchunks_versions(sample, tmp_path, to, version):
-    pytest.importorskip("kerchunk")
     original = made_by_kerchunk(sample)
     document = original["refs"] if version == 0 else {
         "version": 1, "templates": {"u": str(sample), "f": "{{c}}"}, "gen": [],
@@ -81,7 +79,6 @@ def test_kerchunks_versions(sample, tmp_path, to, version):
 
 def test_text_of_variable_length_by_kerchunk_is_left_out(tmp_path):
     """kerchunk stores it as Python objects, which its readers decode from JSON. No codec of Zarr v3 can represent that."""
-    pytest.importorskip("kerchunk")
     import h5py
     with h5py.File(tmp_path / "v.h5", "w") as f:
         f["v"] = np.array(["a", "bc"], dtype=object)
@@ -99,7 +96,6 @@ def test_text_of_variable_length_by_kerchunk_is_left_out(tmp_path):
 
 @pytest.mark.parametrize("to", JSON)
 def test_virtualizarrs_references(tmp_path, to):
-    pytest.importorskip("virtualizarr")
     sample = FIXTURES / "hdf5" / "chunked.h5"
     from obspec_utils.registry import ObjectStoreRegistry
     from obstore.store import LocalStore
@@ -160,7 +156,7 @@ def test_codecs_that_nobody_knows_stay_within_their_format(tmp_path):
 
 
 def test_icechunk_and_back(sample, tmp_path):
-    icechunk = pytest.importorskip("icechunk")
+    import icechunk
     import zarr
     for number, first in enumerate(JSON):
         assert virtualize(sample, "-f", first, "-o", tmp_path / f"{first}.json").status == 0
@@ -187,8 +183,7 @@ def test_icechunk_and_back(sample, tmp_path):
 def test_repositories_of_icechunk_python(tmp_path):
     """A commit by VirtualiZarr with native chunks next to virtual ones."""
     sample = shutil.copy(FIXTURES / "hdf5" / "chunked.h5", tmp_path / "sample.h5")
-    icechunk = pytest.importorskip("icechunk")
-    pytest.importorskip("virtualizarr")
+    import icechunk
     import zarr
     from obspec_utils.registry import ObjectStoreRegistry
     from obstore.store import LocalStore

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from clients import nodes, same_bits, virtualize
 
-icechunk = pytest.importorskip("icechunk")
 FILES = sorted(p for kind in ("hdf5", "tiff") for p in (clients.FIXTURES / kind).iterdir() if p.suffix in (".h5", ".nc", ".tif"))
 REGION = "eu-central-1"
 

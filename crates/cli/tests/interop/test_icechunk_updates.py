@@ -4,13 +4,13 @@ import os, random, shutil, subprocess, threading, time, warnings
 
 import clients
 import h5py
+import icechunk
 import numpy as np
 import pytest
 import xarray as xr
 import zarr
 from clients import virtualize
 
-icechunk = pytest.importorskip("icechunk")
 SEEDS = range(int(os.environ.get("RANDOM_REPOSITORIES", 3)))
 
 

@@ -81,7 +81,7 @@ def opened(page, file, path="/", **state):
 
 def test_a_pyramid_is_shown_at_the_size_of_the_screen(page, made):
     """Opening a COG shows the overview that fits, in few requests; its values are those of rasterio's overview."""
-    rasterio = pytest.importorskip("rasterio")
+    import rasterio
     edge = 3000
     values = np.add.outer(np.arange(edge), np.arange(edge) * 3).astype("u2")
     with rasterio.open(made / "pyramid.tif", "w", driver="COG", width=edge, height=edge, count=1, dtype="uint16", compress="DEFLATE", blocksize=256) as out:
@@ -166,7 +166,7 @@ def calendars():
 @pytest.mark.parametrize("calendar", calendars())
 def test_times_are_those_of_cftime(page, climate, calendar):
     """Times of every calendar are shown as cftime decodes them."""
-    cftime = pytest.importorskip("cftime")
+    import cftime
     chance = random.Random(calendar)
     opened(page, climate)
     for unit, most in (("days", 400_000), ("hours", 5_000_000), ("seconds", 10**9), ("minutes", 10**7)):
@@ -256,7 +256,7 @@ def test_categories_and_palettes(page, climate):
     assert len(np.unique(drawn(page).reshape(-1, 4), axis=0)) == 3
     (_, value), = shown_at(page, ["ArrowRight"])
     assert f"({['sea', 'land', 'dry lake'][int(value)]})" in page.locator("#look .readout").first.inner_text()
-    rasterio = pytest.importorskip("rasterio")
+    import rasterio
     image = clients.FIXTURES / "tiff/palette.tif"
     with rasterio.open(image) as file:
         expected = np.array([file.colormap(1)[value] for value in file.read(1).ravel()]).reshape(*file.shape, 4)
@@ -266,7 +266,7 @@ def test_categories_and_palettes(page, climate):
 
 def test_composites(page, made):
     """Bands of an RGB image are drawn as they are; its alpha band is the opacity; other bands can be chosen."""
-    rasterio = pytest.importorskip("rasterio")
+    import rasterio
     bands = np.random.default_rng(0).integers(0, 256, (4, 20, 30)).astype("u1")
     bands[3] = np.where(bands[3] > 128, 255, 0)
     for name, interleave in (("pixel", "pixel"), ("band", "band")):

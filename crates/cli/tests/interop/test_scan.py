@@ -1,11 +1,10 @@
 """`virtualize scan`: detects and names each kind of difference between files by netCDF4, h5netcdf and rasterio."""
 import json
 
+import netCDF4
 import numpy as np
 import pytest
 from clients import virtualize
-
-netCDF4 = pytest.importorskip("netCDF4")
 
 
 def scan(*arguments, status=0):
@@ -144,7 +143,7 @@ def test_lists_filters_and_names(pair, tmp_path):
 
 
 def test_h5netcdf(tmp_path):
-    h5netcdf = pytest.importorskip("h5netcdf")
+    import h5netcdf
     for n, fill in enumerate((np.nan, -1.0)):
         with h5netcdf.File(tmp_path / f"{n}.nc", "w") as f:
             f.dimensions = {"time": 2}
@@ -155,7 +154,7 @@ def test_h5netcdf(tmp_path):
 
 
 def test_images(tmp_path):
-    rasterio = pytest.importorskip("rasterio")
+    import rasterio
 
     def image(name, crs="EPSG:32633", west=500000.0, pixel=30.0, tile=16, nodata=0, size=32):
         with rasterio.open(tmp_path / name, "w", driver="GTiff", width=size, height=size, count=1, dtype="uint16", crs=crs, nodata=nodata, tiled=True,

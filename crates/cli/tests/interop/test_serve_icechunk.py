@@ -3,10 +3,10 @@ killed."""
 import json, os, random, time, urllib.error, warnings
 
 import clients
+import icechunk
 import pytest
 from test_serve_jobs import DAYS, FILES, Service, archive, batch, expected  # noqa: F401 (archive is a fixture)
 
-icechunk = pytest.importorskip("icechunk")
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
 KILLS = 3
 

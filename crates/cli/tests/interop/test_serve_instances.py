@@ -75,13 +75,13 @@ class Instances:
 
 
 def repository(path):
-    icechunk = pytest.importorskip("icechunk")
+    import icechunk
     repo = icechunk.Repository.open(icechunk.local_filesystem_storage(str(path)))
     return [one.message for one in repo.ancestry(branch="main")]
 
 
 def make_repository(path):
-    icechunk = pytest.importorskip("icechunk")
+    import icechunk
     icechunk.Repository.create(icechunk.local_filesystem_storage(str(path)))
 
 

@@ -45,7 +45,6 @@ def test_references_of_every_fixture_are_valid(file, fmt, tmp_path):
 
 @pytest.mark.parametrize("inline", [0, 500])
 def test_kerchunks_references_are_valid(sample, tmp_path, inline):  # noqa: F811
-    pytest.importorskip("kerchunk")
     (tmp_path / "k.json").write_text(json.dumps(made_by_kerchunk(sample, inline)))
     report = validate(tmp_path / "k.json", "--full")
     assert {a["name"]: a["decoded"] for a in report["arrays"]}["g/t"] == (0 if inline else 4)
