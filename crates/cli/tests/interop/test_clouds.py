@@ -15,6 +15,21 @@ from test_stores import CREDENTIALS, FILES, REGION, s3, truth  # noqa: F401
 DAYS = 10
 
 
+@pytest.fixture(autouse=True, scope="module")
+def finalizers_of_adlfs():
+    """Runs the finalizers of adlfs after the tests. They keep the file system alive until exit, and fail then if zarr-python's loop is to run them."""
+    import types
+
+    import adlfs.spec
+    from zarr.core.sync import sync as sync_zarr
+    finalizers = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(adlfs.spec, "weakref", types.SimpleNamespace(finalize=lambda _, *arguments: finalizers.append(arguments)))
+        yield
+    for sync, loop, close, file_system in finalizers:
+        sync(loop, close, file_system) if loop else sync_zarr(close(file_system))
+
+
 class Google:
     scheme, secret = "gs", gcs_server.TOKEN
 

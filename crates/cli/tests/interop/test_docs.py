@@ -179,12 +179,13 @@ def prose(page):
     return re.sub(r"^ *```.*?^ *```$", "", page.read_text(), flags=re.M | re.S)
 
 
-def test_correctness_names_tests_that_exist():
-    """Each row of docs/correctness.md names the tests that hold it: by name in Rust, by file and name in Python."""
+@pytest.mark.parametrize("page, least", [("correctness", 60), ("threat-model", 30)])
+def test_tables_name_tests_that_exist(page, least):
+    """Each row of these pages names the tests that hold it: by name in Rust, by file and name in Python."""
     sources = "\n".join(path.read_text() for path in (clients.ROOT / "crates").rglob("*.rs") if "target" not in path.parts)
     folders = [clients.ROOT / "crates" / folder for folder in ("cli/tests/interop", "python/tests")]
     modules = {path.name: path.read_text() for folder in folders for path in folder.glob("*.py")}
-    rows = [line for line in (clients.ROOT / "docs/correctness.md").read_text().splitlines() if line.startswith("| ")]
+    rows = [line for line in (clients.ROOT / f"docs/{page}.md").read_text().splitlines() if line.startswith("| ")]
     missing, module, checked = [], None, 0
     for name in [name for row in rows for name in re.findall(r"`([^`]+)`", row.strip(" |").split(" | ")[-1])]:
         if match := re.fullmatch(r"(?:(test_\w+\.py)|…)(?:::(\w+))?", name):
@@ -196,4 +197,4 @@ def test_correctness_names_tests_that_exist():
             continue
         checked += 1
         missing += [] if found else [name]
-    assert checked > 60 and not missing, missing
+    assert checked > least and not missing, missing
