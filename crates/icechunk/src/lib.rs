@@ -13,6 +13,7 @@ mod commit;
 mod comparison;
 mod container;
 mod document_diff;
+mod durable;
 mod error;
 mod history;
 mod location;

@@ -10,10 +10,7 @@ use std::{
 use icechunk::{
     Storage,
     config::{AzureCredentials, GcsCredentials, S3Credentials, S3Options, S3StaticCredentials},
-    storage::{
-        StorageError, new_azure_blob_storage, new_gcs_storage, new_local_filesystem_storage,
-        new_s3_object_store_storage,
-    },
+    storage::{StorageError, new_azure_blob_storage, new_gcs_storage, new_s3_object_store_storage},
 };
 
 use crate::IcechunkError;
@@ -95,7 +92,7 @@ impl RepositoryLocation {
         options: &StorageOptions,
     ) -> Result<Arc<dyn Storage + Send + Sync>, IcechunkError> {
         match self.clone() {
-            Self::Local(path) => new_local_filesystem_storage(&path).await.map_err(connecting()),
+            Self::Local(path) => Ok(Arc::new(crate::durable::storage(&path)?)),
             Self::S3 { bucket, prefix } => options.connect_s3(bucket, prefix).await,
             Self::Google { bucket, prefix } => options.connect_google(bucket, prefix),
             Self::Azure { container, prefix } => options.connect_azure(container, prefix).await,
