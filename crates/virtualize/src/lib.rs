@@ -66,8 +66,8 @@ pub use virtualize_map::{
 };
 pub use virtualize_remedy::{Code, Notation, OptionName, Remedy};
 pub use virtualize_store::{
-    FileVersion, ForeignError, ForeignStore, Listed, Object, Retries, Stats, StoreError, StoreOptions,
-    open_listed,
+    FileVersion, ForeignError, ForeignStore, Listed, Object, Retries, SideFile, Stats, StoreError,
+    StoreOptions, open_listed,
 };
 pub use virtualize_zarr as zarr;
 

@@ -32,6 +32,7 @@ pub(crate) async fn run(arguments: &arguments::Batch) -> Result<(), Failure> {
     if !arguments.quiet {
         report(&summary, arguments);
     }
+    report_failures(&summary, arguments);
     if let Some(python) = summary.python.as_deref().filter(|_| arguments.json_log.as_deref() != Some("-")) {
         use io::Write;
         writeln!(io::stdout().lock(), "{python}")?;
@@ -126,15 +127,20 @@ fn report(summary: &Summary, arguments: &arguments::Batch) {
     for note in &summary.notes {
         messages::line(&format!("note: {note}"));
     }
-    for failure in &summary.failures {
-        messages::line(&format!("failed: {failure}"));
-    }
-    if *failed > 0 {
-        messages::line("to try them again, rerun the same command with --retry-failed");
-    }
     if let Some(output) = &summary.output {
         let what = if arguments.options.each { "references of each file are in" } else { "written:" };
         messages::line(&format!("{what} {output}; journal: {}", summary.journal));
+    }
+}
+
+/// Prints the files that failed: errors, or warnings if the dataset was written without them.
+fn report_failures(summary: &Summary, arguments: &arguments::Batch) {
+    let severity = if arguments.options.each { "error" } else { "warning" };
+    for failure in &summary.failures {
+        messages::line(&format!("{severity}: {failure}"));
+    }
+    if summary.failed > 0 && !arguments.quiet {
+        messages::line("hint: to try them again, rerun the same command with --retry-failed");
     }
 }
 

@@ -1,6 +1,8 @@
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::Arc;
 
+use virtualize::SideFile;
 use virtualize_archive::{Scan, scan_inputs};
 
 use crate::{
@@ -20,9 +22,7 @@ pub(crate) async fn run(arguments: &arguments::Scan) -> Result<(), Failure> {
     progress.finish();
     let found = found?;
     if let Some(path) = &arguments.output {
-        let failed = |error: io::Error| Failure::File { path: path.display().to_string(), error };
-        let mut file = io::BufWriter::new(std::fs::File::create(path).map_err(failed)?);
-        json(&found, &mut file).and_then(|()| file.flush()).map_err(failed)?;
+        write(&found, path)?;
     }
     let mut out = io::BufWriter::new(io::stdout().lock());
     match arguments.json {
@@ -31,10 +31,19 @@ pub(crate) async fn run(arguments: &arguments::Scan) -> Result<(), Failure> {
     }
     out.flush()?;
     for failed in &found.failed {
-        messages::line(&format!("failed: {}", failed.error));
+        messages::line(&format!("error: {}", failed.error));
     }
     let disagrees = arguments.fail_on_mismatch && found.eras.eras().len() > 1;
     if disagrees || !found.failed.is_empty() { Err(Failure::Found) } else { Ok(()) }
+}
+
+/// Writes the report to a file, whole or not at all.
+fn write(found: &Scan, path: &Path) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::File { path: path.display().to_string(), error };
+    let mut file = io::BufWriter::new(SideFile::create(path).map_err(virtualize::Error::from)?);
+    json(found, &mut file).map_err(failed)?;
+    let file = file.into_inner().map_err(|error| failed(error.into_error()))?;
+    Ok(file.finish().map_err(virtualize::Error::from)?)
 }
 
 fn json(found: &Scan, out: &mut impl Write) -> io::Result<()> {
