@@ -7,6 +7,7 @@
 //! is a [`Diagnostic`], and the fate of each fill value a [`FillDecision`].
 
 mod budget;
+mod cf;
 mod convention;
 mod diagnostic;
 mod error;

@@ -2,20 +2,21 @@
 
 use std::sync::Arc;
 
-use virtualize_hdf5::model::{CharacterSet, Dataset, Dataspace, Datatype, Element};
+use virtualize_hdf5::model::{CharacterSet, Dataset, Dataspace, Datatype};
 use virtualize_remedy::Code;
 use virtualize_zarr::{Array, ChunkGrid, ChunkManifest, FillValue, SourceId, ZarrFormat};
 
 use super::Mapper;
+use super::cf_attributes::{cf_attributes, fill_origin};
 use super::describe::{describe_filter, describe_layout, describe_type};
 use super::dimensions::AxisDimension;
 use super::element::ElementType;
-use super::fill::{FillPlan, FillQuestion};
 use super::header_fill::DatasetFill;
 use super::plan::{ChunkPlan, ChunkPlanner, Padded, can_encode, is_reference};
 use super::types::element_type;
 use crate::budget::{chunk_bytes, task_bytes};
-use crate::{ArrayReport, ChunkContent, Error, InlineTask, Result, Severity};
+use crate::cf::{CfAttributes, FillPlan, FillQuestion, check_factors, widened_packing};
+use crate::{ArrayReport, ChunkContent, Error, FillPolicy, InlineTask, Result, Severity};
 
 /// Bytes of memory for a member of a datatype, whose name appears in metadata and attributes.
 const MEMBER: u64 = 1 << 10;
@@ -51,7 +52,8 @@ impl Mapper<'_> {
     ) -> Result<Array> {
         self.take("datatypes", type_bytes(&dataset.datatype))?;
         let element = element_type(&dataset.datatype, self.options.format)?;
-        check_factors(dataset)?;
+        let meanings = cf_attributes(dataset);
+        check_factors(&meanings)?;
         let shape = array_shape(dataset, &element);
         let stored_fill = DatasetFill::of(dataset, &element)?;
         let planner = ChunkPlanner {
@@ -69,9 +71,9 @@ impl Mapper<'_> {
         let array_fill = DatasetFill { unallocated, ..stored_fill.clone() };
         let planner = ChunkPlanner { shape: &shape, background: array_fill.background(), ..planner };
         self.take_chunks(path, &planner, &plan)?;
-        let fill = fill_plan(&planner, &plan, &array_fill)?;
+        let fill = fill_plan(&planner, &plan, &array_fill, &meanings)?;
         self.report_plan(path, dataset, &plan, &fill);
-        let attributes = self.array_attributes(path, dataset, &element, &fill);
+        let attributes = self.array_attributes(path, (dataset, &meanings), &element.data_type, &fill);
         self.renumber_plan(&mut plan)?;
         let mut dimension_names: Vec<_> = axes.into_iter().map(|axis| axis.name).collect();
         dimension_names.resize(shape.len(), None); // the axes of array types have no names
@@ -86,8 +88,10 @@ impl Mapper<'_> {
             chunks: ChunkManifest::default(),
         };
         report.fill = Some(fill.decision.clone());
-        self.unpack(path, dataset, &mut array, report);
-        self.warn_of_widened_packing(path, dataset, &array);
+        self.unpack(path, (dataset, &meanings), &mut array, report);
+        if let Some(message) = widened_packing(&meanings, &array.attributes) {
+            self.diagnose(Severity::Info, Code::PackingWidened, path, message);
+        }
         check_metadata(&array, self.options.format)?;
         self.tasks.extend(inline_tasks(path, &planner, &mut plan, &fill));
         Ok(Array { chunks: plan.chunks, ..array })
@@ -174,7 +178,12 @@ fn array_shape(dataset: &Dataset, element: &ElementType) -> Vec<u64> {
 }
 
 /// Applies the fill value policy to an array whose chunks are planned.
-fn fill_plan(planner: &ChunkPlanner<'_>, plan: &ChunkPlan, fill: &DatasetFill) -> Result<FillPlan> {
+fn fill_plan(
+    planner: &ChunkPlanner<'_>,
+    plan: &ChunkPlan,
+    fill: &DatasetFill,
+    attributes: &CfAttributes,
+) -> Result<FillPlan> {
     let missing = plan.missing_count(planner.shape);
     if let Some(problem) = fill.problem.filter(|_| missing > 0) {
         return Err(Error::NoFillValue { missing, problem });
@@ -182,10 +191,11 @@ fn fill_plan(planner: &ChunkPlanner<'_>, plan: &ChunkPlan, fill: &DatasetFill) -
     let question = FillQuestion {
         format: planner.options.format,
         data_type: &planner.element.data_type,
-        message: &planner.dataset.fill,
+        policy: FillPolicy("hdf5-header"),
+        origin: fill_origin(&planner.dataset.fill),
         header: &fill.header,
         missing_reads: &fill.unallocated,
-        attributes: &planner.dataset.attributes,
+        attributes,
         missing: missing > 0,
         constant_chunks_allowed: constant_chunks_allowed(planner, plan, missing),
     };
@@ -201,18 +211,6 @@ fn constant_chunks_allowed(planner: &ChunkPlanner<'_>, plan: &ChunkPlan, missing
         && plan.codecs.iter().all(can_encode)
         && !matches!(planner.background, None | Some(FillValue::Text(_) | FillValue::Variable(_)))
         && bytes.and_then(|n| n.checked_mul(copies)).is_some_and(|n| n <= planner.options.inline_limit)
-}
-
-/// Refuses a `scale_factor` or `add_offset` that is not finite. JSON has no such numbers, and xarray cannot compute with
-/// text.
-fn check_factors(dataset: &Dataset) -> Result<()> {
-    let infinite = |element: &Element| matches!(element, Element::Float(value) if !value.is_finite());
-    let is_factor = |name: &str| matches!(name, "scale_factor" | "add_offset");
-    let mut factors = dataset.attributes.iter().filter(|attribute| is_factor(&attribute.name));
-    match factors.find(|attribute| attribute.elements.iter().any(infinite)) {
-        Some(attribute) => Err(Error::NotJson(format!("a {} that is not finite", attribute.name))),
-        None => Ok(()),
-    }
 }
 
 /// Returns the memory for a datatype. Hard links and committed datatypes can give a large one to many arrays.

@@ -77,11 +77,3 @@ fn decode(message: &FillMessage, element: &ElementType) -> Result<Result<FillVal
 fn malformed(problem: String) -> Error {
     Error::malformed("fill value message", problem)
 }
-
-/// Whether all bits of a scalar are zero.
-pub(super) fn is_zero(value: &FillValue) -> bool {
-    match value {
-        FillValue::Fixed(bytes) | FillValue::Variable(bytes) => bytes.iter().all(|byte| *byte == 0),
-        FillValue::Text(text) => text.is_empty(),
-    }
-}

@@ -3,12 +3,11 @@
 mod array;
 mod array_attributes;
 mod attributes;
-mod cast;
+mod cf_attributes;
 mod describe;
 mod dimensions;
 mod element;
 mod external_links;
-mod fill;
 mod hdfeos;
 mod header_fill;
 mod ieee;
@@ -16,7 +15,6 @@ mod lengths;
 mod lookup;
 mod names;
 mod others;
-mod packing;
 mod pattern;
 mod plan;
 mod references;
@@ -120,7 +118,7 @@ fn map_within(
         sources: SourceTable::new(&source.url),
         tasks: Vec::new(),
         report: Report::default(),
-        time_bounds: if options.unpack { packing::time_bounds(file) } else { BTreeSet::new() },
+        time_bounds: if options.unpack { cf_attributes::time_bounds(file) } else { BTreeSet::new() },
         fields: Fields::new(file.struct_metadata.as_deref().unwrap_or_default()),
         nodes: 0,
     };

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use half::f16;
-use virtualize_hdf5::model::{Attribute, Element};
 use virtualize_zarr::{DataType, FillValue};
 
+use super::CfValue;
 use crate::{Error, Result};
 
 /// Converts an element to a scalar of the type.
@@ -12,54 +12,32 @@ use crate::{Error, Result};
 /// # Errors
 /// The conversion would change the value. Such a sentinel masks nothing in xarray either: it compares binary32 data with a
 /// binary64 1e20 as binary64.
-pub(super) fn cast(element: &Element, data_type: &DataType) -> Result<FillValue> {
+pub(super) fn cast(element: &CfValue, data_type: &DataType) -> Result<FillValue> {
     let bytes = match (element, data_type) {
-        (Element::Text(text), DataType::String) => return Ok(FillValue::Text(text.clone())),
-        (Element::Text(text), DataType::FixedBytes(n)) => fixed(text.as_bytes(), *n),
-        (Element::Bytes(bytes), DataType::FixedBytes(n) | DataType::RawBytes(n)) => fixed(bytes, *n),
-        (Element::Integer(value), data_type) if data_type.is_integer() || *data_type == DataType::Bool => {
+        (CfValue::Text(text), DataType::String) => return Ok(FillValue::Text(text.clone())),
+        (CfValue::Text(text), DataType::FixedBytes(n)) => fixed(text.as_bytes(), *n),
+        (CfValue::Bytes(bytes), DataType::FixedBytes(n) | DataType::RawBytes(n)) => fixed(bytes, *n),
+        (CfValue::Integer(value), data_type) if data_type.is_integer() || *data_type == DataType::Bool => {
             integer(*value, data_type)
         }
-        (Element::Float(value), data_type) if data_type.is_integer() => {
+        (CfValue::Float(value), data_type) if data_type.is_integer() => {
             whole(*value).and_then(|value| integer(value, data_type))
         }
-        (Element::Integer(value), data_type) => {
+        (CfValue::Integer(value), data_type) => {
             let near = *value as f64;
             if whole(near) == Some(*value) { number(near, data_type) } else { None }
         }
-        (Element::Float(value), data_type) => number(*value, data_type),
-        (Element::Complex(real, imaginary), DataType::Complex64 | DataType::Complex128) => {
+        (CfValue::Float(value), data_type) => number(*value, data_type),
+        (CfValue::Complex(real, imaginary), DataType::Complex64 | DataType::Complex128) => {
             complex(*real, *imaginary, data_type)
-        }
-        (Element::Compound(members), DataType::Complex64 | DataType::Complex128) => {
-            match members.as_slice() {
-                [(_, Element::Float(real)), (_, Element::Float(imaginary))] => {
-                    complex(*real, *imaginary, data_type)
-                }
-                _ => None,
-            }
         }
         _ => None,
     };
     bytes.map(|bytes| FillValue::Fixed(Bytes::from(bytes))).ok_or_else(|| inexact(element, data_type))
 }
 
-fn inexact(element: &Element, data_type: &DataType) -> Error {
+fn inexact(element: &CfValue, data_type: &DataType) -> Error {
     Error::Inexact { value: show(element), data_type: data_type.clone() }
-}
-
-/// Returns the type that xarray shows: the attribute `_Unsigned` changes the sign of integers.
-pub(super) fn shown_type(data_type: &DataType, attributes: &[Attribute]) -> DataType {
-    let stated = attributes.iter().find(|attribute| attribute.name == "_Unsigned");
-    let stated = stated.and_then(|attribute| match attribute.elements.as_slice() {
-        [Element::Text(text)] => Some(text.as_str()),
-        _ => None,
-    });
-    match stated {
-        Some("true") => data_type.with_sign(false),
-        Some("false") => data_type.with_sign(true),
-        _ => data_type.clone(),
-    }
 }
 
 /// Returns the stored number by which xarray masks if `_Unsigned` changes the sign of the type: NumPy keeps the low bits of
@@ -67,12 +45,12 @@ pub(super) fn shown_type(data_type: &DataType, attributes: &[Attribute]) -> Data
 ///
 /// # Errors
 /// NumPy's conversion of the value is undefined.
-pub(super) fn wrapped(element: &Element, data_type: &DataType) -> Result<FillValue> {
+pub(super) fn wrapped(element: &CfValue, data_type: &DataType) -> Result<FillValue> {
     let size = data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
     let value = match element {
-        Element::Integer(value) => Some(*value),
+        CfValue::Integer(value) => Some(*value),
         // NumPy converts floats to small types through signed 32-bit integers.
-        Element::Float(value) => whole(value.trunc()).filter(|value| match size {
+        CfValue::Float(value) => whole(value.trunc()).filter(|value| match size {
             8 => i64::try_from(*value).is_ok(),
             _ => i32::try_from(*value).is_ok(),
         }),
@@ -146,17 +124,14 @@ fn complex(real: f64, imaginary: f64, data_type: &DataType) -> Option<Vec<u8>> {
 }
 
 /// Formats a value of an attribute for messages.
-pub(super) fn show(element: &Element) -> String {
+pub(super) fn show(element: &CfValue) -> String {
     match element {
-        Element::Integer(value) => value.to_string(),
-        Element::Float(value) => format!("{value:?}"),
-        Element::Complex(real, imaginary) => format!("{real}+{imaginary}i"),
-        Element::Text(text) => format!("{text:?}"),
-        Element::Bytes(bytes) => format!("{} bytes", bytes.len()),
-        Element::Compound(_) => "a compound".to_owned(),
-        Element::List(items) => format!("a list of {}", items.len()),
-        Element::Object(_) | Element::Region(..) | Element::Attribute(..) => "a reference".to_owned(),
-        Element::Unknown(name) => format!("a {name}"),
+        CfValue::Integer(value) => value.to_string(),
+        CfValue::Float(value) => format!("{value:?}"),
+        CfValue::Complex(real, imaginary) => format!("{real}+{imaginary}i"),
+        CfValue::Text(text) => format!("{text:?}"),
+        CfValue::Bytes(bytes) => format!("{} bytes", bytes.len()),
+        CfValue::Other(description) => description.clone(),
     }
 }
 
@@ -164,7 +139,7 @@ pub(super) fn show(element: &Element) -> String {
 mod tests {
     use super::*;
 
-    fn bytes(element: Element, data_type: DataType) -> Option<Vec<u8>> {
+    fn bytes(element: CfValue, data_type: DataType) -> Option<Vec<u8>> {
         match cast(&element, &data_type) {
             Ok(FillValue::Fixed(bytes)) => Some(bytes.to_vec()),
             _ => None,
@@ -173,22 +148,22 @@ mod tests {
 
     #[test]
     fn exact_values_are_cast_and_others_refused() {
-        assert_eq!(bytes(Element::Float(-9999.0), DataType::Int16), Some((-9999i16).to_le_bytes().to_vec()));
-        assert_eq!(bytes(Element::Integer(-1), DataType::UInt8), None);
-        assert_eq!(bytes(Element::Float(1.5), DataType::Int16), None);
-        assert_eq!(bytes(Element::Float(f64::NAN), DataType::Int16), None);
-        assert_eq!(bytes(Element::Float(1e300), DataType::UInt64), None);
-        assert_eq!(bytes(Element::Integer(u64::MAX.into()), DataType::UInt64), Some(vec![255; 8]));
-        assert_eq!(bytes(Element::Integer((1 << 24) + 1), DataType::Float32), None);
+        assert_eq!(bytes(CfValue::Float(-9999.0), DataType::Int16), Some((-9999i16).to_le_bytes().to_vec()));
+        assert_eq!(bytes(CfValue::Integer(-1), DataType::UInt8), None);
+        assert_eq!(bytes(CfValue::Float(1.5), DataType::Int16), None);
+        assert_eq!(bytes(CfValue::Float(f64::NAN), DataType::Int16), None);
+        assert_eq!(bytes(CfValue::Float(1e300), DataType::UInt64), None);
+        assert_eq!(bytes(CfValue::Integer(u64::MAX.into()), DataType::UInt64), Some(vec![255; 8]));
+        assert_eq!(bytes(CfValue::Integer((1 << 24) + 1), DataType::Float32), None);
     }
 
     /// xarray 2026.9 does not mask binary32 data by a binary64 `_FillValue` of 1e20, which no binary32 equals.
     #[test]
     fn floats_that_another_width_cannot_hold_are_refused() {
-        assert_eq!(bytes(Element::Float(1e20), DataType::Float32), None);
-        assert!(bytes(Element::Float(f64::from(1e20f32)), DataType::Float32).is_some());
-        assert!(bytes(Element::Float(f64::NAN), DataType::Float32).is_some());
-        assert!(bytes(Element::Float(f64::NEG_INFINITY), DataType::Float16).is_some());
+        assert_eq!(bytes(CfValue::Float(1e20), DataType::Float32), None);
+        assert!(bytes(CfValue::Float(f64::from(1e20f32)), DataType::Float32).is_some());
+        assert!(bytes(CfValue::Float(f64::NAN), DataType::Float32).is_some());
+        assert!(bytes(CfValue::Float(f64::NEG_INFINITY), DataType::Float16).is_some());
     }
 
     /// `np.array(np.int32(70000), "i2")` and the like, of NumPy 2.5.
@@ -198,11 +173,11 @@ mod tests {
             Ok(FillValue::Fixed(bytes)) => Some(bytes.to_vec()),
             _ => None,
         };
-        assert_eq!(low(Element::Integer(255), DataType::Int8), Some(vec![255]));
-        assert_eq!(low(Element::Integer(70000), DataType::Int16), Some(4464i16.to_le_bytes().to_vec()));
-        assert_eq!(low(Element::Float(65535.0), DataType::Int16), Some(vec![255, 255]));
-        assert_eq!(low(Element::Float(-1.5), DataType::UInt16), Some(vec![255, 255]));
-        assert_eq!(low(Element::Float(4e9), DataType::Int32), None);
-        assert_eq!(low(Element::Float(f64::NAN), DataType::Int32), None);
+        assert_eq!(low(CfValue::Integer(255), DataType::Int8), Some(vec![255]));
+        assert_eq!(low(CfValue::Integer(70000), DataType::Int16), Some(4464i16.to_le_bytes().to_vec()));
+        assert_eq!(low(CfValue::Float(65535.0), DataType::Int16), Some(vec![255, 255]));
+        assert_eq!(low(CfValue::Float(-1.5), DataType::UInt16), Some(vec![255, 255]));
+        assert_eq!(low(CfValue::Float(4e9), DataType::Int32), None);
+        assert_eq!(low(CfValue::Float(f64::NAN), DataType::Int32), None);
     }
 }

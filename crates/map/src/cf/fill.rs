@@ -1,4 +1,4 @@
-//! The fill value policy of HDF5: missing chunks read as the header's fill value; the attribute `_FillValue` only masks.
+//! The fill value policy of HDF5 and NetCDF: missing chunks read as the file's fill value; the attribute `_FillValue` only masks.
 //!
 //! Zarr v3 has a place for both: `fill_value`, and the attribute `_FillValue`. In Zarr v2, xarray masks by a `fill_value` that
 //! is not null; if it is null, missing chunks read as zero and a plain attribute `_FillValue` masks. The policy therefore
@@ -6,54 +6,55 @@
 //! as neither zero nor the sentinel are written as constant chunks.
 
 use serde_json::Value;
-use virtualize_hdf5::model::{Attribute, Datatype, Element, FillMessage, FillValue as Stored};
 use virtualize_remedy::Code;
 use virtualize_zarr::{DataType, FillValue, ZarrFormat, cf::fill_value_attribute};
 
-use super::cast::{cast, is_rounded_end, show, shown_type, wrapped};
-use super::header_fill::is_zero;
-use crate::json_numbers::{float_json, number_json};
+use super::cast::{cast, show, wrapped};
+use super::{CfAttribute, CfAttributes, CfValue};
+use crate::json_numbers::number_json;
 use crate::{Error, FillDecision, FillPolicy, FillSource, Outcome, Result};
 
 /// Result of the policy for one array.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct FillPlan {
+pub(crate) struct FillPlan {
     /// Zarr's `fill_value`, and the sources for the report.
-    pub(super) decision: FillDecision,
+    pub(crate) decision: FillDecision,
     /// The `_FillValue` attribute to write.
-    pub(super) attribute: Option<Value>,
+    pub(crate) attribute: Option<Value>,
     /// Whether missing chunks have to be written, filled with what they read as.
-    pub(super) constant_chunks: bool,
+    pub(crate) constant_chunks: bool,
     /// Warnings as (diagnostic code, message).
-    pub(super) warnings: Vec<(Code, String)>,
+    pub(crate) warnings: Vec<(Code, String)>,
 }
 
 /// Input of the policy.
-pub(super) struct FillQuestion<'a> {
+pub(crate) struct FillQuestion<'a> {
     /// The Zarr format.
-    pub(super) format: ZarrFormat,
+    pub(crate) format: ZarrFormat,
     /// Type of the array.
-    pub(super) data_type: &'a DataType,
-    /// The fill value message.
-    pub(super) message: &'a FillMessage,
-    /// The value of the message as a scalar.
-    pub(super) header: &'a FillValue,
+    pub(crate) data_type: &'a DataType,
+    /// The policy, for the report.
+    pub(crate) policy: FillPolicy,
+    /// The place that declares `header`, for the report.
+    pub(crate) origin: String,
+    /// The file's fill value, as a scalar.
+    pub(crate) header: &'a FillValue,
     /// What missing elements read as: `header`, or zero if the library never writes it.
-    pub(super) missing_reads: &'a FillValue,
-    /// Attributes of the dataset.
-    pub(super) attributes: &'a [Attribute],
+    pub(crate) missing_reads: &'a FillValue,
+    /// Attributes of the array.
+    pub(crate) attributes: &'a CfAttributes,
     /// Whether a chunk is missing.
-    pub(super) missing: bool,
+    pub(crate) missing: bool,
     /// Whether missing chunks may be written as constant ones.
-    pub(super) constant_chunks_allowed: bool,
+    pub(crate) constant_chunks_allowed: bool,
 }
 
 impl FillQuestion<'_> {
     /// Applies the policy.
-    pub(super) fn decide(&self) -> FillPlan {
+    pub(crate) fn decide(&self) -> FillPlan {
         let mut plan = FillPlan {
             decision: FillDecision {
-                policy: FillPolicy("hdf5-header"),
+                policy: self.policy,
                 sources: vec![self.header_source()],
                 fill_value: Some(self.header.clone()),
                 sentinel: None,
@@ -71,26 +72,13 @@ impl FillQuestion<'_> {
     }
 
     fn header_source(&self) -> FillSource {
-        let state = match &self.message.value {
-            Stored::Undefined => "undefined",
-            Stored::Default => "library default",
-            Stored::User(_) => "user-defined",
-        };
-        let origin = match self.message.version {
-            Some(0) => format!("old fill value message (0x0004), {state}"),
-            Some(version) => format!("fill value message, version {version}, {state}"),
-            None => format!("no fill value message, {state}"),
-        };
+        let origin = self.origin.clone();
         FillSource { origin, text: show_scalar(self.data_type, self.header), outcome: Outcome::Used }
     }
 
-    fn attribute(&self, name: &str) -> Option<&Attribute> {
-        self.attributes.iter().find(|attribute| attribute.name == name)
-    }
-
     fn read_sentinel(&self, plan: &mut FillPlan) {
-        let Some(attribute) = self.attribute("_FillValue") else { return self.read_infinite(plan) };
-        let text = attribute.elements.iter().map(show).collect::<Vec<_>>().join(", ");
+        let Some(attribute) = self.attributes.get("_FillValue") else { return self.read_infinite(plan) };
+        let text = attribute.values.iter().map(show).collect::<Vec<_>>().join(", ");
         let outcome = match self.cast_sentinel(attribute) {
             Ok(value) => {
                 plan.decision.sentinel = Some(value);
@@ -112,11 +100,12 @@ impl FillQuestion<'_> {
 
     /// Makes an infinite `missing_value` the sentinel. JSON has no such number, but `_FillValue` masks the same elements.
     fn read_infinite(&self, plan: &mut FillPlan) {
-        let Some(attribute) = self.attribute("missing_value").filter(|_| self.data_type.is_float()) else {
+        let Some(attribute) = self.attributes.get("missing_value").filter(|_| self.data_type.is_float())
+        else {
             return;
         };
-        let infinite = |element: &&Element| matches!(element, Element::Float(value) if value.is_infinite());
-        let Some(element) = attribute.elements.iter().find(infinite) else { return };
+        let infinite = |element: &&CfValue| matches!(element, CfValue::Float(value) if value.is_infinite());
+        let Some(element) = attribute.values.iter().find(infinite) else { return };
         if let Ok(value) = cast(element, self.data_type) {
             plan.decision.sentinel = Some(value);
             let (origin, text) = ("attribute missing_value".to_owned(), show(element));
@@ -124,8 +113,8 @@ impl FillQuestion<'_> {
         }
     }
 
-    fn cast_sentinel(&self, attribute: &Attribute) -> Result<FillValue> {
-        match attribute.elements.as_slice() {
+    fn cast_sentinel(&self, attribute: &CfAttribute) -> Result<FillValue> {
+        match attribute.values.as_slice() {
             [] => Err(Error::Inexact {
                 value: "an empty attribute".to_owned(),
                 data_type: self.data_type.clone(),
@@ -141,13 +130,14 @@ impl FillQuestion<'_> {
 
     /// Whether `_FillValue` is text of one byte, which h5netcdf shows as bytes.
     fn is_one_character(&self) -> bool {
-        self.attribute("_FillValue")
-            .is_some_and(|attribute| matches!(attribute.datatype, Datatype::String { size: 1, .. }))
+        self.attributes
+            .get("_FillValue")
+            .is_some_and(|attribute| attribute.data_type == Some(DataType::FixedBytes(1)))
     }
 
     /// Returns the type with the sign that NetCDF's attribute `_Unsigned` gives it.
     fn shown_type(&self) -> DataType {
-        shown_type(self.data_type, self.attributes)
+        self.attributes.shown_type(self.data_type)
     }
 
     /// Returns the type in which `_FillValue` is written: the shown type if that is signed, since xarray converts to it.
@@ -271,33 +261,10 @@ fn show_scalar(data_type: &DataType, value: &FillValue) -> String {
     }
 }
 
-fn nearest(element: &Element) -> Option<f64> {
-    match element {
-        Element::Integer(value) => Some(*value as f64),
-        Element::Float(value) => Some(*value),
-        _ => None,
+/// Whether all bits of a scalar are zero.
+fn is_zero(value: &FillValue) -> bool {
+    match value {
+        FillValue::Fixed(bytes) | FillValue::Variable(bytes) => bytes.iter().all(|byte| *byte == 0),
+        FillValue::Text(text) => text.is_empty(),
     }
-}
-
-/// Converts the values of a `missing_value` attribute to the type that xarray shows. Returns them as plain JSON, and those
-/// that the type does not have as text.
-pub(super) fn missing_value(attribute: &Attribute, data_type: &DataType) -> (Vec<Value>, Vec<String>) {
-    let mut kept = Vec::new();
-    let mut dropped = Vec::new();
-    for element in &attribute.elements {
-        match cast(element, data_type) {
-            // xarray would read the two parts as two values.
-            Ok(_) if data_type.is_complex() => dropped.push(show(element)),
-            Ok(FillValue::Fixed(bytes)) => match number_json(data_type, &bytes) {
-                Some(number) => kept.push(number),
-                None => dropped.push(show(element)),
-            },
-            Ok(FillValue::Text(text)) => kept.push(text.into()),
-            Err(_) if nearest(element).is_some_and(|value| is_rounded_end(value, data_type)) => {
-                kept.extend(nearest(element).map(float_json));
-            }
-            _ => dropped.push(show(element)),
-        }
-    }
-    (kept, dropped)
 }

@@ -1,0 +1,99 @@
+//! Packed numbers by the attributes of CF (section 8.1): unpacking with codecs ([`crate::MapOptions::unpack`]).
+
+use serde_json::{Map, Value};
+use virtualize_zarr::{Array, DataType, FillValue};
+
+use super::cast::{cast, wrapped};
+use super::{CfAttributes, CfValue};
+use crate::unpack::{Factor, Packing, UnpackRefusal, is_time_unit};
+use crate::{ArrayReport, Error, Result};
+
+/// Names of the attributes by which numbers are packed.
+const FACTORS: [&str; 2] = ["scale_factor", "add_offset"];
+
+/// Turns packed numbers into floats by codecs. `is_time` says that other variables make them times.
+///
+/// # Errors
+/// The array cannot be unpacked exactly, and stays as it is.
+pub(crate) fn unpack(
+    attributes: &CfAttributes,
+    is_time: bool,
+    array: &mut Array,
+    report: &mut ArrayReport,
+) -> Result<(), UnpackRefusal> {
+    if !array.data_type.is_integer() && !array.data_type.is_float() {
+        return Ok(());
+    }
+    let is_time = is_time || attributes.text("units").is_some_and(is_time_unit);
+    packing(attributes, &array.data_type, is_time)?.unpack(array, report)
+}
+
+/// Refuses a `scale_factor` or `add_offset` that is not finite. JSON has no such numbers, and xarray cannot compute with
+/// text.
+///
+/// # Errors
+/// There is such an attribute.
+pub(crate) fn check_factors(attributes: &CfAttributes) -> Result<()> {
+    let infinite = |value: &CfValue| matches!(value, CfValue::Float(value) if !value.is_finite());
+    let mut factors = FACTORS.iter().filter_map(|name| attributes.get(name));
+    match factors.find(|attribute| attribute.values.iter().any(infinite)) {
+        Some(attribute) => Err(Error::NotJson(format!("a {} that is not finite", attribute.name))),
+        None => Ok(()),
+    }
+}
+
+/// Returns why xarray unpacks to float64 where it would unpack the original to float32: it computes in the type of
+/// `scale_factor` and `add_offset`, and JSON numbers are binary64. `written` are the attributes of the array.
+pub(crate) fn widened_packing(attributes: &CfAttributes, written: &Map<String, Value>) -> Option<String> {
+    let is_narrow = |name: &&str| {
+        let data_type = attributes.get(name).and_then(|attribute| attribute.data_type.as_ref());
+        written.contains_key(*name) && matches!(data_type, Some(DataType::Float16 | DataType::Float32))
+    };
+    let name = FACTORS.iter().find(|name| is_narrow(name))?;
+    Some(format!(
+        "{name} is a float of less than 64 bits, which JSON cannot express: xarray unpacks to float64, not float32"
+    ))
+}
+
+fn packing(attributes: &CfAttributes, data_type: &DataType, is_time: bool) -> Result<Packing, UnpackRefusal> {
+    let stored = attributes.shown_type(data_type);
+    Ok(Packing {
+        scale: factor(attributes, "scale_factor")?,
+        offset: factor(attributes, "add_offset")?,
+        sentinels: sentinels(attributes, data_type, &stored),
+        stored,
+        is_time,
+    })
+}
+
+fn factor(attributes: &CfAttributes, name: &'static str) -> Result<Option<Factor>, UnpackRefusal> {
+    let Some(attribute) = attributes.get(name) else { return Ok(None) };
+    match (attribute.values.as_slice(), &attribute.data_type) {
+        #[expect(clippy::cast_possible_truncation, reason = "a 32-bit float was read as 64 bits")]
+        ([CfValue::Float(value)], Some(DataType::Float32)) => Ok(Some(Factor::Single(*value as f32))),
+        ([CfValue::Float(value)], Some(DataType::Float64)) => Ok(Some(Factor::Double(*value))),
+        ([CfValue::Integer(value)], Some(data_type)) if data_type.is_integer() => {
+            Ok(Some(Factor::Integer(*value as f64)))
+        }
+        _ => Err(UnpackRefusal::Factor(name)),
+    }
+}
+
+/// Returns all stored numbers that xarray masks, without NaN. `stored` is the type that xarray shows.
+fn sentinels(attributes: &CfAttributes, data_type: &DataType, stored: &DataType) -> Vec<FillValue> {
+    let values = |name| attributes.get(name).into_iter().flat_map(|attribute| &attribute.values);
+    let fill_values = values("_FillValue").filter_map(|value| {
+        if stored == data_type { cast(value, stored) } else { wrapped(value, data_type) }.ok()
+    });
+    let others = values("missing_value").filter_map(|value| cast(value, stored).ok());
+    let mut found: Vec<FillValue> = Vec::new();
+    for value in fill_values.chain(others) {
+        let same = |other: &FillValue| other == &value || other.to_f64(stored) == value.to_f64(stored);
+        let is_nan = value.to_f64(stored).is_some_and(f64::is_nan);
+        let is_known = if stored.is_float() { found.iter().any(same) } else { found.contains(&value) };
+        if !is_nan && !is_known {
+            found.push(value);
+        }
+    }
+    found
+}
