@@ -19,6 +19,7 @@ mod readable;
 mod related;
 mod report;
 mod source_attribute;
+mod split;
 mod task;
 pub mod tiff;
 mod transform;

@@ -1,31 +1,13 @@
 //! Compact and contiguous layouts, and the splitting of contiguous data along its slowest axis
 //! ([`MapOptions::split_contiguous`](crate::MapOptions::split_contiguous)).
-//!
-//! The chunks of a regular grid all have the same number of bytes. The last one must therefore be whole, or is inlined and
-//! padded beyond the end of the array.
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
 use virtualize_zarr::{ChunkManifest, DataType, Lengths, References, SourceId};
 
 use super::planner::{ChunkPlan, ChunkPlanner};
-use crate::{ChunkContent, Error, Piece, PieceBytes, Result};
-
-/// Most chunks that one array is split into.
-const CHUNKS: u64 = 1_000_000;
-
-/// Split of an axis.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Cut {
-    /// The axis.
-    axis: usize,
-    /// Size of the axis, in slices.
-    size: u64,
-    /// Slices of a chunk.
-    height: u64,
-    /// Bytes of a slice.
-    slice: u64,
-}
+use crate::split::{Contiguous, SHORTER, Split};
+use crate::{Error, PieceBytes, Result};
 
 impl ChunkPlanner<'_> {
     /// Plans a compact layout: its bytes are in the object header, and become an inlined chunk.
@@ -96,82 +78,22 @@ impl ChunkPlanner<'_> {
         Ok(plan)
     }
 
-    /// Plans chunks of at most `most` bytes, but at least one slice, in a range that stores the whole array. Returns `None`
-    /// if there is nothing to split.
-    pub(super) fn split(&self, range: ByteRange, most: u64) -> Option<ChunkPlan> {
-        let cut = self.cut(most)?;
-        let mut plan = self.one_missing_chunk();
-        *plan.chunk_shape.get_mut(cut.axis)? = cut.height;
-        let length = cut.height.checked_mul(cut.slice)?;
-        let starts = (0..cut.size / cut.height).map(|chunk| range.start.saturating_add(chunk * length));
-        plan.chunks = ChunkManifest::of(References {
-            source: SourceId(0),
-            positions: None,
-            offsets: starts.collect::<Vec<_>>().into(),
-            lengths: Lengths::Uniform(length),
-        });
-        if !cut.size.is_multiple_of(cut.height) {
-            plan.inline.push((cut.size / cut.height, self.last(range, &cut, &plan.chunk_shape)));
-            plan.inline_reason = Some("the last part of contiguous data is shorter than a chunk".to_owned());
-        }
-        Some(plan)
-    }
-
-    fn cut(&self, most: u64) -> Option<Cut> {
-        let axis = self.shape.iter().position(|n| *n > 1)?;
-        let size = *self.shape.get(axis)?;
-        let slice = self.stored_bytes(self.shape.get(axis + 1..)?).filter(|bytes| *bytes > 0)?;
-        let height = height(size, most / slice, self.options.inline_limit / slice)?;
-        Some(Cut { axis, size, height, slice })
-    }
-
-    /// Returns the content of the last chunk: the rest of the array, padded with the background.
-    fn last(&self, range: ByteRange, cut: &Cut, chunk_shape: &[u64]) -> ChunkContent {
-        let rest = cut.size % cut.height;
-        let length = rest.saturating_mul(cut.slice);
-        let mut extent = chunk_shape.to_vec();
-        if let Some(n) = extent.get_mut(cut.axis) {
-            *n = rest;
-        }
-        let origin = vec![0; extent.len()];
-        let piece = Piece {
-            source: SourceId(0),
-            bytes: PieceBytes::At(ByteRange::new(range.end().saturating_sub(length), length)),
-            codecs: Vec::new(),
-            shape: extent.clone(),
-            from: origin.clone(),
-            to: origin,
-            extent,
-            transform: self.element.transform.clone(),
-        };
-        ChunkContent::Assemble {
-            shape: chunk_shape.to_vec(),
+    /// Plans chunks of at most `most` bytes in a range that stores the whole array. Returns `None` if there is nothing to
+    /// split.
+    fn split(&self, range: ByteRange, most: u64) -> Option<ChunkPlan> {
+        let contiguous = Contiguous {
+            range,
+            shape: self.shape,
+            element: self.element.stored_size,
+            transform: &self.element.transform,
             background: self.background_bytes(),
-            pieces: vec![piece],
-        }
+        };
+        let Split { chunk_shape, references, last } = contiguous.split(most, self.options.inline_limit)?;
+        let inline_reason = last.is_some().then(|| SHORTER.to_owned());
+        let inline = last.into_iter().collect();
+        let chunks = ChunkManifest::of(references);
+        Some(ChunkPlan { chunk_shape, chunks, inline, inline_reason, ..self.one_missing_chunk() })
     }
-}
-
-/// Returns the slices of a chunk, of which at most `most` are wanted: the largest divisor of `size` if it is at least half of
-/// `most`; else `most`, if a chunk of it may be inlined (at most `inline` slices); else the largest divisor. `None` if the
-/// axis is not split.
-fn height(size: u64, most: u64, inline: u64) -> Option<u64> {
-    let most = most.max(1);
-    if most >= size || size.div_ceil(most) > CHUNKS {
-        return None;
-    }
-    let divisor = largest_divisor(size, most);
-    if divisor.is_none_or(|height| height < most.div_ceil(2)) && most <= inline {
-        return Some(most);
-    }
-    divisor
-}
-
-/// Returns the largest divisor of `size` up to `most` that makes at most [`CHUNKS`] chunks.
-fn largest_divisor(size: u64, most: u64) -> Option<u64> {
-    (size.div_ceil(most)..=CHUNKS.min(size))
-        .find(|chunks| size.is_multiple_of(*chunks))
-        .map(|chunks| size / chunks)
 }
 
 #[cfg(test)]
@@ -181,7 +103,7 @@ mod tests {
     use super::*;
     use crate::hdf5::map_file;
     use crate::hdf5::tests::{dataset, file, int};
-    use crate::{MapOptions, Mapped};
+    use crate::{ChunkContent, MapOptions, Mapped};
 
     fn mapped(shape: &[u64], most: u64, inline_limit: u64) -> Mapped {
         let options = MapOptions { split_contiguous: Some(most), inline_limit, ..MapOptions::default() };
@@ -228,16 +150,5 @@ mod tests {
         assert_eq!(chunks(&mapped(&[3, 5], 1, 1 << 20)).1.len(), 3);
         assert_eq!(chunks(&mapped(&[3, 5], 60, 1 << 20)).1, [(4096, 60)]);
         assert_eq!(chunks(&mapped(&[1, 1], 1, 1 << 20)).1, [(4096, 4)]);
-    }
-
-    #[test]
-    fn divisors() {
-        assert_eq!(largest_divisor(12, 5), Some(4));
-        assert_eq!(largest_divisor(12, 11), Some(6));
-        assert_eq!(largest_divisor(36, 6), Some(6));
-        assert_eq!(largest_divisor(7, 6), Some(1));
-        assert_eq!(height(1_000_003, 2, 0), None);
-        assert_eq!(height(1_000_003, 2, 2), Some(2));
-        assert_eq!(height(u64::MAX, 1, 1), None);
     }
 }
