@@ -17,10 +17,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("virtualize-store", &["virtualize-bytes", "virtualize-remedy"]),
     ("virtualize-hdf5", &["virtualize-bytes"]),
     ("virtualize-libhdf5", &["virtualize-bytes", "virtualize-hdf5"]),
+    ("virtualize-netcdf3", &["virtualize-bytes"]),
     ("virtualize-tiff", &["virtualize-bytes"]),
     (
         "virtualize-map",
-        &["virtualize-bytes", "virtualize-hdf5", "virtualize-remedy", "virtualize-tiff", "virtualize-zarr"],
+        &[
+            "virtualize-bytes",
+            "virtualize-hdf5",
+            "virtualize-netcdf3",
+            "virtualize-remedy",
+            "virtualize-tiff",
+            "virtualize-zarr",
+        ],
     ),
     ("virtualize-codec", &["virtualize-zarr"]),
     ("virtualize-emit", &["virtualize-zarr"]),
@@ -36,6 +44,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "virtualize-icechunk",
             "virtualize-libhdf5",
             "virtualize-map",
+            "virtualize-netcdf3",
             "virtualize-references",
             "virtualize-remedy",
             "virtualize-store",
@@ -63,8 +72,16 @@ const MAY_DO_IO: &[&str] = &[
 ];
 
 /// Source folders without asynchronous code.
-const WITHOUT_ASYNC: &[&str] =
-    &["hdf5/src/spec", "tiff/src/spec", "map/src", "zarr/src", "codec/src", "emit/src", "references/src"];
+const WITHOUT_ASYNC: &[&str] = &[
+    "hdf5/src/spec",
+    "netcdf3/src/spec",
+    "tiff/src/spec",
+    "map/src",
+    "zarr/src",
+    "codec/src",
+    "emit/src",
+    "references/src",
+];
 
 /// The top-level modules of a crate, each with those that it may import.
 type Modules = &'static [(&'static str, &'static [&'static str])];

@@ -120,6 +120,15 @@ impl Mapped {
     }
 }
 
+/// Refuses an array whose metadata the Zarr format cannot express.
+pub(crate) fn check_metadata(array: &Array, format: ZarrFormat) -> crate::Result<()> {
+    match format {
+        ZarrFormat::V2 => array.to_zarray()?,
+        ZarrFormat::V3 => array.to_zarr_json("")?,
+    };
+    Ok(())
+}
+
 /// Returns why references of an array to other files than the first cannot be read.
 fn outside_of_sources(array: &Array, sizes: &[u64], refused: &BTreeMap<usize, String>) -> Option<String> {
     array.chunks.references.iter().filter(|column| column.source != SourceId(0)).find_map(|column| {

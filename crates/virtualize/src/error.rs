@@ -8,7 +8,7 @@ use virtualize_store::StoreError;
 use crate::array_error::ArrayError;
 
 /// Description of a file whose format is not supported.
-pub(crate) const NONE_OF_THEM: &str = "neither HDF5 nor TIFF";
+pub(crate) const NONE_OF_THEM: &str = "neither HDF5, NetCDF nor TIFF";
 
 /// Error of reading, mapping or converting a file, or of writing references. One line that names the file.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -34,6 +34,14 @@ pub enum Error {
         name: String,
         /// Structure, address, expected and found.
         source: virtualize_hdf5::Error,
+    },
+    /// A structure of a NetCDF classic file is damaged.
+    #[error("{name}: {source}")]
+    Netcdf3 {
+        /// The file.
+        name: String,
+        /// Structure, offset, expected and found.
+        source: virtualize_netcdf3::Error,
     },
     /// A structure of a TIFF file is damaged or not supported.
     #[error("{name}: {source}")]
@@ -246,6 +254,7 @@ impl Error {
             Self::Store(error) => of_kind(error.kind()),
             Self::Read(error) => of_kind(error.kind),
             Self::Hdf5 { source: virtualize_hdf5::Error::Read(error), .. }
+            | Self::Netcdf3 { source: virtualize_netcdf3::Error::Read(error), .. }
             | Self::Tiff { source: virtualize_tiff::Error::Read(error), .. } => of_kind(error.kind),
             Self::Emit { broken_pipe: true, .. } => ErrorClass::BrokenPipe,
             Self::Emit { .. } | Self::Chunks { .. } => ErrorClass::Unavailable,
@@ -256,21 +265,24 @@ impl Error {
     /// Returns the code of the error: that of the first diagnostic if the mapping refuses the file.
     pub fn code(&self) -> Code {
         use virtualize_hdf5::Error as H;
+        use virtualize_netcdf3::Error as N;
         use virtualize_tiff::Error as T;
         match self {
             Self::Store(error) => of_store(error),
             Self::Read(error)
             | Self::Hdf5 { source: H::Read(error), .. }
+            | Self::Netcdf3 { source: N::Read(error), .. }
             | Self::Tiff { source: T::Read(error), .. } => of_read(error.kind),
             Self::Format { .. } => Code::Format,
             Self::Hdf5 { source: H::Truncated { .. }, .. }
+            | Self::Netcdf3 { source: N::Truncated { .. }, .. }
             | Self::Tiff { source: T::Truncated { .. }, .. } => Code::FileTruncated,
             Self::Hdf5 { source: H::Unsupported { .. }, .. }
             | Self::Tiff { source: T::Unsupported { .. }, .. } => Code::FileUnsupported,
-            Self::Hdf5 { source: H::Limit { .. }, .. } | Self::Tiff { source: T::Limit { .. }, .. } => {
-                Code::FileLimit
-            }
-            Self::Hdf5 { .. } | Self::Tiff { .. } => Code::FileMalformed,
+            Self::Hdf5 { source: H::Limit { .. }, .. }
+            | Self::Netcdf3 { source: N::Limit { .. }, .. }
+            | Self::Tiff { source: T::Limit { .. }, .. } => Code::FileLimit,
+            Self::Hdf5 { .. } | Self::Netcdf3 { .. } | Self::Tiff { .. } => Code::FileMalformed,
             Self::References { .. } => Code::ReferencesInvalid,
             Self::Refused { diagnostics, .. } => diagnostics.first().map_or(Code::File, |first| first.code),
             Self::Strict { .. } => Code::Strict,
@@ -290,6 +302,7 @@ impl Error {
             Self::Refused { diagnostics, .. } => return diagnostics.first()?.remedy.clone(),
             Self::Read(error)
             | Self::Hdf5 { source: virtualize_hdf5::Error::Read(error), .. }
+            | Self::Netcdf3 { source: virtualize_netcdf3::Error::Read(error), .. }
             | Self::Tiff { source: virtualize_tiff::Error::Read(error), .. } => {
                 return error.remedy.as_deref().cloned();
             }
@@ -299,9 +312,6 @@ impl Error {
                 return Some(Remedy::turn_on(OptionName::RelativeTo, "choose one of them"));
             }
             Self::Format { found, .. } => match found.as_str() {
-                "looks like NetCDF-3 classic" | "looks like NetCDF-3 with 64-bit offsets" => {
-                    "convert it with `nccopy -k nc4`"
-                }
                 "looks like gzip" | "looks like bzip2" | "looks like xz" | "looks like Zstandard" => {
                     "decompress it first"
                 }
@@ -312,14 +322,15 @@ impl Error {
                     "open references with a Zarr reader, or rewrite them with `virtualize convert`"
                 }
                 "looks like Git LFS pointer" => "fetch it with `git lfs pull`",
-                _ => "pass an HDF5, NetCDF-4, TIFF, GeoTIFF or COG file",
+                _ => "pass an HDF5, NetCDF, TIFF, GeoTIFF or COG file",
             },
             Self::Hdf5 { source: virtualize_hdf5::Error::Truncated { .. }, .. }
+            | Self::Netcdf3 { source: virtualize_netcdf3::Error::Truncated { .. }, .. }
             | Self::Tiff { source: virtualize_tiff::Error::Truncated { .. }, .. } => {
                 "compare its size with the original: the file may be incomplete"
             }
             Self::References { reason, .. } if reason.starts_with("not a set of references") => {
-                "pass references; `virtualize FILE` maps an HDF5 or TIFF file"
+                "pass references; `virtualize FILE` maps an HDF5, NetCDF or TIFF file"
             }
             Self::OverInput { .. } => "choose another output",
             _ => return None,

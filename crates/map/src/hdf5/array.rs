@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use virtualize_hdf5::model::{CharacterSet, Dataset, Dataspace, Datatype};
 use virtualize_remedy::Code;
-use virtualize_zarr::{Array, ChunkGrid, ChunkManifest, FillValue, SourceId, ZarrFormat};
+use virtualize_zarr::{Array, ChunkGrid, ChunkManifest, FillValue, SourceId};
 
 use super::Mapper;
 use super::cf_attributes::{cf_attributes, fill_origin};
@@ -16,7 +16,7 @@ use super::plan::{ChunkPlan, ChunkPlanner, Padded, can_encode, is_reference};
 use super::types::element_type;
 use crate::budget::{chunk_bytes, task_bytes};
 use crate::cf::{CfAttributes, FillPlan, FillQuestion, check_factors, widened_packing};
-use crate::{ArrayReport, ChunkContent, Error, FillPolicy, InlineTask, Result, Severity};
+use crate::{ArrayReport, ChunkContent, Error, FillPolicy, InlineTask, Result, Severity, check_metadata};
 
 /// Bytes of memory for a member of a datatype, whose name appears in metadata and attributes.
 const MEMBER: u64 = 1 << 10;
@@ -224,15 +224,6 @@ fn type_bytes(datatype: &Datatype) -> u64 {
         Datatype::Array { base, .. } | Datatype::Sequence { base, .. } => type_bytes(base),
         _ => 0,
     }
-}
-
-/// Refuses an array whose metadata the Zarr format cannot express.
-fn check_metadata(array: &Array, format: ZarrFormat) -> Result<()> {
-    match format {
-        ZarrFormat::V2 => array.to_zarray()?,
-        ZarrFormat::V3 => array.to_zarr_json("")?,
-    };
-    Ok(())
 }
 
 /// Returns the tasks for the chunks that have to be made, which are taken from the plan, and for constant chunks.

@@ -1,13 +1,12 @@
 //! Names of objects: their paths in the hierarchy, and which names a Zarr node can have.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque, btree_map::Entry};
 use std::sync::Arc;
 
 use virtualize_bytes::Address;
 use virtualize_hdf5::model::{Datatype, File, Group, LinkTarget, Object};
 
-use crate::{Error, Result};
+use crate::node_names::shown_name;
 
 /// The path of each object in the hierarchy: the first one in breadth-first order of hard links.
 #[derive(Clone, Debug, Default)]
@@ -75,38 +74,5 @@ pub(super) fn group(file: &File, address: Address) -> Option<&Group> {
     match file.objects.get(&address) {
         Some(Object::Group(group)) => Some(group),
         _ => None,
-    }
-}
-
-/// Returns the name of a node for the name of a link. zarr-python treats a backslash as a slash, so in a name that contains
-/// one, `%` is escaped as `%25` and the backslash as `%5C`, reversibly.
-pub(super) fn shown_name(name: &str) -> Cow<'_, str> {
-    match name.contains('\\') {
-        true => name.replace('%', "%25").replace('\\', "%5C").into(),
-        false => name.into(),
-    }
-}
-
-/// Refuses names that no Zarr node can have.
-pub(super) fn check_name(name: &str) -> Result<()> {
-    let reserved = ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"];
-    let problem = match name {
-        "" | "." | ".." => "is no name of a Zarr node",
-        _ if reserved.contains(&name) => "is the key of Zarr metadata",
-        _ if name.contains(['/', '\0']) => "contains a separator",
-        _ => return Ok(()),
-    };
-    Err(Error::Name { name: name.to_owned(), problem })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{check_name, shown_name};
-
-    #[test]
-    fn backslashes_are_escaped_reversibly() {
-        assert_eq!(shown_name("a\\b 5%"), "a%5Cb 5%25");
-        assert_eq!(shown_name("100%"), "100%", "names without a backslash stay");
-        assert!(check_name("a/b").is_err() && check_name(&shown_name("\\")).is_ok());
     }
 }

@@ -14,9 +14,9 @@ use super::dimensions::{
 };
 use super::external_links::ExternalLink;
 use super::lengths::Lengths;
-use super::names::{check_name, shown_name};
 use super::references::has_parts;
 use super::weight::{LINK, NODES, node_bytes};
+use crate::node_names::{check_name, shown_name};
 use crate::{Diagnostic, Error, Result, Severity};
 
 /// Deepest nesting of groups.

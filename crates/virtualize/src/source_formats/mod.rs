@@ -2,6 +2,7 @@
 //! reader, and the resolution of the files that a file refers to.
 
 mod hdf5;
+mod netcdf3;
 mod pointers;
 mod tiff;
 mod unknown;
@@ -21,6 +22,7 @@ pub(crate) use pointers::{Pointed, Pointers, Unresolved};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SourceFormat {
     Hdf5,
+    Netcdf3,
     Tiff,
 }
 
@@ -37,6 +39,8 @@ pub(crate) async fn detect(source: &dyn ReadRanges) -> Result<Detected, ReadErro
     let head = head(source).await?;
     Ok(if tiff::has_signature(&head) {
         Detected::Known(SourceFormat::Tiff)
+    } else if netcdf3::has_signature(&head) {
+        Detected::Known(SourceFormat::Netcdf3)
     } else if hdf5::has_signature(source, &head).await? {
         Detected::Known(SourceFormat::Hdf5)
     } else {
@@ -47,6 +51,7 @@ pub(crate) async fn detect(source: &dyn ReadRanges) -> Result<Detected, ReadErro
 /// Metadata of a file, and of the files that it refers to.
 pub(crate) enum SourceFile {
     Hdf5(hdf5::Files),
+    Netcdf3(netcdf3::Files),
     Tiff(tiff::Files),
 }
 
@@ -64,6 +69,10 @@ impl SourceFormat {
                 Ok(files) => Ok(SourceFile::Hdf5(files)),
                 Err(source) => Err(Error::Hdf5 { name: name(), source }),
             },
+            Self::Netcdf3 => match netcdf3::Files::read(object, options, budget).await {
+                Ok(files) => Ok(SourceFile::Netcdf3(files)),
+                Err(source) => Err(Error::Netcdf3 { name: name(), source }),
+            },
             Self::Tiff => match tiff::Files::read(object, options, budget).await {
                 Ok(files) => Ok(SourceFile::Tiff(files)),
                 Err(source) => Err(Error::Tiff { name: name(), source }),
@@ -77,6 +86,7 @@ impl SourceFile {
     pub(crate) async fn read_related(&mut self, sources: &Sources<'_>, options: &Options) {
         match self {
             Self::Hdf5(files) => files.read_related(sources, options).await,
+            Self::Netcdf3(_) => {}
             Self::Tiff(files) => files.read_related(sources, options).await,
         }
     }
@@ -85,6 +95,7 @@ impl SourceFile {
     pub(crate) fn has_related(&self) -> bool {
         match self {
             Self::Hdf5(files) => files.has_related(),
+            Self::Netcdf3(_) => false,
             Self::Tiff(files) => files.has_related(),
         }
     }
@@ -93,6 +104,7 @@ impl SourceFile {
     pub(crate) fn map(&self, source: Source, options: &MapOptions, budget: &Budget<'_>) -> Mapped {
         match self {
             Self::Hdf5(files) => files.map(source, options, budget),
+            Self::Netcdf3(files) => files.map(source, options, budget),
             Self::Tiff(files) => files.map(source, options, budget),
         }
     }
@@ -101,7 +113,7 @@ impl SourceFile {
     pub(crate) async fn resolve(&self, stored: Pointers<'_>) -> Result<Vec<Pointed>, Unresolved> {
         match self {
             Self::Hdf5(files) => files.resolve(stored).await,
-            Self::Tiff(_) => Err(Unresolved::NoPointers),
+            Self::Netcdf3(_) | Self::Tiff(_) => Err(Unresolved::NoPointers),
         }
     }
 
@@ -109,6 +121,7 @@ impl SourceFile {
     pub(crate) fn format_name(&self) -> &'static str {
         match self {
             Self::Hdf5(_) => "HDF5",
+            Self::Netcdf3(_) => "NetCDF-3",
             Self::Tiff(_) => "TIFF",
         }
     }
@@ -135,6 +148,7 @@ mod tests {
         assert!(matches!(of(&file), Detected::Unknown(_)), "4097 is no power of two");
         assert_eq!(of(b"II*\0\x08\0\0\0"), Detected::Known(SourceFormat::Tiff));
         assert_eq!(of(b"MM\0\x2b\0\x08\0\0"), Detected::Known(SourceFormat::Tiff));
+        assert_eq!(of(b"CDF\x05\0\0\0\0"), Detected::Known(SourceFormat::Netcdf3));
         assert_eq!(of(&[0, 1, 2]), Detected::Unknown("it starts with 00 01 02".to_owned()));
     }
 }

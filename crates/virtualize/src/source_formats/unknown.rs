@@ -3,9 +3,6 @@
 /// Describes the apparent content of a file, as a clause.
 pub(super) fn describe(head: &[u8]) -> String {
     const SIGNATURES: &[(&[u8], &str)] = &[
-        (b"CDF\x01", "NetCDF-3 classic"),
-        (b"CDF\x02", "NetCDF-3 with 64-bit offsets"),
-        (b"CDF\x05", "NetCDF-3 CDF-5"),
         (b"GRIB", "GRIB"),
         (b"BUFR", "BUFR"),
         (b"\x0e\x03\x13\x01", "HDF4"),
@@ -66,7 +63,7 @@ mod tests {
     #[test]
     fn other_formats_are_named() {
         for (head, expected) in [
-            (&b"CDF\x01\0\0\0\0"[..], "looks like NetCDF-3 classic"),
+            (&b"GRIB\0\0\0\x02"[..], "looks like GRIB"),
             (b"\n<!DOCTYPE HTML><html>", "looks like an HTML page"),
             (b"{\"zarr_format\": 2}", "looks like Zarr metadata"),
             (b"", "the file is empty"),

@@ -1,0 +1,140 @@
+"""NetCDF classic fixtures through references, compared with netCDF4-python's results, and with xarray on the original."""
+import json
+
+import clients
+import netcdf3_oracle
+import numpy as np
+import pytest
+from clients import FORMATS, convert, report, virtualize
+
+FOLDER = clients.FIXTURES / "netcdf3"
+FILES = sorted(p.name for p in FOLDER.iterdir() if p.suffix == ".nc")
+# netCDF4-python reads all records of such files, of which there are 2^32 - 1, or crashes.
+STREAMED = [name for name in FILES if name.startswith("streaming")]
+# Zarr has no nodes of these names.
+UNNAMABLE = {"names.nc": {"a/b", ".", "zarr.json"}}
+CHANGED = {"back\\slash": "back%5Cslash"}
+
+
+def expected(name):
+    return json.loads((FOLDER / f"{name}.json").read_text())
+
+
+def plain_values(array):
+    return [v if isinstance(v, dict) else v for v in map(one, np.ravel(array))]
+
+
+def one(value):
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, bytes):
+        return {"hex": value.hex()}
+    return clients.plain(value)[0]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_values_are_those_of_netcdf4_python(name, fmt):
+    import zarr
+    references = convert(FOLDER / name, fmt).references
+    store, problems = clients.open_store(references), []
+    arrays = {path for path, kind in clients.nodes(references, FORMATS[fmt]).items() if kind == "array"}
+    wanted = expected(name)["variables"]
+    assert arrays == {CHANGED.get(n, n) for n in wanted if n not in UNNAMABLE.get(name, ())}
+    for path, want in wanted.items():
+        if path in UNNAMABLE.get(name, ()):
+            continue
+        array = zarr.open_array(store, path=CHANGED.get(path, path), mode="r", zarr_format=FORMATS[fmt])
+        found = [array.dtype.newbyteorder("<").str, list(array.shape), plain_values(array[...])]
+        if found != [want["dtype"], want["shape"], want["values"]]:
+            problems.append(f"{path}: {found}, expected {want}")
+    report(problems)
+
+
+@pytest.mark.parametrize("name", sorted(set(FILES) - set(STREAMED)))
+def test_xarray_shows_what_it_shows_on_the_original(name, fmt):
+    if name == "names.nc":
+        pytest.skip("xarray's names of variables differ from Zarr's: see the values")
+    report(netcdf3_oracle.differences(FOLDER / name, fmt)[0])
+
+
+def test_attributes_are_those_of_netcdf4_python():
+    for name in FILES:
+        ds = clients.open_dataset(convert(FOLDER / name, "zarr3-json").references, 3)
+        want = expected(name)
+        assert {k: clients.plain(v) for k, v in ds.attrs.items()} == {k: clients.plain(v) for k, v in want["attributes"].items()}
+        assert {k: v for k, v in want["dimensions"].items() if k in ds.sizes} == dict(ds.sizes)
+
+
+@pytest.mark.parametrize("name,codes", [
+    ("truncated.nc", {("/a", "file-truncated"), ("/b", "file-truncated")}),
+    ("more_records.nc", {("/a", "file-truncated"), ("/b", "file-truncated")}),
+    ("without_last_padding.nc", set()),
+    ("wrong_sizes.nc", set()),
+    ("names.nc", {("/.", "node-left-out"), ("/a/b", "node-left-out"), ("/zarr.json", "node-left-out"), ("/back%5Cslash", "name-changed"),
+                  ("/twice", "name-collision"), ("/", "name-collision")}),
+])
+def test_what_a_user_has_to_know_is_reported(name, codes, fmt):
+    run = virtualize(FOLDER / name, "--format", fmt)
+    assert set(run.codes) == codes, run.stderr
+    assert virtualize(FOLDER / name, "--format", fmt, "--strict").status == (1 if codes else 0)
+
+
+def test_a_streamed_file_that_ends_within_a_record_is_reported(tmp_path, fmt):
+    whole = (FOLDER / "streaming_1.nc").read_bytes()
+    for cut, records, codes in ((1, 4, []), (2, 3, [("/", "file-truncated")]), (12, 3, [])):
+        (tmp_path / "cut.nc").write_bytes(whole[:-cut])
+        run = virtualize(tmp_path / "cut.nc", "--format", fmt)
+        ds = clients.open_dataset(run.references, FORMATS[fmt])
+        assert (ds.sizes["t"], run.codes) == (records, codes)
+
+
+def test_damaged_headers_are_refused(tmp_path):
+    whole = (FOLDER / "types_1.nc").read_bytes()
+    for content, message in (
+        (whole[:50], "beyond the end of the file"),
+        (whole.replace(b"\0\0\0\x0b", b"\0\0\0\x0c", 1), "tag 12"),
+        (b"CDF\x03" + whole[4:], "neither HDF5, NetCDF nor TIFF"),
+    ):
+        (tmp_path / "damaged.nc").write_bytes(content)
+        run = virtualize(tmp_path / "damaged.nc")
+        assert run.status == 1 and message in run.stderr, run.stderr
+
+
+def test_inspect_shows_fill_values_and_layout():
+    run = virtualize("inspect", FOLDER / "fill.nc", "-f", "zarr3-json", "--array", "declared_i2")
+    text = run.stdout.decode()
+    assert "netcdf-fill" in text and "attribute _FillValue: -99, kept" in text and "records, alternating" in text, text
+    text = virtualize("inspect", FOLDER / "fill.nc", "-f", "zarr3-json", "--array", "default_i2").stdout.decode()
+    assert "default fill value, NC_FILL_SHORT: -32767, used" in text, text
+
+
+def test_large_variables_are_split(tmp_path, fmt):
+    import netCDF4
+    path = tmp_path / "large.nc"
+    with netCDF4.Dataset(path, "w", format="NETCDF3_64BIT_OFFSET") as ds:
+        ds.createDimension("t", None), ds.createDimension("y", 100), ds.createDimension("x", 70)
+        ds.createVariable("fixed", "f4", ("y", "x"))[:] = np.arange(7000).reshape(100, 70)
+        ds.createVariable("record", "i2", ("t", "x"))[:] = np.arange(490).reshape(7, 70)
+    for argument, chunks in (("1000K", {"fixed": (100, 70), "record": (7, 70)}), ("2800", {"fixed": (10, 70), "record": (7, 70)}),
+                             ("1", {"fixed": (1, 70), "record": (1, 70)})):
+        problems, run = netcdf3_oracle.differences(path, fmt, "--split-contiguous", argument)
+        report(problems)
+        import zarr
+        group = zarr.open_group(clients.open_store(run.references), mode="r", zarr_format=FORMATS[fmt])
+        assert {name: array.chunks for name, array in group.arrays()} == chunks
+
+
+def test_validate_and_diff_accept_the_output(tmp_path, fmt):
+    out = tmp_path / "out.json"
+    assert virtualize(FOLDER / "types_2.nc", "--format", fmt, "-o", out).status == 0
+    assert virtualize("validate", out).status == 0
+    assert virtualize("diff", out, FOLDER / "types_2.nc").status == 0
+
+
+def test_packed_numbers_are_unpacked():
+    import xarray as xr
+    run = virtualize(FOLDER / "fill.nc", "--format", "zarr3-json", "--unpack", "--missing-value-convention")
+    assert run.status == 0 and ("/packed", "not-unpacked") in run.codes, "two values mean no data"
+    ours = clients.open_dataset(run.references, 3)
+    with xr.open_dataset(FOLDER / "fill.nc", engine="netcdf4") as original:
+        assert clients.same_values(original["unsigned"].values, clients.decode(ours, "unsigned", True)[1]) is None
+        assert ours["unsigned"].dtype.kind == "f"

@@ -1,0 +1,188 @@
+//! Chunks: the ranges that store the elements of a variable.
+//!
+//! Records of several variables alternate, so each record of a variable is a chunk. A single record variable is contiguous
+//! like a fixed one. Its records are chunks too if they are large, so that files with any numbers of records can be
+//! joined; small ones would be many references for little data, and form one chunk.
+
+use bytes::Bytes;
+use virtualize_bytes::ByteRange;
+use virtualize_netcdf3::model::{Records, Variable};
+use virtualize_zarr::{ChunkManifest, Lengths, References, SourceId};
+
+use crate::split::{Contiguous, SHORTER, Split};
+use crate::{ChunkContent, ElementTransform, Error, MapOptions, Piece, PieceBytes, Result};
+
+/// Bytes from which the records of a single record variable are chunks.
+const LARGE_RECORD: u64 = 64 << 10;
+
+/// What planning the chunks of a variable looks at.
+pub(super) struct ChunkPlanner<'a> {
+    /// The variable.
+    pub(super) variable: &'a Variable,
+    /// Its shape.
+    pub(super) shape: &'a [u64],
+    /// Records of the file.
+    pub(super) records: Records,
+    /// Size of the file in bytes.
+    pub(super) file_size: u64,
+    /// The user's choices.
+    pub(super) options: &'a MapOptions,
+}
+
+/// The chunks of a variable.
+#[derive(Clone, Debug)]
+pub(super) struct ChunkPlan {
+    /// Shape of a chunk.
+    pub(super) chunk_shape: Vec<u64>,
+    /// Chunks that are stored in the file.
+    pub(super) chunks: ChunkManifest,
+    /// Position and content of a chunk that has to be made.
+    pub(super) inline: Option<(u64, ChunkContent)>,
+    /// Why it has to be made.
+    pub(super) inline_reason: Option<&'static str>,
+    /// Positions from here on are beyond the end of the file, and read as zero.
+    pub(super) missing: std::ops::Range<u64>,
+    /// Whether the file ends before the data.
+    pub(super) is_truncated: bool,
+}
+
+impl ChunkPlanner<'_> {
+    /// Plans the chunks.
+    ///
+    /// # Errors
+    /// The data end past 64 bits, or the file ends within a chunk that is too large to be inlined.
+    pub(super) fn plan(&self) -> Result<ChunkPlan> {
+        if self.shape.contains(&0) {
+            return Ok(self.nothing());
+        }
+        if self.is_by_record() { self.by_record() } else { self.contiguous() }
+    }
+
+    /// Returns whether each record is a chunk. Those of a file that ends early are, so that the others can be referenced.
+    pub(super) fn is_by_record(&self) -> bool {
+        let Variable { begin, size, is_record, .. } = *self.variable;
+        let end = self.records.count.checked_mul(size).and_then(|bytes| bytes.checked_add(begin));
+        let is_whole = end.is_some_and(|end| end <= self.file_size);
+        is_record && (self.records.stride != size || size >= LARGE_RECORD || !is_whole)
+    }
+
+    /// Returns the number of records that the file contains whole.
+    pub(super) fn whole_records(&self) -> u64 {
+        let last = self.file_size.checked_sub(self.variable.begin);
+        let last = last.and_then(|bytes| bytes.checked_sub(self.variable.size));
+        let whole = last.and_then(|bytes| bytes.checked_div(self.records.stride));
+        whole.map_or(0, |records| records.saturating_add(1)).min(self.records.count)
+    }
+
+    fn by_record(&self) -> Result<ChunkPlan> {
+        let mut plan = self.nothing();
+        if let Some(first) = plan.chunk_shape.first_mut() {
+            *first = 1;
+        }
+        let whole = self.whole_records();
+        let start = |record: u64| {
+            record.checked_mul(self.records.stride).and_then(|bytes| bytes.checked_add(self.variable.begin))
+        };
+        plan.chunks = self.references((0..whole).filter_map(start).collect(), self.variable.size);
+        if whole < self.records.count {
+            let next = start(whole).unwrap_or(u64::MAX);
+            self.cut_off(&mut plan, whole..self.records.count, ByteRange::new(next, self.variable.size))?;
+        }
+        Ok(plan)
+    }
+
+    fn contiguous(&self) -> Result<ChunkPlan> {
+        let mut plan = self.nothing();
+        let count = if self.variable.is_record { self.records.count } else { 1 };
+        let length = self.variable.size.checked_mul(count).ok_or(Error::Overflow("the extent"))?;
+        let range = ByteRange::new(self.variable.begin, length);
+        if range.end() > self.file_size {
+            self.cut_off(&mut plan, 0..1, range)?;
+        } else if let Some(split) = self.options.split_contiguous.and_then(|most| self.split(range, most)) {
+            plan.chunk_shape = split.chunk_shape;
+            plan.chunks = ChunkManifest::of(split.references);
+            plan.inline_reason = split.last.as_ref().map(|_| SHORTER);
+            plan.inline = split.last;
+        } else {
+            plan.chunks = self.references(vec![range.start], length);
+        }
+        Ok(plan)
+    }
+
+    fn split(&self, range: ByteRange, most: u64) -> Option<Split> {
+        let size = self.variable.data_type.size();
+        let contiguous = Contiguous {
+            range,
+            shape: self.shape,
+            element: size,
+            transform: &ElementTransform::None,
+            background: vec![0; usize::try_from(size).ok()?].into(),
+        };
+        contiguous.split(most, self.options.inline_limit)
+    }
+
+    /// Adds the chunks that the file does not contain whole: the first of `positions`, at `range`, in part, and the others
+    /// not at all. Like netCDF-C, takes zeros for the bytes beyond the end of the file.
+    fn cut_off(&self, plan: &mut ChunkPlan, positions: std::ops::Range<u64>, range: ByteRange) -> Result<()> {
+        plan.is_truncated = true;
+        plan.missing = positions;
+        let stored = range.clamp_to(self.file_size);
+        if stored.length == 0 {
+            return Ok(());
+        }
+        if range.length > self.options.inline_limit {
+            return Err(Error::InlineLimit {
+                reason: "the file ends within a chunk, which has to be filled with zeros".into(),
+                content: format!("a chunk of {:?}", plan.chunk_shape),
+                limit: self.options.inline_limit,
+            });
+        }
+        plan.inline = Some((plan.missing.start, zero_filled(range, stored)));
+        plan.inline_reason = Some("the file ends within it");
+        plan.missing.start = plan.missing.start.saturating_add(1);
+        Ok(())
+    }
+
+    fn references(&self, offsets: Vec<u64>, length: u64) -> ChunkManifest {
+        if offsets.is_empty() {
+            return ChunkManifest::default();
+        }
+        ChunkManifest::of(References {
+            source: SourceId(0),
+            positions: None,
+            offsets: offsets.into(),
+            lengths: Lengths::Uniform(length),
+        })
+    }
+
+    /// Returns the plan of an array of one chunk, which is not stored.
+    fn nothing(&self) -> ChunkPlan {
+        ChunkPlan {
+            chunk_shape: self.shape.iter().map(|length| (*length).max(1)).collect(),
+            chunks: ChunkManifest::default(),
+            inline: None,
+            inline_reason: None,
+            missing: 0..0,
+            is_truncated: false,
+        }
+    }
+}
+
+/// Returns the bytes of a chunk at `range`, of which the file contains `stored`; the others are zero.
+fn zero_filled(range: ByteRange, stored: ByteRange) -> ChunkContent {
+    let piece = Piece {
+        source: SourceId(0),
+        bytes: PieceBytes::At(stored),
+        codecs: Vec::new(),
+        shape: vec![stored.length],
+        from: vec![0],
+        to: vec![0],
+        extent: vec![stored.length],
+        transform: ElementTransform::None,
+    };
+    ChunkContent::Assemble {
+        shape: vec![range.length],
+        background: Bytes::from_static(&[0]),
+        pieces: vec![piece],
+    }
+}

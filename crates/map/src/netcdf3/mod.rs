@@ -1,0 +1,155 @@
+//! Mapping of NetCDF classic files: one group, whose arrays are the variables.
+
+mod attributes;
+mod chunks;
+mod dimensions;
+mod fill;
+mod types;
+mod variable;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use virtualize_bytes::{Budget, Limits};
+use virtualize_netcdf3::model::File;
+use virtualize_remedy::Code;
+use virtualize_zarr::{Node, Source, ZarrFormat};
+
+use self::attributes::{attributes_json, cf_attributes, source_attributes};
+use crate::node_names::{check_name, shown_name};
+use crate::unpack::is_time_unit;
+use crate::{Diagnostic, MapOptions, Mapped, Severity, convention, unpack};
+
+/// Bytes of memory for an array, without names, attributes and chunks.
+const NODE: u64 = 1 << 10;
+
+/// Maps a file to Zarr. `source` describes the file itself.
+///
+/// No bytes are read: [`Mapped::tasks`] lists what has to be fetched. Variables that cannot be mapped exactly are left out,
+/// with a diagnostic. Takes memory for the result from `budget`; if that is spent, the report has an error.
+pub fn map_file_within(file: &File, source: Source, options: &MapOptions, budget: &Budget<'_>) -> Mapped {
+    let mapper = Mapper {
+        file,
+        file_size: source.size,
+        options,
+        budget,
+        time_bounds: time_bounds(file),
+        dimension_names: Vec::new(),
+        mapped: Mapped::new(options.format, &[]),
+    };
+    let mut mapped = mapper.run();
+    mapped.hierarchy.sources.push(source);
+    crate::budget::report(budget, &mut mapped);
+    if options.unpack && options.format == ZarrFormat::V2 {
+        mapped.report.diagnostics.push(unpack::needs_v3());
+    }
+    if options.missing_value_convention {
+        convention::declare(&mut mapped);
+    }
+    mapped
+}
+
+/// Maps a file with a budget of its own.
+pub fn map_file(file: &File, source: Source, options: &MapOptions) -> Mapped {
+    let budget = Budget::of_file(&Limits::default(), source.size);
+    map_file_within(file, source, options, &budget)
+}
+
+/// The mapping in progress.
+struct Mapper<'a> {
+    file: &'a File,
+    /// Size of the file in bytes.
+    file_size: u64,
+    options: &'a MapOptions,
+    budget: &'a Budget<'a>,
+    /// Names of variables that hold the bounds of times.
+    time_bounds: BTreeSet<String>,
+    /// Names of the dimensions by id.
+    dimension_names: Vec<String>,
+    mapped: Mapped,
+}
+
+impl Mapper<'_> {
+    fn run(mut self) -> Mapped {
+        self.dimension_names = self.name_dimensions();
+        self.global_attributes();
+        self.note_records();
+        let mut nodes = Vec::new();
+        for variable in &self.file.variables {
+            let bytes = NODE.saturating_add((variable.name.len() as u64).saturating_mul(4));
+            if self.budget.take("arrays", bytes).is_err() {
+                break;
+            }
+            let name = shown_name(&variable.name);
+            if name != variable.name {
+                let message = format!(
+                    "zarr-python treats a backslash as a slash: {:?} is shown as {name:?}",
+                    variable.name
+                );
+                self.diagnose(Severity::Warning, Code::NameChanged, &name, message);
+            }
+            if let Err(error) = check_name(&name) {
+                self.diagnose(Severity::Warning, Code::NodeLeftOut, &name, error.to_string());
+                continue;
+            }
+            if let Some(array) = self.variable(&name, variable) {
+                nodes.push((name.into_owned(), array));
+            }
+        }
+        for (name, array) in nodes {
+            let node = Node::Array(Box::new(array));
+            // Like netCDF4-python, shows the last of several.
+            if self.mapped.hierarchy.root.children.insert(name.clone(), node).is_some() {
+                let message = "two variables have this name; the last one is shown".to_owned();
+                self.diagnose(Severity::Warning, Code::NameCollision, &name, message);
+            }
+        }
+        self.mapped
+    }
+
+    fn global_attributes(&mut self) {
+        let (attributes, remarks) = attributes_json(&self.file.attributes, self.budget);
+        self.mapped.hierarchy.root.attributes = attributes;
+        for (code, message) in remarks {
+            self.diagnose(Severity::Warning, code, "", message);
+        }
+        if self.options.source_attributes {
+            let kept = source_attributes(&self.file.attributes, self.budget);
+            self.mapped.report.attributes.insert(String::new(), kept);
+        }
+    }
+
+    /// Reports a file that ends within a record, if its header does not state the number of records.
+    fn note_records(&mut self) {
+        let records = self.file.records;
+        let first =
+            self.file.variables.iter().filter(|variable| variable.is_record).map(|one| one.begin).min();
+        let Some(begin) = first.filter(|_| records.is_streamed) else { return };
+        let end = records.count.saturating_mul(records.stride).saturating_add(begin);
+        if self.file_size > end {
+            let message = format!(
+                "the header states no number of records, and the file ends within record {}, which is left out",
+                records.count
+            );
+            self.diagnose(Severity::Warning, Code::FileTruncated, "", message);
+        }
+    }
+
+    /// Adds a diagnostic. `path` has no leading slash.
+    fn diagnose(&mut self, severity: Severity, code: Code, path: &str, message: String) {
+        let diagnostic = Diagnostic { severity, code, path: format!("/{path}"), message, remedy: None };
+        self.mapped.report.diagnostics.push(diagnostic);
+    }
+}
+
+/// Returns the names of the variables that hold the bounds of times. xarray decodes them with the units of the times.
+fn time_bounds(file: &File) -> BTreeSet<String> {
+    let bounds = file.variables.iter().filter_map(|variable| {
+        let attributes = cf_attributes(&variable.attributes);
+        attributes.text("units").filter(|units| is_time_unit(units))?;
+        attributes.text("bounds").map(str::to_owned)
+    });
+    bounds.collect()
+}

@@ -1,0 +1,128 @@
+//! Places of the data.
+//!
+//! ```text
+//! data     = non_recs recs
+//! non_recs = [vars ...]        each padded to 4 bytes, in the order of the header
+//! recs     = [record ...]
+//! record   = [varslab ...]     each padded to 4 bytes, unless there is a single record variable
+//! ```
+
+use crate::{
+    Error,
+    model::{Records, Variable},
+};
+
+/// What the header states about the number of records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RecordCount {
+    Known(u64),
+    /// `STREAMING`: the file was written without knowing its end.
+    Streaming,
+}
+
+/// Returns the records of a file of `size` bytes.
+///
+/// # Errors
+/// A record has more bytes than 64 bits can count.
+pub(crate) fn records(variables: &[Variable], stated: RecordCount, size: u64) -> Result<Records, Error> {
+    let slabs = || variables.iter().filter(|variable| variable.is_record);
+    let stride = match (slabs().next(), slabs().nth(1)) {
+        (Some(only), None) => Some(only.size),
+        _ => slabs().try_fold(0_u64, |sum, slab| sum.checked_add(padded(slab.size)?)),
+    };
+    let overflow = || Error::malformed("record", 0, "more bytes than 64 bits can count");
+    let stride = stride.ok_or_else(overflow)?;
+    Ok(match stated {
+        RecordCount::Known(count) => Records { count, stride, is_streamed: false },
+        RecordCount::Streaming => {
+            let count = slabs().map(|slab| whole_records(slab, stride, size)).min().unwrap_or(0);
+            Records { count, stride, is_streamed: true }
+        }
+    })
+}
+
+/// Refuses variables that overlap the header, which ends at `end`, or each other. Like netCDF-C, requires that data are in the
+/// order of the header, and record variables after the others.
+///
+/// # Errors
+/// There is such a variable.
+pub(crate) fn check_order(variables: &[Variable], end: u64) -> Result<(), Error> {
+    let (records, fixed): (Vec<_>, Vec<_>) = variables.iter().partition(|variable| variable.is_record);
+    let mut free = end;
+    for variable in fixed.into_iter().chain(records) {
+        if variable.begin < free {
+            let problem = format!(
+                "the data of \"{}\" are at {:#x}, before the end of what precedes them ({free:#x})",
+                variable.name, variable.begin
+            );
+            return Err(Error::malformed("var", variable.begin, problem));
+        }
+        let next = padded(variable.size).and_then(|bytes| variable.begin.checked_add(bytes));
+        free = next.ok_or_else(|| {
+            let problem = format!("the data of \"{}\" end past 64 bits", variable.name);
+            Error::malformed("var", variable.begin, problem)
+        })?;
+    }
+    Ok(())
+}
+
+/// Returns the number of whole records of one variable in a file of `size` bytes.
+fn whole_records(slab: &Variable, stride: u64, size: u64) -> u64 {
+    let last = size.checked_sub(slab.begin).and_then(|bytes| bytes.checked_sub(slab.size));
+    last.and_then(|bytes| bytes.checked_div(stride)).map_or(0, |records| records.saturating_add(1))
+}
+
+fn padded(size: u64) -> Option<u64> {
+    size.checked_next_multiple_of(4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::DataType;
+
+    fn variable(begin: u64, size: u64, is_record: bool) -> Variable {
+        let (name, data_type) = ("v".to_owned(), DataType::Byte);
+        Variable { name, dimensions: Vec::new(), attributes: Vec::new(), data_type, begin, size, is_record }
+    }
+
+    fn stride(variables: &[Variable]) -> u64 {
+        records(variables, RecordCount::Known(1), 0).unwrap().stride
+    }
+
+    #[test]
+    fn a_single_record_variable_is_not_padded() {
+        assert_eq!(stride(&[variable(0, 3, true), variable(0, 5, false)]), 3);
+        assert_eq!(stride(&[variable(0, 3, true), variable(0, 5, true)]), 12);
+        assert_eq!(stride(&[variable(0, 5, false)]), 0);
+        assert!(
+            records(&[variable(0, u64::MAX, true), variable(0, 1, true)], RecordCount::Known(1), 0).is_err()
+        );
+    }
+
+    /// Two variables of 3 and 5 bytes: a record has 12. The padding after the last one may be missing.
+    #[test]
+    fn streamed_records_are_counted_if_they_are_whole() {
+        let variables = [variable(100, 3, true), variable(104, 5, true)];
+        for (size, count) in [(90, 0), (108, 0), (109, 1), (112, 1), (120, 1), (121, 2), (124, 2)] {
+            let found = records(&variables, RecordCount::Streaming, size).unwrap();
+            assert_eq!((found.count, found.is_streamed), (count, true), "{size}");
+        }
+        assert_eq!(records(&[], RecordCount::Streaming, 1 << 20).unwrap().count, 0);
+    }
+
+    #[test]
+    fn overlapping_data_are_refused() {
+        let check = |places: &[(u64, u64, bool)], end| {
+            let variables: Vec<_> =
+                places.iter().map(|(at, size, record)| variable(*at, *size, *record)).collect();
+            check_order(&variables, end).is_ok()
+        };
+        assert!(check(&[(108, 4, true), (100, 5, false)], 100));
+        assert!(!check(&[(100, 5, false)], 101), "the header");
+        assert!(!check(&[(100, 5, false), (107, 1, false)], 100), "the padding before it");
+        assert!(!check(&[(104, 4, false), (100, 4, false)], 100), "another order");
+        assert!(!check(&[(100, 4, true), (104, 4, false)], 100), "a record before other data");
+        assert!(!check(&[(1 << 63, u64::MAX >> 1, false), (u64::MAX, 9, false)], 100), "64 bits");
+    }
+}
