@@ -294,7 +294,7 @@ def test_errors_and_warnings(file, tmp_path):
     assert isinstance(error.value, FileNotFoundError)
     text = tmp_path / "text.h5"
     text.write_text("no numbers here")
-    with pytest.raises(virtualize.FileError, match="text.h5: neither HDF5 nor TIFF"):
+    with pytest.raises(virtualize.FileError, match="text.h5: neither HDF5, NetCDF nor TIFF"):
         virtualize.open(text)
     cut = tmp_path / "cut.h5"
     shutil.copy(file, cut)

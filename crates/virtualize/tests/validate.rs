@@ -153,5 +153,5 @@ async fn a_source_that_is_gone_and_one_of_no_format() {
         array(h, "temperature").chunks.references[0].lengths = Lengths::Uniform(1);
     })
     .await;
-    assert!(report.notes.iter().any(|note| note.contains("neither HDF5 nor TIFF")), "{report:?}");
+    assert!(report.notes.iter().any(|note| note.contains("neither HDF5, NetCDF nor TIFF")), "{report:?}");
 }

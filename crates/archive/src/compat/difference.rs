@@ -137,7 +137,10 @@ impl Found {
         if let (Some(one), Some(other)) = (&left.codecs, &right.codecs)
             && one != other
         {
-            self.add(path, "codecs", one.join(", "), other.join(", "));
+            match byte_orders(one, other) {
+                Some((one, other)) => self.add(path, "byte order", one, other),
+                None => self.add(path, "codecs", one.join(", "), other.join(", ")),
+            }
         }
         if left.fill_value != right.fill_value {
             let (one, other) = sides(Some(&left.fill_value), Some(&right.fill_value));
@@ -168,6 +171,16 @@ impl Found {
             }
         }
     }
+}
+
+/// Returns the byte orders of two lists of codecs that differ in nothing else, as those of NetCDF-3 and NetCDF-4 files do.
+fn byte_orders(one: &[String], other: &[String]) -> Option<(String, String)> {
+    let order = |codec: &str| ["big-endian", "little-endian"].into_iter().find(|order| codec.contains(order));
+    let mut differing = one.iter().zip(other).filter(|(one, other)| one != other);
+    let (left, right) = differing.next()?;
+    let is_only = one.len() == other.len() && differing.next().is_none();
+    let (left, right) = (order(left)?.to_owned(), order(right)?.to_owned());
+    (is_only && left != right).then_some((left, right))
 }
 
 fn chunks(array: &ArraySignature) -> String {

@@ -138,7 +138,7 @@ fn what_is_stored_must_agree() {
     );
     assert_eq!(
         array(|t2m| t2m.codecs = vec![Codec::Bytes { endian: Some(Endian::Big) }, Codec::Zlib { level: 4 }]),
-        ["/t2m: codecs: bytes (little-endian), zlib → bytes (big-endian), zlib"]
+        ["/t2m: byte order: little-endian → big-endian"]
     );
     let plain = |chunk: u64| {
         move |member: &mut Member| {

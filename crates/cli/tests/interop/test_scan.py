@@ -114,7 +114,7 @@ def test_files_that_fail_are_listed(pair, tmp_path):
     (tmp_path / "c.nc").write_bytes(b"no file of any kind")
     report = scan(*pair(), tmp_path / "c.nc", "-o", tmp_path / "out.json", status=1)
     assert [f["url"].rpartition("/")[2] for f in report["failed"]] == ["c.nc"] and report["files"] == 2
-    assert "neither HDF5 nor TIFF" in report["failed"][0]["error"]
+    assert "neither HDF5, NetCDF nor TIFF" in report["failed"][0]["error"]
     assert json.loads((tmp_path / "out.json").read_text()) == report
 
 
