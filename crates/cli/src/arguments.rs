@@ -21,7 +21,7 @@ pub(crate) use references::{Compare, Translate, Validate};
 #[cfg(feature = "archive")]
 pub(crate) use scan::Scan;
 
-/// Write virtual Zarr references for HDF5, NetCDF-4 and TIFF files
+/// Write virtual Zarr references for HDF5, NetCDF and TIFF files
 ///
 /// No data are copied: each chunk of the Zarr view is a (URL, offset, length) in the original file, wherever it is stored.
 #[derive(Parser)]
@@ -146,7 +146,7 @@ pub(crate) struct Journal {
 /// Which file is read, and how it is mapped.
 #[derive(Args, Clone)]
 pub(crate) struct Input {
-    /// Path or URL of an HDF5, NetCDF-4 or TIFF file
+    /// Path or URL of an HDF5, NetCDF or TIFF file
     ///
     /// The scheme of a URL is file, http, https, s3, gs, az or abfs. The format is detected from the file's content.
     #[arg(value_name = "FILE", required = true, help_heading = None::<&'static str>, value_hint = ValueHint::AnyPath)]

@@ -22,7 +22,7 @@ pub struct MapOptions {
     pub chunk_grid: ChunkGridChoice,
     /// Join pages of a TIFF that have equal shape, type, chunks and codecs into one array along a new axis.
     pub stack: bool,
-    /// Split contiguous HDF5 data along their slowest axis into chunks of at most this many bytes (at least one slice). All
+    /// Split contiguous HDF5 and NetCDF-3 data along their slowest axis into chunks of at most this many bytes (at least one slice). All
     /// chunks have one size: a divisor of the axis that is at least half the wanted size; else the wanted size, with the
     /// last chunk padded and inlined; else (above `inline_limit`) the largest divisor. Data that would make more than a
     /// million chunks stay whole.
@@ -33,7 +33,7 @@ pub struct MapOptions {
     pub missing_value_convention: bool,
     /// Follow external links of HDF5 files.
     pub follow_external: bool,
-    /// Keep the attributes of HDF5 files with their types, in [`Report::attributes`](crate::Report::attributes).
+    /// Keep the attributes of HDF5 and NetCDF-3 files with their types, in [`Report::attributes`](crate::Report::attributes).
     pub source_attributes: bool,
 }
 

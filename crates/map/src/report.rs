@@ -11,10 +11,10 @@ pub struct Report {
     pub diagnostics: Vec<Diagnostic>,
     /// Facts about each array that was mapped or left out, by path.
     pub arrays: BTreeMap<NodePath, ArrayReport>,
-    /// Attributes of each group and array of an HDF5 file with their types, without those that h5netcdf hides, if
+    /// Attributes of each group and array of an HDF5 or NetCDF-3 file with their types, without those that h5netcdf hides, if
     /// [`MapOptions::source_attributes`](crate::MapOptions::source_attributes) is set.
     pub attributes: BTreeMap<NodePath, Vec<SourceAttribute>>,
-    /// Names of the unlimited dimensions that each group of an HDF5 file defines, with the same option.
+    /// Names of the unlimited dimensions that each group of an HDF5 or NetCDF-3 file defines, with the same option.
     pub unlimited: BTreeMap<NodePath, Vec<String>>,
 }
 

@@ -7,7 +7,7 @@ def draw():
         "overview",
         372,
         "How virtualize works",
-        "virtualize reads the metadata of HDF5, NetCDF-4 and TIFF files on disk, S3, GCS, Azure or HTTP, and writes references as kerchunk, "
+        "virtualize reads the metadata of HDF5, NetCDF and TIFF files on disk, S3, GCS, Azure or HTTP, and writes references as kerchunk, "
         "Zarr v3 or Icechunk. xarray, zarr-python and GDAL open the references and read the original bytes from the files.",
     )
     files(picture)

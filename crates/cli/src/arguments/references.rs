@@ -34,7 +34,7 @@ pub(crate) struct Translate {
 /// Arguments of `diff`.
 #[derive(Args)]
 pub(crate) struct Compare {
-    /// Path or URL of references, or of an HDF5, NetCDF-4 or TIFF file
+    /// Path or URL of references, or of an HDF5, NetCDF or TIFF file
     #[arg(value_name = "A", value_hint = ValueHint::AnyPath)]
     pub(crate) first: String,
     /// What to compare A with

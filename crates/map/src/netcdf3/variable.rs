@@ -1,7 +1,7 @@
 //! Mapping of one variable to one array.
 
 use virtualize_netcdf3::model::Variable;
-use virtualize_remedy::Code;
+use virtualize_remedy::{Code, Remedy};
 use virtualize_zarr::{Array, ChunkGrid, ChunkManifest, Codec, Endian, FillValue, ZarrFormat};
 
 use super::Mapper;
@@ -57,7 +57,7 @@ impl Mapper<'_> {
         }
         let mut plan = planner.plan()?;
         let fill = self.fill_plan(variable, &plan, &meanings);
-        self.report_plan(path, variable, &plan, &fill);
+        self.report_plan(path, &plan, &fill);
         let mut array = Array {
             dimension_names: self.dimension_names(variable),
             data_type: data_type(variable.data_type),
@@ -108,13 +108,14 @@ impl Mapper<'_> {
         question.decide()
     }
 
-    fn report_plan(&mut self, path: &str, variable: &Variable, plan: &ChunkPlan, fill: &FillPlan) {
+    fn report_plan(&mut self, path: &str, plan: &ChunkPlan, fill: &FillPlan) {
         if plan.is_truncated {
             let message = format!(
-                "the file ends at {:#x}, before the data of the variable (\"{}\"): missing bytes read as zero, as in netCDF-C",
-                self.file_size, variable.name
+                "the file ends at {:#x}, before the data of the variable end: the missing bytes read as zero, as in netCDF-C",
+                self.file_size
             );
-            self.diagnose(Severity::Warning, Code::FileTruncated, path, message);
+            let advice = "compare its size with the original: the file may be incomplete";
+            self.mapped.warn(path, Code::FileTruncated, message, Some(Remedy::advice(advice)));
         }
         if let Some(why) = plan.inline_reason {
             self.diagnose(Severity::Info, Code::ChunksInlined, path, format!("1 chunk is put inline: {why}"));

@@ -1,4 +1,4 @@
-"""HDF5, NetCDF-4, TIFF, GeoTIFF and COG files as virtual Zarr datasets: read in place, nothing copied."""
+"""HDF5, NetCDF, TIFF, GeoTIFF and COG files as virtual Zarr datasets: read in place, nothing copied."""
 
 from typing import TYPE_CHECKING, Any
 

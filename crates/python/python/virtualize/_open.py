@@ -69,7 +69,7 @@ def _is_same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
 def open(
     url: str | PathLike[str], *, store: Any = None, decoded: bool = False, **options: Unpack[OpenOptions]
 ) -> "VirtualStore":
-    """Open an HDF5, NetCDF-4 or TIFF file as a read-only Zarr store.
+    """Open an HDF5, NetCDF or TIFF file as a read-only Zarr store.
 
     Only metadata is read. Chunks are read from the file when the store is asked for them.
 

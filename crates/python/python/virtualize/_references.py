@@ -139,7 +139,7 @@ def diff(first: Location, second: Location, **options: Unpack[DiffOptions]) -> l
     Parameters
     ----------
     first, second
-        References, or HDF5, NetCDF-4 or TIFF files.
+        References, or HDF5, NetCDF or TIFF files.
     **options
         ``ignore_urls`` to treat chunks at equal offsets as equal, whichever file they are in; ``relative_to``,
         ``version_of``, and how files are reached.

@@ -38,7 +38,7 @@ _PACKAGE = os.path.dirname(__file__)
 
 
 class Parser:
-    """Parses HDF5, NetCDF-4, TIFF, GeoTIFF and COG files for VirtualiZarr.
+    """Parses HDF5, NetCDF, TIFF, GeoTIFF and COG files for VirtualiZarr.
 
     All files are read through the stores of the caller's registry. An array that VirtualiZarr or the installed codecs
     cannot represent is left out with a ``virtualize.VirtualizeWarning``; with ``strict=True`` it is an error.

@@ -69,7 +69,7 @@ pub struct MappingOptions {
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Inlining options", value_name = "SIZE", value_parser = value::parse_size))]
     #[serde(deserialize_with = "value::size")]
     pub inline_total: Option<u64>,
-    /// Split contiguous HDF5 data along the slowest axis into chunks of at most SIZE bytes
+    /// Split contiguous HDF5 and NetCDF-3 data along the slowest axis into chunks of at most SIZE bytes
     ///
     /// A chunk holds at least one slice. All chunks have one size: a divisor of the axis if one gives at least half of
     /// SIZE; otherwise the last chunk is padded and inlined, or, beyond the inline limit, the largest divisor is used.

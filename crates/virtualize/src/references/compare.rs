@@ -14,7 +14,7 @@ use crate::options::Options;
 use crate::source_formats::{Detected, detect};
 use crate::store::VirtualStore;
 
-/// Compares two locations, each of which is a reference set or an HDF5 or TIFF file. A file is mapped for the Zarr
+/// Compares two locations, each of which is a reference set or an HDF5, NetCDF or TIFF file. A file is mapped for the Zarr
 /// format of the references that it is compared with; two files are mapped for v3. Chunks of two files are equal if
 /// their offsets are.
 ///
