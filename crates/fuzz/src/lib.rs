@@ -28,6 +28,14 @@ pub fn hdf5(data: &[u8]) {
     }
 }
 
+/// Reads, maps and emits a NetCDF classic file.
+pub fn netcdf3(data: &[u8]) {
+    let source = MemorySource(bytes::Bytes::copy_from_slice(data));
+    if let Ok(file) = block_on(virtualize_netcdf3::read(&source, &LIMITS)) {
+        emit(|options| virtualize_map::netcdf3::map_file(&file, origin(data), options));
+    }
+}
+
 /// Reads, maps and emits a TIFF file.
 pub fn tiff(data: &[u8]) {
     let source = MemorySource(bytes::Bytes::copy_from_slice(data));
