@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use futures::future::try_join;
 use virtualize_bytes::{Address, ByteRange, Limits, ReadRanges};
 
@@ -14,8 +15,9 @@ use crate::{
         object_header::{Message, kind},
         shared::{self, SharedReference},
         superblock::{self, Superblock},
+        vlen::{self, VariableElement},
     },
-    value::{Collections, Decoder},
+    value::{Collections, Decoder, object_in},
     walk::{
         Io,
         attributes::{Attributes, read_attributes},
@@ -82,8 +84,7 @@ pub async fn resolve_elements(
     raw: &[u8],
 ) -> Result<Vec<Element>, Error> {
     let io = Io::new(source, *limits);
-    let (offset_size, length_size) = (file.offset_size, file.length_size);
-    let format = Format { base: file.base_address.0, offset_size, length_size };
+    let format = format_of(file);
     let count = (raw.len() as u64).checked_div(datatype.size()).unwrap_or(0);
     if count.checked_mul(datatype.size()) != Some(raw.len() as u64) {
         let problem = format!("{} bytes, expected a multiple of {}", raw.len(), datatype.size());
@@ -100,6 +101,46 @@ pub async fn resolve_elements(
         }
         fetch_collections(&io, format, missing, &mut collections).await?;
     }
+}
+
+/// Returns the stored bytes of consecutive variable-length elements with items of `item_size` bytes. `raw` contains their
+/// pointers, from a decoded chunk. Elements that share an object of the global heap share its memory.
+///
+/// # Errors
+/// `raw` is not a whole number of pointers, the global heap is damaged, or bytes cannot be fetched.
+pub async fn read_sequences(
+    source: &dyn ReadRanges,
+    limits: &Limits,
+    file: &File,
+    item_size: u64,
+    raw: &[u8],
+) -> Result<Vec<Bytes>, Error> {
+    let (io, format) = (Io::new(source, *limits), format_of(file));
+    let pointers = raw.chunks(usize::from(format.offset_size).saturating_add(8));
+    let elements = pointers.map(|bytes| vlen::parse(bytes, format)).collect::<Result<Vec<_>, _>>()?;
+    let addresses = elements.iter().filter_map(|element| element.pointer).map(|pointer| pointer.collection);
+    let mut collections = Collections::new();
+    fetch_collections(&io, format, addresses.collect(), &mut collections).await?;
+    elements.into_iter().map(|element| items_of(element, item_size, &collections)).collect()
+}
+
+/// Returns the stored bytes of a variable-length element, whose collection is fetched.
+fn items_of(element: VariableElement, item_size: u64, collections: &Collections) -> Result<Bytes, Error> {
+    let Some(pointer) = element.pointer else { return Ok(Bytes::new()) };
+    let object = object_in(collections, pointer)?.unwrap_or_default();
+    let needed = element.length.checked_mul(item_size);
+    match needed.and_then(|needed| usize::try_from(needed).ok()).filter(|needed| *needed <= object.len()) {
+        Some(needed) => Ok(object.slice(..needed)),
+        None => {
+            let VariableElement { length, .. } = element;
+            let problem = format!("{length} items of {item_size} bytes in an object of {}", object.len());
+            Err(Error::malformed("variable-length element", pointer.collection, problem))
+        }
+    }
+}
+
+const fn format_of(file: &File) -> Format {
+    Format { base: file.base_address.0, offset_size: file.offset_size, length_size: file.length_size }
 }
 
 /// Finds the superblock: tries offset 0 first, then all other possible offsets in one batch.

@@ -38,6 +38,12 @@ pub enum Error {
     /// No Zarr data type has the values of a type of the source format.
     #[error("Zarr has no data type for {0}")]
     NoDataType(String),
+    /// Zarr has no sequences of variable length. As contiguous ragged arrays they would be mapped.
+    #[error("Zarr has no data type for {0}")]
+    Sequences(String),
+    /// The values of a dataset that the mapping depends on could not be read.
+    #[error("its values of variable length cannot be read: {0}")]
+    HeapValues(String),
     /// The member of a compound type cannot become the field of a structure.
     #[error("member \"{member}\" of the compound: {error}")]
     Member {
@@ -226,6 +232,9 @@ impl Error {
                 Remedy::turn_on(OptionName::InlineLimit, "raise the limit")
                     .or(Remedy::turn_on(OptionName::CopyLimit, "raise that of a combined archive")),
             ),
+            Self::Sequences(_) => {
+                Some(Remedy::turn_on(OptionName::Ragged, "write it as a contiguous ragged array"))
+            }
             Self::InvalidNodata { .. } => Some(Remedy::set(OptionName::InvalidNodata, "warn", "drop it")),
             Self::ShortStrip { format, .. } => {
                 let effect = match format {

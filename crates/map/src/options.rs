@@ -31,6 +31,8 @@ pub struct MapOptions {
     pub unpack: bool,
     /// Declare sentinels by the Zarr convention `missing_value` as well.
     pub missing_value_convention: bool,
+    /// Map sequences of variable length as contiguous ragged arrays: their items, and the number of items of each.
+    pub ragged: bool,
     /// Follow external links of HDF5 files.
     pub follow_external: bool,
     /// Keep the attributes of HDF5 and NetCDF-3 files with their types, in [`Report::attributes`](crate::Report::attributes).
@@ -51,6 +53,7 @@ impl Default for MapOptions {
             split_contiguous: None,
             unpack: false,
             missing_value_convention: false,
+            ragged: false,
             follow_external: false,
             source_attributes: false,
         }

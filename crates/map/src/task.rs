@@ -172,6 +172,8 @@ pub enum ReferenceText {
     Path,
     /// Selected part of the object, as JSON; empty for the whole object.
     Part,
+    /// Path of the object; a reference to a part of it is an error.
+    Whole,
 }
 
 /// Decoded elements of a stretch of a file, and the region of the chunk that they fill.

@@ -106,6 +106,7 @@ CHOICES: list[tuple[str, dict[str, Any]]] = [
     ("--inline-total 1M", {"inline_total": 1 << 20}),
     ("--split-contiguous 4K", {"split_contiguous": "4k"}),
     ("--missing-value-convention", {"missing_value_convention": True}),
+    ("--ragged", {"ragged": True}),
     ("--follow-external", {"follow_external": True}),
     ("--unpack", {"unpack": True}),
     ("--stack", {"stack": True}),

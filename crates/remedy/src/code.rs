@@ -55,6 +55,7 @@ codes! {
     NotUnpacked = "not-unpacked",
     OmeSeries = "ome-series",
     PackingWidened = "packing-widened",
+    RaggedArray = "ragged-array",
     ReaderAdapted = "reader-adapted",
     ReaderLacks = "reader-lacks",
     ReferenceAsPath = "reference-as-path",

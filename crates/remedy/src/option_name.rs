@@ -53,6 +53,7 @@ option_names! {
     OnMismatch = "on_mismatch",
     OptionalVar = "optional_var",
     Overwrite = "overwrite",
+    Ragged = "ragged",
     RelativeTo = "relative_to",
     Replace = "replace",
     RereadChanged = "reread_changed",

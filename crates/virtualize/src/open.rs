@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use futures::StreamExt;
 use virtualize_bytes::{Budget, Budgeted, ReadError, ReadErrorKind};
 use virtualize_map::{Mapped, Severity, tiff};
 use virtualize_store::Object;
@@ -30,7 +31,9 @@ pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<Virtu
     let budget = Budget::new(&options.limits, options.gate.as_deref());
     budget.add_file(object.bytes());
     let sources = Sources::new(object.url(), &options.store, &budget);
-    let file = read(&object, &sources, options).await?;
+    let mut file = read(&object, &sources, options).await?;
+    let read = read_values(&object, &mut file, &sources, options).await;
+    read.map_err(|error| named(object.name(), error))?;
     let mapped = map(&object, &file, &sources, options).await.map_err(|error| named(object.name(), error))?;
     object.verify()?;
     sources.verify().await?;
@@ -52,6 +55,33 @@ async fn read(object: &Arc<Object>, sources: &Sources<'_>, options: &Options) ->
     // Without this check, files that the gate prevented from being read would count as unreadable.
     budget.go_on().map_err(|error| named(object.name(), error))?;
     Ok(file)
+}
+
+/// Reads the values of datasets that are mapped by their values.
+async fn read_values(
+    object: &Arc<Object>,
+    file: &mut SourceFile,
+    sources: &Sources<'_>,
+    options: &Options,
+) -> Result<(), ReadError> {
+    let budget = sources.budget();
+    let tasks = file.heap_tasks(&source_of(object), &options.map, budget);
+    let own = Budgeted::new(object.as_ref(), budget);
+    let reads = tasks.into_iter().map(|(key, task)| {
+        let (own, limits, file) = (&own, &options.limits, &*file);
+        async move {
+            let Ok(found) = &task else { return Ok((key, task, Err(String::new()))) };
+            let maker = ChunkMaker { own, limits, file, sources, urls: found.sources.clone() };
+            let values = inline::heap_values(&maker, found).await?;
+            Ok((key, task, values))
+        }
+    });
+    let read: Vec<Result<_, ReadError>> = sources.several(reads).collect().await;
+    for found in read {
+        let (key, task, values) = found?;
+        file.flatten(key, task, values, budget);
+    }
+    Ok(())
 }
 
 /// Maps a file, and creates the chunks that references cannot express.

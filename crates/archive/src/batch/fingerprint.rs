@@ -42,6 +42,7 @@ fn of_mapping(map: &MapOptions) -> BTreeMap<String, String> {
         split_contiguous,
         unpack,
         missing_value_convention,
+        ragged,
         follow_external,
         // Follows from `readable-by`.
         own_codecs: _,
@@ -62,6 +63,7 @@ fn of_mapping(map: &MapOptions) -> BTreeMap<String, String> {
         ("split-contiguous", json!(split_contiguous)),
         ("unpack", json!(unpack)),
         ("missing-value-convention", json!(missing_value_convention)),
+        ("ragged", json!(ragged)),
         ("follow-external", json!(follow_external)),
     ])
 }
@@ -142,7 +144,7 @@ mod tests {
             \"inline-limit\":\"16777216\",\"inline-total\":\"268435456\",\"invalid-nodata\":\"'error'\",\
             \"limits\":\"{'attributes':1000000,'chunks':200000000,'depth':64,'metadata-bytes':17179869184,\
             'objects':1000000,'structure-bytes':1073741824}\",\"missing-value-convention\":\"false\",\
-            \"readable-by\":\"[]\",\"split-contiguous\":\"null\",\"stack\":\"false\",\"strict\":\"false\",\
+            \"ragged\":\"false\",\"readable-by\":\"[]\",\"split-contiguous\":\"null\",\"stack\":\"false\",\"strict\":\"false\",\
             \"unpack\":\"false\",\"zarr-format\":\"2\"}";
         assert_eq!(text, expected);
         let layout = Layout::along(vec![Along::Concat("time".to_owned()), Along::Stack("member".to_owned())]);

@@ -125,6 +125,11 @@ def region(file):
     file["part"] = np.array([data.regionref[2:5]], h5py.regionref_dtype)
 
 
+def sequences(file):
+    data = file.create_dataset("profile", (2,), h5py.vlen_dtype("f4"))
+    data[0] = [1, 2, 3]
+
+
 def virtual(file):
     layout = h5py.VirtualLayout((4,), "i4")
     layout[:] = h5py.VirtualSource("absent.nc", "x", (4,))
@@ -217,6 +222,7 @@ DIAGNOSTICS = {
     "node-left-out": hdf5(dot),
     "not-unpacked": fixture(TIFF / "gdal_metadata_differs.tif", "--unpack", "-f", "zarr3-json"),
     "packing-widened": hdf5(narrow_packing),
+    "ragged-array": hdf5(sequences, "--ragged"),
     "reader-adapted": fixture(TIFF / "compression_lzw.tif", "--readable-by", "zarrs,gdal"),
     "reader-lacks": fixture(TIFF / "compression_webp.tif", "--readable-by", "zarrs,gdal"),
     "reference-as-path": hdf5(region),

@@ -12,7 +12,7 @@ use super::describe::{describe_filter, describe_layout, describe_type};
 use super::dimensions::AxisDimension;
 use super::element::ElementType;
 use super::header_fill::DatasetFill;
-use super::plan::{ChunkPlan, ChunkPlanner, Padded, can_encode, is_reference};
+use super::plan::{ChunkPlan, ChunkPlanner, Padded, can_encode, is_reference, item_type};
 use super::types::element_type;
 use crate::budget::{chunk_bytes, task_bytes};
 use crate::cf::{CfAttributes, FillPlan, FillQuestion, check_factors, widened_packing};
@@ -51,6 +51,7 @@ impl Mapper<'_> {
         report: &mut ArrayReport,
     ) -> Result<Array> {
         self.take("datatypes", type_bytes(&dataset.datatype))?;
+        check_sequences(&dataset.datatype, self.options.format)?;
         let element = element_type(&dataset.datatype, self.options.format)?;
         let meanings = cf_attributes(dataset);
         check_factors(&meanings)?;
@@ -169,8 +170,17 @@ impl Mapper<'_> {
     }
 }
 
+/// Refuses sequences, unless they were flattened before.
+fn check_sequences(datatype: &Datatype, format: ZarrFormat) -> Result<()> {
+    let Datatype::Sequence { base, .. } = item_type(datatype) else { return Ok(()) };
+    match element_type(base, format) {
+        Ok(_) => Err(Error::Sequences(describe_type(datatype))),
+        Err(error) => Err(Error::unsupported("items of a sequence", error.to_string())),
+    }
+}
+
 /// The shape of the array: that of the dataspace, then the axes of an array type. A null dataspace has no elements.
-fn array_shape(dataset: &Dataset, element: &ElementType) -> Vec<u64> {
+pub(super) fn array_shape(dataset: &Dataset, element: &ElementType) -> Vec<u64> {
     match &dataset.dataspace {
         Dataspace::Null => vec![0],
         space => space.shape().unwrap_or_default().iter().chain(&element.axes).copied().collect(),

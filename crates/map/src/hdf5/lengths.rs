@@ -54,6 +54,11 @@ impl Lengths {
         }
     }
 
+    /// Whether the group has an object or a dimension of this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.lengths.contains_key(name) || self.taken.contains(name)
+    }
+
     /// Returns the length of a dimension, which is `size` for a new one.
     fn length(&mut self, name: &str, size: u64) -> u64 {
         self.lengths.entry(name.to_owned()).or_insert((usize::MAX, size)).1

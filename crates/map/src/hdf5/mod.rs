@@ -10,6 +10,7 @@ mod element;
 mod external_links;
 mod hdfeos;
 mod header_fill;
+mod heap;
 mod ieee;
 mod lengths;
 mod lookup;
@@ -41,6 +42,7 @@ use virtualize_zarr::{Hierarchy, Source, ZarrFormat};
 
 use self::external_links::{ExternalLink, MappedFiles};
 use self::hdfeos::Fields;
+pub use self::heap::{DatasetKey, Flattened, HeapPointer, HeapTask, HeapValues, flatten, heap_tasks};
 use self::lookup::Lookup;
 pub use self::names::{HeapPointers, ObjectNames};
 use self::others::{FileContext, OpenFile};

@@ -7,6 +7,7 @@ use virtualize_bytes::Address;
 use virtualize_hdf5::model::{File, Layout, LinkTarget, Object};
 use virtualize_zarr::Source;
 
+use super::heap::{DatasetKey, Flattened};
 use super::lookup::Lookup;
 use super::pattern::Pattern;
 use crate::related::{self, resolve_relative};
@@ -38,7 +39,9 @@ pub struct OtherFiles {
     pub files: BTreeMap<String, OtherFile>,
     /// Virtual datasets, as (url, address), whose sources make another extent than their own file declares. Through another
     /// virtual dataset, libhdf5 shows the declared extent.
-    pub grown: BTreeSet<(String, Address)>,
+    pub grown: BTreeSet<DatasetKey>,
+    /// What represents the datasets of [`heap_tasks`](super::heap_tasks), or why nothing does.
+    pub flattened: BTreeMap<DatasetKey, Result<Flattened>>,
 }
 
 /// Returns the urls of the files that hold the sources of a file's virtual datasets. `own` is the url of the file itself,

@@ -13,6 +13,7 @@ use super::dimensions::{
     AxisDimension, Counters, Dimensions, NON_COORDINATE, axis_dimensions, is_dimension_only, users,
 };
 use super::external_links::ExternalLink;
+use super::heap::Flattened;
 use super::lengths::Lengths;
 use super::references::has_parts;
 use super::weight::{LINK, NODES, node_bytes};
@@ -23,13 +24,13 @@ use crate::{Diagnostic, Error, Result, Severity};
 const DEPTH: usize = 64;
 
 /// Position of the walk.
-struct Place<'a> {
+pub(super) struct Place<'a> {
     /// Path of the group, without a leading slash.
-    path: &'a str,
+    pub(super) path: &'a str,
     /// Addresses of the groups from the root to this one.
     ancestors: Vec<Address>,
     /// Dimensions of the groups from the root to this one.
-    scopes: Vec<Dimensions>,
+    pub(super) scopes: Vec<Dimensions>,
     /// Numbers given to dimensions on the path from the root. Siblings do not count, as h5netcdf has not opened them.
     counters: Counters,
 }
@@ -74,7 +75,13 @@ impl Mapper<'_> {
                 break;
             }
             let file = self.own.file;
-            let node = self.child(&place, name, *child, (axes, &mut lengths));
+            let node = match self.flattened(*child) {
+                Some(Ok(Flattened::Ragged { values, row_sizes })) => {
+                    let parts = (values.as_ref(), row_sizes.as_ref());
+                    self.ragged(&mut mapped, &place, (name, *child), parts, (axes, &mut lengths))
+                }
+                _ => self.child(&place, name, *child, (axes, &mut lengths)),
+            };
             let name = name.strip_prefix(NON_COORDINATE).filter(|name| !name.is_empty()).unwrap_or(name);
             if let (Some(Node::Array(array)), Some(Object::Dataset(dataset))) =
                 (&node, file.objects.get(child))
@@ -109,7 +116,11 @@ impl Mapper<'_> {
         match self.own.file.objects.get(&address)? {
             Object::Group(source) => self.child_group(place, name, address, source).map(Node::Group),
             Object::Dataset(dataset) => {
-                self.child_array(place, name, dataset, dimensions).map(|array| Node::Array(Box::new(array)))
+                let array = match self.flattened(address) {
+                    Some(flattened) => self.flattened_array(place, name, dataset, flattened, dimensions),
+                    None => self.child_array(place, name, dataset, dimensions),
+                };
+                array.map(|array| Node::Array(Box::new(array)))
             }
             Object::Unreadable(error) => {
                 self.left_out(&join(place.path, name), error.to_string());
@@ -203,7 +214,7 @@ impl Mapper<'_> {
         axes
     }
 
-    fn child_array(
+    pub(super) fn child_array(
         &mut self,
         place: &Place<'_>,
         name: &str,

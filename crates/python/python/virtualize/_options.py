@@ -54,6 +54,7 @@ class MappingOptions(TypedDict, total=False):
     split_contiguous: Size
     unpack: bool
     missing_value_convention: bool
+    ragged: bool
     follow_external: bool
     readable_by: Sequence[str] | str
 

@@ -4,6 +4,7 @@
 mod assemble;
 mod error;
 mod fetch;
+mod heap;
 mod lerc;
 mod prefixed;
 mod probe;
@@ -22,6 +23,7 @@ use virtualize_zarr::{Array, ChunkManifest, Codec, Hierarchy, NodePath};
 
 pub(crate) use self::error::{ChunkError, Failure};
 pub(crate) use self::fetch::{ChunkMaker, Fetched};
+pub(crate) use self::heap::heap_values;
 pub(crate) use self::probe::answer;
 use crate::helpers::{Workers, cores};
 

@@ -63,6 +63,8 @@ fn length(count: usize) -> Result<[u8; 4], ChunkError> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     /// Expected bytes: `numcodecs.VLenUTF8().encode(np.array(["ä", ""], dtype=object))`.
@@ -75,7 +77,7 @@ mod tests {
 
     #[test]
     fn bytes_are_no_text() {
-        let elements = [Pointed::Bytes(vec![0xFF])];
+        let elements = [Pointed::Bytes(Bytes::from_static(&[0xFF]))];
         assert!(encode(&[Codec::VlenUtf8], &elements, 1 << 20).is_err());
         assert_eq!(encode(&[Codec::VlenBytes], &elements, 1 << 20).unwrap(), [1, 0, 0, 0, 1, 0, 0, 0, 0xFF]);
     }

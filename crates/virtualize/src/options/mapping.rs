@@ -76,6 +76,13 @@ pub struct MappingOptions {
     #[cfg_attr(feature = "clap", arg(long, help_heading = "HDF5 options", value_name = "SIZE", value_parser = value::parse_size))]
     #[serde(deserialize_with = "value::size")]
     pub split_contiguous: Option<u64>,
+    /// Write variable-length sequences of HDF5 files as contiguous ragged arrays of the CF conventions
+    ///
+    /// The array NAME gets the items of all sequences, one sequence after the other. The array NAME_row_size has the
+    /// number of items of each. Both are inlined. Without this option, sequences are omitted.
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "HDF5 options"))]
+    #[serde(deserialize_with = "value::switch")]
+    pub ragged: bool,
     /// Follow external links of HDF5 files to files in the same folder or below
     #[cfg_attr(feature = "clap", arg(long, help_heading = "HDF5 options"))]
     #[serde(deserialize_with = "value::switch")]
@@ -119,6 +126,7 @@ impl MappingOptions {
                 stack: self.stack,
                 chunk_grid: self.chunk_grid,
                 split_contiguous: self.split_contiguous,
+                ragged: self.ragged,
                 follow_external: self.follow_external,
                 unpack: self.unpack,
                 missing_value_convention: self.missing_value_convention,

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use futures::StreamExt;
 use virtualize_bytes::{Budget, Budgeted, ByteRange, ReadError, ReadRanges};
-use virtualize_hdf5::model::{Element, File};
+use virtualize_hdf5::model::{Datatype, Element, File};
 use virtualize_map::hdf5::{
-    HeapPointers, NumberedFiles, OtherFile, OtherFiles, link_files, map_file_among, numbered_files,
-    reference_part, reference_path, resolve_extents, virtual_source_files,
+    DatasetKey, HeapPointers, HeapTask, HeapValues, NumberedFiles, OtherFile, OtherFiles, flatten,
+    heap_tasks, link_files, map_file_among, numbered_files, reference_part, reference_path, resolve_extents,
+    virtual_source_files,
 };
 use virtualize_map::{MapOptions, Mapped, ReferenceText};
 use virtualize_store::Object;
@@ -77,6 +78,31 @@ impl Files {
         map_file_among(&self.file, source, &self.others, options, budget)
     }
 
+    /// Lists the datasets whose values have to be read before the file is mapped.
+    pub(super) fn heap_tasks(
+        &self,
+        source: &Source,
+        options: &MapOptions,
+        budget: &Budget<'_>,
+    ) -> Vec<(DatasetKey, Result<HeapTask, virtualize_map::Error>)> {
+        heap_tasks(&self.file, source, &self.others, options, budget)
+    }
+
+    /// Records the values of a dataset, or the reason why they cannot be read.
+    pub(super) fn flatten(
+        &mut self,
+        key: DatasetKey,
+        task: Result<HeapTask, virtualize_map::Error>,
+        values: Result<HeapValues, String>,
+        budget: &Budget<'_>,
+    ) {
+        let flattened = task.and_then(|task| match values {
+            Ok(values) => flatten(&task, &values, budget),
+            Err(reason) => Err(virtualize_map::Error::HeapValues(reason)),
+        });
+        self.others.flattened.insert(key, flattened);
+    }
+
     /// Follows pointers into the global heap.
     pub(super) async fn resolve(&self, stored: Pointers<'_>) -> Result<Vec<Pointed>, Unresolved> {
         let Pointers { reader, limits, raw, references, most, .. } = stored;
@@ -87,17 +113,24 @@ impl Files {
             (_, Some(OtherFile::Read(file, _))) => file,
             _ => return Err(Unresolved::NotRead(stored.source)),
         };
+        if let Datatype::Sequence { base, .. } = datatype {
+            let read = virtualize_hdf5::read_sequences(reader, limits, file, base.size(), raw).await?;
+            return Ok(read.into_iter().map(Pointed::Bytes).collect());
+        }
         let elements = virtualize_hdf5::resolve_elements(reader, limits, file, datatype, raw).await?;
         let mut text = 0_u64;
         let mut pointed = Vec::with_capacity(elements.len());
         for element in elements {
             pointed.push(match (element, references) {
                 (Element::Text(text), _) => Pointed::Text(text),
-                (Element::Bytes(bytes), _) => Pointed::Bytes(bytes),
+                (Element::Bytes(bytes), _) => Pointed::Bytes(bytes.into()),
                 (reference, Some(what)) => {
                     let path = reference_path(&reference, objects).map_err(Unresolved::Reference)?;
                     let shown = match what {
-                        ReferenceText::Path => path,
+                        ReferenceText::Whole if reference_part(&reference).is_some() => {
+                            return Err(Unresolved::Part);
+                        }
+                        ReferenceText::Path | ReferenceText::Whole => path,
                         ReferenceText::Part => reference_part(&reference)
                             .map_or(String::new(), |part| serde_json::Value::Object(part).to_string()),
                     };

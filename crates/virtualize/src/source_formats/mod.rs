@@ -8,6 +8,7 @@ mod tiff;
 mod unknown;
 
 use virtualize_bytes::{Budget, ReadError, ReadRanges};
+use virtualize_map::hdf5::{DatasetKey, HeapTask, HeapValues};
 use virtualize_map::{MapOptions, Mapped};
 use virtualize_store::Object;
 use virtualize_zarr::Source;
@@ -97,6 +98,33 @@ impl SourceFile {
             Self::Hdf5(files) => files.has_related(),
             Self::Netcdf3(_) => false,
             Self::Tiff(files) => files.has_related(),
+        }
+    }
+
+    /// Lists the datasets whose values have to be read before the file is mapped.
+    pub(crate) fn heap_tasks(
+        &self,
+        source: &Source,
+        options: &MapOptions,
+        budget: &Budget<'_>,
+    ) -> Vec<(DatasetKey, Result<HeapTask, virtualize_map::Error>)> {
+        match self {
+            Self::Hdf5(files) => files.heap_tasks(source, options, budget),
+            Self::Tiff(_) => Vec::new(),
+        }
+    }
+
+    /// Records the values of a dataset, or the reason why they cannot be read.
+    pub(crate) fn flatten(
+        &mut self,
+        key: DatasetKey,
+        task: Result<HeapTask, virtualize_map::Error>,
+        values: Result<HeapValues, String>,
+        budget: &Budget<'_>,
+    ) {
+        match self {
+            Self::Hdf5(files) => files.flatten(key, task, values, budget),
+            Self::Tiff(_) => {}
         }
     }
 

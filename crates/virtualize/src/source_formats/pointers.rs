@@ -1,5 +1,6 @@
 use std::any::Any;
 
+use bytes::Bytes;
 use virtualize_bytes::{Limits, ReadError, ReadRanges};
 use virtualize_map::ReferenceText;
 use virtualize_zarr::SourceId;
@@ -28,7 +29,7 @@ pub(crate) struct Pointers<'a> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Pointed {
     Text(String),
-    Bytes(Vec<u8>),
+    Bytes(Bytes),
 }
 
 /// Reason why pointers could not be followed.
@@ -43,6 +44,9 @@ pub(crate) enum Unresolved {
     /// A reference points to no object with a name.
     #[error(transparent)]
     Reference(virtualize_map::Error),
+    /// A reference selects a part of an object, for which there is no room.
+    #[error("a reference leads to a part of an object")]
+    Part,
     /// The text of references takes too much memory.
     #[error("its text takes more than {most} bytes")]
     TooMuchText {

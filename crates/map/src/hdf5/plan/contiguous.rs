@@ -6,6 +6,7 @@ use virtualize_bytes::ByteRange;
 use virtualize_zarr::{ChunkManifest, DataType, Lengths, References, SourceId};
 
 use super::planner::{ChunkPlan, ChunkPlanner};
+use crate::hdf5::heap::holds_pointers;
 use crate::split::{Contiguous, SHORTER, Split};
 use crate::{Error, PieceBytes, Result};
 
@@ -24,7 +25,7 @@ impl ChunkPlanner<'_> {
             let (found, needed) = (bytes.len(), needed.unwrap_or(usize::MAX));
             Error::malformed("compact layout", format!("{found} bytes, its extent needs {needed}"))
         })?;
-        if self.element.data_type == DataType::String {
+        if self.element.data_type == DataType::String || holds_pointers(&self.dataset.datatype) {
             plan.inline_reason = self.must_be_made().map(str::to_owned);
             let here = PieceBytes::Here(bytes.slice_ref(stored));
             plan.inline.push((0, self.content_of(&plan.chunk_shape, here, Vec::new())));

@@ -12,6 +12,7 @@ use virtualize_zarr::{
 
 use super::filters::clients_decode;
 use crate::hdf5::element::ElementType;
+use crate::hdf5::heap::holds_pointers;
 use crate::hdf5::names::{HeapPointers, ObjectNames};
 use crate::hdf5::others::FileContext;
 use crate::{ChunkContent, ElementTransform, Error, MapOptions, Piece, PieceBytes, ReferenceText, Result};
@@ -104,6 +105,9 @@ impl ChunkPlanner<'_> {
             _ if is_reference(&self.dataset.datatype) => Some("references become the paths of their targets"),
             _ if self.element.data_type == DataType::String => {
                 Some("text of variable length lies in the global heap")
+            }
+            _ if holds_pointers(&self.dataset.datatype) => {
+                Some("values of variable length lie in the global heap")
             }
             ElementTransform::None => None,
             ElementTransform::Repack { strings, .. } if !strings.is_empty() => {
