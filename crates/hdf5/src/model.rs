@@ -534,7 +534,7 @@ pub struct Attribute {
 pub enum Element {
     /// Value of an integer, a bit field or an enumeration.
     Integer(i128),
-    /// Exact value of a floating-point number of at most 64 bits.
+    /// Exact value of a floating-point number.
     Float(f64),
     /// Real and imaginary part of a complex number, each of at most 64 bits.
     Complex(f64, f64),

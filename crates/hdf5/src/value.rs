@@ -263,43 +263,49 @@ fn decode_integer(integer: &Integer, bytes: &[u8]) -> Element {
 }
 
 fn decode_float(float: &Float, bytes: &[u8]) -> Element {
-    let bits = if bytes.len() <= 8 { bits_of(float.order, bytes) } else { None };
-    let value = bits.and_then(|bits| exact_float(float, bits));
+    let value = bits_of(float.order, bytes).and_then(|bits| exact_float(float, bits));
     value.map_or(Element::Unknown("floating-point number that 64 bits do not hold"), Element::Float)
 }
 
-/// Returns the value of a floating-point number, if an `f64` can represent every value of its format.
+/// Returns the value of a floating-point number, if an `f64` represents it exactly.
 fn exact_float(float: &Float, bits: u128) -> Option<f64> {
-    let (mantissa_size, exponent_size) = (u32::from(float.mantissa_size), u32::from(float.exponent_size));
-    if float.normalization != 2 || mantissa_size > 52 || !(1..=11).contains(&exponent_size) {
+    let exponent_size = u32::from(float.exponent_size);
+    if !(1..=16).contains(&exponent_size) {
         return None;
     }
     let sign = field(bits, u32::from(float.sign_location), 1);
-    let mantissa = u64::try_from(field(bits, u32::from(float.mantissa_location), mantissa_size)).ok()?;
+    let mantissa = field(bits, u32::from(float.mantissa_location), u32::from(float.mantissa_size));
     let exponent = i64::try_from(field(bits, u32::from(float.exponent_location), exponent_size)).ok()?;
-    let highest = (1_i64 << exponent_size).wrapping_sub(1);
-    let bias = i64::from(float.exponent_bias);
-    let magnitude = match exponent {
-        _ if exponent == highest && mantissa == 0 => f64::INFINITY,
-        _ if exponent == highest => f64::NAN,
-        0 => scaled(mantissa, 1_i64.saturating_sub(bias), mantissa_size)?,
-        _ => scaled(mantissa | 1 << mantissa_size, exponent.saturating_sub(bias), mantissa_size)?,
+    let highest = 1_i64.checked_shl(exponent_size)?.wrapping_sub(1);
+    // The first bit of the mantissa is stored, or implied.
+    let is_stored = float.normalization != 2;
+    let fraction_size = u32::from(float.mantissa_size).checked_sub(is_stored.into())?;
+    let first = 1_u128.checked_shl(fraction_size)?;
+    let magnitude = match (exponent, is_stored) {
+        (1.., true) if mantissa & first == 0 => return None,
+        (exponent, _) if exponent == highest && mantissa & !first == 0 => f64::INFINITY,
+        (exponent, _) if exponent == highest => f64::NAN,
+        (1.., false) => scaled(mantissa | first, float, exponent, fraction_size)?,
+        _ => scaled(mantissa, float, exponent.max(1), fraction_size)?,
     };
     Some(if sign == 1 { -magnitude } else { magnitude })
 }
 
-/// Returns `mantissa` × 2^(`exponent` − `mantissa_size`), if that is exact.
-fn scaled(mantissa: u64, exponent: i64, mantissa_size: u32) -> Option<f64> {
-    if mantissa == 0 {
+/// Returns `significand` × 2^(`exponent` − bias − `fraction_size`), if that is exact.
+fn scaled(significand: u128, float: &Float, exponent: i64, fraction_size: u32) -> Option<f64> {
+    if significand == 0 {
         return Some(0.0);
     }
-    let power = exponent.checked_sub(i64::from(mantissa_size))?;
+    let zeros = significand.trailing_zeros();
+    let odd = u64::try_from(significand >> zeros).ok().filter(|odd| *odd < 1 << 53)?;
+    let power = exponent.checked_sub(float.exponent_bias.into())?.checked_sub(fraction_size.into())?;
+    let power = power.checked_add(zeros.into())?;
     // In two steps, because the smallest number, 2^-1074, is subnormal.
     let first = power.clamp(-1022, 1023);
-    let value = mantissa as f64 * power_of_two(first)?;
+    let value = odd as f64 * power_of_two(first)?;
     let value = value * power_of_two(power.checked_sub(first)?)?;
     let back = value / power_of_two(power.checked_sub(first)?)? / power_of_two(first)?;
-    (back == mantissa as f64).then_some(value)
+    (back == odd as f64).then_some(value)
 }
 
 /// Returns 2^`power`, for the powers of normal numbers.

@@ -217,10 +217,10 @@ pub enum StringEnd {
     Blanks,
 }
 
-/// A binary floating-point format with an implied first mantissa bit. Bits count from the least significant one.
+/// A binary floating-point format. Bits count from the least significant one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FloatFormat {
-    /// Size in bytes, at most 8.
+    /// Size in bytes, at most 16.
     pub size: u32,
     /// The most significant byte comes first.
     pub big_endian: bool,
@@ -234,8 +234,10 @@ pub struct FloatFormat {
     pub exponent_bias: u32,
     /// First bit of the mantissa.
     pub mantissa_location: u8,
-    /// Bits of the mantissa without the implied one.
+    /// Bits of the mantissa without an implied one.
     pub mantissa_size: u8,
+    /// The first bit of the mantissa is stored (x87), not implied.
+    pub explicit_bit: bool,
 }
 
 /// Conversion of each decoded element to the array's element.
@@ -277,8 +279,8 @@ pub enum ElementTransform {
         /// The most significant byte comes first, in integers and floats.
         big_endian: bool,
     },
-    /// A floating-point number as the IEEE 754 number of the same value, whose format has at least as many bits of
-    /// exponent and mantissa. NaNs lose their payload.
+    /// A floating-point number as the IEEE 754 number of the same value; an error if there is none. NaNs lose their
+    /// payload.
     Float {
         /// Format of the stored number.
         stored: FloatFormat,

@@ -126,43 +126,53 @@ fn significant(raw: u128, bit_offset: u16, precision: u16, signed: bool) -> Opti
 /// Returns the bits of the IEEE 754 number of the same value; `None` if there is none.
 fn ieee(raw: u128, float: &FloatFormat, (exponent_size, mantissa_size): (u32, u32)) -> Option<u128> {
     let field = |at: u8, size: u8| Some(raw.checked_shr(at.into())? & low_bits(size.into())?);
-    let stored_mantissa = u32::from(float.mantissa_size);
-    let wider = mantissa_size.checked_sub(stored_mantissa)?;
     let mantissa = field(float.mantissa_location, float.mantissa_size)?;
     let exponent = field(float.exponent_location, float.exponent_size)?;
     let sign = field(float.sign_location, 1)?.checked_shl(exponent_size + mantissa_size)?;
-    let (highest, target_highest) = (low_bits(float.exponent_size.into())?, low_bits(exponent_size)?);
-    let magnitude = match (exponent, mantissa) {
-        (0, 0) => 0,
-        (exponent, 0) if exponent == highest => target_highest << mantissa_size,
-        (exponent, _) if exponent == highest => {
-            low_bits(exponent_size + 1)? << (mantissa_size.checked_sub(1)?)
-        }
-        _ => {
-            // Subnormal numbers are normalized to the form 1.m, too.
-            let shift =
-                if exponent == 0 { mantissa.leading_zeros().checked_sub(127 - stored_mantissa)? } else { 0 };
-            let fraction = (mantissa << shift) & low_bits(stored_mantissa)?;
-            let power =
-                i64::try_from(exponent.max(1)).ok()? - i64::from(float.exponent_bias) - i64::from(shift);
-            let biased = power + i64::try_from(target_highest >> 1).ok()?;
-            normal_or_subnormal(biased, fraction << wider, mantissa_size, target_highest)?
-        }
+    let highest = low_bits(float.exponent_size.into())?;
+    let fraction_size = u32::from(float.mantissa_size).checked_sub(float.explicit_bit.into())?;
+    let (fraction, first) = (mantissa & low_bits(fraction_size)?, 1_u128.checked_shl(fraction_size)?);
+    let significand = match float.explicit_bit {
+        true if exponent > 0 && mantissa & first == 0 => return None, // no number of the x87
+        false if exponent > 0 => mantissa | first,
+        _ => mantissa,
+    };
+    let magnitude = if exponent == highest {
+        let quiet = if fraction == 0 { 0 } else { 1_u128.checked_shl(mantissa_size.checked_sub(1)?)? };
+        low_bits(exponent_size)? << mantissa_size | quiet
+    } else {
+        let power = i64::try_from(exponent.max(1)).ok()? - i64::from(float.exponent_bias);
+        normal_or_subnormal(significand, power - i64::from(fraction_size), exponent_size, mantissa_size)?
     };
     Some(sign | magnitude)
 }
 
-/// Returns the bits of 1.`fraction` × 2^(`biased` − bias); `None` if the target cannot represent it exactly.
-fn normal_or_subnormal(biased: i64, fraction: u128, mantissa_size: u32, highest: u128) -> Option<u128> {
-    match u128::try_from(biased) {
-        Ok(biased) if biased >= highest => None,
-        Ok(biased @ 1..) => Some(biased << mantissa_size | fraction),
-        _ => {
-            let whole = fraction | 1_u128.checked_shl(mantissa_size)?;
-            let down = u32::try_from(1 - biased).ok()?;
-            (whole.trailing_zeros() >= down).then(|| whole.checked_shr(down)).flatten()
-        }
+/// Returns the bits of `significand` × 2^`power`; `None` if the target cannot represent it exactly.
+fn normal_or_subnormal(
+    significand: u128,
+    power: i64,
+    exponent_size: u32,
+    mantissa_size: u32,
+) -> Option<u128> {
+    if significand == 0 {
+        return Some(0);
     }
+    let (odd, power) =
+        (significand >> significand.trailing_zeros(), power + i64::from(significand.trailing_zeros()));
+    let bits = 128 - odd.leading_zeros();
+    let highest = i64::try_from(low_bits(exponent_size)?).ok()?;
+    // The exponent field of the number as 1.m; that of subnormal numbers would be below 1.
+    let biased = power + i64::from(bits) - 1 + (highest >> 1);
+    let lowest_power = biased.max(1) - (highest >> 1) - i64::from(mantissa_size);
+    let left = u32::try_from(power - lowest_power).ok()?;
+    if biased >= highest {
+        return None;
+    }
+    let whole = odd.checked_shl(left)?;
+    Some(match u128::try_from(biased) {
+        Ok(biased @ 1..) => biased << mantissa_size | (whole & low_bits(mantissa_size)?),
+        _ => whole,
+    })
 }
 
 /// Returns a number with the lowest `count` bits set.
@@ -252,6 +262,7 @@ mod tests {
             mantissa_location: 0,
             mantissa_size,
             exponent_bias: bias,
+            explicit_bit: false,
         }
     }
 
@@ -292,6 +303,45 @@ mod tests {
         let expected = [(-2_147_483_648_f64).to_be_bytes(), 2_147_483_647_f64.to_be_bytes()].concat();
         assert_eq!(transform(4, true).apply(&big, 16), Some(expected));
         assert_eq!(transform(4, true).apply(&big, 8), None, "floats of 4 bytes hold no integers of 4");
+    }
+
+    /// Bytes as NumPy 2.5 stores longdouble on x86; expected values as it casts them to float64.
+    #[test]
+    fn floats_of_80_bits_become_equal_ones_of_64() {
+        let stored = FloatFormat { size: 16, explicit_bit: true, ..float(16, (64, 15), 64, 16383, false) };
+        let transform =
+            ElementTransform::Float { stored, exponent_size: 11, mantissa_size: 52, big_endian: false };
+        let value = |mantissa: u64, high: u16| {
+            let bytes = [mantissa.to_le_bytes(), u64::from(high).to_le_bytes()].concat();
+            transform.apply(&bytes, 8).map(|le| f64::from_le_bytes(le.try_into().unwrap()))
+        };
+        assert_eq!(value(0xa000_0000_0000_0000, 0x4000), Some(2.5));
+        assert_eq!(value(0, 0x8000).map(f64::to_bits), Some((-0.0_f64).to_bits()));
+        assert_eq!(value(1 << 63, 0xffff), Some(f64::NEG_INFINITY));
+        assert!(value(0xc000_0000_0000_0000, 0x7fff).is_some_and(f64::is_nan));
+        assert_eq!(value(1 << 63, 0x3bcd), Some(f64::from_bits(1)), "2^-1074");
+        assert_eq!(value(0xffff_ffff_ffff_f800, 0x43fe), Some(f64::MAX));
+        assert_eq!(value(1 << 63, 0x43ff), None, "2^1024");
+        assert_eq!(value(1 << 63, 0x3bcc), None, "2^-1075");
+        assert_eq!(value(0xaaaa_aaaa_aaaa_aaab, 0x3ffd), None, "a third");
+        assert_eq!(value(1 << 62, 0x3fff), None, "an unnormal number");
+    }
+
+    /// Bytes by the definition of binary128 in IEEE 754.
+    #[test]
+    fn floats_of_128_bits_become_equal_ones_of_64() {
+        let stored = float(16, (112, 15), 112, 16383, true);
+        let transform =
+            ElementTransform::Float { stored, exponent_size: 11, mantissa_size: 52, big_endian: true };
+        let value = |high: u64, low: u64| {
+            let bytes = [high.to_be_bytes(), low.to_be_bytes()].concat();
+            transform.apply(&bytes, 8).map(|be| f64::from_be_bytes(be.try_into().unwrap()))
+        };
+        assert_eq!(value(0x3fff_4000_0000_0000, 0), Some(1.25));
+        assert_eq!(value(0xc000_0000_0000_0000, 0), Some(-2.0));
+        assert_eq!(value(0x3fff_0000_0000_0000, 1 << 60), Some(1.0 + f64::EPSILON));
+        assert_eq!(value(0x3fff_0000_0000_0000, 1 << 59), None);
+        assert_eq!(value(0, 1), None, "subnormal");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use virtualize_hdf5::model::{Dataset, FillMessage, FillTime, FillValue as Stored
 use virtualize_zarr::{FillValue, in_byte_order};
 
 use super::element::ElementType;
-use crate::{Error, Result};
+use crate::{ElementTransform, Error, Result};
 
 /// The fill value of a dataset as one element of the array.
 #[derive(Clone, PartialEq, Debug)]
@@ -64,7 +64,11 @@ fn decode(message: &FillMessage, element: &ElementType) -> Result<Result<FillVal
         });
     };
     let inconvertible = || malformed("a value that cannot be converted".to_owned());
-    let converted = element.transform.apply(stored, size).ok_or_else(inconvertible)?;
+    let converted = match (element.transform.apply(stored, size), &element.transform) {
+        (Some(converted), _) => converted,
+        (None, ElementTransform::Float { .. }) => return Ok(Err("no 64-bit float equals its fill value")),
+        (None, _) => return Err(inconvertible()),
+    };
     let mut items = converted.chunks_exact(size.max(1));
     let first = items.next().unwrap_or_default();
     if items.any(|item| item != first) {

@@ -298,12 +298,24 @@ fn reduced_precision_is_inlined_by_value() {
 #[test]
 fn floats_of_other_formats_are_refused_by_their_fields() {
     let Datatype::Float(float) = float32(ByteOrder::Little) else { panic!() };
-    let long = virtualize_hdf5::model::Float { size: 16, mantissa_size: 63, ..float };
-    let unnormal = virtualize_hdf5::model::Float { normalization: 0, ..float };
-    let biased = virtualize_hdf5::model::Float { exponent_bias: 2000, ..float };
-    for odd in [long, unnormal, biased] {
+    let long = virtualize_hdf5::model::Float { size: 17, ..float };
+    let outside = virtualize_hdf5::model::Float { sign_location: 32, ..float };
+    let vax = virtualize_hdf5::model::Float { order: ByteOrder::Vax, exponent_bias: 129, ..float };
+    for odd in [long, outside, vax] {
         let why = refused(dataset(Datatype::Float(odd), &[4]), ZarrFormat::V2);
         assert!(why.contains(&format!("{} mantissa bits", odd.mantissa_size)), "{why}");
+    }
+}
+
+/// Formats without an IEEE 754 format that has all their values.
+#[test]
+fn floats_of_wider_formats_become_64_bit_floats() {
+    let Datatype::Float(float) = float32(ByteOrder::Little) else { panic!() };
+    let long = virtualize_hdf5::model::Float { size: 16, mantissa_size: 63, ..float };
+    let biased = virtualize_hdf5::model::Float { exponent_bias: 2000, ..float };
+    for odd in [long, biased] {
+        let (array, mapped) = one(dataset(Datatype::Float(odd), &[4]), ZarrFormat::V3);
+        assert_eq!((array.data_type, mapped.tasks.len()), (DataType::Float64, 1));
     }
 }
 

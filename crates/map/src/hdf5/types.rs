@@ -191,20 +191,20 @@ fn float_type(float: &Float) -> Result<ElementType> {
     }
 }
 
-/// Maps a float in another format to the smallest IEEE 754 format, not smaller than the stored one, that has all its values.
-/// `None` if there is none, or if the fields contradict each other.
+/// Maps a float in another format to the smallest IEEE 754 format, not smaller than the stored one, that has all its values;
+/// if there is none, to binary64, which each value has to equal. `None` if the fields contradict each other.
 fn wider_float_type(float: &Float) -> Option<ElementType> {
     let highest = 1_i64.checked_shl(float.exponent_size.into()).filter(|_| float.exponent_size < 32)? - 1;
     let bits = |at: u8, size: u8| u32::from(at) + u32::from(size) <= float.size.saturating_mul(8);
-    let sound = (1..=8).contains(&float.size)
-        && float.normalization == 2
+    let sound = (1..=16).contains(&float.size)
         && (float.order != ByteOrder::Vax || float.size == 1)
         && bits(float.sign_location, 1)
         && bits(float.exponent_location, float.exponent_size)
         && bits(float.mantissa_location, float.mantissa_size)
         && float.exponent_size > 0
         && float.mantissa_size > 0;
-    let format = IEEE.iter().filter(|_| sound).find(|format| format.holds(float, highest))?;
+    let holds_all = IEEE.iter().find(|format| format.holds(float, highest));
+    let format = holds_all.or(IEEE.last()).filter(|_| sound)?;
     let transform = ElementTransform::Float {
         stored: FloatFormat {
             size: float.size,
@@ -215,6 +215,7 @@ fn wider_float_type(float: &Float) -> Option<ElementType> {
             exponent_bias: float.exponent_bias,
             mantissa_location: float.mantissa_location,
             mantissa_size: float.mantissa_size,
+            explicit_bit: float.normalization != 2,
         },
         exponent_size: format.exponent_size,
         mantissa_size: format.mantissa_size,

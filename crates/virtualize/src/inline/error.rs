@@ -33,7 +33,7 @@ pub(crate) enum ChunkError {
     Piece { place: String, source: CodecFailure },
     #[error("{place}: {found} bytes decoded, expected {expected}")]
     PieceTooShort { place: String, found: usize, expected: usize },
-    #[error("a stored element has no equivalent in the array's type")]
+    #[error("a stored number is no value of the array's data type")]
     Transform,
     #[error(transparent)]
     Region(#[from] RegionError),

@@ -121,6 +121,9 @@ impl ChunkPlanner<'_> {
                 Some("booleans have more than one byte")
             }
             ElementTransform::Integer { .. } => Some("integers have unused bits"),
+            ElementTransform::Float { stored, .. } if stored.size > 8 => {
+                Some("floats have more than 64 bits")
+            }
             ElementTransform::Float { .. } => Some("floats are in no IEEE 754 format"),
             ElementTransform::ComplexInteger { .. } => Some("complex integers become floats"),
         }
