@@ -144,6 +144,8 @@ pub enum Datatype {
     Time {
         /// Size in bytes.
         size: u32,
+        /// Byte order.
+        order: ByteOrder,
     },
     /// Class 3, fixed-length string.
     String {
@@ -220,7 +222,7 @@ impl Datatype {
         match self {
             Self::Integer(integer) | Self::Bitfield(integer) => integer.size.into(),
             Self::Float(float) => float.size.into(),
-            Self::Time { size }
+            Self::Time { size, .. }
             | Self::String { size, .. }
             | Self::Opaque { size, .. }
             | Self::Compound { size, .. }

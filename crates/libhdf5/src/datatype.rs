@@ -50,7 +50,7 @@ impl Reader {
         match class {
             H5T_class_t::H5T_INTEGER => self.number(id, Datatype::Integer(self.integer(id, bytes)?), size),
             H5T_class_t::H5T_FLOAT => self.number(id, Datatype::Float(self.float(id, bytes)?), size),
-            H5T_class_t::H5T_TIME => Ok(leaf(Datatype::Time { size: bytes }, size)),
+            H5T_class_t::H5T_TIME => Ok(leaf(Datatype::Time { size: bytes, order: self.order(id)? }, size)),
             H5T_class_t::H5T_STRING => self.string(id, bytes),
             H5T_class_t::H5T_BITFIELD => Ok(leaf(Datatype::Bitfield(self.integer(id, bytes)?), size)),
             H5T_class_t::H5T_OPAQUE => self.opaque(id, bytes),

@@ -37,5 +37,5 @@ pub use report::{ArrayReport, FillDecision, FillPolicy, FillSource, Outcome, Rep
 pub use source_attribute::{NumpyField, NumpyType, SourceAttribute, SourceValue};
 pub use task::{
     ChunkContent, ElementTransform, FloatFormat, InlineTask, LercLayout, PaddedString, Piece, PieceBytes,
-    ReferenceText, StringEnd,
+    ReferenceText, StoredTime, StringEnd,
 };

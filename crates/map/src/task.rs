@@ -217,6 +217,15 @@ pub enum StringEnd {
     Blanks,
 }
 
+/// A time of PyTables: seconds in the upper half of 64 bits, microseconds in the lower half, both signed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StoredTime {
+    /// Offset in the element, in bytes.
+    pub offset: u32,
+    /// The most significant byte comes first, in the time and in the float.
+    pub big_endian: bool,
+}
+
 /// A binary floating-point format. Bits count from the least significant one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FloatFormat {
@@ -253,6 +262,8 @@ pub enum ElementTransform {
         parts: Vec<(u32, u32, u32)>,
         /// Strings of the new element that become null-padded.
         strings: Vec<PaddedString>,
+        /// Times of the new element that become 64-bit floats.
+        times: Vec<StoredTime>,
         /// Numbers of the new element whose bytes are reversed: (offset, bytes).
         reversed: Vec<(u32, u32)>,
     },
@@ -296,7 +307,7 @@ pub enum ElementTransform {
 impl ElementTransform {
     /// Returns a transform that copies parts of an element and null-pads its strings.
     pub(crate) fn repack(stored_size: u32, parts: Vec<(u32, u32, u32)>, strings: Vec<PaddedString>) -> Self {
-        Self::Repack { stored_size, parts, strings, reversed: Vec::new() }
+        Self::Repack { stored_size, parts, strings, times: Vec::new(), reversed: Vec::new() }
     }
 
     /// Returns the size of a stored element in bytes, or `None` where it is that of the array's element.

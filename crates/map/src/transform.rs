@@ -2,7 +2,7 @@
 
 use crate::{
     ElementTransform,
-    task::{FloatFormat, PaddedString, StringEnd},
+    task::{FloatFormat, PaddedString, StoredTime, StringEnd},
 };
 
 impl ElementTransform {
@@ -12,10 +12,11 @@ impl ElementTransform {
     pub fn apply(&self, stored: &[u8], size: usize) -> Option<Vec<u8>> {
         match self {
             Self::None => Some(stored.to_vec()),
-            Self::Repack { stored_size, parts, strings, reversed } => {
+            Self::Repack { stored_size, parts, strings, times, reversed } => {
                 each(stored, *stored_size, size, |from, to| {
                     repack(from, to, parts)?;
                     strings.iter().try_for_each(|string| null_pad(to, *string))?;
+                    times.iter().try_for_each(|time| seconds(to, *time))?;
                     reversed.iter().try_for_each(|(at, size)| part_mut(to, *at, *size).map(<[u8]>::reverse))
                 })
             }
@@ -104,6 +105,20 @@ fn null_pad(element: &mut [u8], string: PaddedString) -> Option<()> {
     };
     bytes.get_mut(end..)?.fill(0);
     Some(())
+}
+
+/// Replaces a time by the seconds that PyTables shows.
+fn seconds(element: &mut [u8], time: StoredTime) -> Option<()> {
+    let bytes = part_mut(element, time.offset, 8)?;
+    let stored = u64::try_from(unsigned(bytes, time.big_endian)?).ok()?.cast_signed();
+    let (whole, micro) = (i32::try_from(stored >> 32).ok()?, low_half(stored));
+    write_integer((1e-6 * f64::from(micro) + f64::from(whole)).to_bits().into(), bytes, time.big_endian)
+}
+
+/// Returns the lower half of 64 bits as a signed number.
+fn low_half(number: i64) -> i32 {
+    let [a, b, c, d, ..] = number.to_le_bytes();
+    i32::from_le_bytes([a, b, c, d])
 }
 
 /// Returns stored bits as a number; `None` for more than 128 bits.
@@ -244,6 +259,21 @@ mod tests {
         assert_eq!(read(StringEnd::Nul, b"abc"), b"abc");
         assert_eq!(read(StringEnd::Blanks, b"x y   "), b"x y\0\0\0");
         assert_eq!(read(StringEnd::Blanks, b"a\0 b\0 "), b"a\0 b\0\0");
+    }
+
+    /// Expected values: PyTables 3.11 on such a `Time64Col`.
+    #[test]
+    fn times_of_pytables_become_seconds() {
+        let seconds = |stored: i64, big_endian: bool| {
+            let times = vec![StoredTime { offset: 0, big_endian }];
+            let (parts, strings, reversed) = (vec![(0, 0, 8)], Vec::new(), Vec::new());
+            let bytes = if big_endian { stored.to_be_bytes() } else { stored.to_le_bytes() };
+            ElementTransform::Repack { stored_size: 8, parts, strings, times, reversed }.apply(&bytes, 8)
+        };
+        let bytes = |value: f64| Some(value.to_le_bytes().to_vec());
+        assert_eq!(seconds(1_178_896_298 << 32 | 25_000, false), bytes(1_178_896_298.025));
+        assert_eq!(seconds(-1 << 32 | 0xffff_fc18, false), bytes(-1.001));
+        assert_eq!(seconds(3 << 32, true), Some(3.0_f64.to_be_bytes().to_vec()));
     }
 
     #[test]

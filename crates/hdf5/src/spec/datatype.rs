@@ -49,7 +49,10 @@ fn parse_next(reader: &mut Reader<'_>, depth: u32) -> Result<Datatype, Error> {
     match head.class {
         0 => Ok(Datatype::Integer(integer(reader, head)?)),
         1 => Ok(Datatype::Float(float(reader, head)?)),
-        2 => reader.skip(2).map(|()| Datatype::Time { size }),
+        2 => {
+            let order = if head.bit(0) { ByteOrder::Big } else { ByteOrder::Little };
+            reader.skip(2).map(|()| Datatype::Time { size, order })
+        }
         3 => {
             let (padding, charset) = (padding(reader, head.field(0, 4))?, charset(reader, head.field(4, 4))?);
             Ok(Datatype::String { size, padding, charset })

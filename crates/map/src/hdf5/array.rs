@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use virtualize_hdf5::model::{CharacterSet, Dataset, Dataspace, Datatype};
+use virtualize_hdf5::model::{CharacterSet, Dataset, Dataspace, Datatype, Object};
 use virtualize_remedy::Code;
 use virtualize_zarr::{Array, ChunkGrid, ChunkManifest, FillValue, SourceId};
 
@@ -13,7 +13,7 @@ use super::dimensions::AxisDimension;
 use super::element::ElementType;
 use super::header_fill::DatasetFill;
 use super::plan::{ChunkPlan, ChunkPlanner, Padded, can_encode, is_reference, item_type};
-use super::types::element_type;
+use super::types::{element_type, has_times};
 use crate::budget::{chunk_bytes, task_bytes};
 use crate::cf::{CfAttributes, FillPlan, FillQuestion, check_factors, widened_packing};
 use crate::{ArrayReport, ChunkContent, Error, FillPolicy, InlineTask, Result, Severity, check_metadata};
@@ -51,6 +51,7 @@ impl Mapper<'_> {
         report: &mut ArrayReport,
     ) -> Result<Array> {
         self.take("datatypes", type_bytes(&dataset.datatype))?;
+        self.check_times(&dataset.datatype)?;
         check_sequences(&dataset.datatype, self.options.format)?;
         let element = element_type(&dataset.datatype, self.options.format)?;
         let meanings = cf_attributes(dataset);
@@ -96,6 +97,20 @@ impl Mapper<'_> {
         check_metadata(&array, self.options.format)?;
         self.tasks.extend(inline_tasks(path, &planner, &mut plan, &fill));
         Ok(Array { chunks: plan.chunks, ..array })
+    }
+
+    /// Refuses times of other programs than PyTables.
+    fn check_times(&self, datatype: &Datatype) -> Result<()> {
+        let is_pytables = || match self.own.file.objects.get(&self.own.file.root) {
+            Some(Object::Group(root)) => {
+                root.attributes.iter().any(|attribute| attribute.name == "PYTABLES_FORMAT_VERSION")
+            }
+            _ => false,
+        };
+        match has_times(datatype) && !is_pytables() {
+            true => Err(Error::unsupported("a time", "HDF5 does not define what it contains")),
+            false => Ok(()),
+        }
     }
 
     /// Pads an array to its unlimited dimensions, and reports it. Returns its shape and fill value as they are if it is not

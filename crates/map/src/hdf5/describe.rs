@@ -10,7 +10,7 @@ pub(super) fn describe_type(datatype: &Datatype) -> String {
         Datatype::Integer(integer) => describe_integer(integer, "integer"),
         Datatype::Bitfield(integer) => describe_integer(integer, "bit field"),
         Datatype::Float(float) => describe_float(float),
-        Datatype::Time { size } => format!("time of {size} bytes"),
+        Datatype::Time { size, .. } => format!("time of {size} bytes"),
         Datatype::String { size, .. } => format!("string of {size} bytes"),
         Datatype::Opaque { size, tag } if tag.is_empty() => format!("opaque data of {size} bytes"),
         Datatype::Opaque { size, tag } => format!("opaque data of {size} bytes (\"{tag}\")"),

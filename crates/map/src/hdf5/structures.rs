@@ -7,7 +7,7 @@ use virtualize_zarr::{DataType, Endian, Field, ZarrFormat};
 
 use super::describe::describe_type;
 use super::element::{ElementType, field};
-use crate::{ElementTransform, Error, PaddedString, Result};
+use crate::{ElementTransform, Error, PaddedString, Result, StoredTime};
 
 const TOO_LARGE: Error = Error::Overflow("the compound datatype");
 
@@ -52,6 +52,7 @@ struct Packed {
     /// Parts to copy: (offset in the compound, offset in the structure, bytes).
     parts: Vec<(u32, u32, u32)>,
     strings: Vec<PaddedString>,
+    times: Vec<StoredTime>,
     reversed: Vec<(u32, u32)>,
 }
 
@@ -60,9 +61,11 @@ impl Packed {
         let start = self.length;
         let whole = [(0, 0, u32::try_from(element.stored_size).map_err(|_| TOO_LARGE)?)];
         let parts = match &element.transform {
-            ElementTransform::Repack { parts, strings, reversed, .. } => {
+            ElementTransform::Repack { parts, strings, times, reversed, .. } => {
                 let moved = |string: &PaddedString| PaddedString { offset: start + string.offset, ..*string };
                 self.strings.extend(strings.iter().map(moved));
+                let moved = |time: &StoredTime| StoredTime { offset: start + time.offset, ..*time };
+                self.times.extend(times.iter().map(moved));
                 self.reversed.extend(reversed.iter().map(|(offset, size)| (start + offset, *size)));
                 parts.as_slice()
             }
@@ -101,9 +104,9 @@ impl Packed {
             self.reversed.extend(others.map(|(offset, size, _)| (*offset, *size)));
             set_order(&mut self.fields, endian);
         }
+        let Self { size, parts, strings, times, reversed, .. } = self;
         let is_stored_as_it_is =
-            self.parts == [(0, 0, self.size)] && self.strings.is_empty() && self.reversed.is_empty();
-        let Self { size, parts, strings, reversed, .. } = self;
+            parts == [(0, 0, size)] && strings.is_empty() && times.is_empty() && reversed.is_empty();
         Ok(ElementType {
             data_type: DataType::Struct(self.fields),
             endian,
@@ -111,7 +114,7 @@ impl Packed {
             stored_size: size.into(),
             transform: match is_stored_as_it_is {
                 true => ElementTransform::None,
-                false => ElementTransform::Repack { stored_size: size, parts, strings, reversed },
+                false => ElementTransform::Repack { stored_size: size, parts, strings, times, reversed },
             },
         })
     }

@@ -511,7 +511,11 @@ fn attributes_as_h5netcdf_shows_them() {
             float32(ByteOrder::Little),
             vec![Element::Float(f64::INFINITY), Element::Float(0.5)],
         ),
-        attribute("time", Datatype::Time { size: 4 }, vec![Element::Unknown("time")]),
+        attribute(
+            "time",
+            Datatype::Time { size: 4, order: ByteOrder::Little },
+            vec![Element::Unknown("time")],
+        ),
     ];
     let mut grid = attribute("grid", int(4, true), (0..4).map(Element::Integer).collect());
     grid.dataspace = simple(&[2, 2]);

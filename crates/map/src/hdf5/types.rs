@@ -6,7 +6,7 @@ use virtualize_zarr::{DataType, Endian, ZarrFormat};
 use super::describe::describe_type;
 use super::element::ElementType;
 use super::ieee::{IEEE, ieee_type};
-use crate::{ElementTransform, Error, FloatFormat, PaddedString, Result, StringEnd};
+use crate::{ElementTransform, Error, FloatFormat, PaddedString, Result, StoredTime, StringEnd};
 
 /// Maximum size of an element in bytes. Metadata contain the fill value, so a file of 1 KB with elements of 4 GB would
 /// need as much memory.
@@ -45,7 +45,8 @@ fn type_of_any_size(datatype: &Datatype, format: ZarrFormat) -> Result<ElementTy
             None => super::structures::structure_type(*size, members, format, element_type),
         },
         Datatype::Array { base, shape } => array_type(base, shape, format),
-        Datatype::Time { .. } | Datatype::Sequence { .. } => Err(Error::NoDataType(describe_type(datatype))),
+        Datatype::Time { size, order } => time_type(*size, *order),
+        Datatype::Sequence { .. } => Err(Error::NoDataType(describe_type(datatype))),
     }
 }
 
@@ -76,6 +77,36 @@ fn opaque_type(size: u32, tag: &str) -> Result<ElementType> {
         Some(time) if size == 8 => Ok(ElementType::plain(DataType::Int64, time.endian, size)),
         _ if text == Some(size) => sized(size, DataType::FixedBytes(size)),
         _ => sized(size, DataType::RawBytes(size)),
+    }
+}
+
+/// Maps a time as PyTables stores it: a 32-bit integer, or a count of seconds and microseconds that becomes a 64-bit float.
+/// HDF5 does not define what a time contains.
+fn time_type(size: u32, order: ByteOrder) -> Result<ElementType> {
+    let endian = endian_of(order)?;
+    match size {
+        4 => Ok(ElementType::plain(DataType::Int32, endian, size)),
+        8 => Ok(ElementType {
+            transform: ElementTransform::Repack {
+                stored_size: size,
+                parts: vec![(0, 0, size)],
+                strings: Vec::new(),
+                times: vec![StoredTime { offset: 0, big_endian: endian == Endian::Big }],
+                reversed: Vec::new(),
+            },
+            ..ElementType::plain(DataType::Float64, endian, size)
+        }),
+        _ => Err(Error::NoDataType(describe_type(&Datatype::Time { size, order }))),
+    }
+}
+
+/// Whether a datatype contains times.
+pub(super) fn has_times(datatype: &Datatype) -> bool {
+    match datatype {
+        Datatype::Time { .. } => true,
+        Datatype::Compound { members, .. } => members.iter().any(|member| has_times(&member.datatype)),
+        Datatype::Array { base, .. } | Datatype::Sequence { base, .. } => has_times(base),
+        _ => false,
     }
 }
 

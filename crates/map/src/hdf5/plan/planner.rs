@@ -113,6 +113,9 @@ impl ChunkPlanner<'_> {
             ElementTransform::Repack { strings, .. } if !strings.is_empty() => {
                 Some("its strings are null-terminated or space-padded, and those of Zarr null-padded")
             }
+            ElementTransform::Repack { times, .. } if !times.is_empty() => {
+                Some("times of PyTables are counts of seconds and microseconds")
+            }
             ElementTransform::Repack { reversed, .. } if !reversed.is_empty() => {
                 Some("members of the compound differ in byte order")
             }
