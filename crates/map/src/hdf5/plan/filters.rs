@@ -153,6 +153,8 @@ fn codec(filter: &Filter) -> Result<Option<Codec>> {
         1 => Codec::Zlib { level: u8::try_from(parameter(0).unwrap_or(6).min(9)).unwrap_or(9) },
         2 => match filter.parameters.as_slice() {
             [1] => return Ok(None),
+            // libhdf5 gives types of variable length no element size, and so skips the filter in every chunk.
+            [] if filter.optional => return Ok(None),
             [element_size] if *element_size > 1 => Codec::Shuffle { element_size: *element_size },
             other => return Err(Error::malformed("shuffle filter", format!("parameters {other:?}"))),
         },
