@@ -10,6 +10,7 @@ use virtualize_zarr::{
     node::{self, join},
 };
 
+use super::heap::SAMPLE_DIMENSION;
 use super::lengths::Lengths;
 use super::others::OtherFile;
 use super::weight::{NODES, weight};
@@ -64,6 +65,9 @@ impl Mapper<'_> {
             true => Node::Group(mapped.hierarchy.root.clone()),
             false => mapped.hierarchy.node(&path).cloned().ok_or_else(|| unmapped("its target"))?,
         };
+        if has_row_sizes(&mapped, &path, &node) {
+            return Err(Error::unsupported("sequences", "their row sizes are not behind the link"));
+        }
         let left_out = referring(&mapped, &path, &link.at);
         let ids: Vec<SourceId> = mapped
             .hierarchy
@@ -205,6 +209,19 @@ impl Mapper<'_> {
             false => Ok(()),
         }
     }
+}
+
+/// Whether an array holds the items of sequences, whose number is in another array of the group.
+fn has_row_sizes(mapped: &Mapped, path: &str, node: &Node) -> bool {
+    let Node::Array(array) = node else { return false };
+    let [Some(sample), ..] = array.dimension_names.as_slice() else { return false };
+    let Some(group) = mapped.hierarchy.group(node::split(path).0) else { return false };
+    group.children.values().any(|other| match other {
+        Node::Array(sizes) => {
+            sizes.attributes.get(SAMPLE_DIMENSION).and_then(|name| name.as_str()) == Some(sample)
+        }
+        Node::Group(_) => false,
+    })
 }
 
 fn unmapped(what: &'static str) -> Error {

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use bytes::Bytes;
 use virtualize_bytes::ReadError;
 use virtualize_map::ChunkContent;
@@ -29,13 +31,35 @@ async fn read(maker: &ChunkMaker<'_>, task: &HeapTask) -> Result<HeapValues, Fai
     elements.extend_from_slice(&task.fill);
     let held = elements.len() as u64;
     maker.sources.budget().take("elements of variable length", held).map_err(Failure::Read)?;
-    let mut values = Vec::with_capacity(task.pointers.len());
-    for pointer in &task.pointers {
-        let raw = stored_pointers(&elements, task.fill.len(), pointer).ok_or(ChunkError::FixedLength)?;
-        let found = maker.resolve(task.heap, &raw, pointer.context.as_ref(), pointer.references).await?;
-        values.push(found.into_iter().map(bytes).collect());
+    let mut values = vec![Vec::new(); task.pointers.len()];
+    for (at, pointer) in task.pointers.iter().enumerate() {
+        if values.get(at).is_some_and(Vec::is_empty) {
+            follow(maker, task, &elements, pointer, &mut values).await?;
+        }
     }
     Ok(HeapValues { elements, values })
+}
+
+/// Reads the values of all pointers with the context of `pointer`, so that they share what is fetched.
+async fn follow(
+    maker: &ChunkMaker<'_>,
+    task: &HeapTask,
+    elements: &[u8],
+    pointer: &HeapPointer,
+    values: &mut [Vec<Bytes>],
+) -> Result<(), Failure> {
+    let alike = |other: &HeapPointer| Arc::ptr_eq(&pointer.context, &other.context);
+    let size = task.fill.len();
+    let stored = task.pointers.iter().filter(|other| alike(other));
+    let stored: Option<Vec<_>> = stored.map(|other| stored_pointers(elements, size, other)).collect();
+    let raw = stored.ok_or(ChunkError::FixedLength)?.concat();
+    let found = maker.resolve(task.heap, &raw, pointer.context.as_ref(), pointer.references).await?;
+    let mut found = found.into_iter().map(bytes);
+    let count = elements.len().checked_div(size).unwrap_or(0);
+    for (of_pointer, _) in values.iter_mut().zip(&task.pointers).filter(|(_, other)| alike(other)) {
+        *of_pointer = found.by_ref().take(count).collect();
+    }
+    Ok(())
 }
 
 /// Returns the stored bytes of one pointer of each element.

@@ -22,7 +22,7 @@ const ROW_SIZE: &str = "_row_size";
 const SAMPLE: &str = "_sample";
 
 /// Attribute of the row sizes: the dimension of the items (CF conventions, section 9.3.3).
-const SAMPLE_DIMENSION: &str = "sample_dimension";
+pub(in crate::hdf5) const SAMPLE_DIMENSION: &str = "sample_dimension";
 
 impl<'a> Mapper<'a> {
     /// Returns what represents a dataset whose values were read before; `None` for other datasets.

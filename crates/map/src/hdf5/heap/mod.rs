@@ -8,6 +8,8 @@ mod mapping;
 mod ragged;
 mod structures;
 mod tasks;
+#[cfg(test)]
+mod tests;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -17,6 +19,7 @@ use virtualize_bytes::{Address, Budget};
 use virtualize_hdf5::model::{Dataset, Datatype, FillMessage, FillTime, FillValue, Layout};
 use virtualize_zarr::SourceId;
 
+pub(super) use self::mapping::SAMPLE_DIMENSION;
 pub(super) use self::structures::holds_pointers;
 pub use self::tasks::heap_tasks;
 use super::plan::item_type;
@@ -51,7 +54,7 @@ pub struct HeapPointer {
     pub offset: usize,
     /// Size in bytes.
     pub size: usize,
-    /// What the reader needs to follow the pointer.
+    /// What the reader needs to follow the pointer; pointers that are followed alike share it.
     pub context: Arc<dyn Any + Send + Sync>,
     /// Text of a reference to an object.
     pub references: Option<ReferenceText>,

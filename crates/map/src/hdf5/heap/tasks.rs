@@ -1,6 +1,8 @@
 //! Which datasets have to be read before a file is mapped.
 
+use std::any::Any;
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use virtualize_bytes::Budget;
@@ -19,6 +21,12 @@ use crate::hdf5::plan::{ChunkPlan, ChunkPlanner, item_type};
 use crate::hdf5::source_table::SourceTable;
 use crate::hdf5::types::element_type;
 use crate::{ChunkContent, Error, MapOptions, Piece, ReferenceText, Result};
+
+const TOO_LARGE: Error = Error::Overflow("the datatype");
+
+/// Text of one byte.
+const BYTE: Datatype =
+    Datatype::String { size: 1, padding: StringPadding::NullPadded, charset: CharacterSet::Ascii };
 
 /// Lists the datasets of a file, and of the files that its links lead to, whose values decide how they are mapped. Datasets
 /// that cannot be mapped whatever their values are not listed.
@@ -67,8 +75,6 @@ fn is_wanted(dataset: &Dataset, options: &MapOptions) -> bool {
 
 /// Returns a structure with text of one byte in place of its pointers.
 fn with_short_text(datatype: &Datatype) -> Datatype {
-    let short =
-        Datatype::String { size: 1, padding: StringPadding::NullPadded, charset: CharacterSet::Ascii };
     match datatype {
         Datatype::Compound { size, members } => {
             let mut members = members.clone();
@@ -78,7 +84,7 @@ fn with_short_text(datatype: &Datatype) -> Datatype {
             Datatype::Compound { size: *size, members }
         }
         other if pointers(other, 0).is_empty() => other.clone(),
-        _ => short,
+        _ => BYTE,
     }
 }
 
@@ -91,7 +97,6 @@ fn task(
     if matches!(dataset.layout, Layout::Virtual(_)) {
         return Err(Error::unsupported("a virtual dataset", "its elements point into several files"));
     }
-    let item = item_type(&dataset.datatype);
     let element = raw_element(&dataset.datatype)?;
     let shape = array_shape(dataset, &element);
     let fill = DatasetFill::of(dataset, &element)?;
@@ -112,6 +117,16 @@ fn task(
     if let Some(problem) = fill.problem.filter(|_| missing > 0) {
         return Err(Error::NoFillValue { missing, problem });
     }
+    let pointers = heap_pointers(item_type(&dataset.datatype), names)?;
+    let FillValue::Fixed(stored_fill) = &fill.header else { return Err(Error::Overflow("the fill value")) };
+    let mut stored_fill = stored_fill.to_vec();
+    if missing == 0 {
+        // Writers leave invalid pointers in fill values that nothing reads.
+        for pointer in &pointers {
+            let end = pointer.offset.saturating_add(pointer.size);
+            stored_fill.get_mut(pointer.offset..end).into_iter().for_each(|bytes| bytes.fill(0));
+        }
+    }
     let mut table = SourceTable::new(&context.root.source.url);
     let heap = table.id(&context.here.source.url)?;
     renumber(&mut plan, &context.here.source.url, &mut table)?;
@@ -119,21 +134,9 @@ fn task(
     Ok(HeapTask {
         sources: std::iter::once(context.root.source.url.clone()).chain(table.into_others()).collect(),
         content,
-        fill: match fill.header {
-            FillValue::Fixed(bytes) => bytes,
-            _ => return Err(Error::Overflow("the fill value")),
-        },
+        fill: stored_fill.into(),
         heap,
-        pointers: match item {
-            Datatype::Sequence { size, .. } => vec![pointer(0, item, *size, names)?],
-            item => {
-                let found = pointers(item, 0).into_iter();
-                let size = |datatype: &Datatype| u32::try_from(datatype.size()).unwrap_or(0);
-                found
-                    .map(|(at, datatype)| pointer(at, datatype, size(datatype), names))
-                    .collect::<Result<_>>()?
-            }
-        },
+        pointers,
         dataset: Dataset { layout: Layout::Contiguous(None), ..dataset.clone() },
         limit: options.inline_limit,
     })
@@ -147,25 +150,39 @@ fn raw_element(datatype: &Datatype) -> Result<ElementType> {
         axes.extend_from_slice(shape);
         item = base;
     }
-    let size = u32::try_from(item.size()).map_err(|_| Error::Overflow("the datatype"))?;
+    let size = u32::try_from(item.size()).map_err(|_| TOO_LARGE)?;
     Ok(ElementType { axes, ..ElementType::plain(DataType::RawBytes(size), Endian::Little, size) })
 }
 
-fn pointer(offset: u32, datatype: &Datatype, size: u32, names: &Arc<ObjectNames>) -> Result<HeapPointer> {
-    let references = matches!(datatype, Datatype::Reference { .. }).then_some(ReferenceText::Whole);
+/// Returns the pointers of an element.
+fn heap_pointers(item: &Datatype, names: &Arc<ObjectNames>) -> Result<Vec<HeapPointer>> {
+    let mut contexts: BTreeMap<u32, Arc<dyn Any + Send + Sync>> = BTreeMap::new();
+    let found = match item {
+        Datatype::Sequence { .. } => vec![(0, item)],
+        _ => pointers(item, 0),
+    };
+    let pointer = |(offset, datatype): (u32, &Datatype)| {
+        let size = u32::try_from(datatype.size()).map_err(|_| TOO_LARGE)?;
+        let references = matches!(datatype, Datatype::Reference { .. }).then_some(ReferenceText::Whole);
+        let kind = if references.is_some() { size } else { 0 };
+        let context = contexts.entry(kind).or_insert_with(|| context(datatype, names));
+        Ok(HeapPointer {
+            offset: usize::try_from(offset).map_err(|_| TOO_LARGE)?,
+            size: usize::try_from(size).map_err(|_| TOO_LARGE)?,
+            context: Arc::clone(context),
+            references,
+        })
+    };
+    found.into_iter().map(pointer).collect()
+}
+
+fn context(datatype: &Datatype, names: &Arc<ObjectNames>) -> Arc<dyn Any + Send + Sync> {
     // Text is read as a sequence of its bytes.
-    let char = Datatype::String { size: 1, padding: StringPadding::NullPadded, charset: CharacterSet::Ascii };
     let datatype = match datatype {
-        Datatype::VariableString { size, .. } => Datatype::Sequence { size: *size, base: Box::new(char) },
+        Datatype::VariableString { size, .. } => Datatype::Sequence { size: *size, base: Box::new(BYTE) },
         other => other.clone(),
     };
-    let too_large = |_| Error::Overflow("the datatype");
-    Ok(HeapPointer {
-        offset: usize::try_from(offset).map_err(too_large)?,
-        size: usize::try_from(size).map_err(too_large)?,
-        context: Arc::new(HeapPointers { datatype, objects: Arc::clone(names) }),
-        references,
-    })
+    Arc::new(HeapPointers { datatype, objects: Arc::clone(names) })
 }
 
 /// Renumbers the sources of a plan for the dataset of the file `own`.
