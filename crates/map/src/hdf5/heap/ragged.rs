@@ -1,7 +1,10 @@
 //! Sequences as contiguous ragged arrays (CF conventions, section 9.3.3).
 
+use bytes::Bytes;
 use virtualize_bytes::Budget;
-use virtualize_hdf5::model::{ByteOrder, Dataset, Dataspace, Datatype, FillValue, Integer, Layout};
+use virtualize_hdf5::model::{
+    ByteOrder, Dataset, Dataspace, Datatype, FillMessage, FillValue, Integer, Layout,
+};
 
 use super::{Flattened, HeapTask, HeapValues, NO_FILL};
 use crate::{Error, Result};
@@ -28,11 +31,12 @@ pub(super) fn ragged(
     let rows = rows.split_last().map_or(&[][..], |(_, rows)| rows);
     let bytes = rows.iter().map(|row| row.len() as u64).fold(0, u64::saturating_add);
     task.take(Some(bytes), "sequences lie in the global heap", budget)?;
-    let count = |row: &bytes::Bytes| (row.len() as u64).checked_div(base.size()).unwrap_or(0);
+    let count = |row: &Bytes| (row.len() as u64).checked_div(base.size()).unwrap_or(0);
     let row_sizes: Vec<u8> = rows.iter().flat_map(|row| count(row).to_le_bytes()).collect();
     let total = rows.iter().map(count).fold(0, u64::saturating_add);
     let row_sizes = Dataset {
-        fill: NO_FILL,
+        // NetCDF shows sequences past the end of a short variable as empty.
+        fill: FillMessage { value: FillValue::User(Bytes::from_static(&[0; 8])), ..NO_FILL },
         attributes: Vec::new(),
         unreadable_attributes: Vec::new(),
         ..task.stored_as(COUNT, row_sizes, FillValue::Default)

@@ -36,7 +36,10 @@ impl ChunkPlanner<'_> {
         if shape == self.shape {
             return Ok(None);
         }
-        if !matches!(self.dataset.layout, Layout::Chunked(_)) || plan.chunk_shape.len() != shape.len() {
+        // Flattened datasets are compact, and chunked in the file.
+        if !matches!(self.dataset.layout, Layout::Chunked(_) | Layout::Compact(_))
+            || plan.chunk_shape.len() != shape.len()
+        {
             return Err(unsupported("its layout is not chunked"));
         }
         let background = self.background.ok_or_else(|| unsupported("its fill value is no scalar"))?;
