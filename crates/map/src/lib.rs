@@ -36,6 +36,6 @@ pub use options::{ChunkGridChoice, InvalidNodata, MapOptions};
 pub use report::{ArrayReport, FillDecision, FillPolicy, FillSource, Outcome, Report};
 pub use source_attribute::{NumpyField, NumpyType, SourceAttribute, SourceValue};
 pub use task::{
-    ChunkContent, ElementTransform, FloatFormat, InlineTask, LercLayout, PaddedString, Piece, PieceBytes,
-    ReferenceText, StoredTime, StringEnd,
+    ChunkContent, ConvertedPart, ElementTransform, FloatFormat, InlineTask, LercLayout, PaddedString, Piece,
+    PieceBytes, ReferenceText, StringEnd,
 };

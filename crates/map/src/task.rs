@@ -217,13 +217,17 @@ pub enum StringEnd {
     Blanks,
 }
 
-/// A time of PyTables: seconds in the upper half of 64 bits, microseconds in the lower half, both signed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct StoredTime {
-    /// Offset in the element, in bytes.
-    pub offset: u32,
-    /// The most significant byte comes first, in the time and in the float.
-    pub big_endian: bool,
+/// A part of an element with a conversion of its own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConvertedPart {
+    /// Offset in the stored element, in bytes.
+    pub from: u32,
+    /// Offset in the new element, in bytes.
+    pub to: u32,
+    /// Size in the new element, in bytes.
+    pub size: u32,
+    /// Conversion.
+    pub transform: ElementTransform,
 }
 
 /// A binary floating-point format. Bits count from the least significant one.
@@ -262,8 +266,8 @@ pub enum ElementTransform {
         parts: Vec<(u32, u32, u32)>,
         /// Strings of the new element that become null-padded.
         strings: Vec<PaddedString>,
-        /// Times of the new element that become 64-bit floats.
-        times: Vec<StoredTime>,
+        /// Parts that are converted instead of copied.
+        converted: Vec<ConvertedPart>,
         /// Numbers of the new element whose bytes are reversed: (offset, bytes).
         reversed: Vec<(u32, u32)>,
     },
@@ -290,6 +294,12 @@ pub enum ElementTransform {
         /// The most significant byte comes first, in integers and floats.
         big_endian: bool,
     },
+    /// A time of PyTables, which has seconds in the upper half of 64 bits and microseconds in the lower half, both signed,
+    /// as a 64-bit float of seconds in the same byte order.
+    Time {
+        /// The most significant byte comes first.
+        big_endian: bool,
+    },
     /// A floating-point number as the IEEE 754 number of the same value; an error if there is none. NaNs lose their
     /// payload.
     Float {
@@ -307,7 +317,7 @@ pub enum ElementTransform {
 impl ElementTransform {
     /// Returns a transform that copies parts of an element and null-pads its strings.
     pub(crate) fn repack(stored_size: u32, parts: Vec<(u32, u32, u32)>, strings: Vec<PaddedString>) -> Self {
-        Self::Repack { stored_size, parts, strings, times: Vec::new(), reversed: Vec::new() }
+        Self::Repack { stored_size, parts, strings, converted: Vec::new(), reversed: Vec::new() }
     }
 
     /// Returns the size of a stored element in bytes, or `None` where it is that of the array's element.
@@ -316,6 +326,7 @@ impl ElementTransform {
             Self::None => None,
             Self::Repack { stored_size, .. } | Self::Integer { stored_size, .. } => Some(*stored_size),
             Self::Float { stored, .. } => Some(stored.size),
+            Self::Time { .. } => Some(8),
             Self::ComplexInteger { part_size, .. } => Some(part_size.saturating_mul(2)),
         }
     }

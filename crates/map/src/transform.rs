@@ -2,7 +2,7 @@
 
 use crate::{
     ElementTransform,
-    task::{FloatFormat, PaddedString, StoredTime, StringEnd},
+    task::{ConvertedPart, FloatFormat, PaddedString, StringEnd},
 };
 
 impl ElementTransform {
@@ -12,11 +12,11 @@ impl ElementTransform {
     pub fn apply(&self, stored: &[u8], size: usize) -> Option<Vec<u8>> {
         match self {
             Self::None => Some(stored.to_vec()),
-            Self::Repack { stored_size, parts, strings, times, reversed } => {
+            Self::Repack { stored_size, parts, strings, converted, reversed } => {
                 each(stored, *stored_size, size, |from, to| {
                     repack(from, to, parts)?;
                     strings.iter().try_for_each(|string| null_pad(to, *string))?;
-                    times.iter().try_for_each(|time| seconds(to, *time))?;
+                    converted.iter().try_for_each(|part| convert(from, to, part))?;
                     reversed.iter().try_for_each(|(at, size)| part_mut(to, *at, *size).map(<[u8]>::reverse))
                 })
             }
@@ -35,6 +35,7 @@ impl ElementTransform {
                 let part = size / 2;
                 each(stored, *part_size, part, |from, to| float_of_integer(from, to, *big_endian))
             }
+            Self::Time { big_endian } => each(stored, 8, size, |from, to| seconds(from, to, *big_endian)),
             Self::Float { stored: float, exponent_size, mantissa_size, big_endian } => {
                 each(stored, float.size, size, |from, to| {
                     let raw = unsigned(from, float.big_endian)?;
@@ -107,12 +108,20 @@ fn null_pad(element: &mut [u8], string: PaddedString) -> Option<()> {
     Some(())
 }
 
-/// Replaces a time by the seconds that PyTables shows.
-fn seconds(element: &mut [u8], time: StoredTime) -> Option<()> {
-    let bytes = part_mut(element, time.offset, 8)?;
-    let stored = u64::try_from(unsigned(bytes, time.big_endian)?).ok()?.cast_signed();
+/// Converts a part of an element.
+fn convert(from: &[u8], to: &mut [u8], part: &ConvertedPart) -> Option<()> {
+    let start = usize::try_from(part.from).ok()?;
+    let end = start.checked_add(usize::try_from(part.transform.stored_size()?).ok()?)?;
+    let place = part_mut(to, part.to, part.size)?;
+    place.copy_from_slice(&part.transform.apply(from.get(start..end)?, place.len())?);
+    Some(())
+}
+
+/// Writes the seconds that PyTables shows for a time.
+fn seconds(from: &[u8], to: &mut [u8], big_endian: bool) -> Option<()> {
+    let stored = u64::try_from(unsigned(from, big_endian)?).ok()?.cast_signed();
     let (whole, micro) = (i32::try_from(stored >> 32).ok()?, low_half(stored));
-    write_integer((1e-6 * f64::from(micro) + f64::from(whole)).to_bits().into(), bytes, time.big_endian)
+    write_integer((1e-6 * f64::from(micro) + f64::from(whole)).to_bits().into(), to, big_endian)
 }
 
 /// Returns the lower half of 64 bits as a signed number.
@@ -265,15 +274,31 @@ mod tests {
     #[test]
     fn times_of_pytables_become_seconds() {
         let seconds = |stored: i64, big_endian: bool| {
-            let times = vec![StoredTime { offset: 0, big_endian }];
-            let (parts, strings, reversed) = (vec![(0, 0, 8)], Vec::new(), Vec::new());
             let bytes = if big_endian { stored.to_be_bytes() } else { stored.to_le_bytes() };
-            ElementTransform::Repack { stored_size: 8, parts, strings, times, reversed }.apply(&bytes, 8)
+            ElementTransform::Time { big_endian }.apply(&bytes, 8)
         };
         let bytes = |value: f64| Some(value.to_le_bytes().to_vec());
         assert_eq!(seconds(1_178_896_298 << 32 | 25_000, false), bytes(1_178_896_298.025));
         assert_eq!(seconds(-1 << 32 | 0xffff_fc18, false), bytes(-1.001));
         assert_eq!(seconds(3 << 32, true), Some(3.0_f64.to_be_bytes().to_vec()));
+    }
+
+    #[test]
+    fn members_are_converted_in_their_places() {
+        let part = |from, to, size, transform| ConvertedPart { from, to, size, transform };
+        let transform = ElementTransform::Repack {
+            stored_size: 7,
+            parts: vec![(6, 4, 1)],
+            strings: Vec::new(),
+            converted: vec![
+                part(0, 0, 2, integer(2, false, 4, 12, true)),
+                part(3, 2, 2, integer(3, true, 0, 12, false)),
+            ],
+            reversed: vec![(2, 2)],
+        };
+        let stored = [0xef, 0xff, 9, 0, 0x1, 0x23, 7];
+        assert_eq!(transform.apply(&stored, 5), Some(vec![0xfe, 0xff, 0x01, 0x23, 7]));
+        assert_eq!(transform.apply(&stored, 4), None, "members past the end");
     }
 
     #[test]

@@ -7,12 +7,9 @@ use virtualize_zarr::{DataType, Endian, Field, ZarrFormat};
 
 use super::describe::describe_type;
 use super::element::{ElementType, field};
-use crate::{ElementTransform, Error, PaddedString, Result, StoredTime};
+use crate::{ConvertedPart, ElementTransform, Error, PaddedString, Result};
 
 const TOO_LARGE: Error = Error::Overflow("the compound datatype");
-
-/// Why a member whose elements are converted one by one is refused.
-const CONVERTED: &str = "members of structures are copied, not converted";
 
 /// Maps the datatype of a member.
 type ElementTypeOf = fn(&Datatype, ZarrFormat) -> Result<ElementType>;
@@ -52,46 +49,53 @@ struct Packed {
     /// Parts to copy: (offset in the compound, offset in the structure, bytes).
     parts: Vec<(u32, u32, u32)>,
     strings: Vec<PaddedString>,
-    times: Vec<StoredTime>,
+    converted: Vec<ConvertedPart>,
     reversed: Vec<(u32, u32)>,
 }
 
 impl Packed {
     fn push(&mut self, member: &Member, element: &ElementType) -> Result<()> {
         let start = self.length;
-        let whole = [(0, 0, u32::try_from(element.stored_size).map_err(|_| TOO_LARGE)?)];
-        let parts = match &element.transform {
-            ElementTransform::Repack { parts, strings, times, reversed, .. } => {
+        let stored = u32::try_from(element.stored_size).map_err(|_| TOO_LARGE)?;
+        let size = element.data_type.size().and_then(|size| u32::try_from(size).ok()).ok_or(TOO_LARGE)?;
+        let end = start.checked_add(size).ok_or(TOO_LARGE)?;
+        if member.offset.checked_add(stored).is_none_or(|end| end > self.size) {
+            let problem = format!("a member of {stored} bytes at {}, in {} bytes", member.offset, self.size);
+            return Err(malformed(problem));
+        }
+        match &element.transform {
+            ElementTransform::None => self.copy((member.offset, start, stored)),
+            ElementTransform::Repack { parts, strings, converted, reversed, .. } => {
+                for (from, to, length) in parts {
+                    self.copy((member.offset + from, start + to, *length));
+                }
                 let moved = |string: &PaddedString| PaddedString { offset: start + string.offset, ..*string };
                 self.strings.extend(strings.iter().map(moved));
-                let moved = |time: &StoredTime| StoredTime { offset: start + time.offset, ..*time };
-                self.times.extend(times.iter().map(moved));
+                self.converted.extend(converted.iter().map(|part| ConvertedPart {
+                    from: member.offset + part.from,
+                    to: start + part.to,
+                    ..part.clone()
+                }));
                 self.reversed.extend(reversed.iter().map(|(offset, size)| (start + offset, *size)));
-                parts.as_slice()
             }
-            _ => &whole,
-        };
-        for (from, _, length) in parts {
-            let from =
-                member.offset.checked_add(*from).ok_or_else(|| malformed("a member starts past its end"))?;
-            self.copy(from, *length)?;
+            transform => {
+                let transform = transform.clone();
+                self.converted.push(ConvertedPart { from: member.offset, to: start, size, transform });
+            }
         }
+        self.length = end;
         self.fields.push(field(&member.name, element));
         Ok(())
     }
 
-    /// Appends bytes of the compound. Bytes that follow the last part in the compound extend it.
-    fn copy(&mut self, from: u32, length: u32) -> Result<()> {
-        let size = self.size;
-        if from.checked_add(length).is_none_or(|end| end > size) {
-            return Err(malformed(format!("a member of {length} bytes at {from}, in {size} bytes")));
-        }
+    /// Copies bytes of the compound. Bytes that follow those of the last part extend it.
+    fn copy(&mut self, (from, to, length): (u32, u32, u32)) {
         match self.parts.last_mut() {
-            Some((last, _, bytes)) if *last + *bytes == from => *bytes += length,
-            _ => self.parts.push((from, self.length, length)),
+            Some((last_from, last_to, bytes)) if *last_from + *bytes == from && *last_to + *bytes == to => {
+                *bytes += length;
+            }
+            _ => self.parts.push((from, to, length)),
         }
-        self.length = self.length.checked_add(length).ok_or(TOO_LARGE)?;
-        Ok(())
     }
 
     fn element(mut self, format: ZarrFormat) -> Result<ElementType> {
@@ -104,9 +108,9 @@ impl Packed {
             self.reversed.extend(others.map(|(offset, size, _)| (*offset, *size)));
             set_order(&mut self.fields, endian);
         }
-        let Self { size, parts, strings, times, reversed, .. } = self;
+        let Self { size, parts, strings, converted, reversed, .. } = self;
         let is_stored_as_it_is =
-            parts == [(0, 0, size)] && strings.is_empty() && times.is_empty() && reversed.is_empty();
+            parts == [(0, 0, size)] && strings.is_empty() && converted.is_empty() && reversed.is_empty();
         Ok(ElementType {
             data_type: DataType::Struct(self.fields),
             endian,
@@ -114,7 +118,7 @@ impl Packed {
             stored_size: size.into(),
             transform: match is_stored_as_it_is {
                 true => ElementTransform::None,
-                false => ElementTransform::Repack { stored_size: size, parts, strings, times, reversed },
+                false => ElementTransform::Repack { stored_size: size, parts, strings, converted, reversed },
             },
         })
     }
@@ -131,24 +135,14 @@ fn member_type(member: &Member, format: ZarrFormat, element_type: ElementTypeOf)
     if let reference @ Datatype::Reference { .. } = &member.datatype {
         return Err(refuse(Error::NoDataType(describe_type(reference))));
     }
-    let datatype = match &member.datatype {
-        // Booleans of several bytes remain integers in structures.
-        Datatype::Enum { base, .. } if base.size() > 1 => base,
-        other => other,
-    };
-    let element = element_type(datatype, format).map_err(refuse)?;
+    let element = element_type(&member.datatype, format).map_err(refuse)?;
     if element.data_type.size().is_none() {
         return Err(unsupported("text of variable length", "zarr-python opens no structures that hold it"));
     }
     if !element.axes.is_empty() {
         return Err(unsupported("an array type", "zarr-python opens no structures that hold arrays"));
     }
-    match element.transform {
-        ElementTransform::Integer { .. } => Err(unsupported("an integer with unused bits", CONVERTED)),
-        ElementTransform::Float { .. } => Err(unsupported("a float in no IEEE 754 format", CONVERTED)),
-        ElementTransform::ComplexInteger { .. } => Err(unsupported("a complex integer", CONVERTED)),
-        ElementTransform::None | ElementTransform::Repack { .. } => Ok(element),
-    }
+    Ok(element)
 }
 
 /// Collects the multi-byte numbers in packed fields, the first of which starts at `start`: (offset, bytes, byte order).

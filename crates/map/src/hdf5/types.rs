@@ -6,7 +6,7 @@ use virtualize_zarr::{DataType, Endian, ZarrFormat};
 use super::describe::describe_type;
 use super::element::ElementType;
 use super::ieee::{IEEE, ieee_type};
-use crate::{ElementTransform, Error, FloatFormat, PaddedString, Result, StoredTime, StringEnd};
+use crate::{ElementTransform, Error, FloatFormat, PaddedString, Result, StringEnd};
 
 /// Maximum size of an element in bytes. Metadata contain the fill value, so a file of 1 KB with elements of 4 GB would
 /// need as much memory.
@@ -87,13 +87,7 @@ fn time_type(size: u32, order: ByteOrder) -> Result<ElementType> {
     match size {
         4 => Ok(ElementType::plain(DataType::Int32, endian, size)),
         8 => Ok(ElementType {
-            transform: ElementTransform::Repack {
-                stored_size: size,
-                parts: vec![(0, 0, size)],
-                strings: Vec::new(),
-                times: vec![StoredTime { offset: 0, big_endian: endian == Endian::Big }],
-                reversed: Vec::new(),
-            },
+            transform: ElementTransform::Time { big_endian: endian == Endian::Big },
             ..ElementType::plain(DataType::Float64, endian, size)
         }),
         _ => Err(Error::NoDataType(describe_type(&Datatype::Time { size, order }))),

@@ -113,8 +113,8 @@ impl ChunkPlanner<'_> {
             ElementTransform::Repack { strings, .. } if !strings.is_empty() => {
                 Some("its strings are null-terminated or space-padded, and those of Zarr null-padded")
             }
-            ElementTransform::Repack { times, .. } if !times.is_empty() => {
-                Some("times of PyTables are counts of seconds and microseconds")
+            ElementTransform::Repack { converted, .. } if !converted.is_empty() => {
+                Some("members of the compound are converted")
             }
             ElementTransform::Repack { reversed, .. } if !reversed.is_empty() => {
                 Some("members of the compound differ in byte order")
@@ -129,6 +129,7 @@ impl ChunkPlanner<'_> {
             }
             ElementTransform::Float { .. } => Some("floats are in no IEEE 754 format"),
             ElementTransform::ComplexInteger { .. } => Some("complex integers become floats"),
+            ElementTransform::Time { .. } => Some("times of PyTables are counts of seconds and microseconds"),
         }
     }
 

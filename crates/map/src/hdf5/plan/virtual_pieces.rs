@@ -188,24 +188,28 @@ impl ChunkPlanner<'_> {
             return Ok(transform);
         }
         let refused = || unsupported("one element of its last axis cannot be taken from such elements");
-        let (stored_size, parts, strings, times, reversed) = match transform {
+        let (stored_size, parts, strings, mut converted, reversed) = match transform {
             ElementTransform::None => {
                 let size = self.element.data_type.size().and_then(|size| u32::try_from(size).ok());
                 let size = size.ok_or_else(refused)?;
                 (size, vec![(0, 0, size)], Vec::new(), Vec::new(), Vec::new())
             }
-            ElementTransform::Repack { stored_size, parts, strings, times, reversed } => {
-                (stored_size, parts, strings, times, reversed)
+            ElementTransform::Repack { stored_size, parts, strings, converted, reversed } => {
+                (stored_size, parts, strings, converted, reversed)
             }
             ElementTransform::Integer { .. }
             | ElementTransform::Float { .. }
+            | ElementTransform::Time { .. }
             | ElementTransform::ComplexInteger { .. } => return Err(refused()),
         };
-        let bytes = |n: u64| u32::try_from(n.checked_mul(stored_size.into())?).ok();
-        let (Some(stored_size), Some(passed)) = (bytes(joined), bytes(index)) else { return Err(refused()) };
+        let times = |n: u64| u32::try_from(n.checked_mul(stored_size.into())?).ok();
+        let (Some(stored_size), Some(passed)) = (times(joined), times(index)) else { return Err(refused()) };
         let parts = parts.into_iter().map(|(at, to, size)| Some((at.checked_add(passed)?, to, size)));
         let parts = parts.collect::<Option<_>>().ok_or_else(refused)?;
-        Ok(ElementTransform::Repack { stored_size, parts, strings, times, reversed })
+        for part in &mut converted {
+            part.from = part.from.checked_add(passed).ok_or_else(refused)?;
+        }
+        Ok(ElementTransform::Repack { stored_size, parts, strings, converted, reversed })
     }
 }
 
