@@ -18,6 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("virtualize-hdf5", &["virtualize-bytes"]),
     ("virtualize-libhdf5", &["virtualize-bytes", "virtualize-hdf5"]),
     ("virtualize-netcdf3", &["virtualize-bytes"]),
+    ("virtualize-dmrpp", &["virtualize-bytes", "virtualize-hdf5"]),
     ("virtualize-tiff", &["virtualize-bytes"]),
     (
         "virtualize-map",
@@ -39,6 +40,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "virtualize-bytes",
             "virtualize-codec",
+            "virtualize-dmrpp",
             "virtualize-emit",
             "virtualize-hdf5",
             "virtualize-icechunk",

@@ -62,6 +62,7 @@ codes! {
     ReferencePart = "reference-part",
     RelativeUrl = "relative-url",
     RootUnreadable = "root-unreadable",
+    SidecarNotUsed = "sidecar-not-used",
     SourceMissing = "source-missing",
     TiffChain = "tiff-chain",
     TiffCrs = "tiff-crs",

@@ -25,6 +25,7 @@ mod passing;
 mod references;
 mod relocate;
 mod selection;
+mod sidecar;
 mod source_formats;
 mod sources;
 mod store;

@@ -2,14 +2,15 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use virtualize_bytes::{Budget, Budgeted, ReadError, ReadErrorKind};
-use virtualize_map::{Mapped, Severity, tiff};
+use virtualize_map::{Diagnostic, Mapped, Severity, tiff};
 use virtualize_store::Object;
 
 use crate::error::Error;
 use crate::inline::{self, ChunkMaker};
 use crate::inline_small;
 use crate::options::Options;
-use crate::source_formats::{Detected, SourceFile, detect};
+use crate::sidecar;
+use crate::source_formats::{Detected, SourceFile, SourceFormat, detect};
 use crate::sources::{Sources, source_of};
 use crate::store::VirtualStore;
 
@@ -30,31 +31,53 @@ pub async fn open(location: &str, options: &Options) -> Result<VirtualStore, Err
 pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<VirtualStore, Error> {
     let budget = Budget::new(&options.limits, options.gate.as_deref());
     budget.add_file(object.bytes());
+    let (object, sidecar) = match sidecar::is_sidecar(&Budgeted::new(object.as_ref(), &budget)).await? {
+        true => (sidecar::open_data_file(&object, &options.store).await?, Some(object)),
+        false => (object, None),
+    };
+    budget.add_file(sidecar.as_ref().map_or(0, |_| object.bytes()));
     let sources = Sources::new(object.url(), &options.store, &budget);
-    let mut file = read(&object, &sources, options).await?;
+    let (mut file, unused) = read(&object, sidecar.as_ref(), &sources, options).await?;
     let read = read_values(&object, &mut file, &sources, options).await;
     read.map_err(|error| named(object.name(), error))?;
-    let mapped = map(&object, &file, &sources, options).await.map_err(|error| named(object.name(), error))?;
+    let mapped = map(&object, &file, &sources, options).await;
+    let mut mapped = mapped.map_err(|error| named(object.name(), error))?;
+    mapped.report.diagnostics.extend(unused);
     object.verify()?;
     sources.verify().await?;
     let Mapped { hierarchy, report, .. } = accept(object.name(), mapped, options.strict)?;
-    let (format, has_related) = (file.format_name(), file.has_related());
+    let has_related = file.has_related() || sidecar.is_some() || options.dmrpp;
+    let format = file.format_name();
     Ok(VirtualStore::of_file(object, (hierarchy, report), format, has_related))
 }
 
-/// Reads the metadata of a file and of the files that it refers to.
-async fn read(object: &Arc<Object>, sources: &Sources<'_>, options: &Options) -> Result<SourceFile, Error> {
+/// Reads the metadata of a file, from a sidecar if there is one that suffices, and of the files that it refers to. Also
+/// returns why a sidecar was not used.
+async fn read(
+    object: &Arc<Object>,
+    sidecar: Option<&Arc<Object>>,
+    sources: &Sources<'_>,
+    options: &Options,
+) -> Result<(SourceFile, Option<Diagnostic>), Error> {
     let budget = sources.budget();
     let format = match detect(&Budgeted::new(object.as_ref(), budget)).await? {
         Detected::Known(format) => format,
         Detected::Unknown(found) => return Err(Error::Format { name: object.name().to_owned(), found }),
     };
+    let mut unused = None;
+    if format == SourceFormat::Hdf5 && (sidecar.is_some() || options.dmrpp) {
+        match SourceFile::from_sidecar(object, sidecar, sources, options).await {
+            Ok(file) => return Ok((file, None)),
+            Err(reason) => unused = Some(sidecar::not_used(&reason)),
+        }
+        budget.go_on().map_err(|error| named(object.name(), error))?;
+    }
     let mut file = format.read(object, options, budget).await?;
     tracing::debug!("{}: metadata read, {:?}", object.name(), object.stats());
     file.read_related(sources, options).await;
     // Without this check, files that the gate prevented from being read would count as unreadable.
     budget.go_on().map_err(|error| named(object.name(), error))?;
-    Ok(file)
+    Ok((file, unused))
 }
 
 /// Reads the values of datasets that are mapped by their values.

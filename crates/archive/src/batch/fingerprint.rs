@@ -13,8 +13,19 @@ use crate::{Along, Layout};
 ///
 /// The patterns name every field: a new option does not compile before it is decided whether rows depend on it.
 pub(super) fn of_options(options: &Options) -> BTreeMap<String, String> {
-    let Options { store: _, map, limits, inline, strict, readable_by, hdf5_reader, gate: _, notation: _ } =
-        options;
+    // A sidecar yields the references of the file itself.
+    let Options {
+        store: _,
+        map,
+        limits,
+        inline,
+        strict,
+        readable_by,
+        hdf5_reader,
+        gate: _,
+        notation: _,
+        dmrpp: _,
+    } = options;
     let readers: Vec<String> = readable_by.iter().map(ToString::to_string).collect();
     let InlineOptions { below, coordinates, total } = inline;
     let mut all = of_mapping(map);

@@ -228,6 +228,7 @@ DIAGNOSTICS = {
     "reference-as-path": hdf5(region),
     "reference-part": hdf5(region),
     "relative-url": reference_set({**GROUP, **ARRAY, "a/0": ["x.bin", 0, 8]}, "convert", "refs/refs.json", "-o", "out.json", files=["x.bin"], where="refs/refs.json"),
+    "sidecar-not-used": fixture(HDF5 / "chunked.h5", "--dmrpp"),
     "source-missing": hdf5(virtual),
     "tiff-no-such-ifd": fixture(TIFF / "pages.tif", "--ifd", "9"),
     "tiff-jpeg": lerc_jpeg,

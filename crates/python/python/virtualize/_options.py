@@ -56,6 +56,7 @@ class MappingOptions(TypedDict, total=False):
     missing_value_convention: bool
     ragged: bool
     follow_external: bool
+    dmrpp: bool
     readable_by: Sequence[str] | str
 
 

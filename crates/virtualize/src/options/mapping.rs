@@ -87,6 +87,12 @@ pub struct MappingOptions {
     #[cfg_attr(feature = "clap", arg(long, help_heading = "HDF5 options"))]
     #[serde(deserialize_with = "value::switch")]
     pub follow_external: bool,
+    /// Read the DMR++ sidecar FILE.dmrpp instead of an HDF5 file, if it has all that references need
+    ///
+    /// Otherwise, or without a sidecar, the file itself is read. A sidecar can also be passed as the file.
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "HDF5 options"))]
+    #[serde(deserialize_with = "value::switch")]
+    pub dmrpp: bool,
     /// Library that reads HDF5 files; the C library reads local files only
     #[cfg(feature = "libhdf5")]
     #[cfg_attr(
@@ -137,6 +143,7 @@ impl MappingOptions {
                 coordinates: self.inline_coordinates,
                 total: self.inline_total.unwrap_or(defaults.inline.total),
             },
+            dmrpp: self.dmrpp,
             strict: self.strict,
             readable_by: self.readable_by.clone(),
             #[cfg(feature = "libhdf5")]

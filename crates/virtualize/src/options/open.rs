@@ -18,6 +18,8 @@ pub struct Options {
     pub limits: Limits,
     /// Selection of chunks to inline although references could express them.
     pub inline: InlineOptions,
+    /// Whether a DMR++ sidecar beside an HDF5 file is read instead of the file, if it suffices.
+    pub dmrpp: bool,
     /// Whether any warning is an error.
     pub strict: bool,
     /// Readers that must be able to decode every array. An array that one of them cannot decode gets other metadata if

@@ -45,14 +45,23 @@ pub(super) async fn has_signature(source: &dyn ReadRanges, head: &[u8]) -> Resul
     Ok(found.iter().any(|bytes| bytes.as_ref() == SIGNATURE))
 }
 
+/// Returns whether a file has the signature at its start.
+pub(super) async fn starts_with_signature(source: &dyn ReadRanges) -> Result<bool, ReadError> {
+    Ok(head(source).await?.starts_with(SIGNATURE))
+}
+
 impl Files {
+    /// Returns a file that refers to no others.
+    pub(super) fn of(file: File) -> Self {
+        Self { file: Box::new(file), others: OtherFiles::default() }
+    }
+
     pub(super) async fn read(
         object: &Object,
         options: &Options,
         budget: &Budget<'_>,
     ) -> Result<Self, virtualize_hdf5::Error> {
-        let file = read(object, options, budget).await?;
-        Ok(Self { file: Box::new(file), others: OtherFiles::default() })
+        read(object, options, budget).await.map(Self::of)
     }
 
     /// Reads the sources of virtual datasets and, if links are followed, the targets of external links, then the files

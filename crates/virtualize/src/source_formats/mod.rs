@@ -7,6 +7,8 @@ mod pointers;
 mod tiff;
 mod unknown;
 
+use std::sync::Arc;
+
 use virtualize_bytes::{Budget, ReadError, ReadRanges};
 use virtualize_map::hdf5::{DatasetKey, HeapTask, HeapValues};
 use virtualize_map::{MapOptions, Mapped};
@@ -15,6 +17,7 @@ use virtualize_zarr::Source;
 
 use crate::error::Error;
 use crate::options::Options;
+use crate::sidecar;
 use crate::sources::{Sources, head};
 
 pub(crate) use pointers::{Pointed, Pointers, Unresolved};
@@ -83,6 +86,25 @@ impl SourceFormat {
 }
 
 impl SourceFile {
+    /// Reads the metadata of an HDF5 file from a sidecar: the given one, or the one beside it. The error is the reason why
+    /// the file itself must be read, as a clause.
+    pub(crate) async fn from_sidecar(
+        object: &Object,
+        sidecar: Option<&Arc<Object>>,
+        sources: &Sources<'_>,
+        options: &Options,
+    ) -> Result<Self, String> {
+        if !hdf5::starts_with_signature(object).await.map_err(|error| error.to_string())? {
+            return Err("it has a user block, which sidecars do not count in all versions".to_owned());
+        }
+        let sidecar = match sidecar {
+            Some(sidecar) => Arc::clone(sidecar),
+            None => sidecar::open_beside(object, sources).await?,
+        };
+        let file = sidecar::read(&sidecar, object, sources, &options.limits).await?;
+        Ok(Self::Hdf5(hdf5::Files::of(file)))
+    }
+
     /// Reads the files that the file refers to. Runs before anything is mapped.
     pub(crate) async fn read_related(&mut self, sources: &Sources<'_>, options: &Options) {
         match self {

@@ -1,0 +1,251 @@
+//! The document: groups, dimensions and variables become objects of the model, at addresses of their own.
+//!
+//! HDF5 has no dimensions. NetCDF-4 writes each as a dataset, a dimension scale: that of the variable with the same name, or one
+//! that no reader shows. Variables list their scales in the attribute `DIMENSION_LIST`.
+
+use std::collections::{BTreeMap, HashMap};
+
+use virtualize_bytes::{Address, Limits, ReadRanges};
+use virtualize_hdf5::model::{
+    Attribute, ByteOrder, Dataset, Element as Value, File, Group, Layout, Link, LinkTarget, Object,
+};
+
+use crate::error::Problem;
+use crate::types::{self, Number};
+use crate::variable::{self, Axis};
+use crate::xml::{Element, Node, Xml};
+use crate::{DataFile, Error, attribute};
+
+/// Text by which netCDF-C marks a scale without a variable.
+const NOT_A_VARIABLE: &str = "This is a netCDF dimension but not a netCDF variable.";
+
+const ROOT: Address = Address(0);
+
+/// Parses a document.
+pub(crate) fn parse(
+    text: &str,
+    data: DataFile<'_>,
+    limits: &Limits,
+    source: &dyn ReadRanges,
+) -> Result<File, Error> {
+    let mut xml = Xml::new(text, limits, source);
+    let mut document = Document {
+        end: data.size,
+        objects: BTreeMap::new(),
+        dimensions: HashMap::new(),
+        groups: Vec::new(),
+        next: 1,
+    };
+    match document.read(&mut xml, data.name) {
+        Ok(()) => Ok(File {
+            superblock_version: 0,
+            base_address: Address(0),
+            offset_size: 8,
+            length_size: 8,
+            root: ROOT,
+            objects: document.objects,
+            struct_metadata: None,
+        }),
+        Err(problem) => Err(xml.error(problem)),
+    }
+}
+
+struct Document {
+    /// Size of the data file.
+    end: u64,
+    objects: BTreeMap<Address, Object>,
+    /// Dimensions by their paths.
+    dimensions: HashMap<String, Axis>,
+    /// Groups from the root to the one in work.
+    groups: Vec<OpenGroup>,
+    /// Next address.
+    next: u64,
+}
+
+/// A group whose end was not read yet.
+struct OpenGroup {
+    address: Address,
+    name: String,
+    /// Path with a slash at its end.
+    path: String,
+    group: Group,
+    /// Dimensions that have no variable so far, by name.
+    unused: BTreeMap<String, Axis>,
+}
+
+impl Document {
+    fn read(&mut self, xml: &mut Xml<'_>, name: &str) -> Result<(), Problem> {
+        loop {
+            match xml.next()? {
+                Node::Open(root) if self.groups.is_empty() && self.objects.is_empty() => {
+                    xml.place = vec![root.name()];
+                    check_root(&root, name)?;
+                    self.open_group(xml, String::new())?;
+                }
+                Node::Open(element) => self.read_child(xml, &element)?,
+                Node::Close => self.close_group()?,
+                Node::Text(text) if text.trim().is_empty() => {}
+                Node::Text(_) => return Err(Problem::malformed("text, expected elements")),
+                Node::End if self.objects.is_empty() => return Err(Problem::malformed("no element")),
+                Node::End => return Ok(()),
+            }
+        }
+    }
+
+    fn read_child(&mut self, xml: &mut Xml<'_>, element: &Element<'_>) -> Result<(), Problem> {
+        let (kind, name) = (element.name(), element.attribute("name")?.unwrap_or_default());
+        xml.place = vec![format!("{kind} \"{}{name}\"", self.current()?.path)];
+        match kind.as_str() {
+            "Attribute" => {
+                let attribute = attribute::read(xml, element)?;
+                let most = xml.limits().attributes;
+                let group = &mut self.current()?.group;
+                group.attributes.extend(attribute);
+                match group.attributes.len() as u64 > most {
+                    true => Err(Problem::Limit(format!("more than {most} attributes"))),
+                    false => Ok(()),
+                }
+            }
+            _ if name.is_empty() || name.contains('/') => Err(Problem::malformed("no name of an object")),
+            "Group" => self.open_group(xml, name),
+            "Dimension" => {
+                self.add_dimension(xml, element, name)?;
+                xml.skip()
+            }
+            "Enumeration" => xml.skip(),
+            _ => self.add_variable(xml, element, name),
+        }
+    }
+
+    fn current(&mut self) -> Result<&mut OpenGroup, Problem> {
+        self.groups.last_mut().ok_or_else(|| Problem::malformed("an element after the end of the document"))
+    }
+
+    /// Assigns an address to an object.
+    fn allocate(&mut self, xml: &Xml<'_>) -> Result<Address, Problem> {
+        let most = xml.limits().objects;
+        if self.next > most {
+            return Err(Problem::Limit(format!("more than {most} groups, dimensions and variables")));
+        }
+        xml.hold("objects", size_of::<Dataset>())?;
+        let address = Address(self.next);
+        self.next = self.next.saturating_add(1);
+        Ok(address)
+    }
+
+    fn open_group(&mut self, xml: &Xml<'_>, name: String) -> Result<(), Problem> {
+        let (address, path) = match self.groups.last() {
+            None => (ROOT, "/".to_owned()),
+            Some(parent) => {
+                let path = format!("{}{name}/", parent.path);
+                xml.hold("names", path.len())?;
+                (self.allocate(xml)?, path)
+            }
+        };
+        self.groups.push(OpenGroup { address, name, path, group: Group::default(), unused: BTreeMap::new() });
+        Ok(())
+    }
+
+    /// Completes the group in work with the scales of dimensions that have no variable.
+    fn close_group(&mut self) -> Result<(), Problem> {
+        let Some(closed) = self.groups.pop() else { return Ok(()) };
+        let OpenGroup { address, name, mut group, unused, .. } = closed;
+        for (name, axis) in unused {
+            group.links.push(link(name, axis.scale));
+            self.objects.insert(axis.scale, Object::Dataset(Box::new(scale_without_variable(axis.size))));
+        }
+        group.links.sort_by(|one, other| one.name.cmp(&other.name));
+        let twice = group.links.windows(2).find(|pair| {
+            let mut names = pair.iter().map(|link| &link.name);
+            names.next() == names.next()
+        });
+        if let Some(link) = twice.and_then(<[_]>::first) {
+            return Err(Problem::malformed(format!("two objects named \"{}\"", link.name)));
+        }
+        self.objects.insert(address, Object::Group(group));
+        if let Some(parent) = self.groups.last_mut() {
+            parent.group.links.push(link(name, address));
+        }
+        Ok(())
+    }
+
+    fn add_dimension(&mut self, xml: &Xml<'_>, element: &Element<'_>, name: String) -> Result<(), Problem> {
+        let size = element.required("size")?;
+        let size = size.parse().map_err(|_| Problem::malformed(format!("size \"{size}\"")))?;
+        let axis = Axis { size, scale: self.allocate(xml)? };
+        let group = self.current()?;
+        let path = format!("{}{name}", group.path);
+        xml.hold("names", path.len().saturating_mul(2))?;
+        let is_new = group.unused.insert(name, axis).is_none();
+        match self.dimensions.insert(path, axis).is_none() && is_new {
+            true => Ok(()),
+            false => Err(Problem::malformed("two dimensions of one name")),
+        }
+    }
+
+    fn add_variable(
+        &mut self,
+        xml: &mut Xml<'_>,
+        element: &Element<'_>,
+        name: String,
+    ) -> Result<(), Problem> {
+        let find = |name: &str| self.dimensions.get(name).copied();
+        let variable::Variable { axes, mut dataset } = variable::read(xml, element, find, self.end)?;
+        let own = self.current()?.unused.remove(&name);
+        let address = match own {
+            None => {
+                dataset.attributes.extend(dimension_list(&axes));
+                self.allocate(xml)?
+            }
+            Some(own) if axes == [own] => {
+                dataset.attributes.extend(scale_attributes(&name));
+                own.scale
+            }
+            Some(_) => {
+                let problem = "it has the name of a dimension, but is not one-dimensional along it";
+                return Err(Problem::incomplete(problem));
+            }
+        };
+        xml.hold("links", size_of::<Link>().saturating_add(name.len()))?;
+        self.objects.insert(address, Object::Dataset(Box::new(dataset)));
+        self.current()?.group.links.push(link(name, address));
+        Ok(())
+    }
+}
+
+/// Checks the root element: only sidecars that name their version give filters in the order of their application.
+fn check_root(root: &Element<'_>, data: &str) -> Result<(), Problem> {
+    if !root.is("Dataset") {
+        return Err(Problem::malformed("expected Dataset"));
+    }
+    let name = root.attribute("name")?.unwrap_or_default();
+    if name.rsplit('/').next() != Some(data) {
+        return Err(Problem::incomplete(format!("made for a file named \"{name}\"")));
+    }
+    match root.attribute("dmrpp:version")? {
+        Some(version) if !version.is_empty() => Ok(()),
+        _ => Err(Problem::incomplete("no dmrpp:version: the order of filters is unknown")),
+    }
+}
+
+fn link(name: String, address: Address) -> Link {
+    Link { name, target: LinkTarget::Hard(address) }
+}
+
+fn scale_attributes(name: &str) -> [Attribute; 2] {
+    let text =
+        |name: &str, text: &str| attribute::of(name, types::text(), vec![Value::Text(text.to_owned())]);
+    [text("CLASS", "DIMENSION_SCALE"), text("NAME", name)]
+}
+
+fn scale_without_variable(size: u64) -> Dataset {
+    let datatype = Number::Float(4).datatype(ByteOrder::Little);
+    let dataset = variable::dataset(datatype, vec![size], Layout::Contiguous(None));
+    Dataset { attributes: scale_attributes(NOT_A_VARIABLE).into(), ..dataset }
+}
+
+/// Returns the attribute by which a variable refers to its scales.
+fn dimension_list(axes: &[Axis]) -> Option<Attribute> {
+    let scales = axes.iter().map(|axis| Value::List(vec![Value::Object(Some(axis.scale))]));
+    (!axes.is_empty()).then(|| attribute::of("DIMENSION_LIST", types::references(), scales.collect()))
+}
