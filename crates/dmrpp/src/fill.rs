@@ -15,6 +15,10 @@ pub(crate) fn of_number(
     order: ByteOrder,
     attributes: &[Attribute],
 ) -> Result<FillMessage, Problem> {
+    if text == "nan" && order == ByteOrder::Big {
+        // HDF5 gives a NaN that it converts other bits.
+        return Err(Problem::incomplete("fillValue \"nan\" of big-endian numbers has unknown bits"));
+    }
     let mut bytes = match number {
         Number::Integer(size, _) => {
             let value = number.integer(text).ok_or_else(|| invalid(text))?;

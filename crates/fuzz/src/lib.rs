@@ -36,6 +36,15 @@ pub fn netcdf3(data: &[u8]) {
     }
 }
 
+/// Reads, maps and emits a DMR++ sidecar.
+pub fn dmrpp(data: &[u8]) {
+    let source = MemorySource(bytes::Bytes::copy_from_slice(data));
+    let file = virtualize_dmrpp::DataFile { name: "a.nc", size: 1 << 20 };
+    if let Ok(file) = block_on(virtualize_dmrpp::read(&source, file, &LIMITS)) {
+        emit(|options| virtualize_map::hdf5::map_file(&file, origin(data), options));
+    }
+}
+
 /// Reads, maps and emits a TIFF file.
 pub fn tiff(data: &[u8]) {
     let source = MemorySource(bytes::Bytes::copy_from_slice(data));
