@@ -4,7 +4,7 @@
 pub struct Limits {
     /// Groups, datasets and committed datatypes in an HDF5 file; directories (IFDs) in a TIFF file.
     pub objects: u64,
-    /// Nesting depth of groups, datatypes, SubIFDs and indirect blocks.
+    /// Nesting depth of datatypes, SubIFDs, indirect blocks and trees. Groups may be nested 256 deep, whatever the limit.
     pub depth: u32,
     /// Chunks, strips and tiles of all arrays together.
     pub chunks: u64,

@@ -193,6 +193,10 @@ pub(crate) const GENERAL: &str = "General options";
 pub(crate) enum Usage {
     #[error("{name}: neither a file nor a command{existing}")]
     NoCommand { name: String, existing: String },
+    #[error(
+        "{argument}: the argument is not UTF-8, but urls in references are: rename the file, or make a symbolic link to it"
+    )]
+    NotUtf8 { argument: String },
     #[error("expected one FILE (use `virtualize batch` for several files)")]
     SeveralFiles,
     #[error("--unpack needs a Zarr v3 output, such as --format zarr3-json: Zarr v2 has no such codecs")]

@@ -43,6 +43,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 /// Parses the arguments, and checks that they can be combined.
 fn parse(given: &[OsString]) -> Result<Arguments, Failure> {
     let mut command = help::command(is_short_help(given));
+    mistyped::check_text(given)?;
     mistyped::check(&command, given)?;
     let matches = command.try_get_matches_from_mut(given).map_err(mistyped::explain)?;
     let arguments = Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;

@@ -10,6 +10,17 @@ use virtualize_remedy::{alternatives, similar};
 
 use crate::{arguments::Usage, exit::Failure};
 
+/// Refuses arguments that are not UTF-8, such as names of files in other encodings.
+pub(crate) fn check_text(given: &[OsString]) -> Result<(), Usage> {
+    let Some(argument) = given.iter().skip(1).find(|argument| argument.to_str().is_none()) else {
+        return Ok(());
+    };
+    let bytes = argument.as_encoded_bytes();
+    let chunks =
+        bytes.utf8_chunks().map(|chunk| format!("{}{}", chunk.valid(), chunk.invalid().escape_ascii()));
+    Err(Usage::NotUtf8 { argument: chunks.collect() })
+}
+
 /// Refuses a first argument that is neither a command, an option, nor a file, and looks like a command.
 pub(crate) fn check(command: &Command, given: &[OsString]) -> Result<(), Usage> {
     let Some(first) = given.get(1).and_then(|first| first.to_str()) else { return Ok(()) };

@@ -137,10 +137,6 @@ impl<'a> Xml<'a> {
             return Ok(match self.reader.read_event().map_err(|error| malformed(&error))? {
                 Event::Start(start) => {
                     self.depth = self.depth.saturating_add(1);
-                    if self.depth > u64::from(self.limits.depth).saturating_add(8) {
-                        let limit = self.limits.depth;
-                        return Err(Problem::Limit(format!("elements nested deeper than {limit} groups")));
-                    }
                     Node::Open(Element(start))
                 }
                 Event::End(_) => {

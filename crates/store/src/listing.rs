@@ -11,7 +11,7 @@ use crate::{
     clients::{Purpose, Seen},
     connect::connect_bucket,
     keys::{self, Keys, Taken},
-    location::{Location, Service},
+    location::{Location, Service, name_as_text},
     meter::Meter,
     region,
     retry::Backoff,
@@ -179,6 +179,7 @@ fn drop_markers(files: &mut Vec<Listed>, prefix: &str) {
 
 /// Lists the entries of a local folder whose names start with a prefix.
 fn local(path: &str) -> Result<Page, StoreError> {
+    Location::Local(path.into()).check_text()?;
     let (folder, start) = path.rsplit_once('/').unwrap_or(("", path));
     let folder = format!("{folder}/");
     let failed = |error: &std::io::Error| StoreError::io(&folder, error);
@@ -186,8 +187,10 @@ fn local(path: &str) -> Result<Page, StoreError> {
     for entry in fs::read_dir(Path::new(&folder)).map_err(|error| failed(&error))? {
         let entry = entry.map_err(|error| failed(&error))?;
         let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if name.starts_with(start) {
+        let is_text = name.to_str().is_some();
+        let name = name_as_text(&name);
+        // Others are listed, so that opening or listing them fails with the reason.
+        if name.starts_with(start) || !is_text {
             add(&mut page, &entry, format!("file://{folder}{name}"));
         }
     }

@@ -1,3 +1,5 @@
+use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
 use url::Url;
@@ -33,6 +35,36 @@ pub(crate) enum Service {
     Google,
     /// Azure Blob Storage and Data Lake.
     Azure,
+}
+
+/// Marks the escaped name of a local file that is not UTF-8. No file name contains it.
+const NOT_UTF8: char = '\0';
+
+/// Why such a file is not read.
+const NO_TEXT: &str =
+    "its path is not UTF-8, but urls in references are: rename it, or make a symbolic link to it";
+
+/// Returns the name of a local file as text. One that is not UTF-8 is escaped, and cannot be opened by it.
+pub(crate) fn name_as_text(name: &OsStr) -> Cow<'_, str> {
+    match name.to_str() {
+        Some(text) => text.into(),
+        None => format!("{NOT_UTF8}{}", escaped(name)).into(),
+    }
+}
+
+/// Returns a path for messages, with bytes that are not UTF-8 as `\xe9`.
+fn shown(path: &Path) -> String {
+    escaped(path.as_os_str()).replace(NOT_UTF8, "")
+}
+
+/// Replaces bytes that are not UTF-8 by escapes, such as `\xe9`.
+fn escaped(text: &OsStr) -> String {
+    let mut escaped = String::new();
+    for chunk in text.as_encoded_bytes().utf8_chunks() {
+        escaped.push_str(chunk.valid());
+        escaped.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+    }
+    escaped
 }
 
 impl Location {
@@ -73,6 +105,17 @@ impl Location {
         match text.split_once("://").and_then(bucket_of) {
             Some(prefix) => Ok(prefix),
             None => Self::parse(text),
+        }
+    }
+
+    /// Refuses a local path that is not UTF-8: its URL would lead nowhere.
+    pub(crate) fn check_text(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Local(path) => match path.to_str() {
+                Some(text) if !text.contains(NOT_UTF8) => Ok(()),
+                _ => invalid(&shown(path), NO_TEXT.to_owned()),
+            },
+            _ => Ok(()),
         }
     }
 
@@ -190,6 +233,20 @@ fn invalid<T>(text: &str, reason: String) -> Result<T, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn names_that_are_not_utf8_cannot_be_opened() {
+        use std::os::unix::ffi::OsStrExt;
+        let name = OsStr::from_bytes(b"caf\xe9.nc");
+        let refused = Location::Local(Path::new("/d").join(name)).check_text().unwrap_err().to_string();
+        assert!(refused.starts_with("/d/caf\\xe9.nc: its path is not UTF-8"), "{refused}");
+        let listed = Location::parse(&format!("file:///d/{}", name_as_text(name))).unwrap();
+        assert_eq!(listed.check_text().unwrap_err().to_string(), refused);
+        let literal = Location::parse("/d/caf\\xe9.nc").unwrap();
+        assert!(literal.check_text().is_ok(), "a name may contain a backslash");
+        assert_eq!(name_as_text(OsStr::new("é")), "é");
+    }
 
     #[test]
     fn urls_are_kept_as_readers_take_them() {

@@ -47,6 +47,7 @@ pub async fn open_listed(listed: &Listed, options: &StoreOptions) -> Result<Arc<
         Some(_) => Location::Foreign(listed.url.clone()),
         None => Location::parse(&listed.url)?,
     };
+    location.check_text()?;
     if let Some(allowed) = &options.allowed {
         allowed.check_location(&location)?;
     }

@@ -1,4 +1,6 @@
 """Names with characters that Zarr clients misinterpret."""
+import os, pathlib, subprocess
+
 import clients
 import numpy as np
 from clients import FORMATS, convert
@@ -31,3 +33,82 @@ def test_references_lead_to_escaped_names(tmp_path, fmt):
     group = zarr.open_group(clients.open_store(run.references), mode="r", zarr_format=FORMATS[fmt])
     assert group["to"][...].tolist() == ["/g%5Ch 5%25", "/g%5Ch 5%25/x%5Cy"]
     assert group[group.attrs["to"]][...].tolist() == [0, 1, 2]
+
+
+def test_names_in_files_that_are_not_utf8(tmp_path, fmt):
+    import h5py
+    path = tmp_path / "latin.h5"
+    with h5py.File(path, "w") as f:
+        f[b"caf\xe9"] = np.arange(3)
+        f.create_group(b"gr\xfc\xdfe")["x"] = np.arange(2)
+    run = convert(path, fmt)
+    assert [code for _, code in run.codes] == ["name-changed", "name-changed"]
+    assert clients.nodes(run.references, FORMATS[fmt]).keys() == {"", "caf\ufffd", "gr\ufffd\ufffde", "gr\ufffd\ufffde/x"}
+
+
+def latin(folder):
+    """A file whose name is in ISO 8859-1, one in such a folder, and one with a good name."""
+    import h5py
+    with h5py.File(folder / "good.nc", "w") as f:
+        f["x"] = np.arange(3)
+    bad, below = os.fsencode(folder) + b"/caf\xe9.nc", os.fsencode(folder) + b"/d\xe9"
+    os.mkdir(below)
+    for copy in (bad, below + b"/a.nc"):
+        pathlib.Path(os.fsdecode(copy)).write_bytes((folder / "good.nc").read_bytes())
+    return bad, below
+
+
+def test_paths_that_are_not_utf8_are_refused(tmp_path):
+    """Their URLs would be other ones; fsspec opens them by surrogates, which only JSON with escapes can contain."""
+    bad, below = latin(tmp_path)
+
+    def refused(argument, folder):
+        run = subprocess.run([os.fsencode(clients.BINARY), argument], cwd=folder, capture_output=True)
+        assert run.stdout == b"" and b"make a symbolic link" in run.stderr, run.stderr
+        return run.returncode, run.stderr.decode()
+
+    status, error = refused(bad, tmp_path)
+    assert status == 2 and "caf\\xe9.nc: the argument is not UTF-8" in error
+    status, error = refused(b"a.nc", below)
+    assert status == 1 and "/d\\xe9/a.nc: its path is not UTF-8" in error
+    status, error = refused(b"file://" + os.fsencode(tmp_path) + b"/caf%E9.nc", tmp_path)
+    assert status == 1 and "/caf\\xe9.nc: its path is not UTF-8" in error
+    os.symlink(bad, tmp_path / "link.nc")
+    assert convert(tmp_path / "link.nc", "kerchunk-json").references["refs"]["x/0"][0] == f"file://{tmp_path}/link.nc"
+
+
+def test_listed_paths_that_are_not_utf8_fail(tmp_path):
+    bad, below = latin(tmp_path)
+    run = clients.virtualize("scan", f"{tmp_path}/*.nc")
+    assert "caf\\xe9.nc: its path is not UTF-8" in run.stderr and b"1 file," in run.stdout
+    run = clients.virtualize("scan", f"{tmp_path}/**/*.nc")
+    assert run.status == 1 and "/d\\xe9/: its path is not UTF-8" in run.stderr
+
+
+def nested(path, depth, last=lambda group: group.create_dataset("x", data=np.arange(3))):
+    import h5py
+    with h5py.File(path, "w") as f:
+        group = f
+        for _ in range(depth):
+            group = group.create_group("g")
+        last(group)
+
+
+def test_deep_groups(tmp_path, fmt):
+    nested(tmp_path / "256.h5", 256)
+    run = convert(tmp_path / "256.h5", fmt)
+    assert run.codes == []
+    found = clients.open_dataset(run.references, FORMATS[fmt], group="/".join("g" * 256))
+    assert found["x"].values.tolist() == [0, 1, 2]
+    nested(tmp_path / "2000.h5", 2000)
+    run = convert(tmp_path / "2000.h5", fmt)
+    assert [code for _, code in run.codes] == ["node-left-out"] and "groups are nested deeper than 256" in run.stderr
+    assert len(clients.nodes(run.references, FORMATS[fmt])) == 257
+
+
+def test_deep_groups_behind_links(tmp_path):
+    import h5py
+    nested(tmp_path / "b.h5", 200)
+    for depth, codes in ((56, []), (57, ["link-left-out"])):
+        nested(tmp_path / f"{depth}.h5", depth - 1, lambda group: group.__setitem__("g", h5py.ExternalLink("b.h5", "/")))
+        assert [code for _, code in convert(tmp_path / f"{depth}.h5", "zarr3-json", "--follow-external").codes] == codes

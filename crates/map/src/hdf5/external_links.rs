@@ -13,6 +13,7 @@ use virtualize_zarr::{
 use super::heap::SAMPLE_DIMENSION;
 use super::lengths::Lengths;
 use super::others::OtherFile;
+use super::tree::DEPTH as DEPTH_OF_GROUPS;
 use super::weight::{NODES, weight};
 use super::{Mapper, map_within};
 use crate::related::resolve_relative;
@@ -67,6 +68,9 @@ impl Mapper<'_> {
         };
         if has_row_sizes(&mapped, &path, &node) {
             return Err(Error::unsupported("sequences", "their row sizes are not behind the link"));
+        }
+        if link.at.split('/').count() - 1 + depth(&node) > DEPTH_OF_GROUPS {
+            return Err(Error::Limit { what: "nested groups", limit: DEPTH_OF_GROUPS as u64 });
         }
         let left_out = referring(&mapped, &path, &link.at);
         let ids: Vec<SourceId> = mapped
@@ -246,6 +250,14 @@ fn referring(mapped: &Mapped, path: &str, at: &str) -> BTreeSet<String> {
     let refers =
         |task: &&InlineTask| matches!(&task.content, ChunkContent::Variable { references: Some(_), .. });
     mapped.tasks.iter().filter(refers).filter_map(|task| moved(&task.array, path, at)).collect()
+}
+
+/// Returns the number of nested groups in a node, itself included.
+fn depth(node: &Node) -> usize {
+    match node {
+        Node::Group(group) => 1 + group.children.values().map(depth).max().unwrap_or(0),
+        Node::Array(_) => 0,
+    }
 }
 
 /// Returns the dimensions of a group's arrays.

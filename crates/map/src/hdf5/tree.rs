@@ -20,8 +20,8 @@ use super::weight::{LINK, NODES, node_bytes};
 use crate::node_names::{check_name, shown_name};
 use crate::{Diagnostic, Error, Result, Severity};
 
-/// Deepest nesting of groups.
-const DEPTH: usize = 64;
+/// Deepest nesting of groups. Walks of the hierarchy are recursive: 500 levels fit into the 2 MiB of a thread without optimization.
+pub(super) const DEPTH: usize = 256;
 
 /// Position of the walk.
 pub(super) struct Place<'a> {
@@ -178,7 +178,8 @@ impl Mapper<'_> {
             self.diagnose(Severity::Warning, Code::LinkCycle, &path, message);
             return None;
         }
-        if place.ancestors.len() >= DEPTH {
+        // The root is an ancestor, but not nested.
+        if place.ancestors.len() > DEPTH {
             self.left_out(&path, format!("groups are nested deeper than {DEPTH}"));
             return None;
         }
@@ -248,6 +249,10 @@ impl Mapper<'_> {
                     "zarr-python treats a backslash as a slash: {:?} is shown as {name:?}",
                     link.name
                 );
+                self.diagnose(Severity::Warning, Code::NameChanged, &child, message);
+            }
+            if name.contains(char::REPLACEMENT_CHARACTER) {
+                let message = "its name contains U+FFFD, which replaces bytes that are not UTF-8".to_owned();
                 self.diagnose(Severity::Warning, Code::NameChanged, &child, message);
             }
             if let Err(error) = check_name(&name) {
