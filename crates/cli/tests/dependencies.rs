@@ -177,10 +177,23 @@ const MODULES: &[(&str, Modules)] = &[
             ),
             ("keys", &["error", "output", "store", "values"]),
             ("options", &["commit", "relocate"]),
-            ("source_formats", &["error", "options", "sources"]),
+            ("sidecar", &["error", "sources"]),
+            ("source_formats", &["error", "options", "sidecar", "sources"]),
             ("inline", &["copy_region", "helpers", "options", "source_formats", "sources"]),
             ("inline_small", &["inline", "options"]),
-            ("open", &["error", "inline", "inline_small", "options", "source_formats", "sources", "store"]),
+            (
+                "open",
+                &[
+                    "error",
+                    "inline",
+                    "inline_small",
+                    "options",
+                    "sidecar",
+                    "source_formats",
+                    "sources",
+                    "store",
+                ],
+            ),
             (
                 "references",
                 &[
@@ -328,7 +341,9 @@ fn flags_are_found_in_literals() {
 #[test]
 fn only_the_mapping_knows_both_a_source_and_zarr() {
     for (name, used) in dependencies() {
-        let source = used.contains("virtualize-hdf5") || used.contains("virtualize-tiff");
+        let source = ["virtualize-hdf5", "virtualize-dmrpp", "virtualize-tiff"]
+            .iter()
+            .any(|source| used.contains(*source));
         if source && used.contains("virtualize-zarr") {
             assert!(
                 ["virtualize-map", "virtualize"].contains(&name.as_str()),
@@ -340,7 +355,7 @@ fn only_the_mapping_knows_both_a_source_and_zarr() {
 
 #[test]
 fn only_the_store_and_the_edges_open_files() {
-    for folder in ["hdf5", "tiff", "map", "zarr", "codec", "emit", "bytes"] {
+    for folder in ["hdf5", "dmrpp", "tiff", "map", "zarr", "codec", "emit", "bytes"] {
         let found =
             uses(&workspace().join("crates").join(folder).join("src"), &["File", "OpenOptions", "TcpStream"]);
         let opened: Vec<_> =

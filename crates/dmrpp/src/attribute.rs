@@ -9,6 +9,9 @@ use crate::xml::{Element, Xml};
 /// Attributes that Hyrax adds to renamed or linked objects.
 const ADDED: &[&str] = &["fullnamepath", "origname", "orig_datatype", "HDF5_HARDLINK", "HDF5_GLOBAL"];
 
+/// Attributes that mask values, if their type fits.
+const SENTINELS: &[&str] = &["_FillValue", "missing_value"];
+
 /// The container in which `build_dmrpp` describes itself.
 const METADATA: &str = "build_dmrpp_metadata";
 
@@ -26,6 +29,9 @@ pub(crate) fn read(xml: &mut Xml<'_>, start: &Element<'_>) -> Result<Option<Attr
     let number = Number::named(&kind);
     if number.is_none() && kind != "String" {
         return Err(Problem::incomplete(format!("attribute {name}: type {kind}")));
+    }
+    if number.is_none() && SENTINELS.contains(&name.as_str()) {
+        return Err(Problem::incomplete(format!("attribute {name}: text of fixed or of variable length")));
     }
     let mut elements = Vec::new();
     while let Some(child) = xml.child()? {
