@@ -144,7 +144,7 @@ impl Chunks {
         let (mut axes, mut position) = (chunk_shape.iter().zip(&self.grid), 0_u64);
         for start in inner.split(',') {
             let (size, count) = axes.next().ok_or_else(invalid)?;
-            let start: u64 = start.parse().map_err(|_| invalid())?;
+            let start: u64 = start.trim().parse().map_err(|_| invalid())?;
             let index = start.checked_div(*size).filter(|index| index < count).ok_or_else(invalid)?;
             if index.checked_mul(*size) != Some(start) {
                 return Err(invalid());

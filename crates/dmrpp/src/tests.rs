@@ -21,7 +21,7 @@ const SST: &str = r#"<Int16 name="sst">
     <Map name="/x"/>
     <dmrpp:chunks compressionType="shuffle deflate" deflateLevel="4" fillValue="-1" byteOrder="BE">
         <dmrpp:chunkDimensionSizes>4 3</dmrpp:chunkDimensionSizes>
-        <dmrpp:chunk offset="120" nBytes="9" chunkPositionInArray="[0,3]" fm="2"/>
+        <dmrpp:chunk offset="120" nBytes="9" chunkPositionInArray="[0, 3]" fm="2"/>
         <dmrpp:chunk offset="100" nBytes="20" chunkPositionInArray="[0,0]"/>
     </dmrpp:chunks>
 </Int16>
@@ -111,7 +111,7 @@ fn what_a_sidecar_leaves_open_is_an_error() {
     }
     assert!(
         changed(
-            "nBytes=\"9\" chunkPositionInArray=\"[0,3]\" fm=\"2\"",
+            "nBytes=\"9\" chunkPositionInArray=\"[0, 3]\" fm=\"2\"",
             "nBytes=\"24\" chunkPositionInArray=\"[0,3]\""
         )
         .contains("may not be compressed")
@@ -126,11 +126,11 @@ fn what_a_sidecar_leaves_open_is_an_error() {
 
 #[test]
 fn errors_name_line_and_element() {
-    let message = changed("[0,3]", "[0,4]");
+    let message = changed("[0, 3]", "[0,4]");
     let place =
         "line 11: Int16 \"/sst\": chunkPositionInArray \"[0,4]\", expected the first element of a chunk";
     assert_eq!(message, place);
-    assert!(changed("[0,3]", "[0,0]").contains("two chunks at one place"));
+    assert!(changed("[0, 3]", "[0,0]").contains("two chunks at one place"));
     assert!(changed("\"-1\"", "\"40000\"").contains("expected a number of the variable's type"));
     assert!(changed("4 3<", "4<").contains("expected 2 numbers"));
     assert!(problem(&format!("{SST}{SST}")).contains("two objects named \"sst\""));
