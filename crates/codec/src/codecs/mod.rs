@@ -17,6 +17,7 @@ mod hdf5_nbit;
 mod hdf5_scale_offset;
 mod hdf5_szip;
 mod integers;
+mod jpegls;
 mod lerc;
 mod lzf;
 mod lzma;
@@ -110,6 +111,9 @@ pub(crate) fn run(
         }
         Codec::Tiff(scheme) => step.decode_only(|bytes, limit| tiff::decode(scheme, bytes, limit)),
         Codec::Blosc2 => step.decode_only(blosc2::decode),
+        Codec::JpegLs { by_pixel } => {
+            step.decode_only(|bytes, limit| jpegls::decode(bytes, *by_pixel, limit))
+        }
         Codec::Lzo { configuration } => {
             step.decode_only(|bytes, limit| lzo::decode(bytes, configuration, limit))
         }

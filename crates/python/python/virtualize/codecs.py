@@ -173,6 +173,10 @@ class Blosc2(PackageCodec, codec_name="virtualize.blosc2"):
     """HDF5 filter 32026: frames of Blosc 2, with and without the n-dimensional layer."""
 
 
+class JpegLs(PackageCodec, codec_name="virtualize.jpegls"):
+    """HDF5 filter 32018: JPEG-LS, as FCIDECOMP writes it."""
+
+
 class Zfp(PackageCodec, codec_name="virtualize.zfp"):
     """HDF5 filter 32013: ZFP streams without their header."""
 
@@ -251,6 +255,10 @@ class Lz4Filter(PackageFilter, codec_name="virtualize.lz4"):
 
 class Blosc2Filter(PackageFilter, codec_name="virtualize.blosc2"):
     """HDF5 filter 32026: frames of Blosc 2, with and without the n-dimensional layer."""
+
+
+class JpegLsFilter(PackageFilter, codec_name="virtualize.jpegls"):
+    """HDF5 filter 32018: JPEG-LS, as FCIDECOMP writes it."""
 
 
 class ZfpFilter(PackageFilter, codec_name="virtualize.zfp"):

@@ -6,8 +6,7 @@
 //! ([`Codec::Foreign`]).
 //!
 //! Decoding was tested with imagecodecs, and is exact where the format is lossless. `imagecodecs_jpeg` takes `tables`
-//! (base64 of a JPEGTables tag), `colorspace_jpeg` and `colorspace_data` (`RGB`, `YCbCr`, …); `imagecodecs_jpegls` is
-//! HDF5 filter 32018 (FCIDECOMP) with one component; `imagecodecs_lerc` has [`Codec::Zlib`] or [`Codec::Zstd`] after it
+//! (base64 of a JPEGTables tag), `colorspace_jpeg` and `colorspace_data` (`RGB`, `YCbCr`, …); `imagecodecs_lerc` has [`Codec::Zlib`] or [`Codec::Zstd`] after it
 //! where TIFF compresses the blob again.
 
 use serde_json::{Map, Value};
@@ -22,7 +21,6 @@ const NAMES: &[&str] = &[
     "imagecodecs_float24",
     "imagecodecs_jpeg",
     "imagecodecs_jpeg2k",
-    "imagecodecs_jpegls",
     "imagecodecs_jpegxl",
     "imagecodecs_jpegxr",
     "imagecodecs_lerc",

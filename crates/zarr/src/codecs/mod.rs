@@ -30,6 +30,7 @@ mod hdf5_scale_offset;
 mod hdf5_szip;
 mod image;
 mod integers;
+mod jpegls;
 mod lerc;
 mod lzf;
 mod lzma;
@@ -178,6 +179,11 @@ table! {
         name: &'static str,
         /// Configuration.
         configuration: Map<String, Value>,
+    },
+    /// `imagecodecs_jpegls`: JPEG-LS, HDF5 filter 32018 (FCIDECOMP). In v3 it takes the place of [`Codec::Bytes`].
+    jpegls => JpegLs {
+        /// Whether components are the last axis, as imagecodecs decodes them. FCIDECOMP keeps the order of the stream.
+        by_pixel: bool,
     },
     /// Blosc 2 frames: HDF5 filter 32026. `imagecodecs_b2nd` (Zarr v2 only, as imagecodecs' class for v3 fails) decodes
     /// those with an n-dimensional layer, which the filter writes for two axes and more (client data of more than 7

@@ -8,7 +8,7 @@ use crate::hdf5::describe::describe_filter;
 use crate::{Error, Result};
 
 /// Number of the Blosc 2 filter in the registry of the HDF Group.
-const BLOSC2: u16 = 32026;
+pub(super) const BLOSC2: u16 = 32026;
 
 /// A filter pipeline: one codec for each filter, in the order of encoding; `None` for filters that change nothing.
 #[derive(Clone, PartialEq, Debug)]
@@ -36,7 +36,6 @@ impl Pipeline {
         let own = |filter: &Filter| match filter.id {
             ZFP => zfp::codec(&filter.parameters).map(Some),
             LZO => Ok(Some(Codec::Lzo { configuration: serde_json::Map::new() })),
-            BLOSC2 => Ok(Some(Codec::Blosc2)),
             _ => codec(filter),
         };
         let steps = filters.iter().map(own).collect::<Result<_>>()?;
@@ -171,8 +170,8 @@ fn codec(filter: &Filter) -> Result<Option<Codec>> {
         32004 => Codec::Hdf5Lz4,
         32008 => Codec::Hdf5Bitshuffle(filter.parameters.clone()),
         32015 => Codec::Zstd { level: i32::from(level(parameter(0).unwrap_or(3), 22)), checksum: false },
-        32018 => Codec::Image { name: "imagecodecs_jpegls", configuration: serde_json::Map::new() },
-        BLOSC2 if filter.parameters.len() > 7 => Codec::Blosc2,
+        32018 => Codec::JpegLs { by_pixel: false },
+        BLOSC2 => Codec::Blosc2,
         _ => {
             let filter = format!("filter {}", describe_filter(filter));
             return Err(Error::undecodable(filter, "no released Zarr client decodes it"));

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
-use virtualize_hdf5::model::{Dataset, Datatype};
+use virtualize_hdf5::model::{Dataset, Datatype, Filter};
 use virtualize_zarr::{
     ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, Implementation, SourceId, in_byte_order,
 };
 
-use super::filters::clients_decode;
+use super::filters::{BLOSC2, clients_decode};
 use crate::hdf5::element::ElementType;
 use crate::hdf5::heap::holds_pointers;
 use crate::hdf5::names::{HeapPointers, ObjectNames};
@@ -232,10 +232,18 @@ impl ChunkPlanner<'_> {
         // imagecodecs puts several components along the last axis, FCIDECOMP along the first. A chunk that skipped the filter
         // has no such codec, so the codecs are checked, not the filters.
         let planes = chunk_shape.iter().rev().skip(2).any(|n| *n > 1);
-        if planes && codecs.iter().any(|codec| matches!(codec, Codec::Image { .. })) {
+        if planes && codecs.iter().any(|codec| matches!(codec, Codec::JpegLs { .. })) {
             return Err(Error::undecodable(
                 "FCIDECOMP (32018)",
                 "chunks of several components decode with their axes in another order",
+            ));
+        }
+        // Only with more client data do frames have the n-dimensional layer that imagecodecs needs.
+        let is_flat = |filter: &Filter| filter.id == BLOSC2 && filter.parameters.len() <= 7;
+        if codecs.contains(&Codec::Blosc2) && self.dataset.filters.iter().any(is_flat) {
+            return Err(Error::undecodable(
+                "Blosc2 (32026)",
+                "readers decode frames of two axes and more only",
             ));
         }
         if self.element.endian == Endian::Big
