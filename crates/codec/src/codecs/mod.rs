@@ -29,6 +29,7 @@ mod packints;
 pub(crate) mod predictor;
 mod shuffle;
 mod stream;
+mod sz3;
 mod tiff;
 mod zfp;
 pub(crate) mod zlib;
@@ -111,6 +112,7 @@ pub(crate) fn run(
         }
         Codec::Tiff(scheme) => step.decode_only(|bytes, limit| tiff::decode(scheme, bytes, limit)),
         Codec::Blosc2 => step.decode_only(blosc2::decode),
+        Codec::Sz3 { dtype } => step.decode_only(|bytes, limit| sz3::decode(bytes, dtype, limit)),
         Codec::JpegLs { by_pixel } => {
             step.decode_only(|bytes, limit| jpegls::decode(bytes, *by_pixel, limit))
         }

@@ -177,6 +177,10 @@ class JpegLs(PackageCodec, codec_name="virtualize.jpegls"):
     """HDF5 filter 32018: JPEG-LS, as FCIDECOMP writes it."""
 
 
+class Sz3(PackageCodec, codec_name="virtualize.sz3"):
+    """HDF5 filter 32024: SZ3 of version 3.1."""
+
+
 class Zfp(PackageCodec, codec_name="virtualize.zfp"):
     """HDF5 filter 32013: ZFP streams without their header."""
 
@@ -259,6 +263,10 @@ class Blosc2Filter(PackageFilter, codec_name="virtualize.blosc2"):
 
 class JpegLsFilter(PackageFilter, codec_name="virtualize.jpegls"):
     """HDF5 filter 32018: JPEG-LS, as FCIDECOMP writes it."""
+
+
+class Sz3Filter(PackageFilter, codec_name="virtualize.sz3"):
+    """HDF5 filter 32024: SZ3 of version 3.1."""
 
 
 class ZfpFilter(PackageFilter, codec_name="virtualize.zfp"):

@@ -43,6 +43,7 @@ mod packints;
 mod reversed_bytes;
 mod scale_offset;
 mod shuffle;
+mod sz3;
 mod tiff;
 mod transpose;
 mod vlen_bytes;
@@ -290,6 +291,11 @@ table! {
         max_precision: u32,
         /// Least bit plane, as a power of two; below -1074 the stream is reversible.
         min_exponent: i32,
+    },
+    /// SZ3 of version 3.1: HDF5 filter 32024. imagecodecs expects the header of later versions.
+    sz3 => Sz3 {
+        /// NumPy string of the numbers, such as `<f4`.
+        dtype: &'static str,
     },
     /// Integers that are stored with unused bits, or in a size that Zarr lacks.
     integers => Integers {

@@ -172,11 +172,30 @@ fn codec(filter: &Filter) -> Result<Option<Codec>> {
         32015 => Codec::Zstd { level: i32::from(level(parameter(0).unwrap_or(3), 22)), checksum: false },
         32018 => Codec::JpegLs { by_pixel: false },
         BLOSC2 => Codec::Blosc2,
+        32024 => return sz3(filter),
         _ => {
             let filter = format!("filter {}", describe_filter(filter));
             return Err(Error::undecodable(filter, "no released Zarr client decodes it"));
         }
     }))
+}
+
+/// Returns the codec of the filter SZ3; `None` for chunks of fewer than 20 numbers, which it stores unchanged. Its client
+/// data are the number of axes, the type, the size of each axis (a single one in two words), and the error bounds.
+fn sz3(filter: &Filter) -> Result<Option<Codec>> {
+    let malformed = || Error::malformed("SZ3 filter", format!("parameters {:?}", filter.parameters));
+    let (axes, kind, sizes) = match filter.parameters.as_slice() {
+        [] => return Ok(None),
+        [axes @ 1..=4, kind @ 0..10, sizes @ ..] => (*axes, *kind, sizes),
+        _ => return Err(malformed()),
+    };
+    let sizes = sizes.get(..usize::try_from(axes.max(2)).unwrap_or(0)).ok_or_else(malformed)?;
+    let numbers = match (axes, sizes) {
+        (1, [high, low]) => u64::from(*high) << 32 | u64::from(*low),
+        _ => sizes.iter().fold(1, |count: u64, size| count.saturating_mul((*size).into())),
+    };
+    let codec = usize::try_from(kind).ok().and_then(Codec::sz3);
+    if numbers < 20 { Ok(None) } else { codec.map(Some).ok_or_else(malformed) }
 }
 
 /// Returns the codec of the Blosc filter. Its client data are filter version, format version, element size, chunk size,

@@ -1,0 +1,82 @@
+//! Huffman codes of integers (`SZ3/encoder/HuffmanEncoder.hpp`).
+//!
+//! ```text
+//! 4  least number (little-endian)   4  nodes (big-endian)   4  half the numbers of the code (big-endian)
+//! 1  byte order   left children, right children   numbers, 4 bytes each   whether each node is a leaf, 1 byte each
+//! 8  bytes of the bits   the bits, most significant first: 0 left, 1 right
+//! ```
+//!
+//! Children are indices of 1, 2 or 4 bytes, as the number of nodes requires.
+
+use super::{NAME, cut_off, reader::Reader};
+use crate::{CodecFailure, corrupt};
+
+/// A node of the tree.
+#[derive(Clone, Copy)]
+struct Node {
+    children: [u32; 2],
+    number: i32,
+    is_leaf: bool,
+}
+
+/// Reads a code and decodes `count` numbers with it.
+pub(super) fn decode(reader: &mut Reader<'_>, count: usize) -> Result<Vec<i32>, CodecFailure> {
+    let least = reader.i32()?;
+    let nodes = nodes(reader)?;
+    let stored = reader.size()?;
+    let root = *nodes.first().ok_or_else(|| corrupt(NAME, "a code without nodes"))?;
+    if root.is_leaf {
+        return Ok(vec![root.number.wrapping_add(least); count]);
+    }
+    let bytes = reader.rest();
+    let numbers = walk(&nodes, root, bytes, count, least).ok_or_else(cut_off)?;
+    reader.bytes(stored)?;
+    Ok(numbers)
+}
+
+fn nodes(reader: &mut Reader<'_>) -> Result<Vec<Node>, CodecFailure> {
+    let count = reader.big_endian()?;
+    let _numbers = reader.big_endian()?;
+    let _byte_order = reader.flag()?;
+    let width = match count {
+        0..=256 => 1,
+        257..=65536 => 2,
+        _ => 4,
+    };
+    let mut bytes = |width: usize| reader.bytes(count.checked_mul(width).ok_or_else(cut_off)?);
+    let (left, right) = (bytes(width)?.chunks_exact(width), bytes(width)?.chunks_exact(width));
+    let (numbers, leaves) = (bytes(4)?.as_chunks::<4>().0, bytes(1)?);
+    let index = |bytes: &[u8]| bytes.iter().rev().fold(0, |index, byte| index << 8 | u32::from(*byte));
+    let nodes = left.zip(right).zip(numbers).zip(leaves).map(|(((left, right), number), leaf)| Node {
+        children: [index(left), index(right)],
+        number: i32::from_le_bytes(*number),
+        is_leaf: *leaf != 0,
+    });
+    Ok(nodes.collect())
+}
+
+/// Walks from the root to a leaf for each number.
+fn walk(nodes: &[Node], root: Node, bytes: &[u8], count: usize, least: i32) -> Option<Vec<i32>> {
+    // Each number takes a bit.
+    if count > bytes.len().saturating_mul(8) {
+        return None;
+    }
+    let mut numbers = Vec::with_capacity(count);
+    let mut node = root;
+    for byte in bytes {
+        for bit in (0..8).rev() {
+            if numbers.len() == count {
+                return Some(numbers);
+            }
+            let [left, right] = node.children;
+            let child = if byte >> bit & 1 == 0 { left } else { right };
+            // The root is no child.
+            node = *nodes.get(usize::try_from(child).ok().filter(|child| *child > 0)?)?;
+            if node.is_leaf {
+                numbers.push(node.number.wrapping_add(least));
+                node = root;
+            }
+        }
+    }
+    (numbers.len() == count).then_some(numbers)
+}
