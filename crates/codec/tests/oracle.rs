@@ -79,6 +79,7 @@ fn codecs(name: &str, client_data: &[u32]) -> Vec<Codec> {
         "blosc2" => vec![Codec::Blosc2],
         "jpegls" => vec![Codec::JpegLs { by_pixel: false }],
         "zfp" => vec![zfp(client_data)],
+        "sperr" => vec![Codec::sperr(client_data).unwrap_or(Codec::Lzw)],
         "sz3" => vec![Codec::sz3(data[1] as usize % 10).unwrap()],
         "fletcher" => vec![Codec::Fletcher32],
         other => panic!("{other}"),

@@ -28,6 +28,7 @@ mod packbits;
 mod packints;
 pub(crate) mod predictor;
 mod shuffle;
+mod sperr;
 mod stream;
 mod sz3;
 mod tiff;
@@ -112,6 +113,10 @@ pub(crate) fn run(
         }
         Codec::Tiff(scheme) => step.decode_only(|bytes, limit| tiff::decode(scheme, bytes, limit)),
         Codec::Blosc2 => step.decode_only(blosc2::decode),
+        Codec::Sperr { dtype, shape, has_mode } => {
+            let width = if *dtype == "<f4" { 4 } else { 8 };
+            step.decode_only(|bytes, limit| sperr::decode(bytes, (width, shape), *has_mode, limit))
+        }
         Codec::Sz3 { dtype } => step.decode_only(|bytes, limit| sz3::decode(bytes, dtype, limit)),
         Codec::JpegLs { by_pixel } => {
             step.decode_only(|bytes, limit| jpegls::decode(bytes, *by_pixel, limit))

@@ -181,6 +181,10 @@ class Sz3(PackageCodec, codec_name="virtualize.sz3"):
     """HDF5 filter 32024: SZ3 of version 3.1."""
 
 
+class Sperr(PackageCodec, codec_name="virtualize.sperr"):
+    """HDF5 filter 32028: SPERR."""
+
+
 class Zfp(PackageCodec, codec_name="virtualize.zfp"):
     """HDF5 filter 32013: ZFP streams without their header."""
 
@@ -267,6 +271,10 @@ class JpegLsFilter(PackageFilter, codec_name="virtualize.jpegls"):
 
 class Sz3Filter(PackageFilter, codec_name="virtualize.sz3"):
     """HDF5 filter 32024: SZ3 of version 3.1."""
+
+
+class SperrFilter(PackageFilter, codec_name="virtualize.sperr"):
+    """HDF5 filter 32028: SPERR."""
 
 
 class ZfpFilter(PackageFilter, codec_name="virtualize.zfp"):

@@ -43,6 +43,7 @@ mod packints;
 mod reversed_bytes;
 mod scale_offset;
 mod shuffle;
+mod sperr;
 mod sz3;
 mod tiff;
 mod transpose;
@@ -291,6 +292,15 @@ table! {
         max_precision: u32,
         /// Least bit plane, as a power of two; below -1074 the stream is reversible.
         min_exponent: i32,
+    },
+    /// SPERR: HDF5 filter 32028 (H5Z-SPERR).
+    sperr => Sperr {
+        /// `<f4` or `<f8`.
+        dtype: &'static str,
+        /// Shape of a chunk as SPERR sees it, slowest axis first: two or three axes.
+        shape: Vec<u64>,
+        /// Whether chunks start with the mode of missing values, as H5Z-SPERR 0.2 and later write them.
+        has_mode: bool,
     },
     /// SZ3 of version 3.1: HDF5 filter 32024. imagecodecs expects the header of later versions.
     sz3 => Sz3 {

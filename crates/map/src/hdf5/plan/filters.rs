@@ -173,6 +173,8 @@ fn codec(filter: &Filter) -> Result<Option<Codec>> {
         32018 => Codec::JpegLs { by_pixel: false },
         BLOSC2 => Codec::Blosc2,
         32024 => return sz3(filter),
+        32028 => Codec::sperr(&filter.parameters)
+            .ok_or_else(|| Error::malformed("SPERR filter", format!("parameters {:?}", filter.parameters)))?,
         _ => {
             let filter = format!("filter {}", describe_filter(filter));
             return Err(Error::undecodable(filter, "no released Zarr client decodes it"));
