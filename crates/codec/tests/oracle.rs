@@ -18,6 +18,8 @@ fn vectors() -> Vec<Vector> {
         include_str!("data/hdf5_chunks.txt"),
         include_str!("data/other_chunks.txt"),
         include_str!("data/blosc2_and_zfp.txt"),
+        include_str!("data/lossy_chunks.txt"),
+        include_str!("data/sz3_chunks.txt"),
     ];
     // `VECTORS=file` adds chunks, such as random ones.
     let more =
@@ -115,7 +117,7 @@ fn zfp(client_data: &[u32]) -> Codec {
 #[test]
 fn chunks_decode_to_what_their_writers_read() {
     let vectors = vectors();
-    assert!(vectors.len() > 120);
+    assert!(vectors.len() > 200);
     for vector in vectors {
         let codecs = codecs(&vector.name, &vector.client_data);
         let decoded = decode(&codecs, &vector.stored, vector.decoded.len());

@@ -106,7 +106,13 @@ pub fn codecs(data: &[u8]) {
     let after_words = rest.get(usize::from(parameter) * 4..).unwrap_or_default();
     let dtype = ["<u1", ">u2", "<u4", "<f4", ">f8", "<f2"][usize::from(parameter) % 6].to_owned();
     let shape = vec![u64::from(low), u64::from(high)];
-    let (codec, bytes) = match which % 16 {
+    let sz3 = || Codec::sz3(usize::from(parameter) % 10).map(|codec| (codec, rest));
+    let sperr = || {
+        let dtype = if parameter & 1 == 0 { "<f4" } else { "<f8" };
+        let shape = if parameter & 2 == 0 { shape.clone() } else { vec![9, low.into(), high.into()] };
+        Codec::Sperr { dtype, shape, has_mode: parameter & 4 == 0 }
+    };
+    let (codec, bytes) = match which % 19 {
         0 => (Codec::Hdf5Szip(words().into()), after_words),
         1 => (Codec::Hdf5Nbit(words().into()), after_words),
         2 => (Codec::Hdf5ScaleOffset(words().into()), after_words),
@@ -124,6 +130,10 @@ pub fn codecs(data: &[u8]) {
         11 => (Codec::Fletcher32, rest),
         12 => (Codec::Shuffle { element_size: parameter.into() }, rest),
         13 => (Codec::Zstd { level: 0, checksum: false }, rest),
+        15 => (Codec::JpegLs { by_pixel: parameter & 1 == 0 }, rest),
+        16 => (sperr(), rest),
+        17 => sz3().unwrap_or((Codec::Lzf, rest)),
+        18 => (Codec::Blosc2, rest),
         14 => return lerc(rest, low.into(), high.into()),
         _ => (Codec::Bz2 { level: 1 }, rest),
     };

@@ -86,8 +86,7 @@ fn volume_stream<'a>(bytes: &'a [u8], shape: &Shape, width: usize) -> Result<&'a
     let ([version, flags], rest) = bytes.split_first_chunk().ok_or_else(cut_off)?;
     let expected = VOLUME | if width == 4 { SINGLE } else { 0 };
     if (*version, *flags) != (0, expected) {
-        let found = format!("a volume of version {version} with flags {flags:#x}");
-        return Err(CodecFailure::NoDecoder(format!("{NAME}: {found}")));
+        return Err(corrupt(NAME, format!("a volume of version {version} with flags {flags:#x}")));
     }
     let (numbers, rest) = rest.split_at_checked(16).ok_or_else(cut_off)?;
     let mut numbers = numbers.as_chunks::<4>().0.iter().map(|n| usize::try_from(u32::from_le_bytes(*n)).ok());

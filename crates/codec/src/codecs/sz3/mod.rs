@@ -53,6 +53,17 @@ pub(super) fn decode(bytes: &[u8], dtype: &str, limit: usize) -> Result<Vec<u8>,
 }
 
 fn chunk<T: Number>(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
+    let (config, frame) = open(bytes)?;
+    let config = Config::parse(config)?;
+    if config.elements().and_then(|count| count.checked_mul(T::SIZE)).is_none_or(|size| size > limit) {
+        return Err(CodecFailure::TooLong { codec: NAME.to_owned(), limit });
+    }
+    let frame = zstd::decode(frame, limit.saturating_mul(EXPANSION).saturating_add(SLACK))?;
+    restore::<T>(&config, frame)
+}
+
+/// Returns the configuration of a chunk and its frame.
+fn open(bytes: &[u8]) -> Result<(&[u8], &[u8]), CodecFailure> {
     if bytes.starts_with(&LATER) {
         return Err(unsupported("version 3.2 and later"));
     }
@@ -60,18 +71,18 @@ fn chunk<T: Number>(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure>
     let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
     let (rest, config) =
         rest.len().checked_sub(length).and_then(|at| rest.split_at_checked(at)).ok_or_else(cut_off)?;
-    let config = Config::parse(config)?;
-    if config.elements().and_then(|count| count.checked_mul(T::SIZE)).is_none_or(|size| size > limit) {
-        return Err(CodecFailure::TooLong { codec: NAME.to_owned(), limit });
-    }
     let (_, frame) = rest.split_first_chunk::<8>().ok_or_else(cut_off)?;
-    let frame = zstd::decode(frame, limit.saturating_mul(EXPANSION).saturating_add(SLACK))?;
+    Ok((config, frame))
+}
+
+/// Restores the values of a frame.
+fn restore<T: Number>(config: &Config, frame: Vec<u8>) -> Result<Vec<u8>, CodecFailure> {
     if config.is_lossless {
         return Ok(frame);
     }
     let values = match config.algorithm {
-        Algorithm::Interpolation => interpolation::decode::<T>(&config, Reader::new(&frame)),
-        Algorithm::Blocks => blocks::decode::<T>(&config, Reader::new(&frame)),
+        Algorithm::Interpolation => interpolation::decode::<T>(config, Reader::new(&frame)),
+        Algorithm::Blocks => blocks::decode::<T>(config, Reader::new(&frame)),
     }?;
     let mut out = Vec::with_capacity(values.len() * T::SIZE);
     values.into_iter().for_each(|value| value.push_le_bytes(&mut out));
@@ -84,4 +95,50 @@ fn cut_off() -> CodecFailure {
 
 fn unsupported(what: &str) -> CodecFailure {
     CodecFailure::NoDecoder(format!("{NAME}: {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::{Engine, prelude::BASE64_STANDARD};
+
+    use super::*;
+
+    /// Whatever the frame and the configuration hold: no panic, and no more values than the configuration has.
+    #[test]
+    fn damage_in_the_frame_does_no_harm() {
+        let mut state = 1_u64;
+        let mut random = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        let lines =
+            include_str!("../../../tests/data/sz3_chunks.txt").lines().filter(|line| line.starts_with("sz3"));
+        for line in lines {
+            let stored = BASE64_STANDARD.decode(line.rsplit('|').next().unwrap()).unwrap();
+            let (config, frame) = open(&stored).unwrap();
+            let frame = zstd::decode(frame, 1 << 20).unwrap();
+            for round in 0..300 {
+                let (mut config, mut frame) = (config.to_vec(), frame.clone());
+                for _ in 0..=random(3) {
+                    // The parameters at the start matter most.
+                    let within = if random(2) == 0 { frame.len().min(120) } else { frame.len() };
+                    frame[random(within)] = u8::try_from(random(256)).unwrap();
+                }
+                if round % 4 == 0 {
+                    let at = random(config.len());
+                    config[at] ^= 1 << random(8);
+                }
+                let Ok(config) = Config::parse(&config) else { continue };
+                if let Some(count) = config.elements().filter(|count| *count < 1 << 14) {
+                    let values = if round % 2 == 0 {
+                        restore::<f32>(&config, frame)
+                    } else {
+                        restore::<i16>(&config, frame)
+                    };
+                    let size = values.map_or(0, |values| values.len());
+                    assert!(config.is_lossless || size <= 4 * count);
+                }
+            }
+        }
+    }
 }
