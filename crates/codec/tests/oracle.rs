@@ -82,6 +82,15 @@ fn codecs(name: &str, client_data: &[u32]) -> Vec<Codec> {
         "jpegls" => vec![Codec::JpegLs { by_pixel: false }],
         "zfp" => vec![zfp(client_data)],
         "sperr" => vec![Codec::sperr(client_data).unwrap_or(Codec::Lzw)],
+        "sz" => {
+            let shape = match *client_data {
+                [1, _, _, size, ..] => vec![size],
+                [axes, _, ref sizes @ ..] => sizes.iter().take(axes as usize).rev().copied().collect(),
+                _ => Vec::new(),
+            };
+            let shape = shape.into_iter().map(u64::from).collect();
+            vec![Codec::sz(data[1] as usize % 2, shape).unwrap()]
+        }
         "sz3" => vec![Codec::sz3(data[1] as usize % 10).unwrap()],
         "fletcher" => vec![Codec::Fletcher32],
         other => panic!("{other}"),

@@ -30,6 +30,7 @@ pub(crate) mod predictor;
 mod shuffle;
 mod sperr;
 mod stream;
+mod sz;
 mod sz3;
 mod tiff;
 mod zfp;
@@ -116,6 +117,10 @@ pub(crate) fn run(
         Codec::Sperr { dtype, shape, has_mode } => {
             let width = if *dtype == "<f4" { 4 } else { 8 };
             step.decode_only(|bytes, limit| sperr::decode(bytes, (width, shape), *has_mode, limit))
+        }
+        Codec::Sz { dtype, shape } => {
+            let width = if *dtype == "<f4" { 4 } else { 8 };
+            step.decode_only(|bytes, limit| sz::decode(bytes, (width, shape), limit))
         }
         Codec::Sz3 { dtype } => step.decode_only(|bytes, limit| sz3::decode(bytes, dtype, limit)),
         Codec::JpegLs { by_pixel } => {

@@ -177,6 +177,10 @@ class JpegLs(PackageCodec, codec_name="virtualize.jpegls"):
     """HDF5 filter 32018: JPEG-LS, as FCIDECOMP writes it."""
 
 
+class Sz(PackageCodec, codec_name="virtualize.sz"):
+    """HDF5 filter 32017: SZ of version 2.1."""
+
+
 class Sz3(PackageCodec, codec_name="virtualize.sz3"):
     """HDF5 filter 32024: SZ3 of version 3.1."""
 
@@ -267,6 +271,10 @@ class Blosc2Filter(PackageFilter, codec_name="virtualize.blosc2"):
 
 class JpegLsFilter(PackageFilter, codec_name="virtualize.jpegls"):
     """HDF5 filter 32018: JPEG-LS, as FCIDECOMP writes it."""
+
+
+class SzFilter(PackageFilter, codec_name="virtualize.sz"):
+    """HDF5 filter 32017: SZ of version 2.1."""
 
 
 class Sz3Filter(PackageFilter, codec_name="virtualize.sz3"):

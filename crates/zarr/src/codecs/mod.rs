@@ -44,6 +44,7 @@ mod reversed_bytes;
 mod scale_offset;
 mod shuffle;
 mod sperr;
+mod sz;
 mod sz3;
 mod tiff;
 mod transpose;
@@ -301,6 +302,13 @@ table! {
         shape: Vec<u64>,
         /// Whether chunks start with the mode of missing values, as H5Z-SPERR 0.2 and later write them.
         has_mode: bool,
+    },
+    /// SZ of version 2.1: HDF5 filter 32017, for floats.
+    sz => Sz {
+        /// `<f4` or `<f8`.
+        dtype: &'static str,
+        /// Shape of a chunk, slowest axis first, without axes of length 1.
+        shape: Vec<u64>,
     },
     /// SZ3 of version 3.1: HDF5 filter 32024. imagecodecs expects the header of later versions.
     sz3 => Sz3 {

@@ -8,7 +8,7 @@
 //!
 //! Children are indices of 1, 2 or 4 bytes, as the number of nodes requires.
 
-use super::{NAME, cut_off, reader::Reader};
+use super::{NAME, cut_off, reader::Reader, unsupported};
 use crate::{CodecFailure, corrupt};
 
 /// A node of the tree.
@@ -19,40 +19,56 @@ struct Node {
     is_leaf: bool,
 }
 
+/// The tree of a code. Node 0 is the root.
+pub(in crate::codecs) struct Tree(Vec<Node>);
+
 /// Reads a code and decodes `count` numbers with it.
 pub(super) fn decode(reader: &mut Reader<'_>, count: usize) -> Result<Vec<i32>, CodecFailure> {
     let least = reader.i32()?;
-    let nodes = nodes(reader)?;
+    let (nodes, _numbers) = (reader.big_endian()?, reader.big_endian()?);
+    let tree = Tree::parse(reader, nodes)?;
     let stored = reader.size()?;
-    let root = *nodes.first().ok_or_else(|| corrupt(NAME, "a code without nodes"))?;
-    if root.is_leaf {
-        return Ok(vec![root.number.wrapping_add(least); count]);
-    }
-    let bytes = reader.rest();
-    let numbers = walk(&nodes, root, bytes, count, least).ok_or_else(cut_off)?;
+    let numbers = tree.decode(reader.rest(), count, least)?;
     reader.bytes(stored)?;
     Ok(numbers)
 }
 
-fn nodes(reader: &mut Reader<'_>) -> Result<Vec<Node>, CodecFailure> {
-    let count = reader.big_endian()?;
-    let _numbers = reader.big_endian()?;
-    let _byte_order = reader.flag()?;
-    let width = match count {
-        0..=256 => 1,
-        257..=65536 => 2,
-        _ => 4,
-    };
-    let mut bytes = |width: usize| reader.bytes(count.checked_mul(width).ok_or_else(cut_off)?);
-    let (left, right) = (bytes(width)?.chunks_exact(width), bytes(width)?.chunks_exact(width));
-    let (numbers, leaves) = (bytes(4)?.as_chunks::<4>().0, bytes(1)?);
-    let index = |bytes: &[u8]| bytes.iter().rev().fold(0, |index, byte| index << 8 | u32::from(*byte));
-    let nodes = left.zip(right).zip(numbers).zip(leaves).map(|(((left, right), number), leaf)| Node {
-        children: [index(left), index(right)],
-        number: i32::from_le_bytes(*number),
-        is_leaf: *leaf != 0,
-    });
-    Ok(nodes.collect())
+impl Tree {
+    /// Parses a tree from its byte order on.
+    pub(in crate::codecs) fn parse(reader: &mut Reader<'_>, count: usize) -> Result<Self, CodecFailure> {
+        if reader.flag()? {
+            return Err(unsupported("trees of big-endian machines"));
+        }
+        let width = match count {
+            0..=256 => 1,
+            257..=65536 => 2,
+            _ => 4,
+        };
+        let mut bytes = |width: usize| reader.bytes(count.checked_mul(width).ok_or_else(cut_off)?);
+        let (left, right) = (bytes(width)?.chunks_exact(width), bytes(width)?.chunks_exact(width));
+        let (numbers, leaves) = (bytes(4)?.as_chunks::<4>().0, bytes(1)?);
+        let index = |bytes: &[u8]| bytes.iter().rev().fold(0, |index, byte| index << 8 | u32::from(*byte));
+        let nodes = left.zip(right).zip(numbers).zip(leaves).map(|(((left, right), number), leaf)| Node {
+            children: [index(left), index(right)],
+            number: i32::from_le_bytes(*number),
+            is_leaf: *leaf != 0,
+        });
+        Ok(Self(nodes.collect()))
+    }
+
+    /// Decodes `count` numbers, to which `least` is added.
+    pub(in crate::codecs) fn decode(
+        &self,
+        bits: &[u8],
+        count: usize,
+        least: i32,
+    ) -> Result<Vec<i32>, CodecFailure> {
+        let root = *self.0.first().ok_or_else(|| corrupt(NAME, "a code without nodes"))?;
+        match root.is_leaf {
+            true => Ok(vec![root.number.wrapping_add(least); count]),
+            false => walk(&self.0, root, bits, count, least).ok_or_else(cut_off),
+        }
+    }
 }
 
 /// Walks from the root to a leaf for each number.

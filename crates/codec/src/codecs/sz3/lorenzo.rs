@@ -4,7 +4,7 @@
 use super::number::Number;
 
 /// Values before the predicted one: factors and distances along each axis.
-pub(super) struct Lorenzo {
+pub(in crate::codecs) struct Lorenzo {
     terms: Vec<Term>,
 }
 
@@ -18,7 +18,7 @@ struct Term {
 impl Lorenzo {
     /// Returns the predictor of this order along `along` of the axes, given the distances in values between neighbours
     /// along each axis. The order of the terms is that of the library, which decides how sums are rounded.
-    pub(super) fn new(second_order: bool, along: &[usize], strides: &[usize]) -> Self {
+    pub(in crate::codecs) fn new(second_order: bool, along: &[usize], strides: &[usize]) -> Self {
         let weights: &[i8] = if second_order && along.len() < 4 { &[1, -2, 1] } else { &[1, -1] };
         let mut terms: Vec<Term> = (1..weights.len().pow(u32::try_from(along.len()).unwrap_or(0)))
             .map(|number| term(number, weights, along, strides))
@@ -30,7 +30,7 @@ impl Lorenzo {
     }
 
     /// Predicts the value with this index and position.
-    pub(super) fn predict<T: Number>(&self, values: &[T], index: &[usize], position: usize) -> T {
+    pub(in crate::codecs) fn predict<T: Number>(&self, values: &[T], index: &[usize], position: usize) -> T {
         let mut known = [(0, T::default()); 26];
         for (known, term) in known.iter_mut().zip(&self.terms) {
             let is_inside = index.iter().zip(&term.distance).all(|(at, distance)| at >= distance);

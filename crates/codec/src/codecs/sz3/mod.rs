@@ -10,12 +10,12 @@
 
 mod blocks;
 mod config;
-mod huffman;
+pub(super) mod huffman;
 mod interpolation;
-mod lorenzo;
-mod number;
+pub(super) mod lorenzo;
+pub(super) mod number;
 mod quantizer;
-mod reader;
+pub(super) mod reader;
 mod regression;
 
 use self::{

@@ -7,7 +7,7 @@
 )]
 
 /// A type of numbers that SZ3 compresses.
-pub(super) trait Number: Copy + Default {
+pub(in crate::codecs) trait Number: Copy + Default {
     /// Bytes of a number.
     const SIZE: usize;
 

@@ -172,7 +172,7 @@ fn codec(filter: &Filter) -> Result<Option<Codec>> {
         32015 => Codec::Zstd { level: i32::from(level(parameter(0).unwrap_or(3), 22)), checksum: false },
         32018 => Codec::JpegLs { by_pixel: false },
         BLOSC2 => Codec::Blosc2,
-        32024 => return sz3(filter),
+        32017 | 32024 => return sz(filter),
         32028 => Codec::sperr(&filter.parameters)
             .ok_or_else(|| Error::malformed("SPERR filter", format!("parameters {:?}", filter.parameters)))?,
         _ => {
@@ -182,22 +182,28 @@ fn codec(filter: &Filter) -> Result<Option<Codec>> {
     }))
 }
 
-/// Returns the codec of the filter SZ3; `None` for chunks of fewer than 20 numbers, which it stores unchanged. Its client
-/// data are the number of axes, the type, the size of each axis (a single one in two words), and the error bounds.
-fn sz3(filter: &Filter) -> Result<Option<Codec>> {
-    let malformed = || Error::malformed("SZ3 filter", format!("parameters {:?}", filter.parameters));
+/// Returns the codec of the filters SZ and SZ3; `None` for chunks of fewer than 20 numbers, which they store unchanged. Their
+/// client data are the number of axes, the type, the size of each axis from the fastest on (a single one in two words), and
+/// the error bounds.
+fn sz(filter: &Filter) -> Result<Option<Codec>> {
+    let malformed = || Error::malformed("SZ filter", format!("parameters {:?}", filter.parameters));
     let (axes, kind, sizes) = match filter.parameters.as_slice() {
         [] => return Ok(None),
-        [axes @ 1..=4, kind @ 0..10, sizes @ ..] => (*axes, *kind, sizes),
+        [axes @ 1..=4, kind, sizes @ ..] => (*axes, usize::try_from(*kind).unwrap_or(usize::MAX), sizes),
         _ => return Err(malformed()),
     };
     let sizes = sizes.get(..usize::try_from(axes.max(2)).unwrap_or(0)).ok_or_else(malformed)?;
-    let numbers = match (axes, sizes) {
-        (1, [high, low]) => u64::from(*high) << 32 | u64::from(*low),
-        _ => sizes.iter().fold(1, |count: u64, size| count.saturating_mul((*size).into())),
+    let shape: Vec<u64> = match (axes, sizes) {
+        (1, [high, low]) => vec![u64::from(*high) << 32 | u64::from(*low)],
+        _ => sizes.iter().rev().map(|size| u64::from(*size)).collect(),
     };
-    let codec = usize::try_from(kind).ok().and_then(Codec::sz3);
-    if numbers < 20 { Ok(None) } else { codec.map(Some).ok_or_else(malformed) }
+    if shape.iter().fold(1, |count: u64, size| count.saturating_mul(*size)) < 20 {
+        return Ok(None);
+    }
+    let codec = if filter.id == 32024 { Codec::sz3(kind) } else { Codec::sz(kind, shape) };
+    let undecodable =
+        || Error::undecodable(format!("filter {}", describe_filter(filter)), "only floats are decoded here");
+    codec.map(Some).ok_or_else(undecodable)
 }
 
 /// Returns the codec of the Blosc filter. Its client data are filter version, format version, element size, chunk size,
