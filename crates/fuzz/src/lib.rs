@@ -112,7 +112,8 @@ pub fn codecs(data: &[u8]) {
         let shape = if parameter & 2 == 0 { shape.clone() } else { vec![9, low.into(), high.into()] };
         Codec::Sperr { dtype, shape, has_mode: parameter & 4 == 0 }
     };
-    let (codec, bytes) = match which % 19 {
+    let sz = || Codec::sz(usize::from(parameter & 1), shape.clone()).map(|codec| (codec, rest));
+    let (codec, bytes) = match which % 20 {
         0 => (Codec::Hdf5Szip(words().into()), after_words),
         1 => (Codec::Hdf5Nbit(words().into()), after_words),
         2 => (Codec::Hdf5ScaleOffset(words().into()), after_words),
@@ -134,6 +135,7 @@ pub fn codecs(data: &[u8]) {
         16 => (sperr(), rest),
         17 => sz3().unwrap_or((Codec::Lzf, rest)),
         18 => (Codec::Blosc2, rest),
+        19 => sz().unwrap_or((Codec::Lzf, rest)),
         14 => return lerc(rest, low.into(), high.into()),
         _ => (Codec::Bz2 { level: 1 }, rest),
     };

@@ -156,3 +156,48 @@ fn cut_off() -> CodecFailure {
 fn unsupported(what: &str) -> CodecFailure {
     CodecFailure::NoDecoder(format!("{NAME}: {what}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use base64::{Engine, prelude::BASE64_STANDARD};
+
+    use super::*;
+
+    /// Whatever the compressed bytes hold: no panic, and the requested number of values.
+    #[test]
+    fn damage_behind_the_compression_does_no_harm() {
+        let mut state = 1_u64;
+        let mut random = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        let lines = include_str!("../../../tests/data/lossy_chunks.txt")
+            .lines()
+            .filter(|line| line.starts_with("sz_"));
+        for line in lines {
+            let stored = BASE64_STANDARD.decode(line.rsplit('|').next().unwrap()).unwrap();
+            let flat = if stored.starts_with(&[0x28, 0xb5]) {
+                zstd::decode(&stored, 1 << 20).unwrap()
+            } else {
+                stored
+            };
+            let shape = [[300, 1, 1], [17, 19, 1], [7, 8, 9], [20, 6, 3]][random(4)];
+            for _ in 0..300 {
+                let mut flat = flat.clone();
+                for _ in 0..=random(3) {
+                    // The parameters at the start matter most.
+                    let within = if random(2) == 0 { flat.len().min(150) } else { flat.len() };
+                    let at = random(within).max(4);
+                    flat[at] = u8::try_from(random(256)).unwrap();
+                }
+                let count: u64 = shape.iter().product();
+                let at = 4 + if line.starts_with("sz_f4") { 28 } else { 36 };
+                flat[at..at + 8].copy_from_slice(&count.to_be_bytes());
+                if let Ok(values) = decode(&flat, (4, &shape), 1 << 20) {
+                    assert_eq!(values.len() as u64, 4 * count);
+                }
+                drop(decode(&flat, (8, &shape), 1 << 20));
+            }
+        }
+    }
+}
