@@ -235,7 +235,13 @@ impl Error {
             Self::Sequences(_) => {
                 Some(Remedy::turn_on(OptionName::Ragged, "write it as a contiguous ragged array"))
             }
-            Self::InvalidNodata { .. } => Some(Remedy::set(OptionName::InvalidNodata, "warn", "drop it")),
+            Self::InvalidNodata { .. } => {
+                Some(Remedy::set(OptionName::InvalidNodata, "warn", "drop it").or(Remedy::set(
+                    OptionName::InvalidNodata,
+                    "gdal",
+                    "use what GDAL uses",
+                )))
+            }
             Self::ShortStrip { format, .. } => {
                 let effect = match format {
                     ZarrFormat::V2 => "reference it as it is (in a Zarr v3 format)",

@@ -70,6 +70,8 @@ pub enum InvalidNodata {
     Error,
     /// Drop the value with a warning.
     Warn,
+    /// Use what GDAL uses, with a warning: none, or another value of the data type.
+    Gdal,
 }
 
 /// Chunk grid of images whose last strip is shorter than the others.

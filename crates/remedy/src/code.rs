@@ -49,6 +49,7 @@ codes! {
     MissingValueDropped = "missing-value-dropped",
     NameChanged = "name-changed",
     NameCollision = "name-collision",
+    NodataAdjusted = "nodata-adjusted",
     NodataDisagrees = "nodata-disagrees",
     NodataDropped = "nodata-dropped",
     NodeLeftOut = "node-left-out",

@@ -218,6 +218,7 @@ DIAGNOSTICS = {
     "name-changed": hdf5(backslash),
     "name-collision": hdf5(collision),
     "nodata-disagrees": fixture(TIFF / "nodata_i2.tif"),
+    "nodata-adjusted": fixture(TIFF / "nodata_invalid_u1.tif", "--invalid-nodata", "gdal"),
     "nodata-dropped": fixture(TIFF / "nodata_invalid_u1.tif", "--invalid-nodata", "warn"),
     "node-left-out": hdf5(dot),
     "not-unpacked": fixture(TIFF / "gdal_metadata_differs.tif", "--unpack", "-f", "zarr3-json"),

@@ -41,7 +41,21 @@ struct Candidate {
     name: String,
     origin: String,
     text: String,
-    value: Result<FillValue, NotAValue>,
+    /// Its value of the data type.
+    value: Option<FillValue>,
+    /// Why the text itself is not a value of the data type.
+    problem: Option<NotAValue>,
+}
+
+impl Candidate {
+    fn new(name: &str, origin: String, text: &str, data_type: &DataType, action: InvalidNodata) -> Self {
+        let parsed = number::parse(text, data_type);
+        let problem = parsed.as_ref().err().copied();
+        // GDAL knows the tag only.
+        let is_adjusted = problem.is_some() && name.is_empty() && action == InvalidNodata::Gdal;
+        let value = if is_adjusted { number::parse_as_gdal(text, data_type) } else { parsed.ok() };
+        Self { name: name.to_owned(), origin, text: text.to_owned(), value, problem }
+    }
 }
 
 /// Decides the fill value of an image's array. `path` is that of the array, for diagnostics.
@@ -55,10 +69,10 @@ pub(super) fn decide(
     options: &MapOptions,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Result<Nodata> {
-    let candidates = candidates(ifd, data_type);
+    let candidates = candidates(ifd, data_type, options.invalid_nodata);
     check_values(&candidates, data_type, path, options, diagnostics)?;
-    let winner = candidates.iter().position(|candidate| candidate.value.is_ok());
-    let sentinel = winner.and_then(|index| candidates.get(index)).and_then(|won| won.value.clone().ok());
+    let winner = candidates.iter().position(|candidate| candidate.value.is_some());
+    let sentinel = winner.and_then(|index| candidates.get(index)).and_then(|won| won.value.clone());
     let sources = sources(&candidates, winner, sentinel.as_ref(), data_type);
     report_disagreement(&sources, path, diagnostics);
     let attributes = attributes(ifd, &candidates, sentinel.as_ref(), data_type, options.format);
@@ -80,7 +94,7 @@ fn same(a: &FillValue, b: &FillValue, data_type: &DataType) -> bool {
     }
 }
 
-fn candidates(ifd: &Ifd, data_type: &DataType) -> Vec<Candidate> {
+fn candidates(ifd: &Ifd, data_type: &DataType, action: InvalidNodata) -> Vec<Candidate> {
     let tag = ifd.gdal_nodata.iter().map(|text| ("", "tag GDAL_NODATA (42113)".to_owned(), text));
     let items = ITEMS.iter().flat_map(|name| {
         ifd.gdal_metadata
@@ -93,8 +107,7 @@ fn candidates(ifd: &Ifd, data_type: &DataType) -> Vec<Candidate> {
         let blank = text.trim_matches(|c: char| c.is_whitespace() || c == '\0').is_empty();
         let known = found.iter().any(|known: &Candidate| known.name == name && known.text == *text);
         if !blank && !known && found.len() < MOST_SOURCES {
-            let value = number::parse(text, data_type);
-            found.push(Candidate { name: name.to_owned(), origin, text: text.clone(), value });
+            found.push(Candidate::new(name, origin, text, data_type, action));
         }
     }
     found
@@ -108,20 +121,31 @@ fn check_values(
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Result<()> {
     for candidate in candidates {
-        let Err(why) = &candidate.value else { continue };
-        let error = invalid(candidate, *why, data_type);
+        let Some(why) = candidate.problem else { continue };
+        let error = invalid(candidate, why, data_type);
         if options.invalid_nodata == InvalidNodata::Error {
             return Err(error);
         }
+        let (code, action) = match candidate.value.as_ref().and_then(|value| json(value, data_type)) {
+            Some(value) => (Code::NodataAdjusted, format!("{value} is used, as in GDAL")),
+            None => (Code::NodataDropped, "it is dropped".to_owned()),
+        };
         diagnostics.push(Diagnostic {
             severity: Severity::Warning,
-            code: Code::NodataDropped,
+            code,
             path: format!("/{path}"),
-            message: format!("{error}; it is dropped"),
+            message: format!("{error}; {action}"),
             remedy: None,
         });
     }
     Ok(())
+}
+
+fn json(value: &FillValue, data_type: &DataType) -> Option<Value> {
+    match value {
+        FillValue::Fixed(bytes) => number_json(data_type, bytes),
+        FillValue::Text(_) | FillValue::Variable(_) => None,
+    }
 }
 
 fn invalid(candidate: &Candidate, why: NotAValue, data_type: &DataType) -> Error {
@@ -139,9 +163,12 @@ fn sources(
     data_type: &DataType,
 ) -> Vec<FillSource> {
     let outcome = |index: usize, candidate: &Candidate| match (&candidate.value, sentinel) {
-        (Err(why), _) => Outcome::Dropped(invalid(candidate, *why, data_type).to_string()),
-        (Ok(_), _) if winner == Some(index) => Outcome::Used,
-        (Ok(value), Some(sentinel)) if same(value, sentinel, data_type) => Outcome::Kept,
+        (None, _) => {
+            let why = candidate.problem.unwrap_or(NotAValue::NotANumber);
+            Outcome::Dropped(invalid(candidate, why, data_type).to_string())
+        }
+        (Some(_), _) if winner == Some(index) => Outcome::Used,
+        (Some(value), Some(sentinel)) if same(value, sentinel, data_type) => Outcome::Kept,
         _ => Outcome::Dropped(DIFFERS.into()),
     };
     let source = |(index, candidate): (usize, &Candidate)| FillSource {
@@ -189,11 +216,10 @@ fn attributes(
     }
     let agrees = |candidate: &&Candidate| {
         candidate.name == "missing_value"
-            && candidate.value.as_ref().is_ok_and(|value| same(value, sentinel, data_type))
+            && candidate.value.as_ref().is_some_and(|value| same(value, sentinel, data_type))
     };
     if candidates.iter().any(|candidate| agrees(&candidate))
-        && let FillValue::Fixed(bytes) = sentinel
-        && let Some(number) = number_json(data_type, bytes).filter(Value::is_number)
+        && let Some(number) = json(sentinel, data_type).filter(Value::is_number)
     {
         attributes.insert("missing_value".into(), number);
     }

@@ -20,12 +20,93 @@ pub(super) enum NotAValue {
 pub(super) fn parse(text: &str, data_type: &DataType) -> Result<FillValue, NotAValue> {
     let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
     let bytes = match data_type {
-        DataType::Complex64 => float_bytes(text, &DataType::Float32)?.into_iter().chain([0; 4]).collect(),
+        DataType::Complex64 => complex64_bytes(text)?,
         DataType::Complex128 => float_bytes(text, &DataType::Float64)?.into_iter().chain([0; 8]).collect(),
         float if float.is_float() => float_bytes(text, float)?,
         integer => integer_bytes(text, integer)?,
     };
     Ok(FillValue::Fixed(Bytes::from(bytes)))
+}
+
+/// Returns the value that GDAL, as rioxarray shows it, uses for a text that [`parse`] refuses; `None` if it uses none.
+///
+/// GDAL reads the number at the start of the text, or 0 if there is none. Fractions lose their digits after the point. Values
+/// outside of the type's range are ignored, but 64-bit integers are read as in C: up to the first character that is no
+/// digit, limited to the range, and negative ones of an unsigned type count down from its end.
+pub(super) fn parse_as_gdal(text: &str, data_type: &DataType) -> Option<FillValue> {
+    let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
+    let bytes = match data_type {
+        DataType::Int64 => saturated(text)
+            .clamp(i64::MIN.into(), i64::MAX.into())
+            .to_le_bytes()
+            .into_iter()
+            .take(8)
+            .collect(),
+        DataType::UInt64 => wrapped(saturated(text)).to_le_bytes().to_vec(),
+        _ if special(text).is_some() => return None,
+        integer if integer.is_integer() => {
+            return truncated(leading_decimal(text).parse().ok()?, integer);
+        }
+        _ => return parse(&leading_decimal(text), data_type).ok(),
+    };
+    Some(FillValue::Fixed(Bytes::from(bytes)))
+}
+
+/// Returns the part of a value before its decimal point, if the value itself is within the type's range.
+fn truncated(value: f64, data_type: &DataType) -> Option<FillValue> {
+    let whole = |value: f64| FillValue::from_f64(data_type, value).exact();
+    whole(value.floor()).and(whole(value.ceil()))?;
+    whole(value.trunc())
+}
+
+/// Returns the decimal number at the start of a text, whose decimal point may be a comma; "0" if there is none.
+fn leading_decimal(text: &str) -> String {
+    let digits_from = |start: usize| {
+        let rest = text.as_bytes().get(start..).unwrap_or_default();
+        start + rest.iter().take_while(|byte| byte.is_ascii_digit()).count()
+    };
+    let is_at = |place: usize, any: &[u8]| text.as_bytes().get(place).is_some_and(|byte| any.contains(byte));
+    let first = usize::from(is_at(0, b"+-"));
+    let whole = digits_from(first);
+    let fraction = if is_at(whole, b".,") { digits_from(whole + 1) } else { whole };
+    if whole == first && fraction <= whole + 1 {
+        return "0".to_owned();
+    }
+    let power = fraction + 1 + usize::from(is_at(fraction + 1, b"+-"));
+    let has_exponent = is_at(fraction, b"eE") && digits_from(power) > power;
+    let end = if has_exponent { digits_from(power) } else { fraction };
+    text.get(..end).unwrap_or("0").replace(',', ".")
+}
+
+/// Returns the integer at the start of a text, up to the ends of 65 bits; 0 if there is none.
+fn saturated(text: &str) -> i128 {
+    let (sign, rest) = match text.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let digits = rest.bytes().take_while(u8::is_ascii_digit);
+    let value = digits.fold(0_i128, |value, digit| (value * 10 + i128::from(digit - b'0')).min(1 << 64));
+    sign * value
+}
+
+/// Returns an integer as C's `strtoull` does: its magnitude limited to 64 bits, and negated modulo 2⁶⁴.
+fn wrapped(value: i128) -> u64 {
+    let magnitude = u64::try_from(value.unsigned_abs());
+    match magnitude {
+        Ok(magnitude) if value < 0 => magnitude.wrapping_neg(),
+        magnitude => magnitude.unwrap_or(u64::MAX),
+    }
+}
+
+/// Encodes the real part of a complex number. Unlike those of float32, finite values past the range are not infinite.
+fn complex64_bytes(text: &str) -> Result<Vec<u8>, NotAValue> {
+    let real = float_bytes(text, &DataType::Float32)?;
+    let is_beyond =
+        text.parse::<f64>().is_ok_and(|wide| wide.is_finite() && wide.abs() > f64::from(f32::MAX));
+    if is_beyond && special(text).is_none() {
+        return Err(NotAValue::OutOfRange);
+    }
+    Ok(real.into_iter().chain([0; 4]).collect())
 }
 
 fn float_bytes(text: &str, data_type: &DataType) -> Result<Vec<u8>, NotAValue> {
@@ -40,7 +121,7 @@ fn float_bytes(text: &str, data_type: &DataType) -> Result<Vec<u8>, NotAValue> {
             Some(value.to_le_bytes().to_vec())
         }
         DataType::Float16 => {
-            let value = FillValue::from_f64(data_type, wide).value().filter(|_| wide.is_finite());
+            let value = FillValue::from_f64(data_type, wide).value();
             value.and_then(|value| match value {
                 FillValue::Fixed(bytes) => Some(bytes.to_vec()),
                 FillValue::Text(_) | FillValue::Variable(_) => None,
@@ -180,7 +261,39 @@ mod tests {
     fn numbers_beyond_the_largest_float_become_infinity() {
         assert_eq!(bytes("-1.79e308", DataType::Float32).unwrap(), f32::NEG_INFINITY.to_le_bytes());
         assert_eq!(bytes("1e40", DataType::Float32).unwrap(), f32::INFINITY.to_le_bytes());
+        assert_eq!(bytes("1e400", DataType::Float16).unwrap(), f16::INFINITY.to_le_bytes());
         assert_eq!(bytes("1e400", DataType::Float64).unwrap(), f64::INFINITY.to_le_bytes());
+    }
+
+    /// rasterio 1.5 with GDAL 3.12 on files with these texts. 64-bit integers: the values that it masks.
+    #[test]
+    fn gdal_reads_the_start_of_a_text_truncates_and_ignores() {
+        let fixed = |bytes: &[u8]| Some(FillValue::Fixed(Bytes::copy_from_slice(bytes)));
+        for (text, value) in
+            [("0.5", 0), ("3.9", 3), ("none", 0), ("12abc", 12), ("0x10", 0), ("1,5", 1), ("5 6", 5)]
+        {
+            assert_eq!(parse_as_gdal(text, &DataType::UInt8), fixed(&[value]), "{text}");
+        }
+        for text in ["nan", "inf", "256", "-1", "-0.5", "255.5", "1e40", "-9999, -9999"] {
+            assert_eq!(parse_as_gdal(text, &DataType::UInt8), None, "{text}");
+        }
+        assert_eq!(parse_as_gdal("-0.5", &DataType::Int8), fixed(&[0]));
+        assert_eq!(parse_as_gdal("65520", &DataType::Float16), None);
+        assert_eq!(parse_as_gdal("none", &DataType::Float32), fixed(&[0; 4]));
+        assert_eq!(parse_as_gdal("1,5", &DataType::Float32), fixed(&1.5_f32.to_le_bytes()));
+        assert_eq!(parse_as_gdal("1e40", &DataType::Complex64), None);
+        for (text, value) in [
+            ("nan", 0),
+            ("-1", u64::MAX),
+            ("-9999", 9999_u64.wrapping_neg()),
+            ("1e40", 1),
+            ("18446744073709551616", u64::MAX),
+            ("-9223372036854775809", (1 << 63) - 1),
+        ] {
+            assert_eq!(parse_as_gdal(text, &DataType::UInt64), fixed(&value.to_le_bytes()), "{text}");
+        }
+        assert_eq!(parse_as_gdal("9223372036854775808", &DataType::Int64), fixed(&i64::MAX.to_le_bytes()));
+        assert_eq!(parse_as_gdal("-1e400", &DataType::Int64), fixed(&(-1_i64).to_le_bytes()));
     }
 
     #[test]

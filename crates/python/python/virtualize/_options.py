@@ -43,7 +43,7 @@ class MappingOptions(TypedDict, total=False):
     """How files are mapped to Zarr."""
 
     strict: bool
-    invalid_nodata: Literal["error", "warn"]
+    invalid_nodata: Literal["error", "warn", "gdal"]
     ifd: Sequence[int | str] | int | str
     stack: bool
     chunk_grid: Literal["regular", "rectilinear"]
