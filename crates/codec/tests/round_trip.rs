@@ -274,7 +274,9 @@ fn chunks_of_arithmetic_codecs() {
 fn every_codec_is_implemented_as_its_definition_says() {
     for codec in Codec::examples() {
         let size = if let Codec::Optional { size, .. } = released(&codec) { *size } else { 2400 };
-        let chunk = vec![7; usize::try_from(size).unwrap()];
+        // Floats of such bytes are no integers.
+        let byte = if let Codec::ComplexIntegers { .. } = released(&codec) { 0 } else { 7 };
+        let chunk = vec![byte; usize::try_from(size).unwrap()];
         let chain = std::slice::from_ref(&codec);
         let encoded = encode(chain, &chunk);
         let decoded = decode(chain, encoded.as_deref().unwrap_or(&chunk), chunk.len());

@@ -89,6 +89,16 @@ pub enum Error {
         /// The limit in bytes.
         limit: u64,
     },
+    /// Complex integers that Zarr v3 has to inline as complex numbers are larger than the inline limit.
+    #[error(
+        "no reader makes complex numbers of complex integers in Zarr v3, and inlining {bytes} bytes exceeds the limit of {limit}"
+    )]
+    ComplexIntegers {
+        /// Size of the complex numbers.
+        bytes: u64,
+        /// The limit in bytes.
+        limit: u64,
+    },
     /// The last strip of an image is shorter than a chunk, and nothing completes it.
     #[error("its last strip has {rows} of {chunk_rows} rows, which no reader completes under {scheme}")]
     ShortStrip {
@@ -234,6 +244,10 @@ impl Error {
             ),
             Self::Sequences(_) => {
                 Some(Remedy::turn_on(OptionName::Ragged, "write it as a contiguous ragged array"))
+            }
+            Self::ComplexIntegers { .. } => {
+                let name = OptionName::ComplexIntegers;
+                Some(Remedy::set(name, "structure", "reference them as structures of integers"))
             }
             Self::InvalidNodata { .. } => {
                 Some(Remedy::set(OptionName::InvalidNodata, "warn", "drop it").or(Remedy::set(

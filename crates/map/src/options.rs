@@ -11,6 +11,8 @@ pub struct MapOptions {
     pub own_codecs: bool,
     /// Treatment of a nodata value outside the range of the array's data type.
     pub invalid_nodata: InvalidNodata,
+    /// Data type of complex integers in TIFF files.
+    pub complex_integers: ComplexIntegers,
     /// Most decoded bytes of one array that are inlined because no reference can express them.
     pub inline_limit: u64,
     /// Most constant chunks written for an array whose missing chunks need them in Zarr v2.
@@ -45,6 +47,7 @@ impl Default for MapOptions {
             format: ZarrFormat::V2,
             own_codecs: false,
             invalid_nodata: InvalidNodata::Error,
+            complex_integers: ComplexIntegers::Complex,
             inline_limit: 16 << 20,
             constant_chunk_limit: 10_000,
             ifds: Vec::new(),
@@ -72,6 +75,19 @@ pub enum InvalidNodata {
     Warn,
     /// Use what GDAL uses, with a warning: none, or another value of the data type.
     Gdal,
+}
+
+/// Data type of complex integers, for which neither Zarr nor NumPy has a type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+pub enum ComplexIntegers {
+    /// Complex numbers of twice the size, which hold them exactly. Zarr v2 references their chunks; in Zarr v3 they are
+    /// inlined, unless readers have the codecs of the Python package.
+    #[default]
+    Complex,
+    /// Structures of two integers, `r` and `i`, by reference in both formats.
+    Structure,
 }
 
 /// Chunk grid of images whose last strip is shorter than the others.

@@ -287,13 +287,6 @@ pub enum ElementTransform {
         /// The array's bytes are most significant first.
         big_endian: bool,
     },
-    /// Two signed integers as two floats of twice their size, in the same byte order.
-    ComplexInteger {
-        /// Bytes of each integer: 2 or 4.
-        part_size: u32,
-        /// The most significant byte comes first, in integers and floats.
-        big_endian: bool,
-    },
     /// A time of PyTables, which has seconds in the upper half of 64 bits and microseconds in the lower half, both signed,
     /// as a 64-bit float of seconds in the same byte order.
     Time {
@@ -327,7 +320,6 @@ impl ElementTransform {
             Self::Repack { stored_size, .. } | Self::Integer { stored_size, .. } => Some(*stored_size),
             Self::Float { stored, .. } => Some(stored.size),
             Self::Time { .. } => Some(8),
-            Self::ComplexInteger { part_size, .. } => Some(part_size.saturating_mul(2)),
         }
     }
 }

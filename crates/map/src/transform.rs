@@ -31,10 +31,6 @@ impl ElementTransform {
                     write_integer(value, to, *big_endian)
                 })
             }
-            Self::ComplexInteger { part_size, big_endian } => {
-                let part = size / 2;
-                each(stored, *part_size, part, |from, to| float_of_integer(from, to, *big_endian))
-            }
             Self::Time { big_endian } => each(stored, 8, size, |from, to| seconds(from, to, *big_endian)),
             Self::Float { stored: float, exponent_size, mantissa_size, big_endian } => {
                 each(stored, float.size, size, |from, to| {
@@ -63,21 +59,6 @@ fn each(
         one(from, to)?;
     }
     Some(made)
-}
-
-/// Converts a signed integer of 16 or 32 bits to the float of twice its size, which represents it exactly.
-fn float_of_integer(from: &[u8], to: &mut [u8], big_endian: bool) -> Option<()> {
-    let raw = unsigned(from, big_endian)?;
-    let bytes: &[u8] = match (from.len(), to.len()) {
-        (2, 4) => &f32::from(u16::try_from(raw).ok()?.cast_signed()).to_be_bytes(),
-        (4, 8) => &f64::from(u32::try_from(raw).ok()?.cast_signed()).to_be_bytes(),
-        _ => return None,
-    };
-    to.copy_from_slice(bytes);
-    if !big_endian {
-        to.reverse();
-    }
-    Some(())
 }
 
 /// Copies parts (offset in `from`, offset in `to`, length) of an element.
@@ -345,19 +326,6 @@ mod tests {
         assert_eq!(value(0x01), Some(0.001_953_125));
         assert_eq!(value(0x87), Some(-0.013_671_875));
         assert_eq!((value(0x38), value(0x77), value(0x78)), (Some(1.0), Some(240.0), Some(f32::INFINITY)));
-    }
-
-    /// The extremes of both sizes, as NumPy casts them.
-    #[test]
-    fn complex_integers_become_complex_floats() {
-        let transform = |part_size, big_endian| ElementTransform::ComplexInteger { part_size, big_endian };
-        let little: Vec<u8> = [(-32768_i16).to_le_bytes(), 32767_i16.to_le_bytes()].concat();
-        let expected = [(-32768_f32).to_le_bytes(), 32767_f32.to_le_bytes()].concat();
-        assert_eq!(transform(2, false).apply(&little, 8), Some(expected));
-        let big: Vec<u8> = [i32::MIN.to_be_bytes(), i32::MAX.to_be_bytes()].concat();
-        let expected = [(-2_147_483_648_f64).to_be_bytes(), 2_147_483_647_f64.to_be_bytes()].concat();
-        assert_eq!(transform(4, true).apply(&big, 16), Some(expected));
-        assert_eq!(transform(4, true).apply(&big, 8), None, "floats of 4 bytes hold no integers of 4");
     }
 
     /// Bytes as NumPy 2.5 stores longdouble on x86; expected values as it casts them to float64.

@@ -30,6 +30,7 @@ option_names! {
     AssumeEqual = "assume_equal",
     BearerToken = "bearer_token",
     ChunkGrid = "chunk_grid",
+    ComplexIntegers = "complex_integers",
     ConcatDim = "concat_dim",
     ConcatVar = "concat_var",
     CoordFromName = "coord_from_name",

@@ -23,6 +23,7 @@ pub(crate) fn job_members() -> &'static BTreeSet<String> {
 /// [`MappingOptions`] that are not listed, such as the HDF5 reader and the total size of inline chunks.
 pub(crate) const OF_MAPPING: [&str; 15] = [
     "chunk-grid",
+    "complex-integers",
     "dmrpp",
     "follow-external",
     "format",

@@ -62,8 +62,9 @@ pub use virtualize_emit::{Format, MOST_RECORDS, Sink};
 #[cfg(feature = "icechunk")]
 pub use virtualize_icechunk::Committed;
 pub use virtualize_map::{
-    ArrayReport, ChunkGridChoice, Diagnostic, FillDecision, FillPolicy, FillSource, InvalidNodata,
-    MapOptions, NumpyField, NumpyType, Outcome, Report, Severity, SourceAttribute, SourceValue,
+    ArrayReport, ChunkGridChoice, ComplexIntegers, Diagnostic, FillDecision, FillPolicy, FillSource,
+    InvalidNodata, MapOptions, NumpyField, NumpyType, Outcome, Report, Severity, SourceAttribute,
+    SourceValue,
 };
 pub use virtualize_remedy::{Code, Notation, OptionName, Remedy};
 pub use virtualize_store::{

@@ -19,12 +19,15 @@ impl Codec {
             Self::FloatPredictor { .. } | Self::CastValue { .. } | Self::ScaleOffset { .. } => {
                 DataType::Float32
             }
+            Self::ComplexIntegers { dtype: "<i2" | ">i2" } => DataType::Complex64,
+            Self::ComplexIntegers { .. } => DataType::Complex128,
             Self::VlenUtf8 => DataType::String,
             Self::VlenBytes => DataType::VariableBytes,
             _ => DataType::UInt16,
         };
         let codec = self.clone();
-        let bytes = Self::Bytes { endian: Some(Endian::Little) };
+        let is_big = matches!(self, Self::ComplexIntegers { dtype: ">i2" | ">i4" });
+        let bytes = Self::Bytes { endian: Some(if is_big { Endian::Big } else { Endian::Little }) };
         let codecs = match self.kind() {
             _ if self.makes_bytes() => vec![codec],
             CodecKind::BytesToBytes => vec![bytes, codec],

@@ -7,6 +7,7 @@ mod bit_order;
 mod blosc;
 mod blosc2;
 mod bz2;
+mod complex_integers;
 mod delta;
 pub(crate) mod fletcher32;
 mod float_predictor;
@@ -136,6 +137,10 @@ pub(crate) fn run(
         Codec::Integers { size, endian, stored } => step.run(
             |bytes, limit| integers::decode(bytes, (*size, *endian, *stored), limit),
             |bytes| integers::encode(bytes, (*size, *endian, *stored)),
+        ),
+        Codec::ComplexIntegers { dtype } => step.run(
+            |bytes, limit| complex_integers::decode(bytes, dtype, limit),
+            |bytes| complex_integers::encode(bytes, dtype),
         ),
         Codec::Lerc { .. } => step.decode_only(|bytes, limit| lerc::decode(bytes, codec, limit)),
         Codec::Zfp { .. } => step.decode_only(|bytes, limit| zfp::decode(bytes, codec, limit)),

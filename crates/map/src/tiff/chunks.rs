@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
-use virtualize_zarr::{ChunkManifest, Codec, Endian, ReferencesBuilder, SourceId, greatest_common_divisor};
+use virtualize_zarr::{ChunkManifest, Codec, ReferencesBuilder, SourceId, greatest_common_divisor};
 
 use super::{
     compression::{Encoding, ShortStrip, words},
@@ -321,22 +321,24 @@ impl ChunkMaker<'_> {
         let element = self.element_size();
         let bytes =
             product(&self.geometry.stored_shape(rows))?.saturating_mul(element).saturating_mul(chunks);
-        if bytes > self.inline_limit {
-            return Err(Error::InlineLimit {
-                reason: "readers do not decode its chunks as they are stored".into(),
-                content: format!("{bytes} bytes"),
-                limit: self.inline_limit,
-            });
+        let limit = self.inline_limit;
+        if bytes <= limit {
+            return Ok(());
         }
-        Ok(())
+        if self.encoding.sample.complex_parts(self.encoding.endian).is_some()
+            && !self.encoding.is_declarable()?
+        {
+            return Err(Error::ComplexIntegers { bytes, limit });
+        }
+        Err(Error::InlineLimit {
+            reason: "readers do not decode its chunks as they are stored".into(),
+            content: format!("{bytes} bytes"),
+            limit,
+        })
     }
 
     fn transform(&self) -> ElementTransform {
         match self.encoding.sample.storage {
-            Storage::ComplexInteger => ElementTransform::ComplexInteger {
-                part_size: u32::from(self.encoding.sample.bits / 16),
-                big_endian: self.encoding.endian == Endian::Big,
-            },
             Storage::Reversed24 if !self.encoding.own_codecs => ElementTransform::Integer {
                 stored_size: 3,
                 stored_big_endian: false,

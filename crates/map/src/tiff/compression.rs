@@ -88,16 +88,26 @@ impl<'a> Encoding<'a> {
     /// Whether released readers decode the chunks as they are stored. If not, they have to be inlined.
     pub(super) fn is_declarable(&self) -> Result<bool> {
         let scheme = self.scheme()?;
-        if self.own_codecs {
-            return Ok(self.sample.storage != Storage::ComplexInteger);
+        if self.sample.storage == Storage::ComplexInteger && !self.declares_complex_integers()? {
+            return Ok(false);
         }
-        let is_converted = matches!(self.sample.storage, Storage::ComplexInteger | Storage::Reversed24);
-        if is_converted || self.is_only_decoded(scheme) {
+        if self.own_codecs {
+            return Ok(true);
+        }
+        if self.sample.storage == Storage::Reversed24 || self.is_only_decoded(scheme) {
             return Ok(false);
         }
         let reversed = self.image.reversed_bits && !self.ignores_fill_order(scheme);
         // In Zarr v3 the codec takes arrays, not bytes, and integers only.
         Ok(!reversed || self.format == ZarrFormat::V2 || self.is_plain_integer(scheme))
+    }
+
+    /// Whether complex integers are stored as plain numbers, which readers decode. In Zarr v3, predictors take the array's data
+    /// type, and integers do not become complex numbers.
+    fn declares_complex_integers(&self) -> Result<bool> {
+        let is_plain = self.sample.complex_parts(self.endian).is_none() && self.image.predictor == 1;
+        let is_expressible = self.own_codecs || self.format == ZarrFormat::V2 || is_plain;
+        Ok(is_expressible && self.is_decodable()?)
     }
 
     /// Whether this library decodes strips and tiles, and does not encode them.
@@ -190,7 +200,8 @@ impl<'a> Encoding<'a> {
 
     /// Returns the codecs of plain numbers: predictor, packing and byte order.
     fn numbers(&self, shape: &[u64]) -> Result<Vec<Codec>> {
-        let mut codecs = Vec::new();
+        let parts = self.sample.complex_parts(self.endian);
+        let mut codecs: Vec<_> = parts.map(|dtype| Codec::ComplexIntegers { dtype }).into_iter().collect();
         let endian = self.add_predictor(shape, &mut codecs)?;
         match self.sample.storage {
             Storage::Whole | Storage::ComplexInteger => {
@@ -220,7 +231,7 @@ impl<'a> Encoding<'a> {
         let axis = if self.is_chunky() { -2 } else { -1 };
         let shape = shape.to_vec();
         if self.image.predictor == 2 {
-            let dtype = numpy_name(&self.sample.data_type, self.endian);
+            let dtype = self.sample.predicted_name(self.endian);
             codecs.push(Codec::Delta { axis, dtype, shape });
             return Ok(self.endian);
         }
@@ -242,11 +253,13 @@ impl<'a> Encoding<'a> {
             return refuse("readers differ in how they undo it");
         }
         let data_type = &self.sample.data_type;
-        let fits = match self.image.predictor {
-            2 => !data_type.is_complex(),
-            _ => data_type.is_float(),
+        let fits = match (self.image.predictor, self.sample.storage) {
+            (2, Storage::Whole) => !data_type.is_complex(),
+            // libtiff exchanges the parts of big-endian ones.
+            (2, Storage::ComplexInteger) => self.endian == Endian::Little,
+            (_, storage) => storage == Storage::Whole && data_type.is_float(),
         };
-        if self.sample.storage != Storage::Whole || !fits {
+        if !fits {
             return refuse(&format!("it does not apply to {} bits of type {data_type}", self.sample.bits));
         }
         Ok(())
@@ -494,7 +507,8 @@ fn bytes_to_bytes(scheme: Scheme) -> Option<Codec> {
 
 /// Returns the codec `bytes`, with a byte order if the numbers have one.
 fn bytes_codec(data_type: &DataType, endian: Endian) -> Codec {
-    Codec::Bytes { endian: (data_type.number_size() > 1).then_some(endian) }
+    let has_order = data_type.number_size() > 1 || matches!(data_type, DataType::Struct(_));
+    Codec::Bytes { endian: has_order.then_some(endian) }
 }
 
 fn image_codec<const N: usize>(name: &'static str, configuration: [(&str, Value); N]) -> Codec {

@@ -3,7 +3,7 @@
 use virtualize_bytes::Budget;
 use virtualize_remedy::{Code, Remedy};
 use virtualize_tiff::model::{Ifd, Image};
-use virtualize_zarr::{Array, ChunkGrid, Codec, Endian, Node, ZarrFormat, node::join};
+use virtualize_zarr::{Array, ChunkGrid, Codec, DataType, Endian, Node, ZarrFormat, node::join};
 
 use super::{
     ARRAY, attributes,
@@ -84,7 +84,7 @@ impl ImageMapper<'_> {
 
     fn parts(&self, ifd: &Ifd, image: &Image, path: &str, mapped: &mut Mapped) -> Result<Parts> {
         self.budget.take("images", image_bytes(ifd, image, path))?;
-        let sample = Sample::of(image, self.endian)?;
+        let sample = Sample::of(image, self.endian, self.options.complex_integers)?;
         let geometry = Geometry::of(image, self.names(ifd, image), self.options.format)?;
         let MapOptions { format, own_codecs, .. } = *self.options;
         let encoding = Encoding { image, sample: &sample, endian: self.endian, format, own_codecs };
@@ -100,6 +100,12 @@ impl ImageMapper<'_> {
         let chunks = maker.make()?;
         let diagnostics = &mut mapped.report.diagnostics;
         let nodata = nodata::decide(ifd, &sample.data_type, path, self.options, diagnostics)?;
+        if nodata.undeclared.is_some() && is_sparse(&geometry, &chunks) {
+            return Err(Error::unsupported(
+                "missing tiles of structures with nodata",
+                "Zarr v2 has no fill value for them",
+            ));
+        }
         let parts = Parts { geometry, sample, nodata, chunks };
         self.take_chunks(ifd, path, &parts)?;
         Ok(parts)
@@ -158,6 +164,12 @@ fn image_bytes(ifd: &Ifd, image: &Image, path: &str) -> u64 {
     items.fold(IMAGE + colors, u64::saturating_add).saturating_add(4 * path.len() as u64)
 }
 
+fn is_sparse(geometry: &Geometry, chunks: &Chunks) -> bool {
+    let sizes = geometry.shape().into_iter().zip(geometry.chunk_shape(chunks.rows));
+    let all = sizes.fold(1, |all: u64, (size, chunk)| all.saturating_mul(size.div_ceil(chunk)));
+    chunks.manifest.len().saturating_add(chunks.tasks.len() as u64) < all
+}
+
 fn grid(geometry: &Geometry, chunks: &Chunks) -> ChunkGrid {
     if chunks.short_end {
         ChunkGrid::Rectilinear(geometry.chunk_edges(chunks.rows))
@@ -166,8 +178,14 @@ fn grid(geometry: &Geometry, chunks: &Chunks) -> ChunkGrid {
     }
 }
 
-fn array(parts: Parts, attributes: serde_json::Map<String, serde_json::Value>) -> Array {
+fn array(parts: Parts, mut attributes: serde_json::Map<String, serde_json::Value>) -> Array {
     let Parts { geometry, sample, nodata, chunks } = parts;
+    if matches!(sample.data_type, DataType::Struct(_)) {
+        // xarray fails to scale structures.
+        for (name, by_band) in [("scale_factor", "scales"), ("add_offset", "offsets")] {
+            attributes.remove(name).and_then(|value| attributes.insert(by_band.to_owned(), value));
+        }
+    }
     let chunk_grid = grid(&geometry, &chunks);
     let codecs: Vec<Codec> = geometry.transpose().into_iter().chain(chunks.codecs).collect();
     Array {
@@ -226,7 +244,7 @@ fn of_crs(crs: &Crs, path: &str) -> Option<Diagnostic> {
 fn diagnostic(error: &Error, path: &str) -> Diagnostic {
     let code = match error {
         Error::InvalidNodata { .. } => Code::InvalidNodata,
-        Error::InlineLimit { .. } => Code::InlineLimit,
+        Error::InlineLimit { .. } | Error::ComplexIntegers { .. } => Code::InlineLimit,
         Error::Budget(_) => Code::TooLarge,
         Error::Image(_) => Code::TiffImage,
         Error::Truncated { .. } => Code::TiffTruncated,

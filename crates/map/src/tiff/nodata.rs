@@ -32,6 +32,8 @@ pub(super) struct Nodata {
     pub(super) decision: FillDecision,
     /// Attributes by which readers mask.
     pub(super) attributes: Map<String, Value>,
+    /// The value of missing chunks that the array cannot declare: in Zarr v2, xarray opens no structures with a fill value.
+    pub(super) undeclared: Option<FillValue>,
     /// Names of per-variable items (`name#_FillValue`) that only repeat the sentinel.
     pub(super) duplicates: BTreeSet<String>,
 }
@@ -76,13 +78,15 @@ pub(super) fn decide(
     let sources = sources(&candidates, winner, sentinel.as_ref(), data_type);
     report_disagreement(&sources, path, diagnostics);
     let attributes = attributes(ifd, &candidates, sentinel.as_ref(), data_type, options.format);
+    let is_undeclared = options.format == ZarrFormat::V2 && matches!(data_type, DataType::Struct(_));
     let fill_value = match options.format {
-        ZarrFormat::V2 => sentinel.clone(),
+        ZarrFormat::V2 => sentinel.clone().filter(|_| !is_undeclared),
         ZarrFormat::V3 => Some(sentinel.clone().unwrap_or_else(|| FillValue::zero(data_type))),
     };
     let duplicates = duplicates(ifd, sentinel.as_ref(), data_type);
+    let undeclared = sentinel.clone().filter(|value| is_undeclared && *value != FillValue::zero(data_type));
     let decision = FillDecision { policy: FillPolicy("tiff-nodata"), sources, fill_value, sentinel };
-    Ok(Nodata { decision, attributes, duplicates })
+    Ok(Nodata { decision, attributes, undeclared, duplicates })
 }
 
 /// Whether two values mask the same elements: NaN is equal to NaN, and 0 to -0.

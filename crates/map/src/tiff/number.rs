@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use half::f16;
-use virtualize_zarr::{DataType, FillValue};
+use virtualize_zarr::{DataType, Field, FillValue};
 
 /// Why a text is not a value of a type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,7 +13,8 @@ pub(super) enum NotAValue {
     OutOfRange,
 }
 
-/// Parses a value: exactly for integers, to the nearest value for floats. The text of a complex number is its real part.
+/// Parses a value: exactly for integers, to the nearest value for floats. The text of a complex number is its real part, and
+/// that of a structure its first field.
 ///
 /// # Errors
 /// See [`NotAValue`].
@@ -22,6 +23,7 @@ pub(super) fn parse(text: &str, data_type: &DataType) -> Result<FillValue, NotAV
     let bytes = match data_type {
         DataType::Complex64 => complex64_bytes(text)?,
         DataType::Complex128 => float_bytes(text, &DataType::Float64)?.into_iter().chain([0; 8]).collect(),
+        DataType::Struct(fields) => structure_bytes(text, fields)?,
         float if float.is_float() => float_bytes(text, float)?,
         integer => integer_bytes(text, integer)?,
     };
@@ -44,6 +46,7 @@ pub(super) fn parse_as_gdal(text: &str, data_type: &DataType) -> Option<FillValu
             .collect(),
         DataType::UInt64 => wrapped(saturated(text)).to_le_bytes().to_vec(),
         _ if special(text).is_some() => return None,
+        DataType::Struct(_) => return None,
         integer if integer.is_integer() => {
             return truncated(leading_decimal(text).parse().ok()?, integer);
         }
@@ -107,6 +110,14 @@ fn complex64_bytes(text: &str) -> Result<Vec<u8>, NotAValue> {
         return Err(NotAValue::OutOfRange);
     }
     Ok(real.into_iter().chain([0; 4]).collect())
+}
+
+fn structure_bytes(text: &str, fields: &[Field]) -> Result<Vec<u8>, NotAValue> {
+    let mut bytes = Vec::new();
+    for (index, field) in fields.iter().enumerate() {
+        bytes.extend(integer_bytes(if index == 0 { text } else { "0" }, &field.data_type)?);
+    }
+    Ok(bytes)
 }
 
 fn float_bytes(text: &str, data_type: &DataType) -> Result<Vec<u8>, NotAValue> {

@@ -1,9 +1,9 @@
 //! Samples: BitsPerSample and SampleFormat as a data type, and how stored bits become elements.
 
 use virtualize_tiff::model::{Image, SampleFormat};
-use virtualize_zarr::{DataType, Endian};
+use virtualize_zarr::{DataType, Endian, Field};
 
-use crate::{Error, Result};
+use crate::{ComplexIntegers, Error, Result};
 
 /// The samples of an image, as elements of the array and as stored.
 #[derive(Clone, PartialEq, Debug)]
@@ -28,7 +28,7 @@ pub(super) enum Storage {
     Reversed24,
     /// 24-bit floats (Adobe Photoshop TIFF Technical Note 3).
     Float24,
-    /// Two signed integers become two floats of twice their size, which hold all their values.
+    /// Two signed integers are a structure, or become two floats of twice their size, which hold all their values.
     ComplexInteger,
 }
 
@@ -37,7 +37,7 @@ impl Sample {
     ///
     /// # Errors
     /// The samples of a pixel differ in type, or Zarr has no such type.
-    pub(super) fn of(image: &Image, endian: Endian) -> Result<Self> {
+    pub(super) fn of(image: &Image, endian: Endian, complex_integers: ComplexIntegers) -> Result<Self> {
         let bits = common("BitsPerSample", &image.bits_per_sample)?;
         let format = common("SampleFormat", &image.sample_format)?;
         let (data_type, storage) = match format {
@@ -45,7 +45,7 @@ impl Sample {
             SampleFormat::Signed => signed(bits),
             SampleFormat::Float => float(bits),
             SampleFormat::ComplexFloat => complex(bits),
-            SampleFormat::ComplexInteger => complex_integer(bits),
+            SampleFormat::ComplexInteger => complex_integer(bits, endian, complex_integers),
             SampleFormat::Unknown(_) => None,
         }
         .ok_or_else(|| Error::NoDataType(format!("samples of type {}", describe(format, bits))))?;
@@ -54,6 +54,27 @@ impl Sample {
             other => other,
         };
         Ok(Self { data_type, bits, storage })
+    }
+
+    /// Returns the stored parts of complex integers that become complex numbers, in NumPy's notation.
+    pub(super) fn complex_parts(&self, endian: Endian) -> Option<&'static str> {
+        Some(match (self.storage, &self.data_type, endian) {
+            (Storage::ComplexInteger, DataType::Complex64, Endian::Little) => "<i2",
+            (Storage::ComplexInteger, DataType::Complex64, Endian::Big) => ">i2",
+            (Storage::ComplexInteger, DataType::Complex128, Endian::Little) => "<i4",
+            (Storage::ComplexInteger, DataType::Complex128, Endian::Big) => ">i4",
+            _ => return None,
+        })
+    }
+
+    /// Returns the numbers of which predictor 2 stores differences: those of the array, or unsigned integers of both parts
+    /// of a complex integer.
+    pub(super) fn predicted_name(&self, endian: Endian) -> String {
+        match self.storage {
+            Storage::ComplexInteger if self.bits == 32 => numpy_name(&DataType::UInt32, endian),
+            Storage::ComplexInteger => numpy_name(&DataType::UInt64, endian),
+            _ => numpy_name(&self.data_type, endian),
+        }
     }
 }
 
@@ -121,12 +142,20 @@ fn complex(bits: u16) -> Option<(DataType, Storage)> {
     }
 }
 
-fn complex_integer(bits: u16) -> Option<(DataType, Storage)> {
-    match bits {
-        32 => Some((DataType::Complex64, Storage::ComplexInteger)),
-        64 => Some((DataType::Complex128, Storage::ComplexInteger)),
-        _ => None,
-    }
+fn complex_integer(bits: u16, endian: Endian, kind: ComplexIntegers) -> Option<(DataType, Storage)> {
+    let structure = |part: DataType| {
+        let field =
+            |name: &str| Field { name: name.to_owned(), data_type: part.clone(), endian, shape: Vec::new() };
+        DataType::Struct(vec![field("r"), field("i")])
+    };
+    let data_type = match (bits, kind) {
+        (32, ComplexIntegers::Complex) => DataType::Complex64,
+        (64, ComplexIntegers::Complex) => DataType::Complex128,
+        (32, ComplexIntegers::Structure) => structure(DataType::Int16),
+        (64, ComplexIntegers::Structure) => structure(DataType::Int32),
+        _ => return None,
+    };
+    Some((data_type, Storage::ComplexInteger))
 }
 
 /// Returns a data type in NumPy's notation, such as `>u2` or `|u1`.

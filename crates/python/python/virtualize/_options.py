@@ -45,6 +45,7 @@ class MappingOptions(TypedDict, total=False):
     strict: bool
     invalid_nodata: Literal["error", "warn", "gdal"]
     ifd: Sequence[int | str] | int | str
+    complex_integers: Literal["complex", "structure"]
     stack: bool
     chunk_grid: Literal["regular", "rectilinear"]
     inline_limit: Size

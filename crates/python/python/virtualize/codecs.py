@@ -233,6 +233,10 @@ class PackInts(PackageCodec, codec_name="virtualize.packints"):
     """TIFF samples of 1 to 31 bits."""
 
 
+class ComplexInts(PackageCodec, codec_name="virtualize.complexints"):
+    """TIFF complex integers, which become complex numbers."""
+
+
 class BitOrder(PackageCodec, codec_name="virtualize.bitorder"):
     """TIFF FillOrder 2: reversed bits of each byte."""
 
@@ -327,6 +331,10 @@ class FloatPredFilter(PackageFilter, codec_name="virtualize.floatpred"):
 
 class PackIntsFilter(PackageFilter, codec_name="virtualize.packints"):
     """TIFF samples of 1 to 31 bits."""
+
+
+class ComplexIntsFilter(PackageFilter, codec_name="virtualize.complexints"):
+    """TIFF complex integers, which become complex numbers."""
 
 
 class BitOrderFilter(PackageFilter, codec_name="virtualize.bitorder"):

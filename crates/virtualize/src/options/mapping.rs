@@ -1,7 +1,7 @@
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, de::Error as _};
-use virtualize_map::{ChunkGridChoice, InvalidNodata, MapOptions};
+use virtualize_map::{ChunkGridChoice, ComplexIntegers, InvalidNodata, MapOptions};
 use virtualize_remedy::similar;
 use virtualize_store::StoreOptions;
 use virtualize_zarr::{
@@ -111,6 +111,15 @@ pub struct MappingOptions {
     #[cfg_attr(feature = "clap", arg(long, help_heading = "TIFF options", value_name = "N"))]
     #[serde(deserialize_with = "value::list")]
     pub ifd: Vec<IfdPath>,
+    /// Data type of complex integers in TIFF files: complex64 and complex128, or structures of r and i
+    ///
+    /// Structures are referenced in every output format. Complex numbers are referenced in Zarr v2; in Zarr v3 they are
+    /// inlined if they are small.
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, help_heading = "TIFF options", value_enum, default_value = "complex", value_name = "TYPE")
+    )]
+    pub complex_integers: ComplexIntegers,
     /// Stack TIFF pages of equal shape, data type, chunks and codecs into one array along a new axis
     #[cfg_attr(feature = "clap", arg(long, help_heading = "TIFF options"))]
     #[serde(deserialize_with = "value::switch")]
@@ -127,6 +136,7 @@ impl MappingOptions {
                 format,
                 own_codecs: has_own_codecs(&self.readable_by),
                 invalid_nodata: self.invalid_nodata,
+                complex_integers: self.complex_integers,
                 inline_limit: self.inline_limit.unwrap_or(defaults.map.inline_limit),
                 ifds: self.ifd.iter().map(|path| path.0.clone()).collect(),
                 stack: self.stack,

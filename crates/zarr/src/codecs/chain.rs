@@ -58,9 +58,10 @@ fn parse(
     }
     let find =
         |definition: &&'static Definition| Some((*definition, definition.matching_name(name, format)?));
-    let (definition, name) = TABLE.iter().find_map(find)?;
-    let codec = (definition.parse)(&Encoded { name, format, members, data_type })?;
-    definition.reproduces(members, &codec, format).then_some(codec)
+    TABLE.iter().filter_map(find).find_map(|(definition, name)| {
+        let codec = (definition.parse)(&Encoded { name, format, members, data_type })?;
+        definition.reproduces(members, &codec, format).then_some(codec)
+    })
 }
 
 /// Parses an entry of the Python package `virtualize`.

@@ -18,6 +18,7 @@ mod blosc2;
 mod bytes;
 mod bz2;
 pub(crate) mod cast_value;
+mod complex_integers;
 mod delta;
 mod fletcher32;
 mod float_predictor;
@@ -145,6 +146,12 @@ table! {
     reversed_bytes => ReversedBytes {
         /// Element type with the byte order of decoded bytes, as a NumPy string: `>u2`.
         dtype: String,
+    },
+    /// Complex numbers whose parts are stored as integers of half their size. Zarr v2 expresses it by `astype`, as its readers
+    /// view what the filters return as the array's type; v3 does not.
+    complex_integers => ComplexIntegers {
+        /// Type of the stored parts, with the byte order of the array: `<i2`, `>i2`, `<i4` or `>i4`.
+        dtype: &'static str,
     },
     /// `scale_offset` extension of Zarr v3: encodes as (x − offset) · scale in the array's own type.
     scale_offset => ScaleOffset {

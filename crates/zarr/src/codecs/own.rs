@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Codec, Registry, TABLE, chain::parse_own, definition::Encoded};
+use super::{Codec, TABLE, chain::parse_own, definition::Encoded};
 use crate::{DataType, ZarrFormat};
 
 impl Codec {
@@ -23,10 +23,7 @@ impl Codec {
     /// package `virtualize`, where they have one. All of them work on bytes, so that `bytes` moves before the first of
     /// them.
     pub fn own_chain(chain: Vec<Self>) -> Vec<Self> {
-        let renamed = |codec: Self| match codec.definition().registry {
-            Registry::Core | Registry::Numcodecs => codec,
-            _ => codec.own().unwrap_or(codec),
-        };
+        let renamed = |codec: Self| codec.own().unwrap_or(codec);
         let mut chain: Vec<Self> = chain.into_iter().map(renamed).collect();
         let first = chain.iter().position(|codec| matches!(codec, Self::Own(_)));
         let bytes = chain.iter().position(|codec| matches!(codec, Self::Bytes { .. }));

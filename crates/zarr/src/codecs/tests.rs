@@ -18,7 +18,9 @@ enum Written {
 fn expected(codec: &Codec) -> Written {
     match codec {
         Codec::Own(_) => Written::InBoth,
-        Codec::Blosc2 | Codec::Foreign { format: ZarrFormat::V2, .. } => Written::InV2,
+        Codec::Blosc2 | Codec::ComplexIntegers { .. } | Codec::Foreign { format: ZarrFormat::V2, .. } => {
+            Written::InV2
+        }
         Codec::ScaleOffset { .. } | Codec::CastValue { .. } | Codec::Foreign { .. } => Written::InV3,
         internal if internal.is_internal() => Written::Nowhere,
         _ => Written::InBoth,
@@ -65,7 +67,9 @@ fn every_definition_has_an_example_of_each_name() {
         assert!(!examples.is_empty() && examples.iter().all(|codec| !codec.describe().is_empty()));
         for name in definition.names {
             assert!(examples.iter().any(|codec| codec.name() == Some(name)), "{name}");
-            assert!(std::ptr::eq(Definition::of_name(name).unwrap(), *definition), "{name} is there twice");
+            // The entries of `astype` differ in the data type of the array.
+            let is_first = std::ptr::eq(Definition::of_name(name).unwrap(), *definition);
+            assert!(is_first || *name == "astype", "{name} is there twice");
         }
     }
 }

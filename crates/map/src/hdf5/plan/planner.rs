@@ -128,7 +128,6 @@ impl ChunkPlanner<'_> {
                 Some("floats have more than 64 bits")
             }
             ElementTransform::Float { .. } => Some("floats are in no IEEE 754 format"),
-            ElementTransform::ComplexInteger { .. } => Some("complex integers become floats"),
             ElementTransform::Time { .. } => Some("times of PyTables are counts of seconds and microseconds"),
         }
     }

@@ -199,8 +199,7 @@ impl ChunkPlanner<'_> {
             }
             ElementTransform::Integer { .. }
             | ElementTransform::Float { .. }
-            | ElementTransform::Time { .. }
-            | ElementTransform::ComplexInteger { .. } => return Err(refused()),
+            | ElementTransform::Time { .. } => return Err(refused()),
         };
         let times = |n: u64| u32::try_from(n.checked_mul(stored_size.into())?).ok();
         let (Some(stored_size), Some(passed)) = (times(joined), times(index)) else { return Err(refused()) };
