@@ -105,6 +105,8 @@ pub struct Image {
     pub derived_byte_counts: bool,
     /// JPEGTables (347).
     pub jpeg_tables: Option<Vec<u8>>,
+    /// Tags of old-style JPEG, if that is the compression.
+    pub old_jpeg: Option<OldJpeg>,
     /// YCbCrSubSampling (530): horizontal and vertical factor.
     pub ycbcr_subsampling: (u16, u16),
     /// YCbCrCoefficients (529): fractions of red, green and blue in Y.
@@ -117,6 +119,25 @@ pub struct Image {
     pub fax_options: u32,
     /// LercParameters (50674): version and additional compression (0 none, 1 deflate, 2 zstd).
     pub lerc_parameters: Option<Vec<u32>>,
+}
+
+/// Tags of old-style JPEG (TIFF 6.0, section 22). Offsets are those of the file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OldJpeg {
+    /// JPEGProc (512): 1 baseline, 14 lossless.
+    pub process: Option<u64>,
+    /// JPEGInterchangeFormat (513): offset of a stream.
+    pub interchange_format: Option<u64>,
+    /// JPEGInterchangeFormatLength (514).
+    pub interchange_length: Option<u64>,
+    /// JPEGRestartInterval (515); 0 for none.
+    pub restart_interval: u64,
+    /// JPEGQTables (519): offset of the quantization table of each sample.
+    pub quantization: Vec<u64>,
+    /// JPEGDCTables (520): offset of a Huffman table for each sample.
+    pub dc: Vec<u64>,
+    /// JPEGACTables (521): offset of a Huffman table for each sample.
+    pub ac: Vec<u64>,
 }
 
 /// Division of an image into strips or tiles.

@@ -56,6 +56,7 @@ fn reads_an_image_in_each_kind_of_tiff() {
             byte_counts: vec![120, 60],
             derived_byte_counts: false,
             jpeg_tables: None,
+            old_jpeg: None,
             ycbcr_subsampling: (2, 2),
             ycbcr_coefficients: None,
             reference_black_white: None,

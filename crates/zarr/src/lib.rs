@@ -30,7 +30,8 @@ mod reader;
 pub use arithmetic::{Arithmetic, ArithmeticError};
 pub use chunk_reader::{Chunk, ChunkReadError, ChunkReader, ChunkRef, ChunkVisitor, Chunks, HierarchyChunks};
 pub use codecs::{
-    Codec, CodecError, CodecKind, Implementation, OutOfRange, Rounding, ScalarMap, StoredInteger, TiffScheme,
+    Codec, CodecError, CodecKind, Implementation, OldJpeg, OldJpegStream, OutOfRange, Rounding, ScalarMap,
+    StoredInteger, TiffScheme,
 };
 pub use columns::ReferencesBuilder;
 pub use data_type::{DataType, Endian, Field};

@@ -357,10 +357,18 @@ impl ChunkMaker<'_> {
 
     fn assemble(&self, stretch: &Stretch, rows: u64) -> Result<ChunkContent> {
         let shape = self.geometry.stored_shape(stretch.rows);
+        let mut codecs = self.encoding.codecs(&shape)?;
+        let mut range = stretch.range;
+        if self.encoding.has_remote_tables() {
+            let (whole, codec) =
+                self.encoding.old_jpeg(range, self.geometry.segment[2], stretch.rows, self.file_size)?;
+            range = whole;
+            codecs.push(codec);
+        }
         let piece = Piece {
             source: SourceId(0),
-            bytes: PieceBytes::At(stretch.range),
-            codecs: self.encoding.codecs(&shape)?,
+            bytes: PieceBytes::At(range),
+            codecs,
             from: vec![0; shape.len()],
             to: vec![0; shape.len()],
             extent: shape.clone(),

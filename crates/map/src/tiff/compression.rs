@@ -50,6 +50,7 @@ enum Scheme {
     Zstd,
     Lzma,
     Jpeg,
+    OldJpeg,
     Lerc,
     Fax(&'static str),
     /// Image formats whose decoder needs no parameters, by its name in imagecodecs.
@@ -88,6 +89,10 @@ impl<'a> Encoding<'a> {
     /// Whether released readers decode the chunks as they are stored. If not, they have to be inlined.
     pub(super) fn is_declarable(&self) -> Result<bool> {
         let scheme = self.scheme()?;
+        // Its tables are not in its chunks.
+        if scheme == Scheme::OldJpeg {
+            return Ok(false);
+        }
         if self.sample.storage == Storage::ComplexInteger && !self.declares_complex_integers()? {
             return Ok(false);
         }
@@ -116,7 +121,7 @@ impl<'a> Encoding<'a> {
     }
 
     fn is_only_decoded(&self, scheme: Scheme) -> bool {
-        matches!(scheme, Scheme::Next | Scheme::SgiLog) || self.is_subsampled(scheme)
+        matches!(scheme, Scheme::Next | Scheme::SgiLog | Scheme::OldJpeg) || self.is_subsampled(scheme)
     }
 
     /// Whether strips and tiles can be decoded here.
@@ -130,6 +135,7 @@ impl<'a> Encoding<'a> {
                     | Scheme::PackBits
                     | Scheme::Next
                     | Scheme::SgiLog
+                    | Scheme::OldJpeg
                     | Scheme::Zstd
                     | Scheme::Lzma
             ))
@@ -147,6 +153,11 @@ impl<'a> Encoding<'a> {
             _ if self.is_decodable()? => ShortStrip::Reencode,
             _ => ShortStrip::Unreadable,
         })
+    }
+
+    /// Whether a strip or tile is decoded with tables from other places of the file.
+    pub(super) fn has_remote_tables(&self) -> bool {
+        self.image.compression == 6
     }
 
     /// Whether writers are known to omit the rows of tiles outside of the image.
@@ -195,7 +206,7 @@ impl<'a> Encoding<'a> {
 
     /// Whether the scheme defines its own bit order, so that libtiff and tifffile ignore FillOrder.
     fn ignores_fill_order(&self, scheme: Scheme) -> bool {
-        matches!(scheme, Scheme::Jpeg | Scheme::Lerc | Scheme::Image(_))
+        matches!(scheme, Scheme::Jpeg | Scheme::OldJpeg | Scheme::Lerc | Scheme::Image(_))
     }
 
     /// Returns the codecs of plain numbers: predictor, packing and byte order.
@@ -249,7 +260,10 @@ impl<'a> Encoding<'a> {
         if !matches!(self.image.predictor, 2 | 3) {
             return refuse("unknown predictor");
         }
-        if matches!(self.scheme()?, Scheme::None | Scheme::PackBits | Scheme::Next | Scheme::SgiLog) {
+        if matches!(
+            self.scheme()?,
+            Scheme::None | Scheme::PackBits | Scheme::Next | Scheme::SgiLog | Scheme::OldJpeg
+        ) {
             return refuse("readers differ in how they undo it");
         }
         let data_type = &self.sample.data_type;
@@ -268,7 +282,11 @@ impl<'a> Encoding<'a> {
     /// Whether chroma is subsampled outside of an image format that handles it itself.
     fn is_subsampled(&self, scheme: Scheme) -> bool {
         let subsampled = self.image.photometric == Some(6) && self.image.ycbcr_subsampling != (1, 1);
-        subsampled && !matches!(scheme, Scheme::Jpeg | Scheme::Lerc | Scheme::Fax(_) | Scheme::Image(_))
+        subsampled
+            && !matches!(
+                scheme,
+                Scheme::Jpeg | Scheme::OldJpeg | Scheme::Lerc | Scheme::Fax(_) | Scheme::Image(_)
+            )
     }
 
     /// Whether samples are stored in blocks of subsampled YCbCr.
@@ -426,6 +444,7 @@ fn scheme(compression: u16) -> Option<Scheme> {
         3 => Scheme::Fax("imagecodecs_ccittfax3"),
         4 => Scheme::Fax("imagecodecs_ccittfax4"),
         5 => Scheme::Lzw,
+        6 => Scheme::OldJpeg,
         7 | 33007 | 34892 => Scheme::Jpeg,
         8 | 32946 | 50013 => Scheme::Deflate,
         22610 | 34934 => Scheme::Image("imagecodecs_jpegxr"),

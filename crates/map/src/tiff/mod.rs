@@ -18,6 +18,7 @@ mod masks;
 mod multiscales;
 mod nodata;
 mod number;
+mod old_jpeg;
 mod ome;
 mod packing;
 mod probes;

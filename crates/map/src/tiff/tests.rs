@@ -32,6 +32,7 @@ fn image(width: u64, height: u64, bands: u16, rows: u64) -> Image {
         byte_counts: vec![50; strips],
         derived_byte_counts: false,
         jpeg_tables: None,
+        old_jpeg: None,
         ycbcr_subsampling: (1, 1),
         ycbcr_coefficients: None,
         reference_black_white: None,

@@ -1,6 +1,6 @@
 //! Compressions and layouts that no client decodes. Their strips and tiles are decoded here and inlined.
 
-use virtualize_tiff::model::Cut;
+use virtualize_tiff::model::{Cut, Image};
 use virtualize_zarr::{DataType, TiffScheme};
 
 use super::compression::Encoding;
@@ -65,19 +65,24 @@ fn ycbcr(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme> {
     if !whole || encoding.sample.data_type != DataType::UInt8 || image.predictor > 1 {
         return refuse("with other samples than three of 8 bits side by side, or with a predictor");
     }
-    let luma = image.ycbcr_coefficients.unwrap_or(LUMA);
-    let reference = image.reference_black_white.unwrap_or(REFERENCE);
-    let sensible = |number: &f32| number.abs() <= MOST_REFERENCE;
-    let [_, green, _] = luma;
-    if !luma.iter().chain(&reference).all(sensible) || green == 0.0 {
+    let Some((luma, reference)) = colors(image) else {
         return refuse("with coefficients out of range");
-    }
+    };
     match shape {
         [.., height, width, 3] => {
             Ok(TiffScheme::Ycbcr { width: *width, height: *height, horizontal, vertical, luma, reference })
         }
         _ => refuse("in pieces of this shape"),
     }
+}
+
+/// Returns YCbCrCoefficients and ReferenceBlackWhite, unless they are out of range.
+pub(super) fn colors(image: &Image) -> Option<([f32; 3], [f32; 6])> {
+    let luma = image.ycbcr_coefficients.unwrap_or(LUMA);
+    let reference = image.reference_black_white.unwrap_or(REFERENCE);
+    let sensible = |number: &f32| number.abs() <= MOST_REFERENCE;
+    let [_, green, _] = luma;
+    (luma.iter().chain(&reference).all(sensible) && green != 0.0).then_some((luma, reference))
 }
 
 fn last(shape: &[u64]) -> u64 {

@@ -125,8 +125,11 @@ impl Fields {
     }
 
     /// Returns numbers of any type as floats; `None` if the tag is absent or not numeric.
+    #[expect(clippy::cast_precision_loss, reason = "rounds to the nearest, as libtiff does")]
     pub(crate) fn floats(&self, tag: u16) -> Option<Vec<f64>> {
         match self.values.get(&tag)? {
+            Value::Unsigned(numbers) => Some(numbers.iter().map(|&number| number as f64).collect()),
+            Value::Signed(numbers) => Some(numbers.iter().map(|&number| number as f64).collect()),
             Value::Float(numbers) => Some(numbers.clone()),
             Value::Rational(pairs) => {
                 Some(pairs.iter().map(|&(over, under)| f64::from(over) / f64::from(under)).collect())
@@ -174,6 +177,14 @@ mod tests {
 
     fn fields(value: Value) -> Fields {
         Fields { offset: 8, values: [(258, value)].into(), unreadable: BTreeMap::new() }
+    }
+
+    /// libtiff converts any number, such as a ReferenceBlackWhite of LONG.
+    #[test]
+    fn numbers_of_any_type_are_floats() {
+        assert_eq!(fields(Value::Unsigned(vec![16, 235])).floats(258), Some(vec![16.0, 235.0]));
+        assert_eq!(fields(Value::Signed(vec![-1])).floats(258), Some(vec![-1.0]));
+        assert_eq!(fields(Value::Text(vec![])).floats(258), None);
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! Storage of an image's samples: baseline and extension tags with their defaults (TIFF 6.0, section 8 and part 2).
 
+use std::borrow::Cow;
+
 use super::{
     fields::Fields,
     geometry::Geometry,
-    samples::{bits_per_sample, compression, extra_samples, photometric, sample_formats},
+    samples::{OLD_JPEG, bits_per_sample, compression, extra_samples, photometric, sample_formats},
     tables, tag,
 };
 use crate::{
     Error,
-    model::{Image, Value},
+    model::{Image, OldJpeg, Value},
 };
 
 /// Parses the image of a directory, in a file of `size` bytes, with at most `most` strips or tiles. Takes the tables of
@@ -47,6 +49,7 @@ fn without_tables(fields: &Fields) -> Result<Image, Error> {
         byte_counts: Vec::new(),
         derived_byte_counts: false,
         jpeg_tables: jpeg_tables(fields)?,
+        old_jpeg: if compression == OLD_JPEG { Some(old_jpeg(fields)?) } else { None },
         ycbcr_subsampling: ycbcr_subsampling(fields)?,
         ycbcr_coefficients: numbers(fields, tag::YCBCR_COEFFICIENTS)?,
         reference_black_white: numbers(fields, tag::REFERENCE_BLACK_WHITE)?,
@@ -74,6 +77,19 @@ fn jpeg_tables(fields: &Fields) -> Result<Option<Vec<u8>>, Error> {
             Some(numbers.iter().filter_map(|&number| u8::try_from(number).ok()).collect())
         }
         _ => None,
+    })
+}
+
+fn old_jpeg(fields: &Fields) -> Result<OldJpeg, Error> {
+    let offsets = |tag| Ok::<_, Error>(fields.integers(tag)?.map(Cow::into_owned).unwrap_or_default());
+    Ok(OldJpeg {
+        process: fields.integer(tag::JPEG_PROC)?,
+        interchange_format: fields.integer(tag::JPEG_INTERCHANGE_FORMAT)?,
+        interchange_length: fields.integer(tag::JPEG_INTERCHANGE_LENGTH)?,
+        restart_interval: fields.integer(tag::JPEG_RESTART_INTERVAL)?.unwrap_or(0),
+        quantization: offsets(tag::JPEG_Q_TABLES)?,
+        dc: offsets(tag::JPEG_DC_TABLES)?,
+        ac: offsets(tag::JPEG_AC_TABLES)?,
     })
 }
 

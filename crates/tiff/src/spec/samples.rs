@@ -4,7 +4,7 @@ use super::{fields::Fields, tag};
 use crate::{Error, model::SampleFormat};
 
 /// JPEG as defined by TIFF 6.0. Its writers omit tags that the JPEG stream implies.
-const OLD_JPEG: u16 = 6;
+pub(crate) const OLD_JPEG: u16 = 6;
 
 pub(crate) fn compression(fields: &Fields) -> Result<u16, Error> {
     Ok(fields.narrowed(tag::COMPRESSION)?.unwrap_or(1))

@@ -37,6 +37,7 @@ mod lzf;
 mod lzma;
 mod lzo;
 mod lzw;
+mod old_jpeg;
 mod optional;
 mod own;
 mod packbits;
@@ -63,6 +64,7 @@ pub use cast_value::{OutOfRange, Rounding, ScalarMap};
 pub(crate) use chain::{from_v2, from_v3, order_v2, to_v2, to_v3};
 pub(crate) use definition::{CodecUse, Definition, EncodedLength, OwnName, Registry};
 pub use integers::StoredInteger;
+pub use old_jpeg::{OldJpeg, OldJpegStream};
 pub use tiff::TiffScheme;
 
 /// Declares [`Codec`] from lines `file => Variant { fields }`, and finds the definition of each variant in its file.

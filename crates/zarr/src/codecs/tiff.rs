@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Codec, Definition, OwnName, definition::Encoded};
+use super::{Codec, Definition, OldJpeg, OldJpegStream, OwnName, definition::Encoded};
 use crate::Endian;
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -30,10 +30,30 @@ pub(super) const DEFINITION: Definition = Definition {
                 luma: [0.299, 0.587, 0.114],
                 reference: [0.0, 255.0, 128.0, 255.0, 128.0, 255.0],
             }),
+            old_jpeg(OldJpegStream::Interchange { stream: (0, 90), strip: (60, 90) }),
+            old_jpeg(OldJpegStream::Tables {
+                quantization: [0; 3],
+                dc: [64; 3],
+                ac: [98; 3],
+                scan: (200, 300),
+            }),
         ]
     },
     ..Definition::internal()
 };
+
+fn old_jpeg(stream: OldJpegStream) -> Codec {
+    Codec::Tiff(TiffScheme::OldJpeg(OldJpeg {
+        width: 40,
+        height: 20,
+        luma: [0.299, 0.587, 0.114],
+        reference: [0.0, 255.0, 128.0, 255.0, 128.0, 255.0],
+        horizontal: 2,
+        vertical: 2,
+        restart_interval: 0,
+        stream,
+    }))
+}
 
 /// A compression or layout of TIFF over whole rows.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -66,6 +86,8 @@ pub enum TiffScheme {
         /// ReferenceBlackWhite: black and white of Y, Cb and Cr.
         reference: [f32; 6],
     },
+    /// Old-style JPEG (6).
+    OldJpeg(OldJpeg),
 }
 
 impl TiffScheme {
@@ -80,6 +102,7 @@ impl TiffScheme {
                 "scheme": "ycbcr", "width": width, "height": height,
                 "subsampling": [horizontal, vertical], "coefficients": luma, "reference_black_white": reference,
             }),
+            Self::OldJpeg(image) => image.configuration(),
         }
     }
 
@@ -107,6 +130,7 @@ impl TiffScheme {
                     reference: floats(encoded.get("reference_black_white")?)?,
                 }
             }
+            "oldjpeg" => Self::OldJpeg(OldJpeg::parse(encoded)?),
             _ => return None,
         })
     }
@@ -117,12 +141,13 @@ impl TiffScheme {
             Self::Next { .. } => "NeXT compression",
             Self::SgiLog16 { .. } => "SGI Log compression",
             Self::Ycbcr { .. } => "subsampled YCbCr",
+            Self::OldJpeg(_) => "old-style JPEG",
         }
     }
 }
 
 /// Returns a list of numbers, which were written as binary32.
-fn floats<const N: usize>(list: &Value) -> Option<[f32; N]> {
+pub(super) fn floats<const N: usize>(list: &Value) -> Option<[f32; N]> {
     #[expect(clippy::cast_possible_truncation, reason = "the number is written again and compared")]
     let number = |value: &Value| Some(value.as_f64()? as f32);
     list.as_array()?.iter().map(number).collect::<Option<Vec<_>>>()?.try_into().ok()
