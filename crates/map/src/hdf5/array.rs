@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use virtualize_hdf5::model::{CharacterSet, Dataset, Dataspace, Datatype, Object};
 use virtualize_remedy::Code;
-use virtualize_zarr::{Array, ChunkGrid, ChunkManifest, FillValue, SourceId};
+use virtualize_zarr::{Array, ChunkGrid, ChunkManifest, FillValue, SourceId, ZarrFormat};
 
 use super::Mapper;
 use super::cf_attributes::{cf_attributes, fill_origin};

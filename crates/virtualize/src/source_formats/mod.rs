@@ -132,7 +132,7 @@ impl SourceFile {
     ) -> Vec<(DatasetKey, Result<HeapTask, virtualize_map::Error>)> {
         match self {
             Self::Hdf5(files) => files.heap_tasks(source, options, budget),
-            Self::Tiff(_) => Vec::new(),
+            Self::Netcdf3(_) | Self::Tiff(_) => Vec::new(),
         }
     }
 
@@ -146,7 +146,7 @@ impl SourceFile {
     ) {
         match self {
             Self::Hdf5(files) => files.flatten(key, task, values, budget),
-            Self::Tiff(_) => {}
+            Self::Netcdf3(_) | Self::Tiff(_) => {}
         }
     }
 
