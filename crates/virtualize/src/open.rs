@@ -68,7 +68,10 @@ async fn read(
     if format == SourceFormat::Hdf5 && (sidecar.is_some() || options.dmrpp) {
         match SourceFile::from_sidecar(object, sidecar, sources, options).await {
             Ok(file) => return Ok((file, None)),
-            Err(reason) => unused = Some(sidecar::not_used(&reason)),
+            Err(reason) => {
+                tracing::info!("{}: no sidecar is used: {reason}", object.name());
+                unused = Some(sidecar::not_used(&reason));
+            }
         }
         budget.go_on().map_err(|error| named(object.name(), error))?;
     }
