@@ -26,9 +26,7 @@ pub(crate) fn of_number(
         }
         Number::Float(4) => {
             let declared = attributes.iter().find_map(|attribute| declared(attribute, number));
-            #[allow(clippy::cast_possible_truncation, reason = "it is a 32-bit number")]
-            let value = exact(text, declared, f64::from(NC_FILL as f32))? as f32;
-            value.to_le_bytes().to_vec()
+            single(text, declared)?.to_le_bytes().to_vec()
         }
         Number::Float(_) => {
             let declared = attributes.iter().find_map(|attribute| declared(attribute, number));
@@ -100,6 +98,21 @@ fn exact(text: &str, declared: Option<f64>, default: f64) -> Result<f64, Problem
     }
 }
 
+/// Returns the 32-bit number that was printed with six significant digits.
+#[allow(clippy::cast_possible_truncation, reason = "a number that is no 32-bit number is parsed again")]
+fn single(text: &str, declared: Option<f64>) -> Result<f32, Problem> {
+    let value = exact(text, declared, f64::from(NC_FILL as f32))?;
+    let rounded = match f64::from(value as f32) == value {
+        true => value as f32,
+        // Rounding twice could give another number.
+        false => text.parse().map_err(|_| invalid(text))?,
+    };
+    match rounded.is_finite() || !value.is_finite() {
+        true => Ok(rounded),
+        false => Err(invalid(text)),
+    }
+}
+
 fn invalid(text: &str) -> Problem {
     Problem::malformed(format!("fillValue \"{text}\", expected a number of the variable's type"))
 }
@@ -120,5 +133,8 @@ mod tests {
         assert_eq!(exact("-1.26765e+30", None), None);
         assert_eq!(exact("-nan", None), None);
         assert_eq!(exact("inf", None), Some(f64::INFINITY));
+        let single = |text: &str| single(text, None).ok();
+        assert_eq!((single("-9999.9"), single("9.96921e+36")), (Some(-9999.9), Some(9.969_21e36)));
+        assert_eq!((single("1e+39"), single("inf")), (None, Some(f32::INFINITY)));
     }
 }
