@@ -198,3 +198,21 @@ def test_planes_of_other_files_have_masks_of_their_own(tmp_path, fmt):
     assert run.status == 0, run.stderr
     got = zarr.open_array(clients.open_store(run.references), path="band_data", mode="r", zarr_format=FORMATS[fmt])[...]
     assert clients.same_values(planes, got.reshape(planes.shape)) is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_entropy_coded_floats(tmp_path, fmt, dtype):
+    """Blobs of version 6, which libtiff reads and does not write; the second tile has a mask."""
+    import imagecodecs, rasterio, tifffile, zarr
+    path, random = tmp_path / "version6.tif", np.random.default_rng(6)
+    data = (np.add.outer(np.sin(np.arange(64) / 9) * 40, np.arange(128) / 7) + random.normal(size=(64, 128))).astype(dtype)
+    valid = random.random((64, 64)) < 0.8
+    tiles = [np.ascontiguousarray(data[:, :64]), np.ascontiguousarray(data[:, 64:])]
+    blobs = [imagecodecs.lerc_encode(tile, level=0, version=6, masks=masks) for tile, masks in zip(tiles, [None, valid])]
+    assert all(blob[6] == 6 and len(blob) < tile.nbytes for blob, tile in zip(blobs, tiles))
+    tifffile.imwrite(path, iter(blobs), shape=data.shape, dtype=dtype, tile=(64, 64), compression="lerc", photometric="minisblack")
+    with rasterio.open(path) as image:
+        truth = image.read(1)
+    group = zarr.open_group(clients.open_store(clients.convert(path, fmt).references), mode="r", zarr_format=FORMATS[fmt])
+    found = next(array for _, array in sorted(group.arrays()) if array.ndim > 1)[...].squeeze()
+    assert np.array_equal(found, truth, equal_nan=True) and np.isnan(truth).sum() == (~valid).sum()
