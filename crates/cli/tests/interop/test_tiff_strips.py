@@ -1,5 +1,5 @@
 """A shorter last strip with image codecs, which readers expect at full height: completed, or rejected with advice that works."""
-import itertools
+import itertools, os, random
 
 import clients
 import numpy as np
@@ -83,3 +83,22 @@ def test_jpeg_of_other_colours_than_ycbcr_is_exact_or_refused(tmp_path, fmt, kin
     run = clients.virtualize(tmp_path / "j.tif", "--format", fmt)
     assert run.status == 0 and not run.stderr
     assert clients.same_values(truth, show(run, fmt, 3)) is None
+
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("RANDOM_TIFFS", 4))))
+def test_jpeg_whose_last_row_depends_on_further_chroma(tmp_path, fmt, seed):
+    """GDAL's YCbCr has half as many rows of chroma. If the last strip has an even number of rows, all strips are decoded here."""
+    import rasterio
+    pick, rng, problems, path = random.Random(seed), np.random.default_rng(seed), [], tmp_path / "j.tif"
+    for _ in range(6):
+        width, height, quality = pick.choice([1, 2, 3, 4, 5, 17, 40]), pick.randint(17, 60), pick.choice([5, 75, 100])
+        data = np.clip(np.cumsum(rng.normal(0, 9, (3, height, width)), axis=pick.choice([1, 2])) + 128, 0, 255).astype("u1")
+        path.unlink(missing_ok=True)
+        with rasterio.open(path, "w", driver="GTiff", width=width, height=height, count=3, dtype="uint8", compress="JPEG", photometric="YCBCR", interleave="pixel", blockysize=16, jpeg_quality=quality) as file:
+            file.write(data)
+        with rasterio.open(path) as file:
+            truth = np.moveaxis(file.read(), 0, -1)
+        run = clients.virtualize(path, "--format", fmt)
+        problem = run.stderr if run.status else clients.same_values(truth, show(run, fmt, 3))
+        problems += [f"{height} x {width}, quality {quality}: {problem}"] if problem else []
+    clients.report(problems)

@@ -21,6 +21,8 @@ pub(super) struct Encoding<'a> {
     pub(super) format: ZarrFormat,
     /// Whether codecs that released readers lack have our own names.
     pub(super) own_codecs: bool,
+    /// Whether JPEG is decoded here.
+    pub(super) decodes_jpeg: bool,
 }
 
 /// Treatment of a last strip that has fewer rows than a chunk.
@@ -50,6 +52,8 @@ enum Scheme {
     Zstd,
     Lzma,
     Jpeg,
+    /// JPEG that is decoded here, since no reader decodes its last strip.
+    DecodedJpeg,
     OldJpeg,
     Lerc,
     Fax(&'static str),
@@ -121,7 +125,8 @@ impl<'a> Encoding<'a> {
     }
 
     fn is_only_decoded(&self, scheme: Scheme) -> bool {
-        matches!(scheme, Scheme::Next | Scheme::SgiLog | Scheme::OldJpeg) || self.is_subsampled(scheme)
+        matches!(scheme, Scheme::Next | Scheme::SgiLog | Scheme::DecodedJpeg | Scheme::OldJpeg)
+            || self.is_subsampled(scheme)
     }
 
     /// Whether strips and tiles can be decoded here.
@@ -135,6 +140,7 @@ impl<'a> Encoding<'a> {
                     | Scheme::PackBits
                     | Scheme::Next
                     | Scheme::SgiLog
+                    | Scheme::DecodedJpeg
                     | Scheme::OldJpeg
                     | Scheme::Zstd
                     | Scheme::Lzma
@@ -189,12 +195,27 @@ impl<'a> Encoding<'a> {
     }
 
     fn scheme(&self) -> Result<Scheme> {
-        scheme(self.image.compression).ok_or_else(|| {
-            Error::undecodable(
+        match scheme(self.image.compression) {
+            Some(Scheme::Jpeg) if self.decodes_jpeg => Ok(Scheme::DecodedJpeg),
+            Some(scheme) => Ok(scheme),
+            None => Err(Error::undecodable(
                 format!("compression {}", name(self.image.compression)),
                 "no released Zarr reader has a codec for it",
-            )
-        })
+            )),
+        }
+    }
+
+    /// Whether the last of `rows` rows of a JPEG strip depends on rows that follow: chroma has half as many rows, and decoders
+    /// interpolate it. Such strips cannot be extended to more rows, but they can be decoded here.
+    pub(super) fn depends_on_further_rows(&self, rows: u64) -> bool {
+        let image = self.image;
+        scheme(image.compression) == Some(Scheme::Jpeg)
+            && image.photometric == Some(6)
+            && image.ycbcr_subsampling == (2, 2)
+            && (image.samples_per_pixel, image.planar, image.predictor) == (3, false, 1)
+            && self.sample.data_type == DataType::UInt8
+            && rows > 0
+            && rows.is_multiple_of(2)
     }
 
     fn is_plain_integer(&self, scheme: Scheme) -> bool {
@@ -206,7 +227,10 @@ impl<'a> Encoding<'a> {
 
     /// Whether the scheme defines its own bit order, so that libtiff and tifffile ignore FillOrder.
     fn ignores_fill_order(&self, scheme: Scheme) -> bool {
-        matches!(scheme, Scheme::Jpeg | Scheme::OldJpeg | Scheme::Lerc | Scheme::Image(_))
+        matches!(
+            scheme,
+            Scheme::Jpeg | Scheme::DecodedJpeg | Scheme::OldJpeg | Scheme::Lerc | Scheme::Image(_)
+        )
     }
 
     /// Returns the codecs of plain numbers: predictor, packing and byte order.
@@ -285,7 +309,12 @@ impl<'a> Encoding<'a> {
         subsampled
             && !matches!(
                 scheme,
-                Scheme::Jpeg | Scheme::OldJpeg | Scheme::Lerc | Scheme::Fax(_) | Scheme::Image(_)
+                Scheme::Jpeg
+                    | Scheme::DecodedJpeg
+                    | Scheme::OldJpeg
+                    | Scheme::Lerc
+                    | Scheme::Fax(_)
+                    | Scheme::Image(_)
             )
     }
 

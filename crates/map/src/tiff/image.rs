@@ -87,14 +87,19 @@ impl ImageMapper<'_> {
         let sample = Sample::of(image, self.endian, self.options.complex_integers)?;
         let geometry = Geometry::of(image, self.names(ifd, image), self.options.format)?;
         let MapOptions { format, own_codecs, .. } = *self.options;
-        let encoding = Encoding { image, sample: &sample, endian: self.endian, format, own_codecs };
+        let mut encoding =
+            Encoding { image, sample: &sample, endian: self.endian, format, own_codecs, decodes_jpeg: false };
+        let rectilinear = self.options.chunk_grid == ChunkGridChoice::Rectilinear && format == ZarrFormat::V3;
+        let rest = if geometry.tiled || rectilinear { 0 } else { geometry.height % geometry.segment[1] };
+        let bytes = geometry.width.saturating_mul(geometry.height).saturating_mul(geometry.bands);
+        encoding.decodes_jpeg =
+            encoding.depends_on_further_rows(rest) && bytes <= self.options.inline_limit && !own_codecs;
         let maker = ChunkMaker {
             path,
             geometry: &geometry,
             encoding,
             file_size: self.file_size,
-            rectilinear: self.options.chunk_grid == ChunkGridChoice::Rectilinear
-                && self.options.format == ZarrFormat::V3,
+            rectilinear,
             inline_limit: self.options.inline_limit,
         };
         let chunks = maker.make()?;

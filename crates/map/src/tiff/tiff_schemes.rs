@@ -19,6 +19,7 @@ impl Encoding<'_> {
         match self.image.compression {
             32766 => next(self, shape).map(Some),
             34676 => sgi_log(self, shape).map(Some),
+            _ if self.decodes_jpeg => jpeg(self, shape).map(Some),
             _ if self.has_blocks()? => ycbcr(self, shape).map(Some),
             _ => Ok(None),
         }
@@ -42,6 +43,14 @@ fn sgi_log(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme> {
         return Err(Error::undecodable("SGI LogLuv (34676)", "only one LogL sample of 16 bits is supported"));
     }
     Ok(TiffScheme::SgiLog16 { width: last(shape), endian: encoding.endian })
+}
+
+fn jpeg(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme> {
+    let tables = encoding.image.jpeg_tables.clone().unwrap_or_default();
+    match shape {
+        [height, width, 3] => Ok(TiffScheme::Jpeg { width: *width, height: *height, tables }),
+        _ => Err(Error::undecodable("JPEG (7)", "strips of volumes")),
+    }
 }
 
 /// Returns the scheme of subsampled YCbCr, which becomes RGB as in GDAL; tifffile does not read it.

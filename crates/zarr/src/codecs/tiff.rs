@@ -1,5 +1,6 @@
 //! Compressions and layouts of TIFF that no client decodes.
 
+use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 
 use super::{Codec, Definition, OldJpeg, OldJpegStream, OwnName, definition::Encoded};
@@ -30,6 +31,7 @@ pub(super) const DEFINITION: Definition = Definition {
                 luma: [0.299, 0.587, 0.114],
                 reference: [0.0, 255.0, 128.0, 255.0, 128.0, 255.0],
             }),
+            Codec::Tiff(TiffScheme::Jpeg { width: 40, height: 20, tables: vec![0xff, 0xd8, 0xff, 0xd9] }),
             old_jpeg(OldJpegStream::Interchange { stream: (0, 90), strip: (60, 90) }),
             old_jpeg(OldJpegStream::Tables {
                 quantization: [0; 3],
@@ -56,7 +58,7 @@ fn old_jpeg(stream: OldJpegStream) -> Codec {
 }
 
 /// A compression or layout of TIFF over whole rows.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum TiffScheme {
     /// NeXT's compression (32766) of rows of 2-bit samples. Decodes to rows of packed bits.
     Next {
@@ -86,6 +88,15 @@ pub enum TiffScheme {
         /// ReferenceBlackWhite: black and white of Y, Cb and Cr.
         reference: [f32; 6],
     },
+    /// JPEG (7) of YCbCr, which becomes interleaved RGB, as libjpeg computes it.
+    Jpeg {
+        /// Columns.
+        width: u64,
+        /// Rows.
+        height: u64,
+        /// JPEGTables; empty for none.
+        tables: Vec<u8>,
+    },
     /// Old-style JPEG (6).
     OldJpeg(OldJpeg),
 }
@@ -101,6 +112,9 @@ impl TiffScheme {
             Self::Ycbcr { width, height, horizontal, vertical, luma, reference } => json!({
                 "scheme": "ycbcr", "width": width, "height": height,
                 "subsampling": [horizontal, vertical], "coefficients": luma, "reference_black_white": reference,
+            }),
+            Self::Jpeg { width, height, tables } => json!({
+                "scheme": "jpeg", "width": width, "height": height, "tables": BASE64_STANDARD.encode(tables),
             }),
             Self::OldJpeg(image) => image.configuration(),
         }
@@ -130,6 +144,11 @@ impl TiffScheme {
                     reference: floats(encoded.get("reference_black_white")?)?,
                 }
             }
+            "jpeg" => Self::Jpeg {
+                width,
+                height: number("height")?,
+                tables: BASE64_STANDARD.decode(encoded.text("tables")?).ok()?,
+            },
             "oldjpeg" => Self::OldJpeg(OldJpeg::parse(encoded)?),
             _ => return None,
         })
@@ -141,6 +160,7 @@ impl TiffScheme {
             Self::Next { .. } => "NeXT compression",
             Self::SgiLog16 { .. } => "SGI Log compression",
             Self::Ycbcr { .. } => "subsampled YCbCr",
+            Self::Jpeg { .. } => "JPEG of YCbCr",
             Self::OldJpeg(_) => "old-style JPEG",
         }
     }

@@ -1,5 +1,7 @@
 //! Compressions and layouts of TIFF that no Zarr reader decodes, and that are never encoded here.
 
+mod baseline_jpeg;
+mod jpeg;
 mod next;
 mod old_jpeg;
 mod sgi_log;
@@ -12,7 +14,8 @@ use crate::CodecFailure;
 /// Decodes to at most `limit` bytes.
 pub(super) fn decode(scheme: &TiffScheme, bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
     match *scheme {
-        TiffScheme::OldJpeg(image) => old_jpeg::decode(bytes, &image, limit),
+        TiffScheme::Jpeg { width, height, ref tables } => jpeg::decode(bytes, (width, height), tables, limit),
+        TiffScheme::OldJpeg(ref image) => old_jpeg::decode(bytes, image, limit),
         TiffScheme::Next { width } => next::decode(bytes, width, limit),
         TiffScheme::SgiLog16 { width, endian } => sgi_log::decode(bytes, width, endian, limit),
         TiffScheme::Ycbcr { width, height, horizontal, vertical, luma, reference } => {

@@ -44,14 +44,3 @@ fn what_libraries_read_differently_is_refused() {
     let three = OldJpeg { horizontal: 3, ..image };
     assert!(decode(&bytes, &three, 192).is_err());
 }
-
-/// The transform of a single coefficient of T.81, A.3.3: the first cosine, with samples rounded.
-#[test]
-fn a_cosine() {
-    let mut block = [0; 64];
-    block[1] = 80;
-    let angle = |x: u8| (2.0 * f64::from(x) + 1.0) * std::f64::consts::PI / 16.0;
-    let row: Vec<f64> = (0..8).map(|x| (128.0 + 10.0 * 2_f64.sqrt() * angle(x).cos()).round()).collect();
-    let samples = idct::samples(&block).unwrap().map(f64::from);
-    assert!(samples.chunks(8).all(|line| line == row), "{samples:?}");
-}

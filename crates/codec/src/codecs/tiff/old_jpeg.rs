@@ -2,20 +2,14 @@
 //! to what libtiff and libjpeg compute, to the last bit: an accurate integer transform, chroma that is repeated, and libtiff's
 //! colors.
 
-mod headers;
-mod huffman;
-mod idct;
-mod scan;
-
-use virtualize_zarr::OldJpeg;
+use virtualize_zarr::{OldJpeg, OldJpegStream};
 
 use super::{
+    baseline_jpeg::{self, Plane, Segments, Stream, of_tables},
     size,
     ycbcr::{self, Blocks},
 };
 use crate::{CodecFailure, corrupt};
-use headers::Stream;
-use scan::Plane;
 
 const NAME: &str = "old-style JPEG";
 
@@ -25,8 +19,41 @@ pub(super) fn decode(bytes: &[u8], image: &OldJpeg, limit: usize) -> Result<Vec<
     if pixels.and_then(|pixels| pixels.checked_mul(3)).is_none_or(|length| length > limit) {
         return Err(CodecFailure::TooLong { codec: NAME.to_owned(), limit });
     }
-    let stream = Stream::find(bytes, image)?;
-    to_rgb(&stream, &scan::decode(&stream)?, image, limit)
+    let stream = find(bytes, image)?;
+    to_rgb(&stream, &baseline_jpeg::decode(&stream)?, image, limit)
+}
+
+/// Finds tables and data in the bytes that hold them.
+fn find<'a>(bytes: &'a [u8], image: &OldJpeg) -> Result<Stream<'a>, CodecFailure> {
+    let size_of = (size(image.width), size(image.height));
+    match image.stream {
+        OldJpegStream::Tables { quantization, dc, ac, scan } => {
+            let luma = (image.horizontal, image.vertical);
+            let components = of_tables(bytes, [quantization, dc, ac].map(|table| table.map(size)), luma)?;
+            Ok(Stream {
+                width: size_of.0,
+                height: size_of.1,
+                components,
+                restart_interval: size(image.restart_interval),
+                scan: part(bytes, scan)?,
+            })
+        }
+        OldJpegStream::Interchange { stream, strip } => {
+            let mut found = Segments::default();
+            let rest = found.read(part(bytes, stream)?)?;
+            // Streams that end with their headers are followed by the strip.
+            let scan = if rest.is_empty() { part(bytes, strip)? } else { rest };
+            let stream = found.stream(scan, size_of)?;
+            match (stream.width, stream.height) == size_of {
+                true => Ok(stream),
+                false => Err(malformed("a stream of another size")),
+            }
+        }
+    }
+}
+
+fn part(bytes: &[u8], (start, end): (u64, u64)) -> Result<&[u8], CodecFailure> {
+    bytes.get(size(start)..size(end)).ok_or_else(|| malformed("tables or data outside of their chunk"))
 }
 
 /// Converts planes to RGB through the blocks that TIFF has for subsampled YCbCr.

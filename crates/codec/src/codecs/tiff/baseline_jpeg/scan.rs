@@ -16,9 +16,9 @@ const ZIGZAG: [u8; 64] = [
 
 /// Samples of a component, with whole blocks at the edges.
 #[derive(Debug)]
-pub(super) struct Plane {
-    pub(super) horizontal: u8,
-    pub(super) vertical: u8,
+pub(in super::super) struct Plane {
+    pub(in super::super) horizontal: u8,
+    pub(in super::super) vertical: u8,
     /// Samples of a row.
     width: usize,
     samples: Vec<u8>,
@@ -33,7 +33,7 @@ impl Plane {
     }
 
     /// Returns samples of a row; nothing past its end.
-    pub(super) fn run(&self, y: usize, x: usize, length: usize) -> &[u8] {
+    pub(in super::super) fn run(&self, y: usize, x: usize, length: usize) -> &[u8] {
         let start = y.saturating_mul(self.width).saturating_add(x);
         self.samples.get(start..start.saturating_add(length)).unwrap_or_default()
     }
@@ -50,7 +50,7 @@ impl Plane {
 }
 
 /// Decodes the planes of all components.
-pub(super) fn decode(stream: &Stream<'_>) -> Result<Vec<Plane>, CodecFailure> {
+pub(in super::super) fn decode(stream: &Stream<'_>) -> Result<Vec<Plane>, CodecFailure> {
     let most = |of: fn(&Component) -> u8| stream.components.iter().map(of).max().unwrap_or(1);
     let across = stream.width.div_ceil(8 * usize::from(most(|component| component.horizontal)));
     let down = stream.height.div_ceil(8 * usize::from(most(|component| component.vertical)));

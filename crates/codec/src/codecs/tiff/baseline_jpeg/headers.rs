@@ -1,25 +1,23 @@
 //! Tables and frame of a stream: in its own segments (T.81, annex B), or at the offsets that TIFF's tags give.
 
-use virtualize_zarr::{OldJpeg, OldJpegStream};
-
-use super::{huffman::Huffman, malformed, size};
+use super::{huffman::Huffman, malformed};
 use crate::CodecFailure;
 
 /// What decoding a scan takes.
 #[derive(Debug)]
-pub(super) struct Stream<'a> {
-    pub(super) width: usize,
-    pub(super) height: usize,
-    pub(super) components: Vec<Component>,
+pub(in super::super) struct Stream<'a> {
+    pub(in super::super) width: usize,
+    pub(in super::super) height: usize,
+    pub(in super::super) components: Vec<Component>,
     /// Units between restart markers; 0 for none.
-    pub(super) restart_interval: usize,
+    pub(in super::super) restart_interval: usize,
     /// Entropy-coded data.
-    pub(super) scan: &'a [u8],
+    pub(in super::super) scan: &'a [u8],
 }
 
 /// A component with its tables.
 #[derive(Debug)]
-pub(super) struct Component {
+pub(in super::super) struct Component {
     pub(super) horizontal: u8,
     pub(super) vertical: u8,
     /// Steps in the order of the stream.
@@ -28,55 +26,25 @@ pub(super) struct Component {
     pub(super) ac: Huffman,
 }
 
-impl<'a> Stream<'a> {
-    /// Finds tables and data in the bytes that hold them.
-    pub(super) fn find(bytes: &'a [u8], image: &OldJpeg) -> Result<Self, CodecFailure> {
-        match image.stream {
-            OldJpegStream::Tables { quantization, dc, ac, scan } => {
-                of_tables(bytes, image, [quantization, dc, ac], scan)
-            }
-            OldJpegStream::Interchange { stream, strip } => {
-                let segments = part(bytes, stream)?;
-                let mut found = Segments::default();
-                let rest = found.read(segments)?;
-                // Streams that end with their headers are followed by the strip.
-                let scan = if rest.is_empty() { part(bytes, strip)? } else { rest };
-                found.stream(scan, image)
-            }
-        }
-    }
-}
-
-fn part(bytes: &[u8], (start, end): (u64, u64)) -> Result<&[u8], CodecFailure> {
-    bytes.get(size(start)..size(end)).ok_or_else(|| malformed("tables or data outside of their chunk"))
-}
-
-fn of_tables<'a>(
-    bytes: &'a [u8],
-    image: &OldJpeg,
-    [quantization, dc, ac]: [[u64; 3]; 3],
-    scan: (u64, u64),
-) -> Result<Stream<'a>, CodecFailure> {
-    let from = |start: u64| bytes.get(size(start)..).ok_or_else(|| malformed("a table outside of its chunk"));
-    let mut components = Vec::new();
-    for index in 0..3 {
-        let at = |table: &[u64; 3]| from(table.get(index).copied().unwrap_or(u64::MAX));
-        let is_luma = index == 0;
-        components.push(Component {
-            horizontal: if is_luma { image.horizontal } else { 1 },
-            vertical: if is_luma { image.vertical } else { 1 },
-            quantization: bytes_of_steps(at(&quantization)?)?,
-            dc: Huffman::parse(at(&dc)?)?.0.of_dc()?,
-            ac: Huffman::parse(at(&ac)?)?.0,
-        });
-    }
-    Ok(Stream {
-        width: size(image.width),
-        height: size(image.height),
-        components,
-        restart_interval: size(image.restart_interval),
-        scan: part(bytes, scan)?,
-    })
+/// Parses the quantization, DC and AC tables of three components at offsets, the first of which is sampled by `luma`.
+pub(in super::super) fn of_tables(
+    bytes: &[u8],
+    [quantization, dc, ac]: [[usize; 3]; 3],
+    luma: (u8, u8),
+) -> Result<Vec<Component>, CodecFailure> {
+    let from = |start: usize| bytes.get(start..).ok_or_else(|| malformed("a table outside of its chunk"));
+    let factors = [luma, (1, 1), (1, 1)];
+    let places = quantization.into_iter().zip(dc).zip(ac).zip(factors);
+    let component = |(((quantization, dc), ac), (horizontal, vertical))| {
+        Ok(Component {
+            horizontal,
+            vertical,
+            quantization: bytes_of_steps(from(quantization)?)?,
+            dc: Huffman::parse(from(dc)?)?.0.of_dc()?,
+            ac: Huffman::parse(from(ac)?)?.0,
+        })
+    };
+    places.map(component).collect()
 }
 
 fn bytes_of_steps(bytes: &[u8]) -> Result<[u16; 64], CodecFailure> {
@@ -84,9 +52,18 @@ fn bytes_of_steps(bytes: &[u8]) -> Result<[u16; 64], CodecFailure> {
     Ok(steps.map(u16::from))
 }
 
+fn words_of_steps(bytes: &[u8]) -> Result<[u16; 64], CodecFailure> {
+    let steps = bytes.first_chunk::<128>().ok_or_else(|| malformed("a table is cut off"))?;
+    let mut words = [0; 64];
+    for (word, pair) in words.iter_mut().zip(steps.as_chunks().0) {
+        *word = u16::from_be_bytes(*pair);
+    }
+    Ok(words)
+}
+
 /// Contents of the segments before a scan.
 #[derive(Default)]
-struct Segments {
+pub(in super::super) struct Segments {
     quantization: [Option<[u16; 64]>; 4],
     dc: [Option<Huffman>; 4],
     ac: [Option<Huffman>; 4],
@@ -99,8 +76,18 @@ struct Segments {
 }
 
 impl Segments {
+    /// Reads a stream that holds only tables (TIFF's JPEGTables).
+    pub(in super::super) fn read_tables(&mut self, stream: &[u8]) -> Result<(), CodecFailure> {
+        self.read_until(stream, 0xd9).map(|_| ())
+    }
+
     /// Reads up to the start of the scan, and returns what follows it.
-    fn read<'a>(&mut self, stream: &'a [u8]) -> Result<&'a [u8], CodecFailure> {
+    pub(in super::super) fn read<'a>(&mut self, stream: &'a [u8]) -> Result<&'a [u8], CodecFailure> {
+        self.read_until(stream, 0xda)
+    }
+
+    /// Reads up to a segment, with that of a scan, and returns what follows.
+    fn read_until<'a>(&mut self, stream: &'a [u8], last: u8) -> Result<&'a [u8], CodecFailure> {
         let cut_off = || malformed("its headers are cut off");
         let mut rest = stream.strip_prefix(b"\xff\xd8").ok_or_else(|| malformed("no start of image"))?;
         loop {
@@ -109,6 +96,9 @@ impl Segments {
             if kind == 0xff {
                 continue; // Markers may be filled up.
             }
+            if kind == 0xd9 && kind == last {
+                return Ok(after);
+            }
             let (length, _) = after.split_first_chunk().ok_or_else(cut_off)?;
             let length = usize::from(u16::from_be_bytes(*length));
             let (segment, next) = after.split_at_checked(length).ok_or_else(cut_off)?;
@@ -116,7 +106,7 @@ impl Segments {
             match kind {
                 0xc0 | 0xc1 => self.frame(body)?,
                 0xc4 => self.huffman(body)?,
-                0xda => return self.scan(body).map(|()| next),
+                0xda if kind == last => return self.scan(body).map(|()| next),
                 0xdb => self.quantization(body)?,
                 0xdd => self.restart_interval = usize::from(word(body)?),
                 0xe0..=0xef | 0xfe => {}
@@ -159,22 +149,25 @@ impl Segments {
 
     fn quantization(&mut self, mut body: &[u8]) -> Result<(), CodecFailure> {
         while let Some((place, rest)) = body.split_first() {
-            if place >> 4 != 0 {
-                return Err(malformed("a quantization table of 16 bits"));
-            }
-            *slot(&mut self.quantization, place & 15)? = Some(bytes_of_steps(rest)?);
-            body = rest.get(64..).unwrap_or_default();
+            let (steps, length) = match place >> 4 {
+                0 => (bytes_of_steps(rest)?, 64),
+                _ => (words_of_steps(rest)?, 128),
+            };
+            *slot(&mut self.quantization, place & 15)? = Some(steps);
+            body = rest.get(length..).unwrap_or_default();
         }
         Ok(())
     }
 
-    fn stream<'a>(&self, scan: &'a [u8], image: &OldJpeg) -> Result<Stream<'a>, CodecFailure> {
+    pub(in super::super) fn stream<'a>(
+        &self,
+        scan: &'a [u8],
+        expected: (usize, usize),
+    ) -> Result<Stream<'a>, CodecFailure> {
         let (width, height) = self.frame.ok_or_else(|| malformed("no frame header"))?;
-        if (width, height) != (size(image.width), size(image.height)) {
-            return Err(malformed(format!(
-                "a stream of {height} x {width}, expected {} x {}",
-                image.height, image.width
-            )));
+        let (columns, rows) = expected;
+        if width != columns || height < rows {
+            return Err(malformed(format!("a stream of {height} x {width}, expected {rows} x {columns}")));
         }
         if self.selectors.len() != self.components.len() {
             return Err(malformed("several scans"));
