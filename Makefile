@@ -97,6 +97,7 @@ bench-files:
 bench: build wheel bench-files bench-archive bench-remote ## time the binary, the Python package and other tools (needs ../shared), then load the service
 	VIRTUALIZE_BIN=$(BIN) $(EVAL)/venv/bin/python $(SHARED)/bench/run.py $(EVAL)/bench --reps 3
 	VIRTUALIZE_BIN=$(BIN) $(EVAL)/venv/bin/python crates/archive/examples/archive_peers.py $(SHARED)/bench $(EVAL)/bench
+	$(PYTHON) benchmarks/netcdf3.py $(BIN) $(SHARED)/bench/range_server.py
 	bash crates/python/tests/setup.sh target/wheels/*.whl
 	target/python/bin/python crates/python/benchmarks/read.py
 	target/python/bin/python crates/python/benchmarks/archive.py

@@ -32,6 +32,8 @@ store = NetCDF3Parser()(sys.argv[1], registry)
 refs = store.to_virtual_dataset(loadable_variables=[]).vz.to_kerchunk(format="dict")
 print(time.perf_counter() - start, len(refs["refs"]))
 """
+# Longest time of another tool, in seconds; a tool that takes longer counts as this long.
+PATIENCE = 300
 PEERS = {"kerchunk": KERCHUNK, "virtualizarr": VIRTUALIZARR}
 
 
@@ -87,7 +89,10 @@ def ours(binary, place, endpoint, out):
 
 
 def peer(script, place, endpoint):
-    run = subprocess.run([sys.executable, "-W", "ignore", "-c", script, place, endpoint], capture_output=True, text=True)
+    try:
+        run = subprocess.run([sys.executable, "-W", "ignore", "-c", script, place, endpoint], capture_output=True, text=True, timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        return PATIENCE, None
     if run.returncode:
         return None, run.stderr.strip().splitlines()[-1][:90]
     return float(run.stdout.split()[0]), None

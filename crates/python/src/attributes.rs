@@ -17,7 +17,7 @@ use crate::{file::File, runtime};
 #[pymethods]
 impl File {
     /// Returns the attributes of a group or array by name: those of an HDF5 file as h5netcdf returns them, those of
-    /// other files as in the metadata, with the types of rioxarray.
+    /// a NetCDF-3 file as netCDF4-python does, those of other files as in the metadata, with the types of rioxarray.
     fn attributes<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyAny>> {
         let Some(attributes) = self.store.source_attributes(path) else {
             return metadata(py, &self.store, path);
@@ -29,7 +29,7 @@ impl File {
         Ok(dict.into_any())
     }
 
-    /// Returns the names of the unlimited dimensions that a group of an HDF5 file defines.
+    /// Returns the names of the unlimited dimensions that a group of an HDF5 or NetCDF-3 file defines.
     fn unlimited_dimensions(&self, path: &str) -> Vec<String> {
         self.store.report.unlimited.get(path).cloned().unwrap_or_default()
     }

@@ -42,12 +42,21 @@ pub(super) fn attributes_json(
     (converted, remarks)
 }
 
-/// Converts attributes with their types, for Python.
+/// Converts attributes with the types that xarray shows with netCDF4-python.
 pub(super) fn source_attributes(attributes: &[Attribute], budget: &Budget<'_>) -> Vec<SourceAttribute> {
     let mut names = BTreeSet::new();
     let first = attributes.iter().filter(|attribute| names.insert(attribute.name.as_str()));
     let converted = first.map(|attribute| {
         let value = match attribute.data_type {
+            // xarray compares it with characters, which are bytes.
+            Stored::Char if attribute.name == "_FillValue" && attribute.values.len() == 1 => {
+                SourceValue::Text {
+                    length: Some(1),
+                    is_utf8: false,
+                    shape: Some(vec![1]),
+                    elements: vec![attribute.values.to_vec()],
+                }
+            }
             Stored::Char => SourceValue::Json(text(&attribute.values).into()),
             stored => SourceValue::Fixed {
                 data_type: NumpyType::Plain(numpy_type(stored)),

@@ -9,7 +9,7 @@ use virtualize_remedy::Code;
 use virtualize_zarr::{Array, ChunkGrid, Codec, DataType, Endian, FillValue, Reference, Source, ZarrFormat};
 
 use super::{map_file, map_file_within};
-use crate::{ChunkContent, MapOptions, Mapped, PieceBytes};
+use crate::{ChunkContent, MapOptions, Mapped, NumpyType, PieceBytes, SourceValue};
 
 /// A file with the dimensions `t` (records), `x` of length 3 and `y` of length 50,000.
 fn file(variables: Vec<Variable>, records: (u64, u64)) -> File {
@@ -185,6 +185,37 @@ fn attributes_have_the_values_that_netcdf4_python_shows() {
     let expected = json!({"one": -2, "several": [0.5, "NaN"], "none": [], "text": "ab", "large": u64::MAX});
     assert_eq!(json!(array(&mapped, "v").attributes), expected);
     assert_eq!(codes(&mapped), [("/v", Code::NameCollision), ("/v", Code::AttributeLeftOut)]);
+}
+
+/// `xarray.open_dataset(engine="netcdf4")` shows `np.int16(-2)`, `array([0.5], dtype=float32)`, "ab" and `b"z"`.
+#[test]
+fn attributes_keep_their_types_on_request() {
+    let mut one = variable("v", Stored::Char, &[1], 100);
+    one.attributes = vec![
+        attribute("one", Stored::Short, &[0xff, 0xfe]),
+        attribute("text", Stored::Char, b"ab\0"),
+        attribute("_FillValue", Stored::Char, b"z"),
+        attribute("one", Stored::Char, b"again"),
+    ];
+    let file = file(vec![one], (0, 0));
+    assert!(mapped(&file, 1 << 20, &v3()).report.attributes.is_empty());
+    let report = mapped(&file, 1 << 20, &MapOptions { source_attributes: true, ..v3() }).report;
+    let kept: Vec<_> =
+        report.attributes["v"].iter().map(|one| (one.name.as_str(), one.value.clone())).collect();
+    let number = SourceValue::Fixed {
+        data_type: NumpyType::Plain("<i2".to_owned()),
+        shape: Some(vec![1]),
+        bytes: vec![0xfe, 0xff],
+    };
+    let character = SourceValue::Text {
+        length: Some(1),
+        is_utf8: false,
+        shape: Some(vec![1]),
+        elements: vec![vec![b'z']],
+    };
+    let text = SourceValue::Json("ab".into());
+    assert_eq!(kept, [("one", number), ("text", text), ("_FillValue", character)]);
+    assert_eq!(report.unlimited[""], ["t"]);
 }
 
 #[test]
