@@ -130,3 +130,18 @@ fn what_cannot_be_mapped_is_not_read() {
         assert!(tasks.is_empty(), "{tasks:?}");
     }
 }
+
+/// Writers leave pointers to memory in fill values. They matter only if something reads as the fill value.
+#[test]
+fn unused_fill_values_are_not_followed() {
+    let fill = |data: Dataset| {
+        let file = file(vec![("x", data)]);
+        let budget = Budget::of_file(&Limits::default(), 0);
+        let tasks = heap_tasks(&file, &Source::default(), &OtherFiles::default(), &options(), &budget);
+        tasks.into_iter().next().unwrap().1.unwrap().fill
+    };
+    let mut whole = dataset(numbered(), &[2]);
+    whole.fill.value = virtualize_hdf5::model::FillValue::User(element(7).into());
+    assert_eq!(fill(whole)[..], [vec![7, 0, 0, 0, 9, 9, 9, 9], vec![0; 16]].concat());
+    assert_eq!(fill(half_missing(numbered(), &element(7)))[..], element(7));
+}
