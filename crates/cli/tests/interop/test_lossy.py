@@ -38,8 +38,8 @@ def blosc2(random, plugin):
 
 
 def sz3(random, plugin):
-    axes = int(random.integers(1, 5))
-    shape, chunk = shapes(random, axes, 1, {1: 2000, 2: 60, 3: 16, 4: 7}[axes])
+    axes = int(random.integers(1, 4))  # the plugin hangs on some chunks of four axes
+    shape, chunk = shapes(random, axes, 9, {1: 2000, 2: 60, 3: 16}[axes])
     bound = float(random.choice([1e-4, 0.01, 0.5, 2]))
     return shape, chunk, str(random.choice(INTEGERS + FLOATS)), plugin.SZ3(absolute=bound)
 
@@ -65,7 +65,7 @@ def jpegls(random, plugin):
 
 
 def write(path, kind, seed):
-    """Write arrays in a process of its own: the plugins of FCIDECOMP and SZ3 damage their memory now and then."""
+    """Write arrays in a process of its own: the plugins of FCIDECOMP and SZ3 damage their memory now and then, and fail or hang."""
     import h5py, hdf5plugin
     random = np.random.default_rng(seed)
     with h5py.File(path, "w") as file:
@@ -79,10 +79,11 @@ def write(path, kind, seed):
 def test_values_are_those_of_the_plugin(tmp_path, fmt, kind, seed):
     import h5py, hdf5plugin, zarr  # noqa: F401
     path = tmp_path / "lossy.h5"
-    writer = multiprocessing.get_context("fork").Process(target=write, args=(path, kind, seed))
+    writer = multiprocessing.get_context("spawn").Process(target=write, args=(path, kind, seed))
     writer.start()
-    writer.join()
-    if writer.exitcode:
+    writer.join(30)
+    writer.kill()
+    if writer.exitcode != 0:
         pytest.skip("the plugin failed")
     with h5py.File(path) as file:
         truth = {name: dataset[...] for name, dataset in file.items()}
