@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from clients import nodes, same_bits, virtualize
 
-FILES = sorted(p for kind in ("hdf5", "tiff") for p in (clients.FIXTURES / kind).iterdir() if p.suffix in (".h5", ".nc", ".tif"))
+FILES = sorted(p for kind in ("hdf5", "netcdf3", "tiff") for p in (clients.FIXTURES / kind).iterdir() if p.suffix in (".h5", ".nc", ".tif"))
 REGION = "eu-central-1"
 
 

@@ -8,7 +8,7 @@ from clients import FIXTURES, virtualize
 from test_convert import made_by_kerchunk, sample  # noqa: F401
 
 FORMATS = ["kerchunk-json", "zarr3-json", "zarr3"]
-FILES = sorted(p for kind in ("hdf5", "tiff") for p in (FIXTURES / kind).iterdir() if p.suffix in (".h5", ".nc", ".tif"))
+FILES = sorted(p for kind in ("hdf5", "netcdf3", "tiff") for p in (FIXTURES / kind).iterdir() if p.suffix in (".h5", ".nc", ".tif"))
 
 
 def validate(refs, *arguments, status=0):
