@@ -20,7 +20,8 @@ fn overview_of(store: &VirtualStore, columns: usize, is_full: bool) -> String {
 /// Opens all fixtures that are not refused.
 fn fixtures() -> Vec<VirtualStore> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
-    let files = ["hdf5", "netcdf3", "tiff"].into_iter().flat_map(|kind| fs::read_dir(folder.join(kind)).unwrap());
+    let files =
+        ["hdf5", "netcdf3", "tiff"].into_iter().flat_map(|kind| fs::read_dir(folder.join(kind)).unwrap());
     let paths = files.map(|file| file.unwrap().path());
     let paths = paths.filter(|path| path.extension().is_some_and(|extension| extension != "json"));
     let options = Options { notation: Notation::default(), ..Options::default() };

@@ -50,11 +50,10 @@ pub(super) fn source_attributes(attributes: &[Attribute], budget: &Budget<'_>) -
         let value = match attribute.data_type {
             // xarray compares it with characters, which are bytes.
             Stored::Char if attribute.name == "_FillValue" && attribute.values.len() == 1 => {
-                SourceValue::Text {
-                    length: Some(1),
-                    is_utf8: false,
+                SourceValue::Fixed {
+                    data_type: NumpyType::Plain("|S1".to_owned()),
                     shape: Some(vec![1]),
-                    elements: vec![attribute.values.to_vec()],
+                    bytes: attribute.values.to_vec(),
                 }
             }
             Stored::Char => SourceValue::Json(text(&attribute.values).into()),

@@ -207,11 +207,10 @@ fn attributes_keep_their_types_on_request() {
         shape: Some(vec![1]),
         bytes: vec![0xfe, 0xff],
     };
-    let character = SourceValue::Text {
-        length: Some(1),
-        is_utf8: false,
+    let character = SourceValue::Fixed {
+        data_type: NumpyType::Plain("|S1".to_owned()),
         shape: Some(vec![1]),
-        elements: vec![vec![b'z']],
+        bytes: vec![b'z'],
     };
     let text = SourceValue::Json("ab".into());
     assert_eq!(kept, [("one", number), ("text", text), ("_FillValue", character)]);
