@@ -138,3 +138,57 @@ def test_packed_numbers_are_unpacked():
     with xr.open_dataset(FOLDER / "fill.nc", engine="netcdf4") as original:
         assert clients.same_values(original["unsigned"].values, clients.decode(ours, "unsigned", True)[1]) is None
         assert ours["unsigned"].dtype.kind == "f"
+
+
+GIB = 2**30
+
+
+def write_sparse(path, version, dims, variables, count):
+    """Writes a file of more bytes than the disk has to store: (name, type, dimensions, content of the last bytes of the last record)."""
+    from netcdf3_files import Writer
+    w = Writer(version, numrecs=count)
+    for name, length in dims:
+        w.dim(name, length)
+    for name, code, ids, _ in variables:
+        w.var(name, code, ids, np.zeros(0, code))
+    for var in w.vars:
+        lengths = [dims[d][1] for d in var["dims"]]
+        var["record"] = lengths[:1] == [0]
+        var["size"] = int(np.prod(lengths[var["record"]:], dtype=object)) * int(var["code"][1:])
+        var["padded"] = var["size"] + -var["size"] % 4
+    begins, at = [], len(w.header([0] * len(w.vars), count))
+    for var in w.vars:
+        begins.append(at)
+        at += var["padded"]
+    stride = sum(var["padded"] for var in w.vars if var["record"])
+    with open(path, "wb") as f:
+        f.write(w.header(begins, count))
+        f.truncate(at + stride * (count - 1 if stride else 0))
+        for begin, var, (_, _, _, content) in zip(begins, w.vars, variables):
+            f.seek(begin + (stride * (count - 1) if var["record"] else 0) + var["size"] - len(content))
+            f.write(content)
+
+
+@pytest.mark.parametrize("version,dims,variables,count", [
+    (5, [("x", 5 * GIB), ("y", 4)], [("large", "i1", [0], b"end"), ("small", "i1", [1], b"abcd")], 0),
+    (2, [("x", 5), ("y", GIB), ("z", 4)], [("small", "i1", [2], b"abcd"), ("large", "i1", [0, 1], b"end")], 0),
+    (5, [("t", 0), ("x", 5 * GIB), ("y", 3)], [("large", "i1", [0, 1], b"end"), ("small", "i2", [0, 2], b"\0\1\0\2")], 3),
+    (2, [("t", 0), ("y", 3), ("x", 3 * GIB)], [("small", "i2", [0, 1], b"\0\1\0\2"), ("large", "i1", [0, 2], b"end")], 3),
+])
+def test_offsets_past_4_gib(tmp_path, fmt, version, dims, variables, count):
+    """The size in the header cannot be right there. Of large variables, the place of the last chunk is compared."""
+    import netCDF4, zarr
+    path = tmp_path / "sparse.nc"
+    write_sparse(path, version, dims, variables, count)
+    run = virtualize(path, "--format", fmt, "--split-contiguous", "64M")
+    assert (run.status, run.codes) == (0, []), run.stderr
+    small = zarr.open_array(clients.open_store(run.references), path="small", mode="r", zarr_format=FORMATS[fmt])
+    with netCDF4.Dataset(path) as ds:
+        ds.set_auto_maskandscale(False)
+        assert clients.same_bits(ds["small"][...], small[...]) is None
+        assert ds["large"][..., -3:].ravel()[-3:].tobytes() == b"end"
+    places = [value for key, value in run.references.get("refs", run.references).items() if key.startswith("large/") and isinstance(value, list)]
+    _, offset, length = max(places, key=lambda place: place[1])
+    with open(path, "rb") as f:
+        f.seek(offset + length - 3)
+        assert f.read(3) == b"end"
