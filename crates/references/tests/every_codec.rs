@@ -12,6 +12,7 @@ use virtualize_zarr::{Array, Codec, DataType, Implementation, ZarrFormat};
 fn elements(array: &Array) -> Vec<u8> {
     match &array.data_type {
         DataType::Float32 => (0..12_u8).flat_map(|n| f32::from(n).to_le_bytes()).collect(),
+        DataType::Complex64 => (0..24_u8).flat_map(|n| f32::from(n).to_le_bytes()).collect(),
         _ => (0..12_u16).flat_map(|n| (n * 100).to_le_bytes()).collect(),
     }
 }
