@@ -6,15 +6,24 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 use virtualize_codec::{decode_values, encode_values};
 use virtualize_references::{from_json, translate};
-use virtualize_zarr::{Array, Codec, DataType, Implementation, ZarrFormat};
+use virtualize_zarr::{Array, Codec, DataType, Endian, Implementation, ZarrFormat};
 
 /// Returns the elements of a chunk of 4 × 3 that fit the codec's array.
 fn elements(array: &Array) -> Vec<u8> {
     match &array.data_type {
         DataType::Float32 => (0..12_u8).flat_map(|n| f32::from(n).to_le_bytes()).collect(),
-        DataType::Complex64 => (0..24_u8).flat_map(|n| f32::from(n).to_le_bytes()).collect(),
+        DataType::Complex64 => (0..24_u8).flat_map(|n| stored(array, f32::from(n).to_le_bytes())).collect(),
+        DataType::Complex128 => (0..24_u8).flat_map(|n| stored(array, f64::from(n).to_le_bytes())).collect(),
         _ => (0..12_u16).flat_map(|n| (n * 100).to_le_bytes()).collect(),
     }
+}
+
+/// Returns a number in the byte order of an array.
+fn stored<const N: usize>(array: &Array, mut little: [u8; N]) -> [u8; N] {
+    if Codec::endian_of(&array.codecs) == Endian::Big {
+        little.reverse();
+    }
+    little
 }
 
 fn document(array: &Array, format: ZarrFormat) -> Option<Value> {

@@ -15,7 +15,8 @@ impl Codec {
     /// Returns an array of 8 × 6 elements in chunks of 4 × 3, without references, whose chain is valid with this codec
     /// in it.
     pub fn example_array(&self) -> Array {
-        let data_type = match self {
+        let plain = if let Self::Own(plain) = self { plain } else { self };
+        let data_type = match plain {
             Self::FloatPredictor { .. } | Self::CastValue { .. } | Self::ScaleOffset { .. } => {
                 DataType::Float32
             }
@@ -26,7 +27,7 @@ impl Codec {
             _ => DataType::UInt16,
         };
         let codec = self.clone();
-        let is_big = matches!(self, Self::ComplexIntegers { dtype: ">i2" | ">i4" });
+        let is_big = matches!(plain, Self::ComplexIntegers { dtype: ">i2" | ">i4" });
         let bytes = Self::Bytes { endian: Some(if is_big { Endian::Big } else { Endian::Little }) };
         let codecs = match self.kind() {
             _ if self.makes_bytes() => vec![codec],
