@@ -52,7 +52,7 @@ def page(chromium, base):
     yield page
     assert page.evaluate("violations") == []
     unexpected = [error for error in page.errors if not any(part in error for part in page.expected)]
-    assert unexpected == []
+    assert unexpected == [], unexpected
     context.close()
 
 
