@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Codec, TABLE, chain::parse_own, definition::Encoded};
+use super::{Codec, Registry, TABLE, chain::parse_own, definition::Encoded};
 use crate::{DataType, ZarrFormat};
 
 impl Codec {
@@ -19,11 +19,19 @@ impl Codec {
         (own.parse)(&encoded).map(|codec| Self::Own(Box::new(codec)))
     }
 
-    /// Returns a chain in which codecs that neither zarr-python nor numcodecs decodes have their names in the Python
+    /// Returns a chain in which codecs that neither zarr-python nor numcodecs decodes in both Zarr formats have their names in the Python
     /// package `virtualize`, where they have one. All of them work on bytes, so that `bytes` moves before the first of
     /// them.
     pub fn own_chain(chain: Vec<Self>) -> Vec<Self> {
-        let renamed = |codec: Self| codec.own().unwrap_or(codec);
+        let is_known = |codec: &Self| {
+            let definition = codec.definition();
+            matches!(definition.registry, Registry::Core | Registry::Numcodecs)
+                && (definition.configuration)(codec, ZarrFormat::V3).is_some()
+        };
+        let renamed = |codec: Self| match is_known(&codec) {
+            true => codec,
+            false => codec.own().unwrap_or(codec),
+        };
         let mut chain: Vec<Self> = chain.into_iter().map(renamed).collect();
         let first = chain.iter().position(|codec| matches!(codec, Self::Own(_)));
         let bytes = chain.iter().position(|codec| matches!(codec, Self::Bytes { .. }));

@@ -142,3 +142,16 @@ fn own_codecs_follow_bytes() {
     assert_eq!(own[2], serde_json::json!({"name": "virtualize.floatpred", "configuration": expected}));
     assert_eq!((&own[3]["name"], &own[4]["name"]), (&"numcodecs.zlib".into(), &"virtualize.bitorder".into()));
 }
+
+/// `numcodecs.astype` does not work in Zarr v3.
+#[test]
+fn codecs_that_readers_decode_in_both_formats_keep_their_names() {
+    let kept = vec![
+        Codec::Bytes { endian: Some(Endian::Little) },
+        Codec::Shuffle { element_size: 4 },
+        Codec::Zlib { level: 6 },
+    ];
+    assert_eq!(Codec::own_chain(kept.clone()), kept);
+    let astype = Codec::ComplexIntegers { dtype: "<i2" };
+    assert_eq!(Codec::own_chain(vec![astype.clone()]), [astype.own().unwrap()]);
+}
