@@ -2,7 +2,7 @@
 the error is one line, and the same command finishes with the result of an undisturbed run.
 
 FAULTS=500 tries up to 500 calls of each command; by default it is a random sample."""
-import errno, json, os, pathlib, random, shutil, subprocess, sys, warnings
+import errno, os, pathlib, random, shutil, subprocess, sys, warnings
 
 import clients
 import pytest
@@ -21,6 +21,9 @@ def faults(tmp_path_factory):
     """The program that makes calls fail."""
     made = tmp_path_factory.mktemp("faults") / "faults"
     subprocess.run(["cc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", made, SOURCE], check=True)
+    tried = subprocess.run([made, "/", made.with_name("log"), "count", "0", "0", "--", "true"], capture_output=True, text=True)
+    if tried.returncode == 125:
+        pytest.skip(f"containers may forbid notifications of system calls: {tried.stderr}")
     return made
 
 
