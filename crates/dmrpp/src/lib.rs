@@ -5,10 +5,10 @@
 //! A sidecar is a DAP4 document (DMR) with elements of the namespace `dmrpp` that say where the chunks are. The parser pulls
 //! one element after the other and keeps no tree: chunks become columns as they are read.
 //!
-//! - [`xml`]: elements, text, lines for errors, bounds on chunks and memory
-//! - [`document`]: groups, dimensions, variables; objects of the model and their links
-//! - [`attribute`], [`variable`], [`chunks`]: one element each
-//! - [`types`], [`fill`]: data types and fill values
+//! - `xml`: elements, text, lines for errors, bounds on chunks and memory
+//! - `document`: groups, dimensions, variables; objects of the model and their links
+//! - `attribute`, `variable`, `chunks`: one element each
+//! - `types`, `fill`: data types and fill values
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 mod attribute;
