@@ -10,10 +10,10 @@ mod variable;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use virtualize_bytes::{Budget, Limits};
-use virtualize_netcdf3::model::File;
+use virtualize_netcdf3::model::{File, Variable};
 use virtualize_remedy::Code;
 use virtualize_zarr::{Node, Source, ZarrFormat};
 
@@ -35,7 +35,7 @@ pub fn map_file_within(file: &File, source: Source, options: &MapOptions, budget
         file_size: source.size,
         options,
         budget,
-        time_bounds: time_bounds(file),
+        time_bounds: if options.unpack { time_bounds(file) } else { BTreeSet::new() },
         dimension_names: Vec::new(),
         mapped: Mapped::new(options.format, &[]),
     };
@@ -76,37 +76,42 @@ impl Mapper<'_> {
         self.dimension_names = self.name_dimensions();
         self.global_attributes();
         self.note_records();
-        let mut nodes = Vec::new();
-        for variable in &self.file.variables {
+        let variables = &self.file.variables;
+        let names: Vec<_> = variables.iter().map(|variable| shown_name(&variable.name)).collect();
+        let last: BTreeMap<&str, usize> =
+            names.iter().enumerate().map(|(at, name)| (name.as_ref(), at)).collect();
+        for (at, (variable, name)) in variables.iter().zip(&names).enumerate() {
             let bytes = NODE.saturating_add((variable.name.len() as u64).saturating_mul(4));
             if self.budget.take("arrays", bytes).is_err() {
                 break;
             }
-            let name = shown_name(&variable.name);
-            if name != variable.name {
-                let message = format!(
-                    "zarr-python treats a backslash as a slash: {:?} is shown as {name:?}",
-                    variable.name
-                );
-                self.diagnose(Severity::Warning, Code::NameChanged, &name, message);
-            }
-            if let Err(error) = check_name(&name) {
-                self.diagnose(Severity::Warning, Code::NodeLeftOut, &name, error.to_string());
-                continue;
-            }
-            if let Some(array) = self.variable(&name, variable) {
-                nodes.push((name.into_owned(), array));
-            }
-        }
-        for (name, array) in nodes {
-            let node = Node::Array(Box::new(array));
-            // Like netCDF4-python, shows the last of several.
-            if self.mapped.hierarchy.root.children.insert(name.clone(), node).is_some() {
+            if last.get(name.as_ref()) == Some(&at) {
+                self.add(name, variable);
+            } else {
+                // Like netCDF4-python, shows the last of several.
                 let message = "two variables have this name; the last one is shown".to_owned();
-                self.diagnose(Severity::Warning, Code::NameCollision, &name, message);
+                self.diagnose(Severity::Warning, Code::NameCollision, name, message);
             }
         }
         self.mapped
+    }
+
+    /// Adds the array of a variable to the hierarchy, unless it has to be left out.
+    fn add(&mut self, name: &str, variable: &Variable) {
+        if name != variable.name {
+            let message = format!(
+                "zarr-python treats a backslash as a slash: {:?} is shown as {name:?}",
+                variable.name
+            );
+            self.diagnose(Severity::Warning, Code::NameChanged, name, message);
+        }
+        if let Err(error) = check_name(name) {
+            return self.diagnose(Severity::Warning, Code::NodeLeftOut, name, error.to_string());
+        }
+        if let Some(array) = self.variable(name, variable) {
+            let node = Node::Array(Box::new(array));
+            self.mapped.hierarchy.root.children.insert(name.to_owned(), node);
+        }
     }
 
     fn global_attributes(&mut self) {

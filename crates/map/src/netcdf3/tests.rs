@@ -237,3 +237,13 @@ fn references_are_charged_before_they_are_listed() {
     let mapped = map_file_within(&file, Source { size, ..Source::default() }, &v3(), &budget);
     assert!(codes(&mapped).contains(&("/", Code::TooLarge)));
 }
+
+/// netCDF4-python shows the last of two variables. The file ends within the first, of which a chunk would be made.
+#[test]
+fn chunks_of_a_hidden_variable_are_not_made() {
+    let variables = vec![variable("a", Stored::Int, &[2], 100), variable("a", Stored::Byte, &[1], 4)];
+    let mapped = mapped(&file(variables, (0, 0)), 5000, &v3());
+    assert_eq!(chunks(&mapped, "a"), (vec![3], vec![(0, 4, 3)]));
+    assert!(mapped.tasks.is_empty(), "{:?}", mapped.tasks);
+    assert_eq!(codes(&mapped), [("/a", Code::NameCollision)]);
+}
