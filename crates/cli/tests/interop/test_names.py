@@ -22,6 +22,18 @@ def test_a_backslash_is_escaped_and_said(tmp_path, fmt):
     assert clients.open_dataset(run.references, FORMATS[fmt])["a%5Cb 5%25"].values.tolist() == [0, 1, 2]
 
 
+def test_chunks_of_a_hidden_dataset_are_not_made(tmp_path, fmt):
+    """h5netcdf strips `_nc4_non_coord_`, and of two datasets the last takes the name. The text of the first would be inlined."""
+    import h5py
+    path = tmp_path / "names.h5"
+    with h5py.File(path, "w") as f:
+        f.create_dataset("y", shape=(3,), chunks=(3,), dtype="i4", fillvalue=5)
+        f.create_dataset("_nc4_non_coord_y", data=["a", "bc", "d"], dtype=h5py.string_dtype())
+    run = convert(path, fmt)
+    assert [code for _, code in run.codes] == ["name-collision"]
+    assert clients.open_dataset(run.references, FORMATS[fmt])["y"].values.tolist() == [5, 5, 5]
+
+
 def test_references_lead_to_escaped_names(tmp_path, fmt):
     import h5py, zarr
     path = tmp_path / "references.h5"

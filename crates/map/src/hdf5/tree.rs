@@ -18,7 +18,7 @@ use super::lengths::Lengths;
 use super::references::has_parts;
 use super::weight::{LINK, NODES, node_bytes};
 use crate::node_names::{check_name, shown_name};
-use crate::{Diagnostic, Error, Result, Severity};
+use crate::{Diagnostic, Error, InlineTask, Result, Severity};
 
 /// Deepest nesting of groups. Walks of the hierarchy are recursive: 500 levels fit into the 2 MiB of a thread without optimization.
 pub(super) const DEPTH: usize = 256;
@@ -75,6 +75,7 @@ impl Mapper<'_> {
                 break;
             }
             let file = self.own.file;
+            let tasks = self.tasks.len();
             let node = match self.flattened(*child) {
                 Some(Ok(Flattened::Ragged { values, row_sizes })) => {
                     let parts = (values.as_ref(), row_sizes.as_ref());
@@ -95,6 +96,7 @@ impl Mapper<'_> {
                 && mapped.children.insert(name.to_owned(), node).is_some()
             {
                 let path = join(place.path, name);
+                self.drop_tasks(tasks, &path);
                 self.diagnose(
                     Severity::Warning,
                     Code::NameCollision,
@@ -104,6 +106,15 @@ impl Mapper<'_> {
             }
         }
         mapped
+    }
+
+    /// Drops those of the first `count` tasks that make chunks at `path` or below: another node took the place of theirs.
+    fn drop_tasks(&mut self, count: usize, path: &str) {
+        let is_replaced = |task: &InlineTask| {
+            task.array.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let mut at = 0..;
+        self.tasks.retain(|task| at.next().is_none_or(|at| at >= count) || !is_replaced(task));
     }
 
     fn child(
