@@ -1,9 +1,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
+use virtualize_bytes::Budget;
 use virtualize_remedy::{Code, Remedy};
 use virtualize_zarr::{Array, Hierarchy, NodePath, Source, SourceId, ZarrFormat, node};
 
-use crate::{Diagnostic, InlineTask, Report, Severity};
+use crate::{Diagnostic, InlineTask, MapOptions, Report, Severity, convention, unpack};
 
 /// A mapped file: the hierarchy, the chunks that still have to be made, and the decisions taken.
 #[derive(Clone, Debug)]
@@ -52,6 +53,17 @@ impl Mapped {
     pub(crate) fn new(format: ZarrFormat, companions: &'static [&'static str]) -> Self {
         let hierarchy = Hierarchy::new(format);
         Self { hierarchy, tasks: Vec::new(), report: Report::default(), companions }
+    }
+
+    /// Reports a spent budget, and does what the options request for all arrays alike.
+    pub(crate) fn finish(&mut self, options: &MapOptions, budget: &Budget<'_>) {
+        crate::budget::report(budget, self);
+        if options.unpack && options.format == ZarrFormat::V2 {
+            self.report.diagnostics.push(unpack::needs_v3());
+        }
+        if options.missing_value_convention {
+            convention::declare(self);
+        }
     }
 
     /// Removes arrays with their tasks, and reports why.

@@ -6,10 +6,10 @@
 mod attribute;
 mod cast;
 mod fill;
-mod missing_value;
 mod packing;
+mod sentinels;
 
 pub(crate) use self::attribute::{CfAttribute, CfAttributes, CfValue};
 pub(crate) use self::fill::{FillPlan, FillQuestion};
-pub(crate) use self::missing_value::write_missing_value;
 pub(crate) use self::packing::{check_factors, unpack, widened_packing};
+pub(crate) use self::sentinels::write_sentinels;

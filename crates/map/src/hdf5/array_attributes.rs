@@ -9,7 +9,7 @@ use super::Mapper;
 use super::attributes::{attributes_json, flags};
 use super::types::numpy_time;
 use crate::Severity;
-use crate::cf::{CfAttributes, FillPlan, write_missing_value};
+use crate::cf::{CfAttributes, FillPlan, write_sentinels};
 
 impl Mapper<'_> {
     /// Returns the attributes of an array: those of the dataset, the fill values in the notation of the Zarr format, and
@@ -34,9 +34,7 @@ impl Mapper<'_> {
                 format!("an attribute is left out: {error}"),
             );
         }
-        attributes.remove("_FillValue");
-        attributes.extend(fill.attribute.clone().map(|value| ("_FillValue".to_owned(), value)));
-        for (severity, code, message) in write_missing_value(meanings, data_type, fill, &mut attributes) {
+        for (severity, code, message) in write_sentinels(meanings, data_type, fill, &mut attributes) {
             self.diagnose(severity, code, path, message);
         }
         if let Some(flags) = flags(&dataset.datatype) {

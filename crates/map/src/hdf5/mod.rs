@@ -38,7 +38,7 @@ use std::sync::Arc;
 use virtualize_bytes::{Budget, Limits};
 use virtualize_hdf5::model::File;
 use virtualize_remedy::Code;
-use virtualize_zarr::{Hierarchy, Source, ZarrFormat};
+use virtualize_zarr::{Hierarchy, Source};
 
 use self::external_links::{ExternalLink, MappedFiles};
 use self::hdfeos::Fields;
@@ -50,9 +50,7 @@ pub use self::others::{OtherFile, OtherFiles, link_files, virtual_source_files};
 pub use self::references::{reference_part, reference_path};
 use self::source_table::SourceTable;
 pub use self::unlimited::{NumberedFiles, numbered_files, resolve_extents};
-use crate::{
-    Diagnostic, Error, InlineTask, MapOptions, Mapped, Report, Result, Severity, convention, unpack,
-};
+use crate::{Diagnostic, Error, InlineTask, MapOptions, Mapped, Report, Result, Severity};
 
 /// Most sources of the virtual datasets of a file. Nested ones count each time.
 const VIRTUAL_SOURCES: u32 = 100_000;
@@ -80,13 +78,7 @@ pub fn map_file_among(
     let (lookup, chain) = (Lookup::new(budget), [source.url.clone()]);
     let shared = Shared { others, sources_left: &sources_left, mapped: &mapped, lookup: &lookup };
     let mut mapped = map_within(file, source, shared, options, &chain);
-    crate::budget::report(budget, &mut mapped);
-    if options.unpack && options.format == ZarrFormat::V2 {
-        mapped.report.diagnostics.push(unpack::needs_v3());
-    }
-    if options.missing_value_convention {
-        convention::declare(&mut mapped);
-    }
+    mapped.finish(options, budget);
     mapped
 }
 

@@ -95,26 +95,22 @@ impl Mapper<'_> {
             if let Some(node) = node
                 && mapped.children.insert(name.to_owned(), node).is_some()
             {
-                let path = join(place.path, name);
-                self.drop_tasks(tasks, &path);
-                self.diagnose(
-                    Severity::Warning,
-                    Code::NameCollision,
-                    &path,
-                    "two objects have this name".to_owned(),
-                );
+                self.node_replaced(tasks, &join(place.path, name));
             }
         }
         mapped
     }
 
-    /// Drops those of the first `count` tasks that make chunks at `path` or below: another node took the place of theirs.
-    fn drop_tasks(&mut self, count: usize, path: &str) {
+    /// Reports that a node took the place of another one, and drops the tasks that make chunks of the other: those of the
+    /// first `count` tasks whose array is at `path` or below.
+    fn node_replaced(&mut self, count: usize, path: &str) {
         let is_replaced = |task: &InlineTask| {
             task.array.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         let mut at = 0..;
         self.tasks.retain(|task| at.next().is_none_or(|at| at >= count) || !is_replaced(task));
+        let message = "two objects have this name".to_owned();
+        self.diagnose(Severity::Warning, Code::NameCollision, path, message);
     }
 
     fn child(

@@ -15,12 +15,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use virtualize_bytes::{Budget, Limits};
 use virtualize_netcdf3::model::{File, Variable};
 use virtualize_remedy::Code;
-use virtualize_zarr::{Node, Source, ZarrFormat};
+use virtualize_zarr::{Node, Source};
 
 use self::attributes::{attributes_json, cf_attributes, source_attributes};
 use crate::node_names::{check_name, shown_name};
 use crate::unpack::is_time_unit;
-use crate::{Diagnostic, MapOptions, Mapped, Severity, convention, unpack};
+use crate::{Diagnostic, MapOptions, Mapped, Severity};
 
 /// Bytes of memory for an array, without names, attributes and chunks.
 const NODE: u64 = 1 << 10;
@@ -41,13 +41,7 @@ pub fn map_file_within(file: &File, source: Source, options: &MapOptions, budget
     };
     let mut mapped = mapper.run();
     mapped.hierarchy.sources.push(source);
-    crate::budget::report(budget, &mut mapped);
-    if options.unpack && options.format == ZarrFormat::V2 {
-        mapped.report.diagnostics.push(unpack::needs_v3());
-    }
-    if options.missing_value_convention {
-        convention::declare(&mut mapped);
-    }
+    mapped.finish(options, budget);
     mapped
 }
 

@@ -11,12 +11,10 @@ use super::fill::VariableFill;
 use super::types::data_type;
 use crate::budget::{chunk_bytes, task_bytes};
 use crate::cf::{
-    CfAttributes, FillPlan, FillQuestion, check_factors, unpack, widened_packing, write_missing_value,
+    CfAttributes, FillPlan, FillQuestion, check_factors, unpack, widened_packing, write_sentinels,
 };
 use crate::unpack::refusal_diagnostic;
-use crate::{
-    ArrayReport, ChunkContent, Diagnostic, Error, FillPolicy, InlineTask, Result, Severity, check_metadata,
-};
+use crate::{ArrayReport, ChunkContent, Error, FillPolicy, InlineTask, Result, Severity, check_metadata};
 
 impl Mapper<'_> {
     /// Maps a variable. Returns `None`, and reports why, if it is left out.
@@ -28,13 +26,8 @@ impl Mapper<'_> {
         };
         let mapped = self.try_variable(path, variable, &mut report);
         if let Err(error) = &mapped {
-            self.mapped.report.diagnostics.push(Diagnostic {
-                severity: Severity::Warning,
-                code: Code::ArrayLeftOut,
-                path: format!("/{path}"),
-                message: format!("the array is left out: {error}"),
-                remedy: error.remedy(),
-            });
+            let message = format!("the array is left out: {error}");
+            self.mapped.warn(path, Code::ArrayLeftOut, message, error.remedy());
             report.left_out = Some(error.to_string());
         }
         self.mapped.report.arrays.insert(path.to_owned(), report);
@@ -141,10 +134,8 @@ impl Mapper<'_> {
             let kept = source_attributes(&variable.attributes, self.budget);
             self.mapped.report.attributes.insert(path.to_owned(), kept);
         }
-        attributes.remove("_FillValue");
-        attributes.extend(fill.attribute.clone().map(|value| ("_FillValue".to_owned(), value)));
         let data_type = data_type(variable.data_type);
-        for (severity, code, message) in write_missing_value(meanings, &data_type, fill, &mut attributes) {
+        for (severity, code, message) in write_sentinels(meanings, &data_type, fill, &mut attributes) {
             self.diagnose(severity, code, path, message);
         }
         attributes

@@ -44,7 +44,7 @@ use self::image::ImageMapper;
 pub use self::lerc::{LercChunk, lerc_outer_codecs, stored_type};
 pub use self::ome::{OtherTiff, OtherTiffs, ome_files};
 pub use self::probes::{ProbeAnswers, Probes, decide, probes};
-use crate::{ChunkGridChoice, Diagnostic, MapOptions, Mapped, Severity, convention};
+use crate::{ChunkGridChoice, Diagnostic, MapOptions, Mapped, Severity};
 
 /// Names of the variables that only describe the image in their group.
 const COMPANIONS: &[&str] = &["band", "band_name", "x", "y", "spatial_ref"];
@@ -91,13 +91,10 @@ pub fn map_file_among(
         stack::stack(file, &mut mapped, options);
     }
     multiscales::describe(file, &mut mapped.hierarchy);
-    crate::budget::report(budget, &mut mapped);
-    if options.unpack {
+    if options.unpack && options.format == ZarrFormat::V3 {
         packing::unpack_all(&mut mapped);
     }
-    if options.missing_value_convention {
-        convention::declare(&mut mapped);
-    }
+    mapped.finish(options, budget);
     mapped
 }
 

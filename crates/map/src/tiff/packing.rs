@@ -1,17 +1,13 @@
 //! Unpacking of images ([`crate::MapOptions::unpack`]): nodata, and the scales and offsets that GDAL gives bands.
 
 use serde_json::Value;
-use virtualize_zarr::{Array, DataType, FillValue, ZarrFormat};
+use virtualize_zarr::{Array, DataType, FillValue};
 
-use crate::unpack::{Factor, Packing, UnpackRefusal, is_time_unit, needs_v3, refusal_diagnostic};
+use crate::unpack::{Factor, Packing, UnpackRefusal, is_time_unit, refusal_diagnostic};
 use crate::{ArrayReport, Mapped};
 
 /// Unpacks all images that codecs can unpack exactly; the others stay packed, with a diagnostic.
 pub(super) fn unpack_all(mapped: &mut Mapped) {
-    if mapped.hierarchy.format == ZarrFormat::V2 {
-        mapped.report.diagnostics.push(needs_v3());
-        return;
-    }
     for (path, report) in &mut mapped.report.arrays {
         let Some(array) = mapped.hierarchy.array_mut(path) else { continue };
         if let Err(why) = unpack(array, report) {

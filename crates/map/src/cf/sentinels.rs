@@ -1,4 +1,5 @@
-//! The attribute `missing_value` in a form that xarray compares with the data: plain JSON numbers in the array's type.
+//! The attributes `_FillValue` and `missing_value` in a form that xarray compares with the data: `missing_value` as plain JSON
+//! numbers in the array's type.
 
 use serde_json::{Map, Value};
 use virtualize_remedy::Code;
@@ -13,13 +14,16 @@ use crate::json_numbers::{float_json, number_json};
 /// A remark for a diagnostic of the array.
 type Remark = (Severity, Code, String);
 
-/// Writes `missing_value` to the attributes of an array. Returns what the user has to know of it.
-pub(crate) fn write_missing_value(
+/// Writes `_FillValue` and `missing_value` to the attributes of an array, in the notation of the Zarr format. Returns what
+/// the user has to know of them.
+pub(crate) fn write_sentinels(
     source: &CfAttributes,
     data_type: &DataType,
     fill: &FillPlan,
     attributes: &mut Map<String, Value>,
 ) -> Vec<Remark> {
+    attributes.remove("_FillValue");
+    attributes.extend(fill.attribute.clone().map(|value| ("_FillValue".to_owned(), value)));
     // Several sentinels mask nothing as _FillValue, but as missing_value they do.
     let several = || source.get("_FillValue").filter(|attribute| attribute.values.len() > 1);
     let Some(attribute) = source.get("missing_value").or_else(several).filter(|_| is_plain(data_type)) else {
