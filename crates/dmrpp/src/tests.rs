@@ -166,11 +166,8 @@ fn documents_are_detected_by_content() {
 #[test]
 fn damaged_documents_are_read_without_a_panic() {
     let whole = format!("{HEAD}{SST}{X}<Group name=\"g\">{SST}</Group></Dataset>");
-    let mut state = 1_u64;
-    let mut next = |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(state >> 33).unwrap() % below
-    };
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut next = |below| random.usize(..below);
     let parts = [
         "<",
         ">",

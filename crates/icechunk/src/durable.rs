@@ -1,7 +1,7 @@
 //! Local folders whose files are on the disk before a commit refers to them.
 //!
-//! Icechunk's own storage for folders leaves the writing to the system. After a loss of power, the file that names all commits may then be empty, and
-//! the repository unreadable.
+//! Icechunk's own storage for folders leaves the writing to the system. After a loss of power, the file that names all
+//! commits may then be empty, and the repository unreadable.
 
 use std::{
     fmt::{self, Display},

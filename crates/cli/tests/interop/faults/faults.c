@@ -161,17 +161,21 @@ static int is_below(const char *path)
     return !strncmp(path, root, length) && (path[length] == '/' || !path[length]);
 }
 
+/* Returns the descriptor of a call: of two, the one that is written. */
+static int descriptor_of(const struct call *call, const struct seccomp_notif *event)
+{
+    return call->number == SYS_copy_file_range ? event->data.args[2] : event->data.args[0];
+}
+
 /* Writes the path of a call. Returns whether the call is about a file below the root. */
 static int path_of_call(const struct call *call, const struct seccomp_notif *event, char *path)
 {
     const unsigned long long *at = event->data.args;
     int process = event->pid;
-    /* The second descriptor is the one that is written. */
-    int descriptor = call->number == SYS_copy_file_range ? at[2] : at[0];
     path[0] = 0;
     switch (call->kind) {
     case DESCRIPTOR:
-        path_of_descriptor(process, descriptor, path);
+        path_of_descriptor(process, descriptor_of(call, event), path);
         return is_below(path);
     case PATH:
         path_of_pointer(process, AT_FDCWD, at[0], path);
@@ -252,7 +256,7 @@ static void log_call(long number, const struct call *call, const struct seccomp_
     struct stat about;
     char link[64];
     if (call->kind == DESCRIPTOR) {
-        snprintf(link, sizeof link, "/proc/%d/fd/%d", event->pid, (int)(call->number == SYS_copy_file_range ? event->data.args[2] : event->data.args[0]));
+        snprintf(link, sizeof link, "/proc/%d/fd/%d", event->pid, descriptor_of(call, event));
         inode = stat(link, &about) ? 0 : about.st_ino;
     }
     const char *effect = only_reads(call, event) ? "reads" : call->effect == WRITES ? "writes" : call->effect == SYNCS ? "syncs" : "names";
