@@ -88,6 +88,8 @@ def same_numbers(original, name, truth, got):
     difference = same_values(truth, got)
     if not difference or all(factor.dtype == np.float64 for factor in factors):
         return difference
+    if original[name].dtype.kind == "f" and truth.dtype.kind == got.dtype.kind == "i":
+        return None  # xarray cannot show fractions and NaN of the original either, see P2
     stored = original[name].values.astype(unsigned(original[name])).astype("f8")
     exact = stored * float(original[name].attrs.get("scale_factor", 1)) + float(original[name].attrs.get("add_offset", 0))
     # The original compares 32-bit integers with the sentinel as 32-bit floats, so that it may mask more, or not the sentinel.
