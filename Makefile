@@ -25,7 +25,7 @@ SECONDS_EACH ?= 60
 # Revision that `make semver` compares with: the latest release.
 BASELINE ?= $(shell git describe --tags --match 'v*' --abbrev=0 2>/dev/null)
 
-.PHONY: help build wheel run env test test-all test-rust test-libhdf5 test-interop test-python check fmt clippy doc docs fixtures bench bench-files bench-archive bench-remote fuzz score dist ci semver package pictures
+.PHONY: help build wheel run env test test-all test-rust test-libhdf5 test-interop test-python check fmt clippy doc docs fixtures bench bench-files bench-archive bench-remote fuzz score dist ci semver package pictures deny minimal-versions portability reproducible
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -124,6 +124,30 @@ semver: ## compare the public Rust API with the latest release (BASELINE=main: w
 
 package: ## build each crate from its package for crates.io
 	cargo package --workspace --exclude virtualize-python --locked
+
+deny: ## check licences, sources, duplicates and advisories of dependencies (needs cargo-deny; CHECKS='licenses bans sources' works offline)
+	@cargo deny --version >/dev/null || { echo "make deny needs cargo-deny: cargo install cargo-deny --locked"; exit 1; }
+	cargo deny --locked check --deny unmatched-skip $(CHECKS)
+
+minimal-versions: ## compile all crates with the lowest versions of dependencies that Cargo.toml allows
+	rm -rf target/minimal-versions && mkdir -p target/minimal-versions
+	git ls-files -z -- Cargo.toml Cargo.lock rust-toolchain.toml .cargo crates | xargs -0 cp --parents --target-directory=target/minimal-versions
+	cd target/minimal-versions && RUSTC_BOOTSTRAP=1 cargo update -Z direct-minimal-versions && cargo check --workspace --target-dir ../minimal-versions-build
+
+# Neither the size of a pointer nor the order of bytes in memory may change what these do. They read no files of their own accord.
+PURE          := bytes codec dmrpp emit hdf5 map netcdf3 references tiff zarr
+PURE_PACKAGES := $(PURE:%=--package virtualize-%)
+PROCESSORS    ?= i686 s390x powerpc
+# BUILD_STD=std builds the standard library, where rustup cannot install it.
+portability: ## test the crates without I/O on 32-bit and big-endian processors (needs qemu-user, libc6-i386 and gcc-{i686,s390x,powerpc}-linux-gnu)
+	@for processor in $(PROCESSORS); do \
+		target=$$processor-unknown-linux-gnu; \
+		$(if $(BUILD_STD),,rustup target add $$target;) \
+		cargo test $(if $(BUILD_STD),-Z build-std=$(BUILD_STD)) --locked --target $$target $(PURE_PACKAGES); \
+	done
+
+reproducible: env ## build the command and the wheel in two folders, and compare the bytes (PROFILE=dist: as releases are built)
+	$(PYTHON) crates/cli/dist/reproducible.py --profile $(PROFILE)
 
 fuzz: ## fuzz each target for SECONDS_EACH seconds (needs cargo-fuzz); TARGETS=… selects
 	@cargo fuzz --version >/dev/null || { echo "make fuzz needs cargo-fuzz: cargo install cargo-fuzz"; exit 1; }

@@ -6,6 +6,7 @@ of this machine is in a binary.
 import gzip, hashlib, io, json, os, pathlib, shutil, subprocess, sys, tarfile
 
 import image, third_party
+from flags import compiler_flags
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 # Cargo keeps folders of the profile `dist` there, too.
@@ -25,22 +26,11 @@ def output(*words):
     return subprocess.run(words, check=True, cwd=ROOT, stdout=subprocess.PIPE, encoding="utf-8").stdout.strip()
 
 
-def compiler_flags():
-    """Returns environment variables that keep paths of this machine out of binaries."""
-    home = pathlib.Path(os.environ.get("CARGO_HOME", pathlib.Path.home() / ".cargo"))
-    folders = [home / "registry/src", ROOT]
-    flags = {"RUSTFLAGS": " ".join(f"--remap-path-prefix={folder}/=" for folder in folders)}
-    # Microsoft's compiler has no such option.
-    if os.name != "nt":
-        flags["CFLAGS"] = " ".join(f"-ffile-prefix-map={folder}/=" for folder in folders)
-    return flags
-
-
 def build(target):
     """Builds the command for a target, and returns the binary. Linux targets use zig as C compiler and linker."""
     tool = "zigbuild" if "-linux-" in target else "build"
     run("cargo", tool, "--profile", "dist", "--locked", "--target", target, "--package", "virtualize-cli",
-        environment=compiler_flags())
+        environment=compiler_flags(ROOT))
     name = "virtualize.exe" if "-windows-" in target else "virtualize"
     return ROOT / "target" / target / "dist" / name
 
@@ -49,7 +39,7 @@ def wheel(target):
     """Builds the Python wheel; for Linux one that runs with glibc 2.17 and later."""
     zig = ["--zig", "--compatibility", "manylinux2014"] if "-linux-" in target else []
     run(sys.executable, "-m", "maturin", "build", "--profile", "dist", "--locked", "--target", target.replace("-musl", "-gnu"),
-        *zig, "--out", DIST, environment=compiler_flags(), folder=ROOT / "crates/python")
+        *zig, "--out", DIST, environment=compiler_flags(ROOT), folder=ROOT / "crates/python")
 
 
 def pages(binary, folder):
