@@ -25,7 +25,7 @@ SECONDS_EACH ?= 60
 # Revision that `make semver` compares with: the latest release.
 BASELINE ?= $(shell git describe --tags --match 'v*' --abbrev=0 2>/dev/null)
 
-.PHONY: help build wheel run env test test-all test-rust test-libhdf5 test-interop test-python check fmt clippy doc docs fixtures bench bench-files bench-archive bench-remote fuzz score dist ci semver package pictures deny minimal-versions portability reproducible
+.PHONY: help build wheel run env test test-all test-rust test-libhdf5 test-interop test-python check fmt clippy doc docs fixtures bench bench-files bench-archive bench-remote fuzz score dist ci semver package pictures deny minimal-versions portability miri reproducible
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -145,6 +145,10 @@ portability: ## test the crates without I/O on 32-bit and big-endian processors 
 		$(if $(BUILD_STD),,rustup target add $$target;) \
 		cargo test $(if $(BUILD_STD),-Z build-std=$(BUILD_STD)) --locked --target $$target $(PURE_PACKAGES); \
 	done
+
+# Without the crates that call C. Unit tests alone: the fixtures would take hours.
+miri: ## interpret the unit tests of the crates without C code, and look for undefined behaviour (needs: rustup +nightly component add miri rust-src)
+	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --locked --lib $(filter-out %-codec %-emit %-references,$(PURE_PACKAGES))
 
 reproducible: env ## build the command and the wheel in two folders, and compare the bytes (PROFILE=dist: as releases are built)
 	$(PYTHON) crates/cli/dist/reproducible.py --profile $(PROFILE)
