@@ -139,7 +139,7 @@ PURE          := bytes codec dmrpp emit hdf5 map netcdf3 references tiff zarr
 PURE_PACKAGES := $(PURE:%=--package virtualize-%)
 PROCESSORS    ?= i686 s390x powerpc
 # BUILD_STD=std builds the standard library, where rustup cannot install it.
-portability: ## test the crates without I/O on 32-bit and big-endian processors (needs qemu-user, libc6-i386 and gcc-{i686,s390x,powerpc}-linux-gnu)
+portability: ## test the crates without I/O on 32-bit and big-endian processors (needs qemu-user, lib32gcc-s1 and gcc-{i686,s390x,powerpc}-linux-gnu)
 	@for processor in $(PROCESSORS); do \
 		target=$$processor-unknown-linux-gnu; \
 		$(if $(BUILD_STD),,rustup target add $$target;) \

@@ -121,7 +121,7 @@ impl Builder {
         for &number in &entry.numbers {
             value.extend(self.encode(number, entry.width));
         }
-        if entry.count as usize * entry.width > self.word() {
+        if entry.count.saturating_mul(entry.width as u64) > self.word() as u64 {
             let at = self.data(&value);
             return self.encode(at, self.word());
         }
