@@ -163,6 +163,7 @@ async fn a_scan_gives_its_report() {
     assert!(report["failed"][0]["url"].as_str().unwrap().ends_with("broken.nc"));
 }
 
+#[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
 async fn only_what_is_allowed_is_read_and_written() {
     let place = Place::new(1);
