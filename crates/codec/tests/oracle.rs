@@ -100,8 +100,9 @@ fn codecs(name: &str, client_data: &[u32]) -> Vec<Codec> {
 /// Returns the codec of H5Z-ZFP: a word of versions, then the header of the stream, which `zfp-rs` reads. Damaged
 /// headers give another codec.
 fn zfp(client_data: &[u32]) -> Codec {
-    let header: Vec<u8> = client_data[1..].iter().flat_map(|word| word.to_le_bytes()).collect();
-    let mut stream = ZfpBitStream::from_bytes(&header).unwrap();
+    let half = |pair: &[u32], at| pair.get(at).copied().map_or(0, u64::from);
+    let words = client_data[1..].chunks(2).map(|pair| half(pair, 0) | half(pair, 1) << 32).collect();
+    let mut stream = ZfpBitStream::from_words(words);
     let Ok(header) = stream.read_header(ZfpHeaderMask::FULL) else { return Codec::Blosc2 };
     let (metadata, config) = (header.metadata.unwrap(), header.config.unwrap());
     let dtype = match metadata.scalar_type {
@@ -127,11 +128,11 @@ fn zfp(client_data: &[u32]) -> Codec {
 fn chunks_decode_to_what_their_writers_read() {
     let vectors = vectors();
     assert!(vectors.len() > 200);
-    for vector in vectors {
+    let wrong = vectors.iter().filter(|vector| {
         let codecs = codecs(&vector.name, &vector.client_data);
-        let decoded = decode(&codecs, &vector.stored, vector.decoded.len());
-        assert!(decoded.as_ref() == Ok(&vector.decoded), "{}: {decoded:?}", vector.name);
-    }
+        decode(&codecs, &vector.stored, vector.decoded.len()).as_ref() != Ok(&vector.decoded)
+    });
+    assert_eq!(wrong.map(|vector| &vector.name).collect::<Vec<_>>(), Vec::<&String>::new());
 }
 
 #[test]

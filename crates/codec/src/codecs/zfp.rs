@@ -59,8 +59,23 @@ impl Stream<'_> {
     ) -> Result<Vec<u8>, CodecFailure> {
         let mut numbers = vec![T::default(); self.count];
         let mut field = ZfpFieldMut::new(&mut numbers, self.dims).map_err(|why| parameters(NAME, why))?;
-        let mut stream = ZfpBitStream::from_bytes(self.bytes).map_err(|why| corrupt(NAME, why))?;
+        let mut stream = ZfpBitStream::from_words(words(self.bytes));
         stream.decompress(&self.config, &mut field).map_err(|why| corrupt(NAME, why))?;
         Ok(numbers.into_iter().flat_map(bytes_of).collect())
     }
+}
+
+/// Returns the 64-bit words of a stream, which are little-endian in files. `ZfpBitStream::from_bytes` takes the byte order
+/// of the processor.
+fn words(bytes: &[u8]) -> Vec<u64> {
+    let (whole, rest) = bytes.as_chunks();
+    let mut words: Vec<u64> = whole.iter().copied().map(u64::from_le_bytes).collect();
+    if !rest.is_empty() {
+        let mut last = [0; 8];
+        for (to, from) in last.iter_mut().zip(rest) {
+            *to = *from;
+        }
+        words.push(u64::from_le_bytes(last));
+    }
+    words
 }
