@@ -5,6 +5,11 @@
 //! Architecture invariants: this crate makes no decisions and reads no source; the same hierarchy produces the same
 //! bytes.
 
+#[cfg(target_endian = "big")]
+compile_error!(
+    "virtualize-emit needs a little-endian processor: elsewhere, the crate `parquet` writes other values"
+);
+
 mod array_chunks;
 mod changes;
 mod consolidated;

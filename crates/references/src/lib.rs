@@ -7,6 +7,11 @@
 //!
 //! Architecture invariants: no I/O, no `async`; documents are untrusted, so memory and work are bounded.
 
+#[cfg(target_endian = "big")]
+compile_error!(
+    "virtualize-references needs a little-endian processor: elsewhere, the crate `parquet` reads other values"
+);
+
 mod document;
 mod entry;
 mod error;
