@@ -3,6 +3,8 @@
 //! Icechunk's own storage for folders leaves the writing to the system. After a loss of power, the file that names all
 //! commits may then be empty, and the repository unreadable.
 
+#[cfg(unix)]
+use std::fs::File;
 use std::{
     fmt::{self, Display},
     fs, io,
@@ -26,6 +28,39 @@ pub(crate) fn storage(path: &Path) -> Result<ObjectStorage, IcechunkError> {
     let backend: &dyn ObjectStoreBackend = &DurableFolder { path: path.to_owned() };
     let stored = serde_json::json!({ "backend": backend });
     serde_json::from_value(stored).map_err(IcechunkError::of("connecting to the repository"))
+}
+
+/// Creates a folder and its missing parents, durably.
+pub(crate) fn create_folder(path: &Path) -> io::Result<()> {
+    if path.as_os_str().is_empty() || path.is_dir() {
+        return Ok(());
+    }
+    let parent = path.parent().unwrap_or(Path::new(""));
+    create_folder(parent)?;
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        made => made.and_then(|()| sync(parent)),
+    }
+}
+
+/// Makes the names in a folder durable, if the file system supports it.
+fn sync(folder: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    return match File::open(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })
+        .and_then(|folder| folder.sync_all())
+    {
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
+            Ok(())
+        }
+        // A folder in which files may be created, but which may not be read.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        done => done,
+    };
+    #[cfg(not(unix))]
+    {
+        let _ = folder;
+        Ok(())
+    }
 }
 
 /// A folder to which each file is written with `fsync`, and then its name.
@@ -85,7 +120,7 @@ impl ObjectStoreBackend for DurableFolder {
     }
 
     fn create_location_if_needed(&self) -> Result<(), StorageError> {
-        fs::create_dir_all(&self.path).map_err(storage_error)
+        create_folder(&self.path).map_err(storage_error)
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{IcechunkError, RepositoryLocation};
+use crate::{IcechunkError, RepositoryLocation, durable::create_folder};
 
 /// Interval between attempts to take a lock that another process holds.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
@@ -18,7 +18,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// without locks.
 pub(crate) async fn acquire(location: &RepositoryLocation) -> Result<Option<File>, IcechunkError> {
     let RepositoryLocation::Local(path) = location else { return Ok(None) };
-    std::fs::create_dir_all(path).map_err(IcechunkError::of("creating the folder of the repository"))?;
+    create_folder(path).map_err(IcechunkError::of("creating the folder of the repository"))?;
     let Ok(folder) = File::open(path) else { return Ok(None) };
     loop {
         match folder.try_lock() {

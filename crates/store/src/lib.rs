@@ -63,7 +63,7 @@ pub use lock::OutputLock;
 pub use meter::{Retries, Stats, Traffic};
 pub use object::{Object, open, open_listed};
 pub use options::{Minimize, StoreOptions};
-pub use output::{SideFile, create_folder, put, receipt_of_bytes};
+pub use output::{SideFile, create_folder, put, receipt_of_bytes, sync_folder};
 pub use place::OutputPlace;
 pub use receipt::{Parts, Receipt, Receipted, look, receipt};
 pub use region::{known_regions, other_settings};

@@ -139,7 +139,10 @@ pub(crate) fn check_folder(target: &Path) -> Result<(), StoreError> {
 }
 
 /// Makes the entries of a folder durable, if the file system supports it.
-pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+///
+/// # Errors
+/// The file system's.
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
     #[cfg(unix)]
     return match File::open(folder).and_then(|folder| folder.sync_all()) {
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {

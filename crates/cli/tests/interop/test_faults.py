@@ -1,8 +1,12 @@
-"""Calls to the file system that fail, one after the other, and losses of power (faults/faults.c). Afterwards an output is the old one or the new one, whole,
-the error is one line, and the same command finishes with the result of an undisturbed run.
+"""Calls to the file system that fail, one after the other, and losses of power (faults/faults.c), for each command and option that writes. Afterwards:
 
-FAULTS=500 tries up to 500 calls of each command; by default it is a random sample."""
-import errno, os, pathlib, random, shutil, subprocess, sys, warnings
+- an output is the old one or the new one, whole
+- the error is one line
+- the same command finishes with the result of an undisturbed run
+- an output of a command that succeeded survives a loss of power
+
+FAULTS=500 tries up to 500 calls of each command; by default it is a random sample. test_serve_faults.py does the same with the service and its jobs."""
+import errno, os, pathlib, random, re, shutil, subprocess, sys, warnings
 
 import clients
 import pytest
@@ -44,6 +48,8 @@ def scenarios(days):
     file = clients.FIXTURES / "hdf5/netcdf4.nc"
     old = clients.FIXTURES / "hdf5/chunked.h5"
     batch = lambda name, files, *more: ("batch", *files, *TIME, "-o", name, *more)
+    plan = batch("o.json", days, "--plan", "plan.parquet")
+    shards = [batch("o.json", days, "--plan", "plan.parquet", "--shard", f"{k}/2", "--part", f"parts/{k}.parquet") for k in (1, 2)]
     found = {
         "json": Scenario("o.json", (file, "-o", "o.json"), [(old, "-o", "o.json")]),
         "zarr3": Scenario("o.zarr", (file, "-o", "o.zarr", "--overwrite"), [(old, "-o", "o.zarr")]),
@@ -53,8 +59,14 @@ def scenarios(days):
         "convert": Scenario("o.parquet", ("convert", "o.json", "-o", "o.parquet"), [(file, "-o", "o.json")]),
         "each": Scenario("refs", ("batch", *days, "--each", "-o", "refs", "--quiet")),
         "scan": Scenario("s.json", ("scan", *days, "--quiet", "-o", "s.json")),
-        "plan": Scenario("plan.parquet", batch("o.json", days, "--plan", "plan.parquet")),
-        "shard": Scenario("1.parquet", batch("o.json", days, "--plan", "plan.parquet", "--shard", "1/2", "--part", "1.parquet"), [batch("o.json", days, "--plan", "plan.parquet")]),
+        "plan": Scenario("plan.parquet", plan),
+        "shard": Scenario("parts/1.parquet", shards[0], [plan]),
+        "import": Scenario("o.json", batch("o.json", [], "--plan", "plan.parquet", "--parts", "parts/"), [plan, *shards]),
+        "each zarr3": Scenario("refs", ("batch", *days, "--each", "-f", "zarr3", "-o", "refs", "--quiet")),
+        "convert zarr3": Scenario("o.zarr", ("convert", "o.json", "-o", "o.zarr"), [(file, "-o", "o.json")]),
+        "convert icechunk": Scenario("o.icechunk", ("convert", "o.json", "-o", "o.icechunk"), [(file, "-o", "o.json")]),
+        "journal elsewhere": Scenario("o.json", batch("o.json", days, "--journal", "elsewhere")),
+        "metrics": Scenario("metrics.prom", batch("o.json", days, "--metrics", "metrics.prom")),
     }
     for name in ("o.json", "o.zarr", "o.parquet", "o.icechunk"):
         found[f"batch {name}"] = Scenario(name, batch(name, days))
@@ -63,6 +75,36 @@ def scenarios(days):
 
 
 NAMES = [*scenarios([])]
+# Options that write, with the scenarios of each. Standard output is no file.
+WRITES = {
+    (None, "output"): "json", ("convert", "output"): "convert", ("scan", "output"): "scan", ("batch", "output"): "batch o.json",
+    ("batch", "journal"): "journal elsewhere", ("batch", "plan"): "plan", ("batch", "part"): "shard", ("batch", "metrics"): "metrics",
+}
+# Lines of a log that may end anywhere, and settings of the service: test_serve_faults.py.
+OTHER_WRITES = {("batch", "json-log"), ("scan", "json-log"), ("serve", "cache"), ("serve", "jobs"), ("serve", "allow-write")}
+READS = {"list", "relative-to", "parts", "config", "token-file", "jwks", "webhook-secret-file", "allow", "allow-webhook", "array", "group"}
+# Names of values: those of files and folders, and all others.
+PLACES = {"OUT", "FILE", "FILE|URL", "URL|FILE", "PLAN", "PART", "PATH", "DIR", "FOLDER", "PLACE", "PREFIX"}
+OTHERS = set("""ACTION ADDRESS ARRAY AUDIENCE BYTES CLAIM COST DIM=ATTRIBUTE DIM=PROPERTY DIM FORMAT FROM=TO GET,LIST ISSUER K/N KEY=VALUE KEY KIND LOCATION N NAME
+    ORIGIN PATTERN READERS ROLE SECONDS SIZE TEXT TIME TOKEN TYPE URL COORD POLICY LEVEL""".split())
+
+
+def options():
+    """Returns command, name and value of each option that the help lists."""
+    help_of = lambda *words: subprocess.run([clients.BINARY, *words, "--help"], capture_output=True, text=True, check=True).stdout
+    commands = re.findall(r"^  ([a-z]+) {2,}", help_of().split("Commands:")[1].split("Arguments:")[0], re.M)
+    for command in (None, *commands):
+        if command != "help":
+            yield from ((command, *found) for found in re.findall(r"--([a-z0-9-]+) <([^>]+)>", help_of(*filter(None, [command]))))
+
+
+def test_every_option_that_writes_is_tried():
+    """A new option that names a file or a folder is listed here: with a scenario if it writes."""
+    found = set(options())
+    assert len(found) > 100 and {value for *_, value in found} <= PLACES | OTHERS
+    named = {(command, option) for command, option, value in found if value in PLACES and option not in READS}
+    assert named == set(WRITES) | OTHER_WRITES
+    assert set(WRITES.values()) <= set(NAMES)
 
 
 def run(folder, command, *through):
@@ -82,8 +124,8 @@ def content(folder, output):
     path = folder / output
     if path.suffix == ".icechunk":
         return repository(path)
-    if path.name == "1.parquet":  # the part of a shard contains times
-        return {"": path.read_bytes()[-4:]} if path.exists() else None
+    if path.name in ("1.parquet", "metrics.prom"):  # parts and metrics contain times
+        return {"": path.read_bytes()[-4:] if path.suffix == ".parquet" else path.read_bytes().count(b"\n")} if path.exists() else None
     if path.is_file():
         return {"": path.read_bytes()}
     found = {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file() and not p.name.startswith(BESIDE)}
@@ -116,17 +158,46 @@ def copied(template, folder):
     return folder
 
 
-def lose_power(folder, log):
-    """Drops what was written to files after they were last synced. Names survive in the order in which they were changed."""
-    unsynced = {}
+def calls_of(log):
+    """Returns the calls that the program logged: name, effect, inode, path, and what they write: offset and bytes, if it is known."""
+    written, at, calls = log.with_name(f"{log.name}.data"), 0, []
+    data = written.read_bytes() if written.exists() else b""
     for line in log.read_text().splitlines():
-        _, _, effect, inode, _ = line.split("\t")
-        unsynced[int(inode)] = effect == "writes" if effect in ("writes", "syncs") else unsynced.get(int(inode), False)
+        _, name, effect, inode, path, offset, length = line.split("\t")
+        offset, length = int(offset), int(length)
+        calls.append((name, effect, int(inode), path, (offset, data[at:at + length]) if length >= 0 and offset >= 0 else None))
+        at += max(length, 0)
+    return calls
+
+
+def contents(folder):
+    return {path.lstat().st_ino: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def lose_power(folder, log, before, chance):
+    """Drops writes to files after they were last synced: all of them, or all after a random one, which may be cut short. Names survive in the order in
+    which they were changed. `before` has the contents before the command."""
+    unsynced = {}
+    for _, effect, inode, _, written in calls_of(log):
+        if effect == "syncs":
+            unsynced.pop(inode, None)
+        elif effect == "writes":
+            unsynced.setdefault(inode, []).append(written)
     for path in folder.rglob("*"):
         inode = path.lstat().st_ino
         if path.is_file() and unsynced.get(inode):
-            kept = log.with_name(f"{log.name}.{inode}")
-            path.write_bytes(kept.read_bytes() if kept.exists() else b"")
+            path.write_bytes(survived(log, inode, before, unsynced[inode], chance))
+
+
+def survived(log, inode, before, writes, chance):
+    """Returns what is left of a file: its synced content, and the first of the later writes."""
+    kept = log.with_name(f"{log.name}.{inode}")
+    content = bytearray(kept.read_bytes() if kept.exists() else before.get(inode, b""))
+    for offset, piece in [] if None in writes else writes[:chance.choice([0, 0, chance.randint(0, len(writes))])]:
+        piece = piece[:chance.choice([len(piece)] * 3 + [chance.randint(0, len(piece))])]
+        content.extend(bytes(max(offset + len(piece) - len(content), 0)))
+        content[offset:offset + len(piece)] = piece
+    return bytes(content)
 
 
 def moments(calls, chance):
@@ -155,10 +226,42 @@ def test_any_call_may_fail(faults, days, tmp_path, name, action):
         copied(template, folder)
         how = {"full": "full", "short": "short", "kill": "kill", "power": "kill"}.get(action, "fail")
         number = getattr(errno, action, errno.ENOSPC)
+        before = contents(folder)
         done = run(folder, scenario.command, faults, folder, log, how, nth, number, "--")
         if action == "power":
-            lose_power(folder, log)
+            lose_power(folder, log, before, chance)
         check(folder, scenario, done, old, new, f"{name}, {action} at call {nth}: {called(log, nth)}", partial=name == "each")
+
+
+# Metrics of a run are worthless after a crash of the machine: they are written whole, but not synced.
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "metrics"])
+def test_a_success_survives_a_loss_of_power(faults, days, tmp_path, name):
+    """At the end, each file is synced, and so is its name: the folder was synced after the name was last changed."""
+    scenario, folder, log = scenarios(days)[name], tmp_path / "folder", tmp_path / "log"
+    folder.mkdir()
+    for command in scenario.before:
+        succeed(folder, command)
+    before = {path for path in folder.rglob("*")}
+    done = run(folder, scenario.command, faults, folder, log, "kill", 0, 0, "--")
+    assert done.status == 0, done.stderr
+    calls = [(call, effect, inode, pathlib.Path(os.path.normpath(path))) for call, effect, inode, path, _ in calls_of(log)]
+    last_sync, last_write, last_name = {}, {}, {}
+    for at, (call, effect, inode, path) in enumerate(calls):
+        if effect == "syncs":
+            last_sync[inode] = last_sync[path] = at
+        elif effect == "writes":
+            last_write[inode] = at
+        elif effect == "names" and (path not in before or not call.startswith(("open", "mkdir"))):
+            last_name[path] = at
+    assert last_sync and last_name
+    for path in (path for path in folder.rglob("*") if not journal_index(path)):
+        assert last_write.get(inode := path.lstat().st_ino, -1) <= last_sync.get(inode, -1), f"{path} is not synced"
+        assert last_name.get(path, -1) <= last_sync.get(path.parent, -1), f"the name of {path} is not synced"
+
+
+def journal_index(path):
+    """Files of SQLite that it makes anew, and locks."""
+    return path.name.endswith(("-shm", "-wal", ".lock")) or path.name.startswith(BESIDE)
 
 
 def called(log, nth):

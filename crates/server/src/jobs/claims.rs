@@ -30,6 +30,8 @@ struct Queue {
     running: Vec<Claim>,
     /// Jobs that this instance runs.
     own: Vec<Claim>,
+    /// Jobs that cannot be read, locked or saved. They do not hold up the others.
+    failed: Vec<(String, io::Error)>,
 }
 
 impl Inner {
@@ -59,10 +61,17 @@ impl Inner {
             let most = self.config.job_limits.running;
             while let Some(at) = turns::next(&queue.waiting, &queue.running, &queue.own, most) {
                 let claim = queue.waiting.remove(at);
-                if self.start(&exclusive, &claim.id, runtime)? {
-                    queue.running.push(claim.clone());
-                    queue.own.push(claim);
+                match self.start(&exclusive, &claim.id, runtime) {
+                    Ok(true) => {
+                        queue.running.push(claim.clone());
+                        queue.own.push(claim);
+                    }
+                    Ok(false) => {}
+                    Err(error) => queue.failed.push((claim.id, error)),
                 }
+            }
+            if let Some((id, error)) = queue.failed.first() {
+                tracing::warn!("{} jobs cannot be run, such as {id}: {error}", queue.failed.len());
             }
         }
         self.tidy(&table)?;
@@ -79,31 +88,36 @@ impl Inner {
                 queue.running.push(claim);
                 continue;
             }
-            if entry.record.state == State::Queued {
-                queue.waiting.push(claim);
-                continue;
-            }
-            // One job that cannot be locked must not hold up the others. It may be running.
-            let claimed = self.folder.claim(&claim.id).unwrap_or_else(|error| {
-                tracing::warn!("job {} cannot be locked: {error}", claim.id);
-                None
-            });
-            let Some(_claimed) = claimed else {
+            if let Err(error) = self.take_over(exclusive, &entry.record, &mut queue) {
+                queue.failed.push((claim.id.clone(), error));
+                // It may be running.
                 queue.running.push(claim);
-                continue;
-            };
-            // The runner may have saved the record since, but will not do so any more.
-            let Some(entry) = self.folder.get(&claim.id)? else { continue };
-            let mut record = entry.record.clone();
-            if record.state == State::Running {
-                crashed(&mut record);
-                self.folder.save(exclusive, &mut record)?;
-            }
-            if !record.state.is_over() {
-                queue.waiting.push(Claim::of(&record));
             }
         }
         Ok(queue)
+    }
+
+    /// Enters a job that this instance does not run.
+    fn take_over(&self, exclusive: &Exclusive<'_>, record: &Record, queue: &mut Queue) -> io::Result<()> {
+        if record.state == State::Queued {
+            queue.waiting.push(Claim::of(record));
+            return Ok(());
+        }
+        let Some(_claimed) = self.folder.claim(&record.id)? else {
+            queue.running.push(Claim::of(record));
+            return Ok(());
+        };
+        // The runner may have saved the record since, but will not do so any more.
+        let Some(entry) = self.folder.get(&record.id)? else { return Ok(()) };
+        let mut record = entry.record.clone();
+        if record.state == State::Running {
+            crashed(&mut record);
+            self.folder.save(exclusive, &mut record)?;
+        }
+        if !record.state.is_over() {
+            queue.waiting.push(Claim::of(&record));
+        }
+        Ok(())
     }
 
     /// Starts a job in this instance; returns whether it runs.

@@ -91,7 +91,8 @@ impl Folder {
         let exclusive = this.lock()?;
         for entry in fs::read_dir(&this.path)? {
             let entry = entry?;
-            if entry.file_name().to_string_lossy().starts_with('.') {
+            // Other hidden folders are not ours.
+            if entry.file_name().to_str().and_then(|name| name.strip_prefix('.')).is_some_and(is_id) {
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
@@ -212,7 +213,7 @@ impl Folder {
         let created = fs::create_dir(&new)
             .and_then(|()| record.save(&new))
             .and_then(|()| fs::rename(&new, &place))
-            .and_then(|()| record::sync(&self.path));
+            .and_then(|()| virtualize_store::sync_folder(&self.path));
         if created.is_err() {
             let _ = (fs::remove_dir_all(&new), fs::remove_dir_all(&place));
         }
@@ -243,7 +244,7 @@ impl Folder {
         let aside = self.path.join(format!(".{}", record.id));
         self.keep_key(exclusive, record)?;
         fs::rename(self.place(&record.id), &aside)?;
-        record::sync(&self.path)?;
+        virtualize_store::sync_folder(&self.path)?;
         self.changed();
         Ok(aside)
     }
@@ -265,7 +266,7 @@ fn is_id(name: &str) -> bool {
 }
 
 /// Returns whether a file was replaced or removed while it was read.
-fn is_gone(error: &io::Error) -> bool {
+pub(super) fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::StaleNetworkFileHandle)
 }
 

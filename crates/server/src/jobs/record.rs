@@ -273,7 +273,7 @@ pub(crate) fn write_whole(
     drop(out);
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
-    sync(folder_of(path))
+    virtualize_store::sync_folder(folder_of(path))
 }
 
 /// Creates the temporary file of a path. It has a fixed name, as a path has one writer at a time, so that a killed
@@ -287,15 +287,6 @@ fn temporary(path: &Path) -> io::Result<tempfile::NamedTempFile> {
 
 fn folder_of(path: &Path) -> &Path {
     path.parent().unwrap_or_else(|| Path::new("."))
-}
-
-/// Makes renames in a folder durable. Without this, they may be lost if the machine fails.
-pub(crate) fn sync(folder: &Path) -> io::Result<()> {
-    #[cfg(unix)]
-    File::open(folder)?.sync_all()?;
-    #[cfg(not(unix))]
-    let _ = folder;
-    Ok(())
 }
 
 /// Returns the current time in milliseconds since 1970.

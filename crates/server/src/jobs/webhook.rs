@@ -12,11 +12,14 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::Sha256;
-use tokio::{runtime::Handle, time::timeout};
+use tokio::{
+    runtime::Handle,
+    time::{sleep, timeout},
+};
 
 use super::{
-    Inner,
-    folder::Table,
+    Inner, POLL,
+    folder::{Table, is_gone},
     record::{self, Record, State},
 };
 use crate::{Config, Problem, tokens::lines};
@@ -191,7 +194,7 @@ impl Inner {
                 Some(_) => {
                     let Ok(place) = Arc::clone(&self.deliveries).try_acquire_owned() else { return Ok(()) };
                     // Nobody runs an ended job, so that its lock is free for the delivery.
-                    let Some(claim) = self.folder.claim(&record.id)? else { continue };
+                    let Ok(Some(claim)) = self.folder.claim(&record.id) else { continue };
                     let (this, record, webhook) = (Arc::clone(self), record.clone(), webhook.clone());
                     let sending = async move {
                         tokio::select! {
@@ -222,11 +225,23 @@ impl Inner {
             (Some(error), None) => tracing::error!(job = %record.id, "a webhook was not delivered: {error}"),
             (Some(error), Some(_)) => tracing::warn!(job = %record.id, "a webhook will be retried: {error}"),
         }
-        let saved = tokio::task::spawn_blocking(move || {
-            record::write_whole(&folder.join(FILE), |file| Ok(serde_json::to_writer(file, &delivery)?))
-        });
-        if let Ok(Err(error)) = saved.await {
-            tracing::warn!("the state of a webhook was not written: {error}");
+        self.save_delivery(&folder, Arc::new(delivery)).await;
+    }
+
+    /// Saves the outcome of an attempt. Repeats this until it succeeds: without it, the message would be sent again at
+    /// once.
+    async fn save_delivery(&self, folder: &Path, delivery: Arc<Delivery>) {
+        loop {
+            let (path, delivery) = (folder.join(FILE), Arc::clone(&delivery));
+            let save =
+                move || record::write_whole(&path, |file| Ok(serde_json::to_writer(file, &*delivery)?));
+            match tokio::task::spawn_blocking(save).await {
+                Ok(Err(error)) if !is_gone(&error) => {
+                    tracing::warn!("the state of a webhook was not written: {error}");
+                    sleep(POLL).await;
+                }
+                _ => return,
+            }
         }
     }
 

@@ -12,6 +12,7 @@ use virtualize_store::Allowed;
 
 use super::{
     Inner,
+    folder::is_gone,
     job::{Job, Stop},
     record::{Record, State},
     request::Kind,
@@ -23,8 +24,8 @@ use crate::{Problem, traces::step};
 const TICK: Duration = Duration::from_millis(500);
 /// Number of ticks after which the disk usage of a running job is checked.
 const LOOK: u32 = 20;
-/// Number of attempts to save the outcome of a job, with a second between two.
-const ATTEMPTS: u32 = 10;
+/// Pause between two attempts to save the outcome of a job.
+const PAUSE: Duration = Duration::from_secs(1);
 
 impl Inner {
     /// Runs a job, and records its outcome.
@@ -118,18 +119,19 @@ impl Inner {
             (Err(_), None) if job.cancel.is_cancelled() => (State::Parked, None, None),
             (Err(problem), None) => (State::Failed, None, Some(problem)),
         };
-        for attempt in 1..=ATTEMPTS {
-            let saved = job.save(|record| {
+        let save = || {
+            job.save(|record| {
                 record.summary.clone_from(&summary);
                 record.end(state, error.clone());
-            });
-            match saved {
-                Ok(()) => break,
-                Err(error) => tracing::error!("the record of a job was not written: {error}"),
+            })
+        };
+        // Otherwise the job would be taken for one whose instance was killed, and run again.
+        while let Err(error) = save() {
+            tracing::error!("the record of a job was not written: {error}");
+            if is_gone(&error) || self.stopping.is_cancelled() {
+                break;
             }
-            if attempt < ATTEMPTS {
-                std::thread::sleep(Duration::from_secs(1));
-            }
+            std::thread::sleep(PAUSE);
         }
         tracing::info!(job = %job.record().id, state = state.name(), "job");
     }

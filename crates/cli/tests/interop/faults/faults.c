@@ -12,8 +12,11 @@
  *     short   call N, if it is a write, writes half of its bytes
  *     kill    the command is killed before call N
  *
- * LOG gets a line for each call: its number, its name and the path. Before a file is synced, its content is copied to LOG.INODE: what a loss of power
- * would leave of it.
+ * Nothing fails any more once the file LOG.over exists. SIGTERM is passed on to the command.
+ *
+ * LOG gets a line for each call: its number and name, its effect, inode, path, and the offset and length of what it writes. Before a file is synced, its
+ * content is copied to LOG.INODE. With the action `kill`, LOG.data gets what is written. Together they tell what a loss of power may leave: the synced
+ * content, and any part of the later writes.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -78,7 +81,8 @@ static const struct call {
 enum { COUNT = sizeof CALLS / sizeof *CALLS };
 
 static const char *root, *log_path;
-static FILE *lines;
+static FILE *lines, *data;
+static int command;
 
 static void die(const char *what)
 {
@@ -250,22 +254,63 @@ static const struct call *call_of(int number)
     return NULL;
 }
 
+/* Returns where a write begins: at the position of the descriptor, or at the end of a file that is open for appending. */
+static long long offset_of(const struct call *call, const struct seccomp_notif *event, long long size)
+{
+    if (call->number == SYS_pwrite64)
+        return event->data.args[3];
+    char about[64];
+    long long position = -1;
+    unsigned flags = 0;
+    snprintf(about, sizeof about, "/proc/%d/fdinfo/%d", event->pid, (int)event->data.args[0]);
+    FILE *file = fopen(about, "r");
+    int found = file ? fscanf(file, "pos: %lld flags: %o", &position, &flags) : 0;
+    if (file)
+        fclose(file);
+    return found < 2 ? -1 : flags & O_APPEND ? size : position;
+}
+
+/* Copies what a call writes to LOG.data. Returns its length, or -1 if it is not known: the call writes in another way. */
+static long copy_written(const struct call *call, const struct seccomp_notif *event)
+{
+    size_t length = event->data.args[2];
+    if (!data || (call->number != SYS_write && call->number != SYS_pwrite64))
+        return -1;
+    char *bytes = malloc(length + 1);
+    struct iovec here = {bytes, length}, there = {(void *)event->data.args[1], length};
+    int copied = length == 0 || process_vm_readv(event->pid, &here, 1, &there, 1, 0) == (ssize_t)length;
+    if (copied && fwrite(bytes, 1, length, data) != length)
+        die("copy");
+    free(bytes);
+    fflush(data);
+    return copied ? (long)length : -1;
+}
+
 static void log_call(long number, const struct call *call, const struct seccomp_notif *event, const char *path)
 {
-    unsigned long inode = 0;
-    struct stat about;
+    struct stat about = {0};
     char link[64];
     if (call->kind == DESCRIPTOR) {
         snprintf(link, sizeof link, "/proc/%d/fd/%d", event->pid, descriptor_of(call, event));
-        inode = stat(link, &about) ? 0 : about.st_ino;
+        if (stat(link, &about))
+            about.st_ino = 0;
     }
+    long length = call->effect == WRITES ? copy_written(call, event) : -1;
+    long long offset = length < 0 ? -1 : offset_of(call, event, about.st_size);
     const char *effect = only_reads(call, event) ? "reads" : call->effect == WRITES ? "writes" : call->effect == SYNCS ? "syncs" : "names";
-    fprintf(lines, "%ld\t%s\t%s\t%lu\t%s\n", number, call->name, effect, inode, path);
+    fprintf(lines, "%ld\t%s\t%s\t%lu\t%s\t%lld\t%ld\n", number, call->name, effect, (unsigned long)about.st_ino, path, offset, length);
     fflush(lines);
 }
 
+static int is_over(void)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s.over", log_path);
+    return !access(path, F_OK);
+}
+
 /* Answers calls until the command has ended. Returns the status of the command. */
-static int supervise(int listener, int command, const char *action, long nth, int error)
+static int supervise(int listener, const char *action, long nth, int error)
 {
     static struct seccomp_notif event;
     static struct seccomp_notif_resp answer;
@@ -286,12 +331,12 @@ static int supervise(int listener, int command, const char *action, long nth, in
         if (call && path_of_call(call, &event, path)) {
             number++;
             log_call(number, call, &event, path);
-            int is_nth = number == nth;
+            int is_nth = number == nth && !is_over();
             if (is_nth && !strcmp(action, "kill")) {
                 kill(command, SIGKILL);
                 continue;
             }
-            int fails = (is_nth && !strcmp(action, "fail")) || (number >= nth && !strcmp(action, "full") && needs_space(call, &event));
+            int fails = (is_nth && !strcmp(action, "fail")) || (number >= nth && !strcmp(action, "full") && needs_space(call, &event) && !is_over());
             long done = is_nth && !strcmp(action, "short") ? half_of_write(command, call, &event) : 0;
             if (fails || done > 0)
                 answer = (struct seccomp_notif_resp){.id = event.id, .error = fails ? -error : 0, .val = done};
@@ -302,6 +347,11 @@ static int supervise(int listener, int command, const char *action, long nth, in
     }
 }
 
+static void stop(int signal)
+{
+    kill(command, signal);
+}
+
 int main(int count, char **arguments)
 {
     if (count < 8)
@@ -309,12 +359,18 @@ int main(int count, char **arguments)
     root = arguments[1];
     log_path = arguments[2];
     lines = fopen(log_path, "w");
+    if (!strcmp(arguments[3], "kill")) {
+        char path[PATH_MAX];
+        snprintf(path, sizeof path, "%s.data", log_path);
+        data = fopen(path, "w");
+    }
     int sockets[2];
     if (!lines || socketpair(AF_UNIX, SOCK_STREAM, 0, sockets))
         die(log_path);
-    int command = fork();
+    command = fork();
     if (command == 0) {
         close(sockets[0]);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         int listener = install();
         if (listener < 0)
             die("seccomp");
@@ -325,5 +381,6 @@ int main(int count, char **arguments)
         die(arguments[7]);
     }
     close(sockets[1]);
-    return supervise(receive_descriptor(sockets[0]), command, arguments[3], atol(arguments[4]), atoi(arguments[5]));
+    signal(SIGTERM, stop);
+    return supervise(receive_descriptor(sockets[0]), arguments[3], atol(arguments[4]), atoi(arguments[5]));
 }
