@@ -298,6 +298,8 @@ impl Gate for JobGate {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -290,6 +290,8 @@ pub(crate) fn short_digest(content: &mut impl Read) -> io::Result<String> {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests {
     use super::*;
 
