@@ -58,13 +58,15 @@ impl Problem {
     pub(crate) fn of_io(doing: &str, error: &io::Error) -> Self {
         tracing::error!("{doing}: {error}");
         match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                let detail = "the service has no disk space left at the moment";
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::Disk, detail).retry_after(30)
-            }
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::no_space(),
             _ if is_out_of_descriptors(&error.to_string()) => Self::no_descriptors(),
             _ => Self::internal(),
         }
+    }
+
+    pub(crate) fn no_space() -> Self {
+        let detail = "the service has no disk space left at the moment";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::Disk, detail).retry_after(30)
     }
 
     fn no_descriptors() -> Self {

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, path::Path};
 
 use futures::{StreamExt, TryStreamExt, stream};
-use virtualize::{Code, Format, Options, Relocation, StoreOptions, VirtualStore};
+use virtualize::{Code, ErrorClass, Format, Options, Relocation, StoreOptions, VirtualStore};
 use virtualize_store::{Parts, create_folder, list_page, local_path, url_of};
 
 use super::present;
@@ -121,7 +121,15 @@ impl Each {
     ) -> Result<Content, Failure> {
         let name = self.name(&item.url)?;
         let written = self.write(store, name, options).await;
-        written.map_err(|error| Failure::new(error, options.notation))
+        written.map_err(|error| {
+            let failure = Failure::new(error, options.notation);
+            // The output cannot be written, which is no fault of the file: the next run tries again.
+            let class = match failure.class {
+                ErrorClass::Denied | ErrorClass::NotFound => ErrorClass::Unavailable,
+                class => class,
+            };
+            Failure { class, ..failure }
+        })
     }
 
     /// Writes the output of a file atomically.

@@ -41,6 +41,12 @@ pub enum JournalError {
         /// The options that differ, by name.
         differences: Vec<OptionDifference>,
     },
+    /// The disk is full.
+    #[error("{}: the disk is full", path.display())]
+    Full {
+        /// The journal.
+        path: PathBuf,
+    },
     /// The disk or SQLite failed.
     #[error("{}: {reason}", path.display())]
     Failed {
@@ -85,18 +91,19 @@ impl fmt::Display for OptionDifference {
 
 impl JournalError {
     pub(crate) fn of(path: &Path, error: rusqlite::Error) -> Self {
-        use rusqlite::ErrorCode::{DatabaseBusy, DatabaseCorrupt, DatabaseLocked, NotADatabase};
+        use rusqlite::ErrorCode::{DatabaseBusy, DatabaseCorrupt, DatabaseLocked, DiskFull, NotADatabase};
         let path = path.to_owned();
         match error.sqlite_error_code() {
             Some(DatabaseBusy | DatabaseLocked) => Self::Locked { path },
             Some(NotADatabase | DatabaseCorrupt) => Self::NotAJournal { path, reason: error.to_string() },
+            Some(DiskFull) => Self::Full { path },
             _ => Self::Failed { path, reason: error.to_string().replace('\n', " ") },
         }
     }
 
     /// Returns whether the journal is one that this run cannot continue.
     pub fn is_conflict(&self) -> bool {
-        !matches!(self, Self::Failed { .. } | Self::Locked { .. })
+        !matches!(self, Self::Failed { .. } | Self::Full { .. } | Self::Locked { .. })
     }
 
     /// Returns the remedy to suggest to the user, if any.
@@ -105,6 +112,7 @@ impl JournalError {
         Some(match self {
             Self::Locked { .. } => Remedy::advice("wait for the other run, or stop it"),
             Self::NotAJournal { .. } => elsewhere,
+            Self::Full { .. } => Remedy::advice("free some space, and run the same command again"),
             Self::Version { .. } | Self::OtherOptions { .. } => {
                 Remedy::turn_on(OptionName::Restart, "start again").or(elsewhere)
             }

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use virtualize::IcechunkError;
 use virtualize::{ChunkGridChoice, Code, Error as FileError, ErrorClass, Options};
 use virtualize_archive::{
-    Batch, Error, Event, Scan, ScanOptions, Summary,
+    Batch, Error, Event, JournalError, Scan, ScanOptions, Summary,
     list::{ListError, ListOptions, list},
     scan,
 };
@@ -155,11 +155,10 @@ impl Work {
             })
         };
         match tokio::task::spawn_blocking(write).await {
-            Ok(Ok(())) => Ok(()),
-            error => {
-                tracing::error!("the report of a scan was not written: {error:?}");
-                Err(Problem::internal())
+            Ok(written) => {
+                written.map_err(|error| Problem::of_io("the report of a scan was not written", &error))
             }
+            Err(_) => Err(Problem::internal()),
         }
     }
 
@@ -329,6 +328,7 @@ fn problem(error: Error) -> Problem {
         Error::File(FileError::Icechunk { source, .. }) => not_committed(source),
         Error::File(error) => Problem::of_error(&error, MEMBERS),
         Error::List(ListError::Store(error)) => Problem::of_error(&error.into(), MEMBERS),
+        Error::Journal(JournalError::Full { .. }) => Problem::no_space(),
         Error::Journal(_) | Error::Internal(_) => {
             tracing::error!("a job failed: {error}");
             Problem::internal()
