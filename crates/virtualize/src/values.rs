@@ -10,6 +10,7 @@ mod files;
 mod merging;
 mod place;
 mod plan;
+mod queue;
 mod reader;
 mod remote;
 mod run;

@@ -1,8 +1,8 @@
 //! Runs work on chunks of remote files: the calling thread fetches, others decode.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::thread;
 
 use bytes::Bytes;
@@ -14,7 +14,8 @@ use virtualize_zarr::{Reference, SourceId};
 
 use super::files::{Files, of_store};
 use super::merging::{Batch, Merging};
-use super::run::{Scratch, Shared, Work, lock};
+use super::queue::{Finish, Queue};
+use super::run::{Scratch, Shared, Work};
 use crate::array_error::ArrayError;
 
 /// A connection transfers the bytes of a gap in a few milliseconds, which is less than the latency of a request.
@@ -22,59 +23,8 @@ pub(super) const MERGING: Merging = Merging { gap: 512 << 10, longest: 1 << 20 }
 /// Most bytes that are requested or wait to be decoded.
 const IN_FLIGHT: u64 = 64 << 20;
 
-/// Fetched batches that wait to be decoded.
-struct Queue<P> {
-    state: Mutex<State<P>>,
-    changed: Condvar,
-}
-
-struct State<P> {
-    fetched: VecDeque<Fetched<P>>,
-    /// Bytes of fetched batches, up to the end of their work.
-    bytes: u64,
-    is_finished: bool,
-}
-
+/// A batch with its bytes.
 type Fetched<P> = (Batch<P>, Result<Bytes, ArrayError>);
-
-impl<P> Queue<P> {
-    fn push(&self, fetched: Fetched<P>) {
-        let mut state = lock(&self.state);
-        state.bytes += fetched.0.span.length;
-        state.fetched.push_back(fetched);
-        drop(state);
-        self.changed.notify_one();
-    }
-
-    fn try_pop(&self) -> Option<Fetched<P>> {
-        lock(&self.state).fetched.pop_front()
-    }
-
-    /// Waits for a batch; `None` after the last.
-    fn pop(&self) -> Option<Fetched<P>> {
-        let mut state = lock(&self.state);
-        loop {
-            match state.fetched.pop_front() {
-                Some(fetched) => return Some(fetched),
-                None if state.is_finished => return None,
-                None => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-            }
-        }
-    }
-
-    fn finish(&self) {
-        lock(&self.state).is_finished = true;
-        self.changed.notify_all();
-    }
-
-    fn bytes(&self) -> u64 {
-        lock(&self.state).bytes
-    }
-
-    fn release(&self, bytes: u64) {
-        lock(&self.state).bytes -= bytes;
-    }
-}
 
 /// Fetches and works on all batches, with the help of other threads.
 pub(super) fn run<P, I, W>(shared: &Shared<'_, P, I, W>, helpers: usize)
@@ -83,8 +33,7 @@ where
     I: Iterator<Item = Result<(P, Option<Reference>), ArrayError>> + Send,
     W: Work<P>,
 {
-    let state = State { fetched: VecDeque::new(), bytes: 0, is_finished: false };
-    let queue = Queue { state: Mutex::new(state), changed: Condvar::new() };
+    let queue = Queue::new();
     let consume = |(batch, bytes): Fetched<P>, scratch: &mut Scratch| {
         let length = batch.span.length;
         if !shared.is_stopped() {
@@ -101,11 +50,12 @@ where
         };
         let threads = (0..helpers).filter(|_| thread::Builder::new().spawn_scoped(scope, help).is_ok());
         let has_help = threads.count() > 0;
+        let finish = Finish(&queue);
         let mut scratch = Scratch::default();
         futures::executor::block_on(fetch(shared, &queue, has_help, &mut |fetched| {
             consume(fetched, &mut scratch);
         }));
-        queue.finish();
+        drop(finish);
         while let Some(fetched) = queue.try_pop() {
             consume(fetched, &mut scratch);
         }
@@ -115,7 +65,7 @@ where
 /// Fetches all batches. Works on batches itself if nobody helps, or the others are too slow.
 async fn fetch<P, I, W>(
     shared: &Shared<'_, P, I, W>,
-    queue: &Queue<P>,
+    queue: &Queue<Fetched<P>>,
     has_help: bool,
     consume: &mut dyn FnMut(Fetched<P>),
 ) where
@@ -138,8 +88,9 @@ async fn fetch<P, I, W>(
             next = shared.next();
         }
         let Some(fetched) = requests.next().await else { return };
-        requested -= fetched.0.span.length;
-        queue.push(fetched);
+        let bytes = fetched.0.span.length;
+        requested -= bytes;
+        queue.push(fetched, bytes);
         while (!has_help || queue.bytes() > IN_FLIGHT / 2)
             && let Some(fetched) = queue.try_pop()
         {

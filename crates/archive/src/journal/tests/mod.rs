@@ -2,6 +2,7 @@
 
 mod appends;
 mod members;
+mod model;
 mod scale;
 
 use std::collections::BTreeMap;
