@@ -463,3 +463,27 @@ async fn the_list_is_filtered_by_page() {
     let webhook = place.batch(&json!({"webhook": {"url": "https://example.org/"}}));
     assert_eq!(post(&service, "/v1/jobs", &webhook).await.problem(), (403, "not-allowed".to_owned()));
 }
+
+/// Makes a job that was not completed, and cannot be locked, out of one that has ended.
+fn spoiled(place: &Place, ended: &str, id: &str, state: &str) {
+    let (from, to) = (place.path("jobs").join(ended), place.path("jobs").join(id));
+    fs::create_dir_all(to.join("lock")).unwrap();
+    let mut record: Value = serde_json::from_slice(&fs::read(from.join("job.json")).unwrap()).unwrap();
+    (record["id"], record["state"], record["ended"]) = (id.into(), state.into(), Value::Null);
+    fs::write(to.join("job.json"), record.to_string()).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_that_cannot_be_locked_do_not_hold_up_others() {
+    let place = Place::new(1);
+    let first = service(&place.settings());
+    let id = submitted(&first, &place.batch(&json!({}))).await;
+    assert_eq!(ended(&first, &id).await["state"], "done");
+    drop(first);
+    spoiled(&place, &id, "000000000000aaaaaaaa", "queued");
+    spoiled(&place, &id, "000000000000bbbbbbbb", "running");
+    spoiled(&place, &id, "000000000000cccccccc", "parked");
+    let service = service(&place.settings());
+    let id = submitted(&service, &place.batch(&json!({}))).await;
+    assert_eq!(ended(&service, &id).await["state"], "done");
+}

@@ -13,6 +13,8 @@ mod folder;
 mod job;
 mod keys;
 mod labels;
+#[cfg(test)]
+mod model;
 mod record;
 mod request;
 mod result;
