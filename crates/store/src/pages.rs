@@ -152,6 +152,8 @@ pub(crate) fn assemble(range: ByteRange, pages: &Pages) -> Option<Bytes> {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests {
     use super::*;
 
