@@ -102,8 +102,10 @@ fn random_chunk(random: &mut Rng) -> Result<u64, u64> {
 /// Returns the next content: some chunks changed, others added at the end.
 fn next(random: &mut Rng, before: &Content, length: u32) -> (Content, u32) {
     let (mut after, longer) = (before.clone(), length + random.u32(..6));
-    for index in (0..longer).filter(|index| *index >= length || random.u8(..5) == 0) {
-        after.insert(index, random_chunk(random));
+    for index in 0..longer {
+        if index >= length || random.u8(..5) == 0 {
+            after.insert(index, random_chunk(random));
+        }
     }
     (after, longer)
 }

@@ -6,6 +6,7 @@
 //! - a key stands for one job, also after the job was removed
 //! - what a crash leaves of a creation, a removal or a write changes nothing, and is removed
 
+#![allow(clippy::too_many_lines, reason = "one step of each kind")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::{collections::BTreeMap, fs, fs::File, path::Path};
@@ -74,7 +75,7 @@ fn leave_parts(path: &Path, ids: &[&String], cut: usize) {
     let part = &text[..cut.min(text.len())];
     for id in ids {
         fs::write(path.join(id).join(".job.json.new"), part).unwrap();
-        fs::write(path.join(id).join(record::PROGRESS), part).unwrap();
+        fs::write(path.join(id).join(".progress.json.new"), part).unwrap();
     }
     let half = path.join(".0123456789abcdef");
     fs::create_dir_all(&half).unwrap();

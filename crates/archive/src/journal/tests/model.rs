@@ -7,6 +7,8 @@
 //!   continues from there
 //! - a file is in an output if its current version was published, and only then
 
+#![allow(clippy::too_many_lines, reason = "one step of each kind")]
+
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
@@ -135,7 +137,7 @@ fn read(journal: Journal, history: &mut Vec<Model>, most: usize, failures: u8) -
         let taken = writer.ask(most).await.unwrap().await.unwrap();
         for work in taken {
             let number: u32 = work.item.url.parse().unwrap();
-            let fails = failures >> number & 1 == 1;
+            let fails = (failures >> number) & 1 == 1;
             let row =
                 MemberRow { storage: "kind".to_owned(), extent: "{}".to_owned(), ..MemberRow::default() };
             let outcome = if fails { failed("fails") } else { done(Content::Member(Box::new(row))) };
