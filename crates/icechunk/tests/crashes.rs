@@ -140,15 +140,16 @@ fn killed_writers_leave_the_old_chunks_or_the_new_ones() {
             killed += usize::from(done.is_none());
             let found = run(u32::MAX, seen(folder.path())).flatten();
             let (found, now, branches) = found.unwrap_or_else(|| (Content::new(), 1, Vec::new()));
-            match now - commits {
-                0 => assert!(done.is_none() && found == content, "seed {seed}, step {step}"),
-                1 => {
-                    assert_eq!(found, after, "seed {seed}, step {step}");
-                    (content, length, commits) = (after, longer, now);
-                    committed += 1;
-                }
-                _ => panic!("seed {seed}, step {step}: {now} commits after {commits}"),
+            assert!(
+                now >= commits && (done.is_none() || now > commits),
+                "seed {seed}, step {step}: a commit is lost"
+            );
+            // A commit in parts adds several.
+            if now > commits {
+                (content, length, commits) = (after, longer, now);
+                committed += 1;
             }
+            assert_eq!(found, content, "seed {seed}, step {step}");
             assert!(done.is_none() || branches == ["main"], "seed {seed}, step {step}: {branches:?}");
         }
     }

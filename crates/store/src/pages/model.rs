@@ -40,6 +40,16 @@ fn bytes(range: ByteRange) -> Bytes {
     (range.start..range.end()).map(byte).collect()
 }
 
+/// Inserts a page into the cache of the model.
+fn hold(held: &mut Vec<u64>, page: u64, limit: u64) {
+    if !held.contains(&page) {
+        held.push(page);
+    }
+    if held.len() as u64 > limit {
+        held.remove(0);
+    }
+}
+
 proptest! {
     #[test]
     fn reads_have_the_bytes_of_the_file((size, limit, steps) in steps()) {
@@ -60,7 +70,7 @@ proptest! {
                         fetched += content.len() as u64;
                         cache.insert(page, content.clone(), true);
                         pages.insert(page, content);
-                        held.push(page);
+                        hold(&mut held, page, limit);
                     }
                     for range in ranges {
                         prop_assert_eq!(assemble(range, &pages), Some(bytes(range)));
@@ -72,9 +82,7 @@ proptest! {
                     for (page, content) in cut(run, &bytes(run)) {
                         fetched += content.len() as u64;
                         cache.insert(page, content, false);
-                        if !held.contains(&page) {
-                            held.push(page);
-                        }
+                        hold(&mut held, page, limit);
                     }
                 }
                 Step::Clear => {
@@ -82,8 +90,6 @@ proptest! {
                     (held, fetched) = (Vec::new(), 0);
                 }
             }
-            let excess = held.len().saturating_sub(usize::try_from(limit).unwrap());
-            held.drain(..excess);
             let mut all: BTreeSet<_> = (0..size.div_ceil(PAGE)).collect();
             cache.retain_missing(&mut all);
             prop_assert!(held.iter().all(|page| !all.contains(page)));
