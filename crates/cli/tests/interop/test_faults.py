@@ -177,9 +177,11 @@ def contents(folder):
 def lose_power(folder, log, before, chance):
     """Drops writes to files after they were last synced: all of them, or all after a random one, which may be cut short. Names survive in the order in
     which they were changed. `before` has the contents before the command."""
-    unsynced = {}
+    unsynced, before = {}, {**before}
     for _, effect, inode, _, written in calls_of(log):
-        if effect == "syncs":
+        if effect == "names" and inode:  # removed: a new file may get the same inode
+            unsynced.pop(inode, None), before.pop(inode, None)
+        elif effect == "syncs":
             unsynced.pop(inode, None)
         elif effect == "writes":
             unsynced.setdefault(inode, []).append(written)

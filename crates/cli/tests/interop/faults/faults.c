@@ -286,6 +286,12 @@ static long copy_written(const struct call *call, const struct seccomp_notif *ev
     return copied ? (long)length : -1;
 }
 
+/* Returns whether a call removes the file at its path, or replaces it. */
+static int removes(const struct call *call)
+{
+    return !strncmp(call->name, "unlink", 6) || !strncmp(call->name, "rename", 6);
+}
+
 static void log_call(long number, const struct call *call, const struct seccomp_notif *event, const char *path)
 {
     struct stat about = {0};
@@ -294,6 +300,13 @@ static void log_call(long number, const struct call *call, const struct seccomp_
         snprintf(link, sizeof link, "/proc/%d/fd/%d", event->pid, descriptor_of(call, event));
         if (stat(link, &about))
             about.st_ino = 0;
+    } else if (removes(call) && !lstat(path, &about) && about.st_nlink == 1) {
+        /* A new file may get the same inode. */
+        char kept[PATH_MAX];
+        snprintf(kept, sizeof kept, "%s.%lu", log_path, (unsigned long)about.st_ino);
+        unlink(kept);
+    } else {
+        about.st_ino = 0;
     }
     long length = call->effect == WRITES ? copy_written(call, event) : -1;
     long long offset = length < 0 ? -1 : offset_of(call, event, about.st_size);
