@@ -208,7 +208,6 @@ def finish(work, service, undisturbed):
     check(work, service, undisturbed)
     failed = [name for name in work.bodies if work.ended.get(name, {}).get("state") != "done"]
     for name in failed:
-        print(name, work.ended.get(name, {}).get("error"))
         assert name not in work.ended or work.ended[name]["error"]["code"] not in (None, "crashed"), work.ended[name]
     work.forget(failed)
     if failed:
