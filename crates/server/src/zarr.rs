@@ -87,10 +87,14 @@ pub(crate) async fn asked(
         ..Options::default()
     };
     let id = format!("zarr\n{}\n{url}", client.access_key);
-    let mapped = context.sources.mapped(client, &url, &options, &id).await?;
+    let mut mapped = context.sources.mapped(client, &url, &options, &id).await?;
+    if version.as_ref().is_some_and(|version| *version != mapped.version) {
+        // The cached file may be older than the version that the path names.
+        context.sources.forget(&id).await;
+        mapped = context.sources.mapped(client, &url, &options, &id).await?;
+    }
     match version {
         Some(version) if version != mapped.version => {
-            context.sources.forget(&id).await;
             return Err(Problem::changed(mapped.store.name()));
         }
         Some(_) => {}

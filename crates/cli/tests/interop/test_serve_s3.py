@@ -1,8 +1,10 @@
 """The service with S3 (moto behind a proxy that checks credentials): files as Zarr stores, references, and jobs from S3 to S3."""
 import base64, json, urllib.error
 
+import clients
 import numpy as np
 import pytest
+from slow_s3 import SlowS3
 from test_batch_s3 import DAYS, check, fetched, filled, opened, remote, signed, values  # noqa: F401
 from test_serve_jobs import Service
 from test_stores import s3  # noqa: F401
@@ -55,3 +57,18 @@ def test_an_anonymous_service_reads_what_is_public(tmp_path, filled):  # noqa: F
         with running.ask("/v1/references?url=s3://public/days/d0001.nc") as answer:
             assert any(key.startswith("t/") for key in json.load(answer)["refs"])
         assert refused(lambda: running.ask("/v1/references?url=s3://private/days/d0001.nc"))[0] == 403
+
+
+def test_a_path_with_a_version_works_as_soon_as_it_is_described(tmp_path):
+    """Also if the service has an older version of the file in memory."""
+    first, second = ((clients.FIXTURES / name).read_bytes() for name in ["hdf5/chunked.h5", "hdf5/netcdf4.nc"])
+    with SlowS3({"a.nc": first}) as store, service(tmp_path, store.env, "--allow", "s3://bucket/", "--anonymous") as running:
+        described = lambda: json.load(running.ask("/v1/inspect?url=s3://bucket/a.nc"))["zarr"]
+        old = described()["versioned"]
+        assert "cloud" not in json.load(running.ask(f"{old}zarr.json"))["consolidated_metadata"]["metadata"]
+        store.objects["a.nc"] = second
+        new = described()["versioned"]
+        assert "cloud" in json.load(running.ask(f"{new}zarr.json"))["consolidated_metadata"]["metadata"]
+        assert refused(lambda: running.ask(f"{old}zarr.json")) == (409, "source-changed")
+        assert refused(lambda: running.ask(f"{old}temperature/c/0/0")) == (409, "source-changed")
+        assert running.ask(f"{new}zarr.json").status == 200
