@@ -83,7 +83,7 @@ def properties(document, schema):
 
 def value(document, schema):
     """Returns the type of a value, its choices, limits and default."""
-    schema = resolved(document, schema)
+    schema = without_null(resolved(document, schema))
     if "enum" in schema:
         text = ", ".join(f"`{choice}`" for choice in schema["enum"])
     elif "const" in schema:
@@ -101,6 +101,16 @@ def value(document, schema):
     if schema.get("default") not in (None, []):
         text += f"; default `{json.dumps(schema['default']).strip(chr(34))}`"
     return text
+
+
+def without_null(schema):
+    """Returns the schema of an optional member that is not null."""
+    if None in schema.get("enum", []):
+        schema = {**schema, "enum": [choice for choice in schema["enum"] if choice is not None]}
+    kinds = schema.get("type")
+    if isinstance(kinds, list) and len(kinds) == 2 and "null" in kinds:
+        schema = {**schema, "type": next(kind for kind in kinds if kind != "null")}
+    return schema
 
 
 def sentence(text):

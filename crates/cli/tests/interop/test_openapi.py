@@ -1,0 +1,63 @@
+"""The service against its own OpenAPI document: Schemathesis sends what the document allows and what it forbids, and checks each response.
+
+OPENAPI_EXAMPLES=1000 sends more requests of each kind."""
+import json, os, re, shutil, subprocess, sys, urllib.request
+
+import pytest
+
+import clients, service
+
+EXAMPLES = int(os.environ.get("OPENAPI_EXAMPLES", 5))
+TOKEN = "a-token-for-the-document"
+FILES = ["hdf5/chunked.h5", "hdf5/netcdf4.nc", "tiff/cog.tif"]
+# What a valid request to this service has; anything else that the document allows is mostly refused before a file is opened.
+KNOWN = {"query.array": ["/temperature", "temperature", "/"], "path.key": ["zarr.json", "temperature/zarr.json", "temperature/c/0/0", "band_data/c/0/0/0"],
+         "query.select": ["", "0", "0,0", ":,1:3", "::2,0"], "body.concat_dim[*]": ["time", "lat"], "body.stack_dim[*]": ["time", "member"]}
+# Any data that the document allows may still name no file (`positive_data_acceptance`).
+CHECKS = ["not_a_server_error", "status_code_conformance", "content_type_conformance", "response_headers_conformance", "response_schema_conformance",
+          "negative_data_rejection", "missing_required_header", "unsupported_method", "allow_header_conformance", "use_after_free",
+          "ensure_resource_availability", "ignored_auth"]
+
+
+def settings(folder, secured):
+    """Returns a configuration of Schemathesis in which half the values are those of existing files. Data may also be too large to be refused for anything else."""
+    urls = [service.url(folder / name) for name in FILES]
+    known = KNOWN | {"query.url": [*urls, service.url(folder) + "/"], "path.source": urls, "body.urls[*]": urls, "body.inputs[*]": [*urls, service.url(folder) + "/*.nc"]}
+    lines = [f"[dictionaries.d{number}]\nvalues = {json.dumps(values)}\n" for number, values in enumerate(known.values())]
+    lines += ["[checks.negative_data_rejection]\nexpected-statuses = [400, 401, 403, 404, 405, 406, 409, 413, 415, 422, 429, 431]\n"]
+    lines += [f'[auth.openapi.token]\nbearer = "{TOKEN}"\n'] * secured
+    lines += ["[parameters]\n", *(f'"{name}" = {{ dictionary = "d{number}", probability = 0.5 }}\n' for number, name in enumerate(known))]
+    return "".join(lines)
+
+
+def findings(address, folder, document, secured):
+    """Runs Schemathesis. Returns the number of its requests, its exit status and its output."""
+    (folder / "schemathesis.toml").write_text(settings(folder / "files", secured))
+    (folder / "openapi.json").write_text(json.dumps(document))
+    command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(folder / "schemathesis.toml"), "run", str(folder / "openapi.json"), "--url", address,
+               "--checks", ",".join(CHECKS), "--max-examples", str(EXAMPLES), "--continue-on-failure", "--no-color", "--workers", "2",
+               "--generation-database", "none", "--suppress-health-check", "all", "--request-timeout", "30"]
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    sent = re.search(r"([\d,]+) generated", run.stdout)
+    return int(sent[1].replace(",", "")) if sent else 0, run.returncode, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize("secured", [False, True], ids=["open", "with tokens"])
+def test_the_service_does_what_its_document_promises(tmp_path, secured):
+    files = tmp_path / "files"
+    for name in FILES:
+        (files / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(clients.FIXTURES / name, files / name)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "tokens").write_text(f"{TOKEN} admin\n")
+    arguments = ["--jobs", tmp_path / "jobs", "--allow-write", service.url(tmp_path / "out") + "/", "--rate", "1000000", "--burst", "1000000", "--client-jobs", "1000",
+                 "--jobs-queued", "1000"]
+    with service.started(files, arguments=arguments + ["--token-file", tmp_path / "tokens"] * secured) as address:
+        with urllib.request.urlopen(f"{address}/v1/openapi.json") as answer:
+            document = json.load(answer)
+        if secured:
+            # The document serves services without tokens as well; this one requires them.
+            document = json.loads(json.dumps(document).replace('{"token": []}, {}', '{"token": []}'))
+        sent, status, output = findings(address, tmp_path, document, secured)
+    assert status == 0, output
+    assert sent > 1000, output
