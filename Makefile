@@ -25,7 +25,7 @@ SECONDS_EACH ?= 60
 # Revision that `make semver` compares with: the latest release.
 BASELINE ?= $(shell git describe --tags --match 'v*' --abbrev=0 2>/dev/null)
 
-.PHONY: help build wheel run env test test-all test-rust test-libhdf5 test-interop test-python check fmt clippy doc docs fixtures bench bench-files bench-archive bench-remote fuzz score dist ci semver package pictures deny minimal-versions portability miri reproducible
+.PHONY: help build wheel run env test test-all test-rust test-libhdf5 test-interop test-python check fmt clippy doc docs fixtures bench bench-files bench-archive bench-remote fuzz score dist ci semver package pictures deny minimal-versions portability miri reproducible endurance
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -114,6 +114,10 @@ bench-archive: build env ## measure runs over up to 1,000,000 generated files (V
 bench-remote: build bench-files ## time remote files beside the limit of the network and other tools (needs ../shared and wrk; ARGS='--no-peers --only …')
 	cargo build --profile $(PROFILE) --locked --package virtualize-server --example range_server
 	$(EVAL)/venv/bin/python benchmarks/remote.py $(BIN) $(dir $(BIN))examples/range_server $(EVAL)/bench --shared $(SHARED)/bench $(ARGS)
+
+endurance: build env ## load the service with 1,000 clients for 30 minutes, then kill a batch of 1,000,000 files every minute (MINUTES=1 FILES=20000 for less)
+	$(PYTHON) benchmarks/endurance/service.py $(BIN) --minutes $(or $(MINUTES),30)
+	$(PYTHON) benchmarks/endurance/batch.py $(BIN) --files $(or $(FILES),1000000) --seconds $(if $(FILES),2,60)
 
 # The crates with a stable API; virtualize exports virtualize-zarr.
 semver: ## compare the public Rust API with the latest release (BASELINE=main: with another revision)
