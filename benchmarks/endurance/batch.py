@@ -6,7 +6,7 @@ The files are hard links to a few NetCDF classic files, and their names are thei
 on average, and started again until it ends. Its output must equal that of a run that was not interrupted, byte by byte, and refer to each file once, at the bytes
 of its array. Prints the number of kills, the size of the journal and the most memory of a run.
 """
-import argparse, io, json, os, pathlib, random, shutil, signal, subprocess, sys, tempfile, threading, time
+import argparse, io, json, os, pathlib, random, re, shutil, signal, subprocess, sys, tempfile, time
 
 import numpy as np
 import scipy.io
@@ -49,16 +49,24 @@ def command(binary, folder, output):
     return [binary, "batch", f"{folder}/*/*.nc", "--stack-dim", "time", "--coord-from-name", "f{time:d}.nc", "--format", "kerchunk-json", "-o", output, "--quiet"]
 
 
-def run(words, log, until=None):
-    """Runs a command, and kills it after some seconds. Returns its status, whether it was killed, its seconds, and its most memory in MiB."""
-    start = time.monotonic()
+def run(words, log, until=float("inf")):
+    """Runs a command, and kills it after some seconds. Returns its status, its seconds, and its most memory in MiB."""
+    start, memory = time.monotonic(), 0
     process = subprocess.Popen(list(map(str, words)), stdout=log, stderr=log)
-    timer = threading.Timer(until or 1e6, process.send_signal, [signal.SIGKILL])
-    timer.start()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = status
-    timer.cancel()
-    return os.waitstatus_to_exitcode(status), time.monotonic() - start, usage.ru_maxrss / 1024
+    while process.poll() is None:
+        if time.monotonic() - start > until:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            break
+        memory = max(memory, peak(process.pid))
+        time.sleep(0.05)
+    return process.returncode, time.monotonic() - start, memory
+
+
+def peak(pid):
+    """Returns the most memory of a process so far in MiB. (That of `wait4` has the memory of this program, from which the process is forked.)"""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+)|$", status)[1] or 0) / 1024
 
 
 def size(path):
