@@ -57,7 +57,7 @@ test-libhdf5: env ## compare the HDF5 reader with the C library, file by file (C
 
 test-interop: env ## compare references, read by fsspec, zarr-python and xarray, with the original files
 	$(DEBUG_BUILD)
-	@test -n "$${CHROMIUM:-}" || command -v chromium chromium-browser google-chrome >/dev/null || echo "Chromium not found: skipping the tests of the service's page"
+	@test -n "$${CHROMIUM:-}" || command -v chromium chromium-browser google-chrome >/dev/null || echo "Chromium not found: the tests of the service's page will fail (install chromium, or set CHROMIUM)"
 	VIRTUALIZE_BIN=target/debug/virtualize $(PYTHON) -m pytest -q -n 2 --dist loadfile $(INTEROP) $(PYTEST_ARGS)
 
 test-python: env ## install the Python package into a fresh environment and test it there

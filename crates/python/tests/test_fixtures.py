@@ -277,20 +277,21 @@ def raster(path, masked):
     return rioxarray.open_rasterio(path, masked=masked, mask_and_scale=False).load()
 
 
-@pytest.mark.parametrize("masked", [True, False], ids=["masked", "raw"])
-@pytest.mark.parametrize("path", [p for p in TIFF if p.name not in INVALID and not p.name.startswith("nodata_")], ids=name_of)
+# The GDAL of rasterio's wheel has no JPEG XL. It masks by the alpha band, which Zarr readers show as a band.
+RASTERS = [
+    (path, masked)
+    for path in TIFF
+    for masked in (True, False)
+    if not path.name.startswith("nodata_") and path.name != "compression_jpegxl.tif" and (path.name, masked) != ("alpha.tif", True)
+]
+
+
+@pytest.mark.parametrize("path,masked", RASTERS, ids=[f"{path.name}-{'masked' if masked else 'raw'}" for path, masked in RASTERS])
 def test_datasets_are_those_of_rioxarray(path, masked):
     import rasterio
 
-    if masked and path.name == "alpha.tif":
-        pytest.skip("GDAL masks by the alpha band")
-    try:
-        truth = raster(f"GTIFF_DIR:1:{path}", masked)
-    except rasterio.errors.RasterioIOError:
-        pytest.skip("GDAL cannot read it")
+    truth = raster(f"GTIFF_DIR:1:{path}", masked)
     ds = xr.open_dataset(path, engine="virtualize", mask_and_scale=masked)
-    if masked and {"scale_factor", "add_offset"} & ds["band_data"].encoding.keys():
-        pytest.skip("rioxarray does not unpack here")
     got = ds["band_data"].transpose("band", "y", "x")
     if masked and "_FillValue" not in got.encoding:
         got = got.astype(truth.dtype)  # rioxarray makes floats even where nothing can be masked

@@ -7,7 +7,6 @@ import pytest
 import virtualize
 import xarray as xr
 
-pytest.importorskip("netCDF4")
 FOLDER = pathlib.Path(__file__).resolve().parents[3] / "fixtures/netcdf3"
 # netCDF-C does not know streamed records, and names.nc has names that no Zarr node can have.
 FILES = sorted(path.name for path in FOLDER.glob("*.nc") if not path.name.startswith(("streaming", "names")))

@@ -294,3 +294,30 @@ fn scalars_are_rounded_once() {
     let expected = FillValue::Fixed(Bytes::copy_from_slice(&0x3c01_u16.to_le_bytes()));
     assert_eq!(FillValue::from_f64(&DataType::Float16, number), Conversion::Rounded(expected));
 }
+
+/// NaN is encoded as 0, and nothing decodes 0 to NaN.
+#[test]
+fn a_fill_value_that_comes_back_as_another_is_refused() {
+    let one_way = with(DataType::Int16, Rounding::default(), None, &[(json!("NaN"), json!(0))], &[]);
+    let arithmetic = chain(&DataType::Float32, &[one_way]);
+    assert!(arithmetic.check(&scalar(&DataType::Float32, f64::NAN)).is_err());
+    assert!(arithmetic.check(&scalar(&DataType::Float32, 1.0)).is_ok());
+}
+
+#[test]
+fn scalars_have_the_size_of_their_type() {
+    let arithmetic = chain(&DataType::Float32, &[cast(DataType::UInt16)]);
+    let encoded = arithmetic.encode_scalar(&scalar(&DataType::Float32, 513.0)).unwrap();
+    assert_eq!(encoded, scalar(&DataType::UInt16, 513.0));
+    for wrong in [FillValue::Fixed(vec![0; 8].into()), FillValue::Text("513".to_owned())] {
+        assert!(arithmetic.encode_scalar(&wrong).is_err(), "{wrong:?}");
+    }
+}
+
+/// JSON does not distinguish 5 from 5.0, but -5.5 is no integer.
+#[test]
+fn whole_numbers_are_integers_with_or_without_a_fraction_of_zero() {
+    let offset = |number: Value| Arithmetic::new(&DataType::Int16, &[scale_offset(number, json!(1))]).is_ok();
+    let found = [json!(5), json!(5.0), json!(-5.0), json!(5.5), json!(-5.5)].map(offset);
+    assert_eq!(found, [true, true, true, false, false]);
+}

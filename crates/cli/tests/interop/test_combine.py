@@ -118,24 +118,22 @@ def rows(path, first, n, chunk=None, zlib=False, dtype="f8"):
 
 
 NEVER = ("--copy-limit", "0")
+# Zarr v2 has one chunk size.
+GRIDS = pytest.mark.parametrize("fmt,grid", [("kerchunk-json", ()), ("zarr3-json", ()), ("zarr3-json", ("--chunk-grid", "rectilinear"))])
 
 
-@pytest.mark.parametrize("grid", [(), ("--chunk-grid", "rectilinear")])
+@GRIDS
 @pytest.mark.parametrize("parts", [(12, 16, 20), (31, 28, 31), (5, 1, 2)])
 def test_contiguous_data_of_other_lengths(tmp_path, fmt, parts, grid):
     """Uncompressed data is divided into slices that fit all files."""
-    if grid and fmt == "kerchunk-json":
-        pytest.skip("Zarr v2 has one chunk size")
     files = [rows(tmp_path / f"{k}.nc", sum(parts[:k]), n) for k, n in enumerate(parts)]
     got, _ = combined(tmp_path, fmt, files, "--concat-dim", "time", *NEVER, *grid)
     xr.testing.assert_identical(got, originals(files))
 
 
-@pytest.mark.parametrize("grid", [(), ("--chunk-grid", "rectilinear")])
+@GRIDS
 def test_chunks_larger_than_the_file(tmp_path, fmt, grid):
     """Chunks of 512 along a dimension of 24: split if uncompressed, copied if small, else rejected."""
-    if grid and fmt == "kerchunk-json":
-        pytest.skip("Zarr v2 has one chunk size")
     plain = [rows(tmp_path / f"p{k}.nc", 24 * k, 24, 512) for k in range(3)]
     got, _ = combined(tmp_path, fmt, plain, "--concat-dim", "time", *NEVER, *grid)
     xr.testing.assert_identical(got, originals(plain))

@@ -224,10 +224,7 @@ def test_one_trap(tmp_path, fmt, name, seed):
 def test_several_traps(tmp_path, fmt, seed):
     rng = random.Random(seed)
     names = rng.sample(sorted(TRAPS), rng.choice([2, 3]))
-    try:
-        files, rng = archive(tmp_path, seed, names)
-    except Exception as error:
-        pytest.skip(f"cannot be written: {error}")
+    files, rng = archive(tmp_path, seed, names)
     check(tmp_path, fmt, files, rng)
 
 

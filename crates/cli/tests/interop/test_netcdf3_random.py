@@ -62,9 +62,10 @@ def test_damaged_headers_read_the_same_or_are_refused(seed, tmp_path):
     import json, zarr
     rng, version, path = np.random.default_rng(seed), [1, 2, 5][seed % 3], tmp_path / "damaged.nc"
     whole = netcdf3_files.by_hand(rng, version)
-    path.write_bytes(damage(rng, whole, header_end(whole)))
-    if path.read_bytes()[4:12 if version == 5 else 8].count(0xFF) >= 4:
-        pytest.skip("netCDF-C does not know streamed records")
+    damaged = damage(rng, whole, header_end(whole))
+    while damaged[4:12 if version == 5 else 8].count(0xFF) >= 4:  # netCDF-C does not know streamed records.
+        damaged = damage(rng, whole, header_end(whole))
+    path.write_bytes(damaged)
     run = virtualize(path, "--format", FORMATS[seed // 3 % 2])
     if run.status:
         assert run.status == 1 and "panicked" not in run.stderr

@@ -52,10 +52,8 @@ def how(request):
 
 
 @pytest.mark.parametrize("outage", OUTAGES)
-@pytest.mark.parametrize("healthy", [0, 0.5])
+@pytest.mark.parametrize("how,healthy", [("--concat-dim", 0), ("--concat-dim", 0.5), ("--each", 0.5)], indirect=["how"])
 def test_an_outage_costs_few_requests_and_no_file(bucket, tmp_path, how, outage, healthy):
-    if how == ("--each",) and healthy == 0:
-        pytest.skip("as with --concat-dim")
     batch(bucket, tmp_path / "undisturbed", *how)
     bucket.outage, bucket.healthy = OUTAGES[outage], int(healthy * bucket.asked.total())
     run = batch(bucket, tmp_path / "out", *how, status=1)

@@ -10,7 +10,7 @@ import rasterio
 import service
 import xarray as xr
 from affine import Affine
-from page import ASSETS, base, chromium, page, pytestmark, show, until
+from page import ASSETS, base, chromium, page, show, until
 from pyproj import CRS, Transformer
 from rasterio.enums import Resampling
 

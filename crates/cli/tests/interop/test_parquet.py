@@ -54,7 +54,8 @@ def grid(metadata):
 def test_all_references_are_those_of_json(path, size, tmp_path):
     references = parquet(FIXTURES / path, tmp_path / "refs.parquet", f"--record-size={size}")
     if references is None:
-        pytest.skip("refused as JSON is")
+        assert "nodata_invalid_" in path
+        return
     lazy = filesystem(tmp_path / "refs.parquet", remote_protocol="file").references
     for key, value in lazy.zmetadata.items():
         assert value == json.loads(references["refs"][key]), key
@@ -77,7 +78,8 @@ def test_arrays_are_those_of_json(path, tmp_path):
     out = tmp_path / "refs.parquet"
     references = parquet(FIXTURES / path, out, "--record-size=7", "--inline-below", "100")
     if references is None:
-        pytest.skip("refused as JSON is")
+        assert "nodata_invalid_" in path
+        return
     one, two = clients.open_store(references), clients.open_store(str(out))
     problems = []
     for name, kind in clients.nodes(references, 2).items():

@@ -17,15 +17,9 @@ pub(super) fn cast(element: &CfValue, data_type: &DataType) -> Result<FillValue>
         (CfValue::Text(text), DataType::String) => return Ok(FillValue::Text(text.clone())),
         (CfValue::Text(text), DataType::FixedBytes(n)) => fixed(text.as_bytes(), *n),
         (CfValue::Bytes(bytes), DataType::FixedBytes(n) | DataType::RawBytes(n)) => fixed(bytes, *n),
-        (CfValue::Integer(value), data_type) if data_type.is_integer() || *data_type == DataType::Bool => {
-            integer(*value, data_type)
-        }
+        (CfValue::Integer(value), data_type) => integer(*value, data_type),
         (CfValue::Float(value), data_type) if data_type.is_integer() => {
             whole(*value).and_then(|value| integer(value, data_type))
-        }
-        (CfValue::Integer(value), data_type) => {
-            let near = *value as f64;
-            if whole(near) == Some(*value) { number(near, data_type) } else { None }
         }
         (CfValue::Float(value), data_type) => number(*value, data_type),
         (CfValue::Complex(real, imaginary), DataType::Complex64 | DataType::Complex128) => {

@@ -8,6 +8,8 @@ mod cast;
 mod fill;
 mod packing;
 mod sentinels;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use self::attribute::{CfAttribute, CfAttributes, CfValue};
 pub(crate) use self::fill::{FillPlan, FillQuestion};

@@ -241,6 +241,8 @@ mod tests {
         assert_eq!(binary64(1e300).whole(NearestEven), 1 << 126);
         assert_eq!(binary64(-2f64.powi(125)).whole(NearestEven), -(1 << 125));
         assert_eq!(binary64(1e-300).whole(TowardsPositive), 1);
+        assert_eq!(binary64(2.0).whole(TowardsPositive), 2);
+        assert_eq!(binary64(-2.0).whole(TowardsNegative), -2);
     }
 
     /// Rounded to binary32 first, it would be halfway and go down.

@@ -197,6 +197,57 @@ mod tests {
     }
 
     #[test]
+    fn only_fill_values_of_floats_are_decoded() {
+        let of = |value: Value, floats| of_array(value.as_object().unwrap(), floats);
+        let encoded = json!({ "_FillValue": "AAAAAICHw8A=", "units": "AAAAAICHw8A=" });
+        assert_eq!(of(encoded.clone(), true)["units"], json!("AAAAAICHw8A="));
+        assert_eq!(of(encoded, false)["_FillValue"], json!("AAAAAICHw8A="));
+    }
+
+    /// CF 1.12, sections 3.3, 5.6 and 7.3; `GeoTransform` and `spatial_ref` are those of GDAL.
+    #[test]
+    fn quantities_and_grid_mappings_are_known_by_name() {
+        let found = ["standard_name", "cell_methods", "long_name", "units"].map(names_quantity);
+        assert_eq!(found, [true, true, false, false]);
+        let found = ["spatial_ref", "grid_mapping_name", "grid_mapping"]
+            .map(|name| is_grid_mapping(json!({ name: "a" }).as_object().unwrap()));
+        assert_eq!(found, [true, true, false]);
+    }
+
+    /// The conventions `proj:` and `spatial:` place an image by six numbers, of which the third and the sixth are its origin.
+    #[test]
+    fn groups_are_placed_by_conventions() {
+        let of =
+            |name: &str, value: Value, moved| of_group(json!({ name: value }).as_object().unwrap(), moved);
+        let grid = |x, y, size| json!([size, 0, x, 0, size, y]);
+        let name = "spatial:transform";
+        assert_eq!(of(name, grid(1, 2, 10), true), of(name, grid(3, 4, 10), true));
+        assert_ne!(of(name, grid(1, 2, 10), true), of(name, grid(1, 2, 20), true));
+        assert_ne!(of(name, grid(1, 2, 10), false), of(name, grid(3, 2, 10), false));
+        assert_ne!(of(name, grid(1, 2, 10), false), of(name, grid(1, 4, 10), false));
+        for (name, count) in [("proj:code", 1), ("spatial:dimensions", 1), ("spatial:bbox", 0), ("title", 0)]
+        {
+            assert_eq!(of(name, json!("a"), true).len(), count, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_grid_mapping_without_a_name_is_its_keys() {
+        let of = |value: Value, moved| of_grid_mapping(value.as_object().unwrap(), moved);
+        let keys = |code: u16, citation: &str| json!({ "GeogCitationGeoKey": citation, "ProjectedCSTypeGeoKey": code });
+        let named = |keys: Value| of(json!({ "crs_wkt": "…", "geo_keys": keys }), false);
+        assert_eq!(named(keys(1, "a")), named(keys(1, "b")));
+        assert_ne!(named(keys(1, "a")), named(keys(2, "a")));
+        let unnamed = |keys: Value| of(json!({ "geo_keys": keys }), false);
+        assert_ne!(unnamed(keys(1, "a")), unnamed(keys(1, "b")));
+        let place = |text: &str, moved| of(json!({ "GeoTransform": text }), moved);
+        assert_ne!(place("1 10 0 5 0 -10", false), place("2 10 0 5 0 -10", false));
+        assert_eq!(place("1 10 0 5 0 -10", true), place("2 10 0 6 0 -10", true));
+        assert_ne!(place("1 10 0 5 0 -10", true), place("1 10 0 5 0 -20", true));
+        assert_ne!(place("1 10 0 5 0 -10", true), place("1 10 3 5 0 -10", true));
+    }
+
+    #[test]
     fn groups_may_say_how_their_arrays_are_packed() {
         let what = |gain: f64| {
             of_group(json!({ "gain": gain, "startdate": gain.to_string() }).as_object().unwrap(), false)

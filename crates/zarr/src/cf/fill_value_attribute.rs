@@ -78,5 +78,6 @@ mod tests {
         assert_eq!(encode(&FillValue::Text("none".into()), &DataType::String), None);
         assert_eq!(encode(&fixed(b"abc"), &DataType::FixedBytes(3)), None);
         assert_eq!(encode(&fixed(&[0; 2]), &DataType::Int32), None, "too short");
+        assert_eq!(decode(&json!("AAAAAICHw8A="), &DataType::Int16), None, "only floats are Base64");
     }
 }
