@@ -25,7 +25,7 @@ SECONDS_EACH ?= 60
 # Revision that `make semver` compares with: the latest release.
 BASELINE ?= $(shell git describe --tags --match 'v*' --abbrev=0 2>/dev/null)
 
-.PHONY: help build wheel run env test test-all test-rust test-libhdf5 test-interop test-python check fmt clippy doc docs fixtures bench bench-files bench-archive bench-remote fuzz score dist ci semver package pictures deny minimal-versions portability miri reproducible endurance
+.PHONY: help build wheel run env test test-all test-rust test-libhdf5 test-interop test-python check fmt clippy doc docs fixtures bench bench-files bench-archive bench-remote fuzz score dist ci semver package pictures deny minimal-versions portability miri reproducible endurance mutants coverage
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -167,6 +167,14 @@ fuzz: ## fuzz each target for SECONDS_EACH seconds (needs cargo-fuzz); TARGETS=�
 		cargo fuzz run --fuzz-dir . -s none $$target corpus/$$target $$seeds -- \
 			-max_total_time=$(SECONDS_EACH) -timeout=10 -rss_limit_mb=1024 -max_len=65536; \
 	done
+
+mutants: ## change FILES=crates/…/*.rs in many ways, one at a time, and list the changes that no Rust test notices (needs cargo-mutants); TESTS=packages adds tests
+	@cargo mutants --version >/dev/null || { echo "make mutants needs cargo-mutants: cargo install cargo-mutants"; exit 1; }
+	@test -n "$(FILES)" || { echo "usage: make mutants FILES=crates/map/src/cf/*.rs [TESTS='virtualize-map virtualize']" >&2; exit 2; }
+	cargo mutants --output target $(addprefix --file ,$(FILES)) $(addprefix --test-package ,$(TESTS))
+
+coverage: ## measure which lines of each crate the Rust tests run (needs Debian's llvm of rustc's LLVM version); PACKAGES=… selects
+	crates/cli/tests/coverage.py $(if $(PACKAGES),$(addprefix --package ,$(PACKAGES)),--workspace)
 
 score: build ## score the binary on the public corpus through real clients (needs ../shared)
 	@test -d $(SHARED)/eval || { echo "make score needs $(SHARED)/eval"; exit 1; }

@@ -5,7 +5,10 @@ use serde_json::{Map, Value, json};
 use virtualize_zarr::{Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, ZarrFormat};
 
 use super::cast::{cast, is_rounded_end, wrapped};
-use super::{CfAttribute, CfAttributes, CfValue, FillPlan, FillQuestion, check_factors, write_sentinels};
+use super::{
+    CfAttribute, CfAttributes, CfValue, FillPlan, FillQuestion, check_factors, widened_packing,
+    write_sentinels,
+};
 use crate::unpack::UnpackRefusal;
 use crate::{ArrayReport, FillPolicy};
 use CfValue::{Bytes as Raw, Complex, Float, Integer, Text};
@@ -190,6 +193,8 @@ fn sentinels_of_v2_are_text_or_numbers_of_plain_types() {
     assert_eq!(of(DataType::String, Text("none".to_owned())), (None, Some(json!("none")), 0));
     assert_eq!(of(DataType::Int16, Integer(7)), (None, Some(json!(7)), 0));
     assert_eq!(of(DataType::RawBytes(1), Raw(vec![7])), (None, None, 1));
+    let complex = of(DataType::Complex64, Complex(1.0, 2.0));
+    assert_eq!(complex, (Some(fixed(&[0; 8])), None, 1), "JSON has no complex numbers");
 }
 
 #[test]
@@ -203,6 +208,18 @@ fn the_report_shows_the_fill_value_of_the_file() {
         let plan = question(ZarrFormat::V3, &data_type, &header, &none).decide();
         assert_eq!(plan.decision.sources[0].text, shown);
     }
+}
+
+/// `(np.int16(1) * np.float32(0.1)).dtype` is float32, with a factor of 64 bits float64.
+#[test]
+fn factors_of_32_bits_widen_where_they_are_written() {
+    let says = |data_type: DataType, written: Value| {
+        let source = attributes(vec![attribute("scale_factor", data_type, &[Float(0.5)])]);
+        widened_packing(&source, written.as_object().unwrap()).is_some()
+    };
+    assert!(says(DataType::Float32, json!({ "scale_factor": 0.5 })));
+    assert!(!says(DataType::Float64, json!({ "scale_factor": 0.5 })));
+    assert!(!says(DataType::Float32, json!({})));
 }
 
 #[test]
@@ -252,13 +269,15 @@ fn numbers_are_unpacked_to_the_type_of_xarray() {
         (vec![one("_FillValue", DataType::Int16, Integer(7))], Some(DataType::Float32)),
         (vec![one("_Unsigned", DataType::String, Text("true".to_owned()))], Some(DataType::UInt16)),
         (vec![one("scale_factor", DataType::String, Text("2".to_owned()))], None),
-        (vec![one("scale_factor", DataType::Float32, Integer(2))], None),
+        (vec![one("add_offset", DataType::Float32, Integer(2))], None),
         (vec![attribute("scale_factor", DataType::Float64, &[Float(1.0), Float(2.0)])], None),
     ] {
         let shown = format!("{source:?}");
         let found = unpacked(DataType::Int16, source, false).ok().map(|array| array.data_type);
         assert_eq!(found, expected, "{shown}");
     }
+    let wide = unpacked(DataType::Int8, vec![one("_FillValue", DataType::Int16, Integer(300))], false);
+    assert_eq!(wide.map(|array| array.data_type), Ok(DataType::Int8), "300 masks nothing");
     let text = unpacked(DataType::String, vec![double()], false).map(|array| array.codecs.len());
     assert_eq!(text, Ok(1), "text is not unpacked");
     let factor = unpacked(DataType::Float32, vec![double()], false).map(|array| array.data_type);

@@ -81,3 +81,49 @@ fn decode(message: &FillMessage, element: &ElementType) -> Result<Result<FillVal
 fn malformed(problem: String) -> Error {
     Error::malformed("fill value message", problem)
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use virtualize_zarr::{DataType, Endian};
+
+    use super::*;
+    use crate::hdf5::tests::{dataset, int};
+
+    fn fill(value: &[u8]) -> FillMessage {
+        let value = Stored::User(Bytes::copy_from_slice(value));
+        FillMessage { version: Some(3), write_time: FillTime::Never, allocation_time: 2, value }
+    }
+
+    /// File format specification, IV.A.2.d: a sequence of length 0 has no object in the global heap.
+    #[test]
+    fn text_in_the_global_heap_is_no_scalar_unless_it_is_empty() {
+        let element = ElementType::plain(DataType::String, Endian::Little, 16);
+        let found = |length: u8, address: u8| {
+            let stored: Vec<u8> = [[length; 4], [address; 4], [0; 4], [0; 4]].concat();
+            decode(&fill(&stored), &element).unwrap().is_ok()
+        };
+        assert_eq!([found(0, 0), found(0, 9), found(3, 9), found(3, 0)], [true, true, false, false]);
+        assert!(decode(&fill(&[1; 16]), &element).unwrap().is_err());
+    }
+
+    #[test]
+    fn items_of_an_array_type_are_equal_or_no_scalar() {
+        let element = ElementType { axes: vec![2], ..ElementType::plain(DataType::UInt8, Endian::Little, 1) };
+        let found = |stored: &[u8]| decode(&fill(stored), &element).unwrap();
+        assert_eq!(found(&[7, 7]), Ok(FillValue::Fixed(Bytes::from_static(&[7]))));
+        assert!(found(&[7, 8]).is_err());
+    }
+
+    /// h5py 3.16 on virtual datasets: the fill value, whatever its write time is.
+    #[test]
+    fn only_virtual_datasets_read_as_a_fill_value_that_is_never_written() {
+        let element = ElementType::plain(DataType::UInt8, Endian::Little, 1);
+        let unallocated = |layout: Layout| {
+            let dataset = Dataset { fill: fill(&[7]), layout, ..dataset(int(1, false), &[2]) };
+            DatasetFill::of(&dataset, &element).unwrap().unallocated
+        };
+        assert_eq!(unallocated(Layout::Virtual(Vec::new())), FillValue::Fixed(Bytes::from_static(&[7])));
+        assert_eq!(unallocated(Layout::Contiguous(None)), FillValue::Fixed(Bytes::from_static(&[0])));
+    }
+}

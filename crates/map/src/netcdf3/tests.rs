@@ -247,3 +247,17 @@ fn chunks_of_a_hidden_variable_are_not_made() {
     assert!(mapped.tasks.is_empty(), "{:?}", mapped.tasks);
     assert_eq!(codes(&mapped), [("/a", Code::NameCollision)]);
 }
+
+/// netCDF-C 4.10 ignores such attributes: `NC_FILL_SHORT` is -32767.
+#[test]
+fn a_fill_value_of_another_type_or_number_is_ignored() {
+    let fill = |data_type, values| {
+        let mut one = variable("a", Stored::Short, &[1], 100);
+        one.attributes = vec![attribute("_FillValue", data_type, values)];
+        array(&mapped(&file(vec![one], (0, 0)), 200, &v3()), "a").fill_value.clone()
+    };
+    let of = |value: i16| Some(FillValue::Fixed(Bytes::copy_from_slice(&value.to_le_bytes())));
+    assert_eq!(fill(Stored::Short, &[0, 5]), of(5));
+    assert_eq!(fill(Stored::Short, &[0, 5, 0, 6]), of(-32767));
+    assert_eq!(fill(Stored::Char, b"ab"), of(-32767));
+}

@@ -185,8 +185,7 @@ fn sources(
 
 fn report_disagreement(sources: &[FillSource], path: &str, diagnostics: &mut Vec<Diagnostic>) {
     let Some(used) = sources.iter().find(|source| source.outcome == Outcome::Used) else { return };
-    let after_used = sources.iter().skip_while(|source| source.outcome != Outcome::Used);
-    if !after_used.clone().any(|source| source.outcome == Outcome::Dropped(DIFFERS.into())) {
+    if !sources.iter().any(|source| source.outcome == Outcome::Dropped(DIFFERS.into())) {
         return;
     }
     let values: Vec<_> =
@@ -238,4 +237,87 @@ fn duplicates(ifd: &Ifd, sentinel: Option<&FillValue>, data_type: &DataType) -> 
     };
     let items = ifd.gdal_metadata.iter().filter(|item| is_repeated(&item.name, &item.value));
     items.map(|item| item.name.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use virtualize_zarr::{Endian, Field};
+
+    use super::*;
+    use crate::tiff::tests::{ifd, image, item};
+
+    fn decided(
+        tag: Option<&str>,
+        items: &[(&str, &str)],
+        data_type: &DataType,
+        format: ZarrFormat,
+    ) -> (Nodata, Vec<String>) {
+        let mut ifd = ifd(image(4, 4, 1, 2));
+        ifd.gdal_nodata = tag.map(Into::into);
+        ifd.gdal_metadata = items.iter().map(|(name, value)| item(name, value)).collect();
+        let options = MapOptions { format, invalid_nodata: InvalidNodata::Warn, ..MapOptions::default() };
+        let mut diagnostics = Vec::new();
+        let nodata = decide(&ifd, data_type, "v", &options, &mut diagnostics).unwrap();
+        (nodata, diagnostics.into_iter().map(|diagnostic| diagnostic.message).collect())
+    }
+
+    /// Returns the outcome of an item `missing_value` beside the tag.
+    fn beside(tag: &str, value: &str) -> Outcome {
+        let (nodata, _) = decided(Some(tag), &[("missing_value", value)], &DataType::Float32, ZarrFormat::V3);
+        nodata.decision.sources[1].outcome.clone()
+    }
+
+    #[test]
+    fn sources_agree_if_they_mask_the_same_elements() {
+        for (tag, value) in [("nan", "-nan"), ("0", "-0.0"), ("1", "1.0")] {
+            assert_eq!(beside(tag, value), Outcome::Kept, "{tag} {value}");
+        }
+        for (tag, value) in [("nan", "1"), ("1", "nan"), ("1", "2")] {
+            assert_eq!(beside(tag, value), Outcome::Dropped(DIFFERS.into()), "{tag} {value}");
+        }
+        assert!(matches!(beside("1", "none"), Outcome::Dropped(why) if why.contains("is no number")));
+    }
+
+    #[test]
+    fn the_source_that_is_used_is_named() {
+        let (_, told) = decided(Some("1"), &[("missing_value", "2")], &DataType::UInt8, ZarrFormat::V3);
+        assert!(told[0].ends_with("tag GDAL_NODATA (42113) is used"), "{told:?}");
+    }
+
+    #[test]
+    fn blank_and_repeated_sources_are_none_and_their_number_is_limited() {
+        let count = |items: &[(&str, &str)]| {
+            decided(None, items, &DataType::UInt8, ZarrFormat::V3).0.decision.sources.len()
+        };
+        assert_eq!(count(&[("_FillValue", " "), ("_FillValue", "\0"), ("missing_value", "")]), 0);
+        assert_eq!(
+            count(&[("_FillValue", "1"), ("_FillValue", "1"), ("_FillValue", "2"), ("missing_value", "1")]),
+            3
+        );
+        let texts: Vec<String> = (0..20).map(|n: u8| n.to_string()).collect();
+        assert_eq!(
+            count(&texts.iter().map(|text| ("_FillValue", text.as_str())).collect::<Vec<_>>()),
+            MOST_SOURCES
+        );
+    }
+
+    /// xarray opens no Zarr v2 array of structures that has a fill value.
+    #[test]
+    fn structures_declare_their_fill_value_in_v3_only() {
+        let field = |name: &str| Field {
+            name: name.to_owned(),
+            data_type: DataType::UInt8,
+            endian: Endian::Little,
+            shape: Vec::new(),
+        };
+        let pair = DataType::Struct(vec![field("a"), field("b")]);
+        let found = |text: &str, format| {
+            let (nodata, _) = decided(Some(text), &[], &pair, format);
+            (nodata.decision.fill_value, nodata.undeclared)
+        };
+        let value = |bytes: &'static [u8]| Some(FillValue::Fixed(bytes::Bytes::from_static(bytes)));
+        assert_eq!(found("5", ZarrFormat::V2), (None, value(&[5, 0])));
+        assert_eq!(found("0", ZarrFormat::V2), (None, None));
+        assert_eq!(found("5", ZarrFormat::V3), (value(&[5, 0]), None));
+    }
 }

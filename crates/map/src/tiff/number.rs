@@ -258,6 +258,15 @@ mod tests {
         assert_eq!(bytes("1-2", DataType::UInt8), Err(NotAValue::NotANumber));
     }
 
+    #[test]
+    fn ranges_end_at_their_ends() {
+        for (text, is_value) in [("127", true), ("-128", true), ("128", false), ("-129", false)] {
+            assert_eq!(bytes(text, DataType::Int8).is_ok(), is_value, "{text}");
+        }
+        assert!(bytes("3.4028234663852886e38", DataType::Complex64).is_ok());
+        assert_eq!(bytes("3.5e38", DataType::Complex64), Err(NotAValue::OutOfRange));
+    }
+
     /// The nearest float32 to the text itself, not to its binary64: `np.float32("-3.4028234663852886e+38")`.
     #[test]
     fn decimal_text_rounds_to_the_nearest_float() {
@@ -293,6 +302,12 @@ mod tests {
         assert_eq!(parse_as_gdal("none", &DataType::Float32), fixed(&[0; 4]));
         assert_eq!(parse_as_gdal("1,5", &DataType::Float32), fixed(&1.5_f32.to_le_bytes()));
         assert_eq!(parse_as_gdal("1e40", &DataType::Complex64), None);
+        for (text, value) in
+            [(" 5", 5), (".", 0), ("+.", 0), ("1ex", 1), ("15e-1x", 1), ("1e+2x", 100), ("1e2x", 100)]
+        {
+            assert_eq!(parse_as_gdal(text, &DataType::UInt8), fixed(&[value]), "{text}");
+        }
+        assert_eq!(parse_as_gdal("5", &DataType::Struct(Vec::new())), None);
         for (text, value) in [
             ("nan", 0),
             ("-1", u64::MAX),

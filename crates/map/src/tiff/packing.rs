@@ -44,3 +44,56 @@ fn factor(array: &Array, name: &str) -> Option<Factor> {
     let factor = if is_small { Factor::Single(value as f32) } else { Factor::Double(value) };
     Some(factor)
 }
+
+#[cfg(test)]
+mod tests {
+    use virtualize_remedy::Code;
+    use virtualize_tiff::model::{GdalItem, SampleFormat};
+    use virtualize_zarr::ZarrFormat;
+
+    use super::*;
+    use crate::MapOptions;
+    use crate::tiff::tests::{ifd, image, item, map_ifds};
+
+    /// Maps an image of two bands with these scales, and returns its type and diagnostics.
+    fn unpacked(
+        format: SampleFormat,
+        bits: u16,
+        scales: [&str; 2],
+        nodata: Option<&str>,
+    ) -> (DataType, Vec<Code>) {
+        let mut image = image(4, 4, 2, 2);
+        (image.sample_format, image.bits_per_sample) = (vec![format; 2], vec![bits; 2]);
+        let mut ifd = ifd(image);
+        ifd.gdal_nodata = nodata.map(Into::into);
+        let scale = |(sample, text): (u32, &&str)| GdalItem {
+            sample: Some(sample),
+            role: Some("scale".into()),
+            ..item("scale", text)
+        };
+        ifd.gdal_metadata = (0..).zip(&scales).map(scale).collect();
+        let options = MapOptions { format: ZarrFormat::V3, unpack: true, ..MapOptions::default() };
+        let mapped = map_ifds(vec![ifd], &options);
+        let codes = mapped.report.diagnostics.iter().map(|diagnostic| diagnostic.code).collect();
+        (mapped.hierarchy.array("band_data").unwrap().data_type.clone(), codes)
+    }
+
+    /// rioxarray 0.23 with `mask_and_scale=True`.
+    #[test]
+    fn images_get_the_type_of_rioxarray() {
+        use SampleFormat::{Float, Signed, Unsigned};
+        for (format, bits, nodata, expected) in [
+            (Unsigned, 16, None, DataType::Float32),
+            (Unsigned, 16, Some("65535"), DataType::Float32),
+            (Signed, 32, None, DataType::Float64),
+            (Float, 32, Some("nan"), DataType::Float32),
+            (Float, 32, Some("-9999"), DataType::Float32),
+            (Float, 64, None, DataType::Float64),
+        ] {
+            let found = unpacked(format, bits, ["0.5", "0.5"], nodata);
+            assert_eq!(found, (expected, vec![]), "{format:?} {bits} {nodata:?}");
+        }
+        let bands = unpacked(Unsigned, 16, ["0.5", "0.25"], None);
+        assert_eq!(bands, (DataType::UInt16, vec![Code::NotUnpacked]));
+    }
+}

@@ -11,7 +11,7 @@ use virtualize_zarr::{Array, ChunkGrid, Codec, DataType, Endian, FillValue, Leng
 use super::map_file;
 use crate::{ChunkContent, InvalidNodata, MapOptions, Mapped, PieceBytes, Severity};
 
-fn image(width: u64, height: u64, bands: u16, rows: u64) -> Image {
+pub(super) fn image(width: u64, height: u64, bands: u16, rows: u64) -> Image {
     let strips = usize::try_from(height.div_ceil(rows)).unwrap();
     Image {
         subfile_type: 0,
@@ -42,7 +42,7 @@ fn image(width: u64, height: u64, bands: u16, rows: u64) -> Image {
     }
 }
 
-fn ifd(image: Image) -> Ifd {
+pub(super) fn ifd(image: Image) -> Ifd {
     Ifd {
         path: vec![0],
         offset: 8,
@@ -60,7 +60,7 @@ fn options(format: ZarrFormat) -> MapOptions {
     MapOptions { format, ..MapOptions::default() }
 }
 
-fn map_ifds(ifds: Vec<Ifd>, options: &MapOptions) -> Mapped {
+pub(super) fn map_ifds(ifds: Vec<Ifd>, options: &MapOptions) -> Mapped {
     let file = File { endian: virtualize_bytes::Endian::Big, big: false, ifds, chain_error: None };
     map_file(&file, Source { url: "file:///a.tif".into(), size: 10_000, ..Source::default() }, options)
 }
@@ -261,7 +261,7 @@ fn fax_strips_with_reversed_bits_are_inlined_in_the_usual_order_where_v3_cannot_
     assert!(matches!(v3.tasks[0].content, ChunkContent::BitsReversed { .. }));
 }
 
-fn item(name: &str, value: &str) -> GdalItem {
+pub(super) fn item(name: &str, value: &str) -> GdalItem {
     GdalItem { domain: String::new(), name: name.into(), sample: None, role: None, value: value.into() }
 }
 
