@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
-use virtualize_zarr::{Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, ZarrFormat};
+use virtualize_zarr::{
+    Arithmetic, Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, ZarrFormat,
+};
 
 use super::cast::{cast, is_rounded_end, wrapped};
 use super::{
@@ -324,4 +326,30 @@ fn numbers_that_mean_no_data_are_counted_once() {
         one("missing_value", DataType::UInt8, Integer(255)),
     ];
     assert!(unpacked(DataType::Int8, signed, false).is_ok(), "-1 is stored as 255 is");
+}
+
+/// `xr.decode_cf` of the int16 numbers 7 and 30: 7 is masked, and 30 becomes 30 * 0.1 + 1 in the type of the factors.
+#[test]
+#[expect(clippy::cast_possible_truncation, reason = "xarray computes in 32 bits")]
+fn unpacked_numbers_are_those_of_xarray() {
+    let packed = |data_type: DataType, factor: f64| {
+        vec![
+            one("scale_factor", data_type.clone(), Float(factor)),
+            one("add_offset", data_type, Float(1.0)),
+            one("_FillValue", DataType::Int16, Integer(7)),
+        ]
+    };
+    let decoded = |source: Vec<CfAttribute>| {
+        let array = unpacked(DataType::Int16, source, false).unwrap();
+        let arithmetic = Arithmetic::new(&array.data_type, &array.codecs).unwrap();
+        let element = |number: i16| fixed(&number.to_le_bytes());
+        [7, 30].map(|number| {
+            arithmetic.decode_scalar(&element(number)).unwrap().to_f64(&array.data_type).unwrap()
+        })
+    };
+    let single = decoded(packed(DataType::Float32, f64::from(0.1_f32)));
+    assert!(single[0].is_nan());
+    assert_eq!(single[1] as f32, 30.0 * 0.1_f32 + 1.0);
+    let double = decoded(packed(DataType::Float64, 0.1));
+    assert!(double[0].is_nan() && (double[1] - 4.0).abs() < 1e-15);
 }
