@@ -99,7 +99,7 @@ def test_fixtures(part, tmp_path):
     checked(chosen(FILES, 24)[part::3], tmp_path, MORE)
 
 
-@pytest.mark.skipif(not CORPUS.exists(), reason="there is no corpus")
+@pytest.mark.skipif(not CORPUS.exists(), reason="the public corpus in ../shared is not part of the repository")
 def test_corpus(tmp_path):
     suffixes = (".h5", ".hdf5", ".nc", ".nc4", ".he5", ".tif", ".tiff")
     files = [p for p in CORPUS.rglob("*") if p.suffix in suffixes and p.stat().st_size < 1 << 20]
