@@ -1,5 +1,9 @@
 //! The entry points of the fuzz targets.
 
+mod differential;
+pub mod differential_targets;
+pub mod mutate;
+pub mod oracle;
 mod texts;
 
 pub use texts::{listing, names, parquet_metadata, references, service, zarr_metadata};

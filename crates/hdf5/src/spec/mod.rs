@@ -24,6 +24,7 @@ pub(crate) mod group;
 pub(crate) mod hex;
 pub(crate) mod layout;
 pub(crate) mod link;
+mod lookup3;
 pub(crate) mod object_header;
 pub(crate) mod prefix;
 mod reader;

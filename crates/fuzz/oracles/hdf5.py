@@ -1,0 +1,122 @@
+"""Reads HDF5 files with h5py (libhdf5). Groups are entered once on each path."""
+import h5py, hdf5plugin, numpy as np  # noqa: F401 - hdf5plugin registers filters
+from h5py import h5d, h5f, h5s, h5t
+
+from oracle import MOST_ARRAYS, MOST_BYTES, array, failed, serve, uncompared
+
+MOST_NODES = 2000
+NATIVE = {2: np.float16, 4: np.float32, 8: np.float64}
+
+
+def read(file):
+    id = h5f.open_file_image(file)
+    try:
+        found = []
+        walk(h5py.File(id)["/"], "", found, set(), [0])
+        return found
+    finally:
+        for open_id in h5f.get_obj_ids(id, h5f.OBJ_ALL & ~h5f.OBJ_FILE):
+            open_id.close() if hasattr(open_id, "close") else None
+        id.close()
+
+
+def where(node):
+    info = h5py.h5o.get_info(node.id)
+    return info.fileno, info.addr
+
+
+def walk(group, prefix, found, above, seen):
+    """Appends the datasets below a group."""
+    above = above | {where(group)}
+    for name in names_of(group):
+        seen[0] += 1
+        if len(found) > MOST_ARRAYS or seen[0] > MOST_NODES:
+            found.extend([uncompared("", [], "more")] * (MOST_ARRAYS + 1))
+            return
+        path = prefix + shown(name)
+        try:
+            link = group.id.links.get_info(name)
+            if link.type not in (h5py.h5l.TYPE_HARD, h5py.h5l.TYPE_SOFT):
+                continue
+            node = h5py.h5o.open(group.id, name)
+        except Exception as error:
+            found.append(failed(path, error))
+            continue
+        if isinstance(node, h5py.h5g.GroupID):
+            node = h5py.Group(node)
+            if where(node) not in above:
+                try:
+                    walk(node, path + "/", found, above, seen)
+                except Exception as error:
+                    found.append(failed(path, error))
+        elif isinstance(node, h5d.DatasetID):
+            found.append(dataset(path, node))
+
+
+def names_of(group):
+    names = []
+    group.id.links.iterate(names.append)
+    return names
+
+
+def shown(name):
+    return name.decode("utf8", "replace").replace("\\", "%5C")
+
+
+def dataset(path, id):
+    try:
+        return values(path, id)
+    except Exception as error:
+        return failed(path, error)
+
+
+def values(path, id):
+    dtype, stored, shape = id.dtype, id.get_type(), id.shape
+    if id.get_space().get_simple_extent_type() == h5s.NULL:
+        return uncompared(path, [0], "null")
+    kind = stored.get_class()
+    full = tuple(shape) + (dtype.subdtype[1] if dtype.subdtype else ())
+    if kind in (h5t.TIME, h5t.REFERENCE, h5t.VLEN):
+        return uncompared(path, full, "type")
+    if holds_references(stored):
+        return uncompared(path, full, "type")
+    if is_dimension(id):
+        return uncompared(path, full, "dimension")
+    size = int(np.prod(full, dtype=object)) * max(dtype.itemsize, 1)
+    if size > MOST_BYTES:
+        return uncompared(path, full, "size")
+    out = np.zeros(shape, dtype)
+    # There is no conversion of tagged opaque data.
+    memory = stored if kind == h5t.OPAQUE else h5t.py_create(dtype)
+    id.read(h5s.ALL, h5s.ALL, out, memory)
+    if kind == h5t.OPAQUE and dtype.kind in "mM":
+        out = out.view(f"{dtype.str[0]}i8")
+    if dtype.names and dtype.hasobject:
+        return uncompared(path, full, "type")
+    if kind == h5t.FLOAT and dtype.itemsize > 8:
+        wide = out.astype(np.float64)
+        if not np.array_equal(wide.astype(out.dtype), out, equal_nan=True):
+            return uncompared(path, full, "wide")
+        out = wide
+    return array(path, out)
+
+
+def is_dimension(id):
+    """Returns whether netCDF-C stores a dimension without a variable."""
+    if not h5py.h5a.exists(id, b"NAME"):
+        return False
+    name = h5py.Dataset(id).attrs["NAME"]
+    return isinstance(name, bytes) and name.startswith(b"This is a netCDF dimension but not a netCDF variable.")
+
+
+def holds_references(stored):
+    kind = stored.get_class()
+    if kind == h5t.COMPOUND:
+        return any(holds_references(stored.get_member_type(i)) for i in range(stored.get_nmembers()))
+    if kind == h5t.ARRAY:
+        return holds_references(stored.get_super())
+    return kind in (h5t.REFERENCE, h5t.VLEN, h5t.TIME)
+
+
+if __name__ == "__main__":
+    serve(read)

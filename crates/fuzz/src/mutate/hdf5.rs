@@ -1,0 +1,223 @@
+//! The structures of an HDF5 file, found by their signatures; headers of version 1, which have none, by their form.
+//!
+//! Structures with a checksum end where a checksum is valid, so their sizes need not be known.
+
+// The reader does not make its checksum public.
+#[path = "../../../hdf5/src/spec/lookup3.rs"]
+mod lookup3;
+mod messages;
+
+use super::{Field, Format, Layout, Structure};
+use lookup3::lookup3;
+
+pub const FORMAT: Format = Format { layout, repair };
+
+const SIGNATURE: &[u8; 8] = b"\x89HDF\r\n\x1a\n";
+
+/// Longest structure whose checksum is looked for.
+const MOST_CHECKED: usize = 2100;
+
+/// Structures, whether they have a checksum, and the fields that follow the signature as widths; `o` is an address, `l` a
+/// length, `w` the words of the rest.
+const STRUCTURES: &[(&[u8; 4], bool, &str)] = &[
+    (b"TREE", false, "112oow"),
+    (b"SNOD", false, "112w"),
+    (b"HEAP", false, "1111llo"),
+    (b"GCOL", false, "1111lw"),
+    (b"FRHP", true, "122141loloolllllllll2ll22o2"),
+    (b"FHDB", false, "1ow"),
+    (b"FHIB", true, "1ow"),
+    (b"BTHD", true, "1142211o2l"),
+    (b"BTIN", true, "11w"),
+    (b"BTLF", true, "11w"),
+    (b"FAHD", true, "1111lo"),
+    (b"FADB", true, "11ow"),
+    (b"EAHD", true, "11111111llllllo"),
+    (b"EAIB", true, "11ow"),
+    (b"EASB", true, "11ow"),
+    (b"EADB", true, "11ow"),
+    (b"SMTB", true, "w"),
+    (b"SMLI", true, "w"),
+    (b"OCHK", true, ""),
+];
+
+fn layout(bytes: &[u8]) -> Layout {
+    let mut layout = Layout::default();
+    let (offset, length) = superblock(bytes, &mut layout);
+    let starts: Vec<usize> = (0..bytes.len().saturating_sub(4))
+        .filter(|at| is_signature(&bytes[*at..*at + 4]))
+        .chain([bytes.len()])
+        .collect();
+    for pair in starts.windows(2) {
+        let (at, next) = (pair[0], pair[1]);
+        match STRUCTURES.iter().find(|(signature, ..)| bytes[at..].starts_with(*signature)) {
+            Some((kind, has_checksum, fields)) => {
+                let end = end_of(bytes, at, next, *has_checksum);
+                layout.structures.push(Structure { kind: **kind, range: at..end });
+                push_fields(&mut layout, fields, (at + 4, end), (offset, length));
+                if *kind == b"FHDB" {
+                    layout.blocks.extend(block_checksum(bytes, at));
+                }
+                if *kind == b"OCHK" {
+                    messages::version_2(bytes, at + 4..end.saturating_sub(4), false, &mut layout);
+                }
+            }
+            None => header_2(bytes, at, &mut layout),
+        }
+    }
+    for at in (0..bytes.len().saturating_sub(16)).step_by(8) {
+        messages::version_1(bytes, at, &mut layout);
+    }
+    layout.fields.sort_by_key(|field| field.at);
+    layout
+}
+
+fn is_signature(bytes: &[u8]) -> bool {
+    bytes[0].is_ascii_uppercase()
+        && (bytes == b"OHDR" || STRUCTURES.iter().any(|(signature, ..)| bytes == *signature))
+}
+
+/// Returns the end of a structure, with its checksum.
+fn end_of(bytes: &[u8], at: usize, next: usize, has_checksum: bool) -> usize {
+    let next = next.min(at + MOST_CHECKED);
+    if !has_checksum {
+        return next;
+    }
+    let is_end = |end: &usize| {
+        let (content, stored) = bytes[at..*end].split_at(*end - at - 4);
+        stored == lookup3(content).to_le_bytes()
+    };
+    (at + 10..=next).find(is_end).unwrap_or(next)
+}
+
+fn push_fields(
+    layout: &mut Layout,
+    fields: &str,
+    (mut at, end): (usize, usize),
+    (offset, length): (usize, usize),
+) {
+    for field in fields.bytes() {
+        let width = match field {
+            b'o' => offset,
+            b'l' => length,
+            b'w' => return words(layout, at, end),
+            digit => usize::from(digit - b'0'),
+        };
+        layout.fields.push(Field { at, width });
+        at += width;
+    }
+}
+
+/// Adds the fields that a sequence of numbers of unknown widths may have.
+fn words(layout: &mut Layout, start: usize, end: usize) {
+    let end = end.min(start + 256);
+    layout.fields.extend((start..end).step_by(2).map(|at| Field { at, width: 1 }));
+    layout.fields.extend((start..end).step_by(4).map(|at| Field { at, width: 4 }));
+    layout.fields.extend((start..end).step_by(8).map(|at| Field { at, width: 8 }));
+}
+
+/// Returns the widths of addresses and lengths.
+fn superblock(bytes: &[u8], layout: &mut Layout) -> (usize, usize) {
+    let Some(at) = start_of(bytes) else { return (8, 8) };
+    let is_new = bytes.get(at + 8).is_some_and(|version| *version >= 2);
+    let byte = |at: usize| usize::from(bytes.get(at).copied().unwrap_or(8)).clamp(1, 8);
+    let sizes = if is_new { (byte(at + 9), byte(at + 10)) } else { (byte(at + 13), byte(at + 14)) };
+    let (end, fields) = match is_new {
+        true => (at + 16 + 4 * sizes.0, "1111oooo"),
+        false => (at + 24 + 6 * sizes.0 + 24, "1111111122144ooooooo44"),
+    };
+    layout.structures.push(Structure { kind: *b"\x89HDF", range: at..end.min(bytes.len()) });
+    push_fields(layout, fields, (at + 8, end), sizes);
+    sizes
+}
+
+fn start_of(bytes: &[u8]) -> Option<usize> {
+    [0, 512, 1024, 2048, 4096]
+        .into_iter()
+        .find(|at| bytes.get(*at..).is_some_and(|rest| rest.starts_with(SIGNATURE)))
+}
+
+/// An object header of version 2.
+fn header_2(bytes: &[u8], at: usize, layout: &mut Layout) {
+    let Some(chunk) = first_chunk(bytes, at) else { return };
+    layout.structures.push(Structure { kind: *b"OHDR", range: at..chunk.end + 4 });
+    layout.fields.extend((at + 4..chunk.start).map(|at| Field { at, width: 1 }));
+    let has_order = bytes[at + 5] & 4 != 0;
+    messages::version_2(bytes, chunk, has_order, layout);
+}
+
+/// Returns the range of the messages in an object header of version 2.
+fn first_chunk(bytes: &[u8], at: usize) -> Option<std::ops::Range<usize>> {
+    let flags = *bytes.get(at + 5)?;
+    let optional = if flags & 0x20 != 0 { 16 } else { 0 } + if flags & 0x10 != 0 { 4 } else { 0 };
+    let size = Field { at: at + 6 + optional, width: 1 << (flags & 3) };
+    let start = size.at + size.width;
+    let end = start.checked_add(usize::try_from(size.get(bytes, false)?).ok()?)?;
+    (end.checked_add(4)? <= bytes.len()).then_some(start..end)
+}
+
+/// Repairs the checksums of the structures that have moved or changed.
+fn repair(bytes: &mut [u8], layout: &Layout) {
+    superblock_checksum(bytes);
+    let size = bytes.len();
+    for block in layout.blocks.iter().filter(|block| block.range.end <= size) {
+        let checksum = block.checksum(bytes);
+        bytes[block.at..block.at + 4].copy_from_slice(&checksum.to_le_bytes());
+    }
+    for structure in &layout.structures {
+        if STRUCTURES.iter().any(|(kind, has_checksum, _)| **kind == structure.kind && *has_checksum) {
+            write_checksum(bytes, structure.range.start, structure.range.end);
+        } else if structure.kind == *b"OHDR"
+            && let Some(chunk) = first_chunk(bytes, structure.range.start)
+        {
+            write_checksum(bytes, structure.range.start, chunk.end + 4);
+        }
+    }
+}
+
+/// Also repairs the end of file, in files of even size: truncated files are refused otherwise.
+fn superblock_checksum(bytes: &mut [u8]) {
+    let Some(at) = start_of(bytes) else { return };
+    let size = bytes.len() as u64;
+    let is_new = bytes.get(at + 8).is_some_and(|version| *version >= 2);
+    let width = usize::from(bytes.get(at + if is_new { 9 } else { 13 }).copied().unwrap_or(8)).min(8);
+    let end_of_file = Field { at: at + if is_new { 12 } else { 24 } + 2 * width, width };
+    if size % 2 == 0 {
+        end_of_file.set(bytes, size - at as u64, false);
+    }
+    if is_new {
+        write_checksum(bytes, at, at + 16 + 4 * width);
+    }
+}
+
+/// The checksum of a block of a fractal heap is not at its end, and optional. Its place and the size of the block follow
+/// from the header of the heap; those of the files that libraries write are tried.
+fn block_checksum(bytes: &[u8], start: usize) -> Option<Block> {
+    let sizes = (8..13).map(|power| start + (1 << power)).filter(|end| *end <= bytes.len());
+    let blocks = sizes.flat_map(|end| (14..22).map(move |at| Block { range: start..end, at: start + at }));
+    blocks.into_iter().find(|block| bytes[block.at..block.at + 4] == block.checksum(bytes).to_le_bytes())
+}
+
+/// A block of a fractal heap with a checksum.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Block {
+    range: std::ops::Range<usize>,
+    at: usize,
+}
+
+impl Block {
+    fn checksum(&self, bytes: &[u8]) -> u32 {
+        let mut block = bytes[self.range.clone()].to_vec();
+        let at = self.at - self.range.start;
+        block[at..at + 4].fill(0);
+        lookup3(&block)
+    }
+}
+
+fn write_checksum(bytes: &mut [u8], start: usize, end: usize) {
+    if let Some(structure) = bytes.get_mut(start..end)
+        && let Some((content, stored)) = structure.split_last_chunk_mut::<4>()
+    {
+        *stored = lookup3(content).to_le_bytes();
+    }
+}
