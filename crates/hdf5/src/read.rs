@@ -38,6 +38,7 @@ use crate::{
 pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Error> {
     let mut io = Io::with_head(source, *limits).await?;
     let superblock = find_superblock(&io).await?;
+    io.set_end(superblock.end);
     let format = superblock.format;
     let extension = read_extension(&io, &superblock).await?;
     find_pages(&mut io, format, extension.as_ref());

@@ -28,6 +28,8 @@ pub(crate) struct Btree1Node<'a> {
     /// Level; 0 for a leaf.
     pub(crate) level: u8,
     entries: &'a [u8],
+    /// The key after the last entry.
+    end: &'a [u8],
     address: u64,
 }
 
@@ -58,10 +60,10 @@ impl Btree1Format {
         self.key_size().saturating_add(self.format.offset_size.into())
     }
 
-    /// Returns the size in bytes of a node with `entries` entries, without the key after the last one.
+    /// Returns the size in bytes of a node with `entries` entries.
     fn node_size(self, entries: u64) -> u64 {
         let entries = entries.saturating_mul(self.entry_size() as u64);
-        entries.saturating_add(self.header_size() as u64)
+        entries.saturating_add(self.header_size() as u64).saturating_add(self.key_size() as u64)
     }
 
     /// Returns a size in bytes that nearly all nodes fit in.
@@ -104,7 +106,8 @@ impl Btree1Format {
         let entries = usize::from(cursor.u16().map_err(&truncated)?);
         cursor.skip(self.header_size().saturating_sub(8)).map_err(&truncated)?;
         let entries = cursor.take(entries.saturating_mul(self.entry_size())).map_err(&truncated)?;
-        Ok(Btree1Node { level, entries, address })
+        let end = cursor.take(self.key_size()).map_err(&truncated)?;
+        Ok(Btree1Node { level, entries, end, address })
     }
 }
 
@@ -124,7 +127,13 @@ impl<'a> Btree1Node<'a> {
             last.clear();
             last.extend(offsets);
         }
-        Ok(())
+        let (words, _) = self.end.as_chunks::<8>();
+        let end = words.iter().skip(1).map(|word| u64::from_le_bytes(*word));
+        if self.entries.is_empty() || last.iter().copied().chain([0]).lt(end.clone()) {
+            return Ok(());
+        }
+        let problem = format!("last key {:?} after {last:?}, expected a larger one", end.collect::<Vec<_>>());
+        Err(Error::malformed(NODE, self.address, problem))
     }
 
     /// Returns the number of entries.
@@ -151,6 +160,11 @@ impl<'a> Btree1Node<'a> {
         for entry in self.entries.chunks_exact(sizes.entry_size().max(1)) {
             let chunk = entry_chunk(entry, sizes, axes).map_err(|problem| problem.at(self.address))?;
             take(chunk)?;
+        }
+        let (words, _) = self.end.as_chunks::<8>();
+        for (axis, word) in axes.iter().zip(words.iter().skip(1)) {
+            let offset = u64::from_le_bytes(*word);
+            axis.divide(offset).ok_or_else(|| Problem::Offset(offset).at(self.address))?;
         }
         Ok(())
     }
@@ -263,6 +277,8 @@ mod tests {
             bytes.extend([0; 8]);
             bytes.extend(address.to_le_bytes());
         }
+        let end = entries.last().map_or(0, |(_, _, offset, _)| *offset);
+        bytes.extend([0, end, 1].into_iter().flat_map(u64::to_le_bytes));
         bytes
     }
 
@@ -303,6 +319,20 @@ mod tests {
         let message = order(&[(7, 0, 30, 0)], &mut last).unwrap_err().to_string();
         assert!(message.contains("at 0x800: key [30] after [30], expected ascending keys"), "{message}");
         assert!(order(&[(7, 0, 20, 0), (7, 0, 10, 0)], &mut Vec::new()).is_err());
+    }
+
+    /// libhdf5 2.0 shows the fill value in the last chunk of such a leaf.
+    #[test]
+    fn rejects_a_last_key_that_excludes_the_last_chunk() {
+        let sizes = Btree1Format::new(FORMAT, 1);
+        let mut bytes = leaf(&[(7, 0, 0, 0), (7, 0, 20, 0)]);
+        let end = bytes.len() - 16;
+        bytes[end..].copy_from_slice(&[20_u64, 0].map(u64::to_le_bytes).concat());
+        let error = sizes.parse(&bytes, 0x800).unwrap().check_order(sizes, &mut Vec::new()).unwrap_err();
+        assert!(error.to_string().contains("last key [20, 0] after [20]"), "{error}");
+        bytes[end..end + 8].copy_from_slice(&25_u64.to_le_bytes());
+        let error = chunks(&bytes).unwrap_err().to_string();
+        assert!(error.contains("chunk offset 25, expected a multiple"), "{error}");
     }
 
     #[test]

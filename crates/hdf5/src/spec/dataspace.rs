@@ -38,6 +38,10 @@ pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<Datasp
         0 => None,
         _ => Some((0..rank).map(|_| reader.length()).collect::<Result<Vec<_>, _>>()?),
     };
+    let is_larger = |(size, most): (&u64, &Option<u64>)| most.is_some_and(|most| *size > most);
+    if shape.iter().zip(max_shape.iter().flatten()).any(is_larger) {
+        return Err(reader.malformed(format!("sizes {shape:?}, expected at most {max_shape:?}")));
+    }
     Ok(Dataspace::Simple { shape, max_shape })
 }
 
@@ -68,5 +72,12 @@ mod tests {
         assert!(parse(&[2, 33, 0, 1], 0, FORMAT).is_err());
         assert!(parse(&[2, 1, 0, 2, 1, 0], 0, FORMAT).is_err());
         assert!(parse(&[3, 1, 0, 1, 1, 0], 0, FORMAT).is_err());
+    }
+
+    #[test]
+    fn rejects_sizes_past_the_maximum() {
+        assert!(parse(&[2, 1, 1, 1, 3, 0, 3, 0], 0, FORMAT).is_ok());
+        let error = parse(&[2, 1, 1, 1, 4, 0, 3, 0], 0, FORMAT).unwrap_err().to_string();
+        assert!(error.contains("sizes [4], expected at most"), "{error}");
     }
 }

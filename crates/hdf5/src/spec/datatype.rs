@@ -127,7 +127,32 @@ fn float(reader: &mut Reader<'_>, head: Head) -> Result<Float, Error> {
         exponent_bias: reader.u32()?,
     };
     check_bits(reader, head, float.bit_offset, float.precision)?;
+    check_fields(reader, &float)?;
     Ok(float)
+}
+
+/// Checks that sign, exponent and mantissa have bits of their own.
+fn check_fields(reader: &Reader<'_>, float: &Float) -> Result<(), Error> {
+    let fields = [
+        (float.sign_location, 1),
+        (float.exponent_location, float.exponent_size),
+        (float.mantissa_location, float.mantissa_size),
+    ];
+    let mut used = 0_u16;
+    let mut places = fields.map(|(from, size)| (u16::from(from), u16::from(size)));
+    places.sort_unstable();
+    for (from, size) in places {
+        let end = from.saturating_add(size);
+        if size == 0 || from < used || end > float.precision {
+            let problem = format!(
+                "sign, exponent and mantissa at bits (first, count) {fields:?} of {}",
+                float.precision
+            );
+            return Err(reader.malformed(problem));
+        }
+        used = end;
+    }
+    Ok(())
 }
 
 fn padding(reader: &Reader<'_>, code: u8) -> Result<StringPadding, Error> {
@@ -296,6 +321,19 @@ mod tests {
 
     fn parsed(bytes: &[u8]) -> Result<Datatype, Error> {
         parse(bytes, 0, FORMAT)
+    }
+
+    #[test]
+    fn rejects_overlapping_fields() {
+        let format = Format { base: 0, offset_size: 8, length_size: 8 };
+        let single = [0x11, 0x20, 31, 0, 4, 0, 0, 0, 0, 0, 32, 0, 23, 8, 0, 23, 127, 0, 0, 0];
+        super::parse(&single, 0, format).unwrap();
+        for (at, value) in [(15, 24), (13, 0), (2, 30), (13, 9)] {
+            let mut odd = single;
+            odd[at] = value;
+            let error = super::parse(&odd, 0, format).unwrap_err().to_string();
+            assert!(error.contains("sign, exponent and mantissa at bits"), "{error}");
+        }
     }
 
     #[test]

@@ -166,7 +166,7 @@ fn parse_indexed_chunks(reader: &mut Reader<'_>, version: u8) -> Result<ChunkedL
     Ok(ChunkedLayout { version, chunk_shape, element_size, unfiltered_edges, index, single, address })
 }
 
-/// Reads the chunk index type. Skips the parameters of arrays and trees, which their headers repeat.
+/// Reads the chunk index type. Parameters of arrays and trees are not used: their headers repeat them.
 fn index(reader: &mut Reader<'_>, flags: u8) -> Result<(ChunkIndexKind, Option<(u64, u32)>), Error> {
     let (kind, parameters) = match reader.u8()? {
         1 if flags & SINGLE_FILTERED != 0 => {
@@ -180,7 +180,11 @@ fn index(reader: &mut Reader<'_>, flags: u8) -> Result<(ChunkIndexKind, Option<(
         5 => (ChunkIndexKind::BTree2, 6),
         kind => return Err(reader.unsupported(format!("chunk index type {kind}, expected 1 to 5"))),
     };
-    reader.skip(parameters)?;
+    let parameters = reader.take(parameters)?;
+    // A B-tree has numbers of several bytes.
+    if kind != ChunkIndexKind::BTree2 && parameters.contains(&0) {
+        return Err(reader.malformed(format!("parameters {parameters:?} of the chunk index, expected no 0")));
+    }
     Ok((kind, None))
 }
 

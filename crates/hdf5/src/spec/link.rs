@@ -51,7 +51,9 @@ fn external(reader: &Reader<'_>, value: &[u8]) -> Result<LinkTarget, Error> {
     }
 }
 
+/// Returns text up to its first NUL, where libhdf5 ends it too.
 fn text(bytes: &[u8]) -> String {
+    let bytes = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(bytes).into_owned()
 }
 
@@ -72,6 +74,12 @@ mod tests {
         let (_, link) =
             parse(b"\x01\x08\x40\x01c\x07\0\0f.h5\0/\0", 0, FORMAT).unwrap_or_else(|e| panic!("{e}"));
         assert!(matches!(link.target, LinkTarget::External { file, path } if file == "f.h5" && path == "/"));
+    }
+
+    #[test]
+    fn names_end_at_a_nul() {
+        let (_, link) = parse(b"\x01\0\x03a\0b\x20\0\0\0", 0, FORMAT).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(link.name, "a");
     }
 
     #[test]

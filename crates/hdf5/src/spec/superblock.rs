@@ -72,13 +72,20 @@ pub(crate) fn parse(bytes: &[u8], address: u64) -> Result<Superblock, Error> {
 }
 
 fn parse_old(mut reader: Reader<'_>, bytes: &[u8], address: u64, version: u8) -> Result<Superblock, Error> {
-    reader.skip(4)?;
+    let versions = [reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?];
+    if let [free_space, entries, _, shared] = versions
+        && [free_space, entries, shared] != [0; 3]
+    {
+        return Err(reader.unsupported(format!("versions {versions:?} of its parts, expected 0")));
+    }
     let sizes = sizes(&mut reader)?;
     let fixed_part = if version == 0 { 9 } else { 13 };
     reader.skip(fixed_part)?;
     let (mut reader, stored_base) = rebase(bytes, address, &reader, sizes)?;
     let format = reader.format();
-    reader.address()?;
+    if let Some(free_space) = reader.address()? {
+        return Err(reader.malformed(format!("free space at {free_space:#x}, expected an undefined address")));
+    }
     let end = end_of_file(&mut reader, stored_base)?;
     let driver_block = reader.address()?;
     reader.skip(u64::from(sizes.0))?;
@@ -163,6 +170,26 @@ mod tests {
         assert_eq!(found.driver_block, None);
         assert_eq!(found.end, 4096);
         assert!(found.check_end(4096).is_ok() && found.check_end(4095).is_err());
+    }
+
+    #[test]
+    fn rejects_old_superblocks_with_other_parts() {
+        let parsed = |at: usize| {
+            let mut bytes = SIGNATURE.to_vec();
+            bytes.extend([0, 0, 0, 0, 0, 8, 8, 0, 4, 0, 16, 0, 0, 0, 0, 0]);
+            bytes.extend([0; 8]);
+            bytes.extend([0xFF; 8]);
+            bytes.extend(4096_u64.to_le_bytes());
+            bytes.extend([0xFF; 8]);
+            bytes.extend([0; 16]);
+            bytes[at] = 1;
+            parse(&bytes, 0).map_err(|error| error.to_string())
+        };
+        parsed(11).unwrap();
+        for at in [9, 10, 12] {
+            assert!(parsed(at).unwrap_err().contains("of its parts, expected 0"));
+        }
+        assert!(parsed(32).unwrap_err().contains("expected an undefined address"));
     }
 
     #[test]

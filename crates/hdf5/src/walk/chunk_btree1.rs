@@ -204,6 +204,8 @@ mod tests {
         for (offset, address) in entries {
             bytes.extend([1_u64, *offset, 0, *address].into_iter().flat_map(u64::to_le_bytes));
         }
+        let end = entries.last().map_or(0, |(offset, _)| *offset);
+        bytes.extend([0, end, 1].into_iter().flat_map(u64::to_le_bytes));
         bytes
     }
 

@@ -57,6 +57,8 @@ pub(crate) struct ChunkColumns {
     filter_masks: BTreeMap<u64, u32>,
     /// Whether positions are strictly ascending so far.
     ascending: bool,
+    /// Whether chunks are placed in the order of the index, see [`ChunkColumns::place`].
+    has_places: bool,
     last: Option<u64>,
 }
 
@@ -71,6 +73,7 @@ impl ChunkColumns {
             sizes: Vec::new(),
             filter_masks: BTreeMap::new(),
             ascending: true,
+            has_places: false,
             last: None,
         }
     }
@@ -93,6 +96,7 @@ impl ChunkColumns {
 
     /// Creates empty slots for chunks in any order, see [`ChunkColumns::place`].
     pub(crate) fn make_places(&mut self, count: usize) {
+        self.has_places = true;
         self.positions = Some(vec![0; count]);
         self.addresses = vec![0; count];
         self.sizes = vec![0; if self.filtered { count } else { 0 }];
@@ -167,7 +171,7 @@ impl ChunkColumns {
 
     /// Returns the table, ordered by position.
     pub(crate) fn finish(mut self) -> Result<ChunkTable, Error> {
-        self.drop_empty_places();
+        self.drop_empty_places()?;
         if !self.ascending {
             self.sort()?;
         }
@@ -185,18 +189,27 @@ impl ChunkColumns {
         Ok(ChunkTable { grid: self.grid.counts, positions, addresses, sizes, filter_masks })
     }
 
-    /// Removes empty slots, see [`ChunkColumns::place`].
-    fn drop_empty_places(&mut self) {
-        let Some(positions) = &mut self.positions else { return };
+    /// Removes empty slots, see [`ChunkColumns::place`]. The library finds the chunks by their positions, which must
+    /// ascend.
+    fn drop_empty_places(&mut self) -> Result<(), Error> {
+        let Some(positions) = self.positions.as_mut().filter(|_| self.has_places) else { return Ok(()) };
         self.ascending &= positions.is_sorted_by(|first, second| first < second);
         if positions.last().is_some_and(|last| *last != NOWHERE) && self.ascending {
-            return;
+            return Ok(());
         }
         retain_present(&mut self.addresses, positions);
         retain_present(&mut self.sizes, positions);
         positions.retain(|position| *position != NOWHERE);
         self.filter_masks.remove(&NOWHERE);
         self.ascending = positions.is_sorted_by(|first, second| first < second);
+        match self.ascending {
+            true => Ok(()),
+            false => Err(Error::malformed(
+                STRUCTURE,
+                self.address,
+                "records that are not in the order of their chunks",
+            )),
+        }
     }
 
     fn sort(&mut self) -> Result<(), Error> {
@@ -322,13 +335,24 @@ mod tests {
         columns.make_places(4);
         columns.place(3, Some((3, chunk(30, Some(7), 5)))).unwrap();
         columns.place(0, None).unwrap();
-        columns.place(2, Some((1, chunk(10, Some(6), 0)))).unwrap();
-        columns.place(1, Some((2, chunk(20, Some(5), 0)))).unwrap();
+        columns.place(2, Some((2, chunk(20, Some(5), 0)))).unwrap();
+        columns.place(1, Some((1, chunk(10, Some(6), 0)))).unwrap();
         assert!(columns.place(4, None).is_err());
         let table = columns.finish().unwrap();
         assert_eq!((table.positions, table.addresses), (Some(vec![1, 2, 3].into()), vec![10, 20, 30].into()));
         assert_eq!(table.sizes, ChunkSizes::Each(vec![6, 5, 7].into()));
         assert_eq!(table.filter_masks, BTreeMap::from([(3, 5)]));
+    }
+
+    /// libhdf5 2.0 does not find all chunks of such an index, and shows the fill value.
+    #[test]
+    fn rejects_records_out_of_order() {
+        let mut columns = columns(false);
+        columns.make_places(2);
+        columns.place(0, Some((2, chunk(20, None, 0)))).unwrap();
+        columns.place(1, Some((1, chunk(10, None, 0)))).unwrap();
+        let error = columns.finish().unwrap_err().to_string();
+        assert!(error.contains("not in the order of their chunks"), "{error}");
     }
 
     #[test]

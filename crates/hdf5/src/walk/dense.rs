@@ -30,6 +30,8 @@ pub(crate) struct DenseEntry {
     pub(crate) shared: bool,
     /// Creation order; 0 for links, whose records lack it.
     pub(crate) creation: u32,
+    /// Checksum of the name, by which the library finds the entry.
+    pub(crate) hash: u32,
 }
 
 type Entries = Vec<(DenseEntry, Option<Result<HeapObject, Error>>)>;
@@ -86,12 +88,13 @@ fn entries_of(kind: DenseKind, records: &Btree2Records, tree: u64) -> Result<Vec
 
 fn entry_of(kind: DenseKind, record: &[u8]) -> Option<DenseEntry> {
     match (kind, record) {
-        (DenseKind::Links, &[_, _, _, _, a, b, c, d, e, f, g, ..]) => {
-            Some(DenseEntry { id: [a, b, c, d, e, f, g, 0], shared: false, creation: 0 })
+        (DenseKind::Links, &[h, i, j, k, a, b, c, d, e, f, g, ..]) => {
+            let hash = u32::from_le_bytes([h, i, j, k]);
+            Some(DenseEntry { id: [a, b, c, d, e, f, g, 0], shared: false, creation: 0, hash })
         }
-        (DenseKind::Attributes, &[a, b, c, d, e, f, g, h, flags, w, x, y, z, ..]) => {
-            let creation = u32::from_le_bytes([w, x, y, z]);
-            Some(DenseEntry { id: [a, b, c, d, e, f, g, h], shared: flags & 2 != 0, creation })
+        (DenseKind::Attributes, &[a, b, c, d, e, f, g, h, flags, w, x, y, z, j, k, l, m, ..]) => {
+            let (creation, hash) = (u32::from_le_bytes([w, x, y, z]), u32::from_le_bytes([j, k, l, m]));
+            Some(DenseEntry { id: [a, b, c, d, e, f, g, h], shared: flags & 2 != 0, creation, hash })
         }
         _ => None,
     }

@@ -2,7 +2,7 @@
 
 use super::{
     Io,
-    dense::{DenseKind, read_dense},
+    dense::{DenseEntry, DenseKind, read_dense},
     headers::Header,
     links::{OrderedLink, hold_link},
     symbol_tables::read_symbol_tables,
@@ -13,6 +13,7 @@ use crate::{
     spec::{
         Format,
         attribute::DenseStorage,
+        checksum::lookup3,
         group::{SymbolTable, parse_link_info, parse_symbol_table},
         link,
         object_header::kind,
@@ -46,14 +47,27 @@ pub(crate) async fn read_links(
         let dense = storage.dense.and_then(|_| dense.next());
         let mut links = storage.compact;
         links.extend(table.transpose()?.into_iter().flatten().map(|link| (None, link)));
-        for (_, object) in dense.transpose()?.into_iter().flatten() {
+        for (entry, object) in dense.transpose()?.into_iter().flatten() {
             let Some(object) = object else { continue };
             hold_link(io, object.as_ref().map_or(0, |object| object.bytes.len()))?;
-            links.push(or_unreadable(object.and_then(|o| link::parse(&o.bytes, o.address, format))));
+            let link = object.and_then(|o| Ok((o.address, link::parse(&o.bytes, o.address, format)?)));
+            links.push(or_unreadable(link.map(|(address, link)| findable(&entry, address, link))));
         }
         Ok(in_order(links))
     };
     Ok(storages.into_iter().map(collect).collect())
+}
+
+/// Returns a link, without its target if the library does not find it by its name.
+fn findable(entry: &DenseEntry, address: u64, (creation, link): OrderedLink) -> OrderedLink {
+    let hash = lookup3(link.name.as_bytes());
+    // A name that is not UTF-8 is not the stored one.
+    if hash == entry.hash || link.name.contains(char::REPLACEMENT_CHARACTER) {
+        return (creation, link);
+    }
+    let problem = format!("checksum {hash:#010x} of the name, expected {:#010x} of the index", entry.hash);
+    let target = LinkTarget::Unreadable(Error::malformed("link", address, problem));
+    (creation, Link { target, ..link })
 }
 
 fn or_unreadable(link: Result<OrderedLink, Error>) -> OrderedLink {
@@ -102,6 +116,17 @@ mod tests {
             (*creation, Link { name: (*name).to_owned(), target: LinkTarget::Hard(Address(0)) })
         };
         in_order(links.iter().map(link).collect()).into_iter().map(|link| link.name).collect()
+    }
+
+    #[test]
+    fn links_with_another_checksum_are_unreadable() {
+        let target = |hash| {
+            let entry = DenseEntry { id: [0; 8], shared: false, creation: 0, hash };
+            let link = Link { name: "a".to_owned(), target: LinkTarget::Hard(Address(0)) };
+            findable(&entry, 0, (None, link)).1.target
+        };
+        assert!(matches!(target(lookup3(b"a")), LinkTarget::Hard(_)));
+        assert!(matches!(target(lookup3(b"b")), LinkTarget::Unreadable(_)));
     }
 
     #[test]

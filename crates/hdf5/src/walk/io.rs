@@ -15,6 +15,8 @@ const LARGEST_PAGE: u64 = 16 << 20;
 /// A file with its limits and its memory budget.
 pub(crate) struct Io<'a> {
     source: &'a dyn ReadRanges,
+    /// Size in bytes: that of the source, or what the superblock declares of it.
+    size: u64,
     limits: Limits,
     budget: Budget<'a>,
     head: Bytes,
@@ -30,7 +32,8 @@ impl<'a> Io<'a> {
     pub(crate) fn new(source: &'a dyn ReadRanges, limits: Limits) -> Self {
         let budget = Budget::of_file(&limits, source.size());
         let (head, overlay) = (Bytes::new(), BTreeMap::new());
-        Self { source, limits, budget, head, overlay, longest: 0, pages: None }
+        let size = source.size();
+        Self { source, size, limits, budget, head, overlay, longest: 0, pages: None }
     }
 
     /// Opens a file and fetches its start, from which later reads are served.
@@ -39,6 +42,11 @@ impl<'a> Io<'a> {
         let head = io.read(&[ByteRange::new(0, HEAD_BYTES)]).await?;
         io.head = head.into_iter().next().unwrap_or_default();
         Ok(io)
+    }
+
+    /// Ends the file where the superblock declares its end, if it does: libhdf5 reads nothing past it.
+    pub(crate) fn set_end(&mut self, end: u64) {
+        self.size = if end == 0 { self.size } else { self.size.min(end) };
     }
 
     /// Adds structures that replace the bytes of the file at their addresses.
@@ -76,7 +84,7 @@ impl<'a> Io<'a> {
 
     /// Returns the size of the file in bytes.
     pub(crate) fn size(&self) -> u64 {
-        self.source.size()
+        self.size
     }
 
     /// Suggests ranges that may be read soon. They are not computed for a local file.
@@ -108,9 +116,10 @@ impl<'a> Io<'a> {
 
     /// Reads all ranges together. A range beyond the end of the file yields the bytes that exist.
     pub(crate) async fn read(&self, ranges: &[ByteRange]) -> Result<Vec<Bytes>, Error> {
-        let wanted = ranges.iter().map(|range| range.clamp_to(self.size()).length);
+        let within: Vec<_> = ranges.iter().map(|range| range.clamp_to(self.size)).collect();
+        let wanted = within.iter().map(|range| range.length);
         self.budget.take("bytes of the file", wanted.fold(0, u64::saturating_add))?;
-        let parts = self.read_file(ranges).await?;
+        let parts = self.read_file(&within).await?;
         if self.overlay.is_empty() {
             return Ok(parts);
         }

@@ -13,7 +13,9 @@ use super::{
 };
 use crate::{
     Error,
-    model::{ChunkIndexKind, ChunkTable, Chunked, Dataspace, ExternalSegment, Layout, VirtualMapping},
+    model::{
+        ChunkIndexKind, ChunkSizes, ChunkTable, Chunked, Dataspace, ExternalSegment, Layout, VirtualMapping,
+    },
     spec::{
         Format,
         external_files::{ExternalFiles, Slot},
@@ -48,7 +50,7 @@ pub(crate) async fn read_layouts(
     let mut names = read_local_heaps(io, format, &names).await?.into_iter();
     let blocks = read_mapping_blocks(io, format, &requests).await?;
     let mut tables = read_tables(io, format, &requests).await.into_iter();
-    let layout = |request: LayoutRequest| {
+    let mut layout = |request: LayoutRequest| {
         let names = request.external.as_ref().and_then(|_| names.next());
         match (request.message, request.external, names) {
             (LayoutMessage::Contiguous { .. }, Some(files), Some(names)) => {
@@ -68,8 +70,30 @@ pub(crate) async fn read_layouts(
             }
         }
     };
-    let layouts = requests.into_iter().map(layout);
+    let within = |layout: Layout| check_end(io, &layout).map(|()| layout);
+    let layouts = requests.into_iter().map(|request| layout(request).and_then(within));
     Ok(layouts.map(|layout| layout.unwrap_or_else(Layout::Unreadable)).collect())
+}
+
+/// Checks that the elements of a dataset are within the file.
+fn check_end(io: &Io<'_>, layout: &Layout) -> Result<(), Error> {
+    let past = match layout {
+        Layout::Contiguous(Some(range)) if range.length > 0 => Some((range.start, range.length)),
+        Layout::Chunked(Chunked { chunks, .. }) => match &chunks.sizes {
+            ChunkSizes::Uniform(size) => chunks.addresses.iter().max().map(|address| (*address, *size)),
+            ChunkSizes::Each(sizes) => {
+                let ends = chunks.addresses.iter().zip(sizes.iter());
+                let ends = ends.map(|(address, size)| (*address, u64::from(*size)));
+                ends.max_by_key(|(address, size)| address.saturating_add(*size))
+            }
+        },
+        _ => None,
+    };
+    let past = past.filter(|(address, size)| address.saturating_add(*size) > io.size());
+    past.map_or(Ok(()), |(address, size)| {
+        let problem = format!("{size} bytes, past the end of the file at {:#x}", io.size());
+        Err(Error::malformed("stored elements", address, problem))
+    })
 }
 
 fn with_table(chunked: ChunkedLayout, chunks: ChunkTable) -> Chunked {
@@ -173,5 +197,30 @@ fn index_of(chunked: &ChunkedLayout) -> ChunkIndex {
         ChunkIndexKind::FixedArray => ChunkIndex::FixedArray { address },
         ChunkIndexKind::ExtensibleArray => ChunkIndex::ExtensibleArray { address },
         ChunkIndexKind::BTree2 => ChunkIndex::BTree2 { address },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use virtualize_bytes::{Limits, MemorySource};
+
+    use super::*;
+
+    #[test]
+    fn rejects_elements_past_the_declared_end() {
+        let source = MemorySource(vec![0; 100].into());
+        let mut io = Io::new(&source, Limits::default());
+        io.set_end(50);
+        let contiguous = |start| check_end(&io, &Layout::Contiguous(Some(ByteRange::new(start, 10))));
+        assert!(contiguous(40).is_ok() && contiguous(41).is_err());
+        let chunked = |sizes| {
+            let chunks = ChunkTable { addresses: vec![45, 30].into(), sizes, ..ChunkTable::default() };
+            let index = ChunkIndexKind::Single;
+            let chunked = Chunked { chunk_shape: vec![1], index, unfiltered_edges: false, chunks };
+            check_end(&io, &Layout::Chunked(chunked))
+        };
+        assert!(chunked(ChunkSizes::Uniform(5)).is_ok() && chunked(ChunkSizes::Uniform(6)).is_err());
+        assert!(chunked(ChunkSizes::Each(vec![5, 20].into())).is_ok());
+        assert!(chunked(ChunkSizes::Each(vec![5, 21].into())).is_err());
     }
 }
