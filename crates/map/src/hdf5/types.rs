@@ -160,7 +160,7 @@ pub(super) fn endian_of(order: ByteOrder) -> Result<Endian> {
     }
 }
 
-/// Maps an integer. If it has unused bits, the array has the smallest integers with all its values.
+/// Maps an integer. With unused bits it keeps its size, as in h5py, if there are integers of this size.
 fn integer_type(integer: &Integer) -> Result<ElementType> {
     let big = match endian_of(integer.order) {
         Ok(endian) => endian == Endian::Big,
@@ -179,8 +179,9 @@ fn integer_type(integer: &Integer) -> Result<ElementType> {
         let endian = if big { Endian::Big } else { Endian::Little };
         return Ok(ElementType::plain(data_type, endian, integer.size));
     }
-    let size = u32::from(integer.precision).div_ceil(8).next_power_of_two();
-    let data_type = integer_data_type(size, integer.signed)
+    let smallest = u32::from(integer.precision).div_ceil(8).next_power_of_two();
+    let data_type = integer_data_type(integer.size, integer.signed)
+        .or_else(|| integer_data_type(smallest, integer.signed))
         .ok_or_else(|| Error::NoDataType(format!("{}-bit integers", integer.precision)))?;
     let transform = ElementTransform::Integer {
         stored_size: integer.size,
@@ -223,6 +224,8 @@ fn wider_float_type(float: &Float) -> Option<ElementType> {
     let bits = |at: u8, size: u8| u32::from(at) + u32::from(size) <= float.size.saturating_mul(8);
     let sound = (1..=16).contains(&float.size)
         && (float.order != ByteOrder::Vax || float.size == 1)
+        // Floats with an explicit first bit are converted wrongly by libhdf5, unless they are x87's.
+        && float.normalization != 1
         && bits(float.sign_location, 1)
         && bits(float.exponent_location, float.exponent_size)
         && bits(float.mantissa_location, float.mantissa_size)

@@ -149,7 +149,10 @@ fn codec(filter: &Filter) -> Result<Option<Codec>> {
     let parameter = |n: usize| filter.parameters.get(n).copied();
     let level = |n: u32, highest: u32| u8::try_from(n.clamp(1, highest)).unwrap_or(1);
     Ok(Some(match filter.id {
-        1 => Codec::Zlib { level: u8::try_from(parameter(0).unwrap_or(6).min(9)).unwrap_or(9) },
+        1 => match *filter.parameters.as_slice() {
+            [level @ 0..=9] => Codec::Zlib { level: u8::try_from(level).unwrap_or(9) },
+            ref other => return Err(Error::malformed("deflate filter", format!("parameters {other:?}"))),
+        },
         2 => match filter.parameters.as_slice() {
             [1] => return Ok(None),
             // libhdf5 gives types of variable length no element size, and so skips the filter in every chunk.
