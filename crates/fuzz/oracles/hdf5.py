@@ -5,29 +5,46 @@ from h5py import h5d, h5f, h5s, h5t
 from oracle import MOST_ARRAYS, MOST_BYTES, array, failed, serve, uncompared
 
 MOST_NODES = 2000
+DEPTH = 32
 NATIVE = {2: np.float16, 4: np.float32, 8: np.float64}
 
 
-def read(file):
+def read(file, paths):
     id = h5f.open_file_image(file)
     try:
         found = []
-        walk(h5py.File(id)["/"], "", found, set(), [0])
-        return found
+        root = h5py.File(id)["/"]
+        walk(root, "", found, set(), [0])
+        known = {array["path"] for array, _ in found}
+        # A group in which the library cannot list all links may have others, which it opens by name.
+        return found + [at_path(root, path) for path in paths if path not in known]
     finally:
         for open_id in h5f.get_obj_ids(id, h5f.OBJ_ALL & ~h5f.OBJ_FILE):
             open_id.close() if hasattr(open_id, "close") else None
         id.close()
 
 
+def at_path(root, path):
+    try:
+        return dataset(path, h5py.h5o.open(root.id, path.replace("%5C", "\\").encode()))
+    except Exception as error:
+        return failed(path, error)
+
+
 def where(node):
-    info = h5py.h5o.get_info(node.id)
+    """Returns the address of a group, or a number of its own if a message of its header is damaged."""
+    try:
+        info = h5py.h5o.get_info(node.id)
+    except Exception:
+        return object()
     return info.fileno, info.addr
 
 
 def walk(group, prefix, found, above, seen):
     """Appends the datasets below a group."""
     above = above | {where(group)}
+    if len(above) > DEPTH:
+        return
     for name in names_of(group):
         seen[0] += 1
         if len(found) > MOST_ARRAYS or seen[0] > MOST_NODES:
@@ -54,8 +71,12 @@ def walk(group, prefix, found, above, seen):
 
 
 def names_of(group):
+    """Returns the names up to the first one that cannot be listed."""
     names = []
-    group.id.links.iterate(names.append)
+    try:
+        group.id.links.iterate(names.append)
+    except Exception:
+        pass
     return names
 
 
@@ -103,9 +124,12 @@ def values(path, id):
 
 def is_dimension(id):
     """Returns whether netCDF-C stores a dimension without a variable."""
-    if not h5py.h5a.exists(id, b"NAME"):
-        return False
-    name = h5py.Dataset(id).attrs["NAME"]
+    try:
+        if not h5py.h5a.exists(id, b"NAME"):
+            return False
+        name = h5py.Dataset(id).attrs["NAME"]
+    except Exception:  # it may be one
+        return True
     return isinstance(name, bytes) and name.startswith(b"This is a netCDF dimension but not a netCDF variable.")
 
 

@@ -9,7 +9,7 @@ FOLDER = "/dev/shm" if os.path.isdir("/dev/shm") else None
 PATH = tempfile.NamedTemporaryFile(prefix="virtualize-oracle", suffix=".nc", dir=FOLDER)
 
 
-def read(file):
+def read(file, _paths):
     PATH.seek(0)
     PATH.truncate()
     PATH.write(file)

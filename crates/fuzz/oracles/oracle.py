@@ -9,7 +9,8 @@ SECONDS = 5  # of one file
 
 
 def serve(read):
-    """Answers each file with read(bytes), a list of arrays from `array`, `failed` and `uncompared`.
+    """Answers each file with read(bytes, paths), a list of arrays from `array`, `failed` and `uncompared`: all arrays of
+    the file, and those at paths, which virtualize shows.
 
     A child process does so. When the library crashes or takes too long, the parent answers, and starts another child."""
     resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
@@ -17,6 +18,7 @@ def serve(read):
     os.chdir(tempfile.mkdtemp(prefix="virtualize-oracle"))
     stdout = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no answer
+    send(stdout, {}, [])
     while True:
         child = os.fork()
         if child == 0:
@@ -31,9 +33,11 @@ def serve(read):
 def answer_all(read, stdout):
     while head := sys.stdin.buffer.read(4):
         file = sys.stdin.buffer.read(struct.unpack("<I", head)[0])
+        length = struct.unpack("<I", sys.stdin.buffer.read(4))[0]
+        paths = json.loads(sys.stdin.buffer.read(length))
         signal.alarm(SECONDS)
         try:
-            arrays = read(file)
+            arrays = read(file, paths)
             answer = {"arrays": [a for a, _ in arrays[:MOST_ARRAYS]], "has_more": len(arrays) > MOST_ARRAYS}
         except Exception as error:
             arrays, answer = [], {"error": describe(error)}

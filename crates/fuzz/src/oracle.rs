@@ -1,6 +1,8 @@
 //! Reference libraries, each in a process of its own: `oracles/*.py`, which read whole files.
 //!
-//! A request is the length of the file (32 bits, little-endian) and its bytes. An answer is the length of a JSON head
+//! A request is the length of the file (32 bits, little-endian), its bytes, and in the same form a JSON list of the arrays
+//! that `virtualize` shows. An answer, and the
+//! greeting at the start, is the length of a JSON head
 //! (32 bits), the head, and the values of all arrays in the order of the head. The head is `{"error": …}` or
 //! `{"arrays": […]}`; see [`Answer`].
 
@@ -69,21 +71,24 @@ impl Oracle {
         Self { program, timeout: Duration::from_secs(30), running: None }
     }
 
-    /// Returns what the library reads from a file; `None` if it crashes or hangs.
-    pub fn read(&mut self, file: &[u8]) -> Option<Answer> {
-        let answer = self.ask(file);
+    /// Returns what the library reads from a file, at least the arrays at `paths`; `None` if it crashes or hangs.
+    pub fn read(&mut self, file: &[u8], paths: &[String]) -> Option<Answer> {
+        let paths = serde_json::to_vec(paths).expect("text");
+        let answer = self.ask(&[file, &paths]);
         if answer.is_none() {
             self.stop();
         }
         answer.filter(|answer| !answer.died)
     }
 
-    fn ask(&mut self, file: &[u8]) -> Option<Answer> {
+    fn ask(&mut self, parts: &[&[u8]]) -> Option<Answer> {
         let running = self.running.get_or_insert_with(|| Running::start(self.program));
-        let length = u32::try_from(file.len()).expect("a small file");
-        let sent = running.stdin.write_all(&length.to_le_bytes());
-        let sent = sent.and_then(|()| running.stdin.write_all(file)).and_then(|()| running.stdin.flush());
-        sent.ok()?;
+        for part in parts {
+            let length = u32::try_from(part.len()).expect("a small file");
+            running.stdin.write_all(&length.to_le_bytes()).ok()?;
+            running.stdin.write_all(part).ok()?;
+        }
+        running.stdin.flush().ok()?;
         running.answers.recv_timeout(self.timeout).ok()?.ok()
     }
 
@@ -130,6 +135,9 @@ impl Running {
                 }
             }
         });
+        // Without this, an oracle that does not start would agree with everything.
+        let hello = answers.recv_timeout(Duration::from_secs(60));
+        assert!(matches!(hello, Ok(Ok(_))), "{command:?} does not start: {hello:?}");
         Self { child, stdin, answers }
     }
 }

@@ -75,7 +75,8 @@ fn layout_of(bytes: &[u8], layout: fn(&[u8]) -> Layout) -> Layout {
     })
 }
 
-fn key(bytes: &[u8]) -> u64 {
+/// Returns a number that identifies a file.
+pub fn key(bytes: &[u8]) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
     bytes.hash(&mut hasher);
