@@ -41,7 +41,7 @@ fn hdf5_allows(difference: &Difference<'_>) -> bool {
         // An undefined fill value is zero (F1 of docs/semantics.md), where libhdf5 reads nothing. The others are damage
         // that does not concern the values, or types that only h5py refuses.
         Kind::Unreadable => HARMLESS.iter().any(|harmless| error.contains(harmless)),
-        // Those who read the values convert these floats to NaNs of their own.
+        // Floats that are not IEEE 754 are converted, each library with NaNs of its own.
         Kind::Values if difference.differs_in_nans() => true,
         // Of two objects with one name, the last is shown.
         _ if difference.has(Code::NameCollision) => true,

@@ -224,7 +224,7 @@ fn wider_float_type(float: &Float) -> Option<ElementType> {
     let bits = |at: u8, size: u8| u32::from(at) + u32::from(size) <= float.size.saturating_mul(8);
     let sound = (1..=16).contains(&float.size)
         && (float.order != ByteOrder::Vax || float.size == 1)
-        // Floats with an explicit first bit are converted wrongly by libhdf5, unless they are x87's.
+        // libhdf5 reads other values where the first mantissa bit is stored and always set.
         && float.normalization != 1
         && bits(float.sign_location, 1)
         && bits(float.exponent_location, float.exponent_size)
