@@ -25,7 +25,7 @@ SECONDS_EACH ?= 60
 # Revision that `make semver` compares with: the latest release.
 BASELINE ?= $(shell git describe --tags --match 'v*' --abbrev=0 2>/dev/null)
 
-.PHONY: help build wheel run env test test-all test-rust test-libhdf5 test-interop test-python check fmt clippy doc docs fixtures bench bench-files bench-archive bench-remote fuzz score dist ci semver package pictures deny minimal-versions portability miri reproducible endurance mutants coverage
+.PHONY: help build wheel run env test test-all test-rust test-libhdf5 test-interop test-python check fmt clippy doc docs fixtures bench bench-files bench-archive bench-remote fuzz score dist ci semver package pictures deny minimal-versions portability miri reproducible endurance mutants coverage fuzz-corpora fuzz-coverage
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -160,13 +160,17 @@ reproducible: env ## build the command and the wheel in two folders, and compare
 
 fuzz: ## fuzz each target for SECONDS_EACH seconds (needs cargo-fuzz); TARGETS=… selects
 	@cargo fuzz --version >/dev/null || { echo "make fuzz needs cargo-fuzz: cargo install cargo-fuzz"; exit 1; }
-	@# Coverage instrumentation needs flags that stable Rust hides. No sanitizer: the code has no unsafe blocks.
-	@cd crates/fuzz; export RUSTC_BOOTSTRAP=1; \
-	for target in $(or $(TARGETS),$$(cargo fuzz list --fuzz-dir .)); do \
-		mkdir -p corpus/$$target; seeds=../../fixtures/$$target; test -d $$seeds || seeds=; \
-		cargo fuzz run --fuzz-dir . -s none $$target corpus/$$target $$seeds -- \
-			-max_total_time=$(SECONDS_EACH) -timeout=10 -rss_limit_mb=1024 -max_len=65536; \
-	done
+	@SECONDS_EACH=$(SECONDS_EACH) crates/fuzz/run.sh fuzz $(TARGETS)
+
+fuzz-corpora: ## minimise what make fuzz has found, and keep it in crates/fuzz/corpora
+	@crates/fuzz/run.sh minimise $(TARGETS)
+
+# LLVM is the folder of llvm-profdata and llvm-cov in rustc's version of LLVM, such as /usr/lib/llvm-22/bin (Debian's llvm-22).
+LLVM ?= $(dir $(shell find "$$(rustc --print sysroot)" -name llvm-profdata))
+fuzz-coverage: ## report the line coverage of each crate by the corpora (ARGS=--files: of each file)
+	@test -x $(LLVM)/llvm-profdata || { echo "make fuzz-coverage needs LLVM's tools: rustup component add llvm-tools, or LLVM=folder"; exit 1; }
+	@LLVM=$(LLVM) crates/fuzz/run.sh coverage $(TARGETS)
+	@python3 crates/fuzz/coverage.py $(LLVM) $(ARGS)
 
 mutants: ## change FILES=crates/…/*.rs in many ways, one at a time, and list the changes that no Rust test notices (needs cargo-mutants); TESTS=packages adds tests
 	@cargo mutants --version >/dev/null || { echo "make mutants needs cargo-mutants: cargo install cargo-mutants"; exit 1; }

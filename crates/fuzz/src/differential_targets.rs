@@ -21,7 +21,14 @@ pub fn netcdf3(data: &[u8]) {
     ORACLE.with_borrow_mut(|oracle| compare(data, oracle, &NETCDF3));
 }
 
+/// Compares a TIFF file with GDAL.
+pub fn tiff(data: &[u8]) {
+    thread_local!(static ORACLE: RefCell<Oracle> = RefCell::new(Oracle::new("tiff.py")));
+    ORACLE.with_borrow_mut(|oracle| compare(data, oracle, &TIFF));
+}
+
 const HDF5: Rules = Rules { path: hdf5_path, allows: hdf5_allows };
+const TIFF: Rules = Rules { path: |theirs| Some(theirs.path.clone()), allows: tiff_allows };
 const NETCDF3: Rules = Rules { path: netcdf3_path, allows: netcdf3_allows };
 
 /// netCDF-C stores a variable that shares the name, but not the role, of a dimension as `_nc4_non_coord_NAME`.
@@ -90,4 +97,42 @@ fn netcdf3_allows(difference: &Difference<'_>) -> bool {
         || difference.kind == Kind::Values && difference.has(Code::FileTruncated) && difference.ends_in_zeros()
         // R5: netCDF-C takes STREAMING as a number of records.
         || difference.kind == Kind::Shape && difference.theirs.is_some_and(|theirs| theirs.shape.first() == Some(&u64::from(u32::MAX)))
+}
+
+fn tiff_allows(difference: &Difference<'_>) -> bool {
+    let Difference { kind, path, ours, theirs, store, .. } = difference;
+    // Coordinates and the grid mapping are no images. O1: the planes of OME-TIFF are joined.
+    let joins_planes = store.hierarchy.root.attributes.contains_key("ome_series");
+    if path.rsplit('/').next() != Some("band_data") || joins_planes {
+        return true;
+    }
+    let (Some(ours), Some(theirs)) = (ours, theirs) else { return false };
+    match kind {
+        // GDAL refuses directories for tags on which no value depends. It must be able to read what it opens.
+        // Strips that a short table lacks read as missing, with a warning: GDAL refuses them, tifffile does not.
+        Kind::Unreadable => {
+            theirs.error.as_ref().is_some_and(|error| error.contains("not opened: "))
+                || difference.has(Code::TiffTag)
+        }
+        // I2 of docs/semantics-tiff.md: chunky bands are the last axis in Zarr v2.
+        // GDAL shows the first plane of a volume.
+        Kind::Shape if ours.shape.len() == 4 => true,
+        Kind::Shape => bands_first(ours) == Some((theirs.shape.clone(), theirs.values.clone())),
+        // I4: GDAL shows masks of one bit as 0 and 255.
+        Kind::Values => {
+            let shown = ours.bytes.iter().map(|byte| byte.wrapping_mul(255));
+            theirs.data_type == "uint8" && shown.eq(theirs.values.iter().copied())
+        }
+        _ => false,
+    }
+}
+
+/// Returns an array with its last axis first.
+fn bands_first(ours: &virtualize::ArrayValues) -> Option<(Vec<u64>, Vec<u8>)> {
+    let (bands, pixels) = ours.shape.split_last()?;
+    let size = usize::try_from(ours.data_type.size()?).ok()?;
+    let count = usize::try_from(*bands).ok().filter(|count| *count > 0)?;
+    let elements: Vec<&[u8]> = ours.bytes.chunks_exact(size).collect();
+    let moved = (0..count).flat_map(|band| elements.iter().skip(band).step_by(count)).copied();
+    Some(([&[*bands], pixels].concat(), moved.collect::<Vec<_>>().concat()))
 }

@@ -1,11 +1,13 @@
 //! The entry points of the fuzz targets.
 
+mod codecs;
 mod differential;
 pub mod differential_targets;
 pub mod mutate;
 pub mod oracle;
 mod texts;
 
+pub use codecs::{codecs, images};
 pub use texts::{listing, names, parquet_metadata, references, service, zarr_metadata};
 
 use futures::executor::block_on;
@@ -94,68 +96,6 @@ pub fn gdal_metadata(data: &[u8]) {
     file.extend([0; 4]);
     file.extend(data);
     tiff(&file);
-}
-
-/// Decodes a chunk. The first bytes select codec, parameters and size.
-pub fn codecs(data: &[u8]) {
-    use virtualize_zarr::Codec;
-    let Some((&[which, parameter, low, high], rest)) = data.split_first_chunk() else { return };
-    let expected = usize::from(u16::from_le_bytes([low, high]));
-    let words = || {
-        rest.chunks_exact(4)
-            .take(usize::from(parameter))
-            .map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
-            .collect::<Vec<_>>()
-    };
-    let after_words = rest.get(usize::from(parameter) * 4..).unwrap_or_default();
-    let dtype = ["<u1", ">u2", "<u4", "<f4", ">f8", "<f2"][usize::from(parameter) % 6].to_owned();
-    let shape = vec![u64::from(low), u64::from(high)];
-    let sz3 = || Codec::sz3(usize::from(parameter) % 10).map(|codec| (codec, rest));
-    let sperr = || {
-        let dtype = if parameter & 1 == 0 { "<f4" } else { "<f8" };
-        let shape = if parameter & 2 == 0 { shape.clone() } else { vec![9, low.into(), high.into()] };
-        Codec::Sperr { dtype, shape, has_mode: parameter & 4 == 0 }
-    };
-    let sz = || Codec::sz(usize::from(parameter & 1), shape.clone()).map(|codec| (codec, rest));
-    let (codec, bytes) = match which % 20 {
-        0 => (Codec::Hdf5Szip(words().into()), after_words),
-        1 => (Codec::Hdf5Nbit(words().into()), after_words),
-        2 => (Codec::Hdf5ScaleOffset(words().into()), after_words),
-        3 => (Codec::Hdf5Bitshuffle(words().into()), after_words),
-        4 => (Codec::Lzw, rest),
-        5 => (Codec::PackBits, rest),
-        6 => (Codec::Lzf, rest),
-        7 => (Codec::Hdf5Lz4, rest),
-        8 => (Codec::Delta { axis: isize::from(parameter % 4) - 2, dtype, shape }, rest),
-        9 => (Codec::FloatPredictor { axis: isize::from(parameter % 4) - 2, dtype, shape }, rest),
-        10 => (
-            Codec::PackBitsOfIntegers { bits_per_sample: parameter.into(), run_length: low.into(), dtype },
-            rest,
-        ),
-        11 => (Codec::Fletcher32, rest),
-        12 => (Codec::Shuffle { element_size: parameter.into() }, rest),
-        13 => (Codec::Zstd { level: 0, checksum: false }, rest),
-        15 => (Codec::JpegLs { by_pixel: parameter & 1 == 0 }, rest),
-        16 => (sperr(), rest),
-        17 => sz3().unwrap_or((Codec::Lzf, rest)),
-        18 => (Codec::Blosc2, rest),
-        19 => sz().unwrap_or((Codec::Lzf, rest)),
-        14 => return lerc(rest, low.into(), high.into()),
-        _ => (Codec::Bz2 { level: 1 }, rest),
-    };
-    drop(virtualize_codec::decode(&[codec], bytes, expected));
-}
-
-/// Parses the header, the mask and the values of LERC blobs.
-fn lerc(data: &[u8], rows: u64, columns: u64) {
-    use virtualize_codec::lerc::{Layout, decode};
-    use virtualize_zarr::DataType::{Float32, Float64, Int16, UInt8};
-    for (data_type, size) in [(UInt8, 1), (Int16, 2), (Float32, 4), (Float64, 8)] {
-        let layout = Layout { rows, columns, samples: 2, has_alpha: true };
-        if let Ok(values) = decode(data, &data_type, &layout) {
-            assert_eq!(values.len() as u64, rows * columns * 2 * size, "the requested number of values");
-        }
-    }
 }
 
 fn origin(data: &[u8]) -> Source {

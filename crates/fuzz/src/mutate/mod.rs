@@ -2,6 +2,7 @@
 
 pub mod hdf5;
 pub mod netcdf3;
+pub mod tiff;
 
 use std::{cell::RefCell, collections::HashMap, ops::Range};
 

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Fuzzes targets, or minimises their corpora, or measures their line coverage: run.sh fuzz|minimise|coverage TARGET…
+#
+# corpora/TARGET.tar.xz is the minimised corpus. It is unpacked into corpus/TARGET, which git ignores and runs extend.
+set -eu
+cd "$(dirname "$0")"
+# Coverage instrumentation needs flags that stable Rust hides. No sanitizer: the code has no unsafe blocks.
+export RUSTC_BOOTSTRAP=1
+task=$1
+shift
+
+for target in ${*:-$(cargo fuzz list --fuzz-dir .)}; do
+    corpus=corpus/$target
+    mkdir -p "$corpus"
+    test ! -e "corpora/$target.tar.xz" || tar -xf "corpora/$target.tar.xz" -C "$corpus" --skip-old-files
+    seeds=../../fixtures/${target%_differential}
+    test -d "$seeds" || seeds=
+    case $task in
+    fuzz)
+        cargo fuzz run --fuzz-dir . -s none "$target" "$corpus" $seeds -- -max_total_time="${SECONDS_EACH:-60}" \
+            -timeout=10 -rss_limit_mb=1024 -max_len=65536 -print_final_stats=1
+        ;;
+    minimise)
+        cargo fuzz cmin --fuzz-dir . -s none "$target" "$corpus" -- -timeout=10 -rss_limit_mb=1024 -max_len=65536
+        tar -caf "corpora/$target.tar.xz" -C "$corpus" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner .
+        ;;
+    coverage)
+        cargo fuzz coverage --fuzz-dir . -s none --llvm-path "$LLVM" "$target" "$corpus"
+        ;;
+    esac
+done
