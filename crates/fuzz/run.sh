@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Fuzzes targets, or minimises their corpora, or measures their line coverage: run.sh fuzz|minimise|coverage TARGET…
 #
-# corpora/TARGET.tar.xz is the minimised corpus. It is unpacked into corpus/TARGET, which git ignores and runs extend.
+# corpora/TARGET.tar.xz is the minimised corpus; `make fuzz-corpora` rewrites it. It is unpacked into corpus/TARGET, which
+# git ignores and runs extend.
 set -eu
 cd "$(dirname "$0")"
 # Coverage instrumentation needs flags that stable Rust hides. No sanitizer: the code has no unsafe blocks.
