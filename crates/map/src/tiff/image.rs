@@ -107,8 +107,8 @@ impl ImageMapper<'_> {
         let nodata = nodata::decide(ifd, &sample.data_type, path, self.options, diagnostics)?;
         if nodata.undeclared.is_some() && is_sparse(&geometry, &chunks) {
             return Err(Error::unsupported(
-                "missing tiles of structures with nodata",
-                "Zarr v2 has no fill value for them",
+                "missing tiles of structures with nodata, or of images whose nodata is an item of GDAL_METADATA",
+                "they do not read as nodata",
             ));
         }
         let parts = Parts { geometry, sample, nodata, chunks };

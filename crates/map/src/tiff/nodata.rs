@@ -32,7 +32,8 @@ pub(super) struct Nodata {
     pub(super) decision: FillDecision,
     /// Attributes by which readers mask.
     pub(super) attributes: Map<String, Value>,
-    /// The value of missing chunks that the array cannot declare: in Zarr v2, xarray opens no structures with a fill value.
+    /// A sentinel that is not the value of missing chunks: in Zarr v2, xarray opens no structures with a fill value; items
+    /// of GDAL_METADATA are no nodata for GDAL, which shows missing tiles as 0.
     pub(super) undeclared: Option<FillValue>,
     /// Names of per-variable items (`name#_FillValue`) that only repeat the sentinel.
     pub(super) duplicates: BTreeSet<String>,
@@ -84,7 +85,10 @@ pub(super) fn decide(
         ZarrFormat::V3 => Some(sentinel.clone().unwrap_or_else(|| FillValue::zero(data_type))),
     };
     let duplicates = duplicates(ifd, sentinel.as_ref(), data_type);
-    let undeclared = sentinel.clone().filter(|value| is_undeclared && *value != FillValue::zero(data_type));
+    // GDAL fills missing tiles with the value of the tag only.
+    let is_item = winner.and_then(|index| candidates.get(index)).is_some_and(|won| !won.name.is_empty());
+    let differs = |value: &FillValue| (is_undeclared || is_item) && *value != FillValue::zero(data_type);
+    let undeclared = sentinel.clone().filter(differs);
     let decision = FillDecision { policy: FillPolicy("tiff-nodata"), sources, fill_value, sentinel };
     Ok(Nodata { decision, attributes, undeclared, duplicates })
 }

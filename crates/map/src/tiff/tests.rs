@@ -235,6 +235,32 @@ fn sparse_tiles_read_as_nodata() {
 }
 
 #[test]
+fn sparse_tiles_do_not_read_as_an_item_that_gdal_does_not_know() {
+    let mut tiled = image(4, 4, 1, 4);
+    tiled.cut = Cut::Tiles { width: 2, height: 2, depth: 1 };
+    (tiled.offsets, tiled.byte_counts) = (vec![0, 100, 200, 300], vec![0, 9, 0, 9]);
+    let mut sparse = ifd(tiled);
+    let item = |value: &str| GdalItem {
+        domain: String::new(),
+        name: "_FillValue".into(),
+        sample: None,
+        role: None,
+        value: value.into(),
+    };
+    sparse.gdal_metadata = vec![item("7")];
+    for format in [ZarrFormat::V2, ZarrFormat::V3] {
+        let mapped = map(sparse.clone(), format);
+        assert_eq!(mapped.report.diagnostics[0].code, Code::TiffUnsupported);
+        assert!(mapped.hierarchy.array("band_data").is_none());
+    }
+    sparse.gdal_metadata = vec![item("0")];
+    assert_eq!(
+        main_array(&map(sparse, ZarrFormat::V2)).fill_value,
+        Some(FillValue::Fixed(vec![0, 0].into()))
+    );
+}
+
+#[test]
 fn packed_bits_with_reversed_order_are_inlined_where_v3_cannot_say_it() {
     let mut packed = image(10, 4, 1, 2);
     (packed.bits_per_sample, packed.reversed_bits) = (vec![1], true);
