@@ -1,5 +1,5 @@
 """Prints the line coverage of each crate by the corpora of the fuzz targets, and of each file with --files: make fuzz-coverage"""
-import argparse, collections, glob, json, pathlib, subprocess
+import argparse, collections, glob, json, os, pathlib, subprocess
 
 arguments = argparse.ArgumentParser(description=__doc__)
 arguments.add_argument("llvm", help="folder of llvm-profdata and llvm-cov of rustc's LLVM version")
@@ -25,8 +25,8 @@ def covered(files):
     """Returns lines and covered lines of each crate or file."""
     found = collections.defaultdict(lambda: [0, 0])
     for file in files:
-        path = pathlib.PurePath(file["filename"])
-        crate, _, inner = str(path).partition("/crates/")[2].partition("/")
+        path = os.path.normpath(file["filename"])
+        crate, _, inner = path.partition("/crates/")[2].partition("/")
         if not inner.startswith("src/") or inner.endswith("tests.rs") or "/tests/" in inner or crate == "fuzz":
             continue
         lines = file["summary"]["lines"]
