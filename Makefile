@@ -159,15 +159,16 @@ reproducible: env ## build the command and the wheel in two folders, and compare
 	$(PYTHON) crates/cli/dist/reproducible.py --profile $(PROFILE)
 
 fuzz: ## fuzz each target for SECONDS_EACH seconds (needs cargo-fuzz); TARGETS=… selects
+fuzz: env ## fuzz each target for SECONDS_EACH seconds (needs cargo-fuzz); TARGETS=… selects
 	@cargo fuzz --version >/dev/null || { echo "make fuzz needs cargo-fuzz: cargo install cargo-fuzz"; exit 1; }
 	@SECONDS_EACH=$(SECONDS_EACH) crates/fuzz/run.sh fuzz $(TARGETS)
 
-fuzz-corpora: ## minimise what make fuzz has found, and keep it in crates/fuzz/corpora
+fuzz-corpora: env ## minimise what make fuzz has found, and keep it in crates/fuzz/corpora
 	@crates/fuzz/run.sh minimise $(TARGETS)
 
 # LLVM is the folder of llvm-profdata and llvm-cov in rustc's version of LLVM, such as /usr/lib/llvm-22/bin (Debian's llvm-22).
 LLVM ?= $(dir $(shell find "$$(rustc --print sysroot)" -name llvm-profdata))
-fuzz-coverage: ## report the line coverage of each crate by the corpora (ARGS=--files: of each file)
+fuzz-coverage: env ## report the line coverage of each crate by the corpora (ARGS=--files: of each file)
 	@test -x $(LLVM)/llvm-profdata || { echo "make fuzz-coverage needs LLVM's tools: rustup component add llvm-tools, or LLVM=folder"; exit 1; }
 	@LLVM=$(LLVM) crates/fuzz/run.sh coverage $(TARGETS)
 	@python3 crates/fuzz/coverage.py $(LLVM) $(ARGS)

@@ -40,7 +40,7 @@ GDAL = functions()
 DRIVERS = (c_char_p * 2)(b"GTiff", None)
 
 
-def read(file):
+def read(file, _paths=()):
     found = directories(file)
     GDAL.VSIFCloseL(GDAL.VSIFileFromMemBuffer(PATH, file, len(file), 0))
     try:
