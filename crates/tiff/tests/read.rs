@@ -177,6 +177,7 @@ fn rejects_pieces_at_offset_0() {
     assert!(message.contains("tag 273 (StripOffsets)"), "{message}");
     assert!(message.contains("0 for piece 0 of 32 bytes"), "{message}");
     assert!(only_ifd(vec![long(273, &[0]), long(279, &[0])]).image.is_ok());
+    assert!(only_ifd(vec![long(273, &[0])]).image.is_err(), "no byte counts");
 }
 
 /// libtiff reads such a table as if it were shorter, tifffile ignores it, and their values differ.

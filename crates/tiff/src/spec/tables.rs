@@ -95,14 +95,16 @@ fn warn_if_short(
     }
 }
 
-/// Rejects an offset of 0 with a byte count other than 0, which GDAL would read as samples in the file header.
+/// Rejects an offset of 0 with a byte count other than 0, or without a table of byte counts: GDAL would read samples in
+/// the file header.
 fn check_start(image: &Image, listed: usize, stored: &[u64], fields: &Fields) -> Result<(), Error> {
-    let both = image.offsets.iter().take(listed).zip(stored);
-    match both.enumerate().find(|(_, (offset, count))| **offset == 0 && **count != 0) {
-        Some((index, (_, count))) => {
+    let is_read = |index: usize| stored.is_empty() || stored.get(index).is_some_and(|count| *count != 0);
+    let mut listed = image.offsets.iter().take(listed).enumerate();
+    match listed.find(|(index, offset)| **offset == 0 && is_read(*index)) {
+        Some((index, _)) => {
             let [tag, _] = Tags::of(image.cut).offsets;
-            Err(fields
-                .malformed(tag, format!("0 for piece {index} of {count} bytes, expected a positive offset")))
+            let size = stored.get(index).map_or("unknown size".to_owned(), |count| format!("{count} bytes"));
+            Err(fields.malformed(tag, format!("0 for piece {index} of {size}, expected a positive offset")))
         }
         None => Ok(()),
     }
