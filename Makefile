@@ -158,7 +158,6 @@ miri: ## interpret the unit tests of the crates without C code, and look for und
 reproducible: env ## build the command and the wheel in two folders, and compare the bytes (PROFILE=dist: as releases are built)
 	$(PYTHON) crates/cli/dist/reproducible.py --profile $(PROFILE)
 
-fuzz: ## fuzz each target for SECONDS_EACH seconds (needs cargo-fuzz); TARGETS=… selects
 fuzz: env ## fuzz each target for SECONDS_EACH seconds (needs cargo-fuzz); TARGETS=… selects
 	@cargo fuzz --version >/dev/null || { echo "make fuzz needs cargo-fuzz: cargo install cargo-fuzz"; exit 1; }
 	@SECONDS_EACH=$(SECONDS_EACH) crates/fuzz/run.sh fuzz $(TARGETS)
