@@ -345,13 +345,15 @@ async fn jobs_go_on_after_a_restart() {
     assert!(text.contains("running"));
     fs::write(&record, text).unwrap();
     fs::remove_file(place.path(&format!("jobs/{id}/result.json"))).unwrap();
-    fs::create_dir(place.path("jobs/.half-removed")).unwrap();
+    fs::create_dir(place.path("jobs/.0123456789abcdef")).unwrap();
+    fs::create_dir(place.path("jobs/.snapshots")).unwrap();
     fs::create_dir(place.path("jobs/no-job")).unwrap();
     let service = service(&place.settings());
     let job = ended(&service, &id).await;
     assert_eq!(job["state"], "done", "{job}");
     assert_eq!(fs::read(place.path(&format!("jobs/{id}/result.json"))).unwrap(), undisturbed);
-    assert!(!Path::new(&place.path("jobs/.half-removed")).exists());
+    assert!(!Path::new(&place.path("jobs/.0123456789abcdef")).exists(), "a job that was half removed");
+    assert!(Path::new(&place.path("jobs/.snapshots")).exists(), "a folder of others");
 }
 
 #[tokio::test(flavor = "multi_thread")]
