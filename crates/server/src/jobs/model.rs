@@ -41,9 +41,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         prop_oneof![Just(State::Running), Just(State::Parked), Just(State::Done), Just(State::Failed)];
     let step = prop_oneof![
         4 => (instance.clone(), 0_u8..8).prop_map(|(instance, key)| Step::Submit(instance, key)),
-        4 => (instance.clone(), job.clone()).prop_map(|(instance, job)| Step::Claim(instance, job)),
-        4 => (job.clone(), state).prop_map(|(job, state)| Step::Save(job, state)),
-        2 => job.clone().prop_map(Step::Progress),
+        4 => (instance.clone(), job).prop_map(|(instance, job)| Step::Claim(instance, job)),
+        4 => (job, state).prop_map(|(job, state)| Step::Save(job, state)),
+        2 => job.prop_map(Step::Progress),
         2 => (instance.clone(), job, any::<bool>()).prop_map(|(instance, job, half)| Step::Remove(instance, job, half)),
         1 => (instance, 0..400_usize).prop_map(|(instance, cut)| Step::Crash(instance, cut)),
     ];
