@@ -10,7 +10,9 @@ export RUSTC_BOOTSTRAP=1
 task=$1
 shift
 
-for target in ${*:-$(cargo fuzz list --fuzz-dir .)}; do
+targets=("$@")
+test $# -gt 0 || mapfile -t targets < <(cargo fuzz list --fuzz-dir .)
+for target in "${targets[@]}"; do
     corpus=corpus/$target
     mkdir -p "$corpus"
     test ! -e "corpora/$target.tar.xz" || tar -xf "corpora/$target.tar.xz" -C "$corpus" --skip-old-files
