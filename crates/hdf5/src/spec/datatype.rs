@@ -138,16 +138,15 @@ fn check_fields(reader: &Reader<'_>, float: &Float) -> Result<(), Error> {
         (float.exponent_location, float.exponent_size),
         (float.mantissa_location, float.mantissa_size),
     ];
+    // The HDF5 library counts positions from bit 0 of the element, not from the first significant bit.
+    let bits = float.bit_offset.saturating_add(float.precision);
     let mut used = 0_u16;
     let mut places = fields.map(|(from, size)| (u16::from(from), u16::from(size)));
     places.sort_unstable();
     for (from, size) in places {
         let end = from.saturating_add(size);
-        if size == 0 || from < used || end > float.precision {
-            let problem = format!(
-                "sign, exponent and mantissa at bits (first, count) {fields:?} of {}",
-                float.precision
-            );
+        if size == 0 || from < used || end > bits {
+            let problem = format!("sign, exponent and mantissa at bits (first, count) {fields:?} of {bits}");
             return Err(reader.malformed(problem));
         }
         used = end;
@@ -321,6 +320,14 @@ mod tests {
 
     fn parsed(bytes: &[u8]) -> Result<Datatype, Error> {
         parse(bytes, 0, FORMAT)
+    }
+
+    /// The 20-bit float of the HDF5 library's tests of n-bit packing: its fields are at bits 7 to 26.
+    #[test]
+    fn fields_may_begin_at_the_offset() {
+        let format = Format { base: 0, offset_size: 8, length_size: 8 };
+        let packed = [0x11, 0x20, 26, 0, 4, 0, 0, 0, 7, 0, 20, 0, 20, 6, 7, 13, 31, 0, 0, 0];
+        super::parse(&packed, 0, format).unwrap();
     }
 
     #[test]
