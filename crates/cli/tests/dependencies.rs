@@ -33,7 +33,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("virtualize-codec", &["virtualize-zarr"]),
     ("virtualize-emit", &["virtualize-zarr"]),
-    ("virtualize-icechunk", &["virtualize-remedy", "virtualize-zarr"]),
+    ("virtualize-icechunk", &["virtualize-remedy", "virtualize-store", "virtualize-zarr"]),
     ("virtualize-references", &["virtualize-zarr"]),
     (
         "virtualize",

@@ -3,8 +3,6 @@
 //! Icechunk's own storage for folders leaves the writing to the system. After a loss of power, the file that names all
 //! commits may then be empty, and the repository unreadable.
 
-#[cfg(unix)]
-use std::fs::File;
 use std::{
     fmt::{self, Display},
     fs, io,
@@ -19,6 +17,7 @@ use icechunk::storage::{
 };
 use object_store::{ObjectStore, local::LocalFileSystem};
 use serde::{Deserialize, Serialize};
+use virtualize_store::sync_folder;
 
 use crate::IcechunkError;
 
@@ -37,29 +36,10 @@ pub(crate) fn create_folder(path: &Path) -> io::Result<()> {
     }
     let parent = path.parent().unwrap_or(Path::new(""));
     create_folder(parent)?;
+    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
     match fs::create_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        made => made.and_then(|()| sync(parent)),
-    }
-}
-
-/// Makes the names in a folder durable, if the file system supports it.
-fn sync(folder: &Path) -> io::Result<()> {
-    #[cfg(unix)]
-    return match File::open(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })
-        .and_then(|folder| folder.sync_all())
-    {
-        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
-            Ok(())
-        }
-        // A folder in which files may be created, but which may not be read.
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-        done => done,
-    };
-    #[cfg(not(unix))]
-    {
-        let _ = folder;
-        Ok(())
+        made => made.and_then(|()| sync_folder(parent)),
     }
 }
 
