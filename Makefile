@@ -167,10 +167,10 @@ fuzz-corpora: env ## minimise what make fuzz has found, and keep it in crates/fu
 
 # LLVM is the folder of llvm-profdata and llvm-cov in rustc's version of LLVM, such as /usr/lib/llvm-22/bin (Debian's llvm-22).
 LLVM ?= $(dir $(shell find "$$(rustc --print sysroot)" -name llvm-profdata))
-fuzz-coverage: env ## report the line coverage of each crate by the corpora (ARGS=--files: of each file)
+fuzz-coverage: env ## report the line coverage of each crate by the corpora
 	@test -x $(LLVM)/llvm-profdata || { echo "make fuzz-coverage needs LLVM's tools: rustup component add llvm-tools, or LLVM=folder"; exit 1; }
 	@LLVM=$(LLVM) crates/fuzz/run.sh coverage $(TARGETS)
-	@python3 crates/fuzz/coverage.py $(LLVM) $(ARGS)
+	@LLVM_PROFDATA=$(LLVM)/llvm-profdata LLVM_COV=$(LLVM)/llvm-cov python3 crates/fuzz/coverage.py
 
 mutants: ## change FILES=crates/…/*.rs in many ways, one at a time, and list the changes that no Rust test notices (needs cargo-mutants); TESTS=packages adds tests
 	@cargo mutants --version >/dev/null || { echo "make mutants needs cargo-mutants: cargo install cargo-mutants"; exit 1; }

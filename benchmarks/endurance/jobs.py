@@ -115,6 +115,7 @@ class Jobs:
 
     def check_repository(self, job, name):
         """Reads a repository through icechunk-python: all values of files in a folder, and the locations of those in the store, which may fail."""
+        os.environ["ICECHUNK_LOG"] = "error"  # no warning for each repository in a folder
         import icechunk, zarr
         with tempfile.TemporaryDirectory(dir=self.folder) as place:
             for one in json.loads(self.ask(f"/v1/jobs/{job}/result"))["files"]:

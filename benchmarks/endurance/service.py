@@ -17,6 +17,8 @@ KINDS = ["h5", "h5", "tif", "tif", "nc3", "h5"]
 # The most that memory may grow over the last two thirds, as a part of --memory; and descriptors.
 GROWTH, DESCRIPTORS = 0.05, 25
 STOP_TIME, SAMPLE = 20, 5
+# Seconds after which at most so many descriptors of the load may remain: idle connections to stores are kept for 90.
+IDLE_TIME, REMAIN = 120, 5
 
 
 def options():
@@ -121,6 +123,14 @@ async def load(chosen, service, sources, record):
     return await minutes
 
 
+def idle(service, before):
+    """Waits until the descriptors and temporary files of the load are gone, and returns the last measurement."""
+    end = time.monotonic() + IDLE_TIME
+    while (now := service.sample()) and time.monotonic() < end and (now["temporary"] or now["descriptors"] > before["descriptors"]):
+        time.sleep(SAMPLE)
+    return now
+
+
 def growth(samples, name):
     """Returns how much a measurement grew over the last two thirds of the run, by the line of least squares."""
     late = samples[len(samples) // 3:]
@@ -170,8 +180,7 @@ def run(chosen, folder, store):
     worker.join()
     counts = json.load(urllib.request.urlopen(urllib.request.Request(f"{store}/fail", b"0", method="PUT")))
     during = list(service.samples)
-    time.sleep(15)
-    after = service.sample()
+    after = idle(service, before)
     return judged(chosen, service, record, minutes, during, before, after, ended, wrong, counts)
 
 
@@ -186,7 +195,7 @@ def judged(chosen, service, record, minutes, during, before, after, ended, wrong
         "no job was done": not any("done" in name for name in ended),
         f"memory grew by {memory:.1f} MiB over the last two thirds": memory > GROWTH * budget,
         f"descriptors grew by {descriptors:.0f} over the last two thirds": descriptors > DESCRIPTORS,
-        f"{after['descriptors']} descriptors without clients, {before['descriptors']} before them": after["descriptors"] > before["descriptors"] + DESCRIPTORS,
+        f"{after['descriptors']} descriptors without clients, {before['descriptors']} before them": after["descriptors"] > before["descriptors"] + REMAIN,
         f"{after['temporary']} temporary files without clients": after["temporary"], f"temporary files remain: {left[:5]}": left,
         f"exit status {status} after {seconds:.1f} s, {panics} panics": status != 0 or seconds > STOP_TIME + 5 or panics,
     }

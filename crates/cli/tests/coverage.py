@@ -26,24 +26,23 @@ def executables(arguments, environment):
 
 
 def main(arguments):
-    profdata, cov = tool("llvm-profdata"), tool("llvm-cov")
+    tool("llvm-cov")  # before the long part
     shutil.rmtree(RAW, ignore_errors=True)
     environment = os.environ | {"RUSTC_WORKSPACE_WRAPPER": __file__, "LLVM_PROFILE_FILE": str(RAW / "%m-%p.profraw")}
     programs = executables(arguments, environment)
     ran = subprocess.run(["cargo", "test", "--locked", "--no-fail-fast", *arguments], env=environment, cwd=ROOT)
-    merged = RAW / "merged.profdata"
-    subprocess.run([profdata, "merge", "-sparse", "-o", merged, *RAW.glob("*.profraw")], check=True)
-    objects = [part for program in programs for part in ("-object", program)]
-    summary = subprocess.check_output([cov, "export", "-summary-only", "-instr-profile", merged, *objects])
-    report(json.loads(summary)["data"][0]["files"])
+    report(RAW.glob("*.profraw"), RAW / "merged.profdata", programs)
     return ran.returncode
 
 
-def report(files):
-    """Prints the covered lines of each crate, and its files with the most lines that no test ran."""
-    crates = collections.defaultdict(list)
+def report(profiles, merged, programs):
+    """Prints the covered lines of each crate, and its files with the most lines that did not run."""
+    subprocess.run([tool("llvm-profdata"), "merge", "-sparse", "-o", merged, *profiles], check=True)
+    objects = [part for program in programs for part in ("-object", program)]
+    summary = subprocess.check_output([tool("llvm-cov"), "export", "-summary-only", "-instr-profile", merged, *objects])
+    files, crates = json.loads(summary)["data"][0]["files"], collections.defaultdict(list)
     for file in files:
-        if found := re.search(r"crates/([^/]+)/src/(.*)", file["filename"]):
+        if found := re.search(r"crates/((?!fuzz/)[^/]+)/src/((?!.*\btests\b).*)", os.path.normpath(file["filename"])):
             lines = file["summary"]["lines"]
             crates[found[1]].append((lines["count"] - lines["covered"], lines["count"], found[2]))
     for name, parts in sorted(crates.items()):
