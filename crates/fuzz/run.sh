@@ -16,11 +16,14 @@ for target in "${targets[@]}"; do
     corpus=corpus/$target
     mkdir -p "$corpus"
     test ! -e "corpora/$target.tar.xz" || tar -xf "corpora/$target.tar.xz" -C "$corpus" --skip-old-files
-    seeds=../../fixtures/${target%_differential}
-    test -d "$seeds" || seeds=
+    case $target in
+    open) seeds=(../../fixtures/{hdf5,netcdf3,tiff}) ;;
+    *) seeds=(../../fixtures/"${target%_differential}") ;;
+    esac
+    test -d "${seeds[0]}" || seeds=()
     case $task in
     fuzz)
-        cargo fuzz run --fuzz-dir . -s none "$target" "$corpus" $seeds -- -max_total_time="${SECONDS_EACH:-60}" \
+        cargo fuzz run --fuzz-dir . -s none "$target" "$corpus" "${seeds[@]}" -- -max_total_time="${SECONDS_EACH:-60}" \
             -timeout=10 -rss_limit_mb=1024 -max_len=65536 -print_final_stats=1
         ;;
     minimise)
@@ -28,7 +31,7 @@ for target in "${targets[@]}"; do
         tar -caf "corpora/$target.tar.xz" -C "$corpus" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner .
         ;;
     coverage)
-        cargo fuzz coverage --fuzz-dir . -s none --llvm-path "$LLVM" "$target" "$corpus"
+        cargo fuzz coverage --fuzz-dir . -s none --llvm-path "$LLVM" "$target" "$corpus" "${seeds[@]}"
         ;;
     esac
 done

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests")]
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use virtualize_codec::decode;
+use virtualize_codec::{decode, encode};
 use virtualize_zarr::Codec;
 use zfp_rs::{ZfpBitStream, ZfpHeaderMask, ZfpScalarType};
 
@@ -133,6 +133,15 @@ fn chunks_decode_to_what_their_writers_read() {
         decode(&codecs, &vector.stored, vector.decoded.len()).as_ref() != Ok(&vector.decoded)
     });
     assert_eq!(wrong.map(|vector| &vector.name).collect::<Vec<_>>(), Vec::<&String>::new());
+}
+
+#[test]
+fn lzma_in_the_other_container_is_refused() {
+    let stored = encode(&[Codec::Lzma { format: 2 }], &[7; 100]).unwrap();
+    assert_eq!(decode(&[Codec::Lzma { format: 0 }], &stored, 100), Ok(vec![7; 100]));
+    assert!(decode(&[Codec::Lzma { format: 1 }], &stored, 100).is_err());
+    let stored = encode(&[Codec::Lzma { format: 1 }], &[7; 100]).unwrap();
+    assert!(decode(&[Codec::Lzma { format: 2 }], &stored, 100).is_err());
 }
 
 #[test]

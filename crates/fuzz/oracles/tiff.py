@@ -118,7 +118,7 @@ def directory(file, order, is_big, offset):
             if tag == 330 and kind in (4, 13, 16, 18) and not below:
                 below = numbers(file, order, "I" if kind in (4, 13) else "Q", length, inline, number)
         return below, struct.unpack_from(order + number, file, start + count * size)[0]
-    except struct.error:
+    except (struct.error, OverflowError):
         return [], 0
 
 

@@ -180,6 +180,15 @@ fn rejects_pieces_at_offset_0() {
     assert!(only_ifd(vec![long(273, &[0])]).image.is_err(), "no byte counts");
 }
 
+/// GDAL takes offsets of the type IFD for 0, and reads the header of the file as samples.
+#[test]
+fn rejects_tables_of_other_types() {
+    const IFD: u16 = 13;
+    let message = only_ifd(vec![entry(273, IFD, 4, &[8])]).image.unwrap_err().to_string();
+    assert!(message.contains("tag 273 (StripOffsets)"), "{message}");
+    assert!(message.contains("values of type IFD, expected SHORT, LONG or LONG8"), "{message}");
+}
+
 /// libtiff reads such a table as if it were shorter, tifffile ignores it, and their values differ.
 #[test]
 fn rejects_tables_beyond_the_end_of_the_file() {

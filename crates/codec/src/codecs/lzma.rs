@@ -1,5 +1,5 @@
 //! LZMA in the xz container (format 1, <https://tukaani.org/xz/xz-file-format.txt>) or the old "alone" container (2);
-//! format 0 is either. The decoder detects the container from the first bytes, as liblzma does.
+//! format 0 is either of them, as the first bytes tell.
 
 use std::io::{self, Write};
 
@@ -17,10 +17,13 @@ const MEMORY: u32 = 1 << 17;
 const PRESET: u32 = 1;
 
 pub(super) fn decode(bytes: &[u8], format: u8, limit: usize) -> Result<Vec<u8>, CodecFailure> {
-    if format > 2 {
-        return Err(CodecFailure::NoDecoder(format!("lzma format {format}")));
-    }
-    if bytes.starts_with(XZ) {
+    let is_xz = match format {
+        0 => bytes.starts_with(XZ),
+        1 => true,
+        2 => false,
+        _ => return Err(CodecFailure::NoDecoder(format!("lzma format {format}"))),
+    };
+    if is_xz {
         return stream::read(NAME, XzReader::new_mem_limit(bytes, true, MEMORY), limit);
     }
     let reader = LzmaReader::new_mem_limit(bytes, MEMORY, None).map_err(|error| corrupt(NAME, error))?;

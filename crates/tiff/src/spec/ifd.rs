@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use tiff::tags::Type;
 use virtualize_bytes::{Endian, Limits};
 
 use super::{
@@ -15,7 +16,7 @@ use super::{
     value,
 };
 use crate::{
-    Error,
+    Error, Structure,
     model::{GdalItem, Ifd, Value},
 };
 
@@ -67,6 +68,7 @@ pub(crate) fn build(
 fn decode(directory: &Directory, raw: Vec<RawValue>, endian: Endian) -> Fields {
     let mut fields = Fields::empty(directory.offset);
     for (entry, value) in directory.entries.iter().zip(raw) {
+        let value = value.and_then(|bytes| check_table(entry, directory.offset).map(|()| bytes));
         match value {
             Ok(bytes) => {
                 fields.values.insert(entry.tag, value::decode(entry.kind, &bytes, endian));
@@ -77,6 +79,15 @@ fn decode(directory: &Directory, raw: Vec<RawValue>, endian: Endian) -> Fields {
         }
     }
     fields
+}
+
+/// Rejects tables of other types than those of TIFF 6.0 and BigTIFF: GDAL takes some for zeros.
+fn check_table(entry: &Entry, offset: u64) -> Result<(), Error> {
+    if !tag::is_table(entry.tag) || matches!(entry.kind, Type::SHORT | Type::LONG | Type::LONG8) {
+        return Ok(());
+    }
+    let problem = format!("values of type {:?}, expected SHORT, LONG or LONG8", entry.kind);
+    Err(Error::malformed(Structure::Tag(entry.tag), offset, problem))
 }
 
 fn raw_value(entries: &[Entry], raw: &[RawValue], tag: u16) -> Bytes {
