@@ -2,6 +2,11 @@
 
 use std::process::ExitCode;
 
+/// The system's allocator keeps ever more free memory when many threads take turns, as those of the service do.
+#[cfg(all(feature = "jemalloc", target_os = "linux"))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     ExitCode::from(virtualize_cli::run(std::env::args_os()))
 }

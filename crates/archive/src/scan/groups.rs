@@ -86,7 +86,7 @@ fn coordinate(member: &Member, along: &Along) -> Option<Coordinate> {
     let (path, values) = member.values.iter().find(|(path, _)| is_named(path))?;
     let attributes = &member.hierarchy.array(path)?.attributes;
     let text = |name: &str| attributes.get(name).and_then(Value::as_str);
-    let count = values.shape.iter().product::<u64>();
+    let count = values.shape.iter().try_fold(1_u64, |count, length| count.checked_mul(*length))?;
     let said = |at: u64| {
         let number = number(values, at)?;
         let date = text("units").and_then(|units| dates::decode(number, units, text("calendar")));

@@ -327,7 +327,7 @@ impl<'a> Encoding<'a> {
         let per_row = if self.is_chunky() { 2 } else { 1 };
         Codec::PackBitsOfIntegers {
             bits_per_sample: self.sample.bits,
-            run_length: shape.iter().rev().take(per_row).product(),
+            run_length: shape.iter().rev().take(per_row).fold(1, |run, length| run.saturating_mul(*length)),
             dtype: numpy_name(&self.sample.data_type, Endian::Little),
         }
     }

@@ -276,6 +276,19 @@ fn packed_bits_with_reversed_order_are_inlined_where_v3_cannot_say_it() {
 }
 
 #[test]
+fn tiles_of_any_size_are_mapped_or_refused() {
+    for bits in [1, 2, 7, 12, 24, 32] {
+        let mut tiled = image(18, 20, 2, 20);
+        tiled.cut = Cut::Tiles { width: u64::MAX, height: 15, depth: 1 };
+        tiled.bits_per_sample = vec![bits; 2];
+        (tiled.offsets, tiled.byte_counts) = (vec![8, 99], vec![9, 9]);
+        for format in [ZarrFormat::V2, ZarrFormat::V3] {
+            map(ifd(tiled.clone()), format);
+        }
+    }
+}
+
+#[test]
 fn fax_strips_with_reversed_bits_are_inlined_in_the_usual_order_where_v3_cannot_say_it() {
     let mut fax = image(16, 4, 1, 4);
     (fax.bits_per_sample, fax.compression, fax.reversed_bits) = (vec![1], 4, true);

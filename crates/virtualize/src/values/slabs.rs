@@ -29,8 +29,9 @@ pub(super) struct Slabs<'a> {
 impl<'a> Slabs<'a> {
     /// Divides a buffer for the elements of a selection of the given shape.
     pub(super) fn new(out: &'a mut [u8], shape: &[usize], plan: &Plan<'_>) -> Self {
-        let row_of =
-            |axes: usize| shape.iter().skip(axes).product::<usize>().saturating_mul(plan.element).max(1);
+        let row_of = |axes: usize| {
+            shape.iter().skip(axes).fold(plan.element, |row, length| row.saturating_mul(*length)).max(1)
+        };
         let (axes, rows, first) = match plan.run() {
             Some(run) => {
                 let row = row_of(run.axis + 1);
