@@ -17,8 +17,8 @@ KINDS = ["h5", "h5", "tif", "tif", "nc3", "h5"]
 # The most that memory may grow over the last two thirds, as a part of --memory; and descriptors.
 GROWTH, DESCRIPTORS = 0.05, 25
 STOP_TIME, SAMPLE = 20, 5
-# Seconds after which at most so many descriptors of the load may remain: idle connections to stores are kept for 90.
-IDLE_TIME, REMAIN = 120, 5
+# Seconds after which at most so many descriptors may remain: idle connections to stores are kept for 90; files in the caches stay open.
+IDLE_TIME, REMAIN = 120, 25
 
 
 def options():
