@@ -9,6 +9,12 @@ use virtualize::zarr::{
 use super::*;
 use crate::{Along, Item, Layout, Member};
 
+mod differences;
+mod meaning;
+mod roles;
+mod stored;
+
+/// An array of axes: name, length and chunk size of each.
 fn array(data_type: DataType, axes: &[(&str, u64, u64)], attributes: Value) -> Array {
     Array {
         shape: axes.iter().map(|axis| axis.1).collect(),
