@@ -1,6 +1,10 @@
 use std::sync::Arc;
 
-use crate::{Layout, Member, error::CombineError, values::Scalar};
+use crate::{
+    Layout, Member,
+    error::CombineError,
+    values::{Scalar, calendar::TimeUnits, scalar::Key},
+};
 
 mod measure;
 mod text;
@@ -47,7 +51,7 @@ pub struct Range {
     pub last: Scalar,
     /// Their order.
     pub direction: Direction,
-    /// Hash that distinguishes coordinates with the same ends.
+    /// Hash that distinguishes coordinates with the same ends. It does not depend on their type, nor on units of time.
     pub digest: u64,
     /// Units and calendar, if the coordinate has any. Files share them.
     pub units: Option<Arc<Units>>,
@@ -131,7 +135,8 @@ impl Range {
 
     /// Returns the range of some of its coordinates.
     pub(super) fn part(&self, scalars: &[Scalar]) -> Option<Self> {
-        Self::of(scalars, digest(scalars.iter().map(ToString::to_string)), self.units.clone())
+        let digest = digest(scalars.iter().map(Some), self.units.as_deref());
+        Self::of(scalars, digest, self.units.clone())
     }
 
     /// Returns the units of the coordinates.
@@ -152,6 +157,11 @@ impl Units {
             return None;
         }
         Some(Arc::new(Self { units: units.map(str::to_owned), calendar: calendar.map(str::to_owned) }))
+    }
+
+    /// Returns the units of times; `None` for other units.
+    pub(super) fn of_times(&self) -> Option<TimeUnits> {
+        TimeUnits::parse(self.units.as_deref()?, self.calendar.as_deref())
     }
 }
 
@@ -177,9 +187,16 @@ fn direction(scalars: &[Scalar]) -> Direction {
     }
 }
 
-/// Returns a hash (FNV-1a, 64 bits) of numbers and texts in decimal notation, which does not depend on their type.
-fn digest(shown: impl IntoIterator<Item = String>) -> u64 {
-    let bytes = shown.into_iter().flat_map(|text| text.into_bytes().into_iter().chain([0]));
+/// Returns a hash (FNV-1a, 64 bits) of coordinates, which does not depend on their type: of times in nanoseconds, of other
+/// numbers and texts in decimal notation. Missing ones count as empty.
+fn digest<'a>(scalars: impl IntoIterator<Item = Option<&'a Scalar>>, units: Option<&Units>) -> u64 {
+    let units = units.and_then(Units::of_times);
+    let shown = |scalar: &Scalar| match units.as_ref().and_then(|units| scalar.time_key(units)) {
+        Some(Key::Int(time)) => time.to_string(),
+        _ => scalar.to_string(),
+    };
+    let texts = scalars.into_iter().map(|scalar| scalar.map(shown).unwrap_or_default());
+    let bytes = texts.flat_map(|text| text.into_bytes().into_iter().chain([0]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })

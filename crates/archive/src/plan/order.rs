@@ -177,7 +177,7 @@ impl<'a> Line<'a> {
         if self.comparison != Comparison::Times {
             return values.iter().map(|value| plain_key(value, self.comparison)).collect();
         }
-        let units = time_units(range.units.as_deref()?)?;
+        let units = range.units.as_ref()?.of_times()?;
         values.iter().map(|value| value.time_key(&units)).collect()
     }
 
@@ -211,7 +211,7 @@ impl<'a> Line<'a> {
             return Ok(false);
         }
         let (Some(one), Some(other)) = (self.range(left), self.range(right)) else { return Ok(true) };
-        if one.units() == other.units() && one.digest != other.digest {
+        if one.digest != other.digest {
             let problem = Problem::SameEnds { name: self.name.to_owned(), ends: self.shown(left) };
             return Err(self.conflict(left, right, problem));
         }
@@ -329,14 +329,10 @@ fn keys(range: &Range, comparison: Comparison, parsed: &mut ParsedUnits) -> Opti
     }
     let units = range.units.as_ref()?;
     if !parsed.contains_key(units) {
-        parsed.insert(Arc::clone(units), time_units(units));
+        parsed.insert(Arc::clone(units), units.of_times());
     }
     let units = parsed.get(units)?.as_ref()?;
     Some((range.first.time_key(units)?, range.last.time_key(units)?))
-}
-
-fn time_units(units: &Units) -> Option<TimeUnits> {
-    TimeUnits::parse(units.units.as_deref()?, units.calendar.as_deref())
 }
 
 /// Returns the key by which a coordinate is compared, unless it is compared as a time.

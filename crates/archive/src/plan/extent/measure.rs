@@ -110,16 +110,16 @@ fn range(array: &Array, values: &ArrayValues, format: virtualize::zarr::ZarrForm
     let all: Vec<Option<Scalar>> = elements(values)?
         .map(|element| if sentinels.is_missing(element) { Some(None) } else { scalar(element).map(Some) })
         .collect::<Option<_>>()?;
-    let shown = |one: &Option<Scalar>| one.as_ref().map(ToString::to_string).unwrap_or_default();
-    let digest = digest(all.iter().map(shown));
-    let scalars: Vec<Scalar> = all.into_iter().flatten().collect();
     let own = |name| text(&array.attributes, name);
-    Range::of(&scalars, digest, Units::of(own("units"), own("calendar")))
+    let units = Units::of(own("units"), own("calendar"));
+    let digest = digest(all.iter().map(Option::as_ref), units.as_deref());
+    let scalars: Vec<Scalar> = all.into_iter().flatten().collect();
+    Range::of(&scalars, digest, units)
 }
 
 /// Returns the range of a single coordinate.
 fn of_one(scalar: Scalar, units: Option<Arc<Units>>) -> Range {
-    let digest = digest([scalar.to_string()]);
+    let digest = digest([Some(&scalar)], units.as_deref());
     Range { first: scalar.clone(), last: scalar, direction: Direction::Single, digest, units }
 }
 

@@ -1,6 +1,8 @@
 //! Where files go.
 
+mod extents;
 mod merge;
+mod overlaps;
 mod plan;
 mod scale;
 mod text;
