@@ -47,5 +47,8 @@ mod tests {
         sort(&mut order, |item| names[item as usize].to_owned());
         let names: Vec<_> = order.into_iter().map(|item| names[item as usize]).collect();
         assert_eq!(names, ["a", "b1x2", "b1x10", "b9", "b010", "b10", "b99999999999999999999999"]);
+        let mut descending = [2, 1, 0];
+        sort(&mut descending, |item| item.to_string());
+        assert_eq!(descending, [0, 1, 2]);
     }
 }

@@ -92,9 +92,12 @@ impl<'a> Line<'a> {
         for file in 0..count {
             let Some(range) = self.range(file) else { continue };
             let Some((left, right)) = keys(range, self.comparison, &mut units) else {
-                let units = range.units().unwrap_or_default().to_owned();
-                let problem = Problem::UnitsNotComparable { name: self.name.to_owned(), units };
-                return Err(self.conflict(first, file, problem));
+                let (name, units) = (self.name.to_owned(), range.units().unwrap_or_default().to_owned());
+                let problem = match self.comparison {
+                    Comparison::Times => Problem::UnitsNotComparable { name, units },
+                    _ => Problem::CoordinateKinds { name },
+                };
+                return Err(self.source.misfit(self.file(file), problem));
             };
             if kind.as_ref().is_some_and(|kind| !kind.same_kind(&left)) || !left.same_kind(&right) {
                 let problem = Problem::CoordinateKinds { name: self.name.to_owned() };

@@ -5,16 +5,16 @@ use super::super::{
 };
 use crate::{Along, Layout, error::CombineError, values::Scalar};
 
-fn layout() -> Layout {
+pub(super) fn layout() -> Layout {
     Layout::along(vec![Along::Concat("time".to_owned())])
 }
 
-fn nested() -> Layout {
+pub(super) fn nested() -> Layout {
     Layout::along(vec![Along::Stack("member".to_owned()), Along::Concat("time".to_owned())])
 }
 
 /// From a first to a last number.
-fn extent(first: i64, last: i64, units: Option<&str>) -> Extent {
+pub(super) fn extent(first: i64, last: i64, units: Option<&str>) -> Extent {
     let direction = match first.cmp(&last) {
         std::cmp::Ordering::Less => Direction::Increasing,
         std::cmp::Ordering::Equal => Direction::Single,
@@ -32,21 +32,21 @@ fn extent(first: i64, last: i64, units: Option<&str>) -> Extent {
 
 /// A file of a signature.
 #[derive(Clone)]
-struct Brief {
+pub(super) struct Brief {
     signature: &'static str,
-    extents: Vec<Extent>,
+    pub(super) extents: Vec<Extent>,
 }
 
-fn brief(extents: Vec<Extent>) -> Brief {
+pub(super) fn brief(extents: Vec<Extent>) -> Brief {
     Brief { signature: "a", extents }
 }
 
 /// Files from a first to a last time.
-fn files(ranges: &[(i64, i64)]) -> Vec<Brief> {
+pub(super) fn files(ranges: &[(i64, i64)]) -> Vec<Brief> {
     ranges.iter().map(|(first, last)| brief(vec![extent(*first, *last, None)])).collect()
 }
 
-fn plan(briefs: Vec<Brief>, layout: &Layout, options: &PlanOptions) -> Result<Plan, CombineError> {
+pub(super) fn plan(briefs: Vec<Brief>, layout: &Layout, options: &PlanOptions) -> Result<Plan, CombineError> {
     let mut files = Files::default();
     for Brief { signature, extents } in briefs {
         let kind = files.kind(signature, || signature.to_owned());
@@ -56,7 +56,7 @@ fn plan(briefs: Vec<Brief>, layout: &Layout, options: &PlanOptions) -> Result<Pl
     super::super::plan(files, &known, layout, options)
 }
 
-fn planned(briefs: Vec<Brief>) -> Result<Plan, CombineError> {
+pub(super) fn planned(briefs: Vec<Brief>) -> Result<Plan, CombineError> {
     plan(briefs, &layout(), &PlanOptions::default())
 }
 

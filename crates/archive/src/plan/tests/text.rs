@@ -48,6 +48,22 @@ fn extents_survive_their_text() {
 }
 
 #[test]
+fn each_direction_has_a_sign() {
+    for (direction, sign) in [
+        (Direction::Single, "="),
+        (Direction::Increasing, "+"),
+        (Direction::Decreasing, "-"),
+        (Direction::Neither, "?"),
+    ] {
+        let range = Range { first: Scalar::Int(1), last: Scalar::Int(1), direction, digest: 5, units: None };
+        let extent = FileExtent::new(vec![Extent { size: 1, range: Some(range) }]);
+        let text = format!("[[1,[1,1,\"{sign}\",5,null,null]]]");
+        assert_eq!(serde_json::to_string(&extent).unwrap(), text);
+        assert_eq!(serde_json::from_str::<FileExtent>(&text).unwrap(), extent);
+    }
+}
+
+#[test]
 fn the_text_is_small_and_stable() {
     let units = Units::of(Some("hours since 2000-01-01"), None);
     let one = FileExtent::new(vec![
