@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 use virtualize::ArrayValues;
-use virtualize::zarr::{Codec, DataType, Endian, FillValue, ZarrFormat};
+use virtualize::zarr::{Codec, CodecKind, DataType, Endian, FillValue, ZarrFormat};
 
 use super::{
     super::{
@@ -231,6 +231,7 @@ fn codecs_are_spelled_without_what_only_an_encoder_needs() {
     };
     let transpose = Codec::Transpose { order: vec![1, 0] };
     let delta = Codec::Delta { axis: -1, dtype: "<i2".to_owned(), shape: vec![1, 2] };
+    let foreign = |entry| Codec::Foreign { entry, format: ZarrFormat::V3, kind: CodecKind::BytesToBytes };
     let structure = DataType::Struct(vec![]);
     let cases = [
         (
@@ -250,6 +251,9 @@ fn codecs_are_spelled_without_what_only_an_encoder_needs() {
             "transpose {\"order\":[1,0]}, bytes (little-endian)",
         ),
         (DataType::String, vec![Codec::VlenUtf8], "vlen-utf8"),
+        // No configuration, and an empty one.
+        (DataType::Int16, vec![foreign(json!({"name": "own"}))], "own"),
+        (DataType::Int16, vec![foreign(json!({"name": "own", "configuration": {}}))], "own"),
         (DataType::Int16, vec![delta], "imagecodecs_delta {\"axis\":-1,\"dist\":1}"),
     ];
     for (data_type, codecs, expected) in cases {

@@ -8,12 +8,13 @@ use super::{
     super::{
         geometry::Geometry,
         role::DimRole,
+        signature::Signature,
         storage::{ArrayParts, ChunkLayout, Misfit, Storage},
         stored::Stored,
     },
-    array,
+    array, member,
 };
-use crate::Layout;
+use crate::{Along, Layout};
 
 fn layout(inline_limit: u64, rectilinear: bool) -> Layout {
     Layout { inline_limit, rectilinear, ..Layout::default() }
@@ -62,6 +63,40 @@ fn sizes_of_the_file_are_left_open() {
         let part = ChunkLayout { shape, chunk, fits: true, is_read };
         assert_eq!(stored.chunk_layout(&[6], true), Some(part), "{case}");
         assert_eq!(stored.chunk_layout(&[], true).is_none(), open.contains(&None), "{case}");
+    }
+}
+
+/// Chunk sizes that files must agree in; `None` for any. Plain elements can be sliced along the axis that grows, if those
+/// before it have chunks of one element.
+#[test]
+fn chunk_sizes_that_must_agree() {
+    let along = |axes: [&str; 2], chunk: [u64; 2], codecs: &[Codec], layout: &Layout| {
+        let axes = [(axes[0], 6, chunk[0]), (axes[1], 6, chunk[1])];
+        let mut file = member(0, 6);
+        let mut array = array(DataType::Int16, &axes, json!({}));
+        array.codecs = codecs.to_vec();
+        *file.hierarchy.array_mut("t2m").unwrap() = array;
+        let signed = Signature::of(&file, layout).arrays.remove("t2m").unwrap();
+        signed.chunks.unwrap().iter().map(serde_json::Value::as_u64).collect::<Vec<_>>()
+    };
+    let concat = |names: &[&str], rectilinear, inline_limit| Layout {
+        rectilinear,
+        inline_limit,
+        ..Layout::along(names.iter().map(|name| Along::Concat((*name).to_owned())).collect())
+    };
+    let time = || concat(&["time"], false, 0);
+    let (plain, packed) = (&[PLAIN][..], &[PLAIN, GZIP][..]);
+    for (axes, chunk, codecs, layout, expected) in [
+        (["time", "x"], [2, 3], packed, time(), [Some(2), Some(3)]),
+        (["time", "x"], [2, 3], plain, time(), [None, Some(3)]),
+        (["x", "time"], [1, 3], plain, time(), [Some(1), None]),
+        (["x", "time"], [2, 3], plain, time(), [Some(2), Some(3)]),
+        (["time", "x"], [2, 3], packed, concat(&["time"], true, 0), [None, Some(3)]),
+        (["time", "x"], [2, 3], packed, concat(&["time"], false, 1000), [None, None]),
+        (["time", "x"], [1, 1], plain, concat(&["time", "x"], false, 0), [Some(1), Some(1)]),
+    ] {
+        let case = format!("{axes:?} {chunk:?} {}", codecs.len());
+        assert_eq!(along(axes, chunk, codecs, &layout), expected, "{case}");
     }
 }
 
