@@ -85,6 +85,21 @@ def test_other_units_and_types(tmp_path, fmt, keep):
     xr.testing.assert_equal(got, wanted(files, keep))
 
 
+@pytest.mark.parametrize("keep", ["first", "last"])
+def test_the_same_ends_in_other_units(tmp_path, fmt, keep):
+    """Equal times are duplicates, whatever their units; with other times between their ends, none may be lost."""
+    def file(name, hours, units):
+        ds = xr.Dataset({"v": ("time", np.random.default_rng(len(name)).random(3))}, coords={"time": ("time", np.array(hours), {"units": units})})
+        return write(tmp_path / name, ds)
+
+    one = file("a.nc", [0, 60, 180], "minutes since 2000-01-01")
+    same, other = file("same.nc", [24, 25, 27], "hours since 1999-12-31"), file("other.nc", [24, 26, 27], "hours since 1999-12-31")
+    got, said = combined(tmp_path, fmt, [one, same], *CONCAT, "--on-duplicate", keep)
+    xr.testing.assert_equal(got, wanted([one, same], keep))
+    assert "it has the same coordinates as" in said
+    combined(tmp_path, fmt, [one, other], *CONCAT, "--on-duplicate", keep, status=1, text="has the same ends")
+
+
 def test_groups_are_not_guessed_at(tmp_path, fmt):
     files = [run_of(tmp_path / f"{k}.nc", 24 * k, 36, chunk=12) for k in range(2)]
     for k, path in enumerate(files):

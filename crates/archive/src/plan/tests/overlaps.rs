@@ -231,6 +231,11 @@ fn refused_overlaps_name_both_files() {
     assert_eq!(named(&middle, OnDuplicate::First), is("0", "1", interleaved()));
     let two = [days(&[0, 1, 2, 3]), days(&[5, 6]), days(&[2, 4])];
     assert_eq!(named(&two, OnDuplicate::Last), is("2", "0", interleaved()));
+    // Files that go up and down.
+    let second = [days(&[0, 1]), days(&[1, 3, 2, 4])];
+    assert_eq!(named(&second, OnDuplicate::First), is("0", "1", interleaved()));
+    let first = [days(&[0, 2, 1, 4]), days(&[4, 5])];
+    assert_eq!(named(&first, OnDuplicate::First), is("1", "0", interleaved()));
     let hours = File { in_hours: true, ..days(&[0, 2, 3]) };
     let ends = "2000-01-01 to 2000-01-04".to_owned();
     let same_ends = Problem::SameEnds { name: "time".to_owned(), ends };

@@ -101,6 +101,14 @@ fn the_usual_step_is_the_most_frequent_one() {
         singles(&[0, 40, 82, 126, 172, 222, 332]),
         ["2.5 usual steps between 222 (5.nc) and 332 (6.nc)"]
     );
+    // A shorter step changes nothing.
+    assert_eq!(
+        singles(&[0, 1, 41, 83, 127, 173, 223, 333]),
+        [
+            "0.023 usual steps between 0 (0.nc) and 1 (1.nc)",
+            "2.5 usual steps between 223 (6.nc) and 333 (7.nc)"
+        ]
+    );
     // 40 and 50 are alike, and so are 50 and 51: of several the shortest is the usual one.
     assert_eq!(singles(&[0, 40, 90, 141]), ["1.275 usual steps between 90 (2.nc) and 141 (3.nc)"]);
     // The most frequent step, not the longest of them.
