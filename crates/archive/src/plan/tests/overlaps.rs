@@ -232,7 +232,7 @@ fn refused_overlaps_name_both_files() {
     let two = [days(&[0, 1, 2, 3]), days(&[5, 6]), days(&[2, 4])];
     assert_eq!(named(&two, OnDuplicate::Last), is("2", "0", interleaved()));
     // Files that go up and down.
-    let second = [days(&[0, 1]), days(&[1, 3, 2, 4])];
+    let second = [days(&[0, 1]), days(&[1, 2, 4, 3])];
     assert_eq!(named(&second, OnDuplicate::First), is("0", "1", interleaved()));
     let first = [days(&[0, 2, 1, 4]), days(&[4, 5])];
     assert_eq!(named(&first, OnDuplicate::First), is("1", "0", interleaved()));
