@@ -166,7 +166,11 @@ fn codec(filter: &Filter) -> Result<Option<Codec>> {
             Some(1) => return Ok(None), // "no need to compress": the library stores chunks unchanged
             _ => Codec::Hdf5Nbit(filter.parameters.clone()),
         },
-        6 => Codec::Hdf5ScaleOffset(filter.parameters.clone()),
+        6 => match *filter.parameters.as_slice() {
+            // Integers with all their bits: the library stores chunks unchanged.
+            [2, bits, _, 0, size, ..] if bits == size.saturating_mul(8) => return Ok(None),
+            _ => Codec::Hdf5ScaleOffset(filter.parameters.clone()),
+        },
         307 => Codec::Bz2 { level: level(parameter(0).unwrap_or(9), 9) },
         32000 => Codec::Lzf,
         32001 => blosc(filter),
