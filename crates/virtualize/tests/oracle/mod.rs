@@ -1,9 +1,10 @@
 //! What independent readers report of the fixtures, and the form in which it is compared.
 #![allow(dead_code)]
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use virtualize::{Format, MapOptions, Options, VirtualStore, open, zarr::DataType};
 
 pub(crate) const FORMATS: [Format; 2] = [Format::KERCHUNK_JSON, Format::ZARR3_JSON];
@@ -88,6 +89,74 @@ pub(crate) fn leaves(value: &Value, data_type: &DataType) -> Vec<u8> {
     match value.as_array() {
         Some(list) if !data_type.is_complex() => {
             list.iter().flat_map(|value| leaves(value, data_type)).collect()
+        }
+        _ => bytes(value, data_type),
+    }
+}
+
+/// Attributes by which netCDF and HDF5 keep dimensions, which h5netcdf hides as well.
+pub(crate) const HIDDEN: [&str; 9] = [
+    "CLASS",
+    "NAME",
+    "DIMENSION_LIST",
+    "REFERENCE_LIST",
+    "DIMENSION_LABELS",
+    "_Netcdf4Dimid",
+    "_Netcdf4Coordinates",
+    "_NCProperties",
+    "_nc3_strict",
+];
+
+/// Calls `check` with each node that h5py sees, and the store. All failures are shown.
+pub(crate) fn each_node(
+    change: impl Fn(&mut Options),
+    mut check: impl FnMut(&VirtualStore, &str, &Value, &str),
+) {
+    let mut failed = 0;
+    for (path, said) in [fixtures("hdf5", &[".h5", ".nc"]), fixtures("mapping", &[".h5", ".nc"])].concat() {
+        for format in FORMATS {
+            let mut options = options(format);
+            change(&mut options);
+            let Some(store) = opened(&path, &options) else { continue };
+            for (name, node) in said["nodes"].as_object().unwrap() {
+                let what = format!("{} {name} {format:?}", path.file_name().unwrap().display());
+                let mut one = || check(&store, name.trim_start_matches('/'), node, &what);
+                failed += u32::from(catch_unwind(AssertUnwindSafe(&mut one)).is_err());
+            }
+        }
+    }
+    assert_eq!(failed, 0, "nodes that differ");
+}
+
+/// Returns the items of nested lists.
+pub(crate) fn flat(value: &Value) -> Vec<Value> {
+    value.as_array().map_or_else(|| vec![value.clone()], |items| items.iter().flat_map(flat).collect())
+}
+
+/// Replaces bytes by text.
+pub(crate) fn text(value: &Value) -> Option<Value> {
+    Some(match value {
+        Value::Array(items) => items.iter().map(text).collect::<Option<_>>()?,
+        Value::Object(members) => match members.get("hex").and_then(Value::as_str) {
+            Some(digits) => {
+                let bytes = unhex(digits);
+                let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
+                String::from_utf8(bytes[..end].to_vec()).ok()?.into()
+            }
+            None => {
+                let members = members.iter().map(|(name, value)| Some((name.clone(), text(value)?)));
+                Value::Object(members.collect::<Option<Map<_, _>>>()?)
+            }
+        },
+        other => other.clone(),
+    })
+}
+
+/// Returns a number as bytes of a type, whether the oracle shows it as an integer or as a float.
+pub(crate) fn integer_or_float(value: &Value, data_type: &DataType) -> Vec<u8> {
+    match value.as_f64() {
+        Some(number) if data_type.is_integer() && value.as_i64().is_none() => {
+            bytes(&Value::from(number as i64), data_type)
         }
         _ => bytes(value, data_type),
     }

@@ -194,6 +194,9 @@ impl Codec {
                     shape = order.iter().filter_map(|axis| shape.get(*axis).copied()).collect();
                 }
                 Self::CastValue { data_type: target, .. } => data_type = target.clone(),
+                // Further codecs see both parts as one number.
+                Self::ComplexIntegers { dtype: "<i2" | ">i2" } => data_type = DataType::UInt32,
+                Self::ComplexIntegers { .. } => data_type = DataType::UInt64,
                 _ => {}
             }
         }

@@ -1,0 +1,193 @@
+//! Coordinate reference systems and heights by GeoKeys, compared with those that GDAL derives from the same keys (`fixtures/mapping/geo_keys.json`).
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+use virtualize_remedy::Code;
+use virtualize_tiff::model::{self, Geo, GeoKey, Ifd};
+use virtualize_zarr::ZarrFormat;
+
+use super::tests::{ifd, image, map_ifds};
+use crate::{MapOptions, Mapped};
+
+fn cases() -> Vec<Value> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/mapping/geo_keys.json");
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap()
+}
+
+fn key(value: &Value) -> GeoKey {
+    match value {
+        Value::String(text) => GeoKey::Text(text.clone()),
+        Value::Number(short) if short.is_u64() => {
+            GeoKey::Short(u16::try_from(short.as_u64().unwrap()).unwrap())
+        }
+        double => GeoKey::Double(vec![number(double)]),
+    }
+}
+
+fn geo(case: &Value) -> Geo {
+    let keys = case["keys"].as_object().unwrap().iter().map(|(id, value)| (id.parse().unwrap(), key(value)));
+    Geo {
+        minor_revision: u16::try_from(case["minor"].as_u64().unwrap()).unwrap(),
+        keys: keys.collect(),
+        pixel_scale: Some([10.0, 10.0, 0.0]),
+        tie_points: vec![[0.0, 0.0, 0.0, 1000.0, 2000.0, 0.0]],
+        ..Geo::default()
+    }
+}
+
+fn map(ifd: Ifd) -> Mapped {
+    map_ifds(vec![ifd], &MapOptions { format: ZarrFormat::V3, ..MapOptions::default() })
+}
+
+fn attributes(mapped: &Mapped) -> &Map<String, Value> {
+    &mapped.hierarchy.array("spatial_ref").unwrap().attributes
+}
+
+/// Returns the parameters in WKT 2, by name.
+fn parameters(wkt: &str) -> BTreeMap<String, f64> {
+    let parts = wkt.split("PARAMETER[\"").skip(1);
+    parts
+        .map(|part| {
+            let (name, rest) = part.split_once("\",").unwrap();
+            (name.to_owned(), rest.split_once(',').unwrap().0.parse().unwrap())
+        })
+        .collect()
+}
+
+/// Returns the text between two others.
+fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
+    text.split_once(before).and_then(|(_, rest)| rest.split_once(after)).map_or("", |(found, _)| found)
+}
+
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * b.abs().max(1.0)
+}
+
+/// Compares a system of the file's own. GDAL's values are in the units of the system.
+fn compare_wkt(wkt: &str, system: &Value, case: &Value) {
+    assert!(system.is_object(), "{case}: {wkt}");
+    let ellipsoid: Vec<f64> = between(wkt, "ELLIPSOID[\"unknown\",", ",LENGTHUNIT")
+        .split(',')
+        .map(|n| n.parse().unwrap())
+        .collect();
+    assert!(
+        near(ellipsoid[0], number(&system["major"]))
+            && near(ellipsoid[1], system["inverse"].as_f64().unwrap_or(0.0)),
+        "{case}: {wkt}"
+    );
+    let Some(method) = system["method"].as_str() else {
+        return assert!(
+            wkt.starts_with("GEOGCRS[")
+                && wkt.contains(r#"AXIS["latitude",north],AXIS["longitude",east],ANGLEUNIT["degree","#),
+            "{case}: {wkt}"
+        );
+    };
+    assert_eq!(between(wkt, "METHOD[\"", "\"]"), method, "{case}");
+    assert!(wkt.contains(r#"AXIS["easting",east],AXIS["northing",north],LENGTHUNIT["#), "{wkt}");
+    let unit: f64 = wkt
+        .rsplit_once("LENGTHUNIT[")
+        .unwrap()
+        .1
+        .trim_end_matches(']')
+        .rsplit_once(',')
+        .unwrap()
+        .1
+        .parse()
+        .unwrap();
+    assert!((unit - number(&system["unit"])).abs() < 1e-12, "{case}: {unit}");
+    let (found, expected) = (parameters(wkt), system["parameters"].as_object().unwrap());
+    assert_eq!(
+        found.keys().collect::<Vec<_>>(),
+        expected.keys().collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>(),
+        "{case}"
+    );
+    for (name, value) in &found {
+        assert!(near(*value, number(&expected[name])), "{case}: {name} is {value}");
+    }
+}
+
+fn compare_system(mapped: &Mapped, case: &Value) {
+    let (found, system) = (attributes(mapped), &case["system"]);
+    if let Some(wkt) = found.get("crs_wkt") {
+        return compare_wkt(wkt.as_str().unwrap(), system, case);
+    }
+    let code = found.get("spatial_ref").map(|code| code.as_str().unwrap().to_owned());
+    let expected = match (&system["code"], &system["vertical"]) {
+        (Value::Null, _) => None,
+        (code, Value::Null) => Some(format!("EPSG:{code}")),
+        (code, vertical) => Some(format!("EPSG:{code}+{vertical}")),
+    };
+    assert_eq!(code, expected, "{case}");
+    let horizontal = expected.and_then(|code| Some(code.split('+').next()?.to_owned()));
+    let of_group =
+        mapped.hierarchy.root.attributes.get("proj:code").map(|code| code.as_str().unwrap().to_owned());
+    // The code of a convention is that of the horizontal system.
+    if system["axes"] != 3 {
+        assert_eq!(of_group, horizontal, "{case}");
+    }
+}
+
+#[test]
+fn systems_are_those_of_gdal_or_left_out_with_a_reason() {
+    let mut compared = 0;
+    for case in cases().iter().filter(|case| case["kind"] != "heights") {
+        let ifd = Ifd { geo: Some(geo(case)), ..ifd(image(4, 3, 1, 3)) };
+        let mapped = map(ifd);
+        let codes: Vec<_> = mapped.report.diagnostics.iter().map(|diagnostic| diagnostic.code).collect();
+        let found = attributes(&mapped);
+        let has_system = found.contains_key("spatial_ref") || found.contains_key("crs_wkt");
+        match case["kind"].as_str().unwrap() {
+            "refused" => assert!(!has_system && codes == [Code::TiffCrs], "{case}: {codes:?}"),
+            "flat" => assert!(has_system && codes == [Code::TiffVerticalCrs], "{case}: {codes:?}"),
+            "same" => {
+                assert!(codes.is_empty(), "{case}: {codes:?}");
+                compare_system(&mapped, case);
+                compared += 1;
+            }
+            _ if has_system && codes.is_empty() && !is_of_rounded_ellipsoid(case) => {
+                compare_system(&mapped, case);
+                compared += 1;
+            }
+            _ => {}
+        }
+    }
+    assert!(compared > 120, "{compared} systems");
+}
+
+/// Whether PROJ finds no code although the ellipsoid is that of the code, apart from rounding.
+fn is_of_rounded_ellipsoid(case: &Value) -> bool {
+    case["system"]["code"].is_null()
+}
+
+#[test]
+fn heights_are_those_of_gdal() {
+    for case in cases().iter().filter(|case| case["kind"] == "heights") {
+        let bands = u16::try_from(case["bands"].as_u64().unwrap()).unwrap();
+        let scale: Vec<f64> = case["scale"].as_array().unwrap().iter().map(number).collect();
+        let point: Vec<f64> = case["point"].as_array().unwrap().iter().map(number).collect();
+        let mut ifd = ifd(image(4, 4, bands, 4));
+        ifd.tags = BTreeMap::from([(33550, model::Value::Float(scale.clone()))]);
+        ifd.geo = Some(Geo {
+            pixel_scale: Some([scale[0], scale[1], scale.get(2).copied().unwrap_or(0.0)]),
+            tie_points: vec![point.try_into().unwrap()],
+            ..geo(case)
+        });
+        let mapped = map(ifd);
+        let array = &mapped.hierarchy.array("band_data").unwrap().attributes;
+        let of = |name: &str, default| array.get(name).map_or(default, number);
+        let packing = &case["packing"];
+        assert_eq!(
+            (of("scale_factor", 1.0), of("add_offset", 0.0)),
+            (number(&packing[0]), number(&packing[1])),
+            "{case}"
+        );
+        let units = array.get("units").cloned().unwrap_or_else(|| "".into());
+        let first = units.get(0).unwrap_or(&units);
+        assert_eq!(first, &case["units"][0], "{case}");
+    }
+}
