@@ -15,6 +15,7 @@ use crate::{
         object_header::{Message, kind},
         shared::{self, SharedReference},
         superblock::{self, Superblock},
+        tree_ranks::{self, TreeRanks},
         vlen::{self, VariableElement},
     },
     value::{Collections, Decoder, object_in},
@@ -41,6 +42,7 @@ pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Erro
     io.set_end(superblock.end);
     let format = superblock.format;
     let extension = read_extension(&io, &superblock).await?;
+    io.set_ranks(find_ranks(&superblock, extension.as_ref())?);
     find_pages(&mut io, format, extension.as_ref());
     overlay_cache_image(&mut io, format, extension.as_ref()).await?;
     let mut shared = SharedMessages::open(&io, format, extension.as_ref()).await?;
@@ -173,6 +175,14 @@ async fn read_extension(io: &Io<'_>, superblock: &Superblock) -> Result<Option<H
     match header.as_ref().and_then(|header| header.find(kind::DRIVER_INFO)) {
         Some(message) => Err(driver(message.address, message.body.get(1..9).unwrap_or_default())),
         None => Ok(header),
+    }
+}
+
+/// Returns the sizes of version 1 B-trees.
+fn find_ranks(superblock: &Superblock, extension: Option<&Header>) -> Result<TreeRanks, Error> {
+    match extension.and_then(|header| header.find(kind::TREE_RANKS)) {
+        Some(message) => tree_ranks::parse(&message.body, message.address, superblock.format),
+        None => Ok(superblock.ranks),
     }
 }
 

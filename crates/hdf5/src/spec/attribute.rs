@@ -81,12 +81,20 @@ pub(crate) fn parse_info(bytes: &[u8], address: u64, format: Format) -> Result<O
     reader.version(0..=0)?;
     let flags = reader.u8()?;
     reader.skip(if flags & 1 == 0 { 0 } else { 2 })?;
-    dense_storage(&mut reader)
+    if flags > 3 {
+        return Err(reader.malformed(format!("flags {flags:#04x}, expected at most 3")));
+    }
+    dense_storage(&mut reader, flags)
 }
 
-/// Reads the addresses of heap and name index, of which both or neither must be defined.
-pub(crate) fn dense_storage(reader: &mut Reader<'_>) -> Result<Option<DenseStorage>, Error> {
-    match (reader.address()?, reader.address()?) {
+/// Reads the addresses of heap and name index, of which both or neither must be defined, and of the creation index, if
+/// flag 1 is set.
+pub(crate) fn dense_storage(reader: &mut Reader<'_>, flags: u8) -> Result<Option<DenseStorage>, Error> {
+    let (heap, names) = (reader.address()?, reader.address()?);
+    if flags & 2 != 0 {
+        reader.address()?;
+    }
+    match (heap, names) {
         (None, _) => Ok(None),
         (Some(heap), Some(names)) => Ok(Some(DenseStorage { heap, names })),
         (Some(_), None) => Err(reader.malformed("undefined name index address, expected a defined one")),

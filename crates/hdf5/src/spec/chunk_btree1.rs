@@ -12,14 +12,14 @@ use crate::Error;
 
 const NODE: &str = "version 1 B-tree node";
 
-/// Default maximum number of entries in a node.
-const USUAL_ENTRIES: u64 = 64;
-
 /// Sizes in bytes of the parts of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Btree1Format {
     format: Format,
+    /// Number of axes.
     rank: usize,
+    /// Most entries in a node.
+    most: u64,
 }
 
 /// A node whose header is valid and whose entries are complete.
@@ -44,8 +44,9 @@ pub(crate) struct Btree1Chunk {
 }
 
 impl Btree1Format {
-    pub(crate) fn new(format: Format, rank: usize) -> Self {
-        Self { format, rank }
+    /// `half` is half of the most entries in a node.
+    pub(crate) fn new(format: Format, rank: usize, half: u16) -> Self {
+        Self { format, rank, most: u64::from(half).saturating_mul(2) }
     }
 
     fn header_size(self) -> usize {
@@ -60,37 +61,24 @@ impl Btree1Format {
         self.key_size().saturating_add(self.format.offset_size.into())
     }
 
-    /// Returns the size in bytes of a node with `entries` entries.
-    fn node_size(self, entries: u64) -> u64 {
-        let entries = entries.saturating_mul(self.entry_size() as u64);
+    /// Returns the size in bytes of a node, all of which the library reads.
+    pub(crate) fn node_size(self) -> u64 {
+        let entries = self.most.saturating_mul(self.entry_size() as u64);
         entries.saturating_add(self.header_size() as u64).saturating_add(self.key_size() as u64)
     }
 
-    /// Returns a size in bytes that nearly all nodes fit in.
-    pub(crate) fn usual_size(self) -> u64 {
-        self.node_size(USUAL_ENTRIES)
-    }
-
     /// Returns the size in bytes of the nodes at and below this many nodes of a level, if all are full. It saturates.
-    pub(crate) fn usual_tree_size(self, nodes: u64, level: u8) -> u64 {
-        let leaves = USUAL_ENTRIES.saturating_pow(level.into()).saturating_mul(nodes);
-        leaves.saturating_mul(self.usual_size())
+    pub(crate) fn full_tree_size(self, nodes: u64, level: u8) -> u64 {
+        let leaves = self.most.saturating_pow(level.into()).saturating_mul(nodes);
+        leaves.saturating_mul(self.node_size())
     }
 
     /// Returns the size in bytes of the leaves of this many chunks, if all are full. It saturates.
-    pub(crate) fn usual_leaf_bytes(self, chunks: u64) -> u64 {
-        chunks.div_ceil(USUAL_ENTRIES).saturating_mul(self.usual_size())
+    pub(crate) fn full_leaf_bytes(self, chunks: u64) -> u64 {
+        chunks.div_ceil(self.most.max(1)).saturating_mul(self.node_size())
     }
 
-    /// Returns the size in bytes of a node according to its header.
-    pub(crate) fn needed(self, bytes: &[u8]) -> u64 {
-        match bytes {
-            [_, _, _, _, _, _, low, high, ..] => self.node_size(u16::from_le_bytes([*low, *high]).into()),
-            _ => self.header_size() as u64,
-        }
-    }
-
-    /// Parses a node from at least [`Btree1Format::needed`] bytes.
+    /// Parses a node from [`Btree1Format::node_size`] bytes.
     pub(crate) fn parse(self, bytes: &[u8], address: u64) -> Result<Btree1Node<'_>, Error> {
         let truncated = Error::truncated(NODE, address);
         let mut cursor = Cursor::little(bytes, address);
@@ -104,6 +92,10 @@ impl Btree1Format {
             return Err(Error::malformed(NODE, address, format!("type {kind}, expected 1 (chunks)")));
         }
         let entries = usize::from(cursor.u16().map_err(&truncated)?);
+        if entries as u64 > self.most {
+            let problem = format!("{entries} entries, expected at most {}", self.most);
+            return Err(Error::malformed(NODE, address, problem));
+        }
         cursor.skip(self.header_size().saturating_sub(8)).map_err(&truncated)?;
         let entries = cursor.take(entries.saturating_mul(self.entry_size())).map_err(&truncated)?;
         let end = cursor.take(self.key_size()).map_err(&truncated)?;
@@ -115,25 +107,67 @@ impl<'a> Btree1Node<'a> {
     /// Checks that keys are in ascending order, starting after `last`, the last key of the previous node, and updates
     /// `last`. The library finds chunks by their keys, and could not find all of them otherwise.
     pub(crate) fn check_order(&self, sizes: Btree1Format, last: &mut Vec<u64>) -> Result<(), Error> {
-        for entry in self.entries.chunks_exact(sizes.entry_size().max(1)) {
-            let (words, _) = entry.as_chunks::<8>();
-            let offsets =
-                words.get(1..=sizes.rank).unwrap_or_default().iter().map(|word| u64::from_le_bytes(*word));
-            if !last.iter().copied().lt(offsets.clone()) {
-                let found: Vec<u64> = offsets.collect();
+        for key in self.keys(sizes) {
+            if !last.iter().copied().lt(key.clone()) {
+                let found: Vec<u64> = key.collect();
                 let problem = format!("key {found:?} after {last:?}, expected ascending keys");
                 return Err(Error::malformed(NODE, self.address, problem));
             }
             last.clear();
-            last.extend(offsets);
+            last.extend(key);
         }
-        let (words, _) = self.end.as_chunks::<8>();
-        let end = words.iter().skip(1).map(|word| u64::from_le_bytes(*word));
+        let end = self.end(sizes);
         if self.entries.is_empty() || last.iter().copied().chain([0]).lt(end.clone()) {
             return Ok(());
         }
         let problem = format!("last key {:?} after {last:?}, expected a larger one", end.collect::<Vec<_>>());
         Err(Error::malformed(NODE, self.address, problem))
+    }
+
+    /// Checks that keys, which end with `last`, are within those of the parent.
+    pub(crate) fn check_bounds(
+        &self,
+        sizes: Btree1Format,
+        bounds: &Bounds,
+        last: &[u64],
+    ) -> Result<(), Error> {
+        let first = self.keys(sizes).next();
+        let is_after = first.is_none_or(|first| bounds.0.iter().copied().le(first));
+        if is_after
+            && (self.entries.is_empty() || last.iter().copied().chain([0]).lt(bounds.1.iter().copied()))
+        {
+            return Ok(());
+        }
+        let problem = format!("keys to {last:?}, expected those from {:?} to below {:?}", bounds.0, bounds.1);
+        Err(Error::malformed(NODE, self.address, problem))
+    }
+
+    /// Checks that keys are multiples of the chunk shape, which the library needs for all of them.
+    pub(crate) fn check_multiples(&self, sizes: Btree1Format, chunk: &[u64]) -> Result<(), Error> {
+        let is_multiple = |(offset, chunk): (u64, &u64)| offset.checked_rem(*chunk) == Some(0);
+        let mut keys = self.keys(sizes).chain((!self.entries.is_empty()).then(|| self.end(sizes)));
+        match keys.find(|key| !key.clone().zip(chunk).all(is_multiple)) {
+            Some(key) => Err(Problem::Offset(key.max().unwrap_or(0)).at(self.address)),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the first elements of the entries.
+    fn keys(&self, sizes: Btree1Format) -> impl Iterator<Item = Key<'a>> + use<'a> {
+        let entries = self.entries.chunks_exact(sizes.entry_size().max(1));
+        entries.map(move |entry| key(entry, sizes.rank))
+    }
+
+    /// Returns the key after the last entry, with the part of the element's bytes.
+    fn end(&self, sizes: Btree1Format) -> Key<'a> {
+        key(self.end, sizes.rank.saturating_add(1))
+    }
+
+    /// Returns the keys of each child and of the next one.
+    pub(crate) fn bounds(&self, sizes: Btree1Format) -> impl Iterator<Item = Bounds> {
+        let ends = self.keys(sizes).skip(1).map(|key| key.chain([0]).collect());
+        let ends = ends.chain([self.end(sizes).collect()]);
+        self.keys(sizes).zip(ends).map(|(start, end): (_, Vec<u64>)| (start.collect(), end))
     }
 
     /// Returns the number of entries.
@@ -161,13 +195,20 @@ impl<'a> Btree1Node<'a> {
             let chunk = entry_chunk(entry, sizes, axes).map_err(|problem| problem.at(self.address))?;
             take(chunk)?;
         }
-        let (words, _) = self.end.as_chunks::<8>();
-        for (axis, word) in axes.iter().zip(words.iter().skip(1)) {
-            let offset = u64::from_le_bytes(*word);
-            axis.divide(offset).ok_or_else(|| Problem::Offset(offset).at(self.address))?;
-        }
         Ok(())
     }
+}
+
+/// Keys of a child: the first one, and the one after the last, with the part of the element's bytes.
+pub(crate) type Bounds = (Vec<u64>, Vec<u64>);
+
+type Key<'a> = std::iter::Map<std::slice::Iter<'a, [u8; 8]>, fn(&[u8; 8]) -> u64>;
+
+/// Returns `count` numbers of a key, after the size and filter mask of the chunk.
+fn key(bytes: &[u8], count: usize) -> Key<'_> {
+    let (words, _) = bytes.as_chunks::<8>();
+    let words = words.get(1..=count).unwrap_or_default();
+    words.iter().map(|word| u64::from_le_bytes(*word))
 }
 
 /// What is wrong with an entry. Converted to an error only when needed.
@@ -283,7 +324,7 @@ mod tests {
     }
 
     fn chunks(bytes: &[u8]) -> Result<Vec<Btree1Chunk>, Error> {
-        let sizes = Btree1Format::new(FORMAT, 1);
+        let sizes = Btree1Format::new(FORMAT, 1, 32);
         let grid = ChunkGrid::new(&[25], &[10], 1).unwrap();
         let mut found = Vec::new();
         let node = sizes.parse(bytes, 0x800)?;
@@ -304,13 +345,15 @@ mod tests {
             found,
             [chunk(Some(0), 0x100, 7, 0), chunk(Some(2), 0x200, 8, 1), chunk(None, 0x300, 9, 0)]
         );
-        assert_eq!(Btree1Format::new(FORMAT, 1).needed(&bytes), bytes.len() as u64);
+        assert_eq!(Btree1Format::new(FORMAT, 1, 0).node_size(), 48);
+        assert_eq!(Btree1Format::new(FORMAT, 1, 2).node_size(), bytes.len() as u64 + 32);
+        assert!(Btree1Format::new(FORMAT, 1, 1).parse(&bytes, 0).is_err(), "too many entries");
     }
 
     #[test]
     fn rejects_keys_that_do_not_ascend() {
         let order = |entries: &[(u32, u32, u64, u64)], last: &mut Vec<u64>| {
-            let (bytes, sizes) = (leaf(entries), Btree1Format::new(FORMAT, 1));
+            let (bytes, sizes) = (leaf(entries), Btree1Format::new(FORMAT, 1, 32));
             sizes.parse(&bytes, 0x800)?.check_order(sizes, last)
         };
         let mut last = Vec::new();
@@ -324,15 +367,32 @@ mod tests {
     /// libhdf5 2.0 shows the fill value in the last chunk of such a leaf.
     #[test]
     fn rejects_a_last_key_that_excludes_the_last_chunk() {
-        let sizes = Btree1Format::new(FORMAT, 1);
+        let sizes = Btree1Format::new(FORMAT, 1, 32);
         let mut bytes = leaf(&[(7, 0, 0, 0), (7, 0, 20, 0)]);
         let end = bytes.len() - 16;
         bytes[end..].copy_from_slice(&[20_u64, 0].map(u64::to_le_bytes).concat());
         let error = sizes.parse(&bytes, 0x800).unwrap().check_order(sizes, &mut Vec::new()).unwrap_err();
         assert!(error.to_string().contains("last key [20, 0] after [20]"), "{error}");
+        let multiples = |bytes: &[u8]| sizes.parse(bytes, 0x800)?.check_multiples(sizes, &[10, 1]);
+        multiples(&bytes).unwrap();
         bytes[end..end + 8].copy_from_slice(&25_u64.to_le_bytes());
-        let error = chunks(&bytes).unwrap_err().to_string();
+        let error = multiples(&bytes).unwrap_err().to_string();
         assert!(error.contains("chunk offset 25, expected a multiple"), "{error}");
+    }
+
+    /// libhdf5 does not find the chunks of a leaf that are outside of the keys in its parent.
+    #[test]
+    fn rejects_keys_outside_of_those_in_the_parent() {
+        let sizes = Btree1Format::new(FORMAT, 1, 32);
+        let bytes = leaf(&[(7, 0, 10, 0), (7, 0, 20, 0)]);
+        let node = sizes.parse(&bytes, 0x800).unwrap();
+        assert_eq!(
+            node.bounds(sizes).collect::<Vec<_>>(),
+            [(vec![10], vec![20, 0]), (vec![20], vec![20, 1])]
+        );
+        let check = |start: u64, end: [u64; 2]| node.check_bounds(sizes, &(vec![start], end.to_vec()), &[20]);
+        assert!(check(0, [30, 0]).is_ok() && check(10, [20, 1]).is_ok());
+        assert!(check(11, [30, 0]).is_err() && check(10, [20, 0]).is_err());
     }
 
     #[test]

@@ -29,8 +29,11 @@ pub(crate) struct Slot {
 pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<ExternalFiles, Error> {
     let mut reader = Reader::new("external data files message", bytes, address, format);
     reader.version(1..=1)?;
-    reader.skip(5)?;
-    let used = reader.u16()?;
+    reader.skip(3)?;
+    let (allocated, used) = (reader.u16()?, reader.u16()?);
+    if allocated == 0 || used > allocated {
+        return Err(reader.malformed(format!("{used} slots in use of {allocated}")));
+    }
     let heap = reader.defined_address()?;
     let slot = |_| {
         let (name, offset) = (reader.raw_length()?, reader.raw_length()?);
@@ -49,5 +52,8 @@ mod tests {
         let bytes = [1, 0, 0, 0, 2, 0, 1, 0, 0x40, 0, 8, 0, 16, 0, 0xFF, 0xFF];
         let slots = vec![Slot { name: 8, offset: 16, size: None }];
         assert_eq!(parse(&bytes, 0, format).unwrap(), ExternalFiles { heap: 0x40, slots });
+        let mut bytes = bytes;
+        bytes[4] = 0;
+        assert!(parse(&bytes, 0, format).is_err());
     }
 }

@@ -30,6 +30,13 @@ fn filter(reader: &mut Reader<'_>, version: u8) -> Result<Filter, Error> {
     let name_length = if named { u64::from(reader.u16()?) } else { 0 };
     let flags = reader.u16()?;
     let count = reader.u16()?;
+    if version == 1 && name_length % 8 != 0 {
+        return Err(reader.malformed(format!("filter name of {name_length} bytes, expected a multiple of 8")));
+    }
+    // The library takes the name to end at a NUL, which may be after its length.
+    if name_length > 0 {
+        reader.clone().text()?;
+    }
     let name = reader.take(name_length)?;
     let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
     let parameters = (0..count).map(|_| reader.u32()).collect::<Result<Vec<_>, _>>()?;
@@ -54,14 +61,17 @@ mod tests {
         let shuffle = Filter { id: 2, name: Some("shuffle".into()), optional: true, parameters: vec![4] };
         let deflate = Filter { id: 1, name: None, optional: false, parameters: vec![6, 7] };
         assert_eq!(parse(&old, 0, FORMAT).unwrap(), [shuffle, deflate.clone()]);
-        let new =
-            [&[2, 2, 1, 0, 0, 0, 2, 0, 6, 0, 0, 0, 7, 0, 0, 0][..], b"\x04\x7d\x03\0\x01\0\0\0lzf"].concat();
+        let new = [&[2, 2, 1, 0, 0, 0, 2, 0, 6, 0, 0, 0, 7, 0, 0, 0][..], b"\x04\x7d\x04\0\x01\0\0\0lzf\0"]
+            .concat();
         let lzf = Filter { id: 32004, name: Some("lzf".into()), optional: true, parameters: vec![] };
         assert_eq!(parse(&new, 0, FORMAT).unwrap(), [deflate, lzf]);
     }
 
     #[test]
-    fn rejects_too_many_filters() {
-        assert!(parse(&[2, 33], 0, FORMAT).is_err());
+    fn rejects_what_the_library_does_not_decode() {
+        assert!(parse(&[2, 33], 0, FORMAT).is_err(), "too many filters");
+        assert!(parse(b"\x02\x01\x04\x7d\x03\0\x01\0\0\0lzf", 0, FORMAT).is_err(), "no NUL");
+        let old = |length| [&[1, 1, 0, 0, 0, 0, 0, 0, 2, 0, length, 0, 0, 0, 0, 0][..], &[0; 8]].concat();
+        assert!(parse(&old(8), 0, FORMAT).is_ok() && parse(&old(7), 0, FORMAT).is_err(), "name of 7 bytes");
     }
 }

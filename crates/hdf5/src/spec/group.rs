@@ -36,8 +36,11 @@ pub(crate) fn parse_link_info(
     let mut reader = Reader::new("link info message", bytes, address, format);
     reader.version(0..=0)?;
     let flags = reader.u8()?;
-    reader.skip(if flags & 1 == 0 { 0 } else { 8 })?;
-    dense_storage(&mut reader)
+    let newest = if flags & 1 == 0 { 0 } else { reader.u64()? };
+    if flags > 3 || newest > i64::MAX.cast_unsigned() {
+        return Err(reader.malformed(format!("flags {flags:#04x}, creation index {newest}")));
+    }
+    dense_storage(&mut reader, flags)
 }
 
 /// A node of a group's B-tree.
@@ -45,38 +48,51 @@ pub(crate) fn parse_link_info(
 pub(crate) struct TreeNode {
     /// Level; 0 if the children are symbol table nodes.
     pub(crate) level: u8,
+    /// Offsets of names in the local heap: those of a child are after its key and not after the next one.
+    pub(crate) keys: Vec<u64>,
     /// Addresses of the children.
     pub(crate) children: Vec<u64>,
 }
 
 const TREE: &str = "group B-tree node";
 
-/// Returns the size of a B-tree node in bytes, given its first eight bytes.
-pub(crate) fn tree_node_length(bytes: &[u8], address: u64, format: Format) -> Result<u64, Error> {
-    let mut reader = Reader::new(TREE, bytes, address, format);
-    let (_, entries) = tree_node_head(&mut reader)?;
+/// Returns the size of a B-tree node in bytes. `rank` is half of its most entries.
+pub(crate) fn tree_node_length(rank: u16, format: Format) -> u64 {
     let (offset, length) = (u64::from(format.offset_size), u64::from(format.length_size));
-    let entry = offset.saturating_add(length);
-    let head = offset.saturating_mul(2).saturating_add(8).saturating_add(length);
-    Ok(head.saturating_add(entry.saturating_mul(u64::from(entries))))
+    let entries = u64::from(rank).saturating_mul(2).saturating_mul(offset.saturating_add(length));
+    offset.saturating_mul(2).saturating_add(8).saturating_add(length).saturating_add(entries)
 }
 
 /// Parses a B-tree node.
-pub(crate) fn parse_tree_node(bytes: &[u8], address: u64, format: Format) -> Result<TreeNode, Error> {
+pub(crate) fn parse_tree_node(
+    bytes: &[u8],
+    address: u64,
+    rank: u16,
+    format: Format,
+) -> Result<TreeNode, Error> {
     let mut reader = Reader::new(TREE, bytes, address, format);
-    let (level, entries) = tree_node_head(&mut reader)?;
+    reader.signature(b"TREE")?;
+    let class = reader.u8()?;
+    if class != 0 {
+        return Err(reader.malformed(format!("node type {class}, expected 0 (group)")));
+    }
+    let (level, entries) = (reader.u8()?, reader.u16()?);
+    check_entries(&reader, entries, rank)?;
     reader.address()?;
     reader.address()?;
-    let child = |_| reader.raw_length().and_then(|_key| reader.defined_address());
-    Ok(TreeNode { level, children: (0..entries).map(child).collect::<Result<_, _>>()? })
+    let (mut keys, mut children) = (vec![reader.raw_length()?], Vec::new());
+    for _ in 0..entries {
+        children.push(reader.defined_address()?);
+        keys.push(reader.raw_length()?);
+    }
+    Ok(TreeNode { level, keys, children })
 }
 
-/// Reads level and number of entries.
-fn tree_node_head(reader: &mut Reader<'_>) -> Result<(u8, u16), Error> {
-    reader.signature(b"TREE")?;
-    match reader.u8()? {
-        0 => Ok((reader.u8()?, reader.u16()?)),
-        class => Err(reader.malformed(format!("node type {class}, expected 0 (group)"))),
+fn check_entries(reader: &Reader<'_>, entries: u16, rank: u16) -> Result<(), Error> {
+    let most = u32::from(rank).saturating_mul(2);
+    match u32::from(entries) <= most {
+        true => Ok(()),
+        false => Err(reader.malformed(format!("{entries} entries, expected at most {most}"))),
     }
 }
 
@@ -102,26 +118,26 @@ pub(crate) enum SymbolTarget {
 
 const SYMBOLS: &str = "symbol table node";
 
-/// Returns the size of a symbol table node in bytes, given its first eight bytes.
-pub(crate) fn symbol_node_length(bytes: &[u8], address: u64, format: Format) -> Result<u64, Error> {
-    let mut reader = Reader::new(SYMBOLS, bytes, address, format);
-    let symbols = symbol_node_head(&mut reader)?;
+/// Returns the size of a symbol table node in bytes. `rank` is half of its most symbols.
+pub(crate) fn symbol_node_length(rank: u16, format: Format) -> u64 {
     let entry = u64::from(format.offset_size).saturating_mul(2).saturating_add(24);
-    Ok(entry.saturating_mul(u64::from(symbols)).saturating_add(8))
+    entry.saturating_mul(u64::from(rank)).saturating_mul(2).saturating_add(8)
 }
 
 /// Parses a symbol table node.
-pub(crate) fn parse_symbol_node(bytes: &[u8], address: u64, format: Format) -> Result<Vec<Symbol>, Error> {
+pub(crate) fn parse_symbol_node(
+    bytes: &[u8],
+    address: u64,
+    rank: u16,
+    format: Format,
+) -> Result<Vec<Symbol>, Error> {
     let mut reader = Reader::new(SYMBOLS, bytes, address, format);
-    let symbols = symbol_node_head(&mut reader)?;
-    (0..symbols).map(|_| symbol(&mut reader)).collect()
-}
-
-fn symbol_node_head(reader: &mut Reader<'_>) -> Result<u16, Error> {
     reader.signature(b"SNOD")?;
     reader.version(1..=1)?;
     reader.skip(1)?;
-    reader.u16()
+    let symbols = reader.u16()?;
+    check_entries(&reader, symbols, rank)?;
+    (0..symbols).map(|_| symbol(&mut reader)).collect()
 }
 
 fn symbol(reader: &mut Reader<'_>) -> Result<Symbol, Error> {
@@ -149,31 +165,67 @@ pub(crate) struct LocalHeap {
     pub(crate) data: u64,
     /// Size of the data segment in bytes.
     pub(crate) length: u64,
+    /// Offset of the first free block in the data segment; 1 if there is none.
+    free: u64,
 }
+
+impl LocalHeap {
+    /// Checks the list of free blocks, without which the library does not open the heap.
+    pub(crate) fn check_free(self, data: &[u8], format: Format) -> Result<(), Error> {
+        let problem = |at: u64| {
+            Error::malformed(HEAP, self.data, format!("free block at {at}, out of bounds or repeated"))
+        };
+        let smallest = u64::from(format.length_size).saturating_mul(2);
+        let mut at = self.free;
+        // Blocks may overlap, but more of them than fit are a cycle.
+        for _ in 0..=self.length.checked_div(smallest).unwrap_or(0) {
+            if at == 1 {
+                return Ok(());
+            }
+            let block =
+                usize::try_from(at).ok().and_then(|start| data.get(start..)).ok_or_else(|| problem(at))?;
+            let mut reader = Reader::new(HEAP, block, self.data.saturating_add(at), format);
+            let (next, size) = (reader.raw_length()?, reader.raw_length()?);
+            if next == 0 || at.saturating_add(size) > self.length {
+                return Err(problem(at));
+            }
+            at = next;
+        }
+        Err(problem(at))
+    }
+}
+
+const HEAP: &str = "local heap";
 
 /// Parses a local heap header.
 pub(crate) fn parse_local_heap(bytes: &[u8], address: u64, format: Format) -> Result<LocalHeap, Error> {
-    let mut reader = Reader::new("local heap", bytes, address, format);
+    let mut reader = Reader::new(HEAP, bytes, address, format);
     reader.signature(b"HEAP")?;
     reader.version(0..=0)?;
     reader.skip(3)?;
-    let length = reader.raw_length()?;
-    reader.raw_length()?;
-    Ok(LocalHeap { data: reader.defined_address()?, length })
+    let (length, free) = (reader.raw_length()?, reader.raw_length()?);
+    Ok(LocalHeap { data: reader.defined_address()?, length, free })
 }
 
 /// Returns the text at an offset of a local heap's data segment.
 pub(crate) fn heap_text(data: &[u8], offset: u64, heap: u64) -> Result<String, Error> {
-    let rest = usize::try_from(offset).ok().and_then(|offset| data.get(offset..));
-    let text = rest.and_then(|rest| rest.split_at_checked(rest.iter().position(|&byte| byte == 0)?));
-    match text {
-        Some((text, _)) => Ok(String::from_utf8_lossy(text).into_owned()),
+    match heap_name(data, offset).filter(|text| text.len() < data.len().saturating_sub(offset_of(offset))) {
+        Some(text) => Ok(String::from_utf8_lossy(text).into_owned()),
         None => Err(Error::malformed(
-            "local heap",
+            HEAP,
             heap,
             format!("no text at offset {offset}, expected an offset below {}", data.len()),
         )),
     }
+}
+
+/// Returns the bytes at an offset of a local heap's data segment, up to a NUL or the end.
+pub(crate) fn heap_name(data: &[u8], offset: u64) -> Option<&[u8]> {
+    data.get(offset_of(offset)..).filter(|rest| !rest.is_empty())?.split(|byte| *byte == 0).next()
+}
+
+fn offset_of(offset: u64) -> usize {
+    usize::try_from(offset).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]
@@ -187,11 +239,12 @@ mod tests {
         let mut bytes = b"TREE\0\x01\x02\0".to_vec();
         bytes.extend([0xFF; 8]);
         bytes.extend([0, 0, 0, 0, 0x20, 0, 0, 0, 8, 0, 0, 0, 0x30, 0, 0, 0, 16, 0, 0, 0]);
-        assert_eq!(tree_node_length(&bytes[..8], 0, FORMAT).unwrap(), bytes.len() as u64);
-        let node = parse_tree_node(&bytes, 0, FORMAT).unwrap();
-        assert_eq!(node, TreeNode { level: 1, children: vec![0x30, 0x40] });
+        assert_eq!(tree_node_length(1, FORMAT), bytes.len() as u64);
+        let node = parse_tree_node(&bytes, 0, 1, FORMAT).unwrap();
+        assert_eq!(node, TreeNode { level: 1, keys: vec![0, 8, 16], children: vec![0x30, 0x40] });
+        assert!(parse_tree_node(&bytes, 0, 0, FORMAT).is_err(), "too many entries");
         bytes[4] = 1;
-        assert!(parse_tree_node(&bytes, 0, FORMAT).is_err(), "a chunk's B-tree");
+        assert!(parse_tree_node(&bytes, 0, 1, FORMAT).is_err(), "a chunk's B-tree");
     }
 
     #[test]
@@ -201,18 +254,37 @@ mod tests {
         bytes.extend([0; 16]);
         bytes.extend([16, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 2, 0, 0, 0, 0, 0, 0, 0, 24]);
         bytes.extend([0; 15]);
-        assert_eq!(symbol_node_length(&bytes, 0, FORMAT).unwrap(), bytes.len() as u64);
+        assert_eq!(symbol_node_length(1, FORMAT), bytes.len() as u64);
         let hard = Symbol { name: 8, target: SymbolTarget::Object(0x70) };
         let soft = Symbol { name: 16, target: SymbolTarget::Soft(24) };
-        assert_eq!(parse_symbol_node(&bytes, 0, FORMAT).unwrap(), [hard, soft]);
+        assert_eq!(parse_symbol_node(&bytes, 0, 1, FORMAT).unwrap(), [hard, soft]);
+        assert!(parse_symbol_node(&bytes, 0, 0, FORMAT).is_err(), "too many symbols");
     }
 
     #[test]
     fn local_heaps() {
         let bytes = b"HEAP\0\0\0\0\x58\0\0\0\x01\0\0\0\x80\0\0\0";
-        assert_eq!(parse_local_heap(bytes, 0, FORMAT).unwrap(), LocalHeap { data: 0x90, length: 0x58 });
+        assert_eq!(
+            parse_local_heap(bytes, 0, FORMAT).unwrap(),
+            LocalHeap { data: 0x90, length: 0x58, free: 1 }
+        );
         assert_eq!(heap_text(b"\0abc\0", 1, 0).unwrap(), "abc");
-        assert!(heap_text(b"\0abc", 1, 0).is_err());
+        assert!(heap_text(b"\0abc", 1, 0).is_err() && heap_text(b"\0abc", 4, 0).is_err());
+        assert_eq!((heap_name(b"\0abc", 1), heap_name(b"\0abc", 4)), (Some(&b"abc"[..]), None));
+    }
+
+    #[test]
+    fn free_blocks_of_local_heaps() {
+        let check = |free: u64, numbers: [u32; 4]| {
+            let heap = LocalHeap { data: 0, length: 16, free };
+            heap.check_free(&numbers.map(u32::to_le_bytes).concat(), FORMAT)
+        };
+        check(1, [0; 4]).unwrap();
+        check(0, [8, 8, 1, 8]).unwrap();
+        assert!(check(0, [8, 8, 1, 9]).is_err(), "too long");
+        assert!(check(8, [1, 8, 0, 8]).is_err(), "no end");
+        assert!(check(0, [8, 8, 8, 8]).is_err(), "a cycle");
+        assert!(check(16, [0; 4]).is_err() && check(12, [1; 4]).is_err(), "past the end");
     }
 
     #[test]

@@ -181,9 +181,15 @@ fn index(reader: &mut Reader<'_>, flags: u8) -> Result<(ChunkIndexKind, Option<(
         kind => return Err(reader.unsupported(format!("chunk index type {kind}, expected 1 to 5"))),
     };
     let parameters = reader.take(parameters)?;
-    // A B-tree has numbers of several bytes.
-    if kind != ChunkIndexKind::BTree2 && parameters.contains(&0) {
-        return Err(reader.malformed(format!("parameters {parameters:?} of the chunk index, expected no 0")));
+    let is_valid = match (kind, parameters) {
+        // The size of nodes has several bytes. The others are percentages.
+        (ChunkIndexKind::BTree2, [.., split, merge]) => {
+            (1..=100).contains(split) && (1..=100).contains(merge)
+        }
+        _ => !parameters.contains(&0),
+    };
+    if !is_valid {
+        return Err(reader.malformed(format!("parameters {parameters:?} of the chunk index")));
     }
     Ok((kind, None))
 }

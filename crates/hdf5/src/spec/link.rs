@@ -12,31 +12,39 @@ use crate::{
 };
 use virtualize_bytes::Address;
 
-/// Parses a link and its creation order, if the group tracks it. A link with an invalid target keeps its name.
+/// Parses a link and its creation order, if the group tracks it. A link whose target cannot be referenced keeps its name.
 pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<(Option<u64>, Link), Error> {
     let mut reader = Reader::new("link message", bytes, address, format);
     reader.version(1..=1)?;
     let flags = reader.u8()?;
     let class = if flags & 8 == 0 { 0 } else { reader.u8()? };
     let creation = if flags & 4 == 0 { None } else { Some(reader.u64()?) };
-    reader.skip(if flags & 16 == 0 { 0 } else { 1 })?;
+    let charset = if flags & 16 == 0 { 0 } else { reader.u8()? };
     let length = reader.uint(1 << (flags & 3))?;
+    if flags > 0x1F || charset > 1 || length == 0 {
+        let problem = format!("flags {flags:#04x}, character set {charset}, name of {length} bytes");
+        return Err(reader.malformed(format!("{problem}; expected at most 0x1f, at most 1, and 1 or more")));
+    }
     let name = text(reader.take(length)?);
-    let target = target(&mut reader, class).unwrap_or_else(LinkTarget::Unreadable);
-    Ok((creation, Link { name, target }))
+    Ok((creation, Link { name, target: target(&mut reader, class)? }))
 }
 
 fn target(reader: &mut Reader<'_>, class: u8) -> Result<LinkTarget, Error> {
     if class == 0 {
-        return Ok(LinkTarget::Hard(Address(reader.defined_address()?)));
+        let undefined = || reader.malformed("undefined address, expected a defined one");
+        let address = reader.clone().address()?;
+        return Ok(
+            address.map_or_else(|| LinkTarget::Unreadable(undefined()), |at| LinkTarget::Hard(Address(at)))
+        );
     }
     let length = u64::from(reader.u16()?);
     let value = reader.take(length)?;
     match class {
-        1 => Ok(LinkTarget::Soft(text(value))),
-        64 => external(reader, value),
+        1 if length > 0 => Ok(LinkTarget::Soft(text(value))),
+        64 if length > 2 => Ok(external(reader, value).unwrap_or_else(LinkTarget::Unreadable)),
         65.. => Ok(LinkTarget::UserDefined(class)),
-        _ => Err(reader.malformed(format!("reserved link type {class}, expected 0, 1 or from 64 on"))),
+        _ => Err(reader
+            .malformed(format!("link of type {class} with {length} bytes, expected 0, 1 or from 64 on"))),
     }
 }
 
@@ -83,11 +91,25 @@ mod tests {
     }
 
     #[test]
-    fn rejects_undefined_targets_and_reserved_types() {
-        for bytes in [&[1, 0, 1, b'a', 0xFF, 0xFF, 0xFF, 0xFF][..], &[1, 8, 2, 1, b'a', 0, 0]] {
-            let (_, link) = parse(bytes, 0, FORMAT).unwrap();
-            assert!(link.name == "a" && matches!(link.target, LinkTarget::Unreadable(_)));
+    fn undefined_targets_keep_their_names() {
+        let (_, link) = parse(&[1, 0, 1, b'a', 0xFF, 0xFF, 0xFF, 0xFF], 0, FORMAT).unwrap();
+        assert!(link.name == "a" && matches!(link.target, LinkTarget::Unreadable(_)));
+    }
+
+    /// libhdf5 opens no link of a group after one of these.
+    #[test]
+    fn rejects_what_the_library_does_not_decode() {
+        let invalid: [(&[u8], &str); 7] = [
+            (&[1, 0, 2, b'a'], "truncated name"),
+            (&[1, 0, 0, 0x20, 0, 0, 0], "no name"),
+            (&[1, 0x20, 1, b'a', 0x20, 0, 0, 0], "flags"),
+            (&[1, 0x10, 2, 1, b'a', 0x20, 0, 0, 0], "character set"),
+            (&[1, 8, 2, 1, b'a', 0, 0], "type"),
+            (&[1, 8, 1, 1, b'a', 0, 0], "empty soft link"),
+            (&[1, 8, 64, 1, b'a', 2, 0, 0, 0], "short external link"),
+        ];
+        for (bytes, what) in invalid {
+            assert!(parse(bytes, 0, FORMAT).is_err(), "{what}");
         }
-        assert!(parse(&[1, 0, 2, b'a'], 0, FORMAT).is_err(), "truncated name");
     }
 }

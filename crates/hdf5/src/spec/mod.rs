@@ -32,6 +32,7 @@ pub(crate) mod reference;
 pub(crate) mod selection;
 pub(crate) mod shared;
 pub(crate) mod superblock;
+pub(crate) mod tree_ranks;
 pub(crate) mod virtual_layout;
 pub(crate) mod vlen;
 

@@ -9,7 +9,7 @@
 //!                base O | extension O | end of file O | root group object header O | checksum 4
 //! ```
 
-use super::{Format, Reader, checksum};
+use super::{Format, Reader, checksum, tree_ranks::TreeRanks};
 use crate::Error;
 
 const STRUCTURE: &str = "superblock";
@@ -33,6 +33,8 @@ pub(crate) struct Superblock {
     pub(crate) root: u64,
     /// End of the file, exclusive.
     pub(crate) end: u64,
+    /// Sizes of version 1 B-trees; from version 2 on, those without a message in the extension.
+    pub(crate) ranks: TreeRanks,
 }
 
 impl Superblock {
@@ -46,6 +48,8 @@ impl Superblock {
     }
 }
 
+/// Known file consistency flags.
+const FLAGS: u8 = 0x07;
 /// File consistency flags of version 3: open for writing, and open for writing with concurrent readers (SWMR).
 const OPEN_FOR_WRITING: u8 = 0x01 | 0x04;
 
@@ -79,8 +83,17 @@ fn parse_old(mut reader: Reader<'_>, bytes: &[u8], address: u64, version: u8) ->
         return Err(reader.unsupported(format!("versions {versions:?} of its parts, expected 0")));
     }
     let sizes = sizes(&mut reader)?;
-    let fixed_part = if version == 0 { 9 } else { 13 };
-    reader.skip(fixed_part)?;
+    reader.skip(1)?;
+    let (symbols, groups) = (reader.u16()?, reader.u16()?);
+    let flags = reader.u32()?;
+    let chunks = if version == 0 { TreeRanks::DEFAULT.chunks } else { reader.u16()? };
+    reader.skip(if version == 0 { 0 } else { 2 })?;
+    let ranks = TreeRanks { symbols, groups, chunks };
+    if symbols == 0 || groups == 0 || flags > FLAGS.into() {
+        return Err(
+            reader.malformed(format!("{ranks:?} and flags {flags:#x}, expected 1 or more and at most 7"))
+        );
+    }
     let (mut reader, stored_base) = rebase(bytes, address, &reader, sizes)?;
     let format = reader.format();
     if let Some(free_space) = reader.address()? {
@@ -90,15 +103,20 @@ fn parse_old(mut reader: Reader<'_>, bytes: &[u8], address: u64, version: u8) ->
     let driver_block = reader.address()?;
     reader.skip(u64::from(sizes.0))?;
     let root = reader.defined_address()?;
-    Ok(Superblock { version, address, format, extension: None, driver_block, root, end })
+    if reader.u32()? > 2 {
+        return Err(reader.malformed("cache type of the root group, expected 0 to 2"));
+    }
+    Ok(Superblock { version, address, format, extension: None, driver_block, root, end, ranks })
 }
 
 fn parse_new(mut reader: Reader<'_>, bytes: &[u8], address: u64, version: u8) -> Result<Superblock, Error> {
     let sizes = sizes(&mut reader)?;
-    if version == 3 && reader.u8()? & OPEN_FOR_WRITING != 0 {
+    let flags = reader.u8()?;
+    if version == 3 && flags & OPEN_FOR_WRITING != 0 {
         return Err(reader.unsupported("file marked as open for writing (h5clear -s clears the mark)"));
-    } else if version == 2 {
-        reader.skip(1)?;
+    }
+    if flags > FLAGS {
+        return Err(reader.malformed(format!("flags {flags:#04x}, expected at most 7")));
     }
     let (mut reader, stored_base) = rebase(bytes, address, &reader, sizes)?;
     let format = reader.format();
@@ -108,7 +126,8 @@ fn parse_new(mut reader: Reader<'_>, bytes: &[u8], address: u64, version: u8) ->
     reader.skip(4)?;
     let length = bytes.len().saturating_sub(reader.remaining());
     checksum::checked(STRUCTURE, address, bytes.get(..length).unwrap_or(bytes))?;
-    Ok(Superblock { version, address, format, extension, driver_block: None, root, end })
+    let ranks = TreeRanks::DEFAULT;
+    Ok(Superblock { version, address, format, extension, driver_block: None, root, end, ranks })
 }
 
 /// Reads the sizes of offsets and lengths.
@@ -139,9 +158,15 @@ fn rebase<'a>(
     Ok((reader, stored_base))
 }
 
-/// Reads the end of the file, corrected for a moved base address. An undefined end is no limit.
+/// Reads the end of the file, corrected for a moved base address.
 fn end_of_file(reader: &mut Reader<'_>, stored_base: u64) -> Result<u64, Error> {
-    Ok(reader.address()?.map_or(0, |end| end.saturating_sub(stored_base)))
+    let end = reader.defined_address()?;
+    match end.checked_sub(stored_base).filter(|corrected| *corrected > reader.format().base) {
+        Some(corrected) => Ok(corrected),
+        None => {
+            Err(reader.malformed(format!("end of file {end:#x}, expected one after base {stored_base:#x}")))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -164,6 +189,7 @@ mod tests {
         bytes.extend([0xFF; 8]);
         bytes.extend(0_u64.to_le_bytes());
         bytes.extend(96_u64.to_le_bytes());
+        bytes.extend([0; 4]);
         let found = parse(&bytes, 512).unwrap();
         assert_eq!(found.root, 608);
         assert_eq!(found.format, Format { base: 512, offset_size: 8, length_size: 8 });
@@ -181,7 +207,7 @@ mod tests {
             bytes.extend([0xFF; 8]);
             bytes.extend(4096_u64.to_le_bytes());
             bytes.extend([0xFF; 8]);
-            bytes.extend([0; 16]);
+            bytes.extend([0; 20]);
             bytes[at] = 1;
             parse(&bytes, 0).map_err(|error| error.to_string())
         };
@@ -189,7 +215,24 @@ mod tests {
         for at in [9, 10, 12] {
             assert!(parsed(at).unwrap_err().contains("of its parts, expected 0"));
         }
+        assert!(parsed(21).unwrap_err().contains("flags 0x100"));
+        assert!(parsed(73).unwrap_err().contains("cache type of the root group"));
         assert!(parsed(32).unwrap_err().contains("expected an undefined address"));
+    }
+
+    /// libhdf5 subtracts the stored base address, and then finds the file truncated.
+    #[test]
+    fn rejects_ends_before_the_base() {
+        let parsed = |base: u64, end: u64| {
+            let mut bytes = [&SIGNATURE[..], &[2, 8, 8, 0]].concat();
+            bytes.extend([base, u64::MAX, end, 48].map(u64::to_le_bytes).concat());
+            bytes.extend(checksum::lookup3(&bytes).to_le_bytes());
+            parse(&bytes, 0).map(|found| found.end)
+        };
+        assert_eq!(parsed(512, 4096).unwrap(), 3584);
+        for (base, end) in [(4096, 4096), (8192, 4096), (u64::MAX - 7, 4096), (0, 0), (0, u64::MAX)] {
+            assert!(parsed(base, end).is_err(), "{base} {end}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::{
     Error,
     spec::{
         Format,
-        chunk_btree1::{Btree1Axis, Btree1Format, Btree1Node},
+        chunk_btree1::{Bounds, Btree1Axis, Btree1Format, Btree1Node},
         chunk_element::ChunkElement,
     },
 };
@@ -27,12 +27,11 @@ struct Tree<'a> {
 }
 
 /// A node to read.
-#[derive(Clone, Copy)]
 struct Node {
     tree: usize,
     address: u64,
-    /// Expected level; `None` for the root, whose level is not stored elsewhere.
-    level: Option<u8>,
+    /// Expected level and keys; `None` for the root.
+    expected: Option<(u8, Bounds)>,
 }
 
 /// Fills the chunk tables of the trees.
@@ -42,14 +41,14 @@ pub(super) async fn read_btree1<'a>(
     jobs: Vec<Job<'a>>,
 ) -> Vec<(Job<'a>, Result<(), Error>)> {
     let mut level: Vec<_> =
-        (0..).zip(&jobs).map(|(tree, job)| Node { tree, address: job.address, level: None }).collect();
-    let mut trees: Vec<_> = jobs.into_iter().map(|job| Tree::new(job, format)).collect();
+        (0..).zip(&jobs).map(|(tree, job)| Node { tree, address: job.address, expected: None }).collect();
+    let mut trees: Vec<_> = jobs.into_iter().map(|job| Tree::new(job, io, format)).collect();
     while !level.is_empty() {
         let mut next = Vec::new();
         for batch in level.chunks(io.batch()) {
             for (node, bytes) in batch.iter().zip(read_nodes(io, &trees, batch).await) {
                 if let Some(tree) = trees.get_mut(node.tree) {
-                    tree.visit(io, *node, bytes, &mut next);
+                    tree.visit(io, node, bytes, &mut next);
                 }
             }
         }
@@ -63,50 +62,32 @@ pub(super) async fn read_btree1<'a>(
 /// Announces the nodes below those of the next level, if there are so many that they fill the space between these.
 fn announce(io: &Io<'_>, trees: &[Tree<'_>], next: &[Node]) {
     for nodes in next.chunk_by(|first, second| first.tree == second.tree) {
-        if let [Node { tree, level: Some(level @ 1..), .. }, ..] = nodes
+        if let [Node { tree, expected: Some((level @ 1.., _)), .. }, ..] = nodes
             && let Some(tree) = trees.get(*tree)
         {
-            let most = tree.sizes.usual_tree_size(nodes.len() as u64, *level);
+            let most = tree.sizes.full_tree_size(nodes.len() as u64, *level);
             let chunks = tree.job.columns.grid().total;
-            let bytes = tree.sizes.usual_leaf_bytes(chunks).min(most);
+            let bytes = tree.sizes.full_leaf_bytes(chunks).min(most);
             io.will_read_below(nodes.iter().map(|node| node.address), bytes);
         }
     }
 }
 
-/// Reads as many bytes of each node as nodes usually have, then larger nodes again.
 async fn read_nodes(io: &Io<'_>, trees: &[Tree<'_>], nodes: &[Node]) -> Vec<Result<Bytes, Error>> {
-    let sizes = |node: &Node| trees.get(node.tree).map(|tree| tree.sizes);
-    let usual = |node: &Node| sizes(node).map_or(0, Btree1Format::usual_size);
-    let ranges: Vec<_> =
-        nodes.iter().map(|node| ByteRange::new(node.address, usual(node)).clamp_to(io.size())).collect();
-    let mut parts = read_whole(io, NODE, &ranges).await;
-    let mut larger = Vec::new();
-    for (place, (node, part)) in nodes.iter().zip(&parts).enumerate() {
-        let Ok(bytes) = part else { continue };
-        let needed = sizes(node).map_or(0, |sizes| sizes.needed(bytes));
-        if needed > bytes.len() as u64 {
-            larger.push((place, ByteRange::new(node.address, needed)));
-        }
-    }
-    let ranges: Vec<_> = larger.iter().map(|(_, range)| *range).collect();
-    for ((place, _), part) in larger.into_iter().zip(read_whole(io, NODE, &ranges).await) {
-        if let Some(slot) = parts.get_mut(place) {
-            *slot = part;
-        }
-    }
-    parts
+    let size = |node: &Node| trees.get(node.tree).map_or(0, |tree| tree.sizes.node_size());
+    let ranges: Vec<_> = nodes.iter().map(|node| ByteRange::new(node.address, size(node))).collect();
+    read_whole(io, NODE, &ranges).await
 }
 
 impl<'a> Tree<'a> {
-    fn new(job: Job<'a>, format: Format) -> Self {
-        let sizes = Btree1Format::new(format, job.request.chunk_shape.len());
+    fn new(job: Job<'a>, io: &Io<'_>, format: Format) -> Self {
+        let sizes = Btree1Format::new(format, job.request.chunk_shape.len(), io.ranks().chunks);
         let axes = Btree1Axis::all(job.columns.grid(), &job.request.chunk_shape);
         Self { job, sizes, axes, last: (0, Vec::new()), result: Ok(()) }
     }
 
     /// Adds the chunks of a leaf to the table, or the children of an internal node to the next level.
-    fn visit(&mut self, io: &Io<'_>, node: Node, bytes: Result<Bytes, Error>, next: &mut Vec<Node>) {
+    fn visit(&mut self, io: &Io<'_>, node: &Node, bytes: Result<Bytes, Error>, next: &mut Vec<Node>) {
         if self.result.is_err() {
             return;
         }
@@ -116,7 +97,7 @@ impl<'a> Tree<'a> {
     fn read_node(
         &mut self,
         io: &Io<'_>,
-        node: Node,
+        node: &Node,
         bytes: &[u8],
         next: &mut Vec<Node>,
     ) -> Result<(), Error> {
@@ -127,13 +108,20 @@ impl<'a> Tree<'a> {
             (*level, *last) = (parsed.level, Vec::new());
         }
         parsed.check_order(self.sizes, last)?;
+        if let Some((_, bounds)) = &node.expected {
+            parsed.check_bounds(self.sizes, bounds, last)?;
+        }
+        let request = self.job.request;
+        let chunk: Vec<u64> =
+            request.chunk_shape.iter().copied().chain([request.element_size.into()]).collect();
+        parsed.check_multiples(self.sizes, &chunk)?;
         let count = parsed.len(self.sizes) as u64;
         let Some(below) = parsed.level.checked_sub(1) else {
             self.job.budget.take(count, node.address)?;
             return self.list(&parsed);
         };
-        for child in parsed.children(self.sizes) {
-            next.push(Node { tree: node.tree, address: child?, level: Some(below) });
+        for (child, bounds) in parsed.children(self.sizes).zip(parsed.bounds(self.sizes)) {
+            next.push(Node { tree: node.tree, address: child?, expected: Some((below, bounds)) });
         }
         if below == 0 {
             self.job.columns.reserve(count.saturating_mul(32));
@@ -153,10 +141,10 @@ impl<'a> Tree<'a> {
     }
 }
 
-fn check_level(io: &Io<'_>, node: Node, parsed: &Btree1Node<'_>) -> Result<(), Error> {
+fn check_level(io: &Io<'_>, node: &Node, parsed: &Btree1Node<'_>) -> Result<(), Error> {
     let found = parsed.level;
-    match node.level {
-        Some(expected) if expected != found => {
+    match node.expected {
+        Some((expected, _)) if expected != found => {
             Err(Error::malformed(NODE, node.address, format!("level {found}, expected {expected}")))
         }
         None if u32::from(found) > io.limits().depth => {
@@ -186,6 +174,7 @@ mod tests {
     use super::*;
     use crate::{
         model::{ChunkSizes, ChunkTable},
+        spec::tree_ranks::TreeRanks,
         walk::{
             chunk_request::{ChunkIndex, ChunkRequest},
             chunks::read_chunk_tables,
@@ -204,7 +193,7 @@ mod tests {
         for (offset, address) in entries {
             bytes.extend([1_u64, *offset, 0, *address].into_iter().flat_map(u64::to_le_bytes));
         }
-        let end = entries.last().map_or(0, |(offset, _)| *offset);
+        let end = entries.last().map_or(0, |(offset, _)| offset + 100 * u64::from(level));
         bytes.extend([0, end, 1].into_iter().flat_map(u64::to_le_bytes));
         bytes
     }
@@ -216,8 +205,10 @@ mod tests {
             file.resize(file.len().max(address + node.len()), 0);
             file[*address..address + node.len()].copy_from_slice(node);
         }
+        file.resize(file.len() + (1 << 14), 0);
         let source = MemorySource(file.into());
-        let io = Io::new(&source, Limits { chunks, ..Limits::default() });
+        let mut io = Io::new(&source, Limits { chunks, ..Limits::default() });
+        io.set_ranks(TreeRanks { chunks: 150, ..TreeRanks::DEFAULT });
         let request = ChunkRequest {
             index: ChunkIndex::BTree1 { address: Some(nodes[0].0 as u64) },
             shape: vec![shape],
@@ -234,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn larger_nodes_are_read_again() {
+    fn nodes_have_the_size_of_the_file() {
         let found = table(300, 1000, &[(64, leaf(0..300))]).unwrap();
         assert_eq!(*found.addresses, (0x9000..0x9000 + 300).collect::<Vec<_>>());
         assert_eq!((found.positions, found.sizes), (None, ChunkSizes::Uniform(1)));
@@ -264,6 +255,8 @@ mod tests {
         assert!(message(3, &[(64, leaf(0..4))]).ends_with("more than 3 chunks"));
         let again = [(64, node(1, &[(0, 4096), (3, 8192)])), (4096, leaf(0..3)), (8192, leaf(2..4))];
         assert!(message(1000, &again).ends_with("expected ascending keys"));
+        let outside = [(64, node(1, &[(0, 16384), (3, 8192)])), (16384, leaf(0..4)), (8192, leaf(4..5))];
+        assert!(message(1000, &outside).ends_with("expected those from [0] to below [3, 0]"));
         let past_the_end = [(64, node(1, &[(0, 1 << 40)]))];
         assert!(message(1000, &past_the_end).contains("beyond the end of the file"));
     }

@@ -91,18 +91,40 @@ struct Storage {
 }
 
 impl Storage {
+    /// Returns where the library looks for links: a group with a link info message has no symbol table, and one with dense
+    /// links no links in its header.
     fn of(io: &Io<'_>, header: &Header, format: Format) -> Result<Self, Error> {
-        let table = header.find(kind::SYMBOL_TABLE);
-        let table = table.map(|m| parse_symbol_table(&m.body, m.address, format)).transpose()?;
-        let dense = header.find(kind::LINK_INFO);
-        let dense = dense.map(|m| parse_link_info(&m.body, m.address, format)).transpose()?.flatten();
-        let mut compact = Vec::new();
-        for message in header.all(kind::LINK) {
-            hold_link(io, message.body.len())?;
-            compact.push(or_unreadable(link::parse(&message.body, message.address, format)));
+        let (compact, table) = (Vec::new(), None);
+        let Some(info) = header.find(kind::LINK_INFO) else {
+            let table = header.find(kind::SYMBOL_TABLE);
+            let table = table.map(|m| parse_symbol_table(&m.body, m.address, format)).transpose()?;
+            return Ok(Self { compact, table, dense: None });
+        };
+        match parse_link_info(&info.body, info.address, format)? {
+            Some(dense) => Ok(Self { compact, table, dense: Some(dense) }),
+            None => Ok(Self { compact: compact_links(io, header, format)?, table, dense: None }),
         }
-        Ok(Self { compact, table, dense })
     }
+}
+
+/// Returns the links in a header. The library reads them one after the other until it finds a name, so it opens no link
+/// after one that it cannot decode.
+fn compact_links(io: &Io<'_>, header: &Header, format: Format) -> Result<Vec<OrderedLink>, Error> {
+    let (mut links, mut damaged) = (Vec::new(), None);
+    for message in header.all(kind::LINK) {
+        hold_link(io, message.body.len())?;
+        let link = link::parse(&message.body, message.address, format);
+        if let (None, Err(error)) = (&damaged, &link) {
+            damaged = Some(error.clone().within("a link before it"));
+        }
+        links.push(match (link, &damaged) {
+            (Ok((creation, link)), Some(error)) => {
+                (creation, Link { target: LinkTarget::Unreadable(error.clone()), ..link })
+            }
+            (link, _) => or_unreadable(link),
+        });
+    }
+    Ok(links)
 }
 
 #[cfg(test)]

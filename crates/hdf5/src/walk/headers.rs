@@ -52,7 +52,8 @@ impl Header {
 struct Reading {
     header: Header,
     prefix: Prefix,
-    seen: BTreeSet<Continuation>,
+    /// Addresses of continuation blocks.
+    seen: BTreeSet<u64>,
     next: Vec<Continuation>,
 }
 
@@ -137,7 +138,7 @@ impl Reading {
         self.header.messages.extend(others);
         for message in found {
             let continuation = parse_continuation_message(&message, format)?;
-            if !self.seen.insert(continuation) {
+            if !self.seen.insert(continuation.address) {
                 let problem = format!("second continuation at {:#x}, expected one", continuation.address);
                 return Err(Error::malformed("object header", self.header.address, problem));
             }

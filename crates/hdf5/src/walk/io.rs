@@ -3,7 +3,10 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use virtualize_bytes::{Budget, ByteRange, Limits, ReadRanges};
 
-use crate::{Error, spec::slice};
+use crate::{
+    Error,
+    spec::{slice, tree_ranks::TreeRanks},
+};
 
 /// Bytes to fetch from the start of a file before anything is parsed: all of most small files, and the root group of
 /// large ones.
@@ -26,6 +29,7 @@ pub(crate) struct Io<'a> {
     longest: u64,
     /// Start of the first page, and the size of pages in bytes, if the file keeps metadata in pages of its own.
     pages: Option<(u64, u64)>,
+    ranks: TreeRanks,
 }
 
 impl<'a> Io<'a> {
@@ -33,7 +37,17 @@ impl<'a> Io<'a> {
         let budget = Budget::of_file(&limits, source.size());
         let (head, overlay) = (Bytes::new(), BTreeMap::new());
         let size = source.size();
-        Self { source, size, limits, budget, head, overlay, longest: 0, pages: None }
+        Self {
+            source,
+            size,
+            limits,
+            budget,
+            head,
+            overlay,
+            longest: 0,
+            pages: None,
+            ranks: TreeRanks::DEFAULT,
+        }
     }
 
     /// Opens a file and fetches its start, from which later reads are served.
@@ -44,9 +58,18 @@ impl<'a> Io<'a> {
         Ok(io)
     }
 
-    /// Ends the file where the superblock declares its end, if it does: libhdf5 reads nothing past it.
+    /// Ends the file where the superblock declares its end: libhdf5 reads nothing past it.
     pub(crate) fn set_end(&mut self, end: u64) {
-        self.size = if end == 0 { self.size } else { self.size.min(end) };
+        self.size = self.size.min(end);
+    }
+
+    /// Sets the sizes of version 1 B-trees.
+    pub(crate) fn set_ranks(&mut self, ranks: TreeRanks) {
+        self.ranks = ranks;
+    }
+
+    pub(crate) fn ranks(&self) -> TreeRanks {
+        self.ranks
     }
 
     /// Adds structures that replace the bytes of the file at their addresses.

@@ -58,8 +58,9 @@ pub(crate) async fn read_layouts(
             }
             (LayoutMessage::Compact(bytes), ..) => Ok(Layout::Compact(bytes)),
             (LayoutMessage::Contiguous { address, length }, ..) => {
-                let length = length.unwrap_or_else(|| extent_bytes(&request.dataspace, request.element_size));
-                Ok(Layout::Contiguous(address.map(|address| ByteRange::new(address, length))))
+                let needed = extent_bytes(&request.dataspace, request.element_size);
+                check_extent(io, address, needed)?;
+                Ok(Layout::Contiguous(address.map(|start| ByteRange::new(start, length.unwrap_or(needed)))))
             }
             (LayoutMessage::Chunked(chunked), ..) => match tables.next() {
                 Some(table) => table.map(|table| Layout::Chunked(with_table(chunked, table))),
@@ -75,10 +76,21 @@ pub(crate) async fn read_layouts(
     Ok(layouts.map(|layout| layout.unwrap_or_else(Layout::Unreadable)).collect())
 }
 
+/// Checks that as many bytes as the elements of a dataset need are within the file. The library opens no dataset without
+/// elements that has an address.
+fn check_extent(io: &Io<'_>, address: Option<u64>, needed: u64) -> Result<(), Error> {
+    let Some(address) = address else { return Ok(()) };
+    let end = address.checked_add(needed).filter(|end| needed > 0 && *end <= io.size());
+    end.map(|_| ()).ok_or_else(|| {
+        let problem = format!("{needed} bytes of elements, expected 1 or more within {:#x}", io.size());
+        Error::malformed("contiguous layout", address, problem)
+    })
+}
+
 /// Checks that the elements of a dataset are within the file.
 fn check_end(io: &Io<'_>, layout: &Layout) -> Result<(), Error> {
     let past = match layout {
-        Layout::Contiguous(Some(range)) if range.length > 0 => Some((range.start, range.length)),
+        Layout::Contiguous(Some(range)) => Some((range.start, range.length)),
         Layout::Chunked(Chunked { chunks, .. }) => match &chunks.sizes {
             ChunkSizes::Uniform(size) => chunks.addresses.iter().max().map(|address| (*address, *size)),
             ChunkSizes::Each(sizes) => {
