@@ -6,7 +6,7 @@ from oracle import MOST_ARRAYS, MOST_BYTES, array, failed, serve, uncompared
 
 MOST_NODES = 2000
 DEPTH = 32
-NATIVE = {2: np.float16, 4: np.float32, 8: np.float64}
+IEEE = [getattr(h5t, f"IEEE_F{bits}{order}") for bits in (16, 32, 64) for order in ("LE", "BE")]
 
 
 def read(file, paths):
@@ -15,13 +15,18 @@ def read(file, paths):
         found = []
         root = h5py.File(id)["/"]
         walk(root, "", found, set(), [0])
-        known = {array["path"] for array, _ in found}
+        known = {renamed(array["path"]) for array, _ in found}
         # A group in which the library cannot list all links may have others, which it opens by name.
         return found + [at_path(root, path) for path in paths if path not in known]
     finally:
         for open_id in h5f.get_obj_ids(id, h5f.OBJ_ALL & ~h5f.OBJ_FILE):
             open_id.close() if hasattr(open_id, "close") else None
         id.close()
+
+
+def renamed(path):
+    """Returns the path that `virtualize` shows; see `hdf5_path` in src/differential_targets.rs."""
+    return "/".join(name.removeprefix("_nc4_non_coord_") or name for name in path.split("/"))
 
 
 def at_path(root, path):
@@ -119,7 +124,24 @@ def values(path, id):
         if not np.array_equal(wide.astype(out.dtype), out, equal_nan=True):
             return uncompared(path, full, "wide")
         out = wide
-    return array(path, out)
+    described, data = array(path, out)
+    return described | {"converted": not all(map(is_ieee, floats(stored)))}, data
+
+
+def floats(stored):
+    """Yields the floats in a type."""
+    kind = stored.get_class()
+    if kind == h5t.FLOAT:
+        yield stored
+    elif kind == h5t.COMPOUND:
+        for i in range(stored.get_nmembers()):
+            yield from floats(stored.get_member_type(i))
+    elif kind in (h5t.ARRAY, h5t.COMPLEX):
+        yield from floats(stored.get_super())
+
+
+def is_ieee(stored):
+    return any(stored.equal(known) for known in IEEE)
 
 
 def is_dimension(id):

@@ -54,7 +54,7 @@ impl Difference<'_> {
         ours.bytes.len() == theirs.values.len() && ours.bytes.iter().skip(same).all(|byte| *byte == 0)
     }
 
-    /// Whether the values are the same numbers, with other NaNs.
+    /// Whether the values are the same numbers, with other NaNs, after a conversion by the library.
     pub fn differs_in_nans(&self) -> bool {
         let (Some(ours), Some(theirs)) = (self.ours, self.theirs) else { return false };
         let is_nan = |bytes: &[u8]| match *bytes {
@@ -65,7 +65,7 @@ impl Difference<'_> {
         };
         let size = ours.data_type.size().unwrap_or(1).max(1) as usize;
         let mut pairs = ours.bytes.chunks(size).zip(theirs.values.chunks(size));
-        ours.data_type.is_float() && pairs.all(|(a, b)| a == b || is_nan(a) && is_nan(b))
+        theirs.is_converted && ours.data_type.is_float() && pairs.all(|(a, b)| a == b || is_nan(a) && is_nan(b))
     }
 }
 
@@ -131,13 +131,21 @@ fn findings(store: &VirtualStore, options: &Options, answer: &Answer, rules: &Ru
         let arrays = store.hierarchy.arrays();
         return arrays.into_iter().filter_map(|(path, _)| check.shown(path.as_str(), None, error)).collect();
     }
-    let expected: Vec<(String, &Theirs)> =
-        answer.arrays.iter().filter_map(|array| Some(((rules.path)(array)?, array))).collect();
-    let mut found: Vec<String> =
-        expected.iter().filter_map(|(path, theirs)| check.array(path, theirs)).collect();
+    let mut expected: BTreeMap<String, Vec<&Theirs>> = BTreeMap::new();
+    for array in &answer.arrays {
+        if let Some(path) = (rules.path)(array) {
+            expected.entry(path).or_default().push(array);
+        }
+    }
+    // Of several arrays with one path, one is shown.
+    let compare = |(path, arrays): (&String, &Vec<&Theirs>)| {
+        let findings: Option<Vec<_>> = arrays.iter().map(|theirs| check.array(path, theirs)).collect();
+        findings.and_then(|findings| findings.into_iter().next())
+    };
+    let mut found: Vec<String> = expected.iter().filter_map(compare).collect();
     if !answer.has_more {
         for (path, _) in store.hierarchy.arrays() {
-            if !expected.iter().any(|(known, _)| known == path.as_str()) {
+            if !expected.contains_key(path.as_str()) {
                 found.extend(check.shown(path.as_str(), None, "it does not list the array"));
             }
         }

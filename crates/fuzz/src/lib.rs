@@ -1,6 +1,7 @@
 //! The entry points of the fuzz targets.
 
 mod codecs;
+mod damage;
 mod differential;
 pub mod differential_targets;
 pub mod mutate;

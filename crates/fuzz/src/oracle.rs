@@ -1,9 +1,7 @@
 //! Reference libraries, each in a process of its own: `oracles/*.py`, which read whole files.
 //!
 //! A request is the length of the file (32 bits, little-endian), its bytes, and in the same form a JSON list of the arrays
-//! that `virtualize` shows. An answer, and the
-//! greeting at the start, is the length of a JSON head
-//! (32 bits), the head, and the values of all arrays in the order of the head. The head is `{"error": …}` or
+//! that `virtualize` shows. An answer, and the greeting at the start, is the length of a JSON head (32 bits), the head, and the values of all arrays in the order of the head. The head is `{"error": …}` or
 //! `{"arrays": […]}`; see [`Answer`].
 
 use std::{
@@ -58,6 +56,9 @@ pub struct Theirs {
     pub shape: Vec<u64>,
     /// Why values are not compared, such as their number.
     pub uncompared: Option<String>,
+    /// Whether the library converted the values from floats that are not IEEE 754.
+    #[serde(default, rename = "converted")]
+    pub is_converted: bool,
     #[serde(default)]
     bytes: usize,
     /// Elements in row-major order, little-endian; each text is preceded by its length, as in `virtualize::read_array`.

@@ -1,32 +1,16 @@
 //! Damaged files: reading terminates and does not panic, whatever the bytes. The mutations are the same in every run.
 //! `VIRTUALIZE_MUTATIONS=100000 cargo test --release -p virtualize-netcdf3 mutations` runs more of them.
 
+#[path = "../../fuzz/src/damage.rs"]
+mod damage;
+
 use std::path::Path;
 
 use futures::executor::block_on;
 use virtualize_bytes::{Limits, MemorySource};
 
 use crate::read;
-
-/// Overwrites a few places with values that counts, sizes and offsets do not expect.
-fn damage(bytes: &mut Vec<u8>, random: &mut fastrand::Rng) {
-    for _ in 0..=random.usize(..3) {
-        let at = random.usize(..bytes.len());
-        let width = [1, 1, 2, 4, 8][random.usize(..5)].min(bytes.len() - at);
-        let from = random.usize(..bytes.len() - width);
-        match random.usize(..6) {
-            0 => bytes[at..at + width].fill(0xff),
-            1 => bytes[at..at + width].fill(0),
-            2 => bytes[at] ^= 1 << random.usize(..8),
-            3 => bytes[at] = bytes[at].wrapping_add(1),
-            4 => bytes.copy_within(from..from + width, at),
-            _ => bytes[at] = u8::try_from(random.usize(..256)).unwrap(),
-        }
-    }
-    if random.usize(..20) == 0 {
-        bytes.truncate(random.usize(..bytes.len()));
-    }
-}
+use damage::damage;
 
 #[test]
 fn mutations_neither_panic_nor_hang() {

@@ -27,16 +27,28 @@ pub(super) fn decode(bytes: &[u8], client_data: &[u32], limit: usize) -> Result<
     if size == 0 || size > 1 << 16 {
         return Err(parameters(NAME, format!("elements of {size} bytes")));
     }
+    if !block.is_multiple_of(8) {
+        return Err(parameters(NAME, format!("blocks of {block} elements, expected a multiple of 8")));
+    }
     let chosen = if block == 0 { default_block(size) } else { block };
     match compression {
         0 => {
             if bytes.len() > limit {
                 return Err(CodecFailure::TooLong { codec: NAME.to_owned(), limit });
             }
+            check_length(bytes.len(), size)?;
             Ok(plain(bytes, size, chosen))
         }
         2 | 3 => compressed(bytes, size, compression == 2, limit),
         other => Err(CodecFailure::NoDecoder(format!("bitshuffle with compression {other}"))),
+    }
+}
+
+/// Checks that a chunk is a whole number of elements.
+fn check_length(length: usize, size: usize) -> Result<(), CodecFailure> {
+    match length.is_multiple_of(size) {
+        true => Ok(()),
+        false => Err(corrupt(NAME, format!("{length} bytes, expected a multiple of {size}"))),
     }
 }
 
@@ -62,6 +74,7 @@ fn compressed(bytes: &[u8], size: usize, lz4: bool, limit: usize) -> Result<Vec<
     if block == 0 || !block.is_multiple_of(8 * size) {
         return Err(corrupt(NAME, format!("blocks of {block} bytes with elements of {size}")));
     }
+    check_length(total, size)?;
     let mut out = Vec::with_capacity(total);
     while out.len() < total {
         let left = total - out.len();
@@ -98,4 +111,20 @@ pub(super) fn unshuffle(bytes: &[u8], size: usize) -> Vec<u8> {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The filter of libhdf5 fails on the others, with and without compression.
+    #[test]
+    fn chunks_are_whole_elements_and_blocks_multiples_of_eight() {
+        let plain = |size, block| decode(&[0; 240], &[0, 4, size, block, 0], 240);
+        assert_eq!(plain(4, 0).unwrap(), [0; 240]);
+        assert!(plain(127, 0).is_err() && plain(4, 12).is_err());
+        let compressed = [&240_u64.to_be_bytes()[..], &128_u32.to_be_bytes(), &[0; 64]].concat();
+        let error = decode(&compressed, &[0, 4, 7, 0, 2], 240).unwrap_err().to_string();
+        assert!(error.contains("expected a multiple of 7") || error.contains("elements of 7"), "{error}");
+    }
 }

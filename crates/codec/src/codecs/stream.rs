@@ -4,8 +4,11 @@ use std::io::Read;
 
 use crate::{CodecFailure, corrupt};
 
+/// Most bytes that are decoded after the limit.
+const MOST_EXCESS: u64 = 1 << 28;
+
 /// Reads at most `limit + 1` bytes. A missing or wrong checksum at the end of the stream is an error, as for other
-/// readers.
+/// readers, however long the stream is.
 pub(super) fn read(
     codec: &'static str,
     mut decoder: impl Read,
@@ -13,8 +16,28 @@ pub(super) fn read(
 ) -> Result<Vec<u8>, CodecFailure> {
     let mut out = Vec::with_capacity(limit.min(1 << 20));
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-    match decoder.by_ref().take(most).read_to_end(&mut out) {
+    let read = decoder.by_ref().take(most).read_to_end(&mut out);
+    match read.and_then(|_| std::io::copy(&mut decoder.take(MOST_EXCESS), &mut std::io::sink())) {
         Err(error) => Err(corrupt(codec, error)),
+        Ok(MOST_EXCESS..) => Err(CodecFailure::TooLong { codec: codec.to_owned(), limit }),
         Ok(_) => Ok(out),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn damage_after_the_limit_is_found() {
+        let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(&[7; 1000]).unwrap();
+        let mut stream = encoder.finish().unwrap();
+        let read = |stream: &[u8]| read("zlib", flate2::read::ZlibDecoder::new(stream), 10);
+        assert_eq!(read(&stream).unwrap(), [7; 11]);
+        *stream.last_mut().unwrap() ^= 1;
+        assert!(read(&stream).is_err());
     }
 }

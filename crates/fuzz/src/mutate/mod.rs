@@ -6,6 +6,8 @@ pub mod tiff;
 
 use std::{cell::RefCell, collections::HashMap, ops::Range};
 
+use crate::damage::overwrite;
+
 /// The structures of a file, as far as a mutation needs them.
 #[derive(Clone, Default, Debug)]
 pub struct Layout {
@@ -48,17 +50,30 @@ thread_local! {
 
 /// Mutates the first `size` bytes of `data` in place, and returns the new size, at most `max_size`.
 pub fn mutate(data: &mut [u8], size: usize, max_size: usize, seed: u32, format: &Format) -> usize {
-    let mut random = fastrand::Rng::with_seed(seed.into());
-    let layout = layout_of(&data[..size], format.layout);
-    let mut bytes = data[..size].to_vec();
-    for _ in 0..=random.usize(..3) {
-        change(&mut bytes, &layout, max_size, &mut random);
-    }
-    bytes.truncate(max_size.min(data.len()));
-    if random.u8(..) > 8 {
-        (format.repair)(&mut bytes, &layout);
-    }
-    LAST.set((key(&bytes), layout));
+    in_place(data, size, max_size, seed, |bytes, max_size, random| {
+        let layout = layout_of(bytes, format.layout);
+        for _ in 0..=random.usize(..3) {
+            change(bytes, &layout, max_size, random);
+        }
+        bytes.truncate(max_size);
+        if random.u8(..) > 8 {
+            (format.repair)(bytes, &layout);
+        }
+        LAST.set((key(bytes), layout));
+    })
+}
+
+/// Changes the first `size` bytes of `data` in place, and returns the new size, at most `max_size`, which `change` gets too.
+pub fn in_place(
+    data: &mut [u8],
+    size: usize,
+    max_size: usize,
+    seed: u32,
+    change: impl FnOnce(&mut Vec<u8>, usize, &mut fastrand::Rng),
+) -> usize {
+    let (mut bytes, max_size) = (data[..size].to_vec(), max_size.min(data.len()));
+    change(&mut bytes, max_size, &mut fastrand::Rng::with_seed(seed.into()));
+    bytes.truncate(max_size);
     data[..bytes.len()].copy_from_slice(&bytes);
     bytes.len()
 }
@@ -89,7 +104,7 @@ fn change(bytes: &mut Vec<u8>, layout: &Layout, max_size: usize, random: &mut fa
         0..20 => change_field(bytes, layout, random),
         20..24 => copy_field(bytes, layout, random),
         24..26 => copy_structure(bytes, layout, random),
-        26..30 => damage(bytes, random),
+        26..30 => overwrite(bytes, random),
         30 => truncate(bytes, layout, random),
         _ => {
             let more = random.usize(..64).min(max_size.saturating_sub(bytes.len()));
@@ -155,24 +170,6 @@ fn truncate(bytes: &mut Vec<u8>, layout: &Layout, random: &mut fastrand::Rng) {
         _ => bytes.len() - random.usize(..=bytes.len().min(64)),
     };
     bytes.truncate(at);
-}
-
-/// Overwrites a few bytes anywhere.
-fn damage(bytes: &mut [u8], random: &mut fastrand::Rng) {
-    if bytes.is_empty() {
-        return;
-    }
-    let at = random.usize(..bytes.len());
-    let width = [1, 1, 2, 4, 8][random.usize(..5)].min(bytes.len() - at);
-    let from = random.usize(..=bytes.len() - width);
-    match random.u8(..6) {
-        0 => bytes[at..at + width].fill(0xff),
-        1 => bytes[at..at + width].fill(0),
-        2 => bytes[at] ^= 1 << random.u32(..8),
-        3 => bytes[at] = bytes[at].wrapping_add(1),
-        4 => bytes.copy_within(from..from + width, at),
-        _ => bytes[at] = random.u8(..),
-    }
 }
 
 impl Layout {

@@ -7,11 +7,7 @@ const MOST: usize = 64;
 
 /// Mutates the first `size` bytes of `data` in place, and returns the new size, at most `max_size`.
 pub fn mutate(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize {
-    let mut bytes = data[..size].to_vec();
-    change(&mut bytes, &mut Rng::with_seed(seed.into()));
-    bytes.truncate(max_size.min(data.len()));
-    data[..bytes.len()].copy_from_slice(&bytes);
-    bytes.len()
+    super::in_place(data, size, max_size, seed, |bytes, _, random| change(bytes, random))
 }
 
 /// Changes a file in one to four ways.

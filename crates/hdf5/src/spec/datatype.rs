@@ -4,6 +4,8 @@
 //! class (low 4 bits) and version (high 4 bits) | class bits 3 | size 4 | properties of the class …
 //! ```
 
+use std::collections::BTreeSet;
+
 use super::{Format, Reader};
 use crate::{
     Error,
@@ -60,7 +62,7 @@ fn parse_next(reader: &mut Reader<'_>, depth: u32) -> Result<Datatype, Error> {
         4 => Ok(Datatype::Bitfield(integer(reader, head)?)),
         5 => opaque(reader, head),
         6 => compound(reader, head, depth),
-        7 => Ok(Datatype::Reference { size, kind: reference(reader, head)? }),
+        7 => reference(reader, head).map(|kind| Datatype::Reference { size, kind }),
         8 => enumeration(reader, head, depth),
         9 => variable(reader, head, depth),
         10 => array(reader, head, depth),
@@ -101,7 +103,7 @@ fn check_bits(reader: &Reader<'_>, head: Head, offset: u16, precision: u16) -> R
 }
 
 fn float(reader: &mut Reader<'_>, head: Head) -> Result<Float, Error> {
-    let order = match (head.bit(6), head.bit(0)) {
+    let order = match (head.version > 2 && head.bit(6), head.bit(0)) {
         (false, false) => ByteOrder::Little,
         (false, true) => ByteOrder::Big,
         (true, true) => ByteOrder::Vax,
@@ -172,7 +174,11 @@ fn charset(reader: &Reader<'_>, code: u8) -> Result<CharacterSet, Error> {
 }
 
 fn opaque(reader: &mut Reader<'_>, head: Head) -> Result<Datatype, Error> {
-    let tag = reader.take(u64::from(head.field(0, 8)))?;
+    let length = head.field(0, 8);
+    if length % 8 != 0 {
+        return Err(reader.malformed(format!("tag of {length} bytes, expected a multiple of 8")));
+    }
+    let tag = reader.take(u64::from(length))?;
     let tag = tag.split(|&byte| byte == 0).next().unwrap_or_default();
     Ok(Datatype::Opaque { size: head.size, tag: String::from_utf8_lossy(tag).into_owned() })
 }
@@ -181,7 +187,8 @@ fn reference(reader: &Reader<'_>, head: Head) -> Result<ReferenceKind, Error> {
     match head.field(0, 4) {
         0 => Ok(ReferenceKind::Object),
         1 => Ok(ReferenceKind::Region),
-        kind @ 2..=4 => Ok(ReferenceKind::Standard(kind)),
+        kind @ 2..=4 if head.field(4, 4) == 1 => Ok(ReferenceKind::Standard(kind)),
+        2..=4 => Err(reader.unsupported(format!("reference version {}, expected 1", head.field(4, 4)))),
         kind => Err(reader.unsupported(format!("reference type {kind}, expected 0 to 4"))),
     }
 }
@@ -191,6 +198,11 @@ fn compound(reader: &mut Reader<'_>, head: Head, depth: u32) -> Result<Datatype,
     let mut members = Vec::new();
     for _ in 0..count {
         members.push(member(reader, head, depth)?);
+    }
+    let names: BTreeSet<_> = members.iter().map(|member| &member.name).collect();
+    let has_unknown = names.iter().any(|name| name.contains(char::REPLACEMENT_CHARACTER));
+    if members.is_empty() || names.len() < members.len() && !has_unknown {
+        return Err(reader.malformed(format!("{count} members with {} names", names.len())));
     }
     check_members(reader, head.size, &members)?;
     Ok(Datatype::Compound { size: head.size, members })
@@ -260,6 +272,9 @@ fn enumeration(reader: &mut Reader<'_>, head: Head, depth: u32) -> Result<Dataty
     for _ in 0..count {
         names.push(if head.version < 3 { reader.padded_text()? } else { reader.text()? });
     }
+    if names.iter().any(String::is_empty) {
+        return Err(reader.malformed("an empty name of an enumeration member"));
+    }
     let value = |name| Ok((name, reader.take(u64::from(head.size))?.to_vec()));
     let members = names.into_iter().map(value).collect::<Result<_, Error>>()?;
     Ok(Datatype::Enum { base: Box::new(base), members })
@@ -299,6 +314,9 @@ fn array(reader: &mut Reader<'_>, head: Head, depth: u32) -> Result<Datatype, Er
 fn complex(reader: &mut Reader<'_>, head: Head, depth: u32) -> Result<Datatype, Error> {
     let base = parse_next(reader, depth)?;
     let parts = u64::from(head.size);
+    if head.bits != 1 {
+        return Err(reader.unsupported(format!("complex number with flags {:#x}, expected 1", head.bits)));
+    }
     if !matches!(base, Datatype::Float(_)) || base.size().checked_mul(2) != Some(parts) {
         return Err(reader
             .unsupported(format!("complex number of {parts} bytes, expected two floating-point numbers")));
@@ -403,6 +421,27 @@ mod tests {
         assert_eq!(parsed(&bytes).unwrap(), Datatype::Array { base: Box::new(int16()), shape: vec![2, 3] });
         bytes[4] = 13;
         assert!(parsed(&bytes).is_err());
+    }
+
+    /// libhdf5 opens no dataset with one of these types.
+    #[test]
+    fn rejects_types_that_the_library_does_not_decode() {
+        assert!(parsed(&[0x36, 0, 0, 0, 4, 0, 0, 0]).is_err(), "no members");
+        let mut twice = vec![0x36, 2, 0, 0, 4, 0, 0, 0];
+        for (name, offset) in [(b'a', 0), (b'a', 2)] {
+            twice.extend([name, 0, offset]);
+            twice.extend(INT16);
+        }
+        assert!(parsed(&twice).is_err(), "two members of one name");
+        twice[8] = b'b';
+        assert!(parsed(&twice).is_ok());
+        assert!(parsed(&[0x15, 3, 0, 0, 4, 0, 0, 0, b'a', 0, 0]).is_err(), "a tag of 3 bytes");
+        assert!(parsed(&[0x47, 0x12, 0, 0, 16, 0, 0, 0]).is_ok());
+        assert!(parsed(&[0x47, 0x22, 0, 0, 16, 0, 0, 0]).is_err(), "references of version 2");
+        let mut unnamed = vec![0x38, 1, 0, 0, 2, 0, 0, 0];
+        unnamed.extend(INT16);
+        unnamed.extend(*b"\0\x01\0");
+        assert!(parsed(&unnamed).is_err(), "a member of an enumeration without a name");
     }
 
     #[test]

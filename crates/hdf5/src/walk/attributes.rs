@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::{
     Io,
-    dense::{DenseKind, read_dense},
+    dense::{DenseKind, check_hash, read_dense},
     global_heap::fetch_collections,
     headers::Header,
     shared::{Body, SharedMessages},
@@ -43,6 +43,8 @@ const ATTRIBUTE_BYTES: u64 = 192;
 /// An attribute in progress.
 struct Pending {
     object: usize,
+    /// Checksum of the name in a name index.
+    hash: Option<u32>,
     stage: Stage,
 }
 
@@ -74,7 +76,7 @@ pub(crate) async fn read_attributes(
     resolve_parts(io, format, &mut pending, shared).await?;
     decode_all(io, format, &mut pending).await?;
     let mut attributes: Vec<_> = headers.iter().map(|_| Attributes::default()).collect();
-    for Pending { object, stage } in pending {
+    for Pending { object, stage, .. } in pending {
         let Some(attributes) = attributes.get_mut(object) else { continue };
         match stage {
             Stage::Done(attribute) => attributes.read.push(attribute),
@@ -96,12 +98,12 @@ async fn find_all(io: &Io<'_>, format: Format, headers: &[&Header]) -> Result<Ve
                 true => found_shared(shared::parse(&body.bytes, body.address, kind::ATTRIBUTE, format)),
                 false => Found::Here(body),
             };
-            pending.push(Pending { object, stage: Stage::Found(found) });
+            pending.push(Pending { object, hash: None, stage: Stage::Found(found) });
         }
         let info = header.find(kind::ATTRIBUTE_INFO).map(|m| parse_info(&m.body, m.address, format));
         match info {
             Some(Ok(Some(storage))) => dense.push((object, storage)),
-            Some(Err(error)) => pending.push(Pending { object, stage: Stage::Failed(error) }),
+            Some(Err(error)) => pending.push(Pending { object, hash: None, stage: Stage::Failed(error) }),
             Some(Ok(None)) | None => {}
         }
     }
@@ -111,14 +113,17 @@ async fn find_all(io: &Io<'_>, format: Format, headers: &[&Header]) -> Result<Ve
         match entries {
             Ok(mut entries) => {
                 entries.sort_by_key(|(entry, _)| entry.creation);
-                let found = entries.into_iter().map(|(entry, bytes)| match bytes {
-                    None => Found::Shared(SharedReference::Heap { kind: kind::ATTRIBUTE, id: entry.id }),
-                    Some(Ok(o)) => Found::Here(Body { address: o.address, bytes: o.bytes }),
-                    Some(Err(error)) => Found::Failed(error),
+                let found = entries.into_iter().map(|(entry, bytes)| {
+                    let found = match bytes {
+                        None => Found::Shared(SharedReference::Heap { kind: kind::ATTRIBUTE, id: entry.id }),
+                        Some(Ok(o)) => Found::Here(Body { address: o.address, bytes: o.bytes }),
+                        Some(Err(error)) => Found::Failed(error),
+                    };
+                    Pending { object, hash: Some(entry.hash), stage: Stage::Found(found) }
                 });
-                pending.extend(found.map(|found| Pending { object, stage: Stage::Found(found) }));
+                pending.extend(found);
             }
-            Err(error) => pending.push(Pending { object, stage: Stage::Failed(error) }),
+            Err(error) => pending.push(Pending { object, hash: None, stage: Stage::Failed(error) }),
         }
     }
     Ok(pending)
@@ -143,14 +148,18 @@ async fn resolve_messages(
         _ => None,
     });
     shared.look_up(io, format, references.collect()).await?;
-    for Pending { stage, .. } in pending {
+    for Pending { stage, hash, .. } in pending {
         let Stage::Found(found) = &*stage else { continue };
         let body = match found {
             Found::Here(body) => Ok(body.clone()),
             Found::Shared(reference) => shared.get(*reference),
             Found::Failed(error) => Err(error.clone()),
         };
-        let parsed = body.and_then(|body| attribute::parse(&body.bytes, body.address, format));
+        let parsed = body.and_then(|body| {
+            let parsed = attribute::parse(&body.bytes, body.address, format)?;
+            hash.map_or(Ok(()), |hash| check_hash("attribute message", body.address, &parsed.name, hash))?;
+            Ok(parsed)
+        });
         *stage = parsed.map_or_else(Stage::Failed, |parsed| Stage::Parsed(Box::new(parsed)));
     }
     Ok(())

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Error,
-    spec::{Format, attribute::DenseStorage},
+    spec::{Format, attribute::DenseStorage, checksum::lookup3},
 };
 
 /// Kind of objects in dense storage.
@@ -32,6 +32,22 @@ pub(crate) struct DenseEntry {
     pub(crate) creation: u32,
     /// Checksum of the name, by which the library finds the entry.
     pub(crate) hash: u32,
+}
+
+/// Checks that the library finds a link or an attribute by its name: it looks up the checksum of the name.
+pub(super) fn check_hash(
+    structure: &'static str,
+    address: u64,
+    name: &str,
+    expected: u32,
+) -> Result<(), Error> {
+    let hash = lookup3(name.as_bytes());
+    // A name that is not UTF-8 is not the stored one.
+    if hash == expected || name.contains(char::REPLACEMENT_CHARACTER) {
+        return Ok(());
+    }
+    let problem = format!("checksum {hash:#010x} of the name, expected {expected:#010x} of the index");
+    Err(Error::malformed(structure, address, problem))
 }
 
 type Entries = Vec<(DenseEntry, Option<Result<HeapObject, Error>>)>;
@@ -97,5 +113,17 @@ fn entry_of(kind: DenseKind, record: &[u8]) -> Option<DenseEntry> {
             Some(DenseEntry { id: [a, b, c, d, e, f, g, h], shared: flags & 2 != 0, creation, hash })
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_the_checksum_of_the_index() {
+        let check = |name: &str, of: &str| check_hash("attribute message", 0, name, lookup3(of.as_bytes()));
+        assert!(check("scale_factor", "scale_factor").is_ok() && check("scale_factor", "offset").is_err());
+        assert!(check("\u{fffd}", "offset").is_ok(), "a name that is not UTF-8");
     }
 }

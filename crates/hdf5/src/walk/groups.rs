@@ -2,7 +2,7 @@
 
 use super::{
     Io,
-    dense::{DenseEntry, DenseKind, read_dense},
+    dense::{DenseEntry, DenseKind, check_hash, read_dense},
     headers::Header,
     links::{OrderedLink, hold_link},
     symbol_tables::read_symbol_tables,
@@ -13,7 +13,6 @@ use crate::{
     spec::{
         Format,
         attribute::DenseStorage,
-        checksum::lookup3,
         group::{SymbolTable, parse_link_info, parse_symbol_table},
         link,
         object_header::kind,
@@ -60,14 +59,10 @@ pub(crate) async fn read_links(
 
 /// Returns a link, without its target if the library does not find it by its name.
 fn findable(entry: &DenseEntry, address: u64, (creation, link): OrderedLink) -> OrderedLink {
-    let hash = lookup3(link.name.as_bytes());
-    // A name that is not UTF-8 is not the stored one.
-    if hash == entry.hash || link.name.contains(char::REPLACEMENT_CHARACTER) {
-        return (creation, link);
+    match check_hash("link", address, &link.name, entry.hash) {
+        Ok(()) => (creation, link),
+        Err(error) => (creation, Link { target: LinkTarget::Unreadable(error), ..link }),
     }
-    let problem = format!("checksum {hash:#010x} of the name, expected {:#010x} of the index", entry.hash);
-    let target = LinkTarget::Unreadable(Error::malformed("link", address, problem));
-    (creation, Link { target, ..link })
 }
 
 fn or_unreadable(link: Result<OrderedLink, Error>) -> OrderedLink {
@@ -132,6 +127,7 @@ mod tests {
     use virtualize_bytes::Address;
 
     use super::*;
+    use crate::spec::{checksum::lookup3, object_header::Message};
 
     fn names(links: &[(Option<u64>, &str)]) -> Vec<String> {
         let link = |(creation, name): &(Option<u64>, &str)| {
@@ -149,6 +145,26 @@ mod tests {
         };
         assert!(matches!(target(lookup3(b"a")), LinkTarget::Hard(_)));
         assert!(matches!(target(lookup3(b"b")), LinkTarget::Unreadable(_)));
+    }
+
+    /// libhdf5 opens the links before the damaged one.
+    #[test]
+    fn links_after_a_damaged_one_are_unreadable() {
+        let format = Format { base: 0, offset_size: 4, length_size: 4 };
+        let source = virtualize_bytes::MemorySource(bytes::Bytes::new());
+        let io = Io::new(&source, virtualize_bytes::Limits::default());
+        let bodies: [&'static [u8]; 3] =
+            [&[1, 0, 1, b'a', 8, 0, 0, 0], &[1, 0, 0, 8, 0, 0, 0], &[1, 0, 1, b'c', 8, 0, 0, 0]];
+        let message = |body| Message {
+            kind: kind::LINK,
+            shared: false,
+            address: 0,
+            body: bytes::Bytes::from_static(body),
+        };
+        let header = Header { address: 0, messages: bodies.map(message).to_vec() };
+        let links = compact_links(&io, &header, format).unwrap();
+        let found = links.iter().map(|(_, link)| (&*link.name, matches!(link.target, LinkTarget::Hard(_))));
+        assert_eq!(found.collect::<Vec<_>>(), [("a", true), ("", false), ("c", false)]);
     }
 
     #[test]

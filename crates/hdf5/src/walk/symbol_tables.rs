@@ -234,3 +234,38 @@ pub(crate) async fn read_local_heaps(
     };
     Ok(headers.into_iter().map(next).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use virtualize_bytes::{Limits, MemorySource};
+
+    use super::*;
+
+    const HEAP: &[u8] = b"\0a\0b\0c\0d\0";
+
+    fn symbol(name: u64) -> Symbol {
+        Symbol { name, target: SymbolTarget::Object(name) }
+    }
+
+    /// Returns the names that have a target: of a group with two symbol table nodes, whose keys are offsets in [`HEAP`].
+    fn readable(keys: [u64; 3], first: &[u64], second: &[u64]) -> Vec<String> {
+        let mut walk = Walk::new(&SymbolTable { btree: 0, heap: 0 });
+        walk.visit(0, TreeNode { level: 0, keys: keys.to_vec(), children: vec![10, 20] }).unwrap();
+        let symbols = |names: &[u64]| names.iter().copied().map(symbol).collect();
+        let nodes = SymbolNodes::from([(10, symbols(first)), (20, symbols(second))]);
+        let source = MemorySource(Bytes::new());
+        let links = links_of(&Io::new(&source, Limits::default()), &walk, &nodes, HEAP).unwrap();
+        let links = links.into_iter().filter(|link| matches!(link.target, LinkTarget::Hard(_)));
+        links.map(|link| link.name).collect()
+    }
+
+    /// libhdf5 lists the others, and does not open them.
+    #[test]
+    fn links_are_those_that_a_binary_search_finds() {
+        assert_eq!(readable([0, 3, 7], &[1, 3], &[5, 7]), ["a", "b", "c", "d"]);
+        assert_eq!(readable([0, 3, 5], &[1, 3], &[5, 7]), ["a", "b", "c"], "a key before the last name");
+        assert_eq!(readable([0, 3, 7], &[3, 1], &[5, 7]), ["a", "c", "d"], "names out of order");
+        assert_eq!(readable([0, 1, 7], &[1, 3], &[5, 7]), ["a", "c", "d"], "a name after its key");
+        assert_eq!(readable([0, 3, 99], &[1, 3], &[5, 7]), ["a", "b"], "a key outside of the heap");
+    }
+}

@@ -161,11 +161,23 @@ fn codec(filter: &Filter) -> Result<Option<Codec>> {
             other => return Err(Error::malformed("shuffle filter", format!("parameters {other:?}"))),
         },
         3 => Codec::Fletcher32,
+        4 if filter.parameters.len() != 4 => {
+            return Err(Error::malformed("szip filter", format!("parameters {:?}", filter.parameters)));
+        }
         4 => Codec::Hdf5Szip(filter.parameters.clone()),
-        5 => match parameter(1) {
-            Some(1) => return Ok(None), // "no need to compress": the library stores chunks unchanged
+        5 => match filter.parameters.as_slice() {
+            [count, ..] if usize::try_from(*count) != Ok(filter.parameters.len()) => {
+                return Err(Error::malformed("nbit filter", format!("parameters {:?}", filter.parameters)));
+            }
+            [_, 1.., ..] => return Ok(None), // "no need to compress": the library stores chunks unchanged
             _ => Codec::Hdf5Nbit(filter.parameters.clone()),
         },
+        6 if filter.parameters.len() != 20 => {
+            return Err(Error::malformed(
+                "scale-offset filter",
+                format!("parameters {:?}", filter.parameters),
+            ));
+        }
         6 => match *filter.parameters.as_slice() {
             // Integers with all their bits: the library stores chunks unchanged.
             [2, bits, _, 0, size, ..] if bits == size.saturating_mul(8) => return Ok(None),
@@ -225,5 +237,24 @@ fn blosc(filter: &Filter) -> Codec {
         shuffle: u8::try_from(parameter(5).unwrap_or(1).min(2)).unwrap_or(1),
         typesize: parameter(2).unwrap_or(1).clamp(1, 255),
         blocksize: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The filters of libhdf5 fail on the others, whatever the chunk.
+    #[test]
+    fn filters_have_as_many_parameters_as_the_library_expects() {
+        let is_known = |id, parameters: &[u32]| {
+            let parameters = parameters.to_vec();
+            codec(&Filter { id, name: None, optional: true, parameters }).is_ok()
+        };
+        assert!(is_known(5, &[8, 0, 60, 1, 4, 0, 20, 0]) && is_known(5, &[5, 2, 60, 1, 4]));
+        assert!(!is_known(5, &[9, 0, 60, 1, 4, 0, 20, 0]), "nbit");
+        assert!(is_known(4, &[0; 4]) && !is_known(4, &[0; 3]), "szip");
+        assert!(is_known(6, &[0; 20]) && !is_known(6, &[0; 8]), "scale-offset");
+        assert!(!is_known(1, &[6, 0]) && !is_known(1, &[10]), "deflate");
     }
 }
