@@ -97,7 +97,13 @@ def dataset(path, id):
 
 
 def values(path, id):
-    dtype, stored, shape = id.dtype, id.get_type(), id.shape
+    stored, shape = id.get_type(), id.shape
+    try:
+        dtype = id.dtype
+    except (ValueError, RuntimeError):  # a float that NumPy has no type for
+        if stored.get_class() != h5t.FLOAT or stored.get_size() > 8:
+            raise
+        dtype = np.dtype("<f8")
     if id.get_space().get_simple_extent_type() == h5s.NULL:
         return uncompared(path, [0], "null")
     kind = stored.get_class()

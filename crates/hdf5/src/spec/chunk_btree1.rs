@@ -142,10 +142,12 @@ impl<'a> Btree1Node<'a> {
         Err(Error::malformed(NODE, self.address, problem))
     }
 
-    /// Checks that keys are multiples of the chunk shape, which the library needs for all of them.
+    /// Checks that keys are multiples of the chunk shape, which the library needs for all of them. [`Btree1Node::chunks`]
+    /// checks the entries of leaves.
     pub(crate) fn check_multiples(&self, sizes: Btree1Format, chunk: &[u64]) -> Result<(), Error> {
         let is_multiple = |(offset, chunk): (u64, &u64)| offset.checked_rem(*chunk) == Some(0);
-        let mut keys = self.keys(sizes).chain((!self.entries.is_empty()).then(|| self.end(sizes)));
+        let keys = (self.level > 0).then(|| self.keys(sizes)).into_iter().flatten();
+        let mut keys = keys.chain((!self.entries.is_empty()).then(|| self.end(sizes)));
         match keys.find(|key| !key.clone().zip(chunk).all(is_multiple)) {
             Some(key) => Err(Problem::Offset(key.max().unwrap_or(0)).at(self.address)),
             None => Ok(()),

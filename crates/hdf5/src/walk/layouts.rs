@@ -218,6 +218,17 @@ mod tests {
 
     use super::*;
 
+    /// libhdf5 opens no such dataset, whatever size its layout message declares.
+    #[test]
+    fn contiguous_elements_are_within_the_file() {
+        let source = MemorySource(vec![0; 100].into());
+        let io = Io::new(&source, Limits::default());
+        assert!(check_extent(&io, None, 200).is_ok() && check_extent(&io, Some(90), 10).is_ok());
+        for (address, needed) in [(90, 11), (90, 0), (u64::MAX, 1)] {
+            assert!(check_extent(&io, Some(address), needed).is_err(), "{address} {needed}");
+        }
+    }
+
     #[test]
     fn rejects_elements_past_the_declared_end() {
         let source = MemorySource(vec![0; 100].into());

@@ -169,7 +169,7 @@ fn codec(filter: &Filter) -> Result<Option<Codec>> {
             [count, ..] if usize::try_from(*count) != Ok(filter.parameters.len()) => {
                 return Err(Error::malformed("nbit filter", format!("parameters {:?}", filter.parameters)));
             }
-            [_, 1.., ..] => return Ok(None), // "no need to compress": the library stores chunks unchanged
+            [_, as_is, ..] if *as_is != 0 => return Ok(None), // "no need to compress": the library stores chunks unchanged
             _ => Codec::Hdf5Nbit(filter.parameters.clone()),
         },
         6 if filter.parameters.len() != 20 => {
