@@ -27,6 +27,7 @@ pub struct Rules {
 
 /// A difference between the two.
 pub struct Difference<'a> {
+    pub file: &'a [u8],
     pub store: &'a VirtualStore,
     pub path: &'a str,
     pub kind: Kind,
@@ -65,7 +66,9 @@ impl Difference<'_> {
         };
         let size = ours.data_type.size().unwrap_or(1).max(1) as usize;
         let mut pairs = ours.bytes.chunks(size).zip(theirs.values.chunks(size));
-        theirs.is_converted && ours.data_type.is_float() && pairs.all(|(a, b)| a == b || is_nan(a) && is_nan(b))
+        theirs.is_converted
+            && ours.data_type.is_float()
+            && pairs.all(|(a, b)| a == b || is_nan(a) && is_nan(b))
     }
 }
 
@@ -92,7 +95,7 @@ pub fn compare(data: &[u8], oracle: &mut Oracle, rules: &Rules) {
     let Some((store, options)) = opened(data, format) else { return };
     let paths: Vec<String> = store.hierarchy.arrays().iter().map(|(path, _)| path.to_string()).collect();
     let Some(answer) = oracle.read(data, &paths) else { return };
-    let findings = findings(&store, &options, &answer, rules);
+    let findings = findings(data, &store, &options, &answer, rules);
     if !findings.is_empty() {
         report(data, &findings.join("\n"));
     }
@@ -125,8 +128,14 @@ fn opened(data: &[u8], format: Format) -> Option<(VirtualStore, Options)> {
     Some((store, options))
 }
 
-fn findings(store: &VirtualStore, options: &Options, answer: &Answer, rules: &Rules) -> Vec<String> {
-    let check = Check { store, options, rules };
+fn findings(
+    file: &[u8],
+    store: &VirtualStore,
+    options: &Options,
+    answer: &Answer,
+    rules: &Rules,
+) -> Vec<String> {
+    let check = Check { file, store, options, rules };
     if let Some(error) = &answer.error {
         let arrays = store.hierarchy.arrays();
         return arrays.into_iter().filter_map(|(path, _)| check.shown(path.as_str(), None, error)).collect();
@@ -154,6 +163,7 @@ fn findings(store: &VirtualStore, options: &Options, answer: &Answer, rules: &Ru
 }
 
 struct Check<'a> {
+    file: &'a [u8],
     store: &'a VirtualStore,
     options: &'a Options,
     rules: &'a Rules,
@@ -205,8 +215,8 @@ impl Check<'_> {
         ours: Option<&ArrayValues>,
         error: &str,
     ) -> Option<String> {
-        let store = self.store;
-        let difference = Difference { store, path, kind, theirs, ours, error };
+        let Self { file, store, .. } = *self;
+        let difference = Difference { file, store, path, kind, theirs, ours, error };
         (!(self.rules.allows)(&difference)).then(|| describe(&difference))
     }
 }

@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 
 use virtualize::Code;
-use virtualize_zarr::{Codec, DataType};
+use virtualize_codec::decode_variable;
+use virtualize_zarr::{ChunkGrid, DataType, FillValue, Reference, References};
 
 use crate::{
     differential::{Difference, Kind, Rules, compare},
@@ -100,6 +101,7 @@ fn tiff_allows(difference: &Difference<'_>) -> bool {
     }
     let (Some(ours), Some(theirs)) = (ours, theirs) else { return false };
     match kind {
+        Kind::Unreadable | Kind::Values if has_long_chunks(difference) || fills_with_nan(difference) => true,
         // GDAL refuses directories for tags on which no value depends. It must be able to read what it opens.
         // Strips that a short table lacks read as missing, with a warning: GDAL refuses them, tifffile does not.
         Kind::Unreadable => {
@@ -110,7 +112,6 @@ fn tiff_allows(difference: &Difference<'_>) -> bool {
         // GDAL shows the first plane of a volume.
         Kind::Shape if ours.shape.len() == 4 => true,
         Kind::Shape => bands_first(ours) == Some((theirs.shape.clone(), theirs.values.clone())),
-        Kind::Values if lacks_the_end(difference) => true,
         // I4: GDAL shows masks of one bit as 0 and 255.
         Kind::Values => {
             let shown = ours.bytes.iter().map(|byte| byte.wrapping_mul(255));
@@ -120,17 +121,31 @@ fn tiff_allows(difference: &Difference<'_>) -> bool {
     }
 }
 
-/// Whether GDAL shows zeros where a strip of Deflate decodes to more bytes than its pixels need: libdeflate stops before
-/// the repetition that exceeds them, and libtiff accepts that.
-fn lacks_the_end(difference: &Difference<'_>) -> bool {
-    let Difference { path, ours: Some(ours), theirs: Some(theirs), store, .. } = difference else {
-        return false;
+/// Whether a chunk decodes to more bytes than its pixels need. Zarr clients refuse it, libtiff reads a part of it, or none.
+fn has_long_chunks(difference: &Difference<'_>) -> bool {
+    let Some(array) = difference.store.hierarchy.array(difference.path) else { return false };
+    let ChunkGrid::Regular(shape) = &array.chunk_grid else { return false };
+    let pixels =
+        shape.iter().try_fold(array.data_type.size().unwrap_or(1), |size, length| size.checked_mul(*length));
+    let Some(size) = pixels.and_then(|size| usize::try_from(size).ok()) else { return false };
+    let is_long = |reference: Reference| {
+        let range = reference.offset as usize..(reference.offset + reference.length) as usize;
+        difference.file.get(range).is_some_and(|bytes| decode_variable(&array.codecs, bytes, size).is_err())
     };
-    let array = store.hierarchy.array(path);
-    let is_deflate =
-        array.is_some_and(|array| array.codecs.iter().any(|codec| matches!(codec, Codec::Zlib { .. })));
-    let is_part = |(ours, theirs): (&u8, &u8)| ours & theirs == *theirs;
-    is_deflate && ours.bytes.iter().zip(&theirs.values).all(is_part)
+    array.chunks.references.iter().flat_map(References::iter).any(|(_, reference)| is_long(reference))
+}
+
+/// Whether the values differ in chunks that are missing because a table is too short, and `-nan` marks missing pixels: GDAL
+/// takes it for 0.
+fn fills_with_nan(difference: &Difference<'_>) -> bool {
+    let (Some(ours), Some(theirs)) = (difference.ours, difference.theirs) else { return false };
+    let size = ours.data_type.size().unwrap_or(1).max(1) as usize;
+    let mut pairs = ours.bytes.chunks(size).zip(theirs.values.chunks(size));
+    let fill = difference.store.hierarchy.array(difference.path).and_then(|array| array.fill_value.as_ref());
+    let is_fill = |ours: &[u8]| matches!(fill, Some(FillValue::Fixed(bytes)) if **bytes == *ours);
+    difference.has(Code::TiffTag)
+        && ours.data_type.is_float()
+        && pairs.all(|(ours, theirs)| ours == theirs || is_fill(ours) && theirs.iter().all(|byte| *byte == 0))
 }
 
 /// Returns an array with its last axis first.
