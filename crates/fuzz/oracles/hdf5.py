@@ -9,19 +9,35 @@ DEPTH = 32
 IEEE = [getattr(h5t, f"IEEE_F{bits}{order}") for bits in (16, 32, 64) for order in ("LE", "BE")]
 
 
+# Of two headers with one block, libhdf5 opens the first that it meets.
+ORDER = ("incorrect number of chunks", "incorrect chunk number")
+
+
 def read(file, paths):
+    # Names that are not UTF-8 cannot be asked for.
+    paths = [path for path in paths if "\ufffd" not in path]
+    found = opened(file, lambda root: listed(root, paths))
+    again = {a["path"] for a, _ in found if any(order in a.get("error", "") for order in ORDER)}.intersection(paths)
+    alone = {path: opened(file, lambda root: at_path(root, path)) for path in again}
+    return [alone.get(array["path"], (array, values)) for array, values in found]
+
+
+def opened(file, use):
     id = h5f.open_file_image(file)
     try:
-        found = []
-        root = h5py.File(id)["/"]
-        walk(root, "", found, set(), [0])
-        known = {renamed(array["path"]) for array, _ in found}
-        # A group in which the library cannot list all links may have others, which it opens by name.
-        return found + [at_path(root, path) for path in paths if path not in known]
+        return use(h5py.File(id)["/"])
     finally:
         for open_id in h5f.get_obj_ids(id, h5f.OBJ_ALL & ~h5f.OBJ_FILE):
             open_id.close() if hasattr(open_id, "close") else None
         id.close()
+
+
+def listed(root, paths):
+    found = []
+    walk(root, "", found, set(), [0])
+    known = {renamed(array["path"]) for array, _ in found}
+    # A group in which the library cannot list all links may have others, which it opens by name.
+    return found + [at_path(root, path) for path in paths if path not in known]
 
 
 def renamed(path):
@@ -30,10 +46,16 @@ def renamed(path):
 
 
 def at_path(root, path):
-    try:
-        return dataset(path, h5py.h5o.open(root.id, path.replace("%5C", "\\").encode()))
-    except Exception as error:
-        return failed(path, error)
+    group, _, name = path.replace("%5C", "\\").rpartition("/")
+    for name in (name, "_nc4_non_coord_" + name):
+        try:
+            node = h5py.h5o.open(root.id, f"{group}/{name}".strip("/").encode())
+            if isinstance(node, h5d.DatasetID):
+                return dataset(path, node)
+            error = TypeError("not a dataset")
+        except Exception as failure:
+            error = failure
+    return failed(path, error)
 
 
 def where(node):

@@ -9,13 +9,18 @@
 
 use bytes::Bytes;
 
-use super::{Format, Reader, object_header::kind, padding_to_eight, shared, shared::SharedReference, slice};
+use super::{
+    Format, Reader, checksum::lookup3, object_header::kind, padding_to_eight, shared,
+    shared::SharedReference, slice,
+};
 use crate::Error;
 
 /// An attribute whose datatype and dataspace may be shared.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct AttributeMessage {
     pub(crate) name: String,
+    /// Checksum of the name as stored.
+    pub(crate) hash: u32,
     pub(crate) datatype: Part,
     pub(crate) dataspace: Part,
     /// Elements as stored.
@@ -53,6 +58,7 @@ pub(crate) fn parse(bytes: &Bytes, address: u64, format: Format) -> Result<Attri
     let start = reader.position().saturating_sub(address);
     Ok(AttributeMessage {
         name: String::from_utf8_lossy(name).into_owned(),
+        hash: lookup3(name),
         datatype: part(datatype, flags & 1 != 0, kind::DATATYPE, format)?,
         dataspace: part(dataspace, flags & 2 != 0, kind::DATASPACE, format)?,
         data: slice(bytes, start, bytes.len() as u64).unwrap_or_default(),
@@ -115,7 +121,7 @@ mod tests {
         bytes.extend([8; 8]);
         bytes.extend([42, 43]);
         let found = parse(&bytes.into(), 0x100, FORMAT).unwrap();
-        assert_eq!((&*found.name, &*found.data), ("a", &[42, 43][..]));
+        assert_eq!((&*found.name, &*found.data, found.hash), ("a", &[42, 43][..], lookup3(b"a")));
         assert_eq!(found.datatype, Part::Here { address: 0x110, bytes: Bytes::from_static(&[7; 9]) });
         assert_eq!(found.dataspace, Part::Here { address: 0x120, bytes: Bytes::from_static(&[8; 3]) });
     }

@@ -23,6 +23,8 @@ const NODE_OVERHEAD: u64 = 10;
 pub(crate) struct Btree2Header {
     /// Record type: 1 to 4 huge objects, 5 and 6 links, 7 shared messages, 8 and 9 attributes, 10 and 11 chunks.
     pub(crate) record_type: u8,
+    /// Size of a node in bytes, however few records it has.
+    pub(crate) node_size: u32,
     /// Size of a record in bytes.
     pub(crate) record_size: u16,
     /// Depth: number of levels of internal nodes above the leaves.
@@ -218,6 +220,7 @@ impl Fields {
         };
         let mut header = Btree2Header {
             record_type: self.record_type,
+            node_size: self.node_size,
             record_size: self.record_size,
             depth: self.depth,
             root: None,

@@ -110,7 +110,10 @@ impl ExtensibleArray {
         let end = cursor.uint(format.length_size.into()).map_err(&truncated)?;
         cursor.skip(format.length_size.into()).map_err(&truncated)?;
         let index_block = format.address(&mut cursor).map_err(&truncated)?;
-        let page_elements = 1_u64.checked_shl(page_bits.into()).unwrap_or(u64::MAX);
+        // The library's shift by more bits is undefined.
+        let Some(page_elements) = 1_u64.checked_shl(page_bits.into()) else {
+            return Err(Error::malformed(HEADER, address, format!("pages of 2^{page_bits} elements")));
+        };
         let array = Self {
             filtered: client == 1,
             element_size,
@@ -131,6 +134,10 @@ impl ExtensibleArray {
         let Self { element_size, max_bits, min_elements, min_pointers, header, .. } = self;
         if client > 1 || element_size == 0 {
             let problem = format!("client {client} with elements of {element_size} bytes, expected 0 or 1");
+            return Err(Error::malformed(HEADER, header, problem));
+        }
+        if 1_u64.checked_shl(max_bits.into()).is_some_and(|most| self.end > most) {
+            let problem = format!("{} elements, expected at most 2^{max_bits}", self.end);
             return Err(Error::malformed(HEADER, header, problem));
         }
         let powers = min_elements.is_power_of_two() && min_pointers.is_power_of_two() && min_pointers >= 2;

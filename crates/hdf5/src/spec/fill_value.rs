@@ -52,14 +52,15 @@ pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<FillMe
     Ok(FillMessage { version: Some(version), write_time, allocation_time, value })
 }
 
-/// Reads the value of versions 1 and 2. A negative size also means that the value is undefined.
+/// Reads the value of versions 1 and 2. Size -1 also means that the value is undefined.
 fn counted_value(reader: &mut Reader<'_>) -> Result<FillValue, Error> {
     if reader.u8()? == 0 {
         return Ok(FillValue::Undefined);
     }
     match reader.u32()? {
         0 => Ok(FillValue::Default),
-        size if size > 0x7FFF_FFFF => Ok(FillValue::Undefined),
+        u32::MAX => Ok(FillValue::Undefined),
+        size if size > 0x7FFF_FFFF => Err(reader.malformed(format!("value of {size:#x} bytes"))),
         size => reader.bytes(u64::from(size)).map(FillValue::User),
     }
 }
@@ -110,6 +111,7 @@ mod tests {
         assert_eq!(value(&[2, 2, 2, 1, 0, 0, 0, 0]), FillValue::Default);
         assert_eq!(value(&[2, 2, 2, 1, 2, 0, 0, 0, 7, 9]), user(&[7, 9]));
         assert_eq!(value(&[1, 2, 2, 1, 0xFF, 0xFF, 0xFF, 0xFF]), FillValue::Undefined);
+        assert!(parse(&[1, 2, 2, 1, 0xFE, 0xFF, 0xFF, 0xFF], 0, FORMAT).is_err());
     }
 
     #[test]

@@ -54,7 +54,10 @@ impl FixedArray {
             let problem = format!("client {client} with elements of {element_size} bytes, expected 0 or 1");
             return Err(Error::malformed(HEADER, address, problem));
         }
-        let page_elements = 1_u64.checked_shl(page_bits.into()).unwrap_or(u64::MAX);
+        // The library's shift by more bits is undefined.
+        let Some(page_elements) = 1_u64.checked_shl(page_bits.into()) else {
+            return Err(Error::malformed(HEADER, address, format!("pages of 2^{page_bits} elements")));
+        };
         Ok(Self { filtered: client == 1, element_size, elements, block, page_elements, header: address })
     }
 

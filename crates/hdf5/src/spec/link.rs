@@ -12,8 +12,9 @@ use crate::{
 };
 use virtualize_bytes::Address;
 
-/// Parses a link and its creation order, if the group tracks it. A link whose target cannot be referenced keeps its name.
-pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<(Option<u64>, Link), Error> {
+/// Parses a link. Returns its name as stored, up to a NUL, its creation order, if the group tracks it, and the link. A link
+/// whose target cannot be referenced keeps its name.
+pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<(&[u8], Option<u64>, Link), Error> {
     let mut reader = Reader::new("link message", bytes, address, format);
     reader.version(1..=1)?;
     let flags = reader.u8()?;
@@ -25,8 +26,8 @@ pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<(Optio
         let problem = format!("flags {flags:#04x}, character set {charset}, name of {length} bytes");
         return Err(reader.malformed(format!("{problem}; expected at most 0x1f, at most 1, and 1 or more")));
     }
-    let name = text(reader.take(length)?);
-    Ok((creation, Link { name, target: target(&mut reader, class)? }))
+    let name = until_nul(reader.take(length)?);
+    Ok((name, creation, Link { name: text(name), target: target(&mut reader, class)? }))
 }
 
 fn target(reader: &mut Reader<'_>, class: u8) -> Result<LinkTarget, Error> {
@@ -61,8 +62,11 @@ fn external(reader: &Reader<'_>, value: &[u8]) -> Result<LinkTarget, Error> {
 
 /// Returns text up to its first NUL, where libhdf5 ends it too.
 fn text(bytes: &[u8]) -> String {
-    let bytes = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
-    String::from_utf8_lossy(bytes).into_owned()
+    String::from_utf8_lossy(until_nul(bytes)).into_owned()
+}
+
+fn until_nul(bytes: &[u8]) -> &[u8] {
+    bytes.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -70,6 +74,10 @@ mod tests {
     use super::*;
 
     const FORMAT: Format = Format { base: 0x10, offset_size: 4, length_size: 8 };
+
+    fn parse(bytes: &[u8], address: u64, format: Format) -> Result<(Option<u64>, Link), Error> {
+        super::parse(bytes, address, format).map(|(_, creation, link)| (creation, link))
+    }
 
     #[test]
     fn hard_soft_and_external() {

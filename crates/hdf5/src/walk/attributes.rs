@@ -157,7 +157,7 @@ async fn resolve_messages(
         };
         let parsed = body.and_then(|body| {
             let parsed = attribute::parse(&body.bytes, body.address, format)?;
-            hash.map_or(Ok(()), |hash| check_hash("attribute message", body.address, &parsed.name, hash))?;
+            hash.map_or(Ok(()), |hash| check_hash("attribute message", body.address, parsed.hash, hash))?;
             Ok(parsed)
         });
         *stage = parsed.map_or_else(Stage::Failed, |parsed| Stage::Parsed(Box::new(parsed)));

@@ -68,7 +68,7 @@ pub(crate) async fn walk_trees(
     while !walk.next.is_empty() {
         let level = std::mem::take(&mut walk.next);
         for batch in level.chunks(io.batch()) {
-            let ranges: Vec<_> = batch.iter().map(|node| walk.range(node)).collect();
+            let ranges: Vec<_> = batch.iter().map(|node| walk.range(io, node)).collect();
             let read = read_whole(io, NODE, &ranges).await;
             for (node, bytes) in batch.iter().zip(read) {
                 walk.visit(node, bytes, sink);
@@ -129,12 +129,16 @@ impl Walk {
         }
     }
 
-    fn range(&self, node: &Node) -> ByteRange {
-        let length = match self.trees.get(node.tree) {
-            Some(Ok(header)) => header.node_bytes(node.child, node.depth, self.format),
-            _ => 0,
+    /// Returns the range of a node with its records. A node that exceeds the file fails as a whole, as in the library.
+    fn range(&self, io: &Io<'_>, node: &Node) -> ByteRange {
+        let Some(Ok(header)) = self.trees.get(node.tree) else {
+            return ByteRange::new(node.child.address, 0);
         };
-        ByteRange::new(node.child.address, length)
+        let whole = ByteRange::new(node.child.address, header.node_size.into());
+        match whole.end() <= io.size() {
+            true => ByteRange::new(whole.start, header.node_bytes(node.child, node.depth, self.format)),
+            false => whole,
+        }
     }
 
     fn visit(&mut self, node: &Node, bytes: Result<Bytes, Error>, sink: &mut impl Btree2Sink) {
@@ -243,6 +247,7 @@ mod tests {
         put(&mut file, 256, &[b"BTIN\0\x05b", &left, &[1], &right, &[2]]);
         put(&mut file, 512, &[b"BTLF\0\x05a"]);
         put(&mut file, 768, &[b"BTLF\0\x05cd"]);
+        file.resize(800, 0);
         file
     }
 

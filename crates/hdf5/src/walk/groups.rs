@@ -1,8 +1,11 @@
 //! Reads the links of groups, both symbol tables and the new format, all groups of a level together.
 
+use std::collections::BTreeSet;
+
 use super::{
     Io,
     dense::{DenseEntry, DenseKind, check_hash, read_dense},
+    fractal_heaps::HeapObject,
     headers::Header,
     links::{OrderedLink, hold_link},
     symbol_tables::read_symbol_tables,
@@ -13,9 +16,10 @@ use crate::{
     spec::{
         Format,
         attribute::DenseStorage,
+        checksum::lookup3,
         group::{SymbolTable, parse_link_info, parse_symbol_table},
         link,
-        object_header::kind,
+        object_header::{Message, kind},
     },
 };
 
@@ -49,8 +53,8 @@ pub(crate) async fn read_links(
         for (entry, object) in dense.transpose()?.into_iter().flatten() {
             let Some(object) = object else { continue };
             hold_link(io, object.as_ref().map_or(0, |object| object.bytes.len()))?;
-            let link = object.and_then(|o| Ok((o.address, link::parse(&o.bytes, o.address, format)?)));
-            links.push(or_unreadable(link.map(|(address, link)| findable(&entry, address, link))));
+            let link = object.and_then(|object| findable(&entry, &object, format));
+            links.push(or_unreadable(link));
         }
         Ok(in_order(links))
     };
@@ -58,11 +62,12 @@ pub(crate) async fn read_links(
 }
 
 /// Returns a link, without its target if the library does not find it by its name.
-fn findable(entry: &DenseEntry, address: u64, (creation, link): OrderedLink) -> OrderedLink {
-    match check_hash("link", address, &link.name, entry.hash) {
+fn findable(entry: &DenseEntry, object: &HeapObject, format: Format) -> Result<OrderedLink, Error> {
+    let (name, creation, link) = link::parse(&object.bytes, object.address, format)?;
+    Ok(match check_hash("link", object.address, lookup3(name), entry.hash) {
         Ok(()) => (creation, link),
         Err(error) => (creation, Link { target: LinkTarget::Unreadable(error), ..link }),
-    }
+    })
 }
 
 fn or_unreadable(link: Result<OrderedLink, Error>) -> OrderedLink {
@@ -102,13 +107,21 @@ impl Storage {
     }
 }
 
+fn second_link(message: &Message) -> Error {
+    Error::malformed("link message", message.address, "second link of a name, expected one")
+}
+
 /// Returns the links in a header. The library reads them one after the other until it finds a name, so it opens no link
 /// after one that it cannot decode.
 fn compact_links(io: &Io<'_>, header: &Header, format: Format) -> Result<Vec<OrderedLink>, Error> {
-    let (mut links, mut damaged) = (Vec::new(), None);
+    let (mut links, mut damaged, mut names) = (Vec::new(), None, BTreeSet::new());
     for message in header.all(kind::LINK) {
         hold_link(io, message.body.len())?;
         let link = link::parse(&message.body, message.address, format);
+        let link = link.map(|(name, creation, link)| match names.insert(name) {
+            true => (creation, link),
+            false => (creation, Link { target: LinkTarget::Unreadable(second_link(message)), ..link }),
+        });
         if let (None, Err(error)) = (&damaged, &link) {
             damaged = Some(error.clone().within("a link before it"));
         }
@@ -127,7 +140,6 @@ mod tests {
     use virtualize_bytes::Address;
 
     use super::*;
-    use crate::spec::{checksum::lookup3, object_header::Message};
 
     fn names(links: &[(Option<u64>, &str)]) -> Vec<String> {
         let link = |(creation, name): &(Option<u64>, &str)| {
@@ -138,13 +150,15 @@ mod tests {
 
     #[test]
     fn links_with_another_checksum_are_unreadable() {
-        let target = |hash| {
+        let format = Format { base: 0, offset_size: 4, length_size: 4 };
+        let target = |name: u8, hash| {
             let entry = DenseEntry { id: [0; 8], shared: false, creation: 0, hash };
-            let link = Link { name: "a".to_owned(), target: LinkTarget::Hard(Address(0)) };
-            findable(&entry, 0, (None, link)).1.target
+            let bytes = bytes::Bytes::copy_from_slice(&[1, 0, 1, name, 8, 0, 0, 0]);
+            findable(&entry, &HeapObject { address: 0, bytes }, format).unwrap().1.target
         };
-        assert!(matches!(target(lookup3(b"a")), LinkTarget::Hard(_)));
-        assert!(matches!(target(lookup3(b"b")), LinkTarget::Unreadable(_)));
+        assert!(matches!(target(b'a', lookup3(b"a")), LinkTarget::Hard(_)));
+        assert!(matches!(target(0xE9, lookup3(b"\xe9")), LinkTarget::Hard(_)), "a name that is not UTF-8");
+        assert!(matches!(target(b'a', lookup3(b"b")), LinkTarget::Unreadable(_)));
     }
 
     /// libhdf5 opens the links before the damaged one.
@@ -153,18 +167,22 @@ mod tests {
         let format = Format { base: 0, offset_size: 4, length_size: 4 };
         let source = virtualize_bytes::MemorySource(bytes::Bytes::new());
         let io = Io::new(&source, virtualize_bytes::Limits::default());
-        let bodies: [&'static [u8]; 3] =
-            [&[1, 0, 1, b'a', 8, 0, 0, 0], &[1, 0, 0, 8, 0, 0, 0], &[1, 0, 1, b'c', 8, 0, 0, 0]];
+        let bodies: [&'static [u8]; 4] = [
+            &[1, 0, 1, b'a', 8, 0, 0, 0],
+            &[1, 0, 1, b'a', 8, 0, 0, 0],
+            &[1, 0, 0, 8, 0, 0, 0],
+            &[1, 0, 1, b'c', 8, 0, 0, 0],
+        ];
         let message = |body| Message {
             kind: kind::LINK,
             shared: false,
             address: 0,
             body: bytes::Bytes::from_static(body),
         };
-        let header = Header { address: 0, messages: bodies.map(message).to_vec() };
+        let header = Header { address: 0, blocks: BTreeSet::new(), messages: bodies.map(message).to_vec() };
         let links = compact_links(&io, &header, format).unwrap();
         let found = links.iter().map(|(_, link)| (&*link.name, matches!(link.target, LinkTarget::Hard(_))));
-        assert_eq!(found.collect::<Vec<_>>(), [("a", true), ("", false), ("c", false)]);
+        assert_eq!(found.collect::<Vec<_>>(), [("a", true), ("a", false), ("", false), ("c", false)]);
     }
 
     #[test]

@@ -33,6 +33,8 @@ const NEIGHBOURHOOD: u64 = 8 << 10;
 #[derive(Clone, Debug)]
 pub(crate) struct Header {
     pub(crate) address: u64,
+    /// Addresses of continuation blocks.
+    pub(crate) blocks: BTreeSet<u64>,
     pub(crate) messages: Vec<Message>,
 }
 
@@ -52,8 +54,6 @@ impl Header {
 struct Reading {
     header: Header,
     prefix: Prefix,
-    /// Addresses of continuation blocks.
-    seen: BTreeSet<u64>,
     next: Vec<Continuation>,
 }
 
@@ -70,8 +70,8 @@ pub(crate) async fn read_headers(
         let block = block?;
         let prefix = parse_prefix(&block, address, format)?;
         let messages = parse_header(&block, address, prefix, format)?;
-        let header = Header { address, messages: Vec::new() };
-        let mut reading = Reading { header, prefix, seen: BTreeSet::new(), next: Vec::new() };
+        let header = Header { address, blocks: BTreeSet::new(), messages: Vec::new() };
+        let mut reading = Reading { header, prefix, next: Vec::new() };
         reading.add(io, messages, format)?;
         Ok(reading)
     };
@@ -138,7 +138,7 @@ impl Reading {
         self.header.messages.extend(others);
         for message in found {
             let continuation = parse_continuation_message(&message, format)?;
-            if !self.seen.insert(continuation.address) {
+            if !self.header.blocks.insert(continuation.address) {
                 let problem = format!("second continuation at {:#x}, expected one", continuation.address);
                 return Err(Error::malformed("object header", self.header.address, problem));
             }

@@ -52,13 +52,17 @@ pub(crate) async fn read_layouts(
     let mut tables = read_tables(io, format, &requests).await.into_iter();
     let mut layout = |request: LayoutRequest| {
         let names = request.external.as_ref().and_then(|_| names.next());
+        let needed = extent_bytes(&request.dataspace, request.element_size);
         match (request.message, request.external, names) {
             (LayoutMessage::Contiguous { .. }, Some(files), Some(names)) => {
                 names.and_then(|names| external(io, &files, &names)).map(Layout::External)
             }
+            (LayoutMessage::Compact(bytes), ..) if bytes.len() as u64 != needed => {
+                let problem = format!("{} bytes of elements, expected {needed}", bytes.len());
+                Err(Error::malformed("compact layout", request.header, problem))
+            }
             (LayoutMessage::Compact(bytes), ..) => Ok(Layout::Compact(bytes)),
             (LayoutMessage::Contiguous { address, length }, ..) => {
-                let needed = extent_bytes(&request.dataspace, request.element_size);
                 check_extent(io, address, needed)?;
                 Ok(Layout::Contiguous(address.map(|start| ByteRange::new(start, length.unwrap_or(needed)))))
             }

@@ -185,12 +185,12 @@ fn codec(filter: &Filter) -> Result<Option<Codec>> {
         },
         307 => Codec::Bz2 { level: level(parameter(0).unwrap_or(9), 9) },
         32000 => Codec::Lzf,
-        32001 => blosc(filter),
+        32001 => return blosc(filter).map(Some),
         32004 => Codec::Hdf5Lz4,
         32008 => Codec::Hdf5Bitshuffle(filter.parameters.clone()),
         32015 => Codec::Zstd { level: i32::from(level(parameter(0).unwrap_or(3), 22)), checksum: false },
         32018 => Codec::JpegLs { by_pixel: false },
-        BLOSC2 => Codec::Blosc2,
+        BLOSC2 => return check_blosc2(filter).map(|()| Some(Codec::Blosc2)),
         32017 | 32024 => return sz(filter),
         32028 => Codec::sperr(&filter.parameters)
             .ok_or_else(|| Error::malformed("SPERR filter", format!("parameters {:?}", filter.parameters)))?,
@@ -227,16 +227,28 @@ fn sz(filter: &Filter) -> Result<Option<Codec>> {
 
 /// Returns the codec of the Blosc filter. Its client data are filter version, format version, element size, chunk size,
 /// level, shuffle, compressor.
-fn blosc(filter: &Filter) -> Codec {
+fn blosc(filter: &Filter) -> Result<Codec> {
     let parameter = |n: usize| filter.parameters.get(n).copied();
     let names = ["blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"];
-    let compressor = parameter(6).and_then(|n| usize::try_from(n).ok()).and_then(|n| names.get(n));
-    Codec::Blosc {
-        cname: compressor.copied().unwrap_or("blosclz"),
+    let compressor = usize::try_from(parameter(6).unwrap_or(0)).ok().and_then(|n| names.get(n));
+    let malformed = || Error::malformed("Blosc filter", format!("parameters {:?}", filter.parameters));
+    Ok(Codec::Blosc {
+        cname: compressor.copied().ok_or_else(malformed)?,
         clevel: u8::try_from(parameter(4).unwrap_or(5).min(9)).unwrap_or(5),
         shuffle: u8::try_from(parameter(5).unwrap_or(1).min(2)).unwrap_or(1),
         typesize: parameter(2).unwrap_or(1).clamp(1, 255),
         blocksize: 0,
+    })
+}
+
+/// Checks the client data of Blosc2: those of Blosc, then the number of axes and the chunk shape, which must be a part of the
+/// chunk size.
+fn check_blosc2(filter: &Filter) -> Result<()> {
+    let [_, _, _, size, _, _, _, axes, shape @ ..] = filter.parameters.as_slice() else { return Ok(()) };
+    let elements = shape.iter().fold(1, |product: u64, n| product.saturating_mul((*n).into()));
+    match usize::try_from(*axes) == Ok(shape.len()) && u64::from(*size).is_multiple_of(elements) {
+        true => Ok(()),
+        false => Err(Error::malformed("Blosc2 filter", format!("parameters {:?}", filter.parameters))),
     }
 }
 
@@ -255,6 +267,14 @@ mod tests {
         assert!(!is_known(5, &[9, 0, 60, 1, 4, 0, 20, 0]), "nbit");
         assert!(is_known(4, &[0; 4]) && !is_known(4, &[0; 3]), "szip");
         assert!(is_known(6, &[0; 20]) && !is_known(6, &[0; 8]), "scale-offset");
+        let blosc2 = [1, 0, 4, 240, 5, 1, 1, 2, 5, 12];
+        assert!(is_known(32026, &blosc2) && is_known(32026, &blosc2[..7]), "Blosc2");
+        assert!(!is_known(32026, &[&blosc2[..7], &[0, 5, 12]].concat()), "Blosc2");
+        assert!(!is_known(32026, &[&blosc2[..8], &[5, 13]].concat()), "Blosc2");
+        assert!(
+            is_known(32001, &[2, 2, 4, 240, 5, 1, 1]) && !is_known(32001, &[2, 2, 4, 240, 5, 1, 9]),
+            "Blosc"
+        );
         assert!(!is_known(1, &[6, 0]) && !is_known(1, &[10]), "deflate");
     }
 }

@@ -31,17 +31,15 @@ impl ChunkPlanner<'_> {
     /// # Errors
     /// The array has to be left out.
     pub(super) fn plan(&self) -> Result<ChunkPlan> {
-        if matches!(self.dataset.dataspace, Dataspace::Null) {
-            return Ok(self.one_missing_chunk());
-        }
         match &self.dataset.layout {
+            Layout::Unreadable(error) => Err(error.clone().into()),
+            _ if matches!(self.dataset.dataspace, Dataspace::Null) => Ok(self.one_missing_chunk()),
             Layout::Compact(bytes) => self.compact(bytes),
             Layout::Contiguous(None) => Ok(self.one_missing_chunk()),
             Layout::Contiguous(Some(range)) => self.contiguous(*range),
             Layout::External(segments) => self.external(segments),
             Layout::Chunked(chunked) => self.chunked(chunked),
             Layout::Virtual(mappings) => self.virtual_sources(mappings),
-            Layout::Unreadable(error) => Err(error.clone().into()),
         }
     }
 }
