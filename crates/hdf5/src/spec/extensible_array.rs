@@ -498,6 +498,7 @@ mod tests {
             ExtensibleArray { min_pointers: 1, ..SMALL },
             ExtensibleArray { min_pointers: 128, ..SMALL },
             ExtensibleArray { max_bits: 65, ..SMALL },
+            ExtensibleArray { end: 1025, ..SMALL },
             ExtensibleArray { element_size: 0, ..SMALL },
         ];
         assert!(SMALL.check(0).is_ok() && SMALL.check(2).is_err());

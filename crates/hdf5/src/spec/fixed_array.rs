@@ -187,6 +187,13 @@ mod tests {
 
     #[test]
     fn rejects_invalid_arrays() {
+        let mut pages = bytes_of(HEADER_HEX);
+        pages[7] = 64;
+        let end = pages.len() - 4;
+        let checksum = crate::spec::checksum::lookup3(&pages[..end]).to_le_bytes();
+        pages[end..].copy_from_slice(&checksum);
+        let error = FixedArray::parse(&pages, 0x443, FORMAT).unwrap_err().to_string();
+        assert!(error.contains("pages of 2^64 elements"), "{error}");
         let mut bytes = bytes_of(HEADER_HEX);
         bytes[5] = 2;
         assert!(FixedArray::parse(&bytes, 0, FORMAT).unwrap_err().to_string().contains("checksum"));

@@ -396,3 +396,26 @@ fn bytes_to_hold(limit: u64) -> u8 {
     let bits = u64::from(limit.checked_ilog2().unwrap_or(0));
     bytes_for_bits(bits.saturating_add(1))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_of_huge_objects_has_some() {
+        let format = Format { base: 0, offset_size: 8, length_size: 8 };
+        let parsed = |tree: u64, objects: u64| {
+            let mut bytes = b"FRHP\0\x07\0\0\0\0\0\x10\0\0".to_vec();
+            bytes.extend([0, tree, 0, u64::MAX, 0, 0, 0, 0, 0, objects, 0, 0].map(u64::to_le_bytes).concat());
+            bytes.extend(4_u16.to_le_bytes());
+            bytes.extend([512_u64, 65536].map(u64::to_le_bytes).concat());
+            bytes.extend([32, 0, 1, 0]);
+            bytes.extend(u64::MAX.to_le_bytes());
+            bytes.extend([0, 0]);
+            bytes.extend(checksum::lookup3(&bytes).to_le_bytes());
+            FractalHeap::parse(&bytes, 0, format)
+        };
+        assert!(parsed(u64::MAX, 0).is_ok() && parsed(4096, 1).is_ok());
+        assert!(parsed(4096, 0).is_err());
+    }
+}

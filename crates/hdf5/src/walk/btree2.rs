@@ -271,6 +271,14 @@ mod tests {
         assert!(found.remove(0).unwrap_err().to_string().contains("beyond the end of the file"));
     }
 
+    /// The last node has 12 bytes of 32. libhdf5 reads all of it.
+    #[test]
+    fn whole_nodes_are_within_the_file() {
+        let mut file = tree(4);
+        file.truncate(799);
+        assert!(read(file, &[64]).remove(0).unwrap_err().to_string().contains("beyond the end of the file"));
+    }
+
     #[test]
     fn rejects_counts_that_do_not_add_up() {
         let error = read(tree(5), &[64]).remove(0).unwrap_err().to_string();

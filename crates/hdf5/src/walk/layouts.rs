@@ -57,11 +57,7 @@ pub(crate) async fn read_layouts(
             (LayoutMessage::Contiguous { .. }, Some(files), Some(names)) => {
                 names.and_then(|names| external(io, &files, &names)).map(Layout::External)
             }
-            (LayoutMessage::Compact(bytes), ..) if bytes.len() as u64 != needed => {
-                let problem = format!("{} bytes of elements, expected {needed}", bytes.len());
-                Err(Error::malformed("compact layout", request.header, problem))
-            }
-            (LayoutMessage::Compact(bytes), ..) => Ok(Layout::Compact(bytes)),
+            (LayoutMessage::Compact(bytes), ..) => compact(bytes, needed, request.header),
             (LayoutMessage::Contiguous { address, length }, ..) => {
                 check_extent(io, address, needed)?;
                 Ok(Layout::Contiguous(address.map(|start| ByteRange::new(start, length.unwrap_or(needed)))))
@@ -78,6 +74,15 @@ pub(crate) async fn read_layouts(
     let within = |layout: Layout| check_end(io, &layout).map(|()| layout);
     let layouts = requests.into_iter().map(|request| layout(request).and_then(within));
     Ok(layouts.map(|layout| layout.unwrap_or_else(Layout::Unreadable)).collect())
+}
+
+/// Returns the layout of compact elements, which must have the size of the extent.
+fn compact(bytes: Bytes, needed: u64, header: u64) -> Result<Layout, Error> {
+    if bytes.len() as u64 == needed {
+        return Ok(Layout::Compact(bytes));
+    }
+    let problem = format!("{} bytes of elements, expected {needed}", bytes.len());
+    Err(Error::malformed("compact layout", header, problem))
 }
 
 /// Checks that as many bytes as the elements of a dataset need are within the file. The library opens no dataset without
@@ -231,6 +236,12 @@ mod tests {
         for (address, needed) in [(90, 11), (90, 0), (u64::MAX, 1)] {
             assert!(check_extent(&io, Some(address), needed).is_err(), "{address} {needed}");
         }
+    }
+
+    #[test]
+    fn compact_elements_have_the_size_of_the_extent() {
+        let read = |needed| compact(Bytes::from_static(&[1, 2]), needed, 0);
+        assert!(read(2).is_ok() && read(1).is_err() && read(0).is_err() && read(4).is_err());
     }
 
     #[test]

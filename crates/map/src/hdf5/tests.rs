@@ -603,3 +603,14 @@ fn links_are_followed_but_not_in_circles() {
     codes.sort_unstable();
     assert_eq!(codes, ["link-cycle", "link-left-out", "link-left-out", "node-left-out"]);
 }
+
+/// libhdf5 opens no dataset whose layout it cannot read.
+#[test]
+fn datasets_without_elements_need_a_layout() {
+    let null = Dataset { dataspace: Dataspace::Null, ..dataset(int(2, true), &[]) };
+    assert_eq!(one(null.clone(), ZarrFormat::V3).0.shape, [0]);
+    for dataspace in [Dataspace::Null, simple(&[0])] {
+        let layout = Layout::Unreadable(virtualize_hdf5::Error::NotHdf5);
+        refused(Dataset { dataspace, layout, ..null.clone() }, ZarrFormat::V3);
+    }
+}
