@@ -196,6 +196,11 @@ fn chunk_request(request: &LayoutRequest, chunked: &ChunkedLayout) -> Result<Chu
         let problem = format!("elements of {message} bytes, expected {datatype} of the datatype");
         return Err(Error::malformed("data layout message", request.header, problem));
     };
+    let chunk = chunked.chunk_shape.iter().copied().fold(chunked.element_size, u64::saturating_mul);
+    if chunked.index == ChunkIndexKind::BTree1 && chunk > u32::MAX.into() {
+        let problem = format!("chunks of {chunk} bytes in a version 1 B-tree, expected less than 4 GiB");
+        return Err(Error::malformed("data layout message", request.header, problem));
+    }
     let shape = request.dataspace.shape().unwrap_or_default().to_vec();
     let max_shape = match &request.dataspace {
         Dataspace::Simple { max_shape: Some(max_shape), .. } => max_shape.clone(),
@@ -236,6 +241,31 @@ mod tests {
         for (address, needed) in [(90, 11), (90, 0), (u64::MAX, 1)] {
             assert!(check_extent(&io, Some(address), needed).is_err(), "{address} {needed}");
         }
+    }
+
+    #[test]
+    fn chunks_in_old_trees_are_smaller_than_4_gib() {
+        let read = |rows| {
+            let chunked = ChunkedLayout {
+                version: 3,
+                chunk_shape: vec![rows, 1 << 16],
+                element_size: 4,
+                unfiltered_edges: false,
+                index: ChunkIndexKind::BTree1,
+                single: None,
+                address: None,
+            };
+            let request = LayoutRequest {
+                message: LayoutMessage::Chunked(chunked.clone()),
+                external: None,
+                dataspace: Dataspace::Simple { shape: vec![0, 1], max_shape: None },
+                element_size: 4,
+                filtered: true,
+                header: 0,
+            };
+            chunk_request(&request, &chunked)
+        };
+        assert!(read((1 << 14) - 1).is_ok() && read(1 << 14).is_err());
     }
 
     #[test]
