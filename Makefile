@@ -172,10 +172,10 @@ fuzz-coverage: env ## report the line coverage of each crate by the corpora
 	@LLVM=$(LLVM) crates/fuzz/run.sh coverage $(TARGETS)
 	@LLVM_PROFDATA=$(LLVM)/llvm-profdata LLVM_COV=$(LLVM)/llvm-cov python3 crates/fuzz/coverage.py
 
-mutants: ## change FILES=crates/…/*.rs in many ways, one at a time, and list the changes that no Rust test notices (needs cargo-mutants); TESTS=packages adds tests
+mutants: ## change FILES=crates/…/*.rs in many ways, one at a time, and list the changes that no Rust test notices (needs cargo-mutants); TESTS=packages adds tests, SHARD=0/50 takes a part
 	@cargo mutants --version >/dev/null || { echo "make mutants needs cargo-mutants: cargo install cargo-mutants"; exit 1; }
 	@test -n "$(FILES)" || { echo "usage: make mutants FILES=crates/map/src/cf/*.rs [TESTS='virtualize-map virtualize']" >&2; exit 2; }
-	cargo mutants --output target $(addprefix --file ,$(FILES)) $(addprefix --test-package ,$(TESTS))
+	cargo mutants --output target $(addprefix --file ,$(FILES)) $(addprefix --test-package ,$(TESTS)) $(if $(SHARD),--shard $(SHARD))
 
 coverage: ## measure which lines of each crate the Rust tests run (needs Debian's llvm of rustc's LLVM version); PACKAGES=… selects
 	crates/cli/tests/coverage.py $(if $(PACKAGES),$(addprefix --package ,$(PACKAGES)),--workspace)

@@ -121,9 +121,42 @@ mod tests {
     /// Names and numbers are those of the HDF Group's registry of filters.
     #[test]
     fn filters_have_their_registered_names() {
-        for (id, expected) in [(1, "deflate (1)"), (32015, "Zstandard (32015)"), (32026, "Blosc2 (32026)")] {
-            let filter = Filter { id, name: None, optional: false, parameters: Vec::new() };
-            assert_eq!(describe_filter(&filter), expected);
+        let names = [
+            (1, "deflate"),
+            (2, "shuffle"),
+            (3, "fletcher32"),
+            (4, "szip"),
+            (5, "nbit"),
+            (6, "scale-offset"),
+            (305, "LZO"),
+            (307, "bzip2"),
+            (32000, "LZF"),
+            (32001, "Blosc"),
+            (32004, "LZ4"),
+            (32008, "bitshuffle"),
+            (32013, "ZFP"),
+            (32015, "Zstandard"),
+            (32017, "SZ"),
+            (32018, "FCIDECOMP"),
+            (32024, "SZ3"),
+            (32026, "Blosc2"),
+            (32028, "SPERR"),
+            (32099, "unknown"),
+        ];
+        for (id, name) in names {
+            for given in [None, Some(String::new())] {
+                let filter = Filter { id, name: given, optional: false, parameters: Vec::new() };
+                assert_eq!(describe_filter(&filter), format!("{name} ({id})"));
+            }
         }
+        let filter = Filter { id: 32099, name: Some("own".into()), optional: false, parameters: Vec::new() };
+        assert_eq!(describe_filter(&filter), "own (32099)");
+    }
+
+    #[test]
+    fn opaque_data_have_their_tag() {
+        let opaque = |tag: &str| describe_type(&Datatype::Opaque { size: 3, tag: tag.into() });
+        assert_eq!(opaque(""), "opaque data of 3 bytes");
+        assert_eq!(opaque("x"), "opaque data of 3 bytes (\"x\")");
     }
 }

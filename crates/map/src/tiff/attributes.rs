@@ -158,7 +158,7 @@ fn subfile_type(bits: u32) -> Option<&'static str> {
 }
 
 /// Returns the name of a PhotometricInterpretation.
-fn photometric(code: u16) -> Option<&'static str> {
+pub(super) fn photometric(code: u16) -> Option<&'static str> {
     Some(match code {
         0 => "WhiteIsZero",
         1 => "BlackIsZero",

@@ -33,6 +33,8 @@ mod wkt;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod tests_of_attributes;
+#[cfg(test)]
 mod tests_of_keys;
 
 use std::collections::BTreeSet;
