@@ -191,3 +191,72 @@ fn heights_are_those_of_gdal() {
         assert_eq!(first, &case["units"][0], "{case}");
     }
 }
+
+/// OGC 19-008r4, tables of GeoKeys; those that are doubles in the standard too.
+const NAMES: [(u16, &str); 47] = [
+    (1024, "GTModelTypeGeoKey"),
+    (1025, "GTRasterTypeGeoKey"),
+    (1026, "GTCitationGeoKey"),
+    (2048, "GeodeticCRSGeoKey"),
+    (2049, "GeodeticCitationGeoKey"),
+    (2050, "GeodeticDatumGeoKey"),
+    (2051, "PrimeMeridianGeoKey"),
+    (2052, "GeogLinearUnitsGeoKey"),
+    (2053, "GeogLinearUnitSizeGeoKey"),
+    (2054, "GeogAngularUnitsGeoKey"),
+    (2055, "GeogAngularUnitSizeGeoKey"),
+    (2056, "EllipsoidGeoKey"),
+    (2057, "EllipsoidSemiMajorAxisGeoKey"),
+    (2058, "EllipsoidSemiMinorAxisGeoKey"),
+    (2059, "EllipsoidInvFlatteningGeoKey"),
+    (2060, "GeogAzimuthUnitsGeoKey"),
+    (2061, "PrimeMeridianLongitudeGeoKey"),
+    (2062, "GeogTOWGS84GeoKey"),
+    (3072, "ProjectedCRSGeoKey"),
+    (3073, "ProjectedCitationGeoKey"),
+    (3074, "ProjectionGeoKey"),
+    (3075, "ProjMethodGeoKey"),
+    (3076, "ProjLinearUnitsGeoKey"),
+    (3077, "ProjLinearUnitSizeGeoKey"),
+    (3078, "ProjStdParallel1GeoKey"),
+    (3079, "ProjStdParallel2GeoKey"),
+    (3080, "ProjNatOriginLongGeoKey"),
+    (3081, "ProjNatOriginLatGeoKey"),
+    (3082, "ProjFalseEastingGeoKey"),
+    (3083, "ProjFalseNorthingGeoKey"),
+    (3084, "ProjFalseOriginLongGeoKey"),
+    (3085, "ProjFalseOriginLatGeoKey"),
+    (3086, "ProjFalseOriginEastingGeoKey"),
+    (3087, "ProjFalseOriginNorthingGeoKey"),
+    (3088, "ProjCenterLongGeoKey"),
+    (3089, "ProjCenterLatGeoKey"),
+    (3090, "ProjCenterEastingGeoKey"),
+    (3091, "ProjCenterNorthingGeoKey"),
+    (3092, "ProjScaleAtNatOriginGeoKey"),
+    (3093, "ProjScaleAtCenterGeoKey"),
+    (3094, "ProjAzimuthAngleGeoKey"),
+    (3095, "ProjStraightVertPoleLongGeoKey"),
+    (4096, "VerticalGeoKey"),
+    (4097, "VerticalCitationGeoKey"),
+    (4098, "VerticalDatumGeoKey"),
+    (4099, "VerticalUnitsGeoKey"),
+    (5120, "CoordinateEpochGeoKey"),
+];
+
+#[test]
+fn keys_are_kept_under_their_names() {
+    let keys = NAMES.iter().map(|(id, _)| (*id, GeoKey::Short(*id)));
+    let more = [
+        (3096, GeoKey::Double(vec![1.5])),
+        (6000, GeoKey::Double(vec![1.0, 2.0])),
+        (6001, GeoKey::Text("text".into())),
+    ];
+    let geo = Geo { keys: keys.chain(more).collect(), ..Geo::default() };
+    let mapped = map(Ifd { geo: Some(geo), ..ifd(image(4, 3, 1, 3)) });
+    let mut expected: Map<String, Value> =
+        NAMES.iter().map(|(id, name)| ((*name).to_owned(), (*id).into())).collect();
+    expected.insert("ProjRectifiedGridAngleGeoKey".into(), 1.5.into());
+    expected.insert("GeoKey6000".into(), vec![1.0, 2.0].into());
+    expected.insert("GeoKey6001".into(), "text".into());
+    assert_eq!(attributes(&mapped)["geo_keys"], Value::Object(expected));
+}

@@ -44,4 +44,17 @@ mod tests {
         assert!(fits_geographic(4326, 9102) && !fits_geographic(4326, 9104));
         assert!(fits_geographic(4807, 9105) && !fits_geographic(4807, 9102));
     }
+
+    /// EPSG dataset: units of length and of angle.
+    #[test]
+    fn units_have_the_sizes_of_the_registry() {
+        let metres = [(9001, 1.0), (9002, 0.3048), (9003, 0.304_800_609_601_219), (9036, 1000.0)];
+        for (unit, size) in metres {
+            assert!((super::metres(unit).unwrap() - size).abs() < 1e-12, "{unit}");
+        }
+        assert_eq!(super::metres(9095), None);
+        assert!((radians(4326) - 0.017_453_292_519_943_295).abs() < 1e-15, "degrees");
+        assert!((radians(4807) - 0.015_707_963_267_948_967).abs() < 1e-15, "grads");
+        assert!(is_degree(9102) && is_degree(9122) && !is_degree(9110) && !is_degree(9105));
+    }
 }
