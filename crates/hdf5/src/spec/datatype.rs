@@ -181,7 +181,7 @@ fn charset(reader: &Reader<'_>, code: u8) -> Result<CharacterSet, Error> {
 
 fn opaque(reader: &mut Reader<'_>, head: Head) -> Result<Datatype, Error> {
     let length = head.field(0, 8);
-    if length % 8 != 0 {
+    if !length.is_multiple_of(8) {
         return Err(reader.malformed(format!("tag of {length} bytes, expected a multiple of 8")));
     }
     let tag = reader.take(u64::from(length))?;

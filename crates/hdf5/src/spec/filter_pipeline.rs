@@ -30,7 +30,7 @@ fn filter(reader: &mut Reader<'_>, version: u8) -> Result<Filter, Error> {
     let name_length = if named { u64::from(reader.u16()?) } else { 0 };
     let flags = reader.u16()?;
     let count = reader.u16()?;
-    if version == 1 && name_length % 8 != 0 {
+    if version == 1 && !name_length.is_multiple_of(8) {
         return Err(reader.malformed(format!("filter name of {name_length} bytes, expected a multiple of 8")));
     }
     // The library takes the name to end at a NUL, which may be after its length.

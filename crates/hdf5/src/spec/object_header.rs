@@ -217,7 +217,7 @@ fn parse_messages(
         let address = reader.position();
         let start = block.len().saturating_sub(reader.remaining()) as u64;
         let size = u64::from(size);
-        if prefix.version == 1 && size % 8 != 0 {
+        if prefix.version == 1 && !size.is_multiple_of(8) {
             return Err(reader.malformed(format!("message of {size} bytes, expected a multiple of 8")));
         }
         reader.skip(size)?;
