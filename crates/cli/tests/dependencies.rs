@@ -105,7 +105,7 @@ const MODULES: &[(&str, Modules)] = &[
             ("error", &["journal", "list", "parts"]),
             ("layout", &["error", "item", "values"]),
             ("compat", &["error", "item", "layout", "member", "values"]),
-            ("plan", &["compat", "error", "layout", "member", "values"]),
+            ("plan", &["compat", "error", "item", "layout", "member", "values"]),
             ("join", &["compat", "error", "head", "item", "layout", "member", "plan", "values"]),
             ("read", &["error", "event", "item", "journal"]),
             (
