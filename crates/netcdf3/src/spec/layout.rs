@@ -58,8 +58,9 @@ pub(crate) fn check_order(variables: &[Variable], end: u64) -> Result<(), Error>
             return Err(Error::malformed("var", variable.begin, problem));
         }
         let next = padded(variable.size).and_then(|bytes| variable.begin.checked_add(bytes));
-        free = next.ok_or_else(|| {
-            let problem = format!("the data of \"{}\" end past 64 bits", variable.name);
+        // Offsets are signed in netCDF-C.
+        free = next.filter(|end| i64::try_from(*end).is_ok()).ok_or_else(|| {
+            let problem = format!("the data of \"{}\" end past 63 bits", variable.name);
             Error::malformed("var", variable.begin, problem)
         })?;
     }
@@ -124,5 +125,7 @@ mod tests {
         assert!(!check(&[(104, 4, false), (100, 4, false)], 100), "another order");
         assert!(!check(&[(100, 4, true), (104, 4, false)], 100), "a record before other data");
         assert!(!check(&[(1 << 63, u64::MAX >> 1, false), (u64::MAX, 9, false)], 100), "64 bits");
+        assert!(!check(&[(100, (1 << 63) - 100, false)], 100), "63 bits");
+        assert!(check(&[(100, (1 << 63) - 104, false)], 100));
     }
 }
