@@ -48,11 +48,24 @@ impl Head {
     /// Greatest length in bytes.
     pub const BYTES: usize = 96;
 
+    /// Reads the header of the first blob from the start of a strip or tile.
+    ///
+    /// # Errors
+    /// See [`CodecFailure`].
+    pub fn read(outer: &[Codec], bytes: &[u8]) -> Result<Self, CodecFailure> {
+        match outer {
+            [] => Self::parse(bytes),
+            [Codec::Zlib { .. }] => Self::parse(&zlib::decode_start(bytes, Self::BYTES as u64)?),
+            [Codec::Zstd { .. }] => Self::parse(&zstd::decode_start(bytes, Self::BYTES as u64)?),
+            [other, ..] => Err(CodecFailure::NoDecoder(other.describe())),
+        }
+    }
+
     /// Parses the header of the first blob.
     ///
     /// # Errors
     /// Bytes that are not a blob.
-    pub fn parse(bytes: &[u8]) -> Result<Self, CodecFailure> {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, CodecFailure> {
         let mut front: Vec<u8> = bytes.iter().take(Self::BYTES).copied().collect();
         // The number of blobs that follow (version 6), which need not be in these bytes.
         if bytes.get(6).is_some_and(|version| *version >= 6) {

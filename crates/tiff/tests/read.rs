@@ -183,10 +183,13 @@ fn rejects_pieces_at_offset_0() {
 /// GDAL takes offsets of the type IFD for 0, and reads the header of the file as samples.
 #[test]
 fn rejects_tables_of_other_types() {
+    const BYTE: u16 = 1;
     const IFD: u16 = 13;
     let message = only_ifd(vec![entry(273, IFD, 4, &[8])]).image.unwrap_err().to_string();
     assert!(message.contains("tag 273 (StripOffsets)"), "{message}");
     assert!(message.contains("values of type IFD, expected SHORT, LONG or LONG8"), "{message}");
+    assert!(only_ifd(vec![entry(273, BYTE, 1, &[8])]).image.is_ok(), "GDAL reads one of them");
+    assert!(only_ifd(vec![short(278, &[2]), entry(273, BYTE, 1, &[8, 9])]).image.is_err());
 }
 
 /// libtiff reads such a table as if it were shorter, tifffile ignores it, and their values differ.

@@ -24,6 +24,13 @@ pub(super) fn read(
     }
 }
 
+/// Reads `length` bytes from the start of a stream, whose end may be missing.
+pub(super) fn start(codec: &'static str, decoder: impl Read, length: u64) -> Result<Vec<u8>, CodecFailure> {
+    let mut out = Vec::new();
+    decoder.take(length).read_to_end(&mut out).map_err(|error| corrupt(codec, error))?;
+    Ok(out)
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;
@@ -39,5 +46,8 @@ mod tests {
         assert_eq!(read(&stream).unwrap(), [7; 11]);
         *stream.last_mut().unwrap() ^= 1;
         assert!(read(&stream).is_err());
+        let start = |bytes: &[u8]| start("zlib", flate2::read::ZlibDecoder::new(bytes), 10);
+        assert_eq!(start(&stream[..stream.len() - 5]).unwrap(), [7; 10]);
+        assert!(start(&stream[..2]).is_err());
     }
 }

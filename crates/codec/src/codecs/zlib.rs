@@ -11,6 +11,11 @@ pub(crate) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure
     stream::read(NAME, flate2::read::ZlibDecoder::new(bytes), limit)
 }
 
+/// Decodes `length` bytes from the start of a stream, whose end may be missing.
+pub(crate) fn decode_start(bytes: &[u8], length: u64) -> Result<Vec<u8>, CodecFailure> {
+    stream::start(NAME, flate2::read::ZlibDecoder::new(bytes), length)
+}
+
 pub(crate) fn encode(bytes: &[u8], level: u8) -> Result<Vec<u8>, CodecFailure> {
     let level = flate2::Compression::new(u32::from(level.min(9)));
     let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), level);

@@ -81,9 +81,11 @@ fn decode(directory: &Directory, raw: Vec<RawValue>, endian: Endian) -> Fields {
     fields
 }
 
-/// Rejects tables of other types than those of TIFF 6.0 and BigTIFF: GDAL takes some for zeros.
+/// Rejects tables of other types than those of TIFF 6.0 and BigTIFF, except one BYTE: GDAL rejects them, or takes them for
+/// zeros.
 fn check_table(entry: &Entry, offset: u64) -> Result<(), Error> {
-    if !tag::is_table(entry.tag) || matches!(entry.kind, Type::SHORT | Type::LONG | Type::LONG8) {
+    let is_known = matches!(entry.kind, Type::SHORT | Type::LONG | Type::LONG8);
+    if !tag::is_table(entry.tag) || is_known || (entry.kind, entry.count) == (Type::BYTE, 1) {
         return Ok(());
     }
     let problem = format!("values of type {:?}, expected SHORT, LONG or LONG8", entry.kind);

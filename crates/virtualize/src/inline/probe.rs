@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use virtualize_bytes::{ByteRange, Limits, ReadError};
 use virtualize_codec::jpeg;
-use virtualize_codec::lerc::{self, Head};
+use virtualize_codec::lerc::Head;
 use virtualize_map::Mapped;
 use virtualize_map::tiff::{LercChunk, ProbeAnswers, Probes, lerc_outer_codecs, stored_type};
 use virtualize_zarr::{Array, Codec, DataType, NodePath, Reference, SourceId};
@@ -67,8 +67,8 @@ async fn masked(maker: &ChunkMaker<'_>, array: &Array, chunks: Chunks) -> Result
         let fetched = maker.fetch(fronts.iter().copied()).await.map_err(Failure::of_own_read)?;
         for ((position, chunk), (source, range)) in batch.iter().zip(fronts) {
             let Some(place) = LercChunk::of(array, *position) else { continue };
-            let is_plain = lerc::unwrap(outer, fetched.range(source, range)?, Head::BYTES)
-                .and_then(|front| Head::parse(&front)?.is_plain(data_type, &codec_layout(&place.layout)));
+            let is_plain = Head::read(outer, fetched.range(source, range)?)
+                .and_then(|head| head.is_plain(data_type, &codec_layout(&place.layout)));
             match is_plain {
                 Ok(true) => {}
                 Ok(false) => found.push((*position, *chunk)),
