@@ -232,7 +232,7 @@ def tiles(path, count):
 
 @pytest.mark.parametrize("write, most", [
     (lambda path, count: chunks_under_a_tree(path, count, libver="earliest"), 30),
-    (lambda path, count: chunks_under_a_tree(path, count, libver="latest"), 27),
+    (lambda path, count: chunks_under_a_tree(path, count, libver="latest"), 30),
     (tiles, 37),
 ], ids=["version 1 B-tree", "version 2 B-tree", "tiles"])
 def test_memory_for_each_chunk(tmp_path, write, most):

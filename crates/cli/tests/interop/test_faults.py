@@ -229,6 +229,8 @@ def test_any_call_may_fail(faults, days, tmp_path, name, action):
         how = {"full": "full", "short": "short", "kill": "kill", "power": "kill"}.get(action, "fail")
         number = getattr(errno, action, errno.ENOSPC)
         before = contents(folder)
+        for stale in log.parent.glob(f"{log.name}.*"):  # of a file with the same inode
+            stale.unlink()
         done = run(folder, scenario.command, faults, folder, log, how, nth, number, "--")
         if action == "power":
             lose_power(folder, log, before, chance)
