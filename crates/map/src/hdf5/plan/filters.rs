@@ -146,6 +146,7 @@ fn check_name(codec: &Codec, format: ZarrFormat) -> Result<()> {
 
 /// Maps a filter to a codec; `None` if it changes nothing. Numbers are those of the HDF Group's registry.
 fn codec(filter: &Filter) -> Result<Option<Codec>> {
+    check_count(filter)?;
     let parameter = |n: usize| filter.parameters.get(n).copied();
     let level = |n: u32, highest: u32| u8::try_from(n.clamp(1, highest)).unwrap_or(1);
     Ok(Some(match filter.id {
@@ -161,23 +162,11 @@ fn codec(filter: &Filter) -> Result<Option<Codec>> {
             other => return Err(Error::malformed("shuffle filter", format!("parameters {other:?}"))),
         },
         3 => Codec::Fletcher32,
-        4 if filter.parameters.len() != 4 => {
-            return Err(Error::malformed("szip filter", format!("parameters {:?}", filter.parameters)));
-        }
         4 => Codec::Hdf5Szip(filter.parameters.clone()),
         5 => match filter.parameters.as_slice() {
-            [count, ..] if usize::try_from(*count) != Ok(filter.parameters.len()) => {
-                return Err(Error::malformed("nbit filter", format!("parameters {:?}", filter.parameters)));
-            }
             [_, as_is, ..] if *as_is != 0 => return Ok(None), // "no need to compress": the library stores chunks unchanged
             _ => Codec::Hdf5Nbit(filter.parameters.clone()),
         },
-        6 if filter.parameters.len() != 20 => {
-            return Err(Error::malformed(
-                "scale-offset filter",
-                format!("parameters {:?}", filter.parameters),
-            ));
-        }
         6 => match *filter.parameters.as_slice() {
             // Integers with all their bits: the library stores chunks unchanged.
             [2, bits, _, 0, size, ..] if bits == size.saturating_mul(8) => return Ok(None),
@@ -199,6 +188,20 @@ fn codec(filter: &Filter) -> Result<Option<Codec>> {
             return Err(Error::undecodable(filter, "no released Zarr client decodes it"));
         }
     }))
+}
+
+/// Checks the number of parameters of the filters that the library refuses with another.
+fn check_count(filter: &Filter) -> Result<()> {
+    let (structure, count) = match (filter.id, filter.parameters.as_slice()) {
+        (4, _) => ("szip filter", 4),
+        (5, [count, ..]) => ("nbit filter", *count as usize),
+        (6, _) => ("scale-offset filter", 20),
+        _ => return Ok(()),
+    };
+    match filter.parameters.len() == count {
+        true => Ok(()),
+        false => Err(Error::malformed(structure, format!("parameters {:?}", filter.parameters))),
+    }
 }
 
 /// Returns the codec of the filters SZ and SZ3; `None` for chunks of fewer than 20 numbers, which they store unchanged. Their
