@@ -115,9 +115,9 @@ bench-remote: build bench-files ## time remote files beside the limit of the net
 	cargo build --profile $(PROFILE) --locked --package virtualize-server --example range_server
 	$(EVAL)/venv/bin/python benchmarks/remote.py $(BIN) $(dir $(BIN))examples/range_server $(EVAL)/bench --shared $(SHARED)/bench $(ARGS)
 
-endurance: build env ## load the service with 1,000 clients for 30 minutes, then kill a batch of 1,000,000 files every minute (MINUTES=1 FILES=20000 for less)
+endurance: build env ## load the service with 1,000 clients for 30 minutes, then a batch of 1,000,000 files that is killed again and again (MINUTES=1 FILES=20000 for less)
 	$(PYTHON) benchmarks/endurance/service.py $(BIN) --minutes $(or $(MINUTES),30)
-	$(PYTHON) benchmarks/endurance/batch.py $(BIN) --files $(or $(FILES),1000000) --seconds $(if $(FILES),2,60)
+	$(PYTHON) benchmarks/endurance/batch.py $(BIN) --files $(or $(FILES),1000000) --seconds $(if $(FILES),2,20)
 
 # The crates with a stable API; virtualize exports virtualize-zarr.
 semver: ## compare the public Rust API with the latest release (BASELINE=main: with another revision)

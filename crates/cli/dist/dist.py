@@ -29,10 +29,8 @@ def output(*words):
 def build(target):
     """Builds the command for a target, and returns the binary. Linux targets use zig as C compiler and linker."""
     tool = "zigbuild" if "-linux-" in target else "build"
-    # Some systems with these processors have pages of 64 KiB.
-    pages = {"JEMALLOC_SYS_WITH_LG_PAGE": "16"} if target.startswith("aarch64-") else {}
     run("cargo", tool, "--profile", "dist", "--locked", "--target", target, "--package", "virtualize-cli",
-        environment=compiler_flags(ROOT) | pages)
+        environment=compiler_flags(ROOT))
     name = "virtualize.exe" if "-windows-" in target else "virtualize"
     return ROOT / "target" / target / "dist" / name
 

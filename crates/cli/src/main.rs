@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-/// The system's allocator keeps ever more free memory when many threads take turns, as those of the service do.
-#[cfg(all(feature = "jemalloc", target_os = "linux"))]
+/// That of glibc keeps ever more free memory when many threads take turns, as those of the service do.
+#[cfg(all(feature = "jemalloc", target_os = "linux", target_env = "gnu"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
