@@ -63,14 +63,73 @@ impl Btree2Sink for Sink<'_> {
         let Some(tree) = self.trees.get_mut(tree) else { return Ok(()) };
         let Some(element) = tree.element else { return Ok(()) };
         let first = usize::try_from(first).unwrap_or(usize::MAX);
+        let mut last: Option<&[u8]> = None;
         // Records arrive level by level, not in order.
         for (place, record) in (first..).zip(records.chunks_exact(tree.record_size.max(1))) {
             let (head, scaled) = record.split_at_checked(element.size()).unwrap_or_default();
-            let (scaled, _) = scaled.as_chunks::<8>();
-            let scaled = scaled.iter().map(|word| u64::from_le_bytes(*word));
-            let chunk = tree.job.columns.grid().position(scaled).zip(element.parse(head));
+            if last.is_some_and(|last| offsets(last).ge(offsets(scaled))) {
+                return Err(Error::malformed(HEADER, tree.job.address, "chunks of a node out of order"));
+            }
+            last = Some(scaled);
+            let chunk = tree.job.columns.grid().position(offsets(scaled)).zip(element.parse(head));
             tree.job.columns.place(place, chunk)?;
         }
         Ok(())
+    }
+}
+
+/// Returns the scaled offsets of a record. The library finds chunks by binary search.
+fn offsets(scaled: &[u8]) -> impl Iterator<Item = u64> {
+    let (words, _) = scaled.as_chunks::<8>();
+    words.iter().map(|word| u64::from_le_bytes(*word))
+}
+
+#[cfg(test)]
+mod tests {
+    use virtualize_bytes::{Limits, MemorySource};
+
+    use super::*;
+    use crate::{
+        model::ChunkTable,
+        spec::{checksum::lookup3, hex::bytes_of},
+        walk::{
+            chunk_request::{ChunkIndex, ChunkRequest},
+            chunks::read_chunk_tables,
+            ready::ready,
+        },
+    };
+
+    const FORMAT: Format = Format { base: 0, offset_size: 8, length_size: 8 };
+    /// Header of a tree with two records, as written by libhdf5 2.0.
+    const HEADER_HEX: &str =
+        "42544844 00 0a 00080000 1800 0000 64 28 0010000000000000 0200 0200000000000000 e2f7ca2f";
+
+    /// Reads a tree whose only leaf has two chunks, (0, 0) and this one.
+    fn table(second: u64) -> Result<ChunkTable, Error> {
+        let mut leaf = b"BTLF\0\x0a".to_vec();
+        leaf.extend([0x800, 0, 0, 0x804, 0, second].into_iter().flat_map(u64::to_le_bytes));
+        leaf.extend(lookup3(&leaf).to_le_bytes());
+        let mut file = vec![0; 0x2000];
+        let header = bytes_of(HEADER_HEX);
+        file[0x40..0x40 + header.len()].copy_from_slice(&header);
+        file[0x1000..0x1000 + leaf.len()].copy_from_slice(&leaf);
+        let source = MemorySource(file.into());
+        let request = ChunkRequest {
+            index: ChunkIndex::BTree2 { address: Some(0x40) },
+            shape: vec![1, 4],
+            max_shape: vec![None, None],
+            chunk_shape: vec![1, 4],
+            element_size: 1,
+            filtered: false,
+        };
+        ready(read_chunk_tables(&Io::new(&source, Limits::default()), FORMAT, vec![request])).remove(0)
+    }
+
+    /// libhdf5 would not find the first chunk, and show fill values.
+    #[test]
+    fn chunks_are_in_ascending_order() {
+        assert_eq!(*table(1).unwrap().addresses, [0x800], "the second one is outside of the extent");
+        let error = table(0).unwrap_err().to_string();
+        assert!(error.ends_with("chunks of a node out of order"), "{error}");
     }
 }
