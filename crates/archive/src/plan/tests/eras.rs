@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Files whose array `v` grows in chunks of two elements, compressed, and too large to be read.
-fn signature() -> Signature {
+pub(super) fn signature() -> Signature {
     let codecs = vec!["zlib".to_owned()];
     let array = ArraySignature {
         data_type: "int16".to_owned(),
@@ -46,12 +46,12 @@ fn signature() -> Signature {
 }
 
 impl Signature {
-    fn change(mut self, change: impl FnOnce(&mut ArraySignature, &mut Stored)) -> Self {
+    pub(super) fn change(mut self, change: impl FnOnce(&mut ArraySignature, &mut Stored)) -> Self {
         change(self.arrays.get_mut("v").unwrap(), self.stored.get_mut("v").unwrap());
         self
     }
 
-    fn codec(self, name: &str) -> Self {
+    pub(super) fn codec(self, name: &str) -> Self {
         let codecs = vec![name.to_owned()];
         self.change(|array, stored| (array.codecs, stored.codecs) = (Some(codecs.clone()), codecs))
     }

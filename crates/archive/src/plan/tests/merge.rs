@@ -1,43 +1,19 @@
 //! Eras that can be put together: what it costs to find them.
 
-use std::{cell::Cell, collections::BTreeMap};
+use std::cell::Cell;
 
-use super::super::{
-    Direction, Extent, FileExtent, Files, Known, OnDuplicate, PlanOptions, Range, Signatures, plan,
+use super::{
+    super::{Direction, Extent, FileExtent, Files, Known, OnDuplicate, PlanOptions, Range, Signatures, plan},
+    eras::signature,
 };
-use crate::{
-    Along, Layout,
-    compat::{ArraySignature, DimRole, Signature, Stored},
-    values::Scalar,
-};
+use crate::{Along, Layout, compat::Signature, values::Scalar};
 
 /// A kind of files that differs from the others in codecs alone.
 fn kind(number: usize, is_read: bool) -> Signature {
-    let codecs = vec![format!("codec {number}")];
-    let array = ArraySignature {
-        data_type: "int16".to_owned(),
-        dimensions: vec![Some("time".to_owned())],
-        sizes: vec![None],
-        chunks: Some(vec![serde_json::Value::Null]),
-        codecs: Some(codecs.clone()),
-        fill_value: 0.into(),
-        attributes: BTreeMap::new(),
-        values: None,
-    };
-    let stored = Stored {
-        roles: vec![DimRole::Axis(0)],
-        shape: vec![None],
-        chunks: Some(vec![Some(2)]),
-        codecs,
-        element: 2,
-        is_plain: false,
-        is_read,
-    };
-    Signature {
-        arrays: [("v".to_owned(), array)].into(),
-        stored: [("v".to_owned(), stored)].into(),
-        ..Signature::default()
-    }
+    signature().codec(&format!("codec {number}")).change(|array, stored| {
+        array.chunks = Some(vec![serde_json::Value::Null]);
+        stored.is_read = is_read;
+    })
 }
 
 /// Files of two times each, of which the second is the next one's first; their kinds by turns.
