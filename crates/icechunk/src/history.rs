@@ -25,6 +25,8 @@ pub struct FoundCommit {
     pub snapshot: String,
     /// See [`crate::Committed::touched`].
     pub touched: BTreeSet<String>,
+    /// Whether no other commit follows it.
+    pub is_last: bool,
 }
 
 /// State of what an earlier commit wrote to a branch.
@@ -53,12 +55,15 @@ pub async fn find_commit(
     let failed = IcechunkError::of("reading the log");
     let log = repository.ancestry(&VersionInfo::BranchTipRef(branch.to_owned())).await.map_err(&failed)?;
     let mut log = std::pin::pin!(log);
+    let mut is_last = true;
     while let Some(commit) = log.try_next().await.map_err(&failed)? {
         if commit.metadata.get(key).and_then(Value::as_str) == Some(value) {
             let touched = commit.metadata.get(TOUCHED).and_then(Value::as_array);
             let names = touched.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
-            return Ok(Some(FoundCommit { snapshot: commit.id.to_string(), touched: names.collect() }));
+            let (snapshot, touched) = (commit.id.to_string(), names.collect());
+            return Ok(Some(FoundCommit { snapshot, touched, is_last }));
         }
+        is_last = false;
     }
     Ok(None)
 }

@@ -37,6 +37,7 @@ impl BatchBuilder {
             plan_file: None,
             parts: Vec::new(),
             command: Vec::new(),
+            resumes: false,
         })
     }
 
@@ -142,6 +143,13 @@ impl BatchBuilder {
     /// Sets whether files that failed in earlier runs are retried.
     pub fn retry_failed(mut self, retry: bool) -> Self {
         self.0.run.retry_failed = retry;
+        self
+    }
+
+    /// Sets whether the run was interrupted before and nothing else uses its journal: if the journal knows of a commit,
+    /// the run has already made it.
+    pub fn resumes(mut self, resumes: bool) -> Self {
+        self.0.resumes = resumes;
         self
     }
 

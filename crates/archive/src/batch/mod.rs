@@ -85,6 +85,7 @@ pub struct Batch {
     plan_file: Option<String>,
     parts: Vec<String>,
     command: Vec<String>,
+    resumes: bool,
 }
 
 impl Batch {

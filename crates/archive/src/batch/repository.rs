@@ -61,17 +61,20 @@ impl Writing<'_> {
         options: &CommitOptions,
     ) -> Result<(), Error> {
         let place = self.place(options);
-        let record = self.last_commit(&place, &options.branch).await?;
-        let Some(record) = record.filter(|_| options.mode == CommitMode::Add) else {
-            return self.commit_as(&combination, options.clone()).await;
+        let record = match self.last_commit(&place, &options.branch).await? {
+            Some(record) if self.is_made(&record, &combination, options).await? => {
+                self.unchanged(record);
+                return Ok(());
+            }
+            Some(record) if options.mode == CommitMode::Add => record,
+            _ => return self.commit_as(&combination, options.clone()).await,
         };
         let mut update = record.update();
         let Batch { output, options: Options { store: reaching, .. }, run, overwrite, .. } = self.batch;
         match virtualize::inspect_branch(output, &options.branch, &update, reaching).await? {
             History::Empty => return self.commit_as(&combination, options.clone()).await,
             History::Whole if record.digest == combination.digest => {
-                self.summary.notes.push("nothing is new: the repository is as it was".to_owned());
-                self.summary.snapshot = Some(record.snapshot);
+                self.unchanged(record);
                 return Ok(());
             }
             History::Whole => update.grows = combination.grows(&record, self.batch),
@@ -112,8 +115,7 @@ impl Writing<'_> {
         }
         if !grown.is_more() {
             self.say_files(grown.tail.files);
-            self.summary.notes.push("nothing is new: the repository is as it was".to_owned());
-            self.summary.snapshot = Some(record.snapshot);
+            self.unchanged(record);
             return Ok(true);
         }
         let (Some(extension), Some(mut order)) = (self.extension(grown).await?, Chain::parse(&record.order))
@@ -160,6 +162,23 @@ impl Writing<'_> {
         Ok(self.record(COMMITTED)?.filter(|record| record.place == place))
     }
 
+    /// Returns whether a recorded commit is the one to make: an interrupted run made it, or it appended or replaced the
+    /// same dataset. What was committed after a replacement is replaced again.
+    async fn is_made(
+        &self,
+        record: &Record,
+        combination: &Combination,
+        options: &CommitOptions,
+    ) -> Result<bool, Error> {
+        let Batch { output, resumes, options: Options { store: reaching, .. }, .. } = self.batch;
+        if *resumes || options.mode == CommitMode::Add || record.digest != combination.digest {
+            return Ok(*resumes);
+        }
+        let mark = (MARK, record.mark.as_str());
+        let found = virtualize::find_commit(output, &options.branch, mark, reaching).await?;
+        Ok(found.is_some_and(|found| found.is_last || options.mode != CommitMode::Replace))
+    }
+
     fn record(&self, fact: &str) -> Result<Option<Record>, Error> {
         let text = self.journal().fact(fact)?;
         // An earlier version stored the mark alone.
@@ -170,6 +189,12 @@ impl Writing<'_> {
         let journal = self.journal();
         journal.set_fact(COMMITTED, Some(&text(record, journal.path())?))?;
         Ok(journal.set_fact(COMMITTING, None)?)
+    }
+
+    /// Reports that the last commit has everything.
+    fn unchanged(&mut self, last: Record) {
+        self.summary.notes.push("nothing is new: the repository is as it was".to_owned());
+        self.summary.snapshot = Some(last.snapshot);
     }
 
     /// Commits with an identifying property.

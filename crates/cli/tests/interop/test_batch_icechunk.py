@@ -67,7 +67,7 @@ def test_killed_at_any_moment_one_commit_is_made(bucket, days, tmp_path):
         xr.testing.assert_identical(opened(output)[1], undisturbed)
 
 
-@pytest.mark.parametrize("change", ["new files", "a changed file"])
+@pytest.mark.parametrize("change", ["new files", "a changed file", "another dataset", "a replacement"])
 def test_killed_while_a_repository_is_brought_up_to_date(bucket, days, tmp_path, change):
     """The update is neither made twice nor skipped because the repository already knows all urls."""
     import xarray as xr
@@ -89,7 +89,9 @@ def test_killed_while_a_repository_is_brought_up_to_date(bucket, days, tmp_path,
         write_list(bucket, before)
         second, expected = ["--list", listing, "--overwrite"], together([*days[:5], changed, *days[6:]])
     else:
-        second, expected = [*urls(bucket)[5:], "--append"], together(days)
+        more = {"new files": ["--append"], "another dataset": ["--append-dim", "time", "--journal", "other"],
+                "a replacement": ["--replace", "--journal", "other"]}[change]
+        second, expected = [*urls(bucket)[5:], *more], together(days[5:] if change == "a replacement" else days)
     trial = shutil.copytree(before, tmp_path / "trial")
     took = timed(arguments(trial, second))
     log, _ = opened(trial / "out.icechunk")
@@ -101,6 +103,7 @@ def test_killed_while_a_repository_is_brought_up_to_date(bucket, days, tmp_path,
             kills += 1
         found = opened(folder / "out.icechunk")
         assert found[0] == log and len(log) == 3, turn
+        assert run(arguments(folder, second)) and opened(folder / "out.icechunk")[0] == log, "made again"
         xr.testing.assert_equal(found[1], expected)
 
 

@@ -90,7 +90,7 @@ def test_jobs_end_once_while_instances_die(tmp_path, archive, seed):  # noqa: F8
     choose = random.Random(seed)
     (tmp_path / "out").mkdir()
     make_repository(tmp_path / "out" / "repo")
-    commits, ended, wrong, over = [], {}, [], threading.Event()
+    commits, ended, wrong, over, turn = [], {}, [], threading.Event(), itertools.count()
     with Instances(tmp_path, archive) as instances:
         undisturbed = {}
         for format in ("kerchunk-json", "zarr3-json"):
@@ -105,8 +105,9 @@ def test_jobs_end_once_while_instances_die(tmp_path, archive, seed):  # noqa: F8
                     format = choose.choice(["kerchunk-json", "zarr3-json", "icechunk"])
                     body = batch(archive, format=format)
                     if format == "icechunk":
-                        commits.append(f"commit {number} {len(commits)}")
-                        body |= {"output": f"file://{tmp_path}/out/repo", "message": commits[-1], "replace": True}
+                        message = f"commit {number} {next(turn)}"
+                        commits.append(message)
+                        body |= {"output": f"file://{tmp_path}/out/repo", "message": message, "replace": True}
                     key = f"{number}-{choose.random()}"
                     job = json.loads(instances.ask("/v1/jobs", body, headers={"idempotency-key": key})[1])["id"]
                     shown = instances.follow(job)
@@ -140,7 +141,7 @@ def test_jobs_end_once_while_instances_die(tmp_path, archive, seed):  # noqa: F8
             assert state == "done" or listed[job]["error"]["code"] == "crashed", listed[job]
     print(f"seed {seed}: {len(ended)} jobs, {killed} kills")
     made = repository(tmp_path / "out" / "repo")
-    assert len(made) == len(set(made)), "two commits of one job"
+    assert len(made) == len(set(made)), f"two commits of one job: {sorted(made)}"
     done = {message for format, state, message in ended.values() if format == "icechunk" and state == "done"}
     assert done <= set(made) <= {*commits, "Repository initialized"}
     for job, (format, state, _) in ended.items():

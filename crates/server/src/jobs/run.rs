@@ -212,6 +212,7 @@ impl Work {
             .files_at_once(self.inner.config.job_limits.openings)
             .attempts(4, Duration::from_secs(1))
             .retry_failed(self.again)
+            .resumes(self.again)
             .cancel(self.job.cancel.clone())
             .build())
     }
