@@ -68,11 +68,13 @@ def checkout():
 def outcomes(checkout, **environment):
     """Run their tests, and return the outcome of each."""
     plugin = Path(__file__).parent / "suite"
-    env = os.environ | {"PYTHONPATH": str(plugin), "PYTHONDONTWRITEBYTECODE": "1"} | environment
+    # Lithops starts the first `python` of PATH, and waits forever if that lacks its packages.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    env = os.environ | {"PATH": path, "PYTHONPATH": str(plugin), "PYTHONDONTWRITEBYTECODE": "1"} | environment
     options = ["-p", "no:cacheprovider", "-p", "virtualizarr_plugin", "-q", "-rA", "--tb=no", "-W", "ignore", "-n", "2"]
     tests = [f"virtualizarr/tests/{name}" for name in TESTS]
     command = [sys.executable, "-m", "pytest", *options, *tests]
-    run = subprocess.run(command, cwd=checkout, env=env, capture_output=True, text=True)
+    run = subprocess.run(command, cwd=checkout, env=env, capture_output=True, text=True, timeout=1200)
     found = re.findall(r"^(PASSED|FAILED|ERROR|XPASS|XFAIL) \S+?\.py::(.*?)(?: - .*)?$", run.stdout, re.MULTILINE)
     return {name: outcome for outcome, name in found}
 
