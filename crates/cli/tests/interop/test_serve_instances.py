@@ -1,10 +1,12 @@
 """Three instances of the service on one jobs folder, killed and stopped in turn under load: every job ends exactly once, with the result of an undisturbed run."""
-import contextlib, http.client, itertools, json, os, random, threading, time, urllib.error
+import contextlib, functools, http.client, itertools, json, os, random, threading, time, urllib.error
 
 import clients
+import icechunk
 import pytest
 
-from test_serve_jobs import Service, archive, batch, expected  # noqa: F401
+from test_serve_icechunk import opened
+from test_serve_jobs import DAYS, FILES, Service, archive, batch, expected  # noqa: F401
 
 ROUNDS = int(os.environ.get("INSTANCE_ROUNDS", 2))
 SECONDS = float(os.environ.get("INSTANCE_SECONDS", 8))
@@ -66,6 +68,32 @@ class Instances:
             time.sleep(0.02)
         raise AssertionError(f"{job} does not end")
 
+    def disturb(self, clients, choose):
+        """Runs the clients, functions of a function that tells whether time is over, while instances are killed and stopped at random, and returns how often."""
+        over, wrong = threading.Event(), []
+
+        def run(client):
+            try:
+                client(over.is_set)
+            except Exception as error:  # noqa: BLE001
+                wrong.append(error)
+
+        threads = [threading.Thread(target=run, args=(client,)) for client in clients]
+        for thread in threads:
+            thread.start()
+        end, killed = time.monotonic() + SECONDS, 0
+        while time.monotonic() < end and not wrong:
+            time.sleep(choose.uniform(0.1, 1))
+            kill = choose.random() < 0.5
+            killed += kill
+            self.replace(choose.randrange(len(self.services)), kill)
+        over.set()
+        for thread in threads:
+            thread.join()
+        if wrong:
+            raise wrong[0]
+        return killed
+
     def replace(self, at, kill):
         """Kills or stops an instance, and starts another one in its place."""
         old = self.services[at].process
@@ -75,13 +103,11 @@ class Instances:
 
 
 def repository(path):
-    import icechunk
     repo = icechunk.Repository.open(icechunk.local_filesystem_storage(str(path)))
     return [one.message for one in repo.ancestry(branch="main")]
 
 
 def make_repository(path):
-    import icechunk
     icechunk.Repository.create(icechunk.local_filesystem_storage(str(path)))
 
 
@@ -90,7 +116,7 @@ def test_jobs_end_once_while_instances_die(tmp_path, archive, seed):  # noqa: F8
     choose = random.Random(seed)
     (tmp_path / "out").mkdir()
     make_repository(tmp_path / "out" / "repo")
-    commits, ended, wrong, over, turn = [], {}, [], threading.Event(), itertools.count()
+    commits, ended, turn = [], {}, itertools.count()
     with Instances(tmp_path, archive) as instances:
         undisturbed = {}
         for format in ("kerchunk-json", "zarr3-json"):
@@ -98,41 +124,25 @@ def test_jobs_end_once_while_instances_die(tmp_path, archive, seed):  # noqa: F8
             assert instances.follow(job)["state"] == "done"
             undisturbed[format] = instances.ask(f"/v1/jobs/{job}/result")[1]
 
-        def client(number):
+        def client(number, is_over):
             choose = random.Random(seed * 31 + number)
-            try:
-                while not over.is_set():
-                    format = choose.choice(["kerchunk-json", "zarr3-json", "icechunk"])
-                    body = batch(archive, format=format)
-                    if format == "icechunk":
-                        message = f"commit {number} {next(turn)}"
-                        commits.append(message)
-                        body |= {"output": f"file://{tmp_path}/out/repo", "message": message, "replace": True}
-                    key = f"{number}-{choose.random()}"
-                    job = json.loads(instances.ask("/v1/jobs", body, headers={"idempotency-key": key})[1])["id"]
-                    shown = instances.follow(job)
-                    ended[job] = (format, shown["state"], body.get("message"))
-                    again = instances.json(f"/v1/jobs/{job}")
-                    assert again["state"] == shown["state"] and again["ended"] == shown["ended"]
-                    if shown["state"] == "done" and format != "icechunk":
-                        assert instances.ask(f"/v1/jobs/{job}/result")[1] == undisturbed[format], "another result"
-            except Exception as error:  # noqa: BLE001
-                wrong.append(error)
+            while not is_over():
+                format = choose.choice(["kerchunk-json", "zarr3-json", "icechunk"])
+                body = batch(archive, format=format)
+                if format == "icechunk":
+                    message = f"commit {number} {next(turn)}"
+                    commits.append(message)
+                    body |= {"output": f"file://{tmp_path}/out/repo", "message": message, "replace": True}
+                key = f"{number}-{choose.random()}"
+                job = json.loads(instances.ask("/v1/jobs", body, headers={"idempotency-key": key})[1])["id"]
+                shown = instances.follow(job)
+                ended[job] = (format, shown["state"], body.get("message"))
+                again = instances.json(f"/v1/jobs/{job}")
+                assert again["state"] == shown["state"] and again["ended"] == shown["ended"]
+                if shown["state"] == "done" and format != "icechunk":
+                    assert instances.ask(f"/v1/jobs/{job}/result")[1] == undisturbed[format], "another result"
 
-        threads = [threading.Thread(target=client, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        end, killed = time.monotonic() + SECONDS, 0
-        while time.monotonic() < end and not wrong:
-            time.sleep(choose.uniform(0.1, 1))
-            kill = choose.random() < 0.5
-            killed += kill
-            instances.replace(choose.randrange(3), kill)
-        over.set()
-        for thread in threads:
-            thread.join()
-        if wrong:
-            raise wrong[0]
+        killed = instances.disturb([functools.partial(client, number) for number in range(4)], choose)
         listed = {job["id"]: job for job in instances.json("/v1/jobs?limit=1000")}
         # Nothing is lost, and nothing ran that no client knows.
         assert len(listed) == len(ended) + 2 and set(ended) <= set(listed)
@@ -147,6 +157,35 @@ def test_jobs_end_once_while_instances_die(tmp_path, archive, seed):  # noqa: F8
     for job, (format, state, _) in ended.items():
         left = {path.name for path in (tmp_path / "jobs" / job).iterdir()}
         assert left <= {"job.json", "lock", "result.json", ".job.json.new", ".progress.json.new"}, left
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + ROUNDS))
+def test_appends_are_made_once_while_instances_die(tmp_path, archive, seed):  # noqa: F811
+    """Clients append two files after the other, each to a repository of its own."""
+    import xarray as xr
+    choose, done = random.Random(seed), {}
+    (tmp_path / "out").mkdir()
+    with Instances(tmp_path, archive) as instances:
+        def client(number, is_over):
+            for at in range(0, FILES, 2):
+                more = {"append_dim": "time"} if at else {}
+                body = batch(archive, format="icechunk", output=f"file://{tmp_path}/out/repo{number}", message=f"{at}", **more)
+                body["inputs"] = [f"file://{archive}/a{file:03}.nc" for file in (at, at + 1)]
+                headers = {"idempotency-key": f"{number}-{at}"}
+                shown = instances.follow(json.loads(instances.ask("/v1/jobs", body, headers=headers)[1])["id"])
+                if is_over() or shown["state"] == "failed" and shown["error"]["code"] == "crashed":
+                    break
+                assert shown["state"] == "done", shown
+                done[number] = at
+
+        killed = instances.disturb([functools.partial(client, number) for number in range(4)], choose)
+    print(f"seed {seed}: {[at // 2 + 1 for at in done.values()]} appends, {killed} kills")
+    for number, last in done.items():
+        log, dataset = opened(icechunk.local_filesystem_storage(str(tmp_path / "out" / f"repo{number}")))
+        log = [commit.message for commit in reversed(log)][1:]
+        # The job after the last one may have committed as well.
+        assert log in ([str(at) for at in range(0, more, 2)] for more in (last + 2, last + 4)), log
+        xr.testing.assert_equal(dataset, expected(archive).isel(time=slice(0, 2 * DAYS * len(log))))
 
 
 def test_a_job_moves_on_when_its_instance_stops(tmp_path, archive):  # noqa: F811
