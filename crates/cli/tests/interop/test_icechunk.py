@@ -1,5 +1,6 @@
 """Commits to Icechunk repositories, opened with icechunk-python by the printed snippet."""
-import os, shutil, threading, warnings
+import http.client, http.server, os, shutil, socket, threading, warnings
+from urllib.parse import urlsplit
 
 import clients
 import h5py
@@ -262,6 +263,75 @@ def test_two_commits_at_once(s3, environment):
     root = zarr.open_group(store, mode="r")
     assert {name for name, _ in root.groups()} == {"first", "g1", "g2", "g3", "g4", "same"}
     assert np.array_equal(root["same/time"][...], [4, 5, 6, 7])
+
+
+class Losing(http.server.ThreadingHTTPServer):
+    """A proxy that loses the response to one conditional write, after the store has done it."""
+    daemon_threads = True
+
+    def __init__(self, endpoint):
+        super().__init__(("127.0.0.1", 0), Forward)
+        self.store, self.lost, self.writes = urlsplit(endpoint).netloc, None, 0
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class Forward(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        headers = {name: value for name, value in self.headers.items() if name.lower() != "connection"}
+        body = self.rfile.read(int(headers.get("content-length", 0)))
+        store = http.client.HTTPConnection(self.server.store)
+        store.request(self.command, self.path, body, headers)
+        answer = store.getresponse()
+        body = answer.read()
+        if "if-match" in self.headers or self.headers.get("if-none-match") == "*":
+            self.server.writes += 1
+            if self.server.writes == self.server.lost:
+                self.close_connection = True
+                return self.connection.shutdown(socket.SHUT_RDWR)
+        self.send_response_only(answer.status)
+        for name, value in answer.getheaders():
+            if name.lower() not in ("connection", "transfer-encoding", "content-length"):
+                self.send_header(name, value)
+        self.send_header("content-length", answer.getheader("content-length") if self.command == "HEAD" else str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_DELETE = do_HEAD = do_POST = do_PUT = do_GET
+
+
+@pytest.mark.parametrize("how", [[], ["--append-dim", "time"], ["--replace"], ["--group", "other"]], ids=lambda how: "".join(how[:1]))
+def test_a_lost_response_is_no_second_commit(s3, environment, how):
+    """The write is tried again, and finds that it is done."""
+    import icechunk
+    proxy = Losing(environment["AWS_ENDPOINT_URL"])
+    through = environment | {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{proxy.server_port}"}
+    name = f"lost{''.join(how[:1])}"
+    storage = icechunk.s3_storage(bucket="repos", prefix=name, endpoint_url=environment["AWS_ENDPOINT_URL"], allow_http=True, region=REGION,
+                                  force_path_style=True, from_env=True)
+    messages = ["Repository initialized"]
+    if how:
+        commit("s3://data/in/a.nc", f"s3://repos/{name}", "--message", "first", env=environment)
+        messages.insert(0, "first")
+    lost = 0
+    while proxy.writes >= lost:
+        lost += 1
+        proxy.lost, proxy.writes = lost, 0
+        tip = icechunk.Repository.open(storage).lookup_branch("main") if how else None
+        commit("s3://data/in/b.nc", f"s3://repos/{name}", "--message", "second", *how, env=through)
+        assert [one.message for one in icechunk.Repository.open(storage).ancestry(branch="main")] == ["second", *messages], lost
+        if how:
+            icechunk.Repository.open(storage).reset_branch("main", tip)
+        else:
+            for one in s3[0].list_objects_v2(Bucket="repos", Prefix=f"{name}/")["Contents"]:
+                s3[0].delete_object(Bucket="repos", Key=one["Key"])
+    assert lost > 1
+    proxy.shutdown()
+    proxy.server_close()
 
 
 def test_a_group_is_replaced_while_others_commit(s3, environment):
