@@ -218,7 +218,7 @@ impl LockObject {
         loop {
             match self.put(PutMode::Create, 0).await {
                 Ok(version) => return Ok(Some(version)),
-                Err(E::AlreadyExists { .. } | E::Precondition { .. }) => {}
+                Err(E::AlreadyExists { .. } | E::Precondition { .. } | E::NotFound { .. }) => {}
                 Err(E::NotImplemented { .. } | E::NotSupported { .. }) => {
                     tracing::warn!("{name}: its store has no locks: let no other process write it");
                     return Ok(None);
@@ -249,12 +249,28 @@ impl LockObject {
         }
     }
 
-    /// Writes the object conditionally; `beat` makes each renewal's content distinct.
-    async fn put(&self, mode: PutMode, beat: u64) -> object_store::Result<UpdateVersion> {
+    /// Writes the object conditionally; `beat` makes each renewal's content distinct. If the response to a write was lost,
+    /// the next attempt fails because of that write, which is therefore looked for.
+    async fn put(&self, mut mode: PutMode, beat: u64) -> object_store::Result<UpdateVersion> {
+        use object_store::Error as E;
         let text = format!("{} {beat}\n", self.id);
-        let PutResult { e_tag, version, .. } =
-            self.store.put_opts(&self.key, text.into(), mode.into()).await?;
-        Ok(UpdateVersion { e_tag, version })
+        loop {
+            let error = match self.store.put_opts(&self.key, text.clone().into(), mode.into()).await {
+                Ok(PutResult { e_tag, version, .. }) => return Ok(UpdateVersion { e_tag, version }),
+                Err(error @ (E::Precondition { .. } | E::AlreadyExists { .. })) => error,
+                Err(error) => return Err(error),
+            };
+            let found = self.store.get(&self.key).await?;
+            let now = UpdateVersion { e_tag: found.meta.e_tag.clone(), version: found.meta.version.clone() };
+            let there = found.bytes().await?;
+            if there == text {
+                return Ok(now);
+            }
+            if !there.starts_with(self.id.as_bytes()) {
+                return Err(error);
+            }
+            mode = PutMode::Update(now);
+        }
     }
 
     /// Renews the lease in a task until the lock is dropped, then deletes the object.
@@ -317,6 +333,27 @@ mod tests {
             drop(second.end);
             second.task.unwrap().await.unwrap();
             assert!(object(&store, "third").take("b").await.unwrap().is_some(), "it was deleted");
+        });
+    }
+
+    #[test]
+    fn a_lost_response_is_no_lost_lock() {
+        let store: Arc<dyn ObjectStore> = Arc::new(object_store::memory::InMemory::new());
+        let key = Key::from("a/.virtualize-b.lock");
+        runtime().block_on(async {
+            // Written by attempts whose response did not arrive.
+            store.put(&key, "first 0\n".into()).await.unwrap();
+            let first = object(&store, "first");
+            let version = first.put(PutMode::Create, 0).await.unwrap();
+            assert!(object(&store, "second").put(PutMode::Create, 0).await.is_err());
+            for late in ["first 1\n", "first 0\n"] {
+                store.put(&key, late.into()).await.unwrap();
+                first.put(PutMode::Update(version.clone()), 1).await.unwrap();
+                assert_eq!(store.get(&key).await.unwrap().bytes().await.unwrap(), "first 1\n");
+            }
+            store.put(&key, "second 0\n".into()).await.unwrap();
+            let taken = first.put(PutMode::Update(version), 2).await;
+            assert!(matches!(taken, Err(object_store::Error::Precondition { .. })));
         });
     }
 
