@@ -14,6 +14,8 @@ mod planner;
 mod prefixed;
 mod skipped;
 mod spans;
+#[cfg(test)]
+mod tests_of_virtual;
 mod virtual_grid;
 mod virtual_pieces;
 mod virtual_sources;
