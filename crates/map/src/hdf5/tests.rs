@@ -46,7 +46,7 @@ pub(super) fn attribute(name: &str, datatype: Datatype, elements: Vec<Element>) 
     Attribute { name: name.to_owned(), datatype, dataspace, elements }
 }
 
-fn text(name: &str, value: &str) -> Attribute {
+pub(super) fn text(name: &str, value: &str) -> Attribute {
     let datatype = Datatype::String {
         size: 64,
         padding: virtualize_hdf5::model::StringPadding::NullTerminated,
@@ -320,7 +320,7 @@ fn floats_of_wider_formats_become_64_bit_floats() {
     }
 }
 
-fn compound(size: u32, members: &[(&str, u32, Datatype)]) -> Datatype {
+pub(super) fn compound(size: u32, members: &[(&str, u32, Datatype)]) -> Datatype {
     let member = |(name, offset, datatype): &(&str, u32, Datatype)| Member {
         name: (*name).to_owned(),
         offset: *offset,

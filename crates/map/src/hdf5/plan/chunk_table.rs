@@ -55,3 +55,47 @@ pub(super) fn check_table(table: &ChunkTable, grid: &[u64]) -> Result<()> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hdf5::tests::chunked;
+
+    #[test]
+    fn tables_that_contradict_themselves_or_the_grid_are_refused() {
+        let check = |positions: Option<Vec<u64>>, sizes: &[u32], grid: &[u64]| {
+            check_table(&chunked(&[2], grid, positions, sizes).chunks, grid)
+                .map_err(|error| error.to_string())
+        };
+        let sound = [
+            (None, &[8, 8][..], [2]),
+            (Some(vec![0, 1]), &[8, 8], [2]),
+            (Some(vec![3]), &[1], [4]),
+            (None, &[], [0]),
+        ];
+        for (positions, sizes, grid) in sound {
+            assert_eq!(check(positions, sizes, &grid), Ok(()));
+        }
+        let outside = [
+            (None, &[8, 8, 8][..], [2]),
+            (Some(vec![0, 2]), &[8, 8], [2]),
+            (Some(vec![0]), &[8, 8], [2]),
+            (Some(vec![0, 1, 2]), &[8, 8], [9]),
+        ];
+        for (positions, sizes, grid) in outside {
+            assert!(check(positions, sizes, &grid).unwrap_err().contains("chunks in a grid"), "{sizes:?}");
+        }
+        assert!(check(None, &[8, 0], &[2]).unwrap_err().contains("0 bytes"));
+        assert!(check(None, &[8], &[u64::MAX, 2]).is_err(), "more chunks than 64 bits count");
+        let mut uniform = chunked(&[2], &[2], None, &[8, 8]).chunks;
+        for (sizes, is_sound) in [
+            (ChunkSizes::Uniform(8), true),
+            (ChunkSizes::Uniform(0), false),
+            (ChunkSizes::Each(vec![8].into()), false),
+            (ChunkSizes::Each(vec![8, 8].into()), true),
+        ] {
+            uniform.sizes = sizes;
+            assert_eq!(check_table(&uniform, &[2]).is_ok(), is_sound, "{:?}", uniform.sizes);
+        }
+    }
+}

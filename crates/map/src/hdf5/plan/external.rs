@@ -106,3 +106,65 @@ fn joined(chunks: ChunkManifest) -> ChunkManifest {
     }
     joined
 }
+
+#[cfg(test)]
+mod tests {
+    use virtualize_hdf5::model::Layout;
+    use virtualize_zarr::{ChunkGrid, ZarrFormat};
+
+    use super::*;
+    use crate::hdf5::tests::{dataset, int, map};
+
+    /// Maps rows of two 16-bit integers. Returns the rows of a chunk and (position, file, offset, length) of each chunk.
+    type Found = Result<(u64, Vec<(u64, String, u64, u64)>), String>;
+
+    fn planned(shape: &[u64], segments: &[(&str, u64, Option<u64>)]) -> Found {
+        let mut data = dataset(int(2, true), shape);
+        let segment = |(file, offset, size): &(&str, u64, Option<u64>)| ExternalSegment {
+            file: (*file).to_owned(),
+            offset: *offset,
+            size: *size,
+        };
+        data.layout = Layout::External(segments.iter().map(segment).collect());
+        let mapped = map(&crate::hdf5::tests::file(vec![("v", data)]), ZarrFormat::V3);
+        let Some(array) = mapped.hierarchy.array("v") else {
+            return Err(mapped.report.arrays["v"].left_out.clone().unwrap());
+        };
+        let ChunkGrid::Regular(chunk) = &array.chunk_grid else { panic!() };
+        let name = |source: virtualize_zarr::SourceId| {
+            mapped.hierarchy.sources[source.index()].url.rsplit('/').next().unwrap().to_owned()
+        };
+        let all = array.chunks.references.iter().flat_map(|column| column.iter());
+        let place = |(at, found): (u64, virtualize_zarr::Reference)| {
+            (at, name(found.source), found.offset, found.length)
+        };
+        let mut places: Vec<_> = all.map(place).collect();
+        places.sort();
+        Ok((chunk[0], places))
+    }
+
+    /// Segments follow each other in the order of the list (HDF5 specification, IV.A.2.h).
+    #[test]
+    fn chunks_are_in_one_segment_each() {
+        let at = |at: u64, file: &str, offset: u64, length: u64| (at, file.to_owned(), offset, length);
+        let rows = |segments: &[_]| planned(&[4, 2], segments).unwrap();
+        assert_eq!(rows(&[("a", 8, None)]), (4, vec![at(0, "a", 8, 16)]));
+        assert_eq!(rows(&[("a", 1, Some(99))]), (4, vec![at(0, "a", 1, 16)]));
+        let two = (2, vec![at(0, "a", 0, 8), at(1, "b", 16, 8)]);
+        assert_eq!(rows(&[("a", 0, Some(8)), ("z", 0, Some(0)), ("b", 16, None), ("y", 0, None)]), two);
+        let unequal = [at(0, "a", 0, 4), at(1, "b", 4, 4), at(2, "b", 8, 4), at(3, "a", 12, 4)];
+        assert_eq!(rows(&[("a", 0, Some(4)), ("b", 4, Some(8)), ("a", 12, Some(4))]), (1, unequal.to_vec()));
+        assert_eq!(planned(&[0, 2], &[]).unwrap().1, []);
+        let one = planned(&[4, 2], &[("a", 0, Some(6)), ("b", 0, None)]).unwrap_err();
+        assert!(one.contains("2 segments are not all made of whole rows"), "{one}");
+        let short = planned(&[4, 2], &[("a", 0, Some(6)), ("b", 0, Some(8))]).unwrap_err();
+        assert!(short.contains("segments lack 2 of 16 bytes"), "{short}");
+    }
+
+    #[test]
+    fn chunks_are_limited() {
+        let halves = |rows: u64| planned(&[rows], &[("a", 0, Some(2)), ("b", 0, None)]);
+        assert_eq!(halves(CHUNKS).unwrap().1.len() as u64, CHUNKS);
+        assert!(halves(CHUNKS + 1).unwrap_err().contains("chunks of equal size in external segments"));
+    }
+}

@@ -15,6 +15,10 @@ mod prefixed;
 mod skipped;
 mod spans;
 #[cfg(test)]
+mod tests_of_padding;
+#[cfg(test)]
+mod tests_of_skipped;
+#[cfg(test)]
 mod tests_of_virtual;
 mod virtual_grid;
 mod virtual_pieces;

@@ -266,11 +266,59 @@ mod tests {
         for refused in [
             &four[..3],
             &[block([0, 0], [0, 6])],
+            &[(vec![0, 0], vec![0])],
+            &[(vec![0; 3], vec![0; 3])],
+            &[(vec![], vec![])],
+            &[block([0, 0], [1, 1]), block([1, 0], [2, 1])],
             &[block([1, 0], [0, 1])],
             &[block([0, 0], [2, 1]), block([1, 0], [3, 1])],
             &[four[0].clone(), four[0].clone()],
         ] {
             assert!(block_runs(refused, &shape).is_err(), "{refused:?}");
+        }
+    }
+
+    /// Expected values: the elements that each selection lists, as runs.
+    #[test]
+    fn unlimited_slabs_end_after_a_number_of_elements() {
+        let along = |start, stride, block: Option<u64>, elements, extent: u64| {
+            let slabs = vec![Slab { start, stride, count: None, block }];
+            runs(&Selection::Clipped { slabs, elements }, &[extent]).map(|axes| axes[0].clone()).ok()
+        };
+        assert_eq!(along(1, 5, Some(2), 5, 12), Some(vec![(1, 2), (6, 2), (11, 1)]));
+        assert_eq!(along(1, 5, Some(2), 4, 8), Some(vec![(1, 2), (6, 2)]));
+        assert_eq!(along(1, 5, Some(2), 1, 2), Some(vec![(1, 1)]));
+        assert_eq!(along(1, 5, Some(2), 5, 11), None, "past the extent");
+        // Blocks that follow each other are one run, as is a block without end.
+        assert_eq!(along(3, 2, Some(2), 5, 8), Some(vec![(3, 5)]));
+        assert_eq!(along(3, 1, None, 5, 8), Some(vec![(3, 5)]));
+        assert_eq!(along(3, 1, Some(1), 5, 7), None);
+        assert_eq!(along(0, 3, Some(0), 2, 9), Some(vec![(0, 2)]));
+        let both = Selection::Clipped { slabs: vec![slab(2, 1, 1, 3), slab(0, 1, 1, 1)], elements: 9 };
+        assert_eq!(runs(&both, &[5, 1, 4]).unwrap(), [[(2, 3)], [(0, 1)], [(0, 4)]], "an axis with an end");
+        assert!(runs(&both, &[5]).is_err(), "two slabs for an axis");
+    }
+
+    #[test]
+    fn selections_are_runs_along_each_axis() {
+        let regular = |slabs: &[Slab], shape: &[u64]| runs(&Selection::Regular(slabs.to_vec()), shape).ok();
+        assert_eq!(regular(&[slab(1, 2, 3, 2)], &[7]), Some(vec![vec![(1, 6)]]), "adjacent blocks");
+        assert_eq!(regular(&[slab(1, 3, 2, 2)], &[6]), Some(vec![vec![(1, 2), (4, 2)]]));
+        assert_eq!(regular(&[slab(4, 1, 1, 2)], &[6, 3]), Some(vec![vec![(4, 2)], vec![(0, 3)]]));
+        assert_eq!(regular(&[slab(0, 1, 1, 1); 2], &[6]), None, "more axes than the dataset");
+        assert_eq!(regular(&[slab(0, 1, 0, 1)], &[6]), None, "no blocks");
+        assert_eq!(regular(&[slab(0, 1, 1, 0)], &[6]), None, "empty blocks");
+        let most = regular(&[slab(0, 2, SPANS, 1)], &[2 * SPANS]).unwrap();
+        assert_eq!(most[0].len() as u64, SPANS);
+        assert_eq!(regular(&[slab(0, 2, SPANS + 1, 1)], &[2 * SPANS + 1]), None, "too many blocks");
+        assert!(is_unlimited(&Selection::Regular(vec![Slab { block: None, ..slab(0, 1, 1, 1) }])));
+        assert!(is_unlimited(&Selection::Regular(vec![
+            slab(0, 1, 1, 1),
+            Slab { count: None, ..slab(0, 1, 1, 1) }
+        ])));
+        assert!(!is_unlimited(&Selection::Regular(vec![slab(0, 1, 1, 1)])) && !is_unlimited(&Selection::All));
+        for refused in [Selection::None, Selection::Points(vec![vec![1]]), Selection::Blocks(Vec::new())] {
+            assert!(runs(&refused, &[6]).is_err(), "{refused:?}");
         }
     }
 
@@ -280,6 +328,7 @@ mod tests {
             axes(&Selection::Regular(to), &[8], &Selection::All, from).unwrap_err().to_string()
         };
         assert!(refused(vec![slab(1, 4, 2, 2)], &[5]).contains("differ in shape"));
+        assert!(refused(vec![slab(1, 4, 2, 2)], &[4, 2]).contains("differ in shape"));
         assert!(refused(vec![slab(5, 1, 1, 4)], &[4]).contains("passes the extent"));
         assert!(refused(vec![slab(u64::MAX, 2, 2, 1)], &[2]).contains("passes the extent"));
         assert!(refused(vec![Slab { count: None, ..slab(0, 1, 1, 1) }], &[8]).contains("unlimited"));

@@ -188,6 +188,41 @@ mod tests {
         assert_eq!((head.data_type, head.shape), (DataType::Float32, vec![10, 20]));
     }
 
+    /// Client data as hdf5plugin 7.1 writes them; expected values are what it was asked for. `zfp_stream_set_*` of zfp 1.0 makes them
+    /// bits of a block of 4 elements along each axis, bit planes, and the power of two below the accuracy.
+    #[test]
+    fn modes_are_those_of_the_writer() {
+        const WHOLE: u32 = 16_658;
+        type Row<'a> = (&'a [u32], DataType, &'a [u64], [u32; 3], i32);
+        let rows: [Row<'_>; 6] = [
+            // rate=16; rate=8; precision=20; accuracy=0.01; reversible=True
+            (&[0x9000_0137, 0x0ff0_0000], DataType::Float64, &[10, 20], [256, 256, 64], -1074),
+            (&[0x270, 0x01f0_0000], DataType::Int32, &[40], [32, 32, 64], -1074),
+            (&[0x62, 0x8130_0000], DataType::Float32, &[7], [1, WHOLE, 20], -1074),
+            (&[0x0050_006b, 0xcac0_0040], DataType::Float64, &[5, 6, 7], [1, WHOLE, 64], -7),
+            (&[0x3004_005c, 0x8800_0200], DataType::Int32, &[3, 4, 5, 6], [1, WHOLE, 64], -1075),
+            // minbits=3, maxbits=16000, maxprec=50, minexp=-30
+            (
+                &[0x8000_0075, 0xfff0_0000, 0x5f3f_8002, 0x0008_0a2c],
+                DataType::Int64,
+                &[9, 8],
+                [3, 16_000, 50],
+                -30,
+            ),
+        ];
+        for (words, data_type, shape, mode, min_exponent) in &rows {
+            let found = head(&[&[0x1010_5111, 0x0570_667a], *words].concat()).unwrap();
+            assert_eq!((&found.data_type, &found.shape[..]), (data_type, *shape));
+            assert_eq!((&found.mode, &found.min_exponent), (mode, min_exponent), "{shape:?}");
+        }
+        let dtype = |words: &[u32]| match codec(&[&[0x1010_5111, 0x0570_667a], words].concat()) {
+            Ok(Codec::Zfp { dtype, .. }) => dtype,
+            other => panic!("{other:?}"),
+        };
+        let dtypes = rows.map(|(words, ..)| dtype(words));
+        assert_eq!(dtypes, ["<f8", "<i4", "<f4", "<f8", "<i4", "<i8"]);
+    }
+
     #[test]
     fn what_is_no_head_is_refused() {
         for words in [
