@@ -34,3 +34,18 @@ pub(crate) fn report(budget: &Budget<'_>, mapped: &mut Mapped) {
         remedy: None,
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_and_tasks_need_memory() {
+        let long = "p".repeat(400);
+        let chunk = chunk_bytes(1000, &long) / 1000;
+        assert!((100..=420).contains(&chunk), "{chunk} bytes for a chunk whose key has 400 bytes");
+        let (task, piece) = (size_of::<InlineTask>() as u64, size_of::<Piece>() as u64);
+        assert_eq!(task_bytes(2, 3, 0, &long), 2 * (task + 400) + 3 * piece);
+        assert_eq!(task_bytes(0, 0, 1600, ""), 100, "a sixteenth of what is decoded");
+    }
+}

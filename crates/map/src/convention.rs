@@ -79,3 +79,50 @@ fn diagnostic(path: &str, array: &Array, value: &Value) -> Diagnostic {
         remedy: None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use virtualize_zarr::{ChunkGrid, ChunkManifest, DataType};
+
+    use super::*;
+
+    #[test]
+    fn encodings_of_one_number_are_the_same() {
+        for (cf, zarr, expected) in [
+            (json!(-9), json!(-9), true),
+            (json!(-9), json!(9), false),
+            (json!(5), json!(5.0), true),
+            (json!(5), json!(5.5), false),
+            (json!("NaN"), json!("NaN"), true),
+            (json!("NaN"), json!("Infinity"), false),
+            (json!([5]), json!(5), false),
+            (json!([5]), json!([6]), false),
+            // Integers that one float is nearest to.
+            (json!(u64::MAX), json!(u64::MAX - 1), false),
+            (json!(i64::MIN), json!(i64::MIN + 1), false),
+        ] {
+            assert_eq!(same(&cf, &zarr), expected, "{cf} {zarr}");
+        }
+    }
+
+    #[test]
+    fn a_convention_is_declared_once() {
+        let mut array = Array {
+            shape: vec![6],
+            data_type: DataType::Int16,
+            chunk_grid: ChunkGrid::Regular(vec![6]),
+            fill_value: None,
+            codecs: Vec::new(),
+            attributes: serde_json::Map::new(),
+            dimension_names: vec![None],
+            chunks: ChunkManifest::default(),
+        };
+        let sentinel = FillValue::Fixed(bytes::Bytes::from_static(&[7, 0]));
+        for _ in 0..2 {
+            assert_eq!(declare_one(&mut array, &sentinel, ZarrFormat::V3), Ok(()));
+            assert_eq!(array.attributes[NAME], json!(7));
+            assert_eq!(array.attributes["zarr_conventions"], json!([entry()]));
+        }
+        assert_eq!(entry()["name"], "missing_value");
+    }
+}

@@ -65,5 +65,15 @@ mod tests {
         assert_eq!(number_json(&DataType::Int8, &[0xff]), Some(json!(-1)));
         assert_eq!(number_json(&DataType::UInt8, &[0xff]), Some(json!(255)));
         assert_eq!(number_json(&DataType::UInt8, &[0xff, 0]), None);
+        let parts = |bytes: &[&[u8]]| bytes.concat();
+        let single = parts(&[&1.5f32.to_le_bytes(), &f32::NAN.to_le_bytes()]);
+        assert_eq!(number_json(&DataType::Complex64, &single), Some(json!([1.5, "NaN"])));
+        let double = parts(&[&(-1.5f64).to_le_bytes(), &f64::INFINITY.to_le_bytes()]);
+        assert_eq!(number_json(&DataType::Complex128, &double), Some(json!([-1.5, "Infinity"])));
+        assert_eq!(
+            [0, 1].map(|byte| number_json(&DataType::Bool, &[byte])),
+            [false, true].map(|b| Some(json!(b)))
+        );
+        assert_eq!(number_json(&DataType::FixedBytes(1), &[7]), None);
     }
 }

@@ -285,6 +285,7 @@ mod tests {
     #[test]
     fn more_bits_than_there_are_is_refused() {
         assert_eq!(integer(1, false, 4, 5, false).apply(&[1], 1), None);
+        assert_eq!(integer(0, false, 0, 0, false).apply(&[], 1), None, "elements of 0 bytes");
     }
 
     fn float(size: u32, exponent: (u8, u8), mantissa_size: u8, bias: u32, big_endian: bool) -> FloatFormat {

@@ -281,6 +281,33 @@ mod tests {
         assert_eq!(result(Float16, None, None), Ok(Float16));
     }
 
+    /// Decoded in turn: divided or added to, and cast.
+    #[test]
+    fn rounded_quotients_of_32_bits_are_divided_in_64() {
+        let codecs = |stored, scale, offset| {
+            let transform = UnpackTransform::of(&packing(stored, scale, offset)).unwrap();
+            let name = |codec: &Codec| match codec {
+                Codec::ScaleOffset { offset, scale } => (offset.is_some(), scale.is_some(), None),
+                Codec::CastValue { data_type, out_of_range, .. } => {
+                    (false, false, Some((data_type.clone(), *out_of_range)))
+                }
+                other => panic!("{other:?}"),
+            };
+            transform.codecs(ScalarMap::default()).iter().map(name).collect::<Vec<_>>()
+        };
+        let cast = |data_type| (false, false, Some((data_type, None)));
+        let (tenth, half) = (Some(Factor::Single(0.1)), Some(Factor::Single(0.5)));
+        let both = (true, true, None);
+        assert_eq!(codecs(Int16, half, half), [both.clone(), cast(Int16)], "an exact quotient");
+        assert_eq!(codecs(Int16, Some(Factor::Double(0.1)), half), [both, cast(Int16)], "64 bits");
+        let (add, divide) = ((true, false, None), (false, true, None));
+        assert_eq!(codecs(Int16, tenth, half), [add.clone(), cast(Float64), divide.clone(), cast(Int16)]);
+        let clamped = (false, false, Some((Float64, Some(OutOfRange::Clamp))));
+        assert_eq!(codecs(Float32, tenth, half), [add, clamped, divide, cast(Float32)]);
+        let time = Packing { is_time: true, ..packing(Int16, None, None) };
+        assert_eq!(time.result(), Err(UnpackRefusal::Times));
+    }
+
     #[test]
     fn what_would_be_rounded_is_kept() {
         let transform = |packing: &Packing| UnpackTransform::of(packing).map(|transform| transform.divisor);

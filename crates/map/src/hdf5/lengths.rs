@@ -105,3 +105,50 @@ impl Mapper<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A dimension at a distance, with a length that the group defines.
+    fn axis(distance: usize, length: u64) -> AxisDimension {
+        AxisDimension { name: Some("d".to_owned()), length: Some(length), unlimited: false, distance }
+    }
+
+    #[test]
+    fn the_nearest_and_then_the_longest_dimension_counts() {
+        for (noted, expected) in [
+            (&[(0, 3), (1, 9)][..], 3),
+            (&[(1, 9), (0, 3)], 3),
+            (&[(1, 3), (0, 9)], 9),
+            (&[(0, 3), (0, 5)], 5),
+            (&[(0, 5), (0, 3)], 5),
+            (&[(1, 5), (2, 9), (1, 7), (1, 6)], 7),
+        ] {
+            let mut lengths = Lengths::default();
+            noted.iter().for_each(|(distance, length)| lengths.note_one(&axis(*distance, *length), 1));
+            assert_eq!(lengths.length("d", 1), expected, "{noted:?}");
+        }
+        let mut lengths = Lengths::default();
+        lengths.note_one(&AxisDimension { length: None, ..axis(0, 0) }, 4);
+        assert_eq!((lengths.length("d", 1), lengths.length("new", 6), lengths.length("new", 7)), (4, 6, 6));
+    }
+
+    #[test]
+    fn substitutes_are_new_names() {
+        let mut lengths = Lengths::new(["d_3".to_owned()]);
+        lengths.note_one(&AxisDimension { name: Some("d_4".to_owned()), ..axis(0, 4) }, 4);
+        let names = [2, 3, 4, 3].map(|size| lengths.rename("d", size, &[]));
+        assert_eq!(names, ["d_2", "d_3_", "d_4_", "d_3_"]);
+        assert!(lengths.has("d_2") && lengths.has("d_4") && !lengths.has("d"));
+    }
+
+    #[test]
+    fn arrays_that_are_mapped_already_count() {
+        let data = crate::hdf5::tests::dataset(crate::hdf5::tests::int(4, true), &[6]);
+        let (array, _) = crate::hdf5::tests::one(data, virtualize_zarr::ZarrFormat::V3);
+        let mut lengths = Lengths::default();
+        lengths.note_array(&Array { dimension_names: vec![Some("d".to_owned())], ..array });
+        assert_eq!(lengths.length("d", 1), 6);
+    }
+}

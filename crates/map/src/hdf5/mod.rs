@@ -25,7 +25,13 @@ mod structures;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod tests_of_budget;
+#[cfg(test)]
 mod tests_of_content;
+#[cfg(test)]
+mod tests_of_dimensions;
+#[cfg(test)]
+mod tests_of_types;
 mod tree;
 mod types;
 mod unlimited;
