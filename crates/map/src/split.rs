@@ -145,5 +145,8 @@ mod tests {
         assert_eq!(height(1_000_003, 2, 0), None);
         assert_eq!(height(1_000_003, 2, 2), Some(2));
         assert_eq!(height(u64::MAX, 1, 1), None);
+        assert_eq!((height(CHUNKS, 1, 0), height(CHUNKS + 1, 1, 0)), (Some(1), None));
+        assert_eq!(height(9, 6, 6), Some(3), "half of what is wanted");
+        assert_eq!(height(7, 6, 6), Some(6));
     }
 }

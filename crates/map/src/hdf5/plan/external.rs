@@ -37,16 +37,14 @@ impl ChunkPlanner<'_> {
         let row = self.stored_bytes(plan.chunk_shape.get(1..).unwrap_or_default()).unwrap_or(0);
         // Chunks of equal size, each within one segment.
         let step = runs.iter().fold(0, |step, (_, range)| greatest_common_divisor(step, range.length)).max(1);
-        if runs.len() > 1 && (row == 0 || !step.is_multiple_of(row)) {
+        if !step.is_multiple_of(row) {
             let problem = format!("{} segments are not all made of whole rows", runs.len());
             return Err(Error::unsupported(EXTERNAL, problem));
         }
         if needed / step > CHUNKS {
             return Err(Error::Limit { what: "chunks of equal size in external segments", limit: CHUNKS });
         }
-        if runs.len() > 1
-            && let Some(rows) = plan.chunk_shape.first_mut()
-        {
+        if let Some(rows) = plan.chunk_shape.first_mut() {
             *rows = step / row;
         }
         let own = &self.context.here.source.url;
@@ -140,6 +138,8 @@ mod tests {
         };
         let mut places: Vec<_> = all.map(place).collect();
         places.sort();
+        let files: std::collections::BTreeSet<_> = places.iter().map(|place| &place.1).collect();
+        assert_eq!(mapped.hierarchy.sources.len() - 1, files.len(), "no file without a chunk");
         Ok((chunk[0], places))
     }
 

@@ -279,5 +279,27 @@ mod tests {
             "Blosc"
         );
         assert!(!is_known(1, &[6, 0]) && !is_known(1, &[10]), "deflate");
+        assert!(!is_known(2, &[0]) && !is_known(2, &[4, 4]), "shuffle");
+        let required = Filter { id: 2, name: None, optional: false, parameters: Vec::new() };
+        assert!(codec(&required).is_err() && codec(&Filter { optional: true, ..required }).is_ok());
+    }
+
+    /// The client data and the shortcuts are those of the sources of libhdf5 (`H5Zshuffle.c`, `H5Znbit.c`, `H5Zscaleoffset.c`)
+    /// and of H5Z-SZ: a single axis is in two words, the most significant first, and the fastest of several axes comes first.
+    #[test]
+    fn filters_that_store_chunks_unchanged_have_no_codec() {
+        let found = |id, parameters: &[u32]| {
+            codec(&Filter { id, name: None, optional: true, parameters: parameters.to_vec() }).unwrap()
+        };
+        assert_eq!(found(2, &[1]), None);
+        assert_eq!(found(2, &[2]), Some(Codec::Shuffle { element_size: 2 }));
+        assert_eq!(found(5, &[5, 1, 60, 1, 4]), None);
+        assert!(found(5, &[5, 0, 60, 1, 4]).is_some());
+        assert_eq!(found(32017, &[]), None);
+        assert_eq!(found(32017, &[1, 0, 0, 19]), None);
+        assert_eq!(found(32017, &[1, 0, 0, 20]), Codec::sz(0, vec![20]));
+        assert_eq!(found(32017, &[1, 0, 1, 2]), Codec::sz(0, vec![(1 << 32) + 2]));
+        assert_eq!(found(32017, &[2, 0, 4, 5]), Codec::sz(0, vec![5, 4]));
+        assert_eq!(found(32017, &[2, 0, 4, 4]), None);
     }
 }

@@ -15,6 +15,8 @@ mod prefixed;
 mod skipped;
 mod spans;
 #[cfg(test)]
+mod tests_of_limits;
+#[cfg(test)]
 mod tests_of_padding;
 #[cfg(test)]
 mod tests_of_skipped;

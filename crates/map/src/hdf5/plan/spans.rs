@@ -220,7 +220,6 @@ fn slab_runs(slab: &Slab, extent: u64) -> Result<Vec<Run>> {
         return Err(malformed(format!("a selection passes the extent ({extent}) of its dataset")));
     }
     match count {
-        1 => Ok(vec![(slab.start, block)]),
         _ if slab.stride == block => Ok(vec![(slab.start, count * block)]),
         _ if count > SPANS => Err(Error::Limit { what: "blocks in a selection", limit: SPANS }),
         _ => Ok((0..count).map(|n| (slab.start + n * slab.stride, block)).collect()),
@@ -263,6 +262,8 @@ mod tests {
             [block([0, 0], [0, 1]), block([0, 4], [0, 5]), block([2, 0], [3, 1]), block([2, 4], [3, 5])];
         assert_eq!(block_runs(&four, &shape).unwrap(), [[(0, 1), (2, 2)], [(0, 2), (4, 2)]]);
         assert_eq!(block_runs(&four[..2], &shape).unwrap(), [vec![(0, 1)], vec![(0, 2), (4, 2)]]);
+        let adjacent = [block([1, 0], [2, 0]), block([3, 0], [4, 0])];
+        assert_eq!(block_runs(&adjacent, &shape).unwrap(), [[(1, 4)], [(0, 1)]]);
         for refused in [
             &four[..3],
             &[block([0, 0], [0, 6])],
@@ -273,6 +274,7 @@ mod tests {
             &[block([1, 0], [0, 1])],
             &[block([0, 0], [2, 1]), block([1, 0], [3, 1])],
             &[four[0].clone(), four[0].clone()],
+            &[four[0].clone(), four[1].clone(), four[2].clone(), four[2].clone()],
         ] {
             assert!(block_runs(refused, &shape).is_err(), "{refused:?}");
         }

@@ -258,7 +258,10 @@ impl Case {
         let to = selection(random, to);
         let (destination, origin) = (selected(&to, &self.shape), selected(&from, &there));
         assert_eq!(destination.len(), origin.len());
-        let source = source(random, name, &there, &self.axes, &units);
+        let source = match random.u8(0..5) {
+            0 => Some(self.nested(random, name, &there)),
+            _ => source(random, name, &there, &self.axes, &units),
+        };
         self.mappings.push(VirtualMapping {
             file: name.to_owned(),
             dataset: "x".to_owned(),
@@ -276,12 +279,50 @@ impl Case {
                 self.elements.insert([&to[..], &item].concat(), element);
             }
         }
+        self.insert(name, data);
+    }
+
+    fn insert(&mut self, name: &str, data: Dataset) {
         if !data.filters.is_empty() {
             self.compressed.push(url(name));
         }
         let source = Source { url: url(name), ..Source::default() };
         let read = OtherFile::Read(Box::new(file(vec![("x", data)])), source);
         self.others.files.insert(url(name), read);
+    }
+
+    /// Returns a source that is a virtual dataset itself, with its elements.
+    fn nested(&mut self, random: &mut fastrand::Rng, name: &str, shape: &[u64]) -> (Dataset, Vec<Element>) {
+        let to: Vec<Slab> = shape.iter().map(|extent| slab(random, *extent, 1)).collect();
+        let inner: Vec<u64> = to.iter().map(|slab| slab.count.unwrap() * slab.block.unwrap()).collect();
+        let inner_name = format!("inner_{name}");
+        let to = Selection::Regular(to);
+        let full = [shape, &self.axes].concat();
+        let fill = vec![random.u8(0..2) * 9, 0, 0, 0];
+        let mut data = dataset(datatype(&self.axes), shape);
+        let count = usize::try_from(self.axes.iter().product::<u64>()).unwrap();
+        data.fill.value = Stored::User(fill.repeat(count).into());
+        let mut elements = vec![Element::Here(fill); usize::try_from(full.iter().product::<u64>()).unwrap()];
+        match source(random, &inner_name, &inner, &self.axes, &[]) {
+            None => drop(self.others.files.insert(url(&inner_name), OtherFile::Missing)),
+            Some((source, stored)) => {
+                self.insert(&inner_name, source);
+                let mut stored = stored.into_iter();
+                for index in selected(&to, shape) {
+                    for item in indices(&self.axes) {
+                        let at = row_major(&[&index[..], &item].concat(), &full);
+                        elements[usize::try_from(at).unwrap()] = stored.next().unwrap();
+                    }
+                }
+            }
+        }
+        data.layout = Layout::Virtual(vec![VirtualMapping {
+            file: inner_name,
+            dataset: "x".to_owned(),
+            source: Selection::All,
+            destination: to,
+        }]);
+        (data, elements)
     }
 
     /// Returns the shape of a source, a selection with as many elements along each axis as `to`, and a likely chunk shape. Axes
