@@ -331,7 +331,7 @@ impl Extent {
 
 /// Returns how many elements of an unlimited slab are within an extent.
 pub(super) fn clipped(slab: &Slab, extent: u64) -> u64 {
-    let Some(room) = extent.checked_sub(slab.start).filter(|room| *room > 0) else { return 0 };
+    let Some(room) = extent.checked_sub(slab.start) else { return 0 };
     match slab.block {
         Some(block) if slab.stride > block => {
             let (whole, rest) = (room / slab.stride, room % slab.stride);
@@ -415,5 +415,23 @@ mod tests {
         assert_eq!([0, 1, 2, 3, 6].map(|n| end(&slab_of_blocks, n)), [0, 2, 3, 7, 13].map(Some));
         let whole = slab(3, 1, None);
         assert_eq!((clipped(&whole, 3), clipped(&whole, 10), end(&whole, 7)), (0, 7, Some(10)));
+        // Blocks without gaps, and without elements.
+        for stride in [0, 1, 4] {
+            let dense = slab(2, stride, Some(4));
+            assert_eq!((clipped(&dense, 8), end(&dense, 6)), (6, Some(8)), "{stride}");
+        }
+        let empty = slab(0, 0, Some(0));
+        assert_eq!((clipped(&empty, 5), end(&empty, 3), end(&slab(0, 1, Some(0)), 3)), (5, None, None));
+    }
+
+    #[test]
+    fn numbered_sources_have_blocks() {
+        let block = |slab: Slab, n| numbered(&[slab], 0, n).map(|slabs| slabs[0]).ok();
+        let third = Slab { start: 11, stride: 5, count: Some(1), block: Some(2) };
+        assert_eq!(block(slab(1, 5, Some(2)), 2), Some(third));
+        assert_eq!(block(slab(1, 5, Some(0)), 2), None);
+        assert_eq!(block(slab(1, 5, None), 2), None);
+        assert_eq!(block(third, 2), None, "it has an end");
+        assert_eq!(block(slab(1, u64::MAX, Some(2)), 2), None);
     }
 }

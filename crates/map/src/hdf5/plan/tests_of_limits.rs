@@ -77,6 +77,14 @@ fn compact_sources_count_as_often_as_they_are_carried() {
     assert!(every_other(1249).unwrap_err().contains("pieces of 20000 bytes"));
 }
 
+/// The second half of a row of contiguous data.
+#[test]
+fn contiguous_data_is_cut_along_its_first_axis_of_several_elements() {
+    let x = dataset(int(4, true), &[1, 8]);
+    let half = of_x(&x, &[4], &[slab(0, 1, 1, 4)], &[slab(0, 1, 1, 1), slab(4, 1, 1, 4)], 0);
+    assert_eq!(half, Ok(vec![4]), "nothing is inlined");
+}
+
 #[test]
 fn small_arrays_of_many_chunks_become_one() {
     let of = |count: u64, limit| {
