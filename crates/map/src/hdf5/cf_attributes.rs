@@ -114,3 +114,35 @@ fn is_enumeration(datatype: &Datatype) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hdf5::tests::{attribute, dataset, file, int, text as text_attribute};
+
+    /// xarray decodes bounds with the units of their times (`_update_bounds_attributes`).
+    #[test]
+    fn bounds_of_times_are_times() {
+        let variable = |units: &[&str], bounds: &str| {
+            let text_type = text_attribute("", "").datatype;
+            let units = units.iter().map(|units| Element::Text((*units).to_owned())).collect();
+            let attributes = vec![attribute("units", text_type, units), text_attribute("bounds", bounds)];
+            Dataset { attributes, ..dataset(int(4, true), &[2]) }
+        };
+        let found = time_bounds(&file(vec![
+            ("time", variable(&["days since 2000-01-01"], "time_bounds")),
+            ("x", variable(&["m"], "x_bounds")),
+            ("y", variable(&[], "y_bounds")),
+            ("z", variable(&["days", "days"], "z_bounds")),
+        ]));
+        assert_eq!(found, BTreeSet::from(["time_bounds".to_owned()]));
+    }
+
+    #[test]
+    fn enumerations_are_not_unpacked() {
+        let enumeration = || Datatype::Enum { base: Box::new(int(1, true)), members: Vec::new() };
+        let array = |base| Datatype::Array { base: Box::new(base), shape: vec![2] };
+        let found = [int(1, true), enumeration(), array(int(1, true)), array(enumeration())];
+        assert_eq!(found.map(|datatype| is_enumeration(&datatype)), [false, true, false, true]);
+    }
+}

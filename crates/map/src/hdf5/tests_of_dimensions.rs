@@ -4,7 +4,7 @@ use virtualize_bytes::Address;
 use virtualize_hdf5::model::{Attribute, Dataset, Dataspace, Datatype, Element};
 use virtualize_zarr::ZarrFormat;
 
-use super::tests::{attribute, dataset, file, int, map, simple, text};
+use super::tests::{attribute, dataset, file, int, map, text};
 use crate::Mapped;
 
 fn integers(name: &str, values: &[i128]) -> Attribute {
@@ -52,17 +52,18 @@ fn scales_have_the_number_of_netcdf_or_of_their_order() {
     let of = |ids: &[Option<i128>], coordinates: &[i128]| {
         let ids: Vec<Vec<Attribute>> =
             ids.iter().map(|id| id.iter().map(|id| integers("_Netcdf4Dimid", &[*id])).collect()).collect();
-        let mut all = vec![("x", scale(&[3], ids[0].clone())), ("y", scale(&[2], ids[1].clone()))];
-        let c = scale(
-            &[2, 3],
-            vec![integers("_Netcdf4Dimid", &[9]), integers("_Netcdf4Coordinates", coordinates)],
-        );
-        all.push(("c", c));
+        let own = vec![integers("_Netcdf4Dimid", &[9]), integers("_Netcdf4Coordinates", coordinates)];
+        let all = vec![
+            ("x", scale(&[3], ids[0].clone())),
+            ("y", scale(&[3], ids[1].clone())),
+            ("c", scale(&[3, 3], own)),
+        ];
         names(&mapped(all), "c")
     };
     assert_eq!(of(&[None, None], &[1, 0]), ["y", "x"]);
     assert_eq!(of(&[Some(5), Some(4)], &[4, 5]), ["y", "x"]);
     assert_eq!(of(&[Some(5), None], &[1, 5]), ["y", "x"], "the second scale has number 1");
+    assert_eq!(of(&[None, None], &[1]), ["x", "y"], "one number for two axes");
 }
 
 #[test]
@@ -81,34 +82,29 @@ fn unlimited_dimensions_are_as_long_as_their_longest_variable() {
 }
 
 #[test]
-fn axes_without_a_scale_are_numbered() {
-    let labels = |labels: &[Option<u64>]| {
-        let mapped = mapped(vec![
-            ("x", scale(&[3], vec![])),
-            ("y", scale(&[2], vec![])),
-            ("v", variable(&[2, 3], labels)),
-        ]);
-        names(&mapped, "v")
+fn axes_have_their_scale_or_one_of_their_size() {
+    let names_of = |v: Dataset| {
+        let all = vec![("x", scale(&[3], vec![])), ("y", scale(&[3], vec![])), ("v", v)];
+        names(&mapped(all), "v")
     };
-    assert_eq!(labels(&[Some(2), Some(1)]), ["y", "x"]);
-    // h5netcdf finds scales of the sizes.
+    assert_eq!(names_of(variable(&[3, 3], &[Some(2), Some(1)])), ["y", "x"]);
     for none in [&[Some(2), None][..], &[Some(2)], &[]] {
-        assert_eq!(labels(none), ["y", "x"], "{none:?}");
+        assert_eq!(names_of(variable(&[3, 3], none)), ["x", "y"], "{none:?}");
     }
-    let mut direct = variable(&[2, 3], &[]);
     let object = |at| Element::Object(Some(Address(at)));
-    direct.attributes = vec![attribute("DIMENSION_LIST", int(8, false), vec![object(1), object(2)])];
-    let scales = |v: Dataset| mapped(vec![("a", scale(&[2], vec![])), ("b", scale(&[3], vec![])), ("v", v)]);
-    assert_eq!(names(&scales(direct), "v"), ["a", "b"], "references without a list");
-    // A size that more axes of one variable have than there are scales.
-    let square = dataset(int(4, true), &[3, 3]);
-    assert_eq!(names(&scales(square), "v"), ["b", "phony_dim_0"]);
+    let mut direct = variable(&[3, 3], &[]);
+    direct.attributes = vec![attribute("DIMENSION_LIST", int(8, false), vec![object(2), object(1)])];
+    assert_eq!(names_of(direct), ["y", "x"], "references without a list");
+    // A scale is along itself.
+    let scales = mapped(vec![("x", scale(&[3], vec![])), ("y", scale(&[3], vec![]))]);
+    assert_eq!(names(&scales, "y"), ["y"]);
 }
 
+/// More axes of one size in a variable than there are scales, and a size without a scale.
 #[test]
-fn a_variable_of_one_axis_may_be_named_as_a_dimension_above() {
-    let mut plain = dataset(int(4, true), &[3]);
-    plain.dataspace = simple(&[3]);
-    let mapped = mapped(vec![("x", scale(&[3], vec![])), ("v", plain)]);
-    assert_eq!((names(&mapped, "x"), names(&mapped, "v")), (vec!["x".to_owned()], vec!["x".to_owned()]));
+fn axes_without_a_scale_are_numbered() {
+    let plain = |shape: &[u64]| dataset(int(4, true), shape);
+    let mapped = mapped(vec![("b", scale(&[3], vec![])), ("v", plain(&[3, 3])), ("w", plain(&[4]))]);
+    assert_eq!(names(&mapped, "v"), ["b", "phony_dim_0"]);
+    assert_eq!(names(&mapped, "w"), ["phony_dim_1"]);
 }
