@@ -9,15 +9,18 @@ mod variable;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_of_edges;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use virtualize_bytes::{Budget, Limits};
-use virtualize_netcdf3::model::{File, Variable};
+use virtualize_netcdf3::model::{DataType, File, Variable};
 use virtualize_remedy::Code;
 use virtualize_zarr::{Node, Source};
 
-use self::attributes::{attributes_json, cf_attributes, source_attributes};
+use self::attributes::{attributes_json, source_attributes};
+use self::types::text;
 use crate::node_names::{check_name, shown_name};
 use crate::unpack::is_time_unit;
 use crate::{Diagnostic, MapOptions, Mapped, Severity};
@@ -146,9 +149,13 @@ impl Mapper<'_> {
 /// Returns the names of the variables that hold the bounds of times. xarray decodes them with the units of the times.
 fn time_bounds(file: &File) -> BTreeSet<String> {
     let bounds = file.variables.iter().filter_map(|variable| {
-        let attributes = cf_attributes(&variable.attributes);
-        attributes.text("units").filter(|units| is_time_unit(units))?;
-        attributes.text("bounds").map(str::to_owned)
+        text_of(variable, "units").filter(|units| is_time_unit(units))?;
+        text_of(variable, "bounds")
     });
     bounds.collect()
+}
+
+fn text_of(variable: &Variable, name: &str) -> Option<String> {
+    let found = variable.attributes.iter().find(|attribute| attribute.name == name)?;
+    (found.data_type == DataType::Char).then(|| text(&found.values))
 }

@@ -12,7 +12,7 @@ use super::{map_file, map_file_within};
 use crate::{ChunkContent, MapOptions, Mapped, NumpyType, PieceBytes, SourceValue};
 
 /// A file with the dimensions `t` (records), `x` of length 3 and `y` of length 50,000.
-fn file(variables: Vec<Variable>, records: (u64, u64)) -> File {
+pub(super) fn file(variables: Vec<Variable>, records: (u64, u64)) -> File {
     let dimension = |name: &str, length| Dimension { name: name.to_owned(), length };
     File {
         version: Version::Classic,
@@ -23,7 +23,7 @@ fn file(variables: Vec<Variable>, records: (u64, u64)) -> File {
     }
 }
 
-fn variable(name: &str, data_type: Stored, dimensions: &[usize], begin: u64) -> Variable {
+pub(super) fn variable(name: &str, data_type: Stored, dimensions: &[usize], begin: u64) -> Variable {
     let length = |id: &usize| [1, 3, 50_000][*id];
     Variable {
         name: name.to_owned(),
@@ -36,24 +36,24 @@ fn variable(name: &str, data_type: Stored, dimensions: &[usize], begin: u64) -> 
     }
 }
 
-fn attribute(name: &str, data_type: Stored, values: &'static [u8]) -> Attribute {
+pub(super) fn attribute(name: &str, data_type: Stored, values: &'static [u8]) -> Attribute {
     Attribute { name: name.to_owned(), data_type, values: Bytes::from_static(values) }
 }
 
-fn mapped(file: &File, size: u64, options: &MapOptions) -> Mapped {
+pub(super) fn mapped(file: &File, size: u64, options: &MapOptions) -> Mapped {
     map_file(file, Source { size, ..Source::default() }, options)
 }
 
-fn v3() -> MapOptions {
+pub(super) fn v3() -> MapOptions {
     MapOptions { format: ZarrFormat::V3, ..MapOptions::default() }
 }
 
-fn array<'a>(mapped: &'a Mapped, path: &str) -> &'a Array {
+pub(super) fn array<'a>(mapped: &'a Mapped, path: &str) -> &'a Array {
     mapped.hierarchy.array(path).unwrap()
 }
 
 /// Returns the chunk shape, and (position, offset, length) of each reference.
-fn chunks(mapped: &Mapped, path: &str) -> (Vec<u64>, Vec<(u64, u64, u64)>) {
+pub(super) fn chunks(mapped: &Mapped, path: &str) -> (Vec<u64>, Vec<(u64, u64, u64)>) {
     let array = array(mapped, path);
     let ChunkGrid::Regular(shape) = &array.chunk_grid else { panic!("{:?}", array.chunk_grid) };
     let references = array.chunks.references.iter().flat_map(|column| column.iter());
@@ -61,7 +61,7 @@ fn chunks(mapped: &Mapped, path: &str) -> (Vec<u64>, Vec<(u64, u64, u64)>) {
     (shape.clone(), references.map(place).collect())
 }
 
-fn codes(mapped: &Mapped) -> Vec<(&str, Code)> {
+pub(super) fn codes(mapped: &Mapped) -> Vec<(&str, Code)> {
     mapped.report.diagnostics.iter().map(|one| (one.path.as_str(), one.code)).collect()
 }
 

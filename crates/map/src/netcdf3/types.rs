@@ -84,6 +84,13 @@ mod tests {
         assert_eq!(bytes(Stored::Float), [0, 0, 0xf0, 0x7c]);
         assert_eq!(bytes(Stored::Double), [0, 0, 0, 0, 0, 0, 0x9e, 0x47]);
         assert_eq!(bytes(Stored::Byte), (-127_i8).to_le_bytes());
+        assert_eq!(bytes(Stored::Char), [0]);
+        assert_eq!(bytes(Stored::Short), (-32_767_i16).to_le_bytes());
+        assert_eq!(bytes(Stored::Int), (-2_147_483_647_i32).to_le_bytes());
+        assert_eq!(bytes(Stored::Int64), (-9_223_372_036_854_775_806_i64).to_le_bytes());
+        assert_eq!(bytes(Stored::UByte), [255]);
+        assert_eq!(bytes(Stored::UShort), [255; 2]);
+        assert_eq!(bytes(Stored::UInt), [255; 4]);
         assert_eq!(bytes(Stored::UInt64), 18_446_744_073_709_551_614_u64.to_le_bytes());
     }
 
