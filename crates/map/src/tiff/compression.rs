@@ -1,5 +1,8 @@
 //! Compression, Predictor and FillOrder as chains of codecs that released Zarr readers decode.
 
+#[cfg(test)]
+mod tests;
+
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value, json};
 use virtualize_tiff::model::Image;
@@ -219,10 +222,7 @@ impl<'a> Encoding<'a> {
     }
 
     fn is_plain_integer(&self, scheme: Scheme) -> bool {
-        scheme == Scheme::None
-            && self.image.predictor == 1
-            && self.sample.storage == Storage::Whole
-            && self.sample.data_type.is_integer()
+        scheme == Scheme::None && self.sample.storage == Storage::Whole && self.sample.data_type.is_integer()
     }
 
     /// Whether the scheme defines its own bit order, so that libtiff and tifffile ignore FillOrder.
