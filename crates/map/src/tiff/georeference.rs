@@ -194,15 +194,15 @@ impl Transform {
         )
     }
 
-    /// Returns x of the centres of columns, with the arithmetic of rioxarray.
+    /// Returns x of the centres of columns, with the arithmetic of rioxarray. Without rotation, rows do not change it.
     pub(super) fn columns(&self, count: u64) -> Vec<f64> {
-        let first = self.column.0 * 0.5 + self.row.0 * 0.5 + self.origin.0;
+        let first = self.column.0 * 0.5 + self.origin.0;
         (0..count).map(|index| self.column.0 * index as f64 + first).collect()
     }
 
-    /// Returns y of the centres of rows, with the arithmetic of rioxarray.
+    /// Returns y of the centres of rows, with the arithmetic of rioxarray. Without rotation, columns do not change it.
     pub(super) fn rows(&self, count: u64) -> Vec<f64> {
-        let first = self.column.1 * 0.5 + self.row.1 * 0.5 + self.origin.1;
+        let first = self.row.1 * 0.5 + self.origin.1;
         (0..count).map(|index| self.row.1 * index as f64 + first).collect()
     }
 }
