@@ -133,8 +133,8 @@ impl ChunkMaker<'_> {
         if self.rectilinear {
             return Ok(rows);
         }
-        let made = (height % rows).saturating_mul(row_bytes).saturating_mul(planes);
-        Ok(if made > self.inline_limit { greatest_common_divisor(strip, height % strip) } else { rows })
+        let fits = height.is_multiple_of(rows) || self.check_inline(planes, rows).is_ok();
+        Ok(if fits { rows } else { greatest_common_divisor(strip, height) })
     }
 
     fn row_bytes(&self) -> Result<u64> {
@@ -403,5 +403,18 @@ fn divisor(strip: u64, most: u64, rest_allowed: bool) -> u64 {
         Some(rows) => rows,
         None if rest_allowed => most,
         None => strip,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 97 and 131,071 are prime.
+    #[test]
+    fn blocks_divide_strips_or_leave_a_rest() {
+        assert_eq!((divisor(100, 30, false), divisor(100, 30, true)), (25, 25));
+        assert_eq!((divisor(97, 10, false), divisor(97, 10, true)), (1, 10));
+        assert_eq!((divisor(131_071, 70_000, false), divisor(131_071, 70_000, true)), (131_071, 70_000));
     }
 }

@@ -199,5 +199,24 @@ mod tests {
         differs(4313, true, &[(2051, 8903)], &[]);
         differs(4326, false, &[], &[]);
         differs(32631, true, &[], &[]);
+        same(32631, false, &[(3076, 32767)], &[(3077, 1.0)]);
+        same(32631, false, &[(3076, 32767)], &[]);
+        same(32631, false, &[], &[(2061, 0.0)]);
+        same(27572, false, &[], &[(2061, 2.337_229_17)]);
+        same(4313, true, &[(2054, 0)], &[]);
+        same(4313, true, &[(2054, 32767)], &[]);
+        same(4313, true, &[(2054, 32767)], &[(2055, 0.0)]);
+        same(4313, true, &[(2054, 32767)], &[(2055, 0.017_453_292_519_943_295)]);
+        differs(32631, false, &[(3076, 32767)], &[(3077, 0.3048)]);
+        differs(32631, false, &[(3076, 9002)], &[]);
+        differs(32631, false, &[], &[(2061, 2.337_229_17)]);
+        differs(4313, true, &[(2054, 32767)], &[(2055, 0.015_707_963_267_948_967)]);
+    }
+
+    #[test]
+    fn problems_name_both_systems() {
+        let base = |code| problem(32631, false, &[(2048, code)], &[]).unwrap();
+        assert_eq!(base(4269), "EPSG:32631 is based on EPSG:4326, not on EPSG:4269");
+        assert_eq!(base(32767), "EPSG:32631 is based on EPSG:4326, not on a system of its own");
     }
 }

@@ -35,6 +35,8 @@ mod tests;
 #[cfg(test)]
 mod tests_of_attributes;
 #[cfg(test)]
+mod tests_of_chunks;
+#[cfg(test)]
 mod tests_of_georeference;
 #[cfg(test)]
 mod tests_of_keys;

@@ -198,4 +198,68 @@ mod tests {
         assert_eq!(unsigned(33), None);
         assert_eq!(signed(12), None);
     }
+
+    fn of(format: SampleFormat, bits: u16, endian: Endian, kind: ComplexIntegers) -> Option<Sample> {
+        let (sample_format, bits_per_sample) = (vec![format], vec![bits]);
+        let image = Image { sample_format, bits_per_sample, ..crate::tiff::tests::image(4, 4, 1, 4) };
+        Sample::of(&image, endian, kind).ok()
+    }
+
+    #[test]
+    fn types_follow_from_format_bits_and_byte_order() {
+        use SampleFormat::{ComplexFloat, ComplexInteger, Float, Signed, Unknown, Unsigned, Void};
+        let little =
+            |format, bits| Some(of(format, bits, Endian::Little, ComplexIntegers::Complex)?.data_type);
+        for (format, bits, expected) in [
+            (Signed, 8, DataType::Int8),
+            (Signed, 16, DataType::Int16),
+            (Signed, 32, DataType::Int32),
+            (Signed, 64, DataType::Int64),
+            (Void, 16, DataType::UInt16),
+            (Unsigned, 64, DataType::UInt64),
+            (Float, 16, DataType::Float16),
+            (Float, 32, DataType::Float32),
+            (Float, 64, DataType::Float64),
+            (ComplexFloat, 64, DataType::Complex64),
+            (ComplexFloat, 128, DataType::Complex128),
+            (ComplexInteger, 32, DataType::Complex64),
+            (ComplexInteger, 64, DataType::Complex128),
+        ] {
+            assert_eq!(little(format, bits), Some(expected), "{format:?} {bits}");
+        }
+        for (format, bits) in [(ComplexFloat, 32), (ComplexInteger, 16), (Unknown(9), 8), (Float, 8)] {
+            assert_eq!(little(format, bits), None, "{format:?} {bits}");
+        }
+        let storage = |bits, endian| of(Unsigned, bits, endian, ComplexIntegers::Complex).unwrap().storage;
+        assert_eq!(storage(24, Endian::Little), Storage::Packed);
+        assert_eq!(storage(24, Endian::Big), Storage::Reversed24);
+        assert_eq!(storage(12, Endian::Big), Storage::Packed);
+    }
+
+    #[test]
+    fn complex_integers_are_complex_or_structures() {
+        let parts = |bits, endian, kind| {
+            let sample = of(SampleFormat::ComplexInteger, bits, endian, kind).unwrap();
+            (sample.complex_parts(endian), sample.predicted_name(endian))
+        };
+        for (bits, endian, expected, predicted) in [
+            (32, Endian::Little, "<i2", "<u4"),
+            (32, Endian::Big, ">i2", ">u4"),
+            (64, Endian::Little, "<i4", "<u8"),
+            (64, Endian::Big, ">i4", ">u8"),
+        ] {
+            let found = parts(bits, endian, ComplexIntegers::Complex);
+            assert_eq!(found, (Some(expected), predicted.to_owned()));
+            assert_eq!(parts(bits, endian, ComplexIntegers::Structure).0, None);
+        }
+        for (bits, part) in [(32, DataType::Int16), (64, DataType::Int32)] {
+            let kind = ComplexIntegers::Structure;
+            let found = of(SampleFormat::ComplexInteger, bits, Endian::Big, kind).unwrap().data_type;
+            let DataType::Struct(fields) = found else { panic!("{found:?}") };
+            let fields: Vec<_> =
+                fields.into_iter().map(|field| (field.name, field.data_type, field.endian)).collect();
+            assert_eq!(fields, ["r", "i"].map(|name| (name.to_owned(), part.clone(), Endian::Big)));
+        }
+        assert_eq!(numpy_name(&DataType::Float16, Endian::Little), "<f2");
+    }
 }

@@ -186,3 +186,30 @@ fn names_of_bands_are_a_variable() {
     let mapped = map_ifds(vec![bands], &MapOptions::default());
     assert!(mapped.hierarchy.array("band_name").unwrap().fill_value.is_none(), "in Zarr v2");
 }
+
+/// GDAL reads vertical systems from files of GeoTIFF 1.1 only.
+#[test]
+fn systems_that_are_left_out_are_named() {
+    let messages = |minor_revision, own: &[(u16, u16)]| {
+        let geo = Geo { minor_revision, keys: shorts(own), ..Geo::default() };
+        let mapped = map_ifds(vec![referenced(geo)], &v3());
+        mapped.report.diagnostics.into_iter().map(|one| one.message).collect::<Vec<_>>()
+    };
+    let without = |problem: &str| {
+        let end = "and the other keys have no exact equivalent in WKT";
+        vec![format!("the coordinate reference system is left out: {problem}, {end}")]
+    };
+    assert_eq!(messages(0, &[(3072, 32767)]), without("ProjectedCRSGeoKey is 32767"));
+    assert_eq!(messages(0, &[(2048, 32767)]), without("GeodeticCRSGeoKey is 32767"));
+    assert_eq!(messages(0, &[(1024, 1)]), without("GTModelTypeGeoKey is 1"));
+    assert_eq!(messages(0, &[(1024, 0)]), Vec::<String>::new());
+    let own = [(1024, 1), (2048, 4326), (3072, 32767), (3075, 11), (4096, 5773)];
+    assert_eq!(messages(0, &own), Vec::<String>::new());
+    let flat = "the vertical part of the coordinate reference system is left out: a system of the file's own with heights";
+    assert!(messages(1, &own)[0].starts_with(flat));
+    let code = [(1024, 1), (3072, 32633)];
+    for more in [(4098, 5100), (4099, 9001), (4096, 32767)] {
+        assert_eq!(messages(1, &[&code[..], &[more]].concat()).len(), 1, "{more:?}");
+        assert_eq!(messages(0, &[&code[..], &[more]].concat()).len(), 0, "{more:?}");
+    }
+}

@@ -97,3 +97,88 @@ pub(super) fn colors(image: &Image) -> Option<([f32; 3], [f32; 6])> {
 fn last(shape: &[u64]) -> u64 {
     shape.last().copied().unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use virtualize_zarr::{Codec, Endian, ZarrFormat};
+
+    use super::*;
+    use crate::{ComplexIntegers, tiff::sample::Sample};
+
+    /// An image of YCbCr with 8 bits a sample.
+    fn scheme(decodes_jpeg: bool, shape: &[u64], change: &dyn Fn(&mut Image)) -> Option<TiffScheme> {
+        let mut image = crate::tiff::tests::image(4, 4, 3, 4);
+        (image.bits_per_sample, image.photometric, image.ycbcr_subsampling) = (vec![8; 3], Some(6), (2, 2));
+        image.compression = 1;
+        change(&mut image);
+        let endian = Endian::Little;
+        let sample = Sample::of(&image, endian, ComplexIntegers::Complex).unwrap();
+        let (image, sample, format) = (&image, &sample, ZarrFormat::V2);
+        let encoding = Encoding { image, sample, endian, format, own_codecs: false, decodes_jpeg };
+        match encoding.codecs(shape).ok()?.pop()? {
+            Codec::Tiff(scheme) => Some(scheme),
+            // A compression follows the scheme.
+            _ => encoding.internal_scheme(shape).unwrap(),
+        }
+    }
+
+    const SHAPE: [u64; 3] = [4, 4, 3];
+
+    /// TIFF 6.0, sections 20 and 21: the defaults of YCbCrCoefficients and ReferenceBlackWhite. libtiff's `tif_getimage.c`: the
+    /// subsamplings that it reads.
+    #[test]
+    fn subsampled_ycbcr_is_decoded_here() {
+        let of = |change: &dyn Fn(&mut Image)| scheme(false, &SHAPE, change);
+        let expected = |horizontal, vertical| {
+            let (luma, reference) = ([0.299, 0.587, 0.114], [0.0, 255.0, 128.0, 255.0, 128.0, 255.0]);
+            Some(TiffScheme::Ycbcr { width: 4, height: 4, horizontal, vertical, luma, reference })
+        };
+        for (horizontal, vertical) in [(4, 4), (4, 2), (4, 1), (2, 2), (2, 1), (1, 2)] {
+            let found = of(&|image| image.ycbcr_subsampling = (horizontal, vertical));
+            assert_eq!(found, expected(horizontal, vertical));
+        }
+        let tiles = Cut::Tiles { width: 4, height: 4, depth: 1 };
+        assert_eq!(of(&|image| (image.compression, image.cut) = (5, tiles)), expected(2, 2));
+        let refused: [fn(&mut Image); 11] = [
+            |image| image.ycbcr_subsampling = (2, 4),
+            |image| image.ycbcr_subsampling = (1, 4),
+            |image| image.ycbcr_subsampling = (8, 1),
+            |image| image.cut = Cut::Tiles { width: 4, height: 4, depth: 1 },
+            |image| {
+                (image.compression, image.ycbcr_subsampling) = (5, (4, 4));
+                image.cut = Cut::Tiles { width: 4, height: 4, depth: 1 };
+            },
+            |image| image.samples_per_pixel = 4,
+            |image| image.depth = 2,
+            |image| image.planar = true,
+            |image| image.bits_per_sample = vec![16; 3],
+            |image| (image.compression, image.predictor) = (5, 2),
+            |image| image.ycbcr_coefficients = Some([0.3, 0.0, 0.1]),
+        ];
+        for (number, change) in refused.iter().enumerate() {
+            assert_eq!(of(change), None, "{number}");
+        }
+        assert_eq!(scheme(false, &[4, 4, 4], &|_| ()), None, "another shape");
+    }
+
+    #[test]
+    fn coefficients_are_those_of_the_file_within_reason() {
+        let of = |luma, reference| {
+            let mut image = crate::tiff::tests::image(4, 4, 3, 4);
+            (image.ycbcr_coefficients, image.reference_black_white) = (luma, reference);
+            colors(&image)
+        };
+        let (luma, reference) = ([0.25, 0.5, 0.25], [16.0, 235.0, 128.0, 240.0, 128.0, 1e6]);
+        assert_eq!(of(Some(luma), Some(reference)), Some((luma, reference)));
+        assert_eq!(of(Some([0.25, 2e6, 0.25]), None), None);
+        assert_eq!(of(None, Some([0.0, -2e6, 0.0, 0.0, 0.0, 0.0])), None);
+        assert_eq!(of(Some([0.25, f32::NAN, 0.25]), None), None);
+    }
+
+    #[test]
+    fn jpeg_of_three_samples_is_decoded_here() {
+        let jpeg = |shape: &[u64]| scheme(true, shape, &|image| image.compression = 7);
+        assert_eq!(jpeg(&SHAPE), Some(TiffScheme::Jpeg { width: 4, height: 4, tables: Vec::new() }));
+        assert_eq!(jpeg(&[1, 4, 4, 3]), None);
+    }
+}

@@ -232,4 +232,53 @@ mod tests {
         assert!(utm.contains(r#"PARAMETER["Longitude of natural origin",9,"#), "{utm}");
         assert!(utm.contains(r#"PARAMETER["False northing",10000000,"#), "{utm}");
     }
+
+    /// ArcGIS writes its own text of the system into a citation.
+    #[test]
+    fn texts_of_esri_come_first_and_names_are_quoted() {
+        let shorts = [(1024, 1), (2048, 4326), (3072, 32767), (3075, 11)];
+        let named = |key, text: &str| {
+            let mut keys = keys(&shorts, &[]);
+            keys.insert(key, GeoKey::Text(text.into()));
+            of(&keys).unwrap()
+        };
+        for key in [3073, 1026, 2049] {
+            assert_eq!(named(key, "ESRI PE String = PROJCS[\"A\"]|"), "PROJCS[\"A\"]");
+        }
+        assert!(named(3073, "a \"b\"").starts_with(r#"PROJCRS["a ""b""","#));
+        assert!(named(1026, "a").starts_with(r#"PROJCRS["a","#));
+        assert!(of(&keys(&shorts, &[])).unwrap().starts_with(r#"PROJCRS["unnamed","#));
+    }
+
+    /// Only degrees from Greenwich, an ellipsoid with a size, and codes that agree define a system here.
+    #[test]
+    fn a_base_is_whole_and_free_of_contradictions() {
+        let ellipsoid = [(2057, 6_378_137.0), (2059, 298.0)];
+        let is_base = |shorts: &[(u16, u16)], doubles: &[(u16, f64)]| {
+            of(&keys(&[&[(1024, 2)], shorts].concat(), doubles)).is_some()
+        };
+        for shorts in [
+            vec![(2048, 4326)],
+            vec![(2048, 32767), (2050, 6326)],
+            vec![(2048, 4326), (2050, 6326)],
+            vec![(2048, 4326), (2050, 32767)],
+            vec![(2048, 4326), (2051, 8901)],
+            vec![(2048, 4326), (2051, 32767)],
+            vec![(2048, 4326), (2054, 9102)],
+        ] {
+            assert!(is_base(&shorts, &[]), "{shorts:?}");
+        }
+        for shorts in [
+            vec![],
+            vec![(2048, 4326), (2050, 6269)],
+            vec![(2048, 4326), (2051, 8903)],
+            vec![(2048, 4326), (2054, 9105)],
+            vec![(2048, 32767), (2050, 32767)],
+        ] {
+            assert!(!is_base(&shorts, &[]), "{shorts:?}");
+        }
+        assert!(is_base(&[], &ellipsoid) && is_base(&[], &[(2057, 1.0), (2059, 0.0)]), "a sphere");
+        assert!(!is_base(&[], &[(2057, 0.0), (2059, 298.0)]) && !is_base(&[], &[(2057, 1.0), (2059, -1.0)]));
+        assert!(is_base(&[(2048, 4326)], &[(2061, 0.0)]) && !is_base(&[(2048, 4326)], &[(2061, 2.5)]));
+    }
 }
