@@ -67,8 +67,7 @@ fn numpy(dtype: &Value, depth: usize) -> Option<(DataType, Endian)> {
         ("S", 1..) => DataType::FixedBytes(size),
         _ => return None,
     };
-    let says_order = data_type.number_size() > 1;
-    (says_order || order == "|" || matches!(kind, "b" | "i" | "u" | "S" | "V")).then_some((data_type, endian))
+    Some((data_type, endian))
 }
 
 fn numpy_field(field: &Value, depth: usize) -> Option<Field> {

@@ -68,4 +68,12 @@ mod tests {
         assert_eq!(chunk_indices(1, &[]), None);
         assert_eq!(chunk_position([], &[]), Some(0));
     }
+
+    #[test]
+    fn common_divisors() {
+        for (left, right, greatest) in [(12, 18, 6), (18, 12, 6), (9, 15, 3), (7, 5, 1), (0, 4, 4), (4, 0, 4)]
+        {
+            assert_eq!(greatest_common_divisor(left, right), greatest);
+        }
+    }
 }

@@ -143,3 +143,59 @@ fn grids_have_edges_with_counts() {
     assert!(Array::from_zarr_json(&document(edges(json!([[[4, 99_999_999_999_u64]]])))).is_err());
     assert!(Array::from_zarr_json(&document(json!({"name": "hilbert"}))).is_err());
 }
+
+/// NumPy: `np.float32(1e300)`, `np.float16(70000)` and `np.float16(2049)`.
+#[test]
+fn fill_values_are_rounded_to_the_nearest_float() {
+    let of = |number: Value, data_type: &DataType| match FillValue::from_json(&number, data_type).unwrap() {
+        FillValue::Fixed(bytes) => bytes.to_vec(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(of(json!(1e300), &DataType::Float32), f32::INFINITY.to_le_bytes());
+    assert_eq!(of(json!(70000), &DataType::Float16), [0x00, 0x7c]);
+    assert_eq!(of(json!(2049), &DataType::Float16), [0x00, 0x68]);
+    assert_eq!(of(json!("NaN"), &DataType::Float16), [0x00, 0x7e]);
+}
+
+#[test]
+fn documents_of_another_kind_are_refused() {
+    let document = |node_type: &str, zarr_format: u64, edges: Value| {
+        json!({
+            "node_type": node_type, "zarr_format": zarr_format, "shape": [5], "data_type": "int16", "fill_value": 0,
+            "chunk_grid": {"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": [edges]}},
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+        })
+    };
+    let parsed =
+        |document: &Value| Array::from_zarr_json(document).map(|parsed| parsed.array.chunk_grid).ok();
+    let grid = |edges: &[u64]| Some(ChunkGrid::Rectilinear(vec![edges.to_vec()]));
+    assert_eq!(parsed(&document("array", 3, json!([[2, 2], 1]))), grid(&[2, 2, 1]));
+    assert_eq!(parsed(&document("array", 3, json!(3))), grid(&[3, 3]));
+    assert_eq!(parsed(&document("array", 3, json!([5, 0]))), None);
+    assert_eq!(parsed(&document("array", 2, json!([5]))), None);
+    assert_eq!(parsed(&document("group", 3, json!([5]))), None);
+}
+
+/// An order has no effect on a single axis. Members of structures have the byte order of the array in Zarr v3, inner ones too.
+#[test]
+fn orders_of_axes_and_bytes() {
+    let mut one = zarray(json!("<i2"), Value::Null, Value::Null);
+    (one["shape"], one["chunks"], one["order"]) = (json!([10]), json!([5]), json!("F"));
+    assert_eq!(codecs(&one), [Codec::Bytes { endian: Some(Endian::Little) }]);
+    let field = |name: &str, data_type| virtualize_zarr::Field {
+        name: name.to_owned(),
+        data_type,
+        endian: Endian::Little,
+        shape: Vec::new(),
+    };
+    let nested = DataType::Struct(vec![field("a", DataType::Struct(vec![field("b", DataType::Int16)]))]);
+    let DataType::Struct(outer) = nested.in_byte_order(Endian::Big) else { panic!() };
+    let DataType::Struct(inner) = &outer[0].data_type else { panic!() };
+    assert_eq!((outer[0].endian, inner[0].endian), (Endian::Big, Endian::Big));
+    for (many, is_read) in [(63, true), (64, false)] {
+        let filters = vec![json!({"id": "shuffle", "elementsize": 2}); many];
+        let document = zarray(json!("<i2"), filters.into(), Value::Null);
+        assert_eq!(Array::from_zarray(&document, &Value::Null).is_ok(), is_read, "{many} filters");
+    }
+}

@@ -398,3 +398,5 @@ impl CodecError {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_of_shapes;

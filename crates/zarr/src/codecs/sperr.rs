@@ -42,7 +42,7 @@ impl Codec {
             [description, mode, sizes @ ..] => (*description, *mode, sizes),
             _ => return None,
         };
-        let axes = description & 3;
+        let axes = description & 15;
         let version = description >> 10 & 63;
         if !(2..=3).contains(&axes) || version > 1 || u32::try_from(sizes.len()) != Ok(axes) {
             return None;

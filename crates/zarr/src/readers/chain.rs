@@ -1,6 +1,6 @@
 //! The codecs of an array as readers find them in its metadata document: by name.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::{ChunkFacts, Need, Obstacle, Reader};
 use crate::{
@@ -46,19 +46,12 @@ fn list<'a>(document: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> +
     document.get(key).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// Returns the codecs of a v2 array, where `"order": "F"` is a transposition.
+/// Returns the codecs of a v2 array. All readers know its `order`.
 fn codecs_v2(document: &Value) -> Vec<DocumentCodec> {
-    let rank = list(document, "shape").count();
-    let order = (document.get("order") == Some(&"F".into())).then(|| DocumentCodec {
-        full_name: "order F".to_owned(),
-        configuration: json!({"order": (0..rank).rev().collect::<Vec<_>>()}),
-        definition: Definition::of_name("transpose"),
-        is_compressor: false,
-    });
     let filters = list(document, "filters").map(|filter| DocumentCodec::from_v2(filter, false));
     let compressor = document.get("compressor").filter(|value| !value.is_null());
     let compressor = compressor.map(|codec| DocumentCodec::from_v2(codec, true));
-    order.into_iter().chain(filters).chain(compressor).collect()
+    filters.chain(compressor).collect()
 }
 
 impl DocumentCodec {
