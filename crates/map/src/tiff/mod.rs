@@ -40,6 +40,10 @@ mod tests_of_chunks;
 mod tests_of_georeference;
 #[cfg(test)]
 mod tests_of_keys;
+#[cfg(test)]
+mod tests_of_probes;
+#[cfg(test)]
+mod tests_of_series;
 
 use std::collections::BTreeSet;
 
