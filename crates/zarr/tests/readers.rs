@@ -187,6 +187,8 @@ fn texts_grids_and_checksums_are_refused() {
     };
     let zlib = Codec::Zlib { level: 1 };
     assert!(summed(Int32, &[Codec::Fletcher32]) && !summed(UInt8, &[Codec::Fletcher32]), "12 and 3 bytes");
+    let five = Array { chunk_grid: ChunkGrid::Regular(vec![5]), ..array(UInt8, vec![Codec::Fletcher32]) };
+    assert_ne!(of(Zarrs, "a", &five, V2), Compatibility::Yes);
     assert!(summed(UInt8, &[zlib.clone(), Codec::Fletcher32]), "24 stored bytes");
     assert!(!summed(Int32, &[zlib.clone(), Codec::Fletcher32, zlib]));
 }

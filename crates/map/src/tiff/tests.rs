@@ -709,6 +709,7 @@ fn heights_give_a_scale_an_offset_and_a_unit() {
     };
     assert_eq!(attributes(1, 5773, 1), [Some(json!(0.1)), Some(json!(6.8)), Some(json!("metre"))]);
     assert_eq!(attributes(1, 6360, 1)[2], Some(json!("US survey foot")));
+    assert_eq!(attributes(1, 5754, 1)[2], Some(json!("British foot (1936)")));
     assert_eq!(attributes(0, 5773, 1), [None, None, Some(json!("metre"))]);
     assert_eq!(attributes(1, 5773, 2), [None, None, Some(json!(["metre", "metre"]))]);
     assert_eq!(attributes(1, 5030, 1), [None, None, None]);

@@ -110,6 +110,7 @@ fn arrays_refer_to_their_grid_mapping_and_groups_to_their_conventions() {
     let geo = Geo { transformation: Some(ROTATED), keys, ..Geo::default() };
     let overview = Ifd { path: vec![1], ..ifd(Image { subfile_type: 1, ..image(2, 2, 1, 2) }) };
     let mapped = map_ifds(vec![referenced(geo), overview], &v3());
+    assert!(!attributes(&mapped, "band_data").contains_key("units"), "no heights");
     for name in ["grid_mapping", "coordinates"] {
         assert_eq!(attributes(&mapped, "band_data")[name], "spatial_ref");
     }
@@ -207,6 +208,8 @@ fn systems_that_are_left_out_are_named() {
     assert_eq!(messages(0, &own), Vec::<String>::new());
     let flat = "the vertical part of the coordinate reference system is left out: a system of the file's own with heights";
     assert!(messages(1, &own)[0].starts_with(flat));
+    let solid = [(1024, 2), (2048, 4979), (4096, 5773)];
+    assert!(messages(1, &solid)[0].contains("EPSG:4979 with the heights of EPSG:5773"));
     let code = [(1024, 1), (3072, 32633)];
     for more in [(4098, 5100), (4099, 9001), (4096, 32767)] {
         assert_eq!(messages(1, &[&code[..], &[more]].concat()).len(), 1, "{more:?}");

@@ -89,10 +89,8 @@ fn lerc_that_may_have_masks_is_examined() {
     assert_eq!(unexamined(2, &|image| image.extra_samples = vec![2]).0, Some(Code::TiffLercMask));
 }
 
-/// TIFF 6.0, section 22: quantization tables have 64 bytes, Huffman tables 16 and up to 256 more.
-#[test]
-fn old_jpeg_is_read_with_its_tables() {
-    let tables = || OldJpeg {
+fn tables() -> OldJpeg {
+    OldJpeg {
         process: Some(1),
         interchange_format: None,
         interchange_length: None,
@@ -100,25 +98,32 @@ fn old_jpeg_is_read_with_its_tables() {
         quantization: vec![1000; 3],
         dc: vec![1100; 3],
         ac: vec![1200; 3],
+    }
+}
+
+/// Returns the bytes that hold the only strip with its tables, and their codec; `None` if the image is left out.
+fn old_jpeg(change: &dyn Fn(&mut Image)) -> Option<(ByteRange, virtualize_zarr::OldJpeg)> {
+    let mapped = mapped(3, 6, &|image| {
+        (image.photometric, image.ycbcr_subsampling) = (Some(6), (2, 1));
+        (image.offsets, image.byte_counts) = (vec![2000], vec![50]);
+        image.cut = virtualize_tiff::model::Cut::Strips { rows: 4 };
+        image.old_jpeg = Some(tables());
+        change(image);
+    });
+    let ChunkContent::Assemble { pieces, .. } = &mapped.tasks.first()?.content else { panic!() };
+    let (PieceBytes::At(range), Some(Codec::Tiff(TiffScheme::OldJpeg(codec)))) =
+        (&pieces[0].bytes, pieces[0].codecs.last())
+    else {
+        panic!("{pieces:?}")
     };
-    let jpeg = |change: &dyn Fn(&mut Image)| {
-        let mapped = mapped(3, 6, &|image| {
-            (image.photometric, image.ycbcr_subsampling) = (Some(6), (2, 1));
-            (image.offsets, image.byte_counts) = (vec![2000], vec![50]);
-            image.cut = virtualize_tiff::model::Cut::Strips { rows: 4 };
-            image.old_jpeg = Some(tables());
-            change(image);
-        });
-        let ChunkContent::Assemble { pieces, .. } = &mapped.tasks.first()?.content else { panic!() };
-        let (PieceBytes::At(range), Some(Codec::Tiff(TiffScheme::OldJpeg(codec)))) =
-            (&pieces[0].bytes, pieces[0].codecs.last())
-        else {
-            panic!("{pieces:?}")
-        };
-        Some((*range, codec.clone()))
-    };
+    Some((*range, *codec))
+}
+
+/// TIFF 6.0, section 22: quantization tables have 64 bytes, Huffman tables 16 and up to 256 more.
+#[test]
+fn old_jpeg_is_read_with_its_tables() {
     let stream = |change: fn(&mut OldJpeg)| {
-        let found = jpeg(&|image| change(image.old_jpeg.as_mut().unwrap()));
+        let found = old_jpeg(&|image| change(image.old_jpeg.as_mut().unwrap()));
         found.map(|(range, codec)| (range.start, range.end(), codec.stream))
     };
     let of_tables = |scan| OldJpegStream::Tables { quantization: [0; 3], dc: [100; 3], ac: [200; 3], scan };
@@ -132,6 +137,7 @@ fn old_jpeg_is_read_with_its_tables() {
         |tags: &mut OldJpeg| (tags.interchange_format, tags.interchange_length) = (Some(1500), Some(100));
     assert_eq!(stream(at), Some((1500, 2050, interchange((0, 100)))));
     assert_eq!(stream(|tags| tags.interchange_format = Some(1500)).unwrap().1, 10_000);
+    assert_eq!(stream(|tags| tags.interchange_format = Some(10_000)), None);
     let past =
         |tags: &mut OldJpeg| (tags.interchange_format, tags.interchange_length) = (Some(1500), Some(8501));
     assert_eq!(stream(past).unwrap().1, 10_000);
@@ -139,7 +145,11 @@ fn old_jpeg_is_read_with_its_tables() {
         |tags: &mut OldJpeg| (tags.interchange_format, tags.interchange_length) = (Some(1500), Some(8500));
     assert_eq!(stream(whole).unwrap().1, 10_000);
     assert_eq!(stream(|tags| tags.interchange_format = Some(0)), stream(|_| ()));
-    let (_, codec) = jpeg(&|image| image.photometric = None).unwrap();
+}
+
+#[test]
+fn old_jpeg_that_libtiff_does_not_read_is_refused() {
+    let (_, codec) = old_jpeg(&|image| image.photometric = None).unwrap();
     assert_eq!((codec.horizontal, codec.vertical, codec.restart_interval), (2, 1, 3));
     let refused: [fn(&mut Image); 9] = [
         |image| image.photometric = Some(2),
@@ -156,6 +166,22 @@ fn old_jpeg_is_read_with_its_tables() {
         },
     ];
     for (number, change) in refused.iter().enumerate() {
-        assert!(jpeg(change).is_none(), "{number}");
+        assert!(old_jpeg(change).is_none(), "{number}");
     }
+}
+
+#[test]
+fn codecs_around_lerc_and_chunks_past_the_edge() {
+    let lerc = Codec::Image { name: "imagecodecs_lerc", configuration: serde_json::Map::new() };
+    let zlib = Codec::Zlib { level: 6 };
+    let chain = [Codec::ReversedBytes { dtype: ">u2".into() }, lerc, zlib.clone()];
+    assert_eq!(super::lerc_outer_codecs(&chain), Some(&[zlib][..]));
+    assert_eq!(super::lerc_outer_codecs(&chain[2..]), None);
+    let tiles = mapped(1, 34887, &|image| {
+        image.cut = virtualize_tiff::model::Cut::Tiles { width: 4, height: 3, depth: 1 };
+    });
+    let array = tiles.hierarchy.array("band_data").unwrap();
+    let [whole, cut] = [0, 1].map(|position| super::LercChunk::of(array, position).unwrap());
+    assert!(!whole.sticks_out() && cut.sticks_out());
+    assert_eq!((whole.inside, cut.inside), ((3, 4), (1, 4)));
 }

@@ -108,6 +108,8 @@ fn planes_lie_at_their_places() {
     let whole = r#"<TiffData IFD="0" PlaneCount="2"/>"#;
     let mapped = series(&ome_image(r#"SizeT="2""#, whole), 3);
     assert!(mapped.report.diagnostics.is_empty() && mapped.hierarchy.array("1/band_data").is_none());
+    let array = mapped.hierarchy.array("band_data").unwrap();
+    assert!(array.attributes.contains_key("TIFFTAG_IMAGEDESCRIPTION"), "of the document");
     // Without an IFD, a run has all pages.
     for (run, path, positions, axis) in [
         (r#"<TiffData FirstT="1"/>"#, "band_data", vec![1, 2, 3], "t"),
@@ -229,6 +231,8 @@ fn what_differs_between_stacked_pages_is_left_out() {
     assert!(
         mapped.hierarchy.array("1/0/band_data").is_some() && mapped.hierarchy.array("1/band_data").is_none()
     );
+    let described = stacked([0, 1].map(|index| named(index, "ab")).into());
+    assert!(described.hierarchy.array("band_name").is_some(), "one name for both");
     let predicted = |index| {
         let mut one = page(index);
         one.image.as_mut().unwrap().predictor = 2;

@@ -147,6 +147,7 @@ fn entries_that_make_no_sense_stay_as_they_are() {
         parsed(json!({"name": name, "configuration": {"level": 1, "checksum": false}}), DataType::Int16)
     };
     assert_eq!(zstd("zstd"), Codec::Zstd { level: 1, checksum: false });
+    assert_eq!(zstd("numcodecs.zstd"), zstd("zstd"));
     assert!(matches!(zstd("numcodecs.zlib"), Codec::Foreign { .. }));
     let optional = |codecs| Codec::Optional { size: 24, codecs }.own().unwrap();
     let inner = optional(vec![Codec::Zlib { level: 6 }]);
@@ -156,6 +157,12 @@ fn entries_that_make_no_sense_stay_as_they_are() {
     for endian in [Endian::Big, Endian::Little] {
         assert_eq!(Codec::from_own(&log(endian).to_v3().unwrap(), ZarrFormat::V3), Some(log(endian)));
     }
+    assert_eq!(log(Endian::Big).to_v3().unwrap()["configuration"]["byte_order"], "big");
+    let unit = |dist: u8| {
+        let entry = json!({"name": "imagecodecs_delta", "configuration": {"axis": -1, "dist": dist}});
+        from_v3(&json!([entry, "bytes"]), &DataType::UInt8).unwrap().remove(0)
+    };
+    assert!(matches!(unit(2), Codec::Foreign { .. }));
     let rows = delta(0, "<i2", &[4, 3]).own().unwrap().to_v3().unwrap();
     assert_eq!(rows["configuration"], json!({"dtype": "<i2", "length": 4, "stride": 3}));
 }
@@ -179,4 +186,29 @@ fn images_of_zarr_v3_have_no_size_of_their_own() {
     for member in ["shape", "dtype", "strides"] {
         assert_eq!(written("imagecodecs_zfp", member), json!({}));
     }
+}
+
+/// Zarr v2 writes -1 for the usual shuffle of Blosc: of bits for elements of one byte, of bytes for all others.
+#[test]
+fn the_usual_shuffle_of_blosc_depends_on_the_type() {
+    for (dtype, data_type, expected) in [("|u1", DataType::UInt8, 2), ("<i2", DataType::Int16, 1)] {
+        let compressor = json!({"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": -1, "blocksize": 0});
+        let zarray = json!({"dtype": dtype, "filters": null, "compressor": compressor});
+        let found = from_v2(&zarray, &data_type, Endian::Little, 1).unwrap().pop().unwrap();
+        assert!(matches!(found, Codec::Blosc { shuffle, .. } if shuffle == expected), "{found:?}");
+    }
+}
+
+#[test]
+fn members_of_own_codecs_are_those_of_the_model() {
+    let jpeg = Codec::examples().into_iter().find_map(|codec| match codec {
+        Codec::Tiff(TiffScheme::OldJpeg(_)) => codec.own(),
+        _ => None,
+    });
+    let written = jpeg.unwrap().to_v3().unwrap()["configuration"].clone();
+    assert_eq!((&written["subsampling"], &written["stream"]), (&json!([2, 2]), &json!([0, 90])));
+    assert_eq!(written["coefficients"].as_array().unwrap().len(), 3);
+    assert!(written["coefficients"][1] != written["coefficients"][0]);
+    let reversed = [Codec::Bytes { endian: Some(Endian::Little) }, Codec::BitOrder];
+    assert!(to_v3(&reversed, &DataType::Int16).is_ok() && to_v3(&reversed, &DataType::Float32).is_err());
 }

@@ -160,5 +160,13 @@ mod tests {
             plain_codecs(&array, ZarrFormat::V3).unwrap(),
             [layout, bytes, Codec::Gzip { level: LEVEL }]
         );
+        let unknown = |codec: Codec| {
+            let mut array = array.clone();
+            array.codecs[2] = codec;
+            plain_codecs(&array, ZarrFormat::V3).is_none()
+        };
+        assert!(unknown(Codec::ScaleOffset { offset: None, scale: Some(2.into()) }), "of arithmetic");
+        assert!(unknown(Codec::Image { name: "imagecodecs_jpegxr", configuration: Map::new() }));
+        assert_eq!(plain_codecs(&Array { data_type: DataType::String, ..array }, ZarrFormat::V3), None);
     }
 }
