@@ -1,4 +1,6 @@
 """Reads HDF5 files with h5py (libhdf5). Groups are entered once on each path."""
+import itertools
+
 import h5py, hdf5plugin, numpy as np  # noqa: F401 - hdf5plugin registers filters
 from h5py import h5d, h5f, h5s, h5t
 
@@ -43,16 +45,19 @@ def renamed(path):
 
 
 def at_path(root, path):
-    group, _, name = path.replace("%5C", "\\").rpartition("/")
-    for name in (name, "_nc4_non_coord_" + name):
+    """Reads the array that `virtualize` shows at a path. Of several errors, the first is that of the path itself."""
+    errors = []
+    for names in itertools.product(*((name, "_nc4_non_coord_" + name) for name in path.replace("%5C", "\\").split("/"))):
         try:
-            node = h5py.h5o.open(root.id, f"{group}/{name}".strip("/").encode())
+            node = h5py.h5o.open(root.id, "/".join(names).encode())
             if isinstance(node, h5d.DatasetID):
                 return dataset(path, node)
-            error = TypeError("not a dataset")
+            errors.append(TypeError("not a dataset"))
         except Exception as failure:
-            error = failure
-    return failed(path, error)
+            errors.append(failure)
+        if len(errors) == MOST_ARRAYS:
+            break
+    return failed(path, errors[0])
 
 
 def where(node):

@@ -131,15 +131,12 @@ pub async fn read_sequences(
 fn items_of(element: VariableElement, item_size: u64, collections: &Collections) -> Result<Bytes, Error> {
     let Some(pointer) = element.pointer else { return Ok(Bytes::new()) };
     let object = object_in(collections, pointer)?.unwrap_or_default();
-    let needed = element.length.checked_mul(item_size);
-    match needed.and_then(|needed| usize::try_from(needed).ok()).filter(|needed| *needed <= object.len()) {
-        Some(needed) => Ok(object.slice(..needed)),
-        None => {
-            let VariableElement { length, .. } = element;
-            let problem = format!("{length} items of {item_size} bytes in an object of {}", object.len());
-            Err(Error::malformed("variable-length element", pointer.collection, problem))
-        }
+    if element.length.checked_mul(item_size) == Some(object.len() as u64) {
+        return Ok(object);
     }
+    let VariableElement { length, .. } = element;
+    let problem = format!("{length} items of {item_size} bytes in an object of {}", object.len());
+    Err(Error::malformed("variable-length element", pointer.collection, problem))
 }
 
 const fn format_of(file: &File) -> Format {

@@ -173,6 +173,10 @@ impl<'a> Decoder<'a> {
         match element.pointer {
             None => Ok(Element::List(Vec::new())),
             Some(pointer) => match self.object(pointer)? {
+                Some(bytes) if element.length.checked_mul(base.size()) != Some(bytes.len() as u64) => {
+                    let problem = format!("{} items in an object of {} bytes", element.length, bytes.len());
+                    Err(Error::malformed(STRUCTURE, pointer.collection, problem))
+                }
                 Some(bytes) => self.elements(base, element.length, &bytes).map(Element::List),
                 None => Ok(Element::Unknown("not fetched")),
             },
@@ -184,13 +188,12 @@ impl<'a> Decoder<'a> {
         let element = vlen::parse(bytes, format)?;
         let Some(pointer) = element.pointer else { return Ok(Element::Text(String::new())) };
         let Some(bytes) = self.object(pointer)? else { return Ok(Element::Unknown("not fetched")) };
-        let length = usize::try_from(element.length).unwrap_or(usize::MAX);
-        let bytes = bytes.get(..length).ok_or_else(|| {
-            let problem = format!("string of {length} bytes in an object of {}", bytes.len());
-            Error::malformed(STRUCTURE, pointer.collection, problem)
-        })?;
+        if bytes.len() as u64 != element.length {
+            let problem = format!("string of {} bytes in an object of {}", element.length, bytes.len());
+            return Err(Error::malformed(STRUCTURE, pointer.collection, problem));
+        }
         self.spend(bytes.len() as u64)?;
-        Ok(text(unpadded(StringPadding::NullTerminated, bytes)))
+        Ok(text(unpadded(StringPadding::NullTerminated, &bytes)))
     }
 
     /// Returns the object at a pointer, or `None` and records its collection if that is not fetched.
@@ -286,7 +289,9 @@ fn exact_float(float: &Float, bits: u128) -> Option<f64> {
         (exponent, _) if exponent == highest && mantissa & !first == 0 => f64::INFINITY,
         (exponent, _) if exponent == highest => f64::NAN,
         (1.., false) => scaled(mantissa | first, float, exponent, fraction_size)?,
-        _ => scaled(mantissa, float, exponent.max(1), fraction_size)?,
+        // libhdf5 gives subnormal numbers with a stored first bit half the value that the x87 gives them.
+        (_, true) => scaled(mantissa, float, exponent, fraction_size)?,
+        (_, false) => scaled(mantissa, float, exponent.max(1), fraction_size)?,
     };
     Some(if sign == 1 { -magnitude } else { magnitude })
 }

@@ -146,7 +146,9 @@ fn ieee(raw: u128, float: &FloatFormat, (exponent_size, mantissa_size): (u32, u3
         let quiet = if fraction == 0 { 0 } else { 1_u128.checked_shl(mantissa_size.checked_sub(1)?)? };
         low_bits(exponent_size)? << mantissa_size | quiet
     } else {
-        let power = i64::try_from(exponent.max(1)).ok()? - i64::from(float.exponent_bias);
+        // libhdf5 gives subnormal numbers with a stored first bit half the value that the x87 gives them.
+        let exponent = exponent.max((!float.explicit_bit).into());
+        let power = i64::try_from(exponent).ok()? - i64::from(float.exponent_bias);
         normal_or_subnormal(significand, power - i64::from(fraction_size), exponent_size, mantissa_size)?
     };
     Some(sign | magnitude)

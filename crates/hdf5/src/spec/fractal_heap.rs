@@ -42,6 +42,10 @@ pub(crate) struct FractalHeap {
     largest_direct: u64,
     offset_bytes: u8,
     length_bytes: u8,
+    /// Size in bytes of the largest managed object.
+    largest_managed: u64,
+    /// Size of the heap's address space for managed objects, in bytes.
+    managed_size: u64,
     pub(crate) filters: Vec<Filter>,
     /// Root block; `None` for an empty heap.
     pub(crate) root: Option<Block>,
@@ -110,7 +114,8 @@ impl FractalHeap {
         let huge = reader.address()?;
         reader.raw_length()?;
         reader.address()?;
-        reader.skip(u64::from(format.length_size).saturating_mul(5))?;
+        let managed_size = reader.raw_length()?;
+        reader.skip(u64::from(format.length_size).saturating_mul(4))?;
         let huge_objects = reader.raw_length()?;
         // The library deletes such a tree when it closes the heap, and fails in a file that it only reads.
         if huge.is_some() && huge_objects == 0 {
@@ -142,6 +147,8 @@ impl FractalHeap {
             largest_direct,
             offset_bytes: bytes_for_bits(u64::from(heap_bits)),
             length_bytes: bytes_to_hold(largest_direct).min(bytes_to_hold(largest_managed)),
+            largest_managed,
+            managed_size,
             filters,
             root: None,
             format,
@@ -160,7 +167,7 @@ impl FractalHeap {
         match (first >> 6, first >> 4 & 3) {
             (0, 0) => {
                 let (offset, length) = (reader.uint(self.offset_bytes)?, reader.uint(self.length_bytes)?);
-                Ok(ObjectId::Managed { offset, length })
+                self.check_managed(&reader, offset, length)
             }
             (0, 1) => self.parse_huge_id(&mut reader),
             (0, 2) => {
@@ -171,6 +178,18 @@ impl FractalHeap {
             }
             (version, kind) => Err(reader.unsupported(format!(
                 "version {version} and type {kind}, expected version 0 and type 0 to 2"
+            ))),
+        }
+    }
+
+    /// Checks the place of a managed object as the library does.
+    fn check_managed(&self, reader: &Reader<'_>, offset: u64, length: u64) -> Result<ObjectId, Error> {
+        let most = self.largest_managed.min(self.largest_direct);
+        match (1..=self.managed_size).contains(&offset) && (1..=most).contains(&length) {
+            true => Ok(ObjectId::Managed { offset, length }),
+            false => Err(reader.malformed(format!(
+                "object of {length} bytes at {offset}, expected 1 to {most} at 1 to {}",
+                self.managed_size
             ))),
         }
     }

@@ -195,7 +195,10 @@ pub(crate) fn parse_continuation(
 /// Parses a Continuation message.
 pub(crate) fn parse_continuation_message(message: &Message, format: Format) -> Result<Continuation, Error> {
     let mut reader = Reader::new("continuation message", &message.body, message.address, format);
-    Ok(Continuation { address: reader.defined_address()?, length: reader.raw_length()? })
+    match (reader.defined_address()?, reader.raw_length()?) {
+        (_, 0) => Err(reader.malformed("continuation of 0 bytes, expected 1 or more")),
+        (address, length) => Ok(Continuation { address, length }),
+    }
 }
 
 fn part(structure: &'static str, block: &Bytes, address: u64, start: u64, end: u64) -> Result<Bytes, Error> {

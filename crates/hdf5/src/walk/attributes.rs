@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::{
     Io,
-    dense::{DenseKind, check_hash, read_dense},
+    dense::{DenseKind, IndexedName, read_dense},
     global_heap::fetch_collections,
     headers::Header,
     shared::{Body, SharedMessages},
@@ -43,8 +43,8 @@ const ATTRIBUTE_BYTES: u64 = 192;
 /// An attribute in progress.
 struct Pending {
     object: usize,
-    /// Checksum of the name in a name index.
-    hash: Option<u32>,
+    /// The name in a name index.
+    name: Option<IndexedName>,
     stage: Stage,
 }
 
@@ -98,12 +98,12 @@ async fn find_all(io: &Io<'_>, format: Format, headers: &[&Header]) -> Result<Ve
                 true => found_shared(shared::parse(&body.bytes, body.address, kind::ATTRIBUTE, format)),
                 false => Found::Here(body),
             };
-            pending.push(Pending { object, hash: None, stage: Stage::Found(found) });
+            pending.push(Pending { object, name: None, stage: Stage::Found(found) });
         }
         let info = header.find(kind::ATTRIBUTE_INFO).map(|m| parse_info(&m.body, m.address, format));
         match info {
             Some(Ok(Some(storage))) => dense.push((object, storage)),
-            Some(Err(error)) => pending.push(Pending { object, hash: None, stage: Stage::Failed(error) }),
+            Some(Err(error)) => pending.push(Pending { object, name: None, stage: Stage::Failed(error) }),
             Some(Ok(None)) | None => {}
         }
     }
@@ -119,11 +119,11 @@ async fn find_all(io: &Io<'_>, format: Format, headers: &[&Header]) -> Result<Ve
                         Some(Ok(o)) => Found::Here(Body { address: o.address, bytes: o.bytes }),
                         Some(Err(error)) => Found::Failed(error),
                     };
-                    Pending { object, hash: Some(entry.hash), stage: Stage::Found(found) }
+                    Pending { object, name: Some(entry.name), stage: Stage::Found(found) }
                 });
                 pending.extend(found);
             }
-            Err(error) => pending.push(Pending { object, hash: None, stage: Stage::Failed(error) }),
+            Err(error) => pending.push(Pending { object, name: None, stage: Stage::Failed(error) }),
         }
     }
     Ok(pending)
@@ -148,23 +148,23 @@ async fn resolve_messages(
         _ => None,
     });
     shared.look_up(io, format, references.collect()).await?;
-    for Pending { stage, hash, .. } in pending {
+    for Pending { stage, name, .. } in pending {
         let Stage::Found(found) = &*stage else { continue };
         let body = match found {
             Found::Here(body) => Ok(body.clone()),
             Found::Shared(reference) => shared.get(*reference),
             Found::Failed(error) => Err(error.clone()),
         };
-        let parsed = body.and_then(|body| parsed(&body, *hash, format));
+        let parsed = body.and_then(|body| parsed(&body, *name, format));
         *stage = parsed.map_or_else(Stage::Failed, |parsed| Stage::Parsed(Box::new(parsed)));
     }
     Ok(())
 }
 
 /// Parses an attribute message. In dense storage, the index has a checksum of the name.
-fn parsed(body: &Body, hash: Option<u32>, format: Format) -> Result<AttributeMessage, Error> {
+fn parsed(body: &Body, name: Option<IndexedName>, format: Format) -> Result<AttributeMessage, Error> {
     let parsed = attribute::parse(&body.bytes, body.address, format)?;
-    hash.map_or(Ok(()), |hash| check_hash("attribute message", body.address, parsed.hash, hash))?;
+    name.map_or(Ok(()), |name| name.check("attribute message", body.address, parsed.hash))?;
     Ok(parsed)
 }
 
@@ -273,7 +273,8 @@ mod tests {
         let bytes = Bytes::from_static(&[3, 1, 2, 0, 6, 0, 1, 0, 1, b'a', 0, 3, 2, 0x40, 0, 0, 0, 8, 42]);
         let body = Body { address: 0, bytes };
         for (hash, is_right) in [(None, true), (Some(lookup3(b"a")), true), (Some(lookup3(b"b")), false)] {
-            assert_eq!(parsed(&body, hash, format).is_ok(), is_right);
+            let name = hash.map(|hash| IndexedName { hash, is_in_order: true });
+            assert_eq!(parsed(&body, name, format).is_ok(), is_right);
         }
     }
 }

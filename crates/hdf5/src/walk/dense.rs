@@ -30,22 +30,44 @@ pub(crate) struct DenseEntry {
     pub(crate) shared: bool,
     /// Creation order; 0 for links, whose records lack it.
     pub(crate) creation: u32,
-    /// Checksum of the name, by which the library finds the entry.
-    pub(crate) hash: u32,
+    /// How the library finds the entry.
+    pub(crate) name: IndexedName,
 }
 
-/// Checks that the library finds a link or an attribute by its name: it looks up the checksum of the name.
-pub(super) fn check_hash(
-    structure: &'static str,
-    address: u64,
-    hash: u32,
-    expected: u32,
-) -> Result<(), Error> {
-    if hash == expected {
-        return Ok(());
+/// A name in an index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct IndexedName {
+    /// Checksum of the name.
+    pub(crate) hash: u32,
+    /// Whether no checksum before it is larger, and none after it smaller.
+    pub(crate) is_in_order: bool,
+}
+
+impl IndexedName {
+    /// Checks that the library finds a link or an attribute, whose name has the checksum `hash`: it does a binary search for
+    /// the checksum.
+    pub(super) fn check(self, structure: &'static str, address: u64, hash: u32) -> Result<(), Error> {
+        let expected = self.hash;
+        let problem = match self.is_in_order {
+            true if hash == expected => return Ok(()),
+            true => format!("checksum {hash:#010x} of the name, expected {expected:#010x} of the index"),
+            false => format!("checksum {expected:#010x} of the index, which is out of order"),
+        };
+        Err(Error::malformed(structure, address, problem))
     }
-    let problem = format!("checksum {hash:#010x} of the name, expected {expected:#010x} of the index");
-    Err(Error::malformed(structure, address, problem))
+}
+
+/// Marks the names that a binary search can miss.
+fn mark_disorder(entries: &mut [DenseEntry]) {
+    let (mut highest, mut lowest) = (0, u32::MAX);
+    for DenseEntry { name, .. } in entries.iter_mut() {
+        name.is_in_order = name.hash >= highest;
+        highest = highest.max(name.hash);
+    }
+    for DenseEntry { name, .. } in entries.iter_mut().rev() {
+        name.is_in_order &= name.hash <= lowest;
+        lowest = lowest.min(name.hash);
+    }
 }
 
 type Entries = Vec<(DenseEntry, Option<Result<HeapObject, Error>>)>;
@@ -93,23 +115,39 @@ fn entries_of(kind: DenseKind, records: &Btree2Records, tree: u64) -> Result<Vec
             format!("records of type {class} and {found} bytes, expected type {expected} and {size}");
         return Err(Error::malformed("version 2 B-tree header", tree, problem));
     }
-    Ok(records
-        .records
-        .chunks_exact(records.record_size)
-        .filter_map(|record| entry_of(kind, record))
-        .collect())
+    let records = records.records.chunks_exact(records.record_size);
+    let mut entries: Vec<_> = records.filter_map(|record| entry_of(kind, record)).collect();
+    mark_disorder(&mut entries);
+    Ok(entries)
 }
 
 fn entry_of(kind: DenseKind, record: &[u8]) -> Option<DenseEntry> {
     match (kind, record) {
         (DenseKind::Links, &[h, i, j, k, a, b, c, d, e, f, g, ..]) => {
-            let hash = u32::from_le_bytes([h, i, j, k]);
-            Some(DenseEntry { id: [a, b, c, d, e, f, g, 0], shared: false, creation: 0, hash })
+            let name = IndexedName { hash: u32::from_le_bytes([h, i, j, k]), is_in_order: true };
+            Some(DenseEntry { id: [a, b, c, d, e, f, g, 0], shared: false, creation: 0, name })
         }
         (DenseKind::Attributes, &[a, b, c, d, e, f, g, h, flags, w, x, y, z, j, k, l, m, ..]) => {
             let (creation, hash) = (u32::from_le_bytes([w, x, y, z]), u32::from_le_bytes([j, k, l, m]));
-            Some(DenseEntry { id: [a, b, c, d, e, f, g, h], shared: flags & 2 != 0, creation, hash })
+            let name = IndexedName { hash, is_in_order: true };
+            Some(DenseEntry { id: [a, b, c, d, e, f, g, h], shared: flags & 2 != 0, creation, name })
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// libhdf5 finds the second entry, or not: that depends on the node size. It finds the first and the last one.
+    #[test]
+    fn entries_are_in_the_order_of_their_checksums() {
+        let records =
+            [10_u32, 90, 30, 40, 95].map(|hash| [&hash.to_le_bytes()[..], &[0; 7]].concat()).concat();
+        let records = Btree2Records { record_type: 5, record_size: 11, records };
+        let entries = entries_of(DenseKind::Links, &records, 0).unwrap();
+        let found = |entry: &DenseEntry| entry.name.check("link", 0, entry.name.hash).is_ok();
+        assert_eq!(entries.iter().map(found).collect::<Vec<_>>(), [true, false, false, false, true]);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     Io,
-    dense::{DenseEntry, DenseKind, check_hash, read_dense},
+    dense::{DenseEntry, DenseKind, read_dense},
     fractal_heaps::HeapObject,
     headers::Header,
     links::{OrderedLink, hold_link},
@@ -64,7 +64,7 @@ pub(crate) async fn read_links(
 /// Returns a link, without its target if the library does not find it by its name.
 fn findable(entry: &DenseEntry, object: &HeapObject, format: Format) -> Result<OrderedLink, Error> {
     let (name, creation, link) = link::parse(&object.bytes, object.address, format)?;
-    Ok(match check_hash("link", object.address, lookup3(name), entry.hash) {
+    Ok(match entry.name.check("link", object.address, lookup3(name)) {
         Ok(()) => (creation, link),
         Err(error) => (creation, Link { target: LinkTarget::Unreadable(error), ..link }),
     })
@@ -140,6 +140,7 @@ mod tests {
     use virtualize_bytes::Address;
 
     use super::*;
+    use crate::walk::dense::IndexedName;
 
     fn names(links: &[(Option<u64>, &str)]) -> Vec<String> {
         let link = |(creation, name): &(Option<u64>, &str)| {
@@ -151,9 +152,10 @@ mod tests {
     #[test]
     fn links_with_another_checksum_are_unreadable() {
         let format = Format { base: 0, offset_size: 4, length_size: 4 };
-        let target = |name: u8, hash| {
-            let entry = DenseEntry { id: [0; 8], shared: false, creation: 0, hash };
-            let bytes = bytes::Bytes::copy_from_slice(&[1, 0, 1, name, 8, 0, 0, 0]);
+        let target = |letter: u8, hash| {
+            let name = IndexedName { hash, is_in_order: true };
+            let entry = DenseEntry { id: [0; 8], shared: false, creation: 0, name };
+            let bytes = bytes::Bytes::copy_from_slice(&[1, 0, 1, letter, 8, 0, 0, 0]);
             findable(&entry, &HeapObject { address: 0, bytes }, format).unwrap().1.target
         };
         assert!(matches!(target(b'a', lookup3(b"a")), LinkTarget::Hard(_)));
