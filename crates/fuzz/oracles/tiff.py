@@ -111,13 +111,14 @@ def directory(file, order, is_big, offset):
     head, entry, number = ("Q", "HHQ8s", "Q") if is_big else ("H", "HHI4s", "I")
     try:
         (count,) = struct.unpack_from(order + head, file, offset)
-        size, below = struct.calcsize("<" + entry), []
+        size, below = struct.calcsize("<" + entry), None
         start = offset + struct.calcsize("<" + head)
         for i in range(min(count, len(file) // size)):
             tag, kind, length, inline = struct.unpack_from(order + entry, file, start + i * size)
-            if tag == 330 and kind in (4, 13, 16, 18) and not below:
-                below = numbers(file, order, "I" if kind in (4, 13) else "Q", length, inline, number)
-        return below, struct.unpack_from(order + number, file, start + count * size)[0]
+            if tag == 330 and below is None:  # of two tags, libtiff reads the first
+                is_offsets = kind in (4, 13, 16, 18)
+                below = numbers(file, order, "I" if kind in (4, 13) else "Q", length, inline, number) if is_offsets else ()
+        return below or (), struct.unpack_from(order + number, file, start + count * size)[0]
     except (struct.error, OverflowError):
         return [], 0
 

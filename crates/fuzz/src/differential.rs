@@ -225,7 +225,7 @@ impl Check<'_> {
 /// Whether a diagnostic reports that an array, or a group above it, is left out.
 fn is_reported(store: &VirtualStore, path: &str) -> bool {
     let is_above = |node: &str| {
-        let node = node.trim_matches('/');
+        let (node, path) = (node.trim_matches('/'), path.trim_matches('/'));
         node == path || node.is_empty() || path.strip_prefix(node).is_some_and(|rest| rest.starts_with('/'))
     };
     let says_so = |code: Code| {

@@ -178,6 +178,17 @@ fn rejects_pieces_at_offset_0() {
     assert!(message.contains("0 for piece 0 of 32 bytes"), "{message}");
     assert!(only_ifd(vec![long(273, &[0]), long(279, &[0])]).image.is_ok());
     assert!(only_ifd(vec![long(273, &[0])]).image.is_err(), "no byte counts");
+    let strips = |counts: &[u64]| only_ifd(vec![short(278, &[1]), long(273, &[8, 12]), long(279, counts)]);
+    assert!(strips(&[4, 4, 0, 0]).image.is_ok());
+    assert!(strips(&[4, 4, 4, 0]).image.is_err(), "an offset that the table lacks");
+}
+
+#[test]
+fn nodata_ends_at_a_nul() {
+    let nodata = |text: &str| only_ifd(vec![ascii(42113, text)]).gdal_nodata;
+    assert_eq!(nodata("7\0"), Some("7".to_owned()));
+    assert_eq!(nodata("7\x008\0"), Some("7".to_owned()));
+    assert_eq!(nodata("\x007\0"), None);
 }
 
 /// GDAL takes offsets of the type IFD for 0, and reads the header of the file as samples.
@@ -190,6 +201,8 @@ fn rejects_tables_of_other_types() {
     assert!(message.contains("values of type IFD, expected SHORT, LONG or LONG8"), "{message}");
     assert!(only_ifd(vec![entry(273, BYTE, 1, &[8])]).image.is_ok(), "GDAL reads one of them");
     assert!(only_ifd(vec![short(278, &[2]), entry(273, BYTE, 1, &[8, 9])]).image.is_err());
+    let ifd = only_ifd(vec![short(330, &[8])]);
+    assert!(ifd.unreadable_tags[0].to_string().contains("expected LONG, LONG8, IFD or IFD8"));
 }
 
 /// libtiff reads such a table as if it were shorter, tifffile ignores it, and their values differ.

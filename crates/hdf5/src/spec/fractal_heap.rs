@@ -86,6 +86,15 @@ pub(crate) fn header_length(format: Format) -> u64 {
     offset.saturating_mul(3).saturating_add(length.saturating_mul(12)).saturating_add(26)
 }
 
+/// Reads the number of huge objects. The library deletes their B-tree if there are none when it closes the heap, and fails in
+/// a file that it only reads.
+fn check_huge(reader: &mut Reader<'_>, tree: Option<u64>) -> Result<(), Error> {
+    if reader.raw_length()? == 0 && tree.is_some() {
+        return Err(reader.malformed("a B-tree of huge objects, expected none without huge objects"));
+    }
+    Ok(())
+}
+
 /// Returns the size of the header in bytes, given its first ten bytes.
 pub(crate) fn length(bytes: &[u8], address: u64, format: Format) -> Result<u64, Error> {
     let mut reader = Reader::new(HEADER, bytes, address, format);
@@ -116,11 +125,7 @@ impl FractalHeap {
         reader.address()?;
         let managed_size = reader.raw_length()?;
         reader.skip(u64::from(format.length_size).saturating_mul(4))?;
-        let huge_objects = reader.raw_length()?;
-        // The library deletes such a tree when it closes the heap, and fails in a file that it only reads.
-        if huge.is_some() && huge_objects == 0 {
-            return Err(reader.malformed("a B-tree of huge objects, expected none without huge objects"));
-        }
+        check_huge(&mut reader, huge)?;
         reader.skip(u64::from(format.length_size).saturating_mul(2))?;
         let width = reader.u16()?;
         let (first_size, largest_direct) = (reader.raw_length()?, reader.raw_length()?);
@@ -436,5 +441,27 @@ mod tests {
         };
         assert!(parsed(u64::MAX, 0).is_ok() && parsed(4096, 1).is_ok());
         assert!(parsed(4096, 0).is_err());
+    }
+
+    /// libhdf5 reads no other objects.
+    #[test]
+    fn managed_objects_are_within_their_limits() {
+        let format = Format { base: 0, offset_size: 8, length_size: 8 };
+        let mut bytes = b"FRHP\0\x07\0\0\0\0\0\x10\0\0".to_vec();
+        bytes.extend([0, u64::MAX, 0, u64::MAX, 8192, 0, 0, 0, 0, 0, 0, 0].map(u64::to_le_bytes).concat());
+        bytes.extend(4_u16.to_le_bytes());
+        bytes.extend([512_u64, 65536].map(u64::to_le_bytes).concat());
+        bytes.extend([32, 0, 1, 0]);
+        bytes.extend(u64::MAX.to_le_bytes());
+        bytes.extend([0, 0]);
+        bytes.extend(checksum::lookup3(&bytes).to_le_bytes());
+        let heap = FractalHeap::parse(&bytes, 0, format).unwrap();
+        let parsed = |offset: u32, length: u16| {
+            heap.parse_id(&[&[0][..], &offset.to_le_bytes(), &length.to_le_bytes()].concat())
+        };
+        assert!(parsed(21, 4096).is_ok() && parsed(8192, 1).is_ok());
+        for (offset, length) in [(0, 1), (21, 0), (8193, 1), (21, 4097)] {
+            assert!(parsed(offset, length).is_err(), "{length} at {offset}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 use virtualize_remedy::Code;
-use virtualize_tiff::model::Ifd;
+use virtualize_tiff::model::{Ifd, SampleFormat};
 use virtualize_zarr::{DataType, FillValue, ZarrFormat, cf::fill_value_attribute};
 
 use super::number::{self, NotAValue};
@@ -33,7 +33,7 @@ pub(super) struct Nodata {
     /// Attributes by which readers mask.
     pub(super) attributes: Map<String, Value>,
     /// A sentinel that is not the value of missing chunks: in Zarr v2, xarray opens no structures with a fill value; items
-    /// of GDAL_METADATA are no nodata for GDAL, which shows missing tiles as 0.
+    /// of GDAL_METADATA are no nodata for GDAL, which shows missing tiles as 0; some texts are another number for GDAL.
     pub(super) undeclared: Option<FillValue>,
     /// Names of per-variable items (`name#_FillValue`) that only repeat the sentinel.
     pub(super) duplicates: BTreeSet<String>,
@@ -86,11 +86,19 @@ pub(super) fn decide(
     };
     let duplicates = duplicates(ifd, sentinel.as_ref(), data_type);
     // GDAL fills missing tiles with the value of the tag only.
-    let is_item = winner.and_then(|index| candidates.get(index)).is_some_and(|won| !won.name.is_empty());
+    let won = winner.and_then(|index| candidates.get(index));
+    let is_item = won.is_some_and(|won| !won.name.is_empty());
+    let is_plain = won.is_none_or(|won| number::is_plain(&won.text, data_type, has_integer_parts(ifd)));
     let differs = |value: &FillValue| (is_undeclared || is_item) && *value != FillValue::zero(data_type);
-    let undeclared = sentinel.clone().filter(differs);
+    let undeclared = sentinel.clone().filter(|value| differs(value) || !is_item && !is_plain);
     let decision = FillDecision { policy: FillPolicy("tiff-nodata"), sources, fill_value, sentinel };
     Ok(Nodata { decision, attributes, undeclared, duplicates })
+}
+
+/// Whether the samples are complex integers, which are shown as complex numbers.
+fn has_integer_parts(ifd: &Ifd) -> bool {
+    let image = ifd.image.as_ref();
+    image.is_ok_and(|image| image.sample_format.first() == Some(&SampleFormat::ComplexInteger))
 }
 
 /// Whether two values mask the same elements: NaN is equal to NaN, and 0 to -0.

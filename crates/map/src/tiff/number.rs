@@ -30,6 +30,19 @@ pub(super) fn parse(text: &str, data_type: &DataType) -> Result<FillValue, NotAV
     Ok(FillValue::Fixed(Bytes::from(bytes)))
 }
 
+/// Whether GDAL fills missing tiles with the value of a text. It takes `-nan` for 0 and `1.#IND` for 1, knows no exponents of
+/// 64-bit integers, and rounds and limits the parts of complex integers.
+pub(super) fn is_plain(text: &str, data_type: &DataType, has_integer_parts: bool) -> bool {
+    let text = text.trim();
+    match data_type {
+        DataType::Complex64 if has_integer_parts => text.parse::<i16>().is_ok(),
+        DataType::Complex128 if has_integer_parts => text.parse::<i32>().is_ok(),
+        DataType::Int64 => text.parse::<i64>().is_ok(),
+        DataType::UInt64 => text.parse::<u64>().is_ok(),
+        _ => text.parse::<f64>().is_ok_and(|number| !number.is_nan() || !text.starts_with('-')),
+    }
+}
+
 /// Returns the value that GDAL, as rioxarray shows it, uses for a text that [`parse`] refuses; `None` if it uses none.
 ///
 /// GDAL reads the number at the start of the text, or 0 if there is none. Fractions lose their digits after the point. Values
@@ -230,6 +243,18 @@ mod tests {
             FillValue::Fixed(bytes) => bytes.to_vec(),
             other => panic!("{other:?}"),
         })
+    }
+
+    /// Expected values: GDAL 3.13 on files without some tiles.
+    #[test]
+    fn texts_that_gdal_reads_differently_are_not_plain() {
+        let plain = |text, data_type, has_integer_parts| is_plain(text, &data_type, has_integer_parts);
+        assert!(plain(" -7.5e1", DataType::Float32, false) && plain("nan", DataType::Float64, false));
+        assert!(!plain("-nan", DataType::Float32, false) && !plain("1.#IND", DataType::Float32, false));
+        assert!(plain("100", DataType::UInt64, false) && !plain("1e2", DataType::UInt64, false));
+        assert!(plain("1e2", DataType::Int16, false) && !plain("1e2", DataType::Int64, false));
+        assert!(plain("3.5", DataType::Complex64, false) && !plain("3.5", DataType::Complex64, true));
+        assert!(plain("7", DataType::Complex64, true) && !plain("4294967296", DataType::Complex128, true));
     }
 
     #[test]

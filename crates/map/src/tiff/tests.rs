@@ -253,6 +253,9 @@ fn sparse_tiles_do_not_read_as_an_item_that_gdal_does_not_know() {
         assert_eq!(mapped.report.diagnostics[0].code, Code::TiffUnsupported);
         assert!(mapped.hierarchy.array("band_data").is_none());
     }
+    sparse.gdal_nodata = Some("1.#IND".into());
+    assert!(map(sparse.clone(), ZarrFormat::V2).hierarchy.array("band_data").is_none());
+    sparse.gdal_nodata = None;
     sparse.gdal_metadata = vec![item("0")];
     assert_eq!(
         main_array(&map(sparse, ZarrFormat::V2)).fill_value,

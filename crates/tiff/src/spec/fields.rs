@@ -61,6 +61,9 @@ impl Fields {
         self.value(tag)?;
         match self.values.remove(&tag) {
             None => Ok(Vec::new()),
+            Some(Value::Unsigned(numbers)) if numbers.is_empty() => {
+                Err(self.malformed(tag, "no value, expected one"))
+            }
             Some(Value::Unsigned(numbers)) => Ok(numbers),
             Some(Value::Signed(numbers)) => self.non_negative(tag, &numbers),
             Some(other) => {
@@ -82,12 +85,16 @@ impl Fields {
         numbers.iter().map(|&number| self.narrow(tag, number)).collect::<Result<_, _>>().map(Some)
     }
 
-    /// Returns one integer. Old writers repeat it for each sample, which is accepted if all are equal.
+    /// Returns one integer. Old writers repeat the compression for each sample, which is accepted if all are equal. libtiff
+    /// ignores other tags with several values.
     pub(crate) fn integer(&self, tag: u16) -> Result<Option<u64>, Error> {
         let Some(numbers) = self.integers(tag)? else { return Ok(None) };
         match numbers.first() {
-            Some(&first) if numbers.iter().all(|&number| number == first) => Ok(Some(first)),
-            _ => Err(self.malformed(tag, format!("{} values that differ, expected 1", numbers.len()))),
+            Some(&first) if numbers.len() == 1 => Ok(Some(first)),
+            Some(&first) if tag == tag::COMPRESSION && numbers.iter().all(|&number| number == first) => {
+                Ok(Some(first))
+            }
+            _ => Err(self.malformed(tag, format!("{} values, expected 1", numbers.len()))),
         }
     }
 
@@ -198,6 +205,17 @@ mod tests {
         assert_eq!(bits(&[70_000]), None);
     }
 
+    /// libtiff ignores a FillOrder (266) with several values.
+    #[test]
+    fn only_compressions_are_repeated() {
+        let integer = |tag, numbers: &[u64]| {
+            let values = [(tag, Value::Unsigned(numbers.to_vec()))].into();
+            Fields { offset: 8, values, unreadable: BTreeMap::new() }.integer(tag)
+        };
+        assert_eq!((integer(266, &[2]).unwrap(), integer(259, &[5, 5]).unwrap()), (Some(2), Some(5)));
+        assert!(integer(266, &[2, 2]).is_err() && integer(259, &[5, 1]).is_err());
+    }
+
     #[test]
     fn empty_values_are_absent_unless_they_determine_the_layout() {
         let empty = |tag| Fields {
@@ -208,6 +226,8 @@ mod tests {
         assert_eq!(empty(274).integer(274).unwrap(), None);
         let error = empty(284).integer(284).unwrap_err();
         assert_eq!(error.to_string(), "tag 284 (PlanarConfiguration) at 0x8: no value, expected one");
+        // GDAL takes all strips of such a table for missing.
+        assert!(empty(279).take_unsigned(279).is_err());
     }
 
     #[test]

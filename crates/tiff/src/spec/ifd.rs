@@ -35,6 +35,11 @@ pub(crate) fn pieces(directory: &Directory, endian: Endian, limits: &Limits) -> 
     Geometry::of(&fields).ok()?.pieces(&fields, limits.chunks).ok().map(|pieces| pieces as u64)
 }
 
+/// Returns a text as C reads it: without its first NUL and what follows; `None` if nothing is left.
+fn up_to_nul(text: &str) -> Option<String> {
+    text.split('\0').next().filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
 /// Builds the directory at `path`, in a file of `size` bytes. `raw` contains the values of its entries, in their order.
 pub(crate) fn build(
     path: Vec<usize>,
@@ -55,7 +60,7 @@ pub(crate) fn build(
         path,
         offset: directory.offset,
         image,
-        gdal_nodata: fields.text(GDAL_NODATA),
+        gdal_nodata: fields.text(GDAL_NODATA).and_then(|text| up_to_nul(&text)),
         gdal_metadata,
         geo,
         tags: without_tables(fields.values),
@@ -68,7 +73,7 @@ pub(crate) fn build(
 fn decode(directory: &Directory, raw: Vec<RawValue>, endian: Endian) -> Fields {
     let mut fields = Fields::empty(directory.offset);
     for (entry, value) in directory.entries.iter().zip(raw) {
-        let value = value.and_then(|bytes| check_table(entry, directory.offset).map(|()| bytes));
+        let value = value.and_then(|bytes| check_offsets(entry, directory.offset).map(|()| bytes));
         match value {
             Ok(bytes) => {
                 fields.values.insert(entry.tag, value::decode(entry.kind, &bytes, endian));
@@ -82,13 +87,22 @@ fn decode(directory: &Directory, raw: Vec<RawValue>, endian: Endian) -> Fields {
 }
 
 /// Rejects tables of other types than those of TIFF 6.0 and BigTIFF, except one BYTE: GDAL rejects them, or takes them for
-/// zeros.
-fn check_table(entry: &Entry, offset: u64) -> Result<(), Error> {
-    let is_known = matches!(entry.kind, Type::SHORT | Type::LONG | Type::LONG8);
-    if !tag::is_table(entry.tag) || is_known || (entry.kind, entry.count) == (Type::BYTE, 1) {
+/// zeros. Likewise for SubIFDs.
+fn check_offsets(entry: &Entry, offset: u64) -> Result<(), Error> {
+    let (is_known, expected) = match (entry.tag, entry.kind) {
+        (tag::SUB_IFDS, kind) => {
+            (matches!(kind, Type::LONG | Type::LONG8 | Type::IFD | Type::IFD8), "LONG, LONG8, IFD or IFD8")
+        }
+        (tag, kind) => {
+            let is_short = matches!(kind, Type::SHORT | Type::LONG | Type::LONG8);
+            let is_byte = (kind, entry.count) == (Type::BYTE, 1);
+            (is_short || is_byte || !tag::is_table(tag), "SHORT, LONG or LONG8")
+        }
+    };
+    if is_known {
         return Ok(());
     }
-    let problem = format!("values of type {:?}, expected SHORT, LONG or LONG8", entry.kind);
+    let problem = format!("values of type {:?}, expected {expected}", entry.kind);
     Err(Error::malformed(Structure::Tag(entry.tag), offset, problem))
 }
 

@@ -21,13 +21,12 @@ pub(crate) fn fill(
     warnings: &mut Vec<Error>,
 ) -> Result<(), Error> {
     let tags = Tags::of(image.cut);
-    let (offsets, stored_offsets) = offsets(fields, tags, pieces, warnings)?;
-    image.offsets = offsets;
+    image.offsets = offsets(fields, tags, pieces, warnings)?;
     let stored = take(fields, tags.byte_counts)?;
     if !stored.is_empty() {
         warn_if_short(fields, tags.byte_counts, stored.len(), pieces, warnings);
     }
-    check_start(image, stored_offsets, &stored, fields)?;
+    check_start(image, &stored, fields)?;
     (image.byte_counts, image.derived_byte_counts) = byte_counts::resolve(image, stored, size);
     check_end(image, size, fields.offset)
 }
@@ -60,14 +59,13 @@ fn take(fields: &mut Fields, [usual, other]: [u16; 2]) -> Result<Vec<u64>, Error
     if table.is_empty() { fields.take_unsigned(other) } else { Ok(table) }
 }
 
-/// Returns one offset per strip or tile, and how many of them are stored. Like other readers, treats the others as 0:
-/// missing.
+/// Returns one offset per strip or tile. Like other readers, treats those that the table lacks as 0: missing.
 fn offsets(
     fields: &mut Fields,
     tags: Tags,
     pieces: usize,
     warnings: &mut Vec<Error>,
-) -> Result<(Vec<u64>, usize), Error> {
+) -> Result<Vec<u64>, Error> {
     let [tag, _] = tags.offsets;
     let mut offsets = take(fields, tags.offsets)?;
     if offsets.is_empty() {
@@ -79,7 +77,7 @@ fn offsets(
     }
     warn_if_short(fields, tags.offsets, stored, pieces, warnings);
     offsets.resize(pieces, 0);
-    Ok((offsets, stored))
+    Ok(offsets)
 }
 
 fn warn_if_short(
@@ -95,12 +93,11 @@ fn warn_if_short(
     }
 }
 
-/// Rejects an offset of 0 with a byte count other than 0, or without a table of byte counts: GDAL would read samples in
-/// the file header.
-fn check_start(image: &Image, listed: usize, stored: &[u64], fields: &Fields) -> Result<(), Error> {
+/// Rejects an offset of 0, or one that the table lacks, with a byte count other than 0, or without a table of byte counts:
+/// GDAL would read samples in the file header.
+fn check_start(image: &Image, stored: &[u64], fields: &Fields) -> Result<(), Error> {
     let is_read = |index: usize| stored.is_empty() || stored.get(index).is_some_and(|count| *count != 0);
-    let mut listed = image.offsets.iter().take(listed).enumerate();
-    match listed.find(|(index, offset)| **offset == 0 && is_read(*index)) {
+    match image.offsets.iter().enumerate().find(|(index, offset)| **offset == 0 && is_read(*index)) {
         Some((index, _)) => {
             let [tag, _] = Tags::of(image.cut).offsets;
             let size = stored.get(index).map_or("unknown size".to_owned(), |count| format!("{count} bytes"));

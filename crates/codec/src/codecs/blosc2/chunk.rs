@@ -64,11 +64,15 @@ impl Header {
         if more & UNKNOWN != 0 || reserved != 0 || more & DICTIONARY != 0 && flags >> 5 != 0 {
             return Err(unsupported(&format!("chunks with flags {reserved:#x} and {more:#x}")));
         }
+        let (size, block) = (number(4)?, number(8)?);
+        if size > 0 && !(1..=size).contains(&block) {
+            return Err(corrupt(NAME, format!("blocks of {block} bytes in a chunk of {size}")));
+        }
         Ok(Self {
             flags,
             element: usize::from(element).max(1),
-            size: number(4)?,
-            block: number(8)?,
+            size,
+            block,
             stored: number(12)?,
             filters: pipeline(&filters)?,
             special: Special::of(more >> 4 & 7)?,
@@ -246,5 +250,22 @@ fn undo_delta(block: &mut [u8], decoded: &[u8], element: usize) {
         }
     } else {
         block.iter_mut().take(whole).zip(decoded).for_each(|(byte, reference)| *byte ^= reference);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// C-Blosc2 reads no chunk with larger blocks.
+    #[test]
+    fn blocks_are_within_the_chunk() {
+        let parsed = |block: u32| {
+            let sizes = [8_u32, block, 40].map(u32::to_le_bytes).concat();
+            let bytes = [&[5, 1, EXTENDED | COPIED, 8][..], &sizes, &[0; 16]].concat();
+            Header::parse(&bytes)
+        };
+        assert!(parsed(8).is_ok() && parsed(4).is_ok());
+        assert!(parsed(0).is_err() && parsed(16).is_err());
     }
 }
