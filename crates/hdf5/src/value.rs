@@ -318,3 +318,45 @@ fn power_of_two(power: i64) -> Option<f64> {
     let biased = power.checked_add(1023).filter(|biased| (1..=2046).contains(biased))?;
     Some(f64::from_bits(u64::try_from(biased).ok()? << 52))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Expected values: h5py 3.16 on 64-bit floats with these fields.
+    #[test]
+    fn subnormals_with_a_stored_bit() {
+        let float = |normalization| Float {
+            size: 8,
+            order: ByteOrder::Little,
+            bit_offset: 0,
+            precision: 64,
+            sign_location: 63,
+            exponent_location: 52,
+            exponent_size: 11,
+            mantissa_location: 0,
+            mantissa_size: 52,
+            exponent_bias: 1023,
+            normalization,
+        };
+        for normalization in [0, 2] {
+            assert_eq!(exact_float(&float(normalization), 0xf03f), Some(f64::from_bits(0xf03f)));
+        }
+        assert_eq!(exact_float(&float(0), 0x3ff8_0000_0000_0000), Some(1.0));
+    }
+
+    /// libhdf5 reads no text or sequence whose length is not that of its object.
+    #[test]
+    fn lengths_are_those_of_the_objects() {
+        let format = Format { base: 0, offset_size: 4, length_size: 4 };
+        let objects = BTreeMap::from([(1, Bytes::from_static(b"text"))]);
+        let collections = Collections::from([(64, Ok(objects))]);
+        for (length, is_right) in [(3, false), (4, true), (5, false)] {
+            let mut decoder = Decoder::new(Some((format, &collections)), 1 << 20);
+            let pointer = [length, 0, 0, 0, 64, 0, 0, 0, 1, 0, 0, 0];
+            assert_eq!(decoder.variable_string(&pointer).is_ok(), is_right, "text");
+            let base = Datatype::Opaque { size: 1, tag: String::new() };
+            assert_eq!(decoder.sequence(&base, &pointer).is_ok(), is_right, "sequence");
+        }
+    }
+}

@@ -353,6 +353,16 @@ mod tests {
         assert_eq!(value(1 << 62, 0x3fff), None, "an unnormal number");
     }
 
+    /// Expected value: h5py 3.16 on 64-bit floats with a stored first bit. It is half of what the x87 takes such bits for.
+    #[test]
+    fn subnormal_numbers_with_a_stored_bit_are_halved() {
+        let stored = FloatFormat { explicit_bit: true, ..float(8, (52, 11), 52, 1023, false) };
+        let transform =
+            ElementTransform::Float { stored, exponent_size: 11, mantissa_size: 52, big_endian: false };
+        let subnormal = 0xf03f_u64.to_le_bytes();
+        assert_eq!(transform.apply(&subnormal, 8), Some(subnormal.to_vec()));
+    }
+
     /// Bytes by the definition of binary128 in IEEE 754.
     #[test]
     fn floats_of_128_bits_become_equal_ones_of_64() {

@@ -4,8 +4,10 @@ use axum::http::Uri;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+#[cfg(feature = "icechunk")]
+use virtualize::Code;
 use virtualize::{
-    Code, Format, Options,
+    Format, Options,
     options::{MappingOptions, OutputFormat},
     zarr::ZarrFormat,
 };

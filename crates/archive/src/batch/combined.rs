@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
-use virtualize::zarr::{ChunkReadError, Hierarchy, readers::ReaderSetup};
+#[cfg(feature = "icechunk")]
+use virtualize::zarr::ChunkReadError;
+use virtualize::zarr::{Hierarchy, readers::ReaderSetup};
 use virtualize_remedy::alternatives;
 
 use crate::{

@@ -39,6 +39,7 @@ pub(crate) use chunks::{ChunkPlaces, JoinedChunks, collect};
 use files::Files;
 use finish::Finish;
 use joiner::Joiner;
+#[cfg(any(test, feature = "icechunk"))]
 pub(crate) use memory::MemoryMembers;
 pub(crate) use tail::{extend, tail};
 

@@ -338,6 +338,18 @@ mod tests {
         }
     }
 
+    /// libhdf5 opens no object with such a message.
+    #[test]
+    fn rejects_empty_continuations() {
+        let parsed = |length: u64| {
+            let body = [64, length].map(u64::to_le_bytes).concat().into();
+            let message = Message { kind: kind::CONTINUATION, shared: false, address: 0, body };
+            parse_continuation_message(&message, FORMAT)
+        };
+        assert_eq!(parsed(8).unwrap(), Continuation { address: 64, length: 8 });
+        assert!(parsed(0).is_err());
+    }
+
     /// libhdf5 opens no object with one of these headers.
     #[test]
     fn rejects_headers_that_the_library_rejects() {

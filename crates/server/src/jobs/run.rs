@@ -13,9 +13,9 @@ use futures::StreamExt;
 use prometheus::IntCounter;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use virtualize::{ChunkGridChoice, Code, ErrorClass, Options};
 #[cfg(feature = "icechunk")]
-use virtualize::IcechunkError;
-use virtualize::{ChunkGridChoice, Code, Error as FileError, ErrorClass, Options};
+use virtualize::{Error as FileError, IcechunkError};
 use virtualize_archive::{
     Batch, Error, Event, JournalError, Scan, ScanOptions, Summary,
     list::{ListError, ListOptions, list},
