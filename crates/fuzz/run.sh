@@ -18,6 +18,7 @@ for target in "${targets[@]}"; do
     test ! -e "corpora/$target.tar.xz" || tar -xf "corpora/$target.tar.xz" -C "$corpus" --skip-old-files
     case $target in
     open) seeds=(../../fixtures/{hdf5,netcdf3,tiff}) ;;
+    hdf5* | tiff*) seeds=(../../fixtures/{"${target%_differential}",mapping}) ;;
     *) seeds=(../../fixtures/"${target%_differential}") ;;
     esac
     test -d "${seeds[0]}" || seeds=()
