@@ -11,6 +11,7 @@ mod grid;
 mod inline;
 mod joiner;
 mod kinds;
+#[cfg(any(test, feature = "icechunk"))]
 mod memory;
 mod misfit;
 mod missing;
