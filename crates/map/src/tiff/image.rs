@@ -107,7 +107,7 @@ impl ImageMapper<'_> {
         let nodata = nodata::decide(ifd, &sample.data_type, path, self.options, diagnostics)?;
         if nodata.undeclared.is_some() && is_sparse(&geometry, &chunks) {
             return Err(Error::unsupported(
-                "missing tiles of structures with nodata, or of images whose nodata is an item of GDAL_METADATA, or a text that GDAL reads differently",
+                "missing tiles whose nodata is that of a structure, an item of GDAL_METADATA, or a text that GDAL reads differently",
                 "they do not read as nodata",
             ));
         }
