@@ -25,7 +25,6 @@ def copy(folder):
 
 def build(folder, profile, epoch, wheel, features):
     """Returns the files that a build in `folder` makes."""
-    copy(folder)
     environment = {**compiler_flags(folder), "SOURCE_DATE_EPOCH": epoch, "CARGO_TARGET_DIR": str(folder / "target")}
     run("cargo", "build", "--profile", profile, "--locked", "--package", "virtualize-cli", *features, folder=folder, **environment)
     built = [folder / "target" / profile / "virtualize"]
@@ -44,8 +43,10 @@ def main():
     options = parser.parse_args()
     epoch = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     shutil.rmtree(WORK, ignore_errors=True)
-    sums = []
-    for folder in [WORK / "a", WORK / "another" / "folder"]:
+    sums, folders = [], [WORK / "a", WORK / "another" / "folder"]
+    for folder in folders:
+        copy(folder)
+    for folder in folders:
         files = build(folder, options.profile, epoch, options.wheel, options.features)
         sums.append({file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files})
         for file in files:

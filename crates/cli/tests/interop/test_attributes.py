@@ -101,3 +101,18 @@ def test_committed_datatypes_are_not_dropped_silently(tmp_path):
     write(path)
     shown = json.loads(clients.virtualize("inspect", path, "--json").stdout)
     assert [d["path"] for d in shown["diagnostics"] if d["code"] == "datatype-not-shown"] == ["/committed"]
+
+
+@pytest.mark.parametrize("count", [1, 30])
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_large_attributes(tmp_path, fmt, count):
+    """Beyond 64 KiB, attributes are huge objects of a fractal heap, outside of its blocks."""
+    import h5py, zarr
+    values = {f"a{n}": np.arange(n, n + 16_000 + n * 200, dtype="i4") for n in range(count)} | {"text": "é" * 70_000}
+    with h5py.File(tmp_path / "large.h5", "w", libver="latest") as f:
+        f["x"] = np.arange(3)
+        for name, value in values.items():
+            f["x"].attrs[name] = value
+    store = clients.open_store(convert(tmp_path / "large.h5", fmt).references)
+    attributes = zarr.open_group(store, mode="r", zarr_format=FORMATS[fmt])["x"].attrs
+    assert {name: np.asarray(attributes[name]).tolist() for name in values} == {name: np.asarray(value).tolist() for name, value in values.items()}
