@@ -41,12 +41,14 @@ impl Sample {
         let bits = common("BitsPerSample", &image.bits_per_sample)?;
         let format = common("SampleFormat", &image.sample_format)?;
         let (data_type, storage) = match format {
-            SampleFormat::Unsigned | SampleFormat::Void => unsigned(bits),
+            SampleFormat::Unsigned => unsigned(bits),
+            // GDAL reads no others.
+            SampleFormat::Void if [1, 8, 16, 32, 64].contains(&bits) => unsigned(bits),
             SampleFormat::Signed => signed(bits),
             SampleFormat::Float => float(bits),
             SampleFormat::ComplexFloat => complex(bits),
             SampleFormat::ComplexInteger => complex_integer(bits, endian, complex_integers),
-            SampleFormat::Unknown(_) => None,
+            SampleFormat::Void | SampleFormat::Unknown(_) => None,
         }
         .ok_or_else(|| Error::NoDataType(format!("samples of type {}", describe(format, bits))))?;
         let storage = match storage {
@@ -227,7 +229,9 @@ mod tests {
         ] {
             assert_eq!(little(format, bits), Some(expected), "{format:?} {bits}");
         }
-        for (format, bits) in [(ComplexFloat, 32), (ComplexInteger, 16), (Unknown(9), 8), (Float, 8)] {
+        for (format, bits) in
+            [(ComplexFloat, 32), (ComplexInteger, 16), (Unknown(9), 8), (Float, 8), (Void, 17)]
+        {
             assert_eq!(little(format, bits), None, "{format:?} {bits}");
         }
         let storage = |bits, endian| of(Unsigned, bits, endian, ComplexIntegers::Complex).unwrap().storage;
