@@ -148,7 +148,10 @@ fn implausible_byte_counts_are_derived() {
     let compressed = |stored: &[u64]| {
         counts(vec![short(259, &[8]), short(278, &[2]), long(273, &[20, 8]), long(279, stored)])
     };
-    assert_eq!(compressed(&[]), (vec![158 - 20, 12], true), "up to the next strip, or to the end");
+    assert!(image_with(vec![short(278, &[2]), long(273, &[8, 16]), without(279)]).is_err(), "as in libtiff");
+    let planes =
+        vec![short(277, &[2]), short(284, &[2]), short(259, &[8]), long(273, &[20, 8]), without(279)];
+    assert_eq!(counts(planes).0[1], 12, "up to the next plane, or to the end");
     assert_eq!(compressed(&[3]), (vec![3, 0], false), "missing count");
     assert_eq!(compressed(&[3, 0]), (vec![3, 0], false), "empty strip");
 }
@@ -181,6 +184,49 @@ fn rejects_pieces_at_offset_0() {
     let strips = |counts: &[u64]| only_ifd(vec![short(278, &[1]), long(273, &[8, 12]), long(279, counts)]);
     assert!(strips(&[4, 4, 0, 0]).image.is_ok());
     assert!(strips(&[4, 4, 4, 0]).image.is_err(), "an offset that the table lacks");
+}
+
+/// LONG8 does not fit into an entry of classic TIFF.
+#[test]
+fn numbers_outside_the_directory_determine_the_length_of_tables() {
+    let rows = entry(278, 16, 8, &[2]);
+    let image = image_with(vec![rows, long(273, &[8, 16]), long(279, &[8, 8])]).unwrap();
+    assert_eq!((image.offsets, image.byte_counts), (vec![8, 16], vec![8, 8]));
+}
+
+/// libtiff checks these tags in every image.
+#[test]
+fn rejects_malformed_tags_of_layout_that_the_image_does_not_need() {
+    assert!(image_with(vec![short(284, &[3])]).is_err(), "PlanarConfiguration of one sample");
+    assert!(image_with(vec![short(284, &[1, 1])]).is_err());
+    assert!(image_with(vec![ascii(32998, "1")]).is_err(), "TileDepth of strips");
+    let tiles = |rows| {
+        vec![short(278, &[rows]), short(322, &[4]), short(323, &[4]), long(324, &[8]), long(325, &[16])]
+    };
+    assert!(image_with(tiles(1)).is_ok());
+    assert!(image_with(tiles(0)).is_err(), "RowsPerStrip of tiles");
+}
+
+/// libtiff swaps the bytes of complex numbers in big-endian files by the tags in their order.
+#[test]
+fn rejects_complex_numbers_declared_before_their_bits() {
+    let read = |endian, format: u64, is_before: bool| {
+        let mut builder = Builder::new(endian, false);
+        let offset = builder.data(&[7; 64]);
+        let mut tags = vec![short(258, &[64]), short(339, &[format])];
+        if is_before {
+            tags.reverse();
+        }
+        tags.extend([short(256, &[1]), short(257, &[1]), long(273, &[offset]), long(279, &[8])]);
+        builder.directory(&tags);
+        builder.read().unwrap().ifds.remove(0).image
+    };
+    for format in [5, 6] {
+        assert!(read(Endian::Big, format, true).is_err());
+        assert!(read(Endian::Big, format, false).is_ok());
+        assert!(read(Endian::Little, format, true).is_ok());
+    }
+    assert!(read(Endian::Big, 3, true).is_ok());
 }
 
 #[test]

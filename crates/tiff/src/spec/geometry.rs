@@ -15,16 +15,32 @@ pub(crate) struct Geometry {
     pub(crate) cut: Cut,
 }
 
+/// Tags that determine the number of strips or tiles.
+pub(crate) const TAGS: [u16; 11] = [
+    tag::IMAGE_WIDTH,
+    tag::IMAGE_LENGTH,
+    tag::IMAGE_DEPTH,
+    tag::COMPRESSION,
+    tag::PHOTOMETRIC,
+    tag::SAMPLES_PER_PIXEL,
+    tag::ROWS_PER_STRIP,
+    tag::PLANAR_CONFIGURATION,
+    tag::TILE_WIDTH,
+    tag::TILE_LENGTH,
+    tag::TILE_DEPTH,
+];
+
 impl Geometry {
     pub(crate) fn of(fields: &Fields) -> Result<Self, Error> {
         let samples = samples_per_pixel(fields)?;
         let height = extent(fields, tag::IMAGE_LENGTH)?;
+        let planar = fields.one_or_two(tag::PLANAR_CONFIGURATION)?;
         Ok(Self {
             width: extent(fields, tag::IMAGE_WIDTH)?,
             height,
             depth: depth(fields, tag::IMAGE_DEPTH)?,
             samples,
-            planar: samples > 1 && fields.one_or_two(tag::PLANAR_CONFIGURATION)?,
+            planar: samples > 1 && planar,
             cut: cut(fields, height)?,
         })
     }
@@ -68,16 +84,19 @@ fn depth(fields: &Fields, tag: u16) -> Result<u64, Error> {
     Ok(fields.integer(tag)?.unwrap_or(1).max(1))
 }
 
+/// Like libtiff, rejects malformed tags of strips in tiled images, and the other way round.
 fn cut(fields: &Fields, height: u64) -> Result<Cut, Error> {
+    let depth = depth(fields, tag::TILE_DEPTH)?;
+    let rows = match fields.integer(tag::ROWS_PER_STRIP)? {
+        Some(0) => return Err(fields.malformed(tag::ROWS_PER_STRIP, "0, expected 1 or more")),
+        rows => rows.unwrap_or(height).min(height),
+    };
     if fields.value(tag::TILE_WIDTH)?.is_some() || fields.value(tag::TILE_LENGTH)?.is_some() {
         return Ok(Cut::Tiles {
             width: extent(fields, tag::TILE_WIDTH)?,
             height: extent(fields, tag::TILE_LENGTH)?,
-            depth: depth(fields, tag::TILE_DEPTH)?,
+            depth,
         });
     }
-    match fields.integer(tag::ROWS_PER_STRIP)? {
-        Some(0) => Err(fields.malformed(tag::ROWS_PER_STRIP, "0, expected 1 or more")),
-        rows => Ok(Cut::Strips { rows: rows.unwrap_or(height).min(height) }),
-    }
+    Ok(Cut::Strips { rows })
 }

@@ -10,27 +10,25 @@ use super::{
     Directory, Entry,
     fields::Fields,
     gdal_metadata, geo,
-    geometry::Geometry,
+    geometry::{self, Geometry},
     image,
     tag::{self, GDAL_METADATA, GDAL_NODATA, GEO_ASCII_PARAMS},
     value,
 };
 use crate::{
     Error, Structure,
-    model::{GdalItem, Ifd, Value},
+    model::{GdalItem, Ifd, Image, SampleFormat, Value},
 };
 
 /// Bytes of an entry's value, or the error of fetching it.
 pub(crate) type RawValue = Result<Bytes, Error>;
 
-/// Returns the number of strips or tiles, if the values within the directory determine it. The tables can declare a
-/// much larger one.
+/// Returns the number of strips or tiles, if the values within the directory determine it: `None` if one of them is elsewhere.
+/// The tables can declare a much larger one.
 pub(crate) fn pieces(directory: &Directory, endian: Endian, limits: &Limits) -> Option<u64> {
     let mut fields = Fields::empty(directory.offset);
-    for entry in &directory.entries {
-        if let Some(bytes) = entry.inline() {
-            fields.values.insert(entry.tag, value::decode(entry.kind, bytes, endian));
-        }
+    for entry in directory.entries.iter().filter(|entry| geometry::TAGS.contains(&entry.tag)) {
+        fields.values.insert(entry.tag, value::decode(entry.kind, entry.inline()?, endian));
     }
     Geometry::of(&fields).ok()?.pieces(&fields, limits.chunks).ok().map(|pieces| pieces as u64)
 }
@@ -54,7 +52,8 @@ pub(crate) fn build(
     let mut problems = directory.skipped;
     let geo = geo::parse(&fields, &ascii, &mut problems);
     let gdal_metadata = gdal_items(&fields, limits, &mut problems);
-    let image = image::parse(&mut fields, size, limits.chunks, &mut problems);
+    let image = image::parse(&mut fields, size, limits.chunks, &mut problems)
+        .and_then(|image| check_order(image, &directory.entries, directory.offset, endian));
     problems.extend(std::mem::take(&mut fields.unreadable).into_values());
     Ifd {
         path,
@@ -104,6 +103,20 @@ fn check_offsets(entry: &Entry, offset: u64) -> Result<(), Error> {
     }
     let problem = format!("values of type {:?}, expected {expected}", entry.kind);
     Err(Error::malformed(Structure::Tag(entry.tag), offset, problem))
+}
+
+/// Rejects complex numbers of big-endian files whose SampleFormat stands before BitsPerSample: libtiff then swaps the bytes
+/// of both parts as one number, which exchanges real and imaginary part.
+fn check_order(image: Image, entries: &[Entry], offset: u64, endian: Endian) -> Result<Image, Error> {
+    let complex = [SampleFormat::ComplexInteger, SampleFormat::ComplexFloat];
+    let place = |tag| entries.iter().position(|entry| entry.tag == tag);
+    let is_before = place(tag::SAMPLE_FORMAT) < place(tag::BITS_PER_SAMPLE);
+    if endian == Endian::Big && is_before && image.sample_format.iter().any(|format| complex.contains(format))
+    {
+        let problem = "complex numbers, expected after BitsPerSample";
+        return Err(Error::malformed(Structure::Tag(tag::SAMPLE_FORMAT), offset, problem));
+    }
+    Ok(image)
 }
 
 fn raw_value(entries: &[Entry], raw: &[RawValue], tag: u16) -> Bytes {

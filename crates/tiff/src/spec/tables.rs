@@ -23,8 +23,9 @@ pub(crate) fn fill(
     let tags = Tags::of(image.cut);
     image.offsets = offsets(fields, tags, pieces, warnings)?;
     let stored = take(fields, tags.byte_counts)?;
-    if !stored.is_empty() {
-        warn_if_short(fields, tags.byte_counts, stored.len(), pieces, warnings);
+    match stored.len() {
+        0 => check_absent(image, fields, tags.byte_counts)?,
+        found => warn_if_short(fields, tags.byte_counts, found, pieces, warnings),
     }
     check_start(image, &stored, fields)?;
     (image.byte_counts, image.derived_byte_counts) = byte_counts::resolve(image, stored, size);
@@ -91,6 +92,12 @@ fn warn_if_short(
         let structure = Structure::Tag(tag);
         warnings.push(Error::ShortTable { structure, offset: fields.offset, stored, pieces });
     }
+}
+
+/// Rejects images without byte counts if a plane has several strips or tiles, as libtiff does.
+fn check_absent(image: &Image, fields: &Fields, [tag, _]: [u16; 2]) -> Result<(), Error> {
+    let planes = if image.planar { usize::from(image.samples_per_pixel) } else { 1 };
+    if image.offsets.len() > planes { Err(fields.missing(tag)) } else { Ok(()) }
 }
 
 /// Rejects an offset of 0, or one that the table lacks, with a byte count other than 0, or without a table of byte counts:
