@@ -425,37 +425,29 @@ fn bytes_to_hold(limit: u64) -> u8 {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_tree_of_huge_objects_has_some() {
-        let format = Format { base: 0, offset_size: 8, length_size: 8 };
-        let parsed = |tree: u64, objects: u64| {
-            let mut bytes = b"FRHP\0\x07\0\0\0\0\0\x10\0\0".to_vec();
-            bytes.extend([0, tree, 0, u64::MAX, 0, 0, 0, 0, 0, objects, 0, 0].map(u64::to_le_bytes).concat());
-            bytes.extend(4_u16.to_le_bytes());
-            bytes.extend([512_u64, 65536].map(u64::to_le_bytes).concat());
-            bytes.extend([32, 0, 1, 0]);
-            bytes.extend(u64::MAX.to_le_bytes());
-            bytes.extend([0, 0]);
-            bytes.extend(checksum::lookup3(&bytes).to_le_bytes());
-            FractalHeap::parse(&bytes, 0, format)
-        };
-        assert!(parsed(u64::MAX, 0).is_ok() && parsed(4096, 1).is_ok());
-        assert!(parsed(4096, 0).is_err());
-    }
-
-    /// libhdf5 reads no other objects.
-    #[test]
-    fn managed_objects_are_within_their_limits() {
-        let format = Format { base: 0, offset_size: 8, length_size: 8 };
+    /// Parses a header with the address of the tree of huge objects, the size of managed objects and the number of huge ones.
+    fn heap(tree: u64, managed: u64, huge: u64) -> Result<FractalHeap, Error> {
         let mut bytes = b"FRHP\0\x07\0\0\0\0\0\x10\0\0".to_vec();
-        bytes.extend([0, u64::MAX, 0, u64::MAX, 8192, 0, 0, 0, 0, 0, 0, 0].map(u64::to_le_bytes).concat());
+        bytes.extend([0, tree, 0, u64::MAX, managed, 0, 0, 0, 0, huge, 0, 0].map(u64::to_le_bytes).concat());
         bytes.extend(4_u16.to_le_bytes());
         bytes.extend([512_u64, 65536].map(u64::to_le_bytes).concat());
         bytes.extend([32, 0, 1, 0]);
         bytes.extend(u64::MAX.to_le_bytes());
         bytes.extend([0, 0]);
         bytes.extend(checksum::lookup3(&bytes).to_le_bytes());
-        let heap = FractalHeap::parse(&bytes, 0, format).unwrap();
+        FractalHeap::parse(&bytes, 0, Format { base: 0, offset_size: 8, length_size: 8 })
+    }
+
+    #[test]
+    fn a_tree_of_huge_objects_has_some() {
+        assert!(heap(u64::MAX, 0, 0).is_ok() && heap(4096, 0, 1).is_ok());
+        assert!(heap(4096, 0, 0).is_err());
+    }
+
+    /// libhdf5 reads no other objects.
+    #[test]
+    fn managed_objects_are_within_their_limits() {
+        let heap = heap(u64::MAX, 8192, 0).unwrap();
         let parsed = |offset: u32, length: u16| {
             heap.parse_id(&[&[0][..], &offset.to_le_bytes(), &length.to_le_bytes()].concat())
         };
