@@ -171,8 +171,11 @@ impl Writing<'_> {
         options: &CommitOptions,
     ) -> Result<bool, Error> {
         let Batch { output, resumes, options: Options { store: reaching, .. }, .. } = self.batch;
-        if *resumes || options.mode == CommitMode::Add || record.digest != combination.digest {
-            return Ok(*resumes);
+        if *resumes {
+            return Ok(true);
+        }
+        if options.mode == CommitMode::Add || record.digest != combination.digest {
+            return Ok(false);
         }
         let mark = (MARK, record.mark.as_str());
         let found = virtualize::find_commit(output, &options.branch, mark, reaching).await?;
