@@ -12,7 +12,7 @@ const NAME: &str = "lzw";
 /// Decodes the start of a chunk that fills `out`, with a decoder that is used again; `None` if it does not, is damaged,
 /// or is of the old kind.
 pub(crate) fn decode_into(bytes: &[u8], out: &mut [u8], decoder: &mut Option<Decoder>) -> Option<()> {
-    if is_old(bytes) {
+    if kind(bytes)? == Kind::Old {
         return None;
     }
     let decoder = decoder.get_or_insert_with(|| Decoder::with_tiff_size_switch(BitOrder::Msb, 8));
@@ -30,14 +30,25 @@ pub(crate) fn decode_into(bytes: &[u8], out: &mut [u8], decoder: &mut Option<Dec
     (written == out.len()).then_some(())
 }
 
-fn is_old(bytes: &[u8]) -> bool {
-    matches!(bytes, [0, second, ..] if second & 1 == 1)
+#[derive(PartialEq, Eq)]
+enum Kind {
+    Usual,
+    Old,
+}
+
+/// Returns the kind that the first code shows; `None` if it is not 256, which libtiff and imagecodecs refuse.
+fn kind(bytes: &[u8]) -> Option<Kind> {
+    match *bytes {
+        [0x80, second, ..] if second & 0x80 == 0 => Some(Kind::Usual),
+        [0, second, ..] if second & 1 == 1 => Some(Kind::Old),
+        _ => None,
+    }
 }
 
 pub(super) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
-    let mut decoder = match is_old(bytes) {
-        true => Decoder::new(BitOrder::Lsb, 8),
-        false => Decoder::with_tiff_size_switch(BitOrder::Msb, 8),
+    let mut decoder = match kind(bytes).ok_or_else(|| corrupt(NAME, "the first code is not 256 (clear)"))? {
+        Kind::Old => Decoder::new(BitOrder::Lsb, 8),
+        Kind::Usual => Decoder::with_tiff_size_switch(BitOrder::Msb, 8),
     };
     let mut out = Vec::new();
     let mut rest = bytes;
@@ -59,4 +70,19 @@ pub(super) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure
 
 pub(super) fn encode(bytes: &[u8]) -> Result<Vec<u8>, CodecFailure> {
     Encoder::with_tiff_size_switch(BitOrder::Msb, 8).encode(bytes).map_err(|error| corrupt(NAME, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// imagecodecs and libtiff refuse a stream whose first code is another one.
+    #[test]
+    fn the_first_code_clears_the_table() {
+        let stream = encode(b"aaaa").unwrap();
+        assert_eq!(decode(&stream, 4).unwrap(), b"aaaa");
+        // The codes 97 and 257 (end).
+        let other = [0x30, 0xc0, 0x40];
+        assert!(decode(&other, 4).is_err() && decode_into(&other, &mut [0], &mut None).is_none());
+    }
 }

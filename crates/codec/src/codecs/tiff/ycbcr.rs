@@ -36,6 +36,9 @@ pub(super) fn decode(
     let block = across * down + 2;
     let row_of_blocks = width.div_ceil(across).saturating_mul(block);
     let mut out = vec![0; row_bytes * height];
+    if bytes.len() > height.div_ceil(down).saturating_mul(row_of_blocks) {
+        return Err(corrupt(NAME, "more blocks than the image has"));
+    }
     let mut stored = bytes.chunks_exact(row_of_blocks.max(1));
     for rows in out.chunks_mut(row_bytes.saturating_mul(down).max(1)) {
         let stored = stored.next().ok_or_else(|| corrupt(NAME, "fewer blocks than the image has"))?;
@@ -147,6 +150,7 @@ mod tests {
         let rgb = decode(&stored, blocks, LUMA, REFERENCE, 27).unwrap();
         assert_eq!(rgb, (1..=9).flat_map(|y| [y; 3]).collect::<Vec<u8>>());
         assert!(decode(&stored[..23], blocks, LUMA, REFERENCE, 27).is_err());
+        assert!(decode(&[&stored[..], &[0]].concat(), blocks, LUMA, REFERENCE, 27).is_err());
         assert!(decode(&stored, blocks, LUMA, REFERENCE, 26).is_err());
         let none = Blocks { width: 0, height: 3, horizontal: 2, vertical: 2 };
         assert!(decode(&[], none, LUMA, REFERENCE, 26).unwrap().is_empty());
