@@ -90,6 +90,8 @@ fn errors_name_missing_tags() {
 fn tiles_are_counted_in_three_dimensions_and_planes() {
     let offsets: Vec<u64> = (0..48).map(|tile| 8 + tile).collect();
     let image = image_with(vec![
+        without(273),
+        without(279),
         short(256, &[40]),
         short(257, &[20]),
         short(277, &[2]),
@@ -184,6 +186,27 @@ fn rejects_pieces_at_offset_0() {
     let strips = |counts: &[u64]| only_ifd(vec![short(278, &[1]), long(273, &[8, 12]), long(279, counts)]);
     assert!(strips(&[4, 4, 0, 0]).image.is_ok());
     assert!(strips(&[4, 4, 4, 0]).image.is_err(), "an offset that the table lacks");
+}
+
+/// libtiff reads the last one of two tables, tifffile that of tiles.
+#[test]
+fn rejects_tables_of_tiles_and_strips_that_differ() {
+    let tiles = |strips: &[u64]| {
+        let tables = [without(273), long(279, strips), long(324, &[8]), long(325, &[16])];
+        image_with([short(322, &[4]), short(323, &[4])].into_iter().chain(tables).collect())
+    };
+    assert!(tiles(&[16]).is_ok());
+    let message = tiles(&[8]).unwrap_err().to_string();
+    assert!(message.contains("tag 279") && message.contains("contradicts tag 325"), "{message}");
+}
+
+/// libtiff ignores such a tag, and tifffile applies it.
+#[test]
+fn rejects_numbers_with_the_type_of_directories() {
+    let predictor = |kind| image_with(vec![short(259, &[8]), entry(317, kind, 4, &[2])]);
+    assert_eq!(predictor(4).unwrap().predictor, 2);
+    assert!(predictor(13).unwrap_err().to_string().contains("values of type IFD, expected SHORT"));
+    assert!(only_ifd(vec![entry(34_665, 13, 4, &[8])]).unreadable_tags.is_empty(), "of Exif");
 }
 
 /// LONG8 does not fit into an entry of classic TIFF.

@@ -8,7 +8,10 @@ use serde_json::{Map, Value, json};
 use virtualize_tiff::model::Image;
 use virtualize_zarr::{Codec, DataType, Endian, StoredInteger, ZarrFormat};
 
-use super::sample::{Sample, Storage, numpy_name};
+use super::{
+    sample::{Sample, Storage, numpy_name},
+    tiff_schemes::is_sparse,
+};
 use crate::{Error, Result};
 
 /// The encoding of an image's strips or tiles.
@@ -187,8 +190,15 @@ impl<'a> Encoding<'a> {
 
     /// Refuses compressed strips or tiles without byte counts: their decoders would read on into what follows.
     fn check_ends(&self, scheme: Scheme) -> Result<()> {
-        if self.image.derived_byte_counts && scheme == Scheme::PackBits {
-            return Err(Error::malformed("byte counts", "none, and PackBits data have no end marker"));
+        if scheme == Scheme::OldJpeg && (is_sparse(self.image) || self.image.derived_byte_counts) {
+            return Err(Error::malformed(
+                "strip",
+                "missing, or without byte count: GDAL reads no such old-style JPEG",
+            ));
+        }
+        if self.image.derived_byte_counts && matches!(scheme, Scheme::PackBits | Scheme::Next) {
+            let problem = format!("none, and {} data have no end marker", name(self.image.compression));
+            return Err(Error::malformed("byte counts", problem));
         }
         if self.image.derived_byte_counts && scheme != Scheme::None && self.image.offsets.len() > 1 {
             let problem = format!("none for its {} compressed pieces", self.image.offsets.len());

@@ -2,7 +2,7 @@
 
 use virtualize_bytes::ByteRange;
 use virtualize_tiff::model;
-use virtualize_zarr::{Codec, OldJpeg, OldJpegStream, TiffScheme};
+use virtualize_zarr::{Codec, DataType, OldJpeg, OldJpegStream, TiffScheme};
 
 use super::{compression::Encoding, tiff_schemes::colors};
 use crate::{Error, Result};
@@ -34,7 +34,8 @@ impl Encoding<'_> {
         let image = self.image;
         let tags = image.old_jpeg.as_ref().ok_or_else(|| refused("it has no tags"))?;
         let is_ycbcr = image.photometric.is_none_or(|photometric| photometric == 6);
-        let is_whole = image.samples_per_pixel == 3 && image.depth == 1 && self.sample.bits == 8;
+        let is_whole =
+            image.samples_per_pixel == 3 && image.depth == 1 && self.sample.data_type == DataType::UInt8;
         if !is_ycbcr || !is_whole || image.planar {
             return Err(refused("GDAL reads only YCbCr of 8 bits"));
         }

@@ -484,11 +484,15 @@ fn plain_strips_are_cut_so_that_nothing_large_is_inlined() {
 }
 
 #[test]
-fn packbits_of_unknown_length_are_refused() {
-    let mut image = image(4, 4, 1, 4);
-    image.compression = 32773;
-    image.derived_byte_counts = true;
-    assert!(map(ifd(image), ZarrFormat::V2).hierarchy.array("band_data").is_none());
+fn packbits_and_next_of_unknown_length_are_refused() {
+    for (compression, bits) in [(32773, 8), (32766, 2)] {
+        let is_shown = |derived_byte_counts| {
+            let mut image = Image { compression, derived_byte_counts, ..image(4, 4, 1, 4) };
+            image.bits_per_sample = vec![bits];
+            map(ifd(image), ZarrFormat::V2).hierarchy.array("band_data").is_some()
+        };
+        assert_eq!((is_shown(false), is_shown(true)), (true, false), "{compression}");
+    }
 }
 
 /// EPSG:2853 is in metres; GDAL shows this file as a system of its own, in US survey feet.

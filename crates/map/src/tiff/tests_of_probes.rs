@@ -151,7 +151,7 @@ fn old_jpeg_is_read_with_its_tables() {
 fn old_jpeg_that_libtiff_does_not_read_is_refused() {
     let (_, codec) = old_jpeg(&|image| image.photometric = None).unwrap();
     assert_eq!((codec.horizontal, codec.vertical, codec.restart_interval), (2, 1, 3));
-    let refused: [fn(&mut Image); 9] = [
+    let refused: [fn(&mut Image); 12] = [
         |image| image.photometric = Some(2),
         |image| image.planar = true,
         |image| image.depth = 2,
@@ -160,6 +160,9 @@ fn old_jpeg_that_libtiff_does_not_read_is_refused() {
         |image| image.old_jpeg = None,
         |image| image.old_jpeg.as_mut().unwrap().process = Some(14),
         |image| image.old_jpeg.as_mut().unwrap().dc = vec![1100],
+        |image| image.sample_format = vec![SampleFormat::Signed; 3],
+        |image| image.byte_counts = vec![0],
+        |image| image.derived_byte_counts = true,
         |image| {
             (image.offsets, image.byte_counts) = (vec![2000, 3000], vec![50; 2]);
             image.cut = virtualize_tiff::model::Cut::Strips { rows: 2 };

@@ -77,12 +77,20 @@ fn ycbcr(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme> {
     let Some((luma, reference)) = colors(image) else {
         return refuse("with coefficients out of range");
     };
+    if is_sparse(image) {
+        return refuse("with missing strips or tiles");
+    }
     match shape {
         [.., height, width, 3] => {
             Ok(TiffScheme::Ycbcr { width: *width, height: *height, horizontal, vertical, luma, reference })
         }
         _ => refuse("in pieces of this shape"),
     }
+}
+
+/// Whether strips or tiles are missing. GDAL shows them only where it does not convert colors.
+pub(super) fn is_sparse(image: &Image) -> bool {
+    image.offsets.iter().chain(&image.byte_counts).any(|number| *number == 0)
 }
 
 /// Returns YCbCrCoefficients and ReferenceBlackWhite, unless they are out of range.

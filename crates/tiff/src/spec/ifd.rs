@@ -72,7 +72,7 @@ pub(crate) fn build(
 fn decode(directory: &Directory, raw: Vec<RawValue>, endian: Endian) -> Fields {
     let mut fields = Fields::empty(directory.offset);
     for (entry, value) in directory.entries.iter().zip(raw) {
-        let value = value.and_then(|bytes| check_offsets(entry, directory.offset).map(|()| bytes));
+        let value = value.and_then(|bytes| check_type(entry, directory.offset).map(|()| bytes));
         match value {
             Ok(bytes) => {
                 fields.values.insert(entry.tag, value::decode(entry.kind, &bytes, endian));
@@ -86,9 +86,10 @@ fn decode(directory: &Directory, raw: Vec<RawValue>, endian: Endian) -> Fields {
 }
 
 /// Rejects tables of other types than those of TIFF 6.0 and BigTIFF, except one BYTE: GDAL rejects them, or takes them for
-/// zeros. Likewise for SubIFDs.
-fn check_offsets(entry: &Entry, offset: u64) -> Result<(), Error> {
+/// zeros. Likewise for SubIFDs. libtiff ignores other tags of the type IFD, whose values tifffile uses.
+fn check_type(entry: &Entry, offset: u64) -> Result<(), Error> {
     let (is_known, expected) = match (entry.tag, entry.kind) {
+        (tag, Type::IFD | Type::IFD8) if tag::is_a_number(tag) => (false, "SHORT, LONG or LONG8"),
         (tag::SUB_IFDS, kind) => {
             (matches!(kind, Type::LONG | Type::LONG8 | Type::IFD | Type::IFD8), "LONG, LONG8, IFD or IFD8")
         }

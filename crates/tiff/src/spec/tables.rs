@@ -55,9 +55,15 @@ impl Tags {
     }
 }
 
+/// Returns the table under either tag. libtiff reads the last one of two, tifffile that of the usual tag.
 fn take(fields: &mut Fields, [usual, other]: [u16; 2]) -> Result<Vec<u64>, Error> {
-    let table = fields.take_unsigned(usual)?;
-    if table.is_empty() { fields.take_unsigned(other) } else { Ok(table) }
+    let (table, second) = (fields.take_unsigned(usual)?, fields.take_unsigned(other)?);
+    match (table.is_empty(), second.is_empty()) {
+        (true, _) => Ok(second),
+        (false, true) => Ok(table),
+        (false, false) if table == second => Ok(table),
+        _ => Err(fields.malformed(other, format!("contradicts {}", tag::name(usual)))),
+    }
 }
 
 /// Returns one offset per strip or tile. Like other readers, treats those that the table lacks as 0: missing.

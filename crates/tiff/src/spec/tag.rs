@@ -24,6 +24,8 @@ pub(crate) const TILE_LENGTH: u16 = Tag::TileLength.to_u16();
 pub(crate) const TILE_OFFSETS: u16 = Tag::TileOffsets.to_u16();
 pub(crate) const TILE_BYTE_COUNTS: u16 = Tag::TileByteCounts.to_u16();
 pub(crate) const SUB_IFDS: u16 = Tag::SubIfd.to_u16();
+/// Of TIFF/FX.
+const GLOBAL_PARAMETERS_IFD: u16 = 400;
 pub(crate) const EXTRA_SAMPLES: u16 = Tag::ExtraSamples.to_u16();
 pub(crate) const SAMPLE_FORMAT: u16 = Tag::SampleFormat.to_u16();
 pub(crate) const JPEG_TABLES: u16 = Tag::JPEGTables.to_u16();
@@ -59,6 +61,13 @@ pub(crate) const fn is_table(tag: u16) -> bool {
 /// Returns whether the tag is a table of byte counts.
 pub(crate) const fn is_byte_counts(tag: u16) -> bool {
     matches!(tag, STRIP_BYTE_COUNTS | TILE_BYTE_COUNTS)
+}
+
+/// Returns whether the tag is a number or a table of numbers, none of which is the offset of a directory. Private tags can
+/// be either.
+pub(crate) const fn is_a_number(tag: u16) -> bool {
+    tag <= REFERENCE_BLACK_WHITE && !matches!(tag, SUB_IFDS | GLOBAL_PARAMETERS_IFD)
+        || matches!(tag, IMAGE_DEPTH | TILE_DEPTH)
 }
 
 /// Returns whether the layout of samples depends on the tag.
