@@ -109,9 +109,10 @@ def directories(file):
 def directory(file, order, is_big, offset):
     """Returns the offsets of the SubIFDs, and of the next directory."""
     head, entry, number = ("Q", "HHQ8s", "Q") if is_big else ("H", "HHI4s", "I")
+    below = None
     try:
         (count,) = struct.unpack_from(order + head, file, offset)
-        size, below = struct.calcsize("<" + entry), None
+        size = struct.calcsize("<" + entry)
         start = offset + struct.calcsize("<" + head)
         for i in range(min(count, len(file) // size)):
             tag, kind, length, inline = struct.unpack_from(order + entry, file, start + i * size)
@@ -120,14 +121,17 @@ def directory(file, order, is_big, offset):
                 below = numbers(file, order, "I" if kind in (4, 13) else "Q", length, inline, number) if is_offsets else ()
         return below or (), struct.unpack_from(order + number, file, start + count * size)[0]
     except (struct.error, OverflowError):
-        return [], 0
+        return below or (), 0
 
 
 def numbers(file, order, kind, length, inline, number):
     form = f"{order}{min(length, MOST_ARRAYS)}{kind}"
     if struct.calcsize(form) <= len(inline):
         return struct.unpack_from(form, inline)
-    return struct.unpack_from(form, file, *struct.unpack(order + number, inline))
+    try:
+        return struct.unpack_from(form, file, *struct.unpack(order + number, inline))
+    except (struct.error, OverflowError):  # beyond the end of the file
+        return ()
 
 
 if __name__ == "__main__":

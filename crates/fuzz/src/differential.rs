@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Mutex};
 
 use futures::executor::block_on;
 use virtualize::{ArrayValues, Code, Format, MapOptions, Options, VirtualStore, read_array_within};
-use virtualize_zarr::DataType;
+use virtualize_zarr::{Codec, DataType};
 
 use crate::{
     LIMITS, mutate,
@@ -48,6 +48,11 @@ impl Difference<'_> {
 }
 
 impl Difference<'_> {
+    /// Returns the codecs of the array.
+    pub fn codecs(&self) -> &[Codec] {
+        self.store.hierarchy.array(self.path).map_or(&[], |array| &array.codecs)
+    }
+
     /// Whether ours are zero from the first different byte on.
     pub fn ends_in_zeros(&self) -> bool {
         let (Some(ours), Some(theirs)) = (self.ours, self.theirs) else { return false };

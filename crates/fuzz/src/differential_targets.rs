@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use virtualize::Code;
 use virtualize_codec::decode_variable;
-use virtualize_zarr::{ChunkGrid, DataType, FillValue, Reference, References};
+use virtualize_zarr::{ChunkGrid, Codec, DataType, FillValue, Reference, References};
 
 use crate::{
     differential::{Difference, Kind, Rules, compare},
@@ -107,7 +107,16 @@ fn tiff_allows(difference: &Difference<'_>) -> bool {
     }
     let (Some(ours), Some(theirs)) = (ours, theirs) else { return false };
     match kind {
-        Kind::Unreadable | Kind::Values if has_long_chunks(difference) || fills_with_nan(difference) => true,
+        Kind::Unreadable | Kind::Values | Kind::Shape if has_long_chunks(difference) => true,
+        Kind::Values if fills_with_zero(difference) || omits_last_rows(difference) => true,
+        // C3: GDAL converts YCbCr to RGB.
+        Kind::Values if is_ycbcr(difference) => true,
+        // GDAL reads a part of the tiles at the lower edge, and fails if the byte count is another one. tifffile reads them.
+        Kind::Unreadable
+            if difference.codecs().iter().all(|codec| *codec == Codec::PackBits || !codec.is_compressor()) =>
+        {
+            true
+        }
         // GDAL refuses directories for tags on which no value depends. It must be able to read what it opens.
         // Strips that a short table lacks read as missing, with a warning: GDAL refuses them, tifffile does not.
         Kind::Unreadable => {
@@ -117,9 +126,13 @@ fn tiff_allows(difference: &Difference<'_>) -> bool {
         // I2 of docs/semantics-tiff.md: chunky bands are the last axis in Zarr v2.
         // GDAL shows the first plane of a volume.
         Kind::Shape if ours.shape.len() == 4 => true,
+        // C3: GDAL shows other colors than gray and RGB as RGBA.
+        Kind::Shape if theirs.shape.first() == Some(&4) && !is_gray_or_rgb(difference) => true,
         Kind::Shape => bands_first(ours).is_some_and(|(shape, values)| {
             shape == theirs.shape && (theirs.uncompared.is_some() || values == theirs.values)
         }),
+        // Three rows of three pixels with three bands.
+        Kind::Values if bands_first(ours).is_some_and(|(_, values)| values == theirs.values) => true,
         // I4: GDAL shows masks of one bit as 0 and 255.
         Kind::Values => {
             let shown = ours.bytes.iter().map(|byte| byte.wrapping_mul(255));
@@ -135,25 +148,63 @@ fn has_long_chunks(difference: &Difference<'_>) -> bool {
     let ChunkGrid::Regular(shape) = &array.chunk_grid else { return false };
     let pixels =
         shape.iter().try_fold(array.data_type.size().unwrap_or(1), |size, length| size.checked_mul(*length));
-    let Some(size) = pixels.and_then(|size| usize::try_from(size).ok()) else { return false };
+    // Complex integers become complex numbers of twice their size.
+    let is_converted = array.codecs.iter().any(Codec::is_arithmetic);
+    let stored = pixels.and_then(|size| usize::try_from(size).ok()).map(|size| size >> usize::from(is_converted));
+    let Some(size) = stored else { return false };
     let is_long = |reference: Reference| {
         let range = reference.offset as usize..(reference.offset + reference.length) as usize;
-        difference.file.get(range).is_some_and(|bytes| decode_variable(&array.codecs, bytes, size).is_err())
+        // Predictors drop incomplete rows at the limit.
+        let decode = |bytes| decode_variable(&array.codecs, bytes, size * 2 + 0x10000);
+        difference.file.get(range).is_some_and(|bytes| decode(bytes).map_or(true, |decoded| decoded.len() > size))
     };
     array.chunks.references.iter().flat_map(References::iter).any(|(_, reference)| is_long(reference))
 }
 
-/// Whether the values differ in chunks that are missing because a table is too short, and `-nan` marks missing pixels: GDAL
-/// takes it for 0.
-fn fills_with_nan(difference: &Difference<'_>) -> bool {
+/// Whether GDAL shows 0 in missing chunks although nodata is another number: NaN with a sign, or a number for undefined
+/// samples of 64 bits.
+fn fills_with_zero(difference: &Difference<'_>) -> bool {
+    let Some(array) = difference.store.hierarchy.array(difference.path) else { return false };
+    let is_fill = |ours: &[u8]| matches!(&array.fill_value, Some(FillValue::Fixed(bytes)) if **bytes == *ours);
+    let is_known = array.data_type.is_float() || array.data_type == DataType::UInt64;
+    is_known && theirs_are_zero(difference, |_, ours| is_fill(ours))
+}
+
+/// Whether GDAL shows 0 in the last rows because the last strip holds more rows than the image. libtiff's decoder of
+/// Deflate then leaves them empty, without an error.
+fn omits_last_rows(difference: &Difference<'_>) -> bool {
+    let (Some(array), Some(ours)) = (difference.store.hierarchy.array(difference.path), difference.ours) else {
+        return false;
+    };
+    let ChunkGrid::Regular(chunk) = &array.chunk_grid else { return false };
+    let (&[.., _, height, width], &[.., _, rows, _]) = (&ours.shape[..], &chunk[..]) else { return false };
+    let last = height.saturating_sub(1) / rows.max(1) * rows;
+    difference.codecs().iter().any(|codec| matches!(codec, Codec::Zlib { .. }))
+        && theirs_are_zero(difference, |index, _| index as u64 / width.max(1) % height.max(1) >= last)
+}
+
+fn is_gray_or_rgb(difference: &Difference<'_>) -> bool {
+    let Some(array) = difference.store.hierarchy.array(difference.path) else { return false };
+    let name = array.attributes.get("photometric_interpretation").and_then(|name| name.as_str());
+    matches!(name, Some("WhiteIsZero" | "BlackIsZero" | "RGB" | "RGB Palette"))
+}
+
+/// Whether all elements of GDAL that differ are 0, and `is_expected` holds for the index and bytes of ours.
+fn theirs_are_zero(difference: &Difference<'_>, is_expected: impl Fn(usize, &[u8]) -> bool) -> bool {
     let (Some(ours), Some(theirs)) = (difference.ours, difference.theirs) else { return false };
     let size = ours.data_type.size().unwrap_or(1).max(1) as usize;
-    let mut pairs = ours.bytes.chunks(size).zip(theirs.values.chunks(size));
-    let fill = difference.store.hierarchy.array(difference.path).and_then(|array| array.fill_value.as_ref());
-    let is_fill = |ours: &[u8]| matches!(fill, Some(FillValue::Fixed(bytes)) if **bytes == *ours);
-    difference.has(Code::TiffTag)
-        && ours.data_type.is_float()
-        && pairs.all(|(ours, theirs)| ours == theirs || is_fill(ours) && theirs.iter().all(|byte| *byte == 0))
+    let mut pairs = ours.bytes.chunks(size).zip(theirs.values.chunks(size)).enumerate();
+    pairs.all(|(index, (ours, theirs))| {
+        ours == theirs || theirs.iter().all(|byte| *byte == 0) && is_expected(index, ours)
+    })
+}
+
+/// Whether samples are shown as YCbCr: those of full resolution, which are referenced.
+fn is_ycbcr(difference: &Difference<'_>) -> bool {
+    let Some(array) = difference.store.hierarchy.array(difference.path) else { return false };
+    array.attributes.get("photometric_interpretation").is_some_and(|name| name == "YCbCr")
+        && !array.chunks.references.is_empty()
+        && !array.codecs.iter().any(|codec| matches!(codec, Codec::Image { .. } | Codec::Tiff(_)))
 }
 
 /// Returns an array with its last axis first.
