@@ -109,8 +109,10 @@ fn tiff_allows(difference: &Difference<'_>) -> bool {
     match kind {
         Kind::Unreadable | Kind::Values | Kind::Shape if has_long_chunks(difference) => true,
         Kind::Values if fills_with_zero(difference) || omits_last_rows(difference) => true,
-        // C3: GDAL converts YCbCr to RGB.
+        // I5: GDAL converts YCbCr to RGB.
         Kind::Values if is_ycbcr(difference) => true,
+        // I5: GDAL converts other colors than gray and RGB, but no images with missing strips or tiles.
+        Kind::Unreadable if !is_gray_or_rgb(difference) && !difference.codecs().iter().any(converts_colors) => true,
         // GDAL reads a part of the tiles at the lower edge, and fails if the byte count is another one. tifffile reads them.
         Kind::Unreadable
             if difference.codecs().iter().all(|codec| *codec == Codec::PackBits || !codec.is_compressor()) =>
@@ -126,7 +128,7 @@ fn tiff_allows(difference: &Difference<'_>) -> bool {
         // I2 of docs/semantics-tiff.md: chunky bands are the last axis in Zarr v2.
         // GDAL shows the first plane of a volume.
         Kind::Shape if ours.shape.len() == 4 => true,
-        // C3: GDAL shows other colors than gray and RGB as RGBA.
+        // I5: GDAL shows other colors than gray and RGB as RGBA.
         Kind::Shape if theirs.shape.first() == Some(&4) && !is_gray_or_rgb(difference) => true,
         Kind::Shape => bands_first(ours).is_some_and(|(shape, values)| {
             shape == theirs.shape && (theirs.uncompared.is_some() || values == theirs.values)
@@ -149,7 +151,7 @@ fn has_long_chunks(difference: &Difference<'_>) -> bool {
     let pixels =
         shape.iter().try_fold(array.data_type.size().unwrap_or(1), |size, length| size.checked_mul(*length));
     // Complex integers become complex numbers of twice their size.
-    let is_converted = array.codecs.iter().any(Codec::is_arithmetic);
+    let is_converted = array.codecs.iter().any(|codec| matches!(codec, Codec::ComplexIntegers { .. }));
     let stored = pixels.and_then(|size| usize::try_from(size).ok()).map(|size| size >> usize::from(is_converted));
     let Some(size) = stored else { return false };
     let is_long = |reference: Reference| {
@@ -161,12 +163,12 @@ fn has_long_chunks(difference: &Difference<'_>) -> bool {
     array.chunks.references.iter().flat_map(References::iter).any(|(_, reference)| is_long(reference))
 }
 
-/// Whether GDAL shows 0 in missing chunks although nodata is another number: NaN with a sign, or a number for undefined
-/// samples of 64 bits.
+/// Whether GDAL shows 0 in missing chunks although nodata is another number: NaN with a sign, or a number for integers of 64
+/// bits that are not declared as such.
 fn fills_with_zero(difference: &Difference<'_>) -> bool {
     let Some(array) = difference.store.hierarchy.array(difference.path) else { return false };
     let is_fill = |ours: &[u8]| matches!(&array.fill_value, Some(FillValue::Fixed(bytes)) if **bytes == *ours);
-    let is_known = array.data_type.is_float() || array.data_type == DataType::UInt64;
+    let is_known = array.data_type.is_float() || matches!(array.data_type, DataType::Int64 | DataType::UInt64);
     is_known && theirs_are_zero(difference, |_, ours| is_fill(ours))
 }
 
@@ -181,6 +183,11 @@ fn omits_last_rows(difference: &Difference<'_>) -> bool {
     let last = height.saturating_sub(1) / rows.max(1) * rows;
     difference.codecs().iter().any(|codec| matches!(codec, Codec::Zlib { .. }))
         && theirs_are_zero(difference, |index, _| index as u64 / width.max(1) % height.max(1) >= last)
+}
+
+/// Whether the codec is an image format, which converts colors itself.
+fn converts_colors(codec: &Codec) -> bool {
+    matches!(codec, Codec::Image { .. } | Codec::Tiff(_))
 }
 
 fn is_gray_or_rgb(difference: &Difference<'_>) -> bool {
@@ -204,7 +211,7 @@ fn is_ycbcr(difference: &Difference<'_>) -> bool {
     let Some(array) = difference.store.hierarchy.array(difference.path) else { return false };
     array.attributes.get("photometric_interpretation").is_some_and(|name| name == "YCbCr")
         && !array.chunks.references.is_empty()
-        && !array.codecs.iter().any(|codec| matches!(codec, Codec::Image { .. } | Codec::Tiff(_)))
+        && !array.codecs.iter().any(converts_colors)
 }
 
 /// Returns an array with its last axis first.

@@ -77,8 +77,8 @@ fn ycbcr(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme> {
     let Some((luma, reference)) = colors(image) else {
         return refuse("with coefficients out of range");
     };
-    if is_sparse(image) {
-        return refuse("with missing strips or tiles");
+    if is_sparse(image) || image.derived_byte_counts {
+        return refuse("with missing strips or tiles, or without byte counts");
     }
     match shape {
         [.., height, width, 3] => {
