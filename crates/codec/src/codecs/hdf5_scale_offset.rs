@@ -2,7 +2,7 @@
 //! <https://github.com/HDFGroup/hdf5/blob/develop/src/H5Zscaleoffset.c>
 //!
 //! Client data: scale type (0 decimal scale of floats, 2 integers), scale factor, elements, class (0 integer, 1 float),
-//! size, sign, byte order (1 big), whether a fill value is defined, the fill value in 4-byte words. A chunk, numbers
+//! size, sign (0 or 1), byte order (1 big), 1 if a fill value is defined, the fill value in 4-byte words. A chunk, numbers
 //! little-endian:
 //!
 //! ```text
@@ -33,7 +33,7 @@ struct Parameters {
 impl Parameters {
     fn parse(client_data: &[u32]) -> Result<Self, CodecFailure> {
         let wrong = || parameters(NAME, format!("client data {client_data:?}"));
-        let [scale_type, factor, elements, class, size, _sign, order, filled, fill @ ..] = client_data else {
+        let [scale_type, factor, elements, class, size, sign, order, filled, fill @ ..] = client_data else {
             return Err(wrong());
         };
         let fill = match fill {
@@ -42,7 +42,13 @@ impl Parameters {
             [] => 0,
         };
         let sensible = match class {
-            0 => *scale_type == 2 && matches!(size, 1 | 2 | 4 | 8),
+            0 => {
+                let most_bits = i64::from(*size) * 8;
+                *scale_type == 2
+                    && matches!(size, 1 | 2 | 4 | 8)
+                    && *sign <= 1
+                    && i64::from(factor.cast_signed()) <= most_bits
+            }
             1 => *scale_type == 0 && matches!(size, 4 | 8),
             _ => false,
         };
@@ -56,7 +62,7 @@ impl Parameters {
             elements: usize::try_from(*elements).map_err(|_| wrong())?,
             size,
             big_endian: *order == 1,
-            fill: (*filled != 0).then_some(fill & ones(u32::try_from(size * 8).unwrap_or(64))),
+            fill: (*filled == 1).then_some(fill & ones(u32::try_from(size * 8).unwrap_or(64))),
         })
     }
 
@@ -123,4 +129,26 @@ pub(super) fn decode(bytes: &[u8], client_data: &[u32], limit: usize) -> Result<
 
 fn ones(bits: u32) -> u64 {
     u64::MAX.checked_shr(64 - bits.min(64)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rules are those of `H5Z__filter_scaleoffset`: two's complement is sign 1, and 1 is the only number by which a fill
+    /// value is defined.
+    #[test]
+    fn client_data_of_libhdf5() {
+        let decoded = |client_data: &[u32]| {
+            // Two elements of 4 bits: 1 and 15, to which 5 is added.
+            let chunk = [&[4, 0, 0, 0, 8, 5][..], &[0; 15], &[0x1f]].concat();
+            decode(&chunk, client_data, 100).ok()
+        };
+        assert_eq!(decoded(&[2, 0, 2, 0, 1, 1, 0, 1, 99]), Some(vec![6, 99]));
+        assert_eq!(decoded(&[2, 0, 2, 0, 1, 1, 0, 0, 99]), Some(vec![6, 20]));
+        assert_eq!(decoded(&[2, 0, 2, 0, 1, 1, 0, 127, 99]), Some(vec![6, 20]), "no fill value");
+        assert_eq!(decoded(&[2, 0, 2, 0, 1, 2, 0, 1, 99]), None, "sign");
+        assert_eq!(decoded(&[2, 9, 2, 0, 1, 1, 0, 1, 99]), None, "more bits than an element has");
+        assert_eq!(decoded(&[2, u32::MAX, 2, 0, 1, 1, 0, 1, 99]), Some(vec![6, 99]), "reset to 0");
+    }
 }
