@@ -15,6 +15,9 @@ use crate::{Error, model::Filter};
 const HEADER: &str = "fractal heap header";
 const ID: &str = "fractal heap ID";
 
+/// Largest direct block of the library, in bytes. Of larger ones, it computes another size of heap IDs.
+const LARGEST_DIRECT: u64 = 1 << 31;
+
 /// A block of the heap's doubling table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Block {
@@ -393,7 +396,7 @@ struct Place {
     size: u64,
 }
 
-/// Checks that the parameters of the doubling table are powers of two in ascending order.
+/// Checks that the parameters of the doubling table are powers of two in ascending order, within the limits of the library.
 fn check_table(
     reader: &Reader<'_>,
     width: u16,
@@ -402,7 +405,7 @@ fn check_table(
     heap_bits: u16,
 ) -> Result<(), Error> {
     let powers = width.is_power_of_two() && first.is_power_of_two() && largest.is_power_of_two();
-    if powers && first <= largest && (1..=64).contains(&heap_bits) {
+    if powers && first <= largest && largest <= LARGEST_DIRECT && (1..=64).contains(&heap_bits) {
         return Ok(());
     }
     let problem =
@@ -442,6 +445,14 @@ mod tests {
     fn a_tree_of_huge_objects_has_some() {
         assert!(heap(u64::MAX, 0, 0).is_ok() && heap(4096, 0, 1).is_ok());
         assert!(heap(4096, 0, 0).is_err());
+    }
+
+    /// libhdf5 finds no objects in heaps with larger blocks.
+    #[test]
+    fn direct_blocks_have_a_largest_size() {
+        let reader = Reader::new(HEADER, &[], 0, Format { base: 0, offset_size: 8, length_size: 8 });
+        assert!(check_table(&reader, 4, 512, 1 << 31, 32).is_ok());
+        assert!(check_table(&reader, 4, 512, 1 << 32, 32).is_err());
     }
 
     /// libhdf5 reads no other objects.
