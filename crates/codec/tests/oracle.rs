@@ -184,3 +184,22 @@ fn damaged_chunks_give_errors_or_bytes() {
         }
     }
 }
+
+/// Offsets and bytes by which h5py fails to read a chunk of `fixtures/hdf5/filters.h5`, and one (194) by which it reads other
+/// numbers, with a filter that is not implemented.
+#[test]
+fn damaged_frames_of_blosc2_are_refused() {
+    let text = include_str!("data/blosc2_frame.txt").replace('\n', "");
+    let frame = BASE64_STANDARD.decode(text).unwrap();
+    assert_eq!(decode(&[Codec::Blosc2], &frame, 240).unwrap().len(), 240);
+    let header = [(16, 1), (23, 0x60), (26, 0x80), (58, 0x80), (70, 7), (71, 0x80), (76, 0x81)];
+    let layers =
+        [(91, 0), (92, 1), (93, 0x81), (94, 0), (99, 0), (107, 0), (108, 1), (111, 0), (157, 0), (158, 1)];
+    let chunks = [(168, 0), (194, 1), (281, 9), (290, 0x29), (309, 1)];
+    let trailer = [(324, 0), (325, 1), (326, 1), (330, 0), (334, 0x22)];
+    for (at, byte) in [&header[..], &layers, &chunks, &trailer].concat() {
+        let mut damaged = frame.clone();
+        damaged[at] = byte;
+        assert!(decode(&[Codec::Blosc2], &damaged, 240).is_err(), "{byte:#x} at {at}");
+    }
+}

@@ -31,7 +31,7 @@ const DICTIONARY: u8 = 1;
 const UNKNOWN: u8 = 0x8e;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Filter {
+pub(super) enum Filter {
     Shuffle,
     BitShuffle,
     Delta,
@@ -61,8 +61,18 @@ impl Header {
         let number = |at| field(bytes, at).map(u32::from_le_bytes).map(usize_of).ok_or_else(cut_off);
         let filters: [u8; 6] = field(bytes, 16).ok_or_else(cut_off)?;
         let [reserved, more] = field(bytes, 30).ok_or_else(cut_off)?;
-        if more & UNKNOWN != 0 || reserved != 0 || more & DICTIONARY != 0 && flags >> 5 != 0 {
+        let needs_none = flags >> 5 != 0 || flags & COPIED != 0;
+        if more & UNKNOWN != 0 || reserved != 0 || more & DICTIONARY != 0 && needs_none {
             return Err(unsupported(&format!("chunks with flags {reserved:#x} and {more:#x}")));
+        }
+        if element == 0 {
+            return Err(corrupt(NAME, "elements of no bytes"));
+        }
+        // Their parameter is another size of elements.
+        let parameters: [u8; 6] = field(bytes, 24).ok_or_else(cut_off)?;
+        if filters.iter().zip(parameters).any(|(filter, parameter)| matches!(filter, 1 | 2) && parameter != 0)
+        {
+            return Err(unsupported(&format!("filters {filters:?} with parameters {parameters:?}")));
         }
         let (size, block) = (number(4)?, number(8)?);
         if size > 0 && !(1..=size).contains(&block) {
@@ -70,7 +80,7 @@ impl Header {
         }
         Ok(Self {
             flags,
-            element: usize::from(element).max(1),
+            element: usize::from(element),
             size,
             block,
             stored: number(12)?,
@@ -81,7 +91,7 @@ impl Header {
 }
 
 /// Returns the filters that decoding has to undo.
-fn pipeline(numbers: &[u8]) -> Result<Vec<Filter>, CodecFailure> {
+pub(super) fn pipeline(numbers: &[u8]) -> Result<Vec<Filter>, CodecFailure> {
     let mut filters = Vec::new();
     for number in numbers {
         match number {
@@ -134,6 +144,11 @@ impl Special {
         }
         Ok(value.repeat(size / value.len()))
     }
+}
+
+/// Returns the bytes of an element, and of the stored chunk.
+pub(super) fn sizes(bytes: &[u8]) -> Result<(usize, usize), CodecFailure> {
+    Header::parse(bytes).map(|header| (header.element, header.stored))
 }
 
 /// Decodes the chunk at the start of `bytes` to at most `limit` bytes.

@@ -5,7 +5,7 @@
 //! header    fixed fields (big-endian, MessagePack), then metalayers by name
 //! chunks    one after the other
 //! index     a chunk: for each chunk 8 bytes, its offset from the end of the header, or a run of one value
-//! trailer   metalayers of variable length and a fingerprint, which decoding does not need
+//! trailer   metalayers of variable length, of which HDF5 writes none, and a fingerprint, which decoding does not need
 //! ```
 
 mod chunk;
@@ -48,17 +48,22 @@ impl<'a> Header<'a> {
             return Err(corrupt(NAME, "no frame"));
         }
         let [flags, kind] = field(bytes, 0x19).ok_or_else(cut_off)?;
-        if flags & 0xf > 2 || flags >> 4 & 3 != 1 || flags & 0x40 != 0 || kind & 0xf != 0 {
+        if flags & 0xf > 2 || flags >> 4 & 3 != 1 || flags & 0x40 != 0 || kind & 0x8f != 0 {
             return Err(unsupported(&format!("frames with flags {flags:#x} and type {kind}")));
         }
+        let filters = bytes.get(0x47..).and_then(|filters| filters.get(..usize::from(*bytes.get(0x46)?)));
+        chunk::pipeline(filters.filter(|filters| filters.len() <= 6).ok_or_else(cut_off)?)?;
         let long = |at| field::<8>(bytes, at).map(u64::from_be_bytes).and_then(|n| usize::try_from(n).ok());
         let short = |at| field::<4>(bytes, at).map(u32::from_be_bytes).map(usize_of);
+        if long(0x10) != Some(frame.len()) {
+            return Err(corrupt(NAME, format!("a frame of {} bytes with another length", frame.len())));
+        }
         Ok(Self {
             bytes,
             decoded: long(0x1e).ok_or_else(cut_off)?,
             stored: long(0x27).ok_or_else(cut_off)?,
             element: short(0x30).filter(|n| *n > 0).ok_or_else(|| corrupt(NAME, "elements of no bytes"))?,
-            chunk: short(0x3a).ok_or_else(cut_off)?,
+            chunk: short(0x3a).filter(|n| i32::try_from(*n).is_ok()).ok_or_else(cut_off)?,
         })
     }
 
@@ -108,11 +113,28 @@ fn offsets(header: &Header<'_>, body: &[u8], count: usize) -> Result<Vec<u64>, C
         return Ok(Vec::new());
     }
     let index = body.get(header.stored..).ok_or_else(cut_off)?;
+    let (element, stored) = chunk::sizes(index)?;
+    check_trailer(index.get(stored..).ok_or_else(cut_off)?)?;
     let index = chunk::decode(index, count * 8)?;
-    if index.len() != count * 8 {
+    if index.len() != count * 8 || element != 8 {
         return Err(corrupt(NAME, format!("an index of {} bytes for {count} chunks", index.len())));
     }
     Ok(index.as_chunks::<8>().0.iter().map(|offset| u64::from_le_bytes(*offset)).collect())
+}
+
+/// Checks that a trailer of this length has no metalayers: it is an array of the version, the layers (the size of their index,
+/// a map, and more), the length of the trailer, and the fingerprint.
+fn check_trailer(trailer: &[u8]) -> Result<(), CodecFailure> {
+    let map = field::<3>(trailer, 6);
+    let length = trailer.len().checked_sub(23).and_then(|at| field::<5>(trailer, at));
+    match (map, length) {
+        (Some([0xde, 0, 0]), Some([0xce, length @ ..]))
+            if usize_of(u32::from_be_bytes(length)) == trailer.len() =>
+        {
+            Ok(())
+        }
+        _ => Err(corrupt(NAME, "a trailer with another length, or with metalayers")),
+    }
 }
 
 /// Decodes one chunk of `size` decoded bytes. Its offset may stand for a run of one value.

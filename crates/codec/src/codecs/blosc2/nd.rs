@@ -7,6 +7,9 @@ use crate::{CodecFailure, corrupt};
 /// Most axes that the format allows.
 const MOST_AXES: usize = 16;
 
+/// Most metalayers that the library reads.
+const MOST_LAYERS: u16 = 16;
+
 /// Shapes, slowest axis first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Layer {
@@ -15,20 +18,33 @@ pub(super) struct Layer {
     block: Vec<usize>,
 }
 
+/// Returns the content of a metalayer, MessagePack's bin32: a marker and 4 bytes of length come before it.
+fn layer(header: &[u8], offset: usize) -> Result<&[u8], CodecFailure> {
+    let rest = header.get(offset..).and_then(<[u8]>::split_first_chunk::<5>);
+    let ([marker, length @ ..], rest) = rest.ok_or_else(cut_off)?;
+    let content = rest.get(..usize_of(u32::from_be_bytes(*length)));
+    content.filter(|_| *marker == 0xc6).ok_or_else(|| corrupt(NAME, "a metalayer without content"))
+}
+
 impl Layer {
     /// Returns the layer of a frame by its header; `None` if it has none.
     pub(super) fn find(header: &[u8]) -> Result<Option<Self>, CodecFailure> {
         // Metalayers: an array of 3, the size of the index (3 bytes), a map of names to offsets from the start.
-        let count = field::<2>(header, super::FIXED + 5).map(u16::from_be_bytes).unwrap_or(0);
+        let [map, count @ ..] = field::<3>(header, super::FIXED + 4).ok_or_else(cut_off)?;
+        let count = u16::from_be_bytes(count);
+        if map != 0xde || count > MOST_LAYERS {
+            return Err(corrupt(NAME, format!("{count} metalayers in a map of type {map:#x}")));
+        }
         let mut entries = header.get(super::FIXED + 7..).unwrap_or_default();
         for _ in 0..count {
             let (marker, rest) = entries.split_first().ok_or_else(cut_off)?;
             let (name, rest) = rest.split_at_checked(usize::from(marker & 0x1f)).ok_or_else(cut_off)?;
-            let ([_, offset @ ..], rest) = rest.split_first_chunk::<5>().ok_or_else(cut_off)?;
+            let ([kind, offset @ ..], rest) = rest.split_first_chunk::<5>().ok_or_else(cut_off)?;
+            if marker & 0xe0 != 0xa0 || *kind != 0xd2 {
+                return Err(corrupt(NAME, "a metalayer without a name or an offset"));
+            }
+            let content = layer(header, usize_of(u32::from_be_bytes(*offset)))?;
             if name == b"b2nd" {
-                // MessagePack's bin32: a marker and 4 bytes of length.
-                let start = usize_of(u32::from_be_bytes(*offset)).saturating_add(5);
-                let content = header.get(start..).ok_or_else(cut_off)?;
                 return Self::parse(content).map(Some);
             }
             entries = rest;
@@ -47,6 +63,14 @@ impl Layer {
         let chunk = take_list::<4>(&mut rest, axes, |n| Some(usize_of(u32::from_be_bytes(n))));
         let block = take_list::<4>(&mut rest, axes, |n| Some(usize_of(u32::from_be_bytes(n))));
         let (Some(shape), Some(chunk), Some(block)) = (shape, chunk, block) else { return Err(cut_off()) };
+        // A type may follow: its kind and, as MessagePack's str32, its name.
+        if !rest.is_empty() {
+            let [_, marker, length @ ..] = field::<6>(rest, 0).ok_or_else(cut_off)?;
+            let name = rest.get(6..).and_then(|rest| rest.get(..usize_of(u32::from_be_bytes(length))));
+            if marker != 0xdb || name.is_none() {
+                return Err(corrupt(NAME, "a type without a name"));
+            }
+        }
         let layer = Self { shape, chunk, block };
         let fits = layer.chunk.iter().zip(&layer.block).all(|(chunk, block)| (1..=*chunk).contains(block));
         if !fits || layer.shape.contains(&0) {
