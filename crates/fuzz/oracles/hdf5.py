@@ -133,7 +133,7 @@ def values(path, id):
         return uncompared(path, [0], "null")
     try:
         dtype = id.dtype
-    except (ValueError, RuntimeError):  # a float that NumPy has no type for, or whose bias of 0 h5py takes for an error
+    except (TypeError, ValueError, RuntimeError):  # a number that NumPy has no type for, or a float whose bias of 0 h5py takes for an error
         if stored.get_class() != h5t.FLOAT or stored.get_size() > 8:
             return uncompared(path, shape, "type")
         dtype = np.dtype("<f8")

@@ -115,4 +115,5 @@ def type_name(dtype):
 
 def quoted(name):
     """Returns the name as Rust quotes ASCII text."""
-    return '"' + re.sub(r'(["\\])', r"\\\1", name) + '"'
+    escapes = {"\t": r"\t", "\n": r"\n", "\r": r"\r", '"': r"\"", "\\": r"\\"}
+    return '"' + re.sub(r'[\x01-\x1f\x7f"\\]', lambda found: escapes.get(found[0]) or rf"\u{{{ord(found[0]):x}}}", name) + '"'

@@ -19,6 +19,8 @@ const MOST_BYTES: u64 = 1 << 23;
 
 /// Where the documented semantics differ from those of the library.
 pub struct Rules {
+    /// Source format that the library reads; files that were mutated to others are skipped.
+    pub format: &'static str,
     /// Returns the path under which `virtualize` shows an array of the library; `None` if it hides the array.
     pub path: fn(&Theirs) -> Option<String>,
     /// Whether a difference follows a documented rule.
@@ -98,6 +100,9 @@ pub fn compare(data: &[u8], oracle: &mut Oracle, rules: &Rules) {
     // Both formats take the same path to the values of the source; the choice depends on the file alone.
     let format = if data.len() % 4 == 1 { Format::KERCHUNK_JSON } else { Format::ZARR3_JSON };
     let Some((store, options)) = opened(data, format) else { return };
+    if store.source_format != rules.format {
+        return;
+    }
     let paths: Vec<String> = store.hierarchy.arrays().iter().map(|(path, _)| path.to_string()).collect();
     let Some(answer) = oracle.read(data, &paths) else { return };
     let findings = findings(data, &store, &options, &answer, rules);

@@ -29,9 +29,9 @@ pub fn tiff(data: &[u8]) {
     ORACLE.with_borrow_mut(|oracle| compare(data, oracle, &TIFF));
 }
 
-const HDF5: Rules = Rules { path: hdf5_path, allows: hdf5_allows };
-const TIFF: Rules = Rules { path: |theirs| Some(theirs.path.clone()), allows: tiff_allows };
-const NETCDF3: Rules = Rules { path: netcdf3_path, allows: netcdf3_allows };
+const HDF5: Rules = Rules { format: "HDF5", path: hdf5_path, allows: hdf5_allows };
+const TIFF: Rules = Rules { format: "TIFF", path: |theirs| Some(theirs.path.clone()), allows: tiff_allows };
+const NETCDF3: Rules = Rules { format: "NetCDF-3", path: netcdf3_path, allows: netcdf3_allows };
 
 /// netCDF-C stores a variable that shares the name, but not the role, of a dimension as `_nc4_non_coord_NAME`.
 fn hdf5_path(theirs: &Theirs) -> Option<String> {

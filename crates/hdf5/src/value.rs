@@ -351,7 +351,7 @@ mod tests {
         let format = Format { base: 0, offset_size: 4, length_size: 4 };
         let objects = BTreeMap::from([(1, Bytes::from_static(b"text"))]);
         let collections = Collections::from([(64, Ok(objects))]);
-        for (length, is_right) in [(3, false), (4, true), (5, false)] {
+        for (length, is_right) in [(0, false), (3, false), (4, true), (5, false)] {
             let mut decoder = Decoder::new(Some((format, &collections)), 1 << 20);
             let pointer = [length, 0, 0, 0, 64, 0, 0, 0, 1, 0, 0, 0];
             assert_eq!(decoder.variable_string(&pointer).is_ok(), is_right, "text");

@@ -137,7 +137,8 @@ impl ChunkNumbering {
         // No stride depends on the count along the slowest axis, so the current count can stand in for the unlimited
         // one.
         let most = |axis: usize| match (max_shape.get(axis)?, chunk_shape.get(axis)?) {
-            (Some(size), chunk) => Some(size.div_ceil(*chunk)),
+            // The sum exceeds 64 bits in the library, which then finds other chunks.
+            (Some(size), chunk) => size.checked_add(chunk.checked_sub(1)?)?.checked_div(*chunk),
             (None, _) => grid.counts.get(axis).copied(),
         };
         let counts: Option<Vec<u64>> = order.iter().map(|&axis| most(axis)).collect();
@@ -235,5 +236,12 @@ mod tests {
     fn rejects_an_extent_over_the_maximum() {
         let grid = ChunkGrid::new(&[4], &[2], 1).unwrap();
         assert!(ChunkNumbering::bounded(&grid, &[Some(2)], &[2]).is_err());
+    }
+
+    #[test]
+    fn rejects_a_maximum_that_the_library_cannot_round_up() {
+        let grid = ChunkGrid::new(&[4, 5], &[3, 4], 1).unwrap();
+        let numbered = |most| ChunkNumbering::extensible(&grid, &[None, Some(most)], &[3, 4]);
+        assert!(numbered(u64::MAX - 3).is_ok() && numbered(u64::MAX - 2).is_err());
     }
 }

@@ -14,10 +14,18 @@ use crate::Error;
 
 const STRUCTURE: &str = "global heap collection";
 
+/// Size in bytes of the smallest collection that the library reads.
+const SMALLEST: u64 = 4096;
+
 /// Returns the size of the collection in bytes, given its first 16 bytes.
 pub(crate) fn length(bytes: &[u8], address: u64, format: Format) -> Result<u64, Error> {
     let mut reader = Reader::new(STRUCTURE, bytes, address, format);
-    head(&mut reader)
+    match head(&mut reader)? {
+        length if length < SMALLEST => {
+            Err(reader.malformed(format!("{length} bytes, expected at least {SMALLEST}")))
+        }
+        length => Ok(length),
+    }
 }
 
 /// Parses the objects of a collection, by index.
@@ -34,17 +42,21 @@ pub(crate) fn parse(block: &Bytes, address: u64, format: Format) -> Result<BTree
             return Ok(objects);
         }
         let index = reader.u16()?;
-        if index == 0 {
-            return Ok(objects);
-        }
         reader.skip(6)?;
         let size = reader.raw_length()?;
         reader.skip(fill)?;
+        if index == 0 {
+            return match size == 0 || position.checked_add(size) == Some(end) {
+                true => Ok(objects),
+                false => Err(reader.malformed(format!(
+                    "{size} bytes of free space at {position}, expected all up to {end}"
+                ))),
+            };
+        }
         let start = reader.position().saturating_sub(address);
         reader.skip(size)?;
         objects.insert(index, slice(block, start, start.saturating_add(size)).unwrap_or_default());
-        let padding = padding_to_eight(size).min(reader.remaining() as u64);
-        reader.skip(padding)?;
+        reader.skip(padding_to_eight(size))?;
     }
 }
 
@@ -68,7 +80,7 @@ mod tests {
         bytes.extend(72_u64.to_le_bytes());
         bytes.extend([3, 0, 1, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, b'h', b'i', 0, 0, 0, 0, 0, 0]);
         bytes.extend([0; 32]);
-        assert_eq!(length(&bytes, 0, FORMAT).unwrap(), 72);
+        assert!(length(&bytes, 0, FORMAT).is_err(), "the library reads at least 4096 bytes");
         let objects = parse(&bytes.into(), 0, FORMAT).unwrap();
         assert_eq!(objects, BTreeMap::from([(3, Bytes::from_static(b"hi"))]));
     }
@@ -82,6 +94,18 @@ mod tests {
         }
         let objects = parse(&bytes.into(), 0, format).unwrap();
         assert_eq!(objects, BTreeMap::from([(1, Bytes::from_static(&[1])), (2, Bytes::from_static(&[2]))]));
+    }
+
+    /// The library takes what follows smaller free space for an object.
+    #[test]
+    fn free_space_ends_with_the_collection() {
+        let parsed = |size: u64| {
+            let mut bytes = b"GCOL\x01\0\0\0".to_vec();
+            bytes.extend([48, 0, size, 0, 0].map(u64::to_le_bytes).concat());
+            parse(&bytes.into(), 0, FORMAT)
+        };
+        assert!(parsed(32).is_ok() && parsed(0).is_ok());
+        assert!(parsed(8).is_err() && parsed(40).is_err());
     }
 
     #[test]

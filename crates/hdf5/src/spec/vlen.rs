@@ -12,7 +12,8 @@ use crate::Error;
 pub(crate) struct VariableElement {
     /// Number of items of a sequence, or of bytes of a string.
     pub(crate) length: u64,
-    /// Pointer to the items; `None` if there are none.
+    /// Pointer to the items; `None` if there are none. Without items, the library reads an object of 0 bytes where there is
+    /// a pointer.
     pub(crate) pointer: Option<HeapPointer>,
 }
 
@@ -22,7 +23,7 @@ pub(crate) fn parse(bytes: &[u8], format: Format) -> Result<VariableElement, Err
     let collection = reader.address()?.filter(|address| *address != format.base);
     let index = reader.u32()?;
     let pointer = collection.map(|collection| HeapPointer { collection, index });
-    Ok(VariableElement { length, pointer: pointer.filter(|_| length > 0) })
+    Ok(VariableElement { length, pointer })
 }
 
 #[cfg(test)]
@@ -30,11 +31,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn empty_elements_have_no_pointer() {
+    fn a_null_address_is_no_pointer() {
         let format = Format { base: 16, offset_size: 2, length_size: 8 };
         let pointer = Some(HeapPointer { collection: 0x40, index: 3 });
         assert_eq!(parse(&[2, 0, 0, 0, 0x30, 0, 3, 0, 0, 0], format).unwrap().pointer, pointer);
-        assert_eq!(parse(&[0, 0, 0, 0, 0x30, 0, 3, 0, 0, 0], format).unwrap().pointer, None);
+        assert_eq!(parse(&[0, 0, 0, 0, 0x30, 0, 3, 0, 0, 0], format).unwrap().pointer, pointer);
         assert_eq!(parse(&[2, 0, 0, 0, 0, 0, 0, 0, 0, 0], format).unwrap().pointer, None);
     }
 }
