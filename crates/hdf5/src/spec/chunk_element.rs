@@ -23,31 +23,26 @@ pub(crate) struct ChunkElement {
 }
 
 impl ElementFormat {
-    /// Derives the field sizes from the element size. `extra` bytes follow the fields (the coordinates in B-tree
-    /// records).
+    /// Checks that elements have the size that the library expects: with a chunk size field of `size_width` bytes, 0 for
+    /// unfiltered chunks, and `extra` bytes after the fields (the coordinates in B-tree records).
     pub(crate) fn new(
         format: Format,
-        filtered: bool,
+        size_width: usize,
         element_size: usize,
         extra: usize,
         structure: &'static str,
         address: u64,
     ) -> Result<Self, Error> {
         let offset_size = usize::from(format.offset_size);
-        let fixed = offset_size.saturating_add(extra);
-        let size_width = match filtered {
-            false => element_size.checked_sub(fixed).filter(|rest| *rest == 0),
-            true => element_size.checked_sub(fixed.saturating_add(4)).filter(|rest| (1..=8).contains(rest)),
-        };
-        let size_width = size_width.ok_or_else(|| {
-            let kind = if filtered { "filtered" } else { "unfiltered" };
-            Error::malformed(
-                structure,
-                address,
-                format!("element size {element_size}, invalid for {kind} chunks"),
-            )
-        })?;
-        Ok(Self { base: format.base, offset_size, size_width })
+        let elements = Self { base: format.base, offset_size, size_width };
+        let expected = elements.size().saturating_add(extra);
+        match element_size == expected {
+            true => Ok(elements),
+            false => {
+                let problem = format!("elements of {element_size} bytes, expected {expected}");
+                Err(Error::malformed(structure, address, problem))
+            }
+        }
     }
 
     /// Returns the size of an element in bytes.
@@ -88,20 +83,20 @@ mod tests {
 
     #[test]
     fn unfiltered_elements_are_addresses() {
-        let format = ElementFormat::new(FORMAT, false, 8, 0, "array", 0).unwrap();
+        let format = ElementFormat::new(FORMAT, 0, 8, 0, "array", 0).unwrap();
         let found = format.parse(&[0, 0x10, 0, 0, 0, 0, 0, 0]);
         assert_eq!(found, Some(ChunkElement { address: 0x1200, size: None, filter_mask: 0 }));
         assert_eq!(format.parse(&[0xff; 8]), None);
-        assert!(ElementFormat::new(FORMAT, false, 9, 0, "array", 0).is_err());
+        assert!(ElementFormat::new(FORMAT, 0, 9, 0, "array", 0).is_err());
     }
 
     #[test]
     fn filtered_elements_have_a_size_and_a_mask() {
-        let format = ElementFormat::new(FORMAT, true, 15, 0, "array", 0).unwrap();
+        let format = ElementFormat::new(FORMAT, 3, 15, 0, "array", 0).unwrap();
         let found = format.parse(&[0, 0x10, 0, 0, 0, 0, 0, 0, 1, 2, 3, 5, 0, 0, 0]);
         assert_eq!(found, Some(ChunkElement { address: 0x1200, size: Some(0x030201), filter_mask: 5 }));
         assert_eq!(format.size(), 15);
-        assert!(ElementFormat::new(FORMAT, true, 12, 0, "array", 0).is_err());
-        assert!(ElementFormat::new(FORMAT, true, 21, 0, "array", 0).is_err());
+        assert!(ElementFormat::new(FORMAT, 3, 14, 0, "array", 0).is_err());
+        assert!(ElementFormat::new(FORMAT, 3, 16, 0, "array", 0).is_err());
     }
 }

@@ -215,6 +215,7 @@ mod tests {
             max_shape: vec![Some(shape)],
             chunk_shape: vec![1],
             element_size: 1,
+            version: 3,
             filtered: false,
         };
         ready(read_chunk_tables(&io, FORMAT, vec![request])).remove(0)

@@ -45,6 +45,7 @@ impl Btree2Sink for Sink<'_> {
     fn begin(&mut self, tree: usize, header: &Btree2Header, address: u64) -> Result<(), Error> {
         let Some(tree) = self.trees.get_mut(tree) else { return Ok(()) };
         let filtered = tree.job.request.filtered;
+        let size_width = tree.job.request.size_width(self.format);
         let expected = if filtered { 11 } else { 10 };
         if header.record_type != expected {
             let problem = format!("record type {}, expected {expected}", header.record_type);
@@ -53,7 +54,7 @@ impl Btree2Sink for Sink<'_> {
         tree.record_size = header.record_size.into();
         let scaled = tree.job.request.chunk_shape.len().saturating_mul(8);
         tree.element =
-            Some(ElementFormat::new(self.format, filtered, tree.record_size, scaled, HEADER, address)?);
+            Some(ElementFormat::new(self.format, size_width, tree.record_size, scaled, HEADER, address)?);
         tree.job.budget.take(header.total, address)?;
         tree.job.columns.make_places(usize::try_from(header.total).unwrap_or(usize::MAX));
         Ok(())
@@ -120,6 +121,7 @@ mod tests {
             max_shape: vec![None, None],
             chunk_shape: vec![1, 4],
             element_size: 1,
+            version: 4,
             filtered: false,
         };
         ready(read_chunk_tables(&Io::new(&source, Limits::default()), FORMAT, vec![request])).remove(0)

@@ -3,7 +3,7 @@
 use super::chunk_columns::{ChunkBudget, ChunkColumns};
 use crate::{
     Error,
-    spec::{chunk_element::ElementFormat, chunk_grid::ChunkNumbering},
+    spec::{Format, chunk_element::ElementFormat, chunk_grid::ChunkNumbering},
 };
 
 /// Type and address of a chunk index. The address is undefined for a dataset without chunks.
@@ -49,8 +49,27 @@ pub(crate) struct ChunkRequest {
     pub(crate) chunk_shape: Vec<u64>,
     /// Size of an element in bytes.
     pub(crate) element_size: u32,
+    /// Version of the layout message.
+    pub(crate) version: u8,
     /// Whether the dataset has filters.
     pub(crate) filtered: bool,
+}
+
+impl ChunkRequest {
+    /// Returns the bytes of a stored size in indexes of versions 4 and 5; 0 without filters.
+    pub(super) fn size_width(&self, format: Format) -> usize {
+        if !self.filtered {
+            return 0;
+        }
+        if self.version > 4 {
+            return format.length_size.into();
+        }
+        let bytes =
+            self.chunk_shape.iter().fold(u64::from(self.element_size), |bytes, n| bytes.saturating_mul(*n));
+        // One byte more than the size of a chunk needs.
+        usize::try_from(bytes.checked_ilog2().unwrap_or(0) / 8)
+            .map_or(8, |width| width.saturating_add(2).min(8))
+    }
 }
 
 /// A chunk index in progress.
@@ -87,5 +106,30 @@ impl Job<'_> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The widths are those of `H5D_FARRAY_FILT_COMPUTE_CHUNK_SIZE_LEN` and its siblings in libhdf5.
+    #[test]
+    fn stored_sizes_have_the_width_of_the_layout() {
+        let format = Format { base: 0, offset_size: 8, length_size: 8 };
+        let width = |version, length, filtered| {
+            let request = ChunkRequest {
+                index: ChunkIndex::FixedArray { address: None },
+                shape: vec![length],
+                max_shape: vec![Some(length)],
+                chunk_shape: vec![length],
+                element_size: 1,
+                version,
+                filtered,
+            };
+            request.size_width(format)
+        };
+        assert_eq!([1, 255, 256, 65536].map(|length| width(4, length, true)), [2, 2, 3, 4]);
+        assert_eq!([width(4, u64::MAX, true), width(5, 1, true), width(5, 1, false)], [8, 8, 0]);
     }
 }

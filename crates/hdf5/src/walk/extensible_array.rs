@@ -114,7 +114,8 @@ impl Header {
         }
         let mut numbering = job.numbering(true)?;
         let size = array.element_size.into();
-        let elements = ElementFormat::new(format, array.filtered, size, 0, HEADER, job.address)?;
+        let elements =
+            ElementFormat::new(format, job.request.size_width(format), size, 0, HEADER, job.address)?;
         numbering.end = numbering.end.min(array.end);
         Ok(Self { array, elements, numbering })
     }

@@ -93,7 +93,8 @@ impl Header {
             return Err(Error::malformed(HEADER, job.address, problem));
         }
         let size = array.element_size.into();
-        let elements = ElementFormat::new(format, array.filtered, size, 0, HEADER, job.address)?;
+        let elements =
+            ElementFormat::new(format, job.request.size_width(format), size, 0, HEADER, job.address)?;
         Ok(Self { array, elements, numbering })
     }
 }

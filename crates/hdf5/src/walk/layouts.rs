@@ -208,7 +208,8 @@ fn chunk_request(request: &LayoutRequest, chunked: &ChunkedLayout) -> Result<Chu
     };
     let chunk_shape = chunked.chunk_shape.clone();
     let filtered = request.filtered;
-    Ok(ChunkRequest { index: index_of(chunked), shape, max_shape, chunk_shape, element_size, filtered })
+    let (index, version) = (index_of(chunked), chunked.version);
+    Ok(ChunkRequest { index, shape, max_shape, chunk_shape, element_size, version, filtered })
 }
 
 fn index_of(chunked: &ChunkedLayout) -> ChunkIndex {
