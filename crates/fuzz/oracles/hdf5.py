@@ -22,11 +22,15 @@ def read(file, paths):
 
 
 def opened(file, use):
-    """Returns what `use` finds. Where libhdf5 fails to close a file because its own cache is inconsistent, there is no verdict:
-    the child process ends, as after a crash."""
+    """Returns what `use` finds. Where libhdf5 fails to close a file because its own cache is inconsistent, or has lost the file's
+    identifier because of an earlier file, there is no verdict: the child process ends, as after a crash."""
     id = h5f.open_file_image(file)
     try:
         return use(h5py.File(id)["/"])
+    except RuntimeError as error:
+        if "can't locate ID" in str(error):
+            os._exit(1)
+        raise
     finally:
         try:
             for open_id in h5f.get_obj_ids(id, h5f.OBJ_ALL & ~h5f.OBJ_FILE):
