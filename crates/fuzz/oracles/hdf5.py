@@ -28,8 +28,7 @@ def opened(file, use):
     try:
         return use(h5py.File(id)["/"])
     except RuntimeError as error:
-        if "can't locate ID" in str(error):
-            os._exit(1)
+        end_if_inconsistent(error)
         raise
     finally:
         try:
@@ -37,9 +36,13 @@ def opened(file, use):
                 open_id.close() if hasattr(open_id, "close") else None
             id.close()
         except RuntimeError as error:
-            if "Pinned entry count" in str(error):
-                os._exit(1)
+            end_if_inconsistent(error)
             raise
+
+
+def end_if_inconsistent(error):
+    if "Pinned entry count" in str(error) or "can't locate ID" in str(error):
+        os._exit(1)
 
 
 def listed(root, paths):
