@@ -56,6 +56,15 @@ pub(crate) struct ChunkRequest {
 }
 
 impl ChunkRequest {
+    /// Checks that a dataset with an extensible array has an unlimited axis, without which the library does not open it.
+    pub(super) fn check_unlimited(&self) -> Result<(), Error> {
+        if matches!(self.index, ChunkIndex::ExtensibleArray { .. }) && !self.max_shape.contains(&None) {
+            let problem = format!("maximum shape {:?}, expected an unlimited axis", self.max_shape);
+            return Err(Error::malformed("extensible array", 0, problem));
+        }
+        Ok(())
+    }
+
     /// Returns the bytes of a stored size in indexes of versions 4 and 5; 0 without filters.
     pub(super) fn size_width(&self, format: Format) -> usize {
         if !self.filtered {
@@ -113,22 +122,30 @@ impl Job<'_> {
 mod tests {
     use super::*;
 
+    fn request(version: u8, length: u64, filtered: bool) -> ChunkRequest {
+        ChunkRequest {
+            index: ChunkIndex::ExtensibleArray { address: None },
+            shape: vec![length],
+            max_shape: vec![Some(length)],
+            chunk_shape: vec![length],
+            element_size: 1,
+            version,
+            filtered,
+        }
+    }
+
+    #[test]
+    fn extensible_arrays_need_an_unlimited_axis() {
+        let bounded = request(4, 0, false);
+        assert!(bounded.check_unlimited().is_err());
+        assert!(ChunkRequest { max_shape: vec![None], ..bounded }.check_unlimited().is_ok());
+    }
+
     /// The widths are those of `H5D_FARRAY_FILT_COMPUTE_CHUNK_SIZE_LEN` and its siblings in libhdf5.
     #[test]
     fn stored_sizes_have_the_width_of_the_layout() {
         let format = Format { base: 0, offset_size: 8, length_size: 8 };
-        let width = |version, length, filtered| {
-            let request = ChunkRequest {
-                index: ChunkIndex::FixedArray { address: None },
-                shape: vec![length],
-                max_shape: vec![Some(length)],
-                chunk_shape: vec![length],
-                element_size: 1,
-                version,
-                filtered,
-            };
-            request.size_width(format)
-        };
+        let width = |version, length, filtered| request(version, length, filtered).size_width(format);
         assert_eq!([1, 255, 256, 65536].map(|length| width(4, length, true)), [2, 2, 3, 4]);
         assert_eq!([width(4, u64::MAX, true), width(5, 1, true), width(5, 1, false)], [8, 8, 0]);
     }

@@ -76,6 +76,7 @@ fn begin<'a>(
             format!("maximum shape {:?}, expected the rank of {:?}", request.max_shape, request.shape);
         return Err(Error::malformed("dataspace", 0, problem));
     }
+    request.check_unlimited()?;
     let address = request.index.address();
     let columns = ChunkColumns::new(grid, request.filtered, address.unwrap_or(0));
     let Some(address) = address.filter(|_| columns.grid().total > 0) else {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use virtualize_hdf5::model::VirtualMapping;
+use virtualize_hdf5::model::{Selection, Slab, VirtualMapping};
 use virtualize_zarr::{
     ChunkGrid, Codec, DataType, Lengths, Reference, References, SourceId, chunk_indices, chunk_position,
     greatest_common_divisor,
@@ -59,6 +59,19 @@ struct BlockLayout<'a> {
     counts: Vec<u64>,
 }
 
+/// Whether the limited axes of a regular selection are within a shape. libhdf5 opens no other virtual datasets.
+fn is_within(selection: &Selection, shape: &[u64]) -> bool {
+    let (Selection::Regular(slabs) | Selection::Clipped { slabs, .. }) = selection else { return true };
+    let fits = |(slab, size): (&Slab, &u64)| match (slab.count, slab.block) {
+        (Some(count @ 1..), Some(block @ 1..)) => {
+            let last = slab.stride.saturating_mul(count.saturating_sub(1)).saturating_add(slab.start);
+            last.saturating_add(block) <= *size
+        }
+        _ => true,
+    };
+    slabs.iter().zip(shape).all(fits)
+}
+
 impl ChunkPlanner<'_> {
     /// Plans a virtual dataset.
     ///
@@ -72,7 +85,10 @@ impl ChunkPlanner<'_> {
         }
         let mut plan = self.one_missing_chunk();
         if self.is_empty() {
-            return Ok(plan);
+            return match mappings.iter().all(|mapping| is_within(&mapping.destination, self.shape)) {
+                true => Ok(plan),
+                false => Err(unsupported("a selection exceeds the extent, which has no elements")),
+            };
         }
         let mut sources = SourceTable::new(&self.context.here.source.url);
         let (blocks, missing_files) = self.blocks(mappings, &mut sources)?;
@@ -476,5 +492,20 @@ fn size_along(block: &Block, to: usize) -> u64 {
             )
         }),
         _ => block.part.chunk_shape.get(from).copied().unwrap_or(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selections_are_within_an_empty_extent() {
+        let slab = |start, count| Slab { start, stride: 2, count, block: Some(1) };
+        let within = |slabs: &[Slab]| is_within(&Selection::Regular(slabs.to_vec()), &[0, 6]);
+        assert!(within(&[slab(0, None), slab(1, Some(3))]) && within(&[slab(3, Some(0)), slab(5, Some(1))]));
+        assert!(
+            !within(&[slab(0, Some(1)), slab(0, Some(1))]) && !within(&[slab(0, None), slab(2, Some(3))])
+        );
     }
 }
