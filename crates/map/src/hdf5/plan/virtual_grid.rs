@@ -59,9 +59,15 @@ struct BlockLayout<'a> {
     counts: Vec<u64>,
 }
 
-/// Whether the limited axes of a regular selection are within a shape. libhdf5 opens no other virtual datasets.
+/// Whether the limited axes of a selection are within a shape. libhdf5 opens no other virtual datasets.
 fn is_within(selection: &Selection, shape: &[u64]) -> bool {
-    let (Selection::Regular(slabs) | Selection::Clipped { slabs, .. }) = selection else { return true };
+    let holds = |place: &Vec<u64>| place.iter().zip(shape).all(|(at, size)| at < size);
+    let slabs = match selection {
+        Selection::Regular(slabs) | Selection::Clipped { slabs, .. } => slabs,
+        Selection::Blocks(blocks) => return blocks.iter().all(|(_, last)| holds(last)),
+        Selection::Points(points) => return points.iter().all(holds),
+        Selection::None | Selection::All => return true,
+    };
     let fits = |(slab, size): (&Slab, &u64)| match (slab.count, slab.block) {
         (Some(count @ 1..), Some(block @ 1..)) => {
             let last = slab.stride.saturating_mul(count.saturating_sub(1)).saturating_add(slab.start);
