@@ -89,12 +89,13 @@ impl ChunkPlanner<'_> {
         {
             return Err(unsupported("the extent of its unlimited selections is not known"));
         }
+        // Sources that are missing, or not read because there are no elements, need it too.
+        if !mappings.iter().all(|mapping| is_within(&mapping.destination, self.shape)) {
+            return Err(unsupported("a selection exceeds the extent"));
+        }
         let mut plan = self.one_missing_chunk();
         if self.is_empty() {
-            return match mappings.iter().all(|mapping| is_within(&mapping.destination, self.shape)) {
-                true => Ok(plan),
-                false => Err(unsupported("a selection exceeds the extent, which has no elements")),
-            };
+            return Ok(plan);
         }
         let mut sources = SourceTable::new(&self.context.here.source.url);
         let (blocks, missing_files) = self.blocks(mappings, &mut sources)?;
@@ -506,7 +507,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn selections_are_within_an_empty_extent() {
+    fn selections_are_within_the_extent() {
         let slab = |start, count| Slab { start, stride: 2, count, block: Some(1) };
         let within = |slabs: &[Slab]| is_within(&Selection::Regular(slabs.to_vec()), &[0, 6]);
         assert!(within(&[slab(0, None), slab(1, Some(3))]) && within(&[slab(3, Some(0)), slab(5, Some(1))]));
