@@ -109,13 +109,13 @@ fn tiff_allows(difference: &Difference<'_>) -> bool {
     match kind {
         Kind::Unreadable | Kind::Values | Kind::Shape if has_long_chunks(difference) => true,
         Kind::Values if fills_with_zero(difference) || omits_last_rows(difference) => true,
-        // I5: GDAL converts YCbCr to RGB.
-        Kind::Values if is_ycbcr(difference) => true,
-        // I5: GDAL converts other colors than gray and RGB, but no images with missing strips or tiles.
-        Kind::Unreadable if !is_gray_or_rgb(difference) && !difference.codecs().iter().any(converts_colors) => true,
+        _ if converts_colors(difference) => true,
         // GDAL reads a part of the tiles at the lower edge, and fails if the byte count is another one. tifffile reads them.
         Kind::Unreadable
-            if difference.codecs().iter().all(|codec| *codec == Codec::PackBits || !codec.is_compressor()) =>
+            if difference
+                .codecs()
+                .iter()
+                .all(|codec| *codec == Codec::PackBits || !codec.is_compressor()) =>
         {
             true
         }
@@ -128,8 +128,6 @@ fn tiff_allows(difference: &Difference<'_>) -> bool {
         // I2 of docs/semantics-tiff.md: chunky bands are the last axis in Zarr v2.
         // GDAL shows the first plane of a volume.
         Kind::Shape if ours.shape.len() == 4 => true,
-        // I5: GDAL shows other colors than gray and RGB as RGBA.
-        Kind::Shape if theirs.shape.first() == Some(&4) && !is_gray_or_rgb(difference) => true,
         Kind::Shape => bands_first(ours).is_some_and(|(shape, values)| {
             shape == theirs.shape && (theirs.uncompared.is_some() || values == theirs.values)
         }),
@@ -152,13 +150,17 @@ fn has_long_chunks(difference: &Difference<'_>) -> bool {
         shape.iter().try_fold(array.data_type.size().unwrap_or(1), |size, length| size.checked_mul(*length));
     // Complex integers become complex numbers of twice their size.
     let is_converted = array.codecs.iter().any(|codec| matches!(codec, Codec::ComplexIntegers { .. }));
-    let stored = pixels.and_then(|size| usize::try_from(size).ok()).map(|size| size >> usize::from(is_converted));
+    let stored =
+        pixels.and_then(|size| usize::try_from(size).ok()).map(|size| size >> usize::from(is_converted));
     let Some(size) = stored else { return false };
     let is_long = |reference: Reference| {
         let range = reference.offset as usize..(reference.offset + reference.length) as usize;
         // Predictors drop incomplete rows at the limit.
         let decode = |bytes| decode_variable(&array.codecs, bytes, size * 2 + 0x10000);
-        difference.file.get(range).is_some_and(|bytes| decode(bytes).map_or(true, |decoded| decoded.len() > size))
+        difference
+            .file
+            .get(range)
+            .is_some_and(|bytes| decode(bytes).map_or(true, |decoded| decoded.len() > size))
     };
     array.chunks.references.iter().flat_map(References::iter).any(|(_, reference)| is_long(reference))
 }
@@ -167,15 +169,18 @@ fn has_long_chunks(difference: &Difference<'_>) -> bool {
 /// bits that are not declared as such.
 fn fills_with_zero(difference: &Difference<'_>) -> bool {
     let Some(array) = difference.store.hierarchy.array(difference.path) else { return false };
-    let is_fill = |ours: &[u8]| matches!(&array.fill_value, Some(FillValue::Fixed(bytes)) if **bytes == *ours);
-    let is_known = array.data_type.is_float() || matches!(array.data_type, DataType::Int64 | DataType::UInt64);
+    let is_fill =
+        |ours: &[u8]| matches!(&array.fill_value, Some(FillValue::Fixed(bytes)) if **bytes == *ours);
+    let is_known =
+        array.data_type.is_float() || matches!(array.data_type, DataType::Int64 | DataType::UInt64);
     is_known && theirs_are_zero(difference, |_, ours| is_fill(ours))
 }
 
 /// Whether GDAL shows 0 in the last rows because the last strip holds more rows than the image. libtiff's decoder of
 /// Deflate then leaves them empty, without an error.
 fn omits_last_rows(difference: &Difference<'_>) -> bool {
-    let (Some(array), Some(ours)) = (difference.store.hierarchy.array(difference.path), difference.ours) else {
+    let (Some(array), Some(ours)) = (difference.store.hierarchy.array(difference.path), difference.ours)
+    else {
         return false;
     };
     let ChunkGrid::Regular(chunk) = &array.chunk_grid else { return false };
@@ -185,15 +190,16 @@ fn omits_last_rows(difference: &Difference<'_>) -> bool {
         && theirs_are_zero(difference, |index, _| index as u64 / width.max(1) % height.max(1) >= last)
 }
 
-/// Whether the codec is an image format, which converts colors itself.
-fn converts_colors(codec: &Codec) -> bool {
-    matches!(codec, Codec::Image { .. } | Codec::Tiff(_))
-}
-
-fn is_gray_or_rgb(difference: &Difference<'_>) -> bool {
+/// I5: whether GDAL converts the colors of stored samples, which it does not where strips or tiles are missing. Image formats
+/// convert colors themselves, and subsampled YCbCr is not referenced.
+fn converts_colors(difference: &Difference<'_>) -> bool {
     let Some(array) = difference.store.hierarchy.array(difference.path) else { return false };
     let name = array.attributes.get("photometric_interpretation").and_then(|name| name.as_str());
-    matches!(name, Some("WhiteIsZero" | "BlackIsZero" | "RGB" | "RGB Palette"))
+    let is_converted = match name {
+        Some("YCbCr") => !array.chunks.references.is_empty(),
+        name => !matches!(name, Some("WhiteIsZero" | "BlackIsZero" | "RGB" | "RGB Palette")),
+    };
+    is_converted && !array.codecs.iter().any(|codec| matches!(codec, Codec::Image { .. } | Codec::Tiff(_)))
 }
 
 /// Whether all elements of GDAL that differ are 0, and `is_expected` holds for the index and bytes of ours.
@@ -204,14 +210,6 @@ fn theirs_are_zero(difference: &Difference<'_>, is_expected: impl Fn(usize, &[u8
     pairs.all(|(index, (ours, theirs))| {
         ours == theirs || theirs.iter().all(|byte| *byte == 0) && is_expected(index, ours)
     })
-}
-
-/// Whether samples are shown as YCbCr: those of full resolution, which are referenced.
-fn is_ycbcr(difference: &Difference<'_>) -> bool {
-    let Some(array) = difference.store.hierarchy.array(difference.path) else { return false };
-    array.attributes.get("photometric_interpretation").is_some_and(|name| name == "YCbCr")
-        && !array.chunks.references.is_empty()
-        && !array.codecs.iter().any(converts_colors)
 }
 
 /// Returns an array with its last axis first.

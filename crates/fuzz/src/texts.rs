@@ -14,9 +14,8 @@ use virtualize_references::{ParquetReferences, ReferenceSet, from_json, translat
 use virtualize_store::{Allowed, StoreOptions};
 use virtualize_zarr::{Array, ZarrFormat};
 
-static RUNTIME: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
-});
+static RUNTIME: LazyLock<tokio::runtime::Runtime> =
+    LazyLock::new(|| tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime"));
 
 /// Returns a folder of this process with a file in it.
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {

@@ -209,6 +209,21 @@ fn rejects_numbers_with_the_type_of_directories() {
     assert!(only_ifd(vec![entry(34_665, 13, 4, &[8])]).unreadable_tags.is_empty(), "of Exif");
 }
 
+/// libtiff reads text of bytes of any kind, and ignores that of wider numbers.
+#[test]
+fn nodata_is_text_of_bytes() {
+    let nodata = |kind, width| {
+        let ifd = only_ifd(vec![entry(42_113, kind, width, &[50, 0])]);
+        (ifd.gdal_nodata, ifd.unreadable_tags.len())
+    };
+    for kind in [1, 2, 6, 7] {
+        assert_eq!(nodata(kind, 1), (Some("2".to_owned()), 0), "{kind}");
+    }
+    for (kind, width) in [(3, 2), (4, 4), (13, 4)] {
+        assert_eq!(nodata(kind, width), (None, 1), "{kind}");
+    }
+}
+
 /// LONG8 does not fit into an entry of classic TIFF.
 #[test]
 fn numbers_outside_the_directory_determine_the_length_of_tables() {

@@ -153,14 +153,19 @@ impl Fields {
         match self.values.get(&tag)? {
             Value::Text(strings) => Some(strings.join("\0")),
             Value::Bytes(bytes) => Some(trimmed(bytes)),
-            Value::Unsigned(numbers) => {
-                let bytes: Option<Vec<u8>> =
-                    numbers.iter().map(|&number| u8::try_from(number).ok()).collect();
-                Some(trimmed(&bytes?))
-            }
+            Value::Unsigned(numbers) => bytes(numbers).map(|bytes| trimmed(&bytes)),
+            Value::Signed(numbers) => bytes(numbers).map(|bytes| trimmed(&bytes)),
             _ => None,
         }
     }
+}
+
+/// Returns the numbers as bytes, if all of them are.
+fn bytes<T: Copy>(numbers: &[T]) -> Option<Vec<u8>>
+where
+    u8: TryFrom<T>,
+{
+    numbers.iter().map(|&number| u8::try_from(number).ok()).collect()
 }
 
 fn trimmed(bytes: &[u8]) -> String {

@@ -86,9 +86,13 @@ fn decode(directory: &Directory, raw: Vec<RawValue>, endian: Endian) -> Fields {
 }
 
 /// Rejects tables of other types than those of TIFF 6.0 and BigTIFF, except one BYTE: GDAL rejects them, or takes them for
-/// zeros. Likewise for SubIFDs. libtiff ignores other tags of the type IFD, whose values tifffile uses.
+/// zeros. Likewise for SubIFDs. libtiff ignores other tags of the type IFD, whose values tifffile uses, and text of wide
+/// numbers.
 fn check_type(entry: &Entry, offset: u64) -> Result<(), Error> {
     let (is_known, expected) = match (entry.tag, entry.kind) {
+        (GDAL_METADATA | GDAL_NODATA, kind) => {
+            (matches!(kind, Type::ASCII | Type::BYTE | Type::SBYTE | Type::UNDEFINED), "ASCII")
+        }
         (tag, Type::IFD | Type::IFD8) if tag::is_a_number(tag) => (false, "SHORT, LONG or LONG8"),
         (tag::SUB_IFDS, kind) => {
             (matches!(kind, Type::LONG | Type::LONG8 | Type::IFD | Type::IFD8), "LONG, LONG8, IFD or IFD8")
