@@ -187,7 +187,7 @@ impl Check<'_> {
             return self.shown(path, Some(theirs), error);
         }
         if self.store.hierarchy.array(path).is_none() {
-            let is_silent = !is_reported(self.store, path);
+            let is_silent = !is_reported(self.store, path) && !is_reported(self.store, &theirs.path);
             return is_silent.then(|| self.finding(Kind::Unreported, path, Some(theirs), None, ""))?;
         }
         let ours = self.read(path)?;

@@ -17,6 +17,10 @@ pub struct File {
     pub superblock_version: u8,
     /// Address of the superblock, which is the size of the user block in bytes.
     pub base_address: Address,
+    /// End of the file, as the superblock declares it. Nothing past it is read.
+    pub end: Address,
+    /// Structures of the metadata cache image, by address. They replace the bytes of the file.
+    pub cached: BTreeMap<Address, Bytes>,
     /// Size of an address in the file ("size of offsets"): 2, 4 or 8 bytes.
     pub offset_size: u8,
     /// Size of a length in the file ("size of lengths"): 2, 4 or 8 bytes.

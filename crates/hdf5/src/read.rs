@@ -61,6 +61,8 @@ pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Erro
     let mut file = File {
         superblock_version: superblock.version,
         base_address: Address(superblock.address),
+        end: Address(superblock.end),
+        cached: io.overlay().iter().map(|(address, bytes)| (Address(*address), bytes.clone())).collect(),
         offset_size: format.offset_size,
         length_size: format.length_size,
         root: Address(superblock.root),
@@ -86,8 +88,7 @@ pub async fn resolve_elements(
     datatype: &Datatype,
     raw: &[u8],
 ) -> Result<Vec<Element>, Error> {
-    let io = Io::new(source, *limits);
-    let format = format_of(file);
+    let (io, format) = (Io::of_file(source, *limits, file), format_of(file));
     let count = (raw.len() as u64).checked_div(datatype.size()).unwrap_or(0);
     if count.checked_mul(datatype.size()) != Some(raw.len() as u64) {
         let problem = format!("{} bytes, expected a multiple of {}", raw.len(), datatype.size());
@@ -118,7 +119,7 @@ pub async fn read_sequences(
     item_size: u64,
     raw: &[u8],
 ) -> Result<Vec<Bytes>, Error> {
-    let (io, format) = (Io::new(source, *limits), format_of(file));
+    let (io, format) = (Io::of_file(source, *limits, file), format_of(file));
     let pointers = raw.chunks(usize::from(format.offset_size).saturating_add(8));
     let elements = pointers.map(|bytes| vlen::parse(bytes, format)).collect::<Result<Vec<_>, _>>()?;
     let addresses = elements.iter().filter_map(|element| element.pointer).map(|pointer| pointer.collection);
@@ -320,6 +321,8 @@ impl Messages<'_> {
         let datatype = datatype::parse(&body.bytes, body.address, self.format)?;
         let dataspace = self.parsed(kind::DATASPACE, dataspace::parse)?;
         let dataspace = dataspace.ok_or_else(|| self.lacks("dataspace"))?;
+        let mut fill = self.fill()?;
+        fill.value = fill_value::checked(fill.value, &datatype, self.header.address)?;
         let filters = self.parsed(kind::FILTERS, filter_pipeline::parse)?.unwrap_or_default();
         let request = self.layout().map(|(message, external)| LayoutRequest {
             message,
@@ -333,7 +336,7 @@ impl Messages<'_> {
             datatype,
             committed_datatype,
             dataspace,
-            fill: self.fill()?,
+            fill,
             filters,
             layout: Layout::Contiguous(None),
             attributes: Vec::new(),

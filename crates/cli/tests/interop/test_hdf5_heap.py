@@ -1,5 +1,5 @@
 """Structures with text of variable length, sequences, wide floats and times of PyTables, in single cases. Random ones: test_hdf5_random.py."""
-import warnings
+import ctypes, glob, os, warnings
 
 import clients
 import h5py
@@ -171,3 +171,56 @@ def test_times_of_others_have_no_meaning(tmp_path):
     times(tmp_path / "a.h5", mark=False)
     run = clients.virtualize(tmp_path / "a.h5", "--format", "zarr3-json")
     assert run.status == 1 and {code for _, code in run.codes} == {"array-left-out"}, run.stderr
+
+
+class CacheImage(ctypes.Structure):
+    """`H5AC_cache_image_config_t`."""
+    _fields_ = [("version", ctypes.c_int), ("generate", ctypes.c_bool), ("resize", ctypes.c_bool), ("ageout", ctypes.c_int)]
+
+
+def with_cache_image(path, mode):
+    """Opens a file whose metadata is written to a metadata cache image when it is closed."""
+    library = ctypes.CDLL(glob.glob(os.path.join(os.path.dirname(h5py.__file__), "..", "h5py.libs", "libhdf5-*"))[0])
+    library.H5Pset_mdc_image_config.argtypes = [ctypes.c_int64, ctypes.c_void_p]
+    access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
+    access.set_libver_bounds(h5py.h5f.LIBVER_LATEST, h5py.h5f.LIBVER_LATEST)
+    assert library.H5Pset_mdc_image_config(access.id, ctypes.byref(CacheImage(1, True, False, -1))) == 0
+    name = os.fsencode(path)
+    return h5py.File(h5py.h5f.create(name, fapl=access) if mode == "w" else h5py.h5f.open(name, fapl=access))
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("change", [False, True])
+def test_text_in_a_metadata_cache_image(tmp_path, fmt, change):
+    """The global heap may be in the image: nowhere else, or as another version than in its place."""
+    path = tmp_path / "a.h5"
+    texts = np.array(["one", "two", "three"], object)
+    with h5py.File(path, "w", libver="latest") if change else with_cache_image(path, "w") as file:
+        file.create_dataset("x", data=texts, dtype=h5py.string_dtype(), chunks=(2,))
+    if change:
+        texts[[0, 2]] = "ONE", "THREE"
+        with with_cache_image(path, "a") as file:
+            file["x"][[0, 2]] = texts[[0, 2]]
+    assert b"MDCI" in path.read_bytes()
+    run = clients.convert(path, fmt)
+    assert run.codes == []
+    with h5py.File(path) as file:
+        assert file["x"].asstr()[...].tolist() == texts.tolist()
+    assert group(run)["x"][...].tolist() == texts.tolist()
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_text_past_the_declared_end_of_the_file(tmp_path, fmt):
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w", libver="earliest") as file:
+        file["n"] = 1
+        file["x"] = np.array(["a", "b"], object)
+    data = bytearray(path.read_bytes())
+    end = data.index(b"GCOL") + 4095
+    assert end < len(data)
+    data[40:48] = end.to_bytes(8, "little")
+    path.write_bytes(data)
+    with h5py.File(path) as file, pytest.raises(OSError, match="exceeds EOA"):
+        file["x"][...]
+    run = clients.convert(path, fmt)
+    assert ("/x", "inline-failed") in run.codes

@@ -191,3 +191,24 @@ def test_offsets_past_4_gib(tmp_path, fmt, version, dims, variables, count):
     with open(path, "rb") as f:
         f.seek(offset + length - 3)
         assert f.read(3) == b"end"
+
+
+@pytest.mark.parametrize("version,most", [(1, (1 << 31) - 4), (2, (1 << 32) - 4)])
+@pytest.mark.parametrize("size", [0, 1])
+@pytest.mark.parametrize("record,last", [(False, False), (False, True), (True, False), (True, True)])
+def test_only_the_last_variable_may_be_large(tmp_path, fmt, version, most, size, record, last):
+    import netCDF4
+    path = tmp_path / "sparse.nc"
+    dims = [("t", 0), ("x", most + size), ("y", 4)]
+    variables = [("large", "i1", [0, 1] if record else [1], b"end"), ("small", "i1", [0, 2] if record else [2], b"abcd")]
+    write_sparse(path, version, dims, variables[::-1] if last else variables, 1)
+    try:
+        netCDF4.Dataset(path).close()
+        expected = 0
+    except OSError as error:
+        # Positions past 2 GiB are negative in CDF-1.
+        assert "format constraints" in str(error) or version == 1 and not last
+        expected = 1
+    run = virtualize(path, "--format", fmt, "--split-contiguous", "64M")
+    assert run.status == expected, run.stderr
+    assert expected == (0 if last or version == 2 and size == 0 else 1)

@@ -230,7 +230,7 @@ impl Fields {
             most_records: vec![leaf],
         };
         self.add_levels(&mut header, address, format)?;
-        if self.total == 0 {
+        if self.total == 0 && self.root_records == 0 {
             return Ok(header);
         }
         let Some(root) = self.root else {
@@ -351,6 +351,7 @@ mod tests {
     fn rejects_inconsistent_headers() {
         let message = |header: Result<Btree2Header, Error>| header.unwrap_err().to_string();
         assert!(message(header(0, 85, 85)).contains("85 records in a node, expected 1 to 84"));
+        assert!(message(header(0, 2, 0)).contains("0 records in the subtree of a leaf, expected 2"));
         assert!(message(header(0, 2, 3)).contains("3 records in the subtree of a leaf, expected 2"));
         assert!(message(header(400, 1, 1)).contains("expected less for nodes"));
         assert!(message(header(1, 0, 1)).contains("0 records in a node"));

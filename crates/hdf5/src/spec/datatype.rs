@@ -296,6 +296,10 @@ fn variable(reader: &mut Reader<'_>, head: Head, depth: u32) -> Result<Datatype,
     match head.field(0, 4) {
         0 => Ok(Datatype::Sequence { size, base: Box::new(base) }),
         1 => {
+            if base.size() != 1 {
+                let problem = format!("variable-length string of items of {} bytes, expected 1", base.size());
+                return Err(reader.malformed(problem));
+            }
             let (padding, charset) = (padding(reader, head.field(4, 4))?, charset(reader, head.field(8, 4))?);
             Ok(Datatype::VariableString { size, padding, charset })
         }
@@ -385,6 +389,9 @@ mod tests {
         variable.extend([0x10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 8, 0]);
         let padding = StringPadding::NullTerminated;
         assert_eq!(parsed(&variable).unwrap(), Datatype::VariableString { size: 16, padding, charset });
+        let mut wide = variable;
+        (wide[12], wide[18]) = (2, 16);
+        assert!(parsed(&wide).unwrap_err().to_string().contains("items of 2 bytes, expected 1"));
     }
 
     #[test]

@@ -6,12 +6,10 @@
 //! version 3:      3 | flags: 0-1 allocation time, 2-3 write time, 4 undefined, 5 has value | (flag 5) size 4 | value
 //! ```
 
-use bytes::Bytes;
-
 use super::{Format, Reader};
 use crate::{
     Error,
-    model::{FillMessage, FillTime, FillValue},
+    model::{Datatype, FillMessage, FillTime, FillValue},
 };
 
 /// The fill value of a header without either message, as in the library.
@@ -52,6 +50,29 @@ pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<FillMe
     Ok(FillMessage { version: Some(version), write_time, allocation_time, value })
 }
 
+/// Checks the size of a value, and returns it. The library converts one of variable length before it opens the dataset, and
+/// refuses it if it is too short. Otherwise, one of 0 bytes is the default.
+pub(crate) fn checked(value: FillValue, datatype: &Datatype, header: u64) -> Result<FillValue, Error> {
+    let FillValue::User(bytes) = &value else { return Ok(value) };
+    let (size, expected) = (bytes.len() as u64, datatype.size());
+    if size < expected && has_variable_length(datatype) {
+        let problem = format!("value of {size} bytes, expected {expected} as in the datatype");
+        return Err(Error::malformed("fill value message", header, problem));
+    }
+    Ok(if bytes.is_empty() { FillValue::Default } else { value })
+}
+
+fn has_variable_length(datatype: &Datatype) -> bool {
+    match datatype {
+        Datatype::VariableString { .. } | Datatype::Sequence { .. } => true,
+        Datatype::Array { base, .. } => has_variable_length(base),
+        Datatype::Compound { members, .. } => {
+            members.iter().any(|member| has_variable_length(&member.datatype))
+        }
+        _ => false,
+    }
+}
+
 /// Reads the value of versions 1 and 2. Size -1 also means that the value is undefined.
 fn counted_value(reader: &mut Reader<'_>) -> Result<FillValue, Error> {
     if reader.u8()? == 0 {
@@ -77,15 +98,17 @@ fn flagged_value(reader: &mut Reader<'_>, flags: u8) -> Result<FillValue, Error>
         (false, false) => Ok(FillValue::Default),
         (false, true) => {
             let size = u64::from(reader.u32()?);
-            let value = reader.bytes(size)?;
-            Ok(if value == Bytes::new() { FillValue::Default } else { FillValue::User(value) })
+            reader.bytes(size).map(FillValue::User)
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
+    use crate::model::{CharacterSet, Member, StringPadding};
 
     const FORMAT: Format = Format { base: 0, offset_size: 8, length_size: 8 };
 
@@ -118,6 +141,24 @@ mod tests {
     fn the_old_message_has_no_default() {
         assert_eq!(parse_old(&[0; 4], 0, FORMAT).unwrap().value, FillValue::Undefined);
         assert_eq!(parse_old(&[1, 0, 0, 0, 5], 0, FORMAT).unwrap().value, user(&[5]));
+    }
+
+    /// Of the same size, and of another one, for a type with and without pointers.
+    #[test]
+    fn values_of_variable_length_have_the_size_of_the_type() {
+        let (padding, charset) = (StringPadding::NullTerminated, CharacterSet::Ascii);
+        let text = Datatype::VariableString { size: 16, padding, charset };
+        let member = Member { name: "m".to_owned(), offset: 0, datatype: text.clone() };
+        let compound = Datatype::Compound { size: 16, members: vec![member] };
+        let array = Datatype::Array { base: Box::new(text.clone()), shape: vec![1] };
+        let fixed = Datatype::String { size: 16, padding, charset };
+        let check = |datatype: &Datatype, size| checked(FillValue::User(vec![0; size].into()), datatype, 0);
+        for datatype in [&text, &compound, &array] {
+            assert!(check(datatype, 16).is_ok() && check(datatype, 17).is_ok(), "{datatype:?}");
+            assert!(check(datatype, 15).is_err() && check(datatype, 0).is_err(), "{datatype:?}");
+        }
+        assert!(check(&fixed, 15).is_ok() && checked(FillValue::Default, &text, 0).is_ok());
+        assert_eq!(check(&fixed, 0).unwrap(), FillValue::Default);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use virtualize_bytes::{Budget, ByteRange, Limits, ReadRanges};
 
 use crate::{
     Error,
+    model::File,
     spec::{slice, tree_ranks::TreeRanks},
 };
 
@@ -58,6 +59,14 @@ impl<'a> Io<'a> {
         Ok(io)
     }
 
+    /// Reads further structures of a file whose metadata is read.
+    pub(crate) fn of_file(source: &'a dyn ReadRanges, limits: Limits, file: &File) -> Self {
+        let mut io = Self::new(source, limits);
+        io.set_end(file.end.0);
+        io.add_overlay(file.cached.iter().map(|(address, bytes)| (address.0, bytes.clone())));
+        io
+    }
+
     /// Ends the file where the superblock declares its end: libhdf5 reads nothing past it.
     pub(crate) fn set_end(&mut self, end: u64) {
         self.size = self.size.min(end);
@@ -73,10 +82,14 @@ impl<'a> Io<'a> {
     }
 
     /// Adds structures that replace the bytes of the file at their addresses.
-    pub(crate) fn add_overlay(&mut self, structures: Vec<(u64, Bytes)>) {
-        let lengths = structures.iter().map(|(_, bytes)| bytes.len() as u64);
-        self.longest = lengths.fold(self.longest, u64::max);
+    pub(crate) fn add_overlay(&mut self, structures: impl IntoIterator<Item = (u64, Bytes)>) {
         self.overlay.extend(structures);
+        self.longest = self.overlay.values().map(|bytes| bytes.len() as u64).max().unwrap_or(0);
+    }
+
+    /// Returns the structures that replace the bytes of the file, by address.
+    pub(crate) fn overlay(&self) -> &BTreeMap<u64, Bytes> {
+        &self.overlay
     }
 
     /// Records that the file keeps metadata in pages, which are then read whole.

@@ -130,6 +130,13 @@ fn extent_bytes(dataspace: &Dataspace, element_size: u64) -> u64 {
 fn external(io: &Io<'_>, files: &ExternalFiles, heap: &Bytes) -> Result<Vec<ExternalSegment>, Error> {
     let segment = |slot: &Slot| {
         let file = heap_text(heap, slot.name, files.heap)?;
+        if file.is_empty() {
+            return Err(Error::malformed(
+                "external data files message",
+                files.heap,
+                "an empty name of a file",
+            ));
+        }
         // All segments may refer to the same text in the heap.
         let bytes = (size_of::<ExternalSegment>() as u64).saturating_add(file.len() as u64);
         io.hold("external file lists", bytes)?;
@@ -273,6 +280,18 @@ mod tests {
     fn compact_elements_have_the_size_of_the_extent() {
         let read = |needed| compact(Bytes::from_static(&[1, 2]), needed, 0);
         assert!(read(2).is_ok() && read(1).is_err() && read(0).is_err() && read(4).is_err());
+    }
+
+    #[test]
+    fn external_files_have_names() {
+        let source = MemorySource(vec![0; 100].into());
+        let io = Io::new(&source, Limits::default());
+        let read = |name| {
+            let files = ExternalFiles { heap: 0, slots: vec![Slot { name, offset: 0, size: None }] };
+            external(&io, &files, &Bytes::from_static(b"\0a.raw\0"))
+        };
+        assert_eq!(read(1).unwrap()[0].file, "a.raw");
+        assert!(read(0).is_err() && read(7).is_err());
     }
 
     #[test]

@@ -123,6 +123,8 @@ mod tests {
         let file = File {
             superblock_version: 0,
             base_address: Address(0),
+            end: Address(u64::MAX),
+            cached: BTreeMap::new(),
             offset_size: 8,
             length_size: 8,
             root: Address(0),

@@ -116,6 +116,8 @@ pub(super) fn file(datasets: Vec<(&str, Dataset)>) -> File {
     File {
         superblock_version: 2,
         base_address: Address(0),
+        end: Address(u64::MAX),
+        cached: BTreeMap::new(),
         offset_size: 8,
         length_size: 8,
         root: Address(0),

@@ -51,7 +51,7 @@ pub(crate) fn parse(bytes: &Bytes, size: u64, limits: &Limits) -> Result<File> {
     let attributes = attributes(&mut reader, limits.attributes)?;
     let item = |reader: &mut Reader<'_>| variable(reader, &dimensions, limits.attributes);
     let variables = list(&mut reader, "var_list", NC_VARIABLE, limits.objects, item)?;
-    check_order(&variables, reader.offset())?;
+    check_order(version, &variables, reader.offset())?;
     let records = records(&variables, stated, size)?;
     Ok(File { version, dimensions, attributes, variables, records })
 }

@@ -9,7 +9,7 @@
 
 use crate::{
     Error,
-    model::{Records, Variable},
+    model::{Records, Variable, Version},
 };
 
 /// What the header states about the number of records.
@@ -42,14 +42,27 @@ pub(crate) fn records(variables: &[Variable], stated: RecordCount, size: u64) ->
 }
 
 /// Refuses variables that overlap the header, which ends at `end`, or each other. Like netCDF-C, requires that data are in the
-/// order of the header, and record variables after the others.
+/// order of the header, record variables after the others, and that only the last variable is larger than the sizes in the
+/// header can be ("Note on vsize").
 ///
 /// # Errors
 /// There is such a variable.
-pub(crate) fn check_order(variables: &[Variable], end: u64) -> Result<(), Error> {
+pub(crate) fn check_order(version: Version, variables: &[Variable], end: u64) -> Result<(), Error> {
     let (records, fixed): (Vec<_>, Vec<_>) = variables.iter().partition(|variable| variable.is_record);
+    let most = match version {
+        Version::Classic => 0x7FFF_FFFC,
+        Version::Offset64 => 0xFFFF_FFFC,
+        Version::Data64 => 0x7FFF_FFFF_FFFF_FFFC,
+    };
     let mut free = end;
+    let mut large: Option<&Variable> = None;
     for variable in fixed.into_iter().chain(records) {
+        if let Some(Variable { name, size, begin, .. }) = large {
+            let problem =
+                format!("\"{name}\" has {size} bytes, expected at most {most} before the last variable");
+            return Err(Error::malformed("var", *begin, problem));
+        }
+        large = Some(variable).filter(|variable| variable.size > most);
         if variable.begin < free {
             let problem = format!(
                 "the data of \"{}\" are at {:#x}, before the end of what precedes them ({free:#x})",
@@ -117,7 +130,7 @@ mod tests {
         let check = |places: &[(u64, u64, bool)], end| {
             let variables: Vec<_> =
                 places.iter().map(|(at, size, record)| variable(*at, *size, *record)).collect();
-            check_order(&variables, end).is_ok()
+            check_order(Version::Offset64, &variables, end).is_ok()
         };
         assert!(check(&[(108, 4, true), (100, 5, false)], 100));
         assert!(!check(&[(100, 5, false)], 101), "the header");
@@ -127,5 +140,24 @@ mod tests {
         assert!(!check(&[(1 << 63, u64::MAX >> 1, false), (u64::MAX, 9, false)], 100), "64 bits");
         assert!(!check(&[(100, (1 << 63) - 100, false)], 100), "63 bits");
         assert!(check(&[(100, (1 << 63) - 104, false)], 100));
+    }
+
+    #[test]
+    fn only_the_last_variable_may_be_large() {
+        let check = |version, sizes: &[(u64, bool)]| {
+            let at = |n| (n as u64) << 40;
+            let places = sizes.iter().enumerate();
+            let variables: Vec<_> =
+                places.map(|(n, (size, record))| variable(at(n), *size, *record)).collect();
+            check_order(version, &variables, 0).is_ok()
+        };
+        for (version, most) in [(Version::Classic, (1 << 31) - 4), (Version::Offset64, (1_u64 << 32) - 4)] {
+            assert!(check(version, &[(most, false), (most + 1, false)]));
+            assert!(check(version, &[(most, false), (most, true), (most + 1, true)]));
+            assert!(!check(version, &[(most + 1, false), (1, false)]));
+            assert!(!check(version, &[(most + 1, false), (1, true)]));
+            assert!(!check(version, &[(1, false), (most + 1, true), (most + 1, true)]));
+            assert!(check(Version::Data64, &[(most + 1, false), (most + 1, false), (1, true)]));
+        }
     }
 }
