@@ -19,5 +19,5 @@ mod value;
 mod walk;
 
 pub use error::Error;
-pub use read::{read, read_sequences, resolve_elements};
+pub use read::{complete, read, read_sequences, resolve_elements};
 pub use value::decode_element;

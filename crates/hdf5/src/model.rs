@@ -20,7 +20,7 @@ pub struct File {
     /// End of the file, as the superblock declares it. Nothing past it is read.
     pub end: Address,
     /// Structures of the metadata cache image, by address. They replace the bytes of the file.
-    pub cached: BTreeMap<Address, Bytes>,
+    pub cached: BTreeMap<u64, Bytes>,
     /// Size of an address in the file ("size of offsets"): 2, 4 or 8 bytes.
     pub offset_size: u8,
     /// Size of a length in the file ("size of lengths"): 2, 4 or 8 bytes.

@@ -37,14 +37,8 @@ use crate::{
 /// The file is not HDF5, its superblock or root group cannot be read, a limit on the whole file is exceeded, or bytes
 /// cannot be fetched. Any other error is recorded in the model, at the affected item.
 pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Error> {
-    let mut io = Io::with_head(source, *limits).await?;
-    let superblock = find_superblock(&io).await?;
-    io.set_end(superblock.end);
+    let (io, superblock, extension) = open(source, limits).await?;
     let format = superblock.format;
-    let extension = read_extension(&io, &superblock).await?;
-    io.set_ranks(find_ranks(&superblock, extension.as_ref())?);
-    find_pages(&mut io, format, extension.as_ref());
-    overlay_cache_image(&mut io, format, extension.as_ref()).await?;
     let mut shared = SharedMessages::open(&io, format, extension.as_ref()).await?;
     let mut graph = read_graph(&io, format, superblock.root).await?;
     if let Some(Err(error)) = graph.get(&superblock.root) {
@@ -61,8 +55,8 @@ pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Erro
     let mut file = File {
         superblock_version: superblock.version,
         base_address: Address(superblock.address),
-        end: Address(superblock.end),
-        cached: io.overlay().iter().map(|(address, bytes)| (Address(*address), bytes.clone())).collect(),
+        end: Address(io.size()),
+        cached: io.overlay().clone(),
         offset_size: format.offset_size,
         length_size: format.length_size,
         root: Address(superblock.root),
@@ -74,6 +68,32 @@ pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Erro
     }
     file.struct_metadata = struct_metadata(&io, &file).await?;
     Ok(file)
+}
+
+/// Adds to a model that another reader made what [`resolve_elements`] and [`read_sequences`] need: the end of the file, and the
+/// structures of its metadata cache image.
+///
+/// # Errors
+/// The superblock or its extension is damaged, or bytes cannot be fetched.
+pub async fn complete(source: &dyn ReadRanges, limits: &Limits, file: &mut File) -> Result<(), Error> {
+    let (io, ..) = open(source, limits).await?;
+    (file.end, file.cached) = (Address(io.size()), io.overlay().clone());
+    Ok(())
+}
+
+/// Reads the superblock and its extension.
+async fn open<'a>(
+    source: &'a dyn ReadRanges,
+    limits: &Limits,
+) -> Result<(Io<'a>, Superblock, Option<Header>), Error> {
+    let mut io = Io::with_head(source, *limits).await?;
+    let superblock = find_superblock(&io).await?;
+    io.set_end(superblock.end);
+    let extension = read_extension(&io, &superblock).await?;
+    io.set_ranks(find_ranks(&superblock, extension.as_ref())?);
+    find_pages(&mut io, superblock.format, extension.as_ref());
+    overlay_cache_image(&mut io, superblock.format, extension.as_ref()).await?;
+    Ok((io, superblock, extension))
 }
 
 /// Decodes consecutive elements of a dataset from `raw`, a decoded chunk. Variable-length elements are fetched from the

@@ -42,6 +42,8 @@ pub fn read(path: &Path) -> Result<File> {
     Ok(File {
         superblock_version: superblock_version(at, &file)?,
         base_address: Address(format.base),
+        end: Address(u64::MAX),
+        cached: BTreeMap::new(),
         offset_size: format.offset_size,
         length_size: format.length_size,
         root,

@@ -63,7 +63,7 @@ impl<'a> Io<'a> {
     pub(crate) fn of_file(source: &'a dyn ReadRanges, limits: Limits, file: &File) -> Self {
         let mut io = Self::new(source, limits);
         io.set_end(file.end.0);
-        io.add_overlay(file.cached.iter().map(|(address, bytes)| (address.0, bytes.clone())));
+        io.add_overlay(file.cached.clone());
         io
     }
 

@@ -261,11 +261,16 @@ async fn read(
     options: &Options,
     budget: &Budget<'_>,
 ) -> Result<File, virtualize_hdf5::Error> {
+    let source = Budgeted::new(object, budget);
     match options.hdf5_reader {
-        Hdf5Reader::Native => virtualize_hdf5::read(&Budgeted::new(object, budget), &options.limits).await,
+        Hdf5Reader::Native => virtualize_hdf5::read(&source, &options.limits).await,
         #[cfg(feature = "libhdf5")]
         Hdf5Reader::Libhdf5 => match object.path() {
-            Some(path) => virtualize_libhdf5::read(path),
+            Some(path) => {
+                let mut file = virtualize_libhdf5::read(path)?;
+                virtualize_hdf5::complete(&source, &options.limits, &mut file).await?;
+                Ok(file)
+            }
             None => Err(virtualize_hdf5::Error::Unsupported {
                 structure: "file",
                 address: 0,
