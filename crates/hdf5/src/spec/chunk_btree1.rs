@@ -117,7 +117,7 @@ impl<'a> Btree1Node<'a> {
             last.extend(key);
         }
         let end = self.end(sizes);
-        if self.entries.is_empty() || last.iter().copied().chain([0]).lt(end.clone()) {
+        if self.entries.is_empty() || last.iter().copied().lt(end.clone()) {
             return Ok(());
         }
         let problem = format!("last key {:?} after {last:?}, expected a larger one", end.collect::<Vec<_>>());
@@ -133,9 +133,7 @@ impl<'a> Btree1Node<'a> {
     ) -> Result<(), Error> {
         let first = self.keys(sizes).next();
         let is_after = first.is_none_or(|first| bounds.0.iter().copied().le(first));
-        if is_after
-            && (self.entries.is_empty() || last.iter().copied().chain([0]).lt(bounds.1.iter().copied()))
-        {
+        if is_after && (self.entries.is_empty() || last.iter().lt(&bounds.1)) {
             return Ok(());
         }
         let problem = format!("keys to {last:?}, expected those from {:?} to below {:?}", bounds.0, bounds.1);
@@ -154,22 +152,21 @@ impl<'a> Btree1Node<'a> {
         }
     }
 
-    /// Returns the first elements of the entries.
+    /// Returns the keys of the entries.
     fn keys(&self, sizes: Btree1Format) -> impl Iterator<Item = Key<'a>> + use<'a> {
         let entries = self.entries.chunks_exact(sizes.entry_size().max(1));
         entries.map(move |entry| key(entry, sizes.rank))
     }
 
-    /// Returns the key after the last entry, with the part of the element's bytes.
+    /// Returns the key after the last entry.
     fn end(&self, sizes: Btree1Format) -> Key<'a> {
-        key(self.end, sizes.rank.saturating_add(1))
+        key(self.end, sizes.rank)
     }
 
     /// Returns the keys of each child and of the next one.
     pub(crate) fn bounds(&self, sizes: Btree1Format) -> impl Iterator<Item = Bounds> {
-        let ends = self.keys(sizes).skip(1).map(|key| key.chain([0]).collect());
-        let ends = ends.chain([self.end(sizes).collect()]);
-        self.keys(sizes).zip(ends).map(|(start, end): (_, Vec<u64>)| (start.collect(), end))
+        let ends = self.keys(sizes).skip(1).chain([self.end(sizes)]);
+        self.keys(sizes).zip(ends).map(|(start, end)| (start.collect(), end.collect()))
     }
 
     /// Returns the number of entries.
@@ -201,15 +198,16 @@ impl<'a> Btree1Node<'a> {
     }
 }
 
-/// Keys of a child: the first one, and the one after the last, with the part of the element's bytes.
+/// Keys of a child: the first one, and the one after the last.
 pub(crate) type Bounds = (Vec<u64>, Vec<u64>);
 
 type Key<'a> = std::iter::Map<std::slice::Iter<'a, [u8; 8]>, fn(&[u8; 8]) -> u64>;
 
-/// Returns `count` numbers of a key, after the size and filter mask of the chunk.
-fn key(bytes: &[u8], count: usize) -> Key<'_> {
+/// Returns the offsets of a key, after the size and filter mask of the chunk: one for each axis, then one of the element's
+/// bytes.
+fn key(bytes: &[u8], rank: usize) -> Key<'_> {
     let (words, _) = bytes.as_chunks::<8>();
-    let words = words.get(1..=count).unwrap_or_default();
+    let words = words.get(1..=rank.saturating_add(1)).unwrap_or_default();
     words.iter().map(|word| u64::from_le_bytes(*word))
 }
 
@@ -362,7 +360,10 @@ mod tests {
         order(&[(7, 0, 0, 0), (7, 0, 20, 0)], &mut last).unwrap();
         order(&[(7, 0, 30, 0)], &mut last).unwrap();
         let message = order(&[(7, 0, 30, 0)], &mut last).unwrap_err().to_string();
-        assert!(message.contains("at 0x800: key [30] after [30], expected ascending keys"), "{message}");
+        assert!(
+            message.contains("at 0x800: key [30, 0] after [30, 0], expected ascending keys"),
+            "{message}"
+        );
         assert!(order(&[(7, 0, 20, 0), (7, 0, 10, 0)], &mut Vec::new()).is_err());
     }
 
@@ -374,7 +375,7 @@ mod tests {
         let end = bytes.len() - 16;
         bytes[end..].copy_from_slice(&[20_u64, 0].map(u64::to_le_bytes).concat());
         let error = sizes.parse(&bytes, 0x800).unwrap().check_order(sizes, &mut Vec::new()).unwrap_err();
-        assert!(error.to_string().contains("last key [20, 0] after [20]"), "{error}");
+        assert!(error.to_string().contains("last key [20, 0] after [20, 0]"), "{error}");
         let multiples = |bytes: &[u8]| sizes.parse(bytes, 0x800)?.check_multiples(sizes, &[10, 1]);
         multiples(&bytes).unwrap();
         bytes[end..end + 8].copy_from_slice(&25_u64.to_le_bytes());
@@ -390,11 +391,14 @@ mod tests {
         let node = sizes.parse(&bytes, 0x800).unwrap();
         assert_eq!(
             node.bounds(sizes).collect::<Vec<_>>(),
-            [(vec![10], vec![20, 0]), (vec![20], vec![20, 1])]
+            [(vec![10, 0], vec![20, 0]), (vec![20, 0], vec![20, 1])]
         );
-        let check = |start: u64, end: [u64; 2]| node.check_bounds(sizes, &(vec![start], end.to_vec()), &[20]);
-        assert!(check(0, [30, 0]).is_ok() && check(10, [20, 1]).is_ok());
-        assert!(check(11, [30, 0]).is_err() && check(10, [20, 0]).is_err());
+        let check = |start: [u64; 2], end: [u64; 2]| {
+            node.check_bounds(sizes, &(start.to_vec(), end.to_vec()), &[20, 0]).is_ok()
+        };
+        assert!(check([0, 0], [30, 0]) && check([10, 0], [20, 1]));
+        assert!(!check([11, 0], [30, 0]) && !check([10, 0], [20, 0]));
+        assert!(!check([10, 1], [30, 0]), "an offset of the element's bytes");
     }
 
     #[test]

@@ -257,7 +257,7 @@ mod tests {
         let again = [(64, node(1, &[(0, 4096), (3, 8192)])), (4096, leaf(0..3)), (8192, leaf(2..4))];
         assert!(message(1000, &again).ends_with("expected ascending keys"));
         let outside = [(64, node(1, &[(0, 16384), (3, 8192)])), (16384, leaf(0..4)), (8192, leaf(4..5))];
-        assert!(message(1000, &outside).ends_with("expected those from [0] to below [3, 0]"));
+        assert!(message(1000, &outside).ends_with("expected those from [0, 0] to below [3, 0]"));
         let past_the_end = [(64, node(1, &[(0, 1 << 40)]))];
         assert!(message(1000, &past_the_end).contains("beyond the end of the file"));
     }

@@ -244,12 +244,17 @@ fn blosc(filter: &Filter) -> Result<Codec> {
     })
 }
 
-/// Checks the client data of Blosc2: those of Blosc, then the number of axes and the chunk shape, which must be a part of the
-/// chunk size.
+/// Checks the client data of Blosc2: those of Blosc, of which the filter always reads four, then the number of axes and the
+/// chunk shape, which must be a part of the chunk size.
 fn check_blosc2(filter: &Filter) -> Result<()> {
-    let [_, _, _, size, _, _, _, axes, shape @ ..] = filter.parameters.as_slice() else { return Ok(()) };
-    let elements = shape.iter().fold(1, |product: u64, n| product.saturating_mul((*n).into()));
-    match usize::try_from(*axes) == Ok(shape.len()) && u64::from(*size).is_multiple_of(elements) {
+    let is_valid = match filter.parameters.as_slice() {
+        [_, _, _, size, _, _, _, axes, shape @ ..] => {
+            let elements = shape.iter().fold(1, |product: u64, n| product.saturating_mul((*n).into()));
+            usize::try_from(*axes) == Ok(shape.len()) && u64::from(*size).is_multiple_of(elements)
+        }
+        parameters => parameters.len() >= 4,
+    };
+    match is_valid {
         true => Ok(()),
         false => Err(Error::malformed("Blosc2 filter", format!("parameters {:?}", filter.parameters))),
     }
@@ -272,6 +277,7 @@ mod tests {
         assert!(is_known(6, &[0; 20]) && !is_known(6, &[0; 8]), "scale-offset");
         let blosc2 = [1, 0, 4, 240, 5, 1, 1, 2, 5, 12];
         assert!(is_known(32026, &blosc2) && is_known(32026, &blosc2[..7]), "Blosc2");
+        assert!(is_known(32026, &blosc2[..4]) && !is_known(32026, &blosc2[..3]), "Blosc2");
         assert!(!is_known(32026, &[&blosc2[..7], &[0, 5, 12]].concat()), "Blosc2");
         assert!(!is_known(32026, &[&blosc2[..8], &[5, 13]].concat()), "Blosc2");
         assert!(
