@@ -14,7 +14,7 @@ The blocks of a page run in order in one folder, which contains links to `fixtur
 What readers need not see is in comments, which no renderer shows: `<!-- setup: files s3 -->` prepares files or servers of `document_files.py`; `<!-- run … -->` runs shell commands. Variables and the working directory are kept. Ports on 127.0.0.1 and localhost are replaced by free ones.
 
 Pages that use the Python package run in its environment: crates/python/tests/test_docs.py."""
-import json, re, shlex, subprocess, tomllib, urllib.parse
+import collections, json, re, shlex, subprocess, tomllib, urllib.parse
 
 import clients
 import pytest
@@ -184,7 +184,9 @@ def test_tables_name_tests_that_exist(page, least):
     """Each row of these pages names the tests that hold it: by name in Rust, by file and name in Python."""
     sources = "\n".join(path.read_text() for path in (clients.ROOT / "crates").rglob("*.rs") if "target" not in path.parts)
     folders = [clients.ROOT / "crates" / folder for folder in ("cli/tests/interop", "python/tests")]
-    modules = {path.name: path.read_text() for folder in folders for path in folder.glob("*.py")}
+    modules = collections.defaultdict(str)
+    for path in (path for folder in folders for path in folder.glob("*.py")):
+        modules[path.name] += path.read_text()
     rows = [line for line in (clients.ROOT / f"docs/{page}.md").read_text().splitlines() if line.startswith("| ")]
     missing, module, checked = [], None, 0
     for name in [name for row in rows for name in re.findall(r"`([^`]+)`", row.strip(" |").split(" | ")[-1])]:
