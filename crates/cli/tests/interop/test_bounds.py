@@ -1,7 +1,7 @@
 """Small files that refer to one structure many times: rejected with one message, in bounded time and memory, or mapped correctly.
 
 The time limit only prevents hangs; memory and message are checked. Larger files: BOUNDS_SCALE=4."""
-import os, struct, subprocess, sys, zlib
+import os, struct, statistics, subprocess, sys, zlib
 
 import clients
 import h5py
@@ -231,18 +231,18 @@ def tiles(path, count):
 
 
 @pytest.mark.parametrize("write, most", [
-    (lambda path, count: chunks_under_a_tree(path, count, libver="earliest"), 30),
-    (lambda path, count: chunks_under_a_tree(path, count, libver="latest"), 30),
-    (tiles, 37),
+    (lambda path, count: chunks_under_a_tree(path, count, libver="earliest"), 34),
+    (lambda path, count: chunks_under_a_tree(path, count, libver="latest"), 34),
+    (tiles, 40),
 ], ids=["version 1 B-tree", "version 2 B-tree", "tiles"])
 def test_memory_for_each_chunk(tmp_path, write, most):
     """At most `most` bytes: the columns are not copied, and the tree or the tables are not held whole."""
     peaks, counts = [], (1_000, 401_000 * SCALE)
     for count in counts:
         write(tmp_path / "file", count)
-        # Under load, the allocator of a run may hold memory for more threads than that of another one.
-        runs = [measured(tmp_path / "file", "-f", "kerchunk-json", "-o", tmp_path / f"{count}.json") for _ in range(3)]
+        # Peaks of runs differ by 2 MB, which is 5 bytes a chunk; a copied column has 8.
+        runs = [measured(tmp_path / "file", "-f", "kerchunk-json", "-o", tmp_path / f"{count}.json") for _ in range(5)]
         assert all(status == 0 for status, *_ in runs), runs
-        peaks.append(min(megabytes for _, _, megabytes, _ in runs))
+        peaks.append(statistics.median(megabytes for _, _, megabytes, _ in runs))
     each = (peaks[1] - peaks[0]) * 2**20 / (counts[1] - counts[0])
     assert each < most, f"{each:.0f} bytes a chunk"
