@@ -55,7 +55,7 @@ fn ifd(ifd: &Ifd) -> Json {
         ifd.tags.iter().map(|(tag, tag_value)| (tag.to_string(), value(tag_value))).collect();
     json!({
         "path": ifd.path, "offset": ifd.offset, "tags": tags, "gdal_nodata": ifd.gdal_nodata,
-        "unreadable": ifd.unreadable_tags.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "unreadable": ifd.unreadable_tags.iter().chain(&ifd.unreadable_sub_ifds).map(ToString::to_string).collect::<Vec<_>>(),
         "image": outcome(ifd.image.as_ref().map(image)),
         "gdal_metadata": ifd.gdal_metadata.iter().map(|item| {
             json!([item.domain, item.name, item.sample, item.role, item.value])

@@ -29,8 +29,10 @@ pub struct Ifd {
     pub offset: u64,
     /// Values of all entries, by tag, except for the tables of strips and tiles, which are in `image`.
     pub tags: BTreeMap<u16, Value>,
-    /// Errors of tags and SubIFDs that could not be read, and notes on dubious values.
+    /// Errors of tags that could not be read, and notes on dubious values.
     pub unreadable_tags: Vec<Error>,
+    /// Errors of the SubIFDs tag, and of its directories that could not be read.
+    pub unreadable_sub_ifds: Vec<Error>,
     /// The image, or the reason why the directory does not describe one.
     pub image: Result<Image, Error>,
     /// GDAL_NODATA (42113) as stored, without the terminating NUL.

@@ -60,7 +60,7 @@ fn cyclic_sub_ifds_are_recorded() {
     assert_eq!(at, 8);
     let file = builder.read().unwrap();
     assert!(file.ifds[0].sub_ifds.is_empty());
-    assert!(file.ifds[0].unreadable_tags[0].to_string().contains("directory at 0x8 is linked twice"));
+    assert!(file.ifds[0].unreadable_sub_ifds[0].to_string().contains("directory at 0x8 is linked twice"));
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn nesting_of_sub_ifds_is_limited() {
         (ifd, depth) = (inner, depth + 1);
     }
     assert_eq!(depth, Limits::default().depth);
-    assert!(ifd.unreadable_tags[0].to_string().contains("limit of 64 levels"));
+    assert!(ifd.unreadable_sub_ifds[0].to_string().contains("limit of 64 levels"));
 }
 
 #[test]

@@ -286,7 +286,7 @@ fn rejects_tables_of_other_types() {
     assert!(only_ifd(vec![entry(273, BYTE, 1, &[8])]).image.is_ok(), "GDAL reads one of them");
     assert!(only_ifd(vec![short(278, &[2]), entry(273, BYTE, 1, &[8, 9])]).image.is_err());
     let ifd = only_ifd(vec![short(330, &[8])]);
-    assert!(ifd.unreadable_tags[0].to_string().contains("expected LONG, LONG8, IFD or IFD8"));
+    assert!(ifd.unreadable_sub_ifds[0].to_string().contains("expected LONG, LONG8, IFD or IFD8"));
 }
 
 /// libtiff reads such a table as if it were shorter, tifffile ignores it, and their values differ.

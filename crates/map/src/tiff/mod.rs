@@ -81,15 +81,7 @@ pub fn map_file_among(
     budget: &Budget<'_>,
 ) -> Mapped {
     let mut mapped = Mapped::new(options.format, COMPANIONS);
-    if let Some(error) = &file.chain_error {
-        mapped.report.diagnostics.push(Diagnostic {
-            severity: Severity::Warning,
-            code: Code::TiffChain,
-            path: "/".into(),
-            message: format!("further images may be missing: {error}"),
-            remedy: None,
-        });
-    }
+    mapped.report.diagnostics.extend(file.chain_error.as_ref().map(|error| missing_images("", error)));
     let main = file.ifds.first();
     let endian = zarr_endian(file.endian);
     let mapper = ImageMapper { endian, main, file_size: source.size, options, budget };
@@ -116,12 +108,26 @@ fn map_images<'a>(mapper: &ImageMapper<'a>, file: &File, mapped: &mut Mapped) ->
     let mut pending: Vec<&Ifd> = file.ifds.iter().rev().collect();
     let mut wanted: BTreeSet<&[usize]> = ifds.iter().map(Vec::as_slice).collect();
     while let Some(ifd) = pending.pop().filter(|_| mapper.budget.refused().is_none()) {
+        let group = group_path(ifd);
+        let missing = ifd.unreadable_sub_ifds.iter().map(|error| missing_images(&group, error));
+        mapped.report.diagnostics.extend(missing);
         if ifds.is_empty() || wanted.remove(ifd.path.as_slice()) {
-            mapper.map(ifd, &group_path(ifd), mapped);
+            mapper.map(ifd, &group, mapped);
         }
         pending.extend(ifd.sub_ifds.iter().rev());
     }
     wanted
+}
+
+/// Says that images below a group may be missing.
+fn missing_images(group: &str, error: &virtualize_tiff::Error) -> Diagnostic {
+    Diagnostic {
+        severity: Severity::Warning,
+        code: Code::TiffChain,
+        path: format!("/{group}"),
+        message: format!("further images may be missing: {error}"),
+        remedy: None,
+    }
 }
 
 fn no_such_image(path: &[usize], file: &File) -> Diagnostic {

@@ -48,6 +48,7 @@ pub(super) fn ifd(image: Image) -> Ifd {
         offset: 8,
         tags: BTreeMap::new(),
         unreadable_tags: Vec::new(),
+        unreadable_sub_ifds: Vec::new(),
         image: Ok(image),
         gdal_nodata: None,
         gdal_metadata: Vec::new(),
@@ -446,6 +447,27 @@ fn an_unreadable_tag_of_the_structure_leaves_the_image_out_and_others_do_not() {
     let mapped = unreadable(305);
     assert!(mapped.hierarchy.array("band_data").is_some());
     assert_eq!(mapped.report.diagnostics[0].severity, Severity::Info);
+}
+
+/// Also those of an image that is left out.
+#[test]
+fn unreadable_sub_images_are_reported() {
+    let mut ifd = ifd(image(4, 4, 1, 2));
+    let error = virtualize_tiff::Error::Malformed {
+        structure: virtualize_tiff::Structure::Named("directory".into()),
+        offset: 8,
+        problem: "no entries".into(),
+    };
+    ifd.unreadable_sub_ifds = vec![error.clone()];
+    ifd.image = Err(error);
+    let diagnostics = map(ifd, ZarrFormat::V2).report.diagnostics;
+    let found = diagnostics.iter().find(|diagnostic| diagnostic.code == Code::TiffChain).unwrap();
+    assert_eq!((found.severity, found.path.as_str()), (Severity::Warning, "/"));
+    assert!(
+        found.message.starts_with("further images may be missing: directory at 0x8"),
+        "{}",
+        found.message
+    );
 }
 
 #[test]

@@ -30,6 +30,11 @@ fn next(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme> {
     if encoding.sample.bits != 2 || encoding.is_chunky() {
         return Err(Error::undecodable("NeXT (32766)", "only one sample of 2 bits is supported"));
     }
+    // libtiff divides tiles into rows of the image.
+    let (row, image) = (last(shape).div_ceil(4), encoding.image.width.div_ceil(4));
+    if row != image {
+        return Err(Error::undecodable("NeXT (32766)", "tiles must be as wide as the image"));
+    }
     Ok(TiffScheme::Next { width: last(shape) })
 }
 

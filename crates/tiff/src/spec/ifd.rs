@@ -49,6 +49,7 @@ pub(crate) fn build(
 ) -> Ifd {
     let ascii = raw_value(&directory.entries, &raw, GEO_ASCII_PARAMS);
     let mut fields = decode(&directory, raw, endian);
+    let unreadable_sub_ifds = fields.unreadable.remove(&tag::SUB_IFDS).into_iter().collect();
     let mut problems = directory.skipped;
     let geo = geo::parse(&fields, &ascii, &mut problems);
     let gdal_metadata = gdal_items(&fields, limits, &mut problems);
@@ -64,6 +65,7 @@ pub(crate) fn build(
         geo,
         tags: without_tables(fields.values),
         unreadable_tags: problems,
+        unreadable_sub_ifds,
         sub_ifds: Vec::new(),
     }
 }

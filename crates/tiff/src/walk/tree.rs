@@ -191,7 +191,7 @@ fn links(level: &mut [Node], first: usize, seen: &mut BTreeSet<u64>) -> Vec<Link
                 again.push(Error::malformed(Structure::Tag(tag::SUB_IFDS), node.ifd.offset, problem));
             }
         }
-        node.ifd.unreadable_tags.append(&mut again);
+        node.ifd.unreadable_sub_ifds.append(&mut again);
     }
     links
 }
@@ -222,7 +222,7 @@ async fn sub_directories(
                 path.push(link.index);
                 level.push(Pending { parent: Some(link.parent), path, directory });
             }
-            Err(error) => parent.ifd.unreadable_tags.push(error),
+            Err(error) => parent.ifd.unreadable_sub_ifds.push(error),
         }
     }
     Ok(level)
@@ -233,7 +233,7 @@ fn refuse_deeper(nodes: &mut [Node], links: &[Link], depth: u32) {
         if let Some(parent) = nodes.get_mut(link.parent) {
             let problem = format!("SubIFDs nested deeper than the limit of {depth} levels");
             let error = Error::limit(Structure::Tag(tag::SUB_IFDS), parent.ifd.offset, problem);
-            parent.ifd.unreadable_tags.push(error);
+            parent.ifd.unreadable_sub_ifds.push(error);
         }
     }
 }

@@ -248,9 +248,10 @@ fn blosc(filter: &Filter) -> Result<Codec> {
 /// chunk shape, which must be a part of the chunk size.
 fn check_blosc2(filter: &Filter) -> Result<()> {
     let is_valid = match filter.parameters.as_slice() {
-        [_, _, _, size, _, _, _, axes, shape @ ..] => {
+        [_, _, element, size, _, _, _, axes, shape @ ..] => {
             let elements = shape.iter().fold(1, |product: u64, n| product.saturating_mul((*n).into()));
-            usize::try_from(*axes) == Ok(shape.len()) && u64::from(*size).is_multiple_of(elements)
+            let is_part = u64::from(*size).is_multiple_of(elements);
+            *element > 0 && usize::try_from(*axes) == Ok(shape.len()) && is_part
         }
         parameters => parameters.len() >= 4,
     };
@@ -279,6 +280,7 @@ mod tests {
         assert!(is_known(32026, &blosc2) && is_known(32026, &blosc2[..7]), "Blosc2");
         assert!(is_known(32026, &blosc2[..4]) && !is_known(32026, &blosc2[..3]), "Blosc2");
         assert!(!is_known(32026, &[&blosc2[..7], &[0, 5, 12]].concat()), "Blosc2");
+        assert!(!is_known(32026, &[&[1, 0, 0], &blosc2[3..]].concat()), "Blosc2");
         assert!(!is_known(32026, &[&blosc2[..8], &[5, 13]].concat()), "Blosc2");
         assert!(
             is_known(32001, &[2, 2, 4, 240, 5, 1, 1]) && !is_known(32001, &[2, 2, 4, 240, 5, 1, 9]),

@@ -425,6 +425,14 @@ fn decoded_schemes_need_their_samples() {
     };
     assert_eq!(next(2, 1).unwrap().pop(), Some(Codec::Tiff(TiffScheme::Next { width: 4 })));
     assert!(next(8, 1).is_err() && next(2, 3).is_err());
+    let tiles = |width| {
+        let image = bands(1, 32766, |image| {
+            bits(image, SampleFormat::Unsigned, 2);
+            image.width = width;
+        });
+        codecs(&image, V2).is_ok()
+    };
+    assert!(tiles(3) && !tiles(5), "libtiff divides tiles into rows of the image");
     let log = |format, depth, samples, photometric| {
         let image = bands(samples, 34676, |image| {
             bits(image, format, depth);
