@@ -156,6 +156,7 @@ pub(super) struct CombinedFiles<'a> {
 pub(super) struct Rows<'a> {
     journal: Arc<Mutex<Journal>>,
     ids: &'a [i64],
+    #[cfg_attr(not(feature = "icechunk"), expect(dead_code, reason = "for commits"))]
     eras: &'a [PlannedEra],
     cancel: CancellationToken,
 }

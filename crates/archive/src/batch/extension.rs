@@ -55,6 +55,7 @@ pub(super) struct Extension {
     /// Rows of the new files.
     pub(super) rows: Vec<i64>,
     /// Rows and runs of the new files in order of place.
+    #[cfg_attr(not(feature = "icechunk"), expect(dead_code, reason = "for commits"))]
     pub(super) order: Vec<(i64, i64)>,
     /// What is known of the output then.
     pub(super) tail: Tail,

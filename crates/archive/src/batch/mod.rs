@@ -178,6 +178,7 @@ impl Batch {
 
     /// Returns what exists in place of a combined output, and refuses what must not be replaced.
     async fn present(&self, journal: &mut Journal) -> Result<Present, Error> {
+        #[cfg_attr(not(feature = "icechunk"), expect(irrefutable_let_patterns, reason = "the only target"))]
         let Target::References(format) = &self.target else { return Ok(Present::Nothing) };
         if self.each {
             return Ok(Present::Nothing);

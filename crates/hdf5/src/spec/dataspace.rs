@@ -38,9 +38,14 @@ pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<Datasp
         0 => None,
         _ => Some((0..rank).map(|_| reader.length()).collect::<Result<Vec<_>, _>>()?),
     };
-    let is_larger = |(size, most): (&u64, &Option<u64>)| most.is_some_and(|most| *size > most);
-    if shape.iter().zip(max_shape.iter().flatten()).any(is_larger) {
-        return Err(reader.malformed(format!("sizes {shape:?}, expected at most {max_shape:?}")));
+    // The library rounds sizes up to powers of 2.
+    if let Some(size) = shape.iter().find(|size| **size >= 1 << 63) {
+        return Err(reader.malformed(format!("size {size}, expected less than 2^63")));
+    }
+    for (size, most) in shape.iter().zip(max_shape.iter().flatten()) {
+        if let Some(most) = most.filter(|most| size > most) {
+            return Err(reader.malformed(format!("size {size}, expected at most {most}")));
+        }
     }
     Ok(Dataspace::Simple { shape, max_shape })
 }
@@ -78,6 +83,9 @@ mod tests {
     fn rejects_sizes_past_the_maximum() {
         assert!(parse(&[2, 1, 1, 1, 3, 0, 3, 0], 0, FORMAT).is_ok());
         let error = parse(&[2, 1, 1, 1, 4, 0, 3, 0], 0, FORMAT).unwrap_err().to_string();
-        assert!(error.contains("sizes [4], expected at most"), "{error}");
+        assert!(error.contains("size 4, expected at most 3"), "{error}");
+        let format = Format { length_size: 8, ..FORMAT };
+        let sized = |size: u64| parse(&[&[2, 1, 0, 1][..], &size.to_le_bytes()].concat(), 0, format);
+        assert!(sized((1 << 63) - 1).is_ok() && sized(1 << 63).is_err());
     }
 }

@@ -184,6 +184,7 @@ impl Batch {
 
     /// Refuses an output that the journal does not know and that a run would not replace.
     async fn check_present(&self) -> Result<(), Error> {
+        #[cfg_attr(not(feature = "icechunk"), expect(irrefutable_let_patterns, reason = "the only target"))]
         let Target::References(format) = &self.target else { return Ok(()) };
         if self.each || self.overwrite || self.run.restart {
             return Ok(());
