@@ -32,9 +32,12 @@ struct Header {
 
 /// Decodes a chunk of at most `limit` bytes.
 pub(super) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
-    let (header, data) = bytes.split_first_chunk::<16>().ok_or_else(cut_off)?;
-    let [_, _, flags, element, a, b, c, d, e, f, g, h, ..] = *header;
+    let (header, _) = bytes.split_first_chunk::<16>().ok_or_else(cut_off)?;
+    let [_, _, flags, element, a, b, c, d, e, f, g, h, stored @ ..] = *header;
     let number = |bytes| usize::try_from(u32::from_le_bytes(bytes)).unwrap_or(usize::MAX);
+    // What follows the stored size is not part of the chunk.
+    let bytes = bytes.get(..number(stored)).ok_or_else(cut_off)?;
+    let data = bytes.get(16..).ok_or_else(cut_off)?;
     let header = Header {
         flags,
         element: usize::from(element).max(1),
@@ -161,4 +164,19 @@ pub(super) fn encode(bytes: &[u8], typesize: u32) -> Result<Vec<u8>, CodecFailur
 
 fn cut_off() -> CodecFailure {
     corrupt(NAME, "the chunk is truncated")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_has_its_stored_size() {
+        let chunk = encode(b"abcd", 4).unwrap();
+        assert_eq!(decode(&[&chunk[..], &[0]].concat(), 4).unwrap(), b"abcd");
+        for size in [0_u32, 15, 19, 21, 0xFF00_0014] {
+            let chunk = [&chunk[..12], &size.to_le_bytes(), &chunk[16..]].concat();
+            assert!(decode(&chunk, 4).is_err(), "{size}");
+        }
+    }
 }

@@ -400,6 +400,9 @@ impl<'a> Encoding<'a> {
 
     fn lerc(&self, shape: &[u64]) -> Result<Vec<Codec>> {
         let mut codecs = Vec::new();
+        if u64::from(self.sample.bits) != self.sample.data_type.number_size().saturating_mul(8) {
+            return Err(Error::undecodable("LERC", "it is of numbers of another size"));
+        }
         // libtiff reverses the bytes of big-endian numbers before encoding and after decoding.
         if self.own_codecs {
             let refused = || Error::undecodable("LERC", "it is of a volume, or of numbers of another type");
