@@ -202,6 +202,7 @@ fn lerc_is_compressed_again_and_its_bytes_are_reversed() {
     };
     let plain = image_codec("imagecodecs_lerc", []);
     let reversed = Codec::ReversedBytes { dtype: ">u2".into() };
+    assert!(codecs(&lerc(12, None), V2).is_err(), "LERC has no such samples");
     assert_eq!(codecs(&lerc(16, None), V2).unwrap(), vec![plain.clone()]);
     assert_eq!(codecs(&lerc(16, Some([4, 0])), BIG).unwrap(), [reversed, plain.clone()]);
     assert_eq!(codecs(&lerc(8, Some([4, 1])), BIG).unwrap(), [plain.clone(), Codec::Zlib { level: 6 }]);
