@@ -156,7 +156,7 @@ def values(path, id):
     if kind == h5t.COMPOUND and any(dtype[i].kind == "f" and dtype[i].itemsize > 8 for i in range(len(dtype))):
         return uncompared(path, full, "type")
     size = int(np.prod(full, dtype=object)) * max(dtype.itemsize, 1)
-    if size > MOST_BYTES:
+    if max(full, default=0) > MOST_BYTES or size > MOST_BYTES:  # NumPy has no axes of 2^60 elements, not even in an empty array
         return uncompared(path, full, "size")
     out = np.zeros(shape, dtype)
     # There is no conversion of tagged opaque data.
