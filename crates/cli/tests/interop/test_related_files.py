@@ -59,7 +59,7 @@ def test_each_source_is_opened_once(files, inline):
     assert remote == json.loads(json.dumps(local).replace(f"file://{files}", "s3://bucket"))
     # Bytes that are no longer cached take a request, but the file is not opened again.
     assert max(store.asked[f"s{n}.h5"] for n in range(COUNT)) <= 1 + bool(inline)
-    assert store.peak > 16
+    assert store.peak > 8
 
 
 def test_a_series_ends_at_the_first_missing_file(tmp_path):
