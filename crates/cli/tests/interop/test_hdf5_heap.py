@@ -1,5 +1,5 @@
 """Structures with text of variable length, sequences, wide floats and times of PyTables, in single cases. Random ones: test_hdf5_random.py."""
-import ctypes, glob, os, warnings
+import ctypes, os, warnings
 
 import clients
 import h5py
@@ -180,7 +180,7 @@ class CacheImage(ctypes.Structure):
 
 def with_cache_image(path, mode):
     """Opens a file whose metadata is written to a metadata cache image when it is closed."""
-    library = ctypes.CDLL(glob.glob(os.path.join(os.path.dirname(h5py.__file__), "..", "h5py.libs", "libhdf5-*"))[0])
+    library = clients.libhdf5()
     library.H5Pset_mdc_image_config.argtypes = [ctypes.c_int64, ctypes.c_void_p]
     access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
     access.set_libver_bounds(h5py.h5f.LIBVER_LATEST, h5py.h5f.LIBVER_LATEST)

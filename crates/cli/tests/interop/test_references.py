@@ -1,5 +1,5 @@
 """References to objects, dataset regions and attributes, as dataset elements and as attributes, compared with libhdf5."""
-import ctypes, glob, json, os
+import ctypes, json
 
 import clients
 import numpy as np
@@ -10,8 +10,7 @@ SPACE_ALL = 0
 
 
 def library():
-    import h5py
-    lib = ctypes.CDLL(glob.glob(os.path.join(os.path.dirname(h5py.__file__), "..", "h5py.libs", "libhdf5-*"))[0])
+    lib = clients.libhdf5()
     for name in ("H5Dcreate2", "H5Screate", "H5Screate_simple", "H5Dget_space", "H5Dopen2"):
         getattr(lib, name).restype = ctypes.c_int64
     return lib
