@@ -70,8 +70,8 @@ pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Erro
     Ok(file)
 }
 
-/// Adds to a model that another reader made what [`resolve_elements`] and [`read_sequences`] need: the end of the file, and the
-/// structures of its metadata cache image.
+/// Completes a model from another reader with the end of the file and the structures of its metadata cache image, which
+/// [`resolve_elements`] and [`read_sequences`] need.
 ///
 /// # Errors
 /// The superblock or its extension is damaged, or bytes cannot be fetched.

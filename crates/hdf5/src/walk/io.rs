@@ -59,7 +59,7 @@ impl<'a> Io<'a> {
         Ok(io)
     }
 
-    /// Reads further structures of a file whose metadata is read.
+    /// Opens a file again to read further structures, such as global heaps.
     pub(crate) fn of_file(source: &'a dyn ReadRanges, limits: Limits, file: &File) -> Self {
         let mut io = Self::new(source, limits);
         io.set_end(file.end.0);

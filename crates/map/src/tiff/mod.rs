@@ -119,7 +119,7 @@ fn map_images<'a>(mapper: &ImageMapper<'a>, file: &File, mapped: &mut Mapped) ->
     wanted
 }
 
-/// Says that images below a group may be missing.
+/// Returns the warning that images below a group may be missing.
 fn missing_images(group: &str, error: &virtualize_tiff::Error) -> Diagnostic {
     Diagnostic {
         severity: Severity::Warning,
