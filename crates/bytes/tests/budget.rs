@@ -4,7 +4,6 @@
 //! - the first refusal is final
 //! - the gate is charged what was admitted, at most one step late, and never more
 
-#![allow(clippy::too_many_lines, reason = "one step of each kind")]
 #![allow(clippy::unwrap_used, clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 
 use std::sync::Mutex;

@@ -270,7 +270,6 @@ impl Settings {
         self.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080)))
     }
 
-    #[allow(clippy::too_many_lines, reason = "one line per setting")]
     fn or(self, file: Self) -> Self {
         let list = |ours: Vec<String>, theirs| if ours.is_empty() { theirs } else { ours };
         Self {

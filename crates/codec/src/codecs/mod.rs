@@ -55,7 +55,6 @@ pub(crate) enum Direction {
 ///
 /// # Errors
 /// See [`CodecFailure`].
-#[expect(clippy::too_many_lines, reason = "one arm per codec")]
 pub(crate) fn run(
     codec: &Codec,
     bytes: &[u8],

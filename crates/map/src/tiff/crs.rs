@@ -208,7 +208,6 @@ fn key_json(key: &GeoKey) -> Value {
 }
 
 /// Returns the name of a key in OGC 19-008r4, or its number.
-#[expect(clippy::too_many_lines, reason = "one arm per GeoKey")]
 fn key_name(id: u16) -> String {
     let name = match id {
         1024 => "GTModelTypeGeoKey",

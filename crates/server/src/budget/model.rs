@@ -4,7 +4,6 @@
 //! - what is held is the sum of the shares, and never exceeds the size
 //! - what is refused changes nothing, and dropped shares return everything
 
-#![allow(clippy::too_many_lines, reason = "one step of each kind")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use futures::FutureExt;

@@ -5,7 +5,6 @@
 //! - a record changes only if it is still the one that was expected; a crash leaves the old one or the new one
 //! - the folder does not outgrow its size
 
-#![allow(clippy::too_many_lines, reason = "one step of each kind")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};

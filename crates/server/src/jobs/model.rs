@@ -6,7 +6,6 @@
 //! - a key stands for one job, also after the job was removed
 //! - what a crash leaves of a creation, a removal or a write changes nothing, and is removed
 
-#![allow(clippy::too_many_lines, reason = "one step of each kind")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::{collections::BTreeMap, fs, fs::File, path::Path};

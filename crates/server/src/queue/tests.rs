@@ -76,7 +76,6 @@ type Pending<'a> = Pin<Box<dyn Future<Output = Result<Place, Full>> + 'a>>;
 
 /// Sends random requests, gives some up, and ends others, and compares each step with the model.
 #[tokio::test]
-#[allow(clippy::too_many_lines, reason = "one step of each kind")]
 async fn places_are_those_of_the_model() {
     let (queue, names) = (Queue::new(LIMITS), names());
     let mut state = 0x1234_5678_9abc_def1_u64;

@@ -4,7 +4,6 @@
 //! - the cache holds the last pages that were inserted first, at most as many as fit
 //! - as many bytes are wanted or wasted as were fetched
 
-#![allow(clippy::too_many_lines, reason = "one step of each kind")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use proptest::{collection::vec, prelude::*};

@@ -7,7 +7,6 @@
 //!   continues from there
 //! - a file is in an output if its current version was published, and only then
 
-#![allow(clippy::too_many_lines, reason = "one step of each kind")]
 
 use proptest::{collection::vec, prelude::*};
 
