@@ -1,15 +1,15 @@
-"""The service for a long time: 1,000 clients, while files change, stores fail and jobs run. `make endurance` runs it.
+"""The service for a long time: 1,000 clients, while files change and stores fail. `make endurance` runs it.
 
 usage: service.py BINARY [--minutes 30] [--clients 1000] [--think 2.5] [--memory 256M] [--report FILE]
 
-Each response is compared with what its file contained while the request was in progress; each result of a job with that of the command. Fails if a response is
+Each response is compared with what its file contained while the request was in progress. Fails if a response is
 wrong or undocumented, if memory or descriptors grow over the last two thirds of the run, if descriptors or temporary files remain, or if the service does not stop
 cleanly. Prints a line per minute; `--report` keeps the measurements for `make pictures`.
 """
-import argparse, asyncio, collections, json, multiprocessing, os, pathlib, re, resource, shutil, signal, statistics, subprocess, sys, tempfile, time, urllib.request
+import argparse, asyncio, collections, json, os, pathlib, re, resource, shutil, signal, statistics, subprocess, sys, tempfile, time, urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import clients, jobs
+import clients
 from sources import local, remote
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -38,13 +38,13 @@ class Service:
 
     def __init__(self, chosen, folder, store):
         self.folder, self.samples = folder, []
-        for name in ("cache", "jobs", "temporary"):
+        for name in ("cache", "temporary"):
             (folder / name).mkdir()
         tokens = [f"token-of-reader-{number:04}" for number in range(50)]
-        (folder / "tokens").write_text("".join(f"{token} read\n" for token in tokens) + "token-of-the-jobs-runner read,jobs\ntoken-of-the-monitoring metrics\n")
+        (folder / "tokens").write_text("".join(f"{token} read\n" for token in tokens) + "token-of-the-monitoring metrics\n")
         many = "1000000"
         command = [chosen.binary.resolve(), "serve", "--listen", "127.0.0.1:0", "--allow", (folder / "data").as_uri() + "/", "--allow", f"{store}/bucket/",
-                   "--allow", "s3://bucket/", "--endpoint", store, "--anonymous", "--jobs", folder / "jobs", "--cache", folder / "cache", "--cache-size", "64M",
+                   "--allow", "s3://bucket/", "--endpoint", store, "--anonymous", "--cache", folder / "cache", "--cache-size", "64M",
                    "--memory", chosen.memory, "--token-file", folder / "tokens", "--stores-time", str(clients.STORES_TIME), "--hold-time", str(clients.HOLD_TIME),
                    "--rate", many, "--burst", many, "--client-connections", many, "--connections", "2048", "--stop-time", str(STOP_TIME), "--log", "json"]
         self.log = open(folder / "log", "wb")
@@ -158,41 +158,30 @@ def main():
 
 
 def run(chosen, folder, store):
-    sources, values, environment = made(folder, store), jobs.archive(folder / "data" / "archive"), environment_of(store)
-    for path in sorted((folder / "data" / "archive").iterdir()):
-        urllib.request.urlopen(urllib.request.Request(f"{store}/control/archive/{path.name}", path.read_bytes(), method="PUT")).close()
+    sources, environment = made(folder, store), environment_of(store)
     for source in sources:
         source.learn(chosen.binary.resolve(), environment)
     service = Service(chosen, folder, store)
     before = service.sample()
     document = json.load(urllib.request.urlopen(f"http://127.0.0.1:{service.port}/v1/openapi.json"))
-    record, results = clients.Record(document), multiprocessing.Queue()
-    (folder / "work").mkdir()
-    inputs = {"folder": (folder / "data" / "archive").as_uri() + "/*.nc", "store": "s3://bucket/archive/*.nc"}
-    worker = multiprocessing.Process(target=jobs.work, args=(results, f"http://127.0.0.1:{service.port}", "token-of-the-jobs-runner", folder / "work", chosen.binary.resolve(),
-                                                            inputs, environment, values, 60 * chosen.minutes - 20))
-    worker.start()
-    assert results.get(timeout=300) == "ready"
+    record = clients.Record(document)
     urllib.request.urlopen(urllib.request.Request(f"{store}/fail", b"1", method="PUT")).close()
     service.samples.clear()
     minutes = asyncio.run(load(chosen, service, sources, record))
-    ended, wrong = results.get(timeout=400)
-    worker.join()
     counts = json.load(urllib.request.urlopen(urllib.request.Request(f"{store}/fail", b"0", method="PUT")))
     during = list(service.samples)
     after = idle(service, before)
-    return judged(chosen, service, record, minutes, during, before, after, ended, wrong, counts)
+    return judged(chosen, service, record, minutes, during, before, after, counts)
 
 
-def judged(chosen, service, record, minutes, during, before, after, ended, wrong, counts):
+def judged(chosen, service, record, minutes, during, before, after, counts):
     """Returns the problems and the report."""
     memory, descriptors = growth(during, "rss"), growth(during, "descriptors")
     budget = int(chosen.memory.removesuffix("M"))
     status, seconds, panics = service.stop()
     left = [path.name for place in ("temporary", "cache") for path in (service.folder / place).rglob("*") if path.is_file() and is_temporary(path)]
     checks = {
-        f"{len(record.wrong)} wrong responses": record.wrong, f"{len(wrong)} wrong jobs": wrong, "no response was checked": not min(record.checked.values(), default=0),
-        "no job was done": not any("done" in name for name in ended),
+        f"{len(record.wrong)} wrong responses": record.wrong, "no response was checked": not min(record.checked.values(), default=0),
         f"memory grew by {memory:.1f} MiB over the last two thirds": memory > GROWTH * budget,
         f"descriptors grew by {descriptors:.0f} over the last two thirds": descriptors > DESCRIPTORS,
         f"{after['descriptors']} descriptors without clients, {before['descriptors']} before them": after["descriptors"] > before["descriptors"] + REMAIN,
@@ -204,8 +193,8 @@ def judged(chosen, service, record, minutes, during, before, after, ended, wrong
               "per second": round(sum(record.answers.values()) / whole), "answers": dict(record.answers.most_common()), "checked": dict(record.checked),
               "p50 ms": round(1000 * statistics.median(one["p50"] for one in minutes)), "p99 ms of the worst minute": round(1000 * max(one["p99"] for one in minutes)),
               "p99 ms, median of minutes": round(1000 * statistics.median(one["p99"] for one in minutes)),
-              "jobs": ended, "requests to the store": counts, "memory grew by MiB": round(memory, 2), "descriptors grew by": round(descriptors, 1),
-              "before": before, "after": after, "stopped in s": round(seconds, 2), "wrong": record.wrong[:20] + wrong[:20], "wrong by kind": dict(record.kinds.most_common(20)),
+              "requests to the store": counts, "memory grew by MiB": round(memory, 2), "descriptors grew by": round(descriptors, 1),
+              "before": before, "after": after, "stopped in s": round(seconds, 2), "wrong": record.wrong[:20], "wrong by kind": dict(record.kinds.most_common(20)),
               "by minute": [{name: round(value, 3) for name, value in one.items() if name != "time"} for one in minutes],
               "samples": [[round(one["time"] - during[0]["time"]), round(one["rss"], 1), one["descriptors"]] for one in during[::6]]}
     return [name for name, found in checks.items() if found], report

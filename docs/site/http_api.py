@@ -7,7 +7,6 @@ DOCUMENT = Path(__file__).parents[2] / "crates/server/src/openapi.json"
 GROUPS = {
     "One file": ("/v1/references", "/v1/inspect", "/v1/zarr", "/v1/plain", "/v1/chunks"),
     "Folders": ("/v1/folder",),
-    "Jobs": ("/v1/jobs",),
     "Service": ("/",),
 }
 

@@ -20,7 +20,6 @@ VARIANTS = {
                "envFrom": [{"secretRef": {"name": "credentials"}}], "serviceAccount": {"annotations": {"role": "reader"}}},
     "ingress": {"settings": OPEN, "ingress": {"enabled": True, "host": "maps.example", "className": "nginx", "tlsSecret": "tls"}},
     "many": {"settings": OPEN, "autoscaling": {"enabled": True}},
-    "jobs": {"settings": {**OPEN, "allow-write": ["s3://bucket/refs/"]}, "jobs": {"enabled": True, "storageClass": "fast"}},
 }
 KINDS = ["ConfigMap", "Deployment", "PodDisruptionBudget", "Service", "ServiceAccount"]
 

@@ -29,6 +29,6 @@ pub(crate) async fn run(arguments: &Serve) -> Result<(), Failure> {
 }
 
 async fn serve(settings: Settings) -> Result<(), ConfigError> {
-    let _sending = virtualize_server::start_logging(settings.log.as_deref() == Some("json"));
+    virtualize_server::start_logging(settings.log.as_deref() == Some("json"));
     virtualize_server::serve(settings.check()?).await
 }

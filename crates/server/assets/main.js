@@ -2,7 +2,6 @@
 import { Problem, address, json } from "./api.js";
 import { drawAttributes, drawChildren, drawDiagnostics, drawFacts, drawFill, drawReaders } from "./details.js";
 import { announce, byId, copyButton, count, encoded, fill, h, label, plural, segments, size, visible } from "./dom.js";
-import { Jobs } from "./jobs.js";
 import { drawLayout } from "./layout.js";
 import { QuickLook } from "./look.js";
 import { about as aboutArray, fileName, find, firstArray } from "./nodes.js";
@@ -18,7 +17,6 @@ const PHONE = matchMedia("(max-width: 56rem)");
 const form = byId("source-form");
 const input = byId("url");
 const tree = new Tree({ host: byId("tree"), box: byId("tree-box"), input: byId("find"), found: byId("found") }, showNode);
-const jobs = new Jobs(showProblem);
 const start = new Start({ openFile: (url) => to({ url }), openFolder: (folder) => to({ folder }) }, (href) => { history.pushState(null, "", href); return fromAddress(); });
 /** What the service reports about itself. */
 let service = {};
@@ -256,28 +254,19 @@ async function guarded(host, work) {
 /** Returns the path segment that names the source in the version shown. */
 const segment = ({ zarr }) => (zarr.versioned ?? zarr.store).split("/").filter(Boolean).at(-1);
 
-/** Shows the view that the address selects: the start page, a file, or jobs. */
+/** Shows the view that the address selects: the start page or a file. */
 function view() {
-  const isJobs = location.hash === "#jobs" && !byId("nav-jobs").hidden;
-  byId("jobs").hidden = !isJobs;
-  byId("start").hidden = isJobs || shown !== null || !byId("busy").hidden;
-  byId("source").hidden = isJobs || shown === null;
-  for (const [name, is] of [["nav-files", !isJobs], ["nav-jobs", isJobs]]) {
-    if (is) byId(name).setAttribute("aria-current", "page");
-    else byId(name).removeAttribute("aria-current");
-  }
-  if (isJobs) jobs.refresh();
-  else jobs.rest();
+  byId("start").hidden = shown !== null || !byId("busy").hidden;
+  byId("source").hidden = shown === null;
 }
 
-/** Asks what the client may read, and whether there are jobs. */
+/** Requests what the client may read. */
 async function about() {
   try {
     service = await json(address("about"));
   } catch (error) {
     service = { needsToken: error.status === 401, failed: error.message };
   }
-  byId("nav-jobs").hidden = service.jobs !== true;
   if (query().has("url")) view();
 }
 
@@ -292,7 +281,5 @@ async function restart() {
 themeSwitch();
 tokenForms(restart);
 byId("copy-link").replaceWith(Object.assign(copyButton("Copy link", () => location.href), { id: "copy-link" }));
-for (const name of ["home", "nav-files"]) {
-  byId(name).addEventListener("click", (event) => start.follow(event, name === "nav-files" && !byId("jobs").hidden && query().has("url") ? location.pathname + location.search : "./"));
-}
+byId("home").addEventListener("click", (event) => start.follow(event, "./"));
 restart();

@@ -8,17 +8,6 @@ use virtualize::Notation;
 /// The OpenAPI document of the service.
 pub(crate) const DOCUMENT: &str = include_str!("openapi.json");
 
-/// Returns the members of a request for a job.
-pub(crate) fn job_members() -> &'static BTreeSet<String> {
-    static MEMBERS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
-        let document: Value = serde_json::from_str(DOCUMENT).unwrap_or_default();
-        let members =
-            document.pointer("/components/schemas/JobRequest/properties").and_then(Value::as_object);
-        members.into_iter().flat_map(|members| members.keys().cloned()).collect()
-    });
-    &MEMBERS
-}
-
 /// Parameters of mapping, which every endpoint that reads a source accepts. The service itself sets the members of
 /// [`MappingOptions`] that are not listed, such as the HDF5 reader and the total size of inline chunks.
 pub(crate) const OF_MAPPING: [&str; 17] = [
@@ -47,7 +36,3 @@ pub(crate) const PARAMETERS: Notation = Notation(|option, value| {
     OF_MAPPING.contains(&name.as_str()).then_some(shown)
 });
 
-/// Remedies for a job name options as the members of its request do: `on_mismatch=split`.
-pub(crate) const MEMBERS: Notation = Notation(|option, value| {
-    job_members().contains(option.as_str()).then(|| (Notation::default().0)(option, value)).flatten()
-});

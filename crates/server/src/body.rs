@@ -18,7 +18,6 @@ use tokio::time::Sleep;
 
 use crate::{
     client::Identity, measured::Route, metrics::Metrics, queue::Place, quota::Holds, rate::Rate,
-    traces::Trace,
 };
 
 /// The access-log entry of a request, written on drop.
@@ -26,8 +25,6 @@ use crate::{
 pub(crate) struct Entry {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) id: String,
-    /// The trace that the request belongs to. Its span ends with the entry.
-    pub(crate) trace: Option<Trace>,
     pub(crate) method: Method,
     pub(crate) route: Arc<Route>,
     pub(crate) client: Arc<Identity>,
@@ -61,7 +58,6 @@ impl Drop for Entry {
         tracing::info!(
             target: "virtualize_server::access",
             request_id = %self.id,
-            trace_id = self.trace.as_ref().map(|trace| &*trace.id),
             client = %self.client.name,
             method = %self.method,
             route = self.route.path,

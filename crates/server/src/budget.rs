@@ -278,25 +278,6 @@ impl Gate for Reading {
     }
 }
 
-/// A gate that gives each file of a job its own `Reading`.
-#[derive(Debug)]
-pub(crate) struct JobGate {
-    pub(crate) budget: Budget,
-    /// Maximum bytes of memory for one file.
-    pub(crate) most: u64,
-}
-
-impl Gate for JobGate {
-    fn pass(&self, _bytes: u64) -> Result<(), ReadError> {
-        Ok(())
-    }
-
-    fn for_file(&self) -> Option<Arc<dyn Gate>> {
-        let share = self.budget.try_take(FIRST);
-        Some(Arc::new(Reading::new(self.budget.clone(), share, self.most, CancellationToken::new())))
-    }
-}
-
 #[cfg(test)]
 mod model;
 #[cfg(test)]
@@ -344,21 +325,6 @@ mod tests {
         assert!(left.pass(0).is_err() && left.refusal().is_none());
         drop(left);
         assert_eq!(budget.held(), 0);
-    }
-
-    #[test]
-    fn files_of_a_job_share_its_memory_and_give_it_back() {
-        let budget = Budget::new(4 * FIRST);
-        let gate = JobGate { budget: budget.clone(), most: 2 * FIRST };
-        let files: Vec<_> = (0..4).filter_map(|_| gate.for_file()).collect();
-        assert!(files.iter().all(|file| file.pass(FIRST / 2).is_ok()));
-        let later = gate.for_file().unwrap();
-        assert_eq!(later.pass(0).unwrap_err().kind, ReadErrorKind::Unavailable);
-        drop(files);
-        assert_eq!(budget.held(), 0);
-        let large = gate.for_file().unwrap();
-        assert!(large.pass(FIRST).is_ok());
-        assert_eq!(large.pass(1).unwrap_err().kind, ReadErrorKind::Invalid, "trying again does not help");
     }
 
     #[tokio::test]

@@ -25,7 +25,7 @@ pub(crate) fn access_key(prefixes: &Allowed) -> String {
 /// Who a client is, and what it may do.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
-    /// Identifies the client in logs and quotas, and as the creator of a job: an address, `token` and the start of the
+    /// Identifies the client in logs and quotas: an address, `token` and the start of the
     /// token's digest, or the issuer and subject of a JWT.
     pub(crate) name: String,
     pub(crate) scopes: Scopes,

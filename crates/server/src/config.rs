@@ -6,7 +6,6 @@ use virtualize_store::Allowed;
 use crate::{
     ConfigError, Settings, Size,
     cache::Place,
-    jobs::webhook,
     jwt::{Expected, Jwt},
     tokens::Tokens,
 };
@@ -45,11 +44,6 @@ pub struct Config {
     pub(crate) memory: u64,
     pub(crate) file_memory: u64,
     pub(crate) output_size: u64,
-    pub(crate) jobs: Option<PathBuf>,
-    /// Prefixes that jobs may write to.
-    pub(crate) allow_write: Option<Allowed>,
-    pub(crate) webhooks: Option<Webhooks>,
-    pub(crate) job_limits: JobLimits,
     /// Options to open sources, without the allowed prefixes.
     pub(crate) store: StoreOptions,
 }
@@ -96,29 +90,6 @@ pub(crate) struct Times {
     pub(crate) stop: Duration,
 }
 
-/// Where jobs may send webhooks, and the file of the secrets that sign them.
-#[derive(Clone, Debug)]
-pub(crate) struct Webhooks {
-    pub(crate) allowed: Allowed,
-    pub(crate) secrets: PathBuf,
-}
-
-/// Limits on jobs.
-#[derive(Clone, Debug)]
-pub(crate) struct JobLimits {
-    pub(crate) running: usize,
-    pub(crate) queued: usize,
-    /// Queued and running jobs of one client.
-    pub(crate) per_client: usize,
-    /// Bytes of ended jobs together, and of one running job.
-    pub(crate) keep: u64,
-    /// Files of one job.
-    pub(crate) files: u64,
-    /// Files that one job reads concurrently.
-    pub(crate) openings: usize,
-    pub(crate) time: Duration,
-}
-
 impl Settings {
     /// Validates the settings. At least one prefix must be allowed, and an address that other machines can reach
     /// requires tokens, unless the service is explicitly public.
@@ -143,10 +114,6 @@ impl Settings {
         let memory = bytes(self.memory, 1 << 30).max(LEAST_MEMORY);
         let half = memory / 2;
         let file_memory = bytes(self.file_memory, half).min(half);
-        let allow_write = match self.allow_write.as_slice() {
-            [] => None,
-            writable => Some(prefixes("allow-write", writable)?),
-        };
         Ok(Config {
             listen,
             allowed,
@@ -170,10 +137,6 @@ impl Settings {
             times: self.times(),
             header_size: small(bytes(self.header_size, 32 << 10).clamp(8 << 10, 1 << 20)),
             request_size: small(bytes(self.request_size, 1 << 20)),
-            jobs: self.jobs.clone(),
-            allow_write,
-            webhooks: self.webhooks()?,
-            job_limits: self.job_limits(),
             store: self.store()?,
         })
     }
@@ -221,32 +184,6 @@ impl Settings {
             write: seconds(self.write_time, 30),
             stop: seconds(self.stop_time, 20),
         }
-    }
-
-    fn job_limits(&self) -> JobLimits {
-        let queued = self.jobs_queued.unwrap_or(100).clamp(1, 10_000);
-        JobLimits {
-            running: self.jobs_running.unwrap_or(2).clamp(1, 1 << 10),
-            queued,
-            per_client: share(self.client_jobs, queued),
-            keep: bytes(self.jobs_keep, 10 << 30),
-            files: self.jobs_files.unwrap_or(1_000_000).max(1),
-            openings: self.jobs_openings.unwrap_or(16).clamp(1, 1 << 10),
-            time: seconds(self.jobs_time, 86_400),
-        }
-    }
-
-    fn webhooks(&self) -> Result<Option<Webhooks>, ConfigError> {
-        if self.allow_webhook.is_empty() {
-            return Ok(None);
-        }
-        let secrets = self.webhook_secret_file.clone().ok_or(ConfigError::NoSecret)?;
-        webhook::secrets(&secrets).map_err(ConfigError::io(secrets.display()))?;
-        let is_web = |prefix: &String| prefix.starts_with("http://") || prefix.starts_with("https://");
-        if !self.allow_webhook.iter().all(is_web) {
-            return Err(ConfigError::NotWeb);
-        }
-        Ok(Some(Webhooks { allowed: prefixes("allow-webhook", &self.allow_webhook)?, secrets }))
     }
 
     fn store(&self) -> Result<StoreOptions, ConfigError> {

@@ -9,7 +9,6 @@ use crate::{
     Config, ConfigError,
     budget::Budget,
     cache::Cache,
-    jobs::Jobs,
     metrics::Metrics,
     queue::{Limits, Queue},
     quota::Quotas,
@@ -34,13 +33,12 @@ pub(crate) struct Context {
     pub(crate) sources: Arc<Sources>,
     /// Memory budget of all requests.
     pub(crate) memory: Budget,
-    /// Quotas of the clients.
     /// Budget of temporary files and of the cache folder.
     pub(crate) spool: Budget,
+    /// Quotas of the clients.
     pub(crate) quotas: Quotas,
     pub(crate) rendered: Rendered,
     pub(crate) cache: Option<Arc<Cache>>,
-    pub(crate) jobs: Option<Jobs>,
     stopping: AtomicBool,
 }
 
@@ -49,7 +47,6 @@ impl Context {
         let config = Arc::new(config);
         let metrics = Arc::new(Metrics::new(&config.allowed.prefixes())?);
         let (memory, spool) = (Budget::new(config.memory), Budget::new(config.cache_size));
-        let jobs = Jobs::open(&config, &metrics, &memory)?;
         let cache = config.cache.as_ref();
         let cache = cache.map(|place| Cache::open(place, config.cache_size, spool.clone(), &config.store));
         let cache = cache.transpose()?.map(Arc::new);
@@ -66,18 +63,14 @@ impl Context {
             sources,
             memory,
             cache,
-            jobs,
             stopping: AtomicBool::new(false),
             config,
         })
     }
 
-    /// Stops the jobs, refuses new ones, and makes `/readyz` report that the service is stopping.
+    /// Makes `/readyz` report that the service is stopping.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
-        if let Some(jobs) = &self.jobs {
-            jobs.stop();
-        }
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

@@ -3,15 +3,12 @@
 
 use crate::{Config, ConfigError};
 
-/// Descriptors of the process itself: log, runtime, cache, journal.
+/// Descriptors of the process itself: log, runtime, cache.
 const OWN: usize = 64;
 /// Descriptors per request that is worked on: its source, and connections to it.
 const REQUEST: usize = 3;
 /// Descriptors per connection: its socket, and the file that holds the response.
 const CONNECTION: usize = 2;
-/// Descriptors per job, and per file that it reads concurrently.
-const JOB: usize = 16;
-const JOB_FILE: usize = 4;
 /// Descriptors of cached responses.
 const KEPT: usize = 256;
 /// Minimum number of connections that the service starts with.
@@ -30,15 +27,8 @@ impl Config {
 
     /// Returns the number of descriptors reserved for everything except connections.
     fn reserved(&self) -> usize {
-        let jobs = match self.jobs {
-            Some(_) => self
-                .job_limits
-                .running
-                .saturating_mul(JOB.saturating_add(self.job_limits.openings.saturating_mul(JOB_FILE))),
-            None => 0,
-        };
         let requests = self.traffic.concurrent.saturating_mul(REQUEST);
-        [OWN, KEPT, self.sources_kept, requests, jobs].into_iter().fold(0, usize::saturating_add)
+        [OWN, KEPT, self.sources_kept, requests].into_iter().fold(0, usize::saturating_add)
     }
 
     /// Reduces the default number of connections to what a limit of descriptors allows. Fails if the number was

@@ -24,12 +24,6 @@ pub enum ConfigError {
         /// The address.
         address: SocketAddr,
     },
-    /// Webhooks are allowed, but cannot be signed.
-    #[error("--allow-webhook needs --webhook-secret-file, with which webhooks are signed")]
-    NoSecret,
-    /// Webhooks are allowed to something other than a web server.
-    #[error("--allow-webhook: expected prefixes that start with https:// or http://")]
-    NotWeb,
     /// A store setting has no key.
     #[error("--store-option: expected KEY=VALUE")]
     StoreOption,
@@ -106,7 +100,7 @@ pub enum TokenError {
     #[error("expected a token, its scopes, and optionally the prefixes that it may read")]
     Incomplete,
     /// Unknown scope.
-    #[error("expected scopes of read, jobs, metrics, admin, separated by commas")]
+    #[error("expected scopes of read, metrics, separated by commas")]
     Scopes,
     /// Token that is too short to be safe.
     #[error("expected a token of at least 16 characters")]

@@ -84,7 +84,6 @@ pub(crate) async fn guard(
     let neighbour = neighbour_of(&context, &request);
     let mut entry = Entry {
         id: request_id::of(request.headers()),
-        trace: request.extensions().get().cloned(),
         method: request.method().clone(),
         client: Arc::clone(&neighbour.identity),
         rate: Arc::clone(&context.bytes),
@@ -342,8 +341,7 @@ fn decorate(headers: &mut HeaderMap, id: &str, origin: Option<HeaderValue>) {
         (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, POST, DELETE, OPTIONS"),
         (
             header::ACCESS_CONTROL_ALLOW_HEADERS,
-            "authorization, content-type, idempotency-key, if-none-match, if-range, last-event-id, range, traceparent, \
-             tracestate, x-request-id",
+            "authorization, content-type, if-none-match, if-range, range, x-request-id",
         ),
         (
             header::ACCESS_CONTROL_EXPOSE_HEADERS,

@@ -49,9 +49,6 @@ pub(crate) async fn ready(State(context): State<Arc<Context>>) -> Response {
 
 /// `GET /metrics`: returns the metrics for Prometheus.
 pub(crate) async fn metrics(State(context): State<Arc<Context>>) -> Result<Response, Problem> {
-    for (state, count) in context.jobs.iter().flat_map(crate::jobs::Jobs::counts) {
-        context.metrics.jobs.with_label_values(&[state]).set(count);
-    }
     let (metrics, bytes) = (&context.metrics, |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX));
     metrics.memory.set(bytes(context.memory.held()));
     metrics.memory_limit.set(bytes(context.memory.size()));

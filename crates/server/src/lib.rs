@@ -29,7 +29,6 @@ mod follow;
 mod guard;
 mod health;
 mod inspect;
-mod jobs;
 mod jwks;
 mod jwt;
 mod layout;
@@ -57,7 +56,6 @@ mod stamp;
 mod stream;
 mod tick;
 mod tokens;
-mod traces;
 mod values;
 mod weight;
 mod zarr;
@@ -74,7 +72,6 @@ pub use listen::{Running, serve, start};
 pub use logging::start as start_logging;
 pub use problem::Problem;
 pub use settings::{Settings, Size};
-pub use traces::Sending;
 
 use context::Context;
 

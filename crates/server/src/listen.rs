@@ -199,22 +199,12 @@ async fn accept(listener: TcpListener, context: Arc<Context>, mut stopped: onesh
     shut_down(&context, graceful).await;
 }
 
-/// Finishes requests in progress and parks jobs, within the configured time.
+/// Finishes requests in progress within the configured time.
 async fn shut_down(context: &Context, graceful: GracefulShutdown) {
     context.stop();
-    let (served, parked) = tokio::join!(
-        tokio::time::timeout(context.config.times.stop, graceful.shutdown()),
-        tokio::time::timeout(context.config.times.stop, async {
-            if let Some(jobs) = &context.jobs {
-                jobs.parked().await;
-            }
-        })
-    );
+    let served = tokio::time::timeout(context.config.times.stop, graceful.shutdown()).await;
     if served.is_err() {
         tracing::warn!("requests that did not finish in time were cut off");
-    }
-    if parked.is_err() {
-        tracing::warn!("jobs that did not stop in time will still resume at the next start");
     }
 }
 

@@ -8,12 +8,9 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-use crate::traces::{self, Sending};
-
-/// Installs a logger that writes to standard error, as text or JSON, and sends traces if the environment configures
-/// that. `RUST_LOG` sets the filter of the log. At the level `trace`, only this project's crates write: HTTP clients
+/// Installs a logger that writes to standard error, as text or JSON. `RUST_LOG` sets the filter of the log. At the level `trace`, only this project's crates write: HTTP clients
 /// might log headers with credentials.
-pub fn start(json: bool) -> Sending {
+pub fn start(json: bool) {
     let given = std::env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty());
     let filter = EnvFilter::builder().parse_lossy(given.unwrap_or_else(|| "info".to_owned()));
     let filter = filter.and(filter_fn(|metadata| {
@@ -24,8 +21,6 @@ pub fn start(json: bool) -> Sending {
         true => lines.json().flatten_event(true).with_filter(filter).boxed(),
         false => lines.with_ansi(false).with_filter(filter).boxed(),
     };
-    let (spans, sending) = traces::sent::layer();
     // A logger that is already installed in the process stays.
-    let _ = Registry::default().with(lines).with(spans).try_init();
-    sending
+    let _ = Registry::default().with(lines).try_init();
 }

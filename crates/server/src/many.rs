@@ -35,7 +35,6 @@ use crate::{
     api::OF_MAPPING,
     client::Client,
     context::Context,
-    jobs::api::{body, is_json},
     query::{self, Parameters},
     quota::Holds,
     references,
@@ -78,6 +77,29 @@ pub(crate) async fn post(
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)
+}
+
+/// Checks that the body is declared as JSON. Web pages of other origins can send other types without a CORS preflight,
+/// and could otherwise use a service on the user's own machine.
+fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    match kind.eq_ignore_ascii_case("application/json") {
+        true => Ok(()),
+        false => Err(Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Code::ContentType,
+            "expected content-type: application/json",
+        )),
+    }
+}
+
+/// Reads a body of at most `most` bytes.
+async fn body(body: Body, most: usize) -> Result<Bytes, Problem> {
+    to_bytes(body, most).await.map_err(|_| {
+        let detail = format!("the body exceeds {most} bytes, or is truncated");
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, Code::Size, detail)
+    })
 }
 
 impl Wanted {

@@ -9,8 +9,6 @@ use prometheus::{
 const SECONDS: [f64; 11] = [0.001, 0.005, 0.02, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 /// Value of the label `source` for files outside the allowed prefixes of the service.
 const OTHER: &str = "other";
-/// Value of the label `source` for the files of jobs.
-pub(crate) const JOBS: &str = "jobs";
 
 /// The metrics of the service.
 #[derive(Debug)]
@@ -25,8 +23,6 @@ pub(crate) struct Metrics {
     pub(crate) bytes: IntCounterVec,
     /// Lookups by cache (`references`, `stores`) and outcome (`hit`, `miss`).
     pub(crate) cache: IntCounterVec,
-    /// Jobs by state, at the time of the scrape.
-    pub(crate) jobs: IntGaugeVec,
     /// Reserved bytes of the memory budget, at the time of the scrape, and its size.
     pub(crate) memory: IntGauge,
     pub(crate) memory_limit: IntGauge,
@@ -129,7 +125,6 @@ impl Metrics {
             in_flight: new.gauge("requests_in_flight", "Requests in progress")?,
             bytes: new.counters("response_bytes_total", "Bytes of responses", &["route"])?,
             cache: new.counters("cache_lookups_total", "Lookups in a cache", &["cache", "outcome"])?,
-            jobs: new.gauges("jobs", "Jobs", &["state"])?,
             memory: new.gauge("memory_held_bytes", "Reserved bytes of the memory budget")?,
             memory_limit: new.gauge("memory_limit_bytes", "Memory budget")?,
             temporary: new.gauge("temporary_bytes", "Bytes of temporary files that hold responses")?,

@@ -17,7 +17,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::{folder, inspect, jobs, layout, references, routes, values};
+    use crate::{folder, inspect, layout, references, routes, values};
 
     fn document() -> Value {
         serde_json::from_str(DOCUMENT).unwrap()
@@ -38,7 +38,6 @@ mod tests {
             ("/v1/folder", folder::parameters()),
             ("/v1/inspect", inspect::parameters()),
             ("/v1/chunks", layout::parameters()),
-            ("/v1/jobs", jobs::api::parameters()),
             ("/v1/values/{source}", [&["source"], values::parameters().as_slice()].concat()),
         ] {
             let document = document();

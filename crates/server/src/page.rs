@@ -48,7 +48,6 @@ static FILES: [(&str, Fixed); 60] = [
     ("/assets/georeference.js", Fixed::new(SCRIPT, include_str!("../assets/georeference.js"))),
     ("/assets/histogram.js", Fixed::new(SCRIPT, include_str!("../assets/histogram.js"))),
     ("/assets/icon.svg", Fixed::new(SVG, include_str!("../assets/icon.svg"))),
-    ("/assets/jobs.js", Fixed::new(SCRIPT, include_str!("../assets/jobs.js"))),
     ("/assets/json.js", Fixed::new(SCRIPT, include_str!("../assets/json.js"))),
     ("/assets/layout.js", Fixed::new(SCRIPT, include_str!("../assets/layout.js"))),
     ("/assets/lines.js", Fixed::new(SCRIPT, include_str!("../assets/lines.js"))),
@@ -149,8 +148,7 @@ async fn versioned(Path((version, name)): Path<(String, String)>, headers: Heade
     response
 }
 
-/// `GET /v1/about`: returns the version of the service, the prefixes and the examples that the client may read, and
-/// whether the service runs jobs.
+/// `GET /v1/about`: returns the version of the service, the prefixes and the examples that the client may read.
 pub(crate) async fn about(
     State(context): State<Arc<Context>>,
     Extension(client): Extension<Client>,
@@ -162,7 +160,6 @@ pub(crate) async fn about(
         "version": env!("CARGO_PKG_VERSION"),
         "allow": client.allowed.prefixes(),
         "examples": examples,
-        "jobs": context.jobs.is_some(),
     })
     .to_string();
     encode::json(request.headers(), text)

@@ -11,7 +11,6 @@ use virtualize::{Code, Error, ErrorClass, Notation, Remedy, StoreError};
 
 use crate::{
     api::{MEMBERS, PARAMETERS},
-    traces,
 };
 
 /// An error response: status, stable code, one line of detail, and a hint for the client.
@@ -107,9 +106,6 @@ impl Problem {
         });
         if let (Some(hint), Some(members)) = (&self.hint, document.as_object_mut()) {
             members.insert("hint".to_owned(), one_line(hint).into());
-        }
-        if let (Some(id), Some(members)) = (traces::current(), document.as_object_mut()) {
-            members.insert("trace_id".to_owned(), (*id).into());
         }
         document
     }

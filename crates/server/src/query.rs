@@ -245,7 +245,7 @@ fn repository() -> Problem {
         Code::FormatRepository,
         "format: icechunk commits to a repository and has no response body",
     )
-    .hint("submit a job, which can commit, or choose another format")
+    .hint("choose another format; `virtualize batch` commits")
 }
 
 /// Decodes percent-encoded text, which must not contain control characters.

@@ -19,7 +19,6 @@ use serde_json::Value;
 use tempfile::SpooledTempFile;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument;
 
 use crate::{
     Config, Problem,
@@ -31,7 +30,6 @@ use crate::{
     encode::{self, Content, answer},
     query::Wanted,
     sources::{Mapped, Sources, on_thread},
-    traces::step,
 };
 use virtualize::Code;
 
@@ -189,7 +187,7 @@ impl Rendered {
             let written = write(&mapped, &mut out);
             out.finish(written, name)
         };
-        let made = on_thread(work, (place, share)).instrument(step!("render")).await??;
+        let made = on_thread(work, (place, share)).await??;
         if let (Some(cache), Some(key)) = (&self.cache, key) {
             cache.upload(&key, &made.content, &client.quota.memory);
         }

@@ -17,8 +17,7 @@ use crate::{
     folder,
     guard::{self, Access, Routes},
     health, inspect,
-    jobs::api as job,
-    layout, many, openapi, page, plain, references, traces, values, zarr,
+    layout, many, openapi, page, plain, references, values, zarr,
 };
 use virtualize::Code;
 
@@ -28,7 +27,6 @@ pub(crate) type Route = (&'static str, Access, MethodRouter<Arc<Context>>);
 /// Returns the routes of the API, which the OpenAPI description lists too.
 pub(crate) fn api() -> Vec<Route> {
     let read = Access::Scoped(Scope::Read);
-    let jobs = Access::Scoped(Scope::Jobs);
     vec![
         ("/healthz", Access::Always, get(health::alive)),
         ("/readyz", Access::Anyone, get(health::ready)),
@@ -37,11 +35,6 @@ pub(crate) fn api() -> Vec<Route> {
         ("/v1/references", read, get(references::get).post(many::post)),
         ("/v1/folder", read, get(folder::get)),
         ("/v1/inspect", read, get(inspect::get)),
-        ("/v1/jobs", jobs, get(job::list).post(job::submit)),
-        ("/v1/jobs/{id}", jobs, get(job::get).delete(job::delete)),
-        ("/v1/jobs/{id}/events", jobs, get(job::follow)),
-        ("/v1/jobs/{id}/result", jobs, get(job::result)),
-        ("/v1/jobs/{id}/result/{*key}", jobs, get(job::file)),
         ("/v1/zarr/{source}/{*key}", read, get(zarr::get)),
         ("/v1/about", read, get(page::about)),
         ("/v1/chunks", read, get(layout::get)),
@@ -73,6 +66,5 @@ pub(crate) fn router(context: Arc<Context>) -> Router {
         })
         .layer(DefaultBodyLimit::max(context.config.request_size))
         .layer(middleware::from_fn_with_state((Arc::clone(&context), Arc::new(known)), guard::guard))
-        .layer(middleware::from_fn(traces::traced))
         .with_state(context)
 }

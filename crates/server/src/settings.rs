@@ -125,9 +125,6 @@ pub struct Settings {
     /// Maximum connections per address; further ones are closed [default: a quarter of --connections]
     #[arg(long, help_heading = "Limit options", value_name = "N", env = "VIRTUALIZE_CLIENT_CONNECTIONS")]
     pub client_connections: Option<usize>,
-    /// Maximum queued and running jobs per client; further ones get 429 [default: a quarter of --jobs-queued]
-    #[arg(long, help_heading = "Limit options", value_name = "N", env = "VIRTUALIZE_CLIENT_JOBS")]
-    pub client_jobs: Option<usize>,
     /// Files to map concurrently; further ones wait [default: 4]
     #[arg(long, help_heading = "Limit options", value_name = "N", env = "VIRTUALIZE_OPENINGS")]
     pub openings: Option<usize>,
@@ -164,48 +161,6 @@ pub struct Settings {
     /// Maximum size of references in one response [default: 2G]
     #[arg(long, help_heading = "Limit options", value_name = "SIZE", env = "VIRTUALIZE_OUTPUT_SIZE")]
     pub output_size: Option<Size>,
-    /// Folder for background jobs; without it there are no jobs
-    #[arg(long, help_heading = "Job options", value_name = "DIR", env = "VIRTUALIZE_JOBS")]
-    pub jobs: Option<PathBuf>,
-    /// Allow jobs to write to URLs that start with PREFIX, and nowhere else; may be repeated or comma-separated
-    #[arg(
-        long,
-        help_heading = "Job options",
-        value_name = "PREFIX",
-        env = "VIRTUALIZE_ALLOW_WRITE",
-        value_delimiter = ','
-    )]
-    pub allow_write: Vec<String>,
-    /// Allow jobs to send webhooks to URLs that start with PREFIX; may be repeated or comma-separated
-    #[arg(
-        long,
-        help_heading = "Job options",
-        value_name = "PREFIX",
-        env = "VIRTUALIZE_ALLOW_WEBHOOK",
-        value_delimiter = ','
-    )]
-    pub allow_webhook: Vec<String>,
-    /// File of secrets to sign webhooks with: on each line whsec_ and at least 24 bytes in Base64
-    #[arg(long, help_heading = "Job options", value_name = "FILE", env = "VIRTUALIZE_WEBHOOK_SECRET_FILE")]
-    pub webhook_secret_file: Option<PathBuf>,
-    /// Maximum running jobs of this instance [default: 2]
-    #[arg(long, help_heading = "Job options", value_name = "N", env = "VIRTUALIZE_JOBS_RUNNING")]
-    pub jobs_running: Option<usize>,
-    /// Maximum queued jobs; further ones get 429 [default: 100]
-    #[arg(long, help_heading = "Job options", value_name = "N", env = "VIRTUALIZE_JOBS_QUEUED")]
-    pub jobs_queued: Option<usize>,
-    /// Maximum disk space for ended jobs, the oldest of which are removed, and for one running job [default: 10G]
-    #[arg(long, help_heading = "Job options", value_name = "SIZE", env = "VIRTUALIZE_JOBS_KEEP")]
-    pub jobs_keep: Option<Size>,
-    /// Maximum files per job [default: 1000000]
-    #[arg(long, help_heading = "Job options", value_name = "N", env = "VIRTUALIZE_JOBS_FILES")]
-    pub jobs_files: Option<u64>,
-    /// Files that a job reads concurrently [default: 16]
-    #[arg(long, help_heading = "Job options", value_name = "N", env = "VIRTUALIZE_JOBS_OPENINGS")]
-    pub jobs_openings: Option<usize>,
-    /// Seconds that a job may run, counted anew after a restart [default: 86400]
-    #[arg(long, help_heading = "Job options", value_name = "SECONDS", env = "VIRTUALIZE_JOBS_TIME")]
-    pub jobs_time: Option<u64>,
     /// Do not sign requests to sources: for public buckets
     #[arg(long, help_heading = "Store options", env = "VIRTUALIZE_ANONYMOUS")]
     pub anonymous: bool,
@@ -299,7 +254,6 @@ impl Settings {
             queue_time: self.queue_time.or(file.queue_time),
             client_bytes: self.client_bytes.or(file.client_bytes),
             client_connections: self.client_connections.or(file.client_connections),
-            client_jobs: self.client_jobs.or(file.client_jobs),
             connections: self.connections.or(file.connections),
             openings: self.openings.or(file.openings),
             request_time: self.request_time.or(file.request_time),
@@ -313,16 +267,6 @@ impl Settings {
             memory: self.memory.or(file.memory),
             file_memory: self.file_memory.or(file.file_memory),
             output_size: self.output_size.or(file.output_size),
-            jobs: self.jobs.or(file.jobs),
-            allow_write: list(self.allow_write, file.allow_write),
-            allow_webhook: list(self.allow_webhook, file.allow_webhook),
-            webhook_secret_file: self.webhook_secret_file.or(file.webhook_secret_file),
-            jobs_running: self.jobs_running.or(file.jobs_running),
-            jobs_queued: self.jobs_queued.or(file.jobs_queued),
-            jobs_keep: self.jobs_keep.or(file.jobs_keep),
-            jobs_files: self.jobs_files.or(file.jobs_files),
-            jobs_openings: self.jobs_openings.or(file.jobs_openings),
-            jobs_time: self.jobs_time.or(file.jobs_time),
             log: self.log.or(file.log),
             anonymous: self.anonymous || file.anonymous,
             endpoint: self.endpoint.or(file.endpoint),

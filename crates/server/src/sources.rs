@@ -26,7 +26,6 @@ use crate::{
     metrics::{Counted, Metrics, SourceTraffic},
     query::Wanted,
     shown::Shown,
-    traces::step,
     weight::{described, weight},
 };
 
@@ -160,8 +159,7 @@ impl Sources {
 
     /// Opens a source, and returns a cache key of URL, options and version if the store reports a version.
     pub(crate) async fn opened_now(&self, wanted: &Wanted) -> Result<(Arc<Object>, Option<String>), Problem> {
-        let opened = virtualize_store::open(&wanted.url, &wanted.options.store);
-        let object = opened.instrument(step!("open", source = wanted.url)).await;
+        let object = virtualize_store::open(&wanted.url, &wanted.options.store).await;
         let traffic = self.metrics.traffic_of(&wanted.url);
         traffic.request(0);
         let object = object.inspect_err(|_| traffic.errors.inc())?;
@@ -213,8 +211,6 @@ impl Sources {
     {
         self.metrics.looked_up("stores", false);
         let work = async { self.map(client, options, open).await.map(Arc::new) };
-        // The step contains the wait for other files.
-        let work = work.instrument(step!("map"));
         let mapped = self.kept.try_get_with_by_ref(key, work).await;
         mapped.map_err(|problem: Arc<Problem>| problem.as_ref().clone())
     }

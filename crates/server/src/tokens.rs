@@ -210,14 +210,14 @@ mod tests {
         let (file, all) = written("first-token-of-a read\nsecond-token-of-a read\n");
         let tokens = Tokens::read(file.path(), &all).unwrap();
         let known = |token| tokens.find(token).is_some();
-        std::fs::write(file.path(), "second-token-of-a jobs\nthird-token-of-a read\nbroken").unwrap();
+        std::fs::write(file.path(), "second-token-of-a metrics\nthird-token-of-a read\nbroken").unwrap();
         tokens.reload();
         assert!(known("first-token-of-a") && !known("third-token-of-a"), "a broken file changes nothing");
-        std::fs::write(file.path(), "second-token-of-a jobs\nthird-token-of-a read\n").unwrap();
+        std::fs::write(file.path(), "second-token-of-a metrics\nthird-token-of-a read\n").unwrap();
         tokens.reload();
         assert!(!known("first-token-of-a") && known("third-token-of-a"));
         let second = tokens.find("second-token-of-a").unwrap();
-        assert_eq!(second.scopes, Scopes { jobs: true, ..Scopes::default() });
+        assert_eq!(second.scopes, Scopes { metrics: true, ..Scopes::default() });
         std::fs::remove_file(file.path()).unwrap();
         tokens.reload();
         assert!(known("third-token-of-a"), "a file that is missing changes nothing");

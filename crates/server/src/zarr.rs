@@ -12,7 +12,6 @@ use axum::{
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use futures::stream;
-use tracing::Instrument;
 use virtualize::{
     Code, Format, MapOptions, Options, StoreOptions,
     keys::{self, Chunk},
@@ -28,7 +27,6 @@ use crate::{
     encode::{Content, answer, not_modified},
     query,
     sources::Mapped,
-    traces::step,
 };
 
 /// Maximum bytes of a source to read at once. A larger chunk is sent in pieces.
@@ -239,8 +237,7 @@ async fn piece(
 ) -> Result<Bytes, Problem> {
     let length = PIECE.min(left.end.saturating_sub(left.start));
     let within = virtualize::ByteRange::new(left.start, length);
-    let read = mapped.reader.read(&mapped.store, place, within, options);
-    let bytes = read.instrument(step!("read", offset = place.offset, length = length)).await?;
+    let bytes = mapped.reader.read(&mapped.store, place, within, options).await?;
     mapped.traffic.request(bytes.len() as u64);
     left.start = left.start.saturating_add(length);
     Ok(share.of(bytes))

@@ -37,13 +37,6 @@ fn routes() -> Vec<(&'static str, String, &'static str)> {
         ("POST", "/v1/references".to_owned(), "read"),
         ("GET", format!("/v1/folder?url={}/", url("hdf5")), "read"),
         ("GET", format!("/v1/values/{source}?array=temperature"), "read"),
-        ("GET", "/v1/jobs".to_owned(), "jobs"),
-        ("POST", "/v1/jobs".to_owned(), "jobs"),
-        ("GET", "/v1/jobs/x".to_owned(), "jobs"),
-        ("DELETE", "/v1/jobs/x".to_owned(), "jobs"),
-        ("GET", "/v1/jobs/x/events".to_owned(), "jobs"),
-        ("GET", "/v1/jobs/x/result".to_owned(), "jobs"),
-        ("GET", "/v1/jobs/x/result/a/b".to_owned(), "jobs"),
     ]
 }
 
@@ -51,12 +44,11 @@ fn routes() -> Vec<(&'static str, String, &'static str)> {
 fn with_tokens() -> (TempDir, Router) {
     let folder = tempfile::tempdir().unwrap();
     let mut lines = String::new();
-    for scope in ["read", "jobs", "metrics", "admin"] {
+    for scope in ["read", "metrics"] {
         lines += &format!("{scope:x<20} {scope}\n{scope:y<20} {scope} {}\n", url("tiff"));
     }
     fs::write(folder.path().join("tokens"), lines).unwrap();
-    let jobs = Some(folder.path().join("jobs"));
-    let settings = Settings { token_file: Some(folder.path().join("tokens")), jobs, ..settings() };
+    let settings = Settings { token_file: Some(folder.path().join("tokens")), ..settings() };
     let service = service(&settings);
     (folder, service)
 }
@@ -65,7 +57,7 @@ fn with_tokens() -> (TempDir, Router) {
 async fn every_route_needs_its_scope() {
     let (_folder, service) = with_tokens();
     for (method, target, needed) in routes() {
-        for scope in ["", "wrong", "read", "jobs", "metrics", "admin"] {
+        for scope in ["", "wrong", "read", "metrics"] {
             let token = format!("Bearer {scope:x<20}");
             let headers = if scope.is_empty() { vec![] } else { vec![("authorization", token.as_str())] };
             let answer = send(&service, method, &target, &headers).await;

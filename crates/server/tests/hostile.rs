@@ -140,7 +140,6 @@ async fn methods_and_headers_of_any_kind_are_answered() {
         "/".to_owned(),
         "/v1/openapi.json".to_owned(),
         "/v1/about".to_owned(),
-        "/v1/jobs".to_owned(),
         "/metrics".to_owned(),
         "/healthz".to_owned(),
         "/none".to_owned(),

@@ -16,7 +16,6 @@ const TARGETS: [&str; 9] = [
     "/v1/zarr/#;x=1/.zattrs?format=zarr3",
     "/v1/inspect?url=@&ifd=0",
     "/v1/zarr/AAAA/../%2e%2e/zarr.json",
-    "/v1/jobs/00000000-0000-0000-0000-000000000000",
     "/metrics?a[]=%zz&%00",
     "/v1/references?url=file:///etc/passwd&url=@&chunk_grid=rectilinear",
 ];

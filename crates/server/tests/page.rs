@@ -125,5 +125,4 @@ async fn what_is_allowed_is_told() {
     let service = service(&settings());
     let about = get(&service, "/v1/about").await.json();
     assert_eq!(about["allow"], serde_json::json!([url("hdf5"), url("tiff")]));
-    assert_eq!(about["jobs"], false);
 }

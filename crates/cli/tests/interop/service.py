@@ -1,5 +1,5 @@
 """Starts the service for tests."""
-import contextlib, pathlib, socket, subprocess, tempfile, time, urllib.error, urllib.request
+import contextlib, os, pathlib, socket, subprocess, tempfile, time, urllib.error, urllib.request
 
 import clients
 
@@ -25,13 +25,13 @@ def until_ready(address, process, log):
 
 
 @contextlib.contextmanager
-def started(*folders, arguments=()):
+def started(*folders, arguments=(), environment=None):
     """Yields the address of a service with access to these folders."""
     address = f"127.0.0.1:{free_port()}"
     allow = [word for folder in folders for word in ("--allow", url(folder) + "/")]
     log = tempfile.TemporaryFile("w+")
     process = subprocess.Popen([clients.BINARY, "serve", "--listen", address, *allow, *arguments], stdin=subprocess.DEVNULL,
-                               stdout=subprocess.DEVNULL, stderr=log)
+                               stdout=subprocess.DEVNULL, stderr=log, env={**os.environ, **environment} if environment else None)
     try:
         until_ready(address, process, log)
         yield f"http://{address}"

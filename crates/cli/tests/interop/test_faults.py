@@ -5,7 +5,7 @@
 - the same command finishes with the result of an undisturbed run
 - an output of a command that succeeded survives a loss of power
 
-FAULTS=500 tries up to 500 calls of each command; by default it is a random sample. test_serve_faults.py does the same with the service and its jobs."""
+FAULTS=500 tries up to 500 calls of each command; by default it is a random sample."""
 import errno, os, pathlib, random, re, shutil, subprocess, sys, warnings
 
 import clients
@@ -80,7 +80,7 @@ WRITES = {
     ("batch", "journal"): "journal elsewhere", ("batch", "plan"): "plan", ("batch", "part"): "shard",
 }
 # Logs and metrics, which may lack their end, and settings of the service: test_serve_faults.py.
-OTHER_WRITES = {("batch", "metrics"), ("batch", "json-log"), ("scan", "json-log"), ("serve", "cache"), ("serve", "jobs"), ("serve", "allow-write")}
+OTHER_WRITES = {("batch", "metrics"), ("batch", "json-log"), ("scan", "json-log"), ("serve", "cache")}
 READS = {"list", "relative-to", "parts", "config", "token-file", "jwks", "webhook-secret-file", "allow", "allow-webhook", "array", "group"}
 # Names of values: those of files and folders, and all others.
 PLACES = {"OUT", "FILE", "FILE|URL", "URL|FILE", "PLAN", "PART", "PATH", "DIR", "FOLDER", "PLACE", "PREFIX"}

@@ -45,10 +45,9 @@ def findings(address, folder, document, secured):
 def with_notations_of_queries(document):
     """Adds what the service accepts beyond the document: an option of a body may also have the notation of the query parameter, such as `"strict": 1`."""
     also = {"boolean": ["string", "integer"], "integer": ["string"], "string": ["array", "integer", "boolean"], "array": ["string"]}
-    for name in ["ReferencesRequest", "JobRequest"]:
-        for member in document["components"]["schemas"][name]["properties"].values():
-            if isinstance(member["type"], list) and "enum" not in member:
-                member["type"] = [*member["type"], *also.get(member["type"][0], [])]
+    for member in document["components"]["schemas"]["ReferencesRequest"]["properties"].values():
+        if isinstance(member["type"], list) and "enum" not in member:
+            member["type"] = [*member["type"], *also.get(member["type"][0], [])]
     return document
 
 
@@ -58,10 +57,8 @@ def test_the_service_does_what_its_document_promises(tmp_path, secured):
     for name in FILES:
         (files / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(clients.FIXTURES / name, files / name)
-    (tmp_path / "out").mkdir()
-    (tmp_path / "tokens").write_text(f"{TOKEN} admin\n")
-    arguments = ["--jobs", tmp_path / "jobs", "--allow-write", service.url(tmp_path / "out") + "/", "--rate", "1000000", "--burst", "1000000", "--client-jobs", "1000",
-                 "--jobs-queued", "1000"]
+    (tmp_path / "tokens").write_text(f"{TOKEN} read,metrics\n")
+    arguments = ["--rate", "1000000", "--burst", "1000000"]
     with service.started(files, arguments=arguments + ["--token-file", tmp_path / "tokens"] * secured) as address:
         with urllib.request.urlopen(f"{address}/v1/openapi.json") as answer:
             document = json.load(answer)

@@ -1,17 +1,27 @@
-"""The service with S3 (moto behind a proxy that checks credentials): files as Zarr stores, references, and jobs from S3 to S3."""
-import base64, json, urllib.error
+"""The service with S3 (moto behind a proxy that checks credentials): files as Zarr stores and references."""
+import base64, contextlib, json, urllib.error, urllib.request
 
 import clients
 import numpy as np
 import pytest
+from service import started
 from slow_s3 import SlowS3
-from test_batch_s3 import DAYS, check, fetched, filled, opened, remote, signed, values  # noqa: F401
-from test_serve_jobs import Service
+from test_batch_s3 import filled, signed, values  # noqa: F401
 from test_stores import s3  # noqa: F401
 
 
+class Service:
+    def __init__(self, url):
+        self.url = url
+
+    def ask(self, path):
+        return urllib.request.urlopen(self.url + path, timeout=60)
+
+
+@contextlib.contextmanager
 def service(folder, environment, *more):
-    return Service(folder, folder, "--allow", "s3://private/days/", "--allow-write", "s3://private/refs/", *more, environment=environment)
+    with started(folder, arguments=["--allow", "s3://private/days/", *more], environment=environment) as url:
+        yield Service(url)
 
 
 def refused(ask):
@@ -29,21 +39,6 @@ def test_a_file_of_a_bucket_is_a_zarr_store(tmp_path, signed):  # noqa: F811
         for url in ["s3://public/days/d0000.nc", "s3://private/many/d0000.nc", "s3://private/days/../many/d0000.nc"]:
             status, code = refused(lambda: running.ask(f"/v1/references?url={url}"))
             assert (status, code) in [(403, "not-allowed"), (400, "url")], url
-
-
-def test_a_job_reads_and_writes_buckets(tmp_path, signed, filled):  # noqa: F811
-    job = {"kind": "batch", "inputs": ["s3://private/days/*.nc"], "concat_dim": ["time"]}
-    with service(tmp_path, signed) as running:
-        shown = running.ended(running.submit(**job, output="s3://private/refs/all.json"))
-        assert shown["state"] == "done", shown
-        assert shown["progress"]["read"] == DAYS
-        for output in ["s3://private/other/all.json", "s3://private/refs/../days/d0000.nc", "s3://public/refs/all.json"]:
-            assert refused(lambda: running.submit(**job, output=output))[0] in (400, 403), output
-        for inputs in ["s3://public/days/*.nc", "s3://private/*/d0000.nc"]:
-            assert refused(lambda: running.submit(**{**job, "inputs": [inputs]}))[0] in (400, 403), inputs
-    endpoint, _, client = filled
-    references = fetched(client, "refs/all.json", tmp_path)
-    check(opened(references, **remote(endpoint, key="the-key", secret="the-secret")), range(DAYS))
 
 
 def test_without_the_right_key_the_store_refuses_and_nothing_is_told(tmp_path, signed):  # noqa: F811

@@ -52,7 +52,7 @@ fn claims() -> Value {
     let now = now().floor();
     json!({
         "iss": "https://issuer.example/", "aud": "virtualize", "sub": "ada", "exp": now + 600.0, "nbf": now,
-        "iat": now, "scope": "openid read virtualize:jobs",
+        "iat": now, "scope": "openid read virtualize:metrics",
     })
 }
 
@@ -82,7 +82,7 @@ async fn claims_become_a_client() {
     for key in 0..3 {
         let client = jwt.verify(&signed(key, &claims())).await.unwrap();
         assert_eq!(client.name, "https://issuer.example/#ada");
-        assert_eq!(client.scopes, Scopes { read: true, jobs: true, ..Scopes::default() });
+        assert_eq!(client.scopes, Scopes { read: true, metrics: true, ..Scopes::default() });
         assert_eq!(
             (client.access_key.as_str(), client.allowed.check("s3://bucket/a").is_ok()),
             ("all", true)
