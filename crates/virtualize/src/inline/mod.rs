@@ -47,8 +47,8 @@ pub(crate) async fn run(maker: &ChunkMaker<'_>, mapped: &mut Mapped) -> Result<(
 
 async fn run_in_batches(maker: &ChunkMaker<'_>, mapped: &mut Mapped, batch: u64) -> Result<(), ReadError> {
     let mut tasks = std::mem::take(&mut mapped.tasks);
-    // Files are opened one after the other, so that few are open at a time.
-    tasks.sort_by_key(|task| task.content.sources().next());
+    // Files are opened one after the other, so that few are open at a time. Tasks that share a range are fetched together.
+    tasks.sort_by_cached_key(|task| task.content.ranges().next());
     let (workers, arrays) = (Workers::start(threads(&tasks)), arrays(&tasks, &mut mapped.hierarchy));
     let mut batches = batches(tasks, batch, encoded_bytes);
     let mut failed = BTreeMap::new();
