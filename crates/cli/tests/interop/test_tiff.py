@@ -191,7 +191,7 @@ def test_nodata_that_the_type_cannot_hold_is_that_of_gdal(name, fmt):
     for index, image in expected(name).items():
         case, path = image["policy"], node_of(index)
         assert kinds.get(path) == "array", case
-        is_infinite = case["case"] in ("too_high", "too_low") and re.search(r"_(f4|f8)\.tif$", name)
+        is_infinite = case["case"] in ("too_high", "too_low") and name.endswith(("_f4.tif", "_f8.tif"))
         assert told.get("/" + path) in ({None} if is_infinite else {"nodata-dropped", "nodata-adjusted"}), case
         ds = open_dataset(run.references, FORMATS[fmt], "" if index == "0" else index)
         assert ("_FillValue" in ds["band_data"].attrs) == (is_infinite or told["/" + path] == "nodata-adjusted"), case

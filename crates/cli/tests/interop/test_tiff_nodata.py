@@ -114,11 +114,12 @@ def near(dtype, pick):
 
 
 def is_plausible(text, pixel, dtype):
-    """Whether the text may be the pixel, written with fewer digits: those of a number with up to 6 digits are the number itself."""
-    digits = len("".join(c for c in text.split("e")[0] if c.isdigit()).strip("0"))
-    if np.dtype(dtype).type(float(text)) == pixel:
+    """Whether the text may be the pixel, written with fewer digits. A text of up to 6 digits, or that is exactly a float32, is the number itself."""
+    number, digits = float(text), len("".join(c for c in text.split("e")[0] if c.isdigit()).strip("0"))
+    if np.dtype(dtype).type(number) == pixel:
         return True
-    return digits > 6 and any(float(written_as(float(pixel), n)) == float(text) for n in range(7, 18))
+    with np.errstate(over="ignore"):
+        return digits > 6 and np.float32(number) != number and any(float(written_as(float(pixel), n)) == float(text) for n in range(7, 18))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
@@ -137,7 +138,7 @@ def test_pixels_near_nodata(tmp_path, fmt, dtype):
             expected, mask = gdal_mask(path, index)
         assert clients.same_values(expected, data) is None
         masked_by_gdal += mask.sum()
-        wrong = [pixel for pixel, ours, theirs in zip(pixels, masked, mask) if ours != theirs and (ours or is_plausible(text, pixel, dtype))]
+        wrong = [pixel for pixel, ours, theirs in zip(pixels, masked.ravel(), mask.ravel()) if ours != theirs and (ours or is_plausible(text, pixel, dtype))]
         if wrong and f"/{group(index)}" not in told:
             problems.append(f"{text!r} of {dtype}: {wrong} are masked differently, sentinel {data[masked][:1]}")
     assert masked_by_gdal > len(made) / 3
@@ -210,7 +211,7 @@ VALUES = ["days", "seconds", "days since 2000-01-01", "hours since 1970-01-01 00
 @pytest.mark.parametrize("bands", [1, 2])
 def test_metadata_does_not_change_pixels(tmp_path, fmt, bands):
     """Random items, units and nodata: pixels are those of rioxarray, or a warning names the item."""
-    import rioxarray, tifffile, xarray as xr
+    import pyproj, rasterio, rioxarray, tifffile, xarray as xr
     pick, path, problems, compared = random.Random(7 + bands), tmp_path / "items.tif", [], 0
     pages = 40 * max(ROUNDS, 1)
     made = []
@@ -234,16 +235,21 @@ def test_metadata_does_not_change_pixels(tmp_path, fmt, bands):
         compared += 1
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            truth = rioxarray.open_rasterio(page(path, index), mask_and_scale=True)
+            try:
+                truth = rioxarray.open_rasterio(page(path, index), mask_and_scale=True)
+            except pyproj.exceptions.CRSError:
+                continue  # rioxarray takes the item crs for a CRS
             try:
                 ds = xr.open_dataset(store, engine="zarr", group=str(index) if index else None, consolidated=False, zarr_format=FORMATS[fmt], chunks=None,
                                      decode_coords=pick.choice([True, "all"]), decode_timedelta=pick.choice([None, True]))
-                got = ds.data_vars["band_data"].transpose("band", "y", "x").values
+                got = ds.data_vars["band_data"].transpose("band", ...).values
             except Exception as error:  # noqa: BLE001
                 problems.append(f"{what}: {type(error).__name__}: {error}")
                 continue
+            with rasterio.open(page(path, index)) as file:
+                scales = file.scales
         expected = truth.values
-        if len(set(truth.encoding.get("scales", [1]))) > 1:
+        if len(set(scales)) > 1:
             expected = rioxarray.open_rasterio(page(path, index), masked=True).values  # scales that differ are not applied: rule B5
         if got.dtype.kind not in "uif" or not np.array_equal(expected.astype("f8"), got.astype("f8"), equal_nan=True):
             problems.append(f"{what}: {got.dtype} {got.ravel()[:8]}, expected {expected.ravel()[:8]}")

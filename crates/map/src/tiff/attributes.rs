@@ -139,7 +139,8 @@ impl Described<'_> {
         let texts = |role: &str| by_band(&self.ifd.gdal_metadata, role, bands);
         let roles = ["scale", "offset", "unittype"];
         let is_declared = |item: &GdalItem| roles.iter().any(|role| has_role(item, role));
-        let main = self.main.filter(|_| !self.ifd.gdal_metadata.iter().any(is_declared)).unwrap_or(self.ifd);
+        let inherited = self.main.filter(|_| !self.ifd.gdal_metadata.iter().any(is_declared));
+        let main = inherited.unwrap_or(self.ifd);
         let heights = Heights::of(main, bands);
         let main_texts = |role: &str| by_band(&main.gdal_metadata, role, bands);
         let names =
@@ -153,7 +154,7 @@ impl Described<'_> {
             // xarray decodes such numbers, and masks those of a list of such units as times.
             let is_time = name == "units" && list.iter().any(|unit| is_time_unit(unit));
             let value = if bands == 1 { json!(list.first()) } else { json!(list) };
-            if is_time {
+            if is_time && inherited.is_none() {
                 omit(
                     Severity::Info,
                     format!(
@@ -175,7 +176,7 @@ impl Described<'_> {
         };
         if scales.iter().chain(&offsets).all(|number| number.is_finite()) {
             add_packing(&scales, &offsets, attributes);
-        } else {
+        } else if inherited.is_none() {
             let message = "scale and offset are not applied: they are not finite";
             omit(Severity::Warning, message.to_owned());
         }

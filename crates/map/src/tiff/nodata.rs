@@ -129,7 +129,9 @@ impl Question<'_> {
             let what = format!("{origin} is {text:?}");
             let value = reading.value.as_ref().and_then(|value| self.json(value)).unwrap_or_default();
             let problem = format!("{what}, which no element of type {} can equal", self.data_type);
-            match reading.remark {
+            // One warning is enough for an image and its overviews.
+            let is_repeated = self.main.is_some_and(|main| main.gdal_nodata.as_ref() == Some(text));
+            match reading.remark.filter(|_| !is_repeated) {
                 None => {}
                 Some(Remark::Unrepresentable) => {
                     warn(Code::NodataDropped, format!("{problem}: nothing is masked, as in GDAL"));
