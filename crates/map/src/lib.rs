@@ -32,7 +32,7 @@ pub use error::Error;
 use error::Result;
 use mapped::check_metadata;
 pub use mapped::{LeftOut, Mapped};
-pub use options::{ChunkGridChoice, ComplexIntegers, InvalidNodata, MapOptions};
+pub use options::{ChunkGridChoice, ComplexIntegers, MapOptions};
 pub use report::{ArrayReport, FillDecision, FillPolicy, FillSource, Outcome, Report};
 pub use source_attribute::{NumpyField, NumpyType, SourceAttribute, SourceValue};
 pub use task::{

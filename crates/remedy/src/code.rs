@@ -40,7 +40,6 @@ codes! {
     InlineFailed = "inline-failed",
     InlineLimit = "inline-limit",
     InlineTotal = "inline-total",
-    InvalidNodata = "invalid-nodata",
     KeyIgnored = "key-ignored",
     LinkCycle = "link-cycle",
     LinkLeftOut = "link-left-out",

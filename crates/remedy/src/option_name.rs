@@ -47,7 +47,6 @@ option_names! {
     InlineBelow = "inline_below",
     InlineLimit = "inline_limit",
     InlineTotal = "inline_total",
-    InvalidNodata = "invalid_nodata",
     Journal = "journal",
     NoRecheck = "no_recheck",
     OnDuplicate = "on_duplicate",

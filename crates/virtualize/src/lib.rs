@@ -63,8 +63,7 @@ pub use virtualize_emit::{Format, MOST_RECORDS, Sink};
 pub use virtualize_icechunk::Committed;
 pub use virtualize_map::{
     ArrayReport, ChunkGridChoice, ComplexIntegers, Diagnostic, FillDecision, FillPolicy, FillSource,
-    InvalidNodata, MapOptions, NumpyField, NumpyType, Outcome, Report, Severity, SourceAttribute,
-    SourceValue,
+    MapOptions, NumpyField, NumpyType, Outcome, Report, Severity, SourceAttribute, SourceValue,
 };
 pub use virtualize_remedy::{Code, Notation, OptionName, Remedy};
 pub use virtualize_store::{

@@ -44,7 +44,6 @@ pub(super) fn of_options(options: &Options) -> BTreeMap<String, String> {
 fn of_mapping(map: &MapOptions) -> BTreeMap<String, String> {
     let MapOptions {
         format,
-        invalid_nodata,
         complex_integers,
         inline_limit,
         constant_chunk_limit,
@@ -66,7 +65,6 @@ fn of_mapping(map: &MapOptions) -> BTreeMap<String, String> {
     };
     named([
         ("zarr-format", json!(zarr_format)),
-        ("invalid-nodata", json!(invalid_nodata)),
         ("complex-integers", json!(complex_integers)),
         ("inline-limit", json!(inline_limit)),
         ("constant-chunk-limit", json!(constant_chunk_limit)),
@@ -154,7 +152,7 @@ mod tests {
         let text = serde_json::to_string(&all).unwrap_or_default().replace("\\\"", "'");
         let expected = "{\"chunk-grid\":\"'regular'\",\"complex-integers\":\"'complex'\",\"constant-chunk-limit\":\"10000\",\"follow-external\":\"false\",\
             \"hdf5-reader\":\"'native'\",\"ifd\":\"[]\",\"inline-below\":\"0\",\"inline-coordinates\":\"false\",\
-            \"inline-limit\":\"16777216\",\"inline-total\":\"268435456\",\"invalid-nodata\":\"'error'\",\
+            \"inline-limit\":\"16777216\",\"inline-total\":\"268435456\",\
             \"limits\":\"{'attributes':1000000,'chunks':200000000,'depth':64,'metadata-bytes':17179869184,\
             'objects':1000000,'structure-bytes':1073741824}\",\"missing-value-convention\":\"false\",\
             \"ragged\":\"false\",\"readable-by\":\"[]\",\"split-contiguous\":\"null\",\"stack\":\"false\",\"strict\":\"false\",\

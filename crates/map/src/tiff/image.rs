@@ -6,15 +6,16 @@ use virtualize_tiff::model::{Ifd, Image};
 use virtualize_zarr::{Array, ChunkGrid, Codec, DataType, Endian, Node, ZarrFormat, node::join};
 
 use super::{
-    ARRAY, attributes,
+    ARRAY,
+    attributes::{self, Described},
     chunks::{ChunkMaker, Chunks},
     compression::{self, Encoding},
     coordinates,
     crs::Crs,
     geometry::{Geometry, Names},
     georeference::Georeference,
-    heights::Heights,
-    nodata::{self, Nodata},
+    multiscales,
+    nodata::{Nodata, Question},
     sample::{self, Sample},
     tags,
 };
@@ -103,14 +104,15 @@ impl ImageMapper<'_> {
             inline_limit: self.options.inline_limit,
         };
         let chunks = maker.make()?;
-        let diagnostics = &mut mapped.report.diagnostics;
-        let nodata = nodata::decide(ifd, &sample.data_type, path, self.options, diagnostics)?;
-        if nodata.undeclared.is_some() && is_sparse(&geometry, &chunks) {
-            return Err(Error::unsupported(
-                "missing tiles whose nodata is that of a structure, an item of GDAL_METADATA, or a text that GDAL reads differently",
-                "they do not read as nodata",
-            ));
-        }
+        let question = Question {
+            ifd,
+            main: self.main_of(ifd),
+            data_type: &sample.data_type,
+            path,
+            format,
+            is_sparse: is_sparse(&geometry, &chunks),
+        };
+        let nodata = question.decide(&mut mapped.report.diagnostics)?;
         let parts = Parts { geometry, sample, nodata, chunks };
         self.take_chunks(ifd, path, &parts)?;
         Ok(parts)
@@ -137,18 +139,26 @@ impl ImageMapper<'_> {
         Names::of(&ifd.path, main.is_none_or(|main| main.samples_per_pixel != image.samples_per_pixel))
     }
 
+    /// Returns the main image of an overview.
+    fn main_of(&self, ifd: &Ifd) -> Option<&Ifd> {
+        self.main.filter(|main| main.path != ifd.path && multiscales::overview(ifd).is_some())
+    }
+
     fn add(&self, ifd: &Ifd, group: &str, parts: Parts, mapped: &mut Mapped) {
         let georeference = Georeference::of(ifd, &parts.geometry, self.main);
         if let Some(georeference) = &georeference {
             mapped.report.diagnostics.extend(of_crs(&georeference.crs, &join(group, ARRAY)));
         }
         let Some(target) = mapped.hierarchy.root.make_group(group) else { return };
-        let mut attributes = attributes::of_image(
+        let described = Described {
             ifd,
-            &parts.geometry,
-            &parts.nodata,
-            &Heights::of(ifd, parts.geometry.bands),
-        );
+            main: self.main_of(ifd),
+            geometry: &parts.geometry,
+            nodata: &parts.nodata,
+            data_type: &parts.sample.data_type,
+            path: &join(group, ARRAY),
+        };
+        let mut attributes = described.attributes(&mut mapped.report.diagnostics);
         if let Some(georeference) = &georeference {
             georeference.add_to_array(&mut attributes);
             georeference.add_to_group(&parts.geometry, &mut target.attributes);
@@ -244,11 +254,9 @@ fn of_crs(crs: &Crs, path: &str) -> Option<Diagnostic> {
     })
 }
 
-/// The diagnostic of an image that is left out. An invalid nodata value is an error, since the user has to decide what it
-/// means.
+/// The diagnostic of an image that is left out.
 fn diagnostic(error: &Error, path: &str) -> Diagnostic {
     let code = match error {
-        Error::InvalidNodata { .. } => Code::InvalidNodata,
         Error::InlineLimit { .. } | Error::ComplexIntegers { .. } => Code::InlineLimit,
         Error::Budget(_) => Code::TooLarge,
         Error::Image(_) => Code::TiffImage,
@@ -256,9 +264,8 @@ fn diagnostic(error: &Error, path: &str) -> Diagnostic {
         Error::Malformed { .. } | Error::Tag(_) | Error::Overflow(_) => Code::TiffMalformed,
         _ => Code::TiffUnsupported,
     };
-    let is_error = matches!(error, Error::InvalidNodata { .. });
     Diagnostic {
-        severity: if is_error { Severity::Error } else { Severity::Warning },
+        severity: Severity::Warning,
         code,
         path: format!("/{path}"),
         message: format!("left out: {error}"),

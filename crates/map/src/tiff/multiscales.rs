@@ -32,7 +32,7 @@ pub(super) fn describe(file: &File, hierarchy: &mut Hierarchy) {
 }
 
 /// Returns the image of a directory that is a reduced one and not a mask.
-fn overview(ifd: &Ifd) -> Option<&Image> {
+pub(super) fn overview(ifd: &Ifd) -> Option<&Image> {
     ifd.image.as_ref().ok().filter(|image| image.subfile_type & 0b101 == 1)
 }
 

@@ -9,7 +9,7 @@ use virtualize_tiff::model::{Cut, File, GdalItem, Geo, GeoKey, Ifd, Image, Sampl
 use virtualize_zarr::{Array, ChunkGrid, Codec, DataType, Endian, FillValue, Lengths, Source, ZarrFormat};
 
 use super::map_file;
-use crate::{ChunkContent, InvalidNodata, MapOptions, Mapped, PieceBytes, Severity};
+use crate::{ChunkContent, MapOptions, Mapped, PieceBytes, Severity};
 
 pub(super) fn image(width: u64, height: u64, bands: u16, rows: u64) -> Image {
     let strips = usize::try_from(height.div_ceil(rows)).unwrap();
@@ -241,23 +241,14 @@ fn sparse_tiles_do_not_read_as_an_item_that_gdal_does_not_know() {
     tiled.cut = Cut::Tiles { width: 2, height: 2, depth: 1 };
     (tiled.offsets, tiled.byte_counts) = (vec![0, 100, 200, 300], vec![0, 9, 0, 9]);
     let mut sparse = ifd(tiled);
-    let item = |value: &str| GdalItem {
-        domain: String::new(),
-        name: "_FillValue".into(),
-        sample: None,
-        role: None,
-        value: value.into(),
-    };
-    sparse.gdal_metadata = vec![item("7")];
-    for format in [ZarrFormat::V2, ZarrFormat::V3] {
-        let mapped = map(sparse.clone(), format);
-        assert_eq!(mapped.report.diagnostics[0].code, Code::TiffUnsupported);
-        assert!(mapped.hierarchy.array("band_data").is_none());
-    }
-    sparse.gdal_nodata = Some("1.#IND".into());
-    assert!(map(sparse.clone(), ZarrFormat::V2).hierarchy.array("band_data").is_none());
-    sparse.gdal_nodata = None;
-    sparse.gdal_metadata = vec![item("0")];
+    sparse.gdal_metadata = vec![item("_FillValue", "7")];
+    let v2 = map(sparse.clone(), ZarrFormat::V2);
+    assert!(v2.report.diagnostics.iter().any(|diagnostic| diagnostic.code == Code::TiffUnsupported));
+    assert!(v2.hierarchy.array("band_data").is_none());
+    let v3 = map(sparse.clone(), ZarrFormat::V3);
+    assert_eq!(main_array(&v3).fill_value, Some(FillValue::Fixed(vec![0, 0].into())));
+    assert_eq!(main_array(&v3).attributes["_FillValue"], json!(7));
+    sparse.gdal_metadata = vec![item("_FillValue", "0")];
     assert_eq!(
         main_array(&map(sparse, ZarrFormat::V2)).fill_value,
         Some(FillValue::Fixed(vec![0, 0].into()))
@@ -334,18 +325,18 @@ fn nodata_is_fill_value_and_sentinel_and_duplicates_go() {
 }
 
 #[test]
-fn nodata_out_of_range_is_an_error_unless_the_user_says_otherwise() {
+fn nodata_out_of_range_is_dropped_with_a_warning() {
     let mut ifd = ifd(image(4, 4, 1, 2));
     ifd.gdal_nodata = Some("-32768".into());
+    let codes = |mapped: &Mapped| -> Vec<Code> {
+        mapped.report.diagnostics.iter().map(|diagnostic| diagnostic.code).collect()
+    };
     let mapped = map(ifd.clone(), ZarrFormat::V2);
-    assert_eq!(mapped.report.diagnostics[0].severity, Severity::Error);
-    assert!(mapped.hierarchy.array("band_data").is_none());
-
+    assert_eq!((main_array(&mapped).fill_value.clone(), codes(&mapped)), (None, vec![Code::NodataDropped]));
     ifd.gdal_metadata = vec![item("missing_value", "5")];
-    let warn = MapOptions { invalid_nodata: InvalidNodata::Warn, ..MapOptions::default() };
-    let mapped = map_ifds(vec![ifd], &warn);
+    let mapped = map(ifd, ZarrFormat::V2);
     assert_eq!(main_array(&mapped).fill_value, Some(FillValue::Fixed(vec![5, 0].into())));
-    assert_eq!(mapped.report.diagnostics[0].code, Code::NodataDropped);
+    assert_eq!(codes(&mapped), [Code::NodataDropped, Code::NodataDisagrees]);
 }
 
 #[test]

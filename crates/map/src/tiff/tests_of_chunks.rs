@@ -178,7 +178,6 @@ fn reports_name_filters_and_errors_have_codes() {
         offset: 8,
         problem: "zero".into(),
     };
-    assert_eq!(code(&|ifd| ifd.gdal_nodata = Some("-1".into())), Some(Code::InvalidNodata));
     assert_eq!(code(&|ifd| ifd.image = Err(damaged())), Some(Code::TiffImage));
     assert_eq!(code(&|ifd| ifd.unreadable_tags = vec![damaged()]), Some(Code::TiffMalformed));
     assert_eq!(of_image(|image| image.height = 3), Some(Code::InlineLimit));

@@ -43,7 +43,6 @@ class MappingOptions(TypedDict, total=False):
     """How files are mapped to Zarr."""
 
     strict: bool
-    invalid_nodata: Literal["error", "warn", "gdal"]
     ifd: Sequence[int | str] | int | str
     complex_integers: Literal["complex", "structure"]
     stack: bool
