@@ -16,11 +16,11 @@ use crate::xml::{Element, Xml};
 /// Largest number of dimensions in HDF5.
 const RANK: usize = 32;
 
-/// A dimension of a variable: its size, and the address of the scale that stands for it.
+/// A dimension of a variable: its size, and the address of its scale; `None` if the dimension is anonymous.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Axis {
     pub(crate) size: u64,
-    pub(crate) scale: Address,
+    pub(crate) scale: Option<Address>,
 }
 
 /// A variable.
@@ -44,12 +44,13 @@ enum Kind {
     Text(Option<(u32, StringPadding)>),
 }
 
-/// Reads a variable. `find` returns the dimension with a name, and `end` is the size of the data file.
+/// Reads a variable. `find` returns the dimension with a name. `end` is the size of the data file. Only sidecars that name
+/// their version (`has_version`) list filters in the order of their application.
 pub(crate) fn read(
     xml: &mut Xml<'_>,
     start: &Element<'_>,
     find: impl Fn(&str) -> Option<Axis>,
-    end: u64,
+    (end, has_version): (u64, bool),
 ) -> Result<Variable, Problem> {
     let kind = match (Number::named(&start.name()), start.is("String")) {
         (Some(number), _) => Kind::Number(number),
@@ -60,7 +61,7 @@ pub(crate) fn read(
     while let Some(child) = xml.child()? {
         draft.read_child(xml, &child, &find, end)?;
     }
-    draft.finish()
+    draft.finish(has_version)
 }
 
 impl Draft {
@@ -96,9 +97,13 @@ impl Draft {
         if self.chunks.is_some() || self.axes.len() >= RANK {
             return Err(Problem::malformed(format!("a dimension after the chunks, or more than {RANK}")));
         }
-        let name = dim.attribute("name")?.ok_or_else(|| Problem::incomplete("a dimension without a name"))?;
-        let axis = find(&name);
-        self.axes.push(axis.ok_or_else(|| Problem::incomplete(format!("unknown dimension {name}")))?);
+        let axis = match dim.attribute("name")? {
+            Some(name) => {
+                find(&name).ok_or_else(|| Problem::incomplete(format!("unknown dimension {name}")))?
+            }
+            None => Axis { size: size(dim)?, scale: None },
+        };
+        self.axes.push(axis);
         Ok(())
     }
 
@@ -119,7 +124,7 @@ impl Draft {
         Ok(())
     }
 
-    fn finish(self) -> Result<Variable, Problem> {
+    fn finish(self, has_version: bool) -> Result<Variable, Problem> {
         let chunks = self.chunks.ok_or_else(|| Problem::incomplete("no dmrpp:chunks"))?;
         let fill_value = chunks.fill_value.as_deref().ok_or_else(|| Problem::incomplete("no fillValue"))?;
         let (datatype, fill) = match self.kind {
@@ -138,6 +143,9 @@ impl Draft {
         };
         let shape: Vec<u64> = self.axes.iter().map(|axis| axis.size).collect();
         let filters = chunks.filters(datatype.size())?;
+        if filters.len() > 1 && !has_version {
+            return Err(Problem::incomplete("no dmrpp:version: the order of filters is unknown"));
+        }
         let layout = match chunks.chunk_shape.clone() {
             None => contiguous(&chunks, &shape, datatype.size(), &fill)?,
             Some(chunk_shape) => {
@@ -157,6 +165,12 @@ impl Draft {
         let dataset = Dataset { fill, filters, attributes: self.attributes, ..dataset };
         Ok(Variable { axes: self.axes, dataset })
     }
+}
+
+/// Returns the size of a dimension.
+pub(crate) fn size(dimension: &Element<'_>) -> Result<u64, Problem> {
+    let size = dimension.required("size")?;
+    size.parse().map_err(|_| Problem::malformed(format!("size \"{size}\"")))
 }
 
 /// Returns a dataset without filters and attributes.
@@ -190,6 +204,30 @@ fn contiguous(chunks: &Chunks, shape: &[u64], size: u64, fill: &FillMessage) -> 
         None if fill::is_zero(fill) => Ok(Layout::Contiguous(None)),
         None => Err(unknown_fill_time()),
     }
+}
+
+/// Refuses a variable that may be shorter than its dimensions, which sidecars do not tell: no chunk is at the end of one, or
+/// chunks are longer than one, which is unlimited then.
+pub(crate) fn check_extent(axes: &[Axis], dataset: &Dataset) -> Result<(), Problem> {
+    let shorter = || Err(Problem::incomplete("the variable may be shorter than its dimensions"));
+    let chunked = match &dataset.layout {
+        Layout::Chunked(chunked) => chunked,
+        Layout::Contiguous(None) if axes.iter().any(|axis| axis.scale.is_some()) => return shorter(),
+        _ => return Ok(()),
+    };
+    let mut stride = 1_u64;
+    for ((axis, count), length) in axes.iter().zip(&chunked.chunks.grid).zip(&chunked.chunk_shape).rev() {
+        let is_last = |position: &u64| {
+            position.checked_div(stride).and_then(|row| row.checked_rem(*count)) == count.checked_sub(1)
+        };
+        let has_last =
+            chunked.chunks.positions.as_ref().is_none_or(|positions| positions.iter().any(is_last));
+        if axis.scale.is_some() && (!has_last || (axis.size > 1 && *length > axis.size)) {
+            return shorter();
+        }
+        stride = stride.saturating_mul(*count);
+    }
+    Ok(())
 }
 
 /// Refuses missing chunks unless they read as zero, whenever the fill value is written.
