@@ -31,7 +31,6 @@ pub(crate) fn parse(
     let mut xml = Xml::new(text, limits, source);
     let mut document = Document {
         end: data.size,
-        has_version: false,
         objects: BTreeMap::new(),
         dimensions: HashMap::new(),
         groups: Vec::new(),
@@ -56,8 +55,6 @@ pub(crate) fn parse(
 struct Document {
     /// Size of the data file.
     end: u64,
-    /// Whether the document names its version.
-    has_version: bool,
     objects: BTreeMap<Address, Object>,
     /// Dimensions by their paths.
     dimensions: HashMap<String, Axis>,
@@ -94,9 +91,6 @@ impl OpenGroup {
         if sizes.is_empty() {
             return Ok(());
         }
-        if self.path.starts_with("/HDFEOS/") {
-            return refuse("HDF-EOS5 keeps the names elsewhere");
-        }
         if sizes.iter().any(|size| self.sizes.contains(*size)) {
             return refuse("the group has a dimension of the same size");
         }
@@ -113,7 +107,7 @@ impl Document {
             match xml.next()? {
                 Node::Open(root) if self.groups.is_empty() && self.objects.is_empty() => {
                     xml.place = vec![root.name()];
-                    self.has_version = check_root(&root, name)?;
+                    check_root(&root, name)?;
                     self.open_group(xml, String::new())?;
                 }
                 Node::Open(element) => self.read_child(xml, &element)?,
@@ -173,6 +167,10 @@ impl Document {
     }
 
     fn open_group(&mut self, xml: &Xml<'_>, name: String) -> Result<(), Problem> {
+        if name == "HDFEOS" {
+            let problem = "HDF-EOS5: StructMetadata, with the names of dimensions, is not in sidecars";
+            return Err(Problem::incomplete(problem));
+        }
         let (address, path) = match self.groups.last() {
             None => (ROOT, "/".to_owned()),
             Some(parent) => {
@@ -242,8 +240,7 @@ impl Document {
         name: String,
     ) -> Result<(), Problem> {
         let find = |name: &str| self.dimensions.get(name).copied();
-        let variable::Variable { axes, mut dataset } =
-            variable::read(xml, element, find, (self.end, self.has_version))?;
+        let variable::Variable { axes, mut dataset } = variable::read(xml, element, find, self.end)?;
         if axes.iter().any(|axis| axis.scale.is_none()) {
             xml.hold("names", name.len().saturating_add(axes.len().saturating_mul(8)).saturating_add(64))?;
             let shape = axes.iter().map(|axis| axis.size).collect();
@@ -272,8 +269,9 @@ impl Document {
     }
 }
 
-/// Checks the root element. Returns whether it names the version of the program that wrote it.
-fn check_root(root: &Element<'_>, data: &str) -> Result<bool, Problem> {
+/// Checks the root element. Versions of Hyrax that do not name themselves list filters in a fixed order, and omit variables of
+/// types that they do not support.
+fn check_root(root: &Element<'_>, data: &str) -> Result<(), Problem> {
     if !root.is("Dataset") {
         return Err(Problem::malformed("expected Dataset"));
     }
@@ -281,7 +279,10 @@ fn check_root(root: &Element<'_>, data: &str) -> Result<bool, Problem> {
     if name.rsplit('/').next() != Some(data) {
         return Err(Problem::incomplete(format!("made for a file named \"{name}\"")));
     }
-    Ok(root.attribute("dmrpp:version")?.is_some_and(|version| !version.is_empty()))
+    if root.attribute("dmrpp:version")?.is_none_or(|version| version.is_empty()) {
+        return Err(Problem::incomplete("no dmrpp:version: such sidecars may lack variables"));
+    }
+    Ok(())
 }
 
 fn link(name: String, address: Address) -> Link {

@@ -117,10 +117,8 @@ fn what_a_sidecar_leaves_open_is_an_error() {
         .contains("may not be compressed")
     );
     let root = HEAD.replace(" dmrpp:version=\"3.21.0\"", "");
-    let message = parse_with(&format!("{root}{SST}</Dataset>"), &Limits::default()).unwrap_err().to_string();
+    let message = parse_with(&format!("{root}</Dataset>"), &Limits::default()).unwrap_err().to_string();
     assert!(message.contains("no dmrpp:version"), "{message}");
-    let one_filter = SST.replace("shuffle deflate", "deflate");
-    assert!(parse_with(&format!("{root}{one_filter}</Dataset>"), &Limits::default()).is_ok());
     let root = HEAD.replace("a.nc", "b.nc");
     let message = parse_with(&format!("{root}</Dataset>"), &Limits::default()).unwrap_err().to_string();
     assert!(message.contains("made for a file named \"b.nc\""), "{message}");
@@ -161,10 +159,7 @@ fn anonymous_dimensions_are_used_unless_their_numbers_are_unknown() {
     for (content, expected) in [
         (variable("b", &[5]) + &variable("a", &[3]), "the order of the variables"),
         (variable("a", &[6]), "a dimension of the same size"),
-        (
-            format!(r#"<Group name="HDFEOS"><Group name="G">{}</Group></Group>"#, variable("a", &[5])),
-            "HDF-EOS5",
-        ),
+        (r#"<Group name="HDFEOS"></Group>"#.to_owned(), "HDF-EOS5"),
     ] {
         let message = problem(&content);
         assert!(message.contains(expected), "{message}");

@@ -44,13 +44,12 @@ enum Kind {
     Text(Option<(u32, StringPadding)>),
 }
 
-/// Reads a variable. `find` returns the dimension with a name. `end` is the size of the data file. Only sidecars that name
-/// their version (`has_version`) list filters in the order of their application.
+/// Reads a variable. `find` returns the dimension with a name, and `end` is the size of the data file.
 pub(crate) fn read(
     xml: &mut Xml<'_>,
     start: &Element<'_>,
     find: impl Fn(&str) -> Option<Axis>,
-    (end, has_version): (u64, bool),
+    end: u64,
 ) -> Result<Variable, Problem> {
     let kind = match (Number::named(&start.name()), start.is("String")) {
         (Some(number), _) => Kind::Number(number),
@@ -61,7 +60,7 @@ pub(crate) fn read(
     while let Some(child) = xml.child()? {
         draft.read_child(xml, &child, &find, end)?;
     }
-    draft.finish(has_version)
+    draft.finish()
 }
 
 impl Draft {
@@ -124,7 +123,7 @@ impl Draft {
         Ok(())
     }
 
-    fn finish(self, has_version: bool) -> Result<Variable, Problem> {
+    fn finish(self) -> Result<Variable, Problem> {
         let chunks = self.chunks.ok_or_else(|| Problem::incomplete("no dmrpp:chunks"))?;
         let fill_value = chunks.fill_value.as_deref().ok_or_else(|| Problem::incomplete("no fillValue"))?;
         let (datatype, fill) = match self.kind {
@@ -143,9 +142,6 @@ impl Draft {
         };
         let shape: Vec<u64> = self.axes.iter().map(|axis| axis.size).collect();
         let filters = chunks.filters(datatype.size())?;
-        if filters.len() > 1 && !has_version {
-            return Err(Problem::incomplete("no dmrpp:version: the order of filters is unknown"));
-        }
         let layout = match chunks.chunk_shape.clone() {
             None => contiguous(&chunks, &shape, datatype.size(), &fill)?,
             Some(chunk_shape) => {
