@@ -64,4 +64,5 @@ option_names! {
     StackDim = "stack_dim",
     StoreOption = "store_option",
     Strict = "strict",
+    Unpack = "unpack",
 }

@@ -72,8 +72,8 @@ impl Mapper<'_> {
         };
         report.fill = Some(fill.decision.clone());
         self.unpack(path, &meanings, &mut array, report);
-        if let Some(message) = widened_packing(&meanings, &array.attributes) {
-            self.diagnose(Severity::Info, Code::PackingWidened, path, message);
+        if let Some(message) = widened_packing(&meanings, &data_type(variable.data_type), &array.attributes) {
+            self.diagnose(Severity::Warning, Code::PackingWidened, path, message);
         }
         check_metadata(&array, self.options.format)?;
         self.add_tasks(path, variable, &mut plan, &fill)?;

@@ -157,11 +157,7 @@ impl ChunkPlanner<'_> {
             return Ok(());
         }
         let counts = ChunkGrid::Regular(plan.chunk_shape.clone()).counts(self.shape);
-        let along = overlaps(layout.block, &plan.chunk_shape, self.shape, &layout.shape)?;
-        let met = along.iter().map(Vec::len).sum::<usize>() as u64;
-        self.context
-            .lookup
-            .take("chunks of virtual datasets", met.saturating_mul(size_of::<ChunkOverlap>() as u64))?;
+        let along = self.overlaps(layout, &plan.chunk_shape)?;
         let same_codecs = part.codecs == plan.codecs;
         product(&along, &mut |overlap| {
             grid.step()?;
@@ -191,6 +187,49 @@ impl ChunkPlanner<'_> {
             grid.add(at, layout.number, pieces, self.options.inline_limit)?;
             self.check_limit(grid.made, &plan.chunk_shape, MADE)
         })
+    }
+
+    /// Returns the overlaps of chunks of the destination and of the source, for each axis of a block. There may be far more
+    /// than the file has bytes, so memory is taken before they are kept.
+    fn overlaps(&self, layout: &BlockLayout<'_>, grid: &[u64]) -> Result<Vec<Vec<ChunkOverlap>>> {
+        let block = layout.block;
+        let is_flat = matches!(block.part.codecs.first(), Some(Codec::Bytes { .. }));
+        let mut all = Vec::new();
+        for axis in &block.axes {
+            let pick = |list: &[u64], axis: Option<usize>| axis.and_then(|axis| list.get(axis)).copied();
+            let size = pick(grid, axis.to).unwrap_or(1).max(1);
+            let source = pick(&layout.shape, axis.from).unwrap_or(1).max(1);
+            let end = pick(self.shape, axis.to);
+            let is_paired = axis.to.is_some() && axis.from.is_some();
+            let mut along = Vec::new();
+            for span in &axis.spans {
+                let mut done = 0;
+                while done < span.length {
+                    let (to, from) = (span.to + done, span.from + done);
+                    let (to_offset, from_offset) = (to % size, from % source);
+                    let length = (span.length - done).min(size - to_offset).min(source - from_offset);
+                    let is_whole = to_offset == 0
+                        && from_offset == 0
+                        && source == size
+                        && (length == size || Some(to + length) == end)
+                        && (is_paired || is_flat);
+                    if along.len() == along.capacity() {
+                        let more = (along.len() as u64).max(16);
+                        if more > CHUNKS {
+                            return Err(too_many());
+                        }
+                        let bytes = more.saturating_mul(size_of::<ChunkOverlap>() as u64);
+                        self.context.lookup.take("chunks of virtual datasets", bytes)?;
+                        along.reserve_exact(usize::try_from(more).map_err(|_| too_many())?);
+                    }
+                    let (to, from) = (to / size, from / source);
+                    along.push(ChunkOverlap { to, to_offset, from, from_offset, length, is_whole });
+                    done += length;
+                }
+            }
+            all.push(along);
+        }
+        Ok(all)
     }
 
     /// Turns a chunk of the grid into pieces, which cover a whole chunk of a source that was there.
@@ -372,47 +411,6 @@ fn cut_shape(block: &Block, grid: &[u64]) -> Vec<u64> {
         *size = axis.and_then(|axis| axis.to).and_then(|to| grid.get(to)).copied().unwrap_or(1).max(1);
     }
     shape
-}
-
-/// Returns the overlaps of chunks of the destination and of the source, for each axis of a block.
-fn overlaps(block: &Block, grid: &[u64], extent: &[u64], shape: &[u64]) -> Result<Vec<Vec<ChunkOverlap>>> {
-    let is_flat = matches!(block.part.codecs.first(), Some(Codec::Bytes { .. }));
-    let mut all = Vec::new();
-    for axis in &block.axes {
-        let pick = |list: &[u64], axis: Option<usize>| axis.and_then(|axis| list.get(axis)).copied();
-        let size = pick(grid, axis.to).unwrap_or(1).max(1);
-        let source = pick(shape, axis.from).unwrap_or(1).max(1);
-        let end = pick(extent, axis.to);
-        let is_paired = axis.to.is_some() && axis.from.is_some();
-        let mut along = Vec::new();
-        for span in &axis.spans {
-            let mut done = 0;
-            while done < span.length {
-                let (to, from) = (span.to + done, span.from + done);
-                let (to_offset, from_offset) = (to % size, from % source);
-                let length = (span.length - done).min(size - to_offset).min(source - from_offset);
-                let is_whole = to_offset == 0
-                    && from_offset == 0
-                    && source == size
-                    && (length == size || Some(to + length) == end)
-                    && (is_paired || is_flat);
-                along.push(ChunkOverlap {
-                    to: to / size,
-                    to_offset,
-                    from: from / source,
-                    from_offset,
-                    length,
-                    is_whole,
-                });
-                if along.len() as u64 > CHUNKS {
-                    return Err(too_many());
-                }
-                done += length;
-            }
-        }
-        all.push(along);
-    }
-    Ok(all)
 }
 
 /// Returns the indices of the chunks that overlap, in the destination and in the source.
