@@ -137,7 +137,7 @@ fn webp(bytes: &[u8]) -> Option<Header> {
     Some(Header { rows, columns, samples: None, bytes: Some(1) })
 }
 
-/// The size of a codestream, bare or in the box `jxlc` or `jxlp` (ISO/IEC 18181-1, D.2).
+/// The size and bit depth of a codestream, bare or in the box `jxlc` or `jxlp` (ISO/IEC 18181-1, D.2 and D.3).
 fn jpeg_xl(bytes: &[u8]) -> Option<Header> {
     let mut rest = bytes;
     while !rest.starts_with(b"\xff\x0a") {
@@ -150,7 +150,7 @@ fn jpeg_xl(bytes: &[u8]) -> Option<Header> {
         };
     }
     let front = rest.get(2..)?;
-    let mut bits = front.iter().take(12).flat_map(|byte| (0..8).map(move |bit| u64::from(byte >> bit & 1)));
+    let mut bits = front.iter().take(16).flat_map(|byte| (0..8).map(move |bit| u64::from(byte >> bit & 1)));
     let mut number = |count: u32| (0..count).try_fold(0, |sum, bit| Some(sum | bits.next()? << bit));
     let is_small = number(1)? == 1;
     let extent = |number: &mut dyn FnMut(u32) -> Option<u64>| {
@@ -161,17 +161,38 @@ fn jpeg_xl(bytes: &[u8]) -> Option<Header> {
         number(count).map(|extent| extent + 1)
     };
     let rows = extent(&mut number)?;
-    let (times, by) = match number(3)? {
-        0 => return Some(Header { rows, columns: extent(&mut number)?, samples: None, bytes: None }),
-        1 => (1, 1),
-        2 => (12, 10),
-        3 => (4, 3),
-        4 => (3, 2),
-        5 => (16, 9),
-        6 => (5, 4),
-        _ => (2, 1),
+    let columns = match number(3)? {
+        0 => extent(&mut number)?,
+        1 => rows,
+        2 => rows * 12 / 10,
+        3 => rows * 4 / 3,
+        4 => rows * 3 / 2,
+        5 => rows * 16 / 9,
+        6 => rows * 5 / 4,
+        _ => rows * 2,
     };
-    Some(Header { rows, columns: rows * times / by, samples: None, bytes: None })
+    let mut depth = || {
+        let is_default = number(1)? == 1;
+        if is_default {
+            return Some(8);
+        }
+        let has_more = number(1)? == 1;
+        // Orientation, then whether there are an intrinsic size, a preview or an animation.
+        if has_more && (number(3).is_none() || number(3)? != 0) {
+            return None;
+        }
+        let usual = if number(1)? == 1 { [32, 16, 24] } else { [8, 10, 12] };
+        match usual.get(usize::try_from(number(2)?).ok()?) {
+            Some(depth) => Some(*depth),
+            None => Some(number(6)? + 1),
+        }
+    };
+    let bytes = depth().map(|depth| match depth {
+        ..=8 => 1,
+        9..=16 => 2,
+        _ => 4,
+    });
+    Some(Header { rows, columns, samples: None, bytes })
 }
 
 #[cfg(test)]
@@ -250,12 +271,12 @@ mod tests {
             None,
             Some(1),
         ),
-        ("imagecodecs_jpegxl", "ff0a580042804808000100ac004b2825d62115144c00062a5c0cba0b8408", None, None),
+        ("imagecodecs_jpegxl", "ff0a580042804808000100ac004b2825d62115144c00062a5c0cba0b8408", None, Some(1)),
         (
             "imagecodecs_jpegxl",
             "0000000c4a584c200d0a870a00000014667479706a786c20000000006a786c20000000406a786c63ff0a580042804808000100ac004b2825d62115144c00062a5c0cba0b8408f038085f21fcff9fea23fb3f01fc170affff06fa40ff3e005008",
             None,
-            None,
+            Some(1),
         ),
         (
             "imagecodecs_lerc",

@@ -3,7 +3,7 @@
 //! Zarr readers fail on both, and on images of another size than their chunk. The caller decodes the chunks between
 //! [`sample`] and [`settle`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -21,7 +21,9 @@ pub struct SampleLimits {
     /// Maximum number of chunks of an array.
     pub chunks: u64,
     /// Maximum number of stored bytes of all arrays.
-    pub bytes: u64,
+    pub stored: u64,
+    /// Maximum number of decoded bytes of all arrays.
+    pub decoded: u64,
 }
 
 /// What a Zarr reader makes of a chunk.
@@ -41,16 +43,18 @@ pub enum Finding {
     Damaged(String),
 }
 
-/// Returns the chunks to examine of each array: the first, the last, and others between them.
+/// Returns the chunks to examine of each array: the first, the last, and others between them, as far as the limits allow.
 pub fn sample(mapped: &Mapped, limits: SampleLimits) -> BTreeMap<NodePath, Vec<(u64, Reference)>> {
-    let mut left = limits.bytes;
+    let SampleLimits { mut stored, mut decoded, .. } = limits;
+    let made = made(mapped);
     let arrays = mapped.hierarchy.arrays().into_iter().filter(|(_, array)| is_examined(array));
     let sampled = arrays.map(|(path, array)| {
         let columns = &array.chunks.references;
         let count: u64 = columns.iter().map(|column| column.len() as u64).sum();
         let wanted = limits.chunks.min(count);
         let mut chunks = Vec::new();
-        for step in 0..wanted {
+        // The last chunk may be stored differently from the others.
+        for step in (0..wanted.min(1)).chain(wanted.max(2) - 1..wanted).chain(1..wanted.max(2) - 1) {
             let index = (count - 1).saturating_mul(step).checked_div(wanted - 1).unwrap_or(0);
             let mut index = usize::try_from(index).unwrap_or(usize::MAX);
             let chunk = columns.iter().find_map(|column| {
@@ -59,15 +63,42 @@ pub fn sample(mapped: &Mapped, limits: SampleLimits) -> BTreeMap<NodePath, Vec<(
                 chunk
             });
             if let Some((position, chunk)) = chunk
-                && let Some(rest) = left.checked_sub(chunk.length)
+                && !is_made(&made, &path, position)
+                && let Some(stored_left) = stored.checked_sub(chunk.length)
+                && let Some(decoded_left) = decoded.checked_sub(decoded_bytes(array, position))
             {
-                left = rest;
+                (stored, decoded) = (stored_left, decoded_left);
                 chunks.push((position, chunk));
             }
         }
         (path, chunks)
     });
     sampled.filter(|(_, chunks)| !chunks.is_empty()).collect()
+}
+
+/// Returns the bytes of memory to decode a chunk; 0 for images, of which only the header is read.
+fn decoded_bytes(array: &Array, position: u64) -> u64 {
+    match (image_codec(array), used(array, position)) {
+        (Some(_), _) => 0,
+        (None, Some((_, shape))) => {
+            let size = stored_type(array).size().unwrap_or(u64::MAX);
+            shape.iter().fold(size, |bytes, n| bytes.saturating_mul(*n))
+        }
+        (None, None) => u64::MAX,
+    }
+}
+
+/// Returns the positions of chunks that are made, by array. They replace those that are stored.
+fn made(mapped: &Mapped) -> BTreeMap<&str, BTreeSet<u64>> {
+    let mut made: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
+    for task in &mapped.tasks {
+        made.entry(&task.array).or_default().extend(&task.positions);
+    }
+    made
+}
+
+fn is_made(made: &BTreeMap<&str, BTreeSet<u64>>, path: &str, position: u64) -> bool {
+    made.get(path).is_some_and(|made| made.contains(&position))
 }
 
 /// Returns the name of the codec of images whose headers are read, if the array has one.
@@ -107,6 +138,7 @@ pub fn settle(
     code: Code,
     options: &MapOptions,
 ) {
+    let mut new_tasks = Vec::new();
     for (path, findings) in findings {
         let Some(array) = mapped.hierarchy.array_mut(&path) else { continue };
         let is = |wanted: &Finding| findings.iter().any(|(_, finding)| finding == wanted);
@@ -130,7 +162,7 @@ pub fn settle(
         } else if is(&Finding::Longer) || findings.iter().any(is_edge) {
             match remade(&path, array, !is(&Finding::Longer), options) {
                 Ok(tasks) => {
-                    mapped.tasks.extend(tasks);
+                    new_tasks.extend(tasks);
                     None
                 }
                 Err(left_out) => Some(left_out),
@@ -148,6 +180,9 @@ pub fn settle(
         };
         mapped.leave_out(left_out.map(|why| (path, why)));
     }
+    let made = made(mapped);
+    new_tasks.retain(|task| task.positions.iter().all(|position| !is_made(&made, &task.array, *position)));
+    mapped.tasks.extend(new_tasks);
 }
 
 /// Lets readers decode the samples of JPEG as they are.

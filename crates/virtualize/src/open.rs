@@ -145,8 +145,8 @@ async fn sample_limits(
     file: &SourceFile,
 ) -> Result<Option<(SampleLimits, Code)>, ReadError> {
     const GDAL: &[u8] = b"GDAL_STRUCTURAL_METADATA_SIZE=";
-    let local = SampleLimits { chunks: 16, bytes: 4 << 20 };
-    let remote = SampleLimits { chunks: 2, bytes: 1 << 20 };
+    let local = SampleLimits { chunks: 16, stored: 4 << 20, decoded: 64 << 20 };
+    let remote = SampleLimits { chunks: 2, stored: 1 << 20, ..local };
     Ok(match file {
         SourceFile::Netcdf3(_) => None,
         SourceFile::Hdf5(_) if own.is_local() => Some((local, Code::ArrayLeftOut)),

@@ -113,7 +113,7 @@ def test_spoilt_segments_are_equal_or_refused(seed, tmp_path):
         spoilt = set(pick.sample(range(len(raw)), pick.choice([1, 1, len(raw)])))
         stored = [spoil(pick, compression, one, data.dtype.itemsize * segment[1]) if i in spoilt else encode(compression, one) for i, one in enumerate(raw)]
         tiff(tmp_path / "s.tif", data.shape, stored, compression, data.dtype.itemsize * 8, rows=segment[0], tile=segment if tiled else None, more=[(317, 3, [predictor])])
-        found = outcome(tmp_path / "s.tif", fmt, tmp_path, truths(tmp_path / "s.tif"))
+        found = outcome(tmp_path / "s.tif", fmt, tmp_path, [*truths(tmp_path / "s.tif"), data])
         counts[found] = counts.get(found, 0) + 1
         if found not in ("equal", "refused", "validated"):
             problems.append(f"{seed}.{n} {compression} {fmt} {dtype} tiled={tiled} predictor={predictor} spoilt={sorted(spoilt)} of {len(raw)}: {found}")
@@ -174,10 +174,10 @@ def test_images_that_the_tags_do_not_describe_are_refused(tmp_path, fmt, codec, 
         truth = np.concatenate([decoded, decoded])
         truth = truth if fmt == "kerchunk-json" else np.moveaxis(truth, -1, 0)
         assert outcome(tmp_path / "i.tif", fmt, tmp_path, [truth]) == "equal"
-    elif codec != "jpegxl" or change in ("rows", "columns"):
+    elif (codec, change) != ("jpegxl", "samples"):
         assert found == "refused"
     else:
-        assert found in ("refused", "validated") or "offered, but" in found
+        assert found.startswith("offered, but"), "the header is not read so far"
 
 
 def bits(data):
@@ -222,7 +222,7 @@ def test_ccitt_of_a_short_strip(tmp_path, fmt, compression, options, order):
             assert found == "equal" or is_refused, (seed, end, found)
 
 
-@pytest.mark.parametrize("filters", [0, 1, 2])
+@pytest.mark.parametrize("filters", [0, 1])
 @pytest.mark.parametrize("how", ["short", "longer", "whole"])
 def test_edge_chunks_of_hdf5(tmp_path, fmt, filters, how):
     """libhdf5 reads chunks that end with the last element of the dataset, and ignores bytes after a chunk."""
@@ -236,8 +236,8 @@ def test_edge_chunks_of_hdf5(tmp_path, fmt, filters, how):
             for name in np.dtype(dtype).names or [...]:
                 data[name] = numbers
             with h5py.File(path, "w") as file:
-                more = [{"compression": "gzip"}, {"compression": "gzip", "shuffle": True}, {"fletcher32": False, "compression": "lzf"}][filters]
-                made = file.create_dataset("d", shape, dtype, chunks=chunks, **more)
+                more = [{}, {"shuffle": True}][filters]
+                made = file.create_dataset("d", shape, dtype, chunks=chunks, compression="gzip", **more)
                 for place in np.ndindex(*[-(-n // c) for n, c in zip(shape, chunks)]):
                     part = data[tuple(slice(i * c, (i + 1) * c) for i, c in zip(place, chunks))]
                     full = np.pad(part, [(0, c - n) for c, n in zip(chunks, part.shape)])
@@ -249,22 +249,15 @@ def test_edge_chunks_of_hdf5(tmp_path, fmt, filters, how):
                         raw += b"\7" * data.dtype.itemsize
                     if more.get("shuffle"):
                         raw = np.frombuffer(raw, "u1").reshape(-1, data.dtype.itemsize).T.tobytes()
-                    if more["compression"] == "lzf":
-                        import imagecodecs
-                        stored = bytes(imagecodecs.lzf_encode(raw))
-                    else:
-                        stored = zlib.compress(raw)
-                    if len(stored) < len(raw) or more["compression"] == "gzip":
-                        made.id.write_direct_chunk(tuple(i * c for i, c in zip(place, chunks)), stored)
-                    else:
-                        made.id.write_direct_chunk(tuple(i * c for i, c in zip(place, chunks)), raw, 1)
+                    made.id.write_direct_chunk(tuple(i * c for i, c in zip(place, chunks)), zlib.compress(raw))
             try:
                 with h5py.File(path) as file:
                     readable = np.array_equal(file["d"][...], data)
             except OSError:
                 readable = False
             run = clients.virtualize(path, "-f", fmt, "-o", tmp_path / "o.json")
-            if run.status and not readable:
+            # The shuffle filter mixes bytes after the end with the others.
+            if run.status and (not readable or filters and how == "longer"):
                 continue
             try:
                 got = zarr.open_array(clients.open_store(json.loads((tmp_path / "o.json").read_text())), path="d", mode="r", zarr_format=FORMATS[fmt])[...]

@@ -461,7 +461,9 @@ impl<'a> Encoding<'a> {
             configuration.insert("width".into(), (*width).into());
         }
         if codec == "imagecodecs_ccittfax3" && self.image.fax_options != 0 {
-            configuration.insert("t4options".into(), self.image.fax_options.into());
+            // Fill bits, of which rows added to the last strip have some.
+            let options = self.image.fax_options | if self.image.fax_options & 1 == 1 { 4 } else { 0 };
+            configuration.insert("t4options".into(), options.into());
         }
         Ok(Codec::Image { name: codec, configuration })
     }

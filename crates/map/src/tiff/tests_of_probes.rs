@@ -35,7 +35,7 @@ fn settled(mut mapped: Mapped, findings: &[Finding], inline_limit: u64) -> Mappe
 
 #[test]
 fn first_and_last_chunks_that_need_a_decoder_are_sampled() {
-    let limits = SampleLimits { chunks: 2, bytes: 150 };
+    let limits = SampleLimits { chunks: 2, stored: 150, decoded: 64 };
     let offsets = |mapped: &Mapped, limits| {
         let chunks = sample(mapped, limits).into_values().flatten();
         chunks.map(|(position, chunk)| (position, chunk.offset)).collect::<Vec<_>>()
@@ -61,8 +61,10 @@ fn first_and_last_chunks_that_need_a_decoder_are_sampled() {
         assert_eq!(offsets(&image, limits), [], "{compression}");
     }
     let lzw = mapped(1, 5, &strips);
-    assert_eq!(offsets(&lzw, SampleLimits { chunks: 9, bytes: 150 }), [(0, 100), (1, 150), (2, 200)]);
-    assert_eq!(offsets(&lzw, SampleLimits { chunks: 1, bytes: 49 }), []);
+    assert_eq!(offsets(&lzw, SampleLimits { chunks: 9, ..limits }), [(0, 100), (3, 250), (1, 150)]);
+    assert_eq!(offsets(&lzw, SampleLimits { chunks: 1, stored: 49, ..limits }), []);
+    // A strip has 4 bytes.
+    assert_eq!(offsets(&lzw, SampleLimits { decoded: 7, ..limits }), [(0, 100)]);
 }
 
 #[test]

@@ -115,8 +115,10 @@ fn image_finding(array: &Array, position: u64, codec: &str, bytes: &[u8]) -> Opt
                 .to_owned(),
         ));
     }
-    // Blobs without alpha, which readers decode otherwise, are examined for masks.
-    let has_other_samples = codec == "imagecodecs_lerc" && header.samples != Some(layout.samples);
+    // Blobs of single samples, and those without alpha, are examined for masks.
+    let has_other_samples = codec == "imagecodecs_lerc"
+        && (stored_type(array).is_float() || layout.has_alpha)
+        && header.samples != Some(layout.samples);
     Some(if header.fits(shape, size) || has_other_samples {
         Finding::Exact
     } else if jpeg.is_some_and(|jpeg| jpeg.process == LOSSLESS) && header.has_as_many(shape, size) {
