@@ -14,9 +14,6 @@ use crate::{ChunkContent, ElementTransform, Error, InlineTask, LercLayout, Piece
 /// Bytes of a chunk into which uncompressed strips are split, at most and approximately.
 const BLOCK: u64 = 8 << 20;
 
-/// Most stored bytes of tiles that are made anew because writers may have truncated them.
-const MOST_CUT: u64 = 256 << 10;
-
 /// The chunks of one array.
 pub(super) struct Chunks {
     /// Rows of a chunk.
@@ -61,8 +58,6 @@ struct Pieces {
     whole: ReferencesBuilder,
     /// Stretches that have to be completed, or made in other codecs.
     made: Vec<Stretch>,
-    /// Tiles that are made anew from the rows within the image.
-    cut: Vec<Stretch>,
 }
 
 impl Pieces {
@@ -91,8 +86,7 @@ impl ChunkMaker<'_> {
         if !declarable {
             return self.inlined(rows, &pieces.made, stored);
         }
-        let mut tasks = self.complete(&pieces.made, rows)?;
-        tasks.extend(self.tasks(&pieces.cut, rows)?);
+        let tasks = self.complete(&pieces.made, rows)?;
         let references = pieces.whole.finish(SourceId(0));
         let manifest = ChunkManifest { references, ..ChunkManifest::default() };
         Ok(Chunks { rows, short_end, codecs: stored, manifest, tasks })
@@ -149,7 +143,6 @@ impl ChunkMaker<'_> {
         let [_, _, down, across] = self.geometry.counts();
         let chunks_down = self.geometry.height.div_ceil(rows);
         let may_be_short = short_end || self.encoding.short_strip()? == ShortStrip::AsItIs;
-        let cuts = declarable && self.cuts_tiles(rows)?;
         let mut pieces = Pieces::default();
         for (index, offset, length) in self.stored()? {
             let (plane, y, x) = (index / across / down, index / across % down, index % across);
@@ -159,8 +152,6 @@ impl ChunkMaker<'_> {
             let range = self.range_of(index, offset, length, strip_rows)?;
             if !declarable {
                 pieces.made.push(Stretch { position, range, rows: strip_rows });
-            } else if cuts && y == down - 1 {
-                pieces.cut.push(Stretch { position, range, rows: self.geometry.height % rows });
             } else if strip_rows != rows && self.encoding.has_plain_rows() {
                 for stretch in self.blocks(first, range.start, strip_rows, rows)? {
                     pieces.add(stretch, rows, may_be_short);
@@ -276,7 +267,11 @@ impl ChunkMaker<'_> {
     /// Plans to make all chunks, because no reader decodes them as they are stored.
     fn inlined(&self, rows: u64, all: &[Stretch], mut stored: Vec<Codec>) -> Result<Chunks> {
         if !self.encoding.is_decodable()? {
-            if stored.pop() == Some(Codec::BitOrder) && self.encoding.short_strip()? == ShortStrip::AsItIs {
+            let is_whole = all.iter().all(|stretch| stretch.rows == rows);
+            if stored.pop() == Some(Codec::BitOrder)
+                && self.encoding.is_fax()
+                && (is_whole || self.encoding.short_strip()? == ShortStrip::AsItIs)
+            {
                 return self.with_bits_reversed(rows, all, stored);
             }
             let scheme = words(self.encoding.image).join(", ");
@@ -299,21 +294,6 @@ impl ChunkMaker<'_> {
         };
         let tasks = all.iter().map(task).collect();
         Ok(Chunks { rows, short_end: false, codecs, manifest: ChunkManifest::default(), tasks })
-    }
-
-    /// Returns whether the tiles at the lower edge are made anew from the rows within the image: if they are small. Some
-    /// writers truncate tiles where the image ends; libtiff pads them, other decoders fail.
-    fn cuts_tiles(&self, rows: u64) -> Result<bool> {
-        let [_, _, down, across] = self.geometry.counts();
-        let is_uneven = self.geometry.tiled && !self.geometry.height.is_multiple_of(rows);
-        if !self.encoding.may_end_early() || !is_uneven || self.geometry.segment[0] > 1 {
-            return Ok(false);
-        }
-        let last = self.stored()?.filter(|(index, ..)| index / across % down == down - 1);
-        let (chunks, bytes) = last.fold((0_u64, 0_u64), |(chunks, bytes), (_, _, length)| {
-            (chunks + 1, bytes.saturating_add(length))
-        });
-        Ok(bytes <= MOST_CUT && self.check_inline(chunks, rows).is_ok())
     }
 
     /// Refuses to inline more than the limit.

@@ -12,7 +12,6 @@ mod georeference;
 mod heights;
 mod image;
 mod join;
-mod jpeg;
 mod lerc;
 mod masks;
 mod multiscales;
@@ -21,7 +20,6 @@ mod number;
 mod old_jpeg;
 mod ome;
 mod packing;
-mod probes;
 mod registry;
 mod sample;
 mod stack;
@@ -53,9 +51,8 @@ use virtualize_tiff::model::{File, Ifd};
 use virtualize_zarr::{Source, ZarrFormat};
 
 use self::image::ImageMapper;
-pub use self::lerc::{LercChunk, lerc_outer_codecs, stored_type};
+pub use self::lerc::{LercChunk, lerc_outer_codecs, lerc_to_examine, settle_lerc, stored_type};
 pub use self::ome::{OtherTiff, OtherTiffs, ome_files};
-pub use self::probes::{ProbeAnswers, Probes, decide, probes};
 use crate::{ChunkGridChoice, Diagnostic, MapOptions, Mapped, Severity};
 
 /// Names of the variables that only describe the image in their group.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 use virtualize_bytes::{ByteRange, ReadRanges};
 use virtualize_codec::CodecFailure;
-use virtualize_map::{ChunkGridChoice, MapOptions};
+use virtualize_map::{ChunkGridChoice, Finding, MapOptions};
 use virtualize_store::{Object, StoreError, StoreOptions};
 use virtualize_zarr::{
     Array, ChunkEntry, ChunkGrid, Codec, DataType, Endian, Hierarchy, References, ZarrFormat, in_byte_order,
@@ -25,6 +25,7 @@ use super::{
 };
 use crate::array_error::ArrayError;
 use crate::error::{Error, NONE_OF_THEM};
+use crate::inline::finding;
 use crate::open::open_object;
 use crate::options::Options;
 use crate::source_formats::{Detected, detect};
@@ -248,15 +249,21 @@ impl Work<'_> {
         let array = part.array;
         let counts = array.chunk_grid.counts(&array.shape);
         let inline = twin.map_or(0, |_| array.chunks.inline.len() as u64);
-        let step = match self.sample {
-            Sample::Full => 1,
-            Sample::Chunks(0) => return,
-            Sample::Chunks(wanted) => part.count().saturating_add(inline).div_ceil(wanted).max(1),
+        let count = u128::from(part.count().saturating_add(inline));
+        let wanted = match self.sample {
+            Sample::Full => count,
+            Sample::Chunks(wanted) => count.min(wanted.into()),
+        };
+        // Evenly spread with both ends, since the last chunk may be stored differently from the others.
+        let is_chosen = |at: u128| match wanted {
+            0 => false,
+            1 => at == 0,
+            _ => (at * (wanted - 1)).div_ceil(count - 1) * (count - 1) / (wanted - 1) == at,
         };
         let here = part.references().map(|(at, reference)| (at, ChunkEntry::Reference(reference)));
         let carried = array.chunks.inline.iter().filter(|_| twin.is_some());
         let carried = carried.map(|(at, bytes)| (*at, ChunkEntry::Inline(bytes)));
-        let chosen = here.chain(carried).enumerate().filter(|(at, _)| (*at as u64).is_multiple_of(step));
+        let chosen = here.chain(carried).enumerate().filter(|(at, _)| is_chosen(*at as u128));
         for (_, (position, entry)) in chosen {
             let name = name(position, &counts);
             match self.values(array, position, &entry).await {
@@ -336,9 +343,13 @@ impl Work<'_> {
         };
         match decoded {
             Ok(values) => Ok(Some(Values { shape: Some(shape), stored: values })),
-            Err(ArrayError::Codec(CodecFailure::NoDecoder(_))) => {
-                Ok(Some(Values { shape: None, stored: bytes.to_vec() }))
-            }
+            Err(ArrayError::Codec(CodecFailure::NoDecoder(_))) => match finding(array, position, &bytes) {
+                Some(Finding::OtherImage(why) | Finding::Damaged(why)) => Err(ArrayError::Image(why)),
+                Some(Finding::OtherShape) => {
+                    Err(ArrayError::Image("readers do not convert its colors".to_owned()))
+                }
+                _ => Ok(Some(Values { shape: None, stored: bytes.to_vec() })),
+            },
             Err(error) => Err(error),
         }
     }
