@@ -358,11 +358,12 @@ fn of_store(error: &StoreError) -> Code {
         StoreError::Locked { .. } => Code::OutputLocked,
         StoreError::Location { .. } => Code::Url,
         StoreError::Option { .. } => Code::Usage,
-        StoreError::NoRanges { .. } => Code::NoRanges,
+        StoreError::NoRanges { .. } | StoreError::Unreadable { .. } => Code::NoRanges,
         StoreError::Denied { .. } => Code::SourceDenied,
-        StoreError::NotFound { .. } | StoreError::Changed { .. } | StoreError::Unavailable { .. } => {
-            of_read(error.kind())
-        }
+        StoreError::NotFound { .. }
+        | StoreError::Changed { .. }
+        | StoreError::Page { .. }
+        | StoreError::Unavailable { .. } => of_read(error.kind()),
     }
 }
 

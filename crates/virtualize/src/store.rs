@@ -1,7 +1,7 @@
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use virtualize_map::{Diagnostic, Report, Severity, SourceAttribute};
-use virtualize_store::{Object, Stats};
+use virtualize_store::{Object, Stats, StoreError};
 use virtualize_zarr::{Hierarchy, SourceId};
 
 use crate::error::Error;
@@ -22,6 +22,8 @@ pub struct VirtualStore {
     source_urls: Vec<String>,
     /// Whether all content comes from one file.
     is_of_one_file: bool,
+    /// Urls and names of the files of which readers cannot read ranges.
+    whole: BTreeMap<String, String>,
 }
 
 impl VirtualStore {
@@ -36,6 +38,7 @@ impl VirtualStore {
             object: None,
             source_urls,
             is_of_one_file: false,
+            whole: BTreeMap::new(),
         }
     }
 
@@ -45,6 +48,7 @@ impl VirtualStore {
         (hierarchy, report): (Hierarchy, Report),
         source_format: &'static str,
         has_related: bool,
+        whole: BTreeMap<String, String>,
     ) -> Self {
         Self {
             source_urls: source_urls(&hierarchy),
@@ -54,6 +58,7 @@ impl VirtualStore {
             hierarchy,
             report,
             source_format,
+            whole,
         }
     }
 
@@ -110,6 +115,29 @@ impl VirtualStore {
     /// [`Error::Relocation`] if a url cannot be written that way, or a rule applies to no source.
     pub fn relocate(&mut self, relocation: &Relocation) -> Result<(), Error> {
         relocate::relocate(&mut self.hierarchy.sources, relocation)
+    }
+
+    /// Checks that readers can read the files to which references are written, with urls changed by a relocation.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreadable`] if a server ignores range requests.
+    pub fn check_ranges(&self, relocation: &Relocation) -> Result<(), Error> {
+        if self.whole.is_empty() {
+            return Ok(());
+        }
+        let mut relocator = relocate::Relocator::new(relocation)?;
+        for (_, array) in self.hierarchy.arrays() {
+            for id in array.chunks.references.iter().filter(|one| !one.is_empty()).map(|one| one.source) {
+                let (Some(url), Some(source)) = (self.source_url(id), self.hierarchy.source(id)) else {
+                    continue;
+                };
+                let is_kept = source.url == url && relocator.url(url).is_ok_and(|new| new == url);
+                if let Some(name) = self.whole.get(url).filter(|_| is_kept) {
+                    return Err(StoreError::without_ranges(name.clone()).into());
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Returns the number of requests and bytes that reading took.
