@@ -159,7 +159,7 @@ pub async fn commit_chunks(
             group,
             needs,
             chunks: &mut *chunks,
-            sources: Sources::new(Containers::new(prefixes(repository.config())), &options.storage.store),
+            sources: Sources::new(Containers::new(prefixes(repository.config())), &options.storage),
         };
         match Box::pin(work.run(location)).await {
             Err(IcechunkError::Conflict { .. }) if attempt < ATTEMPTS => {

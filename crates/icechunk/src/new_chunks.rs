@@ -11,7 +11,7 @@ use virtualize_store::{Condition, Listed, StoreError, StoreOptions, open_listed,
 use virtualize_zarr::{Array, Chunk, ChunkReader, Chunks, Source, chunk_indices};
 
 use crate::{
-    IcechunkError,
+    IcechunkError, StorageOptions,
     container::{Containers, root},
     location::{ChunkSource, checksums, location},
     metadata::{Document, node_error},
@@ -24,12 +24,17 @@ pub(crate) enum NewChunk {
     Virtual(VirtualChunkRef),
 }
 
+/// Kind of a checksum.
+type Kind = std::mem::Discriminant<Checksum>;
+
 /// Converts the sources of chunks, and collects the containers that they need.
 pub(crate) struct Sources {
     containers: Containers,
     store: StoreOptions,
-    /// Whether the store at a url accepts the entity tags (true) or the times (false) that readers send.
-    accepted: HashMap<(String, bool), bool>,
+    /// Whether requests are paid for. Those of Icechunk's readers for virtual chunks are not.
+    pays: bool,
+    /// Whether the store at a url accepts requests with a kind of checksum, or with none.
+    accepted: HashMap<(String, Option<Kind>), bool>,
     /// The url of a source of which readers cannot tell whether it changed.
     unchecked: Option<String>,
     /// The last source, and what its chunks record.
@@ -37,9 +42,11 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    pub(crate) fn new(containers: Containers, store: &StoreOptions) -> Self {
+    pub(crate) fn new(containers: Containers, options: &StorageOptions) -> Self {
+        let StorageOptions { store, .. } = options;
         let store = StoreOptions { retries: store.retries.min(1), ..store.clone() };
-        Self { containers, store, accepted: HashMap::new(), unchecked: None, last: None }
+        let pays = options.requester_pays();
+        Self { containers, store, pays, accepted: HashMap::new(), unchecked: None, last: None }
     }
 
     /// Returns the url of a source of which readers cannot tell whether it changed, if there is one.
@@ -75,16 +82,15 @@ impl Sources {
         if source.url.starts_with("file:") {
             return Ok(checksums.into_iter().next());
         }
-        for checksum in checksums {
-            let is_tag = matches!(checksum, Checksum::ETag(_));
-            let key = (root(&source.url), is_tag);
+        for checksum in checksums.into_iter().map(Some).chain([None]) {
+            let key = (root(&source.url), checksum.as_ref().map(std::mem::discriminant));
             let is_accepted = match self.accepted.get(&key) {
                 Some(accepted) => *accepted,
-                None => self.probe(source, offset, &checksum).await?,
+                None => self.probe(source, offset, checksum.as_ref()).await?,
             };
             self.accepted.insert(key, is_accepted);
             if is_accepted {
-                return Ok(Some(checksum));
+                return Ok(checksum);
             }
         }
         Ok(None)
@@ -92,19 +98,32 @@ impl Sources {
 
     /// Requests a byte of a source as a reader would. If the store cannot be reached, tags count as rejected and times as
     /// accepted.
-    async fn probe(&self, source: &Source, offset: u64, checksum: &Checksum) -> Result<bool, IcechunkError> {
+    async fn probe(
+        &self,
+        source: &Source,
+        offset: u64,
+        checksum: Option<&Checksum>,
+    ) -> Result<bool, IcechunkError> {
         let refuse = |error: &dyn std::fmt::Display| {
             let reason = error.to_string();
             let reason = reason.strip_prefix(&format!("{}: ", source.url)).unwrap_or(&reason).to_owned();
             Err(IcechunkError::Source { url: source.url.clone(), reason })
         };
-        let condition = match checksum {
+        let condition = checksum.map(|checksum| match checksum {
             Checksum::ETag(tag) => Condition::Tag(tag.0.trim_matches('"').to_owned()),
             Checksum::LastModified(seconds) => Condition::NotModifiedSince(i64::from(seconds.0)),
-        };
-        match probe(&source.url, offset, Some(&condition), &self.store).await {
+        });
+        let mut options = self.store.clone();
+        let pays = self.pays && source.url.starts_with("s3:");
+        if pays {
+            options.values.push(("aws_request_payer".to_owned(), "false".to_owned()));
+        }
+        match probe(&source.url, offset, condition.as_ref(), &options).await {
             Ok(()) => Ok(true),
             Err(error @ StoreError::Unreadable { .. }) => refuse(&error),
+            Err(StoreError::Denied { .. }) if pays => {
+                refuse(&"Icechunk's readers cannot read virtual chunks from requester-pays buckets")
+            }
             Err(StoreError::Changed { .. }) => {
                 let Source { url, etag, size, modified } = source.clone();
                 let listed = Listed { url, size: Some(size).filter(|size| *size > 0), etag, modified };
@@ -113,7 +132,7 @@ impl Sources {
                     _ => Ok(false),
                 }
             }
-            Err(_) => Ok(matches!(checksum, Checksum::LastModified(_))),
+            Err(_) => Ok(!matches!(checksum, Some(Checksum::ETag(_)))),
         }
     }
 

@@ -149,8 +149,9 @@ impl StorageOptions {
 
     /// Returns the settings of S3, both for virtual chunk containers and for the repository's own storage.
     pub(crate) fn s3(&self) -> S3Options {
-        let pays = self.find(&["aws_request_payer", "request_payer"]).is_some_and(|value| is_on(&value));
-        let mut options = S3Options::default().with_anonymous(self.is_anonymous()).with_requester_pays(pays);
+        let mut options = S3Options::default()
+            .with_anonymous(self.is_anonymous())
+            .with_requester_pays(self.requester_pays());
         if let Some(region) = self.region() {
             options = options.with_region(region);
         }
@@ -166,6 +167,10 @@ impl StorageOptions {
     pub(crate) fn is_anonymous(&self) -> bool {
         let unsigned = self.find(&["aws_skip_signature", "aws_no_sign_request"]);
         self.anonymous || unsigned.is_some_and(|value| is_on(&value))
+    }
+
+    pub(crate) fn requester_pays(&self) -> bool {
+        self.find(&["aws_request_payer", "request_payer"]).is_some_and(|value| is_on(&value))
     }
 
     pub(crate) fn region(&self) -> Option<String> {

@@ -1,5 +1,5 @@
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -141,13 +141,12 @@ async fn versioned(
         Err(Failure::Other(changed @ StoreError::Changed { .. })) if link.is_web() => changed,
         other => return other.map(|(meta, bytes)| (meta, bytes, true)),
     };
-    let others = Mutex::new(BTreeMap::new());
+    let others = Mutex::new(BTreeSet::new());
     for _ in 0..MIRRORS {
         let counted = |meta: &ObjectMeta| {
             let differs = check(meta, true);
             if let (Err(_), Some(tag)) = (&differs, &meta.e_tag) {
-                let mut others = others.lock().unwrap_or_else(PoisonError::into_inner);
-                *others.entry(tag.clone()).or_insert(0_usize) += 1;
+                others.lock().unwrap_or_else(PoisonError::into_inner).insert(tag.clone());
             }
             differs
         };

@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use virtualize_map::{Diagnostic, Report, Severity, SourceAttribute};
 use virtualize_store::{Object, Stats, StoreError};
-use virtualize_zarr::{Hierarchy, SourceId};
+use virtualize_zarr::{ChunkEntry, Hierarchy, SourceId};
 
 use crate::error::Error;
 use crate::relocate::{self, Relocation};
@@ -127,7 +127,11 @@ impl VirtualStore {
         }
         let mut relocator = relocate::Relocator::new(relocation)?;
         for (_, array) in self.hierarchy.arrays() {
-            for id in array.chunks.references.iter().filter(|one| !one.is_empty()).map(|one| one.source) {
+            let sources = array.chunks.iter().filter_map(|(_, entry)| match entry {
+                ChunkEntry::Reference(place) => Some(place.source),
+                ChunkEntry::Inline(_) => None,
+            });
+            for id in sources {
                 let (Some(url), Some(source)) = (self.source_url(id), self.hierarchy.source(id)) else {
                     continue;
                 };
