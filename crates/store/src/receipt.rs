@@ -179,12 +179,13 @@ pub async fn look(url: &str, options: &StoreOptions) -> Result<Option<Listed>, S
             Err(error) => nothing(StoreError::io(&location.name(), &error)),
         };
     }
-    let mut answer = head(&location, options).await;
-    if let Err(error) = &answer
-        && region::learned(&location, error, options)
-    {
-        answer = head(&location, options).await;
-    }
+    let answer = match region::following(&location, options, || head(&location, options)).await {
+        // An empty file has no first byte.
+        Err(Failure::PastEnd(_)) => Ok(Listed { size: Some(0), ..Listed::default() }),
+        Err(Failure::NoRanges) => Ok(Listed::default()),
+        Err(Failure::Other(error)) => Err(error),
+        Ok(found) => Ok(found),
+    };
     answer.map(|found| Some(Listed { url: url.to_owned(), ..found })).or_else(nothing)
 }
 
@@ -198,24 +199,19 @@ fn nothing<T>(error: StoreError) -> Result<Option<T>, StoreError> {
 
 /// Requests the metadata of a file. For web servers, requests the first byte instead, since signed URLs are valid for
 /// GET only.
-async fn head(location: &Location, options: &StoreOptions) -> Result<Listed, StoreError> {
+async fn head(location: &Location, options: &StoreOptions) -> Result<Listed, Failure> {
     let link = Link::new(location, options)?;
     let mut how = GetOptions { head: true, ..GetOptions::default() };
     if let Location::Http(_) = location {
         how = GetOptions { range: Some(object_store::GetRange::Bounded(0..1)), ..GetOptions::default() };
     }
-    match link.get(how, &Meter::new(options), |_| Ok(())).await {
-        Ok((meta, _)) => Ok(Listed {
-            size: Some(meta.size),
-            modified: Some(meta.last_modified.timestamp_millis()).filter(|time| *time > 0),
-            etag: meta.e_tag,
-            ..Listed::default()
-        }),
-        // An empty file has no first byte.
-        Err(Failure::PastEnd(_)) => Ok(Listed { size: Some(0), ..Listed::default() }),
-        Err(Failure::NoRanges) => Ok(Listed::default()),
-        Err(Failure::Other(error)) => Err(error),
-    }
+    let (meta, _) = link.get(how, &Meter::new(options), |_| Ok(())).await?;
+    Ok(Listed {
+        size: Some(meta.size),
+        modified: Some(meta.last_modified.timestamp_millis()).filter(|time| *time > 0),
+        etag: meta.e_tag,
+        ..Listed::default()
+    })
 }
 
 /// Lists all objects below a prefix. Returns `None` if there are none.

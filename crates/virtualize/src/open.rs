@@ -38,6 +38,7 @@ pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<Virtu
     };
     budget.add_file(sidecar.as_ref().map_or(0, |_| object.bytes()));
     let sources = Sources::new(object.url(), &options.store, &budget);
+    sources.note(&object);
     let (mut file, unused) = read(&object, sidecar.as_ref(), &sources, options).await?;
     let read = read_values(&object, &mut file, &sources, options).await;
     read.map_err(|error| named(object.name(), error))?;
@@ -49,7 +50,8 @@ pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<Virtu
     let Mapped { hierarchy, report, .. } = accept(object.name(), mapped, options.strict)?;
     let has_related = file.has_related() || sidecar.is_some() || options.dmrpp;
     let format = file.format_name();
-    Ok(VirtualStore::of_file(object, (hierarchy, report), format, has_related))
+    let whole = sources.whole();
+    Ok(VirtualStore::of_file(object, (hierarchy, report), format, has_related, whole))
 }
 
 /// Reads the metadata of a file, from a sidecar if there is one that suffices, and of the files that it refers to. Also

@@ -99,7 +99,7 @@ fn place_of(target: &str, several_files: bool, options: &StoreOptions) -> Result
 fn check_sources(store: &VirtualStore, target: &str, place: &OutputPlace) -> Result<(), Error> {
     match store.source_urls().any(|url| place.contains(url)) {
         true => Err(Error::OverInput { name: target.to_owned() }),
-        false => Ok(()),
+        false => store.check_ranges(&Relocation::Keep),
     }
 }
 
@@ -295,6 +295,7 @@ impl Sink for FolderSink<'_> {
 
 /// Writes references to a writer, in large pieces. After an error the output is invalid.
 pub fn write_to(store: &VirtualStore, format: Format, out: &mut impl Write) -> Result<(), Error> {
+    store.check_ranges(&Relocation::Keep)?;
     let chunks = &mut HierarchyChunks::new(&store.hierarchy);
     write_file(&store.hierarchy, chunks, format, out).map_err(|error| failed(store.name(), error))
 }
@@ -304,6 +305,7 @@ pub fn write_to(store: &VirtualStore, format: Format, out: &mut impl Write) -> R
 /// # Errors
 /// [`Error::Emit`].
 pub fn write_files(store: &VirtualStore, format: Format, sink: &mut dyn Sink) -> Result<(), Error> {
+    store.check_ranges(&Relocation::Keep)?;
     virtualize_emit::write_files(&store.hierarchy, format, sink).map_err(|error| failed(store.name(), error))
 }
 

@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use virtualize_map::{Diagnostic, Report, Severity, SourceAttribute};
-use virtualize_store::{Object, Stats};
-use virtualize_zarr::{Codec, Hierarchy, SourceId, ZarrFormat};
+use virtualize_store::{Object, Stats, StoreError};
+use virtualize_zarr::{ChunkEntry, Codec, Hierarchy, SourceId, ZarrFormat};
 
 use crate::error::Error;
 use crate::relocate::{self, Relocation};
@@ -29,6 +29,8 @@ pub struct VirtualStore {
     source_urls: Vec<String>,
     /// Whether all content comes from one file.
     is_of_one_file: bool,
+    /// Urls and names of the files of which readers cannot read ranges.
+    whole: BTreeMap<String, String>,
 }
 
 impl VirtualStore {
@@ -43,6 +45,7 @@ impl VirtualStore {
             object: None,
             source_urls,
             is_of_one_file: false,
+            whole: BTreeMap::new(),
         }
     }
 
@@ -52,6 +55,7 @@ impl VirtualStore {
         (hierarchy, report): (Hierarchy, Report),
         source_format: &'static str,
         has_related: bool,
+        whole: BTreeMap<String, String>,
     ) -> Self {
         Self {
             source_urls: source_urls(&hierarchy),
@@ -61,6 +65,7 @@ impl VirtualStore {
             hierarchy,
             report,
             source_format,
+            whole,
         }
     }
 
@@ -152,6 +157,33 @@ impl VirtualStore {
                 array.codecs.push(compressor);
             }
         }
+    }
+
+    /// Checks that readers can read the files to which references are written, with urls changed by a relocation.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreadable`] if a server ignores range requests.
+    pub fn check_ranges(&self, relocation: &Relocation) -> Result<(), Error> {
+        if self.whole.is_empty() {
+            return Ok(());
+        }
+        let mut relocator = relocate::Relocator::new(relocation)?;
+        for (_, array) in self.hierarchy.arrays() {
+            let sources = array.chunks.iter().filter_map(|(_, entry)| match entry {
+                ChunkEntry::Reference(place) => Some(place.source),
+                ChunkEntry::Inline(_) => None,
+            });
+            for id in sources {
+                let (Some(url), Some(source)) = (self.source_url(id), self.hierarchy.source(id)) else {
+                    continue;
+                };
+                let is_kept = source.url == url && relocator.url(url).is_ok_and(|new| new == url);
+                if let Some(name) = self.whole.get(url).filter(|_| is_kept) {
+                    return Err(StoreError::without_ranges(name.clone()).into());
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Returns the number of requests and bytes that reading took.

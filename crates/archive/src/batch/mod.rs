@@ -252,7 +252,8 @@ impl Batch {
                 Ok(content)
             }
             .boxed()
-        }))
+        })
+        .relocated(&self.relocation))
     }
 
     /// Returns the reader of files that are combined.
@@ -262,6 +263,7 @@ impl Batch {
             let layout = Arc::clone(&layout);
             async move { member::content(item, store, &layout, options).await }.boxed()
         })
+        .relocated(&self.relocation)
     }
 
     fn summary(&self, journal: &Journal, totals: &Totals) -> Result<Summary, Error> {

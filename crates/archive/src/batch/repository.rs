@@ -237,9 +237,11 @@ impl Writing<'_> {
 
     /// Records and reports a commit.
     fn committed(&mut self, mut record: Record, done: Committed) -> Result<(), Error> {
+        let note = done.note();
         (record.snapshot, record.touched) = (done.snapshot.clone(), done.touched);
         self.keep(&record)?;
         self.summary.notes.push(format!("{} chunks committed, snapshot {}", done.chunks, done.snapshot));
+        self.summary.notes.extend(note);
         self.summary.snapshot = Some(done.snapshot);
         self.summary.python = Some(done.python);
         Ok(())

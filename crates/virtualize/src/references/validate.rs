@@ -8,9 +8,10 @@ use futures::{StreamExt, stream};
 use virtualize_bytes::{ByteRange, ReadRanges};
 use virtualize_codec::CodecFailure;
 use virtualize_map::{ChunkGridChoice, Finding, MapOptions};
-use virtualize_store::{Object, StoreError, StoreOptions};
+use virtualize_store::{Condition, Object, StoreError, StoreOptions, probe};
 use virtualize_zarr::{
-    Array, ChunkEntry, ChunkGrid, Codec, DataType, Endian, Hierarchy, References, ZarrFormat, in_byte_order,
+    Array, ChunkEntry, ChunkGrid, Codec, DataType, Endian, Hierarchy, References, Source, ZarrFormat,
+    in_byte_order,
 };
 
 use super::{
@@ -89,6 +90,12 @@ pub async fn validate(
                 for change in changes(source, &source_of(&object)) {
                     checked.problem(format!("it has changed: {change}"));
                 }
+                let start = parts.iter().find_map(|part| Some(part.references().next()?.1.offset));
+                if let Some(start) = start.filter(|_| checked.problems == 0)
+                    && let Some(problem) = unreadable(source, &object, start, &options.store).await
+                {
+                    checked.problem(problem);
+                }
                 let direct = direct(&object, hierarchy, options, &mut report.notes).await;
                 let known = OnceLock::new();
                 let work =
@@ -104,6 +111,29 @@ pub async fn validate(
         report.sources.push(checked);
     }
     Ok(report)
+}
+
+/// Requests a byte of a source as readers do, and returns why they cannot read it. Those of Icechunk, which alone records
+/// versions, send the recorded one as a condition.
+async fn unreadable(source: &Source, object: &Object, start: u64, options: &StoreOptions) -> Option<String> {
+    if !object.supports_ranges() {
+        return Some("its server ignores range requests, so readers cannot read chunks".to_owned());
+    }
+    let condition = match (&source.etag, source.modified) {
+        (Some(tag), _) => Condition::Tag(tag.trim_matches('"').to_owned()),
+        (None, Some(time)) => Condition::NotModifiedSince(time.saturating_add(999) / 1000),
+        (None, None) => return None,
+    };
+    match (probe(&source.url, start, Some(&condition), options).await, condition) {
+        (Ok(()), _) => None,
+        (Err(StoreError::Changed { .. }), Condition::Tag(tag)) => {
+            Some(format!("readers send If-Match: {tag}, which its server rejects"))
+        }
+        (Err(StoreError::Changed { .. }), Condition::NotModifiedSince(_)) => Some(
+            "readers send If-Unmodified-Since with the recorded time, which its server rejects".to_owned(),
+        ),
+        (Err(error), _) => Some(error.to_string()),
+    }
 }
 
 /// Maps a source directly. Returns `None` if its format is not supported.
