@@ -34,7 +34,8 @@ fn coloured(text: &str) -> Cow<'_, str> {
 
 /// Prints warnings, one per line.
 pub(crate) fn warnings<'a>(name: &str, warnings: impl IntoIterator<Item = &'a Diagnostic>) {
-    let warning = |it: &'a Diagnostic| (it.path.as_str(), FLAGS.line(&it.message, it.remedy.as_ref(), it.code));
+    let warning =
+        |it: &'a Diagnostic| (it.path.as_str(), FLAGS.line(&it.message, it.remedy.as_ref(), it.code));
     for warning in folded(warnings.into_iter().map(warning)) {
         line(&format!("warning: {name}: {warning}"));
     }
@@ -45,7 +46,9 @@ const PLACES: usize = 3;
 
 /// Returns lines `place: message`. A message for many places becomes one line, with the first places and the number of
 /// others.
-pub(crate) fn folded<'a, T: Eq + AsRef<str>>(messages: impl IntoIterator<Item = (&'a str, T)>) -> Vec<String> {
+pub(crate) fn folded<'a, T: Eq + AsRef<str>>(
+    messages: impl IntoIterator<Item = (&'a str, T)>,
+) -> Vec<String> {
     let mut groups: Vec<(T, Vec<&str>)> = Vec::new();
     for (place, message) in messages {
         match groups.iter_mut().find(|(other, _)| *other == message) {

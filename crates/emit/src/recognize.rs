@@ -28,7 +28,8 @@ pub fn foreign_file(keys: &BTreeSet<String>, documents: &BTreeMap<&str, Vec<u8>>
             let chunk = key.trim_end_matches(|c: char| c.is_ascii_digit() || c == '/').strip_suffix("/c");
             key == folder::REFERENCES
                 || nodes.contains(key)
-                || !key.ends_with('/') && chunk.is_some_and(|array| nodes.contains(&format!("{array}/{}", folder::ROOT)))
+                || !key.ends_with('/')
+                    && chunk.is_some_and(|array| nodes.contains(&format!("{array}/{}", folder::ROOT)))
         }
         Some(arrays) => {
             let table = key.rsplit_once('/').and_then(|(array, name)| {
@@ -79,12 +80,16 @@ mod tests {
         let references = ("references.json", text);
         let ours = ["references.json", "zarr.json", "a/zarr.json", "a/c/0/12", "g/b/zarr.json", "g/b/c"];
         assert_eq!(foreign(&ours, &[references]), None);
-        for key in ["a/notes.txt", "a/c/x", "b/zarr.json", "b/c/0", "c/0", ".DS_Store", "a/c/0 (a link)", "a/c/"] {
+        for key in
+            ["a/notes.txt", "a/c/x", "b/zarr.json", "b/c/0", "c/0", ".DS_Store", "a/c/0 (a link)", "a/c/"]
+        {
             assert_eq!(foreign(&[&ours[..], &[key]].concat(), &[references]), Some(key.to_owned()));
         }
         // A store with data of its own.
         assert!(foreign(&["zarr.json", "a/zarr.json", "a/c/0"], &[]).is_some());
-        assert!(foreign(&["references.json", "zarr.json"], &[("references.json", "{\"version\":1}")]).is_some());
+        assert!(
+            foreign(&["references.json", "zarr.json"], &[("references.json", "{\"version\":1}")]).is_some()
+        );
     }
 
     #[test]

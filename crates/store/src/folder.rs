@@ -181,11 +181,12 @@ impl SideFolder {
         let failed = |error: io::Error| StoreError::io(&self.target.name(), &error);
         let (inner, old) = (self.inner(), self.aside.path().join(OLD));
         if check_local(target, self.overwrite, self.recognizer)? {
-            exchange(&inner, target).or_else(|_| {
-                fs::rename(target, &old)?;
-                fs::rename(&inner, target).inspect_err(|_| drop(fs::rename(&old, target)))
-            })
-            .map_err(failed)?;
+            exchange(&inner, target)
+                .or_else(|_| {
+                    fs::rename(target, &old)?;
+                    fs::rename(&inner, target).inspect_err(|_| drop(fs::rename(&old, target)))
+                })
+                .map_err(failed)?;
             let replaced = if old.exists() { &old } else { &inner };
             if let Err(error) = check_local(replaced, self.overwrite, self.recognizer) {
                 exchange(replaced, target)
@@ -213,7 +214,8 @@ impl SideFolder {
         let Some((root, others)) = self.keys.split_last() else { return Ok(()) };
         let (_, list) = connect(&beside(&self.target, LIST), Purpose::Writing, options)?;
         let written: BTreeSet<&str> = self.keys.iter().map(String::as_str).collect();
-        let all: BTreeSet<&str> = existing.iter().map(String::as_str).chain(written.iter().copied()).collect();
+        let all: BTreeSet<&str> =
+            existing.iter().map(String::as_str).chain(written.iter().copied()).collect();
         let text = all.into_iter().collect::<Vec<_>>().join("\n");
         store.put(&list, text.into()).await.map_err(failed)?;
         let (same, new): (Vec<_>, Vec<_>) = others.iter().partition(|key| existing.contains(*key));

@@ -66,7 +66,10 @@ fn outputs_are_replaced_with_overwrite_and_other_folders_never() {
     assert!(matches!(write(false, "ours.third"), Err(StoreError::Occupied { foreign: None, .. })));
     let foreign = |key: &str| {
         let found = write(true, "ours.third").unwrap_err();
-        assert!(matches!(&found, StoreError::Occupied { foreign: Some(foreign), .. } if foreign == key), "{found}");
+        assert!(
+            matches!(&found, StoreError::Occupied { foreign: Some(foreign), .. } if foreign == key),
+            "{found}"
+        );
         assert_eq!(fs::read_to_string(target.join("ours.second")).unwrap(), "ours.second");
     };
     for key in ["thesis.txt", ".hidden", "ours.d/thesis.txt"] {

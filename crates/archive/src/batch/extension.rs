@@ -4,10 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
-use virtualize::{
-    from_text, to_text,
-    zarr::Hierarchy,
-};
+use virtualize::{from_text, to_text, zarr::Hierarchy};
 
 use super::combined::{Chain, Combination, Rows, parse_extent};
 use crate::{

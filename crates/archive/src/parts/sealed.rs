@@ -25,7 +25,7 @@ use parquet::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256};
-use virtualize_references::untrusted_parquet::{check_row_group, caught};
+use virtualize_references::untrusted_parquet::{caught, check_row_group};
 
 /// Names of the entries of the footer.
 const HEADER: &str = "virtualize";

@@ -76,7 +76,8 @@ impl Progress {
                 self.with_bar(|bar| bar.set_length(*pending));
             }
             Event::Read { url, warnings, .. } => {
-                let warnings = warnings.iter().map(|warning| warning.split_once(": ").unwrap_or(("", warning)));
+                let warnings =
+                    warnings.iter().map(|warning| warning.split_once(": ").unwrap_or(("", warning)));
                 for warning in messages::folded(warnings.filter(|_| !self.is_scan)) {
                     self.say(&format!("warning: {url}: {warning}"));
                 }
