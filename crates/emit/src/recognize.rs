@@ -14,14 +14,15 @@ pub const DOCUMENTS: &[&str] = &[folder::REFERENCES, parquet_folder::METADATA];
 /// exist.
 ///
 /// Only references are recognized, which can be written again: the chunks of a `zarr3` output belong to arrays that
-/// `references.json` lists, and a `kerchunk-parquet` output consists of tables.
+/// `references.json` lists, and a `kerchunk-parquet` output consists of tables. If such a document is damaged, all nodes
+/// of the folder count as listed.
 pub fn foreign_file(keys: &BTreeSet<String>, documents: &BTreeMap<&str, Vec<u8>>) -> Option<String> {
     let below = |folder: &str| keys.iter().any(|key| key.starts_with(folder));
     if below("snapshots/") && (keys.contains("repo") || below("refs/")) {
         return Some("an Icechunk repository".to_owned());
     }
-    let nodes = documents.get(folder::REFERENCES).map(|text| nodes(text)).unwrap_or_default();
-    let arrays = documents.get(parquet_folder::METADATA).and_then(|text| arrays(text));
+    let nodes = documents.get(folder::REFERENCES).map(|text| nodes(text, keys)).unwrap_or_default();
+    let arrays = documents.get(parquet_folder::METADATA).and_then(|text| arrays(text, keys));
     let is_ours = |key: &str| match &arrays {
         _ if nodes.contains(folder::ROOT) => {
             // A key that ends in a slash is a folder.
@@ -44,15 +45,31 @@ pub fn foreign_file(keys: &BTreeSet<String>, documents: &BTreeMap<&str, Vec<u8>>
 }
 
 /// Returns the keys of the metadata documents of a `references.json`, with which it starts, one per line.
-fn nodes(text: &[u8]) -> BTreeSet<String> {
-    let Some(entries) = text.strip_prefix(b"{\"version\":1,\"refs\":{\n") else { return BTreeSet::new() };
+fn nodes(text: &[u8], keys: &BTreeSet<String>) -> BTreeSet<String> {
+    let is_document = |key: &str| key.rsplit('/').next() == Some(folder::ROOT);
+    let Some(entries) = text.strip_prefix(b"{\"version\":1,\"refs\":{\n") else {
+        let damaged = is_damaged(text, "refs");
+        return keys.iter().filter(|key| damaged && is_document(key)).cloned().collect();
+    };
     let key = |line: &[u8]| serde_json::Deserializer::from_slice(line).into_iter().next()?.ok();
     let keys = entries.split(|byte| *byte == b'\n').map_while(key);
-    keys.take_while(|key: &String| key.rsplit('/').next() == Some(folder::ROOT)).collect()
+    keys.take_while(|key: &String| is_document(key)).collect()
+}
+
+/// Returns whether a document is not that of any program: not JSON, or without its main member.
+fn is_damaged(text: &[u8], member: &str) -> bool {
+    // Of a larger document, only the start may have been read.
+    let document: Option<Value> = serde_json::from_slice(text).ok();
+    text.len() < 1 << 20 && document.is_none_or(|document| document.get(member).is_none())
 }
 
 /// Returns the paths of the arrays of a `.zmetadata` that belongs to Parquet tables.
-fn arrays(text: &[u8]) -> Option<BTreeSet<String>> {
+fn arrays(text: &[u8], keys: &BTreeSet<String>) -> Option<BTreeSet<String>> {
+    if is_damaged(text, "metadata") {
+        return Some(
+            keys.iter().filter_map(|key| key.rsplit_once('/')).map(|(array, _)| array.to_owned()).collect(),
+        );
+    }
     let document: Value = serde_json::from_slice(text).ok()?;
     document.get("record_size")?.as_u64()?;
     let keys = document.get("metadata")?.as_object()?.keys();
@@ -87,9 +104,11 @@ mod tests {
         }
         // A store with data of its own.
         assert!(foreign(&["zarr.json", "a/zarr.json", "a/c/0"], &[]).is_some());
-        assert!(
-            foreign(&["references.json", "zarr.json"], &[("references.json", "{\"version\":1}")]).is_some()
-        );
+        let other = ("references.json", r#"{"version": 1, "refs": {"zarr.json": "{}"}}"#);
+        assert!(foreign(&["references.json", "zarr.json"], &[other]).is_some());
+        let damaged = ("references.json", "{}");
+        assert_eq!(foreign(&ours, &[damaged]), None);
+        assert!(foreign(&[&ours[..], &["a/notes.txt"]].concat(), &[damaged]).is_some());
     }
 
     #[test]
@@ -100,6 +119,8 @@ mod tests {
         for key in ["g/a/refs..parq", "g/b/refs.0.parq", "g/a/refs.x.parq", "refs.0.parq", "g/a/0.0"] {
             assert_eq!(foreign(&[&ours[..], &[key]].concat(), &[metadata]), Some(key.to_owned()));
         }
+        assert_eq!(foreign(&ours, &[(".zmetadata", "{\"metadata\":{")]), None);
+        assert!(foreign(&[".zmetadata", "a/0"], &[(".zmetadata", "{}")]).is_some());
         // Consolidated metadata of a Zarr v2 store.
         let store = (".zmetadata", r#"{"metadata":{"a/.zarray":{}},"zarr_consolidated_format":1}"#);
         assert!(foreign(&[".zmetadata", "a/0"], &[store]).is_some());
