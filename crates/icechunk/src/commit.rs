@@ -12,7 +12,7 @@ use icechunk::{
     virtual_chunks::VirtualChunkContainer,
 };
 use serde_json::{Value, json};
-use virtualize_zarr::{ChunkReader, Hierarchy, HierarchyChunks, ZarrFormat, node::join};
+use virtualize_zarr::{ChunkReader, Hierarchy, HierarchyChunks, ZarrFormat, node, node::join};
 
 use crate::{
     IcechunkError, RepositoryLocation, StorageOptions, Update,
@@ -224,7 +224,9 @@ impl<'a> CommitAttempt<'a> {
                 reason: "a concurrent commit undid this one".to_owned(),
             }),
             false => {
-                let python = python::snippet(location, self.options, &containers);
+                let arrays = self.documents.iter().filter(|document| document.array.is_some());
+                let group = node::first_group(arrays.map(|document| document.path.as_str()));
+                let python = python::snippet(location, self.options, group, &containers);
                 let unchecked = self.sources.unchecked().map(str::to_owned);
                 Ok(Committed { snapshot: snapshot.to_string(), chunks, python, touched, unchecked })
             }

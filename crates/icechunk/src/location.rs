@@ -16,6 +16,7 @@ const ESCAPED: &AsciiSet = &CONTROLS
     .add(b'<')
     .add(b'>')
     .add(b'?')
+    .add(b'\\')
     .add(b'`')
     .add(b'{')
     .add(b'}');
@@ -90,6 +91,8 @@ mod tests {
         for (given, expected) in [
             ("file:///d/a b%20#?.nc", "file:///d/a%20b%2520%23%3F.nc"),
             ("s3://bucket/k//x%2F.tif", "s3://bucket/k//x%252F.tif"),
+            // Parsers of urls take a backslash for a slash.
+            ("file:///d/a\\b.nc", "file:///d/a%5Cb.nc"),
             ("https://host/a%20b.tif", "https://host/a%20b.tif"),
         ] {
             assert_eq!(location(&source(given)).unwrap().url(), expected);

@@ -52,10 +52,12 @@ pub enum StoreError {
         what: &'static str,
     },
     /// The folder or prefix to write to is not empty.
-    #[error("{name}: there is something already")]
+    #[error("{name}: {}", occupied(foreign.as_deref()))]
     Occupied {
         /// The folder or prefix.
         name: String,
+        /// What it contains that is not part of an output, and therefore never replaced.
+        foreign: Option<String>,
     },
     /// Another process, or another job of this one, is writing the output.
     #[error("{name}: another process is writing it")]
@@ -111,6 +113,13 @@ pub enum StoreError {
     },
 }
 
+fn occupied(foreign: Option<&str>) -> String {
+    match foreign {
+        Some(foreign) => format!("contains {foreign}, which is not part of an output of virtualize"),
+        None => "already exists and is not empty".to_owned(),
+    }
+}
+
 impl StoreError {
     /// Returns the error's class, which determines exit status and retries.
     pub fn kind(&self) -> ReadErrorKind {
@@ -137,7 +146,8 @@ impl StoreError {
                 "get new credentials, such as a new session token, and run again"
             }
             Self::Denied { name, .. } => return Some(denied_remedy(name)),
-            Self::Occupied { .. } => {
+            Self::Occupied { foreign: Some(_), .. } => "choose another output",
+            Self::Occupied { foreign: None, .. } => {
                 let overwrite = Remedy::turn_on(OptionName::Overwrite, "replace it");
                 return Some(overwrite.or(Remedy::advice("choose another output")));
             }

@@ -105,23 +105,6 @@ impl Parts {
         self.0.insert(key.to_owned(), (size, hex::encode(digest)));
     }
 
-    /// Adds a file of other parts. Returns `false` if they do not have it.
-    pub(crate) fn add_from(&mut self, other: &Self, key: &str) -> bool {
-        let found = other.0.get(key);
-        self.0.extend(found.map(|found| (key.to_owned(), found.clone())));
-        found.is_some()
-    }
-
-    /// Returns the keys of the files.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
-    }
-
-    /// Returns the size of a file in bytes.
-    pub(crate) fn size(&self, key: &str) -> Option<u64> {
-        self.0.get(key).map(|(size, _)| *size)
-    }
-
     /// Returns the receipt of all files together.
     pub fn receipt(&self) -> Receipt {
         let mut hasher = Sha256::new();
@@ -215,7 +198,7 @@ async fn head(location: &Location, options: &StoreOptions) -> Result<Listed, Fai
 }
 
 /// Lists all objects below a prefix. Returns `None` if there are none.
-pub(crate) async fn below(location: &Location, options: &StoreOptions) -> Result<Option<Parts>, StoreError> {
+async fn below(location: &Location, options: &StoreOptions) -> Result<Option<Parts>, StoreError> {
     let prefix = format!("{}/", location.url());
     let mut parts = Parts::default();
     let mut after = None;
@@ -232,7 +215,7 @@ pub(crate) async fn below(location: &Location, options: &StoreOptions) -> Result
 }
 
 /// Reads a local file, or all files of a folder. Returns `None` if there is none.
-pub(crate) fn local(path: &Path) -> Result<Option<Parts>, io::Error> {
+fn local(path: &Path) -> Result<Option<Parts>, io::Error> {
     let found = match fs::metadata(path) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(None);

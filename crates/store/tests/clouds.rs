@@ -298,7 +298,10 @@ fn what_cannot_be_read_is_not_written_either() {
         let error = run(put(&format!("s3://bucket/{key}"), &signed(&server, &[]), "x".into())).unwrap_err();
         assert!(matches!(error, StoreError::Location { .. }), "{error}");
     }
-    assert!(run(SideFolder::create("s3://bucket/a//b", false).unwrap().finish(&s3(&server))).is_err());
+    assert!(
+        run(SideFolder::create("s3://bucket/a//b", false, common::OUTPUTS).unwrap().finish(&s3(&server)))
+            .is_err()
+    );
     assert!(server.requests().iter().all(|request| request.method == "HEAD"));
 }
 

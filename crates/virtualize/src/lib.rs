@@ -43,7 +43,7 @@ pub use error::{Error, ErrorClass};
 pub use open::{open, open_object};
 pub use options::{Hdf5Reader, InlineOptions, Options};
 pub use output::{
-    Destination, PreparedOutput, metadata, prepare, prepare_chunks, prepare_extension, write, write_files,
+    Destination, PreparedOutput, check_replaceable, metadata, prepare, prepare_chunks, write, write_files,
     write_folder, write_to,
 };
 pub use passing::Urls;

@@ -4,6 +4,7 @@ mod builder;
 mod combined;
 mod dry_run;
 mod each;
+#[cfg_attr(not(feature = "icechunk"), expect(dead_code, reason = "only repositories are extended"))]
 mod extension;
 mod fingerprint;
 mod generate;
@@ -183,10 +184,13 @@ impl Batch {
         if self.each {
             return Ok(Present::Nothing);
         }
+        let several = format.is_several_files();
+        if several && self.overwrite {
+            virtualize::check_replaceable(&self.output, true, &self.options.store).await?;
+        }
         if self.run.restart {
             return Ok(Present::Unknown);
         }
-        let several = format.is_several_files();
         let present = Present::of(&self.output, several, journal, &self.options.store).await?;
         if !self.overwrite {
             present.check(&self.output, several, self.run.append)?;

@@ -8,8 +8,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use virtualize::{
-    CommitMode, CommitOptions, Committed, Error as FileError, History, IcechunkError, Options, Update, Urls,
-    VirtualStore, zarr::ChunkReadError,
+    CommitMode, CommitOptions, Committed, Error as FileError, History, IcechunkError, Options, Relocation,
+    Update, Urls, VirtualStore, zarr::ChunkReadError,
 };
 
 use super::{
@@ -139,6 +139,20 @@ impl Writing<'_> {
         self.committed(record, done)?;
         self.finish_extension(rows, tail)?;
         Ok(true)
+    }
+
+    /// Returns the output extended by the new files; `None` if all files have to be combined.
+    async fn extension(&self, grown: Grown) -> Result<Option<Extension>, Error> {
+        // Rewritten urls must be distinct from those of all other files.
+        if self.batch.relocation != Relocation::Keep {
+            return Ok(None);
+        }
+        let (journal, combine) = (Arc::clone(&self.journal), self.batch.combine.clone());
+        let cancel = self.batch.cancel.clone();
+        let extended = tokio::task::spawn_blocking(move || {
+            grown.extend(&journal, &combine.layout, &combine.plan, &cancel)
+        });
+        extended.await.map_err(|error| Error::Internal(error.to_string()))?
     }
 
     /// Identifies repository, branch and group in the journal.

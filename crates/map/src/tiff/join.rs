@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use virtualize_tiff::model::Ifd;
 use virtualize_zarr::{
-    Array, ChunkGrid, ChunkManifest, Codec, Group, Lengths, Node, NodePath, References, SourceId,
+    Array, ChunkGrid, ChunkManifest, Codec, Group, Node, NodePath, References, ReferencesBuilder, SourceId,
     cf::attributes,
     node::{self, join as join_path},
 };
@@ -67,37 +67,22 @@ pub(super) fn join(model: &Array, members: &[Option<Member<'_>>], axes: &[(Strin
     Some(array)
 }
 
-/// Columns of a manifest: positions, offsets, lengths.
-type Columns = (Vec<u64>, Vec<u64>, Vec<u64>);
-
 fn join_chunks(members: &[Option<Member<'_>>], count: u64) -> Option<ChunkManifest> {
-    let mut columns: BTreeMap<SourceId, Columns> = BTreeMap::new();
+    let mut columns: BTreeMap<SourceId, ReferencesBuilder> = BTreeMap::new();
     let mut inline = BTreeMap::new();
     for (member, number) in members.iter().zip(0_u64..) {
         let Some((array, source)) = member else { continue };
         let start = number.checked_mul(count)?;
-        let (positions, offsets, lengths) = columns.entry(*source).or_default();
+        let column = columns.entry(*source).or_default();
         for (position, place) in array.chunks.references.iter().flat_map(References::iter) {
-            positions.push(start.checked_add(position)?);
-            offsets.push(place.offset);
-            lengths.push(place.length);
+            column.push(start.checked_add(position)?, place.offset, place.length);
         }
         for (position, content) in &array.chunks.inline {
             inline.insert(start.checked_add(*position)?, content.clone());
         }
     }
-    let references = columns.into_iter().map(|(source, columns)| references(source, columns));
-    Some(ChunkManifest { references: references.collect::<Option<_>>()?, inline })
-}
-
-fn references(source: SourceId, (positions, offsets, lengths): Columns) -> Option<References> {
-    let first = lengths.first().copied().unwrap_or(0);
-    let lengths = if lengths.iter().all(|length| *length == first) {
-        Lengths::Uniform(first)
-    } else {
-        Lengths::Each(lengths.into_iter().map(u32::try_from).collect::<Result<Vec<_>, _>>().ok()?.into())
-    };
-    Some(References { source, positions: Some(positions.into()), offsets: offsets.into(), lengths })
+    let references = columns.into_iter().flat_map(|(source, column)| column.finish(source)).collect();
+    Some(ChunkManifest { references, inline })
 }
 
 /// Adjusts a codec to chunks with a new first axis of length 1.

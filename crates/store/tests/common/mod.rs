@@ -171,3 +171,13 @@ pub async fn conforms(source: &dyn ReadRanges) {
         assert_eq!(part, content[range.start as usize..range.end() as usize], "{range}");
     }
 }
+
+/// Recognizes folders that have a file `root`, and otherwise files whose keys start with `ours.`
+pub const OUTPUTS: virtualize_store::Recognizer = virtualize_store::Recognizer {
+    documents: &["root"],
+    foreign: |keys, documents| {
+        let is_ours = |key: &str| key == "root" || key.starts_with("ours.") && !key.contains("thesis");
+        let is_file = |key: &str| !key.ends_with(['/', ')']);
+        keys.iter().find(|key| documents.is_empty() || !is_ours(key) || !is_file(key)).cloned()
+    },
+};

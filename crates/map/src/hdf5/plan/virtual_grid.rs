@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use virtualize_hdf5::model::{Selection, Slab, VirtualMapping};
 use virtualize_zarr::{
-    ChunkGrid, Codec, DataType, Lengths, Reference, References, SourceId, chunk_indices, chunk_position,
+    ChunkGrid, Codec, DataType, ReferencesBuilder, SourceId, chunk_indices, chunk_position,
     greatest_common_divisor,
 };
 
@@ -173,7 +173,7 @@ impl ChunkPlanner<'_> {
                     return Ok(());
                 }
                 None if same_fill && (is_whole || !grid.slots.contains_key(&at)) => {
-                    grid.slots.remove(&at);
+                    grid.remove(at);
                     return Ok(());
                 }
                 _ => {}
@@ -266,12 +266,13 @@ impl ChunkPlanner<'_> {
 
     /// Moves the chunks of the grid to the plan: references by file, and content of those that are assembled.
     fn gather(&self, grid: VirtualGrid, plan: &mut ChunkPlan) -> Result<()> {
-        let mut columns: BTreeMap<SourceId, Vec<(u64, Reference)>> = BTreeMap::new();
+        let mut columns: BTreeMap<SourceId, ReferencesBuilder> = BTreeMap::new();
         let mut decoded = 0_u64;
         for (position, slot) in grid.slots {
             match slot {
                 Slot::Whole { chunk: Chunk::There(reference), .. } => {
-                    columns.entry(reference.source).or_default().push((position, reference));
+                    let column = columns.entry(reference.source).or_default();
+                    column.push(position, reference.offset, reference.length);
                 }
                 Slot::Whole { chunk: Chunk::Here(bytes), .. } => {
                     plan.chunks.inline.insert(position, bytes);
@@ -305,9 +306,7 @@ impl ChunkPlanner<'_> {
             self.check_limit(plan.inline.len() as u64, &plan.chunk_shape, MADE)?;
             plan.inline_reason = Some(MADE.to_owned());
         }
-        let columns: Result<Vec<_>, _> =
-            columns.into_iter().map(|(id, column)| references(id, &column)).collect();
-        plan.chunks.references = columns?;
+        plan.chunks.references = columns.into_iter().flat_map(|(id, column)| column.finish(id)).collect();
         Ok(())
     }
 
@@ -359,6 +358,12 @@ impl VirtualGrid {
     fn put(&mut self, at: u64, slot: Slot) {
         self.made += u64::from(matches!(slot, Slot::Made(_)));
         if let Some(Slot::Made(_)) = self.slots.insert(at, slot) {
+            self.made -= 1;
+        }
+    }
+
+    fn remove(&mut self, at: u64) {
+        if let Some(Slot::Made(_)) = self.slots.remove(&at) {
             self.made -= 1;
         }
     }
@@ -452,21 +457,6 @@ fn product(along: &[Vec<ChunkOverlap>], each: &mut Visit<'_>) -> Result<()> {
 
 fn unsupported(problem: &'static str) -> Error {
     Error::unsupported("virtual dataset", problem)
-}
-
-fn references(source: SourceId, chunks: &[(u64, Reference)]) -> Result<References> {
-    let length = chunks.first().map_or(0, |(_, reference)| reference.length);
-    let lengths = match chunks.iter().all(|(_, reference)| reference.length == length) {
-        true => Lengths::Uniform(length),
-        false => {
-            let each = chunks.iter().map(|(_, reference)| u32::try_from(reference.length));
-            let each: Vec<_> = each.collect::<Result<_, _>>().map_err(|_| Error::Overflow("a chunk"))?;
-            Lengths::Each(each.into())
-        }
-    };
-    let positions: Vec<_> = chunks.iter().map(|(position, _)| *position).collect();
-    let offsets: Vec<_> = chunks.iter().map(|(_, reference)| reference.offset).collect();
-    Ok(References { source, positions: Some(positions.into()), offsets: offsets.into(), lengths })
 }
 
 /// Returns the chunk shape of the grid: that of a source that cannot be cut, else the largest into which all can be cut.
