@@ -17,14 +17,19 @@ const YCBCR: u64 = 3;
 pub(super) fn probes(mapped: &Mapped, most: u64) -> BTreeMap<NodePath, Vec<(SourceId, ByteRange)>> {
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let arrays = mapped.hierarchy.arrays().into_iter().filter(|(_, array)| is_doubtful(array));
-    let streams = arrays.map(|(path, array)| {
-        let references = array.chunks.references.iter().flat_map(|column| column.iter());
-        let stored = references.map(|(_, at)| (at.source, ByteRange::new(at.offset, at.length)));
-        let tasks = mapped.tasks.iter().filter(|task| task.array == path);
-        let streams = stored.chain(tasks.flat_map(|task| task.content.ranges())).take(most).collect();
-        (path, streams)
-    });
-    streams.collect()
+    let mut streams: BTreeMap<NodePath, Vec<(SourceId, ByteRange)>> = arrays
+        .map(|(path, array)| {
+            let references = array.chunks.references.iter().flat_map(|column| column.iter());
+            let stored = references.map(|(_, at)| (at.source, ByteRange::new(at.offset, at.length)));
+            (path, stored.take(most).collect())
+        })
+        .collect();
+    for task in &mapped.tasks {
+        if let Some(streams) = streams.get_mut(&task.array) {
+            streams.extend(task.content.ranges().take(most.saturating_sub(streams.len())));
+        }
+    }
+    streams
 }
 
 /// Leaves out the arrays with a subsampled stream.
