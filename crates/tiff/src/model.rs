@@ -11,7 +11,8 @@ use crate::Error;
 pub struct File {
     /// Byte order of tags and samples.
     pub endian: Endian,
-    /// Whether the file is a BigTIFF, with 8-byte offsets.
+    /// Whether offsets have 64 bits: in BigTIFF, and in the dialects of TIFF whose offsets were completed (NDPI above
+    /// 4 GiB, LSM).
     pub big: bool,
     /// Directories of the main chain, in order.
     pub ifds: Vec<Ifd>,
@@ -29,6 +30,8 @@ pub struct Ifd {
     pub offset: u64,
     /// Values of all entries, by tag, except for the tables of strips and tiles, which are in `image`.
     pub tags: BTreeMap<u16, Value>,
+    /// The second ImageDescription (270), if there are two.
+    pub second_description: Option<String>,
     /// Errors of tags that could not be read, and notes on dubious values.
     pub unreadable_tags: Vec<Error>,
     /// Errors of the SubIFDs tag, and of its directories that could not be read.
@@ -63,6 +66,16 @@ pub enum Value {
     Text(Vec<String>),
     /// UNDEFINED (7).
     Bytes(Vec<u8>),
+}
+
+impl Value {
+    /// Returns the strings of a text, joined by NULs.
+    pub fn into_text(self) -> Option<String> {
+        match self {
+            Self::Text(strings) => Some(strings.join("\0")),
+            _ => None,
+        }
+    }
 }
 
 /// How the samples of an image are stored.

@@ -42,6 +42,8 @@ pub(super) struct ChunkMaker<'a> {
     pub(super) rectilinear: bool,
     /// Most decoded bytes that may be inlined.
     pub(super) inline_limit: u64,
+    /// Number of planes that follow each other, each with the strips or tiles of the image; 1 for a single image.
+    pub(super) copies: u64,
 }
 
 /// Rows of a strip or tile that are one chunk, or the first rows of one: row-major position, stored range, number of rows.
@@ -100,7 +102,7 @@ impl ChunkMaker<'_> {
 
     fn check_count(&self) -> Result<()> {
         let image = self.encoding.image;
-        let needed = product(&self.geometry.counts())?;
+        let needed = product(&self.geometry.counts())?.saturating_mul(self.copies);
         let found = image.offsets.len().min(image.byte_counts.len()) as u64;
         if found < needed {
             let what = if self.geometry.tiled { "tiles" } else { "strips" };
@@ -118,12 +120,13 @@ impl ChunkMaker<'_> {
         }
         let row_bytes = self.row_bytes()?;
         let height = self.geometry.height;
-        let rows = if strip.saturating_mul(row_bytes) <= 2 * BLOCK {
+        let strip_bytes = strip.saturating_mul(row_bytes);
+        let rows = if strip_bytes <= 2 * BLOCK || strip_bytes > self.file_size {
             strip
         } else {
             divisor(strip, BLOCK / row_bytes, strip >= height)
         };
-        let planes = product(&self.geometry.counts()[..2])?;
+        let planes = product(&self.geometry.counts()[..2])?.saturating_mul(self.copies);
         if self.rectilinear {
             return Ok(rows);
         }
@@ -166,7 +169,8 @@ impl ChunkMaker<'_> {
     /// Returns number, offset and byte count of each strip or tile that is not missing.
     fn stored(&self) -> Result<impl Iterator<Item = (u64, u64, u64)> + '_> {
         let image = self.encoding.image;
-        let all = (0..product(&self.geometry.counts())?).zip(&image.offsets).zip(&image.byte_counts);
+        let count = product(&self.geometry.counts())?.saturating_mul(self.copies);
+        let all = (0..count).zip(&image.offsets).zip(&image.byte_counts);
         let all = all.map(|((index, offset), length)| (index, *offset, *length));
         Ok(all.filter(|(_, offset, length)| *offset != 0 && *length != 0))
     }
@@ -372,15 +376,19 @@ fn too_large() -> Error {
     Error::Overflow("the image")
 }
 
-/// Returns the largest number of rows up to `most` that divides a strip. If no strip follows (`rest_allowed`) and no divisor
-/// is at least half of `most`, returns `most`, which leaves a remainder.
+/// Returns the largest number of rows up to `most` that divides a strip, and the whole strip if all divisors are far smaller.
+/// If no strip follows (`rest_allowed`) and no divisor is at least half of `most`, returns `most`, which leaves a remainder.
+/// The number of divisions is proportional to the chunks of the strip.
 fn divisor(strip: u64, most: u64, rest_allowed: bool) -> u64 {
+    /// Largest ratio of `most` to the divisor.
+    const MAX_RATIO: u64 = 64;
     const TRIES: usize = 1 << 16;
     let most = most.clamp(1, strip);
-    let least = if rest_allowed { most.div_ceil(2) } else { 1 };
-    let found = (least..=most).rev().take(TRIES).find(|rows| strip.is_multiple_of(*rows));
-    match found {
-        Some(rows) => rows,
+    let fewest = strip.div_ceil(most);
+    let ratio = if rest_allowed { 2 } else { MAX_RATIO };
+    let divides = |chunks: &u64| strip.is_multiple_of(*chunks);
+    match (fewest..=fewest.saturating_mul(ratio).min(strip)).take(TRIES).find(divides) {
+        Some(chunks) => strip / chunks,
         None if rest_allowed => most,
         None => strip,
     }
@@ -396,5 +404,9 @@ mod tests {
         assert_eq!((divisor(100, 30, false), divisor(100, 30, true)), (25, 25));
         assert_eq!((divisor(97, 10, false), divisor(97, 10, true)), (1, 10));
         assert_eq!((divisor(131_071, 70_000, false), divisor(131_071, 70_000, true)), (131_071, 70_000));
+        assert_eq!(
+            (divisor(u64::MAX, 1, false), divisor(u64::MAX - 58, u64::MAX / 3, true)),
+            (1, u64::MAX / 3)
+        );
     }
 }

@@ -2,9 +2,9 @@
 //! Zarr conventions `spatial` and `proj` name them.
 
 use serde_json::{Map, Value, json};
-use virtualize_tiff::model::{Geo, GeoKey, Ifd};
+use virtualize_tiff::model::{Geo, GeoKey, Ifd, Image};
 
-use super::{crs::Crs, geometry::Geometry};
+use super::{crs::Crs, geometry::Geometry, multiscales::is_reduced};
 
 /// GTRasterTypeGeoKey (1025).
 const RASTER_TYPE: u16 = 1025;
@@ -40,9 +40,13 @@ impl Georeference {
         if let Some(geo) = &ifd.geo {
             return Some(Self::from_tags(geo));
         }
-        let belongs = ifd.image.as_ref().is_ok_and(|image| image.subfile_type & 0b101 != 0);
-        let main = main.filter(|main| belongs && main.path != ifd.path)?;
+        let main = main.filter(|main| main.path != ifd.path)?;
         let (image, geo) = (main.image.as_ref().ok()?, main.geo.as_ref()?);
+        let is_whole = |part: &Image| {
+            part.subfile_type & 0b101 != 0
+                && ((part.width, part.height) == (image.width, image.height) || is_reduced(image, part))
+        };
+        ifd.image.as_ref().ok().filter(|part| is_whole(part))?;
         let whole = Self::from_tags(geo);
         let scale =
             (image.width as f64 / geometry.width as f64, image.height as f64 / geometry.height as f64);

@@ -53,8 +53,14 @@ pub(super) fn chunk_count(array: &Array) -> u64 {
 /// Joins members along `axes`, given as names and sizes, slowest first. Members are in row-major order; one that is missing
 /// has no chunks. Everything else is as in `model`. `None` if the chunks cannot be counted.
 pub(super) fn join(model: &Array, members: &[Option<Member<'_>>], axes: &[(String, u64)]) -> Option<Array> {
-    let mut array = model.clone();
-    array.chunks = join_chunks(members, chunk_count(&array))?;
+    let mut array = Array { chunks: join_chunks(members, chunk_count(model))?, ..model.clone() };
+    add_axes(&mut array, axes)?;
+    Some(array)
+}
+
+/// Adds axes before those of an array, given as names and sizes, slowest first, with chunks of length 1. `None` if the chunks
+/// cannot be counted.
+pub(super) fn add_axes(array: &mut Array, axes: &[(String, u64)]) -> Option<()> {
     for (name, size) in axes.iter().rev() {
         array.shape.insert(0, *size);
         array.dimension_names.insert(0, Some(name.clone()));
@@ -64,7 +70,7 @@ pub(super) fn join(model: &Array, members: &[Option<Member<'_>>], axes: &[(Strin
         }
         array.codecs.iter_mut().for_each(add_leading_axis);
     }
-    Some(array)
+    Some(())
 }
 
 fn join_chunks(members: &[Option<Member<'_>>], count: u64) -> Option<ChunkManifest> {
@@ -92,35 +98,38 @@ fn add_leading_axis(codec: &mut Codec) {
     }
 }
 
-/// Moves the tasks of members to the array at `target`. `members` are the numbers of the members by the paths of their
-/// arrays, `count` the chunks of each, `axes` the number of new axes.
-pub(super) fn move_tasks(
-    tasks: &mut [InlineTask],
-    members: &BTreeMap<NodePath, u64>,
-    target: &str,
-    count: u64,
-    axes: usize,
-) {
+/// Where the chunks of a member are in the joined array.
+pub(super) struct Move {
+    /// Path of the joined array.
+    pub(super) target: NodePath,
+    /// Position of the first chunk.
+    pub(super) start: u64,
+    /// Number of new axes.
+    pub(super) axes: usize,
+}
+
+/// Moves the tasks of members to the joined arrays. `moves` are by the paths of the members' arrays.
+pub(super) fn move_tasks(tasks: &mut [InlineTask], moves: &BTreeMap<NodePath, Move>) {
     for task in tasks {
-        let Some(number) = members.get(&task.array) else { continue };
-        let start = number.saturating_mul(count);
+        let Some(Move { target, start, axes }) = moves.get(&task.array) else { continue };
         target.clone_into(&mut task.array);
-        task.positions.iter_mut().for_each(|position| *position = position.saturating_add(start));
-        for _ in 0..axes {
-            add_an_axis(&mut task.content);
-        }
+        task.positions.iter_mut().for_each(|position| *position = position.saturating_add(*start));
+        add_axes_to_content(&mut task.content, *axes);
     }
 }
 
-fn add_an_axis(content: &mut ChunkContent) {
+/// Adds axes of length 1 before those of a chunk.
+pub(super) fn add_axes_to_content(content: &mut ChunkContent, axes: usize) {
     let ChunkContent::Assemble { shape, pieces, .. } = content else { return };
-    shape.insert(0, 1);
-    for piece in pieces {
-        piece.shape.insert(0, 1);
-        piece.extent.insert(0, 1);
-        piece.from.insert(0, 0);
-        piece.to.insert(0, 0);
-        piece.codecs.iter_mut().for_each(add_leading_axis);
+    for _ in 0..axes {
+        shape.insert(0, 1);
+        for piece in pieces.iter_mut() {
+            piece.shape.insert(0, 1);
+            piece.extent.insert(0, 1);
+            piece.from.insert(0, 0);
+            piece.to.insert(0, 0);
+            piece.codecs.iter_mut().for_each(add_leading_axis);
+        }
     }
 }
 

@@ -49,13 +49,15 @@ pub fn settle_lerc(
             (path, decision)
         })
         .collect();
+    let mut refused = Vec::new();
     for (path, decision) in decided {
         match decision {
             Decision::Remake(tasks) => mapped.tasks.extend(tasks),
-            Decision::LeaveOut(why) => mapped.leave_out([(path, why)]),
+            Decision::LeaveOut(why) => refused.push((path, why)),
             Decision::Warn(message) => mapped.warn(&path, Code::TiffLercMask, message, Some(copy_remedy())),
         }
     }
+    mapped.leave_out(refused);
 }
 
 enum Decision {

@@ -50,6 +50,7 @@ pub(super) fn ifd(image: Image) -> Ifd {
         unreadable_tags: Vec::new(),
         unreadable_sub_ifds: Vec::new(),
         image: Ok(image),
+        second_description: None,
         gdal_nodata: None,
         gdal_metadata: Vec::new(),
         geo: None,

@@ -10,6 +10,7 @@ mod geometry;
 mod header;
 mod ifd;
 mod image;
+mod lsm;
 mod ome;
 mod samples;
 mod tables;
@@ -19,6 +20,8 @@ mod value;
 pub(crate) use directory::{Directory, Entry};
 pub(crate) use header::{Format, Header};
 pub(crate) use ifd::{RawValue, build, pieces};
+pub(crate) use lsm::unwrap as unwrap_lsm;
+pub(crate) use tables::check_end;
 
 pub use header::is_tiff;
 pub use ome::{Ome, OmeImage, TiffData, parse as parse_ome};
