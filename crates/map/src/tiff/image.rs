@@ -296,9 +296,9 @@ fn describe(image: &Image, endian: Endian) -> ArrayReport {
     }
 }
 
-/// Returns the diagnostic of a coordinate reference system that is left out, at least in part.
+/// Returns the diagnostic of a coordinate reference system that is omitted, at least in part.
 fn of_crs(crs: &Crs, path: &str) -> Option<Diagnostic> {
-    let (code, left_out, problem) = match (&crs.problem, &crs.vertical_problem) {
+    let (code, omitted, problem) = match (&crs.problem, &crs.vertical_problem) {
         (Some(problem), _) => (Code::TiffCrs, "coordinate reference system", problem),
         (None, Some(problem)) => {
             (Code::TiffVerticalCrs, "vertical part of the coordinate reference system", problem)
@@ -309,7 +309,7 @@ fn of_crs(crs: &Crs, path: &str) -> Option<Diagnostic> {
         severity: Severity::Warning,
         code,
         path: format!("/{path}"),
-        message: format!("the {left_out} is left out: {problem}"),
+        message: format!("the {omitted} is omitted: {problem}"),
         remedy: Some(Remedy::advice("assign the coordinate reference system after opening")),
     })
 }

@@ -3,9 +3,9 @@
 mod attributes;
 mod chunks;
 mod compression;
-mod contradiction;
 mod coordinates;
 mod crs;
+mod datum;
 mod geo_keys;
 mod geometry;
 mod georeference;
@@ -26,7 +26,6 @@ mod sample;
 mod stack;
 mod tags;
 mod tiff_schemes;
-mod units;
 mod wkt;
 
 #[cfg(test)]

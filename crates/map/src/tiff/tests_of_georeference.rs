@@ -190,23 +190,24 @@ fn names_of_bands_are_a_variable() {
 
 /// GDAL reads vertical systems from files of GeoTIFF 1.1 only.
 #[test]
-fn systems_that_are_left_out_are_named() {
+fn omitted_systems_are_named() {
     let messages = |minor_revision, own: &[(u16, u16)]| {
         let geo = Geo { minor_revision, keys: shorts(own), ..Geo::default() };
         let mapped = map_ifds(vec![referenced(geo)], &v3());
         mapped.report.diagnostics.into_iter().map(|one| one.message).collect::<Vec<_>>()
     };
-    let without = |problem: &str| {
-        let end = "and the other keys have no exact equivalent in WKT";
-        vec![format!("the coordinate reference system is left out: {problem}, {end}")]
-    };
-    assert_eq!(messages(0, &[(3072, 32767)]), without("ProjectedCRSGeoKey is 32767"));
-    assert_eq!(messages(0, &[(2048, 32767)]), without("GeodeticCRSGeoKey is 32767"));
-    assert_eq!(messages(0, &[(1024, 1)]), without("GTModelTypeGeoKey is 1"));
+    let without = |problem: &str| vec![format!("the coordinate reference system is omitted: {problem}")];
+    let no_model = "neither projected (1) nor geographic (2)";
+    assert_eq!(messages(0, &[(3072, 32767)]), without(&format!("GTModelTypeGeoKey is missing, {no_model}")));
+    assert_eq!(
+        messages(0, &[(1024, 3), (2048, 4978)]),
+        without(&format!("GTModelTypeGeoKey is 3, {no_model}"))
+    );
+    assert_eq!(messages(0, &[(1024, 1)]), without("ProjMethodGeoKey is missing"));
     assert_eq!(messages(0, &[(1024, 0)]), Vec::<String>::new());
-    let own = [(1024, 1), (2048, 4326), (3072, 32767), (3075, 11), (4096, 5773)];
+    let own = [(1024, 1), (2048, 4326), (3072, 32767), (3075, 24), (4096, 5773)];
     assert_eq!(messages(0, &own), Vec::<String>::new());
-    let flat = "the vertical part of the coordinate reference system is left out: a system of the file's own with heights";
+    let flat = "the vertical part of the coordinate reference system is omitted: a system of the file's own with heights";
     assert!(messages(1, &own)[0].starts_with(flat));
     let solid = [(1024, 2), (2048, 4979), (4096, 5773)];
     assert!(messages(1, &solid)[0].contains("EPSG:4979 with the heights of EPSG:5773"));
