@@ -27,7 +27,7 @@ const RESERVED: [&str; 14] = [
 ];
 
 /// Tags that GDAL shows, with the names it gives them.
-const TAGS: [(u16, &str); 13] = [
+const TAGS: [(u16, &str); 14] = [
     (269, "TIFFTAG_DOCUMENTNAME"),
     (270, "TIFFTAG_IMAGEDESCRIPTION"),
     (280, "TIFFTAG_MINSAMPLEVALUE"),
@@ -40,6 +40,7 @@ const TAGS: [(u16, &str); 13] = [
     (315, "TIFFTAG_ARTIST"),
     (316, "TIFFTAG_HOSTCOMPUTER"),
     (33432, "TIFFTAG_COPYRIGHT"),
+    (50908, "TIFF_RSID"),
     (50909, "GEO_METADATA"),
 ];
 

@@ -54,6 +54,9 @@ pub(super) struct Crs {
 impl Crs {
     /// Interprets the GeoKeys of a file as GDAL does, but refuses codes that other keys contradict.
     pub(super) fn of(geo: &Geo) -> Self {
+        if let Some(text) = &geo.sidecar_srs {
+            return Self::of_text(text);
+        }
         let keys = &geo.keys;
         let model = short(keys, MODEL_TYPE);
         let is_geographic = model == Some(GEOGRAPHIC_2D);
@@ -77,6 +80,36 @@ impl Crs {
         }
         crs.set_units(is_geographic);
         crs
+    }
+
+    /// Interprets the coordinate reference system of a sidecar: WKT, or a code of an authority. GDAL reads other notations as
+    /// well.
+    fn of_text(text: &str) -> Self {
+        let text = text.trim();
+        let text = text.strip_prefix("ESRI::").unwrap_or(text);
+        if is_wkt(text) {
+            let lower = text.to_ascii_lowercase();
+            let is_geographic = ["geogcs", "geogcrs", "geodcrs"].iter().any(|name| lower.starts_with(name));
+            let is_in_degrees = is_geographic && lower.contains("unit[\"degree");
+            return Self { wkt: Some(text.to_owned()), is_in_degrees, ..Self::default() };
+        }
+        let upper = text.to_ascii_uppercase();
+        let code = upper.strip_prefix("EPSG:").and_then(|code| code.parse::<u16>().ok());
+        let is_geographic = code.is_some_and(|code| registry::geographic(code).is_some());
+        if code.is_some_and(|code| is_geographic || registry::base_of(code).is_some()) {
+            let mut crs = Self { horizontal: code, ..Self::default() };
+            crs.set_units(is_geographic);
+            return crs;
+        }
+        // Codes of other kinds, such as compound ones, and of other authorities.
+        let parts = upper.split_once(':').map(|(authority, code)| (authority, code.replace('+', "")));
+        let is_code =
+            |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if parts.is_some_and(|(authority, code)| is_code(authority) && is_code(&code)) {
+            return Self { with_heights: Some(upper), ..Self::default() };
+        }
+        let problem = format!("{text:?} of a sidecar is neither WKT nor a code such as EPSG:4326");
+        Self { problem: Some(problem), ..Self::default() }
     }
 
     fn set_units(&mut self, is_geographic: bool) {
@@ -115,6 +148,38 @@ impl Crs {
         }
         attributes
     }
+}
+
+/// Whether a text is WKT of a coordinate reference system, as far as its keyword and its brackets tell.
+fn is_wkt(text: &str) -> bool {
+    const KEYWORDS: [&str; 17] = [
+        "GEOGCS",
+        "PROJCS",
+        "GEOCCS",
+        "COMPD_CS",
+        "LOCAL_CS",
+        "VERT_CS",
+        "GEOGCRS",
+        "GEODCRS",
+        "GEODETICCRS",
+        "GEOGRAPHICCRS",
+        "PROJCRS",
+        "PROJECTEDCRS",
+        "COMPOUNDCRS",
+        "BOUNDCRS",
+        "ENGCRS",
+        "ENGINEERINGCRS",
+        "VERTCRS",
+    ];
+    let keyword = text.split('[').next().unwrap_or_default().trim();
+    let outside = text.split('"').step_by(2).flat_map(str::chars);
+    let depths = outside.scan(0_i64, |depth, c| {
+        *depth += i64::from(c == '[') - i64::from(c == ']');
+        Some(*depth)
+    });
+    KEYWORDS.iter().any(|known| known.eq_ignore_ascii_case(keyword))
+        && text.ends_with(']')
+        && depths.last() == Some(0)
 }
 
 /// Returns the code of the system with the heights of the file; `None` if the file has none.

@@ -24,6 +24,7 @@ mod packing;
 mod probes;
 mod registry;
 mod sample;
+mod sidecars;
 mod stack;
 mod tags;
 mod tiff_schemes;
@@ -56,6 +57,7 @@ use self::image::ImageMapper;
 pub use self::lerc::{LercChunk, lerc_outer_codecs, stored_type};
 pub use self::ome::{OtherTiff, OtherTiffs, ome_files};
 pub use self::probes::{ProbeAnswers, Probes, decide, probes};
+pub use self::sidecars::{Sidecar, SidecarKind, merge_sidecars, sidecar_names};
 use crate::{ChunkGridChoice, Diagnostic, MapOptions, Mapped, Severity};
 
 /// Names of the variables that only describe the image in their group.

@@ -12,6 +12,7 @@ mod ifd;
 mod image;
 mod ome;
 mod samples;
+mod sidecar;
 mod tables;
 pub(crate) mod tag;
 mod value;
@@ -22,3 +23,4 @@ pub(crate) use ifd::{RawValue, build, pieces};
 
 pub use header::is_tiff;
 pub use ome::{Ome, OmeImage, TiffData, parse as parse_ome};
+pub use sidecar::{parse_arcgis_code, parse_pam, parse_world_file};
