@@ -105,7 +105,7 @@ def shown(path):
         transform = file.transform.to_gdal()
         return {"values": np.where(np.stack([file.read_masks(n + 1) for n in range(file.count)]) == 0, np.nan, data), "units": [unit or "" for unit in file.units],
                 "names": [name or "" for name in file.descriptions], "transform": None if transform == (0, 1, 0, 0, 0, 1) else transform, "points": points,
-                "crs": file.gcps[1] if points else file.crs, "tags": {key: value for key, value in file.tags().items() if key in "AB"}}
+                "crs": file.gcps[1] if points else file.crs if file.crs and "unnamed" not in file.crs.to_wkt() else None, "tags": {key: value for key, value in file.tags().items() if key in "AB"}}
 
 
 def system(text):
@@ -178,7 +178,7 @@ def test_warnings_are_exceptions(tmp_path):
         for name, content in made.items():
             (path.parent / name).write_text(content, newline="")
         warned += check(path, "kerchunk-json", made)[1]
-    assert warned < 12
+    assert warned < 15
 
 
 @pytest.mark.parametrize("name", ["a.tif.msk", "a.tif.MSK", "a.tif.ovr", "a.tab", "a_RPC.TXT", "a_rpc.txt", "a.RPB", "a.rpc"])
@@ -228,7 +228,7 @@ def test_pages_and_overviews(tmp_path):
 
 def test_remote_files(tmp_path):
     """Sidecars of remote files are requested with --sidecars only."""
-    write(tmp_path / "a.tif", random.Random(1))
+    write(tmp_path / "a.tif", random.Random(16))  # without metadata
     content = {"a.tif": (tmp_path / "a.tif").read_bytes(), "a.tif.aux.xml": PAM.encode(), "a.TFW": WORLD.encode()}
     with SlowS3(content) as store:
         plain = clients.virtualize("s3://bucket/a.tif", env=store.env)

@@ -34,19 +34,29 @@ def tags():
     return sorted(({code for code, _ in tifffile.TIFF.TAGS.items()} | {65420, 65441}) - WRITTEN)
 
 
+def value_of(tag, seed, text):
+    if tag in ACTIVE:
+        return ACTIVE[tag]
+    if text.startswith("passed on"):
+        return KINDS[0] if tag in (280, 281) else KINDS[2]
+    return KINDS[(seed + tag) % len(KINDS)]
+
+
 def write(path, tag=None, value=None):
+    """Writes an image with a tag. Returns whether tifffile writes such a tag."""
     import tifffile
+    logging.getLogger("tifffile").setLevel(logging.CRITICAL)
     bands = 2 if tag == 32995 else 1
     data = np.arange(24 * bands, dtype="<u4").reshape(4, 6, bands)
     tifffile.imwrite(path, data if bands > 1 else data[..., 0], photometric="minisblack", planarconfig="contig" if bands > 1 else None, metadata=None, software=False,
                      extratags=[(tag, *value, True)] if tag else [])
+    return tag is None or tag.to_bytes(2, "little") in path.read_bytes()[8:400]
 
 
 def seen(path):
     """What GDAL and tifffile show; `None` if one of them refuses the file."""
     import rasterio, tifffile
     logging.getLogger("rasterio").setLevel(logging.CRITICAL)
-    logging.getLogger("tifffile").setLevel(logging.CRITICAL)
     try:
         with warnings.catch_warnings(), rasterio.open(path) as file:
             warnings.simplefilter("ignore")
@@ -83,11 +93,10 @@ def test_the_table_covers_what_tifffile_knows():
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_tags(tmp_path, seed):
-    pick, table = random.Random(seed), rows()
-    made = {tag: ACTIVE.get(tag) or KINDS[(seed + tag) % len(KINDS)] for tag in tags()}
+    table = rows()
+    made = {tag: value_of(tag, seed, treatment(tag, table)) for tag in tags()}
     write(tmp_path / "0.tif")
-    for tag, value in made.items():
-        write(tmp_path / f"{tag}.tif", tag, value)
+    made = {tag: value for tag, value in made.items() if write(tmp_path / f"{tag}.tif", tag, value)}
     write(tmp_path / "two.tif", 32995, (3, 1, 0))
     references, log = run_all(tmp_path)
     plain, pair = seen(tmp_path / "0.tif"), seen(tmp_path / "two.tif")
@@ -113,7 +122,7 @@ def test_tags(tmp_path, seed):
             problems.append(f"{tag} {value}: wrong severity")
         elif text.startswith("read") and changed and is_same and not told:
             problems.append(f"{tag} {value}: read, but the references are the same")
-    assert pick is not None and len(made) > 600
+    assert len(made) > 600
     clients.report(problems)
 
 

@@ -18,7 +18,7 @@ use quick_xml::{
     events::{BytesStart, Event},
 };
 
-use crate::model::{GdalItem, Pam, PamBand, PamPoints};
+use crate::model::{GdalItem, Pam, PamPoints};
 
 /// Maximum depth of nested elements.
 const MAX_DEPTH: usize = 64;
@@ -34,6 +34,11 @@ const MAX_NUMBER: usize = 400;
 /// # Errors
 /// The document is not well-formed, has a document type declaration, or is too large.
 pub fn parse_pam(xml: &str, most: u64) -> Result<Pam, String> {
+    if ["<?", "<!--"].iter().any(|start| xml.trim_start_matches('\u{feff}').trim_start().starts_with(start)) {
+        return Err(
+            "a declaration or comment before the root element, for which GDAL ignores the file".to_owned()
+        );
+    }
     let root = parse(xml, most)?;
     let mut pam = Pam {
         srs: root.child("SRS").map(|srs| srs.text.clone()),
@@ -166,10 +171,6 @@ fn parse(xml: &str, most: u64) -> Result<Element, String> {
             Event::Empty(start) => Some(element(start)?),
             Event::End(_) => open.pop(),
             Event::DocType(_) => return Err("a document type declaration, expected none".to_owned()),
-            // GDAL takes a comment for the root element.
-            Event::Comment(_) if root.is_none() && open.is_empty() => {
-                return Err("a comment before the root element, for which GDAL ignores the file".to_owned());
-            }
             Event::Eof => break,
             _ => None,
         };
@@ -272,6 +273,7 @@ fn whole(text: &str) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::PamBand;
 
     fn band(xml: &str) -> PamBand {
         let xml = format!("<PAMDataset><PAMRasterBand band='1'>{xml}</PAMRasterBand></PAMDataset>");
@@ -303,7 +305,7 @@ mod tests {
 
     #[test]
     fn reads_the_dataset() {
-        let xml = "<?xml version='1.0'?><PAMDataset><SRS>EPSG:4326</SRS>\
+        let xml = "<PAMDataset><SRS>EPSG:4326</SRS>\
             <GeoTransform> 4.0e+05, 10, 0,6000000,0,-10</GeoTransform>\
             <Metadata domain='d'><MDI key='a'>b &amp; c</MDI><MDI key='empty'/></Metadata>\
             <PAMRasterBand band='2'><Histograms><x/></Histograms><Metadata><MDI key='n'>1</MDI></Metadata></PAMRasterBand>\
@@ -351,6 +353,7 @@ mod tests {
             "<PAMDataset>",
             "<PAMDataset></x>",
             "<!-- c --><PAMDataset/>",
+            "<?xml version='1.0'?><PAMDataset/>",
             "<!DOCTYPE a [<!ENTITY b 'c'>]><PAMDataset/>",
             "<PAMDataset><GeoTransform>1 2 3</GeoTransform></PAMDataset>",
         ] {

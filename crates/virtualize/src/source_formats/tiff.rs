@@ -80,8 +80,9 @@ impl Files {
         let mut candidates: Vec<(String, SidecarKind)> = Vec::new();
         for (wanted, kind) in sidecar_names(name) {
             let exact = listed.iter().flatten().find(|found| **found == wanted);
-            let found =
-                exact.or_else(|| listed.iter().flatten().find(|found| found.eq_ignore_ascii_case(&wanted)));
+            // GDAL lists an `.aux.xml` in other letters, but opens the name that it expects.
+            let same = |found: &&String| kind != SidecarKind::Pam && found.eq_ignore_ascii_case(&wanted);
+            let found = exact.or_else(|| listed.iter().flatten().find(same));
             candidates.extend(found.map(|found| (found.clone(), kind)));
             if listed.is_none() {
                 let (stem, extension) = wanted.rsplit_once('.').unwrap_or((&wanted, ""));
