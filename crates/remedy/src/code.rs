@@ -72,6 +72,7 @@ codes! {
     TiffLercMask = "tiff-lerc-mask",
     TiffMalformed = "tiff-malformed",
     TiffNoSuchIfd = "tiff-no-such-ifd",
+    TiffSidecar = "tiff-sidecar",
     TiffStack = "tiff-stack",
     TiffTag = "tiff-tag",
     TiffTruncated = "tiff-truncated",

@@ -21,7 +21,7 @@ pub(crate) fn job_members() -> &'static BTreeSet<String> {
 
 /// Parameters of mapping, which every endpoint that reads a source accepts. The service itself sets the members of
 /// [`MappingOptions`] that are not listed, such as the HDF5 reader and the total size of inline chunks.
-pub(crate) const OF_MAPPING: [&str; 16] = [
+pub(crate) const OF_MAPPING: [&str; 17] = [
     "chunk-grid",
     "complex-integers",
     "dmrpp",
@@ -34,6 +34,7 @@ pub(crate) const OF_MAPPING: [&str; 16] = [
     "missing-value-convention",
     "ragged",
     "readable-by",
+    "sidecars",
     "split-contiguous",
     "stack",
     "strict",

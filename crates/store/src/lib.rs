@@ -58,7 +58,7 @@ pub use foreign::{FileVersion, ForeignError, ForeignStore};
 pub use level::list_folder;
 pub use listed::{Listed, milliseconds};
 pub use listing::{Folder, Page, folder_url, list_page};
-pub use location::{local_path, url_of};
+pub use location::{local_path, names_in, url_of};
 pub use lock::OutputLock;
 pub use meter::{Retries, Stats, Traffic};
 pub use object::{Object, open, open_listed};

@@ -182,6 +182,15 @@ fn gdal_path(text: &str) -> Option<String> {
     })
 }
 
+/// Returns the names of the files and folders in a local folder; `None` if there are more than `most`, or if it cannot be
+/// listed. Names that are not UTF-8 are omitted.
+pub fn names_in(folder: &str, most: usize) -> Option<Vec<String>> {
+    let entries = std::fs::read_dir(local_path(&format!("{folder}/"))?).ok()?;
+    let names: Vec<_> = entries.take(most.saturating_add(1)).collect();
+    let names = Some(names).filter(|names| names.len() <= most)?;
+    Some(names.into_iter().filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
+}
+
 /// Returns whether the text before `://` can be a scheme, rather than the start of an unusual path.
 fn is_scheme(text: &str) -> bool {
     text.len() > 1

@@ -223,6 +223,11 @@ pub struct Geo {
     pub keys: BTreeMap<u16, GeoKey>,
     /// RPC coefficients (50844), 92 numbers.
     pub rpc: Option<Vec<f64>>,
+    /// Transformation of a sidecar, which replaces that of the tags: from the outer corners of pixels to the model, in GDAL's
+    /// order.
+    pub sidecar_transform: Option<[f64; 6]>,
+    /// Coordinate reference system of a sidecar, as WKT or a code such as `EPSG:4326`, which replaces that of the keys.
+    pub sidecar_srs: Option<String>,
 }
 
 /// The value of a GeoKey.
@@ -234,4 +239,47 @@ pub enum GeoKey {
     Double(Vec<f64>),
     /// From GeoAsciiParams (34737), without the terminating bar.
     Text(String),
+}
+
+/// Content of an `.aux.xml`.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Pam {
+    /// Coordinate reference system: WKT, or another notation that GDAL knows.
+    pub srs: Option<String>,
+    /// Transformation from the outer corners of pixels to the model, in GDAL's order.
+    pub transform: Option<[f64; 6]>,
+    /// Ground control points.
+    pub points: Option<PamPoints>,
+    /// Metadata items of the dataset and of its bands.
+    pub items: Vec<GdalItem>,
+    /// Bands, from 0.
+    pub bands: BTreeMap<u32, PamBand>,
+    /// Whether it has control points of ArcGIS.
+    pub has_arcgis_points: bool,
+    /// Whether it has metadata of further images of the file.
+    pub has_subdatasets: bool,
+}
+
+/// Ground control points of an `.aux.xml`.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct PamPoints {
+    /// Column and row from the outer corner of the first pixel, then x, y, z of the model.
+    pub points: Vec<[f64; 5]>,
+    /// Their coordinate reference system.
+    pub srs: Option<String>,
+}
+
+/// A band of an `.aux.xml`.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct PamBand {
+    /// Nodata value, as text that is a number.
+    pub nodata: Option<String>,
+    /// Scale and offset.
+    pub packing: Option<(f64, f64)>,
+    /// Unit.
+    pub unit: Option<String>,
+    /// Description.
+    pub description: Option<String>,
+    /// Color interpretation.
+    pub color: Option<String>,
 }

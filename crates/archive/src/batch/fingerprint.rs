@@ -25,11 +25,13 @@ pub(super) fn of_options(options: &Options) -> BTreeMap<String, String> {
         gate: _,
         notation: _,
         dmrpp: _,
+        sidecars,
     } = options;
     let readers: Vec<String> = readable_by.iter().map(ToString::to_string).collect();
     let InlineOptions { below, coordinates, total } = inline;
     let mut all = of_mapping(map);
     all.extend(named([
+        ("sidecars", json!(sidecars)),
         ("strict", json!(strict)),
         ("readable-by", json!(readers)),
         ("hdf5-reader", json!(hdf5_reader)),
@@ -155,7 +157,7 @@ mod tests {
             \"inline-limit\":\"16777216\",\"inline-total\":\"268435456\",\
             \"limits\":\"{'attributes':1000000,'chunks':200000000,'depth':64,'metadata-bytes':17179869184,\
             'objects':1000000,'structure-bytes':1073741824}\",\"missing-value-convention\":\"false\",\
-            \"ragged\":\"false\",\"readable-by\":\"[]\",\"split-contiguous\":\"null\",\"stack\":\"false\",\"strict\":\"false\",\
+            \"ragged\":\"false\",\"readable-by\":\"[]\",\"sidecars\":\"false\",\"split-contiguous\":\"null\",\"stack\":\"false\",\"strict\":\"false\",\
             \"unpack\":\"false\",\"zarr-format\":\"2\"}";
         assert_eq!(text, expected);
         let layout = Layout::along(vec![Along::Concat("time".to_owned()), Along::Stack("member".to_owned())]);

@@ -49,6 +49,13 @@ def short_variable(*options):
     return make
 
 
+def masked_beside(folder):
+    """A TIFF with a mask in a file beside it."""
+    tifffile.imwrite(folder / "scene.tif", np.zeros((4, 4), "u1"))
+    tifffile.imwrite(folder / "scene.tif.msk", np.zeros((4, 4), "u1"))
+    return ["inspect", "scene.tif"]
+
+
 def geotiff(keys, *options):
     """A GeoTIFF with GeoKeys."""
 
@@ -232,6 +239,7 @@ DIAGNOSTICS = {
     "source-missing": hdf5(virtual),
     "tiff-no-such-ifd": fixture(TIFF / "pages.tif", "--ifd", "9"),
     "tiff-jpeg": lerc_jpeg,
+    "tiff-sidecar": masked_beside,
     "tiff-stack": fixture(TIFF / "pages.tif", "--stack"),
     "tiff-chain": patched(TIFF / "pages.tif", {154: b"\xf0\xff\xff\x7f"}),
     "tiff-image": patched(TIFF / "classic_strips.tif", {}, size=500),

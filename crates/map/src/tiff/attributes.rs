@@ -68,7 +68,7 @@ const RESERVED: [&str; 47] = [
 const RESERVED_PREFIXES: [&str; 5] = ["_", "spatial:", "proj:", "valid_", "units_"];
 
 /// Tags that GDAL shows, with the names it gives them.
-const TAGS: [(u16, &str); 13] = [
+const TAGS: [(u16, &str); 14] = [
     (269, "TIFFTAG_DOCUMENTNAME"),
     (270, "TIFFTAG_IMAGEDESCRIPTION"),
     (280, "TIFFTAG_MINSAMPLEVALUE"),
@@ -81,6 +81,7 @@ const TAGS: [(u16, &str); 13] = [
     (315, "TIFFTAG_ARTIST"),
     (316, "TIFFTAG_HOSTCOMPUTER"),
     (33432, "TIFFTAG_COPYRIGHT"),
+    (50908, "TIFF_RSID"),
     (50909, "GEO_METADATA"),
 ];
 

@@ -60,6 +60,9 @@ enum System {
 impl Crs {
     /// Interprets the GeoKeys of a file as GDAL does.
     pub(super) fn of(geo: &Geo) -> Self {
+        if let Some(text) = &geo.sidecar_srs {
+            return Self::of_text(text);
+        }
         let keys = &geo.keys;
         let projected = short(keys, PROJECTED_CRS).filter(|code| *code != USER_DEFINED);
         let model = match short(keys, MODEL_TYPE) {
@@ -95,6 +98,40 @@ impl Crs {
         let length = short(keys, LINEAR_UNITS).or_else(|| crs.horizontal.map(registry::unit_of_projected));
         crs.is_metric = !is_geographic && length == Some(METRE);
         crs
+    }
+
+    /// Interprets the coordinate reference system of a sidecar: WKT, or a code of an authority. GDAL reads other notations as
+    /// well.
+    fn of_text(text: &str) -> Self {
+        let text = text.trim();
+        let text = text.strip_prefix("ESRI::").unwrap_or(text);
+        if is_wkt(text) {
+            let lower = text.to_ascii_lowercase();
+            let is_geographic = ["geogcs", "geogcrs", "geodcrs"].iter().any(|name| lower.starts_with(name));
+            let is_in_degrees = is_geographic && lower.contains("unit[\"degree");
+            return Self { wkt: Some(text.to_owned()), is_in_degrees, ..Self::default() };
+        }
+        let upper = text.to_ascii_uppercase();
+        let code = upper.strip_prefix("EPSG:").and_then(|code| code.parse::<u16>().ok());
+        let is_geographic = code.is_some_and(|code| registry::geographic(code).is_some());
+        if code.is_some_and(|code| is_geographic || registry::base_of(code).is_some()) {
+            return Self {
+                horizontal: code,
+                is_in_degrees: is_geographic && !code.is_some_and(registry::is_in_grads),
+                is_projected: !is_geographic,
+                is_metric: !is_geographic && code.map(registry::unit_of_projected) == Some(METRE),
+                ..Self::default()
+            };
+        }
+        // Codes of other kinds, such as compound ones, and of other authorities.
+        let parts = upper.split_once(':').map(|(authority, code)| (authority, code.replace('+', "")));
+        let is_code =
+            |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if parts.is_some_and(|(authority, code)| is_code(authority) && is_code(&code)) {
+            return Self { with_heights: Some(upper), ..Self::default() };
+        }
+        let problem = format!("{text:?} of a sidecar is neither WKT nor a code such as EPSG:4326");
+        Self { problem: Some(problem), ..Self::default() }
     }
 
     /// Returns authority and code of the horizontal system, such as `EPSG:32633`.
@@ -267,6 +304,38 @@ fn linear_unit(keys: &Keys, projected: Option<u16>) -> std::result::Result<f64, 
         }
     }
     Ok(metres)
+}
+
+/// Whether a text is WKT of a coordinate reference system, as far as its keyword and its brackets tell.
+fn is_wkt(text: &str) -> bool {
+    const KEYWORDS: [&str; 17] = [
+        "GEOGCS",
+        "PROJCS",
+        "GEOCCS",
+        "COMPD_CS",
+        "LOCAL_CS",
+        "VERT_CS",
+        "GEOGCRS",
+        "GEODCRS",
+        "GEODETICCRS",
+        "GEOGRAPHICCRS",
+        "PROJCRS",
+        "PROJECTEDCRS",
+        "COMPOUNDCRS",
+        "BOUNDCRS",
+        "ENGCRS",
+        "ENGINEERINGCRS",
+        "VERTCRS",
+    ];
+    let keyword = text.split('[').next().unwrap_or_default().trim();
+    let outside = text.split('"').step_by(2).flat_map(str::chars);
+    let depths = outside.scan(0_i64, |depth, c| {
+        *depth += i64::from(c == '[') - i64::from(c == ']');
+        Some(*depth)
+    });
+    KEYWORDS.iter().any(|known| known.eq_ignore_ascii_case(keyword))
+        && text.ends_with(']')
+        && depths.last() == Some(0)
 }
 
 /// Returns the code of the system with the heights of the file; `None` if the file has none.

@@ -84,7 +84,7 @@ impl<'a> ImageMapper<'a> {
         let mapping = match &ifd.image {
             Ok(image) => {
                 report = describe(image, self.endian);
-                tags::check(ifd, &path, &mut mapped.report.diagnostics)
+                tags::check(ifd, image, &path, &mut mapped.report.diagnostics)
                     .and_then(|()| self.parts(ifd, image, &path, mapped))
             }
             Err(error) => Err(Error::Image(error.clone())),

@@ -23,6 +23,7 @@ mod packing;
 mod planes;
 mod registry;
 mod sample;
+mod sidecars;
 mod stack;
 mod tags;
 mod tiff_schemes;
@@ -53,6 +54,7 @@ use virtualize_zarr::{References, Source, ZarrFormat};
 use self::image::ImageMapper;
 pub use self::lerc::{LercChunk, lerc_outer_codecs, lerc_to_examine, settle_lerc, stored_type};
 pub use self::ome::{OtherTiff, OtherTiffs, ome_files};
+pub use self::sidecars::{Sidecar, SidecarKind, merge_sidecars, sidecar_names};
 use crate::{ChunkGridChoice, Diagnostic, MapOptions, Mapped, Severity};
 
 /// Names of the variables that only describe the image in their group.

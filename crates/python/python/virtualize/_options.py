@@ -57,6 +57,7 @@ class MappingOptions(TypedDict, total=False):
     ragged: bool
     follow_external: bool
     dmrpp: bool
+    sidecars: bool
     readable_by: Sequence[str] | str
 
 

@@ -13,6 +13,7 @@ mod image;
 mod lsm;
 mod ome;
 mod samples;
+mod sidecar;
 mod tables;
 pub(crate) mod tag;
 mod value;
@@ -25,3 +26,4 @@ pub(crate) use tables::check_end;
 
 pub use header::is_tiff;
 pub use ome::{Ome, OmeImage, TiffData, parse as parse_ome};
+pub use sidecar::{parse_arcgis_code, parse_pam, parse_world_file};

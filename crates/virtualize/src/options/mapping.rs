@@ -121,6 +121,12 @@ pub struct MappingOptions {
     #[cfg_attr(feature = "clap", arg(long, help_heading = "TIFF options"))]
     #[serde(deserialize_with = "value::switch")]
     pub stack: bool,
+    /// Request the sidecars of remote TIFF files that GDAL reads: .aux.xml, world files, and others
+    ///
+    /// They change nodata, scale, offset, position and coordinate reference system. Those of local files are always read.
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "TIFF options"))]
+    #[serde(deserialize_with = "value::switch")]
+    pub sidecars: bool,
 }
 
 impl MappingOptions {
@@ -150,6 +156,7 @@ impl MappingOptions {
                 total: self.inline_total.unwrap_or(defaults.inline.total),
             },
             dmrpp: self.dmrpp,
+            sidecars: self.sidecars,
             strict: self.strict,
             readable_by: self.readable_by.clone(),
             #[cfg(feature = "libhdf5")]
