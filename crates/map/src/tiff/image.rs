@@ -15,7 +15,6 @@ use super::{
     geometry::{Geometry, Names},
     georeference::Georeference,
     group_path,
-    heights::Heights,
     join::{add_axes, add_axes_to_content},
     missing_images,
     multiscales,
