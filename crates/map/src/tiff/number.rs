@@ -88,9 +88,11 @@ pub(super) fn atof(text: &str) -> f64 {
     let starts = |word: &str| text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
     if ["-1.#QNAN", "-1.#IND", "1.#QNAN", "1.#SNAN"].iter().any(|word| text.starts_with(word)) {
         return f64::NAN;
-    } else if starts("-1.#INF") {
+    }
+    if starts("-1.#INF") {
         return f64::NEG_INFINITY;
-    } else if starts("1.#INF") {
+    }
+    if starts("1.#INF") {
         return f64::INFINITY;
     }
     let text = text.strip_prefix('+').unwrap_or(text);
@@ -164,11 +166,11 @@ fn masked_integer(number: f64, element: &DataType) -> Option<Number> {
 
 /// Rounds a number to an integer of a type of up to 32 bits, and limits it to its range.
 fn rounded_integer(number: f64, element: &DataType) -> Number {
-    let bits = element.size().unwrap_or(1) * 8;
+    let bits = element.size().and_then(|size| i32::try_from(size * 8).ok()).unwrap_or(8);
     let (least, greatest) = if element.is_signed_integer() {
-        (-(2_f64.powi(bits as i32 - 1)), 2_f64.powi(bits as i32 - 1) - 1.0)
+        (-(2_f64.powi(bits - 1)), 2_f64.powi(bits - 1) - 1.0)
     } else {
-        (0.0, 2_f64.powi(bits as i32) - 1.0)
+        (0.0, 2_f64.powi(bits) - 1.0)
     };
     Number::Float(if number.is_nan() { 0.0 } else { number.clamp(least, greatest).round() })
 }
@@ -395,12 +397,12 @@ mod tests {
             ("none", DataType::Float32, Some(0.0)),
             ("1,5", DataType::Float32, Some(1.5)),
             ("1e40", DataType::Float32, Some(f64::INFINITY)),
-            ("9223372036854775808", DataType::Int64, Some(i64::MAX as f64)),
+            ("9223372036854775808", DataType::Int64, Some(2_f64.powi(63))),
             ("-1e400", DataType::Int64, Some(-1.0)),
             ("nan", DataType::UInt64, Some(0.0)),
-            ("-1", DataType::UInt64, Some(u64::MAX as f64)),
+            ("-1", DataType::UInt64, Some(2_f64.powi(64))),
             ("-18446744073709551615", DataType::UInt64, Some(1.0)),
-            ("-18446744073709551616", DataType::UInt64, Some(u64::MAX as f64)),
+            ("-18446744073709551616", DataType::UInt64, Some(2_f64.powi(64))),
         ] {
             assert_eq!(value(text, &data_type), number, "{text}");
         }
