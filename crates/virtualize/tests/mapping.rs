@@ -85,7 +85,7 @@ fn attributes_are_those_of_h5py() {
             }
         },
     );
-    assert_eq!(compared, 482, "attributes");
+    assert_eq!(compared, 484, "attributes");
 }
 
 /// The units are those that xarray gives times of NumPy. It decodes durations of whole days and hours as seconds.
