@@ -16,8 +16,7 @@ use super::{
     georeference::Georeference,
     group_path,
     join::{add_axes, add_axes_to_content},
-    missing_images,
-    multiscales,
+    missing_images, multiscales,
     nodata::{Nodata, Question},
     planes::{self, Directories},
     sample::{self, Sample},
@@ -223,7 +222,10 @@ fn check_capture_mode(main: Option<&Ifd>) -> Result<()> {
     let tags = main.map(|main| &main.tags).filter(|tags| tags.contains_key(&VERSION));
     match tags.and_then(|tags| tags.get(&CAPTURE_MODE)) {
         Some(Value::Unsigned(mode)) if mode.first().is_some_and(|mode| *mode >= 6) => {
-            Err(Error::unsupported("images of Hamamatsu's CaptureMode 6 and above", "they have other samples than their tags declare"))
+            Err(Error::unsupported(
+                "images of Hamamatsu's CaptureMode 6 and above",
+                "they have other samples than their tags declare",
+            ))
         }
         _ => Ok(()),
     }
