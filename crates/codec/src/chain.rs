@@ -48,10 +48,10 @@ pub fn decode_exact(codecs: &[Codec], bytes: &[u8], expected_len: usize) -> Resu
 }
 
 fn whole(data: Vec<u8>, expected: usize) -> Result<Vec<u8>, CodecFailure> {
-    match data.len() < expected {
-        true => Err(CodecFailure::TooShort { expected, found: data.len() }),
-        false => Ok(data),
+    if data.len() < expected {
+        return Err(CodecFailure::TooShort { expected, found: data.len() });
     }
+    Ok(data)
 }
 
 /// Decodes a chunk of elements of variable length, and returns all bytes.

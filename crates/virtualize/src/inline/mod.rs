@@ -233,12 +233,12 @@ fn taller(
                 Codec::Own(codec) => **codec == Codec::BitOrder,
                 codec => *codec == Codec::BitOrder,
             };
-            let is_reversed = array.codecs.iter().any(is_bit_order);
             let reversed = |bytes: &[u8]| bytes.iter().map(|byte| byte.reverse_bits()).collect::<Vec<u8>>();
-            match is_reversed {
-                true => virtualize_codec::fax::with_rows(&reversed(bytes), rows, height)
-                    .map(|taller| reversed(&taller)),
-                false => virtualize_codec::fax::with_rows(bytes, rows, height),
+            if array.codecs.iter().any(is_bit_order) {
+                let taller = virtualize_codec::fax::with_rows(&reversed(bytes), rows, height);
+                taller.map(|taller| reversed(&taller))
+            } else {
+                virtualize_codec::fax::with_rows(bytes, rows, height)
             }
         }
         Some("imagecodecs_jpeg2k") => virtualize_codec::jpeg2000::with_rows(bytes, width, rows, height),
