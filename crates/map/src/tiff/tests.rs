@@ -638,25 +638,6 @@ fn extra_samples_and_masks_are_named() {
     assert_eq!(attributes["subfile_type"], "transparency mask");
 }
 
-/// A tile at the lower edge may end with the image.
-#[test]
-fn packbits_tiles_at_the_lower_edge_are_made_of_their_rows() {
-    let mut image = image(4, 7, 3, 7);
-    image.compression = 32773;
-    image.cut = Cut::Tiles { width: 2, height: 4, depth: 1 };
-    (image.offsets, image.byte_counts) = (vec![100, 200, 300, 400], vec![50; 4]);
-    let mapped = map(ifd(image.clone()), ZarrFormat::V2);
-    let array = main_array(&mapped);
-    assert_eq!(*array.chunks.references[0].offsets, [100, 200]);
-    assert_eq!(mapped.tasks.iter().map(|task| task.positions[0]).collect::<Vec<_>>(), [2, 3]);
-    let ChunkContent::Assemble { shape, pieces, .. } = &mapped.tasks[0].content else {
-        panic!("a made chunk")
-    };
-    assert_eq!((shape.as_slice(), pieces[0].shape.as_slice()), (&[4, 2, 3][..], &[3, 2, 3][..]));
-    image.byte_counts = vec![200 << 10; 4];
-    assert!(map(ifd(image), ZarrFormat::V2).tasks.is_empty(), "too large");
-}
-
 /// The order in which GDAL writes overviews and masks into a file.
 #[test]
 fn masks_are_tied_to_the_image_of_their_size() {
