@@ -69,13 +69,14 @@ fn first_and_last_chunks_that_need_a_decoder_are_sampled() {
 
 #[test]
 fn chunks_that_readers_refuse_are_encoded_again() {
+    use Finding::{Damaged, Exact, Longer, Shorter};
+
     let lzw = || mapped(1, 5, &|_| ());
     let made = |findings: &[Finding], limit| {
         let mapped = settled(lzw(), findings, limit);
         let positions = mapped.tasks.iter().flat_map(|task| task.positions.clone()).collect::<Vec<_>>();
         (left_out(&mapped), positions)
     };
-    use Finding::{Damaged, Exact, Longer, Shorter};
     // Two chunks of 2 × 4 bytes.
     assert_eq!(made(&[Exact, Longer], 16), (None, vec![0, 1]));
     assert_eq!(made(&[Exact, Longer], 15), (Some(Code::InlineLimit), vec![]));
