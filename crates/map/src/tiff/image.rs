@@ -115,18 +115,17 @@ impl<'a> ImageMapper<'a> {
             None => None,
         };
         let copies = planes.as_ref().map_or(1, |planes| planes.count);
-        let axes = planes.as_ref().map_or(Vec::new(), |planes| planes.named_axes(self.names(ifd, image)));
-        let stack;
-        let image = match planes {
+        let stack = match &planes {
             Some(planes) => {
                 self.budget.take("planes", planes.memory())?;
-                stack = planes.stack(image);
-                &stack
+                Some(planes.stack(image))
             }
-            None => image,
+            None => None,
         };
+        let image = stack.as_ref().unwrap_or(image);
         let sample = Sample::of(image, self.endian, self.options.complex_integers)?;
         let geometry = Geometry::of(image, self.names(ifd, image), self.options.format)?;
+        let axes = planes.map_or(Vec::new(), |planes| planes.named_axes(&geometry));
         let MapOptions { format, own_codecs, .. } = *self.options;
         let mut encoding =
             Encoding { image, sample: &sample, endian: self.endian, format, own_codecs, decodes_jpeg: false };

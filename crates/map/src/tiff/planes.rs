@@ -10,7 +10,7 @@
 
 use virtualize_tiff::model::{Cut, Ifd, Image, SampleFormat, Value};
 
-use super::geometry::Names;
+use super::geometry::Geometry;
 
 const IMAGE_DESCRIPTION: u16 = 270;
 const UIC2: u16 = 33629;
@@ -121,10 +121,9 @@ impl Planes {
     }
 
     /// Returns the axes with names that differ from those of the image's own axes, slowest first.
-    pub(super) fn named_axes(&self, names: Names) -> Vec<(String, u64)> {
-        let Names { band, z, y, x } = names;
-        let suffix = x.strip_prefix('x').unwrap_or_default().to_owned();
-        let mut used = vec![band, z, y, x];
+    pub(super) fn named_axes(&self, geometry: &Geometry) -> Vec<(String, u64)> {
+        let suffix = geometry.names().x.strip_prefix('x').unwrap_or_default();
+        let mut used = geometry.dimensions();
         let named = self.axes.iter().map(|(axis, size)| {
             let axis = axis.to_ascii_lowercase();
             let numbered = (2_usize..).map(|number| format!("{axis}{number}{suffix}"));
@@ -175,7 +174,7 @@ fn declared(ifd: &Ifd, image: &Image, at: usize) -> Option<Result<Declared, Stri
     };
     let texts = || first.into_iter().chain(ifd.second_description.as_deref());
     if let Some(shape) = texts().find_map(Shape::parse) {
-        return Some(shape.planes(image));
+        return shape.planes(image).map(Ok);
     }
     if at > 0 {
         return None;
@@ -214,34 +213,26 @@ impl Shape {
         })
     }
 
-    /// Returns the planes: the first axes of the array, whose sizes multiply to the number of images of this size.
-    fn planes(&self, image: &Image) -> Result<Declared, String> {
-        let product =
-            |sizes: &[u64]| sizes.iter().try_fold(1_u64, |product, size| product.checked_mul(*size));
-        let pixels = product(&[image.width, image.height, image.depth, image.samples_per_pixel.into()]);
-        let count =
-            product(&self.sizes).zip(pixels).filter(|(all, pixels)| all.checked_rem(*pixels) == Some(0));
-        let Some(count) = count.map(|(all, pixels)| all / pixels) else {
-            return Err(format!(
-                "ImageDescription (tifffile) declares an array of {} axes, whose size is not a multiple of the image's",
-                self.sizes.len()
-            ));
-        };
+    /// Returns the planes: the axes before those of the image. `None` if the array does not end with the axes of the image, which
+    /// another program has changed then. Axes of length 1 do not count.
+    fn planes(&self, image: &Image) -> Option<Declared> {
+        let samples = u64::from(image.samples_per_pixel);
+        let (before, behind) = if image.planar { (samples, 1) } else { (1, samples) };
+        let of_image =
+            [before, image.depth, image.height, image.width, behind].into_iter().filter(|size| *size != 1);
+        let of_image: Vec<u64> = of_image.collect();
         let names: Vec<char> = self.axes.iter().flat_map(|axes| axes.chars()).collect();
         let name =
             |at: usize| names.get(at).copied().filter(|_| names.len() == self.sizes.len()).unwrap_or('q');
-        let (mut axes, mut rest) = (Vec::new(), count);
-        for (at, size) in self.sizes.iter().enumerate() {
-            if rest <= 1 || !rest.is_multiple_of(*size) {
-                break;
-            }
-            axes.push((name(at), *size));
-            rest /= size;
-        }
-        if rest > 1 {
-            axes = vec![('q', count)];
-        }
-        Ok(Declared { by: "ImageDescription (tifffile)", axes, may_have_directories: !self.is_truncated })
+        let sizes = self.sizes.iter().enumerate().filter(|(_, size)| **size != 1);
+        let mut axes: Vec<(char, u64)> = sizes.map(|(at, size)| (name(at), *size)).collect();
+        let rest = axes.split_off(axes.len().checked_sub(of_image.len())?);
+        let ends_with_image = rest.iter().map(|(_, size)| size).eq(&of_image);
+        (ends_with_image && axes.iter().all(|(_, size)| *size > 0)).then_some(Declared {
+            by: "ImageDescription (tifffile)",
+            axes,
+            may_have_directories: !self.is_truncated,
+        })
     }
 }
 
@@ -318,7 +309,12 @@ fn nih(ifd: &Ifd) -> Option<Declared> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{ifd, image};
+    use virtualize_zarr::ZarrFormat;
+
+    use super::super::{
+        geometry::Names,
+        tests::{ifd, image},
+    };
     use super::*;
 
     /// An image of 4 × 6 pixels of 2 bytes at offset 100, in strips of 2 rows.
@@ -351,7 +347,8 @@ mod tests {
         );
         assert_eq!(axes(r#"{"shape": [3, 6, 4], "axes": "wrong"}"#, &plain), Some(vec![('q', 3)]));
         assert_eq!(axes("shape=(3, 6, 4,)", &plain), Some(vec![('q', 3)]));
-        assert_eq!(axes(r#"{"shape": [18, 4]}"#, &plain), Some(vec![('q', 3)]), "planes end within an axis");
+        assert_eq!(axes(r#"{"shape": [18, 4]}"#, &plain), None, "an image that was cut");
+        assert_eq!(axes(r#"{"shape": [0, 6, 4]}"#, &plain), None);
         assert_eq!(axes(r#"{"shape": [6, 4]}"#, &plain), None);
         let rgb = Image {
             samples_per_pixel: 3,
@@ -371,7 +368,8 @@ mod tests {
         assert_eq!(stack.cut, Cut::Strips { rows: 6 });
         let names =
             planes(r#"{"shape": [2, 3, 2, 6, 4], "axes": "XTTYX"}"#, &plain, 10_000).unwrap().unwrap();
-        let names = names.named_axes(Names::of(&[1], false)).into_iter().map(|(name, _)| name);
+        let geometry = Geometry::of(&plain, Names::of(&[1], false), ZarrFormat::V3).unwrap();
+        let names = names.named_axes(&geometry).into_iter().map(|(name, _)| name);
         assert_eq!(names.collect::<Vec<_>>(), ["x2_1", "t_1", "t2_1"]);
     }
 
@@ -382,9 +380,8 @@ mod tests {
             |description: &str, image: &Image, size| planes(description, image, size).unwrap().unwrap_err();
         assert!(why("shape=(3, 6, 4)", &plain, 243).ends_with("the file ends before them"));
         assert!(
-            why("shape=(4294967296, 4294967296, 24)", &plain, 1000).contains("not a multiple of the image")
+            why("shape=(4294967296, 4294967296, 6, 4)", &plain, 1000).ends_with("the file ends before them")
         );
-        assert!(why("shape=(99999999999999, 6, 4)", &plain, 1000).ends_with("the file ends before them"));
         let huge = format!("ImageJ=1\nslices={0}\nframes=2\n", u64::MAX / 3);
         assert!(why(&huge, &plain, 1000).ends_with("the file ends before them"));
         let gap = Image { offsets: vec![100, 120, 136], ..plain.clone() };
