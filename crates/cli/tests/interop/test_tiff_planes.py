@@ -29,7 +29,7 @@ def axes_of(dims, group):
 
 def compare(series, group, dims, values):
     """Compares a series with an array; axes of length 1 do not count."""
-    expected, axes = series.asarray(), series.axes
+    expected, axes = series.asarray().reshape(series.shape), series.axes
     letters = axes_of(dims, group)
     keep = lambda names, sizes: "".join(name for name, size in zip(names, sizes) if size > 1)
     stored, shown = keep(axes, expected.shape), keep(letters, values.shape)
