@@ -86,14 +86,14 @@ fn overviews_and_masks_share_the_transform_at_their_scale() {
         Ifd { path: vec![index], ..ifd(image) }
     };
     let main = |geo| Ifd { geo: Some(geo), ..at(0, 8, 8, 0) };
-    let others = || vec![at(1, 4, 2, 1), at(2, 8, 8, 4), at(3, 8, 8, 2), at(4, 8, 8, 0)];
+    let others = || vec![at(1, 4, 4, 1), at(2, 8, 8, 4), at(3, 8, 8, 2), at(4, 8, 8, 0), at(5, 4, 2, 1)];
     let matrix = Geo { transformation: Some(ROTATED), ..Geo::default() };
     let mapped = map_ifds([vec![main(matrix)], others()].concat(), &v3());
     let text = |path: &str| attributes(&mapped, path)["GeoTransform"].clone();
     assert_eq!(text("spatial_ref"), "100.0 2.0 1.0 200.0 0.5 -3.0");
-    assert_eq!(text("1/spatial_ref"), "100.0 4.0 4.0 200.0 1.0 -12.0");
+    assert_eq!(text("1/spatial_ref"), "100.0 4.0 2.0 200.0 1.0 -6.0");
     assert_eq!(text("2/spatial_ref"), text("spatial_ref"));
-    for other in ["3/spatial_ref", "4/spatial_ref"] {
+    for other in ["3/spatial_ref", "4/spatial_ref", "5/spatial_ref"] {
         assert!(mapped.hierarchy.array(other).is_none(), "{other} is an image of its own");
     }
     let points = Geo { tie_points: vec![TIE], rpc: Some(vec![1.0; 92]), ..Geo::default() };
