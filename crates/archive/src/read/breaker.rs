@@ -147,7 +147,10 @@ impl Breaker {
 impl Breaker {
     /// Opens the breaker, after the last file, if the store fails for the file that was read latest, too.
     pub(crate) async fn resolve<R>(&self, reader: &dyn ReadFile<R>) {
-        let good = self.state().good.clone().filter(|_| self.is_failing() && !self.is_open());
+        if !self.is_failing() || self.is_open() {
+            return;
+        }
+        let good = self.state().good.clone();
         let Some(good) = good else { return };
         if let Err(failure) = reader.probe(&good).await
             && blames_store(failure.class)
