@@ -1,3 +1,5 @@
+use virtualize::options::OutputFormat;
+
 use crate::{arguments::Convert, exit::Failure, messages, output, reading};
 
 /// Runs `virtualize FILE`.
@@ -9,6 +11,9 @@ pub(crate) async fn run(arguments: &Convert) -> Result<(), Failure> {
     let mut store = reading::shown(opening, &options.store, arguments.quiet).await?;
     if !arguments.quiet {
         messages::warnings(store.name(), store.warnings());
+    }
+    if matches!(format, OutputFormat::References(_)) {
+        store.compress_inlined();
     }
     store.relocate(&arguments.output.options.relocation(arguments.output.target.as_deref()))?;
     output::write(&store, &arguments.output, format, &options.store).await?;

@@ -34,9 +34,37 @@ fn coloured(text: &str) -> Cow<'_, str> {
 
 /// Prints warnings, one per line.
 pub(crate) fn warnings<'a>(name: &str, warnings: impl IntoIterator<Item = &'a Diagnostic>) {
-    for warning in warnings {
-        line(&format!("warning: {name}: {}", warning.render(FLAGS)));
+    let warning =
+        |it: &'a Diagnostic| (it.path.as_str(), FLAGS.line(&it.message, it.remedy.as_ref(), it.code));
+    for warning in folded(warnings.into_iter().map(warning)) {
+        line(&format!("warning: {name}: {warning}"));
     }
+}
+
+/// Number of places of which a message is printed separately for each.
+const PLACES: usize = 3;
+
+/// Returns lines `place: message`. A message for many places becomes one line, with the first places and the number of
+/// others.
+pub(crate) fn folded<'a, T: Eq + AsRef<str>>(
+    messages: impl IntoIterator<Item = (&'a str, T)>,
+) -> Vec<String> {
+    let mut groups: Vec<(T, Vec<&str>)> = Vec::new();
+    for (place, message) in messages {
+        match groups.iter_mut().find(|(other, _)| *other == message) {
+            Some((_, places)) => places.push(place),
+            None => groups.push((message, vec![place])),
+        }
+    }
+    let line = |places: &str, message: &T| format!("{places}: {}", message.as_ref());
+    let lines = groups.iter().flat_map(|(message, places)| match places.get(..PLACES) {
+        Some(first) if places.len() > PLACES => {
+            let more = places.len() - PLACES;
+            vec![line(&format!("{} and {more} more", first.join(", ")), message)]
+        }
+        _ => places.iter().map(|place| line(place, message)).collect(),
+    });
+    lines.collect()
 }
 
 /// Prints on a terminal which packages and which Python readers of a store need, unless they need none. Scripts would
@@ -63,4 +91,16 @@ pub(crate) fn error(error: &Error) {
         _ => {}
     }
     line(&format!("error: {}", error.render(FLAGS)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_messages_are_folded() {
+        let messages = [("/a", "x"), ("/b", "y"), ("/b", "x"), ("/c", "x"), ("/d", "x"), ("/e", "y")];
+        assert_eq!(folded(messages), ["/a, /b, /c and 1 more: x", "/b: y", "/e: y"]);
+        assert_eq!(folded([("/a", "x"), ("/b", "x")]), ["/a: x", "/b: x"]);
+    }
 }

@@ -68,6 +68,9 @@ async fn commit(
         "committed {} chunks to {}, snapshot {}",
         done.chunks, commit.branch, done.snapshot
     ));
+    if let Some(note) = done.note() {
+        crate::messages::line(&format!("note: {note}"));
+    }
     let mut out = io::stdout().lock();
     Ok(writeln!(out, "{}", done.python)?)
 }

@@ -4,7 +4,7 @@ use virtualize_zarr::Codec;
 
 use crate::{
     CodecFailure, Scratch,
-    codecs::{Direction, fletcher32, run},
+    codecs::{Direction, fletcher32, run, zstd},
     fast,
 };
 
@@ -25,11 +25,32 @@ struct Limit {
 /// # Errors
 /// See [`CodecFailure`].
 pub fn decode(codecs: &[Codec], bytes: &[u8], expected_len: usize) -> Result<Vec<u8>, CodecFailure> {
-    let mut data = decode_to_limit(codecs, bytes, expected_len)?;
-    if data.len() < expected_len {
-        return Err(CodecFailure::TooShort { expected: expected_len, found: data.len() });
+    whole(decode_up_to(codecs, bytes, expected_len)?, expected_len)
+}
+
+/// Decodes the first bytes of a chunk, at most `most`: as [`decode`], but the chunk may be shorter.
+///
+/// # Errors
+/// See [`CodecFailure`].
+pub fn decode_up_to(codecs: &[Codec], bytes: &[u8], most: usize) -> Result<Vec<u8>, CodecFailure> {
+    let mut data = decode_to_limit(codecs, bytes, most, Excess::Ignored)?;
+    data.truncate(most);
+    Ok(data)
+}
+
+/// Decodes a chunk as Zarr readers do: bytes that decode to more than `expected_len` bytes are an error, and so are bytes
+/// after the end of a Zstandard frame.
+///
+/// # Errors
+/// See [`CodecFailure`].
+pub fn decode_exact(codecs: &[Codec], bytes: &[u8], expected_len: usize) -> Result<Vec<u8>, CodecFailure> {
+    whole(decode_to_limit(codecs, bytes, expected_len, Excess::Refused)?, expected_len)
+}
+
+fn whole(data: Vec<u8>, expected: usize) -> Result<Vec<u8>, CodecFailure> {
+    if data.len() < expected {
+        return Err(CodecFailure::TooShort { expected, found: data.len() });
     }
-    data.truncate(expected_len);
     Ok(data)
 }
 
@@ -38,28 +59,47 @@ pub fn decode(codecs: &[Codec], bytes: &[u8], expected_len: usize) -> Result<Vec
 /// # Errors
 /// See [`CodecFailure`]; [`CodecFailure::TooLong`] above `most` bytes.
 pub fn decode_variable(codecs: &[Codec], bytes: &[u8], most: usize) -> Result<Vec<u8>, CodecFailure> {
-    let data = decode_to_limit(codecs, bytes, most.saturating_add(1))?;
+    let data = decode_to_limit(codecs, bytes, most.saturating_add(1), Excess::Ignored)?;
     if data.len() > most {
         return Err(CodecFailure::TooLong { codec: "chunk".to_owned(), limit: most });
     }
     Ok(data)
 }
 
+/// Treatment of bytes after the end of a chunk.
+#[derive(Clone, Copy, PartialEq)]
+enum Excess {
+    Ignored,
+    Refused,
+}
+
 /// Decodes to at most `most` bytes.
-fn decode_to_limit(codecs: &[Codec], bytes: &[u8], most: usize) -> Result<Vec<u8>, CodecFailure> {
+fn decode_to_limit(
+    codecs: &[Codec],
+    bytes: &[u8],
+    most: usize,
+    excess: Excess,
+) -> Result<Vec<u8>, CodecFailure> {
+    let too_long = |codec: &str, limit| CodecFailure::TooLong { codec: codec.to_owned(), limit };
     let limits = limits(codecs, most);
     let mut data: Option<Vec<u8>> = None;
     for (index, (codec, limit)) in codecs.iter().zip(&limits).enumerate().rev() {
         let input = data.as_deref().unwrap_or(bytes);
+        if excess == Excess::Refused && matches!(codec, Codec::Zstd { .. }) && !zstd::ends_with_frame(input) {
+            return Err(too_long(&codec.describe(), limit.bytes));
+        }
         let Some(mut output) = run(codec, input, Direction::Decode { limit: limit.bytes })? else { continue };
         if output.len() > limit.bytes {
             let rest = codecs.get(..index).unwrap_or_default();
-            if !limit.exact || !rest.iter().all(Codec::decodes_prefixes) {
-                return Err(CodecFailure::TooLong { codec: codec.describe(), limit: limit.bytes });
+            if excess == Excess::Refused || !limit.exact || !rest.iter().all(Codec::decodes_prefixes) {
+                return Err(too_long(&codec.describe(), limit.bytes));
             }
             output.truncate(limit.bytes);
         }
         data = Some(output);
+    }
+    if excess == Excess::Refused && data.is_none() && bytes.len() > most {
+        return Err(too_long("chunk", most));
     }
     Ok(data.unwrap_or_else(|| bytes.iter().copied().take(most).collect()))
 }

@@ -58,14 +58,23 @@ impl Decoder {
     /// Decodes a chunk of `count` elements without allocating memory before there are bytes for it.
     ///
     /// # Errors
-    /// As [`crate::decode_values`].
+    /// As [`crate::decode_values`], but bytes after the end of the chunk are ignored.
     pub fn decode_growing(&self, bytes: &[u8], count: usize) -> Result<Vec<u8>, CodecFailure> {
+        self.decode_by(chain::decode, bytes, count)
+    }
+
+    pub(crate) fn decode_by(
+        &self,
+        decode: fn(&[Codec], &[u8], usize) -> Result<Vec<u8>, CodecFailure>,
+        bytes: &[u8],
+        count: usize,
+    ) -> Result<Vec<u8>, CodecFailure> {
         let stored_type = self.arithmetic.stored_type();
         let size = stored_type.size().and_then(|size| usize::try_from(size).ok());
         let expected = size
             .and_then(|size| count.checked_mul(size))
             .ok_or_else(|| parameters("chunk", format!("{count} elements of {stored_type}")))?;
-        let stored = chain::decode(&self.codecs, bytes, expected)?;
+        let stored = decode(&self.codecs, bytes, expected)?;
         if self.arithmetic.is_empty() {
             return Ok(stored);
         }

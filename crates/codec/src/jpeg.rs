@@ -38,24 +38,55 @@ pub fn with_rows(bytes: &[u8], width: u64, rows: u64, height: u64) -> Result<Vec
     Ok(taller)
 }
 
-/// Whether some component of an image of several has fewer samples than another. `None` where these bytes end before
-/// the frame header.
-///
-/// # Errors
-/// No JPEG.
-pub fn is_subsampled(bytes: &[u8]) -> Result<Option<bool>, CodecFailure> {
-    let mut rest = bytes.strip_prefix(b"\xff\xd8").ok_or_else(|| corrupt(NAME, "no start of image"))?;
-    loop {
-        let Some((segment, next)) = segment(rest)? else { return Ok(None) };
-        match segment {
-            (0xc0..=0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf, body) => {
-                let factors = body.get(8..).unwrap_or_default().chunks_exact(3).filter_map(|one| one.get(1));
-                let factors: Vec<u8> = factors.copied().collect();
-                return Ok(Some(factors.len() > 1 && factors.iter().any(|one| Some(one) != factors.first())));
+/// Frame header (T.81, B.2.2).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// Marker of the frame without its first byte: 0xc0 baseline, 0xc3 lossless, …
+    pub process: u8,
+    /// Bits of a sample.
+    pub precision: u8,
+    /// Rows.
+    pub height: u16,
+    /// Columns.
+    pub width: u16,
+    /// Sampling factors of each component: horizontal in the upper four bits, vertical in the lower ones.
+    pub factors: Vec<u8>,
+}
+
+impl Header {
+    /// Finds the frame header. Returns `None` where these bytes end before it.
+    ///
+    /// # Errors
+    /// Bytes that are not JPEG.
+    pub fn find(bytes: &[u8]) -> Result<Option<Self>, CodecFailure> {
+        let mut rest = bytes.strip_prefix(b"\xff\xd8").ok_or_else(|| corrupt(NAME, "no start of image"))?;
+        loop {
+            let Some((segment, next)) = segment(rest)? else { return Ok(None) };
+            match segment {
+                (process @ (0xc0..=0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf), body) => {
+                    return Self::parse(process, body).map(Some).ok_or_else(cut_off);
+                }
+                (0xd9 | 0xda, _) => return Err(corrupt(NAME, "no frame header")),
+                _ => rest = next,
             }
-            (0xd9 | 0xda, _) => return Err(corrupt(NAME, "no frame header")),
-            _ => rest = next,
         }
+    }
+
+    fn parse(process: u8, body: &[u8]) -> Option<Self> {
+        let ([_, _, precision, h0, h1, w0, w1, count], components) = body.split_first_chunk::<8>()?;
+        let components = components.get(..usize::from(*count).checked_mul(3)?)?;
+        Some(Self {
+            process,
+            precision: *precision,
+            height: u16::from_be_bytes([*h0, *h1]),
+            width: u16::from_be_bytes([*w0, *w1]),
+            factors: components.chunks_exact(3).filter_map(|one| one.get(1)).copied().collect(),
+        })
+    }
+
+    /// Whether some component has fewer samples than another.
+    pub fn is_subsampled(&self) -> bool {
+        self.factors.iter().any(|one| Some(one) != self.factors.first())
     }
 }
 
@@ -160,12 +191,14 @@ mod tests {
                 let [a, b, c] = sampling;
                 let frame = [0xff, 0xd8, 0xff, 0xfe, 0, 3, 9, 0xff, kind, 0, 17, 8, 0, 1, 0, 1, 3];
                 let bytes = [&frame[..], &[1, a, 0, 2, b, 1, 3, c, 1]].concat();
-                assert_eq!(is_subsampled(&bytes), Ok(Some(expected)));
-                assert_eq!(is_subsampled(&bytes[..20]), Ok(None), "cut off");
+                let header = Header::find(&bytes).unwrap().unwrap();
+                assert_eq!((header.process, header.precision, header.height, header.width), (kind, 8, 1, 1));
+                assert_eq!(header.is_subsampled(), expected);
+                assert_eq!(Header::find(&bytes[..20]), Ok(None), "cut off");
             }
         }
-        assert!(is_subsampled(b"PNG").is_err() && is_subsampled(&[0xff, 0xd8, 0, 1]).is_err());
-        assert!(is_subsampled(&[0xff, 0xd8, 0xff, 0xda, 0, 2]).is_err(), "no frame");
+        assert!(Header::find(b"PNG").is_err() && Header::find(&[0xff, 0xd8, 0, 1]).is_err());
+        assert!(Header::find(&[0xff, 0xd8, 0xff, 0xda, 0, 2]).is_err(), "no frame");
     }
 
     #[test]

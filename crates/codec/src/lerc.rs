@@ -10,7 +10,9 @@ use virtualize_zarr::{Codec, DataType};
 use crate::{
     CodecFailure,
     codecs::{zlib, zstd},
-    corrupt, parameters,
+    corrupt,
+    image::Header,
+    parameters,
 };
 
 /// Bytes of a blob that its checksum does not cover: key, version and the checksum.
@@ -72,6 +74,22 @@ impl Head {
             front.iter_mut().skip(42).take(4).for_each(|byte| *byte = 0);
         }
         lerc::decode_info(&front).map(Self).map_err(broken)
+    }
+
+    pub(crate) fn header(&self) -> Header {
+        let info = &self.0;
+        let bytes = match info.data_type {
+            lerc::DataType::Char | lerc::DataType::Byte => 1,
+            lerc::DataType::Short | lerc::DataType::UShort => 2,
+            lerc::DataType::Double => 8,
+            _ => 4,
+        };
+        Header {
+            rows: info.height.into(),
+            columns: info.width.into(),
+            samples: Some(info.depth.into()),
+            bytes: Some(bytes),
+        }
     }
 
     /// Returns the rows of the blob.

@@ -7,8 +7,9 @@
 //! bytes; [`decode_values`] and [`encode_values`] also run those that compute with numbers, `scale_offset` and
 //! `cast_value`.
 //!
-//! The modules [`jpeg`], [`jpeg2000`], [`png`] and [`webp`] add rows to images of the last strip of a TIFF, which
-//! readers expect to be as tall as all others; [`lerc`] rewrites blobs with masks, which readers ignore.
+//! The modules [`fax`], [`jpeg`], [`jpeg2000`], [`png`] and [`webp`] add rows to images of the last strip of a TIFF, which
+//! readers expect to be as tall as all others; [`lerc`] rewrites blobs with masks, which readers ignore; [`image`] reads the
+//! headers of images.
 //!
 //! Architecture invariants: no I/O; stored bytes are untrusted, so every decoder stops at the expected size.
 
@@ -17,6 +18,8 @@ mod chain;
 mod codecs;
 mod decoder;
 mod fast;
+pub mod fax;
+pub mod image;
 pub mod jpeg;
 pub mod jpeg2000;
 pub mod lerc;
@@ -24,7 +27,7 @@ pub mod png;
 mod values;
 pub mod webp;
 
-pub use chain::{decode, decode_variable, encode};
+pub use chain::{decode, decode_exact, decode_up_to, decode_variable, encode};
 pub use decoder::{Decoder, Scratch};
 pub use values::{decode_values, encode_values};
 

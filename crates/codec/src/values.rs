@@ -22,14 +22,14 @@ pub fn encode_values(
 /// array's type in stored order.
 ///
 /// # Errors
-/// As [`crate::decode`], and numbers that the array's type cannot represent.
+/// As [`crate::decode_exact`], and numbers that the array's type cannot represent.
 pub fn decode_values(
     data_type: &DataType,
     codecs: &[Codec],
     bytes: &[u8],
     count: usize,
 ) -> Result<Vec<u8>, CodecFailure> {
-    Decoder::new(data_type, codecs)?.decode_growing(bytes, count)
+    Decoder::new(data_type, codecs)?.decode_by(crate::decode_exact, bytes, count)
 }
 
 fn rest(codecs: &[Codec]) -> Vec<Codec> {

@@ -12,6 +12,9 @@ const ADDED: &[&str] = &["fullnamepath", "origname", "orig_datatype", "HDF5_HARD
 /// Attributes that mask values, if their type fits.
 const SENTINELS: &[&str] = &["_FillValue", "missing_value"];
 
+/// The container in which Hyrax lists the unlimited dimensions of a group.
+pub(crate) const EXTRA: &str = "DODS_EXTRA";
+
 /// The container in which `build_dmrpp` describes itself.
 const METADATA: &str = "build_dmrpp_metadata";
 
@@ -57,6 +60,23 @@ pub(crate) fn of(name: impl Into<String>, datatype: Datatype, elements: Vec<Valu
         count => Dataspace::Simple { shape: vec![count as u64], max_shape: None },
     };
     Attribute { name: name.into(), datatype, dataspace, elements }
+}
+
+/// Reads the names of unlimited dimensions from the container that was opened last.
+pub(crate) fn read_unlimited(xml: &mut Xml<'_>) -> Result<Vec<String>, Problem> {
+    let mut names = Vec::new();
+    while let Some(item) = xml.child()? {
+        if !item.is("Attribute") || item.attribute("name")?.as_deref() != Some("Unlimited_Dimension") {
+            return Err(Problem::incomplete(format!("container {EXTRA} with other content")));
+        }
+        while let Some(value) = xml.child()? {
+            if !value.is("Value") {
+                return Err(Problem::malformed(format!("element {}, expected Value", value.name())));
+            }
+            names.push(xml.text()?);
+        }
+    }
+    Ok(names)
 }
 
 /// Reads the description of the sidecar, which must not be made with Hyrax's CF option: it renames objects and changes

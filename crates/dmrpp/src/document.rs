@@ -3,11 +3,11 @@
 //! HDF5 has no dimensions. NetCDF-4 writes each as a dataset, a dimension scale: that of the variable with the same name, or one
 //! that no reader shows. Variables list their scales in the attribute `DIMENSION_LIST`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use virtualize_bytes::{Address, Limits, ReadRanges};
 use virtualize_hdf5::model::{
-    Attribute, ByteOrder, Dataset, Element as Value, File, Group, Layout, Link, LinkTarget, Object,
+    Attribute, ByteOrder, Dataset, Dataspace, Element as Value, File, Group, Layout, Link, LinkTarget, Object,
 };
 
 use crate::error::Problem;
@@ -73,6 +73,32 @@ struct OpenGroup {
     group: Group,
     /// Dimensions that have no variable so far, by name.
     unused: BTreeMap<String, Axis>,
+    /// Sizes of all dimensions.
+    sizes: BTreeSet<u64>,
+    /// Names and shapes of the variables with an anonymous dimension, in the order of the document.
+    anonymous: Vec<(String, Vec<u64>)>,
+    /// Names of unlimited dimensions.
+    unlimited: Vec<String>,
+}
+
+impl OpenGroup {
+    /// Refuses anonymous dimensions whose numbers (`phony_dim_0`, …) depend on what only the file contains. They are counted
+    /// in the order of the group's variables, which is that of the document if this is also the order of their names, and
+    /// variables share them with dimensions of their size.
+    fn check_anonymous(&self) -> Result<(), Problem> {
+        let sizes: BTreeSet<_> = self.anonymous.iter().flat_map(|(_, shape)| shape).collect();
+        let refuse = |problem: &str| Err(Problem::incomplete(format!("dimensions without names: {problem}")));
+        if sizes.is_empty() {
+            return Ok(());
+        }
+        if sizes.iter().any(|size| self.sizes.contains(*size)) {
+            return refuse("the group has a dimension of the same size");
+        }
+        if sizes.len() > 1 && !self.anonymous.is_sorted_by_key(|(name, _)| name) {
+            return refuse("the order of the variables is unknown");
+        }
+        Ok(())
+    }
 }
 
 impl Document {
@@ -98,6 +124,11 @@ impl Document {
         let (kind, name) = (element.name(), element.attribute("name")?.unwrap_or_default());
         xml.place = vec![format!("{kind} \"{}{name}\"", self.current()?.path)];
         match kind.as_str() {
+            "Attribute" if name == attribute::EXTRA => {
+                let unlimited = attribute::read_unlimited(xml)?;
+                self.current()?.unlimited.extend(unlimited);
+                Ok(())
+            }
             "Attribute" => {
                 let attribute = attribute::read(xml, element)?;
                 let most = xml.limits().attributes;
@@ -136,6 +167,10 @@ impl Document {
     }
 
     fn open_group(&mut self, xml: &Xml<'_>, name: String) -> Result<(), Problem> {
+        if name == "HDFEOS" {
+            let problem = "HDF-EOS5: StructMetadata, with the names of dimensions, is not in sidecars";
+            return Err(Problem::incomplete(problem));
+        }
         let (address, path) = match self.groups.last() {
             None => (ROOT, "/".to_owned()),
             Some(parent) => {
@@ -144,17 +179,31 @@ impl Document {
                 (self.allocate(xml)?, path)
             }
         };
-        self.groups.push(OpenGroup { address, name, path, group: Group::default(), unused: BTreeMap::new() });
+        let (group, unused, sizes) = (Group::default(), BTreeMap::new(), BTreeSet::new());
+        let (anonymous, unlimited) = (Vec::new(), Vec::new());
+        self.groups.push(OpenGroup { address, name, path, group, unused, sizes, anonymous, unlimited });
         Ok(())
     }
 
     /// Completes the group in work with the scales of dimensions that have no variable.
     fn close_group(&mut self) -> Result<(), Problem> {
         let Some(closed) = self.groups.pop() else { return Ok(()) };
-        let OpenGroup { address, name, mut group, unused, .. } = closed;
+        closed.check_anonymous()?;
+        let OpenGroup { address, name, path, mut group, unused, unlimited, .. } = closed;
         for (name, axis) in unused {
-            group.links.push(link(name, axis.scale));
-            self.objects.insert(axis.scale, Object::Dataset(Box::new(scale_without_variable(axis.size))));
+            let Some(scale) = axis.scale else { continue };
+            group.links.push(link(name, scale));
+            self.objects.insert(scale, Object::Dataset(Box::new(scale_without_variable(axis.size))));
+        }
+        for name in unlimited {
+            let scale = self.dimensions.get(&format!("{path}{name}")).and_then(|axis| axis.scale);
+            let scale = scale.and_then(|scale| self.objects.get_mut(&scale));
+            let Some(Object::Dataset(scale)) = scale else {
+                return Err(Problem::incomplete(format!("unlimited dimension {name}, which is unknown")));
+            };
+            if let Dataspace::Simple { max_shape, .. } = &mut scale.dataspace {
+                *max_shape = Some(vec![None]);
+            }
         }
         group.links.sort_by(|one, other| one.name.cmp(&other.name));
         let twice = group.links.windows(2).find(|pair| {
@@ -172,10 +221,9 @@ impl Document {
     }
 
     fn add_dimension(&mut self, xml: &Xml<'_>, element: &Element<'_>, name: String) -> Result<(), Problem> {
-        let size = element.required("size")?;
-        let size = size.parse().map_err(|_| Problem::malformed(format!("size \"{size}\"")))?;
-        let axis = Axis { size, scale: self.allocate(xml)? };
+        let axis = Axis { size: variable::size(element)?, scale: Some(self.allocate(xml)?) };
         let group = self.current()?;
+        group.sizes.insert(axis.size);
         let path = format!("{}{name}", group.path);
         xml.hold("names", path.len().saturating_mul(2))?;
         let is_new = group.unused.insert(name, axis).is_none();
@@ -193,15 +241,21 @@ impl Document {
     ) -> Result<(), Problem> {
         let find = |name: &str| self.dimensions.get(name).copied();
         let variable::Variable { axes, mut dataset } = variable::read(xml, element, find, self.end)?;
+        if axes.iter().any(|axis| axis.scale.is_none()) {
+            xml.hold("names", name.len().saturating_add(axes.len().saturating_mul(8)).saturating_add(64))?;
+            let shape = axes.iter().map(|axis| axis.size).collect();
+            self.current()?.anonymous.push((name.clone(), shape));
+        }
         let own = self.current()?.unused.remove(&name);
         let address = match own {
             None => {
+                variable::check_extent(&axes, &dataset)?;
                 dataset.attributes.extend(dimension_list(&axes));
                 self.allocate(xml)?
             }
-            Some(own) if axes == [own] => {
+            Some(own @ Axis { scale: Some(scale), .. }) if axes == [own] => {
                 dataset.attributes.extend(scale_attributes(&name));
-                own.scale
+                scale
             }
             Some(_) => {
                 let problem = "it has the name of a dimension, but is not one-dimensional along it";
@@ -215,7 +269,8 @@ impl Document {
     }
 }
 
-/// Checks the root element: only sidecars that name their version give filters in the order of their application.
+/// Checks the root element. Versions of Hyrax that do not name themselves list filters in a fixed order, and omit variables of
+/// types that they do not support.
 fn check_root(root: &Element<'_>, data: &str) -> Result<(), Problem> {
     if !root.is("Dataset") {
         return Err(Problem::malformed("expected Dataset"));
@@ -224,10 +279,10 @@ fn check_root(root: &Element<'_>, data: &str) -> Result<(), Problem> {
     if name.rsplit('/').next() != Some(data) {
         return Err(Problem::incomplete(format!("made for a file named \"{name}\"")));
     }
-    match root.attribute("dmrpp:version")? {
-        Some(version) if !version.is_empty() => Ok(()),
-        _ => Err(Problem::incomplete("no dmrpp:version: the order of filters is unknown")),
+    if root.attribute("dmrpp:version")?.is_none_or(|version| version.is_empty()) {
+        return Err(Problem::incomplete("no dmrpp:version: such sidecars may lack variables"));
     }
+    Ok(())
 }
 
 fn link(name: String, address: Address) -> Link {
@@ -246,8 +301,10 @@ fn scale_without_variable(size: u64) -> Dataset {
     Dataset { attributes: scale_attributes(NOT_A_VARIABLE).into(), ..dataset }
 }
 
-/// Returns the attribute by which a variable refers to its scales.
+/// Returns the attribute by which a variable refers to its scales. Its lists are empty for anonymous dimensions.
 fn dimension_list(axes: &[Axis]) -> Option<Attribute> {
-    let scales = axes.iter().map(|axis| Value::List(vec![Value::Object(Some(axis.scale))]));
-    (!axes.is_empty()).then(|| attribute::of("DIMENSION_LIST", types::references(), scales.collect()))
+    let list =
+        |axis: &Axis| Value::List(axis.scale.map(|scale| Value::Object(Some(scale))).into_iter().collect());
+    let has_scale = axes.iter().any(|axis| axis.scale.is_some());
+    has_scale.then(|| attribute::of("DIMENSION_LIST", types::references(), axes.iter().map(list).collect()))
 }

@@ -40,7 +40,7 @@ pub struct DataFile<'a> {
 pub fn is_dmrpp(head: &[u8]) -> bool {
     let head = head.get(..head.len().min(4096)).unwrap_or_default();
     let has = |text: &[u8]| head.windows(text.len()).any(|part| part == text);
-    head.trim_ascii_start().starts_with(b"<") && has(b"<Dataset") && has(b"http://xml.opendap.org/dap/dmrpp/")
+    head.trim_ascii_start().starts_with(b"<") && has(b"<Dataset") && has(b"://xml.opendap.org/dap/dmrpp/")
 }
 
 /// Reads a sidecar.

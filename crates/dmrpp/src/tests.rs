@@ -88,7 +88,7 @@ fn what_a_sidecar_leaves_open_is_an_error() {
         (" byteOrder=\"BE\"", "", "no byteOrder"),
         (" deflateLevel=\"4\"", "", "no deflateLevel"),
         ("shuffle deflate", "deflate szip", "filter szip"),
-        ("<Dim name=\"/y\"/>", "<Dim size=\"4\"/>", "a dimension without a name"),
+        ("<Dim name=\"/y\"/>", "<Dim size=\"4\"/>", "dimensions without names: the group has"),
         ("name=\"/y\"", "name=\"/z\"", "unknown dimension /z"),
         ("offset=\"100\"", "offset=\"990\"", "beyond the 1000 bytes of the data file"),
         ("nBytes=\"20\"", "nBytes=\"20\" href=\"b.nc\"", "chunk with the attribute href"),
@@ -122,6 +122,49 @@ fn what_a_sidecar_leaves_open_is_an_error() {
     let root = HEAD.replace("a.nc", "b.nc");
     let message = parse_with(&format!("{root}</Dataset>"), &Limits::default()).unwrap_err().to_string();
     assert!(message.contains("made for a file named \"b.nc\""), "{message}");
+}
+
+/// Sidecars do not contain shapes: a variable may be shorter than its dimensions.
+#[test]
+fn variables_that_may_be_short_are_refused() {
+    let chunked = |size: u64, chunks: &str| {
+        let table = format!("<dmrpp:chunkDimensionSizes>{size}</dmrpp:chunkDimensionSizes>{chunks}");
+        parse(&format!(
+            r#"<Byte name="v"><Dim name="/x"/><dmrpp:chunks fillValue="0">{table}</dmrpp:chunks></Byte>"#
+        ))
+    };
+    let chunk = |at: u64, size: u64| {
+        format!(r#"<dmrpp:chunk offset="{at}" nBytes="{size}" chunkPositionInArray="[{at}]"/>"#)
+    };
+    assert!(chunked(3, &(chunk(0, 3) + &chunk(3, 3))).is_ok());
+    assert!(chunked(3, &chunk(3, 3)).is_ok(), "the first chunk is missing");
+    for (size, chunks) in [(3, chunk(0, 3)), (3, String::new()), (8, chunk(0, 8))] {
+        let message = chunked(size, &chunks).unwrap_err().to_string();
+        assert!(message.contains("may be shorter than its dimensions"), "{message}");
+    }
+}
+
+#[test]
+fn anonymous_dimensions_are_used_unless_their_numbers_are_unknown() {
+    let variable = |name: &str, sizes: &[u64]| {
+        let dims: String = sizes.iter().map(|size| format!(r#"<Dim size="{size}"/>"#)).collect();
+        let bytes: u64 = sizes.iter().product();
+        format!(
+            r#"<Byte name="{name}">{dims}<dmrpp:chunks fillValue="0"><dmrpp:chunk offset="0" nBytes="{bytes}"/></dmrpp:chunks></Byte>"#
+        )
+    };
+    let file = parse(&(variable("a", &[3, 5]) + &variable("b", &[5]))).unwrap();
+    assert_eq!(dataset(&file, "a").dataspace.shape(), Some(&[3, 5][..]));
+    assert_eq!(dataset(&file, "a").attributes, []);
+    for (content, expected) in [
+        (variable("b", &[5]) + &variable("a", &[3]), "the order of the variables"),
+        (variable("a", &[6]), "a dimension of the same size"),
+        (r#"<Group name="HDFEOS"></Group>"#.to_owned(), "HDF-EOS5"),
+    ] {
+        let message = problem(&content);
+        assert!(message.contains(expected), "{message}");
+    }
+    assert!(parse(&(variable("b", &[5]) + &variable("a", &[5]))).is_ok(), "one size has one number");
 }
 
 #[test]
@@ -158,7 +201,7 @@ fn bounds_are_kept() {
 
 #[test]
 fn documents_are_detected_by_content() {
-    assert!(is_dmrpp(HEAD.as_bytes()));
+    assert!(is_dmrpp(HEAD.as_bytes()) && is_dmrpp(HEAD.replace("http:", "https:").as_bytes()));
     assert!(!is_dmrpp(b"<html><Dataset"));
     assert!(!is_dmrpp(b"\x89HDF\r\n\x1a\n"));
 }

@@ -16,11 +16,11 @@ use crate::xml::{Element, Xml};
 /// Largest number of dimensions in HDF5.
 const RANK: usize = 32;
 
-/// A dimension of a variable: its size, and the address of the scale that stands for it.
+/// A dimension of a variable: its size, and the address of its scale; `None` if the dimension is anonymous.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Axis {
     pub(crate) size: u64,
-    pub(crate) scale: Address,
+    pub(crate) scale: Option<Address>,
 }
 
 /// A variable.
@@ -96,9 +96,13 @@ impl Draft {
         if self.chunks.is_some() || self.axes.len() >= RANK {
             return Err(Problem::malformed(format!("a dimension after the chunks, or more than {RANK}")));
         }
-        let name = dim.attribute("name")?.ok_or_else(|| Problem::incomplete("a dimension without a name"))?;
-        let axis = find(&name);
-        self.axes.push(axis.ok_or_else(|| Problem::incomplete(format!("unknown dimension {name}")))?);
+        let axis = match dim.attribute("name")? {
+            Some(name) => {
+                find(&name).ok_or_else(|| Problem::incomplete(format!("unknown dimension {name}")))?
+            }
+            None => Axis { size: size(dim)?, scale: None },
+        };
+        self.axes.push(axis);
         Ok(())
     }
 
@@ -159,6 +163,12 @@ impl Draft {
     }
 }
 
+/// Returns the size of a dimension.
+pub(crate) fn size(dimension: &Element<'_>) -> Result<u64, Problem> {
+    let size = dimension.required("size")?;
+    size.parse().map_err(|_| Problem::malformed(format!("size \"{size}\"")))
+}
+
 /// Returns a dataset without filters and attributes.
 pub(crate) fn dataset(datatype: Datatype, shape: Vec<u64>, layout: Layout) -> Dataset {
     let dataspace = match shape.is_empty() {
@@ -190,6 +200,30 @@ fn contiguous(chunks: &Chunks, shape: &[u64], size: u64, fill: &FillMessage) -> 
         None if fill::is_zero(fill) => Ok(Layout::Contiguous(None)),
         None => Err(unknown_fill_time()),
     }
+}
+
+/// Refuses a variable that may be shorter than its dimensions, which sidecars do not tell: no chunk is at the end of one, or
+/// chunks are longer than one, which is unlimited then.
+pub(crate) fn check_extent(axes: &[Axis], dataset: &Dataset) -> Result<(), Problem> {
+    let shorter = || Err(Problem::incomplete("the variable may be shorter than its dimensions"));
+    let chunked = match &dataset.layout {
+        Layout::Chunked(chunked) => chunked,
+        Layout::Contiguous(None) if axes.iter().any(|axis| axis.scale.is_some()) => return shorter(),
+        _ => return Ok(()),
+    };
+    let mut stride = 1_u64;
+    for ((axis, count), length) in axes.iter().zip(&chunked.chunks.grid).zip(&chunked.chunk_shape).rev() {
+        let is_last = |position: &u64| {
+            position.checked_div(stride).and_then(|row| row.checked_rem(*count)) == count.checked_sub(1)
+        };
+        let has_last =
+            chunked.chunks.positions.as_ref().is_none_or(|positions| positions.iter().any(is_last));
+        if axis.scale.is_some() && (!has_last || (axis.size > 1 && *length > axis.size)) {
+            return shorter();
+        }
+        stride = stride.saturating_mul(*count);
+    }
+    Ok(())
 }
 
 /// Refuses missing chunks unless they read as zero, whenever the fill value is written.

@@ -6,11 +6,10 @@ use virtualize_zarr::{Array, ChunkReader, ChunkRef};
 
 use crate::EmitError;
 
-/// Chunks of one array, from a position on.
+/// Chunks of one array.
 pub(crate) struct ArrayChunks<'a> {
     reader: &'a mut dyn ChunkReader,
     path: &'a str,
-    start: u64,
     /// Number of chunks along each axis.
     pub(crate) counts: Vec<u64>,
     /// Number of chunks of the grid, at most 2⁶³.
@@ -18,10 +17,10 @@ pub(crate) struct ArrayChunks<'a> {
 }
 
 impl<'a> ArrayChunks<'a> {
-    /// Selects the chunks of the array at `path` from a position on.
-    pub(crate) fn new(reader: &'a mut dyn ChunkReader, (path, array): (&'a str, &Array), start: u64) -> Self {
+    /// Selects the chunks of the array at `path`.
+    pub(crate) fn new(reader: &'a mut dyn ChunkReader, path: &'a str, array: &Array) -> Self {
         let counts = array.chunk_grid.counts(&array.shape);
-        Self { reader, path, start, total: grid_total(&counts), counts }
+        Self { reader, path, total: grid_total(&counts), counts }
     }
 
     /// Passes each chunk with its position to a function, which returns whether to continue. Positions ascend and are inside
@@ -30,9 +29,9 @@ impl<'a> ArrayChunks<'a> {
         self,
         mut each: impl FnMut(u64, ChunkRef<'_>) -> Result<ControlFlow<()>, EmitError>,
     ) -> Result<(), EmitError> {
-        let Self { reader, path, start, counts, total } = self;
-        let (mut next, mut failed) = (start, None);
-        let read = reader.visit(path, start, &mut |position, chunk| {
+        let Self { reader, path, counts, total } = self;
+        let (mut next, mut failed) = (0, None);
+        let read = reader.visit(path, 0, &mut |position, chunk| {
             let done = match position {
                 _ if position >= total => {
                     Err(EmitError::Position { path: format!("/{path}"), position, counts: counts.clone() })

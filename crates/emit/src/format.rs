@@ -4,7 +4,7 @@ use std::{fmt, io, num::NonZeroU32};
 
 use virtualize_zarr::{ChunkReader, Hierarchy, ZarrFormat};
 
-use crate::{EmitError, Sink, changes::Changes};
+use crate::{EmitError, Sink};
 
 /// An output format with its options.
 ///
@@ -39,14 +39,9 @@ pub(crate) enum Writer {
     Folder(FolderWriter),
 }
 
-/// Writes the metadata of a hierarchy, and the chunks of a reader, to a sink: all, or only what has changed.
-pub(crate) type FolderWriter = fn(
-    &Hierarchy,
-    &mut dyn ChunkReader,
-    Format,
-    &mut dyn Sink,
-    Option<&Changes<'_>>,
-) -> Result<(), EmitError>;
+/// Writes the metadata of a hierarchy, and the chunks of a reader, to a sink.
+pub(crate) type FolderWriter =
+    fn(&Hierarchy, &mut dyn ChunkReader, Format, &mut dyn Sink) -> Result<(), EmitError>;
 
 impl Format {
     /// Default number of rows per Parquet file, which is also kerchunk's.

@@ -43,14 +43,6 @@ impl<'a> RefsWriter<'a> {
         Ok(&mut self.buffer)
     }
 
-    /// Starts entries that are written without the buffer, with their separators, and returns where to write them.
-    pub(crate) fn entries(&mut self) -> io::Result<&mut dyn io::Write> {
-        self.next()?;
-        self.out.write_all(&self.buffer)?;
-        self.buffer.clear();
-        Ok(self.out)
-    }
-
     /// Writes the buffer out if it is full, then appends the separator of the next entry.
     fn next(&mut self) -> io::Result<()> {
         if self.buffer.len() >= FULL {

@@ -11,28 +11,26 @@ compile_error!(
 );
 
 mod array_chunks;
-mod changes;
 mod consolidated;
 mod folder;
 mod format;
 mod formats;
 mod json;
-mod old_references;
 mod parquet_column;
 mod parquet_folder;
-mod parquet_rows;
+mod recognize;
 mod references;
 mod sink;
 
-use std::{collections::BTreeMap, io};
+use std::io;
 
 use virtualize_zarr::{ChunkReadError, ChunkReader, Hierarchy, HierarchyChunks, MetadataError, ZarrFormat};
 
 pub use format::Format;
 pub use parquet_folder::MOST_RECORDS;
-pub use sink::{Existing, Sink};
+pub use recognize::{DOCUMENTS, foreign_file};
+pub use sink::Sink;
 
-use changes::Changes;
 use format::Writer;
 
 /// Error while writing a hierarchy.
@@ -124,14 +122,6 @@ pub enum EmitError {
         /// Number of chunks along each axis.
         counts: Vec<u64>,
     },
-    /// A file of an output that is extended is not as it was written.
-    #[error("{key}: cannot be extended: {reason}")]
-    Existing {
-        /// Key of the file.
-        key: String,
-        /// Reason.
-        reason: String,
-    },
     /// A chunk that does not come after the previous one.
     #[error("array {path}: chunk {position} is out of order, expected {expected} or a later one")]
     Order {
@@ -201,28 +191,7 @@ pub fn write_files_chunks(
 ) -> Result<(), EmitError> {
     check(hierarchy, format)?;
     match format.writer() {
-        Writer::Folder(write) => write(hierarchy, chunks, format, sink, None),
-        Writer::File(_) => Err(EmitError::Files { several: false }),
-    }
-}
-
-/// Extends an output that [`write_files_chunks`] wrote earlier, with the same format, and whose files the sink knows. `changed`
-/// has the row-major position of the first changed chunk of each array that has changed; chunks before it are not read. The
-/// result is the same, byte for byte, as that of [`write_files_chunks`].
-///
-/// # Errors
-/// As [`write_files`], and [`EmitError::Existing`] if a file of the output is not as it was written.
-pub fn extend_files(
-    hierarchy: &Hierarchy,
-    chunks: &mut dyn ChunkReader,
-    changed: &BTreeMap<String, u64>,
-    format: Format,
-    sink: &mut dyn Sink,
-) -> Result<(), EmitError> {
-    check(hierarchy, format)?;
-    let changes = Changes::new(changed, sink);
-    match format.writer() {
-        Writer::Folder(write) => write(hierarchy, chunks, format, sink, Some(&changes)),
+        Writer::Folder(write) => write(hierarchy, chunks, format, sink),
         Writer::File(_) => Err(EmitError::Files { several: false }),
     }
 }

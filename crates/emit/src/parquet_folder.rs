@@ -15,7 +15,6 @@ use std::{
     collections::{BTreeMap, HashSet},
     hash::{DefaultHasher, Hasher},
     io,
-    num::NonZeroU32,
     ops::ControlFlow,
     sync::Arc,
 };
@@ -35,15 +34,15 @@ use virtualize_zarr::{ChunkReader, ChunkRef, Hierarchy, Node, Source, ZarrFormat
 use crate::{
     EmitError, Sink,
     array_chunks::ArrayChunks,
-    changes::{Changes, Kept, counts_v2},
     consolidated::documents,
     format::{Entry, Format, Writer, kerchunk_python},
     parquet_column::{Column, Out, Spelling},
-    parquet_rows::{column, with_rows},
 };
 
 /// Largest number of rows per file, which bounds memory use.
 pub const MOST_RECORDS: u32 = 1_000_000;
+/// Name of the document that holds all metadata.
+pub(crate) const METADATA: &str = ".zmetadata";
 /// Largest number of leading files without chunks that are written for an array. Unless the protocol is given, fsspec
 /// searches an array's files in order for the first url, and fails at a missing file. Files before the first url are
 /// therefore written even if all their chunks are missing; those beyond this number are omitted.
@@ -75,7 +74,6 @@ fn write(
     chunks: &mut dyn ChunkReader,
     format: Format,
     sink: &mut dyn Sink,
-    changes: Option<&Changes<'_>>,
 ) -> Result<(), EmitError> {
     let record_size = format.record_size();
     if record_size.get() > MOST_RECORDS {
@@ -83,46 +81,16 @@ fn write(
     }
     check_names("", &hierarchy.root.children)?;
     let metadata: Map<String, Value> =
-        documents(hierarchy)?.into_iter().filter(|(key, _)| key != ".zmetadata").collect();
-    let before = changes.map_or(Ok(Value::Null), |changes| earlier(changes, record_size, sink))?;
+        documents(hierarchy)?.into_iter().filter(|(key, _)| key != METADATA).collect();
     let mut table = Table::default();
     for (path, array) in hierarchy.arrays() {
-        let counts = array.chunk_grid.counts(&array.shape);
-        let kept = changes.map(|changes| {
-            let zarray = before.get(format!("{path}/.zarray"));
-            (changes, changes.of(&path, &counts, zarray.and_then(counts_v2)))
-        });
-        let start = kept.map_or(0, |(_, kept)| kept.start);
-        let chunks = ArrayChunks::new(chunks, (&path, array), start);
+        let chunks = ArrayChunks::new(chunks, &path, array);
         let (total, records) = (chunks.total, u64::from(record_size.get()));
-        let mut files = Records { path: &path, records, total, has_url: false, next: 0 };
         table.clear();
-        if let Some((changes, kept)) = kept
-            && files.keep(changes, kept, &mut table, sink)?
-        {
-            continue;
-        }
-        files.write(chunks, start, &mut table, sink)?;
+        Records { path: &path, records, total, has_url: false, next: 0 }.write(chunks, &mut table, sink)?;
     }
     let document = json!({"metadata": metadata, "record_size": record_size, "zarr_consolidated_format": 1});
-    Ok(sink.put(".zmetadata", format!("{document}\n").as_bytes())?)
-}
-
-/// Returns the metadata documents of the output that is extended; none if its files have another number of rows.
-fn earlier(changes: &Changes<'_>, record_size: NonZeroU32, sink: &mut dyn Sink) -> Result<Value, EmitError> {
-    const KEY: &str = ".zmetadata";
-    if !changes.has(KEY) {
-        return Ok(Value::Null);
-    }
-    let mut text = Vec::new();
-    sink.open(KEY)?.read_to_end(&mut text)?;
-    let failed =
-        |error: serde_json::Error| EmitError::Existing { key: KEY.to_owned(), reason: error.to_string() };
-    let mut document: Value = serde_json::from_slice(&text).map_err(failed)?;
-    match document.get("record_size").and_then(Value::as_u64) == Some(u64::from(record_size.get())) {
-        true => Ok(document.get_mut("metadata").map(Value::take).unwrap_or_default()),
-        false => Ok(Value::Null),
-    }
+    Ok(sink.put(METADATA, format!("{document}\n").as_bytes())?)
 }
 
 /// Rejects names for which fsspec would not find the chunks and return the fill value instead. It mistakes keys that
@@ -154,72 +122,14 @@ struct Records<'a> {
 }
 
 impl Records<'_> {
-    /// Keeps the files of an output that is extended, and reads the first rows of the file that changes within. Returns
-    /// whether all files are kept.
-    fn keep(
-        &mut self,
-        changes: &Changes<'_>,
-        kept: Kept,
-        table: &mut Table,
-        sink: &mut dyn Sink,
-    ) -> Result<bool, EmitError> {
-        self.next = kept.start / self.records;
-        let end = if kept.all { self.total.div_ceil(self.records) } else { self.next };
-        let prefix = format!("{}/refs.", self.path);
-        for key in changes.below(self.path) {
-            let number = key.strip_prefix(&prefix).and_then(|rest| rest.strip_suffix(".parq")?.parse().ok());
-            if number.is_some_and(|number: u64| number < end) {
-                sink.keep(&key)?;
-            }
-        }
-        if kept.all {
-            return Ok(true);
-        }
-        let rows = kept.start % self.records;
-        if rows > 0 && changes.has(&self.key(self.next)) {
-            self.read(self.next, Some(rows), table, sink)?;
-        }
-        // Whether a file before this one has a url matters for the leading files only.
-        let mut leading = 0..self.next.min(LEADING);
-        self.has_url = leading.clone().any(|file| !changes.has(&self.key(file)));
-        while let (false, Some(file)) = (self.has_url, leading.next()) {
-            let mut other = Table::default();
-            self.read(file, None, &mut other, sink)?;
-            self.has_url = !other.paths.is_empty();
-        }
-        Ok(false)
-    }
-
-    /// Reads the first rows, or all, of a file of the output that is extended.
-    fn read(
-        &self,
-        file: u64,
-        rows: Option<u64>,
-        table: &mut Table,
-        sink: &mut dyn Sink,
-    ) -> Result<(), EmitError> {
-        let key = self.key(file);
-        let mut bytes = Vec::new();
-        sink.open(&key)?.read_to_end(&mut bytes)?;
-        let rows = rows.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX));
-        let failed = |error: ParquetError| EmitError::Existing { key, reason: error.to_string() };
-        *table = Table::read(bytes.into(), rows).map_err(failed)?;
-        Ok(())
-    }
-
-    fn key(&self, file: u64) -> String {
-        format!("{}/refs.{file}.parq", self.path)
-    }
-
-    /// Writes the chunks of the array from a position on, one file after the other. The table has the rows before it.
+    /// Writes the chunks of the array, one file after the other.
     fn write(
         mut self,
         chunks: ArrayChunks<'_>,
-        start: u64,
         table: &mut Table,
         sink: &mut dyn Sink,
     ) -> Result<(), EmitError> {
-        let mut file = start / self.records;
+        let mut file = 0;
         chunks.visit(|position, chunk| {
             if position / self.records != file {
                 self.put(file, table, sink)?;
@@ -274,7 +184,7 @@ impl Records<'_> {
     fn file(&self, file: u64, table: &mut Table, sink: &mut dyn Sink) -> Result<(), EmitError> {
         let rows = (self.total - file * self.records).min(self.records);
         table.pad(usize::try_from(rows).unwrap_or(usize::MAX));
-        let out = sink.create(&self.key(file))?;
+        let out = sink.create(&format!("{}/refs.{file}.parq", self.path))?;
         table.write(out).map_err(|error| match error {
             ParquetError::External(error) => match error.downcast::<io::Error>() {
                 Ok(error) => EmitError::Io(*error),
@@ -368,38 +278,6 @@ impl Table {
         hasher.write(raw.data());
         self.distinct.insert(hasher.finish());
         self.raws.push(raw);
-    }
-
-    /// Reads the first rows of a file, or all.
-    fn read(file: Bytes, rows: Option<usize>) -> Result<Self, ParquetError> {
-        with_rows(file, |group| {
-            let all = usize::try_from(group.metadata().num_rows()).unwrap_or_default();
-            let rows = rows.unwrap_or(all);
-            let paths = column::<ByteArrayType>(group, 0, rows)?;
-            let raws = column::<ByteArrayType>(group, 3, rows)?;
-            let mut table = Self {
-                path_levels: paths.levels,
-                offsets: column::<Int64Type>(group, 1, rows)?.values,
-                sizes: column::<Int64Type>(group, 2, rows)?.values,
-                raw_levels: raws.levels,
-                ..Self::default()
-            };
-            for url in paths.values {
-                table.push_read_url(url)?;
-            }
-            raws.values.into_iter().for_each(|raw| table.push_raw(raw));
-            Ok(table)
-        })
-    }
-
-    /// Appends a url that was read.
-    fn push_read_url(&mut self, url: ByteArray) -> Result<(), ParquetError> {
-        if self.last.as_ref().is_none_or(|last| last.url.as_bytes() != url.data()) {
-            self.runs += 1;
-            self.last = Some(Arc::new(Source { url: url.as_utf8()?.to_owned(), ..Source::default() }));
-        }
-        self.paths.push(url);
-        Ok(())
     }
 
     /// Writes the table as a Parquet file with one row group.

@@ -38,24 +38,12 @@ pub(crate) fn write(
     chunks: &mut dyn ChunkReader,
     out: &mut dyn io::Write,
 ) -> Result<(), EmitError> {
-    write_with(hierarchy, chunks, |_, _, _| Ok(0), out)
-}
-
-/// Writes the whole reference document. `copy` writes the first chunks of an array, given by its path and the number of
-/// chunks along each axis, and returns the position from which on chunks are read.
-pub(crate) fn write_with(
-    hierarchy: &Hierarchy,
-    chunks: &mut dyn ChunkReader,
-    mut copy: impl FnMut(&str, &[u64], &mut RefsWriter<'_>) -> Result<u64, EmitError>,
-    out: &mut dyn io::Write,
-) -> Result<(), EmitError> {
     let mut refs = RefsWriter::new(out);
     for (key, document) in documents(hierarchy)? {
         refs.text(&key, &document.to_string())?;
     }
     for (path, array) in hierarchy.arrays() {
-        let start = copy(&path, &array.chunk_grid.counts(&array.shape), &mut refs)?;
-        write_chunks(ArrayChunks::new(chunks, (&path, array), start), &path, hierarchy.format, &mut refs)?;
+        write_chunks(ArrayChunks::new(chunks, &path, array), &path, hierarchy.format, &mut refs)?;
     }
     Ok(refs.finish()?)
 }

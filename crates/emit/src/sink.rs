@@ -2,11 +2,6 @@
 
 use std::io;
 
-/// A file of an output that is extended.
-pub trait Existing: io::Read + io::Seek + Send {}
-
-impl<T: io::Read + io::Seek + Send> Existing for T {}
-
 /// Receives the files of an output that is a folder or a prefix. Implementations stage the files until all are
 /// written, and publish the last one last: it is the root's metadata, without which no reader opens the rest.
 pub trait Sink {
@@ -16,27 +11,6 @@ pub trait Sink {
     /// # Errors
     /// A key that was used before or that leads outside the output, and I/O errors.
     fn create(&mut self, key: &str) -> io::Result<Box<dyn io::Write + Send + '_>>;
-
-    /// Returns the keys of the files of an output that is extended; none for a new output.
-    fn existing(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    /// Opens a file of the output that is extended.
-    ///
-    /// # Errors
-    /// A key that [`Sink::existing`] does not return, and I/O errors.
-    fn open(&mut self, key: &str) -> io::Result<Box<dyn Existing>> {
-        Err(io::Error::new(io::ErrorKind::NotFound, format!("{key}: not found")))
-    }
-
-    /// Keeps a file of the output that is extended. Other files that are not created again are removed.
-    ///
-    /// # Errors
-    /// As [`Sink::open`].
-    fn keep(&mut self, key: &str) -> io::Result<()> {
-        Err(io::Error::new(io::ErrorKind::NotFound, format!("{key}: not found")))
-    }
 
     /// Writes a whole file.
     ///

@@ -59,7 +59,10 @@ pub fn images(data: &[u8]) {
         _ => return lerc_blobs(image, rows, width),
     };
     drop::<Result<Vec<u8>, CodecFailure>>(completed);
-    drop(jpeg::is_subsampled(image));
+    drop(jpeg::Header::find(image));
+    for codec in ["jpeg2k", "png", "webp", "jpegxl", "lerc"] {
+        drop(virtualize_codec::image::Header::find(&format!("imagecodecs_{codec}"), image));
+    }
 }
 
 /// Parses the header, the mask and the values of LERC blobs.

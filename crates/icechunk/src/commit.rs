@@ -12,7 +12,7 @@ use icechunk::{
     virtual_chunks::VirtualChunkContainer,
 };
 use serde_json::{Value, json};
-use virtualize_zarr::{ChunkReader, Hierarchy, HierarchyChunks, ZarrFormat, node::join};
+use virtualize_zarr::{ChunkReader, Hierarchy, HierarchyChunks, ZarrFormat, node, node::join};
 
 use crate::{
     IcechunkError, RepositoryLocation, StorageOptions, Update,
@@ -94,6 +94,19 @@ pub struct Committed {
     pub python: String,
     /// Paths of updated arrays to which others have written chunks.
     pub touched: BTreeSet<String>,
+    /// The url of a source of which readers cannot tell whether it changed, if there is one.
+    pub unchecked: Option<String>,
+}
+
+impl Committed {
+    /// Returns a note for the user if readers cannot tell whether a source changed.
+    pub fn note(&self) -> Option<String> {
+        let url = self.unchecked.as_deref()?;
+        let url = url.split('?').next().unwrap_or(url);
+        Some(format!(
+            "{url}: its store has neither an entity tag nor a time that readers can compare, so they will not notice if it changes"
+        ))
+    }
 }
 
 /// Commits a Zarr v3 hierarchy. Creates the repository if it does not exist. Requires a tokio runtime with a timer.
@@ -146,7 +159,7 @@ pub async fn commit_chunks(
             group,
             needs,
             chunks: &mut *chunks,
-            sources: Sources::new(Containers::new(prefixes(repository.config()))),
+            sources: Sources::new(Containers::new(prefixes(repository.config())), &options.storage),
         };
         match Box::pin(work.run(location)).await {
             Err(IcechunkError::Conflict { .. }) if attempt < ATTEMPTS => {
@@ -211,8 +224,11 @@ impl<'a> CommitAttempt<'a> {
                 reason: "a concurrent commit undid this one".to_owned(),
             }),
             false => {
-                let python = python::snippet(location, self.options, &containers);
-                Ok(Committed { snapshot: snapshot.to_string(), chunks, python, touched })
+                let arrays = self.documents.iter().filter(|document| document.array.is_some());
+                let group = node::first_group(arrays.map(|document| document.path.as_str()));
+                let python = python::snippet(location, self.options, group, &containers);
+                let unchecked = self.sources.unchecked().map(str::to_owned);
+                Ok(Committed { snapshot: snapshot.to_string(), chunks, python, touched, unchecked })
             }
         }
     }

@@ -144,7 +144,7 @@ impl<'a> Merge<'a> {
         };
         this.next_base().await?;
         this.next_tip().await?;
-        this.next_new()?;
+        this.next_new().await?;
         Ok(this)
     }
 
@@ -169,7 +169,7 @@ impl<'a> Merge<'a> {
                 false => None,
             };
             let chunk = match self.heads.new.as_ref().is_some_and(|(at, _)| *at == indices) {
-                true => self.next_new()?,
+                true => self.next_new().await?,
                 false => None,
             };
             if self.is_changed(&indices, base.as_ref(), chunk.as_ref()).await? {
@@ -255,10 +255,10 @@ impl<'a> Merge<'a> {
         Ok(current.map(|(_, payload)| payload))
     }
 
-    fn next_new(&mut self) -> Result<Option<NewChunk>, IcechunkError> {
+    async fn next_new(&mut self) -> Result<Option<NewChunk>, IcechunkError> {
         let current = self.heads.new.take();
         if let Some(chunks) = &mut self.new {
-            self.heads.new = chunks.next()?;
+            self.heads.new = chunks.next().await?;
         }
         Ok(current.map(|(_, chunk)| chunk))
     }

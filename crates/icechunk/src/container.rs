@@ -61,7 +61,7 @@ impl Containers {
 }
 
 /// Returns `scheme://bucket/`.
-fn root(url: &str) -> String {
+pub(crate) fn root(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     format!("{scheme}://{}/", rest.split('/').next().unwrap_or(rest))
 }

@@ -16,6 +16,7 @@ const ESCAPED: &AsciiSet = &CONTROLS
     .add(b'<')
     .add(b'>')
     .add(b'?')
+    .add(b'\\')
     .add(b'`')
     .add(b'{')
     .add(b'}');
@@ -27,15 +28,14 @@ pub(crate) struct ChunkSource {
     pub(crate) checksum: Option<Checksum>,
 }
 
-/// Converts a source.
+/// Returns the location of a source.
 ///
 /// # Errors
 /// See [`encode_url`].
-pub(crate) fn chunk_source(source: &Source) -> Result<ChunkSource, IcechunkError> {
+pub(crate) fn location(source: &Source) -> Result<VirtualChunkLocation, IcechunkError> {
     let url = encode_url(&source.url)?;
-    let location = VirtualChunkLocation::from_url(&url)
-        .map_err(|error| IcechunkError::Source { url: source.url.clone(), reason: one_line(&error) })?;
-    Ok(ChunkSource { location, checksum: checksum(source) })
+    VirtualChunkLocation::from_url(&url)
+        .map_err(|error| IcechunkError::Source { url: source.url.clone(), reason: one_line(&error) })
 }
 
 /// Returns the url of a file with its path percent-encoded.
@@ -67,15 +67,17 @@ pub(crate) fn decode_url(url: &str) -> String {
     }
 }
 
-/// Returns what readers compare to detect that the file changed: a strong entity tag (weak ones never match), or else the
-/// modification time in seconds, rounded up.
-fn checksum(source: &Source) -> Option<Checksum> {
-    let strong = source.etag.as_ref().filter(|etag| !etag.starts_with("W/"));
-    let seconds = || {
-        let seconds = u32::try_from(source.modified?.checked_add(999)?.checked_div(1000)?).ok()?;
-        Some(Checksum::LastModified(SecondsSinceEpoch(seconds)))
-    };
-    strong.map(|etag| Checksum::ETag(ETag(etag.clone()))).or_else(seconds)
+/// Returns what readers could compare to detect that a file changed, the best first: a strong entity tag (weak ones never
+/// match), and the modification time in seconds, rounded up. Readers send tags without their quotes; web servers that follow
+/// RFC 9110 reject these.
+pub(crate) fn checksums(source: &Source) -> Vec<Checksum> {
+    let strong = source.etag.clone().filter(|etag| !etag.starts_with("W/"));
+    let tag = strong.map(|etag| Checksum::ETag(ETag(etag)));
+    let seconds = source.modified.and_then(|time| u32::try_from(time.checked_add(999)? / 1000).ok());
+    let time = seconds.map(|seconds| Checksum::LastModified(SecondsSinceEpoch(seconds)));
+    let is_web = source.url.starts_with("http");
+    let order = if is_web { [time, tag] } else { [tag, time] };
+    order.into_iter().flatten().collect()
 }
 
 #[cfg(test)]
@@ -89,19 +91,28 @@ mod tests {
         for (given, expected) in [
             ("file:///d/a b%20#?.nc", "file:///d/a%20b%2520%23%3F.nc"),
             ("s3://bucket/k//x%2F.tif", "s3://bucket/k//x%252F.tif"),
+            // Parsers of urls take a backslash for a slash.
+            ("file:///d/a\\b.nc", "file:///d/a%5Cb.nc"),
             ("https://host/a%20b.tif", "https://host/a%20b.tif"),
         ] {
-            assert_eq!(chunk_source(&source(given)).unwrap().location.url(), expected);
+            assert_eq!(location(&source(given)).unwrap().url(), expected);
         }
-        assert!(chunk_source(&source("https://host/a?signature=1")).is_err());
+        assert!(location(&source("https://host/a?signature=1")).is_err());
     }
 
     #[test]
     fn weak_entity_tags_are_ignored_and_seconds_rounded_up() {
-        let mut source =
-            Source { etag: Some("W/\"1\"".to_owned()), modified: Some(1_001), ..Source::default() };
-        assert_eq!(checksum(&source), Some(Checksum::LastModified(SecondsSinceEpoch(2))));
-        source.etag = Some("\"1\"".to_owned());
-        assert_eq!(checksum(&source), Some(Checksum::ETag(ETag("\"1\"".to_owned()))));
+        let time = Checksum::LastModified(SecondsSinceEpoch(2));
+        let tag = Checksum::ETag(ETag("\"1\"".to_owned()));
+        let weak = Source {
+            url: "s3://b/a".to_owned(),
+            etag: Some("W/\"1\"".to_owned()),
+            modified: Some(1_001),
+            ..Source::default()
+        };
+        assert_eq!(checksums(&weak), [time.clone()]);
+        let strong = Source { etag: Some("\"1\"".to_owned()), ..weak };
+        assert_eq!(checksums(&strong), [tag.clone(), time.clone()]);
+        assert_eq!(checksums(&Source { url: "https://h/a".to_owned(), ..strong }), [time, tag]);
     }
 }

@@ -1,15 +1,19 @@
 //! Chunks to be committed, in order of their indices.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use bytes::Bytes;
-use icechunk::format::{ChunkIndices, manifest::VirtualChunkRef};
+use icechunk::format::{
+    ChunkIndices,
+    manifest::{Checksum, VirtualChunkRef},
+};
+use virtualize_store::{Condition, Listed, StoreError, StoreOptions, open_listed, probe};
 use virtualize_zarr::{Array, Chunk, ChunkReader, Chunks, Source, chunk_indices};
 
 use crate::{
-    IcechunkError,
-    container::Containers,
-    location::{ChunkSource, chunk_source},
+    IcechunkError, StorageOptions,
+    container::{Containers, root},
+    location::{ChunkSource, checksums, location},
     metadata::{Document, node_error},
 };
 
@@ -20,30 +24,116 @@ pub(crate) enum NewChunk {
     Virtual(VirtualChunkRef),
 }
 
+/// Kind of a checksum.
+type Kind = std::mem::Discriminant<Checksum>;
+
 /// Converts the sources of chunks, and collects the containers that they need.
 pub(crate) struct Sources {
     containers: Containers,
+    store: StoreOptions,
+    /// Whether requests are paid for. Those of Icechunk's readers for virtual chunks are not.
+    pays: bool,
+    /// Whether the store at a url accepts requests with a kind of checksum, or with none.
+    accepted: HashMap<(String, Option<Kind>), bool>,
+    /// The url of a source of which readers cannot tell whether it changed.
+    unchecked: Option<String>,
     /// The last source, and what its chunks record.
     last: Option<(Arc<Source>, ChunkSource)>,
 }
 
 impl Sources {
-    pub(crate) fn new(containers: Containers) -> Self {
-        Self { containers, last: None }
+    pub(crate) fn new(containers: Containers, options: &StorageOptions) -> Self {
+        let StorageOptions { store, .. } = options;
+        let store = StoreOptions { retries: store.retries.min(1), ..store.clone() };
+        let pays = options.requester_pays();
+        Self { containers, store, pays, accepted: HashMap::new(), unchecked: None, last: None }
     }
 
-    /// Returns what the chunks of a source record.
-    fn of(&mut self, source: &Arc<Source>) -> Result<&ChunkSource, IcechunkError> {
+    /// Returns the url of a source of which readers cannot tell whether it changed, if there is one.
+    pub(crate) fn unchecked(&self) -> Option<&str> {
+        self.unchecked.as_deref()
+    }
+
+    /// Returns what the chunks of a source record; `offset` is that of one of them.
+    async fn of(&mut self, source: &Arc<Source>, offset: u64) -> Result<&ChunkSource, IcechunkError> {
         let is_last = self.last.as_ref().is_some_and(|(last, _)| Arc::ptr_eq(last, source));
         let converted = match self.last.take().filter(|_| is_last) {
             Some(converted) => converted,
             None => {
-                let converted = chunk_source(source)?;
-                self.containers.add(converted.location.url(), source)?;
-                (Arc::clone(source), converted)
+                let location = location(source)?;
+                self.containers.add(location.url(), source)?;
+                let checksum = self.checksum(source, offset).await?;
+                if checksum.is_none() {
+                    self.unchecked.get_or_insert_with(|| source.url.clone());
+                }
+                (Arc::clone(source), ChunkSource { location, checksum })
             }
         };
         Ok(&self.last.insert(converted).1)
+    }
+
+    /// Returns the best checksum that a reader can use. Each bucket and web server is requested once for each kind, with the
+    /// condition that the reader sends.
+    ///
+    /// # Errors
+    /// The source has changed, or readers cannot read ranges of it.
+    async fn checksum(&mut self, source: &Source, offset: u64) -> Result<Option<Checksum>, IcechunkError> {
+        let checksums = checksums(source);
+        if source.url.starts_with("file:") {
+            return Ok(checksums.into_iter().next());
+        }
+        for checksum in checksums.into_iter().map(Some).chain([None]) {
+            let key = (root(&source.url), checksum.as_ref().map(std::mem::discriminant));
+            let is_accepted = match self.accepted.get(&key) {
+                Some(accepted) => *accepted,
+                None => self.probe(source, offset, checksum.as_ref()).await?,
+            };
+            self.accepted.insert(key, is_accepted);
+            if is_accepted {
+                return Ok(checksum);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Requests a byte of a source as a reader would. If the store cannot be reached, tags count as rejected and times as
+    /// accepted.
+    async fn probe(
+        &self,
+        source: &Source,
+        offset: u64,
+        checksum: Option<&Checksum>,
+    ) -> Result<bool, IcechunkError> {
+        let refuse = |error: &dyn std::fmt::Display| {
+            let reason = error.to_string();
+            let reason = reason.strip_prefix(&format!("{}: ", source.url)).unwrap_or(&reason).to_owned();
+            Err(IcechunkError::Source { url: source.url.clone(), reason })
+        };
+        let condition = checksum.map(|checksum| match checksum {
+            Checksum::ETag(tag) => Condition::Tag(tag.0.trim_matches('"').to_owned()),
+            Checksum::LastModified(seconds) => Condition::NotModifiedSince(i64::from(seconds.0)),
+        });
+        let mut options = self.store.clone();
+        let pays = self.pays && source.url.starts_with("s3:");
+        if pays {
+            options.values.push(("aws_request_payer".to_owned(), "false".to_owned()));
+        }
+        match probe(&source.url, offset, condition.as_ref(), &options).await {
+            Ok(()) => Ok(true),
+            Err(error @ StoreError::Unreadable { .. }) => refuse(&error),
+            Err(StoreError::Denied { .. }) if pays => {
+                refuse(&"Icechunk's readers cannot read virtual chunks from requester-pays buckets")
+            }
+            Err(StoreError::Changed { .. }) => {
+                let Source { url, etag, size, modified } = source.clone();
+                let listed = Listed { url, size: Some(size).filter(|size| *size > 0), etag, modified };
+                match open_listed(&listed, &self.store).await {
+                    Err(error @ StoreError::Changed { .. }) => refuse(&error),
+                    _ => Ok(false),
+                }
+            }
+            Err(_) => Ok(!matches!(checksum, Some(Checksum::ETag(_)))),
+        }
     }
 
     /// Returns the containers of all sources so far.
@@ -82,7 +172,7 @@ impl<'a> NewChunks<'a> {
     }
 
     /// Returns the next chunk.
-    pub(crate) fn next(&mut self) -> Result<Option<(ChunkIndices, NewChunk)>, IcechunkError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<(ChunkIndices, NewChunk)>, IcechunkError> {
         loop {
             let Some(item) = self.chunks.next() else { return Ok(None) };
             let (position, chunk) = item.map_err(IcechunkError::of_chunks)?;
@@ -95,16 +185,16 @@ impl<'a> NewChunks<'a> {
                 node_error(self.path, format!("chunk {position} {reason}"))
             })?;
             if !is_retained(&indices, self.retained) {
-                return Ok(Some((indices, self.converted(chunk)?)));
+                return Ok(Some((indices, self.converted(chunk).await?)));
             }
         }
     }
 
-    fn converted(&mut self, chunk: Chunk) -> Result<NewChunk, IcechunkError> {
+    async fn converted(&mut self, chunk: Chunk) -> Result<NewChunk, IcechunkError> {
         Ok(match chunk {
             Chunk::Inline(bytes) => NewChunk::Inline(bytes),
             Chunk::Reference { source, offset, length } => {
-                let ChunkSource { location, checksum } = self.sources.of(&source)?.clone();
+                let ChunkSource { location, checksum } = self.sources.of(&source, offset).await?.clone();
                 NewChunk::Virtual(VirtualChunkRef { location, offset, length, checksum })
             }
         })

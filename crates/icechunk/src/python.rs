@@ -6,10 +6,11 @@ use icechunk::virtual_chunks::VirtualChunkContainer;
 
 use crate::{CommitOptions, RepositoryLocation, StorageOptions};
 
-/// Returns a snippet that opens the branch and authorizes all virtual chunk containers of the repository.
+/// Returns a snippet that opens a group of the branch and authorizes all virtual chunk containers of the repository.
 pub(crate) fn snippet(
     location: &RepositoryLocation,
     options: &CommitOptions,
+    group: &str,
     containers: &[VirtualChunkContainer],
 ) -> String {
     let mut text = String::from("import icechunk, xarray as xr\n");
@@ -25,7 +26,7 @@ pub(crate) fn snippet(
         "repository = icechunk.Repository.open(storage, authorize_virtual_chunk_access=credentials)"
     );
     let _ = writeln!(text, "session = repository.readonly_session({})", quoted(&options.branch));
-    let group = match options.group.trim_matches('/') {
+    let group = match group {
         "" => String::new(),
         group => format!(", group={}", quoted(group)),
     };

@@ -13,6 +13,8 @@ use icechunk::{
     storage::{StorageError, new_azure_blob_storage, new_gcs_storage, new_s3_object_store_storage},
 };
 
+use virtualize_store::StoreOptions;
+
 use crate::IcechunkError;
 
 /// Settings of object stores. Missing ones are taken from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`).
@@ -26,6 +28,8 @@ pub struct StorageOptions {
     pub endpoint: Option<String>,
     /// Detected regions of S3 buckets, by url (`s3://name`). They take precedence over other settings.
     pub regions: Arc<BTreeMap<String, String>>,
+    /// Access to sources.
+    pub store: StoreOptions,
 }
 
 /// Location of a repository.
@@ -145,7 +149,9 @@ impl StorageOptions {
 
     /// Returns the settings of S3, both for virtual chunk containers and for the repository's own storage.
     pub(crate) fn s3(&self) -> S3Options {
-        let mut options = S3Options::default().with_anonymous(self.is_anonymous());
+        let mut options = S3Options::default()
+            .with_anonymous(self.is_anonymous())
+            .with_requester_pays(self.requester_pays());
         if let Some(region) = self.region() {
             options = options.with_region(region);
         }
@@ -159,8 +165,12 @@ impl StorageOptions {
     }
 
     pub(crate) fn is_anonymous(&self) -> bool {
-        let unsigned = |value: String| matches!(value.to_ascii_lowercase().as_str(), "1" | "true" | "yes");
-        self.anonymous || self.find(&["aws_skip_signature", "aws_no_sign_request"]).is_some_and(unsigned)
+        let unsigned = self.find(&["aws_skip_signature", "aws_no_sign_request"]);
+        self.anonymous || unsigned.is_some_and(|value| is_on(&value))
+    }
+
+    pub(crate) fn requester_pays(&self) -> bool {
+        self.find(&["aws_request_payer", "request_payer"]).is_some_and(|value| is_on(&value))
     }
 
     pub(crate) fn region(&self) -> Option<String> {
@@ -179,9 +189,8 @@ impl StorageOptions {
 
     /// Returns whether requests to Google Cloud Storage are unsigned. Those to an emulator always are.
     pub(crate) fn google_is_anonymous(&self) -> bool {
-        let unsigned = |value: String| matches!(value.to_ascii_lowercase().as_str(), "1" | "true" | "yes");
         self.anonymous
-            || self.find(&["google_skip_signature"]).is_some_and(unsigned)
+            || self.find(&["google_skip_signature"]).is_some_and(|value| is_on(&value))
             || (self.google_url().is_none() && emulator().is_some())
     }
 
@@ -227,6 +236,10 @@ impl StorageOptions {
         let set = || names.iter().find_map(|name| env::var(name.to_ascii_uppercase()).ok());
         given().map(|(_, value)| value.clone()).or_else(set).filter(|value| !value.is_empty())
     }
+}
+
+fn is_on(value: &str) -> bool {
+    matches!(value.to_ascii_lowercase().as_str(), "1" | "true" | "yes")
 }
 
 /// Returns the url of a Google Cloud Storage emulator from the environment.

@@ -111,16 +111,6 @@ pub enum Error {
         /// The Zarr format that the image is mapped for.
         format: ZarrFormat,
     },
-    /// A nodata value of a TIFF is no value of the array's type.
-    #[error("{origin} is {text:?}, which {problem}")]
-    InvalidNodata {
-        /// Where the value was found.
-        origin: String,
-        /// The value as stored.
-        text: String,
-        /// Why it is no value of the type.
-        problem: String,
-    },
     /// A file asks for more of something than the mapping allows.
     #[error("more than {limit} {what}")]
     Limit {
@@ -248,13 +238,6 @@ impl Error {
             Self::ComplexIntegers { .. } => {
                 let name = OptionName::ComplexIntegers;
                 Some(Remedy::set(name, "structure", "reference them as structures of integers"))
-            }
-            Self::InvalidNodata { .. } => {
-                Some(Remedy::set(OptionName::InvalidNodata, "warn", "drop it").or(Remedy::set(
-                    OptionName::InvalidNodata,
-                    "gdal",
-                    "use what GDAL uses",
-                )))
             }
             Self::ShortStrip { format, .. } => {
                 let effect = match format {

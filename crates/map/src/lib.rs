@@ -20,6 +20,7 @@ mod options;
 mod readable;
 mod related;
 mod report;
+mod sample;
 mod source_attribute;
 mod split;
 mod task;
@@ -32,8 +33,9 @@ pub use error::Error;
 use error::Result;
 use mapped::check_metadata;
 pub use mapped::{LeftOut, Mapped};
-pub use options::{ChunkGridChoice, ComplexIntegers, InvalidNodata, MapOptions};
+pub use options::{ChunkGridChoice, ComplexIntegers, MapOptions};
 pub use report::{ArrayReport, FillDecision, FillPolicy, FillSource, Outcome, Report};
+pub use sample::{Finding, SampleLimits, image_codec, keeps_jpeg_colors, sample, settle};
 pub use source_attribute::{NumpyField, NumpyType, SourceAttribute, SourceValue};
 pub use task::{
     ChunkContent, ConvertedPart, ElementTransform, FloatFormat, InlineTask, LercLayout, PaddedString, Piece,

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use virtualize_bytes::Budget;
-use virtualize_remedy::{Code, Remedy};
+use virtualize_remedy::{Code, OptionName, Remedy};
 use virtualize_zarr::{Array, Hierarchy, NodePath, Source, SourceId, ZarrFormat, node};
 
 use crate::{Diagnostic, InlineTask, MapOptions, Report, Severity, convention, unpack};
@@ -63,6 +63,36 @@ impl Mapped {
         }
         if options.missing_value_convention {
             convention::declare(self);
+        }
+        self.join_widened(options);
+    }
+
+    /// Joins the diagnostics of arrays that readers decode to another type: one for all arrays with the same types.
+    fn join_widened(&mut self, options: &MapOptions) {
+        const NAMES: usize = 5;
+        let diagnostics = std::mem::take(&mut self.report.diagnostics);
+        let (widened, others): (Vec<_>, Vec<_>) =
+            diagnostics.into_iter().partition(|diagnostic| diagnostic.code == Code::PackingWidened);
+        self.report.diagnostics = others;
+        let mut paths: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for diagnostic in widened {
+            paths.entry(diagnostic.message).or_default().push(diagnostic.path);
+        }
+        let cure = Remedy::advice("open the file itself with xarray and engine=\"virtualize\"");
+        let unpack = Remedy::turn_on(OptionName::Unpack, "decode with the codecs of a Zarr v3 format");
+        let remedy = if options.unpack { cure } else { Remedy::AnyOf(vec![unpack, cure]) };
+        // Python's readers see the types of the file.
+        let severity = if options.source_attributes { Severity::Info } else { Severity::Warning };
+        for (message, mut paths) in paths {
+            let (path, message) = if paths.len() == 1 {
+                (paths.swap_remove(0), message)
+            } else {
+                let names: Vec<_> = paths.iter().take(NAMES).map(String::as_str).collect();
+                let more = if paths.len() > NAMES { ", …" } else { "" };
+                ("/".to_owned(), format!("{message} ({} arrays: {}{more})", paths.len(), names.join(", ")))
+            };
+            let (code, remedy) = (Code::PackingWidened, Some(remedy.clone()));
+            self.report.diagnostics.push(Diagnostic { severity, code, path, message, remedy });
         }
     }
 

@@ -9,8 +9,6 @@ pub struct MapOptions {
     /// Use the codecs that only the Python package `virtualize` registers ([`Codec::Own`](virtualize_zarr::Codec::Own)),
     /// instead of inlining or dropping what released clients cannot decode.
     pub own_codecs: bool,
-    /// Treatment of a nodata value outside the range of the array's data type.
-    pub invalid_nodata: InvalidNodata,
     /// Data type of complex integers in TIFF files.
     pub complex_integers: ComplexIntegers,
     /// Most decoded bytes of one array that are inlined because no reference can express them.
@@ -46,7 +44,6 @@ impl Default for MapOptions {
         Self {
             format: ZarrFormat::V2,
             own_codecs: false,
-            invalid_nodata: InvalidNodata::Error,
             complex_integers: ComplexIntegers::Complex,
             inline_limit: 16 << 20,
             constant_chunk_limit: 10_000,
@@ -61,20 +58,6 @@ impl Default for MapOptions {
             source_attributes: false,
         }
     }
-}
-
-/// Treatment of a nodata value outside the range of the array's data type.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
-pub enum InvalidNodata {
-    /// Refuse the array.
-    #[default]
-    Error,
-    /// Drop the value with a warning.
-    Warn,
-    /// Use what GDAL uses, with a warning: none, or another value of the data type.
-    Gdal,
 }
 
 /// Data type of complex integers, for which neither Zarr nor NumPy has a type.

@@ -296,7 +296,7 @@ fn is_encoded(content: &ChunkContent) -> bool {
 }
 
 /// Returns the shape of a chunk as it is stored, after any `transpose`.
-fn stored_shape(chunk: &[u64], codecs: &[Codec]) -> Option<Vec<u64>> {
+pub(crate) fn stored_shape(chunk: &[u64], codecs: &[Codec]) -> Option<Vec<u64>> {
     let sizes: Vec<u64> = chunk.iter().map(|n| (*n).max(1)).collect();
     codecs.iter().try_fold(sizes, |sizes, codec| match codec {
         Codec::Transpose { order } => order.iter().map(|axis| sizes.get(*axis).copied()).collect(),

@@ -185,7 +185,7 @@ pub struct Piece {
     pub bytes: PieceBytes,
     /// Codecs of `bytes`, in the order of encoding.
     pub codecs: Vec<Codec>,
-    /// Shape of the decoded elements. Missing bytes are an error; excess bytes are ignored.
+    /// Shape of the decoded elements. Missing bytes of used elements are an error; excess bytes are ignored.
     pub shape: Vec<u64>,
     /// First used element of the piece along each axis.
     pub from: Vec<u64>,

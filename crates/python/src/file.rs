@@ -160,6 +160,7 @@ impl WriteTo {
         store.relocate(&self.write.relocation(Some(target))).map_err(|error| error::of(&error))?;
         match format {
             OutputFormat::References(format) => {
+                store.compress_inlined();
                 let format = self.write.format(format);
                 let written = virtualize::write_folder(&store, format, target, overwrite, &options.store);
                 written.await.map_err(|error| error::of(&error))?;

@@ -99,7 +99,6 @@ def test_output_and_journal_are_those_of_the_command(
 # Options on which the journal depends, as the command and as Python write them.
 CHOICES: list[tuple[str, dict[str, Any]]] = [
     ("--strict", {"strict": True}),
-    ("--invalid-nodata warn", {"invalid_nodata": "warn"}),
     ("--inline-limit 1000000", {"inline_limit": "1000000"}),
     ("--inline-below 2K", {"inline_below": 2048}),
     ("--inline-coordinates", {"inline_coordinates": True}),

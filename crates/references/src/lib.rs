@@ -33,5 +33,5 @@ pub use translate::{PendingChunks, Translation, translate};
 /// Checks for Parquet files that nobody vouches for: the `parquet` crate allocates whatever sizes they declare, and panics
 /// on some damage.
 pub mod untrusted_parquet {
-    pub use crate::parquet::{check_row_group, quietly};
+    pub use crate::parquet::{caught, check_row_group};
 }

@@ -47,7 +47,6 @@ option_names! {
     InlineBelow = "inline_below",
     InlineLimit = "inline_limit",
     InlineTotal = "inline_total",
-    InvalidNodata = "invalid_nodata",
     Journal = "journal",
     NoRecheck = "no_recheck",
     OnDuplicate = "on_duplicate",
@@ -65,4 +64,5 @@ option_names! {
     StackDim = "stack_dim",
     StoreOption = "store_option",
     Strict = "strict",
+    Unpack = "unpack",
 }

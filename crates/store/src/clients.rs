@@ -51,8 +51,8 @@ pub(crate) struct Settings {
 pub(crate) struct Pool {
     /// One permit for each concurrent request.
     slots: Semaphore,
-    /// Connected buckets, by URL and purpose.
-    buckets: Mutex<HashMap<(String, Purpose), Bucket>>,
+    /// Connected buckets, by URL, region and purpose.
+    buckets: Mutex<HashMap<(String, Option<String>, Purpose), Bucket>>,
     /// Measurements by bucket URL or host.
     networks: Mutex<HashMap<String, Arc<Network>>>,
     /// Detected regions by bucket URL; `None` if detection failed.
@@ -140,19 +140,20 @@ impl Pool {
         Arc::clone(networks.entry(host.to_owned()).or_default())
     }
 
-    /// Returns the bucket of a URL such as `s3://name`, and connects to it on first use.
+    /// Returns the bucket of a URL such as `s3://name` in its detected region, and connects to it on first use.
     pub(crate) fn bucket(
         &self,
         url: &str,
         purpose: Purpose,
-        connect: impl FnOnce() -> Result<Bucket, StoreError>,
+        connect: impl FnOnce(Option<String>) -> Result<Bucket, StoreError>,
     ) -> Result<Bucket, StoreError> {
+        let region = self.region(url);
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (url.to_owned(), purpose);
+        let key = (url.to_owned(), region.clone(), purpose);
         if let Some(bucket) = buckets.get(&key) {
             return Ok(bucket.clone());
         }
-        let bucket = connect()?;
+        let bucket = connect(region)?;
         buckets.insert(key, bucket.clone());
         Ok(bucket)
     }
@@ -173,15 +174,10 @@ impl Pool {
         self.regions.lock().unwrap_or_else(PoisonError::into_inner).contains_key(bucket)
     }
 
-    /// Records the region of a bucket. If it changed, drops the bucket's connections, so that the next request
-    /// reconnects.
+    /// Records the region of a bucket.
     pub(crate) fn set_region(&self, bucket: &str, region: Option<&str>) {
         let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = regions.insert(bucket.to_owned(), region.map(str::to_owned)).flatten();
-        if old.as_deref() != region {
-            let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-            buckets.retain(|(other, _), _| other != bucket);
-        }
+        regions.insert(bucket.to_owned(), region.map(str::to_owned));
     }
 
     /// Returns the shared client for HTTPS if `secure`, else for plain HTTP.

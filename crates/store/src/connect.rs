@@ -6,7 +6,6 @@ use object_store::{
     azure::{AzureConfigKey, MicrosoftAzureBuilder},
     client::{HttpClient, HttpConnector},
     gcp::{GoogleCloudStorageBuilder, GoogleConfigKey},
-    http::HttpBuilder,
     list::PaginatedListStore,
     path::Path,
 };
@@ -32,18 +31,13 @@ pub(crate) fn connect(
     options: &StoreOptions,
 ) -> Result<Connected, StoreError> {
     match location {
-        Location::Http(url) => http(url, &location.name(), options),
         Location::Bucket { service, bucket, key } => {
             let path = keys::path(&location.name(), key)?;
             Ok((connect_bucket(*service, bucket, purpose, options)?.objects, path))
         }
-        Location::Local(_) => Err(StoreError::Location {
+        Location::Http(_) | Location::Local(_) | Location::Foreign(_) => Err(StoreError::Location {
             name: location.name(),
-            reason: "a local file has no object store".to_owned(),
-        }),
-        Location::Foreign(_) => Err(StoreError::Location {
-            name: location.name(),
-            reason: "only its own store can open this file".to_owned(),
+            reason: "it is not in an object store".to_owned(),
         }),
     }
 }
@@ -56,9 +50,7 @@ pub(crate) fn connect_bucket(
     options: &StoreOptions,
 ) -> Result<Bucket, StoreError> {
     let retries = retries(purpose, options);
-    let pool = options.pool();
-    let region = pool.region(bucket);
-    pool.bucket(bucket, purpose, || {
+    options.pool().bucket(bucket, purpose, |region| {
         let built = match service {
             Service::S3 => s3(bucket, region, purpose, options)?.with_retry(retries).build().map(shared),
             Service::Google => google(bucket, purpose, options)?.with_retry(retries).build().map(shared),
@@ -73,14 +65,6 @@ fn shared(store: impl ObjectStore + PaginatedListStore) -> Bucket {
     Bucket { objects: store.clone(), pages: store }
 }
 
-/// Connects to a web server. The whole URL is the base of the store, so that its escapes and query stay unchanged.
-fn http(url: &Url, name: &str, options: &StoreOptions) -> Result<Connected, StoreError> {
-    let web = web(url, options)?;
-    let builder = HttpBuilder::new().with_url(url.as_str()).with_retry(retries(Purpose::Reading, options));
-    let builder = builder.with_client_options(web_options(url, name, options)?).with_http_connector(web);
-    Ok((Arc::new(builder.build().map_err(|error| StoreError::remote(name, &error))?), Path::default()))
-}
-
 /// Returns the connector for a web server. If only some prefixes are allowed, it refuses a bearer token, which would be
 /// sent to every allowed host.
 fn web(url: &Url, options: &StoreOptions) -> Result<Web, StoreError> {
@@ -92,7 +76,7 @@ fn web(url: &Url, options: &StoreOptions) -> Result<Web, StoreError> {
     Ok(Web { pool: options.pool(), secure: url.scheme() == "https", allowed })
 }
 
-/// Returns the client for requests to a web server that need no store.
+/// Returns the client for requests to a web server.
 pub(crate) fn web_client(url: &Url, name: &str, options: &StoreOptions) -> Result<HttpClient, StoreError> {
     let web = web(url, options)?;
     let client = web.connect(&web_options(url, name, options)?);

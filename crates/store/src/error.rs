@@ -52,10 +52,12 @@ pub enum StoreError {
         what: &'static str,
     },
     /// The folder or prefix to write to is not empty.
-    #[error("{name}: there is something already")]
+    #[error("{name}: {}", occupied(foreign.as_deref()))]
     Occupied {
         /// The folder or prefix.
         name: String,
+        /// What it contains that is not part of an output, and therefore never replaced.
+        foreign: Option<String>,
     },
     /// Another process, or another job of this one, is writing the output.
     #[error("{name}: another process is writing it")]
@@ -87,6 +89,20 @@ pub enum StoreError {
         /// Maximum bytes that are downloaded whole.
         limit: u64,
     },
+    /// Readers of references cannot read the file from its server.
+    #[error("{name}: {reason}")]
+    Unreadable {
+        /// The file.
+        name: String,
+        /// What the server lacks.
+        reason: &'static str,
+    },
+    /// A web server sent a page instead of the file, such as a login form.
+    #[error("{name}: the server sent an HTML page instead of the file")]
+    Page {
+        /// The file.
+        name: String,
+    },
     /// The network, the disk or the store failed, after all retries.
     #[error("{name}: {reason}")]
     Unavailable {
@@ -95,6 +111,13 @@ pub enum StoreError {
         /// What failed.
         reason: String,
     },
+}
+
+fn occupied(foreign: Option<&str>) -> String {
+    match foreign {
+        Some(foreign) => format!("contains {foreign}, which is not part of an output of virtualize"),
+        None => "already exists and is not empty".to_owned(),
+    }
 }
 
 impl StoreError {
@@ -111,9 +134,8 @@ impl StoreError {
             | Self::Location { .. }
             | Self::Option { .. }
             | Self::Region { .. } => ReadErrorKind::Invalid,
-            Self::NoRanges { .. } | Self::Locked { .. } | Self::Unavailable { .. } => {
-                ReadErrorKind::Unavailable
-            }
+            Self::NoRanges { .. } | Self::Unreadable { .. } => ReadErrorKind::Invalid,
+            Self::Page { .. } | Self::Locked { .. } | Self::Unavailable { .. } => ReadErrorKind::Unavailable,
         }
     }
 
@@ -124,7 +146,8 @@ impl StoreError {
                 "get new credentials, such as a new session token, and run again"
             }
             Self::Denied { name, .. } => return Some(denied_remedy(name)),
-            Self::Occupied { .. } => {
+            Self::Occupied { foreign: Some(_), .. } => "choose another output",
+            Self::Occupied { foreign: None, .. } => {
                 let overwrite = Remedy::turn_on(OptionName::Overwrite, "replace it");
                 return Some(overwrite.or(Remedy::advice("choose another output")));
             }
@@ -132,8 +155,22 @@ impl StoreError {
             Self::NotFound { name } if !name.contains("://") => "check the path",
             Self::NotFound { .. } => "check the url; a private store may hide files without credentials",
             Self::Region { .. } => "set AWS_REGION to that region, or unset it to detect the region",
+            Self::Changed { name, .. } if name.starts_with("http") => {
+                "run again when the file is complete; if mirrors of different versions serve it, name one of them"
+            }
             Self::Changed { .. } => "run again when the file is complete",
             Self::NoRanges { .. } => "download the file first",
+            Self::Unreadable { .. } => {
+                let inline =
+                    Remedy::set(OptionName::InlineBelow, "256M", "inline the chunks of a small file");
+                return Some(inline.or(Remedy::advice("put the file on a server that supports ranges")));
+            }
+            Self::Page { name } if name.ends_with('/') => {
+                "a folder of a web server cannot be listed: give the URLs of files, a list of them, or a STAC catalogue"
+            }
+            Self::Page { .. } => {
+                "check the URL, whether it needs a login such as --bearer-token, and whether the service is down"
+            }
             Self::Option { .. } => "see the configuration keys of object_store for this kind of store",
             Self::Locked { .. } => "wait until that process ends, or choose another output",
             Self::Unavailable { reason, .. } if reason.contains("Connection refused") => {
@@ -145,6 +182,11 @@ impl StoreError {
             | Self::Unavailable { .. } => return None,
         };
         Some(Remedy::advice(advice))
+    }
+
+    /// Returns the error for a server that sends files only as a whole.
+    pub fn without_ranges(name: String) -> Self {
+        Self::Unreadable { name, reason: "the server ignores range requests, so references cannot be read" }
     }
 
     /// Converts an error of the local file system.
@@ -163,8 +205,8 @@ impl StoreError {
         use object_store::Error as E;
         let name = name.to_owned();
         let said = reason(error);
-        if let Some(code) = EXPIRED_CODES.iter().find(|code| said.contains(*code)) {
-            return Self::Denied { name, reason: format!("{EXPIRED} ({code})") };
+        if let Some(expired) = expired(&name, &said) {
+            return expired;
         }
         match error {
             E::NotFound { .. } => Self::NotFound { name },
@@ -207,7 +249,16 @@ impl From<StoreError> for ReadError {
 
 fn denied_remedy(name: &str) -> Remedy {
     let credentials = match name.split_once("://").map(|(scheme, _)| scheme) {
-        Some("s3" | "s3a") => "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+        Some("s3" | "s3a") => {
+            let pays = Remedy::set(
+                OptionName::StoreOption,
+                "aws_request_payer=true",
+                "pay for a requester-pays bucket",
+            );
+            let keys =
+                Remedy::advice("set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY of an account with access");
+            return keys.or(Remedy::turn_on(OptionName::Anonymous, "read a public bucket")).or(pays);
+        }
         Some("gs") => "set GOOGLE_APPLICATION_CREDENTIALS",
         Some("http" | "https") => {
             let token = Remedy::turn_on(OptionName::BearerToken, "send a token");
@@ -236,25 +287,46 @@ fn classified_by_text(name: String, reason: String) -> StoreError {
     StoreError::Unavailable { name, reason }
 }
 
+/// Returns the error for expired credentials, if that is what the text of a response says.
+pub(crate) fn expired(name: &str, said: &str) -> Option<StoreError> {
+    let code = EXPIRED_CODES.iter().find(|code| said.contains(*code))?;
+    Some(StoreError::Denied { name: name.to_owned(), reason: format!("{EXPIRED} ({code})") })
+}
+
 /// Returns the innermost causes of a store's error in one line, without URLs, whose queries may contain signatures.
 fn reason(error: &object_store::Error) -> String {
-    let mut innermost: &dyn std::error::Error = error;
-    let mut kept = Vec::new();
-    while let Some(source) = innermost.source() {
-        innermost = source;
-        kept.push(innermost.to_string());
-    }
-    let text = match kept.as_slice() {
-        [.., before, last] if before.ends_with(last.as_str()) => before.clone(),
-        [.., last] => last.clone(),
-        [] => error.to_string(),
-    };
+    let text = innermost(error);
     let text = without_markup(&text);
     let after = text.strip_prefix("Error performing ").and_then(|rest| rest.split_once(" - "));
     let said = after.map_or(text.as_ref(), |(_, said)| said);
     let said = said.strip_prefix("Server returned non-2xx status code: ").unwrap_or(said);
     // The response's body follows the status, and may be empty.
     one_line(said.trim_end_matches([':', ' ']))
+}
+
+/// Returns the text of the innermost cause of an error, or of the one before if that ends in it.
+pub(crate) fn innermost(error: &dyn std::error::Error) -> String {
+    let mut causes = vec![error.to_string()];
+    let mut next = error.source();
+    while let Some(cause) = next {
+        causes.push(cause.to_string());
+        next = cause.source();
+    }
+    match causes.as_slice() {
+        [_, .., before, last] if before.ends_with(last.as_str()) => before.clone(),
+        [.., last] => last.clone(),
+        [] => String::new(),
+    }
+}
+
+/// Returns the status of a response in one line, with what its error document says.
+pub(crate) fn with_document(status: &str, document: &str) -> String {
+    let said = without_markup(document);
+    match said.trim() {
+        "" => status.to_owned(),
+        said if said.starts_with('<') => status.to_owned(),
+        said => one_line(&format!("{status}: {said}")),
+    }
 }
 
 /// Reduces an error document of S3 or Azure to its code and message.

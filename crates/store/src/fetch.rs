@@ -1,9 +1,5 @@
-use bytes::{Bytes, BytesMut};
-use futures::TryStreamExt;
-use object_store::{
-    HeaderValue,
-    client::{HttpRequest, HttpRequestBody},
-};
+use bytes::Bytes;
+use object_store::client::HttpRequestBody;
 use reqwest::Method;
 use url::Url;
 use virtualize_bytes::{ByteRange, ReadRanges};
@@ -12,11 +8,12 @@ use crate::{
     StoreError, StoreOptions,
     clients::Seen,
     connect::web_client,
-    error::one_line,
+    error,
     location::Location,
     meter::Meter,
     object::open,
     retry::{Backoff, Tried},
+    web,
 };
 
 /// Downloads a whole file such as a list or catalogue, of at most `limit` bytes. Web servers need to support neither
@@ -102,38 +99,18 @@ async fn answer(
     options: &StoreOptions,
     seen: &Seen,
 ) -> Result<Bytes, Tried> {
-    let unavailable = |reason: String| StoreError::Unavailable { name: name.to_owned(), reason };
-    let body = json.map_or_else(HttpRequestBody::empty, |json| json.to_owned().into());
-    let mut request = HttpRequest::new(body);
-    if json.is_some() {
-        *request.method_mut() = Method::POST;
-        request.headers_mut().insert("content-type", HeaderValue::from_static("application/json"));
-    }
-    let uri = url.as_str().parse();
-    *request.uri_mut() = uri.map_err(|_| Tried::Final(unavailable("not a url".to_owned())))?;
-    let accepted = HeaderValue::from_static("application/geo+json, application/json, */*");
-    request.headers_mut().insert("accept", accepted);
-    request.extensions_mut().insert(seen.clone());
     let client = web_client(url, name, options).map_err(Tried::Final)?;
-    let passing =
-        |error: object_store::client::HttpError| Tried::Passing(unavailable(one_line(&error.to_string())));
-    let response = client.execute(request).await.map_err(passing)?;
-    let status = response.status();
-    let reason = format!("the server answers {status}");
-    match status.as_u16() {
-        200..=299 => {}
-        404 | 410 => return Err(Tried::Final(StoreError::NotFound { name: name.to_owned() })),
-        401 | 403 => return Err(Tried::Final(StoreError::Denied { name: name.to_owned(), reason })),
-        _ if seen.is_passing() => return Err(Tried::Passing(unavailable(reason))),
-        _ => return Err(Tried::Final(unavailable(reason))),
-    }
-    let mut bytes = BytesMut::new();
-    let mut body = response.into_body().bytes_stream();
-    while let Some(part) = body.try_next().await.map_err(passing)? {
-        if (bytes.len() as u64).saturating_add(part.len() as u64) > limit {
-            return Err(Tried::Final(too_large(name, limit)));
-        }
-        bytes.extend_from_slice(&part);
-    }
-    Ok(bytes.freeze())
+    let request = match json {
+        Some(json) => (Method::POST, json.to_owned().into()),
+        None => (Method::GET, HttpRequestBody::empty()),
+    };
+    let accepted = ("accept", "application/geo+json, application/json, */*");
+    let sent = json.map(|_| ("content-type", "application/json"));
+    let headers = [Some(accepted), sent].into_iter().flatten();
+    let response = web::send(&client, url, name, request, headers, seen).await?;
+    let broken = |error: object_store::client::HttpError| {
+        Tried::Passing(StoreError::Unavailable { name: name.to_owned(), reason: error::innermost(&error) })
+    };
+    let body = web::read_body(response.into_body(), limit).await.map_err(broken)?;
+    body.ok_or_else(|| Tried::Final(too_large(name, limit)))
 }

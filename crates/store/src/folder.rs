@@ -1,54 +1,64 @@
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
-    io,
+    io::{self, Read},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
-use object_store::{ObjectStore, ObjectStoreExt, path::Path as Key};
+use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt, path::Path as Key};
 use tempfile::TempDir;
 
 use crate::{
-    Allowed, ExistingFolder, Receipt, StoreError, StoreOptions,
+    Allowed, Receipt, StoreError, StoreOptions,
     aside::{self, Aside, INNER, OLD},
     clients::Purpose,
     connect::connect,
+    list_page,
     location::Location,
-    output::{folder_of, sync_folder, upload},
+    lock::beside,
+    output::{PART, UPLOADS, folder_of, sync_folder, upload},
+    read_object,
     receipt::{Parts, content},
     region,
 };
+
+/// Maximum size in bytes of the start of a document that is read to recognize an output.
+const HEAD: u64 = 64 << 20;
+
+/// Recognizes outputs. Other folders and prefixes are never replaced.
+#[derive(Clone, Copy, Debug)]
+pub struct Recognizer {
+    /// Keys of the documents that tell which files belong to an output.
+    pub documents: &'static [&'static str],
+    /// Returns the first file that does not belong to an output, given the keys of all files, and the first 64 MiB of
+    /// those of the documents that exist.
+    pub foreign: fn(&BTreeSet<String>, &BTreeMap<&str, Vec<u8>>) -> Option<String>,
+}
 
 /// A set of files that becomes a folder, or objects under a prefix, once all of them are complete. If it is dropped
 /// before that, its files are deleted and the target stays unchanged.
 #[derive(Debug)]
 pub struct SideFolder {
     target: Location,
-    /// Whether existing content of the target is replaced.
+    /// Whether an existing output is replaced.
     overwrite: bool,
+    recognizer: Recognizer,
     /// Temporary folder that holds the files.
     aside: TempDir,
     /// Lock of the temporary folder, which shows that this process is alive.
     _locked: File,
     /// Keys of the files, in the order in which they were started.
     keys: Vec<String>,
-    /// The output that is extended.
-    existing: Option<Parts>,
-    /// Keys of its files that are kept.
-    kept: BTreeSet<String>,
     /// Receipt of all files, once they are durable.
     content: Option<Receipt>,
 }
 
-/// Maximum concurrent uploads; each object is held in memory whole.
-const UPLOADS: usize = 8;
-
 impl SideFolder {
-    /// Creates a set of files for a local path or a URL prefix. Without `overwrite`, a local target must be absent or
-    /// an empty folder; the prefix of a bucket is checked before the upload.
-    pub fn create(target: &str, overwrite: bool) -> Result<Self, StoreError> {
+    /// Creates a set of files for a local path or a URL prefix. A local target must be absent, an empty folder or, with
+    /// `overwrite`, an output; the prefix of a bucket is checked before the upload.
+    pub fn create(target: &str, overwrite: bool, recognizer: Recognizer) -> Result<Self, StoreError> {
         let target = Location::parse(target.trim_end_matches('/'))?;
         let failed = |error: &io::Error| StoreError::io(&target.name(), error);
         let folder = |beside: Option<&Path>| {
@@ -60,9 +70,7 @@ impl SideFolder {
         };
         let (target, (aside, locked)) = match &target {
             Location::Local(path) => {
-                if !overwrite {
-                    vacant(path)?;
-                }
+                check_local(path, overwrite, recognizer)?;
                 let path = path.canonicalize().unwrap_or_else(|_| path.clone());
                 let beside = path.parent().unwrap_or(Path::new("/"));
                 let aside = folder(Some(beside)).map_err(|error| failed(&error))?;
@@ -77,42 +85,25 @@ impl SideFolder {
                 (target, aside)
             }
         };
-        let this = Self {
-            target,
-            overwrite,
-            aside,
-            _locked: locked,
-            keys: Vec::new(),
-            existing: None,
-            kept: BTreeSet::new(),
-            content: None,
-        };
+        let (keys, content) = (Vec::new(), None);
+        let this = Self { target, overwrite, recognizer, aside, _locked: locked, keys, content };
         fs::create_dir(this.inner()).map_err(|error| StoreError::io(&this.target.name(), &error))?;
         Ok(this)
     }
 
-    /// Creates a set of files that replaces an output, of which some files may be kept.
-    pub fn extend(target: &str, existing: &ExistingFolder) -> Result<Self, StoreError> {
-        let this = Self::create(target, true)?;
-        Ok(Self { existing: Some(existing.parts.clone()), ..this })
-    }
-
-    /// Keeps a file of the output that is extended: links or copies a local file; objects stay where they are.
-    pub fn keep(&mut self, key: &str) -> io::Result<()> {
-        if let Location::Local(target) = &self.target {
-            let (from, to) = (target.join(key), self.place(key)?);
-            fs::hard_link(&from, &to).or_else(|error| match error.kind() {
-                io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound => Err(error),
-                // The file system has no links.
-                _ => {
-                    fs::copy(&from, &to)?;
-                    File::open(&to)?.sync_all()
-                }
-            })?;
+    /// Checks what [`SideFolder::create`] and [`SideFolder::finish`] check later: that a target is absent or empty or,
+    /// with `overwrite`, an output.
+    pub async fn check(
+        target: &str,
+        overwrite: bool,
+        recognizer: Recognizer,
+        options: &StoreOptions,
+    ) -> Result<(), StoreError> {
+        let location = Location::parse(target.trim_end_matches('/'))?;
+        if let Location::Local(path) = &location {
+            return check_local(path, overwrite, recognizer).map(drop);
         }
-        self.kept.insert(key.to_owned());
-        self.keys.push(key.to_owned());
-        Ok(())
+        check_bucket(&location, overwrite, recognizer, options).await.map(drop)
     }
 
     /// Checks that the real path of the temporary folder may be written.
@@ -125,27 +116,15 @@ impl SideFolder {
 
     /// Creates the file of a key such as `a/b.json`.
     pub fn file(&mut self, key: &str) -> io::Result<File> {
-        let path = self.place(key)?;
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("{key}: {error}"));
-        let file = File::create_new(&path).map_err(named)?;
-        self.keys.push(key.to_owned());
-        Ok(file)
-    }
-
-    /// Returns the path of a file, and creates its folder.
-    fn place(&self, key: &str) -> io::Result<PathBuf> {
         if key.split('/').any(|name| matches!(name, "" | "." | "..")) || key.contains(['\\', '\0']) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("{key:?} cannot be a file's name"),
-            ));
+            let reason = format!("{key:?} cannot be the name of a file");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
         let path = self.inner().join(key);
-        if let Some(folder) = path.parent() {
-            let named = |error: io::Error| io::Error::new(error.kind(), format!("{key}: {error}"));
-            fs::create_dir_all(folder).map_err(named)?;
-        }
-        Ok(path)
+        let created = fs::create_dir_all(folder_of(&path)).and_then(|()| File::create_new(&path));
+        let file = created.map_err(|error| io::Error::new(error.kind(), format!("{key}: {error}")))?;
+        self.keys.push(key.to_owned());
+        Ok(file)
     }
 
     /// Makes all files durable if the target is local, and returns the receipt of what was written.
@@ -160,10 +139,6 @@ impl SideFolder {
             let path = self.inner().join(key);
             let above = path.ancestors().skip(1).take_while(|folder| folder.starts_with(self.inner()));
             folders.extend(above.map(Path::to_owned));
-            if let Some(existing) = self.existing.as_ref().filter(|_| self.kept.contains(key)) {
-                parts.add_from(existing, key);
-                continue;
-            }
             let read = File::open(&path).and_then(|mut file| {
                 if is_local {
                     file.sync_all()?;
@@ -179,12 +154,12 @@ impl SideFolder {
         Ok(self.content.insert(parts.receipt()).clone())
     }
 
-    /// Publishes the files: exchanges a local folder with the new one, or uploads objects in any order, except for the file
-    /// started last, which is uploaded after all others. Returns the receipt of the published output.
+    /// Publishes the files: exchanges a local folder with the new one, or uploads objects, that of the file started last
+    /// after all others. Returns the receipt of the published output.
     pub async fn finish(mut self, options: &StoreOptions) -> Result<Receipt, StoreError> {
         let content = self.sync()?;
         if let Location::Local(path) = &self.target {
-            self.rename(path).map_err(|error| StoreError::io(&self.target.name(), &error))?;
+            self.rename(path)?;
             return Ok(content);
         }
         self.upload(options).await?;
@@ -201,82 +176,197 @@ impl SideFolder {
     }
 
     /// Renames the folder to its target. An existing target is exchanged with it at once or, on a file system that cannot do
-    /// that, moved aside first, and restored if the rename fails.
-    fn rename(&self, target: &Path) -> io::Result<()> {
-        let old = self.aside.path().join(OLD);
-        let replaced = match target.symlink_metadata() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            Err(error) => return Err(error),
-            Ok(found) if found.is_dir() && (self.overwrite || is_empty(target)?) => {
-                if exchange(&self.inner(), target).is_ok() {
-                    return sync_folder(folder_of(target));
-                }
-                fs::rename(target, &old)?;
-                true
+    /// that, moved aside first. It is restored if that fails, or if files were added to it meanwhile.
+    fn rename(&self, target: &Path) -> Result<(), StoreError> {
+        let failed = |error: io::Error| StoreError::io(&self.target.name(), &error);
+        let (inner, old) = (self.inner(), self.aside.path().join(OLD));
+        if check_local(target, self.overwrite, self.recognizer)? {
+            exchange(&inner, target)
+                .or_else(|_| {
+                    fs::rename(target, &old)?;
+                    fs::rename(&inner, target).inspect_err(|_| drop(fs::rename(&old, target)))
+                })
+                .map_err(failed)?;
+            let replaced = if old.exists() { &old } else { &inner };
+            if let Err(error) = check_local(replaced, self.overwrite, self.recognizer) {
+                exchange(replaced, target)
+                    .or_else(|_| fs::rename(target, &inner).and_then(|()| fs::rename(replaced, target)))
+                    .map_err(failed)?;
+                return Err(error);
             }
-            Ok(_) => return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is something already")),
-        };
-        let renamed = fs::rename(self.inner(), target);
-        if renamed.is_err() && replaced {
-            fs::rename(&old, target)?;
+        } else {
+            fs::rename(&inner, target).map_err(failed)?;
         }
-        renamed.and_then(|()| sync_folder(folder_of(target)))
+        sync_folder(folder_of(target)).map_err(failed)
     }
 
-    /// Uploads all files, the one started last after the others.
+    /// Uploads all files, the one started last after the others, and deletes the other files of the output that is
+    /// replaced. Until its root is replaced, readers see that output, except for files of the same name as new ones.
+    ///
+    /// While this goes on, an object beside the output lists the keys of both outputs: if the process is killed, it tells the
+    /// next one which objects it may replace.
     async fn upload(&self, options: &StoreOptions) -> Result<(), StoreError> {
         let name = self.target.name();
         let failed = |error| StoreError::remote(&name, &error);
         region::settle(&self.target, options).await?;
         let (store, prefix) = connect(&self.target, Purpose::Writing, options)?;
-        if self.existing.is_none() {
-            self.clear(store.as_ref(), &prefix).await?;
+        let existing = check_bucket(&self.target, self.overwrite, self.recognizer, options).await?;
+        let Some((root, others)) = self.keys.split_last() else { return Ok(()) };
+        let (_, list) = connect(&beside(&self.target, LIST), Purpose::Writing, options)?;
+        let written: BTreeSet<&str> = self.keys.iter().map(String::as_str).collect();
+        let all: BTreeSet<&str> =
+            existing.iter().map(String::as_str).chain(written.iter().copied()).collect();
+        let text = all.into_iter().collect::<Vec<_>>().join("\n");
+        store.put(&list, text.into()).await.map_err(failed)?;
+        let (same, new): (Vec<_>, Vec<_>) = others.iter().partition(|key| existing.contains(*key));
+        for keys in [new, same, vec![root]] {
+            self.upload_files(&store, &prefix, keys).await?;
         }
-        let Some((last, others)) = self.keys.split_last() else { return Ok(()) };
-        let others = others.iter().filter(|key| !self.kept.contains(*key));
-        let one = async |key: &str| {
-            let bytes = fs::read(self.inner().join(key)).map_err(|error| StoreError::io(key, &error))?;
-            let path = child(&prefix, key).map_err(failed)?;
-            upload(store.as_ref(), &path, Bytes::from(bytes)).await.map(drop).map_err(failed)
+        let obsolete = existing.iter().filter(|key| !written.contains(key.as_str()));
+        let obsolete: Vec<_> = obsolete.map(|key| child(&prefix, key)).chain([Ok(list)]).collect();
+        let deleted = store.delete_stream(stream::iter(obsolete).boxed());
+        deleted.try_for_each(|_| async { Ok(()) }).await.map_err(failed)
+    }
+
+    /// Uploads files in any order: small ones concurrently, and each large one in parts.
+    async fn upload_files(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        prefix: &Key,
+        keys: Vec<&String>,
+    ) -> Result<(), StoreError> {
+        let name = self.target.name();
+        let open = |key: &str| {
+            let file = File::open(self.inner().join(key)).and_then(|file| Ok((file.metadata()?.len(), file)));
+            file.map_err(|error| StoreError::io(key, &error))
         };
-        stream::iter(others.map(Ok)).try_for_each_concurrent(UPLOADS, |key| one(key)).await?;
-        one(last).await?;
-        self.remove_obsolete(store.as_ref(), &prefix).await
-    }
-
-    /// Deletes the objects of the output that was extended which are no longer part of it.
-    async fn remove_obsolete(&self, store: &dyn ObjectStore, prefix: &Key) -> Result<(), StoreError> {
-        let name = self.target.name();
-        let failed = |error| StoreError::remote(&name, &error);
-        let present: BTreeSet<&str> = self.keys.iter().map(String::as_str).collect();
-        let existing = self.existing.iter().flat_map(Parts::keys).filter(|key| !present.contains(key));
-        let obsolete: Vec<_> = existing.map(|key| child(prefix, key)).collect();
-        store
-            .delete_stream(stream::iter(obsolete).boxed())
-            .try_for_each(|_| async { Ok(()) })
-            .await
-            .map_err(failed)
-    }
-
-    /// Deletes the objects below the prefix, starting with the one that readers open first (which is uploaded last).
-    /// Without `overwrite`, fails if there are any.
-    async fn clear(&self, store: &dyn ObjectStore, prefix: &Key) -> Result<(), StoreError> {
-        let name = self.target.name();
-        let failed = |error| StoreError::remote(&name, &error);
-        match store.list(Some(prefix)).next().await.transpose().map_err(failed)? {
-            None => return Ok(()),
-            Some(_) if !self.overwrite => return Err(StoreError::Occupied { name }),
-            Some(_) => {}
+        let one = async |key: &str| {
+            let (size, mut file) = open(key)?;
+            let path = child(prefix, key).map_err(|error| StoreError::remote(&name, &error))?;
+            let uploaded = upload(store.as_ref(), &path, &mut file, size).await;
+            uploaded.map(drop).map_err(|error| StoreError::remote(&name, &error))
+        };
+        let (mut small, mut large) = (Vec::new(), Vec::new());
+        for key in keys {
+            if open(key)?.0 <= PART { small.push(key) } else { large.push(key) }
         }
-        if let Some(last) = self.keys.last() {
-            match store.delete(&child(prefix, last).map_err(failed)?).await {
-                Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
-                Err(error) => return Err(failed(error)),
-            }
+        stream::iter(small.into_iter().map(Ok)).try_for_each_concurrent(UPLOADS, |key| one(key)).await?;
+        for key in large {
+            one(key).await?;
         }
-        let found = store.list(Some(prefix)).map_ok(|object| object.location).boxed();
-        store.delete_stream(found).try_for_each(|_| async { Ok(()) }).await.map_err(failed)
+        Ok(())
     }
+}
+
+/// Suffix of the object beside an output that lists the keys of the output while it is replaced.
+const LIST: &str = "part";
+
+/// Checks that a path is absent, an empty folder or, with `overwrite`, an output. Returns whether it exists.
+fn check_local(path: &Path, overwrite: bool, recognizer: Recognizer) -> Result<bool, StoreError> {
+    let name = path.display().to_string();
+    let failed = |error: &io::Error| StoreError::io(&name, error);
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && path.symlink_metadata().is_err() => {
+            return Ok(false);
+        }
+        Err(error) => return Err(failed(&error)),
+        Ok(found) if !found.is_dir() => {
+            let reason = "a file, expected a folder or nothing".to_owned();
+            return Err(StoreError::Location { name, reason });
+        }
+        Ok(_) => {}
+    }
+    let mut documents = BTreeMap::new();
+    for key in recognizer.documents {
+        let file = path.join(key);
+        if file.symlink_metadata().is_ok_and(|found| found.is_file()) {
+            let mut text = Vec::new();
+            let read = File::open(file).and_then(|file| file.take(HEAD).read_to_end(&mut text));
+            read.map_err(|error| failed(&error))?;
+            documents.insert(*key, text);
+        }
+    }
+    let mut keys = BTreeSet::new();
+    // A large folder need not be listed to be refused.
+    let is_deep = !documents.is_empty();
+    files_below(path, "", is_deep, &mut keys).map_err(|error| failed(&error))?;
+    if keys.is_empty() {
+        return Ok(true);
+    }
+    let foreign = (recognizer.foreign)(&keys, &documents);
+    if foreign.is_some() || !overwrite {
+        return Err(StoreError::Occupied { name, foreign });
+    }
+    Ok(true)
+}
+
+/// Lists the files of a folder, and with `deep` those below it. Folders that are not looked into or empty, links and
+/// devices get names that no file of an output has.
+fn files_below(folder: &Path, prefix: &str, deep: bool, keys: &mut BTreeSet<String>) -> io::Result<()> {
+    let before = keys.len();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let key = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        let kind = entry.file_type()?;
+        if kind.is_dir() && deep {
+            files_below(&entry.path(), &format!("{key}/"), deep, keys)?;
+        } else if kind.is_file() {
+            keys.insert(key);
+        } else {
+            keys.insert(format!("{key}{}", if kind.is_dir() { "/" } else { " (not a regular file)" }));
+        }
+    }
+    if keys.len() == before && !prefix.is_empty() {
+        keys.insert(prefix.to_owned());
+    }
+    Ok(())
+}
+
+/// Checks that a prefix is empty or, with `overwrite`, an output, or what is left of outputs after an interrupted upload.
+/// Returns the keys of its objects.
+async fn check_bucket(
+    target: &Location,
+    overwrite: bool,
+    recognizer: Recognizer,
+    options: &StoreOptions,
+) -> Result<BTreeSet<String>, StoreError> {
+    let options = &StoreOptions { allowed: None, ..options.clone() };
+    let name = target.name();
+    let (folder, mut keys) = (format!("{}/", target.url()), BTreeSet::new());
+    let mut page = list_page(&folder, true, None, options).await?;
+    if page.files.is_empty() && page.next.is_none() {
+        return Ok(keys);
+    }
+    let listed = read_object(&beside(target, LIST).url(), HEAD, options).await?;
+    let listed = listed.map(|(text, _)| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default();
+    let listed: BTreeSet<&str> = listed.lines().collect();
+    let mut documents = BTreeMap::new();
+    let (store, prefix) = connect(target, Purpose::Writing, options)?;
+    for key in recognizer.documents {
+        let how = GetOptions { range: Some(GetRange::Bounded(0..HEAD)), ..GetOptions::default() };
+        let read = async { store.get_opts(&child(&prefix, key)?, how).await?.bytes().await };
+        match read.await {
+            Ok(text) => drop(documents.insert(*key, text.to_vec())),
+            Err(object_store::Error::NotFound { .. }) => {}
+            Err(error) => return Err(StoreError::remote(&name, &error)),
+        }
+    }
+    loop {
+        let files = page.files.iter();
+        keys.extend(files.map(|file| file.url.strip_prefix(&folder).unwrap_or(&file.url).to_owned()));
+        // A large prefix need not be listed to be refused.
+        let is_foreign = documents.is_empty() && listed.is_empty() && !keys.is_empty();
+        match page.next.filter(|_| !is_foreign) {
+            Some(next) => page = list_page(&folder, true, Some(&next), options).await?,
+            None => break,
+        }
+    }
+    let others: BTreeSet<_> = keys.iter().filter(|key| !listed.contains(key.as_str())).cloned().collect();
+    let foreign = if others.is_empty() { None } else { (recognizer.foreign)(&others, &documents) };
+    if foreign.is_some() || !overwrite {
+        return Err(StoreError::Occupied { name, foreign });
+    }
+    Ok(keys)
 }
 
 /// Exchanges two folders at once.
@@ -293,21 +383,4 @@ fn exchange(_: &Path, _: &Path) -> io::Result<()> {
 
 fn child(prefix: &Key, key: &str) -> object_store::Result<Key> {
     Ok(Key::parse(format!("{prefix}/{key}"))?)
-}
-
-/// Fails unless a path is absent or an empty folder.
-fn vacant(path: &Path) -> Result<(), StoreError> {
-    let name = path.display().to_string();
-    match fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(StoreError::io(&name, &error)),
-        Ok(found) if found.is_dir() && is_empty(path).map_err(|error| StoreError::io(&name, &error))? => {
-            Ok(())
-        }
-        Ok(_) => Err(StoreError::Occupied { name }),
-    }
-}
-
-fn is_empty(folder: &Path) -> io::Result<bool> {
-    Ok(fs::read_dir(folder)?.next().is_none())
 }

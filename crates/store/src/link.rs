@@ -10,11 +10,13 @@ use virtualize_bytes::{ByteRange, ReadErrorKind};
 use crate::{
     ForeignStore, StoreError, StoreOptions,
     clients::{Pool, Purpose, Seen},
-    connect::connect,
+    connect::{connect, web_client},
+    error,
     location::Location,
     meter::Meter,
     network::Network,
     retry::{Backoff, Tried},
+    web::{self, WebFile, WebResponse},
 };
 
 /// Connection to a remote object, with a share of the request slots.
@@ -27,6 +29,8 @@ pub(crate) struct Link {
     network: Arc<Network>,
     retries: usize,
     retry_timeout: Duration,
+    /// Maximum size of a body whose length the server does not announce.
+    whole_limit: u64,
 }
 
 /// The store of an object, and the object's place in it.
@@ -34,6 +38,8 @@ pub(crate) struct Link {
 enum Route {
     /// A store of `object_store`.
     Own(Arc<dyn ObjectStore>, Path),
+    /// A web server.
+    Web(WebFile),
     /// A store of the caller, which retries by itself.
     Foreign(Arc<dyn ForeignStore>, String),
 }
@@ -70,15 +76,32 @@ impl Link {
     pub(crate) fn new(location: &Location, options: &StoreOptions) -> Result<Self, StoreError> {
         let route = match (location, &options.through) {
             (Location::Foreign(url), Some(store)) => Route::Foreign(Arc::clone(store), url.clone()),
+            (Location::Http(url), _) => {
+                let name = location.name();
+                Route::Web(WebFile::new(web_client(url, &name, options)?, url.clone(), name))
+            }
             _ => {
                 let (store, path) = connect(location, Purpose::Reading, options)?;
                 Route::Own(store, path)
             }
         };
-        let (retries, retry_timeout) = (options.retries, options.retry_timeout);
+        let StoreOptions { retries, retry_timeout, whole_limit, .. } = *options;
         let pool = options.pool();
         let network = pool.network(&location.host());
-        Ok(Self { route, name: location.name(), pool, network, retries, retry_timeout })
+        Ok(Self { route, name: location.name(), pool, network, retries, retry_timeout, whole_limit })
+    }
+
+    /// Returns whether the file is on a web server.
+    pub(crate) fn is_web(&self) -> bool {
+        matches!(self.route, Route::Web(_))
+    }
+
+    /// Returns whether all ranges so far had their length and the size of the file.
+    pub(crate) fn is_complete(&self) -> bool {
+        match &self.route {
+            Route::Web(file) => file.is_complete(),
+            Route::Own(..) | Route::Foreign(..) => true,
+        }
     }
 
     /// Returns the measurements of the server.
@@ -134,6 +157,7 @@ impl Link {
     ) -> Result<(ObjectMeta, Bytes), Tried<Failure>> {
         let (store, path) = match &self.route {
             Route::Own(store, path) => (store, path),
+            Route::Web(file) => return self.web(file, &options, seen, accept).await,
             Route::Foreign(store, url) => {
                 let (meta, bytes) =
                     self.foreign(store.as_ref(), url, &options).await.map_err(Tried::Final)?;
@@ -153,6 +177,47 @@ impl Link {
         }
         let bytes = self.body(result, seen).await.map_err(Tried::Passing)?;
         self.network.response(bytes.len() as u64, first, start.elapsed().saturating_sub(first));
+        Ok((meta, bytes))
+    }
+
+    /// Makes one attempt of a request to a web server.
+    async fn web(
+        &self,
+        file: &WebFile,
+        options: &GetOptions,
+        seen: &Seen,
+        accept: impl Fn(&ObjectMeta) -> Result<(), StoreError>,
+    ) -> Result<(ObjectMeta, Bytes), Tried<Failure>> {
+        let start = Instant::now();
+        let WebResponse { mut meta, range, body } = file.get(options, seen).await?;
+        let first = start.elapsed();
+        accept(&meta).map_err(|error| Tried::Final(error.into()))?;
+        if options.head {
+            return Ok((meta, Bytes::new()));
+        }
+        let limit = range.as_ref().map_or(self.whole_limit, |range| range.end.saturating_sub(range.start));
+        let bytes = web::read_body(body, limit).await.map_err(|error| {
+            seen.broken(&error);
+            let reason = format!("the response ended early: {}", error::innermost(&error));
+            Tried::Passing(self.unavailable(reason))
+        })?;
+        let expected = limit;
+        let Some(bytes) = bytes else {
+            let error = match range {
+                Some(_) => self.unavailable(format!("the server sent more than {expected} bytes")),
+                None => StoreError::NoRanges { name: self.name.clone(), limit },
+            };
+            return Err(Tried::Final(error.into()));
+        };
+        let length = bytes.len() as u64;
+        if range.is_some() && length != expected {
+            let reason = format!("the server sent {length} bytes, expected {expected}");
+            return Err(Tried::Passing(self.unavailable(reason)));
+        }
+        if range.is_none() {
+            meta.size = length;
+        }
+        self.network.response(length, first, start.elapsed().saturating_sub(first));
         Ok((meta, bytes))
     }
 
@@ -198,7 +263,7 @@ impl Link {
         };
         match error {
             Error::NotSupported { .. } => Tried::Final(Failure::NoRanges),
-            error if error.to_string().contains("416 ") => Tried::Final(Failure::PastEnd(described)),
+            _ if seen.status() == 416 => Tried::Final(Failure::PastEnd(described)),
             _ if seen.is_passing() && described.kind() == ReadErrorKind::Unavailable => {
                 Tried::Passing(described)
             }

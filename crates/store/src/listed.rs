@@ -49,7 +49,7 @@ impl Listed {
         let sizes = self.size.zip(other.size).is_none_or(|(one, other)| one == other);
         let tags = self.etag.as_deref().zip(other.etag.as_deref());
         let times = || self.modified.zip(other.modified).is_none_or(|(one, other)| is_same_time(one, other));
-        sizes && tags.map_or_else(times, |(one, other)| quoted(one) == quoted(other))
+        sizes && tags.map_or_else(times, |(one, other)| opaque_tag(one) == opaque_tag(other))
     }
 
     /// Returns the entity tag for `If-Match`; weak tags never match (RFC 9110, section 13.1.1).
@@ -71,7 +71,7 @@ impl Listed {
         etag: Option<&str>,
         modified: Option<i64>,
     ) -> Result<(), StoreError> {
-        let tags = self.etag.as_deref().zip(etag).map(|(was, is)| (quoted(was), quoted(is)));
+        let tags = self.etag.as_deref().zip(etag).map(|(was, is)| (opaque_tag(was), opaque_tag(is)));
         let times = self.modified.zip(modified).filter(|_| tags.is_none());
         let reason = if tags.is_some_and(|(was, is)| was != is) {
             "its etag is not the one that was listed".to_owned()
@@ -84,6 +84,11 @@ impl Listed {
         };
         Err(StoreError::Changed { name: name.to_owned(), reason })
     }
+}
+
+/// Returns an entity tag without its quotes and without the mark of weak tags, which proxies add.
+pub(crate) fn opaque_tag(tag: &str) -> &str {
+    tag.strip_prefix("W/").unwrap_or(tag).trim_matches('"')
 }
 
 /// Adds the quotes of an entity tag if they are missing; Azure's listings and users omit them.

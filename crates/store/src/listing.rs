@@ -98,6 +98,8 @@ pub(crate) async fn bucket_page(
     let meter = &Meter::new(options);
     meter.listing();
     let name = format!("{bucket}/{prefix}");
+    let location = Location::Bucket { service, bucket: bucket.to_owned(), key: prefix.to_owned() };
+    let region = region::of(&location, options);
     let mut pages = connect_bucket(service, bucket, Purpose::Reading, options)?.pages;
     let pool = options.pool();
     let _slot = pool.slot(&name).await?;
@@ -114,10 +116,9 @@ pub(crate) async fn bucket_page(
             }
             Err(error) => error,
         };
-        if let Some(region) = seen.region() {
-            let error = StoreError::Region { name: name.clone(), region };
-            let location = Location::Bucket { service, bucket: bucket.to_owned(), key: prefix.to_owned() };
-            if moved || !region::learned(&location, &error, options) {
+        if let Some(elsewhere) = seen.region() {
+            let error = StoreError::Region { name: name.clone(), region: elsewhere };
+            if moved || !region::follow(&location, &error, region.as_deref(), options) {
                 return Err(error);
             }
             moved = true;

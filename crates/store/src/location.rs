@@ -71,6 +71,9 @@ impl Location {
     /// Parses a path or URL.
     pub(crate) fn parse(text: &str) -> Result<Self, StoreError> {
         let Some((scheme, rest)) = text.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) else {
+            if let Some(advice) = gdal_path(text) {
+                return invalid(without_query(text), format!("a path that only GDAL opens, {advice}"));
+            }
             return Ok(Self::Local(absolute(Path::new(text), text)?));
         };
         match scheme.to_ascii_lowercase().as_str() {
@@ -160,6 +163,32 @@ pub fn local_path(location: &str) -> Option<PathBuf> {
         Ok(Location::Local(path)) => Some(path),
         _ => None,
     }
+}
+
+/// Returns what to use in place of a path such as `/vsis3/bucket/a.nc`, which GDAL gives a meaning.
+fn gdal_path(text: &str) -> Option<String> {
+    let (handler, rest) = text.strip_prefix("/vsi")?.split_once('/')?;
+    if Path::new(text).exists() {
+        return None;
+    }
+    Some(match handler.trim_end_matches("_streaming") {
+        "s3" => format!("use s3://{rest}"),
+        "gs" => format!("use gs://{rest}"),
+        "az" => format!("use az://{rest}"),
+        "adls" => format!("use abfs://{rest}"),
+        "curl" => format!("use {}", without_query(rest)),
+        "zip" | "tar" | "gzip" | "7z" | "rar" => "extract the file from its archive first".to_owned(),
+        _ => "use the path or url of the file".to_owned(),
+    })
+}
+
+/// Returns the names of the files and folders in a local folder; `None` if there are more than `most`, or if it cannot be
+/// listed. Names that are not UTF-8 are omitted.
+pub fn names_in(folder: &str, most: usize) -> Option<Vec<String>> {
+    let entries = std::fs::read_dir(local_path(&format!("{folder}/"))?).ok()?;
+    let names: Vec<_> = entries.take(most.saturating_add(1)).collect();
+    let names = Some(names).filter(|names| names.len() <= most)?;
+    Some(names.into_iter().filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
 }
 
 /// Returns whether the text before `://` can be a scheme, rather than the start of an unusual path.
@@ -294,5 +323,21 @@ mod tests {
         }
         let error = Location::parse("https://me:secret@host/a").unwrap_err();
         assert!(!error.to_string().contains("secret"));
+    }
+
+    #[test]
+    fn paths_of_gdal_name_their_url() {
+        for (path, advice) in [
+            ("/vsis3/bucket/a.nc", "use s3://bucket/a.nc"),
+            ("/vsicurl/https://host/a.tif?signature=1", "use https://host/a.tif"),
+            ("/vsigs_streaming/bucket/a.tif", "use gs://bucket/a.tif"),
+            ("/vsizip//vsis3/bucket/a.zip/a.tif", "extract the file from its archive first"),
+            ("/vsimem/a.tif", "use the path or url of the file"),
+        ] {
+            let error = Location::parse(path).unwrap_err().to_string();
+            assert!(error.ends_with(&format!("a path that only GDAL opens, {advice}")), "{error}");
+            assert!(!error.contains("signature"), "{error}");
+        }
+        assert!(matches!(Location::parse("/vsigs"), Ok(Location::Local(_))));
     }
 }

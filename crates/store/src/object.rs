@@ -165,6 +165,14 @@ impl Object {
         !matches!(self.content, Content::Remote(_))
     }
 
+    /// Returns whether readers can read parts of the file: `false` if its server sends it only as a whole.
+    pub fn supports_ranges(&self) -> bool {
+        match &self.content {
+            Content::Memory(memory) => self.location.is_none() || memory.size() == 0,
+            Content::Local(_) | Content::Remote(_) => true,
+        }
+    }
+
     /// Drops the cached bytes of a remote file, and returns whether this left little in memory: `false` for a local file,
     /// which has a descriptor, and for one that was fetched whole.
     pub fn drop_cached(&self) -> bool {

@@ -1,12 +1,11 @@
 use std::{
     fs::{self, File},
-    io::{self, Write},
+    io::{self, Read, Seek, Write},
     path::{Path, PathBuf},
 };
 
 use bytes::Bytes;
 use object_store::{ObjectStore, ObjectStoreExt, WriteMultipart, path::Path as Key};
-use sha2::{Digest as _, Sha256};
 use tempfile::NamedTempFile;
 
 use crate::{
@@ -16,12 +15,13 @@ use crate::{
     connect::connect,
     local::not_a_file,
     location::Location,
-    receipt::Parts,
     region,
 };
 
-/// Size in bytes of a part, and from which an object is uploaded in parts.
-const PART: usize = 32 << 20;
+/// Size in bytes of a part; larger objects are uploaded in parts. The 10,000 parts that S3 permits hold 80 GiB.
+pub(crate) const PART: u64 = 8 << 20;
+/// Maximum number of concurrent uploads, each of which holds a part in memory.
+pub(crate) const UPLOADS: usize = 8;
 
 /// A local file that is written beside its target, and renamed once it is complete and durable. If it is dropped before
 /// that, it is deleted and the target stays unchanged.
@@ -183,9 +183,50 @@ fn new_file_permissions() -> Option<fs::Permissions> {
     None
 }
 
+/// An object that is written to a temporary file, and uploaded once it is complete.
+#[derive(Debug)]
+pub struct SideObject {
+    target: String,
+    file: File,
+}
+
+impl SideObject {
+    /// Creates a temporary file, which has no name, for an object.
+    pub fn create(target: &str) -> Result<Self, StoreError> {
+        let file = tempfile::tempfile().map_err(|error| StoreError::io("temporary folder", &error))?;
+        Ok(Self { target: target.to_owned(), file })
+    }
+
+    /// Uploads the object, as [`put`] does.
+    pub async fn finish(mut self, options: &StoreOptions) -> Result<Receipt, StoreError> {
+        let size = self.file.stream_position().and_then(|size| self.file.rewind().map(|()| size));
+        let size = size.map_err(|error| StoreError::io(&self.target, &error))?;
+        put_from(&self.target, options, &mut self.file, size).await
+    }
+}
+
+impl Write for SideObject {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
 /// Writes an object, and returns the receipt of what the store then holds. Readers see the previous object, or none,
 /// until the upload is complete.
 pub async fn put(location: &str, options: &StoreOptions, bytes: Bytes) -> Result<Receipt, StoreError> {
+    put_from(location, options, &mut bytes.as_ref(), bytes.len() as u64).await
+}
+
+async fn put_from(
+    location: &str,
+    options: &StoreOptions,
+    content: &mut (impl Read + Send),
+    size: u64,
+) -> Result<Receipt, StoreError> {
     let location = Location::parse(location)?;
     let name = location.name();
     if let Location::Http(_) = location {
@@ -194,32 +235,46 @@ pub async fn put(location: &str, options: &StoreOptions, bytes: Bytes) -> Result
     }
     region::settle(&location, options).await?;
     let (store, path) = connect(&location, Purpose::Writing, options)?;
-    let size = bytes.len() as u64;
-    let etag =
-        upload(store.as_ref(), &path, bytes).await.map_err(|error| StoreError::remote(&name, &error))?;
+    let etag = upload(store.as_ref(), &path, content, size)
+        .await
+        .map_err(|error| StoreError::remote(&name, &error))?;
     if etag.is_some() {
         return Ok(Receipt::of_object(&Listed { size: Some(size), etag, ..Listed::default() }));
     }
     crate::receipt(&location.url(), false, options).await?.ok_or(StoreError::NotFound { name })
 }
 
-/// Returns the receipt of an output with this content.
-pub fn receipt_of_bytes(bytes: &[u8]) -> Receipt {
-    let mut parts = Parts::default();
-    parts.add_content("", bytes.len() as u64, &Sha256::digest(bytes));
-    parts.receipt()
-}
-
-/// Uploads an object, in parts if it is large. Returns its entity tag if the store reports one.
+/// Uploads an object of `size` bytes, in parts if it is large. Returns its entity tag if the store reports one.
 pub(crate) async fn upload(
     store: &dyn ObjectStore,
     path: &Key,
-    bytes: Bytes,
+    content: &mut (impl Read + Send),
+    size: u64,
 ) -> object_store::Result<Option<String>> {
-    if bytes.len() < PART {
-        return store.put(path, bytes.into()).await.map(|put| put.e_tag);
+    let mut next = || -> object_store::Result<Vec<u8>> {
+        let mut part = Vec::with_capacity(usize::try_from(size.min(PART)).unwrap_or_default());
+        let read = content.by_ref().take(PART).read_to_end(&mut part);
+        read.map_err(|source| object_store::Error::Generic { store: "file", source: source.into() })?;
+        Ok(part)
+    };
+    if size <= PART {
+        return store.put(path, next()?.into()).await.map(|put| put.e_tag);
     }
-    let mut upload = WriteMultipart::new_with_chunk_size(store.put_multipart(path).await?, PART);
-    upload.put(bytes);
+    let part_size = usize::try_from(PART).unwrap_or_default();
+    let mut upload = WriteMultipart::new_with_chunk_size(store.put_multipart(path).await?, part_size);
+    let sent = async {
+        loop {
+            upload.wait_for_capacity(UPLOADS).await?;
+            match next()? {
+                part if part.is_empty() => return Ok::<(), object_store::Error>(()),
+                part => upload.put(part.into()),
+            }
+        }
+    };
+    if let Err(error) = sent.await {
+        // What was uploaded costs money until it is deleted; the first error says why.
+        let _ = upload.abort().await;
+        return Err(error);
+    }
     upload.finish().await.map(|put| put.e_tag)
 }

@@ -105,23 +105,6 @@ impl Parts {
         self.0.insert(key.to_owned(), (size, hex::encode(digest)));
     }
 
-    /// Adds a file of other parts. Returns `false` if they do not have it.
-    pub(crate) fn add_from(&mut self, other: &Self, key: &str) -> bool {
-        let found = other.0.get(key);
-        self.0.extend(found.map(|found| (key.to_owned(), found.clone())));
-        found.is_some()
-    }
-
-    /// Returns the keys of the files.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
-    }
-
-    /// Returns the size of a file in bytes.
-    pub(crate) fn size(&self, key: &str) -> Option<u64> {
-        self.0.get(key).map(|(size, _)| *size)
-    }
-
     /// Returns the receipt of all files together.
     pub fn receipt(&self) -> Receipt {
         let mut hasher = Sha256::new();
@@ -179,12 +162,13 @@ pub async fn look(url: &str, options: &StoreOptions) -> Result<Option<Listed>, S
             Err(error) => nothing(StoreError::io(&location.name(), &error)),
         };
     }
-    let mut answer = head(&location, options).await;
-    if let Err(error) = &answer
-        && region::learned(&location, error, options)
-    {
-        answer = head(&location, options).await;
-    }
+    let answer = match region::following(&location, options, || head(&location, options)).await {
+        // An empty file has no first byte.
+        Err(Failure::PastEnd(_)) => Ok(Listed { size: Some(0), ..Listed::default() }),
+        Err(Failure::NoRanges) => Ok(Listed::default()),
+        Err(Failure::Other(error)) => Err(error),
+        Ok(found) => Ok(found),
+    };
     answer.map(|found| Some(Listed { url: url.to_owned(), ..found })).or_else(nothing)
 }
 
@@ -198,28 +182,23 @@ fn nothing<T>(error: StoreError) -> Result<Option<T>, StoreError> {
 
 /// Requests the metadata of a file. For web servers, requests the first byte instead, since signed URLs are valid for
 /// GET only.
-async fn head(location: &Location, options: &StoreOptions) -> Result<Listed, StoreError> {
+async fn head(location: &Location, options: &StoreOptions) -> Result<Listed, Failure> {
     let link = Link::new(location, options)?;
     let mut how = GetOptions { head: true, ..GetOptions::default() };
     if let Location::Http(_) = location {
         how = GetOptions { range: Some(object_store::GetRange::Bounded(0..1)), ..GetOptions::default() };
     }
-    match link.get(how, &Meter::new(options), |_| Ok(())).await {
-        Ok((meta, _)) => Ok(Listed {
-            size: Some(meta.size),
-            modified: Some(meta.last_modified.timestamp_millis()).filter(|time| *time > 0),
-            etag: meta.e_tag,
-            ..Listed::default()
-        }),
-        // An empty file has no first byte.
-        Err(Failure::PastEnd(_)) => Ok(Listed { size: Some(0), ..Listed::default() }),
-        Err(Failure::NoRanges) => Ok(Listed::default()),
-        Err(Failure::Other(error)) => Err(error),
-    }
+    let (meta, _) = link.get(how, &Meter::new(options), |_| Ok(())).await?;
+    Ok(Listed {
+        size: Some(meta.size),
+        modified: Some(meta.last_modified.timestamp_millis()).filter(|time| *time > 0),
+        etag: meta.e_tag,
+        ..Listed::default()
+    })
 }
 
 /// Lists all objects below a prefix. Returns `None` if there are none.
-pub(crate) async fn below(location: &Location, options: &StoreOptions) -> Result<Option<Parts>, StoreError> {
+async fn below(location: &Location, options: &StoreOptions) -> Result<Option<Parts>, StoreError> {
     let prefix = format!("{}/", location.url());
     let mut parts = Parts::default();
     let mut after = None;
@@ -236,7 +215,7 @@ pub(crate) async fn below(location: &Location, options: &StoreOptions) -> Result
 }
 
 /// Reads a local file, or all files of a folder. Returns `None` if there is none.
-pub(crate) fn local(path: &Path) -> Result<Option<Parts>, io::Error> {
+fn local(path: &Path) -> Result<Option<Parts>, io::Error> {
     let found = match fs::metadata(path) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(None);

@@ -13,24 +13,46 @@ use crate::{
     profile,
 };
 
-/// Records the region that a failed request reported, and returns whether to retry the request. Does not override a
-/// configured region, and returns false if the region was known already.
-pub(crate) fn learned(location: &Location, error: &StoreError, options: &StoreOptions) -> bool {
+/// Sends a request, and sends it again if the bucket turns out to be in another region than was known before.
+pub(crate) async fn following<T, F: Future<Output = Result<T, Failure>>>(
+    location: &Location,
+    options: &StoreOptions,
+    request: impl Fn() -> F,
+) -> Result<T, Failure> {
+    let known = of(location, options);
+    match request().await {
+        Err(Failure::Other(error)) if follow(location, &error, known.as_deref(), options) => request().await,
+        answer => answer,
+    }
+}
+
+/// Returns the detected region of a location's bucket.
+pub(crate) fn of(location: &Location, options: &StoreOptions) -> Option<String> {
+    match location {
+        Location::Bucket { service: Service::S3, bucket, .. } => options.pool().region(bucket),
+        _ => None,
+    }
+}
+
+/// Records the region that a failed request reported, and returns whether to send the request again: it was sent when
+/// another region was known, `used`. Does not override a configured region.
+pub(crate) fn follow(
+    location: &Location,
+    error: &StoreError,
+    used: Option<&str>,
+    options: &StoreOptions,
+) -> bool {
     let (Location::Bucket { service: Service::S3, bucket, .. }, StoreError::Region { region, .. }) =
         (location, error)
     else {
         return false;
     };
-    if profile::says_region(options) {
+    if profile::says_region(options) || used == Some(region) {
         return false;
     }
-    let pool = options.pool();
-    let new = pool.region(bucket).as_deref() != Some(region);
-    if new {
-        tracing::info!("{bucket} is in the region {region}");
-        pool.set_region(bucket, Some(region));
-    }
-    new
+    tracing::info!("{bucket} is in the region {region}");
+    options.pool().set_region(bucket, Some(region));
+    true
 }
 
 /// Detects the region of a bucket before it is written to, once, unless a region is configured.
@@ -45,7 +67,10 @@ pub(crate) async fn settle(location: &Location, options: &StoreOptions) -> Resul
     let any = Location::Bucket { service: Service::S3, bucket: bucket.clone(), key: "region".to_owned() };
     let answer = Link::new(&any, options)?.get(head, &Meter::new(options), |_| Ok(())).await;
     match answer {
-        Err(Failure::Other(error @ StoreError::Region { .. })) => drop(learned(location, &error, options)),
+        Err(Failure::Other(error @ StoreError::Region { .. })) => {
+            follow(location, &error, None, options);
+        }
+        _ if pool.knows_region(bucket) => {}
         _ => pool.set_region(bucket, None),
     }
     Ok(())

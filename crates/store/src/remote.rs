@@ -1,4 +1,11 @@
-use std::{collections::BTreeSet, sync::Arc, time::Instant};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -8,12 +15,14 @@ use virtualize_bytes::ByteRange;
 use crate::{
     Listed, Minimize, StoreError, StoreOptions,
     link::{Failure, Link},
+    listed::opaque_tag,
     location::Location,
     meter::Meter,
     pages::{self, Cache, PAGE, Pages},
     region,
     spans::Means,
     waves::{Fetched, Wave, Waves},
+    web,
 };
 
 /// Bytes fetched when a file is opened, so that a small file needs no second request.
@@ -25,12 +34,17 @@ const SMALL: u64 = 4 << 20;
 /// Number of unneeded bytes that may be read besides as many as are wanted, if the cache is at least eight times as large.
 const SPARE: u64 = 4 << 20;
 
+/// Number of requests for a file on a web server after a response with another entity tag.
+const MIRRORS: usize = 16;
+
 /// An object on a remote server.
 #[derive(Debug)]
 pub(crate) struct Remote {
     link: Link,
     /// Size, entity tag and modification time when the object was opened.
     meta: ObjectMeta,
+    /// Whether the entity tag identifies the version.
+    is_tagged: AtomicBool,
     cache: Cache,
     concurrency: usize,
     minimize: Minimize,
@@ -56,26 +70,28 @@ pub(crate) async fn open(
     meter: &Arc<Meter>,
 ) -> Result<Opened, StoreError> {
     let start = Instant::now();
-    let mut link = Link::new(location, options)?;
     let length = listed.size.filter(|size| *size <= options.small_file).map_or(FIRST, |size| size.max(1));
-    let first = GetOptions {
-        range: Some(GetRange::Bounded(0..length)),
-        if_match: listed.demanded(),
-        ..GetOptions::default()
+    let (range, name) = (ByteRange::new(0, length), &location.name());
+    let check = |meta: &ObjectMeta, with_tag| match with_tag {
+        true => listed.check(name, meta),
+        false => Listed { etag: None, ..listed.clone() }.check(name, meta),
     };
-    let mut found = link.get(first.clone(), meter, |meta| listed.check(&link.name, meta)).await;
-    if let Err(Failure::Other(error)) = &found
-        && region::learned(location, error, options)
-    {
-        link = Link::new(location, options)?;
-        found = link.get(first, meter, |meta| listed.check(&link.name, meta)).await;
-    }
-    let opened = match found {
-        Ok((meta, bytes)) => {
+    let found = region::following(location, options, || async move {
+        let link = Link::new(location, options)?;
+        let answer = versioned(&link, range, listed.demanded(), meter, check).await?;
+        Ok((link, answer))
+    });
+    let opened = match found.await {
+        Ok((link, (mut meta, bytes, is_tagged))) => {
+            check_content(&link, &bytes)?;
             let length = bytes.len() as u64;
+            if !is_tagged {
+                meta.e_tag = listed.etag.clone();
+            }
             let remote = Remote {
                 link,
                 meta,
+                is_tagged: AtomicBool::new(is_tagged),
                 cache: Cache::new(options.cache_bytes),
                 concurrency: options.concurrency.max(1),
                 minimize: options.minimize,
@@ -85,12 +101,69 @@ pub(crate) async fn open(
             remote.keep(ByteRange::new(0, length), &bytes, |_| true)?;
             Opened::Ranges(Arc::new(remote))
         }
-        Err(Failure::NoRanges) => whole(&link, listed, options.whole_limit, meter).await?,
-        Err(Failure::PastEnd(refused)) => empty(&link, listed, refused, meter).await?,
+        Err(Failure::NoRanges) => {
+            whole(&Link::new(location, options)?, listed, options.whole_limit, meter).await?
+        }
+        Err(Failure::PastEnd(refused)) => {
+            empty(&Link::new(location, options)?, listed, refused, meter).await?
+        }
         Err(Failure::Other(error)) => return Err(error),
     };
     meter.waited(start);
     Ok(opened)
+}
+
+/// Refuses a web page that was sent instead of a file, with a status of success.
+fn check_content(link: &Link, bytes: &[u8]) -> Result<(), StoreError> {
+    match link.is_web() && web::is_html(bytes) {
+        true => Err(StoreError::Page { name: link.name.clone() }),
+        false => Ok(()),
+    }
+}
+
+/// Requests a range of a version of a file: `check` compares a response with it, with or without the entity tag. Also
+/// returns whether the tag was compared.
+///
+/// The mirrors of a web server, and proxies in front of them, may send tags of their own. If a tag differs, the request is
+/// repeated until a response has the expected tag. If no tag occurs twice, the tags say nothing about the file, and its size
+/// and modification time are compared alone.
+async fn versioned(
+    link: &Link,
+    range: ByteRange,
+    tag: Option<String>,
+    meter: &Meter,
+    check: impl Fn(&ObjectMeta, bool) -> Result<(), StoreError>,
+) -> Result<(ObjectMeta, Bytes, bool), Failure> {
+    let plain =
+        GetOptions { range: Some(GetRange::Bounded(range.start..range.end())), ..GetOptions::default() };
+    let conditional = GetOptions { if_match: tag, ..plain.clone() };
+    let changed = match link.get(conditional, meter, |meta| check(meta, true)).await {
+        Err(Failure::Other(changed @ StoreError::Changed { .. })) if link.is_web() => changed,
+        other => return other.map(|(meta, bytes)| (meta, bytes, true)),
+    };
+    let others = Mutex::new(BTreeSet::new());
+    for _ in 0..MIRRORS {
+        let counted = |meta: &ObjectMeta| {
+            let differs = check(meta, true);
+            if let (Err(_), Some(tag)) = (&differs, &meta.e_tag) {
+                others.lock().unwrap_or_else(PoisonError::into_inner).insert(tag.clone());
+            }
+            differs
+        };
+        match link.get(plain.clone(), meter, counted).await {
+            Err(Failure::Other(StoreError::Changed { .. })) => {}
+            other => return other.map(|(meta, bytes)| (meta, bytes, true)),
+        }
+    }
+    let others = others.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if others.len() < MIRRORS {
+        return Err(Failure::Other(changed));
+    }
+    let dated = |meta: &ObjectMeta| match meta.last_modified.timestamp() > 0 {
+        true => check(meta, false),
+        false => Err(changed.clone()),
+    };
+    link.get(plain, meter, dated).await.map(|(meta, bytes)| (meta, bytes, false))
 }
 
 /// Downloads a file whole.
@@ -109,6 +182,7 @@ async fn whole(link: &Link, listed: &Listed, limit: u64, meter: &Meter) -> Resul
     };
     let (meta, bytes) =
         link.get(GetOptions::default(), meter, accept).await.map_err(|it| it.described(link))?;
+    check_content(link, &bytes)?;
     Ok(Opened::Whole(bytes, meta))
 }
 
@@ -249,16 +323,17 @@ impl Remote {
     /// Requests a range on condition of the entity tag. Also compares the response with the opened version, since not
     /// every server honours the condition. A range past the end means that the file became shorter.
     async fn request(&self, range: ByteRange) -> Result<Bytes, StoreError> {
-        let options = GetOptions {
-            range: Some(GetRange::Bounded(range.start..range.end())),
-            if_match: self.meta.e_tag.clone().filter(|tag| !tag.starts_with("W/")),
-            ..GetOptions::default()
-        };
-        let answer = self.link.get(options, &self.meter, |meta| self.unchanged(meta)).await;
-        let (_, bytes) = answer.map_err(|failure| match failure {
+        let is_tagged = self.is_tagged.load(Ordering::Relaxed);
+        let tag = self.meta.e_tag.clone().filter(|tag| is_tagged && !tag.starts_with("W/"));
+        let check = |meta: &ObjectMeta, with_tag| self.unchanged(meta, with_tag && is_tagged);
+        let answer = versioned(&self.link, range, tag, &self.meter, check).await;
+        let (_, bytes, with_tag) = answer.map_err(|failure| match failure {
             Failure::PastEnd(_) => self.link.changed("it became shorter"),
             other => other.described(&self.link),
         })?;
+        if !with_tag {
+            self.is_tagged.store(false, Ordering::Relaxed);
+        }
         tracing::trace!("{}: {range}", self.link.name);
         Ok(bytes)
     }
@@ -284,9 +359,10 @@ impl Remote {
     }
 
     /// Checks that a response belongs to the version that was opened.
-    fn unchanged(&self, now: &ObjectMeta) -> Result<(), StoreError> {
+    fn unchanged(&self, now: &ObjectMeta, with_tag: bool) -> Result<(), StoreError> {
         let was = &self.meta;
-        let reason = if now.e_tag != was.e_tag {
+        let [tag, tag_was] = [now, was].map(|meta| meta.e_tag.as_deref().map(opaque_tag));
+        let reason = if with_tag && tag != tag_was {
             "its etag differs".to_owned()
         } else if now.size != was.size {
             format!("{} bytes, expected {}", now.size, was.size)

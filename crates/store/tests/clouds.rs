@@ -5,6 +5,7 @@
 mod common;
 
 use common::{Request, Response, Server, file, options, run};
+use futures::future::join_all;
 use virtualize_bytes::ReadErrorKind;
 use virtualize_store::{Listed, SideFolder, StoreError, StoreOptions, list_page, open, open_listed, put};
 
@@ -89,6 +90,45 @@ fn the_region_of_a_bucket_is_found_once() {
     });
     assert_eq!(server.requests().len(), 1 + 5, "one refusal");
     assert_eq!(virtualize_store::known_regions(&options)["s3://bucket"], HOME);
+}
+
+#[test]
+fn all_first_requests_follow_the_bucket_to_its_region() {
+    const EACH: usize = 16;
+    // Every request is sent before any learns the region.
+    let all_sent = std::sync::Barrier::new(3 * EACH);
+    let server = Server::start(move |request| {
+        let response = regional(request);
+        if response.status == 301 {
+            all_sent.wait();
+        }
+        response
+    });
+    let options = &signed(&server, &[]);
+    run(async {
+        let names = || (0..EACH).map(|n| format!("s3://bucket/{n}.nc"));
+        let opened =
+            join_all(names().map(|url| async move { open(&url, options).await.map(|file| file.bytes()) }));
+        let listed = join_all((0..EACH).map(|_| list_page("s3://bucket/", true, None, options)));
+        let written = join_all(names().map(|url| async move { put(&url, options, "b".into()).await }));
+        let (opened, listed, written) = futures::join!(opened, listed, written);
+        opened.into_iter().for_each(|size| assert_eq!(size, Ok(5)));
+        listed.into_iter().for_each(|page| assert_eq!(page.unwrap().files.len(), 1));
+        written.into_iter().for_each(|receipt| drop(receipt.unwrap()));
+    });
+    assert_eq!(server.requests().len(), 3 * EACH * 2, "each request is refused once");
+}
+
+#[test]
+fn a_key_that_ends_in_416_is_requested_again() {
+    let count = std::sync::atomic::AtomicUsize::new(0);
+    let server =
+        Server::start(move |request| match count.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+            0 => Response::status(503),
+            _ => file(request, b"content", "\"one\""),
+        });
+    assert_eq!(run(open("s3://bucket/tile 416", &s3(&server))).unwrap().bytes(), 7);
+    assert_eq!(server.requests().len(), 2);
 }
 
 #[test]
@@ -258,7 +298,10 @@ fn what_cannot_be_read_is_not_written_either() {
         let error = run(put(&format!("s3://bucket/{key}"), &signed(&server, &[]), "x".into())).unwrap_err();
         assert!(matches!(error, StoreError::Location { .. }), "{error}");
     }
-    assert!(run(SideFolder::create("s3://bucket/a//b", false).unwrap().finish(&s3(&server))).is_err());
+    assert!(
+        run(SideFolder::create("s3://bucket/a//b", false, common::OUTPUTS).unwrap().finish(&s3(&server)))
+            .is_err()
+    );
     assert!(server.requests().iter().all(|request| request.method == "HEAD"));
 }
 

@@ -6,8 +6,8 @@ mod common;
 
 use std::{fs, io::Write, path::Path};
 
-use common::{options, run};
-use virtualize_store::{ExistingFolder, SideFolder, StoreError};
+use common::{OUTPUTS, options, run};
+use virtualize_store::{SideFolder, StoreError};
 
 fn names(folder: &Path) -> Vec<String> {
     let all = fs::read_dir(folder).unwrap();
@@ -24,7 +24,7 @@ fn put(folder: &mut SideFolder, key: &str) {
 fn nothing_is_there_until_all_is() {
     let root = tempfile::tempdir().unwrap();
     let target = root.path().join("store.zarr");
-    let mut folder = SideFolder::create(&format!("{}/", target.display()), false).unwrap();
+    let mut folder = SideFolder::create(&format!("{}/", target.display()), false, OUTPUTS).unwrap();
     put(&mut folder, "a/b c/zarr.json");
     put(&mut folder, "zarr.json");
     assert!(!target.exists());
@@ -44,50 +44,79 @@ fn nothing_is_there_until_all_is() {
 fn what_was_dropped_leaves_nothing() {
     let root = tempfile::tempdir().unwrap();
     let target = root.path().join("store");
-    put(&mut SideFolder::create(target.to_str().unwrap(), false).unwrap(), "a");
+    put(&mut SideFolder::create(target.to_str().unwrap(), false, OUTPUTS).unwrap(), "a");
     assert!(names(root.path()).is_empty());
 }
 
 #[test]
-fn what_is_there_is_replaced_only_when_asked_for() {
+fn outputs_are_replaced_with_overwrite_and_other_folders_never() {
     let root = tempfile::tempdir().unwrap();
     let target = root.path().join("store");
     let path = target.to_str().unwrap();
-    fs::create_dir(&target).unwrap();
-    for (overwrite, key) in [(false, "first"), (true, "second")] {
-        let mut folder = SideFolder::create(path, overwrite).unwrap();
+    let write = |overwrite: bool, key: &str| {
+        let mut folder = SideFolder::create(path, overwrite, OUTPUTS)?;
         put(&mut folder, key);
-        run(folder.finish(&options())).unwrap();
-        assert_eq!(names(&target), [key]);
+        put(&mut folder, "root");
+        run(folder.finish(&options()))
+    };
+    fs::create_dir(&target).unwrap();
+    write(false, "ours.first").unwrap();
+    write(true, "ours.second").unwrap();
+    assert_eq!(names(&target), ["ours.second", "root"]);
+    assert!(matches!(write(false, "ours.third"), Err(StoreError::Occupied { foreign: None, .. })));
+    let foreign = |key: &str| {
+        let found = write(true, "ours.third").unwrap_err();
+        assert!(
+            matches!(&found, StoreError::Occupied { foreign: Some(foreign), .. } if foreign == key),
+            "{found}"
+        );
+        assert_eq!(fs::read_to_string(target.join("ours.second")).unwrap(), "ours.second");
+    };
+    for key in ["thesis.txt", ".hidden", "ours.d/thesis.txt"] {
+        let file = target.join(key);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, "x").unwrap();
+        foreign(key);
+        fs::remove_file(&file).unwrap();
     }
-    assert!(matches!(SideFolder::create(path, false), Err(StoreError::Occupied { .. })));
+    foreign("ours.d/");
+    fs::remove_dir(target.join("ours.d")).unwrap();
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(root.path(), target.join("ours.link")).unwrap();
+        foreign("ours.link (not a regular file)");
+        fs::remove_file(target.join("ours.link")).unwrap();
+    }
+    fs::remove_file(target.join("root")).unwrap();
+    foreign("ours.second");
     let file = root.path().join("file");
     fs::write(&file, "x").unwrap();
     for overwrite in [false, true] {
-        let done = SideFolder::create(file.to_str().unwrap(), overwrite)
-            .and_then(|folder| run(folder.finish(&options())));
-        assert!(done.is_err());
+        assert!(SideFolder::create(file.to_str().unwrap(), overwrite, OUTPUTS).is_err());
         assert_eq!(fs::read_to_string(&file).unwrap(), "x");
     }
     assert_eq!(names(root.path()), ["file", "store"]);
 }
 
 #[test]
-fn what_came_meanwhile_is_not_replaced() {
+fn files_that_are_added_meanwhile_are_not_replaced() {
     let root = tempfile::tempdir().unwrap();
     let target = root.path().join("store");
-    let mut folder = SideFolder::create(target.to_str().unwrap(), false).unwrap();
-    put(&mut folder, "a");
-    fs::create_dir(&target).unwrap();
-    fs::write(target.join("mine"), "x").unwrap();
-    run(folder.finish(&options())).unwrap_err();
-    assert_eq!(names(&target), ["mine"]);
+    for overwrite in [false, true] {
+        let mut folder = SideFolder::create(target.to_str().unwrap(), overwrite, OUTPUTS).unwrap();
+        put(&mut folder, "root");
+        fs::create_dir(&target).unwrap();
+        fs::write(target.join("mine"), "x").unwrap();
+        run(folder.finish(&options())).unwrap_err();
+        assert_eq!(names(&target), ["mine"]);
+        fs::remove_dir_all(&target).unwrap();
+    }
 }
 
 #[test]
 fn keys_stay_within_and_come_once() {
     let root = tempfile::tempdir().unwrap();
-    let mut folder = SideFolder::create(root.path().join("store").to_str().unwrap(), false).unwrap();
+    let mut folder = SideFolder::create(root.path().join("store").to_str().unwrap(), false, OUTPUTS).unwrap();
     for key in ["", "..", "a/../b", "/a", "a//b", "a/", "./a", "a\\b", "a\0"] {
         assert!(folder.file(key).is_err(), "{key:?}");
     }
@@ -95,31 +124,4 @@ fn keys_stay_within_and_come_once() {
     for key in ["a", "a/b"] {
         assert!(folder.file(key).is_err(), "{key:?}");
     }
-}
-
-#[test]
-fn an_extension_keeps_files_and_replaces_the_folder_at_once() {
-    let root = tempfile::tempdir().unwrap();
-    let target = root.path().join("store");
-    let path = target.to_str().unwrap();
-    let mut folder = SideFolder::create(path, false).unwrap();
-    for key in ["a/0", "a/1", "b"] {
-        put(&mut folder, key);
-    }
-    let receipt = run(folder.finish(&options())).unwrap();
-    let existing = ExistingFolder::find(path, &options()).unwrap().unwrap();
-    assert_eq!(existing.receipt(), receipt);
-    let opened = fs::File::open(target.join("a/1")).unwrap();
-    let mut folder = SideFolder::extend(path, &existing).unwrap();
-    folder.keep("a/0").unwrap();
-    folder.file("a/1").unwrap().write_all(b"new").unwrap();
-    assert!(folder.keep("a/1").is_err() && folder.keep("missing").is_err() && folder.keep("../x").is_err());
-    let extended = run(folder.finish(&options())).unwrap();
-    assert_eq!(ExistingFolder::find(path, &options()).unwrap().unwrap().receipt(), extended);
-    assert_eq!(names(&target), ["a"]);
-    assert_eq!(names(&target.join("a")), ["0", "1"]);
-    assert_eq!(fs::read_to_string(target.join("a/1")).unwrap(), "new");
-    assert_eq!(names(root.path()), ["store"]);
-    // A reader that has opened a file goes on reading the earlier output.
-    assert_eq!(std::io::read_to_string(opened).unwrap(), "a/1");
 }

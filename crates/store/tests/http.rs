@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{Response, Server, content, file, options, run};
 use virtualize_bytes::{ByteRange, ReadErrorKind, ReadRanges};
-use virtualize_store::{StoreError, StoreOptions, open};
+use virtualize_store::{Condition, StoreError, StoreOptions, open, probe};
 
 fn failure(server: &Server, options: &StoreOptions) -> StoreError {
     run(open(&format!("{}/dir/a.nc?Signature=secret", server.url), options)).unwrap_err()
@@ -188,14 +188,127 @@ fn an_empty_file_and_a_body_cut_short() {
     );
 }
 
+/// Removes what a server may omit: the size of the file, the length of the response.
+fn incomplete(request: &common::Request, without_size: bool, without_length: bool) -> Response {
+    let mut response = file(request, content(), "\"one\"");
+    for (name, value) in &mut response.headers {
+        if *name == "Content-Range" && without_size {
+            *value = format!("{}/*", value.split('/').next().unwrap());
+        }
+    }
+    if without_length {
+        let mut chunked = format!("{:x}\r\n", response.body.len()).into_bytes();
+        chunked.append(&mut response.body);
+        chunked.extend_from_slice(b"\r\n0\r\n\r\n");
+        response.body = chunked;
+        response.headers.push(("Transfer-Encoding", "chunked".to_owned()));
+    }
+    response
+}
+
 #[test]
-fn a_chunked_answer_without_length() {
+fn ranges_without_length_or_size_are_read() {
+    for (without_size, without_length, head) in
+        [(true, false, true), (false, true, true), (true, true, true), (true, true, false)]
+    {
+        let server =
+            Server::start(move |request| match (request.method.as_str(), request.headers.get("range")) {
+                ("HEAD", _) if head => file(request, content(), "\"one\""),
+                ("HEAD", _) => Response::status(405),
+                (_, Some(range)) if range == "bytes=-1" => {
+                    let last = content().len() - 1;
+                    let range = format!("bytes {last}-{last}/*");
+                    Response { status: 206, headers: vec![("Content-Range", range)], body: vec![0] }
+                }
+                _ => incomplete(request, without_size, without_length),
+            });
+        run(async {
+            let url = format!("{}/a", server.url);
+            let object = open(&url, &options()).await.unwrap();
+            assert_eq!(object.size(), content().len() as u64);
+            let parts = object.read_ranges(&[ByteRange::new(900_000, 5)]).await.unwrap();
+            assert_eq!(parts[0], content()[900_000..900_005]);
+            let refused = probe(&url, 0, None, &options()).await.unwrap_err();
+            assert!(matches!(refused, StoreError::Unreadable { .. }), "{refused}");
+        });
+    }
+}
+
+#[test]
+fn a_whole_file_without_length() {
     let server = Server::start(|_| Response {
         status: 200,
         headers: vec![("Transfer-Encoding", "chunked".to_owned())],
         body: b"4\r\nabcd\r\n0\r\n\r\n".to_vec(),
     });
-    let error = failure(&server, &options());
-    assert_eq!(error.kind(), ReadErrorKind::Unavailable);
-    assert!(error.to_string().to_lowercase().contains("content-length"), "{error}");
+    let url = format!("{}/a", server.url);
+    let object = run(open(&url, &options())).unwrap();
+    assert_eq!((object.size(), object.supports_ranges()), (4, false));
+    let error = run(open(&url, &StoreOptions { whole_limit: 3, ..options() })).unwrap_err();
+    assert!(matches!(error, StoreError::NoRanges { limit: 3, .. }), "{error}");
+    assert!(matches!(run(probe(&url, 0, None, &options())), Err(StoreError::Unreadable { .. })));
+}
+
+#[test]
+fn a_page_instead_of_the_file() {
+    for status in [200, 206] {
+        let server = Server::start(move |request| {
+            let page = file(request, b"\n<!DOCTYPE html><title>Sign in</title>", "\"page\"");
+            Response { status, ..page }
+        });
+        let error = failure(&server, &options());
+        assert!(matches!(error, StoreError::Page { .. }), "{error}");
+        assert_eq!(error.kind(), ReadErrorKind::Unavailable, "the file did not fail");
+    }
+}
+
+#[test]
+fn conditions_of_readers() {
+    let server = Server::of_file(content());
+    let condition = |condition| run(probe(&format!("{}/a", server.url), 9, Some(&condition), &options()));
+    assert_eq!(condition(Condition::Tag("\"one\"".to_owned())), Ok(()));
+    assert!(matches!(condition(Condition::Tag("one".to_owned())), Err(StoreError::Changed { .. })));
+    // Sat, 21 Nov 2026 10:00:00 GMT
+    assert_eq!(condition(Condition::NotModifiedSince(1_795_255_200)), Ok(()));
+    assert!(matches!(condition(Condition::NotModifiedSince(1_795_255_199)), Err(StoreError::Changed { .. })));
+}
+
+/// Reads a file whose responses have the entity tags that a function returns for each request, with or without conditional
+/// requests.
+fn tagged(
+    tag: impl Fn(usize) -> String + Send + Sync + 'static,
+    is_conditional: bool,
+) -> Result<(), ReadErrorKind> {
+    let count = AtomicUsize::new(0);
+    let server = Server::start(move |request| {
+        let mut request = request.clone();
+        if !is_conditional {
+            request.headers.remove("if-match");
+        }
+        file(&request, content(), &tag(count.fetch_add(1, Ordering::Relaxed)))
+    });
+    run(async {
+        let object = open(&format!("{}/a", server.url), &options()).await.unwrap();
+        for start in [900_000, 500_000] {
+            object.drop_cached();
+            let read = object.read_ranges(&[ByteRange::new(start, 5)]).await;
+            let at = usize::try_from(start).unwrap();
+            assert_eq!(read.map_err(|error| error.kind)?[0], content()[at..at + 5]);
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn mirrors_with_tags_of_their_own_are_read() {
+    for is_conditional in [true, false] {
+        assert_eq!(tagged(|n| format!("\"{}\"", n % 3), is_conditional), Ok(()), "mirrors take turns");
+        assert_eq!(tagged(|n| format!("\"{n}\""), is_conditional), Ok(()), "no tag occurs twice");
+        let weak = |n| if n % 2 == 0 { "\"a\"".to_owned() } else { "W/\"a\"".to_owned() };
+        assert_eq!(tagged(weak, is_conditional), Ok(()), "a proxy weakens tags");
+        let changed = |n| if n == 0 { "\"a\"".to_owned() } else { "\"b\"".to_owned() };
+        assert_eq!(tagged(changed, is_conditional), Err(ReadErrorKind::Changed));
+        let two = |n| if n == 0 { "\"a\"".to_owned() } else { format!("\"b{}\"", n % 2) };
+        assert_eq!(tagged(two, is_conditional), Err(ReadErrorKind::Changed));
+    }
 }

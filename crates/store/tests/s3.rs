@@ -6,11 +6,11 @@ mod common;
 
 use std::path::Path;
 
-use common::{conforms, content, options};
+use common::{OUTPUTS, conforms, content, options};
 use hyper_util::rt::TokioIo;
 use s3s::{auth::SimpleAuth, service::S3ServiceBuilder};
 use virtualize_bytes::{ByteRange, ReadErrorKind, ReadRanges};
-use virtualize_store::{ExistingFolder, SideFolder, StoreError, StoreOptions, open, put};
+use virtualize_store::{SideFolder, StoreError, StoreOptions, open, put};
 
 const KEY: &str = "AKEXAMPLE";
 const SECRET: &str = "not-a-secret";
@@ -101,55 +101,42 @@ async fn folders_become_objects_below_a_prefix() {
     let root = bucket();
     let options = signed(&serve(root.path(), true).await, SECRET);
     let write = async |overwrite: bool, keys: &[&str]| {
-        let mut folder = SideFolder::create("s3://bucket/out/store.zarr/", overwrite).unwrap();
+        let mut folder = SideFolder::create("s3://bucket/out/store.zarr/", overwrite, OUTPUTS).unwrap();
         for key in keys {
             std::io::Write::write_all(&mut folder.file(key).unwrap(), key.as_bytes()).unwrap();
         }
         folder.finish(&options).await
     };
-    let there = |key: &str| root.path().join("bucket/out/store.zarr").join(key).is_file();
-    write(false, &["a/c/0", "a/zarr.json", "zarr.json"]).await.unwrap();
-    assert!(there("a/c/0") && there("a/zarr.json") && there("zarr.json"));
-    assert!(matches!(write(false, &["zarr.json"]).await, Err(StoreError::Occupied { .. })));
-    write(true, &["b/zarr.json", "zarr.json"]).await.unwrap();
-    assert!(!there("a/c/0") && there("b/zarr.json") && there("zarr.json"));
+    let path = |key: &str| root.path().join("bucket/out/store.zarr").join(key);
+    write(false, &["ours.a/0", "ours.b", "root"]).await.unwrap();
+    assert!(path("ours.a/0").is_file() && path("ours.b").is_file() && path("root").is_file());
+    assert!(matches!(write(false, &["root"]).await, Err(StoreError::Occupied { foreign: None, .. })));
+    write(true, &["ours.b", "ours.c", "root"]).await.unwrap();
+    assert!(!path("ours.a/0").exists() && path("ours.c").is_file() && path("root").is_file());
     assert!(root.path().join("bucket/folder/a b.nc").is_file());
+    std::fs::write(path("thesis.txt"), "x").unwrap();
+    let found = write(true, &["ours.d", "root"]).await;
+    assert!(matches!(&found, Err(StoreError::Occupied { foreign: Some(key), .. }) if key == "thesis.txt"));
+    assert!(path("thesis.txt").is_file() && path("ours.c").is_file() && !path("ours.d").exists());
+    // Left of an interrupted upload, which listed its keys.
+    std::fs::remove_file(path("root")).unwrap();
+    std::fs::remove_file(path("thesis.txt")).unwrap();
+    assert!(write(true, &["root"]).await.is_err());
+    let list = root.path().join("bucket/out/.virtualize-store.zarr.part");
+    std::fs::write(&list, "ours.b\nours.c\nroot").unwrap();
+    write(true, &["root"]).await.unwrap();
+    assert!(path("root").is_file() && !path("ours.c").exists() && !list.exists());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_extension_uploads_what_has_changed() {
-    const TARGET: &str = "s3://bucket/out/store.zarr";
+#[tokio::test]
+async fn large_objects_are_uploaded_in_parts() {
     let root = bucket();
     let options = signed(&serve(root.path(), true).await, SECRET);
-    let write = |folder: &mut SideFolder, key: &str, text: &str| {
-        std::io::Write::write_all(&mut folder.file(key).unwrap(), text.as_bytes()).unwrap();
-    };
-    let mut folder = SideFolder::create(TARGET, false).unwrap();
-    for key in ["a/0", "a/1", "b", "zarr.json"] {
-        write(&mut folder, key, "before");
-    }
-    let published = folder.finish(&options).await.unwrap();
-    let path = |key: &str| root.path().join("bucket/out/store.zarr").join(key);
-    let written = |key: &str| std::fs::metadata(path(key)).unwrap().modified().unwrap();
-    let before = written("a/0");
-    let reached = options.clone();
-    let extended = tokio::task::spawn_blocking(move || {
-        let existing = ExistingFolder::find(TARGET, &reached).unwrap().unwrap();
-        assert_eq!(existing.receipt(), published);
-        let mut text = String::new();
-        existing.open("a/1").unwrap().read_to_string(&mut text).unwrap();
-        assert_eq!(text, "before");
-        let mut folder = SideFolder::extend(TARGET, &existing).unwrap();
-        folder.keep("a/0").unwrap();
-        write(&mut folder, "a/1", "after");
-        write(&mut folder, "zarr.json", "after");
-        folder
-    });
-    extended.await.unwrap().finish(&options).await.unwrap();
-    let text = |key: &str| std::fs::read_to_string(path(key)).unwrap();
-    assert_eq!([text("a/0"), text("a/1"), text("zarr.json")], ["before", "after", "after"]);
-    assert!(!path("b").exists());
-    assert_eq!(written("a/0"), before);
+    let content: Vec<u8> = (0..9_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    let mut object = virtualize_store::SideObject::create("s3://bucket/large").unwrap();
+    std::io::Write::write_all(&mut object, &content).unwrap();
+    object.finish(&options).await.unwrap();
+    assert!(std::fs::read(root.path().join("bucket/large")).unwrap() == content);
 }
 
 #[tokio::test]

@@ -14,5 +14,5 @@ mod spec;
 mod walk;
 
 pub use error::{Error, Structure};
-pub use spec::{Ome, OmeImage, TiffData, is_tiff, parse_ome};
+pub use spec::{Ome, OmeImage, TiffData, is_tiff, parse_arcgis_code, parse_ome, parse_pam, parse_world_file};
 pub use walk::read;

@@ -11,7 +11,8 @@ use crate::Error;
 pub struct File {
     /// Byte order of tags and samples.
     pub endian: Endian,
-    /// Whether the file is a BigTIFF, with 8-byte offsets.
+    /// Whether offsets have 64 bits: in BigTIFF, and in the dialects of TIFF whose offsets were completed (NDPI above
+    /// 4 GiB, LSM).
     pub big: bool,
     /// Directories of the main chain, in order.
     pub ifds: Vec<Ifd>,
@@ -29,6 +30,8 @@ pub struct Ifd {
     pub offset: u64,
     /// Values of all entries, by tag, except for the tables of strips and tiles, which are in `image`.
     pub tags: BTreeMap<u16, Value>,
+    /// The second ImageDescription (270), if there are two.
+    pub second_description: Option<String>,
     /// Errors of tags that could not be read, and notes on dubious values.
     pub unreadable_tags: Vec<Error>,
     /// Errors of the SubIFDs tag, and of its directories that could not be read.
@@ -63,6 +66,16 @@ pub enum Value {
     Text(Vec<String>),
     /// UNDEFINED (7).
     Bytes(Vec<u8>),
+}
+
+impl Value {
+    /// Returns the strings of a text, joined by NULs.
+    pub fn into_text(self) -> Option<String> {
+        match self {
+            Self::Text(strings) => Some(strings.join("\0")),
+            _ => None,
+        }
+    }
 }
 
 /// How the samples of an image are stored.
@@ -210,6 +223,11 @@ pub struct Geo {
     pub keys: BTreeMap<u16, GeoKey>,
     /// RPC coefficients (50844), 92 numbers.
     pub rpc: Option<Vec<f64>>,
+    /// Transformation of a sidecar, which replaces that of the tags: from the outer corners of pixels to the model, in GDAL's
+    /// order.
+    pub sidecar_transform: Option<[f64; 6]>,
+    /// Coordinate reference system of a sidecar, as WKT or a code such as `EPSG:4326`, which replaces that of the keys.
+    pub sidecar_srs: Option<String>,
 }
 
 /// The value of a GeoKey.
@@ -221,4 +239,47 @@ pub enum GeoKey {
     Double(Vec<f64>),
     /// From GeoAsciiParams (34737), without the terminating bar.
     Text(String),
+}
+
+/// Content of an `.aux.xml`.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Pam {
+    /// Coordinate reference system: WKT, or another notation that GDAL knows.
+    pub srs: Option<String>,
+    /// Transformation from the outer corners of pixels to the model, in GDAL's order.
+    pub transform: Option<[f64; 6]>,
+    /// Ground control points.
+    pub points: Option<PamPoints>,
+    /// Metadata items of the dataset and of its bands.
+    pub items: Vec<GdalItem>,
+    /// Bands, from 0.
+    pub bands: BTreeMap<u32, PamBand>,
+    /// Whether it has control points of ArcGIS.
+    pub has_arcgis_points: bool,
+    /// Whether it has metadata of further images of the file.
+    pub has_subdatasets: bool,
+}
+
+/// Ground control points of an `.aux.xml`.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct PamPoints {
+    /// Column and row from the outer corner of the first pixel, then x, y, z of the model.
+    pub points: Vec<[f64; 5]>,
+    /// Their coordinate reference system.
+    pub srs: Option<String>,
+}
+
+/// A band of an `.aux.xml`.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct PamBand {
+    /// Nodata value, as text that is a number.
+    pub nodata: Option<String>,
+    /// Scale and offset.
+    pub packing: Option<(f64, f64)>,
+    /// Unit.
+    pub unit: Option<String>,
+    /// Description.
+    pub description: Option<String>,
+    /// Color interpretation.
+    pub color: Option<String>,
 }

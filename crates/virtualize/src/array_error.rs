@@ -28,6 +28,9 @@ pub enum ArrayError {
     /// The function for chunks without a decoder here failed.
     #[error("{0}")]
     ForeignDecoder(String),
+    /// The array does not describe the image of a chunk.
+    #[error("{0}")]
+    Image(String),
     /// A chunk has a position outside the grid.
     #[error("position {position} lies outside a grid of {counts:?} chunks")]
     OutsideGrid {

@@ -25,6 +25,7 @@ pub async fn commit(
     options: &CommitOptions,
     store_options: &StoreOptions,
 ) -> Result<Committed, Error> {
+    store.check_ranges(&Relocation::Keep)?;
     let (location, options) = reach_for_writing(target, options, store_options).await?;
     let commit = virtualize_icechunk::commit(&store.hierarchy, &location, &options);
     Box::pin(commit).await.map_err(failed(target))
@@ -157,7 +158,8 @@ async fn storage(target: &str, options: &StoreOptions) -> Result<StorageOptions,
     let mut values = options.values.clone();
     values.extend(other_settings(target, options).await?);
     let regions = Arc::new(known_regions(options));
-    Ok(StorageOptions { values, anonymous: options.anonymous, endpoint: options.endpoint.clone(), regions })
+    let StoreOptions { anonymous, endpoint, .. } = options.clone();
+    Ok(StorageOptions { values, anonymous, endpoint, regions, store: options.clone() })
 }
 
 /// Returns an absolute path, which stays valid if Python runs in another folder.

@@ -28,7 +28,7 @@ pub enum Error {
         found: String,
     },
     /// A structure of an HDF5 file is damaged or not supported.
-    #[error("{name}: {source}")]
+    #[error("{}", named(name, source))]
     Hdf5 {
         /// The file.
         name: String,
@@ -36,7 +36,7 @@ pub enum Error {
         source: virtualize_hdf5::Error,
     },
     /// A structure of a NetCDF classic file is damaged.
-    #[error("{name}: {source}")]
+    #[error("{}", named(name, source))]
     Netcdf3 {
         /// The file.
         name: String,
@@ -44,7 +44,7 @@ pub enum Error {
         source: virtualize_netcdf3::Error,
     },
     /// A structure of a TIFF file is damaged or not supported.
-    #[error("{name}: {source}")]
+    #[error("{}", named(name, source))]
     Tiff {
         /// The file.
         name: String,
@@ -358,11 +358,12 @@ fn of_store(error: &StoreError) -> Code {
         StoreError::Locked { .. } => Code::OutputLocked,
         StoreError::Location { .. } => Code::Url,
         StoreError::Option { .. } => Code::Usage,
-        StoreError::NoRanges { .. } => Code::NoRanges,
+        StoreError::NoRanges { .. } | StoreError::Unreadable { .. } => Code::NoRanges,
         StoreError::Denied { .. } => Code::SourceDenied,
-        StoreError::NotFound { .. } | StoreError::Changed { .. } | StoreError::Unavailable { .. } => {
-            of_read(error.kind())
-        }
+        StoreError::NotFound { .. }
+        | StoreError::Changed { .. }
+        | StoreError::Page { .. }
+        | StoreError::Unavailable { .. } => of_read(error.kind()),
     }
 }
 
@@ -385,6 +386,12 @@ fn of_kind(kind: ReadErrorKind) -> ErrorClass {
         ReadErrorKind::Unavailable => ErrorClass::Unavailable,
         ReadErrorKind::Invalid | ReadErrorKind::Limit => ErrorClass::File,
     }
+}
+
+/// Returns the text of an error of a file, whose name errors of stores already have.
+fn named(name: &str, error: &dyn std::fmt::Display) -> String {
+    let text = error.to_string();
+    if text.starts_with(&format!("{name}: ")) { text } else { format!("{name}: {text}") }
 }
 
 /// Returns the first reason as `show` writes it, and the number of further ones.

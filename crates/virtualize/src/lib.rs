@@ -43,7 +43,7 @@ pub use error::{Error, ErrorClass};
 pub use open::{open, open_object};
 pub use options::{Hdf5Reader, InlineOptions, Options};
 pub use output::{
-    Destination, PreparedOutput, metadata, prepare, prepare_chunks, prepare_extension, write, write_files,
+    Destination, PreparedOutput, check_replaceable, metadata, prepare, prepare_chunks, write, write_files,
     write_folder, write_to,
 };
 pub use passing::Urls;
@@ -63,8 +63,7 @@ pub use virtualize_emit::{Format, MOST_RECORDS, Sink};
 pub use virtualize_icechunk::Committed;
 pub use virtualize_map::{
     ArrayReport, ChunkGridChoice, ComplexIntegers, Diagnostic, FillDecision, FillPolicy, FillSource,
-    InvalidNodata, MapOptions, NumpyField, NumpyType, Outcome, Report, Severity, SourceAttribute,
-    SourceValue,
+    MapOptions, NumpyField, NumpyType, Outcome, Report, Severity, SourceAttribute, SourceValue,
 };
 pub use virtualize_remedy::{Code, Notation, OptionName, Remedy};
 pub use virtualize_store::{

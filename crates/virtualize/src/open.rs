@@ -1,8 +1,9 @@
 use std::sync::Arc;
 
 use futures::StreamExt;
-use virtualize_bytes::{Budget, Budgeted, ReadError, ReadErrorKind};
-use virtualize_map::{Diagnostic, Mapped, Severity, tiff};
+use virtualize_bytes::{Budget, Budgeted, ByteRange, ReadError, ReadErrorKind, ReadRanges};
+use virtualize_map::{Diagnostic, Mapped, SampleLimits, Severity, sample, settle, tiff};
+use virtualize_remedy::Code;
 use virtualize_store::Object;
 
 use crate::error::Error;
@@ -37,6 +38,7 @@ pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<Virtu
     };
     budget.add_file(sidecar.as_ref().map_or(0, |_| object.bytes()));
     let sources = Sources::new(object.url(), &options.store, &budget);
+    sources.note(&object);
     let (mut file, unused) = read(&object, sidecar.as_ref(), &sources, options).await?;
     let read = read_values(&object, &mut file, &sources, options).await;
     read.map_err(|error| named(object.name(), error))?;
@@ -48,7 +50,8 @@ pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<Virtu
     let Mapped { hierarchy, report, .. } = accept(object.name(), mapped, options.strict)?;
     let has_related = file.has_related() || sidecar.is_some() || options.dmrpp;
     let format = file.format_name();
-    Ok(VirtualStore::of_file(object, (hierarchy, report), format, has_related))
+    let whole = sources.whole();
+    Ok(VirtualStore::of_file(object, (hierarchy, report), format, has_related, whole))
 }
 
 /// Reads the metadata of a file, from a sidecar if there is one that suffices, and of the files that it refers to. Also
@@ -124,13 +127,39 @@ async fn map(
     mapped.record_versions(sources.versions(urls.get(1..).unwrap_or_default().to_vec()).await?);
     let own = Budgeted::new(object.as_ref(), budget);
     let maker = ChunkMaker { own: &own, limits: &options.limits, file, sources, urls };
-    let answers = inline::answer(&maker, &mapped, tiff::probes(&mapped)).await?;
-    tiff::decide(&mut mapped, answers, &options.map);
+    let masks = inline::lerc_masks(&maker, &mapped).await?;
+    tiff::settle_lerc(&mut mapped, masks, &options.map);
+    if let Some((limits, code)) = sample_limits(&own, file).await? {
+        let findings = inline::examine(&maker, &mapped, sample(&mapped, limits)).await?;
+        settle(&mut mapped, findings, code, &options.map);
+    }
     mapped.adapt_to(&options.readable_by, &options.map);
     inline::run(&maker, &mut mapped).await?;
     inline_small::run(&maker, &mut mapped, &options.inline).await?;
     budget.go_on()?;
     Ok(mapped)
+}
+
+/// Returns how many chunks are decoded before arrays are offered, and the code of arrays that cannot be read; `None` where
+/// that would cost a request, and writers are known to encode chunks exactly: HDF5, and GDAL's COGs.
+async fn sample_limits(
+    own: &Budgeted<'_>,
+    file: &SourceFile,
+) -> Result<Option<(SampleLimits, Code)>, ReadError> {
+    const GDAL: &[u8] = b"GDAL_STRUCTURAL_METADATA_SIZE=";
+    let local = SampleLimits { chunks: 16, stored: 4 << 20, decoded: 64 << 20 };
+    let remote = SampleLimits { chunks: 2, stored: 1 << 20, ..local };
+    Ok(match file {
+        SourceFile::Netcdf3(_) => None,
+        SourceFile::Hdf5(_) if own.is_local() => Some((local, Code::ArrayLeftOut)),
+        SourceFile::Hdf5(_) => None,
+        SourceFile::Tiff(_) if own.is_local() => Some((local, Code::TiffMalformed)),
+        SourceFile::Tiff(_) => {
+            let front = own.read_ranges(&[ByteRange::new(0, own.size().min(64))]).await?;
+            let is_exact = front.iter().any(|front| front.windows(GDAL.len()).any(|window| window == GDAL));
+            (!is_exact).then_some((remote, Code::TiffMalformed))
+        }
+    })
 }
 
 /// Adds the name of the file to an error of a limit.

@@ -1,14 +1,11 @@
 use std::{
-    collections::BTreeMap,
     io::{self, BufWriter, Write},
     path::Path,
 };
 
-use bytes::Bytes;
-use virtualize_emit::{EmitError, Existing, Format, Sink};
+use virtualize_emit::{EmitError, Format, Sink};
 use virtualize_store::{
-    ExistingFolder, OutputLock, OutputPlace, Receipt, Receipted, SideFile, SideFolder, StoreError,
-    StoreOptions,
+    OutputLock, OutputPlace, Receipt, Receipted, Recognizer, SideFile, SideFolder, SideObject, StoreOptions,
 };
 use virtualize_zarr::{ChunkReader, Hierarchy, HierarchyChunks};
 
@@ -19,6 +16,9 @@ use crate::store::VirtualStore;
 
 /// Size of the write buffer in bytes.
 const BUFFER: usize = 1 << 20;
+/// The outputs that may be replaced.
+const OUTPUTS: Recognizer =
+    Recognizer { documents: virtualize_emit::DOCUMENTS, foreign: virtualize_emit::foreign_file };
 
 /// Writes references to a path or the url of an object; a format of several files, to a folder or prefix. Existing
 /// content stays until everything is written. The output is locked against other processes.
@@ -31,8 +31,8 @@ pub async fn write(
     write_folder(store, format, target, false, options).await
 }
 
-/// Writes references as [`write()`] does. A folder or prefix that is not empty is replaced if `overwrite` is set, and
-/// otherwise rejected.
+/// Writes references as [`write()`] does. A folder or prefix that is not empty is replaced if `overwrite` is set and it
+/// contains nothing but an output, and otherwise rejected.
 pub async fn write_folder(
     store: &VirtualStore,
     format: Format,
@@ -43,14 +43,26 @@ pub async fn write_folder(
     let lock = OutputLock::acquire(target, options).await?;
     let written = match local(format, target) {
         Some(path) => write_local(store, format, (target, path), options),
-        None => publish(prepare(store, format, target, overwrite, options), options).await,
+        None => {
+            let publish = async {
+                let prepared = prepare(store, format, target, overwrite, options)?;
+                lock.check().await?;
+                prepared.publish(options).await.map(drop)
+            };
+            publish.await
+        }
     };
     lock.release().await;
     written
 }
 
-async fn publish(prepared: Result<PreparedOutput, Error>, options: &StoreOptions) -> Result<(), Error> {
-    prepared?.publish(options).await.map(drop)
+/// Checks that the folder or prefix of an output is absent or empty or, with `overwrite`, contains nothing but an output.
+/// Writing the output checks this again.
+///
+/// # Errors
+/// [`Error::Store`].
+pub async fn check_replaceable(target: &str, overwrite: bool, options: &StoreOptions) -> Result<(), Error> {
+    Ok(SideFolder::check(target, overwrite, OUTPUTS, options).await?)
 }
 
 /// Returns the path of an output that consists of one local file.
@@ -99,7 +111,7 @@ fn place_of(target: &str, several_files: bool, options: &StoreOptions) -> Result
 fn check_sources(store: &VirtualStore, target: &str, place: &OutputPlace) -> Result<(), Error> {
     match store.source_urls().any(|url| place.contains(url)) {
         true => Err(Error::OverInput { name: target.to_owned() }),
-        false => Ok(()),
+        false => store.check_ranges(&Relocation::Keep),
     }
 }
 
@@ -113,7 +125,7 @@ pub struct PreparedOutput {
 #[derive(Debug)]
 enum Place {
     File(SideFile),
-    Object(String, Bytes),
+    Object(SideObject),
     Folder(SideFolder),
 }
 
@@ -126,7 +138,7 @@ pub struct Destination<'a> {
     pub target: &'a str,
     /// How the urls of sources are written.
     pub relocation: &'a Relocation,
-    /// Whether a folder or prefix that is not empty is replaced.
+    /// Whether an output that is a folder or prefix is replaced.
     pub overwrite: bool,
     /// How the output is reached.
     pub options: &'a StoreOptions,
@@ -166,41 +178,6 @@ pub fn prepare_chunks(
     Ok(prepared)
 }
 
-/// Prepares an output of several files as [`prepare_chunks`] does, from the one that an earlier call wrote to the same place
-/// with the same format. Only files that change are written, and only chunks that have changed are read. `changed` has the
-/// row-major position of the first changed chunk of each array that has changed. `others` are the urls of the sources of all
-/// other chunks, which are needed if urls are rewritten. `expected` is the receipt of the earlier output.
-///
-/// For an output in a bucket, call this in the context of a tokio runtime, on a thread that may block.
-///
-/// # Errors
-/// As [`prepare_chunks`], and [`StoreError::Changed`] if the earlier output is not as expected.
-pub fn prepare_extension(
-    store: &VirtualStore,
-    chunks: &mut dyn ChunkReader,
-    (changed, others): (&BTreeMap<String, u64>, Urls<'_>),
-    destination: Destination<'_>,
-    expected: &Receipt,
-) -> Result<PreparedOutput, Error> {
-    let Destination { format, target, relocation, options, .. } = destination;
-    let place = place_of(target, format.is_several_files(), options)?;
-    let mut chunks = PassingChunks::new(chunks, (target, Some(&place)), (relocation, others))?;
-    let existing = match ExistingFolder::find(target, options)? {
-        Some(existing) if existing.receipt() == *expected => existing,
-        _ => {
-            let reason = "it is not what was written last".to_owned();
-            return Err(StoreError::Changed { name: target.to_owned(), reason }.into());
-        }
-    };
-    let mut folder = SideFolder::extend(target, &existing)?;
-    folder.check_place(options.writable.as_ref())?;
-    let sink = &mut FolderSink { folder: &mut folder, existing: Some(&existing) };
-    virtualize_emit::extend_files(&store.hierarchy, &mut chunks, changed, format, sink)
-        .map_err(|error| failed(target, error))?;
-    chunks.finish().map_err(Error::of_chunks)?;
-    Ok(PreparedOutput { content: folder.sync()?, place: Place::Folder(folder) })
-}
-
 /// Prepares an output, without a check of its sources.
 fn prepare_at(
     hierarchy: &Hierarchy,
@@ -217,17 +194,16 @@ fn prepare_at(
         return Ok(PreparedOutput { content, place: Place::File(file) });
     }
     if format.is_several_files() {
-        let mut folder = SideFolder::create(target, overwrite)?;
+        let mut folder = SideFolder::create(target, overwrite, OUTPUTS)?;
         folder.check_place(options.writable.as_ref())?;
-        let sink = &mut FolderSink { folder: &mut folder, existing: None };
-        virtualize_emit::write_files_chunks(hierarchy, chunks, format, sink)
+        virtualize_emit::write_files_chunks(hierarchy, chunks, format, &mut FolderSink(&mut folder))
             .map_err(|error| failed(target, error))?;
         return Ok(PreparedOutput { content: folder.sync()?, place: Place::Folder(folder) });
     }
-    let mut bytes = Vec::new();
-    write_file(hierarchy, chunks, format, &mut bytes).map_err(|error| failed(target, error))?;
-    let content = virtualize_store::receipt_of_bytes(&bytes);
-    Ok(PreparedOutput { content, place: Place::Object(target.to_owned(), bytes.into()) })
+    let mut object = SideObject::create(target)?;
+    let mut out = Receipted::new(&mut object);
+    write_file(hierarchy, chunks, format, &mut out).map_err(|error| failed(target, error))?;
+    Ok(PreparedOutput { content: out.receipt(), place: Place::Object(object) })
 }
 
 /// Writes one file, in large pieces.
@@ -255,46 +231,28 @@ impl PreparedOutput {
                 file.finish()?;
                 self.content
             }
-            Place::Object(target, bytes) => virtualize_store::put(&target, options, bytes).await?,
+            Place::Object(object) => object.finish(options).await?,
             Place::Folder(folder) => folder.finish(options).await?,
         })
     }
 }
 
 /// Adapter from a folder to the emitter's sink.
-struct FolderSink<'a> {
-    folder: &'a mut SideFolder,
-    /// The output that is extended.
-    existing: Option<&'a ExistingFolder>,
-}
+struct FolderSink<'a>(&'a mut SideFolder);
 
 impl Sink for FolderSink<'_> {
     fn create(&mut self, key: &str) -> io::Result<Box<dyn Write + Send + '_>> {
-        Ok(Box::new(BufWriter::new(self.folder.file(key)?)))
+        Ok(Box::new(BufWriter::new(self.0.file(key)?)))
     }
 
     fn put(&mut self, key: &str, bytes: &[u8]) -> io::Result<()> {
-        self.folder.file(key)?.write_all(bytes)
-    }
-
-    fn existing(&self) -> Vec<String> {
-        self.existing.iter().flat_map(|existing| existing.keys()).map(str::to_owned).collect()
-    }
-
-    fn open(&mut self, key: &str) -> io::Result<Box<dyn Existing>> {
-        match self.existing {
-            Some(existing) => Ok(Box::new(existing.open(key)?)),
-            None => Err(io::Error::new(io::ErrorKind::NotFound, format!("{key}: not found"))),
-        }
-    }
-
-    fn keep(&mut self, key: &str) -> io::Result<()> {
-        self.folder.keep(key)
+        self.0.file(key)?.write_all(bytes)
     }
 }
 
 /// Writes references to a writer, in large pieces. After an error the output is invalid.
 pub fn write_to(store: &VirtualStore, format: Format, out: &mut impl Write) -> Result<(), Error> {
+    store.check_ranges(&Relocation::Keep)?;
     let chunks = &mut HierarchyChunks::new(&store.hierarchy);
     write_file(&store.hierarchy, chunks, format, out).map_err(|error| failed(store.name(), error))
 }
@@ -304,6 +262,7 @@ pub fn write_to(store: &VirtualStore, format: Format, out: &mut impl Write) -> R
 /// # Errors
 /// [`Error::Emit`].
 pub fn write_files(store: &VirtualStore, format: Format, sink: &mut dyn Sink) -> Result<(), Error> {
+    store.check_ranges(&Relocation::Keep)?;
     virtualize_emit::write_files(&store.hierarchy, format, sink).map_err(|error| failed(store.name(), error))
 }
 

@@ -63,7 +63,8 @@ impl PassingSources<'_> {
         let url = self.relocator.url(&source.url)?;
         Ok(match url == source.url {
             true => Arc::clone(source),
-            false => Arc::new(Source { url, ..Source::clone(source) }),
+            // The version is that of the file at its old url.
+            false => Arc::new(Source { url, size: source.size, ..Source::default() }),
         })
     }
 }

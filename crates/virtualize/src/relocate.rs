@@ -187,8 +187,9 @@ pub(crate) fn relocate(sources: &mut [Source], relocation: &Relocation) -> Resul
     let urls: Vec<String> =
         sources.iter().map(|source| relocator.url(&source.url)).collect::<Result<_, _>>()?;
     relocator.finish()?;
-    for (source, url) in sources.iter_mut().zip(urls) {
-        source.url = url;
+    for (source, url) in sources.iter_mut().zip(urls).filter(|(source, url)| source.url != *url) {
+        // The version is that of the file at its old url.
+        *source = Source { url, size: source.size, ..Source::default() };
     }
     Ok(())
 }

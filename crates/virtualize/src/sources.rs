@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use virtualize_bytes::{Budget, ByteRange, ReadError, ReadErrorKind, ReadRanges};
-use virtualize_store::{Object, StoreError, StoreOptions};
+use virtualize_store::{Listed, Object, StoreError, StoreOptions};
 use virtualize_zarr::Source;
 
 /// Number of bytes that [`head`] returns.
@@ -74,7 +74,14 @@ pub(crate) async fn reopen(
     recorded: Option<&Source>,
     options: &StoreOptions,
 ) -> Result<Arc<Object>, ReopenError> {
-    let object = virtualize_store::open(url, options).await?;
+    let listed = recorded.map_or_else(
+        || Listed::of(url),
+        |recorded| Listed { etag: recorded.etag.clone(), ..Listed::of(url) },
+    );
+    let object = match virtualize_store::open_listed(&listed, options).await {
+        Err(StoreError::Changed { name, .. }) => return Err(ReopenError::Changed { name }),
+        object => object?,
+    };
     match recorded.is_none_or(|recorded| changes(recorded, &source_of(&object)).is_empty()) {
         true => Ok(object),
         false => Err(ReopenError::Changed { name: object.name().to_owned() }),
@@ -134,6 +141,8 @@ pub(crate) struct Sources<'a> {
     budget: &'a Budget<'a>,
     /// Version of each file when it was first opened, by url.
     versions: Mutex<BTreeMap<String, Source>>,
+    /// Urls of files whose servers send them only as a whole, with their names.
+    whole: Mutex<BTreeMap<String, String>>,
     pool: Pool,
 }
 
@@ -162,12 +171,31 @@ pub(crate) enum Unopened {
 
 impl<'a> Sources<'a> {
     pub(crate) fn new(own: &'a str, options: &'a StoreOptions, budget: &'a Budget<'a>) -> Self {
-        Self { own, options, budget, versions: Mutex::default(), pool: Pool::default() }
+        Self {
+            own,
+            options,
+            budget,
+            versions: Mutex::default(),
+            whole: Mutex::default(),
+            pool: Pool::default(),
+        }
     }
 
     /// Returns the url of the file that refers to the others.
     pub(crate) fn own(&self) -> &'a str {
         self.own
+    }
+
+    /// Returns the urls and names of the files of which readers cannot read ranges.
+    pub(crate) fn whole(&self) -> BTreeMap<String, String> {
+        lock(&self.whole).clone()
+    }
+
+    /// Records a file of which readers may not be able to read ranges.
+    pub(crate) fn note(&self, object: &Object) {
+        if !object.supports_ranges() {
+            lock(&self.whole).insert(object.url().to_owned(), object.name().to_owned());
+        }
     }
 
     /// Returns the memory that all these files may take.
@@ -186,6 +214,7 @@ impl<'a> Sources<'a> {
             _ => Unopened::Failed(error),
         })?;
         self.check_version(url, &object)?;
+        self.note(&object);
         self.pool.keep(url, &object);
         Ok(object)
     }

@@ -1,11 +1,18 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use virtualize_map::{Diagnostic, Report, Severity, SourceAttribute};
-use virtualize_store::{Object, Stats};
-use virtualize_zarr::{Hierarchy, SourceId};
+use virtualize_store::{Object, Stats, StoreError};
+use virtualize_zarr::{ChunkEntry, Codec, Hierarchy, SourceId, ZarrFormat};
 
 use crate::error::Error;
 use crate::relocate::{self, Relocation};
+
+/// Number of bytes from which an inlined array is compressed.
+const COMPRESSED_FROM: usize = 1 << 12;
+/// Level of Deflate.
+const LEVEL: u8 = 6;
 
 /// A virtual Zarr hierarchy, complete and ready to be written.
 #[derive(Clone, Debug)]
@@ -22,6 +29,8 @@ pub struct VirtualStore {
     source_urls: Vec<String>,
     /// Whether all content comes from one file.
     is_of_one_file: bool,
+    /// Urls and names of the files of which readers cannot read ranges.
+    whole: BTreeMap<String, String>,
 }
 
 impl VirtualStore {
@@ -36,6 +45,7 @@ impl VirtualStore {
             object: None,
             source_urls,
             is_of_one_file: false,
+            whole: BTreeMap::new(),
         }
     }
 
@@ -45,6 +55,7 @@ impl VirtualStore {
         (hierarchy, report): (Hierarchy, Report),
         source_format: &'static str,
         has_related: bool,
+        whole: BTreeMap<String, String>,
     ) -> Self {
         Self {
             source_urls: source_urls(&hierarchy),
@@ -54,6 +65,7 @@ impl VirtualStore {
             hierarchy,
             report,
             source_format,
+            whole,
         }
     }
 
@@ -110,6 +122,68 @@ impl VirtualStore {
     /// [`Error::Relocation`] if a url cannot be written that way, or a rule applies to no source.
     pub fn relocate(&mut self, relocation: &Relocation) -> Result<(), Error> {
         relocate::relocate(&mut self.hierarchy.sources, relocation)
+    }
+
+    /// Compresses the inlined arrays: those without references and without a compressor. Small arrays, and those that do not
+    /// become a quarter smaller, stay as they are. All readers decode the result.
+    pub fn compress_inlined(&mut self) {
+        let format = self.hierarchy.format;
+        let paths: Vec<_> = self.hierarchy.arrays().into_iter().map(|(path, _)| path).collect();
+        for path in paths {
+            let Some(array) = self.hierarchy.array_mut(&path) else { continue };
+            let bytes: usize = array.chunks.inline.values().map(Bytes::len).sum();
+            let is_plain = |codec: &Codec| match codec {
+                Codec::Transpose { .. } | Codec::Bytes { .. } | Codec::VlenUtf8 | Codec::VlenBytes => true,
+                _ => false,
+            };
+            let has_references = array.chunks.references.iter().any(|column| !column.is_empty());
+            if bytes < COMPRESSED_FROM || has_references || !array.codecs.iter().all(is_plain) {
+                continue;
+            }
+            let compressor = match format {
+                ZarrFormat::V2 => Codec::Zlib { level: LEVEL },
+                ZarrFormat::V3 => Codec::Gzip { level: LEVEL },
+            };
+            let encode = |(at, chunk): (&u64, &Bytes)| {
+                let encoded = virtualize_codec::encode(std::slice::from_ref(&compressor), chunk).ok()?;
+                Some((*at, Bytes::from(encoded)))
+            };
+            let Some(inline) = array.chunks.inline.iter().map(encode).collect::<Option<BTreeMap<_, _>>>()
+            else {
+                continue;
+            };
+            if inline.values().map(Bytes::len).sum::<usize>() <= bytes / 4 * 3 {
+                array.chunks.inline = inline;
+                array.codecs.push(compressor);
+            }
+        }
+    }
+
+    /// Checks that readers can read the files to which references are written, with urls changed by a relocation.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreadable`] if a server ignores range requests.
+    pub fn check_ranges(&self, relocation: &Relocation) -> Result<(), Error> {
+        if self.whole.is_empty() {
+            return Ok(());
+        }
+        let mut relocator = relocate::Relocator::new(relocation)?;
+        for (_, array) in self.hierarchy.arrays() {
+            let sources = array.chunks.iter().filter_map(|(_, entry)| match entry {
+                ChunkEntry::Reference(place) => Some(place.source),
+                ChunkEntry::Inline(_) => None,
+            });
+            for id in sources {
+                let (Some(url), Some(source)) = (self.source_url(id), self.hierarchy.source(id)) else {
+                    continue;
+                };
+                let is_kept = source.url == url && relocator.url(url).is_ok_and(|new| new == url);
+                if let Some(name) = self.whole.get(url).filter(|_| is_kept) {
+                    return Err(StoreError::without_ranges(name.clone()).into());
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Returns the number of requests and bytes that reading took.

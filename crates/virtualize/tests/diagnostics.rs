@@ -5,9 +5,7 @@
 mod oracle;
 
 use oracle::{fixture, options};
-use virtualize::{
-    ComplexIntegers, Diagnostic, Error, Format, InvalidNodata, Notation, Options, Severity, open,
-};
+use virtualize::{ComplexIntegers, Diagnostic, Error, Format, Notation, Options, Severity, open};
 
 fn apply(options: &mut Options, option: &str) {
     let (name, value) = option.split_once('=').unwrap_or((option, ""));
@@ -17,8 +15,6 @@ fn apply(options: &mut Options, option: &str) {
         "constant-chunks" => options.map.constant_chunk_limit = value.parse().unwrap(),
         "split-contiguous" => options.map.split_contiguous = Some(value.parse().unwrap()),
         "readable-by" => options.readable_by.push(value.parse().unwrap()),
-        "invalid-nodata" if value == "warn" => options.map.invalid_nodata = InvalidNodata::Warn,
-        "invalid-nodata" => options.map.invalid_nodata = InvalidNodata::Gdal,
         "structures" => options.map.complex_integers = ComplexIntegers::Structure,
         "follow-external" => options.map.follow_external = true,
         "ragged" => options.map.ragged = true,

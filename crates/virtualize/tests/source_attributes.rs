@@ -30,7 +30,7 @@ fn attributes_keep_their_types_for_xarray() {
             }
         },
     );
-    assert_eq!(compared, 3210, "attributes");
+    assert_eq!(compared, 3212, "attributes");
 }
 
 /// Returns the shape of nested lists of elements.

@@ -19,6 +19,12 @@ pub fn split(path: &str) -> (&str, &str) {
     path.rsplit_once('/').unwrap_or(("", path))
 }
 
+/// Returns the path of the group to open first: of the groups that contain arrays, the first of those nearest to the root.
+pub fn first_group<'a>(arrays: impl IntoIterator<Item = &'a str>) -> &'a str {
+    let groups = arrays.into_iter().map(|array| split(array).0);
+    groups.min_by_key(|group| group.split_terminator('/').count()).unwrap_or_default()
+}
+
 /// Returns the path of the group that a node is in; "" for the root too.
 pub fn parent(path: &str) -> &str {
     split(path).0

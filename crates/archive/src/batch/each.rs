@@ -94,7 +94,8 @@ impl Each {
     /// A file outside the root is named relative to the deepest folder that contains both, or with its scheme if there
     /// is none.
     pub(super) fn name(&self, url: &str) -> Result<String, Failure> {
-        let path = plain(url);
+        // The URL of a file may end in a slash on the web.
+        let path = plain(url).trim_end_matches('/');
         let folder = common(&self.root, path);
         let name = path.strip_prefix(folder.as_str()).unwrap_or(path).replacen("://", "/", 1);
         let bad = |part: &str| matches!(part, "" | "." | "..") || part.contains(['\\', '\0']);

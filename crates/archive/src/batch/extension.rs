@@ -1,16 +1,10 @@
 //! Extends an output by new files that follow all others, without looking at these again.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
-use virtualize::{
-    from_text, to_text,
-    zarr::{Hierarchy, NodePath},
-};
+use virtualize::{from_text, to_text, zarr::Hierarchy};
 
 use super::combined::{Chain, Combination, Rows, parse_extent};
 use crate::{
@@ -50,12 +44,9 @@ pub(super) struct Tail {
 pub(super) struct Extension {
     /// The whole dataset, with its new and changed chunks alone.
     pub(super) hierarchy: Hierarchy,
-    /// Position of the first new or changed chunk of each array that has any.
-    pub(super) changed: BTreeMap<NodePath, u64>,
     /// Rows of the new files.
     pub(super) rows: Vec<i64>,
     /// Rows and runs of the new files in order of place.
-    #[cfg_attr(not(feature = "icechunk"), expect(dead_code, reason = "for commits"))]
     pub(super) order: Vec<(i64, i64)>,
     /// What is known of the output then.
     pub(super) tail: Tail,
@@ -98,7 +89,7 @@ impl Grown {
         }
         let Some(arranged) = Arranged::new(&tail, &rows, &locked(journal), layout) else { return Ok(None) };
         let joined = arranged.join(&tail, (journal, cancel), layout, options)?;
-        let Some(Joined { hierarchy, changed, tail: new_tail }) = joined else { return Ok(None) };
+        let Some(Joined { hierarchy, tail: new_tail }) = joined else { return Ok(None) };
         let Some(mut digest) = Chain::parse(&tail.digest) else { return Ok(None) };
         rows.iter().for_each(|row| digest.add(row.id, row.run));
         let run = |id| rows.iter().find(|row| row.id == id).map(|row| (id, row.run));
@@ -112,7 +103,6 @@ impl Grown {
         };
         Ok(Some(Extension {
             hierarchy,
-            changed,
             order: arranged.new_ids().filter_map(run).collect(),
             rows: rows.iter().map(|row| row.id).collect(),
             tail: after,
@@ -178,7 +168,6 @@ fn locked(journal: &Mutex<Journal>) -> MutexGuard<'_, Journal> {
 /// A dataset that was extended, with its new and changed chunks, and the text of its tail.
 struct Joined {
     hierarchy: Hierarchy,
-    changed: BTreeMap<NodePath, u64>,
     tail: String,
 }
 
@@ -238,12 +227,11 @@ impl Arranged {
         let (Ok(known), Ok(joined)) = (known, joined) else { return Ok(None) };
         let extended = join::extend(&before, &known.hierarchy, &joined.hierarchy, options.most_inline);
         let Some(extended) = extended else { return Ok(None) };
-        let (changed, tail) = (extended.changed(), text_of(&extended.tail()));
-        let Some(tail) = tail else { return Ok(None) };
+        let Some(tail) = text_of(&extended.tail()) else { return Ok(None) };
         let mut chunks = extended.chunks(JoinedChunks::new(members, joined.chunks));
         // Reading the chunks of all files reports why that fails.
         let hierarchy = collect(extended.hierarchy.clone(), &mut chunks).ok();
-        Ok(hierarchy.map(|hierarchy| Joined { hierarchy, changed, tail }))
+        Ok(hierarchy.map(|hierarchy| Joined { hierarchy, tail }))
     }
 
     /// Returns row and extent of the last file.

@@ -25,11 +25,13 @@ pub(super) fn of_options(options: &Options) -> BTreeMap<String, String> {
         gate: _,
         notation: _,
         dmrpp: _,
+        sidecars,
     } = options;
     let readers: Vec<String> = readable_by.iter().map(ToString::to_string).collect();
     let InlineOptions { below, coordinates, total } = inline;
     let mut all = of_mapping(map);
     all.extend(named([
+        ("sidecars", json!(sidecars)),
         ("strict", json!(strict)),
         ("readable-by", json!(readers)),
         ("hdf5-reader", json!(hdf5_reader)),
@@ -44,7 +46,6 @@ pub(super) fn of_options(options: &Options) -> BTreeMap<String, String> {
 fn of_mapping(map: &MapOptions) -> BTreeMap<String, String> {
     let MapOptions {
         format,
-        invalid_nodata,
         complex_integers,
         inline_limit,
         constant_chunk_limit,
@@ -66,7 +67,6 @@ fn of_mapping(map: &MapOptions) -> BTreeMap<String, String> {
     };
     named([
         ("zarr-format", json!(zarr_format)),
-        ("invalid-nodata", json!(invalid_nodata)),
         ("complex-integers", json!(complex_integers)),
         ("inline-limit", json!(inline_limit)),
         ("constant-chunk-limit", json!(constant_chunk_limit)),
@@ -154,10 +154,10 @@ mod tests {
         let text = serde_json::to_string(&all).unwrap_or_default().replace("\\\"", "'");
         let expected = "{\"chunk-grid\":\"'regular'\",\"complex-integers\":\"'complex'\",\"constant-chunk-limit\":\"10000\",\"follow-external\":\"false\",\
             \"hdf5-reader\":\"'native'\",\"ifd\":\"[]\",\"inline-below\":\"0\",\"inline-coordinates\":\"false\",\
-            \"inline-limit\":\"16777216\",\"inline-total\":\"268435456\",\"invalid-nodata\":\"'error'\",\
+            \"inline-limit\":\"16777216\",\"inline-total\":\"268435456\",\
             \"limits\":\"{'attributes':1000000,'chunks':200000000,'depth':64,'metadata-bytes':17179869184,\
             'objects':1000000,'structure-bytes':1073741824}\",\"missing-value-convention\":\"false\",\
-            \"ragged\":\"false\",\"readable-by\":\"[]\",\"split-contiguous\":\"null\",\"stack\":\"false\",\"strict\":\"false\",\
+            \"ragged\":\"false\",\"readable-by\":\"[]\",\"sidecars\":\"false\",\"split-contiguous\":\"null\",\"stack\":\"false\",\"strict\":\"false\",\
             \"unpack\":\"false\",\"zarr-format\":\"2\"}";
         assert_eq!(text, expected);
         let layout = Layout::along(vec![Along::Concat("time".to_owned()), Along::Stack("member".to_owned())]);

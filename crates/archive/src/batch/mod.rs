@@ -4,6 +4,7 @@ mod builder;
 mod combined;
 mod dry_run;
 mod each;
+#[cfg_attr(not(feature = "icechunk"), expect(dead_code, reason = "only repositories are extended"))]
 mod extension;
 mod fingerprint;
 mod generate;
@@ -183,10 +184,13 @@ impl Batch {
         if self.each {
             return Ok(Present::Nothing);
         }
+        let several = format.is_several_files();
+        if several && self.overwrite {
+            virtualize::check_replaceable(&self.output, true, &self.options.store).await?;
+        }
         if self.run.restart {
             return Ok(Present::Unknown);
         }
-        let several = format.is_several_files();
         let present = Present::of(&self.output, several, journal, &self.options.store).await?;
         if !self.overwrite {
             present.check(&self.output, several, self.run.append)?;
@@ -252,7 +256,8 @@ impl Batch {
                 Ok(content)
             }
             .boxed()
-        }))
+        })
+        .relocated(&self.relocation))
     }
 
     /// Returns the reader of files that are combined.
@@ -262,6 +267,7 @@ impl Batch {
             let layout = Arc::clone(&layout);
             async move { member::content(item, store, &layout, options).await }.boxed()
         })
+        .relocated(&self.relocation)
     }
 
     fn summary(&self, journal: &Journal, totals: &Totals) -> Result<Summary, Error> {

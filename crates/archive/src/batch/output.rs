@@ -2,15 +2,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use virtualize::{
-    Destination, Error as FileError, Format, PreparedOutput, Relocation, VirtualStore, zarr::HierarchyChunks,
-};
-use virtualize_store::{OutputLock, Receipt};
+use virtualize::{Destination, Error as FileError, Format, PreparedOutput, VirtualStore, zarr::node};
+use virtualize_store::OutputLock;
 
 use super::{
     Batch, Target,
     combined::{Chain, Combination, CombinedFiles, Rows},
-    extension::{Extension, Grown, Tail},
+    extension::{Grown, Tail},
     present::{self, Present},
     python,
 };
@@ -43,15 +41,14 @@ impl Batch {
         let journal = Arc::new(Mutex::new(journal));
         let mut writing = Writing { batch: self, journal, events, summary, tail: None };
         if let Some(grown) = grown
-            && writing.extended(grown, present, lock).await?
+            && writing.extended(grown, present).await?
         {
             return Ok(());
         }
         let combination = Combination::plan(&writing.journal(), &combine.layout, &combine.plan, &others)?;
         self.say_plan(&combination, writing.summary, events);
         if matches!(present, Present::Written { plan } if *plan == combination.digest) {
-            writing.nothing_is_new();
-            return Ok(());
+            return writing.nothing_is_new();
         }
         let receipt = writing.all(combination, present, lock).await?;
         writing.finish(&receipt)
@@ -81,84 +78,22 @@ pub(super) struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    /// Extends the output by files that follow all others, or leaves it as it is if there are none. Returns whether that was
+    /// Leaves the output as it is if no files follow, or extends a repository by those that do. Returns whether that was
     /// possible.
-    async fn extended(
-        &mut self,
-        grown: Grown,
-        present: &Present,
-        lock: Option<&OutputLock>,
-    ) -> Result<bool, Error> {
+    async fn extended(&mut self, grown: Grown, present: &Present) -> Result<bool, Error> {
         match &self.batch.target {
-            Target::References(format) => {
+            Target::References(_) => {
                 let is_there = matches!(present, Present::Written { plan } if *plan == grown.tail.digest);
-                if is_there && !grown.is_more() {
-                    self.say_files(grown.tail.files);
-                    self.nothing_is_new();
-                    return Ok(true);
+                if !is_there || grown.is_more() {
+                    return Ok(false);
                 }
-                match is_there && format.is_several_files() {
-                    true => Box::pin(self.extend_folder(grown, *format, lock)).await,
-                    false => Ok(false),
-                }
+                self.say_files(grown.tail.files);
+                self.nothing_is_new()?;
+                Ok(true)
             }
             #[cfg(feature = "icechunk")]
             Target::Icechunk(options) => Box::pin(self.extend_repository(grown, options)).await,
         }
-    }
-
-    /// Extends an output of several files.
-    async fn extend_folder(
-        &mut self,
-        grown: Grown,
-        format: Format,
-        lock: Option<&OutputLock>,
-    ) -> Result<bool, Error> {
-        let name = present::name(&self.batch.output);
-        let known = self.journal().output(&name)?.and_then(|known| Receipt::parse(&known.receipt?));
-        let (Some(expected), Some(extension)) = (known, self.extension(grown).await?) else {
-            return Ok(false);
-        };
-        let batch = self.batch.clone();
-        let prepared = tokio::task::spawn_blocking(move || {
-            let Batch { output: target, relocation, options, .. } = &batch;
-            let options = &options.store;
-            let destination = Destination { format, target, relocation, overwrite: true, options };
-            let Extension { hierarchy, changed, .. } = &extension;
-            let store = VirtualStore::of(hierarchy.clone(), target.clone());
-            let (mut chunks, others) = (HierarchyChunks::new(hierarchy), &mut std::iter::empty());
-            let prepared =
-                virtualize::prepare_extension(&store, &mut chunks, (changed, others), destination, &expected);
-            (prepared, extension)
-        });
-        let (prepared, extension) = prepared.await.map_err(|error| Error::Internal(error.to_string()))?;
-        // Writing all of the output fails for the same reason, or solves it.
-        let Ok(prepared) = prepared else { return Ok(false) };
-        self.batch.go_on()?;
-        let content = prepared.content().to_string();
-        let Extension { rows, tail, .. } = extension;
-        self.journal().begin_output(&name, (&tail.digest, &content), rows, true)?;
-        lock.map_or(Ok(()), OutputLock::check).map_err(virtualize::Error::from)?;
-        let receipt = prepared.publish(&self.batch.options.store).await?;
-        self.say_files(tail.files);
-        self.summary.python = python::lines(&self.batch.target, &self.batch.output, &self.summary.eras);
-        self.tail = Some(tail);
-        self.finish(&receipt.to_string())?;
-        Ok(true)
-    }
-
-    /// Returns the output extended by the new files; `None` if all files have to be combined.
-    pub(super) async fn extension(&self, grown: Grown) -> Result<Option<Extension>, Error> {
-        // Rewritten urls must be distinct from those of all other files.
-        if self.batch.relocation != Relocation::Keep {
-            return Ok(None);
-        }
-        let (journal, combine) = (Arc::clone(&self.journal), self.batch.combine.clone());
-        let cancel = self.batch.cancel.clone();
-        let extended = tokio::task::spawn_blocking(move || {
-            grown.extend(&journal, &combine.layout, &combine.plan, &cancel)
-        });
-        extended.await.map_err(|error| Error::Internal(error.to_string()))?
     }
 
     /// Reports the number of files of an output that is extended.
@@ -167,10 +102,18 @@ impl Writing<'_> {
         self.summary.eras = vec![String::new()];
     }
 
-    fn nothing_is_new(&mut self) {
+    fn nothing_is_new(&mut self) -> Result<(), Error> {
         self.summary.notes.push("nothing is new: the output is as it was".to_owned());
+        self.summary.python = self.python()?;
+        Ok(())
+    }
+
+    /// Returns the code that opens the output: the group that was recorded when it was written.
+    fn python(&self) -> Result<Option<String>, Error> {
         let Batch { target, output, .. } = self.batch;
-        self.summary.python = python::lines(target, output, &self.summary.eras);
+        let group = self.journal().fact(&group_fact(output))?;
+        let group = group.or_else(|| self.summary.eras.first().cloned()).unwrap_or_default();
+        Ok(python::lines(target, output, &group))
     }
 
     /// Records that the output was extended as described by `tail`, or written, and what a later run needs to extend it.
@@ -200,7 +143,6 @@ impl Writing<'_> {
         lock: Option<&OutputLock>,
     ) -> Result<String, Error> {
         let Batch { target, output, options, overwrite, .. } = self.batch;
-        let lines = python::lines(target, output, &self.summary.eras);
         let (name, digest, rows) = (present::name(output), combination.digest.clone(), combination.rows());
         match target {
             Target::References(format) => {
@@ -209,9 +151,11 @@ impl Writing<'_> {
                 self.batch.go_on()?;
                 let content = prepared.content().to_string();
                 self.journal().begin_output(&name, (&digest, &content), rows, false)?;
-                lock.map_or(Ok(()), OutputLock::check).map_err(virtualize::Error::from)?;
+                if let Some(lock) = lock {
+                    lock.check().await.map_err(virtualize::Error::from)?;
+                }
                 let receipt = prepared.publish(&options.store).await?;
-                self.summary.python = lines;
+                self.summary.python = self.python()?;
                 Ok(receipt.to_string())
             }
             #[cfg(feature = "icechunk")]
@@ -257,6 +201,10 @@ impl Writing<'_> {
                 combination.combine(&journal, &events, &cancel)?;
             let locked = journal.lock().unwrap_or_else(PoisonError::into_inner);
             let tail = Tail::of(&combination, &hierarchy, &locked)?;
+            let arrays = hierarchy.arrays();
+            let group = node::first_group(arrays.iter().map(|(path, _)| path.as_str()));
+            locked.set_fact(&group_fact(&output), Some(group))?;
+            drop(arrays);
             drop(locked);
             for text in &notes {
                 events.tell(Event::Note { text: text.clone() });
@@ -270,6 +218,11 @@ impl Writing<'_> {
         self.tail = tail;
         Ok(written)
     }
+}
+
+/// Returns the name of the fact that records which group of an output the printed code opens.
+fn group_fact(output: &str) -> String {
+    format!("group {}", present::name(output))
 }
 
 /// Returns the error of files whose chunks could not be read while the output was written.

@@ -64,7 +64,8 @@ impl Present {
             }),
             Self::Unknown if append => Err(Error::UnknownOutput { output: output.to_owned() }),
             Self::Unknown if several_files => {
-                Err(virtualize::Error::from(StoreError::Occupied { name: output.to_owned() }).into())
+                Err(virtualize::Error::from(StoreError::Occupied { name: output.to_owned(), foreign: None })
+                    .into())
             }
             _ => Ok(()),
         }

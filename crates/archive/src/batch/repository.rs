@@ -8,8 +8,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use virtualize::{
-    CommitMode, CommitOptions, Committed, Error as FileError, History, IcechunkError, Options, Update, Urls,
-    VirtualStore, zarr::ChunkReadError,
+    CommitMode, CommitOptions, Committed, Error as FileError, History, IcechunkError, Options, Relocation,
+    Update, Urls, VirtualStore, zarr::ChunkReadError,
 };
 
 use super::{
@@ -141,6 +141,20 @@ impl Writing<'_> {
         Ok(true)
     }
 
+    /// Returns the output extended by the new files; `None` if all files have to be combined.
+    async fn extension(&self, grown: Grown) -> Result<Option<Extension>, Error> {
+        // Rewritten urls must be distinct from those of all other files.
+        if self.batch.relocation != Relocation::Keep {
+            return Ok(None);
+        }
+        let (journal, combine) = (Arc::clone(&self.journal), self.batch.combine.clone());
+        let cancel = self.batch.cancel.clone();
+        let extended = tokio::task::spawn_blocking(move || {
+            grown.extend(&journal, &combine.layout, &combine.plan, &cancel)
+        });
+        extended.await.map_err(|error| Error::Internal(error.to_string()))?
+    }
+
     /// Identifies repository, branch and group in the journal.
     fn place(&self, options: &CommitOptions) -> String {
         let output = self.batch.output.trim_end_matches('/');
@@ -237,9 +251,11 @@ impl Writing<'_> {
 
     /// Records and reports a commit.
     fn committed(&mut self, mut record: Record, done: Committed) -> Result<(), Error> {
+        let note = done.note();
         (record.snapshot, record.touched) = (done.snapshot.clone(), done.touched);
         self.keep(&record)?;
         self.summary.notes.push(format!("{} chunks committed, snapshot {}", done.chunks, done.snapshot));
+        self.summary.notes.extend(note);
         self.summary.snapshot = Some(done.snapshot);
         self.summary.python = Some(done.python);
         Ok(())

@@ -8,8 +8,8 @@ use virtualize::zarr::{Array, Hierarchy, NodePath, cf::attributes, node};
 use super::role::find;
 use crate::{Layout, values::dates::time_units};
 
-/// Stands for the units of times that are converted.
-const A_TIME: &str = "a time";
+/// Replaces the units of times that are converted, so that they are equal.
+const ANY_TIME: &str = "<unit> since <date>";
 
 /// Returns the attributes on which the meaning of an array's values depends. Times that are `converted` may count from any
 /// reference time.
@@ -18,7 +18,7 @@ pub(super) fn of_array(array: &Array, converted: bool) -> BTreeMap<String, Value
     let text = |name: &str| array.attributes.get(name).and_then(Value::as_str);
     if let Some((units, calendar)) = text("units").and_then(|units| time_units(units, text("calendar"))) {
         if converted {
-            said.insert("units".to_owned(), A_TIME.into());
+            said.insert("units".to_owned(), ANY_TIME.into());
         } else {
             said.insert("units".to_owned(), units.into());
         }

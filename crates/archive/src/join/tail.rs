@@ -234,6 +234,7 @@ impl Extended {
     }
 
     /// Returns the position of the first chunk that is new or has changed, by array. Other arrays have no such chunk.
+    #[cfg(test)]
     pub(crate) fn changed(&self) -> BTreeMap<NodePath, u64> {
         let first = |grown: &Grown| match grown {
             Grown::Copied(chunks) => chunks.keys().next().copied().unwrap_or(0),

@@ -5,7 +5,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value};
 use virtualize_store::{StoreError, fetch, url_of};
 
-use super::{Files, Found, ListError, ListOptions, parse_time, stac::resolve};
+use super::{Files, Found, ListError, ListOptions, is_web, parse_time, stac::resolve};
 use crate::Item;
 
 /// Maximum size of a list in bytes, unless it is standard input or a local file.
@@ -97,7 +97,7 @@ fn item(text: &str, from: Option<&str>) -> Result<Item, String> {
         true => object(serde_json::from_str(text).map_err(|error| error.to_string())?)?,
         false => Item::of(text),
     };
-    if item.url.ends_with('/') {
+    if item.url.ends_with('/') && !is_web(&item.url) && !from.is_some_and(is_web) {
         return Err(format!("{:?} is a folder, expected a file", item.url));
     }
     let url = match from {

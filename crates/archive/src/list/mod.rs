@@ -259,6 +259,12 @@ impl Stream for Listing {
     }
 }
 
+/// Returns whether text is a URL of a web server.
+fn is_web(text: &str) -> bool {
+    text.split_once("://")
+        .is_some_and(|(scheme, _)| ["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web)))
+}
+
 /// Returns whether text names a single file, not a folder or a pattern.
 fn names_a_file(text: &str) -> bool {
     !text.ends_with('/') && !pattern::is_pattern(text)

@@ -7,7 +7,7 @@ use virtualize_store::{
 };
 
 use super::{
-    Files, Found, ListError, ListOptions,
+    Files, Found, ListError, ListOptions, is_web,
     pattern::{Level, Pattern, is_pattern},
 };
 use crate::Item;
@@ -53,7 +53,7 @@ fn ahead(files: Files) -> Files {
 
 /// Chooses how to list an input.
 async fn begin(text: &str, store: &StoreOptions) -> Result<Files, ListError> {
-    if text.starts_with("http://") || text.starts_with("https://") {
+    if is_web(text) {
         return web(text);
     }
     let bucket = text.contains("://") && !text.starts_with("file://");
@@ -88,10 +88,11 @@ fn one(item: Item) -> Files {
     stream::iter([Ok(Found::File(item))]).boxed()
 }
 
-/// Returns the file of a web URL. Rejects folders and patterns: web servers offer no listing that programs can rely on.
+/// Returns the file of a web URL, which may end in a slash. Rejects patterns: web servers offer no listing that programs
+/// can rely on.
 fn web(text: &str) -> Result<Files, ListError> {
     let path = text.split(['?', '#']).next().unwrap_or(text);
-    if path.ends_with('/') || path.contains(['*', '{']) {
+    if path.contains(['*', '{']) {
         folder_url(text)?;
     }
     Ok(one(Item::of(url_of(text)?)))

@@ -25,7 +25,7 @@ use parquet::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256};
-use virtualize_references::untrusted_parquet::{check_row_group, quietly};
+use virtualize_references::untrusted_parquet::{caught, check_row_group};
 
 /// Names of the entries of the footer.
 const HEADER: &str = "virtualize";
@@ -182,7 +182,7 @@ impl Sealed {
     /// Checks and parses the footer of a file of `size` bytes.
     pub(super) fn parse(footer: &[u8], size: u64) -> Result<Self, Fault> {
         let seal = check_seal(footer)?;
-        let metadata = quietly(|| ParquetMetaDataReader::decode_metadata(footer)).ok_or(Fault::Panic)??;
+        let metadata = caught(|| ParquetMetaDataReader::decode_metadata(footer)).ok_or(Fault::Panic)??;
         let entries = metadata.file_metadata().key_value_metadata().cloned().unwrap_or_default();
         let entry = |name: &'static str| {
             let found = entries.iter().find(|entry| entry.key == name).and_then(|entry| entry.value.clone());
@@ -270,7 +270,7 @@ impl Sealed {
             .map_err(|fault| Fault::Library(fault.to_string()))?;
         let rows = usize::try_from(metadata.num_rows()).ok().filter(|rows| *rows <= ROWS);
         let rows = rows.ok_or(Fault::Rows { found: metadata.num_rows(), limit: ROWS })?;
-        quietly(|| {
+        caught(|| {
             let part = Arc::new(Part { start, bytes });
             let page_index = RowGroupPageIndex::new(index, None);
             let properties = Arc::new(ReaderProperties::builder().build());

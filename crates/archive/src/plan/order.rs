@@ -278,7 +278,7 @@ impl<'a> Line<'a> {
                 let ratio = (step / usual * 1e3).round() / 1e3;
                 let [left, right] = [*left, *right].map(|file| (self.shown(file), self.url(file)));
                 let text = format!(
-                    "{ratio} usual steps between {} ({}) and {} ({})",
+                    "{ratio} times the usual step between {} ({}) and {} ({})",
                     left.0, left.1, right.0, right.1
                 );
                 notes.push(Note::new(self.name, text));

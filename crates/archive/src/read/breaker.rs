@@ -144,6 +144,23 @@ impl Breaker {
     }
 }
 
+impl Breaker {
+    /// Opens the breaker, after the last file, if the store fails for the file that was read latest, too.
+    pub(crate) async fn resolve<R>(&self, reader: &dyn ReadFile<R>) {
+        if !self.is_failing() || self.is_open() {
+            return;
+        }
+        let good = self.state().good.clone();
+        let Some(good) = good else { return };
+        if let Err(failure) = reader.probe(&good).await
+            && blames_store(failure.class)
+        {
+            self.state().fail(&failure);
+            self.open.cancel();
+        }
+    }
+}
+
 /// Returns whether a failure of this class may be due to the store and not to the file.
 pub(crate) fn blames_store(class: ErrorClass) -> bool {
     matches!(class, ErrorClass::Unavailable | ErrorClass::Denied)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use virtualize::{Object, Options, VirtualStore};
+use virtualize::{Object, Options, Relocation, VirtualStore};
 use virtualize_store::Listed;
 
 use super::{Failure, ReadFile, Reading};
@@ -17,6 +17,7 @@ type Process<R> = dyn for<'a> Fn(&'a Item, &'a mut VirtualStore, &'a Options) ->
 /// Reads files from their stores.
 pub(crate) struct FileReader<R> {
     options: Options,
+    relocation: Relocation,
     process: Box<Process<R>>,
 }
 
@@ -29,13 +30,19 @@ impl<R> FileReader<R> {
         + Sync
         + 'static,
     ) -> Self {
-        Self { options, process: Box::new(process) }
+        Self { options, relocation: Relocation::Keep, process: Box::new(process) }
+    }
+
+    /// Sets how the URLs of sources will be written.
+    pub(crate) fn relocated(self, relocation: &Relocation) -> Self {
+        Self { relocation: relocation.clone(), ..self }
     }
 
     async fn read_file(&self, item: &Item, fresh: bool) -> Result<Reading<R>, Failure> {
         let (object, options) = (self.open(item, fresh).await?, self.options.for_file());
         let store = virtualize::open_object(Arc::clone(&object), &options).await;
         let mut store = store.map_err(|error| self.failure(error))?;
+        store.check_ranges(&self.relocation).map_err(|error| self.failure(error))?;
         let mut sources = store.hierarchy.sources.iter();
         let opened = Item {
             size: sources.find(|source| source.url == object.url()).map(|source| source.size),

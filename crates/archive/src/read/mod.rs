@@ -161,6 +161,9 @@ impl<Q: WorkQueue> Run<'_, Q> {
     /// Decides the outcome of the files that failed last: left unread if the breaker of their store is open, else
     /// failed.
     async fn resolve_held(&mut self) -> Result<(), Ended<Q::Error>> {
+        for store in self.stores.all().filter(|store| !store.held.is_empty()) {
+            store.breaker.resolve(self.reader.as_ref()).await;
+        }
         let held: Vec<_> = self.stores.all().flat_map(|store| std::mem::take(&mut store.held)).collect();
         for (work, outcome) in held {
             match self.stores.of(&work.item).is_some_and(|store| store.breaker.is_open()) {

@@ -30,7 +30,7 @@ pub(crate) async fn run(arguments: &arguments::Batch) -> Result<(), Failure> {
     }
     let summary = result?;
     if !arguments.quiet {
-        report(&summary, arguments);
+        report(&summary, arguments, &progress);
     }
     report_failures(&summary, arguments);
     if let Some(python) = summary.python.as_deref().filter(|_| arguments.json_log.as_deref() != Some("-")) {
@@ -118,13 +118,13 @@ pub(crate) fn log(place: Option<&str>) -> Result<Option<Box<dyn io::Write + Send
 }
 
 /// Prints the outcome and possible next steps.
-fn report(summary: &Summary, arguments: &arguments::Batch) {
+fn report(summary: &Summary, arguments: &arguments::Batch, progress: &Progress) {
     let Summary { files, read, imported, known, failed, seconds, requests, bytes, .. } = summary;
     let imported = if *imported > 0 { format!("{imported} imported, ") } else { String::new() };
     messages::line(&format!(
         "{files} files: {read} read in {seconds:.1} s ({requests} requests, {bytes} bytes), {imported}{known} known before, {failed} failed"
     ));
-    for note in &summary.notes {
+    for note in summary.notes.iter().filter(|note| !progress.has_note(note)) {
         messages::line(&format!("note: {note}"));
     }
     if let Some(output) = &summary.output {

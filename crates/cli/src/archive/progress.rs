@@ -1,6 +1,7 @@
 //! Progress of a run: a bar on a terminal, occasional lines elsewhere, and JSON lines on request.
 
 use std::{
+    collections::HashSet,
     io::Write,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant, SystemTime},
@@ -38,6 +39,8 @@ struct State {
     last: Instant,
     /// Whether the number of files is known. A scan reads files while it lists others.
     is_listed: bool,
+    /// Notes that were printed.
+    notes: HashSet<String>,
 }
 
 impl Progress {
@@ -49,7 +52,7 @@ impl Progress {
                 ProgressStyle::with_template(TEMPLATE).unwrap_or_else(|_| ProgressStyle::default_bar()),
             )
         });
-        let state = Mutex::new(State { log, last: Instant::now(), is_listed: false });
+        let state = Mutex::new(State { log, last: Instant::now(), is_listed: false, notes: HashSet::new() });
         Self { bar, quiet, is_scan: false, state, tally: Arc::new(Mutex::new(Tally::new())) }
     }
 
@@ -73,7 +76,9 @@ impl Progress {
                 self.with_bar(|bar| bar.set_length(*pending));
             }
             Event::Read { url, warnings, .. } => {
-                for warning in warnings.iter().filter(|_| !self.is_scan) {
+                let warnings =
+                    warnings.iter().map(|warning| warning.split_once(": ").unwrap_or(("", warning)));
+                for warning in messages::folded(warnings.filter(|_| !self.is_scan)) {
                     self.say(&format!("warning: {url}: {warning}"));
                 }
             }
@@ -82,11 +87,19 @@ impl Progress {
             }
             Event::Retried { error, wait, .. } => self.say(&format!("again in {wait:.1} s: {error}")),
             Event::Skipped { url, reason } => self.say(&format!("skipped: {url}: {reason}")),
-            Event::Note { text } => self.say(&format!("note: {text}")),
+            Event::Note { text } => {
+                self.say(&format!("note: {text}"));
+                state.notes.insert(text.clone());
+            }
             Event::Writing { target } => self.say(&format!("writing {target}")),
             _ => {}
         }
         self.show(&mut state);
+    }
+
+    /// Returns whether a note was printed during the run.
+    pub(crate) fn has_note(&self, text: &str) -> bool {
+        self.state.lock().is_ok_and(|state| state.notes.contains(text))
     }
 
     /// Returns the counts of the run, which change until it ends.

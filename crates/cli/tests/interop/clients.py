@@ -120,6 +120,8 @@ def decode(ds, name, mask_and_scale):
 def same_bits(truth, got):
     """Compares stored values: same type except for byte order, same bits (except that any NaN equals itself)."""
     truth, got = np.asarray(truth), np.asarray(got)
+    while got.ndim < truth.ndim and got.dtype.names == tuple(map(str, range(truth.shape[got.ndim]))):
+        got = np.stack([got[name] for name in got.dtype.names], -1)  # an array member, whose items are fields
     if truth.shape != got.shape:
         return f"shape {got.shape}, expected {truth.shape}"
     if truth.dtype.kind in "OUT" or got.dtype.kind in "OUT":

@@ -41,12 +41,12 @@ def octal(text):
 class Sidecar:
     """A sidecar in work. `change` may alter the attributes of an element: change(element, attributes)."""
 
-    def __init__(self, file, name, version="3.21.0-46", change=lambda element, attributes: None):
-        self.file, self.change, self.lines = file, change, []
+    def __init__(self, file, name, version="3.21.0-46", change=lambda element, attributes: None, namespaces=NAMESPACES, unlimited=False):
+        self.file, self.change, self.lines, self.unlimited = file, change, [], unlimited
         self.scales = {}
         file.visititems(self.note_scale)
         root = {"dapVersion": "4.0", "dmrVersion": "1.0", "name": name, "dmrpp:href": "OPeNDAP_DMRpp_DATA_ACCESS_URL"}
-        self.open("Dataset", {**root, **({"dmrpp:version": version} if version else {})}, more=NAMESPACES)
+        self.open("Dataset", {**root, **({"dmrpp:version": version} if version else {})}, more=namespaces)
         self.group(file)
         self.close("Dataset")
 
@@ -87,8 +87,14 @@ class Sidecar:
     def is_named(self, dataset):
         return bytes(dataset.attrs["NAME"]) == dataset.name.rsplit("/", 1)[-1].encode()
 
+    def items(self, group):
+        """The members in the order in which Hyrax lists them: by name, in the library's native order."""
+        names = []
+        group.id.links.iterate(names.append, order=h5py.h5.ITER_NATIVE)
+        return [(name.decode(), group[name]) for name in names]
+
     def group(self, group):
-        datasets = [item for name, item in sorted(group.items()) if isinstance(item, h5py.Dataset)]
+        datasets = [item for name, item in self.items(group) if isinstance(item, h5py.Dataset)]
         datasets = [item for item in datasets if item.shape is not None]
         declared = {}
         for dataset in datasets:
@@ -98,17 +104,22 @@ class Sidecar:
                 for path, size in zip(self.dimensions(dataset), dataset.shape):
                     if path and path.rsplit("/", 1)[0] == group.name.rstrip("/"):
                         declared.setdefault(path, size)
-        for item in self.file.values() if group.name == "/" else []:
-            del item
         for path, size in declared.items():
             self.empty("Dimension", {"name": path.rsplit("/", 1)[-1], "size": size})
         for dataset in datasets:
             if not self.is_pure(dataset):
                 self.variable(dataset)
         self.attributes(group)
+        unlimited = [item for item in datasets if item.name in declared and item.maxshape == (None,)] if self.unlimited else []
+        if unlimited:
+            self.open("Attribute", {"name": "DODS_EXTRA", "type": "Container"})
+            self.open("Attribute", {"name": "Unlimited_Dimension", "type": "String"})
+            self.lines += [f"<Value>{item.name.rsplit('/', 1)[-1]}</Value>\n" for item in unlimited]
+            self.close("Attribute")
+            self.close("Attribute")
         if group.name == "/":
             self.metadata()
-        for name, item in sorted(group.items()):
+        for name, item in self.items(group):
             if isinstance(item, h5py.Group):
                 self.open("Group", {"name": name})
                 self.group(item)

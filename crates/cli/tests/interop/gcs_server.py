@@ -109,8 +109,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.send(404, "<?xml version='1.0' encoding='UTF-8'?><Error><Code>NoSuchKey</Code><Message>The specified key does not exist.</Message></Error>")
         data, generation, seconds = found
         wanted = self.headers.get("If-Match")
-        # Icechunk omits the quotation marks for every store. Google's documentation does not say whether that is accepted.
-        if wanted and wanted.strip('"') not in ("*", etag(data)) or self.query.get("generation", str(generation)) != str(generation):
+        # Google's documentation does not say whether a tag without its quotation marks, as Icechunk sends it, is accepted.
+        since = self.headers.get("If-Unmodified-Since")
+        if since and email.utils.parsedate_to_datetime(since).timestamp() < int(seconds):
+            wanted = "too old"
+        if wanted and wanted not in ("*", f'"{etag(data)}"') or self.query.get("generation", str(generation)) != str(generation):
             return self.send(412, "<?xml version='1.0' encoding='UTF-8'?><Error><Code>PreconditionFailed</Code><Message>x</Message></Error>")
         headers = {"ETag": f'"{etag(data)}"', "x-goog-generation": str(generation), "Last-Modified": email.utils.formatdate(int(seconds), usegmt=True),
                    "Content-Type": "application/octet-stream", "Accept-Ranges": "bytes"}

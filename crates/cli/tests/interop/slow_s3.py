@@ -1,14 +1,17 @@
 """An S3-like server on loopback with objects in memory. It can be slow, fail or change objects, and counts requests."""
-import collections, functools, hashlib, http.server, threading, time
+import collections, email.utils, functools, hashlib, http.server, threading, time
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 
 class SlowS3:
     """Objects of one bucket. `latency` is in seconds; `failing` is the number of requests per key that still fail with 503; `private` keys are denied.
+    Entity tags of conditions are compared `exactly`, as Riak CS does, or `loosely`, with or without their quotes, as AWS and MinIO do; R2 is `refusing` those
+    without quotes. With `requester_pays`, requests need the header for it.
     An `outage` is a status and a code: after `healthy` more requests for objects, the next `lasting` requests fail with it."""
 
-    def __init__(self, objects, latency=0.0):
+    def __init__(self, objects, latency=0.0, tags="exactly", requester_pays=False):
+        self.tags, self.requester_pays = tags, requester_pays
         self.objects, self.latency, self.failing = dict(objects), latency, collections.Counter()
         # Numbers of requests by key: for bytes, and for metadata.
         self.asked, self.looked = collections.Counter(), collections.Counter()
@@ -75,16 +78,21 @@ class SlowS3:
                 request.close_connection = True
                 return request.connection.close()
             return self.send(request, status, f"<Error><Code>{code}</Code></Error>".encode(), {}, with_body)
-        if key in self.private:
+        if key in self.private or self.requester_pays and request.headers.get("x-amz-request-payer") != "requester":
             return self.send(request, 403, b"<Error><Code>AccessDenied</Code></Error>", {}, with_body)
         body = self.objects.get(key)
         if body is None:
             return self.send(request, 404, b"<Error><Code>NoSuchKey</Code></Error>", {}, with_body)
         tag = etag(body)
         head = {"ETag": tag, "Accept-Ranges": "bytes", "Last-Modified": "Wed, 01 Jan 2020 00:00:00 GMT"}
-        # S3 accepts an entity tag with and without quotation marks.
-        if request.headers.get("If-Match", tag).strip('"') not in (tag.strip('"'), "*"):
-            return self.send(request, 412, b"", {}, with_body)
+        wanted = request.headers.get("If-Match", tag)
+        if self.tags == "refusing" and not wanted.startswith(('"', "*")):
+            return self.send(request, 400, b"<Error><Code>InvalidArgument</Code></Error>", {}, with_body)
+        if (wanted.strip('"') if self.tags == "loosely" else wanted) not in (tag.strip('"') if self.tags == "loosely" else tag, "*"):
+            return self.send(request, 412, b"<Error><Code>PreconditionFailed</Code></Error>", {}, with_body)
+        since = request.headers.get("If-Unmodified-Since")
+        if since and email.utils.parsedate_to_datetime(since) < email.utils.parsedate_to_datetime(head["Last-Modified"]):
+            return self.send(request, 412, b"<Error><Code>PreconditionFailed</Code></Error>", {}, with_body)
         wanted = request.headers.get("Range")
         if wanted:
             first, last = wanted.removeprefix("bytes=").split("-")

@@ -96,6 +96,28 @@ def test_what_h5py_reads_is_what_was_meant(tmp_path):
             assert clients.plain(value) == clients.plain(said if np.ndim(value) == 0 or isinstance(said, list) else [said]), name
 
 
+def test_hidden_attributes_are_those_of_h5netcdf(tmp_path, fmt):
+    """On groups and arrays. h5netcdf shows what only looks like bookkeeping, such as the labels of axes."""
+    import h5netcdf.attrs, h5py, zarr
+    hidden = h5netcdf.attrs._HIDDEN_ATTRS
+    others = {change(name) for name in hidden for change in (str.lower, str.title, lambda name: name + "S", lambda name: name[1:])} - hidden
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for holder in (file.create_group("group"), file.create_dataset("data", data=np.zeros((2, 3)))):
+            for name in sorted((hidden | others) - {"DIMENSION_LIST", "REFERENCE_LIST"}):
+                holder.attrs[name] = np.bytes_(b"text")
+        for axis, label in zip(file["data"].dims, "yx"):
+            axis.label = label
+    run = convert(tmp_path / "a.h5", fmt)
+    ours = zarr.open_group(clients.open_store(run.references), mode="r", zarr_format=FORMATS[fmt])
+    with h5netcdf.File(tmp_path / "a.h5", phony_dims="sort") as file:
+        for name in ("group", "data"):
+            assert set(ours[name].attrs) - {"_ARRAY_DIMENSIONS"} == set(file[name].attrs), name
+    assert "DIMENSION_LABELS" in ours["data"].attrs
+    notes = json.loads(clients.virtualize("inspect", tmp_path / "a.h5", "--json").stdout)["diagnostics"]
+    (note,) = [note["message"] for note in notes if note["code"] == "attribute-left-out"]
+    assert "2 objects" in note and "CLASS" in note
+
+
 def test_committed_datatypes_are_not_dropped_silently(tmp_path):
     path = tmp_path / "kinds.h5"
     write(path)

@@ -109,6 +109,14 @@ def committed_types(f):
         h5py.h5d.create(f.id, b"d%d" % n, f["t"].id, h5py.h5s.create_simple((1,)))
 
 
+def virtual_chunks(f):
+    """A virtual dataset with ten million chunks of one element."""
+    f.create_dataset("x", (9_000_000,), "u1", chunks=(1,), maxshape=(None,))[5] = 1
+    layout = h5py.VirtualLayout((9_000_000,), "u1")
+    layout[:] = h5py.VirtualSource(".", "x", (9_000_000,))
+    f.create_virtual_dataset("v", layout)
+
+
 HOSTILE = {
     "attributes": attributes,
     "12 groups": lambda f: linked_to_each_other(f, 12, 4_000),
@@ -120,6 +128,7 @@ HOSTILE = {
     "references in attributes": references_in_attributes,
     "strides": virtual_strides,
     "virtual sources": virtual_sources,
+    "virtual chunks": virtual_chunks,
     "committed types": committed_types,
 }
 
@@ -138,7 +147,7 @@ def test_one_structure_many_times(tmp_path, kind):
 
 
 @pytest.mark.parametrize("count", [5_000, 10_000, 20_000])
-@pytest.mark.parametrize("kind", ["soft links", "links to nothing", "attributes", "dimensions", "members", "external links", "mappings"])
+@pytest.mark.parametrize("kind", ["soft links", "links to nothing", "attributes", "dimensions", "lengths", "members", "external links", "one file", "mappings"])
 def test_counts_are_no_limit_to_what_is_right(tmp_path, kind, count):
     """As many items of one kind as a group, an object or a type can contain: each is mapped or reported as omitted."""
     import json
@@ -159,6 +168,14 @@ def test_counts_are_no_limit_to_what_is_right(tmp_path, kind, count):
                 for n in range(count):
                     f.create_dataset(f"d{n}", (n + 1,), "u1").make_scale()
                     f.create_dataset(f"v{n}", (n + 1,), "u1").dims[0].attach_scale(f[f"d{n}"])
+            case "lengths":
+                for n in range(count):
+                    f.create_dataset(f"v{n}", (n + 2,), "u1", chunks=(n + 1,))
+            case "one file":
+                with h5py.File(tmp_path / "other.h5", "w", libver="latest") as other:
+                    for n in range(count):
+                        other[f"v{n}"] = np.arange(3)
+                        f[f"e{n}"] = h5py.ExternalLink("other.h5", f"/v{n}")
             case "members":
                 f["t"] = np.zeros(2, [(f"m{n}", "u1") for n in range(count)])
             case "external links":
@@ -169,10 +186,10 @@ def test_counts_are_no_limit_to_what_is_right(tmp_path, kind, count):
                 for n in range(count):
                     layout[n] = h5py.VirtualSource(".", "x", (3,))
                 f.create_virtual_dataset("v", layout)
-    status, errors, megabytes, output = measured(path, "-f", "kerchunk-json", *(["--follow-external"] if kind == "external links" else []))
+    status, errors, megabytes, output = measured(path, "-f", "kerchunk-json", *(["--follow-external"] if kind in ("external links", "one file") else []))
     assert status == 0 and megabytes < MEGABYTES, errors[-500:]
     keys = json.loads(output)["refs"]
-    expected = {"soft links": count, "attributes": 0, "dimensions": 2 * count, "members": 1, "mappings": 1}.get(kind, 0)
+    expected = {"soft links": count, "attributes": 0, "dimensions": 2 * count, "lengths": count, "one file": count, "members": 1, "mappings": 1}.get(kind, 0)
     assert sum(key.endswith(".zarray") for key in keys) == expected + 1
     if kind in ("links to nothing", "external links"):
         assert errors.count("[link-left-out]") == count

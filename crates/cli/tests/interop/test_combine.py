@@ -66,7 +66,7 @@ def test_gaps_are_told(tmp_path, fmt):
     files = [days(tmp_path / f"{k}.nc", first, 4) for k, first in enumerate((0, 4, 12))]
     got, said = combined(tmp_path, fmt, files, "--concat-dim", "time")
     xr.testing.assert_identical(got, originals(files))
-    assert "5 usual steps between 2000-01-01T04:00 to 2000-01-01T07:00" in said
+    assert "5 times the usual step between 2000-01-01T04:00 to 2000-01-01T07:00" in said
 
 
 def test_same_coordinates(tmp_path, fmt):

@@ -136,7 +136,7 @@ def test_a_missing_file_leaves_a_gap(tmp_path, fmt):
     files = [day(tmp_path / f"{k}.nc", 4 * k) for k in (0, 1, 3, 4)]
     got, said = combined(tmp_path, fmt, files, *CONCAT)
     same(got, files)
-    assert "5 usual steps" in said
+    assert "5 times the usual step" in said
     run = virtualize("batch", *files, tmp_path / "gone.nc", *CONCAT, "--format", fmt, "-o", tmp_path / "x.json")
     assert run.status != 0 and "gone.nc" in run.stderr
 

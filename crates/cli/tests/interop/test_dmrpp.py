@@ -47,29 +47,34 @@ def attributes(item, rng):
 def random_file(path, rng):
     """A file with scales, groups, and variables of all kinds that build_dmrpp accepts, mostly ordinary ones."""
     odd = rng.choice([0.0, 0.0, 0.02, 0.2])
-    with h5py.File(path, "w", libver=rng.choice(["earliest", "latest"]), track_order=rng.random() < 0.5) as file:
+    anonymous = rng.choice([0, 0, 0.3, 1])
+    with h5py.File(path, "w", libver=rng.choice(["earliest", "latest"]), track_order=rng.random() < 0.3) as file:
         attributes(file, rng)
         groups, scales = [file], []
         for n in range(rng.randrange(0, 3)):
-            groups.append(rng.choice(groups).create_group(f"g{n}"))
+            groups.append(rng.choice(groups).create_group(f"g{n}", track_order=rng.random() < 0.3))
             attributes(groups[-1], rng)
-        for n in range(rng.randrange(1, 4)):
+        for n in range(rng.randrange(1, 4) if anonymous < 1 else 0):
             size = rng.randrange(1, 9)
-            scale = file.create_dataset(f"x{n}", data=np.arange(size, dtype=rng.choice(TYPES)))
+            extendable = {"maxshape": (None,), "chunks": (rng.randrange(1, 9),)} if rng.random() < 0.2 else {}
+            scale = file.create_dataset(f"x{n}", data=np.arange(size, dtype=rng.choice(TYPES)), **extendable)
             scale.make_scale(f"x{n}" if rng.random() < 0.7 else "This is a netCDF dimension but not a netCDF variable.         9")
             attributes(scale, rng)
             scales.append(scale)
-        for n in range(rng.randrange(1, 6)):
-            variable(rng.choice(groups), f"v{n}", scales, rng, odd)
+        names = [f"v{n}" for n in range(rng.randrange(1, 6))]
+        for name in rng.sample(names, len(names)) if rng.random() < 0.3 else names:
+            variable(rng.choice(groups), name, [] if rng.random() < anonymous else scales, rng, odd)
 
 
 def variable(group, name, scales, rng, odd):
-    axes = [rng.choice(scales) for _ in range(rng.choice([0, 1, 1, 2, 3]))]
-    shape = tuple(len(axis) for axis in axes)
+    axes = [rng.choice(scales) if scales else None for _ in range(rng.choice([0, 1, 1, 2, 3]))]
+    shape = tuple(rng.randrange(1, 9) if axis is None else len(axis) for axis in axes)
     kind = np.dtype(rng.choice([*TYPES, *TYPES, "S1", "S5"]) if shape else rng.choice(TYPES))
     options = {}
     if shape and rng.random() < 0.6:
         options["chunks"] = tuple(rng.randrange(1, size + 1) for size in shape)
+        if scales and rng.random() < odd:  # shorter than the dimensions by whole chunks
+            shape = tuple(rng.choice([size, *range(chunk, size, chunk)]) for size, chunk in zip(shape, options["chunks"]))
         if rng.random() < 0.6:
             options |= {"compression": "gzip", "compression_opts": rng.randrange(1, 10)}
         options["shuffle"] = rng.random() < 0.5
@@ -88,7 +93,7 @@ def variable(group, name, scales, rng, odd):
     if rng.random() < odd and "compression" in options:
         raw = np.zeros(dataset.chunks, kind).tobytes()
         dataset.id.write_direct_chunk((0,) * len(shape), raw, filter_mask=0xFF)
-    for n, axis in enumerate(axes if rng.random() >= odd else []):
+    for n, axis in enumerate(axes if scales and rng.random() >= odd else []):
         dataset.dims[n].attach_scale(axis)
     attributes(dataset, rng)
     if kind.kind == "f" and "fillvalue" in options and rng.random() < 0.7:
@@ -101,8 +106,9 @@ def test_random_files(tmp_path, seed):
     for n in range(12):
         path = tmp_path / f"{n}.h5"
         random_file(path, rng)
+        namespaces = dmrpp.NAMESPACES.replace("http:", rng.choice(["http:", "https:"]))
         try:
-            dmrpp.write(path)
+            dmrpp.write(path, version=rng.choice(["3.20.10", "3.21.0-46"]), namespaces=namespaces, unlimited=rng.random() < 0.5)
         except dmrpp.Unsupported:
             continue
         made += 1
@@ -165,12 +171,12 @@ def edit(sidecar, old, new):
 @pytest.mark.parametrize("old, new, why", [
     ("</Dataset>", "", "the document ends, expected a closing tag"),
     ('nBytes="4"', 'nBytes="9999999"', "beyond the"),
-    (' dmrpp:version="3.21.0-46"', "", "the order of filters is unknown"),
+    (' dmrpp:version="3.21.0-46"', "", "such sidecars may lack variables"),
     ('fillValue="-32768"', "", "no fillValue"),
     ('name="granule.nc"', 'name="other.nc"', 'made for a file named "other.nc"'),
     ("H5.EnableCF=false", "H5.EnableCF=true", "H5.EnableCF"),
     ("<dmrpp:chunks ", "<!-- \n --><dmrpp:missingdata/><dmrpp:chunks ", "element dmrpp:missingdata"),
-    ('<Dim name="/lat"/>', '<Dim size="10"/>', "a dimension without a name"),
+    ('<Dim name="/lat"/>', '<Dim size="10"/>', "the group has a dimension of the same size"),
 ])
 def test_the_file_is_read_if_the_sidecar_does_not_suffice(files, old, new, why):
     edit(files[1], old, new)
@@ -222,6 +228,10 @@ def test_unallocated_data(tmp_path):
     assert "may never have been written" in check(path)[0]
     with h5py.File(path, "a") as file:
         del file["nine"]
+    dmrpp.write(path)
+    assert "may be shorter than its dimensions" in check(path)[0]
+    with h5py.File(path, "a") as file:
+        file["zero"][5] = 1  # a chunk at the end
     dmrpp.write(path)
     assert check(path) == []
 

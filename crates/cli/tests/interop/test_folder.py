@@ -77,17 +77,6 @@ def test_gdal_does_not_show_fill_values(tmp_path):
     assert (rasterio.open(f'ZARR:"{out}":/v').read() == 1).all()
 
 
-def test_what_is_there_stays_unless_overwritten(tmp_path):
-    out = tmp_path / "store.zarr"
-    out.mkdir()
-    (out / "mine").write_text("x")
-    run = virtualize(FIXTURES / "hdf5/chunked.h5", "--format", "zarr3", "-o", out)
-    assert run.status == 1 and len(run.stderr.splitlines()) == 1 and "--overwrite" in run.stderr, run.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["store.zarr"] and (out / "mine").read_text() == "x"
-    assert virtualize(FIXTURES / "hdf5/chunked.h5", "--format", "zarr3", "-o", out, "--overwrite").status == 0
-    assert not (out / "mine").exists() and (out / "zarr.json").exists()
-
-
 def test_a_file_in_the_folder_is_not_replaced(tmp_path):
     out = tmp_path / "store.zarr"
     out.mkdir()

@@ -1,6 +1,6 @@
 """Types of elements and attributes that libraries convert between file and memory, compared with h5py and xarray on the original. More files:
 `RANDOM_KINDS=200`."""
-import os, random, warnings
+import json, os, random, warnings
 
 import clients
 import h5py
@@ -143,3 +143,63 @@ def test_elements_are_those_of_h5py(tmp_path, seed, fmt):
             if found := clients.same_values(truth, got):
                 problems.append(f"{name} {dataset.dtype}: {found}")
     clients.report(problems)
+
+
+def compound(draw, depth=0):
+    """A NumPy structure with array members, also of structures, with gaps, and numbers in both byte orders."""
+    fields = []
+    for n in range(draw.randint(1, 3)):
+        inner = compound(draw, depth + 1) if depth < 2 and draw.random() < 0.25 else np.dtype(draw.choice(["i1", "<i2", ">i4", "<u8", "<f4", ">f8", "S3", "?", "<c8"]))
+        fields.append((f"m{n}", inner, draw.choice([(), (3,), (2, 3), (1,), (2, 1, 2)])))
+    return np.dtype(fields, align=draw.random() < 0.3)
+
+
+def fill(array, draw):
+    for name in array.dtype.names or ():
+        fill(array[name], draw)
+    if not array.dtype.names:
+        array[...] = np.array([draw.randrange(100) for _ in range(array.size)]).reshape(array.shape).astype(array.dtype)
+
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("RANDOM_KINDS", 6))))
+def test_array_members_are_those_of_h5py(tmp_path, seed, fmt):
+    import zarr
+    draw, path, problems = random.Random(seed), tmp_path / "a.h5", []
+    with h5py.File(path, "w") as file:
+        for n in range(12):
+            data = np.zeros(draw.choice([(), (4,), (2, 3)]), compound(draw))
+            fill(data, draw)
+            options = {"compression": "gzip", "shuffle": True, "chunks": tuple(2 for _ in data.shape)} if data.ndim and draw.random() < 0.5 else {}
+            file.create_dataset(f"d{n}", data=data, **options)
+            if data.ndim and draw.random() < 0.3:
+                file.create_dataset(f"missing{n}", data.shape, data.dtype, chunks=tuple(1 for _ in data.shape), fillvalue=data.ravel()[-1])
+    run = clients.virtualize(path, "--format", fmt)
+    assert run.status == 0, run.stderr
+    store = clients.open_store(run.references)
+    with h5py.File(path) as file:
+        for name, dataset in file.items():
+            got = zarr.open_array(store, path=name, mode="r", zarr_format=FORMATS[fmt])[...]
+            if found := clients.same_bits(dataset[()], got):
+                problems.append(f"{name} {dataset.dtype}: {found}")
+    clients.report(problems)
+
+
+def test_array_members_of_text(tmp_path, fmt):
+    import zarr
+    path = tmp_path / "a.h5"
+    data = np.zeros(2, [("n", "<i4"), ("text", h5py.string_dtype(), (2,))])
+    data["n"], data["text"] = [1, 2], [["a", "bcd"], ["", "é"]]
+    with h5py.File(path, "w") as file:
+        file["x"] = data
+    got = zarr.open_array(clients.open_store(clients.convert(path, fmt).references), path="x", mode="r", zarr_format=FORMATS[fmt])[...]
+    assert got["n"].tolist() == [1, 2] and [list(text) for text in got["text"].tolist()] == [[b"a", b"bcd"], [b"", "é".encode()]]
+
+
+def test_large_array_members_are_named(tmp_path, fmt):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = np.zeros(2, [("n", "<i4"), ("b", "u1", (2001,))])
+        file["y"] = np.zeros(2, [("n", "<i4"), ("b", "u1", (2000,))])
+    run = clients.convert(tmp_path / "a.h5", fmt)
+    assert run.codes == [("/x", "array-left-out")] and "2000" in run.stderr
+    notes = json.loads(clients.virtualize("inspect", tmp_path / "a.h5", "--json").stdout)["diagnostics"]
+    assert [note["path"] for note in notes if note["code"] == "datatype-not-shown"] == ["/y"]

@@ -48,6 +48,18 @@ def test_records_of_any_number_are_joined(tmp_path, fmt):
     same(tmp_path, references, fmt)
 
 
+def test_many_small_records_are_joined_with_few(tmp_path, fmt):
+    import netCDF4
+    for first, count in ((0, 1200), (1200, 30), (1230, 2500)):
+        with netCDF4.Dataset(tmp_path / f"{first:05}.nc", "w", format="NETCDF3_CLASSIC") as ds:
+            ds.createDimension("time", None)
+            ds.createVariable("time", "f8", ("time",))[:] = np.arange(first, first + count)
+            ds.createVariable("v", "i2", ("time",))[:] = np.arange(count)
+    run, references = joined(tmp_path, fmt)
+    assert run.status == 0, run.stderr
+    same(tmp_path, references, fmt)
+
+
 def test_contiguous_records_are_divided_to_fit(tmp_path, fmt):
     for first, count in ((0, 6), (6, 2), (8, 4)):
         write(tmp_path / f"{first}.nc", first, count, alone=True, rows=50, type="i1")

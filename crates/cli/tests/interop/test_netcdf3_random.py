@@ -2,7 +2,7 @@
 
 RANDOM_NETCDF3=2000 tests more of them; NETCDF3_SEED sets the first seed.
 """
-import os, subprocess, sys
+import json, os, subprocess, sys
 
 import clients
 import netcdf3_files
@@ -39,6 +39,30 @@ def test_random_files(seed, tmp_path):
         clients.report([f"{fmt}: {line}" for line in netcdf3_oracle.differences(path, fmt)[0]])
 
 
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT // 3))
+def test_many_small_records(seed, tmp_path):
+    """Small records are inlined together, next to others that stay references; the last may lack its padding."""
+    import netCDF4
+    rng, path = np.random.default_rng(seed), tmp_path / "records.nc"
+    version = list(netcdf3_files.FORMATS.values())[seed % 3]
+    count, types = int(rng.choice([999, 1000, 1001, 40_000])), ["i1", "i2", "i4", "f4", "f8"]
+    with netCDF4.Dataset(path, "w", format=version) as ds:
+        ds.createDimension("record", None)
+        for number in range(rng.integers(2, 6)):
+            length = int(rng.choice([1, 1, 2, 3, 7, 100]))
+            ds.createDimension(f"x{number}", length)
+            dimensions = ("record", f"x{number}") if length > 1 else ("record",)
+            var = ds.createVariable(f"v{number}", rng.choice(types), dimensions)
+            var[:] = rng.integers(0, 100, (count, length)).squeeze()
+    # The standard lets a writer omit the padding behind the last value.
+    if rng.integers(2):
+        path.write_bytes(path.read_bytes().removesuffix(b"\0"))
+    for fmt in FORMATS:
+        clients.report([f"{fmt}: {line}" for line in netcdf3_oracle.differences(path, fmt)[0]])
+    run = virtualize(path)
+    assert len(json.dumps(run.references)) < 3 * path.stat().st_size or count < 1000
+
+
 def damage(rng, whole, end):
     """Returns a file with a few changed bytes in its header, which ends at `end`, or a shorter file."""
     damaged = bytearray(whole)
@@ -59,7 +83,7 @@ def damage(rng, whole, end):
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
 def test_damaged_headers_read_the_same_or_are_refused(seed, tmp_path):
-    import json, zarr
+    import zarr
     rng, version, path = np.random.default_rng(seed), [1, 2, 5][seed % 3], tmp_path / "damaged.nc"
     whole = netcdf3_files.by_hand(rng, version)
     damaged = damage(rng, whole, header_end(whole))

@@ -152,6 +152,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if not path.is_file():
             return self.reply(404, b"", body)
         data = path.read_bytes()
+        if self.headers.get("If-Match", "*") not in ("*", '"1"'):
+            return self.reply(412, b"", body)
         span = self.headers.get("Range")
         if span and area != "whole":
             first, _, last = span.removeprefix("bytes=").partition("-")

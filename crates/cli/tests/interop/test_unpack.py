@@ -1,9 +1,10 @@
 """`--unpack`: xarray reads our references without any mask and scale options as it reads the original with them."""
-import json, re, warnings
+import json, os, random, re, warnings
 
 import clients
 import numpy as np
 import pytest
+from clients import FORMATS
 
 FORMAT = "zarr3-json"
 CASES = {
@@ -245,10 +246,47 @@ def test_a_netcdf_file_with_times_and_bounds(tmp_path):
     assert ours.t2m.dtype == np.float32 and "scale_factor" not in metadata(run.references, "t2m")["attributes"]
 
 
+FACTORS = [None, "f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u4", "u8"]
+
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("RANDOM_FACTORS", 6))))
+def test_a_type_that_attributes_lose_is_named(tmp_path, fmt, seed):
+    """Random types of numbers, scale and offset: xarray decodes references as the original, or a warning names the array."""
+    draw, problems, named, equal = random.Random(seed), [], 0, 0
+    for n in range(8):
+        path, scale, offset = tmp_path / f"{n}.h5", draw.choice(FACTORS), draw.choice(FACTORS)
+        attributes = {}
+        if scale:
+            attributes["scale_factor"] = np.dtype(scale).type(draw.choice([2, 3]) if "f" not in scale else draw.choice([0.01, 0.5, 0.1]))
+        if offset:
+            attributes["add_offset"] = np.dtype(offset).type(draw.choice([1, 7]) if "f" not in offset else draw.choice([27.3, 0.1]))
+        stored = draw.sample(["i1", "u1", "i2", "<u2", ">i2", "i4", "u4", "i8", "u8", "f4", "f8"], 5)
+        write(path, {kind.strip("<>"): (kind, attributes | ({"_FillValue": np.dtype(kind).type(9)} if draw.random() < 0.5 else {})) for kind in stored})
+        run, truth = clients.virtualize(path, "--format", fmt), {}
+        assert run.status == 0, run.stderr
+        warned = [line for line in run.stderr.splitlines() if line.endswith("[packing-widened]")]
+        assert len(warned) <= 1 or len({line.split("JSON")[0] for line in warned}) == len(warned), run.stderr
+        ours, original = clients.open_dataset(run.references, FORMATS[fmt]), open_original(path, decode_cf=False)
+        for name in original.variables:
+            try:
+                truth = clients.decoded(original, name, True)
+            except Exception:  # noqa: BLE001 - NaN in integers
+                continue
+            got = clients.decoded(ours, name, True)
+            is_same, is_named = truth.dtype == got.dtype and not clients.same_values(truth, got), any(f"/{name}" in line for line in warned)
+            named, equal = named + is_named, equal + is_same
+            if is_same == is_named:
+                problems.append(f"{n} {name} scale {scale} offset {offset}: {truth.dtype} as {got.dtype}, named: {is_named}")
+    clients.report(problems)
+    assert equal + named > 20
+
+
 def test_single_precision_is_lost_by_attributes_and_kept_by_codecs(tmp_path):
-    path = write(tmp_path / "single.h5", {"f4_both": CASES["f4_both"]})
+    path = write(tmp_path / "single.h5", {name: CASES[name] for name in ("f4_both", "f4_scale")})
     truth = open_original(path).f4_both
     run = clients.virtualize(path, "--format", FORMAT)
+    assert run.stderr.count("packing-widened") == 1 and "(2 arrays: /f4_both, /f4_scale)" in run.stderr
+    assert "--unpack" in run.stderr and 'engine="virtualize"' in run.stderr
     wide = open_ours(run.references).f4_both
     assert (truth.dtype, wide.dtype) == (np.float32, np.float64)
     assert "packing-widened" in clients.virtualize("inspect", path, "--format", FORMAT).stdout.decode()

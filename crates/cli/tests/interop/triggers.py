@@ -49,6 +49,13 @@ def short_variable(*options):
     return make
 
 
+def masked_beside(folder):
+    """A TIFF with a mask in a file beside it."""
+    tifffile.imwrite(folder / "scene.tif", np.zeros((4, 4), "u1"))
+    tifffile.imwrite(folder / "scene.tif.msk", np.zeros((4, 4), "u1"))
+    return ["inspect", "scene.tif"]
+
+
 def geotiff(keys, *options):
     """A GeoTIFF with GeoKeys."""
 
@@ -208,7 +215,6 @@ DIAGNOSTICS = {
     "inline-failed": damaged_chunk,
     "inline-limit": fixture(TIFF / "short_last_strip_deflate.tif", "--inline-limit", "0"),
     "inline-total": hdf5(backslash, "--inline-below", "1M", "--inline-total", "1"),
-    "invalid-nodata": fixture(TIFF / "nodata_invalid_u1.tif"),
     "key-ignored": reference_set({**GROUP, **ARRAY, "a/0": ["x.bin", 0, 8], "b/c/0.0": ["x.bin", 0, 8]}, "convert", "refs.json", "-o", "out.json", files=["x.bin"]),
     "link-cycle": hdf5(lambda file: file.__setitem__("up", file["/"])),
     "link-left-out": hdf5(lambda file: file.__setitem__("x", h5py.ExternalLink("other.nc", "/x"))),
@@ -218,8 +224,8 @@ DIAGNOSTICS = {
     "name-changed": hdf5(backslash),
     "name-collision": hdf5(collision),
     "nodata-disagrees": fixture(TIFF / "nodata_i2.tif"),
-    "nodata-adjusted": fixture(TIFF / "nodata_invalid_u1.tif", "--invalid-nodata", "gdal"),
-    "nodata-dropped": fixture(TIFF / "nodata_invalid_u1.tif", "--invalid-nodata", "warn"),
+    "nodata-adjusted": fixture(TIFF / "nodata_invalid_u1.tif"),
+    "nodata-dropped": fixture(TIFF / "nodata_invalid_u1.tif"),
     "node-left-out": hdf5(dot),
     "not-unpacked": fixture(TIFF / "gdal_metadata_differs.tif", "--unpack", "-f", "zarr3-json"),
     "packing-widened": hdf5(narrow_packing),
@@ -233,6 +239,7 @@ DIAGNOSTICS = {
     "source-missing": hdf5(virtual),
     "tiff-no-such-ifd": fixture(TIFF / "pages.tif", "--ifd", "9"),
     "tiff-jpeg": lerc_jpeg,
+    "tiff-sidecar": masked_beside,
     "tiff-stack": fixture(TIFF / "pages.tif", "--stack"),
     "tiff-chain": patched(TIFF / "pages.tif", {154: b"\xf0\xff\xff\x7f"}),
     "tiff-image": patched(TIFF / "classic_strips.tif", {}, size=500),

@@ -20,6 +20,11 @@ pub(crate) fn decode_start(bytes: &[u8], length: u64) -> Result<Vec<u8>, CodecFa
     stream::start(NAME, decoder(bytes)?, length)
 }
 
+/// Whether the bytes end with the first frame. numcodecs refuses other bytes after it, and decodes further frames.
+pub(crate) fn ends_with_frame(bytes: &[u8]) -> bool {
+    zstd::zstd_safe::find_frame_compressed_size(bytes).is_ok_and(|length| length == bytes.len())
+}
+
 fn decoder(bytes: &[u8]) -> Result<Decoder<'static, BufReader<&[u8]>>, CodecFailure> {
     Ok(Decoder::new(bytes).map_err(|error| corrupt(NAME, error))?.single_frame())
 }

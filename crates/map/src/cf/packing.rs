@@ -42,17 +42,46 @@ pub(crate) fn check_factors(attributes: &CfAttributes) -> Result<()> {
     }
 }
 
-/// Returns why xarray unpacks to float64 where it would unpack the original to float32: it computes in the type of
-/// `scale_factor` and `add_offset`, and JSON numbers are binary64. `written` are the attributes of the array.
-pub(crate) fn widened_packing(attributes: &CfAttributes, written: &Map<String, Value>) -> Option<String> {
-    let is_narrow = |name: &&str| {
-        let data_type = attributes.get(name).and_then(|attribute| attribute.data_type.as_ref());
-        written.contains_key(*name) && matches!(data_type, Some(DataType::Float16 | DataType::Float32))
-    };
-    let name = FACTORS.iter().find(|name| is_narrow(name))?;
-    Some(format!(
-        "{name} is a float of less than 64 bits, which JSON cannot express: xarray unpacks to float64, not float32"
-    ))
+/// Returns why xarray decodes an array to another data type than the original's; `None` if it does not. xarray chooses by the
+/// types of `scale_factor` and `add_offset`, and JSON keeps only whether a number is an integer. `written` are the attributes
+/// of the array.
+pub(crate) fn widened_packing(
+    attributes: &CfAttributes,
+    data_type: &DataType,
+    written: &Map<String, Value>,
+) -> Option<String> {
+    let mut stored = [None, None];
+    for (name, stored) in FACTORS.iter().zip(&mut stored) {
+        let Some(attribute) = attributes.get(name).filter(|_| written.contains_key(*name)) else { continue };
+        let factor = attribute.data_type.clone().filter(|one| one.is_float() || one.is_integer())?;
+        *stored = (attribute.values.len() == 1).then_some(Some(factor))?;
+    }
+    let in_json = stored.clone().map(|factor| {
+        factor.map(|factor| if factor.is_float() { DataType::Float64 } else { DataType::Int64 })
+    });
+    let is_time = attributes.text("units").is_some_and(is_time_unit);
+    let original = decoded_type(data_type, &stored, is_time)?;
+    let found = decoded_type(data_type, &in_json, is_time)?;
+    (original != found).then(|| {
+        format!(
+            "xarray decodes to {found}, but from the file itself to {original}: JSON does not keep the data types of {}",
+            FACTORS.join(" and ")
+        )
+    })
+}
+
+/// Returns the data type to which xarray decodes packed numbers (`_choose_float_dtype` of xarray 2026.9). `factors` are the
+/// types of `scale_factor` and `add_offset`.
+fn decoded_type(stored: &DataType, factors: &[Option<DataType>; 2], is_time: bool) -> Option<DataType> {
+    let is_long = matches!(stored, DataType::Int32 | DataType::UInt32);
+    match factors {
+        // Masked times are floats already when the type is chosen.
+        [Some(scale), Some(offset)] if scale == offset && *scale == DataType::Float32 => {
+            Some(if is_long && !is_time { DataType::Float64 } else { DataType::Float32 })
+        }
+        [_, Some(_)] => Some(DataType::Float64),
+        [scale, None] => scale.clone(),
+    }
 }
 
 fn packing(attributes: &CfAttributes, data_type: &DataType, is_time: bool) -> Result<Packing, UnpackRefusal> {

@@ -212,16 +212,39 @@ fn the_report_shows_the_fill_value_of_the_file() {
     }
 }
 
-/// `(np.int16(1) * np.float32(0.1)).dtype` is float32, with a factor of 64 bits float64.
+/// The types are those of `decoded_type` in `test_unpack.py`, which compares all combinations with xarray.
 #[test]
-fn factors_of_32_bits_widen_where_they_are_written() {
-    let says = |data_type: DataType, written: Value| {
-        let source = attributes(vec![attribute("scale_factor", data_type, &[Float(0.5)])]);
-        widened_packing(&source, written.as_object().unwrap()).is_some()
+fn factors_whose_types_json_does_not_keep_are_named() {
+    use DataType::{Float16, Float32, Float64, Int16, Int32, Int64};
+    let says = |stored: DataType, scale: Option<DataType>, offset: Option<DataType>| {
+        let value = |data_type: &DataType| if data_type.is_float() { Float(0.5) } else { Integer(2) };
+        let factors = [("scale_factor", scale), ("add_offset", offset)];
+        let factors = factors.into_iter().filter_map(|(name, data_type)| Some((name, data_type?)));
+        let source: Vec<_> =
+            factors.map(|(name, data_type)| one(name, data_type.clone(), value(&data_type))).collect();
+        let written = source.iter().map(|one| (one.name.clone(), json!(1))).collect();
+        widened_packing(&attributes(source), &stored, &written).is_some()
     };
-    assert!(says(DataType::Float32, json!({ "scale_factor": 0.5 })));
-    assert!(!says(DataType::Float64, json!({ "scale_factor": 0.5 })));
-    assert!(!says(DataType::Float32, json!({})));
+    for (stored, scale, offset, expected) in [
+        (Int16, Some(Float32), None, true),
+        (Int16, Some(Float64), None, false),
+        (Int16, Some(Float32), Some(Float32), true),
+        (Int32, Some(Float32), Some(Float32), false),
+        (Int64, Some(Float32), Some(Float32), true),
+        (Int16, Some(Float32), Some(Float64), false),
+        (Int16, None, Some(Float32), false),
+        (Int16, Some(Float16), Some(Float16), false),
+        (Int16, Some(Float16), None, true),
+        (Int16, Some(Int16), None, true),
+        (Int16, Some(Int64), None, false),
+        (Int16, Some(Int16), Some(Int16), false),
+        (Int16, None, None, false),
+    ] {
+        let case = format!("{stored} {scale:?} {offset:?}");
+        assert_eq!(says(stored, scale, offset), expected, "{case}");
+    }
+    let source = attributes(vec![one("scale_factor", Float32, Float(0.5))]);
+    assert_eq!(widened_packing(&source, &Int16, &Map::new()), None, "unpacked by codecs");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use super::dimensions::AxisDimension;
 use super::element::ElementType;
 use super::header_fill::DatasetFill;
 use super::plan::{ChunkPlan, ChunkPlanner, Padded, can_encode, is_reference, item_type};
+use super::structures::array_member;
 use super::types::{element_type, has_times};
 use crate::budget::{chunk_bytes, task_bytes};
 use crate::cf::{CfAttributes, FillPlan, FillQuestion, check_factors, widened_packing};
@@ -75,6 +76,11 @@ impl Mapper<'_> {
         self.take_chunks(path, &planner, &plan)?;
         let fill = fill_plan(&planner, &plan, &array_fill, &meanings)?;
         self.report_plan(path, dataset, &plan, &fill);
+        if let Some(name) = array_member(item_type(&dataset.datatype)) {
+            let message =
+                format!("the member \"{name}\" is an array: its items are fields named \"0\", \"1\", …");
+            self.diagnose(Severity::Info, Code::DatatypeNotShown, path, message);
+        }
         let attributes = self.array_attributes(path, (dataset, &meanings), &element.data_type, &fill);
         self.renumber_plan(&mut plan)?;
         let mut dimension_names: Vec<_> = axes.into_iter().map(|axis| axis.name).collect();
@@ -91,8 +97,8 @@ impl Mapper<'_> {
         };
         report.fill = Some(fill.decision.clone());
         self.unpack(path, (dataset, &meanings), &mut array, report);
-        if let Some(message) = widened_packing(&meanings, &array.attributes) {
-            self.diagnose(Severity::Info, Code::PackingWidened, path, message);
+        if let Some(message) = widened_packing(&meanings, &element.data_type, &array.attributes) {
+            self.diagnose(Severity::Warning, Code::PackingWidened, path, message);
         }
         check_metadata(&array, self.options.format)?;
         self.tasks.extend(inline_tasks(path, &planner, &mut plan, &fill));
@@ -242,7 +248,17 @@ fn constant_chunks_allowed(planner: &ChunkPlanner<'_>, plan: &ChunkPlan, missing
 fn type_bytes(datatype: &Datatype) -> u64 {
     match datatype {
         Datatype::Compound { members, .. } => {
-            let members = members.iter().map(|member| type_bytes(&member.datatype).saturating_add(MEMBER));
+            let items = |datatype: &Datatype| {
+                let (mut item, mut items) = (datatype, 1_u64);
+                while let Datatype::Array { base, shape } = item {
+                    items = shape.iter().fold(items, |items, length| items.saturating_mul(*length));
+                    item = base;
+                }
+                items
+            };
+            let members = members.iter().map(|member| {
+                type_bytes(&member.datatype).saturating_add(MEMBER).saturating_mul(items(&member.datatype))
+            });
             members.fold(MEMBER, u64::saturating_add)
         }
         Datatype::Enum { members, .. } => (members.len() as u64).saturating_mul(MEMBER),

@@ -10,12 +10,11 @@ use super::types::is_boolean;
 use crate::json_numbers::{float_json, integer_json};
 use crate::{Error, Result};
 
-/// Bookkeeping of NetCDF-4 and dimension scales, which h5netcdf hides.
-pub(super) const HIDDEN: [&str; 9] = [
+/// Bookkeeping of NetCDF-4 and dimension scales, which h5netcdf and netCDF4 hide (`h5netcdf.attrs._HIDDEN_ATTRS`).
+pub(super) const HIDDEN: [&str; 8] = [
     "REFERENCE_LIST",
     "CLASS",
     "DIMENSION_LIST",
-    "DIMENSION_LABELS",
     "NAME",
     "_Netcdf4Dimid",
     "_Netcdf4Coordinates",

@@ -1,7 +1,8 @@
 //! Dimension names with the rules of h5netcdf: `_Netcdf4Coordinates`, dimension scales (HDF5 Dimension Scale Specification),
 //! and phony dimensions for axes without a scale, numbered as by its default `phony_dims="access"`.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use virtualize_bytes::Address;
@@ -41,9 +42,48 @@ pub(super) struct AxisDimension {
 }
 
 /// The dimensions that a group defines.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub(super) struct Dimensions {
-    all: Rc<Vec<Dimension>>,
+#[derive(Clone, Debug, Default)]
+pub(super) struct Dimensions(Rc<Defined>);
+
+/// Dimensions in order, with the indices of the first one of each name, number and scale, and of all of each size.
+#[derive(Debug, Default)]
+struct Defined {
+    all: Vec<Dimension>,
+    by_name: HashMap<String, usize>,
+    by_id: HashMap<i128, usize>,
+    by_scale: HashMap<Address, usize>,
+    by_size: HashMap<u64, Vec<usize>>,
+}
+
+impl Defined {
+    fn push(&mut self, dimension: Dimension) {
+        let at = self.all.len();
+        self.by_name.entry(dimension.name.clone()).or_insert(at);
+        if let Some(id) = dimension.id {
+            self.by_id.entry(id).or_insert(at);
+        }
+        if let Some(scale) = dimension.scale {
+            self.by_scale.entry(scale).or_insert(at);
+        }
+        self.by_size.entry(dimension.size).or_default().push(at);
+        self.all.push(dimension);
+    }
+}
+
+/// Lengths of the dimensions of scales, and whether these are unlimited, by address. Each scale may list many variables.
+#[derive(Debug, Default)]
+pub(super) struct ScaleLengths(RefCell<HashMap<Address, (u64, bool)>>);
+
+impl ScaleLengths {
+    /// Returns the length of a scale's dimension. An unlimited dimension is as long as the longest variable along it.
+    fn of(&self, file: &File, address: Address, scale: &Dataset) -> (u64, bool) {
+        *self.0.borrow_mut().entry(address).or_insert_with(|| {
+            let unlimited =
+                matches!(&scale.dataspace, Dataspace::Simple { max_shape: Some(max), .. } if *max == [None]);
+            let own = scale.dataspace.shape().and_then(<[u64]>::first).copied().unwrap_or(0);
+            (if unlimited { own.max(longest_user(file, scale)) } else { own }, unlimited)
+        })
+    }
 }
 
 /// Numbers given to dimensions on the path from the root to a group.
@@ -55,74 +95,60 @@ pub(super) struct Counters {
 
 impl Dimensions {
     /// Finds the dimensions that a group with these children defines, and advances the counters.
-    pub(super) fn new(file: &File, children: &[(String, Address)], counters: &mut Counters) -> Self {
-        let mut found = Self::default();
+    pub(super) fn new(
+        file: &File,
+        children: &[(String, Address)],
+        lengths: &ScaleLengths,
+        counters: &mut Counters,
+    ) -> Self {
+        let mut found = Defined::default();
         let mut unlabeled = Unlabeled::default();
         for (name, address) in children {
             let Some(Object::Dataset(dataset)) = file.objects.get(address) else { continue };
             if is_scale(dataset) {
-                Rc::make_mut(&mut found.all).push(scale(file, name, *address, dataset, counters));
+                let (size, unlimited) = lengths.of(file, *address, dataset);
+                let id = match attribute(dataset, "_Netcdf4Dimid").map(|one| one.elements.as_slice()) {
+                    Some([Element::Integer(id)]) => *id,
+                    _ => counters.scales,
+                };
+                counters.scales += 1;
+                let (name, id, scale) = (name.to_owned(), Some(id), Some(*address));
+                found.push(Dimension { name, size, unlimited, id, scale });
             } else if labels(dataset).is_none() {
                 count_sizes(dataset, &mut unlabeled);
             }
         }
-        found.add_phony(&unlabeled.sizes, counters);
-        found
+        let is_limited = |at: &&usize| found.all.get(**at).is_some_and(|dimension| !dimension.unlimited);
+        let missing: Vec<_> = unlabeled
+            .sizes
+            .iter()
+            .flat_map(|(size, count)| {
+                let labeled = found.by_size.get(size).into_iter().flatten().filter(is_limited).count();
+                std::iter::repeat_n(*size, count.saturating_sub(labeled))
+            })
+            .collect();
+        for size in missing {
+            let name = format!("phony_dim_{}", counters.phony);
+            counters.phony += 1;
+            found.push(Dimension { name, size, unlimited: false, id: None, scale: None });
+        }
+        Self(Rc::new(found))
     }
 
     /// Whether the group defines a dimension of this name.
     pub(super) fn defines(&self, name: &str) -> bool {
-        self.all.iter().any(|dimension| dimension.name == name)
+        self.0.by_name.contains_key(name)
     }
 
-    /// Returns the number of dimensions that a search through all scopes compares.
-    pub(super) fn steps(scopes: &[Self]) -> u64 {
-        scopes.iter().map(|scope| scope.all.len()).sum::<usize>() as u64
+    /// Returns the number of dimensions.
+    pub(super) fn len(&self) -> usize {
+        self.0.all.len()
     }
 
     /// Returns the names of unlimited dimensions.
     pub(super) fn unlimited(&self) -> impl Iterator<Item = &str> {
-        self.all.iter().filter(|dimension| dimension.unlimited).map(|dimension| dimension.name.as_str())
+        self.0.all.iter().filter(|dimension| dimension.unlimited).map(|dimension| dimension.name.as_str())
     }
-
-    fn add_phony(&mut self, unlabeled: &[(u64, usize)], counters: &mut Counters) {
-        let mut labeled: BTreeMap<u64, usize> = BTreeMap::new();
-        for dimension in self.all.iter().filter(|dimension| !dimension.unlimited) {
-            *labeled.entry(dimension.size).or_default() += 1;
-        }
-        for (size, count) in unlabeled {
-            for _ in labeled.get(size).copied().unwrap_or(0)..*count {
-                let name = format!("phony_dim_{}", counters.phony);
-                counters.phony += 1;
-                Rc::make_mut(&mut self.all).push(Dimension {
-                    name,
-                    size: *size,
-                    unlimited: false,
-                    id: None,
-                    scale: None,
-                });
-            }
-        }
-    }
-}
-
-fn scale(file: &File, name: &str, address: Address, dataset: &Dataset, counters: &mut Counters) -> Dimension {
-    let number = match attribute(dataset, "_Netcdf4Dimid").map(|attribute| attribute.elements.as_slice()) {
-        Some([Element::Integer(id)]) => *id,
-        _ => counters.scales,
-    };
-    counters.scales += 1;
-    let (size, unlimited) = scale_length(file, dataset);
-    Dimension { name: name.to_owned(), size, unlimited, id: Some(number), scale: Some(address) }
-}
-
-/// Returns the length of a scale's dimension, and whether it is unlimited. An unlimited dimension is as long as the longest
-/// variable along it.
-fn scale_length(file: &File, scale: &Dataset) -> (u64, bool) {
-    let unlimited =
-        matches!(&scale.dataspace, Dataspace::Simple { max_shape: Some(max), .. } if *max == [None]);
-    let own = scale.dataspace.shape().and_then(<[u64]>::first).copied().unwrap_or(0);
-    (if unlimited { own.max(longest_user(file, scale)) } else { own }, unlimited)
 }
 
 /// Returns the length of the longest variable along a scale, by the scale's `REFERENCE_LIST`.
@@ -196,28 +222,18 @@ fn labels(dataset: &Dataset) -> Option<Vec<Address>> {
         .then_some(labels)
 }
 
-/// Returns the number of variables that the scales of a dataset list, which bounds the cost of finding their lengths.
-pub(super) fn users(file: &File, dataset: &Dataset) -> u64 {
-    let scales = labels(dataset).unwrap_or_default();
-    let lists = scales.iter().filter_map(|scale| match file.objects.get(scale)? {
-        Object::Dataset(scale) => Some(attribute(scale, "REFERENCE_LIST")?.elements.len()),
-        _ => None,
-    });
-    lists.sum::<usize>() as u64
-}
-
 /// Returns the dimensions of a dataset's axes. `scopes` are those of the groups from the root to its own, `fields` the names
 /// from HDF-EOS5 metadata.
 pub(super) fn axis_dimensions(
     name: &str,
     dataset: &Dataset,
     scopes: &[Dimensions],
-    (file, names): (&File, &ObjectNames),
+    others: (&File, &ObjectNames, &ScaleLengths),
     fields: Option<&[String]>,
 ) -> Vec<AxisDimension> {
     let shape = dataset.dataspace.shape().unwrap_or_default();
     let found = by_coordinates(dataset, scopes)
-        .or_else(|| by_labels(dataset, scopes, (file, names)))
+        .or_else(|| by_labels(dataset, scopes, others))
         .or_else(|| by_own_name(name, shape, scopes))
         .or_else(|| fields.map(|names| names.iter().map(|name| named(name.clone())).collect()));
     match found {
@@ -234,7 +250,7 @@ fn named(name: String) -> AxisDimension {
 fn by_coordinates(dataset: &Dataset, scopes: &[Dimensions]) -> Option<Vec<AxisDimension>> {
     let ids = attribute(dataset, "_Netcdf4Coordinates").filter(|_| is_scale(dataset))?;
     let dimension = |element: &Element| match element {
-        Element::Integer(id) => find(scopes, |dimension| dimension.id == Some(*id)),
+        Element::Integer(id) => find(scopes, |scope| scope.by_id.get(id)),
         _ => None,
     };
     ids.elements.iter().map(dimension).collect()
@@ -243,53 +259,47 @@ fn by_coordinates(dataset: &Dataset, scopes: &[Dimensions]) -> Option<Vec<AxisDi
 fn by_labels(
     dataset: &Dataset,
     scopes: &[Dimensions],
-    (file, names): (&File, &ObjectNames),
+    (file, names, lengths): (&File, &ObjectNames, &ScaleLengths),
 ) -> Option<Vec<AxisDimension>> {
     let elsewhere = |address: Address| {
         let name = names.path(address)?.rsplit('/').next()?.to_owned();
         let Some(Object::Dataset(dataset)) = file.objects.get(&address) else { return Some(named(name)) };
-        let (length, unlimited) = scale_length(file, dataset);
+        let (length, unlimited) = lengths.of(file, address, dataset);
         Some(AxisDimension { length: Some(length), unlimited, ..named(name) })
     };
-    let dimension = |address: Address| {
-        find(scopes, |dimension| dimension.scale == Some(address)).or_else(|| elsewhere(address))
-    };
+    let dimension =
+        |address: Address| find(scopes, |scope| scope.by_scale.get(&address)).or_else(|| elsewhere(address));
     labels(dataset)?.into_iter().map(dimension).collect()
 }
 
 fn by_own_name(name: &str, shape: &[u64], scopes: &[Dimensions]) -> Option<Vec<AxisDimension>> {
     match shape.len() {
-        1 => Some(vec![find(scopes, |dimension| dimension.name == name)?]),
+        1 => Some(vec![find(scopes, |scope| scope.by_name.get(name))?]),
         _ => None,
     }
 }
 
-/// Finds the innermost dimension that fits.
-fn find(scopes: &[Dimensions], fits: impl Fn(&Dimension) -> bool) -> Option<AxisDimension> {
-    let scopes = scopes.iter().rev().enumerate();
-    let mut innermost = scopes.flat_map(|(distance, scope)| scope.all.iter().map(move |all| (distance, all)));
-    innermost.find(|(_, dimension)| fits(dimension)).map(|(distance, dimension)| AxisDimension {
-        name: Some(dimension.name.clone()),
-        length: Some(dimension.size),
-        unlimited: dimension.unlimited,
-        distance,
+/// Finds the innermost dimension with the index that `at` returns.
+fn find(scopes: &[Dimensions], at: impl Fn(&Defined) -> Option<&usize>) -> Option<AxisDimension> {
+    let found = |scope: &Dimensions| scope.0.all.get(*at(&scope.0)?).cloned();
+    let innermost = scopes.iter().rev().map(found).enumerate();
+    innermost.filter_map(|(distance, found)| Some((distance, found?))).next().map(|(distance, dimension)| {
+        let Dimension { name, size, unlimited, .. } = dimension;
+        AxisDimension { name: Some(name), length: Some(size), unlimited, distance }
     })
 }
 
 /// Assigns to each axis the next dimension of its size in the group.
 fn phony(shape: &[u64], scope: Option<&Dimensions>) -> Vec<AxisDimension> {
     let mut used: BTreeMap<u64, usize> = BTreeMap::new();
-    shape
-        .iter()
-        .map(|size| {
-            let next = used.entry(*size).or_default();
-            let mut fitting = scope
-                .into_iter()
-                .flat_map(|scope| scope.all.iter())
-                .filter(|dimension| dimension.size == *size);
-            let name = fitting.nth(*next).map(|dimension| dimension.name.clone());
-            *next += 1;
-            AxisDimension { name, length: Some(*size), ..AxisDimension::default() }
-        })
-        .collect()
+    let name = |size: &u64| {
+        let next = used.entry(*size).or_default();
+        *next += 1;
+        let defined = &scope?.0;
+        let at = defined.by_size.get(size)?.get(*next - 1)?;
+        Some(defined.all.get(*at)?.name.clone())
+    };
+    let names: Vec<_> = shape.iter().map(name).collect();
+    let axes = names.into_iter().zip(shape);
+    axes.map(|(name, size)| AxisDimension { name, length: Some(*size), ..AxisDimension::default() }).collect()
 }

@@ -2,11 +2,12 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::rc::Rc;
 
 use virtualize_remedy::Code;
 use virtualize_zarr::{
-    Group, Node, SourceId,
+    Array, Group, Node, SourceId,
     node::{self, join},
 };
 
@@ -17,10 +18,10 @@ use super::tree::DEPTH as DEPTH_OF_GROUPS;
 use super::weight::{NODES, weight};
 use super::{Mapper, map_within};
 use crate::related::resolve_relative;
-use crate::{ChunkContent, Error, InlineTask, Mapped, Report, Result, Severity, SourceAttribute};
+use crate::{ChunkContent, Error, InlineTask, Mapped, Result, Severity, SourceAttribute};
 
-/// Bytes of the budget for a step of work.
-const STEP: u64 = 8;
+/// Bytes of memory for a task, a diagnostic or a report that is copied, without its texts.
+const ITEM: u64 = 512;
 
 /// Longest chain of files that link to each other.
 const DEPTH: usize = 8;
@@ -32,7 +33,63 @@ const SOURCES: usize = 60_000;
 const CHUNKS: u64 = 20_000_000;
 
 /// Mapped files to which links lead, by url.
-pub(super) type MappedFiles = RefCell<BTreeMap<String, Rc<Mapped>>>;
+pub(super) type MappedFiles = RefCell<BTreeMap<String, Rc<LinkedFile>>>;
+
+/// A mapped file, with indices by path: many links may lead to it.
+#[derive(Debug)]
+pub(super) struct LinkedFile {
+    mapped: Mapped,
+    /// Indices of diagnostics by path, without a leading slash.
+    diagnostics: BTreeMap<String, Vec<usize>>,
+    /// Indices of tasks by array.
+    tasks: BTreeMap<String, Vec<usize>>,
+    /// The dimensions of items of sequences, whose number is in another array: path of the group and name.
+    sample_dimensions: BTreeSet<(String, String)>,
+}
+
+impl LinkedFile {
+    fn new(mapped: Mapped) -> Self {
+        let index = |paths: &mut dyn Iterator<Item = &str>| {
+            let mut index: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+            for (at, path) in paths.enumerate() {
+                index.entry(path.trim_start_matches('/').to_owned()).or_default().push(at);
+            }
+            index
+        };
+        let sample = |(path, array): (String, &Array)| {
+            let name = array.attributes.get(SAMPLE_DIMENSION)?.as_str()?;
+            Some((node::parent(&path).to_owned(), name.to_owned()))
+        };
+        Self {
+            diagnostics: index(&mut mapped.report.diagnostics.iter().map(|one| one.path.as_str())),
+            tasks: index(&mut mapped.tasks.iter().map(|task| task.array.as_str())),
+            sample_dimensions: mapped.hierarchy.arrays().into_iter().filter_map(sample).collect(),
+            mapped,
+        }
+    }
+
+    /// Returns the tasks of arrays at or below `path`.
+    fn tasks(&self, path: &str) -> impl Iterator<Item = &InlineTask> {
+        let tasks = below(&self.tasks, path).flat_map(|(_, indices)| indices);
+        tasks.filter_map(|at| self.mapped.tasks.get(*at))
+    }
+
+    /// Whether an array holds the items of sequences.
+    fn is_ragged(&self, path: &str, node: &Node) -> bool {
+        let Node::Array(array) = node else { return false };
+        let [Some(sample), ..] = array.dimension_names.as_slice() else { return false };
+        self.sample_dimensions.contains(&(node::parent(path).to_owned(), sample.clone()))
+    }
+}
+
+/// What all links of a file share.
+#[derive(Default)]
+struct Attached {
+    /// Numbers of the sources of each linked file.
+    ids: BTreeMap<String, Rc<[SourceId]>>,
+    /// Dimensions of the groups to which nodes are attached.
+    lengths: BTreeMap<String, Lengths>,
+}
 
 /// An external link.
 #[derive(Clone, Debug)]
@@ -48,8 +105,9 @@ pub(super) struct ExternalLink {
 impl Mapper<'_> {
     /// Attaches the targets of all links that were found. `chain` holds the urls of the files that lead here, this one last.
     pub(super) fn attach_links(&mut self, root: &mut Group, chain: &[String]) {
+        let mut attached = Attached::default();
         for link in std::mem::take(&mut self.links) {
-            if let Err(error) = self.attach_linked(root, &link, chain) {
+            if let Err(error) = self.attach_linked(root, &link, chain, &mut attached) {
                 let message = format!("the link to \"{}\" in the file \"{}\": {error}", link.path, link.file);
                 self.diagnose(Severity::Warning, Code::LinkLeftOut, &link.at, message);
             }
@@ -57,96 +115,113 @@ impl Mapper<'_> {
     }
 
     /// Attaches the target of one link to the hierarchy under `root`.
-    fn attach_linked(&mut self, root: &mut Group, link: &ExternalLink, chain: &[String]) -> Result<()> {
-        let mapped = self.linked_file(&link.file, chain)?;
-        self.take("external links", steps(&mapped).saturating_mul(STEP))?;
+    fn attach_linked(
+        &mut self,
+        root: &mut Group,
+        link: &ExternalLink,
+        chain: &[String],
+        attached: &mut Attached,
+    ) -> Result<()> {
+        let url = resolve_relative(&self.own.source.url, &link.file);
+        let linked = self.linked_file(&link.file, &url, chain)?;
         let steps: Vec<&str> = link.path.split('/').filter(|step| !matches!(*step, "" | ".")).collect();
         let path = steps.join("/");
-        let mut node = match path.is_empty() {
-            true => Node::Group(mapped.hierarchy.root.clone()),
-            false => mapped.hierarchy.node(&path).cloned().ok_or_else(|| unmapped("its target"))?,
+        let hierarchy = &linked.mapped.hierarchy;
+        let target = match path.is_empty() {
+            true => None,
+            false => Some(hierarchy.node(&path).ok_or_else(|| unmapped("its target"))?),
         };
-        if has_row_sizes(&mapped, &path, &node) {
+        let mut node = target.cloned().unwrap_or_else(|| Node::Group(hierarchy.root.clone()));
+        if linked.is_ragged(&path, &node) {
             return Err(Error::unsupported("sequences", "their row sizes are not behind the link"));
         }
         if link.at.split('/').count() - 1 + depth(&node) > DEPTH_OF_GROUPS {
             return Err(Error::Limit { what: "nested groups", limit: DEPTH_OF_GROUPS as u64 });
         }
-        let left_out = referring(&mapped, &path, &link.at);
-        let ids: Vec<SourceId> = mapped
-            .hierarchy
-            .sources
-            .iter()
-            .map(|source| self.sources.id(&source.url))
-            .collect::<Result<_>>()?;
+        let left_out = referring(&linked, &path, &link.at);
+        let ids = match attached.ids.get(&url) {
+            Some(ids) => Rc::clone(ids),
+            None => {
+                let ids = hierarchy.sources.iter().map(|source| self.sources.id(&source.url));
+                let ids: Rc<[SourceId]> = ids.collect::<Result<_>>()?;
+                attached.ids.insert(url, Rc::clone(&ids));
+                ids
+            }
+        };
         if self.sources.len() > SOURCES {
             return Err(Error::Limit { what: "files", limit: SOURCES as u64 });
         }
-        let (parent, name) = node::split(&link.at);
-        let parent = root.group_mut(parent).ok_or_else(|| unmapped("its group"))?;
+        let (group, name) = node::split(&link.at);
+        let parent = root.group_mut(group).ok_or_else(|| unmapped("its group"))?;
         if parent.children.contains_key(name) {
             return Err(Error::Name { name: name.to_owned(), problem: "is the name of another object" });
         }
-        self.take("external links", parent.children.len() as u64)?;
+        let lengths = attached.lengths.entry(group.to_owned()).or_insert_with(|| lengths(parent));
         if let Node::Array(array) = &mut node {
-            self.rename_dimensions(&link.at, array, &mut lengths(parent), &[]);
+            self.rename_dimensions(&link.at, array, lengths, &[]);
         }
         self.renumber_sources(&mut node, &link.at, &ids, &left_out)?;
         if !left_out.contains(&link.at) {
+            lengths.take_name(name);
             parent.children.insert(name.to_owned(), node);
         }
-        self.take_report(&mapped, &path, &link.at)?;
-        self.take_tasks(&mapped, &path, &link.at, &ids, &left_out);
-        Ok(())
+        self.take_report(&linked, &path, &link.at)?;
+        self.take_tasks(&linked, &path, &link.at, &ids, &left_out)
     }
 
     /// Returns the file of a link, mapped.
     ///
     /// # Errors
     /// The file is missing or refused, or links form a cycle or too long a chain.
-    fn linked_file(&self, name: &str, chain: &[String]) -> Result<Rc<Mapped>> {
-        let url = resolve_relative(&self.own.source.url, name);
-        if chain.contains(&url) {
+    fn linked_file(&self, name: &str, url: &str, chain: &[String]) -> Result<Rc<LinkedFile>> {
+        if chain.iter().any(|file| file == url) {
             return Err(Error::other_file(name, "links lead back to it"));
         }
-        if let Some(mapped) = self.shared.mapped.borrow().get(&url) {
+        if let Some(mapped) = self.shared.mapped.borrow().get(url) {
             return Ok(Rc::clone(mapped));
         }
         if chain.len() >= DEPTH {
             return Err(Error::Limit { what: "files in a chain of links", limit: DEPTH as u64 });
         }
-        let (file, source) = match self.shared.others.files.get(&url) {
+        let (file, source) = match self.shared.others.files.get(url) {
             Some(OtherFile::Read(file, source)) => (file, source),
             Some(OtherFile::Missing) => return Err(Error::other_file(name, "does not exist")),
             Some(OtherFile::Refused(why)) => return Err(Error::other_file(name, why.clone())),
             None => return Err(Error::other_file(name, "was not read")),
         };
-        let chain: Vec<String> = chain.iter().cloned().chain([url.clone()]).collect();
-        let mapped = Rc::new(map_within(file, source.clone(), self.shared, self.options, &chain));
-        self.shared.mapped.borrow_mut().insert(url, Rc::clone(&mapped));
-        Ok(mapped)
+        let chain: Vec<String> = chain.iter().cloned().chain([url.to_owned()]).collect();
+        let mapped = map_within(file, source.clone(), self.shared, self.options, &chain);
+        let linked = Rc::new(LinkedFile::new(mapped));
+        self.shared.mapped.borrow_mut().insert(url.to_owned(), Rc::clone(&linked));
+        Ok(linked)
     }
 
     /// Copies the diagnostics and reports of nodes at or below `path`, which becomes `at`.
-    fn take_report(&mut self, mapped: &Mapped, path: &str, at: &str) -> Result<()> {
-        for diagnostic in &mapped.report.diagnostics {
+    fn take_report(&mut self, linked: &LinkedFile, path: &str, at: &str) -> Result<()> {
+        let report = &linked.mapped.report;
+        let mut diagnostics: Vec<usize> =
+            below(&linked.diagnostics, path).flat_map(|(_, indices)| indices).copied().collect();
+        diagnostics.sort_unstable();
+        for diagnostic in diagnostics.into_iter().filter_map(|at| report.diagnostics.get(at)) {
             if let Some(moved) = moved(diagnostic.path.trim_start_matches('/'), path, at) {
                 let path = format!("/{moved}");
+                self.take("external links", (diagnostic.message.len() as u64).saturating_add(ITEM))?;
                 self.report.diagnostics.push(crate::Diagnostic { path, ..diagnostic.clone() });
             }
         }
-        for (array, report) in &mapped.report.arrays {
+        for (array, of_array) in below(&report.arrays, path) {
             if let Some(moved) = moved(array, path, at) {
-                self.report.arrays.insert(moved, report.clone());
+                self.take("external links", ITEM)?;
+                self.report.arrays.insert(moved, of_array.clone());
             }
         }
-        for (node, attributes) in &mapped.report.attributes {
+        for (node, attributes) in below(&report.attributes, path) {
             if let Some(moved) = moved(node, path, at) {
                 self.take("external links", attributes.iter().map(SourceAttribute::weight).sum())?;
                 self.report.attributes.insert(moved, attributes.clone());
             }
         }
-        for (group, names) in &mapped.report.unlimited {
+        for (group, names) in below(&report.unlimited, path) {
             if let Some(moved) = moved(group, path, at) {
                 self.take("external links", names.iter().map(|name| name.len() as u64).sum())?;
                 self.report.unlimited.insert(moved, names.clone());
@@ -158,16 +233,17 @@ impl Mapper<'_> {
     /// Copies the tasks of arrays that are attached, and reports those that are left out.
     fn take_tasks(
         &mut self,
-        mapped: &Mapped,
+        linked: &LinkedFile,
         path: &str,
         at: &str,
         ids: &[SourceId],
         left_out: &BTreeSet<String>,
-    ) {
-        for task in &mapped.tasks {
+    ) -> Result<()> {
+        for task in linked.tasks(path) {
             let Some(array) = moved(&task.array, path, at).filter(|array| !left_out.contains(array)) else {
                 continue;
             };
+            self.take("external links", ITEM)?;
             let mut task = InlineTask { array, ..task.clone() };
             for source in task.content.sources_mut() {
                 *source = renumbered(*source, ids);
@@ -179,6 +255,7 @@ impl Mapper<'_> {
             self.array_left_out(array, &error);
             self.report.arrays.entry(array.clone()).or_default().left_out = Some(error.to_string());
         }
+        Ok(())
     }
 
     /// Renumbers the sources of all chunks to those of the whole hierarchy, and removes arrays that are left out.
@@ -215,19 +292,6 @@ impl Mapper<'_> {
     }
 }
 
-/// Whether an array holds the items of sequences, whose number is in another array of the group.
-fn has_row_sizes(mapped: &Mapped, path: &str, node: &Node) -> bool {
-    let Node::Array(array) = node else { return false };
-    let [Some(sample), ..] = array.dimension_names.as_slice() else { return false };
-    let Some(group) = mapped.hierarchy.group(node::split(path).0) else { return false };
-    group.children.values().any(|other| match other {
-        Node::Array(sizes) => {
-            sizes.attributes.get(SAMPLE_DIMENSION).and_then(|name| name.as_str()) == Some(sample)
-        }
-        Node::Group(_) => false,
-    })
-}
-
 fn unmapped(what: &'static str) -> Error {
     Error::unresolved(what, "is not mapped")
 }
@@ -237,19 +301,22 @@ fn renumbered(source: SourceId, ids: &[SourceId]) -> SourceId {
     ids.get(source.index()).copied().unwrap_or(SourceId(u32::MAX))
 }
 
-/// Returns the number of items that attaching one link to a file visits.
-fn steps(mapped: &Mapped) -> u64 {
-    let Report { diagnostics, arrays, attributes, unlimited } = &mapped.report;
-    let report = diagnostics.len().saturating_add(arrays.len()).saturating_add(attributes.len());
-    let report = report.saturating_add(unlimited.len());
-    report.saturating_add(mapped.tasks.len()).saturating_add(mapped.hierarchy.sources.len()) as u64
+/// Returns the entries of paths at or below `path`.
+fn below<'m, T>(entries: &'m BTreeMap<String, T>, path: &str) -> impl Iterator<Item = (&'m String, &'m T)> {
+    let (from, to) = match path.is_empty() {
+        true => (Bound::Unbounded, Bound::Unbounded),
+        // The character after the slash.
+        false => (Bound::Included(format!("{path}/")), Bound::Excluded(format!("{path}0"))),
+    };
+    let own = if path.is_empty() { None } else { entries.get_key_value(path) };
+    own.into_iter().chain(entries.range((from, to)))
 }
 
 /// Returns the arrays of references below `path`, by their new paths. Their values would be paths of the other file.
-fn referring(mapped: &Mapped, path: &str, at: &str) -> BTreeSet<String> {
+fn referring(linked: &LinkedFile, path: &str, at: &str) -> BTreeSet<String> {
     let refers =
         |task: &&InlineTask| matches!(&task.content, ChunkContent::Variable { references: Some(_), .. });
-    mapped.tasks.iter().filter(refers).filter_map(|task| moved(&task.array, path, at)).collect()
+    linked.tasks(path).filter(refers).filter_map(|task| moved(&task.array, path, at)).collect()
 }
 
 /// Returns the number of nested groups in a node, itself included.
@@ -284,7 +351,17 @@ fn moved(full: &str, path: &str, at: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::moved;
+    use super::{below, moved};
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn entries_below_a_path() {
+        let entries: BTreeMap<_, _> =
+            ["a", "a b", "a-", "a/", "a/b", "a/b/c", "a0", "b"].map(|path| (path.to_owned(), ())).into();
+        let found = |path| below(&entries, path).map(|(path, ())| path.as_str()).collect::<Vec<_>>();
+        assert_eq!(found("a"), ["a", "a/", "a/b", "a/b/c"]);
+        assert_eq!((found("").len(), found("c").len()), (8, 0));
+    }
 
     #[test]
     fn paths_move_with_their_node() {

@@ -28,6 +28,11 @@ impl Lengths {
         Self { taken: taken.into_iter().collect(), ..Self::default() }
     }
 
+    /// Adds the name of an object.
+    pub(super) fn take_name(&mut self, name: &str) {
+        self.taken.insert(name.to_owned());
+    }
+
     /// Records the dimensions of a dataset. Of several with one name, that of the nearest group counts, and of equally near
     /// ones the longest, so that the result does not depend on the order of datasets.
     pub(super) fn note(&mut self, axes: &[AxisDimension], dataset: &Dataset) {

@@ -46,6 +46,7 @@ use virtualize_hdf5::model::File;
 use virtualize_remedy::Code;
 use virtualize_zarr::{Hierarchy, Source};
 
+use self::dimensions::ScaleLengths;
 use self::external_links::{ExternalLink, MappedFiles};
 use self::hdfeos::Fields;
 pub use self::heap::{DatasetKey, Flattened, HeapPointer, HeapTask, HeapValues, flatten, heap_tasks};
@@ -121,8 +122,11 @@ fn map_within(
         time_bounds: if options.unpack { cf_attributes::time_bounds(file) } else { BTreeSet::new() },
         fields: Fields::new(file.struct_metadata.as_deref().unwrap_or_default()),
         nodes: 0,
+        hidden: None,
+        scale_lengths: ScaleLengths::default(),
     };
     let mut root = mapper.root();
+    mapper.report_hidden();
     mapper.attach_links(&mut root, chain);
     let Mapper { sources, tasks, report, .. } = mapper;
     let others = sources.into_others().into_iter().map(|url| Source { url, ..Source::default() });
@@ -150,6 +154,9 @@ struct Mapper<'a> {
     time_bounds: BTreeSet<String>,
     /// Number of groups and arrays so far. Hard links can make a tree far larger than the file.
     nodes: u64,
+    /// Number of objects with hidden attributes that do not describe dimension scales, and the first of them.
+    hidden: Option<(u64, String)>,
+    scale_lengths: ScaleLengths,
 }
 
 impl<'a> Mapper<'a> {

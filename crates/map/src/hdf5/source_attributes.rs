@@ -4,36 +4,52 @@ use half::f16;
 use virtualize_hdf5::model::{
     Attribute, ByteOrder, CharacterSet, Dataspace, Datatype, Element, Integer, Member,
 };
+use virtualize_remedy::Code;
 use virtualize_zarr::{DataType, Endian, ZarrFormat};
 
 use super::Mapper;
-use super::attributes::{Shown, attribute_json};
+use super::attributes::{HIDDEN, Shown, attribute_json};
 use super::dimensions::Dimensions;
 use super::types::{element_type, is_boolean, numpy_time};
+use crate::Severity;
 use crate::source_attribute::{NumpyField, NumpyType, SourceAttribute, SourceValue};
-
-/// Bookkeeping that h5netcdf hides.
-const HIDDEN: [&str; 8] = [
-    "REFERENCE_LIST",
-    "CLASS",
-    "DIMENSION_LIST",
-    "NAME",
-    "_Netcdf4Dimid",
-    "_Netcdf4Coordinates",
-    "_nc3_strict",
-    "_NCProperties",
-];
 
 impl Mapper<'_> {
     /// Keeps the attributes of a node with their types, if the options ask for it. Attributes without a value are left
     /// out, which the conversion to JSON has reported.
     pub(super) fn keep_attributes(&mut self, path: &str, attributes: &[Attribute]) {
+        self.note_hidden(path, attributes);
         if !self.options.source_attributes {
             return;
         }
         let shown = attributes.iter().filter(|attribute| !HIDDEN.contains(&attribute.name.as_str()));
         let kept = shown.filter_map(|attribute| source_attribute(attribute, self.shown())).collect();
         self.report.attributes.insert(path.to_owned(), kept);
+    }
+
+    /// Notes an object whose attributes CLASS and NAME, as of HDF5 images and tables, are hidden although they do not
+    /// describe a dimension scale.
+    fn note_hidden(&mut self, path: &str, attributes: &[Attribute]) {
+        let is_scale = |attribute: &Attribute| matches!(attribute.elements.as_slice(), [Element::Text(class)] if class == "DIMENSION_SCALE");
+        let mut of_scales =
+            attributes.iter().filter(|attribute| matches!(attribute.name.as_str(), "CLASS" | "NAME"));
+        if of_scales.clone().any(is_scale) {
+            return;
+        }
+        if let Some(attribute) = of_scales.next() {
+            let (count, _) = self.hidden.get_or_insert_with(|| (0, format!("{} of /{path}", attribute.name)));
+            *count += 1;
+        }
+    }
+
+    /// Reports the objects with hidden attributes.
+    pub(super) fn report_hidden(&mut self) {
+        if let Some((count, first)) = self.hidden.take() {
+            let message = format!(
+                "h5netcdf and netCDF4 hide the attributes CLASS and NAME, and so do the references: {count} objects, the first is {first}"
+            );
+            self.diagnose(Severity::Info, Code::AttributeLeftOut, "", message);
+        }
     }
 
     /// Adds an attribute without which the numbers of an array have no meaning, unless the file has it.

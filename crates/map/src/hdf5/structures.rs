@@ -9,6 +9,9 @@ use super::describe::describe_type;
 use super::element::{ElementType, field};
 use crate::{ConvertedPart, ElementTransform, Error, PaddedString, Result};
 
+/// Maximum number of items of an array type in a compound. NumPy and zarr-python need quadratic time for more fields.
+const ARRAY_ITEMS: u64 = 2000;
+
 const TOO_LARGE: Error = Error::Overflow("the compound datatype");
 
 /// Maps the datatype of a member.
@@ -135,14 +138,52 @@ fn member_type(member: &Member, format: ZarrFormat, element_type: ElementTypeOf)
     if let reference @ Datatype::Reference { .. } = &member.datatype {
         return Err(refuse(Error::NoDataType(describe_type(reference))));
     }
-    let element = element_type(&member.datatype, format).map_err(refuse)?;
+    let element = match &member.datatype {
+        Datatype::Array { base, shape } => array_as_compound(base, shape)
+            .and_then(|compound| element_type(&compound, format))
+            .map_err(refuse)?,
+        other => element_type(other, format).map_err(refuse)?,
+    };
     if element.data_type.size().is_none() {
         return Err(unsupported("text of variable length", "zarr-python opens no structures that hold it"));
     }
-    if !element.axes.is_empty() {
-        return Err(unsupported("an array type", "zarr-python opens no structures that hold arrays"));
-    }
     Ok(element)
+}
+
+/// Returns the number of items of an array type in a compound.
+///
+/// # Errors
+/// There are too many.
+pub(super) fn array_items(shape: &[u64]) -> Result<u64> {
+    let items = shape.iter().try_fold(1_u64, |product, length| product.checked_mul(*length));
+    items
+        .filter(|items| *items <= ARRAY_ITEMS)
+        .ok_or(Error::Limit { what: "items of an array in a compound", limit: ARRAY_ITEMS })
+}
+
+/// Returns an array type as a compound with a member for each index along its first axis: no reader opens structures with
+/// array members, and these bytes are the same.
+pub(super) fn array_as_compound(base: &Datatype, shape: &[u64]) -> Result<Datatype> {
+    array_items(shape)?;
+    let Some((count, inner)) = shape.split_first() else { return Ok(base.clone()) };
+    let item = match inner {
+        [] => base.clone(),
+        _ => Datatype::Array { base: Box::new(base.clone()), shape: inner.to_vec() },
+    };
+    let bytes = |count: u64| {
+        item.size().checked_mul(count).and_then(|bytes| u32::try_from(bytes).ok()).ok_or(TOO_LARGE)
+    };
+    let member = |n: u64| Ok(Member { name: n.to_string(), offset: bytes(n)?, datatype: item.clone() });
+    Ok(Datatype::Compound { size: bytes(*count)?, members: (0..*count).map(member).collect::<Result<_>>()? })
+}
+
+/// Returns the name of the first member of a compound, also a nested one, that is an array.
+pub(super) fn array_member(datatype: &Datatype) -> Option<&str> {
+    let Datatype::Compound { members, .. } = datatype else { return None };
+    members.iter().find_map(|member| match &member.datatype {
+        Datatype::Array { .. } => Some(member.name.as_str()),
+        other => array_member(other),
+    })
 }
 
 /// Collects the multi-byte numbers in packed fields, the first of which starts at `start`: (offset, bytes, byte order).

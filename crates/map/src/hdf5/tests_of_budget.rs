@@ -7,7 +7,7 @@ use virtualize_hdf5::model::{
 use virtualize_zarr::{Node, Source, ZarrFormat};
 
 use super::tests::{attribute, chunked, dataset, file, filter, int, text};
-use super::{OtherFiles, map_file_among};
+use super::{OtherFile, OtherFiles, map_file_among};
 use crate::{InlineTask, MapOptions, Piece};
 
 /// Bytes of a JSON value.
@@ -92,30 +92,55 @@ fn groups_are_charged_with_their_paths() {
     assert!((200..=1600).contains(&longer), "{longer} bytes for a path and a name of 100");
 }
 
-/// A search compares an axis with all dimensions of the groups above it, and finds lengths in the lists of scales.
+/// Twice as many objects take twice as much: nothing is searched for each of them.
+fn assert_linear(what: &str, taken: impl Fn(u64) -> u64) {
+    let (some, twice) = (taken(1000), taken(2000));
+    assert!(
+        twice <= some.saturating_mul(2) + some / 8,
+        "{what}: {some} bytes, and {twice} for twice as many"
+    );
+}
+
 #[test]
-fn searches_for_dimensions_are_charged() {
-    let scale = |users: usize| {
-        let mut scale = dataset(int(4, true), &[2]);
-        let list = attribute("REFERENCE_LIST", int(4, true), vec![Element::Integer(0); users]);
-        scale.attributes = vec![text("CLASS", "DIMENSION_SCALE"), list];
-        scale
+fn dimensions_are_charged_once() {
+    let datasets = |count: u64, data: &dyn Fn(u64) -> Dataset| {
+        let names: Vec<String> = (0..count).map(|n| format!("v{n:05}")).collect();
+        taken(&file(names.iter().map(String::as_str).zip((0..count).map(data)).collect()))
     };
-    let labeled = || {
-        let sequence = Datatype::Sequence { size: 16, base: Box::new(int(8, false)) };
-        let label = Element::List(vec![Element::Object(Some(Address(1)))]);
-        Dataset {
-            attributes: vec![attribute("DIMENSION_LIST", sequence, vec![label])],
+    assert_linear("lengths", |count| datasets(count, &|n| dataset(int(4, true), &[n + 1])));
+    // The variables along the scale v00000, which lists them.
+    let sequence = || Datatype::Sequence { size: 16, base: Box::new(int(8, false)) };
+    let label = || Element::List(vec![Element::Object(Some(Address(1)))]);
+    assert_linear("users", |count| {
+        let users = vec![Element::Integer(0); usize::try_from(count).unwrap()];
+        let scale = [text("CLASS", "DIMENSION_SCALE"), attribute("REFERENCE_LIST", int(4, true), users)];
+        let labels = attribute("DIMENSION_LIST", sequence(), vec![label()]);
+        datasets(count, &|n| Dataset {
+            attributes: if n == 0 { scale.to_vec() } else { vec![labels.clone()] },
             ..dataset(int(4, true), &[2])
-        }
-    };
-    let searches = |scales: usize, users: usize, variables: usize| {
-        let names: Vec<String> = (0..scales + variables).map(|n| format!("v{n:04}")).collect();
-        let datasets = (0..scales).map(|_| scale(users)).chain((0..variables).map(|_| labeled()));
-        taken(&file(names.iter().map(String::as_str).zip(datasets).collect()))
-    };
-    let compared = searches(200, 1, 101) - searches(200, 1, 1) - (searches(1, 1, 101) - searches(1, 1, 1));
-    assert!(compared >= 100 * 199, "{compared} for 100 variables and 199 more scales");
-    let listed = searches(1, 80_001, 11) - searches(1, 80_001, 1) - (searches(1, 1, 11) - searches(1, 1, 1));
-    assert!((10 * 10_000..=10 * 80_000).contains(&listed), "{listed} for 10 variables and 80,000 users");
+        })
+    });
+}
+
+#[test]
+fn links_into_one_file_are_charged_by_their_targets() {
+    assert_linear("links", |count| {
+        let names: Vec<String> = (0..count).map(|n| format!("v{n:05}")).collect();
+        let data = names.iter().map(|name| (name.as_str(), dataset(int(4, true), &[2]))).collect();
+        let source =
+            |name: &str| Source { url: format!("file:///{name}"), size: 1 << 30, ..Source::default() };
+        let other = OtherFile::Read(Box::new(file(data)), source("other.h5"));
+        let others =
+            OtherFiles { files: [("file:///other.h5".to_owned(), other)].into(), ..OtherFiles::default() };
+        let target = |name: &String| LinkTarget::External { file: "other.h5".to_owned(), path: name.clone() };
+        let links = names.iter().map(|name| Link { name: name.clone(), target: target(name) }).collect();
+        let mut main = file(Vec::new());
+        main.objects.insert(Address(0), Object::Group(Group { links, ..Group::default() }));
+        let budget = Budget::of_file(&Limits::default(), 1 << 30);
+        let before = budget.left();
+        let options = MapOptions { follow_external: true, ..MapOptions::default() };
+        let mapped = map_file_among(&main, source("main.h5"), &others, &options, &budget);
+        assert_eq!(mapped.hierarchy.arrays().len() as u64, count);
+        before - budget.left()
+    });
 }

@@ -10,7 +10,7 @@ use virtualize_zarr::{Group, Node, node::join};
 use super::Mapper;
 use super::attributes::{Shown, attributes_json};
 use super::dimensions::{
-    AxisDimension, Counters, Dimensions, NON_COORDINATE, axis_dimensions, is_dimension_only, users,
+    AxisDimension, Counters, Dimensions, NON_COORDINATE, axis_dimensions, is_dimension_only,
 };
 use super::external_links::ExternalLink;
 use super::heap::Flattened;
@@ -22,6 +22,9 @@ use crate::{Diagnostic, Error, InlineTask, Result, Severity};
 
 /// Deepest nesting of groups. Walks of the hierarchy are recursive: 500 levels fit into the 2 MiB of a thread without optimization.
 pub(super) const DEPTH: usize = 256;
+
+/// Bytes of memory for a dimension and its indices.
+const DIMENSION: u64 = 320;
 
 /// Position of the walk.
 pub(super) struct Place<'a> {
@@ -57,7 +60,10 @@ impl Mapper<'_> {
     fn group(&mut self, mut place: Place<'_>, address: Address, source: &SourceGroup) -> Group {
         let mut mapped = Group { attributes: self.group_attributes(place.path, source), ..Group::default() };
         let children = self.children(place.path, address, source);
-        let dimensions = Dimensions::new(self.own.file, &children, &mut place.counters);
+        let dimensions = Dimensions::new(self.own.file, &children, &self.scale_lengths, &mut place.counters);
+        if self.take("dimensions", (dimensions.len() as u64).saturating_mul(DIMENSION)).is_err() {
+            return mapped;
+        }
         self.keep_unlimited(place.path, &dimensions);
         place.scopes.push(dimensions);
         let mut taken: Option<BTreeSet<&str>> = None;
@@ -212,12 +218,13 @@ impl Mapper<'_> {
             return Vec::new();
         }
         let shape = dataset.dataspace.shape().unwrap_or_default();
-        let steps = Dimensions::steps(&place.scopes).saturating_mul(2 * shape.len() as u64);
-        if self.take("dimensions", steps.saturating_add(users(self.own.file, dataset) / 8)).is_err() {
+        // A dimension is looked up in each group on the path.
+        if self.take("dimensions", (place.scopes.len() as u64).saturating_mul(shape.len() as u64)).is_err() {
             return Vec::new();
         }
         let fields = self.fields.of(place.path, name, shape);
-        let axes = axis_dimensions(name, dataset, &place.scopes, (self.own.file, &self.names), fields);
+        let others = (self.own.file, &*self.names, &self.scale_lengths);
+        let axes = axis_dimensions(name, dataset, &place.scopes, others, fields);
         lengths.note(&axes, dataset);
         axes
     }

@@ -1,12 +1,13 @@
 //! Chunks: the ranges that store the elements of a variable.
 //!
-//! Records of several variables alternate, so each record of a variable is a chunk. A single record variable is contiguous
-//! like a fixed one. Its records are chunks too if they are large, so that files with any numbers of records can be
-//! joined; small ones would be many references for little data, and form one chunk.
+//! Records of several variables alternate, so each record of a variable is a chunk. If the records are many and small, the
+//! references would be larger than the data, and a reader would need a request for a few bytes: such variables are inlined.
+//! A single record variable is contiguous like a fixed one. Its records are chunks too if they are large, so that files with
+//! any numbers of records can be joined; small ones form one chunk.
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
-use virtualize_netcdf3::model::{Records, Variable};
+use virtualize_netcdf3::model::{File, Records, Variable};
 use virtualize_zarr::{ChunkManifest, Lengths, References, SourceId};
 
 use crate::split::{Contiguous, SHORTER, Split};
@@ -15,7 +16,26 @@ use crate::{ChunkContent, ElementTransform, Error, MapOptions, Piece, PieceBytes
 /// Bytes from which the records of a single record variable are chunks.
 const LARGE_RECORD: u64 = 64 << 10;
 
-/// What planning the chunks of a variable looks at.
+/// Maximum bytes of a small record of one variable.
+pub(super) const SMALL_RECORD: u64 = 256;
+
+/// Minimum number of records of which small ones are inlined.
+const MANY_RECORDS: u64 = 1000;
+
+/// Bytes of the file that are read together to inline records.
+const BLOCK: u64 = 1 << 20;
+
+/// Returns the start of the record section if the small records of its variables are to be inlined: there are many of them,
+/// and they make up at least an eighth of the section, which is read whole.
+pub(super) fn small_records(file: &File) -> Option<u64> {
+    let variables = || file.variables.iter().filter(|variable| variable.is_record);
+    let small = variables().map(|variable| variable.size).filter(|size| *size <= SMALL_RECORD);
+    let small = small.fold(0, u64::saturating_add).saturating_mul(8);
+    let is_worthwhile = file.records.count >= MANY_RECORDS && small >= file.records.stride;
+    variables().map(|variable| variable.begin).min().filter(|_| is_worthwhile)
+}
+
+/// Inputs of chunk planning for one variable.
 pub(super) struct ChunkPlanner<'a> {
     /// The variable.
     pub(super) variable: &'a Variable,
@@ -23,6 +43,8 @@ pub(super) struct ChunkPlanner<'a> {
     pub(super) shape: &'a [u64],
     /// Records of the file.
     pub(super) records: Records,
+    /// Start of the record section if small records are inlined.
+    pub(super) small_records: Option<u64>,
     /// Size of the file in bytes.
     pub(super) file_size: u64,
     /// The user's choices.
@@ -36,9 +58,9 @@ pub(super) struct ChunkPlan {
     pub(super) chunk_shape: Vec<u64>,
     /// Chunks that are stored in the file.
     pub(super) chunks: ChunkManifest,
-    /// Position and content of a chunk that has to be made.
-    pub(super) inline: Option<(u64, ChunkContent)>,
-    /// Why it has to be made.
+    /// Positions and contents of the chunks that are inlined.
+    pub(super) inline: Vec<(u64, ChunkContent)>,
+    /// Why they are inlined.
     pub(super) inline_reason: Option<&'static str>,
     /// Positions from here on are beyond the end of the file, and read as zero.
     pub(super) missing: std::ops::Range<u64>,
@@ -55,7 +77,61 @@ impl ChunkPlanner<'_> {
         if self.shape.contains(&0) {
             return Ok(self.nothing());
         }
-        if self.is_by_record() { self.by_record() } else { self.contiguous() }
+        if let Some(section) = self.small_records.filter(|_| self.is_inlined()) {
+            self.inlined(section)
+        } else if self.is_by_record() {
+            self.by_record()
+        } else {
+            self.contiguous()
+        }
+    }
+
+    /// Returns whether the small records of this variable are inlined, if those of the file are.
+    pub(super) fn is_inlined(&self) -> bool {
+        let Variable { size, is_record, .. } = *self.variable;
+        let bytes = size.saturating_mul(self.records.count);
+        self.small_records.is_some()
+            && is_record
+            && size <= SMALL_RECORD
+            && size != self.records.stride
+            && self.whole_records() == self.records.count
+            && bytes <= self.options.inline_limit
+    }
+
+    /// Plans chunks of many records each. The variables of the file share the ranges that are read.
+    fn inlined(&self, section: u64) -> Result<ChunkPlan> {
+        let mut plan = self.nothing();
+        let Records { count, stride, .. } = self.records;
+        let Variable { begin, size, .. } = *self.variable;
+        let height = (BLOCK / stride.max(1)).clamp(1, count);
+        if let Some(first) = plan.chunk_shape.first_mut() {
+            *first = height;
+        }
+        let overflow = || Error::Overflow("the extent");
+        for (chunk, first) in (0..count).step_by(usize::try_from(height).unwrap_or(usize::MAX)).enumerate() {
+            let rows = height.min(count - first);
+            // The last record may be shorter than the stride.
+            let whole = if first + rows == count { rows - 1 } else { rows };
+            let start = first
+                .checked_mul(stride)
+                .and_then(|bytes| bytes.checked_add(section))
+                .ok_or_else(overflow)?;
+            let mut pieces = Vec::new();
+            if whole > 0 {
+                let range = ByteRange::new(start, whole.checked_mul(stride).ok_or_else(overflow)?);
+                pieces.push(rows_of(range, [whole, stride], [0, begin - section], 0, size));
+            }
+            if whole < rows {
+                let last = whole.checked_mul(stride).and_then(|bytes| bytes.checked_add(start));
+                let last = last.and_then(|last| last.checked_add(begin - section)).ok_or_else(overflow)?;
+                pieces.push(rows_of(ByteRange::new(last, size), [1, size], [0, 0], whole, size));
+            }
+            let shape = vec![height, size];
+            let content = ChunkContent::Assemble { shape, background: Bytes::from_static(&[0]), pieces };
+            plan.inline.push((chunk as u64, content));
+        }
+        plan.inline_reason = Some("the records are small and alternate with those of other variables");
+        Ok(plan)
     }
 
     /// Returns whether each record is a chunk. Those of a file that ends early are, so that the others can be referenced.
@@ -102,7 +178,7 @@ impl ChunkPlanner<'_> {
             plan.chunk_shape = split.chunk_shape;
             plan.chunks = ChunkManifest::of(split.references);
             plan.inline_reason = split.last.as_ref().map(|_| SHORTER);
-            plan.inline = split.last;
+            plan.inline = split.last.into_iter().collect();
         } else {
             plan.chunks = self.references(vec![range.start], length);
         }
@@ -137,7 +213,7 @@ impl ChunkPlanner<'_> {
                 limit: self.options.inline_limit,
             });
         }
-        plan.inline = Some((plan.missing.start, zero_filled(range, stored)));
+        plan.inline.push((plan.missing.start, zero_filled(range, stored)));
         plan.inline_reason = Some("the file ends within it");
         plan.missing.start = plan.missing.start.saturating_add(1);
         Ok(())
@@ -160,11 +236,26 @@ impl ChunkPlanner<'_> {
         ChunkPlan {
             chunk_shape: self.shape.iter().map(|length| (*length).max(1)).collect(),
             chunks: ChunkManifest::default(),
-            inline: None,
+            inline: Vec::new(),
             inline_reason: None,
             missing: 0..0,
             is_truncated: false,
         }
+    }
+}
+
+/// Returns the piece of an inlined chunk that copies `size` bytes from each row of `range`, starting at `from`, to the rows of
+/// the chunk from `to` on.
+fn rows_of(range: ByteRange, shape: [u64; 2], from: [u64; 2], to: u64, size: u64) -> Piece {
+    Piece {
+        source: SourceId(0),
+        bytes: PieceBytes::At(range),
+        codecs: Vec::new(),
+        shape: shape.to_vec(),
+        from: from.to_vec(),
+        to: vec![to, 0],
+        extent: vec![shape[0], size],
+        transform: ElementTransform::None,
     }
 }
 

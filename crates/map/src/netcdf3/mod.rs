@@ -40,6 +40,7 @@ pub fn map_file_within(file: &File, source: Source, options: &MapOptions, budget
         budget,
         time_bounds: if options.unpack { time_bounds(file) } else { BTreeSet::new() },
         dimension_names: Vec::new(),
+        small_records: chunks::small_records(file),
         mapped: Mapped::new(options.format, &[]),
     };
     let mut mapped = mapper.run();
@@ -65,6 +66,8 @@ struct Mapper<'a> {
     time_bounds: BTreeSet<String>,
     /// Names of the dimensions by id.
     dimension_names: Vec<String>,
+    /// Start of the record section if small records are inlined.
+    small_records: Option<u64>,
     mapped: Mapped,
 }
 

@@ -6,7 +6,7 @@ use virtualize_zarr::{Array, ChunkGrid, ChunkManifest, Codec, Endian, FillValue,
 
 use super::Mapper;
 use super::attributes::{attributes_json, cf_attributes, source_attributes};
-use super::chunks::{ChunkPlan, ChunkPlanner};
+use super::chunks::{ChunkPlan, ChunkPlanner, SMALL_RECORD};
 use super::fill::VariableFill;
 use super::types::data_type;
 use crate::budget::{chunk_bytes, task_bytes};
@@ -42,10 +42,19 @@ impl Mapper<'_> {
             variable,
             shape: &shape,
             records: self.file.records,
+            small_records: self.small_records,
             file_size: self.file_size,
             options: self.options,
         };
-        if planner.is_by_record() {
+        if planner.is_by_record() && !planner.is_inlined() {
+            if self.small_records.is_some() && variable.size <= SMALL_RECORD {
+                let records = self.file.records.count;
+                let message = format!(
+                    "{records} records of {} bytes are a chunk each, which is slow to read: inlining them exceeds the limit of {} bytes",
+                    variable.size, self.options.inline_limit
+                );
+                self.diagnose(Severity::Info, Code::InlineLimit, path, message);
+            }
             self.take("chunk tables", chunk_bytes(planner.whole_records(), path))?;
         }
         let mut plan = planner.plan()?;
@@ -63,8 +72,8 @@ impl Mapper<'_> {
         };
         report.fill = Some(fill.decision.clone());
         self.unpack(path, &meanings, &mut array, report);
-        if let Some(message) = widened_packing(&meanings, &array.attributes) {
-            self.diagnose(Severity::Info, Code::PackingWidened, path, message);
+        if let Some(message) = widened_packing(&meanings, &data_type(variable.data_type), &array.attributes) {
+            self.diagnose(Severity::Warning, Code::PackingWidened, path, message);
         }
         check_metadata(&array, self.options.format)?;
         self.add_tasks(path, variable, &mut plan, &fill)?;
@@ -111,7 +120,11 @@ impl Mapper<'_> {
             self.mapped.warn(path, Code::FileTruncated, message, Some(Remedy::advice(advice)));
         }
         if let Some(why) = plan.inline_reason {
-            self.diagnose(Severity::Info, Code::ChunksInlined, path, format!("1 chunk is put inline: {why}"));
+            let message = match plan.inline.len() {
+                1 => format!("inlined 1 chunk: {why}"),
+                count => format!("inlined {count} chunks: {why}"),
+            };
+            self.diagnose(Severity::Info, Code::ChunksInlined, path, message);
         }
         for (code, message) in &fill.warnings {
             self.diagnose(Severity::Warning, *code, path, message.clone());
@@ -166,7 +179,11 @@ impl Mapper<'_> {
             let content = ChunkContent::Assemble { shape, background, pieces: Vec::new() };
             tasks.push(task(plan.missing.clone().collect(), content));
         }
-        tasks.extend(plan.inline.take().map(|(position, content)| task(vec![position], content)));
+        tasks.extend(
+            std::mem::take(&mut plan.inline)
+                .into_iter()
+                .map(|(position, content)| task(vec![position], content)),
+        );
         let made = tasks.iter().map(|task| task.positions.len() as u64).sum::<u64>();
         let decoded = chunk_size(variable, &plan.chunk_shape).unwrap_or(u64::MAX).saturating_mul(made);
         self.take("inlined chunks", task_bytes(made, made, decoded, path))?;

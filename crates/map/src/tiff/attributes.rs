@@ -3,31 +3,72 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
+use virtualize_remedy::Code;
 use virtualize_tiff::model::{GdalItem, GeoKey, Ifd, Value as TagValue};
+use virtualize_zarr::DataType;
 
-use super::{geometry::Geometry, heights::Heights, nodata::Nodata};
-use crate::json_numbers::float_json;
+use super::{geometry::Geometry, heights::Heights, nodata::Nodata, number};
+use crate::{Diagnostic, Severity, json_numbers::float_json, unpack::is_time_unit};
 
-/// Names that have a meaning to readers. Metadata items of these names get the prefix `gdal_`.
-const RESERVED: [&str; 14] = [
-    "_ARRAY_DIMENSIONS",
-    "_FillValue",
-    "_Unsigned",
+/// Names with a meaning to readers: attributes of CF and the NetCDF conventions that change or relate data, those of xarray
+/// and rioxarray, and those written here. Text under such a name comes from any program, so that it gets the prefix `gdal_`.
+/// So do names that start with [`RESERVED_PREFIXES`].
+const RESERVED: [&str; 47] = [
+    "actual_range",
     "add_offset",
+    "ancillary_variables",
+    "axis",
+    "bounds",
     "calendar",
+    "cell_measures",
+    "climatology",
+    "color_map",
+    "compress",
     "coordinates",
+    "crs",
     "dtype",
+    "external_variables",
+    "extra_samples",
+    "fill_value",
+    "flag_masks",
+    "flag_meanings",
+    "flag_values",
+    "formula_terms",
     "gdal_no_data",
+    "geometry",
     "grid_mapping",
+    "instance_dimension",
+    "leap_month",
+    "leap_year",
     "long_name",
+    "mask",
+    "mask_of",
     "missing_value",
+    "month_lengths",
+    "multiscales",
+    "nodata",
+    "nodatavals",
+    "node_coordinates",
+    "node_count",
+    "offsets",
+    "photometric_interpretation",
+    "positive",
+    "sample_dimension",
     "scale_factor",
+    "scales",
+    "subfile_type",
+    "transform",
     "units",
+    "unittype",
     "zarr_conventions",
 ];
 
+/// Starts of names with a meaning to readers (`_FillValue`, `_Unsigned`, `_ARRAY_DIMENSIONS`, `_NCZARR_ARRAY`) and to Zarr
+/// conventions, and limits of valid values.
+const RESERVED_PREFIXES: [&str; 5] = ["_", "spatial:", "proj:", "valid_", "units_"];
+
 /// Tags that GDAL shows, with the names it gives them.
-const TAGS: [(u16, &str); 13] = [
+const TAGS: [(u16, &str); 14] = [
     (269, "TIFFTAG_DOCUMENTNAME"),
     (270, "TIFFTAG_IMAGEDESCRIPTION"),
     (280, "TIFFTAG_MINSAMPLEVALUE"),
@@ -40,27 +81,107 @@ const TAGS: [(u16, &str); 13] = [
     (315, "TIFFTAG_ARTIST"),
     (316, "TIFFTAG_HOSTCOMPUTER"),
     (33432, "TIFFTAG_COPYRIGHT"),
+    (50908, "TIFF_RSID"),
     (50909, "GEO_METADATA"),
 ];
 
 /// Most colours of a palette, and most values of a tag, that are written.
 const COLORS: usize = 256;
 
-/// Returns the attributes of an image's array, except for georeferencing.
-pub(super) fn of_image(
-    ifd: &Ifd,
-    geometry: &Geometry,
-    nodata: &Nodata,
-    heights: &Heights,
-) -> Map<String, Value> {
-    let mut attributes = Map::new();
-    add_tags(ifd, &mut attributes);
-    add_colors(ifd, &mut attributes);
-    let items: Vec<&GdalItem> = ifd.gdal_metadata.iter().filter(|item| is_shown(item, nodata)).collect();
-    add_items(&items, geometry, &mut attributes);
-    add_roles(&ifd.gdal_metadata, geometry, heights, &mut attributes);
-    attributes.extend(nodata.attributes.clone());
-    attributes
+/// Inputs of the attributes of an image.
+pub(super) struct Described<'a> {
+    pub(super) ifd: &'a Ifd,
+    /// The image of which this one is an overview. Its scale, offset and unit apply to overviews that declare none.
+    pub(super) main: Option<&'a Ifd>,
+    pub(super) geometry: &'a Geometry,
+    pub(super) nodata: &'a Nodata,
+    pub(super) data_type: &'a DataType,
+    /// Path of the array, for diagnostics.
+    pub(super) path: &'a str,
+}
+
+impl Described<'_> {
+    /// Returns the attributes of the array, except for georeferencing.
+    pub(super) fn attributes(&self, diagnostics: &mut Vec<Diagnostic>) -> Map<String, Value> {
+        let Self { ifd, nodata, geometry, .. } = self;
+        let mut attributes = Map::new();
+        add_tags(ifd, &mut attributes);
+        add_colors(ifd, &mut attributes);
+        let items: Vec<&GdalItem> = ifd.gdal_metadata.iter().filter(|item| is_shown(item, nodata)).collect();
+        add_items(&items, geometry, &mut attributes);
+        let mut omit = |severity, message| {
+            let (code, path) = (Code::AttributeLeftOut, format!("/{}", self.path));
+            diagnostics.push(Diagnostic { severity, code, path, message, remedy: None });
+        };
+        if self.is_sign_changed() {
+            let message = "item _Unsigned of GDAL_METADATA (42112) is not applied: GDAL ignores it, but rioxarray applies it with mask_and_scale=True";
+            omit(Severity::Warning, message.to_owned());
+        }
+        self.add_roles(&mut attributes, &mut omit);
+        attributes.extend(nodata.attributes.clone());
+        attributes
+    }
+
+    /// Whether rioxarray reads integers of the other sign. It knows the items of the image and of the first band.
+    fn is_sign_changed(&self) -> bool {
+        let items = || {
+            self.ifd.gdal_metadata.iter().filter(|item| item.domain.is_empty() && item.name == "_Unsigned")
+        };
+        let of_band = items().rfind(|item| item.sample == Some(0) && !is_role(item));
+        let Some(item) = of_band.or_else(|| items().rfind(|item| item.sample.is_none())) else {
+            return false;
+        };
+        self.data_type.is_integer() && self.data_type.is_signed_integer() == (item.value == "true")
+    }
+
+    /// Adds scale, offset, units and description of bands under the names of rioxarray.
+    fn add_roles(&self, attributes: &mut Map<String, Value>, omit: &mut impl FnMut(Severity, String)) {
+        let bands = self.geometry.bands;
+        let texts = |role: &str| by_band(&self.ifd.gdal_metadata, role, bands);
+        let roles = ["scale", "offset", "unittype"];
+        let is_declared = |item: &GdalItem| roles.iter().any(|role| has_role(item, role));
+        let inherited = self.main.filter(|_| !self.ifd.gdal_metadata.iter().any(is_declared));
+        let main = inherited.unwrap_or(self.ifd);
+        let heights = Heights::of(main, bands);
+        let main_texts = |role: &str| by_band(&main.gdal_metadata, role, bands);
+        let names =
+            [("long_name", texts("description"), None), ("units", main_texts("unittype"), heights.unit)];
+        for (name, texts, default) in names {
+            if default.is_none() && texts.iter().all(Option::is_none) {
+                continue;
+            }
+            let text = |text: Option<String>| text.unwrap_or_else(|| default.unwrap_or_default().to_owned());
+            let list: Vec<String> = texts.into_iter().map(text).collect();
+            // xarray decodes such numbers, and masks those of a list of such units as times.
+            let is_time = name == "units" && list.iter().any(|unit| is_time_unit(unit));
+            let value = if bands == 1 { json!(list.first()) } else { json!(list) };
+            if is_time && inherited.is_none() {
+                omit(
+                    Severity::Info,
+                    format!(
+                        "unit {value}: readers would decode the numbers to times, so that the unit is the attribute unittype"
+                    ),
+                );
+            }
+            attributes.insert(if is_time { "unittype" } else { name }.into(), value);
+        }
+        let numbers = |role: &str, default: f64| -> Vec<f64> {
+            main_texts(role)
+                .iter()
+                .map(|text| text.as_ref().map_or(default, |text| number::atof(text)))
+                .collect()
+        };
+        let (scales, offsets) = match heights.packing {
+            Some((scale, offset)) => (vec![scale], vec![offset]),
+            None => (numbers("scale", 1.0), numbers("offset", 0.0)),
+        };
+        if scales.iter().chain(&offsets).all(|number| number.is_finite()) {
+            add_packing(&scales, &offsets, attributes);
+        } else if inherited.is_none() {
+            let message = "scale and offset are not applied: they are not finite";
+            omit(Severity::Warning, message.to_owned());
+        }
+    }
 }
 
 fn is_shown(item: &GdalItem, nodata: &Nodata) -> bool {
@@ -72,9 +193,11 @@ fn is_role(item: &GdalItem) -> bool {
     ["scale", "offset", "unittype", "description"].iter().any(|role| has_role(item, role))
 }
 
-/// Whether an item has a role. GDAL ignores the case of roles, and only bands have any.
+/// Whether an item has a role. GDAL ignores the case of roles, and only bands have any; it skips items about the file.
 fn has_role(item: &GdalItem, role: &str) -> bool {
-    item.sample.is_some() && item.role.as_ref().is_some_and(|found| found.eq_ignore_ascii_case(role))
+    !item.domain.eq_ignore_ascii_case("IMAGE_STRUCTURE")
+        && item.sample.is_some()
+        && item.role.as_ref().is_some_and(|found| found.eq_ignore_ascii_case(role))
 }
 
 fn add_tags(ifd: &Ifd, attributes: &mut Map<String, Value>) {
@@ -199,7 +322,9 @@ fn add_items(items: &[&GdalItem], geometry: &Geometry, attributes: &mut Map<Stri
 }
 
 fn free_name(name: &str) -> String {
-    if RESERVED.contains(&name) { format!("gdal_{name}") } else { name.to_owned() }
+    let is_reserved =
+        RESERVED.contains(&name) || RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    if is_reserved { format!("gdal_{name}") } else { name.to_owned() }
 }
 
 /// Inserts an item. Items of one band among several become an object by the band's number, from 1; its name is
@@ -226,29 +351,6 @@ fn item_json(item: &GdalItem) -> Value {
     }
 }
 
-/// Adds scale, offset, units and description of bands under the names of rioxarray.
-fn add_roles(
-    items: &[GdalItem],
-    geometry: &Geometry,
-    heights: &Heights,
-    attributes: &mut Map<String, Value>,
-) {
-    let texts = |role: &str| by_band(items, role, geometry.bands);
-    for (role, name, default) in [("description", "long_name", None), ("unittype", "units", heights.unit)] {
-        let texts: Vec<Option<String>> =
-            texts(role).into_iter().map(|text| text.or_else(|| default.map(str::to_owned))).collect();
-        if texts.iter().any(Option::is_some) {
-            let list: Vec<String> = texts.into_iter().map(Option::unwrap_or_default).collect();
-            let value = if geometry.bands == 1 { json!(list.first()) } else { json!(list) };
-            attributes.insert(name.into(), value);
-        }
-    }
-    match heights.packing {
-        Some((scale, offset)) => add_packing(&[scale], &[offset], attributes),
-        None => add_packing(&numbers(&texts("scale"), 1.0), &numbers(&texts("offset"), 0.0), attributes),
-    }
-}
-
 /// Adds `scale_factor` and `add_offset` if all bands agree; else `scales` and `offsets` by band, which readers do not apply.
 fn add_packing(scales: &[f64], offsets: &[f64], attributes: &mut Map<String, Value>) {
     let identity = scales.iter().all(|scale| *scale == 1.0) && offsets.iter().all(|offset| *offset == 0.0);
@@ -263,11 +365,6 @@ fn add_packing(scales: &[f64], offsets: &[f64], attributes: &mut Map<String, Val
         attributes.insert("scales".into(), scales.iter().copied().map(float_json).collect());
         attributes.insert("offsets".into(), offsets.iter().copied().map(float_json).collect());
     }
-}
-
-fn numbers(texts: &[Option<String>], default: f64) -> Vec<f64> {
-    let number = |text: &Option<String>| text.as_ref().and_then(|text| text.trim().parse().ok());
-    texts.iter().map(|text| number(text).unwrap_or(default)).collect()
 }
 
 /// Returns the descriptions of the bands, empty for bands without one; `None` if no band has one.

@@ -14,9 +14,6 @@ use crate::{ChunkContent, ElementTransform, Error, InlineTask, LercLayout, Piece
 /// Bytes of a chunk into which uncompressed strips are split, at most and approximately.
 const BLOCK: u64 = 8 << 20;
 
-/// Most stored bytes of tiles that are made anew because writers may have truncated them.
-const MOST_CUT: u64 = 256 << 10;
-
 /// The chunks of one array.
 pub(super) struct Chunks {
     /// Rows of a chunk.
@@ -45,6 +42,8 @@ pub(super) struct ChunkMaker<'a> {
     pub(super) rectilinear: bool,
     /// Most decoded bytes that may be inlined.
     pub(super) inline_limit: u64,
+    /// Number of planes that follow each other, each with the strips or tiles of the image; 1 for a single image.
+    pub(super) copies: u64,
 }
 
 /// Rows of a strip or tile that are one chunk, or the first rows of one: row-major position, stored range, number of rows.
@@ -61,8 +60,6 @@ struct Pieces {
     whole: ReferencesBuilder,
     /// Stretches that have to be completed, or made in other codecs.
     made: Vec<Stretch>,
-    /// Tiles that are made anew from the rows within the image.
-    cut: Vec<Stretch>,
 }
 
 impl Pieces {
@@ -91,8 +88,7 @@ impl ChunkMaker<'_> {
         if !declarable {
             return self.inlined(rows, &pieces.made, stored);
         }
-        let mut tasks = self.complete(&pieces.made, rows)?;
-        tasks.extend(self.tasks(&pieces.cut, rows)?);
+        let tasks = self.complete(&pieces.made, rows)?;
         let references = pieces.whole.finish(SourceId(0));
         let manifest = ChunkManifest { references, ..ChunkManifest::default() };
         Ok(Chunks { rows, short_end, codecs: stored, manifest, tasks })
@@ -106,7 +102,7 @@ impl ChunkMaker<'_> {
 
     fn check_count(&self) -> Result<()> {
         let image = self.encoding.image;
-        let needed = product(&self.geometry.counts())?;
+        let needed = product(&self.geometry.counts())?.saturating_mul(self.copies);
         let found = image.offsets.len().min(image.byte_counts.len()) as u64;
         if found < needed {
             let what = if self.geometry.tiled { "tiles" } else { "strips" };
@@ -124,12 +120,13 @@ impl ChunkMaker<'_> {
         }
         let row_bytes = self.row_bytes()?;
         let height = self.geometry.height;
-        let rows = if strip.saturating_mul(row_bytes) <= 2 * BLOCK {
+        let strip_bytes = strip.saturating_mul(row_bytes);
+        let rows = if strip_bytes <= 2 * BLOCK || strip_bytes > self.file_size {
             strip
         } else {
             divisor(strip, BLOCK / row_bytes, strip >= height)
         };
-        let planes = product(&self.geometry.counts()[..2])?;
+        let planes = product(&self.geometry.counts()[..2])?.saturating_mul(self.copies);
         if self.rectilinear {
             return Ok(rows);
         }
@@ -149,7 +146,6 @@ impl ChunkMaker<'_> {
         let [_, _, down, across] = self.geometry.counts();
         let chunks_down = self.geometry.height.div_ceil(rows);
         let may_be_short = short_end || self.encoding.short_strip()? == ShortStrip::AsItIs;
-        let cuts = declarable && self.cuts_tiles(rows)?;
         let mut pieces = Pieces::default();
         for (index, offset, length) in self.stored()? {
             let (plane, y, x) = (index / across / down, index / across % down, index % across);
@@ -159,8 +155,6 @@ impl ChunkMaker<'_> {
             let range = self.range_of(index, offset, length, strip_rows)?;
             if !declarable {
                 pieces.made.push(Stretch { position, range, rows: strip_rows });
-            } else if cuts && y == down - 1 {
-                pieces.cut.push(Stretch { position, range, rows: self.geometry.height % rows });
             } else if strip_rows != rows && self.encoding.has_plain_rows() {
                 for stretch in self.blocks(first, range.start, strip_rows, rows)? {
                     pieces.add(stretch, rows, may_be_short);
@@ -175,7 +169,8 @@ impl ChunkMaker<'_> {
     /// Returns number, offset and byte count of each strip or tile that is not missing.
     fn stored(&self) -> Result<impl Iterator<Item = (u64, u64, u64)> + '_> {
         let image = self.encoding.image;
-        let all = (0..product(&self.geometry.counts())?).zip(&image.offsets).zip(&image.byte_counts);
+        let count = product(&self.geometry.counts())?.saturating_mul(self.copies);
+        let all = (0..count).zip(&image.offsets).zip(&image.byte_counts);
         let all = all.map(|((index, offset), length)| (index, *offset, *length));
         Ok(all.filter(|(_, offset, length)| *offset != 0 && *length != 0))
     }
@@ -276,7 +271,11 @@ impl ChunkMaker<'_> {
     /// Plans to make all chunks, because no reader decodes them as they are stored.
     fn inlined(&self, rows: u64, all: &[Stretch], mut stored: Vec<Codec>) -> Result<Chunks> {
         if !self.encoding.is_decodable()? {
-            if stored.pop() == Some(Codec::BitOrder) && self.encoding.short_strip()? == ShortStrip::AsItIs {
+            let is_whole = all.iter().all(|stretch| stretch.rows == rows);
+            if stored.pop() == Some(Codec::BitOrder)
+                && self.encoding.is_fax()
+                && (is_whole || self.encoding.short_strip()? == ShortStrip::AsItIs)
+            {
                 return self.with_bits_reversed(rows, all, stored);
             }
             let scheme = words(self.encoding.image).join(", ");
@@ -299,21 +298,6 @@ impl ChunkMaker<'_> {
         };
         let tasks = all.iter().map(task).collect();
         Ok(Chunks { rows, short_end: false, codecs, manifest: ChunkManifest::default(), tasks })
-    }
-
-    /// Returns whether the tiles at the lower edge are made anew from the rows within the image: if they are small. Some
-    /// writers truncate tiles where the image ends; libtiff pads them, other decoders fail.
-    fn cuts_tiles(&self, rows: u64) -> Result<bool> {
-        let [_, _, down, across] = self.geometry.counts();
-        let is_uneven = self.geometry.tiled && !self.geometry.height.is_multiple_of(rows);
-        if !self.encoding.may_end_early() || !is_uneven || self.geometry.segment[0] > 1 {
-            return Ok(false);
-        }
-        let last = self.stored()?.filter(|(index, ..)| index / across % down == down - 1);
-        let (chunks, bytes) = last.fold((0_u64, 0_u64), |(chunks, bytes), (_, _, length)| {
-            (chunks + 1, bytes.saturating_add(length))
-        });
-        Ok(bytes <= MOST_CUT && self.check_inline(chunks, rows).is_ok())
     }
 
     /// Refuses to inline more than the limit.
@@ -392,15 +376,19 @@ fn too_large() -> Error {
     Error::Overflow("the image")
 }
 
-/// Returns the largest number of rows up to `most` that divides a strip. If no strip follows (`rest_allowed`) and no divisor
-/// is at least half of `most`, returns `most`, which leaves a remainder.
+/// Returns the largest number of rows up to `most` that divides a strip, and the whole strip if all divisors are far smaller.
+/// If no strip follows (`rest_allowed`) and no divisor is at least half of `most`, returns `most`, which leaves a remainder.
+/// The number of divisions is proportional to the chunks of the strip.
 fn divisor(strip: u64, most: u64, rest_allowed: bool) -> u64 {
+    /// Largest ratio of `most` to the divisor.
+    const MAX_RATIO: u64 = 64;
     const TRIES: usize = 1 << 16;
     let most = most.clamp(1, strip);
-    let least = if rest_allowed { most.div_ceil(2) } else { 1 };
-    let found = (least..=most).rev().take(TRIES).find(|rows| strip.is_multiple_of(*rows));
-    match found {
-        Some(rows) => rows,
+    let fewest = strip.div_ceil(most);
+    let ratio = if rest_allowed { 2 } else { MAX_RATIO };
+    let divides = |chunks: &u64| strip.is_multiple_of(*chunks);
+    match (fewest..=fewest.saturating_mul(ratio).min(strip)).take(TRIES).find(divides) {
+        Some(chunks) => strip / chunks,
         None if rest_allowed => most,
         None => strip,
     }
@@ -416,5 +404,9 @@ mod tests {
         assert_eq!((divisor(100, 30, false), divisor(100, 30, true)), (25, 25));
         assert_eq!((divisor(97, 10, false), divisor(97, 10, true)), (1, 10));
         assert_eq!((divisor(131_071, 70_000, false), divisor(131_071, 70_000, true)), (131_071, 70_000));
+        assert_eq!(
+            (divisor(u64::MAX, 1, false), divisor(u64::MAX - 58, u64::MAX / 3, true)),
+            (1, u64::MAX / 3)
+        );
     }
 }

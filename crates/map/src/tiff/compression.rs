@@ -156,6 +156,8 @@ impl<'a> Encoding<'a> {
     /// Returns the treatment of a last strip with fewer rows than a chunk.
     pub(super) fn short_strip(&self) -> Result<ShortStrip> {
         Ok(match self.scheme()? {
+            // Decoders fail on the return to control at the end of data of two dimensions.
+            Scheme::Fax("imagecodecs_ccittfax3") if self.image.fax_options & 1 == 1 => ShortStrip::Taller,
             Scheme::Fax(_) => ShortStrip::AsItIs,
             Scheme::Lerc if self.own_codecs => ShortStrip::AsItIs,
             Scheme::Jpeg | Scheme::Image("imagecodecs_jpeg2k" | "imagecodecs_png" | "imagecodecs_webp") => {
@@ -172,9 +174,9 @@ impl<'a> Encoding<'a> {
         self.image.compression == 6
     }
 
-    /// Whether writers are known to omit the rows of tiles outside of the image.
-    pub(super) fn may_end_early(&self) -> bool {
-        scheme(self.image.compression) == Some(Scheme::PackBits)
+    /// Whether strips and tiles are CCITT data.
+    pub(super) fn is_fax(&self) -> bool {
+        matches!(scheme(self.image.compression), Some(Scheme::Fax(_)))
     }
 
     /// Whether rows are stored without compression, one after the other, so that any run of rows is a range of bytes.
@@ -459,7 +461,9 @@ impl<'a> Encoding<'a> {
             configuration.insert("width".into(), (*width).into());
         }
         if codec == "imagecodecs_ccittfax3" && self.image.fax_options != 0 {
-            configuration.insert("t4options".into(), self.image.fax_options.into());
+            // Fill bits, of which rows added to the last strip have some.
+            let options = self.image.fax_options | if self.image.fax_options & 1 == 1 { 4 } else { 0 };
+            configuration.insert("t4options".into(), options.into());
         }
         Ok(Codec::Image { name: codec, configuration })
     }

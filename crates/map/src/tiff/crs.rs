@@ -1,30 +1,27 @@
 //! GeoKeys (OGC 19-008r4) as a coordinate reference system.
 //!
-//! An EPSG code is kept if no other key contradicts it. A system that the file defines itself becomes WKT if that is exact.
+//! A system is written as its EPSG code if the other keys do not change it, else as WKT. If neither is exact, none is written.
 //! All keys are kept by name as well.
-
-use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use virtualize_tiff::model::{Geo, GeoKey};
 
-use super::geo_keys::short;
-use super::{contradiction, registry, units, wkt};
+use super::datum::Base;
+use super::geo_keys::{
+    CITATION, DATUM, ELLIPSOID, GEODETIC_CRS, GEODETIC_LINEAR_UNITS, Keys, LINEAR_UNIT_SIZE, LINEAR_UNITS,
+    METHOD, MODEL_TYPE, PROJECTED_CITATION, PROJECTED_CRS, PROJECTION, USER_DEFINED, VERTICAL,
+    VERTICAL_DATUM, VERTICAL_UNITS, cited, described, double, name, short, text,
+};
+use super::{registry, wkt};
 use crate::{Error, Result};
 
-pub(super) const MODEL_TYPE: u16 = 1024;
-pub(super) const GEODETIC_CRS: u16 = 2048;
-const ANGULAR_UNITS: u16 = 2054;
-pub(super) const PROJECTED_CRS: u16 = 3072;
-const PROJECTED_UNITS: u16 = 3076;
-pub(super) const VERTICAL: u16 = 4096;
-pub(super) const VERTICAL_DATUM: u16 = 4098;
-pub(super) const VERTICAL_UNITS: u16 = 4099;
+const PROJECTED: u16 = 1;
 pub(super) const GEOGRAPHIC_2D: u16 = 2;
 pub(super) const GEOCENTRIC: u16 = 3;
-pub(super) const USER_DEFINED: u16 = 32767;
 const METRE: u16 = 9001;
-const DEGREE: u16 = 9102;
+/// Web Mercator and its predecessor, which GDAL reads without regard to the other keys.
+const WEB_MERCATOR: [u16; 2] = [3857, 3785];
+const PE_STRING: &str = "ESRI PE String = ";
 /// Vertical codes of GeoTIFF 1.0 for heights above the ellipsoids of certain systems.
 pub(super) const ELLIPSOIDAL_HEIGHTS: std::ops::RangeInclusive<u16> = 5001..=5033;
 const HEIGHTS_OF_WGS_84: u16 = 5030;
@@ -44,51 +41,97 @@ pub(super) struct Crs {
     pub(super) is_projected: bool,
     /// Whether coordinates are known to be in metres.
     pub(super) is_metric: bool,
-    keys: BTreeMap<u16, GeoKey>,
+    keys: Keys,
     /// Why no system is written although there are keys.
     pub(super) problem: Option<String>,
     /// Why the system is written without its heights.
     pub(super) vertical_problem: Option<String>,
 }
 
+/// A horizontal system.
+enum System {
+    /// EPSG code.
+    Code(u16),
+    Wkt(String),
+    /// None of the keys defines a system.
+    None,
+}
+
 impl Crs {
-    /// Interprets the GeoKeys of a file as GDAL does, but refuses codes that other keys contradict.
+    /// Interprets the GeoKeys of a file as GDAL does.
     pub(super) fn of(geo: &Geo) -> Self {
-        let keys = &geo.keys;
-        let model = short(keys, MODEL_TYPE);
-        let is_geographic = model == Some(GEOGRAPHIC_2D);
-        let horizontal_key = if is_geographic { GEODETIC_CRS } else { PROJECTED_CRS };
-        let found = known(keys, horizontal_key).filter(|_| model != Some(GEOCENTRIC));
-        let contradiction = found.and_then(|code| contradiction::of(keys, code, is_geographic));
-        let horizontal = found.filter(|_| contradiction.is_none());
-        // If a geographic file has a projected code as well, GDAL takes the base of the projected system.
-        let is_unclear = is_geographic && known(keys, PROJECTED_CRS).is_some();
-        let wkt = if found.is_some() || is_unclear { None } else { wkt::of(keys) };
-        let problem =
-            contradiction.or_else(|| unused(keys).filter(|_| horizontal.is_none() && wkt.is_none()));
-        let mut crs = Self { horizontal, wkt, problem, keys: keys.clone(), ..Self::default() };
-        match horizontal.map(|code| heights(geo, code, is_geographic)) {
-            Some(Ok(code)) => crs.with_heights = code,
-            Some(Err(error)) => crs.vertical_problem = Some(error.to_string()),
-            None if crs.wkt.is_some() && has_heights(geo) => {
-                crs.vertical_problem = Some("a system of the file's own with heights".into());
-            }
-            None => {}
+        if let Some(text) = &geo.sidecar_srs {
+            return Self::of_text(text);
         }
-        crs.set_units(is_geographic);
+        let keys = &geo.keys;
+        let projected = short(keys, PROJECTED_CRS).filter(|code| *code != USER_DEFINED);
+        let model = match short(keys, MODEL_TYPE) {
+            None | Some(USER_DEFINED) if projected.is_some() => Some(PROJECTED),
+            model => model,
+        };
+        let system = match model {
+            Some(PROJECTED) => projected_system(keys, projected),
+            Some(GEOGRAPHIC_2D) => geographic_system(keys, projected),
+            _ => system_without_model(keys),
+        };
+        let is_geographic = model == Some(GEOGRAPHIC_2D);
+        let mut crs = Self { keys: keys.clone(), ..Self::default() };
+        match system {
+            Ok((System::Code(code), is_in_degrees)) => {
+                crs.horizontal = Some(code);
+                crs.is_in_degrees = is_in_degrees;
+                crs.is_projected = !is_geographic;
+                match heights(geo, code, is_geographic) {
+                    Ok(code) => crs.with_heights = code,
+                    Err(error) => crs.vertical_problem = Some(error.to_string()),
+                }
+            }
+            Ok((System::Wkt(wkt), is_in_degrees)) => {
+                crs.wkt = Some(wkt);
+                crs.is_in_degrees = is_in_degrees;
+                crs.vertical_problem =
+                    has_heights(geo).then(|| "a system of the file's own with heights".into());
+            }
+            Ok((System::None, _)) => {}
+            Err(problem) => crs.problem = Some(problem),
+        }
+        let length = short(keys, LINEAR_UNITS).or_else(|| crs.horizontal.map(registry::unit_of_projected));
+        crs.is_metric = !is_geographic && length == Some(METRE);
         crs
     }
 
-    fn set_units(&mut self, is_geographic: bool) {
-        let angle = short(&self.keys, ANGULAR_UNITS).unwrap_or(DEGREE);
-        let system = self.horizontal.unwrap_or_default();
-        let is_known = self.horizontal.is_some() || self.wkt.is_some();
-        self.is_in_degrees =
-            is_geographic && is_known && !registry::is_in_grads(system) && units::is_degree(angle);
-        let length =
-            short(&self.keys, PROJECTED_UNITS).or_else(|| self.horizontal.map(registry::unit_of_projected));
-        self.is_projected = !is_geographic && self.horizontal.is_some();
-        self.is_metric = !is_geographic && length == Some(METRE);
+    /// Interprets the coordinate reference system of a sidecar: WKT, or a code of an authority. GDAL reads other notations as
+    /// well.
+    fn of_text(text: &str) -> Self {
+        let text = text.trim();
+        let text = text.strip_prefix("ESRI::").unwrap_or(text);
+        if is_wkt(text) {
+            let lower = text.to_ascii_lowercase();
+            let is_geographic = ["geogcs", "geogcrs", "geodcrs"].iter().any(|name| lower.starts_with(name));
+            let is_in_degrees = is_geographic && lower.contains("unit[\"degree");
+            return Self { wkt: Some(text.to_owned()), is_in_degrees, ..Self::default() };
+        }
+        let upper = text.to_ascii_uppercase();
+        let code = upper.strip_prefix("EPSG:").and_then(|code| code.parse::<u16>().ok());
+        let is_geographic = code.is_some_and(|code| registry::geographic(code).is_some());
+        if code.is_some_and(|code| is_geographic || registry::base_of(code).is_some()) {
+            return Self {
+                horizontal: code,
+                is_in_degrees: is_geographic && !code.is_some_and(registry::is_in_grads),
+                is_projected: !is_geographic,
+                is_metric: !is_geographic && code.map(registry::unit_of_projected) == Some(METRE),
+                ..Self::default()
+            };
+        }
+        // Codes of other kinds, such as compound ones, and of other authorities.
+        let parts = upper.split_once(':').map(|(authority, code)| (authority, code.replace('+', "")));
+        let is_code =
+            |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if parts.is_some_and(|(authority, code)| is_code(authority) && is_code(&code)) {
+            return Self { with_heights: Some(upper), ..Self::default() };
+        }
+        let problem = format!("{text:?} of a sidecar is neither WKT nor a code such as EPSG:4326");
+        Self { problem: Some(problem), ..Self::default() }
     }
 
     /// Returns authority and code of the horizontal system, such as `EPSG:32633`.
@@ -110,11 +153,189 @@ impl Crs {
             attributes.insert("vertical_crs".into(), format!("EPSG:{vertical}").into());
         }
         if !self.keys.is_empty() {
-            let keys: Map<_, _> = self.keys.iter().map(|(id, key)| (key_name(*id), key_json(key))).collect();
+            let keys: Map<_, _> = self.keys.iter().map(|(id, key)| (name(*id), key_json(key))).collect();
             attributes.insert("geo_keys".into(), keys.into());
         }
         attributes
     }
+}
+
+/// Returns the system of a file without a model, or with one of its own.
+fn system_without_model(keys: &Keys) -> std::result::Result<(System, bool), String> {
+    if let Some(citation) = text(keys, PROJECTED_CITATION).filter(|text| text.contains(PE_STRING))
+        && short(keys, MODEL_TYPE) != Some(GEOCENTRIC)
+    {
+        let wkt = citation.strip_prefix(PE_STRING).map(|wkt| wkt.trim_end_matches('|'));
+        return match wkt {
+            Some(wkt) if wkt.contains("PROJCS[\"WGS_1984_Web_Mercator_Auxiliary_Sphere\"") => {
+                Ok((System::Code(WEB_MERCATOR[0]), false))
+            }
+            Some(wkt) => Ok((System::Wkt(wkt.into()), false)),
+            None => Err(format!("{} does not start with it", name(PROJECTED_CITATION))),
+        };
+    }
+    let defines = |key| short(keys, key).is_some_and(|code| code != 0);
+    if [MODEL_TYPE, GEODETIC_CRS, PROJECTED_CRS].into_iter().any(defines) {
+        return Err(format!("{}, neither projected (1) nor geographic (2)", described(keys, MODEL_TYPE)));
+    }
+    Ok((System::None, false))
+}
+
+/// Returns the geographic system, and whether its unit is the degree.
+fn geographic_system(keys: &Keys, projected: Option<u16>) -> std::result::Result<(System, bool), String> {
+    let found = known(keys, GEODETIC_CRS).or_else(|| match short(keys, GEODETIC_CRS) {
+        None => projected.and_then(registry::base_of),
+        Some(_) => None,
+    });
+    // GDAL reads nothing but the code of a system with a dynamic datum, such as WGS 84.
+    if let Some(code) =
+        found.filter(|code| registry::is_dynamic(*code) && registry::geographic(*code).is_some())
+    {
+        return Ok((System::Code(code), true));
+    }
+    let base = Base::of(keys, projected)?;
+    let is_in_degrees = base.axis_unit == 1.0;
+    match (found, base.changed) {
+        (Some(code), None) => return Ok((System::Code(code), is_in_degrees)),
+        // GDAL keeps the code as well, and readers differ in which of both they take.
+        (Some(code), Some(key)) => return Err(contradicts(keys, key, code)),
+        _ => {}
+    }
+    Ok((System::Wkt(wkt::geographic(&base)?), is_in_degrees))
+}
+
+fn projected_system(keys: &Keys, projected: Option<u16>) -> std::result::Result<(System, bool), String> {
+    let code = projected.filter(|code| registry::base_of(*code).is_some());
+    if code.is_none() && projected.is_some_and(|code| (1024..USER_DEFINED).contains(&code)) {
+        return Err(registry::unknown(keys, PROJECTED_CRS));
+    }
+    let metres = linear_unit(keys, code)?;
+    let method = short(keys, METHOD).filter(|method| *method != USER_DEFINED);
+    let Some(code) = code else {
+        named_systems(keys)?;
+        let base = Base::of(keys, None)?;
+        return Ok((System::Wkt(wkt::projected(keys, &base, metres)?), false));
+    };
+    let unit = registry::metres(registry::unit_of_projected(code)).unwrap_or(1.0);
+    let has_unit = (metres - unit).abs() <= 1e-12 * unit;
+    let is_web_mercator = WEB_MERCATOR.contains(&code) && matches!(method, None | Some(7));
+    if method.is_some() && !is_web_mercator {
+        // Which variant of Mercator the keys mean depends on the projection of the code.
+        if method == Some(7) || WEB_MERCATOR.contains(&code) {
+            return Err(contradicts(keys, METHOD, code));
+        }
+        let base = Base::of(keys, Some(code))?;
+        if let Some(key) = base.changed {
+            return Err(contradicts(keys, key, code));
+        }
+        return Ok((System::Wkt(wkt::projected(keys, &base, metres)?), false));
+    }
+    if !has_unit {
+        let key = [LINEAR_UNITS, LINEAR_UNIT_SIZE, CITATION].into_iter().find(|key| keys.contains_key(key));
+        return Err(format!(
+            "{}, another unit than that of EPSG:{code}",
+            described(keys, key.unwrap_or(CITATION))
+        ));
+    }
+    // GDAL takes the system of the dataset if none of these keys is present.
+    let overrides =
+        [PROJECTION, METHOD, GEODETIC_CRS, DATUM, ELLIPSOID].iter().any(|key| short(keys, *key).is_some());
+    if overrides && !is_web_mercator {
+        let base = Base::of(keys, Some(code))?;
+        if base.code != registry::base_of(code) {
+            return Err(contradicts(keys, GEODETIC_CRS, code));
+        }
+        if let Some(key) = base.changed {
+            return Err(contradicts(keys, key, code));
+        }
+    }
+    Ok((System::Code(code), false))
+}
+
+fn contradicts(keys: &Keys, key: u16, code: u16) -> String {
+    format!("{}, which contradicts EPSG:{code}", described(keys, key))
+}
+
+/// Refuses systems that GDAL takes from tables of names.
+fn named_systems(keys: &Keys) -> std::result::Result<(), String> {
+    for key in [PROJECTED_CITATION, CITATION] {
+        let Some(citation) = text(keys, key) else { continue };
+        let name = cited(keys, key, "PCS Name = ").unwrap_or(citation);
+        let is_zone = citation.contains("State Plane Zone ")
+            || citation.contains("_StatePlane_")
+            || citation.contains("UTM Zone ") && citation.contains("PSAD56");
+        if is_zone
+            || ["WGS_1984_Web_Mercator", "Google Maps Global Mercator"]
+                .iter()
+                .any(|known| known.eq_ignore_ascii_case(name))
+        {
+            return Err(format!("{}, a name instead of a definition", described(keys, key)));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the metres in the unit of a projected system.
+fn linear_unit(keys: &Keys, projected: Option<u16>) -> std::result::Result<f64, String> {
+    let of_system = projected.map(registry::unit_of_projected);
+    let unit = short(keys, LINEAR_UNITS).or(of_system).or_else(|| short(keys, GEODETIC_LINEAR_UNITS));
+    let metres = match unit {
+        None | Some(USER_DEFINED) => double(keys, LINEAR_UNIT_SIZE).unwrap_or(1.0),
+        Some(0) => 1.0,
+        Some(code) => registry::metres(code).ok_or_else(|| registry::unknown(keys, LINEAR_UNITS))?,
+    };
+    if !(metres > 0.0 && metres.is_finite()) {
+        return Err(format!("{}, and a unit has a size above 0", described(keys, LINEAR_UNIT_SIZE)));
+    }
+    // GDAL prefers the unit that a citation names.
+    let of_citation =
+        |key| cited(keys, key, "LUnits = ").or_else(|| cited(keys, key, "Units = ")).map(|unit| (key, unit));
+    if let Some((key, unit)) =
+        of_citation(CITATION).or_else(|| of_citation(PROJECTED_CITATION).filter(|_| projected.is_none()))
+    {
+        let size = match unit.trim().to_ascii_lowercase().as_str() {
+            "meters" | "meter" => 1.0,
+            "feet" | "foot" | "us_survey_feet" | "us_survey_foot" => 1200.0 / 3937.0,
+            "international_feet" | "international_foot" => 0.3048,
+            _ => double(keys, LINEAR_UNIT_SIZE).unwrap_or_default(),
+        };
+        if (size - metres).abs() > 1e-9 * metres {
+            return Err(format!("{}, which names another unit than the other keys", described(keys, key)));
+        }
+    }
+    Ok(metres)
+}
+
+/// Whether a text is WKT of a coordinate reference system, as far as its keyword and its brackets tell.
+fn is_wkt(text: &str) -> bool {
+    const KEYWORDS: [&str; 17] = [
+        "GEOGCS",
+        "PROJCS",
+        "GEOCCS",
+        "COMPD_CS",
+        "LOCAL_CS",
+        "VERT_CS",
+        "GEOGCRS",
+        "GEODCRS",
+        "GEODETICCRS",
+        "GEOGRAPHICCRS",
+        "PROJCRS",
+        "PROJECTEDCRS",
+        "COMPOUNDCRS",
+        "BOUNDCRS",
+        "ENGCRS",
+        "ENGINEERINGCRS",
+        "VERTCRS",
+    ];
+    let keyword = text.split('[').next().unwrap_or_default().trim();
+    let outside = text.split('"').step_by(2).flat_map(str::chars);
+    let depths = outside.scan(0_i64, |depth, c| {
+        *depth += i64::from(c == '[') - i64::from(c == ']');
+        Some(*depth)
+    });
+    KEYWORDS.iter().any(|known| known.eq_ignore_ascii_case(keyword))
+        && text.ends_with(']')
+        && depths.last() == Some(0)
 }
 
 /// Returns the code of the system with the heights of the file; `None` if the file has none.
@@ -157,7 +378,7 @@ fn inexact(horizontal: u16, heights: &str) -> Error {
 }
 
 /// Whether keys describe heights in another way than by a code.
-fn defines_heights(keys: &BTreeMap<u16, GeoKey>) -> bool {
+fn defines_heights(keys: &Keys) -> bool {
     short(keys, VERTICAL) == Some(USER_DEFINED)
         || keys.contains_key(&VERTICAL_DATUM)
         || keys.contains_key(&VERTICAL_UNITS)
@@ -178,21 +399,8 @@ fn ellipsoidal(code: u16) -> Option<u16> {
     registry::without_height(code).map(|_| code)
 }
 
-/// Names the key of a system that is not written, for the diagnostic.
-fn unused(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
-    let found = [PROJECTED_CRS, GEODETIC_CRS, MODEL_TYPE].into_iter().find_map(|key| {
-        Some((key_name(key), short(keys, key).filter(|code| ![0, USER_DEFINED].contains(code))?))
-    });
-    let (name, code) = found.or_else(|| {
-        let own =
-            [PROJECTED_CRS, GEODETIC_CRS].into_iter().find(|key| short(keys, *key) == Some(USER_DEFINED))?;
-        Some((key_name(own), USER_DEFINED))
-    })?;
-    Some(format!("{name} is {code}, and the other keys have no exact equivalent in WKT"))
-}
-
 /// Returns the value of a key if it is a code of EPSG.
-fn known(keys: &BTreeMap<u16, GeoKey>, key: u16) -> Option<u16> {
+fn known(keys: &Keys, key: u16) -> Option<u16> {
     short(keys, key).filter(|code| (1024..32767).contains(code))
 }
 
@@ -205,60 +413,4 @@ fn key_json(key: &GeoKey) -> Value {
         },
         GeoKey::Text(text) => text.clone().into(),
     }
-}
-
-/// Returns the name of a key in OGC 19-008r4, or its number.
-fn key_name(id: u16) -> String {
-    let name = match id {
-        1024 => "GTModelTypeGeoKey",
-        1025 => "GTRasterTypeGeoKey",
-        1026 => "GTCitationGeoKey",
-        2048 => "GeodeticCRSGeoKey",
-        2049 => "GeodeticCitationGeoKey",
-        2050 => "GeodeticDatumGeoKey",
-        2051 => "PrimeMeridianGeoKey",
-        2052 => "GeogLinearUnitsGeoKey",
-        2053 => "GeogLinearUnitSizeGeoKey",
-        2054 => "GeogAngularUnitsGeoKey",
-        2055 => "GeogAngularUnitSizeGeoKey",
-        2056 => "EllipsoidGeoKey",
-        2057 => "EllipsoidSemiMajorAxisGeoKey",
-        2058 => "EllipsoidSemiMinorAxisGeoKey",
-        2059 => "EllipsoidInvFlatteningGeoKey",
-        2060 => "GeogAzimuthUnitsGeoKey",
-        2061 => "PrimeMeridianLongitudeGeoKey",
-        2062 => "GeogTOWGS84GeoKey",
-        3072 => "ProjectedCRSGeoKey",
-        3073 => "ProjectedCitationGeoKey",
-        3074 => "ProjectionGeoKey",
-        3075 => "ProjMethodGeoKey",
-        3076 => "ProjLinearUnitsGeoKey",
-        3077 => "ProjLinearUnitSizeGeoKey",
-        3078 => "ProjStdParallel1GeoKey",
-        3079 => "ProjStdParallel2GeoKey",
-        3080 => "ProjNatOriginLongGeoKey",
-        3081 => "ProjNatOriginLatGeoKey",
-        3082 => "ProjFalseEastingGeoKey",
-        3083 => "ProjFalseNorthingGeoKey",
-        3084 => "ProjFalseOriginLongGeoKey",
-        3085 => "ProjFalseOriginLatGeoKey",
-        3086 => "ProjFalseOriginEastingGeoKey",
-        3087 => "ProjFalseOriginNorthingGeoKey",
-        3088 => "ProjCenterLongGeoKey",
-        3089 => "ProjCenterLatGeoKey",
-        3090 => "ProjCenterEastingGeoKey",
-        3091 => "ProjCenterNorthingGeoKey",
-        3092 => "ProjScaleAtNatOriginGeoKey",
-        3093 => "ProjScaleAtCenterGeoKey",
-        3094 => "ProjAzimuthAngleGeoKey",
-        3095 => "ProjStraightVertPoleLongGeoKey",
-        3096 => "ProjRectifiedGridAngleGeoKey",
-        4096 => "VerticalGeoKey",
-        4097 => "VerticalCitationGeoKey",
-        4098 => "VerticalDatumGeoKey",
-        4099 => "VerticalUnitsGeoKey",
-        5120 => "CoordinateEpochGeoKey",
-        _ => return format!("GeoKey{id}"),
-    };
-    name.to_owned()
 }

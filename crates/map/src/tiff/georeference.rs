@@ -2,12 +2,12 @@
 //! Zarr conventions `spatial` and `proj` name them.
 
 use serde_json::{Map, Value, json};
-use virtualize_tiff::model::{Geo, GeoKey, Ifd};
+use virtualize_tiff::model::{Geo, GeoKey, Ifd, Image};
 
-use super::{crs::Crs, geometry::Geometry};
+use super::{crs::Crs, geometry::Geometry, multiscales::is_reduced};
 
 /// GTRasterTypeGeoKey (1025).
-const RASTER_TYPE: u16 = 1025;
+pub(super) const RASTER_TYPE: u16 = 1025;
 
 /// Georeferencing of one image.
 #[derive(Clone, PartialEq, Debug)]
@@ -40,9 +40,13 @@ impl Georeference {
         if let Some(geo) = &ifd.geo {
             return Some(Self::from_tags(geo));
         }
-        let belongs = ifd.image.as_ref().is_ok_and(|image| image.subfile_type & 0b101 != 0);
-        let main = main.filter(|main| belongs && main.path != ifd.path)?;
+        let main = main.filter(|main| main.path != ifd.path)?;
         let (image, geo) = (main.image.as_ref().ok()?, main.geo.as_ref()?);
+        let is_whole = |part: &Image| {
+            part.subfile_type & 0b101 != 0
+                && ((part.width, part.height) == (image.width, image.height) || is_reduced(image, part))
+        };
+        ifd.image.as_ref().ok().filter(|part| is_whole(part))?;
         let whole = Self::from_tags(geo);
         let scale =
             (image.width as f64 / geometry.width as f64, image.height as f64 / geometry.height as f64);
@@ -130,14 +134,19 @@ fn control_points(points: &[[f64; 5]]) -> Value {
 }
 
 impl Transform {
-    /// Reads the transformation as GDAL does: from the pixel scale and the first tie point, else from the matrix.
-    fn of(geo: &Geo) -> Option<Self> {
-        let corner = match (geo.pixel_scale, geo.tie_points.first(), geo.transformation) {
-            (Some([width, height, _]), Some([i, j, _, x, y, _]), _) if width != 0.0 && height != 0.0 => {
+    /// Reads the transformation as GDAL does: from a sidecar, else from the pixel scale and the first tie point, else from the
+    /// matrix.
+    pub(super) fn of(geo: &Geo) -> Option<Self> {
+        if let Some([x, a, b, y, d, e]) = geo.sidecar_transform {
+            return Some(Self { origin: (x, y), column: (a, d), row: (b, e) });
+        }
+        let scale = geo.pixel_scale.filter(|[width, height, _]| *width != 0.0 && *height != 0.0);
+        let corner = match (scale, geo.tie_points.first(), geo.transformation) {
+            (Some([width, height, _]), Some([i, j, _, x, y, _]), _) => {
                 let height = -height.abs();
                 Self { origin: (x - i * width, y - j * height), column: (width, 0.0), row: (0.0, height) }
             }
-            (_, _, Some([a, b, _, c, d, e, _, f, ..])) => {
+            (None, _, Some([a, b, _, c, d, e, _, f, ..])) => {
                 Self { origin: (c, f), column: (a, d), row: (b, e) }
             }
             _ => return None,

@@ -1,16 +1,14 @@
 //! Images whose numbers are heights. As GDAL does, a vertical system gives their unit, and the third dimension of the
 //! transform their scale and offset.
 
-use std::collections::BTreeMap;
-
-use virtualize_tiff::model::{Geo, GeoKey, Ifd, Value};
+use virtualize_tiff::model::{Geo, Ifd, Value};
 
 use super::{
-    crs::{
-        ELLIPSOIDAL_HEIGHTS, GEOCENTRIC, GEODETIC_CRS, GEOGRAPHIC_2D, MODEL_TYPE, PROJECTED_CRS,
-        USER_DEFINED, VERTICAL, VERTICAL_DATUM, VERTICAL_UNITS,
+    crs::{ELLIPSOIDAL_HEIGHTS, GEOCENTRIC, GEOGRAPHIC_2D},
+    geo_keys::{
+        GEODETIC_CRS, Keys, MODEL_TYPE, PROJECTED_CRS, USER_DEFINED, VERTICAL, VERTICAL_DATUM,
+        VERTICAL_UNITS, short,
     },
-    geo_keys::short,
     registry,
 };
 
@@ -48,7 +46,7 @@ fn packing(ifd: &Ifd, geo: &Geo) -> Option<(f64, f64)> {
 }
 
 /// Returns the EPSG code of the unit of the vertical system that GDAL derives from the keys, if it derives one.
-fn vertical_unit(keys: &BTreeMap<u16, GeoKey>) -> Option<u16> {
+fn vertical_unit(keys: &Keys) -> Option<u16> {
     let (model, units) = (short(keys, MODEL_TYPE), short(keys, VERTICAL_UNITS));
     let geographic = short(keys, GEODETIC_CRS).filter(|_| model == Some(GEOGRAPHIC_2D));
     if model == Some(GEOCENTRIC) || geographic.is_some_and(|code| registry::without_height(code).is_some()) {

@@ -2,21 +2,25 @@
 
 use virtualize_bytes::Budget;
 use virtualize_remedy::{Code, Remedy};
-use virtualize_tiff::model::{Ifd, Image};
+use virtualize_tiff::model::{File, Ifd, Image, Value};
 use virtualize_zarr::{Array, ChunkGrid, Codec, DataType, Endian, Node, ZarrFormat, node::join};
 
 use super::{
-    ARRAY, attributes,
+    ARRAY,
+    attributes::{self, Described},
     chunks::{ChunkMaker, Chunks},
     compression::{self, Encoding},
     coordinates,
     crs::Crs,
     geometry::{Geometry, Names},
     georeference::Georeference,
-    heights::Heights,
-    nodata::{self, Nodata},
+    group_path,
+    join::{add_axes, add_axes_to_content},
+    missing_images, multiscales,
+    nodata::{Nodata, Question},
+    planes::{self, Directories},
     sample::{self, Sample},
-    tags,
+    tags, zarr_endian,
 };
 use crate::budget::{chunk_bytes, task_bytes};
 use crate::{
@@ -35,11 +39,13 @@ const COLORS: u64 = 3 * 256 * 48;
 /// Maps the images of a file.
 pub(super) struct ImageMapper<'a> {
     /// Byte order of the file.
-    pub(super) endian: Endian,
+    endian: Endian,
     /// The main image, whose georeferencing its overviews and masks share.
-    pub(super) main: Option<&'a Ifd>,
+    main: Option<&'a Ifd>,
+    /// Directories of the main chain, which limit the planes behind an image.
+    directories: Directories,
     /// Size of the file in bytes.
-    pub(super) file_size: u64,
+    file_size: u64,
     /// Choices of the user.
     pub(super) options: &'a MapOptions,
     /// Memory that the file may take.
@@ -52,9 +58,23 @@ struct Parts {
     sample: Sample,
     nodata: Nodata,
     chunks: Chunks,
+    /// Axes of the planes behind the image.
+    axes: Vec<(String, u64)>,
 }
 
-impl ImageMapper<'_> {
+impl<'a> ImageMapper<'a> {
+    /// Prepares the mapping of the images of a file of `file_size` bytes.
+    pub(super) fn new(
+        file: &'a File,
+        file_size: u64,
+        options: &'a MapOptions,
+        budget: &'a Budget<'a>,
+    ) -> Self {
+        let endian = zarr_endian(file.endian);
+        let directories = Directories::of(&file.ifds);
+        Self { endian, main: file.ifds.first(), directories, file_size, options, budget }
+    }
+
     /// Maps an image to an array in `group`, or reports why it is left out.
     pub(super) fn map(&self, ifd: &Ifd, group: &str, mapped: &mut Mapped) {
         let path = join(group, ARRAY);
@@ -62,7 +82,7 @@ impl ImageMapper<'_> {
         let mapping = match &ifd.image {
             Ok(image) => {
                 report = describe(image, self.endian);
-                tags::check(ifd, &path, &mut mapped.report.diagnostics)
+                tags::check(ifd, image, &path, &mut mapped.report.diagnostics)
                     .and_then(|()| self.parts(ifd, image, &path, mapped))
             }
             Err(error) => Err(Error::Image(error.clone())),
@@ -70,7 +90,8 @@ impl ImageMapper<'_> {
         match mapping {
             Ok(mut parts) => {
                 report.fill = Some(parts.nodata.decision.clone());
-                let tasks: Vec<InlineTask> = std::mem::take(&mut parts.chunks.tasks);
+                let mut tasks: Vec<InlineTask> = std::mem::take(&mut parts.chunks.tasks);
+                tasks.iter_mut().for_each(|task| add_axes_to_content(&mut task.content, parts.axes.len()));
                 mapped.tasks.extend(tasks);
                 self.add(ifd, group, parts, mapped);
             }
@@ -84,8 +105,27 @@ impl ImageMapper<'_> {
 
     fn parts(&self, ifd: &Ifd, image: &Image, path: &str, mapped: &mut Mapped) -> Result<Parts> {
         self.budget.take("images", image_bytes(ifd, image, path))?;
+        check_capture_mode(self.main)?;
+        let planes = match planes::of(ifd, image, &self.directories, self.file_size) {
+            Some(Ok(planes)) => Some(planes),
+            Some(Err(why)) => {
+                mapped.report.diagnostics.push(missing_images(&group_path(ifd), &why));
+                None
+            }
+            None => None,
+        };
+        let copies = planes.as_ref().map_or(1, |planes| planes.count);
+        let stack = match &planes {
+            Some(planes) => {
+                self.budget.take("planes", planes.memory())?;
+                Some(planes.stack(image))
+            }
+            None => None,
+        };
+        let image = stack.as_ref().unwrap_or(image);
         let sample = Sample::of(image, self.endian, self.options.complex_integers)?;
         let geometry = Geometry::of(image, self.names(ifd, image), self.options.format)?;
+        let axes = planes.map_or(Vec::new(), |planes| planes.named_axes(&geometry));
         let MapOptions { format, own_codecs, .. } = *self.options;
         let mut encoding =
             Encoding { image, sample: &sample, endian: self.endian, format, own_codecs, decodes_jpeg: false };
@@ -101,17 +141,19 @@ impl ImageMapper<'_> {
             file_size: self.file_size,
             rectilinear,
             inline_limit: self.options.inline_limit,
+            copies,
         };
         let chunks = maker.make()?;
-        let diagnostics = &mut mapped.report.diagnostics;
-        let nodata = nodata::decide(ifd, &sample.data_type, path, self.options, diagnostics)?;
-        if nodata.undeclared.is_some() && is_sparse(&geometry, &chunks) {
-            return Err(Error::unsupported(
-                "missing tiles whose nodata is that of a structure, an item of GDAL_METADATA, or a text that GDAL reads differently",
-                "they do not read as nodata",
-            ));
-        }
-        let parts = Parts { geometry, sample, nodata, chunks };
+        let question = Question {
+            ifd,
+            main: self.main_of(ifd),
+            data_type: &sample.data_type,
+            path,
+            format,
+            is_sparse: is_sparse(&geometry, &chunks, copies),
+        };
+        let nodata = question.decide(&mut mapped.report.diagnostics)?;
+        let parts = Parts { geometry, sample, nodata, chunks, axes };
         self.take_chunks(ifd, path, &parts)?;
         Ok(parts)
     }
@@ -137,18 +179,28 @@ impl ImageMapper<'_> {
         Names::of(&ifd.path, main.is_none_or(|main| main.samples_per_pixel != image.samples_per_pixel))
     }
 
+    /// Returns the main image of an overview.
+    fn main_of(&self, ifd: &Ifd) -> Option<&Ifd> {
+        let main = self.main.filter(|main| main.path != ifd.path)?;
+        let (Ok(image), Ok(level)) = (&main.image, &ifd.image) else { return None };
+        multiscales::is_overview(image, level).then_some(main)
+    }
+
     fn add(&self, ifd: &Ifd, group: &str, parts: Parts, mapped: &mut Mapped) {
         let georeference = Georeference::of(ifd, &parts.geometry, self.main);
         if let Some(georeference) = &georeference {
             mapped.report.diagnostics.extend(of_crs(&georeference.crs, &join(group, ARRAY)));
         }
         let Some(target) = mapped.hierarchy.root.make_group(group) else { return };
-        let mut attributes = attributes::of_image(
+        let described = Described {
             ifd,
-            &parts.geometry,
-            &parts.nodata,
-            &Heights::of(ifd, parts.geometry.bands),
-        );
+            main: self.main_of(ifd),
+            geometry: &parts.geometry,
+            nodata: &parts.nodata,
+            data_type: &parts.sample.data_type,
+            path: &join(group, ARRAY),
+        };
+        let mut attributes = described.attributes(&mut mapped.report.diagnostics);
         if let Some(georeference) = &georeference {
             georeference.add_to_array(&mut attributes);
             georeference.add_to_group(&parts.geometry, &mut target.attributes);
@@ -162,6 +214,22 @@ impl ImageMapper<'_> {
     }
 }
 
+/// Rejects NDPI files whose images have 16 bits although their tags declare 8, as those with CaptureMode 6 and above do.
+fn check_capture_mode(main: Option<&Ifd>) -> Result<()> {
+    const VERSION: u16 = 65420;
+    const CAPTURE_MODE: u16 = 65441;
+    let tags = main.map(|main| &main.tags).filter(|tags| tags.contains_key(&VERSION));
+    match tags.and_then(|tags| tags.get(&CAPTURE_MODE)) {
+        Some(Value::Unsigned(mode)) if mode.first().is_some_and(|mode| *mode >= 6) => {
+            Err(Error::unsupported(
+                "images of Hamamatsu's CaptureMode 6 and above",
+                "they have other samples than their tags declare",
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Returns the memory for an image and its attributes, without its chunks.
 fn image_bytes(ifd: &Ifd, image: &Image, path: &str) -> u64 {
     let items = ifd.gdal_metadata.iter().map(|item| (item.name.len() + item.value.len()) as u64 + ITEM);
@@ -169,9 +237,9 @@ fn image_bytes(ifd: &Ifd, image: &Image, path: &str) -> u64 {
     items.fold(IMAGE + colors, u64::saturating_add).saturating_add(4 * path.len() as u64)
 }
 
-fn is_sparse(geometry: &Geometry, chunks: &Chunks) -> bool {
+fn is_sparse(geometry: &Geometry, chunks: &Chunks, copies: u64) -> bool {
     let sizes = geometry.shape().into_iter().zip(geometry.chunk_shape(chunks.rows));
-    let all = sizes.fold(1, |all: u64, (size, chunk)| all.saturating_mul(size.div_ceil(chunk)));
+    let all = sizes.fold(copies, |all: u64, (size, chunk)| all.saturating_mul(size.div_ceil(chunk)));
     chunks.manifest.len().saturating_add(chunks.tasks.len() as u64) < all
 }
 
@@ -184,7 +252,7 @@ fn grid(geometry: &Geometry, chunks: &Chunks) -> ChunkGrid {
 }
 
 fn array(parts: Parts, mut attributes: serde_json::Map<String, serde_json::Value>) -> Array {
-    let Parts { geometry, sample, nodata, chunks } = parts;
+    let Parts { geometry, sample, nodata, chunks, axes } = parts;
     if matches!(sample.data_type, DataType::Struct(_)) {
         // xarray fails to scale structures.
         for (name, by_band) in [("scale_factor", "scales"), ("add_offset", "offsets")] {
@@ -193,7 +261,7 @@ fn array(parts: Parts, mut attributes: serde_json::Map<String, serde_json::Value
     }
     let chunk_grid = grid(&geometry, &chunks);
     let codecs: Vec<Codec> = geometry.transpose().into_iter().chain(chunks.codecs).collect();
-    Array {
+    let mut array = Array {
         shape: geometry.shape(),
         data_type: sample.data_type,
         chunk_grid,
@@ -202,7 +270,9 @@ fn array(parts: Parts, mut attributes: serde_json::Map<String, serde_json::Value
         dimension_names: geometry.dimensions().into_iter().map(Some).collect(),
         attributes,
         chunks: chunks.manifest,
-    }
+    };
+    add_axes(&mut array, &axes);
+    array
 }
 
 /// Describes type, layout and compression of an image in the words of the specification.
@@ -226,9 +296,9 @@ fn describe(image: &Image, endian: Endian) -> ArrayReport {
     }
 }
 
-/// Returns the diagnostic of a coordinate reference system that is left out, at least in part.
+/// Returns the diagnostic of a coordinate reference system that is omitted, at least in part.
 fn of_crs(crs: &Crs, path: &str) -> Option<Diagnostic> {
-    let (code, left_out, problem) = match (&crs.problem, &crs.vertical_problem) {
+    let (code, omitted, problem) = match (&crs.problem, &crs.vertical_problem) {
         (Some(problem), _) => (Code::TiffCrs, "coordinate reference system", problem),
         (None, Some(problem)) => {
             (Code::TiffVerticalCrs, "vertical part of the coordinate reference system", problem)
@@ -239,16 +309,14 @@ fn of_crs(crs: &Crs, path: &str) -> Option<Diagnostic> {
         severity: Severity::Warning,
         code,
         path: format!("/{path}"),
-        message: format!("the {left_out} is left out: {problem}"),
+        message: format!("the {omitted} is omitted: {problem}"),
         remedy: Some(Remedy::advice("assign the coordinate reference system after opening")),
     })
 }
 
-/// The diagnostic of an image that is left out. An invalid nodata value is an error, since the user has to decide what it
-/// means.
+/// The diagnostic of an image that is left out.
 fn diagnostic(error: &Error, path: &str) -> Diagnostic {
     let code = match error {
-        Error::InvalidNodata { .. } => Code::InvalidNodata,
         Error::InlineLimit { .. } | Error::ComplexIntegers { .. } => Code::InlineLimit,
         Error::Budget(_) => Code::TooLarge,
         Error::Image(_) => Code::TiffImage,
@@ -256,9 +324,8 @@ fn diagnostic(error: &Error, path: &str) -> Diagnostic {
         Error::Malformed { .. } | Error::Tag(_) | Error::Overflow(_) => Code::TiffMalformed,
         _ => Code::TiffUnsupported,
     };
-    let is_error = matches!(error, Error::InvalidNodata { .. });
     Diagnostic {
-        severity: if is_error { Severity::Error } else { Severity::Warning },
+        severity: Severity::Warning,
         code,
         path: format!("/{path}"),
         message: format!("left out: {error}"),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use virtualize_tiff::model::Ifd;
 use virtualize_zarr::{
-    Array, ChunkGrid, ChunkManifest, Codec, Group, Lengths, Node, NodePath, References, SourceId,
+    Array, ChunkGrid, ChunkManifest, Codec, Group, Node, NodePath, References, ReferencesBuilder, SourceId,
     cf::attributes,
     node::{self, join as join_path},
 };
@@ -53,8 +53,14 @@ pub(super) fn chunk_count(array: &Array) -> u64 {
 /// Joins members along `axes`, given as names and sizes, slowest first. Members are in row-major order; one that is missing
 /// has no chunks. Everything else is as in `model`. `None` if the chunks cannot be counted.
 pub(super) fn join(model: &Array, members: &[Option<Member<'_>>], axes: &[(String, u64)]) -> Option<Array> {
-    let mut array = model.clone();
-    array.chunks = join_chunks(members, chunk_count(&array))?;
+    let mut array = Array { chunks: join_chunks(members, chunk_count(model))?, ..model.clone() };
+    add_axes(&mut array, axes)?;
+    Some(array)
+}
+
+/// Adds axes before those of an array, given as names and sizes, slowest first, with chunks of length 1. `None` if the chunks
+/// cannot be counted.
+pub(super) fn add_axes(array: &mut Array, axes: &[(String, u64)]) -> Option<()> {
     for (name, size) in axes.iter().rev() {
         array.shape.insert(0, *size);
         array.dimension_names.insert(0, Some(name.clone()));
@@ -64,40 +70,25 @@ pub(super) fn join(model: &Array, members: &[Option<Member<'_>>], axes: &[(Strin
         }
         array.codecs.iter_mut().for_each(add_leading_axis);
     }
-    Some(array)
+    Some(())
 }
 
-/// Columns of a manifest: positions, offsets, lengths.
-type Columns = (Vec<u64>, Vec<u64>, Vec<u64>);
-
 fn join_chunks(members: &[Option<Member<'_>>], count: u64) -> Option<ChunkManifest> {
-    let mut columns: BTreeMap<SourceId, Columns> = BTreeMap::new();
+    let mut columns: BTreeMap<SourceId, ReferencesBuilder> = BTreeMap::new();
     let mut inline = BTreeMap::new();
     for (member, number) in members.iter().zip(0_u64..) {
         let Some((array, source)) = member else { continue };
         let start = number.checked_mul(count)?;
-        let (positions, offsets, lengths) = columns.entry(*source).or_default();
+        let column = columns.entry(*source).or_default();
         for (position, place) in array.chunks.references.iter().flat_map(References::iter) {
-            positions.push(start.checked_add(position)?);
-            offsets.push(place.offset);
-            lengths.push(place.length);
+            column.push(start.checked_add(position)?, place.offset, place.length);
         }
         for (position, content) in &array.chunks.inline {
             inline.insert(start.checked_add(*position)?, content.clone());
         }
     }
-    let references = columns.into_iter().map(|(source, columns)| references(source, columns));
-    Some(ChunkManifest { references: references.collect::<Option<_>>()?, inline })
-}
-
-fn references(source: SourceId, (positions, offsets, lengths): Columns) -> Option<References> {
-    let first = lengths.first().copied().unwrap_or(0);
-    let lengths = if lengths.iter().all(|length| *length == first) {
-        Lengths::Uniform(first)
-    } else {
-        Lengths::Each(lengths.into_iter().map(u32::try_from).collect::<Result<Vec<_>, _>>().ok()?.into())
-    };
-    Some(References { source, positions: Some(positions.into()), offsets: offsets.into(), lengths })
+    let references = columns.into_iter().flat_map(|(source, column)| column.finish(source)).collect();
+    Some(ChunkManifest { references, inline })
 }
 
 /// Adjusts a codec to chunks with a new first axis of length 1.
@@ -107,35 +98,38 @@ fn add_leading_axis(codec: &mut Codec) {
     }
 }
 
-/// Moves the tasks of members to the array at `target`. `members` are the numbers of the members by the paths of their
-/// arrays, `count` the chunks of each, `axes` the number of new axes.
-pub(super) fn move_tasks(
-    tasks: &mut [InlineTask],
-    members: &BTreeMap<NodePath, u64>,
-    target: &str,
-    count: u64,
-    axes: usize,
-) {
+/// Where the chunks of a member are in the joined array.
+pub(super) struct Move {
+    /// Path of the joined array.
+    pub(super) target: NodePath,
+    /// Position of the first chunk.
+    pub(super) start: u64,
+    /// Number of new axes.
+    pub(super) axes: usize,
+}
+
+/// Moves the tasks of members to the joined arrays. `moves` are by the paths of the members' arrays.
+pub(super) fn move_tasks(tasks: &mut [InlineTask], moves: &BTreeMap<NodePath, Move>) {
     for task in tasks {
-        let Some(number) = members.get(&task.array) else { continue };
-        let start = number.saturating_mul(count);
+        let Some(Move { target, start, axes }) = moves.get(&task.array) else { continue };
         target.clone_into(&mut task.array);
-        task.positions.iter_mut().for_each(|position| *position = position.saturating_add(start));
-        for _ in 0..axes {
-            add_an_axis(&mut task.content);
-        }
+        task.positions.iter_mut().for_each(|position| *position = position.saturating_add(*start));
+        add_axes_to_content(&mut task.content, *axes);
     }
 }
 
-fn add_an_axis(content: &mut ChunkContent) {
+/// Adds axes of length 1 before those of a chunk.
+pub(super) fn add_axes_to_content(content: &mut ChunkContent, axes: usize) {
     let ChunkContent::Assemble { shape, pieces, .. } = content else { return };
-    shape.insert(0, 1);
-    for piece in pieces {
-        piece.shape.insert(0, 1);
-        piece.extent.insert(0, 1);
-        piece.from.insert(0, 0);
-        piece.to.insert(0, 0);
-        piece.codecs.iter_mut().for_each(add_leading_axis);
+    for _ in 0..axes {
+        shape.insert(0, 1);
+        for piece in pieces.iter_mut() {
+            piece.shape.insert(0, 1);
+            piece.extent.insert(0, 1);
+            piece.from.insert(0, 0);
+            piece.to.insert(0, 0);
+            piece.codecs.iter_mut().for_each(add_leading_axis);
+        }
     }
 }
 

@@ -10,9 +10,14 @@ use virtualize_zarr::{Array, ChunkGrid, Codec, DataType, NodePath, Reference, ch
 
 use crate::{ChunkContent, InlineTask, LeftOut, LercLayout, MapOptions, Mapped};
 
-/// Returns the chunks of the arrays whose masks matter, as long as they are at most `most` in all.
-pub(super) fn probes(mapped: &Mapped, most: u64) -> BTreeMap<NodePath, Vec<(u64, Reference)>> {
-    let mut left = most;
+/// Maximum number of chunks examined in all arrays of a local file, and of a remote one, where each may cost a request.
+const MAX_LOCAL: u64 = 1 << 20;
+const MAX_REMOTE: u64 = 1 << 10;
+
+/// Returns the chunks that may have masks: row-major position and stored bytes.
+pub fn lerc_to_examine(mapped: &Mapped) -> BTreeMap<NodePath, Vec<(u64, Reference)>> {
+    let is_local = mapped.hierarchy.sources.first().is_some_and(|source| source.url.starts_with("file:"));
+    let mut left = if is_local { MAX_LOCAL } else { MAX_REMOTE };
     let mut probes = BTreeMap::new();
     for (path, array) in mapped.hierarchy.arrays() {
         let chunks = array.chunks.references.iter().map(|column| column.len() as u64).sum();
@@ -26,8 +31,9 @@ pub(super) fn probes(mapped: &Mapped, most: u64) -> BTreeMap<NodePath, Vec<(u64,
     probes
 }
 
-/// Adds tasks for the chunks whose masks change values, and leaves out the arrays that cannot be shown.
-pub(super) fn decide(
+/// Adds tasks for the chunks whose masks change values that are not padding, and leaves out the arrays that cannot be
+/// shown. An error is the reason why a chunk of the array could not be examined.
+pub fn settle_lerc(
     mapped: &mut Mapped,
     mut answers: BTreeMap<NodePath, Result<Vec<(u64, Reference)>, String>>,
     options: &MapOptions,
@@ -43,13 +49,15 @@ pub(super) fn decide(
             (path, decision)
         })
         .collect();
+    let mut refused = Vec::new();
     for (path, decision) in decided {
         match decision {
             Decision::Remake(tasks) => mapped.tasks.extend(tasks),
-            Decision::LeaveOut(why) => mapped.leave_out([(path, why)]),
+            Decision::LeaveOut(why) => refused.push((path, why)),
             Decision::Warn(message) => mapped.warn(&path, Code::TiffLercMask, message, Some(copy_remedy())),
         }
     }
+    mapped.leave_out(refused);
 }
 
 enum Decision {

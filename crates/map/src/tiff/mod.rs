@@ -3,16 +3,15 @@
 mod attributes;
 mod chunks;
 mod compression;
-mod contradiction;
 mod coordinates;
 mod crs;
+mod datum;
 mod geo_keys;
 mod geometry;
 mod georeference;
 mod heights;
 mod image;
 mod join;
-mod jpeg;
 mod lerc;
 mod masks;
 mod multiscales;
@@ -21,13 +20,13 @@ mod number;
 mod old_jpeg;
 mod ome;
 mod packing;
-mod probes;
+mod planes;
 mod registry;
 mod sample;
+mod sidecars;
 mod stack;
 mod tags;
 mod tiff_schemes;
-mod units;
 mod wkt;
 
 #[cfg(test)]
@@ -50,16 +49,19 @@ use std::collections::BTreeSet;
 use virtualize_bytes::{Budget, Limits};
 use virtualize_remedy::{Code, OptionName, Remedy, alternatives};
 use virtualize_tiff::model::{File, Ifd};
-use virtualize_zarr::{Source, ZarrFormat};
+use virtualize_zarr::{References, Source, ZarrFormat};
 
 use self::image::ImageMapper;
-pub use self::lerc::{LercChunk, lerc_outer_codecs, stored_type};
+pub use self::lerc::{LercChunk, lerc_outer_codecs, lerc_to_examine, settle_lerc, stored_type};
 pub use self::ome::{OtherTiff, OtherTiffs, ome_files};
-pub use self::probes::{ProbeAnswers, Probes, decide, probes};
+pub use self::sidecars::{Sidecar, SidecarKind, merge_sidecars, sidecar_names};
 use crate::{ChunkGridChoice, Diagnostic, MapOptions, Mapped, Severity};
 
 /// Names of the variables that only describe the image in their group.
 const COMPANIONS: &[&str] = &["band", "band_name", "x", "y", "spatial_ref"];
+
+/// Size in bytes of the largest file that offsets of 4 bytes can address.
+const MAX_CLASSIC: u64 = 1 << 32;
 
 /// Name of an image's array, as in xarray's rasterio engine.
 pub(super) const ARRAY: &str = "band_data";
@@ -81,11 +83,15 @@ pub fn map_file_among(
     budget: &Budget<'_>,
 ) -> Mapped {
     let mut mapped = Mapped::new(options.format, COMPANIONS);
-    mapped.report.diagnostics.extend(file.chain_error.as_ref().map(|error| missing_images("", error)));
-    let main = file.ifds.first();
-    let endian = zarr_endian(file.endian);
-    let mapper = ImageMapper { endian, main, file_size: source.size, options, budget };
+    let chain_error = file.chain_error.as_ref();
+    mapped.report.diagnostics.extend(chain_error.map(|error| missing_images("", error)));
+    let mapper = ImageMapper::new(file, source.size, options, budget);
     let wanted = map_images(&mapper, file, &mut mapped);
+    if !file.big && source.size > MAX_CLASSIC && !reaches_beyond(&mapped) {
+        let why = "offsets of classic TIFF end at 4 GiB, and the file is larger: it is none of the supported dialects with \
+                   larger offsets";
+        mapped.report.diagnostics.push(missing_images("", &why));
+    }
     mapped.hierarchy.sources.push(source);
     mapped.report.diagnostics.extend(wanted.into_iter().map(|path| no_such_image(path, file)));
     mapped.report.diagnostics.extend(grid_advice(options));
@@ -119,13 +125,21 @@ fn map_images<'a>(mapper: &ImageMapper<'a>, file: &File, mapped: &mut Mapped) ->
     wanted
 }
 
-/// Returns the warning that images below a group may be missing.
-fn missing_images(group: &str, error: &virtualize_tiff::Error) -> Diagnostic {
+/// Whether a reference ends beyond 4 GiB.
+fn reaches_beyond(mapped: &Mapped) -> bool {
+    let arrays = mapped.hierarchy.arrays();
+    let mut references =
+        arrays.iter().flat_map(|(_, array)| array.chunks.references.iter().flat_map(References::iter));
+    references.any(|(_, at)| at.offset.saturating_add(at.length) > MAX_CLASSIC)
+}
+
+/// Returns the warning that images of a group or below it may be missing.
+fn missing_images(group: &str, why: &dyn std::fmt::Display) -> Diagnostic {
     Diagnostic {
         severity: Severity::Warning,
         code: Code::TiffChain,
         path: format!("/{group}"),
-        message: format!("further images may be missing: {error}"),
+        message: format!("further images may be missing: {why}"),
         remedy: None,
     }
 }

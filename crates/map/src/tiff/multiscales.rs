@@ -1,8 +1,10 @@
 //! The Zarr convention `multiscales`: the main image and its overviews as levels of one pyramid.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
-use virtualize_tiff::model::{File, Ifd, Image};
-use virtualize_zarr::{Hierarchy, node::join};
+use virtualize_tiff::model::{Cut, File, Ifd, Image, Value as TagValue};
+use virtualize_zarr::{Array, Hierarchy, node::join};
 
 use super::{ARRAY, georeference::convention, group_path};
 
@@ -10,18 +12,20 @@ use super::{ARRAY, georeference::convention, group_path};
 pub(super) fn describe(file: &File, hierarchy: &mut Hierarchy) {
     let Some(main) = file.ifds.first() else { return };
     let Ok(image) = &main.image else { return };
-    let overviews: Vec<_> = file
-        .ifds
-        .iter()
-        .skip(1)
-        .chain(&main.sub_ifds)
-        .filter_map(|ifd| overview(ifd).map(|overview| (join(&group_path(ifd), ARRAY), overview)))
-        .filter(|(path, _)| hierarchy.array(path).is_some())
-        .collect();
-    if overviews.is_empty() || hierarchy.array(ARRAY).is_none() {
+    let Some(array) = hierarchy.array(ARRAY) else { return };
+    let mut levels: Vec<(String, &Image)> = Vec::new();
+    for level in levels_of(file, main, image) {
+        let path = join(&group_path(level), ARRAY);
+        if let Ok(level) = &level.image
+            && hierarchy.array(&path).is_some_and(|overview| are_alike(array, image, overview, level))
+        {
+            levels.push((path, level));
+        }
+    }
+    if levels.is_empty() {
         return;
     }
-    let levels = overviews.into_iter().map(|(path, overview)| level(&path, image, overview));
+    let levels = levels.into_iter().map(|(path, overview)| entry(&path, image, overview));
     let layout: Vec<Value> = std::iter::once(json!({ "asset": ARRAY })).chain(levels).collect();
     let attributes = &mut hierarchy.root.attributes;
     attributes.insert("multiscales".into(), json!({ "layout": layout }));
@@ -31,13 +35,143 @@ pub(super) fn describe(file: &File, hierarchy: &mut Hierarchy) {
     }
 }
 
-/// Returns the image of a directory that is a reduced one and not a mask.
-fn overview(ifd: &Ifd) -> Option<&Image> {
-    ifd.image.as_ref().ok().filter(|image| image.subfile_type & 0b101 == 1)
+/// Returns the directories of the levels, from fine to coarse: images like the main one, reduced by a whole factor. Label and
+/// macro images differ in their proportions, and thumbnails in their division.
+fn levels_of<'a>(file: &'a File, main: &'a Ifd, image: &Image) -> Vec<&'a Ifd> {
+    let similar: Vec<(&Ifd, &Image)> = main
+        .sub_ifds
+        .iter()
+        .chain(file.ifds.iter().skip(1))
+        .filter_map(|ifd| ifd.image.as_ref().ok().map(|level| (ifd, level)))
+        .filter(|(_, level)| is_similar(image, level))
+        .collect();
+    let mut levels: Vec<(&Ifd, &Image)> = similar
+        .iter()
+        .filter(|(_, level)| level.subfile_type & REDUCED != 0 && is_reduced(image, level))
+        .copied()
+        .collect();
+    match undeclared(main) {
+        Undeclared::None => {}
+        Undeclared::Tiled => levels.extend(similar.iter().filter(|(ifd, level)| {
+            ifd.path.first() > Some(&1) && level.subfile_type == 0 && is_reduced(image, level)
+        })),
+        Undeclared::SubIfds => levels.extend(similar.iter().filter(|(ifd, level)| {
+            ifd.path.len() > 1 && level.subfile_type == 0 && is_reduced(image, level)
+        })),
+        Undeclared::Steps => levels.extend(steps(file, image, &similar)),
+    }
+    // The sort is stable: of several focal planes, the first belongs to the main image.
+    levels.sort_by_key(|(_, level)| std::cmp::Reverse((level.width, level.height)));
+    levels.dedup_by_key(|(_, level)| (level.width, level.height));
+    levels.into_iter().map(|(ifd, _)| ifd).collect()
+}
+
+/// Whether an image is marked as reduced, not a mask, and has the proportions of the main image.
+pub(super) fn is_overview(main: &Image, level: &Image) -> bool {
+    level.subfile_type & (REDUCED | MASK) == REDUCED && is_reduced(main, level)
+}
+
+const REDUCED: u32 = 1;
+const MASK: u32 = 4;
+const IMAGE_DESCRIPTION: u16 = 270;
+
+/// Which images without the bit of reduced images are levels.
+enum Undeclared {
+    /// None, as in GDAL: images of GeoTIFF, and those whose order a description declares.
+    None,
+    /// SubIFDs, as in OME-TIFF.
+    SubIfds,
+    /// All tiled images behind the thumbnail, as in Aperio SVS and formats like it.
+    Tiled,
+    /// A sequence that starts with the main image and has one factor, as in tifffile.
+    Steps,
+}
+
+fn undeclared(main: &Ifd) -> Undeclared {
+    let description = match main.tags.get(&IMAGE_DESCRIPTION) {
+        Some(TagValue::Text(texts)) => texts.first().map_or("", String::as_str),
+        _ => "",
+    };
+    let starts = |names: &[&str]| names.iter().any(|name| description.starts_with(name));
+    if starts(&["Aperio ", "Mikroscan Image Structure", "Motic "]) {
+        Undeclared::Tiled
+    } else if description.contains("<OME") {
+        Undeclared::SubIfds
+    } else if main.geo.is_some()
+        || main.second_description.is_some()
+        || starts(&["{", "shape=", "ImageJ=", "SCIFIO="])
+    {
+        Undeclared::None
+    } else {
+        Undeclared::Steps
+    }
+}
+
+/// Whether an image has the samples of the main image and, if that is tiled, tiles as well.
+fn is_similar(main: &Image, level: &Image) -> bool {
+    let is_tiled = |image: &Image| matches!(image.cut, Cut::Tiles { .. });
+    level.subfile_type & MASK == 0
+        && level.bits_per_sample == main.bits_per_sample
+        && level.sample_format == main.sample_format
+        && (is_tiled(level) || !is_tiled(main))
+        && (level.width, level.height) != (main.width, main.height)
+}
+
+/// Whether a whole factor of 2 or more divides all sizes of the main image to those of the level, rounded up or down.
+pub(super) fn is_reduced(main: &Image, level: &Image) -> bool {
+    let sizes = [(main.width, level.width), (main.height, level.height), (main.depth, level.depth)];
+    // Of a size, the factors between size / (reduced + 1) and size / (reduced - 1) yield the reduced one.
+    let least = sizes.iter().map(|(size, reduced)| size / (reduced + 1) + 1).fold(2, u64::max);
+    let most = sizes.iter().filter(|(_, reduced)| *reduced > 1);
+    let most = most.map(|(size, reduced)| size.div_ceil(reduced - 1) - 1).fold(u64::MAX, u64::min);
+    least <= most
+}
+
+/// Returns the images without the bit of reduced images that continue the main image in steps of 2, 3 or 4. A pyramid has as
+/// many images of each size.
+fn steps<'a>(file: &File, main: &Image, similar: &[(&'a Ifd, &'a Image)]) -> Vec<(&'a Ifd, &'a Image)> {
+    let divides = |(size, reduced): (u64, u64), by: u64| {
+        size >= by && (size / by == reduced || size.div_ceil(by) == reduced)
+    };
+    let is_step = |finer: &Image, coarser: &Image, by: u64| {
+        let sizes = [(finer.width, coarser.width), (finer.height, coarser.height)];
+        sizes.into_iter().all(|sizes| divides(sizes, by)) && finer.depth == coarser.depth
+    };
+    let size = |image: &Image| (image.width, image.height);
+    let mut count_of = BTreeMap::new();
+    let pages = file.ifds.iter().filter_map(|ifd| ifd.image.as_ref().ok());
+    pages.for_each(|page| *count_of.entry(size(page)).or_insert(0) += 1);
+    let mut levels = Vec::new();
+    let (mut finest, mut factor) = (main, None);
+    for (ifd, level) in similar.iter().filter(|(_, level)| level.subfile_type & REDUCED == 0) {
+        if count_of.get(&size(level)).unwrap_or(&1) != count_of.get(&size(main)).unwrap_or(&1) {
+            continue;
+        }
+        let by = match factor {
+            None => [2, 3, 4].into_iter().find(|by| is_step(finest, level, *by)),
+            Some(by) => Some(by).filter(|by| is_step(finest, level, *by)),
+        };
+        if let Some(by) = by {
+            (finest, factor) = (level, Some(by));
+            levels.push((*ifd, *level));
+        }
+    }
+    levels
+}
+
+/// Whether two arrays differ only in rows, columns and planes.
+fn are_alike(array: &Array, image: &Image, overview: &Array, level: &Image) -> bool {
+    let others = |array: &Array, image: &Image| {
+        let all = array.shape.iter().fold(1_u64, |all, size| all.saturating_mul(*size));
+        all.checked_div(image.width.saturating_mul(image.height).saturating_mul(image.depth))
+    };
+    array.data_type == overview.data_type
+        && array.shape.len() == overview.shape.len()
+        && others(array, image) == others(overview, level)
 }
 
 /// Returns the entry of a level: how many pixels of the main image one of its pixels covers, along y and x.
-fn level(path: &str, main: &Image, overview: &Image) -> Value {
+fn entry(path: &str, main: &Image, overview: &Image) -> Value {
     let scale = [main.height as f64 / overview.height as f64, main.width as f64 / overview.width as f64];
     json!({
         "asset": path,

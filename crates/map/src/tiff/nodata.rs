@@ -1,7 +1,8 @@
 //! The fill value policy of TIFF: nodata is both the fill value and the sentinel.
 //!
 //! Sources in order of priority: the tag GDAL_NODATA (42113), then the items `_FillValue` and `missing_value` of
-//! GDAL_METADATA (42112). In Zarr v2, `fill_value` alone makes readers mask; in Zarr v3, the attribute `_FillValue` does.
+//! GDAL_METADATA (42112), which GDAL ignores. In Zarr v2, `fill_value` alone makes readers mask; in Zarr v3, the attribute
+//! `_FillValue` does.
 
 use std::collections::BTreeSet;
 
@@ -10,17 +11,17 @@ use virtualize_remedy::Code;
 use virtualize_tiff::model::{Ifd, SampleFormat};
 use virtualize_zarr::{DataType, FillValue, ZarrFormat, cf::fill_value_attribute};
 
-use super::number::{self, NotAValue};
+use super::number::{self, Remark};
 use crate::{
-    Diagnostic, Error, FillDecision, FillPolicy, FillSource, InvalidNodata, MapOptions, Outcome, Result,
-    Severity, json_numbers::number_json,
+    Diagnostic, Error, FillDecision, FillPolicy, FillSource, Outcome, Result, Severity,
+    json_numbers::number_json,
 };
 
 /// Metadata items that hold nodata, in order of priority after the tag.
 const ITEMS: [&str; 2] = ["_FillValue", "missing_value"];
 
-/// Most sources of one image that are considered. Files have up to three.
-const MOST_SOURCES: usize = 16;
+/// Maximum number of sources of an image that are considered.
+const MAX_SOURCES: usize = 16;
 
 /// Why a source is dropped whose value is not the one that is used.
 const DIFFERS: &str = "differs from a source of higher priority";
@@ -32,223 +33,229 @@ pub(super) struct Nodata {
     pub(super) decision: FillDecision,
     /// Attributes by which readers mask.
     pub(super) attributes: Map<String, Value>,
-    /// A sentinel that is not the value of missing chunks: in Zarr v2, xarray opens no structures with a fill value; items
-    /// of GDAL_METADATA are no nodata for GDAL, which shows missing tiles as 0; some texts are another number for GDAL.
-    pub(super) undeclared: Option<FillValue>,
     /// Names of per-variable items (`name#_FillValue`) that only repeat the sentinel.
     pub(super) duplicates: BTreeSet<String>,
 }
 
 /// A source of nodata.
 struct Candidate {
-    name: String,
+    /// Name of the item; empty for the tag.
+    name: &'static str,
     origin: String,
     text: String,
     /// Its value of the data type.
     value: Option<FillValue>,
-    /// Why the text itself is not a value of the data type.
-    problem: Option<NotAValue>,
+    /// Why it has no value.
+    problem: String,
 }
 
-impl Candidate {
-    fn new(name: &str, origin: String, text: &str, data_type: &DataType, action: InvalidNodata) -> Self {
-        let parsed = number::parse(text, data_type);
-        let problem = parsed.as_ref().err().copied();
-        // GDAL knows the tag only.
-        let is_adjusted = problem.is_some() && name.is_empty() && action == InvalidNodata::Gdal;
-        let value = if is_adjusted { number::parse_as_gdal(text, data_type) } else { parsed.ok() };
-        Self { name: name.to_owned(), origin, text: text.to_owned(), value, problem }
-    }
+/// Inputs of the decision for one image.
+pub(super) struct Question<'a> {
+    pub(super) ifd: &'a Ifd,
+    /// The image of which this one is an overview. Its nodata applies to overviews without the tag.
+    pub(super) main: Option<&'a Ifd>,
+    pub(super) data_type: &'a DataType,
+    /// Path of the array, for diagnostics.
+    pub(super) path: &'a str,
+    pub(super) format: ZarrFormat,
+    /// Whether the image has missing tiles.
+    pub(super) is_sparse: bool,
 }
 
-/// Decides the fill value of an image's array. `path` is that of the array, for diagnostics.
-///
-/// # Errors
-/// A source holds no value of the data type, and the options make that an error.
-pub(super) fn decide(
-    ifd: &Ifd,
-    data_type: &DataType,
-    path: &str,
-    options: &MapOptions,
-    diagnostics: &mut Vec<Diagnostic>,
-) -> Result<Nodata> {
-    let candidates = candidates(ifd, data_type, options.invalid_nodata);
-    check_values(&candidates, data_type, path, options, diagnostics)?;
-    let winner = candidates.iter().position(|candidate| candidate.value.is_some());
-    let sentinel = winner.and_then(|index| candidates.get(index)).and_then(|won| won.value.clone());
-    let sources = sources(&candidates, winner, sentinel.as_ref(), data_type);
-    report_disagreement(&sources, path, diagnostics);
-    let attributes = attributes(ifd, &candidates, sentinel.as_ref(), data_type, options.format);
-    let is_undeclared = options.format == ZarrFormat::V2 && matches!(data_type, DataType::Struct(_));
-    let fill_value = match options.format {
-        ZarrFormat::V2 => sentinel.clone().filter(|_| !is_undeclared),
-        ZarrFormat::V3 => Some(sentinel.clone().unwrap_or_else(|| FillValue::zero(data_type))),
-    };
-    let duplicates = duplicates(ifd, sentinel.as_ref(), data_type);
-    // GDAL fills missing tiles with the value of the tag only.
-    let won = winner.and_then(|index| candidates.get(index));
-    let is_item = won.is_some_and(|won| !won.name.is_empty());
-    let is_plain = won.is_none_or(|won| number::is_plain(&won.text, data_type, has_integer_parts(ifd)));
-    let differs = |value: &FillValue| (is_undeclared || is_item) && *value != FillValue::zero(data_type);
-    let undeclared = sentinel.clone().filter(|value| differs(value) || !is_item && !is_plain);
-    let decision = FillDecision { policy: FillPolicy("tiff-nodata"), sources, fill_value, sentinel };
-    Ok(Nodata { decision, attributes, undeclared, duplicates })
-}
-
-/// Whether the samples are complex integers, which are shown as complex numbers.
-fn has_integer_parts(ifd: &Ifd) -> bool {
-    let image = ifd.image.as_ref();
-    image.is_ok_and(|image| image.sample_format.first() == Some(&SampleFormat::ComplexInteger))
-}
-
-/// Whether two values mask the same elements: NaN is equal to NaN, and 0 to -0.
-fn same(a: &FillValue, b: &FillValue, data_type: &DataType) -> bool {
-    let number = |value: &FillValue| value.to_f64(data_type).filter(|_| data_type.is_float());
-    match (number(a), number(b)) {
-        (Some(a), Some(b)) => a == b || a.is_nan() && b.is_nan(),
-        _ => a == b,
-    }
-}
-
-fn candidates(ifd: &Ifd, data_type: &DataType, action: InvalidNodata) -> Vec<Candidate> {
-    let tag = ifd.gdal_nodata.iter().map(|text| ("", "tag GDAL_NODATA (42113)".to_owned(), text));
-    let items = ITEMS.iter().flat_map(|name| {
-        ifd.gdal_metadata
-            .iter()
-            .filter(move |item| item.domain.is_empty() && item.name == *name)
-            .map(move |item| (*name, format!("item {name} of GDAL_METADATA (42112)"), &item.value))
-    });
-    let mut found: Vec<Candidate> = Vec::new();
-    for (name, origin, text) in tag.chain(items) {
-        let blank = text.trim_matches(|c: char| c.is_whitespace() || c == '\0').is_empty();
-        let known = found.iter().any(|known: &Candidate| known.name == name && known.text == *text);
-        if !blank && !known && found.len() < MOST_SOURCES {
-            found.push(Candidate::new(name, origin, text, data_type, action));
-        }
-    }
-    found
-}
-
-fn check_values(
-    candidates: &[Candidate],
-    data_type: &DataType,
-    path: &str,
-    options: &MapOptions,
-    diagnostics: &mut Vec<Diagnostic>,
-) -> Result<()> {
-    for candidate in candidates {
-        let Some(why) = candidate.problem else { continue };
-        let error = invalid(candidate, why, data_type);
-        if options.invalid_nodata == InvalidNodata::Error {
-            return Err(error);
-        }
-        let (code, action) = match candidate.value.as_ref().and_then(|value| json(value, data_type)) {
-            Some(value) => (Code::NodataAdjusted, format!("{value} is used, as in GDAL")),
-            None => (Code::NodataDropped, "it is dropped".to_owned()),
+impl Question<'_> {
+    /// Decides the fill value.
+    ///
+    /// # Errors
+    /// Zarr v2 cannot express nodata and the different value that GDAL gives missing tiles.
+    pub(super) fn decide(&self, diagnostics: &mut Vec<Diagnostic>) -> Result<Nodata> {
+        let mut warn = |code, message| {
+            let path = format!("/{}", self.path);
+            diagnostics.push(Diagnostic { severity: Severity::Warning, code, path, message, remedy: None });
         };
-        diagnostics.push(Diagnostic {
-            severity: Severity::Warning,
-            code,
-            path: format!("/{path}"),
-            message: format!("{error}; {action}"),
-            remedy: None,
-        });
-    }
-    Ok(())
-}
-
-fn json(value: &FillValue, data_type: &DataType) -> Option<Value> {
-    match value {
-        FillValue::Fixed(bytes) => number_json(data_type, bytes),
-        FillValue::Text(_) | FillValue::Variable(_) => None,
-    }
-}
-
-fn invalid(candidate: &Candidate, why: NotAValue, data_type: &DataType) -> Error {
-    let problem = match why {
-        NotAValue::NotANumber => "is no number".to_owned(),
-        NotAValue::OutOfRange => format!("is no value of type {data_type}"),
-    };
-    Error::InvalidNodata { origin: candidate.origin.clone(), text: candidate.text.clone(), problem }
-}
-
-fn sources(
-    candidates: &[Candidate],
-    winner: Option<usize>,
-    sentinel: Option<&FillValue>,
-    data_type: &DataType,
-) -> Vec<FillSource> {
-    let outcome = |index: usize, candidate: &Candidate| match (&candidate.value, sentinel) {
-        (None, _) => {
-            let why = candidate.problem.unwrap_or(NotAValue::NotANumber);
-            Outcome::Dropped(invalid(candidate, why, data_type).to_string())
+        let (candidates, background) = self.candidates(&mut warn);
+        let winner = candidates.iter().position(|candidate| candidate.value.is_some());
+        let won = winner.and_then(|index| candidates.get(index));
+        let sentinel = won.and_then(|won| won.value.clone());
+        let sources = self.sources(&candidates, winner, sentinel.as_ref());
+        let is_disputed = sources.iter().any(|source| source.outcome == Outcome::Dropped(DIFFERS.into()));
+        if let Some(won) = won.filter(|won| is_disputed || !won.name.is_empty()) {
+            let message = if is_disputed {
+                let values: Vec<_> =
+                    sources.iter().map(|source| format!("{} {:?}", source.origin, source.text)).collect();
+                format!("nodata sources disagree: {}; {} is used", values.join(", "), won.origin)
+            } else {
+                let Candidate { origin, text, .. } = won;
+                format!("{origin} is {text:?}, which is masked; GDAL ignores this item")
+            };
+            warn(Code::NodataDisagrees, message);
         }
-        (Some(_), _) if winner == Some(index) => Outcome::Used,
-        (Some(value), Some(sentinel)) if same(value, sentinel, data_type) => Outcome::Kept,
-        _ => Outcome::Dropped(DIFFERS.into()),
-    };
-    let source = |(index, candidate): (usize, &Candidate)| FillSource {
-        origin: candidate.origin.clone(),
-        text: candidate.text.clone(),
-        outcome: outcome(index, candidate),
-    };
-    candidates.iter().enumerate().map(source).collect()
-}
+        let attributes = self.attributes(&candidates, sentinel.as_ref());
+        let duplicates = self.duplicates(sentinel.as_ref());
+        // xarray opens no Zarr v2 array of structures with a fill value.
+        let declared = sentinel
+            .clone()
+            .filter(|_| self.format == ZarrFormat::V3 || !matches!(self.data_type, DataType::Struct(_)));
+        let zero = FillValue::zero(self.data_type);
+        let shown = declared.as_ref().unwrap_or(&zero);
+        let fill_value = match self.format {
+            ZarrFormat::V2 if self.is_sparse && !self.is_same(shown, &background) => {
+                return Err(Error::unsupported(
+                    "missing tiles to which GDAL gives another value than nodata",
+                    "Zarr v2 cannot express both",
+                ));
+            }
+            ZarrFormat::V2 => declared,
+            ZarrFormat::V3 if self.is_sparse => Some(background),
+            ZarrFormat::V3 => Some(shown.clone()),
+        };
+        let decision = FillDecision { policy: FillPolicy("tiff-nodata"), sources, fill_value, sentinel };
+        Ok(Nodata { decision, attributes, duplicates })
+    }
 
-fn report_disagreement(sources: &[FillSource], path: &str, diagnostics: &mut Vec<Diagnostic>) {
-    let Some(used) = sources.iter().find(|source| source.outcome == Outcome::Used) else { return };
-    if !sources.iter().any(|source| source.outcome == Outcome::Dropped(DIFFERS.into())) {
-        return;
+    /// Reads all sources, the tag first, and the value of missing tiles, which GDAL takes from the tag only.
+    fn candidates(&self, warn: &mut impl FnMut(Code, String)) -> (Vec<Candidate>, FillValue) {
+        let has_integer_parts = self
+            .ifd
+            .image
+            .as_ref()
+            .is_ok_and(|image| image.sample_format.first() == Some(&SampleFormat::ComplexInteger));
+        let read = |text: &str| number::read(text, self.data_type, has_integer_parts);
+        let mut candidates = Vec::new();
+        let mut background = FillValue::zero(self.data_type);
+        let inherited = || self.main.and_then(|main| main.gdal_nodata.as_ref());
+        if let Some(text) = self.ifd.gdal_nodata.as_ref().or_else(inherited).filter(|text| !text.is_empty()) {
+            let reading = read(text);
+            let origin = "tag GDAL_NODATA (42113)".to_owned();
+            let what = format!("{origin} is {text:?}");
+            let value = reading.value.as_ref().and_then(|value| self.json(value)).unwrap_or_default();
+            let problem = format!("{what}, which no element of type {} can equal", self.data_type);
+            // One warning is enough for an image and its overviews.
+            let is_repeated = self.main.is_some_and(|main| main.gdal_nodata.as_ref() == Some(text));
+            match reading.remark.filter(|_| !is_repeated) {
+                None => {}
+                Some(Remark::Unrepresentable) => {
+                    warn(Code::NodataDropped, format!("{problem}: nothing is masked, as in GDAL"));
+                }
+                Some(Remark::Adjusted) => {
+                    warn(Code::NodataAdjusted, format!("{what}: {value} is masked, as in GDAL"))
+                }
+                Some(Remark::GdalReads(gdal)) => {
+                    let gdal = gdal.and_then(|gdal| self.json(&gdal)).unwrap_or_default();
+                    warn(Code::NodataAdjusted, format!("{what}: {value} is masked, but GDAL masks {gdal}"));
+                }
+                Some(Remark::Inexact) => warn(
+                    Code::NodataAdjusted,
+                    format!(
+                        "{what}: readers mask {value} only, but GDAL also masks numbers next to it, of which this text may be a rounded one"
+                    ),
+                ),
+            }
+            if self.ifd.gdal_nodata.is_some() {
+                background = reading.background;
+            }
+            candidates.push(Candidate {
+                name: "",
+                origin,
+                text: text.clone(),
+                value: reading.value,
+                problem,
+            });
+        }
+        for name in ITEMS {
+            for item in
+                self.ifd.gdal_metadata.iter().filter(|item| item.domain.is_empty() && item.name == name)
+            {
+                let text = item.value.trim_matches(|c: char| c.is_whitespace() || c == '\0');
+                let is_known =
+                    candidates.iter().any(|known: &Candidate| known.name == name && known.text == item.value);
+                if text.is_empty() || is_known || candidates.len() >= MAX_SOURCES {
+                    continue;
+                }
+                let origin = format!("item {name} of GDAL_METADATA (42112)");
+                let reading = read(text);
+                let value = reading.value.filter(|_| reading.remark != Some(Remark::Adjusted));
+                let problem =
+                    format!("{origin} is {text:?}, which is not a number of type {}", self.data_type);
+                if value.is_none() {
+                    warn(Code::NodataDropped, format!("{problem}: it is dropped"));
+                }
+                candidates.push(Candidate { name, origin, text: item.value.clone(), value, problem });
+            }
+        }
+        (candidates, background)
     }
-    let values: Vec<_> =
-        sources.iter().map(|source| format!("{} {:?}", source.origin, source.text)).collect();
-    diagnostics.push(Diagnostic {
-        severity: Severity::Warning,
-        code: Code::NodataDisagrees,
-        path: format!("/{path}"),
-        message: format!("nodata sources disagree: {}; {} is used", values.join(", "), used.origin),
-        remedy: None,
-    });
-}
 
-/// Returns the attributes by which readers mask, and the nodata text of GDAL.
-fn attributes(
-    ifd: &Ifd,
-    candidates: &[Candidate],
-    sentinel: Option<&FillValue>,
-    data_type: &DataType,
-    format: ZarrFormat,
-) -> Map<String, Value> {
-    let mut attributes = Map::new();
-    if let Some(text) = &ifd.gdal_nodata {
-        attributes.insert("gdal_no_data".into(), text.trim_end_matches('\0').into());
+    fn sources(
+        &self,
+        candidates: &[Candidate],
+        winner: Option<usize>,
+        sentinel: Option<&FillValue>,
+    ) -> Vec<FillSource> {
+        let outcome = |index: usize, candidate: &Candidate| match (&candidate.value, sentinel) {
+            (None, _) => Outcome::Dropped(candidate.problem.clone()),
+            (Some(_), _) if winner == Some(index) => Outcome::Used,
+            (Some(value), Some(sentinel)) if self.is_same(value, sentinel) => Outcome::Kept,
+            _ => Outcome::Dropped(DIFFERS.into()),
+        };
+        let source = |(index, candidate): (usize, &Candidate)| FillSource {
+            origin: candidate.origin.clone(),
+            text: candidate.text.clone(),
+            outcome: outcome(index, candidate),
+        };
+        candidates.iter().enumerate().map(source).collect()
     }
-    let Some(sentinel) = sentinel else { return attributes };
-    if format == ZarrFormat::V3
-        && let Some(value) = fill_value_attribute::encode(sentinel, data_type)
-    {
-        attributes.insert("_FillValue".into(), value);
-    }
-    let agrees = |candidate: &&Candidate| {
-        candidate.name == "missing_value"
-            && candidate.value.as_ref().is_some_and(|value| same(value, sentinel, data_type))
-    };
-    if candidates.iter().any(|candidate| agrees(&candidate))
-        && let Some(number) = json(sentinel, data_type).filter(Value::is_number)
-    {
-        attributes.insert("missing_value".into(), number);
-    }
-    attributes
-}
 
-fn duplicates(ifd: &Ifd, sentinel: Option<&FillValue>, data_type: &DataType) -> BTreeSet<String> {
-    let Some(sentinel) = sentinel else { return BTreeSet::new() };
-    let is_repeated = |name: &str, text: &str| {
-        name.split_once('#').is_some_and(|(_, last)| ITEMS.contains(&last))
-            && number::parse(text, data_type).is_ok_and(|value| same(&value, sentinel, data_type))
-    };
-    let items = ifd.gdal_metadata.iter().filter(|item| is_repeated(&item.name, &item.value));
-    items.map(|item| item.name.clone()).collect()
+    /// Whether two values mask the same elements: NaN is equal to NaN, and 0 to -0.
+    fn is_same(&self, a: &FillValue, b: &FillValue) -> bool {
+        let number = |value: &FillValue| value.to_f64(self.data_type).filter(|_| self.data_type.is_float());
+        match (number(a), number(b)) {
+            (Some(a), Some(b)) => a == b || a.is_nan() && b.is_nan(),
+            _ => a == b,
+        }
+    }
+
+    fn json(&self, value: &FillValue) -> Option<Value> {
+        match value {
+            FillValue::Fixed(bytes) => number_json(self.data_type, bytes),
+            FillValue::Text(_) | FillValue::Variable(_) => None,
+        }
+    }
+
+    /// Returns the attributes by which readers mask, and the nodata text of GDAL.
+    fn attributes(&self, candidates: &[Candidate], sentinel: Option<&FillValue>) -> Map<String, Value> {
+        let mut attributes = Map::new();
+        if let Some(text) = &self.ifd.gdal_nodata {
+            attributes.insert("gdal_no_data".into(), text.as_str().into());
+        }
+        let Some(sentinel) = sentinel else { return attributes };
+        if self.format == ZarrFormat::V3
+            && let Some(value) = fill_value_attribute::encode(sentinel, self.data_type)
+        {
+            attributes.insert("_FillValue".into(), value);
+        }
+        let agrees = |candidate: &Candidate| {
+            candidate.name == "missing_value"
+                && candidate.value.as_ref().is_some_and(|value| self.is_same(value, sentinel))
+        };
+        if candidates.iter().any(agrees)
+            && let Some(number) = self.json(sentinel).filter(Value::is_number)
+        {
+            attributes.insert("missing_value".into(), number);
+        }
+        attributes
+    }
+
+    fn duplicates(&self, sentinel: Option<&FillValue>) -> BTreeSet<String> {
+        let Some(sentinel) = sentinel else { return BTreeSet::new() };
+        let is_repeated = |name: &str, text: &str| {
+            name.split_once('#').is_some_and(|(_, last)| ITEMS.contains(&last))
+                && number::read(text, self.data_type, false)
+                    .value
+                    .is_some_and(|value| self.is_same(&value, sentinel))
+        };
+        let items = self.ifd.gdal_metadata.iter().filter(|item| is_repeated(&item.name, &item.value));
+        items.map(|item| item.name.clone()).collect()
+    }
 }
 
 #[cfg(test)]
@@ -267,9 +274,9 @@ mod tests {
         let mut ifd = ifd(image(4, 4, 1, 2));
         ifd.gdal_nodata = tag.map(Into::into);
         ifd.gdal_metadata = items.iter().map(|(name, value)| item(name, value)).collect();
-        let options = MapOptions { format, invalid_nodata: InvalidNodata::Warn, ..MapOptions::default() };
         let mut diagnostics = Vec::new();
-        let nodata = decide(&ifd, data_type, "v", &options, &mut diagnostics).unwrap();
+        let question = Question { ifd: &ifd, main: None, data_type, path: "v", format, is_sparse: false };
+        let nodata = question.decide(&mut diagnostics).unwrap();
         (nodata, diagnostics.into_iter().map(|diagnostic| diagnostic.message).collect())
     }
 
@@ -287,7 +294,7 @@ mod tests {
         for (tag, value) in [("nan", "1"), ("1", "nan"), ("1", "2")] {
             assert_eq!(beside(tag, value), Outcome::Dropped(DIFFERS.into()), "{tag} {value}");
         }
-        assert!(matches!(beside("1", "none"), Outcome::Dropped(why) if why.contains("is no number")));
+        assert!(matches!(beside("1", "none"), Outcome::Dropped(why) if why.contains("not a number")));
     }
 
     #[test]
@@ -309,13 +316,13 @@ mod tests {
         let texts: Vec<String> = (0..20).map(|n: u8| n.to_string()).collect();
         assert_eq!(
             count(&texts.iter().map(|text| ("_FillValue", text.as_str())).collect::<Vec<_>>()),
-            MOST_SOURCES
+            MAX_SOURCES
         );
     }
 
     /// xarray opens no Zarr v2 array of structures that has a fill value.
     #[test]
-    fn structures_declare_their_fill_value_in_v3_only() {
+    fn missing_tiles_have_the_value_of_gdal_or_are_refused() {
         let field = |name: &str| Field {
             name: name.to_owned(),
             data_type: DataType::UInt8,
@@ -323,13 +330,42 @@ mod tests {
             shape: Vec::new(),
         };
         let pair = DataType::Struct(vec![field("a"), field("b")]);
-        let found = |text: &str, format| {
-            let (nodata, _) = decided(Some(text), &[], &pair, format);
-            (nodata.decision.fill_value, nodata.undeclared)
+        let sparse = |text: &str, data_type: &DataType, format| {
+            let mut ifd = ifd(image(4, 4, 1, 2));
+            ifd.gdal_nodata = Some(text.into());
+            let question = Question { ifd: &ifd, main: None, data_type, path: "v", format, is_sparse: true };
+            question.decide(&mut Vec::new()).map(|nodata| match nodata.decision.fill_value {
+                Some(FillValue::Fixed(bytes)) => bytes.to_vec(),
+                _ => Vec::new(),
+            })
         };
-        let value = |bytes: &'static [u8]| Some(FillValue::Fixed(bytes::Bytes::from_static(bytes)));
-        assert_eq!(found("5", ZarrFormat::V2), (None, value(&[5, 0])));
-        assert_eq!(found("0", ZarrFormat::V2), (None, None));
-        assert_eq!(found("5", ZarrFormat::V3), (value(&[5, 0]), None));
+        for (text, data_type, v2, v3) in [
+            ("5", &pair, None, vec![5, 0]),
+            ("0", &pair, Some(vec![]), vec![0, 0]),
+            ("5", &DataType::UInt8, Some(vec![5]), vec![5]),
+            ("300", &DataType::UInt8, None, vec![255]),
+            ("-1", &DataType::UInt8, Some(vec![]), vec![0]),
+            ("3.9", &DataType::UInt8, None, vec![4]),
+        ] {
+            assert_eq!(sparse(text, data_type, ZarrFormat::V2).ok(), v2, "{text} {data_type}");
+            assert_eq!(sparse(text, data_type, ZarrFormat::V3).ok(), Some(v3), "{text} {data_type}");
+        }
+    }
+
+    #[test]
+    fn overviews_without_the_tag_have_the_nodata_of_the_main_image() {
+        let (mut main, overview) = (ifd(image(4, 4, 1, 2)), ifd(image(4, 4, 1, 2)));
+        main.gdal_nodata = Some("7".into());
+        let question = Question {
+            ifd: &overview,
+            main: Some(&main),
+            data_type: &DataType::UInt8,
+            path: "v",
+            format: ZarrFormat::V3,
+            is_sparse: false,
+        };
+        let nodata = question.decide(&mut Vec::new()).unwrap();
+        assert_eq!(nodata.decision.sentinel, FillValue::from_i128(&DataType::UInt8, 7).exact());
+        assert_eq!(nodata.attributes.get("_FillValue"), Some(&7.into()));
     }
 }

@@ -33,14 +33,21 @@ impl Encoding<'_> {
     ) -> Result<(ByteRange, Codec)> {
         let image = self.image;
         let tags = image.old_jpeg.as_ref().ok_or_else(|| refused("it has no tags"))?;
-        let is_ycbcr = image.photometric.is_none_or(|photometric| photometric == 6);
-        let is_whole =
-            image.samples_per_pixel == 3 && image.depth == 1 && self.sample.data_type == DataType::UInt8;
-        if !is_ycbcr || !is_whole || image.planar {
-            return Err(refused("GDAL reads only YCbCr of 8 bits"));
+        // libtiff takes RGB for YCbCr. GDAL does not read gray, but tifffile reads whole streams.
+        let has_stream = tags.interchange_format.is_some_and(|start| start != 0);
+        match (image.samples_per_pixel, image.photometric) {
+            (3, None | Some(2 | 6)) => {}
+            (1, Some(0 | 1)) if has_stream => {}
+            (1, Some(0 | 1)) => return Err(refused("gray without a stream (JPEGInterchangeFormat)")),
+            _ => return Err(refused("GDAL reads only RGB and YCbCr of three samples")),
+        }
+        if image.depth != 1 || self.sample.data_type != DataType::UInt8 || image.planar {
+            return Err(refused("only unsigned samples of 8 bits side by side are supported"));
         }
         if image.offsets.len() != 1 {
-            return Err(refused("GDAL shows other values of several strips or tiles each time"));
+            return Err(refused(
+                "of several strips or tiles, GDAL shows values that depend on what it has read before",
+            ));
         }
         if tags.process.is_some_and(|process| process != 1) {
             return Err(refused("it is not baseline (JPEGProc)"));

@@ -17,8 +17,8 @@ use virtualize_zarr::{Array, NodePath, Source, SourceId};
 use super::{
     COMPANIONS, coordinates, group_path,
     image::ImageMapper,
-    join::{Member, chunk_count, different_attributes, is_like, join, move_tasks, path, put, remove},
-    map_images, zarr_endian,
+    join::{Member, Move, chunk_count, different_attributes, is_like, join, move_tasks, path, put, remove},
+    map_images,
 };
 use crate::{
     Diagnostic, Error, MapOptions, Mapped, Result, Severity,
@@ -105,8 +105,13 @@ pub(super) fn join_series(
         return false;
     }
     let own = mapped.hierarchy.sources.first().map(|source| source.url.clone()).unwrap_or_default();
-    let mut series =
-        Series { ome: &ome, own, files: Files { own: file, others: Vec::new() }, used: BTreeSet::new() };
+    let mut series = Series {
+        ome: &ome,
+        own,
+        files: Files { own: file, others: Vec::new() },
+        used: BTreeSet::new(),
+        moves: BTreeMap::new(),
+    };
     series.files.others = map_others(others, mapped, options, budget);
     let mut catalogue = Vec::new();
     let mut room = MOST_PLANES;
@@ -120,6 +125,7 @@ pub(super) fn join_series(
             }
         }
     }
+    move_tasks(&mut mapped.tasks, &series.moves);
     let found = !catalogue.is_empty();
     if found {
         mapped.hierarchy.root.attributes.insert("ome_series".into(), catalogue.into());
@@ -142,6 +148,8 @@ struct Other<'a> {
     url: &'a str,
     content: Result<(&'a File, Mapped), &'a str>,
     source: SourceId,
+    /// Arrays with chunks that have to be made.
+    made: BTreeSet<NodePath>,
 }
 
 fn map_others<'a>(
@@ -162,16 +170,16 @@ fn map_others<'a>(
                 Ok((&**file, map_alone(file, place, options, budget)))
             }
         };
-        all.push(Other { url, content, source });
+        let tasks = content.iter().flat_map(|(_, mapped)| &mapped.tasks);
+        let made = tasks.map(|task| task.array.clone()).collect();
+        all.push(Other { url, content, source, made });
     }
     all
 }
 
 fn map_alone(file: &File, source: &Source, options: &MapOptions, budget: &Budget<'_>) -> Mapped {
     let mut mapped = Mapped::new(options.format, COMPANIONS);
-    let (endian, main) = (zarr_endian(file.endian), file.ifds.first());
-    let mapper = ImageMapper { endian, main, file_size: source.size, options, budget };
-    map_images(&mapper, file, &mut mapped);
+    map_images(&ImageMapper::new(file, source.size, options, budget), file, &mut mapped);
     mapped
 }
 
@@ -191,6 +199,8 @@ struct Series<'a> {
     files: Files<'a>,
     /// Pages of the open file that belong to an image.
     used: BTreeSet<usize>,
+    /// Where the chunks of these pages are in the joined arrays.
+    moves: BTreeMap<NodePath, Move>,
 }
 
 impl Series<'_> {
@@ -211,20 +221,19 @@ impl Series<'_> {
         let count = count.filter(|count| count <= room).ok_or(TOO_MANY)?;
         *room -= count;
         let places = self.places(image, &axes, count)?;
-        let pages: Vec<usize> =
-            places.iter().flatten().filter(|(file, _)| *file == 0).map(|(_, page)| *page).collect();
-        let mut once = self.used.clone();
-        if let Some(page) = pages.iter().find(|page| !once.insert(**page)) {
-            return Err(malformed(format!("page {page} is a plane more than once")));
+        let mut pages = BTreeSet::new();
+        for (_, page) in places.iter().flatten().filter(|(file, _)| *file == 0) {
+            if self.used.contains(page) || !pages.insert(*page) {
+                return Err(malformed(format!("page {page} is a plane more than once")));
+            }
         }
         let key = pages
-            .iter()
-            .min()
+            .first()
             .and_then(|page| self.files.own.ifds.get(*page))
             .ok_or_else(|| malformed("no plane is in this file"))?;
         let levels = (0..key.sub_ifds.len()).map(Some);
         self.join_level(image, key, &places, &axes, None, mapped, options)?;
-        self.used = once;
+        self.used.append(&mut pages);
         for level in levels {
             if let Err(error) = self.join_level(image, key, &places, &axes, level, mapped, options) {
                 let text = format!("reduced images are shown one by one: {error}");
@@ -275,9 +284,10 @@ impl Series<'_> {
     }
 
     fn number_of(&self, url: &str) -> Result<usize> {
-        let found = self.files.others.iter().zip(1..).find(|(other, _)| other.url == url);
-        match found {
-            Some((Other { content: Ok(_), .. }, number)) => Ok(number),
+        // The files are in the order of their urls.
+        let at = self.files.others.binary_search_by(|other| other.url.cmp(url)).ok();
+        match at.and_then(|at| Some((self.files.others.get(at)?, at))) {
+            Some((Other { content: Ok(_), .. }, at)) => Ok(at + 1),
             Some((Other { content: Err(why), .. }, _)) => Err(Error::other_file(url, (*why).to_owned())),
             None => Err(Error::other_file(url, "was not read")),
         }
@@ -286,7 +296,7 @@ impl Series<'_> {
     /// Joins one level of an image: the full resolution, or the `level`-th SubIFD of its pages.
     #[expect(clippy::too_many_arguments, reason = "the parts of a level; called from `add` only")]
     fn join_level(
-        &self,
+        &mut self,
         image: &OmeImage,
         page: &Ifd,
         places: &[Option<Place>],
@@ -347,7 +357,8 @@ impl Series<'_> {
         let member = |&(number, page): &Place| {
             let ifd =
                 self.files.ifd(number, page, level).ok_or_else(|| unlike("a plane", "lacks this level"))?;
-            let (home, source) = match number.checked_sub(1).and_then(|at| self.files.others.get(at)) {
+            let other = number.checked_sub(1).and_then(|at| self.files.others.get(at));
+            let (home, source) = match other {
                 None => (mapped, SourceId(0)),
                 Some(other) => (
                     other
@@ -364,7 +375,7 @@ impl Series<'_> {
             if !is_like(array, model) {
                 return Err(refuse("is unlike the first"));
             }
-            if number > 0 && home.tasks.iter().any(|task| task.array == path) {
+            if other.is_some_and(|other| other.made.contains(&path)) {
                 return Err(refuse("is in another file, and its chunks cannot be referenced as they are"));
             }
             Ok((array, source))
@@ -372,9 +383,9 @@ impl Series<'_> {
         places.iter().map(|place| place.as_ref().map(member).transpose()).collect()
     }
 
-    /// Moves the tasks of the pages to the joined array, and removes the single pages.
+    /// Records where the chunks of the pages are, and removes the single pages.
     fn move_level(
-        &self,
+        &mut self,
         key: &Ifd,
         places: &[Option<Place>],
         level: Option<usize>,
@@ -387,8 +398,10 @@ impl Series<'_> {
             _ => None,
         });
         let own: Vec<(&Ifd, u64)> = own.collect();
-        let numbers = own.iter().map(|(ifd, number)| (path(ifd), *number)).collect();
-        move_tasks(&mut mapped.tasks, &numbers, &path(key), count, axes);
+        let target = path(key);
+        self.moves.extend(own.iter().map(|(ifd, number)| {
+            (path(ifd), Move { target: target.clone(), start: number.saturating_mul(count), axes })
+        }));
         for (ifd, _) in own.iter().filter(|(ifd, _)| ifd.path != key.path) {
             remove(ifd, mapped);
         }

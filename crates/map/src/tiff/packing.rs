@@ -3,7 +3,7 @@
 use serde_json::Value;
 use virtualize_zarr::{Array, DataType, FillValue};
 
-use crate::unpack::{Factor, Packing, UnpackRefusal, is_time_unit, refusal_diagnostic};
+use crate::unpack::{Factor, Packing, UnpackRefusal, refusal_diagnostic};
 use crate::{ArrayReport, Mapped};
 
 /// Unpacks all images that codecs can unpack exactly; the others stay packed, with a diagnostic.
@@ -30,7 +30,8 @@ fn unpack(array: &mut Array, report: &mut ArrayReport) -> Result<(), UnpackRefus
         scale: factor(array, "scale_factor"),
         offset: factor(array, "add_offset"),
         sentinels: sentinel.into_iter().filter(|value| !is_nan(value)).collect(),
-        is_time: array.attributes.get("units").and_then(Value::as_str).is_some_and(is_time_unit),
+        // Units of times are not the attribute `units` of an image.
+        is_time: false,
         stored: stored.clone(),
     };
     packing.unpack(array, report)

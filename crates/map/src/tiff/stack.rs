@@ -6,7 +6,7 @@ use virtualize_zarr::Array;
 
 use super::{
     coordinates, group_path,
-    join::{chunk_count, different_attributes, is_like, join, move_tasks, path, put, remove},
+    join::{Move, chunk_count, different_attributes, is_like, join, move_tasks, path, put, remove},
 };
 use crate::{Diagnostic, MapOptions, Mapped, Severity};
 
@@ -29,8 +29,11 @@ pub(super) fn stack(file: &File, mapped: &mut Mapped, options: &MapOptions) {
     stacked.attributes.retain(|name, _| !left_out.contains(name));
     let count: u64 = pages.first().map_or(1, |page| chunk_count(page));
     let others = file.ifds.iter().filter(|ifd| is_page(ifd, mapped)).count().saturating_sub(alike.len());
-    let numbers = alike.iter().map(|page| path(page)).zip(0..).collect();
-    move_tasks(&mut mapped.tasks, &numbers, &path(first), count, axes.len());
+    let target = path(first);
+    let to =
+        |number: u64| Move { target: target.clone(), start: number.saturating_mul(count), axes: axes.len() };
+    let moves = alike.iter().zip(0..).map(|(page, number)| (path(page), to(number))).collect();
+    move_tasks(&mut mapped.tasks, &moves);
     for page in alike.iter().skip(1) {
         remove(page, mapped);
     }

@@ -9,7 +9,7 @@ use virtualize_tiff::model::{Cut, File, GdalItem, Geo, GeoKey, Ifd, Image, Sampl
 use virtualize_zarr::{Array, ChunkGrid, Codec, DataType, Endian, FillValue, Lengths, Source, ZarrFormat};
 
 use super::map_file;
-use crate::{ChunkContent, InvalidNodata, MapOptions, Mapped, PieceBytes, Severity};
+use crate::{ChunkContent, MapOptions, Mapped, PieceBytes, Severity};
 
 pub(super) fn image(width: u64, height: u64, bands: u16, rows: u64) -> Image {
     let strips = usize::try_from(height.div_ceil(rows)).unwrap();
@@ -50,6 +50,7 @@ pub(super) fn ifd(image: Image) -> Ifd {
         unreadable_tags: Vec::new(),
         unreadable_sub_ifds: Vec::new(),
         image: Ok(image),
+        second_description: None,
         gdal_nodata: None,
         gdal_metadata: Vec::new(),
         geo: None,
@@ -241,23 +242,14 @@ fn sparse_tiles_do_not_read_as_an_item_that_gdal_does_not_know() {
     tiled.cut = Cut::Tiles { width: 2, height: 2, depth: 1 };
     (tiled.offsets, tiled.byte_counts) = (vec![0, 100, 200, 300], vec![0, 9, 0, 9]);
     let mut sparse = ifd(tiled);
-    let item = |value: &str| GdalItem {
-        domain: String::new(),
-        name: "_FillValue".into(),
-        sample: None,
-        role: None,
-        value: value.into(),
-    };
-    sparse.gdal_metadata = vec![item("7")];
-    for format in [ZarrFormat::V2, ZarrFormat::V3] {
-        let mapped = map(sparse.clone(), format);
-        assert_eq!(mapped.report.diagnostics[0].code, Code::TiffUnsupported);
-        assert!(mapped.hierarchy.array("band_data").is_none());
-    }
-    sparse.gdal_nodata = Some("1.#IND".into());
-    assert!(map(sparse.clone(), ZarrFormat::V2).hierarchy.array("band_data").is_none());
-    sparse.gdal_nodata = None;
-    sparse.gdal_metadata = vec![item("0")];
+    sparse.gdal_metadata = vec![item("_FillValue", "7")];
+    let v2 = map(sparse.clone(), ZarrFormat::V2);
+    assert!(v2.report.diagnostics.iter().any(|diagnostic| diagnostic.code == Code::TiffUnsupported));
+    assert!(v2.hierarchy.array("band_data").is_none());
+    let v3 = map(sparse.clone(), ZarrFormat::V3);
+    assert_eq!(main_array(&v3).fill_value, Some(FillValue::Fixed(vec![0, 0].into())));
+    assert_eq!(main_array(&v3).attributes["_FillValue"], json!(7));
+    sparse.gdal_metadata = vec![item("_FillValue", "0")];
     assert_eq!(
         main_array(&map(sparse, ZarrFormat::V2)).fill_value,
         Some(FillValue::Fixed(vec![0, 0].into()))
@@ -334,18 +326,18 @@ fn nodata_is_fill_value_and_sentinel_and_duplicates_go() {
 }
 
 #[test]
-fn nodata_out_of_range_is_an_error_unless_the_user_says_otherwise() {
+fn nodata_out_of_range_is_dropped_with_a_warning() {
     let mut ifd = ifd(image(4, 4, 1, 2));
     ifd.gdal_nodata = Some("-32768".into());
+    let codes = |mapped: &Mapped| -> Vec<Code> {
+        mapped.report.diagnostics.iter().map(|diagnostic| diagnostic.code).collect()
+    };
     let mapped = map(ifd.clone(), ZarrFormat::V2);
-    assert_eq!(mapped.report.diagnostics[0].severity, Severity::Error);
-    assert!(mapped.hierarchy.array("band_data").is_none());
-
+    assert_eq!((main_array(&mapped).fill_value.clone(), codes(&mapped)), (None, vec![Code::NodataDropped]));
     ifd.gdal_metadata = vec![item("missing_value", "5")];
-    let warn = MapOptions { invalid_nodata: InvalidNodata::Warn, ..MapOptions::default() };
-    let mapped = map_ifds(vec![ifd], &warn);
+    let mapped = map(ifd, ZarrFormat::V2);
     assert_eq!(main_array(&mapped).fill_value, Some(FillValue::Fixed(vec![5, 0].into())));
-    assert_eq!(mapped.report.diagnostics[0].code, Code::NodataDropped);
+    assert_eq!(codes(&mapped), [Code::NodataDropped, Code::NodataDisagrees]);
 }
 
 #[test]
@@ -644,25 +636,6 @@ fn extra_samples_and_masks_are_named() {
     let attributes = &main_array(&mapped).attributes;
     assert_eq!(attributes["extra_samples"], json!(["unassociated alpha"]));
     assert_eq!(attributes["subfile_type"], "transparency mask");
-}
-
-/// A tile at the lower edge may end with the image.
-#[test]
-fn packbits_tiles_at_the_lower_edge_are_made_of_their_rows() {
-    let mut image = image(4, 7, 3, 7);
-    image.compression = 32773;
-    image.cut = Cut::Tiles { width: 2, height: 4, depth: 1 };
-    (image.offsets, image.byte_counts) = (vec![100, 200, 300, 400], vec![50; 4]);
-    let mapped = map(ifd(image.clone()), ZarrFormat::V2);
-    let array = main_array(&mapped);
-    assert_eq!(*array.chunks.references[0].offsets, [100, 200]);
-    assert_eq!(mapped.tasks.iter().map(|task| task.positions[0]).collect::<Vec<_>>(), [2, 3]);
-    let ChunkContent::Assemble { shape, pieces, .. } = &mapped.tasks[0].content else {
-        panic!("a made chunk")
-    };
-    assert_eq!((shape.as_slice(), pieces[0].shape.as_slice()), (&[4, 2, 3][..], &[3, 2, 3][..]));
-    image.byte_counts = vec![200 << 10; 4];
-    assert!(map(ifd(image), ZarrFormat::V2).tasks.is_empty(), "too large");
 }
 
 /// The order in which GDAL writes overviews and masks into a file.

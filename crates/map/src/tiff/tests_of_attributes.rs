@@ -1,11 +1,12 @@
 //! Attributes by tags: names of GDAL and of TIFF 6.0, one tag at a time.
 
 use serde_json::{Map, Value, json};
-use virtualize_tiff::model::{Ifd, Image, SampleFormat, Value as Tag};
+use virtualize_remedy::Code;
+use virtualize_tiff::model::{GdalItem, Ifd, Image, SampleFormat, Value as Tag};
 use virtualize_zarr::ZarrFormat;
 
-use super::tests::{ifd, image, map_ifds};
-use crate::{MapOptions, Mapped};
+use super::tests::{ifd, image, item, map_ifds};
+use crate::{MapOptions, Mapped, Severity};
 
 fn map(ifd: Ifd) -> Mapped {
     map_ifds(vec![ifd], &MapOptions { format: ZarrFormat::V3, ..MapOptions::default() })
@@ -122,4 +123,82 @@ fn sources_are_described_in_the_words_of_the_specification() {
         assert!([expected, &signed].contains(&report.source_type.as_str()), "{}", report.source_type);
         assert_eq!(report.source_layout, "strips of 4 rows, 1 samples a pixel, chunky");
     }
+}
+
+fn role(role: &str, value: &str) -> GdalItem {
+    GdalItem { sample: Some(0), role: Some(role.into()), ..item(role, value) }
+}
+
+fn of_items(items: Vec<GdalItem>) -> (Map<String, Value>, Vec<(Severity, Code)>) {
+    let mapped = map(Ifd { gdal_metadata: items, ..ifd(image(4, 4, 1, 4)) });
+    let codes = mapped.report.diagnostics.iter().map(|found| (found.severity, found.code)).collect();
+    (mapped.hierarchy.array("band_data").unwrap().attributes.clone(), codes)
+}
+
+/// xarray decodes numbers by these units, and by the units of one band those of all.
+#[test]
+fn units_of_times_are_not_an_attribute_that_readers_decode() {
+    for (unit, name) in [
+        ("days", "unittype"),
+        ("seconds", "unittype"),
+        ("hours since 2000-01-01", "unittype"),
+        ("m", "units"),
+        ("day", "units"),
+        ("Days", "units"),
+    ] {
+        let (attributes, codes) = of_items(vec![role("unittype", unit)]);
+        assert_eq!(attributes.get(name), Some(&json!(unit)), "{unit}");
+        assert_eq!(attributes.contains_key("units"), name == "units", "{unit}");
+        let expected = if name == "units" { vec![] } else { vec![(Severity::Info, Code::AttributeLeftOut)] };
+        assert_eq!(codes, expected, "{unit}");
+    }
+}
+
+#[test]
+fn items_with_names_of_conventions_are_renamed() {
+    for name in
+        ["units", "dtype", "coordinates", "valid_range", "flag_values", "_Encoding", "spatial:transform"]
+    {
+        let (attributes, codes) = of_items(vec![item(name, "bool")]);
+        assert_eq!(attributes.get(&format!("gdal_{name}")), Some(&json!("bool")));
+        assert!(!attributes.contains_key(name) && codes.is_empty(), "{name}");
+    }
+    let (attributes, _) = of_items(vec![item("standard_name", "air_temperature")]);
+    assert_eq!(attributes.get("standard_name"), Some(&json!("air_temperature")));
+}
+
+/// The image is unsigned; rioxarray reads it as signed unless the item is "true".
+#[test]
+fn the_sign_of_an_item_is_not_ignored_silently() {
+    assert_eq!(of_items(vec![item("_Unsigned", "true")]).1, []);
+    assert_eq!(of_items(vec![item("_Unsigned", "false")]).1, [(Severity::Warning, Code::AttributeLeftOut)]);
+}
+
+/// `rasterio.open(file).scales` of GDAL 3.12.
+#[test]
+fn scales_are_read_as_by_gdal() {
+    for (text, scale) in [("0.01", 0.01), ("0,01", 0.01), ("0.01 m", 0.01), ("none", 0.0)] {
+        let (attributes, codes) = of_items(vec![role("scale", text)]);
+        assert_eq!((attributes.get("scale_factor"), codes), (Some(&json!(scale)), vec![]), "{text}");
+    }
+    let (attributes, codes) = of_items(vec![role("scale", "nan")]);
+    assert!(!attributes.contains_key("scale_factor"));
+    assert_eq!(codes, [(Severity::Warning, Code::AttributeLeftOut)]);
+}
+
+#[test]
+fn overviews_have_scale_offset_and_unit_of_the_main_image() {
+    let items = vec![role("scale", "0.5"), role("offset", "2"), role("unittype", "m"), item("a", "b")];
+    let main = Ifd { gdal_metadata: items, ..ifd(image(4, 4, 1, 4)) };
+    let mut reduced = ifd(Image { subfile_type: 1, ..image(2, 2, 1, 2) });
+    reduced.path = vec![1];
+    let page = Ifd { path: vec![2], ..ifd(image(4, 4, 1, 4)) };
+    let options = MapOptions { format: ZarrFormat::V3, ..MapOptions::default() };
+    let mapped = map_ifds(vec![main, reduced, page], &options);
+    let attributes = &mapped.hierarchy.array("1/band_data").unwrap().attributes;
+    for (name, value) in [("scale_factor", json!(0.5)), ("add_offset", json!(2.0)), ("units", json!("m"))] {
+        assert_eq!(attributes.get(name), Some(&value), "{name}");
+    }
+    assert!(!attributes.contains_key("a"));
+    assert!(!mapped.hierarchy.array("2/band_data").unwrap().attributes.contains_key("scale_factor"));
 }

@@ -108,40 +108,6 @@ fn refusals_name_sizes_and_reasons() {
     assert!(of(&packed, small(v3())).contains(usual), "no complex numbers");
 }
 
-/// Some writers of PackBits end tiles with the image. Upper and lower tiles of two planes of bands.
-#[test]
-fn lower_tiles_are_cut_if_they_are_small() {
-    let tiles = |upper: u64, lower: u64, inline_limit| {
-        let mut image = image(4, 7, 2, 7);
-        (image.compression, image.planar) = (32773, true);
-        image.cut = Cut::Tiles { width: 2, height: 4, depth: 1 };
-        image.offsets = vec![100; 8];
-        image.byte_counts = [upper, upper, lower, lower].repeat(2);
-        let source = virtualize_zarr::Source { size: 1 << 30, ..Default::default() };
-        let file = virtualize_tiff::model::File {
-            endian: virtualize_bytes::Endian::Big,
-            big: false,
-            ifds: vec![ifd(image)],
-            chain_error: None,
-        };
-        let options = MapOptions { inline_limit, ..options(ZarrFormat::V2) };
-        chunks(&super::map_file(&file, source, &options)).2
-    };
-    let cut = [2, 3, 6, 7];
-    assert_eq!(tiles(200 << 10, 50, 1 << 20), cut);
-    assert_eq!(tiles(50, 64 << 10, 1 << 20), cut, "256 KiB in all");
-    assert!(tiles(50, (64 << 10) + 1, 1 << 20).is_empty());
-    assert_eq!(tiles(50, 50, 4 * 16), cut, "4 tiles of 8 numbers of 2 bytes");
-    assert!(tiles(50, 50, 4 * 16 - 1).is_empty());
-    let mut volume = image(4, 7, 1, 7);
-    (volume.compression, volume.depth) = (32773, 2);
-    volume.cut = Cut::Tiles { width: 4, height: 4, depth: 2 };
-    (volume.offsets, volume.byte_counts) = (vec![100; 2], vec![50; 2]);
-    let mapped = map(volume, &options(ZarrFormat::V2));
-    assert_eq!(chunks(&mapped), (4, 2, vec![]), "tiles of a volume are not cut");
-    assert_eq!(mapped.hierarchy.array("band_data").unwrap().shape, [1, 2, 7, 4]);
-}
-
 /// JPEG with chroma of half the rows, whose last strip has an even number of rows.
 #[test]
 fn jpeg_is_decoded_here_if_its_last_strip_needs_it() {
@@ -178,7 +144,6 @@ fn reports_name_filters_and_errors_have_codes() {
         offset: 8,
         problem: "zero".into(),
     };
-    assert_eq!(code(&|ifd| ifd.gdal_nodata = Some("-1".into())), Some(Code::InvalidNodata));
     assert_eq!(code(&|ifd| ifd.image = Err(damaged())), Some(Code::TiffImage));
     assert_eq!(code(&|ifd| ifd.unreadable_tags = vec![damaged()]), Some(Code::TiffMalformed));
     assert_eq!(of_image(|image| image.height = 3), Some(Code::InlineLimit));

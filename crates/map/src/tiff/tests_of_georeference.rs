@@ -86,14 +86,14 @@ fn overviews_and_masks_share_the_transform_at_their_scale() {
         Ifd { path: vec![index], ..ifd(image) }
     };
     let main = |geo| Ifd { geo: Some(geo), ..at(0, 8, 8, 0) };
-    let others = || vec![at(1, 4, 2, 1), at(2, 8, 8, 4), at(3, 8, 8, 2), at(4, 8, 8, 0)];
+    let others = || vec![at(1, 4, 4, 1), at(2, 8, 8, 4), at(3, 8, 8, 2), at(4, 8, 8, 0), at(5, 4, 2, 1)];
     let matrix = Geo { transformation: Some(ROTATED), ..Geo::default() };
     let mapped = map_ifds([vec![main(matrix)], others()].concat(), &v3());
     let text = |path: &str| attributes(&mapped, path)["GeoTransform"].clone();
     assert_eq!(text("spatial_ref"), "100.0 2.0 1.0 200.0 0.5 -3.0");
-    assert_eq!(text("1/spatial_ref"), "100.0 4.0 4.0 200.0 1.0 -12.0");
+    assert_eq!(text("1/spatial_ref"), "100.0 4.0 2.0 200.0 1.0 -6.0");
     assert_eq!(text("2/spatial_ref"), text("spatial_ref"));
-    for other in ["3/spatial_ref", "4/spatial_ref"] {
+    for other in ["3/spatial_ref", "4/spatial_ref", "5/spatial_ref"] {
         assert!(mapped.hierarchy.array(other).is_none(), "{other} is an image of its own");
     }
     let points = Geo { tie_points: vec![TIE], rpc: Some(vec![1.0; 92]), ..Geo::default() };
@@ -190,23 +190,24 @@ fn names_of_bands_are_a_variable() {
 
 /// GDAL reads vertical systems from files of GeoTIFF 1.1 only.
 #[test]
-fn systems_that_are_left_out_are_named() {
+fn omitted_systems_are_named() {
     let messages = |minor_revision, own: &[(u16, u16)]| {
         let geo = Geo { minor_revision, keys: shorts(own), ..Geo::default() };
         let mapped = map_ifds(vec![referenced(geo)], &v3());
         mapped.report.diagnostics.into_iter().map(|one| one.message).collect::<Vec<_>>()
     };
-    let without = |problem: &str| {
-        let end = "and the other keys have no exact equivalent in WKT";
-        vec![format!("the coordinate reference system is left out: {problem}, {end}")]
-    };
-    assert_eq!(messages(0, &[(3072, 32767)]), without("ProjectedCRSGeoKey is 32767"));
-    assert_eq!(messages(0, &[(2048, 32767)]), without("GeodeticCRSGeoKey is 32767"));
-    assert_eq!(messages(0, &[(1024, 1)]), without("GTModelTypeGeoKey is 1"));
+    let without = |problem: &str| vec![format!("the coordinate reference system is omitted: {problem}")];
+    let no_model = "neither projected (1) nor geographic (2)";
+    assert_eq!(messages(0, &[(3072, 32767)]), without(&format!("GTModelTypeGeoKey is missing, {no_model}")));
+    assert_eq!(
+        messages(0, &[(1024, 3), (2048, 4978)]),
+        without(&format!("GTModelTypeGeoKey is 3, {no_model}"))
+    );
+    assert_eq!(messages(0, &[(1024, 1)]), without("ProjMethodGeoKey is missing"));
     assert_eq!(messages(0, &[(1024, 0)]), Vec::<String>::new());
-    let own = [(1024, 1), (2048, 4326), (3072, 32767), (3075, 11), (4096, 5773)];
+    let own = [(1024, 1), (2048, 4326), (3072, 32767), (3075, 24), (4096, 5773)];
     assert_eq!(messages(0, &own), Vec::<String>::new());
-    let flat = "the vertical part of the coordinate reference system is left out: a system of the file's own with heights";
+    let flat = "the vertical part of the coordinate reference system is omitted: a system of the file's own with heights";
     assert!(messages(1, &own)[0].starts_with(flat));
     let solid = [(1024, 2), (2048, 4979), (4096, 5773)];
     assert!(messages(1, &solid)[0].contains("EPSG:4979 with the heights of EPSG:5773"));

@@ -1,13 +1,15 @@
 //! Images whose chunks have to be examined, and old-style JPEG.
 
+use std::collections::BTreeMap;
+
 use virtualize_bytes::ByteRange;
 use virtualize_remedy::Code;
 use virtualize_tiff::model::{Image, OldJpeg, SampleFormat};
 use virtualize_zarr::{Codec, OldJpegStream, Reference, SourceId, TiffScheme};
 
 use super::tests::{ifd, image, map_ifds};
-use super::{ProbeAnswers, decide, probes};
-use crate::{ChunkContent, MapOptions, Mapped, PieceBytes};
+use super::{lerc_to_examine, settle_lerc};
+use crate::{ChunkContent, Finding, MapOptions, Mapped, PieceBytes, SampleLimits, sample, settle};
 
 fn mapped(samples: u16, compression: u16, change: &dyn Fn(&mut Image)) -> Mapped {
     let bits_per_sample = vec![8; usize::from(samples)];
@@ -21,30 +23,91 @@ fn left_out(mapped: &Mapped) -> Option<Code> {
     mapped.hierarchy.array("band_data").is_none().then(|| mapped.report.diagnostics.last().unwrap().code)
 }
 
-/// JPEG of several samples that are not YCbCr: libtiff refuses subsampled streams.
+fn strips(findings: &[Finding]) -> BTreeMap<String, Vec<(u64, Finding)>> {
+    [("band_data".to_owned(), (0..).zip(findings.iter().cloned()).collect())].into()
+}
+
+fn settled(mut mapped: Mapped, findings: &[Finding], inline_limit: u64) -> Mapped {
+    let options = MapOptions { inline_limit, ..MapOptions::default() };
+    settle(&mut mapped, strips(findings), Code::TiffMalformed, &options);
+    mapped
+}
+
 #[test]
-fn jpeg_of_other_colors_is_examined() {
-    let jpeg = |samples, photometric, planar| {
-        mapped(samples, 7, &|image| (image.photometric, image.planar) = (Some(photometric), planar))
+fn first_and_last_chunks_that_need_a_decoder_are_sampled() {
+    let limits = SampleLimits { chunks: 2, stored: 150, decoded: 64 };
+    let offsets = |mapped: &Mapped, limits| {
+        let chunks = sample(mapped, limits).into_values().flatten();
+        chunks.map(|(position, chunk)| (position, chunk.offset)).collect::<Vec<_>>()
     };
-    let strips = vec![(SourceId(0), ByteRange::new(100, 50)), (SourceId(0), ByteRange::new(150, 50))];
-    assert_eq!(probes(&jpeg(3, 2, false)).jpeg_sampling, [("band_data".to_owned(), strips)].into());
-    for other in [jpeg(3, 6, false), jpeg(1, 1, false), mapped(3, 8, &|_| ())] {
-        assert!(probes(&other).jpeg_sampling.is_empty());
-    }
-    let decided = |answer: Result<Option<u64>, String>| {
-        let mut mapped = jpeg(3, 2, false);
-        let jpeg_sampling = [("band_data".to_owned(), answer)].into();
-        decide(
-            &mut mapped,
-            ProbeAnswers { jpeg_sampling, ..ProbeAnswers::default() },
-            &MapOptions::default(),
+    let strips = |image: &mut Image| {
+        image.cut = virtualize_tiff::model::Cut::Strips { rows: 1 };
+        (image.offsets, image.byte_counts) = (vec![100, 150, 200, 250], vec![50; 4]);
+    };
+    for compression in [5, 7, 8, 34887, 50001] {
+        let samples = if compression == 50001 { 3 } else { 1 };
+        assert_eq!(
+            offsets(&mapped(samples, compression, &strips), limits),
+            [(0, 100), (3, 250)],
+            "{compression}"
         );
-        left_out(&mapped)
+    }
+    for compression in [1, 4] {
+        let bits = if compression == 4 { 1 } else { 8 };
+        let image = mapped(1, compression, &|image| {
+            strips(image);
+            image.bits_per_sample = vec![bits];
+        });
+        assert_eq!(offsets(&image, limits), [], "{compression}");
+    }
+    let lzw = mapped(1, 5, &strips);
+    assert_eq!(offsets(&lzw, SampleLimits { chunks: 9, ..limits }), [(0, 100), (3, 250), (1, 150)]);
+    assert_eq!(offsets(&lzw, SampleLimits { chunks: 1, stored: 49, ..limits }), []);
+    // A strip has 4 bytes.
+    assert_eq!(offsets(&lzw, SampleLimits { decoded: 7, ..limits }), [(0, 100)]);
+}
+
+#[test]
+fn chunks_that_readers_refuse_are_encoded_again() {
+    use Finding::{Damaged, Exact, Longer, Shorter};
+
+    let lzw = || mapped(1, 5, &|_| ());
+    let made = |findings: &[Finding], limit| {
+        let mapped = settled(lzw(), findings, limit);
+        let positions = mapped.tasks.iter().flat_map(|task| task.positions.clone()).collect::<Vec<_>>();
+        (left_out(&mapped), positions)
     };
-    assert_eq!(decided(Ok(None)), None);
-    assert_eq!(decided(Ok(Some(100))), Some(Code::TiffJpeg));
-    assert_eq!(decided(Err("damaged".to_owned())), Some(Code::TiffJpeg));
+    // Two chunks of 2 × 4 bytes.
+    assert_eq!(made(&[Exact, Longer], 16), (None, vec![0, 1]));
+    assert_eq!(made(&[Exact, Longer], 15), (Some(Code::InlineLimit), vec![]));
+    assert_eq!(made(&[Exact, Exact], 0), (None, vec![]));
+    assert_eq!(made(&[Exact, Shorter(3)], 16), (None, vec![]), "no reader decodes it");
+    assert_eq!(made(&[Shorter(3), Damaged("zlib".into())], 16), (Some(Code::TiffMalformed), vec![]));
+    let tiles = |image: &mut Image| {
+        image.cut = virtualize_tiff::model::Cut::Tiles { width: 4, height: 3, depth: 1 };
+    };
+    let mapped = settled(mapped(1, 5, &tiles), &[Exact, Shorter(4)], 12);
+    let ChunkContent::Assemble { pieces, shape, .. } = &mapped.tasks[0].content else { panic!() };
+    assert_eq!(
+        (mapped.tasks.len(), shape.as_slice(), pieces[0].extent.as_slice()),
+        (1, &[3, 4][..], &[1, 4][..])
+    );
+}
+
+#[test]
+fn images_that_the_array_does_not_describe_are_left_out() {
+    let jpeg = || mapped(1, 7, &|image| (image.photometric, image.bits_per_sample) = (Some(32803), vec![16]));
+    let keys = |mapped: &Mapped| {
+        let array = mapped.hierarchy.array("band_data").unwrap();
+        let Some(Codec::Image { configuration, .. }) = array.codecs.last() else { panic!() };
+        configuration.len()
+    };
+    assert_eq!(keys(&jpeg()), 1);
+    assert_eq!(keys(&settled(jpeg(), &[Finding::OtherShape, Finding::OtherShape], 0)), 0);
+    assert_eq!(left_out(&settled(jpeg(), &[Finding::OtherShape, Finding::Exact], 0)), Some(Code::TiffJpeg));
+    let other = [Finding::Exact, Finding::OtherImage("it has 3 samples".into())];
+    assert_eq!(left_out(&settled(jpeg(), &other, 0)), Some(Code::TiffJpeg));
+    assert_eq!(left_out(&settled(mapped(3, 50001, &|_| ()), &other, 0)), Some(Code::TiffMalformed));
 }
 
 /// libtiff stores NaN and alpha of 8 bits as LERC's mask.
@@ -53,7 +116,7 @@ fn lerc_that_may_have_masks_is_examined() {
     let float = |image: &mut Image| {
         (image.sample_format, image.bits_per_sample) = (vec![SampleFormat::Float], vec![32]);
     };
-    let examined = |mapped: &Mapped| probes(mapped).lerc_masks.values().map(Vec::len).sum::<usize>();
+    let examined = |mapped: &Mapped| lerc_to_examine(mapped).values().map(Vec::len).sum::<usize>();
     assert_eq!(examined(&mapped(1, 34887, &float)), 2);
     assert_eq!(examined(&mapped(2, 34887, &|image| image.extra_samples = vec![2])), 2);
     assert_eq!(examined(&mapped(2, 34887, &|image| image.extra_samples = vec![1])), 0);
@@ -66,9 +129,8 @@ fn lerc_that_may_have_masks_is_examined() {
     let chunk = Reference { source: SourceId(0), offset: 150, length: 50 };
     let decided = |inline_limit, answer| {
         let mut mapped = mapped(1, 34887, &float);
-        let lerc_masks = [("band_data".to_owned(), answer)].into();
-        let options = MapOptions { inline_limit, ..MapOptions::default() };
-        decide(&mut mapped, ProbeAnswers { lerc_masks, ..ProbeAnswers::default() }, &options);
+        let answers = [("band_data".to_owned(), answer)].into();
+        settle_lerc(&mut mapped, answers, &MapOptions { inline_limit, ..MapOptions::default() });
         mapped
     };
     // A chunk of 2 × 4 numbers of 4 bytes.
@@ -81,7 +143,7 @@ fn lerc_that_may_have_masks_is_examined() {
     assert_eq!(left_out(&decided(32, Err("damaged".to_owned()))), Some(Code::TiffLerc));
     let unexamined = |samples, change: &dyn Fn(&mut Image)| {
         let mut mapped = mapped(samples, 34887, change);
-        decide(&mut mapped, ProbeAnswers::default(), &MapOptions::default());
+        settle_lerc(&mut mapped, BTreeMap::new(), &MapOptions::default());
         (left_out(&mapped), mapped.report.diagnostics.len())
     };
     assert_eq!(unexamined(1, &float), (None, 1));
@@ -149,10 +211,12 @@ fn old_jpeg_is_read_with_its_tables() {
 
 #[test]
 fn old_jpeg_that_libtiff_does_not_read_is_refused() {
+    assert!(old_jpeg(&|image| image.photometric = Some(2)).is_some(), "RGB is YCbCr");
     let (_, codec) = old_jpeg(&|image| image.photometric = None).unwrap();
     assert_eq!((codec.horizontal, codec.vertical, codec.restart_interval), (2, 1, 3));
-    let refused: [fn(&mut Image); 12] = [
-        |image| image.photometric = Some(2),
+    let refused: [fn(&mut Image); 13] = [
+        |image| image.photometric = Some(5),
+        |image| (image.samples_per_pixel, image.photometric, image.bits_per_sample) = (1, Some(1), vec![8]),
         |image| image.planar = true,
         |image| image.depth = 2,
         |image| image.bits_per_sample = vec![16; 3],

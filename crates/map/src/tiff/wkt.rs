@@ -1,284 +1,338 @@
 //! Coordinate reference systems that a file defines by GeoKeys instead of a code, written as WKT 2 (ISO 19162).
 //!
-//! The methods and parameters are those of OGC 19-008r4 (GeoTIFF 1.1) under their EPSG names, which PROJ knows.
+//! The keys of each parameter, their order of preference and the variants of a method are those of GDAL (libgeotiff). The
+//! names are those of EPSG or PROJ.
 
-use std::collections::BTreeMap;
+use super::datum::{Base, unit};
+use super::geo_keys::{
+    CITATION, Keys, METHOD, PROJECTED_CITATION, PROJECTION, USER_DEFINED, described, double, short, text,
+};
 
-use virtualize_tiff::model::GeoKey;
-
-use super::geo_keys::short;
-use super::{contradiction, registry};
-
-const DEGREE: &str = r#"ANGLEUNIT["degree",0.0174532925199433]"#;
-const USER_DEFINED: u16 = 32767;
 const METRE: &str = r#"LENGTHUNIT["metre",1]"#;
+const FIRST_PARALLEL: u16 = 3078;
+const SECOND_PARALLEL: u16 = 3079;
+const SCALE: u16 = 3092;
 
-/// A parameter of a projection method: EPSG name, keys that hold it in order of preference, kind, default.
-type Parameter = (&'static str, &'static [u16], Kind, f64);
+/// A parameter of a projection method: name in WKT, kind, keys in order of preference.
+type Parameter = (&'static str, Kind, &'static [u16]);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
+    /// In the unit of angles of the file.
     Angle,
+    /// In degrees, whatever the unit of angles.
+    Azimuth,
     Length,
     Scale,
+    /// An angle of 90° unless there is a key.
+    RightAngle,
 }
 
-const LATITUDE: Parameter = ("Latitude of natural origin", &[3081, 3089], Kind::Angle, 0.0);
-const LONGITUDE: Parameter = ("Longitude of natural origin", &[3080, 3088], Kind::Angle, 0.0);
-const FACTOR: Parameter = ("Scale factor at natural origin", &[3092, 3093], Kind::Scale, 1.0);
-const EASTING: Parameter = ("False easting", &[3082, 3086], Kind::Length, 0.0);
-const NORTHING: Parameter = ("False northing", &[3083, 3087], Kind::Length, 0.0);
-const FALSE_LATITUDE: Parameter = ("Latitude of false origin", &[3085, 3081], Kind::Angle, 0.0);
-const FALSE_LONGITUDE: Parameter = ("Longitude of false origin", &[3084, 3080], Kind::Angle, 0.0);
-const FIRST: Parameter = ("Latitude of 1st standard parallel", &[3078], Kind::Angle, 0.0);
-const SECOND: Parameter = ("Latitude of 2nd standard parallel", &[3079], Kind::Angle, 0.0);
-const FALSE_EASTING: Parameter = ("Easting at false origin", &[3086, 3082], Kind::Length, 0.0);
-const FALSE_NORTHING: Parameter = ("Northing at false origin", &[3087, 3083], Kind::Length, 0.0);
+const LATITUDES: &[u16] = &[3081, 3085, 3089];
+const LONGITUDES: &[u16] = &[3080, 3084, 3088];
+const EASTINGS: &[u16] = &[3082, 3090, 3086];
+const NORTHINGS: &[u16] = &[3083, 3091, 3087];
+const SCALES: &[u16] = &[SCALE, 3093];
+const POLAR_LONGITUDES: &[u16] = &[3095, 3080, 3084, 3088];
 
-/// Returns the system as WKT: the text of an Esri PE string if there is one, else built from the keys. `None` if the keys do
-/// not define a system completely.
-pub(super) fn of(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
-    esri(keys).or_else(|| match short(keys, 1024) {
-        Some(1) => projected(keys),
-        Some(2) => geographic(keys),
-        _ => None,
-    })
+const LATITUDE: Parameter = ("Latitude of natural origin", Kind::Angle, LATITUDES);
+const LONGITUDE: Parameter = ("Longitude of natural origin", Kind::Angle, LONGITUDES);
+const FACTOR: Parameter = ("Scale factor at natural origin", Kind::Scale, SCALES);
+const OWN_FACTOR: Parameter = ("Scale factor at natural origin", Kind::Scale, &[SCALE]);
+const EASTING: Parameter = ("False easting", Kind::Length, EASTINGS);
+const NORTHING: Parameter = ("False northing", Kind::Length, NORTHINGS);
+const FALSE_LATITUDE: Parameter = ("Latitude of false origin", Kind::Angle, LATITUDES);
+const FALSE_LONGITUDE: Parameter = ("Longitude of false origin", Kind::Angle, LONGITUDES);
+const FIRST: Parameter = ("Latitude of 1st standard parallel", Kind::Angle, &[FIRST_PARALLEL]);
+const SECOND: Parameter = ("Latitude of 2nd standard parallel", Kind::Angle, &[SECOND_PARALLEL]);
+const FALSE_EASTING: Parameter = ("Easting at false origin", Kind::Length, EASTINGS);
+const FALSE_NORTHING: Parameter = ("Northing at false origin", Kind::Length, NORTHINGS);
+const CENTRE_LATITUDE: Parameter = ("Latitude of projection centre", Kind::Angle, LATITUDES);
+const CENTRE_LONGITUDE: Parameter = ("Longitude of projection centre", Kind::Angle, LONGITUDES);
+const CENTRE_FACTOR: Parameter = ("Scale factor at projection centre", Kind::Scale, SCALES);
+const AZIMUTH: Parameter = ("Azimuth at projection centre", Kind::Azimuth, &[3094]);
+const SKEW: Parameter = ("Angle from Rectified to Skew Grid", Kind::RightAngle, &[3096]);
+const POLAR_LONGITUDE: Parameter = ("Longitude of natural origin", Kind::Angle, POLAR_LONGITUDES);
+
+const ORIGIN: &[Parameter] = &[LATITUDE, LONGITUDE, EASTING, NORTHING];
+const SCALED_ORIGIN: &[Parameter] = &[LATITUDE, LONGITUDE, FACTOR, EASTING, NORTHING];
+const MERIDIAN: &[Parameter] = &[LONGITUDE, EASTING, NORTHING];
+const CONIC: &[Parameter] = &[FALSE_LATITUDE, FALSE_LONGITUDE, FIRST, SECOND, FALSE_EASTING, FALSE_NORTHING];
+
+/// ProjMethodGeoKey, name in WKT, parameters. A method has several rows if its parameters decide which variant it is; `variant`
+/// chooses among them.
+const METHODS: &[(u16, &str, &[Parameter])] = &[
+    (1, "Transverse Mercator", SCALED_ORIGIN),
+    (
+        3,
+        "Hotine Oblique Mercator (variant A)",
+        &[CENTRE_LATITUDE, CENTRE_LONGITUDE, AZIMUTH, SKEW, CENTRE_FACTOR, EASTING, NORTHING],
+    ),
+    (
+        4,
+        "Laborde Oblique Mercator",
+        &[CENTRE_LATITUDE, CENTRE_LONGITUDE, AZIMUTH, CENTRE_FACTOR, EASTING, NORTHING],
+    ),
+    (7, "Mercator (variant A)", &[LATITUDE, LONGITUDE, OWN_FACTOR, EASTING, NORTHING]),
+    (7, "Mercator (variant B)", &[FIRST, LONGITUDE, EASTING, NORTHING]),
+    (
+        7,
+        "Mercator (variant B)",
+        &[("Latitude of 1st standard parallel", Kind::Angle, LATITUDES), LONGITUDE, EASTING, NORTHING],
+    ),
+    (8, "Lambert Conic Conformal (2SP)", CONIC),
+    (9, "Lambert Conic Conformal (1SP)", SCALED_ORIGIN),
+    (10, "Lambert Azimuthal Equal Area", ORIGIN),
+    (11, "Albers Equal Area", CONIC),
+    (12, "Azimuthal Equidistant", ORIGIN),
+    (13, "Equidistant Conic", CONIC),
+    (14, "Stereographic", &[LATITUDE, LONGITUDE, OWN_FACTOR, EASTING, NORTHING]),
+    (15, "Polar Stereographic (variant A)", &[LATITUDE, POLAR_LONGITUDE, FACTOR, EASTING, NORTHING]),
+    (
+        15,
+        "Polar Stereographic (variant B)",
+        &[
+            ("Latitude of standard parallel", Kind::Angle, LATITUDES),
+            ("Longitude of origin", Kind::Angle, POLAR_LONGITUDES),
+            EASTING,
+            NORTHING,
+        ],
+    ),
+    (16, "Oblique Stereographic", SCALED_ORIGIN),
+    (17, "Equidistant Cylindrical", &[LATITUDE, LONGITUDE, FIRST, EASTING, NORTHING]),
+    (18, "Cassini-Soldner", ORIGIN),
+    (19, "Gnomonic", ORIGIN),
+    (20, "Miller Cylindrical", MERIDIAN),
+    (21, "Orthographic", ORIGIN),
+    (22, "American Polyconic", ORIGIN),
+    (23, "Robinson", MERIDIAN),
+    (24, "Sinusoidal", MERIDIAN),
+    (25, "Van Der Grinten", MERIDIAN),
+    (26, "New Zealand Map Grid", ORIGIN),
+    (27, "Transverse Mercator (South Orientated)", SCALED_ORIGIN),
+    (28, "Lambert Cylindrical Equal Area", &[FIRST, LONGITUDE, EASTING, NORTHING]),
+    (
+        9815,
+        "Hotine Oblique Mercator (variant B)",
+        &[
+            CENTRE_LATITUDE,
+            CENTRE_LONGITUDE,
+            AZIMUTH,
+            SKEW,
+            CENTRE_FACTOR,
+            ("Easting at projection centre", Kind::Length, EASTINGS),
+            ("Northing at projection centre", Kind::Length, NORTHINGS),
+        ],
+    ),
+];
+
+/// Returns the geographic system as WKT.
+///
+/// # Errors
+/// The key that prevents an exact system, and why.
+pub(super) fn geographic(base: &Base) -> Result<String, String> {
+    let axes = unit(base.axis_unit);
+    let system = format!(
+        r#"GEOGCRS[{},CS[ellipsoidal,2],AXIS["latitude",north],AXIS["longitude",east],{axes}{}]"#,
+        base.wkt()?,
+        base.id()
+    );
+    Ok(bound(system, base))
 }
 
-fn esri(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
-    [3073, 1026, 2049].into_iter().find_map(|key| match keys.get(&key) {
-        Some(GeoKey::Text(text)) => {
-            text.split_once("ESRI PE String = ").map(|(_, wkt)| wkt.trim_end_matches('|').to_owned())
+/// Returns the projected system as WKT. `metres` is the size of its unit.
+///
+/// # Errors
+/// The key that prevents an exact system, and why.
+pub(super) fn projected(keys: &Keys, base: &Base, metres: f64) -> Result<String, String> {
+    let conversion = match (short(keys, METHOD), short(keys, PROJECTION)) {
+        (None | Some(USER_DEFINED), Some(zone @ (16001..=16060 | 16101..=16160))) => {
+            if base.inverse_flattening == 0.0 {
+                return Err(format!("{}, a UTM zone on a sphere", described(keys, PROJECTION)));
+            }
+            utm(zone)
         }
-        _ => None,
-    })
-}
-
-fn geographic(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
-    let base = base(keys)?;
-    Some(format!(
-        r#"GEOGCRS[{base},CS[ellipsoidal,2],AXIS["latitude",north],AXIS["longitude",east],{DEGREE}]"#
-    ))
-}
-
-fn projected(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
-    let (base, unit, conversion) = (base(keys)?, linear_unit(keys)?, conversion(keys)?);
-    let name = quoted(text(keys, 1026).or_else(|| text(keys, 3073)).unwrap_or("unnamed"));
-    Some(format!(
-        r#"PROJCRS[{name},BASEGEOGCRS[{base}],{conversion},CS[Cartesian,2],AXIS["easting",east],AXIS["northing",north],{unit}]"#
-    ))
-}
-
-/// Returns name, datum and prime meridian of the geographic system; `None` if keys contradict each other, or if angles are
-/// not in degrees.
-fn base(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
-    if !matches!(short(keys, 2054), None | Some(9102))
-        || number(keys, &[2061]).is_some_and(|east| east != 0.0)
-        || short(keys, 2051).is_some_and(|meridian| ![8901, USER_DEFINED].contains(&meridian))
-    {
-        return None;
-    }
-    let code = short(keys, 2048).filter(|code| *code != USER_DEFINED);
-    let datum = short(keys, 2050).filter(|code| *code != USER_DEFINED);
-    let system = match (code, datum) {
-        (Some(code), None) => Some(registry::geographic(code)?),
-        (Some(code), Some(datum)) => Some(registry::geographic(code).filter(|system| system.datum == datum)?),
-        (None, Some(datum)) => Some(registry::of_datum(datum)?),
-        (None, None) => None,
-    };
-    let (name, datum, major, inverse_flattening) = match system {
-        Some(system) if contradiction::ellipsoid_differs(keys, &system) => return None,
-        // As in GDAL, the size of the ellipsoid in the keys takes precedence over that of the datum.
-        Some(system) => {
-            let (name, datum) = system.names()?;
-            let major = number(keys, &[2057]).filter(|major| *major != 0.0).unwrap_or(system.semi_major);
-            let inverse = number(keys, &[2059]).filter(|inverse| *inverse != 0.0);
-            (name, datum, major, inverse.unwrap_or(system.inverse_flattening))
+        (None | Some(USER_DEFINED), Some(1024..USER_DEFINED)) => {
+            return Err(format!("{}, not a UTM zone (16001 to 16160)", described(keys, PROJECTION)));
         }
-        None => ("unknown", "unknown", number(keys, &[2057])?, number(keys, &[2059])?),
+        (method, _) => conversion(keys, method, base, metres)?,
     };
-    if major <= 0.0 || inverse_flattening < 0.0 {
-        return None;
-    }
-    Some(format!(
-        r#""{name}",DATUM["{datum}",ELLIPSOID["unknown",{major},{inverse_flattening},{METRE}]],PRIMEM["Greenwich",0,{DEGREE}]"#
-    ))
+    let name = text(keys, PROJECTED_CITATION).or_else(|| text(keys, CITATION)).unwrap_or("unnamed");
+    let length = if metres == 1.0 { METRE.into() } else { format!(r#"LENGTHUNIT["unknown",{metres}]"#) };
+    let system = format!(
+        r#"PROJCRS["{}",BASEGEOGCRS[{}{}],{conversion},CS[Cartesian,2],AXIS["easting",east],AXIS["northing",north],{length}]"#,
+        name.replace('"', "\"\""),
+        base.wkt()?,
+        base.id(),
+    );
+    Ok(bound(system, base))
 }
 
-fn linear_unit(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
-    Some(match short(keys, 3076) {
-        None | Some(9001) => METRE.to_owned(),
-        Some(9002) => r#"LENGTHUNIT["foot",0.3048]"#.to_owned(),
-        Some(9003) => r#"LENGTHUNIT["US survey foot",0.304800609601219]"#.to_owned(),
-        Some(_) => format!(r#"LENGTHUNIT["unknown",{}]"#, number(keys, &[3077]).filter(|size| *size > 0.0)?),
-    })
-}
-
-fn conversion(keys: &BTreeMap<u16, GeoKey>) -> Option<String> {
-    if let Some(zone) = short(keys, 3074).filter(|code| *code != USER_DEFINED) {
-        return utm(zone);
+/// Binds a system to WGS 84 if the file has a shift.
+fn bound(system: String, base: &Base) -> String {
+    let Some(shift) = base.shift else { return system };
+    let names = [
+        "X-axis translation",
+        "Y-axis translation",
+        "Z-axis translation",
+        "X-axis rotation",
+        "Y-axis rotation",
+        "Z-axis rotation",
+        "Scale difference",
+    ];
+    let mut parameters = String::new();
+    for ((name, value), code) in names.into_iter().zip(shift).zip(8605..) {
+        let value = if code == 8611 { 1.0 + value * 1e-6 } else { value };
+        parameters += &format!(r#",PARAMETER["{name}",{value},ID["EPSG",{code}]]"#);
     }
-    let has_parallel = number(keys, &[3078]).is_some();
-    let (method, parameters) = method(short(keys, 3075)?, has_parallel)?;
-    let unit = linear_unit(keys)?;
-    let values: Vec<f64> =
-        parameters.iter().map(|(_, ids, _, default)| number(keys, ids).unwrap_or(*default)).collect();
-    Some(write_conversion(method, parameters, &values, &unit))
+    let target = r#"GEOGCRS["WGS 84",DATUM["World Geodetic System 1984",ELLIPSOID["WGS 84",6378137,298.257223563]],CS[ellipsoidal,2],AXIS["latitude",north],AXIS["longitude",east],ANGLEUNIT["degree",0.0174532925199433],ID["EPSG",4326]]"#;
+    format!(
+        r#"BOUNDCRS[SOURCECRS[{system}],TARGETCRS[{target}],ABRIDGEDTRANSFORMATION["Transformation to WGS 84",METHOD["Position Vector transformation (geog2D domain)",ID["EPSG",9606]]{parameters}]]"#
+    )
 }
 
 /// Returns the conversion of a UTM zone: codes 16001 to 16060 are north, 16101 to 16160 south.
-fn utm(code: u16) -> Option<String> {
-    let (zone, northing) = match code {
-        16001..=16060 => (code - 16000, 0.0),
-        16101..=16160 => (code - 16100, 10_000_000.0),
-        _ => return None,
-    };
+fn utm(code: u16) -> String {
+    let (zone, northing) = if code < 16100 { (code - 16000, 0.0) } else { (code - 16100, 1e7) };
     let values = [0.0, f64::from(zone) * 6.0 - 183.0, 0.9996, 500_000.0, northing];
-    let (method, parameters) = method(1, false)?;
-    Some(write_conversion(method, parameters, &values, METRE))
+    let named: Vec<_> = SCALED_ORIGIN.iter().zip(values).collect();
+    write("Transverse Mercator", &named)
 }
 
-fn write_conversion(method: &str, parameters: &[Parameter], values: &[f64], length: &str) -> String {
-    let written: Vec<String> = parameters
-        .iter()
-        .zip(values)
-        .map(|((name, _, kind, _), value)| {
-            let unit = match kind {
-                Kind::Angle => DEGREE,
-                Kind::Length => length,
-                Kind::Scale => r#"SCALEUNIT["unity",1]"#,
-            };
-            format!(r#"PARAMETER["{name}",{value},{unit}]"#)
-        })
-        .collect();
-    format!(r#"CONVERSION["unnamed",METHOD["{method}"],{}]"#, written.join(","))
-}
-
-/// Returns EPSG name and parameters of a ProjMethodGeoKey (3075). `has_parallel` tells the two variants of Mercator apart.
-fn method(code: u16, has_parallel: bool) -> Option<(&'static str, &'static [Parameter])> {
-    Some(match code {
-        1 => ("Transverse Mercator", &[LATITUDE, LONGITUDE, FACTOR, EASTING, NORTHING]),
-        7 if has_parallel => ("Mercator (variant B)", &[FIRST, LONGITUDE, EASTING, NORTHING]),
-        7 => ("Mercator (variant A)", &[LATITUDE, LONGITUDE, FACTOR, EASTING, NORTHING]),
-        8 => (
-            "Lambert Conic Conformal (2SP)",
-            &[FALSE_LATITUDE, FALSE_LONGITUDE, FIRST, SECOND, FALSE_EASTING, FALSE_NORTHING],
-        ),
-        9 => ("Lambert Conic Conformal (1SP)", &[LATITUDE, LONGITUDE, FACTOR, EASTING, NORTHING]),
-        10 => ("Lambert Azimuthal Equal Area", &[LATITUDE, LONGITUDE, EASTING, NORTHING]),
-        11 => (
-            "Albers Equal Area",
-            &[FALSE_LATITUDE, FALSE_LONGITUDE, FIRST, SECOND, FALSE_EASTING, FALSE_NORTHING],
-        ),
-        24 => ("Sinusoidal", &[LONGITUDE, EASTING, NORTHING]),
-        _ => return None,
-    })
-}
-
-fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('"', "\"\""))
-}
-
-fn text(keys: &BTreeMap<u16, GeoKey>, key: u16) -> Option<&str> {
-    match keys.get(&key) {
-        Some(GeoKey::Text(text)) => Some(text),
-        _ => None,
+fn conversion(keys: &Keys, method: Option<u16>, base: &Base, metres: f64) -> Result<String, String> {
+    let mut rows = METHODS.iter().filter(|(code, ..)| Some(*code) == method);
+    let Some(first) = rows.next() else {
+        return Err(match method {
+            None => described(keys, METHOD),
+            Some(_) => format!("{}, a projection method without equivalent in WKT", described(keys, METHOD)),
+        });
+    };
+    let value = |(_, kind, ids): &Parameter| {
+        let found = ids.iter().find_map(|id| double(keys, *id));
+        match (kind, found) {
+            (Kind::Angle | Kind::RightAngle, Some(angle)) => angle * base.parameter_unit,
+            (Kind::Length, Some(length)) => length * metres,
+            (Kind::RightAngle, None) => 90.0,
+            (Kind::Scale, None) => 1.0,
+            (_, found) => found.unwrap_or_default(),
+        }
+    };
+    let key = |ids: &[u16]| ids.iter().copied().find(|id| keys.contains_key(id)).unwrap_or(METHOD);
+    let refuse = |ids: &[u16], why: &str| Err(format!("{}, {why}", described(keys, key(ids))));
+    let (latitude, scale) = (value(&LATITUDE), value(&FACTOR));
+    let (_, name, parameters) = match method {
+        // Mercator by a scale or by a standard parallel. GDAL takes a latitude of origin for one.
+        Some(7) => {
+            let has_parallel = double(keys, FIRST_PARALLEL).is_some();
+            match (has_parallel, latitude == 0.0) {
+                (false, true) => first,
+                (true, true) => rows.next().unwrap_or(first),
+                (false, false) if value(&OWN_FACTOR) == 1.0 => rows.nth(1).unwrap_or(first),
+                _ => return refuse(LATITUDES, "a latitude of origin that Mercator does not have"),
+            }
+        }
+        // Polar stereographic by a scale at the pole or by a standard parallel.
+        Some(15) => match ((latitude.abs() - 90.0).abs() <= 1e-8, scale == 1.0) {
+            (true, _) => first,
+            (false, true) => rows.next().unwrap_or(first),
+            (false, false) => return refuse(SCALES, "a scale away from the pole"),
+        },
+        _ => first,
+    };
+    let named: Vec<_> = parameters.iter().map(|parameter| (parameter, value(parameter))).collect();
+    if let Some(((_, _, ids), _)) = named.iter().find(|(_, value)| !value.is_finite()) {
+        return refuse(ids, "not a finite number");
     }
+    let polar = |(name, kind, _): &Parameter, value: f64| {
+        let is_parallel = name.contains("standard parallel") && method == Some(7);
+        *kind == Kind::Angle
+            && name.starts_with("Latitude")
+            && (value.abs() > 90.0 || is_parallel && value.abs() == 90.0)
+    };
+    if let Some(((_, _, ids), _)) = named.iter().find(|(parameter, value)| polar(parameter, *value)) {
+        return refuse(ids, "which is out of range");
+    }
+    if method == Some(4) && latitude == 0.0 {
+        return refuse(LATITUDES, "and this projection has no origin at the equator");
+    }
+    if matches!(method, Some(8)) && double(keys, SECOND_PARALLEL).is_none() {
+        // GDAL ignores the first standard parallel, too.
+        return Err(described(keys, SECOND_PARALLEL));
+    }
+    if matches!(method, Some(8 | 11 | 13)) && (value(&FIRST) + value(&SECOND)).abs() < 1e-8 {
+        return refuse(&[FIRST_PARALLEL], "and the standard parallels define no cone");
+    }
+    if method == Some(9) && latitude == 0.0 {
+        return refuse(LATITUDES, "and a parallel at the equator defines no cone");
+    }
+    Ok(write(name, &named))
 }
 
-/// Returns the number of the first of these keys that has a finite one.
-fn number(keys: &BTreeMap<u16, GeoKey>, ids: &[u16]) -> Option<f64> {
-    ids.iter().find_map(|id| match keys.get(id) {
-        Some(GeoKey::Double(values)) => values.first().copied().filter(|value| value.is_finite()),
-        _ => None,
-    })
+fn write(method: &str, parameters: &[(&Parameter, f64)]) -> String {
+    let mut text = format!(r#"CONVERSION["unnamed",METHOD["{method}"]"#);
+    for ((name, kind, _), value) in parameters {
+        let unit = match kind {
+            Kind::Length => METRE.into(),
+            Kind::Scale => r#"SCALEUNIT["unity",1]"#.into(),
+            Kind::Angle | Kind::Azimuth | Kind::RightAngle => unit(1.0),
+        };
+        text += &format!(r#",PARAMETER["{name}",{value},{unit}]"#);
+    }
+    text + "]"
 }
 
 #[cfg(test)]
 mod tests {
+    use virtualize_tiff::model::GeoKey;
+
     use super::*;
 
-    fn keys(shorts: &[(u16, u16)], doubles: &[(u16, f64)]) -> BTreeMap<u16, GeoKey> {
-        let shorts = shorts.iter().map(|(id, value)| (*id, GeoKey::Short(*value)));
-        shorts.chain(doubles.iter().map(|(id, value)| (*id, GeoKey::Double(vec![*value])))).collect()
+    fn system(shorts: &[(u16, u16)], doubles: &[(u16, f64)]) -> Result<String, String> {
+        let shorts = [(2048, 4326)].iter().chain(shorts).map(|(id, value)| (*id, GeoKey::Short(*value)));
+        let doubles = doubles.iter().map(|(id, value)| (*id, GeoKey::Double(vec![*value])));
+        let keys = shorts.chain(doubles).collect();
+        projected(&keys, &Base::of(&keys, None).unwrap(), 0.5)
     }
 
-    /// `pyproj.CRS(text).to_proj4()`: +proj=aea +lat_0=23 +lon_0=-96 +lat_1=29.5 +lat_2=45.5 +x_0=0 +y_0=0 …
+    /// `pyproj.CRS(text).to_proj4()`: +proj=aea +lat_0=23 +lon_0=-96 +lat_1=29.5 +lat_2=45.5 +x_0=1 +y_0=0 … +to_meter=0.5
     #[test]
     fn albers_is_built_from_its_keys() {
-        let albers = keys(
-            &[(1024, 1), (2048, 4326), (3072, 32767), (3074, 32767), (3075, 11), (3076, 9001)],
-            &[(3078, 29.5), (3079, 45.5), (3080, -96.0), (3081, 23.0)],
-        );
-        let text = of(&albers).unwrap();
-        assert!(
-            text.contains(r#"METHOD["Albers Equal Area"],PARAMETER["Latitude of false origin",23,"#),
-            "{text}"
-        );
-        assert!(text.contains(r#"PARAMETER["Longitude of false origin",-96,"#), "{text}");
-        assert!(text.contains(r#"ELLIPSOID["unknown",6378137,298.257223563,"#), "{text}");
+        let text =
+            system(&[(3075, 11)], &[(3078, 29.5), (3079, 45.5), (3084, -96.0), (3089, 23.0), (3086, 2.0)])
+                .unwrap();
+        for part in [
+            r#"METHOD["Albers Equal Area"],PARAMETER["Latitude of false origin",23,ANGLEUNIT["degree","#,
+            r#"PARAMETER["Longitude of false origin",-96,"#,
+            r#"PARAMETER["Easting at false origin",1,LENGTHUNIT["metre",1]]"#,
+            r#"ELLIPSOID["unknown",6378137,298.257223563,"#,
+            r#"AXIS["northing",north],LENGTHUNIT["unknown",0.5]]"#,
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+
+    /// PROJ refuses these projections.
+    #[test]
+    fn projections_without_meaning_are_refused() {
+        let problem = |method: u16, doubles: &[(u16, f64)]| system(&[(3075, method)], doubles).unwrap_err();
+        assert_eq!(problem(2, &[]), "ProjMethodGeoKey is 2, a projection method without equivalent in WKT");
+        assert!(problem(7, &[(3081, 10.0), (3092, 0.9)]).starts_with("ProjNatOriginLatGeoKey is 10, "));
+        assert!(problem(7, &[(3081, 10.0), (3078, 5.0)]).starts_with("ProjNatOriginLatGeoKey is 10, "));
+        assert!(problem(7, &[(3085, -90.0)]).starts_with("ProjFalseOriginLatGeoKey is -90, "));
+        assert!(problem(15, &[(3081, 70.0), (3093, 0.9)]).starts_with("ProjScaleAtCenterGeoKey is 0.9, "));
+        assert!(problem(4, &[]).starts_with("ProjMethodGeoKey is 4, "));
+        assert!(problem(9, &[]).starts_with("ProjMethodGeoKey is 9, "));
+        assert!(problem(11, &[(3078, 5.0), (3079, -5.0)]).starts_with("ProjStdParallel1GeoKey is 5, "));
+        assert_eq!(problem(8, &[(3078, 5.0)]), "ProjStdParallel2GeoKey is missing");
+        assert!(problem(1, &[(3081, 91.0)]).starts_with("ProjNatOriginLatGeoKey is 91, "));
+        assert!(problem(1, &[(3082, f64::NAN)]).starts_with("ProjFalseEastingGeoKey is NaN, "));
+        assert!(system(&[(3074, 10406)], &[]).unwrap_err().starts_with("ProjectionGeoKey is 10406, "));
     }
 
     #[test]
-    fn incomplete_keys_give_no_system() {
-        assert_eq!(of(&keys(&[(1024, 1), (3072, 32767), (3075, 11)], &[])), None, "no ellipsoid");
-        assert_eq!(of(&keys(&[(1024, 1), (2048, 4326), (3075, 99)], &[])), None, "unknown method");
-        assert_eq!(of(&keys(&[(1024, 2), (2048, 4326), (2054, 9104)], &[])), None, "arc-seconds");
-    }
-
-    #[test]
-    fn utm_conversions_have_codes() {
-        let utm = utm(16132).unwrap();
+    fn utm_zones_have_codes() {
+        let utm = system(&[(3074, 16132)], &[]).unwrap();
         assert!(utm.contains(r#"PARAMETER["Longitude of natural origin",9,"#), "{utm}");
         assert!(utm.contains(r#"PARAMETER["False northing",10000000,"#), "{utm}");
-    }
-
-    /// ArcGIS writes its own text of the system into a citation.
-    #[test]
-    fn texts_of_esri_come_first_and_names_are_quoted() {
-        let shorts = [(1024, 1), (2048, 4326), (3072, 32767), (3075, 11)];
-        let named = |key, text: &str| {
-            let mut keys = keys(&shorts, &[]);
-            keys.insert(key, GeoKey::Text(text.into()));
-            of(&keys).unwrap()
-        };
-        for key in [3073, 1026, 2049] {
-            assert_eq!(named(key, "ESRI PE String = PROJCS[\"A\"]|"), "PROJCS[\"A\"]");
-        }
-        assert!(named(3073, "a \"b\"").starts_with(r#"PROJCRS["a ""b""","#));
-        assert!(named(1026, "a").starts_with(r#"PROJCRS["a","#));
-        assert!(of(&keys(&shorts, &[])).unwrap().starts_with(r#"PROJCRS["unnamed","#));
-    }
-
-    /// Only degrees from Greenwich, an ellipsoid with a size, and codes that agree define a system here.
-    #[test]
-    fn a_base_is_whole_and_free_of_contradictions() {
-        let ellipsoid = [(2057, 6_378_137.0), (2059, 298.0)];
-        let is_base = |shorts: &[(u16, u16)], doubles: &[(u16, f64)]| {
-            of(&keys(&[&[(1024, 2)], shorts].concat(), doubles)).is_some()
-        };
-        for shorts in [
-            vec![(2048, 4326)],
-            vec![(2048, 32767), (2050, 6326)],
-            vec![(2048, 4326), (2050, 6326)],
-            vec![(2048, 4326), (2050, 32767)],
-            vec![(2048, 4326), (2051, 8901)],
-            vec![(2048, 4326), (2051, 32767)],
-            vec![(2048, 4326), (2054, 9102)],
-        ] {
-            assert!(is_base(&shorts, &[]), "{shorts:?}");
-        }
-        for shorts in [
-            vec![],
-            vec![(2048, 4326), (2050, 6269)],
-            vec![(2048, 4326), (2051, 8903)],
-            vec![(2048, 4326), (2054, 9105)],
-            vec![(2048, 32767), (2050, 32767)],
-        ] {
-            assert!(!is_base(&shorts, &[]), "{shorts:?}");
-        }
-        assert!(is_base(&[], &ellipsoid) && is_base(&[], &[(2057, 1.0), (2059, 0.0)]), "a sphere");
-        assert!(!is_base(&[], &[(2057, 0.0), (2059, 298.0)]) && !is_base(&[], &[(2057, 1.0), (2059, -1.0)]));
-        assert!(is_base(&[(2048, 4326)], &[(2061, 0.0)]) && !is_base(&[(2048, 4326)], &[(2061, 2.5)]));
     }
 }

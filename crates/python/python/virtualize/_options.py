@@ -43,7 +43,6 @@ class MappingOptions(TypedDict, total=False):
     """How files are mapped to Zarr."""
 
     strict: bool
-    invalid_nodata: Literal["error", "warn", "gdal"]
     ifd: Sequence[int | str] | int | str
     complex_integers: Literal["complex", "structure"]
     stack: bool
@@ -58,6 +57,7 @@ class MappingOptions(TypedDict, total=False):
     ragged: bool
     follow_external: bool
     dmrpp: bool
+    sidecars: bool
     readable_by: Sequence[str] | str
 
 

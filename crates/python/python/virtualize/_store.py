@@ -166,7 +166,7 @@ class VirtualStore(Store):
             ``"kerchunk-json"`` or ``"kerchunk-parquet"``. By default, the latter for a target that ends in
             ``.parquet`` or ``.parq``.
         overwrite
-            Whether to replace a folder that is not empty.
+            Whether to replace an output that is a folder. Folders with other files are never replaced.
         **options
             ``record_size``, ``rewrite_url``, ``relative``.
         """

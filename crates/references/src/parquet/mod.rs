@@ -2,7 +2,7 @@
 //! <https://fsspec.github.io/kerchunk/spec.html#parquet-references>
 
 mod pages;
-mod quiet;
+mod panics;
 mod rows;
 
 use ::parquet::{
@@ -21,7 +21,7 @@ use crate::{
     hierarchy::Builder,
 };
 pub use pages::check_row_group;
-pub use quiet::quietly;
+pub use panics::caught;
 use rows::{Batch, Rows};
 
 /// Greatest number of rows of a file.
@@ -133,7 +133,7 @@ impl File {
     /// Opens a file of at most `most` rows.
     fn open(file: Bytes, most: u64) -> Result<Self, ParquetFault> {
         pages::check_footer(&file)?;
-        let reader = checked(quietly(|| SerializedFileReader::new(file.clone())))?;
+        let reader = checked(caught(|| SerializedFileReader::new(file.clone())))?;
         let metadata = reader.metadata();
         let groups = metadata.row_groups().iter();
         let rows = groups.fold(0, |rows: u64, group| {
@@ -148,7 +148,7 @@ impl File {
 
     /// Returns the next rows; `None` at the end.
     fn batch(&mut self) -> Result<Option<Batch>, ParquetFault> {
-        checked(quietly(|| {
+        checked(caught(|| {
             loop {
                 if let Some(batch) = self.rows.as_mut().map_or(Ok(None), Rows::batch)? {
                     return Ok(Some(batch));

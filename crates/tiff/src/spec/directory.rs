@@ -4,14 +4,15 @@
 //!            | entries | tag | type | count | value or offset | … | offset of the next directory |
 //! TIFF           2        2     2      4           4                          4
 //! BigTIFF        8        2     2      8           8                          8
+//! NDPI           2        2     2      4           4                          8, then 4 per entry: the high words
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use tiff::tags::Type;
 use virtualize_bytes::{ByteRange, Cursor, Limits, NeedBytes};
 
-use super::Format;
+use super::{Format, tag};
 use crate::{Error, Structure};
 
 /// A directory before its values are read.
@@ -19,7 +20,8 @@ use crate::{Error, Structure};
 pub(crate) struct Directory {
     /// Offset in the file.
     pub(crate) offset: u64,
-    /// Entries in the order of the file; only the first one of each tag.
+    /// Entries in the order of the file; only the first one of each tag, except for ImageDescription: tifffile describes its
+    /// arrays in a second one.
     pub(crate) entries: Vec<Entry>,
     /// Errors of entries with an unknown field type, which are skipped.
     pub(crate) skipped: Vec<Error>,
@@ -65,24 +67,34 @@ impl Directory {
         let mut entries =
             Cursor::new(cursor.take_u64(count.saturating_mul(entry_size))?, cursor.address(), format.endian);
         let mut directory = Self { offset, entries: Vec::new(), skipped: Vec::new(), next: 0, length: 0 };
-        let mut seen = BTreeSet::new();
-        while !entries.is_empty() {
-            directory.push(Raw::parse(&mut entries, format)?, offset, &mut seen);
-        }
-        directory.next = match if format.big { cursor.u64() } else { cursor.u32().map(u64::from) } {
+        let wide = format.big || format.ndpi;
+        directory.next = match if wide { cursor.u64() } else { cursor.u32().map(u64::from) } {
             Ok(next) => next,
             // The offset of the next directory may be missing at the end of the file.
-            Err(missing) if missing.range.end() > size => 0,
+            Err(missing) if missing.range.end() > size && !format.ndpi => 0,
             Err(missing) => return Err(missing),
         };
+        let high = if format.ndpi { cursor.take_u64(count.saturating_mul(4))? } else { &[] };
+        let mut high = Cursor::new(high, 0, format.endian);
+        let mut seen = BTreeMap::new();
+        while !entries.is_empty() {
+            let mut raw = Raw::parse(&mut entries, format)?;
+            if format.ndpi {
+                raw.widen(high.u32()?);
+            }
+            directory.push(raw, offset, &mut seen);
+        }
         directory.length = cursor.address().saturating_sub(offset);
         Ok(Ok(directory))
     }
 
-    fn push(&mut self, raw: Raw, offset: u64, seen: &mut BTreeSet<u16>) {
-        if !seen.insert(raw.tag) {
+    fn push(&mut self, raw: Raw, offset: u64, seen: &mut BTreeMap<u16, u8>) {
+        let most = if raw.tag == tag::IMAGE_DESCRIPTION { 2 } else { 1 };
+        let count = seen.entry(raw.tag).or_insert(0);
+        if *count == most {
             return;
         }
+        *count = count.saturating_add(1);
         match Type::from_u16(raw.kind) {
             Some(kind) => self.entries.push(raw.entry(kind)),
             None => {
@@ -114,6 +126,7 @@ struct Raw {
     count: u64,
     inline: [u8; 8],
     at: u64,
+    /// Size in bytes of the largest value in the entry.
     capacity: u64,
 }
 
@@ -130,10 +143,30 @@ impl Raw {
         Ok(Self { tag, kind, count, inline, at: u64::from(peek.u32()?), capacity: 4 })
     }
 
+    /// Adds the high word of the value or offset of an NDPI file. A single LONG, such as StripOffsets, becomes a LONG8.
+    /// Text is never in the entry.
+    fn widen(&mut self, high: u32) {
+        let [a, b, c, d, ..] = self.inline;
+        let [e, f, g, h] = high.to_le_bytes();
+        self.at |= u64::from(high) << 32;
+        match Type::from_u16(self.kind) {
+            Some(Type::LONG | Type::SLONG | Type::IFD) if self.count == 1 && high != 0 => {
+                self.kind = Type::LONG8.to_u16();
+                self.inline = [a, b, c, d, e, f, g, h];
+                self.capacity = 8;
+            }
+            Some(Type::ASCII) => self.capacity = 0,
+            _ => {}
+        }
+    }
+
+    /// Returns the entry. The count of UIC2Tag is the number of planes, each with three pairs of numbers.
     fn entry(&self, kind: Type) -> Entry {
-        let length = value_length(kind, self.count);
-        let place = if length <= self.capacity { Place::Inline(self.inline) } else { Place::At(self.at) };
-        Entry { tag: self.tag, kind, count: self.count, place }
+        let planes = (self.tag, kind) == (tag::UIC2, Type::RATIONAL);
+        let count = if planes { self.count.saturating_mul(3) } else { self.count };
+        let inline = value_length(kind, count) <= self.capacity;
+        let place = if inline { Place::Inline(self.inline) } else { Place::At(self.at) };
+        Entry { tag: self.tag, kind, count, place }
     }
 }
 
@@ -180,7 +213,7 @@ mod tests {
 
     use super::*;
 
-    const LITTLE: Format = Format { endian: Endian::Little, big: false };
+    const LITTLE: Format = Format { endian: Endian::Little, big: false, ndpi: false };
 
     fn parse(bytes: &[u8], format: Format) -> Result<Result<Directory, Error>, NeedBytes> {
         Directory::parse(Cursor::new(bytes, 0x10, format.endian), format, &Limits::default(), 0x1000)
@@ -205,9 +238,28 @@ mod tests {
         let bytes = b"\0\0\0\0\0\0\0\x01\
             \x01\x11\0\x10\0\0\0\0\0\0\0\x01\0\0\0\x05\0\0\0\0\
             \0\0\0\0\0\0\0\0";
-        let directory = parse(bytes, Format { endian: Endian::Big, big: true }).unwrap().unwrap();
+        let directory =
+            parse(bytes, Format { endian: Endian::Big, big: true, ndpi: false }).unwrap().unwrap();
         assert_eq!(directory.next, 0);
         assert_eq!(directory.entries[0].inline(), Some(&[0, 0, 0, 5, 0, 0, 0, 0][..]));
+    }
+
+    #[test]
+    fn high_words_follow_ndpi_directories() {
+        let bytes = b"\x03\0\
+            \x00\x01\x04\0\x01\0\0\0\x07\0\0\0\
+            \x0f\x01\x02\0\x02\0\0\0\x00\x02\0\0\
+            \x11\x01\x04\0\x01\0\0\0\x00\x03\0\0\
+            \x34\x12\0\0\x01\0\0\0\
+            \0\0\0\0\x02\0\0\0\x03\0\0\0";
+        let directory = parse(bytes, Format { ndpi: true, ..LITTLE }).unwrap().unwrap();
+        assert_eq!((directory.next, directory.length), (0x1_0000_1234, bytes.len() as u64));
+        let [width, make, offset] = &directory.entries[..] else { panic!("three entries") };
+        assert_eq!(width.inline(), Some(&[7, 0, 0, 0][..]));
+        assert_eq!(make.range(), Some(ByteRange::new(0x2_0000_0200, 2)), "text is never inline");
+        assert_eq!((offset.kind, offset.inline()), (Type::LONG8, Some(&[0, 3, 0, 0, 3, 0, 0, 0][..])));
+        let missing = parse(&bytes[..50], Format { ndpi: true, ..LITTLE }).unwrap_err();
+        assert_eq!(missing.range.end(), 0x10 + bytes.len() as u64);
     }
 
     #[test]

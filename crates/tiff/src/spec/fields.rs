@@ -12,6 +12,8 @@ pub(crate) struct Fields {
     pub(crate) offset: u64,
     /// Readable values.
     pub(crate) values: BTreeMap<u16, Value>,
+    /// The second ImageDescription.
+    pub(crate) second_description: Option<String>,
     /// Errors of the tags that could not be read.
     pub(crate) unreadable: BTreeMap<u16, Error>,
 }
@@ -19,7 +21,7 @@ pub(crate) struct Fields {
 impl Fields {
     /// Creates a directory without values.
     pub(crate) fn empty(offset: u64) -> Self {
-        Self { offset, values: BTreeMap::new(), unreadable: BTreeMap::new() }
+        Self { offset, values: BTreeMap::new(), second_description: None, unreadable: BTreeMap::new() }
     }
 
     /// Creates an error for a tag.
@@ -188,7 +190,7 @@ mod tests {
     use super::*;
 
     fn fields(value: Value) -> Fields {
-        Fields { offset: 8, values: [(258, value)].into(), unreadable: BTreeMap::new() }
+        Fields { values: [(258, value)].into(), ..Fields::empty(8) }
     }
 
     /// libtiff converts any number, such as a ReferenceBlackWhite of LONG.
@@ -215,7 +217,7 @@ mod tests {
     fn only_compressions_are_repeated() {
         let integer = |tag, numbers: &[u64]| {
             let values = [(tag, Value::Unsigned(numbers.to_vec()))].into();
-            Fields { offset: 8, values, unreadable: BTreeMap::new() }.integer(tag)
+            Fields { values, ..Fields::empty(8) }.integer(tag)
         };
         assert_eq!((integer(266, &[2]).unwrap(), integer(259, &[5, 5]).unwrap()), (Some(2), Some(5)));
         assert!(integer(266, &[2, 2]).is_err() && integer(259, &[5, 1]).is_err());
@@ -223,11 +225,7 @@ mod tests {
 
     #[test]
     fn empty_values_are_absent_unless_they_determine_the_layout() {
-        let empty = |tag| Fields {
-            offset: 8,
-            values: [(tag, Value::Unsigned(vec![]))].into(),
-            unreadable: BTreeMap::new(),
-        };
+        let empty = |tag| Fields { values: [(tag, Value::Unsigned(vec![]))].into(), ..Fields::empty(8) };
         assert_eq!(empty(274).integer(274).unwrap(), None);
         let error = empty(284).integer(284).unwrap_err();
         assert_eq!(error.to_string(), "tag 284 (PlanarConfiguration) at 0x8: no value, expected one");

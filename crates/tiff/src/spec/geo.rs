@@ -11,9 +11,7 @@ pub(crate) fn parse(fields: &Fields, ascii: &[u8], problems: &mut Vec<Error>) ->
         tie_points: fields
             .floats(tag::MODEL_TIEPOINT)
             .map_or(Vec::new(), |numbers| numbers.as_chunks().0.to_vec()),
-        transformation: fields
-            .floats(tag::MODEL_TRANSFORMATION)
-            .and_then(|numbers| numbers.first_chunk().copied()),
+        transformation: fields.floats(tag::MODEL_TRANSFORMATION).and_then(|numbers| numbers.try_into().ok()),
         rpc: fields.floats(tag::RPC_COEFFICIENTS).filter(|numbers| numbers.len() >= 92),
         ..Geo::default()
     };

@@ -26,7 +26,8 @@ pub(crate) fn parse(
     }
     for &[id, location, length, value] in entries.iter().take(usize::from(count)) {
         match resolve(directory, doubles, ascii, [location, length, value]) {
-            Some(key) => drop(keys.entry(id).or_insert(key)),
+            // Of several keys with one id, libgeotiff reads the last.
+            Some(key) => drop(keys.insert(id, key)),
             None => {
                 problems.push(format!(
                     "key {id}: {length} values from {value} in tag {location}, beyond its end"

@@ -15,7 +15,13 @@ pub(crate) struct Format {
     pub(crate) endian: Endian,
     /// Whether the file is a BigTIFF, with counts and offsets of 8 bytes.
     pub(crate) big: bool,
+    /// Whether the file is a Hamamatsu NDPI file: offsets of directories have 8 bytes, and the high words of the values
+    /// follow each directory.
+    pub(crate) ndpi: bool,
 }
+
+/// Size in bytes of the largest file that offsets of 4 bytes can address.
+pub(crate) const MAX_CLASSIC: u64 = 1 << 32;
 
 /// The header of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +44,7 @@ fn signature(first_bytes: &[u8]) -> Option<Format> {
         b"MM\0+" => (Endian::Big, true),
         _ => return None,
     };
-    Some(Format { endian, big })
+    Some(Format { endian, big, ndpi: false })
 }
 
 impl Header {
@@ -59,6 +65,18 @@ impl Header {
         }
         Ok(Self { format, first_directory: cursor.u64().map_err(truncated)? })
     }
+
+    /// Returns the header as that of an NDPI file, if this can be one: little-endian, and larger than 4 GiB. The offset of
+    /// the first directory then has 8 bytes.
+    pub(crate) fn as_ndpi(&self, first_bytes: &[u8], size: u64) -> Option<Self> {
+        let Format { endian, big, .. } = self.format;
+        if big || endian != Endian::Little || size <= MAX_CLASSIC {
+            return None;
+        }
+        let mut cursor = Cursor::new(first_bytes, 0, endian);
+        cursor.skip(4).ok()?;
+        Some(Self { format: Format { endian, big, ndpi: true }, first_directory: cursor.u64().ok()? })
+    }
 }
 
 #[cfg(test)]
@@ -74,7 +92,7 @@ mod tests {
             (b"MM\0+\0\x08\0\0\0\0\0\x01\0\0\0\0", Endian::Big, true, 1 << 32),
         ];
         for (bytes, endian, big, first_directory) in cases {
-            let expected = Header { format: Format { endian, big }, first_directory };
+            let expected = Header { format: Format { endian, big, ndpi: false }, first_directory };
             assert_eq!(Header::parse(bytes, 100).unwrap(), expected);
             assert!(is_tiff(bytes));
         }

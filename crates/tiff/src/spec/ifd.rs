@@ -63,6 +63,7 @@ pub(crate) fn build(
         gdal_nodata: fields.text(GDAL_NODATA).and_then(|text| up_to_nul(&text)),
         gdal_metadata,
         geo,
+        second_description: fields.second_description,
         tags: without_tables(fields.values),
         unreadable_tags: problems,
         unreadable_sub_ifds,
@@ -76,6 +77,9 @@ fn decode(directory: &Directory, raw: Vec<RawValue>, endian: Endian) -> Fields {
     for (entry, value) in directory.entries.iter().zip(raw) {
         let value = value.and_then(|bytes| check_type(entry, directory.offset).map(|()| bytes));
         match value {
+            Ok(bytes) if entry.tag == tag::IMAGE_DESCRIPTION && fields.values.contains_key(&entry.tag) => {
+                fields.second_description = value::decode(entry.kind, &bytes, endian).into_text();
+            }
             Ok(bytes) => {
                 fields.values.insert(entry.tag, value::decode(entry.kind, &bytes, endian));
             }

@@ -10,6 +10,7 @@ pub(crate) const BITS_PER_SAMPLE: u16 = Tag::BitsPerSample.to_u16();
 pub(crate) const COMPRESSION: u16 = Tag::Compression.to_u16();
 pub(crate) const PHOTOMETRIC: u16 = Tag::PhotometricInterpretation.to_u16();
 pub(crate) const FILL_ORDER: u16 = Tag::FillOrder.to_u16();
+pub(crate) const IMAGE_DESCRIPTION: u16 = Tag::ImageDescription.to_u16();
 pub(crate) const STRIP_OFFSETS: u16 = Tag::StripOffsets.to_u16();
 pub(crate) const SAMPLES_PER_PIXEL: u16 = Tag::SamplesPerPixel.to_u16();
 pub(crate) const ROWS_PER_STRIP: u16 = Tag::RowsPerStrip.to_u16();
@@ -48,10 +49,16 @@ pub(crate) const MODEL_TRANSFORMATION: u16 = Tag::ModelTransformationTag.to_u16(
 pub(crate) const GEO_KEY_DIRECTORY: u16 = Tag::GeoKeyDirectoryTag.to_u16();
 pub(crate) const GEO_DOUBLE_PARAMS: u16 = Tag::GeoDoubleParamsTag.to_u16();
 pub(crate) const GEO_ASCII_PARAMS: u16 = Tag::GeoAsciiParamsTag.to_u16();
+/// UIC2Tag, the properties of the planes of a MetaMorph stack.
+pub(crate) const UIC2: u16 = 33629;
+/// CZ_LSMINFO, the properties of a Zeiss LSM file.
+pub(crate) const LSM_INFO: u16 = 34412;
 pub(crate) const GDAL_METADATA: u16 = 42112;
 pub(crate) const GDAL_NODATA: u16 = Tag::GdalNodata.to_u16();
 pub(crate) const LERC_PARAMETERS: u16 = 50674;
 pub(crate) const RPC_COEFFICIENTS: u16 = 50844;
+/// Version of the format, in Hamamatsu NDPI files.
+pub(crate) const NDPI_VERSION: u16 = 65420;
 
 /// Returns whether the tag is a table of offsets or byte counts.
 pub(crate) const fn is_table(tag: u16) -> bool {

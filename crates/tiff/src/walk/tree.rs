@@ -25,7 +25,16 @@ const SUB_WINDOW: u64 = 4 << 10;
 pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Error> {
     let mut io = Io::new(source, *limits);
     let first = io.read_and_cache(&[ByteRange::new(0, FIRST_READ)]).await?;
-    let header = Header::parse(first.first().map_or(&[], |bytes| bytes), io.size())?;
+    let first_bytes = first.first().map_or(&[][..], |bytes| bytes);
+    let mut header = Header::parse(first_bytes, io.size())?;
+    if let Some(ndpi) = header.as_ndpi(first_bytes, io.size()) {
+        let found = chain::read_all(&mut io, ndpi.format, &[ndpi.first_directory], SUB_WINDOW).await?.pop();
+        let is_ndpi =
+            |directory: &Directory| directory.entries.iter().any(|entry| entry.tag == tag::NDPI_VERSION);
+        if found.is_some_and(|directory| directory.as_ref().is_ok_and(is_ndpi)) {
+            header = ndpi;
+        }
+    }
     let format = header.format;
     let (directories, chain_error) = chain::follow(&mut io, format, header.first_directory).await?;
     if directories.is_empty() {
@@ -34,7 +43,8 @@ pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Erro
         return Err(chain_error.unwrap_or_else(none));
     }
     let ifds = tree(&mut io, format, directories).await?;
-    Ok(File { endian: format.endian, big: format.big, ifds, chain_error })
+    let is_lsm = ifds.first().is_some_and(|ifd| ifd.tags.contains_key(&tag::LSM_INFO));
+    Ok(File { endian: format.endian, big: format.big || format.ndpi || is_lsm, ifds, chain_error })
 }
 
 /// A directory with its position in the tree, whose values are not read.
@@ -70,7 +80,9 @@ async fn tree(io: &mut Io<'_>, format: Format, chain: Vec<Directory>) -> Result<
             break;
         }
     }
-    Ok(assemble(nodes))
+    let main_chain = nodes.iter_mut().filter(|node| node.parent.is_none()).map(|node| &mut node.ifd);
+    spec::unwrap_lsm(main_chain.collect(), format.endian, io.size());
+    Ok(assemble(nodes, io.size()))
 }
 
 /// Fetches the values of directories in large batches and appends the directories to `nodes`.
@@ -238,11 +250,13 @@ fn refuse_deeper(nodes: &mut [Node], links: &[Link], depth: u32) {
     }
 }
 
-/// Attaches each node to its parent. Parents precede their children, and children are in order.
-fn assemble(mut nodes: Vec<Node>) -> Vec<Ifd> {
+/// Attaches each node to its parent. Parents precede their children, and children are in order. Refuses images with
+/// strips or tiles beyond the end of the file, which has `size` bytes.
+fn assemble(mut nodes: Vec<Node>, size: u64) -> Vec<Ifd> {
     let mut roots = Vec::new();
     while let Some(Node { parent, mut ifd }) = nodes.pop() {
         ifd.sub_ifds.reverse();
+        ifd.image = ifd.image.and_then(|image| spec::check_end(&image, size, ifd.offset).map(|()| image));
         match parent.and_then(|at| nodes.get_mut(at)) {
             Some(parent) => parent.ifd.sub_ifds.push(ifd),
             None => roots.push(ifd),

@@ -86,21 +86,30 @@ pub(super) fn count(shape: &[u64], element: usize, limits: &Limits) -> Result<us
         .ok_or_else(|| ChunkError::TooLarge(format!("{shape:?}")))
 }
 
-/// Returns the decoded elements of a piece, as many as its shape needs.
+/// Returns the decoded elements of a piece, as many as its shape needs. Unused ones at the end may be missing from the file.
 fn decoded(limits: &Limits, piece: &Piece, bytes: &Bytes, element: usize) -> Result<Vec<u8>, ChunkError> {
     let stored = match piece.transform.stored_size() {
         None => element,
         Some(size) => usize::try_from(size).unwrap_or(usize::MAX),
     };
     let expected = count(&piece.shape, stored, limits)?.saturating_mul(stored);
-    let mut decoded = virtualize_codec::decode(&piece.codecs, bytes, expected)
+    let mut decoded = virtualize_codec::decode_up_to(&piece.codecs, bytes, expected)
         .map_err(|source| ChunkError::Piece { place: place_of(piece), source })?;
-    if decoded.len() < expected {
+    if decoded.len() < used_elements(piece).saturating_mul(stored).min(expected) {
         let (place, found) = (place_of(piece), decoded.len());
         return Err(ChunkError::PieceTooShort { place, found, expected });
     }
-    decoded.truncate(expected);
+    decoded.resize(expected, 0);
     Ok(decoded)
+}
+
+/// Returns the number of elements up to the last used one.
+fn used_elements(piece: &Piece) -> usize {
+    let axes = piece.shape.iter().zip(&piece.from).zip(&piece.extent);
+    let last = axes.fold(0_u64, |index, ((size, from), extent)| {
+        index.saturating_mul(*size).saturating_add(from.saturating_add(*extent).saturating_sub(1))
+    });
+    usize::try_from(last.saturating_add(1)).unwrap_or(usize::MAX)
 }
 
 fn place_of(piece: &Piece) -> String {

@@ -24,7 +24,7 @@ use virtualize_zarr::{Array, ChunkManifest, Codec, Hierarchy, NodePath};
 pub(crate) use self::error::{ChunkError, Failure};
 pub(crate) use self::fetch::{ChunkMaker, Fetched};
 pub(crate) use self::heap::heap_values;
-pub(crate) use self::probe::answer;
+pub(crate) use self::probe::{examine, finding, lerc_masks};
 use crate::helpers::{Workers, cores};
 
 /// Number of encoded bytes that are fetched together. Two such batches are in memory: one whose chunks are made, and the
@@ -47,8 +47,8 @@ pub(crate) async fn run(maker: &ChunkMaker<'_>, mapped: &mut Mapped) -> Result<(
 
 async fn run_in_batches(maker: &ChunkMaker<'_>, mapped: &mut Mapped, batch: u64) -> Result<(), ReadError> {
     let mut tasks = std::mem::take(&mut mapped.tasks);
-    // Files are opened one after the other, so that few are open at a time.
-    tasks.sort_by_key(|task| task.content.sources().next());
+    // Files are opened one after the other, so that few are open at a time. Tasks that share a range are fetched together.
+    tasks.sort_by_cached_key(|task| task.content.ranges().next());
     let (workers, arrays) = (Workers::start(threads(&tasks)), arrays(&tasks, &mut mapped.hierarchy));
     let mut batches = batches(tasks, batch, encoded_bytes);
     let mut failed = BTreeMap::new();
@@ -228,6 +228,19 @@ fn taller(
     });
     let taller = match name {
         Some("imagecodecs_jpeg") => virtualize_codec::jpeg::with_rows(bytes, width, rows, height),
+        Some("imagecodecs_ccittfax3") => {
+            let is_bit_order = |codec: &Codec| match codec {
+                Codec::Own(codec) => **codec == Codec::BitOrder,
+                codec => *codec == Codec::BitOrder,
+            };
+            let reversed = |bytes: &[u8]| bytes.iter().map(|byte| byte.reverse_bits()).collect::<Vec<u8>>();
+            if array.codecs.iter().any(is_bit_order) {
+                let taller = virtualize_codec::fax::with_rows(&reversed(bytes), rows, height);
+                taller.map(|taller| reversed(&taller))
+            } else {
+                virtualize_codec::fax::with_rows(bytes, rows, height)
+            }
+        }
         Some("imagecodecs_jpeg2k") => virtualize_codec::jpeg2000::with_rows(bytes, width, rows, height),
         Some("imagecodecs_png") => virtualize_codec::png::with_rows(bytes, width, rows, height),
         Some("imagecodecs_webp") => {

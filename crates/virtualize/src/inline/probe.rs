@@ -1,17 +1,20 @@
 //! Examination of stored chunk bytes on request of the mapping.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use virtualize_bytes::{ByteRange, Limits, ReadError};
-use virtualize_codec::jpeg;
-use virtualize_codec::lerc::Head;
-use virtualize_map::Mapped;
-use virtualize_map::tiff::{LercChunk, ProbeAnswers, Probes, lerc_outer_codecs, stored_type};
-use virtualize_zarr::{Array, Codec, DataType, NodePath, Reference, SourceId};
+use virtualize_codec::image::Header;
+use virtualize_codec::lerc::{self, Head};
+use virtualize_codec::{CodecFailure, jpeg};
+use virtualize_map::tiff::{self, LercChunk, lerc_outer_codecs, stored_type};
+use virtualize_map::{Finding, Mapped, image_codec, keeps_jpeg_colors};
+use virtualize_zarr::{Array, Codec, DataType, NodePath, Reference};
 
 use super::error::{ChunkError, Failure};
 use super::fetch::ChunkMaker;
 use super::lerc::{codec_layout, decoded};
+use crate::decode;
 
 /// Number of chunks whose first bytes are fetched together.
 const FRONTS: usize = 1 << 12;
@@ -19,41 +22,116 @@ const FRONTS: usize = 1 << 12;
 const WHOLES: usize = 1 << 4;
 /// Bytes that Deflate may need for its own tables.
 const DEFLATED_HEAD: u64 = 1 << 10;
-/// Number of bytes that usually contain the frame header of a JPEG stream.
-const JPEG_FRONT: u64 = 1 << 11;
+/// Number of bytes that contain the header of an image.
+const IMAGE_FRONT: u64 = 1 << 16;
 
 type Chunks = Vec<(u64, Reference)>;
 
-/// Answers the questions of the mapping.
-pub(crate) async fn answer(
+/// Returns the LERC chunks of each array that Zarr readers decode differently from libtiff, or why one could not be examined.
+pub(crate) async fn lerc_masks(
     maker: &ChunkMaker<'_>,
     mapped: &Mapped,
-    probes: Probes,
-) -> Result<ProbeAnswers, ReadError> {
-    let mut answers = ProbeAnswers::default();
-    for (path, chunks) in probes.lerc_masks {
-        if let Some(array) = mapped.hierarchy.array(&path) {
-            note(&mut answers.lerc_masks, path, masked(maker, array, chunks).await)?;
-        }
+) -> Result<BTreeMap<NodePath, Result<Chunks, String>>, ReadError> {
+    let mut found = BTreeMap::new();
+    for (path, chunks) in tiff::lerc_to_examine(mapped) {
+        let Some(array) = mapped.hierarchy.array(&path) else { continue };
+        let answer = match masked(maker, array, chunks).await {
+            Ok(chunks) => Ok(chunks),
+            Err(Failure::Chunk(why)) => Err(why.to_string()),
+            Err(Failure::Read(error)) => return Err(error),
+        };
+        found.insert(path, answer);
     }
-    for (path, streams) in probes.jpeg_sampling {
-        note(&mut answers.jpeg_sampling, path, first_subsampled(maker, &streams).await)?;
-    }
-    Ok(answers)
+    Ok(found)
 }
 
-fn note<T>(
-    answers: &mut BTreeMap<NodePath, Result<T, String>>,
-    path: NodePath,
-    answer: Result<T, Failure>,
-) -> Result<(), ReadError> {
-    let answer = match answer {
-        Ok(answer) => Ok(answer),
-        Err(Failure::Chunk(why)) => Err(why.to_string()),
-        Err(Failure::Read(error)) => return Err(error),
+/// Decodes a sample of chunks as Zarr readers do. Chunks that cannot be read are omitted.
+pub(crate) async fn examine(
+    maker: &ChunkMaker<'_>,
+    mapped: &Mapped,
+    sample: BTreeMap<NodePath, Chunks>,
+) -> Result<BTreeMap<NodePath, Vec<(u64, Finding)>>, ReadError> {
+    let arrays: Vec<_> = sample
+        .into_iter()
+        .filter_map(|(path, chunks)| Some((mapped.hierarchy.array(&path)?, path, chunks)))
+        .collect();
+    let mut ranges = Vec::new();
+    for (array, _, chunks) in &arrays {
+        ranges.extend(chunks.iter().map(|(_, chunk)| (chunk.source, examined_range(array, chunk))));
+    }
+    let fetched = maker.fetch(ranges.into_iter()).await?;
+    let findings = arrays.iter().map(|(array, path, chunks)| {
+        let found = chunks.iter().filter_map(|(position, chunk)| {
+            let bytes = fetched.range(chunk.source, examined_range(array, chunk)).ok()?;
+            Some((*position, finding(array, *position, bytes)?))
+        });
+        (path.clone(), found.collect::<Vec<_>>())
+    });
+    Ok(findings.filter(|(_, found)| !found.is_empty()).collect())
+}
+
+/// Returns the bytes of a chunk that show what readers make of it.
+fn examined_range(array: &Array, chunk: &Reference) -> ByteRange {
+    let is_front_enough = image_codec(array).is_some_and(|name| name != "imagecodecs_lerc");
+    let length = if is_front_enough { chunk.length.min(IMAGE_FRONT) } else { chunk.length };
+    ByteRange::new(chunk.offset, length)
+}
+
+/// Returns what a Zarr reader makes of a chunk, given its bytes or, for an image, its first bytes; `None` if unknown.
+pub(crate) fn finding(array: &Array, position: u64, bytes: &[u8]) -> Option<Finding> {
+    if let Some(codec) = image_codec(array) {
+        return image_finding(array, position, codec, bytes);
+    }
+    let shape = decode::chunk_shape(array, position)?;
+    let codecs: Vec<Codec> =
+        decode::complete_codecs(array, &shape).into_iter().filter(|codec| !codec.is_arithmetic()).collect();
+    let size = decode::count(&shape)?.checked_mul(stored_type(array).size()?)?;
+    Some(match virtualize_codec::decode_exact(&codecs, bytes, usize::try_from(size).ok()?) {
+        Ok(_) => Finding::Exact,
+        Err(CodecFailure::TooLong { .. }) => Finding::Longer,
+        Err(CodecFailure::TooShort { found, .. }) => Finding::Shorter(found as u64),
+        Err(CodecFailure::NoDecoder(_)) => return None,
+        Err(error) => Finding::Damaged(error.to_string()),
+    })
+}
+
+fn image_finding(array: &Array, position: u64, codec: &str, bytes: &[u8]) -> Option<Finding> {
+    const LOSSLESS: u8 = 0xc3;
+    let layout = LercChunk::of(array, position)?.layout;
+    let (shape, size) = ((layout.rows, layout.columns, layout.samples), stored_type(array).number_size());
+    let bare = match lerc_outer_codecs(&array.codecs) {
+        Some(outer) => lerc::unwrap(outer, bytes, Head::BYTES).map(Cow::Owned),
+        None => Ok(Cow::Borrowed(bytes)),
     };
-    answers.insert(path, answer);
-    Ok(())
+    let header = match bare.and_then(|bytes| Header::find(codec, &bytes)) {
+        Ok(header) => header?,
+        Err(error) => return Some(Finding::Damaged(error.to_string())),
+    };
+    let jpeg = if codec == "imagecodecs_jpeg" { jpeg::Header::find(bytes).ok().flatten() } else { None };
+    if jpeg.as_ref().is_some_and(jpeg::Header::is_subsampled) && keeps_jpeg_colors(array) {
+        return Some(Finding::OtherImage(
+            "a JPEG stream has fewer samples of some colors, but PhotometricInterpretation is not YCbCr: libtiff \
+             refuses it, and other readers disagree on its colors"
+                .to_owned(),
+        ));
+    }
+    // Blobs of single samples, and those without alpha, are examined for masks.
+    let has_other_samples = codec == "imagecodecs_lerc"
+        && (stored_type(array).is_float() || layout.has_alpha)
+        && header.samples != Some(layout.samples);
+    Some(if header.fits(shape, size) || has_other_samples {
+        Finding::Exact
+    } else if jpeg.is_some_and(|jpeg| jpeg.process == LOSSLESS) && header.has_as_many(shape, size) {
+        // Without a color space, readers decode it.
+        let is_bare = |codec: &Codec| match codec {
+            Codec::Image { configuration, .. } => !configuration.contains_key("colorspace_data"),
+            _ => true,
+        };
+        if array.codecs.iter().all(is_bare) { Finding::Exact } else { Finding::OtherShape }
+    } else {
+        let expected = Header { rows: shape.0, columns: shape.1, samples: Some(shape.2), bytes: Some(size) };
+        Finding::OtherImage(format!("a stream has {header}, its chunk {expected}"))
+    })
 }
 
 /// Returns the chunks that Zarr readers decode differently from libtiff.
@@ -141,31 +219,4 @@ fn lerc_front(outer: &[Codec], chunk: &Reference) -> ByteRange {
         _ => chunk.length,
     };
     ByteRange::new(chunk.offset, needed.min(chunk.length))
-}
-
-/// Returns the offset of the first JPEG stream with fewer samples of some colors.
-async fn first_subsampled(
-    maker: &ChunkMaker<'_>,
-    streams: &[(SourceId, ByteRange)],
-) -> Result<Option<u64>, Failure> {
-    let front = |range: &ByteRange| ByteRange::new(range.start, range.length.min(JPEG_FRONT));
-    for batch in streams.chunks(FRONTS) {
-        let fronts = batch.iter().map(|(source, range)| (*source, front(range)));
-        let fetched = maker.fetch(fronts).await.map_err(Failure::of_own_read)?;
-        for (source, range) in batch {
-            let fail = |source| ChunkError::At { at: range.start, source };
-            let found = match jpeg::is_subsampled(fetched.range(*source, front(range))?).map_err(fail)? {
-                Some(found) => found,
-                None => {
-                    let whole = maker.fetch(std::iter::once((*source, *range))).await;
-                    let whole = whole.map_err(Failure::of_own_read)?;
-                    jpeg::is_subsampled(whole.range(*source, *range)?).map_err(fail)?.unwrap_or(true)
-                }
-            };
-            if found {
-                return Ok(Some(range.start));
-            }
-        }
-    }
-    Ok(None)
 }

@@ -1,7 +1,7 @@
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, de::Error as _};
-use virtualize_map::{ChunkGridChoice, ComplexIntegers, InvalidNodata, MapOptions};
+use virtualize_map::{ChunkGridChoice, ComplexIntegers, MapOptions};
 use virtualize_remedy::similar;
 use virtualize_store::StoreOptions;
 use virtualize_zarr::{
@@ -26,9 +26,6 @@ pub struct MappingOptions {
     #[cfg_attr(feature = "clap", arg(long))]
     #[serde(deserialize_with = "value::switch")]
     pub strict: bool,
-    /// How to treat a nodata value outside the range of the array's data type
-    #[cfg_attr(feature = "clap", arg(long, value_enum, default_value = "error", value_name = "ACTION"))]
-    pub invalid_nodata: InvalidNodata,
     /// Write only arrays that these readers decode
     ///
     /// Comma-separated: zarr-python, zarr-python+numcodecs, zarr-python+imagecodecs, zarrs, zarrita, gdal, virtualize. An
@@ -124,6 +121,12 @@ pub struct MappingOptions {
     #[cfg_attr(feature = "clap", arg(long, help_heading = "TIFF options"))]
     #[serde(deserialize_with = "value::switch")]
     pub stack: bool,
+    /// Request the sidecars of remote TIFF files that GDAL reads: .aux.xml, world files, and others
+    ///
+    /// They change nodata, scale, offset, position and coordinate reference system. Those of local files are always read.
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "TIFF options"))]
+    #[serde(deserialize_with = "value::switch")]
+    pub sidecars: bool,
 }
 
 impl MappingOptions {
@@ -135,7 +138,6 @@ impl MappingOptions {
             map: MapOptions {
                 format,
                 own_codecs: has_own_codecs(&self.readable_by),
-                invalid_nodata: self.invalid_nodata,
                 complex_integers: self.complex_integers,
                 inline_limit: self.inline_limit.unwrap_or(defaults.map.inline_limit),
                 ifds: self.ifd.iter().map(|path| path.0.clone()).collect(),
@@ -154,6 +156,7 @@ impl MappingOptions {
                 total: self.inline_total.unwrap_or(defaults.inline.total),
             },
             dmrpp: self.dmrpp,
+            sidecars: self.sidecars,
             strict: self.strict,
             readable_by: self.readable_by.clone(),
             #[cfg(feature = "libhdf5")]

@@ -20,6 +20,8 @@ pub struct Options {
     pub inline: InlineOptions,
     /// Whether a DMR++ sidecar beside an HDF5 file is read instead of the file, if it suffices.
     pub dmrpp: bool,
+    /// Whether sidecars of remote TIFF files are requested. Those of local files are always read.
+    pub sidecars: bool,
     /// Whether any warning is an error.
     pub strict: bool,
     /// Readers that must be able to decode every array. An array that one of them cannot decode gets other metadata if

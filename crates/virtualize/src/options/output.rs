@@ -110,9 +110,9 @@ impl clap::ValueEnum for OutputFormat {
 #[serde(default)]
 #[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Output options"))]
 pub struct WriteOptions {
-    /// Replace an existing folder or prefix
+    /// Replace an existing output that is a folder or prefix
     ///
-    /// Everything in it is removed. A single file is always replaced.
+    /// A folder or prefix that contains anything else is never replaced. A single file always is.
     #[cfg_attr(feature = "clap", arg(long, requires = "output"))]
     pub overwrite: bool,
     /// Rows per Parquet file (kerchunk-parquet) [default: 100000]

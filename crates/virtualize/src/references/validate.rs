@@ -7,10 +7,11 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 use virtualize_bytes::{ByteRange, ReadRanges};
 use virtualize_codec::CodecFailure;
-use virtualize_map::{ChunkGridChoice, MapOptions};
-use virtualize_store::{Object, StoreError, StoreOptions};
+use virtualize_map::{ChunkGridChoice, Finding, MapOptions};
+use virtualize_store::{Condition, Object, StoreError, StoreOptions, probe};
 use virtualize_zarr::{
-    Array, ChunkEntry, ChunkGrid, Codec, DataType, Endian, Hierarchy, References, ZarrFormat, in_byte_order,
+    Array, ChunkEntry, ChunkGrid, Codec, DataType, Endian, Hierarchy, References, Source, ZarrFormat,
+    in_byte_order,
 };
 
 use super::{
@@ -25,6 +26,7 @@ use super::{
 };
 use crate::array_error::ArrayError;
 use crate::error::{Error, NONE_OF_THEM};
+use crate::inline::finding;
 use crate::open::open_object;
 use crate::options::Options;
 use crate::source_formats::{Detected, detect};
@@ -88,6 +90,12 @@ pub async fn validate(
                 for change in changes(source, &source_of(&object)) {
                     checked.problem(format!("it has changed: {change}"));
                 }
+                let start = parts.iter().find_map(|part| Some(part.references().next()?.1.offset));
+                if let Some(start) = start.filter(|_| checked.problems == 0)
+                    && let Some(problem) = unreadable(source, &object, start, &options.store).await
+                {
+                    checked.problem(problem);
+                }
                 let direct = direct(&object, hierarchy, options, &mut report.notes).await;
                 let known = OnceLock::new();
                 let work =
@@ -103,6 +111,29 @@ pub async fn validate(
         report.sources.push(checked);
     }
     Ok(report)
+}
+
+/// Requests a byte of a source as readers do, and returns why they cannot read it. Those of Icechunk, which alone records
+/// versions, send the recorded one as a condition.
+async fn unreadable(source: &Source, object: &Object, start: u64, options: &StoreOptions) -> Option<String> {
+    if !object.supports_ranges() {
+        return Some("its server ignores range requests, so readers cannot read chunks".to_owned());
+    }
+    let condition = match (&source.etag, source.modified) {
+        (Some(tag), _) => Condition::Tag(tag.trim_matches('"').to_owned()),
+        (None, Some(time)) => Condition::NotModifiedSince(time.saturating_add(999) / 1000),
+        (None, None) => return None,
+    };
+    match (probe(&source.url, start, Some(&condition), options).await, condition) {
+        (Ok(()), _) => None,
+        (Err(StoreError::Changed { .. }), Condition::Tag(tag)) => {
+            Some(format!("readers send If-Match: {tag}, which its server rejects"))
+        }
+        (Err(StoreError::Changed { .. }), Condition::NotModifiedSince(_)) => Some(
+            "readers send If-Unmodified-Since with the recorded time, which its server rejects".to_owned(),
+        ),
+        (Err(error), _) => Some(error.to_string()),
+    }
 }
 
 /// Maps a source directly. Returns `None` if its format is not supported.
@@ -248,15 +279,21 @@ impl Work<'_> {
         let array = part.array;
         let counts = array.chunk_grid.counts(&array.shape);
         let inline = twin.map_or(0, |_| array.chunks.inline.len() as u64);
-        let step = match self.sample {
-            Sample::Full => 1,
-            Sample::Chunks(0) => return,
-            Sample::Chunks(wanted) => part.count().saturating_add(inline).div_ceil(wanted).max(1),
+        let count = u128::from(part.count().saturating_add(inline));
+        let wanted = match self.sample {
+            Sample::Full => count,
+            Sample::Chunks(wanted) => count.min(wanted.into()),
+        };
+        // Evenly spread with both ends, since the last chunk may be stored differently from the others.
+        let is_chosen = |at: u128| match wanted {
+            0 => false,
+            1 => at == 0,
+            _ => (at * (wanted - 1)).div_ceil(count - 1) * (count - 1) / (wanted - 1) == at,
         };
         let here = part.references().map(|(at, reference)| (at, ChunkEntry::Reference(reference)));
         let carried = array.chunks.inline.iter().filter(|_| twin.is_some());
         let carried = carried.map(|(at, bytes)| (*at, ChunkEntry::Inline(bytes)));
-        let chosen = here.chain(carried).enumerate().filter(|(at, _)| (*at as u64).is_multiple_of(step));
+        let chosen = here.chain(carried).enumerate().filter(|(at, _)| is_chosen(*at as u128));
         for (_, (position, entry)) in chosen {
             let name = name(position, &counts);
             match self.values(array, position, &entry).await {
@@ -336,9 +373,13 @@ impl Work<'_> {
         };
         match decoded {
             Ok(values) => Ok(Some(Values { shape: Some(shape), stored: values })),
-            Err(ArrayError::Codec(CodecFailure::NoDecoder(_))) => {
-                Ok(Some(Values { shape: None, stored: bytes.to_vec() }))
-            }
+            Err(ArrayError::Codec(CodecFailure::NoDecoder(_))) => match finding(array, position, &bytes) {
+                Some(Finding::OtherImage(why) | Finding::Damaged(why)) => Err(ArrayError::Image(why)),
+                Some(Finding::OtherShape) => {
+                    Err(ArrayError::Image("readers do not convert its colors".to_owned()))
+                }
+                _ => Ok(Some(Values { shape: None, stored: bytes.to_vec() })),
+            },
             Err(error) => Err(error),
         }
     }

@@ -94,13 +94,13 @@ pub(crate) fn leaves(value: &Value, data_type: &DataType) -> Vec<u8> {
     }
 }
 
-/// Attributes by which netCDF and HDF5 keep dimensions, which h5netcdf hides as well.
-pub(crate) const HIDDEN: [&str; 9] = [
+/// Attributes by which netCDF and HDF5 keep dimensions: `h5netcdf.attrs._HIDDEN_ATTRS`, to which `test_attributes.py` compares
+/// what is shown.
+pub(crate) const HIDDEN: [&str; 8] = [
     "CLASS",
     "NAME",
     "DIMENSION_LIST",
     "REFERENCE_LIST",
-    "DIMENSION_LABELS",
     "_Netcdf4Dimid",
     "_Netcdf4Coordinates",
     "_NCProperties",

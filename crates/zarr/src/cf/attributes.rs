@@ -8,7 +8,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Map, Number, Value};
 
 /// Attributes that values of an array depend on, sorted. Sections are those of the CF conventions, version 1.12.
-const MEANING: [&str; 39] = [
+const MEANING: [&str; 40] = [
     "MissingValue",               // HDF-EOS5 (Aura guidelines): what means "missing"
     "Offset",                     // HDF-EOS5: packing
     "ScaleFactor",                // HDF-EOS5: packing
@@ -45,6 +45,7 @@ const MEANING: [&str; 39] = [
     "undetect",                   // ODIM_H5: what means "nothing there"
     "units",                      // 3.1
     "units_metadata",             // 3.1.2: temperatures, or differences of them; leap seconds
+    "unittype",                   // images: a unit that readers would decode as one of times
     "valid_max",                  // 2.5.1
     "valid_min",                  // 2.5.1
     "valid_range",                // 2.5.1

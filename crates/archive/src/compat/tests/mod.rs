@@ -121,7 +121,7 @@ fn what_values_depend_on_must_agree() {
         changed(|member| attribute(member, "time", "units", json!("months since 2000-01-01"))),
         [
             "/time: attribute calendar: \"standard\" → none",
-            "/time: attribute units: \"a time\" → \"months since 2000-01-01\""
+            "/time: attribute units: \"<unit> since <date>\" → \"months since 2000-01-01\""
         ]
     );
     // xarray's spelling of -999.0.

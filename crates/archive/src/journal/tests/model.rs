@@ -7,7 +7,6 @@
 //!   continues from there
 //! - a file is in an output if its current version was published, and only then
 
-
 use proptest::{collection::vec, prelude::*};
 
 use super::*;

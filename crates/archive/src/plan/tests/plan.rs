@@ -123,7 +123,11 @@ fn duplicates() {
 fn gaps_are_noted() {
     let plan = planned(files(&[(0, 3), (4, 7), (10, 13)])).unwrap();
     assert_eq!(plan.notes.len(), 1);
-    assert!(plan.notes[0].text.starts_with("3 usual steps between 4 to 7 (1.nc)"), "{}", plan.notes[0].text);
+    assert!(
+        plan.notes[0].text.starts_with("3 times the usual step between 4 to 7 (1.nc)"),
+        "{}",
+        plan.notes[0].text
+    );
 }
 
 #[test]
@@ -195,28 +199,28 @@ fn a_gap_is_where_a_file_is_missing() {
     let single = |times: &[i64]| times.iter().map(|time| (*time, *time)).collect::<Vec<_>>();
     assert_eq!(
         gaps(&single(&[5, 6, 8]), None),
-        ["2 usual steps between 6 (1.nc) and 8 (2.nc)"],
+        ["2 times the usual step between 6 (1.nc) and 8 (2.nc)"],
         "of two steps the shorter is the usual one"
     );
-    assert_eq!(gaps(&single(&[5, 7, 8]), None), ["2 usual steps between 5 (0.nc) and 7 (1.nc)"]);
+    assert_eq!(gaps(&single(&[5, 7, 8]), None), ["2 times the usual step between 5 (0.nc) and 7 (1.nc)"]);
     assert_eq!(gaps(&single(&[5, 7]), None), [""; 0]);
     assert_eq!(
         gaps(&single(&[0, 31, 59, 90, 120, 181]), None),
-        ["2.033 usual steps between 120 (4.nc) and 181 (5.nc)"]
+        ["2.033 times the usual step between 120 (4.nc) and 181 (5.nc)"]
     );
     let days = gaps(&single(&[5, 6, 8]), Some("days since 2000-01-01"));
-    assert_eq!(days, ["2 usual steps between 2000-01-07 (1.nc) and 2000-01-09 (2.nc)"]);
+    assert_eq!(days, ["2 times the usual step between 2000-01-07 (1.nc) and 2000-01-09 (2.nc)"]);
     // Several elements a file, going up and down.
     assert_eq!(
         gaps(&[(0, 3), (4, 7), (12, 15)], None),
-        ["5 usual steps between 4 to 7 (1.nc) and 12 to 15 (2.nc)"]
+        ["5 times the usual step between 4 to 7 (1.nc) and 12 to 15 (2.nc)"]
     );
     assert_eq!(
         gaps(&[(15, 12), (7, 4), (3, 0)], None),
-        ["5 usual steps between 15 to 12 (0.nc) and 7 to 4 (1.nc)"]
+        ["5 times the usual step between 15 to 12 (0.nc) and 7 to 4 (1.nc)"]
     );
     assert_eq!(
         gaps(&[(0, 1), (2, 2), (3, 3), (5, 5)], None),
-        ["2 usual steps between 3 (2.nc) and 5 (3.nc)"]
+        ["2 times the usual step between 3 (2.nc) and 5 (3.nc)"]
     );
 }

@@ -92,41 +92,47 @@ fn notes(files: &[(i64, i64, u64)]) -> Vec<String> {
 #[test]
 fn the_usual_step_is_the_most_frequent_one() {
     // Steps within the files are 2, and between them 12.
-    assert_eq!(notes(&[(0, 8, 5), (20, 28, 5)]), ["6 usual steps between 0 to 8 (0.nc) and 20 to 28 (1.nc)"]);
+    assert_eq!(
+        notes(&[(0, 8, 5), (20, 28, 5)]),
+        ["6 times the usual step between 0 to 8 (0.nc) and 20 to 28 (1.nc)"]
+    );
     // Single elements have no step of their own.
     assert_eq!(notes(&[(0, 0, 1), (12, 12, 1)]), [""; 0]);
     let singles = |times: &[i64]| notes(&times.iter().map(|time| (*time, *time, 1)).collect::<Vec<_>>());
     // 40, 42, 44, 46 and 50 are alike (at most a quarter apart), and 44 is in their middle.
     assert_eq!(
         singles(&[0, 40, 82, 126, 172, 222, 332]),
-        ["2.5 usual steps between 222 (5.nc) and 332 (6.nc)"]
+        ["2.5 times the usual step between 222 (5.nc) and 332 (6.nc)"]
     );
     // A shorter step changes nothing.
     assert_eq!(
         singles(&[0, 1, 41, 83, 127, 173, 223, 333]),
         [
-            "0.023 usual steps between 0 (0.nc) and 1 (1.nc)",
-            "2.5 usual steps between 223 (6.nc) and 333 (7.nc)"
+            "0.023 times the usual step between 0 (0.nc) and 1 (1.nc)",
+            "2.5 times the usual step between 223 (6.nc) and 333 (7.nc)"
         ]
     );
     // 40 and 50 are alike, and so are 50 and 51: of several the shortest is the usual one.
-    assert_eq!(singles(&[0, 40, 90, 141]), ["1.275 usual steps between 90 (2.nc) and 141 (3.nc)"]);
+    assert_eq!(singles(&[0, 40, 90, 141]), ["1.275 times the usual step between 90 (2.nc) and 141 (3.nc)"]);
     // The most frequent step, not the longest of them.
     assert_eq!(
         singles(&[0, 1, 2, 3, 13, 23]),
-        ["10 usual steps between 3 (3.nc) and 13 (4.nc)", "10 usual steps between 13 (4.nc) and 23 (5.nc)"]
+        [
+            "10 times the usual step between 3 (3.nc) and 13 (4.nc)",
+            "10 times the usual step between 13 (4.nc) and 23 (5.nc)"
+        ]
     );
     // Steps of three quarters and of five quarters are usual, those beyond are not.
     assert_eq!(singles(&[0, 4, 8, 12, 15, 20, 24]), [""; 0]);
     assert_eq!(
         notes(&[(0, 400, 5), (474, 874, 5), (1000, 1400, 5), (1475, 1875, 5), (2000, 2400, 5)]),
         [
-            "0.74 usual steps between 0 to 400 (0.nc) and 474 to 874 (1.nc)",
-            "1.26 usual steps between 474 to 874 (1.nc) and 1000 to 1400 (2.nc)"
+            "0.74 times the usual step between 0 to 400 (0.nc) and 474 to 874 (1.nc)",
+            "1.26 times the usual step between 474 to 874 (1.nc) and 1000 to 1400 (2.nc)"
         ]
     );
     // Of two steps the shorter one.
-    assert_eq!(singles(&[0, 10, 30]), ["2 usual steps between 10 (1.nc) and 30 (2.nc)"]);
+    assert_eq!(singles(&[0, 10, 30]), ["2 times the usual step between 10 (1.nc) and 30 (2.nc)"]);
     // Steps that a double does not tell apart are none.
     assert_eq!(singles(&[1 << 60, (1 << 60) + 1, (1 << 60) + 2]), [""; 0]);
 }
@@ -140,7 +146,7 @@ fn twenty_irregular_steps_are_listed() {
     };
     assert_eq!(with(19).len(), 19);
     assert_eq!(with(20).len(), 20);
-    assert!(with(20).iter().all(|text| text.contains("usual steps between")));
+    assert!(with(20).iter().all(|text| text.contains("times the usual step between")));
     let more = with(22);
     assert_eq!((more.len(), more[20].as_str()), (21, "22 irregular steps in all"));
 }

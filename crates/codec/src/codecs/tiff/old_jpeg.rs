@@ -1,6 +1,6 @@
 //! Old-style JPEG of TIFF 6.0 (section 22): baseline JPEG (ITU-T T.81) whose tables are in the file, or a whole stream. It decodes
 //! to what libtiff and libjpeg compute, to the last bit: an accurate integer transform, chroma that is repeated, and libtiff's
-//! colors.
+//! colors. One component decodes to itself.
 
 use virtualize_zarr::{OldJpeg, OldJpegStream};
 
@@ -13,14 +13,21 @@ use crate::{CodecFailure, corrupt};
 
 const NAME: &str = "old-style JPEG";
 
-/// Decodes to interleaved RGB of at most `limit` bytes.
+/// Decodes to interleaved RGB or gray of at most `limit` bytes.
 pub(super) fn decode(bytes: &[u8], image: &OldJpeg, limit: usize) -> Result<Vec<u8>, CodecFailure> {
+    let stream = find(bytes, image)?;
     let pixels = size(image.width).checked_mul(size(image.height));
-    if pixels.and_then(|pixels| pixels.checked_mul(3)).is_none_or(|length| length > limit) {
+    let length = pixels.and_then(|pixels| pixels.checked_mul(stream.components.len()));
+    if length.is_none_or(|length| length > limit) {
         return Err(CodecFailure::TooLong { codec: NAME.to_owned(), limit });
     }
-    let stream = find(bytes, image)?;
-    to_rgb(&stream, &baseline_jpeg::decode(&stream)?, image, limit)
+    let planes = baseline_jpeg::decode(&stream)?;
+    match planes.as_slice() {
+        [gray] if (gray.horizontal, gray.vertical) == (1, 1) => {
+            Ok((0..stream.height).flat_map(|row| gray.run(row, 0, stream.width)).copied().collect())
+        }
+        planes => to_rgb(&stream, planes, image, limit),
+    }
 }
 
 /// Finds tables and data in the bytes that hold them.
@@ -42,6 +49,9 @@ fn find<'a>(bytes: &'a [u8], image: &OldJpeg) -> Result<Stream<'a>, CodecFailure
             let mut found = Segments::default();
             let rest = found.read(part(bytes, stream)?)?;
             // Streams that end with their headers are followed by the strip.
+            if found.is_rgb() {
+                return Err(malformed("a stream of RGB, which GDAL shows as YCbCr and other readers as RGB"));
+            }
             let scan = if rest.is_empty() { part(bytes, strip)? } else { rest };
             let stream = found.stream(scan, size_of)?;
             match (stream.width, stream.height) == size_of {

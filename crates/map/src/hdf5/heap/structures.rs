@@ -8,6 +8,7 @@ use virtualize_hdf5::model::{
 
 use super::{Flattened, HeapTask, HeapValues};
 use crate::hdf5::plan::item_type;
+use crate::hdf5::structures::{array_as_compound, array_items};
 use crate::{Error, Result};
 
 const WHY: &str = "text of variable length in structures becomes as long as the longest";
@@ -28,6 +29,7 @@ fn is_pointer(datatype: &Datatype) -> bool {
         // Text has no room for the part that other references select.
         Datatype::Reference { kind: ReferenceKind::Object | ReferenceKind::Standard(2), .. } => true,
         Datatype::Compound { members, .. } => members.iter().any(|member| is_pointer(&member.datatype)),
+        Datatype::Array { base, .. } => is_pointer(base),
         _ => false,
     }
 }
@@ -39,6 +41,11 @@ pub(super) fn pointers(datatype: &Datatype, offset: u32) -> Vec<(u32, &Datatype)
             .iter()
             .flat_map(|member| pointers(&member.datatype, offset.saturating_add(member.offset)))
             .collect(),
+        Datatype::Array { base, shape } if is_pointer(base) => {
+            let size = u32::try_from(base.size()).unwrap_or(u32::MAX);
+            let items = u32::try_from(array_items(shape).unwrap_or(0)).unwrap_or(0);
+            (0..items).flat_map(|n| pointers(base, offset.saturating_add(n.saturating_mul(size)))).collect()
+        }
         pointer if is_pointer(pointer) => vec![(offset, pointer)],
         _ => Vec::new(),
     }
@@ -66,12 +73,15 @@ impl Flat {
         &mut self,
         datatype: &Datatype,
         offset: u32,
-        longest: &mut impl Iterator<Item = u32>,
+        longest: &mut dyn Iterator<Item = u32>,
     ) -> Result<Datatype> {
         if !is_pointer(datatype) {
             let size = u32::try_from(datatype.size()).map_err(|_| TOO_LARGE)?;
             self.append(Part::Stored(index(offset)?, index(size)?), size)?;
             return Ok(datatype.clone());
+        }
+        if let Datatype::Array { base, shape } = datatype {
+            return self.push(&array_as_compound(base, shape)?, offset, longest);
         }
         let Datatype::Compound { members, .. } = datatype else {
             let size = longest.next().unwrap_or(1);

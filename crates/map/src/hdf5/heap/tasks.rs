@@ -19,6 +19,7 @@ use crate::hdf5::names::{HeapPointers, ObjectNames};
 use crate::hdf5::others::{FileContext, OpenFile, OtherFile, OtherFiles};
 use crate::hdf5::plan::{ChunkPlan, ChunkPlanner, item_type};
 use crate::hdf5::source_table::SourceTable;
+use crate::hdf5::structures::array_as_compound;
 use crate::hdf5::types::element_type;
 use crate::{ChunkContent, Error, MapOptions, Piece, ReferenceText, Result};
 
@@ -82,6 +83,9 @@ fn with_short_text(datatype: &Datatype) -> Datatype {
                 member.datatype = with_short_text(&member.datatype);
             }
             Datatype::Compound { size: *size, members }
+        }
+        Datatype::Array { base, shape } if !pointers(base, 0).is_empty() => {
+            array_as_compound(base, shape).map_or_else(|_| datatype.clone(), |one| with_short_text(&one))
         }
         other if pointers(other, 0).is_empty() => other.clone(),
         _ => BYTE,

@@ -143,7 +143,8 @@ impl ChunkPlanner<'_> {
         self.check_limit(table.addresses.len() as u64, &chunks.shape, &why)?;
         for (position, range) in entries(table) {
             let codecs = chunks.pipeline.applied(chunks.mask(position, table));
-            plan.inline.push((position, self.content(&chunks.shape, range, codecs)));
+            let content = chunks.inside(position, self.content(&chunks.shape, range, codecs));
+            plan.inline.push((position, content));
         }
         plan.inline_reason = Some(why);
         Ok(plan)
@@ -180,7 +181,8 @@ impl ChunkPlanner<'_> {
             let applied = by_mask.entry(mask).or_insert_with(|| chunks.pipeline.applied(mask));
             let is_decodable = codecs.iter().all(|codec| codec.client_decodes(range.length, chunks.bytes));
             if applied != codecs || !is_decodable {
-                mismatched.push((position, self.content(&chunks.shape, range, applied.clone())));
+                let content = self.content(&chunks.shape, range, applied.clone());
+                mismatched.push((position, chunks.inside(position, content)));
             }
         }
         mismatched
@@ -195,6 +197,21 @@ impl Chunks<'_> {
             return u32::MAX;
         }
         table.filter_masks.get(&position).copied().unwrap_or(0)
+    }
+
+    /// Restricts a chunk to its elements inside the array: some writers end chunks with the last of them.
+    fn inside(&self, position: u64, mut content: ChunkContent) -> ChunkContent {
+        if let ChunkContent::Assemble { pieces, .. } | ChunkContent::Variable { pieces, .. } = &mut content
+            && let Some(indices) = chunk_indices(position, &self.grid)
+        {
+            for piece in pieces {
+                let axes = piece.extent.iter_mut().zip(indices.iter().zip(&self.shape).zip(self.extent));
+                for (extent, ((index, chunk), size)) in axes {
+                    *extent = (*extent).min(size.saturating_sub(index.saturating_mul(*chunk)));
+                }
+            }
+        }
+        content
     }
 
     /// Whether a chunk extends beyond the array.

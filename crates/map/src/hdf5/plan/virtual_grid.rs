@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use virtualize_hdf5::model::{Selection, Slab, VirtualMapping};
 use virtualize_zarr::{
-    ChunkGrid, Codec, DataType, Lengths, Reference, References, SourceId, chunk_indices, chunk_position,
+    ChunkGrid, Codec, DataType, ReferencesBuilder, SourceId, chunk_indices, chunk_position,
     greatest_common_divisor,
 };
 
@@ -157,11 +157,7 @@ impl ChunkPlanner<'_> {
             return Ok(());
         }
         let counts = ChunkGrid::Regular(plan.chunk_shape.clone()).counts(self.shape);
-        let along = overlaps(layout.block, &plan.chunk_shape, self.shape, &layout.shape)?;
-        let met = along.iter().map(Vec::len).sum::<usize>() as u64;
-        self.context
-            .lookup
-            .take("chunks of virtual datasets", met.saturating_mul(size_of::<ChunkOverlap>() as u64))?;
+        let along = self.overlaps(layout, &plan.chunk_shape)?;
         let same_codecs = part.codecs == plan.codecs;
         product(&along, &mut |overlap| {
             grid.step()?;
@@ -177,7 +173,7 @@ impl ChunkPlanner<'_> {
                     return Ok(());
                 }
                 None if same_fill && (is_whole || !grid.slots.contains_key(&at)) => {
-                    grid.slots.remove(&at);
+                    grid.remove(at);
                     return Ok(());
                 }
                 _ => {}
@@ -191,6 +187,49 @@ impl ChunkPlanner<'_> {
             grid.add(at, layout.number, pieces, self.options.inline_limit)?;
             self.check_limit(grid.made, &plan.chunk_shape, MADE)
         })
+    }
+
+    /// Returns the overlaps of chunks of the destination and of the source, for each axis of a block. There may be far more
+    /// than the file has bytes, so memory is taken before they are kept.
+    fn overlaps(&self, layout: &BlockLayout<'_>, grid: &[u64]) -> Result<Vec<Vec<ChunkOverlap>>> {
+        let block = layout.block;
+        let is_flat = matches!(block.part.codecs.first(), Some(Codec::Bytes { .. }));
+        let mut all = Vec::new();
+        for axis in &block.axes {
+            let pick = |list: &[u64], axis: Option<usize>| axis.and_then(|axis| list.get(axis)).copied();
+            let size = pick(grid, axis.to).unwrap_or(1).max(1);
+            let source = pick(&layout.shape, axis.from).unwrap_or(1).max(1);
+            let end = pick(self.shape, axis.to);
+            let is_paired = axis.to.is_some() && axis.from.is_some();
+            let mut along = Vec::new();
+            for span in &axis.spans {
+                let mut done = 0;
+                while done < span.length {
+                    let (to, from) = (span.to + done, span.from + done);
+                    let (to_offset, from_offset) = (to % size, from % source);
+                    let length = (span.length - done).min(size - to_offset).min(source - from_offset);
+                    let is_whole = to_offset == 0
+                        && from_offset == 0
+                        && source == size
+                        && (length == size || Some(to + length) == end)
+                        && (is_paired || is_flat);
+                    if along.len() == along.capacity() {
+                        let more = (along.len() as u64).max(16);
+                        if more > CHUNKS {
+                            return Err(too_many());
+                        }
+                        let bytes = more.saturating_mul(size_of::<ChunkOverlap>() as u64);
+                        self.context.lookup.take("chunks of virtual datasets", bytes)?;
+                        along.reserve_exact(usize::try_from(more).map_err(|_| too_many())?);
+                    }
+                    let (to, from) = (to / size, from / source);
+                    along.push(ChunkOverlap { to, to_offset, from, from_offset, length, is_whole });
+                    done += length;
+                }
+            }
+            all.push(along);
+        }
+        Ok(all)
     }
 
     /// Turns a chunk of the grid into pieces, which cover a whole chunk of a source that was there.
@@ -227,12 +266,13 @@ impl ChunkPlanner<'_> {
 
     /// Moves the chunks of the grid to the plan: references by file, and content of those that are assembled.
     fn gather(&self, grid: VirtualGrid, plan: &mut ChunkPlan) -> Result<()> {
-        let mut columns: BTreeMap<SourceId, Vec<(u64, Reference)>> = BTreeMap::new();
+        let mut columns: BTreeMap<SourceId, ReferencesBuilder> = BTreeMap::new();
         let mut decoded = 0_u64;
         for (position, slot) in grid.slots {
             match slot {
                 Slot::Whole { chunk: Chunk::There(reference), .. } => {
-                    columns.entry(reference.source).or_default().push((position, reference));
+                    let column = columns.entry(reference.source).or_default();
+                    column.push(position, reference.offset, reference.length);
                 }
                 Slot::Whole { chunk: Chunk::Here(bytes), .. } => {
                     plan.chunks.inline.insert(position, bytes);
@@ -266,9 +306,7 @@ impl ChunkPlanner<'_> {
             self.check_limit(plan.inline.len() as u64, &plan.chunk_shape, MADE)?;
             plan.inline_reason = Some(MADE.to_owned());
         }
-        let columns: Result<Vec<_>, _> =
-            columns.into_iter().map(|(id, column)| references(id, &column)).collect();
-        plan.chunks.references = columns?;
+        plan.chunks.references = columns.into_iter().flat_map(|(id, column)| column.finish(id)).collect();
         Ok(())
     }
 
@@ -324,6 +362,12 @@ impl VirtualGrid {
         }
     }
 
+    fn remove(&mut self, at: u64) {
+        if let Some(Slot::Made(_)) = self.slots.remove(&at) {
+            self.made -= 1;
+        }
+    }
+
     fn add(&mut self, at: u64, block: usize, pieces: Vec<Piece>, limit: u64) -> Result<()> {
         self.pieces += pieces.len();
         for piece in &pieces {
@@ -374,47 +418,6 @@ fn cut_shape(block: &Block, grid: &[u64]) -> Vec<u64> {
     shape
 }
 
-/// Returns the overlaps of chunks of the destination and of the source, for each axis of a block.
-fn overlaps(block: &Block, grid: &[u64], extent: &[u64], shape: &[u64]) -> Result<Vec<Vec<ChunkOverlap>>> {
-    let is_flat = matches!(block.part.codecs.first(), Some(Codec::Bytes { .. }));
-    let mut all = Vec::new();
-    for axis in &block.axes {
-        let pick = |list: &[u64], axis: Option<usize>| axis.and_then(|axis| list.get(axis)).copied();
-        let size = pick(grid, axis.to).unwrap_or(1).max(1);
-        let source = pick(shape, axis.from).unwrap_or(1).max(1);
-        let end = pick(extent, axis.to);
-        let is_paired = axis.to.is_some() && axis.from.is_some();
-        let mut along = Vec::new();
-        for span in &axis.spans {
-            let mut done = 0;
-            while done < span.length {
-                let (to, from) = (span.to + done, span.from + done);
-                let (to_offset, from_offset) = (to % size, from % source);
-                let length = (span.length - done).min(size - to_offset).min(source - from_offset);
-                let is_whole = to_offset == 0
-                    && from_offset == 0
-                    && source == size
-                    && (length == size || Some(to + length) == end)
-                    && (is_paired || is_flat);
-                along.push(ChunkOverlap {
-                    to: to / size,
-                    to_offset,
-                    from: from / source,
-                    from_offset,
-                    length,
-                    is_whole,
-                });
-                if along.len() as u64 > CHUNKS {
-                    return Err(too_many());
-                }
-                done += length;
-            }
-        }
-        all.push(along);
-    }
-    Ok(all)
-}
-
 /// Returns the indices of the chunks that overlap, in the destination and in the source.
 fn indices(
     block: &Block,
@@ -454,21 +457,6 @@ fn product(along: &[Vec<ChunkOverlap>], each: &mut Visit<'_>) -> Result<()> {
 
 fn unsupported(problem: &'static str) -> Error {
     Error::unsupported("virtual dataset", problem)
-}
-
-fn references(source: SourceId, chunks: &[(u64, Reference)]) -> Result<References> {
-    let length = chunks.first().map_or(0, |(_, reference)| reference.length);
-    let lengths = match chunks.iter().all(|(_, reference)| reference.length == length) {
-        true => Lengths::Uniform(length),
-        false => {
-            let each = chunks.iter().map(|(_, reference)| u32::try_from(reference.length));
-            let each: Vec<_> = each.collect::<Result<_, _>>().map_err(|_| Error::Overflow("a chunk"))?;
-            Lengths::Each(each.into())
-        }
-    };
-    let positions: Vec<_> = chunks.iter().map(|(position, _)| *position).collect();
-    let offsets: Vec<_> = chunks.iter().map(|(_, reference)| reference.offset).collect();
-    Ok(References { source, positions: Some(positions.into()), offsets: offsets.into(), lengths })
 }
 
 /// Returns the chunk shape of the grid: that of a source that cannot be cut, else the largest into which all can be cut.

@@ -68,6 +68,9 @@ pub(in super::super) struct Segments {
     dc: [Option<Huffman>; 4],
     ac: [Option<Huffman>; 4],
     restart_interval: usize,
+    has_jfif: bool,
+    /// The color transform of Adobe's marker.
+    adobe: Option<u8>,
     frame: Option<(usize, usize)>,
     /// Name, sampling factors and quantization table.
     components: Vec<[u8; 3]>,
@@ -109,11 +112,21 @@ impl Segments {
                 0xda if kind == last => return self.scan(body).map(|()| next),
                 0xdb => self.quantization(body)?,
                 0xdd => self.restart_interval = usize::from(word(body)?),
+                0xe0 if body.starts_with(b"JFIF\0") => self.has_jfif = true,
+                0xee if body.starts_with(b"Adobe") => self.adobe = body.get(11).copied(),
                 0xe0..=0xef | 0xfe => {}
                 other => return Err(malformed(format!("segment {other:#x}, expected a sequential frame"))),
             }
             rest = next;
         }
+    }
+
+    /// Whether libjpeg would take three components for RGB.
+    pub(in super::super) fn is_rgb(&self) -> bool {
+        let names = || self.components.iter().map(|[name, ..]| *name).eq(*b"RGB");
+        self.components.len() == 3
+            && !self.has_jfif
+            && self.adobe.map_or_else(names, |transform| transform == 0)
     }
 
     fn frame(&mut self, body: &[u8]) -> Result<(), CodecFailure> {

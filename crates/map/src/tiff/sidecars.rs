@@ -1,0 +1,443 @@
+//! Sidecars: files beside a TIFF in which GDAL's GTiff driver finds nodata, packing, position and metadata. They are merged into
+//! the file before it is mapped, in GDAL's order of priority: `.aux.xml`, the file's tags, world file, ArcGIS metadata.
+
+use virtualize_remedy::Code;
+use virtualize_tiff::model::{File, GdalItem, Geo, Ifd, Pam};
+use virtualize_tiff::{parse_arcgis_code, parse_pam, parse_world_file};
+
+use super::georeference::{RASTER_TYPE, Transform};
+use crate::{Diagnostic, Severity};
+
+/// ModelPixelScale.
+const MODEL_PIXEL_SCALE: u16 = 33550;
+
+/// What a sidecar contains.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SidecarKind {
+    /// Metadata of GDAL.
+    Pam,
+    /// Transformation.
+    World,
+    /// Coordinate reference system in metadata of ArcGIS. Most files of such a name are none.
+    Arcgis,
+    /// What is not read, as a clause.
+    Unread(&'static str),
+}
+
+/// A sidecar that exists.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Sidecar {
+    /// Name of the file, without its folder.
+    pub name: String,
+    /// What it contains.
+    pub kind: SidecarKind,
+    /// Content, if its kind is read, or the reason why it could not be.
+    pub content: Result<String, String>,
+}
+
+/// Returns the names of the sidecars that GDAL looks for, those of higher priority first. GDAL ignores the case of letters, or
+/// tries lowercase and uppercase extensions in folders of many files.
+pub fn sidecar_names(name: &str) -> Vec<(String, SidecarKind)> {
+    const MASK: SidecarKind = SidecarKind::Unread("masks pixels");
+    const OVERVIEWS: SidecarKind = SidecarKind::Unread("has overviews");
+    const POSITION: SidecarKind = SidecarKind::Unread("positions the image");
+    const RPC: SidecarKind = SidecarKind::Unread("has rational polynomials, which position the image");
+    let appended = |suffix: &str, kind| (format!("{name}{suffix}"), kind);
+    let mut names =
+        vec![appended(".aux.xml", SidecarKind::Pam), appended(".msk", MASK), appended(".ovr", OVERVIEWS)];
+    let (stem, extension) = name.rsplit_once('.').unwrap_or((name, ""));
+    let mut letters = extension.chars();
+    if let (Some(first), Some(last)) = (letters.next(), letters.next_back()) {
+        let of_three = format!("{first}{last}w");
+        for world in [of_three, format!("{extension}w"), "wld".to_owned()] {
+            names.push((format!("{stem}.{world}"), SidecarKind::World));
+        }
+    }
+    let replaced = |suffix: &str, kind| (format!("{stem}{suffix}"), kind);
+    names.extend([
+        replaced(".tab", POSITION),
+        replaced(".xml", SidecarKind::Arcgis),
+        replaced("_RPC.TXT", RPC),
+        replaced("_rpc.txt", RPC),
+        replaced(".RPB", RPC),
+        replaced(".rpc", RPC),
+    ]);
+    names
+}
+
+/// Merges sidecars into a file. `sidecars` are in the order of [`sidecar_names`]; `most` is the maximum number of XML elements.
+/// Returns a note on each sidecar that is read, and a warning of each one that GDAL reads but this function does not.
+pub fn merge_sidecars(file: &mut File, sidecars: &[Sidecar], most: u64) -> Vec<Diagnostic> {
+    let mut merge = Merge { file, most, diagnostics: Vec::new() };
+    for sidecar in sidecars {
+        let content = match (&sidecar.kind, &sidecar.content) {
+            (SidecarKind::Unread(what), _) => {
+                let what = format!("{what} for GDAL, but is not read");
+                merge.report(Severity::Warning, sidecar, what);
+                continue;
+            }
+            (SidecarKind::Arcgis, Err(_)) => continue,
+            (_, Err(problem)) => {
+                merge.report(Severity::Warning, sidecar, format!("could not be read: {problem}"));
+                continue;
+            }
+            (_, Ok(content)) => content,
+        };
+        match sidecar.kind {
+            SidecarKind::Pam => merge.pam(sidecar, content),
+            SidecarKind::World => merge.world_file(sidecar, content),
+            SidecarKind::Arcgis => merge.arcgis(sidecar, content),
+            SidecarKind::Unread(_) => {}
+        }
+    }
+    merge.diagnostics
+}
+
+struct Merge<'a> {
+    file: &'a mut File,
+    most: u64,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl Merge<'_> {
+    fn report(&mut self, severity: Severity, sidecar: &Sidecar, message: impl std::fmt::Display) {
+        self.diagnostics.push(Diagnostic {
+            severity,
+            code: Code::TiffSidecar,
+            path: "/".into(),
+            message: format!("{} {message}", sidecar.name),
+            remedy: None,
+        });
+    }
+
+    /// Merges an `.aux.xml`, which describes the first image.
+    fn pam(&mut self, sidecar: &Sidecar, content: &str) {
+        let pam = match parse_pam(content, self.most) {
+            Ok(pam) => pam,
+            Err(problem) => {
+                return self.report(Severity::Warning, sidecar, format!("could not be read: {problem}"));
+            }
+        };
+        let Some(main) = self.file.ifds.first_mut() else { return };
+        let mut used = Vec::new();
+        let mut problems = Vec::new();
+        nodata(main, &pam, &mut used, &mut problems);
+        bands(main, &pam, &mut used);
+        if !pam.items.is_empty() {
+            used.push("metadata");
+            pam.items.iter().for_each(|item| put(&mut main.gdal_metadata, item));
+        }
+        position(main, &pam, &mut used, &mut problems);
+        if pam
+            .bands
+            .values()
+            .any(|band| band.color.as_ref().is_some_and(|name| name.eq_ignore_ascii_case("alpha")))
+        {
+            problems
+                .push("declares an alpha band, which masks pixels for GDAL, but is not applied".to_owned());
+        }
+        if pam.items.iter().any(|item| item.domain == "RPC") {
+            problems.push("has rational polynomials, which are not read".to_owned());
+        }
+        if pam.has_subdatasets {
+            problems.push("describes further images of the file, which is not read".to_owned());
+        }
+        if used.contains(&"position") || used.contains(&"coordinate reference system") {
+            self.share_position();
+        }
+        if !used.is_empty() {
+            self.report(Severity::Info, sidecar, format!("is read: {}", used.join(", ")));
+        }
+        for problem in problems {
+            self.report(Severity::Warning, sidecar, problem);
+        }
+    }
+
+    /// Gives all images without a transformation that of a world file.
+    fn world_file(&mut self, sidecar: &Sidecar, content: &str) {
+        let has_transform = |ifd: &Ifd| ifd.geo.as_ref().is_some_and(|geo| Transform::of(geo).is_some());
+        let placed = self.file.ifds.iter_mut().filter(|ifd| is_full(ifd) && !has_transform(ifd));
+        let mut placed = placed.peekable();
+        if placed.peek().is_none() {
+            return;
+        }
+        match parse_world_file(content) {
+            Some(transform) => {
+                placed.for_each(|ifd| ifd.geo.get_or_insert_default().sidecar_transform = Some(transform));
+                self.share_position();
+                self.report(Severity::Info, sidecar, "is read: position");
+            }
+            None => self.report(Severity::Warning, sidecar, "is not a world file, and is not read"),
+        }
+    }
+
+    /// Gives images without a coordinate reference system that of ArcGIS.
+    fn arcgis(&mut self, sidecar: &Sidecar, content: &str) {
+        let Some(code) = parse_arcgis_code(content, self.most) else { return };
+        let has_srs = |geo: &Geo| geo.sidecar_srs.is_some() || !geo.keys.is_empty();
+        let images =
+            self.file.ifds.iter_mut().filter(|ifd| is_full(ifd) && !ifd.geo.as_ref().is_some_and(has_srs));
+        let mut images = images.peekable();
+        if images.peek().is_none() {
+            return;
+        }
+        images.for_each(|ifd| ifd.geo.get_or_insert_default().sidecar_srs = Some(format!("EPSG:{code}")));
+        self.share_position();
+        self.report(Severity::Info, sidecar, "is read: coordinate reference system");
+    }
+
+    /// Lets overviews and masks have the position of the main image, at their scale.
+    fn share_position(&mut self) {
+        self.file.ifds.iter_mut().skip(1).filter(|ifd| !is_full(ifd)).for_each(|ifd| ifd.geo = None);
+    }
+}
+
+/// Whether an image is neither an overview nor a mask.
+fn is_full(ifd: &Ifd) -> bool {
+    ifd.image.as_ref().is_ok_and(|image| image.subfile_type & 0b101 == 0)
+}
+
+/// Replaces the nodata value, if it is the same for all bands.
+fn nodata(main: &mut Ifd, pam: &Pam, used: &mut Vec<&'static str>, problems: &mut Vec<String>) {
+    let Ok(image) = &main.image else { return };
+    let samples = u32::from(image.samples_per_pixel);
+    let of_band = |sample| pam.bands.get(&sample).and_then(|band| band.nodata.as_ref());
+    if (0..samples).all(|sample| of_band(sample).is_none()) {
+        return;
+    }
+    let values: Vec<_> = (0..samples).map(|sample| of_band(sample).or(main.gdal_nodata.as_ref())).collect();
+    let number = |text: &Option<&String>| text.and_then(|text| text.trim().parse::<f64>().ok());
+    let same = |other: &&Option<&String>| {
+        values.first().is_some_and(|first| {
+            let (one, two) = (number(first), number(other));
+            first == *other
+                || one.is_some() && one == two
+                || one.zip(two).is_some_and(|(a, b)| a.is_nan() && b.is_nan())
+        })
+    };
+    if values.iter().all(|value| same(&value)) {
+        main.gdal_nodata = values.first().copied().flatten().cloned();
+        used.push("nodata");
+    } else {
+        let texts: Vec<&str> = values.iter().map(|text| text.map_or("none", String::as_str)).collect();
+        problems.push(format!(
+            "gives the bands different nodata values ({}), which an array cannot have: none is used, and missing tiles read as 0",
+            texts.join(", ")
+        ));
+        main.gdal_nodata = None;
+    }
+}
+
+/// Appends scale, offset, unit and description of the bands as items of GDAL_METADATA, of which the last counts.
+fn bands(main: &mut Ifd, pam: &Pam, used: &mut Vec<&'static str>) {
+    for (sample, band) in &pam.bands {
+        if let Some((scale, offset)) = band.packing {
+            // Scale and offset of heights, which are those of the third axis, would take precedence.
+            main.tags.remove(&MODEL_PIXEL_SCALE);
+            add(main, *sample, "scale", format!("{scale:?}"));
+            add(main, *sample, "offset", format!("{offset:?}"));
+        }
+        for (role, text) in
+            [("unittype", &band.unit), ("description", &band.description), ("colorinterp", &band.color)]
+        {
+            text.iter().for_each(|text| add(main, *sample, role, (*text).clone()));
+        }
+    }
+    let any = |has: fn(&virtualize_tiff::model::PamBand) -> bool| pam.bands.values().any(has);
+    used.extend(any(|band| band.packing.is_some()).then_some("scale and offset"));
+    used.extend(any(|band| band.unit.is_some()).then_some("unit"));
+    used.extend(any(|band| band.description.is_some()).then_some("description"));
+}
+
+fn add(main: &mut Ifd, sample: u32, role: &str, value: String) {
+    let (name, role) = (role.to_uppercase(), Some(role.to_owned()));
+    main.gdal_metadata.push(GdalItem { domain: String::new(), name, sample: Some(sample), role, value });
+}
+
+/// Appends an item, in place of one of the same name.
+fn put(items: &mut Vec<GdalItem>, item: &GdalItem) {
+    let same = |other: &&mut GdalItem| {
+        other.role.is_none()
+            && (&other.domain, other.sample) == (&item.domain, item.sample)
+            && other.name.eq_ignore_ascii_case(&item.name)
+    };
+    match items.iter_mut().find(same) {
+        Some(other) => other.value.clone_from(&item.value),
+        None => items.push(item.clone()),
+    }
+}
+
+fn position(main: &mut Ifd, pam: &Pam, used: &mut Vec<&'static str>, problems: &mut Vec<String>) {
+    if pam.has_arcgis_points {
+        problems.push("has control points of ArcGIS, which are not read".to_owned());
+    }
+    if pam.transform.is_none() && pam.srs.is_none() && pam.points.is_none() {
+        return;
+    }
+    let geo = main.geo.get_or_insert_default();
+    let mut srs = pam.srs.clone();
+    if let Some(transform) = pam.transform {
+        if Transform::of(geo).is_none() && !geo.tie_points.is_empty() {
+            problems.push(
+                "positions the image in another way than the control points of the file, which are omitted"
+                    .to_owned(),
+            );
+        }
+        geo.sidecar_transform = Some(transform);
+        used.push("position");
+    }
+    match &pam.points {
+        Some(_) if Transform::of(geo).is_some() => {
+            problems.push("has control points besides a transformation, which are not read".to_owned());
+        }
+        Some(points) => {
+            // GDAL counts these from the corners of pixels.
+            geo.keys.remove(&RASTER_TYPE);
+            geo.tie_points = points.points.iter().map(|[i, j, x, y, z]| [*i, *j, 0.0, *x, *y, *z]).collect();
+            (geo.pixel_scale, geo.transformation) = (None, None);
+            srs = Some(points.srs.clone().unwrap_or_default());
+            used.push("control points");
+        }
+        None => {}
+    }
+    if let Some(srs) = srs {
+        geo.keys.retain(|key, _| *key == RASTER_TYPE);
+        geo.sidecar_srs = Some(srs);
+        used.push("coordinate reference system");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use virtualize_bytes::Endian;
+
+    use super::*;
+    use crate::tiff::crs::Crs;
+    use crate::tiff::tests::{ifd, image, item};
+
+    fn merged(sidecars: &[(&str, &str)], change: impl Fn(&mut Ifd)) -> (Ifd, Vec<String>) {
+        let mut first = ifd(image(4, 4, 2, 8));
+        change(&mut first);
+        let mut file = File { endian: Endian::Little, big: false, ifds: vec![first], chain_error: None };
+        let names = sidecar_names("a.tif");
+        let sidecars: Vec<Sidecar> = sidecars
+            .iter()
+            .map(|(name, content)| {
+                let (_, kind) = names.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).unwrap();
+                Sidecar { name: (*name).to_owned(), kind: *kind, content: Ok((*content).to_owned()) }
+            })
+            .collect();
+        let told = merge_sidecars(&mut file, &sidecars, 99);
+        let told =
+            told.into_iter().map(|diagnostic| format!("{:?} {}", diagnostic.severity, diagnostic.message));
+        (file.ifds.remove(0), told.collect())
+    }
+
+    fn pam(content: &str) -> (Ifd, Vec<String>) {
+        let content = format!("<PAMDataset>{content}</PAMDataset>");
+        merged(&[("a.tif.aux.xml", &content)], |ifd| {
+            ifd.gdal_nodata = Some("5".to_owned());
+            ifd.gdal_metadata = vec![item("A", "1")];
+        })
+    }
+
+    #[test]
+    fn bands_must_agree_on_nodata() {
+        let band = |number: u8, value: &str| {
+            format!("<PAMRasterBand band='{number}'><NoDataValue>{value}</NoDataValue></PAMRasterBand>")
+        };
+        let nodata = |content: &str| {
+            let (ifd, told) = pam(content);
+            (ifd.gdal_nodata, told.iter().any(|line| line.starts_with("Warning")))
+        };
+        assert_eq!(nodata(&(band(1, "7") + &band(2, "7.0"))), (Some("7".to_owned()), false));
+        assert_eq!(
+            nodata(&band(2, "5")),
+            (Some("5".to_owned()), false),
+            "the file's value applies to band 1"
+        );
+        assert_eq!(nodata(&band(1, "7")), (None, true));
+        assert_eq!(nodata(&band(3, "7")), (Some("5".to_owned()), false), "no such band");
+    }
+
+    #[test]
+    fn items_replace_those_of_the_file() {
+        let (ifd, told) = pam(
+            "<Metadata><MDI key='a'>2</MDI><MDI key='B'>3</MDI></Metadata><PAMRasterBand band='2'><Scale>2</Scale></PAMRasterBand>",
+        );
+        let items: Vec<_> =
+            ifd.gdal_metadata.iter().map(|item| (&*item.name, &*item.value, item.sample)).collect();
+        assert_eq!(
+            items,
+            [("A", "2", None), ("SCALE", "2.0", Some(1)), ("OFFSET", "0.0", Some(1)), ("B", "3", None)]
+        );
+        assert_eq!(told, ["Info a.tif.aux.xml is read: scale and offset, metadata"]);
+    }
+
+    #[test]
+    fn tags_take_precedence_over_world_files_only() {
+        let world = "1\n0\n0\n-1\n100\n200\n";
+        let pam = "<PAMDataset><GeoTransform>9,1,0,9,0,-1</GeoTransform></PAMDataset>";
+        let has_tags = |ifd: &mut Ifd| {
+            ifd.geo = Some(Geo { transformation: Some([1.0; 16]), ..Geo::default() });
+        };
+        let of = |sidecars: &[(&str, &str)], change: &dyn Fn(&mut Ifd)| {
+            merged(sidecars, change).0.geo.and_then(|geo| geo.sidecar_transform).map(|numbers| numbers[0])
+        };
+        assert_eq!(of(&[("a.tfw", world)], &|_| {}), Some(99.5));
+        assert_eq!(of(&[("a.tfw", "junk"), ("a.wld", world)], &|_| {}), Some(99.5));
+        assert_eq!(of(&[("a.tfw", world)], &has_tags), None);
+        assert_eq!(of(&[("a.tif.aux.xml", pam), ("a.tfw", world)], &has_tags), Some(9.0));
+    }
+
+    #[test]
+    fn what_is_not_read_is_reported() {
+        for name in ["a.tif.msk", "a.tif.ovr", "a.tab", "a_rpc.txt", "a.RPB", "a.rpc"] {
+            let (_, told) = merged(&[(name, "")], |_| {});
+            assert!(told.len() == 1 && told[0].starts_with(&format!("Warning {name}")), "{told:?}");
+        }
+        for content in [
+            "<Subdataset/>",
+            "<Metadata domain='RPC'><MDI key='LINE_OFF'>1</MDI></Metadata>",
+            "<PAMRasterBand band='1'><ColorInterp>Alpha</ColorInterp></PAMRasterBand>",
+            "<GeoTransform>1 2 3 4 5 6</GeoTransform>",
+            "<GeoTransform>9,1,0,9,0,-1</GeoTransform><GCPList><GCP Pixel='1' Line='2' X='3' Y='4'/></GCPList>",
+        ] {
+            assert!(pam(content).1.iter().any(|line| line.starts_with("Warning")), "{content}");
+        }
+    }
+
+    #[test]
+    fn names_are_those_of_gdal() {
+        let worlds = |name: &str| {
+            let names = sidecar_names(name).into_iter().filter(|(_, kind)| *kind == SidecarKind::World);
+            names.map(|(name, _)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(worlds("a.b.tif"), ["a.b.tfw", "a.b.tifw", "a.b.wld"]);
+        assert_eq!(worlds("a.tiff"), ["a.tfw", "a.tiffw", "a.wld"]);
+        assert!(worlds("scene").is_empty() && worlds("scene.t").is_empty());
+    }
+
+    #[test]
+    fn systems_are_wkt_or_codes() {
+        let shown = |text: &str| {
+            let crs = Crs::of(&Geo { sidecar_srs: Some(text.to_owned()), ..Geo::default() });
+            let text =
+                |name: &str| crs.attributes().get(name).and_then(|value| value.as_str().map(str::to_owned));
+            (text("spatial_ref"), text("crs_wkt"), crs.problem.is_some(), crs.is_in_degrees)
+        };
+        let code = |text: &str| Some(text.to_owned());
+        assert_eq!(shown("epsg:4326"), (code("EPSG:4326"), None, false, true));
+        assert_eq!(shown("EPSG:32633"), (code("EPSG:32633"), None, false, false));
+        assert_eq!(shown("EPSG:4326+5773"), (code("EPSG:4326+5773"), None, false, false));
+        assert_eq!(shown("ESRI:54009"), (code("ESRI:54009"), None, false, false));
+        let wkt = r#"GEOGCS["a]",UNIT["Degree",0.0174532925199433]]"#;
+        assert_eq!(shown(wkt), (None, code(wkt), false, true));
+        assert_eq!(shown(&format!("ESRI::{wkt}")), (None, code(wkt), false, true));
+        for text in
+            ["", "nonsense", "4326", "+proj=utm +zone=33", "PROJCS[broken", "urn:ogc:def:crs:EPSG::4326"]
+        {
+            assert_eq!(shown(text), (None, None, true, false), "{text}");
+        }
+    }
+}
