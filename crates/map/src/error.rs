@@ -41,6 +41,9 @@ pub enum Error {
     /// Zarr has no sequences of variable length. As contiguous ragged arrays they would be mapped.
     #[error("Zarr has no data type for {0}")]
     Sequences(String),
+    /// No reader opens structures with array members.
+    #[error("the compound member \"{0}\" is an array, which Zarr structures cannot hold")]
+    ArrayMember(String),
     /// The values of a dataset that the mapping depends on could not be read.
     #[error("its values of variable length cannot be read: {0}")]
     HeapValues(String),
@@ -234,6 +237,9 @@ impl Error {
             ),
             Self::Sequences(_) => {
                 Some(Remedy::turn_on(OptionName::Ragged, "write it as a contiguous ragged array"))
+            }
+            Self::ArrayMember(_) => {
+                Some(Remedy::turn_on(OptionName::Ragged, "map its items as fields named 0, 1, …"))
             }
             Self::ComplexIntegers { .. } => {
                 let name = OptionName::ComplexIntegers;

@@ -15,7 +15,7 @@ fn a_local_output_has_one_writer() {
     let target = root.path().join("out.json");
     let path = target.to_str().unwrap();
     let first = run(OutputLock::acquire(path, &options())).unwrap();
-    first.check().unwrap();
+    run(first.check()).unwrap();
     for name in [path, &format!("file://{path}"), &format!("{path}/")] {
         assert!(
             matches!(run(OutputLock::acquire(name, &options())), Err(StoreError::Locked { .. })),

@@ -77,6 +77,9 @@ impl Mapper<'_> {
         let fill = fill_plan(&planner, &plan, &array_fill, &meanings)?;
         self.report_plan(path, dataset, &plan, &fill);
         if let Some(name) = array_member(item_type(&dataset.datatype)) {
+            if !self.options.ragged {
+                return Err(Error::ArrayMember(name.to_owned()));
+            }
             let message =
                 format!("the member \"{name}\" is an array: its items are fields named \"0\", \"1\", …");
             self.diagnose(Severity::Info, Code::DatatypeNotShown, path, message);

@@ -108,8 +108,6 @@ fn derive_byte_counts(ifds: &mut [&mut Ifd], size: u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn pairs_are_in_the_order_of_acquisition() {
         let order = |pairs, dimensions| super::order(pairs, dimensions).map(Iterator::collect::<Vec<_>>);

@@ -76,7 +76,8 @@ pub struct MappingOptions {
     /// Write variable-length sequences of HDF5 files as contiguous ragged arrays of the CF conventions
     ///
     /// The array NAME gets the items of all sequences, one sequence after the other. The array NAME_row_size has the
-    /// number of items of each. Both are inlined. Without this option, sequences are omitted.
+    /// number of items of each. Both are inlined. Array members of compounds become structures with fields 0, 1, ….
+    /// Without this option, arrays with either are omitted.
     #[cfg_attr(feature = "clap", arg(long, help_heading = "HDF5 options"))]
     #[serde(deserialize_with = "value::switch")]
     pub ragged: bool,

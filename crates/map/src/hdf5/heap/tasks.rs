@@ -19,7 +19,7 @@ use crate::hdf5::names::{HeapPointers, ObjectNames};
 use crate::hdf5::others::{FileContext, OpenFile, OtherFile, OtherFiles};
 use crate::hdf5::plan::{ChunkPlan, ChunkPlanner, item_type};
 use crate::hdf5::source_table::SourceTable;
-use crate::hdf5::structures::array_as_compound;
+use crate::hdf5::structures::{array_as_compound, array_member};
 use crate::hdf5::types::element_type;
 use crate::{ChunkContent, Error, MapOptions, Piece, ReferenceText, Result};
 
@@ -70,6 +70,7 @@ fn is_wanted(dataset: &Dataset, options: &MapOptions) -> bool {
     let is_mapped = |datatype| element_type(datatype, options.format).is_ok();
     match item_type(&dataset.datatype) {
         Datatype::Sequence { base, .. } => options.ragged && is_mapped(base),
+        item if array_member(item).is_some() && !options.ragged => false,
         item => holds_pointers(item) && is_mapped(&with_short_text(item)),
     }
 }
