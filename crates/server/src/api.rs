@@ -1,8 +1,5 @@
 //! What the description of the API declares, and how remedies name options to its clients.
 
-use std::{collections::BTreeSet, sync::LazyLock};
-
-use serde_json::Value;
 use virtualize::Notation;
 
 /// The OpenAPI document of the service.
@@ -35,4 +32,3 @@ pub(crate) const PARAMETERS: Notation = Notation(|option, value| {
     let shown = value.map_or_else(|| name.clone(), |value| format!("{name}={value}"));
     OF_MAPPING.contains(&name.as_str()).then_some(shown)
 });
-

@@ -16,9 +16,7 @@ use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Sleep;
 
-use crate::{
-    client::Identity, measured::Route, metrics::Metrics, queue::Place, quota::Holds, rate::Rate,
-};
+use crate::{client::Identity, measured::Route, metrics::Metrics, queue::Place, quota::Holds, rate::Rate};
 
 /// The access-log entry of a request, written on drop.
 #[derive(Debug)]

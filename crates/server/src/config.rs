@@ -1,4 +1,4 @@
-use std::{collections::HashSet, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{collections::HashSet, net::SocketAddr, time::Duration};
 
 use virtualize::{Limits, StoreOptions, options::value::parse_pair};
 use virtualize_store::Allowed;

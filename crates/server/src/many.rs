@@ -11,9 +11,9 @@ use std::{
 
 use axum::{
     Extension,
-    body::Body,
+    body::{Body, to_bytes},
     extract::{Request, State},
-    http::{HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::Response,
 };
 use bytes::Bytes;

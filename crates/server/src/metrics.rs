@@ -1,8 +1,8 @@
 //! Metrics for Prometheus.
 
 use prometheus::{
-    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, TextEncoder, core::Collector,
+    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
+    TextEncoder, core::Collector,
 };
 
 /// Upper bounds of the buckets of histograms of times.
@@ -102,10 +102,6 @@ impl New {
 
     fn gauge(&self, name: &str, help: &str) -> prometheus::Result<IntGauge> {
         self.add(IntGauge::with_opts(Self::named(name, help))?)
-    }
-
-    fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> prometheus::Result<IntGaugeVec> {
-        self.add(IntGaugeVec::new(Self::named(name, help), labels)?)
     }
 
     fn times(&self, name: &str, help: &str, labels: &[&str]) -> prometheus::Result<HistogramVec> {

@@ -27,7 +27,7 @@ const SVG: &str = "image/svg+xml";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Path and content of each file.
-static FILES: [(&str, Fixed); 60] = [
+static FILES: [(&str, Fixed); 59] = [
     ("/assets/api.js", Fixed::new(SCRIPT, include_str!("../assets/api.js"))),
     ("/assets/axes.js", Fixed::new(SCRIPT, include_str!("../assets/axes.js"))),
     ("/assets/coast-110m.txt", Fixed::new(TEXT, include_str!("../assets/coast-110m.txt"))),

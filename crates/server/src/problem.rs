@@ -7,11 +7,9 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde_json::{Value, json};
-use virtualize::{Code, Error, ErrorClass, Notation, Remedy, StoreError};
+use virtualize::{Code, Error, ErrorClass, StoreError};
 
-use crate::{
-    api::{MEMBERS, PARAMETERS},
-};
+use crate::api::PARAMETERS;
 
 /// An error response: status, stable code, one line of detail, and a hint for the client.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -116,12 +114,6 @@ impl Problem {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// Adds the remedy as a hint, if there is one.
-    #[must_use]
-    pub(crate) fn remedy(self, remedy: Option<Remedy>) -> Self {
-        Self { hint: remedy.and_then(|remedy| remedy.render(MEMBERS)), ..self }
-    }
-
     /// Adds the time after which to retry.
     #[must_use]
     pub(crate) fn retry_after(self, seconds: u64) -> Self {
@@ -131,14 +123,14 @@ impl Problem {
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
-        Self::of_error(&error, PARAMETERS)
+        Self::of_error(&error)
     }
 }
 
 impl Problem {
-    /// Converts an error of the library, with its remedy in the notation of the request. The text of a store may name
+    /// Converts an error of the library, with its remedy in the notation of query parameters. The text of a store may name
     /// machines and accounts, so it goes to the log only.
-    pub(crate) fn of_error(error: &Error, notation: Notation) -> Self {
+    pub(crate) fn of_error(error: &Error) -> Self {
         tracing::debug!("{error}");
         let (status, code) = kind(error);
         if code == Code::SourceUnavailable && is_out_of_descriptors(&error.to_string()) {
@@ -161,7 +153,7 @@ impl Problem {
         };
         let hint = match code {
             Code::SourceDenied | Code::NotAllowed | Code::Url => None,
-            _ => error.remedy().and_then(|remedy| remedy.render(notation)),
+            _ => error.remedy().and_then(|remedy| remedy.render(PARAMETERS)),
         };
         Self { status, code, detail, hint, retry_after: None }
     }

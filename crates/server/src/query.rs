@@ -1,7 +1,6 @@
 //! Query parameters. Each must be known, occur once (except `label`), and be valid before the service opens a source.
 
 use axum::http::Uri;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 #[cfg(feature = "icechunk")]
@@ -104,20 +103,6 @@ impl Parameters {
     pub(crate) fn array(&self) -> Result<String, Problem> {
         let path = self.get("array").ok_or_else(|| Problem::parameter("array", "is missing"))?;
         Ok(path.trim_start_matches('/').to_owned())
-    }
-
-    /// Returns all values of a parameter.
-    pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
-        self.0.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.as_str())
-    }
-
-    /// Returns the query of a request with these parameters, in which one has another value.
-    pub(crate) fn query_with(&self, name: &str, value: &str) -> String {
-        let others = self.0.iter().filter(|(other, _)| other != name);
-        let pairs = others.map(|(name, value)| (name.as_str(), value.as_str())).chain([(name, value)]);
-        let encoded = |text| utf8_percent_encode(text, NON_ALPHANUMERIC);
-        let pairs = pairs.map(|(name, value)| format!("{name}={}", encoded(value)));
-        pairs.collect::<Vec<_>>().join("&")
     }
 
     /// Returns a whole number, which must be from `least` to `most`.

@@ -22,7 +22,6 @@ const CLIENTS: usize = 1024;
 pub(crate) struct Quotas {
     connections: usize,
     openings: usize,
-    followers: usize,
     memory: (Budget, u64),
     spool: (Budget, u64),
     table: Mutex<Table>,
@@ -45,8 +44,6 @@ pub(crate) struct Quota {
     departures: Mutex<Departures>,
     /// Files that are mapped concurrently for the client.
     openings: Counted,
-    /// Event streams that the client follows.
-    followers: Counted,
     /// The client's part of the memory budget.
     pub(crate) memory: Budget,
     /// The client's part of the budget for temporary files.
@@ -81,7 +78,6 @@ impl Quotas {
         Self {
             connections: config.traffic.client_connections,
             openings: config.traffic.openings.div_ceil(2),
-            followers: config.traffic.client_requests.div_ceil(4),
             memory: (memory.clone(), config.memory / 2),
             // Every single response fits.
             spool: (spool.clone(), (config.cache_size / 2).max(config.output_size.min(config.cache_size))),
@@ -110,7 +106,6 @@ impl Quotas {
             connections: Counted::new(self.connections),
             departures: Mutex::default(),
             openings: Counted::new(self.openings),
-            followers: Counted::new(self.followers),
             memory: self.memory.0.part(self.memory.1),
             spool: self.spool.0.part(self.spool.1),
         }
@@ -120,7 +115,7 @@ impl Quotas {
 impl Quota {
     /// Returns whether the client holds none of its resources.
     fn is_idle(&self) -> bool {
-        let counted = [&self.connections, &self.openings, &self.followers];
+        let counted = [&self.connections, &self.openings];
         counted.iter().all(|counted| counted.is_idle()) && self.memory.held() == 0 && self.spool.held() == 0
     }
 
@@ -137,11 +132,6 @@ impl Quota {
     pub(crate) async fn opening(&self) -> Result<OwnedSemaphorePermit, Problem> {
         let taken = Arc::clone(&self.openings.free).acquire_owned().await;
         taken.map_err(|_| Problem::internal())
-    }
-
-    /// Reserves a permit for an event stream, if one is available.
-    pub(crate) fn follower(&self) -> Option<OwnedSemaphorePermit> {
-        self.followers.try_take()
     }
 }
 

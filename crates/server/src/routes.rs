@@ -16,8 +16,7 @@ use crate::{
     context::Context,
     folder,
     guard::{self, Access, Routes},
-    health, inspect,
-    layout, many, openapi, page, plain, references, values, zarr,
+    health, inspect, layout, many, openapi, page, plain, references, values, zarr,
 };
 use virtualize::Code;
 

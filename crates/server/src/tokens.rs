@@ -93,11 +93,6 @@ impl Tokens {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the token with a name.
-    pub(crate) fn named(&self, name: &str) -> Option<Token> {
-        self.current().iter().map(|known| &known.token).find(|token| token.name() == name).cloned()
-    }
-
     /// Returns the client with the token that was sent. The search compares every token, each in constant time.
     pub(crate) fn find(&self, given: &str) -> Option<Arc<Identity>> {
         let digest: [u8; 32] = Sha256::digest(given.as_bytes()).into();
