@@ -9,7 +9,7 @@ use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use common::{service, settings, url};
 use tower::ServiceExt;
 
-const TARGETS: [&str; 9] = [
+const TARGETS: [&str; 8] = [
     "/v1/references?url=@&format=kerchunk-json&inline_limit=10",
     "/v1/zarr/#/zarr.json",
     "/v1/zarr/#/chunked/c/0/1",
