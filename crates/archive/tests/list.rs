@@ -147,8 +147,6 @@ async fn nothing_found_says_what_is_near() {
     assert!(text.contains("/era5.nc, ") && text.contains("/era5/"), "{text}");
     let text = missed("era5/2020/t2n.nc").await;
     assert!(text.contains("/era5/2020/t2m.nc"), "{text}");
-    let text = error(Input::Files("https://127.0.0.1:9/data/".to_owned()), &options).await;
-    assert!(text.contains("no listing"), "{text}");
     assert!(error(Input::List("no/such/list".to_owned()), &options).await.contains("not found"));
 }
 

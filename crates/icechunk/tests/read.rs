@@ -101,7 +101,8 @@ async fn reads_what_was_committed() {
         assert_eq!(found.group("g").unwrap().attributes, expected.group("g").unwrap().attributes);
         for source in &expected.sources {
             let there = found.sources.iter().find(|there| there.url == source.url).unwrap();
-            assert_eq!((&there.etag, there.modified), (&source.etag, source.modified), "{}", source.url);
+            // No server answers, so that it is unknown whether readers can send the entity tag.
+            assert_eq!((&there.etag, there.modified), (&None, source.modified), "{}", source.url);
         }
     }
 }

@@ -27,7 +27,7 @@ const SVG: &str = "image/svg+xml";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Path and content of each file.
-static FILES: [(&str, Fixed); 59] = [
+static FILES: [(&str, Fixed); 58] = [
     ("/assets/api.js", Fixed::new(SCRIPT, include_str!("../assets/api.js"))),
     ("/assets/axes.js", Fixed::new(SCRIPT, include_str!("../assets/axes.js"))),
     ("/assets/coast-110m.txt", Fixed::new(TEXT, include_str!("../assets/coast-110m.txt"))),
@@ -43,7 +43,6 @@ static FILES: [(&str, Fixed); 59] = [
     ("/assets/details.js", Fixed::new(SCRIPT, include_str!("../assets/details.js"))),
     ("/assets/dom.js", Fixed::new(SCRIPT, include_str!("../assets/dom.js"))),
     ("/assets/epsg.txt", Fixed::new(TEXT, include_str!("../assets/epsg.txt"))),
-    ("/assets/events.js", Fixed::new(SCRIPT, include_str!("../assets/events.js"))),
     ("/assets/figure.js", Fixed::new(SCRIPT, include_str!("../assets/figure.js"))),
     ("/assets/georeference.js", Fixed::new(SCRIPT, include_str!("../assets/georeference.js"))),
     ("/assets/histogram.js", Fixed::new(SCRIPT, include_str!("../assets/histogram.js"))),

@@ -219,7 +219,7 @@ fn failures_are_retried_as_with_http_1() {
 #[test]
 fn replaced_files_are_noticed_as_with_http_1() {
     for protocols in [BOTH, HTTP_1] {
-        let server = Server::start(protocols, &[Fault::Nothing, Fault::Replaced]);
+        let server = Server::start(protocols, &[&[Fault::Nothing][..], &[Fault::Replaced; 40]].concat());
         run(async {
             let object = open(&server.url, &trusting(&[])).await.unwrap();
             let error = object.read_ranges(&[ByteRange::new(900_000, 9)]).await.unwrap_err();

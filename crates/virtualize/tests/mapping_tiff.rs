@@ -138,8 +138,8 @@ fn attributes_are_those_of_gdal() {
     each_image(
         396,
         |_| (),
-        |store, _, name, image| {
-            let array = store.hierarchy.array(name).unwrap();
+        |store, _, number, image| {
+            let array = store.hierarchy.array(number).unwrap();
             let names = ["scale_factor", "add_offset", "scales", "offsets", "units", "long_name"];
             let found = names
                 .iter()
@@ -150,6 +150,8 @@ fn attributes_are_those_of_gdal() {
                     .into_iter()
                     .filter_map(|(name, key)| Some((name.to_owned(), of_bands(&image[key])?))),
             );
+            // GDAL shows overviews without what they have from the main image.
+            let found = found.filter(|(name, _)| number == "band_data" || expected.contains_key(name));
             assert_eq!(found.collect::<Map<_, _>>(), expected);
             let (tags, bands) = (image["tags"].as_object().unwrap(), image["band_tags"].as_array().unwrap());
             for (key, value) in tags {

@@ -114,7 +114,7 @@ fn in_pieces() {
 
 #[test]
 fn with_links_and_ragged_arrays() {
-    compare_with(2032, |options| {
+    compare_with(2042, |options| {
         options.map.follow_external = true;
         options.map.ragged = true;
     });
@@ -186,12 +186,12 @@ fn compare_tiffs(expected: usize, change: impl Fn(&mut Options)) {
 
 #[test]
 fn as_tifffile_reads_them() {
-    compare_tiffs(704, |_| ());
+    compare_tiffs(830, |_| ());
 }
 
 #[test]
 fn as_tifffile_reads_them_with_the_codecs_of_the_package() {
-    compare_tiffs(706, |options| {
+    compare_tiffs(832, |options| {
         options.map.own_codecs = true;
         options.map.chunk_grid = ChunkGridChoice::Rectilinear;
     });
@@ -199,7 +199,7 @@ fn as_tifffile_reads_them_with_the_codecs_of_the_package() {
 
 #[test]
 fn as_tifffile_reads_them_for_zarrs_and_gdal() {
-    for (reader, expected) in [("zarrs", 700), ("gdal", 672)] {
+    for (reader, expected) in [("zarrs", 825), ("gdal", 797)] {
         compare_tiffs(expected, |options| options.readable_by = vec![reader.parse().unwrap()]);
     }
 }

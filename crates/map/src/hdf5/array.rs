@@ -54,6 +54,10 @@ impl Mapper<'_> {
         self.take("datatypes", type_bytes(&dataset.datatype))?;
         self.check_times(&dataset.datatype)?;
         check_sequences(&dataset.datatype, self.options.format)?;
+        let array_member = array_member(item_type(&dataset.datatype));
+        if let Some(name) = array_member.filter(|_| !self.options.ragged) {
+            return Err(Error::ArrayMember(name.to_owned()));
+        }
         let element = element_type(&dataset.datatype, self.options.format)?;
         let meanings = cf_attributes(dataset);
         check_factors(&meanings)?;
@@ -76,10 +80,7 @@ impl Mapper<'_> {
         self.take_chunks(path, &planner, &plan)?;
         let fill = fill_plan(&planner, &plan, &array_fill, &meanings)?;
         self.report_plan(path, dataset, &plan, &fill);
-        if let Some(name) = array_member(item_type(&dataset.datatype)) {
-            if !self.options.ragged {
-                return Err(Error::ArrayMember(name.to_owned()));
-            }
+        if let Some(name) = array_member {
             let message =
                 format!("the member \"{name}\" is an array: its items are fields named \"0\", \"1\", …");
             self.diagnose(Severity::Info, Code::DatatypeNotShown, path, message);

@@ -203,7 +203,10 @@ fn omitted_systems_are_named() {
         messages(0, &[(1024, 3), (2048, 4978)]),
         without(&format!("GTModelTypeGeoKey is 3, {no_model}"))
     );
-    assert_eq!(messages(0, &[(1024, 1)]), without("ProjMethodGeoKey is missing"));
+    assert_eq!(
+        messages(0, &[(1024, 1)]),
+        without("EllipsoidSemiMajorAxisGeoKey is missing, and the other keys do not complete an ellipsoid")
+    );
     assert_eq!(messages(0, &[(1024, 0)]), Vec::<String>::new());
     let own = [(1024, 1), (2048, 4326), (3072, 32767), (3075, 24), (4096, 5773)];
     assert_eq!(messages(0, &own), Vec::<String>::new());

@@ -233,8 +233,8 @@ fn conversion(keys: &Keys, method: Option<u16>, base: &Base, metres: f64) -> Res
         }
         // Polar stereographic by a scale at the pole or by a standard parallel.
         Some(15) => match ((latitude.abs() - 90.0).abs() <= 1e-8, scale == 1.0) {
-            (true, _) => first,
-            (false, true) => rows.next().unwrap_or(first),
+            (_, true) => rows.next().unwrap_or(first),
+            (true, false) => first,
             (false, false) => return refuse(SCALES, "a scale away from the pole"),
         },
         _ => first,
