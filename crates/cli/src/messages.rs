@@ -34,10 +34,8 @@ fn coloured(text: &str) -> Cow<'_, str> {
 
 /// Prints warnings, one per line.
 pub(crate) fn warnings<'a>(name: &str, warnings: impl IntoIterator<Item = &'a Diagnostic>) {
-    let warning =
-        |it: &'a Diagnostic| (it.path.as_str(), FLAGS.line(&it.message, it.remedy.as_ref(), it.code));
-    for warning in folded(warnings.into_iter().map(warning)) {
-        line(&format!("warning: {name}: {warning}"));
+    for warning in warnings {
+        line(&format!("warning: {name}: {}", warning.render(FLAGS)));
     }
 }
 

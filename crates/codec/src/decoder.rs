@@ -4,6 +4,9 @@ use virtualize_zarr::{Arithmetic, Codec, DataType};
 
 use crate::{CodecFailure, chain, parameters};
 
+/// Decodes bytes by codecs to so many bytes.
+type DecodeChain = fn(&[Codec], &[u8], usize) -> Result<Vec<u8>, CodecFailure>;
+
 /// Decodes chunks of one array and one shape.
 #[derive(Debug)]
 pub struct Decoder {
@@ -65,7 +68,7 @@ impl Decoder {
 
     pub(crate) fn decode_by(
         &self,
-        decode: fn(&[Codec], &[u8], usize) -> Result<Vec<u8>, CodecFailure>,
+        decode: DecodeChain,
         bytes: &[u8],
         count: usize,
     ) -> Result<Vec<u8>, CodecFailure> {

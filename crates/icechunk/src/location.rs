@@ -110,7 +110,7 @@ mod tests {
             modified: Some(1_001),
             ..Source::default()
         };
-        assert_eq!(checksums(&weak), [time.clone()]);
+        assert_eq!(checksums(&weak), std::slice::from_ref(&time));
         let strong = Source { etag: Some("\"1\"".to_owned()), ..weak };
         assert_eq!(checksums(&strong), [tag.clone(), time.clone()]);
         assert_eq!(checksums(&Source { url: "https://h/a".to_owned(), ..strong }), [time, tag]);

@@ -77,7 +77,6 @@ fn every_bit_and_every_end() {
         }
     }
     assert!(refused > all / 10, "{refused} of {all}");
-    println!("{} panics of the library", TOLD.load(Ordering::Relaxed));
     if let Some(peak) = peak() {
         assert!(peak < 300 << 10, "{peak} KiB");
     }

@@ -47,12 +47,15 @@ pub(crate) struct Settings {
     pub(crate) retry_timeout: Duration,
 }
 
+/// URL, region and purpose of a connected bucket.
+type BucketKey = (String, Option<String>, Purpose);
+
 /// Resources shared by files with equal settings.
 pub(crate) struct Pool {
     /// One permit for each concurrent request.
     slots: Semaphore,
-    /// Connected buckets, by URL, region and purpose.
-    buckets: Mutex<HashMap<(String, Option<String>, Purpose), Bucket>>,
+    /// Connected buckets.
+    buckets: Mutex<HashMap<BucketKey, Bucket>>,
     /// Measurements by bucket URL or host.
     networks: Mutex<HashMap<String, Arc<Network>>>,
     /// Detected regions by bucket URL; `None` if detection failed.

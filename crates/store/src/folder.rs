@@ -27,14 +27,17 @@ use crate::{
 /// Maximum size in bytes of the start of a document that is read to recognize an output.
 const HEAD: u64 = 64 << 20;
 
+/// Returns the first file that does not belong to an output, given the keys of all files, and the first 64 MiB of those of
+/// the documents that exist.
+type FindForeign = fn(&BTreeSet<String>, &BTreeMap<&str, Vec<u8>>) -> Option<String>;
+
 /// Recognizes outputs. Other folders and prefixes are never replaced.
 #[derive(Clone, Copy, Debug)]
 pub struct Recognizer {
     /// Keys of the documents that tell which files belong to an output.
     pub documents: &'static [&'static str],
-    /// Returns the first file that does not belong to an output, given the keys of all files, and the first 64 MiB of
-    /// those of the documents that exist.
-    pub foreign: fn(&BTreeSet<String>, &BTreeMap<&str, Vec<u8>>) -> Option<String>,
+    /// Finds a file that does not belong to an output.
+    pub foreign: FindForeign,
 }
 
 /// A set of files that becomes a folder, or objects under a prefix, once all of them are complete. If it is dropped

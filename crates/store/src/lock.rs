@@ -555,7 +555,6 @@ mod tests {
     #[test]
     fn stalled_processes_never_take_the_lock_of_another() {
         let fresh = fastrand::u64(..);
-        println!("fresh seed: {fresh}");
         let worlds = (0..60).chain([fresh]).map(|seed| async move {
             let slow = Arc::new(Slow {
                 store: Arc::new(InMemory::new()),

@@ -1,6 +1,6 @@
 //! HTTP servers that refuse requests, fail, replace the file, or support few features.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 mod common;
 

@@ -132,9 +132,11 @@ impl VirtualStore {
         for path in paths {
             let Some(array) = self.hierarchy.array_mut(&path) else { continue };
             let bytes: usize = array.chunks.inline.values().map(Bytes::len).sum();
-            let is_plain = |codec: &Codec| match codec {
-                Codec::Transpose { .. } | Codec::Bytes { .. } | Codec::VlenUtf8 | Codec::VlenBytes => true,
-                _ => false,
+            let is_plain = |codec: &Codec| {
+                matches!(
+                    codec,
+                    Codec::Transpose { .. } | Codec::Bytes { .. } | Codec::VlenUtf8 | Codec::VlenBytes
+                )
             };
             let has_references = array.chunks.references.iter().any(|column| !column.is_empty());
             if bytes < COMPRESSED_FROM || has_references || !array.codecs.iter().all(is_plain) {

@@ -74,7 +74,7 @@ HEIGHTS = {
 # Systems that GDAL cannot tell or that have no exact equivalent, and the key to name.
 REFUSED = {
     "geographic system of another code": ({**PROJECTED, 2048: 4269}, "GeodeticCRSGeoKey"),
-    "geographic system of its own": ({**PROJECTED, 2048: 32767}, "GeodeticCRSGeoKey"),
+    "geographic system of its own": ({**PROJECTED, 2048: 32767}, "EllipsoidSemiMajorAxisGeoKey"),
     "datum of another code": ({**PROJECTED, 2050: 6269}, "GeodeticDatumGeoKey"),
     "ellipsoid of another code": ({**PROJECTED, 2056: 7001}, "EllipsoidGeoKey"),
     "flattening": ({**LAMBERT, 2048: 4313, 2057: 6378388.0, 2059: 290.0}, "EllipsoidInvFlatteningGeoKey"),

@@ -14,7 +14,7 @@ BOOKKEEPING = h5netcdf.attrs._HIDDEN_ATTRS | {"_ARRAY_DIMENSIONS"}
 FILL = {"_FillValue", "missing_value"}
 # Arrays that may be omitted, with the required diagnostic: (file, path prefix, formats, code).
 LEFT_OUT = [
-    ("types.h5", "/sequences", None),
+    ("types.h5", "/sequences", None), ("types.h5", "/compound_array", None),
     ("filters.h5", "/szip", None), ("filters.h5", "/blosc2", None), ("filters.h5", "/lz4", None),
     ("links_odd.h5", "/external", None), ("links_odd.h5", "/dangling", None), ("links_odd.h5", "/loop", None),
     ("netcdf4.nc", "/nothing", None),

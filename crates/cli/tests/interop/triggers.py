@@ -394,13 +394,14 @@ def committed_twice(folder):
 
 
 def damaged_time(folder):
-    """The chunk of a coordinate cannot be decoded."""
-    for name, first in (("a.nc", 0), ("b.nc", 4)):
+    """A chunk of a coordinate, which is not examined before, cannot be decoded."""
+    length = 160
+    for name, first in (("a.nc", 0), ("b.nc", length)):
         with netCDF4.Dataset(folder / name, "w") as file:
             file.createDimension("time", None)
-            file.createVariable("time", "f8", ("time",), zlib=True, chunksizes=[4])[:] = range(first, first + 4)
+            file.createVariable("time", "f8", ("time",), zlib=True, chunksizes=[4])[:] = range(first, first + length)
     with h5py.File(folder / "b.nc") as file:
-        offset = file["time"].id.get_chunk_info(0).byte_offset
+        offset = file["time"].id.get_chunk_info(1).byte_offset
     flip(folder / "b.nc", offset + 2)
     return BATCH
 
