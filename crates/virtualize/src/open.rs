@@ -151,7 +151,9 @@ async fn sample_limits(
     let remote = SampleLimits { chunks: 2, stored: 1 << 20, ..local };
     Ok(match file {
         SourceFile::Netcdf3(_) => None,
-        SourceFile::Hdf5(_) if own.is_local() => Some((local, Code::ArrayLeftOut)),
+        SourceFile::Hdf5(_) if own.is_local() => {
+            Some((SampleLimits { chunks: 2, ..local }, Code::ArrayLeftOut))
+        }
         SourceFile::Hdf5(_) => None,
         SourceFile::Tiff(_) if own.is_local() => Some((local, Code::TiffMalformed)),
         SourceFile::Tiff(_) => {

@@ -96,7 +96,10 @@ fn compare_wkt(wkt: &str, system: &Value, case: &Value) {
         let size = unit(r#"AXIS["latitude",north],AXIS["longitude",east],ANGLEUNIT["#);
         return assert!(wkt.contains("GEOGCRS[") && near(size, number(&system["unit"])), "{case}: {wkt}");
     };
-    assert_eq!(between(wkt, "METHOD[\"", "\"]"), method, "{case}");
+    // On a sphere, both kinds of a method are the same.
+    let is_sphere = system["inverse"].as_f64().unwrap_or(0.0) == 0.0;
+    let bare = |name: &str| if is_sphere { name.replace(" (Spherical)", "") } else { name.to_owned() };
+    assert_eq!(bare(between(wkt, "METHOD[\"", "\"]")), bare(method), "{case}");
     let size = unit(r#"AXIS["easting",east],AXIS["northing",north],LENGTHUNIT["#);
     assert!(near(size, number(&system["unit"])), "{case}: {size}");
     let expected = system["parameters"].as_object().unwrap();
