@@ -1,5 +1,5 @@
 """Logs and metrics of the service: what they contain, and that they never contain a secret."""
-import base64, contextlib, json, os, re, secrets, shutil, subprocess, tempfile, urllib.error, urllib.parse, urllib.request
+import base64, contextlib, json, os, re, secrets, shutil, subprocess, tempfile, time, urllib.error, urllib.parse, urllib.request
 
 import clients
 from service import free_port, until_ready, url
@@ -43,6 +43,14 @@ def service(*arguments, environment=None):
     finally:
         process.kill()
         process.wait()
+
+
+def eventually(condition):
+    for _ in range(1200):
+        if found := condition():
+            return found
+        time.sleep(0.05)
+    raise AssertionError("it did not happen")
 
 
 def test_the_dashboard_queries_metrics_that_exist(tmp_path):
