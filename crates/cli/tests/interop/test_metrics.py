@@ -85,7 +85,9 @@ def test_counts_agree_with_those_of_the_server(bucket, tmp_path):
     assert values["retries_total", "throttled"] == failing
     assert all(values["retries_total", reason] == 0 for reason in ("server", "connection", "timeout"))
     assert failing * 0.05 <= values["retry_wait_seconds_total",] <= failing * 0.4
-    assert values["bytes_total",] == sum(len(bucket.objects[key]) for key in keys if key not in bad)
+    # A file that was read is requested again, to see whether the store still answers.
+    once = sum(len(bucket.objects[key]) for key in keys if key not in bad)
+    assert 0 <= values["bytes_total",] - once <= max(map(len, bucket.objects.values()))
     assert values["files_total", "read"] == FILES - 3 and values["files_total", "failed"] == 3
     assert {key[1]: value for key, value in values.items() if key[0] == "failures_total" and value} == {"denied": 3}
     assert values["files_listed",] == FILES and values["files_pending",] == 0
