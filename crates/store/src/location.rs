@@ -217,6 +217,9 @@ fn local_url(text: &str, rest: &str) -> Result<Location, StoreError> {
 fn http_url(text: &str) -> Result<Location, StoreError> {
     let mut url = match Url::parse(text) {
         Ok(url) => url,
+        Err(url::ParseError::IdnaError) => {
+            return invalid(text, "the host name is not ASCII: give it in its encoded form, xn--…".to_owned());
+        }
         Err(error) => return invalid(text, format!("not a url: {error}")),
     };
     if !url.username().is_empty() || url.password().is_some() {
@@ -289,6 +292,9 @@ mod tests {
             "abfs://box@account.dfs.core.windows.net/a"
         );
         assert_eq!(url("HTTPS://Host/a b?sig=1#part"), "https://host/a%20b?sig=1");
+        assert_eq!(url("https://xn--mnchen-3ya.de/a"), "https://xn--mnchen-3ya.de/a");
+        let refused = Location::parse("https://münchen.de/a").unwrap_err().to_string();
+        assert!(refused.contains("the host name is not ASCII"), "{refused}");
     }
 
     #[test]
