@@ -10,7 +10,6 @@ from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
 PACKAGE = "virtualize-cli"
-REPOSITORY = "https://github.com/virtualize-rs/virtualize"
 LICENSE_FILE = re.compile(r"((un)?licen[cs]e|copying|notice|copyright)[-.\w]*$", re.IGNORECASE)
 # Packages in the scripts of the service's page, with their licenses.
 PAGE = pathlib.Path(__file__).parents[2] / "server/assets/vendor-licenses.txt"
@@ -83,7 +82,7 @@ def sbom(target, version, lock, epoch):
 
     components = {id: component(package) for id, package in packages.items()}
     root = next(found for found in components.values() if found.name == PACKAGE)
-    bom = Bom(serial_number=uuid.uuid5(uuid.NAMESPACE_URL, f"{REPOSITORY}/{version}/{target}/{epoch}"),
+    bom = Bom(serial_number=uuid.uuid5(uuid.NAMESPACE_URL, f"urn:virtualize/{version}/{target}/{epoch}"),
               components=[found for found in components.values() if found is not root])
     bom.metadata.component = root
     bom.metadata.timestamp = datetime.datetime.fromtimestamp(epoch, datetime.UTC)

@@ -112,6 +112,5 @@ fn endings(command: &clap::Command) -> Roff {
     for (name, meaning) in help::ENVIRONMENT {
         roff.control("TP", []).text([bold(*name)]).text([roman(*meaning)]);
     }
-    roff.control("SH", ["SEE ALSO"]).text([roman("https://virtualize-rs.github.io/virtualize/")]);
     roff
 }
