@@ -218,7 +218,10 @@ fn http_url(text: &str) -> Result<Location, StoreError> {
     let mut url = match Url::parse(text) {
         Ok(url) => url,
         Err(url::ParseError::IdnaError) => {
-            return invalid(text, "the host name is not ASCII: give it in its encoded form, xn--…".to_owned());
+            return invalid(
+                text,
+                "the host name is not ASCII: give it in its encoded form, xn--…".to_owned(),
+            );
         }
         Err(error) => return invalid(text, format!("not a url: {error}")),
     };
