@@ -74,7 +74,7 @@ fn hdf5_allows(difference: &Difference<'_>) -> bool {
     }
 }
 
-/// Errors that refuse no value. docs/decisions/83-differential-fuzzing.md.
+/// Errors that refuse no value. docs/decisions.md.
 const HARMLESS: [&str; 3] = [
     // An undefined fill value is zero (F1 of docs/semantics.md), where libhdf5 reads nothing. The second error is that of an
     // undefined value, of size -1, in a message that declares one.
