@@ -2,22 +2,31 @@
 //!
 //! # Design
 //!
-//! Three layers: `spec` parses one structure per file of source, as a pure function of bytes; `walk` fetches as much of the
-//! header as there is; [`model`] is the result as plain data.
+//! `header` and `layout` parse the NetCDF Classic Format Specification as pure functions of bytes; [`read()`] fetches as much
+//! of the header as there is; [`model`] is the result as plain data.
+//!
+//! ```text
+//! netcdf_file = header data
+//! header      = magic numrecs dim_list gatt_list var_list
+//! data        = non_recs recs
+//! ```
+//!
+//! All numbers are big-endian. Counts and lengths have 4 bytes, in CDF-5 8.
 //!
 //! Where the NetCDF Classic Format Specification leaves a choice, or a file contradicts it, this crate does what netCDF-C
 //! does, or refuses the file.
 //!
-//! Architecture invariants: `spec` contains no `async`, and this crate knows nothing about Zarr.
+//! Architecture invariants: the parsers contain no `async`, and this crate knows nothing about Zarr.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 mod error;
+mod header;
+mod layout;
 pub mod model;
 #[cfg(test)]
 mod mutations;
-mod spec;
-mod walk;
+mod read;
 
 pub use error::Error;
-pub use spec::is_netcdf3;
-pub use walk::read;
+pub use header::is_netcdf3;
+pub use read::read;

@@ -5,8 +5,8 @@ use virtualize_bytes::{ByteRange, Limits, ReadRanges};
 
 use crate::{
     Error,
+    header::{Missing, parse},
     model::File,
-    spec::{self, Missing},
 };
 
 /// Bytes of the first request: all of most headers.
@@ -29,7 +29,7 @@ pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Erro
         let rest = ByteRange::new(here, wanted.saturating_sub(here));
         let more = source.read_ranges(&[rest]).await?.pop().unwrap_or_default();
         header = if header.is_empty() { more } else { [header, more].concat().into() };
-        match spec::parse(&header, size, limits) {
+        match parse(&header, size, limits) {
             Ok(file) => {
                 source.hold("dimensions, attributes and variables", weight(&file))?;
                 return Ok(file);
