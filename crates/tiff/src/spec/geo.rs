@@ -1,7 +1,12 @@
 //! Georeferencing tags (OGC GeoTIFF 1.1, section 7.2).
 
-use super::{fields::Fields, geokeys, tag};
-use crate::{Error, model::Geo};
+use std::collections::BTreeMap;
+
+use super::{directory::Fields, tag};
+use crate::{
+    Error,
+    model::{Geo, GeoKey},
+};
 
 /// Returns the georeferencing of a directory, if it has any. Errors are added to `problems`. `ascii` is the value of
 /// GeoAsciiParams as stored, because keys refer to its bytes.
@@ -18,7 +23,7 @@ pub(crate) fn parse(fields: &Fields, ascii: &[u8], problems: &mut Vec<Error>) ->
     match fields.shorts(tag::GEO_KEY_DIRECTORY) {
         Ok(Some(directory)) => {
             let doubles = fields.floats(tag::GEO_DOUBLE_PARAMS).unwrap_or_default();
-            let (keys, wrong) = geokeys::parse(&directory, &doubles, ascii);
+            let (keys, wrong) = parse_keys(&directory, &doubles, ascii);
             geo.minor_revision = directory.get(2).copied().filter(|_| !keys.is_empty()).unwrap_or_default();
             geo.keys = keys;
             problems
@@ -36,5 +41,89 @@ fn pixel_scale(numbers: &[f64]) -> Option<[f64; 3]> {
         [x, y] => Some([x, y, 0.0]),
         [x, y, z, ..] => Some([x, y, z]),
         _ => None,
+    }
+}
+
+// GeoKeyDirectory (OGC GeoTIFF 1.1, section 7.1): a header of four numbers, then four numbers per key.
+//
+// ```text
+// | version 1 | revision 1 | minor | keys | id | tag that holds the value, or 0 | count | value or index | …
+// ```
+
+/// Parses the keys, by id. Returns the errors of those that were omitted as well.
+pub(crate) fn parse_keys(
+    directory: &[u16],
+    doubles: &[f64],
+    ascii: &[u8],
+) -> (BTreeMap<u16, GeoKey>, Vec<String>) {
+    let (mut keys, mut problems) = (BTreeMap::new(), Vec::new());
+    let Some((header, entries)) = directory.split_first_chunk::<4>() else {
+        return (keys, vec![format!("{} numbers, expected at least 4", directory.len())]);
+    };
+    let [_, _, _, count] = *header;
+    let (entries, _) = entries.as_chunks::<4>();
+    if entries.len() < usize::from(count) {
+        problems.push(format!("{} keys, expected {count}", entries.len()));
+    }
+    for &[id, location, length, value] in entries.iter().take(usize::from(count)) {
+        match resolve(directory, doubles, ascii, [location, length, value]) {
+            // Of several keys with one id, libgeotiff reads the last.
+            Some(key) => drop(keys.insert(id, key)),
+            None => {
+                problems.push(format!(
+                    "key {id}: {length} values from {value} in tag {location}, beyond its end"
+                ));
+            }
+        }
+    }
+    (keys, problems)
+}
+
+fn resolve(
+    directory: &[u16],
+    doubles: &[f64],
+    ascii: &[u8],
+    [location, length, value]: [u16; 3],
+) -> Option<GeoKey> {
+    let range = usize::from(value)..usize::from(value).saturating_add(usize::from(length));
+    match location {
+        0 => Some(GeoKey::Short(value)),
+        tag::GEO_KEY_DIRECTORY => directory.get(range)?.first().map(|&short| GeoKey::Short(short)),
+        tag::GEO_DOUBLE_PARAMS => doubles.get(range).map(|numbers| GeoKey::Double(numbers.to_vec())),
+        tag::GEO_ASCII_PARAMS => ascii.get(range).map(|bytes| GeoKey::Text(text(bytes))),
+        _ => None,
+    }
+}
+
+/// Returns text without its terminating bar or NUL.
+fn text(bytes: &[u8]) -> String {
+    let text = super::directory::to_utf8(bytes);
+    let text = text.trim_end_matches('\0');
+    text.strip_suffix('|').unwrap_or(text).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resolves_keys_from_their_tags() {
+        let directory =
+            [1, 1, 0, 4, 1024, 0, 1, 1, 1026, 34737, 11, 0, 2057, 34736, 1, 1, 3072, 34735, 1, 11];
+        let (keys, problems) = parse_keys(&directory, &[0.5, 6_378_137.0], b"WGS 84 x|y|\0");
+        assert_eq!(keys[&1024], GeoKey::Short(1));
+        assert_eq!(keys[&1026], GeoKey::Text("WGS 84 x|y".into()));
+        assert_eq!(keys[&2057], GeoKey::Double(vec![6_378_137.0]));
+        assert_eq!(keys[&3072], GeoKey::Short(0));
+        assert_eq!(problems, [""; 0]);
+    }
+
+    #[test]
+    fn omits_keys_beyond_the_end_of_their_tags() {
+        let (keys, problems) =
+            parse_keys(&[1, 1, 0, 3, 1026, 34737, 9, 0, 2057, 34736, 1, 7], &[0.5], b"short|");
+        assert!(keys.is_empty());
+        assert_eq!(problems.len(), 3, "two keys beyond the end of their tags, and a missing one");
+        assert_eq!(parse_keys(&[1, 1], &[], b"").1, ["2 numbers, expected at least 4"]);
     }
 }

@@ -8,12 +8,10 @@ use virtualize_bytes::{Endian, Limits};
 
 use super::{
     Directory, Entry,
-    fields::Fields,
-    gdal_metadata, geo,
-    geometry::{self, Geometry},
-    image,
+    directory::{self, Fields},
+    gdal, geo,
+    image::{self, Geometry},
     tag::{self, GDAL_METADATA, GDAL_NODATA, GEO_ASCII_PARAMS},
-    value,
 };
 use crate::{
     Error, Structure,
@@ -27,8 +25,8 @@ pub(crate) type RawValue = Result<Bytes, Error>;
 /// The tables can declare a much larger one.
 pub(crate) fn pieces(directory: &Directory, endian: Endian, limits: &Limits) -> Option<u64> {
     let mut fields = Fields::empty(directory.offset);
-    for entry in directory.entries.iter().filter(|entry| geometry::TAGS.contains(&entry.tag)) {
-        fields.values.insert(entry.tag, value::decode(entry.kind, entry.inline()?, endian));
+    for entry in directory.entries.iter().filter(|entry| image::TAGS.contains(&entry.tag)) {
+        fields.values.insert(entry.tag, directory::decode(entry.kind, entry.inline()?, endian));
     }
     Geometry::of(&fields).ok()?.pieces(&fields, limits.chunks).ok().map(|pieces| pieces as u64)
 }
@@ -78,10 +76,10 @@ fn decode(directory: &Directory, raw: Vec<RawValue>, endian: Endian) -> Fields {
         let value = value.and_then(|bytes| check_type(entry, directory.offset).map(|()| bytes));
         match value {
             Ok(bytes) if entry.tag == tag::IMAGE_DESCRIPTION && fields.values.contains_key(&entry.tag) => {
-                fields.second_description = value::decode(entry.kind, &bytes, endian).into_text();
+                fields.second_description = directory::decode(entry.kind, &bytes, endian).into_text();
             }
             Ok(bytes) => {
-                fields.values.insert(entry.tag, value::decode(entry.kind, &bytes, endian));
+                fields.values.insert(entry.tag, directory::decode(entry.kind, &bytes, endian));
             }
             Err(error) => {
                 fields.unreadable.insert(entry.tag, error);
@@ -140,7 +138,7 @@ fn raw_value(entries: &[Entry], raw: &[RawValue], tag: u16) -> Bytes {
 
 fn gdal_items(fields: &Fields, limits: &Limits, problems: &mut Vec<Error>) -> Vec<GdalItem> {
     let Some(xml) = fields.text(GDAL_METADATA) else { return Vec::new() };
-    match gdal_metadata::parse(&xml, fields.offset, limits.attributes) {
+    match gdal::parse_metadata(&xml, fields.offset, limits.attributes) {
         Ok(items) => items,
         Err(problem) => {
             problems.push(problem);

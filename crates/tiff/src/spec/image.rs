@@ -2,15 +2,12 @@
 
 use std::borrow::Cow;
 
-use super::{
-    fields::Fields,
-    geometry::Geometry,
-    samples::{OLD_JPEG, bits_per_sample, compression, extra_samples, photometric, sample_formats},
-    tables, tag,
-};
+use virtualize_bytes::ByteRange;
+
+use super::{directory::Fields, tag};
 use crate::{
-    Error,
-    model::{Image, OldJpeg, Value},
+    Error, Structure,
+    model::{Cut, Image, OldJpeg, SampleFormat, Value},
 };
 
 /// Parses the image of a directory, in a file of `size` bytes, with at most `most` strips or tiles. Takes the tables of
@@ -23,7 +20,7 @@ pub(crate) fn parse(
 ) -> Result<Image, Error> {
     let mut image = without_tables(fields)?;
     let pieces = Geometry::of(fields)?.pieces(fields, most)?;
-    tables::fill(&mut image, fields, pieces, size, warnings)?;
+    fill(&mut image, fields, pieces, size, warnings)?;
     Ok(image)
 }
 
@@ -131,4 +128,407 @@ fn lerc_parameters(fields: &Fields) -> Result<Option<Vec<u32>>, Error> {
             .map_err(|_| fields.malformed(tag::LERC_PARAMETERS, format!("{number}, out of range")))
     };
     numbers.iter().map(narrow).collect::<Result<_, _>>().map(Some)
+}
+
+// The size of an image and its division into strips or tiles (TIFF 6.0, sections 8 and 15).
+
+/// Size of an image in pixels, and its division.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Geometry {
+    pub(crate) width: u64,
+    pub(crate) height: u64,
+    pub(crate) depth: u64,
+    pub(crate) samples: u16,
+    /// Whether each sample has a plane of its own.
+    pub(crate) planar: bool,
+    pub(crate) cut: Cut,
+}
+
+/// Tags that determine the number of strips or tiles.
+pub(crate) const TAGS: [u16; 11] = [
+    tag::IMAGE_WIDTH,
+    tag::IMAGE_LENGTH,
+    tag::IMAGE_DEPTH,
+    tag::COMPRESSION,
+    tag::PHOTOMETRIC,
+    tag::SAMPLES_PER_PIXEL,
+    tag::ROWS_PER_STRIP,
+    tag::PLANAR_CONFIGURATION,
+    tag::TILE_WIDTH,
+    tag::TILE_LENGTH,
+    tag::TILE_DEPTH,
+];
+
+impl Geometry {
+    pub(crate) fn of(fields: &Fields) -> Result<Self, Error> {
+        let samples = samples_per_pixel(fields)?;
+        let height = extent(fields, tag::IMAGE_LENGTH)?;
+        let planar = fields.one_or_two(tag::PLANAR_CONFIGURATION)?;
+        Ok(Self {
+            width: extent(fields, tag::IMAGE_WIDTH)?,
+            height,
+            depth: depth(fields, tag::IMAGE_DEPTH)?,
+            samples,
+            planar: samples > 1 && planar,
+            cut: cut(fields, height)?,
+        })
+    }
+
+    /// Returns the number of strips or tiles.
+    ///
+    /// # Errors
+    /// There are more than `most`.
+    pub(crate) fn pieces(&self, fields: &Fields, most: u64) -> Result<usize, Error> {
+        let pieces = self.count().filter(|&pieces| pieces <= most);
+        pieces.and_then(|pieces| usize::try_from(pieces).ok()).ok_or_else(|| {
+            let problem =
+                format!("{} × {} pixels in {:?}: more than {most} pieces", self.width, self.height, self.cut);
+            Error::limit("image", fields.offset, problem)
+        })
+    }
+
+    fn count(&self) -> Option<u64> {
+        let planes = if self.planar { u64::from(self.samples) } else { 1 };
+        let each = match self.cut {
+            Cut::Strips { rows } => self.height.div_ceil(rows).checked_mul(self.depth)?,
+            Cut::Tiles { width, height, depth } => {
+                let columns = self.width.div_ceil(width);
+                columns.checked_mul(self.height.div_ceil(height))?.checked_mul(self.depth.div_ceil(depth))?
+            }
+        };
+        each.checked_mul(planes)
+    }
+}
+
+fn extent(fields: &Fields, tag: u16) -> Result<u64, Error> {
+    match fields.integer(tag)? {
+        None => Err(fields.missing(tag)),
+        Some(0) => Err(fields.malformed(tag, "0, expected 1 or more")),
+        Some(extent) => Ok(extent),
+    }
+}
+
+/// Writers of SGI store a depth of 0, or none, for a single plane.
+fn depth(fields: &Fields, tag: u16) -> Result<u64, Error> {
+    Ok(fields.integer(tag)?.unwrap_or(1).max(1))
+}
+
+/// Like libtiff, rejects malformed tags of strips in tiled images, and the other way round.
+fn cut(fields: &Fields, height: u64) -> Result<Cut, Error> {
+    let depth = depth(fields, tag::TILE_DEPTH)?;
+    let rows = match fields.integer(tag::ROWS_PER_STRIP)? {
+        Some(0) => return Err(fields.malformed(tag::ROWS_PER_STRIP, "0, expected 1 or more")),
+        rows => rows.unwrap_or(height).min(height),
+    };
+    if fields.value(tag::TILE_WIDTH)?.is_some() || fields.value(tag::TILE_LENGTH)?.is_some() {
+        return Ok(Cut::Tiles {
+            width: extent(fields, tag::TILE_WIDTH)?,
+            height: extent(fields, tag::TILE_LENGTH)?,
+            depth,
+        });
+    }
+    Ok(Cut::Strips { rows })
+}
+
+// Number, width and meaning of the samples of a pixel (TIFF 6.0, section 8 and "SampleFormat" in section 19).
+
+/// JPEG as defined by TIFF 6.0. Its writers omit tags that the JPEG stream implies.
+pub(crate) const OLD_JPEG: u16 = 6;
+
+pub(crate) fn compression(fields: &Fields) -> Result<u16, Error> {
+    Ok(fields.narrowed(tag::COMPRESSION)?.unwrap_or(1))
+}
+
+pub(crate) fn photometric(fields: &Fields) -> Result<Option<u16>, Error> {
+    fields.narrowed(tag::PHOTOMETRIC)
+}
+
+/// Returns SamplesPerPixel, with libtiff's default for old-style JPEG.
+pub(crate) fn samples_per_pixel(fields: &Fields) -> Result<u16, Error> {
+    match fields.narrowed(tag::SAMPLES_PER_PIXEL)? {
+        Some(0) => Err(fields.malformed(tag::SAMPLES_PER_PIXEL, "0, expected 1 or more")),
+        Some(samples) => Ok(samples),
+        None if compression(fields)? == OLD_JPEG && matches!(photometric(fields)?, None | Some(2 | 6)) => {
+            Ok(3)
+        }
+        None => Ok(1),
+    }
+}
+
+pub(crate) fn bits_per_sample(fields: &Fields, samples: u16, compression: u16) -> Result<Vec<u16>, Error> {
+    let default = if compression == OLD_JPEG { 8 } else { 1 };
+    let bits = fields.per_sample(tag::BITS_PER_SAMPLE, samples, default)?;
+    if bits.contains(&0) {
+        return Err(fields.malformed(tag::BITS_PER_SAMPLE, "0, expected 1 or more"));
+    }
+    Ok(bits)
+}
+
+/// Code of Corel's programs for unassociated alpha.
+const COREL_ALPHA: u16 = 999;
+
+/// Returns ExtraSamples. Like libtiff, rejects codes above 2, except for Corel's.
+pub(crate) fn extra_samples(fields: &Fields) -> Result<Vec<u16>, Error> {
+    let mut codes = fields.shorts(tag::EXTRA_SAMPLES).ok().flatten().unwrap_or_default();
+    for code in &mut codes {
+        match *code {
+            0..=2 => {}
+            COREL_ALPHA => *code = 2,
+            other => return Err(fields.malformed(tag::EXTRA_SAMPLES, format!("{other}, expected 0 to 2"))),
+        }
+    }
+    Ok(codes)
+}
+
+pub(crate) fn sample_formats(fields: &Fields, samples: u16) -> Result<Vec<SampleFormat>, Error> {
+    let formats = fields.per_sample(tag::SAMPLE_FORMAT, samples, 1)?;
+    Ok(formats.into_iter().map(sample_format).collect())
+}
+
+fn sample_format(code: u16) -> SampleFormat {
+    match code {
+        1 => SampleFormat::Unsigned,
+        2 => SampleFormat::Signed,
+        3 => SampleFormat::Float,
+        4 => SampleFormat::Void,
+        5 => SampleFormat::ComplexInteger,
+        6 => SampleFormat::ComplexFloat,
+        other => SampleFormat::Unknown(other),
+    }
+}
+
+// The tables of strips or tiles: StripOffsets, StripByteCounts, TileOffsets and TileByteCounts (TIFF 6.0, sections 3
+// and 15).
+
+/// Number of offsets that a table may lack.
+const MAX_MISSING: usize = 100_000;
+
+/// Moves the tables from `fields` to `image`, which has `pieces` strips or tiles, in a file of `size` bytes.
+pub(crate) fn fill(
+    image: &mut Image,
+    fields: &mut Fields,
+    pieces: usize,
+    size: u64,
+    warnings: &mut Vec<Error>,
+) -> Result<(), Error> {
+    let tags = Tags::of(image.cut);
+    image.offsets = offsets(fields, tags, pieces, warnings)?;
+    let stored = take(fields, tags.byte_counts)?;
+    match stored.len() {
+        0 => check_absent(image, fields, tags.byte_counts)?,
+        found => warn_if_short(fields, tags.byte_counts, found, pieces, warnings),
+    }
+    check_start(image, &stored, fields)?;
+    (image.byte_counts, image.derived_byte_counts) = resolve(image, stored, size);
+    Ok(())
+}
+
+/// Tags of both tables, the standard one first: some writers store the tables of tiles under the tags of strips.
+#[derive(Clone, Copy)]
+struct Tags {
+    offsets: [u16; 2],
+    byte_counts: [u16; 2],
+}
+
+impl Tags {
+    fn of(cut: Cut) -> Self {
+        let strips = Self {
+            offsets: [tag::STRIP_OFFSETS, tag::TILE_OFFSETS],
+            byte_counts: [tag::STRIP_BYTE_COUNTS, tag::TILE_BYTE_COUNTS],
+        };
+        match cut {
+            Cut::Strips { .. } => strips,
+            Cut::Tiles { .. } => {
+                let ([a, b], [c, d]) = (strips.offsets, strips.byte_counts);
+                Self { offsets: [b, a], byte_counts: [d, c] }
+            }
+        }
+    }
+}
+
+/// Returns the table under either tag. libtiff reads the last one of two, tifffile that of the usual tag.
+fn take(fields: &mut Fields, [usual, other]: [u16; 2]) -> Result<Vec<u64>, Error> {
+    let (table, second) = (fields.take_unsigned(usual)?, fields.take_unsigned(other)?);
+    match (table.is_empty(), second.is_empty()) {
+        (true, _) => Ok(second),
+        (false, true) => Ok(table),
+        (false, false) if table == second => Ok(table),
+        _ => Err(fields.malformed(other, format!("contradicts {}", tag::name(usual)))),
+    }
+}
+
+/// Returns one offset per strip or tile. Like other readers, treats those that the table lacks as 0: missing.
+fn offsets(
+    fields: &mut Fields,
+    tags: Tags,
+    pieces: usize,
+    warnings: &mut Vec<Error>,
+) -> Result<Vec<u64>, Error> {
+    let [tag, _] = tags.offsets;
+    let mut offsets = take(fields, tags.offsets)?;
+    if offsets.is_empty() {
+        return Err(fields.missing(tag));
+    }
+    let stored = offsets.len();
+    if pieces.saturating_sub(stored) > MAX_MISSING {
+        return Err(fields.malformed(tag, format!("{stored} values, expected {pieces}")));
+    }
+    warn_if_short(fields, tags.offsets, stored, pieces, warnings);
+    offsets.resize(pieces, 0);
+    Ok(offsets)
+}
+
+fn warn_if_short(
+    fields: &Fields,
+    [tag, _]: [u16; 2],
+    stored: usize,
+    pieces: usize,
+    warnings: &mut Vec<Error>,
+) {
+    if stored < pieces {
+        let structure = Structure::Tag(tag);
+        warnings.push(Error::ShortTable { structure, offset: fields.offset, stored, pieces });
+    }
+}
+
+/// Rejects images without byte counts if a plane has several strips or tiles, as libtiff does.
+fn check_absent(image: &Image, fields: &Fields, [tag, _]: [u16; 2]) -> Result<(), Error> {
+    let planes = if image.planar { usize::from(image.samples_per_pixel) } else { 1 };
+    if image.offsets.len() > planes { Err(fields.missing(tag)) } else { Ok(()) }
+}
+
+/// Rejects an offset of 0, or one that the table lacks, with a byte count other than 0, or without a table of byte counts:
+/// GDAL would read samples in the file header.
+fn check_start(image: &Image, stored: &[u64], fields: &Fields) -> Result<(), Error> {
+    let is_read = |index: usize| stored.is_empty() || stored.get(index).is_some_and(|count| *count != 0);
+    match image.offsets.iter().enumerate().find(|(index, offset)| **offset == 0 && is_read(*index)) {
+        Some((index, _)) => {
+            let [tag, _] = Tags::of(image.cut).offsets;
+            let size = stored.get(index).map_or("unknown size".to_owned(), |count| format!("{count} bytes"));
+            Err(fields.malformed(tag, format!("0 for piece {index} of {size}, expected a positive offset")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Rejects strips and tiles beyond the end of the file.
+pub(crate) fn check_end(image: &Image, size: u64, offset: u64) -> Result<(), Error> {
+    let mut ranges = image.offsets.iter().zip(&image.byte_counts);
+    let past = |&(&start, &length): &(&u64, &u64)| {
+        start != 0 && length != 0 && start.checked_add(length).is_none_or(|end| end > size)
+    };
+    match ranges.find(past) {
+        Some((&start, &length)) => {
+            Err(Error::truncated("strip or tile", offset, ByteRange::new(start, length), size))
+        }
+        None => Ok(()),
+    }
+}
+
+// Byte counts of strips and tiles: as stored, or derived if they are missing or implausible. The rules are those of
+// libtiff, which writes and reads most files.
+
+const UNCOMPRESSED: u16 = 1;
+
+/// Completes the byte counts of an image with offsets. Returns whether they were derived: if there is no table, or if
+/// the count of a single strip is implausible. A short table is padded with 0, which means missing strips or tiles.
+pub(crate) fn resolve(image: &Image, mut stored: Vec<u64>, size: u64) -> (Vec<u64>, bool) {
+    let compressed = image.compression != UNCOMPRESSED;
+    if stored.is_empty() || one_strip_looks_wrong(image, &stored, size) {
+        let derived = if compressed { up_to_the_next(image, size) } else { computed(image) };
+        return (derived, true);
+    }
+    stored.resize(image.offsets.len(), 0);
+    if !compressed {
+        trim(image, &mut stored);
+    }
+    (stored, false)
+}
+
+/// Derives the counts of compressed strips or tiles, each of which ends before the next one or at the end of the file.
+fn up_to_the_next(image: &Image, size: u64) -> Vec<u64> {
+    let mut sorted = image.offsets.clone();
+    sorted.sort_unstable();
+    let length = |&offset: &u64| {
+        let next = sorted.partition_point(|&other| other <= offset);
+        let end = sorted.get(next).copied().unwrap_or(size).min(size);
+        if offset == 0 { 0 } else { end.saturating_sub(offset) }
+    };
+    image.offsets.iter().map(length).collect()
+}
+
+/// Derives the counts of uncompressed strips or tiles from their size.
+fn computed(image: &Image) -> Vec<u64> {
+    let lengths = Lengths::of(image);
+    let length = |(index, &offset): (usize, &u64)| if offset == 0 { 0 } else { lengths.piece(index) };
+    image.offsets.iter().enumerate().map(length).collect()
+}
+
+/// Reduces the counts of uncompressed strips or tiles to the bytes that their pixels need.
+fn trim(image: &Image, counts: &mut [u64]) {
+    let lengths = Lengths::of(image);
+    for (index, count) in counts.iter_mut().enumerate() {
+        *count = lengths.piece(index).min(*count);
+    }
+}
+
+/// libtiff's `ByteCountLooksBad`, which applies to images of one strip.
+fn one_strip_looks_wrong(image: &Image, stored: &[u64], size: u64) -> bool {
+    let (&[offset], Some(&count), Cut::Strips { .. }) = (&image.offsets[..], stored.first(), image.cut)
+    else {
+        return false;
+    };
+    let too_small = || count < Lengths::of(image).piece(0);
+    let too_large = || offset <= size && count > size.saturating_sub(offset);
+    offset != 0 && (count == 0 || (image.compression == UNCOMPRESSED && (too_small() || too_large())))
+}
+
+/// Sizes of the uncompressed strips or tiles of an image.
+struct Lengths<'a> {
+    image: &'a Image,
+    /// Number of strips or tiles per plane.
+    per_plane: usize,
+    /// Bits per pixel in each plane.
+    bits: Vec<u64>,
+}
+
+impl<'a> Lengths<'a> {
+    fn of(image: &'a Image) -> Self {
+        let bits = image.bits_per_sample.iter().map(|&bits| u64::from(bits));
+        let bits: Vec<u64> = if image.planar { bits.collect() } else { vec![bits.sum()] };
+        Self { image, per_plane: image.offsets.len().checked_div(bits.len()).unwrap_or(1).max(1), bits }
+    }
+
+    fn piece(&self, index: usize) -> u64 {
+        let plane = index.checked_div(self.per_plane).unwrap_or(0);
+        let bits = self.bits.get(plane).copied().unwrap_or(0);
+        match self.image.cut {
+            Cut::Tiles { width, height, depth } => self.rows(width, height, bits).saturating_mul(depth),
+            Cut::Strips { rows } => {
+                let strips = self.image.height.div_ceil(rows.max(1)).max(1);
+                let strip = (index as u64).checked_rem(strips).unwrap_or(0);
+                let above = strip.saturating_mul(rows);
+                self.rows(self.image.width, rows.min(self.image.height.saturating_sub(above)), bits)
+            }
+        }
+    }
+
+    /// Returns the size in bytes of `height` rows of `width` pixels.
+    fn rows(&self, width: u64, height: u64, bits: u64) -> u64 {
+        if let Some((horizontal, vertical)) = self.subsampled() {
+            let block = horizontal.saturating_mul(vertical).saturating_add(2);
+            let blocks = width.div_ceil(horizontal).saturating_mul(height.div_ceil(vertical));
+            let bits = u64::from(self.image.bits_per_sample.first().copied().unwrap_or(8));
+            return blocks.saturating_mul(block).saturating_mul(bits).div_ceil(8);
+        }
+        width.saturating_mul(bits).div_ceil(8).saturating_mul(height)
+    }
+
+    /// Returns the subsampling factors of uncompressed YCbCr, whose samples are stored in blocks.
+    fn subsampled(&self) -> Option<(u64, u64)> {
+        let (horizontal, vertical) = self.image.ycbcr_subsampling;
+        let ycbcr =
+            self.image.photometric == Some(6) && self.image.samples_per_pixel == 3 && !self.image.planar;
+        (ycbcr && horizontal > 0 && vertical > 0).then(|| (u64::from(horizontal), u64::from(vertical)))
+    }
 }

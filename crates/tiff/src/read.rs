@@ -1,9 +1,8 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use virtualize_bytes::{ByteRange, Limits, ReadRanges};
+use virtualize_bytes::{ByteRange, Cursor, Limits, NeedBytes, ReadError, ReadErrorKind, ReadRanges};
 
-use super::{chain, io::Io};
 use crate::{
     Error, Structure,
     model::{File, Ifd, Value},
@@ -28,7 +27,7 @@ pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Erro
     let first_bytes = first.first().map_or(&[][..], |bytes| bytes);
     let mut header = Header::parse(first_bytes, io.size())?;
     if let Some(ndpi) = header.as_ndpi(first_bytes, io.size()) {
-        let found = chain::read_all(&mut io, ndpi.format, &[ndpi.first_directory], SUB_WINDOW).await?.pop();
+        let found = read_all(&mut io, ndpi.format, &[ndpi.first_directory], SUB_WINDOW).await?.pop();
         let is_ndpi =
             |directory: &Directory| directory.entries.iter().any(|entry| entry.tag == tag::NDPI_VERSION);
         if found.is_some_and(|directory| directory.as_ref().is_ok_and(is_ndpi)) {
@@ -36,7 +35,7 @@ pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Erro
         }
     }
     let format = header.format;
-    let (directories, chain_error) = chain::follow(&mut io, format, header.first_directory).await?;
+    let (directories, chain_error) = follow(&mut io, format, header.first_directory).await?;
     if directories.is_empty() {
         let none =
             || Error::malformed("header", 0, "offset 0 of the first directory, expected a positive one");
@@ -224,7 +223,7 @@ async fn sub_directories(
         return Err(Error::limit(Structure::Tag(tag::SUB_IFDS), 0, problem));
     }
     let offsets: Vec<u64> = links.iter().map(|link| link.offset).collect();
-    let directories = chain::read_all(io, format, &offsets, SUB_WINDOW).await?;
+    let directories = read_all(io, format, &offsets, SUB_WINDOW).await?;
     let mut level = Vec::new();
     for (link, directory) in links.iter().zip(directories) {
         let Some(parent) = nodes.get_mut(link.parent) else { continue };
@@ -264,4 +263,210 @@ fn assemble(mut nodes: Vec<Node>, size: u64) -> Vec<Ifd> {
     }
     roots.reverse();
     roots
+}
+
+/// Bytes to fetch for a directory: usually all of it, and sometimes the next one.
+const WINDOW: u64 = 8 << 10;
+/// Limit to which the window grows while directories are close to each other, in bytes.
+const MAX_WINDOW: u64 = 1 << 20;
+
+/// Follows the main chain. Returns its directories and the error that ended it early. Each directory takes a round trip
+/// unless it is already fetched.
+pub(crate) async fn follow(
+    io: &mut Io<'_>,
+    format: Format,
+    first: u64,
+) -> Result<(Vec<Directory>, Option<Error>), Error> {
+    let (mut directories, mut seen) = (Vec::new(), BTreeSet::new());
+    let (mut next, mut window) = (first, WINDOW);
+    while next != 0 {
+        if !seen.insert(next) {
+            return Ok((directories, Some(cycle(next))));
+        }
+        if directories.len() as u64 >= io.limits().objects {
+            let problem = format!("more directories than the limit of {}", io.limits().objects);
+            return Ok((directories, Some(Error::limit("directory", next, problem))));
+        }
+        let directory = read_all(io, format, &[next], window).await?.pop();
+        match directory {
+            Some(Ok(directory)) => {
+                window = next_window(directory.next, next, window);
+                next = directory.next;
+                directories.push(directory);
+            }
+            Some(Err(error)) => return Ok((directories, Some(error))),
+            None => break,
+        }
+    }
+    Ok((directories, None))
+}
+
+fn cycle(offset: u64) -> Error {
+    Error::malformed("directory", offset, "linked twice, expected a chain without cycles")
+}
+
+fn next_window(next: u64, here: u64, window: u64) -> u64 {
+    let near = next > here && next.saturating_sub(here) <= window.saturating_mul(2);
+    if near { window.saturating_mul(2).min(MAX_WINDOW) } else { WINDOW }
+}
+
+/// Reads the directories at all offsets together. The outer error is one of fetching bytes.
+pub(crate) async fn read_all(
+    io: &mut Io<'_>,
+    format: Format,
+    offsets: &[u64],
+    window: u64,
+) -> Result<Vec<Result<Directory, Error>>, Error> {
+    let mut results: Vec<Attempt> =
+        offsets.iter().map(|&offset| attempt(io, format, offset, &io.cached_from(offset))).collect();
+    for _ in 0..MAX_ATTEMPTS {
+        let lacking: Vec<ByteRange> = results.iter().filter_map(|attempt| attempt.lacking(window)).collect();
+        if lacking.is_empty() {
+            break;
+        }
+        let mut parts = io.read_and_cache(&lacking).await?.into_iter();
+        for (result, &offset) in results.iter_mut().zip(offsets) {
+            if matches!(result, Attempt::Lacks(_)) {
+                let part = parts.next().unwrap_or_default();
+                *result = attempt(io, format, offset, &part);
+            }
+        }
+    }
+    results.into_iter().map(|attempt| attempt.finish(io)).collect()
+}
+
+/// The number of entries, the entries, and the offset of the next directory can each be missing once.
+const MAX_ATTEMPTS: usize = 4;
+
+/// Result of parsing a directory from the available bytes.
+enum Attempt {
+    Done(Result<Directory, Error>),
+    /// The range from the start of the directory to the end of the missing bytes.
+    Lacks(ByteRange),
+}
+
+fn attempt(io: &Io<'_>, format: Format, offset: u64, bytes: &Bytes) -> Attempt {
+    match Directory::parse(Cursor::new(bytes, offset, format.endian), format, io.limits(), io.size()) {
+        Ok(result) => Attempt::Done(result),
+        Err(NeedBytes { range, .. }) if range.end() > io.size() => {
+            Attempt::Done(Err(Error::truncated("directory", offset, range, io.size())))
+        }
+        Err(NeedBytes { range, .. }) => {
+            Attempt::Lacks(ByteRange::new(offset, range.end().saturating_sub(offset)))
+        }
+    }
+}
+
+impl Attempt {
+    fn lacking(&self, window: u64) -> Option<ByteRange> {
+        match self {
+            Self::Done(_) => None,
+            Self::Lacks(range) => Some(ByteRange::new(range.start, range.length.max(window))),
+        }
+    }
+
+    fn finish(self, io: &mut Io<'_>) -> Result<Result<Directory, Error>, Error> {
+        match self {
+            Self::Done(Ok(directory)) => {
+                io.spend(directory.length)?;
+                Ok(Ok(directory))
+            }
+            Self::Done(Err(error)) => Ok(Err(error)),
+            Self::Lacks(range) => Ok(Err(Error::truncated("directory", range.start, range, io.size()))),
+        }
+    }
+}
+
+/// Bytes to keep because they may contain more metadata.
+const MAX_CACHED: u64 = 64 << 20;
+/// Factor by which interpreted metadata may exceed the size of the file. Larger values only occur in attacks.
+const MAX_REPETITION: u64 = 16;
+/// Bytes of metadata that a file of any size may have.
+const MIN_METADATA: u64 = 16 << 20;
+
+/// A file, its fetched blocks, and the amount of metadata that was interpreted.
+pub(crate) struct Io<'a> {
+    source: &'a dyn ReadRanges,
+    limits: Limits,
+    cached: BTreeMap<u64, Bytes>,
+    cached_bytes: u64,
+    interpreted: u64,
+}
+
+impl<'a> Io<'a> {
+    pub(crate) fn new(source: &'a dyn ReadRanges, limits: Limits) -> Self {
+        Self { source, limits, cached: BTreeMap::new(), cached_bytes: 0, interpreted: 0 }
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Returns the size of the file in bytes.
+    pub(crate) fn size(&self) -> u64 {
+        self.source.size()
+    }
+
+    /// Returns the fetched bytes from `offset` on; none if no block covers it.
+    pub(crate) fn cached_from(&self, offset: u64) -> Bytes {
+        let Some((start, block)) = self.cached.range(..=offset).next_back() else { return Bytes::new() };
+        match usize::try_from(offset.saturating_sub(*start)) {
+            Ok(skip) if skip < block.len() => block.slice(skip..),
+            _ => Bytes::new(),
+        }
+    }
+
+    /// Reads all ranges; those that are not available are fetched together. A range beyond the end of the file yields
+    /// the bytes that exist.
+    pub(crate) async fn read(&self, ranges: &[ByteRange]) -> Result<Vec<Bytes>, Error> {
+        let mut parts: Vec<Bytes> = ranges.iter().map(|&range| self.cached(range)).collect();
+        let lacking =
+            |(range, part): &(&ByteRange, &Bytes)| (part.len() as u64) < range.clamp_to(self.size()).length;
+        let missing: Vec<ByteRange> =
+            ranges.iter().zip(&parts).filter(lacking).map(|(range, _)| *range).collect();
+        if missing.is_empty() {
+            return Ok(parts);
+        }
+        let mut fetched = self.source.read_ranges(&missing).await?.into_iter();
+        for (range, part) in ranges.iter().zip(&mut parts) {
+            if lacking(&(range, part)) {
+                *part = fetched.next().unwrap_or_default();
+            }
+        }
+        Ok(parts)
+    }
+
+    /// Reads ranges like [`Io::read`] and keeps the bytes.
+    pub(crate) async fn read_and_cache(&mut self, ranges: &[ByteRange]) -> Result<Vec<Bytes>, Error> {
+        let parts = self.read(ranges).await?;
+        for (range, part) in ranges.iter().zip(&parts) {
+            self.cached_bytes = self.cached_bytes.saturating_add(part.len() as u64);
+            if self.cached_bytes <= MAX_CACHED && self.cached_from(range.start).len() < part.len() {
+                self.cached.insert(range.start, part.clone());
+            }
+        }
+        Ok(parts)
+    }
+
+    fn cached(&self, range: ByteRange) -> Bytes {
+        let mut part = self.cached_from(range.start);
+        part.truncate(usize::try_from(range.length).unwrap_or(usize::MAX));
+        part
+    }
+
+    /// Counts interpreted metadata. Overlapping directories and values could otherwise make a small file describe any
+    /// amount of it.
+    pub(crate) fn spend(&mut self, bytes: u64) -> Result<(), Error> {
+        self.interpreted = self.interpreted.saturating_add(bytes);
+        let most = self.size().saturating_mul(MAX_REPETITION).saturating_add(MIN_METADATA);
+        let most = most.min(self.limits.metadata_bytes);
+        if self.interpreted > most {
+            return Err(ReadError::new(
+                ReadErrorKind::Limit,
+                format!("metadata exceeds the limit of {most} bytes"),
+            )
+            .into());
+        }
+        Ok(())
+    }
 }

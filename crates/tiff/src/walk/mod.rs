@@ -1,7 +1,0 @@
-//! Fetches directories and values, in as few batches of ranges as the format permits.
-
-mod chain;
-mod io;
-mod tree;
-
-pub use tree::read;
