@@ -4,7 +4,7 @@ use std::io::Read;
 
 use bytes::Bytes;
 
-use crate::{Error, model::Filter, walk::Io};
+use crate::{Error, io::Io, model::Filter};
 
 const STRUCTURE: &str = "filtered heap block";
 const DEFLATE: u16 = 1;

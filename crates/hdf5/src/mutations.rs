@@ -1,18 +1,18 @@
 //! Damaged files: reading terminates soon and does not panic, whatever the bytes. The mutations are the same in every
 //! run. `VIRTUALIZE_MUTATIONS=100000 cargo test --release -p virtualize-hdf5 mutations` runs more of them.
 
-#[path = "../../fuzz/src/damage.rs"]
-mod damage;
-
 use std::{
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
+use damage::damage;
 use virtualize_bytes::{Limits, MemorySource};
 
-use crate::{read, spec::checksum::IGNORED, walk::ready::ready};
-use damage::damage;
+use crate::{checksum::IGNORED, read, ready::ready};
+
+#[path = "../../fuzz/src/damage.rs"]
+mod damage;
 
 const LIMITS: Limits = Limits {
     objects: 10_000,

@@ -7,13 +7,11 @@ use virtualize_bytes::Address;
 
 use crate::{
     Error,
+    context::Format,
+    layout::HeapPointer,
     model::{ByteOrder, Datatype, Element, Float, Integer, Member, ReferenceKind, Selection, StringPadding},
-    spec::{
-        Format,
-        layout::HeapPointer,
-        reference::{self, StoredReference},
-        vlen,
-    },
+    reference::{self, StoredReference},
+    vlen,
 };
 
 const STRUCTURE: &str = "element";

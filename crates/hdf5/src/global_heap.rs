@@ -1,0 +1,121 @@
+//! Global heap collections (specification III.E).
+//!
+//! ```text
+//! "GCOL" | 1 | - 3 | size of the collection L (filled to 8) | objects …
+//! object: index 2 | references 2 | - 4 | size L (filled to 8) | data (filled to 8); index 0 is the free space at the end
+//! ```
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::{
+    Error,
+    context::Format,
+    reader::{Reader, padding_to_eight, slice},
+};
+
+const STRUCTURE: &str = "global heap collection";
+
+/// Size in bytes of the smallest collection that the library reads.
+const SMALLEST: u64 = 4096;
+
+/// Returns the size of the collection in bytes, given its first 16 bytes.
+pub(crate) fn length(bytes: &[u8], address: u64, format: Format) -> Result<u64, Error> {
+    let mut reader = Reader::new(STRUCTURE, bytes, address, format);
+    match head(&mut reader)? {
+        length if length < SMALLEST => {
+            Err(reader.malformed(format!("{length} bytes, expected at least {SMALLEST}")))
+        }
+        length => Ok(length),
+    }
+}
+
+/// Parses the objects of a collection, by index.
+pub(crate) fn parse(block: &Bytes, address: u64, format: Format) -> Result<BTreeMap<u16, Bytes>, Error> {
+    let mut reader = Reader::new(STRUCTURE, block, address, format);
+    let end = head(&mut reader)?;
+    let fill = padding_to_eight(u64::from(format.length_size));
+    reader.skip(fill)?;
+    let envelope = u64::from(format.length_size).saturating_add(8).saturating_add(fill);
+    let mut objects = BTreeMap::new();
+    loop {
+        let position = reader.position().saturating_sub(address);
+        if position.saturating_add(envelope) > end {
+            return Ok(objects);
+        }
+        let index = reader.u16()?;
+        reader.skip(6)?;
+        let size = reader.raw_length()?;
+        reader.skip(fill)?;
+        if index == 0 {
+            return match size == 0 || position.checked_add(size) == Some(end) {
+                true => Ok(objects),
+                false => Err(reader.malformed(format!(
+                    "{size} bytes of free space at {position}, expected all up to {end}"
+                ))),
+            };
+        }
+        let start = reader.position().saturating_sub(address);
+        reader.skip(size)?;
+        objects.insert(index, slice(block, start, start.saturating_add(size)).unwrap_or_default());
+        reader.skip(padding_to_eight(size))?;
+    }
+}
+
+/// Checks the fields before the objects. Returns the size of the collection in bytes.
+fn head(reader: &mut Reader<'_>) -> Result<u64, Error> {
+    reader.signature(b"GCOL")?;
+    reader.version(1..=1)?;
+    reader.skip(3)?;
+    reader.raw_length()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORMAT: Format = Format { base: 0, offset_size: 8, length_size: 8 };
+
+    #[test]
+    fn objects_by_index() {
+        let mut bytes = b"GCOL\x01\0\0\0".to_vec();
+        bytes.extend(72_u64.to_le_bytes());
+        bytes.extend([3, 0, 1, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, b'h', b'i', 0, 0, 0, 0, 0, 0]);
+        bytes.extend([0; 32]);
+        assert!(length(&bytes, 0, FORMAT).is_err(), "the library reads at least 4096 bytes");
+        let objects = parse(&bytes.into(), 0, FORMAT).unwrap();
+        assert_eq!(objects, BTreeMap::from([(3, Bytes::from_static(b"hi"))]));
+    }
+
+    #[test]
+    fn objects_are_padded_to_eight_bytes() {
+        let format = Format { length_size: 4, ..FORMAT };
+        let mut bytes = b"GCOL\x01\0\0\0\x40\0\0\0\0\0\0\0".to_vec();
+        for index in [1, 2] {
+            bytes.extend([index, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, index, 0, 0, 0, 0, 0, 0, 0]);
+        }
+        let objects = parse(&bytes.into(), 0, format).unwrap();
+        assert_eq!(objects, BTreeMap::from([(1, Bytes::from_static(&[1])), (2, Bytes::from_static(&[2]))]));
+    }
+
+    /// The library takes what follows smaller free space for an object.
+    #[test]
+    fn free_space_ends_with_the_collection() {
+        let parsed = |size: u64| {
+            let mut bytes = b"GCOL\x01\0\0\0".to_vec();
+            bytes.extend([48, 0, size, 0, 0].map(u64::to_le_bytes).concat());
+            parse(&bytes.into(), 0, FORMAT)
+        };
+        assert!(parsed(32).is_ok() && parsed(0).is_ok());
+        assert!(parsed(8).is_err() && parsed(40).is_err());
+    }
+
+    #[test]
+    fn rejects_objects_beyond_the_end() {
+        let mut bytes = b"GCOL\x01\0\0\0".to_vec();
+        bytes.extend(40_u64.to_le_bytes());
+        bytes.extend([3, 0, 1, 0, 0, 0, 0, 0, 0xFF, 0, 0, 0, 0, 0, 0, 0, b'h', b'i', 0, 0, 0, 0, 0, 0]);
+        assert!(matches!(parse(&bytes.into(), 0, FORMAT), Err(Error::Truncated { .. })));
+    }
+}

@@ -1,0 +1,205 @@
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use virtualize_bytes::{Budget, ByteRange, Limits, ReadRanges};
+
+use crate::{Error, model::File, reader::slice, tree_ranks::TreeRanks};
+
+/// Bytes to fetch from the start of a file before anything is parsed: all of most small files, and the root group of
+/// large ones.
+const HEAD_BYTES: u64 = 64 << 10;
+
+/// Size in bytes up to which a page of metadata is read whole.
+const LARGEST_PAGE: u64 = 16 << 20;
+
+/// A file with its limits and its memory budget.
+pub(crate) struct Io<'a> {
+    source: &'a dyn ReadRanges,
+    /// Size in bytes: that of the source, or what the superblock declares of it.
+    size: u64,
+    limits: Limits,
+    budget: Budget<'a>,
+    head: Bytes,
+    /// Structures from the metadata cache image, by address.
+    overlay: BTreeMap<u64, Bytes>,
+    /// Size in bytes of the longest structure in the overlay.
+    longest: u64,
+    /// Start of the first page, and the size of pages in bytes, if the file keeps metadata in pages of its own.
+    pages: Option<(u64, u64)>,
+    ranks: TreeRanks,
+}
+
+impl<'a> Io<'a> {
+    pub(crate) fn new(source: &'a dyn ReadRanges, limits: Limits) -> Self {
+        let budget = Budget::of_file(&limits, source.size());
+        let (head, overlay) = (Bytes::new(), BTreeMap::new());
+        let size = source.size();
+        Self {
+            source,
+            size,
+            limits,
+            budget,
+            head,
+            overlay,
+            longest: 0,
+            pages: None,
+            ranks: TreeRanks::DEFAULT,
+        }
+    }
+
+    /// Opens a file and fetches its start, from which later reads are served.
+    pub(crate) async fn with_head(source: &'a dyn ReadRanges, limits: Limits) -> Result<Self, Error> {
+        let mut io = Self::new(source, limits);
+        let head = io.read(&[ByteRange::new(0, HEAD_BYTES)]).await?;
+        io.head = head.into_iter().next().unwrap_or_default();
+        Ok(io)
+    }
+
+    /// Opens a file again to read further structures, such as global heaps.
+    pub(crate) fn of_file(source: &'a dyn ReadRanges, limits: Limits, file: &File) -> Self {
+        let mut io = Self::new(source, limits);
+        io.set_end(file.end.0);
+        io.add_overlay(file.cached.clone());
+        io
+    }
+
+    /// Ends the file where the superblock declares its end: libhdf5 reads nothing past it.
+    pub(crate) fn set_end(&mut self, end: u64) {
+        self.size = self.size.min(end);
+    }
+
+    /// Sets the sizes of version 1 B-trees.
+    pub(crate) fn set_ranks(&mut self, ranks: TreeRanks) {
+        self.ranks = ranks;
+    }
+
+    pub(crate) fn ranks(&self) -> TreeRanks {
+        self.ranks
+    }
+
+    /// Adds structures that replace the bytes of the file at their addresses.
+    pub(crate) fn add_overlay(&mut self, structures: impl IntoIterator<Item = (u64, Bytes)>) {
+        self.overlay.extend(structures);
+        self.longest = self.overlay.values().map(|bytes| bytes.len() as u64).max().unwrap_or(0);
+    }
+
+    /// Returns the structures that replace the bytes of the file, by address.
+    pub(crate) fn overlay(&self) -> &BTreeMap<u64, Bytes> {
+        &self.overlay
+    }
+
+    /// Records that the file keeps metadata in pages, which are then read whole.
+    pub(crate) fn set_pages(&mut self, first: u64, size: u64) {
+        self.pages = Some((first, size)).filter(|_| size <= LARGEST_PAGE);
+    }
+
+    /// Charges memory for parsed metadata, in addition to the bytes of the file. An error must fail the whole file.
+    pub(crate) fn hold(&self, what: &str, bytes: u64) -> Result<(), Error> {
+        self.budget.take(what, bytes)?;
+        Ok(self.source.hold(what, bytes)?)
+    }
+
+    /// Returns the remaining memory in bytes.
+    pub(crate) fn left(&self) -> u64 {
+        self.budget.left()
+    }
+
+    /// Returns the number of nodes or pages to read in one batch, which bounds their memory. A remote file takes a round trip
+    /// for each batch.
+    pub(crate) fn batch(&self) -> usize {
+        if self.source.is_local() { 1024 } else { 16_384 }
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Returns the size of the file in bytes.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Suggests ranges that may be read soon. They are not computed for a local file.
+    pub(crate) fn may_read(&self, ranges: impl Iterator<Item = ByteRange>) {
+        if !self.source.is_local() {
+            self.source.may_read(&ranges.collect::<Vec<_>>());
+        }
+    }
+
+    /// Announces ranges that will be read soon. They are not computed for a local file.
+    pub(crate) fn will_read(&self, ranges: impl Iterator<Item = ByteRange>) {
+        if !self.source.is_local() {
+            self.source.will_read(&ranges.collect::<Vec<_>>());
+        }
+    }
+
+    /// Announces all bytes between the nodes of one level of a tree, if the nodes below them, of `bytes` altogether, fill
+    /// at least a quarter: pages without a node are then rare.
+    pub(crate) fn will_read_below(&self, nodes: impl Iterator<Item = u64> + Clone, bytes: u64) {
+        if self.source.is_local() {
+            return;
+        }
+        let (Some(first), Some(last)) = (nodes.clone().min(), nodes.max()) else { return };
+        let between = last.saturating_sub(first);
+        if bytes.saturating_mul(4) >= between {
+            self.source.will_read(&[ByteRange::new(first, between)]);
+        }
+    }
+
+    /// Reads all ranges together. A range beyond the end of the file yields the bytes that exist.
+    pub(crate) async fn read(&self, ranges: &[ByteRange]) -> Result<Vec<Bytes>, Error> {
+        let within: Vec<_> = ranges.iter().map(|range| range.clamp_to(self.size)).collect();
+        let wanted = within.iter().map(|range| range.length);
+        self.budget.take("bytes of the file", wanted.fold(0, u64::saturating_add))?;
+        let parts = self.read_file(&within).await?;
+        if self.overlay.is_empty() {
+            return Ok(parts);
+        }
+        Ok(ranges.iter().zip(parts).map(|(range, part)| self.overlaid(range.start, part)).collect())
+    }
+
+    /// Returns the bytes at `start` with all overlapping structures of the overlay applied.
+    fn overlaid(&self, start: u64, part: Bytes) -> Bytes {
+        let end = start.saturating_add(part.len() as u64);
+        let touching = self.overlay.range(start.saturating_sub(self.longest)..end);
+        let touching = touching.filter(|(at, bytes)| at.saturating_add(bytes.len() as u64) > start);
+        let mut copy = part.to_vec();
+        for (&at, bytes) in touching {
+            let place = usize::try_from(at.saturating_sub(start)).unwrap_or(usize::MAX);
+            let passed = usize::try_from(start.saturating_sub(at)).unwrap_or(usize::MAX);
+            let places = copy.iter_mut().skip(place);
+            places.zip(bytes.iter().skip(passed)).for_each(|(place, byte)| *place = *byte);
+        }
+        copy.into()
+    }
+
+    async fn read_file(&self, ranges: &[ByteRange]) -> Result<Vec<Bytes>, Error> {
+        let known: Vec<_> = ranges.iter().map(|range| self.in_head(*range)).collect();
+        if known.iter().all(Option::is_none) {
+            return self.fetch(ranges).await;
+        }
+        let unknown = ranges.iter().zip(&known).filter(|(_, known)| known.is_none());
+        let unknown: Vec<_> = unknown.map(|(range, _)| *range).collect();
+        let mut fetched = self.fetch(&unknown).await?.into_iter();
+        Ok(known.into_iter().map(|known| known.or_else(|| fetched.next()).unwrap_or_default()).collect())
+    }
+
+    fn in_head(&self, range: ByteRange) -> Option<Bytes> {
+        let range = range.clamp_to(self.size());
+        slice(&self.head, range.start, range.end())
+    }
+
+    async fn fetch(&self, ranges: &[ByteRange]) -> Result<Vec<Bytes>, Error> {
+        if ranges.is_empty() {
+            return Ok(Vec::new());
+        }
+        if let Some((first, size)) = self.pages {
+            let page = |range: &ByteRange| {
+                let within = range.start.saturating_sub(first).checked_rem(size)?;
+                Some(ByteRange::new(range.start.saturating_sub(within), size))
+            };
+            self.will_read(ranges.iter().filter_map(page));
+        }
+        Ok(self.source.read_ranges(ranges).await?)
+    }
+}

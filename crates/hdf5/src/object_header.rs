@@ -1,0 +1,396 @@
+//! Object headers, version 1 and 2, and their continuation blocks (specification IV.A.1).
+//!
+//! ```text
+//! version 1: 1 | - | messages 2 | references 4 | size 4 | - 4 | messages …
+//!   message: type 2 | size 2 | flags | - 3 | body
+//! version 2: "OHDR" | 2 | flags | (flag 5) times 16 | (flag 4) attribute limits 4 | size 1, 2, 4 or 8 | messages … | checksum 4
+//!   message: type | size 2 | flags | (flag 2) creation index 2 | body
+//! continuation of version 2: "OCHK" | messages … | checksum 4
+//! ```
+
+use bytes::Bytes;
+
+use crate::{
+    Error, checksum,
+    context::Format,
+    reader::{Reader, slice},
+};
+
+const STRUCTURE: &str = "object header";
+const CONTINUATION: &str = "object header continuation";
+
+/// Types of header messages (specification IV.A.2).
+pub(crate) mod kind {
+    pub(crate) const DATASPACE: u16 = 0x01;
+    pub(crate) const LINK_INFO: u16 = 0x02;
+    pub(crate) const DATATYPE: u16 = 0x03;
+    pub(crate) const OLD_FILL_VALUE: u16 = 0x04;
+    pub(crate) const FILL_VALUE: u16 = 0x05;
+    pub(crate) const LINK: u16 = 0x06;
+    pub(crate) const EXTERNAL_FILES: u16 = 0x07;
+    pub(crate) const LAYOUT: u16 = 0x08;
+    pub(crate) const FILTERS: u16 = 0x0B;
+    pub(crate) const ATTRIBUTE: u16 = 0x0C;
+    pub(crate) const OLD_TIME: u16 = 0x0E;
+    pub(crate) const SHARED_TABLE: u16 = 0x0F;
+    pub(crate) const CONTINUATION: u16 = 0x10;
+    pub(crate) const SYMBOL_TABLE: u16 = 0x11;
+    pub(crate) const TIME: u16 = 0x12;
+    pub(crate) const TREE_RANKS: u16 = 0x13;
+    pub(crate) const DRIVER_INFO: u16 = 0x14;
+    pub(crate) const ATTRIBUTE_INFO: u16 = 0x15;
+    pub(crate) const REFERENCES: u16 = 0x16;
+    pub(crate) const FILE_SPACE: u16 = 0x17;
+    pub(crate) const CACHE_IMAGE: u16 = 0x18;
+    /// Reserved for testing. No reader knows it.
+    pub(crate) const BOGUS: u16 = 0x09;
+    pub(crate) const LAST_KNOWN: u16 = 0x18;
+}
+
+/// Message flag bit 1: the body is a reference to a shared message.
+const FLAG_SHARED: u8 = 0x02;
+/// Message flag bit 2: the message must not be shared.
+const FLAG_UNSHARED: u8 = 0x04;
+/// Message flag bit 3: a writer that does not know the message must not open the object.
+const FLAG_WRITER_MUST_KNOW: u8 = 0x08;
+/// Message flag bit 4: a writer that does not know the message sets bit 5.
+const FLAG_MARKED: u8 = 0x10;
+/// Message flag bit 5: a writer that did not know the message has changed the object.
+const FLAG_WAS_UNKNOWN: u8 = 0x20;
+/// Message flag bit 6: the message may be shared.
+const FLAG_SHAREABLE: u8 = 0x40;
+/// Message flag bit 7: a reader that does not know the message must not open the object.
+const FLAG_MUST_KNOW: u8 = 0x80;
+
+/// A message of an object header, not parsed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Message {
+    /// Message type (see [`kind`]).
+    pub(crate) kind: u16,
+    /// Whether the body is a reference to a shared message.
+    pub(crate) shared: bool,
+    /// Address of the body.
+    pub(crate) address: u64,
+    /// Body.
+    pub(crate) body: Bytes,
+}
+
+/// The fields before the messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Prefix {
+    version: u8,
+    /// Whether messages have a creation index.
+    creation_index: bool,
+    /// Number of messages, an upper bound of those in the header block; version 2 has none.
+    count: Option<u16>,
+    /// Offset of the first message from the start of the header, in bytes.
+    start: u64,
+    /// Offset of the end of the messages from the start of the header, in bytes.
+    end: u64,
+}
+
+impl Prefix {
+    /// Returns the size in bytes of the fields before the body of a message.
+    const fn envelope(self) -> usize {
+        match (self.version, self.creation_index) {
+            (1, _) => 8,
+            (_, false) => 4,
+            (_, true) => 6,
+        }
+    }
+
+    /// Returns the size of the header block in bytes, without continuation blocks.
+    pub(crate) const fn length(self) -> u64 {
+        self.end.saturating_add(if self.version == 2 { 4 } else { 0 })
+    }
+}
+
+/// A continuation block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Continuation {
+    pub(crate) address: u64,
+    pub(crate) length: u64,
+}
+
+/// Parses the fields before the messages.
+pub(crate) fn parse_prefix(bytes: &[u8], address: u64, format: Format) -> Result<Prefix, Error> {
+    let mut reader = Reader::new(STRUCTURE, bytes, address, format);
+    let prefix = match bytes.starts_with(b"OHDR") {
+        true => prefix_2(&mut reader, address)?,
+        false => prefix_1(&mut reader)?,
+    };
+    let size = prefix.end.saturating_sub(prefix.start);
+    let holds_messages = prefix.count.map_or(size > 0, |count| count > 0);
+    if holds_messages && size < prefix.envelope() as u64 || !holds_messages && size > 0 {
+        return Err(reader.malformed(format!("{size} bytes for {:?} messages", prefix.count)));
+    }
+    Ok(prefix)
+}
+
+fn prefix_1(reader: &mut Reader<'_>) -> Result<Prefix, Error> {
+    reader.version(1..=1)?;
+    reader.skip(1)?;
+    let count = reader.u16()?;
+    reader.skip(4)?;
+    let end = u64::from(reader.u32()?).saturating_add(16);
+    Ok(Prefix { version: 1, creation_index: false, count: Some(count), start: 16, end })
+}
+
+fn prefix_2(reader: &mut Reader<'_>, address: u64) -> Result<Prefix, Error> {
+    reader.skip(4)?;
+    reader.version(2..=2)?;
+    let flags = reader.u8()?;
+    if flags & !0x3F != 0 {
+        return Err(reader.malformed(format!("flags {flags:#04x}, expected no reserved ones")));
+    }
+    reader.skip(if flags & 0x20 == 0 { 0 } else { 16 })?;
+    if flags & 0x10 != 0 {
+        let (compact, dense) = (reader.u16()?, reader.u16()?);
+        if compact < dense {
+            let problem = format!("{compact} compact attributes at most, {dense} dense ones at least");
+            return Err(reader.malformed(problem));
+        }
+    }
+    let size = reader.uint(1 << (flags & 3))?;
+    let start = reader.position().saturating_sub(address);
+    let (creation_index, end) = (flags & 4 != 0, start.saturating_add(size));
+    Ok(Prefix { version: 2, creation_index, count: None, start, end })
+}
+
+/// Parses the messages of the header block.
+pub(crate) fn parse_header(
+    block: &Bytes,
+    address: u64,
+    prefix: Prefix,
+    format: Format,
+) -> Result<Vec<Message>, Error> {
+    if prefix.version == 2 {
+        checksum::checked(STRUCTURE, address, &part(STRUCTURE, block, address, 0, prefix.length())?)?;
+    }
+    let body = part(STRUCTURE, block, address, prefix.start, prefix.end)?;
+    let (messages, count) = parse_messages(&body, address.saturating_add(prefix.start), prefix, format)?;
+    match prefix.count {
+        Some(most) if count > most.into() => {
+            Err(Error::malformed(STRUCTURE, address, format!("{count} messages, expected at most {most}")))
+        }
+        _ => Ok(messages),
+    }
+}
+
+/// Parses the messages of a continuation block.
+pub(crate) fn parse_continuation(
+    block: &Bytes,
+    at: Continuation,
+    prefix: Prefix,
+    format: Format,
+) -> Result<Vec<Message>, Error> {
+    if prefix.version == 1 {
+        let body = part(CONTINUATION, block, at.address, 0, at.length)?;
+        return Ok(parse_messages(&body, at.address, prefix, format)?.0);
+    }
+    Reader::new(CONTINUATION, block, at.address, format).signature(b"OCHK")?;
+    let end = at.length.saturating_sub(4);
+    checksum::checked(CONTINUATION, at.address, &part(CONTINUATION, block, at.address, 0, at.length)?)?;
+    let body = part(CONTINUATION, block, at.address, 4, end)?;
+    Ok(parse_messages(&body, at.address.saturating_add(4), prefix, format)?.0)
+}
+
+/// Parses a Continuation message.
+pub(crate) fn parse_continuation_message(message: &Message, format: Format) -> Result<Continuation, Error> {
+    let mut reader = Reader::new("continuation message", &message.body, message.address, format);
+    match (reader.defined_address()?, reader.raw_length()?) {
+        (_, 0) => Err(reader.malformed("continuation of 0 bytes, expected 1 or more")),
+        (address, length) => Ok(Continuation { address, length }),
+    }
+}
+
+fn part(structure: &'static str, block: &Bytes, address: u64, start: u64, end: u64) -> Result<Bytes, Error> {
+    let range = virtualize_bytes::ByteRange::new(address.saturating_add(start), end.saturating_sub(start));
+    slice(block, start, end).ok_or(Error::Truncated { structure, address, range })
+}
+
+/// Returns the messages, except for empty space, and the number of all.
+fn parse_messages(
+    block: &Bytes,
+    address: u64,
+    prefix: Prefix,
+    format: Format,
+) -> Result<(Vec<Message>, usize), Error> {
+    let mut reader = Reader::new(STRUCTURE, block, address, format);
+    let (mut messages, mut count) = (Vec::new(), 0_usize);
+    while reader.remaining() >= prefix.envelope() {
+        let (kind, size, flags) = envelope_of(&mut reader, prefix)?;
+        let address = reader.position();
+        let start = block.len().saturating_sub(reader.remaining()) as u64;
+        let size = u64::from(size);
+        if prefix.version == 1 && !size.is_multiple_of(8) {
+            return Err(reader.malformed(format!("message of {size} bytes, expected a multiple of 8")));
+        }
+        reader.skip(size)?;
+        check_flags(&reader, kind, flags)?;
+        count = count.saturating_add(1);
+        if kind != 0 {
+            let body = slice(block, start, start.saturating_add(size)).unwrap_or_default();
+            let message = Message { kind, shared: flags & FLAG_SHARED != 0, address, body };
+            check_early(&message, prefix, format)?;
+            messages.push(message);
+        }
+    }
+    // Empty space is a message of type 0, unless it is too short for one.
+    let (rest, may_have_rest) =
+        (reader.remaining(), prefix.version == 2 && count > 0 && count == messages.len());
+    if rest > 0 && !may_have_rest {
+        return Err(reader.malformed(format!("{rest} bytes after the last message, expected none")));
+    }
+    Ok((messages, count))
+}
+
+/// Checks the flags of a message as the library does before it opens the object.
+fn check_flags(reader: &Reader<'_>, kind: u16, flags: u8) -> Result<(), Error> {
+    let has = |flag| flags & flag != 0;
+    let is_unknown = kind > kind::LAST_KNOWN || kind == kind::BOGUS;
+    if is_unknown && has(FLAG_MUST_KNOW) {
+        let problem = format!("message type {kind:#x}, which is unknown and marked as mandatory");
+        return Err(reader.unsupported(problem));
+    }
+    let contradicts = has(FLAG_SHARED) && has(FLAG_UNSHARED)
+        || has(FLAG_WAS_UNKNOWN) && (has(FLAG_WRITER_MUST_KNOW) || !has(FLAG_MARKED));
+    let is_misplaced = has(FLAG_SHARED | FLAG_SHAREABLE) && !is_unknown && !is_shareable(kind);
+    if contradicts || is_misplaced {
+        return Err(reader.malformed(format!("flags {flags:#04x} of a message of type {kind:#x}")));
+    }
+    Ok(())
+}
+
+const fn is_shareable(kind: u16) -> bool {
+    use kind::{ATTRIBUTE, DATASPACE, DATATYPE, FILL_VALUE, FILTERS, OLD_FILL_VALUE};
+    matches!(kind, DATASPACE | DATATYPE | OLD_FILL_VALUE | FILL_VALUE | FILTERS | ATTRIBUTE)
+}
+
+/// Checks messages that the library decodes with the header, so that it opens no object with an invalid one.
+fn check_early(message: &Message, prefix: Prefix, format: Format) -> Result<(), Error> {
+    let mut reader = Reader::new("object header message", &message.body, message.address, format);
+    match message.kind {
+        kind::REFERENCES if prefix.version == 1 => {
+            Err(reader.malformed("reference count message in a header of version 1"))
+        }
+        kind::REFERENCES => reader.version(0..=0).and_then(|_| reader.skip(4)),
+        kind::TIME => reader.version(1..=1).and_then(|_| reader.skip(7)),
+        kind::OLD_TIME => match reader.take(16)?.iter().take(14).all(u8::is_ascii_digit) {
+            true => Ok(()),
+            false => Err(reader.malformed("modification time, expected 14 digits")),
+        },
+        _ => Ok(()),
+    }
+}
+
+/// Reads type, size and flags of the next message.
+fn envelope_of(reader: &mut Reader<'_>, prefix: Prefix) -> Result<(u16, u16, u8), Error> {
+    if prefix.version == 1 {
+        let found = (reader.u16()?, reader.u16()?, reader.u8()?);
+        reader.skip(3)?;
+        return Ok(found);
+    }
+    let found = (u16::from(reader.u8()?), reader.u16()?, reader.u8()?);
+    reader.skip(if prefix.creation_index { 2 } else { 0 })?;
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORMAT: Format = Format { base: 0, offset_size: 8, length_size: 8 };
+
+    #[test]
+    fn version_1() {
+        let mut bytes = vec![1, 0, 2, 0, 1, 0, 0, 0, 24, 0, 0, 0, 0, 0, 0, 0];
+        bytes.extend([0x03, 0, 8, 0, 2, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        bytes.extend([0, 0, 0, 0, 0, 0, 0, 0]);
+        let prefix = parse_prefix(&bytes, 96, FORMAT).unwrap();
+        assert_eq!(prefix.length(), 40);
+        let messages = parse_header(&bytes.into(), 96, prefix, FORMAT).unwrap();
+        let body = Bytes::from_static(&[1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(messages, [Message { kind: 3, shared: true, address: 120, body }]);
+    }
+
+    #[test]
+    fn version_2_with_creation_index_and_gap() {
+        let mut bytes = b"OHDR\x02\x04\x0a".to_vec();
+        bytes.extend([0x0A, 2, 0, 0, 7, 0, 0, 0]);
+        bytes.extend([0, 0]);
+        bytes.extend(checksum::lookup3(&bytes).to_le_bytes());
+        let prefix = parse_prefix(&bytes, 48, FORMAT).unwrap();
+        assert_eq!((prefix.length(), prefix.creation_index), (21, true));
+        let messages = parse_header(&bytes.clone().into(), 48, prefix, FORMAT).unwrap();
+        assert_eq!(messages.len(), 1);
+        assert_eq!((messages[0].kind, messages[0].address), (0x0A, 61));
+        bytes[10] ^= 1;
+        assert!(parse_header(&bytes.into(), 48, prefix, FORMAT).is_err(), "checksum");
+    }
+
+    #[test]
+    fn rejects_unknown_mandatory_messages() {
+        let mut bytes = vec![1, 0, 1, 0, 1, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0];
+        bytes.extend([0x40, 0, 0, 0, 0x80, 0, 0, 0]);
+        let prefix = parse_prefix(&bytes, 0, FORMAT).unwrap();
+        for kind in [0x40, 0x19, 0x09] {
+            bytes[16] = kind;
+            let header = parse_header(&bytes.clone().into(), 0, prefix, FORMAT);
+            assert!(matches!(header, Err(Error::Unsupported { .. })), "{kind:#x}");
+        }
+    }
+
+    /// libhdf5 opens no object with such a message.
+    #[test]
+    fn rejects_empty_continuations() {
+        let parsed = |length: u64| {
+            let body = [64, length].map(u64::to_le_bytes).concat().into();
+            let message = Message { kind: kind::CONTINUATION, shared: false, address: 0, body };
+            parse_continuation_message(&message, FORMAT)
+        };
+        assert_eq!(parsed(8).unwrap(), Continuation { address: 64, length: 8 });
+        assert!(parsed(0).is_err());
+    }
+
+    /// libhdf5 opens no object with one of these headers.
+    #[test]
+    fn rejects_headers_that_the_library_rejects() {
+        let parsed = |messages: &[u8], count: u8| {
+            let size = u8::try_from(messages.len()).unwrap();
+            let bytes = [&[1, 0, count, 0, 1, 0, 0, 0, size, 0, 0, 0, 0, 0, 0, 0][..], messages].concat();
+            let prefix = parse_prefix(&bytes, 0, FORMAT)?;
+            parse_header(&bytes.into(), 0, prefix, FORMAT)
+        };
+        let message =
+            |kind, size, flags| [&[kind, 0, size, 0, flags, 0, 0, 0][..], &[1; 16][..size.into()]].concat();
+        assert_eq!(parsed(&message(1, 16, 0), 1).unwrap().len(), 1);
+        assert_eq!(parsed(&message(1, 16, FLAG_MARKED | FLAG_WAS_UNKNOWN), 1).unwrap().len(), 1);
+        assert!(parsed(&message(1, 16, 0), 0).is_err(), "no messages");
+        assert!(parsed(&message(1, 12, 0), 1).is_err(), "size");
+        assert!(parsed(&[message(1, 8, 0), message(1, 8, 0)].concat(), 1).is_err(), "two messages");
+        assert!(parsed(&[message(1, 8, 0), vec![0; 4]].concat(), 1).is_err(), "rest");
+        assert!(parsed(&message(8, 16, FLAG_SHAREABLE), 1).is_err(), "a shared layout");
+        for flags in [FLAG_SHARED | FLAG_UNSHARED, FLAG_WAS_UNKNOWN, 0x38] {
+            assert!(parsed(&message(1, 16, flags), 1).is_err(), "{flags:#04x}");
+        }
+        for kind in [0x0E, 0x16] {
+            assert!(parsed(&message(kind, 16, 0), 1).is_err(), "{kind:#04x}");
+        }
+        assert!(parsed(&message(0x12, 8, 0), 1).is_ok() && parsed(&message(0x12, 0, 0), 1).is_err());
+    }
+
+    #[test]
+    fn a_gap_excludes_empty_space() {
+        let parsed = |messages: &[u8]| {
+            let mut bytes = [b"OHDR\x02\x00\x0a", messages].concat();
+            bytes.extend(checksum::lookup3(&bytes).to_le_bytes());
+            let prefix = parse_prefix(&bytes, 0, FORMAT).unwrap();
+            parse_header(&bytes.into(), 0, prefix, FORMAT)
+        };
+        assert!(parsed(&[0x0A, 4, 0, 0, 1, 2, 3, 4, 0, 0]).is_ok());
+        assert!(parsed(&[0, 4, 0, 0, 1, 2, 3, 4, 0, 0]).is_err());
+        assert!(parse_prefix(b"OHDR\x02\x40\x00", 0, FORMAT).is_err(), "flags");
+        assert!(parse_prefix(b"OHDR\x02\x10\x01\0\x02\0\x00", 0, FORMAT).is_err(), "attributes");
+    }
+}
