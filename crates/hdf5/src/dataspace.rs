@@ -5,7 +5,11 @@
 //! version 2: 2 | rank | flags | type | sizes L×rank | (flag 0) maximal sizes L×rank
 //! ```
 
-use crate::{Error, context::Format, model::Dataspace, reader::Reader};
+use crate::{
+    Error,
+    cursor::{Format, Reader},
+    model::Dataspace,
+};
 
 /// Maximum rank in the HDF5 library.
 pub(crate) const MAX_RANK: u8 = 32;

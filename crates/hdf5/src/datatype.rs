@@ -8,9 +8,8 @@ use std::collections::BTreeSet;
 
 use crate::{
     Error,
-    context::Format,
+    cursor::{Format, Reader},
     model::{ByteOrder, CharacterSet, Datatype, Float, Integer, Member, ReferenceKind, StringPadding},
-    reader::Reader,
 };
 
 const STRUCTURE: &str = "datatype message";

@@ -8,9 +8,8 @@
 
 use crate::{
     Error,
-    context::Format,
+    cursor::{Format, Reader},
     model::{Datatype, FillMessage, FillTime, FillValue},
-    reader::Reader,
 };
 
 /// The fill value of a header without either message, as in the library.

@@ -5,14 +5,17 @@
 //! object: index 2 | references 2 | - 4 | size L (filled to 8) | data (filled to 8); index 0 is the free space at the end
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
 use crate::{
     Error,
-    context::Format,
-    reader::{Reader, padding_to_eight, slice},
+    chunk_index::read_sized,
+    cursor::{Format, Reader, padding_to_eight, slice},
+    io::Io,
+    layout::HeapPointer,
+    value::Collections,
 };
 
 const STRUCTURE: &str = "global heap collection";
@@ -71,6 +74,53 @@ fn head(reader: &mut Reader<'_>) -> Result<u64, Error> {
     reader.raw_length()
 }
 
+// Reads global heap collections.
+
+/// Minimum size of a collection in bytes.
+const GUESS: u64 = 4096;
+
+/// Fetches collections, all in one batch, and adds them to `collections`.
+pub(crate) async fn fetch_collections(
+    io: &Io<'_>,
+    format: Format,
+    addresses: BTreeSet<u64>,
+    collections: &mut Collections,
+) -> Result<(), Error> {
+    let addresses: Vec<_> = addresses.into_iter().collect();
+    let length = |bytes: &[u8], address| length(bytes, address, format);
+    let blocks = read_sized(io, "global heap collection", &addresses, GUESS, length).await?;
+    for (address, block) in addresses.into_iter().zip(blocks) {
+        let objects = block.and_then(|block| parse(&block, address, format));
+        collections.insert(address, objects);
+    }
+    Ok(())
+}
+
+// Variable-length elements: pointers to the global heap (specification IV.A.2.d, "Variable-Length").
+//
+// ```text
+// length 4 | global heap collection O | index 4
+// ```
+
+/// A variable-length element as stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct VariableElement {
+    /// Number of items of a sequence, or of bytes of a string.
+    pub(crate) length: u64,
+    /// Pointer to the items; `None` if there are none. Without items, the library reads an object of 0 bytes where there is
+    /// a pointer.
+    pub(crate) pointer: Option<HeapPointer>,
+}
+
+pub(crate) fn parse_variable(bytes: &[u8], format: Format) -> Result<VariableElement, Error> {
+    let mut reader = Reader::new("variable-length element", bytes, 0, format);
+    let length = u64::from(reader.u32()?);
+    let collection = reader.address()?.filter(|address| *address != format.base);
+    let index = reader.u32()?;
+    let pointer = collection.map(|collection| HeapPointer { collection, index });
+    Ok(VariableElement { length, pointer })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,5 +167,14 @@ mod tests {
         bytes.extend(40_u64.to_le_bytes());
         bytes.extend([3, 0, 1, 0, 0, 0, 0, 0, 0xFF, 0, 0, 0, 0, 0, 0, 0, b'h', b'i', 0, 0, 0, 0, 0, 0]);
         assert!(matches!(parse(&bytes.into(), 0, FORMAT), Err(Error::Truncated { .. })));
+    }
+
+    #[test]
+    fn a_null_address_is_no_pointer() {
+        let format = Format { base: 16, offset_size: 2, length_size: 8 };
+        let pointer = Some(HeapPointer { collection: 0x40, index: 3 });
+        assert_eq!(parse_variable(&[2, 0, 0, 0, 0x30, 0, 3, 0, 0, 0], format).unwrap().pointer, pointer);
+        assert_eq!(parse_variable(&[0, 0, 0, 0, 0x30, 0, 3, 0, 0, 0], format).unwrap().pointer, pointer);
+        assert_eq!(parse_variable(&[2, 0, 0, 0, 0, 0, 0, 0, 0, 0], format).unwrap().pointer, None);
     }
 }

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     Error,
-    context::Format,
+    cursor::Format,
     groups::{is_group, read_links},
-    headers::{Header, read_headers},
     io::Io,
     model::{Link, LinkTarget},
+    object_header::{Header, read_headers},
 };
 
 /// An object header and, for a group, its links.

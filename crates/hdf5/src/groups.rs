@@ -2,20 +2,18 @@
 
 use std::collections::BTreeSet;
 
+use futures::future::join;
+use virtualize_bytes::Address;
+
 use crate::{
     Error,
-    attribute::DenseStorage,
-    checksum::lookup3,
-    context::Format,
-    dense::{DenseEntry, DenseKind, read_dense},
-    fractal_heaps::HeapObject,
-    group::{SymbolTable, parse_link_info, parse_symbol_table},
-    headers::Header,
+    attribute::{DenseStorage, dense_storage},
+    btree2::{Btree2Records, read_records},
+    cursor::{Format, Reader, lookup3},
+    fractal_heap::{HeapId, HeapObject, open_heaps, read_heap_objects},
     io::Io,
-    link,
-    links::{OrderedLink, hold_link},
     model::{Link, LinkTarget},
-    object_header::{Message, kind},
+    object_header::{Header, Message, kind},
     symbol_tables::read_symbol_tables,
 };
 
@@ -59,7 +57,7 @@ pub(crate) async fn read_links(
 
 /// Returns a link, without its target if the library does not find it by its name.
 fn findable(entry: &DenseEntry, object: &HeapObject, format: Format) -> Result<OrderedLink, Error> {
-    let (name, creation, link) = link::parse(&object.bytes, object.address, format)?;
+    let (name, creation, link) = parse(&object.bytes, object.address, format)?;
     Ok(match entry.name.check("link", object.address, lookup3(name)) {
         Ok(()) => (creation, link),
         Err(error) => (creation, Link { target: LinkTarget::Unreadable(error), ..link }),
@@ -113,7 +111,7 @@ fn compact_links(io: &Io<'_>, header: &Header, format: Format) -> Result<Vec<Ord
     let (mut links, mut damaged, mut names) = (Vec::new(), None, BTreeSet::new());
     for message in header.all(kind::LINK) {
         hold_link(io, message.body.len())?;
-        let link = link::parse(&message.body, message.address, format);
+        let link = parse(&message.body, message.address, format);
         let link = link.map(|(name, creation, link)| match names.insert(name) {
             true => (creation, link),
             false => (creation, Link { target: LinkTarget::Unreadable(second_link(message)), ..link }),
@@ -131,78 +129,647 @@ fn compact_links(io: &Io<'_>, header: &Header, format: Format) -> Result<Vec<Ord
     Ok(links)
 }
 
+// Structures of symbol-table groups: the Symbol Table message, 0x0011 (specification IV.A.2.r), group B-tree nodes
+// (version 1, type 0; III.A.1), symbol table nodes and entries (III.B, III.C) and local heaps (III.D); and the Link
+// Info message, 0x0002, of new groups (IV.A.2.c).
+//
+// ```text
+// symbol table message: B-tree O | local heap O
+// B-tree node: "TREE" | type | level | entries 2 | left O | right O | (key L, child O)×entries, key L
+// symbol table node: "SNOD" | 1 | - | symbols 2 | entries …
+//   entry: name offset O | object header O | cache type 4 | - 4 | scratch 16 (cache type 2: offset of a soft link's path 4)
+// local heap: "HEAP" | 0 | - 3 | data size L | free list L | data O
+// link info: 0 | flags | (flag 0) largest creation index 8 | fractal heap O | name B-tree O | (flag 1) creation B-tree O
+// ```
+
+/// Locations of a symbol-table group's B-tree and heap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SymbolTable {
+    pub(crate) btree: u64,
+    pub(crate) heap: u64,
+}
+
+/// Parses a Symbol Table message.
+pub(crate) fn parse_symbol_table(bytes: &[u8], address: u64, format: Format) -> Result<SymbolTable, Error> {
+    let mut reader = Reader::new("symbol table message", bytes, address, format);
+    Ok(SymbolTable { btree: reader.defined_address()?, heap: reader.defined_address()? })
+}
+
+/// Parses a Link Info message. Returns `None` if all links are in the object header.
+pub(crate) fn parse_link_info(
+    bytes: &[u8],
+    address: u64,
+    format: Format,
+) -> Result<Option<DenseStorage>, Error> {
+    let mut reader = Reader::new("link info message", bytes, address, format);
+    reader.version(0..=0)?;
+    let flags = reader.u8()?;
+    let newest = if flags & 1 == 0 { 0 } else { reader.u64()? };
+    if flags > 3 || newest > i64::MAX.cast_unsigned() {
+        return Err(reader.malformed(format!("flags {flags:#04x}, creation index {newest}")));
+    }
+    dense_storage(&mut reader, flags)
+}
+
+/// A node of a group's B-tree.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct TreeNode {
+    /// Level; 0 if the children are symbol table nodes.
+    pub(crate) level: u8,
+    /// Offsets of names in the local heap: those of a child are after its key and not after the next one.
+    pub(crate) keys: Vec<u64>,
+    /// Addresses of the children.
+    pub(crate) children: Vec<u64>,
+}
+
+const TREE: &str = "group B-tree node";
+
+/// Returns the size of a B-tree node in bytes. `rank` is half of its most entries.
+pub(crate) fn tree_node_length(rank: u16, format: Format) -> u64 {
+    let (offset, length) = (u64::from(format.offset_size), u64::from(format.length_size));
+    let entries = u64::from(rank).saturating_mul(2).saturating_mul(offset.saturating_add(length));
+    offset.saturating_mul(2).saturating_add(8).saturating_add(length).saturating_add(entries)
+}
+
+/// Parses a B-tree node.
+pub(crate) fn parse_tree_node(
+    bytes: &[u8],
+    address: u64,
+    rank: u16,
+    format: Format,
+) -> Result<TreeNode, Error> {
+    let mut reader = Reader::new(TREE, bytes, address, format);
+    reader.signature(b"TREE")?;
+    let class = reader.u8()?;
+    if class != 0 {
+        return Err(reader.malformed(format!("node type {class}, expected 0 (group)")));
+    }
+    let (level, entries) = (reader.u8()?, reader.u16()?);
+    check_entries(&reader, entries, rank)?;
+    reader.address()?;
+    reader.address()?;
+    let (mut keys, mut children) = (vec![reader.raw_length()?], Vec::new());
+    for _ in 0..entries {
+        children.push(reader.defined_address()?);
+        keys.push(reader.raw_length()?);
+    }
+    Ok(TreeNode { level, keys, children })
+}
+
+fn check_entries(reader: &Reader<'_>, entries: u16, rank: u16) -> Result<(), Error> {
+    let most = u32::from(rank).saturating_mul(2);
+    match u32::from(entries) <= most {
+        true => Ok(()),
+        false => Err(reader.malformed(format!("{entries} entries, expected at most {most}"))),
+    }
+}
+
+/// An entry of a symbol table node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Symbol {
+    /// Offset of the name in the local heap.
+    pub(crate) name: u64,
+    /// Target.
+    pub(crate) target: SymbolTarget,
+}
+
+/// Target of a symbol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SymbolTarget {
+    /// Address of an object header.
+    Object(u64),
+    /// Soft link: offset of the path in the local heap.
+    Soft(u64),
+    /// Undefined address.
+    Undefined,
+}
+
+const SYMBOLS: &str = "symbol table node";
+
+/// Returns the size of a symbol table node in bytes. `rank` is half of its most symbols.
+pub(crate) fn symbol_node_length(rank: u16, format: Format) -> u64 {
+    let entry = u64::from(format.offset_size).saturating_mul(2).saturating_add(24);
+    entry.saturating_mul(u64::from(rank)).saturating_mul(2).saturating_add(8)
+}
+
+/// Parses a symbol table node.
+pub(crate) fn parse_symbol_node(
+    bytes: &[u8],
+    address: u64,
+    rank: u16,
+    format: Format,
+) -> Result<Vec<Symbol>, Error> {
+    let mut reader = Reader::new(SYMBOLS, bytes, address, format);
+    reader.signature(b"SNOD")?;
+    reader.version(1..=1)?;
+    reader.skip(1)?;
+    let symbols = reader.u16()?;
+    check_entries(&reader, symbols, rank)?;
+    (0..symbols).map(|_| symbol(&mut reader)).collect()
+}
+
+fn symbol(reader: &mut Reader<'_>) -> Result<Symbol, Error> {
+    let name = reader.uint(reader.format().offset_size)?;
+    let object = reader.address()?;
+    let cache_type = reader.u32()?;
+    reader.skip(4)?;
+    let path = reader.u32()?;
+    reader.skip(12)?;
+    let target = match (cache_type, object) {
+        (2, _) => SymbolTarget::Soft(u64::from(path)),
+        (0 | 1, Some(object)) => SymbolTarget::Object(object),
+        (0 | 1, None) => SymbolTarget::Undefined,
+        (other, _) => {
+            return Err(reader.malformed(format!("cache type {other}, expected 0 to 2")));
+        }
+    };
+    Ok(Symbol { name, target })
+}
+
+/// The header of a local heap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LocalHeap {
+    /// Address of the data segment.
+    pub(crate) data: u64,
+    /// Size of the data segment in bytes.
+    pub(crate) length: u64,
+    /// Offset of the first free block in the data segment; 1 if there is none.
+    free: u64,
+}
+
+impl LocalHeap {
+    /// Checks the list of free blocks, without which the library does not open the heap.
+    pub(crate) fn check_free(self, data: &[u8], format: Format) -> Result<(), Error> {
+        let problem = |at: u64| {
+            Error::malformed(HEAP, self.data, format!("free block at {at}, out of bounds or repeated"))
+        };
+        let smallest = u64::from(format.length_size).saturating_mul(2);
+        let mut at = self.free;
+        // Blocks may overlap, but more of them than fit are a cycle.
+        for _ in 0..=self.length.checked_div(smallest).unwrap_or(0) {
+            if at == 1 {
+                return Ok(());
+            }
+            let block =
+                usize::try_from(at).ok().and_then(|start| data.get(start..)).ok_or_else(|| problem(at))?;
+            let mut reader = Reader::new(HEAP, block, self.data.saturating_add(at), format);
+            let (next, size) = (reader.raw_length()?, reader.raw_length()?);
+            if next == 0 || at.saturating_add(size) > self.length {
+                return Err(problem(at));
+            }
+            at = next;
+        }
+        Err(problem(at))
+    }
+}
+
+const HEAP: &str = "local heap";
+
+/// Parses a local heap header.
+pub(crate) fn parse_local_heap(bytes: &[u8], address: u64, format: Format) -> Result<LocalHeap, Error> {
+    let mut reader = Reader::new(HEAP, bytes, address, format);
+    reader.signature(b"HEAP")?;
+    reader.version(0..=0)?;
+    reader.skip(3)?;
+    let (length, free) = (reader.raw_length()?, reader.raw_length()?);
+    Ok(LocalHeap { data: reader.defined_address()?, length, free })
+}
+
+/// Returns the text at an offset of a local heap's data segment.
+pub(crate) fn heap_text(data: &[u8], offset: u64, heap: u64) -> Result<String, Error> {
+    match heap_name(data, offset).filter(|text| text.len() < data.len().saturating_sub(offset_of(offset))) {
+        Some(text) => Ok(String::from_utf8_lossy(text).into_owned()),
+        None => Err(Error::malformed(
+            HEAP,
+            heap,
+            format!("no text at offset {offset}, expected an offset below {}", data.len()),
+        )),
+    }
+}
+
+/// Returns the bytes at an offset of a local heap's data segment, up to a NUL or the end.
+pub(crate) fn heap_name(data: &[u8], offset: u64) -> Option<&[u8]> {
+    data.get(offset_of(offset)..).filter(|rest| !rest.is_empty())?.split(|byte| *byte == 0).next()
+}
+
+fn offset_of(offset: u64) -> usize {
+    usize::try_from(offset).unwrap_or(usize::MAX)
+}
+
+// Reads links and attributes in dense storage: a version 2 B-tree indexes them, a fractal heap contains them.
+
+/// Kind of objects in dense storage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DenseKind {
+    /// B-tree records of type 5: name hash 4, heap id 7.
+    Links,
+    /// B-tree records of type 8: heap id 8, message flags 1, creation order 4, name hash 4.
+    Attributes,
+}
+
+/// The record of a link or an attribute.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct DenseEntry {
+    /// Heap id.
+    pub(crate) id: HeapId,
+    /// Whether the attribute is in the shared message heap instead.
+    pub(crate) shared: bool,
+    /// Creation order; 0 for links, whose records lack it.
+    pub(crate) creation: u32,
+    /// How the library finds the entry.
+    pub(crate) name: IndexedName,
+}
+
+/// A name in an index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct IndexedName {
+    /// Checksum of the name.
+    pub(crate) hash: u32,
+    /// Whether no checksum before it is larger, and none after it smaller.
+    pub(crate) is_in_order: bool,
+}
+
+impl IndexedName {
+    /// Checks that the library finds a link or an attribute, whose name has the checksum `hash`: it does a binary search for
+    /// the checksum.
+    pub(super) fn check(self, structure: &'static str, address: u64, hash: u32) -> Result<(), Error> {
+        let expected = self.hash;
+        let problem = match self.is_in_order {
+            true if hash == expected => return Ok(()),
+            true => format!("checksum {hash:#010x} of the name, expected {expected:#010x} of the index"),
+            false => format!("checksum {expected:#010x} of the index, which is out of order"),
+        };
+        Err(Error::malformed(structure, address, problem))
+    }
+}
+
+/// Marks the names that a binary search can miss.
+fn mark_disorder(entries: &mut [DenseEntry]) {
+    let (mut highest, mut lowest) = (0, u32::MAX);
+    for DenseEntry { name, .. } in entries.iter_mut() {
+        name.is_in_order = name.hash >= highest;
+        highest = highest.max(name.hash);
+    }
+    for DenseEntry { name, .. } in entries.iter_mut().rev() {
+        name.is_in_order &= name.hash <= lowest;
+        lowest = lowest.min(name.hash);
+    }
+}
+
+type Entries = Vec<(DenseEntry, Option<Result<HeapObject, Error>>)>;
+
+/// Reads all entries of each storage. The object is `None` for entries in the shared message heap.
+pub(crate) async fn read_dense(
+    io: &Io<'_>,
+    format: Format,
+    kind: DenseKind,
+    storages: &[DenseStorage],
+) -> Result<Vec<Result<Entries, Error>>, Error> {
+    let trees: Vec<_> = storages.iter().map(|storage| storage.names).collect();
+    let heaps: Vec<_> = storages.iter().map(|storage| storage.heap).collect();
+    let (records, heaps) = join(read_records(io, format, &trees), open_heaps(io, format, &heaps)).await;
+    let entries: Vec<_> = records
+        .into_iter()
+        .zip(&trees)
+        .map(|(records, &tree)| records.and_then(|records| entries_of(kind, &records, tree)))
+        .collect();
+    let ids = |entries: &Result<Vec<DenseEntry>, Error>| {
+        let own = entries.iter().flatten().filter(|entry| !entry.shared);
+        own.map(|entry| entry.id).collect()
+    };
+    let requests: Vec<Vec<HeapId>> = entries.iter().map(ids).collect();
+    let objects = read_heap_objects(io, format, heaps?, &requests).await;
+    let with_objects = |(entries, objects): (Result<Vec<DenseEntry>, Error>, Result<Vec<_>, Error>)| {
+        let mut objects = objects?.into_iter();
+        let with_object = |entry: DenseEntry| {
+            let object = if entry.shared { None } else { objects.next() };
+            (entry, object)
+        };
+        Ok(entries?.into_iter().map(with_object).collect())
+    };
+    Ok(entries.into_iter().zip(objects).map(with_objects).collect())
+}
+
+fn entries_of(kind: DenseKind, records: &Btree2Records, tree: u64) -> Result<Vec<DenseEntry>, Error> {
+    let (expected, size) = match kind {
+        DenseKind::Links => (5, 11),
+        DenseKind::Attributes => (8, 17),
+    };
+    if records.record_type != expected || records.record_size < size {
+        let (class, found) = (records.record_type, records.record_size);
+        let problem =
+            format!("records of type {class} and {found} bytes, expected type {expected} and {size}");
+        return Err(Error::malformed("version 2 B-tree header", tree, problem));
+    }
+    let records = records.records.chunks_exact(records.record_size);
+    let mut entries: Vec<_> = records.filter_map(|record| entry_of(kind, record)).collect();
+    mark_disorder(&mut entries);
+    Ok(entries)
+}
+
+fn entry_of(kind: DenseKind, record: &[u8]) -> Option<DenseEntry> {
+    match (kind, record) {
+        (DenseKind::Links, &[h, i, j, k, a, b, c, d, e, f, g, ..]) => {
+            let name = IndexedName { hash: u32::from_le_bytes([h, i, j, k]), is_in_order: true };
+            Some(DenseEntry { id: [a, b, c, d, e, f, g, 0], shared: false, creation: 0, name })
+        }
+        (DenseKind::Attributes, &[a, b, c, d, e, f, g, h, flags, w, x, y, z, j, k, l, m, ..]) => {
+            let (creation, hash) = (u32::from_le_bytes([w, x, y, z]), u32::from_le_bytes([j, k, l, m]));
+            let name = IndexedName { hash, is_in_order: true };
+            Some(DenseEntry { id: [a, b, c, d, e, f, g, h], shared: flags & 2 != 0, creation, name })
+        }
+        _ => None,
+    }
+}
+
+// Link message, 0x0006 (specification IV.A.2.g), in an object header or in a fractal heap.
+//
+// ```text
+// 1 | flags | (flag 3) type | (flag 2) creation order 8 | (flag 4) character set | name length 1, 2, 4 or 8 | name | target
+// target: hard: address O | soft: length 2, path | 64 external: length 2, version and flags, file NUL, path NUL
+// ```
+
+/// Parses a link. Returns its name as stored, up to a NUL, its creation order, if the group tracks it, and the link. A link
+/// whose target cannot be referenced keeps its name.
+pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<(&[u8], Option<u64>, Link), Error> {
+    let mut reader = Reader::new("link message", bytes, address, format);
+    reader.version(1..=1)?;
+    let flags = reader.u8()?;
+    let class = if flags & 8 == 0 { 0 } else { reader.u8()? };
+    let creation = if flags & 4 == 0 { None } else { Some(reader.u64()?) };
+    let charset = if flags & 16 == 0 { 0 } else { reader.u8()? };
+    let length = reader.uint(1 << (flags & 3))?;
+    if flags > 0x1F || charset > 1 || length == 0 {
+        let problem = format!("flags {flags:#04x}, character set {charset}, name of {length} bytes");
+        return Err(reader.malformed(format!("{problem}; expected at most 0x1f, at most 1, and 1 or more")));
+    }
+    let name = until_nul(reader.take(length)?);
+    Ok((name, creation, Link { name: text(name), target: target(&mut reader, class)? }))
+}
+
+fn target(reader: &mut Reader<'_>, class: u8) -> Result<LinkTarget, Error> {
+    if class == 0 {
+        let undefined = || reader.malformed("undefined address, expected a defined one");
+        let address = reader.clone().address()?;
+        return Ok(
+            address.map_or_else(|| LinkTarget::Unreadable(undefined()), |at| LinkTarget::Hard(Address(at)))
+        );
+    }
+    let length = u64::from(reader.u16()?);
+    let value = reader.take(length)?;
+    match class {
+        1 if length > 0 => Ok(LinkTarget::Soft(text(value))),
+        64 if length > 2 => Ok(external(reader, value).unwrap_or_else(LinkTarget::Unreadable)),
+        65.. => Ok(LinkTarget::UserDefined(class)),
+        _ => Err(reader
+            .malformed(format!("link of type {class} with {length} bytes, expected 0, 1 or from 64 on"))),
+    }
+}
+
+fn external(reader: &Reader<'_>, value: &[u8]) -> Result<LinkTarget, Error> {
+    let mut parts = value.get(1..).unwrap_or_default().split(|&byte| byte == 0);
+    match (value.first(), parts.next(), parts.next()) {
+        (Some(0), Some(file), Some(path)) => Ok(LinkTarget::External { file: text(file), path: text(path) }),
+        (Some(0), ..) => Err(reader.malformed("empty external link, expected a file and a path")),
+        (version, ..) => {
+            Err(reader.unsupported(format!("external link version and flags {version:?}, expected 0")))
+        }
+    }
+}
+
+/// Returns text up to its first NUL, where libhdf5 ends it too.
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(until_nul(bytes)).into_owned()
+}
+
+fn until_nul(bytes: &[u8]) -> &[u8] {
+    bytes.split(|&byte| byte == 0).next().unwrap_or_default()
+}
+
+// Links of one group before they are sorted.
+
+/// A link with its creation order, if the group tracks it.
+pub(super) type OrderedLink = (Option<u64>, Link);
+
+/// Charges one link whose names take `names` bytes to the memory budget.
+pub(super) fn hold_link(io: &Io<'_>, names: usize) -> Result<(), Error> {
+    io.hold("links", (size_of::<OrderedLink>() as u64).saturating_add(names as u64))
+}
+
 #[cfg(test)]
 mod tests {
-    use virtualize_bytes::Address;
 
-    use super::*;
-    use crate::dense::IndexedName;
+    mod groups {
+        use virtualize_bytes::Address;
 
-    fn names(links: &[(Option<u64>, &str)]) -> Vec<String> {
-        let link = |(creation, name): &(Option<u64>, &str)| {
-            (*creation, Link { name: (*name).to_owned(), target: LinkTarget::Hard(Address(0)) })
-        };
-        in_order(links.iter().map(link).collect()).into_iter().map(|link| link.name).collect()
+        use super::super::*;
+
+        fn names(links: &[(Option<u64>, &str)]) -> Vec<String> {
+            let link = |(creation, name): &(Option<u64>, &str)| {
+                (*creation, Link { name: (*name).to_owned(), target: LinkTarget::Hard(Address(0)) })
+            };
+            in_order(links.iter().map(link).collect()).into_iter().map(|link| link.name).collect()
+        }
+
+        #[test]
+        fn links_with_another_checksum_are_unreadable() {
+            let format = Format { base: 0, offset_size: 4, length_size: 4 };
+            let target = |letter: u8, hash| {
+                let name = IndexedName { hash, is_in_order: true };
+                let entry = DenseEntry { id: [0; 8], shared: false, creation: 0, name };
+                let bytes = bytes::Bytes::copy_from_slice(&[1, 0, 1, letter, 8, 0, 0, 0]);
+                findable(&entry, &HeapObject { address: 0, bytes }, format).unwrap().1.target
+            };
+            assert!(matches!(target(b'a', lookup3(b"a")), LinkTarget::Hard(_)));
+            assert!(
+                matches!(target(0xE9, lookup3(b"\xe9")), LinkTarget::Hard(_)),
+                "a name that is not UTF-8"
+            );
+            assert!(matches!(target(b'a', lookup3(b"b")), LinkTarget::Unreadable(_)));
+        }
+
+        /// libhdf5 opens the links before the damaged one.
+        #[test]
+        fn links_after_a_damaged_one_are_unreadable() {
+            let format = Format { base: 0, offset_size: 4, length_size: 4 };
+            let source = virtualize_bytes::MemorySource(bytes::Bytes::new());
+            let io = Io::new(&source, virtualize_bytes::Limits::default());
+            let bodies: [&'static [u8]; 4] = [
+                &[1, 0, 1, b'a', 8, 0, 0, 0],
+                &[1, 0, 1, b'a', 8, 0, 0, 0],
+                &[1, 0, 0, 8, 0, 0, 0],
+                &[1, 0, 1, b'c', 8, 0, 0, 0],
+            ];
+            let message = |body| Message {
+                kind: kind::LINK,
+                shared: false,
+                address: 0,
+                body: bytes::Bytes::from_static(body),
+            };
+            let header =
+                Header { address: 0, blocks: BTreeSet::new(), messages: bodies.map(message).to_vec() };
+            let links = compact_links(&io, &header, format).unwrap();
+            let found =
+                links.iter().map(|(_, link)| (&*link.name, matches!(link.target, LinkTarget::Hard(_))));
+            assert_eq!(found.collect::<Vec<_>>(), [("a", true), ("a", false), ("", false), ("c", false)]);
+        }
+
+        #[test]
+        fn links_are_sorted_by_creation_order_if_all_have_one() {
+            assert_eq!(names(&[(Some(2), "a"), (Some(1), "b"), (Some(3), "")]), ["b", "a", ""]);
+            assert_eq!(names(&[(Some(2), "c"), (None, "b"), (Some(1), "a")]), ["a", "b", "c"]);
+        }
+
+        /// Files can store the creation order of some links only. Sorting must not panic, whatever the order.
+        #[test]
+        fn partial_creation_order_does_not_panic() {
+            let mut state = 1_u64;
+            let mut random = |most: u64| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 33) % most
+            };
+            for _ in 0..300 {
+                let links: Vec<_> = (0..21 + random(60))
+                    .map(|_| (Some(random(50)).filter(|n| n % 3 > 0), format!("{}", random(50))))
+                    .collect();
+                let links: Vec<_> = links.iter().map(|(creation, name)| (*creation, name.as_str())).collect();
+                assert_eq!(names(&links).len(), links.len());
+            }
+        }
     }
 
-    #[test]
-    fn links_with_another_checksum_are_unreadable() {
-        let format = Format { base: 0, offset_size: 4, length_size: 4 };
-        let target = |letter: u8, hash| {
-            let name = IndexedName { hash, is_in_order: true };
-            let entry = DenseEntry { id: [0; 8], shared: false, creation: 0, name };
-            let bytes = bytes::Bytes::copy_from_slice(&[1, 0, 1, letter, 8, 0, 0, 0]);
-            findable(&entry, &HeapObject { address: 0, bytes }, format).unwrap().1.target
-        };
-        assert!(matches!(target(b'a', lookup3(b"a")), LinkTarget::Hard(_)));
-        assert!(matches!(target(0xE9, lookup3(b"\xe9")), LinkTarget::Hard(_)), "a name that is not UTF-8");
-        assert!(matches!(target(b'a', lookup3(b"b")), LinkTarget::Unreadable(_)));
+    mod group {
+        use super::super::*;
+
+        const FORMAT: Format = Format { base: 0x10, offset_size: 4, length_size: 4 };
+
+        #[test]
+        fn tree_nodes() {
+            let mut bytes = b"TREE\0\x01\x02\0".to_vec();
+            bytes.extend([0xFF; 8]);
+            bytes.extend([0, 0, 0, 0, 0x20, 0, 0, 0, 8, 0, 0, 0, 0x30, 0, 0, 0, 16, 0, 0, 0]);
+            assert_eq!(tree_node_length(1, FORMAT), bytes.len() as u64);
+            let node = parse_tree_node(&bytes, 0, 1, FORMAT).unwrap();
+            assert_eq!(node, TreeNode { level: 1, keys: vec![0, 8, 16], children: vec![0x30, 0x40] });
+            assert!(parse_tree_node(&bytes, 0, 0, FORMAT).is_err(), "too many entries");
+            bytes[4] = 1;
+            assert!(parse_tree_node(&bytes, 0, 1, FORMAT).is_err(), "a chunk's B-tree");
+        }
+
+        #[test]
+        fn symbols_hard_and_soft() {
+            let mut bytes = b"SNOD\x01\0\x02\0".to_vec();
+            bytes.extend([8, 0, 0, 0, 0x60, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            bytes.extend([0; 16]);
+            bytes.extend([16, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 2, 0, 0, 0, 0, 0, 0, 0, 24]);
+            bytes.extend([0; 15]);
+            assert_eq!(symbol_node_length(1, FORMAT), bytes.len() as u64);
+            let hard = Symbol { name: 8, target: SymbolTarget::Object(0x70) };
+            let soft = Symbol { name: 16, target: SymbolTarget::Soft(24) };
+            assert_eq!(parse_symbol_node(&bytes, 0, 1, FORMAT).unwrap(), [hard, soft]);
+            assert!(parse_symbol_node(&bytes, 0, 0, FORMAT).is_err(), "too many symbols");
+        }
+
+        #[test]
+        fn local_heaps() {
+            let bytes = b"HEAP\0\0\0\0\x58\0\0\0\x01\0\0\0\x80\0\0\0";
+            assert_eq!(
+                parse_local_heap(bytes, 0, FORMAT).unwrap(),
+                LocalHeap { data: 0x90, length: 0x58, free: 1 }
+            );
+            assert_eq!(heap_text(b"\0abc\0", 1, 0).unwrap(), "abc");
+            assert!(heap_text(b"\0abc", 1, 0).is_err() && heap_text(b"\0abc", 4, 0).is_err());
+            assert_eq!((heap_name(b"\0abc", 1), heap_name(b"\0abc", 4)), (Some(&b"abc"[..]), None));
+        }
+
+        #[test]
+        fn free_blocks_of_local_heaps() {
+            let check = |free: u64, numbers: [u32; 4]| {
+                let heap = LocalHeap { data: 0, length: 16, free };
+                heap.check_free(&numbers.map(u32::to_le_bytes).concat(), FORMAT)
+            };
+            check(1, [0; 4]).unwrap();
+            check(0, [8, 8, 1, 8]).unwrap();
+            assert!(check(0, [8, 8, 1, 9]).is_err(), "too long");
+            assert!(check(8, [1, 8, 0, 8]).is_err(), "no end");
+            assert!(check(0, [8, 8, 8, 8]).is_err(), "a cycle");
+            assert!(check(16, [0; 4]).is_err() && check(12, [1; 4]).is_err(), "past the end");
+        }
+
+        #[test]
+        fn link_info() {
+            let dense =
+                parse_link_info(&[0, 1, 9, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 16, 0, 0, 0], 0, FORMAT).unwrap();
+            assert_eq!(dense, Some(DenseStorage { heap: 0x18, names: 0x20 }));
+        }
     }
 
-    /// libhdf5 opens the links before the damaged one.
-    #[test]
-    fn links_after_a_damaged_one_are_unreadable() {
-        let format = Format { base: 0, offset_size: 4, length_size: 4 };
-        let source = virtualize_bytes::MemorySource(bytes::Bytes::new());
-        let io = Io::new(&source, virtualize_bytes::Limits::default());
-        let bodies: [&'static [u8]; 4] = [
-            &[1, 0, 1, b'a', 8, 0, 0, 0],
-            &[1, 0, 1, b'a', 8, 0, 0, 0],
-            &[1, 0, 0, 8, 0, 0, 0],
-            &[1, 0, 1, b'c', 8, 0, 0, 0],
-        ];
-        let message = |body| Message {
-            kind: kind::LINK,
-            shared: false,
-            address: 0,
-            body: bytes::Bytes::from_static(body),
-        };
-        let header = Header { address: 0, blocks: BTreeSet::new(), messages: bodies.map(message).to_vec() };
-        let links = compact_links(&io, &header, format).unwrap();
-        let found = links.iter().map(|(_, link)| (&*link.name, matches!(link.target, LinkTarget::Hard(_))));
-        assert_eq!(found.collect::<Vec<_>>(), [("a", true), ("a", false), ("", false), ("c", false)]);
+    mod dense {
+        use super::super::*;
+
+        /// libhdf5 finds the second entry, or not: that depends on the node size. It finds the first and the last one.
+        #[test]
+        fn entries_are_in_the_order_of_their_checksums() {
+            let records =
+                [10_u32, 90, 30, 40, 95].map(|hash| [&hash.to_le_bytes()[..], &[0; 7]].concat()).concat();
+            let records = Btree2Records { record_type: 5, record_size: 11, records };
+            let entries = entries_of(DenseKind::Links, &records, 0).unwrap();
+            let found = |entry: &DenseEntry| entry.name.check("link", 0, entry.name.hash).is_ok();
+            assert_eq!(entries.iter().map(found).collect::<Vec<_>>(), [true, false, false, false, true]);
+        }
     }
 
-    #[test]
-    fn links_are_sorted_by_creation_order_if_all_have_one() {
-        assert_eq!(names(&[(Some(2), "a"), (Some(1), "b"), (Some(3), "")]), ["b", "a", ""]);
-        assert_eq!(names(&[(Some(2), "c"), (None, "b"), (Some(1), "a")]), ["a", "b", "c"]);
-    }
+    mod link {
+        use super::super::*;
 
-    /// Files can store the creation order of some links only. Sorting must not panic, whatever the order.
-    #[test]
-    fn partial_creation_order_does_not_panic() {
-        let mut state = 1_u64;
-        let mut random = |most: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % most
-        };
-        for _ in 0..300 {
-            let links: Vec<_> = (0..21 + random(60))
-                .map(|_| (Some(random(50)).filter(|n| n % 3 > 0), format!("{}", random(50))))
-                .collect();
-            let links: Vec<_> = links.iter().map(|(creation, name)| (*creation, name.as_str())).collect();
-            assert_eq!(names(&links).len(), links.len());
+        const FORMAT: Format = Format { base: 0x10, offset_size: 4, length_size: 8 };
+
+        fn parse(bytes: &[u8], address: u64, format: Format) -> Result<(Option<u64>, Link), Error> {
+            super::super::parse(bytes, address, format).map(|(_, creation, link)| (creation, link))
+        }
+
+        #[test]
+        fn hard_soft_and_external() {
+            let (creation, link) =
+                parse(&[1, 4, 9, 0, 0, 0, 0, 0, 0, 0, 1, b'a', 0x20, 0, 0, 0], 0, FORMAT).unwrap();
+            assert_eq!((creation, &*link.name), (Some(9), "a"));
+            assert!(matches!(link.target, LinkTarget::Hard(Address(0x30))));
+            let (_, link) = parse(&[1, 0x18, 1, 1, 1, b'b', 2, 0, b'/', b'x'], 0, FORMAT).unwrap();
+            assert!(matches!(link.target, LinkTarget::Soft(path) if path == "/x"));
+            let (_, link) =
+                parse(b"\x01\x08\x40\x01c\x07\0\0f.h5\0/\0", 0, FORMAT).unwrap_or_else(|e| panic!("{e}"));
+            assert!(
+                matches!(link.target, LinkTarget::External { file, path } if file == "f.h5" && path == "/")
+            );
+        }
+
+        #[test]
+        fn names_end_at_a_nul() {
+            let (_, link) = parse(b"\x01\0\x03a\0b\x20\0\0\0", 0, FORMAT).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(link.name, "a");
+        }
+
+        #[test]
+        fn undefined_targets_keep_their_names() {
+            let (_, link) = parse(&[1, 0, 1, b'a', 0xFF, 0xFF, 0xFF, 0xFF], 0, FORMAT).unwrap();
+            assert!(link.name == "a" && matches!(link.target, LinkTarget::Unreadable(_)));
+        }
+
+        /// libhdf5 opens no link of a group after one of these.
+        #[test]
+        fn rejects_what_the_library_does_not_decode() {
+            let invalid: [(&[u8], &str); 7] = [
+                (&[1, 0, 2, b'a'], "truncated name"),
+                (&[1, 0, 0, 0x20, 0, 0, 0], "no name"),
+                (&[1, 0x20, 1, b'a', 0x20, 0, 0, 0], "flags"),
+                (&[1, 0x10, 2, 1, b'a', 0x20, 0, 0, 0], "character set"),
+                (&[1, 8, 2, 1, b'a', 0, 0], "type"),
+                (&[1, 8, 1, 1, b'a', 0, 0], "empty soft link"),
+                (&[1, 8, 64, 1, b'a', 2, 0, 0, 0], "short external link"),
+            ];
+            for (bytes, what) in invalid {
+                assert!(parse(bytes, 0, FORMAT).is_err(), "{what}");
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use damage::damage;
 use virtualize_bytes::{Limits, MemorySource};
 
-use crate::{checksum::IGNORED, read, ready::ready};
+use crate::{cursor::IGNORED, read, testing::ready};
 
 #[path = "../../fuzz/src/damage.rs"]
 mod damage;

@@ -8,12 +8,18 @@
 //! continuation of version 2: "OCHK" | messages … | checksum 4
 //! ```
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
+use virtualize_bytes::{ByteRange, Cursor};
 
 use crate::{
-    Error, checksum,
-    context::Format,
-    reader::{Reader, slice},
+    Error, attribute,
+    chunk_index::read_sized,
+    cursor::{self, Format, Reader, slice},
+    io::{Io, read_whole},
+    layout::{self, LayoutMessage},
+    model::ChunkIndexKind,
 };
 
 const STRUCTURE: &str = "object header";
@@ -165,7 +171,7 @@ pub(crate) fn parse_header(
     format: Format,
 ) -> Result<Vec<Message>, Error> {
     if prefix.version == 2 {
-        checksum::checked(STRUCTURE, address, &part(STRUCTURE, block, address, 0, prefix.length())?)?;
+        cursor::checked(STRUCTURE, address, &part(STRUCTURE, block, address, 0, prefix.length())?)?;
     }
     let body = part(STRUCTURE, block, address, prefix.start, prefix.end)?;
     let (messages, count) = parse_messages(&body, address.saturating_add(prefix.start), prefix, format)?;
@@ -190,7 +196,7 @@ pub(crate) fn parse_continuation(
     }
     Reader::new(CONTINUATION, block, at.address, format).signature(b"OCHK")?;
     let end = at.length.saturating_sub(4);
-    checksum::checked(CONTINUATION, at.address, &part(CONTINUATION, block, at.address, 0, at.length)?)?;
+    cursor::checked(CONTINUATION, at.address, &part(CONTINUATION, block, at.address, 0, at.length)?)?;
     let body = part(CONTINUATION, block, at.address, 4, end)?;
     Ok(parse_messages(&body, at.address.saturating_add(4), prefix, format)?.0)
 }
@@ -296,6 +302,158 @@ fn envelope_of(reader: &mut Reader<'_>, prefix: Prefix) -> Result<(u16, u16, u8)
     Ok(found)
 }
 
+// Reads object headers with their continuation blocks, all of a level together.
+
+/// Bytes of an object header to fetch first. Most headers are smaller.
+const GUESS: u64 = 512;
+
+/// Bytes of a chunk index to announce: the root of a B-tree, or a header.
+const INDEX: u64 = 4 << 10;
+
+/// Bytes before and after an object header that usually contain more of the object: the rest of its header, its heap of
+/// attributes, and the root of its chunk index.
+const NEIGHBOURHOOD: u64 = 8 << 10;
+
+/// An object header with all its messages, including those of continuation blocks.
+#[derive(Clone, Debug)]
+pub(crate) struct Header {
+    pub(crate) address: u64,
+    /// Addresses of continuation blocks.
+    pub(crate) blocks: BTreeSet<u64>,
+    pub(crate) messages: Vec<Message>,
+}
+
+impl Header {
+    /// Returns the first message of a type.
+    pub(crate) fn find(&self, kind: u16) -> Option<&Message> {
+        self.messages.iter().find(|message| message.kind == kind)
+    }
+
+    /// Returns all messages of a type.
+    pub(crate) fn all(&self, kind: u16) -> impl Iterator<Item = &Message> {
+        self.messages.iter().filter(move |message| message.kind == kind)
+    }
+}
+
+/// A header in progress.
+struct Reading {
+    header: Header,
+    prefix: Prefix,
+    next: Vec<Continuation>,
+}
+
+/// Reads the object headers at these addresses.
+pub(crate) async fn read_headers(
+    io: &Io<'_>,
+    format: Format,
+    addresses: &[u64],
+) -> Result<Vec<Result<Header, Error>>, Error> {
+    io.may_read(addresses.iter().map(neighbourhood));
+    let length = |bytes: &[u8], address| parse_prefix(bytes, address, format).map(Prefix::length);
+    let blocks = read_sized(io, "object header", addresses, GUESS, length).await?;
+    let begin = |(block, &address): (Result<Bytes, Error>, &u64)| {
+        let block = block?;
+        let prefix = parse_prefix(&block, address, format)?;
+        let messages = parse_header(&block, address, prefix, format)?;
+        let header = Header { address, blocks: BTreeSet::new(), messages: Vec::new() };
+        let mut reading = Reading { header, prefix, next: Vec::new() };
+        reading.add(io, messages, format)?;
+        Ok(reading)
+    };
+    let mut readings: Vec<_> = blocks.into_iter().zip(addresses).map(begin).collect();
+    let headers = readings.iter().flatten().map(|reading| &reading.header);
+    io.will_read(headers.flat_map(|header| structures(header, format)));
+    while continue_all(io, format, &mut readings).await {}
+    Ok(readings.into_iter().map(|reading| reading.map(|reading| reading.header)).collect())
+}
+
+/// Returns the start of the structures to which a header refers: its chunk index, and the heap and B-tree of its
+/// attributes.
+fn structures(header: &Header, format: Format) -> impl Iterator<Item = ByteRange> {
+    let layout = header.find(kind::LAYOUT);
+    let index = match layout.map(|m| layout::parse(&m.body, m.address, format)) {
+        Some(Ok(LayoutMessage::Chunked(chunked))) => match chunked.index {
+            ChunkIndexKind::Single | ChunkIndexKind::Implicit => None,
+            _ => chunked.address,
+        },
+        _ => None,
+    };
+    let info = header.find(kind::ATTRIBUTE_INFO);
+    let dense = match info.map(|m| attribute::parse_info(&m.body, m.address, format)) {
+        Some(Ok(dense)) => dense,
+        _ => None,
+    };
+    let dense = dense.into_iter().flat_map(|dense| [dense.heap, dense.names]);
+    let index = index.map(|address| ByteRange::new(address, INDEX));
+    index.into_iter().chain(dense.map(|address| ByteRange::new(address, GUESS)))
+}
+
+fn neighbourhood(address: &u64) -> ByteRange {
+    let start = address.saturating_sub(NEIGHBOURHOOD);
+    ByteRange::new(start, address.saturating_sub(start).saturating_add(NEIGHBOURHOOD))
+}
+
+/// Reads the next continuation blocks of all headers. Returns whether there were any.
+async fn continue_all(io: &Io<'_>, format: Format, readings: &mut [Result<Reading, Error>]) -> bool {
+    let mut wanted = Vec::new();
+    for (index, reading) in readings.iter_mut().enumerate() {
+        let next = reading.as_mut().map(|reading| std::mem::take(&mut reading.next)).unwrap_or_default();
+        wanted.extend(next.into_iter().map(|continuation| (index, continuation)));
+    }
+    let ranges: Vec<_> = wanted.iter().map(|(_, at)| ByteRange::new(at.address, at.length)).collect();
+    let blocks = read_whole(io, "object header continuation", &ranges).await;
+    for ((index, at), block) in wanted.iter().zip(blocks) {
+        let Some(place) = readings.get_mut(*index) else { continue };
+        let Ok(reading) = place else { continue };
+        let added = block.and_then(|block| parse_continuation(&block, *at, reading.prefix, format));
+        if let Err(error) = added.and_then(|messages| reading.add(io, messages, format)) {
+            *place = Err(error);
+        }
+    }
+    !wanted.is_empty()
+}
+
+impl Reading {
+    /// Adds messages. Continuation messages are not part of the header: their blocks are read next.
+    fn add(&mut self, io: &Io<'_>, messages: Vec<Message>, format: Format) -> Result<(), Error> {
+        let bytes = (messages.len() as u64).saturating_mul(size_of::<Message>() as u64);
+        io.hold("messages of object headers", bytes)?;
+        let (found, others) =
+            messages.into_iter().partition::<Vec<_>, _>(|message| message.kind == kind::CONTINUATION);
+        self.header.messages.extend(others);
+        for message in found {
+            let continuation = parse_continuation_message(&message, format)?;
+            if !self.header.blocks.insert(continuation.address) {
+                let problem = format!("second continuation at {:#x}, expected one", continuation.address);
+                return Err(Error::malformed("object header", self.header.address, problem));
+            }
+            self.next.push(continuation);
+        }
+        Ok(())
+    }
+}
+
+/// Reads a four-byte signature and a version byte and compares them with the expected ones.
+pub(crate) fn expect_prefix(
+    cursor: &mut Cursor<'_>,
+    structure: &'static str,
+    signature: [u8; 4],
+    version: u8,
+) -> Result<(), Error> {
+    let address = cursor.address();
+    let truncated = Error::truncated(structure, address);
+    let found = cursor.array::<4>().map_err(&truncated)?;
+    if found != signature {
+        let (expected, found) = (signature.escape_ascii(), found.escape_ascii());
+        return Err(Error::malformed(structure, address, format!("signature {found}, expected {expected}")));
+    }
+    let found = cursor.u8().map_err(truncated)?;
+    if found != version {
+        return Err(Error::unsupported(structure, address, format!("version {found}, expected {version}")));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -319,7 +477,7 @@ mod tests {
         let mut bytes = b"OHDR\x02\x04\x0a".to_vec();
         bytes.extend([0x0A, 2, 0, 0, 7, 0, 0, 0]);
         bytes.extend([0, 0]);
-        bytes.extend(checksum::lookup3(&bytes).to_le_bytes());
+        bytes.extend(cursor::lookup3(&bytes).to_le_bytes());
         let prefix = parse_prefix(&bytes, 48, FORMAT).unwrap();
         assert_eq!((prefix.length(), prefix.creation_index), (21, true));
         let messages = parse_header(&bytes.clone().into(), 48, prefix, FORMAT).unwrap();
@@ -384,7 +542,7 @@ mod tests {
     fn a_gap_excludes_empty_space() {
         let parsed = |messages: &[u8]| {
             let mut bytes = [b"OHDR\x02\x00\x0a", messages].concat();
-            bytes.extend(checksum::lookup3(&bytes).to_le_bytes());
+            bytes.extend(cursor::lookup3(&bytes).to_le_bytes());
             let prefix = parse_prefix(&bytes, 0, FORMAT).unwrap();
             parse_header(&bytes.into(), 0, prefix, FORMAT)
         };

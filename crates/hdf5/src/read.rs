@@ -8,25 +8,20 @@ use virtualize_bytes::{Address, ByteRange, Limits, ReadRanges};
 
 use crate::{
     Error,
-    attributes::{Attributes, read_attributes},
-    cache_image,
-    context::Format,
-    dataspace, datatype, external_files, file_space, fill_value, filter_pipeline,
-    global_heap_walk::fetch_collections,
+    attribute::{Attributes, read_attributes},
+    btree1::{self, TreeRanks},
+    cursor::Format,
+    dataspace, datatype, fill_value, filters,
+    global_heap::{self, VariableElement, fetch_collections},
     graph::{Graph, Node, read_graph},
-    headers::{Header, read_headers},
     io::Io,
-    layout,
-    layouts::{LayoutRequest, read_layouts},
+    layout::{self, LayoutRequest, read_layouts},
     model::{Dataset, Datatype, Element, File, FillMessage, Group, Layout, Link, LinkTarget, Object},
-    object_header::{Message, kind},
-    shared::{self, SharedReference},
-    shared_walk::{Body, SharedMessages},
+    object_header::{Header, Message, kind, read_headers},
+    shared::{self, Body, SharedMessages, SharedReference},
     struct_metadata::struct_metadata,
     superblock::{self, Superblock},
-    tree_ranks::{self, TreeRanks},
     value::{Collections, Decoder, object_in},
-    vlen::{self, VariableElement},
 };
 
 /// Reads the metadata of a file, but no data of datasets.
@@ -139,7 +134,8 @@ pub async fn read_sequences(
 ) -> Result<Vec<Bytes>, Error> {
     let (io, format) = (Io::of_file(source, *limits, file), format_of(file));
     let pointers = raw.chunks(usize::from(format.offset_size).saturating_add(8));
-    let elements = pointers.map(|bytes| vlen::parse(bytes, format)).collect::<Result<Vec<_>, _>>()?;
+    let elements =
+        pointers.map(|bytes| global_heap::parse_variable(bytes, format)).collect::<Result<Vec<_>, _>>()?;
     let addresses = elements.iter().filter_map(|element| element.pointer).map(|pointer| pointer.collection);
     let mut collections = Collections::new();
     fetch_collections(&io, format, addresses.collect(), &mut collections).await?;
@@ -197,7 +193,7 @@ async fn read_extension(io: &Io<'_>, superblock: &Superblock) -> Result<Option<H
 /// Returns the sizes of version 1 B-trees.
 fn find_ranks(superblock: &Superblock, extension: Option<&Header>) -> Result<TreeRanks, Error> {
     match extension.and_then(|header| header.find(kind::TREE_RANKS)) {
-        Some(message) => tree_ranks::parse(&message.body, message.address, superblock.format),
+        Some(message) => btree1::parse(&message.body, message.address, superblock.format),
         None => Ok(superblock.ranks),
     }
 }
@@ -205,7 +201,7 @@ fn find_ranks(superblock: &Superblock, extension: Option<&Header>) -> Result<Tre
 /// Records the pages of metadata, if the file has them. They only make reading faster, so a damaged message is ignored.
 fn find_pages(io: &mut Io<'_>, format: Format, extension: Option<&Header>) {
     let message = extension.and_then(|header| header.find(kind::FILE_SPACE));
-    let size = message.map(|m| file_space::parse_page_size(&m.body, m.address, format));
+    let size = message.map(|m| superblock::parse_page_size(&m.body, m.address, format));
     if let Some(Ok(Some(size))) = size {
         io.set_pages(format.base, size);
     }
@@ -218,11 +214,10 @@ async fn overlay_cache_image(
     extension: Option<&Header>,
 ) -> Result<(), Error> {
     let message = extension.and_then(|header| header.find(kind::CACHE_IMAGE));
-    let range =
-        message.map(|m| cache_image::parse_message(&m.body, m.address, format)).transpose()?.flatten();
+    let range = message.map(|m| superblock::parse_message(&m.body, m.address, format)).transpose()?.flatten();
     let Some(range) = range else { return Ok(()) };
     let block = io.read(&[range]).await?.into_iter().next().unwrap_or_default();
-    io.add_overlay(cache_image::parse(&block, range.start, format)?);
+    io.add_overlay(superblock::parse_image(&block, range.start, format)?);
     Ok(())
 }
 
@@ -341,7 +336,7 @@ impl Messages<'_> {
         let dataspace = dataspace.ok_or_else(|| self.lacks("dataspace"))?;
         let mut fill = self.fill()?;
         fill.value = fill_value::checked(fill.value, &datatype, self.header.address)?;
-        let filters = self.parsed(kind::FILTERS, filter_pipeline::parse)?.unwrap_or_default();
+        let filters = self.parsed(kind::FILTERS, filters::parse)?.unwrap_or_default();
         let request = self.layout().map(|(message, external)| LayoutRequest {
             message,
             external,
@@ -363,9 +358,9 @@ impl Messages<'_> {
         Ok(Draft::Dataset(Box::new(dataset), request))
     }
 
-    fn layout(&self) -> Result<(layout::LayoutMessage, Option<external_files::ExternalFiles>), Error> {
+    fn layout(&self) -> Result<(layout::LayoutMessage, Option<layout::ExternalFiles>), Error> {
         let message = self.parsed(kind::LAYOUT, layout::parse)?.ok_or_else(|| self.lacks("data layout"))?;
-        Ok((message, self.parsed(kind::EXTERNAL_FILES, external_files::parse)?))
+        Ok((message, self.parsed(kind::EXTERNAL_FILES, layout::parse_external)?))
     }
 
     fn fill(&self) -> Result<FillMessage, Error> {

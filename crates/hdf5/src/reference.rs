@@ -11,7 +11,11 @@
 //! A token is the address of an object header. Flag bit 0: the object is in another file.
 
 use crate::{
-    Error, context::Format, layout::HeapPointer, model::Selection, reader::Reader, selection::parse_selection,
+    Error,
+    cursor::{Format, Reader},
+    layout::HeapPointer,
+    model::Selection,
+    virtual_dataset::parse_selection,
 };
 
 const STRUCTURE: &str = "reference";
@@ -108,7 +112,7 @@ fn selection_after(bytes: &[u8], start: u64) -> Result<Selection, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hex::bytes_of;
+    use crate::testing::bytes_of;
 
     const FORMAT: Format = Format { base: 0, offset_size: 8, length_size: 8 };
 

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use crate::{
         model::{CharacterSet, Dataspace, FillMessage, FillTime, FillValue, Filter, Link, StringPadding},
-        ready::ready,
+        testing::ready,
     };
 
     fn text(start: u64, size: u32) -> Dataset {

@@ -9,7 +9,14 @@
 //!                base O | extension O | end of file O | root group object header O | checksum 4
 //! ```
 
-use crate::{Error, checksum, context::Format, reader::Reader, tree_ranks::TreeRanks};
+use bytes::Bytes;
+use virtualize_bytes::ByteRange;
+
+use crate::{
+    Error,
+    btree1::TreeRanks,
+    cursor::{self, Format, Reader},
+};
 
 const STRUCTURE: &str = "superblock";
 /// Format signature.
@@ -124,7 +131,7 @@ fn parse_new(mut reader: Reader<'_>, bytes: &[u8], address: u64, version: u8) ->
     let root = reader.defined_address()?;
     reader.skip(4)?;
     let length = bytes.len().saturating_sub(reader.remaining());
-    checksum::checked(STRUCTURE, address, bytes.get(..length).unwrap_or(bytes))?;
+    cursor::checked(STRUCTURE, address, bytes.get(..length).unwrap_or(bytes))?;
     let ranks = TreeRanks::DEFAULT;
     Ok(Superblock { version, address, format, extension, driver_block: None, root, end, ranks })
 }
@@ -168,84 +175,185 @@ fn end_of_file(reader: &mut Reader<'_>, stored_base: u64) -> Result<u64, Error> 
     }
 }
 
+// Metadata cache image: structures that the library kept in its cache image instead of writing them to their addresses
+// when it closed the file (Metadata Cache Image message, 0x0018, of the superblock extension, and its block).
+//
+// ```text
+// message: 0 | address O | length L
+// block: "MDCI" | 0 | flags | length L | entries 4 | entries … | checksum 4
+//   entry: type | flags | ring | age | children 2 | changed children 2 | parents 2 | rank 4 | address O | length L | parents O×n | image
+// ```
+
+const CACHE_IMAGE: &str = "metadata cache image";
+
+/// Parses the message. Returns the range of the image; `None` after a writer has loaded it.
+pub(crate) fn parse_message(bytes: &[u8], address: u64, format: Format) -> Result<Option<ByteRange>, Error> {
+    let mut reader = Reader::new("metadata cache image message", bytes, address, format);
+    reader.version(0..=0)?;
+    let address = reader.address()?;
+    let length = reader.raw_length()?;
+    Ok(address.map(|address| ByteRange::new(address, length)))
+}
+
+/// Parses the image. Returns structures with their addresses.
+pub(crate) fn parse_image(bytes: &[u8], address: u64, format: Format) -> Result<Vec<(u64, Bytes)>, Error> {
+    cursor::checked(CACHE_IMAGE, address, bytes)?;
+    let mut reader = Reader::new(CACHE_IMAGE, bytes, address, format);
+    reader.signature(b"MDCI")?;
+    reader.version(0..=0)?;
+    reader.skip(1)?;
+    reader.raw_length()?;
+    let count = reader.u32()?;
+    let mut entries = Vec::new();
+    for _ in 0..count {
+        entries.push(entry(&mut reader)?);
+    }
+    Ok(entries)
+}
+
+fn entry(reader: &mut Reader<'_>) -> Result<(u64, Bytes), Error> {
+    reader.skip(8)?;
+    let parents = u64::from(reader.u16()?);
+    reader.skip(4)?;
+    let address = reader.defined_address()?;
+    let length = reader.raw_length()?;
+    reader.skip(parents.saturating_mul(u64::from(reader.format().offset_size)))?;
+    Ok((address, reader.bytes(length)?))
+}
+
+// File space info: how a file's space is managed (File Space Info message, 0x0017, of the superblock extension).
+//
+// ```text
+// version 1: 1 | strategy 1 | persistent 1 | threshold L | page size L | page end 2 | end of allocation O | managers O×12
+// ```
+
+/// Strategy that keeps metadata and raw data in separate pages.
+const PAGED: u8 = 1;
+
+/// Parses the message. Returns the size in bytes of the pages; `None` if space is not managed in pages.
+pub(crate) fn parse_page_size(bytes: &[u8], address: u64, format: Format) -> Result<Option<u64>, Error> {
+    let mut reader = Reader::new("file space info message", bytes, address, format);
+    reader.version(1..=1)?;
+    let strategy = reader.u8()?;
+    reader.skip(1)?;
+    reader.raw_length()?;
+    let size = reader.raw_length()?;
+    Ok((strategy == PAGED && size > 0).then_some(size))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
 
-    #[test]
-    fn candidates_double() {
-        assert_eq!(candidates(3000).collect::<Vec<_>>(), [0, 512, 1024, 2048]);
-        assert_eq!(candidates(7).count(), 0);
-    }
+    mod superblock {
+        use super::super::*;
 
-    #[test]
-    fn version_0() {
-        let mut bytes = SIGNATURE.to_vec();
-        bytes.extend([0, 0, 0, 0, 0, 8, 8, 0, 4, 0, 16, 0, 0, 0, 0, 0]);
-        bytes.extend(512_u64.to_le_bytes());
-        bytes.extend([0xFF; 8]);
-        bytes.extend(4096_u64.to_le_bytes());
-        bytes.extend([0xFF; 8]);
-        bytes.extend(0_u64.to_le_bytes());
-        bytes.extend(96_u64.to_le_bytes());
-        bytes.extend([0; 4]);
-        let found = parse(&bytes, 512).unwrap();
-        assert_eq!(found.root, 608);
-        assert_eq!(found.format, Format { base: 512, offset_size: 8, length_size: 8 });
-        assert_eq!(found.driver_block, None);
-        assert_eq!(found.end, 4096);
-        assert!(found.check_end(4096).is_ok() && found.check_end(4095).is_err());
-    }
+        #[test]
+        fn candidates_double() {
+            assert_eq!(candidates(3000).collect::<Vec<_>>(), [0, 512, 1024, 2048]);
+            assert_eq!(candidates(7).count(), 0);
+        }
 
-    #[test]
-    fn rejects_old_superblocks_with_other_parts() {
-        let parsed = |at: usize| {
+        #[test]
+        fn version_0() {
             let mut bytes = SIGNATURE.to_vec();
             bytes.extend([0, 0, 0, 0, 0, 8, 8, 0, 4, 0, 16, 0, 0, 0, 0, 0]);
-            bytes.extend([0; 8]);
+            bytes.extend(512_u64.to_le_bytes());
             bytes.extend([0xFF; 8]);
             bytes.extend(4096_u64.to_le_bytes());
             bytes.extend([0xFF; 8]);
-            bytes.extend([0; 20]);
-            bytes[at] = 1;
-            parse(&bytes, 0).map_err(|error| error.to_string())
-        };
-        parsed(11).unwrap();
-        for at in [9, 10, 12] {
-            assert!(parsed(at).unwrap_err().contains("of its parts, expected 0"));
+            bytes.extend(0_u64.to_le_bytes());
+            bytes.extend(96_u64.to_le_bytes());
+            bytes.extend([0; 4]);
+            let found = parse(&bytes, 512).unwrap();
+            assert_eq!(found.root, 608);
+            assert_eq!(found.format, Format { base: 512, offset_size: 8, length_size: 8 });
+            assert_eq!(found.driver_block, None);
+            assert_eq!(found.end, 4096);
+            assert!(found.check_end(4096).is_ok() && found.check_end(4095).is_err());
         }
-        assert!(parsed(21).unwrap_err().contains("flags 0x100"));
-        assert!(parsed(73).unwrap_err().contains("cache type of the root group"));
-        assert!(parsed(32).unwrap_err().contains("expected an undefined address"));
+
+        #[test]
+        fn rejects_old_superblocks_with_other_parts() {
+            let parsed = |at: usize| {
+                let mut bytes = SIGNATURE.to_vec();
+                bytes.extend([0, 0, 0, 0, 0, 8, 8, 0, 4, 0, 16, 0, 0, 0, 0, 0]);
+                bytes.extend([0; 8]);
+                bytes.extend([0xFF; 8]);
+                bytes.extend(4096_u64.to_le_bytes());
+                bytes.extend([0xFF; 8]);
+                bytes.extend([0; 20]);
+                bytes[at] = 1;
+                parse(&bytes, 0).map_err(|error| error.to_string())
+            };
+            parsed(11).unwrap();
+            for at in [9, 10, 12] {
+                assert!(parsed(at).unwrap_err().contains("of its parts, expected 0"));
+            }
+            assert!(parsed(21).unwrap_err().contains("flags 0x100"));
+            assert!(parsed(73).unwrap_err().contains("cache type of the root group"));
+            assert!(parsed(32).unwrap_err().contains("expected an undefined address"));
+        }
+
+        /// libhdf5 subtracts the stored base address, and then finds the file truncated.
+        #[test]
+        fn rejects_ends_before_the_base() {
+            let parsed = |base: u64, end: u64| {
+                let mut bytes = [&SIGNATURE[..], &[2, 8, 8, 0]].concat();
+                bytes.extend([base, u64::MAX, end, 48].map(u64::to_le_bytes).concat());
+                bytes.extend(cursor::lookup3(&bytes).to_le_bytes());
+                parse(&bytes, 0).map(|found| found.end)
+            };
+            assert_eq!(parsed(512, 4096).unwrap(), 3584);
+            for (base, end) in [(4096, 4096), (8192, 4096), (u64::MAX - 7, 4096), (0, 0), (0, u64::MAX)] {
+                assert!(parsed(base, end).is_err(), "{base} {end}");
+            }
+        }
+
+        #[test]
+        fn rejects_unknown_versions_and_sizes() {
+            let mut bytes = SIGNATURE.to_vec();
+            bytes.push(4);
+            assert_eq!(
+                parse(&bytes, 0).unwrap_err().to_string(),
+                "superblock at 0x0: version 4, expected 0 to 3"
+            );
+            for tail in [[2, 3, 8, 0], [3, 8, 8, 1], [3, 8, 8, 4]] {
+                bytes.truncate(8);
+                bytes.extend(tail);
+                assert!(matches!(parse(&bytes, 0), Err(Error::Unsupported { .. })), "{tail:?}");
+            }
+        }
     }
 
-    /// libhdf5 subtracts the stored base address, and then finds the file truncated.
-    #[test]
-    fn rejects_ends_before_the_base() {
-        let parsed = |base: u64, end: u64| {
-            let mut bytes = [&SIGNATURE[..], &[2, 8, 8, 0]].concat();
-            bytes.extend([base, u64::MAX, end, 48].map(u64::to_le_bytes).concat());
-            bytes.extend(checksum::lookup3(&bytes).to_le_bytes());
-            parse(&bytes, 0).map(|found| found.end)
-        };
-        assert_eq!(parsed(512, 4096).unwrap(), 3584);
-        for (base, end) in [(4096, 4096), (8192, 4096), (u64::MAX - 7, 4096), (0, 0), (0, u64::MAX)] {
-            assert!(parsed(base, end).is_err(), "{base} {end}");
+    mod cache_image {
+        use super::super::*;
+
+        const FORMAT: Format = Format { base: 0x10, offset_size: 2, length_size: 2 };
+
+        #[test]
+        fn parses_entries_with_addresses() {
+            assert_eq!(parse_message(&[0, 0x40, 0, 9, 0], 0, FORMAT).unwrap(), Some(ByteRange::new(0x50, 9)));
+            let mut bytes = b"MDCI\0\0\0\0\x01\0\0\0".to_vec();
+            bytes.extend([0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0x30, 0, 2, 0, 0x20, 0, 7, 8]);
+            bytes.extend(cursor::lookup3(&bytes).to_le_bytes());
+            assert_eq!(parse_image(&bytes, 0, FORMAT).unwrap(), [(0x40, Bytes::from_static(&[7, 8]))]);
+            bytes.truncate(30);
+            assert!(parse_image(&bytes, 0, FORMAT).is_err());
         }
     }
 
-    #[test]
-    fn rejects_unknown_versions_and_sizes() {
-        let mut bytes = SIGNATURE.to_vec();
-        bytes.push(4);
-        assert_eq!(
-            parse(&bytes, 0).unwrap_err().to_string(),
-            "superblock at 0x0: version 4, expected 0 to 3"
-        );
-        for tail in [[2, 3, 8, 0], [3, 8, 8, 1], [3, 8, 8, 4]] {
-            bytes.truncate(8);
-            bytes.extend(tail);
-            assert!(matches!(parse(&bytes, 0), Err(Error::Unsupported { .. })), "{tail:?}");
+    mod file_space {
+        use super::super::*;
+
+        const FORMAT: Format = Format { base: 0, offset_size: 8, length_size: 2 };
+
+        #[test]
+        fn only_paged_files_have_pages() {
+            let message = |strategy| [1, strategy, 0, 1, 0, 0, 16, 0, 0];
+            assert_eq!(parse_page_size(&message(1), 0, FORMAT).unwrap(), Some(4096));
+            assert_eq!(parse_page_size(&message(0), 0, FORMAT).unwrap(), None);
+            assert!(parse_page_size(&message(1)[..6], 0, FORMAT).is_err());
+            assert!(parse_page_size(&[0; 20], 0, FORMAT).is_err());
         }
     }
 }

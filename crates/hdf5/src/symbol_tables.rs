@@ -8,14 +8,12 @@ use virtualize_bytes::{Address, ByteRange};
 
 use crate::{
     Error,
-    batch::read_whole,
-    context::Format,
-    group::{
-        LocalHeap, Symbol, SymbolTable, SymbolTarget, TreeNode, heap_name, heap_text, parse_local_heap,
-        parse_symbol_node, parse_tree_node, symbol_node_length, tree_node_length,
+    cursor::Format,
+    groups::{
+        LocalHeap, Symbol, SymbolTable, SymbolTarget, TreeNode, heap_name, heap_text, hold_link,
+        parse_local_heap, parse_symbol_node, parse_tree_node, symbol_node_length, tree_node_length,
     },
-    io::Io,
-    links::hold_link,
+    io::{Io, read_whole},
     model::{Link, LinkTarget},
 };
 

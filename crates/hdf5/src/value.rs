@@ -7,11 +7,11 @@ use virtualize_bytes::Address;
 
 use crate::{
     Error,
-    context::Format,
+    cursor::Format,
+    global_heap,
     layout::HeapPointer,
     model::{ByteOrder, Datatype, Element, Float, Integer, Member, ReferenceKind, Selection, StringPadding},
     reference::{self, StoredReference},
-    vlen,
 };
 
 const STRUCTURE: &str = "element";
@@ -167,7 +167,7 @@ impl<'a> Decoder<'a> {
 
     fn sequence(&mut self, base: &Datatype, bytes: &[u8]) -> Result<Element, Error> {
         let Some((format, _)) = self.heap else { return Ok(Element::Unknown("variable-length sequence")) };
-        let element = vlen::parse(bytes, format)?;
+        let element = global_heap::parse_variable(bytes, format)?;
         match element.pointer {
             None => Ok(Element::List(Vec::new())),
             Some(pointer) => match self.object(pointer)? {
@@ -183,7 +183,7 @@ impl<'a> Decoder<'a> {
 
     fn variable_string(&mut self, bytes: &[u8]) -> Result<Element, Error> {
         let Some((format, _)) = self.heap else { return Ok(Element::Unknown("variable-length string")) };
-        let element = vlen::parse(bytes, format)?;
+        let element = global_heap::parse_variable(bytes, format)?;
         let Some(pointer) = element.pointer else { return Ok(Element::Text(String::new())) };
         let Some(bytes) = self.object(pointer)? else { return Ok(Element::Unknown("not fetched")) };
         if bytes.len() as u64 != element.length {

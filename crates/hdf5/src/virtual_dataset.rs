@@ -1,0 +1,344 @@
+//! The global heap block with the mappings of a virtual dataset (specification III.F).
+//!
+//! ```text
+//! version 0  version(0) entries(length) (file-name NUL, dataset-name NUL, source-selection, virtual-selection)… checksum
+//! version 1  version(1) entries(length) (flags, file, dataset, source-selection, virtual-selection)… checksum
+//! ```
+//!
+//! In version 1, a name can be the index of the mapping that spells it out (flag bit 0: file, bit 1: dataset), and the
+//! file name is omitted if it is this file (bit 2).
+
+use virtualize_bytes::{Cursor, NeedBytes};
+
+use crate::{
+    Error,
+    cursor::{Format, checked},
+    model::{Selection, Slab, VirtualMapping},
+};
+
+const STRUCTURE: &str = "virtual dataset block";
+
+const SHARED_FILE: u8 = 1;
+const SHARED_DATASET: u8 = 2;
+const SAME_FILE: u8 = 4;
+
+/// Parses the block at `address`. The names of all mappings, with shared ones expanded, may take `most` bytes.
+pub(crate) fn parse_virtual_layout(
+    bytes: &[u8],
+    address: u64,
+    format: Format,
+    most: u64,
+) -> Result<Vec<VirtualMapping>, Error> {
+    let truncated = Error::truncated(STRUCTURE, address);
+    let mut cursor = Cursor::little(bytes, address);
+    let version = cursor.u8().map_err(&truncated)?;
+    if version > 1 {
+        return Err(Error::unsupported(STRUCTURE, address, format!("version {version}, expected 0 or 1")));
+    }
+    checked(STRUCTURE, address, bytes)?;
+    let count = cursor.uint(format.length_size.into()).map_err(&truncated)?;
+    let (mut mappings, mut name_bytes): (Vec<VirtualMapping>, u64) = (Vec::new(), 0);
+    for _ in 0..count {
+        let mapping = entry(&mut cursor, version, &mappings, address, format)?;
+        let names = mapping.file.len().saturating_add(mapping.dataset.len());
+        name_bytes = name_bytes.saturating_add(names as u64);
+        if name_bytes > most {
+            let problem = format!("names of mappings, expected at most {most} bytes");
+            return Err(Error::limit(STRUCTURE, address, problem));
+        }
+        mappings.push(mapping);
+    }
+    match cursor.remaining() {
+        4 => Ok(mappings),
+        left => {
+            Err(Error::malformed(STRUCTURE, address, format!("{left} bytes after the entries, expected 4")))
+        }
+    }
+}
+
+fn entry(
+    cursor: &mut Cursor<'_>,
+    version: u8,
+    before: &[VirtualMapping],
+    address: u64,
+    format: Format,
+) -> Result<VirtualMapping, Error> {
+    let truncated = Error::truncated(STRUCTURE, address);
+    let flags = if version == 0 { 0 } else { cursor.u8().map_err(&truncated)? };
+    if flags > 7 || flags & SHARED_FILE != 0 && flags & SAME_FILE != 0 {
+        return Err(Error::unsupported(
+            STRUCTURE,
+            address,
+            format!("mapping with flags {flags:#x}, expected 0 to 7"),
+        ));
+    }
+    let shared = |cursor: &mut Cursor<'_>| {
+        let number = cursor.uint(format.length_size.into()).map_err(&truncated)?;
+        let found = usize::try_from(number).ok().and_then(|number| before.get(number));
+        let problem = || {
+            format!(
+                "mapping {} refers to the name of mapping {number}, expected an earlier one",
+                before.len()
+            )
+        };
+        found.ok_or_else(|| Error::malformed(STRUCTURE, address, problem()))
+    };
+    let file = match flags {
+        _ if flags & SAME_FILE != 0 => ".".to_owned(),
+        _ if flags & SHARED_FILE != 0 => shared(cursor)?.file.clone(),
+        _ => name(cursor).map_err(&truncated)?,
+    };
+    let dataset = match flags & SHARED_DATASET {
+        0 => name(cursor).map_err(&truncated)?,
+        _ => shared(cursor)?.dataset.clone(),
+    };
+    let (source, destination) = (parse_selection(cursor)?, parse_selection(cursor)?);
+    Ok(VirtualMapping { file, dataset, source, destination })
+}
+
+fn name(cursor: &mut Cursor<'_>) -> Result<String, NeedBytes> {
+    cursor.nul_terminated().map(|text| String::from_utf8_lossy(text).into_owned())
+}
+
+// Serialized dataspace selections (specification, "Dataspace Selection").
+//
+// ```text
+// none, all        type(4) version(4) reserved(8)
+// points 1         type(4) version(4) reserved(4) length(4) rank(4) points(4) coordinate(4)…
+// points 2         type(4) version(4) width(1) rank(4) points(width) coordinate(width)…
+// hyperslab 1      type(4) version(4) reserved(4) length(4) rank(4) blocks(4) (first… last…)(4 each)
+// hyperslab 2      type(4) version(4) flags(1) length(4) rank(4) (start stride count block)(8 each)…
+// hyperslab 3      type(4) version(4) flags(1) width(1) rank(4) regular, or blocks, of width bytes each
+// ```
+
+const SELECTION: &str = "dataspace selection";
+
+/// Maximum rank of a dataspace.
+const MAX_RANK: u32 = 32;
+
+/// Reads the selection at the cursor.
+pub(crate) fn parse_selection(cursor: &mut Cursor<'_>) -> Result<Selection, Error> {
+    let address = cursor.address();
+    let truncated = Error::truncated(SELECTION, address);
+    let kind = cursor.u32().map_err(&truncated)?;
+    let version = cursor.u32().map_err(&truncated)?;
+    let selection = match (kind, version) {
+        (0, 1) => cursor.skip(8).map(|()| Selection::None),
+        (3, 1) => cursor.skip(8).map(|()| Selection::All),
+        (1, 1 | 2) => return points(cursor, version, address),
+        (2, 1..=3) => return hyperslab(cursor, version, address),
+        _ => {
+            let problem = format!("type {kind}, version {version}, expected type 0 to 3");
+            return Err(Error::unsupported(SELECTION, address, problem));
+        }
+    };
+    selection.map_err(truncated)
+}
+
+/// Size of the numbers and rank of the selection.
+struct Shape {
+    regular: bool,
+    width: usize,
+    rank: usize,
+    address: u64,
+}
+
+impl Shape {
+    fn points(cursor: &mut Cursor<'_>, version: u32) -> Result<(u8, u8, u32), NeedBytes> {
+        let width = match version {
+            1 => cursor.skip(8).map(|()| 4)?,
+            _ => cursor.u8()?,
+        };
+        Ok((0, width, cursor.u32()?))
+    }
+
+    fn hyperslab(cursor: &mut Cursor<'_>, version: u32) -> Result<(u8, u8, u32), NeedBytes> {
+        let (flags, width) = match version {
+            1 => cursor.skip(8).map(|()| (0, 4))?,
+            2 => (cursor.u8()?, cursor.skip(4).map(|()| 8)?),
+            _ => (cursor.u8()?, cursor.u8()?),
+        };
+        Ok((flags, width, cursor.u32()?))
+    }
+
+    fn new(parts: Result<(u8, u8, u32), NeedBytes>, address: u64) -> Result<Self, Error> {
+        let (flags, width, rank) = parts.map_err(Error::truncated(SELECTION, address))?;
+        let known = flags <= 1 && matches!(width, 2 | 4 | 8) && (1..=MAX_RANK).contains(&rank);
+        let rank = usize::try_from(rank).ok().filter(|_| known).ok_or_else(|| {
+            let problem = format!("flags {flags:#x}, numbers of {width} bytes, rank {rank}");
+            Error::malformed(SELECTION, address, problem)
+        })?;
+        Ok(Self { regular: flags & 1 != 0, width: width.into(), rank, address })
+    }
+
+    /// Reads the number of items, each of `numbers` numbers per axis, and their bytes.
+    fn items<'a>(&self, cursor: &mut Cursor<'a>, numbers: usize) -> Result<Vec<Vec<u64>>, Error> {
+        let truncated = Error::truncated(SELECTION, self.address);
+        let count = cursor.uint(self.width).map_err(&truncated)?;
+        let size = self.rank.saturating_mul(numbers).saturating_mul(self.width).max(1);
+        let bytes: &'a [u8] = cursor.take_u64(count.saturating_mul(size as u64)).map_err(&truncated)?;
+        bytes.chunks_exact(size).map(|item| self.numbers(item).map_err(&truncated)).collect()
+    }
+
+    fn numbers(&self, bytes: &[u8]) -> Result<Vec<u64>, NeedBytes> {
+        let mut cursor = Cursor::little(bytes, self.address);
+        let mut numbers = Vec::with_capacity(self.rank);
+        while !cursor.is_empty() {
+            numbers.push(cursor.uint(self.width)?);
+        }
+        Ok(numbers)
+    }
+
+    fn slab(&self, cursor: &mut Cursor<'_>) -> Result<Slab, NeedBytes> {
+        let (start, stride) = (cursor.uint(self.width)?, cursor.uint(self.width)?);
+        Ok(Slab { start, stride, count: self.bounded(cursor)?, block: self.bounded(cursor)? })
+    }
+
+    /// Reads a number; `None` for the largest value, which means "unlimited".
+    fn bounded(&self, cursor: &mut Cursor<'_>) -> Result<Option<u64>, NeedBytes> {
+        let bytes = cursor.take(self.width)?;
+        let unlimited = bytes.iter().all(|byte| *byte == 0xff);
+        Ok((!unlimited).then(|| bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))))
+    }
+}
+
+fn points(cursor: &mut Cursor<'_>, version: u32, address: u64) -> Result<Selection, Error> {
+    let shape = Shape::new(Shape::points(cursor, version), address)?;
+    shape.items(cursor, 1).map(Selection::Points)
+}
+
+fn hyperslab(cursor: &mut Cursor<'_>, version: u32, address: u64) -> Result<Selection, Error> {
+    let shape = Shape::new(Shape::hyperslab(cursor, version), address)?;
+    if shape.regular {
+        let slabs: Result<Vec<_>, _> = (0..shape.rank).map(|_| shape.slab(cursor)).collect();
+        return slabs.map(Selection::Regular).map_err(Error::truncated(SELECTION, address));
+    }
+    let blocks = shape.items(cursor, 2)?.into_iter().map(|mut first| {
+        let last = first.split_off(shape.rank.min(first.len()));
+        (first, last)
+    });
+    Ok(Selection::Blocks(blocks.collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{cursor::lookup3, model::Selection};
+
+    const FORMAT: Format = Format { base: 0, offset_size: 8, length_size: 8 };
+    const ALL: &[u8] = b"\x03\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0";
+
+    fn block(version: u8, entries: &[&[u8]]) -> Vec<u8> {
+        let mut bytes = vec![version];
+        bytes.extend((entries.len() as u64).to_le_bytes());
+        for entry in entries {
+            bytes.extend([entry, ALL, ALL].concat());
+        }
+        bytes.extend(lookup3(&bytes).to_le_bytes());
+        bytes
+    }
+
+    fn names(bytes: &[u8]) -> Result<Vec<(String, String)>, Error> {
+        let mappings = parse_virtual_layout(bytes, 0x80, FORMAT, 1 << 30)?;
+        assert!(mappings.iter().all(|mapping| mapping.source == Selection::All));
+        Ok(mappings.into_iter().map(|mapping| (mapping.file, mapping.dataset)).collect())
+    }
+
+    fn pair(file: &str, dataset: &str) -> (String, String) {
+        (file.to_owned(), dataset.to_owned())
+    }
+
+    #[test]
+    fn version_0_stores_every_name() {
+        let found = names(&block(0, &[b"a%b.h5\0x\0", b".\0y\0"])).unwrap();
+        assert_eq!(found, [pair("a%b.h5", "x"), pair(".", "y")]);
+    }
+
+    /// A block as written by HDF5 2.0, whose mapping indexes count from 0.
+    #[test]
+    fn version_1_shares_names() {
+        let entries: [&[u8]; 5] = [
+            b"\0first.h5\0a\0",
+            b"\0second.h5\0b\0",
+            b"\x03\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0",
+            b"\x06\x01\0\0\0\0\0\0\0",
+            b"\x04c\0",
+        ];
+        let second = pair("second.h5", "b");
+        let expected = [pair("first.h5", "a"), second.clone(), second, pair(".", "b"), pair(".", "c")];
+        assert_eq!(names(&block(1, &entries)).unwrap(), expected);
+    }
+
+    #[test]
+    fn rejects_invalid_blocks() {
+        let message = |bytes: &[u8]| names(bytes).unwrap_err().to_string();
+        assert!(message(&block(2, &[])).contains("version 2, expected 0 or 1"));
+        assert!(
+            message(&block(1, &[b"\x02a\0\0\0\0\0\0\0\0\0"])).contains("refers to the name of mapping 0")
+        );
+        assert!(message(&block(1, &[b"\x08a\0b\0"])).contains("flags 0x8"));
+        let mut damaged = block(0, &[b"a\0b\0"]);
+        damaged[10] ^= 1;
+        assert!(message(&damaged).contains("checksum"));
+        assert!(
+            message(b"\0\xff\xff\xff\xff\xff\xff\xff\xff\x07\x13\x56\xd5").starts_with("virtual dataset")
+        );
+    }
+
+    fn parse(hex: &str) -> Result<(Selection, usize), Error> {
+        let bytes = crate::testing::bytes_of(hex);
+        let mut cursor = Cursor::little(&bytes, 0x100);
+        parse_selection(&mut cursor).map(|selection| (selection, cursor.remaining()))
+    }
+
+    fn slab(start: u64, stride: u64, count: Option<u64>, block: Option<u64>) -> Slab {
+        Slab { start, stride, count, block }
+    }
+
+    #[test]
+    fn none_and_all() {
+        assert_eq!(parse("00000000 01000000 00000000 00000000").unwrap(), (Selection::None, 0));
+        assert_eq!(parse("03000000 01000000 00000000 00000000 aa").unwrap(), (Selection::All, 1));
+    }
+
+    /// Expected: the rows 0, 2, 4, … of ten columns, as written by libhdf5 1.8, 1.10 and 1.12.
+    #[test]
+    fn hyperslabs_of_three_versions() {
+        let blocks =
+            "02000000 01000000 00000000 28000000 02000000 01000000 00000000 02000000 03000000 05000000";
+        let expected = Selection::Blocks(vec![(vec![0, 2], vec![3, 5])]);
+        assert_eq!(parse(blocks).unwrap(), (expected, 0));
+
+        let old = "02000000 02000000 01 44000000 02000000 \
+                   0000000000000000 0200000000000000 ffffffffffffffff 0100000000000000 \
+                   0000000000000000 0100000000000000 0100000000000000 0a00000000000000";
+        let new = "02000000 03000000 01 02 02000000 0000 0200 ffff 0100 0000 0100 0100 0a00";
+        let expected = Selection::Regular(vec![slab(0, 2, None, Some(1)), slab(0, 1, Some(1), Some(10))]);
+        assert_eq!(parse(old).unwrap(), (expected.clone(), 0));
+        assert_eq!(parse(new).unwrap(), (expected, 0));
+    }
+
+    #[test]
+    fn irregular_hyperslabs_and_points() {
+        let irregular = "02000000 03000000 00 02 02000000 0200 0000 0000 0100 0100 0500 0500 0500 0700";
+        let expected = vec![(vec![0, 0], vec![1, 1]), (vec![5, 5], vec![5, 7])];
+        assert_eq!(parse(irregular).unwrap(), (Selection::Blocks(expected), 0));
+        let old = "01000000 01000000 00000000 10000000 01000000 02000000 01000000 07000000";
+        let new = "01000000 02000000 04 01000000 02000000 01000000 07000000";
+        let expected = Selection::Points(vec![vec![1], vec![7]]);
+        assert_eq!(parse(old).unwrap(), (expected.clone(), 0));
+        assert_eq!(parse(new).unwrap(), (expected, 0));
+    }
+
+    #[test]
+    fn rejects_invalid_selections() {
+        let message = |hex| parse(hex).unwrap_err().to_string();
+        assert!(message("04000000 01000000").contains("type 4"));
+        assert!(message("02000000 04000000").contains("version 4"));
+        assert!(message("02000000 03000000 01 03 02000000").contains("numbers of 3 bytes"));
+        assert!(message("02000000 03000000 01 02 21000000").contains("rank 33"));
+        assert!(
+            message("01000000 02000000 08 20000000 ffffffffffffff7f").contains("beyond the end of the file")
+        );
+    }
+}
