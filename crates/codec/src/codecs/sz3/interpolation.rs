@@ -7,7 +7,11 @@
 //! 8  size of each axis   4  size of a block in strides   4  0 linear, 1 cubic   4  order of the axes   quantizer, code
 //! ```
 
-use super::{NAME, config::Config, cut_off, huffman, number::Number, quantizer::Quantizer, reader::Reader};
+use super::{
+    NAME, cut_off,
+    huffman::{self, Reader},
+    number::{Config, Number, Quantizer},
+};
 use crate::{CodecFailure, corrupt};
 
 /// Decodes all values.

@@ -8,20 +8,15 @@
 //! of quantized errors. Numbers are little-endian. Values are restored with the operations of the C++ library in the same
 //! order and width, so that they are those of the original decoder, bit by bit.
 
-mod blocks;
-mod config;
+pub(super) mod blocks;
 pub(super) mod huffman;
 mod interpolation;
-pub(super) mod lorenzo;
 pub(super) mod number;
-mod quantizer;
-pub(super) mod reader;
-mod regression;
 
 use self::{
-    config::{Algorithm, Config},
+    huffman::Reader,
     number::Number,
-    reader::Reader,
+    number::{Algorithm, Config},
 };
 use super::zstd;
 use crate::{CodecFailure, corrupt, parameters};

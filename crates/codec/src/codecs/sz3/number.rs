@@ -6,6 +6,9 @@
     reason = "conversions of C++ and of x86 processors"
 )]
 
+use super::{NAME, cut_off, huffman::Reader, unsupported};
+use crate::{CodecFailure, corrupt};
+
 /// A type of numbers that SZ3 compresses.
 pub(in crate::codecs) trait Number: Copy + Default {
     /// Bytes of a number.
@@ -124,3 +127,103 @@ fn to_u64(value: f64) -> u64 {
 }
 
 const TWO_63: f64 = 9_223_372_036_854_775_808.0;
+
+// The configuration at the end of a chunk (`SZ3/utils/Config.hpp`).
+
+/// How values are predicted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Algorithm {
+    /// From neighbours at distances that halve from level to level.
+    Interpolation,
+    /// From neighbours before them, or by a linear function, block by block.
+    Blocks,
+}
+
+/// What decoding needs of the configuration.
+#[derive(Clone, Debug)]
+pub(super) struct Config {
+    /// Slowest axis first.
+    pub(super) shape: Vec<usize>,
+    pub(super) algorithm: Algorithm,
+    /// Whether the frame holds the values themselves.
+    pub(super) is_lossless: bool,
+    pub(super) lorenzo: bool,
+    pub(super) lorenzo2: bool,
+    pub(super) regression: bool,
+}
+
+impl Config {
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, CodecFailure> {
+        let mut reader = Reader::new(bytes);
+        let [axes] = reader.array()?;
+        if !(1..=4).contains(&axes) {
+            return Err(corrupt(NAME, format!("{axes} axes")));
+        }
+        let shape = (0..axes).map(|_| reader.size()).collect::<Result<Vec<_>, _>>()?;
+        let _elements = reader.size()?;
+        let [algorithm, _mode] = reader.array()?;
+        let (error_bound, _relative) = (reader.f64()?, reader.f64()?);
+        let [lorenzo, lorenzo2, regression, regression2] = reader.array()?.map(|flag: u8| flag != 0);
+        // Interpolation and its direction, its block size, codecs, bins, block size, two that are unused.
+        reader.bytes(2 + 4 + 2 + 4 * 4)?;
+        let uses_threads = reader.flag()?;
+        let is_lossless = error_bound == 0.0;
+        let algorithm = match algorithm {
+            _ if is_lossless => Algorithm::Blocks,
+            0 => Algorithm::Blocks,
+            2 => Algorithm::Interpolation,
+            other => return Err(unsupported(&format!("algorithm {other}"))),
+        };
+        if uses_threads {
+            return Err(unsupported("chunks in parts for several threads"));
+        }
+        if regression2 && algorithm == Algorithm::Blocks && !is_lossless {
+            return Err(unsupported("regression of second order"));
+        }
+        if shape.contains(&0) {
+            return Err(cut_off());
+        }
+        Ok(Self { shape, algorithm, is_lossless, lorenzo, lorenzo2, regression })
+    }
+
+    pub(super) fn elements(&self) -> Option<usize> {
+        self.shape.iter().try_fold(1_usize, |count, size| count.checked_mul(*size))
+    }
+}
+
+// Quantized errors of predictions (`SZ3/quantizer/IntegerQuantizer.hpp`).
+//
+// ```text
+// 1  kind   8  error bound   4  radius   8  number of values without a prediction   these values
+// ```
+
+/// Restores values from predictions.
+pub(super) struct Quantizer<T> {
+    /// Half the width of a bin.
+    pub(super) bound: f64,
+    /// The code of an error of zero.
+    radius: i32,
+    exact: std::vec::IntoIter<T>,
+}
+
+impl<T: Number> Quantizer<T> {
+    pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Self, CodecFailure> {
+        let [kind] = reader.array()?;
+        if kind != 2 {
+            return Err(corrupt(NAME, format!("a quantizer of kind {kind}")));
+        }
+        let (bound, radius) = (reader.f64()?, reader.i32()?);
+        Ok(Self { bound, radius, exact: reader.values()?.into_iter() })
+    }
+
+    /// Returns the value with this code; 0 stands for the next value that is stored as it is.
+    pub(super) fn recover(&mut self, predicted: T, code: i32) -> Result<T, CodecFailure> {
+        match code {
+            0 => self.exact.next().ok_or_else(cut_off),
+            _ => {
+                let bins = code.wrapping_sub(self.radius).wrapping_mul(2);
+                Ok(T::from_f64(predicted.to_f64() + f64::from(bins) * self.bound))
+            }
+        }
+    }
+}
