@@ -15,17 +15,12 @@ pub mod readers;
 mod arithmetic;
 mod chunk_reader;
 mod codecs;
-mod columns;
 mod data_type;
-mod data_type_json;
 mod examples;
 mod fill_value;
 mod metadata;
-mod parse;
 mod position;
 mod read;
-mod read_error;
-mod reader;
 
 pub use arithmetic::{Arithmetic, ArithmeticError};
 pub use chunk_reader::{Chunk, ChunkReadError, ChunkReader, ChunkRef, ChunkVisitor, Chunks, HierarchyChunks};
@@ -33,15 +28,15 @@ pub use codecs::{
     Codec, CodecError, CodecKind, Implementation, OldJpeg, OldJpegStream, OutOfRange, Rounding, ScalarMap,
     StoredInteger, TiffScheme,
 };
-pub use columns::ReferencesBuilder;
 pub use data_type::{DataType, Endian, Field};
 pub use fill_value::{Conversion, FillValue, FillValueError, in_byte_order};
+pub use manifest::ReferencesBuilder;
 pub use manifest::{ChunkEntry, ChunkManifest, Lengths, Reference, References, SourceId};
 pub use metadata::MetadataError;
 pub use node::{Array, ChunkGrid, Group, Hierarchy, Node, NodePath, Source};
 pub use position::{chunk_indices, chunk_position, greatest_common_divisor};
 pub use read::ArrayDocument;
-pub use read_error::ReadError;
+pub use read::ReadError;
 
 /// Version of the Zarr format in which metadata is encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

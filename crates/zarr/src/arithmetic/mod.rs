@@ -4,20 +4,18 @@
 //! No value passes through a type that cannot hold it: integers are exact to 64 bits, and floating-point numbers are
 //! rounded once.
 
-mod cast;
-mod float;
 mod real;
-mod scale_offset;
+mod steps;
 
-pub(crate) use float::binary16;
+pub(crate) use real::binary16;
 
 use bytes::Bytes;
 use serde_json::Value;
 
 use crate::{Codec, DataType, Endian, FillValue};
-use cast::Cast;
 use real::Real;
-use scale_offset::ScaleOffset;
+use steps::Cast;
+use steps::ScaleOffset;
 
 /// A chain, number, or fill value that the two codecs cannot handle.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

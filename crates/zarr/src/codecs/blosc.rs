@@ -6,7 +6,7 @@
 use serde_json::json;
 
 use super::{Codec, Definition, Registry, definition::Encoded};
-use crate::{ZarrFormat, reader::Reader};
+use crate::{ZarrFormat, chunk_reader::Reader};
 
 const COMPRESSORS: [&str; 6] = ["blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"];
 /// v3's names of the values 0, 1 and 2 of `shuffle`.

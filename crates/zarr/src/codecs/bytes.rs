@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use super::{Codec, Definition, Registry};
-use crate::{Endian, ZarrFormat, reader::Reader};
+use crate::{Endian, ZarrFormat, chunk_reader::Reader};
 
 pub(super) const DEFINITION: Definition = Definition {
     configuration: |codec, format| match (codec, format) {

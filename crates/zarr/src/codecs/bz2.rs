@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{Codec, Definition, Registry};
-use crate::reader::Reader;
+use crate::chunk_reader::Reader;
 
 pub(super) const DEFINITION: Definition = Definition {
     configuration: |codec, _| match codec {

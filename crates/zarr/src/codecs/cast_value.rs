@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use super::{Codec, Definition, EncodedLength, Registry, definition::Encoded};
 use crate::{
     DataType, FillValue, FillValueError, ZarrFormat,
-    parse::data_type_from_v3,
-    reader::{Need, Reader},
+    chunk_reader::{Need, Reader},
+    read::data_type_from_v3,
 };
 
 pub(super) const DEFINITION: Definition = Definition {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{Codec, CodecError, CodecKind, Definition, OwnName, Registry, TABLE, definition::Encoded};
 use crate::{
     DataType, Endian, ZarrFormat,
-    read_error::{ReadError, unexpected},
+    read::{ReadError, unexpected},
 };
 
 /// Most codecs of an array.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{CodecKind, Implementation, TABLE};
 use crate::{
     Codec, DataType, Endian, ZarrFormat,
-    reader::{Need, Reader},
+    chunk_reader::{Need, Reader},
 };
 
 /// An entry of the table. The constructors ([`Definition::array_to_array`], …) set what is common to codecs of a kind;

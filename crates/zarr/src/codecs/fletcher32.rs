@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::{Codec, Definition, EncodedLength, Registry};
-use crate::reader::Reader;
+use crate::chunk_reader::Reader;
 
 pub(super) const DEFINITION: Definition = Definition {
     configuration: |_, _| Some(json!({})),

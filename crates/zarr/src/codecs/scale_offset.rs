@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{Codec, Definition, Registry};
-use crate::{ZarrFormat, reader::Reader};
+use crate::{ZarrFormat, chunk_reader::Reader};
 
 pub(super) const DEFINITION: Definition = Definition {
     is_arithmetic: true,

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Codec, Definition, OwnName, Registry};
-use crate::reader::Reader;
+use crate::chunk_reader::Reader;
 
 pub(super) const DEFINITION: Definition = Definition {
     configuration: |codec, _| match codec {

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use super::{Codec, CodecUse, Definition, Registry};
-use crate::{ZarrFormat, reader::Reader};
+use crate::{ZarrFormat, chunk_reader::Reader};
 
 pub(super) const DEFINITION: Definition = Definition {
     configuration: |codec, format| match (codec, format) {

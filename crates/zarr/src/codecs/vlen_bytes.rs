@@ -2,7 +2,7 @@
 //! <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/vlen-bytes>
 
 use super::{Codec, Definition, Registry};
-use crate::reader::Reader;
+use crate::chunk_reader::Reader;
 
 pub(super) const DEFINITION: Definition = Definition {
     parse: |_| Some(Codec::VlenBytes),

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{Codec, Definition, Registry};
-use crate::{ZarrFormat, reader::Reader};
+use crate::{ZarrFormat, chunk_reader::Reader};
 
 pub(super) const DEFINITION: Definition = Definition {
     v3_aliases: &["numcodecs.zstd"],
