@@ -1,6 +1,7 @@
-"""Fills `<!-- options -->` in commands.md with the options of every command, from its `--help`."""
+"""Fills commands.md: `<!-- options -->` with the options of every command, from its `--help`, and `<!-- rare options -->` with those for `--option`."""
 
 import html
+import json
 import os
 import re
 import subprocess
@@ -15,7 +16,20 @@ LABELS = {"possible values": "Values", "default": "Default", "env": "Environment
 def on_page_markdown(markdown, page, config, files):
     if "<!-- options -->" not in markdown:
         return markdown
+    markdown = markdown.replace("<!-- rare options -->", "\n".join(rare()))
     return markdown.replace("<!-- options -->", "\n".join(reference(run("--help"), [])))
+
+
+def rare():
+    """Yields the rare options of all commands, each once."""
+    commands = json.loads(run("options", "--json"))
+    options = {option["name"]: option for command in commands.values() for option in command if option["rare"]}
+    for name, option in options.items():
+        value = "true" if option["switch"] else option["value"]
+        facts = [escaped(option["help"])]
+        facts += [f"Values: {noted(', '.join(option['values']))}."] if option["values"] else []
+        facts += [f"Default: `{option['default']}`."] if option["default"] else []
+        yield f"`{name}={value}` {{ #option-{name} .option }}\n:   " + "\n\n    ".join(facts) + "\n"
 
 
 def run(*arguments):

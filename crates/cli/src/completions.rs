@@ -15,7 +15,7 @@ use clap_mangen::{
 use virtualize::Code;
 
 use crate::{
-    exit::Failure,
+    error::Failure,
     help::{self, Page},
 };
 

@@ -6,12 +6,12 @@ use virtualize::Code;
 use virtualize_remedy::alternatives;
 
 use crate::{
-    arguments::{Explain, Usage},
-    exit::Failure,
+    arguments::Explain,
+    error::{Failure, Usage},
     terminal,
 };
 
-/// A copy of docs/how-to/troubleshooting.md, since a package contains only files of its crate. A test compares the two.
+/// The page of the documentation, which is a link to this file.
 const PAGE: &str = include_str!("troubleshooting.md");
 /// Maximum and default number of columns.
 const WIDTH: usize = 100;
@@ -101,39 +101,6 @@ mod tests {
         let unknown: Vec<_> =
             unknown.filter(|name| Code::ALL.iter().all(|code| code.as_str() != *name)).collect();
         assert!(unknown.is_empty(), "{unknown:?}");
-    }
-
-    #[test]
-    fn each_code_is_used() {
-        let mut sources = String::new();
-        let mut folders = vec![std::path::PathBuf::from("..")];
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(&folder).expect("a folder") {
-                let path = entry.expect("an entry").path();
-                let is_source =
-                    path.extension().is_some_and(|extension| extension == "rs" || extension == "py");
-                if path.is_dir() && !path.ends_with("target") && !path.ends_with("tests") {
-                    folders.push(path);
-                } else if is_source && !path.ends_with("remedy/src/code.rs") {
-                    sources += &std::fs::read_to_string(&path).expect("text");
-                }
-            }
-        }
-        let words: std::collections::BTreeSet<_> =
-            sources.split(|c: char| !c.is_alphanumeric() && !"-:_\"".contains(c)).collect();
-        let is_used = |code: &Code| {
-            [format!("Code::{code:?}"), format!("\"{code}\"")]
-                .iter()
-                .any(|word| words.contains(word.as_str()))
-        };
-        let unused: Vec<_> = Code::ALL.iter().filter(|code| !is_used(code)).collect();
-        assert!(unused.is_empty(), "{unused:?}");
-    }
-
-    #[test]
-    fn the_page_is_that_of_the_documentation() {
-        let Ok(page) = std::fs::read_to_string("../../docs/how-to/troubleshooting.md") else { return };
-        assert_eq!(page, PAGE, "cp docs/how-to/troubleshooting.md crates/cli/src/");
     }
 
     #[test]

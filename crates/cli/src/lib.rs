@@ -4,29 +4,27 @@
 mod archive;
 mod arguments;
 mod completions;
-mod convert;
-mod diff;
-mod exit;
+mod error;
 mod explain;
 mod help;
 mod inspect;
 mod logging;
 mod messages;
 mod mistyped;
+mod options;
 mod output;
 mod reading;
+mod references;
 #[cfg(feature = "serve")]
 mod serve;
 mod terminal;
-mod translate;
 mod units;
-mod validate;
 
 use std::ffi::OsString;
 
 use arguments::{Arguments, Command};
 use clap::FromArgMatches;
-use exit::Failure;
+use error::Failure;
 pub use inspect::{UnknownArray, describe, describe_arrays};
 
 /// Runs the command with its arguments, the name of the program first, and returns the exit status: 0 success, 1
@@ -37,7 +35,7 @@ pub use inspect::{UnknownArray, describe, describe_arrays};
 /// Ctrl-C has no effect until this function returns.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let arguments = parse(&arguments.into_iter().collect::<Vec<_>>());
-    exit::of(arguments.and_then(|arguments| execute(&arguments)))
+    error::status(arguments.and_then(|arguments| execute(&arguments)))
 }
 
 /// Parses the arguments, and checks that they can be combined.
@@ -49,11 +47,6 @@ fn parse(given: &[OsString]) -> Result<Arguments, Failure> {
     let arguments = Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
     #[cfg(feature = "archive")]
     let arguments = archive::with_command_line(arguments, given);
-    match &arguments.command {
-        Some(Command::Inspect(inspect)) => inspect.input.mapping.check(inspect.format().zarr_format())?,
-        Some(_) => {}
-        None => arguments.convert.input.mapping.check(arguments.convert.format().zarr_format())?,
-    }
     Ok(arguments)
 }
 
@@ -88,15 +81,16 @@ fn execute(arguments: &Arguments) -> Result<(), Failure> {
             Some(Command::Scan(scan)) => archive::scan(scan).await,
             #[cfg(feature = "archive")]
             Some(Command::Journal(arguments)) => archive::journal(arguments),
-            Some(Command::Convert(convert)) => translate::run(convert).await,
-            Some(Command::Validate(arguments)) => validate::run(arguments).await,
-            Some(Command::Diff(compare)) => diff::run(compare).await,
+            Some(Command::Convert(convert)) => references::convert(convert).await,
+            Some(Command::Validate(arguments)) => references::validate(arguments).await,
+            Some(Command::Diff(compare)) => references::diff(compare).await,
             Some(Command::Explain(arguments)) => explain::run(arguments),
+            Some(Command::Options(arguments)) => options::run(arguments),
             #[cfg(feature = "serve")]
             Some(Command::Serve(arguments)) => serve::run(arguments).await,
             Some(Command::Completions(arguments)) => completions::print(arguments.shell),
             Some(Command::Man(arguments)) => completions::manual(&arguments.folder),
-            None => convert::run(&arguments.convert).await,
+            None => references::write(&arguments.convert).await,
         }
     })
 }
@@ -104,19 +98,19 @@ fn execute(arguments: &Arguments) -> Result<(), Failure> {
 /// Returns the number of `-v`. Returns `None` for the service, which starts its own log.
 fn verbose(arguments: &Arguments) -> Option<u8> {
     Some(match &arguments.command {
-        Some(Command::Inspect(inspect)) => inspect.input.mapping.verbose(),
+        Some(Command::Inspect(inspect)) => inspect.verbosity.verbose,
         #[cfg(feature = "archive")]
-        Some(Command::Batch(batch)) => batch.mapping.verbose(),
+        Some(Command::Batch(batch)) => batch.verbosity.verbose,
         #[cfg(feature = "archive")]
-        Some(Command::Scan(scan)) => scan.mapping.verbose(),
+        Some(Command::Scan(scan)) => scan.verbosity.verbose,
         #[cfg(feature = "archive")]
         Some(Command::Journal(_)) => 0,
-        Some(Command::Completions(_) | Command::Explain(_) | Command::Man(_)) => 0,
-        Some(Command::Convert(convert)) => convert.reading.verbose(),
-        Some(Command::Validate(validate)) => validate.reading.verbose(),
-        Some(Command::Diff(compare)) => compare.reading.verbose(),
+        Some(Command::Completions(_) | Command::Explain(_) | Command::Man(_) | Command::Options(_)) => 0,
+        Some(Command::Convert(convert)) => convert.verbosity.verbose,
+        Some(Command::Validate(validate)) => validate.verbosity.verbose,
+        Some(Command::Diff(compare)) => compare.verbosity.verbose,
         #[cfg(feature = "serve")]
         Some(Command::Serve(_)) => return None,
-        None => arguments.convert.input.mapping.verbose(),
+        None => arguments.convert.verbosity.verbose,
     })
 }

@@ -1,16 +1,31 @@
 use std::{
     borrow::Cow,
     io::{IsTerminal, Write},
+    sync::LazyLock,
 };
 
 use anstream::{AutoStream, ColorChoice};
+use clap::Arg;
 pub(crate) use virtualize::describe::printable;
-use virtualize::{Diagnostic, Error, Notation, VirtualStore, zarr::readers::ReaderSetup};
+use virtualize::{Diagnostic, Error, Notation, VirtualStore, options::given, zarr::readers::ReaderSetup};
 
-/// Notation of remedies as flags: `--on-mismatch split`.
+use crate::options;
+
+/// Notation of remedies on the command line: `--on-mismatch split`, and `--option ragged=true` for a rare option.
 pub(crate) const FLAGS: Notation = Notation(|option, value| {
-    let flag = option.as_str().replace('_', "-");
-    Some(value.map_or_else(|| format!("--{flag}"), |value| format!("--{flag} {value}")))
+    static RARE: LazyLock<Vec<Arg>> = LazyLock::new(options::rare);
+    let name = option.as_str().replace('_', "-");
+    let rare = RARE.iter().find(|one| given::name(one) == name);
+    Some(match (rare, value) {
+        (None, None) => format!("--{name}"),
+        (None, Some(value)) => format!("--{name} {value}"),
+        (Some(_), Some(value)) => format!("--option {name}={value}"),
+        (Some(option), None) if given::is_switch(option) => format!("--option {name}=true"),
+        (Some(option), None) => {
+            let value = option.get_value_names().and_then(<[_]>::first);
+            format!("--option {name}={}", value.map_or("VALUE", |value| value.as_str()))
+        }
+    })
 });
 
 /// Returns whether messages are coloured: on a terminal, unless `NO_COLOR` or `CLICOLOR_FORCE` demand otherwise.

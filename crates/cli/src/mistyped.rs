@@ -8,7 +8,7 @@ use clap::{
 };
 use virtualize_remedy::{alternatives, similar};
 
-use crate::{arguments::Usage, exit::Failure};
+use crate::error::{Failure, Usage};
 
 /// Refuses arguments that are not UTF-8, such as names of files in other encodings.
 pub(crate) fn check_text(given: &[OsString]) -> Result<(), Usage> {

@@ -3,23 +3,23 @@ use std::io::{self, Seek, Write};
 use virtualize::{Format, StoreOptions, VirtualStore, options::OutputFormat};
 
 use crate::{
-    arguments::{Output, Usage},
-    exit::Failure,
+    arguments::{Output, Target},
+    error::{Failure, Usage},
 };
 
 /// Bytes of output to hold in memory before it spills to a temporary file.
 const HELD: usize = 64 << 20;
 
 /// Rejects output options that do not fit the format.
-pub(crate) fn check(output: &Output, format: OutputFormat) -> Result<(), Usage> {
-    match output.target.as_deref().filter(|target| *target != "-") {
+pub(crate) fn check(output: &Output, target: &Target, format: OutputFormat) -> Result<(), Usage> {
+    match target.path() {
         #[cfg(feature = "icechunk")]
-        Some(_) if output.options.relative && format == OutputFormat::Icechunk => {
+        Some(_) if output.write.relative && format == OutputFormat::Icechunk => {
             Err(Usage::RelativeRepository)
         }
         Some(_) => Ok(()),
         None if references(format).is_none_or(Format::is_several_files) => Err(Usage::NoFolder),
-        None if output.options.relative => Err(Usage::RelativeToNothing),
+        None if output.write.relative => Err(Usage::RelativeToNothing),
         None => Ok(()),
     }
 }
@@ -36,14 +36,14 @@ fn references(format: OutputFormat) -> Option<Format> {
 pub(crate) async fn write(
     store: &VirtualStore,
     output: &Output,
+    target: &Target,
     format: OutputFormat,
     options: &StoreOptions,
 ) -> Result<(), Failure> {
-    let target = output.target.as_deref().filter(|target| *target != "-");
-    match (format, target) {
-        (OutputFormat::References(format), None) => print(store, output.options.format(format))?,
+    match (format, target.path()) {
+        (OutputFormat::References(format), None) => print(store, output.write.format(format))?,
         (OutputFormat::References(format), Some(target)) => {
-            let (format, overwrite) = (output.options.format(format), output.options.overwrite);
+            let (format, overwrite) = (output.write.format(format), output.write.overwrite);
             virtualize::write_folder(store, format, target, overwrite, options).await?;
         }
         #[cfg(feature = "icechunk")]

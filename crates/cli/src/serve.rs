@@ -3,8 +3,8 @@
 use virtualize_server::{ConfigError, Settings};
 
 use crate::{
-    arguments::{GENERAL, Usage},
-    exit::Failure,
+    arguments::GENERAL,
+    error::{Failure, Usage},
 };
 
 /// Serves until the process is stopped.

@@ -5,11 +5,15 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use clap::{Arg, Args};
 use pyo3::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use virtualize::{options::value, zarr::ZarrFormat};
+use virtualize::{
+    options::{given::declared, value},
+    zarr::ZarrFormat,
+};
 use virtualize_archive::{
     BatchBuilder, BatchOptions, Event, FileOptions as Files, LayoutOptions, ScanOptions, Shard, Summary,
     Target, scan_inputs, shard_size,
@@ -18,23 +22,27 @@ use virtualize_archive::{
 use crate::{
     error,
     events::{Run, Sender},
-    options::{FileOptions, exclusive, parse, store},
+    options::{FileOptions, exclusive, parse},
 };
 
 /// Number of different warnings that the result of a run lists.
 const LISTED: usize = 100;
 
 /// Options of `batch`.
-#[derive(Default, Deserialize)]
+#[derive(Args, Default, Deserialize)]
 #[serde(default)]
 struct OfBatch {
     /// The plan, which lists the files.
+    #[arg(long)]
     plan: Option<String>,
     /// Parts that others read.
+    #[arg(long)]
     #[serde(deserialize_with = "value::texts")]
     parts: Vec<String>,
+    #[command(flatten)]
     #[serde(flatten)]
     batch: BatchOptions,
+    #[command(flatten)]
     #[serde(flatten)]
     file: FileOptions,
 }
@@ -76,24 +84,34 @@ impl Workers {
 }
 
 /// Options of `scan`.
-#[derive(Default, Deserialize)]
+#[derive(Args, Default, Deserialize)]
 #[serde(default)]
 struct OfScan {
+    #[arg(long)]
     #[serde(deserialize_with = "value::count")]
     attempts: Option<usize>,
+    #[command(flatten)]
     #[serde(flatten)]
     files: Files,
+    #[command(flatten)]
     #[serde(flatten)]
     layout: LayoutOptions,
+    #[command(flatten)]
     #[serde(flatten)]
     file: FileOptions,
+}
+
+/// Returns the options of `batch` and `scan`.
+pub(crate) fn options() -> Vec<Arg> {
+    [declared::<OfBatch>(), declared::<OfScan>()].concat()
 }
 
 /// Starts a batch. `options` is a JSON object, and so is `workers`, what workers did for it before.
 #[pyfunction]
 pub(crate) fn batch(output: String, options: &str, workers: &str, wants_events: bool) -> PyResult<Run> {
     let options: OfBatch = parse(options)?;
-    let workers: Arc<Workers> = Arc::new(parse(workers)?);
+    let workers: Arc<Workers> =
+        Arc::new(serde_json::from_str(workers).map_err(|error| error::option(error.to_string()))?);
     check_files(&options.batch.files)?;
     let (builder, cancel) = options.start(&output)?;
     let builder = builder.parts(options.parts.iter().cloned());
@@ -101,7 +119,7 @@ pub(crate) fn batch(output: String, options: &str, workers: &str, wants_events: 
         Some(plan) => builder.plan_file(plan),
         None => builder,
     };
-    let (batch, store) = (batch.build(), store(&options.file.connection));
+    let (batch, store) = (batch.build(), options.file.source.store.options());
     Run::start(cancel, wants_events, |events| async move {
         let warnings = Arc::new(Warnings::default());
         let (seen, others) = (Arc::clone(&warnings), Arc::clone(&workers));

@@ -1,43 +1,25 @@
 //! Errors of the library as the exceptions of `virtualize._errors`.
 
-use pyo3::{exceptions::PyRuntimeError, prelude::*, types::PyList};
-use virtualize::{Code, Diagnostic, Error, ErrorClass, Notation, OptionName};
+use std::{collections::BTreeSet, sync::LazyLock};
 
-use crate::runtime;
+use pyo3::{exceptions::PyRuntimeError, prelude::*, types::PyList};
+use virtualize::{Code, Diagnostic, Error, ErrorClass, Notation, options::given::is_switch};
+
+use crate::{archive, references, runtime};
 
 /// Notation of remedies as keyword arguments: `on_mismatch="split"`.
 pub(crate) const KEYWORDS: Notation = Notation(|option, value| {
+    static SWITCHES: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+        let options = [archive::options(), references::options()].concat();
+        options.iter().filter(|option| is_switch(option)).map(|option| option.get_id().to_string()).collect()
+    });
     let name = option.as_str();
     Some(match value {
         Some(value) => format!("{name}={value:?}"),
-        None if SWITCHES.contains(&option) => format!("{name}=True"),
+        None if SWITCHES.contains(name) => format!("{name}=True"),
         None => format!("{name}=…"),
     })
 });
-
-/// Options that are on or off.
-const SWITCHES: [OptionName; 17] = {
-    use OptionName as O;
-    [
-        O::AllowHoles,
-        O::Anonymous,
-        O::Append,
-        O::DropUnwritten,
-        O::DropVanished,
-        O::Each,
-        O::FillWithoutSentinel,
-        O::FollowExternal,
-        O::Full,
-        O::NoRecheck,
-        O::Overwrite,
-        O::Replace,
-        O::RereadChanged,
-        O::Restart,
-        O::RetryFailed,
-        O::SkipFailed,
-        O::Strict,
-    ]
-};
 
 /// Returns the exception of an error of the library.
 pub(crate) fn of(error: &Error) -> PyErr {

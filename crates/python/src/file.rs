@@ -117,13 +117,15 @@ impl File {
         py: Python<'py>,
         format: &str,
         target: String,
-        overwrite: bool,
         options: &str,
         wait: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let format: OutputFormat =
             format.parse().map_err(|error| error::option(format!("format: {error}")))?;
-        let write: WriteTo = parse(options)?;
+        let write = match format {
+            OutputFormat::References(_) => WriteTo { write: parse(options)?, ..WriteTo::default() },
+            OutputFormat::Icechunk => WriteTo { icechunk: parse(options)?, ..WriteTo::default() },
+        };
         let (location, mapping) = (self.location.clone(), self.options.clone());
         let (store, is_own) = (Arc::clone(&self.store), self.is_own);
         runtime::run(py, wait, async move {
@@ -132,18 +134,15 @@ impl File {
                 ZarrFormat::V3 if !is_own => VirtualStore::clone(&store),
                 _ => mapped_again(&location, &options, &store).await?,
             };
-            write.run(store, format, &target, overwrite, &options).await
+            write.run(store, format, &target, &options).await
         })
     }
 }
 
 /// How and where references are written.
-#[derive(Debug, Default, serde::Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default)]
 struct WriteTo {
-    #[serde(flatten)]
     write: WriteOptions,
-    #[serde(flatten)]
     icechunk: IcechunkOptions,
 }
 
@@ -154,14 +153,13 @@ impl WriteTo {
         mut store: VirtualStore,
         format: OutputFormat,
         target: &str,
-        overwrite: bool,
         options: &Options,
     ) -> PyResult<Option<String>> {
         store.relocate(&self.write.relocation(Some(target))).map_err(|error| error::of(&error))?;
         match format {
             OutputFormat::References(format) => {
                 store.compress_inlined();
-                let format = self.write.format(format);
+                let (format, overwrite) = (self.write.format(format), self.write.overwrite);
                 let written = virtualize::write_folder(&store, format, target, overwrite, &options.store);
                 written.await.map_err(|error| error::of(&error))?;
                 Ok(None)

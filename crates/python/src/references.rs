@@ -1,61 +1,80 @@
 //! Existing references: `validate`, `diff` and `convert`.
 
+use clap::{Arg, Args};
 use pyo3::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use virtualize::{
     ChunkDifference, Error, NodeDifference, ReadOptions, Sample, VirtualStore,
-    options::{ConnectionOptions, IcechunkOptions, OutputFormat, WriteOptions},
+    options::{ConnectionOptions, IcechunkOptions, OutputFormat, WriteOptions, given::declared},
     read_references,
 };
 
 use crate::{
     error,
-    options::{exclusive, parse, store},
+    options::{exclusive, parse},
     runtime,
 };
 
 /// How references are read.
-#[derive(Default, Deserialize)]
+#[derive(Args, Default, Deserialize)]
 #[serde(default)]
 struct Reading {
+    #[arg(long)]
     relative_to: Option<String>,
+    #[arg(long)]
     version_of: Option<String>,
+    #[command(flatten)]
     #[serde(flatten)]
     connection: ConnectionOptions,
 }
 
 /// Options of `validate`.
-#[derive(Default, Deserialize)]
+#[derive(Args, Default, Deserialize)]
 #[serde(default)]
 struct OfValidate {
+    #[arg(long)]
     sample: Option<u64>,
+    #[arg(long)]
     full: bool,
+    #[command(flatten)]
     #[serde(flatten)]
     reading: Reading,
 }
 
 /// Options of `diff`.
-#[derive(Default, Deserialize)]
+#[derive(Args, Default, Deserialize)]
 #[serde(default)]
 struct OfDiff {
+    #[arg(long)]
     ignore_urls: bool,
+    #[command(flatten)]
     #[serde(flatten)]
     reading: Reading,
 }
 
 /// Options of `convert`.
-#[derive(Default, Deserialize)]
+#[derive(Args, Default, Deserialize)]
 #[serde(default)]
 struct OfConvert {
+    #[arg(long, value_enum, default_value_t)]
     format: OutputFormat,
+    #[arg(long)]
     strict: bool,
+    #[command(flatten)]
     #[serde(flatten)]
     write: WriteOptions,
+    #[command(flatten)]
     #[serde(flatten)]
     icechunk: IcechunkOptions,
+    #[command(flatten)]
     #[serde(flatten)]
     reading: Reading,
+}
+
+/// Returns the options of `validate`, `diff` and `convert`.
+pub(crate) fn options() -> Vec<Arg> {
+    [declared::<OfValidate>(), declared::<OfDiff>(), declared::<OfConvert>()].concat()
 }
 
 /// Validates references. Returns JSON with the report and its text.
@@ -128,7 +147,7 @@ impl Reading {
     fn options(&self) -> ReadOptions {
         let defaults = ReadOptions::default();
         ReadOptions {
-            store: store(&self.connection),
+            store: self.connection.options(),
             relative_to: self.relative_to.clone(),
             version: self.version_of.clone().unwrap_or(defaults.version),
         }

@@ -45,8 +45,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowS3]:
 
 COMBINATIONS: list[tuple[str, list[str], dict[str, Any]]] = [
     ("out.json", ["--concat-dim", "time"], TIME),
-    ("out.parquet", ["--concat-dim", "time", "--record-size", "2"], {**TIME, "record_size": 2}),
-    ("out.zarr", ["--concat-dim", "time", "--inline-below", "1K"], {**TIME, "inline_below": "1K"}),
+    ("out.parquet", ["--concat-dim", "time", "--option", "record-size=2"], {**TIME, "record_size": 2}),
+    ("out.zarr", ["--concat-dim", "time", "--inline", "1K"], {**TIME, "inline": "1K"}),
     ("out.icechunk", ["--concat-dim", "time"], TIME),
     (
         "out.json",
@@ -99,17 +99,17 @@ def test_output_and_journal_are_those_of_the_command(
 # Options on which the journal depends, as the command and as Python write them.
 CHOICES: list[tuple[str, dict[str, Any]]] = [
     ("--strict", {"strict": True}),
-    ("--inline-limit 1000000", {"inline_limit": "1000000"}),
-    ("--inline-below 2K", {"inline_below": 2048}),
-    ("--inline-coordinates", {"inline_coordinates": True}),
-    ("--inline-total 1M", {"inline_total": 1 << 20}),
-    ("--split-contiguous 4K", {"split_contiguous": "4k"}),
-    ("--missing-value-convention", {"missing_value_convention": True}),
-    ("--ragged", {"ragged": True}),
-    ("--follow-external", {"follow_external": True}),
+    ("--option inline-limit=1000000", {"inline_limit": "1000000"}),
+    ("--inline 2K", {"inline": 2048}),
+    ("--inline 1", {"inline": 1}),
+    ("--option inline-total=1M", {"inline_total": 1 << 20}),
+    ("--option split-contiguous=4K", {"split_contiguous": "4k"}),
+    ("--option missing-value-convention=true", {"missing_value_convention": True}),
+    ("--option ragged=true", {"ragged": True}),
+    ("--option follow-external=true", {"follow_external": True}),
     ("--unpack", {"unpack": True}),
-    ("--stack", {"stack": True}),
-    ("--ifd 0 --ifd 0/1", {"ifd": [0, "0/1"]}),
+    ("--option stack=true", {"stack": True}),
+    ("--option ifd=0 --option ifd=0/1", {"ifd": [0, "0/1"]}),
     ("--readable-by zarrs,zarr-python", {"readable_by": ["zarrs", "zarr-python"]}),
     ("--chunk-grid rectilinear", {"chunk_grid": "rectilinear"}),
     ("--concat-var t", {"concat_var": "t"}),
@@ -138,7 +138,7 @@ def test_random_options_are_those_of_the_command(files: list[Path], tmp_path: Pa
 def test_other_options_do_not_resume(files: list[Path], tmp_path: Path) -> None:
     command("batch", *files, "--concat-dim", "time", "-o", tmp_path / "out.json")
     with pytest.raises(virtualize.Error, match="inline-below.*restart=True"):
-        virtualize.batch(files, tmp_path / "out.json", **TIME, inline_below=100)
+        virtualize.batch(files, tmp_path / "out.json", **TIME, inline=100)
 
 
 def test_scan_is_that_of_the_command(files: list[Path], fixtures: Path) -> None:
@@ -165,7 +165,7 @@ def test_events_are_those_of_the_log(server: SlowS3, tmp_path: Path) -> None:
     options: dict[str, Any] = {**TIME, "concurrency": 1, "skip_failed": True}
     log, out = tmp_path / "log", tmp_path / "out.json"
     command(
-        "batch", *URLS, "--concat-dim", "time", "--concurrency", 1, "--skip-failed", "--json-log", log, "-o", out,
+        "batch", *URLS, "--concat-dim", "time", "--option", "concurrency=1", "--skip-failed", "--json-log", log, "-o", out,
         server=server,
     )  # fmt: skip
     logged = [without_times(json.loads(line)) for line in log.read_text().splitlines()]
@@ -333,7 +333,7 @@ def test_interrupted(tmp_path: Path, how: str) -> None:
         server.asked.clear()
         # The command resumes the run.
         said = command(
-            "batch", *URLS, "--concat-dim", "time", "--concurrency", "2", "-o", out, server=server
+            "batch", *URLS, "--concat-dim", "time", "--option", "concurrency=2", "-o", out, server=server
         )
         assert 0 < len([url for url in URLS if server.asked[url.removeprefix("s3://bucket/")]]) < DAYS
         whole = tmp_path / "whole.json"
@@ -346,7 +346,7 @@ def test_a_killed_command_is_resumed(server: SlowS3, tmp_path: Path) -> None:
     server.latency = 0.2
     out = tmp_path / "out.json"
     process = subprocess.Popen(
-        [sys.executable, "-m", "virtualize", "batch", *URLS, "--concat-dim", "time", "--concurrency", "2", "-o", out],
+        [sys.executable, "-m", "virtualize", "batch", *URLS, "--concat-dim", "time", "--option", "concurrency=2", "-o", out],
         env=environment(server),
         stderr=subprocess.DEVNULL,
     )

@@ -215,9 +215,9 @@ def test_other_options_are_refused_before_anything_is_read(tmp_path: Path) -> No
         virtualize.batch(URLS[:2], out, **options)
         server.asked.clear()
         with pytest.raises(virtualize.Error, match="inline-below.*restart=True"):
-            virtualize.batch(URLS[:2], out, **options, inline_below=100)
+            virtualize.batch(URLS[:2], out, **options, inline=100)
         assert server.asked.total() == 0
-        assert virtualize.batch(URLS[:2], out, **options, inline_below=100, restart=True).read == 2
+        assert virtualize.batch(URLS[:2], out, **options, inline=100, restart=True).read == 2
 
 
 # ---- lost workers

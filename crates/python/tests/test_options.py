@@ -2,36 +2,17 @@
 
 import datetime
 import json
-import re
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 import virtualize
-from many_files import command, write_days
+from many_files import write_days
 from virtualize import _options, _virtualize
 
-# Options of the command that Python lacks, with the reason.
-OF_THE_COMMAND = {
-    "help": "help(virtualize.batch)",
-    "version": "importlib.metadata",
-    "output": "an argument",
-    "json_log": "on_event",
-    "quiet": "nothing is printed",
-    "verbose": "nothing is printed",
-    "all": "the default",
-    "json": "the result is an object",
-    "fail_on_mismatch": "len(scan.eras) > 1",
-    "hdf5_reader": "the package does not contain the C library",
-    "stats": "events",
-    "metrics": "events",
-    "shard": "executor",
-    "part": "executor",
-    "dry_run": "of the command alone",
-    "sample": "of the command alone",
-    "request_price": "of the command alone",
-}
 KINDS: list[tuple[str, type]] = [
     ("batch", _options.BatchOptions),
     ("scan", _options.ScanOptions),
@@ -61,19 +42,11 @@ def call(name: str, options: Mapping[str, object]) -> None:
             _virtualize.convert("no/refs.json", "no/out.json", text, True)
 
 
-@pytest.mark.parametrize(("name", "kind"), KINDS)
-def test_every_option_of_the_command_exists(name: str, kind: type) -> None:
-    flags = re.findall(r"^ +(?:-\w, )?--([a-z0-9-]+)", command(name, "--help"), re.MULTILINE)
-    offered = {flag.replace("-", "_") for flag in flags}
-    assert len(offered) > 5
-    assert offered - (OF_THE_COMMAND.keys() - names(kind)) == names(kind)
-
-
-def test_options_of_opening_and_writing_exist() -> None:
-    flags = re.findall(r"^ +(?:-\w, )?--([a-z0-9-]+)", command("--help"), re.MULTILINE)
-    offered = {flag.replace("-", "_") for flag in flags}
-    known = names(_options.OpenOptions) | names(_options.WriteOptions) | names(_options.IcechunkOptions)
-    assert offered - OF_THE_COMMAND.keys() - {"format", "overwrite"} == known
+def test_types_are_generated_from_the_options_of_the_command(fixtures: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, fixtures.parent / "crates/python/option_types.py", "--check"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(("name", "kind"), KINDS)
@@ -84,16 +57,16 @@ def test_every_option_is_known_and_checks_its_value(name: str, kind: type) -> No
         text = str(caught.value)
         assert text.startswith(f"{option}: expected "), text
         assert "\n" not in text and "line 1" not in text and "column" not in text
-    with pytest.raises(virtualize.OptionError, match=r"^bands is not an option \[usage\]$"):
+    with pytest.raises(virtualize.OptionError, match=r"^bands: unknown option; "):
         call(name, {"bands": 1})
 
 
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"concat_dmi": "time"}, "concat_dmi is not an option (did you mean concat_dim?)"),
-        ({"Concat-Dim": "time"}, "Concat-Dim is not an option (did you mean concat_dim?)"),
-        ({"zzz": 1}, "zzz is not an option"),
+        ({"concat_dmi": "time"}, 'concat_dmi: unknown option; did you mean "concat_dim"?'),
+        ({"Concat-Dim": "time"}, 'Concat-Dim: unknown option; did you mean "concat_dim"?'),
+        ({"zzz": 1}, "zzz: unknown option; existing options: "),
         ({"concat_dim": 3}, "concat_dim: expected a text or a list of texts, not 3"),
         ({"concat_dim": [3]}, "concat_dim: expected a text or a list of texts"),
         ({"concat_dim": {"time"}}, "concat_dim: unexpected value of type set"),
@@ -102,17 +75,16 @@ def test_every_option_is_known_and_checks_its_value(name: str, kind: type) -> No
         ({"restart": 1}, "restart: expected True or False, not 1"),
         ({"min_size": "1.5M"}, "min_size: expected a number of bytes"),
         ({"min_size": -1}, "min_size: expected a number of bytes"),
-        ({"inline_below": 1.5}, "inline_below: expected a number of bytes"),
-        ({"inline_below": float("nan")}, "inline_below: "),
-        ({"max_failures": "1"}, 'max_failures: expected a whole number, not "1"'),
+        ({"inline": 1.5}, "inline: expected a number of bytes"),
+        ({"inline": float("nan")}, "inline: "),
         ({"max_failures": True}, "max_failures: expected a whole number, not True"),
         ({"concurrency": 0}, "concurrency: expected a number from 1 on, not 0"),
         ({"attempts": 0}, "attempts: expected a number from 1 on, not 0"),
         ({"newer": "yesterday"}, 'newer: expected a time such as 2024-02-29'),
         ({"newer": datetime.datetime(2024, 2, 29)}, "newer: 2024-02-29 00:00:00 has no time zone"),  # noqa: DTZ001
         ({"newer": np.datetime64("2024-02-29")}, "newer: unexpected value of type datetime64"),
-        ({"coord_from_attribute": "a=b"}, "coord_from_attribute: expected a mapping of text to text"),
-        ({"store_option": {"aws_secret_access_key": 5}}, "store_option: expected text"),
+        ({"coord_from_attribute": "a"}, "coord_from_attribute: expected KEY=VALUE"),
+        ({"store_option": {"aws_secret_access_key": 5}}, "store_option: expected a mapping of text to text"),
         ({"bearer_token": 12345}, "bearer_token: expected text"),
         ({"ifd": "1.5"}, "ifd: expected a number such as 2"),
         ({"readable_by": ["panoply"]}, "readable_by: expected virtualize, zarr-python"),
@@ -181,3 +153,15 @@ def test_errors_have_codes(tmp_path: Path) -> None:
         virtualize.open(str(tmp_path / "absent.nc"))
     assert caught.value.code == "source-not-found"
     assert str(caught.value).endswith(" [source-not-found]") and str(caught.value).count("[") == 1
+
+
+def test_a_configuration_file_has_options(fixtures: Path, tmp_path: Path) -> None:
+    file, config = fixtures / "hdf5/chunked.h5", tmp_path / "virtualize.toml"
+    config.write_text('inline = "1M"\nretries = 2\n')
+    virtualize.open(file, config=config).to_kerchunk(tmp_path / "a.json")
+    virtualize.open(file, inline="1M").to_kerchunk(tmp_path / "b.json")
+    virtualize.open(file).to_kerchunk(tmp_path / "c.json")
+    assert (tmp_path / "a.json").read_text() == (tmp_path / "b.json").read_text() != (tmp_path / "c.json").read_text()
+    config.write_text("inlne = 5\n")
+    with pytest.raises(virtualize.OptionError, match='virtualize.toml: inlne: unknown option; did you mean "inline"'):
+        virtualize.open(file, config=config)

@@ -44,7 +44,7 @@ option_names! {
     Full = "full",
     Group = "group",
     Hdf5Reader = "hdf5_reader",
-    InlineBelow = "inline_below",
+    Inline = "inline",
     InlineLimit = "inline_limit",
     InlineTotal = "inline_total",
     Journal = "journal",

@@ -7,15 +7,14 @@ pub(crate) const DOCUMENT: &str = include_str!("openapi.json");
 
 /// Parameters of mapping, which every endpoint that reads a source accepts. The service itself sets the members of
 /// [`MappingOptions`] that are not listed, such as the HDF5 reader and the total size of inline chunks.
-pub(crate) const OF_MAPPING: [&str; 17] = [
+pub(crate) const OF_MAPPING: [&str; 16] = [
     "chunk-grid",
     "complex-integers",
     "dmrpp",
     "follow-external",
     "format",
     "ifd",
-    "inline-below",
-    "inline-coordinates",
+    "inline",
     "inline-limit",
     "missing-value-convention",
     "ragged",

@@ -147,7 +147,7 @@ pub(crate) fn options(
 ) -> Result<Options, Problem> {
     let mapping: MappingOptions = deserialize(members, &shown)?;
     let most = config.file_memory;
-    for (name, value) in [("inline_limit", mapping.inline_limit), ("inline_below", mapping.inline_below)] {
+    for (name, value) in [("inline_limit", mapping.inline_limit), ("inline", mapping.inline)] {
         if value.is_some_and(|value| value > most) {
             return Err(Problem::parameter(&shown(name), format!("expected a number from 0 to {most}")));
         }

@@ -128,7 +128,7 @@ async fn made_references_are_kept_on_the_disk() {
     let second = get(&again, &target).await;
     assert_eq!((&first.body, first.header("etag")), (&second.body, second.header("etag")));
     assert_eq!(metric(&again, hit).await, 1.0);
-    let other = get(&again, &format!("{target}&inline-below=100")).await;
+    let other = get(&again, &format!("{target}&inline=100")).await;
     assert_ne!(other.header("etag"), first.header("etag"));
     assert_eq!(metric(&again, hit).await, 1.0);
     // Damaged entries are generated again.

@@ -76,18 +76,17 @@ async fn every_file_has_one_line() {
 async fn options_are_those_of_one_file() {
     let service = service(&settings());
     let source = url("hdf5/chunked.h5");
-    let body = json!({ "urls": [source], "inline_below": 20, "strict": false, "ifd": null });
+    let body = json!({ "urls": [source], "inline": 20, "strict": false, "ifd": null });
     let answer = post(&service, "/v1/references", &body).await;
-    let one =
-        get(&service, &format!("/v1/references?url={source}&inline-below=20&strict=false")).await.json();
+    let one = get(&service, &format!("/v1/references?url={source}&inline=20&strict=false")).await.json();
     assert_eq!(lines(&answer.body)[0]["references"], one);
     for (members, named) in [
         (json!({}), "urls"),
         (json!({ "urls": [] }), "urls"),
         (json!({ "urls": "a" }), "urls"),
         (json!({ "urls": vec!["a"; 10_001] }), "urls"),
-        (json!({ "urls": ["a"], "inline-below": 1 }), "inline-below"),
-        (json!({ "urls": ["a"], "inline_below": -1 }), "inline_below"),
+        (json!({ "urls": ["a"], "chunk-grid": 1 }), "chunk-grid"),
+        (json!({ "urls": ["a"], "inline": -1 }), "inline"),
         (json!({ "urls": ["a"], "split_contiguous": 0 }), "split_contiguous"),
         (json!({ "urls": ["a"], "chunk_grid": { "a": 1 } }), "chunk_grid"),
         (json!({ "urls": ["a"], "format": "zarr3" }), "format"),

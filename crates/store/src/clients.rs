@@ -18,17 +18,7 @@ use object_store::{
 use reqwest::redirect::Policy;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::{
-    Allowed, StoreError,
-    keys::Taken,
-    lanes::{Lanes, Load},
-    meter::RetryReason,
-    network::Network,
-    transport,
-};
-
-/// Number of hosts whose measurements are kept.
-const HOSTS: usize = 1024;
+use crate::{Allowed, StoreError, meter::RetryReason, transport};
 
 /// Connections, credentials and request slots, shared by all files opened with the same options or clones of them.
 /// Options changed after cloning get a pool of their own.
@@ -56,8 +46,6 @@ pub(crate) struct Pool {
     slots: Semaphore,
     /// Connected buckets.
     buckets: Mutex<HashMap<BucketKey, Bucket>>,
-    /// Measurements by bucket URL or host.
-    networks: Mutex<HashMap<String, Arc<Network>>>,
     /// Detected regions by bucket URL; `None` if detection failed.
     regions: Mutex<BTreeMap<String, Option<String>>>,
     /// Client for `http` URLs; one client keeps connections to many hosts.
@@ -110,7 +98,6 @@ impl Pool {
         Self {
             slots: Semaphore::new(slots),
             buckets: Mutex::default(),
-            networks: Mutex::default(),
             regions: Mutex::default(),
             http: OnceLock::new(),
             https: OnceLock::new(),
@@ -129,18 +116,6 @@ impl Pool {
     /// Returns how many requests could start at once.
     pub(crate) fn free_slots(&self) -> usize {
         self.slots.available_permits()
-    }
-
-    /// Returns the measurements of a bucket or host.
-    pub(crate) fn network(&self, host: &str) -> Arc<Network> {
-        let mut networks = self.networks.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(network) = networks.get(host) {
-            return Arc::clone(network);
-        }
-        if networks.len() >= HOSTS {
-            networks.clear();
-        }
-        Arc::clone(networks.entry(host.to_owned()).or_default())
     }
 
     /// Returns the bucket of a URL such as `s3://name` in its detected region, and connects to it on first use.
@@ -189,7 +164,7 @@ impl Pool {
         if let Some(client) = place.get() {
             return Ok(client.clone());
         }
-        let client = observed(options, Policy::default)?;
+        let client = observed(options, Policy::default())?;
         Ok(place.get_or_init(|| client).clone())
     }
 }
@@ -208,7 +183,7 @@ pub(crate) struct Web {
 impl HttpConnector for Web {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         match &self.allowed {
-            Some(allowed) => Ok(HttpClient::new(Observed(allowed.client()?.into()))),
+            Some(allowed) => Ok(HttpClient::new(Observed(allowed.client()?))),
             None => self.pool.web(self.secure, options),
         }
     }
@@ -220,20 +195,18 @@ pub(crate) struct Straight;
 
 impl HttpConnector for Straight {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        observed(options, Policy::none)
+        observed(options, Policy::none())
     }
 }
 
 /// Connects clients that record responses in [`Seen`].
-fn observed(options: &ClientOptions, redirects: fn() -> Policy) -> object_store::Result<HttpClient> {
-    let own = options.clone();
-    let lanes = Lanes::new(options, move || transport::client(&own, redirects()))?;
-    Ok(HttpClient::new(Observed(lanes)))
+fn observed(options: &ClientOptions, redirects: Policy) -> object_store::Result<HttpClient> {
+    Ok(HttpClient::new(Observed(transport::client(options, redirects)?)))
 }
 
-/// HTTP service that records each response in the [`Seen`] and [`Taken`] extensions of its request.
+/// HTTP service that records each response in the [`Seen`] extension of its request.
 #[derive(Debug)]
-struct Observed(Lanes);
+struct Observed(HttpClient);
 
 impl HttpService for Observed {
     fn call<'service, 'call>(
@@ -245,26 +218,12 @@ impl HttpService for Observed {
         Self: 'call,
     {
         let seen = request.extensions().get::<Seen>().cloned().unwrap_or_default();
-        let taken = request.extensions().get::<Taken>().cloned();
-        let (client, load) = self.0.least_loaded();
-        seen.begin(load);
         Box::pin(async move {
-            let answer = client.execute(request).await.inspect_err(|error| seen.broken(error))?;
+            let answer = self.0.execute(request).await.inspect_err(|error| seen.broken(error))?;
             seen.note(&answer);
-            match taken.filter(|_| answer.status().is_success()) {
-                Some(taken) => take(answer, &taken).await,
-                None => Ok(answer),
-            }
+            Ok(answer)
         })
     }
-}
-
-/// Stores a copy of the response's body in `taken`, and returns the response unchanged.
-async fn take(answer: HttpResponse, taken: &Taken) -> Result<HttpResponse, HttpError> {
-    let (head, body) = answer.into_parts();
-    let body = body.bytes().await?;
-    taken.put(body.clone());
-    Ok(HttpResponse::from_parts(head, body.into()))
 }
 
 /// Facts about the response to a request, attached to the request as an extension.
@@ -278,16 +237,9 @@ pub(crate) struct Seen {
     region: Arc<Mutex<Option<String>>>,
     /// Whether the request, or its response's body, took too long.
     timed_out: Arc<AtomicBool>,
-    /// Counts as a request in flight until this is dropped, which is after the response's body has been read.
-    load: Arc<Mutex<Option<Load>>>,
 }
 
 impl Seen {
-    /// Counts the request as one in flight.
-    fn begin(&self, load: Load) {
-        *self.load.lock().unwrap_or_else(PoisonError::into_inner) = Some(load);
-    }
-
     /// Records status, `Retry-After` and region of a response.
     fn note(&self, response: &HttpResponse) {
         self.status.store(u64::from(response.status().as_u16()), Ordering::Relaxed);

@@ -13,11 +13,9 @@ use url::Url;
 use virtualize_remedy::similar;
 
 use crate::{
-    StoreError, StoreOptions, azure_settings,
+    StoreError, StoreOptions,
     clients::{Bucket, Purpose, Straight, Web},
-    keys,
     location::{Location, Service},
-    profile,
 };
 
 /// A store, and the path of the object within it.
@@ -32,7 +30,7 @@ pub(crate) fn connect(
 ) -> Result<Connected, StoreError> {
     match location {
         Location::Bucket { service, bucket, key } => {
-            let path = keys::path(&location.name(), key)?;
+            let path = key_path(&location.name(), key)?;
             Ok((connect_bucket(*service, bucket, purpose, options)?.objects, path))
         }
         Location::Http(_) | Location::Local(_) | Location::Foreign(_) => Err(StoreError::Location {
@@ -40,6 +38,28 @@ pub(crate) fn connect(
             reason: "it is not in an object store".to_owned(),
         }),
     }
+}
+
+/// Returns the path of a key. Rejects keys that cannot be requested unmodified: `Path` drops a `/` at either end, and
+/// HTTP clients resolve steps such as `..` in URLs.
+fn key_path(name: &str, key: &str) -> Result<Path, StoreError> {
+    let reason = if key.is_empty() || key.ends_with('/') {
+        "a key that ends in a slash names a folder, expected the key of an object"
+    } else if key.split('/').any(str::is_empty) {
+        "the key has an empty name beside a slash, which is not read here: copy the object to another key"
+    } else if key.split('/').any(|part| matches!(part, "." | "..")) {
+        "the key has a step such as `..`, which is not read here: copy the object to another key"
+    } else if key.contains(|c: char| c.is_ascii_control()) {
+        "the key has a control character, which is not read here: copy the object to another key"
+    } else {
+        let path = Path::parse(key).map_err(|error| StoreError::remote(name, &error.into()))?;
+        if path.as_ref() == key {
+            return Ok(path);
+        }
+        "the key cannot be asked for: copy the object to another key"
+    };
+    let name = name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    Err(StoreError::Location { name, reason: reason.to_owned() })
 }
 
 /// Returns the bucket of a URL such as `s3://name`, with shared connections.
@@ -52,9 +72,9 @@ pub(crate) fn connect_bucket(
     let retries = retries(purpose, options);
     options.pool().bucket(bucket, purpose, |region| {
         let built = match service {
-            Service::S3 => s3(bucket, region, purpose, options)?.with_retry(retries).build().map(shared),
-            Service::Google => google(bucket, purpose, options)?.with_retry(retries).build().map(shared),
-            Service::Azure => azure(bucket, purpose, options)?.with_retry(retries).build().map(shared),
+            Service::S3 => s3(bucket, region, options)?.with_retry(retries).build().map(shared),
+            Service::Google => google(bucket, options)?.with_retry(retries).build().map(shared),
+            Service::Azure => azure(bucket, options)?.with_retry(retries).build().map(shared),
         };
         built.map_err(|error| StoreError::remote(bucket, &error))
     })
@@ -84,7 +104,7 @@ pub(crate) fn web_client(url: &Url, name: &str, options: &StoreOptions) -> Resul
 }
 
 fn web_options(url: &Url, name: &str, options: &StoreOptions) -> Result<ClientOptions, StoreError> {
-    let mut client = client_options(Purpose::Reading).with_allow_http(url.scheme() == "http");
+    let mut client = client_options().with_allow_http(url.scheme() == "http");
     for (key, value) in &options.values {
         let parsed = key.to_ascii_lowercase().parse::<ClientConfigKey>();
         client = client.with_config(parsed.map_err(|_| unknown(key))?, value);
@@ -123,7 +143,7 @@ macro_rules! configured {
                 builder = builder.with_config(key, value);
             }
         }
-        for (name, value) in $options.values.iter().filter(|(name, _)| !is_ours(name)) {
+        for (name, value) in &$options.values {
             let key = name.to_ascii_lowercase().parse::<$key>().map_err(|_| unknown(name))?;
             builder = builder.with_config(key, value);
         }
@@ -131,28 +151,9 @@ macro_rules! configured {
     }};
 }
 
-/// Returns whether a setting belongs to this crate rather than to `object_store`.
-fn is_ours(name: &str) -> bool {
-    [profile::OPTION, CONNECTION].contains(&name.to_ascii_lowercase().as_str())
-}
-
-/// Setting for the connection string of an Azure account.
-const CONNECTION: &str = "azure_storage_connection_string";
-
 /// Configures a client for S3; `region` is the detected region of the bucket.
-fn s3(
-    bucket: &str,
-    region: Option<String>,
-    purpose: Purpose,
-    options: &StoreOptions,
-) -> Result<AmazonS3Builder, StoreError> {
-    let mut start = AmazonS3Builder::new().with_client_options(client_options(purpose));
-    for (key, value) in profile::settings(bucket, options)? {
-        if key == "aws_endpoint" && value.starts_with("http://") {
-            start = start.with_allow_http(true);
-        }
-        start = start.with_config(key.parse().map_err(|_| unknown(&key))?, value);
-    }
+fn s3(bucket: &str, region: Option<String>, options: &StoreOptions) -> Result<AmazonS3Builder, StoreError> {
+    let mut start = AmazonS3Builder::new().with_client_options(client_options());
     if let Some(region) = region {
         start = start.with_region(region);
     }
@@ -183,12 +184,8 @@ fn check_endpoint(endpoint: Option<String>) -> Result<(), StoreError> {
     }
 }
 
-fn google(
-    bucket: &str,
-    purpose: Purpose,
-    options: &StoreOptions,
-) -> Result<GoogleCloudStorageBuilder, StoreError> {
-    let start = GoogleCloudStorageBuilder::new().with_client_options(client_options(purpose));
+fn google(bucket: &str, options: &StoreOptions) -> Result<GoogleCloudStorageBuilder, StoreError> {
+    let start = GoogleCloudStorageBuilder::new().with_client_options(client_options());
     let mut builder = configured!(start, GoogleConfigKey, "GOOGLE_", options);
     if options.anonymous {
         builder = builder.with_skip_signature(true);
@@ -217,32 +214,8 @@ fn emulator(builder: &GoogleCloudStorageBuilder) -> Option<String> {
     Some(url.trim_end_matches('/').to_owned())
 }
 
-/// Returns the settings of the Azure connection string, from the options or else the environment.
-pub(crate) fn connection(options: &StoreOptions) -> Result<Vec<(AzureConfigKey, String)>, StoreError> {
-    let said = options.values.iter().find(|(key, _)| key.eq_ignore_ascii_case(CONNECTION));
-    let said = said.map(|(_, value)| value.clone());
-    let Some(text) = said.or_else(|| env::var(CONNECTION.to_ascii_uppercase()).ok()) else {
-        return Ok(Vec::new());
-    };
-    let refused = |error: azure_settings::ConnectionStringError| StoreError::Option {
-        key: CONNECTION.to_owned(),
-        reason: error.to_string(),
-    };
-    azure_settings::connection_string(&text).map_err(refused)
-}
-
-fn azure(
-    bucket: &str,
-    purpose: Purpose,
-    options: &StoreOptions,
-) -> Result<MicrosoftAzureBuilder, StoreError> {
-    let mut start = MicrosoftAzureBuilder::new().with_client_options(client_options(purpose));
-    for (key, value) in connection(options)? {
-        if key == AzureConfigKey::Endpoint && value.starts_with("http://") {
-            start = start.with_allow_http(true);
-        }
-        start = start.with_config(key, value);
-    }
+fn azure(bucket: &str, options: &StoreOptions) -> Result<MicrosoftAzureBuilder, StoreError> {
+    let start = MicrosoftAzureBuilder::new().with_client_options(client_options());
     let mut builder = configured!(start, AzureConfigKey, "AZURE_", options);
     if options.anonymous {
         builder = builder.with_skip_signature(true);
@@ -257,17 +230,11 @@ fn azure(
     Ok(builder.with_url(bucket).with_http_connector(Straight))
 }
 
-/// Returns the defaults of a client. It reads with HTTP/2 where the server offers it. It writes with HTTP/1.1: many
-/// servers grant an upload a small window (decision 75).
-fn client_options(purpose: Purpose) -> ClientOptions {
-    let options = match purpose {
-        Purpose::Reading => ClientOptions::new().with_allow_http2(),
-        Purpose::Writing => ClientOptions::new().with_http1_only(),
-    };
-    options
-        // A connection that broke silently would delay all of its requests, and their retries.
-        .with_http2_keep_alive_interval(Duration::from_secs(10))
-        .with_http2_keep_alive_timeout(Duration::from_secs(10))
+/// Returns the defaults of a client. As in `object_store`, it uses HTTP/1.1 unless the user sets `http1_only=false`: all
+/// requests of an HTTP/2 client share the bandwidth that a server grants one connection.
+fn client_options() -> ClientOptions {
+    ClientOptions::new()
+        .with_http1_only()
         .with_user_agent(HeaderValue::from_static(concat!("virtualize/", env!("CARGO_PKG_VERSION"))))
         .with_connect_timeout(Duration::from_secs(10))
         .with_read_timeout(Duration::from_secs(30))
@@ -297,7 +264,6 @@ const SETTINGS: &[&str] = &[
     "aws_session_token",
     "aws_region",
     "aws_endpoint",
-    "aws_profile",
     "aws_skip_signature",
     "aws_request_payer",
     "aws_virtual_hosted_style_request",
@@ -316,7 +282,6 @@ const SETTINGS: &[&str] = &[
     "azure_storage_tenant_id",
     "azure_storage_endpoint",
     "azure_storage_use_emulator",
-    CONNECTION,
     "azure_skip_signature",
     "allow_http",
     "allow_invalid_certificates",
@@ -342,7 +307,7 @@ mod tests {
 
     #[test]
     fn suggested_settings_exist() {
-        for name in SETTINGS.iter().filter(|name| !is_ours(name)) {
+        for name in SETTINGS {
             let is_known = name.parse::<AmazonS3ConfigKey>().is_ok()
                 || name.parse::<GoogleConfigKey>().is_ok()
                 || name.parse::<AzureConfigKey>().is_ok()
@@ -360,5 +325,15 @@ mod tests {
             assert!(check_endpoint(Some(wrong.to_owned())).is_err(), "{wrong}");
         }
         assert!(check_endpoint(None).is_ok());
+    }
+
+    #[test]
+    fn keys_are_asked_for_as_they_are_or_not_at_all() {
+        for key in ["a/b c.nc", "a%2Fb", "a+b#c?d", "\u{fc}/\u{65e5}", " a ", "a/...", ".a", "a\\b", "~a*"] {
+            assert_eq!(key_path("", key).unwrap().as_ref(), key);
+        }
+        for key in ["", "/a", "a/", "a//b", "//a", "a/./b", "a/../b", "..", "a\nb", "a\u{7f}"] {
+            assert!(matches!(key_path("s3://b/k", key), Err(StoreError::Location { .. })), "{key:?}");
+        }
     }
 }

@@ -161,16 +161,13 @@ impl StoreError {
             Self::Changed { .. } => "run again when the file is complete",
             Self::NoRanges { .. } => "download the file first",
             Self::Unreadable { .. } => {
-                let inline =
-                    Remedy::set(OptionName::InlineBelow, "256M", "inline the chunks of a small file");
+                let inline = Remedy::set(OptionName::Inline, "256M", "inline the chunks of a small file");
                 return Some(inline.or(Remedy::advice("put the file on a server that supports ranges")));
             }
             Self::Page { name } if name.ends_with('/') => {
                 "a folder of a web server cannot be listed: give the URLs of files, a list of them, or a STAC catalogue"
             }
-            Self::Page { .. } => {
-                "check the URL, whether it needs a login such as --bearer-token, and whether the service is down"
-            }
+            Self::Page { .. } => "check the URL, whether it needs a login, and whether the service is down",
             Self::Option { .. } => "see the configuration keys of object_store for this kind of store",
             Self::Locked { .. } => "wait until that process ends, or choose another output",
             Self::Unavailable { reason, .. } if reason.contains("Connection refused") => {
@@ -255,8 +252,9 @@ fn denied_remedy(name: &str) -> Remedy {
                 "aws_request_payer=true",
                 "pay for a requester-pays bucket",
             );
-            let keys =
-                Remedy::advice("set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY of an account with access");
+            let keys = Remedy::advice(
+                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, as `aws configure export-credentials --format env` prints them",
+            );
             return keys.or(Remedy::turn_on(OptionName::Anonymous, "read a public bucket")).or(pays);
         }
         Some("gs") => "set GOOGLE_APPLICATION_CREDENTIALS",

@@ -20,7 +20,7 @@ use crate::{
     lock::beside,
     output::{PART, UPLOADS, folder_of, sync_folder, upload},
     read_object,
-    receipt::{Parts, content},
+    receipt::Parts,
     region,
 };
 
@@ -142,14 +142,13 @@ impl SideFolder {
             let path = self.inner().join(key);
             let above = path.ancestors().skip(1).take_while(|folder| folder.starts_with(self.inner()));
             folders.extend(above.map(Path::to_owned));
-            let read = File::open(&path).and_then(|mut file| {
+            let found = File::open(&path).and_then(|file| {
                 if is_local {
                     file.sync_all()?;
                 }
-                content(&mut file)
+                file.metadata()
             });
-            let (size, digest) = read.map_err(|error| StoreError::io(key, &error))?;
-            parts.add_content(key, size, &digest);
+            parts.add_file(key, &found.map_err(|error| StoreError::io(key, &error))?);
         }
         for folder in folders.iter().filter(|_| is_local) {
             sync_folder(folder).map_err(|error| StoreError::io(&self.target.name(), &error))?;

@@ -1,7 +1,4 @@
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use object_store::{Error, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, path::Path};
@@ -14,7 +11,6 @@ use crate::{
     error,
     location::Location,
     meter::Meter,
-    network::Network,
     retry::{Backoff, Tried},
     web::{self, WebFile, WebResponse},
 };
@@ -26,7 +22,6 @@ pub(crate) struct Link {
     /// Name for messages.
     pub(crate) name: String,
     pool: Arc<Pool>,
-    network: Arc<Network>,
     retries: usize,
     retry_timeout: Duration,
     /// Maximum size of a body whose length the server does not announce.
@@ -87,8 +82,7 @@ impl Link {
         };
         let StoreOptions { retries, retry_timeout, whole_limit, .. } = *options;
         let pool = options.pool();
-        let network = pool.network(&location.host());
-        Ok(Self { route, name: location.name(), pool, network, retries, retry_timeout, whole_limit })
+        Ok(Self { route, name: location.name(), pool, retries, retry_timeout, whole_limit })
     }
 
     /// Returns whether the file is on a web server.
@@ -102,11 +96,6 @@ impl Link {
             Route::Web(file) => file.is_complete(),
             Route::Own(..) | Route::Foreign(..) => true,
         }
-    }
-
-    /// Returns the measurements of the server.
-    pub(crate) fn network(&self) -> &Network {
-        &self.network
     }
 
     /// Returns how many requests could start at once.
@@ -166,18 +155,13 @@ impl Link {
             }
         };
         let is_head = options.head;
-        let start = Instant::now();
-        let answer = store.get_opts(path, options).await;
-        let first = start.elapsed();
-        let result = answer.map_err(|error| self.failed(&error, seen))?;
+        let result = store.get_opts(path, options).await.map_err(|error| self.failed(&error, seen))?;
         accept(&result.meta).map_err(|error| Tried::Final(error.into()))?;
         let meta = result.meta.clone();
         if is_head {
             return Ok((meta, Bytes::new()));
         }
-        let bytes = self.body(result, seen).await.map_err(Tried::Passing)?;
-        self.network.response(bytes.len() as u64, first, start.elapsed().saturating_sub(first));
-        Ok((meta, bytes))
+        Ok((meta, self.body(result, seen).await.map_err(Tried::Passing)?))
     }
 
     /// Makes one attempt of a request to a web server.
@@ -188,9 +172,7 @@ impl Link {
         seen: &Seen,
         accept: impl Fn(&ObjectMeta) -> Result<(), StoreError>,
     ) -> Result<(ObjectMeta, Bytes), Tried<Failure>> {
-        let start = Instant::now();
         let WebResponse { mut meta, range, body } = file.get(options, seen).await?;
-        let first = start.elapsed();
         accept(&meta).map_err(|error| Tried::Final(error.into()))?;
         if options.head {
             return Ok((meta, Bytes::new()));
@@ -217,7 +199,6 @@ impl Link {
         if range.is_none() {
             meta.size = length;
         }
-        self.network.response(length, first, start.elapsed().saturating_sub(first));
         Ok((meta, bytes))
     }
 

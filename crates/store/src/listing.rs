@@ -3,14 +3,16 @@ use std::{
     path::Path,
 };
 
-use object_store::list::PaginatedListOptions;
+use object_store::{
+    ListResult, ObjectStoreExt,
+    list::{PaginatedListOptions, PaginatedListResult},
+};
 use virtualize_bytes::ReadErrorKind;
 
 use crate::{
     Listed, StoreError, StoreOptions,
     clients::{Purpose, Seen},
     connect::connect_bucket,
-    keys::{self, Keys, Taken},
     location::{Location, Service, name_as_text},
     meter::Meter,
     region,
@@ -106,13 +108,13 @@ pub(crate) async fn bucket_page(
     let mut backoff = Backoff::of(options);
     let mut moved = false;
     let found = loop {
-        let (seen, taken) = (Seen::default(), Taken::default());
-        let how = page_options(&wanted, &seen, &taken);
+        let seen = Seen::default();
+        let how = page_options(&wanted, &seen);
         let error = match pages.list_paginated(Some(prefix).filter(|it| !it.is_empty()), how).await {
-            // A key that is not a valid path of `object_store` does not fail the page.
-            Ok(_) => break keys::parse(&taken.get()),
-            Err(_) if !taken.get().is_empty() && keys::parse(&taken.get()).is_ok() => {
-                break keys::parse(&taken.get());
+            Ok(page) => break page,
+            Err(object_store::Error::InvalidPath { source }) => {
+                let reason = format!("the listing has a key that is not read here: {source}");
+                return Err(StoreError::Location { name, reason });
             }
             Err(error) => error,
         };
@@ -132,25 +134,57 @@ pub(crate) async fn bucket_page(
         }
         backoff.wait(described, &seen, meter).await?;
     };
-    let found =
-        found.map_err(|reason| StoreError::Unavailable { name: name.clone(), reason: reason.to_string() })?;
-    Ok(page(bucket, &name, found))
+    let mut page = page(bucket, &name, found);
+    drop_empty_folders(&mut page, bucket, service, options).await?;
+    Ok(page)
 }
 
 /// Converts a page to URLs, sorts it, and drops folder markers.
-fn page(bucket: &str, name: &str, found: Keys) -> Page {
-    let file = |object: Listed| Listed { url: format!("{bucket}/{}", object.url), ..object };
-    let mut files: Vec<_> = found.objects.into_iter().map(file).collect();
-    let folder = |prefix: String| Folder { url: format!("{bucket}/{prefix}"), is_link: false };
-    let mut folders: Vec<_> = found.prefixes.into_iter().map(folder).collect();
+fn page(bucket: &str, name: &str, found: PaginatedListResult) -> Page {
+    let PaginatedListResult { result: ListResult { objects, common_prefixes, .. }, page_token } = found;
+    let mut files: Vec<_> = objects
+        .into_iter()
+        .map(|object| Listed {
+            url: format!("{bucket}/{}", object.location),
+            size: Some(object.size),
+            etag: object.e_tag.filter(|tag| !tag.is_empty()),
+            modified: Some(object.last_modified.timestamp_millis()).filter(|time| *time > 0),
+        })
+        .collect();
+    let folder = |prefix| Folder { url: format!("{bucket}/{prefix}/"), is_link: false };
+    let mut folders: Vec<_> = common_prefixes.into_iter().map(folder).collect();
     files.sort_unstable_by(|one, other| one.url.cmp(&other.url));
     folders.sort_unstable_by(|one, other| one.url.cmp(&other.url));
     drop_markers(&mut files, name);
-    Page { files, folders, next: found.next }
+    Page { files, folders, next: page_token }
+}
+
+/// Drops the markers of folders without files: empty objects that do not exist by their listed name, from which
+/// `object_store` removes the `/` at the end.
+async fn drop_empty_folders(
+    page: &mut Page,
+    bucket: &str,
+    service: Service,
+    options: &StoreOptions,
+) -> Result<(), StoreError> {
+    let store = connect_bucket(service, bucket, Purpose::Writing, options)?.objects;
+    let mut kept = Vec::with_capacity(page.files.len());
+    for file in std::mem::take(&mut page.files) {
+        let key = file.url.get(bucket.len() + 1..).unwrap_or_default();
+        let is_marker = file.size == Some(0) && {
+            let found = async { store.head(&object_store::path::Path::parse(key)?).await };
+            matches!(found.await, Err(object_store::Error::NotFound { .. }))
+        };
+        if !is_marker {
+            kept.push(file);
+        }
+    }
+    page.files = kept;
+    Ok(())
 }
 
 /// Returns the options of a request for a page.
-fn page_options(wanted: &Pages<'_>, seen: &Seen, taken: &Taken) -> PaginatedListOptions {
+fn page_options(wanted: &Pages<'_>, seen: &Seen) -> PaginatedListOptions {
     let mut how = PaginatedListOptions {
         delimiter: (!wanted.deep).then(|| "/".into()),
         page_token: wanted.after.map(str::to_owned),
@@ -158,20 +192,16 @@ fn page_options(wanted: &Pages<'_>, seen: &Seen, taken: &Taken) -> PaginatedList
         ..PaginatedListOptions::default()
     };
     how.extensions.insert(seen.clone());
-    how.extensions.insert(taken.clone());
     how
 }
 
-/// Drops folder markers: empty objects whose key ends in `/`, or below which there are other objects (as Azure stores
-/// them).
+/// Drops folder markers: empty objects below which there are other objects, or that the listed prefix names.
 fn drop_markers(files: &mut Vec<Listed>, prefix: &str) {
     let is_above = |url: &str, other: &str| other.strip_prefix(url).is_some_and(|rest| rest.starts_with('/'));
     let is_marker = |at: usize, file: &Listed| {
         let mut alike = files.iter().skip(at + 1).take_while(|next| next.url.starts_with(&file.url));
         file.size == Some(0)
-            && (file.url.ends_with('/')
-                || is_above(&file.url, prefix)
-                || alike.any(|next| is_above(&file.url, &next.url)))
+            && (is_above(&file.url, prefix) || alike.any(|next| is_above(&file.url, &next.url)))
     };
     let markers: Vec<_> = files.iter().enumerate().map(|(at, file)| is_marker(at, file)).collect();
     let mut markers = markers.into_iter();
@@ -227,9 +257,6 @@ mod tests {
         drop_markers(&mut files, "s3://b/");
         let kept: Vec<_> = files.iter().map(|file| file.url.as_str()).collect();
         assert_eq!(kept, ["s3://b/a.nc", "s3://b/a/x.nc", "s3://b/c", "s3://b/d"]);
-        let mut slashes = vec![file(&("s3://b/e/", 0)), file(&("s3://b/f/", 1))];
-        drop_markers(&mut slashes, "s3://b/");
-        assert_eq!(slashes.len(), 1, "one with bytes is no folder");
         let mut own = vec![file(&("s3://b/a", 0))];
         drop_markers(&mut own, "s3://b/a/");
         assert!(own.is_empty());

@@ -132,15 +132,6 @@ impl Location {
         }
     }
 
-    /// Returns the bucket, or the scheme, host and port, that serves the file; empty for other files.
-    pub(crate) fn host(&self) -> String {
-        match self {
-            Self::Http(url) => url.origin().ascii_serialization(),
-            Self::Bucket { bucket, .. } => bucket.clone(),
-            Self::Local(_) | Self::Foreign(_) => String::new(),
-        }
-    }
-
     /// Returns the name for messages, without the query of a URL, which may contain a signature.
     pub(crate) fn name(&self) -> String {
         match self {

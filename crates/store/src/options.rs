@@ -1,7 +1,5 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use serde::{Deserialize, Serialize};
-
 use crate::{
     Allowed, Clients, ForeignStore, Traffic,
     clients::{Pool, Settings},
@@ -29,8 +27,6 @@ pub struct StoreOptions {
     pub whole_limit: u64,
     /// Maximum bytes of cached pages.
     pub cache_bytes: u64,
-    /// What reads of remote files minimize.
-    pub minimize: Minimize,
     /// Listed files of at most this many bytes are fetched whole by their first request.
     pub small_file: u64,
     /// Counts the requests of all files with these options or clones of them.
@@ -43,20 +39,6 @@ pub struct StoreOptions {
     pub writable: Option<Allowed>,
     /// Store through which all files are read, whatever the scheme of their URLs. Outputs are not written through it.
     pub through: Option<Arc<dyn ForeignStore>>,
-}
-
-/// What reads of remote files minimize. All choices return the same bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
-pub enum Minimize {
-    /// Time, from the measured latency and bandwidth: at most half of the bytes, plus 4 MiB, are not needed.
-    #[default]
-    Time,
-    /// Requests, for stores that charge for each: ranges are merged wherever that takes no longer than a round trip.
-    Requests,
-    /// Bytes, for stores or networks that charge for these: only pages of 8 KiB with metadata are read.
-    Bytes,
 }
 
 impl StoreOptions {
@@ -86,7 +68,6 @@ impl Default for StoreOptions {
             retry_timeout: Duration::from_secs(60),
             whole_limit: 256 << 20,
             cache_bytes: 128 << 20,
-            minimize: Minimize::Time,
             small_file: 1 << 20,
             traffic: Traffic::default(),
             clients: Clients::default(),
@@ -107,7 +88,6 @@ impl fmt::Debug for StoreOptions {
             .field("endpoint", &self.endpoint)
             .field("bearer_token", &self.bearer_token.as_ref().map(|_| "…"))
             .field("concurrency", &self.concurrency)
-            .field("minimize", &self.minimize)
             .field("retries", &self.retries)
             .field("allowed", &self.allowed)
             .field("writable", &self.writable)

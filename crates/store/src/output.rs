@@ -83,13 +83,14 @@ impl SideFile {
         }
     }
 
-    /// Makes the content durable: it survives a power cut once the file is renamed.
-    pub fn sync(&mut self) -> Result<(), StoreError> {
+    /// Makes the content durable: it survives a power cut once the file is renamed. Returns its receipt.
+    pub fn sync(&mut self) -> Result<Receipt, StoreError> {
         let synced = match &mut self.kind {
-            Kind::Side(side) => side.as_file().sync_all(),
-            Kind::Direct(file) => file.flush(),
+            Kind::Side(side) => side.as_file().sync_all().and_then(|()| side.as_file().metadata()),
+            Kind::Direct(file) => file.flush().and_then(|()| file.metadata()),
         };
-        synced.map_err(|error| StoreError::io(&self.target.display().to_string(), &error))
+        let found = synced.map_err(|error| StoreError::io(&self.target.display().to_string(), &error))?;
+        Ok(Receipt::of_file(&found))
     }
 
     /// Renames the file to its target, durably.
@@ -195,6 +196,12 @@ impl SideObject {
     pub fn create(target: &str) -> Result<Self, StoreError> {
         let file = tempfile::tempfile().map_err(|error| StoreError::io("temporary folder", &error))?;
         Ok(Self { target: target.to_owned(), file })
+    }
+
+    /// Returns the receipt of the temporary file.
+    pub fn content(&self) -> Result<Receipt, StoreError> {
+        let found = self.file.metadata().map_err(|error| StoreError::io(&self.target, &error))?;
+        Ok(Receipt::of_file(&found))
     }
 
     /// Uploads the object, as [`put`] does.

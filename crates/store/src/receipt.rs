@@ -1,10 +1,4 @@
-use std::{
-    collections::BTreeMap,
-    fmt,
-    fs::{self, File},
-    io::{self, Read, Write},
-    path::Path,
-};
+use std::{collections::BTreeMap, fmt, fs, io, path::Path, time::UNIX_EPOCH};
 
 use object_store::GetOptions;
 use sha2::{Digest as _, Sha256};
@@ -18,8 +12,8 @@ use crate::{
     region,
 };
 
-/// Identity of an output: its number of files, its size and a digest. The digest covers the content of local files; for
-/// objects, the entity tags that the store assigned.
+/// Identity of an output: its number of files, its size, and a digest of the names, sizes and versions of its files. The
+/// version is the modification time of a local file, or the entity tag that the store assigned to an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Receipt {
     /// Number of files or objects.
@@ -43,45 +37,18 @@ impl Receipt {
         Some(Self { files, bytes, digest: parts.next()?.to_owned() })
     }
 
+    /// Returns the receipt of a local file that is an output by itself.
+    pub(crate) fn of_file(found: &fs::Metadata) -> Self {
+        let mut parts = Parts::default();
+        parts.add_file("", found);
+        parts.receipt()
+    }
+
     /// Returns the receipt of a listed object that is an output by itself.
     pub fn of_object(object: &Listed) -> Self {
         let mut parts = Parts::default();
         parts.add_object("", object);
         parts.receipt()
-    }
-}
-
-/// Writer that passes bytes on and computes the receipt of a file with that content.
-pub struct Receipted<W> {
-    out: W,
-    size: u64,
-    hasher: Sha256,
-}
-
-impl<W: Write> Receipted<W> {
-    /// Creates a writer that passes bytes on to `out`.
-    pub fn new(out: W) -> Self {
-        Self { out, size: 0, hasher: Sha256::new() }
-    }
-
-    /// Returns the receipt of the bytes written.
-    pub fn receipt(self) -> Receipt {
-        let mut parts = Parts::default();
-        parts.add_content("", self.size, &self.hasher.finalize());
-        parts.receipt()
-    }
-}
-
-impl<W: Write> Write for Receipted<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.out.write(bytes)?;
-        self.hasher.update(bytes.get(..count).unwrap_or_default());
-        self.size = self.size.saturating_add(count as u64);
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
     }
 }
 
@@ -100,9 +67,11 @@ impl Parts {
         self.0.insert(key.to_owned(), (object.size.unwrap_or_default(), tag));
     }
 
-    /// Adds a file, identified by the digest of its content.
-    pub(crate) fn add_content(&mut self, key: &str, size: u64, digest: &[u8]) {
-        self.0.insert(key.to_owned(), (size, hex::encode(digest)));
+    /// Adds a local file, identified by its modification time.
+    pub(crate) fn add_file(&mut self, key: &str, found: &fs::Metadata) {
+        let time = found.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let nanoseconds = time.map_or(0, |time| time.as_nanos());
+        self.0.insert(key.to_owned(), (found.len(), format!("modified {nanoseconds}")));
     }
 
     /// Returns the receipt of all files together.
@@ -117,7 +86,7 @@ impl Parts {
 }
 
 /// Returns the receipt of the present content of a path or URL; `None` if nothing exists. With `deep`, covers the
-/// objects below a prefix of a bucket. Local files are read whole. [`StoreOptions::allowed`] does not apply, since an
+/// objects below a prefix of a bucket. [`StoreOptions::allowed`] does not apply, since an
 /// output need not be an allowed input.
 ///
 /// # Errors
@@ -214,7 +183,7 @@ async fn below(location: &Location, options: &StoreOptions) -> Result<Option<Par
     }
 }
 
-/// Reads a local file, or all files of a folder. Returns `None` if there is none.
+/// Looks up a local file, or all files of a folder. Returns `None` if there is none.
 fn local(path: &Path) -> Result<Option<Parts>, io::Error> {
     let found = match fs::metadata(path) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -227,8 +196,7 @@ fn local(path: &Path) -> Result<Option<Parts>, io::Error> {
         add_folder(&mut parts, path, "")?;
         return Ok((!parts.0.is_empty()).then_some(parts));
     }
-    let (size, digest) = content(&mut File::open(path)?)?;
-    parts.add_content("", size, &digest);
+    parts.add_file("", &found);
     Ok(Some(parts))
 }
 
@@ -240,22 +208,8 @@ fn add_folder(parts: &mut Parts, folder: &Path, prefix: &str) -> io::Result<()> 
         if entry.file_type()?.is_dir() {
             add_folder(parts, &entry.path(), &format!("{key}/"))?;
         } else {
-            let (size, digest) = content(&mut File::open(entry.path())?)?;
-            parts.add_content(&key, size, &digest);
+            parts.add_file(&key, &fs::metadata(entry.path())?);
         }
     }
     Ok(())
-}
-
-/// Returns the size and SHA-256 digest of the remaining content.
-pub(crate) fn content(file: &mut impl Read) -> io::Result<(u64, Vec<u8>)> {
-    let (mut size, mut hasher, mut buffer) = (0_u64, Sha256::new(), vec![0; 1 << 16]);
-    loop {
-        let count = file.read(&mut buffer)?;
-        if count == 0 {
-            return Ok((size, hasher.finalize().to_vec()));
-        }
-        hasher.update(buffer.get(..count).unwrap_or_default());
-        size = size.saturating_add(count as u64);
-    }
 }

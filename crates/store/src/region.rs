@@ -1,16 +1,14 @@
 //! Detection of the region of an S3 bucket, which S3 reports in response to a request to another region.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, env};
 
 use object_store::GetOptions;
 
 use crate::{
     StoreError, StoreOptions,
-    connect::connection,
     link::{Failure, Link},
     location::{Location, Service},
     meter::Meter,
-    profile,
 };
 
 /// Sends a request, and sends it again if the bucket turns out to be in another region than was known before.
@@ -47,7 +45,7 @@ pub(crate) fn follow(
     else {
         return false;
     };
-    if profile::says_region(options) || used == Some(region) {
+    if is_configured(options) || used == Some(region) {
         return false;
     }
     tracing::info!("{bucket} is in the region {region}");
@@ -59,7 +57,7 @@ pub(crate) fn follow(
 pub(crate) async fn settle(location: &Location, options: &StoreOptions) -> Result<(), StoreError> {
     let Location::Bucket { service: Service::S3, bucket, .. } = location else { return Ok(()) };
     let pool = options.pool();
-    if profile::says_region(options) || pool.knows_region(bucket) {
+    if is_configured(options) || pool.knows_region(bucket) {
         return Ok(());
     }
     let head = GetOptions { head: true, ..GetOptions::default() };
@@ -81,26 +79,24 @@ pub fn known_regions(options: &StoreOptions) -> BTreeMap<String, String> {
     options.pool().regions()
 }
 
-/// Returns settings beyond those of the options and the environment, by the keys of `object_store`: those of the AWS
-/// profile, the detected region of an S3 bucket, and those of an Azure connection string. For callers that access
-/// stores without this crate. AWS credentials are returned for S3 URLs only.
+/// Returns the detected region of the bucket of an S3 URL, for callers that access stores without this crate; `None` if a
+/// region is configured, or if the store reports none.
 ///
 /// # Errors
-/// [`StoreError::Denied`] if the profile's credentials are of an unsupported kind.
-pub async fn other_settings(url: &str, options: &StoreOptions) -> Result<Vec<(String, String)>, StoreError> {
-    let azure = connection(options)?.into_iter().map(|(key, value)| (key.as_ref().to_owned(), value));
-    let Ok(location @ Location::Bucket { service: Service::S3, .. }) = Location::parse_prefix(url) else {
-        let public = |(key, _): &(String, String)| matches!(key.as_str(), "aws_region" | "aws_endpoint");
-        let profile = profile::settings(url, options).unwrap_or_default();
-        return Ok(profile.into_iter().filter(public).chain(azure).collect());
-    };
-    let Location::Bucket { bucket, .. } = &location else { return Ok(Vec::new()) };
-    let mut settings = profile::settings(bucket, options)?;
+/// Fails if the options do not describe a store.
+pub async fn detected_region(url: &str, options: &StoreOptions) -> Result<Option<String>, StoreError> {
+    let location = Location::parse_prefix(url)?;
     settle(&location, options).await?;
-    if let Some(region) = options.pool().region(bucket) {
-        settings.retain(|(key, _)| key != "aws_region");
-        settings.push(("aws_region".to_owned(), region));
-    }
-    settings.extend(azure);
-    Ok(settings)
+    Ok(of(&location, options))
+}
+
+/// Returns whether the options or the environment set a region.
+fn is_configured(options: &StoreOptions) -> bool {
+    const NAMES: [&str; 4] = ["aws_region", "aws_default_region", "region", "default_region"];
+    let is_region = |key: &str| NAMES.contains(&key.to_ascii_lowercase().as_str());
+    options.values.iter().any(|(key, _)| is_region(key))
+        || NAMES.iter().any(|name| {
+            env::var(name.to_ascii_uppercase())
+                .is_ok_and(|region| name.starts_with("aws") && !region.is_empty())
+        })
 }

@@ -13,14 +13,13 @@ use object_store::{GetOptions, GetRange, ObjectMeta};
 use virtualize_bytes::ByteRange;
 
 use crate::{
-    Listed, Minimize, StoreError, StoreOptions,
+    Listed, StoreError, StoreOptions,
     link::{Failure, Link},
     listed::opaque_tag,
     location::Location,
     meter::Meter,
     pages::{self, Cache, PAGE, Pages},
-    region,
-    spans::Means,
+    ranges, region,
     waves::{Fetched, Wave, Waves},
     web,
 };
@@ -33,6 +32,11 @@ const FIRST: u64 = 16 * PAGE;
 const SMALL: u64 = 4 << 20;
 /// Number of unneeded bytes that may be read besides as many as are wanted, if the cache is at least eight times as large.
 const SPARE: u64 = 4 << 20;
+
+/// Maximum gap in bytes across which reads are merged: about what all connections together transfer while a request waits.
+const GAP: u64 = 32 << 10;
+/// Smallest part in bytes into which a long span is divided, so that several connections read it.
+const PART: u64 = 512 << 10;
 
 /// Number of requests for a file on a web server after a response with another entity tag.
 const MIRRORS: usize = 16;
@@ -47,7 +51,6 @@ pub(crate) struct Remote {
     is_tagged: AtomicBool,
     cache: Cache,
     concurrency: usize,
-    minimize: Minimize,
     meter: Arc<Meter>,
     waves: Waves,
 }
@@ -94,7 +97,6 @@ pub(crate) async fn open(
                 is_tagged: AtomicBool::new(is_tagged),
                 cache: Cache::new(options.cache_bytes),
                 concurrency: options.concurrency.max(1),
-                minimize: options.minimize,
                 meter: Arc::clone(meter),
                 waves: Waves::default(),
             };
@@ -247,17 +249,14 @@ impl Remote {
     /// Sends the requests of a wave.
     async fn fetch(&self, wave: Wave) -> Fetched {
         self.meter.level();
-        let start = Instant::now();
         let wanted = wave.wanted.clone();
         let spans = self.spans(wave);
-        let bytes = spans.iter().map(|span| span.length).sum();
         let reads = spans.into_iter().map(|span| async move { Ok((span, self.request(span).await?)) });
         let mut responses = stream::iter(reads).buffer_unordered(self.concurrency);
         let mut fetched = Pages::with_capacity(wanted.len());
         while let Some((span, bytes)) = responses.try_next().await? {
             fetched.extend(self.keep(span, &bytes, |page| wanted.contains(&page))?);
         }
-        self.link.network().wave(bytes, start.elapsed());
         Ok(Arc::new(fetched))
     }
 
@@ -265,9 +264,7 @@ impl Remote {
     fn spans(&self, wave: Wave) -> Vec<ByteRange> {
         let size = self.meta.size;
         let Wave { mut wanted, mut expected, mut possible } = wave;
-        if self.minimize == Minimize::Bytes {
-            (expected, possible) = Default::default();
-        } else if size <= SMALL && self.cache.holds(size) {
+        if size <= SMALL && self.cache.holds(size) {
             expected = pages::of(&[ByteRange::new(0, size)]);
         }
         self.cache.retain_missing(&mut expected);
@@ -279,27 +276,21 @@ impl Remote {
             allowance -= bytes_of(&possible);
             wanted.extend(possible);
         }
-        let means = Means {
-            estimate: self.link.network().estimate(),
-            minimize: self.minimize,
-            connections: self.concurrency as u64,
-            free: self.link.free_slots() as u64,
-            allowance,
-        };
-        means.spans(wanted.into_iter().map(|page| pages::range(page, size)))
+        let ranges: Vec<_> = wanted.into_iter().map(|page| pages::range(page, size)).collect();
+        let length = |ranges: &[ByteRange]| ranges.iter().map(|range| range.length).sum::<u64>();
+        let mut spans = ranges::merge(&ranges, GAP, u64::MAX).spans;
+        if length(&spans) - length(&ranges) > allowance {
+            spans = ranges::merge(&ranges, 0, u64::MAX).spans;
+        }
+        let part = (length(&spans) / (self.link.free_slots() as u64).max(1)).max(PART);
+        spans.into_iter().flat_map(|span| ranges::divide(span, part, PAGE)).collect()
     }
 
     /// Returns how many unneeded bytes may be read if this many are wanted now.
     fn allowance(&self, wanted_now: u64) -> u64 {
         let (wanted, wasted) = self.cache.wanted_and_wasted();
-        let wanted = wanted.saturating_add(wanted_now);
         let spare = SPARE.min(self.cache.limit() as u64 * PAGE / 8);
-        let all = match self.minimize {
-            Minimize::Time => wanted.saturating_add(spare),
-            Minimize::Requests => wanted.saturating_mul(16).saturating_add(16 * spare),
-            Minimize::Bytes => 0,
-        };
-        all.saturating_sub(wasted)
+        wanted.saturating_add(wanted_now).saturating_add(spare).saturating_sub(wasted)
     }
 
     /// Reads a range with one request, unless all of it is cached.

@@ -9,12 +9,7 @@ use reqwest::{
     redirect::Policy,
 };
 
-/// Bytes that a server may send ahead on one HTTP/2 stream: enough for 100 MiB/s at a round trip of 80 ms.
-const STREAM_WINDOW: u32 = 8 << 20;
-/// Bytes that a server may send ahead on all streams of one HTTP/2 connection.
-const CONNECTION_WINDOW: u32 = 16 << 20;
-
-/// Builds the client that `object_store` would build of these options, with other redirects and larger windows.
+/// Builds the client that `object_store` would build of these options, with other redirects.
 pub(crate) fn client(options: &ClientOptions, redirects: Policy) -> object_store::Result<HttpClient> {
     let said = Said(options);
     let mut builder = ClientBuilder::new().redirect(redirects);
@@ -117,8 +112,6 @@ impl Said<'_> {
         if let Some(size) = self.number::<u32>(Key::Http2MaxFrameSize)? {
             builder = builder.http2_max_frame_size(size);
         }
-        builder = builder.http2_initial_stream_window_size(STREAM_WINDOW);
-        builder = builder.http2_initial_connection_window_size(CONNECTION_WINDOW);
         builder = builder.http2_keep_alive_while_idle(self.flag(Key::Http2KeepAliveWhileIdle)?);
         if self.flag(Key::Http1Only)? {
             builder = builder.http1_only();

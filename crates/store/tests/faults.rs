@@ -13,9 +13,7 @@ use common::{
 };
 use futures::future::join_all;
 use virtualize_bytes::{ByteRange, ReadErrorKind, ReadRanges};
-use virtualize_store::{
-    Listed, Minimize, Retries, Stats, StoreError, StoreOptions, list_page, open, open_listed,
-};
+use virtualize_store::{Listed, Retries, Stats, StoreError, StoreOptions, list_page, open, open_listed};
 
 /// Time after which a test counts as hung. It far exceeds any expected duration, since retry delays are random and
 /// machines slow.
@@ -30,8 +28,7 @@ const SLOW_DOWN: Fault = Fault::Refused(503, "SlowDown", None);
 fn options(server: &Faulty) -> StoreOptions {
     let endpoint = Some(server.url.clone());
     // Otherwise the number of requests depends on the measured bandwidth.
-    let minimize = Minimize::Requests;
-    StoreOptions { anonymous: true, endpoint, retries: 3, minimize, ..StoreOptions::default() }
+    StoreOptions { anonymous: true, endpoint, retries: 3, ..StoreOptions::default() }
 }
 
 /// Returns the timeout option for faults that stall.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
 use virtualize_icechunk::{Committed, ReadRepository, RepositoryLocation, StorageOptions, Version};
-use virtualize_store::{StoreOptions, known_regions, other_settings};
+use virtualize_store::{StoreOptions, detected_region, known_regions};
 use virtualize_zarr::ChunkReader;
 
 use crate::error::Error;
@@ -156,7 +156,9 @@ async fn reach(target: &str, options: &StoreOptions) -> Result<(RepositoryLocati
 /// Returns the storage options of a repository, with the known regions of its sources' buckets.
 async fn storage(target: &str, options: &StoreOptions) -> Result<StorageOptions, Error> {
     let mut values = options.values.clone();
-    values.extend(other_settings(target, options).await?);
+    if let Some(region) = detected_region(target, options).await? {
+        values.push(("aws_region".to_owned(), region));
+    }
     let regions = Arc::new(known_regions(options));
     let StoreOptions { anonymous, endpoint, .. } = options.clone();
     Ok(StorageOptions { values, anonymous, endpoint, regions, store: options.clone() })

@@ -139,7 +139,7 @@ fn too_much(path: &str, total: u64) -> Diagnostic {
         ),
         remedy: Some(
             Remedy::turn_on(OptionName::InlineTotal, "raise the limit")
-                .or(Remedy::turn_on(OptionName::InlineBelow, "inline fewer chunks")),
+                .or(Remedy::turn_on(OptionName::Inline, "inline fewer chunks")),
         ),
     }
 }

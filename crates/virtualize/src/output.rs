@@ -5,7 +5,7 @@ use std::{
 
 use virtualize_emit::{EmitError, Format, Sink};
 use virtualize_store::{
-    OutputLock, OutputPlace, Receipt, Receipted, Recognizer, SideFile, SideFolder, SideObject, StoreOptions,
+    OutputLock, OutputPlace, Receipt, Recognizer, SideFile, SideFolder, SideObject, StoreOptions,
 };
 use virtualize_zarr::{ChunkReader, Hierarchy, HierarchyChunks};
 
@@ -71,7 +71,7 @@ fn local(format: Format, target: &str) -> Option<&Path> {
     path.filter(|_| !format.is_several_files()).map(Path::new)
 }
 
-/// Writes one local file without a receipt, since digesting a large output takes longer than writing it.
+/// Writes one local file.
 fn write_local(
     store: &VirtualStore,
     format: Format,
@@ -187,11 +187,8 @@ fn prepare_at(
     let Destination { format, target, overwrite, options, .. } = destination;
     if let Some(path) = local(format, target) {
         let mut file = side_file(path, options)?;
-        let mut out = Receipted::new(&mut file);
-        write_file(hierarchy, chunks, format, &mut out).map_err(|error| failed(target, error))?;
-        let content = out.receipt();
-        file.sync()?;
-        return Ok(PreparedOutput { content, place: Place::File(file) });
+        write_file(hierarchy, chunks, format, &mut file).map_err(|error| failed(target, error))?;
+        return Ok(PreparedOutput { content: file.sync()?, place: Place::File(file) });
     }
     if format.is_several_files() {
         let mut folder = SideFolder::create(target, overwrite, OUTPUTS)?;
@@ -201,9 +198,8 @@ fn prepare_at(
         return Ok(PreparedOutput { content: folder.sync()?, place: Place::Folder(folder) });
     }
     let mut object = SideObject::create(target)?;
-    let mut out = Receipted::new(&mut object);
-    write_file(hierarchy, chunks, format, &mut out).map_err(|error| failed(target, error))?;
-    Ok(PreparedOutput { content: out.receipt(), place: Place::Object(object) })
+    write_file(hierarchy, chunks, format, &mut object).map_err(|error| failed(target, error))?;
+    Ok(PreparedOutput { content: object.content()?, place: Place::Object(object) })
 }
 
 /// Writes one file, in large pieces.

@@ -6,7 +6,7 @@ use virtualize_archive::{Batch, Error, Shard, Summary};
 use crate::{
     archive::{dry_run, metrics::Metrics, progress::Progress},
     arguments,
-    exit::Failure,
+    error::Failure,
     messages,
 };
 
@@ -86,18 +86,17 @@ async fn observed(
 
 /// Returns whether the exit status is 0.
 fn is_success(result: &Result<Summary, Error>, arguments: &arguments::Batch) -> bool {
-    result.as_ref().is_ok_and(|summary| summary.failed == 0 || !arguments.options.each)
+    result.as_ref().is_ok_and(|summary| summary.failed == 0 || !arguments.options.batch.each)
 }
 
 /// Builds the batch that the arguments describe; signals cancel it.
 fn batch(arguments: &arguments::Batch) -> Result<Batch, Failure> {
     let target = arguments.target()?;
     let format = target.zarr_format();
-    arguments.mapping.check(format)?;
-    let options = arguments.mapping.options(format);
+    let options = arguments::checked(&arguments.options.source, format)?;
     let concurrency = options.store.concurrency;
     let machines = &arguments.machines;
-    let mut builder = arguments.options.builder(arguments.output(), target, options);
+    let mut builder = arguments.options.batch.builder(arguments.output(), target, options);
     builder = builder.command(arguments.command.iter().cloned()).parts(machines.parts.iter().cloned());
     if let Some(plan) = &machines.plan {
         builder = builder.plan_file(plan);
@@ -128,14 +127,14 @@ fn report(summary: &Summary, arguments: &arguments::Batch, progress: &Progress) 
         messages::line(&format!("note: {note}"));
     }
     if let Some(output) = &summary.output {
-        let what = if arguments.options.each { "references of each file are in" } else { "written:" };
+        let what = if arguments.options.batch.each { "references of each file are in" } else { "written:" };
         messages::line(&format!("{what} {output}; journal: {}", summary.journal));
     }
 }
 
 /// Prints the files that failed: errors, or warnings if the dataset was written without them.
 fn report_failures(summary: &Summary, arguments: &arguments::Batch) {
-    let severity = if arguments.options.each { "error" } else { "warning" };
+    let severity = if arguments.options.batch.each { "error" } else { "warning" };
     for failure in &summary.failures {
         messages::line(&format!("{severity}: {failure}"));
     }

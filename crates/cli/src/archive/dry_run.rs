@@ -11,7 +11,7 @@ use virtualize_archive::{Batch, DryRun, Estimate, Prices, SampleGroup, Survey};
 use crate::{
     archive::progress::Progress,
     arguments,
-    exit::Failure,
+    error::Failure,
     messages::printable,
     units::{size, tenth},
 };

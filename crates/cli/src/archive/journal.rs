@@ -5,12 +5,12 @@ use std::{
 
 use virtualize_archive::{Error, JournalState};
 
-use crate::{arguments, exit::Failure, messages::printable};
+use crate::{arguments, error::Failure, messages::printable};
 
 /// Stands for a value that is not recorded.
 const SECRET: &str = "...";
 /// Options whose values may be secrets.
-const SECRETS: [&str; 2] = ["--bearer-token", "--store-option"];
+const SECRETS: [&str; 1] = ["--store-option"];
 
 /// Runs `virtualize journal FILE`.
 pub(crate) fn run(arguments: &arguments::Journal) -> Result<(), Failure> {
@@ -132,11 +132,19 @@ pub(crate) fn without_secrets(arguments: &[OsString]) -> Vec<String> {
         kept.push(match secret {
             _ if is_secret => SECRET.to_owned(),
             Some(name) if argument.len() > name.len() => format!("{name}={SECRET}"),
-            _ => without_password(&argument),
+            _ => without_password(&without_token(&argument)),
         });
         is_secret = !is_secret && secret.is_some_and(|name| argument.len() == name.len());
     }
     kept
+}
+
+/// Replaces the value of `--option bearer-token=VALUE`.
+fn without_token(argument: &str) -> String {
+    let starts = ["bearer-token=", "bearer_token="];
+    let end = starts.iter().find_map(|name| argument.find(name).map(|at| at + name.len()));
+    let kept = end.and_then(|end| argument.get(..end));
+    kept.map_or_else(|| argument.to_owned(), |kept| format!("{kept}{SECRET}"))
 }
 
 fn without_password(argument: &str) -> String {
@@ -167,9 +175,9 @@ mod tests {
             "batch",
             "https://u:p@h/a.nc?X-Amz-Signature=s",
             "s3://b/a?.nc",
-            "--bearer-token",
-            "t",
-            "--bearer-token=t",
+            "--option",
+            "bearer-token=t",
+            "--option=bearer_token=t",
             "--store-option",
             "--aws_secret=s",
             "--store-option=k=s",
@@ -183,9 +191,9 @@ mod tests {
             "batch",
             "https://...@h/a.nc?...",
             "s3://b/a?.nc",
-            "--bearer-token",
-            "...",
-            "--bearer-token=...",
+            "--option",
+            "bearer-token=...",
+            "--option=bearer_token=...",
             "--store-option",
             "...",
             "--store-option=...",

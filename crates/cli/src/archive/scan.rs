@@ -9,7 +9,7 @@ use crate::{
     archive::batch::{log, stopped_by_signals},
     archive::progress::Progress,
     arguments,
-    exit::Failure,
+    error::Failure,
     messages::{self, FLAGS},
 };
 

@@ -1,10 +1,12 @@
 //! Arguments of `batch`.
 
 use clap::{Args, ValueHint};
-use virtualize::options::value::parse_count;
+use serde::Deserialize;
+use virtualize::options::{Given, SourceOptions, value::parse_count};
 use virtualize_archive::{BatchOptions, DryRunOptions, Prices, Shard, ShardNumber, Target};
 
-use super::{GENERAL, Mapping, OUTPUT, Usage};
+use super::{GENERAL, OUTPUT, Verbosity};
+use crate::error::Usage;
 
 /// Arguments of `batch`.
 #[derive(Args)]
@@ -13,13 +15,13 @@ pub(crate) struct Batch {
     #[arg(display_order = 0, short, long, value_name = "OUT", required_unless_present_any = ["plan", "shard"], help_heading = OUTPUT, value_hint = ValueHint::AnyPath)]
     output: Option<String>,
     #[command(flatten)]
-    pub(crate) options: BatchOptions,
+    pub(crate) options: Given<OptionsOfBatch>,
     #[command(flatten)]
     pub(crate) dry_run: DryRun,
     #[command(flatten)]
     pub(crate) machines: Machines,
     #[command(flatten)]
-    pub(crate) mapping: Mapping,
+    pub(crate) verbosity: Verbosity,
     /// Print only errors
     #[arg(short, long, help_heading = GENERAL)]
     pub(crate) quiet: bool,
@@ -35,6 +37,18 @@ pub(crate) struct Batch {
     /// All arguments without secrets, the name of the program first.
     #[arg(skip)]
     pub(crate) command: Vec<String>,
+}
+
+/// Options of `batch` that `--option` and `--config` accept.
+#[derive(Args, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct OptionsOfBatch {
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) batch: BatchOptions,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) source: SourceOptions,
 }
 
 /// Arguments of a dry run.
@@ -113,7 +127,7 @@ impl Batch {
 
     /// Returns what is written.
     pub(crate) fn target(&self) -> Result<Target, Usage> {
-        match (self.options.target(self.output()), &self.output) {
+        match (self.options.batch.target(self.output()), &self.output) {
             (Some(target), _) => Ok(target),
             (None, Some(output)) => Err(Usage::UnknownFormat { output: output.clone() }),
             (None, None) if self.machines.new_plan().is_some() => Ok(Target::default()),

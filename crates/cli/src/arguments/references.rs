@@ -1,12 +1,13 @@
 //! Arguments of the commands that read references.
 
 use clap::{Args, ValueHint};
+use serde::Deserialize;
 use virtualize::{
     ReadOptions, Sample,
-    options::{ConnectionOptions, OutputFormat},
+    options::{ConnectionOptions, Given},
 };
 
-use super::{GENERAL, OUTPUT, Output, Verbosity};
+use super::{GENERAL, OUTPUT, Output, Target, Verbosity};
 
 /// Arguments of `convert`.
 #[derive(Args)]
@@ -17,17 +18,28 @@ pub(crate) struct Translate {
     #[arg(value_name = "REFS", value_hint = ValueHint::AnyPath)]
     pub(crate) references: String,
     #[command(flatten)]
-    pub(crate) output: Output,
-    /// Output format [default: kerchunk-json, or that of OUT's extension]
-    #[arg(short, long, value_enum, help_heading = OUTPUT, display_order = 1)]
-    pub(crate) format: Option<OutputFormat>,
-    /// Fail if anything is omitted or lost
-    #[arg(long, help_heading = OUTPUT)]
-    pub(crate) strict: bool,
+    pub(crate) target: Target,
+    #[command(flatten)]
+    pub(crate) options: Given<TranslateOptions>,
     /// Print only errors
     #[arg(short, long, help_heading = GENERAL)]
     pub(crate) quiet: bool,
     #[command(flatten)]
+    pub(crate) verbosity: Verbosity,
+}
+
+/// Options of `convert`.
+#[derive(Args, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct TranslateOptions {
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) output: Output,
+    /// Fail if anything is omitted or lost
+    #[arg(long, help_heading = OUTPUT)]
+    pub(crate) strict: bool,
+    #[command(flatten)]
+    #[serde(flatten)]
     pub(crate) reading: Reading,
 }
 
@@ -44,7 +56,9 @@ pub(crate) struct Compare {
     #[arg(long, help_heading = "Comparison options")]
     pub(crate) ignore_urls: bool,
     #[command(flatten)]
-    pub(crate) reading: Reading,
+    pub(crate) options: Given<Reading>,
+    #[command(flatten)]
+    pub(crate) verbosity: Verbosity,
 }
 
 /// Arguments of `validate`.
@@ -60,10 +74,12 @@ pub(crate) struct Validate {
     #[arg(long, conflicts_with = "sample", help_heading = "Comparison options")]
     full: bool,
     #[command(flatten)]
-    pub(crate) reading: Reading,
+    pub(crate) options: Given<Reading>,
     /// Print JSON
     #[arg(long, help_heading = GENERAL)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) verbosity: Verbosity,
 }
 
 impl Validate {
@@ -74,39 +90,29 @@ impl Validate {
 }
 
 /// How references are read.
-#[derive(Args, Clone)]
+#[derive(Args, Clone, Default, Deserialize)]
+#[serde(default)]
 #[command(next_help_heading = "Reference options")]
 pub(crate) struct Reading {
     /// Folder or prefix to resolve relative URLs against [default: that of the references]
     #[arg(long, value_name = "FOLDER")]
     relative_to: Option<String>,
-    /// Branch, tag or snapshot of the Icechunk repository to read
-    #[cfg(feature = "icechunk")]
-    #[arg(long = "version-of", default_value = "main", value_name = "NAME")]
-    version: String,
+    /// Branch, tag or snapshot of the Icechunk repository to read [default: main]
+    #[arg(long, value_name = "NAME")]
+    version_of: Option<String>,
     #[command(flatten)]
+    #[serde(flatten)]
     store: ConnectionOptions,
-    #[command(flatten)]
-    verbosity: Verbosity,
 }
 
 impl Reading {
-    pub(crate) fn verbose(&self) -> u8 {
-        self.verbosity.verbose
-    }
-
     /// Returns the library's options.
-    #[cfg_attr(
-        feature = "icechunk",
-        allow(clippy::needless_update, reason = "without Icechunk no version is given")
-    )]
     pub(crate) fn options(&self) -> ReadOptions {
+        let defaults = ReadOptions::default();
         ReadOptions {
             store: self.store.options(),
             relative_to: self.relative_to.clone(),
-            #[cfg(feature = "icechunk")]
-            version: self.version.clone(),
-            ..ReadOptions::default()
+            version: self.version_of.clone().unwrap_or(defaults.version),
         }
     }
 }

@@ -1,19 +1,23 @@
 //! Arguments of `scan`.
 
 use clap::{Args, ValueHint};
+use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
-use virtualize::{options::value::parse_count, zarr::ZarrFormat};
+use virtualize::{
+    ChunkGridChoice, Options,
+    options::{Given, SourceOptions, value::parse_count},
+    zarr::ZarrFormat,
+};
 use virtualize_archive::{FileOptions, LayoutOptions, ScanOptions, list::Input};
 
-use super::{GENERAL, Mapping, OUTPUT};
+use super::{GENERAL, OUTPUT, Verbosity};
+use crate::messages::FLAGS;
 
 /// Arguments of `scan`.
 #[derive(Args)]
 pub(crate) struct Scan {
     #[command(flatten)]
-    files: FileOptions,
-    #[command(flatten)]
-    layout: LayoutOptions,
+    options: Given<OptionsOfScan>,
     /// Exit with status 1 if files are not compatible
     #[arg(long, help_heading = "Run options")]
     pub(crate) fail_on_mismatch: bool,
@@ -24,7 +28,7 @@ pub(crate) struct Scan {
     #[arg(short, long, value_name = "OUT", help_heading = OUTPUT, value_hint = ValueHint::FilePath)]
     pub(crate) output: Option<std::path::PathBuf>,
     #[command(flatten)]
-    pub(crate) mapping: Mapping,
+    pub(crate) verbosity: Verbosity,
     /// Print only the report and errors
     #[arg(short, long, help_heading = GENERAL)]
     pub(crate) quiet: bool,
@@ -36,19 +40,35 @@ pub(crate) struct Scan {
     pub(crate) json_log: Option<String>,
 }
 
+/// Options of `scan` that `--option` and `--config` accept.
+#[derive(Args, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct OptionsOfScan {
+    #[command(flatten)]
+    #[serde(flatten)]
+    files: FileOptions,
+    #[command(flatten)]
+    #[serde(flatten)]
+    layout: LayoutOptions,
+    #[command(flatten)]
+    #[serde(flatten)]
+    source: SourceOptions,
+}
+
 impl Scan {
     /// Returns what names the files.
     pub(crate) fn inputs(&self) -> Vec<Input> {
-        self.files.inputs()
+        self.options.files.inputs()
     }
 
     /// Returns the library's options.
     pub(crate) fn options(&self, cancel: CancellationToken) -> ScanOptions {
+        let source = &self.options.source;
         ScanOptions {
-            layout: self.layout.layout(self.mapping.is_rectilinear()),
-            open: self.mapping.options(ZarrFormat::V3),
-            filter: self.files.filter(),
-            assets: self.files.assets(),
+            layout: self.options.layout.layout(source.mapping.chunk_grid == ChunkGridChoice::Rectilinear),
+            open: Options { notation: FLAGS, ..source.options(ZarrFormat::V3) },
+            filter: self.options.files.filter(),
+            assets: self.options.files.assets(),
             attempts: u32::try_from(self.attempts).unwrap_or(u32::MAX),
             cancel,
             ..ScanOptions::default()

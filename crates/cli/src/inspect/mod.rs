@@ -21,8 +21,8 @@ use virtualize::{
 use virtualize_remedy::alternatives;
 
 use crate::{
-    arguments::{Inspect, Usage},
-    exit::Failure,
+    arguments::Inspect,
+    error::{Failure, Usage},
     messages, reading, terminal,
 };
 use overview::Style;
@@ -49,11 +49,11 @@ pub fn describe_arrays(store: &VirtualStore, paths: &[String]) -> Result<String,
 }
 
 pub(crate) async fn run(arguments: &Inspect) -> Result<(), Failure> {
-    let options = arguments.input.mapping.options(arguments.format().zarr_format());
+    let options = arguments.options()?;
     let opening = virtualize::open(arguments.input.file(), &options);
     let store = reading::shown(opening, &options.store, false).await?;
     let arrays = select(&store, &arguments.arrays)
-        .map_err(|reason| Usage::Array { file: store.name().to_owned(), reason })?;
+        .map_err(|reason| Usage::Array { file: store.name().to_owned(), reason: reason.0 })?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     match (arguments.json, arrays.is_empty()) {
         (true, true) => json(&virtualize::describe::store(&store, messages::FLAGS), &mut out)?,

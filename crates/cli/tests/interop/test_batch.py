@@ -146,11 +146,11 @@ def test_files_that_disagree_are_not_merged(days, tmp_path):
 def test_another_command_does_not_go_on_with_a_journal(days, tmp_path):
     out = tmp_path / "out.json"
     batch(*days, "--concat-dim", "time", "-o", out)
-    for arguments, named in ((["--concat-dim", "lat"], "dimensions"), (["--concat-dim", "time", "--split-contiguous", "1M"], "split-contiguous"),
+    for arguments, named in ((["--concat-dim", "lat"], "dimensions"), (["--concat-dim", "time", "--option", "split-contiguous=1M"], "split-contiguous"),
                              (["--concat-dim", "time", "--format", "zarr3-json"], "zarr-format")):
         run = batch(*days, "-o", out, *arguments, status=1)
         assert named in run.stderr and "--restart" in run.stderr
-    batch(*days, "-o", out, "--concat-dim", "time", "--concurrency", "3")
+    batch(*days, "-o", out, "--concat-dim", "time", "--option", "concurrency=3")
     batch(*days, "-o", out, "--concat-dim", "time", "--format", "zarr3-json", "--restart")
 
 
@@ -184,7 +184,7 @@ def states(journal):
 
 def command(server, output, *arguments):
     keep = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
-    return dict(args=[clients.BINARY, "batch", *urls(server), "-o", str(output), "--concurrency", "2", "-q", *map(str, arguments)], env={**keep, **server.env},
+    return dict(args=[clients.BINARY, "batch", *urls(server), "-o", str(output), "--option", "concurrency=2", "-q", *map(str, arguments)], env={**keep, **server.env},
                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 

@@ -202,7 +202,7 @@ def test_an_output_has_one_run_at_a_time_whatever_their_journals(tmp_path):
     with SlowS3({f"era/d{k}.nc": day(k) for k in range(8)}, latency=0.3) as server:
         urls = [f"s3://bucket/{key}" for key in sorted(server.objects)]
         environment = {**__import__("os").environ, **server.env}
-        arguments = [clients.BINARY, "batch", *urls[:4], *TIME, "-o", str(out), "--concurrency", "1", "--journal", str(tmp_path / "first")]
+        arguments = [clients.BINARY, "batch", *urls[:4], *TIME, "-o", str(out), "--option", "concurrency=1", "--journal", str(tmp_path / "first")]
         first = subprocess.Popen(arguments, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         while not +server.asked:
             assert first.poll() is None, first.stderr.read()
@@ -251,14 +251,14 @@ def state(out, *arguments, status=0):
 def test_a_journal_names_failures_and_the_next_command(files, tmp_path):
     out = tmp_path / "out.json"
     files["c"].write_text("no data")
-    batch(*named(files, "abc"), *TIME, "-o", out, "--bearer-token", "secret", status=1)
+    batch(*named(files, "abc"), *TIME, "-o", out, "--option", "bearer-token=secret", status=1)
     found = json.loads(state(out, "--json"))
     assert [found[name] for name in ("files", "read", "failed", "pending", "unwritten")] == [3, 2, 1, 0, 2]
     assert [(failure["class"], failure["files"]) for failure in found["failures"]] == [("file", 1)]
     assert str(files["c"]) in found["failures"][0]["first"][0] and found["outputs"] == []
-    assert found["next"]["command"].endswith("--bearer-token ... --retry-failed") and "secret" not in json.dumps(found)
+    assert found["next"]["command"].endswith("--option bearer-token=... --retry-failed") and "secret" not in json.dumps(found)
     write(files["c"], "c", 2)
-    shown = state(out).splitlines()[-1].replace("--bearer-token ...", "").strip()
+    shown = state(out).splitlines()[-1].replace("--option bearer-token=...", "").strip()
     subprocess.run(shown, shell=True, check=True, capture_output=True)
     assert held(out) == expected("abc")
     assert "next: nothing" in state(out) and "written 20" in state(out)

@@ -199,7 +199,7 @@ def test_a_part_is_not_kept_if_a_file_changed_that_was_listed_without_a_tag(tmp_
 
 
 @pytest.mark.parametrize(("option", "named"), [
-    (["--inline-below", "1K"], "inline-below"), (["--concat-var", "x"], "concat-var"), (["--strict"], "strict"),
+    (["--inline", "1K"], "inline-below"), (["--concat-var", "x"], "concat-var"), (["--strict"], "strict"),
     (["-f", "zarr3-json"], "format"), (["--copy-limit", "1K"], "copy-limit"),
 ])
 def test_parts_of_other_options_are_refused(tmp_path, option, named):

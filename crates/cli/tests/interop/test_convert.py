@@ -247,6 +247,6 @@ def test_what_is_no_reference_set_is_refused(tmp_path, text, reason):
 def test_parquet_is_read_back(tmp_path):
     """To Parquet and back to JSON: the same references. (crates/references/tests reads Parquet by other writers.)"""
     file, parquet, back = clients.FIXTURES / "hdf5/chunked.h5", tmp_path / "refs.parquet", tmp_path / "back.json"
-    assert clients.virtualize(file, "-f", "kerchunk-parquet", "--record-size", "2", "-o", parquet).status == 0
+    assert clients.virtualize(file, "-f", "kerchunk-parquet", "--option", "record-size=2", "-o", parquet).status == 0
     assert clients.virtualize("convert", parquet, "-o", back).status == 0
     assert json.loads(back.read_text())["refs"] == clients.convert(file, "kerchunk-json").references["refs"]

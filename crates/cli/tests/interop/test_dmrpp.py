@@ -29,7 +29,7 @@ def check(path, fmt="kerchunk-json"):
     direct, _ = references(path, "--format", fmt)
     sidecar, unused = references(f"{path}.dmrpp", "--format", fmt)
     assert sidecar == direct, unused
-    assert references(path, "--format", fmt, "--dmrpp") == (direct, unused)
+    assert references(path, "--format", fmt, "--option", "dmrpp=true") == (direct, unused)
     return unused
 
 
@@ -190,7 +190,7 @@ def test_an_older_sidecar_is_not_used(files):
 
 def test_a_missing_sidecar_is_no_error(files):
     files[1].unlink()
-    found, why = references(files[0], "--dmrpp")
+    found, why = references(files[0], "--option", "dmrpp=true")
     assert found == references(files[0])[0] and "not found" in why[0]
 
 
@@ -250,7 +250,7 @@ def test_sidecars_in_a_store(tmp_path):
     names = [name for path in series(tmp_path) for name in (path, path.with_name(path.name + ".dmrpp"))]
     with SlowS3({name.name: name.read_bytes() for name in names}) as store:
         direct = clients.virtualize("s3://bucket/0.nc", env=store.env)
-        for arguments in (["s3://bucket/0.nc.dmrpp"], ["s3://bucket/0.nc", "--dmrpp"]):
+        for arguments in (["s3://bucket/0.nc.dmrpp"], ["s3://bucket/0.nc", "--option", "dmrpp=true"]):
             run = clients.virtualize(*arguments, env=store.env)
             assert run.status == 0 and run.references == direct.references, run.stderr
         assert store.asked["0.nc.dmrpp"] == 2
@@ -258,7 +258,7 @@ def test_sidecars_in_a_store(tmp_path):
 
 def test_sidecars_in_batches(tmp_path):
     paths, outputs = series(tmp_path), []
-    for n, inputs in enumerate((paths, [f"{path}.dmrpp" for path in paths], [*paths, "--dmrpp"])):
+    for n, inputs in enumerate((paths, [f"{path}.dmrpp" for path in paths], [*paths, "--option", "dmrpp=true"])):
         output = tmp_path / f"out{n}.json"
         run = clients.virtualize("batch", *inputs, "--concat-dim", "time", "-o", output)
         assert run.status == 0, run.stderr

@@ -54,7 +54,7 @@ def test_plain_readers_read_what_is_whole_and_refuse_the_rest(pair):
 
 def test_xarray_opens_both(tmp_path):
     file, out = FIXTURES / "hdf5/netcdf4.nc", tmp_path / "store.zarr"
-    assert virtualize(file, "--format", "zarr3", "-o", out, "--inline-coordinates").status == 0
+    assert virtualize(file, "--format", "zarr3", "-o", out, "--inline", "1").status == 0
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         plain = xr.open_zarr(str(out), decode_cf=False, chunks=None)
@@ -73,7 +73,7 @@ def test_gdal_does_not_show_fill_values(tmp_path):
     assert virtualize(file, "--format", "zarr3", "-o", out).status == 0
     with pytest.raises(rasterio.errors.RasterioIOError, match="storage_transformers"):
         rasterio.open(f'ZARR:"{out}":/v').read()
-    assert virtualize(file, "--format", "zarr3", "-o", out, "--overwrite", "--inline-below", "1K").status == 0
+    assert virtualize(file, "--format", "zarr3", "-o", out, "--overwrite", "--inline", "1K").status == 0
     assert (rasterio.open(f'ZARR:"{out}":/v').read() == 1).all()
 
 

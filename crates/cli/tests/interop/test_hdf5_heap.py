@@ -32,9 +32,9 @@ def test_text_beyond_the_inline_limit_is_left_out(tmp_path, fmt):
     with h5py.File(path, "w") as file:
         file["x"] = np.array([(1, "a" * 1000)] + [(2, "b")] * 99, TABLE)
         file["y"] = np.arange(3)
-    run = clients.convert(path, fmt, "--inline-limit", "101403")
-    assert run.codes == [("/x", "array-left-out")] and "--inline-limit" in run.stderr, run.stderr
-    assert clients.convert(path, fmt, "--inline-limit", "101404").codes == []
+    run = clients.convert(path, fmt, "--option", "inline-limit=101403")
+    assert run.codes == [("/x", "array-left-out")] and "--option inline-limit=" in run.stderr, run.stderr
+    assert clients.convert(path, fmt, "--option", "inline-limit=101404").codes == []
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
@@ -64,7 +64,7 @@ def test_ragged_arrays_open_in_xarray(tmp_path, fmt):
         file.createVariable("t", "f8", ("t",))[:] = range(4)
         file.createVariable("x", "f8", ("x",))[:] = range(3)
         v[0], v[2], w[1, 2] = np.array([1, 2], "f4"), np.array([3], "f4"), np.array([4, 5], "f4")
-    run = clients.convert(path, fmt, "--ragged")
+    run = clients.convert(path, fmt, "--option", "ragged=true")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ds = clients.open_dataset(run.references, FORMATS[fmt]).load()
@@ -84,7 +84,7 @@ def test_links_to_sequences(tmp_path, fmt):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["group"], file["alone"] = h5py.ExternalLink("other.h5", "/g"), h5py.ExternalLink("other.h5", "/g/s")
         file["table"] = h5py.ExternalLink("other.h5", "/g/table")
-    run = clients.convert(tmp_path / "a.h5", fmt, "--ragged", "--follow-external")
+    run = clients.convert(tmp_path / "a.h5", fmt, "--option", "ragged=true", "--option", "follow-external=true")
     found = group(run)
     assert [path for path, code in run.codes if code == "link-left-out"] == ["/alone"], run.stderr
     assert found["group/s"][...].tolist() == [1, 2] and found["group/s_row_size"][...].tolist() == [0, 2]
@@ -101,10 +101,10 @@ def test_nested_sequences_and_virtual_ones_are_left_out(tmp_path, fmt):
         layout = h5py.VirtualLayout((2,), TABLE)
         layout[:] = h5py.VirtualSource(".", "table", (2,))
         file.create_virtual_dataset("virtual", layout)
-    run = clients.convert(path, fmt, "--ragged")
+    run = clients.convert(path, fmt, "--option", "ragged=true")
     left_out = {path for path, code in run.codes if code == "array-left-out"}
     assert left_out == {"/nested", "/of_text", "/virtual"}, run.stderr
-    assert "--ragged" not in run.stderr, "the option is set already"
+    assert "ragged=true" not in run.stderr, "the option is set already"
 
 
 @pytest.mark.parametrize("fmt", FORMATS)

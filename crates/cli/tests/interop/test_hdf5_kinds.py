@@ -174,7 +174,7 @@ def test_array_members_are_those_of_h5py(tmp_path, seed, fmt):
             if data.ndim and draw.random() < 0.3:
                 file.create_dataset(f"missing{n}", data.shape, data.dtype, chunks=tuple(1 for _ in data.shape), fillvalue=data.ravel()[-1])
     assert "array-left-out" in dict(clients.virtualize(path, "--format", fmt).codes).values()
-    run = clients.virtualize(path, "--format", fmt, "--ragged")
+    run = clients.virtualize(path, "--format", fmt, "--option", "ragged=true")
     assert run.status == 0, run.stderr
     store = clients.open_store(run.references)
     with h5py.File(path) as file:
@@ -192,7 +192,7 @@ def test_array_members_of_text(tmp_path, fmt):
     data["n"], data["text"] = [1, 2], [["a", "bcd"], ["", "é"]]
     with h5py.File(path, "w") as file:
         file["x"] = data
-    got = zarr.open_array(clients.open_store(clients.convert(path, fmt, "--ragged").references), path="x", mode="r", zarr_format=FORMATS[fmt])[...]
+    got = zarr.open_array(clients.open_store(clients.convert(path, fmt, "--option", "ragged=true").references), path="x", mode="r", zarr_format=FORMATS[fmt])[...]
     assert got["n"].tolist() == [1, 2] and [list(text) for text in got["text"].tolist()] == [[b"a", b"bcd"], [b"", "é".encode()]]
 
 
@@ -200,7 +200,7 @@ def test_large_array_members_are_named(tmp_path, fmt):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["x"] = np.zeros(2, [("n", "<i4"), ("b", "u1", (2001,))])
         file["y"] = np.zeros(2, [("n", "<i4"), ("b", "u1", (2000,))])
-    run = clients.convert(tmp_path / "a.h5", fmt, "--ragged")
+    run = clients.convert(tmp_path / "a.h5", fmt, "--option", "ragged=true")
     assert run.codes == [("/x", "array-left-out")] and "2000" in run.stderr
-    notes = json.loads(clients.virtualize("inspect", tmp_path / "a.h5", "--json", "--ragged").stdout)["diagnostics"]
+    notes = json.loads(clients.virtualize("inspect", tmp_path / "a.h5", "--json", "--option", "ragged=true").stdout)["diagnostics"]
     assert [note["path"] for note in notes if note["code"] == "datatype-not-shown"] == ["/y"]

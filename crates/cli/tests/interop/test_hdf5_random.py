@@ -227,7 +227,7 @@ def write_sequences(path, pick):
 def test_sequences(tmp_path, fmt, seed):
     path = tmp_path / "sequences.h5"
     write_sequences(path, random.Random(seed))
-    run = clients.convert(path, fmt, "--ragged")
+    run = clients.convert(path, fmt, "--option", "ragged=true")
     assert {code[1] for code in run.codes} <= {"ragged-array", "chunks-inlined"}, run.stderr
     group = zarr.open_group(clients.open_store(run.references), mode="r")
     with h5py.File(path) as file:

@@ -115,8 +115,8 @@ def test_nothing_is_written_over_unless_asked(files, tmp_path):
     commit(files["a"], tmp_path / "repo")
     run = commit(files["b"], tmp_path / "repo", status=1)
     assert "already exists in the repository" in run.stderr and "--replace" in run.stderr
-    store, repository = opened(commit(files["b"], tmp_path / "repo", "--replace", "--message", "newer", "--author", "me",
-                                      "--commit-property", "campaign=7"))
+    store, repository = opened(commit(files["b"], tmp_path / "repo", "--replace", "--message", "newer", "--option", "author=me",
+                                      "--option", "commit-property=campaign=7"))
     assert zarr.open_array(store, path="time", mode="r")[0] == 4
     newest, *older = repository.ancestry(branch="main")
     # Newer versions of icechunk add statistics of their own.

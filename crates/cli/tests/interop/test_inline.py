@@ -19,7 +19,7 @@ def chunk_keys(refs):
 @pytest.mark.parametrize("file", FILES)
 def test_chunks_below_are_inline_and_hold_the_bytes_of_the_file(file, fmt, below):
     plain = chunk_keys(clients.convert(FIXTURES / file, fmt).references["refs"])
-    run = virtualize(FIXTURES / file, "--format", fmt, "--inline-below", below)
+    run = virtualize(FIXTURES / file, "--format", fmt, "--inline", below)
     assert run.status == 0, run.stderr
     inline = chunk_keys(run.references["refs"])
     assert list(inline) == list(plain)
@@ -38,7 +38,7 @@ def test_chunks_below_are_inline_and_hold_the_bytes_of_the_file(file, fmt, below
 @pytest.mark.parametrize("file", FILES)
 def test_values_stay_the_same(file, fmt):
     before = clients.open_store(clients.convert(FIXTURES / file, fmt).references)
-    run = virtualize(FIXTURES / file, "--format", fmt, "--inline-below", 1 << 30)
+    run = virtualize(FIXTURES / file, "--format", fmt, "--inline", 1 << 30)
     after = clients.open_store(run.references, protocol="memory")
     for path, kind in clients.nodes(run.references, FORMATS[fmt]).items():
         if kind == "array":
@@ -72,7 +72,7 @@ def inlined(refs):
 
 
 def test_coordinates_are_inline_whatever_their_size(coordinates, fmt):
-    run = virtualize(coordinates, "--format", fmt, "--inline-coordinates")
+    run = virtualize(coordinates, "--format", fmt, "--inline", "1")
     assert inlined(run.references["refs"]) == {"x", "y", "lat", "lon", "g/x", "g/y", "g/height"}, run.stderr
     store = clients.open_store(run.references, protocol="memory")
     with h5py.File(coordinates) as f:
@@ -83,16 +83,16 @@ def test_coordinates_are_inline_whatever_their_size(coordinates, fmt):
 
 def test_the_total_holds(coordinates, fmt):
     """x takes 40 + 128 bytes, y takes 24 + 128 bytes: an array that exceeds the limit stays referenced, the next one may be inlined."""
-    run = virtualize(coordinates, "--format", fmt, "--inline-coordinates", "--inline-total", "160")
+    run = virtualize(coordinates, "--format", fmt, "--inline", "1", "--option", "inline-total=160")
     assert len(inlined(run.references["refs"])) == 1 and ("/x", "inline-total") in run.codes
-    assert virtualize(coordinates, "--inline-coordinates", "--inline-total", "160", "--strict").status == 1
+    assert virtualize(coordinates, "--inline", "1", "--option", "inline-total=160", "--strict").status == 1
 
 
 def test_chunks_of_other_files_too(tmp_path, fmt):
     with h5py.File(tmp_path / "v.h5", "w") as f:
         f.create_dataset("v", (4,), "<i4", external=[("raw.bin", 0, 16)])
     (tmp_path / "raw.bin").write_bytes(np.arange(4, dtype="<i4").tobytes())
-    run = virtualize(tmp_path / "v.h5", "--format", fmt, "--inline-below", "17")
+    run = virtualize(tmp_path / "v.h5", "--format", fmt, "--inline", "17")
     assert inlined(run.references["refs"]) == {"v"}, run.stderr
     store = clients.open_store(run.references, protocol="memory")
     np.testing.assert_array_equal(zarr.open_array(store, path="v", mode="r", zarr_format=FORMATS[fmt])[...], np.arange(4))
@@ -105,5 +105,5 @@ def test_a_chunk_past_the_end_stays_a_reference(tmp_path):
     last = max((value for value in refs.values() if isinstance(value, list)), key=lambda value: value[1])
     assert last[1] + last[2] == len(whole)
     (tmp_path / "a.tif").write_bytes(whole[:-1])
-    run = virtualize(tmp_path / "a.tif", "--inline-below", "1G")
+    run = virtualize(tmp_path / "a.tif", "--inline", "1G")
     assert run.status == 1 or any(isinstance(value, list) for value in chunk_keys(run.references["refs"]).values())

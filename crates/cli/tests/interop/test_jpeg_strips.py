@@ -37,7 +37,7 @@ def test_each_height(tmp_path, fmt, photometric, rows):
         truth = write(path, rows + rest, rows, photometric)
         run = clients.virtualize(path, "--format", fmt)
         if photometric == "YCBCR" and rest % 2 == 0:
-            refused = clients.virtualize(path, "--format", fmt, "--inline-limit", "2000")
+            refused = clients.virtualize(path, "--format", fmt, "--option", "inline-limit=2000")
             if refused.status != 1 or "[inline-limit]" not in refused.stderr:
                 problems.append(f"{rest}: {refused.stderr}")
         if run.status or run.stderr:

@@ -93,7 +93,7 @@ def test_only_masked_chunks_are_inlined(tmp_path, fmt):
 
 def test_masks_beyond_the_inline_limit_are_refused(tmp_path, fmt):
     write(tmp_path / "lerc.tif", image("nan", 1, "float32"))
-    run = clients.virtualize(tmp_path / "lerc.tif", "--format", fmt, "--inline-limit", "3000")
+    run = clients.virtualize(tmp_path / "lerc.tif", "--format", fmt, "--option", "inline-limit=3000")
     assert run.status == 1 and run.stdout == b"" and ("/band_data", "inline-limit") in run.codes
 
 

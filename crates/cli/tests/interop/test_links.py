@@ -37,7 +37,7 @@ def original(tmp_path_factory):
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_links_are_followed(original, fmt):
     import zarr
-    run = convert(original, fmt, "--follow-external")
+    run = convert(original, fmt, "--option", "follow-external=true")
     group = zarr.open_group(clients.open_store(run.references), mode="r", zarr_format=FORMATS[fmt])
     with h5py.File(original) as f:
         for name in ("own", "array", "group/x", "group/next", "group/empty", "inner/whole/y"):
@@ -54,5 +54,5 @@ def test_links_are_followed(original, fmt):
 def test_links_are_not_followed_unless_wanted(original):
     run = convert(original, "zarr3-json")
     assert len([path for path, code in run.codes if code == "link-left-out"]) == 6
-    assert "--follow-external" in run.stderr
+    assert "--option follow-external=true" in run.stderr
     assert b"below" not in run.stdout

@@ -92,7 +92,7 @@ def test_values_are_those_of_the_plugin(tmp_path, fmt, kind, seed):
     assert any(written(path, kind, seed + 1000 * attempt) for attempt in range(5)), "the plugin failed five times"
     with h5py.File(path) as file:
         truth = {name: dataset[...] for name, dataset in file.items()}
-    references = convert(path, fmt, "--inline-limit", "67108864").references
+    references = convert(path, fmt, "--option", "inline-limit=67108864").references
     group = zarr.open_group(clients.open_store(references), mode="r", zarr_format=FORMATS[fmt])
     assert len(truth) == 6
     for name, expected in truth.items():
@@ -105,5 +105,5 @@ def test_large_arrays_are_left_out_with_the_reason(tmp_path, fmt):
     with h5py.File(path, "w") as file:
         file.create_dataset("small", data=np.arange(3))
         file.create_dataset("large", data=np.zeros((40, 100), "f4"), chunks=(40, 100), compression=hdf5plugin.SZ3(absolute=1.0))
-    result = convert(path, fmt, "--inline-limit", "1024")
+    result = convert(path, fmt, "--option", "inline-limit=1024")
     assert "SZ3" in result.stderr and "large" not in str(clients.nodes(result.references, FORMATS[fmt]).keys())

@@ -121,7 +121,7 @@ def test_the_time_of_the_last_success_outlives_runs_that_fail(bucket, tmp_path):
 
 def test_metrics_are_pushed_while_the_run_proceeds(files, tmp_path):
     with SlowS3(files, latency=0.7) as bucket, Gateway() as gateway:
-        run(bucket, tmp_path / "out", "--metrics", gateway.url, "--concurrency", "8")
+        run(bucket, tmp_path / "out", "--metrics", gateway.url, "--option", "concurrency=8")
     pushed = [parsed(body)[0] for _, _, body in gateway.pushed]
     assert len(pushed) >= 3 and {path for path, _, _ in gateway.pushed} == {"/metrics/job/era5"}
     assert all(headers["Content-Type"].startswith("text/plain; version=0.0.4") for _, headers, _ in gateway.pushed)

@@ -1,4 +1,4 @@
-"""`--missing-value-convention`: the sentinel in the encoding of the Zarr fill value, as read by zarr-python; and the schema of `_FillValue`."""
+"""`--option missing-value-convention=true`: the sentinel in the encoding of the Zarr fill value, as read by zarr-python; and the schema of `_FillValue`."""
 import json, warnings
 
 import clients
@@ -68,7 +68,7 @@ def path(tmp_path_factory):
 
 
 def test_the_sentinel_is_said_as_a_fill_value(path, fmt):
-    run = clients.virtualize(path, "--format", fmt, "--missing-value-convention")
+    run = clients.virtualize(path, "--format", fmt, "--option", "missing-value-convention=true")
     assert run.status == 0, run.stderr
     assert {path for path, code in run.codes if code == "missing-value-convention"} == {"/differs", "/list"}
     for name, (dtype, given) in CASES.items():
@@ -85,7 +85,7 @@ def test_the_sentinel_is_said_as_a_fill_value(path, fmt):
 
 def test_xarray_shows_the_same_with_and_without(path, fmt):
     plain = open_ours(clients.virtualize(path, "--format", fmt).references, fmt)
-    declared = open_ours(clients.virtualize(path, "--format", fmt, "--missing-value-convention").references, fmt)
+    declared = open_ours(clients.virtualize(path, "--format", fmt, "--option", "missing-value-convention=true").references, fmt)
     truth = open_original(path)
     for name in CASES:
         assert plain[name].dtype == declared[name].dtype and plain[name].equals(declared[name]), name
@@ -93,13 +93,13 @@ def test_xarray_shows_the_same_with_and_without(path, fmt):
 
 
 def test_cf_keeps_what_it_says(path, fmt):
-    references = clients.virtualize(path, "--format", fmt, "--missing-value-convention").references
+    references = clients.virtualize(path, "--format", fmt, "--option", "missing-value-convention=true").references
     assert attributes_of(references, "differs", fmt)["missing_value"] == 5
     assert attributes_of(references, "list", fmt)["missing_value"] == [-9.0, 5.0]
 
 
 def test_unpacked_arrays_miss_nan(path):
-    references = clients.virtualize(path, "--format", "zarr3-json", "--missing-value-convention", "--unpack").references
+    references = clients.virtualize(path, "--format", "zarr3-json", "--option", "missing-value-convention=true", "--unpack").references
     for name in ("packed", "f4", "both"):
         document = metadata(references, name)
         assert document["attributes"]["missing_value"] == "NaN"
@@ -110,7 +110,7 @@ def test_unpacked_arrays_miss_nan(path):
 
 def test_an_image_declares_its_nodata_beside_its_other_conventions(tmp_path, fmt):
     image = write_image(tmp_path / "image.tif", "int16", -9, None, None, crs="EPSG:4326", transform=[0.5, 0, 10, 0, -0.5, 50])
-    references = clients.virtualize(image, "--format", fmt, "--missing-value-convention", "--strict").references
+    references = clients.virtualize(image, "--format", fmt, "--option", "missing-value-convention=true", "--strict").references
     attributes = attributes_of(references, "band_data", fmt)
     assert attributes["missing_value"] == -9
     assert [entry["name"] for entry in attributes["zarr_conventions"]] == ["missing_value"]

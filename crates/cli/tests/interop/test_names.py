@@ -123,4 +123,4 @@ def test_deep_groups_behind_links(tmp_path):
     nested(tmp_path / "b.h5", 200)
     for depth, codes in ((56, []), (57, ["link-left-out"])):
         nested(tmp_path / f"{depth}.h5", depth - 1, lambda group: group.__setitem__("g", h5py.ExternalLink("b.h5", "/")))
-        assert [code for _, code in convert(tmp_path / f"{depth}.h5", "zarr3-json", "--follow-external").codes] == codes
+        assert [code for _, code in convert(tmp_path / f"{depth}.h5", "zarr3-json", "--option", "follow-external=true").codes] == codes

@@ -115,7 +115,7 @@ def test_large_variables_are_split(tmp_path, fmt):
         ds.createVariable("record", "i2", ("t", "x"))[:] = np.arange(490).reshape(7, 70)
     for argument, chunks in (("1000K", {"fixed": (100, 70), "record": (7, 70)}), ("2800", {"fixed": (10, 70), "record": (7, 70)}),
                              ("1", {"fixed": (1, 70), "record": (1, 70)})):
-        problems, run = netcdf3_oracle.differences(path, fmt, "--split-contiguous", argument)
+        problems, run = netcdf3_oracle.differences(path, fmt, "--option", f"split-contiguous={argument}")
         report(problems)
         import zarr
         group = zarr.open_group(clients.open_store(run.references), mode="r", zarr_format=FORMATS[fmt])
@@ -131,7 +131,7 @@ def test_validate_and_diff_accept_the_output(tmp_path, fmt):
 
 def test_packed_numbers_are_unpacked():
     import xarray as xr
-    run = virtualize(FOLDER / "fill.nc", "--format", "zarr3-json", "--unpack", "--missing-value-convention")
+    run = virtualize(FOLDER / "fill.nc", "--format", "zarr3-json", "--unpack", "--option", "missing-value-convention=true")
     assert run.status == 0 and ("/packed", "not-unpacked") in run.codes, "two values mean no data"
     ours = clients.open_dataset(run.references, 3)
     with xr.open_dataset(FOLDER / "fill.nc", engine="netcdf4") as original:
@@ -179,7 +179,7 @@ def test_offsets_past_4_gib(tmp_path, fmt, version, dims, variables, count):
     import netCDF4, zarr
     path = tmp_path / "sparse.nc"
     write_sparse(path, version, dims, variables, count)
-    run = virtualize(path, "--format", fmt, "--split-contiguous", "64M")
+    run = virtualize(path, "--format", fmt, "--option", "split-contiguous=64M")
     assert (run.status, run.codes) == (0, []), run.stderr
     small = zarr.open_array(clients.open_store(run.references), path="small", mode="r", zarr_format=FORMATS[fmt])
     with netCDF4.Dataset(path) as ds:
@@ -209,6 +209,6 @@ def test_only_the_last_variable_may_be_large(tmp_path, fmt, version, most, size,
         # Positions past 2 GiB are negative in CDF-1.
         assert "format constraints" in str(error) or version == 1 and not last
         expected = 1
-    run = virtualize(path, "--format", fmt, "--split-contiguous", "64M")
+    run = virtualize(path, "--format", fmt, "--option", "split-contiguous=64M")
     assert run.status == expected, run.stderr
     assert expected == (0 if last or version == 2 and size == 0 else 1)

@@ -12,7 +12,7 @@ from test_batch import content
 FILES = 80
 # Status and code; without a status, connections are closed without a response.
 OUTAGES = {"throttled": (503, "SlowDown"), "broken": (500, "InternalError"), "expired": (400, "ExpiredToken"), "denied": (403, "AccessDenied"), "unreachable": (None, "")}
-QUICK = ("--format", "kerchunk-json", "--retries", "1", "--concurrency", "8")
+QUICK = ("--format", "kerchunk-json", "--option", "retries=1", "--option", "concurrency=8")
 
 
 @pytest.fixture(scope="module")

@@ -99,7 +99,7 @@ def beside(key, fmt, content=b"mine"):
 
 
 def added_array(file, out):
-    output(file, out, "zarr3", "--inline-below", "1M")
+    output(file, out, "zarr3", "--inline", "1M")
     zarr.open_group(str(out), mode="a").create_array("derived", data=np.arange(12.0), chunks=(3,))
     return "derived/"
 
@@ -155,7 +155,7 @@ def test_outputs_are_replaced(file, tmp_path, old, fmt):
         from kerchunk.df import refs_to_dataframe
         refs_to_dataframe(clients.convert(other, "kerchunk-json").references, str(out))
     elif old == "inline":
-        output(other, out, "zarr3", "--inline-below", "1M")
+        output(other, out, "zarr3", "--inline", "1M")
     elif old == "link":
         out.symlink_to(output(other, tmp_path / "real", "zarr3"))
     else:
@@ -284,7 +284,7 @@ def test_kill_while_a_prefix_is_replaced(bucket, tmp_path, kind, seed):
     rng = random.Random(seed)
     clear(client)
     cut.last = None
-    fmt, more = ("zarr3", ["--inline-below", "1M"]) if kind == "inline" else (kind, [])
+    fmt, more = ("zarr3", ["--inline", "1M"]) if kind == "inline" else (kind, [])
     grows = kind == "kerchunk-parquet"
     files = [write(tmp_path / "0.h5", rng.randint(3, 6), 0), write(tmp_path / "1.h5", rng.randint(8, 12), 0 if grows else 1)]
     if grows:

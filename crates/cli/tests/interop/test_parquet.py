@@ -18,7 +18,7 @@ warnings.filterwarnings("ignore", message=".*fastparquet.*deprecated")
 def parquet(path, out, *arguments):
     """Returns the folder that was written for a file, or None if JSON is rejected as well."""
     run = virtualize(path, "--format", "kerchunk-parquet", "-o", out, *arguments)
-    beside = virtualize(path, "--format", "kerchunk-json", *(a for a in arguments if not str(a).startswith("--record-size")))
+    beside = virtualize(path, "--format", "kerchunk-json", *(a for a in arguments if a != "--option" and not str(a).startswith("record-size")))
     assert (run.status, run.codes) == (beside.status, beside.codes), run.stderr
     return beside.references if run.status == 0 else None
 
@@ -52,7 +52,7 @@ def grid(metadata):
 @pytest.mark.parametrize("size", [100_000, 3])
 @pytest.mark.parametrize("path", FILES)
 def test_all_references_are_those_of_json(path, size, tmp_path):
-    references = parquet(FIXTURES / path, tmp_path / "refs.parquet", f"--record-size={size}")
+    references = parquet(FIXTURES / path, tmp_path / "refs.parquet", "--option", f"record-size={size}")
     if references is None:
         assert "nodata_invalid_" in path
         return
@@ -76,7 +76,7 @@ def test_all_references_are_those_of_json(path, size, tmp_path):
 @pytest.mark.parametrize("path", FILES)
 def test_arrays_are_those_of_json(path, tmp_path):
     out = tmp_path / "refs.parquet"
-    references = parquet(FIXTURES / path, out, "--record-size=7", "--inline-below", "100")
+    references = parquet(FIXTURES / path, out, "--option", "record-size=7", "--inline", "100")
     if references is None:
         assert "nodata_invalid_" in path
         return
@@ -135,18 +135,18 @@ def sparse(tmp_path):
     return file
 
 
-@pytest.mark.parametrize("arguments", [[], ["--record-size=1"], ["--record-size=10"], ["--record-size=10", "--inline-below=300"]])
+@pytest.mark.parametrize("arguments", [[], ["--option", "record-size=1"], ["--option", "record-size=10"], ["--option", "record-size=10", "--inline=300"]])
 def test_missing_chunks_are_missing_and_files_of_none_are_left_out(sparse, arguments, tmp_path):
     out = tmp_path / "refs.parquet"
     parquet(sparse, out, *arguments)
     # In an array with a hundred files without any url, the last ones are omitted: then the protocol must be given.
-    for options in ([] if "--record-size=1" in arguments else [{}]) + [{"remote_protocol": "file"}]:
+    for options in ([] if "record-size=1" in arguments else [{}]) + [{"remote_protocol": "file"}]:
         fs = filesystem(out, asynchronous=True, **options)
         group = zarr.open_group(zarr.storage.FsspecStore(fs, read_only=True, path=""), mode="r", zarr_format=2)
         with h5py.File(sparse) as f:
             for name, array in f.items():
                 assert clients.same_bits(array[()], group[name][...]) is None, name
-    if arguments == ["--record-size=10"]:
+    if arguments == ["--option", "record-size=10"]:
         # Files before the first url exist, for readers that look for it; later ones exist only if they have chunks.
         assert len(list((out / "late").iterdir())) == 10 and len(list((out / "none").iterdir())) == 10
         assert len(list((out / "early").iterdir())) == 1
@@ -154,7 +154,7 @@ def test_missing_chunks_are_missing_and_files_of_none_are_left_out(sparse, argum
 
 def test_it_opens_without_a_protocol_whatever_order_sets_have(sparse, tmp_path):
     out = tmp_path / "refs.parquet"
-    parquet(sparse, out, "--record-size=10")
+    parquet(sparse, out, "--option", "record-size=10")
     code = f"import fsspec, warnings; warnings.simplefilter('ignore'); fs = fsspec.filesystem('reference', fo={str(out)!r}); print(len(fs.cat('late/95')))"
     import os
     for seed in range(6):
@@ -166,7 +166,7 @@ def test_text_that_looks_like_base64_stays(tmp_path):
     file, out = tmp_path / "a.h5", tmp_path / "refs.parquet"
     with h5py.File(file, "w") as f:
         f.create_dataset("v", data=np.frombuffer(b"base64:AAAAbase64:BBBB", "u1"), chunks=(11,))
-    parquet(file, out, "--inline-below", "1K")
+    parquet(file, out, "--inline", "1K")
     assert bytes(zarr.open_array(clients.open_store(str(out)), path="v", zarr_format=2)[...]) == b"base64:AAAAbase64:BBBB"
 
 
@@ -179,7 +179,7 @@ def test_large_inline_chunks_and_long_columns(count, tmp_path):
         v = f.create_dataset("v", (count, 64), "u1", chunks=(1, 64), compression="gzip")
         for at in range(count):
             v[at] = rng.integers(0, 1 + at % 250, 64)
-    references = parquet(file, out, "--inline-below", "40")
+    references = parquet(file, out, "--inline", "40")
     import pandas as pd
     expected = [entry(references["refs"][f"v/{at}.0"]) for at in range(count)]
     for engine in ("fastparquet", "pyarrow"):
@@ -216,7 +216,7 @@ def test_names_that_readers_would_miss_are_refused(name, tmp_path):
 
 @pytest.mark.parametrize("size", ["0", "-1", "1000001", "x"])
 def test_record_sizes_are_bounded(size, tmp_path):
-    run = virtualize(FIXTURES / "hdf5/chunked.h5", "--format", "kerchunk-parquet", f"--record-size={size}", "-o", tmp_path / "refs.parquet")
+    run = virtualize(FIXTURES / "hdf5/chunked.h5", "--format", "kerchunk-parquet", "--option", f"record-size={size}", "-o", tmp_path / "refs.parquet")
     assert run.status == 2 and "1 to 1000000" in run.stderr, run.stderr
 
 

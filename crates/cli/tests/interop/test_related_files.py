@@ -51,7 +51,7 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in pathlib.Path(folder).iterdir()}
 
 
-@pytest.mark.parametrize("inline", [[], ["--inline-below", "10000"]])
+@pytest.mark.parametrize("inline", [[], ["--inline", "10000"]])
 def test_each_source_is_opened_once(files, inline):
     local = references(files / "all.h5", *inline)
     with SlowS3(contents(files), latency=0.2) as store:

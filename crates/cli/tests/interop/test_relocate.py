@@ -108,7 +108,7 @@ def test_a_folder_of_references_in_a_bucket(s3):  # noqa: F811
     endpoint, _ = s3
     env = {**CREDENTIALS, "AWS_ENDPOINT_URL": endpoint}
     write = lambda *more: virtualize("s3://private/a folder/chunked.h5", "--format", "zarr3", "-o", "s3://private/store.zarr", *more, env=env)
-    assert write("--inline-below", "1G").status == 0
+    assert write("--inline", "1G").status == 0
     again = write()
     assert again.status == 1 and "--overwrite" in again.stderr, again.stderr
     options = {"key": "the-key", "secret": "the-secret", "client_kwargs": {"endpoint_url": endpoint, "region_name": REGION}}

@@ -68,7 +68,7 @@ def test_references_on_s3_to_files_on_s3(bucket, fmt, relative):
         converted = run("convert", refs, "-f", to, env=env).references
         assert urls(converted) == {source}
         same(values(converted, **remote), truth())
-    run("convert", refs, "-f", "kerchunk-parquet", "-o", "s3://private/here/again.parquet", "--record-size=2", *relative, env=env)
+    run("convert", refs, "-f", "kerchunk-parquet", "-o", "s3://private/here/again.parquet", "--option", "record-size=2", *relative, env=env)
     assert run("diff", refs, "s3://private/here/again.parquet", env=env).stdout == b""
     assert run("diff", source, "s3://private/here/again.parquet", env=env).stdout == b""
 

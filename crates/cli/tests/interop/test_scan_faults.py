@@ -32,7 +32,7 @@ def test_throttled_files_are_tried_again(bucket, undisturbed, tmp_path, failing)
     """More often than single requests are retried; including the first file, which determines the dimension."""
     key = sorted(bucket.objects)[failing]
     bucket.failing[key] = 2
-    found, events, _ = scan(bucket, *urls(bucket), "--retries", "0", log=tmp_path / "log")
+    found, events, _ = scan(bucket, *urls(bucket), "--option", "retries=0", log=tmp_path / "log")
     assert found == undisturbed and found["dimensions"] == [{"name": "time", "kind": "concat"}]
     retried = of(events, "retried")
     assert [(event["url"], event["attempt"]) for event in retried] == [(f"s3://bucket/{key}", 1), (f"s3://bucket/{key}", 2)]
@@ -45,7 +45,7 @@ def test_throttled_files_are_tried_again(bucket, undisturbed, tmp_path, failing)
 def test_files_that_fail_for_good_are_told(bucket, tmp_path):  # noqa: F811
     key = sorted(bucket.objects)[3]
     bucket.failing[key] = 10**6
-    found, events, said = scan(bucket, *urls(bucket), "--retries", "0", "--attempts", "2", status=1, log=tmp_path / "log")
+    found, events, said = scan(bucket, *urls(bucket), "--option", "retries=0", "--attempts", "2", status=1, log=tmp_path / "log")
     assert found["files"] == DAYS - 1 and [one["url"] for one in found["failed"]] == [f"s3://bucket/{key}"]
     assert "503" in found["failed"][0]["error"] and key in said
     assert [(event["attempts"], event["class"]) for event in of(events, "failed")] == [(2, "unavailable")]
@@ -65,7 +65,7 @@ def test_the_order_is_that_of_the_listing(bucket, undisturbed):  # noqa: F811
     """However long each file takes."""
     for key in sorted(bucket.objects)[::3]:
         bucket.failing[key] = 1
-    found = scan(bucket, *urls(bucket), "--stack-dim", "run", "--concurrency", "5", "--retries", "0")[0]
+    found = scan(bucket, *urls(bucket), "--stack-dim", "run", "--option", "concurrency=5", "--option", "retries=0")[0]
     assert [url for stretch in found["stretches"] for url in stretch["files"]] == urls(bucket)
 
 
@@ -74,7 +74,7 @@ def test_the_order_is_that_of_the_listing(bucket, undisturbed):  # noqa: F811
 def test_stopped(bucket, tmp_path, first):  # noqa: F811
     """Immediately, whichever file it waits for."""
     bucket.failing[sorted(bucket.objects)[first]] = 10**6
-    arguments = [str(clients.BINARY), "scan", *urls(bucket), "--retries", "0", "--attempts", "1000", "--json-log", str(tmp_path / "log")]
+    arguments = [str(clients.BINARY), "scan", *urls(bucket), "--option", "retries=0", "--attempts", "1000", "--json-log", str(tmp_path / "log")]
     with subprocess.Popen(arguments, env={**os.environ, **bucket.env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         for line in process.stderr:
             if "again in" in line:

@@ -71,7 +71,7 @@ def same(got, original, name):
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_chunks_of_linked_files_are_made(linked, fmt):
     import zarr
-    run = convert(linked, fmt, "--follow-external")
+    run = convert(linked, fmt, "--option", "follow-external=true")
     group = zarr.open_group(clients.open_store(run.references), mode="r", zarr_format=FORMATS[fmt])
     with h5py.File(linked) as f:
         for name in sorted(MASKED) + ["next"]:
@@ -92,7 +92,7 @@ def test_chunks_of_linked_files_are_made(linked, fmt):
 @pytest.mark.parametrize("fmt", FORMATS)
 @pytest.mark.parametrize("mask", [True, False])
 def test_xarray_shows_linked_groups_alike(linked, fmt, mask):
-    run = convert(linked, fmt, "--follow-external")
+    run = convert(linked, fmt, "--option", "follow-external=true")
     original = xr.open_dataset(linked.parent / "below" / "grid.nc", engine="h5netcdf", mask_and_scale=mask)
     got = xr.open_dataset(clients.open_store(run.references), engine="zarr", group="grid", consolidated=False,
                           zarr_format=FORMATS[fmt], chunks=None, mask_and_scale=mask)
@@ -107,6 +107,6 @@ def test_a_linked_file_whose_heap_is_damaged_costs_its_arrays_only(linked):
     shutil.copy(linked, folder / "master.h5")
     whole = (folder / "below" / "c.h5").read_bytes()
     (folder / "below" / "c.h5").write_bytes(whole.replace(b"GCOL", b"LOCG"))
-    run = convert(folder / "master.h5", "zarr3-json", "--follow-external")
+    run = convert(folder / "master.h5", "zarr3-json", "--option", "follow-external=true")
     assert ("/group/next", "inline-failed") in run.codes, run.stderr
     assert "group/text" in clients.nodes(run.references, 3)

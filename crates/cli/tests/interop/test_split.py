@@ -23,7 +23,7 @@ def original(tmp_path_factory):
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_values_stay_the_same(original, fmt, size, limit):
     import zarr
-    run = convert(original, fmt, "--split-contiguous", size, "--inline-limit", limit)
+    run = convert(original, fmt, "--option", f"split-contiguous={size}", "--option", f"inline-limit={limit}")
     group = zarr.open_group(clients.open_store(run.references), mode="r", zarr_format=FORMATS[fmt])
     with h5py.File(original) as f:
         for name, dataset in f.items():

@@ -107,7 +107,7 @@ def test_s3_refusals_are_one_line_and_no_output(s3, tmp_path):
     wrong = {**CREDENTIALS, "AWS_ACCESS_KEY_ID": "another-key", "AWS_ENDPOINT_URL": endpoint}
     for url, env in [("s3://private/a folder/cog.tif", wrong), ("s3://public/nothing.tif", {**wrong, "AWS_SKIP_SIGNATURE": "true"}),
                      ("s3://nowhere/nothing.tif", {**wrong, "AWS_SKIP_SIGNATURE": "true"})]:
-        run = clients.virtualize(url, "-o", out, "--retries", "0", env=env)
+        run = clients.virtualize(url, "-o", out, "--option", "retries=0", env=env)
         assert run.status == 1, (url, run)
         assert len(run.stderr.splitlines()) == 1 and run.stderr.startswith("error: ") and url in run.stderr, run.stderr
         assert "secret" not in run.stderr

@@ -138,9 +138,9 @@ def large(tmp_path):
 
 
 def test_what_is_too_much_to_inline_is_left_out(large, fmt):
-    run = clients.virtualize(large, "--format", fmt, "--inline-limit", "200000")
+    run = clients.virtualize(large, "--format", fmt, "--option", "inline-limit=200000")
     assert run.codes == [("/null-terminated", "array-left-out"), ("/space-padded", "array-left-out")]
-    assert "--inline-limit" in run.stderr
+    assert "--option inline-limit=" in run.stderr
     assert clients.nodes(run.references, FORMATS[fmt]).get("null-padded") == "array"
 
 
@@ -150,7 +150,7 @@ def test_text_of_one_byte_is_referenced(tmp_path, fmt):
     with netCDF4.Dataset(tmp_path / "characters.nc", "w") as file:
         file.createDimension("n", 100_000)
         file.createVariable("c", "S1", ("n",))[:] = np.frombuffer(b"ab \0c" * 20_000, "S1")
-    run = clients.virtualize(tmp_path / "characters.nc", "--format", fmt, "--inline-limit", "1000", "--strict")
+    run = clients.virtualize(tmp_path / "characters.nc", "--format", fmt, "--option", "inline-limit=1000", "--strict")
     assert run.status == 0, run.stderr
     import zarr
     array = zarr.open_array(clients.open_store(run.references), path="c", mode="r", zarr_format=FORMATS[fmt])

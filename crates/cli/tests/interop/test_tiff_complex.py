@@ -79,7 +79,7 @@ def test_complex_integers_are_those_of_gdal(tmp_path, fmt, seed, option):
         path.unlink(missing_ok=True)
         made, expected = write(path, seed * EACH + number)
         assert clients.same_values(expected.astype("c8"), truth(path)) is None, "GDAL reads as complex64"
-        got = read(path, fmt, "--complex-integers", option)
+        got = read(path, fmt, "--option", f"complex-integers={option}")
         if isinstance(got, str):
             problems += [] if NOT_IN_V2.search(got) and made.get("nodata") else [f"{made}: {got}"]
         elif clients.same_values(expected, got.astype("c16")):
@@ -105,8 +105,8 @@ def test_large_scenes_are_references(tmp_path, fmt):
         assert len(run.stdout) < 20_000
         assert (clients.open_dataset(run.references, 2)["band_data"].values == data).all()
     else:
-        assert run.status == 1 and "--complex-integers structure" in run.stderr
-    run = clients.virtualize(tmp_path / "slc.tif", "--format", fmt, "--complex-integers", "structure")
+        assert run.status == 1 and "--option complex-integers=structure" in run.stderr
+    run = clients.virtualize(tmp_path / "slc.tif", "--format", fmt, "--option", "complex-integers=structure")
     assert len(run.stdout) < 20_000
     array = clients.open_dataset(run.references, FORMATS[fmt])["band_data"]
     assert (xr.apply_ufunc(lambda pair: pair["r"] + 1j * pair["i"], array).values == data).all()

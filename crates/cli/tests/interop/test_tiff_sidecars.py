@@ -227,13 +227,13 @@ def test_pages_and_overviews(tmp_path):
 
 
 def test_remote_files(tmp_path):
-    """Sidecars of remote files are requested with --sidecars only."""
+    """Sidecars of remote files are requested with --option sidecars=true only."""
     write(tmp_path / "a.tif", random.Random(16))  # without metadata
     content = {"a.tif": (tmp_path / "a.tif").read_bytes(), "a.tif.aux.xml": PAM.encode(), "a.TFW": WORLD.encode()}
     with SlowS3(content) as store:
         plain = clients.virtualize("s3://bucket/a.tif", env=store.env)
         assert plain.status == 0 and not store.asked["a.tif.aux.xml"], plain.stderr
-        with_sidecars = clients.virtualize("s3://bucket/a.tif", "--sidecars", env=store.env)
+        with_sidecars = clients.virtualize("s3://bucket/a.tif", "--option", "sidecars=true", env=store.env)
         assert with_sidecars.status == 0, with_sidecars.stderr
     for name in ("a.tif.aux.xml", "a.TFW"):
         (tmp_path / name).write_bytes(content[name])

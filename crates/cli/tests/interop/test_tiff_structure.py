@@ -249,7 +249,7 @@ def test_stacked_pages_are_those_of_tifffile(tmp_path, fmt, dtype, predictor, sa
         for page in data:
             out.write(page, rowsperstrip=5, compression="zlib", predictor=predictor if predictor > 1 else None, metadata=None,
                       photometric="minisblack", planarconfig="contig" if samples > 1 else None)
-    array = array_at(convert(tmp_path / "a.tif", fmt, "--stack").references, fmt, "band_data")
+    array = array_at(convert(tmp_path / "a.tif", fmt, "--option", "stack=true").references, fmt, "band_data")
     got = array.transpose("page", "y", "x", "band").values
     problem = clients.same_bits(data.reshape(3, 17, 20, samples), got)
     assert not problem, problem

@@ -202,7 +202,7 @@ def write_fills(path):
     return path
 
 
-@pytest.mark.parametrize("arguments", [(), ("--split-contiguous", "600")], ids=" ".join)
+@pytest.mark.parametrize("arguments", [(), ("--option", "split-contiguous=600")], ids=" ".join)
 def test_missing_and_inlined_chunks(tmp_path, arguments):
     path = write_fills(tmp_path / "fills.h5")
     run = clients.virtualize(path, "--format", FORMAT, "--unpack", *arguments)

@@ -140,7 +140,7 @@ def test_the_table(refs):
     assert run.status == 0 and [line.split()[-1] for line in run.stdout.decode().splitlines()[1:3]] == ["/g/t", "/line"]
 
 
-OPTIONS = ["--split-contiguous", "64K"], ["--inline-below", "1K"], ["--inline-coordinates"], ["--relative"]
+OPTIONS = ["--option", "split-contiguous=64K"], ["--inline", "1K"], ["--inline", "1"], ["--relative"]
 OPTIONS_OF_V3 = ["--chunk-grid", "rectilinear"], ["--unpack"]
 
 

@@ -235,6 +235,6 @@ def test_chunks_of_sources_that_are_made(odd, fmt):
 
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_no_more_is_made_than_the_limit_allows(original, fmt):
-    run = clients.virtualize(original / "v.h5", "--format", fmt, "--inline-limit", "60")
+    run = clients.virtualize(original / "v.h5", "--format", fmt, "--option", "inline-limit=60")
     left_out = {path for path, code in run.codes if code == "array-left-out"}
     assert {path[1:] for path in left_out} >= {"shifted", "mixed", "other_fill"} and "/chunked" not in left_out, run.stderr

@@ -140,7 +140,7 @@ def test_no_references_to_a_server_without_ranges(whole, folder, tmp_path, fmt):
     url, out = f"{whole}/a.h5", tmp_path / REFERENCES[fmt]
     for command in ([url], ["batch", url, "--stack-dim", "n"]):
         run = done(*command, "-f", fmt, "-o", out, status=1)
-        assert "[no-ranges]" in run.stderr and "--inline-below" in run.stderr and not out.exists(), run.stderr
+        assert "[no-ranges]" in run.stderr and "--inline" in run.stderr and not out.exists(), run.stderr
     relocated = done(url, "-f", fmt, "-o", out, "--rewrite-url", f"{whole}={folder.as_uri()}")
     if fmt == "icechunk":
         through_icechunk(relocated)
@@ -149,7 +149,7 @@ def test_no_references_to_a_server_without_ranges(whole, folder, tmp_path, fmt):
 
 
 def test_a_file_on_a_server_without_ranges_is_inlined(whole):
-    run = done(f"{whole}/a.h5", "--inline-below", "256M")
+    run = done(f"{whole}/a.h5", "--inline", "256M")
     assert not any(isinstance(value, list) for value in run.references["refs"].values())
     through_fsspec(run)
     assert b"temperature" in done("inspect", f"{whole}/a.h5").stdout
@@ -260,7 +260,7 @@ def test_a_page_is_not_a_failed_file(folder, tmp_path):
 
     with scripted(answer) as url:
         batch = ["batch", *(f"{url}/{name}.h5" for name in "abc"), "--stack-dim", "file", "-o", tmp_path / "out.json", "--skip-failed",
-                 "--attempts", "1", "--concurrency", "1", "--retry-failed"]
+                 "--attempts", "1", "--option", "concurrency=1", "--retry-failed"]
         run = virtualize(*batch)
         assert run.status != 0 and not (tmp_path / "out.json").exists(), run.stderr
         alone = done(f"{url}/b.h5", status=1)

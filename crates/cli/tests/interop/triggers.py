@@ -201,7 +201,7 @@ def lerc_jpeg(folder):
 
 DIAGNOSTICS = {
     "array-left-out": hdf5(sequences),
-    "array-not-padded": short_variable("--inline-limit", "0"),
+    "array-not-padded": short_variable("--option", "inline-limit=0"),
     "array-padded": short_variable(),
     "array-changed": other_axes,
     "attribute-unreadable": damaged_attribute,
@@ -209,17 +209,17 @@ DIAGNOSTICS = {
     "chunk-grid": fixture(TIFF / "tiles.tif", "--chunk-grid", "rectilinear"),
     "chunks-inlined": fixture(HDF5 / "fill_message_3_types.h5"),
     "datatype-not-shown": fixture(HDF5 / "types.h5"),
-    "dimension-renamed": short_variable("--inline-limit", "0"),
+    "dimension-renamed": short_variable("--option", "inline-limit=0"),
     "fill-value-dropped": fixture(HDF5 / "fill_message_3.h5"),
-    "fill-value-masked": hdf5(masked, "--inline-limit", "0"),
+    "fill-value-masked": hdf5(masked, "--option", "inline-limit=0"),
     "inline-failed": damaged_chunk,
-    "inline-limit": fixture(TIFF / "short_last_strip_deflate.tif", "--inline-limit", "0"),
-    "inline-total": hdf5(backslash, "--inline-below", "1M", "--inline-total", "1"),
+    "inline-limit": fixture(TIFF / "short_last_strip_deflate.tif", "--option", "inline-limit=0"),
+    "inline-total": hdf5(backslash, "--inline", "1M", "--option", "inline-total=1"),
     "key-ignored": reference_set({**GROUP, **ARRAY, "a/0": ["x.bin", 0, 8], "b/c/0.0": ["x.bin", 0, 8]}, "convert", "refs.json", "-o", "out.json", files=["x.bin"]),
     "link-cycle": hdf5(lambda file: file.__setitem__("up", file["/"])),
     "link-left-out": hdf5(lambda file: file.__setitem__("x", h5py.ExternalLink("other.nc", "/x"))),
     "missing-value-as-fill-value": hdf5(missing_value_infinite),
-    "missing-value-convention": fixture(HDF5 / "fill_message_3.h5", "--missing-value-convention", "-f", "zarr3-json"),
+    "missing-value-convention": fixture(HDF5 / "fill_message_3.h5", "--option", "missing-value-convention=true", "-f", "zarr3-json"),
     "missing-value-dropped": fixture(HDF5 / "fill_message_3.h5"),
     "name-changed": hdf5(backslash),
     "name-collision": hdf5(collision),
@@ -229,18 +229,18 @@ DIAGNOSTICS = {
     "node-left-out": hdf5(dot),
     "not-unpacked": fixture(TIFF / "gdal_metadata_differs.tif", "--unpack", "-f", "zarr3-json"),
     "packing-widened": hdf5(narrow_packing),
-    "ragged-array": hdf5(sequences, "--ragged"),
+    "ragged-array": hdf5(sequences, "--option", "ragged=true"),
     "reader-adapted": fixture(TIFF / "compression_lzw.tif", "--readable-by", "zarrs,gdal"),
     "reader-lacks": fixture(TIFF / "compression_webp.tif", "--readable-by", "zarrs,gdal"),
     "reference-as-path": hdf5(region),
     "reference-part": hdf5(region),
     "relative-url": reference_set({**GROUP, **ARRAY, "a/0": ["x.bin", 0, 8]}, "convert", "refs/refs.json", "-o", "out.json", files=["x.bin"], where="refs/refs.json"),
-    "sidecar-not-used": fixture(HDF5 / "chunked.h5", "--dmrpp"),
+    "sidecar-not-used": fixture(HDF5 / "chunked.h5", "--option", "dmrpp=true"),
     "source-missing": hdf5(virtual),
-    "tiff-no-such-ifd": fixture(TIFF / "pages.tif", "--ifd", "9"),
+    "tiff-no-such-ifd": fixture(TIFF / "pages.tif", "--option", "ifd=9"),
     "tiff-jpeg": lerc_jpeg,
     "tiff-sidecar": masked_beside,
-    "tiff-stack": fixture(TIFF / "pages.tif", "--stack"),
+    "tiff-stack": fixture(TIFF / "pages.tif", "--option", "stack=true"),
     "tiff-chain": patched(TIFF / "pages.tif", {154: b"\xf0\xff\xff\x7f"}),
     "tiff-image": patched(TIFF / "classic_strips.tif", {}, size=500),
     "tiff-malformed": unreadable_tag(TIFF / "predictor_2_u2_zlib.tif", 317),
@@ -430,7 +430,7 @@ def changing(folder):
         def log_message(self, *arguments):
             pass
 
-    return [*serve(Handler), "--inline-below", "1000"]
+    return [*serve(Handler), "--inline", "1000"]
 
 
 ERRORS = {

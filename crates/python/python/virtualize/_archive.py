@@ -304,12 +304,12 @@ type _Start = partial[_virtualize.Run]
 
 
 def _batch(inputs: Inputs | None, output: Location, options: BatchOptions) -> _Start:
-    text = to_json(options, BatchOptions, inputs=_locations(inputs))
+    text = to_json(options, inputs=_locations(inputs))
     return partial(_virtualize.batch, fspath(output), text, "{}")
 
 
 def _scan(inputs: Inputs | None, options: ScanOptions) -> _Start:
-    text = to_json(options, ScanOptions, inputs=_locations(inputs))
+    text = to_json(options, inputs=_locations(inputs))
     return partial(_virtualize.scan, text)
 
 

@@ -110,7 +110,7 @@ def open(
     >>> virtualize.open("fixtures/tiff/cog.tif")
     <VirtualStore .../fixtures/tiff/cog.tif (TIFF)>
     """
-    opening = Opening(fspath(url), to_json(options, OpenOptions), decoded, store)
+    opening = Opening(fspath(url), to_json(options), decoded, store)
     return _made(opening.open(), opening)
 
 
@@ -118,7 +118,7 @@ async def open_async(
     url: str | PathLike[str], *, store: Any = None, decoded: bool = False, **options: Unpack[OpenOptions]
 ) -> "VirtualStore":
     """Open a file as ``open`` does, without blocking the event loop."""
-    opening = Opening(fspath(url), to_json(options, OpenOptions), decoded, store)
+    opening = Opening(fspath(url), to_json(options), decoded, store)
     return _made(await opening.open_async(), opening)
 
 

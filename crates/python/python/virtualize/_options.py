@@ -3,145 +3,33 @@
 import json
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypedDict
+from typing import Any, Literal, SupportsIndex
 
 from virtualize._errors import OptionError
-
-if TYPE_CHECKING:
-    from datetime import date, datetime
-
-type Size = int | str
-"""A number of bytes: ``65536``, ``"64K"``."""
-
-type Location = str | PathLike[str]
-"""A path or url."""
-
-type Several = str | Sequence[str]
-"""A text, or several."""
-
-type Time = datetime | date | str
-"""A time with its zone, a date (midnight UTC), or either as text: ``"2024-02-29"``, ``"2024-02-29T12:00:00Z"``."""
+from virtualize._option_types import (
+    CombineOptions,
+    ConnectionOptions,
+    FileOptions,
+    IcechunkOptions,
+    LayoutOptions,
+    Location,
+    MappingOptions,
+    RunOptions,
+    WriteOptions,
+)
 
 type Format = Literal["kerchunk-json", "zarr3-json", "kerchunk-parquet", "zarr3", "icechunk"]
 """An output format."""
 
 
-class ConnectionOptions(TypedDict, total=False):
-    """How files are reached. What is not given comes from the environment (``AWS_*``, ``GOOGLE_*``, ``AZURE_*``)."""
-
-    store_option: Mapping[str, str]
-    anonymous: bool
-    endpoint: str
-    bearer_token: str
-    concurrency: int
-    minimize: Literal["time", "requests", "bytes"]
-    retries: int
-    retry_timeout: int
-
-
-class MappingOptions(TypedDict, total=False):
-    """How files are mapped to Zarr."""
-
-    strict: bool
-    ifd: Sequence[int | str] | int | str
-    complex_integers: Literal["complex", "structure"]
-    stack: bool
-    chunk_grid: Literal["regular", "rectilinear"]
-    inline_limit: Size
-    inline_below: Size
-    inline_coordinates: bool
-    inline_total: Size
-    split_contiguous: Size
-    unpack: bool
-    missing_value_convention: bool
-    ragged: bool
-    follow_external: bool
-    dmrpp: bool
-    sidecars: bool
-    readable_by: Sequence[str] | str
-
-
 class OpenOptions(ConnectionOptions, MappingOptions, total=False):
     """Options of ``virtualize.open``."""
 
-
-class WriteOptions(TypedDict, total=False):
-    """How references are written."""
-
-    record_size: int
-    rewrite_url: Mapping[str, str]
-    relative: bool
-
-
-class IcechunkOptions(TypedDict, total=False):
-    """What is committed to an Icechunk repository, and where."""
-
-    branch: str
-    message: str
-    author: str
-    commit_property: Mapping[str, str]
-    group: str
-    replace: bool
-    append_dim: str
-
-
-class FileSelection(TypedDict, total=False):
-    """Which files are read, besides those that the first argument names."""
-
-    list: Location | Sequence[Location]
-    stac: Location | Sequence[Location]
-    asset: Several
-    asset_role: Several
-    asset_alternate: str
-    include: str
-    min_size: Size
-    max_size: Size
-    newer: Time
-    older: Time
-
-
-class LayoutOptions(TypedDict, total=False):
-    """Along which dimensions files are combined. Arrays are given by name, by path, or as ``*`` for all."""
-
-    concat_dim: Several
-    stack_dim: Several
-    concat_var: Several
-    assume_equal: Several
-    optional_var: Several
-    coord_from_property: Mapping[str, str]
-    coord_from_name: str
-    copy_limit: Size
-
-
-class CombineOptions(LayoutOptions, total=False):
-    """How files become one dataset."""
-
-    coord_from_attribute: Mapping[str, str]
-    on_mismatch: Literal["stop", "split", "skip"]
-    on_duplicate: Literal["error", "first", "last"]
-    allow_holes: bool
-    fill_without_sentinel: bool
-
-
-class RunOptions(TypedDict, total=False):
-    """How a run proceeds."""
-
-    journal: Location
-    restart: bool
-    retry_failed: bool
-    max_failures: int
-    skip_failed: bool
-    append: bool
-    drop_vanished: bool
-    reread_changed: bool
-    drop_unwritten: bool
-    recheck: bool
-    no_recheck: bool
-    attempts: int
+    config: Location
 
 
 class BatchOptions(
-    FileSelection,
+    FileOptions,
     CombineOptions,
     RunOptions,
     WriteOptions,
@@ -152,22 +40,24 @@ class BatchOptions(
 ):
     """Options of ``virtualize.batch``."""
 
+    config: Location
     format: Format
     each: bool
-    overwrite: bool
     plan: Location
     parts: Location | Sequence[Location]
 
 
-class ScanOptions(FileSelection, LayoutOptions, ConnectionOptions, MappingOptions, total=False):
+class ScanOptions(FileOptions, LayoutOptions, ConnectionOptions, MappingOptions, total=False):
     """Options of ``virtualize.scan``."""
 
+    config: Location
     attempts: int
 
 
 class ReadOptions(ConnectionOptions, total=False):
     """How references are read."""
 
+    config: Location
     relative_to: Location
     version_of: str
 
@@ -190,34 +80,21 @@ class ConvertOptions(ReadOptions, WriteOptions, IcechunkOptions, total=False):
 
     format: Format
     strict: bool
-    overwrite: bool
 
 
-def to_json(options: Mapping[str, Any], kind: type[Any], **arguments: Sequence[str]) -> str:
-    """Return options of a kind, and arguments, as the JSON text that the compiled module parses.
+def to_json(options: Mapping[str, Any], **arguments: Sequence[str]) -> str:
+    """Return options and arguments as the JSON text that the compiled module parses and checks.
 
     ``None`` stands for the default.
 
     Raises
     ------
     OptionError
-        A name is not one of the kind's, or a value has a type that no option has.
+        A value has a type that no option has.
     """
-    names: frozenset[str] = kind.__optional_keys__
-    for name in options:
-        if name not in names:
-            raise OptionError(f"{name} is not an option{_suggestion(name, names)}")
     members = {**options, **arguments}.items()
     texts = (f"{json.dumps(name)}: {_dumps(name, value)}" for name, value in members if value is not None)
     return f"{{{', '.join(texts)}}}"
-
-
-def _suggestion(name: str, names: frozenset[str]) -> str:
-    # The import takes longer than it takes to parse options.
-    from difflib import get_close_matches
-
-    nearest = get_close_matches(name.replace("-", "_").lower(), sorted(names), n=1)
-    return f" (did you mean {nearest[0]}?)" if nearest else ""
 
 
 def _dumps(name: str, value: object) -> str:

@@ -204,15 +204,15 @@ async def convert_async(references: Location, output: Location, **options: Unpac
 
 
 def _of_validate(options: ValidateOptions) -> str:
-    return to_json(options, ValidateOptions)
+    return to_json(options)
 
 
 def _of_diff(options: DiffOptions) -> str:
-    return to_json(options, DiffOptions)
+    return to_json(options)
 
 
 def _of_convert(options: ConvertOptions) -> str:
-    return to_json(options, ConvertOptions)
+    return to_json(options)
 
 
 def _report(text: str) -> ValidationReport:

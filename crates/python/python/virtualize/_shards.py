@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self
 
 from virtualize import _errors, _virtualize
 from virtualize._errors import Error, OptionError, UnavailableError
-from virtualize._options import BatchOptions, FileSelection, Location, to_json
+from virtualize._options import BatchOptions, FileOptions, Location, to_json
 from virtualize.events import ShardLost, ShardRead
 
 _ATTEMPTS = 3
@@ -81,8 +81,8 @@ class Distribution:
         self.files = self.count = 0
         self._start = time.monotonic()
         # What names the files is of no use to workers, and may be long.
-        others = {name: value for name, value in options.items() if name not in FileSelection.__optional_keys__}
-        self.worker_options = to_json({**others, "parts": None}, BatchOptions, inputs=[])
+        others = {name: value for name, value in options.items() if name not in FileOptions.__optional_keys__}
+        self.worker_options = to_json({**others, "parts": None}, inputs=[])
 
     def part(self, number: int) -> str:
         """Return the location of the part of a shard."""
@@ -90,7 +90,7 @@ class Distribution:
 
     def list_files(self) -> "partial[_virtualize.Run]":
         """Return what starts the listing, which writes the plan."""
-        text = to_json({**self._options, "parts": None}, BatchOptions, inputs=self._inputs)
+        text = to_json({**self._options, "parts": None}, inputs=self._inputs)
         return partial(_virtualize.write_plan, self.output, text, self.plan, self._size)
 
     def shards(
@@ -103,7 +103,7 @@ class Distribution:
     def join(self, shards: "Shards") -> "partial[_virtualize.Run]":
         """Return what starts the run that imports the parts and writes the output."""
         chosen: BatchOptions = {**self._options, "plan": self.plan, "parts": shards.parts}
-        text = to_json(chosen, BatchOptions, inputs=self._inputs)
+        text = to_json(chosen, inputs=self._inputs)
         fresh = [one for one in shards.read if not one.reused]
         workers = {
             "read": sum(one.files - one.failed for one in fresh),

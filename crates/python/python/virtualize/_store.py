@@ -153,7 +153,6 @@ class VirtualStore(Store):
         target: str | os.PathLike[str],
         *,
         format: KerchunkFormat | None = None,
-        overwrite: bool = False,
         **options: Unpack[WriteOptions],
     ) -> None:
         """Write kerchunk references.
@@ -165,25 +164,22 @@ class VirtualStore(Store):
         format
             ``"kerchunk-json"`` or ``"kerchunk-parquet"``. By default, the latter for a target that ends in
             ``.parquet`` or ``.parq``.
-        overwrite
-            Whether to replace an output that is a folder. Folders with other files are never replaced.
         **options
-            ``record_size``, ``rewrite_url``, ``relative``.
+            ``overwrite``, which replaces an output that is a folder, ``record_size``, ``rewrite_url``, ``relative``.
         """
         target, format = _kerchunk(target, format)
-        self._file.write(format, target, overwrite, to_json(options, WriteOptions), True)
+        self._file.write(format, target, to_json(options), True)
 
     async def to_kerchunk_async(
         self,
         target: str | os.PathLike[str],
         *,
         format: KerchunkFormat | None = None,
-        overwrite: bool = False,
         **options: Unpack[WriteOptions],
     ) -> None:
         """Write kerchunk references as ``to_kerchunk`` does, without blocking the event loop."""
         target, format = _kerchunk(target, format)
-        await as_awaitable(self._file.write(format, target, overwrite, to_json(options, WriteOptions), False))
+        await as_awaitable(self._file.write(format, target, to_json(options), False))
 
     def to_zarr3(self, target: str | os.PathLike[str], **options: Unpack[WriteOptions]) -> None:
         """Write Zarr v3 references in the layout of kerchunk JSON.
@@ -195,11 +191,11 @@ class VirtualStore(Store):
         **options
             ``rewrite_url``, ``relative``.
         """
-        self._file.write("zarr3-json", os.fspath(target), False, to_json(options, WriteOptions), True)
+        self._file.write("zarr3-json", os.fspath(target), to_json(options), True)
 
     async def to_zarr3_async(self, target: str | os.PathLike[str], **options: Unpack[WriteOptions]) -> None:
         """Write Zarr v3 references as ``to_zarr3`` does, without blocking the event loop."""
-        written = self._file.write("zarr3-json", os.fspath(target), False, to_json(options, WriteOptions), False)
+        written = self._file.write("zarr3-json", os.fspath(target), to_json(options), False)
         await as_awaitable(written)
 
     def to_icechunk(self, repository: str | os.PathLike[str], **options: Unpack[IcechunkOptions]) -> str:
@@ -217,13 +213,13 @@ class VirtualStore(Store):
         str
             Id of the snapshot.
         """
-        return self._file.write("icechunk", os.fspath(repository), False, to_json(options, IcechunkOptions), True) or ""
+        return self._file.write("icechunk", os.fspath(repository), to_json(options), True) or ""
 
     async def to_icechunk_async(
         self, repository: str | os.PathLike[str], **options: Unpack[IcechunkOptions]
     ) -> str:
         """Commit to an Icechunk repository as ``to_icechunk`` does, without blocking the event loop."""
-        snapshot = self._file.write("icechunk", os.fspath(repository), False, to_json(options, IcechunkOptions), False)
+        snapshot = self._file.write("icechunk", os.fspath(repository), to_json(options), False)
         return await as_awaitable(snapshot) or ""
 
     # ---- reading, for zarr

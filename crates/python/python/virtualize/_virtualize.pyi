@@ -42,11 +42,11 @@ class File:
     def array_paths(self) -> list[str]: ...
     @overload
     def write(
-        self, format: str, target: str, overwrite: bool, options: str, wait: Literal[True]
+        self, format: str, target: str, options: str, wait: Literal[True]
     ) -> str | None: ...
     @overload
     def write(
-        self, format: str, target: str, overwrite: bool, options: str, wait: Literal[False]
+        self, format: str, target: str, options: str, wait: Literal[False]
     ) -> Future[str | None]: ...
     def documents(self) -> dict[str, str]: ...
     @overload

@@ -63,7 +63,7 @@ class Parser:
             raise OptionError('chunk_grid must be "regular": VirtualiZarr has no other chunk grids')
         self._group = (group or "").strip("/")
         self._drop_variables = frozenset(drop_variables or ())
-        self._options = to_json(options, OpenOptions)
+        self._options = to_json(options)
         self._strict = options.get("strict", False)
 
     def __call__(self, url: str, registry: ObjectStoreRegistry[Any]) -> ManifestStore:

@@ -134,7 +134,7 @@ def _opened(source: Source, store: Any, decoded: bool, options: Any) -> VirtualS
         return source
     for name in _FOR_ZARR & options.keys():
         raise TypeError(f"{name} is not an option of engine='virtualize': xarray decodes the values")
-    opening = Opening(os.path.expanduser(os.fspath(source)), to_json(options, OpenOptions), decoded, store)
+    opening = Opening(os.path.expanduser(os.fspath(source)), to_json(options), decoded, store)
     file = opening.open()
     for diagnostic in file.diagnostics:
         if diagnostic.severity == "warning" and diagnostic.code not in _ATTRIBUTES_OF_REFERENCES:

@@ -13,7 +13,7 @@ use std::{
 };
 
 use virtualize_bytes::{ByteRange, ReadRanges};
-use virtualize_store::{Minimize, StoreOptions};
+use virtualize_store::StoreOptions;
 
 /// A received request.
 #[derive(Clone, Debug)]
@@ -132,8 +132,7 @@ pub fn run<T>(future: impl Future<Output = T>) -> T {
 
 /// Returns options with few retries.
 pub fn options() -> StoreOptions {
-    // Otherwise the number of requests depends on the measured bandwidth.
-    StoreOptions { retries: 2, minimize: Minimize::Requests, ..StoreOptions::default() }
+    StoreOptions { retries: 2, ..StoreOptions::default() }
 }
 
 /// Returns one megabyte of bytes that depend on their position.

@@ -42,35 +42,31 @@ pub struct MappingOptions {
     #[serde(deserialize_with = "value::switch")]
     pub unpack: bool,
     /// Declare each array's sentinel through the Zarr convention missing_value as well
-    #[cfg_attr(feature = "clap", arg(long))]
+    #[cfg_attr(feature = "clap", arg(long, hide = true))]
     #[serde(deserialize_with = "value::switch")]
     pub missing_value_convention: bool,
     /// Chunk grid of arrays whose chunks differ in size: a short last strip of a TIFF, concatenated files
     #[cfg_attr(feature = "clap", arg(long, value_enum, default_value = "regular", value_name = "KIND"))]
     pub chunk_grid: ChunkGridChoice,
-    /// Maximum decoded bytes per array to inline where references cannot express the data [default: 16777216]
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "Inlining options", value_name = "BYTES"))]
-    #[serde(deserialize_with = "value::size")]
-    pub inline_limit: Option<u64>,
-    /// Inline chunks smaller than SIZE bytes, so that readers need fewer requests
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "Inlining options", value_name = "SIZE", value_parser = value::parse_size))]
-    #[serde(deserialize_with = "value::size")]
-    pub inline_below: Option<u64>,
-    /// Inline all chunks of coordinates
+    /// Inline chunks smaller than SIZE and all chunks of coordinates, so that readers need fewer requests
     ///
     /// Coordinates are arrays named like their one dimension, and arrays listed in a `coordinates` attribute.
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "Inlining options"))]
-    #[serde(deserialize_with = "value::switch")]
-    pub inline_coordinates: bool,
-    /// Maximum total bytes that --inline-below and --inline-coordinates may inline [default: 256M]
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "Inlining options", value_name = "SIZE", value_parser = value::parse_size))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = value::parse_size))]
+    #[serde(deserialize_with = "value::size")]
+    pub inline: Option<u64>,
+    /// Maximum decoded bytes per array to inline where references cannot express the data [default: 16M]
+    #[cfg_attr(feature = "clap", arg(long, hide = true, value_name = "SIZE"))]
+    #[serde(deserialize_with = "value::size")]
+    pub inline_limit: Option<u64>,
+    /// Maximum total bytes that --inline may inline [default: 256M]
+    #[cfg_attr(feature = "clap", arg(long, hide = true, value_name = "SIZE"))]
     #[serde(deserialize_with = "value::size")]
     pub inline_total: Option<u64>,
     /// Split contiguous HDF5 and NetCDF-3 data along the slowest axis into chunks of at most SIZE bytes
     ///
     /// A chunk holds at least one slice. All chunks have one size: a divisor of the axis if one gives at least half of
     /// SIZE; otherwise the last chunk is padded and inlined, or, beyond the inline limit, the largest divisor is used.
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "HDF5 options", value_name = "SIZE", value_parser = value::parse_size))]
+    #[cfg_attr(feature = "clap", arg(long, hide = true, value_name = "SIZE", value_parser = value::parse_size))]
     #[serde(deserialize_with = "value::size")]
     pub split_contiguous: Option<u64>,
     /// Write variable-length sequences of HDF5 files as contiguous ragged arrays of the CF conventions
@@ -78,35 +74,21 @@ pub struct MappingOptions {
     /// The array NAME gets the items of all sequences, one sequence after the other. The array NAME_row_size has the
     /// number of items of each. Both are inlined. Array members of compounds become structures with fields 0, 1, ….
     /// Without this option, arrays with either are omitted.
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "HDF5 options"))]
+    #[cfg_attr(feature = "clap", arg(long, hide = true))]
     #[serde(deserialize_with = "value::switch")]
     pub ragged: bool,
     /// Follow external links of HDF5 files to files in the same folder or below
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "HDF5 options"))]
+    #[cfg_attr(feature = "clap", arg(long, hide = true))]
     #[serde(deserialize_with = "value::switch")]
     pub follow_external: bool,
     /// Read the DMR++ sidecar FILE.dmrpp instead of an HDF5 file, if it has all that references need
     ///
     /// Otherwise, or without a sidecar, the file itself is read. A sidecar can also be passed as the file.
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "HDF5 options"))]
+    #[cfg_attr(feature = "clap", arg(long, hide = true))]
     #[serde(deserialize_with = "value::switch")]
     pub dmrpp: bool,
-    /// Library that reads HDF5 files; the C library reads local files only
-    #[cfg(feature = "libhdf5")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            help_heading = "HDF5 options",
-            value_enum,
-            default_value = "native",
-            value_name = "READER"
-        )
-    )]
-    #[serde(skip)]
-    pub hdf5_reader: super::Hdf5Reader,
     /// Map only this image of a TIFF: 0, 1, …, or 0/1 for a SubIFD, as `inspect` numbers them; may be repeated
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "TIFF options", value_name = "N"))]
+    #[cfg_attr(feature = "clap", arg(long, hide = true, value_name = "N"))]
     #[serde(deserialize_with = "value::list")]
     pub ifd: Vec<IfdPath>,
     /// Data type of complex integers in TIFF files: complex64 and complex128, or structures of r and i
@@ -115,17 +97,17 @@ pub struct MappingOptions {
     /// inlined if they are small.
     #[cfg_attr(
         feature = "clap",
-        arg(long, help_heading = "TIFF options", value_enum, default_value = "complex", value_name = "TYPE")
+        arg(long, hide = true, value_enum, default_value = "complex", value_name = "TYPE")
     )]
     pub complex_integers: ComplexIntegers,
     /// Stack TIFF pages of equal shape, data type, chunks and codecs into one array along a new axis
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "TIFF options"))]
+    #[cfg_attr(feature = "clap", arg(long, hide = true))]
     #[serde(deserialize_with = "value::switch")]
     pub stack: bool,
     /// Request the sidecars of remote TIFF files that GDAL reads: .aux.xml, world files, and others
     ///
     /// They change nodata, scale, offset, position and coordinate reference system. Those of local files are always read.
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "TIFF options"))]
+    #[cfg_attr(feature = "clap", arg(long, hide = true))]
     #[serde(deserialize_with = "value::switch")]
     pub sidecars: bool,
 }
@@ -152,16 +134,14 @@ impl MappingOptions {
                 ..defaults.map
             },
             inline: InlineOptions {
-                below: self.inline_below.unwrap_or(defaults.inline.below),
-                coordinates: self.inline_coordinates,
+                below: self.inline.unwrap_or(0),
+                coordinates: self.inline.is_some(),
                 total: self.inline_total.unwrap_or(defaults.inline.total),
             },
             dmrpp: self.dmrpp,
             sidecars: self.sidecars,
             strict: self.strict,
             readable_by: self.readable_by.clone(),
-            #[cfg(feature = "libhdf5")]
-            hdf5_reader: self.hdf5_reader,
             ..defaults
         }
     }

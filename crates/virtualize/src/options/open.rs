@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use virtualize_bytes::{Gate, Limits};
 use virtualize_map::MapOptions;
 use virtualize_remedy::Notation;
@@ -64,7 +64,7 @@ impl Default for InlineOptions {
 }
 
 /// Reader of HDF5 files.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum Hdf5Reader {

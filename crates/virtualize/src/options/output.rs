@@ -118,7 +118,7 @@ pub struct WriteOptions {
     /// Rows per Parquet file (kerchunk-parquet) [default: 100000]
     ///
     /// With more rows, readers send fewer requests, but read more bytes for a single chunk.
-    #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = parse_record_size))]
+    #[cfg_attr(feature = "clap", arg(long, hide = true, value_name = "N", value_parser = parse_record_size))]
     #[serde(deserialize_with = "record_size")]
     pub record_size: Option<NonZeroU32>,
     /// Replace the prefix FROM of source URLs with TO in the output; may be repeated
@@ -182,12 +182,12 @@ pub struct IcechunkOptions {
     #[cfg_attr(feature = "clap", arg(long, value_name = "TEXT"))]
     pub message: Option<String>,
     /// Commit author
-    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME"))]
+    #[cfg_attr(feature = "clap", arg(long, hide = true, value_name = "NAME"))]
     pub author: Option<String>,
     /// Additional commit property; may be repeated
     #[cfg_attr(
         feature = "clap",
-        arg(long, value_name = "KEY=VALUE", value_parser = value::parse_pair)
+        arg(long, hide = true, value_name = "KEY=VALUE", value_parser = value::parse_pair)
     )]
     #[serde(deserialize_with = "value::pairs")]
     pub commit_property: Vec<(String, String)>,

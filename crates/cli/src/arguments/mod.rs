@@ -2,24 +2,26 @@
 
 #[cfg(feature = "archive")]
 mod batch;
-mod output;
 mod references;
 #[cfg(feature = "archive")]
 mod scan;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
+use serde::Deserialize;
+#[cfg(feature = "icechunk")]
+use virtualize::options::IcechunkOptions;
 use virtualize::{
-    Options,
-    options::{ConnectionOptions, MappingOptions, OutputFormat},
+    options::{Given, OutputFormat, SourceOptions, WriteOptions},
     zarr::ZarrFormat,
 };
 
+use crate::{error::Usage, messages::FLAGS};
+
 #[cfg(feature = "archive")]
-pub(crate) use batch::{Batch, DryRun};
-pub(crate) use output::Output;
-pub(crate) use references::{Compare, Translate, Validate};
+pub(crate) use batch::{Batch, DryRun, OptionsOfBatch};
+pub(crate) use references::{Compare, Reading, Translate, TranslateOptions, Validate};
 #[cfg(feature = "archive")]
-pub(crate) use scan::Scan;
+pub(crate) use scan::{OptionsOfScan, Scan};
 
 /// Write virtual Zarr references for HDF5, NetCDF and TIFF files
 ///
@@ -70,6 +72,8 @@ pub(crate) enum Command {
     ///
     /// Prints cause and cure. Without a code, lists all codes.
     Explain(Explain),
+    /// List the rare options, for --option and --config
+    Options(Options),
     /// Serve references and Zarr stores over HTTP
     #[cfg(feature = "serve")]
     Serve(Box<crate::serve::Serve>),
@@ -85,6 +89,13 @@ pub(crate) struct Completions {
     /// Shell to complete commands in
     #[arg(value_name = "SHELL")]
     pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Print all options of all commands as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Args)]
@@ -105,19 +116,37 @@ pub(crate) struct Explain {
 #[derive(Args)]
 pub(crate) struct Convert {
     #[command(flatten)]
-    pub(crate) output: Output,
-    #[command(flatten)]
     pub(crate) input: Input,
+    #[command(flatten)]
+    pub(crate) target: Target,
+    #[command(flatten)]
+    pub(crate) options: Given<ConvertOptions>,
     /// Print requests, bytes and seconds to standard error
     #[arg(long, help_heading = GENERAL)]
     pub(crate) stats: bool,
     /// Print only errors
     #[arg(short, long, help_heading = GENERAL)]
     pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) verbosity: Verbosity,
+}
+
+/// Options of `virtualize FILE`.
+#[derive(Args, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ConvertOptions {
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) source: SourceOptions,
 }
 
 #[derive(Args)]
 pub(crate) struct Inspect {
+    #[command(flatten)]
+    pub(crate) input: Input,
     /// Print everything about the array at PATH, such as /group/temperature; may be repeated
     #[arg(id = "array", long, value_name = "PATH", help_heading = GENERAL)]
     pub(crate) arrays: Vec<String>,
@@ -127,10 +156,24 @@ pub(crate) struct Inspect {
     #[arg(long, help_heading = GENERAL)]
     pub(crate) full: bool,
     #[command(flatten)]
-    pub(crate) input: Input,
+    pub(crate) options: Given<InspectOptions>,
     /// Print JSON
     #[arg(long, help_heading = GENERAL)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) verbosity: Verbosity,
+}
+
+/// Options of `inspect`.
+#[derive(Args, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct InspectOptions {
+    /// Output format to map for [default: kerchunk-json]
+    #[arg(short, long, value_enum, help_heading = OUTPUT)]
+    format: Option<OutputFormat>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) source: SourceOptions,
 }
 
 #[derive(Args)]
@@ -143,35 +186,43 @@ pub(crate) struct Journal {
     pub(crate) json: bool,
 }
 
-/// Which file is read, and how it is mapped.
-#[derive(Args, Clone)]
+/// Which file is read.
+#[derive(Args)]
 pub(crate) struct Input {
     /// Path or URL of an HDF5, NetCDF or TIFF file
     ///
     /// The scheme of a URL is file, http, https, s3, gs, az or abfs. The format is detected from the file's content.
     #[arg(value_name = "FILE", required = true, help_heading = None::<&'static str>, value_hint = ValueHint::AnyPath)]
     file: Option<String>,
+}
+
+/// Where references are written, for all commands that write one output.
+#[derive(Args)]
+pub(crate) struct Target {
+    /// Output path or URL [default: standard output]
+    ///
+    /// For kerchunk-parquet, zarr3 and icechunk, OUT is a folder or prefix.
+    #[cfg_attr(feature = "icechunk", arg(required_if_eq("format", "icechunk")))]
+    #[arg(short, long, value_name = "OUT", id = "output", help_heading = OUTPUT, value_hint = ValueHint::AnyPath)]
+    path: Option<String>,
+}
+
+/// How references are written, for all commands that write one output.
+#[derive(Args, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Output {
     /// Output format [default: kerchunk-json, or that of OUT's extension]
     ///
     /// The format also selects the Zarr version to map to.
-    #[arg(short, long, value_enum, help_heading = OUTPUT, display_order = 1)]
-    pub(crate) format: Option<OutputFormat>,
+    #[arg(short, long, value_enum, help_heading = OUTPUT)]
+    format: Option<OutputFormat>,
     #[command(flatten)]
-    pub(crate) mapping: Mapping,
-}
-
-/// How files are mapped and reached.
-#[derive(Args, Clone)]
-pub(crate) struct Mapping {
+    #[serde(flatten)]
+    pub(crate) write: WriteOptions,
+    #[cfg(feature = "icechunk")]
     #[command(flatten)]
-    mapping: MappingOptions,
-    /// Map all images of a TIFF, which is the default
-    #[arg(long, conflicts_with = "ifd", hide = true)]
-    all: bool,
-    #[command(flatten)]
-    store: ConnectionOptions,
-    #[command(flatten)]
-    verbosity: Verbosity,
+    #[serde(flatten)]
+    pub(crate) icechunk: IcechunkOptions,
 }
 
 #[derive(Args, Clone)]
@@ -188,59 +239,35 @@ pub(crate) const OUTPUT: &str = "Output options";
 /// Heading of the options that say what is printed.
 pub(crate) const GENERAL: &str = "General options";
 
-/// Arguments that cannot be carried out as given.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Usage {
-    #[error("{name}: neither a file nor a command{existing}")]
-    NoCommand { name: String, existing: String },
-    #[error(
-        "{argument}: the argument is not UTF-8, but urls in references are: rename the file, or make a symbolic link to it"
-    )]
-    NotUtf8 { argument: String },
-    #[error("expected one FILE (use `virtualize batch` for several files)")]
-    SeveralFiles,
-    #[error("--unpack needs a Zarr v3 output, such as --format zarr3-json: Zarr v2 has no such codecs")]
-    UnpackToV2,
-    #[cfg(feature = "archive")]
-    #[error("{output}: {}: give --format", virtualize_archive::Target::unknown_extension(output))]
-    UnknownFormat { output: String },
-    #[cfg(feature = "archive")]
-    #[error(
-        "--shard needs --output or --format, as for the run that imports the part: they decide the Zarr version"
-    )]
-    NoFormat,
-    #[cfg(feature = "icechunk")]
-    #[error("--relative does not apply to Icechunk repositories, which store absolute URLs")]
-    RelativeRepository,
-    #[error("the format consists of several files: give a folder or prefix with --output")]
-    NoFolder,
-    #[error("--relative needs an output to be relative to: give --output")]
-    RelativeToNothing,
-    #[error("no code \"{code}\"{existing}")]
-    UnknownCode { code: String, existing: String },
-    #[error("{file}: {reason}")]
-    Array { file: String, reason: crate::inspect::UnknownArray },
-    #[cfg(feature = "serve")]
-    #[error(transparent)]
-    Service(#[from] virtualize_server::ConfigError),
+impl Target {
+    /// Returns the path or URL; `None` for standard output.
+    pub(crate) fn path(&self) -> Option<&str> {
+        self.path.as_deref().filter(|path| *path != "-")
+    }
 }
 
 impl Output {
     /// Returns the format: the one that is given, that of the output's extension, or the default one.
-    pub(crate) fn format(&self, given: Option<OutputFormat>) -> OutputFormat {
-        given.or_else(|| self.target.as_deref().and_then(OutputFormat::of_name)).unwrap_or_default()
+    pub(crate) fn format(&self, target: &Target) -> OutputFormat {
+        self.format.or_else(|| target.path().and_then(OutputFormat::of_name)).unwrap_or_default()
     }
 }
 
 impl Inspect {
-    pub(crate) fn format(&self) -> OutputFormat {
-        self.input.format.unwrap_or_default()
+    /// Returns the library's options.
+    pub(crate) fn options(&self) -> Result<virtualize::Options, Usage> {
+        checked(&self.options.source, self.options.format.unwrap_or_default().zarr_format())
     }
 }
 
 impl Convert {
     pub(crate) fn format(&self) -> OutputFormat {
-        self.output.format(self.input.format)
+        self.options.output.format(&self.target)
+    }
+
+    /// Returns the library's options.
+    pub(crate) fn options(&self) -> Result<virtualize::Options, Usage> {
+        checked(&self.options.source, self.format().zarr_format())
     }
 }
 
@@ -251,28 +278,10 @@ impl Input {
     }
 }
 
-impl Mapping {
-    pub(crate) fn verbose(&self) -> u8 {
-        self.verbosity.verbose
+/// Returns the library's options for an output of `format`, which must be able to express them.
+pub(crate) fn checked(source: &SourceOptions, format: ZarrFormat) -> Result<virtualize::Options, Usage> {
+    if source.mapping.unpack && format == ZarrFormat::V2 {
+        return Err(Usage::UnpackToV2);
     }
-
-    /// Returns whether chunks of one array may differ in size.
-    #[cfg(feature = "archive")]
-    pub(crate) fn is_rectilinear(&self) -> bool {
-        self.mapping.chunk_grid == virtualize::ChunkGridChoice::Rectilinear
-    }
-
-    /// Checks that the options can be combined.
-    pub(crate) fn check(&self, format: ZarrFormat) -> Result<(), Usage> {
-        match self.mapping.unpack && format == ZarrFormat::V2 {
-            true => Err(Usage::UnpackToV2),
-            false => Ok(()),
-        }
-    }
-
-    /// Returns the library's options.
-    pub(crate) fn options(&self, format: ZarrFormat) -> Options {
-        let options = self.mapping.options(self.store.options(), format);
-        Options { notation: crate::messages::FLAGS, ..options }
-    }
+    Ok(virtualize::Options { notation: FLAGS, ..source.options(format) })
 }

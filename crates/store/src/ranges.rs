@@ -1,3 +1,5 @@
+//! Merges and divides byte ranges, for all reads.
+
 use virtualize_bytes::ByteRange;
 
 /// Ranges merged into spans, each fetched with one read.
@@ -37,6 +39,15 @@ fn joins(span: ByteRange, range: ByteRange, gap: u64, longest: u64) -> bool {
     inside || (near && range.end() - span.start <= longest)
 }
 
+/// Divides a span into equal parts of at most `part` bytes, which start at multiples of `unit` from its start.
+pub(crate) fn divide(span: ByteRange, part: u64, unit: u64) -> impl Iterator<Item = ByteRange> {
+    let count = span.length.div_ceil(part.max(1)).max(1);
+    let length = span.length.div_ceil(count).next_multiple_of(unit.max(1));
+    let starts =
+        (0..count).map(move |at| span.start + at * length).take_while(move |start| *start < span.end());
+    starts.map(move |start| ByteRange::new(start, length.min(span.end() - start)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,5 +74,12 @@ mod tests {
         assert_eq!(plan(&[(0, 100), (20, 10), (90, 20)], 0, 1000), (vec![(0, 110)], vec![0, 0, 0]));
         assert_eq!(plan(&[(0, 100), (20, 10)], 0, 50), (vec![(0, 100)], vec![0, 0]), "inside costs nothing");
         assert_eq!(plan(&[], 0, 1), (vec![], vec![]));
+    }
+
+    #[test]
+    fn long_spans_are_divided_into_equal_parts() {
+        let parts = |length, part| divide(ByteRange::new(8, length), part, 4).collect::<Vec<_>>();
+        assert_eq!(parts(10, 100), [ByteRange::new(8, 10)]);
+        assert_eq!(parts(22, 10), [ByteRange::new(8, 8), ByteRange::new(16, 8), ByteRange::new(24, 6)]);
     }
 }

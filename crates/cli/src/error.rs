@@ -1,8 +1,10 @@
+//! Why the command fails, and its exit status.
+
 use std::io;
 
 use virtualize::{Code, Error, ErrorClass};
 
-use crate::{arguments::Usage, messages};
+use crate::messages;
 
 /// Why the command exits with a status other than 0.
 pub(crate) enum Failure {
@@ -29,6 +31,43 @@ pub(crate) enum Failure {
     Found,
     /// Standard output cannot be written.
     Output(io::Error),
+}
+
+/// Arguments that cannot be carried out as given.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Usage {
+    #[error("{name}: neither a file nor a command{existing}")]
+    NoCommand { name: String, existing: String },
+    #[error(
+        "{argument}: the argument is not UTF-8, but urls in references are: rename the file, or make a symbolic link to it"
+    )]
+    NotUtf8 { argument: String },
+    #[error("expected one FILE (use `virtualize batch` for several files)")]
+    SeveralFiles,
+    #[error("--unpack needs a Zarr v3 output, such as --format zarr3-json: Zarr v2 has no such codecs")]
+    UnpackToV2,
+    #[cfg(feature = "archive")]
+    #[error("{output}: {}: give --format", virtualize_archive::Target::unknown_extension(output))]
+    UnknownFormat { output: String },
+    #[cfg(feature = "archive")]
+    #[error(
+        "--shard needs --output or --format, as for the run that imports the part: they decide the Zarr version"
+    )]
+    NoFormat,
+    #[cfg(feature = "icechunk")]
+    #[error("--relative does not apply to Icechunk repositories, which store absolute URLs")]
+    RelativeRepository,
+    #[error("the format consists of several files: give a folder or prefix with --output")]
+    NoFolder,
+    #[error("--relative needs an output to be relative to: give --output")]
+    RelativeToNothing,
+    #[error("no code \"{code}\"{existing}")]
+    UnknownCode { code: String, existing: String },
+    #[error("{file}: {reason}")]
+    Array { file: String, reason: String },
+    #[cfg(feature = "serve")]
+    #[error(transparent)]
+    Service(#[from] virtualize_server::ConfigError),
 }
 
 impl From<clap::Error> for Failure {
@@ -67,7 +106,7 @@ impl From<io::Error> for Failure {
 
 /// Prints the error, if any, and returns the exit status: 0 success, 1 failure, 2 wrong usage. A closed pipe (`| head`) is
 /// not an error.
-pub(crate) fn of(result: Result<(), Failure>) -> u8 {
+pub(crate) fn status(result: Result<(), Failure>) -> u8 {
     match result {
         Ok(()) => 0,
         Err(Failure::Parse(error)) => {
