@@ -460,7 +460,7 @@ async fn alternate_places_of_assets() {
     let (items, _) = listed(vec![Input::Stac(url.clone())], Filter::default(), &at("s3")).await;
     assert_eq!(items.unwrap()[0].url, "s3://b/f.nc");
     let text = error(Input::Stac(url), &at("gs")).await;
-    assert!(text.contains("asset data: it has no alternate \"gs\"; existing alternates: s3"), "{text}");
+    assert!(text.contains("asset data: no alternate \"gs\"; existing alternates: s3"), "{text}");
 }
 
 #[tokio::test]
@@ -479,7 +479,7 @@ async fn what_is_no_stac_is_refused() {
         ("[]", "type is none"),
         ("{\"type\": \"Point\"}", "type is \"Point\""),
         ("{", "no JSON"),
-        ("{\"type\": \"Feature\", \"id\": \"x\"}", "item x: it has no assets"),
+        ("{\"type\": \"Feature\", \"id\": \"x\"}", "item x: no assets"),
         ("{\"type\": \"FeatureCollection\"}", "without features"),
         (
             "{\"type\": \"FeatureCollection\", \"features\": [], \"links\": [{\"rel\": \"next\", \"method\": \"POST\", \"href\": \"b\"}]}",

@@ -13,8 +13,8 @@ use hyper_util::rt::TokioIo;
 use s3s::{auth::SimpleAuth, service::S3ServiceBuilder};
 use virtualize::{Format, StoreOptions};
 use virtualize_archive::{
-    Along, Batch, BatchBuilder, Error, Event, Layout, OnFailure, PartsError, Receipt, RunOptions, Shard, Summary,
-    Target, list::Input,
+    Along, Batch, BatchBuilder, Error, Event, Layout, OnFailure, PartsError, Receipt, RunOptions, Shard,
+    Summary, Target, list::Input,
 };
 
 /// A random archive: copies of a NetCDF file with numbers in their names, in random order, and some damaged files.
@@ -55,7 +55,10 @@ impl Archive {
 
     fn batch(&self, output: &str, target: &Target) -> BatchBuilder {
         let names = Some("f{member:d}.nc".parse().unwrap());
-        let layout = Layout { names: names.into_iter().collect(), ..Layout::along(vec![Along::Stack("member".to_owned())]) };
+        let layout = Layout {
+            names: names.into_iter().collect(),
+            ..Layout::along(vec![Along::Stack("member".to_owned())])
+        };
         let run = RunOptions { on_failure: OnFailure::Skip, ..RunOptions::default() };
         let output = Batch::builder(self.text(output)).target(target.clone()).layout(layout);
         output.inputs(self.inputs.clone()).run_options(run)

@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use icechunk::{
     Repository, Storage,
-    format::{SnapshotId, snapshot::SnapshotProperties},
+    format::{SnapshotId, snapshot::NodeData},
     virtual_chunks::VirtualChunkContainer,
 };
 use serde_json::{Value, json};
-use virtualize_zarr::{ChunkReader, Hierarchy, HierarchyChunks, ZarrFormat, node, node::join};
+use virtualize_zarr::{ChunkReader, Hierarchy, HierarchyChunks, ZarrFormat, node};
 
 use crate::{
     CommitRecord, IcechunkError, RepositoryLocation, StorageOptions,
@@ -50,9 +50,9 @@ pub struct CommitOptions {
     pub group: String,
     /// How existing nodes are treated.
     pub mode: Mode,
-    /// Most references in a manifest. Larger arrays are split over several.
+    /// Maximum number of references in a manifest. Larger arrays are split over several.
     pub references_per_manifest: u64,
-    /// Most chunks in memory. A larger commit is written in parts to a temporary branch, to which the branch is then moved.
+    /// Maximum number of chunks in memory. A larger commit is written in parts to a temporary branch, to which the branch is then moved.
     pub chunks_in_memory: u64,
     /// Settings of the storage and of the virtual chunk containers.
     pub storage: StorageOptions,
@@ -178,11 +178,11 @@ struct CommitAttempt<'a> {
     sources: Sources,
 }
 
-impl<'a> CommitAttempt<'a> {
+impl CommitAttempt<'_> {
     async fn run(mut self, location: &RepositoryLocation) -> Result<Committed, IcechunkError> {
         let branch = &self.options.branch;
         let tip = branch_tip(self.repository, branch).await?;
-        let mut writer = self.writer(tip.clone()).await?;
+        let mut writer = Writer::start(self.repository, self.options, tip.clone()).await?;
         let written = match self.write(&mut writer, &tip).await {
             Ok(()) => self.complete_configuration().await,
             Err(error) => Err(error),
@@ -257,14 +257,6 @@ impl<'a> CommitAttempt<'a> {
         Ok(())
     }
 
-    async fn writer(&mut self, tip: SnapshotId) -> Result<Writer<'a>, IcechunkError> {
-        let properties: SnapshotProperties =
-            self.options.properties.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
-        let commit = (self.options.message.clone(), properties);
-        let step = self.options.chunks_in_memory.max(1);
-        Writer::start(self.repository, &self.options.branch, tip, commit, step).await
-    }
-
     /// Removes the group and everything below it.
     async fn clear(&mut self, writer: &Writer<'_>) -> Result<(), IcechunkError> {
         if !self.group.is_empty() {
@@ -279,13 +271,11 @@ impl<'a> CommitAttempt<'a> {
         let session = writer.session().read().await;
         for document in self.documents {
             let Ok(node) = session.get_node(&node_path(&document.path)?).await else { continue };
-            let has_no_attributes = || {
-                let known: Option<Value> = serde_json::from_slice(&node.user_data).ok();
-                let attributes = known.as_ref().and_then(|known| known.get("attributes")?.as_object());
-                attributes.is_none_or(serde_json::Map::is_empty)
-            };
-            let is_group = matches!(node.node_data, icechunk::format::snapshot::NodeData::Group);
-            if !(is_group && document.array.is_none() && has_no_attributes()) {
+            let known: Option<Value> = serde_json::from_slice(&node.user_data).ok();
+            let attributes = known.as_ref().and_then(|known| known.get("attributes")?.as_object());
+            let is_empty_group =
+                matches!(node.node_data, NodeData::Group) && attributes.is_none_or(serde_json::Map::is_empty);
+            if !is_empty_group || document.array.is_some() {
                 return Err(IcechunkError::Exists { path: document.path.clone() });
             }
         }
@@ -294,20 +284,17 @@ impl<'a> CommitAttempt<'a> {
 
     /// Creates missing groups above the one that is written.
     async fn create_parents(&mut self, writer: &Writer<'_>) -> Result<(), IcechunkError> {
-        let Some((above, _)) =
-            self.group.rsplit_once('/').or(Some(("", "")).filter(|_| !self.group.is_empty()))
-        else {
-            return Ok(());
-        };
-        let mut paths = vec![String::new()];
-        for step in above.split('/').filter(|step| !step.is_empty()) {
-            paths.push(join(paths.last().map_or("", String::as_str), step));
+        let mut paths = Vec::new();
+        let mut above = self.group;
+        while !above.is_empty() {
+            above = node::parent(above);
+            paths.push(above);
         }
-        for path in paths {
-            let known = writer.session().read().await.get_node(&node_path(&path)?).await.is_ok();
+        for path in paths.into_iter().rev() {
+            let known = writer.session().read().await.get_node(&node_path(path)?).await.is_ok();
             if !known {
                 let group = json!({"attributes": {}, "node_type": "group", "zarr_format": 3});
-                writer.document(&path, &group).await?;
+                writer.document(path, &group).await?;
             }
         }
         Ok(())

@@ -23,13 +23,13 @@ use serde_json::Value;
 use tokio::sync::RwLock;
 
 use crate::{
-    IcechunkError, RepositoryLocation,
+    CommitOptions, IcechunkError, RepositoryLocation,
     chunks::{NewChunk, NewChunks},
     error::one_line,
     metadata::{bytes, key, node_error, node_path},
 };
 
-/// Most chunks in one call of the `icechunk` crate.
+/// Maximum number of chunks in one call of the `icechunk` crate.
 const BATCH: usize = 10_000;
 /// Concurrent uploads of inline chunks.
 const UPLOADS: usize = 16;
@@ -39,12 +39,8 @@ const REBASES: u16 = 20;
 /// A commit in progress.
 pub(crate) struct Writer<'a> {
     repository: &'a Repository,
-    branch: &'a str,
+    options: &'a CommitOptions,
     tip: SnapshotId,
-    message: String,
-    properties: SnapshotProperties,
-    /// Most chunks in one part.
-    part_size: u64,
     /// The temporary branch of a commit in parts.
     scratch: Option<Scratch>,
     session: Arc<RwLock<Session>>,
@@ -76,36 +72,26 @@ impl Batch {
 }
 
 impl<'a> Writer<'a> {
-    /// Starts a commit in parts of at most `part_size` chunks on top of `tip`.
+    /// Starts a commit on top of `tip`.
     ///
     /// # Errors
     /// [`IcechunkError::Conflict`] if the branch has moved from `tip`.
     pub(crate) async fn start(
         repository: &'a Repository,
-        branch: &'a str,
+        options: &'a CommitOptions,
         tip: SnapshotId,
-        commit: (String, SnapshotProperties),
-        part_size: u64,
     ) -> Result<Self, IcechunkError> {
-        let (session, store) = open(repository, branch).await?;
-        let (message, properties) = commit;
+        let (session, store) = open(repository, &options.branch).await?;
         if *session.read().await.snapshot_id() != tip {
             let reason = "another writer committed at the same time".to_owned();
-            return Err(IcechunkError::Conflict { branch: branch.to_owned(), reason });
+            return Err(IcechunkError::Conflict { branch: options.branch.clone(), reason });
         }
-        Ok(Self {
-            repository,
-            branch,
-            tip,
-            message,
-            properties,
-            part_size,
-            scratch: None,
-            session,
-            store,
-            pending: 0,
-            written: 0,
-        })
+        Ok(Self { repository, options, tip, scratch: None, session, store, pending: 0, written: 0 })
+    }
+
+    /// Returns the properties of the commit.
+    fn properties(&self) -> SnapshotProperties {
+        self.options.properties.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str()))).collect()
     }
 
     /// Returns the session, to read and remove existing nodes.
@@ -168,7 +154,7 @@ impl<'a> Writer<'a> {
             set.map_err(|error| failed(one_line(&error)))?;
         }
         drop(session);
-        if self.pending >= self.part_size { self.commit_part().await } else { Ok(()) }
+        if self.pending >= self.options.chunks_in_memory.max(1) { self.commit_part().await } else { Ok(()) }
     }
 
     /// Stores inline chunks: small ones in the manifest, others as native chunks.
@@ -194,7 +180,7 @@ impl<'a> Writer<'a> {
     /// list of all its chunks each time.)
     async fn commit_part(&mut self) -> Result<(), IcechunkError> {
         let parts = self.scratch.as_ref().map_or(0, |scratch| scratch.parts) + 1;
-        let message = format!("{} (part {parts})", self.message);
+        let message = format!("{} (part {parts})", self.options.message);
         let snapshot = self.commit_pending(message).await?;
         let branch = match self.scratch.take() {
             Some(scratch) => scratch.branch,
@@ -215,7 +201,7 @@ impl<'a> Writer<'a> {
     /// Commits pending chunks: to the temporary branch or, before there is one, to no branch.
     async fn commit_pending(&self, message: String) -> Result<SnapshotId, IcechunkError> {
         let mut session = self.session.write().await;
-        let commit = session.commit(message).properties(self.properties.clone()).allow_empty(true);
+        let commit = session.commit(message).properties(self.properties()).allow_empty(true);
         let commit = if self.scratch.is_none() { commit.anonymous() } else { commit };
         commit.execute().await.map_err(IcechunkError::of("writing references"))
     }
@@ -225,15 +211,15 @@ impl<'a> Writer<'a> {
         let Some(Scratch { branch, .. }) = &self.scratch else {
             let detector = ConflictDetector;
             let mut session = self.session.write().await;
-            let commit = session.commit(&self.message).properties(self.properties.clone()).allow_empty(true);
+            let commit = session.commit(&self.options.message).properties(self.properties()).allow_empty(true);
             let done = commit.rebase(&detector, REBASES).execute().await;
             return done.map_err(|error| self.commit_error(&error));
         };
-        let moved = match self.commit_pending(self.message.clone()).await {
+        let moved = match self.commit_pending(self.options.message.clone()).await {
             Ok(snapshot) => {
-                let moved = self.repository.reset_branch(self.branch, &snapshot, Some(&self.tip)).await;
+                let moved = self.repository.reset_branch(&self.options.branch, &snapshot, Some(&self.tip)).await;
                 moved.map(|()| snapshot).map_err(|error| IcechunkError::Conflict {
-                    branch: self.branch.to_owned(),
+                    branch: self.options.branch.clone(),
                     reason: one_line(&error),
                 })
             }
@@ -251,7 +237,7 @@ impl<'a> Writer<'a> {
     }
 
     fn commit_error(&self, error: &SessionError) -> IcechunkError {
-        let branch = self.branch.to_owned();
+        let branch = self.options.branch.clone();
         match &error.kind {
             SessionErrorKind::Conflict { .. } => {
                 IcechunkError::Conflict { branch, reason: "other writers kept committing".to_owned() }

@@ -113,7 +113,7 @@ pub struct CombineOptions {
     /// Allow positions without a file in an arrangement of several dimensions; they read as the fill value
     #[cfg_attr(feature = "clap", arg(long))]
     pub allow_holes: bool,
-    /// Let gaps read as the fill value in arrays without `_FillValue`
+    /// Let gaps read as the fill value in arrays without _FillValue
     #[cfg_attr(feature = "clap", arg(long, hide = true))]
     pub fill_without_sentinel: bool,
 }

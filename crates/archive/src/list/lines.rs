@@ -118,12 +118,12 @@ fn object(mut members: Map<String, Value>) -> Result<Item, String> {
     };
     let size = match members.remove("size") {
         None | Some(Value::Null) => None,
-        Some(size) => Some(size.as_u64().ok_or("\"size\" is no number of bytes")?),
+        Some(size) => Some(size.as_u64().ok_or("\"size\" is not a number of bytes")?),
     };
     let etag = match members.remove("etag") {
         None | Some(Value::Null) => None,
         Some(Value::String(etag)) => Some(etag),
-        Some(_) => return Err("\"etag\" is no text".to_owned()),
+        Some(_) => return Err("\"etag\" is not a text".to_owned()),
     };
     let modified = match members.remove("modified") {
         None | Some(Value::Null) => None,

@@ -57,7 +57,7 @@ pub struct Assets {
     pub alternate: Option<String>,
 }
 
-/// Returns the files that a STAC document leads to.
+/// Returns the files of a STAC document and of those that it links to.
 pub(super) fn files(location: String, options: Arc<ListOptions>) -> Files {
     let crawl = Crawl {
         options,
@@ -102,7 +102,7 @@ impl Crawl {
                 None => return Ok(None),
                 Some(Step::Fetched(page, bytes)) => {
                     let document = parse(&bytes)
-                        .map_err(|error| wrong(&page.url, &format!("no JSON of a catalogue: {error}")))?;
+                        .map_err(|error| wrong(&page.url, &format!("invalid JSON: {error}")))?;
                     drop(bytes);
                     self.read(&page, &document)?;
                 }
@@ -181,7 +181,7 @@ impl Crawl {
         let id = text(item, "id").unwrap_or("without id");
         let named = |reason: &str| wrong(url, &format!("item {id}: {reason}"));
         let Some(assets) = item.get("assets").and_then(Value::as_object) else {
-            return Err(named("it has no assets"));
+            return Err(named("no assets"));
         };
         let wanted = &self.options.assets;
         let chosen: Vec<_> = assets.iter().filter(|(key, asset)| wanted.has(key, asset)).collect();
@@ -217,13 +217,13 @@ impl Assets {
     /// Returns the location of an asset.
     fn href<'a>(&self, asset: &'a Value) -> Result<&'a str, String> {
         let Some(name) = &self.alternate else {
-            return text(asset, "href").ok_or_else(|| "it has no href".to_owned());
+            return text(asset, "href").ok_or_else(|| "no href".to_owned());
         };
         let others = asset.get("alternate").and_then(Value::as_object);
         let other = others.and_then(|others| others.get(name)).and_then(|other| text(other, "href"));
         other.ok_or_else(|| {
             let names = others.into_iter().flat_map(Map::keys).map(String::as_str);
-            format!("it has no alternate {name:?}{}", alternatives("alternates", name, names))
+            format!("no alternate {name:?}{}", alternatives("alternates", name, names))
         })
     }
 
@@ -261,19 +261,19 @@ impl Page {
             return Ok(Self { url, body: None });
         }
         if !method.eq_ignore_ascii_case("POST") {
-            return Err(format!("a link asks for the method {method:?}, expected GET or POST"));
+            return Err(format!("a link requires the method {method:?}; expected GET or POST"));
         }
         let is_web = url.starts_with("http://") || url.starts_with("https://");
         if !is_web {
-            return Err("a link asks for POST, which only web servers know".to_owned());
+            return Err("a link requires POST, which only web servers support".to_owned());
         }
         if link.get("headers").and_then(Value::as_object).is_some_and(|headers| !headers.is_empty()) {
-            return Err("a link asks for headers of its own, which are not sent here".to_owned());
+            return Err("a link requires headers, which are not supported".to_owned());
         }
         let own = match link.get("body") {
             None | Some(Value::Null) => Map::new(),
             Some(Value::Object(body)) => body.clone(),
-            Some(_) => return Err("the body of a link is no JSON object".to_owned()),
+            Some(_) => return Err("the body of a link is not a JSON object".to_owned()),
         };
         let merge = link.get("merge").and_then(Value::as_bool).unwrap_or_default();
         let mut body = self.body.clone().filter(|_| merge).unwrap_or_default();
@@ -341,7 +341,7 @@ fn plain(url: &str) -> String {
 pub(super) fn resolve(document: &str, href: &str) -> Result<String, String> {
     let is_remote = document.contains("://") && !document.starts_with("file:");
     if is_remote && href.starts_with("file:") {
-        return Err(format!("{href} is a file of this machine, which no remote document may name"));
+        return Err(format!("{href} is a local file, which a remote document may not name"));
     }
     if href.contains("://") {
         return Ok(href.to_owned());
@@ -363,7 +363,7 @@ pub(super) fn resolve(document: &str, href: &str) -> Result<String, String> {
     for part in folder.into_iter().flat_map(|folder| folder.split('/')).chain(href.split('/')) {
         match part {
             "." => {}
-            ".." => drop(parts.pop().ok_or_else(|| format!("{href} leads above {scheme}://{root}/"))?),
+            ".." => drop(parts.pop().ok_or_else(|| format!("{href} is above {scheme}://{root}/"))?),
             part => parts.push(part),
         }
     }
@@ -398,7 +398,7 @@ impl<'de> DeserializeSeed<'de> for Values<'_> {
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
         let left = self.0.get().checked_sub(1);
-        self.0.set(left.ok_or_else(|| D::Error::custom("it has too many values for a catalogue"))?);
+        self.0.set(left.ok_or_else(|| D::Error::custom("too many values for a catalogue"))?);
         from.deserialize_any(self)
     }
 }
