@@ -41,7 +41,7 @@ def appended(options, name, files):
 
         first, _ = batch(generate(options.generator, options.folder, file, files, 1, zarr))
         new = [generate(options.generator, options.folder, file, 1, 1, zarr, files + n) for n in range(TIMES)]
-        found = [batch(parts, "--append", "--no-recheck") for parts in new]
+        found = [batch(parts, "--append") for parts in new]
     return [seconds for seconds, _ in found], max(memory for _, memory in found), first
 
 

@@ -26,14 +26,12 @@ mod member;
 mod parts;
 mod plan;
 mod read;
-#[cfg(feature = "icechunk")]
-mod repository;
 mod scan;
 mod values;
 
 pub use batch::{
-    Batch, BatchBuilder, BatchOptions, CombineOptions, DryRun, DryRunOptions, Estimate, FileOptions,
-    LayoutOptions, Prices, Receipt, RunOptions, SampleFailure, SampleGroup, Shard, Target,
+    ArrayRule, Batch, BatchBuilder, BatchOptions, CombineOptions, CoordSource, FileOptions, LayoutOptions,
+    OnChange, OnFailure, Receipt, RunOptions, Shard, Target,
 };
 pub use compat::{
     ArraySignature, Difference, DimRole, Numbers, Signature, Stored, differences, is_coordinate, roles,
@@ -43,7 +41,7 @@ pub use error::{CombineError, Error, Note, OptionConflict, Problem};
 pub use event::{Event, Summary};
 pub use item::Item;
 pub use journal::{
-    FailureState, Journal, JournalError, JournalState, OptionDifference, OutputState, PartState, Survey,
+    FailureState, Journal, JournalError, JournalState, OptionDifference, OutputState, PartState,
     journal_beside,
 };
 pub use layout::{Along, Layout, NamePattern, catalogue_value, given};
@@ -53,7 +51,5 @@ pub use plan::{
     Block, Direction, Extent, FileExtent, Files, Known, LeftOut, OnDuplicate, OnMismatch, Plan, PlanOptions,
     PlannedEra, Range, Selection, Signatures, Units, plan,
 };
-#[cfg(feature = "icechunk")]
-pub use repository::commit_or_append;
 pub use scan::{Coordinate, Era, Eras, FailedFile, Scan, ScanOptions, Seen, Stretch, scan, scan_inputs};
 pub use values::{Scalar, time_value};

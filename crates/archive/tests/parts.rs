@@ -13,8 +13,8 @@ use hyper_util::rt::TokioIo;
 use s3s::{auth::SimpleAuth, service::S3ServiceBuilder};
 use virtualize::{Format, StoreOptions};
 use virtualize_archive::{
-    Along, Batch, BatchBuilder, Error, Event, Layout, PartsError, Receipt, RunOptions, Shard, Summary,
-    Target, list::Input,
+    Along, Batch, BatchBuilder, Error, Event, Layout, OnFailure, PartsError, Receipt, RunOptions, Shard,
+    Summary, Target, list::Input,
 };
 
 /// A random archive: copies of a NetCDF file with numbers in their names, in random order, and some damaged files.
@@ -55,8 +55,11 @@ impl Archive {
 
     fn batch(&self, output: &str, target: &Target) -> BatchBuilder {
         let names = Some("f{member:d}.nc".parse().unwrap());
-        let layout = Layout { names, ..Layout::along(vec![Along::Stack("member".to_owned())]) };
-        let run = RunOptions { skip_failed: true, ..RunOptions::default() };
+        let layout = Layout {
+            names: names.into_iter().collect(),
+            ..Layout::along(vec![Along::Stack("member".to_owned())])
+        };
+        let run = RunOptions { on_failure: OnFailure::Skip, ..RunOptions::default() };
         let output = Batch::builder(self.text(output)).target(target.clone()).layout(layout);
         output.inputs(self.inputs.clone()).run_options(run)
     }
@@ -283,7 +286,7 @@ async fn failed_files_of_parts_are_read_again_on_request() {
     };
     let error = strict(RunOptions::default()).await.unwrap_err();
     assert!(matches!(error, Error::Failures { count: 1, .. }), "{error}");
-    let retry = RunOptions { retry_failed: true, max_failures: 1, ..RunOptions::default() };
+    let retry = RunOptions { on_failure: OnFailure::Retry, max_failures: 1, ..RunOptions::default() };
     let summary = strict(retry).await.unwrap();
     assert_eq!((summary.known, summary.imported, summary.failed), (4, 0, 1));
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use futures::{StreamExt, stream};
 use tokio::sync::mpsc;
 
-use super::Batch;
+use super::{Batch, OnFailure};
 use crate::{
     Error, Event, Journal,
     event::Events,
@@ -68,7 +68,7 @@ impl Batch {
             return Ok(journal);
         }
         let (sender, receiver) = mpsc::channel(1);
-        let (skip_failures, events) = (self.run.retry_failed, events.clone());
+        let (skip_failures, events) = (self.run.on_failure == OnFailure::Retry, events.clone());
         let added = tokio::task::spawn_blocking(move || add(journal, receiver, skip_failures, &events));
         let sent = self.send(parts, sender).await;
         let added = added.await.map_err(|error| Error::Internal(error.to_string()))?;

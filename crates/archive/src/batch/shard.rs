@@ -4,7 +4,7 @@ use std::{collections::HashSet, convert::Infallible, sync::Arc, time::Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Batch, recheck};
+use super::{Batch, OnFailure, listing};
 use crate::{
     Error, Event, Item, OptionConflict,
     event::Events,
@@ -165,7 +165,8 @@ impl Batch {
             Err(error) => return Err(error.into()),
         };
         let is_stale = part.check(expected).is_err() || part.header.shard != shard;
-        let again = part.header.unavailable > 0 || (self.run.retry_failed && part.header.failed > 0);
+        let again = part.header.unavailable > 0
+            || (self.run.on_failure == OnFailure::Retry && part.header.failed > 0);
         if is_stale || again {
             return Ok(None);
         }
@@ -184,14 +185,11 @@ impl Batch {
 
     /// Returns whether a file was replaced after it was read, where its listing does not show it.
     async fn has_changed(&self, rows: &[PartRow]) -> Result<bool, Error> {
-        if self.run.no_recheck {
-            return Ok(false);
-        }
         let untold = rows.iter().filter(|row| row.item.etag.is_none() && row.item.modified.is_none());
         let opened = untold.filter_map(|row| Some((0, row.done()?.opened.clone())));
         let mut files: Vec<(i64, Item)> = opened.collect();
         files.sort_by(|(_, one), (_, other)| one.url.cmp(&other.url));
-        let changed = recheck::changed(files, self.files, &self.options.store).await;
+        let changed = listing::changed(files, self.files, &self.options.store).await;
         Ok(!changed.map_err(Error::Unchecked)?.is_empty())
     }
 

@@ -69,12 +69,6 @@ impl<'a, M> JoinedChunks<'a, M> {
     pub(super) fn with_sizes(self, sizes: RegionSizes) -> Self {
         Self { sizes, ..self }
     }
-
-    /// Returns the files.
-    #[cfg(feature = "icechunk")]
-    pub(crate) fn members(&self) -> &M {
-        &self.members
-    }
 }
 
 impl<M: Members> ChunkReader for JoinedChunks<'_, M>

@@ -12,6 +12,7 @@ mod inline;
 mod joiner;
 mod kinds;
 #[cfg(any(test, feature = "icechunk"))]
+#[cfg(test)]
 mod memory;
 mod misfit;
 mod missing;
@@ -41,6 +42,7 @@ use files::Files;
 use finish::Finish;
 use joiner::Joiner;
 #[cfg(any(test, feature = "icechunk"))]
+#[cfg(test)]
 pub(crate) use memory::MemoryMembers;
 pub(crate) use tail::{extend, tail};
 

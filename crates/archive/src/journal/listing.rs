@@ -69,14 +69,6 @@ impl Journal {
         self.items(&sql, params![after, signed(most)])
     }
 
-    /// Returns files that are done and not listed, ordered by URL: at most `most` after the URL `after`.
-    pub(crate) fn unlisted(&self, after: &str, most: u64) -> Result<Vec<(i64, Item)>, JournalError> {
-        let sql = format!(
-            "SELECT {ITEM} FROM files WHERE url > ?1 AND state = 1 AND {UNNAMED} ORDER BY url LIMIT ?2"
-        );
-        self.items(&sql, params![after, signed(most)])
-    }
-
     /// Returns the last files that are done and not listed, ordered by URL.
     pub(crate) fn last_unlisted(&self, most: u64) -> Result<Vec<(i64, Item)>, JournalError> {
         let sql = format!(

@@ -18,7 +18,6 @@ mod rows;
 mod saved;
 mod schema;
 mod state;
-mod survey;
 mod varint;
 mod work;
 mod writer;
@@ -36,7 +35,6 @@ pub(crate) use accept::Accept;
 pub use error::{JournalError, OptionDifference};
 pub(crate) use rows::{Content, Done, Failed, Found, Listing, MemberRow, NodeRow, Outcome, Work, class_name};
 pub use state::{FailureState, JournalState, OutputState, PartState};
-pub use survey::Survey;
 pub(crate) use work::Planned;
 pub(crate) use writer::{Gone, Writer};
 

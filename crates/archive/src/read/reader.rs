@@ -45,7 +45,7 @@ impl Failure {
         let text = match &error {
             virtualize::Error::Values { path, .. } => {
                 let remedy =
-                    Remedy::set(OptionName::AssumeEqual, path.clone(), "take the first file's values");
+                    Remedy::set(OptionName::Var, format!("{path}=first"), "take the first file's values");
                 notation.line(&error, Some(&remedy), error.code())
             }
             _ => error.render(notation),

@@ -18,7 +18,7 @@ use virtualize::{
 use crate::{error::Usage, messages::FLAGS};
 
 #[cfg(feature = "archive")]
-pub(crate) use batch::{Batch, DryRun, OptionsOfBatch};
+pub(crate) use batch::{Batch, OptionsOfBatch};
 pub(crate) use references::{Compare, Reading, Translate, TranslateOptions, Validate};
 #[cfg(feature = "archive")]
 pub(crate) use scan::{OptionsOfScan, Scan};

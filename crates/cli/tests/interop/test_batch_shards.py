@@ -104,7 +104,7 @@ def test_any_sharding_gives_the_bytes_of_one_run(tmp_path, seed, name):
     same(out, whole)
     # The journal is that of an ordinary run.
     again = run(*arguments)
-    assert "nothing is new" in again.stderr.lower(), (done.stderr, again.stderr)
+    assert "up to date" in again.stderr.lower(), (done.stderr, again.stderr)
     same(out, whole)
 
 
@@ -140,8 +140,8 @@ def test_files_that_fail_in_a_shard_are_those_of_the_run(tmp_path):
     joined = run(*arguments, "-o", out, "--parts", tmp_path / "parts", status=1).stderr.splitlines()[-1]
     assert joined.replace("out.json", "whole.json") == lone
     assert not out.exists()
-    run(*arguments, "-o", whole, "--skip-failed")
-    run(*arguments, "-o", out, "--parts", tmp_path / "parts", "--skip-failed")
+    run(*arguments, "-o", whole, "--on-failure", "skip")
+    run(*arguments, "-o", out, "--parts", tmp_path / "parts", "--on-failure", "skip")
     same(out, whole)
 
 
@@ -191,7 +191,6 @@ def test_a_part_is_not_kept_if_a_file_changed_that_was_listed_without_a_tag(tmp_
         assert not receipt(run(*shard, env=server.env))["reused"]
         assert receipt(run(*shard, env=server.env))["reused"]
         server.objects["1.nc"] = (tmp_path / "others/d05.nc").read_bytes()
-        assert receipt(run(*shard, "--no-recheck", env=server.env))["reused"]
         assert not receipt(run(*shard, env=server.env))["reused"]
         run(*arguments, "--parts", tmp_path / "part.parquet", env=server.env)
         run(*arguments[:-1], whole, env=server.env)
@@ -199,7 +198,7 @@ def test_a_part_is_not_kept_if_a_file_changed_that_was_listed_without_a_tag(tmp_
 
 
 @pytest.mark.parametrize(("option", "named"), [
-    (["--inline", "1K"], "inline-below"), (["--concat-var", "x"], "concat-var"), (["--strict"], "strict"),
+    (["--inline", "1K"], "inline-below"), (["--var", "x=vary"], "var"), (["--strict"], "strict"),
     (["-f", "zarr3-json"], "format"), (["--copy-limit", "1K"], "copy-limit"),
 ])
 def test_parts_of_other_options_are_refused(tmp_path, option, named):

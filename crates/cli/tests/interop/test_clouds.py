@@ -199,12 +199,12 @@ def test_from_a_bucket_to_a_bucket(cloud, tmp_path, name, pattern):
     batch(*urls, *journal, *OUTPUTS[name], env=cloud.signed)
     dataset = opened(fetched(cloud, output, tmp_path), cloud.remote("private"))
     assert dataset["time"].values.tolist() == list(range(DAYS)) and np.array_equal(dataset["t"].values, values(*range(DAYS)))
-    # The journal keeps the listing of each file, and the same command reports that nothing is new.
+    # The journal keeps the listing of each file, and the same command reports that it is up to date.
     with contextlib.closing(sqlite3.connect(tmp_path / "journal")) as database:
         rows = database.execute("select url, size, etag from files order by url").fetchall()
     assert [(url, size) for url, size, _ in rows] == [(f"{cloud.scheme}://private/days/d{k:04}.nc", len(day(k))) for k in range(DAYS)]
     assert all(etag for *_, etag in rows)
-    assert "nothing is new" in batch(*urls, *journal, *OUTPUTS[name], env=cloud.signed).stderr
+    assert "up to date" in batch(*urls, *journal, *OUTPUTS[name], env=cloud.signed).stderr
 
 
 def test_pages_of_a_listing(google):

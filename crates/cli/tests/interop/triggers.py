@@ -382,10 +382,6 @@ def no_part(folder):
     return [*two_steps(folder), "--parts", "notes.txt"]
 
 
-def unreachable_metrics(folder):
-    return [*two_steps(folder), "--metrics", "http://127.0.0.1:9/metrics"]
-
-
 def committed_twice(folder):
     shutil.copy(HDF5 / "chunked.h5", folder)
     arguments = ["chunked.h5", "-f", "icechunk", "-o", "year.icechunk"]
@@ -445,7 +441,6 @@ ERRORS = {
     "icechunk": committed_twice,
     "journal": not_a_journal,
     "listing": lambda folder: ["scan", "absent/*.nc"],
-    "metrics": unreachable_metrics,
     "mismatch": two_units,
     "no-ranges": served(200, [("content-length", "99999999999")]),
     "not-a-file": a_folder,

@@ -51,6 +51,7 @@ class ScanOptions(FileOptions, LayoutOptions, ConnectionOptions, MappingOptions,
     """Options of ``virtualize.scan``."""
 
     config: Location
+    sample: int
     attempts: int
 
 
@@ -106,16 +107,9 @@ def _dumps(name: str, value: object) -> str:
 
 def _plain(value: object) -> object:
     """Return a value as one that JSON has."""
-    # Few options need it.
-    from datetime import date, datetime
-
     match value:
         case PathLike():
             return fspath(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        case datetime() if value.tzinfo is None:
-            raise ValueError(f"{value} has no time zone: give one, such as tzinfo=datetime.UTC")
-        case date():
-            return value.isoformat()
         case Mapping():
             return dict(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
         case Sequence() if not isinstance(value, bytes | bytearray | memoryview):
