@@ -16,14 +16,11 @@ mod batch;
 mod compat;
 mod error;
 mod event;
-mod head;
-mod item;
+mod file;
 mod join;
 mod journal;
 mod layout;
 pub mod list;
-mod member;
-mod parts;
 mod plan;
 mod read;
 mod scan;
@@ -31,7 +28,7 @@ mod values;
 
 pub use batch::{
     ArrayRule, Batch, BatchBuilder, BatchOptions, CombineOptions, CoordSource, FileOptions, LayoutOptions,
-    OnChange, OnFailure, Receipt, RunOptions, Shard, Target,
+    OnChange, OnFailure, RunOptions, Shard, ShardPlan, Target, shard_size,
 };
 pub use compat::{
     ArraySignature, Difference, DimRole, Numbers, Signature, Stored, differences, is_coordinate, roles,
@@ -39,14 +36,12 @@ pub use compat::{
 };
 pub use error::{CombineError, Error, Note, OptionConflict, Problem};
 pub use event::{Event, Summary};
-pub use item::Item;
+pub use file::{Item, Member, Wanted};
 pub use journal::{
-    FailureState, Journal, JournalError, JournalState, OptionDifference, OutputState, PartState,
+    FailureState, Journal, JournalError, JournalState, MergeError, OptionDifference, OutputState,
     journal_beside,
 };
 pub use layout::{Along, Layout, NamePattern, catalogue_value, given};
-pub use member::{Member, Wanted};
-pub use parts::{PartsError, ShardNumber, shard_size};
 pub use plan::{
     Block, Direction, Extent, FileExtent, Files, Known, LeftOut, OnDuplicate, OnMismatch, Plan, PlanOptions,
     PlannedEra, Range, Selection, Signatures, Units, plan,

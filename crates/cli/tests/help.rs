@@ -25,7 +25,7 @@ const COMMANDS: [&str; 13] = [
     "man",
 ];
 /// Every heading of a group of options.
-const HEADINGS: [&str; 18] = [
+const HEADINGS: [&str; 17] = [
     "Arguments:",
     "Commands:",
     "Examples:",
@@ -34,7 +34,6 @@ const HEADINGS: [&str; 18] = [
     "Combining options:",
     "Run options:",
     "Dry run options:",
-    "Shard options:",
     "Icechunk options:",
     "Mapping options:",
     "Comparison options:",

@@ -115,7 +115,7 @@ codes! {
     Listing = "listing",
     Mismatch = "mismatch",
     OutputNotInJournal = "output-not-in-journal",
-    Parts = "parts",
+    Shards = "shards",
     Stopped = "stopped",
     // Warnings of the Python package only.
     CodecNameClash = "codec-name-clash",

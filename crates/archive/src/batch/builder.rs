@@ -7,7 +7,7 @@ use virtualize::{Format, Options, Relocation, options::OutputFormat, zarr::ZarrF
 use virtualize_remedy::similar;
 use virtualize_store::Traffic;
 
-use super::{Batch, RunOptions, write::Combine};
+use super::{Batch, RunOptions, Shard, write::Combine};
 use crate::{
     Along, Layout,
     list::{Assets, Filter, Input},
@@ -36,8 +36,6 @@ impl BatchBuilder {
             run: RunOptions::default(),
             files: 64,
             cancel: CancellationToken::new(),
-            plan_file: None,
-            parts: Vec::new(),
             command: Vec::new(),
         })
     }
@@ -133,16 +131,15 @@ impl BatchBuilder {
         self
     }
 
-    /// Sets the plan whose files are those of the run; the inputs are not listed then.
-    pub fn plan_file(mut self, plan: impl Into<String>) -> Self {
-        self.0.plan_file = Some(plan.into());
+    /// Sets the shard whose files are read into the journal, without writing the output.
+    pub fn shard(mut self, shard: Shard) -> Self {
+        self.0.run.shard = Some(shard);
         self
     }
 
-    /// Adds parts that other machines read ([`Batch::read_shard`]): objects, folders, prefixes that end in `/`, or
-    /// patterns. The run imports them before it reads files.
-    pub fn parts(mut self, parts: impl IntoIterator<Item = String>) -> Self {
-        self.0.parts.extend(parts);
+    /// Adds journals of shards, whose files are imported instead of read: files, objects, folders or patterns.
+    pub fn merge(mut self, journals: impl IntoIterator<Item = String>) -> Self {
+        self.0.run.merge.extend(journals);
         self
     }
 

@@ -17,12 +17,11 @@ use crate::{
     compat::{Difference, Signature, differences, wanted},
     error::{CombineError, Note},
     event::Events,
-    head::{FileChunks, Head, Members},
+    file::{FileChunks, Head, Members},
     join::{self, ChunkPlaces, Combined, JoinedChunks, collect, combine},
-    journal::{Content, JournalError, MemberRow, Planned},
+    journal::{Failure, FileRecord, JournalError, Planned, Record},
     layout::given,
     plan::{FileExtent, Files, Known, Plan, PlanOptions, PlannedEra, Signatures, coordinates, plan},
-    read::Failure,
 };
 
 /// Maximum number of differences that an error names.
@@ -247,7 +246,7 @@ impl Chain {
 /// Returns the kinds of all files, and the signatures of the first thousand.
 fn kinds(journal: &Journal) -> Result<(Files, Signatures), Error> {
     let (mut files, mut signatures) = (Files::default(), Signatures::new());
-    for (storage, _) in journal.signature_digests()? {
+    for storage in journal.signature_digests()? {
         let signature = serde_json::from_str::<Signature>(&journal.signature(&storage)?);
         let signature = signature.map_err(|error| JournalError::Failed {
             path: journal.path().to_owned(),
@@ -512,9 +511,9 @@ pub(super) async fn member_content(
     store: &VirtualStore,
     layout: &Layout,
     options: &Options,
-) -> Result<Content, Failure> {
+) -> Result<Record, Failure> {
     let failed = |error: virtualize::Error| Failure::new(error, options.notation);
-    let (row, hierarchy) = MemberRow::pack(store).map_err(failed)?;
+    let (row, hierarchy) = FileRecord::pack(store).map_err(failed)?;
     let read = wanted(&hierarchy, layout).read(store, &options.store).await;
     let (values, digests) = read.map_err(failed)?;
     let misfit = |error| Failure::of_layout(&error, options.notation);
@@ -523,7 +522,7 @@ pub(super) async fn member_content(
     let signature = Signature::of(&member, layout);
     let extent = FileExtent::of(&member, layout).map_err(misfit)?;
     let Member { values, digests, given, .. } = member;
-    Ok(Content::Member(Box::new(MemberRow {
+    Ok(Record::Member(Box::new(FileRecord {
         storage: signature.storage_digest(),
         signature: text(&signature)?.into(),
         extent: text(&extent)?,

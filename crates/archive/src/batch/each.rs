@@ -8,7 +8,9 @@ use virtualize_store::{Parts, create_folder, list_page, local_path, url_of};
 
 use super::write::output_name;
 use crate::{
-    Error, Item, Journal, JournalError, OptionConflict, journal::Content, list::Input, read::Failure,
+    Error, Item, Journal, JournalError, OptionConflict,
+    journal::{Failure, Record},
+    list::Input,
 };
 
 /// Number of rows whose outputs are checked per page.
@@ -119,7 +121,7 @@ impl Each {
         item: &Item,
         store: &mut VirtualStore,
         options: &Options,
-    ) -> Result<Content, Failure> {
+    ) -> Result<Record, Failure> {
         let name = self.name(&item.url)?;
         let written = self.write(store, name, options).await;
         written.map_err(|error| {
@@ -139,7 +141,7 @@ impl Each {
         store: &mut VirtualStore,
         name: String,
         options: &Options,
-    ) -> Result<Content, virtualize::Error> {
+    ) -> Result<Record, virtualize::Error> {
         let place = self.place(&name);
         let relocation = match &self.relocation {
             Relocation::RelativeTo(_) => Relocation::RelativeTo(place.clone()),
@@ -154,7 +156,7 @@ impl Each {
         }
         let prepared = virtualize::prepare(store, self.format, &place, self.overwrite, &options.store)?;
         let receipt = prepared.publish(&options.store).await?;
-        Ok(Content::Written { name, receipt: receipt.to_string() })
+        Ok(Record::Written { name, receipt: receipt.to_string() })
     }
 
     /// Returns the rows whose outputs are missing or no longer match their receipts.

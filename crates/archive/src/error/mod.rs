@@ -6,7 +6,10 @@ mod combine;
 
 pub use combine::{CombineError, Note, Problem};
 
-use crate::{journal::JournalError, list::ListError, parts::PartsError};
+use crate::{
+    journal::{JournalError, MergeError},
+    list::ListError,
+};
 
 /// Error of a batch run or scan. Each message is one line.
 #[derive(Debug, thiserror::Error)]
@@ -20,9 +23,9 @@ pub enum Error {
     /// The journal failed.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// A plan or part cannot be used.
+    /// Journals of shards cannot be merged.
     #[error(transparent)]
-    Parts(#[from] PartsError),
+    Merge(#[from] MergeError),
     /// Options that exclude each other.
     #[error(transparent)]
     Usage(#[from] OptionConflict),
@@ -91,12 +94,6 @@ pub enum Error {
         /// Files that were read.
         read: u64,
     },
-    /// The reading of a shard was stopped.
-    #[error("stopped after {read} files; a shard that is not complete leaves no part")]
-    ShardStopped {
-        /// Files that were read.
-        read: u64,
-    },
     /// A store is unavailable.
     #[error("{store} is unavailable; {left} of {files} files were not read; last error: {reason}")]
     Outage {
@@ -137,14 +134,10 @@ impl Error {
             Self::OtherOutput { .. } | Self::UnknownOutput { .. } => ErrorClass::Conflict,
             Self::Unchecked(error) => FileError::from(error.clone()).class(),
             Self::Journal(error) if error.is_conflict() => ErrorClass::Conflict,
-            Self::Journal(_)
-            | Self::Stopped { .. }
-            | Self::ScanStopped { .. }
-            | Self::ShardStopped { .. } => ErrorClass::Unavailable,
-            Self::Parts(PartsError::Store(error)) => FileError::from(error.clone()).class(),
-            Self::Parts(PartsError::Shard { .. }) => ErrorClass::Usage,
-            Self::Parts(PartsError::Damaged { .. } | PartsError::Encoding { .. }) => ErrorClass::File,
-            Self::Parts(_) => ErrorClass::Conflict,
+            Self::Merge(MergeError::Journal(error)) if !error.is_conflict() => ErrorClass::Unavailable,
+            Self::Merge(MergeError::Damaged { .. }) => ErrorClass::File,
+            Self::Merge(_) => ErrorClass::Conflict,
+            Self::Journal(_) | Self::Stopped { .. } | Self::ScanStopped { .. } => ErrorClass::Unavailable,
             Self::Vanished { .. }
             | Self::Replaced { .. }
             | Self::Failures { .. }
@@ -164,8 +157,7 @@ impl Error {
             }
             Self::List(_) => Code::Listing,
             Self::Journal(_) => Code::Journal,
-            Self::Parts(PartsError::Store(error)) => FileError::from(error.clone()).code(),
-            Self::Parts(_) => Code::Parts,
+            Self::Merge(_) => Code::Shards,
             Self::Usage(_) => Code::Usage,
             Self::Vanished { .. } => Code::FilesVanished,
             Self::Replaced { .. } => Code::FilesReplaced,
@@ -175,7 +167,7 @@ impl Error {
             Self::Mismatch { .. } => Code::Mismatch,
             Self::Internal(_) => Code::Internal,
             Self::Outage { .. } => Code::SourceUnavailable,
-            Self::ScanStopped { .. } | Self::ShardStopped { .. } | Self::Stopped { .. } => Code::Stopped,
+            Self::ScanStopped { .. } | Self::Stopped { .. } => Code::Stopped,
         }
     }
 
@@ -186,7 +178,7 @@ impl Error {
             Self::File(error) => return error.remedy(),
             Self::List(error) => return error.remedy(),
             Self::Journal(error) => return error.remedy(),
-            Self::Parts(error) => return error.remedy(),
+            Self::Merge(error) => return error.remedy(),
             Self::Combine(error) => return error.remedy(),
             Self::Usage(conflict) => return conflict.remedy(),
             Self::Internal(_) | Self::ScanStopped { .. } => return None,
@@ -207,7 +199,6 @@ impl Error {
                 .or(Remedy::set(O::OnFailure, "retry", "retry all of them"))
                 .or(Remedy::set(O::OnFailure, "skip", "leave them out"))
                 .or(Remedy::set(O::OnChange, "drop", "drop those of earlier runs")),
-            Self::ShardStopped { .. } => Remedy::advice("run the same command again"),
             Self::Stopped { .. } => Remedy::advice("run the same command again to continue"),
             Self::Outage { .. } => Remedy::advice("run the same command again when the store answers"),
         })
@@ -255,7 +246,10 @@ pub enum OptionConflict {
     EachInRepository,
     /// One output per file, read by several machines.
     #[error("per-file outputs cannot be divided into shards")]
-    EachInParts,
+    EachInShards,
+    /// A journal in a store, in a run that writes an output.
+    #[error("only the journal of a shard can be in a store")]
+    RemoteJournal,
     /// A repository that has data, in a run that does not append.
     #[error("the repository already has files of an earlier run")]
     NotAppended,
@@ -289,7 +283,8 @@ impl OptionConflict {
             }
             Self::NotAppended => Remedy::turn_on(O::Append, "add what is new"),
             Self::SameOutput { .. } => Remedy::advice("read them in separate runs, with different outputs"),
-            Self::EachInParts => Remedy::advice("run a batch on each machine, for some of the files"),
+            Self::EachInShards => Remedy::advice("run a batch on each machine, for some of the files"),
+            Self::RemoteJournal => Remedy::turn_on(O::Journal, "choose a local path"),
             Self::EachWithDimensions | Self::EachInRepository => return None,
         })
     }

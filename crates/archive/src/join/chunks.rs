@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     error::{CombineError, Problem},
-    head::{FileChunks, Members},
+    file::{FileChunks, Members},
 };
 
 /// Where the chunks of a combined array are.

@@ -34,7 +34,7 @@ use virtualize::zarr::{ChunkManifest, Hierarchy, NodePath};
 use crate::{
     Layout,
     error::{CombineError, Note},
-    head::{Head, Members, ParsedNode},
+    file::{Head, Members, ParsedNode},
     plan::{PlanOptions, PlannedEra},
 };
 pub(crate) use chunks::{ChunkPlaces, JoinedChunks, collect};

@@ -18,6 +18,7 @@ use globset::GlobMatcher;
 use virtualize::{OptionName, Remedy};
 use virtualize_store::{Listed, Object, StoreError, StoreOptions, open_listed};
 
+pub(crate) use self::lines::{line, parse_line};
 pub use self::stac::Assets;
 use crate::Item;
 
@@ -147,7 +148,7 @@ pub struct Listing {
 ///   where a pattern names them, but not below `**` or a folder.
 /// - A list has one path or URL per line; empty lines and lines that start with `#` are skipped. Lines that start with
 ///   `{` are JSON objects with `url` and, if known, `size`, `etag` and `modified` (RFC 3339 text, or milliseconds since
-///   1970); other members become properties. Relative paths resolve against the working directory, those of a remote
+///   1970); other members, and those of the member `properties`, become properties. Relative paths resolve against the working directory, those of a remote
 ///   list against the location of the list.
 ///
 /// An input without files is an error; its message names files nearby.

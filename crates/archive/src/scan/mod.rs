@@ -21,9 +21,9 @@ use crate::{
     Along, Error, Event, Item, Layout, Member, Summary,
     compat::{is_coordinate, wanted},
     event::Events,
-    journal::{Failed, Outcome, Work},
+    journal::{Failure, Outcome, Work},
     layout::given,
-    read::{Ended, Failure, FileReader, Outage, ReadOptions, WorkQueue, attempt, read_all},
+    read::{Ended, FileReader, Outage, ReadOptions, WorkQueue, attempt, event, read_all},
     values::calendar::is_time,
 };
 pub use groups::{Coordinate, Era, Eras, Seen, Stretch};
@@ -189,11 +189,11 @@ async fn guess<S: Stream<Item = Result<Item, Error>> + Send>(
         let events = findings.events;
         let one = async {
             let Some(work) = findings.take(1).await?.pop() else { return Ok::<_, Error>(false) };
-            let Some(outcome) = attempt::read(&work.item, &reader, None, &how, events).await else {
+            let Some(outcome) = attempt(&work.item, &reader, None, &how, events).await else {
                 return Ok(false);
             };
-            events.tell(attempt::event(&work.item, &outcome));
-            if let Outcome::Done(done) = &outcome {
+            events.tell(event(&work.item, &outcome));
+            if let Ok(done) = &outcome {
                 let guessed = done.record.1.clone();
                 findings.found.is_guessed = guessed.is_some();
                 findings.found.layout.along.extend(guessed.map(Along::Concat));
@@ -332,14 +332,12 @@ impl<S: Stream<Item = Result<Item, Error>> + Send> WorkQueue for Findings<'_, S>
 
     async fn finished(&mut self, work: Work, outcome: Outcome<Looked>) -> Result<(), Error> {
         let looked = match outcome {
-            Outcome::Done(done) => {
+            Ok(done) => {
                 self.requests = self.requests.saturating_add(done.requests);
                 self.bytes = self.bytes.saturating_add(done.bytes);
                 Ok(done.record)
             }
-            Outcome::Failed(Failed { class, error, .. }) => {
-                Err(FailedFile { url: work.item.url, class, error })
-            }
+            Err(Failure { class, error, .. }) => Err(FailedFile { url: work.item.url, class, error }),
         };
         self.add(work.id, looked);
         Ok(())

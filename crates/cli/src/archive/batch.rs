@@ -3,7 +3,7 @@
 use std::{fs::File, io, sync::Arc};
 
 use tokio_util::sync::CancellationToken;
-use virtualize_archive::{Batch, Shard, Summary};
+use virtualize_archive::{Batch, Summary};
 
 use crate::{archive::progress::Progress, arguments, error::Failure, messages};
 
@@ -11,12 +11,6 @@ use crate::{archive::progress::Progress, arguments, error::Failure, messages};
 pub(crate) async fn run(arguments: &arguments::Batch) -> Result<(), Failure> {
     let batch = batch(arguments)?;
     let progress = Arc::new(Progress::new(arguments.quiet, log(arguments.json_log.as_deref())?));
-    if let Some(plan) = arguments.machines.new_plan() {
-        return Box::pin(write_plan(&batch, plan, &progress, arguments.quiet)).await;
-    }
-    if let Some(shard) = arguments.machines.shard() {
-        return Box::pin(read_shard(&batch, &shard, &progress)).await;
-    }
     let shown = Arc::clone(&progress);
     let result = Box::pin(batch.run(move |event| shown.tell(&event))).await;
     progress.finish();
@@ -32,40 +26,14 @@ pub(crate) async fn run(arguments: &arguments::Batch) -> Result<(), Failure> {
     if summary.failed > 0 && arguments.options.batch.each { Err(Failure::Found) } else { Ok(()) }
 }
 
-/// Lists the inputs and writes them to a plan.
-async fn write_plan(batch: &Batch, plan: &str, progress: &Arc<Progress>, quiet: bool) -> Result<(), Failure> {
-    let told = Arc::clone(progress);
-    let result = batch.write_plan(plan, move |event| told.tell(&event)).await;
-    progress.finish();
-    let files = result?;
-    if !quiet {
-        messages::line(&format!("{files} files; plan: {plan}"));
-    }
-    Ok(())
-}
-
-/// Reads a shard, and prints the receipt of its part.
-async fn read_shard(batch: &Batch, shard: &Shard, progress: &Arc<Progress>) -> Result<(), Failure> {
-    use io::Write;
-    let told = Arc::clone(progress);
-    let result = batch.read_shard(shard, move |event| told.tell(&event)).await;
-    progress.finish();
-    let receipt = serde_json::json!(result?);
-    Ok(writeln!(io::stdout().lock(), "{receipt}")?)
-}
-
 /// Builds the batch that the arguments describe; signals cancel it.
 fn batch(arguments: &arguments::Batch) -> Result<Batch, Failure> {
     let target = arguments.target()?;
     let format = target.zarr_format();
     let options = arguments::checked(&arguments.options.source, format)?;
     let concurrency = options.store.concurrency;
-    let machines = &arguments.machines;
-    let mut builder = arguments.options.batch.builder(arguments.output(), target, options);
-    builder = builder.command(arguments.command.iter().cloned()).parts(machines.parts.iter().cloned());
-    if let Some(plan) = &machines.plan {
-        builder = builder.plan_file(plan);
-    }
+    let builder = arguments.options.batch.builder(arguments.output(), target, options);
+    let builder = builder.command(arguments.command.iter().cloned());
     Ok(builder.files_at_once(concurrency).cancel(stopped_by_signals()).build())
 }
 
@@ -94,6 +62,9 @@ fn report(summary: &Summary, arguments: &arguments::Batch, progress: &Progress) 
     if let Some(output) = &summary.output {
         let what = if arguments.options.batch.each { "per-file references are in" } else { "written:" };
         messages::line(&format!("{what} {output}; journal: {}", summary.journal));
+    }
+    if let Some(shard) = arguments.options.run.shard {
+        messages::line(&format!("shard {shard} is complete: {}", summary.journal));
     }
 }
 

@@ -43,8 +43,6 @@ class BatchOptions(
     config: Location
     format: Format
     each: bool
-    plan: Location
-    parts: Location | Sequence[Location]
 
 
 class ScanOptions(FileOptions, LayoutOptions, ConnectionOptions, MappingOptions, total=False):

@@ -40,8 +40,8 @@ fn urls(journal: &Journal) -> Vec<String> {
     journal.column("SELECT url FROM files ORDER BY position, id", []).unwrap()
 }
 
-fn done(record: Content) -> Outcome {
-    Outcome::Done(Box::new(Done {
+fn done(record: Record) -> Outcome {
+    Ok(Box::new(Done {
         opened: Item::default(),
         replaced: false,
         attempts: 1,
@@ -55,15 +55,11 @@ fn done(record: Content) -> Outcome {
 }
 
 fn written(name: &str) -> Outcome {
-    done(Content::Written { name: name.to_owned(), receipt: "r".to_owned() })
+    done(Record::Written { name: name.to_owned(), receipt: "r".to_owned() })
 }
 
 fn failed(error: &str) -> Outcome {
-    Outcome::Failed(Failed {
-        attempts: 3,
-        class: virtualize::ErrorClass::Unavailable,
-        error: error.to_owned(),
-    })
+    Err(Failure { attempts: 3, class: virtualize::ErrorClass::Unavailable, error: error.to_owned() })
 }
 
 /// Runs the writer as the engine does: each pending file ends with its `outcome`.
@@ -138,8 +134,8 @@ fn what_no_output_has_can_be_forgotten() {
     let folder = tempfile::tempdir().unwrap();
     let mut journal = Journal::open(&folder.path().join("j")).unwrap();
     list(&mut journal, &[item("a", "1"), item("b", "1")]);
-    let mut journal = read_all(journal, |_| done(Content::Member(Box::default())));
-    let rows: Vec<i64> = journal.planned().unwrap().iter().map(|row| row.id).collect();
+    let mut journal = read_all(journal, |_| done(Record::Member(Box::default())));
+    let rows: Vec<i64> = journal.rows_after(0).unwrap().iter().map(|row| row.id).collect();
     journal.begin_output("o", ("plan", "content"), rows, false).unwrap();
     assert_eq!(journal.unwritten(9).unwrap().count, 2);
     journal.finish_output("o", "receipt").unwrap();
@@ -163,9 +159,9 @@ fn what_became_of_files_since_is_taken_over() {
     let mut journal = Journal::open(&folder.path().join("j")).unwrap();
     list(&mut journal, &["a", "b", "c"].map(|url| Item { url: url.to_owned(), ..Item::default() }));
     let mut journal = read_all(journal, |url| {
-        let Outcome::Done(mut done) = written(url) else { return failed("never") };
+        let Ok(mut done) = written(url) else { return failed("never") };
         done.opened = Item { size: Some(11), modified: Some(7), ..Item::default() };
-        Outcome::Done(done)
+        Ok(done)
     });
     stage(&mut journal, &[item("d", "1")]);
     let untold = journal.last_unlisted(9).unwrap();

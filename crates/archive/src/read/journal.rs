@@ -4,11 +4,11 @@ use std::{collections::VecDeque, sync::Arc};
 
 use tokio::sync::oneshot;
 
-use super::{Ended, Failure, Outage, ReadFile, ReadOptions, WorkQueue, read_all};
+use super::{Ended, Outage, ReadFile, ReadOptions, WorkQueue, read_all};
 use crate::{
     Error,
     event::Events,
-    journal::{Content, Gone, Journal, JournalError, Outcome, Work, Writer},
+    journal::{Failure, Gone, Journal, JournalError, Outcome, Record, Work, Writer},
 };
 
 /// Number of files that are taken from the journal at once, ahead of reading them, so that no reader waits for a
@@ -21,7 +21,7 @@ const AHEAD: usize = 1024;
 /// [`Error::Stopped`], [`Error::Outage`], [`Error::Journal`].
 pub(crate) async fn read_journal(
     journal: Journal,
-    reader: Arc<dyn ReadFile<Content>>,
+    reader: Arc<dyn ReadFile<Record>>,
     options: &ReadOptions,
     events: &Events,
 ) -> Result<Journal, Error> {
@@ -52,7 +52,7 @@ pub(crate) async fn read_journal(
 /// Returns the error that reports an outage.
 fn outage_error(Outage { store, failure, .. }: Outage, journal: &Journal) -> Result<Error, Error> {
     let counts = journal.counts()?;
-    let Failure { class, error: reason } = failure;
+    let Failure { class, error: reason, .. } = failure;
     Ok(Error::Outage { store, class, reason, left: counts.pending, files: counts.all() })
 }
 
@@ -68,7 +68,7 @@ struct JournalQueue {
 }
 
 impl WorkQueue for JournalQueue {
-    type Record = Content;
+    type Record = Record;
     type Error = Gone;
 
     async fn take(&mut self, most: usize) -> Result<Vec<Work>, Gone> {
