@@ -19,13 +19,13 @@ test ci: DEBUG_BUILD = true
 FORMAT  ?= kerchunk-json
 # Profile of `make build`: release compiles fast, dist runs fast.
 PROFILE ?= release
-bench bench-archive bench-remote: PROFILE = dist
+bench bench-remote: PROFILE = dist
 # Time limit of each fuzz target, in seconds.
 SECONDS_EACH ?= 60
 # Revision that `make semver` compares with: the latest release.
 BASELINE ?= $(shell git describe --tags --match 'v*' --abbrev=0 2>/dev/null)
 
-.PHONY: help build wheel run env test test-all test-rust test-libhdf5 test-interop test-python check fmt clippy doc docs fixtures bench bench-files bench-archive bench-remote fuzz score dist ci semver package pictures deny minimal-versions portability miri reproducible endurance mutants coverage fuzz-corpora fuzz-coverage
+.PHONY: help build wheel run env test test-all test-rust test-libhdf5 test-interop test-python check fmt clippy doc docs fixtures bench bench-files bench-remote fuzz score dist ci semver package pictures deny minimal-versions portability miri reproducible endurance mutants coverage fuzz-corpora fuzz-coverage
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -94,7 +94,7 @@ bench-files:
 	@test -x $(EVAL)/venv/bin/python || $(SHARED)/eval/setup.sh $(EVAL)/venv
 	@test -d $(EVAL)/bench || $(EVAL)/venv/bin/python $(SHARED)/bench/make_files.py $(EVAL)/bench
 
-bench: build wheel bench-files bench-archive bench-remote ## time the binary, the Python package and other tools (needs ../shared), then load the service
+bench: build wheel bench-files bench-remote ## time the binary, the Python package and other tools (needs ../shared), then load the service
 	VIRTUALIZE_BIN=$(BIN) $(EVAL)/venv/bin/python $(SHARED)/bench/run.py $(EVAL)/bench --reps 3
 	VIRTUALIZE_BIN=$(BIN) $(EVAL)/venv/bin/python crates/archive/examples/archive_peers.py $(SHARED)/bench $(EVAL)/bench
 	$(PYTHON) benchmarks/netcdf3.py $(BIN) $(SHARED)/bench/range_server.py
@@ -105,11 +105,6 @@ bench: build wheel bench-files bench-archive bench-remote ## time the binary, th
 	$(PYTHON) crates/server/examples/first_picture.py $(BIN)
 	$(EVAL)/venv/bin/python crates/server/examples/load.py $(BIN) fixtures hdf5/chunked.h5 hdf5/netcdf4.nc tiff/cog.tif --clients 1000 --seconds 30 --wrk --strict --memory=256M
 	$(EVAL)/venv/bin/python crates/server/examples/load.py $(BIN) fixtures --nginx --clients 16 --seconds 10
-
-bench-archive: build env ## measure runs over up to 1,000,000 generated files (VIRTUALIZE_BENCH_LARGE=1: 10,000,000)
-	cargo build --profile $(PROFILE) --locked --package virtualize-archive --example generate_parts
-	$(PYTHON) benchmarks/archive_scale.py $(BIN) $(dir $(BIN))examples/generate_parts
-	$(PYTHON) benchmarks/archive_append.py $(BIN) $(dir $(BIN))examples/generate_parts
 
 bench-remote: build bench-files ## time remote files beside the limit of the network and other tools (needs ../shared and wrk; ARGS='--no-peers --only …')
 	cargo build --profile $(PROFILE) --locked --package virtualize-server --example range_server

@@ -8,6 +8,7 @@ use virtualize::Retries;
 /// An event of a run or scan. As JSON, the member `event` has its name.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
+#[allow(clippy::large_enum_variant, reason = "the last event alone is large")]
 pub enum Event {
     /// The listing found more files.
     Listed {
@@ -60,11 +61,11 @@ pub enum Event {
         /// Why, in one line.
         error: String,
     },
-    /// The files of a part, which another machine read, are in the journal.
+    /// The files of a shard were imported from its journal.
     Imported {
-        /// The part.
-        part: String,
-        /// Its shard, such as `3/10`.
+        /// The journal of the shard.
+        journal: String,
+        /// The shard, such as `3/10`.
         shard: String,
         /// Number of its files.
         files: u64,
@@ -72,12 +73,6 @@ pub enum Event {
         imported: u64,
         /// Number of its files that could not be read.
         failed: u64,
-        /// Duration of reading them, in seconds.
-        seconds: f64,
-        /// Number of requests.
-        requests: u64,
-        /// Bytes received.
-        bytes: u64,
     },
     /// A file is left out of what is written.
     Skipped {
@@ -122,7 +117,7 @@ pub struct Summary {
     pub files: u64,
     /// Number of files that this run read.
     pub read: u64,
-    /// Number of files that came from parts, which other machines read.
+    /// Number of files that were imported from the journals of shards.
     pub imported: u64,
     /// Number of files that the journal already had.
     pub known: u64,

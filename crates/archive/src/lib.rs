@@ -23,7 +23,6 @@ mod journal;
 mod layout;
 pub mod list;
 mod member;
-mod parts;
 mod plan;
 mod read;
 #[cfg(feature = "icechunk")]
@@ -33,7 +32,7 @@ mod values;
 
 pub use batch::{
     Batch, BatchBuilder, BatchOptions, CombineOptions, DryRun, DryRunOptions, Estimate, FileOptions,
-    LayoutOptions, Prices, Receipt, RunOptions, SampleFailure, SampleGroup, Shard, Target,
+    LayoutOptions, Prices, RunOptions, SampleFailure, SampleGroup, Shard, ShardPlan, Target, shard_size,
 };
 pub use compat::{
     ArraySignature, Difference, DimRole, Numbers, Signature, Stored, differences, is_coordinate, roles,
@@ -43,12 +42,11 @@ pub use error::{CombineError, Error, Note, OptionConflict, Problem};
 pub use event::{Event, Summary};
 pub use item::Item;
 pub use journal::{
-    FailureState, Journal, JournalError, JournalState, OptionDifference, OutputState, PartState, Survey,
+    FailureState, Journal, JournalError, JournalState, MergeError, OptionDifference, OutputState, Survey,
     journal_beside,
 };
 pub use layout::{Along, Layout, NamePattern, catalogue_value, given};
 pub use member::{Member, Wanted};
-pub use parts::{PartsError, ShardNumber, shard_size};
 pub use plan::{
     Block, Direction, Extent, FileExtent, Files, Known, LeftOut, OnDuplicate, OnMismatch, Plan, PlanOptions,
     PlannedEra, Range, Selection, Signatures, Units, plan,

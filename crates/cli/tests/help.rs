@@ -24,7 +24,7 @@ const COMMANDS: [&str; 12] = [
     "man",
 ];
 /// Every heading of a group of options.
-const HEADINGS: [&str; 21] = [
+const HEADINGS: [&str; 20] = [
     "Arguments:",
     "Commands:",
     "Examples:",
@@ -33,7 +33,6 @@ const HEADINGS: [&str; 21] = [
     "Combining options:",
     "Run options:",
     "Dry run options:",
-    "Shard options:",
     "Icechunk options:",
     "Mapping options:",
     "Inlining options:",

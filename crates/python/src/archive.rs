@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use virtualize::{options::value, zarr::ZarrFormat};
 use virtualize_archive::{
-    BatchBuilder, BatchOptions, Event, FileOptions as Files, LayoutOptions, ScanOptions, Shard, Summary,
-    Target, scan_inputs, shard_size,
+    BatchBuilder, BatchOptions, Event, FileOptions as Files, LayoutOptions, ScanOptions, Summary, Target,
+    scan_inputs,
 };
 
 use crate::{
@@ -28,11 +28,6 @@ const LISTED: usize = 100;
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct OfBatch {
-    /// The plan, which lists the files.
-    plan: Option<String>,
-    /// Parts that others read.
-    #[serde(deserialize_with = "value::texts")]
-    parts: Vec<String>,
     #[serde(flatten)]
     batch: BatchOptions,
     #[serde(flatten)]
@@ -48,7 +43,7 @@ struct Workers {
     requests: u64,
     bytes: u64,
     seconds: f64,
-    /// The plan and the parts, which are deleted after success.
+    /// The list and the journals of the shards, which are deleted after success.
     used: Vec<String>,
 }
 
@@ -61,7 +56,7 @@ impl Workers {
         }
     }
 
-    /// Adds what the workers did to the summary of the run that imported their parts.
+    /// Adds what the workers did to the summary of the run that merged their journals.
     fn total(&self, summary: Summary) -> Summary {
         let read = self.read.min(summary.imported);
         Summary {
@@ -96,70 +91,38 @@ pub(crate) fn batch(output: String, options: &str, workers: &str, wants_events: 
     let workers: Arc<Workers> = Arc::new(parse(workers)?);
     check_files(&options.batch.files)?;
     let (builder, cancel) = options.start(&output)?;
-    let builder = builder.parts(options.parts.iter().cloned());
-    let batch = match &options.plan {
-        Some(plan) => builder.plan_file(plan),
-        None => builder,
-    };
-    let (batch, store) = (batch.build(), store(&options.file.connection));
+    let (batch, store) = (builder.build(), store(&options.file.connection));
     Run::start(cancel, wants_events, |events| async move {
         let warnings = Arc::new(Warnings::default());
         let (seen, others) = (Arc::clone(&warnings), Arc::clone(&workers));
         let done = batch.run(move |event| tell(&others.joined(event), &events, &seen)).await;
         let mut summary = workers.total(done.map_err(|error| error::of_archive(&error))?);
         if let Err(error) = virtualize_store::remove(&workers.used, &store).await {
-            summary.notes.push(format!("the plan or parts were not deleted: {error}"));
+            summary.notes.push(format!("the list or journals of shards were not deleted: {error}"));
         }
         Ok(json!({"summary": summary, "warnings": warnings.to_json()}).to_string())
     })
 }
 
-/// Starts the listing of a batch, which writes the plan. The result has the number of files, the number of shards of
-/// `size` files each, and the numbers of those that are to be read.
+/// Starts the listing of a batch, which writes the list of files. The result has the number of files, the number of
+/// shards of `size` files each, and the numbers of those that are to be read.
 #[pyfunction]
-pub(crate) fn write_plan(
+pub(crate) fn write_list(
     output: String,
     options: &str,
-    plan: String,
+    list: String,
     size: Option<u64>,
     wants_events: bool,
 ) -> PyResult<Run> {
     let options: OfBatch = parse(options)?;
     check_files(&options.batch.files)?;
     let (builder, cancel) = options.start(&output)?;
-    // The plan of an earlier call, before which other files were listed, is of no use.
-    let batch = builder.overwrite(true).build();
+    let batch = builder.build();
     Run::start(cancel, wants_events, move |events| async move {
-        let events = Arc::new(events);
-        let told = Arc::clone(&events);
-        let written = batch.write_plan(&plan, move |event| told.send(&event)).await;
-        let files = written.map_err(|error| error::of_archive(&error))?;
-        let count = files.div_ceil(size.unwrap_or_else(|| shard_size(files)).max(1));
-        let unread = batch.unread_shards(&plan, count).await.map_err(|error| error::of_archive(&error))?;
-        let numbers: Vec<u64> = unread.iter().map(|shard| shard.number).collect();
-        let pending =
-            unread.iter().map(|shard| shard.range(files)).map(|range| range.end - range.start).sum();
-        events.send(&Event::Listed { files, pending, complete: true });
-        Ok(json!({"files": files, "count": count, "shards": numbers}).to_string())
-    })
-}
-
-/// Starts to read a shard of a plan. The result is its receipt.
-#[pyfunction]
-pub(crate) fn read_shard(
-    output: String,
-    options: &str,
-    plan: String,
-    number: u64,
-    of: u64,
-    part: String,
-) -> PyResult<Run> {
-    let options: OfBatch = parse(options)?;
-    let (builder, cancel) = options.start(&output)?;
-    let (batch, shard) = (builder.build(), Shard { plan: Some(plan), number, of, part });
-    Run::start(cancel, false, |_| async move {
-        let receipt = batch.read_shard(&shard, |_| ()).await.map_err(|error| error::of_archive(&error))?;
-        Ok(json!(receipt).to_string())
+        let written = batch.write_list(&list, size, move |event| events.send(&event)).await;
+        let plan = written.map_err(|error| error::of_archive(&error))?;
+        let numbers: Vec<u64> = plan.unread.iter().map(|shard| shard.number).collect();
+        Ok(json!({"files": plan.files, "count": plan.of, "shards": numbers}).to_string())
     })
 }
 

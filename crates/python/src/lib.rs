@@ -22,7 +22,7 @@ mod runtime;
 #[pyo3::pymodule(gil_used = false)]
 mod _virtualize {
     #[pymodule_export]
-    use super::archive::{batch, read_shard, scan, write_plan};
+    use super::archive::{batch, scan, write_list};
     #[pymodule_export]
     use super::codecs::{Codec, codec_names};
     #[pymodule_export]

@@ -46,7 +46,7 @@ def test_recipe(block: str, server: SlowS3, tmp_path: Path, monkeypatch: pytest.
         monkeypatch.setenv(name, value)
     virtualize.batch("s3://bucket/era5/*.nc", tmp_path / "whole.parquet", concat_dim="time")
     assert content(tmp_path / "era5.parquet") == content(tmp_path / "whole.parquet") != {}
-    assert not (tmp_path / "era5.parquet.parts").exists()
+    assert not (tmp_path / "era5.parquet.shards").exists()
 
 
 def test_recipes_are_found() -> None:

@@ -26,8 +26,6 @@ OF_THE_COMMAND = {
     "hdf5_reader": "the package does not contain the C library",
     "stats": "events",
     "metrics": "events",
-    "shard": "executor",
-    "part": "executor",
     "dry_run": "of the command alone",
     "sample": "of the command alone",
     "request_price": "of the command alone",

@@ -23,7 +23,7 @@ assert_type(store.to_icechunk("repository", branch="main"), str)
 done = virtualize.batch(["a.nc"], "b.json", concat_dim="time", on_mismatch="stop", on_event=print)
 assert_type(done, virtualize.events.Summary)
 with ProcessPoolExecutor() as pool:
-    virtualize.batch("a/*.nc", "b.json", concat_dim="time", executor=pool, shard_size=1000, parts="c/")
+    virtualize.batch("a/*.nc", "b.json", concat_dim="time", executor=pool, shard_size=1000, shard_folder="c/")
 assert_type([one.what for one in virtualize.diff("a.json", "b.json")], list[str])
 
 

@@ -116,7 +116,7 @@ codes! {
     Metrics = "metrics",
     Mismatch = "mismatch",
     OutputNotInJournal = "output-not-in-journal",
-    Parts = "parts",
+    Shards = "shards",
     Stopped = "stopped",
     // Warnings of the Python package only.
     CodecNameClash = "codec-name-clash",

@@ -4,7 +4,7 @@ use tokio_util::sync::CancellationToken;
 use virtualize::{Options, Relocation};
 use virtualize_store::Traffic;
 
-use super::{Batch, RunOptions, Target, output::Combine};
+use super::{Batch, RunOptions, Shard, Target, output::Combine};
 use crate::{
     Along, Layout,
     list::{Assets, Filter, Input},
@@ -34,8 +34,6 @@ impl BatchBuilder {
             files: 64,
             wait: Duration::from_secs(1),
             cancel: CancellationToken::new(),
-            plan_file: None,
-            parts: Vec::new(),
             command: Vec::new(),
             resumes: false,
         })
@@ -153,16 +151,15 @@ impl BatchBuilder {
         self
     }
 
-    /// Sets the plan whose files are those of the run; the inputs are not listed then.
-    pub fn plan_file(mut self, plan: impl Into<String>) -> Self {
-        self.0.plan_file = Some(plan.into());
+    /// Sets the shard whose files are read into the journal, without writing the output.
+    pub fn shard(mut self, shard: Shard) -> Self {
+        self.0.run.shard = Some(shard);
         self
     }
 
-    /// Adds parts that other machines read ([`Batch::read_shard`]): objects, folders, prefixes that end in `/`, or
-    /// patterns. The run imports them before it reads files.
-    pub fn parts(mut self, parts: impl IntoIterator<Item = String>) -> Self {
-        self.0.parts.extend(parts);
+    /// Adds journals of shards, whose files are imported instead of read: files, objects, folders or patterns.
+    pub fn merge(mut self, journals: impl IntoIterator<Item = String>) -> Self {
+        self.0.run.merge.extend(journals);
         self
     }
 

@@ -8,7 +8,7 @@ use virtualize_store::{Parts, create_folder, list_page, local_path, url_of};
 
 use super::present;
 use crate::{
-    Error, Item, Journal, JournalError, OptionConflict, journal::Content, list::Input, read::Failure,
+    Error, Item, Journal, JournalError, OptionConflict, journal::Record, list::Input, read::Failure,
 };
 
 /// Number of rows whose outputs are checked per page.
@@ -119,7 +119,7 @@ impl Each {
         item: &Item,
         store: &mut VirtualStore,
         options: &Options,
-    ) -> Result<Content, Failure> {
+    ) -> Result<Record, Failure> {
         let name = self.name(&item.url)?;
         let written = self.write(store, name, options).await;
         written.map_err(|error| {
@@ -139,7 +139,7 @@ impl Each {
         store: &mut VirtualStore,
         name: String,
         options: &Options,
-    ) -> Result<Content, virtualize::Error> {
+    ) -> Result<Record, virtualize::Error> {
         let place = self.place(&name);
         let relocation = match &self.relocation {
             Relocation::RelativeTo(_) => Relocation::RelativeTo(place.clone()),
@@ -154,7 +154,7 @@ impl Each {
         }
         let prepared = virtualize::prepare(store, self.format, &place, self.overwrite, &options.store)?;
         let receipt = prepared.publish(&options.store).await?;
-        Ok(Content::Written { name, receipt: receipt.to_string() })
+        Ok(Record::Written { name, receipt: receipt.to_string() })
     }
 
     /// Returns the rows whose outputs are missing or no longer match their receipts.

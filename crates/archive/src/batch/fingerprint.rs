@@ -1,4 +1,4 @@
-//! Options that rows of the journal and of parts depend on, by name: a run with other options must not use those rows.
+//! Options that rows of the journal depend on, by name: a run with other options must not use those rows.
 //! Values are JSON, so that they mean the same in every build of one version.
 
 use std::collections::BTreeMap;
@@ -147,7 +147,7 @@ fn named<const N: usize>(options: [(&str, Value); N]) -> BTreeMap<String, String
 mod tests {
     use super::*;
 
-    /// Names and values are in journals and parts: a change makes them belong to another run.
+    /// Names and values are in journals: a change makes them belong to another run.
     #[test]
     fn defaults_are_written_as_json() {
         let all = of_options(&Options::default());

@@ -1,15 +1,21 @@
 //! Lists the inputs and compares them with the journal. A listing takes effect only once it is accepted as a whole.
 
+use std::path::Path;
+
 use futures::StreamExt;
 use virtualize::{OptionName, Remedy};
 
-use super::{Batch, NAMED, RunOptions, each::Each, recheck};
+use super::{
+    Batch, NAMED, RunOptions,
+    each::Each,
+    recheck,
+    shard::{ListDigest, Parts},
+};
 use crate::{
     Error, Event, Item, Journal, JournalError, OptionConflict,
     event::Events,
     journal::{Accept, Listing},
-    list::{Few, ListOptions, list},
-    parts::{CheckedPart, ListingDigest, PlanFile},
+    list::{Few, ListOptions, line, list},
 };
 
 /// Maximum number of files that are staged, or checked, at once.
@@ -19,18 +25,17 @@ const NEWEST: u64 = 1000;
 
 impl Batch {
     /// Opens the journal. Also returns whether to discard its contents first.
-    pub(super) fn open_journal(&self, events: &Events) -> Result<(Journal, bool), Error> {
-        let path = self.journal_path();
+    pub(super) fn open_journal(&self, path: &Path, events: &Events) -> Result<(Journal, bool), Error> {
         if self.run.restart {
-            Journal::remove_unusable(&path)?;
+            Journal::remove_unusable(path)?;
         }
-        let journal = Journal::open(&path)?;
+        let journal = Journal::open(path)?;
         let differences = journal.other_options(&self.row_options())?;
         if differences.is_empty() || self.run.restart {
             return Ok((journal, self.run.restart));
         }
         match journal.is_used()? {
-            true => Err(JournalError::OtherOptions { path, differences }.into()),
+            true => Err(JournalError::OtherOptions { path: path.to_owned(), differences }.into()),
             false => {
                 let first = differences.first().map(ToString::to_string).unwrap_or_default();
                 let text = format!("the journal has no output, and begins anew with other options: {first}");
@@ -40,50 +45,68 @@ impl Batch {
         }
     }
 
-    /// Lists the inputs, and makes them the journal's files. Returns the parts to import, which are checked before that.
+    /// Lists the inputs, and makes them the journal's files. Returns the journals of shards to merge, which are checked
+    /// before that.
     pub(super) async fn list(
         &self,
         journal: &mut Journal,
         restart: bool,
         events: &Events,
-    ) -> Result<Vec<CheckedPart>, Error> {
-        let (mut listing, mut digest) = (Listing::default(), ListingDigest::default());
-        self.for_each_listed(self.plan_file.as_deref(), events, |items| {
-            items.iter().for_each(|item| digest.add(item));
+    ) -> Result<Parts, Error> {
+        let (mut listing, mut digest) = (Listing::default(), ListDigest::default());
+        self.for_each_listed(events, |items| {
+            if !self.run.merge.is_empty() {
+                items.iter().for_each(|item| digest.add(&line(item)));
+            }
             journal.stage(&items, &mut listing)?;
             events.tell(Event::Listed { files: listing.files, pending: listing.pending, complete: false });
             Ok(())
         })
         .await?;
-        let parts = Box::pin(self.check_parts(digest.finish(), &listing.unread(restart))).await?;
+        let unread = listing.unread(restart);
+        let parts = Box::pin(self.check_shards(digest.finish(), &unread, listing.files)).await?;
+        self.accept(journal, restart, &listing, events).await?;
+        Ok(parts)
+    }
+
+    /// Makes the staged files those of the journal.
+    pub(super) async fn accept(
+        &self,
+        journal: &mut Journal,
+        restart: bool,
+        listing: &Listing,
+        events: &Events,
+    ) -> Result<(), Error> {
         if !restart {
-            self.recheck(journal, &listing).await?;
+            self.recheck(journal, listing).await?;
             self.compare(journal, events)?;
         }
+        let append = self.appends();
         let each = self.each(journal, restart)?;
         if let Some(each) = &each {
-            each.check_names(journal, self.run.append && !restart)?;
+            each.check_names(journal, append && !restart)?;
         }
-        self.check_cancelled(&listing)?;
-        let RunOptions { append, drop_unwritten, retry_failed, .. } = self.run;
+        self.check_cancelled(listing)?;
+        let RunOptions { drop_unwritten, retry_failed, .. } = self.run;
         let retry_unavailable = !self.run.skip_failed;
         let how = Accept { append, restart, drop_unwritten, retry_failed, retry_unavailable };
         let root = each.as_ref().map(|each| (ROOT, each.root.as_str()));
         let counts = journal.accept(how, &self.row_options(), root)?;
         events.tell(Event::Listed { files: counts.all(), pending: counts.pending, complete: true });
-        Ok(parts)
+        Ok(())
     }
 
-    /// Lists the files of the plan, if there is one, or else of the inputs, and passes them on in portions.
+    /// Returns whether the files of earlier runs stay in the journal. That of a shard has the files of the shard.
+    fn appends(&self) -> bool {
+        self.run.append && self.run.shard.is_none()
+    }
+
+    /// Lists the files of the inputs, and passes them on in portions.
     pub(super) async fn for_each_listed(
         &self,
-        plan: Option<&str>,
         events: &Events,
         mut take: impl FnMut(Vec<Item>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        if let Some(plan) = plan {
-            return Box::pin(self.for_each_planned(plan, take)).await;
-        }
         let options =
             ListOptions { store: self.options.store.clone(), assets: self.assets.clone(), absent: false };
         let mut files = list(self.inputs.clone(), self.filter.clone(), options)?.ready_chunks(LISTED);
@@ -97,22 +120,6 @@ impl Batch {
             events.tell(Event::Note { text });
         }
         Ok(())
-    }
-
-    pub(super) async fn for_each_planned(
-        &self,
-        plan: &str,
-        mut take: impl FnMut(Vec<Item>) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let plan = PlanFile::open(plan, &self.options.store).await?;
-        let mut digest = ListingDigest::default();
-        for group in 0..plan.groups() {
-            self.go_on()?;
-            let items = plan.group(group).await?;
-            items.iter().for_each(|item| digest.add(item));
-            take(items)?;
-        }
-        Ok(plan.check_listing(&digest.finish())?)
     }
 
     /// Returns an error if the run was cancelled, so that nothing more is published.
@@ -129,7 +136,8 @@ impl Batch {
 
     /// Checks files of earlier runs whose listing does not show whether they have changed.
     pub(super) async fn recheck(&self, journal: &Journal, listing: &Listing) -> Result<(), Error> {
-        let RunOptions { append, recheck, no_recheck, .. } = self.run;
+        let RunOptions { recheck, no_recheck, .. } = self.run;
+        let append = self.appends();
         if no_recheck {
             return Ok(());
         }
@@ -162,19 +170,19 @@ impl Batch {
 
     /// Rejects a listing that would lose files, or mix two versions of a file.
     pub(super) fn compare(&self, journal: &Journal, events: &Events) -> Result<(), Error> {
-        let Few { count, first } = journal.vanished(self.run.append, NAMED)?;
+        let Few { count, first } = journal.vanished(self.appends(), NAMED)?;
         if count > 0 && !self.run.drop_vanished {
             return Err(Error::Vanished { count, first });
         }
         let Few { count, first } = journal.replaced(NAMED)?;
-        if count > 0 && self.run.append && !self.run.reread_changed {
+        if count > 0 && self.appends() && !self.run.reread_changed {
             return Err(Error::Replaced { count, first });
         }
         let Few { count, first } = journal.unwritten(NAMED)?;
         if count > 0 {
             let first: Vec<_> = first.iter().take(3).map(String::as_str).collect();
             let first = first.join(", ");
-            let is_kept = self.run.append && !self.run.drop_unwritten;
+            let is_kept = self.appends() && !self.run.drop_unwritten;
             let fate = if is_kept { "included" } else { "forgotten" };
             let remedy = Remedy::turn_on(OptionName::DropUnwritten, "forget them");
             let text =

@@ -5,7 +5,7 @@ use virtualize::{Options, VirtualStore};
 use crate::{
     Item, Layout, Member,
     compat::{Signature, wanted},
-    journal::{Content, MemberRow},
+    journal::{MemberRow, Record},
     layout::given,
     plan::FileExtent,
     read::Failure,
@@ -17,7 +17,7 @@ pub(super) async fn content(
     store: &VirtualStore,
     layout: &Layout,
     options: &Options,
-) -> Result<Content, Failure> {
+) -> Result<Record, Failure> {
     let failed = |error: virtualize::Error| Failure::new(error, options.notation);
     let (row, hierarchy) = MemberRow::pack(store).map_err(failed)?;
     let read = wanted(&hierarchy, layout).read(store, &options.store).await;
@@ -28,7 +28,7 @@ pub(super) async fn content(
     let signature = Signature::of(&member, layout);
     let extent = FileExtent::of(&member, layout).map_err(misfit)?;
     let Member { values, digests, given, .. } = member;
-    Ok(Content::Member(Box::new(MemberRow {
+    Ok(Record::Member(Box::new(MemberRow {
         storage: signature.storage_digest(),
         signature: text(&signature)?.into(),
         extent: text(&extent)?,

@@ -7,8 +7,6 @@ mod each;
 #[cfg_attr(not(feature = "icechunk"), expect(dead_code, reason = "only repositories are extended"))]
 mod extension;
 mod fingerprint;
-mod generate;
-mod import;
 mod listing;
 mod member;
 mod options;
@@ -37,13 +35,13 @@ use virtualize_store::{OutputLock, create_folder, local_path};
 pub use builder::BatchBuilder;
 pub use dry_run::{DryRun, DryRunOptions, Estimate, Prices, SampleFailure, SampleGroup};
 pub use options::{BatchOptions, CombineOptions, FileOptions, LayoutOptions, RunOptions};
-pub use shard::{Receipt, Shard};
+pub use shard::{Shard, ShardPlan, shard_size};
 pub use target::Target;
 
 use crate::{
     Error, Event, Journal, OptionConflict, Summary,
     event::Events,
-    journal::{Content, journal_beside},
+    journal::{Record, journal_beside},
     list::{Assets, Filter, Input},
     read::{FileReader, ReadOptions, read_journal},
 };
@@ -83,8 +81,6 @@ pub struct Batch {
     files: usize,
     wait: Duration,
     cancel: CancellationToken,
-    plan_file: Option<String>,
-    parts: Vec<String>,
     command: Vec<String>,
     resumes: bool,
 }
@@ -121,11 +117,17 @@ impl Batch {
                 events(event);
             }
         });
-        let lock = self.lock().await?;
-        let result = self.run_locked(lock.as_ref(), &events, &totals).boxed_local().await;
-        if let Some(lock) = lock {
-            lock.release().await;
-        }
+        let result = match self.run.shard {
+            Some(shard) => self.run_shard(shard, &events, &totals).boxed_local().await,
+            None => {
+                let lock = self.lock().await?;
+                let result = self.run_locked(lock.as_ref(), &events, &totals).boxed_local().await;
+                if let Some(lock) = lock {
+                    lock.release().await;
+                }
+                result
+            }
+        };
         let mut summary = result?;
         summary.seconds = start.elapsed().as_secs_f64();
         let stats = self.stats().since(&earlier);
@@ -156,13 +158,13 @@ impl Batch {
         totals: &Totals,
     ) -> Result<Summary, Error> {
         self.remove_abandoned();
-        let (mut journal, restart) = self.open_journal(events)?;
+        let (mut journal, restart) = self.open_journal(&self.journal_path(), events)?;
         let present = self.present(&mut journal).await?;
         let parts = self.list(&mut journal, restart, events).await?;
         if !self.command.is_empty() {
             journal.set_fact(COMMAND, Some(&serde_json::json!(self.command).to_string()))?;
         }
-        let journal = Box::pin(self.import(journal, parts, events)).await?;
+        let journal = self.merge(journal, parts, events).await?;
         let setup = Arc::default();
         let reader = Arc::new(self.reader(&journal, &setup).await?);
         let journal = read_journal(journal, reader, &self.read_options(), events).await?;
@@ -211,6 +213,11 @@ impl Batch {
 
     /// Refuses options that exclude each other.
     fn check(&self) -> Result<(), Error> {
+        if self.run.shard.is_some() {
+            self.check_combined()?;
+        } else if local_path(&self.journal_path().display().to_string()).is_none() {
+            return Err(OptionConflict::RemoteJournal.into());
+        }
         match (self.each, self.combine.layout.along.is_empty()) {
             (true, false) => Err(OptionConflict::EachWithDimensions.into()),
             (false, true) => Err(OptionConflict::NoDimension.into()),
@@ -240,7 +247,7 @@ impl Batch {
         &self,
         journal: &Journal,
         setup: &Arc<Mutex<ReaderSetup>>,
-    ) -> Result<FileReader<Content>, Error> {
+    ) -> Result<FileReader<Record>, Error> {
         let options = self.options.clone();
         let Some(each) = self.each(journal, false)? else { return Ok(self.member_reader()) };
         for id in each.damaged(journal, &self.options.store).await? {
@@ -261,7 +268,7 @@ impl Batch {
     }
 
     /// Returns the reader of files that are combined.
-    fn member_reader(&self) -> FileReader<Content> {
+    fn member_reader(&self) -> FileReader<Record> {
         let layout = Arc::new(self.combine.layout.clone());
         FileReader::new(self.options.clone(), move |item, store, options| {
             let layout = Arc::clone(&layout);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use virtualize::options::{IcechunkOptions, OutputFormat, WriteOptions, value};
 
-use super::{Batch, BatchBuilder, Target};
+use super::{Batch, BatchBuilder, Shard, Target};
 use crate::{
     Layout, NamePattern, OnDuplicate, OnMismatch, PlanOptions,
     list::{Assets, Filter, Input},
@@ -189,6 +189,16 @@ pub struct RunOptions {
     /// Journal from which the same command resumes [default: OUT.journal; for URLs in the current folder]
     #[cfg_attr(feature = "clap", arg(long, value_name = "PATH"))]
     pub journal: Option<PathBuf>,
+    /// Read shard K of N of the files into the journal, and write no output
+    ///
+    /// The journal may be a URL in a store.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "K/N", requires = "journal"))]
+    #[serde(deserialize_with = "value::from_text")]
+    pub shard: Option<Shard>,
+    /// Import the journals of shards instead of reading their files: a path, URL or pattern; may be repeated
+    #[cfg_attr(feature = "clap", arg(long, value_name = "JOURNAL", conflicts_with = "shard"))]
+    #[serde(deserialize_with = "value::texts")]
+    pub merge: Vec<String>,
     /// Start over, ignoring the journal
     #[cfg_attr(feature = "clap", arg(long))]
     pub restart: bool,

@@ -1,238 +1,201 @@
-//! One machine's share of a batch: lists, reads a shard, writes its part.
+//! A run on many machines: each reads a shard of the files into a journal of its own, and one merges these journals.
 
-use std::{collections::HashSet, convert::Infallible, sync::Arc, time::Instant};
-
-use serde::{Deserialize, Serialize};
-
-use super::{Batch, recheck};
-use crate::{
-    Error, Event, Item, OptionConflict,
-    event::Events,
-    journal::{Content, Listing, Outcome, Work},
-    parts::{
-        Expected, ListingDigest, ListingId, PartFile, PartHeader, PartRow, PartsError, PlanFile, PlanWriter,
-        ShardNumber, Spent, encode, line, parse_line, shards_of, write, write_plan,
-    },
-    read::{Ended, Failure, Outage, WorkQueue, read_all},
+use std::{
+    fmt, fs,
+    ops::Range,
+    path::{Path, PathBuf},
+    str::FromStr,
+    sync::Arc,
 };
 
-/// Greatest length of a receipt in bytes, as JSON.
-const RECEIPT: usize = 1024;
-/// Most failures that a receipt names.
-const NAMED: usize = 3;
+use futures::{StreamExt, TryStreamExt, stream};
+use sha2::{Digest as _, Sha256};
+use tempfile::TempDir;
+use virtualize::StoreOptions;
+use virtualize_store::{StoreError, create_folder, fetch, local_path, put, url_of};
 
-/// A shard to read, and where its part is written.
-#[derive(Clone, PartialEq, Eq, Debug)]
+use super::{Batch, Totals};
+use crate::{
+    Error, Event, Item, Journal, OptionConflict, Summary,
+    event::Events,
+    journal::{Listing, MergeError, Sealed},
+    list::{Filter, Input, ListOptions, line, list, parse_line},
+    read::read_journal,
+};
+
+/// Maximum size of a shard's journal in a store, in bytes.
+const MAX_JOURNAL: u64 = 2 << 30;
+/// Number of journals that are downloaded and checked at once.
+const AT_ONCE: usize = 4;
+/// Maximum number of missing shards that an error names.
+const NAMED: usize = 20;
+/// Number of files that are staged at once.
+const STAGED: usize = 1000;
+
+/// A shard of a list: one of `of` contiguous ranges of nearly equal length.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Shard {
-    /// Plan that lists the files; without it, the inputs are listed.
-    pub plan: Option<String>,
     /// Number of the shard, from 1.
     pub number: u64,
     /// Number of shards.
     pub of: u64,
-    /// Path or URL of the part.
-    pub part: String,
 }
 
-/// What reading a shard came to: at most 1 KB as JSON, unless the part's location is longer.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Receipt {
-    /// Path or URL of the part.
-    pub part: String,
-    /// Digest that identifies the part.
-    pub sha256: String,
-    /// Size of the part in bytes.
-    pub size: u64,
-    /// The shard, such as `3/10`.
-    pub shard: String,
-    /// Number of files of the shard.
-    pub files: u64,
-    /// Number of files that could not be read.
-    pub failed: u64,
-    /// The first failures with their reasons, one line each.
-    pub failures: Vec<String>,
-    /// Duration of reading the shard, in seconds.
-    pub seconds: f64,
-    /// Number of requests.
-    pub requests: u64,
-    /// Bytes received.
-    pub bytes: u64,
-    /// Whether the part was there already, so that no file was read.
-    pub reused: bool,
+impl Shard {
+    /// Returns the positions of its files in a list of `files` files.
+    pub fn range(self, files: u64) -> Range<u64> {
+        let bound = |number: u64| {
+            let at = u128::from(number.min(self.of)) * u128::from(files) / u128::from(self.of.max(1));
+            u64::try_from(at).unwrap_or(files)
+        };
+        bound(self.number.saturating_sub(1))..bound(self.number)
+    }
+
+    /// Returns the shards of `of` that have files at any of the positions `unread`.
+    fn with_files_in(unread: &[Range<u64>], of: u64, files: u64) -> Vec<Self> {
+        let number = |position: u64| {
+            let number = ((u128::from(position) + 1) * u128::from(of)).div_ceil(u128::from(files.max(1)));
+            u64::try_from(number).unwrap_or(of)
+        };
+        let mut shards = Vec::new();
+        for gap in unread {
+            let mut position = gap.start;
+            while position < gap.end {
+                let shard = Self { number: number(position), of };
+                shards.push(shard);
+                position = shard.range(files).end;
+            }
+        }
+        shards.dedup();
+        shards
+    }
 }
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.number, self.of)
+    }
+}
+
+impl FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers =
+            text.split_once('/').and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
+        let shard = numbers.map(|(number, of)| Self { number, of });
+        let shard = shard.filter(|shard| (1..=shard.of).contains(&shard.number));
+        shard.ok_or_else(|| "expected K/N, with K from 1 to N, such as 3/10".to_owned())
+    }
+}
+
+/// Returns the number of files of a shard that suits a list of `files` files: 1,000 to 10,000 if there are enough
+/// files for 16 workers, else at least 250.
+pub fn shard_size(files: u64) -> u64 {
+    (files / 256).max((files / 16).min(1000)).clamp(250, 10_000)
+}
+
+/// A list that was written for shards.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ShardPlan {
+    /// Number of files.
+    pub files: u64,
+    /// Number of files that the journal does not have.
+    pub pending: u64,
+    /// Number of shards.
+    pub of: u64,
+    /// The shards that have such files.
+    pub unread: Vec<Shard>,
+}
+
+/// Identifies a list of files.
+#[derive(Clone, Default)]
+pub(super) struct ListDigest(Sha256);
+
+impl ListDigest {
+    /// Adds the next file by its line.
+    pub(super) fn add(&mut self, line: &[u8]) {
+        self.0.update(line);
+    }
+
+    pub(super) fn finish(self) -> String {
+        hex::encode(self.0.finalize())
+    }
+}
+
+/// The journal of a shard that was checked. An object of a store is in a temporary file.
+pub(super) struct Part {
+    name: String,
+    file: PathBuf,
+    sealed: Sealed,
+}
+
+/// The journals of a run's shards, in order, and the folder of those that were downloaded.
+pub(super) struct Parts(Vec<Part>, TempDir);
 
 impl Batch {
-    /// Lists the inputs and writes the plan that workers read their shards from. Returns the number of files.
-    ///
-    /// A plan of the same files is left as it is; another one is replaced only with [`super::BatchBuilder::overwrite`].
-    ///
-    /// # Errors
-    /// [`Error`].
-    pub async fn write_plan(
+    /// Reads the files of a shard into its journal, which is uploaded once it is complete if it belongs into a store.
+    pub(super) async fn run_shard(
         &self,
-        plan: &str,
-        events: impl Fn(Event) + Send + Sync + 'static,
-    ) -> Result<u64, Error> {
-        let events = Events::new(events);
-        let mut writer = PlanWriter::new(plan)?;
-        let mut files = 0;
-        self.for_each_listed(None, &events, |items| {
-            files += items.len() as u64;
-            items.into_iter().try_for_each(|item| writer.add(item, plan))?;
-            events.tell(Event::Listed { files, pending: files, complete: false });
-            Ok(())
-        })
-        .await?;
-        events.tell(Event::Listed { files, pending: files, complete: true });
-        write_plan(plan, writer.finish(plan)?, self.overwrite, &self.options.store).await?;
-        Ok(files)
-    }
-
-    /// Returns the shards of a plan that are to be read: those with files that the journal does not have. Checks first
-    /// that the journal can be used.
-    ///
-    /// # Errors
-    /// [`Error`].
-    pub async fn unread_shards(&self, plan: &str, of: u64) -> Result<Vec<ShardNumber>, Error> {
-        self.check()?;
-        self.check_combined()?;
-        if !self.journal_path().exists() {
-            let files = PlanFile::open(plan, &self.options.store).await?.listing.files;
-            return Ok(shards_of(std::slice::from_ref(&(0..files)), of, files));
-        }
-        let (mut journal, restart) = self.open_journal(&Events::new(|_| ()))?;
-        let mut listing = Listing::default();
-        self.for_each_planned(plan, |items| Ok(journal.stage(&items, &mut listing)?)).await?;
-        Ok(shards_of(&listing.unread(restart), of, listing.items))
-    }
-
-    /// Reads the files of a shard and writes them as a part, on any machine. The part is complete, or it is not
-    /// written. A part that is there already is kept, unless a store was not available for some of its files; a file
-    /// that is no part is replaced only with [`super::BatchBuilder::overwrite`].
-    ///
-    /// Needs a tokio runtime with I/O and time; files are read on all of the runtime's threads.
-    ///
-    /// # Errors
-    /// [`Error`]. Files that cannot be read are no error: the part records them.
-    pub async fn read_shard(
-        &self,
-        shard: &Shard,
-        events: impl Fn(Event) + Send + Sync + 'static,
-    ) -> Result<Receipt, Error> {
-        let (start, earlier) = (Instant::now(), self.stats());
-        let events = Events::new(events);
-        self.check()?;
-        self.check_combined()?;
-        let Shard { plan, number, of, part } = shard;
-        let number = ShardNumber::new(*number, *of)?;
-        let (items, listing) = self.shard_files(plan.as_deref(), number, &events).await?;
-        let expected = Expected { options: self.row_options(), listing };
-        if let Some(receipt) = self.finished(part, number, &expected).await? {
-            return Ok(receipt);
-        }
-        let first = number.range(expected.listing.files).start;
-        let rows = self.read_rows(first, items, &events).await?;
-        let stats = self.stats().since(&earlier);
-        let seconds = start.elapsed().as_secs_f64();
-        let spent = Spent { seconds, requests: stats.requests, bytes: stats.bytes };
-        let (bytes, header, sha256) = encode(part, expected, number, spent, &rows)?;
-        self.go_on()?;
-        let size = bytes.len() as u64;
-        write(part, bytes, &self.options.store).await.map_err(virtualize::Error::from)?;
-        Ok(Receipt::new(part, (sha256, size), &header, &rows, false))
-    }
-
-    /// Refuses runs that several machines cannot share.
-    pub(super) fn check_combined(&self) -> Result<(), Error> {
-        if self.each { Err(OptionConflict::EachInParts.into()) } else { Ok(()) }
-    }
-
-    /// Returns the receipt of the part if it is there and complete.
-    async fn finished(
-        &self,
-        location: &str,
-        shard: ShardNumber,
-        expected: &Expected,
-    ) -> Result<Option<Receipt>, Error> {
-        if self.run.restart {
-            return Ok(None);
-        }
-        let part = match PartFile::open_if_there(location, &self.options.store).await {
-            Err(PartsError::Version { .. }) | Ok(None) => return Ok(None),
-            // It may be another file of the user.
-            Err(PartsError::Damaged { .. } | PartsError::Plan { .. }) if self.overwrite => return Ok(None),
-            Ok(Some(part)) => part,
-            Err(error) => return Err(error.into()),
-        };
-        let is_stale = part.check(expected).is_err() || part.header.shard != shard;
-        let again = part.header.unavailable > 0 || (self.run.retry_failed && part.header.failed > 0);
-        if is_stale || again {
-            return Ok(None);
-        }
-        let mut failed = Vec::new();
-        for rows in part.rows() {
-            let rows = rows?;
-            if self.has_changed(&rows).await? {
-                return Ok(None);
-            }
-            failed.extend(rows.into_iter().filter(|row| row.failure().is_some()));
-            failed.truncate(NAMED);
-        }
-        let digest = (part.sha256().to_owned(), part.size());
-        Ok(Some(Receipt::new(location, digest, &part.header, &failed, true)))
-    }
-
-    /// Returns whether a file was replaced after it was read, where its listing does not show it.
-    async fn has_changed(&self, rows: &[PartRow]) -> Result<bool, Error> {
-        if self.run.no_recheck {
-            return Ok(false);
-        }
-        let untold = rows.iter().filter(|row| row.item.etag.is_none() && row.item.modified.is_none());
-        let opened = untold.filter_map(|row| Some((0, row.done()?.opened.clone())));
-        let mut files: Vec<(i64, Item)> = opened.collect();
-        files.sort_by(|(_, one), (_, other)| one.url.cmp(&other.url));
-        let changed = recheck::changed(files, self.files, &self.options.store).await;
-        Ok(!changed.map_err(Error::Unchecked)?.is_empty())
-    }
-
-    /// Returns the files of a shard, and the identity of the listing.
-    async fn shard_files(
-        &self,
-        plan: Option<&str>,
-        shard: ShardNumber,
+        shard: Shard,
         events: &Events,
-    ) -> Result<(Vec<Item>, ListingId), Error> {
-        let (items, listing) = match plan {
-            Some(plan) => {
-                let plan = PlanFile::open(plan, &self.options.store).await?;
-                (plan.range(shard.range(plan.listing.files)).await?, plan.listing)
-            }
-            None => self.listed_shard(shard, events).await?,
+        totals: &Totals,
+    ) -> Result<Summary, Error> {
+        let name = self.journal_path().display().to_string();
+        let url = local_path(&name).is_none().then_some(name);
+        let folder = TempDir::new().map_err(|error| Error::Internal(error.to_string()))?;
+        let file = match &url {
+            Some(_) => folder.path().join("shard.journal"),
+            None => self.journal_path(),
         };
-        let files = items.len() as u64;
-        events.tell(Event::Listed { files, pending: files, complete: true });
-        Ok((items, listing))
+        if let Some(url) = url.as_ref().filter(|_| !self.run.restart) {
+            download(url, &file, &self.options.store).await?;
+        } else if let Some(folder) = file.parent() {
+            create_folder(folder).map_err(virtualize::Error::from)?;
+        }
+        let (mut journal, restart) = self.open_journal(&file, events)?;
+        let before = journal.unseal()?;
+        self.list_shard(shard, &mut journal, restart, events).await?;
+        let reader = Arc::new(self.member_reader());
+        let journal = read_journal(journal, reader, &self.read_options(), events).await?;
+        let mut summary = self.summary(&journal, totals)?;
+        let sealed = journal.seal()?;
+        if let Some(url) = url {
+            if before.as_ref() != Some(&sealed) {
+                self.go_on()?;
+                let bytes = fs::read(&file).map_err(|error| StoreError::Unavailable {
+                    name: file.display().to_string(),
+                    reason: error.to_string(),
+                });
+                let bytes = bytes.map_err(virtualize::Error::from)?.into();
+                put(&url, &own(&self.options.store), bytes).await.map_err(virtualize::Error::from)?;
+            }
+            summary.journal = url;
+        }
+        Ok(summary)
     }
 
-    /// Lists the inputs, and returns the files of a shard. Which these are shows only at the end; until then, files are
-    /// kept as text.
-    async fn listed_shard(
+    /// Lists the inputs, and makes the files of the shard those of the journal. Which these are is known only at the
+    /// end; until then, files are kept as text.
+    async fn list_shard(
         &self,
-        shard: ShardNumber,
+        shard: Shard,
+        journal: &mut Journal,
+        restart: bool,
         events: &Events,
-    ) -> Result<(Vec<Item>, ListingId), Error> {
-        let (mut digest, mut text, mut ends) = (ListingDigest::default(), Vec::new(), vec![0]);
-        self.for_each_listed(None, events, |items| {
+    ) -> Result<(), Error> {
+        let (mut digest, mut text, mut ends) = (ListDigest::default(), Vec::new(), vec![0]);
+        self.for_each_listed(events, |items| {
             for item in &items {
-                digest.add(item);
-                text.extend(line(item));
+                let line = line(item);
+                digest.add(&line);
+                text.extend(line);
                 ends.push(text.len());
             }
             Ok(())
         })
         .await?;
-        let listing = digest.finish();
-        let range = shard.range(listing.files);
+        let range = shard.range(ends.len() as u64 - 1);
         let count = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
         let bounds = ends.windows(2).skip(usize::try_from(range.start).unwrap_or(usize::MAX)).take(count);
         let item = |bounds: &[usize]| match bounds {
@@ -240,134 +203,238 @@ impl Batch {
             _ => None,
         };
         let items: Option<Vec<Item>> = bounds.map(item).collect();
-        Ok((items.ok_or_else(|| Error::Internal("a listed file is no JSON".to_owned()))?, listing))
-    }
-
-    /// Reads files as a batch does, with retries and breakers.
-    async fn read_rows(&self, first: u64, items: Vec<Item>, events: &Events) -> Result<Vec<PartRow>, Error> {
-        let files = items.len() as u64;
-        let mut queue = ShardQueue::new(items);
-        let reader = Arc::new(self.member_reader());
-        let ended = read_all(&mut queue, reader, &self.read_options(), events).await;
-        let left = queue.left();
-        match ended {
-            Ok(outages) => match outages.into_iter().next() {
-                Some(Outage { store, failure, .. }) => {
-                    let Failure { class, error: reason } = failure;
-                    Err(Error::Outage { store, class, reason, left, files })
-                }
-                None => Ok(queue.rows(first)),
-            },
-            Err(Ended::Stopped) => Err(Error::ShardStopped { read: files - left }),
-            Err(Ended::Task(error)) => Err(Error::Internal(format!("a task ended early: {error}"))),
-            Err(Ended::Queue(never)) => match never {},
+        let items = items.ok_or_else(|| Error::Internal("a listed file has no line".to_owned()))?;
+        let mut listing = Listing::default();
+        for items in items.chunks(STAGED) {
+            journal.stage(items, &mut listing)?;
         }
+        self.accept(journal, restart, &listing, events).await?;
+        Ok(journal.set_shard(shard, &digest.finish())?)
     }
-}
 
-impl Receipt {
-    fn new(
-        part: &str,
-        (sha256, size): (String, u64),
-        header: &PartHeader,
-        rows: &[PartRow],
-        reused: bool,
-    ) -> Self {
-        let failure = |row: &PartRow| {
-            // The query of a URL may hold a signature.
-            let plain = row.item.url.split('?').next().unwrap_or_default();
-            Some(row.failure()?.error.replace(&row.item.url, plain))
+    /// Lists the inputs and writes the list that workers read their shards from, of `size` files each. Returns the
+    /// shards of which files are unread. Checks first that the journal can be used.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn write_list(
+        &self,
+        to: &str,
+        size: Option<u64>,
+        events: impl Fn(Event) + Send + Sync + 'static,
+    ) -> Result<ShardPlan, Error> {
+        self.check()?;
+        self.check_combined()?;
+        let events = Events::new(events);
+        let path = self.journal_path();
+        let (mut journal, restart) = match path.exists() {
+            true => self.open_journal(&path, &Events::new(|_| ()))?,
+            false => (Journal::temporary()?, true),
         };
-        let mut receipt = Self {
-            part: part.to_owned(),
-            sha256,
-            size,
-            shard: header.shard.to_string(),
-            files: header.files,
-            failed: header.failed,
-            failures: rows.iter().filter_map(failure).take(NAMED).collect(),
-            seconds: header.seconds,
-            requests: header.requests,
-            bytes: header.bytes,
-            reused,
-        };
-        while receipt.length() > RECEIPT && !receipt.failures.is_empty() {
-            receipt.shorten();
-        }
-        receipt
-    }
-
-    fn length(&self) -> usize {
-        serde_json::to_string(self).map_or(0, |text| text.len())
-    }
-
-    /// Halves the longest failure, or drops it if it is short.
-    fn shorten(&mut self) {
-        let longest = (0..self.failures.len()).max_by_key(|at| self.failures.get(*at).map(String::len));
-        let Some(longest) = longest else { return };
-        match self.failures.get_mut(longest) {
-            Some(text) if text.chars().count() > 80 => {
-                let half = text.chars().count() / 2;
-                *text = text.chars().take(half).chain(['…']).collect();
+        let (mut listing, mut text) = (Listing::default(), Vec::new());
+        self.for_each_listed(&events, |items| {
+            items.iter().for_each(|item| text.extend(line(item)));
+            journal.stage(&items, &mut listing)?;
+            events.tell(Event::Listed { files: listing.files, pending: listing.pending, complete: false });
+            Ok(())
+        })
+        .await?;
+        let files = listing.files;
+        let of = files.div_ceil(size.unwrap_or_else(|| shard_size(files)).max(1));
+        let unread = Shard::with_files_in(&listing.unread(restart), of, files);
+        let pending =
+            unread.iter().map(|shard| shard.range(files)).map(|range| range.end - range.start).sum();
+        events.tell(Event::Listed { files, pending, complete: true });
+        match local_path(to) {
+            Some(path) => {
+                path.parent().map_or(Ok(()), create_folder).map_err(virtualize::Error::from)?;
+                let failed = |error: std::io::Error| StoreError::Unavailable {
+                    name: to.to_owned(),
+                    reason: error.to_string(),
+                };
+                fs::write(path, text).map_err(failed).map_err(virtualize::Error::from)?;
             }
-            _ => drop(self.failures.remove(longest)),
+            None => {
+                let put = put(to, &own(&self.options.store), text.into()).await;
+                put.map_err(virtualize::Error::from)?;
+            }
+        }
+        Ok(ShardPlan { files, pending, of, unread })
+    }
+
+    /// Refuses runs that several machines cannot share.
+    pub(super) fn check_combined(&self) -> Result<(), Error> {
+        if self.each { Err(OptionConflict::EachInShards.into()) } else { Ok(()) }
+    }
+
+    /// Checks the journals of all shards before anything changes: together they must have the files at the positions
+    /// `unread`, which this run's journal does not have.
+    pub(super) async fn check_shards(
+        &self,
+        list: String,
+        unread: &[Range<u64>],
+        files: u64,
+    ) -> Result<Parts, Error> {
+        let folder = TempDir::new().map_err(|error| Error::Internal(error.to_string()))?;
+        if self.run.merge.is_empty() {
+            return Ok(Parts(Vec::new(), folder));
+        }
+        self.check_combined()?;
+        let (options, list) = (Arc::new(self.row_options()), Arc::new(list));
+        let own_journal = url_of(&self.journal_path().display().to_string()).ok();
+        let locations = locate(&self.run.merge, &self.options.store).await?;
+        let locations = locations.into_iter().filter(|url| Some(url) != own_journal.as_ref());
+        let open = |(at, url): (usize, String)| {
+            let copy = folder.path().join(format!("{at}.journal"));
+            let (options, list) = (Arc::clone(&options), Arc::clone(&list));
+            async move {
+                self.go_on()?;
+                let name = local_path(&url).map_or_else(|| url.clone(), |path| path.display().to_string());
+                let file = match local_path(&url) {
+                    Some(path) => path,
+                    None if download(&url, &copy, &self.options.store).await? => copy,
+                    None => {
+                        return Err(virtualize::Error::from(StoreError::NotFound { name }).into());
+                    }
+                };
+                let opened = tokio::task::spawn_blocking(move || {
+                    let (_, sealed) = Journal::open_sealed(&file, &name)?;
+                    sealed.check(&name, &options, &list)?;
+                    Ok::<_, MergeError>(Part { name, file, sealed })
+                });
+                Ok::<_, Error>(opened.await.map_err(|error| Error::Internal(error.to_string()))??)
+            }
+        };
+        let parts: Vec<Part> =
+            stream::iter(locations.enumerate()).map(open).buffered(AT_ONCE).try_collect().await?;
+        Ok(Parts(complete(parts, unread, files)?, folder))
+    }
+
+    /// Adds the files of the shards to the journal.
+    pub(super) async fn merge(
+        &self,
+        mut journal: Journal,
+        Parts(parts, folder): Parts,
+        events: &Events,
+    ) -> Result<Journal, Error> {
+        let (skip_failures, events) = (self.run.retry_failed, events.clone());
+        let cancel = self.cancel.clone();
+        let merged = tokio::task::spawn_blocking(move || {
+            for Part { name, file, sealed } in parts {
+                if cancel.is_cancelled() {
+                    let counts = journal.counts()?;
+                    return Err(Error::Stopped { done: counts.done + counts.failed, files: counts.all() });
+                }
+                let (shard, found) = Journal::open_sealed(&file, &name)?;
+                if found != sealed {
+                    return Err(MergeError::damaged(&name, "replaced while it was merged").into());
+                }
+                let fail = |url: String, attempts, class: String, error: String| {
+                    events.tell(Event::Failed { url, attempts, class, error });
+                };
+                let imported = journal.merge(&shard, skip_failures, fail)?;
+                let Sealed { shard, files, failed, .. } = sealed;
+                let shard = shard.to_string();
+                events.tell(Event::Imported { journal: name, shard, files, imported, failed });
+            }
+            drop(folder);
+            Ok(journal)
+        });
+        merged.await.map_err(|error| Error::Internal(error.to_string()))?
+    }
+}
+
+/// Returns the options for objects that this program writes, unlike the files, which a store of the caller may supply.
+fn own(options: &StoreOptions) -> StoreOptions {
+    StoreOptions { through: None, ..options.clone() }
+}
+
+/// Downloads an object to a file. Returns whether there is one.
+async fn download(url: &str, to: &Path, options: &StoreOptions) -> Result<bool, Error> {
+    let bytes = match fetch(url, MAX_JOURNAL, &own(options)).await {
+        Err(StoreError::NotFound { .. }) => return Ok(false),
+        bytes => bytes.map_err(virtualize::Error::from)?,
+    };
+    match fs::write(to, bytes) {
+        Ok(()) => Ok(true),
+        Err(error) => {
+            let (name, reason) = (to.display().to_string(), error.to_string());
+            Err(virtualize::Error::from(StoreError::Unavailable { name, reason }).into())
         }
     }
 }
 
-/// The files of a shard, in memory.
-struct ShardQueue {
-    waiting: std::iter::Enumerate<std::vec::IntoIter<Item>>,
-    items: Vec<Option<(Item, Outcome)>>,
-    /// Texts that many files have, once.
-    shared: HashSet<Arc<str>>,
+/// Returns the locations of journals: files, objects, folders and patterns.
+async fn locate(places: &[String], options: &StoreOptions) -> Result<Vec<String>, Error> {
+    let options = ListOptions { store: own(options), ..ListOptions::default() };
+    let inputs = places.iter().map(|place| Input::Files(place.clone())).collect();
+    let urls: Vec<String> =
+        list(inputs, Filter::default(), options)?.map_ok(|item| item.url).try_collect().await?;
+    // Workers that were killed may have left files of SQLite beside their journals.
+    let is_side = |url: &String| ["-journal", "-shm", "-wal"].iter().any(|end| url.ends_with(end));
+    Ok(urls.into_iter().filter(|url| !is_side(url)).collect())
 }
 
-impl ShardQueue {
-    fn new(items: Vec<Item>) -> Self {
-        let outcomes = items.iter().map(|_| None).collect();
-        Self { waiting: items.into_iter().enumerate(), items: outcomes, shared: HashSet::new() }
-    }
-
-    /// Returns the number of files that were not read.
-    fn left(&self) -> u64 {
-        self.items.iter().filter(|item| item.is_none()).count() as u64
-    }
-
-    fn rows(self, first: u64) -> Vec<PartRow> {
-        let rows = (first..).zip(self.items);
-        rows.filter_map(|(position, row)| row.map(|(item, outcome)| PartRow { position, item, outcome }))
-            .collect()
-    }
-
-    fn share(&mut self, text: &mut Arc<str>) {
-        match self.shared.get(text) {
-            Some(known) => *text = Arc::clone(known),
-            None => drop(self.shared.insert(Arc::clone(text))),
+/// Checks that shards are of one division, and have all unread files, given by their positions. Returns them in order.
+fn complete(mut parts: Vec<Part>, unread: &[Range<u64>], files: u64) -> Result<Vec<Part>, MergeError> {
+    parts.sort_by_key(|part| part.sealed.shard);
+    for pair in parts.windows(2) {
+        let [first, second] = pair else { continue };
+        let (one, other) = (first.sealed.shard, second.sealed.shard);
+        let (first, second) = (first.name.clone(), second.name.clone());
+        if one == other {
+            return Err(MergeError::Duplicate { first, second, shard: one.to_string() });
+        }
+        if one.of != other.of {
+            let (one, other) = (one.to_string(), other.to_string());
+            return Err(MergeError::Division { first, second, one, other });
         }
     }
+    let of = parts.first().map_or(1, |part| part.sealed.shard.of);
+    let mut missing = Shard::with_files_in(unread, of, files);
+    missing.retain(|shard| !parts.iter().any(|part| part.sealed.shard == *shard));
+    if missing.is_empty() {
+        return Ok(parts);
+    }
+    let named: Vec<String> = missing.iter().take(NAMED).map(ToString::to_string).collect();
+    Err(MergeError::Missing { count: missing.len() as u64, first: named })
 }
 
-impl WorkQueue for ShardQueue {
-    type Record = Content;
-    type Error = Infallible;
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    async fn take(&mut self, most: usize) -> Result<Vec<Work>, Infallible> {
-        let work = |(at, item)| Work { id: i64::try_from(at).unwrap_or(i64::MAX), item };
-        Ok(self.waiting.by_ref().take(most).map(work).collect())
+    #[test]
+    fn shards_divide_a_list() {
+        for files in [0, 1, 2, 7, 100, 1001] {
+            for of in [1, 2, 3, 7, 64, 200, u64::MAX] {
+                let end = of.min(201);
+                let shards: Vec<_> = (1..=end).map(|number| Shard { number, of }).collect();
+                let ranges: Vec<_> = shards.iter().map(|shard| shard.range(files)).collect();
+                assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start));
+                assert_eq!(ranges[0].start, 0);
+                assert_eq!((Shard { number: of, of }).range(files).end, files);
+                for (shard, range) in shards.iter().zip(&ranges).filter(|(_, range)| !range.is_empty()) {
+                    let found = Shard::with_files_in(std::slice::from_ref(range), of, files);
+                    assert_eq!(found, [*shard]);
+                }
+            }
+            let whole = Shard::with_files_in(std::slice::from_ref(&(0..files)), 3, files);
+            assert_eq!(whole.len() as u64, files.min(3));
+        }
     }
 
-    async fn finished(&mut self, work: Work, mut outcome: Outcome) -> Result<(), Infallible> {
-        if let Outcome::Done(done) = &mut outcome
-            && let Content::Member(member) = &mut done.record
-        {
-            self.share(&mut member.signature);
-            member.nodes.iter_mut().for_each(|node| self.share(&mut node.document));
+    #[test]
+    fn sizes_of_shards() {
+        let sizes = [1, 3_999, 8_000, 16_000, 300_000, 10_000_000].map(shard_size);
+        assert_eq!(sizes, [250, 250, 500, 1_000, 1_171, 10_000]);
+    }
+
+    #[test]
+    fn shards_are_written_as_fractions() {
+        assert_eq!("3/10".parse(), Ok(Shard { number: 3, of: 10 }));
+        for wrong in ["0/3", "4/3", "3", "1/0", "a/b", "-1/2", "1/2/3"] {
+            assert!(wrong.parse::<Shard>().is_err(), "{wrong}");
         }
-        let at = usize::try_from(work.id).unwrap_or(usize::MAX);
-        if let Some(slot) = self.items.get_mut(at) {
-            *slot = Some((work.item, outcome));
-        }
-        Ok(())
     }
 }

@@ -8,7 +8,10 @@ pub use combine::{CombineError, Note};
 pub use option_conflict::OptionConflict;
 pub use problem::Problem;
 
-use crate::{journal::JournalError, list::ListError, parts::PartsError};
+use crate::{
+    journal::{JournalError, MergeError},
+    list::ListError,
+};
 
 /// Error of a batch run or scan. Each message is one line.
 #[derive(Debug, thiserror::Error)]
@@ -22,9 +25,9 @@ pub enum Error {
     /// The journal failed.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// A plan or part cannot be used.
+    /// Journals of shards cannot be merged.
     #[error(transparent)]
-    Parts(#[from] PartsError),
+    Merge(#[from] MergeError),
     /// Options that exclude each other.
     #[error(transparent)]
     Usage(#[from] OptionConflict),
@@ -95,12 +98,6 @@ pub enum Error {
         /// Files that were read.
         read: u64,
     },
-    /// The reading of a shard was stopped.
-    #[error("stopped after {read} files; a shard that is not complete leaves no part")]
-    ShardStopped {
-        /// Files that were read.
-        read: u64,
-    },
     /// A store failed for file after file.
     #[error(
         "{store} fails for file after file; {left} of {files} files are left unread; the last failure: {reason}"
@@ -143,14 +140,10 @@ impl Error {
             Self::OtherOutput { .. } | Self::UnknownOutput { .. } => ErrorClass::Conflict,
             Self::Unchecked(error) => FileError::from(error.clone()).class(),
             Self::Journal(error) if error.is_conflict() => ErrorClass::Conflict,
-            Self::Journal(_)
-            | Self::Stopped { .. }
-            | Self::ScanStopped { .. }
-            | Self::ShardStopped { .. } => ErrorClass::Unavailable,
-            Self::Parts(PartsError::Store(error)) => FileError::from(error.clone()).class(),
-            Self::Parts(PartsError::Shard { .. }) => ErrorClass::Usage,
-            Self::Parts(PartsError::Damaged { .. } | PartsError::Encoding { .. }) => ErrorClass::File,
-            Self::Parts(_) => ErrorClass::Conflict,
+            Self::Merge(MergeError::Journal(error)) if !error.is_conflict() => ErrorClass::Unavailable,
+            Self::Merge(MergeError::Damaged { .. }) => ErrorClass::File,
+            Self::Merge(_) => ErrorClass::Conflict,
+            Self::Journal(_) | Self::Stopped { .. } | Self::ScanStopped { .. } => ErrorClass::Unavailable,
             Self::Vanished { .. }
             | Self::Replaced { .. }
             | Self::Failures { .. }
@@ -170,8 +163,7 @@ impl Error {
             }
             Self::List(_) => Code::Listing,
             Self::Journal(_) => Code::Journal,
-            Self::Parts(PartsError::Store(error)) => FileError::from(error.clone()).code(),
-            Self::Parts(_) => Code::Parts,
+            Self::Merge(_) => Code::Shards,
             Self::Usage(_) => Code::Usage,
             Self::Vanished { .. } => Code::FilesVanished,
             Self::Replaced { .. } => Code::FilesReplaced,
@@ -181,7 +173,7 @@ impl Error {
             Self::Mismatch { .. } => Code::Mismatch,
             Self::Internal(_) => Code::Internal,
             Self::Outage { .. } => Code::SourceUnavailable,
-            Self::ScanStopped { .. } | Self::ShardStopped { .. } | Self::Stopped { .. } => Code::Stopped,
+            Self::ScanStopped { .. } | Self::Stopped { .. } => Code::Stopped,
         }
     }
 
@@ -192,7 +184,7 @@ impl Error {
             Self::File(error) => return error.remedy(),
             Self::List(error) => return error.remedy(),
             Self::Journal(error) => return error.remedy(),
-            Self::Parts(error) => return error.remedy(),
+            Self::Merge(error) => return error.remedy(),
             Self::Combine(error) => return error.remedy(),
             Self::Usage(conflict) => return conflict.remedy(),
             Self::Internal(_) | Self::ScanStopped { .. } => return None,
@@ -214,7 +206,6 @@ impl Error {
                 .or(Remedy::turn_on(O::RetryFailed, "retry all of them"))
                 .or(Remedy::turn_on(O::SkipFailed, "leave them out"))
                 .or(Remedy::turn_on(O::DropUnwritten, "forget those that earlier runs added")),
-            Self::ShardStopped { .. } => Remedy::advice("run the same command again"),
             Self::Stopped { .. } => Remedy::advice("run the same command again to continue"),
             Self::Outage { .. } => Remedy::advice("run the same command again when the store answers"),
         })

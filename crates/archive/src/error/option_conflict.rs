@@ -13,8 +13,11 @@ pub enum OptionConflict {
     #[error("an Icechunk repository holds one dataset, not one of each file")]
     EachInRepository,
     /// One output per file, read by several machines.
-    #[error("outputs of single files cannot be divided into shards and parts")]
-    EachInParts,
+    #[error("per-file outputs cannot be divided into shards")]
+    EachInShards,
+    /// A journal in a store, in a run that writes an output.
+    #[error("only the journal of a shard can be in a store")]
+    RemoteJournal,
     /// A repository that has data, in a run that does not append.
     #[error("the repository has the files of the last run")]
     NotAppended,
@@ -48,7 +51,8 @@ impl OptionConflict {
             }
             Self::NotAppended => Remedy::turn_on(O::Append, "add what is new"),
             Self::SameOutput { .. } => Remedy::advice("read them in separate runs, with different outputs"),
-            Self::EachInParts => Remedy::advice("run a batch on each machine, for some of the files"),
+            Self::EachInShards => Remedy::advice("run a batch on each machine, for some of the files"),
+            Self::RemoteJournal => Remedy::turn_on(O::Journal, "choose a local path"),
             Self::EachWithDimensions | Self::EachInRepository => return None,
         })
     }

@@ -97,7 +97,7 @@ fn set_number(transaction: &Transaction<'_>, name: &str, number: u64) -> rusqlit
 /// Deletes the files, outputs, options and facts of earlier runs, and treats every staged file as new.
 fn restart(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     transaction.execute_batch(
-        "DELETE FROM tails; DELETE FROM begun; DELETE FROM parts; DELETE FROM contents; DELETE FROM chunks; DELETE FROM files;
+        "DELETE FROM tails; DELETE FROM begun; DELETE FROM contents; DELETE FROM chunks; DELETE FROM files;
         DELETE FROM documents; DELETE FROM nodes; DELETE FROM kinds; DELETE FROM options; DELETE FROM outputs;
         DELETE FROM facts WHERE name NOT IN ('program', 'run', 'files', 'next');
         UPDATE facts SET value = '1' WHERE name = 'run'; UPDATE facts SET value = '0' WHERE name IN ('files', 'next');

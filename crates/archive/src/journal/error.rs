@@ -121,6 +121,6 @@ impl JournalError {
     }
 }
 
-fn list(differences: &[OptionDifference]) -> String {
+pub(super) fn list(differences: &[OptionDifference]) -> String {
     differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }

@@ -144,18 +144,21 @@ impl Journal {
         &self,
         options: &BTreeMap<String, String>,
     ) -> Result<Vec<OptionDifference>, JournalError> {
-        let before: BTreeMap<String, String> = {
-            let all = || {
-                let mut statement = self.connection.prepare("SELECT name, value FROM options")?;
-                statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
-            };
-            let found: rusqlite::Result<_> = all();
-            found.map_err(|error| self.failed(error))?
-        };
+        let before = self.options()?;
         if before.is_empty() {
             return Ok(Vec::new());
         }
         Ok(OptionDifference::between(&before, options))
+    }
+
+    /// Returns the options of the journal.
+    pub(super) fn options(&self) -> Result<BTreeMap<String, String>, JournalError> {
+        let all = || {
+            let mut statement = self.connection.prepare("SELECT name, value FROM options")?;
+            statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+        };
+        let found: rusqlite::Result<_> = all();
+        found.map_err(|error| self.failed(error))
     }
 
     /// Returns whether the journal records any output.

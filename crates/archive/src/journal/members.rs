@@ -33,6 +33,22 @@ impl Members for Journal {
 }
 
 impl Journal {
+    /// Returns the record of a member of the combined dataset, with all that it is planned and joined from.
+    pub(super) fn record(&self, id: i64) -> rusqlite::Result<(Item, MemberRow)> {
+        let known = &mut self.known.borrow_mut();
+        let (item, member) = member(&self.connection, known, id)?;
+        let mut statement =
+            self.connection.prepare_cached("SELECT kind, extent FROM contents WHERE id = ?1")?;
+        statement.query_row([id], |row| {
+            let kind = known.kind(&self.connection, row.get(0)?)?;
+            let extent = kind.extent.decode(row.get_ref(1)?.as_blob()?);
+            let extent = extent.and_then(|extent| String::from_utf8(extent).ok());
+            let extent = extent.ok_or_else(|| damaged("an extent"))?;
+            let (storage, signature) = (kind.storage.to_string(), Arc::clone(&kind.signature));
+            Ok((item, MemberRow { storage, signature, extent, ..member }))
+        })
+    }
+
     /// Returns a member of the combined dataset.
     pub(crate) fn member(&self, id: i64) -> Result<(Item, MemberRow), JournalError> {
         let known = &mut self.known.borrow_mut();
@@ -54,7 +70,7 @@ fn signed_row(row: u64) -> i64 {
 }
 
 /// The record of a member, decoded.
-struct Record {
+struct Fields {
     item: Item,
     format: ZarrFormat,
     /// Rows of path and document, and number of chunks.
@@ -64,7 +80,7 @@ struct Record {
     given: BTreeMap<String, serde_json::Value>,
 }
 
-fn record(connection: &Connection, known: &mut Known, id: i64) -> rusqlite::Result<Record> {
+fn fields(connection: &Connection, known: &mut Known, id: i64) -> rusqlite::Result<Fields> {
     let item = item(connection, id)?;
     let mut statement = connection.prepare_cached("SELECT kind, record FROM contents WHERE id = ?1")?;
     let decoded = statement.query_row([id], |row| {
@@ -80,7 +96,7 @@ fn item(connection: &Connection, id: i64) -> rusqlite::Result<Item> {
     connection.prepare_cached(&sql)?.query_row([id], |row| Ok(known_of(row)?.item))
 }
 
-fn decode(item: Item, record: Vec<u8>) -> Option<Record> {
+fn decode(item: Item, record: Vec<u8>) -> Option<Fields> {
     let mut reader = Reader(record.into());
     let format = match reader.byte()? {
         2 => ZarrFormat::V2,
@@ -99,11 +115,11 @@ fn decode(item: Item, record: Vec<u8>) -> Option<Record> {
         [] => BTreeMap::new(),
         text => serde_json::from_slice(text).ok()?,
     };
-    Some(Record { item, format, nodes, values, digests, given })
+    Some(Fields { item, format, nodes, values, digests, given })
 }
 
 fn head(connection: &Connection, known: &mut Known, id: i64) -> rusqlite::Result<Head> {
-    let Record { item, format, nodes, values, digests, given } = record(connection, known, id)?;
+    let Fields { item, format, nodes, values, digests, given } = fields(connection, known, id)?;
     let nodes = nodes
         .into_iter()
         .map(|(path, document, count)| {
@@ -172,7 +188,7 @@ fn sources(connection: &Connection, id: i64) -> rusqlite::Result<Vec<Source>> {
 }
 
 fn member(connection: &Connection, known: &mut Known, id: i64) -> rusqlite::Result<(Item, MemberRow)> {
-    let Record { item, format, nodes, values, digests, given } = record(connection, known, id)?;
+    let Fields { item, format, nodes, values, digests, given } = fields(connection, known, id)?;
     let mut rows = Vec::with_capacity(nodes.len());
     let sql = "SELECT chunks FROM chunks WHERE node = ?1 AND file = ?2";
     let mut statement = connection.prepare_cached(sql)?;

@@ -8,7 +8,6 @@ mod accept;
 mod chunk_table;
 mod dictionary;
 mod error;
-mod import;
 mod listing;
 mod members;
 mod outputs;
@@ -17,6 +16,7 @@ mod record;
 mod rows;
 mod saved;
 mod schema;
+mod shard;
 mod state;
 mod survey;
 mod varint;
@@ -34,8 +34,12 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 pub(crate) use accept::Accept;
 pub use error::{JournalError, OptionDifference};
-pub(crate) use rows::{Content, Done, Failed, Found, Listing, MemberRow, NodeRow, Outcome, Work, class_name};
-pub use state::{FailureState, JournalState, OutputState, PartState};
+pub(crate) use rows::{
+    Done, Failed, Found, Listing, MemberRow, NodeRow, Outcome, Record, Work, class_name, class_named,
+};
+pub use shard::MergeError;
+pub(crate) use shard::Sealed;
+pub use state::{FailureState, JournalState, OutputState};
 pub use survey::Survey;
 pub(crate) use work::Planned;
 pub(crate) use writer::{Gone, Writer};

@@ -94,7 +94,7 @@ pub(crate) enum Found {
 
 /// The result of reading a file.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Done<R = Content> {
+pub(crate) struct Done<R = Record> {
     /// The file as it was opened.
     pub(crate) opened: Item,
     /// Whether that differs from the listed version.
@@ -117,7 +117,7 @@ pub(crate) struct Done<R = Content> {
 
 /// The record of a file that was read.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Content {
+pub(crate) enum Record {
     /// An output of its own.
     Written {
         /// Name relative to the output folder.
@@ -194,7 +194,7 @@ pub(crate) struct Failed {
 
 /// How the reading of a file ended.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Outcome<R = Content> {
+pub(crate) enum Outcome<R = Record> {
     /// Read successfully.
     Done(Box<Done<R>>),
     /// Failed after the last attempt.
@@ -218,16 +218,24 @@ impl Counts {
     }
 }
 
+/// The classes of failures of files, by their names in journals and events.
+const CLASSES: [(ErrorClass, &str); 8] = [
+    (ErrorClass::Usage, "usage"),
+    (ErrorClass::Conflict, "conflict"),
+    (ErrorClass::NotFound, "not-found"),
+    (ErrorClass::Denied, "denied"),
+    (ErrorClass::Changed, "changed"),
+    (ErrorClass::Unavailable, "unavailable"),
+    (ErrorClass::File, "file"),
+    (ErrorClass::BrokenPipe, "broken-pipe"),
+];
+
 /// Returns the name of a class in journals and events.
 pub(crate) fn class_name(class: ErrorClass) -> &'static str {
-    match class {
-        ErrorClass::Usage => "usage",
-        ErrorClass::Conflict => "conflict",
-        ErrorClass::NotFound => "not-found",
-        ErrorClass::Denied => "denied",
-        ErrorClass::Changed => "changed",
-        ErrorClass::Unavailable => "unavailable",
-        ErrorClass::File => "file",
-        ErrorClass::BrokenPipe => "broken-pipe",
-    }
+    CLASSES.iter().find(|(one, _)| *one == class).map_or("file", |(_, name)| name)
+}
+
+/// Returns the class with a name.
+pub(crate) fn class_named(name: &str) -> Option<ErrorClass> {
+    CLASSES.iter().find(|(_, one)| *one == name).map(|(class, _)| *class)
 }

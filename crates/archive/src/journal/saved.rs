@@ -41,6 +41,7 @@ pub(super) struct Known {
 #[derive(Debug)]
 pub(super) struct Kind {
     pub(super) storage: Arc<str>,
+    pub(super) signature: Arc<str>,
     pub(super) extent: Dictionary,
     pub(super) record: Dictionary,
 }
@@ -174,12 +175,13 @@ impl Known {
     /// Returns the dictionaries of a kind.
     pub(super) fn kind(&mut self, connection: &Connection, id: i64) -> rusqlite::Result<&mut Kind> {
         if self.dictionaries.get(&id).is_none() {
-            let sql = "SELECT extent, record, storage FROM kinds WHERE id = ?1";
+            let sql = "SELECT extent, record, storage, signature FROM kinds WHERE id = ?1";
             let kind = connection.prepare_cached(sql)?.query_row([id], |row| {
                 let dictionary =
                     |at: usize| Ok::<_, rusqlite::Error>(Dictionary::new(row.get_ref(at)?.as_blob()?));
                 let storage = row.get::<_, String>(2)?.into();
-                Ok(Kind { storage, extent: dictionary(0)?, record: dictionary(1)? })
+                let signature = row.get::<_, String>(3)?.into();
+                Ok(Kind { storage, signature, extent: dictionary(0)?, record: dictionary(1)? })
             })?;
             self.dictionaries.insert(id, kind, 1);
         }

@@ -9,7 +9,7 @@ use super::{JournalError, listing::STAGED};
 /// SQLite application ID of a journal: "vjrn".
 const APPLICATION: i32 = 0x766A_726E;
 /// Version of the schema.
-const VERSION: i32 = 3;
+const VERSION: i32 = 4;
 
 /// Condition: the current version of the file is in no output.
 macro_rules! open {
@@ -74,8 +74,6 @@ CREATE TABLE outputs (
 ) WITHOUT ROWID;
 -- The files of the output that was begun, with the runs in which they were read.
 CREATE TABLE begun (file INTEGER PRIMARY KEY, run INTEGER NOT NULL);
--- The parts that were imported.
-CREATE TABLE parts (id INTEGER PRIMARY KEY, part TEXT NOT NULL UNIQUE, shard TEXT NOT NULL, files INTEGER NOT NULL);
 -- What a later run needs to add files to an output, as long as all files up to the row `through` stay as they are.
 CREATE TABLE tails (output TEXT PRIMARY KEY, through INTEGER NOT NULL, state BLOB NOT NULL) WITHOUT ROWID;
 CREATE TRIGGER changed_files AFTER UPDATE OF state, position, run ON files

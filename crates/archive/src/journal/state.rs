@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use rusqlite::{Connection, OpenFlags, Row, params};
 use serde::Serialize;
 
-use super::{Journal, JournalError, accept::number, schema, work::unsigned};
+use super::{JournalError, accept::number, schema, work::unsigned};
 
 /// Number of messages of each class of failures.
 const MESSAGES: i64 = 3;
@@ -33,8 +33,8 @@ pub struct JournalState {
     pub outputs: Vec<OutputState>,
     /// The failures by class.
     pub failures: Vec<FailureState>,
-    /// The parts that were imported, in order.
-    pub parts: Vec<PartState>,
+    /// The shard of the journal, such as `3/10`, if it has one.
+    pub shard: Option<String>,
     /// Options on which rows depend.
     pub options: BTreeMap<String, String>,
     /// Arguments of the last run, without secrets, if it had any.
@@ -61,17 +61,6 @@ pub struct FailureState {
     pub files: u64,
     /// The first messages.
     pub first: Vec<String>,
-}
-
-/// A part that was imported.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct PartState {
-    /// Its name.
-    pub part: String,
-    /// Its shard, such as `2/10`.
-    pub shard: String,
-    /// Number of its files.
-    pub files: u64,
 }
 
 impl JournalState {
@@ -108,9 +97,7 @@ fn read(connection: &Connection) -> rusqlite::Result<JournalState> {
             Ok(OutputState { url: row.get(0)?, written: row.get(1)?, unfinished: row.get(2)? })
         })?,
         failures: failures(&transaction)?,
-        parts: all(&transaction, "SELECT part, shard, files FROM parts ORDER BY id", |row| {
-            Ok(PartState { part: row.get(0)?, shard: row.get(1)?, files: row.get(2).map(unsigned)? })
-        })?,
+        shard: all(&transaction, "SELECT value FROM facts WHERE name = 'shard'", |row| row.get(0))?.pop(),
         options: all(&transaction, "SELECT name, value FROM options", |row| Ok((row.get(0)?, row.get(1)?)))?
             .into_iter()
             .collect(),
@@ -140,14 +127,4 @@ fn all<T>(
     row: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
 ) -> rusqlite::Result<Vec<T>> {
     connection.prepare(sql)?.query_map([], row)?.collect()
-}
-
-impl Journal {
-    /// Records that a part was imported.
-    pub(crate) fn add_part(&self, part: &str, shard: &str, files: u64) -> Result<(), JournalError> {
-        let sql = "INSERT INTO parts (part, shard, files) VALUES (?1, ?2, ?3)
-            ON CONFLICT (part) DO UPDATE SET shard = excluded.shard, files = excluded.files";
-        let done = self.connection.execute(sql, params![part, shard, super::work::signed(files)]);
-        done.map(drop).map_err(|error| self.failed(error))
-    }
 }

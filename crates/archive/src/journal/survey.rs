@@ -112,7 +112,7 @@ impl Journal {
         self.connection.query_row(&sql, [], |row| row.get(0)).map(whole).map_err(|error| self.failed(error))
     }
 
-    fn of_connection(connection: Connection, path: &Path) -> Result<Self, JournalError> {
+    pub(super) fn of_connection(connection: Connection, path: &Path) -> Result<Self, JournalError> {
         connection.set_prepared_statement_cache_capacity(64);
         Ok(Self { connection, path: path.to_owned(), run: 0, known: RefCell::default() })
     }

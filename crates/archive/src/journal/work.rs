@@ -6,7 +6,7 @@ use rusqlite::{Connection, Row, Transaction, params, types::FromSql};
 use serde_json::json;
 
 use super::{
-    Content, Done, Failed, Journal, JournalError, Outcome, Work, accept,
+    Done, Failed, Journal, JournalError, Outcome, Record, Work, accept,
     rows::{Counts, State, class_name},
     saved,
     schema::OPEN,
@@ -94,8 +94,8 @@ fn done(
         },
     };
     let (written, member) = match &done.record {
-        Content::Written { name, receipt } => (Some((name, receipt)), None),
-        Content::Member(member) => (None, Some(saved::save(transaction, memory, id, &item, member)?)),
+        Record::Written { name, receipt } => (Some((name, receipt)), None),
+        Record::Member(member) => (None, Some(saved::save(transaction, memory, id, &item, member)?)),
     };
     let sql = "UPDATE files SET size = ?2, etag = ?3, modified = ?4, state = 1, attempts = ?5, class = NULL,
         error = NULL, written = ?6, receipt = ?7, run = ?8 WHERE id = ?1";

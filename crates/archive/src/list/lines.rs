@@ -2,14 +2,14 @@ use std::{io::BufRead, sync::Arc};
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use virtualize_store::{StoreError, fetch, url_of};
 
 use super::{Files, Found, ListError, ListOptions, is_web, parse_time, stac::resolve};
 use crate::Item;
 
 /// Maximum size of a list in bytes, unless it is standard input or a local file.
-const LARGEST: u64 = 256 << 20;
+const LARGEST: u64 = 2 << 30;
 /// Maximum size of a line in bytes.
 const LONGEST: usize = 1 << 20;
 
@@ -127,7 +127,30 @@ fn object(mut members: Map<String, Value>) -> Result<Item, String> {
         Some(Value::String(time)) => Some(parse_time(&time)?),
         Some(time) => Some(time.as_i64().ok_or("\"modified\" is neither text nor milliseconds")?),
     };
+    // As `line` writes them, so that their names cannot be those of other members.
+    if let Some(Value::Object(properties)) = members.remove("properties") {
+        members.extend(properties);
+    }
     Ok(Item { url, size, etag, modified, properties: members })
+}
+
+/// Returns a file as the line of a list.
+pub(crate) fn line(item: &Item) -> Vec<u8> {
+    let Item { url, size, etag, modified, properties } = item;
+    let all = [("size", json!(size)), ("etag", json!(etag)), ("modified", json!(modified))];
+    let mut members = Map::from_iter([("url".to_owned(), json!(url))]);
+    members.extend(all.into_iter().filter(|(_, it)| !it.is_null()).map(|(name, it)| (name.to_owned(), it)));
+    if !properties.is_empty() {
+        members.insert("properties".to_owned(), Value::Object(properties.clone()));
+    }
+    let mut line = Value::Object(members).to_string().into_bytes();
+    line.push(b'\n');
+    line
+}
+
+/// Parses a [`line`].
+pub(crate) fn parse_line(line: &[u8]) -> Option<Item> {
+    object(serde_json::from_slice(line).ok()?).ok()
 }
 
 #[cfg(test)]
@@ -158,6 +181,19 @@ mod tests {
             Item { size: Some(7), etag, modified: Some(86_400_000), properties, ..Item::of("s3://b/c.nc") };
         assert_eq!(items[2], expected);
         assert_eq!(items.len(), 3);
+    }
+
+    #[test]
+    fn files_are_lines() {
+        let properties =
+            ["url", "size", "properties"].map(|name| (name.to_owned(), json!({ "a": [1, "x"] })));
+        let (etag, properties) = (Some("\"e\"".to_owned()), Map::from_iter(properties));
+        let whole = Item { size: Some(7), etag, modified: Some(-5), properties, ..Item::of("s3://b/c d.nc") };
+        for item in [Item::of("file:///a"), whole] {
+            assert_eq!(parse_line(&line(&item)), Some(item.clone()));
+            let text = String::from_utf8(line(&item)).unwrap();
+            assert_eq!(self::item(text.trim_end(), None), Ok(item));
+        }
     }
 
     #[test]

@@ -21,6 +21,7 @@ use futures::{Stream, stream::BoxStream};
 use virtualize_store::{Listed, Object, StoreError, StoreOptions, open_listed};
 
 use self::filter::Sieve;
+pub(crate) use self::lines::{line, parse_line};
 pub use self::{
     error::ListError,
     filter::{Filter, parse_time},
@@ -134,7 +135,7 @@ pub struct Listing {
 ///   where a pattern names them, but not below `**` or a folder.
 /// - A list has one path or URL per line; empty lines and lines that start with `#` are skipped. Lines that start with
 ///   `{` are JSON objects with `url` and, if known, `size`, `etag` and `modified` (RFC 3339 text, or milliseconds since
-///   1970); other members become properties. Relative paths resolve against the working directory, those of a remote
+///   1970); other members, and those of the member `properties`, become properties. Relative paths resolve against the working directory, those of a remote
 ///   list against the location of the list.
 ///
 /// An input without files is an error; its message names files nearby.

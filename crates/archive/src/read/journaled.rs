@@ -8,7 +8,7 @@ use super::{Ended, Failure, Outage, ReadFile, ReadOptions, WorkQueue, read_all};
 use crate::{
     Error,
     event::Events,
-    journal::{Content, Gone, Journal, JournalError, Outcome, Work, Writer},
+    journal::{Gone, Journal, JournalError, Outcome, Record, Work, Writer},
 };
 
 /// Number of files that are taken from the journal at once, ahead of reading them, so that no reader waits for a
@@ -21,7 +21,7 @@ const AHEAD: usize = 1024;
 /// [`Error::Stopped`], [`Error::Outage`], [`Error::Journal`].
 pub(crate) async fn read_journal(
     journal: Journal,
-    reader: Arc<dyn ReadFile<Content>>,
+    reader: Arc<dyn ReadFile<Record>>,
     options: &ReadOptions,
     events: &Events,
 ) -> Result<Journal, Error> {
@@ -68,7 +68,7 @@ struct JournalQueue {
 }
 
 impl WorkQueue for JournalQueue {
-    type Record = Content;
+    type Record = Record;
     type Error = Gone;
 
     async fn take(&mut self, most: usize) -> Result<Vec<Work>, Gone> {

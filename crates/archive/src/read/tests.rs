@@ -13,7 +13,7 @@ use virtualize::ErrorClass;
 use super::*;
 use crate::{
     Error, Event, Item,
-    journal::{Accept, Content, Journal, Listing},
+    journal::{Accept, Journal, Listing, Record},
 };
 
 /// A reader whose files behave as their names suggest.
@@ -24,12 +24,12 @@ struct Fake {
     most: AtomicUsize,
 }
 
-impl ReadFile<Content> for Fake {
+impl ReadFile<Record> for Fake {
     fn probe<'a>(&'a self, item: &'a Item) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(async move { self.read(item, true).await.map(drop) })
     }
 
-    fn read<'a>(&'a self, item: &'a Item, fresh: bool) -> BoxFuture<'a, Result<Reading<Content>, Failure>> {
+    fn read<'a>(&'a self, item: &'a Item, fresh: bool) -> BoxFuture<'a, Result<Reading<Record>, Failure>> {
         Box::pin(async move {
             let now = self.under_way.fetch_add(1, Ordering::SeqCst) + 1;
             self.most.fetch_max(now, Ordering::SeqCst);
@@ -55,7 +55,7 @@ impl ReadFile<Content> for Fake {
                     retries: 0,
                     bytes: 1,
                     warnings: Vec::new(),
-                    record: Content::Written { name: item.url.clone(), receipt: String::new() },
+                    record: Record::Written { name: item.url.clone(), receipt: String::new() },
                 }),
             }
         })
@@ -94,7 +94,7 @@ async fn each_file_is_tried_as_often_as_that_may_help() {
         let told = Arc::clone(&told);
         move |event| told.lock().unwrap().push(event)
     });
-    let journal = read_journal(journal, Arc::clone(&fake) as Arc<dyn ReadFile<Content>>, &options(), &events)
+    let journal = read_journal(journal, Arc::clone(&fake) as Arc<dyn ReadFile<Record>>, &options(), &events)
         .await
         .unwrap();
     let counts = journal.counts().unwrap();
@@ -161,16 +161,16 @@ impl Outages {
     }
 }
 
-impl ReadFile<Content> for Outages {
+impl ReadFile<Record> for Outages {
     fn probe<'a>(&'a self, item: &'a Item) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(async move { self.ask(item) })
     }
 
-    fn read<'a>(&'a self, item: &'a Item, _: bool) -> BoxFuture<'a, Result<Reading<Content>, Failure>> {
+    fn read<'a>(&'a self, item: &'a Item, _: bool) -> BoxFuture<'a, Result<Reading<Record>, Failure>> {
         Box::pin(async move {
             tokio::task::yield_now().await;
             self.ask(item)?;
-            let record = Content::Written { name: item.url.clone(), receipt: String::new() };
+            let record = Record::Written { name: item.url.clone(), receipt: String::new() };
             Ok(Reading {
                 opened: item.clone(),
                 requests: 1,
@@ -189,7 +189,7 @@ fn of_bucket(files: std::ops::Range<usize>) -> Vec<String> {
 
 async fn read_urls(urls: &[String], store: &Arc<Outages>) -> (Result<Journal, Error>, tempfile::TempDir) {
     let (folder, journal) = journal(urls);
-    let read = Arc::clone(store) as Arc<dyn ReadFile<Content>>;
+    let read = Arc::clone(store) as Arc<dyn ReadFile<Record>>;
     (read_journal(journal, read, &options(), &Events::new(|_| {})).await, folder)
 }
 

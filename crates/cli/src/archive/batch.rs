@@ -1,7 +1,7 @@
 use std::{fs::File, io, sync::Arc};
 
 use tokio_util::sync::CancellationToken;
-use virtualize_archive::{Batch, Error, Shard, Summary};
+use virtualize_archive::{Batch, Error, Summary};
 
 use crate::{
     archive::{dry_run, metrics::Metrics, progress::Progress},
@@ -16,12 +16,6 @@ pub(crate) async fn run(arguments: &arguments::Batch) -> Result<(), Failure> {
     let progress = Arc::new(Progress::new(arguments.quiet, log(arguments.json_log.as_deref())?));
     if arguments.dry_run.dry_run {
         return dry_run::run(&batch, &arguments.dry_run, &progress).await;
-    }
-    if let Some(plan) = arguments.machines.new_plan() {
-        return Box::pin(write_plan(&batch, plan, &progress, arguments.quiet)).await;
-    }
-    if let Some(shard) = arguments.machines.shard() {
-        return Box::pin(read_shard(&batch, &shard, &progress)).await;
     }
     let result = Box::pin(observed(&batch, &progress, arguments)).await?;
     progress.finish();
@@ -38,28 +32,6 @@ pub(crate) async fn run(arguments: &arguments::Batch) -> Result<(), Failure> {
         writeln!(io::stdout().lock(), "{python}")?;
     }
     if is_success(&Ok(summary), arguments) { Ok(()) } else { Err(Failure::Found) }
-}
-
-/// Lists the inputs and writes them to a plan.
-async fn write_plan(batch: &Batch, plan: &str, progress: &Arc<Progress>, quiet: bool) -> Result<(), Failure> {
-    let told = Arc::clone(progress);
-    let result = batch.write_plan(plan, move |event| told.tell(&event)).await;
-    progress.finish();
-    let files = result?;
-    if !quiet {
-        messages::line(&format!("{files} files; plan: {plan}"));
-    }
-    Ok(())
-}
-
-/// Reads a shard, and prints the receipt of its part.
-async fn read_shard(batch: &Batch, shard: &Shard, progress: &Arc<Progress>) -> Result<(), Failure> {
-    use io::Write;
-    let told = Arc::clone(progress);
-    let result = batch.read_shard(shard, move |event| told.tell(&event)).await;
-    progress.finish();
-    let receipt = serde_json::json!(result?);
-    Ok(writeln!(io::stdout().lock(), "{receipt}")?)
 }
 
 /// Runs the batch while its progress is displayed and its metrics are published.
@@ -96,12 +68,8 @@ fn batch(arguments: &arguments::Batch) -> Result<Batch, Failure> {
     arguments.mapping.check(format)?;
     let options = arguments.mapping.options(format);
     let concurrency = options.store.concurrency;
-    let machines = &arguments.machines;
-    let mut builder = arguments.options.builder(arguments.output(), target, options);
-    builder = builder.command(arguments.command.iter().cloned()).parts(machines.parts.iter().cloned());
-    if let Some(plan) = &machines.plan {
-        builder = builder.plan_file(plan);
-    }
+    let builder = arguments.options.builder(arguments.output(), target, options);
+    let builder = builder.command(arguments.command.iter().cloned());
     Ok(builder.files_at_once(concurrency).cancel(stopped_by_signals()).build())
 }
 
@@ -130,6 +98,9 @@ fn report(summary: &Summary, arguments: &arguments::Batch, progress: &Progress) 
     if let Some(output) = &summary.output {
         let what = if arguments.options.each { "references of each file are in" } else { "written:" };
         messages::line(&format!("{what} {output}; journal: {}", summary.journal));
+    }
+    if let Some(shard) = arguments.options.run.shard {
+        messages::line(&format!("shard {shard} is complete: {}", summary.journal));
     }
 }
 

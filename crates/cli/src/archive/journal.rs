@@ -40,7 +40,7 @@ impl Next {
             JournalState { failed: 1.., .. } => {
                 (format!("try {} again", files(state.failed)), Some("--retry-failed"))
             }
-            JournalState { unwritten: 1.., .. } if unfinished || state.outputs.is_empty() => {
+            JournalState { unwritten: 1.., shard: None, .. } if unfinished || state.outputs.is_empty() => {
                 ("write the output".to_owned(), None)
             }
             _ => return Self { why: None, command: None },
@@ -84,8 +84,8 @@ fn text(state: &JournalState, next: &Next, out: &mut impl Write) -> io::Result<(
     if *unwritten > 0 {
         writeln!(out, "in no output: {}", self::files(*unwritten))?;
     }
-    for part in &state.parts {
-        writeln!(out, "part: {}, shard {}, {}", printable(&part.part), part.shard, self::files(part.files))?;
+    if let Some(shard) = &state.shard {
+        writeln!(out, "shard: {shard}")?;
     }
     for failure in &state.failures {
         writeln!(out, "failed ({}): {}", failure.class, self::files(failure.files))?;

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueHint};
 use virtualize::options::value::parse_count;
-use virtualize_archive::{BatchOptions, DryRunOptions, Prices, Shard, ShardNumber, Target};
+use virtualize_archive::{BatchOptions, DryRunOptions, Prices, Target};
 
 use super::{GENERAL, Mapping, OUTPUT, Usage};
 
@@ -10,14 +10,12 @@ use super::{GENERAL, Mapping, OUTPUT, Usage};
 #[derive(Args)]
 pub(crate) struct Batch {
     /// Output path or URL
-    #[arg(display_order = 0, short, long, value_name = "OUT", required_unless_present_any = ["plan", "shard"], help_heading = OUTPUT, value_hint = ValueHint::AnyPath)]
+    #[arg(display_order = 0, short, long, value_name = "OUT", required_unless_present = "shard", help_heading = OUTPUT, value_hint = ValueHint::AnyPath)]
     output: Option<String>,
     #[command(flatten)]
     pub(crate) options: BatchOptions,
     #[command(flatten)]
     pub(crate) dry_run: DryRun,
-    #[command(flatten)]
-    pub(crate) machines: Machines,
     #[command(flatten)]
     pub(crate) mapping: Mapping,
     /// Print only errors
@@ -74,37 +72,6 @@ fn parse_prices(text: &str) -> Result<Prices, String> {
     prices.ok_or_else(|| "expected two numbers, such as 0.0004,0.005".to_owned())
 }
 
-/// How several machines share a batch.
-#[derive(Args)]
-#[command(next_help_heading = "Shard options")]
-pub(crate) struct Machines {
-    /// Write the list of files to PLAN; with --shard or --parts, read the list from PLAN
-    #[arg(long, value_name = "PLAN")]
-    pub(crate) plan: Option<String>,
-    /// Read shard K of N of the files, write it to --part, and print a receipt
-    #[arg(long, value_name = "K/N", requires = "part")]
-    shard: Option<ShardNumber>,
-    /// Path or URL of the part to write
-    #[arg(long, value_name = "PART", requires = "shard")]
-    part: Option<String>,
-    /// Import parts instead of reading their files: a part, a folder or prefix, or a pattern; may be repeated
-    #[arg(long, value_name = "PART", requires = "output", conflicts_with = "shard")]
-    pub(crate) parts: Vec<String>,
-}
-
-impl Machines {
-    /// Returns the shard to read, if one is given.
-    pub(crate) fn shard(&self) -> Option<Shard> {
-        let (Some(shard), Some(part)) = (self.shard, &self.part) else { return None };
-        Some(Shard { plan: self.plan.clone(), number: shard.number, of: shard.of, part: part.clone() })
-    }
-
-    /// Returns the plan to write, if that is all there is to do.
-    pub(crate) fn new_plan(&self) -> Option<&str> {
-        self.plan.as_deref().filter(|_| self.shard.is_none() && self.parts.is_empty())
-    }
-}
-
 impl Batch {
     /// Returns where the output is written; empty if this machine writes none.
     pub(crate) fn output(&self) -> &str {
@@ -116,7 +83,6 @@ impl Batch {
         match (self.options.target(self.output()), &self.output) {
             (Some(target), _) => Ok(target),
             (None, Some(output)) => Err(Usage::UnknownFormat { output: output.clone() }),
-            (None, None) if self.machines.new_plan().is_some() => Ok(Target::default()),
             (None, None) => Err(Usage::NoFormat),
         }
     }

@@ -1,6 +1,6 @@
 """`batch` on many machines: shards that are read apart, in any order, repeatedly, killed and repeated, give the bytes of one undisturbed run. Whatever
 does not belong together is refused. More archives: RANDOM_SHARDS=100."""
-import concurrent.futures, json, os, pathlib, random, shutil, signal, subprocess
+import concurrent.futures, contextlib, json, os, pathlib, random, re, shutil, signal, sqlite3, subprocess
 
 import clients
 import pytest
@@ -25,12 +25,6 @@ def run(*arguments, status=0, env=None):
     return done
 
 
-def receipt(done):
-    """Returns the receipt that a shard prints: one line of at most 1 KB."""
-    assert done.stdout.count(b"\n") == 1 and len(done.stdout) <= 1025, done.stdout
-    return json.loads(done.stdout)
-
-
 def killed(arguments, choose, most=0.15):
     """Starts a command and kills it, if it has not ended by then."""
     process = subprocess.Popen([clients.BINARY, "batch", *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -42,11 +36,16 @@ def killed(arguments, choose, most=0.15):
 
 
 def shards(arguments, folder, of, more=(), env=None):
-    """Reads all shards, several at once. Returns the parts."""
-    parts = [f"{folder}/{k}-of-{of}.parquet" for k in range(1, of + 1)]
+    """Reads all shards, several at once. Returns the journals."""
+    journals = [f"{folder}/{k}-of-{of}.journal" for k in range(1, of + 1)]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda k: receipt(run(*arguments, *more, "--shard", f"{k}/{of}", "--part", parts[k - 1], env=env)), range(1, of + 1)))
-    return parts
+        list(pool.map(lambda k: run(*arguments, *more, "--shard", f"{k}/{of}", "--journal", journals[k - 1], env=env), range(1, of + 1)))
+    return journals
+
+
+def read_by(done):
+    """Returns how many files a command read."""
+    return int(re.search(rb"(\d+) read in" if isinstance(done.stderr, bytes) else r"(\d+) read in", done.stderr)[1])
 
 
 def same(ours, theirs):
@@ -74,33 +73,26 @@ def refused(*arguments, says, output):
 def test_any_sharding_gives_the_bytes_of_one_run(tmp_path, seed, name):
     choose = random.Random(f"{seed} {name}")
     inputs, options = archive(tmp_path / "files", choose)
-    whole, out, plan = tmp_path / "whole" / name, tmp_path / name, tmp_path / "plan.parquet"
+    whole, out = tmp_path / "whole" / name, tmp_path / name
     whole.parent.mkdir()
     run(inputs, *options, "-o", whole)
     arguments = [inputs, *options, "-o", out]
-    more = choose.choice([[], ["--plan", plan]])
-    if more:
-        run(*arguments, *more)
-        assert not out.exists()
-    parts = []
-    # Parts of two divisions: either is enough.
-    for of in choose.sample([1, 2, 3, 5, 14], 2):
-        numbers = list(range(1, of + 1)) + choose.choices(range(1, of + 1), k=2)
-        choose.shuffle(numbers)
-        for number in numbers:
-            part = tmp_path / "parts" / f"{number}-of-{of}.parquet"
-            command = [*arguments, *more, "--shard", f"{number}/{of}", "--part", part]
-            if choose.random() < 0.3:
-                killed(command, choose)
-            assert receipt(run(*command))
-            parts.append(part)
-    choose.shuffle(parts)
-    given = choose.choice([[tmp_path / "parts"], [f"{tmp_path}/parts/*.parquet"], parts])
-    command = [*arguments, *more, *(argument for part in given for argument in ("--parts", part))]
+    of = choose.choice([1, 2, 3, 5, 14])
+    numbers = list(range(1, of + 1)) + choose.choices(range(1, of + 1), k=2)
+    choose.shuffle(numbers)
+    for number in numbers:
+        command = [*arguments, "--shard", f"{number}/{of}", "--journal", tmp_path / "shards" / f"{number}.journal"]
+        if choose.random() < 0.3:
+            killed(command, choose)
+        run(*command)
+    assert not out.exists()
+    journals = [tmp_path / "shards" / f"{number}.journal" for number in range(1, of + 1)]
+    choose.shuffle(journals)
+    given = choose.choice([[tmp_path / "shards"], [f"{tmp_path}/shards/*.journal"], journals])
+    command = [*arguments, *(argument for journal in given for argument in ("--merge", journal))]
     for _ in range(choose.randint(0, 3)):
         killed(command, choose)
     done = run(*command)
-    assert not out.parent.joinpath("out.json.parts").exists()
     same(out, whole)
     # The journal is that of an ordinary run.
     again = run(*arguments)
@@ -108,51 +100,55 @@ def test_any_sharding_gives_the_bytes_of_one_run(tmp_path, seed, name):
     same(out, whole)
 
 
-def test_parts_of_several_divisions_complete_each_other(tmp_path):
-    arguments = [*days(tmp_path / "files"), "-o", tmp_path / "out.json"]
-    run(*arguments[:-1], tmp_path / "whole.json")
-    for shard in ("1/2", "3/3", "4/6"):
-        run(*arguments, "--shard", shard, "--part", tmp_path / "parts" / f"{shard.replace('/', '-')}.parquet")
-    run(*arguments, "--parts", tmp_path / "parts")
-    same(tmp_path / "out.json", tmp_path / "whole.json")
-
-
-def test_parts_are_appended(tmp_path):
-    """The parts of new files, with `--append`, and all files at once give the same bytes."""
+def test_shards_are_appended(tmp_path):
+    """The shards of new files, with `--append`, and all files at once give the same bytes."""
     arguments = days(tmp_path / "files", 6)
     out, whole = tmp_path / "out.json", tmp_path / "whole.json"
     run(*arguments, "-o", whole)
     first, second = ([f"{tmp_path}/files/d0[{digits}].nc", *arguments[1:], "-o", out] for digits in ("0-3", "45"))
     run(*first)
-    parts = shards(second, tmp_path / "parts", 2)
-    run(*second, "--append", *(argument for part in parts for argument in ("--parts", part)))
+    journals = shards(second, tmp_path / "shards", 2)
+    run(*second, "--append", *(argument for journal in journals for argument in ("--merge", journal)))
+    same(out, whole)
+
+
+def test_only_shards_with_new_files_are_needed(tmp_path):
+    arguments = days(tmp_path / "files", 6)
+    out, whole = tmp_path / "out.json", tmp_path / "whole.json"
+    run(*arguments, "-o", whole)
+    run(f"{tmp_path}/files/d0[0-2].nc", *arguments[1:], "-o", out)
+    run(*arguments, "-o", out, "--shard", "2/2", "--journal", tmp_path / "2.journal")
+    run(*arguments, "-o", out, "--merge", tmp_path / "2.journal")
     same(out, whole)
 
 
 def test_files_that_fail_in_a_shard_are_those_of_the_run(tmp_path):
     arguments = days(tmp_path / "files")
     (tmp_path / "files/d02.nc").write_bytes(BROKEN)
-    out, whole = tmp_path / "out.json", tmp_path / "whole.json"
+    out, whole, merge = tmp_path / "out.json", tmp_path / "whole.json", ["--merge", tmp_path / "shards"]
     lone = run(*arguments, "-o", whole, status=1).stderr.splitlines()[-1]
-    made = receipt(run(*arguments, "-o", out, "--shard", "1/2", "--part", tmp_path / "parts/1.parquet"))
-    assert made["failed"] == 1 and "d02.nc" in made["failures"][0]
-    receipt(run(*arguments, "-o", out, "--shard", "2/2", "--part", tmp_path / "parts/2.parquet"))
-    joined = run(*arguments, "-o", out, "--parts", tmp_path / "parts", status=1).stderr.splitlines()[-1]
+    made = run(*arguments, "-o", out, "--shard", "1/2", "--journal", tmp_path / "shards/1.journal")
+    assert "1 failed" in made.stderr and "d02.nc" in made.stderr
+    run(*arguments, "-o", out, "--shard", "2/2", "--journal", tmp_path / "shards/2.journal")
+    joined = run(*arguments, "-o", out, *merge, status=1).stderr.splitlines()[-1]
     assert joined.replace("out.json", "whole.json") == lone
     assert not out.exists()
     run(*arguments, "-o", whole, "--skip-failed")
-    run(*arguments, "-o", out, "--parts", tmp_path / "parts", "--skip-failed")
+    run(*arguments, "-o", out, *merge, "--skip-failed")
     same(out, whole)
 
 
-def test_a_receipt_is_small(tmp_path):
-    """Even if all files fail, with long names."""
-    folder = tmp_path / ("f" * 200)
-    folder.mkdir()
-    for k in range(20):
-        (folder / f"{k:02}{'n' * 200}.nc").write_bytes(BROKEN)
-    done = run(f"{folder}/*", "--concat-dim", "time", "-o", tmp_path / "out.json", "--shard", "1/1", "--part", tmp_path / "part.parquet")
-    assert receipt(done)["failed"] == 20
+def test_a_shard_resumes(tmp_path):
+    """A complete shard reads nothing; a list that grew is read where it did."""
+    out, shard = tmp_path / "out.json", ["--shard", "1/1", "--journal", tmp_path / "1.journal"]
+    arguments = [*days(tmp_path / "files", 6), "-o", out]
+    assert read_by(run(f"{tmp_path}/files/d0[0-3].nc", *arguments[1:], *shard)) == 4
+    assert read_by(run(*arguments, *shard)) == 2
+    assert read_by(run(*arguments, *shard)) == 0
+    assert read_by(run(*arguments, *shard, "--restart")) == 6
+    run(*arguments, "--merge", tmp_path / "1.journal")
+    run(*arguments[:-1], tmp_path / "whole.json")
+    same(out, tmp_path / "whole.json")
 
 
 # ---- what does not belong together
@@ -160,40 +156,46 @@ def test_a_receipt_is_small(tmp_path):
 def test_an_archive_that_changes_between_shards_is_refused(tmp_path):
     out = tmp_path / "out.json"
     arguments = [*days(tmp_path / "files"), "-o", out]
-    run(*arguments, "--shard", "1/2", "--part", tmp_path / "parts/1.parquet")
+    run(*arguments, "--shard", "1/2", "--journal", tmp_path / "shards/1.journal")
     days(tmp_path / "other", 7)
     shutil.copy(tmp_path / "other/d06.nc", tmp_path / "files")
-    run(*arguments, "--shard", "2/2", "--part", tmp_path / "parts/2.parquet")
-    refused(*arguments, "--parts", tmp_path / "parts", says=["1.parquet", "list"], output=out)
+    run(*arguments, "--shard", "2/2", "--journal", tmp_path / "shards/2.journal")
+    refused(*arguments, "--merge", tmp_path / "shards", says=["1.journal", "1/2", "list"], output=out)
 
 
-def test_a_file_that_is_replaced_after_the_plan_is_read_in_its_new_version(tmp_path):
+def listed(folder, pattern, to):
+    """Writes a list as `ls` and `stat` would."""
+    with open(to, "w") as out:
+        for file in sorted(folder.glob(pattern)):
+            out.write(json.dumps({"url": str(file), "size": file.stat().st_size, "modified": -(-file.stat().st_mtime_ns // 1_000_000)}) + "\n")
+    return ["--list", to]
+
+
+def test_a_file_that_is_replaced_after_it_was_listed_is_read_in_its_new_version(tmp_path):
     """As in a run on one machine, which lists files before it reads them."""
-    out, whole, plan = tmp_path / "out.json", tmp_path / "whole.json", tmp_path / "plan.parquet"
-    arguments = [*days(tmp_path / "files"), "-o", out, "--plan", plan]
-    run(*arguments)
-    shards(arguments, tmp_path / "old", 2)
+    out, whole = tmp_path / "out.json", tmp_path / "whole.json"
+    options = days(tmp_path / "files")[1:]
+    arguments = [*listed(tmp_path / "files", "*.nc", tmp_path / "files.jsonl"), *options]
+    shards([*arguments, "-o", out], tmp_path / "shards", 2)
     netcdf(tmp_path / "files/d04.nc", 40, {"hours": 1, "chunk": 1, "variables": "a", "compression": "gzip"})
-    shards(arguments, tmp_path / "parts", 2)
-    run(*arguments, "--parts", tmp_path / "parts")
-    run(*arguments[:-3], whole)
+    shards([*arguments, "-o", out, "--restart"], tmp_path / "shards", 2)
+    run(*arguments, "-o", out, "--merge", tmp_path / "shards")
+    run(*arguments, "-o", whole)
     same(out, whole)
 
 
-def test_a_part_is_not_kept_if_a_file_changed_that_was_listed_without_a_tag(tmp_path):
-    out, whole, listed = tmp_path / "out.json", tmp_path / "whole.json", tmp_path / "list.txt"
+def test_a_file_that_was_listed_without_a_tag_is_read_again_if_it_changed(tmp_path):
+    out, whole, names = tmp_path / "out.json", tmp_path / "whole.json", tmp_path / "list.txt"
     days(tmp_path / "files", 3)
     days(tmp_path / "others", 6)
-    listed.write_text("".join(f"s3://bucket/{k}.nc\n" for k in range(3)))
-    arguments = ["--list", listed, "--concat-dim", "time", "-o", out]
-    shard = [*arguments, "--shard", "1/1", "--part", tmp_path / "part.parquet"]
+    names.write_text("".join(f"s3://bucket/{k}.nc\n" for k in range(3)))
+    arguments = ["--list", names, "--concat-dim", "time", "-o", out]
+    shard = [*arguments, "--shard", "1/1", "--journal", tmp_path / "1.journal"]
     with SlowS3({f"{k}.nc": (tmp_path / f"files/d0{k}.nc").read_bytes() for k in range(3)}) as server:
-        assert not receipt(run(*shard, env=server.env))["reused"]
-        assert receipt(run(*shard, env=server.env))["reused"]
+        assert [read_by(run(*shard, env=server.env)) for _ in range(2)] == [3, 0]
         server.objects["1.nc"] = (tmp_path / "others/d05.nc").read_bytes()
-        assert receipt(run(*shard, "--no-recheck", env=server.env))["reused"]
-        assert not receipt(run(*shard, env=server.env))["reused"]
-        run(*arguments, "--parts", tmp_path / "part.parquet", env=server.env)
+        assert read_by(run(*shard, env=server.env)) == 1
+        run(*arguments, "--merge", tmp_path / "1.journal", env=server.env)
         run(*arguments[:-1], whole, env=server.env)
     same(out, whole)
 
@@ -202,89 +204,120 @@ def test_a_part_is_not_kept_if_a_file_changed_that_was_listed_without_a_tag(tmp_
     (["--inline-below", "1K"], "inline-below"), (["--concat-var", "x"], "concat-var"), (["--strict"], "strict"),
     (["-f", "zarr3-json"], "format"), (["--copy-limit", "1K"], "copy-limit"),
 ])
-def test_parts_of_other_options_are_refused(tmp_path, option, named):
+def test_shards_of_other_options_are_refused(tmp_path, option, named):
     out = tmp_path / "out.json"
     arguments = [*days(tmp_path / "files", 2), "-o", out]
-    run(*arguments, *option, "--shard", "1/1", "--part", tmp_path / "part.parquet")
-    refused(*arguments, "--parts", tmp_path / "part.parquet", says=["part.parquet", named], output=out)
+    run(*arguments, *option, "--shard", "1/1", "--journal", tmp_path / "1.journal")
+    refused(*arguments, "--merge", tmp_path / "1.journal", says=["1.journal", named], output=out)
 
 
-def test_parts_of_another_version_are_refused(tmp_path):
-    out, part = tmp_path / "out.json", tmp_path / "part.parquet"
+def edit(journal, sql):
+    with contextlib.closing(sqlite3.connect(journal)) as connection, connection:
+        connection.execute(sql)
+
+
+def test_journals_of_another_version_are_refused(tmp_path):
+    out, journal = tmp_path / "out.json", tmp_path / "1.journal"
     arguments = [*days(tmp_path / "files", 2), "-o", out]
-    run(*arguments, "--shard", "1/1", "--part", part)
-    version = virtualize("--version").stdout.split()[1]
-    whole = part.read_bytes()
-    assert version in whole
-    part.write_bytes(whole.replace(version, version[:-1] + b"9"))
-    refused(*arguments, "--parts", part, says=["part.parquet", "version"], output=out)
+    run(*arguments, "--shard", "1/1", "--journal", journal)
+    edit(journal, "UPDATE facts SET value = '0.0.1' WHERE name = 'program'")
+    refused(*arguments, "--merge", journal, says=["1.journal", "version"], output=out)
 
 
-@pytest.mark.parametrize("what", ["part", "plan"])
-def test_damage_is_refused(tmp_path, what):
+def test_damage_is_refused(tmp_path):
     """Whatever is damaged, the output is never another one."""
-    choose = random.Random(what)
-    out, whole, plan, part = (tmp_path / name for name in ("out.json", "whole.json", "plan.parquet", "part.parquet"))
-    arguments = [*days(tmp_path / "files", 3), "-o", out, "--plan", plan]
-    run(*arguments[:-3], whole)
-    run(*arguments)
-    run(*arguments, "--shard", "1/1", "--part", part)
-    damaged = part if what == "part" else plan
-    good = damaged.read_bytes()
-    for how in ["short", "empty", "other", "flip", "flip", "flip", "flip", "flip", "flip", "flip", "flip"]:
-        at = choose.randrange(len(good))
+    choose = random.Random(1)
+    out, whole, journal = (tmp_path / name for name in ("out.json", "whole.json", "1.journal"))
+    arguments = [*days(tmp_path / "files", 3), "-o", out]
+    run(*arguments[:-1], whole)
+    run(*arguments, "--shard", "1/1", "--journal", journal)
+    good = journal.read_bytes()
+    # Names, sizes and chunk tables: bytes that SQLite itself does not check.
+    content = [at for at, byte in enumerate(good) if byte and at > 100]
+    for how in ["short", "empty", "other", *["flip"] * 20]:
+        at = choose.choice(content)
         flipped = good[:at] + bytes([good[at] ^ (1 << choose.randrange(8))]) + good[at + 1:]
-        damaged.write_bytes({"short": good[:at], "empty": b"", "other": b"PAR1" + bytes(200) + b"PAR1", "flip": flipped}[how])
-        text = refused(*arguments, "--parts", part, says=[damaged.name], output=out)
+        damaged = {"short": good[:at], "empty": b"", "other": b"PAR1" + bytes(200) + b"PAR1", "flip": flipped}[how]
+        journal.write_bytes(damaged)
+        done = virtualize("batch", *arguments, "--merge", journal)
+        if how == "flip" and done.status == 0:
+            # An index, or free space.
+            same(out, whole)
+            out.unlink()
+            pathlib.Path(f"{out}.journal").unlink()
+            continue
+        text = refused(*arguments, "--merge", journal, says=["1.journal"], output=out)
         assert "panic" not in text
-    damaged.write_bytes(good)
-    run(*arguments, "--parts", part)
+    for sql in ("UPDATE chunks SET chunks = x'00'", "UPDATE files SET size = size + 1", "DELETE FROM chunks WHERE node = 2"):
+        journal.write_bytes(good)
+        edit(journal, sql)
+        refused(*arguments, "--merge", journal, says=["1.journal", "damaged"], output=out)
+    journal.write_bytes(good)
+    run(*arguments, "--merge", journal)
     same(out, whole)
 
 
-def test_missing_shards_are_named(tmp_path):
+def test_missing_repeated_and_incomplete_shards_are_named(tmp_path):
     out = tmp_path / "out.json"
-    arguments = [*days(tmp_path / "files"), "-o", out, "--plan", tmp_path / "plan.parquet"]
-    run(*arguments)
-    parts = shards(arguments, tmp_path / "parts", 3)
-    pathlib.Path(parts[1]).unlink()
-    refused(*arguments, "--parts", tmp_path / "parts", says=["2/3", "--shard"], output=out)
-    refused(*arguments, "--parts", tmp_path / "none", says=["none"], output=out)
-    run(*arguments, "--shard", "2/3", "--part", parts[1])
-    run(*arguments, "--parts", tmp_path / "parts")
+    arguments = [*days(tmp_path / "files"), "-o", out]
+    journals = [pathlib.Path(journal) for journal in shards(arguments, tmp_path / "shards", 3)]
+    merge = [*arguments, "--merge", tmp_path / "shards"]
+    good = journals[1].read_bytes()
+    journals[1].unlink()
+    refused(*merge, says=["missing shard 2/3"], output=out)
+    refused(*arguments, "--merge", tmp_path / "none", says=["none"], output=out)
+    journals[1].write_bytes(good)
+    edit(journals[1], "DELETE FROM facts WHERE name = 'seal'")
+    refused(*merge, says=["2-of-3.journal", "2/3", "not complete"], output=out)
+    journals[1].write_bytes(journals[0].read_bytes())
+    refused(*merge, says=["1-of-3.journal", "2-of-3.journal", "both", "1/3"], output=out)
+    run(*arguments, "--shard", "2/4", "--journal", journals[1])
+    refused(*merge, says=["2-of-3.journal", "2/4"], output=out)
+    journals[1].write_text("notes")
+    refused(*merge, says=["2-of-3.journal", "not a journal"], output=out)
+    journals[1].write_bytes(good)
+    run(*merge)
 
 
 @pytest.mark.parametrize("shard", ["0/2", "3/2", "1", "1/0", "a/b", "-1/2", "1/99999999999999999999"])
 def test_shards_that_do_not_exist(tmp_path, shard):
-    done = run(*days(tmp_path / "files", 1), "-o", tmp_path / "out.json", f"--shard={shard}", "--part", tmp_path / "part.parquet", status=2)
-    assert "--shard" in done.stderr and not (tmp_path / "part.parquet").exists()
+    done = run(*days(tmp_path / "files", 1), "-o", tmp_path / "out.json", f"--shard={shard}", "--journal", tmp_path / "1.journal", status=2)
+    assert "--shard" in done.stderr and not (tmp_path / "1.journal").exists()
 
 
 # ---- stores
 
 @pytest.mark.parametrize("name", ["out.json", "out.icechunk"])
-def test_plan_and_parts_in_a_bucket(filled, signed, tmp_path, name):  # noqa: F811
+def test_list_and_journals_in_a_bucket(filled, signed, tmp_path, name):  # noqa: F811
     endpoint, gate, client = filled
-    inputs = ["s3://private/days/*.nc", "--concat-dim", "time"]
-    arguments = [*inputs, "-o", tmp_path / name, "--plan", f"s3://private/{name}.parts/plan.parquet"]
+    keys = [entry["Key"] for entry in client.list_objects_v2(Bucket="private", Prefix="days/")["Contents"] if entry["Key"].endswith(".nc")]
+    client.put_object(Bucket="private", Key=f"{name}.shards/files.txt", Body="\n".join(f"s3://private/{key}" for key in keys).encode())
+    inputs = ["--list", f"s3://private/{name}.shards/files.txt", "--concat-dim", "time"]
+    arguments = [*inputs, "-o", tmp_path / name]
     (tmp_path / "whole").mkdir()
     run(*inputs, "-o", tmp_path / "whole" / name, env=signed)
-    run(*arguments, env=signed)
-    shards(arguments, f"s3://private/{name}.parts", 3, env=signed)
-    listed = client.list_objects_v2(Bucket="private", Prefix=f"{name}.parts/")["Contents"]
-    assert len(listed) == 4
-    for entry in listed:
+    journals = shards(arguments, f"s3://private/{name}.shards", 3, env=signed)
+    found = client.list_objects_v2(Bucket="private", Prefix=f"{name}.shards/")["Contents"]
+    assert len(found) == 4
+    for entry in found:
         body = client.get_object(Bucket="private", Key=entry["Key"])["Body"].read()
         assert b"the-key" not in body and b"the-secret" not in body
-    run(*arguments, "--parts", f"s3://private/{name}.parts/", env=signed)
+    # A complete shard is neither read nor uploaded again.
+    times = {entry["Key"]: entry["LastModified"] for entry in found}
+    assert read_by(run(*arguments, "--shard", "2/3", "--journal", journals[1], env=signed)) == 0
+    assert times == {entry["Key"]: entry["LastModified"] for entry in client.list_objects_v2(Bucket="private", Prefix=f"{name}.shards/")["Contents"]}
+    run(*arguments, "--merge", f"s3://private/{name}.shards/*.journal", env=signed)
     if name == "out.icechunk":
         assert virtualize("diff", tmp_path / name, tmp_path / "whole" / name, env=signed).status == 0
     else:
         same(tmp_path / name, tmp_path / "whole" / name)
 
 
-def test_a_part_that_may_not_be_written(filled, signed, tmp_path):  # noqa: F811
+def test_a_journal_that_may_not_be_written(filled, signed, tmp_path):  # noqa: F811
     wrong = {**signed, "AWS_ACCESS_KEY_ID": "another-key"}
-    part = "s3://private/denied/1.parquet"
-    done = run(*days(tmp_path / "files", 1), "-o", tmp_path / "out.json", "--shard", "1/1", "--part", part, status=1, env=wrong)
-    assert done.stderr.splitlines()[-1].startswith(f"error: {part}: access denied: ") and done.stdout == b"", done.stderr
+    journal = "s3://private/denied/1.journal"
+    arguments = [*days(tmp_path / "files", 1), "-o", tmp_path / "out.json"]
+    done = run(*arguments, "--shard", "1/1", "--journal", journal, status=1, env=wrong)
+    assert done.stderr.splitlines()[-1].startswith(f"error: {journal}: access denied: "), done.stderr
+    done = run(*arguments, "--journal", journal, status=2)
+    assert "only the journal of a shard" in done.stderr

@@ -6,7 +6,7 @@
 - an output of a command that succeeded survives a loss of power
 
 FAULTS=500 tries up to 500 calls of each command; by default it is a random sample."""
-import errno, os, pathlib, random, re, shutil, subprocess, sys, warnings
+import contextlib, errno, os, pathlib, random, re, shutil, sqlite3, subprocess, sys, warnings
 
 import clients
 import pytest
@@ -48,8 +48,7 @@ def scenarios(days):
     file = clients.FIXTURES / "hdf5/netcdf4.nc"
     old = clients.FIXTURES / "hdf5/chunked.h5"
     batch = lambda name, files, *more: ("batch", *files, *TIME, "-o", name, *more)
-    plan = batch("o.json", days, "--plan", "plan.parquet")
-    shards = [batch("o.json", days, "--plan", "plan.parquet", "--shard", f"{k}/2", "--part", f"parts/{k}.parquet") for k in (1, 2)]
+    shards = [batch("o.json", days, "--shard", f"{k}/2", "--journal", f"shards/{k}.journal") for k in (1, 2)]
     found = {
         "json": Scenario("o.json", (file, "-o", "o.json"), [(old, "-o", "o.json")]),
         "zarr3": Scenario("o.zarr", (file, "-o", "o.zarr", "--overwrite"), [(old, "-o", "o.zarr")]),
@@ -59,9 +58,8 @@ def scenarios(days):
         "convert": Scenario("o.parquet", ("convert", "o.json", "-o", "o.parquet"), [(file, "-o", "o.json")]),
         "each": Scenario("refs", ("batch", *days, "--each", "-o", "refs", "--quiet")),
         "scan": Scenario("s.json", ("scan", *days, "--quiet", "-o", "s.json")),
-        "plan": Scenario("plan.parquet", plan),
-        "shard": Scenario("parts/1.parquet", shards[0], [plan]),
-        "import": Scenario("o.json", batch("o.json", days, "--plan", "plan.parquet", "--parts", "parts/"), [plan, *shards]),
+        "shard": Scenario("shards/1.journal", shards[0]),
+        "merge": Scenario("o.json", batch("o.json", days, "--merge", "shards/"), shards),
         "each zarr3": Scenario("refs", ("batch", *days, "--each", "-f", "zarr3", "-o", "refs", "--quiet")),
         "convert zarr3": Scenario("o.zarr", ("convert", "o.json", "-o", "o.zarr"), [(file, "-o", "o.json")]),
         "convert icechunk": Scenario("o.icechunk", ("convert", "o.json", "-o", "o.icechunk"), [(file, "-o", "o.json")]),
@@ -77,13 +75,13 @@ NAMES = [*scenarios([])]
 # Options that write, with the scenarios of each. Standard output is no file.
 WRITES = {
     (None, "output"): "json", ("convert", "output"): "convert", ("scan", "output"): "scan", ("batch", "output"): "batch o.json",
-    ("batch", "journal"): "journal elsewhere", ("batch", "plan"): "plan", ("batch", "part"): "shard",
+    ("batch", "journal"): "journal elsewhere",
 }
 # Logs and metrics, which may lack their end, and settings of the service: test_serve_faults.py.
 OTHER_WRITES = {("batch", "metrics"), ("batch", "json-log"), ("scan", "json-log"), ("serve", "cache")}
-READS = {"list", "relative-to", "parts", "config", "token-file", "jwks", "webhook-secret-file", "allow", "allow-webhook", "array", "group"}
+READS = {"list", "relative-to", "merge", "config", "token-file", "jwks", "webhook-secret-file", "allow", "allow-webhook", "array", "group"}
 # Names of values: those of files and folders, and all others.
-PLACES = {"OUT", "FILE", "FILE|URL", "URL|FILE", "PLAN", "PART", "PATH", "DIR", "FOLDER", "PLACE", "PREFIX"}
+PLACES = {"OUT", "FILE", "FILE|URL", "URL|FILE", "JOURNAL", "PATH", "DIR", "FOLDER", "PLACE", "PREFIX"}
 OTHERS = set("""ACTION ADDRESS ARRAY AUDIENCE BYTES CLAIM COST DIM=ATTRIBUTE DIM=PROPERTY DIM FORMAT FROM=TO GET,LIST ISSUER K/N KEY=VALUE KEY KIND LOCATION N NAME
     ORIGIN PATTERN READER READERS ROLE SECONDS SIZE TEXT TIME TOKEN TYPE URL COORD POLICY LEVEL""".split())
 
@@ -123,13 +121,25 @@ def content(folder, output):
     path = folder / output
     if path.suffix == ".icechunk":
         return repository(path)
-    if path.name == "1.parquet":  # the part of a shard contains times
-        return {"": path.read_bytes()[-4:]} if path.exists() else None
+    if path.name == "1.journal":
+        return shard(path)
     if path.is_file():
         return {"": path.read_bytes()}
     found = {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*"))
              if p.is_file() and not any(part.startswith(BESIDE) for part in p.relative_to(path).parts)}
     return found or None
+
+
+def shard(path):
+    """Returns the chunks of the files of a shard, if it is complete."""
+    if not path.exists() or any(path.with_name(f"{path.name}-{end}").exists() for end in ("wal", "journal")):
+        return None
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as journal:
+        try:
+            seal = journal.execute("SELECT value FROM facts WHERE name = 'seal'").fetchall()
+            return {"": journal.execute("SELECT url, chunks FROM files JOIN chunks ON file = files.id ORDER BY 1, node").fetchall()} if seal else None
+        except sqlite3.DatabaseError:
+            return None
 
 
 def repository(path):

@@ -1,9 +1,8 @@
-"""The recipes of docs/many-machines.md for SLURM and AWS Batch run as they are written. `sbatch` and `aws` are small programs that run the jobs here."""
-import json, os, re, subprocess, sys
+"""The recipes of docs/many-machines.md for SLURM and Kubernetes run as they are written. `sbatch` and `kubectl` are small programs that run the jobs here."""
+import os, re, subprocess, sys
 
 import clients
 import pytest
-from slow_s3 import SlowS3
 from test_batch import content
 from test_batch_s3 import day, fetched, filled, signed  # noqa: F401
 from test_stores import s3  # noqa: F401
@@ -37,44 +36,34 @@ with concurrent.futures.ThreadPoolExecutor(3) as pool:
 print("4711")
 """
 
-AWS = """
-import concurrent.futures, json, os, subprocess, sys
-def given(name):
-    return sys.argv[sys.argv.index(name) + 1] if name in sys.argv else None
+KUBECTL = """
+import concurrent.futures, os, subprocess, sys, yaml
 
-assert sys.argv[1] == "batch"
-if sys.argv[2] == "register-job-definition":
-    definition = json.load(open(given("--cli-input-json").removeprefix("file://")))
-    assert definition["type"] == "container"
-    json.dump(definition, open(definition["jobDefinitionName"], "w"))
+if sys.argv[1] == "wait":
+    assert sys.argv[-1] == "job/era5-read"
     sys.exit()
-assert sys.argv[2] == "submit-job" and given("--job-queue") and given("--job-name")
-container = json.load(open(given("--job-definition")))["containerProperties"]
-size = given("--array-properties")
-assert (given("--depends-on") is None) or given("--depends-on") == "jobId=job-1"
+job = yaml.safe_load(open(sys.argv[sys.argv.index("-f") + 1]))
+assert sys.argv[1] == "apply" and job["kind"] == "Job"
+spec = job["spec"]
+assert spec.get("completionMode") in ("Indexed", None)
+[container] = spec["template"]["spec"]["containers"]
 
 def run(index):
-    array = {"AWS_BATCH_JOB_ARRAY_INDEX": str(index), "AWS_BATCH_JOB_ARRAY_SIZE": size.removeprefix("size=")} if size else {}
-    named = {each["name"]: each["value"] for each in container["environment"]}
-    folder = f"container-{index}"
+    folder = f"{job['metadata']['name']}-{index}"
     os.makedirs(folder, exist_ok=True)
-    # The server of the test has another region.
-    subprocess.run(container["command"], env={**named, **os.environ, **array}, cwd=folder, stdout=sys.stderr, check=True)
+    array = {"JOB_COMPLETION_INDEX": str(index)} if "completions" in spec else {}
+    subprocess.run([*container["command"], *container["args"]], env={**os.environ, **array}, cwd=folder, stdout=sys.stderr, check=True)
 
 with concurrent.futures.ThreadPoolExecutor(3) as pool:
-    list(pool.map(run, range(int(size.removeprefix("size=")) if size else 1)))
-print("job-1")
+    list(pool.map(run, range(spec.get("completions", 1))))
 """
 
 
 def blocks(heading):
-    """Returns the code blocks of a section: those that begin with a comment or `jobDefinitionName` by name, as {name: text}."""
+    """Returns the code blocks of a section by the names in their comments."""
     section = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.M | re.S)[1]
-    found = {}
-    for language, text in re.findall(r"^```(\w+)\n(.*?)^```$", section, re.M | re.S):
-        name = re.search(r"^# (\S+\.\w+)$", text, re.M)[1] if language == "bash" else "read.json" if "--shard" in text else "join.json"
-        found[name] = text
-    return found
+    texts = re.findall(r"^```\w+\n(.*?)^```$", section, re.M | re.S)
+    return {re.search(r"^# (\S+\.\w+)$", text, re.M)[1]: text for text in texts}
 
 
 def programs(folder, **sources):
@@ -96,43 +85,33 @@ def run(script, folder, env):
 
 def test_slurm(tmp_path):
     files = blocks("SLURM")
-    assert set(files) == {"archive.sh", "read.sbatch", "join.sbatch", "submit.sh"}
-    work = tmp_path / "work"
+    assert set(files) == {"archive.sh", "read.sbatch", "merge.sbatch", "submit.sh"}
+    work, data = tmp_path / "work", tmp_path / "data/era5"
     work.mkdir()
+    data.mkdir(parents=True)
     for name, text in files.items():
-        (work / name).write_text(text)
-    with SlowS3({f"era5/d{k:03}.nc": day(k) for k in range(50)}) as server:
-        keep = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
-        env = {**keep, **server.env, "PATH": programs(tmp_path, sbatch=SBATCH)}
-        whole = clients.virtualize("batch", "s3://bucket/era5/*.nc", "--concat-dim", "time", "-o", tmp_path / "whole.parquet", env=server.env)
-        assert whole.status == 0, whole.stderr
-        server.asked.clear()
-        run("submit.sh", work, env)
-        assert server.asked["?list"] == 1
+        (work / name).write_text(text.replace("/data/era5", str(data)))
+    for k in range(50):
+        (data / f"d{k:03}.nc").write_bytes(day(k))
+    run("submit.sh", work, {**os.environ, "PATH": programs(tmp_path, sbatch=SBATCH)})
+    whole = clients.virtualize("batch", f"{data}/*.nc", "--concat-dim", "time", "-o", tmp_path / "whole.parquet")
+    assert whole.status == 0, whole.stderr
     assert content(work / "era5.parquet") == content(tmp_path / "whole.parquet") != {}
-    # Temporary files of killed tasks stay.
-    assert len([path for path in (work / "era5.parts").iterdir() if not path.name.startswith(".virtualize-")]) == 21
+    assert len([*(work / "era5.shards").glob("*.journal")]) == 20
 
 
-def test_aws_batch(filled, signed, tmp_path):  # noqa: F811
+def test_kubernetes(filled, signed, tmp_path):  # noqa: F811
     endpoint, _, client = filled
-    files = blocks("AWS Batch")
-    assert set(files) == {"read.json", "join.json", "submit.sh"}
+    files = blocks("Kubernetes")
+    assert set(files) == {"read.yaml", "merge.yaml", "submit.sh"}
     work = tmp_path / "work"
     work.mkdir()
     for name, text in files.items():
         (work / name).write_text(text.replace("s3://bucket/era5/*.nc", "s3://private/days/*.nc").replace("s3://bucket/", "s3://private/"))
     keep = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
-    run("submit.sh", work, {**keep, **signed, "PATH": programs(tmp_path, aws=AWS)})
+    run("submit.sh", work, {**keep, **signed, "PATH": programs(tmp_path, kubectl=KUBECTL)})
     whole = clients.virtualize("batch", "s3://private/days/*.nc", "--concat-dim", "time", "-o", tmp_path / "whole.parquet", env=signed)
     assert whole.status == 0, whole.stderr
     assert content(fetched(client, "refs/era5.parquet", tmp_path)) == content(tmp_path / "whole.parquet") != {}
-    parts = [entry["Key"] for entry in client.list_objects_v2(Bucket="private", Prefix="era5.parts/")["Contents"]]
-    assert len(parts) == 21
-
-
-def test_definitions_are_json():
-    for name, text in blocks("AWS Batch").items():
-        if name.endswith(".json"):
-            command = json.loads(text)["containerProperties"]["command"]
-            assert command[:2] == ["sh", "-c"] and len(command) == 3
+    journals = client.list_objects_v2(Bucket="private", Prefix="era5.shards/")["Contents"]
+    assert len(journals) == 20

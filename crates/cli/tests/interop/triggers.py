@@ -377,9 +377,10 @@ def two_steps(folder):
     return BATCH
 
 
-def no_part(folder):
-    (folder / "notes.txt").write_text("mine")
-    return [*two_steps(folder), "--parts", "notes.txt"]
+def missing_shard(folder):
+    steps = two_steps(folder)
+    run(folder, "batch", *steps[1:], "--shard", "1/2", "--journal", "1.journal")
+    return [*steps, "--merge", "1.journal"]
 
 
 def unreachable_metrics(folder):
@@ -451,8 +452,8 @@ ERRORS = {
     "not-a-file": a_folder,
     "output-exists": occupied,
     "output-not-in-journal": foreign_output,
-    "parts": no_part,
     "references-invalid": no_references,
+    "shards": missing_shard,
     "source-changed": changing,
     "source-denied": served(403),
     "source-not-found": lambda folder: ["absent.nc"],

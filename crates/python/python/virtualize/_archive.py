@@ -159,7 +159,8 @@ def batch(
     *,
     executor: SupportsSubmit | None = None,
     shard_size: int | None = None,
-    keep_parts: bool = False,
+    shard_folder: Location | None = None,
+    keep_shards: bool = False,
     on_event: OnEvent | None = None,
     progress: bool = False,
     **options: Unpack[BatchOptions],
@@ -179,13 +180,15 @@ def batch(
         ``.icechunk``.
     executor
         Reads the files elsewhere: in threads or processes of `concurrent.futures`, or on the workers of Dask
-        (``client.get_executor()``) and others. The output is the same. Each task reads a shard of the files and writes
-        what it read to the folder or prefix ``parts``, which is ``OUTPUT.parts/`` by default, and which all workers and
-        this process must share.
+        (``client.get_executor()``) and others. The output is the same. Each task reads a shard of the files into a
+        journal in ``shard_folder``.
     shard_size
         Number of files of a shard. By default 1,000 to 10,000, and fewer if there are less than 16,000 files.
-    keep_parts
-        Whether to keep the parts after success.
+    shard_folder
+        Folder or prefix of the list of files and the journals of the shards, which all workers and this process must
+        share. ``OUTPUT.shards/`` by default.
+    keep_shards
+        Whether to keep these after success.
     on_event
         Is called with each event (``virtualize.events``), in this thread. If it raises, the run is stopped.
     progress
@@ -218,7 +221,7 @@ def batch(
     with Listener(on_event, progress) as listener:
         if executor is None:
             return _summary(_finish(_batch(inputs, output, options), listener))
-        run = Distribution(_locations(inputs), output, options, shard_size, keep_parts)
+        run = Distribution(_locations(inputs), output, options, shard_size, shard_folder, keep_shards)
         done: SimpleQueue[Done] = SimpleQueue()
         with run.shards(executor, _finish(run.list_files(), listener), done.put) as shards:
             while shards.is_running:
@@ -232,7 +235,8 @@ async def batch_async(
     *,
     executor: SupportsSubmit | None = None,
     shard_size: int | None = None,
-    keep_parts: bool = False,
+    shard_folder: Location | None = None,
+    keep_shards: bool = False,
     on_event: OnEvent | None = None,
     progress: bool = False,
     **options: Unpack[BatchOptions],
@@ -245,7 +249,7 @@ async def batch_async(
     with Listener(on_event, progress) as listener:
         if executor is None:
             return _summary(await _finish_async(_batch(inputs, output, options), listener))
-        run = Distribution(_locations(inputs), output, options, shard_size, keep_parts)
+        run = Distribution(_locations(inputs), output, options, shard_size, shard_folder, keep_shards)
         done: Arrivals[Done] = Arrivals()
         with run.shards(executor, await _finish_async(run.list_files(), listener), done.put) as shards:
             while shards.is_running:

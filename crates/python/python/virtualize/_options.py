@@ -127,6 +127,8 @@ class RunOptions(TypedDict, total=False):
     """How a run proceeds."""
 
     journal: Location
+    shard: str
+    merge: Location | Sequence[Location]
     restart: bool
     retry_failed: bool
     max_failures: int
@@ -155,8 +157,6 @@ class BatchOptions(
     format: Format
     each: bool
     overwrite: bool
-    plan: Location
-    parts: Location | Sequence[Location]
 
 
 class ScanOptions(FileSelection, LayoutOptions, ConnectionOptions, MappingOptions, total=False):

@@ -90,7 +90,7 @@ def _show(bar: Any, event: Event) -> None:
         case events.Read():
             bar.update()
         case events.Failed():
-            # Those of a part were counted when its shard was read.
+            # Those of a shard were counted when it was read.
             bar.update(bar.n < (bar.total or 0))
             bar.colour = "red"
         case events.ShardRead(files=files, failed=failed):

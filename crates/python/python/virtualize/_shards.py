@@ -1,11 +1,11 @@
-"""A batch on many machines: workers of an executor read shards of the files, and only receipts return."""
+"""A batch on many machines: workers of an executor read shards of the files into journals, which are merged."""
 
 import json
 import os.path
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from os import PathLike, fspath
+from os import fspath
 from typing import Any, Protocol, Self
 
 from virtualize import _errors, _virtualize
@@ -38,16 +38,16 @@ type Done = tuple[int, SupportsDone]
 """The number of a shard, and its task, which is done."""
 
 
-def read_shard(output: str, options: str, plan: str, number: int, of: int, part: str) -> str:
-    """Read a shard in a worker: write its part, unless it is there. Return its receipt, or an error, as JSON."""
+def read_shard(output: str, options: str) -> str:
+    """Read a shard into its journal, in a worker. Return the summary, or an error, as JSON."""
     try:
-        run = _virtualize.read_shard(output, options, plan, number, of, part)
+        run = _virtualize.batch(output, options, "{}", False)
         try:
             run.wait(True)
         except BaseException:
             run.abort()
             raise
-        return run.result()
+        return json.dumps(json.loads(run.result())["summary"])
     except Error as error:
         # Executors wrap exceptions in different ways.
         return json.dumps({"error": type(error).__name__, "message": str(error)})
@@ -62,36 +62,45 @@ class Distribution:
         As for ``virtualize.batch``.
     size
         Number of files of a shard, if the caller chose it.
+    folder
+        Folder or prefix of the list and the journals of the shards, if the caller chose it.
     keep
-        Whether to keep the plan and the parts after success.
+        Whether to keep these after success.
     """
 
     def __init__(
-        self, inputs: list[str], output: Location, options: BatchOptions, size: int | None, keep: bool
+        self,
+        inputs: list[str],
+        output: Location,
+        options: BatchOptions,
+        size: int | None,
+        folder: Location | None,
+        keep: bool,
     ) -> None:
         if size is not None and size < 1:
             raise OptionError(f"shard_size: expected a positive number of files, not {size}")
-        if options.get("plan") is not None:
-            raise OptionError("plan cannot be combined with executor, which writes a plan to parts")
+        for name in ("shard", "merge"):
+            if options.get(name) is not None:
+                raise OptionError(f"{name} cannot be combined with executor")
         self.output = fspath(output)
         self._inputs, self._options, self._size, self._keep = inputs, options, size, keep
-        self.folder = _folder(self.output, options.get("parts"))
-        self.plan = f"{self.folder}plan.parquet"
+        self.folder = _absolute(self.output.rstrip("/") + ".shards" if folder is None else folder).rstrip("/") + "/"
+        self._list = f"{self.folder}files.jsonl"
         self.attempts = options.get("attempts") or _ATTEMPTS
         self.files = self.count = 0
         self._start = time.monotonic()
-        # What names the files is of no use to workers, and may be long.
+        # The list names the files.
         others = {name: value for name, value in options.items() if name not in FileSelection.__optional_keys__}
-        self.worker_options = to_json({**others, "parts": None}, BatchOptions, inputs=[])
+        self._others: dict[str, Any] = {**others, "list": self._list}
 
-    def part(self, number: int) -> str:
-        """Return the location of the part of a shard."""
-        return f"{self.folder}shard-{number:05}-of-{self.count:05}.parquet"
+    def journal(self, number: int) -> str:
+        """Return the location of the journal of a shard."""
+        return f"{self.folder}shard-{number:05}-of-{self.count:05}.journal"
 
     def list_files(self) -> "partial[_virtualize.Run]":
-        """Return what starts the listing, which writes the plan."""
-        text = to_json({**self._options, "parts": None}, BatchOptions, inputs=self._inputs)
-        return partial(_virtualize.write_plan, self.output, text, self.plan, self._size)
+        """Return what starts the listing, which writes the list."""
+        text = to_json(self._options, BatchOptions, inputs=self._inputs)
+        return partial(_virtualize.write_list, self.output, text, self._list, self._size)
 
     def shards(
         self, executor: "SupportsSubmit", planned: dict[str, Any], done: Callable[[Done], object]
@@ -100,28 +109,22 @@ class Distribution:
         self.files, self.count = planned["files"], planned["count"]
         return Shards(self, executor, planned["shards"], done)
 
+    def worker_options(self, number: int) -> str:
+        """Return the options of a worker that reads a shard."""
+        chosen = {**self._others, "shard": f"{number}/{self.count}", "journal": self.journal(number)}
+        return to_json(chosen, BatchOptions, inputs=[])
+
     def join(self, shards: "Shards") -> "partial[_virtualize.Run]":
-        """Return what starts the run that imports the parts and writes the output."""
-        chosen: BatchOptions = {**self._options, "plan": self.plan, "parts": shards.parts}
-        text = to_json(chosen, BatchOptions, inputs=self._inputs)
-        fresh = [one for one in shards.read if not one.reused]
+        """Return what starts the run that merges the journals and writes the output."""
+        text = to_json({**self._others, "merge": shards.journals}, BatchOptions, inputs=[])
         workers = {
-            "read": sum(one.files - one.failed for one in fresh),
-            "requests": sum(one.requests for one in fresh),
-            "bytes": sum(one.bytes for one in fresh),
+            "read": sum(one.read for one in shards.read),
+            "requests": sum(one.requests for one in shards.read),
+            "bytes": sum(one.bytes for one in shards.read),
             "seconds": time.monotonic() - self._start,
-            "used": [] if self._keep else [self.plan, *map(self.part, range(1, self.count + 1))],
+            "used": [] if self._keep else [self._list, *map(self.journal, range(1, self.count + 1))],
         }
         return partial(_virtualize.batch, self.output, text, json.dumps(workers))
-
-
-def _folder(output: str, parts: Location | Sequence[Location] | None) -> str:
-    """Return the folder or prefix of the parts, with its final slash."""
-    if parts is None:
-        return _absolute(output.rstrip("/") + ".parts") + "/"
-    if isinstance(parts, str | PathLike):
-        return _absolute(fspath(parts)).rstrip("/") + "/"
-    raise OptionError("parts: expected one folder or prefix, to which all workers write")
 
 
 def _absolute(location: Location) -> str:
@@ -131,7 +134,7 @@ def _absolute(location: Location) -> str:
 
 
 class Shards:
-    """The shards of a run: submits them, submits lost ones again, and takes their receipts.
+    """The shards of a run: submits them, submits lost ones again, and takes their summaries.
 
     As a context, submits the shards at its start, and cancels what runs if it is left early.
 
@@ -181,16 +184,15 @@ class Shards:
         return bool(self._running)
 
     @property
-    def parts(self) -> list[str]:
-        """Locations of all parts."""
-        return [self._run.part(number) for number in self._attempts]
+    def journals(self) -> list[str]:
+        """Locations of all journals."""
+        return [self._run.journal(number) for number in self._attempts]
 
     def _submit(self, number: int) -> None:
         run = self._run
         self._attempts[number] += 1
-        arguments = (run.output, run.worker_options, run.plan, number, run.count, run.part(number))
         try:
-            future = self._executor.submit(read_shard, *arguments)
+            future = self._executor.submit(read_shard, run.output, run.worker_options(number))
         except Exception as error:
             # The executor was shut down, or all its workers are lost.
             self._lost[number] = error
@@ -210,18 +212,18 @@ class Shards:
         """
         del self._running[number]
         try:
-            receipt = json.loads(future.result())
+            summary = json.loads(future.result())
         except ImportError as error:
             raise Error(f"{self._name(number)}: {error} (install virtualize where the workers run)") from error
         except Exception as error:
             return self._again(number, error)
-        if "error" in receipt:
-            failure: Error = getattr(_errors, receipt["error"])(receipt["message"])
+        if "error" in summary:
+            failure: Error = getattr(_errors, summary["error"])(self._explained(summary["message"]))
             if isinstance(failure, UnavailableError):
                 return self._again(number, failure)
-            raise self._explained(number, failure)
-        names = ("part", "files", "failed", "failures", "requests", "bytes", "seconds", "reused")
-        known = {name: receipt[name] for name in names}
+            raise type(failure)(f"{self._name(number)}: {failure}")
+        names = ("journal", "files", "read", "failed", "failures", "requests", "bytes", "seconds")
+        known = {name: summary[name] for name in names}
         event = ShardRead(time=time.time(), shard=number, shards=self._run.count, **known)
         self.read.append(event)
         return event
@@ -236,12 +238,10 @@ class Shards:
         text = f"{type(error).__name__}: {error}"
         return ShardLost(time=time.time(), shard=number, shards=self._run.count, attempt=attempt, error=text)
 
-    def _explained(self, number: int, error: Error) -> Error:
-        """Return the error of a worker with its shard and, if the worker cannot reach the parts, what to do."""
-        text = f"{self._name(number)}: {error}"
-        if self._run.folder in text:
-            text += ' (give parts="…", a folder or prefix that all workers can read and write)'
-        return type(error)(text)
+    def _explained(self, message: str) -> str:
+        """Return the message of a worker and, if it cannot reach the journals, what to do."""
+        hint = ' (give shard_folder="…", a folder or prefix that all workers can read and write)'
+        return message + hint if self._run.folder in message else message
 
     def _name(self, number: int) -> str:
         of, files = self._run.count, self._run.files
@@ -249,7 +249,7 @@ class Shards:
         return f"shard {number} of {of} (files {first + 1} to {last})"
 
     def _check(self) -> None:
-        """Raise an error if shards were lost, or if their parts are not here."""
+        """Raise an error if shards were lost, or if their journals are not here."""
         folder = self._run.folder
         if self._lost:
             named = [f"{self._name(n)}: {type(e).__name__}: {e}" for n, e in sorted(self._lost.items())]
@@ -257,11 +257,11 @@ class Shards:
             count = "1 shard was" if len(named) == 1 else f"{len(named)} shards were"
             raise UnavailableError(
                 f"{count} not read: {'; '.join(named[:_NAMED])}{more} (make the same call again, with an executor whose "
-                f"workers run, to read what is missing; {folder} has the parts of the other shards)"
+                f"workers run, to read what is missing; {folder} has the journals of the other shards)"
             ) from next(iter(self._lost.values()))
-        absent = (part for part in self.parts if "://" not in part and not os.path.exists(part))
-        if part := next(absent, None):
+        absent = (name for name in self.journals if "://" not in name and not os.path.exists(name))
+        if journal := next(absent, None):
             raise UnavailableError(
-                f'{part}: a worker wrote this part, but it is not here (give parts="…", a folder or prefix that all workers '
-                "and this process share)"
+                f'{journal}: a worker wrote this journal, but it is not here (give shard_folder="…", a folder or prefix that '
+                "all workers and this process share)"
             )

@@ -44,7 +44,7 @@ class Summary:
     read: int
     """Number of files that this run read; with ``executor=``, also those that its workers read."""
     imported: int
-    """Number of files that other runs read, and whose parts this run imported."""
+    """Number of files that this run imported from the journals of shards."""
     known: int
     """Number of files that the journal already had."""
     failed: int
@@ -148,10 +148,12 @@ class ShardRead:
     """Number of the shard, counted from 1."""
     shards: int
     """Number of all shards."""
-    part: str
-    """Where the worker wrote what it read."""
+    journal: str
+    """The journal of the shard."""
     files: int
     """Number of files of the shard."""
+    read: int
+    """Number of those that were read now. The others were in the journal already."""
     failed: int
     """Number of those that could not be read."""
     failures: list[str]
@@ -160,29 +162,23 @@ class ShardRead:
     bytes: int
     seconds: float
     """Duration of reading the files."""
-    reused: bool
-    """Whether the part was there already, so that no file was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """The files of a part are in the journal."""
+    """The files of a shard were imported from its journal."""
 
     time: float
-    part: str
-    """The part."""
+    journal: str
+    """The journal of the shard."""
     shard: str
-    """Its shard, such as ``3/10``."""
+    """The shard, such as ``3/10``."""
     files: int
     """Number of its files."""
     imported: int
     """Number of those that the journal did not have yet."""
     failed: int
     """Number of its files that could not be read."""
-    seconds: float
-    """Duration of reading them."""
-    requests: int
-    bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ use super::{Batch, NAMED, RunOptions, Target, combined::Combination, member, pre
 use crate::{
     Error, Event, Item, Journal, JournalError, Layout,
     event::Events,
-    journal::{Accept, Content, Listing, Survey},
+    journal::{Accept, Listing, Record, Survey},
     plan::{OnMismatch, PlanOptions},
     read::{FileReader, read_journal},
     scan::{Eras, Seen, look},
@@ -137,7 +137,7 @@ impl Batch {
     async fn survey(&self, most: u64, found: &mut DryRun, events: &Events) -> Result<Vec<Item>, Error> {
         let (mut journal, is_known) = self.journal_to_compare(found)?;
         let mut listing = Listing::default();
-        self.for_each_listed(None, events, |items| {
+        self.for_each_listed(events, |items| {
             journal.stage(&items, &mut listing)?;
             events.tell(Event::Listed { files: listing.files, pending: listing.pending, complete: false });
             Ok(())
@@ -230,14 +230,14 @@ impl Batch {
     }
 
     /// Returns the reader of the sample, which also summarizes each file.
-    fn sample_reader(&self, sampled: &Arc<Mutex<Sampled>>) -> FileReader<Content> {
+    fn sample_reader(&self, sampled: &Arc<Mutex<Sampled>>) -> FileReader<Record> {
         let layout = Arc::new(self.combine.layout.clone());
         let (sampled, each) = (Arc::clone(sampled), self.each);
         FileReader::new(self.options.clone(), move |item, store, options| {
             let (layout, sampled) = (Arc::clone(&layout), Arc::clone(&sampled));
             async move {
                 if each {
-                    return Ok(Content::Written { name: item.url.clone(), receipt: String::new() });
+                    return Ok(Record::Written { name: item.url.clone(), receipt: String::new() });
                 }
                 let content = member::content(item, store, &layout, options).await?;
                 let (seen, _) = look(item, store, options, layout.as_ref().clone(), false).await?;

@@ -11,7 +11,7 @@ use super::*;
 
 fn member() -> Outcome {
     let row = MemberRow { storage: "kind".to_owned(), extent: "{}".to_owned(), ..MemberRow::default() };
-    done(Content::Member(Box::new(row)))
+    done(Record::Member(Box::new(row)))
 }
 
 /// Returns a journal of three files in an output, with a tail.
@@ -97,7 +97,7 @@ fn what_was_read_of_a_replaced_file_is_deleted() {
     let node =
         |path: &str| NodeRow { path: path.to_owned(), document: "{}".into(), chunks: vec![1], count: 1 };
     let row = MemberRow { nodes: vec![node(""), node("x"), node("y")], ..MemberRow::default() };
-    let mut journal = read_all(journal, |_| done(Content::Member(Box::new(row.clone()))));
+    let mut journal = read_all(journal, |_| done(Record::Member(Box::new(row.clone()))));
     let count = |journal: &Journal, table: &str| -> i64 {
         let sql = format!("SELECT count(*) FROM {table}");
         journal.connection.query_row(&sql, [], |row| row.get(0)).unwrap()

@@ -245,7 +245,7 @@ fn random_hierarchies_come_back() {
         let row = MemberRow { storage: kind, signature, extent, values, digests, given, ..row };
         all.insert(item.url.clone(), (whole, row));
     }
-    let journal = read_all(journal, |url| done(Content::Member(Box::new(all[url].1.clone()))));
+    let journal = read_all(journal, |url| done(Record::Member(Box::new(all[url].1.clone()))));
     drop(journal);
     let mut journal = Journal::open(&path).unwrap();
     let planned = journal.planned().unwrap();

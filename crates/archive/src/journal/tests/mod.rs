@@ -40,7 +40,7 @@ fn urls(journal: &Journal) -> Vec<String> {
     journal.column("SELECT url FROM files ORDER BY position, id", []).unwrap()
 }
 
-fn done(record: Content) -> Outcome {
+fn done(record: Record) -> Outcome {
     Outcome::Done(Box::new(Done {
         opened: Item::default(),
         replaced: false,
@@ -55,7 +55,7 @@ fn done(record: Content) -> Outcome {
 }
 
 fn written(name: &str) -> Outcome {
-    done(Content::Written { name: name.to_owned(), receipt: "r".to_owned() })
+    done(Record::Written { name: name.to_owned(), receipt: "r".to_owned() })
 }
 
 fn failed(error: &str) -> Outcome {
@@ -138,7 +138,7 @@ fn what_no_output_has_can_be_forgotten() {
     let folder = tempfile::tempdir().unwrap();
     let mut journal = Journal::open(&folder.path().join("j")).unwrap();
     list(&mut journal, &[item("a", "1"), item("b", "1")]);
-    let mut journal = read_all(journal, |_| done(Content::Member(Box::default())));
+    let mut journal = read_all(journal, |_| done(Record::Member(Box::default())));
     let rows: Vec<i64> = journal.planned().unwrap().iter().map(|row| row.id).collect();
     journal.begin_output("o", ("plan", "content"), rows, false).unwrap();
     assert_eq!(journal.unwritten(9).unwrap().count, 2);

@@ -138,7 +138,7 @@ fn read(journal: Journal, history: &mut Vec<Model>, most: usize, failures: u8) -
             let fails = (failures >> number) & 1 == 1;
             let row =
                 MemberRow { storage: "kind".to_owned(), extent: "{}".to_owned(), ..MemberRow::default() };
-            let outcome = if fails { failed("fails") } else { done(Content::Member(Box::new(row))) };
+            let outcome = if fails { failed("fails") } else { done(Record::Member(Box::new(row))) };
             writer.finished(work.id, outcome).await.unwrap();
             let mut next = history.last().unwrap().clone();
             let file = next.files.iter_mut().find(|file| file.url == work.item.url).unwrap();

@@ -35,7 +35,7 @@ fn documents(history: bool, n: u64) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Returns the record of a file; equal documents share their text, as in a part.
+/// Returns the record of a file; equal documents share their text.
 fn member(n: u64, item: &Item, chunks: u64, texts: &[(&str, Arc<str>)]) -> MemberRow {
     let mut rng = fastrand::Rng::with_seed(n);
     let table = |count: u64, rng: &mut fastrand::Rng| {
@@ -90,7 +90,7 @@ fn items(files: std::ops::Range<u64>) -> Vec<Item> {
         .collect()
 }
 
-/// Imports files as parts do, a thousand at a time.
+/// Imports files as a merge does, a thousand at a time.
 fn import(journal: &mut Journal, files: std::ops::Range<u64>, chunks: u64, history: bool) {
     let shared =
         |n| documents(history, n).into_iter().map(|(path, text)| (path, Arc::from(text))).collect::<Vec<_>>();
@@ -106,12 +106,12 @@ fn import(journal: &mut Journal, files: std::ops::Range<u64>, chunks: u64, histo
                     texts[0] = shared(n).swap_remove(0);
                 }
                 let row = member(n, &item, chunks, &texts);
-                (item.url.clone(), done(Content::Member(Box::new(row))))
+                (item.url.clone(), done(Record::Member(Box::new(row))))
             })
             .collect();
         IMPORTED.with(|time| {
             let start = cpu();
-            journal.import(batch, false).unwrap();
+            journal.import(&batch, false).unwrap();
             time.set(time.get() + cpu() - start);
         });
     }
