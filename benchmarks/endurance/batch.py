@@ -46,7 +46,7 @@ def generate(folder, files):
 
 
 def command(binary, folder, output):
-    return [binary, "batch", f"{folder}/*/*.nc", "--stack-dim", "time", "--coord-from-name", "f{time:d}.nc", "--format", "kerchunk-json", "-o", output, "--quiet"]
+    return [binary, "batch", f"{folder}/*/*.nc", "--stack-dim", "time", "--coord", "time=name:f{time:d}.nc", "--format", "kerchunk-json", "-o", output, "--quiet"]
 
 
 def run(words, log, until=float("inf")):

@@ -16,23 +16,19 @@ mod batch;
 mod compat;
 mod error;
 mod event;
-mod head;
-mod item;
+mod file;
 mod join;
 mod journal;
 mod layout;
 pub mod list;
-mod member;
 mod plan;
 mod read;
-#[cfg(feature = "icechunk")]
-mod repository;
 mod scan;
 mod values;
 
 pub use batch::{
-    Batch, BatchBuilder, BatchOptions, CombineOptions, DryRun, DryRunOptions, Estimate, FileOptions,
-    LayoutOptions, Prices, RunOptions, SampleFailure, SampleGroup, Shard, ShardPlan, Target, shard_size,
+    ArrayRule, Batch, BatchBuilder, BatchOptions, CombineOptions, CoordSource, FileOptions, LayoutOptions,
+    OnChange, OnFailure, RunOptions, Shard, ShardPlan, Target, shard_size,
 };
 pub use compat::{
     ArraySignature, Difference, DimRole, Numbers, Signature, Stored, differences, is_coordinate, roles,
@@ -40,18 +36,15 @@ pub use compat::{
 };
 pub use error::{CombineError, Error, Note, OptionConflict, Problem};
 pub use event::{Event, Summary};
-pub use item::Item;
+pub use file::{Item, Member, Wanted};
 pub use journal::{
-    FailureState, Journal, JournalError, JournalState, MergeError, OptionDifference, OutputState, Survey,
+    FailureState, Journal, JournalError, JournalState, MergeError, OptionDifference, OutputState,
     journal_beside,
 };
 pub use layout::{Along, Layout, NamePattern, catalogue_value, given};
-pub use member::{Member, Wanted};
 pub use plan::{
     Block, Direction, Extent, FileExtent, Files, Known, LeftOut, OnDuplicate, OnMismatch, Plan, PlanOptions,
     PlannedEra, Range, Selection, Signatures, Units, plan,
 };
-#[cfg(feature = "icechunk")]
-pub use repository::commit_or_append;
 pub use scan::{Coordinate, Era, Eras, FailedFile, Scan, ScanOptions, Seen, Stretch, scan, scan_inputs};
 pub use values::{Scalar, time_value};

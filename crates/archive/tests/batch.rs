@@ -44,7 +44,7 @@ async fn a_second_run_reads_what_is_new() {
     let written = fs::read(&output).unwrap();
     let again = run(stacked(&inputs[..2])).await;
     assert_eq!((again.read, again.known), (0, 2));
-    assert_eq!(again.notes, ["nothing is new: the output is as it was"]);
+    assert_eq!(again.notes, ["up to date; nothing written"]);
     assert_eq!(fs::read(&output).unwrap(), written);
     let options = RunOptions { append: true, ..RunOptions::default() };
     let appended = run(stacked(&inputs[2..]).run_options(options)).await;

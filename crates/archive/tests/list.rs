@@ -161,10 +161,16 @@ async fn filters_and_duplicates() {
     let (items, tally) = listed(inputs(), Filter::named("t2m.nc"), &options).await;
     assert_eq!(items.unwrap().len(), 2);
     assert_eq!((tally.listed, tally.filtered, tally.duplicates.count), (2, 6, 2));
-    assert!(tally.notes()[0].contains("2 files were named more than once"), "{:?}", tally.notes());
-    let large = Filter { min_size: Some(8), ..Filter::default() };
-    let text = listed(inputs(), large, &options).await.0.unwrap_err().to_string();
-    assert!(text.contains("10 do not pass the filter (at least 8 bytes)"), "{text}");
+    assert!(tally.notes()[0].contains("2 files are listed more than once"), "{:?}", tally.notes());
+    let text = listed(inputs(), Filter::named("*.h5"), &options).await.0.unwrap_err().to_string();
+    assert!(text.contains("10 do not match \"*.h5\""), "{text}");
+    for (pattern, count) in [("t2m.*", 2), ("2020/*.nc", 2), ("*/2020/t2m.nc", 1), ("**/x/*", 1)] {
+        let (items, _) = listed(inputs(), Filter::named(pattern), &options).await;
+        assert_eq!(items.map(|items| items.len()), Ok(count), "{pattern}");
+    }
+    for pattern in ["T2M.nc", "020/*.nc", "era5/*.tif"] {
+        assert!(listed(inputs(), Filter::named(pattern), &options).await.0.is_err(), "{pattern}");
+    }
     let error = list(inputs(), Filter::named("[a"), options.clone()).err().unwrap();
     assert!(format!("{:?}", error.remedy()).contains("[*]"));
 }
@@ -290,7 +296,7 @@ async fn lists_of_files() {
     assert!(
         error(Input::List(local.display().to_string()), &ListOptions::default())
             .await
-            .contains("names no files")
+            .contains("lists no files")
     );
 }
 
@@ -322,7 +328,7 @@ async fn a_stac_item() {
     let text = error(stac("s2/item_1.json"), &ListOptions::default()).await;
     assert!(text.contains("several assets: B04, B08"), "{text}");
     let text = error(stac("s2/item_1.json"), &keys(&["B99"])).await;
-    assert!(text.contains("1 STAC items have no wanted asset"), "{text}");
+    assert!(text.contains("1 STAC items have no selected asset"), "{text}");
     let (items, _) = listed(vec![stac("s2/item_1.json")], Filter::default(), &keys(&["B04", "B08"])).await;
     assert_eq!(short(items.unwrap()), ["s2/item_1/B04.tif", "s3://example/B08.tif"]);
 }
@@ -332,7 +338,7 @@ async fn a_stac_catalogue_with_a_circle() {
     let (items, tally) = listed(vec![stac("catalog.json")], Filter::default(), &keys(&["B04", "nc"])).await;
     assert_eq!(short(items.unwrap()), ["s2/item_1/B04.tif", "s2/item_2.tif", "nc/a.nc"]);
     assert_eq!(tally.without_asset.first, ["item_3 (which has B08)"]);
-    assert!(tally.notes()[0].contains("1 STAC items have none of the wanted assets, such as item_3"));
+    assert!(tally.notes()[0].contains("1 STAC items have none of the selected assets, such as item_3"));
 }
 
 /// Serves pages in the style of a STAC API: chunked, without lengths or ranges.
@@ -454,7 +460,7 @@ async fn alternate_places_of_assets() {
     let (items, _) = listed(vec![Input::Stac(url.clone())], Filter::default(), &at("s3")).await;
     assert_eq!(items.unwrap()[0].url, "s3://b/f.nc");
     let text = error(Input::Stac(url), &at("gs")).await;
-    assert!(text.contains("asset data: it has no alternate \"gs\"; existing alternates: s3"), "{text}");
+    assert!(text.contains("asset data: no alternate \"gs\"; existing alternates: s3"), "{text}");
 }
 
 #[tokio::test]
@@ -473,7 +479,7 @@ async fn what_is_no_stac_is_refused() {
         ("[]", "type is none"),
         ("{\"type\": \"Point\"}", "type is \"Point\""),
         ("{", "no JSON"),
-        ("{\"type\": \"Feature\", \"id\": \"x\"}", "item x: it has no assets"),
+        ("{\"type\": \"Feature\", \"id\": \"x\"}", "item x: no assets"),
         ("{\"type\": \"FeatureCollection\"}", "without features"),
         (
             "{\"type\": \"FeatureCollection\", \"features\": [], \"links\": [{\"rel\": \"next\", \"method\": \"POST\", \"href\": \"b\"}]}",
@@ -483,7 +489,7 @@ async fn what_is_no_stac_is_refused() {
             "{\"type\": \"FeatureCollection\", \"features\": [], \"links\": [{\"rel\": \"next\", \"method\": \"PUT\", \"href\": \"b\"}]}",
             "method \"PUT\"",
         ),
-        ("{\"type\": \"Catalog\", \"links\": []}", "names no files"),
+        ("{\"type\": \"Catalog\", \"links\": []}", "lists no files"),
     ] {
         fs::write(&path, text).unwrap();
         let found = error(Input::Stac(path.display().to_string()), &ListOptions::default()).await;

@@ -15,7 +15,7 @@ use virtualize::{
 };
 
 #[cfg(feature = "archive")]
-pub(crate) use batch::{Batch, DryRun};
+pub(crate) use batch::Batch;
 pub(crate) use output::Output;
 pub(crate) use references::{Compare, Translate, Validate};
 #[cfg(feature = "archive")]

@@ -63,7 +63,7 @@ async fn commit(
     options: &StoreOptions,
 ) -> Result<(), Failure> {
     let commit = output.icechunk.options(store.name());
-    let done = virtualize_archive::commit_or_append(store, target, &commit, options).await?;
+    let done = virtualize::commit(store, target, &commit, options).await?;
     crate::messages::line(&format!(
         "committed {} chunks to {}, snapshot {}",
         done.chunks, commit.branch, done.snapshot

@@ -158,22 +158,21 @@ fn mistyped_names_in_files_are_recognized() {
     };
     let dimensions = "did you mean \"time\"? existing dimensions: lat, level, lon, time";
     batch(&["--concat-dim", "tiem"], 1, &[dimensions]);
-    batch(&["--stack-dim", "m", "--coord-from-attribute", "m=titel"], 1, &["did you mean \"title\"?"]);
+    batch(&["--stack-dim", "m", "--coord", "m=attribute:titel"], 1, &["did you mean \"title\"?"]);
     batch(
-        &["--stack-dim", "member", "--coord-from-name", "netcdf{membr:d}.nc"],
+        &["--stack-dim", "member", "--coord", "membr=name:netcdf{membr:d}.nc"],
         1,
         &["did you mean \"member\"?"],
     );
-    for option in ["--concat-var", "--assume-equal", "--optional-var"] {
+    for rule in ["vary", "first", "optional"] {
         let note = "note: tempertur: no file has this array; did you mean \"temperature\"? existing arrays: ";
-        batch(&["--concat-dim", "time", option, "tempertur"], 0, &[note]);
+        batch(&["--concat-dim", "time", "--var", &format!("tempertur={rule}")], 0, &[note]);
     }
     refuses(&[&fixture("tiff/tiles.tif"), "--ifd", "9"], 1, &["the file has no image 9; existing images: 0"]);
     let commit = |more: &[&str], status, words: &[&str]| {
         refuses(&[&[file.as_str(), "-f", "icechunk", "-o", &repository], more].concat(), status, words);
     };
     commit(&[], 0, &[]);
-    commit(&["--append-dim", "tiem"], 1, &[dimensions]);
     commit(&["--branch", "mian"], 1, &["did you mean \"main\"? existing branches: main"]);
     refuses(&["validate", &repository, "--version-of", "mian"], 1, &["did you mean \"main\"?"]);
 }

@@ -1,32 +1,23 @@
 //! Commits of a hierarchy.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use icechunk::{
     Repository, Storage,
-    format::{SnapshotId, snapshot::SnapshotProperties},
+    format::{SnapshotId, snapshot::NodeData},
     virtual_chunks::VirtualChunkContainer,
 };
 use serde_json::{Value, json};
-use virtualize_zarr::{ChunkReader, Hierarchy, HierarchyChunks, ZarrFormat, node, node::join};
+use virtualize_zarr::{ChunkReader, Hierarchy, HierarchyChunks, ZarrFormat, node};
 
 use crate::{
-    IcechunkError, RepositoryLocation, StorageOptions, Update,
-    container::Containers,
-    history::TOUCHED,
-    lock,
+    CommitRecord, IcechunkError, RepositoryLocation, StorageOptions,
+    chunks::{NewChunks, Sources},
+    container::{Containers, snippet},
     metadata::{Document, documents, node_path},
-    new_chunks::Sources,
-    python,
-    repository::{Requirements, branch_tip, has_snapshot, open_or_create, prefixes},
-    scratch,
-    update::UpdatePlanner,
-    update_plan::{Change, UpdatePlan},
-    write::Writer,
+    repository::{Requirements, branch_tip, has_snapshot, lock, open_or_create, prefixes},
+    update::{UpdatePlan, UpdatePlanner},
+    write::{Writer, delete_abandoned},
 };
 
 /// Attempts at a commit that conflicts with those of other writers.
@@ -40,11 +31,10 @@ pub enum Mode {
     Add,
     /// Removes the group and everything below it first.
     Replace,
-    /// Appends along this dimension. The caller (`virtualize_archive::commit_or_append`) turns it into an update, because the existing
-    /// dataset has to be read and joined with the new one.
-    Append(String),
-    /// Changes what an earlier commit wrote.
-    Update(Update),
+    /// Replaces what an earlier commit wrote. Nodes and attributes of others stay.
+    Update(CommitRecord),
+    /// Extends arrays that an earlier commit wrote. The hierarchy has the chunks that are new or change, and no others.
+    Extend(CommitRecord),
 }
 
 /// Options of [`commit`].
@@ -60,9 +50,9 @@ pub struct CommitOptions {
     pub group: String,
     /// How existing nodes are treated.
     pub mode: Mode,
-    /// Most references in a manifest. Larger arrays are split over several.
+    /// Maximum number of references in a manifest. Larger arrays are split over several.
     pub references_per_manifest: u64,
-    /// Most chunks in memory. A larger commit is written in parts to a temporary branch, to which the branch is then moved.
+    /// Maximum number of chunks in memory. A larger commit is written in parts to a temporary branch, to which the branch is then moved.
     pub chunks_in_memory: u64,
     /// Settings of the storage and of the virtual chunk containers.
     pub storage: StorageOptions,
@@ -92,8 +82,6 @@ pub struct Committed {
     pub chunks: u64,
     /// Python snippet that opens the branch.
     pub python: String,
-    /// Paths of updated arrays to which others have written chunks.
-    pub touched: BTreeSet<String>,
     /// The url of a source of which readers cannot tell whether it changed, if there is one.
     pub unchecked: Option<String>,
 }
@@ -140,7 +128,7 @@ pub async fn commit_chunks(
     let documents = documents(hierarchy, group)?;
     let arrays = chunk_counts(&documents);
     let storage = location.connect(&options.storage).await?;
-    let _lock = lock::acquire(location).await?;
+    let _lock = lock(location).await?;
     let mut attempt = 1;
     loop {
         let needs = Requirements {
@@ -150,7 +138,7 @@ pub async fn commit_chunks(
             references_per_manifest: options.references_per_manifest,
         };
         let repository = open_or_create(Arc::clone(&storage), &needs).await?;
-        scratch::delete_abandoned(&repository, location).await?;
+        delete_abandoned(&repository, location).await?;
         let work = CommitAttempt {
             repository: &repository,
             storage: &storage,
@@ -190,25 +178,17 @@ struct CommitAttempt<'a> {
     sources: Sources,
 }
 
-impl<'a> CommitAttempt<'a> {
+impl CommitAttempt<'_> {
     async fn run(mut self, location: &RepositoryLocation) -> Result<Committed, IcechunkError> {
         let branch = &self.options.branch;
         let tip = branch_tip(self.repository, branch).await?;
-        let mut writer = self.writer(tip.clone()).await?;
-        let written = match &self.options.mode {
-            Mode::Update(update) => self.update(&mut writer, update, &tip).await,
-            Mode::Append(dimension) => {
-                let reason = format!("no update was planned along {dimension:?}");
-                Err(IcechunkError::Append { path: self.group.to_owned(), reason })
-            }
-            Mode::Add | Mode::Replace => self.write_all(&mut writer).await.map(|()| BTreeSet::new()),
-        };
-        let written = match written {
-            Ok(touched) => self.complete_configuration().await.map(|containers| (touched, containers)),
+        let mut writer = Writer::start(self.repository, self.options, tip.clone()).await?;
+        let written = match self.write(&mut writer, &tip).await {
+            Ok(()) => self.complete_configuration().await,
             Err(error) => Err(error),
         };
-        let (touched, containers) = match written {
-            Ok(written) => written,
+        let containers = match written {
+            Ok(containers) => containers,
             Err(error) => {
                 writer.abort().await;
                 return Err(error);
@@ -218,19 +198,15 @@ impl<'a> CommitAttempt<'a> {
         let snapshot = writer.finish().await?;
         // Without conditional writes, a program that does not take the lock can have undone the commit.
         let is_local = matches!(location, RepositoryLocation::Local(_));
-        match is_local && !has_snapshot(self.repository, branch, &snapshot).await? {
-            true => Err(IcechunkError::Conflict {
-                branch: branch.clone(),
-                reason: "a concurrent commit undid this one".to_owned(),
-            }),
-            false => {
-                let arrays = self.documents.iter().filter(|document| document.array.is_some());
-                let group = node::first_group(arrays.map(|document| document.path.as_str()));
-                let python = python::snippet(location, self.options, group, &containers);
-                let unchecked = self.sources.unchecked().map(str::to_owned);
-                Ok(Committed { snapshot: snapshot.to_string(), chunks, python, touched, unchecked })
-            }
+        if is_local && !has_snapshot(self.repository, branch, &snapshot).await? {
+            let reason = "a concurrent commit undid this one".to_owned();
+            return Err(IcechunkError::Conflict { branch: branch.clone(), reason });
         }
+        let arrays = self.documents.iter().filter(|document| document.array.is_some());
+        let group = node::first_group(arrays.map(|document| document.path.as_str()));
+        let python = snippet(location, self.options, group, &containers);
+        let unchecked = self.sources.unchecked().map(str::to_owned);
+        Ok(Committed { snapshot: snapshot.to_string(), chunks, python, unchecked })
     }
 
     /// Makes the checks that need all chunks, and adds the containers that their sources need to the configuration of the
@@ -247,43 +223,38 @@ impl<'a> CommitAttempt<'a> {
         Ok(repository.config().virtual_chunk_containers().cloned().collect())
     }
 
-    /// Changes what an earlier commit wrote. Returns the paths of updated arrays to which others have written chunks.
-    async fn update(
-        &mut self,
-        writer: &mut Writer<'_>,
-        update: &Update,
-        tip: &SnapshotId,
-    ) -> Result<BTreeSet<String>, IcechunkError> {
-        let on = (self.options.branch.as_str(), tip);
-        let mut planner = UpdatePlanner::open(self.repository, update, on, self.documents).await?;
-        let plan = planner.plan().await?;
-        let mut touched = planner.touched().clone();
-        touched.extend(plan.write(writer, &mut *self.chunks, &mut self.sources).await?);
+    /// Removes and writes nodes as the mode requires, and writes the chunks.
+    async fn write(&mut self, writer: &mut Writer<'_>, tip: &SnapshotId) -> Result<(), IcechunkError> {
+        let (record, extends) = match &self.options.mode {
+            Mode::Add | Mode::Replace => (None, false),
+            Mode::Update(record) => (Some(record), false),
+            Mode::Extend(record) => (Some(record), true),
+        };
+        let plan = if let Some(record) = record {
+            let on = (self.options.branch.as_str(), tip);
+            UpdatePlanner::open(self.repository, record, on).await?.plan(self.documents, extends).await?
+        } else {
+            if self.options.mode == Mode::Replace {
+                self.clear(writer).await?;
+            } else {
+                self.check_absent(writer).await?;
+            }
+            let written = self.documents.iter().map(|it| (it.path.clone(), it.metadata.clone()));
+            UpdatePlan { removed: Vec::new(), documents: written.collect() }
+        };
         self.create_parents(writer).await?;
-        if !touched.is_empty() {
-            writer.set_property(TOUCHED, json!(touched));
+        for path in &plan.removed {
+            writer.remove(path).await?;
         }
-        Ok(touched)
-    }
-
-    async fn writer(&mut self, tip: SnapshotId) -> Result<Writer<'a>, IcechunkError> {
-        let properties: SnapshotProperties =
-            self.options.properties.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
-        let commit = (self.options.message.clone(), properties);
-        let step = self.options.chunks_in_memory.max(1);
-        Writer::start(self.repository, &self.options.branch, tip, commit, step).await
-    }
-
-    /// Writes the whole hierarchy.
-    async fn write_all(&mut self, writer: &mut Writer<'_>) -> Result<(), IcechunkError> {
-        match &self.options.mode {
-            Mode::Replace => self.clear(writer).await?,
-            _ => self.check_absent(writer).await?,
+        for (path, document) in &plan.documents {
+            writer.document(path, document).await?;
         }
-        self.create_parents(writer).await?;
-        let changes = self.documents.iter().map(Change::create).collect();
-        let plan = UpdatePlan { removed: Vec::new(), changes };
-        plan.write(writer, &mut *self.chunks, &mut self.sources).await.map(drop)
+        for document in self.documents {
+            let Some(array) = document.array else { continue };
+            let chunks = NewChunks::open(&mut *self.chunks, &mut self.sources, (document, array))?;
+            writer.chunks(&document.path, chunks).await?;
+        }
+        Ok(())
     }
 
     /// Removes the group and everything below it.
@@ -300,13 +271,11 @@ impl<'a> CommitAttempt<'a> {
         let session = writer.session().read().await;
         for document in self.documents {
             let Ok(node) = session.get_node(&node_path(&document.path)?).await else { continue };
-            let has_no_attributes = || {
-                let known: Option<Value> = serde_json::from_slice(&node.user_data).ok();
-                let attributes = known.as_ref().and_then(|known| known.get("attributes")?.as_object());
-                attributes.is_none_or(serde_json::Map::is_empty)
-            };
-            let is_group = matches!(node.node_data, icechunk::format::snapshot::NodeData::Group);
-            if !(is_group && document.array.is_none() && has_no_attributes()) {
+            let known: Option<Value> = serde_json::from_slice(&node.user_data).ok();
+            let attributes = known.as_ref().and_then(|known| known.get("attributes")?.as_object());
+            let is_empty_group =
+                matches!(node.node_data, NodeData::Group) && attributes.is_none_or(serde_json::Map::is_empty);
+            if !is_empty_group || document.array.is_some() {
                 return Err(IcechunkError::Exists { path: document.path.clone() });
             }
         }
@@ -315,20 +284,17 @@ impl<'a> CommitAttempt<'a> {
 
     /// Creates missing groups above the one that is written.
     async fn create_parents(&mut self, writer: &Writer<'_>) -> Result<(), IcechunkError> {
-        let Some((above, _)) =
-            self.group.rsplit_once('/').or(Some(("", "")).filter(|_| !self.group.is_empty()))
-        else {
-            return Ok(());
-        };
-        let mut paths = vec![String::new()];
-        for step in above.split('/').filter(|step| !step.is_empty()) {
-            paths.push(join(paths.last().map_or("", String::as_str), step));
+        let mut paths = Vec::new();
+        let mut above = self.group;
+        while !above.is_empty() {
+            above = node::parent(above);
+            paths.push(above);
         }
-        for path in paths {
-            let known = writer.session().read().await.get_node(&node_path(&path)?).await.is_ok();
+        for path in paths.into_iter().rev() {
+            let known = writer.session().read().await.get_node(&node_path(path)?).await.is_ok();
             if !known {
                 let group = json!({"attributes": {}, "node_type": "group", "zarr_format": 3});
-                writer.document(&path, &group).await?;
+                writer.document(path, &group).await?;
             }
         }
         Ok(())

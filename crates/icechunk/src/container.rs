@@ -1,11 +1,11 @@
-//! Virtual chunk containers: url prefixes that a reader of a repository has to authorize.
+//! Virtual chunk containers: URL prefixes that a reader of a repository has to authorize, and the Python code that does.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write};
 
 use icechunk::{ObjectStoreConfig, config::HttpConfig, virtual_chunks::VirtualChunkContainer};
 use virtualize_zarr::Source;
 
-use crate::{IcechunkError, StorageOptions};
+use crate::{CommitOptions, IcechunkError, RepositoryLocation, StorageOptions};
 
 /// Prefixes of sources that no container of a repository covers: the bucket of an object, the server of an HTTP url, and the
 /// deepest common folder of all local files.
@@ -103,17 +103,109 @@ fn container(
     VirtualChunkContainer::new(prefix.to_owned(), store).map_err(|reason| refuse(&reason))
 }
 
+/// Returns a snippet that opens a group of the branch and authorizes all virtual chunk containers of the repository.
+pub(crate) fn snippet(
+    location: &RepositoryLocation,
+    options: &CommitOptions,
+    group: &str,
+    containers: &[VirtualChunkContainer],
+) -> String {
+    let mut text = String::from("import icechunk, xarray as xr\n");
+    let _ = writeln!(text, "storage = {}", python_storage(location, &options.storage));
+    let _ = writeln!(text, "credentials = icechunk.containers_credentials({{");
+    for container in containers {
+        let prefix = container.url_prefix();
+        let _ = writeln!(text, "    {}: {},", quoted(prefix), credentials(prefix, &options.storage));
+    }
+    let _ = writeln!(text, "}})");
+    let _ = writeln!(
+        text,
+        "repository = icechunk.Repository.open(storage, authorize_virtual_chunk_access=credentials)"
+    );
+    let _ = writeln!(text, "session = repository.readonly_session({})", quoted(&options.branch));
+    let group = match group {
+        "" => String::new(),
+        group => format!(", group={}", quoted(group)),
+    };
+    let _ = write!(text, "dataset = xr.open_zarr(session.store{group}, consolidated=False)");
+    text
+}
+
+fn python_storage(location: &RepositoryLocation, options: &StorageOptions) -> String {
+    match location {
+        RepositoryLocation::Local(path) => {
+            format!("icechunk.local_filesystem_storage({})", quoted(&path.display().to_string()))
+        }
+        RepositoryLocation::S3 { bucket, prefix } => {
+            let mut text =
+                format!("icechunk.s3_storage(bucket={}, prefix={}", quoted(bucket), quoted(prefix));
+            if let Some(region) = options.region() {
+                let _ = write!(text, ", region={}", quoted(&region));
+            }
+            if let Some(endpoint) = options.s3_endpoint() {
+                let http = if endpoint.starts_with("http://") { ", allow_http=True" } else { "" };
+                let _ = write!(text, ", endpoint_url={}{http}, force_path_style=True", quoted(&endpoint));
+            }
+            text + if options.is_anonymous() { ", anonymous=True)" } else { ", from_env=True)" }
+        }
+        RepositoryLocation::Google { bucket, prefix } => {
+            let access = if options.google_is_anonymous() { "anonymous=True" } else { "from_env=True" };
+            let (bucket, prefix) = (quoted(bucket), quoted(prefix));
+            let config = python_config(&options.google_endpoint());
+            format!("icechunk.gcs_storage(bucket={bucket}, prefix={prefix}, {access}{config})")
+        }
+        RepositoryLocation::Azure { container, prefix } => format!(
+            "icechunk.azure_storage(account={}, container={}, prefix={}, {}{})",
+            quoted(&options.azure_account().unwrap_or_default()),
+            quoted(container),
+            quoted(prefix),
+            if options.anonymous { "anonymous=True" } else { "from_env=True" },
+            python_config(&options.azure_endpoint())
+        ),
+    }
+}
+
+/// Returns the `config` argument for a service with a custom endpoint.
+fn python_config(settings: &[(String, String)]) -> String {
+    match settings {
+        [] => String::new(),
+        settings => {
+            let settings: BTreeMap<_, _> = settings.iter().cloned().collect();
+            format!(", config={}", serde_json::json!(settings))
+        }
+    }
+}
+
+fn credentials(prefix: &str, options: &StorageOptions) -> &'static str {
+    let anonymous = options.is_anonymous();
+    match prefix.split("://").next().unwrap_or_default() {
+        "file" => "icechunk.Credentials.LocalFileSystemAccess()",
+        "http" | "https" => "icechunk.Credentials.HttpAccess()",
+        "gs" if anonymous || options.google_is_anonymous() => "icechunk.GcsCredentials.Anonymous()",
+        "gs" => "icechunk.gcs_from_env_credentials()",
+        "az" | "abfs" if anonymous => "icechunk.azure_anonymous_credentials()",
+        "az" | "abfs" => "icechunk.azure_from_env_credentials()",
+        _ if anonymous => "icechunk.s3_anonymous_credentials()",
+        _ => "icechunk.s3_from_env_credentials()",
+    }
+}
+
+/// Returns a string literal that is valid in both JSON and Python.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
-    use crate::location;
+    use crate::chunks;
 
     fn prefixes(urls: &[&str]) -> Result<Vec<String>, IcechunkError> {
         let mut containers = Containers::default();
         for url in urls {
             let source = Source { url: (*url).to_owned(), ..Source::default() };
-            containers.add(&location::encode_url(url)?, &source)?;
+            containers.add(&chunks::encode_url(url)?, &source)?;
         }
         let made = containers.missing(&[], &StorageOptions::default())?;
         Ok(made.iter().map(|container| container.url_prefix().to_owned()).collect())

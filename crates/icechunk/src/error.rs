@@ -38,7 +38,7 @@ pub enum IcechunkError {
         /// Names of the existing branches.
         known: BTreeSet<String>,
     },
-    /// The history of the branch does not contain the snapshot that an update is based on.
+    /// The history of the branch does not contain the snapshot of the earlier commit.
     #[error(
         "branch {branch:?} does not contain snapshot {snapshot}, the last commit of this dataset: the branch was reset, or the repository was replaced or restored"
     )]
@@ -48,7 +48,7 @@ pub enum IcechunkError {
         /// Id of the snapshot.
         snapshot: String,
     },
-    /// Another writer changed a node that an update is based on.
+    /// Another writer changed a node of the earlier commit.
     #[error("/{path} differs from the last commit of this dataset: {reason}")]
     Foreign {
         /// Path of the node, without a leading slash.
@@ -61,14 +61,6 @@ pub enum IcechunkError {
     Exists {
         /// Path of the node, without a leading slash.
         path: String,
-    },
-    /// The dataset to append does not fit the existing one.
-    #[error("/{path} cannot be appended: {reason}")]
-    Append {
-        /// Path of the node, without a leading slash.
-        path: String,
-        /// The reason.
-        reason: String,
     },
     /// Icechunk cannot represent an array or a chunk.
     #[error("/{path}: {reason}")]
@@ -100,8 +92,7 @@ impl IcechunkError {
         match self {
             Self::Exists { .. } => {
                 let replace = Remedy::turn_on(OptionName::Replace, "replace it");
-                let append = Remedy::turn_on(OptionName::AppendDim, "append to it");
-                Some(replace.or(append).or(Remedy::turn_on(OptionName::Group, "write elsewhere")))
+                Some(replace.or(Remedy::turn_on(OptionName::Group, "write elsewhere")))
             }
             Self::Conflict { .. } => Some(Remedy::advice("run the same command again")),
             Self::History { .. } | Self::Foreign { .. } => {

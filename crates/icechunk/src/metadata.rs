@@ -1,7 +1,7 @@
 //! Nodes of a hierarchy as Icechunk stores them: a path and a metadata document each.
 
 use bytes::Bytes;
-use icechunk::format::Path;
+use icechunk::format::{Path, snapshot::NodeSnapshot};
 use serde_json::Value;
 use virtualize_zarr::{Array, Group, Hierarchy, Node, node::join};
 
@@ -52,6 +52,12 @@ fn group<'a>(
         }
     }
     Ok(())
+}
+
+/// Parses the document of a node.
+pub(crate) fn document_of(path: &str, node: &NodeSnapshot) -> Result<Value, IcechunkError> {
+    serde_json::from_slice(&node.user_data)
+        .map_err(|error| node_error(path, format!("invalid metadata in the repository: {error}")))
 }
 
 pub(crate) fn node_error(path: &str, reason: impl Into<String>) -> IcechunkError {

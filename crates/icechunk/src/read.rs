@@ -22,10 +22,9 @@ use virtualize_zarr::{
 
 use crate::{
     IcechunkError, RepositoryLocation, StorageOptions,
-    document_diff::document_of,
+    chunks::decode_url,
     error::one_line,
-    location::decode_url,
-    metadata::{node_error, node_path},
+    metadata::{document_of, node_error, node_path},
     repository::open,
 };
 
@@ -39,44 +38,24 @@ pub struct ReadRepository {
     pub hierarchy: Hierarchy,
     /// Paths of arrays whose data type, codecs or chunk grid are not supported, with the reason.
     pub left_out: BTreeMap<String, String>,
-    /// The metadata documents of all nodes that were read, by path in the repository.
-    pub documents: BTreeMap<String, Value>,
-    /// Snapshot id.
-    pub snapshot: String,
 }
 
-/// Selects a version of a repository and the nodes to read.
-#[derive(Clone, Copy)]
-pub struct Version<'a> {
-    /// Name of a branch or tag, or a snapshot id.
-    pub name: &'a str,
-    /// Path of the group that becomes the root of the hierarchy.
-    pub group: &'a str,
-    /// Returns whether to read an array, given its path below the group and its metadata document.
-    pub wanted: &'a (dyn Fn(&str, &Value) -> bool + Sync),
-}
-
-/// Reads a version of a repository. Returns `None` if the repository does not exist.
+/// Reads a version of a repository: the name of a branch or tag, or a snapshot id. Returns `None` if the repository does not
+/// exist.
 ///
 /// # Errors
 /// See [`IcechunkError`].
 pub async fn read(
     location: &RepositoryLocation,
-    version: Version<'_>,
+    version: &str,
     options: &StorageOptions,
 ) -> Result<Option<ReadRepository>, IcechunkError> {
     let Some(repository) = open(location, options).await? else { return Ok(None) };
-    let found = resolve_version(&repository, version.name).await?;
+    let found = resolve_version(&repository, version).await?;
     let session = repository.readonly_session(&found).await;
     let session = session.map_err(IcechunkError::of("opening the snapshot"))?;
-    let reader = Reader {
-        session: &session,
-        sources: Vec::new(),
-        ids: HashMap::new(),
-        native_left: MAX_NATIVE_BYTES,
-        group: version.group.trim_matches('/'),
-        wanted: version.wanted,
-    };
+    let reader =
+        Reader { session: &session, sources: Vec::new(), ids: HashMap::new(), native_left: MAX_NATIVE_BYTES };
     reader.read().await.map(Some)
 }
 
@@ -101,8 +80,6 @@ struct Reader<'a> {
     ids: HashMap<(String, Option<Checksum>), u32>,
     /// Bytes of native chunks that may still be read.
     native_left: u64,
-    group: &'a str,
-    wanted: &'a (dyn Fn(&str, &Value) -> bool + Sync),
 }
 
 /// Chunks of an array: references by source index, and inline bytes by position.
@@ -116,20 +93,13 @@ impl Reader<'_> {
     async fn read(mut self) -> Result<ReadRepository, IcechunkError> {
         let mut hierarchy = Hierarchy::new(ZarrFormat::V3);
         let mut left_out = BTreeMap::new();
-        let mut documents = BTreeMap::new();
-        let nodes = self.session.list_nodes(&node_path(self.group)?).await;
+        let nodes = self.session.list_nodes(&node_path("")?).await;
         let nodes = nodes.map_err(IcechunkError::of("listing the nodes"))?.collect::<Result<Vec<_>, _>>();
         let mut nodes = nodes.map_err(IcechunkError::of("listing the nodes"))?;
         nodes.sort_by_key(|node| node.path.to_string());
         for node in nodes {
-            let whole = node.path.to_string().trim_matches('/').to_owned();
-            let Some(path) = below(self.group, &whole) else { continue };
+            let path = node.path.to_string().trim_matches('/').to_owned();
             let document = document_of(&path, &node)?;
-            let is_group = document.get("node_type").and_then(Value::as_str) == Some("group");
-            if !is_group && !(self.wanted)(&path, &document) {
-                continue;
-            }
-            documents.insert(whole, document.clone());
             let node = match document.get("node_type").and_then(Value::as_str) {
                 Some("group") => Node::Group(Group::from_document(&document, ZarrFormat::V3)),
                 _ => match Array::from_zarr_json(&document) {
@@ -143,8 +113,7 @@ impl Reader<'_> {
             insert(&mut hierarchy.root, &path, node)?;
         }
         hierarchy.sources = self.sources;
-        let snapshot = self.session.snapshot_id().to_string();
-        Ok(ReadRepository { hierarchy, left_out, documents, snapshot })
+        Ok(ReadRepository { hierarchy, left_out })
     }
 
     async fn array(
@@ -226,13 +195,6 @@ impl Reader<'_> {
         self.ids.insert(key, id);
         Ok(id)
     }
-}
-
-/// Returns the path of a node relative to a group; `None` for nodes outside of it.
-fn below(group: &str, path: &str) -> Option<String> {
-    let rest = path.strip_prefix(group)?;
-    (group.is_empty() || rest.is_empty() || rest.starts_with('/'))
-        .then(|| rest.trim_start_matches('/').to_owned())
 }
 
 /// Inserts a node at its path, and the groups above it.

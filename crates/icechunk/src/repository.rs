@@ -1,18 +1,35 @@
-//! Opening and creating repositories, and their configuration.
+//! Opening, creating, configuring and locking repositories, and the history of their branches.
+//!
+//! Commits to a local repository are serialized by a lock. A commit replaces the file that lists the branches; without the
+//! conditional writes of object stores, the later of two concurrent commits would undo the earlier one.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    fs::{File, TryLockError},
+    sync::Arc,
+    time::Duration,
+};
 
-use crate::{IcechunkError, RepositoryLocation, StorageOptions, container::Containers, splits};
 use futures::{StreamExt, TryStreamExt};
 use icechunk::{
     Repository, RepositoryConfig, Storage,
     config::{
         CachingConfig, ManifestConfig, ManifestPreloadCondition, ManifestPreloadConfig,
+        ManifestSplitCondition, ManifestSplitDim, ManifestSplitDimCondition, ManifestSplittingConfig,
         ManifestVirtualChunkLocationCompressionConfig,
     },
-    format::{SnapshotId, snapshot::Snapshot},
+    format::{
+        SnapshotId,
+        snapshot::{NodeData, Snapshot},
+    },
     repository::{RepositoryErrorKind, VersionInfo},
     storage::{StorageContext, StorageError, StorageErrorKind},
+};
+use serde_json::Value;
+
+use crate::{
+    CommitRecord, IcechunkError, RepositoryLocation, StorageOptions, container::Containers,
+    metadata::node_path, storage::create_folder, update::UpdatePlanner,
 };
 
 /// Attempts to create or configure a repository while other writers do the same.
@@ -134,7 +151,7 @@ async fn open_for_writing(storage: Arc<dyn Storage + Send + Sync>) -> Result<Rep
 
 /// Adds missing containers and splitting rules to a configuration. Returns whether there were any.
 fn complete(config: &mut RepositoryConfig, needs: &Requirements<'_>) -> Result<bool, IcechunkError> {
-    let mut changed = splits::add_rules(config, needs.arrays, needs.references_per_manifest);
+    let mut changed = add_rules(config, needs.arrays, needs.references_per_manifest);
     for container in needs.containers.missing(&prefixes(config), needs.storage)? {
         let prefix = container.url_prefix().to_owned();
         let set = config.set_virtual_chunk_container(container);
@@ -189,4 +206,236 @@ pub(crate) async fn has_snapshot(
         }
     }
     Ok(false)
+}
+
+/// A commit found by a property.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FoundCommit {
+    /// Id of its snapshot.
+    pub snapshot: String,
+    /// Whether no other commit follows it.
+    pub is_last: bool,
+}
+
+/// State of what an earlier commit wrote to a branch.
+#[derive(Clone, Debug)]
+pub enum History {
+    /// The repository or the branch does not exist, or nothing was ever written to it.
+    Empty,
+    /// The branch contains all of it, unchanged.
+    Whole,
+    /// Part of it was changed or removed.
+    Changed(IcechunkError),
+}
+
+/// Returns the newest commit of a branch with this property (key, value). `None` also if the repository or the branch does
+/// not exist.
+///
+/// # Errors
+/// See [`IcechunkError`].
+pub async fn find_commit(
+    location: &RepositoryLocation,
+    branch: &str,
+    (key, value): (&str, &str),
+    options: &StorageOptions,
+) -> Result<Option<FoundCommit>, IcechunkError> {
+    let Some((repository, _)) = branch_of(location, branch, options).await? else { return Ok(None) };
+    let failed = IcechunkError::of("reading the log");
+    let log = repository.ancestry(&VersionInfo::BranchTipRef(branch.to_owned())).await.map_err(&failed)?;
+    let mut log = std::pin::pin!(log);
+    let mut is_last = true;
+    while let Some(commit) = log.try_next().await.map_err(&failed)? {
+        if commit.metadata.get(key).and_then(Value::as_str) == Some(value) {
+            return Ok(Some(FoundCommit { snapshot: commit.id.to_string(), is_last }));
+        }
+        is_last = false;
+    }
+    Ok(None)
+}
+
+/// Compares a branch with what an earlier commit wrote.
+///
+/// # Errors
+/// See [`IcechunkError`].
+pub async fn inspect(
+    location: &RepositoryLocation,
+    branch: &str,
+    record: &CommitRecord,
+    options: &StorageOptions,
+) -> Result<History, IcechunkError> {
+    let Some((repository, tip)) = branch_of(location, branch, options).await? else {
+        return Ok(History::Empty);
+    };
+    match UpdatePlanner::open(&repository, record, (branch, &tip)).await {
+        Ok(planner) => Ok(planner.first_conflict().await?.map_or(History::Whole, History::Changed)),
+        Err(IcechunkError::History { .. }) if is_empty(&repository, tip).await? => Ok(History::Empty),
+        Err(error @ IcechunkError::History { .. }) => Ok(History::Changed(error)),
+        Err(error) => Err(error),
+    }
+}
+
+async fn branch_of(
+    location: &RepositoryLocation,
+    branch: &str,
+    options: &StorageOptions,
+) -> Result<Option<(Repository, SnapshotId)>, IcechunkError> {
+    let Some(repository) = open(location, options).await? else { return Ok(None) };
+    let known = repository.list_branches().await.map_err(IcechunkError::of("listing the branches"))?;
+    if !known.contains(branch) {
+        return Ok(None);
+    }
+    let tip = repository.lookup_branch(branch).await.map_err(IcechunkError::of("looking up the branch"))?;
+    Ok(Some((repository, tip)))
+}
+
+/// Returns whether a snapshot contains nothing but a root group.
+async fn is_empty(repository: &Repository, snapshot: SnapshotId) -> Result<bool, IcechunkError> {
+    let session = repository.readonly_session(&VersionInfo::SnapshotId(snapshot)).await;
+    let session = session.map_err(IcechunkError::of("opening the snapshot"))?;
+    let nodes = session.list_nodes(&node_path("")?).await.map_err(IcechunkError::of("listing the nodes"))?;
+    for node in nodes {
+        let node = node.map_err(IcechunkError::of("listing the nodes"))?;
+        if !matches!(node.node_data, NodeData::Group) || node.path.as_str() != "/" {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Interval between attempts to take a lock that another process holds.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Waits for the lock on the folder of a local repository and takes it. Creates the folder if it does not exist. Dropping
+/// the returned value, or the end of the process, releases the lock. Returns `None` for object stores and for file systems
+/// without locks.
+pub(crate) async fn lock(location: &RepositoryLocation) -> Result<Option<File>, IcechunkError> {
+    let RepositoryLocation::Local(path) = location else { return Ok(None) };
+    create_folder(path).map_err(IcechunkError::of("creating the folder of the repository"))?;
+    let Ok(folder) = File::open(path) else { return Ok(None) };
+    loop {
+        match folder.try_lock() {
+            Ok(()) => return Ok(Some(folder)),
+            Err(TryLockError::WouldBlock) => tokio::time::sleep(RETRY_INTERVAL).await,
+            Err(TryLockError::Error(error)) => {
+                tracing::warn!("{}: cannot lock the folder: {error}", path.display());
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// Adds splitting rules for arrays of more than `limit` chunks to a configuration, before the existing rules. An existing rule
+/// that still divides an array well stays, since another rule would make the next commit write all manifests again. Returns
+/// whether it added any. `arrays` are paths with a leading slash and chunk counts along each axis, slowest axis first.
+fn add_rules(config: &mut RepositoryConfig, arrays: &[(String, Vec<u64>)], limit: u64) -> bool {
+    let is_large = |counts: &[u64]| {
+        counts.iter().try_fold(1_u64, |all, n| all.checked_mul(*n)).is_none_or(|n| n > limit)
+    };
+    let old = config.manifest().splitting().split_sizes.clone().unwrap_or_default();
+    let new: Vec<_> = arrays
+        .iter()
+        .filter(|(_, counts)| is_large(counts))
+        .map(|(path, counts)| {
+            (ManifestSplitCondition::PathMatches { regex: exact_regex(path) }, split_sizes(counts, limit))
+        })
+        .zip(arrays.iter().filter(|(_, counts)| is_large(counts)))
+        .filter(|((condition, _), (_, counts))| {
+            let known = old.iter().find(|(other, _)| other == condition);
+            !known.is_some_and(|(_, sizes)| divides_well(sizes, counts, limit))
+        })
+        .map(|(rule, _)| rule)
+        .collect();
+    if new.is_empty() {
+        return false;
+    }
+    let manifest = config.manifest.get_or_insert_with(ManifestConfig::default);
+    let split_sizes = Some(new.into_iter().chain(old).collect());
+    manifest.splitting = Some(ManifestSplittingConfig { split_sizes });
+    true
+}
+
+/// Returns the extent of a manifest in chunks along each axis, so that it contains at most `limit` chunks that are adjacent
+/// in row-major order.
+fn split_sizes(counts: &[u64], limit: u64) -> Vec<ManifestSplitDim> {
+    let mut left = limit.max(1);
+    let mut sizes: Vec<_> = counts
+        .iter()
+        .enumerate()
+        .rev()
+        .map(|(axis, count)| {
+            let size = left.min((*count).max(1));
+            left = if size == (*count).max(1) { (left / size).max(1) } else { 1 };
+            let num_chunks = u32::try_from(size).unwrap_or(u32::MAX);
+            ManifestSplitDim { condition: ManifestSplitDimCondition::Axis(axis), num_chunks }
+        })
+        .collect();
+    sizes.reverse();
+    sizes
+}
+
+/// Returns whether a rule makes manifests of roughly `limit` chunks.
+fn divides_well(sizes: &[ManifestSplitDim], counts: &[u64], limit: u64) -> bool {
+    let chunks = counts.iter().enumerate().try_fold(1_u64, |chunks, (axis, count)| {
+        let is_axis = |dim: &&ManifestSplitDim| matches!(dim.condition, ManifestSplitDimCondition::Axis(at) if at == axis);
+        let size = sizes.iter().find(is_axis)?.num_chunks;
+        chunks.checked_mul(u64::from(size).min(*count))
+    });
+    chunks.is_some_and(|chunks| (limit / 10..=limit.saturating_mul(5)).contains(&chunks))
+}
+
+/// Returns a regular expression that matches exactly this text.
+fn exact_regex(text: &str) -> String {
+    let escaped: String = text
+        .chars()
+        .flat_map(|c| {
+            ["\\"]
+                .into_iter()
+                .filter(move |_| c.is_ascii_punctuation() && c != '/' && c != '_')
+                .flat_map(str::chars)
+                .chain([c])
+        })
+        .collect();
+    format!("^{escaped}$")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(counts: &[u64]) -> Vec<u32> {
+        split_sizes(counts, 1000).iter().map(|dim| dim.num_chunks).collect()
+    }
+
+    #[test]
+    fn manifests_contain_adjacent_chunks() {
+        assert_eq!(of(&[50_000]), [1000]);
+        assert_eq!(of(&[400, 10, 20]), [5, 10, 20]);
+        assert_eq!(of(&[4, 3000]), [1, 1000]);
+        assert_eq!(of(&[4, 3, 600]), [1, 1, 600]);
+    }
+
+    #[test]
+    fn large_arrays_get_one_rule() {
+        let arrays = [("/a.b/c".to_owned(), vec![50, 50]), ("/small".to_owned(), vec![3])];
+        let mut config = RepositoryConfig::default();
+        assert!(add_rules(&mut config, &arrays, 1000));
+        assert!(!add_rules(&mut config, &arrays, 1000));
+        let rules = config.manifest().splitting().split_sizes.clone().unwrap_or_default();
+        let expected = ManifestSplitCondition::PathMatches { regex: r"^/a\.b/c$".to_owned() };
+        assert_eq!(rules.first().map(|(condition, _)| condition), Some(&expected));
+    }
+
+    #[test]
+    fn rules_stay_while_they_divide_well() {
+        let arrays = |counts: &[u64]| [("/a".to_owned(), counts.to_vec())];
+        let mut config = RepositoryConfig::default();
+        assert!(add_rules(&mut config, &arrays(&[400, 10, 20]), 1000));
+        for grown in [[800, 10, 20], [400, 12, 20], [400, 10, 60]] {
+            assert!(!add_rules(&mut config, &arrays(&grown), 1000), "{grown:?}");
+        }
+        // A rule for manifests of five times the size stays, one for far larger ones does not.
+        assert!(!add_rules(&mut config, &arrays(&[400, 10, 20]), 200));
+        assert!(add_rules(&mut config, &arrays(&[400, 10, 20]), 100));
+        assert!(add_rules(&mut config, &arrays(&[400_000]), 1000));
+    }
 }

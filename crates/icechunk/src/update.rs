@@ -1,13 +1,8 @@
-//! Updates of what an earlier commit wrote.
+//! Updates of what an earlier commit wrote: an extension at the end, or a replacement in one commit.
 //!
-//! The planner compares the new state with the recorded one, node by node and chunk by chunk, and plans to write only what
-//! differs. Nodes, attributes and chunks of other writers stay as they are; if a change would overwrite them, the commit
-//! fails.
+//! Nodes and attributes of other writers stay as they are. A commit that would overwrite their changes fails.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use icechunk::{
     Repository,
@@ -18,31 +13,26 @@ use icechunk::{
     repository::VersionInfo,
     session::Session,
 };
-use serde_json::Value;
-use virtualize_zarr::{Array, Hierarchy, node};
+use serde_json::{Map, Value};
+use virtualize_zarr::{Array, Hierarchy, cf::attributes::decides_values, node};
 
 use crate::{
     IcechunkError,
-    comparison::{BaseArray, Comparison, Retained, overwrites},
-    document_diff::{difference, dimensions, document_of, is_array, merge, same_state, shape_of},
-    metadata::{Document, documents, node_path},
+    metadata::{Document, document_of, documents, node_error, node_path},
     repository::has_snapshot,
-    stored::StoredArray,
-    update_plan::{Change, UpdatePlan},
 };
 
-/// What an earlier commit wrote.
+/// Members of an array's document, besides its attributes, that determine its values.
+const STATE: [&str; 6] = ["shape", "data_type", "chunk_grid", "fill_value", "codecs", "dimension_names"];
+
+/// The result of an earlier commit, to be extended or replaced.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Update {
-    /// Snapshot id of that commit, which must be in the history of the branch. With `None`, the recorded nodes are taken
-    /// as they are on the branch now, whoever changed them.
-    pub base: Option<String>,
+pub struct CommitRecord {
+    /// Snapshot id of that commit, which must be in the history of the branch. With `None`, the recorded nodes are replaced
+    /// whatever others changed in them.
+    pub snapshot: Option<String>,
     /// The documents (`zarr.json`) that the commit wrote, by path. Other nodes are never changed or removed.
     pub documents: BTreeMap<String, Value>,
-    /// The dimension along which arrays only grow: their chunks below the recorded length are not compared.
-    pub grows: Option<String>,
-    /// Paths of arrays to which others have written chunks since.
-    pub touched: BTreeSet<String>,
 }
 
 /// Returns the documents of all nodes of a hierarchy whose root is the group at `prefix`, by path.
@@ -54,46 +44,54 @@ pub fn documents_of(hierarchy: &Hierarchy, prefix: &str) -> Result<BTreeMap<Stri
     Ok(documents.into_iter().map(|document| (document.path, document.metadata)).collect())
 }
 
+/// The nodes to remove, then the documents to write.
+pub(crate) struct UpdatePlan {
+    /// Paths, children first.
+    pub(crate) removed: Vec<String>,
+    /// Paths and documents, parents first.
+    pub(crate) documents: Vec<(String, Value)>,
+}
+
 /// Plans an update of a branch.
 pub(crate) struct UpdatePlanner<'a> {
-    repository: &'a Repository,
-    update: &'a Update,
-    documents: &'a [Document<'a>],
-    base: Arc<Session>,
+    record: &'a CommitRecord,
+    /// The recorded snapshot.
+    base: Option<Session>,
+    /// The newest snapshot of the branch.
     tip: Session,
-    /// Arrays to which others wrote chunks, including those of earlier updates.
-    touched: BTreeSet<String>,
 }
 
 impl<'a> UpdatePlanner<'a> {
-    /// Opens the earlier snapshot and the tip of the branch.
+    /// Opens the recorded snapshot and the tip of the branch.
+    ///
+    /// # Errors
+    /// [`IcechunkError::History`] if the branch does not contain the recorded snapshot.
     pub(crate) async fn open(
-        repository: &'a Repository,
-        update: &'a Update,
+        repository: &Repository,
+        record: &'a CommitRecord,
         (branch, tip): (&str, &SnapshotId),
-        documents: &'a [Document<'a>],
     ) -> Result<Self, IcechunkError> {
-        let base = match &update.base {
-            Some(base) => in_history(repository, branch, base).await?,
-            None => tip.clone(),
-        };
         let session = async |snapshot: &SnapshotId| {
             let opened = repository.readonly_session(&VersionInfo::SnapshotId(snapshot.clone())).await;
             opened.map_err(IcechunkError::of("opening the snapshot"))
         };
-        let (base, tip) = (Arc::new(session(&base).await?), session(tip).await?);
-        Ok(Self { repository, update, documents, base, tip, touched: update.touched.clone() })
-    }
-
-    /// Returns the paths of arrays to which others have written chunks. A later update needs them.
-    pub(crate) fn touched(&self) -> &BTreeSet<String> {
-        &self.touched
+        let base = match &record.snapshot {
+            None => None,
+            Some(text) => match SnapshotId::try_from(text.as_str()) {
+                Ok(id) if has_snapshot(repository, branch, &id).await? => Some(session(&id).await?),
+                _ => {
+                    let (branch, snapshot) = (branch.to_owned(), text.clone());
+                    return Err(IcechunkError::History { branch, snapshot });
+                }
+            },
+        };
+        Ok(Self { record, base, tip: session(tip).await? })
     }
 
     /// Returns why the first recorded node that others changed can no longer be updated.
-    pub(crate) async fn first_conflict(&mut self) -> Result<Option<IcechunkError>, IcechunkError> {
-        for (path, recorded) in &self.update.documents {
-            match self.tip_node(path, recorded).await {
+    pub(crate) async fn first_conflict(&self) -> Result<Option<IcechunkError>, IcechunkError> {
+        for (path, recorded) in &self.record.documents {
+            match self.current(path, recorded).await {
                 Ok(_) => {}
                 Err(error @ IcechunkError::Foreign { .. }) => return Ok(Some(error)),
                 Err(error) => return Err(error),
@@ -102,163 +100,87 @@ impl<'a> UpdatePlanner<'a> {
         Ok(None)
     }
 
-    /// Compares the new state with the recorded one.
+    /// Plans the update. With `extends`, arrays keep their chunks; otherwise the recorded arrays are removed first.
     ///
     /// # Errors
     /// The update would overwrite what others wrote.
-    pub(crate) async fn plan(&mut self) -> Result<UpdatePlan<'a>, IcechunkError> {
-        let removed = self.removed_nodes().await?;
-        let mut changes = Vec::new();
-        let documents = self.documents;
-        for document in documents {
-            changes.extend(self.change(document).await?);
-        }
-        self.check_foreign_dimensions(&removed).await?;
-        Ok(UpdatePlan { removed, changes })
-    }
-
-    async fn change(&mut self, document: &'a Document<'a>) -> Result<Option<Change<'a>>, IcechunkError> {
-        let path = &document.path;
-        let Some(recorded) = self.update.documents.get(path) else {
-            return self.create(document).await;
-        };
-        let Some(node) = self.tip_node(path, recorded).await? else {
-            return Ok(Some(Change::create(document)));
-        };
-        let current = document_of(path, &node)?;
-        let Some(array) = document.array.filter(|_| is_array(recorded)) else {
-            if is_array(recorded) || document.array.is_some() {
-                return self.recreate(document, &current).await.map(Some);
-            }
-            let merged = merge(recorded, &current, &document.metadata);
-            return Ok(Some(Change::metadata_only(document, (merged != current).then_some(merged))));
-        };
-        let rank = |document| shape_of(document).map(|shape| shape.len());
-        if rank(&current) != rank(&document.metadata) {
-            return self.recreate(document, &current).await.map(Some);
-        }
-        self.change_array(document, array, recorded, &current).await.map(Some)
-    }
-
-    async fn change_array(
-        &mut self,
-        document: &'a Document<'a>,
-        array: &Array,
-        recorded: &Value,
-        current: &Value,
-    ) -> Result<Change<'a>, IcechunkError> {
-        let path = &document.path;
-        let merged = merge(recorded, current, &document.metadata);
-        let is_unchanged =
-            same_state(current, &document.metadata) && merged.get("attributes") == current.get("attributes");
-        let mut change = Change::metadata_only(document, (!is_unchanged).then_some(merged));
-        change.chunks = match Retained::new(self.update.grows.as_deref(), recorded, document, array) {
-            Retained::All => {
-                self.note_touched(path).await?;
-                None
-            }
-            retained => Some(self.comparison(path, recorded, retained).await?),
-        };
-        Ok(change)
-    }
-
-    /// Returns what the chunks of an array are compared with.
-    async fn comparison(
+    pub(crate) async fn plan(
         &self,
-        path: &str,
-        recorded: &Value,
-        retained: Retained,
-    ) -> Result<Comparison, IcechunkError> {
-        let stored = StoredArray::find(self.repository, &self.base, path).await?;
-        let tip = match self.update.base {
-            Some(_) => StoredArray::find(self.repository, &self.tip, path).await?,
-            None => None,
-        };
-        let is_touched = self.update.base.is_some() && self.update.touched.contains(path);
-        let manifests = |array: &Option<StoredArray>| array.as_ref().map(|array| array.manifests.clone());
-        let tip = tip.filter(|tip| manifests(&stored).as_ref() != Some(&tip.manifests));
-        let base = match (stored, Array::from_zarr_json(recorded)) {
-            (Some(_), _) if matches!(retained, Retained::Below { complete: true, .. }) => None,
-            (Some(stored), Ok(recorded)) => {
-                let counts = recorded.array.chunk_grid.counts(&recorded.array.shape);
-                Some(BaseArray { session: Arc::clone(&self.base), stored, counts })
+        documents: &[Document<'_>],
+        extends: bool,
+    ) -> Result<UpdatePlan, IcechunkError> {
+        let groups = documents.iter().filter(|document| document.array.is_none());
+        let groups: BTreeSet<&str> = groups.map(|document| document.path.as_str()).collect();
+        let (mut removed, mut current) = (Vec::new(), BTreeMap::new());
+        for (path, recorded) in self.record.documents.iter().rev() {
+            let Some(document) = self.current(path, recorded).await? else { continue };
+            let is_obsolete = is_array(&document)
+                || !groups.contains(path.as_str()) && !self.has_other_children(path, &removed).await?;
+            if is_obsolete && !extends {
+                removed.push(path.clone());
             }
-            _ => None,
-        };
-        Ok(Comparison { base, tip, is_touched, retained: retained.along() })
-    }
-
-    /// Replaces a node of another kind or rank.
-    async fn recreate(
-        &mut self,
-        document: &'a Document<'a>,
-        current: &Value,
-    ) -> Result<Change<'a>, IcechunkError> {
-        let path = &document.path;
-        if is_array(current) {
-            self.check_array(path).await?;
-        } else if self.has_other_children(path, &[]).await? {
-            return Err(IcechunkError::Exists { path: path.clone() });
+            current.insert(path.as_str(), document);
         }
-        Ok(Change { recreate: true, ..Change::create(document) })
-    }
-
-    /// Creates a node that no earlier commit wrote. Only a group may exist in its place, and it stays.
-    async fn create(&self, document: &'a Document<'a>) -> Result<Option<Change<'a>>, IcechunkError> {
-        match self.tip.get_node(&node_path(&document.path)?).await {
-            Err(_) => Ok(Some(Change::create(document))),
-            Ok(node) if document.array.is_none() && matches!(node.node_data, NodeData::Group) => Ok(None),
-            Ok(_) => Err(IcechunkError::Exists { path: document.path.clone() }),
+        let mut written = Vec::new();
+        for Document { path, metadata, array, .. } in documents {
+            let known = self.record.documents.get(path).zip(current.get(path.as_str()));
+            let known = known.filter(|(recorded, current)| {
+                [recorded, current].iter().all(|it| is_array(it) == array.is_some())
+            });
+            let merged = known
+                .map_or_else(|| metadata.clone(), |(recorded, current)| merge(recorded, current, metadata));
+            if !removed.contains(path)
+                && let Ok(node) = self.tip.get_node(&node_path(path)?).await
+            {
+                match known {
+                    Some((_, current)) if *current == merged => continue,
+                    Some(_) => {}
+                    // A group of others stays as it is.
+                    None if array.is_none() && matches!(node.node_data, NodeData::Group) => continue,
+                    None => return Err(IcechunkError::Exists { path: path.clone() }),
+                }
+            }
+            written.push((path.clone(), merged));
         }
+        self.check_foreign_dimensions(documents).await?;
+        Ok(UpdatePlan { removed, documents: written })
     }
 
-    /// Returns a recorded node from the tip of the branch. Without a base, `None` if it was removed.
+    /// Returns the current document of a recorded node. Without a recorded snapshot, `None` if the node was removed.
     ///
     /// # Errors
-    /// With a base: [`IcechunkError::Foreign`] if others removed, replaced or changed the node.
-    async fn tip_node(&self, path: &str, recorded: &Value) -> Result<Option<NodeSnapshot>, IcechunkError> {
-        let foreign =
-            |reason: &str| Err(IcechunkError::Foreign { path: path.to_owned(), reason: reason.to_owned() });
-        let strict = self.update.base.is_some();
-        let Ok(node) = self.tip.get_node(&node_path(path)?).await else {
-            return if strict { foreign("the node was removed") } else { Ok(None) };
+    /// With a recorded snapshot: [`IcechunkError::Foreign`] if others removed, replaced or changed the node or its chunks.
+    async fn current(&self, path: &str, recorded: &Value) -> Result<Option<Value>, IcechunkError> {
+        let foreign = |reason: String| Err(IcechunkError::Foreign { path: path.to_owned(), reason });
+        let node = self.tip.get_node(&node_path(path)?).await.ok();
+        let current = node.as_ref().map(|node| document_of(path, node)).transpose()?;
+        let Some(base) = &self.base else { return Ok(current) };
+        let (Some(node), Some(current)) = (node, current) else {
+            return foreign("the node was removed".to_owned());
         };
-        if !strict {
-            return Ok(Some(node));
-        }
-        let current = document_of(path, &node)?;
         match (is_array(recorded), is_array(&current)) {
-            (true, true) => match difference(recorded, &current) {
-                Some(reason) => foreign(&reason),
-                None => Ok(Some(node)),
-            },
-            (false, false) => Ok(Some(node)),
-            _ => foreign("the node was replaced by one of another kind"),
+            (false, false) => return Ok(Some(current)),
+            (true, true) => {}
+            _ => return foreign("the node was replaced by one of another kind".to_owned()),
         }
-    }
-
-    /// Returns the recorded nodes that the new state does not have, children first, except for groups that contain nodes of
-    /// others.
-    async fn removed_nodes(&mut self) -> Result<Vec<String>, IcechunkError> {
-        let new: BTreeSet<&str> = self.documents.iter().map(|document| document.path.as_str()).collect();
-        let mut removed = Vec::new();
-        for (path, recorded) in self.update.documents.iter().rev() {
-            if new.contains(path.as_str()) || self.tip_node(path, recorded).await?.is_none() {
-                continue;
-            }
-            if is_array(recorded) {
-                self.check_array(path).await?;
-            } else if self.has_other_children(path, &removed).await? {
-                continue;
-            }
-            removed.push(path.clone());
+        if let Some(reason) = difference(recorded, &current) {
+            return foreign(reason);
         }
-        Ok(removed)
+        let before = base.get_node(&node_path(path)?).await;
+        let before = before.map_err(IcechunkError::of("reading the last commit of this dataset"))?;
+        let manifests = |node: NodeSnapshot| match node.node_data {
+            NodeData::Array { manifests, .. } => manifests,
+            NodeData::Group => Vec::new(),
+        };
+        if manifests(before) != manifests(node) {
+            return foreign("other writers changed its chunks".to_owned());
+        }
+        Ok(Some(current))
     }
 
     async fn has_other_children(&self, group: &str, removed: &[String]) -> Result<bool, IcechunkError> {
-        let nodes = self.tip.list_nodes(&node_path(group)?).await;
-        for node in nodes.map_err(IcechunkError::of("listing the group"))? {
+        let failed = IcechunkError::of("listing the group");
+        for node in self.tip.list_nodes(&node_path(group)?).await.map_err(&failed)? {
             let node = node.map_err(IcechunkError::of("listing the group"))?;
             let path = node.path.as_str().trim_start_matches('/');
             let is_below =
@@ -270,83 +192,112 @@ impl<'a> UpdatePlanner<'a> {
         Ok(false)
     }
 
-    /// Records and returns whether others wrote chunks to an array since the base.
-    async fn note_touched(&mut self, path: &str) -> Result<bool, IcechunkError> {
-        let node = node_path(path)?;
-        let manifests = async |session: &Session| match session.get_node(&node).await {
-            Ok(NodeSnapshot { node_data: NodeData::Array { manifests, .. }, .. }) => manifests,
-            _ => Vec::new(),
-        };
-        let is_touched = manifests(&self.base).await != manifests(&self.tip).await;
-        if is_touched {
-            self.touched.insert(path.to_owned());
-        }
-        Ok(is_touched)
-    }
-
-    /// Checks that an array which is about to be removed has no chunks of others.
-    async fn check_array(&mut self, path: &str) -> Result<(), IcechunkError> {
-        if self.update.base.is_none() {
-            return Ok(());
-        }
-        let before = self.update.touched.contains(path);
-        match self.note_touched(path).await? || before {
-            true => Err(overwrites(path)),
-            false => Ok(()),
-        }
-    }
-
     /// Checks that arrays of others still have the same lengths along the dimensions that they share with arrays of this
     /// dataset in the same group. xarray cannot open a group in which they differ.
-    async fn check_foreign_dimensions(&self, removed: &[String]) -> Result<(), IcechunkError> {
-        let lengths = self.dimension_lengths();
-        let nodes = self.tip.list_nodes(&node_path("")?).await;
-        for node in nodes.map_err(IcechunkError::of("listing the nodes"))? {
-            let node = node.map_err(IcechunkError::of("listing the nodes"))?;
-            let path = node.path.as_str().trim_start_matches('/').to_owned();
-            let is_ours = self.update.documents.contains_key(&path)
-                || removed.contains(&path)
-                || self.documents.iter().any(|document| document.path == path);
-            let (Some(lengths), false) = (lengths.get(node::parent(&path)), is_ours) else { continue };
-            for (name, length) in dimensions(&document_of(&path, &node)?) {
-                let Some((now, before)) = lengths.get(name.as_str()) else { continue };
-                if length != *now && Some(length) == *before {
+    async fn check_foreign_dimensions(&self, documents: &[Document<'_>]) -> Result<(), IcechunkError> {
+        // The recorded and the new length of each dimension, by group and name.
+        let mut lengths: BTreeMap<(&str, String), (Option<u64>, u64)> = BTreeMap::new();
+        for document in documents.iter().filter(|document| document.array.is_some()) {
+            let before = self.record.documents.get(&document.path).map(dimensions).unwrap_or_default();
+            for (axis, (name, now)) in dimensions(&document.metadata).into_iter().enumerate() {
+                let before = before.get(axis).map(|(_, length)| *length);
+                if !name.is_empty() {
+                    lengths.insert((node::parent(&document.path), name), (before, now));
+                }
+            }
+        }
+        let failed = || IcechunkError::of("listing the nodes");
+        for node in self.tip.list_nodes(&node_path("")?).await.map_err(failed())? {
+            let node = node.map_err(failed())?;
+            let path = node.path.as_str().trim_start_matches('/');
+            let is_ours = self.record.documents.contains_key(path)
+                || documents.iter().any(|document| document.path == path);
+            if is_ours {
+                continue;
+            }
+            for (name, length) in dimensions(&document_of(path, &node)?) {
+                let key = (node::parent(path), name);
+                if let Some((before, now)) = lengths.get(&key)
+                    && length != *now
+                    && Some(length) == *before
+                {
                     let reason = format!(
-                        "the array is not part of this dataset and has {length} elements along {name:?}; clients could not open it next to arrays with {now}: resize it first, or move it to another group"
+                        "this array of another writer has {length} elements along {:?}, and the dataset now has {now}: xarray could not open them together (resize the array first, or move it to another group)",
+                        key.1
                     );
-                    return Err(IcechunkError::Append { path, reason });
+                    return Err(node_error(path, reason));
                 }
             }
         }
         Ok(())
     }
+}
 
-    /// Returns the new and the recorded length of each dimension, by group and name.
-    fn dimension_lengths(&self) -> BTreeMap<&str, BTreeMap<&str, (u64, Option<u64>)>> {
-        let mut lengths: BTreeMap<&str, BTreeMap<&str, (u64, Option<u64>)>> = BTreeMap::new();
-        for document in self.documents {
-            let Some(array) = document.array else { continue };
-            let before = self.update.documents.get(&document.path).and_then(shape_of);
-            for (axis, name) in array.dimension_names.iter().enumerate() {
-                let (Some(name), Some(now)) = (name, array.shape.get(axis)) else { continue };
-                let before = before.as_ref().and_then(|shape| shape.get(axis).copied());
-                lengths.entry(node::parent(&document.path)).or_default().insert(name, (*now, before));
-            }
-        }
-        lengths
+fn is_array(document: &Value) -> bool {
+    document.get("node_type").and_then(Value::as_str) == Some("array")
+}
+
+/// Returns the names and lengths of an array's dimensions; unnamed ones have the name "".
+fn dimensions(document: &Value) -> Vec<(String, u64)> {
+    let members = |name: &str| document.get(name).and_then(Value::as_array).into_iter().flatten();
+    let pairs = members("dimension_names").zip(members("shape"));
+    pairs
+        .map(|(name, length)| (name.as_str().unwrap_or("").to_owned(), length.as_u64().unwrap_or(0)))
+        .collect()
+}
+
+/// Describes the first difference between the documents of an array that affects its values.
+fn difference(before: &Value, now: &Value) -> Option<String> {
+    let text = |value: Option<&Value>| value.map_or_else(|| "absent".to_owned(), ToString::to_string);
+    if let Some(member) = STATE.iter().find(|member| before.get(**member) != now.get(**member))
+        && !is_equivalent(before, now)
+    {
+        let (before, now) = (text(before.get(*member)), text(now.get(*member)));
+        return Some(format!("{member} was {before} and is now {now}"));
+    }
+    let (before, now) = (attributes(before), attributes(now));
+    let differs = |name: &&String| decides_values(name) && before.get(*name) != now.get(*name);
+    let name = before.keys().chain(now.keys()).find(differs)?;
+    let (before, now) = (text(before.get(name)), text(now.get(name)));
+    Some(format!("attribute {name} was {before} and is now {now}"))
+}
+
+/// Returns whether two documents describe the same array. Other libraries serialize the same metadata differently, so
+/// unequal members need not differ in meaning.
+fn is_equivalent(one: &Value, other: &Value) -> bool {
+    let normalized = |document: &Value| {
+        let mut array = Array::from_zarr_json(document).ok()?.array;
+        array.attributes = Map::new();
+        array.to_zarr_json("").ok()
+    };
+    match (normalized(one), normalized(other)) {
+        (Some(one), Some(other)) => one == other,
+        _ => false,
     }
 }
 
-/// Returns the id of a snapshot that is the tip of a branch or one of its ancestors.
-async fn in_history(
-    repository: &Repository,
-    branch: &str,
-    snapshot: &str,
-) -> Result<SnapshotId, IcechunkError> {
-    let lost = || IcechunkError::History { branch: branch.to_owned(), snapshot: snapshot.to_owned() };
-    let id = SnapshotId::try_from(snapshot).map_err(|_| lost())?;
-    match has_snapshot(repository, branch, &id).await? {
-        true => Ok(id),
-        false => Err(lost()),
+/// Returns `new` with the attributes that others have set in `current`. An attribute that does not determine values is
+/// changed only if its value is still the recorded one.
+fn merge(recorded: &Value, current: &Value, new: &Value) -> Value {
+    let [recorded, current, ours] = [recorded, current, new].map(attributes);
+    let mut merged = current.clone();
+    for name in ours.keys().chain(recorded.keys()).chain(current.keys()) {
+        let (before, now) = (recorded.get(name), ours.get(name));
+        if !decides_values(name) && (before == now || current.get(name) != before) {
+            continue;
+        }
+        match now {
+            Some(value) => merged.insert(name.clone(), value.clone()),
+            None => merged.remove(name),
+        };
     }
+    let mut document = new.clone();
+    if let Some(members) = document.as_object_mut() {
+        members.insert("attributes".to_owned(), merged.into());
+    }
+    document
+}
+
+fn attributes(document: &Value) -> Map<String, Value> {
+    document.get("attributes").and_then(Value::as_object).cloned().unwrap_or_default()
 }

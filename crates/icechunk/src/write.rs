@@ -1,7 +1,10 @@
 //! Writes nodes and chunks: in one commit or, if there are too many chunks for memory, in several commits to a temporary
 //! branch that become visible together.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -13,21 +16,20 @@ use icechunk::{
         manifest::{ChunkPayload, VirtualChunkRef},
         snapshot::SnapshotProperties,
     },
+    repository::VersionInfo,
     session::{Session, SessionError, SessionErrorKind},
 };
 use serde_json::Value;
 use tokio::sync::RwLock;
 
 use crate::{
-    IcechunkError,
-    comparison::{Change, Merge},
+    CommitOptions, IcechunkError, RepositoryLocation,
+    chunks::{NewChunk, NewChunks},
     error::one_line,
     metadata::{bytes, key, node_error, node_path},
-    new_chunks::NewChunk,
-    scratch,
 };
 
-/// Most chunks in one call of the `icechunk` crate.
+/// Maximum number of chunks in one call of the `icechunk` crate.
 const BATCH: usize = 10_000;
 /// Concurrent uploads of inline chunks.
 const UPLOADS: usize = 16;
@@ -37,12 +39,8 @@ const REBASES: u16 = 20;
 /// A commit in progress.
 pub(crate) struct Writer<'a> {
     repository: &'a Repository,
-    branch: &'a str,
+    options: &'a CommitOptions,
     tip: SnapshotId,
-    message: String,
-    properties: SnapshotProperties,
-    /// Most chunks in one part.
-    part_size: u64,
     /// The temporary branch of a commit in parts.
     scratch: Option<Scratch>,
     session: Arc<RwLock<Session>>,
@@ -65,59 +63,39 @@ struct Scratch {
 struct Batch {
     references: Vec<(ChunkIndices, VirtualChunkRef)>,
     inline: Vec<(ChunkIndices, Bytes)>,
-    removed: Vec<ChunkIndices>,
 }
 
 impl Batch {
-    fn push(&mut self, change: Change) {
-        match change.chunk {
-            Some(NewChunk::Virtual(reference)) => self.references.push((change.indices, reference)),
-            Some(NewChunk::Inline(bytes)) => self.inline.push((change.indices, bytes)),
-            None => self.removed.push(change.indices),
-        }
-    }
-
     fn len(&self) -> usize {
-        self.references.len() + self.inline.len() + self.removed.len()
+        self.references.len() + self.inline.len()
     }
 }
 
 impl<'a> Writer<'a> {
-    /// Starts a commit in parts of at most `part_size` chunks on top of `tip`.
+    /// Starts a commit on top of `tip`.
     ///
     /// # Errors
     /// [`IcechunkError::Conflict`] if the branch has moved from `tip`.
     pub(crate) async fn start(
         repository: &'a Repository,
-        branch: &'a str,
+        options: &'a CommitOptions,
         tip: SnapshotId,
-        commit: (String, SnapshotProperties),
-        part_size: u64,
     ) -> Result<Self, IcechunkError> {
-        let (session, store) = open(repository, branch).await?;
-        let (message, properties) = commit;
+        let (session, store) = open(repository, &options.branch).await?;
         if *session.read().await.snapshot_id() != tip {
             let reason = "another writer committed at the same time".to_owned();
-            return Err(IcechunkError::Conflict { branch: branch.to_owned(), reason });
+            return Err(IcechunkError::Conflict { branch: options.branch.clone(), reason });
         }
-        Ok(Self {
-            repository,
-            branch,
-            tip,
-            message,
-            properties,
-            part_size,
-            scratch: None,
-            session,
-            store,
-            pending: 0,
-            written: 0,
-        })
+        Ok(Self { repository, options, tip, scratch: None, session, store, pending: 0, written: 0 })
     }
 
-    /// Sets a property of the commit.
-    pub(crate) fn set_property(&mut self, name: &str, value: Value) {
-        self.properties.insert(name.to_owned(), value);
+    /// Returns the properties of the commit.
+    fn properties(&self) -> SnapshotProperties {
+        self.options
+            .properties
+            .iter()
+            .map(|(key, value)| (key.clone(), Value::from(value.as_str())))
+            .collect()
     }
 
     /// Returns the session, to read and remove existing nodes.
@@ -146,46 +124,41 @@ impl<'a> Writer<'a> {
         self.written
     }
 
-    /// Writes the changes to the chunks of an array. Returns whether there were any.
-    pub(crate) async fn changes(
+    /// Writes the chunks of an array.
+    pub(crate) async fn chunks(
         &mut self,
         path: &str,
-        mut changes: Merge<'_>,
-    ) -> Result<bool, IcechunkError> {
+        mut chunks: NewChunks<'_>,
+    ) -> Result<(), IcechunkError> {
         let node = node_path(path)?;
-        let mut any = false;
         let mut batch = Batch::default();
-        while let Some(change) = changes.next().await? {
-            any = true;
-            batch.push(change);
+        while let Some((indices, chunk)) = chunks.next().await? {
+            match chunk {
+                NewChunk::Virtual(reference) => batch.references.push((indices, reference)),
+                NewChunk::Inline(bytes) => batch.inline.push((indices, bytes)),
+            }
             if batch.len() >= BATCH {
                 self.write_batch(&node, std::mem::take(&mut batch)).await?;
             }
         }
-        self.write_batch(&node, batch).await?;
-        Ok(any)
+        self.write_batch(&node, batch).await
     }
 
     async fn write_batch(&mut self, node: &Path, batch: Batch) -> Result<(), IcechunkError> {
         let failed = |error: String| node_error(node.as_str().trim_start_matches('/'), error);
         self.pending += batch.len() as u64;
-        self.written += (batch.len() - batch.removed.len()) as u64;
-        let Batch { references, inline, removed } = batch;
+        self.written += batch.len() as u64;
+        let Batch { references, inline } = batch;
         let set = self.store.set_virtual_refs(node, false, references).await;
         set.map_err(|error| failed(one_line(&error)))?;
         let payloads = self.upload(node, inline).await?;
-        let payloads = payloads.into_iter().map(|(indices, payload)| (indices, Some(payload)));
-        let removed = removed.into_iter().map(|indices| (indices, None));
         let mut session = self.session.write().await;
-        for (indices, payload) in payloads.chain(removed) {
-            let set = session.set_chunk_ref(node.clone(), indices, payload).await;
+        for (indices, payload) in payloads {
+            let set = session.set_chunk_ref(node.clone(), indices, Some(payload)).await;
             set.map_err(|error| failed(one_line(&error)))?;
         }
         drop(session);
-        match self.pending >= self.part_size {
-            true => self.commit_part().await,
-            false => Ok(()),
-        }
+        if self.pending >= self.options.chunks_in_memory.max(1) { self.commit_part().await } else { Ok(()) }
     }
 
     /// Stores inline chunks: small ones in the manifest, others as native chunks.
@@ -211,12 +184,12 @@ impl<'a> Writer<'a> {
     /// list of all its chunks each time.)
     async fn commit_part(&mut self) -> Result<(), IcechunkError> {
         let parts = self.scratch.as_ref().map_or(0, |scratch| scratch.parts) + 1;
-        let message = format!("{} (part {parts})", self.message);
+        let message = format!("{} (part {parts})", self.options.message);
         let snapshot = self.commit_pending(message).await?;
         let branch = match self.scratch.take() {
             Some(scratch) => scratch.branch,
             None => {
-                let branch = scratch::name();
+                let branch = format!("{PREFIX}{}", SnapshotId::random());
                 let made = self.repository.create_branch(&branch, &snapshot).await;
                 made.map_err(IcechunkError::of("creating a temporary branch"))?;
                 branch
@@ -232,7 +205,7 @@ impl<'a> Writer<'a> {
     /// Commits pending chunks: to the temporary branch or, before there is one, to no branch.
     async fn commit_pending(&self, message: String) -> Result<SnapshotId, IcechunkError> {
         let mut session = self.session.write().await;
-        let commit = session.commit(message).properties(self.properties.clone()).allow_empty(true);
+        let commit = session.commit(message).properties(self.properties()).allow_empty(true);
         let commit = if self.scratch.is_none() { commit.anonymous() } else { commit };
         commit.execute().await.map_err(IcechunkError::of("writing references"))
     }
@@ -242,33 +215,35 @@ impl<'a> Writer<'a> {
         let Some(Scratch { branch, .. }) = &self.scratch else {
             let detector = ConflictDetector;
             let mut session = self.session.write().await;
-            let commit = session.commit(&self.message).properties(self.properties.clone()).allow_empty(true);
+            let commit =
+                session.commit(&self.options.message).properties(self.properties()).allow_empty(true);
             let done = commit.rebase(&detector, REBASES).execute().await;
             return done.map_err(|error| self.commit_error(&error));
         };
-        let moved = match self.commit_pending(self.message.clone()).await {
+        let moved = match self.commit_pending(self.options.message.clone()).await {
             Ok(snapshot) => {
-                let moved = self.repository.reset_branch(self.branch, &snapshot, Some(&self.tip)).await;
+                let moved =
+                    self.repository.reset_branch(&self.options.branch, &snapshot, Some(&self.tip)).await;
                 moved.map(|()| snapshot).map_err(|error| IcechunkError::Conflict {
-                    branch: self.branch.to_owned(),
+                    branch: self.options.branch.clone(),
                     reason: one_line(&error),
                 })
             }
             Err(error) => Err(error),
         };
-        scratch::delete(self.repository, branch).await;
+        delete_branch(self.repository, branch).await;
         moved
     }
 
     /// Aborts the commit. The branch is unchanged.
     pub(crate) async fn abort(self) {
         if let Some(scratch) = &self.scratch {
-            scratch::delete(self.repository, &scratch.branch).await;
+            delete_branch(self.repository, &scratch.branch).await;
         }
     }
 
     fn commit_error(&self, error: &SessionError) -> IcechunkError {
-        let branch = self.branch.to_owned();
+        let branch = self.options.branch.clone();
         match &error.kind {
             SessionErrorKind::Conflict { .. } => {
                 IcechunkError::Conflict { branch, reason: "other writers kept committing".to_owned() }
@@ -287,4 +262,44 @@ async fn open(repository: &Repository, branch: &str) -> Result<(Arc<RwLock<Sessi
     let session = Arc::new(RwLock::new(session.map_err(IcechunkError::of("opening the branch"))?));
     let store = Store::from_session(Arc::clone(&session)).await;
     Ok((session, store))
+}
+
+/// Start of the names of temporary branches.
+const PREFIX: &str = "virtualize-";
+/// Time without a new part after which the writer of a temporary branch in a bucket counts as dead.
+const SILENCE: Duration = Duration::from_secs(6 * 60 * 60);
+
+/// Deletes a temporary branch.
+async fn delete_branch(repository: &Repository, branch: &str) {
+    if let Err(error) = repository.delete_branch(branch).await {
+        tracing::warn!("cannot delete the temporary branch {branch}: {}", one_line(&error));
+    }
+}
+
+/// Deletes the temporary branches that killed processes left. The lock of a local repository excludes that one is in use; in
+/// a bucket, one counts as abandoned after hours without a new part.
+pub(crate) async fn delete_abandoned(
+    repository: &Repository,
+    location: &RepositoryLocation,
+) -> Result<(), IcechunkError> {
+    let branches = repository.list_branches().await.map_err(IcechunkError::of("listing the branches"))?;
+    let is_ours =
+        |branch: &&String| branch.strip_prefix(PREFIX).is_some_and(|id| SnapshotId::try_from(id).is_ok());
+    for branch in branches.iter().filter(is_ours) {
+        if matches!(location, RepositoryLocation::Local(_)) || is_silent(repository, branch).await {
+            tracing::info!("{branch}: a temporary branch of a process that was killed, removed");
+            delete_branch(repository, branch).await;
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether the last part of a temporary branch was committed long ago.
+async fn is_silent(repository: &Repository, branch: &str) -> bool {
+    let version = VersionInfo::BranchTipRef(branch.to_owned());
+    let Ok(session) = repository.readonly_session(&version).await else { return false };
+    let Ok(snapshot) = repository.lookup_snapshot(session.snapshot_id()).await else { return false };
+    SystemTime::now()
+        .duration_since(SystemTime::from(snapshot.flushed_at))
+        .is_ok_and(|silence| silence > SILENCE)
 }

@@ -14,7 +14,7 @@ use futures::TryStreamExt;
 use icechunk::{
     Repository, format::manifest::ChunkPayload, new_local_filesystem_storage, repository::VersionInfo,
 };
-use virtualize_icechunk::{CommitOptions, Mode, RepositoryLocation, Update, commit, documents_of};
+use virtualize_icechunk::{CommitOptions, CommitRecord, Mode, RepositoryLocation, commit, documents_of};
 use virtualize_zarr::{
     Array, ChunkGrid, ChunkManifest, Codec, DataType, FillValue, Hierarchy, Node, ReferencesBuilder, Source,
     SourceId, ZarrFormat,
@@ -111,9 +111,9 @@ fn next(random: &mut Rng, before: &Content, length: u32) -> (Content, u32) {
 }
 
 async fn write(folder: &Path, old: &Hierarchy, new: &Hierarchy, random: &mut Rng, is_first: bool) {
-    let update = Update { documents: documents_of(old, "").unwrap(), ..Update::default() };
+    let record = CommitRecord { snapshot: None, documents: documents_of(old, "").unwrap() };
     let options = CommitOptions {
-        mode: if is_first { Mode::Add } else { Mode::Update(update) },
+        mode: if is_first { Mode::Add } else { Mode::Update(record) },
         references_per_manifest: random.u64(1..9),
         chunks_in_memory: random.u64(2..30),
         ..CommitOptions::default()

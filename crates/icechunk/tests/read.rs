@@ -8,7 +8,7 @@ use bytes::Bytes;
 use icechunk::{Repository, Store, new_local_filesystem_storage};
 use tokio::sync::RwLock;
 use virtualize_icechunk::{
-    CommitOptions, IcechunkError, ReadRepository, RepositoryLocation, StorageOptions, Version, commit, read,
+    CommitOptions, IcechunkError, ReadRepository, RepositoryLocation, StorageOptions, commit, read,
 };
 use virtualize_zarr::{
     Array, ChunkEntry, ChunkGrid, ChunkManifest, Codec, DataType, FillValue, Hierarchy, Lengths, Node,
@@ -66,7 +66,6 @@ async fn committed(folder: &Path) -> String {
 }
 
 async fn read_back(folder: &Path, version: &str) -> Result<Option<ReadRepository>, IcechunkError> {
-    let version = Version { name: version, group: "", wanted: &|_, _| true };
     read(&location(folder), version, &StorageOptions::default()).await
 }
 
@@ -85,7 +84,7 @@ async fn reads_what_was_committed() {
     let folder = tempfile::tempdir().unwrap();
     let snapshot = committed(folder.path()).await;
     for version in ["main", &snapshot] {
-        let ReadRepository { hierarchy: found, left_out, .. } =
+        let ReadRepository { hierarchy: found, left_out } =
             read_back(folder.path(), version).await.unwrap().unwrap();
         assert!(left_out.is_empty());
         let expected = hierarchy();

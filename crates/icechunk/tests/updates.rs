@@ -15,11 +15,11 @@ use icechunk::{
     repository::VersionInfo,
 };
 use virtualize_icechunk::{
-    CommitOptions, Mode, RepositoryLocation, Update, commit, commit_chunks, documents_of,
+    CommitOptions, CommitRecord, IcechunkError, Mode, RepositoryLocation, commit, documents_of,
 };
 use virtualize_zarr::{
-    Array, ChunkGrid, ChunkManifest, ChunkReadError, ChunkReader, Chunks, Codec, DataType, FillValue,
-    Hierarchy, HierarchyChunks, Node, ReferencesBuilder, Source, SourceId, ZarrFormat,
+    Array, ChunkGrid, ChunkManifest, Codec, DataType, FillValue, Hierarchy, Node, ReferencesBuilder, Source,
+    SourceId, ZarrFormat,
 };
 
 /// A chunk by its indices: text for an inline one, otherwise number of the file and offset.
@@ -88,20 +88,6 @@ async fn content(folder: &Path) -> Content {
     all.into_iter().map(|found| (found.coord.0, chunk(found.payload))).collect()
 }
 
-/// Reader that fails if it is asked for chunks that stay.
-struct From<'a>(HierarchyChunks<'a>, u64);
-
-impl ChunkReader for From<'_> {
-    fn chunks<'a>(&'a mut self, path: &str, start: u64) -> Result<Chunks<'a>, ChunkReadError> {
-        assert!(start >= self.1, "read from {start} on, expected {}", self.1);
-        self.0.chunks(path, start)
-    }
-
-    fn count(&mut self, path: &str) -> Result<u64, ChunkReadError> {
-        self.0.count(path)
-    }
-}
-
 fn options(random: &mut Rng, mode: Mode) -> CommitOptions {
     CommitOptions {
         group: "x".to_owned(),
@@ -137,32 +123,26 @@ async fn updated_repositories_contain_the_new_chunks() {
             true => [counts[0] + random.u32(..6), counts[1]],
             false => [random.u32(1..14), random.u32(1..7)],
         };
-        let mut after = Content::new();
+        let (mut after, mut new) = (if grows { before.clone() } else { Content::new() }, Content::new());
         for indices in places(now) {
-            let known = before.get(&indices);
             let is_old = indices.iter().zip(&counts).all(|(index, count)| index < count);
-            let chunk = match known.filter(|_| grows || random.u8(..3) > 0) {
-                Some(known) => Some(*known),
-                None if grows && is_old => None,
-                None => random.bool().then(|| random_chunk(random)),
-            };
-            after.extend(chunk.map(|chunk| (indices, chunk)));
+            if random.bool() && !(grows && is_old) {
+                new.insert(indices, random_chunk(random));
+            }
         }
-        let second = hierarchy(&after, now);
-        let update = Update {
-            base: Some(done.snapshot),
-            documents: documents_of(&first, "x").unwrap(),
-            grows: grows.then(|| "y".to_owned()),
-            ..Update::default()
+        after.extend(new.clone());
+        let mode = match grows {
+            true => Mode::Extend(record(&first, &done.snapshot)),
+            false => Mode::Update(record(&first, &done.snapshot)),
         };
-        let options = options(random, Mode::Update(update));
-        let start = if grows { u64::from(counts[0] * counts[1]) } else { 0 };
-        let mut reader = From(HierarchyChunks::new(&second), start);
-        let done = commit_chunks(&second, &mut reader, &location, &options).await.unwrap();
+        let done = commit(&hierarchy(&new, now), &location, &options(random, mode)).await.unwrap();
         assert_eq!(content(folder.path()).await, after, "seed {seed}");
-        let changed = after.iter().filter(|(indices, chunk)| before.get(*indices) != Some(chunk)).count();
-        assert_eq!(done.chunks, changed as u64, "seed {seed}");
+        assert_eq!(done.chunks, new.len() as u64, "seed {seed}");
     }
+}
+
+fn record(hierarchy: &Hierarchy, snapshot: &str) -> CommitRecord {
+    CommitRecord { snapshot: Some(snapshot.to_owned()), documents: documents_of(hierarchy, "x").unwrap() }
 }
 
 #[tokio::test]
@@ -179,22 +159,14 @@ async fn chunks_of_others_are_not_overwritten() {
     session.set_chunk_ref(path, ChunkIndices(vec![2, 0]), theirs).await.unwrap();
     session.commit("theirs").execute().await.unwrap();
 
-    let update = |base: &str| Update {
-        base: Some(base.to_owned()),
-        documents: documents_of(&first, "x").unwrap(),
-        ..Update::default()
-    };
-    let mut after = before.clone();
-    after.insert(vec![2, 0], Ok(1));
-    let options = options(random, Mode::Update(update(&done.snapshot)));
-    let failed = commit(&hierarchy(&after, [6, 1]), &location, &options).await;
-    assert!(matches!(failed, Err(virtualize_icechunk::IcechunkError::Foreign { .. })), "{failed:?}");
-    let mut after = before.clone();
-    after.insert(vec![3, 0], Ok(1));
-    let done = commit(&hierarchy(&after, [6, 1]), &location, &options).await.unwrap();
-    assert_eq!(done.touched.into_iter().collect::<Vec<_>>(), ["x/g/a"]);
-    after.insert(vec![2, 0], Ok(9));
-    assert_eq!(content(folder.path()).await, after);
+    let known = record(&first, &done.snapshot);
+    for mode in [Mode::Update(known.clone()), Mode::Extend(known.clone())] {
+        let failed = commit(&hierarchy(&Content::new(), [7, 1]), &location, &options(random, mode)).await;
+        assert!(matches!(failed, Err(IcechunkError::Foreign { .. })), "{failed:?}");
+    }
+    let mode = Mode::Update(CommitRecord { snapshot: None, ..known });
+    commit(&first, &location, &options(random, mode)).await.unwrap();
+    assert_eq!(content(folder.path()).await, before);
 }
 
 #[tokio::test]

@@ -75,6 +75,8 @@ impl Workers {
 #[serde(default)]
 struct OfScan {
     #[serde(deserialize_with = "value::count")]
+    sample: Option<usize>,
+    #[serde(deserialize_with = "value::count")]
     attempts: Option<usize>,
     #[serde(flatten)]
     files: Files,
@@ -158,9 +160,8 @@ impl OfBatch {
     /// Refuses options that exclude each other. Returns what is written.
     fn check(&self, output: &str) -> PyResult<Target> {
         let Self { batch, file, .. } = self;
-        let (write, commit) = (&batch.write, &batch.icechunk);
+        let write = &batch.write;
         exclusive(("relative", write.relative), ("rewrite_url", !write.rewrite_url.is_empty()))?;
-        exclusive(("replace", commit.replace), ("append_dim", commit.append_dim.is_some()))?;
         let target = batch.target(output).ok_or_else(|| {
             error::option(format!("{output}: {}: give format", Target::unknown_extension(output)))
         })?;
@@ -180,6 +181,7 @@ impl OfScan {
             open,
             filter: self.files.filter(),
             assets: self.files.assets(),
+            sample: self.sample,
             attempts: self.attempts.map_or(defaults.attempts, |n| u32::try_from(n).unwrap_or(u32::MAX)),
             cancel,
             ..defaults

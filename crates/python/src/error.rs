@@ -16,25 +16,19 @@ pub(crate) const KEYWORDS: Notation = Notation(|option, value| {
 });
 
 /// Options that are on or off.
-const SWITCHES: [OptionName; 17] = {
+const SWITCHES: [OptionName; 11] = {
     use OptionName as O;
     [
         O::AllowHoles,
         O::Anonymous,
         O::Append,
-        O::DropUnwritten,
-        O::DropVanished,
         O::Each,
         O::FillWithoutSentinel,
         O::FollowExternal,
         O::Full,
-        O::NoRecheck,
         O::Overwrite,
         O::Replace,
-        O::RereadChanged,
         O::Restart,
-        O::RetryFailed,
-        O::SkipFailed,
         O::Strict,
     ]
 };

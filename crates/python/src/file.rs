@@ -168,8 +168,8 @@ impl WriteTo {
             }
             OutputFormat::Icechunk => {
                 let commit = self.icechunk.options(store.name());
-                let done = virtualize_archive::commit_or_append(&store, target, &commit, &options.store);
-                Ok(Some(done.await.map_err(|error| error::of_archive(&error))?.snapshot))
+                let done = virtualize::commit(&store, target, &commit, &options.store);
+                Ok(Some(done.await.map_err(|error| error::of(&error))?.snapshot))
             }
         }
     }

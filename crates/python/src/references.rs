@@ -108,13 +108,12 @@ pub(crate) fn convert<'py>(
     wait: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let options: OfConvert = parse(options)?;
-    let (write, commit) = (&options.write, &options.icechunk);
+    let write = &options.write;
     exclusive(("relative", write.relative), ("rewrite_url", !write.rewrite_url.is_empty()))?;
     exclusive(
         ("relative", write.relative),
         ("format=\"icechunk\"", options.format == OutputFormat::Icechunk),
     )?;
-    exclusive(("replace", commit.replace), ("append_dim", commit.append_dim.is_some()))?;
     runtime::run(py, wait, async move {
         let reading = options.reading.options();
         let read = read_references(&references, &reading).await.map_err(|error| error::of(&error))?;
@@ -161,8 +160,8 @@ impl OfConvert {
             OutputFormat::References(_) => None,
             OutputFormat::Icechunk => {
                 let commit = self.icechunk.options(store.name());
-                let done = virtualize_archive::commit_or_append(&store, output, &commit, options).await;
-                Some(done.map_err(|error| error::of_archive(&error))?.snapshot)
+                let done = virtualize::commit(&store, output, &commit, options).await;
+                Some(done.map_err(|error| error::of(&error))?.snapshot)
             }
         };
         Ok((snapshot, warnings(&store)))

@@ -55,13 +55,13 @@ COMBINATIONS: list[tuple[str, list[str], dict[str, Any]]] = [
     ),
     (
         "out.json",
-        ["--stack-dim", "run", "--coord-from-name", "d{run:d}.nc", "--concat-var", "time", "--copy-limit", "1M"],
-        {"stack_dim": ["run"], "coord_from_name": "d{run:d}.nc", "concat_var": ("time",), "copy_limit": 1 << 20},
+        ["--stack-dim", "run", "--coord", "run=name:d{run:d}.nc", "--var", "time=vary", "--copy-limit", "1M"],
+        {"stack_dim": ["run"], "coord": {"run": "name:d{run:d}.nc"}, "var": {"time": "vary"}, "copy_limit": 1 << 20},
     ),
     (
         "out.json",
-        ["--concat-dim", "time", "--readable-by", "zarr-python,gdal", "--assume-equal", "x", "--assume-equal", "a"],
-        {**TIME, "readable_by": ["zarr-python", "gdal"], "assume_equal": ["x", "a"]},
+        ["--concat-dim", "time", "--readable-by", "zarr-python,gdal", "--var", "x=first", "--var", "a=first"],
+        {**TIME, "readable_by": ["zarr-python", "gdal"], "var": {"x": "first", "a": "first"}},
     ),
     ("out", ["--each", "--rewrite-url", "{folder}=s3://b/x"], {"each": True, "rewrite_url": {"{folder}": "s3://b/x"}}),
     (
@@ -112,9 +112,7 @@ CHOICES: list[tuple[str, dict[str, Any]]] = [
     ("--ifd 0 --ifd 0/1", {"ifd": [0, "0/1"]}),
     ("--readable-by zarrs,zarr-python", {"readable_by": ["zarrs", "zarr-python"]}),
     ("--chunk-grid rectilinear", {"chunk_grid": "rectilinear"}),
-    ("--concat-var t", {"concat_var": "t"}),
-    ("--assume-equal b --assume-equal a", {"assume_equal": ["a", "b"]}),
-    ("--optional-var q", {"optional_var": ["q"]}),
+    ("--var t=vary --var b=first --var a=first --var q=optional", {"var": {"t": "vary", "a": "first", "b": "first", "q": "optional"}}),
     ("--copy-limit 1K", {"copy_limit": "1K"}),
     ("--on-duplicate first", {"on_duplicate": "first"}),
     ("--allow-holes", {"allow_holes": True}),
@@ -162,10 +160,10 @@ def without_times(event: dict[str, Any]) -> dict[str, Any]:
 
 def test_events_are_those_of_the_log(server: SlowS3, tmp_path: Path) -> None:
     server.objects["era/d003.nc"] = b"\x89HDF\r\n\x1a\n" + bytes(100)
-    options: dict[str, Any] = {**TIME, "concurrency": 1, "skip_failed": True}
+    options: dict[str, Any] = {**TIME, "concurrency": 1, "on_failure": "skip"}
     log, out = tmp_path / "log", tmp_path / "out.json"
     command(
-        "batch", *URLS, "--concat-dim", "time", "--concurrency", 1, "--skip-failed", "--json-log", log, "-o", out,
+        "batch", *URLS, "--concat-dim", "time", "--concurrency", 1, "--on-failure", "skip", "--json-log", log, "-o", out,
         server=server,
     )  # fmt: skip
     logged = [without_times(json.loads(line)) for line in log.read_text().splitlines()]
@@ -252,10 +250,10 @@ def test_progress_without_tqdm(files: list[Path], monkeypatch: pytest.MonkeyPatc
 
 def test_failed_files(files: list[Path], tmp_path: Path) -> None:
     files[2].write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
-    with pytest.raises(virtualize.FileError, match=r"1 file failed.*retry_failed=True.*skip_failed=True"):
+    with pytest.raises(virtualize.FileError, match=r"1 file failed.*on_failure=\"retry\".*on_failure=\"skip\""):
         virtualize.batch(files, tmp_path / "out.json", **TIME)
-    with pytest.warns(virtualize.ArchiveWarning, match="1 file could not be read.*retry_failed=True") as caught:
-        done = virtualize.batch(files, tmp_path / "out.json", **TIME, skip_failed=True)
+    with pytest.warns(virtualize.ArchiveWarning, match="1 file could not be read.*on_failure=\"retry\"") as caught:
+        done = virtualize.batch(files, tmp_path / "out.json", **TIME, on_failure="skip")
     assert (done.failed, len(done.failures)) == (1, 1) and str(files[2]) in done.failures[0]
     assert caught[0].filename == __file__
     with pytest.warns(virtualize.ArchiveWarning):

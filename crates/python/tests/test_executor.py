@@ -458,17 +458,17 @@ def test_failed_files_are_those_of_one_run(damaged: list[Path], tmp_path: Path) 
         with pytest.raises(virtualize.FileError) as expected:
             virtualize.batch(damaged, alone, **TIME, max_failures=1)
         assert str(caught.value) == str(expected.value) and not out.exists()
-        for more in ({"max_failures": 2}, {"skip_failed": True}):
-            with pytest.warns(virtualize.ArchiveWarning, match="2 files could not be read.*retry_failed=True"):
+        for more in ({"max_failures": 2}, {"on_failure": "skip"}):
+            with pytest.warns(virtualize.ArchiveWarning, match="2 files could not be read.*on_failure=\"retry\""):
                 done = virtualize.batch(damaged, out, **options, **more)
             assert (done.failed, len(done.failures)) == (2, 2)
         with pytest.warns(virtualize.ArchiveWarning):
-            virtualize.batch(damaged, alone, **TIME, skip_failed=True)
+            virtualize.batch(damaged, alone, **TIME, on_failure="skip")
         same(out, alone)
         # Mended, they are read again when that is asked for.
         for k in (2, 5):
             damaged[k].write_bytes(day(k))
-        done = virtualize.batch(damaged, out, **options, retry_failed=True)
+        done = virtualize.batch(damaged, out, **options, on_failure="retry")
         assert (done.failed, done.files) == (0, 8)
 
 
@@ -476,7 +476,7 @@ def test_events_of_shards(damaged: list[Path], tmp_path: Path) -> None:
     seen: list[events.Event] = []
     with threads() as pool, pytest.warns(virtualize.ArchiveWarning):
         virtualize.batch(
-            damaged, tmp_path / "out.json", **TIME, skip_failed=True, executor=pool, shard_size=3, on_event=seen.append
+            damaged, tmp_path / "out.json", **TIME, on_failure="skip", executor=pool, shard_size=3, on_event=seen.append
         )
     shards = sorted((event for event in seen if isinstance(event, events.ShardRead)), key=lambda event: event.shard)
     assert [(event.shard, event.shards, event.failed) for event in shards] == [(1, 3, 0), (2, 3, 1), (3, 3, 1)] or [

@@ -113,7 +113,6 @@ codes! {
     Internal = "internal",
     Journal = "journal",
     Listing = "listing",
-    Metrics = "metrics",
     Mismatch = "mismatch",
     OutputNotInJournal = "output-not-in-journal",
     Shards = "shards",

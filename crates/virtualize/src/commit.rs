@@ -3,16 +3,16 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
-use virtualize_icechunk::{Committed, ReadRepository, RepositoryLocation, StorageOptions, Version};
+use virtualize_icechunk::{Committed, ReadRepository, RepositoryLocation, StorageOptions};
 use virtualize_store::{StoreOptions, known_regions, other_settings};
 use virtualize_zarr::ChunkReader;
 
 use crate::error::Error;
-use crate::passing::{PassingChunks, Urls};
+use crate::passing::PassingChunks;
 use crate::relocate::Relocation;
 use crate::store::VirtualStore;
 
-pub use virtualize_icechunk::{CommitOptions, FoundCommit, History, IcechunkError, Mode, Update};
+pub use virtualize_icechunk::{CommitOptions, CommitRecord, FoundCommit, History, IcechunkError, Mode};
 
 /// Commits a store that was mapped for Zarr v3 to an Icechunk repository: a path, or `s3://`, `gs://`, `az://` with a
 /// prefix. Creates the repository if it does not exist. Derives `options.storage` from `store_options`.
@@ -32,8 +32,7 @@ pub async fn commit(
 }
 
 /// Commits a store as [`commit`] does, with the chunks of a reader. The store contains metadata only; its manifests and
-/// sources are ignored. The sources of the chunks are relocated. An update that grows along a dimension does not read chunks
-/// that stay; `others` are the urls of their sources, which are needed if urls are rewritten.
+/// sources are ignored. The sources of the chunks are relocated.
 ///
 /// The future blocks its thread while the reader reads: run it on a thread that may block.
 ///
@@ -42,11 +41,12 @@ pub async fn commit(
 pub async fn commit_chunks(
     store: &VirtualStore,
     chunks: &mut dyn ChunkReader,
-    (relocation, others): (&Relocation, Urls<'_>),
-    (target, options): (&str, &CommitOptions),
+    relocation: &Relocation,
+    target: &str,
+    options: &CommitOptions,
     store_options: &StoreOptions,
 ) -> Result<Committed, Error> {
-    let mut chunks = PassingChunks::new(chunks, (target, None), (relocation, others))?;
+    let mut chunks = PassingChunks::new(chunks, (target, None), relocation)?;
     let (location, options) = reach_for_writing(target, options, store_options).await?;
     let commit = virtualize_icechunk::commit_chunks(&store.hierarchy, &mut chunks, &location, &options);
     Box::pin(commit).await.map_err(failed(target))
@@ -74,11 +74,11 @@ pub async fn find_commit(
 pub async fn inspect_branch(
     target: &str,
     branch: &str,
-    update: &Update,
+    record: &CommitRecord,
     store_options: &StoreOptions,
 ) -> Result<History, Error> {
     let (location, storage) = reach(target, store_options).await?;
-    virtualize_icechunk::inspect(&location, branch, update, &storage).await.map_err(failed(target))
+    virtualize_icechunk::inspect(&location, branch, record, &storage).await.map_err(failed(target))
 }
 
 /// Returns the metadata documents, by path, of a store to be committed as the group at `prefix`.
@@ -87,28 +87,6 @@ pub async fn inspect_branch(
 /// [`Error::Icechunk`] for an array that Zarr v3 cannot express.
 pub fn documents_of(store: &VirtualStore, prefix: &str) -> Result<BTreeMap<String, Value>, Error> {
     virtualize_icechunk::documents_of(&store.hierarchy, prefix).map_err(failed(store.name()))
-}
-
-/// Reads the selected arrays of a group of a branch, and the base for an update of these. Arrays are selected by their
-/// path below the group and their document. Returns `None` if the repository does not exist.
-///
-/// # Errors
-/// [`Error::Icechunk`], also if the type, codecs or grid of a selected array are not supported.
-pub async fn read_branch(
-    target: &str,
-    (branch, group): (&str, &str),
-    wanted: &(dyn Fn(&str, &Value) -> bool + Sync),
-    store_options: &StoreOptions,
-) -> Result<Option<(VirtualStore, Update)>, Error> {
-    let (location, storage) = reach(target, store_options).await?;
-    let version = Version { name: branch, group, wanted };
-    let read = virtualize_icechunk::read(&location, version, &storage).await.map_err(failed(target))?;
-    let Some(ReadRepository { hierarchy, left_out, documents, snapshot }) = read else { return Ok(None) };
-    if let Some((path, reason)) = left_out.into_iter().next() {
-        return Err(failed(target)(IcechunkError::Append { path, reason }));
-    }
-    let update = Update { base: Some(snapshot), documents, ..Update::default() };
-    Ok(Some((VirtualStore::of(hierarchy, target), update)))
 }
 
 /// Reads a branch, tag or snapshot of a repository. Returns `None` if it does not exist.
@@ -121,7 +99,6 @@ pub(crate) async fn read(
         return Ok(None);
     }
     let (location, storage) = reach(target, store_options).await?;
-    let version = Version { name: version, group: "", wanted: &|_, _| true };
     virtualize_icechunk::read(&location, version, &storage).await.map_err(failed(target))
 }
 

@@ -36,8 +36,8 @@ pub use array_error::ArrayError;
 pub use codec::PackageCodec;
 #[cfg(feature = "icechunk")]
 pub use commit::{
-    CommitOptions, FoundCommit, History, IcechunkError, Mode as CommitMode, Update, commit, commit_chunks,
-    documents_of, find_commit, inspect_branch, read_branch,
+    CommitOptions, CommitRecord, FoundCommit, History, IcechunkError, Mode as CommitMode, commit,
+    commit_chunks, documents_of, find_commit, inspect_branch,
 };
 pub use error::{Error, ErrorClass};
 pub use open::{open, open_object};
@@ -46,7 +46,6 @@ pub use output::{
     Destination, PreparedOutput, check_replaceable, metadata, prepare, prepare_chunks, write, write_files,
     write_folder, write_to,
 };
-pub use passing::Urls;
 pub use references::{
     Checked, ChunkDifference, Difference, NodeDifference, ReadOptions, Sample, ValidationReport, compare,
     convert, diff, from_text, read_references, record_sources, to_text, validate,

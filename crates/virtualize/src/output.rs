@@ -10,7 +10,7 @@ use virtualize_store::{
 use virtualize_zarr::{ChunkReader, Hierarchy, HierarchyChunks};
 
 use crate::error::Error;
-use crate::passing::{PassingChunks, Urls};
+use crate::passing::PassingChunks;
 use crate::relocate::Relocation;
 use crate::store::VirtualStore;
 
@@ -171,8 +171,7 @@ pub fn prepare_chunks(
 ) -> Result<PreparedOutput, Error> {
     let Destination { format, target, relocation, options, .. } = destination;
     let place = place_of(target, format.is_several_files(), options)?;
-    let sources = (relocation, &mut std::iter::empty() as Urls<'_>);
-    let mut chunks = PassingChunks::new(chunks, (target, Some(&place)), sources)?;
+    let mut chunks = PassingChunks::new(chunks, (target, Some(&place)), relocation)?;
     let prepared = prepare_at(&store.hierarchy, &mut chunks, destination)?;
     chunks.finish().map_err(Error::of_chunks)?;
     Ok(prepared)

@@ -8,9 +8,6 @@ use virtualize_zarr::{Chunk, ChunkReadError, ChunkReader, ChunkRef, ChunkVisitor
 use crate::error::Error;
 use crate::relocate::{Relocation, Relocator};
 
-/// Urls of sources, as they were read.
-pub type Urls<'a> = &'a mut dyn Iterator<Item = Result<String, ChunkReadError>>;
-
 /// Reader that checks and relocates the sources of another reader's chunks.
 pub(crate) struct PassingChunks<'a> {
     reader: &'a mut dyn ChunkReader,
@@ -28,19 +25,13 @@ struct PassingSources<'a> {
 }
 
 impl<'a> PassingChunks<'a> {
-    /// Creates a reader that rejects sources in `place`, if given, and relocates the others. `others` are the sources of the
-    /// dataset whose chunks are not read; they are needed if urls are rewritten, to check that all remain distinct.
+    /// Creates a reader that rejects sources in `place`, if given, and relocates the others.
     pub(crate) fn new(
         reader: &'a mut dyn ChunkReader,
         (target, place): (&'a str, Option<&'a OutputPlace>),
-        (relocation, others): (&'a Relocation, Urls<'_>),
+        relocation: &'a Relocation,
     ) -> Result<Self, Error> {
-        let mut relocator = Relocator::new(relocation)?;
-        if matches!(relocation, Relocation::Rewrite(_)) {
-            for url in others {
-                relocator.url(&url.map_err(Error::of_chunks)?)?;
-            }
-        }
+        let relocator = Relocator::new(relocation)?;
         Ok(Self { reader, sources: PassingSources { place, target, relocator, last: None } })
     }
 }

@@ -1,10 +1,13 @@
-use std::{path::PathBuf, time::Duration};
+//! What a batch is built from.
+
+use std::path::PathBuf;
 
 use tokio_util::sync::CancellationToken;
-use virtualize::{Options, Relocation};
+use virtualize::{Format, Options, Relocation, options::OutputFormat, zarr::ZarrFormat};
+use virtualize_remedy::similar;
 use virtualize_store::Traffic;
 
-use super::{Batch, RunOptions, Shard, Target, output::Combine};
+use super::{Batch, RunOptions, Shard, write::Combine};
 use crate::{
     Along, Layout,
     list::{Assets, Filter, Input},
@@ -32,10 +35,8 @@ impl BatchBuilder {
             options: Options::default(),
             run: RunOptions::default(),
             files: 64,
-            wait: Duration::from_secs(1),
             cancel: CancellationToken::new(),
             command: Vec::new(),
-            resumes: false,
         })
     }
 
@@ -130,27 +131,6 @@ impl BatchBuilder {
         self
     }
 
-    /// Sets the number of attempts per file when a store fails or the file changes, and the average wait before the
-    /// first retry.
-    pub fn attempts(mut self, attempts: u32, wait: Duration) -> Self {
-        self.0.run.attempts = usize::try_from(attempts.max(1)).ok();
-        self.0.wait = wait;
-        self
-    }
-
-    /// Sets whether files that failed in earlier runs are retried.
-    pub fn retry_failed(mut self, retry: bool) -> Self {
-        self.0.run.retry_failed = retry;
-        self
-    }
-
-    /// Sets whether the run was interrupted before and nothing else uses its journal: if the journal knows of a commit,
-    /// the run has already made it.
-    pub fn resumes(mut self, resumes: bool) -> Self {
-        self.0.resumes = resumes;
-        self
-    }
-
     /// Sets the shard whose files are read into the journal, without writing the output.
     pub fn shard(mut self, shard: Shard) -> Self {
         self.0.run.shard = Some(shard);
@@ -180,5 +160,63 @@ impl BatchBuilder {
         self.0.options.map.format = self.0.target.zarr_format();
         self.0.options.store.traffic = Traffic::default();
         self.0
+    }
+}
+
+/// Extensions of outputs that select a target.
+const EXTENSIONS: [&str; 5] = ["json", "parquet", "parq", "zarr", "icechunk"];
+
+/// Output of a batch.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "icechunk", allow(clippy::large_enum_variant, reason = "a run has one"))]
+pub enum Target {
+    /// References.
+    References(Format),
+    /// A commit to an Icechunk repository.
+    #[cfg(feature = "icechunk")]
+    Icechunk(virtualize::CommitOptions),
+}
+
+impl Default for Target {
+    fn default() -> Self {
+        Self::References(Format::KERCHUNK_JSON)
+    }
+}
+
+impl Target {
+    /// Returns the target for the extension of an output: `.json`, `.parquet`, `.parq`, `.zarr`, `.icechunk`.
+    pub fn of_name(output: &str) -> Option<Self> {
+        Some(match OutputFormat::of_name(output)? {
+            OutputFormat::References(format) => Self::References(format),
+            #[cfg(feature = "icechunk")]
+            OutputFormat::Icechunk => Self::Icechunk(virtualize::CommitOptions::default()),
+        })
+    }
+
+    /// Describes why the extension of `output` selects no target.
+    pub fn unknown_extension(output: &str) -> String {
+        let (stem, extension) = output.trim_end_matches('/').rsplit_once('.').unwrap_or((output, ""));
+        let meant = similar(extension, EXTENSIONS).map(|meant| format!("did you mean \"{stem}.{meant}\"? "));
+        let [others @ .., last] = EXTENSIONS;
+        let meant = meant.unwrap_or_default();
+        format!("the extension selects no format ({meant}.{} and .{last} do)", others.join(", ."))
+    }
+
+    /// Returns the Zarr format to map files to.
+    pub fn zarr_format(&self) -> ZarrFormat {
+        match self {
+            Self::References(format) => format.zarr_format(),
+            #[cfg(feature = "icechunk")]
+            Self::Icechunk(_) => ZarrFormat::V3,
+        }
+    }
+
+    /// Returns the extension of outputs.
+    pub(super) fn extension(&self) -> &'static str {
+        match self {
+            Self::References(format) => format.suffix(),
+            #[cfg(feature = "icechunk")]
+            Self::Icechunk(_) => ".icechunk",
+        }
     }
 }

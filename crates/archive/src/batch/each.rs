@@ -6,9 +6,11 @@ use futures::{StreamExt, TryStreamExt, stream};
 use virtualize::{Code, ErrorClass, Format, Options, Relocation, StoreOptions, VirtualStore};
 use virtualize_store::{Parts, create_folder, list_page, local_path, url_of};
 
-use super::present;
+use super::write::output_name;
 use crate::{
-    Error, Item, Journal, JournalError, OptionConflict, journal::Record, list::Input, read::Failure,
+    Error, Item, Journal, JournalError, OptionConflict,
+    journal::{Failure, Record},
+    list::Input,
 };
 
 /// Number of rows whose outputs are checked per page.
@@ -194,7 +196,7 @@ impl Each {
         journal: &Journal,
         options: &StoreOptions,
     ) -> Result<HashMap<String, Parts>, virtualize::StoreError> {
-        let prefix = format!("{}/", present::name(&self.output));
+        let prefix = format!("{}/", output_name(&self.output));
         // Outputs may be outside the locations allowed for reading.
         let options = &StoreOptions { allowed: None, ..options.clone() };
         let (mut there, mut after) = (HashMap::<String, Parts>::new(), None);

@@ -1,20 +1,20 @@
 //! Lists the inputs and compares them with the journal. A listing takes effect only once it is accepted as a whole.
 
-use std::path::Path;
+use std::{collections::HashMap, path::Path};
 
-use futures::StreamExt;
-use virtualize::{OptionName, Remedy};
+use futures::{StreamExt, TryStreamExt, stream};
+use virtualize::{OptionName, Remedy, StoreError, StoreOptions};
+use virtualize_store::{Listed, list_page, look};
 
 use super::{
-    Batch, NAMED, RunOptions,
+    Batch, NAMED, OnChange, OnFailure,
     each::Each,
-    recheck,
     shard::{ListDigest, Parts},
 };
 use crate::{
     Error, Event, Item, Journal, JournalError, OptionConflict,
     event::Events,
-    journal::{Accept, Listing},
+    journal::{Accept, Found, Listing},
     list::{Few, ListOptions, line, list},
 };
 
@@ -38,7 +38,8 @@ impl Batch {
             true => Err(JournalError::OtherOptions { path: path.to_owned(), differences }.into()),
             false => {
                 let first = differences.first().map(ToString::to_string).unwrap_or_default();
-                let text = format!("the journal has no output, and begins anew with other options: {first}");
+                let text =
+                    format!("options changed and nothing was written yet; starting a new journal: {first}");
                 events.tell(Event::Note { text });
                 Ok((journal, true))
             }
@@ -87,9 +88,13 @@ impl Batch {
             each.check_names(journal, append && !restart)?;
         }
         self.check_cancelled(listing)?;
-        let RunOptions { drop_unwritten, retry_failed, .. } = self.run;
-        let retry_unavailable = !self.run.skip_failed;
-        let how = Accept { append, restart, drop_unwritten, retry_failed, retry_unavailable };
+        let how = Accept {
+            append,
+            restart,
+            drop_unwritten: self.run.on_change == OnChange::Drop,
+            retry_failed: self.run.on_failure == OnFailure::Retry,
+            retry_unavailable: self.run.on_failure != OnFailure::Skip,
+        };
         let root = each.as_ref().map(|each| (ROOT, each.root.as_str()));
         let counts = journal.accept(how, &self.row_options(), root)?;
         events.tell(Event::Listed { files: counts.all(), pending: counts.pending, complete: true });
@@ -136,21 +141,11 @@ impl Batch {
 
     /// Checks files of earlier runs whose listing does not show whether they have changed.
     pub(super) async fn recheck(&self, journal: &Journal, listing: &Listing) -> Result<(), Error> {
-        let RunOptions { recheck, no_recheck, .. } = self.run;
-        let append = self.appends();
-        if no_recheck {
-            return Ok(());
-        }
-        let mut newest = if append && !recheck { journal.last_unlisted(NEWEST)? } else { Vec::new() };
+        let mut newest = if self.appends() { journal.last_unlisted(NEWEST)? } else { Vec::new() };
         let mut after = String::new();
         loop {
             self.check_cancelled(listing)?;
             let mut files = journal.untold(&after, LISTED as u64)?;
-            if append && recheck {
-                files.extend(journal.unlisted(&after, LISTED as u64)?);
-                files.sort_by(|(_, one), (_, other)| one.url.cmp(&other.url));
-                files.truncate(LISTED);
-            }
             let last = files.last().map(|(_, last)| last.url.clone());
             files.append(&mut newest);
             files.sort_by(|(_, one), (_, other)| one.url.cmp(&other.url));
@@ -161,7 +156,7 @@ impl Batch {
     }
 
     async fn recheck_page(&self, journal: &Journal, files: Vec<(i64, Item)>) -> Result<(), Error> {
-        let changed = recheck::changed(files, self.files, &self.options.store).await;
+        let changed = changed(files, self.files, &self.options.store).await;
         for (id, found) in changed.map_err(Error::Unchecked)? {
             journal.found(id, &found)?;
         }
@@ -171,22 +166,21 @@ impl Batch {
     /// Rejects a listing that would lose files, or mix two versions of a file.
     pub(super) fn compare(&self, journal: &Journal, events: &Events) -> Result<(), Error> {
         let Few { count, first } = journal.vanished(self.appends(), NAMED)?;
-        if count > 0 && !self.run.drop_vanished {
+        if count > 0 && self.run.on_change != OnChange::Drop {
             return Err(Error::Vanished { count, first });
         }
         let Few { count, first } = journal.replaced(NAMED)?;
-        if count > 0 && self.appends() && !self.run.reread_changed {
+        if count > 0 && self.appends() && self.run.on_change == OnChange::Stop {
             return Err(Error::Replaced { count, first });
         }
         let Few { count, first } = journal.unwritten(NAMED)?;
         if count > 0 {
             let first: Vec<_> = first.iter().take(3).map(String::as_str).collect();
             let first = first.join(", ");
-            let is_kept = self.appends() && !self.run.drop_unwritten;
-            let fate = if is_kept { "included" } else { "forgotten" };
-            let remedy = Remedy::turn_on(OptionName::DropUnwritten, "forget them");
-            let text =
-                format!("{count} files that earlier runs added, and that no output has, are {fate}: {first}");
+            let is_kept = self.appends() && self.run.on_change != OnChange::Drop;
+            let fate = if is_kept { "included" } else { "dropped" };
+            let remedy = Remedy::set(OptionName::OnChange, "drop", "drop them");
+            let text = format!("{count} files of earlier runs that were never written are {fate}: {first}");
             let text = self.options.notation.append(text, is_kept.then_some(&remedy));
             events.tell(Event::Note { text });
         }
@@ -219,3 +213,100 @@ impl Batch {
 
 /// The fact that stores the folder that names of outputs are relative to.
 pub(super) const ROOT: &str = "root";
+
+/// Number of files of a folder in a bucket from which listing the folder is cheaper than a request per file.
+const FEW: usize = 16;
+/// Number of files that justify fetching another page of a listing.
+const A_PAGE: usize = 100;
+
+/// Returns the files, with their rows, that have changed since they were read. The input must be ordered by URL.
+pub(super) async fn changed(
+    files: Vec<(i64, Item)>,
+    at_once: usize,
+    options: &StoreOptions,
+) -> Result<Vec<(i64, Found)>, StoreError> {
+    let mut changed = Vec::new();
+    let mut single = Vec::new();
+    for folder in files.chunk_by(|(_, one), (_, other)| folder_of(&one.url) == folder_of(&other.url)) {
+        single.extend(match is_bucket(folder) && folder.len() >= FEW {
+            true => listed(folder, options, &mut changed).await?,
+            false => folder.iter().collect(),
+        });
+    }
+    let looks = single.into_iter().map(|(id, item)| async move {
+        let now = look(&item.url, options).await?;
+        Ok::<_, StoreError>(difference(item, now.as_ref()).map(|found| (*id, found)))
+    });
+    let found: Vec<_> = stream::iter(looks).buffer_unordered(at_once.max(1)).try_collect().await?;
+    changed.extend(found.into_iter().flatten());
+    Ok(changed)
+}
+
+/// Returns whether the files are in a bucket, whose folders can be listed in pages.
+fn is_bucket(files: &[(i64, Item)]) -> bool {
+    let scheme = files.first().and_then(|(_, item)| item.url.split_once("://")).map(|(scheme, _)| scheme);
+    scheme.is_some_and(|scheme| !matches!(scheme, "file" | "http" | "https"))
+}
+
+fn folder_of(url: &str) -> &str {
+    url.rsplit_once('/').map_or(url, |(folder, _)| folder)
+}
+
+/// Looks up files of one folder in its listing. Returns the files that need a request each, because the folder may not
+/// be listed or has far more files than these.
+async fn listed<'a>(
+    files: &'a [(i64, Item)],
+    options: &StoreOptions,
+    changed: &mut Vec<(i64, Found)>,
+) -> Result<Vec<&'a (i64, Item)>, StoreError> {
+    let prefix = common_start(files);
+    let mut left: HashMap<&str, &(i64, Item)> =
+        files.iter().map(|file| (file.1.url.as_str(), file)).collect();
+    let mut after = None;
+    for _ in 0..2 + files.len() / A_PAGE {
+        let page = match list_page(prefix, false, after.as_deref(), options).await {
+            Err(StoreError::Denied { .. }) => break,
+            page => page?,
+        };
+        for now in &page.files {
+            if let Some((id, item)) = left.remove(now.url.as_str()) {
+                changed.extend(difference(item, Some(now)).map(|found| (*id, found)));
+            }
+        }
+        after = page.next;
+        if after.is_none() {
+            changed.extend(left.values().map(|(id, _)| (*id, Found::Gone)));
+            return Ok(Vec::new());
+        }
+    }
+    Ok(left.into_values().collect())
+}
+
+/// Returns the longest common prefix of URLs in sorted order. It includes at least the folder.
+fn common_start(files: &[(i64, Item)]) -> &str {
+    let (Some((_, first)), Some((_, last))) = (files.first(), files.last()) else { return "" };
+    let same = first.url.bytes().zip(last.url.bytes()).take_while(|(one, other)| one == other).count();
+    // Not within a character.
+    let start = (0..=same).rev().find_map(|end| first.url.get(..end)).unwrap_or_default();
+    start.get(..folder_of(&first.url).len() + 1).filter(|folder| folder.len() > start.len()).unwrap_or(start)
+}
+
+/// Returns the change between a file as it was read and as it is now.
+fn difference(known: &Item, now: Option<&Listed>) -> Option<Found> {
+    let Some(now) = now else { return Some(Found::Gone) };
+    let another = || Found::Another(Item { properties: known.properties.clone(), ..now.clone().into() });
+    (!known.listed().agrees(now)).then(another)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_start_that_urls_have_in_common() {
+        let files = |urls: &[&str]| urls.iter().map(|url| (0, Item::of(*url))).collect::<Vec<_>>();
+        assert_eq!(common_start(&files(&["s3://b/a/x1", "s3://b/a/x2"])), "s3://b/a/x");
+        assert_eq!(common_start(&files(&["s3://b/a/x", "s3://b/a/y"])), "s3://b/a/");
+        assert_eq!(common_start(&files(&["s3://b/a/\u{e4}", "s3://b/a/\u{e5}"])), "s3://b/a/");
+    }
+}

@@ -1,23 +1,14 @@
 //! A run over many files.
 
 mod builder;
-mod combined;
-mod dry_run;
+mod combine;
 mod each;
-#[cfg_attr(not(feature = "icechunk"), expect(dead_code, reason = "only repositories are extended"))]
-mod extension;
-mod fingerprint;
-mod listing;
-mod member;
-mod options;
-mod output;
-mod present;
-mod python;
-mod recheck;
 #[cfg(feature = "icechunk")]
-mod repository;
+mod icechunk;
+mod listing;
+mod options;
 mod shard;
-mod target;
+mod write;
 
 use std::{
     collections::BTreeMap,
@@ -32,11 +23,12 @@ use tokio_util::sync::CancellationToken;
 use virtualize::{Options, Relocation, Stats, zarr::readers::ReaderSetup};
 use virtualize_store::{OutputLock, create_folder, local_path};
 
-pub use builder::BatchBuilder;
-pub use dry_run::{DryRun, DryRunOptions, Estimate, Prices, SampleFailure, SampleGroup};
-pub use options::{BatchOptions, CombineOptions, FileOptions, LayoutOptions, RunOptions};
+pub use builder::{BatchBuilder, Target};
+pub use options::{
+    ArrayRule, BatchOptions, CombineOptions, CoordSource, FileOptions, LayoutOptions, OnChange, OnFailure,
+    RunOptions,
+};
 pub use shard::{Shard, ShardPlan, shard_size};
-pub use target::Target;
 
 use crate::{
     Error, Event, Journal, OptionConflict, Summary,
@@ -45,12 +37,14 @@ use crate::{
     list::{Assets, Filter, Input},
     read::{FileReader, ReadOptions, read_journal},
 };
-use output::Combine;
-use present::Present;
+use options::{of_each, of_layout, of_options};
+use write::{Combine, Present};
 
 /// Maximum number of files that an error or a summary names.
 const NAMED: u64 = 10;
 
+/// Average wait before the first retry.
+const WAIT: Duration = Duration::from_secs(1);
 /// The fact that stores the arguments of the last run.
 const COMMAND: &str = "command";
 
@@ -79,10 +73,8 @@ pub struct Batch {
     options: Options,
     run: RunOptions,
     files: usize,
-    wait: Duration,
     cancel: CancellationToken,
     command: Vec<String>,
-    resumes: bool,
 }
 
 impl Batch {
@@ -226,17 +218,17 @@ impl Batch {
     }
 
     fn read_options(&self) -> ReadOptions {
-        let (files, attempts, wait) = (self.files, self.run.attempts(), self.wait);
-        ReadOptions { files, attempts, wait, cancel: self.cancel.clone() }
+        let (files, attempts, cancel) = (self.files, self.run.attempts(), self.cancel.clone());
+        ReadOptions { files, attempts, wait: WAIT, cancel }
     }
 
     /// Returns the options on which rows of the journal depend.
     fn row_options(&self) -> BTreeMap<String, String> {
-        let mut all = fingerprint::of_options(&self.options);
+        let mut all = of_options(&self.options);
         all.insert("each".to_owned(), self.each.to_string());
         all.extend(match self.each {
-            true => fingerprint::of_each(&self.output, &self.target, &self.relocation),
-            false => fingerprint::of_layout(&self.combine.layout),
+            true => of_each(&self.output, &self.target, &self.relocation),
+            false => of_layout(&self.combine.layout),
         });
         all
     }
@@ -272,7 +264,11 @@ impl Batch {
         let layout = Arc::new(self.combine.layout.clone());
         FileReader::new(self.options.clone(), move |item, store, options| {
             let layout = Arc::clone(&layout);
-            async move { member::content(item, store, &layout, options).await }.boxed()
+            async move {
+                layout.drop_arrays(&mut store.hierarchy.root);
+                combine::member_content(item, store, &layout, options).await
+            }
+            .boxed()
         })
         .relocated(&self.relocation)
     }
@@ -296,7 +292,7 @@ impl Batch {
 
     /// Checks that no more files failed than are allowed.
     fn may_be_written(&self, summary: &Summary) -> Result<(), Error> {
-        if summary.failed <= self.run.max_failures || self.run.skip_failed {
+        if summary.failed <= self.run.max_failures || self.run.on_failure == OnFailure::Skip {
             return Ok(());
         }
         let (count, allowed) = (summary.failed, self.run.max_failures);

@@ -1,13 +1,22 @@
-//! Options of a batch as users write them: flags of the command, members of a JSON object.
+//! Options of a batch as users write them: flags of the command, members of a JSON object; and those that rows of the journal
+//! depend on.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf, str::FromStr};
 
-use serde::{Deserialize, Deserializer, de::Error as _};
-use virtualize::options::{IcechunkOptions, OutputFormat, WriteOptions, value};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde_json::{Value, json};
+use virtualize::{
+    InlineOptions, Limits, MapOptions, Options, Relocation,
+    options::{
+        IcechunkOptions, OutputFormat, WriteOptions,
+        value::{self, InvalidValue},
+    },
+    zarr::ZarrFormat,
+};
 
 use super::{Batch, BatchBuilder, Shard, Target};
 use crate::{
-    Layout, NamePattern, OnDuplicate, OnMismatch, PlanOptions,
+    Along, Layout, NamePattern, OnDuplicate, OnMismatch, PlanOptions,
     list::{Assets, Filter, Input},
 };
 
@@ -73,41 +82,20 @@ pub struct FileOptions {
     #[serde(deserialize_with = "value::texts")]
     pub asset: Vec<String>,
     /// Select STAC assets with this role; may be repeated
-    #[cfg_attr(feature = "clap", arg(long, value_name = "ROLE", requires = "stac"))]
+    #[cfg_attr(feature = "clap", arg(long, hide = true, value_name = "ROLE"))]
     #[serde(deserialize_with = "value::texts")]
     pub asset_role: Vec<String>,
     /// Read STAC assets at their alternate location of this name, such as s3
-    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", requires = "stac"))]
+    #[cfg_attr(feature = "clap", arg(long, hide = true, value_name = "NAME"))]
     pub asset_alternate: Option<String>,
     /// Select files whose name matches PATTERN
     ///
     /// A PATTERN that contains a / is compared with the end of the path.
     #[cfg_attr(feature = "clap", arg(long, value_name = "PATTERN"))]
     pub include: Option<String>,
-    /// Select files of at least SIZE bytes
-    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = value::parse_size))]
-    #[serde(deserialize_with = "value::size")]
-    pub min_size: Option<u64>,
-    /// Select files of at most SIZE bytes
-    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = value::parse_size))]
-    #[serde(deserialize_with = "value::size")]
-    pub max_size: Option<u64>,
-    /// Select files modified at TIME or later: a date such as 2024-02-29, or an RFC 3339 time
-    #[cfg_attr(feature = "clap", arg(long, value_name = "TIME", value_parser = crate::list::parse_time))]
-    #[serde(deserialize_with = "time")]
-    pub newer: Option<i64>,
-    /// Select files modified before TIME
-    #[cfg_attr(feature = "clap", arg(long, value_name = "TIME", value_parser = crate::list::parse_time))]
-    #[serde(deserialize_with = "time")]
-    pub older: Option<i64>,
 }
 
-/// Deserializes a time from text.
-fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i64>, D::Error> {
-    crate::list::parse_time(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
-}
-
-/// How files become one dataset. Arrays are given by name, by path, or as * for all.
+/// How files become one dataset.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 #[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Combining options"))]
@@ -116,10 +104,6 @@ pub struct CombineOptions {
     #[cfg_attr(feature = "clap", command(flatten))]
     #[serde(flatten)]
     pub layout: LayoutOptions,
-    /// Take the coordinate along a new dimension from a global attribute of each file; may be repeated
-    #[cfg_attr(feature = "clap", arg(long, value_name = "DIM=ATTRIBUTE", value_parser = value::parse_pair))]
-    #[serde(deserialize_with = "value::pairs")]
-    pub coord_from_attribute: Vec<(String, String)>,
     /// How to treat files that are not compatible
     #[cfg_attr(feature = "clap", arg(long, value_enum, default_value = "stop", value_name = "ACTION"))]
     pub on_mismatch: OnMismatch,
@@ -129,8 +113,8 @@ pub struct CombineOptions {
     /// Allow positions without a file in an arrangement of several dimensions; they read as the fill value
     #[cfg_attr(feature = "clap", arg(long))]
     pub allow_holes: bool,
-    /// Allow parts without a file to read as a value that does not mean "missing", in arrays that declare no such value
-    #[cfg_attr(feature = "clap", arg(long))]
+    /// Let gaps read as the fill value in arrays without _FillValue
+    #[cfg_attr(feature = "clap", arg(long, hide = true))]
     pub fill_without_sentinel: bool,
 }
 
@@ -139,46 +123,156 @@ pub struct CombineOptions {
 #[serde(default)]
 #[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Combining options"))]
 pub struct LayoutOptions {
-    /// Concatenate files along an existing dimension
-    ///
-    /// May be repeated.
+    /// Concatenate files along an existing dimension; may be repeated
     #[cfg_attr(feature = "clap", arg(long, value_name = "DIM"))]
     #[serde(deserialize_with = "value::texts")]
     pub concat_dim: Vec<String>,
-    /// Stack files along a new dimension
-    ///
-    /// May be repeated, the outermost dimension first.
+    /// Stack files along a new dimension; may be repeated, the outermost dimension first
     #[cfg_attr(feature = "clap", arg(long, value_name = "DIM"))]
     #[serde(deserialize_with = "value::texts")]
     pub stack_dim: Vec<String>,
-    /// Give this array the dimensions too, so that it may differ between files; may be repeated
-    #[cfg_attr(feature = "clap", arg(long, value_name = "ARRAY"))]
-    #[serde(deserialize_with = "value::texts")]
-    pub concat_var: Vec<String>,
-    /// Take this array from the first file without comparing it with the others; may be repeated
-    #[cfg_attr(feature = "clap", arg(long, value_name = "ARRAY"))]
-    #[serde(deserialize_with = "value::texts")]
-    pub assume_equal: Vec<String>,
-    /// Allow files without this array; it reads as the fill value there; may be repeated
-    #[cfg_attr(feature = "clap", arg(long, alias = "optional", value_name = "ARRAY"))]
-    #[serde(deserialize_with = "value::texts")]
-    pub optional_var: Vec<String>,
-    /// Take the coordinate along a dimension from a property of the STAC item; may be repeated
-    #[cfg_attr(feature = "clap", arg(long, value_name = "DIM=PROPERTY", value_parser = value::parse_pair))]
-    #[serde(deserialize_with = "value::pairs")]
-    pub coord_from_property: Vec<(String, String)>,
-    /// Take coordinates from file names, such as t2m_{time:%Y%m%d}_{member:d}.nc
+    /// Take the coordinates along a dimension from elsewhere; may be repeated
     ///
-    /// Fields are {name} (text), {name:d} (whole number), {name:f} (real number) and {name:%Y%m%d} (date); * matches any
-    /// text. Alternatively a regular expression with named groups.
-    #[cfg_attr(feature = "clap", arg(long, value_name = "PATTERN"))]
-    #[serde(deserialize_with = "value::from_text")]
-    pub coord_from_name: Option<NamePattern>,
-    /// Maximum bytes per file of an array to copy into the references if its chunks do not align with those of other
-    /// files [default: 64K]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = value::parse_limit))]
+    /// SOURCE is attribute:NAME (a global attribute), property:NAME (a property of the STAC item or of the list), or
+    /// name:PATTERN (the file name). In a PATTERN such as t2m_{time:%Y%m%d}_{member:d}.nc, fields are {name} (text),
+    /// {name:d} (whole number), {name:f} (real number) and {name:%Y%m%d} (date); * matches any text. Alternatively it is a
+    /// regular expression with named groups. DIM names all dimensions of the pattern, separated by commas.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "DIM=SOURCE", value_parser = parse_coord))]
+    #[serde(deserialize_with = "coords")]
+    pub coord: Vec<(String, CoordSource)>,
+    /// Treat an array differently from the others; may be repeated
+    ///
+    /// NAME is a name, a path, or * for all arrays. vary: give it the dimensions, so that it may differ between files.
+    /// first: take it from the first file without comparing it with the others. optional: allow files without it, which read
+    /// as the fill value. drop: leave it out.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME=vary|first|optional|drop", value_parser = parse_var))]
+    #[serde(deserialize_with = "vars")]
+    pub var: Vec<(String, ArrayRule)>,
+    /// Inline arrays of up to SIZE per file if their chunks cannot be aligned [default: 64K]
+    #[cfg_attr(feature = "clap", arg(long, hide = true, value_name = "SIZE", value_parser = value::parse_limit))]
     #[serde(deserialize_with = "value::size")]
     pub copy_limit: Option<u64>,
+}
+
+/// Source of the coordinates along a dimension.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CoordSource {
+    /// A global attribute of each file.
+    Attribute(String),
+    /// A property of the STAC item, or of the line of a list.
+    Property(String),
+    /// The name of each file.
+    Name(NamePattern),
+}
+
+impl FromStr for CoordSource {
+    type Err = InvalidValue;
+
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        match text.split_once(':') {
+            Some(("attribute", name)) if !name.is_empty() => Ok(Self::Attribute(name.to_owned())),
+            Some(("property", name)) if !name.is_empty() => Ok(Self::Property(name.to_owned())),
+            Some(("name", pattern)) => {
+                let pattern = NamePattern::new(pattern);
+                pattern.map(Self::Name).map_err(|error| InvalidValue::expected(format!("a pattern: {error}")))
+            }
+            _ => Err(InvalidValue::expected("DIM=attribute:NAME, DIM=property:NAME or DIM=name:PATTERN")),
+        }
+    }
+}
+
+/// How an array is treated that is an exception.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ArrayRule {
+    /// It has the dimensions, so that it may differ between files.
+    Vary,
+    /// The array of the first file is taken, without comparison.
+    First,
+    /// Files may lack it.
+    Optional,
+    /// It is left out.
+    Drop,
+}
+
+impl FromStr for ArrayRule {
+    type Err = InvalidValue;
+
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        Ok(match text {
+            "vary" => Self::Vary,
+            "first" => Self::First,
+            "optional" => Self::Optional,
+            "drop" => Self::Drop,
+            _ => return Err(InvalidValue::one_of(text, &["vary", "first", "optional", "drop"])),
+        })
+    }
+}
+
+/// Parses `DIM=SOURCE`.
+///
+/// # Errors
+/// Any other text, and dimensions that are not the fields of the pattern.
+fn parse_coord(text: &str) -> Result<(String, CoordSource), InvalidValue> {
+    let (dimensions, source) = value::parse_pair(text)?;
+    let source = source.parse()?;
+    if let CoordSource::Name(pattern) = &source {
+        let mut given: Vec<_> = dimensions.split(',').map(str::to_owned).collect();
+        given.sort();
+        if given != pattern.names() {
+            let names = pattern.names().join(",");
+            return Err(InvalidValue::expected(format!(
+                "the names of the pattern's fields: {names}=name:{pattern}"
+            )));
+        }
+    }
+    Ok((dimensions, source))
+}
+
+/// Parses `NAME=RULE`.
+///
+/// # Errors
+/// Any other text.
+fn parse_var(text: &str) -> Result<(String, ArrayRule), InvalidValue> {
+    let (name, rule) = value::parse_pair(text)?;
+    Ok((name, rule.parse()?))
+}
+
+fn coords<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(String, CoordSource)>, D::Error> {
+    let pairs = value::pairs(from)?;
+    pairs.iter().map(|(key, text)| parse_coord(&format!("{key}={text}")).map_err(D::Error::custom)).collect()
+}
+
+fn vars<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(String, ArrayRule)>, D::Error> {
+    let pairs = value::pairs(from)?;
+    pairs.iter().map(|(name, rule)| parse_var(&format!("{name}={rule}")).map_err(D::Error::custom)).collect()
+}
+
+/// How files of earlier runs are treated that were changed or deleted since. As JSON, the word in small letters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+pub enum OnChange {
+    /// Fail, and name the files
+    #[default]
+    Stop,
+    /// Read changed files again; fail if files were deleted
+    Update,
+    /// Read changed files again, and drop deleted ones and, with --append, those that were never written
+    Drop,
+}
+
+/// How files that cannot be read are treated. As JSON, the word in small letters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+pub enum OnFailure {
+    /// Read all other files, then fail without an output; the next run retries files whose store was unavailable
+    #[default]
+    Stop,
+    /// Write the output without these files
+    Skip,
+    /// Retry all files that failed in earlier runs, then stop if any fails
+    Retry,
 }
 
 /// How a run proceeds.
@@ -202,40 +296,22 @@ pub struct RunOptions {
     /// Start over, ignoring the journal
     #[cfg_attr(feature = "clap", arg(long))]
     pub restart: bool,
-    /// Read files again that failed in earlier runs
-    #[cfg_attr(feature = "clap", arg(long))]
-    pub retry_failed: bool,
-    /// Write the output without failed files if there are at most N [default: 0]
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)
-    )]
-    pub max_failures: u64,
-    /// Write the output without files that failed
-    #[cfg_attr(feature = "clap", arg(long))]
-    pub skip_failed: bool,
     /// Add new files to those of earlier runs
     ///
     /// The files of earlier runs are those in the journal, whichever inputs they came from.
     #[cfg_attr(feature = "clap", arg(long))]
     pub append: bool,
-    /// Drop files that no longer exist instead of failing
-    #[cfg_attr(feature = "clap", arg(long))]
-    pub drop_vanished: bool,
-    /// With --append, read files again that were replaced since an earlier run, instead of failing
-    #[cfg_attr(feature = "clap", arg(long))]
-    pub reread_changed: bool,
-    /// With --append, forget files of earlier runs that are in no output and not among the inputs
-    #[cfg_attr(feature = "clap", arg(long))]
-    pub drop_unwritten: bool,
-    /// With --append, check for all files of earlier runs whether they have changed [default: the newest 1000]
-    #[cfg_attr(feature = "clap", arg(long, conflicts_with = "no_recheck"))]
-    pub recheck: bool,
-    /// Do not check whether files of earlier runs have changed where the listing does not tell
-    #[cfg_attr(feature = "clap", arg(long))]
-    pub no_recheck: bool,
+    /// How to treat files of earlier runs that were changed or deleted since
+    #[cfg_attr(feature = "clap", arg(long, value_enum, default_value = "stop", value_name = "ACTION"))]
+    pub on_change: OnChange,
+    /// How to treat files that cannot be read
+    #[cfg_attr(feature = "clap", arg(long, value_enum, default_value = "stop", value_name = "ACTION"))]
+    pub on_failure: OnFailure,
+    /// Maximum number of files that may fail without preventing the output [default: 0]
+    #[cfg_attr(feature = "clap", arg(long, hide = true, value_name = "N", default_value_t = 0))]
+    pub max_failures: u64,
     /// Attempts per file when a store fails or the file changes [default: 3]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = value::parse_count))]
+    #[cfg_attr(feature = "clap", arg(long, hide = true, value_name = "N", value_parser = value::parse_count))]
     #[serde(deserialize_with = "value::count")]
     pub attempts: Option<usize>,
 }
@@ -290,13 +366,7 @@ impl FileOptions {
 
     /// Returns which of the listed files are selected.
     pub fn filter(&self) -> Filter {
-        Filter {
-            name: self.include.clone(),
-            min_size: self.min_size,
-            max_size: self.max_size,
-            since: self.newer,
-            before: self.older,
-        }
+        Filter { name: self.include.clone() }
     }
 
     /// Returns which assets of STAC items are selected.
@@ -313,10 +383,7 @@ impl FileOptions {
 impl CombineOptions {
     /// Returns how files become one dataset.
     pub fn layout(&self, rectilinear: bool) -> Layout {
-        Layout {
-            coordinate_attributes: self.coord_from_attribute.iter().cloned().collect(),
-            ..self.layout.layout(rectilinear)
-        }
+        self.layout.layout(rectilinear)
     }
 
     /// Returns how files that do not fit are treated.
@@ -334,17 +401,32 @@ impl CombineOptions {
 impl LayoutOptions {
     /// Returns how files are arranged; with `rectilinear`, chunk sizes may vary along the dimensions.
     pub fn layout(&self, rectilinear: bool) -> Layout {
-        let set = |names: &[String]| names.iter().cloned().collect();
-        Layout {
-            concat_vars: set(&self.concat_var),
-            assume_equal: set(&self.assume_equal),
-            optional: set(&self.optional_var),
-            coordinate_properties: self.coord_from_property.iter().cloned().collect(),
-            names: self.coord_from_name.clone(),
+        let mut layout = Layout {
             rectilinear,
             inline_limit: self.copy_limit.unwrap_or(Layout::INLINE_LIMIT),
             ..Layout::of_dimensions(&self.stack_dim, &self.concat_dim)
+        };
+        for (name, rule) in &self.var {
+            let names = match rule {
+                ArrayRule::Vary => &mut layout.concat_vars,
+                ArrayRule::First => &mut layout.assume_equal,
+                ArrayRule::Optional => &mut layout.optional,
+                ArrayRule::Drop => &mut layout.dropped,
+            };
+            names.insert(name.clone());
         }
+        for (dimension, source) in &self.coord {
+            match source.clone() {
+                CoordSource::Attribute(name) => {
+                    drop(layout.coordinate_attributes.insert(dimension.clone(), name))
+                }
+                CoordSource::Property(name) => {
+                    drop(layout.coordinate_properties.insert(dimension.clone(), name))
+                }
+                CoordSource::Name(pattern) => layout.names.push(pattern),
+            }
+        }
+        layout
     }
 }
 
@@ -352,5 +434,169 @@ impl RunOptions {
     /// Returns the number of attempts per file.
     pub fn attempts(&self) -> u32 {
         self.attempts.map_or(3, |attempts| u32::try_from(attempts).unwrap_or(u32::MAX))
+    }
+}
+
+// Options that rows of the journal depend on, by name: a run with other options must not use those rows. Values are JSON, so
+// that they mean the same in every build of one version.
+
+/// Returns the options of opening and mapping that affect the record of a file, unlike those of access.
+///
+/// The patterns name every field: a new option does not compile before it is decided whether rows depend on it.
+pub(super) fn of_options(options: &Options) -> BTreeMap<String, String> {
+    // A sidecar yields the references of the file itself.
+    let Options {
+        store: _,
+        map,
+        limits,
+        inline,
+        strict,
+        readable_by,
+        hdf5_reader,
+        gate: _,
+        notation: _,
+        dmrpp: _,
+        sidecars,
+    } = options;
+    let readers: Vec<String> = readable_by.iter().map(ToString::to_string).collect();
+    let InlineOptions { below, coordinates, total } = inline;
+    let mut all = of_mapping(map);
+    all.extend(named([
+        ("sidecars", json!(sidecars)),
+        ("strict", json!(strict)),
+        ("readable-by", json!(readers)),
+        ("hdf5-reader", json!(hdf5_reader)),
+        ("inline-below", json!(below)),
+        ("inline-coordinates", json!(coordinates)),
+        ("inline-total", json!(total)),
+        ("limits", of_limits(limits)),
+    ]));
+    all
+}
+
+fn of_mapping(map: &MapOptions) -> BTreeMap<String, String> {
+    let MapOptions {
+        format,
+        complex_integers,
+        inline_limit,
+        constant_chunk_limit,
+        ifds,
+        chunk_grid,
+        stack,
+        split_contiguous,
+        unpack,
+        missing_value_convention,
+        ragged,
+        follow_external,
+        // Follows from `readable-by`.
+        own_codecs: _,
+        source_attributes: _,
+    } = map;
+    let zarr_format = match format {
+        ZarrFormat::V2 => 2,
+        ZarrFormat::V3 => 3,
+    };
+    named([
+        ("zarr-format", json!(zarr_format)),
+        ("complex-integers", json!(complex_integers)),
+        ("inline-limit", json!(inline_limit)),
+        ("constant-chunk-limit", json!(constant_chunk_limit)),
+        ("ifd", json!(ifds)),
+        ("chunk-grid", json!(chunk_grid)),
+        ("stack", json!(stack)),
+        ("split-contiguous", json!(split_contiguous)),
+        ("unpack", json!(unpack)),
+        ("missing-value-convention", json!(missing_value_convention)),
+        ("ragged", json!(ragged)),
+        ("follow-external", json!(follow_external)),
+    ])
+}
+
+fn of_limits(limits: &Limits) -> Value {
+    let Limits { objects, depth, chunks, structure_bytes, metadata_bytes, attributes } = limits;
+    json!({
+        "objects": objects,
+        "depth": depth,
+        "chunks": chunks,
+        "structure-bytes": structure_bytes,
+        "metadata-bytes": metadata_bytes,
+        "attributes": attributes,
+    })
+}
+
+/// Returns the options of combining that affect the record of a file.
+pub(super) fn of_layout(layout: &Layout) -> BTreeMap<String, String> {
+    let Layout {
+        along,
+        concat_vars,
+        assume_equal,
+        optional,
+        dropped,
+        coordinate_attributes,
+        coordinate_properties,
+        names,
+        rectilinear,
+        inline_limit,
+    } = layout;
+    let dimension = |along: &Along| match along {
+        Along::Concat(name) => json!({ "concat-dim": name }),
+        Along::Stack(name) => json!({ "stack-dim": name }),
+    };
+    named([
+        ("dimensions", along.iter().map(dimension).collect()),
+        ("var", json!({ "vary": concat_vars, "first": assume_equal, "optional": optional, "drop": dropped })),
+        (
+            "coord",
+            json!({
+                "attribute": coordinate_attributes,
+                "property": coordinate_properties,
+                "name": names.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            }),
+        ),
+        ("rectilinear", json!(rectilinear)),
+        ("copy-limit", json!(inline_limit)),
+    ])
+}
+
+/// Returns the options of single outputs that affect the record of a file.
+pub(super) fn of_each(output: &str, target: &Target, relocation: &Relocation) -> BTreeMap<String, String> {
+    let (format, record_size) = match target {
+        Target::References(format) => (format.name(), Some(format.record_size())),
+        #[cfg(feature = "icechunk")]
+        Target::Icechunk(_) => ("icechunk", None),
+    };
+    named([
+        ("output", json!(output.trim_end_matches('/'))),
+        ("format", json!(format)),
+        ("record-size", json!(record_size)),
+        ("urls", json!(relocation)),
+    ])
+}
+
+/// Returns the texts of values, by name.
+fn named<const N: usize>(options: [(&str, Value); N]) -> BTreeMap<String, String> {
+    options.into_iter().map(|(name, value)| (name.to_owned(), value.to_string())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names and values are in journals and parts: a change makes them belong to another run.
+    #[test]
+    fn defaults_are_written_as_json() {
+        let all = of_options(&Options::default());
+        let text = serde_json::to_string(&all).unwrap_or_default().replace("\\\"", "'");
+        let expected = "{\"chunk-grid\":\"'regular'\",\"complex-integers\":\"'complex'\",\"constant-chunk-limit\":\"10000\",\"follow-external\":\"false\",\
+            \"hdf5-reader\":\"'native'\",\"ifd\":\"[]\",\"inline-below\":\"0\",\"inline-coordinates\":\"false\",\
+            \"inline-limit\":\"16777216\",\"inline-total\":\"268435456\",\
+            \"limits\":\"{'attributes':1000000,'chunks':200000000,'depth':64,'metadata-bytes':17179869184,\
+            'objects':1000000,'structure-bytes':1073741824}\",\"missing-value-convention\":\"false\",\
+            \"ragged\":\"false\",\"readable-by\":\"[]\",\"sidecars\":\"false\",\"split-contiguous\":\"null\",\"stack\":\"false\",\"strict\":\"false\",\
+            \"unpack\":\"false\",\"zarr-format\":\"2\"}";
+        assert_eq!(text, expected);
+        let layout = Layout::along(vec![Along::Concat("time".to_owned()), Along::Stack("member".to_owned())]);
+        let expected = r#"[{"concat-dim":"time"},{"stack-dim":"member"}]"#;
+        assert_eq!(of_layout(&layout).get("dimensions").map(String::as_str), Some(expected));
     }
 }

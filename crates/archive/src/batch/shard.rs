@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use virtualize::StoreOptions;
 use virtualize_store::{StoreError, create_folder, fetch, local_path, put, url_of};
 
-use super::{Batch, Totals};
+use super::{Batch, OnFailure, Totals};
 use crate::{
     Error, Event, Item, Journal, OptionConflict, Summary,
     event::Events,
@@ -317,7 +317,7 @@ impl Batch {
         Parts(parts, folder): Parts,
         events: &Events,
     ) -> Result<Journal, Error> {
-        let (skip_failures, events) = (self.run.retry_failed, events.clone());
+        let (skip_failures, events) = (self.run.on_failure == OnFailure::Retry, events.clone());
         let cancel = self.cancel.clone();
         let merged = tokio::task::spawn_blocking(move || {
             for Part { name, file, sealed } in parts {

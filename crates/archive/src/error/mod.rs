@@ -1,12 +1,10 @@
+//! Errors of runs and scans.
+
 use virtualize::{Code, Error as FileError, ErrorClass, Notation, OptionName, Remedy};
 
 mod combine;
-mod option_conflict;
-mod problem;
 
-pub use combine::{CombineError, Note};
-pub use option_conflict::OptionConflict;
-pub use problem::Problem;
+pub use combine::{CombineError, Note, Problem};
 
 use crate::{
     journal::{JournalError, MergeError},
@@ -48,7 +46,7 @@ pub enum Error {
         first: Vec<String>,
     },
     /// A file that the journal knows cannot be checked.
-    #[error("a file of an earlier run cannot be checked: {0}")]
+    #[error("cannot check a file of an earlier run: {0}")]
     Unchecked(virtualize::StoreError),
     /// The output is not what the journal describes.
     #[error("{output}: {}, which is not what this journal wrote{}", size(*found), expected.map(|it| format!(" ({})", size(it))).unwrap_or_default())]
@@ -61,9 +59,7 @@ pub enum Error {
         expected: Option<(u64, u64)>,
     },
     /// The output exists, and the journal does not know its files.
-    #[error(
-        "{output}: it is there already, and the journal does not say which files it has: appending would lose them"
-    )]
+    #[error("{output}: exists but is not recorded in the journal; appending could drop its files")]
     UnknownOutput {
         /// The output.
         output: String,
@@ -98,10 +94,8 @@ pub enum Error {
         /// Files that were read.
         read: u64,
     },
-    /// A store failed for file after file.
-    #[error(
-        "{store} fails for file after file; {left} of {files} files are left unread; the last failure: {reason}"
-    )]
+    /// A store is unavailable.
+    #[error("{store} is unavailable; {left} of {files} files were not read; last error: {reason}")]
     Outage {
         /// Such as `s3://bucket`.
         store: String,
@@ -190,12 +184,11 @@ impl Error {
             Self::Internal(_) | Self::ScanStopped { .. } => return None,
             Self::Mismatch { .. } => Remedy::set(O::OnMismatch, "split", "make each a group")
                 .or(Remedy::set(O::OnMismatch, "skip", "keep the largest"))
-                .or(Remedy::turn_on(O::DropUnwritten, "forget files that earlier runs added in vain"))
+                .or(Remedy::set(O::OnChange, "drop", "drop files that were recorded but never written"))
                 .or(Remedy::advice("list all differences with a scan")),
-            Self::Vanished { .. } => Remedy::turn_on(O::DropVanished, "leave them out"),
-            Self::Replaced { .. } => Remedy::turn_on(O::RereadChanged, "read them again"),
-            Self::Unchecked(_) => Remedy::advice("run again")
-                .or(Remedy::turn_on(O::NoRecheck, "trust that such files are unchanged")),
+            Self::Vanished { .. } => Remedy::set(O::OnChange, "drop", "leave them out"),
+            Self::Replaced { .. } => Remedy::set(O::OnChange, "update", "read them again"),
+            Self::Unchecked(_) => Remedy::advice("run the same command again"),
             Self::OtherOutput { .. } => {
                 Remedy::turn_on(O::Overwrite, "replace it with what the journal describes")
             }
@@ -203,9 +196,9 @@ impl Error {
                 .or(Remedy::advice("name all files and do not append"))
                 .or(Remedy::turn_on(O::Overwrite, "replace it")),
             Self::Failures { .. } => Remedy::advice("run again to retry files whose store was unavailable")
-                .or(Remedy::turn_on(O::RetryFailed, "retry all of them"))
-                .or(Remedy::turn_on(O::SkipFailed, "leave them out"))
-                .or(Remedy::turn_on(O::DropUnwritten, "forget those that earlier runs added")),
+                .or(Remedy::set(O::OnFailure, "retry", "retry all of them"))
+                .or(Remedy::set(O::OnFailure, "skip", "leave them out"))
+                .or(Remedy::set(O::OnChange, "drop", "drop those of earlier runs")),
             Self::Stopped { .. } => Remedy::advice("run the same command again to continue"),
             Self::Outage { .. } => Remedy::advice("run the same command again when the store answers"),
         })
@@ -237,4 +230,62 @@ fn of_eras(eras: &[(u64, String)]) -> String {
         eras.iter().take(5).map(|(count, first)| format!("{} from {first}", files(*count))).collect();
     let more = if eras.len() > shown.len() { ", …" } else { "" };
     shown.join("; ") + more
+}
+
+/// Options of a run that exclude each other, or do not suffice.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OptionConflict {
+    /// One output per file, and dimensions to join files along.
+    #[error("--each cannot be combined with --concat-dim or --stack-dim")]
+    EachWithDimensions,
+    /// Neither one output per file nor a dimension.
+    #[error("no dimension to combine files along")]
+    NoDimension,
+    /// One output per file in an Icechunk repository.
+    #[error("--each does not apply to Icechunk repositories, which hold one dataset")]
+    EachInRepository,
+    /// One output per file, read by several machines.
+    #[error("per-file outputs cannot be divided into shards")]
+    EachInShards,
+    /// A journal in a store, in a run that writes an output.
+    #[error("only the journal of a shard can be in a store")]
+    RemoteJournal,
+    /// A repository that has data, in a run that does not append.
+    #[error("the repository already has files of an earlier run")]
+    NotAppended,
+    /// Two files whose outputs would have one name.
+    #[error("{one} and {other} map to the same output, {output}")]
+    SameOutput {
+        /// The first file.
+        one: String,
+        /// The second file.
+        other: String,
+        /// The output.
+        output: String,
+    },
+}
+
+impl OptionConflict {
+    /// Returns whether the options are valid, but not for the files and outputs that are stored.
+    pub(crate) fn is_of_stored(&self) -> bool {
+        matches!(self, Self::NotAppended | Self::SameOutput { .. })
+    }
+
+    /// Returns what the user can do.
+    pub fn remedy(&self) -> Option<Remedy> {
+        use OptionName as O;
+        let each = Remedy::turn_on(O::Each, "write one output per file");
+        Some(match self {
+            Self::NoDimension => {
+                Remedy::turn_on(O::ConcatDim, "join the files along a dimension that they have")
+                    .or(Remedy::turn_on(O::StackDim, "add a new dimension"))
+                    .or(each)
+            }
+            Self::NotAppended => Remedy::turn_on(O::Append, "add what is new"),
+            Self::SameOutput { .. } => Remedy::advice("read them in separate runs, with different outputs"),
+            Self::EachInShards => Remedy::advice("run a batch on each machine, for some of the files"),
+            Self::RemoteJournal => Remedy::turn_on(O::Journal, "choose a local path"),
+            Self::EachWithDimensions | Self::EachInRepository => return None,
+        })
+    }
 }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     error::{CombineError, Problem},
-    head::{FileChunks, Members},
+    file::{FileChunks, Members},
 };
 
 /// Where the chunks of a combined array are.
@@ -68,12 +68,6 @@ impl<'a, M> JoinedChunks<'a, M> {
     #[cfg(test)]
     pub(super) fn with_sizes(self, sizes: RegionSizes) -> Self {
         Self { sizes, ..self }
-    }
-
-    /// Returns the files.
-    #[cfg(feature = "icechunk")]
-    pub(crate) fn members(&self) -> &M {
-        &self.members
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
     Along, Layout,
     compat::DimRole,
     error::{CombineError, Note, Problem},
-    head::{Head, HeadNode, ParsedNode},
+    file::{Head, HeadNode, ParsedNode},
     plan::{PlannedEra, Selection},
     values::{Scalar, scalar::Given},
 };

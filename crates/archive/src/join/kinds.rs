@@ -19,7 +19,7 @@ use crate::{
         times::{self, bounds_of},
     },
     error::Problem,
-    head::{Head, ParsedNode},
+    file::{Head, ParsedNode},
     values::variable::{is_variable, value_bytes},
 };
 

@@ -7,7 +7,7 @@ use virtualize::zarr::{Node, NodePath, Source, node};
 use crate::{
     Member,
     error::CombineError,
-    head::{FileChunks, Head, HeadNode, Members, ParsedNode},
+    file::{FileChunks, Head, HeadNode, Members, ParsedNode},
 };
 
 /// Files in memory. Their rows count from 0.

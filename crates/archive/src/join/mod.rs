@@ -12,6 +12,7 @@ mod inline;
 mod joiner;
 mod kinds;
 #[cfg(any(test, feature = "icechunk"))]
+#[cfg(test)]
 mod memory;
 mod misfit;
 mod missing;
@@ -33,7 +34,7 @@ use virtualize::zarr::{ChunkManifest, Hierarchy, NodePath};
 use crate::{
     Layout,
     error::{CombineError, Note},
-    head::{Head, Members, ParsedNode},
+    file::{Head, Members, ParsedNode},
     plan::{PlanOptions, PlannedEra},
 };
 pub(crate) use chunks::{ChunkPlaces, JoinedChunks, collect};
@@ -41,6 +42,7 @@ use files::Files;
 use finish::Finish;
 use joiner::Joiner;
 #[cfg(any(test, feature = "icechunk"))]
+#[cfg(test)]
 pub(crate) use memory::MemoryMembers;
 pub(crate) use tail::{extend, tail};
 

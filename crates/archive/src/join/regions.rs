@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     error::{CombineError, Problem},
-    head::{FileChunks, Members, ParsedNode},
+    file::{FileChunks, Members, ParsedNode},
 };
 
 /// Sizes of regions, in chunks.

@@ -121,6 +121,103 @@ impl JournalError {
     }
 }
 
-pub(super) fn list(differences: &[OptionDifference]) -> String {
+/// Why journals of shards cannot be merged. Each message is one line that names the journal or the shard.
+#[derive(Debug, thiserror::Error)]
+pub enum MergeError {
+    /// A journal cannot be opened.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The journal is damaged.
+    #[error("{name}: damaged journal: {reason}")]
+    Damaged {
+        /// The journal.
+        name: String,
+        /// Reason.
+        reason: String,
+    },
+    /// Not all files of the shard were read.
+    #[error("{name}: {} is not complete", shard.as_ref().map_or("its shard".to_owned(), |it| format!("shard {it}")))]
+    Incomplete {
+        /// The journal.
+        name: String,
+        /// The shard, such as `3/10`, if the journal is that of a shard.
+        shard: Option<String>,
+    },
+    /// The shard is of another list of files.
+    #[error("{name}: shard {shard} of another list of files")]
+    List {
+        /// The journal.
+        name: String,
+        /// The shard.
+        shard: String,
+    },
+    /// The shard was read with other options.
+    #[error("{name}: shard {shard} was read with other options: {}", list(differences))]
+    Options {
+        /// The journal.
+        name: String,
+        /// The shard.
+        shard: String,
+        /// The options that differ, with their values in the journal (before) and in this run (now).
+        differences: Vec<OptionDifference>,
+    },
+    /// Two journals have the same shard.
+    #[error("{first} and {second} both have shard {shard}")]
+    Duplicate {
+        /// The first journal.
+        first: String,
+        /// The second.
+        second: String,
+        /// The shard.
+        shard: String,
+    },
+    /// Two shards are of different numbers of shards.
+    #[error("{first} has shard {one}, but {second} has shard {other}")]
+    Division {
+        /// The first journal.
+        first: String,
+        /// The second.
+        second: String,
+        /// Shard of the first.
+        one: String,
+        /// Shard of the second.
+        other: String,
+    },
+    /// Shards without a journal.
+    #[error("missing {} {}{}", if *count == 1 { "shard" } else { "shards" }, first.join(", "),
+        if *count > first.len() as u64 { format!(" and {} more", count - first.len() as u64) } else { String::new() })]
+    Missing {
+        /// Number of missing shards.
+        count: u64,
+        /// The first of them.
+        first: Vec<String>,
+    },
+}
+
+impl MergeError {
+    pub(crate) fn damaged(name: &str, reason: impl ToString) -> Self {
+        Self::Damaged { name: name.to_owned(), reason: reason.to_string().replace('\n', " ") }
+    }
+
+    /// Returns the remedy to suggest to the user, if any.
+    pub fn remedy(&self) -> Option<Remedy> {
+        Some(match self {
+            Self::Journal(JournalError::Locked { .. }) => Remedy::advice("wait until the shard is complete"),
+            Self::Journal(JournalError::Full { .. }) => Remedy::advice("free some space, and run again"),
+            Self::Journal(_) | Self::Damaged { .. } => {
+                Remedy::advice("if it is the journal of a shard, delete it and read the shard again")
+            }
+            Self::Incomplete { .. } => Remedy::advice("run the command of the shard again"),
+            Self::List { .. } => Remedy::advice("give the same list of files to all shards and to the merge"),
+            Self::Options { .. } => Remedy::advice("give the same options to all shards and to the merge"),
+            Self::Duplicate { .. } | Self::Division { .. } => {
+                Remedy::advice("merge one journal of each shard")
+            }
+            Self::Missing { .. } => Remedy::advice("read them on any machine"),
+        })
+    }
+}
+
+fn list(differences: &[OptionDifference]) -> String {
     differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }

@@ -4,23 +4,14 @@
 //! The write-ahead log keeps the journal consistent if the process is killed or power fails. The last few records may
 //! then be lost; the run reads those files again.
 
-mod accept;
-mod chunk_table;
-mod dictionary;
+mod codec;
 mod error;
-mod listing;
-mod members;
+mod files;
 mod outputs;
-mod recent;
 mod record;
 mod rows;
-mod saved;
-mod schema;
 mod shard;
-mod state;
-mod survey;
-mod varint;
-mod work;
+mod sql;
 mod writer;
 
 use std::{
@@ -28,20 +19,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rusqlite::{Connection, OpenFlags, Row, params, types::FromSql};
 use virtualize_store::local_path;
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
-
-pub(crate) use accept::Accept;
-pub use error::{JournalError, OptionDifference};
-pub(crate) use rows::{
-    Done, Failed, Found, Listing, MemberRow, NodeRow, Outcome, Record, Work, class_name, class_named,
-};
-pub use shard::MergeError;
+pub use error::{JournalError, MergeError, OptionDifference};
+pub(crate) use files::{Accept, Found, Listing, Planned};
+pub use outputs::{FailureState, JournalState, OutputState};
+pub(crate) use record::{Done, Failure, FileRecord, NodeRecord, Outcome, Record, Work, class_name};
 pub(crate) use shard::Sealed;
-pub use state::{FailureState, JournalState, OutputState};
-pub use survey::Survey;
-pub(crate) use work::Planned;
 pub(crate) use writer::{Gone, Writer};
 
 /// An open journal.
@@ -51,8 +36,8 @@ pub struct Journal {
     path: PathBuf,
     /// Number of this run, from 1.
     run: i64,
-    /// What is known of the tables of documents, nodes and kinds.
-    known: RefCell<saved::Known>,
+    /// Rows of the tables of documents, nodes and kinds.
+    cache: RefCell<rows::Cache>,
 }
 
 impl Journal {
@@ -66,11 +51,35 @@ impl Journal {
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
-        schema::lock(&connection).map_err(failed)?;
-        schema::settle(&mut connection, path)?;
-        let run = schema::next_run(&connection).map_err(failed)?;
+        sql::lock(&connection).map_err(failed)?;
+        sql::settle(&mut connection, path)?;
+        let mut journal = Self::of_connection(connection, path);
+        journal.execute("UPDATE facts SET value = CAST(value AS INTEGER) + 1 WHERE name = 'run'", [])?;
+        journal.run = journal.get("SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'run'", [])?;
+        Ok(journal)
+    }
+
+    /// Opens a journal without locking or changing it. `name` is its name for messages.
+    pub(crate) fn open_read_only(path: &Path, name: &Path) -> Result<Self, JournalError> {
+        let failed = |error: rusqlite::Error| JournalError::of(name, error);
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+        connection.busy_timeout(std::time::Duration::ZERO).map_err(failed)?;
+        sql::check(&connection, name)?;
+        Ok(Self::of_connection(connection, name))
+    }
+
+    /// Returns an empty journal on disk that vanishes when it is closed.
+    pub(crate) fn temporary() -> Result<Self, JournalError> {
+        let path = Path::new("temporary journal");
+        let mut connection = Connection::open("").map_err(|error| JournalError::of(path, error))?;
+        sql::settle(&mut connection, path)?;
+        Ok(Self::of_connection(connection, path))
+    }
+
+    fn of_connection(connection: Connection, path: &Path) -> Self {
         connection.set_prepared_statement_cache_capacity(64);
-        Ok(Self { connection, path: path.to_owned(), run, known: RefCell::default() })
+        Self { connection, path: path.to_owned(), run: 0, cache: RefCell::default() }
     }
 
     /// Deletes a journal that cannot be opened because it is damaged or of another version. Leaves any other file
@@ -83,7 +92,7 @@ impl Journal {
             Ok(_) => return Ok(()),
             Err(JournalError::Version { .. }) => {}
             Err(JournalError::NotAJournal { .. } | JournalError::Failed { .. })
-                if schema::is_damaged_journal(path) => {}
+                if sql::is_damaged_journal(path) => {}
             Err(error) => return Err(error),
         }
         let failed =
@@ -112,26 +121,77 @@ impl Journal {
 
     /// Returns a fact of the whole run, such as the folder that names are relative to.
     pub fn fact(&self, name: &str) -> Result<Option<String>, JournalError> {
-        let found = self
-            .connection
-            .query_row("SELECT value FROM facts WHERE name = ?1", [name], |row| row.get(0))
-            .optional();
-        found.map_err(|error| self.failed(error))
+        self.find("SELECT value FROM facts WHERE name = ?1", [name])
     }
 
     /// Stores a fact, or deletes it.
     pub fn set_fact(&self, name: &str, value: Option<&str>) -> Result<(), JournalError> {
         let done = match value {
             Some(value) => self
-                .connection
                 .execute("INSERT OR REPLACE INTO facts (name, value) VALUES (?1, ?2)", params![name, value]),
-            None => self.connection.execute("DELETE FROM facts WHERE name = ?1", [name]),
+            None => self.execute("DELETE FROM facts WHERE name = ?1", [name]),
         };
-        done.map(drop).map_err(|error| self.failed(error))
+        done.map(drop)
     }
 
-    pub(crate) fn failed(&self, error: rusqlite::Error) -> JournalError {
+    fn failed(&self, error: rusqlite::Error) -> JournalError {
         JournalError::of(&self.path, error)
+    }
+
+    /// Runs statements.
+    fn query<'a, T>(
+        &'a self,
+        run: impl FnOnce(&'a Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, JournalError> {
+        run(&self.connection).map_err(|error| self.failed(error))
+    }
+
+    /// Runs statements in one transaction.
+    fn transact<T>(
+        &mut self,
+        run: impl FnOnce(&Connection, &mut rows::Cache, i64) -> rusqlite::Result<T>,
+    ) -> Result<T, JournalError> {
+        let Self { connection, cache, run: number, .. } = self;
+        let cache = cache.get_mut();
+        let done = connection.transaction().and_then(|transaction| {
+            let done = run(&transaction, cache, *number)?;
+            transaction.commit()?;
+            Ok(done)
+        });
+        if done.is_err() {
+            // Its rows are not those of the database once a transaction was rolled back.
+            *cache = rows::Cache::default();
+        }
+        done.map_err(|error| self.failed(error))
+    }
+
+    fn execute(&self, sql: &str, values: impl rusqlite::Params) -> Result<usize, JournalError> {
+        self.query(|connection| connection.prepare_cached(sql)?.execute(values))
+    }
+
+    /// Returns all rows.
+    fn all<T>(
+        &self,
+        sql: &str,
+        values: impl rusqlite::Params,
+        row: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, JournalError> {
+        self.query(|connection| connection.prepare_cached(sql)?.query_map(values, row)?.collect())
+    }
+
+    /// Returns the first column of all rows.
+    fn column<T: FromSql>(&self, sql: &str, values: impl rusqlite::Params) -> Result<Vec<T>, JournalError> {
+        self.all(sql, values, |row| row.get(0))
+    }
+
+    /// Returns the first value of the only row.
+    fn get<T: FromSql>(&self, sql: &str, values: impl rusqlite::Params) -> Result<T, JournalError> {
+        self.query(|connection| connection.prepare_cached(sql)?.query_row(values, |row| row.get(0)))
+    }
+
+    /// Returns the first value of the only row, if there is one.
+    fn find<T: FromSql>(&self, sql: &str, values: impl rusqlite::Params) -> Result<Option<T>, JournalError> {
+        Ok(self.column(sql, values)?.pop())
     }
 }
 

@@ -1,21 +1,133 @@
-//! The record of a file: how a hierarchy becomes rows, and rows become what files are joined from.
+//! What is recorded of a file that was read: its hierarchy as rows, from which files are combined.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 use virtualize::{
-    ArrayValues, VirtualStore,
+    ArrayValues, ErrorClass, VirtualStore,
     zarr::{
         Array, ChunkEntry, ChunkManifest, Group, Hierarchy, Node, NodePath, Source, SourceId, ZarrFormat,
         node,
     },
 };
 
-use super::{MemberRow, NodeRow, chunk_table};
-use crate::{Item, Member, head::ParsedNode};
+use super::codec::{decode_chunks, encode_chunks};
+use crate::{Item, Member, file::ParsedNode};
 
-impl MemberRow {
+/// A file to read.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Work {
+    /// Its row.
+    pub(crate) id: i64,
+    /// The file.
+    pub(crate) item: Item,
+}
+
+/// A file that was read.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Done<R = Record> {
+    /// The file as it was opened.
+    pub(crate) opened: Item,
+    /// Whether that may differ from the listed version.
+    pub(crate) replaced: bool,
+    /// Number of attempts.
+    pub(crate) attempts: u32,
+    /// Duration in seconds, including all attempts.
+    pub(crate) seconds: f64,
+    /// Number of requests.
+    pub(crate) requests: u64,
+    /// Number of requests that were sent again after failures of the store.
+    pub(crate) retries: u64,
+    /// Bytes received.
+    pub(crate) bytes: u64,
+    /// Warnings for the user, one line each.
+    pub(crate) warnings: Vec<String>,
+    /// The run's record of the file.
+    pub(crate) record: R,
+}
+
+/// Why a file could not be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Failure {
+    /// Number of attempts.
+    pub(crate) attempts: u32,
+    /// Class of the error; it decides whether the file is retried.
+    pub(crate) class: ErrorClass,
+    /// The error in one line, with the file's name and the remedy in the caller's notation.
+    pub(crate) error: String,
+}
+
+/// How the reading of a file ended.
+pub(crate) type Outcome<R = Record> = Result<Box<Done<R>>, Failure>;
+
+/// The record of a file.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Record {
+    /// An output of its own.
+    Written {
+        /// Name relative to the output folder.
+        name: String,
+        /// Receipt of the output, see [`virtualize_store::Receipt`].
+        receipt: String,
+    },
+    /// A member of a combined dataset.
+    Member(Box<FileRecord>),
+}
+
+/// The record of a member of a combined dataset.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct FileRecord {
+    /// [`crate::compat::Signature::storage_digest`].
+    pub(crate) storage: String,
+    /// The signature, as JSON: the same text for all files of a kind.
+    pub(crate) signature: Arc<str>,
+    /// The [`crate::plan::FileExtent`], as JSON without row and url.
+    pub(crate) extent: String,
+    /// Zarr format of the documents.
+    pub(crate) format: ZarrFormat,
+    /// Groups and arrays, parents before children; the first is the root.
+    pub(crate) nodes: Vec<NodeRecord>,
+    /// The files that contain the chunks.
+    pub(crate) sources: Vec<Source>,
+    /// Decoded values of the arrays in [`crate::Wanted::values`].
+    pub(crate) values: BTreeMap<NodePath, Bytes>,
+    /// Digests of the arrays in [`crate::Wanted::digests`].
+    pub(crate) digests: BTreeMap<NodePath, String>,
+    /// Coordinates along new dimensions.
+    pub(crate) given: BTreeMap<String, Value>,
+}
+
+/// A group or array of a member.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct NodeRecord {
+    /// Its path.
+    pub(crate) path: NodePath,
+    /// Its metadata document: `zarr.json`, or an object of `.zarray` or `.zgroup` and `.zattrs`.
+    pub(crate) document: Arc<str>,
+    /// Its chunks; empty for a group.
+    pub(crate) chunks: Vec<u8>,
+    /// Number of its chunks, inline ones included.
+    pub(crate) count: u64,
+}
+
+impl Default for FileRecord {
+    fn default() -> Self {
+        Self {
+            storage: String::new(),
+            signature: "".into(),
+            extent: String::new(),
+            format: ZarrFormat::V3,
+            nodes: Vec::new(),
+            sources: Vec::new(),
+            values: BTreeMap::new(),
+            digests: BTreeMap::new(),
+            given: BTreeMap::new(),
+        }
+    }
+}
+
+impl FileRecord {
     /// Packs the hierarchy of a file. Also returns it as it comes back: all decisions about a file are based on that form.
     /// Everything but nodes and sources is left empty.
     ///
@@ -29,10 +141,10 @@ impl MemberRow {
         for (path, document) in documents(store)? {
             let chunks = hierarchy.array(&path).map(|array| &array.chunks);
             let (chunks, count) = match chunks {
-                Some(chunks) => (chunk_table::encode(chunks, |id| sources.index(id)), chunks.len()),
+                Some(chunks) => (encode_chunks(chunks, |id| sources.index(id)), chunks.len()),
                 None => (Vec::new(), 0),
             };
-            nodes.push(NodeRow { path, document: document.to_string().into(), chunks, count });
+            nodes.push(NodeRecord { path, document: document.to_string().into(), chunks, count });
         }
         let row = Self { format: hierarchy.format, nodes, sources: sources.kept, ..Self::default() };
         let back = row.hierarchy(name)?;
@@ -95,28 +207,6 @@ impl MemberRow {
     }
 }
 
-impl ParsedNode {
-    /// Parses the document of a node: `zarr.json`, or an object of `.zarray` or `.zgroup` and `.zattrs`.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub(crate) fn parse(document: &str, format: ZarrFormat) -> Result<Self, String> {
-        let document: Value = serde_json::from_str(document).map_err(|error| error.to_string())?;
-        let of = |name: &str| document.get(name).unwrap_or(&Value::Null);
-        let array = match format {
-            ZarrFormat::V2 if document.get(".zarray").is_none() => {
-                return Ok(Self::Group(Group::from_document(of(".zattrs"), format).attributes));
-            }
-            ZarrFormat::V2 => Array::from_zarray(of(".zarray"), of(".zattrs")),
-            ZarrFormat::V3 if of("node_type").as_str() == Some("group") => {
-                return Ok(Self::Group(Group::from_document(&document, format).attributes));
-            }
-            ZarrFormat::V3 => Array::from_zarr_json(&document),
-        };
-        array.map(|read| Self::Array(Box::new(read.array))).map_err(|error| error.to_string())
-    }
-}
-
 /// Returns the documents of all nodes, parents first.
 fn documents(store: &VirtualStore) -> Result<Vec<(NodePath, Value)>, virtualize::Error> {
     let mut nodes: Vec<(NodePath, Value)> = Vec::new();
@@ -167,7 +257,7 @@ impl Sources<'_> {
 
 /// Decodes the chunks of an array, and checks that they are in its grid.
 fn manifest(array: &Array, chunks: Bytes, sources: usize) -> Result<ChunkManifest, String> {
-    let chunks = chunk_table::decode(chunks, sources).ok_or("its chunks are damaged")?;
+    let chunks = decode_chunks(chunks, sources).ok_or("its chunks are damaged")?;
     let counts = array.chunk_grid.counts(&array.shape);
     let cells = counts.iter().fold(1_u64, |product, count| product.saturating_mul(*count));
     let mut next = 0;
@@ -217,4 +307,26 @@ fn are_equal(one: &ChunkManifest, other: &ChunkManifest, of: (&Hierarchy, &Hiera
 
 fn broken(name: &str, reason: &str) -> virtualize::Error {
     virtualize::Error::References { name: name.to_owned(), reason: format!("journal: {reason}") }
+}
+
+/// The classes of failures of files, by their names in journals and events.
+const CLASSES: [(ErrorClass, &str); 8] = [
+    (ErrorClass::Usage, "usage"),
+    (ErrorClass::Conflict, "conflict"),
+    (ErrorClass::NotFound, "not-found"),
+    (ErrorClass::Denied, "denied"),
+    (ErrorClass::Changed, "changed"),
+    (ErrorClass::Unavailable, "unavailable"),
+    (ErrorClass::File, "file"),
+    (ErrorClass::BrokenPipe, "broken-pipe"),
+];
+
+/// Returns the name of a class in journals and events.
+pub(crate) fn class_name(class: ErrorClass) -> &'static str {
+    CLASSES.iter().find(|(one, _)| *one == class).map_or("file", |(_, name)| name)
+}
+
+/// Returns the class with a name.
+pub(crate) fn class_named(name: &str) -> Option<ErrorClass> {
+    CLASSES.iter().find(|(_, one)| *one == name).map(|(class, _)| *class)
 }

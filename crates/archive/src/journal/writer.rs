@@ -4,7 +4,10 @@ use std::{collections::VecDeque, thread::JoinHandle};
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Journal, JournalError, Outcome, Work, work};
+use super::{
+    Journal, JournalError, Outcome, Work, rows,
+    sql::{ITEM, work_of},
+};
 
 /// Maximum number of queued commands; readers wait while the queue is full.
 const WAITING: usize = 32;
@@ -75,43 +78,41 @@ struct Thread {
 
 impl Thread {
     fn run(mut self, mut commands: mpsc::Receiver<Command>) -> (Journal, Result<(), JournalError>) {
-        let mut together = Vec::new();
         // Losing the last few records is acceptable: their files are read again, and outputs are synced before they are
         // recorded.
-        let eased = self.journal.connection.pragma_update(None, "synchronous", "NORMAL");
-        if let Err(error) = eased.map_err(|error| self.journal.failed(error)) {
-            return (self.journal, Err(error));
-        }
+        let result = self.run_all(&mut commands);
+        (self.journal, result)
+    }
+
+    fn run_all(&mut self, commands: &mut mpsc::Receiver<Command>) -> Result<(), JournalError> {
+        self.journal.query(|it| it.pragma_update(None, "synchronous", "NORMAL"))?;
+        let mut together = Vec::new();
         while commands.blocking_recv_many(&mut together, TOGETHER) > 0 {
-            if let Err(error) = self.write(&mut together) {
-                let error = self.journal.failed(error);
-                return (self.journal, Err(error));
-            }
+            self.write(&mut together)?;
         }
-        let strict = self.journal.connection.pragma_update(None, "synchronous", "FULL");
-        let strict = strict.map_err(|error| self.journal.failed(error));
-        (self.journal, strict)
+        self.journal.query(|it| it.pragma_update(None, "synchronous", "FULL"))
     }
 
     /// Executes all commands in one transaction.
-    fn write(&mut self, commands: &mut Vec<Command>) -> rusqlite::Result<()> {
-        let Self { journal: Journal { connection, known, run, .. }, pending } = self;
-        let known = known.get_mut();
-        let transaction = connection.transaction()?;
-        for command in commands.drain(..) {
-            match command {
-                Command::Take(most, reply) => {
-                    let ids = pending.drain(..most.min(pending.len()));
-                    let taken: rusqlite::Result<Vec<_>> =
-                        ids.map(|id| work::work(&transaction, id)).collect();
-                    let _ = reply.send(taken?);
-                }
-                Command::Finished(id, outcome) => {
-                    let work = work::work(&transaction, id)?;
-                    work::finish(&transaction, known, *run, work, &outcome)?;
+    fn write(&mut self, commands: &mut Vec<Command>) -> Result<(), JournalError> {
+        let pending = &mut self.pending;
+        self.journal.transact(|connection, cache, run| {
+            let work = |id: i64| -> rusqlite::Result<Work> {
+                let sql = format!("SELECT {ITEM} FROM files WHERE id = ?1");
+                connection.prepare_cached(&sql)?.query_row([id], work_of)
+            };
+            for command in commands.drain(..) {
+                match command {
+                    Command::Take(most, reply) => {
+                        let ids = pending.drain(..most.min(pending.len()));
+                        let _ = reply.send(ids.map(work).collect::<rusqlite::Result<_>>()?);
+                    }
+                    Command::Finished(id, outcome) => {
+                        rows::finish(connection, cache, run, work(id)?, &outcome)?;
+                    }
                 }
             }
-        }
-        transaction.commit()
+            Ok(())
+        })
     }
 }

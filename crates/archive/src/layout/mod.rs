@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use virtualize::zarr::node;
+use virtualize::zarr::{Group, Node, node};
 
 mod names;
 
@@ -28,12 +28,14 @@ pub struct Layout {
     pub assume_equal: BTreeSet<String>,
     /// Arrays that may be missing from some files; their parts read as the fill value there.
     pub optional: BTreeSet<String>,
+    /// Arrays that are left out.
+    pub dropped: BTreeSet<String>,
     /// Global attribute that holds the coordinate along a new dimension, by dimension.
     pub coordinate_attributes: BTreeMap<String, String>,
     /// Property of the STAC item that holds the coordinate along a dimension, by dimension.
     pub coordinate_properties: BTreeMap<String, String>,
-    /// Pattern of file names whose fields are coordinates along the dimensions of the same names.
-    pub names: Option<NamePattern>,
+    /// Patterns of file names whose fields are coordinates along the dimensions of the same names.
+    pub names: Vec<NamePattern>,
     /// Whether chunk sizes may vary along the dimensions (Zarr v3 extension `rectilinear`).
     pub rectilinear: bool,
     /// Maximum size in bytes of an array in a file for its values to be copied into the references when its chunks do
@@ -61,6 +63,26 @@ impl Layout {
         let name = node::name(path);
         ["*", path, name].iter().any(|known| names.contains(*known))
     }
+
+    /// Removes the arrays that are left out from the root group of a file.
+    pub(crate) fn drop_arrays(&self, root: &mut Group) {
+        if !self.dropped.is_empty() {
+            self.drop_from(root, "");
+        }
+    }
+
+    fn drop_from(&self, group: &mut Group, path: &str) {
+        group.children.retain(|name, node| {
+            let path = node::join(path, name);
+            match node {
+                Node::Array(_) => !Self::has(&self.dropped, &path),
+                Node::Group(group) => {
+                    self.drop_from(group, &path);
+                    true
+                }
+            }
+        });
+    }
 }
 
 impl Default for Layout {
@@ -70,9 +92,10 @@ impl Default for Layout {
             concat_vars: BTreeSet::new(),
             assume_equal: BTreeSet::new(),
             optional: BTreeSet::new(),
+            dropped: BTreeSet::new(),
             coordinate_attributes: BTreeMap::new(),
             coordinate_properties: BTreeMap::new(),
-            names: None,
+            names: Vec::new(),
             rectilinear: false,
             inline_limit: Self::INLINE_LIMIT,
         }

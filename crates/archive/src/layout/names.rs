@@ -93,16 +93,20 @@ impl std::str::FromStr for NamePattern {
 /// A name that does not match the pattern, fields that are not dimensions, and properties that a file lacks.
 pub fn given(item: &Item, layout: &Layout) -> Result<BTreeMap<String, Value>, CombineError> {
     let wrong = |problem| CombineError::file(&item.url, problem);
-    let mut given = match &layout.names {
-        Some(names) => names.given(&item.url)?,
-        None => BTreeMap::new(),
-    };
+    let mut given = BTreeMap::new();
     let is_dimension = |name: &str| layout.along.iter().any(|along| along.name() == name);
-    if let Some(name) = given.keys().find(|name| !is_dimension(name)) {
-        let existing = alternatives("dimensions", name, layout.along.iter().map(Along::name));
-        let problem = Problem::UnknownPart { part: name.clone(), existing };
-        let option = layout.names.as_ref().map(|names| format!("pattern {names}")).unwrap_or_default();
-        return Err(CombineError::option(option, problem));
+    for pattern in &layout.names {
+        for (name, value) in pattern.given(&item.url)? {
+            let option = || format!("pattern {pattern}");
+            if !is_dimension(&name) {
+                let existing = alternatives("dimensions", &name, layout.along.iter().map(Along::name));
+                return Err(CombineError::option(option(), Problem::UnknownPart { part: name, existing }));
+            }
+            if given.contains_key(&name) {
+                return Err(CombineError::option(option(), Problem::TwoValues { part: name }));
+            }
+            given.insert(name, value);
+        }
     }
     for (dimension, property) in &layout.coordinate_properties {
         let value =

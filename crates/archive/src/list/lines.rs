@@ -1,11 +1,14 @@
+//! Lists of files: one path, URL or JSON object per line.
+
 use std::{io::BufRead, sync::Arc};
 
 use bytes::Bytes;
+use chrono::{DateTime, NaiveDate};
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value, json};
 use virtualize_store::{StoreError, fetch, url_of};
 
-use super::{Files, Found, ListError, ListOptions, is_web, parse_time, stac::resolve};
+use super::{Files, Found, ListError, ListOptions, is_web, stac::resolve};
 use crate::Item;
 
 /// Maximum size of a list in bytes, unless it is standard input or a local file.
@@ -115,12 +118,12 @@ fn object(mut members: Map<String, Value>) -> Result<Item, String> {
     };
     let size = match members.remove("size") {
         None | Some(Value::Null) => None,
-        Some(size) => Some(size.as_u64().ok_or("\"size\" is no number of bytes")?),
+        Some(size) => Some(size.as_u64().ok_or("\"size\" is not a number of bytes")?),
     };
     let etag = match members.remove("etag") {
         None | Some(Value::Null) => None,
         Some(Value::String(etag)) => Some(etag),
-        Some(_) => return Err("\"etag\" is no text".to_owned()),
+        Some(_) => return Err("\"etag\" is not a text".to_owned()),
     };
     let modified = match members.remove("modified") {
         None | Some(Value::Null) => None,
@@ -151,6 +154,19 @@ pub(crate) fn line(item: &Item) -> Vec<u8> {
 /// Parses a [`line`].
 pub(crate) fn parse_line(line: &[u8]) -> Option<Item> {
     object(serde_json::from_slice(line).ok()?).ok()
+}
+
+/// Parses an RFC 3339 time, or a date (midnight UTC), as milliseconds since 1970-01-01T00:00:00Z.
+fn parse_time(text: &str) -> Result<i64, String> {
+    if let Ok(date) = text.parse::<NaiveDate>() {
+        return Ok(date.and_time(chrono::NaiveTime::MIN).and_utc().timestamp_millis());
+    }
+    let time = DateTime::parse_from_rfc3339(text).map_err(|_| {
+        format!(
+            "{text:?} is not a time, expected a time such as 2024-02-29 or 2024-02-29T12:00:00Z (RFC 3339)"
+        )
+    })?;
+    Ok(time.timestamp_millis())
 }
 
 #[cfg(test)]

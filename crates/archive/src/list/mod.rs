@@ -1,11 +1,7 @@
 //! Lists input files: resolves patterns, folders, single files, lists and STAC catalogues into [`Item`]s. Listings are
 //! paged, so that memory does not grow with the archive.
 
-mod document;
-mod error;
-mod filter;
 mod lines;
-mod pattern;
 mod stac;
 mod walk;
 
@@ -18,15 +14,12 @@ use std::{
 };
 
 use futures::{Stream, stream::BoxStream};
+use globset::GlobMatcher;
+use virtualize::{OptionName, Remedy};
 use virtualize_store::{Listed, Object, StoreError, StoreOptions, open_listed};
 
-use self::filter::Sieve;
 pub(crate) use self::lines::{line, parse_line};
-pub use self::{
-    error::ListError,
-    filter::{Filter, parse_time},
-    stac::Assets,
-};
+pub use self::stac::Assets;
 use crate::Item;
 
 /// An input that names files.
@@ -43,6 +36,25 @@ pub enum Input {
 impl<T: Into<String>> From<T> for Input {
     fn from(files: T) -> Self {
         Self::Files(files.into())
+    }
+}
+
+/// Selects among the listed files.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Filter {
+    /// A pattern for file names or, if it contains a `/`, for the ends of URLs, beginning at a `/`.
+    pub name: Option<String>,
+}
+
+impl Filter {
+    /// Returns a filter on names.
+    pub fn named(pattern: impl Into<String>) -> Self {
+        Self { name: Some(pattern.into()) }
+    }
+
+    fn matcher(&self) -> Result<Option<GlobMatcher>, ListError> {
+        let full = |name: &String| if name.contains('/') { format!("**/{name}") } else { name.clone() };
+        self.name.as_ref().map(|name| walk::matcher(&full(name))).transpose()
     }
 }
 
@@ -96,8 +108,8 @@ impl Tally {
             (few.count > 0).then(|| format!("{} {what}, such as {}", few.count, few.first.join(", ")))
         };
         let notes = [
-            note(&self.duplicates, "files were named more than once and are taken once"),
-            note(&self.without_asset, "STAC items have none of the wanted assets"),
+            note(&self.duplicates, "files are listed more than once; each is read once"),
+            note(&self.without_asset, "STAC items have none of the selected assets"),
         ];
         notes.into_iter().flatten().collect()
     }
@@ -118,7 +130,8 @@ pub(crate) type Files = BoxStream<'static, Result<Found, ListError>>;
 pub struct Listing {
     inputs: VecDeque<Input>,
     options: Arc<ListOptions>,
-    sieve: Sieve,
+    filter: Filter,
+    matcher: Option<GlobMatcher>,
     current: Option<(String, u64, Files)>,
     seen: Seen,
     tally: Tally,
@@ -145,7 +158,7 @@ pub struct Listing {
 /// use futures::TryStreamExt;
 /// use virtualize_archive::list::{Filter, Input, ListOptions, list};
 ///
-/// let filter = Filter { name: Some("*.rs".to_owned()), ..Filter::default() };
+/// let filter = Filter::named("*.rs");
 /// let inputs = vec![Input::Files("src/**".to_owned())];
 /// let items: Vec<_> = list(inputs, filter, ListOptions::default())?.try_collect().await?;
 /// assert!(items.iter().any(|item| item.url.ends_with("src/list/mod.rs")));
@@ -155,11 +168,11 @@ pub struct Listing {
 /// # Errors
 /// [`ListError::Pattern`] if the filter's pattern is invalid.
 pub fn list(inputs: Vec<Input>, filter: Filter, options: ListOptions) -> Result<Listing, ListError> {
-    let sieve = Sieve::new(filter)?;
     Ok(Listing {
         inputs: inputs.into(),
         options: Arc::new(options),
-        sieve,
+        matcher: filter.matcher()?,
+        filter,
         current: None,
         seen: Seen::default(),
         tally: Tally::default(),
@@ -180,16 +193,20 @@ impl Listing {
         }
         let nothing = self.inputs.is_empty() && self.tally.listed == 0;
         let tally = &self.tally;
-        nothing.then(|| ListError::AllLeftOut {
+        nothing.then(|| ListError::NothingSelected {
             filtered: tally.filtered,
             without_asset: tally.without_asset.count,
-            filter: self.sieve.filter.to_string(),
+            filter: self.filter.name.clone().unwrap_or_default(),
         })
     }
 
     /// Returns whether a file passes the filter and is new.
     fn admit(&mut self, item: &Item) -> bool {
-        if !self.sieve.admits(item) {
+        let path = item.url.split_once("://").map_or(item.url.as_str(), |(_, path)| path);
+        let path = if is_web(&item.url) { path.split('?').next().unwrap_or(path) } else { path };
+        let is_path = self.filter.name.as_ref().is_some_and(|name| name.contains('/'));
+        let name = if is_path { path } else { path.rsplit('/').next().unwrap_or(path) };
+        if self.matcher.as_ref().is_some_and(|matcher| !matcher.is_match(name)) {
             self.tally.filtered += 1;
             return false;
         }
@@ -268,7 +285,7 @@ fn is_web(text: &str) -> bool {
 
 /// Returns whether text names a single file, not a folder or a pattern.
 fn names_a_file(text: &str) -> bool {
-    !text.ends_with('/') && !pattern::is_pattern(text)
+    !text.ends_with('/') && !walk::is_pattern(text)
 }
 
 impl Input {
@@ -326,5 +343,96 @@ impl Item {
 impl From<Listed> for Item {
     fn from(Listed { url, size, etag, modified }: Listed) -> Self {
         Self { url, size, etag, modified, ..Self::default() }
+    }
+}
+
+/// Errors of a listing. Each message is one line.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ListError {
+    /// A request to a store failed or was denied.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A pattern is invalid.
+    #[error("pattern {pattern}: {reason}")]
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// Reason.
+        reason: String,
+    },
+    /// A line of a list is invalid.
+    #[error("{name}, line {line}: {reason}")]
+    Line {
+        /// The list.
+        name: String,
+        /// Line number, from 1.
+        line: u64,
+        /// Reason.
+        reason: String,
+    },
+    /// A catalogue is invalid.
+    #[error("{name}: {reason}")]
+    Catalogue {
+        /// The document.
+        name: String,
+        /// Reason.
+        reason: String,
+    },
+    /// An item of a catalogue has several readable assets.
+    #[error("{name}: item {item} has several assets: {}", assets.join(", "))]
+    Assets {
+        /// The document.
+        name: String,
+        /// ID of the item.
+        item: String,
+        /// Keys of the assets.
+        assets: Vec<String>,
+    },
+    /// No file matches a pattern, or exists at or below a path or prefix.
+    #[error("{sought}: no such file; {near}")]
+    Nothing {
+        /// The pattern or prefix.
+        sought: String,
+        /// Names that exist nearby.
+        near: String,
+    },
+    /// A list or catalogue names no files.
+    #[error("{name}: lists no files")]
+    Empty {
+        /// The list or catalogue.
+        name: String,
+    },
+    /// The inputs name files, but none is selected.
+    #[error(
+        "no file is selected: {filtered} do not match {filter:?}, {without_asset} STAC items have no selected asset"
+    )]
+    NothingSelected {
+        /// Number of files that the filter excluded.
+        filtered: u64,
+        /// Number of STAC items without a selected asset.
+        without_asset: u64,
+        /// The pattern of the filter.
+        filter: String,
+    },
+}
+
+impl ListError {
+    /// Returns the remedy to suggest to the user, if any.
+    pub fn remedy(&self) -> Option<Remedy> {
+        Some(match self {
+            Self::Store(error) => return error.remedy(),
+            Self::Pattern { .. } => {
+                Remedy::advice("write patterns with * ? [a-z] {a,b} and **; [*] matches the character itself")
+            }
+            Self::Line { .. } => {
+                Remedy::advice("write a path, a url, or a JSON object with \"url\" on each line")
+            }
+            Self::Assets { .. } => Remedy::turn_on(OptionName::Asset, "choose those to read"),
+            Self::Nothing { .. } => Remedy::advice("check the pattern; * does not match a slash, ** does"),
+            Self::NothingSelected { without_asset: 1.., .. } => {
+                Remedy::turn_on(OptionName::Asset, "name assets").or(Remedy::advice("widen the filter"))
+            }
+            Self::Catalogue { .. } | Self::Empty { .. } | Self::NothingSelected { .. } => return None,
+        })
     }
 }

@@ -2,18 +2,21 @@
 //! <https://github.com/radiantearth/stac-spec>
 
 use std::{
+    cell::Cell,
     collections::{HashSet, VecDeque},
+    fmt,
     sync::Arc,
 };
 
 use bytes::Bytes;
 use futures::{StreamExt, future::try_join_all, stream};
-use serde_json::{Map, Value};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
 use url::Url;
 use virtualize_remedy::alternatives;
 use virtualize_store::{fetch, post, url_of};
 
-use super::{Files, Found, ListError, ListOptions, document::parse};
+use super::{Files, Found, ListError, ListOptions};
 use crate::Item;
 
 /// Maximum size of a document in bytes.
@@ -54,7 +57,7 @@ pub struct Assets {
     pub alternate: Option<String>,
 }
 
-/// Returns the files that a STAC document leads to.
+/// Returns the files of a STAC document and of those that it links to.
 pub(super) fn files(location: String, options: Arc<ListOptions>) -> Files {
     let crawl = Crawl {
         options,
@@ -98,8 +101,8 @@ impl Crawl {
             match self.pending.pop_front() {
                 None => return Ok(None),
                 Some(Step::Fetched(page, bytes)) => {
-                    let document = parse(&bytes)
-                        .map_err(|error| wrong(&page.url, &format!("no JSON of a catalogue: {error}")))?;
+                    let document =
+                        parse(&bytes).map_err(|error| wrong(&page.url, &format!("invalid JSON: {error}")))?;
                     drop(bytes);
                     self.read(&page, &document)?;
                 }
@@ -178,7 +181,7 @@ impl Crawl {
         let id = text(item, "id").unwrap_or("without id");
         let named = |reason: &str| wrong(url, &format!("item {id}: {reason}"));
         let Some(assets) = item.get("assets").and_then(Value::as_object) else {
-            return Err(named("it has no assets"));
+            return Err(named("no assets"));
         };
         let wanted = &self.options.assets;
         let chosen: Vec<_> = assets.iter().filter(|(key, asset)| wanted.has(key, asset)).collect();
@@ -214,13 +217,13 @@ impl Assets {
     /// Returns the location of an asset.
     fn href<'a>(&self, asset: &'a Value) -> Result<&'a str, String> {
         let Some(name) = &self.alternate else {
-            return text(asset, "href").ok_or_else(|| "it has no href".to_owned());
+            return text(asset, "href").ok_or_else(|| "no href".to_owned());
         };
         let others = asset.get("alternate").and_then(Value::as_object);
         let other = others.and_then(|others| others.get(name)).and_then(|other| text(other, "href"));
         other.ok_or_else(|| {
             let names = others.into_iter().flat_map(Map::keys).map(String::as_str);
-            format!("it has no alternate {name:?}{}", alternatives("alternates", name, names))
+            format!("no alternate {name:?}{}", alternatives("alternates", name, names))
         })
     }
 
@@ -258,19 +261,19 @@ impl Page {
             return Ok(Self { url, body: None });
         }
         if !method.eq_ignore_ascii_case("POST") {
-            return Err(format!("a link asks for the method {method:?}, expected GET or POST"));
+            return Err(format!("a link requires the method {method:?}; expected GET or POST"));
         }
         let is_web = url.starts_with("http://") || url.starts_with("https://");
         if !is_web {
-            return Err("a link asks for POST, which only web servers know".to_owned());
+            return Err("a link requires POST, which only web servers support".to_owned());
         }
         if link.get("headers").and_then(Value::as_object).is_some_and(|headers| !headers.is_empty()) {
-            return Err("a link asks for headers of its own, which are not sent here".to_owned());
+            return Err("a link requires headers, which are not supported".to_owned());
         }
         let own = match link.get("body") {
             None | Some(Value::Null) => Map::new(),
             Some(Value::Object(body)) => body.clone(),
-            Some(_) => return Err("the body of a link is no JSON object".to_owned()),
+            Some(_) => return Err("the body of a link is not a JSON object".to_owned()),
         };
         let merge = link.get("merge").and_then(Value::as_bool).unwrap_or_default();
         let mut body = self.body.clone().filter(|_| merge).unwrap_or_default();
@@ -338,7 +341,7 @@ fn plain(url: &str) -> String {
 pub(super) fn resolve(document: &str, href: &str) -> Result<String, String> {
     let is_remote = document.contains("://") && !document.starts_with("file:");
     if is_remote && href.starts_with("file:") {
-        return Err(format!("{href} is a file of this machine, which no remote document may name"));
+        return Err(format!("{href} is a local file, which a remote document may not name"));
     }
     if href.contains("://") {
         return Ok(href.to_owned());
@@ -360,11 +363,100 @@ pub(super) fn resolve(document: &str, href: &str) -> Result<String, String> {
     for part in folder.into_iter().flat_map(|folder| folder.split('/')).chain(href.split('/')) {
         match part {
             "." => {}
-            ".." => drop(parts.pop().ok_or_else(|| format!("{href} leads above {scheme}://{root}/"))?),
+            ".." => drop(parts.pop().ok_or_else(|| format!("{href} is above {scheme}://{root}/"))?),
             part => parts.push(part),
         }
     }
     Ok(format!("{scheme}://{root}/{}", parts.join("/")))
+}
+
+/// Maximum number of values in a document.
+const MAX_VALUES: u64 = 2_000_000;
+/// Large members that no caller needs.
+const SKIPPED: [&str; 3] = ["geometry", "bbox", "proj:geometry"];
+
+/// Parses a document from JSON, without the members that describe no files. The number of values bounds the memory: a parsed
+/// value takes many times the bytes of its text.
+fn parse(bytes: &[u8]) -> Result<Value, serde_json::Error> {
+    parse_at_most(bytes, MAX_VALUES)
+}
+
+fn parse_at_most(bytes: &[u8], most: u64) -> Result<Value, serde_json::Error> {
+    let left = Cell::new(most);
+    let mut text = serde_json::Deserializer::from_slice(bytes);
+    let value = Values(&left).deserialize(&mut text)?;
+    text.end()?;
+    Ok(value)
+}
+
+/// Parses values until the document's allowance is used up.
+#[derive(Clone, Copy)]
+struct Values<'a>(&'a Cell<u64>);
+
+impl<'de> DeserializeSeed<'de> for Values<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
+        let left = self.0.get().checked_sub(1);
+        self.0.set(left.ok_or_else(|| D::Error::custom("too many values for a catalogue"))?);
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Values<'_> {
+    type Value = Value;
+
+    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) = from.next_element_seed(self)? {
+            values.push(value);
+        }
+        Ok(Value::Array(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Value, A::Error> {
+        let mut members = Map::new();
+        while let Some(name) = from.next_key::<String>()? {
+            if SKIPPED.contains(&name.as_str()) {
+                from.next_value::<IgnoredAny>()?;
+            } else {
+                members.insert(name, from.next_value_seed(self)?);
+            }
+        }
+        Ok(Value::Object(members))
+    }
 }
 
 #[cfg(test)]
@@ -412,5 +504,26 @@ mod tests {
         assert!(roles.has("x", &cog) && !roles.has("x", &thumb) && !roles.has("x", &plain));
         let types = Assets { media_types: one("image/TIFF"), roles: one("thumbnail"), ..Assets::default() };
         assert!(types.has("x", &thumb) && !types.has("x", &cog));
+    }
+
+    #[test]
+    fn documents_are_read_without_their_geometries() {
+        let text = br#"{"type": "Feature", "a": [1, -2, 2.5, "x", null, true, {}], "geometry": {"b": [1]}, "bbox": [1]}"#;
+        let expected = json!({"type": "Feature", "a": [1, -2, 2.5, "x", null, true, {}]});
+        assert_eq!(parse(text).unwrap(), expected);
+        for wrong in ["", "{", "{} {}", "[1,]", "{\"geometry\": }", "nul"] {
+            assert!(parse(wrong.as_bytes()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn documents_of_too_many_values_are_refused() {
+        let text = format!("[{}0]", "0,".repeat(100));
+        assert!(parse_at_most(text.as_bytes(), 102).is_ok());
+        let error = parse_at_most(text.as_bytes(), 101).unwrap_err().to_string();
+        assert!(error.contains("too many values"), "{error}");
+        let geometry = format!("{{\"geometry\": {text}}}");
+        assert!(parse_at_most(geometry.as_bytes(), 1).is_ok());
+        assert!(parse("[".repeat(1 << 20).as_bytes()).is_err());
     }
 }

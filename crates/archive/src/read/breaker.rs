@@ -9,8 +9,8 @@ use std::{
 use tokio_util::sync::CancellationToken;
 use virtualize::ErrorClass;
 
-use super::{Failure, ReadFile, ReadOptions};
-use crate::Item;
+use super::{ReadFile, ReadOptions};
+use crate::{Item, journal::Failure};
 
 /// Number of failed attempts in a row after which a store is doubted.
 const DOUBTED: u32 = 8;
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn answers_to_earlier_questions_say_nothing() {
         let (breaker, item) = (Breaker::default(), Item::default());
-        let denied = Failure { class: ErrorClass::Denied, error: "no".to_owned() };
+        let denied = Failure { attempts: 1, class: ErrorClass::Denied, error: "no".to_owned() };
         let before = breaker.begin();
         breaker.ended(breaker.begin(), Err(&denied));
         breaker.ended(before, Ok(&item));

@@ -6,8 +6,11 @@ use futures::future::BoxFuture;
 use virtualize::{Object, Options, Relocation, VirtualStore};
 use virtualize_store::Listed;
 
-use super::{Failure, ReadFile, Reading};
-use crate::Item;
+use super::ReadFile;
+use crate::{
+    Item,
+    journal::{Done, Failure},
+};
 
 /// Turns an open file into the run's record.
 type Process<R> = dyn for<'a> Fn(&'a Item, &'a mut VirtualStore, &'a Options) -> BoxFuture<'a, Result<R, Failure>>
@@ -38,7 +41,7 @@ impl<R> FileReader<R> {
         Self { relocation: relocation.clone(), ..self }
     }
 
-    async fn read_file(&self, item: &Item, fresh: bool) -> Result<Reading<R>, Failure> {
+    async fn read_file(&self, item: &Item, fresh: bool) -> Result<Done<R>, Failure> {
         let (object, options) = (self.open(item, fresh).await?, self.options.for_file());
         let store = virtualize::open_object(Arc::clone(&object), &options).await;
         let mut store = store.map_err(|error| self.failure(error))?;
@@ -55,7 +58,8 @@ impl<R> FileReader<R> {
         let stats = object.stats();
         let warnings = store.warnings().map(|warning| warning.render(self.options.notation)).collect();
         let (requests, retries) = (stats.requests, stats.retries.all());
-        Ok(Reading { opened, requests, retries, bytes: stats.bytes, warnings, record })
+        let (replaced, attempts, seconds, bytes) = (fresh, 1, 0.0, stats.bytes);
+        Ok(Done { opened, replaced, attempts, seconds, requests, retries, bytes, warnings, record })
     }
 
     /// Opens the file as it was listed or, if `fresh`, as it is now.
@@ -75,7 +79,7 @@ impl<R> FileReader<R> {
 }
 
 impl<R: Send + 'static> ReadFile<R> for FileReader<R> {
-    fn read<'a>(&'a self, item: &'a Item, fresh: bool) -> BoxFuture<'a, Result<Reading<R>, Failure>> {
+    fn read<'a>(&'a self, item: &'a Item, fresh: bool) -> BoxFuture<'a, Result<Done<R>, Failure>> {
         Box::pin(self.read_file(item, fresh))
     }
 

@@ -1,29 +1,94 @@
 //! Reads the files of a journal or a listing concurrently.
 
-pub(crate) mod attempt;
-pub(crate) mod breaker;
+mod breaker;
 mod file;
-mod journaled;
-mod options;
-mod reader;
+mod journal;
 #[cfg(test)]
 mod tests;
 
-use std::{future::Future, sync::Arc};
+use std::{
+    any::Any,
+    future::Future,
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
+use futures::{FutureExt, future::BoxFuture};
 use tokio::task::{JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+use virtualize::{Code, ErrorClass, Notation, OptionName, Remedy};
 
 pub(crate) use breaker::Outage;
 pub(crate) use file::FileReader;
-pub(crate) use journaled::read_journal;
-pub(crate) use options::ReadOptions;
-pub(crate) use reader::{Failure, ReadFile, Reading};
+pub(crate) use journal::read_journal;
 
 use crate::{
+    CombineError, Event, Item,
     event::Events,
-    journal::{Outcome, Work},
+    journal::{Done, Failure, Outcome, Work, class_name},
 };
 use breaker::{Breaker, Breakers, blames_store};
+
+/// Maximum wait between two attempts, before jitter.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+
+/// Limits of concurrency and retries.
+#[derive(Clone, Debug)]
+pub(crate) struct ReadOptions {
+    /// Maximum number of files read at once.
+    pub(crate) files: usize,
+    /// Maximum number of attempts for a file, including the first.
+    pub(crate) attempts: u32,
+    /// Average wait before the second attempt; it doubles before each further one.
+    pub(crate) wait: Duration,
+    /// Stops the run: pending files are not started, and those in progress are dropped.
+    pub(crate) cancel: CancellationToken,
+}
+
+impl ReadOptions {
+    /// Returns the wait after an attempt (counted from 1): 0.5 to 1.5 times the nominal wait, so that files that failed
+    /// together are not all retried at the same time.
+    fn wait_after(&self, attempt: u32) -> Duration {
+        let factor = 1_u32.checked_shl(attempt.saturating_sub(1)).unwrap_or(u32::MAX);
+        self.wait.saturating_mul(factor).min(MAX_WAIT).mul_f64(0.5 + fastrand::f64())
+    }
+}
+
+/// Reads single files; `R` is the run's record of a file.
+pub(crate) trait ReadFile<R>: Send + Sync {
+    /// Reads a file once. With `fresh`, ignores the size and entity tag of the listing.
+    fn read<'a>(&'a self, item: &'a Item, fresh: bool) -> BoxFuture<'a, Result<Done<R>, Failure>>;
+
+    /// Opens a file to learn whether its store answers.
+    fn probe<'a>(&'a self, item: &'a Item) -> BoxFuture<'a, Result<(), Failure>>;
+}
+
+impl Failure {
+    /// Renders an error of the library with the remedy in the caller's notation.
+    pub(crate) fn new(error: impl Into<virtualize::Error>, notation: Notation) -> Self {
+        let error = error.into();
+        let text = match &error {
+            virtualize::Error::Values { path, .. } => {
+                let remedy =
+                    Remedy::set(OptionName::Var, format!("{path}=first"), "take the first file's values");
+                notation.line(&error, Some(&remedy), error.code())
+            }
+            _ => error.render(notation),
+        };
+        Self { attempts: 1, class: error.class(), error: text.replace('\n', " ") }
+    }
+
+    /// Returns the failure of a file that does not fit the layout.
+    pub(crate) fn of_layout(error: &CombineError, notation: Notation) -> Self {
+        Self::of_file(notation.line(error, error.remedy().as_ref(), Code::Combine))
+    }
+
+    /// Returns a failure that is due to the file.
+    pub(crate) fn of_file(error: impl Into<String>) -> Self {
+        Self { attempts: 1, class: ErrorClass::File, error: error.into().replace('\n', " ") }
+    }
+}
 
 /// Supplies files to read and records the outcomes.
 pub(crate) trait WorkQueue {
@@ -128,7 +193,7 @@ impl<Q: WorkQueue> Run<'_, Q> {
             let breaker = breaker.as_deref();
             let outcome = tokio::select! {
                 biased;
-                outcome = attempt::read(&work.item, reader.as_ref(), breaker, &options, &events) => outcome,
+                outcome = attempt(&work.item, reader.as_ref(), breaker, &options, &events) => outcome,
                 () = opened(breaker) => None,
             };
             (work, outcome)
@@ -145,7 +210,7 @@ impl<Q: WorkQueue> Run<'_, Q> {
             return Ok(());
         };
         let Some(store) = self.stores.of(&work.item) else { return self.record(work, outcome).await };
-        let may_be_the_store = matches!(&outcome, Outcome::Failed(failed) if blames_store(failed.class));
+        let may_be_the_store = matches!(&outcome, Err(failed) if blames_store(failed.class));
         if may_be_the_store && store.breaker.is_failing() {
             store.held.push((work, outcome));
             return Ok(());
@@ -175,7 +240,7 @@ impl<Q: WorkQueue> Run<'_, Q> {
     }
 
     async fn record(&mut self, work: Work, outcome: Outcome<Q::Record>) -> Result<(), Ended<Q::Error>> {
-        self.events.tell(attempt::event(&work.item, &outcome));
+        self.events.tell(event(&work.item, &outcome));
         self.queue.finished(work, outcome).await.map_err(Ended::Queue)
     }
 
@@ -193,5 +258,81 @@ async fn opened(breaker: Option<&Breaker>) {
     match breaker {
         Some(breaker) => breaker.opened().await,
         None => std::future::pending().await,
+    }
+}
+
+/// Reads a file, retrying failures that may be temporary. Returns `None` if the breaker of its store is open. A panic
+/// of the reader counts as a failure of the file.
+pub(crate) async fn attempt<R: Send + 'static>(
+    item: &Item,
+    reader: &dyn ReadFile<R>,
+    breaker: Option<&Breaker>,
+    options: &ReadOptions,
+    events: &Events,
+) -> Option<Outcome<R>> {
+    let mut started = false;
+    let start = Instant::now();
+    let (mut attempt, mut fresh) = (1, false);
+    loop {
+        if let Some(breaker) = breaker
+            && !breaker.may_ask(item, reader, options).await
+        {
+            return None;
+        }
+        if !std::mem::replace(&mut started, true) {
+            events.tell(Event::Started { url: item.url.clone() });
+        }
+        let begun = breaker.map_or(0, Breaker::begin);
+        let result = AssertUnwindSafe(reader.read(item, fresh)).catch_unwind().await;
+        let result = result.unwrap_or_else(|panic| Err(panicked(item, panic.as_ref())));
+        if let Some(breaker) = breaker {
+            breaker.ended(begun, result.as_ref().map(|_| item));
+        }
+        let failure = match result {
+            Ok(done) => {
+                let seconds = start.elapsed().as_secs_f64();
+                return Some(Ok(Box::new(Done { replaced: fresh, attempts: attempt, seconds, ..done })));
+            }
+            Err(failure) => failure,
+        };
+        fresh |= failure.class == ErrorClass::Changed;
+        let may_pass = matches!(failure.class, ErrorClass::Unavailable | ErrorClass::Changed);
+        if !may_pass || attempt >= options.attempts {
+            return Some(Err(Failure { attempts: attempt, ..failure }));
+        }
+        let wait = options.wait_after(attempt);
+        let (url, error) = (item.url.clone(), failure.error);
+        events.tell(Event::Retried { url, attempt, error, wait: wait.as_secs_f64() });
+        tokio::time::sleep(wait).await;
+        attempt += 1;
+    }
+}
+
+fn panicked(item: &Item, panic: &(dyn Any + Send)) -> Failure {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+    let error =
+        format!("{}: the reader panicked: {} [{}]", item.url, text.replace('\n', " "), Code::Internal);
+    Failure { attempts: 1, class: ErrorClass::File, error }
+}
+
+/// Returns the event that reports how reading a file ended.
+pub(crate) fn event<R>(item: &Item, outcome: &Outcome<R>) -> Event {
+    let url = item.url.clone();
+    match outcome {
+        Ok(done) => Event::Read {
+            url,
+            seconds: done.seconds,
+            requests: done.requests,
+            retries: done.retries,
+            bytes: done.bytes,
+            warnings: done.warnings.clone(),
+        },
+        Err(failed) => Event::Failed {
+            url,
+            attempts: failed.attempts,
+            class: class_name(failed.class).to_owned(),
+            error: failed.error.clone(),
+        },
     }
 }

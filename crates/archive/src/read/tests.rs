@@ -29,7 +29,7 @@ impl ReadFile<Record> for Fake {
         Box::pin(async move { self.read(item, true).await.map(drop) })
     }
 
-    fn read<'a>(&'a self, item: &'a Item, fresh: bool) -> BoxFuture<'a, Result<Reading<Record>, Failure>> {
+    fn read<'a>(&'a self, item: &'a Item, fresh: bool) -> BoxFuture<'a, Result<Done<Record>, Failure>> {
         Box::pin(async move {
             let now = self.under_way.fetch_add(1, Ordering::SeqCst) + 1;
             self.most.fetch_max(now, Ordering::SeqCst);
@@ -41,7 +41,7 @@ impl ReadFile<Record> for Fake {
                 tries.push(fresh);
                 tries.len()
             };
-            let failure = |class| Err(Failure { class, error: format!("{}: no", item.url) });
+            let failure = |class| Err(Failure { attempts: 1, class, error: format!("{}: no", item.url) });
             match item.url.split(' ').next().unwrap() {
                 "panics" => panic!("out of its depth"),
                 "damaged" => failure(ErrorClass::File),
@@ -49,7 +49,10 @@ impl ReadFile<Record> for Fake {
                 "later" if nth < 3 => failure(ErrorClass::Unavailable),
                 "changes" if nth < 2 => failure(ErrorClass::Changed),
                 "forever" => std::future::pending().await,
-                _ => Ok(Reading {
+                _ => Ok(Done {
+                    replaced: fresh,
+                    attempts: 1,
+                    seconds: 0.0,
                     opened: Item { etag: Some("new".to_owned()), ..item.clone() },
                     requests: 1,
                     retries: 0,
@@ -155,7 +158,7 @@ impl Outages {
         let asked = self.asked.fetch_add(1, Ordering::SeqCst);
         let is_down = item.url.starts_with("s3://b/") && self.down.contains(&asked);
         match is_down || (self.private)(&item.url) {
-            true => Err(Failure { class: self.class, error: format!("{}: no", item.url) }),
+            true => Err(Failure { attempts: 1, class: self.class, error: format!("{}: no", item.url) }),
             false => Ok(()),
         }
     }
@@ -166,12 +169,15 @@ impl ReadFile<Record> for Outages {
         Box::pin(async move { self.ask(item) })
     }
 
-    fn read<'a>(&'a self, item: &'a Item, _: bool) -> BoxFuture<'a, Result<Reading<Record>, Failure>> {
+    fn read<'a>(&'a self, item: &'a Item, _: bool) -> BoxFuture<'a, Result<Done<Record>, Failure>> {
         Box::pin(async move {
             tokio::task::yield_now().await;
             self.ask(item)?;
             let record = Record::Written { name: item.url.clone(), receipt: String::new() };
-            Ok(Reading {
+            Ok(Done {
+                replaced: false,
+                attempts: 1,
+                seconds: 0.0,
                 opened: item.clone(),
                 requests: 1,
                 retries: 0,

@@ -243,15 +243,6 @@ impl Eras {
         &self.eras
     }
 
-    /// Returns the first file of each era in the order of the listing.
-    pub(crate) fn firsts(&self) -> HashMap<usize, &str> {
-        let mut firsts = HashMap::new();
-        for file in &self.files {
-            firsts.entry(file.era).or_insert(&*file.url);
-        }
-        firsts
-    }
-
     /// Returns the number of files.
     pub fn len(&self) -> usize {
         self.files.len()

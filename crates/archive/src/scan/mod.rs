@@ -1,33 +1,32 @@
 //! Scans files to report which are compatible, without writing any output.
 
-mod findings;
 mod groups;
-mod look;
 mod report;
-mod table;
 #[cfg(test)]
 mod tests;
 
 use std::{
     collections::BTreeMap,
+    pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use tokio_util::sync::CancellationToken;
-use virtualize::{ErrorClass, Options};
+use virtualize::{ErrorClass, Options, VirtualStore};
 
 use crate::list::{Assets, Filter, Input, ListOptions, list};
 use crate::{
-    Along, Error, Event, Item, Layout, Summary,
+    Along, Error, Event, Item, Layout, Member, Summary,
+    compat::{is_coordinate, wanted},
     event::Events,
-    read::{Ended, FileReader, Outage, ReadOptions, WorkQueue, attempt, read_all},
+    journal::{Failure, Outcome, Work},
+    layout::given,
+    read::{Ended, FileReader, Outage, ReadOptions, WorkQueue, attempt, event, read_all},
+    values::calendar::is_time,
 };
-use findings::Findings;
 pub use groups::{Coordinate, Era, Eras, Seen, Stretch};
-use look::Looked;
-pub(crate) use look::look;
 
 /// Maximum number of failures that a summary names.
 const NAMED: usize = 10;
@@ -44,6 +43,8 @@ pub struct ScanOptions {
     pub filter: Filter,
     /// Selects the assets of STAC items ([`scan_inputs`]).
     pub assets: Assets,
+    /// Reads at most this many of the listed files, evenly spread ([`scan_inputs`]).
+    pub sample: Option<usize>,
     /// Maximum number of files read at once; 0 for the request limit of the store's options.
     pub files: usize,
     /// Number of attempts per file when a store fails or the file changes.
@@ -61,6 +62,7 @@ impl Default for ScanOptions {
             open: Options::default(),
             filter: Filter::default(),
             assets: Assets::default(),
+            sample: None,
             files: 0,
             attempts: 3,
             wait: Duration::from_secs(1),
@@ -88,6 +90,8 @@ pub struct Scan {
     pub is_guessed: bool,
     /// Files that could not be read, in the order of the listing.
     pub failed: Vec<FailedFile>,
+    /// Number of listed files, if only a sample of them was read.
+    pub sampled_of: Option<usize>,
 }
 
 /// A file that could not be read.
@@ -151,10 +155,7 @@ pub async fn scan(
     match read.await {
         Ok(outages) => {
             for Outage { store, failure, left } in outages {
-                let text = format!(
-                    "{store} fails for file after file; {left} files are left unread: {}",
-                    failure.error
-                );
+                let text = format!("{store} is unavailable; {left} files were not read: {}", failure.error);
                 events.tell(Event::Note { text });
             }
         }
@@ -188,11 +189,11 @@ async fn guess<S: Stream<Item = Result<Item, Error>> + Send>(
         let events = findings.events;
         let one = async {
             let Some(work) = findings.take(1).await?.pop() else { return Ok::<_, Error>(false) };
-            let Some(outcome) = attempt::read(&work.item, &reader, None, &how, events).await else {
+            let Some(outcome) = attempt(&work.item, &reader, None, &how, events).await else {
                 return Ok(false);
             };
-            events.tell(attempt::event(&work.item, &outcome));
-            if let crate::journal::Outcome::Done(done) = &outcome {
+            events.tell(event(&work.item, &outcome));
+            if let Ok(done) = &outcome {
                 let guessed = done.record.1.clone();
                 findings.found.is_guessed = guessed.is_some();
                 findings.found.layout.along.extend(guessed.map(Along::Concat));
@@ -210,13 +211,6 @@ async fn guess<S: Stream<Item = Result<Item, Error>> + Send>(
         }
     }
     Ok(())
-}
-
-impl<S> Findings<'_, S> {
-    /// Returns the number of files that were read or failed.
-    fn done(&self) -> u64 {
-        (self.found.eras.len() + self.found.failed.len() + self.waiting.len()) as u64
-    }
 }
 
 impl Scan {
@@ -240,5 +234,137 @@ pub async fn scan_inputs(
     let listing =
         ListOptions { store: options.open.store.clone(), assets: options.assets.clone(), absent: true };
     let items = list(inputs, options.filter.clone(), listing)?;
-    scan(items.map(|item| Ok(item?)), options, events).await
+    let Some(most) = options.sample else {
+        return scan(items.map(|item| Ok(item?)), options, events).await;
+    };
+    let items: Vec<Item> = tokio::select! {
+        biased;
+        () = options.cancel.cancelled() => return Err(Error::ScanStopped { read: 0 }),
+        items = items.try_collect() => items?,
+    };
+    let listed = items.len();
+    let sample: Vec<_> = spread(most, listed).filter_map(|at| items.get(at).cloned()).map(Ok).collect();
+    let found = scan(stream::iter(sample), options, events).await?;
+    Ok(Scan { sampled_of: Some(listed), ..found })
+}
+
+/// Returns at most `most` of the numbers below `count`, evenly spread; the first is 0, the last is the highest.
+fn spread(most: usize, count: usize) -> impl Iterator<Item = usize> {
+    let most = most.clamp(1, count.max(1));
+    (0..most.min(count)).map(move |at| {
+        let place = at as u128 * count.saturating_sub(1) as u128 / most.saturating_sub(1).max(1) as u128;
+        usize::try_from(place).unwrap_or(usize::MAX)
+    })
+}
+
+/// Summary of a file, and the dimension inferred from it.
+type Looked = (Seen, Option<String>);
+
+/// Returns the summary of a file. With `guesses`, adds the file's time dimension to the layout, if there is one.
+async fn look(
+    item: &Item,
+    store: &mut VirtualStore,
+    options: &Options,
+    mut layout: Layout,
+    guesses: bool,
+) -> Result<Looked, Failure> {
+    layout.drop_arrays(&mut store.hierarchy.root);
+    let guessed = if guesses { dimension_of_time(store) } else { None };
+    layout.along.extend(guessed.clone().map(Along::Concat));
+    let read = wanted(&store.hierarchy, &layout).read(store, &options.store).await;
+    let (values, digests) = read.map_err(|error| Failure::new(error, options.notation))?;
+    let given = given(item, &layout).map_err(|error| Failure::of_layout(&error, options.notation))?;
+    let item = item.clone();
+    let member = Member { item, hierarchy: store.hierarchy.clone(), values, digests, given };
+    Ok((Seen::of(&member, &layout), guessed))
+}
+
+/// Returns the time dimension of a file: the first coordinate, nearest to the root, whose units have a reference time.
+fn dimension_of_time(store: &VirtualStore) -> Option<String> {
+    let arrays = store.hierarchy.arrays().into_iter();
+    let times = arrays.filter(|(path, array)| {
+        let units = array.attributes.get("units").and_then(|units| units.as_str());
+        is_coordinate(path, array) && units.is_some_and(is_time)
+    });
+    let first = times.min_by_key(|(path, _)| path.matches('/').count());
+    first.and_then(|(_, array)| array.dimension_names.first().cloned().flatten())
+}
+
+/// Maximum number of files that may be read ahead of a slow one.
+const AHEAD: usize = 4096;
+/// Number of listed files between two progress events.
+const TOLD: u64 = 100;
+
+/// Results collected while files are read.
+struct Findings<'a, S> {
+    items: Pin<&'a mut S>,
+    events: &'a Events,
+    found: Scan,
+    /// Number of files listed so far.
+    listed: u64,
+    /// Results that wait for those of earlier files.
+    waiting: BTreeMap<i64, Result<Looked, FailedFile>>,
+    /// Index of the next file in order.
+    next: i64,
+    /// Requests and bytes for the files read so far.
+    requests: u64,
+    bytes: u64,
+}
+
+impl<S: Stream<Item = Result<Item, Error>> + Send> WorkQueue for Findings<'_, S> {
+    type Record = Looked;
+    type Error = Error;
+
+    fn room(&self) -> usize {
+        AHEAD.saturating_sub(self.waiting.len())
+    }
+
+    async fn take(&mut self, _most: usize) -> Result<Vec<Work>, Error> {
+        let item = self.items.next().await.transpose()?;
+        let complete = item.is_none();
+        let work = item.map(|item| Work { id: self.listed.try_into().unwrap_or(i64::MAX), item });
+        self.listed += u64::from(!complete);
+        if complete || self.listed.is_multiple_of(TOLD) {
+            self.events.tell(Event::Listed { files: self.listed, pending: self.listed, complete });
+        }
+        Ok(work.into_iter().collect())
+    }
+
+    async fn finished(&mut self, work: Work, outcome: Outcome<Looked>) -> Result<(), Error> {
+        let looked = match outcome {
+            Ok(done) => {
+                self.requests = self.requests.saturating_add(done.requests);
+                self.bytes = self.bytes.saturating_add(done.bytes);
+                Ok(done.record)
+            }
+            Err(Failure { class, error, .. }) => Err(FailedFile { url: work.item.url, class, error }),
+        };
+        self.add(work.id, looked);
+        Ok(())
+    }
+
+    fn left(&mut self, work: Work, failure: &Failure) {
+        let url = work.item.url;
+        let error = format!("{url}: not read, since its store is unavailable");
+        self.add(work.id, Err(FailedFile { url, class: failure.class, error }));
+    }
+}
+
+impl<S> Findings<'_, S> {
+    /// Returns the number of files that were read or failed.
+    fn done(&self) -> u64 {
+        (self.found.eras.len() + self.found.failed.len() + self.waiting.len()) as u64
+    }
+
+    /// Adds the result of a file, and forwards results in the order of the listing.
+    fn add(&mut self, id: i64, looked: Result<Looked, FailedFile>) {
+        self.waiting.insert(id, looked);
+        while let Some(looked) = self.waiting.remove(&self.next) {
+            self.next += 1;
+            match looked {
+                Ok((seen, _)) => self.found.eras.add(seen),
+                Err(failed) => self.found.failed.push(failed),
+            }
+        }
+    }
 }

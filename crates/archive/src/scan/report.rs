@@ -1,9 +1,158 @@
-//! Serializes the result of a scan as JSON.
+//! The result of a scan as text and as JSON.
+
+use std::{
+    collections::BTreeSet,
+    io::{self, Write},
+};
 
 use serde_json::{Value, json};
+use virtualize::{Notation, OptionName, Remedy, describe::printable};
+use virtualize_remedy::alternatives;
 
-use super::{Scan, groups::Stretch};
-use crate::Along;
+use super::{Scan, Stretch};
+use crate::{Along, ArraySignature, Difference};
+
+/// Number of stretches that are printed.
+const STRETCHES: usize = 100;
+/// Number of differences that are printed for a stretch.
+const DIFFERENCES: usize = 10;
+/// Longest printed difference, in characters.
+const LONGEST: usize = 200;
+
+impl Scan {
+    /// Writes the result as text: the stretches of files, the contents of the first era, and the number of failed
+    /// files.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn table(&self, out: &mut impl Write, notation: Notation) -> io::Result<()> {
+        let names: Vec<&str> = self.layout.along.iter().map(Along::name).collect();
+        heading(self, &names, notation, out)?;
+        unknown_dimensions(self, out)?;
+        stretches(self, &names, out)?;
+        if !self.eras.eras().is_empty() {
+            era(self, 0, &names, out)?;
+        }
+        if !self.failed.is_empty() {
+            writeln!(out, "\n{} could not be read", plural(self.failed.len(), "file"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Prints the numbers of files and eras, and the dimensions.
+fn heading(found: &Scan, names: &[&str], notation: Notation, out: &mut impl Write) -> io::Result<()> {
+    let dimensions = Remedy::turn_on(OptionName::ConcatDim, "choose one")
+        .or(Remedy::turn_on(OptionName::StackDim, "add one"));
+    let along = match (names, found.is_guessed) {
+        ([], _) => notation.append(", no dimension to combine them along", Some(&dimensions)),
+        (names, true) => format!(" along {} (found in the first file)", printable(&names.join(", "))),
+        (names, false) => format!(" along {}", printable(&names.join(", "))),
+    };
+    let eras = found.eras.eras().len();
+    let of = found.sampled_of.map_or_else(String::new, |listed| format!(" of {listed}"));
+    let files = format!("{}{of} file{}", found.eras.len(), if found.eras.len() == 1 { "" } else { "s" });
+    writeln!(out, "{files}, {}{along}", plural(eras, "era"))?;
+    if !found.eras.is_ordered() && !names.is_empty() {
+        writeln!(out, "in the order of the listing, since not all have coordinates")?;
+    }
+    Ok(())
+}
+
+/// Prints each dimension to concatenate along that no array has.
+fn unknown_dimensions(found: &Scan, out: &mut impl Write) -> io::Result<()> {
+    let arrays = (0..found.eras.eras().len()).flat_map(|era| found.eras.arrays(era));
+    let existing: BTreeSet<&str> =
+        arrays.flat_map(|(_, array)| array.dimensions.iter().flatten().map(String::as_str)).collect();
+    for along in &found.layout.along {
+        if let Along::Concat(name) = along
+            && !existing.contains(name.as_str())
+            && !found.eras.is_empty()
+        {
+            let existing = alternatives("dimensions", name, existing.iter().copied());
+            writeln!(out, "no array has a dimension {}", printable(&format!("{name}{existing}")))?;
+        }
+    }
+    Ok(())
+}
+
+/// Prints the first stretches of files.
+fn stretches(found: &Scan, names: &[&str], out: &mut impl Write) -> io::Result<()> {
+    let stretches = found.eras.stretches();
+    writeln!(
+        out,
+        "\n{:>5} {:>8}  {}",
+        "era",
+        "files",
+        if names.is_empty() { "first and last file" } else { "coordinates, first and last file" }
+    )?;
+    for one in stretches.iter().take(STRETCHES) {
+        stretch(one, out)?;
+    }
+    if stretches.len() > STRETCHES {
+        writeln!(out, "{:>14}  and {} more", "", stretches.len() - STRETCHES)?;
+    }
+    Ok(())
+}
+
+fn plural(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Prints a stretch of files with its differences.
+fn stretch(stretch: &Stretch<'_>, out: &mut impl Write) -> io::Result<()> {
+    let range = |range: &Option<(&str, &str)>| {
+        range.map(|(first, last)| format!("{} … {}", printable(first), printable(last)))
+    };
+    let ranges: Vec<String> = stretch.coordinates.iter().filter_map(range).collect();
+    let name = |url: Option<&&str>| {
+        url.map_or_else(String::new, |url| printable(url.strip_prefix("file://").unwrap_or(url)))
+    };
+    let (first, last) = (name(stretch.files.first()), name(stretch.files.last()));
+    let files = if first == last { first } else { format!("{first} … {last}") };
+    let coordinates = if ranges.is_empty() { String::new() } else { format!("{}  ", ranges.join("; ")) };
+    writeln!(out, "{:>5} {:>8}  {coordinates}{files}", stretch.era, stretch.files.len())?;
+    let Some(differences) = &stretch.differences else { return Ok(()) };
+    for difference in differences.iter().take(DIFFERENCES) {
+        writeln!(out, "{:>14}  {}", "", shown(difference))?;
+    }
+    if differences.len() > DIFFERENCES {
+        writeln!(out, "{:>14}  and {} more", "", differences.len() - DIFFERENCES)?;
+    }
+    Ok(())
+}
+
+/// Returns a difference as printable text, truncated.
+fn shown(difference: &Difference) -> String {
+    let text = printable(&difference.to_string());
+    match text.char_indices().nth(LONGEST) {
+        Some((cut, _)) => format!("{}…", text.get(..cut).unwrap_or_default()),
+        None => text,
+    }
+}
+
+/// Prints the contents of an era's files.
+fn era(found: &Scan, at: usize, names: &[&str], out: &mut impl Write) -> io::Result<()> {
+    let Some(era) = found.eras.eras().get(at) else { return Ok(()) };
+    writeln!(out, "\nera {at}: {} bytes, {} chunks", era.bytes, era.chunks)?;
+    for (name, [least, most, all]) in names.iter().zip(&era.extents) {
+        let each = if least == most { least.to_string() } else { format!("{least} to {most}") };
+        writeln!(out, "  {} {all}: {each} a file", printable(name))?;
+    }
+    for (path, signed) in found.eras.arrays(at) {
+        writeln!(out, "  /{}  {}", printable(path), printable(&array(signed)))?;
+    }
+    Ok(())
+}
+
+/// Describes an array: `float32 (time, lat 73), chunks (1, 73), bytes (little-endian), zlib`.
+fn array(signed: &ArraySignature) -> String {
+    let mut text = signed.to_string();
+    if let Some(codecs) = &signed.codecs {
+        text = format!("{text}; {}", codecs.join(", "));
+    }
+    text
+}
 
 impl Scan {
     /// Returns the result as JSON: `dimensions`, `eras` with their `arrays`, `stretches` of consecutive files with the
@@ -21,6 +170,7 @@ impl Scan {
             "dimensions_are_guessed": self.is_guessed,
             "order": if self.eras.is_ordered() { "coordinates" } else { "listing" },
             "files": self.eras.len(),
+            "sampled_of": self.sampled_of,
             "eras": eras,
             "stretches": stretches,
             "failed": failed.collect::<Vec<_>>(),

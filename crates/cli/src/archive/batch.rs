@@ -1,27 +1,19 @@
+//! Runs `virtualize batch`.
+
 use std::{fs::File, io, sync::Arc};
 
 use tokio_util::sync::CancellationToken;
-use virtualize_archive::{Batch, Error, Summary};
+use virtualize_archive::{Batch, Summary};
 
-use crate::{
-    archive::{dry_run, metrics::Metrics, progress::Progress},
-    arguments,
-    exit::Failure,
-    messages,
-};
+use crate::{archive::progress::Progress, arguments, exit::Failure, messages};
 
 /// Runs `virtualize batch INPUT…`.
 pub(crate) async fn run(arguments: &arguments::Batch) -> Result<(), Failure> {
     let batch = batch(arguments)?;
     let progress = Arc::new(Progress::new(arguments.quiet, log(arguments.json_log.as_deref())?));
-    if arguments.dry_run.dry_run {
-        return dry_run::run(&batch, &arguments.dry_run, &progress).await;
-    }
-    let result = Box::pin(observed(&batch, &progress, arguments)).await?;
+    let shown = Arc::clone(&progress);
+    let result = Box::pin(batch.run(move |event| shown.tell(&event))).await;
     progress.finish();
-    if arguments.stats {
-        messages::line(&progress.stats(&batch.stats()));
-    }
     let summary = result?;
     if !arguments.quiet {
         report(&summary, arguments, &progress);
@@ -31,34 +23,7 @@ pub(crate) async fn run(arguments: &arguments::Batch) -> Result<(), Failure> {
         use io::Write;
         writeln!(io::stdout().lock(), "{python}")?;
     }
-    if is_success(&Ok(summary), arguments) { Ok(()) } else { Err(Failure::Found) }
-}
-
-/// Runs the batch while its progress is displayed and its metrics are published.
-async fn observed(
-    batch: &Batch,
-    progress: &Arc<Progress>,
-    arguments: &arguments::Batch,
-) -> Result<Result<Summary, Error>, Failure> {
-    let metrics = match &arguments.metrics {
-        None => None,
-        Some(place) => {
-            let (tally, stats) = (progress.tally(), batch.clone());
-            let started = Metrics::start(place, arguments.output(), tally, Box::new(move || stats.stats()));
-            Some(started.map_err(|error| Failure::File { path: place.clone(), error })?)
-        }
-    };
-    let told = Arc::clone(progress);
-    let result = batch.run(move |event| told.tell(&event)).await;
-    if let Some(metrics) = metrics {
-        metrics.finish(is_success(&result, arguments)).await;
-    }
-    Ok(result)
-}
-
-/// Returns whether the exit status is 0.
-fn is_success(result: &Result<Summary, Error>, arguments: &arguments::Batch) -> bool {
-    result.as_ref().is_ok_and(|summary| summary.failed == 0 || !arguments.options.each)
+    if summary.failed > 0 && arguments.options.each { Err(Failure::Found) } else { Ok(()) }
 }
 
 /// Builds the batch that the arguments describe; signals cancel it.
@@ -74,7 +39,7 @@ fn batch(arguments: &arguments::Batch) -> Result<Batch, Failure> {
 }
 
 /// Opens the log of events, as JSON lines.
-pub(crate) fn log(place: Option<&str>) -> Result<Option<Box<dyn io::Write + Send>>, Failure> {
+pub(super) fn log(place: Option<&str>) -> Result<Option<Box<dyn io::Write + Send>>, Failure> {
     match place {
         None => Ok(None),
         Some("-") => Ok(Some(Box::new(io::stdout()))),
@@ -96,7 +61,7 @@ fn report(summary: &Summary, arguments: &arguments::Batch, progress: &Progress) 
         messages::line(&format!("note: {note}"));
     }
     if let Some(output) = &summary.output {
-        let what = if arguments.options.each { "references of each file are in" } else { "written:" };
+        let what = if arguments.options.each { "per-file references are in" } else { "written:" };
         messages::line(&format!("{what} {output}; journal: {}", summary.journal));
     }
     if let Some(shard) = arguments.options.run.shard {
@@ -111,12 +76,12 @@ fn report_failures(summary: &Summary, arguments: &arguments::Batch) {
         messages::line(&format!("{severity}: {failure}"));
     }
     if summary.failed > 0 && !arguments.quiet {
-        messages::line("hint: to try them again, rerun the same command with --retry-failed");
+        messages::line("hint: to try them again, rerun the same command with --on-failure retry");
     }
 }
 
 /// Returns a token that SIGINT and SIGTERM cancel; a second signal ends the process immediately.
-pub(crate) fn stopped_by_signals() -> CancellationToken {
+pub(super) fn stopped_by_signals() -> CancellationToken {
     let token = CancellationToken::new();
     let cancelled = token.clone();
     tokio::spawn(async move {

@@ -7,6 +7,8 @@ use virtualize_archive::{Error, JournalState};
 
 use crate::{arguments, exit::Failure, messages::printable};
 
+/// The option that retries failed files.
+const ON_FAILURE: &str = "--on-failure";
 /// Stands for a value that is not recorded.
 const SECRET: &str = "...";
 /// Options whose values may be secrets.
@@ -35,29 +37,40 @@ struct Next {
 impl Next {
     fn of(state: &JournalState) -> Self {
         let unfinished = state.outputs.iter().any(|output| output.unfinished);
-        let (why, option) = match state {
-            JournalState { pending: 1.., .. } => (format!("read {}", files(state.pending)), None),
-            JournalState { failed: 1.., .. } => {
-                (format!("try {} again", files(state.failed)), Some("--retry-failed"))
-            }
+        let (why, retries) = match state {
+            JournalState { pending: 1.., .. } => (format!("read {}", files(state.pending)), false),
+            JournalState { failed: 1.., .. } => (format!("retry {}", files(state.failed)), true),
             JournalState { unwritten: 1.., shard: None, .. } if unfinished || state.outputs.is_empty() => {
-                ("write the output".to_owned(), None)
+                ("write the output".to_owned(), false)
             }
             _ => return Self { why: None, command: None },
         };
-        // A restart would discard the journal.
-        let again = |argument: &&String| *argument != "--restart" && Some(argument.as_str()) != option;
-        let command = state.command.as_ref().map(|arguments| {
-            let arguments = arguments.iter().filter(again).map(String::as_str).chain(option);
-            arguments.map(quoted).collect::<Vec<_>>().join(" ")
-        });
-        let why = match (&command, option) {
-            (None, Some(option)) => format!("{why}: the same command with {option}"),
-            (None, None) => format!("{why}: the same command"),
+        let command = state.command.as_ref().map(|arguments| repeated(arguments, retries));
+        let why = match (&command, retries) {
+            (None, true) => format!("{why}: the same command with {ON_FAILURE} retry"),
+            (None, false) => format!("{why}: the same command"),
             _ => why,
         };
         Self { why: Some(why), command }
     }
+}
+
+/// Returns the command to run again, without the option that would discard the journal.
+fn repeated(arguments: &[String], retries: bool) -> String {
+    let mut kept = Vec::new();
+    let mut arguments = arguments.iter().map(String::as_str);
+    while let Some(argument) = arguments.next() {
+        match argument {
+            "--restart" => {}
+            ON_FAILURE if retries => drop(arguments.next()),
+            argument if retries && argument.starts_with("--on-failure=") => {}
+            argument => kept.push(argument),
+        }
+    }
+    if retries {
+        kept.extend([ON_FAILURE, "retry"]);
+    }
+    kept.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
 fn json(state: &JournalState, next: &Next, out: &mut impl Write) -> io::Result<()> {

@@ -3,17 +3,15 @@
 use std::{
     collections::HashSet,
     io::Write,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant, SystemTime},
+    sync::Mutex,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
-use virtualize::Stats;
 use virtualize_archive::Event;
 
 use crate::{
-    archive::tally::{Tally, unix},
     messages::{self, printable},
     terminal,
 };
@@ -31,10 +29,13 @@ pub(crate) struct Progress {
     /// then.
     is_scan: bool,
     state: Mutex<State>,
-    tally: Arc<Mutex<Tally>>,
 }
 
 struct State {
+    /// Number of files that are to be read, that were read, and that failed.
+    pending: u64,
+    read: u64,
+    failed: u64,
     log: Option<Box<dyn Write + Send>>,
     last: Instant,
     /// Whether the number of files is known. A scan reads files while it lists others.
@@ -52,8 +53,16 @@ impl Progress {
                 ProgressStyle::with_template(TEMPLATE).unwrap_or_else(|_| ProgressStyle::default_bar()),
             )
         });
-        let state = Mutex::new(State { log, last: Instant::now(), is_listed: false, notes: HashSet::new() });
-        Self { bar, quiet, is_scan: false, state, tally: Arc::new(Mutex::new(Tally::new())) }
+        let state = State {
+            pending: 0,
+            read: 0,
+            failed: 0,
+            log,
+            last: Instant::now(),
+            is_listed: false,
+            notes: HashSet::new(),
+        };
+        Self { bar, quiet, is_scan: false, state: Mutex::new(state) }
     }
 
     /// Returns the display of a scan, which reports its findings at the end.
@@ -65,7 +74,12 @@ impl Progress {
     pub(crate) fn tell(&self, event: &Event) {
         let Ok(mut state) = self.state.lock() else { return };
         state.write_log(event);
-        self.counts().add(event);
+        match event {
+            Event::Listed { pending, .. } => state.pending = *pending,
+            Event::Read { .. } => state.read += 1,
+            Event::Failed { .. } => state.failed += 1,
+            _ => {}
+        }
         match event {
             Event::Listed { files, pending, complete: true } => {
                 state.is_listed = true;
@@ -102,20 +116,6 @@ impl Progress {
         self.state.lock().is_ok_and(|state| state.notes.contains(text))
     }
 
-    /// Returns the counts of the run, which change until it ends.
-    pub(crate) fn tally(&self) -> Arc<Mutex<Tally>> {
-        Arc::clone(&self.tally)
-    }
-
-    /// Returns the counts of the run in one line.
-    pub(crate) fn stats(&self, stats: &Stats) -> String {
-        self.counts().line(stats)
-    }
-
-    fn counts(&self) -> MutexGuard<'_, Tally> {
-        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Removes the bar and flushes the log.
     pub(crate) fn finish(&self) {
         self.with_bar(ProgressBar::finish_and_clear);
@@ -128,11 +128,7 @@ impl Progress {
 
     /// Updates the bar or, without a terminal, prints a line at intervals.
     fn show(&self, state: &mut State) {
-        let (read, failed, pending) = {
-            let counts = self.counts();
-            (counts.read, counts.all_failed(), counts.pending)
-        };
-        let done = read + failed;
+        let (done, failed, pending) = (state.read + state.failed, state.failed, state.pending);
         if let Some(bar) = &self.bar {
             bar.set_position(done);
             if failed > 0 {
@@ -165,7 +161,7 @@ impl State {
     /// Writes an event to the log as one JSON line, with the time in seconds since 1970.
     fn write_log(&mut self, event: &Event) {
         let Some(log) = &mut self.log else { return };
-        let time = unix(SystemTime::now());
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         let mut line = json!(event);
         if let Some(line) = line.as_object_mut() {
             line.insert("time".to_owned(), json!(time));

@@ -17,8 +17,11 @@ pub(crate) struct Scan {
     /// Exit with status 1 if files are not compatible
     #[arg(long, help_heading = "Run options")]
     pub(crate) fail_on_mismatch: bool,
+    /// Read only N of the listed files, evenly spread
+    #[arg(long, value_name = "N", value_parser = parse_count, help_heading = "Run options")]
+    sample: Option<usize>,
     /// Attempts per file when a store fails or the file changes
-    #[arg(long, value_name = "N", default_value = "3", value_parser = parse_count, help_heading = "Run options")]
+    #[arg(long, hide = true, value_name = "N", default_value = "3", value_parser = parse_count)]
     attempts: usize,
     /// Also write the JSON to a file
     #[arg(short, long, value_name = "OUT", help_heading = OUTPUT, value_hint = ValueHint::FilePath)]
@@ -49,6 +52,7 @@ impl Scan {
             open: self.mapping.options(ZarrFormat::V3),
             filter: self.files.filter(),
             assets: self.files.assets(),
+            sample: self.sample,
             attempts: u32::try_from(self.attempts).unwrap_or(u32::MAX),
             cancel,
             ..ScanOptions::default()

@@ -111,9 +111,7 @@ pub(super) static COMMANDS: &[Page] = &[
             "stack_dim",
             "on_mismatch",
             "append",
-            "retry_failed",
-            "skip_failed",
-            "dry_run",
+            "on_failure",
             "anonymous",
             "quiet",
             "help",
@@ -125,12 +123,8 @@ pub(super) static COMMANDS: &[Page] = &[
             ),
             ("Write one output per file", "virtualize batch data/ --each -o refs/"),
             (
-                "See what a run would do and cost",
-                "virtualize batch 's3://bucket/era5/**/*.nc' --concat-dim time -o era5.json --dry-run",
-            ),
-            (
                 "Stack files along a new dimension, with coordinates from their names",
-                "virtualize batch 'data/*.tif' --stack-dim time --coord-from-name 'scene_{time:%Y%m%d}.tif' -o scenes.zarr",
+                "virtualize batch 'data/*.tif' --stack-dim time --coord 'time=name:scene_{time:%Y%m%d}.tif' -o scenes.zarr",
             ),
             (
                 "Add new files to an Icechunk repository",
@@ -138,7 +132,7 @@ pub(super) static COMMANDS: &[Page] = &[
             ),
             (
                 "Leave out files that failed",
-                "virtualize batch 's3://bucket/era5/**/*.nc' --concat-dim time -o era5.json --skip-failed",
+                "virtualize batch 's3://bucket/era5/**/*.nc' --concat-dim time -o era5.json --on-failure skip",
             ),
         ],
         needs_arguments: true,
@@ -165,6 +159,10 @@ pub(super) static COMMANDS: &[Page] = &[
             (
                 "Fail if files are not compatible",
                 "virtualize scan data/ --concat-dim time --fail-on-mismatch",
+            ),
+            (
+                "Read a sample of a large archive",
+                "virtualize scan 's3://bucket/era5/**/*.nc' --concat-dim time --sample 20",
             ),
             ("Write a detailed report", "virtualize scan s3://bucket/era5/ --concat-dim time -o report.json"),
         ],

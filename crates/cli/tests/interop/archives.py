@@ -40,7 +40,7 @@ def archive(folder, choose, files=None):
            "compression": choose.choice([None, "gzip"])}
     write, name, options = choose.choice([
         (netcdf, "d{:02}.nc", ["--concat-dim", "time"]),
-        (geotiff, "s_202001{:02}.tif", ["--stack-dim", "time", "--coord-from-name", "s_{time:%Y%m%d}.tif"]),
+        (geotiff, "s_202001{:02}.tif", ["--stack-dim", "time", "--coord", "time=name:s_{time:%Y%m%d}.tif"]),
     ])
     for k in range(1, 1 + (files or choose.choice([1, 2, 5, 12]))):
         write(folder / name.format(k), k, how)

@@ -89,7 +89,7 @@ def test_each_file_has_an_output_of_its_own(days, tmp_path):
     broken = tmp_path / "broken.nc"
     broken.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
     run = batch(*days, broken, "--each", "-o", out, status=1)
-    assert "--retry-failed" in run.stderr and "broken.nc" in run.stderr
+    assert "--on-failure retry" in run.stderr and "broken.nc" in run.stderr
     found = {p.name for p in out.rglob("*") if p.is_file()}
     assert found == {f"{p.name}.json" for p in days}
     for path in days:
@@ -120,7 +120,7 @@ def test_combined_files_read_as_open_mfdataset_reads_them(days, tmp_path, name):
 def test_names_give_coordinates_along_a_new_dimension(tmp_path):
     import xarray as xr
     paths = [day(tmp_path / f"run_{member}_20200101.nc", member, start=0) for member in (3, 1, 10)]
-    run = batch(tmp_path / "run_*.nc", "--stack-dim", "member", "--coord-from-name", "run_{member:d}_{}.nc", "-o", tmp_path / "out.zarr")
+    run = batch(tmp_path / "run_*.nc", "--stack-dim", "member", "--coord", "member=name:run_{member:d}_{}.nc", "-o", tmp_path / "out.zarr")
     got = printed(run, tmp_path)
     assert got["member"].values.tolist() == [1, 3, 10]
     for member, path in zip((3, 1, 10), paths):
@@ -236,7 +236,7 @@ def test_what_is_done_is_not_read_again(bucket, tmp_path):
     before = content(out)
     bucket.asked.clear()
     run = batch(*urls(bucket), "--concat-dim", "time", "-o", out, env=bucket.env)
-    assert not +bucket.asked and "nothing is new" in run.stderr
+    assert not +bucket.asked and "up to date" in run.stderr
     assert content(out) == before
 
 
@@ -246,12 +246,12 @@ def test_failed_files_are_kept_apart_and_tried_again(bucket, tmp_path):
     bucket.objects[key] = good[:1000]
     arguments = (*urls(bucket), "--concat-dim", "time", "-o", out)
     run = batch(*arguments, status=1, env=bucket.env)
-    assert "day_03.nc" in run.stderr and "--retry-failed" in run.stderr and not out.exists()
-    run = batch(*arguments, "--skip-failed", env=bucket.env)
+    assert "day_03.nc" in run.stderr and "--on-failure retry" in run.stderr and not out.exists()
+    run = batch(*arguments, "--on-failure", "skip", env=bucket.env)
     assert printed_size(out, bucket) == 8 * (DAYS - 1)
     bucket.objects[key] = good
     bucket.asked.clear()
-    batch(*arguments, "--retry-failed", env=bucket.env)
+    batch(*arguments, "--on-failure", "retry", env=bucket.env)
     assert set(+bucket.asked) - {"?list"} == {key}
     assert printed_size(out, bucket) == 8 * DAYS
 
@@ -318,7 +318,7 @@ def test_new_files_are_appended_and_only_they_are_read(days, bucket, tmp_path, n
         changes = repository.diff(from_snapshot_id=log[1], to_snapshot_id=log[0])
         assert {path: min(chunk[0] for chunk in chunks) for path, chunks in changes.updated_chunks.items()} == {"/time": 0, "/t2m": 16}
     run = batch(*urls(bucket)[8:], "--concat-dim", "time", "-o", out, "--append", env=bucket.env)
-    assert "nothing is new" in run.stderr
+    assert "up to date" in run.stderr
 
 
 def check_values(run, out, bucket, days):
@@ -366,8 +366,8 @@ def test_changed_files_are_read_again_and_vanished_ones_are_an_error(bucket, tmp
     del bucket.objects["era/day_11.nc"]
     write_list(bucket, tmp_path)
     run = batch("--list", listed, "--concat-dim", "time", "-o", out, status=1, env=bucket.env)
-    assert "day_11.nc" in run.stderr and "--drop-vanished" in run.stderr and content(out) == content(whole)
-    batch("--list", listed, "--concat-dim", "time", "-o", out, "--drop-vanished", env=bucket.env)
+    assert "day_11.nc" in run.stderr and "--on-change drop" in run.stderr and content(out) == content(whole)
+    batch("--list", listed, "--concat-dim", "time", "-o", out, "--on-change", "drop", env=bucket.env)
     assert printed_size(out, bucket) == 8 * (DAYS - 1)
 
 

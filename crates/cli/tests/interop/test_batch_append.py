@@ -142,12 +142,12 @@ def test_appended_equals_written_at_once(tmp_path, seed, name):
         elif what == "replaced":
             number = choose.choice(listed)
             archive.write(number, version=step + 1)
-            named, more = new(1), ["--reread-changed"]
+            named, more = new(1), ["--on-change", "update"]
         elif what == "dropped" and len(listed) > 1:
             number = choose.choice(listed)
             archive.path(number).unlink()
             listed.remove(number)
-            named, more = new(1), ["--drop-vanished"]
+            named, more = new(1), ["--on-change", "drop"]
         elif what == "overlapping" and options and archive.chunk == 1:
             named = [last + 1]
             archive.write(last + 1, start=last * archive.length, length=archive.length + 1)

@@ -85,20 +85,20 @@ def accepted(world, names, flags, disk, there, is_folder):
         done = {name: file for name, file in others.items() if file.state == "done"}
         dropped = {name for name in done if disk.get(name) is None}
         changed = {name for name, file in done.items() if disk.get(name) not in (None, file.version)}
-        if (dropped and "--drop-vanished" not in flags) or (changed and "--reread-changed" not in flags):
+        if (dropped and "--on-change drop" not in flags) or (changed and not {"--on-change update", "--on-change drop"} & {*flags}):
             return None
-        if "--drop-unwritten" in flags:
+        if "--on-change drop" in flags:
             dropped |= {name for name, file in others.items() if not file.is_written()}
         files.update({name: files[name].again() for name in changed})
     else:
         dropped = set(others)
-        if any(file.written is not None for file in others.values()) and "--drop-vanished" not in flags:
+        if any(file.written is not None for file in others.values()) and "--on-change drop" not in flags:
             return None
     for name in names:
         known = files.setdefault(name, File())
         if known.version != disk[name]:
             files[name] = known.again()
-    if "--retry-failed" in flags:
+    if "--on-failure retry" in flags:
         files = {name: file.again() if file.state == "failed" else file for name, file in files.items()}
     return {name: file for name, file in files.items() if name not in dropped}
 
@@ -112,7 +112,7 @@ def finished(world, files, flags, disk, after):
     """Returns (content of the output, or None if the run fails; the world) after an undisturbed run."""
     files = {name: read(file, disk.get(name)) for name, file in files.items()}
     holds = {name: file.version for name, file in files.items() if file.state == "done"}
-    if not holds or (len(holds) < len(files) and "--skip-failed" not in flags):
+    if not holds or (len(holds) < len(files) and "--on-failure skip" not in flags):
         return None, world.with_files(files)
     files = {name: dataclasses.replace(file, written=holds.get(name)) for name, file in files.items()}
     return holds, world.with_files(files, outputs=frozenset({after}))
@@ -162,8 +162,9 @@ def test_any_sequence_of_runs(tmp_path, seed, name):
                 (tmp_path / path).write_bytes(text)
             worlds = saved[0]
         elif what in ("run", "kill"):
-            flags = [flag for flag, often in {"--append": 0.6, "--drop-vanished": 0.3, "--reread-changed": 0.4, "--drop-unwritten": 0.3, "--retry-failed": 0.3,
-                                              "--skip-failed": 0.3, "--overwrite": 0.3}.items() if choose.random() < often]
+            flags = [flag for flag, often in {"--append": 0.6, "--overwrite": 0.3}.items() if choose.random() < often]
+            flags += [f"--{name} {value}" for name, values in {"on-change": ("update", "drop", None), "on-failure": ("retry", "skip", None)}.items()
+                      if (value := choose.choice(values))]
             names = choose.sample(sorted(disk), choose.randint(1, min(3, len(disk)))) if disk and choose.random() < 0.95 else [choose.choice(NAMES)]
             moment = choose.choice([choose.uniform(0, 0.05), choose.uniform(0, 0.4)]) if what == "kill" else None
             worlds = run(worlds, names, flags, disk, folder, output, moment, f"{told} {names} {flags}")
@@ -192,7 +193,7 @@ def damage(output, choose):
 def run(worlds, names, flags, disk, folder, output, moment, told):
     """Returns the worlds that remain after a command."""
     there = digest(output)
-    arguments = [clients.BINARY, "batch", *(str(folder / name) for name in names), "--concat-dim", "time", "-o", str(output), "--attempts", "2", *flags]
+    arguments = [clients.BINARY, "batch", *(str(folder / name) for name in names), "--concat-dim", "time", "-o", str(output), "--attempts", "2", *" ".join(flags).split()]
     process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         process.wait(moment)

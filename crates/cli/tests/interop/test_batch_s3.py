@@ -106,10 +106,10 @@ def test_from_s3_to_s3_with_credentials(filled, signed, tmp_path, name):
         return
     references = fetched(client, f"refs/{name}", tmp_path)
     check(opened(references, **remote(endpoint, key="the-key", secret="the-secret")), range(DAYS))
-    # The same command reports that nothing is new.
+    # The same command reports that it is up to date.
     gate.log.clear()
     run = batch(tmp_path, "s3://private/days/*.nc", f"s3://private/refs/{name}", *OUTPUTS[name], env=signed)
-    assert "nothing is new" in run.stderr
+    assert "up to date" in run.stderr
     # Only the lock is written; object_store deletes with POST.
     assert {method for method, path, _ in gate.log if not path.startswith("/private/refs/.virtualize-")} <= {"GET", "HEAD", "POST"}
 
@@ -129,13 +129,13 @@ def test_an_output_on_s3_is_compared_before_it_is_called_up_to_date(filled, sign
     whole = texts()
     for key in keys():
         client.delete_object(Bucket="private", Key=key)
-    assert "nothing is new" not in batch(tmp_path, *arguments, env=signed).stderr and texts() == whole
+    assert "up to date" not in batch(tmp_path, *arguments, env=signed).stderr and texts() == whole
     client.put_object(Bucket="private", Key=keys()[0], Body=b"{}")
     run = batch(tmp_path, *arguments, status=1, env=signed)
     assert "not what this journal wrote" in run.stderr and "--overwrite" in run.stderr and output in run.stderr
     batch(tmp_path, *arguments, "--overwrite", env=signed)
     assert texts() == whole
-    assert "nothing is new" in batch(tmp_path, *arguments, env=signed).stderr
+    assert "up to date" in batch(tmp_path, *arguments, env=signed).stderr
     assert not [key for entry in client.list_objects_v2(Bucket="private").get("Contents", []) if ".virtualize-" in (key := entry["Key"])]
 
 
@@ -220,7 +220,7 @@ def test_a_wrong_key_is_denied_in_one_clear_line(filled, signed, tmp_path):
             assert "s3://private/days/" in last and "access denied: " in last and "AWS_ACCESS_KEY_ID" in last, run.stderr
             assert "the-secret" not in run.stderr
     # With the right key, the same journal continues.
-    batch(tmp_path, "s3://private/days/*.nc", output, "--retry-failed", env=signed)
+    batch(tmp_path, "s3://private/days/*.nc", output, "--on-failure", "retry", env=signed)
     assert output.exists()
 
 

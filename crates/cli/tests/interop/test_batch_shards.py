@@ -96,7 +96,7 @@ def test_any_sharding_gives_the_bytes_of_one_run(tmp_path, seed, name):
     same(out, whole)
     # The journal is that of an ordinary run.
     again = run(*arguments)
-    assert "nothing is new" in again.stderr.lower(), (done.stderr, again.stderr)
+    assert "up to date" in again.stderr.lower(), (done.stderr, again.stderr)
     same(out, whole)
 
 
@@ -133,8 +133,8 @@ def test_files_that_fail_in_a_shard_are_those_of_the_run(tmp_path):
     joined = run(*arguments, "-o", out, *merge, status=1).stderr.splitlines()[-1]
     assert joined.replace("out.json", "whole.json") == lone
     assert not out.exists()
-    run(*arguments, "-o", whole, "--skip-failed")
-    run(*arguments, "-o", out, *merge, "--skip-failed")
+    run(*arguments, "-o", whole, "--on-failure", "skip")
+    run(*arguments, "-o", out, *merge, "--on-failure", "skip")
     same(out, whole)
 
 
@@ -201,7 +201,7 @@ def test_a_file_that_was_listed_without_a_tag_is_read_again_if_it_changed(tmp_pa
 
 
 @pytest.mark.parametrize(("option", "named"), [
-    (["--inline-below", "1K"], "inline-below"), (["--concat-var", "x"], "concat-var"), (["--strict"], "strict"),
+    (["--inline-below", "1K"], "inline-below"), (["--var", "x=vary"], "var"), (["--strict"], "strict"),
     (["-f", "zarr3-json"], "format"), (["--copy-limit", "1K"], "copy-limit"),
 ])
 def test_shards_of_other_options_are_refused(tmp_path, option, named):

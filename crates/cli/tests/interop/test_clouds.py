@@ -200,12 +200,12 @@ def test_from_a_bucket_to_a_bucket(cloud, tmp_path, name, pattern):
     batch(*urls, *journal, *OUTPUTS[name], env=cloud.signed)
     dataset = opened(fetched(cloud, output, tmp_path), cloud.remote("private"))
     assert dataset["time"].values.tolist() == list(range(DAYS)) and np.array_equal(dataset["t"].values, values(*range(DAYS)))
-    # The journal keeps the listing of each file, and the same command reports that nothing is new.
+    # The journal keeps the listing of each file, and the same command reports that it is up to date.
     with contextlib.closing(sqlite3.connect(tmp_path / "journal")) as database:
         rows = database.execute("select url, size, etag from files order by url").fetchall()
     assert [(url, size) for url, size, _ in rows] == [(f"{cloud.scheme}://private/days/d{k:04}.nc", len(day(k))) for k in range(DAYS)]
     assert all(etag for *_, etag in rows)
-    assert "nothing is new" in batch(*urls, *journal, *OUTPUTS[name], env=cloud.signed).stderr
+    assert "up to date" in batch(*urls, *journal, *OUTPUTS[name], env=cloud.signed).stderr
 
 
 def test_pages_of_a_listing(google):
@@ -336,7 +336,7 @@ def test_keys_of_all_kinds(request, tmp_path, kind):
     assert set(failed) == {start + key for key in bad}
     assert all("key" in json.dumps(entry) for entry in failed.values())
     # Readable ones are read by their own keys.
-    batch(start, tmp_path / "all.json", "--skip-failed", env=env)
+    batch(start, tmp_path / "all.json", "--on-failure", "skip", env=env)
     references = json.loads((tmp_path / "all.json").read_text())["refs"]
     named = [references[f"t/{k}.0"][0] for k in range(len(GOOD))]
     assert named == [start + key for key in GOOD]

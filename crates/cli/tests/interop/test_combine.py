@@ -71,7 +71,7 @@ def test_gaps_are_told(tmp_path, fmt):
 
 def test_same_coordinates(tmp_path, fmt):
     files = [days(tmp_path / f"{k}.nc", first, 4) for k, first in enumerate((0, 4, 4))]
-    combined(tmp_path, fmt, files, "--concat-dim", "time", status=1, text="same coordinates")
+    combined(tmp_path, fmt, files, "--concat-dim", "time", status=1, text="duplicate coordinates")
     got, _ = combined(tmp_path, fmt, files, "--concat-dim", "time", "--on-duplicate", "first")
     xr.testing.assert_identical(got, originals(files[:2]))
 
@@ -138,7 +138,7 @@ def test_chunks_larger_than_the_file(tmp_path, fmt, grid):
     got, _ = combined(tmp_path, fmt, plain, "--concat-dim", "time", *NEVER, *grid)
     xr.testing.assert_identical(got, originals(plain))
     packed = [rows(tmp_path / f"z{k}.nc", 24 * k, 24, 512, zlib=True) for k in range(3)]
-    combined(tmp_path, fmt, packed, "--concat-dim", "time", *NEVER, *grid, status=1, text="no whole number of chunks, which have 512")
+    combined(tmp_path, fmt, packed, "--concat-dim", "time", *NEVER, *grid, status=1, text="not a multiple of the chunk length 512")
     got, _ = combined(tmp_path, fmt, packed, "--concat-dim", "time", *grid)
     xr.testing.assert_identical(got, originals(packed))
 
@@ -155,9 +155,9 @@ def test_compressed_chunks_of_other_sizes(tmp_path):
 def test_what_does_not_vary_must_be_equal(tmp_path, fmt):
     files = [write(tmp_path / f"{k}.nc", xr.Dataset({"t": ("time", [k]), "level": ((), 10.0 * k)}, coords={"time": [k]})) for k in range(3)]
     combined(tmp_path, fmt, files, "--concat-dim", "time", status=1, text="level")
-    got, _ = combined(tmp_path, fmt, files, "--concat-dim", "time", "--assume-equal", "level")
+    got, _ = combined(tmp_path, fmt, files, "--concat-dim", "time", "--var", "level=first")
     assert got.level.values == 0 and got.t.values.tolist() == [0, 1, 2]
-    got, _ = combined(tmp_path, fmt, files, "--concat-dim", "time", "--concat-var", "level")
+    got, _ = combined(tmp_path, fmt, files, "--concat-dim", "time", "--var", "level=vary")
     assert got.level.dims == ("time",) and got.level.values.tolist() == [0, 10, 20]
 
 
@@ -173,11 +173,11 @@ def test_new_dimension(tmp_path, fmt, zlib):
     want = originals(files, combine="nested", concat_dim="m", data_vars=["t"], coords="minimal", compat="override")
     got, _ = combined(tmp_path, fmt, files[::-1], "--stack-dim", "m")
     xr.testing.assert_identical(got, want)
-    got, _ = combined(tmp_path, fmt, files[::-1], "--stack-dim", "m", "--coord-from-name", "m{m:d}_*.nc")
+    got, _ = combined(tmp_path, fmt, files[::-1], "--stack-dim", "m", "--coord", "m=name:m{m:d}_*.nc")
     xr.testing.assert_identical(got.drop_attrs(), want.assign_coords(m=[9, 10, 11]).drop_attrs())
-    got, _ = combined(tmp_path, fmt, files[::-1], "--stack-dim", "time", "--coord-from-name", "m*_{time:%Y%m%d}.nc")
+    got, _ = combined(tmp_path, fmt, files[::-1], "--stack-dim", "time", "--coord", "time=name:m*_{time:%Y%m%d}.nc")
     assert got.time.values.astype("M8[D]").astype(str).tolist() == ["2020-02-28", "2020-02-29", "2020-03-01"]
-    combined(tmp_path, fmt, files, "--stack-dim", "m", "--coord-from-name", "n{m:d}.nc", status=1, text="is not of the pattern")
+    combined(tmp_path, fmt, files, "--stack-dim", "m", "--coord", "m=name:n{m:d}.nc", status=1, text="does not match n{m:d}.nc")
 
 
 def test_single_coordinate_becomes_the_dimension(tmp_path, fmt):
@@ -230,7 +230,7 @@ def test_ensemble_of_times(tmp_path, fmt):
     members = xr.concat([full[["t"]] + k for k in range(2)], "member").assign_coords(member=[3, 4]).transpose("member", "time", "y", "x")
     files = [write(tmp_path / f"r{r}_{i}.nc", members.sel(member=r, drop=True).isel(time=slice(4 * i, 4 * i + 4)))
              for r in (3, 4) for i in range(2)]
-    got, _ = combined(tmp_path, fmt, files[::-1], "--stack-dim", "member", "--concat-dim", "time", "--coord-from-name", "r{member:d}_*.nc")
+    got, _ = combined(tmp_path, fmt, files[::-1], "--stack-dim", "member", "--concat-dim", "time", "--coord", "member=name:r{member:d}_*.nc")
     xr.testing.assert_equal(got, members)
 
 
@@ -240,10 +240,10 @@ def test_arrays_of_some_files(tmp_path, fmt):
         more = first.assign(u=first.t * 2, k=first.t.astype("i4")).load()
     write(files[0], more, encoding={"u": {"chunksizes": (2, 7), "zlib": True}})
     combined(tmp_path, fmt, files, "--concat-dim", "time", status=1)
-    got, said = combined(tmp_path, fmt, files, "--concat-dim", "time", "--optional-var", "u", "--optional-var", "k", "--fill-without-sentinel")
+    got, said = combined(tmp_path, fmt, files, "--concat-dim", "time", "--var", "u=optional", "--var", "k=optional", "--fill-without-sentinel")
     assert np.isnan(got.u.values[2:]).all() and (got.u.values[:2] == more.u.values).all()
     assert "u: 2 files do not have it" in said.replace("/u", "u")
-    combined(tmp_path, fmt, files, "--concat-dim", "time", "--optional-var", "u", "--optional-var", "k", status=1, text="fill-without-sentinel")
+    combined(tmp_path, fmt, files, "--concat-dim", "time", "--var", "u=optional", "--var", "k=optional", status=1, text="fill-without-sentinel")
 
 
 def test_groups(tmp_path, fmt):
@@ -324,7 +324,7 @@ def test_random_cuts_make_the_whole(tmp_path, fmt, seed):
     words = [*(word for d in along for word in ("--concat-dim", d)), *NEVER]
     run = virtualize("batch", *files, *words, "--format", fmt, "-o", tmp_path / "all.json", "--restart")
     if run.status:
-        assert any(text in run.stderr for text in ("chunk shape", "no whole number of chunks", "beside each other", "chunks of")), run.stderr
+        assert any(text in run.stderr for text in ("chunk shape", "not a multiple of the chunk length", "beside each other", "chunks of")), run.stderr
     else:
         got, _ = combined(tmp_path, fmt, files, *words)
         xr.testing.assert_identical(got, full)

@@ -57,9 +57,9 @@ def test_packed_data(tmp_path, fmt):
 def test_optional_arrays_that_disagree(tmp_path, fmt, changed, limit):
     """They are not part of an era's signature, but compared when they are joined."""
     files = [day(tmp_path / "a.nc", 0), day(tmp_path / "b.nc", 4, **changed)]
-    run = virtualize("batch", *files, *CONCAT, *limit, "--optional-var", "t", "--format", fmt, "-o", tmp_path / "all.json", "--restart")
+    run = virtualize("batch", *files, *CONCAT, *limit, "--var", "t=optional", "--format", fmt, "-o", tmp_path / "all.json", "--restart")
     if run.status == 0:
-        got, _ = combined(tmp_path, fmt, files, *CONCAT, *limit, "--optional-var", "t")
+        got, _ = combined(tmp_path, fmt, files, *CONCAT, *limit, "--var", "t=optional")
         same(got, files)
         assert set(changed) <= {"chunk", "zlib"}
     else:
@@ -148,7 +148,7 @@ def test_scalar_coordinates(tmp_path, fmt):
     same(got, files)
     other = day(tmp_path / "3.nc", 12, height=((), 10.0), run=((), 7))
     said = combined(tmp_path, fmt, [*files, other], *CONCAT, status=1, text="height")
-    assert "--concat-var" in said or "values" in said
+    assert "--var" in said or "values" in said
 
 
 @pytest.mark.parametrize("n", [1, 24, 512])
@@ -173,7 +173,7 @@ def test_default_chunks_of_unlimited_dimensions(tmp_path, fmt, n, limit):
         got, _ = combined(tmp_path, fmt, files, *CONCAT, *limit)
         same(got, files)
     else:
-        assert limit and ("no whole number of chunks" in run.stderr and "--copy-limit" in run.stderr or "/z1: chunk shape" in run.stderr), run.stderr
+        assert limit and ("not a multiple of the chunk length" in run.stderr and "--copy-limit" in run.stderr or "/z1: chunk shape" in run.stderr), run.stderr
 
 
 @pytest.mark.parametrize("lengths", [(8, 8, 5), (8, 5, 8), (1, 4, 4), (4, 1, 4), (4, 4, 1), (1, 1, 3)])
@@ -187,7 +187,7 @@ def test_lengths_and_chunks(tmp_path, fmt, lengths, chunk, limit):
         at += n
     run = virtualize("batch", *files, *CONCAT, *limit, "--format", fmt, "-o", tmp_path / "all.json", "--restart")
     if run.status:
-        assert limit and ("whole number" in run.stderr or "chunk shape" in run.stderr), run.stderr
+        assert limit and ("multiple of the chunk length" in run.stderr or "chunk shape" in run.stderr), run.stderr
         assert chunk != 1 and (chunk == "file" or any(n % 4 for n in lengths[:-1]))
         return
     got, _ = combined(tmp_path, fmt, files, *CONCAT, *limit)
@@ -211,18 +211,18 @@ def test_text_coordinates(tmp_path, fmt):
              for k, name in enumerate(("oslo", "bern"))]
     got, _ = combined(tmp_path, fmt, files, "--concat-dim", "station")
     assert got.station.values.tolist() == ["bern", "oslo"] and got.t.values.tolist() == [1, 0]
-    got, said = combined(tmp_path, fmt, files[::-1], "--concat-dim", "station", "--coord-from-name", "{station:d}.nc")
+    got, said = combined(tmp_path, fmt, files[::-1], "--concat-dim", "station", "--coord", "station=name:{station:d}.nc")
     assert got.station.values.tolist() == ["oslo", "bern"] and got.t.values.tolist() == [0, 1] and "the files' order" in said
 
 
 def test_ensemble_and_time(tmp_path, fmt):
     files = [day(tmp_path / f"r{member}_{k}.nc", 4 * k) for member in (1, 2, 10) for k in range(2)]
-    got, _ = combined(tmp_path, fmt, files[::-1], "--stack-dim", "member", *CONCAT, "--coord-from-name", "r{member:d}_*.nc")
+    got, _ = combined(tmp_path, fmt, files[::-1], "--stack-dim", "member", *CONCAT, "--coord", "member=name:r{member:d}_*.nc")
     rows = [originals(files[2 * k:2 * k + 2]) for k in range(3)]
     want = xr.concat(rows, "member", data_vars=["t"], coords="minimal", compat="override").assign_coords(member=[1, 2, 10])
     xr.testing.assert_equal(got, want)
     missing = [f for f in files if f.name != "r2_1.nc"]
-    combined(tmp_path, fmt, missing, "--stack-dim", "member", *CONCAT, "--coord-from-name", "r{member:d}_*.nc", status=1, text="member 2")
+    combined(tmp_path, fmt, missing, "--stack-dim", "member", *CONCAT, "--coord", "member=name:r{member:d}_*.nc", status=1, text="member 2")
 
 
 def image(path, *, west=0.0, north=8.0, count=1, nodata=0, dtype="uint16", seed=0, size=32, compress="deflate", driver="GTiff", tiled=True, **how):
@@ -248,7 +248,7 @@ def rio(path, masked=False):
 def test_images_of_several_days(tmp_path, fmt, kind):
     days = ["20200228", "20200229", "20200301"]
     files = [image(tmp_path / f"S2_{d}.tif", seed=k, **kind) for k, d in enumerate(days)]
-    got, _ = combined(tmp_path, fmt, files[::-1], "--stack-dim", "time", "--coord-from-name", "S2_{time:%Y%m%d}.tif", mask_and_scale=False)
+    got, _ = combined(tmp_path, fmt, files[::-1], "--stack-dim", "time", "--coord", "time=name:S2_{time:%Y%m%d}.tif", mask_and_scale=False)
     want = np.stack([rio(f).values for f in files])
     name = [n for n in got.data_vars if got[n].ndim >= 3]
     assert len(name) == 1, got
@@ -259,7 +259,7 @@ def test_images_of_several_days(tmp_path, fmt, kind):
     first = rio(files[0])
     assert (got.x.values == first.x.values).all() and (got.y.values == first.y.values).all()
     if kind.get("nodata", 0) is not None:
-        masked, _ = combined(tmp_path, fmt, files, "--stack-dim", "time", "--coord-from-name", "S2_{time:%Y%m%d}.tif")
+        masked, _ = combined(tmp_path, fmt, files, "--stack-dim", "time", "--coord", "time=name:S2_{time:%Y%m%d}.tif")
         expected = np.stack([rio(f, masked=True).values for f in files])
         assert np.array_equal(masked[name[0]].transpose(*order).values.reshape(want.shape), expected, equal_nan=True)
 
@@ -267,7 +267,7 @@ def test_images_of_several_days(tmp_path, fmt, kind):
 @pytest.mark.parametrize("changed, text", [(dict(nodata=5), "fill value"), (dict(west=10.0), "values"), (dict(size=48), "sizes"), (dict(dtype="int16"), "data type")], ids=str)
 def test_images_that_disagree(tmp_path, fmt, changed, text):
     files = [image(tmp_path / "S2_20200228.tif"), image(tmp_path / "S2_20200229.tif", **changed)]
-    said = combined(tmp_path, fmt, files, "--stack-dim", "time", "--coord-from-name", "S2_{time:%Y%m%d}.tif", status=1, text="2 eras")
+    said = combined(tmp_path, fmt, files, "--stack-dim", "time", "--coord", "time=name:S2_{time:%Y%m%d}.tif", status=1, text="2 eras")
     assert text in said, said
 
 
@@ -342,7 +342,7 @@ def test_an_array_that_a_file_in_the_middle_lacks(tmp_path, fmt, limit):
     with xr.open_dataset(files[1], decode_cf=False) as f:
         without = f.load().drop_vars("t")
     write(files[1], without)
-    got, _ = combined(tmp_path, fmt, files, *CONCAT, *limit, "--optional-var", "t")
+    got, _ = combined(tmp_path, fmt, files, *CONCAT, *limit, "--var", "t=optional")
     assert np.isnan(got.t.values[4:8]).all()
     for k in (0, 2):
         with xr.open_dataset(files[k]) as f:
@@ -351,5 +351,5 @@ def test_an_array_that_a_file_in_the_middle_lacks(tmp_path, fmt, limit):
 
 def test_a_hole_in_copied_data(tmp_path, fmt):
     files = [day(tmp_path / f"r{m}_{k}.nc", 4 * k) for m in (1, 2) for k in range(2)]
-    got, _ = combined(tmp_path, fmt, files[:-1], "--stack-dim", "member", *CONCAT, "--coord-from-name", "r{member:d}_*.nc", "--allow-holes")
+    got, _ = combined(tmp_path, fmt, files[:-1], "--stack-dim", "member", *CONCAT, "--coord", "member=name:r{member:d}_*.nc", "--allow-holes")
     assert np.isnan(got.t.values[1, 4:]).all() and np.array_equal(got.t.values[0], originals(files[:2]).t.values, equal_nan=True)

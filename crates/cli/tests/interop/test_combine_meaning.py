@@ -27,17 +27,11 @@ def netcdf(path, k, name, value):
 
 
 def refused(tmp_path, files, dimension, *names):
-    """Neither command combines them, and both name the difference."""
+    """They are not combined, and the difference is named."""
     how = "--concat-dim" if dimension != "moment" else "--stack-dim"
     for fmt in ("kerchunk-json", "zarr3-json"):
         run = virtualize("batch", *files, how, dimension, "--format", fmt, "-o", tmp_path / "all.json", "--restart")
         assert run.status == 1 and any(one in run.stderr for one in names), run.stderr
-    if how == "--stack-dim":
-        return
-    repository = tmp_path / "repository"
-    assert virtualize(files[0], "--format", "icechunk", "-o", repository).status == 0
-    run = virtualize(files[1], "--format", "icechunk", "-o", repository, "--append-dim", dimension)
-    assert run.status == 1 and any(one in run.stderr for one in names), run.stderr
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -60,8 +54,6 @@ def test_grid_mappings(tmp_path, name, one, other):
         ds.to_netcdf(path, engine="h5netcdf", encoding={"v": {"chunksizes": (1, 2)}, "time": {"chunksizes": (2,)}})
         files.append(path)
     refused(tmp_path, files[:2], "time", name)
-    refused_not = virtualize(files[2], "--format", "icechunk", "-o", tmp_path / "repository", "--append-dim", "time")
-    assert refused_not.status == 0, refused_not.stderr
     batch = virtualize("batch", files[0], files[2], "--concat-dim", "time", "-o", tmp_path / "same.json", "--restart")
     assert batch.status == 0, batch.stderr
 
@@ -109,11 +101,8 @@ def test_images(tmp_path, what, dimension):
     refused(tmp_path, files, dimension, *case["says"].split(" or "))
 
 
-def test_images_that_mean_the_same_are_appended(tmp_path):
+def test_images_that_mean_the_same_are_combined(tmp_path):
     how = dict(scales=(0.1, 0.2), units=("m", "K"), nodata=7)
     files = [tif(tmp_path / "a.tif", 0, **how), tif(tmp_path / "b.tif", 1, **how)]
-    assert virtualize(files[0], "--format", "icechunk", "-o", tmp_path / "repository").status == 0
-    run = virtualize(files[1], "--format", "icechunk", "-o", tmp_path / "repository", "--append-dim", "y")
-    assert run.status == 0, run.stderr
     run = virtualize("batch", *files, "--concat-dim", "y", "-o", tmp_path / "all.json")
     assert run.status == 0, run.stderr

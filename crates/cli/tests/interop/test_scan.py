@@ -84,13 +84,13 @@ def test_a_flipped_latitude(pair):
     files = pair(lat=(-90.0, 0.0, 90.0))
     (path, what, left, right), = told(scan(*files))[1]
     assert (path, what) == ("lat", "values") and left != right
-    assert len(scan(*files, "--assume-equal", "lat")["eras"]) == 1
+    assert len(scan(*files, "--var", "lat=first")["eras"]) == 1
 
 
 def test_an_optional_variable(pair):
     files = pair(extra="snow")
     assert len(scan(*files)["eras"]) == 2
-    report = scan(*files, "--optional-var", "snow")
+    report = scan(*files, "--var", "snow=optional")
     assert len(report["eras"]) == 1 and "snow" in report["eras"][0]["arrays"]
 
 
@@ -108,6 +108,25 @@ def test_files_are_named_by_a_pattern_or_folder(pair, tmp_path):
     pair()
     assert scan(tmp_path / "*.nc")["files"] == scan(f"{tmp_path}/")["files"] == 2
     assert "no*" in virtualize("scan", tmp_path / "no*.nc").stderr
+
+
+def test_a_sample_is_evenly_spread(tmp_path):
+    files = [month(tmp_path / f"{n:02}.nc", 10 * n, 10, scale=0.02 if n == 20 else 0.01) for n in range(21)]
+    report = scan(f"{tmp_path}/*.nc", "--sample", "3")
+    assert report["sampled_of"] == 21 and report["files"] == 3
+    assert [[f.rpartition("/")[2] for f in s["files"]] for s in report["stretches"]] == [["00.nc", "10.nc"], ["20.nc"]]
+    assert "3 of 21 files, 2 eras" in virtualize("scan", f"{tmp_path}/*.nc", "--sample", "3").stdout.decode()
+    assert scan(*files, "--sample", "99")["files"] == 21
+
+
+def test_arrays_are_left_out(pair, tmp_path):
+    files = pair(lat=(-90.0, 0.0, 90.0))
+    report = scan(*files, "--var", "lat=drop")
+    assert len(report["eras"]) == 1 and "lat" not in report["eras"][0]["arrays"]
+    run = virtualize("batch", *files, "--concat-dim", "time", "--var", "/lat=drop", "--format", "kerchunk-json", "-o", tmp_path / "out.json")
+    assert run.status == 0, run.stderr
+    names = {key.partition("/")[0] for key in json.loads((tmp_path / "out.json").read_text())["refs"]}
+    assert {"t2m", "lon", "time"} <= names and "lat" not in names
 
 
 def test_files_that_fail_are_listed(pair, tmp_path):
@@ -131,14 +150,12 @@ def test_lists_filters_and_names(pair, tmp_path):
     (tmp_path / "list.txt").write_text(f"# two\n{first}\n{second}\n")
     assert scan("--list", tmp_path / "list.txt")["files"] == 2
     assert scan(f"{tmp_path}/", "--include", "b.*")["files"] == 1
-    assert scan(f"{tmp_path}/*.nc", "--max-size", str(first.stat().st_size), "--newer", "2000-01-01")["files"] >= 1
-    assert virtualize("scan", f"{tmp_path}/*.nc", "--older", "2000-01-01").status != 0
     item = {"type": "Feature", "stac_version": "1.0.0", "id": "a", "geometry": None, "properties": {"datetime": "2020-02-29T00:00:00Z"}, "links": [],
             "assets": {"data": {"href": str(first)}, "other": {"href": str(tmp_path / "gone.nc")}}}
     (tmp_path / "item.json").write_text(json.dumps(item))
     assert scan("--stac", tmp_path / "item.json", "--asset", "data")["files"] == 1
     (tmp_path / "m_20200301.nc").write_bytes(first.read_bytes())
-    report = scan(tmp_path / "m_20200301.nc", "--stack-dim", "run", "--coord-from-name", "m_{run:%Y%m%d}.nc")
+    report = scan(tmp_path / "m_20200301.nc", "--stack-dim", "run", "--coord", "run=name:m_{run:%Y%m%d}.nc")
     assert report["stretches"][0]["coordinates"] == {"run": {"first": "2020-03-01", "last": "2020-03-01"}}
 
 

@@ -245,7 +245,7 @@ def test_urls_that_end_in_a_slash(folder, tmp_path):
 
 
 def test_a_page_is_not_a_failed_file(folder, tmp_path):
-    """A login page with status 200 leaves files to a later run: `--skip-failed` does not write without them."""
+    """A login page with status 200 leaves files to a later run: `--on-failure skip` does not write without them."""
     for name in ("b.h5", "c.h5"):
         (folder / name).write_bytes(SAMPLE.read_bytes())
     # The session ends after the first file.
@@ -259,14 +259,14 @@ def test_a_page_is_not_a_failed_file(folder, tmp_path):
         return ranged(request, (folder / name).read_bytes())
 
     with scripted(answer) as url:
-        batch = ["batch", *(f"{url}/{name}.h5" for name in "abc"), "--stack-dim", "file", "-o", tmp_path / "out.json", "--skip-failed",
-                 "--attempts", "1", "--concurrency", "1", "--retry-failed"]
-        run = virtualize(*batch)
+        batch = ["batch", *(f"{url}/{name}.h5" for name in "abc"), "--stack-dim", "file", "-o", tmp_path / "out.json",
+                 "--attempts", "1", "--concurrency", "1", "--on-failure"]
+        run = virtualize(*batch, "skip")
         assert run.status != 0 and not (tmp_path / "out.json").exists(), run.stderr
         alone = done(f"{url}/b.h5", status=1)
         assert "HTML page" in alone.stderr and "[source-unavailable]" in alone.stderr
         session.update(files={"a.h5", "b.h5", "c.h5"}, ended=False)
-        done(*batch)
+        done(*batch, "retry")
         assert json.loads((tmp_path / "out.json").read_text())["refs"]["temperature/2.0.0"]
 
 

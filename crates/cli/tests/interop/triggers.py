@@ -383,10 +383,6 @@ def missing_shard(folder):
     return [*steps, "--merge", "1.journal"]
 
 
-def unreachable_metrics(folder):
-    return [*two_steps(folder), "--metrics", "http://127.0.0.1:9/metrics"]
-
-
 def committed_twice(folder):
     shutil.copy(HDF5 / "chunked.h5", folder)
     arguments = ["chunked.h5", "-f", "icechunk", "-o", "year.icechunk"]
@@ -446,7 +442,6 @@ ERRORS = {
     "icechunk": committed_twice,
     "journal": not_a_journal,
     "listing": lambda folder: ["scan", "absent/*.nc"],
-    "metrics": unreachable_metrics,
     "mismatch": two_units,
     "no-ranges": served(200, [("content-length", "99999999999")]),
     "not-a-file": a_folder,

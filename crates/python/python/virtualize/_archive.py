@@ -386,7 +386,7 @@ def _explain(problem: BaseException, run: _virtualize.Run) -> None:
 def _summary(found: _Result) -> Summary:
     summary = summary_of(found["summary"])
     _warn(found["warnings"])
-    _warn_of_failures(summary.failed, summary.failures, "; give retry_failed=True to try them again")
+    _warn_of_failures(summary.failed, summary.failures, "; give on_failure=\"retry\" to try them again")
     return summary
 
 

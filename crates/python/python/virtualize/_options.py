@@ -3,12 +3,9 @@
 import json
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypedDict
+from typing import Any, Literal, SupportsIndex, TypedDict
 
 from virtualize._errors import OptionError
-
-if TYPE_CHECKING:
-    from datetime import date, datetime
 
 type Size = int | str
 """A number of bytes: ``65536``, ``"64K"``."""
@@ -18,9 +15,6 @@ type Location = str | PathLike[str]
 
 type Several = str | Sequence[str]
 """A text, or several."""
-
-type Time = datetime | date | str
-"""A time with its zone, a date (midnight UTC), or either as text: ``"2024-02-29"``, ``"2024-02-29T12:00:00Z"``."""
 
 type Format = Literal["kerchunk-json", "zarr3-json", "kerchunk-parquet", "zarr3", "icechunk"]
 """An output format."""
@@ -82,7 +76,6 @@ class IcechunkOptions(TypedDict, total=False):
     commit_property: Mapping[str, str]
     group: str
     replace: bool
-    append_dim: str
 
 
 class FileSelection(TypedDict, total=False):
@@ -94,29 +87,25 @@ class FileSelection(TypedDict, total=False):
     asset_role: Several
     asset_alternate: str
     include: str
-    min_size: Size
-    max_size: Size
-    newer: Time
-    older: Time
 
 
 class LayoutOptions(TypedDict, total=False):
-    """Along which dimensions files are combined. Arrays are given by name, by path, or as ``*`` for all."""
+    """Along which dimensions files are combined.
+
+    A source of coordinates is ``attribute:NAME``, ``property:NAME`` or ``name:PATTERN``. Arrays are given by name, by path,
+    or as ``*`` for all.
+    """
 
     concat_dim: Several
     stack_dim: Several
-    concat_var: Several
-    assume_equal: Several
-    optional_var: Several
-    coord_from_property: Mapping[str, str]
-    coord_from_name: str
+    coord: Mapping[str, str]
+    var: Mapping[str, Literal["vary", "first", "optional", "drop"]]
     copy_limit: Size
 
 
 class CombineOptions(LayoutOptions, total=False):
     """How files become one dataset."""
 
-    coord_from_attribute: Mapping[str, str]
     on_mismatch: Literal["stop", "split", "skip"]
     on_duplicate: Literal["error", "first", "last"]
     allow_holes: bool
@@ -130,15 +119,10 @@ class RunOptions(TypedDict, total=False):
     shard: str
     merge: Location | Sequence[Location]
     restart: bool
-    retry_failed: bool
-    max_failures: int
-    skip_failed: bool
     append: bool
-    drop_vanished: bool
-    reread_changed: bool
-    drop_unwritten: bool
-    recheck: bool
-    no_recheck: bool
+    on_change: Literal["stop", "update", "drop"]
+    on_failure: Literal["stop", "skip", "retry"]
+    max_failures: int
     attempts: int
 
 
@@ -162,6 +146,7 @@ class BatchOptions(
 class ScanOptions(FileSelection, LayoutOptions, ConnectionOptions, MappingOptions, total=False):
     """Options of ``virtualize.scan``."""
 
+    sample: int
     attempts: int
 
 
@@ -229,16 +214,9 @@ def _dumps(name: str, value: object) -> str:
 
 def _plain(value: object) -> object:
     """Return a value as one that JSON has."""
-    # Few options need it.
-    from datetime import date, datetime
-
     match value:
         case PathLike():
             return fspath(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        case datetime() if value.tzinfo is None:
-            raise ValueError(f"{value} has no time zone: give one, such as tzinfo=datetime.UTC")
-        case date():
-            return value.isoformat()
         case Mapping():
             return dict(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
         case Sequence() if not isinstance(value, bytes | bytearray | memoryview):

@@ -210,7 +210,7 @@ class VirtualStore(Store):
         repository
             Path or url.
         **options
-            ``branch``, ``message``, ``author``, ``commit_property``, ``group``, ``replace``, ``append_dim``.
+            ``branch``, ``message``, ``author``, ``commit_property``, ``group``, ``replace``.
 
         Returns
         -------

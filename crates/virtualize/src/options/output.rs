@@ -195,11 +195,8 @@ pub struct IcechunkOptions {
     #[cfg_attr(feature = "clap", arg(long, value_name = "PATH"))]
     pub group: Option<String>,
     /// Remove the group and everything below it first
-    #[cfg_attr(feature = "clap", arg(long, conflicts_with = "append_dim"))]
+    #[cfg_attr(feature = "clap", arg(long))]
     pub replace: bool,
-    /// Append to existing arrays along this dimension; everything else must be equal
-    #[cfg_attr(feature = "clap", arg(long, value_name = "DIM"))]
-    pub append_dim: Option<String>,
 }
 
 #[cfg(feature = "icechunk")]
@@ -215,11 +212,7 @@ impl IcechunkOptions {
             message: self.message.clone().unwrap_or_else(|| format!("virtual references of {source}")),
             properties: author.chain(self.commit_property.iter().cloned()).collect(),
             group: self.group.clone().unwrap_or_default(),
-            mode: match &self.append_dim {
-                Some(dimension) => Mode::Append(dimension.clone()),
-                None if self.replace => Mode::Replace,
-                None => Mode::Add,
-            },
+            mode: if self.replace { Mode::Replace } else { Mode::Add },
             ..CommitOptions::default()
         }
     }

@@ -150,12 +150,21 @@ where
     String::deserialize(from)?.parse().map(Some).map_err(D::Error::custom)
 }
 
-/// Deserializes an object of texts, such as `{"member": "realization"}`.
+/// Deserializes an object of texts, such as `{"member": "realization"}`, or texts such as `member=realization`.
 ///
 /// # Errors
 /// Anything else.
 pub fn pairs<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(String, String)>, D::Error> {
-    Ok(std::collections::BTreeMap::deserialize(from)?.into_iter().collect())
+    let value = Value::deserialize(from)?;
+    if let Value::Object(members) = value {
+        let pair = |(key, value)| match value {
+            Value::String(value) => Ok((key, value)),
+            _ => Err(D::Error::custom("expected a mapping of text to text")),
+        };
+        return members.into_iter().map(pair).collect();
+    }
+    let texts = texts(value).map_err(|_| D::Error::custom("expected a mapping of text to text"))?;
+    texts.iter().map(|text| parse_pair(text).map_err(D::Error::custom)).collect()
 }
 
 /// Deserializes text, or a JSON value that has one obvious notation as text.
@@ -199,5 +208,10 @@ mod tests {
     fn pairs_have_a_key() {
         assert_eq!(parse_pair("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
         assert!(parse_pair("=b").is_err() && parse_pair("a").is_err());
+        let expected = Some(vec![("a".to_owned(), "b".to_owned())]);
+        for value in [json!({"a": "b"}), json!("a=b"), json!(["a=b"])] {
+            assert_eq!(pairs(value).ok(), expected);
+        }
+        assert!(pairs(json!({"a": 1})).is_err() && pairs(json!("a")).is_err());
     }
 }

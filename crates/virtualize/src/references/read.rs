@@ -128,7 +128,7 @@ async fn whole(object: &Object) -> Result<Bytes, Error> {
 
 #[cfg(feature = "icechunk")]
 fn plain(read: virtualize_icechunk::ReadRepository) -> ReferenceSet {
-    let virtualize_icechunk::ReadRepository { hierarchy, left_out, .. } = read;
+    let virtualize_icechunk::ReadRepository { hierarchy, left_out } = read;
     ReferenceSet { hierarchy, whole_files: Vec::new(), ignored: Vec::new(), left_out }
 }
 

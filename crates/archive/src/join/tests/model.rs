@@ -13,7 +13,7 @@ use super::super::{Combined, JoinedChunks, combine, regions::RegionSizes};
 use crate::{
     Along, Item, Layout, Member,
     error::{CombineError, Problem},
-    head::{FileChunks, Head, Members},
+    file::{FileChunks, Head, Members},
     join::MemoryMembers,
     plan::{Block, PlanOptions, PlannedEra, Selection},
 };

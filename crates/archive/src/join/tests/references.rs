@@ -20,7 +20,7 @@ use crate::{
     Item,
     compat::{DimRole, storage::Storage},
     error::{CombineError, Problem},
-    head::{FileChunks, Head, Members},
+    file::{FileChunks, Head, Members},
     plan::Block,
 };
 

@@ -15,7 +15,7 @@ use super::array;
 use crate::{
     Along, Item, Layout,
     error::CombineError,
-    head::{FileChunks, Head, HeadNode, Members, ParsedNode},
+    file::{FileChunks, Head, HeadNode, Members, ParsedNode},
     plan::{Block, PlanOptions, PlannedEra},
 };
 

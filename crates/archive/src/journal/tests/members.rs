@@ -14,7 +14,7 @@ use virtualize::{
 };
 
 use super::*;
-use crate::head::{Members, ParsedNode};
+use crate::file::{Members, ParsedNode};
 
 /// Names of nodes: of arrays, of groups, with unusual characters.
 const NAMES: [&str; 8] =
@@ -192,11 +192,9 @@ fn shared(sources: &[Source]) -> Vec<Arc<Source>> {
 }
 
 /// Checks a member against the hierarchy that it was made from.
-fn check(journal: &mut Journal, id: i64, expected: &Hierarchy, row: &MemberRow) {
+fn check(journal: &mut Journal, id: i64, expected: &Hierarchy, row: &FileRecord) {
     let (item, found) = journal.member(id).unwrap();
-    let extent =
-        MemberRow { storage: String::new(), signature: "".into(), extent: String::new(), ..row.clone() };
-    assert_eq!(found, extent);
+    assert_eq!(found, *row);
     let documents = |hierarchy: &Hierarchy| {
         virtualize::metadata(&VirtualStore::of(hierarchy.clone(), "x".to_owned())).unwrap()
     };
@@ -232,7 +230,7 @@ fn random_hierarchies_come_back() {
     for item in &items {
         let whole = hierarchy(&mut rng, item);
         let store = VirtualStore::of(whole.clone(), item.url.clone());
-        let (row, _) = MemberRow::pack(&store).unwrap();
+        let (row, _) = FileRecord::pack(&store).unwrap();
         let paths = row.nodes.iter().skip(1).map(|node| node.path.clone());
         let values: BTreeMap<_, _> =
             paths.filter(|_| rng.bool()).map(|path| (path, Bytes::from_static(b"v"))).collect();
@@ -242,13 +240,13 @@ fn random_hierarchies_come_back() {
         let (signature, extent) = (kind.clone().into(), format!("{{\"n\": {}}}", rng.u64(..)));
         // A file may have arrays of values only if they are arrays.
         let values = values.into_iter().filter(|(path, _)| whole.array(path).is_some()).collect();
-        let row = MemberRow { storage: kind, signature, extent, values, digests, given, ..row };
+        let row = FileRecord { storage: kind, signature, extent, values, digests, given, ..row };
         all.insert(item.url.clone(), (whole, row));
     }
     let journal = read_all(journal, |url| done(Record::Member(Box::new(all[url].1.clone()))));
     drop(journal);
     let mut journal = Journal::open(&path).unwrap();
-    let planned = journal.planned().unwrap();
+    let planned = journal.rows_after(0).unwrap();
     assert_eq!(planned.len(), items.len());
     for Planned { id, extent, storage, .. } in planned {
         let (whole, row) = &all[&journal.url(id).unwrap()];
@@ -268,7 +266,7 @@ fn a_hierarchy_that_does_not_come_back_is_refused() {
         change(&mut array);
         whole.root.children.insert("a".to_owned(), Node::Array(Box::new(array)));
         whole.sources = vec![Source { url: "file:///x".to_owned(), ..Source::default() }];
-        MemberRow::pack(&VirtualStore::of(whole, "x".to_owned())).map(drop)
+        FileRecord::pack(&VirtualStore::of(whole, "x".to_owned())).map(drop)
     };
     assert!(broken(&|_| {}).is_ok());
     let column = |source, offset| References {

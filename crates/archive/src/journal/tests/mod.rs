@@ -41,7 +41,7 @@ fn urls(journal: &Journal) -> Vec<String> {
 }
 
 fn done(record: Record) -> Outcome {
-    Outcome::Done(Box::new(Done {
+    Ok(Box::new(Done {
         opened: Item::default(),
         replaced: false,
         attempts: 1,
@@ -59,11 +59,7 @@ fn written(name: &str) -> Outcome {
 }
 
 fn failed(error: &str) -> Outcome {
-    Outcome::Failed(Failed {
-        attempts: 3,
-        class: virtualize::ErrorClass::Unavailable,
-        error: error.to_owned(),
-    })
+    Err(Failure { attempts: 3, class: virtualize::ErrorClass::Unavailable, error: error.to_owned() })
 }
 
 /// Runs the writer as the engine does: each pending file ends with its `outcome`.
@@ -139,7 +135,7 @@ fn what_no_output_has_can_be_forgotten() {
     let mut journal = Journal::open(&folder.path().join("j")).unwrap();
     list(&mut journal, &[item("a", "1"), item("b", "1")]);
     let mut journal = read_all(journal, |_| done(Record::Member(Box::default())));
-    let rows: Vec<i64> = journal.planned().unwrap().iter().map(|row| row.id).collect();
+    let rows: Vec<i64> = journal.rows_after(0).unwrap().iter().map(|row| row.id).collect();
     journal.begin_output("o", ("plan", "content"), rows, false).unwrap();
     assert_eq!(journal.unwritten(9).unwrap().count, 2);
     journal.finish_output("o", "receipt").unwrap();
@@ -163,15 +159,14 @@ fn what_became_of_files_since_is_taken_over() {
     let mut journal = Journal::open(&folder.path().join("j")).unwrap();
     list(&mut journal, &["a", "b", "c"].map(|url| Item { url: url.to_owned(), ..Item::default() }));
     let mut journal = read_all(journal, |url| {
-        let Outcome::Done(mut done) = written(url) else { return failed("never") };
+        let Ok(mut done) = written(url) else { return failed("never") };
         done.opened = Item { size: Some(11), modified: Some(7), ..Item::default() };
-        Outcome::Done(done)
+        Ok(done)
     });
     stage(&mut journal, &[item("d", "1")]);
-    let untold = journal.unlisted("", 9).unwrap();
+    let untold = journal.last_unlisted(9).unwrap();
     assert_eq!(untold.len(), 3);
     assert!(untold.iter().all(|(_, item)| item.size == Some(11) && item.modified == Some(7)), "as opened");
-    assert_eq!(journal.unlisted("b", 9).unwrap().len(), 1);
     let row = |at: usize| untold.get(at).unwrap().0;
     journal.found(row(0), &Found::Gone).unwrap();
     journal.found(row(1), &Found::Another(item("b", "2"))).unwrap();

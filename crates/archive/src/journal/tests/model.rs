@@ -98,7 +98,7 @@ impl Model {
 
 /// Compares what a journal holds with the model.
 fn is_like(journal: &Journal, model: &Model) -> bool {
-    let sql = format!("SELECT url, etag, state, NOT ({}) FROM files ORDER BY position, id", schema::OPEN);
+    let sql = format!("SELECT url, etag, state, NOT ({}) FROM files ORDER BY position, id", sql::OPEN);
     let mut statement = journal.connection.prepare(&sql).unwrap();
     let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
     let found = statement.query_map([], row).unwrap();
@@ -137,7 +137,7 @@ fn read(journal: Journal, history: &mut Vec<Model>, most: usize, failures: u8) -
             let number: u32 = work.item.url.parse().unwrap();
             let fails = (failures >> number) & 1 == 1;
             let row =
-                MemberRow { storage: "kind".to_owned(), extent: "{}".to_owned(), ..MemberRow::default() };
+                FileRecord { storage: "kind".to_owned(), extent: "{}".to_owned(), ..FileRecord::default() };
             let outcome = if fails { failed("fails") } else { done(Record::Member(Box::new(row))) };
             writer.finished(work.id, outcome).await.unwrap();
             let mut next = history.last().unwrap().clone();
@@ -152,7 +152,7 @@ fn read(journal: Journal, history: &mut Vec<Model>, most: usize, failures: u8) -
 /// Publishes the files that were read, and adds the two moments to the history.
 fn publish(journal: &mut Journal, history: &mut Vec<Model>, number: usize, finish: bool) {
     let plan = number.to_string();
-    let rows: Vec<i64> = journal.planned().unwrap().iter().map(|row| row.id).collect();
+    let rows: Vec<i64> = journal.rows_after(0).unwrap().iter().map(|row| row.id).collect();
     journal.begin_output("o", (&plan, "content"), rows, false).unwrap();
     let mut next = history.last().unwrap().clone();
     next.output.1 = Some(plan.clone());

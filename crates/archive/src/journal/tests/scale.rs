@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Instant};
 
 use super::*;
-use crate::{head::Members, journal::work::unsigned};
+use crate::{file::Members, journal::sql::unsigned};
 
 fn documents(history: bool, n: u64) -> Vec<(&'static str, String)> {
     let array = |name: &str, shape: &str, more: &str| {
@@ -36,7 +36,7 @@ fn documents(history: bool, n: u64) -> Vec<(&'static str, String)> {
 }
 
 /// Returns the record of a file; equal documents share their text.
-fn member(n: u64, item: &Item, chunks: u64, texts: &[(&str, Arc<str>)]) -> MemberRow {
+fn member(n: u64, item: &Item, chunks: u64, texts: &[(&str, Arc<str>)]) -> FileRecord {
     let mut rng = fastrand::Rng::with_seed(n);
     let table = |count: u64, rng: &mut fastrand::Rng| {
         let lengths: Vec<u32> = (0..count).map(|_| rng.u32(40_000..45_000)).collect();
@@ -45,7 +45,7 @@ fn member(n: u64, item: &Item, chunks: u64, texts: &[(&str, Arc<str>)]) -> Membe
         let (offsets, lengths) = (offsets.into(), virtualize::zarr::Lengths::Each(lengths.into()));
         let source = virtualize::zarr::SourceId(0);
         let column = virtualize::zarr::References { source, positions: None, offsets, lengths };
-        chunk_table::encode(&virtualize::zarr::ChunkManifest::of(column), |id| id.0)
+        codec::encode_chunks(&virtualize::zarr::ChunkManifest::of(column), |id| id.0)
     };
     let node = |(path, document): &(&str, Arc<str>)| {
         let count = match *path {
@@ -54,7 +54,7 @@ fn member(n: u64, item: &Item, chunks: u64, texts: &[(&str, Arc<str>)]) -> Membe
             _ => 1,
         };
         let chunks = if count > 0 { table(count, &mut rng) } else { Vec::new() };
-        NodeRow { path: (*path).to_owned(), document: Arc::clone(document), chunks, count }
+        NodeRecord { path: (*path).to_owned(), document: Arc::clone(document), chunks, count }
     };
     let source = virtualize::zarr::Source {
         url: item.url.clone(),
@@ -62,7 +62,7 @@ fn member(n: u64, item: &Item, chunks: u64, texts: &[(&str, Arc<str>)]) -> Membe
         size: item.size.unwrap_or_default(),
         modified: item.modified,
     };
-    MemberRow {
+    FileRecord {
         storage: "0123456789abcdef".repeat(4),
         signature: "{\"a signature\":1}".into(),
         extent: format!(
@@ -74,7 +74,7 @@ fn member(n: u64, item: &Item, chunks: u64, texts: &[(&str, Arc<str>)]) -> Membe
         sources: vec![source],
         values: [("time".to_owned(), bytes::Bytes::copy_from_slice(&n.to_le_bytes()))].into(),
         digests: ["lat", "lon"].map(|path| (path.to_owned(), "ab01".repeat(16))).into(),
-        ..MemberRow::default()
+        ..FileRecord::default()
     }
 }
 
@@ -156,7 +156,7 @@ fn scale() {
     measure("import (all)", files, || import(&mut journal, 0..files, chunks, history));
     eprintln!("          import: {:6.2} us of CPU a file", IMPORTED.get() * 1e6 / files as f64);
     let rows: Vec<i64> =
-        measure("plan", files, || journal.planned().unwrap().iter().map(|row| row.id).collect());
+        measure("plan", files, || journal.rows_after(0).unwrap().iter().map(|row| row.id).collect());
     measure("begin", files, || {
         journal.begin_output("o", ("plan", "content"), rows.iter().copied(), false).unwrap();
     });

@@ -1,24 +1,101 @@
-//! Chunks to be committed, in order of their indices.
+//! Chunks to be committed: their order, the locations and checksums of virtual ones, and what their stores accept.
 
 use std::{collections::HashMap, sync::Arc};
 
 use bytes::Bytes;
-use icechunk::format::{
-    ChunkIndices,
-    manifest::{Checksum, VirtualChunkRef},
+use icechunk::{
+    format::{
+        ChunkIndices,
+        manifest::{Checksum, SecondsSinceEpoch, VirtualChunkLocation, VirtualChunkRef},
+    },
+    storage::ETag,
 };
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use virtualize_store::{Condition, Listed, StoreError, StoreOptions, open_listed, probe};
 use virtualize_zarr::{Array, Chunk, ChunkReader, Chunks, Source, chunk_indices};
 
 use crate::{
     IcechunkError, StorageOptions,
     container::{Containers, root},
-    location::{ChunkSource, checksums, location},
+    error::one_line,
     metadata::{Document, node_error},
 };
 
+/// Characters with a special meaning in urls. Source urls contain paths and keys verbatim, Icechunk wants them escaped.
+const ESCAPED: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'\\')
+    .add(b'`')
+    .add(b'{')
+    .add(b'}');
+
+/// A source file, as each of its virtual chunks records it.
+#[derive(Clone, Debug)]
+pub(crate) struct ChunkSource {
+    pub(crate) location: VirtualChunkLocation,
+    pub(crate) checksum: Option<Checksum>,
+}
+
+/// Returns the location of a source.
+///
+/// # Errors
+/// See [`encode_url`].
+pub(crate) fn location(source: &Source) -> Result<VirtualChunkLocation, IcechunkError> {
+    let url = encode_url(&source.url)?;
+    VirtualChunkLocation::from_url(&url)
+        .map_err(|error| IcechunkError::Source { url: source.url.clone(), reason: one_line(&error) })
+}
+
+/// Returns the url of a file with its path percent-encoded.
+///
+/// # Errors
+/// The url is relative, has a query or a fragment, or Icechunk does not support its scheme.
+pub(crate) fn encode_url(url: &str) -> Result<String, IcechunkError> {
+    let refuse = |reason: String| Err(IcechunkError::Source { url: url.to_owned(), reason });
+    let Some((scheme, rest)) = url.split_once("://") else { return refuse("not an absolute url".to_owned()) };
+    match scheme {
+        "http" | "https" if rest.contains(['?', '#']) => {
+            refuse("Icechunk does not store the query of a url".to_owned())
+        }
+        "http" | "https" => Ok(url.to_owned()),
+        "file" | "s3" | "gs" | "az" | "abfs" => {
+            Ok(format!("{scheme}://{}", utf8_percent_encode(rest, ESCAPED)))
+        }
+        _ => refuse(format!("Icechunk has no virtual chunk containers for {scheme}:// urls")),
+    }
+}
+
+/// Reverses [`encode_url`].
+pub(crate) fn decode_url(url: &str) -> String {
+    match url.split_once("://") {
+        Some((scheme, rest)) if !matches!(scheme, "http" | "https") => {
+            format!("{scheme}://{}", percent_decode_str(rest).decode_utf8_lossy())
+        }
+        _ => url.to_owned(),
+    }
+}
+
+/// Returns what readers could compare to detect that a file changed, the best first: a strong entity tag (weak ones never
+/// match), and the modification time in seconds, rounded up. Readers send tags without their quotes; web servers that follow
+/// RFC 9110 reject these.
+pub(crate) fn checksums(source: &Source) -> Vec<Checksum> {
+    let strong = source.etag.clone().filter(|etag| !etag.starts_with("W/"));
+    let tag = strong.map(|etag| Checksum::ETag(ETag(etag)));
+    let seconds = source.modified.and_then(|time| u32::try_from(time.checked_add(999)? / 1000).ok());
+    let time = seconds.map(|seconds| Checksum::LastModified(SecondsSinceEpoch(seconds)));
+    let is_web = source.url.starts_with("http");
+    let order = if is_web { [time, tag] } else { [tag, time] };
+    order.into_iter().flatten().collect()
+}
+
 /// A chunk to be committed.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum NewChunk {
     Inline(Bytes),
     Virtual(VirtualChunkRef),
@@ -149,8 +226,7 @@ pub(crate) struct NewChunks<'a> {
     sources: &'a mut Sources,
     /// Number of chunks along each axis.
     counts: Vec<u64>,
-    /// An axis, and the index along it below which chunks are not written.
-    retained: Option<(usize, u64)>,
+    /// The lowest position that the next chunk may have.
     next: u64,
 }
 
@@ -159,51 +235,33 @@ impl<'a> NewChunks<'a> {
         reader: &'a mut dyn ChunkReader,
         sources: &'a mut Sources,
         (document, array): (&'a Document<'_>, &Array),
-        retained: Option<(usize, u64)>,
     ) -> Result<Self, IcechunkError> {
         let counts = array.chunk_grid.counts(&array.shape);
-        let row: u64 = counts.iter().skip(1).fold(1, |all, count| all.saturating_mul(*count));
-        let start = match retained {
-            Some((0, end)) => end.saturating_mul(row),
-            _ => 0,
-        };
-        let chunks = reader.chunks(&document.inner, start).map_err(IcechunkError::of_chunks)?;
-        Ok(Self { path: &document.path, chunks, sources, counts, retained, next: start })
+        let chunks = reader.chunks(&document.inner, 0).map_err(IcechunkError::of_chunks)?;
+        Ok(Self { path: &document.path, chunks, sources, counts, next: 0 })
     }
 
     /// Returns the next chunk.
     pub(crate) async fn next(&mut self) -> Result<Option<(ChunkIndices, NewChunk)>, IcechunkError> {
-        loop {
-            let Some(item) = self.chunks.next() else { return Ok(None) };
-            let (position, chunk) = item.map_err(IcechunkError::of_chunks)?;
-            if position < self.next {
-                return Err(node_error(self.path, format!("chunk {position} is out of order")));
-            }
-            self.next = position.saturating_add(1);
-            let indices = indices(position, &self.counts).ok_or_else(|| {
-                let reason = "is outside of the grid, or its index exceeds the 32 bits of Icechunk";
-                node_error(self.path, format!("chunk {position} {reason}"))
-            })?;
-            if !is_retained(&indices, self.retained) {
-                return Ok(Some((indices, self.converted(chunk).await?)));
-            }
+        let Some(item) = self.chunks.next() else { return Ok(None) };
+        let (position, chunk) = item.map_err(IcechunkError::of_chunks)?;
+        if position < self.next {
+            return Err(node_error(self.path, format!("chunk {position} is out of order")));
         }
-    }
-
-    async fn converted(&mut self, chunk: Chunk) -> Result<NewChunk, IcechunkError> {
-        Ok(match chunk {
+        self.next = position.saturating_add(1);
+        let indices = indices(position, &self.counts).ok_or_else(|| {
+            let reason = "is outside the grid, or its index exceeds the 32 bits of Icechunk";
+            node_error(self.path, format!("chunk {position} {reason}"))
+        })?;
+        let chunk = match chunk {
             Chunk::Inline(bytes) => NewChunk::Inline(bytes),
             Chunk::Reference { source, offset, length } => {
                 let ChunkSource { location, checksum } = self.sources.of(&source, offset).await?.clone();
                 NewChunk::Virtual(VirtualChunkRef { location, offset, length, checksum })
             }
-        })
+        };
+        Ok(Some((indices, chunk)))
     }
-}
-
-/// Returns whether the index of a chunk along an axis is below a limit.
-pub(crate) fn is_retained(indices: &ChunkIndices, retained: Option<(usize, u64)>) -> bool {
-    retained.is_some_and(|(axis, end)| indices.0.get(axis).is_some_and(|index| u64::from(*index) < end))
 }
 
 /// Converts a row-major position in the chunk grid to indices along each axis.
@@ -213,8 +271,40 @@ fn indices(position: u64, counts: &[u64]) -> Option<ChunkIndices> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_are_percent_encoded() {
+        let source = |url: &str| Source { url: url.to_owned(), ..Source::default() };
+        for (given, expected) in [
+            ("file:///d/a b%20#?.nc", "file:///d/a%20b%2520%23%3F.nc"),
+            ("s3://bucket/k//x%2F.tif", "s3://bucket/k//x%252F.tif"),
+            // Parsers of urls take a backslash for a slash.
+            ("file:///d/a\\b.nc", "file:///d/a%5Cb.nc"),
+            ("https://host/a%20b.tif", "https://host/a%20b.tif"),
+        ] {
+            assert_eq!(location(&source(given)).unwrap().url(), expected);
+        }
+        assert!(location(&source("https://host/a?signature=1")).is_err());
+    }
+
+    #[test]
+    fn weak_entity_tags_are_ignored_and_seconds_rounded_up() {
+        let time = Checksum::LastModified(SecondsSinceEpoch(2));
+        let tag = Checksum::ETag(ETag("\"1\"".to_owned()));
+        let weak = Source {
+            url: "s3://b/a".to_owned(),
+            etag: Some("W/\"1\"".to_owned()),
+            modified: Some(1_001),
+            ..Source::default()
+        };
+        assert_eq!(checksums(&weak), std::slice::from_ref(&time));
+        let strong = Source { etag: Some("\"1\"".to_owned()), ..weak };
+        assert_eq!(checksums(&strong), [tag.clone(), time.clone()]);
+        assert_eq!(checksums(&Source { url: "https://h/a".to_owned(), ..strong }), [time, tag]);
+    }
 
     #[test]
     fn positions_are_row_major() {

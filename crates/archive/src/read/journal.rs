@@ -4,11 +4,11 @@ use std::{collections::VecDeque, sync::Arc};
 
 use tokio::sync::oneshot;
 
-use super::{Ended, Failure, Outage, ReadFile, ReadOptions, WorkQueue, read_all};
+use super::{Ended, Outage, ReadFile, ReadOptions, WorkQueue, read_all};
 use crate::{
     Error,
     event::Events,
-    journal::{Gone, Journal, JournalError, Outcome, Record, Work, Writer},
+    journal::{Failure, Gone, Journal, JournalError, Outcome, Record, Work, Writer},
 };
 
 /// Number of files that are taken from the journal at once, ahead of reading them, so that no reader waits for a
@@ -52,7 +52,7 @@ pub(crate) async fn read_journal(
 /// Returns the error that reports an outage.
 fn outage_error(Outage { store, failure, .. }: Outage, journal: &Journal) -> Result<Error, Error> {
     let counts = journal.counts()?;
-    let Failure { class, error: reason } = failure;
+    let Failure { class, error: reason, .. } = failure;
     Ok(Error::Outage { store, class, reason, left: counts.pending, files: counts.all() })
 }
 

@@ -2,15 +2,15 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use virtualize::{Destination, Error as FileError, Format, PreparedOutput, VirtualStore, zarr::node};
-use virtualize_store::OutputLock;
+use virtualize::{
+    Destination, Error as FileError, Format, PreparedOutput, StoreError, StoreOptions, VirtualStore,
+    zarr::node,
+};
+use virtualize_store::{OutputLock, Receipt, local_path, receipt, url_of};
 
 use super::{
     Batch, Target,
-    combined::{Chain, Combination, CombinedFiles, Rows},
-    extension::{Grown, Tail},
-    present::{self, Present},
-    python,
+    combine::{Chain, Combination, CombinedFiles, Grown, Rows, Tail},
 };
 use crate::{
     Error, Event, Journal, Layout, Summary, error::CombineError, event::Events, join::JoinedChunks,
@@ -35,7 +35,7 @@ impl Batch {
     ) -> Result<(), Error> {
         let combine = &self.combine;
         let others = format!("{:?} {:?} {}", self.target, self.relocation, self.output);
-        let name = present::name(&self.output);
+        let name = output_name(&self.output);
         summary.output = Some(self.output.clone());
         let grown = Grown::of(&journal, &name, &Chain::of_options(&combine.plan, &others))?;
         let journal = Arc::new(Mutex::new(journal));
@@ -103,7 +103,7 @@ impl Writing<'_> {
     }
 
     fn nothing_is_new(&mut self) -> Result<(), Error> {
-        self.summary.notes.push("nothing is new: the output is as it was".to_owned());
+        self.summary.notes.push("up to date; nothing written".to_owned());
         self.summary.python = self.python()?;
         Ok(())
     }
@@ -113,12 +113,12 @@ impl Writing<'_> {
         let Batch { target, output, .. } = self.batch;
         let group = self.journal().fact(&group_fact(output))?;
         let group = group.or_else(|| self.summary.eras.first().cloned()).unwrap_or_default();
-        Ok(python::lines(target, output, &group))
+        Ok(python_code(target, output, &group))
     }
 
     /// Records that the output was extended as described by `tail`, or written, and what a later run needs to extend it.
     pub(super) fn finish(&mut self, receipt: &str) -> Result<(), Error> {
-        let name = present::name(&self.batch.output);
+        let name = output_name(&self.batch.output);
         self.journal().finish_output(&name, receipt)?;
         match self.tail.take() {
             Some(tail) => tail.store(&self.journal(), &name),
@@ -129,7 +129,7 @@ impl Writing<'_> {
     /// Records that an extension of a repository was committed.
     #[cfg(feature = "icechunk")]
     pub(super) fn finish_extension(&mut self, rows: Vec<i64>, tail: Tail) -> Result<(), Error> {
-        let name = present::name(&self.batch.output);
+        let name = output_name(&self.batch.output);
         self.journal().begin_output(&name, (&tail.digest, ""), rows, true)?;
         self.tail = Some(tail);
         self.finish("")
@@ -143,7 +143,7 @@ impl Writing<'_> {
         lock: Option<&OutputLock>,
     ) -> Result<String, Error> {
         let Batch { target, output, options, overwrite, .. } = self.batch;
-        let (name, digest, rows) = (present::name(output), combination.digest.clone(), combination.rows());
+        let (name, digest, rows) = (output_name(output), combination.digest.clone(), combination.rows());
         match target {
             Target::References(format) => {
                 let is_ours = *overwrite || present.is_ours();
@@ -222,7 +222,7 @@ impl Writing<'_> {
 
 /// Returns the name of the fact that records which group of an output the printed code opens.
 fn group_fact(output: &str) -> String {
-    format!("group {}", present::name(output))
+    format!("group {}", output_name(output))
 }
 
 /// Returns the error of files whose chunks could not be read while the output was written.
@@ -236,4 +236,90 @@ fn of_files(error: Error) -> Error {
         Some(Error::Stopped { done, files }) => Error::Stopped { done: *done, files: *files },
         _ => error,
     }
+}
+
+/// What exists at the location of a combined output.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Present {
+    /// Nothing.
+    Nothing,
+    /// An output of this journal, from the rows and options with this digest.
+    Written { plan: String },
+    /// An output that an interrupted run was publishing.
+    Unfinished,
+    /// An output that the journal has no record of.
+    Unknown,
+    /// An output that differs from the one the journal recorded.
+    Other { found: Receipt, expected: Option<Receipt> },
+}
+
+impl Present {
+    /// Inspects an output. If an interrupted run published it without recording that, updates the journal. In a bucket
+    /// that cannot be verified: the store assigns the identity of objects on upload, too late for such a run to record
+    /// it.
+    pub(super) async fn of(
+        output: &str,
+        several_files: bool,
+        journal: &mut Journal,
+        options: &StoreOptions,
+    ) -> Result<Self, Error> {
+        let found = receipt(output, several_files, options).await.map_err(virtualize::Error::from)?;
+        let Some(found) = found else { return Ok(Self::Nothing) };
+        let name = output_name(output);
+        let Some(known) = journal.output(&name)? else { return Ok(Self::Unknown) };
+        let there = found.to_string();
+        if known.receipt.as_ref() == Some(&there) {
+            return Ok(Self::Written { plan: known.plan.unwrap_or_default() });
+        }
+        if known.begun.as_ref() == Some(&there) {
+            journal.finish_output(&name, &there)?;
+            return Ok(Self::Written { plan: known.begun_plan.unwrap_or_default() });
+        }
+        if known.begun.is_some() && local_path(output).is_none() {
+            journal.keep_begun()?;
+            return Ok(Self::Unfinished);
+        }
+        // No run has recorded a complete output.
+        if known.receipt.is_none() {
+            return Ok(Self::Unknown);
+        }
+        Ok(Self::Other { found, expected: known.receipt.as_deref().and_then(Receipt::parse) })
+    }
+
+    /// Rejects an output that must not be replaced without the user's consent. Only a run over all files may replace a
+    /// single file that it did not write.
+    pub(super) fn check(&self, output: &str, several_files: bool, append: bool) -> Result<(), Error> {
+        match self {
+            Self::Other { found, expected } => Err(Error::OtherOutput {
+                output: output.to_owned(),
+                found: (found.files, found.bytes),
+                expected: expected.as_ref().map(|it| (it.files, it.bytes)),
+            }),
+            Self::Unknown if append => Err(Error::UnknownOutput { output: output.to_owned() }),
+            Self::Unknown if several_files => {
+                Err(virtualize::Error::from(StoreError::Occupied { name: output.to_owned(), foreign: None })
+                    .into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns whether this journal wrote the output.
+    pub(super) fn is_ours(&self) -> bool {
+        matches!(self, Self::Written { .. } | Self::Unfinished)
+    }
+}
+
+/// Returns the journal's name for an output, independent of the working directory.
+pub(super) fn output_name(output: &str) -> String {
+    let output = output.trim_end_matches('/');
+    url_of(output).unwrap_or_else(|_| output.to_owned())
+}
+
+/// Returns the code that opens a group of an output.
+fn python_code(target: &Target, output: &str, group: &str) -> Option<String> {
+    let group = if group.is_empty() { String::new() } else { format!(", group={group:?}") };
+    #[cfg_attr(not(feature = "icechunk"), expect(irrefutable_let_patterns, reason = "Icechunk is the other"))]
+    let Target::References(format) = target else { return None };
+    Some(format.python(output, &group))
 }

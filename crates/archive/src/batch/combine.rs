@@ -1,0 +1,538 @@
+//! Combines files into one dataset, from the rows of the journal alone: all of them, or those that follow the files of an
+//! output, without looking at these again.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use tokio_util::sync::CancellationToken;
+use virtualize::{
+    Options, VirtualStore, from_text, to_text,
+    zarr::{Hierarchy, readers::ReaderSetup},
+};
+use virtualize_remedy::alternatives;
+
+use crate::{
+    Error, Event, Item, Journal, Layout, Member,
+    compat::{Difference, Signature, differences, wanted},
+    error::{CombineError, Note},
+    event::Events,
+    file::{FileChunks, Head, Members},
+    join::{self, ChunkPlaces, Combined, JoinedChunks, collect, combine},
+    journal::{Failure, FileRecord, JournalError, Planned, Record},
+    layout::given,
+    plan::{FileExtent, Files, Known, Plan, PlanOptions, PlannedEra, Signatures, coordinates, plan},
+};
+
+/// Maximum number of differences that an error names.
+const NAMED: usize = 3;
+/// Maximum number of signatures that are compared.
+const MAX_SIGNATURES: usize = 1000;
+/// Number of files between two progress events.
+const TOLD: u64 = 100;
+
+/// The planned arrangement of the files, before they are combined.
+#[derive(Clone)]
+pub(super) struct Combination {
+    pub(super) plan: Plan,
+    pub(super) layout: Layout,
+    pub(super) options: PlanOptions,
+    /// Rows of the journal in order: a row number of the plan is an index into these.
+    pub(super) ids: Vec<i64>,
+    /// Identifies the rows and options: equal digests mean equal outputs.
+    pub(super) digest: String,
+    /// Identifies the options.
+    pub(super) options_digest: String,
+    /// Storage digest of all files, if they have the same one.
+    pub(super) storage: Option<String>,
+}
+
+impl Combination {
+    /// Plans the arrangement of the journal's files. `others` describes further options that the output depends on.
+    pub(super) fn plan(
+        journal: &Journal,
+        layout: &Layout,
+        options: &PlanOptions,
+        others: &str,
+    ) -> Result<Self, Error> {
+        let mut chain = Chain::of_options(options, others);
+        let options_digest = chain.digest();
+        let (mut files, signatures) = kinds(journal)?;
+        let count = usize::try_from(journal.counts()?.done).unwrap_or_default();
+        files.reserve(count);
+        let mut ids = Vec::with_capacity(count);
+        journal.for_each_planned(0, |Planned { id, run, storage, extent }| {
+            chain.add(id, run);
+            let extent = parse_extent(journal, id, &extent)?;
+            ids.push(id);
+            // Rows refer to signatures, which are all known.
+            let kind = files.kind(&storage, String::new);
+            files.push(kind, extent);
+            Ok::<_, Error>(())
+        })?;
+        let of_row = |row: u64, name: &str| {
+            let (item, member) = journal.member(id_of(&ids, row)?).ok()?;
+            coordinates(&member.member(item).ok()?, name)
+        };
+        let url = |row: u64| id_of(&ids, row).and_then(|id| journal.url(id).ok()).unwrap_or_default();
+        let known = Known { signatures, coordinates: &of_row, url: &url };
+        let plan = match plan(files, &known, layout, options) {
+            Ok(plan) => plan,
+            Err(CombineError::Eras { eras }) => return Err(mismatch(journal, &known.signatures, &eras)),
+            Err(error) => return Err(error.into()),
+        };
+        let storage = known.signatures.first_key_value().map(|(storage, _)| storage.clone());
+        let storage = storage.filter(|_| known.signatures.len() == 1);
+        let digest = chain.digest();
+        let (layout, options) = (layout.clone(), options.clone());
+        Ok(Self { plan, layout, options, ids, digest, options_digest, storage })
+    }
+
+    /// Returns the number of files in the plan.
+    pub(super) fn files(&self) -> usize {
+        self.plan.eras.iter().map(|era| era.blocks.len()).sum()
+    }
+
+    /// Returns the journal's rows that the plan includes.
+    pub(super) fn rows(&self) -> Vec<i64> {
+        let blocks = self.plan.eras.iter().flat_map(|era| &era.blocks);
+        blocks.filter_map(|block| id_of(&self.ids, block.row)).collect()
+    }
+
+    /// Combines the metadata of the files, each era in its own group.
+    pub(super) fn combine(
+        &self,
+        journal: &Arc<Mutex<Journal>>,
+        events: &Events,
+        cancel: &CancellationToken,
+    ) -> Result<CombinedFiles<'_>, Error> {
+        let mut progress = Progress { events, cancel, done: 0, files: self.files() as u64 };
+        let mut notes: Vec<Note> = self.plan.notes.clone();
+        let mut members = Rows::new(journal, &self.ids, cancel);
+        let (mut whole, mut chunks): (Option<Hierarchy>, _) = (None, ChunkPlaces::default());
+        for era in &self.plan.eras {
+            let combined: Combined<'_> =
+                combine(era, &self.layout, &self.options, &mut members, &mut || progress.step())?;
+            notes.extend(combined.notes);
+            chunks.graft(&era.group, combined.chunks);
+            let whole = whole.get_or_insert_with(|| Hierarchy::new(combined.hierarchy.format));
+            if let Some(group) = whole.root.make_group(&era.group) {
+                *group = combined.hierarchy.root;
+            }
+        }
+        let hierarchy = whole.ok_or(CombineError::Nothing)?;
+        notes.extend(unknown_arrays(&self.layout, &hierarchy));
+        let setup = ReaderSetup::of(&hierarchy);
+        let notes = notes.iter().map(|note| format!("{}: {}", note.subject, note.text));
+        let notes = notes.chain(setup.hint()).collect();
+        Ok(CombinedFiles { hierarchy, chunks: JoinedChunks::new(members, chunks), notes })
+    }
+}
+
+/// Returns a note about each array that the layout names and no file has.
+fn unknown_arrays(layout: &Layout, hierarchy: &Hierarchy) -> Vec<Note> {
+    let arrays = hierarchy.arrays();
+    let paths = || arrays.iter().map(|(path, _)| path.as_str());
+    // Each era is a group, so paths in files are ends of paths in the output.
+    let exists = |name: &str| paths().any(|path| path == name || path.ends_with(&format!("/{name}")));
+    let named = [&layout.concat_vars, &layout.assume_equal, &layout.optional].into_iter().flatten();
+    let unknown = named.filter(|name| *name != "*" && !exists(name));
+    let text = |name: &String| format!("no file has this array{}", alternatives("arrays", name, paths()));
+    unknown.map(|name| Note::new(name, text(name))).collect()
+}
+
+/// The combined dataset.
+pub(super) struct CombinedFiles<'a> {
+    /// Its metadata.
+    pub(super) hierarchy: Hierarchy,
+    /// Its chunks.
+    pub(super) chunks: JoinedChunks<'a, Rows<'a>>,
+    /// Notes for the user.
+    pub(super) notes: Vec<String>,
+}
+
+/// The files of a plan in the journal.
+#[derive(Clone)]
+pub(super) struct Rows<'a> {
+    journal: Arc<Mutex<Journal>>,
+    ids: &'a [i64],
+    cancel: CancellationToken,
+}
+
+impl<'a> Rows<'a> {
+    /// Creates a reader of files by their index in `ids`.
+    pub(super) fn new(journal: &Arc<Mutex<Journal>>, ids: &'a [i64], cancel: &CancellationToken) -> Self {
+        Self { journal: Arc::clone(journal), ids, cancel: cancel.clone() }
+    }
+
+    /// Returns the row of the journal, and the journal.
+    fn find(&self, row: u64) -> Result<(u64, MutexGuard<'_, Journal>), Error> {
+        let id = id_of(self.ids, row).and_then(|id| u64::try_from(id).ok()).ok_or(CombineError::Nothing)?;
+        Ok((id, self.journal.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+impl Members for Rows<'_> {
+    type Error = Error;
+
+    fn head(&mut self, row: u64) -> Result<Head, Error> {
+        let (id, mut journal) = self.find(row)?;
+        Ok(journal.head(id)?)
+    }
+
+    fn chunks(&mut self, row: u64, path: &str) -> Result<FileChunks, Error> {
+        if self.cancel.is_cancelled() {
+            let files = self.ids.len() as u64;
+            return Err(Error::Stopped { done: files, files });
+        }
+        let (id, mut journal) = self.find(row)?;
+        Ok(journal.chunks(id, path)?)
+    }
+}
+
+/// Returns the entry of `ids` for a row number of the plan.
+pub(super) fn id_of(ids: &[i64], row: u64) -> Option<i64> {
+    ids.get(usize::try_from(row).ok()?).copied()
+}
+
+struct Progress<'a> {
+    events: &'a Events,
+    cancel: &'a CancellationToken,
+    done: u64,
+    files: u64,
+}
+
+impl Progress<'_> {
+    fn step(&mut self) -> Result<(), Error> {
+        let Self { done, files, .. } = *self;
+        if self.cancel.is_cancelled() {
+            return Err(Error::Stopped { done: files, files });
+        }
+        self.done += 1;
+        if done % TOLD == 0 {
+            self.events.tell(Event::Combining { done, files });
+        }
+        Ok(())
+    }
+}
+
+/// Identifies the rows of a plan, and the options that the output depends on. Further rows continue the chain.
+#[derive(Clone, Debug)]
+pub(super) struct Chain([u8; 32]);
+
+impl Chain {
+    /// Starts a chain with options; `others` describes those that the plan does not depend on.
+    pub(super) fn of_options(options: &PlanOptions, others: &str) -> Self {
+        Self(Sha256::digest(format!("{options:?} {others}")).into())
+    }
+
+    /// Continues a chain from its digest.
+    pub(super) fn parse(digest: &str) -> Option<Self> {
+        Some(Self(hex::decode(digest).ok()?.try_into().ok()?))
+    }
+
+    /// Adds the next file by its row in the journal, and the run that read it: together they identify its record.
+    pub(super) fn add(&mut self, id: i64, run: i64) {
+        let hasher = Sha256::new().chain_update(self.0);
+        self.0 = hasher.chain_update(id.to_le_bytes()).chain_update(run.to_le_bytes()).finalize().into();
+    }
+
+    /// Returns the digest in hexadecimal.
+    pub(super) fn digest(&self) -> String {
+        hex::encode(self.0)
+    }
+}
+
+/// Returns the kinds of all files, and the signatures of the first thousand.
+fn kinds(journal: &Journal) -> Result<(Files, Signatures), Error> {
+    let (mut files, mut signatures) = (Files::default(), Signatures::new());
+    for storage in journal.signature_digests()? {
+        let signature = serde_json::from_str::<Signature>(&journal.signature(&storage)?);
+        let signature = signature.map_err(|error| JournalError::Failed {
+            path: journal.path().to_owned(),
+            reason: format!("signature {storage}: {error}"),
+        })?;
+        files.kind(&storage, || signature.digest());
+        if signatures.len() < MAX_SIGNATURES {
+            signatures.insert(storage, signature);
+        }
+    }
+    Ok((files, signatures))
+}
+
+/// Parses the extent of a row of the journal.
+pub(super) fn parse_extent(journal: &Journal, id: i64, extent: &str) -> Result<FileExtent, JournalError> {
+    serde_json::from_str(extent).map_err(|error| JournalError::Failed {
+        path: journal.path().to_owned(),
+        reason: format!("row {id}: {error}"),
+    })
+}
+
+/// Returns the error that describes how the first files of the first two eras differ.
+fn mismatch(journal: &Journal, signatures: &Signatures, eras: &[(u64, String)]) -> Error {
+    let of_file = |url: &str| signatures.get(&journal.storage_of(url).ok()?);
+    let mut first = eras.iter().filter_map(|(_, url)| of_file(url));
+    let differences = match (first.next(), first.next()) {
+        (Some(left), Some(right)) => differences(left, right),
+        _ => Vec::new(),
+    };
+    let more = differences.len().saturating_sub(NAMED);
+    let said =
+        |Difference { path, what, left, right }: &Difference| format!("/{path}: {what} {left}, {right}");
+    let mut said: Vec<String> = differences.iter().take(NAMED).map(said).collect();
+    if more > 0 {
+        said.push(format!("and {more} more"));
+    }
+    Error::Mismatch { eras: eras.to_vec(), differences: said }
+}
+
+/// Maximum number of new files. More are combined with all others, one part of the dataset after the other.
+const MAX_NEW_FILES: usize = 1000;
+
+/// What is known of an output without its files.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Tail {
+    /// Digest of the files and options, see [`Chain`].
+    pub(super) digest: String,
+    /// Number of files.
+    pub(super) files: u64,
+    /// Digest of the options.
+    options: String,
+    /// Storage digest of all files.
+    storage: String,
+    /// Row of the first file in order, and its extent.
+    first: (i64, FileExtent),
+    /// The same of the last one.
+    last: (i64, FileExtent),
+    /// The dataset without its chunks, see [`join::tail`]: references as JSON.
+    hierarchy: String,
+    /// The last row of the journal that the dataset includes.
+    #[serde(skip)]
+    through: i64,
+}
+
+/// An output that is extended.
+pub(super) struct Extension {
+    /// The whole dataset, with its new and changed chunks alone.
+    pub(super) hierarchy: Hierarchy,
+    /// Rows of the new files.
+    pub(super) rows: Vec<i64>,
+    /// What is known of the output then.
+    pub(super) tail: Tail,
+}
+
+/// What a journal knows of an output and of the files that follow those of the output.
+pub(super) struct Grown {
+    pub(super) tail: Tail,
+    rows: Vec<Planned>,
+}
+
+impl Grown {
+    /// Returns what is known of an output; `None` unless its files and options are those of when it was written.
+    pub(super) fn of(journal: &Journal, output: &str, options: &Chain) -> Result<Option<Self>, Error> {
+        let Some((through, state)) = journal.tail(output)? else { return Ok(None) };
+        let Ok(tail) = serde_json::from_slice::<Tail>(&state) else { return Ok(None) };
+        if tail.options != options.digest() {
+            return Ok(None);
+        }
+        Ok(Some(Self { tail: Tail { through, ..tail }, rows: journal.rows_after(through)? }))
+    }
+
+    /// Returns whether files were added.
+    pub(super) fn is_more(&self) -> bool {
+        !self.rows.is_empty()
+    }
+
+    /// Extends the output; `None` if all files have to be combined.
+    pub(super) fn extend(
+        self,
+        journal: &Arc<Mutex<Journal>>,
+        layout: &Layout,
+        options: &PlanOptions,
+        cancel: &CancellationToken,
+    ) -> Result<Option<Extension>, Error> {
+        let Self { tail, rows } = self;
+        let is_same = rows.iter().all(|row| *row.storage == *tail.storage);
+        if rows.is_empty() || rows.len() > MAX_NEW_FILES || !is_same {
+            return Ok(None);
+        }
+        let Some(arranged) = Arranged::new(&tail, &rows, &locked(journal), layout) else { return Ok(None) };
+        let joined = arranged.join(&tail, (journal, cancel), layout, options)?;
+        let Some(Joined { hierarchy, tail: new_tail }) = joined else { return Ok(None) };
+        let Some(mut digest) = Chain::parse(&tail.digest) else { return Ok(None) };
+        rows.iter().for_each(|row| digest.add(row.id, row.run));
+        let after = Tail {
+            digest: digest.digest(),
+            files: tail.files.saturating_add(rows.len() as u64),
+            last: arranged.last(),
+            hierarchy: new_tail,
+            through: rows.iter().map(|row| row.id).fold(tail.through, i64::max),
+            ..tail.clone()
+        };
+        Ok(Some(Extension { hierarchy, rows: rows.iter().map(|row| row.id).collect(), tail: after }))
+    }
+}
+
+impl Tail {
+    /// Describes a combined dataset; `None` if it cannot be extended.
+    pub(super) fn of(
+        combination: &Combination,
+        hierarchy: &Hierarchy,
+        journal: &Journal,
+    ) -> Result<Option<Self>, Error> {
+        let Combination { plan, layout, ids, .. } = combination;
+        let ([era], [_]) = (plan.eras.as_slice(), layout.along.as_slice()) else { return Ok(None) };
+        let is_whole =
+            era.blocks.len() == ids.len() && era.blocks.iter().all(|block| block.selection.is_none());
+        let (Some(storage), true, true) = (&combination.storage, is_whole, layout.optional.is_empty()) else {
+            return Ok(None);
+        };
+        let end = |block: Option<&crate::plan::Block>| {
+            let id = block.and_then(|block| id_of(ids, block.row));
+            let id = id.ok_or(CombineError::Nothing)?;
+            let extent = journal.extent(id)?;
+            Ok::<_, Error>((id, parse_extent(journal, id, &extent)?))
+        };
+        let (first, last) = (end(era.blocks.first())?, end(era.blocks.last())?);
+        let Some(hierarchy) = text_of(&join::tail(hierarchy)) else { return Ok(None) };
+        Ok(Some(Self {
+            digest: combination.digest.clone(),
+            files: ids.len() as u64,
+            options: combination.options_digest.clone(),
+            storage: storage.clone(),
+            first,
+            last,
+            hierarchy,
+            through: ids.iter().copied().max().unwrap_or(0),
+        }))
+    }
+
+    /// Stores the tail of an output that was published.
+    pub(super) fn store(&self, journal: &Journal, output: &str) -> Result<(), Error> {
+        let state = serde_json::to_vec(self).map_err(|error| JournalError::Failed {
+            path: journal.path().to_owned(),
+            reason: format!("tail: {error}"),
+        })?;
+        Ok(journal.set_tail(output, self.through, &state)?)
+    }
+}
+
+/// Returns a tail as text, if it comes back from that.
+fn text_of(tail: &Hierarchy) -> Option<String> {
+    let text = to_text(tail, "tail").ok()?;
+    let back = from_text(&text, &[], "tail").ok()?;
+    (back == *tail).then(|| String::from_utf8(text).ok())?
+}
+
+fn locked(journal: &Mutex<Journal>) -> MutexGuard<'_, Journal> {
+    journal.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A dataset that was extended, with its new and changed chunks, and the text of its tail.
+struct Joined {
+    hierarchy: Hierarchy,
+    tail: String,
+}
+
+/// The first and the last file of an output, and the new files, in order.
+struct Arranged {
+    era: PlannedEra,
+    /// The first and the last file alone.
+    known: PlannedEra,
+    /// Rows and extents of the files of the era.
+    files: Vec<(i64, FileExtent)>,
+}
+
+impl Arranged {
+    /// Arranges the files; `None` unless the new ones follow.
+    fn new(tail: &Tail, rows: &[Planned], journal: &Journal, layout: &Layout) -> Option<Self> {
+        let mut files = vec![tail.first.clone()];
+        if tail.last.0 != tail.first.0 {
+            files.push(tail.last.clone());
+        }
+        let count = files.len();
+        for row in rows {
+            files.push((row.id, serde_json::from_str(&row.extent).ok()?));
+        }
+        let mut planned = Files::default();
+        let kind = planned.kind(&tail.storage, String::new);
+        files.iter().for_each(|(_, extent)| planned.push(kind, extent.clone()));
+        let id = |row: u64| files.get(usize::try_from(row).ok()?).map(|(id, _)| *id);
+        let url = |row| id(row).and_then(|id| journal.url(id).ok()).unwrap_or_default();
+        let known = Known { url: &url, ..Known::nothing() };
+        let mut plan = plan(planned, &known, layout, &PlanOptions::default()).ok()?;
+        let era = plan.eras.pop().filter(|_| plan.eras.is_empty() && plan.left_out.is_empty())?;
+        let follows = (0..).zip(era.blocks.iter().take(count)).all(|(row, block)| block.row == row);
+        if !follows || era.blocks.len() != files.len() {
+            return None;
+        }
+        let blocks = era.blocks.iter().take(count).cloned().collect();
+        let sizes = era.sizes.iter().map(|sizes| sizes.iter().take(count).copied().collect()).collect();
+        let known = PlannedEra { blocks, sizes, ..era.clone() };
+        Some(Self { era, known, files })
+    }
+
+    /// Joins the files, and extends the dataset by what the new ones add.
+    fn join(
+        &self,
+        tail: &Tail,
+        (journal, cancel): (&Arc<Mutex<Journal>>, &CancellationToken),
+        layout: &Layout,
+        options: &PlanOptions,
+    ) -> Result<Option<Joined>, Error> {
+        let Ok(before) = from_text(tail.hierarchy.as_bytes(), &[], "tail") else { return Ok(None) };
+        let ids: Vec<i64> = self.files.iter().map(|(id, _)| *id).collect();
+        let mut members = Rows::new(journal, &ids, cancel);
+        let mut step = || Ok::<_, Error>(());
+        let known = combine(&self.known, layout, options, &mut members, &mut step);
+        let joined = combine(&self.era, layout, options, &mut members, &mut step);
+        // If the files cannot be joined, joining all reports why.
+        let (Ok(known), Ok(joined)) = (known, joined) else { return Ok(None) };
+        let extended = join::extend(&before, &known.hierarchy, &joined.hierarchy, options.most_inline);
+        let Some(extended) = extended else { return Ok(None) };
+        let Some(tail) = text_of(&extended.tail()) else { return Ok(None) };
+        let mut chunks = extended.chunks(JoinedChunks::new(members, joined.chunks));
+        // Reading the chunks of all files reports why that fails.
+        let hierarchy = collect(extended.hierarchy.clone(), &mut chunks).ok();
+        Ok(hierarchy.map(|hierarchy| Joined { hierarchy, tail }))
+    }
+
+    /// Returns row and extent of the last file.
+    fn last(&self) -> (i64, FileExtent) {
+        let row = self.era.blocks.last().and_then(|block| usize::try_from(block.row).ok());
+        let last = row.and_then(|row| self.files.get(row)).or(self.files.last());
+        last.cloned().unwrap_or_else(|| (0, FileExtent::new(Vec::new())))
+    }
+}
+
+/// Returns the journal's record of a file: its references, and the values that decide its place among the other files.
+pub(super) async fn member_content(
+    item: &Item,
+    store: &VirtualStore,
+    layout: &Layout,
+    options: &Options,
+) -> Result<Record, Failure> {
+    let failed = |error: virtualize::Error| Failure::new(error, options.notation);
+    let (row, hierarchy) = FileRecord::pack(store).map_err(failed)?;
+    let read = wanted(&hierarchy, layout).read(store, &options.store).await;
+    let (values, digests) = read.map_err(failed)?;
+    let misfit = |error| Failure::of_layout(&error, options.notation);
+    let given = given(item, layout).map_err(misfit)?;
+    let member = Member { item: item.clone(), hierarchy, values, digests, given };
+    let signature = Signature::of(&member, layout);
+    let extent = FileExtent::of(&member, layout).map_err(misfit)?;
+    let Member { values, digests, given, .. } = member;
+    Ok(Record::Member(Box::new(FileRecord {
+        storage: signature.storage_digest(),
+        signature: text(&signature)?.into(),
+        extent: text(&extent)?,
+        values: values.into_iter().map(|(path, values)| (path, values.bytes)).collect(),
+        digests,
+        given,
+        ..row
+    })))
+}
+
+fn text(value: &impl serde::Serialize) -> Result<String, Failure> {
+    serde_json::to_string(value).map_err(|error| Failure::of_file(format!("journal: {error}")))
+}

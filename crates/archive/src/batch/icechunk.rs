@@ -1,0 +1,256 @@
+//! Commits the combined dataset to an Icechunk repository: an extension at the end, or one commit that replaces the dataset.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError},
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use virtualize::{
+    CommitMode, CommitOptions, CommitRecord, Committed, Error as FileError, History, Options, Relocation,
+    VirtualStore,
+};
+
+use super::{
+    Batch,
+    combine::{Combination, Extension, Grown, Rows},
+    write::Writing,
+};
+use crate::{Error, Event, Journal, JournalError, OptionConflict, join::JoinedChunks};
+
+/// The fact that stores the record of the last commit.
+const COMMITTED: &str = "commit";
+/// The fact that stores the record of a commit in progress. The commit may have succeeded even though the run was
+/// killed before it recorded that.
+const COMMITTING: &str = "committing";
+/// The commit property that identifies a commit: the digest of the dataset, and a random number.
+const MARK: &str = "virtualize-batch";
+
+/// The journal's record of a commit.
+#[derive(Clone, Serialize, Deserialize)]
+struct Record {
+    /// Repository, branch and group.
+    place: String,
+    /// Value of the identifying property.
+    mark: String,
+    /// ID of the commit's snapshot; empty until the commit is done.
+    snapshot: String,
+    /// Digest of the dataset.
+    digest: String,
+    /// Metadata documents of the nodes, by path.
+    documents: BTreeMap<String, Value>,
+}
+
+impl Writing<'_> {
+    /// Commits the dataset, unless the repository already has it. Replaces the dataset of the last commit.
+    pub(super) async fn commit(
+        &mut self,
+        combination: Combination,
+        options: &CommitOptions,
+    ) -> Result<(), Error> {
+        let place = self.place(options);
+        let Some(record) = self.last_commit(&place, &options.branch).await? else {
+            return self.commit_as(combination, options.clone()).await;
+        };
+        if options.mode != CommitMode::Add {
+            return self.replace_group(combination, record, options).await;
+        }
+        let mut earlier = record.earlier();
+        let Batch { output, options: Options { store: reaching, .. }, run, overwrite, .. } = self.batch;
+        match virtualize::inspect_branch(output, &options.branch, &earlier, reaching).await? {
+            History::Empty => return self.commit_as(combination, options.clone()).await,
+            History::Whole if record.digest == combination.digest => {
+                self.unchanged(record);
+                return Ok(());
+            }
+            // Nodes of others stay, but not what they changed in the nodes of this dataset.
+            _ if *overwrite => earlier.snapshot = None,
+            History::Whole => {}
+            History::Changed(source) => {
+                return Err(FileError::Icechunk { name: output.clone(), source }.into());
+            }
+        }
+        if !run.append && !overwrite {
+            return Err(OptionConflict::NotAppended.into());
+        }
+        let options = CommitOptions { mode: CommitMode::Update(earlier), ..options.clone() };
+        self.commit_as(combination, options).await
+    }
+
+    /// Adds files to the repository that follow all others, or leaves it as it is if there are none. Returns whether that was
+    /// possible.
+    pub(super) async fn extend_repository(
+        &mut self,
+        grown: Grown,
+        options: &CommitOptions,
+    ) -> Result<bool, Error> {
+        self.batch.go_on()?;
+        let Batch { output, options: Options { store: reaching, .. }, run, .. } = self.batch;
+        let record = self.last_commit(&self.place(options), &options.branch).await?;
+        let is_ours = |record: &Record| options.mode == CommitMode::Add && record.digest == grown.tail.digest;
+        let Some(record) = record.filter(is_ours) else { return Ok(false) };
+        let earlier = record.earlier();
+        let found = virtualize::inspect_branch(output, &options.branch, &earlier, reaching).await?;
+        if !matches!(found, History::Whole) || (grown.is_more() && !run.append) {
+            return Ok(false);
+        }
+        if !grown.is_more() {
+            self.say_files(grown.tail.files);
+            self.unchanged(record);
+            return Ok(true);
+        }
+        let Some(Extension { hierarchy, rows, tail }) = self.extension(grown).await? else {
+            return Ok(false);
+        };
+        self.say_files(tail.files);
+        let options = CommitOptions { mode: CommitMode::Extend(earlier), ..options.clone() };
+        let store = VirtualStore::of(hierarchy, output.clone());
+        let mut record = self.new_record(&options, &tail.digest);
+        record.documents = virtualize::documents_of(&store, &options.group)?;
+        begin(&self.journal(), &record)?;
+        self.events.tell(Event::Writing { target: output.clone() });
+        let done = virtualize::commit(&store, output, &with_mark(options, &record), reaching).await?;
+        self.committed(record, done)?;
+        self.finish_extension(rows, tail)?;
+        Ok(true)
+    }
+
+    /// Returns the output extended by the new files; `None` if all files have to be combined.
+    async fn extension(&self, grown: Grown) -> Result<Option<Extension>, Error> {
+        // Rewritten urls must be distinct from those of all other files.
+        if self.batch.relocation != Relocation::Keep {
+            return Ok(None);
+        }
+        let (journal, combine) = (Arc::clone(&self.journal), self.batch.combine.clone());
+        let cancel = self.batch.cancel.clone();
+        let extended = tokio::task::spawn_blocking(move || {
+            grown.extend(&journal, &combine.layout, &combine.plan, &cancel)
+        });
+        extended.await.map_err(|error| Error::Internal(error.to_string()))?
+    }
+
+    /// Identifies repository, branch and group in the journal.
+    fn place(&self, options: &CommitOptions) -> String {
+        let output = self.batch.output.trim_end_matches('/');
+        format!("{output} {} {}", options.branch, options.group.trim_matches('/'))
+    }
+
+    /// Returns the record of the last commit. Completes the record first if the run was killed before it could.
+    async fn last_commit(&self, place: &str, branch: &str) -> Result<Option<Record>, Error> {
+        let begun = self.record(COMMITTING)?.filter(|begun| begun.place == place);
+        if let Some(begun) = begun {
+            let Batch { output, options: Options { store: reaching, .. }, .. } = self.batch;
+            let found = virtualize::find_commit(output, branch, (MARK, &begun.mark), reaching).await?;
+            if let Some(found) = found {
+                let record = Record { snapshot: found.snapshot, ..begun };
+                self.keep(&record)?;
+                return Ok(Some(record));
+            }
+        }
+        Ok(self.record(COMMITTED)?.filter(|record| record.place == place))
+    }
+
+    /// Replaces the group, unless its last commit did so with the same dataset.
+    async fn replace_group(
+        &mut self,
+        combination: Combination,
+        record: Record,
+        options: &CommitOptions,
+    ) -> Result<(), Error> {
+        let Batch { output, options: Options { store: reaching, .. }, .. } = self.batch;
+        if record.digest == combination.digest {
+            let mark = (MARK, record.mark.as_str());
+            let found = virtualize::find_commit(output, &options.branch, mark, reaching).await?;
+            if found.is_some_and(|found| found.is_last) {
+                self.unchanged(record);
+                return Ok(());
+            }
+        }
+        self.commit_as(combination, options.clone()).await
+    }
+
+    fn record(&self, fact: &str) -> Result<Option<Record>, Error> {
+        let text = self.journal().fact(fact)?;
+        Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+
+    fn keep(&self, record: &Record) -> Result<(), Error> {
+        let journal = self.journal();
+        journal.set_fact(COMMITTED, Some(&text(record, &journal)?))?;
+        Ok(journal.set_fact(COMMITTING, None)?)
+    }
+
+    /// Reports that the last commit has everything.
+    fn unchanged(&mut self, last: Record) {
+        self.summary.notes.push("up to date; nothing written".to_owned());
+        self.summary.snapshot = Some(last.snapshot);
+    }
+
+    /// Combines the files, and commits them with an identifying property.
+    async fn commit_as(&mut self, combination: Combination, options: CommitOptions) -> Result<(), Error> {
+        let record = self.new_record(&options, &combination.digest);
+        let (batch, journal) = (self.batch.clone(), Arc::clone(&self.journal));
+        let runtime = tokio::runtime::Handle::current();
+        let commit = move |store: &VirtualStore, chunks: &mut JoinedChunks<'_, Rows<'_>>| {
+            let documents = virtualize::documents_of(store, &options.group)?;
+            let record = Record { documents, ..record };
+            begin(&journal.lock().unwrap_or_else(PoisonError::into_inner), &record)?;
+            let options = with_mark(options, &record);
+            let Batch { output, relocation, options: Options { store: reaching, .. }, .. } = &batch;
+            let commit = virtualize::commit_chunks(store, chunks, relocation, output, &options, reaching);
+            let done = runtime.block_on(commit)?;
+            Ok((record, done))
+        };
+        let (record, done) = self.combine(combination, commit).await?;
+        self.committed(record, done)
+    }
+
+    /// Returns the record of a commit that is about to be made.
+    fn new_record(&self, options: &CommitOptions, digest: &str) -> Record {
+        Record {
+            place: self.place(options),
+            mark: format!("{digest} {:016x}", fastrand::u64(..)),
+            snapshot: String::new(),
+            digest: digest.to_owned(),
+            documents: BTreeMap::new(),
+        }
+    }
+
+    /// Records and reports a commit.
+    fn committed(&mut self, mut record: Record, done: Committed) -> Result<(), Error> {
+        let note = done.note();
+        record.snapshot.clone_from(&done.snapshot);
+        self.keep(&record)?;
+        self.summary.notes.push(format!("{} chunks committed, snapshot {}", done.chunks, done.snapshot));
+        self.summary.notes.extend(note);
+        self.summary.snapshot = Some(done.snapshot);
+        self.summary.python = Some(done.python);
+        Ok(())
+    }
+}
+
+/// Records that a commit is about to be made.
+fn begin(journal: &Journal, record: &Record) -> Result<(), Error> {
+    Ok(journal.set_fact(COMMITTING, Some(&text(record, journal)?))?)
+}
+
+/// Adds the property by which the commit of a record is found.
+fn with_mark(mut options: CommitOptions, record: &Record) -> CommitOptions {
+    options.properties.insert(MARK.to_owned(), record.mark.clone());
+    options
+}
+
+impl Record {
+    fn earlier(&self) -> CommitRecord {
+        CommitRecord { snapshot: Some(self.snapshot.clone()), documents: self.documents.clone() }
+    }
+}
+
+fn text(record: &Record, journal: &Journal) -> Result<String, Error> {
+    let failed = |error: serde_json::Error| JournalError::Failed {
+        path: journal.path().to_owned(),
+        reason: format!("record of the commit: {error}"),
+    };
+    Ok(serde_json::to_string(record).map_err(failed)?)
+}

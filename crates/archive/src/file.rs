@@ -1,0 +1,220 @@
+//! A file of an archive: as a listing has it, as it was read, and as datasets are joined from it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use futures::future::try_join_all;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use virtualize::{
+    ArrayValues, StoreOptions, VirtualStore, digest, read_array,
+    zarr::{
+        Array, ChunkManifest, Group, Hierarchy, Lengths, Node, NodePath, References, Source, SourceId,
+        ZarrFormat, node,
+    },
+};
+
+use crate::values::variable::is_variable;
+
+/// A file of an archive, as a listing has it. What a listing does not say is not known before the file is opened.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Item {
+    /// Absolute url; local files have the scheme `file`.
+    pub url: String,
+    /// Size in bytes.
+    pub size: Option<u64>,
+    /// Entity tag.
+    pub etag: Option<String>,
+    /// Modification time, in milliseconds since 1970-01-01T00:00:00Z.
+    pub modified: Option<i64>,
+    /// What a catalogue says of it, such as the properties of a STAC item; empty for others.
+    #[serde(default)]
+    pub properties: Map<String, Value>,
+}
+
+/// A file that was read.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Member {
+    /// The file.
+    pub item: Item,
+    /// Its groups and arrays, with references to their chunks.
+    pub hierarchy: Hierarchy,
+    /// Decoded values of the arrays in [`Wanted::values`].
+    pub values: BTreeMap<NodePath, ArrayValues>,
+    /// SHA-256 of type, shape and decoded values, in hexadecimal, of the arrays in [`Wanted::digests`].
+    pub digests: BTreeMap<NodePath, String>,
+    /// Coordinates along dimensions from names, paths or catalogues, by dimension.
+    pub given: BTreeMap<String, Value>,
+}
+
+/// Arrays of a file that must be read whole, because references to them are not enough.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Wanted {
+    /// Arrays whose values are needed: coordinates along the dimensions, and small arrays whose chunks may not fit.
+    pub values: BTreeSet<NodePath>,
+    /// Arrays that must be equal in all files, because they are invariant along a dimension.
+    pub digests: BTreeSet<NodePath>,
+}
+
+/// [`Member::values`] and [`Member::digests`].
+pub(crate) type Values = (BTreeMap<NodePath, ArrayValues>, BTreeMap<NodePath, String>);
+
+impl Wanted {
+    /// Reads the arrays.
+    ///
+    /// # Errors
+    /// Arrays that cannot be read whole.
+    pub(crate) async fn read(
+        &self,
+        store: &VirtualStore,
+        options: &StoreOptions,
+    ) -> Result<Values, virtualize::Error> {
+        let read = self.values.union(&self.digests).map(|path| async move {
+            let values = read_array(store, path, options).await?;
+            Ok::<_, virtualize::Error>((path.clone(), values))
+        });
+        let read: BTreeMap<_, _> = try_join_all(read).await?.into_iter().collect();
+        let digests = self.digests.iter().filter_map(|path| Some((path.clone(), digest(read.get(path)?))));
+        let digests = digests.collect();
+        let values = read.into_iter().filter(|(path, _)| self.values.contains(path)).collect();
+        Ok((values, digests))
+    }
+}
+
+/// Metadata of a file, without its chunks. Documents of the same text share one [`ParsedNode`].
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Head {
+    /// The file.
+    pub(crate) item: Item,
+    /// Zarr format of its documents.
+    pub(crate) format: ZarrFormat,
+    /// Its groups and arrays, parents before children; the first is the root.
+    pub(crate) nodes: Vec<HeadNode>,
+    /// Decoded values of the arrays in [`crate::Wanted::values`].
+    pub(crate) values: BTreeMap<NodePath, Bytes>,
+    /// SHA-256 of type, shape and decoded values, in hexadecimal, of the arrays in [`crate::Wanted::digests`].
+    pub(crate) digests: BTreeMap<NodePath, String>,
+    /// Coordinates along dimensions from names, paths or catalogues, by dimension.
+    pub(crate) given: BTreeMap<String, Value>,
+}
+
+impl Head {
+    /// Returns the groups and arrays without chunks. The values of arrays with elements of variable length are inline if
+    /// they were read, and otherwise in some file, as far as [`crate::wanted`] can tell.
+    pub(crate) fn hierarchy(&self) -> Hierarchy {
+        let mut hierarchy = Hierarchy::new(self.format);
+        for HeadNode { path, node, .. } in &self.nodes {
+            match &**node {
+                ParsedNode::Group(attributes) => {
+                    if let Some(group) = hierarchy.root.make_group(path) {
+                        group.attributes.clone_from(attributes);
+                    }
+                }
+                ParsedNode::Array(array) => {
+                    let mut array = array.clone();
+                    if is_variable(&array.data_type) {
+                        array.chunks = stand_in(self.values.get(&**path));
+                    }
+                    let (parent, name) = node::split(path);
+                    if let Some(group) = hierarchy.root.make_group(parent) {
+                        group.children.insert(name.to_owned(), Node::Array(array));
+                    }
+                }
+            }
+        }
+        hierarchy
+    }
+
+    /// Returns the attributes of the root.
+    pub(crate) fn root_attributes(&self) -> Option<&Map<String, Value>> {
+        match &*self.nodes.first()?.node {
+            ParsedNode::Group(attributes) => Some(attributes),
+            ParsedNode::Array(_) => None,
+        }
+    }
+}
+
+/// Returns chunks that are inline if values were read, and in a file otherwise.
+fn stand_in(values: Option<&Bytes>) -> ChunkManifest {
+    match values {
+        Some(values) => ChunkManifest { references: Vec::new(), inline: [(0, values.clone())].into() },
+        None => ChunkManifest::of(References {
+            source: SourceId(0),
+            positions: None,
+            offsets: vec![0].into(),
+            lengths: Lengths::Uniform(1),
+        }),
+    }
+}
+
+/// A group or array of a file.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct HeadNode {
+    /// Its path.
+    pub(crate) path: Arc<str>,
+    /// Its metadata.
+    pub(crate) node: Arc<ParsedNode>,
+    /// Number of its chunks, inline ones included.
+    pub(crate) count: u64,
+}
+
+/// A metadata document.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum ParsedNode {
+    /// The attributes of a group.
+    Group(Map<String, Value>),
+    /// An array, with an empty manifest.
+    Array(Box<Array>),
+}
+
+impl ParsedNode {
+    /// Parses the document of a node: `zarr.json`, or an object of `.zarray` or `.zgroup` and `.zattrs`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn parse(document: &str, format: ZarrFormat) -> Result<Self, String> {
+        let document: Value = serde_json::from_str(document).map_err(|error| error.to_string())?;
+        let of = |name: &str| document.get(name).unwrap_or(&Value::Null);
+        let array = match format {
+            ZarrFormat::V2 if document.get(".zarray").is_none() => {
+                return Ok(Self::Group(Group::from_document(of(".zattrs"), format).attributes));
+            }
+            ZarrFormat::V2 => Array::from_zarray(of(".zarray"), of(".zattrs")),
+            ZarrFormat::V3 if of("node_type").as_str() == Some("group") => {
+                return Ok(Self::Group(Group::from_document(&document, format).attributes));
+            }
+            ZarrFormat::V3 => Array::from_zarr_json(&document),
+        };
+        array.map(|read| Self::Array(Box::new(read.array))).map_err(|error| error.to_string())
+    }
+}
+
+/// Chunks of an array of a file.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct FileChunks {
+    /// The chunks. Their source IDs are indices into `sources`.
+    pub(crate) chunks: ChunkManifest,
+    /// The sources of all chunks of the file.
+    pub(crate) sources: Arc<[Arc<Source>]>,
+}
+
+/// Supplies the files of a combined dataset, by row.
+pub(crate) trait Members: Send {
+    /// Why a file's record cannot be read.
+    type Error;
+
+    /// Returns the metadata of a file.
+    ///
+    /// # Errors
+    /// A record that cannot be read.
+    fn head(&mut self, row: u64) -> Result<Head, Self::Error>;
+
+    /// Returns the chunks of an array of a file.
+    ///
+    /// # Errors
+    /// A record that cannot be read.
+    fn chunks(&mut self, row: u64, path: &str) -> Result<FileChunks, Self::Error>;
+}

@@ -1,0 +1,489 @@
+//! The files of a journal. A run stages its listing page by page, compares it with the journal, and accepts it in one
+//! transaction. Staged files are in temporary tables: a run that is killed or rejected before then leaves no trace of
+//! them.
+
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde_json::Value;
+use virtualize::ErrorClass;
+
+use super::{
+    Journal, JournalError, OptionDifference, Outcome, Work,
+    record::class_name,
+    rows::{self, Cache},
+    sql::{DONE, FAILED, ITEM, OPEN, PENDING, UNNAMED, USED, number, set_number, signed, unsigned, work_of},
+};
+use crate::{Item, list::Few};
+
+/// The files that were looked at, up to a condition.
+const LOOKED: &str = "looked CROSS JOIN files ON files.id = looked.known WHERE";
+
+/// Counts of a listing.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Listing {
+    /// Number of files listed so far.
+    pub(crate) files: u64,
+    /// Number of those that have to be read.
+    pub(crate) pending: u64,
+    /// Number of listed items: a file may be listed repeatedly.
+    pub(crate) items: u64,
+    /// Positions of the items that have to be read.
+    pub(super) unread: Vec<Range<u64>>,
+}
+
+impl Listing {
+    /// Returns the positions of the items that have to be read: all, if the run starts over.
+    pub(crate) fn unread(&self, restart: bool) -> Vec<Range<u64>> {
+        if restart { std::iter::once(0..self.items).collect() } else { self.unread.clone() }
+    }
+
+    /// Counts the next item: whether it is a new file, and whether that has to be read.
+    pub(super) fn count(&mut self, is_new: bool, is_pending: bool) {
+        let position = self.items;
+        self.items += 1;
+        self.files += u64::from(is_new);
+        if is_new && is_pending {
+            self.pending += 1;
+            match self.unread.last_mut() {
+                Some(last) if last.end == position => last.end += 1,
+                _ => self.unread.push(position..position + 1),
+            }
+        }
+    }
+}
+
+/// A change to a file since it was read.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Found {
+    /// It no longer exists.
+    Gone,
+    /// It was replaced by this version.
+    Another(Item),
+}
+
+/// Number of files of this run's listing by state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Counts {
+    /// Not read yet.
+    pub(crate) pending: u64,
+    /// Read successfully.
+    pub(crate) done: u64,
+    /// Failed.
+    pub(crate) failed: u64,
+}
+
+impl Counts {
+    pub(crate) fn all(self) -> u64 {
+        self.pending + self.done + self.failed
+    }
+}
+
+/// How to accept a listing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Accept {
+    /// Adds the listed files to those in the journal.
+    pub(crate) append: bool,
+    /// Deletes everything in the journal first.
+    pub(crate) restart: bool,
+    /// Deletes files that are in no output, unless they are listed.
+    pub(crate) drop_unwritten: bool,
+    /// Schedules failed files again.
+    pub(crate) retry_failed: bool,
+    /// Schedules files again that failed because their store was unavailable.
+    pub(crate) retry_unavailable: bool,
+}
+
+/// A file that is done, as the plan needs it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Planned {
+    /// Its row.
+    pub(crate) id: i64,
+    /// Number of the run that read it.
+    pub(crate) run: i64,
+    /// [`crate::compat::Signature::storage_digest`].
+    pub(crate) storage: Arc<str>,
+    /// The [`crate::plan::FileExtent`], as JSON.
+    pub(crate) extent: String,
+}
+
+impl Journal {
+    /// Stages listed files; `listing` holds the counts so far.
+    pub(crate) fn stage(&mut self, items: &[Item], listing: &mut Listing) -> Result<(), JournalError> {
+        self.transact(|connection, _, _| items.iter().try_for_each(|item| stage(connection, item, listing)))
+    }
+
+    /// Returns listed files that are done and whose listing does not show whether they have changed, ordered by URL: at
+    /// most `most` after the URL `after`.
+    pub(crate) fn untold(&self, after: &str, most: u64) -> Result<Vec<(i64, Item)>, JournalError> {
+        let of = "listing CROSS JOIN files ON files.id = listing.known WHERE listing.url > ?1 AND state = 1
+            AND NOT changed AND listing.etag IS NULL AND listing.modified IS NULL ORDER BY listing.url LIMIT ?2";
+        self.items(of, params![after, signed(most)])
+    }
+
+    /// Returns the last files that are done and not listed, ordered by URL.
+    pub(crate) fn last_unlisted(&self, most: u64) -> Result<Vec<(i64, Item)>, JournalError> {
+        let of = format!(
+            "(SELECT * FROM files WHERE state = 1 AND {UNNAMED} ORDER BY id DESC LIMIT ?1) AS files ORDER BY url"
+        );
+        self.items(&of, [signed(most)])
+    }
+
+    fn items(&self, of: &str, values: impl rusqlite::Params) -> Result<Vec<(i64, Item)>, JournalError> {
+        self.all(&format!("SELECT {ITEM} FROM {of}"), values, |row| {
+            work_of(row).map(|Work { id, item }| (id, item))
+        })
+    }
+
+    /// Records that a file is gone or was replaced.
+    pub(crate) fn found(&self, id: i64, found: &Found) -> Result<(), JournalError> {
+        let (gone, now) = match found {
+            Found::Gone => (true, Item::default()),
+            Found::Another(item) => (false, item.clone()),
+        };
+        let sql =
+            "INSERT OR REPLACE INTO looked (known, gone, size, etag, modified) VALUES (?1, ?2, ?3, ?4, ?5)";
+        self.execute(sql, params![id, gone, now.size.map(signed), now.etag, now.modified]).map(drop)
+    }
+
+    /// Returns files that are in some output but no longer listed; for a run that appends, files that no longer exist
+    /// in their store.
+    pub(crate) fn vanished(&self, append: bool, most: u64) -> Result<Few, JournalError> {
+        match append {
+            true => self.some(&format!("{LOOKED} gone AND {UNNAMED}"), most),
+            false => self.some(&format!("files WHERE {USED} AND {UNNAMED}"), most),
+        }
+    }
+
+    /// Returns unlisted files of earlier runs that were replaced since.
+    pub(crate) fn replaced(&self, most: u64) -> Result<Few, JournalError> {
+        self.some(&format!("{LOOKED} NOT gone AND {UNNAMED}"), most)
+    }
+
+    /// Returns unlisted files of earlier runs that are in no output.
+    pub(crate) fn unwritten(&self, most: u64) -> Result<Few, JournalError> {
+        self.some(&format!("files WHERE {OPEN} AND {UNNAMED}"), most)
+    }
+
+    fn some(&self, of: &str, most: u64) -> Result<Few, JournalError> {
+        let count = self.get(&format!("SELECT count(*) FROM {of}"), [])?;
+        let sql = format!("SELECT files.url FROM {of} ORDER BY position, id LIMIT ?1");
+        Ok(Few { count: unsigned(count), first: self.column(&sql, [signed(most)])? })
+    }
+
+    /// Returns the options of the journal that differ from these.
+    pub(crate) fn other_options(
+        &self,
+        options: &BTreeMap<String, String>,
+    ) -> Result<Vec<OptionDifference>, JournalError> {
+        let before = self.options()?;
+        Ok(if before.is_empty() { Vec::new() } else { OptionDifference::between(&before, options) })
+    }
+
+    /// Returns the options of the journal.
+    pub(super) fn options(&self) -> Result<BTreeMap<String, String>, JournalError> {
+        let options =
+            self.all("SELECT name, value FROM options", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(options.into_iter().collect())
+    }
+
+    /// Returns whether the journal records any output.
+    pub(crate) fn is_used(&self) -> Result<bool, JournalError> {
+        let files = format!("SELECT 1 FROM files WHERE {USED}");
+        self.get(&format!("SELECT EXISTS (SELECT 1 FROM outputs) OR EXISTS ({files})"), [])
+    }
+
+    /// Calls a function for each staged URL, in the order of the listing; if the run appends, also for the URLs already
+    /// there.
+    pub(crate) fn for_each_named<E: From<JournalError>>(
+        &self,
+        append: bool,
+        mut take: impl FnMut(&str) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let failed = |error| E::from(self.failed(error));
+        let sql = format!("SELECT url FROM listing UNION ALL SELECT url FROM files WHERE ?1 AND {UNNAMED}");
+        let mut statement = self.connection.prepare(&sql).map_err(failed)?;
+        let mut rows = statement.query([append]).map_err(failed)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            let url: String = row.get(0).map_err(failed)?;
+            take(&url)?;
+        }
+        Ok(())
+    }
+
+    /// Assigns the name of an output to a file, or returns the file that already has it.
+    pub(crate) fn claim_name(&self, name: &str, url: &str) -> Result<Option<String>, JournalError> {
+        let sql = "INSERT OR IGNORE INTO names (name, url) VALUES (?1, ?2)";
+        if self.execute(sql, params![name, url])? == 0 { self.has_name(name) } else { Ok(None) }
+    }
+
+    /// Returns the file whose output has a name.
+    pub(crate) fn has_name(&self, name: &str) -> Result<Option<String>, JournalError> {
+        self.find("SELECT url FROM names WHERE name = ?1", [name])
+    }
+
+    /// Returns whether a URL is staged.
+    pub(crate) fn is_staged(&self, url: &str) -> Result<bool, JournalError> {
+        self.get("SELECT EXISTS (SELECT 1 FROM listing WHERE url = ?1)", [url])
+    }
+
+    /// Accepts the staged listing, together with the options and a fact of the run, atomically: from then on the
+    /// journal's files are those of this run.
+    pub(crate) fn accept(
+        &mut self,
+        how: Accept,
+        options: &BTreeMap<String, String>,
+        fact: Option<(&str, &str)>,
+    ) -> Result<Counts, JournalError> {
+        self.transact(|connection, _, _| {
+            if how.restart {
+                connection.execute_batch(RESTART)?;
+            }
+            let files = number(connection, "files")? - forget(connection, how)?;
+            let files = files + take_over(connection, how.append)?;
+            set_number(connection, "files", files)?;
+            let again = format!("UPDATE files SET state = 0, attempts = 0 WHERE {OPEN} AND state = 2");
+            if how.retry_failed {
+                connection.execute(&again, [])?;
+            } else if how.retry_unavailable {
+                let class = class_name(ErrorClass::Unavailable);
+                connection.execute(&format!("{again} AND class = ?1"), [class])?;
+            }
+            for (name, value) in options {
+                let sql = "INSERT OR REPLACE INTO options (name, value) VALUES (?1, ?2)";
+                connection.execute(sql, params![name, value])?;
+            }
+            if let Some((name, value)) = fact {
+                let sql = "INSERT OR REPLACE INTO facts (name, value) VALUES (?1, ?2)";
+                connection.execute(sql, params![name, value])?;
+            }
+            connection.execute_batch(
+                "DELETE FROM listing; DELETE FROM looked; DELETE FROM names; DELETE FROM dropped",
+            )
+        })?;
+        if how.restart {
+            self.run = 1;
+            self.cache = Cache::default().into();
+        }
+        self.counts()
+    }
+
+    /// Adds files that another journal has, by URL, in one transaction. Files that are done or that failed in this run
+    /// stay as they are; with `skip_failures`, failures are not added. Returns the number of files that are done now
+    /// and were not before. A file that was replaced since it was listed stays to be read.
+    pub(crate) fn import(
+        &mut self,
+        files: &[(String, Outcome)],
+        skip_failures: bool,
+    ) -> Result<u64, JournalError> {
+        self.transact(|connection, cache, run| {
+            let mut added = 0;
+            for (url, outcome) in files {
+                let sql = format!("SELECT {ITEM}, state, class IS NOT NULL FROM files WHERE url = ?1");
+                let mut statement = connection.prepare_cached(&sql)?;
+                let found =
+                    statement.query_row([url], |row| Ok((work_of(row)?, row.get(6)?, row.get(7)?)))?;
+                let (work, state, failed_before): (Work, i64, bool) = found;
+                let may_add = match outcome {
+                    // A file that failed before and is pending is to be read again.
+                    Err(_) => !skip_failures && !failed_before,
+                    Ok(done) => work.item.listed().agrees(&done.opened.listed()),
+                };
+                if state != DONE && may_add {
+                    rows::finish(connection, cache, run, work, outcome)?;
+                    added += u64::from(outcome.is_ok());
+                }
+            }
+            Ok(added)
+        })
+    }
+
+    /// Returns the rows of files still to read, in the order of the listing.
+    pub(crate) fn pending(&self) -> Result<Vec<i64>, JournalError> {
+        let sql = format!("SELECT id FROM files WHERE {OPEN} AND state = 0 ORDER BY position, id");
+        self.column(&sql, [])
+    }
+
+    /// Counts the files by state.
+    pub(crate) fn counts(&self) -> Result<Counts, JournalError> {
+        let sql = format!("SELECT count(*) FROM files WHERE {OPEN} AND state = ?1");
+        let of = |state: i64| self.get(&sql, [state]).map(unsigned);
+        let (pending, failed) = (of(PENDING)?, of(FAILED)?);
+        let files = self.query(|connection| number(connection, "files"))?;
+        Ok(Counts { pending, failed, done: files.saturating_sub(pending + failed) })
+    }
+
+    /// Returns the errors of failed files.
+    pub(crate) fn failures(&self, most: u64) -> Result<Vec<String>, JournalError> {
+        let sql = format!(
+            "SELECT coalesce(error, url) FROM files WHERE {OPEN} AND state = 2 ORDER BY position, id LIMIT ?1"
+        );
+        self.column(&sql, [signed(most)])
+    }
+
+    /// Returns row, name and receipt of files with an output of their own: at most `most` rows after the row `after`.
+    pub(crate) fn written(&self, after: i64, most: u64) -> Result<Vec<(i64, String, String)>, JournalError> {
+        let sql = "SELECT id, written, coalesce(receipt, '') FROM files
+            WHERE id > ?1 AND state = 1 AND written IS NOT NULL ORDER BY id LIMIT ?2";
+        self.all(sql, params![after, signed(most)], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+    }
+
+    /// Schedules a file to be read again.
+    pub(crate) fn again(&self, id: i64) -> Result<(), JournalError> {
+        self.execute("UPDATE files SET state = 0, attempts = 0 WHERE id = ?1", [id]).map(drop)
+    }
+
+    /// Returns the members whose rows follow the row `through`, in order.
+    pub(crate) fn rows_after(&self, through: i64) -> Result<Vec<Planned>, JournalError> {
+        let mut planned = Vec::new();
+        self.for_each_planned(through, |row| {
+            planned.push(row);
+            Ok::<_, JournalError>(())
+        })?;
+        Ok(planned)
+    }
+
+    /// Calls a function for each member whose row follows the row `through`, in order.
+    pub(crate) fn for_each_planned<E: From<JournalError>>(
+        &self,
+        through: i64,
+        mut take: impl FnMut(Planned) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let failed = |error| E::from(self.failed(error));
+        let cache = &mut self.cache.borrow_mut();
+        let sql =
+            "SELECT files.id, run, kind, extent FROM files CROSS JOIN contents ON contents.id = files.id
+            WHERE files.id > ?1 AND state = 1 AND kind IS NOT NULL ORDER BY position, files.id";
+        let mut statement = self.connection.prepare_cached(sql).map_err(failed)?;
+        let mut rows = statement.query([through]).map_err(failed)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            take(planned(&self.connection, cache, row).map_err(failed)?)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the extent of a member, as JSON.
+    pub(crate) fn extent(&self, id: i64) -> Result<String, JournalError> {
+        let cache = &mut self.cache.borrow_mut();
+        let sql = "SELECT files.id, run, kind, extent FROM files JOIN contents ON contents.id = files.id
+            WHERE files.id = ?1";
+        self.query(|connection| {
+            connection.prepare_cached(sql)?.query_row([id], |row| planned(connection, cache, row))
+        })
+        .map(|row| row.extent)
+    }
+
+    /// Returns the URL of a file.
+    pub(crate) fn url(&self, id: i64) -> Result<String, JournalError> {
+        self.get("SELECT url FROM files WHERE id = ?1", [id])
+    }
+
+    /// Returns the storage digest of a file.
+    pub(crate) fn storage_of(&self, url: &str) -> Result<String, JournalError> {
+        let sql =
+            "SELECT storage FROM files JOIN contents USING (id) JOIN kinds ON kinds.id = kind WHERE url = ?1";
+        self.get(sql, [url])
+    }
+
+    /// Returns the signature digests of all files that were read, in the order of their first files.
+    pub(crate) fn signature_digests(&self) -> Result<Vec<String>, JournalError> {
+        let sql = "SELECT storage FROM files JOIN contents USING (id) JOIN kinds ON kinds.id = kind
+            WHERE state = 1 GROUP BY kind ORDER BY min(position)";
+        self.column(sql, [])
+    }
+
+    /// Returns the signature with a digest, as JSON.
+    pub(crate) fn signature(&self, digest: &str) -> Result<String, JournalError> {
+        self.get("SELECT signature FROM kinds WHERE storage = ?1", [digest])
+    }
+}
+
+fn planned(connection: &Connection, cache: &mut Cache, row: &Row<'_>) -> rusqlite::Result<Planned> {
+    let kind = cache.kind(connection, row.get(2)?)?;
+    let extent = kind.extent(row.get_ref(3)?.as_blob()?)?;
+    Ok(Planned { id: row.get(0)?, run: row.get(1)?, storage: Arc::clone(&kind.storage), extent })
+}
+
+/// Stages a file, unless its URL is staged already, and counts it.
+fn stage(connection: &Connection, item: &Item, listing: &mut Listing) -> rusqlite::Result<()> {
+    let sql = format!("SELECT {ITEM} FROM files WHERE url = ?1");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let known = statement.query_row([&item.url], |row| Ok((work_of(row)?, row.get(6)?))).optional()?;
+    let known: Option<(Work, i64)> = known;
+    let changed = known.as_ref().is_some_and(|(known, _)| differs(&known.item, item));
+    let pending = changed || known.as_ref().is_none_or(|(_, state)| *state == PENDING);
+    let sql =
+        "INSERT OR IGNORE INTO listing (position, url, known, changed, size, etag, modified, properties)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+    let new = connection.prepare_cached(sql)?.execute(params![
+        signed(listing.files),
+        item.url,
+        known.map(|(known, _)| known.id),
+        changed,
+        item.size.map(signed),
+        item.etag,
+        item.modified,
+        (!item.properties.is_empty()).then(|| Value::Object(item.properties.clone()).to_string())
+    ])?;
+    listing.count(new > 0, pending);
+    Ok(())
+}
+
+/// Returns whether a file differs from the version in the journal.
+fn differs(known: &Item, now: &Item) -> bool {
+    !known.listed().agrees(&now.listed()) || known.properties != now.properties
+}
+
+/// Deletes the files, outputs, options and facts of earlier runs, and treats every staged file as new.
+const RESTART: &str = "DELETE FROM tails; DELETE FROM begun; DELETE FROM contents; DELETE FROM chunks; DELETE FROM files;
+        DELETE FROM documents; DELETE FROM nodes; DELETE FROM kinds; DELETE FROM options; DELETE FROM outputs;
+        DELETE FROM facts WHERE name NOT IN ('program', 'run', 'files', 'next');
+        UPDATE facts SET value = '1' WHERE name = 'run'; UPDATE facts SET value = '0' WHERE name IN ('files', 'next');
+        UPDATE listing SET known = NULL, changed = 0; DELETE FROM looked";
+
+/// Deletes the files that are not part of this run. Returns their number.
+fn forget(transaction: &Connection, how: Accept) -> rusqlite::Result<u64> {
+    let gone = "SELECT known FROM looked WHERE gone AND NOT EXISTS
+        (SELECT 1 FROM listing WHERE listing.known = looked.known)";
+    let files = match (how.append, how.drop_unwritten) {
+        (false, _) => format!("SELECT id FROM files WHERE {UNNAMED}"),
+        (true, false) => gone.to_owned(),
+        (true, true) => format!("{gone} UNION SELECT id FROM files WHERE {OPEN} AND {UNNAMED}"),
+    };
+    transaction.execute(&format!("INSERT OR IGNORE INTO dropped {files}"), [])?;
+    let deleted = transaction.execute("DELETE FROM files WHERE id IN (SELECT file FROM dropped)", [])?;
+    Ok(deleted as u64)
+}
+
+/// Assigns rows and positions to the listed files, and discards the records of files that have changed. Returns the
+/// number of new files.
+fn take_over(transaction: &Connection, append: bool) -> rusqlite::Result<u64> {
+    let again = "state = 0, attempts = 0, class = NULL, error = NULL";
+    // The unary plus makes SQLite look up each of the few files that changed, instead of each file there.
+    transaction.execute_batch(&format!(
+        "UPDATE files SET {again}, size = l.size, etag = l.etag, modified = l.modified, properties = l.properties
+            FROM listing AS l WHERE files.id = +l.known AND l.changed;
+        UPDATE files SET {again}, size = l.size, etag = l.etag, modified = l.modified
+            FROM looked AS l WHERE files.id = +l.known;
+        INSERT OR IGNORE INTO dropped SELECT known FROM listing WHERE changed UNION ALL SELECT known FROM looked;
+        DELETE FROM contents WHERE id IN (SELECT file FROM dropped);
+        DELETE FROM chunks WHERE (node, file) IN (SELECT nodes.id, file FROM dropped CROSS JOIN nodes)"
+    ))?;
+    if !append {
+        transaction.execute(
+            "UPDATE files SET position = l.position FROM listing AS l
+            WHERE files.id = +l.known AND files.position <> l.position",
+            [],
+        )?;
+    }
+    // New files follow all others. Without append only listed files remain, in the order of the listing.
+    let first = if append { number(transaction, "next")? } else { 0 };
+    let sql = "INSERT INTO files (url, position, size, etag, modified, properties, state)
+        SELECT url, position + ?1, size, etag, modified, properties, 0 FROM listing WHERE +known IS NULL
+        ORDER BY listing.position";
+    let new = transaction.execute(sql, [signed(first)])?;
+    let listed: i64 =
+        transaction.query_row("SELECT coalesce(1 + max(position), 0) FROM listing", [], |row| row.get(0))?;
+    set_number(transaction, "next", first + unsigned(listed))?;
+    Ok(new as u64)
+}
