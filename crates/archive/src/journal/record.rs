@@ -61,6 +61,9 @@ pub(crate) struct Failure {
 /// How the reading of a file ended.
 pub(crate) type Outcome<R = Record> = Result<Box<Done<R>>, Failure>;
 
+/// The URL of a file, and how its reading ended.
+pub(crate) type NamedOutcome = (String, Outcome);
+
 /// The record of a file.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Record {

@@ -14,7 +14,7 @@ use virtualize::zarr::{NodePath, Source, ZarrFormat};
 use super::{
     Done, Failure, FileRecord, Journal, JournalError, NodeRecord, Outcome, Record, Work,
     codec::{Dictionary, Reader, Recent, decode_chunks, put, put_bytes},
-    record::{class_name, class_named},
+    record::{NamedOutcome, class_name, class_named},
     sql::{DONE, FAILED, ITEM, signed, unsigned, work_of},
 };
 use crate::{
@@ -493,21 +493,18 @@ impl Journal {
         member(&self.connection, cache, id).map_err(|error| self.failed_at(unsigned(id), error))
     }
 
-    /// Returns how reading the files after a row ended, at most `most`, and the last row.
-    pub(super) fn outcomes(
-        &self,
-        after: i64,
-        most: u64,
-    ) -> Result<Option<(i64, Vec<(String, Outcome)>)>, JournalError> {
+    /// Returns how reading the files after a row ended, at most `most`: rows, urls and outcomes.
+    pub(super) fn outcomes(&self, after: i64, most: u64) -> Result<Vec<(i64, NamedOutcome)>, JournalError> {
         let sql = "SELECT files.id, state, attempts, class, error, url, milliseconds, requests, bytes, warnings
             FROM files LEFT JOIN contents ON contents.id = files.id WHERE files.id > ?1 ORDER BY files.id LIMIT ?2";
-        let rows: Vec<(i64, String, Outcome)> = self.all(sql, params![after, signed(most)], |row| {
+        let mut rows: Vec<(i64, NamedOutcome)> = self.all(sql, params![after, signed(most)], |row| {
             let (state, attempts): (i64, u32) = (row.get(1)?, row.get(2)?);
             let url: String = row.get(5)?;
             if state != DONE {
                 let class: String = row.get(3)?;
                 let class = class_named(&class).ok_or_else(|| damaged("a class of errors"))?;
-                return Ok((row.get(0)?, url, Err(Failure { attempts, class, error: row.get(4)? })));
+                let failure = Failure { attempts, class, error: row.get(4)? };
+                return Ok((row.get(0)?, (url, Err(failure))));
             }
             let milliseconds: Option<i64> = row.get(6)?;
             let warnings: Option<String> = row.get(9)?;
@@ -522,18 +519,15 @@ impl Journal {
                 warnings: warnings.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
                 record: Record::Written { name: String::new(), receipt: String::new() },
             };
-            Ok((row.get(0)?, url, Ok(Box::new(done))))
+            Ok((row.get(0)?, (url, Ok(Box::new(done)))))
         })?;
-        let Some(last) = rows.last().map(|(id, ..)| *id) else { return Ok(None) };
-        let mut outcomes = Vec::with_capacity(rows.len());
-        for (id, url, mut outcome) in rows {
-            if let Ok(done) = &mut outcome {
-                let (opened, record) = self.member(id)?;
+        for (id, (_, outcome)) in &mut rows {
+            if let Ok(done) = outcome {
+                let (opened, record) = self.member(*id)?;
                 (done.opened, done.record) = (opened, Record::Member(Box::new(record)));
             }
-            outcomes.push((url, outcome));
         }
-        Ok(Some((last, outcomes)))
+        Ok(rows)
     }
 
     fn failed_at(&self, row: u64, error: rusqlite::Error) -> JournalError {

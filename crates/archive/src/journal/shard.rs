@@ -119,8 +119,10 @@ impl Journal {
         mut fail: impl FnMut(String, u32, String, String),
     ) -> Result<u64, JournalError> {
         let (mut done, mut after) = (0, 0);
-        while let Some((last, files)) = from.outcomes(after, PAGE)? {
-            after = last;
+        loop {
+            let (rows, files): (Vec<i64>, Vec<_>) = from.outcomes(after, PAGE)?.into_iter().unzip();
+            let Some(last) = rows.last() else { return Ok(done) };
+            after = *last;
             for (url, outcome) in &files {
                 if let Err(Failure { attempts, class, error }) = outcome {
                     fail(url.clone(), *attempts, class_name(*class).to_owned(), error.clone());
@@ -128,7 +130,6 @@ impl Journal {
             }
             done += self.import(&files, skip_failures)?;
         }
-        Ok(done)
     }
 }
 
