@@ -5,11 +5,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use virtualize::zarr::{Array, NodePath};
 
-use super::{
-    numbers::Numbers,
-    role::DimRole,
-    signature::{ArraySignature, Signature},
-    stored::Stored,
+use super::signature::{ArraySignature, Signature};
+use crate::compat::{
+    roles::DimRole,
+    signature::{Numbers, Stored},
 };
 
 /// What tells two files apart.

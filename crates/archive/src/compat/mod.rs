@@ -5,27 +5,15 @@
 //! signature are a group. [`differences`] lists what tells two signatures apart; [`storage`] decides whether the chunks of
 //! files that agree can be referred to from one array.
 
-mod attributes;
-mod copying;
 mod difference;
-pub(crate) mod geometry;
-mod numbers;
-pub(crate) mod role;
-mod signature;
-mod spelling;
-pub(crate) mod storage;
-mod stored;
+pub(crate) mod roles;
+pub(crate) mod signature;
 #[cfg(test)]
 pub(crate) mod tests;
-pub(crate) mod times;
-mod wanted;
 
-pub(crate) use copying::{MAX_KEPT, is_copied, is_plain};
 pub(crate) use difference::{Conversion, disagreement, numbers_agree};
 pub use difference::{Difference, differences};
-pub use numbers::Numbers;
-pub use role::{DimRole, is_coordinate, roles};
-pub use signature::{ArraySignature, Signature};
-pub(crate) use spelling::decode_alike;
-pub use stored::Stored;
-pub use wanted::wanted;
+pub use roles::{DimRole, is_coordinate, roles, wanted};
+pub(crate) use roles::{MAX_KEPT, is_copied, is_plain};
+pub(crate) use signature::decode_alike;
+pub use signature::{ArraySignature, Numbers, Signature, Stored};

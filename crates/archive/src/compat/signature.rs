@@ -1,24 +1,30 @@
-use std::collections::BTreeMap;
+//! Attributes on which values, or their positions, depend.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-use virtualize::zarr::{
-    Array, ChunkGrid, Group, Hierarchy, Node, NodePath,
-    cf::attributes::{of_grid_mapping, of_group},
-    node::join,
+use virtualize::{
+    ArrayValues,
+    zarr::{
+        Array, ChunkGrid, Codec, DataType, Endian, FillValue, Group, Hierarchy, Node, NodePath, ZarrFormat,
+        cf::attributes::{self, canonical, of_grid_mapping, of_group},
+        greatest_common_divisor,
+        node::{self, join},
+    },
 };
 
-use super::{
-    attributes,
-    copying::{is_copied, is_plain, may_be_copied},
-    numbers::Numbers,
-    role::{DimRole, length_along, roles},
-    spelling::{codecs, fill_value, type_name},
-    stored::Stored,
-    times::time_arrays,
+use super::roles::{
+    Axis, DimRole, Geometry, find, is_copied, is_plain, length_along, may_be_copied, roles, time_arrays,
 };
-use crate::{Layout, Member, values::sentinel::MISSING};
+use crate::{
+    Layout, Member,
+    values::{
+        calendar::time_units,
+        scalar::{MISSING, Sentinels, converted, elements, is_number, packing},
+    },
+};
 
 /// What must be equal in files that are put together.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -71,7 +77,7 @@ impl Signature {
     /// of [`Member::digests`]; an array that was not read equals no other.
     pub fn of(member: &Member, layout: &Layout) -> Self {
         let hierarchy = &member.hierarchy;
-        let (mut roles, grid_mappings) = (roles(hierarchy, layout), attributes::grid_mappings(hierarchy));
+        let (mut roles, grid_mappings) = (roles(hierarchy, layout), grid_mappings(hierarchy));
         let times = time_arrays(hierarchy, layout.inline_limit);
         let lengths: Vec<u64> = layout.along.iter().map(|along| length_along(hierarchy, along)).collect();
         let mut signature = Self::default();
@@ -157,7 +163,7 @@ impl ArraySignature {
             chunks: None,
             codecs: None,
             fill_value: fill_value(array),
-            attributes: attributes::of_array(array, is_copied),
+            attributes: of_array(array, is_copied),
             values: None,
         }
     }
@@ -205,7 +211,7 @@ fn add_groups(
     group: &Group,
     found: &mut BTreeMap<NodePath, BTreeMap<String, Value>>,
 ) {
-    let attributes = of_group(&group.attributes, attributes::is_moved(hierarchy, layout));
+    let attributes = of_group(&group.attributes, is_moved(hierarchy, layout));
     if !attributes.is_empty() {
         found.insert(path.to_owned(), attributes);
     }
@@ -236,7 +242,7 @@ impl FileArray<'_> {
             signature.codecs = Some(codecs(self.array));
         }
         if is_mapping {
-            let is_moved = attributes::is_moved(&self.member.hierarchy, self.layout);
+            let is_moved = is_moved(&self.member.hierarchy, self.layout);
             signature.attributes = of_grid_mapping(&self.array.attributes, is_moved);
         }
         signature.values = is_compared.then(|| self.values());
@@ -270,4 +276,399 @@ impl FileArray<'_> {
         let ChunkGrid::Regular(sizes) = &self.array.chunk_grid else { return false };
         growing == 1 && is_plain(self.array) && sizes.iter().take(axis).all(|size| *size == 1)
     }
+}
+
+/// Replaces the units of times that are converted, so that they are equal.
+const ANY_TIME: &str = "<unit> since <date>";
+
+/// Returns the attributes on which the meaning of an array's values depends. Times that are `converted` may count from any
+/// reference time.
+pub(super) fn of_array(array: &Array, converted: bool) -> BTreeMap<String, Value> {
+    let mut said = attributes::of_array(&array.attributes, array.data_type.is_float());
+    let text = |name: &str| array.attributes.get(name).and_then(Value::as_str);
+    if let Some((units, calendar)) = text("units").and_then(|units| time_units(units, text("calendar"))) {
+        if converted {
+            said.insert("units".to_owned(), ANY_TIME.into());
+        } else {
+            said.insert("units".to_owned(), units.into());
+        }
+        said.insert("calendar".to_owned(), calendar.into());
+    }
+    said
+}
+
+/// Returns whether files are adjacent in space: one of the layout's dimensions is one of the image's, or there are none.
+pub(super) fn is_moved(hierarchy: &Hierarchy, layout: &Layout) -> bool {
+    let said = hierarchy.root.attributes.get("spatial:dimensions").and_then(Value::as_array);
+    let is_spatial = |name: &str| match said {
+        Some(names) => names.iter().any(|other| other.as_str() == Some(name)),
+        None => matches!(name, "x" | "y" | "lon" | "lat"),
+    };
+    layout.along.is_empty() || layout.along.iter().any(|along| is_spatial(along.name()))
+}
+
+/// Returns the arrays that attributes `grid_mapping` name, or that describe a coordinate reference system themselves.
+pub(super) fn grid_mappings(hierarchy: &Hierarchy) -> BTreeSet<NodePath> {
+    let mut found = BTreeSet::new();
+    for (path, array) in hierarchy.arrays() {
+        let group = node::parent(&path);
+        let named = array.attributes.get("grid_mapping").and_then(Value::as_str).unwrap_or_default();
+        // `crs: x y` of the extended form; words that name coordinates are no grid mappings.
+        let is_extended = named.contains(':');
+        let words = named.split_whitespace().filter(|word| !is_extended || word.ends_with(':'));
+        found.extend(words.filter_map(|word| find(hierarchy, group, word.trim_end_matches(':'))));
+        if attributes::is_grid_mapping(&array.attributes) {
+            found.insert(path);
+        }
+    }
+    found
+}
+
+/// How an array that grows is stored in a file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Stored {
+    /// How it varies along each dimension of the layout.
+    #[serde(rename = "places")]
+    pub roles: Vec<DimRole>,
+    /// Size along each axis; `None` along an axis that grows, if it equals the file's length of that dimension.
+    pub shape: Vec<Option<u64>>,
+    /// Chunk size along each axis; `None` if one chunk has all of the file's elements. `None` altogether if sizes vary.
+    pub chunks: Option<Vec<Option<u64>>>,
+    /// Codecs with all parameters that decoding depends on.
+    pub codecs: Vec<String>,
+    /// Size of an element in bytes; 0 if it varies.
+    pub element: u64,
+    /// Whether chunks are plain elements.
+    pub is_plain: bool,
+    /// Whether its values were read, so that they can be copied.
+    pub is_read: bool,
+}
+
+impl Stored {
+    /// Describes an array; `lengths` are the file's elements along each dimension of the layout.
+    pub(super) fn of(
+        array: &Array,
+        roles: &[DimRole],
+        layout: &Layout,
+        codecs: Vec<String>,
+        lengths: &[u64],
+    ) -> Self {
+        let is_read = may_be_copied(array, roles, layout);
+        let dimension = |axis: usize| roles.iter().position(|role| *role == DimRole::Axis(axis));
+        let length = |axis| dimension(axis).and_then(|dimension| lengths.get(dimension).copied());
+        let shape = array.shape.iter().enumerate();
+        let shape: Vec<_> = shape.map(|(axis, n)| (length(axis) != Some(*n)).then_some(*n)).collect();
+        // Large compressed chunks as long as the file are described by their length, which others must share.
+        let may_be_long = is_read || is_plain(array) || layout.rectilinear;
+        let chunk = |(axis, (chunk, n)): (usize, (&u64, &u64))| {
+            let is_all = may_be_long && dimension(axis).is_some() && chunk == n;
+            (!is_all).then_some(*chunk)
+        };
+        let chunks = match &array.chunk_grid {
+            ChunkGrid::Regular(sizes) => {
+                Some(sizes.iter().zip(&array.shape).enumerate().map(chunk).collect())
+            }
+            ChunkGrid::Rectilinear(_) => None,
+        };
+        Self {
+            roles: roles.to_vec(),
+            shape,
+            chunks,
+            codecs,
+            element: array.data_type.size().unwrap_or(0),
+            is_plain: is_plain(array),
+            is_read,
+        }
+    }
+
+    /// Returns the part of the array in a file that has these lengths along the dimensions of the layout. Returns `None`
+    /// if a length is missing.
+    pub(crate) fn chunk_layout(&self, lengths: &[u64], fits: bool) -> Option<ChunkLayout> {
+        let length = |axis: usize| {
+            let dimension = self.roles.iter().position(|role| *role == DimRole::Axis(axis))?;
+            lengths.get(dimension).copied()
+        };
+        let shape = self.shape.iter().enumerate().map(|(axis, n)| n.or_else(|| length(axis)));
+        let shape: Vec<u64> = shape.collect::<Option<_>>()?;
+        let chunk = self
+            .chunks
+            .as_ref()
+            .map(|chunks| chunks.iter().zip(&shape).map(|(chunk, n)| chunk.unwrap_or(*n)).collect());
+        Some(ChunkLayout { shape, chunk, fits, is_read: self.is_read })
+    }
+}
+
+/// Returns whether the chunks of two arrays of one type are decoded alike.
+pub(crate) fn decode_alike(one: &Array, other: &Array) -> bool {
+    one.codecs == other.codecs || codecs(one) == codecs(other)
+}
+
+/// Returns the type as Zarr names it; structures with all their fields.
+pub(super) fn type_name(data_type: &DataType) -> String {
+    match data_type {
+        DataType::Struct(_) => data_type
+            .to_v2(Endian::Little)
+            .map_or_else(|_| format!("{data_type:?}"), |v2| format!("struct {v2}")),
+        other => other.to_string(),
+    }
+}
+
+/// Returns the fill value in the notation of Zarr v3; null if it is not defined.
+pub(super) fn fill_value(array: &Array) -> Value {
+    let said = |fill: &FillValue| {
+        fill.to_json(&array.data_type, ZarrFormat::V3).unwrap_or_else(|_| format!("{fill:?}").into())
+    };
+    canonical(array.fill_value.as_ref().map_or(Value::Null, said))
+}
+
+/// Returns the codecs without parameters that only an encoder needs.
+pub(super) fn codecs(array: &Array) -> Vec<String> {
+    let plain = array.data_type.number_size() == 1 && !matches!(array.data_type, DataType::Struct(_));
+    array.codecs.iter().map(|codec| spelled(codec, plain)).collect()
+}
+
+fn spelled(codec: &Codec, plain: bool) -> String {
+    match codec {
+        codec if codec.is_self_describing() => codec.name().unwrap_or_default().to_owned(),
+        Codec::Bytes { .. } if plain => "bytes".to_owned(),
+        Codec::Bytes { endian: Some(Endian::Big) } => "bytes (big-endian)".to_owned(),
+        Codec::Bytes { endian } => {
+            if endian.is_some() {
+                "bytes (little-endian)".to_owned()
+            } else {
+                "bytes".to_owned()
+            }
+        }
+        Codec::Shuffle { element_size } => format!("shuffle ({element_size} bytes)"),
+        other => document(other),
+    }
+}
+
+/// Name and configuration, with members in order.
+fn document(codec: &Codec) -> String {
+    let Ok(said) = codec.to_v3().or_else(|_| codec.to_v2()) else { return format!("{codec:?}") };
+    let name = ["name", "id"].iter().find_map(|key| said.get(key)?.as_str()).unwrap_or_default();
+    let configuration = canonical(said.get("configuration").cloned().unwrap_or(Value::Null));
+    match configuration.as_object() {
+        Some(members) if !members.is_empty() => format!("{name} {configuration}"),
+        _ => name.to_owned(),
+    }
+}
+
+/// What is known of the numbers of a coordinate, or of times, beside their type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Numbers {
+    /// They are times, or bounds of times.
+    pub are_times: bool,
+    /// A stored value means "missing".
+    pub has_sentinel: bool,
+    /// Some are missing.
+    pub any_missing: bool,
+    /// All are whole, and within 64 bits.
+    pub are_whole: bool,
+    /// All are exact as binary64.
+    pub are_float: bool,
+}
+
+impl Numbers {
+    /// Nothing for what are no numbers, or others than what is stored.
+    pub(super) fn of(
+        array: &Array,
+        values: &ArrayValues,
+        are_times: bool,
+        format: ZarrFormat,
+    ) -> Option<Self> {
+        let data_type = &values.data_type;
+        if !is_number(data_type) || packing(&array.attributes).is_some() {
+            return None;
+        }
+        let sentinels = Sentinels::of(array, format);
+        let has_sentinel = !sentinels.elements.is_empty();
+        let mut found =
+            Self { are_times, has_sentinel, any_missing: false, are_whole: true, are_float: true };
+        for element in elements(values)? {
+            if sentinels.is_missing(element) {
+                found.any_missing = true;
+                continue;
+            }
+            let number = FillValue::Fixed(values.bytes.slice_ref(element));
+            found.are_whole &= converted(&number, data_type, &DataType::Int64).is_some();
+            found.are_float &= converted(&number, data_type, &DataType::Float64).is_some();
+        }
+        Some(found)
+    }
+}
+
+/// How a combined array is stored.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Storage {
+    /// As copies of its values.
+    Copied,
+    /// As the files' chunks, all of this shape.
+    Regular(Vec<u64>),
+    /// As slices of the files' chunks along one axis.
+    Sliced {
+        /// Axis of the files' array.
+        axis: usize,
+        /// Elements of a slice along it: a divisor of all chunk sizes, and of the lengths of all files but the last.
+        step: u64,
+    },
+    /// As the files' chunks, whose sizes vary along the axes that grow.
+    Rectilinear,
+}
+
+/// Maximum number of slices of one array.
+const MAX_SLICES: u64 = 20_000_000;
+
+/// How the part of an array in a file is stored.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct ChunkLayout {
+    /// Shape in the file.
+    pub(crate) shape: Vec<u64>,
+    /// Chunk shape in the file; `None` if chunk sizes vary.
+    pub(crate) chunk: Option<Vec<u64>>,
+    /// Whether codecs and fill value are those of the first file.
+    pub(crate) fits: bool,
+    /// Whether its values were read, so that they can be copied.
+    pub(crate) is_read: bool,
+}
+
+/// An array of all files, as far as storage is concerned.
+#[derive(Debug)]
+pub(crate) struct ArrayParts<'a> {
+    /// Whether its values are always copied.
+    pub(crate) always_copied: bool,
+    /// Whether chunks are plain elements of a fixed size.
+    pub(crate) is_plain: bool,
+    /// How the parts are stored: each layout that occurs, at least once; that of the first part first.
+    pub(crate) layouts: Vec<&'a ChunkLayout>,
+}
+
+/// Why parts cannot be stored as one array.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Misfit {
+    /// Values that have to be copied were not read.
+    NotRead,
+    /// Codecs or fill values differ.
+    Codecs,
+    /// The chunks cannot form one grid.
+    Chunks,
+}
+
+impl ChunkLayout {
+    /// Returns the chunk size along an axis.
+    pub(crate) fn chunk_along(&self, axis: usize) -> Option<u64> {
+        self.chunk.as_ref()?.get(axis).copied()
+    }
+}
+
+impl ArrayParts<'_> {
+    /// Decides how the array is stored; chunk sizes may vary if `rectilinear`.
+    ///
+    /// # Errors
+    /// Parts that cannot be stored as one array.
+    pub(crate) fn storage(&self, geometry: &Geometry, rectilinear: bool) -> Result<Storage, Misfit> {
+        let is_read = self.all(|part| part.is_read);
+        if self.always_copied {
+            return if is_read { Ok(Storage::Copied) } else { Err(Misfit::NotRead) };
+        }
+        if let Some(chunk) = self.regular(geometry) {
+            return Ok(Storage::Regular(chunk));
+        }
+        if is_read {
+            return Ok(Storage::Copied);
+        }
+        if !self.all(|part| part.fits) {
+            return Err(Misfit::Codecs);
+        }
+        if rectilinear && self.fits_rectilinear(geometry) {
+            return Ok(Storage::Rectilinear);
+        }
+        self.sliced(geometry).ok_or(Misfit::Chunks)
+    }
+
+    fn all(&self, is: impl Fn(&ChunkLayout) -> bool) -> bool {
+        self.layouts.iter().all(|part| is(part))
+    }
+
+    fn first(&self) -> Option<&ChunkLayout> {
+        self.layouts.first().copied()
+    }
+
+    /// Returns the chunk shape that all files share, if each file but the last along each axis is a whole number of chunks.
+    fn regular(&self, geometry: &Geometry) -> Option<Vec<u64>> {
+        let chunk = self.first()?.chunk.as_deref()?;
+        let is_same = self.all(|part| part.fits && part.chunk.as_deref() == Some(chunk));
+        let is_whole = geometry.axes.iter().all(|axis| {
+            let size = axis.own.and_then(|own| chunk.get(own)).copied().unwrap_or(1).max(1);
+            all_but_last(axis).all(|n| n % size == 0)
+        });
+        (is_same && is_whole).then(|| chunk.to_vec())
+    }
+
+    /// Returns whether chunks hold plain elements, so that a slice along the axis is one run of bytes.
+    fn is_run(&self, axis: usize) -> bool {
+        let is_slowest = |chunk: &[u64]| chunk.iter().take(axis).all(|n| *n == 1);
+        self.is_plain && self.all(|part| part.chunk.as_deref().is_some_and(is_slowest))
+    }
+
+    /// Returns whether chunks agree along all axes but one of the files' array.
+    fn agree_except(&self, axis: usize) -> bool {
+        let Some(first) = self.first().and_then(|part| part.chunk.as_deref()) else { return false };
+        self.all(|part| {
+            part.chunk.as_ref().is_some_and(|chunk| {
+                let mut pairs = chunk.iter().zip(first).enumerate();
+                chunk.len() == first.len()
+                    && chunk.iter().all(|n| *n > 0)
+                    && pairs.all(|(n, (left, right))| n == axis || left == right)
+            })
+        })
+    }
+
+    /// Returns the largest slices into which all chunks can be divided.
+    fn sliced(&self, geometry: &Geometry) -> Option<Storage> {
+        let axis = growing_axis(geometry)?;
+        let own = axis.own?;
+        if !self.is_run(own) || !self.agree_except(own) {
+            return None;
+        }
+        let chunks = self.layouts.iter().filter_map(|part| part.chunk_along(own));
+        let step = chunks.chain(all_but_last(axis)).fold(0, greatest_common_divisor);
+        if step == 0 || axis.total / step > MAX_SLICES {
+            return None;
+        }
+        Some(Storage::Sliced { axis: own, step })
+    }
+
+    /// Returns whether each chunk has the shape that a varying grid gives it, or can be referred to as if it had.
+    fn fits_rectilinear(&self, geometry: &Geometry) -> bool {
+        let Some((axis, own)) = growing_axis(geometry).and_then(|axis| Some((axis, axis.own?))) else {
+            return false;
+        };
+        let is_whole = |part: &ChunkLayout| {
+            let sizes = part.shape.get(own).zip(part.chunk_along(own));
+            sizes.is_some_and(|(n, chunk)| chunk > 0 && n % chunk == 0)
+        };
+        let size = |own| self.first().and_then(|part| part.chunk_along(own));
+        let is_divided = |other: &Axis| {
+            let is_along =
+                |at| at == own || size(at).is_some_and(|size| size > 0 && other.total.is_multiple_of(size));
+            other.own.is_none_or(is_along)
+        };
+        let is_run = axis.own.is_some_and(|own| self.is_run(own));
+        self.agree_except(own)
+            && geometry.axes.iter().all(is_divided)
+            && self.all(|part| part.fits && (is_run || is_whole(part)))
+    }
+}
+
+fn all_but_last(axis: &Axis) -> impl Iterator<Item = u64> + '_ {
+    axis.sizes.iter().take(axis.sizes.len().saturating_sub(1)).copied()
+}
+
+/// Returns the axis of the files' array that grows, if there is only one.
+fn growing_axis(geometry: &Geometry) -> Option<&Axis> {
+    let mut growing = geometry.axes.iter().filter(|axis| axis.own.is_some() && axis.dimension.is_some());
+    let axis = growing.next()?;
+    growing.next().is_none().then_some(axis)
 }

@@ -1,31 +1,17 @@
 //! Combines compatible files, in two passes: [`combine`] reads the metadata of each file, and [`JoinedChunks`] the chunk
 //! tables, region by region.
 
-mod accumulate;
 mod attributes;
 mod chunks;
-mod coordinate;
-mod files;
-mod finish;
-mod grid;
-mod inline;
-mod joiner;
-mod kinds;
-#[cfg(any(test, feature = "icechunk"))]
 #[cfg(test)]
 mod memory;
-mod misfit;
-mod missing;
-mod numbers;
-mod pieces;
-mod placing;
+mod metadata;
 mod regions;
-mod selection;
-mod slicing;
 mod tail;
 #[cfg(test)]
 mod tests;
 mod times;
+mod values;
 
 use std::{cell::RefCell, collections::BTreeMap};
 
@@ -37,13 +23,11 @@ use crate::{
     file::{Head, Members, ParsedNode},
     plan::{PlanOptions, PlannedEra},
 };
+use chunks::Files;
 pub(crate) use chunks::{ChunkPlaces, JoinedChunks, collect};
-use files::Files;
-use finish::Finish;
-use joiner::Joiner;
-#[cfg(any(test, feature = "icechunk"))]
 #[cfg(test)]
 pub(crate) use memory::MemoryMembers;
+use metadata::{Finish, Joiner};
 pub(crate) use tail::{extend, tail};
 
 /// A combined dataset.

@@ -13,7 +13,7 @@ use virtualize::zarr::{
     cf::attributes::decides_values,
 };
 
-use super::inline::rows_per_chunk;
+use super::values::rows_per_chunk;
 use crate::compat::MAX_KEPT;
 
 /// Maximum number of chunks along the dimension; more may have to be stored in another way.

@@ -7,14 +7,14 @@ use bytes::Bytes;
 use serde_json::Value;
 use virtualize::zarr::{DataType, FillValue, NodePath, ZarrFormat};
 
-use super::accumulate::Growing;
-use crate::compat::times::text;
-use crate::error::Problem;
-use crate::values::{
-    calendar::{TimeUnits, UNITS, Unit},
-    convert::{converted, packing},
-    scalar::{Dyadic, shift},
-    sentinel::{Sentinels, fill_attribute},
+use super::metadata::Growing;
+use crate::{
+    compat::roles::text,
+    error::Problem,
+    values::{
+        calendar::{TimeUnits, UNITS, Unit},
+        scalar::{Dyadic, Sentinels, converted, fill_attribute, packing, shift},
+    },
 };
 
 /// Converts an array of times, and the bounds that share its units, to one unit if files have several. Returns a note

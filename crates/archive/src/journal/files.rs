@@ -9,8 +9,8 @@ use serde_json::Value;
 use virtualize::ErrorClass;
 
 use super::{
-    Journal, JournalError, OptionDifference, Outcome, Work,
-    record::class_name,
+    Journal, JournalError, OptionDifference, Work,
+    record::{NamedOutcome, class_name},
     rows::{self, Cache},
     sql::{DONE, FAILED, ITEM, OPEN, PENDING, UNNAMED, USED, number, set_number, signed, unsigned, work_of},
 };
@@ -273,7 +273,7 @@ impl Journal {
     /// and were not before. A file that was replaced since it was listed stays to be read.
     pub(crate) fn import(
         &mut self,
-        files: &[(String, Outcome)],
+        files: &[NamedOutcome],
         skip_failures: bool,
     ) -> Result<u64, JournalError> {
         self.transact(|connection, cache, run| {

@@ -1,14 +1,7 @@
 //! Gives each file its place.
 
-mod arrange;
-mod duplicates;
 mod extent;
-mod files;
-mod holes;
-mod merge;
-mod model;
-mod natural;
-mod options;
+mod grid;
 mod order;
 mod overlap;
 #[cfg(test)]
@@ -16,18 +9,23 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-pub(crate) use extent::coordinates;
-pub use extent::{Direction, Extent, FileExtent, Range, Selection, Units};
-pub use files::Files;
-pub(crate) use merge::merge;
-pub use model::{Block, Known, LeftOut, Plan, PlannedEra, Signatures};
-pub use options::{OnDuplicate, OnMismatch, PlanOptions};
-
-use crate::{Layout, error::CombineError};
-use arrange::{arrange, number};
-use holes::holes;
-use model::{Era, Source};
+use grid::{arrange, holes, number};
 use overlap::Change;
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+
+use crate::{
+    Layout,
+    compat::Signature,
+    error::{CombineError, Note, Problem},
+    values::Scalar,
+};
+
+pub use extent::{Direction, Extent, FileExtent, Range, Selection, Units};
+pub use grid::Files;
+
+pub(crate) use extent::coordinates;
+pub(crate) use overlap::merge;
 
 /// Assigns each file its place: by era, and in each era in the order of the files' coordinates. Eras that differ only in
 /// storage or types of numbers which are compatible are merged, if their signatures are known.
@@ -131,6 +129,158 @@ fn select(
         Change::LeftOut => None,
     };
     let selections = changes.iter().filter_map(selection).collect();
-    merge::apply(changes, files, era);
+    overlap::apply(changes, files, era);
     Ok(selections)
+}
+
+/// The signatures of files, by [`Signature::storage_digest`].
+pub type Signatures = BTreeMap<String, Signature>;
+
+/// Returns all coordinates of a file (by its row) along a dimension, if they are known.
+pub(super) type Coordinates<'a> = dyn Fn(u64, &str) -> Option<Vec<Scalar>> + 'a;
+
+/// What is known of the files besides their extents.
+pub struct Known<'a> {
+    /// Their signatures.
+    pub signatures: Signatures,
+    /// Returns all coordinates of a file (by its row) along a dimension, if they are known. Called for files that overlap.
+    pub coordinates: &'a dyn Fn(u64, &str) -> Option<Vec<Scalar>>,
+    /// Returns the url of a file (by its row). Called for files that are named in errors and notes, and for all files if
+    /// they have no coordinates.
+    pub url: &'a dyn Fn(u64) -> String,
+}
+
+impl Known<'_> {
+    /// Knows nothing.
+    pub fn nothing() -> Self {
+        Self { signatures: Signatures::new(), coordinates: &|_, _| None, url: &|row| row.to_string() }
+    }
+}
+
+/// The files that are planned, and their names.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub(super) files: &'a Files,
+    pub(super) url: &'a dyn Fn(u64) -> String,
+}
+
+impl Source<'_> {
+    /// Returns the url of a file.
+    pub(super) fn url(&self, file: u32) -> String {
+        (self.url)(file.into())
+    }
+
+    /// Returns the error of a file that cannot be placed.
+    pub(super) fn misfit(&self, file: u32, problem: Problem) -> CombineError {
+        CombineError::file(self.url(file), problem)
+    }
+
+    /// Returns the error of two files that exclude each other.
+    pub(super) fn conflict(&self, left: u32, right: u32, problem: Problem) -> CombineError {
+        CombineError::Files { left: self.url(left), right: self.url(right), problem: Box::new(problem) }
+    }
+}
+
+/// The place of each file.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Plan {
+    /// The eras, in the order of their first files.
+    pub eras: Vec<PlannedEra>,
+    /// Files that are left out, with reasons.
+    pub left_out: Vec<LeftOut>,
+    /// Notes for the user.
+    pub notes: Vec<Note>,
+}
+
+/// A file that is not part of the combined dataset.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeftOut {
+    /// Its row.
+    pub row: u64,
+    /// Its url.
+    pub url: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// Compatible files, in their places.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PlannedEra {
+    /// Digest of their signature; that of the first files, if several signatures are compatible.
+    pub signature: String,
+    /// Path of the group that they become; "" if there is only one era.
+    pub group: String,
+    /// Number of elements of each place along each dimension, in the layout's order.
+    pub sizes: Vec<Vec<u64>>,
+    /// The files in order of place, the last dimension fastest.
+    pub blocks: Vec<Block>,
+}
+
+/// A file and its place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Block {
+    /// Its row.
+    pub row: u64,
+    /// Its place along each dimension, from 0, in the layout's order.
+    pub at: SmallVec<[u32; 2]>,
+    /// The elements that are selected along the only dimension; `None` for all.
+    pub selection: Option<Box<Selection>>,
+}
+
+/// An era while it is planned: the numbers of its files, ascending.
+pub(super) type Era = Vec<u32>;
+
+/// How files that are not compatible are treated. As JSON, the word in small letters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+pub enum OnMismatch {
+    /// Fail, and print the differences
+    #[default]
+    Stop,
+    /// Write each era, a set of compatible files, to its own group
+    Split,
+    /// Keep the era with the most files, and list the other files
+    Skip,
+}
+
+/// How files with the same coordinates, all or some of them, are treated. As JSON, the word in small letters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+pub enum OnDuplicate {
+    /// Fail, and name both files
+    #[default]
+    Error,
+    /// Keep the file that was listed first
+    First,
+    /// Keep the file that was listed last
+    Last,
+}
+
+/// Options of a plan.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PlanOptions {
+    /// Files that disagree.
+    pub on_mismatch: OnMismatch,
+    /// Files with the same coordinates.
+    pub on_duplicate: OnDuplicate,
+    /// Places of an n-dimensional arrangement may have no file; they read as the fill value.
+    pub allow_holes: bool,
+    /// Parts that no file has may read as a value that does not mean "missing", where an array has no such value.
+    pub fill_without_sentinel: bool,
+    /// Most bytes of the values of an array that are copied into the references.
+    pub most_inline: u64,
+}
+
+impl Default for PlanOptions {
+    fn default() -> Self {
+        Self {
+            on_mismatch: OnMismatch::Stop,
+            on_duplicate: OnDuplicate::Error,
+            allow_holes: false,
+            fill_without_sentinel: false,
+            most_inline: 1 << 30,
+        }
+    }
 }

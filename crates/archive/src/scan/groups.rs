@@ -5,10 +5,10 @@ use serde_json::Value;
 use virtualize::ArrayValues;
 use virtualize::zarr::{FillValue, node};
 
-use crate::compat::{ArraySignature, Difference, Signature, differences, role::length_along};
+use crate::compat::{ArraySignature, Difference, Signature, differences, roles::length_along};
 use crate::plan::{FileExtent, Files, Known, OnDuplicate, PlanOptions, Signatures, merge};
 use crate::values::{
-    dates::{self, Number},
+    calendar::{self, Number},
     scalar::SECONDS,
 };
 use crate::{Along, Layout, Member};
@@ -72,7 +72,7 @@ fn coordinate(member: &Member, along: &Along) -> Option<Coordinate> {
     if let Some(given) = member.given.get(name) {
         if let Some(seconds) = given.get(SECONDS).and_then(Value::as_i64) {
             let (time, date) =
-                dates::decode(Number::Whole(seconds.into()), SECONDS, Some("proleptic_gregorian"))?;
+                calendar::decode(Number::Whole(seconds.into()), SECONDS, Some("proleptic_gregorian"))?;
             return Some(Coordinate { first: date.clone(), last: date, order: nanoseconds(time) });
         }
         let text = given.as_str().map_or_else(|| given.to_string(), str::to_owned);
@@ -89,7 +89,7 @@ fn coordinate(member: &Member, along: &Along) -> Option<Coordinate> {
     let count = values.shape.iter().try_fold(1_u64, |count, length| count.checked_mul(*length))?;
     let said = |at: u64| {
         let number = number(values, at)?;
-        let date = text("units").and_then(|units| dates::decode(number, units, text("calendar")));
+        let date = text("units").and_then(|units| calendar::decode(number, units, text("calendar")));
         Some(date.map_or_else(|| plain(number), |(time, date)| (nanoseconds(time), date)))
     };
     let ((order, first), (_, last)) = (said(0)?, said(count.checked_sub(1)?)?);

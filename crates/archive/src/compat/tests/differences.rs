@@ -8,10 +8,10 @@ use super::{
         DimRole, Numbers,
         difference::{Conversion, Difference, differences, disagreement, numbers_agree},
         signature::{ArraySignature, Signature},
-        stored::Stored,
     },
     array,
 };
+use crate::compat::signature::Stored;
 
 fn signed(data_type: &str) -> ArraySignature {
     let file = array(DataType::Int16, &[("time", 4, 2), ("x", 3, 3)], json!({}));

@@ -6,15 +6,14 @@ use virtualize::ArrayValues;
 use virtualize::zarr::{Codec, CodecKind, DataType, Endian, FillValue, ZarrFormat};
 
 use super::{
-    super::{
-        numbers::Numbers,
-        role::DimRole,
-        signature::{ArraySignature, Signature},
-        stored::Stored,
-    },
+    super::signature::{ArraySignature, Signature},
     array, layout, member,
 };
 use crate::Member;
+use crate::compat::{
+    roles::DimRole,
+    signature::{Numbers, Stored},
+};
 
 /// What is known of numbers: times, sentinel, missing, whole, float.
 fn facts(numbers: Option<Numbers>) -> Option<[bool; 5]> {
@@ -227,7 +226,7 @@ fn codecs_are_spelled_without_what_only_an_encoder_needs() {
     let of = |data_type, codecs| {
         let mut file = array(data_type, &[("x", 4, 2)], json!({}));
         file.codecs = codecs;
-        super::super::spelling::codecs(&file).join(", ")
+        super::super::signature::codecs(&file).join(", ")
     };
     let transpose = Codec::Transpose { order: vec![1, 0] };
     let delta = Codec::Delta { axis: -1, dtype: "<i2".to_owned(), shape: vec![1, 2] };

@@ -8,16 +8,10 @@ use virtualize::zarr::{
     Array, ChunkGrid, Codec, DataType, FillValue, Hierarchy, Node, ReferencesBuilder, SourceId, ZarrFormat,
 };
 
-use super::{
-    super::{
-        attributes::{grid_mappings, is_moved},
-        copying::{is_copied, may_be_copied},
-        role::{DimRole, length_along, roles},
-        spelling::decode_alike,
-        times::{bounds_of, time_arrays},
-        wanted,
-    },
-    array,
+use super::array;
+use crate::compat::{
+    roles::{DimRole, bounds_of, is_copied, length_along, may_be_copied, roles, time_arrays, wanted},
+    signature::{decode_alike, grid_mappings, is_moved},
 };
 use crate::{Along, Layout};
 

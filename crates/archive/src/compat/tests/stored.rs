@@ -4,15 +4,10 @@ use bytes::Bytes;
 use serde_json::json;
 use virtualize::zarr::{ChunkGrid, Codec, DataType, Endian};
 
-use super::{
-    super::{
-        geometry::Geometry,
-        role::DimRole,
-        signature::Signature,
-        storage::{ArrayParts, ChunkLayout, Misfit, Storage},
-        stored::Stored,
-    },
-    array, member,
+use super::{super::signature::Signature, array, member};
+use crate::compat::{
+    roles::{DimRole, Geometry},
+    signature::{ArrayParts, ChunkLayout, Misfit, Storage, Stored},
 };
 use crate::{Along, Layout};
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use smallvec::smallvec;
 use virtualize::zarr::{Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, ZarrFormat};
 
-use super::{accumulate::ArrayOptions, files::Files};
+use crate::join::{chunks::Files, metadata::ArrayOptions};
 use crate::plan::Block;
 
 /// Returns an array of uncompressed elements; axes are name, size and chunk size.

@@ -8,17 +8,16 @@ use virtualize::zarr::{
     Source, SourceId, ZarrFormat,
 };
 
-use super::super::{
-    accumulate::{ArrayOptions, Growing, Read},
-    chunks::{ArrayChunks, ChunkPlaces, JoinedChunks},
-    grid::grid,
-    misfit::explain,
-    placing::Placing,
-};
+use super::super::chunks::{ArrayChunks, ChunkPlaces, JoinedChunks};
 use super::{array, blocks, files, options};
+use crate::join::{
+    chunks::Placing,
+    metadata::{ArrayOptions, Growing, Read, explain},
+    regions::grid,
+};
 use crate::{
     Item,
-    compat::{DimRole, storage::Storage},
+    compat::{DimRole, signature::Storage},
     error::{CombineError, Problem},
     file::{FileChunks, Head, Members},
     plan::Block,

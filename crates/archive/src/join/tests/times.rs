@@ -5,11 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use virtualize::zarr::{DataType, NodePath, ZarrFormat};
 
-use super::super::{
-    accumulate::{Growing, Read},
-    times::unify,
-};
+use super::super::times::unify;
 use super::{array, blocks, files, options};
+use crate::join::metadata::{Growing, Read};
 use crate::{compat::DimRole, error::Problem};
 
 /// Times of files, each in its own units.

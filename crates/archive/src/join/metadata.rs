@@ -1,0 +1,867 @@
+//! Accumulates arrays, groups and coordinates file by file.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    sync::Arc,
+};
+
+use virtualize::zarr::{Array, ChunkGrid, ChunkManifest, Codec, Hierarchy, Node, NodePath, ZarrFormat, node};
+
+use super::{
+    Combined,
+    attributes::{KindArray, Kinds, MergedAttributes, SizeClass, size_class},
+    chunks::{ArrayChunks, ChunkPlaces, Files, Placing},
+    regions::{self, grid},
+    times::unify,
+    values::{self, Form, Pieces, Place},
+};
+use crate::{
+    Along, Layout,
+    compat::{
+        Conversion, Difference, DimRole, MAX_KEPT, decode_alike, disagreement, is_plain,
+        roles::{self, Axis, Geometry},
+        signature::{ArrayParts, ChunkLayout, Misfit, Storage},
+    },
+    error::{CombineError, Note, Problem},
+    file::{Head, HeadNode, ParsedNode},
+    plan::{Block, PlanOptions, PlannedEra, Selection},
+    values::{
+        Scalar,
+        scalar::{Given, Sentinels, is_number, packing},
+        variable,
+    },
+};
+
+/// Maximum number of documents of a node that are remembered.
+const MAX_SEEN: usize = 32;
+
+/// State of a join after some of the files.
+pub(super) struct Joiner<'a> {
+    pub(super) era: &'a PlannedEra,
+    pub(super) layout: &'a Layout,
+    pub(super) files: Files<'a>,
+    pub(super) whole: Hierarchy,
+    nodes: Vec<NodeState<'a>>,
+    of_path: HashMap<Arc<str>, usize>,
+    /// Number of elements at each place along each dimension, by group.
+    pub(super) sizes: HashMap<NodePath, Vec<Vec<Option<u64>>>>,
+    /// Bounds that share the units of an array of times, by the path of that array.
+    pub(super) followers: BTreeMap<NodePath, Vec<NodePath>>,
+    /// Coordinates that no array provides, by place, for each dimension.
+    pub(super) given: Vec<Vec<Option<Given>>>,
+    pub(super) notes: BTreeSet<Note>,
+    kinds: Kinds,
+    /// For each node of the last file, its index in `nodes`, and that of its document there.
+    last: Vec<(usize, usize)>,
+}
+
+/// What is known of the nodes at a path.
+struct NodeState<'a> {
+    path: Arc<str>,
+    array: Option<Growing<'a>>,
+    group: Option<MergedAttributes>,
+    /// The last documents.
+    seen: Vec<Seen>,
+}
+
+/// A document of a node in some of the files.
+struct Seen {
+    node: Arc<ParsedNode>,
+    size: SizeClass,
+    /// What it contributes to the roles of arrays.
+    contribution: u64,
+    compared: Option<Compared>,
+    is_merged: bool,
+}
+
+impl<'a> Joiner<'a> {
+    pub(super) fn new(format: ZarrFormat, era: &'a PlannedEra, files: Files<'a>, layout: &'a Layout) -> Self {
+        let places = (0..layout.along.len()).map(|n| era.sizes.get(n).map_or(0, Vec::len));
+        Self {
+            era,
+            layout,
+            files,
+            whole: Hierarchy::new(format),
+            nodes: Vec::new(),
+            of_path: HashMap::new(),
+            sizes: HashMap::new(),
+            followers: BTreeMap::new(),
+            given: places.map(|places| vec![None; places]).collect(),
+            notes: BTreeSet::new(),
+            kinds: Kinds::default(),
+            last: Vec::new(),
+        }
+    }
+
+    /// Adds the file of a block. `tables` are the chunks of its arrays if it has a selection.
+    pub(super) fn add(
+        &mut self,
+        n: u32,
+        head: &Head,
+        tables: &mut BTreeMap<NodePath, ChunkManifest>,
+    ) -> Result<(), CombineError> {
+        let error = |problem| CombineError::file(&head.item.url, problem);
+        let block = self.files.block(n).ok_or(CombineError::Nothing)?;
+        if head.format != self.whole.format {
+            return Err(error(Problem::ZarrFormat));
+        }
+        self.give(&block.at, head).map_err(error)?;
+        let contributions = self.look_up(head);
+        let kind = self.kinds.kind(&contributions, head, self.layout);
+        for (path, bounds) in &kind.followers {
+            if !self.followers.contains_key(path) {
+                self.followers.insert(path.clone(), bounds.clone());
+            }
+        }
+        self.merge_groups();
+        for array in &kind.arrays {
+            let Some(node) = head.nodes.get(array.node) else { continue };
+            let file = File { n, head, selection: block.selection.as_deref().copied() };
+            self.array(array, node, &file, tables)
+                .map_err(|problem| CombineError::array(&head.item.url, &*node.path, problem))?;
+        }
+        Ok(())
+    }
+
+    /// Finds the documents of a file's nodes among those of the files before. Returns the numbers of what they contribute.
+    fn look_up(&mut self, head: &Head) -> Vec<u64> {
+        let mut contributions = Vec::with_capacity(head.nodes.len());
+        self.last.resize(head.nodes.len(), (usize::MAX, 0));
+        for (at, HeadNode { path, node, .. }) in head.nodes.iter().enumerate() {
+            let place = self.place(at, path);
+            let size = size_class(node, head.values.get(&**path), self.layout.inline_limit);
+            let Some(state) = self.nodes.get_mut(place) else { continue };
+            let is_same = |seen: &Seen| Arc::ptr_eq(&seen.node, node) && seen.size == size;
+            let document = state.seen.iter().position(is_same).unwrap_or_else(|| {
+                if state.seen.len() >= MAX_SEEN {
+                    state.seen.clear();
+                }
+                let contribution = self.kinds.contribution(path, node, size);
+                let node = Arc::clone(node);
+                state.seen.push(Seen { node, size, contribution, compared: None, is_merged: false });
+                state.seen.len() - 1
+            });
+            contributions.extend(state.seen.get(document).map(|seen| seen.contribution));
+            if let Some(last) = self.last.get_mut(at) {
+                *last = (place, document);
+            }
+        }
+        contributions
+    }
+
+    /// Returns the index in `nodes` of a path, given the index among a file's nodes.
+    fn place(&mut self, at: usize, path: &Arc<str>) -> usize {
+        let last = self.last.get(at).map(|(place, _)| *place);
+        let is_last = |place: &usize| self.nodes.get(*place).is_some_and(|state| state.path == *path);
+        if let Some(place) = last.filter(is_last).or_else(|| self.of_path.get(path).copied()) {
+            return place;
+        }
+        let state = NodeState { path: Arc::clone(path), array: None, group: None, seen: Vec::new() };
+        self.nodes.push(state);
+        self.of_path.insert(Arc::clone(path), self.nodes.len() - 1);
+        self.nodes.len() - 1
+    }
+
+    /// Returns what is known of a node of the last file, and the index of its document.
+    fn node(&mut self, at: usize) -> Option<(&mut NodeState<'a>, usize)> {
+        let (place, document) = *self.last.get(at)?;
+        Some((self.nodes.get_mut(place)?, document))
+    }
+
+    /// Merges the attributes of a file's groups.
+    fn merge_groups(&mut self) {
+        for at in 0..self.last.len() {
+            let Some((NodeState { group, seen, .. }, document)) = self.node(at) else { continue };
+            let Some(seen) = seen.get_mut(document).filter(|seen| !seen.is_merged) else { continue };
+            let ParsedNode::Group(attributes) = &*seen.node else { continue };
+            seen.is_merged = true;
+            match group {
+                Some(merged) => merged.add(attributes, false),
+                None => *group = Some(MergedAttributes::new(attributes)),
+            }
+        }
+    }
+
+    /// Records the coordinates that a file's name, catalogue entry or attributes provide.
+    fn give(&mut self, at: &[u32], head: &Head) -> Result<(), Problem> {
+        for ((along, place), slots) in self.layout.along.iter().zip(at).zip(&mut self.given) {
+            let name = along.name();
+            let attribute = self.layout.coordinate_attributes.get(name);
+            let attribute = attribute.and_then(|attribute| head.root_attributes()?.get(attribute));
+            let given = match (head.given.get(name), attribute, along) {
+                (Some(value), _, _) => Given::of(value),
+                (None, Some(value), Along::Stack(_)) => Scalar::of_json(value).map(Given::plain),
+                _ => None,
+            };
+            if let (Some(given), Some(slot)) = (given, slots.get_mut(index(*place))) {
+                let known = slot.get_or_insert_with(|| given.clone());
+                if *known != given {
+                    let (now, before) = (given.value.to_string(), known.value.to_string());
+                    return Err(Problem::CoordinateConflict { name: name.to_owned(), now, before });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds an array of a file.
+    fn array(
+        &mut self,
+        kind: &KindArray,
+        node: &HeadNode,
+        file: &File<'_>,
+        tables: &mut BTreeMap<NodePath, ChunkManifest>,
+    ) -> Result<(), Problem> {
+        let ParsedNode::Array(array) = &*node.node else { return Ok(()) };
+        let values = file.head.values.get(&*node.path);
+        let digest = file.head.digests.get(&*node.path).map(String::as_str);
+        let selected = file.selected(kind, self.layout);
+        let Some((selection, (axis, name))) = selected else {
+            let read = Read { chunks: node.count, values: values.map(AsRef::as_ref), digest };
+            return self.add_array(kind, (&node.path, array), file.n, read, true);
+        };
+        let mut array = array.clone();
+        array.chunks = tables.remove(&*node.path).unwrap_or_default();
+        let mut values = values.cloned();
+        regions::select(&mut array, values.as_mut(), axis, selection, name)?;
+        own_coordinates(&node.path, name)?;
+        let read = Read { chunks: array.chunks.len(), values: values.as_deref(), digest };
+        self.add_array(kind, (&node.path, &array), file.n, read, false)
+    }
+
+    /// Adds an array whose metadata is that of the file's document, if `is_document`.
+    fn add_array(
+        &mut self,
+        kind: &KindArray,
+        (path, array): (&Arc<str>, &Array),
+        block: u32,
+        read: Read<'_>,
+        is_document: bool,
+    ) -> Result<(), Problem> {
+        if let Some(problem) = &kind.problem {
+            return Err(problem.clone());
+        }
+        self.measure(path, &array.shape, &kind.roles, block)?;
+        let options = ArrayOptions {
+            format: self.whole.format,
+            assume_equal: Layout::has(&self.layout.assume_equal, path),
+            is_optional: Layout::has(&self.layout.optional, path),
+        };
+        let files = self.files;
+        let Some((NodeState { array: slot, seen, .. }, document)) = self.node(kind.node) else {
+            return Ok(());
+        };
+        let growing = slot.get_or_insert_with(|| {
+            let of_values = (kind.is_copied, kind.are_times);
+            Growing::new(array, (files, block), kind.roles.clone(), of_values, options)
+        });
+        if growing.roles != kind.roles {
+            return Err(Problem::Roles);
+        }
+        match seen.get_mut(document).filter(|_| is_document) {
+            Some(Seen { compared: Some(compared), .. }) => growing.add(block, compared, read),
+            Some(seen) => {
+                let compared = growing.compare(array)?;
+                growing.add(block, seen.compared.insert(compared), read)
+            }
+            None => {
+                let mut compared = growing.compare(array)?;
+                growing.add(block, &mut compared, read)
+            }
+        }
+    }
+
+    /// Records the number of elements that the array's group has along each dimension at the file's place.
+    fn measure(&mut self, path: &str, shape: &[u64], roles: &[DimRole], block: u32) -> Result<(), Problem> {
+        if !roles.iter().any(|role| matches!(role, DimRole::Axis(_))) {
+            return Ok(());
+        }
+        let at = self.files.block(block).map(|block| block.at.as_slice()).unwrap_or_default();
+        let group = node::parent(path);
+        if !self.sizes.contains_key(group) {
+            let empty = self.era.sizes.iter().map(|sizes| vec![None; sizes.len()]).collect();
+            self.sizes.insert(group.to_owned(), empty);
+        }
+        let Some(sizes) = self.sizes.get_mut(group) else { return Ok(()) };
+        for ((place, sizes), n) in roles.iter().zip(sizes).zip(at) {
+            let DimRole::Axis(axis) = place else { continue };
+            let (Some(own), Some(slot)) = (shape.get(*axis), sizes.get_mut(index(*n))) else { continue };
+            let known = *slot.get_or_insert(*own);
+            if known != *own {
+                return Err(Problem::UnequalLengths { own: *own, axis: *axis, known });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the arrays and the merged attributes of the groups, by path.
+    pub(super) fn take(&mut self) -> (BTreeMap<NodePath, Growing<'a>>, BTreeMap<NodePath, MergedAttributes>) {
+        let (mut arrays, mut groups) = (BTreeMap::new(), BTreeMap::new());
+        for NodeState { path, array, group, .. } in std::mem::take(&mut self.nodes) {
+            arrays.extend(array.map(|array| (path.as_ref().to_owned(), array)));
+            groups.extend(group.map(|group| (path.as_ref().to_owned(), group)));
+        }
+        (arrays, groups)
+    }
+}
+
+/// A file that is added.
+struct File<'a> {
+    /// Index of its block.
+    n: u32,
+    head: &'a Head,
+    selection: Option<Selection>,
+}
+
+impl File<'_> {
+    /// Returns the selection from an array, with its axis and dimension; `None` if the whole array is taken.
+    fn selected<'a>(&self, kind: &KindArray, layout: &'a Layout) -> Option<(Selection, (usize, &'a str))> {
+        match (self.selection, kind.roles.as_slice(), layout.along.as_slice()) {
+            (Some(selection), [DimRole::Axis(axis)], [along]) => Some((selection, (*axis, along.name()))),
+            _ => None,
+        }
+    }
+}
+
+/// Rejects a selection in a group with its own coordinates along the dimension, whose indices may differ.
+fn own_coordinates(path: &str, name: &str) -> Result<(), Problem> {
+    match path.rsplit_once('/') {
+        Some((_, last)) if last == name => Err(Problem::OwnCoordinates { name: name.to_owned() }),
+        _ => Ok(()),
+    }
+}
+
+fn index(place: u32) -> usize {
+    usize::try_from(place).unwrap_or(usize::MAX)
+}
+
+/// An array in all files that were added so far.
+pub(super) struct Growing<'a> {
+    /// Its metadata in the first file.
+    pub(super) first: Array,
+    /// The first file.
+    first_block: u32,
+    /// Role of each dimension of the layout.
+    pub(super) roles: Vec<DimRole>,
+    /// Whether its values are copied in any case.
+    pub(super) always_copied: bool,
+    /// Whether it holds times, or bounds of times, and is copied.
+    pub(super) are_times: bool,
+    /// Its parts: one for each place along the dimensions along which it varies.
+    pub(super) pieces: Pieces,
+    /// Its merged attributes.
+    pub(super) attributes: MergedAttributes,
+    pub(super) files: Files<'a>,
+    options: ArrayOptions,
+}
+
+/// Properties of an array that hold for all files.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ArrayOptions {
+    pub(super) format: ZarrFormat,
+    /// Whether the layout assumes that the array is equal in all files.
+    pub(super) assume_equal: bool,
+    /// Whether the array may be missing from some files.
+    pub(super) is_optional: bool,
+}
+
+/// Metadata of an array in a file, compared with the first file. Applies to all files with the same document.
+#[derive(Clone, Debug)]
+pub(super) struct Compared {
+    form: Form,
+    units: u32,
+    /// Number of chunks if none is missing.
+    all_chunks: Option<u64>,
+    /// Index of the form of the last file, if it is among those of the parts.
+    index: Option<u32>,
+}
+
+/// Properties of an array in a file, besides its metadata.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Read<'a> {
+    /// Number of chunks.
+    pub(super) chunks: u64,
+    pub(super) values: Option<&'a [u8]>,
+    pub(super) digest: Option<&'a str>,
+}
+
+impl<'a> Growing<'a> {
+    /// Creates an array from its metadata in the first file that has it. `is_copied` and `are_times` describe its values.
+    pub(super) fn new(
+        first: &Array,
+        (files, first_block): (Files<'a>, u32),
+        roles: Vec<DimRole>,
+        (is_copied, are_times): (bool, bool),
+        options: ArrayOptions,
+    ) -> Self {
+        let mut first = first.clone();
+        first.chunks = ChunkManifest::default();
+        Self {
+            attributes: MergedAttributes::new(&first.attributes),
+            first,
+            first_block,
+            always_copied: is_copied,
+            are_times: is_copied && are_times,
+            pieces: Pieces::new(varies_throughout(&roles)),
+            roles,
+            files,
+            options,
+        }
+    }
+
+    /// Returns the url of the first file that has the array.
+    pub(super) fn url(&self) -> String {
+        self.files.url(self.first_block)
+    }
+
+    /// Returns the url of the file of a part.
+    pub(super) fn url_of(&self, piece: u32) -> String {
+        self.pieces.get(piece).map(|piece| self.files.url(piece.block)).unwrap_or_default()
+    }
+
+    /// Returns the place of a part.
+    pub(super) fn place_of(&self, piece: u32) -> Place {
+        self.pieces.get(piece).map(|piece| self.files.place(piece.block, &self.roles)).unwrap_or_default()
+    }
+
+    /// Returns the part at a place.
+    pub(super) fn find(&self, place: &Place) -> Option<u32> {
+        self.pieces.find(place, |block| self.files.place(block, &self.roles).cmp(place))
+    }
+
+    /// Returns whether the array varies along every dimension, so that each file has a part.
+    pub(super) fn is_of_each_file(&self) -> bool {
+        varies_throughout(&self.roles)
+    }
+
+    /// Returns the first file whose part no file has.
+    pub(super) fn first_missing(&self) -> Option<u32> {
+        let blocks = 0..u32::try_from(self.files.blocks.len()).unwrap_or(u32::MAX);
+        if self.is_of_each_file() {
+            let has = |block: &u32| self.pieces.get(*block).is_some_and(|piece| piece.block == *block);
+            return blocks.into_iter().find(|block| !has(block));
+        }
+        blocks.into_iter().find(|block| self.find(&self.files.place(*block, &self.roles)).is_none())
+    }
+
+    /// Returns whether the array varies along any dimension.
+    pub(super) fn varies(&self) -> bool {
+        self.roles.iter().any(|role| *role != DimRole::Invariant)
+    }
+
+    /// Returns the axes of the combined array; `sizes` are the elements of each place along each dimension of the layout.
+    pub(super) fn geometry(&self, names: &[String], sizes: &[&[u64]]) -> Option<Geometry> {
+        Geometry::new(&self.roles, &self.first.shape, &self.first.dimension_names, names, sizes)
+    }
+
+    /// Returns how the parts are stored.
+    pub(super) fn parts(&self) -> ArrayParts<'_> {
+        ArrayParts {
+            always_copied: self.always_copied,
+            is_plain: is_plain(&self.first),
+            layouts: self.pieces.forms().map(|form| &form.layout).collect(),
+        }
+    }
+
+    /// Compares the metadata of a file with the files before, and merges its attributes.
+    ///
+    /// # Errors
+    /// An optional or invariant array that differs from the files before. All other arrays agree because the plan has
+    /// checked the signatures of their files.
+    pub(super) fn compare(&mut self, array: &Array) -> Result<Compared, Problem> {
+        let only_shape = self.options.assume_equal && !self.varies();
+        let is_proved = !self.options.is_optional && !only_shape;
+        if !is_proved && let Some(Difference { what, left, right, .. }) = self.disagreement(array, only_shape)
+        {
+            return Err(Problem::Differs { what, now: right, before: left });
+        }
+        debug_assert!(
+            !is_proved || self.disagreement(array, only_shape).is_none(),
+            "files whose signatures agree: {:?}",
+            self.disagreement(array, only_shape)
+        );
+        if !only_shape {
+            self.attributes.add(&array.attributes, true);
+        }
+        let units = roles::text(&array.attributes, "units");
+        let has_other_units = self.always_copied
+            && roles::has_time_units(&self.first)
+            && roles::has_time_units(array)
+            && units != roles::text(&self.first.attributes, "units");
+        let units = units.filter(|_| has_other_units);
+        let form = self.form(array);
+        Ok(Compared {
+            all_chunks: form.counts().iter().try_fold(1_u64, |all, n| all.checked_mul(*n)),
+            units: self.pieces.intern_units(units).ok_or(Problem::TooLarge)?,
+            form,
+            index: None,
+        })
+    }
+
+    /// Returns the form of an array whose values were not read.
+    fn form(&self, array: &Array) -> Form {
+        let chunk = match &array.chunk_grid {
+            ChunkGrid::Regular(chunk) => Some(chunk.clone()),
+            ChunkGrid::Rectilinear(_) => None,
+        };
+        let fits = decode_alike(array, &self.first) && array.fill_value == self.first.fill_value;
+        Form {
+            layout: ChunkLayout { shape: array.shape.clone(), chunk, fits, is_read: false },
+            values: None,
+            other: self.other(array),
+            is_complete: false,
+        }
+    }
+
+    /// Returns data type and missing values if they differ from those of the first file, and the values are copied.
+    fn other(&self, array: &Array) -> Option<Arc<(virtualize::zarr::DataType, Sentinels)>> {
+        let sentinels = Sentinels::of(array, self.options.format);
+        let is_other = array.data_type != self.first.data_type
+            || sentinels != Sentinels::of(&self.first, self.options.format);
+        (self.always_copied && is_other).then(|| Arc::new((array.data_type.clone(), sentinels)))
+    }
+
+    /// Adds the part of a file.
+    ///
+    /// # Errors
+    /// A part that differs from that of another file at the same place.
+    pub(super) fn add(&mut self, block: u32, compared: &mut Compared, read: Read<'_>) -> Result<(), Problem> {
+        let read = Read { values: read.values.filter(|_| self.pieces.keeps_values()), ..read };
+        compared.update(read);
+        if let Some(there) = self.there(block) {
+            return if self.options.assume_equal { Ok(()) } else { self.check_equal(there, compared, read) };
+        }
+        let form = match compared.index.or_else(|| self.pieces.form_index(&compared.form)) {
+            Some(form) => form,
+            None => self.pieces.intern(&compared.form).ok_or(Problem::TooLarge)?,
+        };
+        compared.index = Some(form);
+        let Self { pieces, files, roles, .. } = self;
+        let place = || files.place(block, roles);
+        let piece = (block, form, compared.units);
+        pieces.push(place, piece, read.values, (read.digest, read.chunks)).ok_or(Problem::TooLarge)?;
+        if !self.always_copied && self.varies() && self.pieces.kept() > MAX_KEPT {
+            self.pieces.drop_values();
+        }
+        Ok(())
+    }
+
+    /// Returns the part of another file at the place of a file.
+    fn there(&self, block: u32) -> Option<u32> {
+        match self.varies() {
+            false => self.pieces.first(),
+            true if varies_throughout(&self.roles) => None,
+            true => self.find(&self.files.place(block, &self.roles)),
+        }
+    }
+
+    /// Checks that the parts of two files at the same place are equal.
+    fn check_equal(&self, there: u32, compared: &Compared, read: Read<'_>) -> Result<(), Problem> {
+        let form = self.pieces.form(there).ok_or(Problem::TooLarge)?;
+        let is_same = match (self.pieces.values(there), read.values, self.pieces.digest(there), read.digest) {
+            (Some(left), Some(right), _, _) => {
+                let units = self.pieces.get(there).map(|piece| piece.units);
+                left == right && units == Some(compared.units) && form.other == compared.form.other
+            }
+            (_, _, Some(left), Some(right)) => left == right,
+            _ => return Err(Problem::NotCompared),
+        };
+        if is_same && form.layout.shape == compared.form.layout.shape {
+            return Ok(());
+        }
+        Err(Problem::Values { url: self.url_of(there) })
+    }
+
+    /// Returns the difference from the first file's array that conversion cannot reconcile.
+    fn disagreement(&self, array: &Array, only_shape: bool) -> Option<Difference> {
+        let are_numbers = is_number(&array.data_type) && is_number(&self.first.data_type);
+        let conversion = Conversion {
+            is_copied: self.always_copied,
+            of_numbers: self.always_copied && are_numbers && packing(&self.first.attributes).is_none(),
+            of_times: self.are_times,
+        };
+        disagreement([&self.first, array], &self.roles, conversion, only_shape)
+    }
+}
+
+impl Compared {
+    /// Adapts the form to the values and chunks of a file.
+    fn update(&mut self, read: Read<'_>) {
+        let values = read.values.map(|values| values.len() as u64);
+        let is_complete = self.all_chunks == Some(read.chunks);
+        if (self.form.values, self.form.is_complete) != (values, is_complete) {
+            self.form.values = values;
+            self.form.layout.is_read = values.is_some();
+            self.form.is_complete = is_complete;
+            self.index = None;
+        }
+    }
+}
+
+/// Returns whether an array varies along every dimension, so that each file has a place of its own.
+fn varies_throughout(roles: &[DimRole]) -> bool {
+    !roles.is_empty() && roles.iter().all(|role| *role != DimRole::Invariant)
+}
+
+/// The last step of a [`super::combine`].
+pub(super) struct Finish<'a, 'b> {
+    joiner: Joiner<'b>,
+    blocks: &'a [Block],
+    options: &'b PlanOptions,
+    names: Vec<String>,
+    arrays: BTreeMap<NodePath, Growing<'b>>,
+    groups: BTreeMap<NodePath, MergedAttributes>,
+    chunks: ChunkPlaces<'a>,
+}
+
+impl<'a, 'b> Finish<'a, 'b> {
+    /// Takes all files, which are those of `blocks`.
+    pub(super) fn new(mut joiner: Joiner<'b>, blocks: &'a [Block], options: &'b PlanOptions) -> Self {
+        let names = joiner.layout.along.iter().map(|along| along.name().to_owned()).collect();
+        let (arrays, groups) = joiner.take();
+        Self { joiner, blocks, options, names, arrays, groups, chunks: ChunkPlaces::default() }
+    }
+
+    /// Builds all groups and arrays.
+    pub(super) fn run(mut self) -> Result<Combined<'a>, CombineError> {
+        self.times()?;
+        for (path, merged) in std::mem::take(&mut self.groups) {
+            self.joiner.notes.extend(merged.notes(&path));
+            if let Some(group) = self.joiner.whole.root.make_group(&path) {
+                group.attributes = merged.kept;
+            }
+        }
+        while let Some((path, mut growing)) = self.arrays.pop_first() {
+            self.joiner.notes.extend(growing.attributes.notes(&path));
+            let (array, chunks) = self
+                .array(&path, &mut growing)
+                .map_err(|problem| CombineError::array(growing.url(), &path, problem))?;
+            self.put(&path, array, chunks)?;
+        }
+        self.given()?;
+        let Self { joiner: Joiner { whole, notes, .. }, chunks, .. } = self;
+        Ok(Combined { hierarchy: whole, chunks, notes: notes.into_iter().collect() })
+    }
+
+    /// Inserts an array at its path, creating the groups above it.
+    fn put(&mut self, path: &str, array: Array, chunks: ArrayChunks<'a>) -> Result<(), CombineError> {
+        let (parent, name) = node::split(path);
+        self.chunks.insert(path, chunks);
+        let group = self
+            .joiner
+            .whole
+            .root
+            .make_group(parent)
+            .ok_or_else(|| CombineError::array("the files", parent, Problem::ArrayAndGroup))?;
+        group.children.insert(name.to_owned(), Node::Array(Box::new(array)));
+        Ok(())
+    }
+
+    /// Converts numbers to one data type, and times to one unit per array.
+    fn times(&mut self) -> Result<(), CombineError> {
+        let format = self.joiner.whole.format;
+        for (path, growing) in &mut self.arrays {
+            let done = values::unify_types(growing, format);
+            let done = done.map_err(|problem| CombineError::array(growing.url(), path, problem))?;
+            self.joiner.notes.extend(done.map(|text| Note::new(path, text)));
+        }
+        for (path, followers) in &self.joiner.followers {
+            if !self.arrays.get(path).is_some_and(|growing| growing.always_copied) {
+                continue;
+            }
+            let done = unify(&mut self.arrays, path, followers, format);
+            let url = || self.arrays.get(path).map(Growing::url).unwrap_or_default();
+            let done = done.map_err(|problem| CombineError::array(url(), path, problem))?;
+            self.joiner.notes.extend(done.map(|text| Note::new(path, text)));
+        }
+        Ok(())
+    }
+
+    /// Builds the combined array: copies its values or places its chunks, as its storage requires.
+    fn array(&mut self, path: &str, growing: &mut Growing<'_>) -> Result<(Array, ArrayChunks<'a>), Problem> {
+        let mut array = growing.first.clone();
+        array.attributes = growing.attributes.kept.clone();
+        let lacks_parts = self.missing(path, growing)?;
+        if !growing.varies() {
+            let first = growing.pieces.first().and_then(|n| growing.pieces.get(n));
+            let row = first.and_then(|piece| growing.files.block(piece.block)).map_or(0, |block| block.row);
+            let count = growing.pieces.chunks();
+            return Ok((array, ArrayChunks::OfFile { row, path: path.to_owned(), count }));
+        }
+        let sizes = self.sizes(path);
+        let sizes: Vec<&[u64]> = sizes.iter().map(Vec::as_slice).collect();
+        let geometry = growing.geometry(&self.names, &sizes).ok_or(Problem::TooLarge)?;
+        let Layout { rectilinear, inline_limit, .. } = *self.joiner.layout;
+        let format = self.joiner.whole.format;
+        let storage = growing.parts().storage(&geometry, rectilinear && format == ZarrFormat::V3);
+        let storage = storage.map_err(|misfit| explain(growing, &geometry, misfit, inline_limit))?;
+        if lacks_parts {
+            let is_complete = || growing.pieces.forms().all(|form| form.is_complete);
+            let complete = storage == Storage::Copied || is_complete();
+            values::prepare(&mut array, format, complete, self.options.fill_without_sentinel)?;
+        }
+        array.shape = geometry.shape();
+        array.dimension_names = geometry.axes.iter().map(|axis| axis.name.clone()).collect();
+        if storage == Storage::Copied {
+            let fill = element(&array);
+            let values = values::whole(growing, &geometry, &fill, self.options.most_inline)?;
+            values::set_inline_values(&mut array, values).ok_or(Problem::TooLarge)?;
+            let chunks = ArrayChunks::Inline(array.chunks.inline.clone());
+            return Ok((array, chunks));
+        }
+        let new_axes = geometry.axes.iter().filter(|axis| axis.own.is_none()).count();
+        array.codecs = with_new_axes(&array.codecs, new_axes)?;
+        array.chunk_grid = grid(&storage, growing, &geometry)?;
+        let counts = array.chunk_grid.counts(&array.shape);
+        let placing = Placing::new(path, (growing, self.blocks), &geometry, &storage, counts)?;
+        Ok((array, ArrayChunks::Placed(Box::new(placing))))
+    }
+
+    /// Returns whether some place has no part of the array. Fails if a file lacks an array that is not optional.
+    fn missing(&mut self, path: &str, growing: &Growing<'_>) -> Result<bool, Problem> {
+        let found = growing.pieces.len();
+        let absent = self.expected(growing).saturating_sub(found);
+        if absent > 0 {
+            if !Layout::has(&self.joiner.layout.optional, path) {
+                let first = growing.first_missing().map(|n| growing.files.url(n));
+                return Err(Problem::Lacking { count: absent, first: first.unwrap_or_default() });
+            }
+            let text = format!("{absent} files do not have it: their part reads as the fill value");
+            self.joiner.notes.insert(Note::new(path, text));
+        }
+        let counts = growing.roles.iter().zip(&self.joiner.era.sizes);
+        let places =
+            counts.map(|(role, sizes)| if *role == DimRole::Invariant { 1 } else { sizes.len() as u64 });
+        let all = places.fold(1_u64, u64::saturating_mul);
+        Ok(all > found as u64)
+    }
+
+    /// Returns the number of parts that an array has if no file lacks it.
+    fn expected(&self, growing: &Growing<'_>) -> usize {
+        let blocks = self.joiner.era.blocks.len();
+        if growing.is_of_each_file() {
+            return blocks;
+        }
+        if !growing.varies() {
+            return blocks.min(1);
+        }
+        let blocks = 0..u32::try_from(blocks).unwrap_or(u32::MAX);
+        let places = blocks.map(|n| growing.files.place(n, &growing.roles));
+        places.collect::<HashSet<_>>().len()
+    }
+
+    /// Returns the number of elements at each place along each dimension, for the group of an array.
+    fn sizes(&self, path: &str) -> Vec<Vec<u64>> {
+        let group = node::parent(path);
+        let own = self.joiner.sizes.get(group);
+        let all = self.joiner.era.sizes.iter().enumerate();
+        all.map(|(n, sizes)| {
+            let own = own.and_then(|own| own.get(n));
+            let one = |(at, size): (usize, &u64)| own.and_then(|own| *own.get(at)?).unwrap_or(*size);
+            sizes.iter().enumerate().map(one).collect()
+        })
+        .collect()
+    }
+
+    /// Adds the coordinates that no array of the files provides.
+    fn given(&mut self) -> Result<(), CombineError> {
+        for (n, given) in std::mem::take(&mut self.joiner.given).into_iter().enumerate() {
+            let (Some(name), Some(sizes)) = (self.names.get(n).cloned(), self.joiner.era.sizes.get(n)) else {
+                continue;
+            };
+            if given.iter().all(Option::is_none) {
+                continue;
+            }
+            let error = |problem| CombineError::option(format!("coordinate {name}"), problem);
+            if self.joiner.whole.node(&name).is_some() {
+                if self.joiner.layout.along.get(n).is_some_and(|along| matches!(along, Along::Stack(_))) {
+                    return Err(error(Problem::NameTaken));
+                }
+                let text = "names or catalogues give the files' order, and the values are those of the files";
+                self.joiner.notes.insert(Note::new(&name, text));
+                continue;
+            }
+            let is_single = sizes.iter().all(|size| *size == 1);
+            let Some(given) = given.into_iter().collect::<Option<Vec<_>>>().filter(|_| is_single) else {
+                let text = "files have several elements each: names give their order, and no coordinate";
+                self.joiner.notes.insert(Note::new(&name, text));
+                continue;
+            };
+            let array = values::array(&name, given, self.joiner.whole.format);
+            let array = array.ok_or_else(|| error(Problem::SeveralKinds))?;
+            let chunks = ArrayChunks::Inline(array.chunks.inline.clone());
+            self.put(&name, array, chunks)?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns an element with the value that missing chunks read as.
+fn element(array: &Array) -> Vec<u8> {
+    if variable::is_variable(&array.data_type) {
+        return variable::fill(array);
+    }
+    let zero = || vec![0; array.data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(0)];
+    match &array.fill_value {
+        Some(virtualize::zarr::FillValue::Fixed(bytes)) => bytes.to_vec(),
+        _ => zero(),
+    }
+}
+
+/// Adapts a codec chain to chunks with additional leading axes of one element.
+fn with_new_axes(codecs: &[Codec], new: usize) -> Result<Vec<Codec>, Problem> {
+    let unknown = |codec: &Codec| Problem::ForeignCodec { codec: codec.describe() };
+    codecs.iter().map(|codec| codec.with_leading_axes(new).ok_or_else(|| unknown(codec))).collect()
+}
+
+/// Returns why the parts of an array cannot be stored as one; arrays of up to `copy_limit` bytes per file are copied.
+pub(super) fn explain(
+    growing: &Growing<'_>,
+    geometry: &Geometry,
+    misfit: Misfit,
+    copy_limit: u64,
+) -> Problem {
+    match misfit {
+        Misfit::NotRead => Problem::NotRead,
+        Misfit::Codecs => {
+            let is_other = |n: &u32| growing.pieces.form(*n).is_some_and(|form| !form.layout.fits);
+            let other = growing.pieces.iter().find(is_other);
+            let url = other.map(|n| growing.url_of(n)).unwrap_or_default();
+            Problem::Codecs { url, first: growing.url() }
+        }
+        Misfit::Chunks => {
+            let axes = geometry.axes.iter();
+            let growing_axes = axes.filter_map(|axis| Some((axis.own?, axis.dimension?, axis)));
+            let mut problems = growing_axes.filter_map(|axis| along(growing, axis, copy_limit));
+            problems.next().unwrap_or(Problem::Grid)
+        }
+    }
+}
+
+/// Returns the first part whose chunks do not fit along an axis.
+fn along(
+    growing: &Growing<'_>,
+    (own, dimension, axis): (usize, usize, &Axis),
+    copy_limit: u64,
+) -> Option<Problem> {
+    let name = || axis.name.clone().unwrap_or_else(|| "?".to_owned());
+    let pieces = &growing.pieces;
+    let layout = |n| pieces.form(n).map(|form| &form.layout);
+    let first = pieces.first().and_then(layout).and_then(|first| first.chunk_along(own)).unwrap_or(0);
+    pieces.iter().find_map(|n| {
+        let place = growing.place_of(n);
+        let is_last = place.get(dimension).is_some_and(|n| u64::from(*n) + 1 == axis.sizes.len() as u64);
+        let part = layout(n)?;
+        let length = part.shape.get(own).copied().unwrap_or(0);
+        let chunk = part.chunk_along(own).unwrap_or(0);
+        if chunk != first {
+            let (url, may_vary) = (growing.url_of(n), chunk == length);
+            return Some(Problem::ChunkSizes { axis: name(), url, size: chunk, first, may_vary });
+        }
+        let is_partial = !is_last && chunk > 0 && length % chunk != 0;
+        is_partial.then(|| {
+            let url = growing.url_of(n);
+            Problem::PartialChunk { axis: name(), url, length, chunk, copy_limit }
+        })
+    })
+}

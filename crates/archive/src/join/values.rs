@@ -1,0 +1,641 @@
+//! Builds coordinate arrays from file names, catalogues and attributes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+use smallvec::SmallVec;
+use virtualize::zarr::{Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, ZarrFormat};
+
+use super::metadata::Growing;
+use crate::{
+    compat::{
+        roles::{Axis, Geometry},
+        signature::ChunkLayout,
+    },
+    error::Problem,
+    values::{
+        Scalar,
+        scalar::{Given, MISSING, Sentinels, converted},
+        variable::{self, Table, advance, is_variable, paste},
+    },
+};
+
+/// Returns the coordinate array of a dimension; `None` if values are of several kinds.
+pub(super) fn array(name: &str, given: Vec<Given>, format: ZarrFormat) -> Option<Array> {
+    let units = given.first()?.units;
+    let calendar = given.first()?.calendar();
+    if given.iter().any(|one| one.units != units) {
+        return None;
+    }
+    let mut attributes = Map::new();
+    for (key, value) in [("units", units), ("calendar", calendar)] {
+        attributes.extend(value.map(|value| (key.to_owned(), Value::from(value))));
+    }
+    let mut array = Array {
+        shape: vec![given.len() as u64],
+        data_type: DataType::Int64,
+        chunk_grid: ChunkGrid::Regular(vec![given.len() as u64]),
+        fill_value: None,
+        codecs: Vec::new(),
+        dimension_names: vec![Some(name.to_owned())],
+        attributes,
+        chunks: ChunkManifest::default(),
+    };
+    let scalars: Vec<Scalar> = given.into_iter().map(|one| one.value).collect();
+    fill(&mut array, &scalars)?;
+    if format == ZarrFormat::V3 {
+        array.fill_value = Some(FillValue::zero(&array.data_type));
+    }
+    Some(array)
+}
+
+/// Inlines scalars as strings, `int64` or `float64`: the first type that represents all of them.
+fn fill(array: &mut Array, scalars: &[Scalar]) -> Option<()> {
+    let texts = scalars.iter().map(|scalar| match scalar {
+        Scalar::Text(text) => Some(text.to_string()),
+        _ => None,
+    });
+    if let Some(texts) = texts.collect::<Option<Vec<_>>>() {
+        return set_inline_texts(array, &texts);
+    }
+    let ints = scalars.iter().map(|scalar| scalar.to_i128().and_then(|int| i64::try_from(int).ok()));
+    if let Some(ints) = ints.collect::<Option<Vec<_>>>() {
+        return set_inline_values(array, ints.iter().flat_map(|int| int.to_le_bytes()).collect());
+    }
+    let floats = scalars.iter().map(|scalar| match scalar {
+        Scalar::Float(float) => Some(*float),
+        whole => match FillValue::from_i128(&DataType::Float64, whole.to_i128()?).exact()? {
+            FillValue::Fixed(bytes) => bytes.as_ref().try_into().ok().map(f64::from_le_bytes),
+            FillValue::Text(_) | FillValue::Variable(_) => None,
+        },
+    });
+    let floats = floats.collect::<Option<Vec<_>>>()?;
+    array.data_type = DataType::Float64;
+    set_inline_values(array, floats.iter().flat_map(|float| float.to_le_bytes()).collect())
+}
+
+/// Maximum size in bytes of a chunk of inlined values, unless a single element of the slowest axis is larger.
+const CHUNK: u64 = 1 << 20;
+
+/// Assembles all values of an array, with `missing` where no file has a part. Values are row-major and little-endian;
+/// each variable-length element is preceded by its length.
+pub(super) fn whole(
+    growing: &mut Growing<'_>,
+    geometry: &Geometry,
+    missing: &[u8],
+    most: u64,
+) -> Result<Vec<u8>, Problem> {
+    if !is_variable(&growing.first.data_type) {
+        let size = growing.first.data_type.size().ok_or(Problem::ValueShape)?;
+        if growing.pieces.kept() <= most
+            && follow_each_other(growing, geometry, size)
+            && let Some(values) = growing.pieces.take_values()
+        {
+            return Ok(values);
+        }
+        let values = |n| growing.pieces.values(n);
+        return assembled((growing, geometry), missing, (size, most), values);
+    }
+    let missing = variable::join([missing]).ok_or(Problem::TooLarge)?;
+    let mut table = Table::default();
+    let none = table.numbers(&missing);
+    let numbers: HashMap<u32, Bytes> =
+        growing.pieces.iter().filter_map(|n| Some((n, table.numbers(growing.pieces.values(n)?)))).collect();
+    let values = |n| numbers.get(&n).map(|numbers| numbers.as_ref());
+    let numbers = assembled((growing, geometry), &none, (8, most), values)?;
+    let joined = table.elements(&numbers).and_then(variable::join).ok_or(Problem::ValueShape)?;
+    let bytes = joined.len() as u64;
+    if bytes > most { Err(Problem::TooManyBytes { bytes, most }) } else { Ok(joined) }
+}
+
+/// Returns whether the combined array consists of the values of all parts, one after the other.
+fn follow_each_other(growing: &Growing<'_>, geometry: &Geometry, size: u64) -> bool {
+    let Some((slowest, others)) = geometry.axes.split_first() else { return false };
+    let is_whole = |n| {
+        let form = growing.pieces.form(n)?;
+        let (_, extent) = geometry.part(&growing.place_of(n))?;
+        let shape = &form.layout.shape;
+        let is_own = |(axis, n): (&Axis, &u64)| axis.own.map_or(*n == 1, |own| shape.get(own) == Some(n));
+        let bytes = extent.iter().try_fold(size, |all, n| all.checked_mul(*n))?;
+        Some(geometry.axes.iter().zip(&extent).all(is_own) && form.values == Some(bytes))
+    };
+    growing.pieces.len() == slowest.sizes.len()
+        && others.iter().all(|axis| axis.dimension.is_none())
+        && growing.pieces.iter().all(|n| is_whole(n) == Some(true))
+}
+
+/// Assembles elements of `size` bytes from the parts at their places.
+fn assembled<'a>(
+    (growing, geometry): (&Growing<'_>, &Geometry),
+    missing: &[u8],
+    (size, most): (u64, u64),
+    values: impl Fn(u32) -> Option<&'a [u8]>,
+) -> Result<Vec<u8>, Problem> {
+    let shape = geometry.shape();
+    let bytes = shape.iter().try_fold(size, |product, n| product.checked_mul(*n)).unwrap_or(u64::MAX);
+    if bytes > most {
+        return Err(Problem::TooManyBytes { bytes, most });
+    }
+    let count = usize::try_from(bytes / size.max(1)).map_err(|_| Problem::TooLarge)?;
+    let mut all = missing.repeat(count);
+    for n in growing.pieces.iter() {
+        let values = values(n).ok_or(Problem::ValueShape)?;
+        let own = growing.pieces.form(n).map(|form| form.layout.shape.as_slice()).unwrap_or_default();
+        let part = (growing.place_of(n), own, values);
+        put(&mut all, &shape, geometry, part, size).ok_or(Problem::ValueShape)?;
+    }
+    Ok(all)
+}
+
+/// Copies the values of a part, given with its place and shape, into the combined array.
+fn put(
+    all: &mut [u8],
+    shape: &[u64],
+    geometry: &Geometry,
+    (place, part, values): (Place, &[u64], &[u8]),
+    size: u64,
+) -> Option<()> {
+    let (start, extent) = geometry.part(&place)?;
+    let own = geometry.axes.iter().map(|axis| axis.own.map_or(Some(1), |own| part.get(own).copied()));
+    let own: Vec<u64> = own.collect::<Option<_>>()?;
+    if own.iter().try_fold(size, |product, n| product.checked_mul(*n))? != values.len() as u64 {
+        return None;
+    }
+    // Along new axes, values are repeated for each element of the part.
+    let times: Vec<u64> =
+        geometry.axes.iter().zip(&extent).map(|(axis, n)| if axis.own.is_none() { *n } else { 1 }).collect();
+    if times.contains(&0) {
+        return Some(());
+    }
+    let mut step = vec![0; times.len()];
+    loop {
+        let at: Vec<u64> = start.iter().zip(&step).map(|(start, step)| start + step).collect();
+        paste(all, shape, &at, values, &own, size)?;
+        if !advance(&mut step, &times) {
+            return Some(());
+        }
+    }
+}
+
+/// Inlines values into an array as uncompressed chunks of bounded size.
+pub(super) fn set_inline_values(array: &mut Array, values: Vec<u8>) -> Option<()> {
+    if is_variable(&array.data_type) {
+        let fill = variable::fill(array);
+        return set_inline_elements(array, &variable::split(&values).collect::<Vec<_>>(), &fill);
+    }
+    let size = array.data_type.size()?;
+    let endian = (array.data_type.number_size() > 1).then_some(Endian::Little);
+    array.codecs = vec![Codec::Bytes { endian }];
+    let Some((rows, rest)) = array.shape.split_first() else {
+        array.chunk_grid = ChunkGrid::Regular(Vec::new());
+        array.chunks = ChunkManifest { references: Vec::new(), inline: [(0, values.into())].into() };
+        return Some(());
+    };
+    let row = rest.iter().try_fold(size, |product, n| product.checked_mul(*n))?;
+    let most = rows_per_chunk(row, *rows);
+    let length = usize::try_from(most.checked_mul(row)?).ok()?;
+    let mut inline = BTreeMap::new();
+    if length > 0 {
+        let values = Bytes::from(values);
+        for (position, start) in (0..values.len()).step_by(length).enumerate() {
+            let mut chunk = values.slice(start..values.len().min(start.checked_add(length)?));
+            if chunk.len() < length {
+                let mut padded = chunk.to_vec();
+                padded.resize(length, 0);
+                chunk = padded.into();
+            }
+            // The grid has one chunk along all other axes, hence positions equal indices along the first axis.
+            inline.insert(position as u64, chunk);
+        }
+    }
+    let chunk = std::iter::once(most).chain(rest.iter().map(|n| (*n).max(1))).collect();
+    array.chunk_grid = ChunkGrid::Regular(chunk);
+    array.chunks = ChunkManifest { references: Vec::new(), inline };
+    Some(())
+}
+
+/// Returns the length of chunks along the slowest axis, of which an element has `row` bytes.
+pub(super) fn rows_per_chunk(row: u64, rows: u64) -> u64 {
+    CHUNK.checked_div(row).unwrap_or(1).max(1).min(rows.max(1))
+}
+
+/// Inlines variable-length elements into an array; the number of rows per chunk bounds the average chunk size.
+fn set_inline_elements(array: &mut Array, elements: &[&[u8]], fill: &[u8]) -> Option<()> {
+    let rows = array.shape.first().copied().unwrap_or(1).max(1);
+    let row = array.shape.iter().skip(1).try_fold(1, |product: u64, n| product.checked_mul(*n))?;
+    let bytes: u64 = elements.iter().map(|element| element.len() as u64 + 4).sum();
+    let most = CHUNK.checked_div(bytes.div_ceil(rows)).unwrap_or(rows).clamp(1, rows);
+    let length = usize::try_from(most.checked_mul(row)?).ok()?;
+    let mut inline = BTreeMap::new();
+    for (position, part) in elements.chunks(length.max(1)).enumerate() {
+        let mut part = part.to_vec();
+        part.resize(length, fill);
+        let (chunk, codec) = variable::encoded(part.into_iter(), &array.data_type)?;
+        array.codecs = vec![codec];
+        inline.insert(position as u64, chunk);
+    }
+    let sizes = std::iter::once(most).chain(array.shape.iter().skip(1).map(|n| (*n).max(1)));
+    array.chunk_grid = ChunkGrid::Regular(sizes.take(array.shape.len()).collect());
+    array.chunks = ChunkManifest { references: Vec::new(), inline };
+    Some(())
+}
+
+/// Inlines strings into an array with one axis.
+pub(super) fn set_inline_texts(array: &mut Array, texts: &[String]) -> Option<()> {
+    array.data_type = DataType::String;
+    let elements: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
+    set_inline_elements(array, &elements, &[])
+}
+
+/// Makes missing chunks read as a missing value. Set `complete` if the files that have the array lack none of its
+/// chunks, so that its fill value may change. `any_value` accepts a fill value that is not a missing value.
+///
+/// # Errors
+/// An array without a missing value; an array whose missing chunks already read as valid data.
+pub(super) fn prepare(
+    array: &mut Array,
+    format: ZarrFormat,
+    complete: bool,
+    any_value: bool,
+) -> Result<(), Problem> {
+    let sentinels = Sentinels::of(array, format);
+    if let Some(FillValue::Fixed(bytes)) = &array.fill_value
+        && sentinels.is_missing(bytes)
+    {
+        return Ok(());
+    }
+    if complete {
+        let nan = || FillValue::from_f64(&array.data_type, f64::NAN).value();
+        let sentinel = sentinels.elements.first().map(|bytes: &Bytes| FillValue::Fixed(bytes.clone()));
+        let is_float = array.data_type.is_float();
+        if let Some(fill) = sentinel.or_else(|| if is_float { nan() } else { None }) {
+            array.fill_value = Some(fill);
+            return Ok(());
+        }
+    }
+    if any_value { Ok(()) } else { Err(Problem::NoMissingValue { complete }) }
+}
+
+/// Converts the values of a copied array to one data type if files have several types, or several missing values that
+/// do not occur in the data. Returns a note on the conversion.
+///
+/// # Errors
+/// Missing values that occur in the data, values that were not read, and values that no single type represents exactly.
+pub(super) fn unify_types(growing: &mut Growing<'_>, format: ZarrFormat) -> Result<Option<String>, Problem> {
+    if growing.pieces.forms().all(|form| form.other.is_none()) {
+        return Ok(None);
+    }
+    let usual = (growing.first.data_type.clone(), Sentinels::of(&growing.first, format));
+    let types = types(growing, &usual)?;
+    let candidates = candidates(&types, growing.are_times);
+    let found = candidates.iter().find_map(|target| Some((target, exact(growing, &usual.0, target)?)));
+    let names: BTreeSet<String> = types.iter().map(ToString::to_string).collect();
+    let names = names.into_iter().collect::<Vec<_>>().join(", ");
+    let (target, (values, starts)) = found.ok_or_else(|| Problem::Types { types: names.clone() })?;
+    growing.pieces.set_values(values, starts, |form| {
+        let own = type_of(form, &usual.0);
+        if own != target {
+            form.values = form.values.map(|bytes| bytes / size_of(own) as u64 * size_of(target) as u64);
+        }
+        form.other = None;
+    });
+    growing.first.data_type = target.clone();
+    growing.first.fill_value = (format == ZarrFormat::V3).then(|| FillValue::zero(target));
+    for name in MISSING {
+        growing.attributes.kept.remove(name);
+        growing.first.attributes.remove(name);
+    }
+    Ok((types.len() > 1).then(|| format!("files have types {names}: converted to {target}")))
+}
+
+/// Returns the types of all parts. `usual` are type and missing values of the first file.
+fn types(growing: &Growing<'_>, usual: &(DataType, Sentinels)) -> Result<Vec<DataType>, Problem> {
+    let mut types = Vec::new();
+    for n in growing.pieces.iter() {
+        let other = growing.pieces.form(n).and_then(|form| form.other.as_deref());
+        let (data_type, sentinels) = other.unwrap_or(usual);
+        let values = growing.pieces.values(n).ok_or(Problem::NotRead)?;
+        if values.chunks_exact(size_of(data_type)).any(|element| sentinels.is_missing(element)) {
+            return Err(Problem::MissingValues { url: growing.url_of(n) });
+        }
+        if !types.contains(data_type) {
+            types.push(data_type.clone());
+        }
+    }
+    Ok(types)
+}
+
+/// Returns the values of all parts in another type, and where those of each part start. Returns `None` if one is not
+/// representable exactly.
+fn exact(growing: &Growing<'_>, usual: &DataType, target: &DataType) -> Option<(Vec<u8>, Vec<u64>)> {
+    let (mut all, mut starts) = (Vec::new(), Vec::new());
+    for n in 0..u32::try_from(growing.pieces.len()).ok()? {
+        starts.push(all.len() as u64);
+        let (own, values) = (type_of(growing.pieces.form(n)?, usual), growing.pieces.values(n)?);
+        if own == target {
+            all.extend_from_slice(values);
+            continue;
+        }
+        for element in values.chunks_exact(size_of(own)) {
+            match converted(&FillValue::Fixed(Bytes::copy_from_slice(element)), own, target)? {
+                FillValue::Fixed(bytes) => all.extend_from_slice(&bytes),
+                FillValue::Text(_) | FillValue::Variable(_) => return None,
+            }
+        }
+    }
+    Some((all, starts))
+}
+
+fn type_of<'a>(form: &'a Form, usual: &'a DataType) -> &'a DataType {
+    form.other.as_ref().map_or(usual, |other| &other.0)
+}
+
+/// Returns the size of an element in bytes, at least 1.
+fn size_of(data_type: &DataType) -> usize {
+    data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(1).max(1)
+}
+
+/// Returns candidate types in order of preference: NumPy's promotion rules, except that times prefer integers.
+fn candidates(types: &[DataType], is_time: bool) -> Vec<DataType> {
+    if let [only] = types {
+        return vec![only.clone()];
+    }
+    let widest = || types.iter().max_by_key(|one| one.size()).cloned();
+    let is_of_one_kind =
+        types.iter().all(DataType::is_signed_integer) || types.iter().all(DataType::is_float);
+    let is_whole = is_time || types.iter().all(DataType::is_integer);
+    let wide = widest().filter(|_| is_of_one_kind);
+    wide.into_iter().chain(is_whole.then_some(DataType::Int64)).chain([DataType::Float64]).collect()
+}
+
+/// Place of a part along each dimension of the layout; 0 along dimensions where the array is invariant.
+pub(super) type Place = SmallVec<[u32; 2]>;
+
+/// How an array is stored in a file, and how it differs from the first file's. Files share forms.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Form {
+    /// Shape and chunks.
+    pub(super) layout: ChunkLayout,
+    /// Size of the values in bytes, if they were read.
+    pub(super) values: Option<u64>,
+    /// Data type and missing values, if they differ from those of the first file.
+    pub(super) other: Option<Arc<(DataType, Sentinels)>>,
+    /// Whether no chunk is missing.
+    pub(super) is_complete: bool,
+}
+
+/// The part of an array in a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    /// Index of the file among the era's blocks.
+    pub(super) block: u32,
+    /// Index of its form.
+    pub(super) form: u32,
+    /// Index of its units; 0 for those of the first file.
+    pub(super) units: u32,
+}
+
+/// The parts of an array.
+#[derive(Debug)]
+pub(super) struct Pieces {
+    /// In the order in which they were added.
+    list: Vec<Piece>,
+    /// Indices into `list` by place. `None` if the order of the list is that of the places.
+    by_place: Option<BTreeMap<Place, u32>>,
+    forms: Vec<Arc<Form>>,
+    of_forms: HashMap<Arc<Form>, u32>,
+    /// Distinct units; the first stands for those of the first file.
+    units: Vec<Arc<str>>,
+    of_units: HashMap<Arc<str>, u32>,
+    /// Values of all parts, one after the other.
+    values: Vec<u8>,
+    /// Where the values of each part start; empty if no part has values.
+    starts: Vec<u64>,
+    /// Whether values are no longer kept.
+    are_dropped: bool,
+    /// Digests of the values, where several files may have the same part.
+    digests: BTreeMap<u32, String>,
+    /// Number of chunks in all files.
+    chunks: u64,
+}
+
+impl Hash for Form {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let sentinels = self.other.as_ref().map(|other| &other.1.elements);
+        (&self.layout, self.values, self.is_complete, sentinels).hash(state);
+    }
+}
+
+impl Form {
+    /// Returns the number of chunks along each axis in the file.
+    pub(super) fn counts(&self) -> Vec<u64> {
+        let ChunkLayout { shape, chunk, .. } = &self.layout;
+        let chunk = chunk.as_ref().unwrap_or(shape);
+        shape.iter().zip(chunk).map(|(n, c)| n.div_ceil((*c).max(1))).collect()
+    }
+}
+
+impl Pieces {
+    /// Creates an empty list. Set `in_order` if parts are added in order of place, each place once.
+    pub(super) fn new(in_order: bool) -> Self {
+        Self {
+            list: Vec::new(),
+            by_place: (!in_order).then(BTreeMap::new),
+            forms: Vec::new(),
+            of_forms: HashMap::new(),
+            units: vec!["".into()],
+            of_units: HashMap::new(),
+            values: Vec::new(),
+            starts: Vec::new(),
+            are_dropped: false,
+            digests: BTreeMap::new(),
+            chunks: 0,
+        }
+    }
+
+    /// Returns the number of parts.
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Returns the number of chunks in all files.
+    pub(super) fn chunks(&self) -> u64 {
+        self.chunks
+    }
+
+    /// Returns a part.
+    pub(super) fn get(&self, n: u32) -> Option<&Piece> {
+        self.list.get(index(n))
+    }
+
+    /// Returns the first part in order of place.
+    pub(super) fn first(&self) -> Option<u32> {
+        self.iter().next()
+    }
+
+    /// Iterates over the parts in order of place.
+    pub(super) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        let in_order = self.by_place.is_none().then(|| 0..u32::try_from(self.list.len()).unwrap_or(u32::MAX));
+        let others = self.by_place.iter().flat_map(|by_place| by_place.values().copied());
+        in_order.into_iter().flatten().chain(others)
+    }
+
+    /// Returns the part at a place. If parts were added in order of place, `order` compares a part's block with it.
+    pub(super) fn find(&self, place: &Place, order: impl Fn(u32) -> std::cmp::Ordering) -> Option<u32> {
+        match &self.by_place {
+            Some(by_place) => by_place.get(place).copied(),
+            None => {
+                let found = self.list.binary_search_by(|piece| order(piece.block)).ok()?;
+                u32::try_from(found).ok()
+            }
+        }
+    }
+
+    /// Returns the form of a part.
+    pub(super) fn form(&self, n: u32) -> Option<&Form> {
+        self.forms.get(index(self.get(n)?.form)).map(Arc::as_ref)
+    }
+
+    /// Returns the forms that occur, that of the first part first. One may occur twice.
+    pub(super) fn forms(&self) -> impl Iterator<Item = &Form> {
+        self.first().and_then(|first| self.form(first)).into_iter().chain(self.forms.iter().map(Arc::as_ref))
+    }
+
+    /// Returns all forms by their index.
+    pub(super) fn all_forms(&self) -> impl Iterator<Item = &Form> {
+        self.forms.iter().map(Arc::as_ref)
+    }
+
+    /// Returns the index of a form, if it occurs.
+    pub(super) fn form_index(&self, form: &Form) -> Option<u32> {
+        self.of_forms.get(form).copied()
+    }
+
+    /// Returns the values of a part, if they were read and kept.
+    pub(super) fn values(&self, n: u32) -> Option<&[u8]> {
+        let size = usize::try_from(self.form(n)?.values?).ok()?;
+        let start = usize::try_from(*self.starts.get(index(n))?).ok()?;
+        self.values.get(start..start.checked_add(size)?)
+    }
+
+    /// Returns the units of a part, if they differ from those of the first file.
+    pub(super) fn units(&self, n: u32) -> Option<&str> {
+        let units = self.get(n)?.units;
+        (units > 0).then(|| self.units.get(index(units))).flatten().map(AsRef::as_ref)
+    }
+
+    /// Returns whether some part has other units than the first file.
+    pub(super) fn have_other_units(&self) -> bool {
+        self.list.iter().any(|piece| piece.units > 0)
+    }
+
+    /// Returns the digest of a part.
+    pub(super) fn digest(&self, n: u32) -> Option<&str> {
+        self.digests.get(&n).map(String::as_str)
+    }
+
+    /// Returns whether values are still kept.
+    pub(super) fn keeps_values(&self) -> bool {
+        !self.are_dropped
+    }
+
+    /// Returns the index of units.
+    pub(super) fn intern_units(&mut self, units: Option<&str>) -> Option<u32> {
+        let Some(units) = units else { return Some(0) };
+        if let Some(known) = self.of_units.get(units) {
+            return Some(*known);
+        }
+        let (new, units) = (u32::try_from(self.units.len()).ok()?, Arc::<str>::from(units));
+        self.units.push(Arc::clone(&units));
+        self.of_units.insert(units, new);
+        Some(new)
+    }
+
+    /// Returns the index of a form, which is added if it is new.
+    pub(super) fn intern(&mut self, form: &Form) -> Option<u32> {
+        if let Some(known) = self.of_forms.get(form) {
+            return Some(*known);
+        }
+        let (new, form) = (u32::try_from(self.forms.len()).ok()?, Arc::new(form.clone()));
+        self.forms.push(Arc::clone(&form));
+        self.of_forms.insert(form, new);
+        Some(new)
+    }
+
+    /// Adds the part of a block with the indices of its form and units. Returns `None` if there are too many.
+    pub(super) fn push(
+        &mut self,
+        place: impl FnOnce() -> Place,
+        (block, form, units): (u32, u32, u32),
+        values: Option<&[u8]>,
+        (digest, chunks): (Option<&str>, u64),
+    ) -> Option<()> {
+        let new = u32::try_from(self.list.len()).ok()?;
+        if let Some(by_place) = &mut self.by_place {
+            by_place.insert(place(), new);
+            self.digests.extend(digest.map(|digest| (new, digest.to_owned())));
+        }
+        if values.is_some() || !self.starts.is_empty() {
+            self.starts.resize(self.list.len(), 0);
+            self.starts.push(self.values.len() as u64);
+            self.values.extend_from_slice(values.unwrap_or_default());
+        }
+        self.chunks = self.chunks.checked_add(chunks)?;
+        self.list.push(Piece { block, form, units });
+        Some(())
+    }
+
+    /// Takes the values of all parts, one after the other, if they are in this order in memory and nothing else is.
+    pub(super) fn take_values(&mut self) -> Option<Vec<u8>> {
+        let mut end = 0_u64;
+        for n in self.iter() {
+            if self.starts.get(index(n)) != Some(&end) {
+                return None;
+            }
+            end = end.checked_add(self.form(n)?.values?)?;
+        }
+        (end == self.kept()).then(|| std::mem::take(&mut self.values))
+    }
+
+    /// Returns the size of all values in bytes.
+    pub(super) fn kept(&self) -> u64 {
+        self.values.len() as u64
+    }
+
+    /// Stops keeping values, and forgets those of all parts.
+    pub(super) fn drop_values(&mut self) {
+        (self.values, self.starts, self.are_dropped) = (Vec::new(), Vec::new(), true);
+        self.change_forms(|form| {
+            form.values = None;
+            form.layout.is_read = false;
+        });
+    }
+
+    /// Replaces the values of all parts, given in the order in which these were added, and changes the forms accordingly.
+    pub(super) fn set_values(&mut self, values: Vec<u8>, starts: Vec<u64>, change: impl Fn(&mut Form)) {
+        (self.values, self.starts) = (values, starts);
+        self.change_forms(change);
+    }
+
+    /// Gives all parts the units of the first file.
+    pub(super) fn clear_units(&mut self) {
+        self.list.iter_mut().for_each(|piece| piece.units = 0);
+    }
+
+    fn change_forms(&mut self, change: impl Fn(&mut Form)) {
+        self.of_forms.clear();
+        for (n, form) in (0..).zip(&mut self.forms) {
+            change(Arc::make_mut(form));
+            self.of_forms.entry(Arc::clone(form)).or_insert(n);
+        }
+    }
+}
+
+fn index(n: u32) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
