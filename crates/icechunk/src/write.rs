@@ -91,7 +91,11 @@ impl<'a> Writer<'a> {
 
     /// Returns the properties of the commit.
     fn properties(&self) -> SnapshotProperties {
-        self.options.properties.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str()))).collect()
+        self.options
+            .properties
+            .iter()
+            .map(|(key, value)| (key.clone(), Value::from(value.as_str())))
+            .collect()
     }
 
     /// Returns the session, to read and remove existing nodes.
@@ -211,13 +215,15 @@ impl<'a> Writer<'a> {
         let Some(Scratch { branch, .. }) = &self.scratch else {
             let detector = ConflictDetector;
             let mut session = self.session.write().await;
-            let commit = session.commit(&self.options.message).properties(self.properties()).allow_empty(true);
+            let commit =
+                session.commit(&self.options.message).properties(self.properties()).allow_empty(true);
             let done = commit.rebase(&detector, REBASES).execute().await;
             return done.map_err(|error| self.commit_error(&error));
         };
         let moved = match self.commit_pending(self.options.message.clone()).await {
             Ok(snapshot) => {
-                let moved = self.repository.reset_branch(&self.options.branch, &snapshot, Some(&self.tip)).await;
+                let moved =
+                    self.repository.reset_branch(&self.options.branch, &snapshot, Some(&self.tip)).await;
                 moved.map(|()| snapshot).map_err(|error| IcechunkError::Conflict {
                     branch: self.options.branch.clone(),
                     reason: one_line(&error),

@@ -101,8 +101,8 @@ impl Crawl {
             match self.pending.pop_front() {
                 None => return Ok(None),
                 Some(Step::Fetched(page, bytes)) => {
-                    let document = parse(&bytes)
-                        .map_err(|error| wrong(&page.url, &format!("invalid JSON: {error}")))?;
+                    let document =
+                        parse(&bytes).map_err(|error| wrong(&page.url, &format!("invalid JSON: {error}")))?;
                     drop(bytes);
                     self.read(&page, &document)?;
                 }
