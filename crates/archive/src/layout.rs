@@ -66,10 +66,11 @@ impl Layout {
         Self::along(stacked.chain(concatenated.iter().cloned().map(Along::Concat)).collect())
     }
 
-    /// Returns whether a set of names includes an array: as `*`, by path or by name.
+    /// Returns whether a set of names includes an array: as `*`, by name, or by path, with or without a leading slash.
     pub fn has(names: &BTreeSet<String>, path: &str) -> bool {
         let name = node::name(path);
         ["*", path, name].iter().any(|known| names.contains(*known))
+            || names.iter().any(|known| known.strip_prefix('/') == Some(path))
     }
 
     /// Removes the arrays that are left out from the root group of a file.
