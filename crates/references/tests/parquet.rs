@@ -5,7 +5,7 @@
 use std::{fs, path::Path};
 
 use bytes::Bytes;
-use virtualize_emit::{Format, Sink, write_files};
+use virtualize_references::{Format, Sink, write_files};
 use virtualize_references::{ParquetReferences, ReferenceSet, ReferencesError, from_json};
 use virtualize_zarr::ReferencesBuilder;
 

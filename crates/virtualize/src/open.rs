@@ -7,11 +7,11 @@ use virtualize_remedy::Code;
 use virtualize_store::Object;
 
 use crate::error::Error;
+use crate::inline::small;
 use crate::inline::{self, ChunkMaker};
-use crate::inline_small;
 use crate::options::Options;
-use crate::sidecar;
 use crate::source_formats::{Detected, SourceFile, SourceFormat, detect};
+use crate::sources;
 use crate::sources::{Sources, source_of};
 use crate::store::VirtualStore;
 
@@ -135,7 +135,7 @@ async fn map(
     }
     mapped.adapt_to(&options.readable_by, &options.map);
     inline::run(&maker, &mut mapped).await?;
-    inline_small::run(&maker, &mut mapped, &options.inline).await?;
+    inline::small::run(&maker, &mut mapped, &options.inline).await?;
     budget.go_on()?;
     Ok(mapped)
 }
