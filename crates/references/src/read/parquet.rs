@@ -1,7 +1,10 @@
 //! kerchunk's Parquet layout: `.zmetadata`, and for each array files `NAME/refs.N.parq` with `record_size` chunks each.
 //! <https://fsspec.github.io/kerchunk/spec.html#parquet-references>
 
-use std::panic::{self, AssertUnwindSafe};
+use std::{
+    panic::{self, AssertUnwindSafe},
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use ::parquet::{
     errors::ParquetError,
@@ -15,12 +18,18 @@ use virtualize_zarr::node;
 use super::{
     Entry, ParquetFault, ReferenceSet, ReferencesError, RowFault,
     hierarchy::Builder,
-    numbers, parquet_pages as pages,
+    numbers,
     parquet_rows::{Batch, Rows},
 };
 
 /// Greatest number of rows of a file.
 const ROWS: u64 = 16 << 20;
+/// Greatest length of the footer in bytes. Four columns in one row group take about 1 KB.
+const FOOTER: u64 = 1 << 20;
+/// Bytes of the footer's length and `PAR1`, which end a file.
+const END: usize = 8;
+/// Greatest size of all pages of a file in bytes, decompressed.
+const PAGES: u64 = 1 << 30;
 /// Greatest size of all inline chunks together, in bytes.
 const INLINE: u64 = 1 << 30;
 
@@ -122,12 +131,14 @@ struct File {
     /// The next row group.
     next: usize,
     rows: Option<Rows>,
+    /// Bytes left for the pages of the file, decompressed.
+    left: Arc<AtomicU64>,
 }
 
 impl File {
     /// Opens a file of at most `most` rows.
     fn open(file: Bytes, most: u64) -> Result<Self, ParquetFault> {
-        pages::check_footer(&file)?;
+        check_footer(&file)?;
         let reader = checked(caught(|| SerializedFileReader::new(file.clone())))?;
         let metadata = reader.metadata();
         let groups = metadata.row_groups().iter();
@@ -137,8 +148,7 @@ impl File {
         if rows > most {
             return Err(ParquetFault::Rows { rows, limit: most });
         }
-        pages::check_pages(&file, metadata)?;
-        Ok(Self { reader, next: 0, rows: None })
+        Ok(Self { reader, next: 0, rows: None, left: Arc::new(AtomicU64::new(PAGES)) })
     }
 
     /// Returns the next rows; `None` at the end.
@@ -151,7 +161,7 @@ impl File {
                 if self.next >= self.reader.num_row_groups() {
                     return Ok(None);
                 }
-                self.rows = Some(Rows::new(self.reader.get_row_group(self.next)?.as_ref())?);
+                self.rows = Some(Rows::new(self.reader.get_row_group(self.next)?.as_ref(), &self.left)?);
                 self.next += 1;
             }
         }))
@@ -168,4 +178,35 @@ fn checked<T>(outcome: Option<Result<T, ParquetError>>) -> Result<T, ParquetFaul
 /// The `parquet` crate panics on some damaged files that pass the checks of this crate.
 pub fn caught<T>(run: impl FnOnce() -> T) -> Option<T> {
     panic::catch_unwind(AssertUnwindSafe(run)).ok()
+}
+
+/// Rejects a footer that is longer than the file, or than [`FOOTER`].
+fn check_footer(file: &[u8]) -> Result<(), ParquetFault> {
+    let end = file.len().checked_sub(END).and_then(|at| file.get(at..));
+    let length = end.and_then(|end| end.first_chunk()).map(|length| u64::from(u32::from_le_bytes(*length)));
+    let length = length.ok_or(ParquetFault::NoFooter(file.len()))?;
+    let limit = FOOTER.min((file.len() as u64).saturating_sub(END as u64));
+    match length <= limit {
+        true => Ok(()),
+        false => Err(ParquetFault::Footer { length, limit }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn footers_are_bounded_by_the_file() {
+        let footer = |length: u32, size: usize| {
+            let mut file = vec![0; size];
+            file.extend_from_slice(&length.to_le_bytes());
+            file.extend_from_slice(b"PAR1");
+            check_footer(&file)
+        };
+        assert_eq!(footer(100, 100), Ok(()));
+        assert!(footer(101, 100).is_err());
+        assert!(footer(2 << 20, 4 << 20).is_err());
+        assert!(check_footer(b"PAR1").is_err());
+    }
 }

@@ -4,42 +4,20 @@
 //! A header is a struct of Thrift's compact protocol (`PageHeader` in `parquet.thrift`), followed by its page.
 //! <https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift>
 
-use ::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use ::parquet::file::metadata::RowGroupMetaData;
 
 use super::{PageFault, ParquetFault};
 
-/// Greatest length of the footer in bytes. Four columns in one row group take about 1 KB.
-const FOOTER: u64 = 1 << 20;
 /// Greatest size of all pages of a file in bytes, decompressed.
 const PAGES: u64 = 1 << 30;
 /// Greatest number of values of a repeated column in a row group.
 const REPEATED: i64 = 4 << 20;
 /// Greatest nesting of structs and lists.
 const DEPTH: u32 = 16;
-/// Bytes of the footer's length and `PAR1`, which end a file.
-const END: usize = 8;
 
 /// Accepted values of `Encoding`: PLAIN, PLAIN_DICTIONARY and RLE_DICTIONARY. The size of others, which no writer of
 /// references uses, depends on numbers inside the pages.
 const ENCODINGS: [i64; 3] = [0, 2, 8];
-
-/// Rejects a footer that is longer than the file, or than [`FOOTER`].
-pub(super) fn check_footer(file: &[u8]) -> Result<(), ParquetFault> {
-    let end = file.len().checked_sub(END).and_then(|at| file.get(at..));
-    let length = end.and_then(|end| end.first_chunk()).map(|length| u64::from(u32::from_le_bytes(*length)));
-    let length = length.ok_or(ParquetFault::NoFooter(file.len()))?;
-    let limit = FOOTER.min((file.len() as u64).saturating_sub(END as u64));
-    match length <= limit {
-        true => Ok(()),
-        false => Err(ParquetFault::Footer { length, limit }),
-    }
-}
-
-/// Rejects pages that extend beyond their columns, or that would take too much memory.
-pub(super) fn check_pages(file: &[u8], metadata: &ParquetMetaData) -> Result<(), ParquetFault> {
-    let mut left = PAGES;
-    metadata.row_groups().iter().try_for_each(|group| check_row_group(file, 0, group, &mut left))
-}
 
 /// Rejects the pages of a row group that extend beyond their columns, or that would take more memory than is left.
 ///
@@ -296,19 +274,5 @@ mod tests {
         assert!(with(3, 1).ends_with("expected at most 1073741824 in the file"));
         assert!(with(2, 0x16).contains("field 2 of type 6"));
         assert!(with(6, 0x1C).contains("0 kinds of page"));
-    }
-
-    #[test]
-    fn footers_are_bounded_by_the_file() {
-        let footer = |length: u32, size: usize| {
-            let mut file = vec![0; size];
-            file.extend_from_slice(&length.to_le_bytes());
-            file.extend_from_slice(b"PAR1");
-            check_footer(&file)
-        };
-        assert_eq!(footer(100, 100), Ok(()));
-        assert!(footer(101, 100).is_err());
-        assert!(footer(2 << 20, 4 << 20).is_err());
-        assert!(check_footer(b"PAR1").is_err());
     }
 }

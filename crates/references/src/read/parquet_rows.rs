@@ -1,7 +1,16 @@
 //! Rows of a row group, decoded batch by batch.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
 use ::parquet::{
-    column::reader::{ColumnReader, ColumnReaderImpl},
+    basic::Encoding,
+    column::{
+        page::{Page, PageMetadata, PageReader},
+        reader::{ColumnReader, ColumnReaderImpl, get_column_reader},
+    },
     data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type},
     errors::ParquetError,
     file::reader::RowGroupReader,
@@ -49,7 +58,8 @@ enum Numbers {
 }
 
 impl Rows {
-    pub(super) fn new(group: &dyn RowGroupReader) -> Result<Self, ParquetError> {
+    /// Starts to read a row group, whose pages take at most `bytes` together, decompressed.
+    pub(super) fn new(group: &dyn RowGroupReader, bytes: &Arc<AtomicU64>) -> Result<Self, ParquetError> {
         let left = usize::try_from(group.metadata().num_rows())
             .map_err(|_| ParquetError::General("a negative number of rows".to_owned()))?;
         let mut rows = Self { left, path: None, offset: None, size: None, raw: None };
@@ -62,10 +72,10 @@ impl Rows {
             }
             let optional = described.max_def_level() == 1;
             match name.as_str() {
-                "path" => rows.path = Some(texts(group, at, optional)?),
-                "raw" => rows.raw = Some(texts(group, at, optional)?),
-                "offset" => rows.offset = Some(numbers(group, at, optional)?),
-                "size" => rows.size = Some(numbers(group, at, optional)?),
+                "path" => rows.path = Some(texts(group, at, optional, bytes)?),
+                "raw" => rows.raw = Some(texts(group, at, optional, bytes)?),
+                "offset" => rows.offset = Some(numbers(group, at, optional, bytes)?),
+                "size" => rows.size = Some(numbers(group, at, optional, bytes)?),
                 _ => {}
             }
         }
@@ -135,19 +145,100 @@ fn inline(raw: &ByteArray) -> Result<Entry<'static>, RowFault> {
     }
 }
 
-fn texts(group: &dyn RowGroupReader, at: usize, optional: bool) -> Result<Texts, ParquetError> {
-    match group.get_column_reader(at)? {
+fn texts(
+    group: &dyn RowGroupReader,
+    at: usize,
+    optional: bool,
+    bytes: &Arc<AtomicU64>,
+) -> Result<Texts, ParquetError> {
+    match CheckedPages::column(group, at, bytes)? {
         ColumnReader::ByteArrayColumnReader(reader) => Ok(Texts::Bytes(Column { reader, optional })),
         ColumnReader::Int32ColumnReader(reader) if optional => Ok(Texts::Nulls(Column { reader, optional })),
         _ => Err(unexpected(group, at)),
     }
 }
 
-fn numbers(group: &dyn RowGroupReader, at: usize, optional: bool) -> Result<Numbers, ParquetError> {
-    match group.get_column_reader(at)? {
+fn numbers(
+    group: &dyn RowGroupReader,
+    at: usize,
+    optional: bool,
+    bytes: &Arc<AtomicU64>,
+) -> Result<Numbers, ParquetError> {
+    match CheckedPages::column(group, at, bytes)? {
         ColumnReader::Int64ColumnReader(reader) => Ok(Numbers::Long(Column { reader, optional })),
         ColumnReader::Int32ColumnReader(reader) => Ok(Numbers::Short(Column { reader, optional })),
         _ => Err(unexpected(group, at)),
+    }
+}
+
+/// Pages of a column, checked before their values are decoded: the `parquet` crate allocates as many values as a page
+/// declares.
+struct CheckedPages {
+    pages: Box<dyn PageReader>,
+    /// Number of rows of the row group.
+    rows: u64,
+    /// Bytes left for the pages of the file.
+    bytes: Arc<AtomicU64>,
+}
+
+impl CheckedPages {
+    /// Returns the reader of a column.
+    fn column(
+        group: &dyn RowGroupReader,
+        at: usize,
+        bytes: &Arc<AtomicU64>,
+    ) -> Result<ColumnReader, ParquetError> {
+        let rows = u64::try_from(group.metadata().num_rows()).unwrap_or_default();
+        let pages = group.get_column_page_reader(at)?;
+        let checked = Self { pages, rows, bytes: Arc::clone(bytes) };
+        Ok(get_column_reader(group.metadata().column(at).column_descr_ptr(), Box::new(checked)))
+    }
+
+    /// Rejects a page of more values than rows or bytes, of an encoding that no writer of references uses, or beyond the
+    /// size limit of the file.
+    fn check(&self, page: &Page) -> Result<(), ParquetError> {
+        let size = page.buffer().len() as u64;
+        let values = u64::from(page.num_values());
+        // Values of a dictionary take memory before they are read. Rows of other pages may all be one value.
+        let limit = if matches!(page, Page::DictionaryPage { .. }) { size } else { self.rows };
+        let fits = |left: u64| left.checked_sub(size);
+        let reason = if values > limit {
+            format!("a page of {values} values, expected at most {limit}")
+        } else if !matches!(
+            page.encoding(),
+            Encoding::PLAIN | Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY
+        ) {
+            format!("encoding {}, expected plain or a dictionary", page.encoding())
+        } else if self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_err() {
+            "the pages are too large".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(ParquetError::General(reason))
+    }
+}
+
+impl Iterator for CheckedPages {
+    type Item = Result<Page, ParquetError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}
+
+impl PageReader for CheckedPages {
+    fn get_next_page(&mut self) -> Result<Option<Page>, ParquetError> {
+        let page = self.pages.get_next_page()?;
+        page.iter().try_for_each(|page| self.check(page))?;
+        Ok(page)
+    }
+
+    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>, ParquetError> {
+        self.pages.peek_next_page()
+    }
+
+    fn skip_next_page(&mut self) -> Result<(), ParquetError> {
+        self.pages.skip_next_page()
     }
 }
 
