@@ -6,6 +6,7 @@ mod elements;
 mod fetch;
 mod place;
 mod plan;
+mod queue;
 mod reader;
 mod remote;
 mod run;
