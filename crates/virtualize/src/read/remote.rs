@@ -14,7 +14,7 @@ use virtualize_zarr::{Reference, SourceId};
 
 use super::fetch::{Files, of_store};
 use super::plan::{Batch, Merging};
-use super::run::{Finish, Queue};
+use super::queue::{Finish, Queue};
 use super::run::{Scratch, Shared, Work};
 use crate::error::ArrayError;
 
