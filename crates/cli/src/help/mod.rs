@@ -42,10 +42,13 @@ fn with_texts(command: Command, page: &Page, is_short: bool) -> Command {
             .after_help(format!("Examples:\n{}{}", page.examples(2), page.more()))
             .mut_args(|argument| in_short_help(argument, page, is_short));
     }
-    let about = command.get_long_about().or(command.get_about()).map(ToString::to_string);
+    let about = command.get_long_about().map(ToString::to_string).unwrap_or_default();
+    let more = about.split_once("\n\n").map(|(_, more)| format!("\n{more}\n")).unwrap_or_default();
     command
-        .about(about.unwrap_or_default())
         .long_about(None::<&str>)
+        .help_template(format!(
+            "{{about-with-newline}}{more}\n{{usage-heading}} {{usage}}\n\n{{all-args}}{{after-help}}"
+        ))
         .after_help(format!("Examples:\n{}\nExit status: {}", page.examples(usize::MAX), pages::EXIT_STATUS))
         .mut_args(compact)
 }
