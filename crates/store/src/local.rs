@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
 
-use crate::{Allowed, StoreError, list::milliseconds, meter::Meter, ranges};
+use crate::{Allowed, StoreError, list::milliseconds, meter::Meter, pages};
 
 /// Maximum gap in bytes across which two reads are merged.
 const GAP: u64 = 4 << 10;

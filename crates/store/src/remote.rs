@@ -20,7 +20,7 @@ use crate::{
     meter::Meter,
     pages::{self, Cache, PAGE, Pages},
     pages::{Fetched, Wave, Waves},
-    ranges, region, web,
+    region, web,
 };
 
 /// Bytes fetched when a file is opened, so that a small file needs no second request.

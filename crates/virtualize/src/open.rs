@@ -7,11 +7,10 @@ use virtualize_remedy::Code;
 use virtualize_store::Object;
 
 use crate::error::Error;
-use crate::inline::small;
 use crate::inline::{self, ChunkMaker};
 use crate::options::Options;
+use crate::sidecar;
 use crate::source_formats::{Detected, SourceFile, SourceFormat, detect};
-use crate::sources;
 use crate::sources::{Sources, source_of};
 use crate::store::VirtualStore;
 

@@ -17,7 +17,7 @@ use virtualize_zarr::Source;
 
 use crate::error::Error;
 use crate::options::Options;
-use crate::sources;
+use crate::sidecar;
 use crate::sources::{Sources, head};
 
 pub(crate) use pointers::{Pointed, Pointers, Unresolved};
