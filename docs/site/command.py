@@ -9,8 +9,8 @@ from pathlib import Path
 
 TOP = Path(__file__).parents[2]
 # Notes of clap at the end of a description.
-NOTE = re.compile(r"\[(default|env|possible values): ([^\]]*)\]")
-LABELS = {"possible values": "Values", "default": "Default", "env": "Environment variable"}
+NOTE = re.compile(r"\[(default|env|values): ([^\]]*)\]")
+LABELS = {"values": "Values", "default": "Default", "env": "Environment variable"}
 
 
 def on_page_markdown(markdown, page, config, files):

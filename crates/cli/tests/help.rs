@@ -106,6 +106,7 @@ fn long_help_groups_all_options() {
         }
     }
     let help = text(&run(&["--help"], "100").stdout);
+    assert!(help.lines().count() <= 110, "{} lines:\n{help}", help.lines().count());
     assert!(help.matches("\n  -").count() + help.matches("\n      --").count() <= 25, "{help}");
 }
 

@@ -13,7 +13,7 @@ pub use texts::{listing, names, parquet_metadata, references, service, zarr_meta
 
 use futures::executor::block_on;
 use virtualize_bytes::{Limits, MemorySource};
-use virtualize_emit::Format;
+use virtualize_references::Format;
 use virtualize_map::{MapOptions, Mapped};
 use virtualize_zarr::Source;
 
@@ -113,6 +113,6 @@ fn emit(map: impl Fn(&MapOptions) -> Mapped) {
             ..MapOptions::default()
         };
         let mapped = map(&options);
-        drop(virtualize_emit::write(&mapped.hierarchy, format, &mut std::io::sink()));
+        drop(virtualize_references::write(&mapped.hierarchy, format, &mut std::io::sink()));
     }
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
 use serde_json::{Value, json};
-use virtualize_emit::{Format, write};
+use virtualize_references::{Format, write};
 use virtualize_references::{PendingChunks, ReferenceSet, ReferencesError, from_json, translate};
 use virtualize_zarr::{ChunkEntry, FillValue, Reference, SourceId, ZarrFormat};
 

@@ -1,11 +1,11 @@
-//! kerchunk's Parquet layout, written by kerchunk and fsspec (fixtures/references) and by `virtualize-emit`.
+//! kerchunk's Parquet layout, written by kerchunk and fsspec (fixtures/references) and by `virtualize-references`.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::{fs, path::Path};
 
 use bytes::Bytes;
-use virtualize_emit::{Format, Sink, write_files};
+use virtualize_references::{Format, Sink, write_files};
 use virtualize_references::{ParquetReferences, ReferenceSet, ReferencesError, from_json};
 use virtualize_zarr::ReferencesBuilder;
 

@@ -9,18 +9,14 @@
 //! Architecture invariant: the readers know only [`virtualize_bytes::ReadRanges`]; only this crate uses `object_store`.
 
 mod allowed;
-mod aside;
 mod clients;
-mod conditional;
 mod connect;
 mod error;
 mod fetch;
 mod folder;
 mod foreign;
-mod level;
 mod link;
-mod listed;
-mod listing;
+mod list;
 mod local;
 mod location;
 mod lock;
@@ -29,37 +25,25 @@ mod object;
 mod options;
 mod output;
 mod pages;
-mod place;
-mod probe;
-mod ranges;
-mod receipt;
 mod region;
 mod remote;
-mod remove;
 mod retry;
-mod transport;
-mod waves;
 mod web;
 
 pub use allowed::Allowed;
-pub use aside::{is_temporary, remove_abandoned};
 pub use clients::Clients;
-pub use conditional::{ObjectVersion, read_object, write_object};
 pub use error::StoreError;
-pub use fetch::{fetch, post};
-pub use folder::{Recognizer, SideFolder};
+pub use fetch::{Condition, fetch, post, probe};
+pub use folder::{Parts, Receipt, Recognizer, SideFolder, look, receipt};
 pub use foreign::{FileVersion, ForeignError, ForeignStore};
-pub use level::list_folder;
-pub use listed::{Listed, milliseconds};
-pub use listing::{Folder, Page, folder_url, list_page};
+pub use list::{Folder, Listed, Page, folder_url, list_folder, list_page, milliseconds};
 pub use location::{local_path, names_in, url_of};
 pub use lock::OutputLock;
 pub use meter::{Retries, Stats, Traffic};
 pub use object::{Object, open, open_listed};
 pub use options::StoreOptions;
-pub use output::{SideFile, SideObject, create_folder, put, sync_folder};
-pub use place::OutputPlace;
-pub use probe::{Condition, probe};
-pub use receipt::{Parts, Receipt, look, receipt};
+pub use output::{
+    ObjectVersion, OutputPlace, SideFile, SideObject, create_folder, is_temporary, put, read_object, remove,
+    remove_abandoned, sync_folder, write_object,
+};
 pub use region::{detected_region, known_regions};
-pub use remove::remove;

@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
 
-use crate::{Allowed, StoreError, listed::milliseconds, meter::Meter, ranges};
+use crate::{Allowed, StoreError, list::milliseconds, meter::Meter, pages};
 
 /// Maximum gap in bytes across which two reads are merged.
 const GAP: u64 = 4 << 10;
@@ -96,7 +96,7 @@ impl LocalFile {
 
     /// Reads several ranges, merging neighbours.
     fn read_merged(&self, ranges: &[ByteRange], meter: &Meter) -> Result<Vec<Bytes>, StoreError> {
-        let plan = ranges::merge(ranges, GAP, LONGEST);
+        let plan = pages::merge(ranges, GAP, LONGEST);
         let spans: Vec<Bytes> =
             plan.spans.iter().map(|span| self.read(*span, meter)).collect::<Result<_, _>>()?;
         let part = |(range, &at): (&ByteRange, &usize)| match (plan.spans.get(at), spans.get(at)) {

@@ -9,8 +9,8 @@ use crate::{
     local::{LocalFile, slice},
     location::Location,
     meter::Meter,
+    pages::pause,
     remote::{self, Opened, Remote},
-    waves::pause,
 };
 
 /// An open file: its metadata when it was opened, and access to its bytes by ranges.

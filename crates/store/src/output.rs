@@ -1,21 +1,20 @@
+//! Writing and deleting files and objects. A file is written beside its target and renamed; a temporary file is named
+//! `.virtualize-XXXXXX.part`, and its process keeps it locked, so that leftovers of a killed process can be distinguished.
+
 use std::{
-    fs::{self, File},
+    fs::{self, File, TryLockError},
     io::{self, Read, Seek, Write},
     path::{Path, PathBuf},
 };
 
 use bytes::Bytes;
-use object_store::{ObjectStore, ObjectStoreExt, WriteMultipart, path::Path as Key};
+use futures::{StreamExt, TryStreamExt, stream};
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, UpdateVersion, WriteMultipart, path::Path as Key};
 use tempfile::NamedTempFile;
 
 use crate::{
-    Allowed, Listed, Receipt, StoreError, StoreOptions,
-    aside::{self, Aside},
-    clients::Purpose,
-    connect::connect,
-    local::not_a_file,
-    location::Location,
-    region,
+    Allowed, Listed, Receipt, StoreError, StoreOptions, clients::Purpose, connect::connect,
+    local::not_a_file, location::Location, lock::is_at, region,
 };
 
 /// Size in bytes of a part; larger objects are uploaded in parts. The 10,000 parts that S3 permits hold 80 GiB.
@@ -59,7 +58,7 @@ impl SideFile {
         let mode = existing.map(|found| found.permissions()).or_else(new_file_permissions);
         check_folder(&target)?;
         let folder = folder_of(&target);
-        let side = aside::create(|builder: &mut Aside| {
+        let side = create_aside(|builder: &mut Aside| {
             if let Some(mode) = mode.clone() {
                 builder.permissions(mode);
             }
@@ -284,4 +283,259 @@ pub(crate) async fn upload(
         return Err(error);
     }
     upload.finish().await.map(|put| put.e_tag)
+}
+
+const PREFIX: &str = ".virtualize-";
+const SUFFIX: &str = ".part";
+/// Folder within a temporary one that holds the previous output while the new one replaces it.
+pub(crate) const OLD: &str = "old";
+/// Folder within a temporary one that becomes the output. The temporary folder itself is inaccessible to other users.
+pub(crate) const INNER: &str = "whole";
+
+/// Builder of temporary files and folders.
+pub(crate) type Aside = tempfile::Builder<'static, 'static>;
+
+/// Creates a temporary file or folder, and locks it. `make` creates it, and returns it with the file to lock.
+pub(crate) fn create_aside<T: AsRef<Path>>(
+    mut make: impl FnMut(&mut Aside) -> io::Result<(T, File)>,
+) -> io::Result<(T, File)> {
+    loop {
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(PREFIX).suffix(SUFFIX);
+        let (made, file) = make(&mut builder)?;
+        // On a file system without locks, nothing is removed either, so that an unlocked file is safe.
+        let lost = matches!(file.try_lock(), Err(TryLockError::WouldBlock)) || !is_at(&file, made.as_ref());
+        if !lost {
+            return Ok((made, file));
+        }
+    }
+}
+
+/// Returns whether a path or URL is that of a temporary file or folder, which a killed process may have left.
+pub fn is_temporary(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.starts_with(PREFIX) && name.ends_with(SUFFIX)
+}
+
+/// Removes temporary files that killed processes left in a folder, and with `deep` in its subfolders. Keeps the only
+/// copy of an output that was being replaced.
+pub fn remove_abandoned(folder: &Path, deep: bool) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let (name, path) = (entry.file_name(), entry.path());
+        let name = name.to_string_lossy();
+        let Ok(kind) = entry.file_type() else { continue };
+        if is_temporary(&name) && (kind.is_file() || kind.is_dir()) {
+            remove_one_abandoned(&path, kind.is_dir());
+        } else if deep && kind.is_dir() {
+            remove_abandoned(&path, deep);
+        }
+    }
+}
+
+/// Removes an abandoned file or folder, unless a living process holds its lock.
+fn remove_one_abandoned(path: &Path, is_folder: bool) {
+    let Ok(file) = File::open(path) else { return };
+    if file.try_lock().is_err() || !is_at(&file, path) {
+        return;
+    }
+    if path.join(OLD).exists() && path.join(INNER).exists() {
+        tracing::warn!(
+            "{}: has an output that was being replaced when the process was killed",
+            path.display()
+        );
+        return;
+    }
+    let removed = if is_folder { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    match removed {
+        Ok(()) => tracing::info!("{}: left by a process that was killed, removed", path.display()),
+        Err(error) => tracing::warn!("{}: left by a process that was killed: {error}", path.display()),
+    }
+}
+
+/// Version of an object in a bucket.
+#[derive(Clone, Debug)]
+pub struct ObjectVersion(UpdateVersion);
+
+/// Reads a small object with its version. Returns `None` if there is no such object.
+///
+/// # Errors
+/// [`StoreError`] of the store; [`StoreError::Location`] for an object of more than `limit` bytes.
+pub async fn read_object(
+    url: &str,
+    limit: u64,
+    options: &StoreOptions,
+) -> Result<Option<(Bytes, ObjectVersion)>, StoreError> {
+    let location = Location::parse(url)?;
+    region::settle(&location, options).await?;
+    let (store, path) = connect(&location, Purpose::Writing, options)?;
+    let failed = |error: &object_store::Error| StoreError::remote(&location.name(), error);
+    let found = match store.get(&path).await {
+        Err(object_store::Error::NotFound { .. }) => return Ok(None),
+        found => found.map_err(|error| failed(&error))?,
+    };
+    if found.meta.size > limit {
+        let reason = format!("{} bytes, expected at most {limit}", found.meta.size);
+        return Err(StoreError::Location { name: location.name(), reason });
+    }
+    let version = UpdateVersion { e_tag: found.meta.e_tag.clone(), version: found.meta.version.clone() };
+    let bytes = found.bytes().await.map_err(|error| failed(&error))?;
+    Ok(Some((bytes, ObjectVersion(version))))
+}
+
+/// Writes an object if it still has the `expected` version, or does not exist if that is `None`. Returns whether it was
+/// written.
+///
+/// # Errors
+/// [`StoreError`] of the store, which must support conditional writes.
+pub async fn write_object(
+    url: &str,
+    expected: Option<ObjectVersion>,
+    bytes: Bytes,
+    options: &StoreOptions,
+) -> Result<bool, StoreError> {
+    use object_store::Error as E;
+    let location = Location::parse(url)?;
+    region::settle(&location, options).await?;
+    let (store, path) = connect(&location, Purpose::Writing, options)?;
+    let mode = expected.map_or(PutMode::Create, |version| PutMode::Update(version.0));
+    match store.put_opts(&path, bytes.into(), mode.into()).await {
+        Ok(_) => Ok(true),
+        Err(E::AlreadyExists { .. } | E::Precondition { .. } | E::NotFound { .. }) => Ok(false),
+        Err(error) => Err(StoreError::remote(&location.name(), &error)),
+    }
+}
+
+/// Number of objects that are deleted at once.
+const AT_ONCE: usize = 16;
+
+/// Deletes files and objects. Those that are not there are no error. A folder is deleted with its last file.
+pub async fn remove<T: AsRef<str>>(
+    locations: impl IntoIterator<Item = T>,
+    options: &StoreOptions,
+) -> Result<(), StoreError> {
+    let each =
+        locations.into_iter().map(|location| async move { remove_one(location.as_ref(), options).await });
+    stream::iter(each).buffer_unordered(AT_ONCE).try_collect().await
+}
+
+async fn remove_one(location: &str, options: &StoreOptions) -> Result<(), StoreError> {
+    let location = Location::parse(location)?;
+    let name = location.name();
+    if let Location::Local(path) = &location {
+        return remove_file(path).map_err(|error| StoreError::io(&name, &error));
+    }
+    region::settle(&location, options).await?;
+    let (store, key) = connect(&location, Purpose::Writing, options)?;
+    match store.delete(&key).await {
+        Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+        Err(error) => Err(StoreError::remote(&name, &error)),
+    }
+}
+
+fn remove_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        removed => removed?,
+    }
+    if let Some(folder) = path.parent() {
+        // It stays while there are others in it.
+        let _ = fs::remove_dir(folder);
+    }
+    Ok(())
+}
+
+/// Location of an output, with which its sources are compared.
+#[derive(Clone, Debug)]
+pub struct OutputPlace {
+    location: Location,
+    /// Whether the output is a folder or a prefix.
+    several_files: bool,
+    /// Real path of a local output that exists.
+    real: Option<PathBuf>,
+}
+
+impl OutputPlace {
+    /// Returns the location of an output, which is a folder or a prefix if it consists of several files.
+    pub fn new(target: &str, several_files: bool) -> Result<Self, StoreError> {
+        let target = if several_files { target.trim_end_matches('/') } else { target };
+        let location = Location::parse(target)?;
+        let real = match &location {
+            Location::Local(path) => path.canonicalize().ok(),
+            _ => None,
+        };
+        Ok(Self { location, several_files, real })
+    }
+
+    /// Returns whether a path or URL leads to the output, or to a file in it.
+    pub fn contains(&self, url: &str) -> bool {
+        match (Location::parse(url), &self.location) {
+            (Ok(Location::Local(path)), Location::Local(output)) => {
+                self.is_in(&path, output)
+                    || self
+                        .real
+                        .as_ref()
+                        .is_some_and(|real| path.canonicalize().is_ok_and(|path| self.is_in(&path, real)))
+            }
+            (Ok(other), output) if other == *output => true,
+            (Ok(other), output) if self.several_files => {
+                other.url().strip_prefix(&output.url()).is_some_and(|rest| rest.starts_with('/'))
+            }
+            _ => false,
+        }
+    }
+
+    fn is_in(&self, path: &Path, output: &Path) -> bool {
+        path == output || self.several_files && path.starts_with(output)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[tokio::test]
+    async fn files_are_removed_and_then_their_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let parts = folder.path().join("parts");
+        fs::create_dir(&parts).unwrap();
+        let paths = ["a", "b", "kept"].map(|name| parts.join(name).display().to_string());
+        paths.iter().for_each(|path| fs::write(path, "").unwrap());
+        let [a, b, kept] = &paths;
+        let options = StoreOptions::default();
+        remove([a, b, a], &options).await.unwrap();
+        assert!(Path::new(kept).is_file() && !Path::new(a).exists() && !Path::new(b).exists());
+        remove([kept], &options).await.unwrap();
+        assert!(!parts.exists() && folder.path().is_dir());
+    }
+
+    #[test]
+    fn files_in_a_folder_are_known() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().canonicalize().unwrap().join("store");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("a.nc"), "x").unwrap();
+        let place = OutputPlace::new(folder.to_str().unwrap(), true).unwrap();
+        assert!(place.contains(&format!("file://{}/a.nc", folder.display())));
+        assert!(!place.contains(&format!("file://{}2/a.nc", folder.display())));
+        let file = OutputPlace::new(folder.join("a.nc").to_str().unwrap(), false).unwrap();
+        assert!(file.contains(&format!("file://{}/a.nc", folder.display())));
+        #[cfg(unix)]
+        {
+            let link = root.path().join("link");
+            std::os::unix::fs::symlink(&folder, &link).unwrap();
+            assert!(place.contains(&format!("file://{}/a.nc", link.display())));
+            assert!(file.contains(link.join("a.nc").to_str().unwrap()));
+        }
+    }
+
+    #[test]
+    fn objects_below_a_prefix_are_known() {
+        let place = OutputPlace::new("s3://bucket/store.zarr/", true).unwrap();
+        assert!(place.contains("s3://bucket/store.zarr/a.nc") && place.contains("s3://bucket/store.zarr"));
+        assert!(!place.contains("s3://bucket/store.zarr2/a.nc") && !place.contains("/store.zarr/a.nc"));
+        let object = OutputPlace::new("s3://bucket/a.json", false).unwrap();
+        assert!(object.contains("s3://bucket/a.json") && !object.contains("s3://bucket/a.json/b"));
+    }
 }

@@ -15,13 +15,12 @@ use virtualize_bytes::ByteRange;
 use crate::{
     Listed, StoreError, StoreOptions,
     link::{Failure, Link},
-    listed::opaque_tag,
+    list::opaque_tag,
     location::Location,
     meter::Meter,
     pages::{self, Cache, PAGE, Pages},
-    ranges, region,
-    waves::{Fetched, Wave, Waves},
-    web,
+    pages::{Fetched, Wave, Waves},
+    region, web,
 };
 
 /// Bytes fetched when a file is opened, so that a small file needs no second request.
@@ -278,12 +277,12 @@ impl Remote {
         }
         let ranges: Vec<_> = wanted.into_iter().map(|page| pages::range(page, size)).collect();
         let length = |ranges: &[ByteRange]| ranges.iter().map(|range| range.length).sum::<u64>();
-        let mut spans = ranges::merge(&ranges, GAP, u64::MAX).spans;
+        let mut spans = pages::merge(&ranges, GAP, u64::MAX).spans;
         if length(&spans) - length(&ranges) > allowance {
-            spans = ranges::merge(&ranges, 0, u64::MAX).spans;
+            spans = pages::merge(&ranges, 0, u64::MAX).spans;
         }
         let part = (length(&spans) / (self.link.free_slots() as u64).max(1)).max(PART);
-        spans.into_iter().flat_map(|span| ranges::divide(span, part, PAGE)).collect()
+        spans.into_iter().flat_map(|span| pages::divide(span, part, PAGE)).collect()
     }
 
     /// Returns how many unneeded bytes may be read if this many are wanted now.

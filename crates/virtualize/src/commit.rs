@@ -8,7 +8,7 @@ use virtualize_store::{StoreOptions, detected_region, known_regions};
 use virtualize_zarr::ChunkReader;
 
 use crate::error::Error;
-use crate::passing::PassingChunks;
+use crate::output::PassingChunks;
 use crate::relocate::Relocation;
 use crate::store::VirtualStore;
 

@@ -1,10 +1,10 @@
 //! Decoding of the elements of single chunks.
 
+use serde_json::Value;
 use virtualize_codec::CodecFailure;
-use virtualize_zarr::{Array, ChunkGrid, Codec, chunk_indices};
+use virtualize_zarr::{Array, ChunkGrid, Codec, Implementation, ZarrFormat, chunk_indices};
 
-use crate::array_error::ArrayError;
-use crate::copy_region::{Region, copy_region};
+use crate::error::ArrayError;
 
 /// Returns the shape of the chunk at a position. At the edges of a regular grid, this is the shape of a whole chunk.
 pub(crate) fn chunk_shape(array: &Array, position: u64) -> Option<Vec<u64>> {
@@ -72,4 +72,307 @@ pub(crate) fn complete_codecs(array: &Array, shape: &[u64]) -> Vec<Codec> {
     let mut chain = array.codecs.clone();
     Codec::complete(&mut chain, &array.data_type, shape);
     chain
+}
+
+/// A codec that the Python package `virtualize` registers with zarr-python and numcodecs.
+///
+/// ```
+/// use virtualize::{PackageCodec, zarr::ZarrFormat};
+///
+/// let entry = serde_json::json!({"name": "virtualize.packbits"});
+/// let codec = PackageCodec::parse(&entry, ZarrFormat::V3).unwrap();
+/// assert_eq!(codec.decode(&[0xFE, 7], 1 << 20).unwrap(), [7, 7, 7]);
+/// assert!(codec.decode(&[0xFE, 7], 2).is_err());
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+pub struct PackageCodec(Codec);
+
+impl PackageCodec {
+    /// Parses a codec's entry in a metadata document: `{"id": …}` in Zarr v2, `{"name": …}` in v3. `None` for names that
+    /// the package does not register and for invalid configurations.
+    pub fn parse(entry: &Value, format: ZarrFormat) -> Option<Self> {
+        Codec::from_own(entry, format).map(Self)
+    }
+
+    /// Returns all registered names, each once.
+    pub fn names() -> Vec<&'static str> {
+        Codec::own_names()
+    }
+
+    /// Returns whether [`PackageCodec::encode`] works.
+    pub fn encodes(&self) -> bool {
+        self.0.implementation() == Implementation::Complete
+    }
+
+    /// Decodes stored bytes.
+    ///
+    /// # Errors
+    /// Damaged bytes; more than `most` decoded bytes.
+    pub fn decode(&self, bytes: &[u8], most: usize) -> Result<Vec<u8>, CodecFailure> {
+        virtualize_codec::decode_variable(std::slice::from_ref(&self.0), bytes, most)
+    }
+
+    /// Encodes bytes.
+    ///
+    /// # Errors
+    /// The codec is only decoded; parameters that do not fit the bytes.
+    pub fn encode(&self, bytes: &[u8]) -> Result<Vec<u8>, CodecFailure> {
+        virtualize_codec::encode(std::slice::from_ref(&self.0), bytes)
+    }
+}
+
+/// Box of elements in an array: its start, and the distance between its elements along each axis.
+pub(crate) struct Region {
+    /// Index of the first element in the buffer.
+    start: u64,
+    /// Distance between consecutive elements along each axis.
+    strides: Vec<u64>,
+}
+
+/// Reason why a box was not copied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a piece does not fit its chunk")]
+pub(crate) struct RegionError;
+
+impl Region {
+    /// Returns the box that starts at an index of an array in row-major order.
+    pub(crate) fn new(shape: &[u64], start: &[u64]) -> Self {
+        let order: Vec<usize> = (0..shape.len()).collect();
+        Self::permuted(shape, &order, start)
+    }
+
+    /// Returns the box that starts at an index of an array whose axis `order[i]` is axis `i` of its row-major buffer.
+    pub(crate) fn permuted(shape: &[u64], order: &[usize], start: &[u64]) -> Self {
+        let mut strides = vec![0; shape.len()];
+        let mut step = 1_u64;
+        for axis in order.iter().rev() {
+            if let (Some(stride), Some(size)) = (strides.get_mut(*axis), shape.get(*axis)) {
+                *stride = step;
+                step = step.saturating_mul(*size);
+            }
+        }
+        Self { start: Self { start: 0, strides: strides.clone() }.offset(start), strides }
+    }
+
+    /// Returns the index in the buffer of an element of the box.
+    fn offset(&self, at: &[u64]) -> u64 {
+        let steps = at.iter().zip(&self.strides).map(|(at, step)| at.saturating_mul(*step));
+        steps.fold(self.start, u64::saturating_add)
+    }
+}
+
+/// Copies a box of `extent` elements, of `element` bytes each.
+///
+/// # Errors
+/// Part of the box is outside its buffer. Rows that were copied before remain.
+pub(crate) fn copy_region(
+    target: (&mut [u8], &Region),
+    source: (&[u8], &Region),
+    extent: &[u64],
+    element: usize,
+) -> Result<(), RegionError> {
+    if extent.contains(&0) {
+        return Ok(());
+    }
+    let ((target, to), (source, from)) = (target, source);
+    let bytes = |elements: u64| usize::try_from(elements).unwrap_or(usize::MAX).saturating_mul(element);
+    let dim = |((count, from), to): ((&u64, &u64), &u64)| Dim::Even {
+        count: usize::try_from(*count).unwrap_or(usize::MAX),
+        from: bytes(*from),
+        to: bytes(*to),
+    };
+    let dims: Vec<Dim<'_>> = extent.iter().zip(&from.strides).zip(&to.strides).map(dim).collect();
+    let (from, to) = (bytes(from.start), bytes(to.start));
+    copy(&merged(dims), element, (source, from), (target, to)).ok_or(RegionError)
+}
+
+/// Elements along one axis of a source and a target, with distances in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Dim<'a> {
+    /// Evenly spaced elements in both.
+    Even {
+        /// Number of elements.
+        count: usize,
+        /// Distance between two of them in the source.
+        from: usize,
+        /// Distance between two of them in the target.
+        to: usize,
+    },
+    /// Elements by their indices.
+    Each {
+        /// Index in the source plus `base`, and index in the target.
+        pairs: &'a [(u64, u64)],
+        /// Subtracted from the indices in the source.
+        base: u64,
+        /// Distance between consecutive indices in the source.
+        from: usize,
+        /// Distance between consecutive indices in the target.
+        to: usize,
+    },
+}
+
+/// Merges axes that are one evenly spaced axis in source and target, and drops those of one element.
+pub(crate) fn merged(dims: Vec<Dim<'_>>) -> Vec<Dim<'_>> {
+    let mut all: Vec<Dim<'_>> = Vec::with_capacity(dims.len());
+    for dim in dims {
+        match (all.last_mut(), dim) {
+            (_, Dim::Even { count: 1, .. }) => {}
+            (Some(Dim::Even { count: outer, from: far, to: wide }), Dim::Even { count, from, to })
+                if from.checked_mul(count) == Some(*far) && to.checked_mul(count) == Some(*wide) =>
+            {
+                (*outer, *far, *wide) = (outer.saturating_mul(count), from, to);
+            }
+            _ => all.push(dim),
+        }
+    }
+    all
+}
+
+/// Copies elements of `element` bytes along all axes, from an offset in the source to one in the target. `None` if any
+/// of them is outside its buffer.
+pub(crate) fn copy(
+    dims: &[Dim<'_>],
+    element: usize,
+    (source, from): (&[u8], usize),
+    (target, to): (&mut [u8], usize),
+) -> Option<()> {
+    match dims {
+        [] => run((source, from), (target, to), element),
+        [Dim::Even { count, from: step, to: stride }] if *step == element && *stride == element => {
+            run((source, from), (target, to), count.checked_mul(element)?)
+        }
+        [Dim::Even { count, from: step, to: stride }] => {
+            let steps = Steps { count: *count, from: *step, to: *stride };
+            match element {
+                1 => strided::<1>(steps, source.get(from..)?, target.get_mut(to..)?),
+                2 => strided::<2>(steps, source.get(from..)?, target.get_mut(to..)?),
+                4 => strided::<4>(steps, source.get(from..)?, target.get_mut(to..)?),
+                8 => strided::<8>(steps, source.get(from..)?, target.get_mut(to..)?),
+                _ => each(
+                    dims,
+                    |dims, from, to| copy(dims, element, (source, from), (&mut *target, to)),
+                    from,
+                    to,
+                ),
+            }
+        }
+        _ => each(dims, |dims, from, to| copy(dims, element, (source, from), (&mut *target, to)), from, to),
+    }
+}
+
+/// Fills elements of the target along all axes. `None` if any of them is outside.
+pub(crate) fn fill(dims: &[Dim<'_>], element: &[u8], target: &mut [u8], to: usize) -> Option<()> {
+    match dims {
+        [Dim::Even { count, to: stride, .. }] if *stride == element.len() => {
+            let end = to.checked_add(count.checked_mul(element.len())?)?;
+            let target = target.get_mut(to..end)?;
+            match element.split_first() {
+                Some((first, rest)) if rest.iter().all(|byte| byte == first) => target.fill(*first),
+                _ => target.chunks_exact_mut(element.len().max(1)).for_each(|it| it.copy_from_slice(element)),
+            }
+            Some(())
+        }
+        [] => run((element, 0), (target, to), element.len()),
+        _ => each(dims, |dims, _, to| fill(dims, element, &mut *target, to), 0, to),
+    }
+}
+
+/// Calls a function for each index of the first axis, with the other axes and the offsets in source and target.
+pub(crate) fn each<'a>(
+    dims: &[Dim<'a>],
+    mut visit: impl FnMut(&[Dim<'a>], usize, usize) -> Option<()>,
+    from: usize,
+    to: usize,
+) -> Option<()> {
+    match dims.split_first()? {
+        (Dim::Even { count, from: step, to: stride }, rest) => (0..*count).try_for_each(|n| {
+            let at = |start: usize, step: usize| start.checked_add(n.checked_mul(step)?);
+            visit(rest, at(from, *step)?, at(to, *stride)?)
+        }),
+        (Dim::Each { pairs, base, from: step, to: stride }, rest) => {
+            pairs.iter().try_for_each(|(source, target)| {
+                let at = |start: usize, index: u64, step: usize| {
+                    start.checked_add(usize::try_from(index).ok()?.checked_mul(step)?)
+                };
+                visit(rest, at(from, source.checked_sub(*base)?, *step)?, at(to, *target, *stride)?)
+            })
+        }
+    }
+}
+
+fn run((source, from): (&[u8], usize), (target, to): (&mut [u8], usize), length: usize) -> Option<()> {
+    let target = target.get_mut(to..to.checked_add(length)?)?;
+    target.copy_from_slice(source.get(from..from.checked_add(length)?)?);
+    Some(())
+}
+
+#[derive(Clone, Copy)]
+struct Steps {
+    count: usize,
+    from: usize,
+    to: usize,
+}
+
+/// Copies evenly spaced elements of `N` bytes.
+fn strided<const N: usize>(steps: Steps, source: &[u8], target: &mut [u8]) -> Option<()> {
+    let last = |step: usize| steps.count.checked_sub(1)?.checked_mul(step)?.checked_add(N);
+    let (source, target) = (source.get(..last(steps.from)?)?, target.get_mut(..last(steps.to)?)?);
+    let from = source.chunks(steps.from.max(1)).filter_map(<[u8]>::first_chunk::<N>);
+    if steps.to == N {
+        let (to, _) = target.as_chunks_mut::<N>();
+        to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+    } else {
+        let to = target.chunks_mut(steps.to.max(1)).filter_map(<[u8]>::first_chunk_mut::<N>);
+        to.zip(from).for_each(|(to, from)| *to = *from);
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn part_of_a_box_goes_to_its_place() {
+        let mut chunk = *b"............";
+        let (to, from) = (Region::new(&[3, 4], &[1, 2]), Region::new(&[2, 3], &[0, 1]));
+        copy_region((&mut chunk, &to), (b"abcdef", &from), &[2, 2], 1).unwrap();
+        assert_eq!(&chunk, b"......bc..ef");
+    }
+
+    #[test]
+    fn elements_of_several_bytes_in_three_dimensions() {
+        let mut chunk = *b"................";
+        let (to, from) = (Region::new(&[2, 2, 2], &[0, 1, 0]), Region::new(&[2, 1, 2], &[0, 0, 1]));
+        copy_region((&mut chunk, &to), (b"aabbccdd", &from), &[2, 1, 1], 2).unwrap();
+        assert_eq!(&chunk, b"....bb......dd..");
+    }
+
+    #[test]
+    fn scalars_and_nothing() {
+        let mut chunk = *b"..";
+        let scalar = Region::new(&[], &[]);
+        copy_region((&mut chunk, &scalar), (b"ab", &scalar), &[], 2).unwrap();
+        assert_eq!(&chunk, b"ab");
+        let vector = Region::new(&[2], &[0]);
+        copy_region((&mut chunk, &vector), (b"cd", &vector), &[0], 1).unwrap();
+        assert_eq!(&chunk, b"ab");
+    }
+
+    #[test]
+    fn axes_change_their_order() {
+        let mut rows = *b"......";
+        let (to, from) = (Region::new(&[2, 3], &[0, 0]), Region::permuted(&[2, 3], &[1, 0], &[0, 0]));
+        copy_region((&mut rows, &to), (b"adbecf", &from), &[2, 3], 1).unwrap();
+        assert_eq!(&rows, b"abcdef");
+    }
+
+    #[test]
+    fn buffers_that_are_too_short_are_refused() {
+        let mut chunk = *b"....";
+        let (to, from) = (Region::new(&[4], &[3]), Region::new(&[2], &[0]));
+        assert_eq!(copy_region((&mut chunk, &to), (b"ab", &from), &[2], 1), Err(RegionError));
+        let far = Region::new(&[2], &[u64::MAX]);
+        assert_eq!(copy_region((&mut chunk, &from), (b"ab", &far), &[2], 1), Err(RegionError));
+    }
 }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::ops::Range;
 
 use bytes::Bytes;
-use virtualize_emit::EmitError;
+use virtualize_references::EmitError;
 use virtualize_zarr::node::{join, split};
 use virtualize_zarr::{
     Array, ChunkEntry, ChunkManifest, Codec, DataType, Group, Hierarchy, Node, NodePath, ZarrFormat,
@@ -15,8 +15,8 @@ use virtualize_zarr::{
 
 use crate::error::Error;
 use crate::output::failed;
+use crate::read::little_endian;
 use crate::store::VirtualStore;
-use crate::values::little_endian;
 
 /// Name of a metadata document.
 const DOCUMENT: &str = "zarr.json";
@@ -52,8 +52,8 @@ pub fn documents(store: &VirtualStore, encoding: ChunkEncoding) -> Result<BTreeM
     let hierarchy = &store.hierarchy;
     let documents = match (hierarchy.format, encoding) {
         (ZarrFormat::V2, _) => Err(EmitError::Format { expected: ZarrFormat::V3, found: hierarchy.format }),
-        (ZarrFormat::V3, ChunkEncoding::Stored) => virtualize_emit::metadata(hierarchy),
-        (ZarrFormat::V3, ChunkEncoding::Decoded) => virtualize_emit::metadata(&Hierarchy {
+        (ZarrFormat::V3, ChunkEncoding::Stored) => virtualize_references::metadata(hierarchy),
+        (ZarrFormat::V3, ChunkEncoding::Decoded) => virtualize_references::metadata(&Hierarchy {
             root: decoded_group(&hierarchy.root),
             ..Hierarchy::new(hierarchy.format)
         }),

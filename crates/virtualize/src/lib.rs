@@ -5,23 +5,19 @@
 //! Architecture invariant: this crate runs the stages in order (read, map, fetch, inline, write) and decides nothing about
 //! data: policy lives in `virtualize_map`. Each error is one line.
 
-mod array_error;
 pub mod chunks;
-mod codec;
 #[cfg(feature = "icechunk")]
 mod commit;
-mod copy_region;
 mod decode;
 pub mod describe;
 mod error;
 mod helpers;
 mod inline;
-mod inline_small;
 pub mod keys;
 mod open;
 pub mod options;
 mod output;
-mod passing;
+mod read;
 mod references;
 mod relocate;
 mod selection;
@@ -29,22 +25,24 @@ mod sidecar;
 mod source_formats;
 mod sources;
 mod store;
-mod values;
 mod variable;
 
-pub use array_error::ArrayError;
-pub use codec::PackageCodec;
 #[cfg(feature = "icechunk")]
 pub use commit::{
     CommitOptions, CommitRecord, FoundCommit, History, IcechunkError, Mode as CommitMode, commit,
     commit_chunks, documents_of, find_commit, inspect_branch,
 };
-pub use error::{Error, ErrorClass};
+pub use decode::PackageCodec;
+pub use error::{ArrayError, Error, ErrorClass};
 pub use open::{open, open_object};
 pub use options::{Hdf5Reader, InlineOptions, Options};
 pub use output::{
     Destination, PreparedOutput, check_replaceable, metadata, prepare, prepare_chunks, write, write_files,
     write_folder, write_to,
+};
+pub use read::{
+    ArrayReader, ArrayValues, AxisSelection, ChunkAddress, ForeignDecoder, MOST_BYTES, Selection,
+    SelectionError, chunk_size, decode_chunk, digest, read_array, read_array_within,
 };
 pub use references::{
     Checked, ChunkDifference, Difference, NodeDifference, ReadOptions, Sample, ValidationReport, compare,
@@ -52,18 +50,14 @@ pub use references::{
 };
 pub use relocate::{Relocation, Rewrite};
 pub use store::VirtualStore;
-pub use values::{
-    ArrayReader, ArrayValues, AxisSelection, ChunkAddress, ForeignDecoder, MOST_BYTES, Selection,
-    SelectionError, chunk_size, decode_chunk, digest, read_array, read_array_within,
-};
 pub use virtualize_bytes::{BoxFuture, ByteRange, Gate, Limits, ReadError, ReadErrorKind};
-pub use virtualize_emit::{Format, MOST_RECORDS, Sink};
 #[cfg(feature = "icechunk")]
 pub use virtualize_icechunk::Committed;
 pub use virtualize_map::{
     ArrayReport, ChunkGridChoice, ComplexIntegers, Diagnostic, FillDecision, FillPolicy, FillSource,
     MapOptions, NumpyField, NumpyType, Outcome, Report, Severity, SourceAttribute, SourceValue,
 };
+pub use virtualize_references::{Format, MOST_RECORDS, Sink};
 pub use virtualize_remedy::{Code, Notation, OptionName, Remedy};
 pub use virtualize_store::{
     FileVersion, ForeignError, ForeignStore, Listed, Object, Retries, SideFile, Stats, StoreError,

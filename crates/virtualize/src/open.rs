@@ -8,7 +8,6 @@ use virtualize_store::Object;
 
 use crate::error::Error;
 use crate::inline::{self, ChunkMaker};
-use crate::inline_small;
 use crate::options::Options;
 use crate::sidecar;
 use crate::source_formats::{Detected, SourceFile, SourceFormat, detect};
@@ -135,7 +134,7 @@ async fn map(
     }
     mapped.adapt_to(&options.readable_by, &options.map);
     inline::run(&maker, &mut mapped).await?;
-    inline_small::run(&maker, &mut mapped, &options.inline).await?;
+    inline::small::run(&maker, &mut mapped, &options.inline).await?;
     budget.go_on()?;
     Ok(mapped)
 }

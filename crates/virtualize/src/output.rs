@@ -1,24 +1,31 @@
+//! Sources of chunks that are written while they are read.
+
 use std::{
     io::{self, BufWriter, Write},
+    ops::ControlFlow,
     path::Path,
+    sync::Arc,
 };
 
-use virtualize_emit::{EmitError, Format, Sink};
+use virtualize_references::{EmitError, Format, Sink};
 use virtualize_store::{
     OutputLock, OutputPlace, Receipt, Recognizer, SideFile, SideFolder, SideObject, StoreOptions,
 };
-use virtualize_zarr::{ChunkReader, Hierarchy, HierarchyChunks};
+use virtualize_zarr::{
+    Chunk, ChunkReadError, ChunkReader, ChunkRef, ChunkVisitor, Chunks, Hierarchy, HierarchyChunks, Source,
+};
 
-use crate::error::Error;
-use crate::passing::PassingChunks;
-use crate::relocate::Relocation;
-use crate::store::VirtualStore;
+use crate::{
+    error::Error,
+    relocate::{Relocation, Relocator},
+    store::VirtualStore,
+};
 
 /// Size of the write buffer in bytes.
 const BUFFER: usize = 1 << 20;
 /// The outputs that may be replaced.
 const OUTPUTS: Recognizer =
-    Recognizer { documents: virtualize_emit::DOCUMENTS, foreign: virtualize_emit::foreign_file };
+    Recognizer { documents: virtualize_references::DOCUMENTS, foreign: virtualize_references::foreign_file };
 
 /// Writes references to a path or the url of an object; a format of several files, to a folder or prefix. Existing
 /// content stays until everything is written. The output is locked against other processes.
@@ -192,7 +199,7 @@ fn prepare_at(
     if format.is_several_files() {
         let mut folder = SideFolder::create(target, overwrite, OUTPUTS)?;
         folder.check_place(options.writable.as_ref())?;
-        virtualize_emit::write_files_chunks(hierarchy, chunks, format, &mut FolderSink(&mut folder))
+        virtualize_references::write_files_chunks(hierarchy, chunks, format, &mut FolderSink(&mut folder))
             .map_err(|error| failed(target, error))?;
         return Ok(PreparedOutput { content: folder.sync()?, place: Place::Folder(folder) });
     }
@@ -209,7 +216,7 @@ fn write_file(
     out: &mut impl Write,
 ) -> Result<(), EmitError> {
     let mut out = BufWriter::with_capacity(BUFFER, out);
-    virtualize_emit::write_chunks(hierarchy, chunks, format, &mut out)?;
+    virtualize_references::write_chunks(hierarchy, chunks, format, &mut out)?;
     Ok(out.flush()?)
 }
 
@@ -258,7 +265,8 @@ pub fn write_to(store: &VirtualStore, format: Format, out: &mut impl Write) -> R
 /// [`Error::Emit`].
 pub fn write_files(store: &VirtualStore, format: Format, sink: &mut dyn Sink) -> Result<(), Error> {
     store.check_ranges(&Relocation::Keep)?;
-    virtualize_emit::write_files(&store.hierarchy, format, sink).map_err(|error| failed(store.name(), error))
+    virtualize_references::write_files(&store.hierarchy, format, sink)
+        .map_err(|error| failed(store.name(), error))
 }
 
 /// Returns the metadata documents of a store with their keys, in its Zarr format. The root's comes first and contains all
@@ -267,7 +275,7 @@ pub fn write_files(store: &VirtualStore, format: Format, sink: &mut dyn Sink) ->
 /// # Errors
 /// [`Error::Emit`] where the format cannot express a name or an array.
 pub fn metadata(store: &VirtualStore) -> Result<Vec<(String, serde_json::Value)>, Error> {
-    virtualize_emit::metadata(&store.hierarchy).map_err(|error| failed(store.name(), error))
+    virtualize_references::metadata(&store.hierarchy).map_err(|error| failed(store.name(), error))
 }
 
 pub(crate) fn failed(name: &str, error: EmitError) -> Error {
@@ -288,5 +296,98 @@ fn named(target: &str, error: Error) -> Error {
             Error::Emit { name: target.to_owned(), reason, broken_pipe }
         }
         other => other,
+    }
+}
+
+/// Reader that checks and relocates the sources of another reader's chunks.
+pub(crate) struct PassingChunks<'a> {
+    reader: &'a mut dyn ChunkReader,
+    sources: PassingSources<'a>,
+}
+
+struct PassingSources<'a> {
+    /// Location of the output, which must not be a source.
+    place: Option<&'a OutputPlace>,
+    /// Name of the output.
+    target: &'a str,
+    relocator: Relocator<'a>,
+    /// The last source, as it was read and as it is written.
+    last: Option<(Arc<Source>, Arc<Source>)>,
+}
+
+impl<'a> PassingChunks<'a> {
+    /// Creates a reader that rejects sources in `place`, if given, and relocates the others.
+    pub(crate) fn new(
+        reader: &'a mut dyn ChunkReader,
+        (target, place): (&'a str, Option<&'a OutputPlace>),
+        relocation: &'a Relocation,
+    ) -> Result<Self, Error> {
+        let relocator = Relocator::new(relocation)?;
+        Ok(Self { reader, sources: PassingSources { place, target, relocator, last: None } })
+    }
+}
+
+impl PassingSources<'_> {
+    /// Returns a source as it is written.
+    fn pass(&mut self, source: &Arc<Source>) -> Result<&Arc<Source>, Error> {
+        let is_last = self.last.as_ref().is_some_and(|(last, _)| Arc::ptr_eq(last, source));
+        let passed = match self.last.take().filter(|_| is_last) {
+            Some(passed) => passed,
+            None => (Arc::clone(source), self.relocated(source)?),
+        };
+        Ok(&self.last.insert(passed).1)
+    }
+
+    fn relocated(&mut self, source: &Arc<Source>) -> Result<Arc<Source>, Error> {
+        if self.place.is_some_and(|place| place.contains(&source.url)) {
+            return Err(Error::OverInput { name: self.target.to_owned() });
+        }
+        let url = self.relocator.url(&source.url)?;
+        Ok(match url == source.url {
+            true => Arc::clone(source),
+            // The version is that of the file at its old url.
+            false => Arc::new(Source { url, size: source.size, ..Source::default() }),
+        })
+    }
+}
+
+impl ChunkReader for PassingChunks<'_> {
+    fn chunks<'a>(&'a mut self, path: &str, start: u64) -> Result<Chunks<'a>, ChunkReadError> {
+        let Self { reader, sources } = self;
+        Ok(Box::new(reader.chunks(path, start)?.map(|item| {
+            Ok(match item? {
+                (position, Chunk::Reference { source, offset, length }) => {
+                    let source = Arc::clone(sources.pass(&source)?);
+                    (position, Chunk::Reference { source, offset, length })
+                }
+                inline => inline,
+            })
+        })))
+    }
+
+    fn visit(&mut self, path: &str, start: u64, visit: &mut ChunkVisitor<'_>) -> Result<(), ChunkReadError> {
+        let Self { reader, sources } = self;
+        let mut failed = None;
+        reader.visit(path, start, &mut |position, chunk| match chunk {
+            ChunkRef::Inline(_) => visit(position, chunk),
+            ChunkRef::Reference { source, offset, length } => match sources.pass(source) {
+                Ok(source) => visit(position, ChunkRef::Reference { source, offset, length }),
+                Err(error) => {
+                    failed = Some(error);
+                    ControlFlow::Break(())
+                }
+            },
+        })?;
+        failed.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    fn count(&mut self, path: &str) -> Result<u64, ChunkReadError> {
+        self.reader.count(path)
+    }
+
+    /// Checks that every rule of the relocation has matched a source.
+    fn finish(&mut self) -> Result<(), ChunkReadError> {
+        self.sources.relocator.finish().map_err(Error::from)?;
+        self.reader.finish()
     }
 }

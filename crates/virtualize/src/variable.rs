@@ -4,8 +4,8 @@
 use virtualize_codec::CodecFailure;
 use virtualize_zarr::{Array, Codec, DataType};
 
-use crate::array_error::ArrayError;
 use crate::decode;
+use crate::error::ArrayError;
 
 /// Returns the elements of a chunk in that layout, without trailing bytes. Equal elements are equal bytes, however
 /// they are compressed.

@@ -13,7 +13,7 @@ pub(crate) fn test() {
 
 mod source {
     use crate::instrumented as std;
-    include!("../../../virtualize/src/values/queue.rs");
+    include!("../../../virtualize/src/read/queue.rs");
 }
 
 use source::{Finish, Queue};

@@ -203,7 +203,7 @@ pub(crate) struct Target {
     ///
     /// For kerchunk-parquet, zarr3 and icechunk, OUT is a folder or prefix.
     #[cfg_attr(feature = "icechunk", arg(required_if_eq("format", "icechunk")))]
-    #[arg(short, long, value_name = "OUT", id = "output", help_heading = OUTPUT, value_hint = ValueHint::AnyPath)]
+    #[arg(short = 'o', long = "output", value_name = "OUT", id = "output", help_heading = OUTPUT, value_hint = ValueHint::AnyPath)]
     path: Option<String>,
 }
 

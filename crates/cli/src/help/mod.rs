@@ -15,7 +15,7 @@ const WIDTH: std::ops::RangeInclusive<usize> = 40..=120;
 
 /// Returns the command with its help texts.
 ///
-/// `-h` lists the common options and fits one screen; `--help` lists all options in groups. clap takes the groups for both,
+/// `-h` lists the common options and fits one screen; `--help` lists all options in groups, on two screens. clap takes the groups for both,
 /// so with `is_short` the common options leave their groups.
 pub(crate) fn command(is_short: bool) -> Command {
     let mut command = Arguments::command().max_term_width(*WIDTH.end());
@@ -36,17 +36,36 @@ pub(crate) fn command(is_short: bool) -> Command {
 fn with_texts(command: Command, page: &Page, is_short: bool) -> Command {
     let help = Arg::new("help").short('h').long("help").action(ArgAction::Help);
     let help = help.help("Print a summary; --help prints everything").help_heading(GENERAL);
-    let command = command
-        .disable_help_flag(true)
-        .arg(help)
-        .arg_required_else_help(page.needs_arguments)
-        .after_help(format!("Examples:\n{}{}", page.examples(2), page.more()))
-        .after_long_help(format!(
-            "Examples:\n{}\nExit status: {}",
-            page.examples(usize::MAX),
-            pages::EXIT_STATUS
-        ));
-    command.mut_args(|argument| in_short_help(argument, page, is_short))
+    let command = command.disable_help_flag(true).arg(help).arg_required_else_help(page.needs_arguments);
+    if is_short {
+        return command
+            .after_help(format!("Examples:\n{}{}", page.examples(2), page.more()))
+            .mut_args(|argument| in_short_help(argument, page, is_short));
+    }
+    let about = command.get_long_about().map(ToString::to_string).unwrap_or_default();
+    let more = about.split_once("\n\n").map(|(_, more)| format!("\n{more}\n")).unwrap_or_default();
+    command
+        .long_about(None::<&str>)
+        .help_template(format!(
+            "{{about-with-newline}}{more}\n{{usage-heading}} {{usage}}\n\n{{all-args}}{{after-help}}"
+        ))
+        .after_help(format!("Examples:\n{}\nExit status: {}", page.examples(usize::MAX), pages::EXIT_STATUS))
+        .mut_args(compact)
+}
+
+/// Joins the help of an option to one paragraph, and lists its values in it. clap then prints it beside the option, so that
+/// all options fit on two screens.
+fn compact(argument: Arg) -> Arg {
+    let help = argument.get_long_help().or(argument.get_help()).map(ToString::to_string).unwrap_or_default();
+    let (first, rest) = help.split_once("\n\n").unwrap_or((&help, ""));
+    let mut text = if rest.is_empty() { first.to_owned() } else { format!("{first}. {rest}") };
+    let values = argument.get_possible_values();
+    let is_switch = matches!(argument.get_action(), ArgAction::SetTrue | ArgAction::Count);
+    if !values.is_empty() && !is_switch {
+        let names: Vec<_> = values.iter().map(|value| value.get_name()).collect();
+        text += &format!(" [values: {}]", names.join(", "));
+    }
+    argument.help(text).long_help(None::<&str>).hide_possible_values(true)
 }
 
 /// Hides an option from `-h` unless it is a common one.

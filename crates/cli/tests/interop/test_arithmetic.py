@@ -366,7 +366,7 @@ def packed():
 
 @pytest.mark.parametrize("name", packed())
 def test_chunks_that_were_encoded_here_read_as_what_they_were(name):
-    references = json.loads(subprocess.run([example("virtualize-emit", "packed")], stdout=subprocess.PIPE, check=True).stdout)
+    references = json.loads(subprocess.run([example("virtualize-references", "packed")], stdout=subprocess.PIPE, check=True).stdout)
     group = zarr.open_group(clients.open_store(references), mode="r", zarr_format=3)
     found, wanted = group[name][...], packed()[name]
     np.testing.assert_array_equal(found, wanted.astype(found.dtype))

@@ -197,7 +197,7 @@ def test_mirrors_with_tags_of_their_own(tmp_path):
     # The front takes the mirrors in turn.
     front = "location / { proxy_pass http://mirrors; } } upstream mirrors { server 127.0.0.1:{0}; server 127.0.0.1:{1};"
     with nginx(tmp_path, [*(f"root {root};" for root in roots), front]) as urls:
-        run = done(f"{urls[2]}/a.h5", "--minimize", "bytes")
+        run = done(f"{urls[2]}/a.h5")
         store = clients.open_store(run.references, protocol="http")
         with h5py.File(roots[0] / "a.h5") as file:
             for n in range(8):
@@ -211,7 +211,7 @@ def test_proxies_with_alternating_tags(tags, tmp_path):
     names = itertools.cycle(tags) if tags else map(str, itertools.count())
     modified = {"Last-Modified": "Wed, 01 Jan 2020 00:00:00 GMT"}
     with scripted(lambda request: ranged(request, data, {"ETag": f'"{next(names)}"'} | modified)) as url:
-        run = done(f"{url}/a.h5", "--minimize", "bytes")
+        run = done(f"{url}/a.h5")
         assert run.references["refs"].keys() == done(tmp_path / "a.h5").references["refs"].keys()
 
 
@@ -219,7 +219,7 @@ def test_a_file_that_changes_is_named_once(tmp_path):
     data = large(tmp_path / "a.h5").read_bytes()
     names = itertools.chain(["first"], itertools.repeat("second"))
     with scripted(lambda request: ranged(request, data, {"ETag": f'"{next(names)}"'})) as url:
-        run = done(f"{url}/a.h5", "--minimize", "bytes", status=1)
+        run = done(f"{url}/a.h5", status=1)
         assert "[source-changed]" in run.stderr and run.stderr.count(url) == 1, run.stderr
         assert "mirrors" in run.stderr
 

@@ -5,7 +5,7 @@ use virtualize_zarr::Codec;
 
 use super::error::ChunkError;
 use super::fetch::Fetched;
-use crate::copy_region::{Region, RegionError, copy_region};
+use crate::decode::{Region, RegionError, copy_region};
 
 /// Returns the elements of a chunk in stored order: pieces on a background.
 pub(super) fn chunk(

@@ -1,7 +1,7 @@
 use virtualize_bytes::{ByteRange, ReadError, ReadErrorKind};
 use virtualize_codec::CodecFailure;
 
-use crate::copy_region::RegionError;
+use crate::decode::RegionError;
 use crate::source_formats::Unresolved;
 
 /// Reason why a chunk could not be created or fetched.

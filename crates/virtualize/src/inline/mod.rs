@@ -8,6 +8,7 @@ mod heap;
 mod lerc;
 mod prefixed;
 mod probe;
+pub(crate) mod small;
 #[cfg(test)]
 mod tests;
 mod variable;

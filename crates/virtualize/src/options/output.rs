@@ -1,7 +1,7 @@
 use std::{fmt, num::NonZeroU32, str::FromStr, sync::LazyLock};
 
 use serde::{Deserialize, Deserializer, de::Error as _};
-use virtualize_emit::{Format, MOST_RECORDS};
+use virtualize_references::{Format, MOST_RECORDS};
 use virtualize_zarr::ZarrFormat;
 
 use super::value::{self, InvalidValue};

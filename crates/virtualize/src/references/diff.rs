@@ -1,16 +1,27 @@
 //! Compares two hierarchies.
 
-use std::collections::BTreeSet;
+use std::{borrow::Cow, collections::BTreeSet, fmt, sync::Arc};
 
 use serde_json::{Map, Value};
+use virtualize_map::MapOptions;
 use virtualize_references::translate;
+use virtualize_remedy::Code;
+use virtualize_store::Object;
 use virtualize_zarr::{
-    Array, ChunkEntry, ChunkManifest, Group, Hierarchy, Node, ZarrFormat, chunk_indices, node::join,
+    Array, ChunkEntry, ChunkGrid, ChunkManifest, Codec, DataType, FillValue, Group, Hierarchy, Node,
+    ZarrFormat, chunk_indices, node::join, readers::in_stored_order,
 };
 
-use super::difference::{ChunkDifference, Difference, NodeDifference};
-use super::meaning::{Aligned, aligned, both_lack_a_chunk, is_full_of, missing_reads};
-use super::pairs::{pairs, place};
+use super::read::{ReadOptions, read_references};
+use crate::{
+    decode,
+    error::Error,
+    open::open_object,
+    options::Options,
+    source_formats::{Detected, detect},
+    store::VirtualStore,
+    variable,
+};
 
 /// Number of differing chunks that are listed for an array, as examples.
 const EXAMPLES: usize = 3;
@@ -222,15 +233,351 @@ fn document(array: &Array, format: ZarrFormat, path: &str) -> Map<String, Value>
     members
 }
 
+/// Longest value that is shown in full, in characters.
+const SHOWN: usize = 100;
+
+/// Differences between two hierarchies, in order of path.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Difference {
+    /// Differences; empty if the hierarchies are equal.
+    pub nodes: Vec<NodeDifference>,
+}
+
+/// One difference.
+#[derive(Clone, PartialEq, Debug)]
+pub enum NodeDifference {
+    /// A node that exists in one hierarchy only.
+    OnlyIn {
+        /// Path of the node, without a leading slash.
+        path: String,
+        /// Whether the first hierarchy contains it.
+        first: bool,
+    },
+    /// An array of one hierarchy that could not be compared.
+    Unread {
+        /// Path of the array.
+        path: String,
+        /// Whether it belongs to the first hierarchy.
+        first: bool,
+        /// Reason why it could not be compared.
+        reason: String,
+    },
+    /// A node that is a group in one hierarchy and an array in the other.
+    Kind {
+        /// Path of the node.
+        path: String,
+    },
+    /// A member of a metadata document, or an attribute, with different values.
+    Member {
+        /// Path of the node.
+        path: String,
+        /// Name of the member, such as `shape` or `attribute units`.
+        member: String,
+        /// Value in the first, if it has the member.
+        first: Option<Value>,
+        /// Value in the second.
+        second: Option<Value>,
+    },
+    /// Chunks that are stored in different places, or exist in one hierarchy only.
+    Chunks {
+        /// Path of the array.
+        path: String,
+        /// Number of these chunks.
+        count: u64,
+        /// The first few of these chunks.
+        examples: Vec<ChunkDifference>,
+    },
+}
+
+/// A chunk that differs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChunkDifference {
+    /// Indices in the chunk grid, slowest axis first.
+    pub indices: Vec<u64>,
+    /// Its place in the first hierarchy.
+    pub first: String,
+    /// Its place in the second hierarchy.
+    pub second: String,
+}
+
+impl Difference {
+    /// Replaces the differences of chunks that one side inlines because its format cannot refer to them.
+    pub(super) fn remade(&mut self, path: &str, first: bool) {
+        let is_of = |node: &NodeDifference| matches!(node, NodeDifference::Chunks { path: known, .. } if known == path);
+        if self.nodes.iter().any(is_of) {
+            self.nodes.retain(|node| !is_of(node));
+            let reason = "Zarr v3 cannot refer to its chunks; they would be made anew and inlined".to_owned();
+            self.nodes.push(NodeDifference::Unread { path: path.to_owned(), first, reason });
+        }
+    }
+
+    /// Reports an array that could not be read from one side as unread instead of missing.
+    pub(super) fn unread(&mut self, path: &str, first: bool, reason: &str) {
+        let is_only = |node: &NodeDifference| matches!(node, NodeDifference::OnlyIn { path: known, .. } if known == path);
+        self.nodes.retain(|node| !is_only(node));
+        self.nodes.push(NodeDifference::Unread { path: path.to_owned(), first, reason: reason.to_owned() });
+    }
+
+    /// Returns whether the hierarchies are equal.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+}
+
+/// Formats path, member and both sides on one line.
+impl fmt::Display for NodeDifference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OnlyIn { path, first: true } => write!(f, "/{path}: only in the first"),
+            Self::OnlyIn { path, first: false } => write!(f, "/{path}: only in the second"),
+            Self::Unread { path, first, reason } => {
+                let which = if *first { "first" } else { "second" };
+                write!(f, "/{path}: cannot be compared, in the {which}: {reason}")
+            }
+            Self::Kind { path } => write!(f, "/{path}: a group in one, an array in the other"),
+            Self::Member { path, member, first, second } => {
+                write!(f, "/{path}: {member}: {} | {}", shown(first.as_ref()), shown(second.as_ref()))
+            }
+            Self::Chunks { path, count, examples } => {
+                write!(f, "/{path}: {count} chunk{}", if *count == 1 { "" } else { "s" })?;
+                for example in examples {
+                    write!(f, "; {}: {} | {}", key(&example.indices), example.first, example.second)?;
+                }
+                let more = usize::try_from(*count).is_ok_and(|count| count > examples.len());
+                f.write_str(if more { "; …" } else { "" })
+            }
+        }
+    }
+}
+
+fn shown(value: Option<&Value>) -> Cow<'static, str> {
+    let Some(value) = value else { return "nothing".into() };
+    let text = value.to_string();
+    match text.char_indices().nth(SHOWN) {
+        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()).into(),
+        None => text.into(),
+    }
+}
+
+/// Compares two locations, each of which is a reference set or an HDF5, NetCDF or TIFF file. A file is mapped for the Zarr
+/// format of the references that it is compared with; two files are mapped for v3. Chunks of two files are equal if
+/// their offsets are.
+///
+/// # Errors
+/// As [`read_references`] and [`crate::open`].
+pub async fn compare(
+    first: &str,
+    second: &str,
+    urls: bool,
+    options: &ReadOptions,
+) -> Result<Difference, Error> {
+    let (one, other) = (file(first, options).await?, file(second, options).await?);
+    let (first_is_set, second_is_set) = (one.is_none(), other.is_none());
+    let (one, other, urls) = match (one, other) {
+        (None, None) => {
+            (read_references(first, options).await?, read_references(second, options).await?, urls)
+        }
+        (Some(file), None) => {
+            let references = read_references(second, options).await?;
+            (map(file, references.hierarchy.format, options).await?, references, urls)
+        }
+        (None, Some(file)) => {
+            let references = read_references(first, options).await?;
+            let mapped = map(file, references.hierarchy.format, options).await?;
+            (references, mapped, urls)
+        }
+        (Some(one), Some(other)) => {
+            (map(one, ZarrFormat::V3, options).await?, map(other, ZarrFormat::V3, options).await?, false)
+        }
+    };
+    let mut found = diff(&one.hierarchy, &other.hierarchy, urls);
+    for (is_first, is_set, store) in [(true, first_is_set, &one), (false, second_is_set, &other)] {
+        if is_set {
+            unread(store, is_first, &mut found);
+        }
+    }
+    Ok(found)
+}
+
+/// Reports arrays that could not be read from references as unread instead of missing.
+fn unread(store: &VirtualStore, first: bool, found: &mut Difference) {
+    for left_out in store.warnings().filter(|warning| warning.code == Code::ArrayLeftOut) {
+        found.unread(left_out.path.trim_start_matches('/'), first, &left_out.message);
+    }
+}
+
+/// Opens a location if it is a file of a source format. Returns `None` otherwise.
+async fn file(location: &str, options: &ReadOptions) -> Result<Option<Arc<Object>>, Error> {
+    let Ok(object) = virtualize_store::open(location, &options.store).await else { return Ok(None) };
+    let is_known = matches!(detect(object.as_ref()).await?, Detected::Known(_));
+    Ok(is_known.then_some(object))
+}
+
+/// Maps a file for a Zarr format, with default options.
+async fn map(object: Arc<Object>, format: ZarrFormat, options: &ReadOptions) -> Result<VirtualStore, Error> {
+    let map = MapOptions { format, ..MapOptions::default() };
+    open_object(object, &Options { store: options.store.clone(), map, ..Options::default() }).await
+}
+
+/// Size limit of a chunk to decode in bytes, both stored and decoded.
+pub(super) const LARGEST: u64 = 1 << 30;
+
+/// Two arrays with their axes in the same order.
+pub(super) struct Aligned<'a> {
+    pub(super) first: Cow<'a, Array>,
+    pub(super) second: Cow<'a, Array>,
+    /// Whether their orders differ.
+    pub(super) is_moved: bool,
+}
+
+/// Aligns two arrays. If one has the axes of the other in another order, judged by their names (Zarr v3 expresses this by
+/// `transpose`), both are returned with their axes as stored.
+pub(super) fn aligned<'a>(first: &'a Array, second: &'a Array) -> Aligned<'a> {
+    let is_moved = first.shape.len() == second.shape.len()
+        && are_stored_alike(first, second)
+        && stored_names(first) == stored_names(second);
+    let stored = |array: &'a Array| match is_moved {
+        true => in_stored_order(array).map_or(Cow::Borrowed(array), Cow::Owned),
+        false => Cow::Borrowed(array),
+    };
+    Aligned { first: stored(first), second: stored(second), is_moved }
+}
+
+/// Returns whether two arrays have their common axes in different orders, but store them in the same order.
+pub(super) fn are_stored_alike(first: &Array, second: &Array) -> bool {
+    let (one, other) = (&first.dimension_names, &second.dimension_names);
+    let common = |name: &&Option<String>| name.is_some() && one.contains(name) && other.contains(name);
+    let in_order =
+        |names: &[Option<String>]| -> Vec<Option<String>> { names.iter().filter(common).cloned().collect() };
+    let is_unique = |names: Vec<Option<String>>| names.iter().collect::<BTreeSet<_>>().len() == names.len();
+    in_order(one) != in_order(other)
+        && is_unique(in_order(one))
+        && is_unique(in_order(other))
+        && in_order(&stored_names(first)) == in_order(&stored_names(second))
+}
+
+/// Returns the names of the axes in stored order.
+fn stored_names(array: &Array) -> Vec<Option<String>> {
+    match array.codecs.first() {
+        Some(Codec::Transpose { order }) => {
+            order.iter().map(|axis| array.dimension_names.get(*axis).cloned().flatten()).collect()
+        }
+        _ => array.dimension_names.clone(),
+    }
+}
+
+/// Returns the value of the missing chunks of an array.
+pub(super) fn missing_reads(array: &Array) -> FillValue {
+    array.fill_value.clone().unwrap_or_else(|| FillValue::zero(&array.data_type))
+}
+
+/// Returns whether some position has a chunk in neither of two arrays of the same grid.
+pub(super) fn both_lack_a_chunk(first: &Array, second: &Array) -> bool {
+    let all = first.chunk_grid.counts(&first.shape).iter().fold(1_u64, |all, n| all.saturating_mul(*n));
+    first.chunks.len().max(second.chunks.len()) < all && (pairs(first, second).count() as u64) < all
+}
+
+/// Returns whether all elements of an encoded chunk that are inside the array equal a value.
+pub(super) fn is_full_of(array: &Array, position: u64, bytes: &[u8], value: &FillValue) -> bool {
+    let Some(shape) = chunk_shape(array, position) else { return false };
+    let decoded = match &array.data_type {
+        DataType::String | DataType::VariableBytes => variable::values(array, bytes, &shape, LARGEST).ok(),
+        _ => decode::elements(array, &shape, bytes).ok(),
+    };
+    let Some(decoded) = decoded.and_then(|values| decode::in_order(array, &shape, values).ok()) else {
+        return false;
+    };
+    let wanted = match value {
+        FillValue::Text(text) => text.as_bytes().to_vec(),
+        FillValue::Variable(bytes) => bytes.to_vec(),
+        FillValue::Fixed(_) => value.to_stored(&array.data_type, array.endian()).unwrap_or_default(),
+    };
+    let is_within = |at: &usize| is_within(array, position, &shape, *at);
+    match array.data_type.size() {
+        None => variable::elements(&decoded).enumerate().all(|(at, one)| one == wanted || !is_within(&at)),
+        Some(_) if wanted.is_empty() => false,
+        Some(_) => decoded.chunks(wanted.len()).enumerate().all(|(at, one)| one == wanted || !is_within(&at)),
+    }
+}
+
+/// Returns whether an element of a chunk, by its row-major index, is inside the array.
+fn is_within(array: &Array, position: u64, shape: &[u64], at: usize) -> bool {
+    let ChunkGrid::Regular(_) = &array.chunk_grid else { return true };
+    let chunk = virtualize_zarr::chunk_indices(position, &array.chunk_grid.counts(&array.shape));
+    let element = virtualize_zarr::chunk_indices(at as u64, shape);
+    let (Some(chunk), Some(element)) = (chunk, element) else { return true };
+    let places = chunk.iter().zip(shape).zip(element);
+    let mut places = places.map(|((chunk, size), at)| chunk.saturating_mul(*size).saturating_add(at));
+    array.shape.iter().all(|size| places.next().is_none_or(|at| at < *size))
+}
+
+/// Returns the shape of a chunk; `None` if it is too large to be decoded.
+pub(super) fn chunk_shape(array: &Array, position: u64) -> Option<Vec<u64>> {
+    let size = array.data_type.size().unwrap_or(1);
+    let shape = decode::chunk_shape(array, position)?;
+    decode::count(&shape)?.checked_mul(size).filter(|bytes| *bytes <= LARGEST)?;
+    Some(shape)
+}
+
+/// A position, and the chunk that each of two arrays has there.
+pub(super) type Pair<'a> = (u64, Option<ChunkEntry<'a>>, Option<ChunkEntry<'a>>);
+
+/// Pairs the chunks of two arrays, in order of position.
+pub(super) fn pairs<'a>(first: &'a Array, second: &'a Array) -> impl Iterator<Item = Pair<'a>> {
+    let (mut ones, mut others) = (first.chunks.iter().peekable(), second.chunks.iter().peekable());
+    std::iter::from_fn(move || {
+        let at = match (ones.peek(), others.peek()) {
+            (Some((one, _)), Some((other, _))) => *one.min(other),
+            (Some((one, _)), None) => *one,
+            (None, Some((other, _))) => *other,
+            (None, None) => return None,
+        };
+        let one = ones.next_if(|(position, _)| *position == at).map(|(_, entry)| entry);
+        let other = others.next_if(|(position, _)| *position == at).map(|(_, entry)| entry);
+        Some((at, one, other))
+    })
+}
+
+/// Describes where a chunk is stored. Omits the query of a url, which may contain a signature.
+pub(super) fn place(hierarchy: &Hierarchy, entry: Option<&ChunkEntry<'_>>) -> String {
+    match entry {
+        None => "missing".to_owned(),
+        Some(ChunkEntry::Inline(bytes)) => format!("{} bytes inline", bytes.len()),
+        Some(ChunkEntry::Reference(reference)) => {
+            let url = hierarchy.source(reference.source).map_or("?", |source| {
+                source
+                    .url
+                    .split_once('?')
+                    .filter(|(url, _)| url.starts_with("http"))
+                    .map_or(&*source.url, |(url, _)| url)
+            });
+            format!("[{url}, {}, {}]", reference.offset, reference.length)
+        }
+    }
+}
+
+/// Returns the name of a chunk in the notation of keys: `0.1`.
+pub(super) fn name(position: u64, counts: &[u64]) -> String {
+    chunk_indices(position, counts)
+        .map_or_else(|| format!("at position {position}, outside the grid"), |indices| key(&indices))
+}
+
+/// Returns indices in the notation of keys.
+pub(super) fn key(indices: &[u64]) -> String {
+    match indices {
+        [] => "0".to_owned(),
+        indices => indices.iter().map(u64::to_string).collect::<Vec<_>>().join("."),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::*;
     use bytes::Bytes;
     use serde_json::json;
     use virtualize_zarr::{
         ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, Lengths, References, Source, SourceId,
     };
-
-    use super::*;
 
     /// An array of 2 × 3 chunks in `s3://b/one.nc`, in a group.
     fn hierarchy(format: ZarrFormat) -> Hierarchy {

@@ -1,16 +1,17 @@
 //! Reading of reference sets in all formats.
 
+use std::{collections::BTreeMap, path::Path};
+
 use bytes::Bytes;
 use virtualize_bytes::{ByteRange, ReadRanges};
-use virtualize_map::{Diagnostic, Report};
+use virtualize_map::{Diagnostic, Report, Severity};
 use virtualize_references::{ParquetReferences, ReferenceSet, ReferencesError};
-use virtualize_store::{Object, StoreError};
-
-use super::location::{IN_FOLDER, ReadOptions, is_remote, warning};
-use super::resolve;
-use crate::error::Error;
-use crate::store::VirtualStore;
 use virtualize_remedy::Code;
+use virtualize_store::{Object, StoreError, StoreOptions};
+use virtualize_zarr::{Array, ChunkEntry, Codec, Hierarchy, Reference, References};
+
+use super::resolve;
+use crate::{error::Error, store::VirtualStore};
 
 /// Size limit of a document in bytes.
 const LARGEST: u64 = 16 << 30;
@@ -142,4 +143,136 @@ fn left_out(set: &ReferenceSet) -> Vec<Diagnostic> {
         all.push(warning(Code::KeyIgnored, "", message));
     }
     all
+}
+
+/// The chunks of an array in one source.
+pub(super) struct Part<'a> {
+    /// Index of the array.
+    pub(super) at: usize,
+    /// Path of the array, without a leading slash.
+    pub(super) path: &'a str,
+    pub(super) array: &'a Array,
+    columns: Vec<&'a References>,
+    /// Whether the hierarchy has no other source.
+    is_only: bool,
+}
+
+/// Returns the parts of arrays in each source. All arrays have a part in the only source.
+pub(super) fn parts<'a>(arrays: &'a [(String, &'a Array)], sources: usize) -> Vec<Vec<Part<'a>>> {
+    let mut all: Vec<Vec<Part<'a>>> = (0..sources).map(|_| Vec::new()).collect();
+    let is_only = sources == 1;
+    for (at, (path, array)) in arrays.iter().enumerate() {
+        let part = || Part { at, path, array, columns: Vec::new(), is_only };
+        if let [here] = all.as_mut_slice() {
+            here.push(part());
+        }
+        for column in &array.chunks.references {
+            let Some(here) = all.get_mut(column.source.index()) else { continue };
+            if here.last().is_none_or(|last| last.at != at) {
+                here.push(part());
+            }
+            here.last_mut().into_iter().for_each(|last| last.columns.push(column));
+        }
+    }
+    all
+}
+
+impl Part<'_> {
+    /// Returns the same part of another form of the array, if the whole array is in the source.
+    pub(super) fn of_whole<'a>(&'a self, array: &'a Array) -> Part<'a> {
+        Part { array, columns: array.chunks.references.iter().collect(), ..*self }
+    }
+
+    /// Returns the references of the part, except for those hidden by an inline chunk.
+    pub(super) fn references(&self) -> impl Iterator<Item = (u64, Reference)> {
+        let inline = &self.array.chunks.inline;
+        self.columns.iter().flat_map(|column| column.iter()).filter(|(at, _)| !inline.contains_key(at))
+    }
+
+    /// Returns the number of chunks of the part.
+    pub(super) fn count(&self) -> u64 {
+        self.references().count() as u64
+    }
+
+    /// Returns whether all references of the array are to this source.
+    pub(super) fn is_whole(&self) -> bool {
+        let all = self.array.chunks.references.len();
+        self.columns.len() == all && (self.is_only || all > 0)
+    }
+}
+
+/// A chunk of a direct read.
+pub(super) struct Place<'a> {
+    pub(super) length: u64,
+    pub(super) array: &'a Array,
+    /// Row-major position in the array's grid.
+    pub(super) position: u64,
+}
+
+/// Chunks of a direct read by offset.
+pub(super) type Places<'a> = BTreeMap<u64, Place<'a>>;
+
+/// Returns all chunks of a hierarchy of one source.
+pub(super) fn places(direct: &Hierarchy) -> Places<'_> {
+    let mut known = Places::new();
+    for (_, array) in direct.arrays() {
+        for (position, entry) in array.chunks.iter() {
+            if let ChunkEntry::Reference(part) = entry {
+                known.entry(part.offset).or_insert(Place { length: part.length, array, position });
+            }
+        }
+    }
+    known
+}
+
+/// Returns whether chunks are stored without compression or filters.
+pub(super) fn is_plain(array: &Array) -> bool {
+    array.codecs.iter().all(|codec| matches!(codec, Codec::Bytes { .. }))
+}
+
+/// Name of the reference file in a folder or prefix (`zarr3`).
+pub(super) const IN_FOLDER: &str = "references.json";
+
+/// Options for reading a reference set.
+#[derive(Clone, Debug)]
+pub struct ReadOptions {
+    /// Access to the reference set and its sources.
+    pub store: StoreOptions,
+    /// Folder or prefix against which relative urls are resolved; by default that of the references.
+    pub relative_to: Option<String>,
+    /// Branch, tag or snapshot of an Icechunk repository.
+    pub version: String,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self { store: StoreOptions::default(), relative_to: None, version: "main".to_owned() }
+    }
+}
+
+/// Returns whether a location is not a local path.
+pub(super) fn is_remote(location: &str) -> bool {
+    location.contains("://") && !location.starts_with("file://")
+}
+
+/// Returns a warning about the node at a path without a leading slash.
+pub(super) fn warning(code: Code, path: &str, message: String) -> Diagnostic {
+    Diagnostic { severity: Severity::Warning, code, path: format!("/{path}"), message, remedy: None }
+}
+
+/// Returns the folder or prefix of references: that of the file, or the one that contains the folder `store.zarr`.
+pub(super) fn folder_of(location: &str) -> String {
+    let trimmed = location.trim_end_matches('/');
+    let trimmed =
+        trimmed.strip_suffix(&format!("/{IN_FOLDER}")).filter(|_| is_store(trimmed)).unwrap_or(trimmed);
+    match trimmed.rsplit_once('/') {
+        Some((folder, _)) => folder.to_owned(),
+        None => ".".to_owned(),
+    }
+}
+
+/// Returns whether a `references.json` belongs to a store with a `zarr.json`. Remote stores are assumed to have one.
+fn is_store(references: &str) -> bool {
+    let path = references.strip_prefix("file://").unwrap_or(references);
+    is_remote(references) || Path::new(path).parent().is_some_and(|folder| folder.join("zarr.json").exists())
 }

@@ -9,7 +9,7 @@ use virtualize_remedy::Code;
 use virtualize_store::StoreOptions;
 use virtualize_zarr::{ChunkManifest, Hierarchy, ReferencesBuilder, Source};
 
-use super::location::{ReadOptions, folder_of, is_remote, warning};
+use super::read::{ReadOptions, folder_of, is_remote, warning};
 use crate::error::Error;
 use crate::sources::source_of;
 use crate::store::VirtualStore;

@@ -1,10 +1,14 @@
 //! Validation of references against their sources: recorded versions match, every reference is inside its file, chunks
 //! decode, and a direct read of the source agrees.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use bytes::Bytes;
 use futures::{StreamExt, stream};
+use serde_json::{Value, json};
 use virtualize_bytes::{ByteRange, ReadRanges};
 use virtualize_codec::CodecFailure;
 use virtualize_map::{ChunkGridChoice, Finding, MapOptions};
@@ -15,24 +19,25 @@ use virtualize_zarr::{
 };
 
 use super::{
-    location::ReadOptions,
-    meaning::{
+    diff::{
         Aligned, LARGEST, aligned, are_stored_alike, both_lack_a_chunk, chunk_shape, is_full_of,
-        missing_reads,
+        missing_reads, name, pairs, place,
     },
-    pairs::{name, pairs, place},
-    parts::{Part, Place, Places, is_plain, parts, places},
-    report::{Checked, ValidationReport},
+    read::{Part, Place, Places, ReadOptions, is_plain, parts, places},
 };
-use crate::array_error::ArrayError;
-use crate::error::{Error, NONE_OF_THEM};
-use crate::inline::finding;
-use crate::open::open_object;
-use crate::options::Options;
-use crate::source_formats::{Detected, detect};
-use crate::sources::{changes, source_of};
-use crate::store::VirtualStore;
-use crate::{decode, variable};
+use crate::{
+    decode,
+    describe::printable,
+    error::ArrayError,
+    error::{Error, NONE_OF_THEM},
+    inline::finding,
+    open::open_object,
+    options::Options,
+    source_formats::{Detected, detect},
+    sources::{changes, source_of},
+    store::VirtualStore,
+    variable,
+};
 
 /// Number of sources that are opened at once, ahead of their validation.
 const AHEAD: usize = 8;
@@ -451,5 +456,94 @@ fn metadata(array: &Array, twin: &Array, found: &mut Checked) {
         if let Some(other) = twin.attributes.get(name).filter(|other| *other != value) {
             differ(found, &format!("attribute {name}"), &value.to_string(), &other.to_string());
         }
+    }
+}
+
+/// Number of problems that are listed for an array.
+const LISTED: usize = 10;
+
+/// Result of a validation.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ValidationReport {
+    /// Sources, in the order of the references.
+    pub sources: Vec<Checked>,
+    /// Arrays, in order of path.
+    pub arrays: Vec<Checked>,
+    /// Parts that could not be validated, with the reason.
+    pub notes: Vec<String>,
+}
+
+/// A validated source or array.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Checked {
+    /// Url of the source, or path of the array without a leading slash.
+    pub name: String,
+    /// Number of chunks, inline ones included.
+    pub chunks: u64,
+    /// Number of decoded chunks.
+    pub decoded: u64,
+    /// Number of problems.
+    pub problems: u64,
+    /// The first problems, described.
+    pub listed: Vec<String>,
+}
+
+impl ValidationReport {
+    /// Returns whether there are no problems.
+    pub fn is_valid(&self) -> bool {
+        self.sources.iter().chain(&self.arrays).all(|checked| checked.problems == 0)
+    }
+
+    /// Returns the result as JSON.
+    pub fn to_json(&self) -> Value {
+        let list = |checked: &[Checked]| -> Vec<_> {
+            let one = |one: &Checked| {
+                json!({"name": one.name, "chunks": one.chunks, "decoded": one.decoded,
+                    "problems": one.problems, "told": one.listed})
+            };
+            checked.iter().map(one).collect()
+        };
+        json!({"valid": self.is_valid(), "arrays": list(&self.arrays), "sources": list(&self.sources),
+            "notes": self.notes})
+    }
+}
+
+impl Checked {
+    /// Counts a problem, and lists it if it is among the first.
+    pub(super) fn problem(&mut self, text: impl Into<String>) {
+        self.problems += 1;
+        if self.listed.len() < LISTED {
+            self.listed.push(text.into());
+        }
+    }
+}
+
+/// Formats one line per array and source, and one per listed problem.
+impl fmt::Display for ValidationReport {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (title, checked) in [("array", &self.arrays), ("source", &self.sources)] {
+            writeln!(out, "{:>10} {:>10} {:>10}  {title}", "chunks", "decoded", "problems")?;
+            for one in checked {
+                let slash = if title == "array" { "/" } else { "" };
+                writeln!(
+                    out,
+                    "{:>10} {:>10} {:>10}  {slash}{}",
+                    one.chunks,
+                    one.decoded,
+                    one.problems,
+                    printable(&one.name)
+                )?;
+                for problem in &one.listed {
+                    writeln!(out, "{:>32}  {}", "", printable(problem))?;
+                }
+                if one.problems > one.listed.len() as u64 {
+                    writeln!(out, "{:>32}  …", "")?;
+                }
+            }
+        }
+        for note in &self.notes {
+            writeln!(out, "note: {}", printable(note))?;
+        }
+        Ok(())
     }
 }

@@ -1,0 +1,244 @@
+"""Types of keyword arguments. Generated from the options of the command by option_types.py."""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from datetime import date, datetime
+
+type Size = int | str
+"""A number of bytes: ``65536``, ``"64K"``."""
+
+type Location = str | PathLike[str]
+"""A path or url."""
+
+type Several = str | Sequence[str]
+"""A text, or several."""
+
+type Time = datetime | date | str
+"""A time with its zone, a date (midnight UTC), or either as text: ``"2024-02-29"``, ``"2024-02-29T12:00:00Z"``."""
+
+
+class ConnectionOptions(TypedDict, total=False):
+    """How files are reached. What is not given comes from the environment (``AWS_*``, ``GOOGLE_*``, ``AZURE_*``)."""
+
+    store_option: Mapping[str, str]
+    # Store setting, such as aws_region=eu-west-1 or timeout=30s; may be repeated
+
+    anonymous: bool
+    # Do not sign requests: for public buckets
+
+    endpoint: str
+    # URL of an S3-compatible, Google Cloud Storage or Azure service other than the default one
+
+    bearer_token: str
+    # Bearer token for HTTPS servers [default: that in VIRTUALIZE_BEARER_TOKEN]
+
+    concurrency: int
+    # Maximum concurrent requests
+
+    retries: int
+    # Retries of a failed request
+
+    retry_timeout: int
+    # Maximum seconds for all attempts of a request together
+
+
+class MappingOptions(TypedDict, total=False):
+    """How files are mapped to Zarr."""
+
+    strict: bool
+    # Fail on any warning
+
+    readable_by: Several
+    # Write only arrays that these readers decode
+
+    unpack: bool
+    # Unpack packed numbers to floats through codecs (Zarr v3 only)
+
+    missing_value_convention: bool
+    # Declare each array's sentinel through the Zarr convention missing_value as well
+
+    chunk_grid: Literal["regular", "rectilinear"]
+    # Chunk grid of arrays whose chunks differ in size: a short last strip of a TIFF, concatenated files
+
+    inline: Size
+    # Inline chunks smaller than SIZE and all chunks of coordinates, so that readers need fewer requests
+
+    inline_limit: Size
+    # Maximum decoded bytes per array to inline where references cannot express the data [default: 16M]
+
+    inline_total: Size
+    # Maximum total bytes that --inline may inline [default: 256M]
+
+    split_contiguous: Size
+    # Split contiguous HDF5 and NetCDF-3 data along the slowest axis into chunks of at most SIZE bytes
+
+    ragged: bool
+    # Write variable-length sequences of HDF5 files as contiguous ragged arrays of the CF conventions
+
+    follow_external: bool
+    # Follow external links of HDF5 files to files in the same folder or below
+
+    dmrpp: bool
+    # Read the DMR++ sidecar FILE.dmrpp instead of an HDF5 file, if it has all that references need
+
+    ifd: Sequence[int | str] | int | str
+    # Map only this image of a TIFF: 0, 1, …, or 0/1 for a SubIFD, as `inspect` numbers them; may be repeated
+
+    complex_integers: Literal["complex", "structure"]
+    # Data type of complex integers in TIFF files: complex64 and complex128, or structures of r and i
+
+    stack: bool
+    # Stack TIFF pages of equal shape, data type, chunks and codecs into one array along a new axis
+
+    sidecars: bool
+    # Request the sidecars of remote TIFF files that GDAL reads: .aux.xml, world files, and others
+
+
+class WriteOptions(TypedDict, total=False):
+    """How references are written."""
+
+    overwrite: bool
+    # Replace an existing output that is a folder or prefix
+
+    record_size: int
+    # Rows per Parquet file (kerchunk-parquet) [default: 100000]
+
+    rewrite_url: Mapping[str, str]
+    # Replace the prefix FROM of source URLs with TO in the output; may be repeated
+
+    relative: bool
+    # Write source URLs relative to the output's folder; sources must be in that folder or below
+
+
+class IcechunkOptions(TypedDict, total=False):
+    """What is committed to an Icechunk repository, and where."""
+
+    branch: str
+    # Branch to commit to [default: main]
+
+    message: str
+    # Commit message [default: names the source]
+
+    author: str
+    # Commit author
+
+    commit_property: Mapping[str, str]
+    # Additional commit property; may be repeated
+
+    group: Location
+    # Group of the repository to write to [default: its root]
+
+    replace: bool
+    # Remove the group and everything below it first
+
+    append_dim: str
+    # Append to existing arrays along this dimension; everything else must be equal
+
+
+class FileOptions(TypedDict, total=False):
+    """Which files are read, besides those that the first argument names."""
+
+    list: Location | Sequence[Location]
+    # Read paths or URLs from a file, one per line
+
+    stac: Location | Sequence[Location]
+    # STAC item, item collection, collection or catalog to read assets from; may be repeated
+
+    asset: Several
+    # Select STAC assets with this key; may be repeated
+
+    asset_role: Several
+    # Select STAC assets with this role; may be repeated
+
+    asset_alternate: str
+    # Read STAC assets at their alternate location of this name, such as s3
+
+    include: str
+    # Select files whose name matches PATTERN
+
+    min_size: Size
+    # Select files of at least SIZE bytes
+
+    max_size: Size
+    # Select files of at most SIZE bytes
+
+    newer: Time
+    # Select files modified at TIME or later: a date such as 2024-02-29, or an RFC 3339 time
+
+    older: Time
+    # Select files modified before TIME
+
+
+class LayoutOptions(TypedDict, total=False):
+    """Along which dimensions files are combined. Arrays are given by name, by path, or as ``*`` for all."""
+
+    concat_dim: Several
+    # Concatenate files along an existing dimension
+
+    stack_dim: Several
+    # Stack files along a new dimension
+
+    concat_var: Several
+    # Give this array the dimensions too, so that it may differ between files; may be repeated
+
+    assume_equal: Several
+    # Take this array from the first file without comparing it with the others; may be repeated
+
+    optional_var: Several
+    # Allow files without this array; it reads as the fill value there; may be repeated
+
+    coord_from_property: Mapping[str, str]
+    # Take the coordinate along a dimension from a property of the STAC item; may be repeated
+
+    coord_from_name: str
+    # Take coordinates from file names, such as t2m_{time:%Y%m%d}_{member:d}.nc
+
+    copy_limit: Size
+    # Maximum bytes per file of an array to copy into the references if its chunks do not align with those of other files [default: 64K]
+
+
+class CombineOptions(TypedDict, total=False):
+    """How files become one dataset."""
+
+
+class RunOptions(TypedDict, total=False):
+    """How a run proceeds."""
+
+    journal: Location
+    # Journal from which the same command resumes [default: OUT.journal; for URLs in the current folder]
+
+    restart: bool
+    # Start over, ignoring the journal
+
+    retry_failed: bool
+    # Read files again that failed in earlier runs
+
+    max_failures: int
+    # Write the output without failed files if there are at most N [default: 0]
+
+    skip_failed: bool
+    # Write the output without files that failed
+
+    append: bool
+    # Add new files to those of earlier runs
+
+    drop_vanished: bool
+    # Drop files that no longer exist instead of failing
+
+    reread_changed: bool
+    # With --append, read files again that were replaced since an earlier run, instead of failing
+
+    drop_unwritten: bool
+    # With --append, forget files of earlier runs that are in no output and not among the inputs
+
+    recheck: bool
+    # With --append, check for all files of earlier runs whether they have changed [default: the newest 1000]
+
+    no_recheck: bool
+    # Do not check whether files of earlier runs have changed where the listing does not tell
+
+    attempts: int
+    # Attempts per file when a store fails or the file changes [default: 3]

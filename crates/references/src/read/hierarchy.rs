@@ -1,0 +1,327 @@
+//! A hierarchy assembled from the keys of a reference set: first its nodes from metadata documents, then their chunks.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
+};
+
+use bytes::Bytes;
+use serde_json::Value;
+use virtualize_zarr::{
+    Array, ArrayDocument, Group, Hierarchy, Node, ReferencesBuilder, Source, SourceId, ZarrFormat,
+    chunk_position, node,
+};
+
+use super::{
+    Entry, Place, ReferenceSink, ReferencesError,
+    json::{Entries, read_json},
+};
+
+/// Greatest depth of a node.
+const DEPTH: usize = 256;
+
+/// A reference set, parsed.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ReferenceSet {
+    /// The hierarchy. Urls of sources are those of the set, which may be paths or relative.
+    pub hierarchy: Hierarchy,
+    /// Chunks that are whole files. Their references have a length of 0 until the caller has looked up the file's size.
+    pub whole_files: Vec<WholeFile>,
+    /// Keys that belong to no array, 100 at most.
+    pub ignored: Vec<String>,
+    /// Paths of arrays whose type, codecs, fill value or grid are not supported, with the reason.
+    pub left_out: BTreeMap<String, String>,
+}
+
+/// Members that a document must have to describe an array. An error in one of them fails the set; errors in others omit
+/// the array.
+const NEEDED: [&str; 4] = ["zarr_format", "node_type", "shape", "chunks"];
+
+/// A chunk that is a whole file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WholeFile {
+    /// Path of the array.
+    pub array: String,
+    /// Row-major position of the chunk.
+    pub position: u64,
+    /// The file.
+    pub source: SourceId,
+}
+
+/// Parses kerchunk's JSON, or the same with keys of Zarr v3.
+///
+/// # Errors
+/// See [`ReferencesError`].
+pub fn from_json(text: &[u8]) -> Result<ReferenceSet, ReferencesError> {
+    match (read(text), std::str::from_utf8(text)) {
+        // Metadata documents that are objects instead of text may contain NaN, as Python writes it.
+        (Err(ReferencesError::Json(_)), Ok(text)) if super::numbers::has_words(text) => {
+            read(super::numbers::quoted(text).as_bytes())
+        }
+        (read, _) => read,
+    }
+}
+
+fn read(text: &[u8]) -> Result<ReferenceSet, ReferencesError> {
+    let mut builder = Builder::default();
+    read_json(text, Entries::Metadata, &mut Documents(&mut builder.documents))?;
+    builder.nodes()?;
+    read_json(text, Entries::Chunks, &mut builder)?;
+    builder.finish()
+}
+
+struct Documents<'a>(&'a mut BTreeMap<String, Value>);
+
+impl ReferenceSink for Documents<'_> {
+    fn entry(&mut self, key: &str, entry: Entry<'_>) -> Result<(), ReferencesError> {
+        let key_of = || key.to_owned();
+        let Entry::Inline(text) = entry else {
+            return Err(ReferencesError::MetadataInFile { key: key_of() });
+        };
+        let invalid = |error: serde_json::Error| ReferencesError::MetadataJson {
+            key: key_of(),
+            reason: error.to_string(),
+        };
+        let document = super::numbers::parse(&text).map_err(invalid)?;
+        self.0.insert(key.to_owned(), document);
+        Ok(())
+    }
+}
+
+/// An array with the chunks read so far.
+struct Growing {
+    document: ArrayDocument,
+    counts: Vec<u64>,
+    columns: HashMap<u32, ReferencesBuilder>,
+    inline: BTreeMap<u64, Bytes>,
+}
+
+/// Builds a hierarchy from documents and references.
+#[derive(Default)]
+pub(crate) struct Builder {
+    documents: BTreeMap<String, Value>,
+    format: Option<ZarrFormat>,
+    groups: BTreeMap<String, Group>,
+    arrays: HashMap<String, Growing>,
+    sources: Vec<Source>,
+    source_ids: HashMap<String, u32>,
+    whole_files: Vec<WholeFile>,
+    ignored: Vec<String>,
+    left_out: BTreeMap<String, String>,
+}
+
+impl Builder {
+    /// Creates a builder from metadata documents by key.
+    pub(crate) fn of(documents: BTreeMap<String, Value>) -> Self {
+        Self { documents, ..Self::default() }
+    }
+
+    /// Returns the path and the number of grid cells of each array, in no order.
+    pub(crate) fn grids(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.arrays.iter().map(|(path, array)| (path.as_str(), array.total()))
+    }
+
+    /// Returns the number of grid cells of the array at a path.
+    pub(crate) fn grid(&self, path: &str) -> Option<u64> {
+        self.arrays.get(path).map(Growing::total)
+    }
+
+    /// Records a key that belongs to no array, such as a file of another tool.
+    pub(crate) fn ignore(&mut self, key: &str) {
+        let of_left_out = key
+            .rmatch_indices('/')
+            .any(|(at, _)| key.get(..at).is_some_and(|path| self.left_out.contains_key(path)));
+        if self.ignored.len() < 100 && !of_left_out {
+            self.ignored.push(key.to_owned());
+        }
+    }
+
+    /// Parses the documents into groups and arrays.
+    pub(crate) fn nodes(&mut self) -> Result<(), ReferencesError> {
+        let documents = std::mem::take(&mut self.documents);
+        let has = |name: &str| documents.keys().any(|key| key.rsplit('/').next() == Some(name));
+        let format = match () {
+            () if documents.contains_key("zarr.json") || (has("zarr.json") && !has(".zgroup")) => {
+                ZarrFormat::V3
+            }
+            () if has(".zgroup") || has(".zarray") => ZarrFormat::V2,
+            () => return Err(ReferencesError::NoMetadata),
+        };
+        self.format = Some(format);
+        for (key, document) in &documents {
+            let (path, name) = node::split(key);
+            let attributes = |name: &str| {
+                let key = node::join(path, name);
+                documents.get(&key).unwrap_or(&Value::Null)
+            };
+            let is_group = document.get("node_type").and_then(Value::as_str) == Some("group");
+            match (format, name) {
+                (ZarrFormat::V2, ".zgroup") => {
+                    let group = Group::from_document(attributes(".zattrs"), format);
+                    self.groups.insert(path.to_owned(), group);
+                }
+                (ZarrFormat::V3, "zarr.json") if is_group => {
+                    self.groups.insert(path.to_owned(), Group::from_document(document, format));
+                }
+                (ZarrFormat::V2, ".zarray") => {
+                    self.array(key, path, Array::from_zarray(document, attributes(".zattrs")))?;
+                }
+                (ZarrFormat::V3, "zarr.json") => self.array(key, path, Array::from_zarr_json(document))?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn array(
+        &mut self,
+        key: &str,
+        path: &str,
+        read: Result<ArrayDocument, virtualize_zarr::ReadError>,
+    ) -> Result<(), ReferencesError> {
+        let key = || key.to_owned();
+        if path.is_empty() {
+            return Err(ReferencesError::ArrayAtRoot { key: key() });
+        }
+        if path.split('/').count() > DEPTH {
+            return Err(ReferencesError::Depth { key: key(), limit: DEPTH });
+        }
+        let document = match read {
+            Ok(document) => document,
+            Err(error) if NEEDED.contains(&error.member) => {
+                return Err(ReferencesError::Document { key: key(), error });
+            }
+            Err(error) => {
+                self.left_out.insert(path.to_owned(), error.to_string());
+                return Ok(());
+            }
+        };
+        let counts = document.array.chunk_grid.counts(&document.array.shape);
+        let growing = Growing { document, counts, columns: HashMap::new(), inline: BTreeMap::new() };
+        self.arrays.insert(path.to_owned(), growing);
+        Ok(())
+    }
+
+    fn source(&mut self, url: Cow<'_, str>) -> Result<u32, ReferencesError> {
+        if let Some(id) = self.source_ids.get(url.as_ref()) {
+            return Ok(*id);
+        }
+        let id = u32::try_from(self.sources.len());
+        let id = id.map_err(|_| ReferencesError::Limit { what: "files", limit: u32::MAX.into() })?;
+        self.sources.push(Source { url: url.clone().into_owned(), ..Source::default() });
+        self.source_ids.insert(url.into_owned(), id);
+        Ok(id)
+    }
+
+    /// Adds a chunk of a known array.
+    pub(crate) fn put(&mut self, path: &str, position: u64, entry: Entry<'_>) -> Result<(), ReferencesError> {
+        match entry {
+            Entry::Inline(bytes) => {
+                if let Some(array) = self.arrays.get_mut(path) {
+                    array.inline.insert(position, bytes);
+                }
+            }
+            Entry::Place(Place { url, part }) => {
+                let source = self.source(url)?;
+                let (offset, length) = part.unwrap_or((0, 0));
+                if part.is_none() {
+                    self.whole_files.push(WholeFile {
+                        array: path.to_owned(),
+                        position,
+                        source: SourceId(source),
+                    });
+                }
+                if let Some(array) = self.arrays.get_mut(path) {
+                    array.columns.entry(source).or_default().push(position, offset, length);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn finish(mut self) -> Result<ReferenceSet, ReferencesError> {
+        let mut hierarchy = Hierarchy::new(self.format.unwrap_or(ZarrFormat::V2));
+        hierarchy.sources = std::mem::take(&mut self.sources);
+        for (path, group) in std::mem::take(&mut self.groups) {
+            if path.split('/').count() > DEPTH {
+                return Err(ReferencesError::Depth { key: path, limit: DEPTH });
+            }
+            if let Some(place) = hierarchy.root.make_group(&path) {
+                place.attributes = group.attributes;
+            }
+        }
+        let mut arrays: Vec<_> = std::mem::take(&mut self.arrays).into_iter().collect();
+        arrays.sort_by(|one, other| one.0.cmp(&other.0));
+        for (path, growing) in arrays {
+            let array = growing.finish(&path)?;
+            let (parent, name) = node::split(&path);
+            let place = hierarchy.root.make_group(parent);
+            let place = place.ok_or_else(|| ReferencesError::InsideArray { path: path.clone() })?;
+            place.children.insert(name.to_owned(), Node::Array(Box::new(array)));
+        }
+        let Self { whole_files, ignored, left_out, .. } = self;
+        Ok(ReferenceSet { hierarchy, whole_files, ignored, left_out })
+    }
+}
+
+impl ReferenceSink for Builder {
+    fn entry(&mut self, key: &str, entry: Entry<'_>) -> Result<(), ReferencesError> {
+        let found = key.rmatch_indices('/').find_map(|(at, _)| {
+            let (path, rest) = key.split_at_checked(at)?;
+            let array = self.arrays.get(path)?;
+            Some((path, array.position(rest.strip_prefix('/')?)))
+        });
+        let Some((path, Some(position))) = found else {
+            self.ignore(key);
+            return Ok(());
+        };
+        self.put(path, position, entry)
+    }
+}
+
+/// Parses a chunk index of a key. No reader asks for `+1` or `01`.
+fn index(number: &str) -> Option<u64> {
+    let is_plain = number == "0" || !number.starts_with(['0', '+']);
+    number.parse().ok().filter(|_| is_plain)
+}
+
+impl Growing {
+    /// Returns the number of grid cells.
+    fn total(&self) -> u64 {
+        self.counts.iter().fold(1_u64, |product, count| product.saturating_mul(*count))
+    }
+
+    /// Returns the row-major position of a chunk from its key without the array's path.
+    fn position(&self, name: &str) -> Option<u64> {
+        let ArrayDocument { separator, starts_with_c, .. } = self.document;
+        let numbers = match starts_with_c {
+            true if name == "c" => "",
+            true => name.strip_prefix('c')?.strip_prefix(separator)?,
+            false if self.counts.is_empty() => return (name == "0").then_some(0),
+            false => name,
+        };
+        if numbers.is_empty() {
+            return self.counts.is_empty().then_some(0);
+        }
+        // Anything but a number is outside every grid.
+        let indices = numbers.split(separator).map(|number| index(number).unwrap_or(u64::MAX));
+        chunk_position(indices, &self.counts)
+    }
+
+    fn finish(self, path: &str) -> Result<Array, ReferencesError> {
+        let mut array = self.document.array;
+        let mut columns: Vec<_> = self.columns.into_iter().collect();
+        columns.sort_by_key(|(source, _)| *source);
+        array.chunks.references =
+            columns.into_iter().flat_map(|(source, column)| column.finish(SourceId(source))).collect();
+        array.chunks.inline = self.inline;
+        let mut last = None;
+        for (position, _) in array.chunks.iter() {
+            if last.is_some_and(|last| last >= position) {
+                return Err(ReferencesError::RepeatedChunk { path: path.to_owned(), position });
+            }
+            last = Some(position);
+        }
+        Ok(array)
+    }
+}

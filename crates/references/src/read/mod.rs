@@ -1,0 +1,54 @@
+//! Reading: kerchunk's JSON of versions 0 and 1, with templates and generated references, the same JSON with the keys of
+//! Zarr v3, and kerchunk's Parquet layout.
+//!
+//! Architecture invariants: no I/O, no `async`; documents are untrusted, so memory and work are bounded.
+
+mod error;
+mod fill;
+mod hierarchy;
+mod json;
+mod numbers;
+mod parquet;
+mod parquet_pages;
+mod parquet_rows;
+mod templates;
+mod translate;
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+pub use error::{PageFault, ParquetFault, ReferencesError, RowFault};
+pub use fill::in_v3 as fill_in_v3;
+pub use hierarchy::{ReferenceSet, WholeFile, from_json};
+pub use json::{Entries, read_json};
+pub use parquet::{ParquetReferences, caught};
+pub use parquet_pages::check_row_group;
+pub use translate::{PendingChunks, Translation, translate};
+
+/// Bytes of a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place<'a> {
+    /// The url in the document, with templates rendered.
+    pub url: Cow<'a, str>,
+    /// Offset and length in bytes; `None` for the whole file.
+    pub part: Option<(u64, u64)>,
+}
+
+/// The value of a key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Entry<'a> {
+    /// Bytes in the document itself.
+    Inline(Bytes),
+    /// Bytes in a file.
+    Place(Place<'a>),
+}
+
+/// Receives the entries of a document in their order.
+pub trait ReferenceSink {
+    /// Receives one entry.
+    ///
+    /// # Errors
+    /// Entries that do not fit the hierarchy, which end reading.
+    fn entry(&mut self, key: &str, entry: Entry<'_>) -> Result<(), ReferencesError>;
+}

@@ -1,0 +1,352 @@
+//! kerchunk's Parquet layout, as fsspec's `LazyReferenceMapper` reads it. `.zmetadata` contains all metadata and the
+//! record size. Each array has files `NAME/refs.N.parq` with the columns path, offset, size and raw, and one row per
+//! chunk position.
+//!
+//! fsspec reads the columns through pandas and fastparquet, whose limitations restrict the encodings:
+//! - `path` has a dictionary page if any path is missing: without one, a missing path reads as NaN and is mistaken for
+//!   a url.
+//! - offsets are plain: fastparquet's decoder of DELTA_BINARY_PACKED returns wrong numbers from 28 bits on, and it has
+//!   no decoder of BYTE_STREAM_SPLIT; pages are of version 1.
+//! - offsets and sizes are never null, and their statistics say so: without statistics, the columns become floats.
+//!
+//! Each column is written in the smallest of the remaining encodings.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    hash::{DefaultHasher, Hasher},
+    io,
+    ops::ControlFlow,
+    sync::Arc,
+};
+
+use ::parquet::{
+    basic::{LogicalType, Repetition, Type as Physical},
+    data_type::{ByteArray, ByteArrayType, Int64Type},
+    errors::ParquetError,
+    file::writer::SerializedFileWriter,
+    schema::types::{SchemaDescriptor, Type, TypePtr},
+};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+use virtualize_zarr::{ChunkReader, ChunkRef, Hierarchy, Node, Source, ZarrFormat};
+
+use super::{
+    EmitError, Sink,
+    chunks::ArrayChunks,
+    format::{Entry, Format, Writer, kerchunk_python},
+    metadata::documents,
+    parquet_column::{Column, Out, Spelling},
+};
+
+/// Largest number of rows per file, which bounds memory use.
+pub const MOST_RECORDS: u32 = 1_000_000;
+/// Name of the document that holds all metadata.
+pub(crate) const METADATA: &str = ".zmetadata";
+/// Largest number of leading files without chunks that are written for an array. Unless the protocol is given, fsspec
+/// searches an array's files in order for the first url, and fails at a missing file. Files before the first url are
+/// therefore written even if all their chunks are missing; those beyond this number are omitted.
+const LEADING: u64 = 64;
+/// Average number of rows per distinct value from which a column counts as repetitive, so that a dictionary pays.
+const ROWS_PER_VALUE: usize = 8;
+/// Columns whose statistics are written.
+const STATISTICS: &[&str] = &["offset", "size"];
+const PLAIN: &[Spelling] =
+    &[Spelling { dictionary: false, level: 1 }, Spelling { dictionary: false, level: 3 }];
+const DICTIONARY: Spelling = Spelling { dictionary: true, level: 3 };
+const THOROUGH: &[Spelling] =
+    &[Spelling { dictionary: true, level: 1 }, Spelling { dictionary: true, level: 9 }];
+
+pub(crate) const KERCHUNK_PARQUET: Entry = Entry {
+    name: "kerchunk-parquet",
+    summary: "kerchunk's Parquet layout, a folder or prefix (Zarr v2 keys): for millions of references",
+    zarr_format: ZarrFormat::V2,
+    extensions: &["parquet", "parq"],
+    suffix: ".parq",
+    media_type: "application/zip",
+    python: kerchunk_python,
+    writer: Writer::Folder(write),
+};
+
+/// Writes all files, `.zmetadata` last.
+fn write(
+    hierarchy: &Hierarchy,
+    chunks: &mut dyn ChunkReader,
+    format: Format,
+    sink: &mut dyn Sink,
+) -> Result<(), EmitError> {
+    let record_size = format.record_size();
+    if record_size.get() > MOST_RECORDS {
+        return Err(EmitError::RecordSize { found: record_size.get(), most: MOST_RECORDS });
+    }
+    check_names("", &hierarchy.root.children)?;
+    let metadata: Map<String, Value> =
+        documents(hierarchy)?.into_iter().filter(|(key, _)| key != METADATA).collect();
+    let mut table = Table::default();
+    for (path, array) in hierarchy.arrays() {
+        let chunks = ArrayChunks::new(chunks, &path, array);
+        let (total, records) = (chunks.total, u64::from(record_size.get()));
+        table.clear();
+        Records { path: &path, records, total, has_url: false, next: 0 }.write(chunks, &mut table, sink)?;
+    }
+    let document = json!({"metadata": metadata, "record_size": record_size, "zarr_consolidated_format": 1});
+    Ok(sink.put(METADATA, format!("{document}\n").as_bytes())?)
+}
+
+/// Rejects names for which fsspec would not find the chunks and return the fill value instead. It mistakes keys that
+/// contain `/.z` for metadata; over HTTP, `#` and `?` end a path, and `%` is unescaped.
+fn check_names(parent: &str, children: &BTreeMap<String, Node>) -> Result<(), EmitError> {
+    for (name, node) in children {
+        let path = format!("{parent}/{name}");
+        if name.starts_with(".z") || name.contains(['#', '?', '%']) {
+            return Err(EmitError::FileName { path });
+        }
+        if let Node::Group(group) = node {
+            check_names(&path, &group.children)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writer of the files of one array.
+struct Records<'a> {
+    path: &'a str,
+    /// Number of rows per file.
+    records: u64,
+    /// Number of chunks of the grid.
+    total: u64,
+    /// Whether a file with a url has been written.
+    has_url: bool,
+    /// Index of the first file that has been neither written nor omitted.
+    next: u64,
+}
+
+impl Records<'_> {
+    /// Writes the chunks of the array, one file after the other.
+    fn write(
+        mut self,
+        chunks: ArrayChunks<'_>,
+        table: &mut Table,
+        sink: &mut dyn Sink,
+    ) -> Result<(), EmitError> {
+        let mut file = 0;
+        chunks.visit(|position, chunk| {
+            if position / self.records != file {
+                self.put(file, table, sink)?;
+                file = position / self.records;
+            }
+            table.pad(usize::try_from(position % self.records).unwrap_or(usize::MAX));
+            self.push(position, chunk, table).map(ControlFlow::Continue)
+        })?;
+        self.put(file, table, sink)?;
+        table.clear();
+        self.leading(self.total.div_ceil(self.records), table, sink)
+    }
+
+    fn push(&self, position: u64, chunk: ChunkRef<'_>, table: &mut Table) -> Result<(), EmitError> {
+        match chunk {
+            ChunkRef::Inline(bytes) => table.push_inline(bytes),
+            ChunkRef::Reference { source, offset, length } => {
+                let path = || format!("/{}", self.path);
+                match (i64::try_from(offset), i64::try_from(length)) {
+                    (Ok(0), Ok(0)) => return Err(EmitError::Empty { path: path(), position }),
+                    (Ok(offset), Ok(size)) => table.push_place(source, offset, size),
+                    _ => return Err(EmitError::Offset { path: path(), position }),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a file if it has any chunk, preceded by the empty files that cannot be omitted.
+    fn put(&mut self, file: u64, table: &mut Table, sink: &mut dyn Sink) -> Result<(), EmitError> {
+        if table.is_empty() {
+            return Ok(());
+        }
+        let mut empty = Table::default();
+        self.leading(file, &mut empty, sink)?;
+        self.next = file + 1;
+        self.has_url |= !table.paths.is_empty();
+        self.file(file, table, sink)
+    }
+
+    /// Writes the empty files before `end` that cannot be omitted, unless a file with a url has been written.
+    fn leading(&mut self, end: u64, empty: &mut Table, sink: &mut dyn Sink) -> Result<(), EmitError> {
+        if !self.has_url {
+            for file in self.next..end.min(LEADING) {
+                self.file(file, empty, sink)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a table as one file, padded to the number of rows of the file, and clears the table.
+    fn file(&self, file: u64, table: &mut Table, sink: &mut dyn Sink) -> Result<(), EmitError> {
+        let rows = (self.total - file * self.records).min(self.records);
+        table.pad(usize::try_from(rows).unwrap_or(usize::MAX));
+        let out = sink.create(&format!("{}/refs.{file}.parq", self.path))?;
+        table.write(out).map_err(|error| match error {
+            ParquetError::External(error) => match error.downcast::<io::Error>() {
+                Ok(error) => EmitError::Io(*error),
+                Err(error) => {
+                    EmitError::Parquet { path: format!("/{}", self.path), reason: error.to_string() }
+                }
+            },
+            error => EmitError::Parquet { path: format!("/{}", self.path), reason: error.to_string() },
+        })?;
+        table.clear();
+        Ok(())
+    }
+}
+
+/// Rows of a file. A definition level is 1 if the row has an entry in the column's values, and 0 otherwise.
+#[derive(Default)]
+struct Table {
+    path_levels: Vec<i16>,
+    paths: Vec<ByteArray>,
+    /// Number of runs of equal values in `paths`.
+    runs: usize,
+    /// Source of the last entry of `paths`.
+    last: Option<Arc<Source>>,
+    offsets: Vec<i64>,
+    sizes: Vec<i64>,
+    raw_levels: Vec<i16>,
+    raws: Vec<ByteArray>,
+    /// Digests of the values of `raws`.
+    distinct: HashSet<u64>,
+}
+
+impl Table {
+    fn clear(&mut self) {
+        self.path_levels.clear();
+        self.paths.clear();
+        self.runs = 0;
+        self.last = None;
+        self.offsets.clear();
+        self.sizes.clear();
+        self.raw_levels.clear();
+        self.raws.clear();
+        self.distinct.clear();
+    }
+
+    /// Returns whether the table has no chunks.
+    fn is_empty(&self) -> bool {
+        self.paths.is_empty() && self.raws.is_empty()
+    }
+
+    /// Appends missing chunks up to a number of rows.
+    fn pad(&mut self, rows: usize) {
+        self.path_levels.resize(rows, 0);
+        self.offsets.resize(rows, 0);
+        self.sizes.resize(rows, 0);
+        self.raw_levels.resize(rows, 0);
+    }
+
+    /// Appends a chunk that is stored in a source.
+    fn push_place(&mut self, source: &Arc<Source>, offset: i64, size: i64) {
+        let url = match (&self.last, self.paths.last()) {
+            (Some(last), Some(url)) if Arc::ptr_eq(last, source) => url.clone(),
+            (Some(last), Some(url)) if last.url == source.url => url.clone(),
+            _ => {
+                self.runs += 1;
+                self.last = Some(Arc::clone(source));
+                ByteArray::from(source.url.as_str())
+            }
+        };
+        self.path_levels.push(1);
+        self.paths.push(url);
+        self.offsets.push(offset);
+        self.sizes.push(size);
+        self.raw_levels.push(0);
+    }
+
+    /// Appends an inline chunk. Bytes that start with `base64:` are encoded, since readers would decode them.
+    fn push_inline(&mut self, bytes: &Bytes) {
+        self.path_levels.push(0);
+        self.offsets.push(0);
+        self.sizes.push(0);
+        self.raw_levels.push(1);
+        let bytes = match bytes.starts_with(b"base64:") {
+            true => Bytes::from(format!("base64:{}", BASE64_STANDARD.encode(bytes))),
+            false => bytes.clone(),
+        };
+        self.push_raw(ByteArray::from(bytes));
+    }
+
+    fn push_raw(&mut self, raw: ByteArray) {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(raw.data());
+        self.distinct.insert(hasher.finish());
+        self.raws.push(raw);
+    }
+
+    /// Writes the table as a Parquet file with one row group.
+    fn write(&self, out: Out<'_>) -> Result<(), ParquetError> {
+        let schema = schema()?;
+        let described = SchemaDescriptor::new(Arc::clone(&schema));
+        let mut file = SerializedFileWriter::new(out, schema, Arc::new(DICTIONARY.properties(STATISTICS)))?;
+        let mut rows = file.next_row_group()?;
+        let texts = |at, values, levels| Column::<ByteArrayType> {
+            described: described.column(at),
+            values,
+            levels: Some(levels),
+            statistics: STATISTICS,
+        };
+        let numbers = |at, values| Column::<Int64Type> {
+            described: described.column(at),
+            values,
+            levels: None,
+            statistics: STATISTICS,
+        };
+        texts(0, &self.paths, &self.path_levels).write(&self.path_spellings(), &mut rows)?;
+        numbers(1, &self.offsets).write(PLAIN, &mut rows)?;
+        numbers(2, &self.sizes).write(&self.size_spellings(), &mut rows)?;
+        texts(3, &self.raws, &self.raw_levels).write(&self.raw_spellings(), &mut rows)?;
+        rows.close()?;
+        file.finish()?;
+        io::Write::flush(file.inner_mut())?;
+        Ok(())
+    }
+
+    /// Returns the encodings to try for `path`. Plain text can be smaller if most urls are distinct. If a dictionary
+    /// is required, a thorough search for common parts of the urls recovers some of the difference.
+    fn path_spellings(&self) -> Vec<Spelling> {
+        let many = self.runs > self.paths.len() / ROWS_PER_VALUE;
+        let all_there = self.paths.len() == self.path_levels.len();
+        let others = match (many, all_there) {
+            (false, _) => &[],
+            (true, true) => PLAIN,
+            (true, false) => THOROUGH,
+        };
+        [DICTIONARY].into_iter().chain(others.iter().copied()).collect()
+    }
+
+    /// Returns the encodings to try for `size`; a dictionary only if few sizes are distinct.
+    fn size_spellings(&self) -> Vec<Spelling> {
+        let most = self.sizes.len() / ROWS_PER_VALUE;
+        let mut seen = HashSet::new();
+        let few =
+            self.sizes.iter().all(|size| seen.contains(size) || (seen.insert(*size) && seen.len() <= most));
+        PLAIN.iter().copied().chain(few.then_some(DICTIONARY)).collect()
+    }
+
+    /// Returns the encoding of `raw`. Only one is tried, since inline chunks can be large.
+    fn raw_spellings(&self) -> [Spelling; 1] {
+        [Spelling { dictionary: self.distinct.len() < self.raws.len(), ..DICTIONARY }]
+    }
+}
+
+/// Returns the schema: path, offset, size and raw.
+fn schema() -> Result<TypePtr, ParquetError> {
+    let field = |name, physical, repetition, logical| {
+        let field = Type::primitive_type_builder(name, physical).with_repetition(repetition);
+        Ok::<_, ParquetError>(Arc::new(field.with_logical_type(logical).build()?))
+    };
+    let fields = vec![
+        field("path", Physical::BYTE_ARRAY, Repetition::OPTIONAL, Some(LogicalType::String))?,
+        field("offset", Physical::INT64, Repetition::REQUIRED, None)?,
+        field("size", Physical::INT64, Repetition::REQUIRED, None)?,
+        field("raw", Physical::BYTE_ARRAY, Repetition::OPTIONAL, None)?,
+    ];
+    Ok(Arc::new(Type::group_type_builder("schema").with_fields(fields).build()?))
+}

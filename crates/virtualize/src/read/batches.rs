@@ -1,0 +1,196 @@
+//! Reads batches of chunks, decoded or as they are stored.
+
+use std::{collections::BTreeMap, sync::OnceLock};
+
+use bytes::Bytes;
+use virtualize_bytes::ByteRange;
+use virtualize_zarr::{Array, ChunkEntry, Reference, chunk_position};
+
+use super::{
+    elements::Elements,
+    place::all,
+    reader::{ArrayReader, ChunkAddress, MOST},
+    run::{self, Extent, Scratch, Work},
+};
+use crate::{decode, error::ArrayError, error::Error, store::VirtualStore, variable};
+
+/// A chunk, or the reason why there is none; `None` for a missing one.
+pub(super) type Answer = Result<Option<Bytes>, ArrayError>;
+
+/// What is wanted of chunks.
+#[derive(Clone, Copy)]
+pub(super) enum Wanted<'a> {
+    Decoded,
+    /// Stored bytes: a range of each chunk.
+    Stored(&'a [ByteRange]),
+}
+
+/// A chunk that was found in the hierarchy.
+struct Item<'a> {
+    /// Number in the batch.
+    number: usize,
+    address: &'a ChunkAddress,
+    array: &'a Array,
+    shape: Vec<u64>,
+    inline: Option<&'a [u8]>,
+}
+
+struct Collect<'a> {
+    arrays: BTreeMap<&'a str, Result<Elements<'a>, ArrayError>>,
+    is_decoded: bool,
+    answers: Vec<OnceLock<Answer>>,
+}
+
+/// Reads all chunks of a batch.
+pub(super) fn read(reader: &ArrayReader, chunks: &[&ChunkAddress], wanted: Wanted<'_>) -> Vec<Answer> {
+    let mut work = Collect {
+        arrays: BTreeMap::new(),
+        is_decoded: matches!(wanted, Wanted::Decoded),
+        answers: chunks.iter().map(|_| OnceLock::new()).collect(),
+    };
+    let mut items = Vec::new();
+    let mut extent = Extent { items: 0, bytes: 0, held: 0, is_local: true };
+    for (number, address) in chunks.iter().enumerate() {
+        let found = work.find(reader, number, address, wanted);
+        match found {
+            Ok(Some((item, place))) => {
+                extent.is_local &= place.is_none_or(|place| reader.files().is_local(place.source));
+                let bytes = decode::count(&item.shape).unwrap_or(u64::MAX).saturating_mul(8);
+                extent.items += u64::from(work.is_decoded);
+                extent.bytes = extent.bytes.saturating_add(bytes);
+                extent.held = extent.held.max(bytes);
+                items.push(Ok((item, place)));
+            }
+            Ok(None) => work.answer(number, Ok(None)),
+            Err(error) => work.answer(number, Err(error)),
+        }
+    }
+    let done = run::run(items.into_iter(), extent, reader.files(), &work);
+    let answer = |answer: OnceLock<Answer>| match (&done, answer.into_inner()) {
+        (Ok(()), Some(answer)) => answer,
+        (Err(error), _) => Err(error.clone()),
+        (Ok(()), None) => Err(ArrayError::TooFewElements),
+    };
+    work.answers.into_iter().map(answer).collect()
+}
+
+impl<'a> Collect<'a> {
+    fn answer(&self, number: usize, answer: Answer) {
+        if let Some(slot) = self.answers.get(number) {
+            drop(slot.set(answer));
+        }
+    }
+
+    /// Finds a chunk and the location of its bytes; `None` if it is missing.
+    fn find(
+        &mut self,
+        reader: &'a ArrayReader,
+        number: usize,
+        address: &'a ChunkAddress,
+        wanted: Wanted<'_>,
+    ) -> Result<Option<(Item<'a>, Option<Reference>)>, ArrayError> {
+        let array = reader.array(&address.path)?;
+        let position = position(array, &address.indices)?;
+        let Some(entry) = array.chunks.get(position) else { return Ok(None) };
+        let shape = decode::chunk_shape(array, position).ok_or(ArrayError::NoChunk(position))?;
+        if self.is_decoded && array.data_type.size().is_some() {
+            self.arrays.entry(&address.path).or_insert_with(|| reader.elements(array));
+        }
+        let (inline, place) = match entry {
+            ChunkEntry::Inline(bytes) => (Some(bytes.as_ref()), None),
+            ChunkEntry::Reference(place) => (None, Some(place)),
+        };
+        let length = inline.map_or_else(|| place.map_or(0, |place| place.length), |bytes| bytes.len() as u64);
+        let range = match wanted {
+            Wanted::Decoded => ByteRange::new(0, length),
+            Wanted::Stored(ranges) => {
+                ranges.get(number).map_or(ByteRange::new(0, 0), |range| range.clamp_to(length))
+            }
+        };
+        let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        let inline = inline.and_then(|bytes| bytes.get(at(range.start)..at(range.end())));
+        let place = place.map(|place| Reference {
+            offset: place.offset.saturating_add(range.start),
+            length: range.length,
+            ..place
+        });
+        Ok(Some((Item { number, address, array, shape, inline }, place)))
+    }
+
+    /// Decodes a chunk. Elements of variable length are in the layout of `vlen-utf8` and `vlen-bytes`.
+    fn decoded(&self, item: &Item<'_>, stored: &[u8], scratch: &mut Scratch) -> Result<Vec<u8>, ArrayError> {
+        let decoded = match self.arrays.get(item.address.path.as_str()) {
+            Some(elements) => {
+                elements.as_ref().map_err(Clone::clone)?.row_major(&item.shape, stored, scratch)
+            }
+            None => variable::values(item.array, stored, &item.shape, MOST),
+        };
+        decoded.map_err(|error| {
+            let indices: Vec<String> = item.address.indices.iter().map(u64::to_string).collect();
+            error.in_chunk(if indices.is_empty() { "0".to_owned() } else { indices.join(".") })
+        })
+    }
+}
+
+impl<'a> Work<Item<'a>> for Collect<'a> {
+    fn run(
+        &self,
+        item: Item<'a>,
+        bytes: Result<run::Bytes<'_>, ArrayError>,
+        scratch: &mut Scratch,
+    ) -> Result<(), ArrayError> {
+        let mut read = std::mem::take(&mut scratch.read);
+        let answer = bytes.and_then(|bytes| {
+            let bytes = item.inline.map_or(bytes, run::Bytes::Here);
+            let stored = all(bytes, &mut read)?;
+            match self.is_decoded {
+                true => Ok(Some(self.decoded(&item, stored, scratch)?.into())),
+                false => Ok(Some(Bytes::copy_from_slice(stored))),
+            }
+        });
+        scratch.read = read;
+        self.answer(item.number, answer);
+        Ok(())
+    }
+}
+
+fn position(array: &Array, indices: &[u64]) -> Result<u64, ArrayError> {
+    let counts = array.chunk_grid.counts(&array.shape);
+    chunk_position(indices.iter().copied(), &counts)
+        .ok_or_else(|| ArrayError::NoChunkAt { indices: indices.to_vec(), counts })
+}
+
+/// Returns the size of a decoded chunk in bytes; `None` for types of variable size and for positions outside the grid.
+pub fn chunk_size(array: &Array, position: u64) -> Option<u64> {
+    let counts = array.chunk_grid.counts(&array.shape);
+    let shape = decode::chunk_shape(array, position)?;
+    let is_inside = decode::count(&counts).is_none_or(|count| position < count);
+    is_inside.then(|| decode::count(&shape)?.checked_mul(array.data_type.size()?)).flatten()
+}
+
+/// Decodes a chunk from its stored bytes. Returns its elements in row-major order and little-endian byte order,
+/// including those outside the array. `position` is row-major in the grid.
+///
+/// # Errors
+/// [`Error::Values`] if there is no such array or chunk, or the chunk has more than `most` bytes, is damaged, or has a
+/// type of variable size or a codec without a decoder here (of images).
+pub fn decode_chunk(
+    store: &VirtualStore,
+    path: &str,
+    position: u64,
+    stored: &Bytes,
+    most: u64,
+) -> Result<Bytes, Error> {
+    let array = store.hierarchy.array(path).ok_or(ArrayError::NoArray);
+    let decoded = array.and_then(|array| decoded(array, position, stored, most));
+    decoded.map_err(|error| Error::of_array(store.name(), path, error))
+}
+
+fn decoded(array: &Array, position: u64, stored: &Bytes, most: u64) -> Result<Bytes, ArrayError> {
+    let outside = || ArrayError::NoChunk(position);
+    chunk_size(array, position).ok_or_else(outside)?;
+    let shape = decode::chunk_shape(array, position).ok_or_else(outside)?;
+    let elements = Elements::new(array, most, None)?;
+    let decoded = elements.row_major(&shape, stored, &mut Scratch::default());
+    decoded.map(Into::into).map_err(|error| error.in_chunk(position.to_string()))
+}

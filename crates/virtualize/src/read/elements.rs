@@ -1,0 +1,183 @@
+//! Decoding of chunks to little-endian elements.
+
+use virtualize_codec::{CodecFailure, Decoder};
+use virtualize_zarr::{Array, DataType, Endian, in_byte_order};
+
+use super::little_endian;
+use super::reader::ForeignDecoder;
+use super::run::{Scratch, reserve};
+use crate::decode::{self, complete_codecs, stored_order};
+use crate::decode::{Region, copy_region};
+use crate::error::ArrayError;
+
+/// Decodes the chunks of an array.
+pub(super) struct Elements<'a> {
+    pub(super) array: &'a Array,
+    /// Axis `i` of stored elements is axis `order[i]` of the array.
+    order: Vec<usize>,
+    swap: Swap,
+    /// Most bytes of a chunk.
+    most: u64,
+    foreign: Option<&'a ForeignDecoder>,
+}
+
+/// What makes stored elements little-endian.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Swap {
+    Nothing,
+    /// Reverse the bytes of each number, of so many bytes.
+    Numbers(usize),
+    /// Convert the fields of structures.
+    Fields,
+}
+
+impl<'a> Elements<'a> {
+    pub(super) fn new(
+        array: &'a Array,
+        most: u64,
+        foreign: Option<&'a ForeignDecoder>,
+    ) -> Result<Self, ArrayError> {
+        let swap = match (&array.data_type, array.endian()) {
+            (DataType::Struct(_), _) if array.data_type == little_endian(&array.data_type) => Swap::Nothing,
+            (DataType::Struct(_), _) => Swap::Fields,
+            (_, Endian::Little) => Swap::Nothing,
+            (number, Endian::Big) => match usize::try_from(number.number_size()) {
+                Ok(size) if size > 1 => Swap::Numbers(size),
+                _ => Swap::Nothing,
+            },
+        };
+        let order = stored_order(&array.codecs, array.shape.len())?;
+        Ok(Self { array, order, swap, most, foreign })
+    }
+
+    /// Returns whether bare elements are little-endian as they are stored.
+    pub(super) fn is_native(&self) -> bool {
+        self.swap == Swap::Nothing
+    }
+
+    /// Returns the size of a chunk in bytes.
+    pub(super) fn length(&self, shape: &[u64]) -> Result<usize, ArrayError> {
+        let size = self.array.data_type.size().ok_or(ArrayError::VariableSize)?;
+        super::within(self.array, shape, self.most, "a chunk")?;
+        let bytes = decode::count(shape).and_then(|count| usize::try_from(count.checked_mul(size)?).ok());
+        bytes.ok_or(ArrayError::TooFewElements)
+    }
+
+    /// Decodes a chunk into `out`, which has its length. Its elements are in stored order.
+    pub(super) fn decode_into(
+        &self,
+        shape: &[u64],
+        bytes: &[u8],
+        out: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<(), ArrayError> {
+        let decoder = decoder(&mut scratch.decoder, self.array, shape)?;
+        match decoder.decode(bytes, out, &mut scratch.codec) {
+            Err(CodecFailure::NoDecoder(codec)) => self.decode_foreign(codec, shape, bytes, out),
+            Err(error) => Err(error.into()),
+            Ok(()) => self.swap(out),
+        }
+    }
+
+    /// Decodes a chunk into memory of its own, and returns its elements in stored order.
+    pub(super) fn decode<'s>(
+        &self,
+        shape: &[u64],
+        bytes: &[u8],
+        scratch: &'s mut Scratch,
+    ) -> Result<&'s [u8], ArrayError> {
+        let length = self.length(shape)?;
+        let mut elements = std::mem::take(&mut scratch.elements);
+        if Decoder::is_plausible(bytes.len(), length) || self.foreign.is_some() {
+            reserve(&mut elements, length)?;
+            self.decode_into(shape, bytes, elements.get_mut(..length).unwrap_or_default(), scratch)?;
+        } else {
+            let count = decode::count(shape).and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+            elements = decoder(&mut scratch.decoder, self.array, shape)?.decode_growing(bytes, count)?;
+            self.swap(&mut elements)?;
+        }
+        scratch.elements = elements;
+        scratch.elements.get(..length).ok_or(ArrayError::TooFewElements)
+    }
+
+    /// Returns a decoded chunk in row-major order.
+    pub(super) fn row_major(
+        &self,
+        shape: &[u64],
+        bytes: &[u8],
+        scratch: &mut Scratch,
+    ) -> Result<Vec<u8>, ArrayError> {
+        let mut ordered = Vec::new();
+        let length = self.length(shape)?;
+        if self.order.is_sorted() && Decoder::is_plausible(bytes.len(), length) {
+            reserve(&mut ordered, length)?;
+            self.decode_into(shape, bytes, &mut ordered, scratch)?;
+            return Ok(ordered);
+        }
+        let elements = self.decode(shape, bytes, scratch)?;
+        reserve(&mut ordered, elements.len())?;
+        self.reorder(shape, elements, &mut ordered, false)?;
+        Ok(ordered)
+    }
+
+    /// Copies elements from stored to row-major order, or back.
+    fn reorder(&self, shape: &[u64], from: &[u8], to: &mut [u8], is_back: bool) -> Result<(), ArrayError> {
+        let size = usize::try_from(self.array.data_type.size().unwrap_or(0)).unwrap_or(0);
+        if self.order.is_sorted() || size == 0 {
+            to.copy_from_slice(from);
+            return Ok(());
+        }
+        let start = vec![0; shape.len()];
+        let (rows, stored) = (Region::new(shape, &start), Region::permuted(shape, &self.order, &start));
+        let (target, source) = if is_back { (&stored, &rows) } else { (&rows, &stored) };
+        copy_region((to, target), (from, source), shape, size).map_err(|_| ArrayError::TooFewElements)
+    }
+
+    fn decode_foreign(
+        &self,
+        codec: String,
+        shape: &[u64],
+        bytes: &[u8],
+        out: &mut [u8],
+    ) -> Result<(), ArrayError> {
+        let Some(foreign) = self.foreign else { return Err(CodecFailure::NoDecoder(codec).into()) };
+        let decoded = foreign(bytes, self.array, shape).map_err(ArrayError::ForeignDecoder)?;
+        if decoded.len() != out.len() {
+            let failure = CodecFailure::TooShort { expected: out.len(), found: decoded.len() };
+            return Err(failure.into());
+        }
+        self.reorder(shape, &decoded, out, true)
+    }
+
+    /// Makes elements little-endian.
+    pub(super) fn swap(&self, elements: &mut [u8]) -> Result<(), ArrayError> {
+        match self.swap {
+            Swap::Nothing => {}
+            Swap::Numbers(2) => reverse::<2>(elements),
+            Swap::Numbers(4) => reverse::<4>(elements),
+            Swap::Numbers(size) => elements.chunks_exact_mut(size).for_each(<[u8]>::reverse),
+            Swap::Fields => {
+                let converted = in_byte_order(elements, &self.array.data_type, self.array.endian());
+                let converted = converted.filter(|converted| converted.len() == elements.len());
+                elements.copy_from_slice(&converted.ok_or(ArrayError::ByteOrder)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn reverse<const N: usize>(elements: &mut [u8]) {
+    elements.as_chunks_mut::<N>().0.iter_mut().for_each(|number| number.reverse());
+}
+
+/// Returns the decoder of chunks of a shape, which is kept for the next chunk.
+fn decoder<'d>(
+    kept: &'d mut Option<(Vec<u64>, Decoder)>,
+    array: &Array,
+    shape: &[u64],
+) -> Result<&'d Decoder, ArrayError> {
+    if kept.as_ref().is_none_or(|(known, _)| known != shape) {
+        *kept = Some((shape.to_vec(), Decoder::new(&array.data_type, &complete_codecs(array, shape))?));
+    }
+    kept.as_ref().map(|(_, decoder)| decoder).ok_or(ArrayError::TooFewElements)
+}

@@ -1,0 +1,256 @@
+//! Runs the work on stored chunks: neighbouring ranges are read together, and several threads decode.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use virtualize_bytes::ByteRange;
+use virtualize_codec::Scratch as CodecScratch;
+use virtualize_store::Object;
+use virtualize_zarr::{Reference, SourceId};
+
+use super::fetch::{Files, of_store};
+use super::plan::{Batch, Batches, LOCAL, Merging};
+use super::remote;
+use crate::error::ArrayError;
+use crate::helpers::{Helpers, cores};
+
+/// Work on stored bytes. Receives an item with its bytes, or the reason why they could not be read.
+pub(super) trait Work<P>: Sync {
+    /// # Errors
+    /// The run stops.
+    fn run(
+        &self,
+        item: P,
+        bytes: Result<Bytes<'_>, ArrayError>,
+        scratch: &mut Scratch,
+    ) -> Result<(), ArrayError>;
+}
+
+/// Stored bytes of an item.
+#[derive(Clone, Copy)]
+pub(super) enum Bytes<'b> {
+    Here(&'b [u8]),
+    /// To be read without waiting.
+    In(&'b Object, ByteRange),
+}
+
+/// Memory that a thread uses again for the next chunk.
+#[derive(Default)]
+pub(super) struct Scratch {
+    /// Bytes as read from a file.
+    pub(super) read: Vec<u8>,
+    /// Decoded elements.
+    pub(super) elements: Vec<u8>,
+    pub(super) codec: CodecScratch,
+    /// The decoder of chunks of a shape.
+    pub(super) decoder: Option<(Vec<u64>, virtualize_codec::Decoder)>,
+}
+
+/// What the threads of a run share.
+pub(super) struct Shared<'a, P, I, W> {
+    batches: Mutex<Batches<P, I>>,
+    pub(super) files: Files<'a>,
+    work: &'a W,
+    failed: Mutex<Option<ArrayError>>,
+    stopped: AtomicBool,
+}
+
+impl<P, I, W> Shared<'_, P, I, W>
+where
+    P: Send,
+    I: Iterator<Item = Result<(P, Option<Reference>), ArrayError>> + Send,
+    W: Work<P>,
+{
+    /// Returns the next batch; `None` after the last, or if the run stops.
+    pub(super) fn next(&self) -> Option<Batch<P>> {
+        if self.stopped.load(Ordering::Relaxed) {
+            return None;
+        }
+        let next = lock(&self.batches).next();
+        next.unwrap_or_else(|error| {
+            self.fail(error);
+            None
+        })
+    }
+
+    /// Stops the run.
+    pub(super) fn fail(&self, error: ArrayError) {
+        self.stopped.store(true, Ordering::Relaxed);
+        lock(&self.failed).get_or_insert(error);
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Does the work on a batch whose bytes were read.
+    pub(super) fn consume(&self, batch: Batch<P>, bytes: Result<&[u8], ArrayError>, scratch: &mut Scratch) {
+        for (item, range) in batch.items {
+            let bytes = bytes.clone().and_then(|bytes| {
+                let at = |n: u64| usize::try_from(n - batch.span.start.min(n)).unwrap_or(usize::MAX);
+                let part = bytes.get(at(range.start)..at(range.end()));
+                part.map(Bytes::Here).ok_or_else(|| self.truncated(batch.source, range))
+            });
+            self.one(item, bytes, scratch);
+            if self.is_stopped() {
+                return;
+            }
+        }
+    }
+
+    fn one(&self, item: P, bytes: Result<Bytes<'_>, ArrayError>, scratch: &mut Scratch) {
+        if let Err(error) = self.work.run(item, bytes, scratch) {
+            self.fail(error);
+        }
+    }
+
+    fn truncated(&self, source: Option<SourceId>, range: ByteRange) -> ArrayError {
+        let source = source.and_then(|id| self.files.store.hierarchy.source(id));
+        ArrayError::Truncated { range, name: source.map(|source| source.url.clone()).unwrap_or_default() }
+    }
+
+    /// Reads and works on batches of local files until there are none left.
+    fn work_locally(&self) {
+        let mut scratch = Scratch::default();
+        let mut current: Option<(SourceId, Arc<Object>)> = None;
+        while let Some(batch) = self.next() {
+            let Some(source) = batch.source else {
+                self.consume(batch, Ok(&[]), &mut scratch);
+                continue;
+            };
+            if current.as_ref().is_none_or(|(id, _)| *id != source) {
+                self.verify(current.take());
+                match futures::executor::block_on(self.files.open(source)) {
+                    Ok(object) => current = Some((source, object)),
+                    Err(error) => {
+                        self.consume(batch, Err(error), &mut scratch);
+                        continue;
+                    }
+                }
+            }
+            let Some((_, object)) = &current else { continue };
+            if batch.items.len() == 1 {
+                for (item, range) in batch.items {
+                    self.one(item, Ok(Bytes::In(object, range)), &mut scratch);
+                }
+                continue;
+            }
+            let mut read = std::mem::take(&mut scratch.read);
+            let bytes = read_now(object, batch.span, &mut read);
+            self.consume(batch, bytes, &mut scratch);
+            scratch.read = read;
+        }
+        self.verify(current);
+    }
+
+    /// Checks that a file is still the one that was opened.
+    pub(super) fn verify(&self, current: Option<(SourceId, Arc<Object>)>) {
+        if let Some(Err(error)) = current.map(|(_, object)| object.verify()) {
+            self.fail(of_store(error));
+        }
+    }
+}
+
+/// Reads a range of a local file into memory that is used again. At the end of the file, there are fewer bytes.
+pub(super) fn read_now<'b>(
+    object: &Object,
+    range: ByteRange,
+    buffer: &'b mut Vec<u8>,
+) -> Result<&'b [u8], ArrayError> {
+    let range = range.clamp_to(object.bytes());
+    let length = usize::try_from(range.length).unwrap_or(usize::MAX);
+    reserve(buffer, length)?;
+    let read = object.read_now(range.start, buffer.get_mut(..length).unwrap_or_default());
+    match read {
+        Some(Ok(length)) => Ok(buffer.get(..length).unwrap_or_default()),
+        Some(Err(error)) => Err(of_store(error)),
+        None => Err(ArrayError::Truncated { range, name: object.name().to_owned() }),
+    }
+}
+
+/// Makes a buffer at least so long.
+pub(super) fn reserve(buffer: &mut Vec<u8>, length: usize) -> Result<(), ArrayError> {
+    let more = length.saturating_sub(buffer.len());
+    let too_large =
+        || ArrayError::TooLarge { what: "a chunk", bytes: length as u64, most: isize::MAX as u64 };
+    buffer.try_reserve_exact(more).map_err(|_| too_large())?;
+    if more > 0 {
+        buffer.resize(length, 0);
+    }
+    Ok(())
+}
+
+/// Size of a run.
+#[derive(Clone, Copy)]
+pub(super) struct Extent {
+    /// Items that are worked on independently.
+    pub(super) items: u64,
+    /// Decoded bytes of all items.
+    pub(super) bytes: u64,
+    /// Bytes that a thread holds at once.
+    pub(super) held: u64,
+    /// Whether all files can be read without waiting.
+    pub(super) is_local: bool,
+}
+
+/// Most bytes that all threads of a run hold together.
+const HELD: u64 = 96 << 20;
+/// Decoding fewer bytes takes no longer than starting a thread.
+const WORTHWHILE: u64 = 64 << 10;
+
+impl Extent {
+    /// Returns how many threads are worthwhile.
+    fn threads(self) -> usize {
+        let most = self.items.min(self.bytes / WORTHWHILE).min(HELD / self.held.max(1));
+        usize::try_from(most).unwrap_or(usize::MAX).clamp(1, cores())
+    }
+
+    fn merging(self, threads: usize) -> Merging {
+        match self.is_local {
+            true => {
+                // Every thread gets several batches.
+                let share = self.bytes / (threads as u64).saturating_mul(8);
+                Merging { longest: share.clamp(16 << 10, LOCAL.longest), ..LOCAL }
+            }
+            false => remote::MERGING,
+        }
+    }
+}
+
+/// Works on all items: on the calling thread, and on others while fewer than the cores of the machine are busy.
+///
+/// # Errors
+/// The first error of the work; a file that changed.
+pub(super) fn run<P, I, W>(items: I, extent: Extent, files: Files<'_>, work: &W) -> Result<(), ArrayError>
+where
+    P: Send,
+    I: Iterator<Item = Result<(P, Option<Reference>), ArrayError>> + Send,
+    W: Work<P>,
+{
+    let threads = extent.threads();
+    let shared = Shared {
+        batches: Mutex::new(Batches::new(items, extent.merging(threads))),
+        files,
+        work,
+        failed: Mutex::default(),
+        stopped: AtomicBool::new(false),
+    };
+    let helpers = Helpers::take(threads - 1);
+    match extent.is_local {
+        true => thread::scope(|scope| {
+            for _ in 0..helpers.0 {
+                // Without more threads, this one does all the work.
+                drop(thread::Builder::new().spawn_scoped(scope, || shared.work_locally()));
+            }
+            shared.work_locally();
+        }),
+        false => remote::run(&shared, helpers.0),
+    }
+    drop(helpers);
+    lock(&shared.failed).take().map_or(Ok(()), Err)
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
