@@ -3,8 +3,7 @@
 usage: service.py BINARY [--minutes 30] [--clients 1000] [--think 2.5] [--memory 256M] [--report FILE]
 
 Each response is compared with what its file contained while the request was in progress. Fails if a response is
-wrong or undocumented, if memory or descriptors grow over the last two thirds of the run, if descriptors or temporary files remain, or if the service does not stop
-cleanly. Prints a line per minute; `--report` keeps the measurements for `make pictures`.
+wrong or undocumented, if memory or descriptors grow over the last two thirds of the run, if descriptors remain, or if the service does not stop cleanly. Prints a line per minute.
 """
 import argparse, asyncio, collections, json, os, pathlib, re, resource, shutil, signal, statistics, subprocess, sys, tempfile, time, urllib.request
 
@@ -17,7 +16,7 @@ KINDS = ["h5", "h5", "tif", "tif", "nc3", "h5"]
 # The most that memory may grow over the last two thirds, as a part of --memory; and descriptors.
 GROWTH, DESCRIPTORS = 0.05, 25
 STOP_TIME, SAMPLE = 20, 5
-# Seconds after which at most so many descriptors may remain: idle connections to stores are kept for 90; files in the caches stay open.
+# Seconds after which at most so many descriptors may remain: idle connections to stores are kept for 90; files in the cache stay open.
 IDLE_TIME, REMAIN = 120, 25
 
 
@@ -38,17 +37,13 @@ class Service:
 
     def __init__(self, chosen, folder, store):
         self.folder, self.samples = folder, []
-        for name in ("cache", "temporary"):
-            (folder / name).mkdir()
         tokens = [f"token-of-reader-{number:04}" for number in range(50)]
         (folder / "tokens").write_text("".join(f"{token} read\n" for token in tokens) + "token-of-the-monitoring metrics\n")
-        many = "1000000"
         command = [chosen.binary.resolve(), "serve", "--listen", "127.0.0.1:0", "--allow", (folder / "data").as_uri() + "/", "--allow", f"{store}/bucket/",
-                   "--allow", "s3://bucket/", "--endpoint", store, "--anonymous", "--cache", folder / "cache", "--cache-size", "64M",
-                   "--memory", chosen.memory, "--token-file", folder / "tokens", "--stores-time", str(clients.STORES_TIME), "--hold-time", str(clients.HOLD_TIME),
-                   "--rate", many, "--burst", many, "--client-connections", many, "--connections", "2048", "--stop-time", str(STOP_TIME), "--log", "json"]
+                   "--allow", "s3://bucket/", "--endpoint", store, "--anonymous",
+                   "--memory", chosen.memory, "--token-file", folder / "tokens", "--concurrency", "2048", "--log", "json"]
         self.log = open(folder / "log", "wb")
-        environment = environment_of(store) | {"TMPDIR": str(folder / "temporary"), "RUST_LOG": "info,virtualize_server::access=warn"}
+        environment = environment_of(store) | {"RUST_LOG": "info,virtualize_server::access=warn"}
         self.process = subprocess.Popen(list(map(str, command)), stderr=self.log, env=environment)
         self.tokens, self.port = tokens, self.listening()
 
@@ -60,14 +55,13 @@ class Service:
             time.sleep(0.1)
 
     def sample(self):
-        """Measures the process: memory in MiB, descriptors, threads, and temporary files."""
+        """Measures the process: memory in MiB, descriptors and threads."""
         proc = pathlib.Path(f"/proc/{self.process.pid}")
         status, rollup = (proc / "status").read_text(), (proc / "smaps_rollup").read_text()
         number = lambda name, text: int(re.search(rf"^{name}:\s+(\d+)", text, re.M)[1])
-        temporary = sum(1 for place in ("temporary", "cache") for path in (self.folder / place).rglob("*") if path.is_file() and is_temporary(path))
         cpu = sum(map(int, (proc / "stat").read_text().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
         self.samples.append({"time": time.monotonic(), "rss": number("VmRSS", status) / 1024, "pss": number("Pss", rollup) / 1024, "threads": number("Threads", status),
-                             "descriptors": len(os.listdir(proc / "fd")), "temporary": temporary, "cpu": cpu})
+                             "descriptors": len(os.listdir(proc / "fd")), "cpu": cpu})
         return self.samples[-1]
 
     def stop(self):
@@ -76,10 +70,6 @@ class Service:
         self.process.send_signal(signal.SIGTERM)
         status = self.process.wait(STOP_TIME + 30)
         return status, time.monotonic() - start, (self.folder / "log").read_text(errors="replace").count("panicked")
-
-
-def is_temporary(path):
-    return path.parent.name == "temporary" or path.name.startswith(".references-")
 
 
 def environment_of(store):
@@ -124,9 +114,9 @@ async def load(chosen, service, sources, record):
 
 
 def idle(service, before):
-    """Waits until the descriptors and temporary files of the load are gone, and returns the last measurement."""
+    """Waits until the descriptors of the load are closed, and returns the last measurement."""
     end = time.monotonic() + IDLE_TIME
-    while (now := service.sample()) and time.monotonic() < end and (now["temporary"] or now["descriptors"] > before["descriptors"]):
+    while (now := service.sample()) and time.monotonic() < end and now["descriptors"] > before["descriptors"]:
         time.sleep(SAMPLE)
     return now
 
@@ -179,13 +169,11 @@ def judged(chosen, service, record, minutes, during, before, after, counts):
     memory, descriptors = growth(during, "rss"), growth(during, "descriptors")
     budget = int(chosen.memory.removesuffix("M"))
     status, seconds, panics = service.stop()
-    left = [path.name for place in ("temporary", "cache") for path in (service.folder / place).rglob("*") if path.is_file() and is_temporary(path)]
     checks = {
         f"{len(record.wrong)} wrong responses": record.wrong, "no response was checked": not min(record.checked.values(), default=0),
         f"memory grew by {memory:.1f} MiB over the last two thirds": memory > GROWTH * budget,
         f"descriptors grew by {descriptors:.0f} over the last two thirds": descriptors > DESCRIPTORS,
         f"{after['descriptors']} descriptors without clients, {before['descriptors']} before them": after["descriptors"] > before["descriptors"] + REMAIN,
-        f"{after['temporary']} temporary files without clients": after["temporary"], f"temporary files remain: {left[:5]}": left,
         f"exit status {status} after {seconds:.1f} s, {panics} panics": status != 0 or seconds > STOP_TIME + 5 or panics,
     }
     whole = 60 * chosen.minutes

@@ -1,30 +1,42 @@
 """Fills `<!-- endpoints -->` in http.md from the service's OpenAPI document."""
 
 import json
+import os
+import re
+import subprocess
+import urllib.request
 from pathlib import Path
 
-DOCUMENT = Path(__file__).parents[2] / "crates/server/src/openapi.json"
-GROUPS = {
-    "One file": ("/v1/references", "/v1/inspect", "/v1/zarr", "/v1/plain", "/v1/chunks"),
-    "Folders": ("/v1/folder",),
-    "Service": ("/",),
-}
+TOP = Path(__file__).parents[2]
+GROUPS = ("One file", "Folders", "Service")
+
+
+def document():
+    """Returns the document of a service, which is started for this."""
+    command = [os.environ.get("VIRTUALIZE_BIN", TOP / "target/debug/virtualize"), "serve", "--listen", "127.0.0.1:0", "--allow", "https://example.org/"]
+    service = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        address = re.search(r"http://\S+", service.stderr.readline())[0]
+        with urllib.request.urlopen(f"{address}/v1/openapi.json") as response:
+            return json.load(response)
+    finally:
+        service.terminate()
+        service.communicate()
 
 
 def on_page_markdown(markdown, page, config, files):
     if "<!-- endpoints -->" not in markdown:
         return markdown
-    return markdown.replace("<!-- endpoints -->", "\n".join(reference(json.loads(DOCUMENT.read_text()))))
+    return markdown.replace("<!-- endpoints -->", "\n".join(reference(document())))
 
 
 def reference(document):
-    left = dict(document["paths"])
-    for title, prefixes in GROUPS.items():
+    for title in GROUPS:
         yield f"## {title}\n"
-        for path in [path for path in left if path.startswith(prefixes)]:
-            item = left.pop(path)
-            for method in [method for method in item if method != "parameters"]:
-                yield from operation(document, method.upper(), path, item[method], item.get("parameters", []))
+        for path, item in document["paths"].items():
+            for method, one in item.items():
+                if title in one["tags"]:
+                    yield from operation(document, method.upper(), path, one)
     yield "## Problem\n"
     yield from properties(document, document["components"]["schemas"]["Problem"])
 
@@ -38,20 +50,17 @@ def resolved(document, node):
     return node
 
 
-def operation(document, method, path, one, shared):
+def operation(document, method, path, one):
     yield f"### {method} {path}\n"
     yield sentence(one["summary"]) + "\n"
-    parameters = [resolved(document, parameter) for parameter in [*shared, *one.get("parameters", [])]]
-    if parameters:
+    if description := one.get("description"):
+        yield description + "\n"
+    if parameters := one.get("parameters"):
         yield "| parameter | in | value | meaning |\n|---|---|---|---|"
         for parameter in parameters:
             name = f"`{parameter['name']}`" + (" (required)" if parameter.get("required") else "")
             yield f"| {name} | {parameter['in']} | {value(document, parameter['schema'])} | {cell(parameter.get('description', ''))} |"
         yield ""
-    if body := one.get("requestBody"):
-        for kind, content in body["content"].items():
-            yield f"Body (`{kind}`):\n"
-            yield from properties(document, resolved(document, content["schema"]))
     yield from responses(document, one["responses"])
 
 
@@ -65,7 +74,7 @@ def responses(document, table):
             continue
         yield f"| {status} | {cell(full['description'])} | {', '.join(f'`{kind}`' for kind in full.get('content', {}))} |"
     if problems:
-        yield f"| {', '.join(problems)} | [Problem](#problem) | `application/problem+json` |"
+        yield f"| others | [Problem](#problem) | `application/problem+json` |"
     yield ""
 
 

@@ -13,8 +13,7 @@ HEALTH_CHECK = {
 
 def context(folder, releases):
     """Collects the files of the image, per architecture, from the releases of musl targets. Returns the architectures."""
-    for name in ["var/cache/virtualize", "var/lib/virtualize", "tmp"]:
-        (folder / "writable" / name).mkdir(parents=True)
+    (folder / "writable/tmp").mkdir(parents=True)
     found = [(ARCHITECTURES[target], release) for target, release in releases.items() if target in ARCHITECTURES]
     for architecture, release in found:
         documents = folder / architecture / "usr/share/doc/virtualize"

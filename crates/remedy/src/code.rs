@@ -122,32 +122,18 @@ codes! {
     // Errors of the service only.
     Busy = "busy",
     ChunkSize = "chunk-size",
-    ContentType = "content-type",
-    Disk = "disk",
     File = "file",
     FormatRepository = "format-repository",
     Host = "host",
-    Limit = "limit",
     Method = "method",
     NotFound = "not-found",
     NotPlain = "not-plain",
     NotReady = "not-ready",
-    OutputLimit = "output-limit",
     Parameter = "parameter",
     Range = "range",
-    Rate = "rate",
-    Requests = "requests",
     Scope = "scope",
-    Size = "size",
     Time = "time",
     Token = "token",
-}
-
-impl Code {
-    /// Returns the URL of the section of the troubleshooting page.
-    pub fn url(self) -> String {
-        format!("https://virtualize-rs.github.io/virtualize/how-to/troubleshooting/#{self}")
-    }
 }
 
 impl fmt::Display for Code {

@@ -252,7 +252,7 @@ async function guarded(host, work) {
 }
 
 /** Returns the path segment that names the source in the version shown. */
-const segment = ({ zarr }) => (zarr.versioned ?? zarr.store).split("/").filter(Boolean).at(-1);
+const segment = ({ zarr }) => zarr.store.split("/").at(-1);
 
 /** Shows the view that the address selects: the start page or a file. */
 function view() {

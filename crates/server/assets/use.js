@@ -8,7 +8,6 @@ import { snippets } from "./snippets.js";
 const FORMATS = [
   ["kerchunk-json", "kerchunk JSON", "Zarr v2 keys: fsspec, xarray, GDAL", "json"],
   ["zarr3-json", "Zarr v3 references", "the same JSON with Zarr v3 keys", "json"],
-  ["kerchunk-parquet", "kerchunk Parquet", "a zip archive; unpacked: fsspec, xarray, read piece by piece", "parquet.zip"],
 ];
 
 /** Draws the code and the downloads for a node of a source; `failed` shows an error. */
@@ -26,7 +25,7 @@ export function drawUse(host, description, url, node, failed) {
   const name = saved(url);
   fill(host,
     all.map((snippet, n) => lines(snippet, n === 0)),
-    h("h4", {}, "Address of the Zarr store"),
+    h("h4", {}, "Address of the Zarr store, in the version shown"),
     h("div", { class: "bar" }, h("code", { "data-lines": "address" }, store), copyButton("Copy", () => store)),
     h("h4", {}, "References"),
     h("div", { class: "buttons" }, FORMATS.map(([format, label, title, end]) => download(url, format, `${name}.${end}`, label, title, failed))));

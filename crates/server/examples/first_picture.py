@@ -90,7 +90,7 @@ def main():
         for make, file in zip((make_cog, make_variables), files.values()):
             make(file)
         port, slow = free_port(), free_port()
-        service = subprocess.Popen([given.binary, "serve", "--listen", f"127.0.0.1:{port}", "--allow", pathlib.Path(folder).as_uri() + "/", "--rate", "100000", "--burst", "100000"],
+        service = subprocess.Popen([given.binary, "serve", "--listen", f"127.0.0.1:{port}", "--allow", pathlib.Path(folder).as_uri() + "/"],
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             for _ in range(600):

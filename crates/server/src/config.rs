@@ -1,19 +1,124 @@
-use std::{collections::HashSet, net::SocketAddr, time::Duration};
+//! The settings of the service, and the configuration that they result in.
 
-use virtualize::{Limits, StoreOptions, options::value::parse_pair};
+use std::{collections::HashSet, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use virtualize::{
+    Limits, StoreOptions,
+    options::value::{InvalidValue, parse_pair, parse_size},
+};
+use virtualize_remedy::alternatives;
 use virtualize_store::Allowed;
 
 use crate::{
-    ConfigError, Settings, Size,
-    cache::Place,
-    jwt::{Expected, Jwt},
-    tokens::Tokens,
+    auth::{
+        jwt::{Expected, Jwt},
+        tokens::Tokens,
+    },
+    error::ConfigError,
 };
 
 /// Minimum memory budget in bytes.
-const LEAST_MEMORY: u64 = 16 << 20;
-/// Maximum number of cached mapped files, regardless of their size: each may hold a descriptor.
-const SOURCES_KEPT: usize = 512;
+const MIN_MEMORY: u64 = 16 << 20;
+
+/// Settings of the service: options, environment variables, and a TOML file, in this order of precedence. In the file,
+/// a setting has the name of its option.
+#[derive(clap::Args, Serialize, Deserialize, Clone, Debug, Default)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+#[command(next_help_heading = "Server options")]
+pub struct Settings {
+    /// TOML file that contains any of these settings
+    #[arg(long, value_name = "FILE", env = "VIRTUALIZE_CONFIG")]
+    #[serde(skip)]
+    pub config: Option<PathBuf>,
+    /// Address to listen on [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS", env = "VIRTUALIZE_LISTEN")]
+    pub listen: Option<SocketAddr>,
+    /// Maximum number of concurrent requests; others get 503 [default: 1000]
+    #[arg(long, value_name = "N", env = "VIRTUALIZE_CONCURRENCY")]
+    pub concurrency: Option<usize>,
+    /// Memory budget of all requests; requests that exceed it get 503 [default: 1G]
+    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_MEMORY")]
+    pub memory: Option<Size>,
+    /// Seconds until a response must begin [default: 60]
+    #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_REQUEST_TIME")]
+    pub request_time: Option<u64>,
+    /// Log format [default: text]
+    #[arg(long, value_name = "FORMAT", env = "VIRTUALIZE_LOG", value_parser = ["text", "json"])]
+    pub log: Option<String>,
+    /// Allow reading URLs that start with PREFIX, such as s3://bucket/ or file:///folder/; may be repeated or
+    /// comma-separated
+    #[arg(long, help_heading = ACCESS, value_name = "PREFIX", env = "VIRTUALIZE_ALLOW", value_delimiter = ',')]
+    pub allow: Vec<String>,
+    /// Show this allowed file as an example on the page; may be repeated or comma-separated
+    #[arg(long, help_heading = ACCESS, value_name = "URL", env = "VIRTUALIZE_EXAMPLE", value_delimiter = ',')]
+    pub example: Vec<String>,
+    /// Token file: on each line a token (or sha256: and its digest), scopes, and optionally prefixes that it may read
+    #[arg(long, help_heading = ACCESS, value_name = "FILE", env = "VIRTUALIZE_TOKEN_FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Accept JWTs that the keys of this JSON Web Key Set verify: a file, its https URL, or the URL of an issuer's
+    /// openid-configuration
+    #[arg(long, help_heading = ACCESS, value_name = "URL|FILE", env = "VIRTUALIZE_JWKS")]
+    pub jwks: Option<String>,
+    /// Issuer that a JWT must have
+    #[arg(long, help_heading = ACCESS, value_name = "ISSUER", env = "VIRTUALIZE_JWT_ISSUER")]
+    pub jwt_issuer: Option<String>,
+    /// Audience that a JWT must have; may be repeated or comma-separated, and one is enough
+    #[arg(long, help_heading = ACCESS, value_name = "AUDIENCE", env = "VIRTUALIZE_JWT_AUDIENCE", value_delimiter = ',')]
+    pub jwt_audience: Vec<String>,
+    /// Claim of a JWT with its scopes, or a JSON Pointer to it [default: scope]
+    #[arg(long, help_heading = ACCESS, value_name = "CLAIM", env = "VIRTUALIZE_JWT_SCOPE_CLAIM")]
+    pub jwt_scope_claim: Option<String>,
+    /// Serve everybody without a token, on an address that other machines can reach or behind a proxy
+    #[arg(long, help_heading = ACCESS, env = "VIRTUALIZE_PUBLIC")]
+    pub public: bool,
+    /// Allow web pages of this origin to read responses (`*`: all); may be repeated or comma-separated
+    #[arg(long, help_heading = ACCESS, value_name = "ORIGIN", env = "VIRTUALIZE_CORS", value_delimiter = ',')]
+    pub cors: Vec<String>,
+    /// Do not sign requests to sources: for public buckets
+    #[arg(long, help_heading = STORE, env = "VIRTUALIZE_ANONYMOUS")]
+    pub anonymous: bool,
+    /// URL of an S3-compatible, Google Cloud Storage or Azure service other than the default one
+    #[arg(long, help_heading = STORE, value_name = "URL", env = "VIRTUALIZE_ENDPOINT")]
+    pub endpoint: Option<String>,
+    /// Store setting, such as aws_region=eu-west-1; may be repeated
+    #[arg(long, help_heading = STORE, value_name = "KEY=VALUE")]
+    pub store_option: Vec<String>,
+}
+
+const ACCESS: &str = "Access options";
+const STORE: &str = "Store options";
+
+/// A number of bytes: `1000`, `64K`, `512M`, `2G`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "SizeText")]
+pub struct Size(pub u64);
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum SizeText {
+    Number(u64),
+    Text(String),
+}
+
+impl TryFrom<SizeText> for Size {
+    type Error = InvalidValue;
+
+    fn try_from(size: SizeText) -> Result<Self, InvalidValue> {
+        match size {
+            SizeText::Number(bytes) => Ok(Self(bytes)),
+            SizeText::Text(text) => text.parse(),
+        }
+    }
+}
+
+impl FromStr for Size {
+    type Err = InvalidValue;
+
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        parse_size(text).map(Self)
+    }
+}
 
 /// A complete, validated configuration.
 #[derive(Debug)]
@@ -28,69 +133,47 @@ pub struct Config {
     pub(crate) examples: Vec<String>,
     pub(crate) public: bool,
     pub(crate) cors: HashSet<String>,
-    pub(crate) trust_forwarded: bool,
-    pub(crate) cache: Option<Place>,
-    pub(crate) cache_size: u64,
-    pub(crate) stores_size: u64,
-    pub(crate) stores_time: Duration,
-    pub(crate) hold_time: Duration,
-    pub(crate) traffic: Traffic,
-    pub(crate) times: Times,
-    /// Maximum number of mapped files to cache, regardless of their size.
-    pub(crate) sources_kept: usize,
-    pub(crate) header_size: usize,
-    pub(crate) request_size: usize,
-    pub(crate) limits: Limits,
+    /// Maximum number of requests whose response has not begun.
+    pub(crate) concurrency: usize,
     pub(crate) memory: u64,
+    /// Maximum memory for the metadata of one file, in bytes.
     pub(crate) file_memory: u64,
-    pub(crate) output_size: u64,
+    pub(crate) limits: Limits,
+    /// Time until a response must begin.
+    pub(crate) request_time: Duration,
     /// Options to open sources, without the allowed prefixes.
-    pub(crate) store: StoreOptions,
-}
-
-/// Limits on requests and connections.
-#[derive(Clone, Debug)]
-pub(crate) struct Traffic {
-    /// Requests per second of one client, on average.
-    pub(crate) rate: u32,
-    /// Requests that one client may send at once after a pause.
-    pub(crate) burst: u32,
-    /// Requests in progress.
-    pub(crate) concurrent: usize,
-    /// Requests of one client in progress.
-    pub(crate) client_requests: usize,
-    /// Requests that wait.
-    pub(crate) queue: usize,
-    /// Time that a request waits.
-    pub(crate) queue_time: Duration,
-    /// Bytes of responses per second of one client, on average.
-    pub(crate) client_bytes: u64,
-    pub(crate) connections: usize,
-    pub(crate) client_connections: usize,
-    /// Whether the number of connections was configured.
-    pub(crate) is_connections_given: bool,
-    /// Files that are mapped concurrently.
-    pub(crate) openings: usize,
-}
-
-/// Limits on durations.
-#[derive(Clone, Debug)]
-pub(crate) struct Times {
-    /// Until a response begins.
-    pub(crate) request: Duration,
-    /// Until a response has been received.
-    pub(crate) answer: Duration,
-    /// For the head of a request.
-    pub(crate) header: Duration,
-    /// Between two requests on a connection.
-    pub(crate) idle: Duration,
-    /// In which a client must receive the next part of a response.
-    pub(crate) write: Duration,
-    /// For requests in progress when the service stops.
-    pub(crate) stop: Duration,
+    store: StoreOptions,
 }
 
 impl Settings {
+    /// Completes these settings with those of the configuration file, if one is named.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read or contains an unknown setting.
+    pub fn with_file(self) -> Result<Self, ConfigError> {
+        let Some(path) = &self.config else { return Ok(self) };
+        let text = std::fs::read_to_string(path).map_err(ConfigError::io(path.display()))?;
+        self.over(&text)
+            .map_err(|error| ConfigError::File { path: path.clone(), reason: reason(&error, &text) })
+    }
+
+    /// Returns the settings of a TOML document, replaced by these where they are given.
+    fn over(&self, text: &str) -> Result<Self, toml::de::Error> {
+        toml::from_str::<Self>(text)?;
+        let mut all: toml::Table = toml::from_str(text)?;
+        let given = toml::Table::try_from(self).unwrap_or_default();
+        let is_default = |value: &toml::Value| {
+            value.as_bool() == Some(false) || value.as_array().is_some_and(Vec::is_empty)
+        };
+        all.extend(given.into_iter().filter(|(_, value)| !is_default(value)));
+        Ok(Self { config: self.config.clone(), ..all.try_into()? })
+    }
+
+    /// Returns the address to listen on.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080)))
+    }
+
     /// Validates the settings. At least one prefix must be allowed, and an address that other machines can reach
     /// requires tokens, unless the service is explicitly public.
     ///
@@ -100,7 +183,8 @@ impl Settings {
         if self.allow.is_empty() {
             return Err(ConfigError::NothingAllowed);
         }
-        let allowed = prefixes("allow", &self.allow)?;
+        let allowed =
+            Allowed::parse(&self.allow).map_err(|error| ConfigError::Prefix { setting: "allow", error })?;
         let tokens = self.token_file.as_deref().map(|file| Tokens::read(file, &allowed)).transpose()?;
         let jwt = self.jwt(&allowed)?;
         let example = |url: &String| {
@@ -111,33 +195,31 @@ impl Settings {
         if !listen.ip().is_loopback() && tokens.is_none() && jwt.is_none() && !self.public {
             return Err(ConfigError::Exposed { address: listen });
         }
-        let memory = bytes(self.memory, 1 << 30).max(LEAST_MEMORY);
-        let half = memory / 2;
-        let file_memory = bytes(self.file_memory, half).min(half);
+        let memory = self.memory.map_or(1 << 30, |size| size.0).max(MIN_MEMORY);
+        let pair = |text: &String| parse_pair(text).map_err(|_| ConfigError::StoreOption);
         Ok(Config {
             listen,
             allowed,
-            examples,
             tokens,
             jwt,
+            examples,
             public: self.public,
             cors: self.cors.iter().map(|origin| origin.trim_end_matches('/').to_owned()).collect(),
-            trust_forwarded: self.trust_forwarded,
-            cache: self.cache.as_deref().map(str::parse).transpose()?,
-            cache_size: bytes(self.cache_size, 10 << 30),
-            stores_size: bytes(self.stores_size, half / 2).min(half),
-            stores_time: seconds(self.stores_time, 60),
-            hold_time: seconds(self.hold_time, 900),
-            sources_kept: SOURCES_KEPT,
-            limits: limits(file_memory),
+            concurrency: self.concurrency.unwrap_or(1000).clamp(1, 1 << 16),
             memory,
-            file_memory,
-            output_size: bytes(self.output_size, 2 << 30),
-            traffic: self.traffic(),
-            times: self.times(),
-            header_size: small(bytes(self.header_size, 32 << 10).clamp(8 << 10, 1 << 20)),
-            request_size: small(bytes(self.request_size, 1 << 20)),
-            store: self.store()?,
+            file_memory: memory / 8 * 3,
+            limits: limits(memory / 8 * 3),
+            request_time: Duration::from_secs(self.request_time.unwrap_or(60).clamp(1, 86_400)),
+            store: StoreOptions {
+                values: self.store_option.iter().map(pair).collect::<Result<_, _>>()?,
+                anonymous: self.anonymous,
+                endpoint: self.endpoint.clone(),
+                retries: 2,
+                retry_timeout: Duration::from_secs(20),
+                whole_limit: 32 << 20,
+                cache_bytes: 4 << 20,
+                ..StoreOptions::default()
+            },
         })
     }
 
@@ -146,58 +228,12 @@ impl Settings {
             let has_other = self.jwt_issuer.is_some() || !self.jwt_audience.is_empty();
             return if has_other { Err(ConfigError::NoJwks) } else { Ok(None) };
         };
-        let claim =
-            |given: &Option<String>, default: &str| given.clone().unwrap_or_else(|| default.to_owned());
         let expected = Expected {
             issuer: self.jwt_issuer.clone(),
             audience: self.jwt_audience.clone(),
-            scope_claim: claim(&self.jwt_scope_claim, "scope"),
-            prefixes_claim: claim(&self.jwt_prefixes_claim, "prefixes"),
+            scope_claim: self.jwt_scope_claim.clone().unwrap_or_else(|| "scope".to_owned()),
         };
         Jwt::new(keys, expected, allowed).map(Some)
-    }
-
-    fn traffic(&self) -> Traffic {
-        let concurrent = self.concurrent.unwrap_or(256).clamp(1, 1 << 16);
-        let connections = self.connections.unwrap_or(2048).clamp(1, 1 << 20);
-        Traffic {
-            rate: self.rate.unwrap_or(200).max(1),
-            burst: self.burst.unwrap_or(1000).max(1),
-            concurrent,
-            client_requests: share(self.client_requests, concurrent),
-            queue: self.queue.unwrap_or(connections).clamp(1, 1 << 20),
-            queue_time: seconds(self.queue_time, 10),
-            client_bytes: bytes(self.client_bytes, 1 << 30).max(1),
-            connections,
-            client_connections: share(self.client_connections, connections),
-            is_connections_given: self.connections.is_some(),
-            openings: self.openings.unwrap_or(4).clamp(1, 1 << 10),
-        }
-    }
-
-    fn times(&self) -> Times {
-        Times {
-            request: seconds(self.request_time, 60),
-            answer: seconds(self.answer_time, 600),
-            header: seconds(self.header_time, 10),
-            idle: seconds(self.idle_time, 60),
-            write: seconds(self.write_time, 30),
-            stop: seconds(self.stop_time, 20),
-        }
-    }
-
-    fn store(&self) -> Result<StoreOptions, ConfigError> {
-        let pair = |text: &String| parse_pair(text).map_err(|_| ConfigError::StoreOption);
-        Ok(StoreOptions {
-            values: self.store_option.iter().map(pair).collect::<Result<_, _>>()?,
-            anonymous: self.anonymous,
-            endpoint: self.endpoint.clone(),
-            retries: 2,
-            retry_timeout: Duration::from_secs(20),
-            whole_limit: 32 << 20,
-            cache_bytes: 4 << 20,
-            ..StoreOptions::default()
-        })
     }
 }
 
@@ -226,25 +262,18 @@ fn limits(memory: u64) -> Limits {
     }
 }
 
-fn prefixes(setting: &'static str, prefixes: &[String]) -> Result<Allowed, ConfigError> {
-    Allowed::parse(prefixes).map_err(|error| ConfigError::Prefix { setting, error })
-}
-
-fn seconds(given: Option<u64>, default: u64) -> Duration {
-    Duration::from_secs(given.unwrap_or(default).clamp(1, 86_400))
-}
-
-fn bytes(given: Option<Size>, default: u64) -> u64 {
-    given.map_or(default, |size| size.0)
-}
-
-/// Returns the part of `all` that one client may use: by default a quarter.
-fn share(given: Option<usize>, all: usize) -> usize {
-    given.unwrap_or(all.div_ceil(4)).clamp(1, all)
-}
-
-fn small(bytes: u64) -> usize {
-    usize::try_from(bytes).unwrap_or(usize::MAX)
+/// Describes an error of the configuration file on one line, and suggests a setting for an unknown one.
+fn reason(error: &toml::de::Error, text: &str) -> String {
+    // "unknown field `alow`, expected one of `listen`, `allow`, …"
+    let mut names = error.message().split('`').skip(1).step_by(2);
+    match (error.message().starts_with("unknown field "), names.next()) {
+        (true, Some(given)) => {
+            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            let line = before.matches('\n').count() + 1;
+            format!("line {line}: unknown setting {given}{}", alternatives("settings", given, names))
+        }
+        _ => error.to_string().split_whitespace().collect::<Vec<_>>().join(" "),
+    }
 }
 
 #[cfg(test)]
@@ -252,7 +281,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_starts_unless_it_is_safe() {
+    fn options_take_precedence_over_the_file() {
+        let file = "allow = ['s3://b/']\nrequest-time = 5\nconcurrency = 7\nmemory = '1M'\npublic = true";
+        let both = Settings { request_time: Some(9), ..Settings::default() }.over(file).unwrap();
+        assert_eq!(
+            (both.request_time, both.concurrency, both.memory),
+            (Some(9), Some(7), Some(Size(1 << 20)))
+        );
+        assert!(both.public && both.allow == ["s3://b/"]);
+        let text = "request-time = 5\nalow = ['s3://b/']";
+        let error = Settings::default().over(text).unwrap_err();
+        let expected = "line 2: unknown setting alow; did you mean \"allow\"? existing settings: listen, ";
+        assert!(reason(&error, text).starts_with(expected), "{}", reason(&error, text));
+    }
+
+    #[test]
+    fn unsafe_settings_are_refused() {
         let reason = |settings: Settings| settings.check().map(drop).unwrap_err().to_string();
         assert!(reason(Settings::default()).contains("--allow"));
         let open = Settings {

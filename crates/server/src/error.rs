@@ -1,3 +1,5 @@
+//! Errors that prevent the service from starting.
+
 use std::{io, net::SocketAddr, path::PathBuf};
 
 use virtualize::StoreError;
@@ -35,10 +37,10 @@ pub enum ConfigError {
         /// What is wrong, in one line.
         reason: String,
     },
-    /// A file or folder cannot be used.
+    /// A file or address cannot be used.
     #[error("{name}: {error}")]
     Io {
-        /// The file, or a setting with its folder.
+        /// The file or address.
         name: String,
         /// Why.
         error: io::Error,
@@ -73,21 +75,6 @@ pub enum ConfigError {
     /// JWTs are configured without keys.
     #[error("--jwt-issuer and --jwt-audience: give --jwks URL or FILE too")]
     NoJwks,
-    /// The process cannot open enough files.
-    #[error(
-        "--connections {connections}: together with {reserved} files they exceed the limit of {limit} descriptors: give \
-         at most {most}, lower --concurrent, or raise the limit (ulimit -Hn)"
-    )]
-    Descriptors {
-        /// Connections that were configured.
-        connections: usize,
-        /// Descriptors for everything else.
-        reserved: usize,
-        /// Descriptors that the system allows.
-        limit: usize,
-        /// Connections that fit.
-        most: usize,
-    },
     /// Metrics cannot be registered.
     #[error("metrics: {0}")]
     Metrics(#[from] prometheus::Error),

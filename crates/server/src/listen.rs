@@ -1,67 +1,77 @@
-//! Connections: accepts them, limits their number and duration, and closes them when the service stops.
+//! Connections: accepts them, limits their number and idle times, and closes them when the service stops.
 
 use std::{
     io,
     net::{IpAddr, SocketAddr},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use axum::{Router, body::Body};
-use futures::TryFutureExt;
-use hyper::{body::Incoming, server::conn::http1};
+use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{
-    rt::TokioIo,
+    rt::{TokioIo, TokioTimer},
     server::graceful::{GracefulShutdown, Watcher},
 };
 use tokio::{
-    net::{TcpListener, TcpSocket, TcpStream},
+    net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore, oneshot},
     task::JoinHandle,
 };
+use tokio_io_timeout::TimeoutStream;
 use tokio_util::task::AbortOnDropHandle;
 use tower::ServiceExt;
-
-use crate::{
-    Config, ConfigError, Peer,
-    context::Context,
-    follow::follow,
-    guard::{self, Neighbour},
-    quota::Connection,
-    routes,
-    stream::{Phases, Timed, Times},
+use tracing::Level;
+use tracing_subscriber::{
+    EnvFilter, Layer, Registry,
+    filter::{FilterExt, filter_fn},
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
 };
 
-/// Maximum number of header lines of a request.
-const HEADERS: usize = 100;
-/// Connections that the operating system queues until the service accepts them.
-const BACKLOG: u32 = 4096;
-/// Size of a connection's send buffer in bytes. It bounds the cost of a client that receives nothing, and makes a slow
-/// client noticeable.
-const SENT: u32 = 512 << 10;
+use crate::{
+    app::{Peer, router},
+    auth::reload,
+    config::Config,
+    error::ConfigError,
+    service::Service,
+};
+
+/// Time for the head of a request, which includes the time between two requests.
+const HEAD_TIME: Duration = Duration::from_secs(30);
+/// Time in which a client must receive more of its response.
+const WRITE_TIME: Duration = Duration::from_secs(30);
+/// Time for requests in progress when the service stops.
+const STOP_TIME: Duration = Duration::from_secs(20);
+/// Maximum number of header lines, and of bytes, of a request's head.
+const MAX_HEADERS: usize = 100;
+const MAX_HEAD: usize = 64 << 10;
+/// Maximum number of connections. Further ones wait.
+const MAX_CONNECTIONS: u64 = 16_384;
+/// Maximum number of cached mapped files: each may hold a descriptor.
+const MAX_FILES: u64 = 512;
+
 /// A running service.
 #[derive(Debug)]
 pub struct Running {
     /// Address that the service listens on.
     pub address: SocketAddr,
-    stop: Option<oneshot::Sender<()>>,
+    stop: oneshot::Sender<()>,
     done: JoinHandle<()>,
 }
 
 impl Running {
-    /// Stops the service: refuses new connections, and lets requests in progress finish within the configured time.
-    pub async fn stop(mut self) {
-        if let Some(stop) = self.stop.take() {
-            let _ = stop.send(());
-        }
-        let _ = (&mut self.done).await;
+    /// Stops the service: refuses new connections, and lets requests in progress finish within 20 seconds.
+    pub async fn stop(self) {
+        let _ = self.stop.send(());
+        let _ = self.done.await;
     }
 }
 
 /// Runs the service until the process receives SIGTERM or Ctrl-C.
 ///
 /// # Errors
-/// Fails if the address cannot be bound or the cache folder cannot be used.
+/// Fails if the address cannot be bound, or the keys of the identity provider cannot be fetched.
 pub async fn serve(config: Config) -> Result<(), ConfigError> {
     // Installed first, so that a signal right after "listening" stops the service in order.
     let stop_signal = stop_signal().map_err(ConfigError::io(config.listen))?;
@@ -78,38 +88,48 @@ pub async fn serve(config: Config) -> Result<(), ConfigError> {
 /// # Errors
 /// As [`serve`].
 pub async fn start(config: Config) -> Result<Running, ConfigError> {
-    let config = config.with_descriptors()?;
     if let Some(jwt) = &config.jwt {
         jwt.keys.first().await?;
     }
-    let context = Arc::new(Context::new(config)?);
-    let listen = context.config.listen;
+    // Half of the descriptors are for connections and a quarter for cached files.
+    let descriptors = descriptors();
+    let service = Arc::new(Service::new(config, MAX_FILES.min(descriptors / 4))?);
+    let listen = service.config.listen;
     let failed = ConfigError::io(listen);
-    let listener = listener(listen).map_err(|error| failed(in_use(error)))?;
+    let listener = TcpListener::bind(listen).await.map_err(|error| failed(in_use(error)))?;
     let address = listener.local_addr().map_err(failed)?;
     // Before "listening", so that a signal right after it does not end the process.
-    let follows = AbortOnDropHandle::new(tokio::spawn(follow(Arc::clone(&context.config))));
-    said(&context.config, address);
+    let config = Arc::clone(&service.config);
+    let reloads = AbortOnDropHandle::new(tokio::spawn(async move {
+        reload(config.tokens.as_ref(), config.jwt.as_ref()).await;
+    }));
+    announce(&service.config, address);
     let (stop, stopped) = oneshot::channel();
+    let connections = usize::try_from(MAX_CONNECTIONS.min(descriptors / 2)).unwrap_or(usize::MAX).max(1);
     let done = tokio::spawn(async move {
-        accept(listener, context, stopped).await;
-        drop(follows);
+        accept(listener, router(&service), &service, connections, stopped).await;
+        drop(reloads);
     });
-    Ok(Running { address, stop: Some(stop), done })
+    Ok(Running { address, stop, done })
 }
 
-/// Binds the address and starts to listen.
-fn listener(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    #[cfg(unix)]
-    socket.set_reuseaddr(true)?;
-    // Connections inherit this size.
-    socket.set_send_buffer_size(SENT)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
+/// Raises the limit of file descriptors as far as the system allows, and returns it.
+#[cfg(unix)]
+fn descriptors() -> u64 {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let limit = if setrlimit(Resource::Nofile, raised).is_ok() { limit.maximum } else { limit.current };
+    limit.unwrap_or(u64::MAX)
 }
 
-/// Says what to do about an address that another program uses.
+/// Returns no limit: other systems have none to raise.
+#[cfg(not(unix))]
+fn descriptors() -> u64 {
+    u64::MAX
+}
+
+/// Suggests what to do about an address that another program uses.
 fn in_use(error: io::Error) -> io::Error {
     match error.kind() {
         kind @ io::ErrorKind::AddrInUse => io::Error::new(
@@ -121,18 +141,13 @@ fn in_use(error: io::Error) -> io::Error {
 }
 
 /// Logs the address, and warns about a configuration that exposes the service.
-fn said(config: &Config, address: SocketAddr) {
+fn announce(config: &Config, address: SocketAddr) {
     tracing::info!("listening on http://{address}");
     if !config.needs_token() && (config.public || !address.ip().is_loopback()) {
-        tracing::warn!(
-            "everybody who reaches {address} is answered, without a token: all that is allowed is public"
-        );
+        tracing::warn!("no authentication: everything below --allow is public on {address}");
     }
     if config.cors.contains("*") {
-        tracing::warn!("pages of all origins may read answers");
-    }
-    if config.trust_forwarded {
-        tracing::warn!("X-Forwarded-For is believed: only a proxy may reach {address}");
+        tracing::warn!("web pages of all origins may read responses");
     }
 }
 
@@ -154,39 +169,28 @@ fn stop_signal() -> io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Accepts connections until the service is stopped.
-async fn accept(listener: TcpListener, context: Arc<Context>, mut stopped: oneshot::Receiver<()>) {
-    let router = routes::router(Arc::clone(&context));
-    let places = Arc::new(Semaphore::new(context.config.traffic.connections));
+/// Accepts at most `connections` at a time until the service is stopped. Requests in progress then have some time.
+async fn accept(
+    listener: TcpListener,
+    router: Router,
+    service: &Service,
+    connections: usize,
+    mut stopped: oneshot::Receiver<()>,
+) {
+    let permits = Arc::new(Semaphore::new(connections));
     let graceful = GracefulShutdown::new();
     loop {
-        let place = tokio::select! {
-            place = Arc::clone(&places).acquire_owned() => place,
-            _ = &mut stopped => break,
+        let accepted = async {
+            let permit = Arc::clone(&permits).acquire_owned().await.map_err(io::Error::other)?;
+            Ok((listener.accept().await?, permit))
         };
-        let Ok(place) = place else { break };
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+        let accepted: io::Result<_> = tokio::select! {
+            accepted = accepted => accepted,
             _ = &mut stopped => break,
         };
         match accepted {
-            Ok((stream, peer)) => {
-                let neighbour = Neighbour::new(&context, &guard::name_of(peer.ip()));
-                match own_place(&context, &neighbour) {
-                    Ok(own) => {
-                        let (router, context) = (router.clone(), Arc::clone(&context));
-                        let client = (peer.ip(), neighbour);
-                        tokio::spawn(connection(
-                            stream,
-                            client,
-                            router,
-                            context,
-                            graceful.watcher(),
-                            (place, own),
-                        ));
-                    }
-                    Err(wait) => refuse(&stream, wait),
-                }
+            Ok(((stream, peer), permit)) => {
+                tokio::spawn(connection(stream, peer.ip(), router.clone(), graceful.watcher(), permit));
             }
             Err(error) => {
                 // Most likely the file descriptors are exhausted: other connections must end first.
@@ -196,63 +200,84 @@ async fn accept(listener: TcpListener, context: Arc<Context>, mut stopped: onesh
         }
     }
     drop(listener);
-    shut_down(&context, graceful).await;
-}
-
-/// Finishes requests in progress within the configured time.
-async fn shut_down(context: &Context, graceful: GracefulShutdown) {
-    context.stop();
-    let served = tokio::time::timeout(context.config.times.stop, graceful.shutdown()).await;
-    if served.is_err() {
+    service.is_stopping.store(true, Ordering::Relaxed);
+    if tokio::time::timeout(STOP_TIME, graceful.shutdown()).await.is_err() {
         tracing::warn!("requests that did not finish in time were cut off");
     }
-}
-
-/// Reserves a connection of a client, or returns the time after which it may try again. Behind a trusted proxy there is no
-/// such limit, as all of its clients have its address.
-fn own_place(context: &Context, neighbour: &Neighbour) -> Result<Option<Connection>, Duration> {
-    if context.config.trust_forwarded {
-        return Ok(None);
-    }
-    // A connection ends at the latest when it has been idle for long.
-    let idle = context.config.times.idle;
-    neighbour.quota.connection().map(Some).map_err(|wait| wait.unwrap_or(idle).min(idle))
-}
-
-/// Answers a connection that is one too many of its client.
-fn refuse(stream: &TcpStream, wait: Duration) {
-    let answer = format!(
-        "HTTP/1.1 429 Too Many Requests\r\nretry-after: {}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
-        guard::seconds(wait)
-    );
-    let _ = stream.try_write(answer.as_bytes());
 }
 
 /// Serves the requests of one connection until it ends.
 async fn connection(
     stream: TcpStream,
-    (address, neighbour): (IpAddr, Neighbour),
+    peer: IpAddr,
     router: Router,
-    context: Arc<Context>,
     watcher: Watcher,
-    _places: (OwnedSemaphorePermit, Option<Connection>),
+    _permit: OwnedSemaphorePermit,
 ) {
     let _ = stream.set_nodelay(true);
-    let phases = Phases::default();
-    let io = TokioIo::new(Timed::new(stream, Times::of(&context.config), phases.clone()));
-    let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
-        let answering = phases.request();
-        request.extensions_mut().insert(Peer(address));
-        request.extensions_mut().insert(neighbour.clone());
-        let request = request.map(Body::new);
-        router.clone().oneshot(request).map_ok(|response| response.map(|body| answering.body(body)))
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(WRITE_TIME));
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(Peer(peer));
+        router.clone().oneshot(request.map(Body::new))
     });
     let connection = http1::Builder::new()
-        .header_read_timeout(None)
-        .max_headers(HEADERS)
-        .max_buf_size(context.config.header_size)
-        .serve_connection(io, service);
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .max_headers(MAX_HEADERS)
+        .max_buf_size(MAX_HEAD)
+        .serve_connection(TokioIo::new(Box::pin(stream)), service);
     if let Err(error) = watcher.watch(connection).await {
-        tracing::debug!(client = %address, "a connection ended: {error}");
+        tracing::debug!(client = %peer, "a connection ended: {error}");
+    }
+}
+
+/// Installs a logger that writes to standard error, as text or JSON. `RUST_LOG` sets the filter of the log. At the level
+/// `trace`, only this project's crates write: HTTP clients might log headers with credentials.
+pub fn start_logging(json: bool) {
+    let given = std::env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty());
+    let filter = EnvFilter::builder().parse_lossy(given.unwrap_or_else(|| "info".to_owned()));
+    let filter = filter.and(filter_fn(|metadata| {
+        *metadata.level() <= Level::DEBUG || metadata.target().starts_with("virtualize")
+    }));
+    // A log that cannot be written must not stop the service.
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
+    let lines = match json {
+        true => lines.json().flatten_event(true).with_filter(filter).boxed(),
+        false => lines.with_ansi(false).with_filter(filter).boxed(),
+    };
+    // A logger that is already installed in the process stays.
+    let _ = Registry::default().with(lines).try_init();
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+    use crate::{app::layered, config::Settings};
+
+    /// Requests over a socket: one makes the service panic, and the next succeeds.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_panic_is_a_response() {
+        let settings = Settings { allow: vec!["s3://bucket/".to_owned()], ..Settings::default() };
+        let service = Arc::new(Service::new(settings.check().unwrap(), 1).unwrap());
+        let routes = Router::new()
+            .route("/panic", get(|| async { panic!("on purpose") as () }))
+            .route("/good", get(|| async { "good" }));
+        let router = layered(routes, &service);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (_stop, stopped) = oneshot::channel();
+        tokio::spawn(async move { accept(listener, router, &service, 10, stopped).await });
+        for (path, status, part) in [("/panic", "500", "\"code\":\"internal\""), ("/good", "200", "good")] {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut text = String::new();
+            stream.read_to_string(&mut text).await.unwrap();
+            assert!(text.starts_with(&format!("HTTP/1.1 {status} ")) && text.contains(part), "{text}");
+        }
     }
 }

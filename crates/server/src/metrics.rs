@@ -16,25 +16,17 @@ pub(crate) struct Metrics {
     registry: Registry,
     /// Requests by route and status.
     pub(crate) requests: IntCounterVec,
-    /// Duration from the head of a request to the end of its response, by route.
+    /// Time until a response begins, by route.
     pub(crate) seconds: HistogramVec,
     pub(crate) in_flight: IntGauge,
-    /// Bytes of responses, by route.
-    pub(crate) bytes: IntCounterVec,
-    /// Lookups by cache (`references`, `stores`) and outcome (`hit`, `miss`).
+    /// Lookups in the cache of mapped files by outcome (`hit`, `miss`).
     pub(crate) cache: IntCounterVec,
     /// Reserved bytes of the memory budget, at the time of the scrape, and its size.
     pub(crate) memory: IntGauge,
     pub(crate) memory_limit: IntGauge,
-    /// Bytes of temporary files, and of all entries of the cache folder, at the time of the scrape.
-    pub(crate) temporary: IntGauge,
-    pub(crate) cached: IntGauge,
-    pub(crate) disk_limit: IntGauge,
     /// Files that are being mapped, and that wait for it.
     pub(crate) mapping: IntGauge,
     pub(crate) mappings_waiting: IntGauge,
-    /// Files of requests for many, by outcome (`done`, `failed`).
-    pub(crate) batch_files: IntCounterVec,
     /// Memory and descriptors of the process, at the time of the scrape.
     resident: IntGauge,
     descriptors: IntGauge,
@@ -117,24 +109,14 @@ impl Metrics {
         let of_process = |name: &str, help: &str| new.add(IntGauge::new(name, help)?);
         let mut this = Self {
             requests: new.counters("requests_total", "Requests", &["route", "status"])?,
-            seconds: new.times("request_seconds", "Seconds until a response was received", &["route"])?,
+            seconds: new.times("request_seconds", "Seconds until a response began", &["route"])?,
             in_flight: new.gauge("requests_in_flight", "Requests in progress")?,
-            bytes: new.counters("response_bytes_total", "Bytes of responses", &["route"])?,
-            cache: new.counters("cache_lookups_total", "Lookups in a cache", &["cache", "outcome"])?,
+            cache: new.counters("cache_lookups_total", "Lookups of mapped files", &["outcome"])?,
             memory: new.gauge("memory_held_bytes", "Reserved bytes of the memory budget")?,
             memory_limit: new.gauge("memory_limit_bytes", "Memory budget")?,
-            temporary: new.gauge("temporary_bytes", "Bytes of temporary files that hold responses")?,
-            cached: new.gauge("cache_bytes", "Bytes of the entries of the cache folder")?,
-            disk_limit: new
-                .gauge("disk_limit_bytes", "Limit of cache entries and temporary files together")?,
             mapping: new.gauge("mappings_in_progress", "Files that are being mapped")?,
             mappings_waiting: new.gauge("mappings_waiting", "Files that wait to be mapped")?,
             mapping_seconds: new.times("mapping_seconds", "Seconds to open and map a file", &["source"])?,
-            batch_files: new.counters(
-                "batch_files_total",
-                "Files of requests for many files",
-                &["outcome"],
-            )?,
             source_requests: new.counters("source_requests_total", "Requests to sources", &["source"])?,
             source_bytes: new.counters("source_bytes_total", "Bytes from sources", &["source"])?,
             source_errors: new.counters("source_errors_total", "Files that failed", &["source"])?,
@@ -179,9 +161,9 @@ impl Metrics {
         }
     }
 
-    /// Counts a lookup in a cache.
-    pub(crate) fn looked_up(&self, cache: &str, found: bool) {
-        self.cache.with_label_values(&[cache, if found { "hit" } else { "miss" }]).inc();
+    /// Counts a lookup in the cache.
+    pub(crate) fn looked_up(&self, found: bool) {
+        self.cache.with_label_values(&[if found { "hit" } else { "miss" }]).inc();
     }
 
     /// Encodes the metrics in the text exposition format.

@@ -4,20 +4,20 @@
 use std::sync::{Arc, LazyLock};
 
 use axum::{
-    Extension,
-    extract::{Path, Request, State},
+    Extension, Router,
+    extract::{Path, State},
     http::{HeaderMap, HeaderName, HeaderValue, header},
-    response::{IntoResponse, Response},
-    routing::{MethodRouter, get},
+    response::Response,
+    routing::get,
 };
-use serde_json::json;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::{
-    Problem,
-    client::Client,
-    conditional::tag,
-    context::Context,
-    encode::{self, Fixed},
+    auth::Client,
+    problem::Problem,
+    respond::{self, tag},
+    service::Service,
 };
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -26,67 +26,70 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Path and content of each file.
-static FILES: [(&str, Fixed); 58] = [
-    ("/assets/api.js", Fixed::new(SCRIPT, include_str!("../assets/api.js"))),
-    ("/assets/axes.js", Fixed::new(SCRIPT, include_str!("../assets/axes.js"))),
-    ("/assets/coast-110m.txt", Fixed::new(TEXT, include_str!("../assets/coast-110m.txt"))),
-    ("/assets/coast-50m.txt", Fixed::new(TEXT, include_str!("../assets/coast-50m.txt"))),
-    ("/assets/colour.js", Fixed::new(SCRIPT, include_str!("../assets/colour.js"))),
-    ("/assets/controls.js", Fixed::new(SCRIPT, include_str!("../assets/controls.js"))),
-    ("/assets/crs-cf.js", Fixed::new(SCRIPT, include_str!("../assets/crs-cf.js"))),
-    ("/assets/crs-epsg.js", Fixed::new(SCRIPT, include_str!("../assets/crs-epsg.js"))),
-    ("/assets/crs-proj.js", Fixed::new(SCRIPT, include_str!("../assets/crs-proj.js"))),
-    ("/assets/crs.js", Fixed::new(SCRIPT, include_str!("../assets/crs.js"))),
-    ("/assets/cursor.js", Fixed::new(SCRIPT, include_str!("../assets/cursor.js"))),
-    ("/assets/data.js", Fixed::new(SCRIPT, include_str!("../assets/data.js"))),
-    ("/assets/details.js", Fixed::new(SCRIPT, include_str!("../assets/details.js"))),
-    ("/assets/dom.js", Fixed::new(SCRIPT, include_str!("../assets/dom.js"))),
-    ("/assets/epsg.txt", Fixed::new(TEXT, include_str!("../assets/epsg.txt"))),
-    ("/assets/figure.js", Fixed::new(SCRIPT, include_str!("../assets/figure.js"))),
-    ("/assets/georeference.js", Fixed::new(SCRIPT, include_str!("../assets/georeference.js"))),
-    ("/assets/histogram.js", Fixed::new(SCRIPT, include_str!("../assets/histogram.js"))),
-    ("/assets/icon.svg", Fixed::new(SVG, include_str!("../assets/icon.svg"))),
-    ("/assets/json.js", Fixed::new(SCRIPT, include_str!("../assets/json.js"))),
-    ("/assets/layout.js", Fixed::new(SCRIPT, include_str!("../assets/layout.js"))),
-    ("/assets/lines.js", Fixed::new(SCRIPT, include_str!("../assets/lines.js"))),
-    ("/assets/look.js", Fixed::new(SCRIPT, include_str!("../assets/look.js"))),
-    ("/assets/main.js", Fixed::new(SCRIPT, include_str!("../assets/main.js"))),
-    ("/assets/map-cells.js", Fixed::new(SCRIPT, include_str!("../assets/map-cells.js"))),
-    ("/assets/map-coast.js", Fixed::new(SCRIPT, include_str!("../assets/map-coast.js"))),
-    ("/assets/map-draw.js", Fixed::new(SCRIPT, include_str!("../assets/map-draw.js"))),
-    ("/assets/map-gestures.js", Fixed::new(SCRIPT, include_str!("../assets/map-gestures.js"))),
-    ("/assets/map-graticule.js", Fixed::new(SCRIPT, include_str!("../assets/map-graticule.js"))),
-    ("/assets/map-grid.js", Fixed::new(SCRIPT, include_str!("../assets/map-grid.js"))),
-    ("/assets/map-mode.js", Fixed::new(SCRIPT, include_str!("../assets/map-mode.js"))),
-    ("/assets/map-readout.js", Fixed::new(SCRIPT, include_str!("../assets/map-readout.js"))),
-    ("/assets/map-scale.js", Fixed::new(SCRIPT, include_str!("../assets/map-scale.js"))),
-    ("/assets/map-tiles.js", Fixed::new(SCRIPT, include_str!("../assets/map-tiles.js"))),
-    ("/assets/map.js", Fixed::new(SCRIPT, include_str!("../assets/map.js"))),
-    ("/assets/nodes.js", Fixed::new(SCRIPT, include_str!("../assets/nodes.js"))),
-    ("/assets/packed.js", Fixed::new(SCRIPT, include_str!("../assets/packed.js"))),
-    ("/assets/picture.js", Fixed::new(SCRIPT, include_str!("../assets/picture.js"))),
-    ("/assets/preferences.js", Fixed::new(SCRIPT, include_str!("../assets/preferences.js"))),
-    ("/assets/profile.js", Fixed::new(SCRIPT, include_str!("../assets/profile.js"))),
-    ("/assets/save.js", Fixed::new(SCRIPT, include_str!("../assets/save.js"))),
-    ("/assets/shading.js", Fixed::new(SCRIPT, include_str!("../assets/shading.js"))),
-    ("/assets/slice.js", Fixed::new(SCRIPT, include_str!("../assets/slice.js"))),
-    ("/assets/snippets.js", Fixed::new(SCRIPT, include_str!("../assets/snippets.js"))),
-    ("/assets/start.js", Fixed::new(SCRIPT, include_str!("../assets/start.js"))),
-    ("/assets/style.css", Fixed::new(CSS, include_str!("../assets/style.css"))),
-    ("/assets/table.js", Fixed::new(SCRIPT, include_str!("../assets/table.js"))),
-    ("/assets/theme.js", Fixed::new(SCRIPT, include_str!("../assets/theme.js"))),
-    ("/assets/time.js", Fixed::new(SCRIPT, include_str!("../assets/time.js"))),
-    ("/assets/tree.js", Fixed::new(SCRIPT, include_str!("../assets/tree.js"))),
-    ("/assets/use.js", Fixed::new(SCRIPT, include_str!("../assets/use.js"))),
-    ("/assets/values.js", Fixed::new(SCRIPT, include_str!("../assets/values.js"))),
-    ("/assets/vendor-licenses.txt", Fixed::new(TEXT, include_str!("../assets/vendor-licenses.txt"))),
-    ("/assets/vendor-map.js", Fixed::new(SCRIPT, include_str!("../assets/vendor-map.js"))),
-    ("/assets/vendor.js", Fixed::new(SCRIPT, include_str!("../assets/vendor.js"))),
-    ("/assets/viewer.css", Fixed::new(CSS, include_str!("../assets/viewer.css"))),
-    ("/assets/viewstate.js", Fixed::new(SCRIPT, include_str!("../assets/viewstate.js"))),
-    // Browsers request this path by default.
-    ("/favicon.ico", Fixed::new(SVG, include_str!("../assets/icon.svg"))),
+/// Lists the files of `assets/` by name, with their media types and contents.
+macro_rules! files {
+    ($($name:literal $kind:ident,)*) => { [$(($name, $kind, include_str!(concat!("../assets/", $name)))),*] };
+}
+
+/// Name, media type and content of each file.
+static FILES: [(&str, &str, &str); 57] = files![
+    "api.js" SCRIPT,
+    "axes.js" SCRIPT,
+    "coast-110m.txt" TEXT,
+    "coast-50m.txt" TEXT,
+    "colour.js" SCRIPT,
+    "controls.js" SCRIPT,
+    "crs-cf.js" SCRIPT,
+    "crs-epsg.js" SCRIPT,
+    "crs-proj.js" SCRIPT,
+    "crs.js" SCRIPT,
+    "cursor.js" SCRIPT,
+    "data.js" SCRIPT,
+    "details.js" SCRIPT,
+    "dom.js" SCRIPT,
+    "epsg.txt" TEXT,
+    "figure.js" SCRIPT,
+    "georeference.js" SCRIPT,
+    "histogram.js" SCRIPT,
+    "icon.svg" SVG,
+    "json.js" SCRIPT,
+    "layout.js" SCRIPT,
+    "lines.js" SCRIPT,
+    "look.js" SCRIPT,
+    "main.js" SCRIPT,
+    "map-cells.js" SCRIPT,
+    "map-coast.js" SCRIPT,
+    "map-draw.js" SCRIPT,
+    "map-gestures.js" SCRIPT,
+    "map-graticule.js" SCRIPT,
+    "map-grid.js" SCRIPT,
+    "map-mode.js" SCRIPT,
+    "map-readout.js" SCRIPT,
+    "map-scale.js" SCRIPT,
+    "map-tiles.js" SCRIPT,
+    "map.js" SCRIPT,
+    "nodes.js" SCRIPT,
+    "packed.js" SCRIPT,
+    "picture.js" SCRIPT,
+    "preferences.js" SCRIPT,
+    "profile.js" SCRIPT,
+    "save.js" SCRIPT,
+    "shading.js" SCRIPT,
+    "slice.js" SCRIPT,
+    "snippets.js" SCRIPT,
+    "start.js" SCRIPT,
+    "style.css" CSS,
+    "table.js" SCRIPT,
+    "theme.js" SCRIPT,
+    "time.js" SCRIPT,
+    "tree.js" SCRIPT,
+    "use.js" SCRIPT,
+    "values.js" SCRIPT,
+    "vendor-licenses.txt" TEXT,
+    "vendor-map.js" SCRIPT,
+    "vendor.js" SCRIPT,
+    "viewer.css" CSS,
+    "viewstate.js" SCRIPT,
 ];
 
 /// Content security policy: the page may run its own scripts, use its own styles, and send requests to its own
@@ -105,63 +108,85 @@ const HEADERS: [(HeaderName, &str); 4] = [
 
 /// Names the content of all files.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
-    let texts: Vec<&str> = FILES.iter().map(|(_, file)| file.text()).collect();
+    let texts: Vec<&str> = FILES.iter().map(|(_, _, text)| *text).collect();
     tag(&texts).trim_matches('"').chars().take(12).collect()
 });
 
 /// The page, which names its files by version, so that browsers may keep them.
-static PAGE: LazyLock<Fixed> = LazyLock::new(|| {
-    let text = include_str!("../assets/index.html").replace("\"assets/", &format!("\"assets/{}/", *VERSION));
-    Fixed::new(HTML, text.leak())
+static PAGE: LazyLock<String> = LazyLock::new(|| {
+    include_str!("../assets/index.html").replace("\"assets/", &format!("\"assets/{}/", *VERSION))
 });
 
 /// Returns the routes of the page and its files.
-pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<Arc<Context>>)> {
-    let route = |(path, file): &'static (&'static str, Fixed)| {
-        (*path, get(move |headers: HeaderMap| async move { answer(&headers, file).await }))
-    };
-    let page = get(|headers: HeaderMap| async move { answer(&headers, &PAGE).await });
-    let fixed = [("/", page), ("/assets/{version}/{name}", get(versioned))];
-    fixed.into_iter().chain(FILES.iter().map(route)).collect()
+pub(crate) fn routes() -> Router<Arc<Service>> {
+    Router::new()
+        .route("/", get(|headers: HeaderMap| async move { answer(&headers, HTML, PAGE.as_str()) }))
+        // Browsers request this path by default.
+        .route("/favicon.ico", get(|headers: HeaderMap| async move { file(&headers, "icon.svg") }))
+        .route(
+            "/assets/{name}",
+            get(|Path(name): Path<String>, headers: HeaderMap| async move { file(&headers, &name) }),
+        )
+        .route("/assets/{version}/{name}", get(versioned))
 }
 
-async fn answer(headers: &HeaderMap, file: &Fixed) -> Response {
-    let mut response = file.answer(headers).await;
+fn answer(headers: &HeaderMap, kind: &'static str, text: &'static str) -> Response {
+    let mut response = respond::bytes(headers, kind, text);
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     response
 }
 
+fn file(headers: &HeaderMap, name: &str) -> Result<Response, Problem> {
+    let found = FILES.iter().find(|(other, ..)| *other == name);
+    let (_, kind, text) = found.ok_or_else(|| Problem::not_found("no such path"))?;
+    Ok(answer(headers, kind, text))
+}
+
 /// Returns a file of the page. During an upgrade of several instances, the page may come from another version: its
 /// files are answered too, but must not be kept.
-async fn versioned(Path((version, name)): Path<(String, String)>, headers: HeaderMap) -> Response {
-    let Some((_, file)) = FILES.iter().find(|(path, _)| path.strip_prefix("/assets/") == Some(&name)) else {
-        return Problem::not_found("no such path").into_response();
-    };
-    let mut response = answer(&headers, file).await;
+async fn versioned(
+    Path((version, name)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let mut response = file(&headers, &name)?;
     if version == *VERSION {
         let forever = HeaderValue::from_static("public, max-age=31536000, immutable");
         response.headers_mut().insert(header::CACHE_CONTROL, forever);
     }
-    response
+    Ok(response)
 }
 
-/// `GET /v1/about`: returns the version of the service, the prefixes and the examples that the client may read.
+/// What a client may read.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct About {
+    /// Version of the service.
+    version: &'static str,
+    /// Prefixes that the client may read.
+    allow: Vec<String>,
+    /// Example files.
+    examples: Vec<String>,
+}
+
+/// Version of the service, and prefixes that the client may read
+#[utoipa::path(get, path = "/v1/about", tag = "Service", responses(
+    (status = 200, description = "What the client may read", body = About),
+    (status = 304, description = "Not modified"),
+    Problem,
+))]
 pub(crate) async fn about(
-    State(context): State<Arc<Context>>,
-    Extension(client): Extension<Client>,
-    request: Request,
-) -> Response {
-    let examples: Vec<&String> =
-        context.config.examples.iter().filter(|url| client.allowed.check(url).is_ok()).collect();
-    let text = json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "allow": client.allowed.prefixes(),
-        "examples": examples,
-    })
-    .to_string();
-    encode::json(request.headers(), text)
+    State(service): State<Arc<Service>>,
+    Extension(client): Extension<Arc<Client>>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let examples = service.config.examples.iter().filter(|url| client.allowed.check(url).is_ok());
+    let about = About {
+        version: env!("CARGO_PKG_VERSION"),
+        allow: client.allowed.prefixes().into_iter().map(str::to_owned).collect(),
+        examples: examples.cloned().collect(),
+    };
+    Ok(respond::json(&headers, serde_json::to_string(&about).map_err(|_| Problem::internal())?))
 }
 
 #[cfg(test)]
@@ -175,30 +200,21 @@ mod tests {
         let names =
             std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
         for name in names {
-            assert!(
-                FILES
-                    .iter()
-                    .any(|(path, ..)| path.trim_start_matches("/assets/") == name || name == "index.html"),
-                "{name}"
-            );
+            assert!(name == "index.html" || FILES.iter().any(|(other, ..)| *other == name), "{name}");
         }
-        for (path, file) in FILES.iter().map(|(path, file)| (*path, file)).chain([("/", &*PAGE)]) {
-            let (kind, text) = (file.kind(), file.text());
+        for (name, kind, text) in FILES.into_iter().chain([("", HTML, PAGE.as_str())]) {
             // Browsers do not fetch namespaces.
             let elsewhere = text.replace("http://www.w3.org/", "");
-            assert!(!elsewhere.contains("://") || !elsewhere.contains("src=\"http"), "{path}");
-            assert!(
-                kind != HTML
-                    || !(text.contains("<style") || text.contains(" style=") || text.contains(" onclick=")),
-                "{path}"
-            );
+            assert!(!elsewhere.contains("://") || !elsewhere.contains("src=\"http"), "{name}");
+            let is_inline = ["<style", " style=", " onclick="].iter().any(|inline| text.contains(inline));
+            assert!(kind != HTML || !is_inline, "{name}");
         }
-        let html = PAGE.text().replace(&format!("assets/{}/", *VERSION), "assets/");
+        let html = PAGE.replace(&format!("assets/{}/", *VERSION), "assets/");
         for script in html.split("<script").skip(1) {
             assert!(script.contains("src=\"assets/") && script.contains("></script>"), "{script}");
         }
         same_modules(&html);
-        let all: usize = FILES.iter().map(|(_, file)| file.text().len()).sum();
+        let all: usize = FILES.iter().map(|(_, _, text)| text.len()).sum();
         assert!(all < 1_100_000, "{all} bytes");
     }
 
@@ -207,10 +223,8 @@ mod tests {
         let mut needed = std::collections::BTreeSet::from(["main.js"]);
         let mut next = vec!["main.js"];
         while let Some(name) = next.pop() {
-            let (_, file) =
-                FILES.iter().find(|(path, _)| path.strip_prefix("/assets/") == Some(name)).unwrap();
-            let imports =
-                file.text().lines().filter_map(|line| line.split_once(" from \"./")?.1.split('"').next());
+            let (_, _, text) = FILES.iter().find(|(other, ..)| *other == name).unwrap();
+            let imports = text.lines().filter_map(|line| line.split_once(" from \"./")?.1.split('"').next());
             next.extend(imports.filter(|import| needed.insert(import)));
         }
         let preloads =

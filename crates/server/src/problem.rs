@@ -1,15 +1,40 @@
 //! Errors as problem documents (RFC 9457).
 
-use std::io;
-
 use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use serde_json::{Value, json};
-use virtualize::{Code, Error, ErrorClass, StoreError};
+use serde::Serialize;
+use utoipa::ToSchema;
+use virtualize::{Code, Error, ErrorClass, Notation, StoreError};
 
-use crate::api::PARAMETERS;
+/// Mapping options that every endpoint for a source accepts as parameters. The service itself sets the others, such as
+/// the HDF5 reader and the total size of inline chunks.
+pub(crate) const MAPPING: [&str; 16] = [
+    "chunk-grid",
+    "complex-integers",
+    "dmrpp",
+    "follow-external",
+    "format",
+    "ifd",
+    "inline",
+    "inline-limit",
+    "missing-value-convention",
+    "ragged",
+    "readable-by",
+    "sidecars",
+    "split-contiguous",
+    "stack",
+    "strict",
+    "unpack",
+];
+
+/// Names options in remedies as query parameters: `chunk-grid=rectilinear`.
+pub(crate) const PARAMETERS: Notation = Notation(|option, value| {
+    let name = option.as_str().replace('_', "-");
+    let shown = value.map_or_else(|| name.clone(), |value| format!("{name}={value}"));
+    MAPPING.contains(&name.as_str()).then_some(shown)
+});
 
 /// An error response: status, stable code, one line of detail, and a hint for the client.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,30 +76,9 @@ impl Problem {
         )
     }
 
-    /// Reports that one of the service's own files could not be opened or written. The cause goes to the log only.
-    pub(crate) fn of_io(doing: &str, error: &io::Error) -> Self {
-        tracing::error!("{doing}: {error}");
-        match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::no_space(),
-            _ if is_out_of_descriptors(&error.to_string()) => Self::no_descriptors(),
-            _ => Self::internal(),
-        }
-    }
-
-    pub(crate) fn no_space() -> Self {
-        let detail = "the service has no disk space left at the moment";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::Disk, detail).retry_after(30)
-    }
-
     fn no_descriptors() -> Self {
         let detail = "the service has too many files and connections open at the moment";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::Busy, detail).retry_after(2)
-    }
-
-    /// Reports that the shared cache does not work, without which versions cannot be held.
-    pub(crate) fn no_cache() -> Self {
-        let detail = "the shared cache of the service cannot be used at the moment";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::Busy, detail).retry_after(5)
     }
 
     /// Reports that a source is no longer the version that was served.
@@ -84,7 +88,7 @@ impl Problem {
             Code::SourceChanged,
             format!("{name}: the file changed since it was opened"),
         )
-        .hint("open it again, under a URL with its version (from /v1/inspect)")
+        .hint("open it again under a new URL: /v1/zarr/{source} redirects to the current version")
     }
 
     /// Reports that a response was not ready in time.
@@ -93,19 +97,10 @@ impl Problem {
         Self::new(StatusCode::GATEWAY_TIMEOUT, Code::Time, detail).retry_after(10)
     }
 
-    /// Returns the problem document.
-    pub(crate) fn document(&self) -> Value {
-        let mut document = json!({
-            "type": self.code.url(),
-            "title": self.status.canonical_reason().unwrap_or("error"),
-            "status": self.status.as_u16(),
-            "code": self.code.as_str(),
-            "detail": one_line(&self.detail),
-        });
-        if let (Some(hint), Some(members)) = (&self.hint, document.as_object_mut()) {
-            members.insert("hint".to_owned(), one_line(hint).into());
-        }
-        document
+    /// Reports that too many requests are in progress.
+    pub(crate) fn overloaded() -> Self {
+        let detail = "too many requests in progress";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::Busy, detail).retry_after(1)
     }
 
     /// Adds a hint.
@@ -196,9 +191,38 @@ fn is_timeout(error: &Error) -> bool {
     matches!(error, Error::Store(StoreError::Unavailable { reason, .. }) if reason.contains("timed out"))
 }
 
+/// A problem document (RFC 9457).
+#[derive(Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub(crate) struct Document {
+    /// `urn:virtualize:` and the code.
+    #[serde(rename = "type")]
+    kind: String,
+    /// Name of the status.
+    title: &'static str,
+    /// HTTP status.
+    status: u16,
+    /// Stable code of the problem. Each has a section on the troubleshooting page.
+    code: &'static str,
+    /// What failed and why, in one line.
+    detail: String,
+    /// What the client can do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let mut response = (self.status, self.document().to_string()).into_response();
+        let document = Document {
+            kind: format!("urn:virtualize:{}", self.code.as_str()),
+            title: self.status.canonical_reason().unwrap_or("error"),
+            status: self.status.as_u16(),
+            code: self.code.as_str(),
+            detail: one_line(&self.detail),
+            hint: self.hint.as_deref().map(one_line),
+        };
+        let mut response =
+            (self.status, serde_json::to_string(&document).unwrap_or_default()).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -267,19 +267,7 @@ pub(super) static COMMANDS: &[Page] = &[
     },
     Page {
         name: "serve",
-        common: &[
-            "config",
-            "listen",
-            "allow",
-            "token_file",
-            "public",
-            "cors",
-            "cache",
-            "memory",
-            "jobs",
-            "anonymous",
-            "help",
-        ],
+        common: &["config", "listen", "allow", "token_file", "public", "cors", "memory", "anonymous", "help"],
         examples: &[
             ("Serve a bucket on this machine", "virtualize serve --allow s3://bucket/ --anonymous"),
             (

@@ -20,8 +20,7 @@ COG = clients.FIXTURES / "tiff/cog.tif"
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
     """Yields the address of the service, which may read the fixtures and `made`."""
-    # All tests together are one client, which is faster than people are.
-    with service.started(clients.FIXTURES, tmp_path_factory.getbasetemp(), arguments=("--rate", "100000", "--burst", "100000")) as address:
+    with service.started(clients.FIXTURES, tmp_path_factory.getbasetemp()) as address:
         yield address
 
 

@@ -1,5 +1,5 @@
 """Deployment files of the service (crates/server/deploy): names of settings, versions, and a start of the binary with each of them."""
-import contextlib, json, os, pathlib, re, shlex, shutil, subprocess, sys, time, tomllib, urllib.error, urllib.request
+import contextlib, json, os, pathlib, re, shlex, shutil, socket, ssl, subprocess, sys, time, tomllib, urllib.error, urllib.parse, urllib.request
 
 import clients, pytest, yaml
 from service import free_port
@@ -8,10 +8,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[4]
 DEPLOY = ROOT / "crates/server/deploy"
 CHART = DEPLOY / "chart"
 VERSION = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
-# Rows of the table in docs/service.md, which a test of the service compares with its flags.
-ROWS = re.findall(r"^\| `--[a-z-]+` \| (?:`(\w+)`)? *\| (?:`([a-z-]+)`)? *\|", (ROOT / "docs/service.md").read_text(), re.MULTILINE)
-VARIABLES = {variable for variable, _ in ROWS} - {""}
-SETTINGS = {setting for _, setting in ROWS} - {""}
+HELP = subprocess.run([clients.BINARY, "serve", "--help"], capture_output=True, text=True, check=True).stdout
+VARIABLES = set(re.findall(r"\[env: (\w+)=", HELP))
+SETTINGS = set(re.findall(r"^ +(?:-\w, )?--([a-z-]+)", HELP, re.MULTILINE))
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 CONTAINERFILE = (DEPLOY / "Containerfile").read_text().replace("\\\n", "")
@@ -52,12 +51,12 @@ def test_the_settings_file_of_the_unit_starts_the_service(tmp_path):
     assert set(tomllib.loads(every)) <= SETTINGS
     assert "token-file" in tomllib.loads(every)
     file = tmp_path / "virtualize.toml"
-    file.write_text(text.replace("/var/cache", str(tmp_path)).replace(":8080", f":{free_port()}"))
+    file.write_text(text.replace(":8080", f":{free_port()}"))
     with healthy(["--config", str(file)]):
         pass
 
 
-def test_the_compose_file_starts_a_service_that_reads_the_bucket(tmp_path):
+def test_the_compose_file_starts_a_service_that_reads_the_bucket():
     from moto.server import ThreadedMotoServer
     service, s3 = COMPOSE["services"]["virtualize"], COMPOSE["services"]["s3"]
     environment = {key: re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value) for key, value in service["environment"].items()}
@@ -75,7 +74,7 @@ def test_the_compose_file_starts_a_service_that_reads_the_bucket(tmp_path):
         client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="k", aws_secret_access_key="s")
         client.create_bucket(Bucket="archive")
         client.upload_file(str(ROOT / "fixtures/hdf5/chunked.h5"), "archive", "chunked.h5")
-        image = {"VIRTUALIZE_LISTEN": f"0.0.0.0:{port}", "VIRTUALIZE_CACHE": str(tmp_path)}
+        image = {"VIRTUALIZE_LISTEN": f"0.0.0.0:{port}"}
         with healthy(environment={**environment, **image, "VIRTUALIZE_ENDPOINT": endpoint}):
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/references?url=s3://archive/chunked.h5") as response:
                 assert json.load(response)["refs"]["temperature/0.0"] == ["s3://archive/chunked.h5", 8272, 23]
@@ -90,7 +89,6 @@ def test_the_image_has_the_settings_and_the_health_check_of_the_compose_file():
     assert {key for key in variables if key.startswith("VIRTUALIZE_")} <= VARIABLES
     assert variables["VIRTUALIZE_LISTEN"].endswith(":" + instruction("EXPOSE")[0])
     assert COMPOSE["services"]["virtualize"]["ports"] == ["127.0.0.1:8080:" + instruction("EXPOSE")[0]]
-    assert variables["VIRTUALIZE_CACHE"] == instruction("VOLUME")[0]
     options, command = re.fullmatch(r"(.*) CMD (\[.*\])", instruction("HEALTHCHECK")[0]).groups()
     check = COMPOSE["services"]["virtualize"]["healthcheck"]
     assert check.pop("test") == ["CMD", *json.loads(command)]
@@ -104,13 +102,52 @@ def test_files_name_the_version_of_the_workspace():
     assert COMPOSE["services"]["virtualize"]["image"] == f"{VALUES['image']['repository']}:{VERSION}"
 
 
-def test_the_chart_uses_settings_and_endpoints_of_the_service():
+def test_the_chart_uses_settings_of_the_service():
     template = (CHART / "templates/configmap.yaml").read_text()
     assert set(VALUES["settings"]) | set(re.findall(r"^    ([a-z-]+) = ", template, re.MULTILINE)) <= SETTINGS
-    paths = json.loads((ROOT / "crates/server/src/openapi.json").read_text())["paths"]
     probes = re.findall(r"path: (/\w+z)$", (CHART / "templates/deployment.yaml").read_text(), re.MULTILINE)
     assert probes == ["/healthz", "/readyz"]
-    assert set(probes) <= set(paths)
+
+
+def test_the_proxy_serves_clients(tmp_path):
+    """The configuration of nginx with ports and a certificate of this test: stores are read through it, and slow clients hold up nobody."""
+    import xarray as xr
+    if not (nginx := shutil.which("nginx") or shutil.which("/usr/sbin/nginx")):
+        pytest.skip("nginx is not installed")
+    certificate, key, behind, port = tmp_path / "cert.pem", tmp_path / "key.pem", free_port(), free_port()
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
+                    "-out", certificate, "-keyout", key], check=True, capture_output=True)
+    text = (DEPLOY / "nginx.conf").read_text()
+    for old, new in {"127.0.0.1:8080": f"127.0.0.1:{behind}", "listen 443": f"listen 127.0.0.1:{port}", "data.example.org;": "localhost;",
+                     "/etc/ssl/data.example.org.pem": certificate, "/etc/ssl/private/data.example.org.key": key}.items():
+        assert old in text
+        text = text.replace(old, str(new))
+    temporary = "".join(f"{name}_temp_path {tmp_path}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+    user = "user root;" if os.getuid() == 0 else ""
+    (tmp_path / "nginx.conf").write_text(f"daemon off; {user} pid {tmp_path}/nginx.pid; events {{ worker_connections 256; }}\n"
+                                         f"http {{ access_log off; {temporary}\n{text} }}\n")
+    source = (ROOT / "fixtures/hdf5/chunked.h5").as_uri()
+    with healthy(["--listen", f"127.0.0.1:{behind}", "--allow", (ROOT / "fixtures").as_uri() + "/", "--public"]):
+        proxy = subprocess.Popen([nginx, "-e", tmp_path / "error.log", "-c", tmp_path / "nginx.conf"])
+        try:
+            secure = ssl.create_default_context(cafile=certificate)
+            ask = lambda path: urllib.request.urlopen(f"https://localhost:{port}{path}", context=secure, timeout=60)
+            for _ in range(600):
+                with contextlib.suppress(OSError):
+                    ask("/healthz").close()
+                    break
+                time.sleep(0.05)
+            with ask(f"/v1/zarr/{urllib.parse.quote(source, safe='')}") as root:
+                store = root.url
+            assert store.startswith("https://localhost")
+            slow = [socket.create_connection(("127.0.0.1", port)) for _ in range(90)]
+            with xr.open_dataset(store, engine="zarr", chunks=None, storage_options={"ssl": secure}) as opened:
+                assert opened.temperature.load().shape == (4, 6)
+            for connection in slow:
+                connection.close()
+        finally:
+            proxy.terminate()
+            proxy.wait(60)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="systemd exists on Linux only")

@@ -77,9 +77,9 @@ WRITES = {
     (None, "output"): "json", ("convert", "output"): "convert", ("scan", "output"): "scan", ("batch", "output"): "batch o.json",
     ("batch", "journal"): "journal elsewhere",
 }
-# Logs and metrics, which may lack their end, and settings of the service: test_serve_faults.py.
-OTHER_WRITES = {("batch", "metrics"), ("batch", "json-log"), ("scan", "json-log"), ("serve", "cache")}
-READS = {"list", "relative-to", "merge", "config", "token-file", "jwks", "webhook-secret-file", "allow", "allow-webhook", "array", "group"}
+# Logs, which may lack their end.
+OTHER_WRITES = {("batch", "json-log"), ("scan", "json-log")}
+READS = {"list", "relative-to", "merge", "config", "token-file", "jwks", "allow", "array", "group"}
 # Names of values: those of files and folders, and all others.
 PLACES = {"OUT", "FILE", "FILE|URL", "URL|FILE", "JOURNAL", "PATH", "DIR", "FOLDER", "PLACE", "PREFIX"}
 OTHERS = set("""ACTION ADDRESS ARRAY AUDIENCE BYTES CLAIM COST DIM=ATTRIBUTE DIM=PROPERTY DIM FORMAT FROM=TO GET,LIST ISSUER K/N KEY=VALUE KEY KIND LOCATION N NAME

@@ -124,7 +124,7 @@ def test_reloads_never_refuse_a_token_that_stays(tmp_path):
     tokens = tmp_path / "tokens"
     line = "token-that-stays-all-the-time read\n"
     tokens.write_text(line)
-    with service.started(clients.ROOT / "fixtures", arguments=["--token-file", tokens, "--rate", "100000", "--burst", "100000"]) as address:
+    with service.started(clients.ROOT / "fixtures", arguments=["--token-file", tokens]) as address:
         stop = threading.Event()
 
         def write():

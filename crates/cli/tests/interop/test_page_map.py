@@ -18,7 +18,7 @@ OPEN = """async ([url, path, options]) => {
   const { MapView } = await import("/assets/map.js");
   const response = await fetch("/v1/inspect?" + new URLSearchParams({ url, format: "zarr3-json" }));
   const description = await response.json();
-  const source = (description.zarr.versioned ?? description.zarr.store).split("/").filter(Boolean).at(-1);
+  const source = description.zarr.store.split("/").at(-1);
   const host = document.createElement("section");
   document.querySelector("main").replaceChildren(host);
   window.states = [];

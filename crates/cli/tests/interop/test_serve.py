@@ -1,22 +1,22 @@
 """`virtualize serve` on loopback: real clients read HDF5 and TIFF through it as Zarr stores, with the values of h5py and tifffile."""
-import base64, contextlib, json, os, pathlib, re, signal, subprocess, threading, urllib.error, urllib.parse, urllib.request, zipfile
+import contextlib, json, os, pathlib, re, resource, select, signal, socket, subprocess, threading, time, urllib.error, urllib.parse, urllib.request
 
 import clients
 import numpy as np
 import pytest
 from clients import FIXTURES
+from service import free_port
 
 NAMES = ["hdf5/chunked.h5", "hdf5/netcdf4.nc", "hdf5/filters.h5", "hdf5/layouts.h5", "tiff/cog.tif", "tiff/chunky.tif", "tiff/geo_utm.tif"]
 ENV = clients.ROOT / ".env"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
+def server():
     """Yields the url of a service with access to the fixtures."""
     keep = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "GOOGLE_", "RUST_LOG", "VIRTUALIZE_"))}
-    folder = tmp_path_factory.mktemp("cache")
     process = subprocess.Popen([clients.BINARY, "serve", "--listen", "127.0.0.1:0", "--allow", f"file://{FIXTURES}/", "--log", "json",
-                                "--cors", "https://viewer.example", "--cache", folder], stderr=subprocess.PIPE, text=True, env=keep)
+                                "--cors", "https://viewer.example"], stderr=subprocess.PIPE, text=True, env=keep)
     first = json.loads(process.stderr.readline())
     url = re.search(r"http://\S+", first["message"])[0]
     lines = []
@@ -42,7 +42,10 @@ def source(name):
 
 
 def store(server, name):
-    return f"{server}/v1/zarr/" + base64.urlsafe_b64encode(source(name).encode()).decode().rstrip("=")
+    """Returns the URL of the store of a file in its current version, which a redirect names."""
+    with urllib.request.urlopen(f"{server}/v1/zarr/{urllib.parse.quote(source(name), safe='')}") as root:
+        assert json.load(root)["node_type"] == "group"
+        return root.url
 
 
 def arrays(server, name):
@@ -94,51 +97,38 @@ def test_values_are_those_of_tifffile(server):
     np.testing.assert_array_equal(np.squeeze(group["band_data"][...]), tifffile.imread(FIXTURES / "tiff/cog.tif", key=0))
 
 
-@pytest.mark.parametrize("name", ["hdf5/chunked.h5", "hdf5/netcdf4.nc", "hdf5/layouts.h5"])
-@pytest.mark.parametrize("format, opened", [("kerchunk-parquet", "unpacked"), ("kerchunk-parquet", "zipped"), ("zarr3", "unpacked")])
-def test_archives_of_references_open(server, name, format, opened, tmp_path):
-    """fsspec reads an archive, unpacked or in its zip file, like h5py reads the file."""
-    import h5py, zarr
-    clients.register_codecs()
-    (tmp_path / "refs.zip").write_bytes(get(server, "/v1/references", url=source(name), format=format))
-    with zipfile.ZipFile(tmp_path / "refs.zip") as archive:
-        assert archive.testzip() is None
-        assert {entry.compress_type for entry in archive.infolist()} == {zipfile.ZIP_STORED}
-        archive.extractall(tmp_path / "refs")
-    if format == "zarr3":
-        store = clients.open_store(json.loads((tmp_path / "refs" / "references.json").read_text()))
-    elif opened == "unpacked":
-        store = clients.open_store(str(tmp_path / "refs"))
-    else:
-        import fsspec
-        from fsspec.implementations.reference import LazyReferenceMapper
-        inside = fsspec.filesystem("zip", fo=str(tmp_path / "refs.zip"))
-        store = clients.open_store(LazyReferenceMapper("", fs=inside))
-    group = zarr.open_group(store, mode="r", zarr_format=3 if format == "zarr3" else 2)
-    compared = 0
-    with h5py.File(FIXTURES / name) as file:
-        for path, array in group.members(max_depth=None):
-            if isinstance(array, zarr.Array) and array.dtype.kind in "iuf" and path in file:
-                stored = file[path][()]
-                # Short variables are padded to the length of their unlimited dimension.
-                shown = array[...][tuple(map(slice, stored.shape or ()))]
-                np.testing.assert_array_equal(shown, stored, err_msg=path)
-                compared += 1
-    assert compared >= 3
-
-
-@pytest.mark.parametrize("versioned", [False, True])
-def test_xarray_shows_the_same_as_the_file(server, versioned):
+def test_xarray_shows_the_same_as_the_file(server):
     import xarray as xr
     name = "hdf5/chunked.h5"
-    links = json.loads(get(server, "/v1/inspect", url=source(name)))["zarr"]
-    with xr.open_dataset(FIXTURES / name, engine="h5netcdf") as truth, \
-            xr.open_dataset(server + links["versioned" if versioned else "store"].rstrip("/"), engine="zarr", chunks=None) as ours:
+    with xr.open_dataset(FIXTURES / name, engine="h5netcdf") as truth, xr.open_dataset(store(server, name), engine="zarr", chunks=None) as ours:
         xr.testing.assert_equal(ours.load(), truth.load())
 
 
-def test_zarrita_reads_it(server):
-    import h5py
+def test_gdal_reads_it(server):
+    import h5py, rasterio
+    path = store(server, "hdf5/chunked.h5")
+    with h5py.File(FIXTURES / "hdf5/chunked.h5") as file:
+        expected = file["temperature"][()]
+    with rasterio.open(f'ZARR:"/vsicurl/{path.replace("/v1/zarr/", "/v1/plain/")}":/temperature') as opened:
+        np.testing.assert_array_equal(opened.read(1), expected)
+
+
+def test_paths_without_a_version_are_refused(server):
+    """Each client opens the same path for metadata and chunks, without the redirect of the root: none may read fill values, or chunks of another version."""
+    import rasterio, xarray as xr, zarr
+    path = store(server, "hdf5/chunked.h5").split("~")[0]
+    with pytest.raises(Exception, match="400"):
+        zarr.open_group(path, mode="r", zarr_format=3)
+    with pytest.raises(Exception):
+        xr.open_dataset(path, engine="zarr", chunks=None)
+    with pytest.raises(rasterio.errors.RasterioIOError):
+        rasterio.open(f'ZARR:"/vsicurl/{path.replace("/v1/zarr/", "/v1/plain/")}":/temperature').read()
+    done = zarrita(path)
+    assert done.returncode != 0 and "400" in done.stderr, done.stderr
+
+
+def zarrita(url):
+    """Reads `temperature` with zarrita.js."""
     script = """
       import * as zarr from "zarrita";
       const root = zarr.root(new zarr.FetchStore(process.argv[2]));
@@ -146,8 +136,12 @@ def test_zarrita_reads_it(server):
       const { data, shape } = await zarr.get(array);
       console.log(JSON.stringify({ data: Array.from(data), shape }));
     """
-    done = subprocess.run([clients.NODE, "--input-type=module", "-", store(server, "hdf5/chunked.h5")], cwd=ENV / "zarrita", input=script,
-                          capture_output=True, text=True, timeout=120)
+    return subprocess.run([clients.NODE, "--input-type=module", "-", url], cwd=ENV / "zarrita", input=script, capture_output=True, text=True, timeout=120)
+
+
+def test_zarrita_reads_it(server):
+    import h5py
+    done = zarrita(store(server, "hdf5/chunked.h5"))
     assert done.returncode == 0, done.stderr
     read = json.loads(done.stdout)
     with h5py.File(FIXTURES / "hdf5/chunked.h5") as file:
@@ -215,8 +209,7 @@ def test_a_source_that_another_names_must_be_allowed(tmp_path):
 @contextlib.contextmanager
 def small(folder):
     """Yields the url of a service with little memory, and a function that returns its peak memory in MB."""
-    process = subprocess.Popen([clients.BINARY, "serve", "--listen", "127.0.0.1:0", "--allow", f"file://{folder}/", "--memory", "64M", "--rate",
-                                "100000", "--burst", "100000"], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([clients.BINARY, "serve", "--listen", "127.0.0.1:0", "--allow", f"file://{folder}/", "--memory", "64M"], stderr=subprocess.PIPE, text=True)
     try:
         server = re.search(r"http://\S+", process.stderr.readline())[0]
         threading.Thread(target=process.stderr.read, daemon=True).start()
@@ -265,3 +258,62 @@ def test_what_is_kept_of_many_files_is_within_the_memory(tmp_path, kind):
         held = float(re.search(r"(?m)^virtualize_memory_held_bytes (\S+)", get(server, "/metrics").decode())[1])
         assert 1 << 20 < held <= 64 << 20
         assert most() < before + 64 + 100
+
+
+@contextlib.contextmanager
+def limited(folder, descriptors, *more, stderr=subprocess.DEVNULL):
+    """Yields the address of a service that may open few files, or whose log cannot be written."""
+    address = f"127.0.0.1:{free_port()}"
+    limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+    process = subprocess.Popen([clients.BINARY, "serve", "--listen", address, "--allow", f"file://{folder}/", *more], stderr=stderr, preexec_fn=limit)
+    try:
+        for _ in range(1200):
+            with contextlib.suppress(OSError):
+                socket.create_connection(tuple(address.split(":"))).close()
+                break
+            time.sleep(0.05)
+        yield address
+    finally:
+        process.terminate()
+        assert process.wait(60) == 0
+
+
+def status(address, path):
+    """Returns the status of a request and the code of its problem."""
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=60) as answer:
+            return answer.status, None
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)["code"]
+
+
+def test_a_service_without_descriptors_refuses_and_recovers():
+    """Requests to a web server that never responds use up the descriptors of the process."""
+    with socket.create_server(("127.0.0.1", 0), backlog=200) as silent:
+        web = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        path = f"/v1/references?url={urllib.parse.quote(source('hdf5/chunked.h5'))}"
+        with limited(FIXTURES, 80, "--allow", web) as address:
+            assert status(address, path) == (200, None)
+            host, port = address.split(":")
+            held = [socket.create_connection((host, int(port))) for _ in range(38)]
+            for number, connection in enumerate(held):
+                connection.sendall(f"GET /v1/references?url={web}{number}.nc HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+            refused = select.select(held, [], [], 60)[0]
+            assert refused
+            for connection in refused:
+                text = connection.recv(1 << 16).decode()
+                assert text.startswith("HTTP/1.1 503") and '"busy"' in text, text
+            assert status(address, path) in [(200, None), (503, "busy")]
+            for connection in held:
+                connection.close()
+            deadline = time.monotonic() + 60
+            while status(address, path) != (200, None):
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux")
+def test_a_log_on_a_full_disk_stops_nothing():
+    with open("/dev/full", "w") as full, limited(FIXTURES, 1024, stderr=full) as address:
+        for _ in range(3):
+            assert status(address, f"/v1/references?url={urllib.parse.quote(source('hdf5/chunked.h5'))}") == (200, None)

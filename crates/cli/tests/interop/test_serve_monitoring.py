@@ -12,11 +12,9 @@ class Running:
     def __init__(self, process, address, log):
         self.process, self.address, self.log = process, address, log
 
-    def ask(self, path, headers=None, body=None):
+    def ask(self, path, headers=None):
         """Returns status and body of a response."""
-        data = json.dumps(body).encode() if body is not None else None
-        kind = {"content-type": "application/json"} if body is not None else {}
-        request = urllib.request.Request(self.address + path, data, {**kind, **(headers or {})})
+        request = urllib.request.Request(self.address + path, headers=headers or {})
         try:
             with urllib.request.urlopen(request) as answer:
                 return answer.status, answer.read()
@@ -45,21 +43,11 @@ def service(*arguments, environment=None):
         process.wait()
 
 
-def eventually(condition):
-    for _ in range(1200):
-        if found := condition():
-            return found
-        time.sleep(0.05)
-    raise AssertionError("it did not happen")
-
-
-def test_the_dashboard_queries_metrics_that_exist(tmp_path):
-    allow = ["--allow", url(clients.FIXTURES) + "/", "--cache", str(tmp_path / "cache")]
-    with service(*allow) as running:
+def test_the_dashboard_queries_metrics_that_exist():
+    with service("--allow", url(clients.FIXTURES) + "/") as running:
         quoted = urllib.parse.quote(url(FILE))
         assert running.ask(f"/v1/references?url={quoted}")[0] == 200
         assert running.ask(f"/v1/references?url={quoted}x")[0] == 404
-        assert running.ask("/v1/references", body={"urls": [url(FILE), "file:///etc/passwd"]})[0] == 200
         text = running.ask("/metrics")[1].decode()
     exported = set(re.findall(r"^(\w+)(?:\{| )", text, re.MULTILINE))
     labels = {name: set(re.findall(r"(\w+)=\"", found)) for name, found in re.findall(r"^(\w+)\{(.*)\} ", text, re.MULTILINE)}
@@ -97,7 +85,7 @@ def test_no_secret_is_in_logs_metrics_or_answers(tmp_path):
     answers = []
     with service(*arguments, environment=environment) as running:
         right = {"authorization": f"Bearer {secret['bearer']}"}
-        ask = lambda path, headers=right, body=None: answers.append(running.ask(path, headers, body))
+        ask = lambda path, headers=right: answers.append(running.ask(path, headers))
         quoted = lambda text: urllib.parse.quote(text, safe="")
         for headers in [{"authorization": f"Bearer {secret['wrong']}"}, {"authorization": f"Bearer {jwt}"}, {"authorization": f"Basic {secret['wrong']}"}]:
             ask("/v1/about", headers)
@@ -108,7 +96,6 @@ def test_no_secret_is_in_logs_metrics_or_answers(tmp_path):
             ask(f"/v1/inspect?url={quoted(target)}")
             ask(f"/v1/folder?url={quoted(target)}")
             ask(f"/v1/zarr/{base64.urlsafe_b64encode(target.encode()).decode().rstrip('=')}/zarr.json")
-        ask("/v1/references", body={"urls": [*hostile, "s3://bucket/a.nc", url(data / FILE.name)]})
         ask(f"/v1/references?url={quoted(url(data / FILE.name))}&sig={secret['presigned']}")
         ask("/v1/about")
         ask("/metrics")

@@ -10,8 +10,7 @@ import service
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
-    arguments = "--rate", "100000", "--burst", "100000"
-    with service.started(clients.FIXTURES, tmp_path_factory.getbasetemp(), arguments=arguments) as address:
+    with service.started(clients.FIXTURES, tmp_path_factory.getbasetemp()) as address:
         yield address
 
 
@@ -19,7 +18,7 @@ def fetch(base, file, array, select=None):
     """Returns the bytes of a selection."""
     inspected = f"{base}/v1/inspect?" + urllib.parse.urlencode({"url": service.url(file)})
     with urllib.request.urlopen(inspected) as answer:
-        store = json.load(answer)["zarr"]["versioned"].replace("/v1/zarr/", "/v1/values/").rstrip("/")
+        store = json.load(answer)["zarr"]["store"].replace("/v1/zarr/", "/v1/values/")
     query = {"array": array} if select is None else {"array": array, "select": select}
     with urllib.request.urlopen(f"{base}{store}?{urllib.parse.urlencode(query)}") as answer:
         return answer.read()

@@ -50,7 +50,7 @@ class Parser:
     drop_variables
         Names of members of the group to leave out.
     **options
-        Options of ``virtualize.open``, such as ``inline_coordinates`` and ``readable_by``.
+        Options of ``virtualize.open``, such as ``inline`` and ``readable_by``.
     """
 
     def __init__(

@@ -1,0 +1,257 @@
+//! The routes, and the layers that every request passes.
+
+use std::{
+    net::IpAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    BoxError, Router,
+    error_handling::HandleErrorLayer,
+    extract::{MatchedPath, Request, State},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header, uri::Authority},
+    middleware::{Next, from_fn_with_state},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use tower::{
+    ServiceBuilder, limit::GlobalConcurrencyLimitLayer, load_shed::LoadShedLayer, timeout::TimeoutLayer,
+};
+use tower_http::{
+    ServiceBuilderExt,
+    catch_panic::CatchPanicLayer,
+    compression::{
+        CompressionLayer,
+        predicate::{NotForContentType, Predicate, SizeAbove},
+    },
+    cors::{AllowOrigin, CorsLayer},
+    request_id::{MakeRequestUuid, RequestId},
+};
+use tracing::{Instrument, info_span};
+use utoipa_axum::{router::OpenApiRouter, routes};
+use virtualize::Code;
+
+use crate::{
+    auth::{Scopes, identify},
+    config::Config,
+    error::ConfigError,
+    handlers::{folder, health, inspect, references, values, zarr},
+    metrics::Counted,
+    openapi, page,
+    problem::Problem,
+    respond,
+    service::Service,
+};
+
+/// Maximum number of mapped files to cache.
+const FILES: u64 = 512;
+
+/// The peer address of a connection, an extension of its requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Peer(pub IpAddr);
+
+/// Builds the service without a socket. Requests may carry a [`Peer`] as an extension.
+///
+/// # Errors
+/// Fails if the metrics cannot be registered.
+pub fn app(config: Config) -> Result<Router, ConfigError> {
+    Ok(router(&Arc::new(Service::new(config, FILES)?)))
+}
+
+/// Builds the router of a service.
+pub(crate) fn router(service: &Arc<Service>) -> Router {
+    let require = |scopes| from_fn_with_state((Arc::clone(service), scopes), authorize);
+    let read = OpenApiRouter::new()
+        .routes(routes!(references::references))
+        .routes(routes!(inspect::inspect))
+        .routes(routes!(inspect::chunks))
+        .routes(routes!(zarr::root))
+        .routes(routes!(zarr::zarr))
+        .routes(routes!(zarr::plain))
+        .routes(routes!(values::values))
+        .routes(routes!(folder::folder))
+        .routes(routes!(page::about))
+        .route_layer(require(Scopes::READ));
+    let metrics = OpenApiRouter::new().routes(routes!(health::metrics)).route_layer(require(Scopes::METRICS));
+    let (alive, liveness) = OpenApiRouter::new().routes(routes!(health::alive)).split_for_parts();
+    let (router, document) = OpenApiRouter::with_openapi(openapi::base())
+        .merge(read)
+        .merge(metrics)
+        .routes(routes!(health::ready))
+        .split_for_parts();
+    let document = openapi::text(document.merge_from(liveness));
+    let router = router
+        .route("/v1/openapi.json", get(|headers: HeaderMap| async move { respond::json(&headers, document) }))
+        .merge(page::routes());
+    // Liveness does not depend on the load.
+    let alive = alive
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(Arc::clone(service), check_host))
+        .with_state(Arc::clone(service));
+    layered(router, service).merge(alive)
+}
+
+/// Adds what every request passes.
+pub(crate) fn layered(router: Router<Arc<Service>>, service: &Arc<Service>) -> Router {
+    let config = &service.config;
+    router
+        .fallback(|| async { Problem::not_found("no such path").hint("/v1/openapi.json lists all paths") })
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(
+            ServiceBuilder::new()
+                .set_x_request_id(MakeRequestUuid)
+                .layer(from_fn_with_state(Arc::clone(service), observe))
+                .propagate_x_request_id()
+                .layer(from_fn_with_state(Arc::clone(service), check_host))
+                .layer(CatchPanicLayer::custom(|_| Problem::internal().into_response()))
+                .layer(compression())
+                .layer(cors(config))
+                .layer(HandleErrorLayer::new(unavailable))
+                .layer(LoadShedLayer::new())
+                .layer(GlobalConcurrencyLimitLayer::new(config.concurrency))
+                .layer(TimeoutLayer::new(config.request_time)),
+        )
+        .with_state(Arc::clone(service))
+}
+
+async fn method_not_allowed() -> Problem {
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, Code::Method, "the path does not support this method")
+}
+
+/// Compresses JSON and text; chunks are compressed already.
+fn compression() -> CompressionLayer<impl Predicate> {
+    CompressionLayer::new()
+        .compress_when(SizeAbove::new(1024).and(NotForContentType::const_new("application/octet-stream")))
+}
+
+/// Lets the pages of the configured origins read responses.
+fn cors(config: &Config) -> CorsLayer {
+    let origins = match config.cors.contains("*") {
+        true => AllowOrigin::any(),
+        false => config
+            .cors
+            .iter()
+            .filter_map(|origin| HeaderValue::from_str(origin).ok())
+            .collect::<Vec<_>>()
+            .into(),
+    };
+    let request_id = HeaderName::from_static("x-request-id");
+    CorsLayer::new()
+        .allow_origin(origins)
+        .allow_methods([Method::GET, Method::HEAD])
+        .allow_headers([
+            header::AUTHORIZATION,
+            header::IF_NONE_MATCH,
+            header::IF_RANGE,
+            header::RANGE,
+            request_id.clone(),
+        ])
+        .expose_headers([
+            header::ACCEPT_RANGES,
+            header::CONTENT_RANGE,
+            header::ETAG,
+            header::LOCATION,
+            header::RETRY_AFTER,
+            request_id,
+        ])
+        .max_age(Duration::from_secs(86_400))
+}
+
+/// Answers a request that was shed, or took too long.
+async fn unavailable(error: BoxError) -> Problem {
+    if error.is::<tower::timeout::error::Elapsed>() { Problem::late() } else { Problem::overloaded() }
+}
+
+/// Logs and counts a request when its response begins.
+async fn observe(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
+    let start = Instant::now();
+    let (metrics, method) = (&service.metrics, request.method().clone());
+    let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
+    let id = request.extensions().get::<RequestId>().and_then(|id| id.header_value().to_str().ok());
+    let span = info_span!("request", request_id = id, client = tracing::field::Empty, %method, route);
+    if let Some(Peer(address)) = request.extensions().get() {
+        span.record("client", tracing::field::display(address));
+    }
+    let _in_flight = Counted::new(&metrics.in_flight);
+    let mut response = next.run(request).instrument(span.clone()).await;
+    let (status, seconds) = (response.status(), start.elapsed().as_secs_f64());
+    metrics.requests.with_label_values(&[route.as_str(), status.as_str()]).inc();
+    metrics.seconds.with_label_values(&[route.as_str()]).observe(seconds);
+    span.in_scope(
+        || tracing::info!(target: "virtualize_server::access", status = status.as_u16(), seconds, "request"),
+    );
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// Identifies the client, and refuses one that lacks a scope.
+async fn authorize(
+    State((service, scopes)): State<(Arc<Service>, Scopes)>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    let config = &service.config;
+    let client = if config.needs_token() {
+        let token = bearer(request.headers());
+        let found = identify(token, config.tokens.as_ref(), config.jwt.as_ref()).await;
+        let client = found.map_err(|detail| Problem::new(StatusCode::UNAUTHORIZED, Code::Token, detail))?;
+        tracing::Span::current().record("client", &client.name);
+        client
+    } else {
+        Arc::clone(&service.anonymous)
+    };
+    if !client.scopes.contains(scopes) {
+        let detail = "the token does not have the required scope";
+        return Err(Problem::new(StatusCode::FORBIDDEN, Code::Scope, detail));
+    }
+    request.extensions_mut().insert(client);
+    Ok(next.run(request).await)
+}
+
+/// Returns the bearer token of a request (RFC 6750, section 2.1). Several `Authorization` headers are none.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut given = headers.get_all(header::AUTHORIZATION).iter();
+    let (Some(value), None) = (given.next(), given.next()) else { return None };
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// Checks the host of a request to a service without tokens on a loopback address. Otherwise a web page of another site
+/// could reach it through a name of its own that resolves to this machine (DNS rebinding).
+async fn check_host(
+    State(service): State<Arc<Service>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    let (host, config) = (host_of(&request)?, &service.config);
+    let is_guarded = !config.public && !config.needs_token() && config.listen.ip().is_loopback();
+    if let Some(host) = host.filter(|_| is_guarded) {
+        let name = host.host();
+        let address = name.trim_matches(['[', ']']).parse::<IpAddr>();
+        if !name.eq_ignore_ascii_case("localhost") && !address.is_ok_and(|address| address.is_loopback()) {
+            let detail = "without tokens, a service on a loopback address serves requests to that address or localhost only";
+            return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, Code::Host, detail)
+                .hint("give --token-file or --jwks, or --public behind a proxy"));
+        }
+    }
+    Ok(next.run(request).await)
+}
+
+/// Returns the host of a request: that of an absolute target, otherwise that of the only Host header (RFC 9112,
+/// section 3.2).
+fn host_of(request: &Request) -> Result<Option<Authority>, Problem> {
+    let wrong = |detail: &str| Problem::new(StatusCode::BAD_REQUEST, Code::Host, detail);
+    let mut lines = request.headers().get_all(header::HOST).iter();
+    let line = match (lines.next(), lines.next()) {
+        (Some(line), None) => line,
+        (None, _) if request.version() < Version::HTTP_11 => return Ok(request.uri().authority().cloned()),
+        (None, _) => return Err(wrong("the request has no Host header")),
+        (Some(_), Some(_)) => return Err(wrong("the request has more than one Host header")),
+    };
+    let host = line.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
+    let host = host
+        .filter(|host| !host.as_str().contains('@'))
+        .ok_or_else(|| wrong("the Host header is not a host"))?;
+    Ok(Some(request.uri().authority().cloned().unwrap_or(host)))
+}

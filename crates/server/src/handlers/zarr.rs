@@ -1,0 +1,402 @@
+//! `/v1/zarr` and `/v1/plain`: any source as a Zarr v3 store, whose chunks are read from the source by range.
+//!
+//! The path of a store has the version of its source, so that a client never mixes two versions: a redirect for each
+//! key of a path without a version could lead to metadata of one version and chunks of another.
+
+use std::{ops::Range, sync::Arc};
+
+use axum::{
+    Extension,
+    body::Body,
+    extract::{Path, State, rejection::PathRejection},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Redirect, Response},
+};
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use utoipa::IntoParams;
+use virtualize::{
+    ByteRange, Code, Format, MapOptions, Options, StoreOptions, chunk_size, decode_chunk,
+    keys::{self, Chunk},
+    zarr::{Array, ChunkEntry, Codec, Hierarchy, Reference},
+};
+
+use crate::{
+    auth::Client,
+    budget::{Budget, on_thread},
+    problem::Problem,
+    query::Wanted,
+    respond::{self, Requested, is_current, range, tag, tag_of},
+    service::Service,
+    sources::Mapped,
+};
+
+/// Maximum bytes of a source to read at once. A larger chunk is sent in pieces.
+const PIECE: u64 = 8 << 20;
+/// Size of a piece when the memory for pieces is used up, in bytes.
+const SMALL_PIECE: u64 = 64 << 10;
+/// Maximum size in bytes of a decoded chunk, and of a stored one that is decoded.
+const MAX_DECODED: u64 = 64 << 20;
+
+/// Returns the path of the store of a source in a version.
+pub(crate) fn path(url: &str, version: &str) -> String {
+    format!("/v1/zarr/{}~{version}", BASE64_URL_SAFE_NO_PAD.encode(url))
+}
+
+/// The path of a store.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "describes the path")]
+pub(crate) struct StorePath {
+    /// URL of the source as base64url without padding, `~`, and a version, as `/v1/inspect` returns it. Without a
+    /// version, or with the percent-encoded URL, only for the root, which redirects to the current version.
+    #[param(
+        min_length = 1,
+        max_length = 8192,
+        pattern = r"^([A-Za-z0-9_-]+=*(~[0-9a-f]+)?|[a-z0-9]+://[^\x00-\x1f\x7f-\x9f]+)$"
+    )]
+    source: String,
+}
+
+/// The key of an object in a store.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "describes the path")]
+pub(crate) struct Key {
+    /// Key of the Zarr v3 store: `zarr.json`, `a/zarr.json`, `a/c/0/0`.
+    #[param(min_length = 1, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+    key: String,
+}
+
+/// A store in a version, as a client may read it.
+#[derive(Clone, Debug)]
+pub(crate) struct Store {
+    pub(crate) mapped: Arc<Mapped>,
+    pub(crate) options: StoreOptions,
+}
+
+/// Parses a source into URL and version: the base64url of the URL, optionally with `~` and a version; or the URL.
+fn parse(source: &str) -> Result<(String, Option<&str>), Problem> {
+    if source.contains("://") {
+        return Ok((source.to_owned(), None));
+    }
+    let (encoded, version) =
+        source.split_once('~').map_or((source, None), |(url, version)| (url, Some(version)));
+    let bytes = BASE64_URL_SAFE_NO_PAD.decode(encoded.trim_end_matches('=')).ok();
+    let url = bytes.and_then(|bytes| String::from_utf8(bytes).ok()).filter(|url| !url.is_empty());
+    let url = url.ok_or_else(|| {
+        Problem::parameter("source", "is neither a URL nor the base64url form of one").hint(
+            "take the path from /v1/inspect, or encode the URL as base64url (with - and _, without padding)",
+        )
+    })?;
+    Ok((url, version))
+}
+
+fn wanted(service: &Service, client: &Client, url: &str) -> Result<Wanted, Problem> {
+    let (url, format) = (client.allowed.check(url)?, Format::ZARR3_JSON);
+    let options = Options {
+        store: service.config.store_options(&client.allowed),
+        map: MapOptions { format: format.zarr_format(), ..MapOptions::default() },
+        limits: service.config.limits,
+        ..Options::default()
+    };
+    Ok(Wanted { key: format!("zarr\n{}\n{url}", client.access_key), url, options, format })
+}
+
+/// Opens the store that a path names.
+pub(crate) async fn open(service: &Service, client: &Client, source: &str) -> Result<Store, Problem> {
+    let (url, version) = parse(source)?;
+    let wanted = wanted(service, client, &url)?;
+    let version = version.ok_or_else(|| {
+        Problem::parameter("source", "has no version")
+            .hint("request /v1/zarr/{source} first: it redirects to the path of the current version")
+    })?;
+    let mapped = service.sources.at(&wanted, version).await?;
+    if !mapped.has_documents() {
+        let share = service.sources.memory.take(mapped.described()).await?;
+        let mapped = Arc::clone(&mapped);
+        on_thread(|_| async move { mapped.documents().map(drop) }, share).await??;
+    }
+    Ok(Store { mapped, options: wanted.options.store })
+}
+
+pub(crate) fn parameter<T>(path: Result<Path<T>, PathRejection>) -> Result<T, Problem> {
+    path.map(|Path(parameters)| parameters).map_err(|_| Problem::parameter("source", "is not UTF-8"))
+}
+
+/// Root of a file's Zarr store
+///
+/// With a version: the metadata of the root group. Without one: a redirect to the path with the current version. A
+/// client must read all of a store below the path with the version, which never shows another version.
+#[utoipa::path(get, path = "/v1/zarr/{source}", tag = "One file", params(StorePath), responses(
+    (status = 200, description = "Metadata of the root group", body = serde_json::Value),
+    (status = 304, description = "Not modified"),
+    (status = 307, description = "The path with the current version"),
+    Problem,
+))]
+pub(crate) async fn root(
+    State(service): State<Arc<Service>>,
+    Extension(client): Extension<Arc<Client>>,
+    path: Result<Path<String>, PathRejection>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let source = parameter(path)?;
+    let (url, version) = parse(&source)?;
+    if version.is_some() {
+        return object(&service, &client, &source, "zarr.json", &headers).await;
+    }
+    let wanted = wanted(&service, &client, &url)?;
+    let mapped = service.sources.current(&wanted).await?;
+    let mut redirect = Redirect::temporary(&self::path(&wanted.url, &mapped.version)).into_response();
+    redirect.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(redirect)
+}
+
+/// A file as a Zarr v3 store: metadata, and chunks as ranges of the file
+#[utoipa::path(get, path = "/v1/zarr/{source}/{*key}", tag = "One file", params(StorePath, Key), responses(
+    (status = 200, description = "A metadata document, or a stored chunk", content(
+        (serde_json::Value = "application/json"), (String = "application/octet-stream"))),
+    (status = 206, description = "Part of a chunk"),
+    (status = 304, description = "Not modified"),
+    Problem,
+))]
+pub(crate) async fn zarr(
+    State(service): State<Arc<Service>>,
+    Extension(client): Extension<Arc<Client>>,
+    path: Result<Path<(String, String)>, PathRejection>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let (source, key) = parameter(path)?;
+    object(&service, &client, &source, &key, &headers).await
+}
+
+async fn object(
+    service: &Service,
+    client: &Client,
+    source: &str,
+    key: &str,
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
+    let store = open(service, client, source).await?;
+    match store.entry(key)? {
+        Entry::Document(bytes) => Ok(respond::json(headers, bytes.clone())),
+        Entry::Chunk(chunk) => stored(&store, &service.pieces, &chunk.entry, headers).await,
+    }
+}
+
+/// The object that a key names.
+enum Entry<'a> {
+    Document(&'a Bytes),
+    Chunk(Chunk<'a>),
+}
+
+impl Store {
+    /// Looks up a key.
+    fn entry(&self, key: &str) -> Result<Entry<'_>, Problem> {
+        if let Some(bytes) = self.mapped.documents()?.get(key) {
+            return Ok(Entry::Document(bytes));
+        }
+        let chunk = keys::chunk(&self.mapped.store.hierarchy, key);
+        chunk
+            .map(Entry::Chunk)
+            .ok_or_else(|| Problem::not_found("no such key: neither a metadata document nor a stored chunk"))
+    }
+}
+
+/// Builds the response for a chunk in its stored form, or for a range of it.
+async fn stored(
+    store: &Store,
+    pieces: &Budget,
+    entry: &ChunkEntry<'_>,
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
+    let (length, etag) = match entry {
+        ChunkEntry::Inline(bytes) => (bytes.len() as u64, tag_of(&Sha256::digest(bytes))),
+        ChunkEntry::Reference(place) => {
+            let position = format!("{} {} {}", place.source.0, place.offset, place.length);
+            (place.length, tag(&["chunk", &store.mapped.version, &position]))
+        }
+    };
+    if is_current(headers, &etag) {
+        return Ok(respond::content(headers, BINARY, &etag, 0, Body::empty()));
+    }
+    let part = match range(headers, length, &etag) {
+        Requested::All => None,
+        Requested::Part(part) => Some(part),
+        Requested::Nothing => {
+            let detail = format!("the chunk has {length} bytes");
+            return Err(Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, Code::Range, detail));
+        }
+    };
+    let mut left = part.clone().unwrap_or(0..length);
+    let sent = left.end.saturating_sub(left.start);
+    let body = match *entry {
+        ChunkEntry::Inline(bytes) => {
+            let at = |number: u64| usize::try_from(number).unwrap_or(usize::MAX).min(bytes.len());
+            bytes.slice(at(left.start)..at(left.end)).into()
+        }
+        ChunkEntry::Reference(place) => {
+            let first = piece(store, pieces, place, &mut left).await?;
+            let state = (store.clone(), pieces.clone(), left);
+            let rest = stream::try_unfold(state, move |(store, pieces, mut left)| async move {
+                if left.is_empty() {
+                    return Ok(None);
+                }
+                // The response is cut off, so that the client notices the error.
+                let bytes = piece(&store, &pieces, place, &mut left).await;
+                let bytes = bytes.map_err(|problem| std::io::Error::other(problem.detail))?;
+                Ok(Some((bytes, (store, pieces, left))))
+            });
+            Body::from_stream(stream::iter([std::io::Result::Ok(first)]).chain(rest))
+        }
+    };
+    let mut response = respond::content(headers, BINARY, &etag, sent, body);
+    let headers = response.headers_mut();
+    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    if let Some(part) = part {
+        let value = format!("bytes {}-{}/{length}", part.start, part.end.saturating_sub(1));
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            headers.insert(header::CONTENT_RANGE, value);
+        }
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+    }
+    Ok(response)
+}
+
+/// Media type of chunks and elements.
+pub(crate) const BINARY: &str = "application/octet-stream";
+
+/// Reads the next piece of a chunk. When the memory for pieces is used up, the piece is small.
+async fn piece(
+    store: &Store,
+    pieces: &Budget,
+    place: Reference,
+    left: &mut Range<u64>,
+) -> Result<Bytes, Problem> {
+    let length = PIECE.min(pieces.size() / 2).min(left.end.saturating_sub(left.start));
+    let share = pieces.try_take(length);
+    let length = if share.is_some() { length } else { length.min(SMALL_PIECE) };
+    let within = ByteRange::new(left.start, length);
+    let bytes = store.mapped.reader.read(&store.mapped.store, place, within, &store.options).await?;
+    store.mapped.traffic.request(bytes.len() as u64);
+    left.start = left.start.saturating_add(length);
+    Ok(match share {
+        Some(share) => share.attach(bytes),
+        None => bytes,
+    })
+}
+
+/// A file as a Zarr v3 store with decoded chunks, for readers without the codecs
+///
+/// The only codec of every array is `bytes`. Chunks have at most 64 MiB, and elements a fixed size. Arrays that are
+/// stored this way are the same as in `/v1/zarr`, and can be read by range.
+#[utoipa::path(get, path = "/v1/plain/{source}/{*key}", tag = "One file", params(StorePath, Key), responses(
+    (status = 200, description = "A metadata document, or the elements of a chunk, little-endian and row-major", content(
+        (serde_json::Value = "application/json"), (String = "application/octet-stream"))),
+    (status = 206, description = "Part of a chunk"),
+    (status = 304, description = "Not modified"),
+    Problem,
+))]
+pub(crate) async fn plain(
+    State(service): State<Arc<Service>>,
+    Extension(client): Extension<Arc<Client>>,
+    path: Result<Path<(String, String)>, PathRejection>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let (source, key) = parameter(path)?;
+    let store = open(&service, &client, &source).await?;
+    match store.entry(&key)? {
+        Entry::Document(bytes) => {
+            let path = key.strip_suffix("zarr.json").unwrap_or_default().trim_end_matches('/');
+            Ok(respond::json(&headers, plain_document(&store.mapped.store.hierarchy, path, bytes)?))
+        }
+        Entry::Chunk(chunk) => {
+            let array = store.mapped.store.hierarchy.array(&chunk.path).ok_or_else(Problem::internal)?;
+            if is_plain(array) {
+                return stored(&store, &service.pieces, &chunk.entry, &headers).await;
+            }
+            let size = chunk_size(array, chunk.position).ok_or_else(variable)?;
+            let etag = tag(&["plain", &store.mapped.version, &key]);
+            if is_current(&headers, &etag) {
+                return Ok(respond::content(&headers, BINARY, &etag, 0, Body::empty()));
+            }
+            let bytes = decoded(&store, &service.responses, chunk, size).await?;
+            Ok(respond::content(&headers, BINARY, &etag, bytes.len() as u64, bytes.into()))
+        }
+    }
+}
+
+/// Returns whether the chunks of an array are stored as bare elements.
+fn is_plain(array: &Array) -> bool {
+    matches!(array.codecs.as_slice(), [Codec::Bytes { .. }])
+}
+
+/// Returns whether the elements of an array have a fixed size, so that its chunks can be served decoded.
+fn is_fixed(array: &Array) -> bool {
+    array.data_type.size().is_some()
+}
+
+/// Returns the problem of an array whose elements have variable size.
+fn variable() -> Problem {
+    let detail = "elements of variable size cannot be served without their codecs";
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, Code::NotPlain, detail)
+        .hint("read them through /v1/zarr, as they are stored")
+}
+
+/// Returns a metadata document in which `bytes` is the only codec. The metadata of an array with elements of variable
+/// size is refused, and omitted from consolidated metadata.
+fn plain_document(hierarchy: &Hierarchy, path: &str, bytes: &Bytes) -> Result<String, Problem> {
+    if hierarchy.array(path).is_some_and(|array| !is_fixed(array)) {
+        return Err(variable());
+    }
+    let mut document: Value = serde_json::from_slice(bytes).map_err(|_| Problem::internal())?;
+    replace_codecs(&mut document, path, hierarchy);
+    let all = document.pointer_mut("/consolidated_metadata/metadata").and_then(Value::as_object_mut);
+    if let Some(all) = all {
+        all.retain(|path, _| hierarchy.array(path).is_none_or(is_fixed));
+        all.iter_mut().for_each(|(path, document)| replace_codecs(document, path, hierarchy));
+    }
+    Ok(document.to_string())
+}
+
+/// Replaces the codecs in the metadata of an array by `bytes`.
+fn replace_codecs(document: &mut Value, path: &str, hierarchy: &Hierarchy) {
+    let is_coded = hierarchy.array(path).is_some_and(|array| !is_plain(array));
+    if let Some(codecs) = document.get_mut("codecs").filter(|_| is_coded) {
+        *codecs = json!([{"name": "bytes", "configuration": {"endian": "little"}}]);
+    }
+}
+
+/// Reads and decodes a chunk. The budget share of its bytes is held until they are sent.
+async fn decoded(store: &Store, responses: &Budget, chunk: Chunk<'_>, size: u64) -> Result<Bytes, Problem> {
+    let length = match &chunk.entry {
+        ChunkEntry::Inline(bytes) => bytes.len() as u64,
+        ChunkEntry::Reference(place) => place.length,
+    };
+    let most = MAX_DECODED.min(responses.size() / 2);
+    if size > most || length > most {
+        let detail =
+            format!("the chunk has {size} bytes, stored in {length}, and at most {most} are decoded");
+        let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, Code::ChunkSize, detail);
+        return Err(problem.hint("/v1/zarr serves chunks of any size, as they are stored"));
+    }
+    let mut share = responses.take(size.saturating_add(length)).await?;
+    let mapped = Arc::clone(&store.mapped);
+    let encoded = match chunk.entry {
+        ChunkEntry::Inline(bytes) => bytes.clone(),
+        ChunkEntry::Reference(place) => {
+            let whole = ByteRange::new(0, place.length);
+            let bytes = mapped.reader.read(&mapped.store, place, whole, &store.options).await?;
+            mapped.traffic.request(bytes.len() as u64);
+            bytes
+        }
+    };
+    let (path, position) = (chunk.path, chunk.position);
+    let work = move |_| async move { decode_chunk(&mapped.store, &path, position, &encoded, MAX_DECODED) };
+    let bytes = on_thread(work, ()).await??;
+    responses.resize(&mut share, bytes.len() as u64);
+    Ok(share.attach(bytes))
+}
