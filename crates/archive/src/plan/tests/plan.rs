@@ -116,7 +116,7 @@ fn duplicates() {
     others[2].extents[0].range.as_mut().unwrap().digest = 1;
     let options = PlanOptions { on_duplicate: OnDuplicate::First, ..PlanOptions::default() };
     let error = plan(others, &layout(), &options).unwrap_err();
-    assert!(error.to_string().contains("other values between them"), "{error}");
+    assert!(error.to_string().contains("with different values"), "{error}");
 }
 
 #[test]
