@@ -66,10 +66,11 @@ impl Layout {
         Self::along(stacked.chain(concatenated.iter().cloned().map(Along::Concat)).collect())
     }
 
-    /// Returns whether a set of names includes an array: as `*`, by path or by name.
+    /// Returns whether a set of names includes an array: as `*`, by name, or by path, with or without a leading slash.
     pub fn has(names: &BTreeSet<String>, path: &str) -> bool {
         let name = node::name(path);
         ["*", path, name].iter().any(|known| names.contains(*known))
+            || names.iter().any(|known| known.strip_prefix('/') == Some(path))
     }
 
     /// Removes the arrays that are left out from the root group of a file.
@@ -459,7 +460,7 @@ mod tests {
             json!({"n": -3, "what": "tas", "level": 1.5})
         );
         assert_eq!(given(r"/(?<group>\w+)/run-(?<n>\d+)", url).unwrap(), json!({"group": "b", "n": 3}));
-        assert!(given("run{n:d}.nc", url).unwrap_err().contains("is not of the pattern"));
+        assert!(given("run{n:d}.nc", url).unwrap_err().contains("does not match run{n:d}.nc"));
     }
 
     #[test]
@@ -470,15 +471,15 @@ mod tests {
             given("{t:%Y}/{t:%m}/x_{t:%d}.nc", "s3://b/2020/02/x_29.nc").unwrap()["t"],
             time_value(1_582_934_400)
         );
-        assert!(given("x_{t:%Y%m%d}.nc", "x_20190229.nc").unwrap_err().contains("no date that exists"));
+        assert!(given("x_{t:%Y%m%d}.nc", "x_20190229.nc").unwrap_err().contains("not a valid calendar date"));
     }
 
     #[test]
     fn patterns_that_cannot_be_are_refused() {
         for (pattern, what) in [
             ("a.nc", "no part has a name"),
-            ("{a:x}", "x is no type"),
-            ("{a:%Q}", "%Q is no field"),
+            ("{a:x}", "unknown field type \"x\""),
+            ("{a:%Q}", "unknown date directive %Q"),
             ("{a", "not closed"),
             ("(?<a>[", "unclosed character class"),
         ] {

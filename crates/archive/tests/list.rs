@@ -468,7 +468,7 @@ async fn an_item_of_a_remote_search_names_no_local_file() {
     let (url, _) =
         search(&[r#"{"rel": "next", "method": "POST", "href": "file:///etc/x.json", "body": {}}"#]).await;
     let text = error(Input::Stac(url), &ListOptions::default()).await;
-    assert!(text.contains("a file of this machine"), "{text}");
+    assert!(text.contains("is a local file"), "{text}");
 }
 
 #[tokio::test]
@@ -478,12 +478,12 @@ async fn what_is_no_stac_is_refused() {
     for (text, expected) in [
         ("[]", "type is none"),
         ("{\"type\": \"Point\"}", "type is \"Point\""),
-        ("{", "no JSON"),
+        ("{", "invalid JSON"),
         ("{\"type\": \"Feature\", \"id\": \"x\"}", "item x: no assets"),
         ("{\"type\": \"FeatureCollection\"}", "without features"),
         (
             "{\"type\": \"FeatureCollection\", \"features\": [], \"links\": [{\"rel\": \"next\", \"method\": \"POST\", \"href\": \"b\"}]}",
-            "POST, which only web servers know",
+            "POST, which only web servers support",
         ),
         (
             "{\"type\": \"FeatureCollection\", \"features\": [], \"links\": [{\"rel\": \"next\", \"method\": \"PUT\", \"href\": \"b\"}]}",

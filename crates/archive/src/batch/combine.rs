@@ -134,7 +134,10 @@ fn unknown_arrays(layout: &Layout, hierarchy: &Hierarchy) -> Vec<Note> {
     let arrays = hierarchy.arrays();
     let paths = || arrays.iter().map(|(path, _)| path.as_str());
     // Each era is a group, so paths in files are ends of paths in the output.
-    let exists = |name: &str| paths().any(|path| path == name || path.ends_with(&format!("/{name}")));
+    let exists = |name: &str| {
+        let name = name.trim_start_matches('/');
+        paths().any(|path| path == name || path.ends_with(&format!("/{name}")))
+    };
     let named = [&layout.concat_vars, &layout.assume_equal, &layout.optional].into_iter().flatten();
     let unknown = named.filter(|name| *name != "*" && !exists(name));
     let text = |name: &String| format!("no file has this array{}", alternatives("arrays", name, paths()));

@@ -78,7 +78,7 @@ pub struct FileOptions {
     #[serde(deserialize_with = "value::texts")]
     pub stac: Vec<String>,
     /// Select STAC assets with this key; may be repeated
-    #[cfg_attr(feature = "clap", arg(long, value_name = "KEY", requires = "stac"))]
+    #[cfg_attr(feature = "clap", arg(long, hide = true, value_name = "KEY"))]
     #[serde(deserialize_with = "value::texts")]
     pub asset: Vec<String>,
     /// Select STAC assets with this role; may be repeated
@@ -111,7 +111,7 @@ pub struct CombineOptions {
     #[cfg_attr(feature = "clap", arg(long, value_enum, default_value = "error", value_name = "ACTION"))]
     pub on_duplicate: OnDuplicate,
     /// Allow positions without a file in an arrangement of several dimensions; they read as the fill value
-    #[cfg_attr(feature = "clap", arg(long))]
+    #[cfg_attr(feature = "clap", arg(long, hide = true))]
     pub allow_holes: bool,
     /// Let gaps read as the fill value in arrays without _FillValue
     #[cfg_attr(feature = "clap", arg(long, hide = true))]

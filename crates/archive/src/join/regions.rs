@@ -619,7 +619,7 @@ mod tests {
         let error = select(&mut stored(), None, 0, Selection { start: 1, end: 6, of: 6 }, "time")
             .unwrap_err()
             .to_string();
-        assert!(error.contains("elements 1 to 5 along time") && error.contains("chunks of 2"), "{error}");
+        assert!(error.contains("elements 1 to 5 along time") && error.contains("no chunk of 2"), "{error}");
     }
 
     #[test]

@@ -118,14 +118,11 @@ fn whole_chunks_stand_beside_each_other() {
 #[test]
 fn only_the_last_file_may_end_within_a_chunk() {
     let error = joined(vec![file(3, 2, true), file(4, 2, true)], false).unwrap_err();
-    assert!(
-        error.contains("3 elements along time in 0 are no whole number of chunks, which have 2"),
-        "{error}"
-    );
+    assert!(error.contains("3 elements along time in 0 are not a multiple of the chunk length 2"), "{error}");
     let error = joined(vec![file(3, 2, true), file(4, 2, true)], true).unwrap_err();
-    assert!(error.contains("no whole number"), "{error}");
+    assert!(error.contains("not a multiple"), "{error}");
     let error = joined(vec![file(4, 4, true), file(2, 2, true)], false).unwrap_err();
-    assert!(error.contains("chunks of 2 elements along time in 1, and of 4 before"), "{error}");
+    assert!(error.contains("chunks of 2 elements along time in 1, but 4 in earlier files"), "{error}");
 }
 
 #[test]
@@ -179,7 +176,7 @@ fn arrays_that_no_signature_has_must_agree() {
         ("_FillValue", &|other| {
             other.attributes.insert("_FillValue".to_owned(), 7.into());
         }),
-        ("sizes (time, x 3), and (time, x 2) before", &|other| other.shape[1] = 3),
+        ("sizes (time, x 3), but (time, x 2) in earlier files", &|other| other.shape[1] = 3),
         ("dimensions", &|other| other.dimension_names[1] = Some("y".to_owned())),
     ] {
         let error = changed(change).unwrap_err().to_string();
@@ -200,6 +197,6 @@ fn a_plain_chunk_of_another_length_is_refused() {
     short.chunks.references[0].lengths = Lengths::Uniform(8);
     assert_eq!(
         joined(vec![file(3, 4, false), short], false).unwrap_err(),
-        "x of 1: a chunk is not as long as its elements are"
+        "x of 1: chunk length does not match its shape"
     );
 }
