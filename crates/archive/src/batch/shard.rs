@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
     str::FromStr,
     sync::Arc,
+    time::Duration,
 };
 
 use futures::{StreamExt, TryStreamExt, stream};
@@ -16,7 +17,7 @@ use virtualize_store::{StoreError, create_folder, fetch, local_path, put, url_of
 
 use super::{Batch, OnFailure, Totals};
 use crate::{
-    Error, Event, Item, Journal, OptionConflict, Summary,
+    Error, Event, Item, Journal, JournalError, OptionConflict, Summary,
     event::Events,
     journal::{Listing, MergeError, Sealed},
     list::{Filter, Input, ListOptions, line, list, parse_line},
@@ -31,6 +32,9 @@ const AT_ONCE: usize = 4;
 const NAMED: usize = 20;
 /// Number of files that are staged at once.
 const STAGED: usize = 1000;
+/// Number of pauses for which a shard waits until another process has released its journal, and their duration.
+const RELEASE: usize = 40;
+const PAUSE: Duration = Duration::from_millis(250);
 
 /// A shard of a list: one of `of` contiguous ranges of nearly equal length.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -153,7 +157,7 @@ impl Batch {
         } else if let Some(folder) = file.parent() {
             create_folder(folder).map_err(virtualize::Error::from)?;
         }
-        let (mut journal, restart) = self.open_journal(&file, events)?;
+        let (mut journal, restart) = self.open_released(&file, events).await?;
         let before = journal.unseal()?;
         self.list_shard(shard, &mut journal, restart, events).await?;
         let reader = Arc::new(self.member_reader());
@@ -173,6 +177,17 @@ impl Batch {
             summary.journal = url;
         }
         Ok(summary)
+    }
+
+    /// Opens the journal of a shard. A worker that was killed may not have released it yet.
+    async fn open_released(&self, file: &Path, events: &Events) -> Result<(Journal, bool), Error> {
+        for _ in 0..RELEASE {
+            match self.open_journal(file, events) {
+                Err(Error::Journal(JournalError::Locked { .. })) => tokio::time::sleep(PAUSE).await,
+                opened => return opened,
+            }
+        }
+        self.open_journal(file, events)
     }
 
     /// Lists the inputs, and makes the files of the shard those of the journal. Which these are is known only at the

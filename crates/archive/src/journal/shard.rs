@@ -73,7 +73,12 @@ impl Journal {
     pub(crate) fn seal(self) -> Result<Sealed, MergeError> {
         let digest = self.query(digest)?;
         self.set_fact(SEAL, Some(&digest))?;
-        self.query(|it| it.pragma_update_and_check(None, "journal_mode", "DELETE", |_| Ok(())))?;
+        let mode: String =
+            self.query(|it| it.pragma_update_and_check(None, "journal_mode", "DELETE", |row| row.get(0)))?;
+        if mode != "delete" {
+            let reason = "the write-ahead log cannot be closed".to_owned();
+            return Err(JournalError::Failed { path: self.path, reason }.into());
+        }
         self.sealed(&self.path.display().to_string())
     }
 
