@@ -28,7 +28,8 @@ const SLOW_DOWN: Fault = Fault::Refused(503, "SlowDown", None);
 fn options(server: &Faulty) -> StoreOptions {
     let endpoint = Some(server.url.clone());
     // Otherwise the number of requests depends on the measured bandwidth.
-    StoreOptions { anonymous: true, endpoint, retries: 3, ..StoreOptions::default() }
+    // With one connection, the rest of a file is one part.
+    StoreOptions { anonymous: true, endpoint, retries: 3, concurrency: 1, ..StoreOptions::default() }
 }
 
 /// Returns the timeout option for faults that stall.
@@ -73,8 +74,7 @@ fn what_passes_is_tried_again_until_it_goes_well() {
     within(join_all(cases.map(async |(fault, web)| {
         let script = vec![fault.clone(), Fault::None, fault.clone()];
         let server = Faulty::start(content(), script, Fault::None);
-        // With one connection, the rest of the file is one part.
-        let mut options = StoreOptions { values: patience(fault), concurrency: 1, ..options(&server) };
+        let mut options = StoreOptions { values: patience(fault), ..options(&server) };
         let location = if web { format!("{}/a.nc", server.url) } else { URL.to_owned() };
         options.endpoint = options.endpoint.filter(|_| !web);
         let (bytes, stats) = read(&location, &options).await.unwrap();
