@@ -28,7 +28,8 @@ const SLOW_DOWN: Fault = Fault::Refused(503, "SlowDown", None);
 fn options(server: &Faulty) -> StoreOptions {
     let endpoint = Some(server.url.clone());
     // Otherwise the number of requests depends on the measured bandwidth.
-    StoreOptions { anonymous: true, endpoint, retries: 3, ..StoreOptions::default() }
+    // With one connection, the rest of a file is one part.
+    StoreOptions { anonymous: true, endpoint, retries: 3, concurrency: 1, ..StoreOptions::default() }
 }
 
 /// Returns the timeout option for faults that stall.

@@ -94,7 +94,7 @@ pub(crate) struct Completions {
 #[derive(Args)]
 pub(crate) struct Options {
     /// Print all options of all commands as JSON
-    #[arg(long)]
+    #[arg(long, help_heading = GENERAL)]
     pub(crate) json: bool,
 }
 

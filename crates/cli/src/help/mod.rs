@@ -60,12 +60,13 @@ fn compact(argument: Arg) -> Arg {
     let (first, rest) = help.split_once("\n\n").unwrap_or((&help, ""));
     let mut text = if rest.is_empty() { first.to_owned() } else { format!("{first}. {rest}") };
     let values = argument.get_possible_values();
-    let is_switch = matches!(argument.get_action(), ArgAction::SetTrue | ArgAction::Count);
-    if !values.is_empty() && !is_switch {
+    let takes_value = argument.get_action().takes_values();
+    if !values.is_empty() && takes_value {
         let names: Vec<_> = values.iter().map(|value| value.get_name()).collect();
         text += &format!(" [values: {}]", names.join(", "));
     }
-    argument.help(text).long_help(None::<&str>).hide_possible_values(true)
+    let argument = argument.help(text).long_help(None::<&str>);
+    if takes_value { argument.hide_possible_values(true) } else { argument }
 }
 
 /// Hides an option from `-h` unless it is a common one.

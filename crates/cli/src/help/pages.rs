@@ -51,17 +51,7 @@ pub(crate) const ENVIRONMENT: &[(&str, &str)] = &[
 
 pub(super) static MAIN: Page = Page {
     name: "",
-    common: &[
-        "output",
-        "format",
-        "readable_by",
-        "inline",
-        "option",
-        "anonymous",
-        "verbose",
-        "help",
-        "version",
-    ],
+    common: &["output", "format", "readable_by", "anonymous", "help"],
     examples: &[
         ("Write kerchunk references of a file", "virtualize granule.nc -o granule.json"),
         ("See how the file maps to Zarr first", "virtualize inspect granule.nc"),
