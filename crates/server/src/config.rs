@@ -207,8 +207,8 @@ impl Settings {
             cors: self.cors.iter().map(|origin| origin.trim_end_matches('/').to_owned()).collect(),
             concurrency: self.concurrency.unwrap_or(1000).clamp(1, 1 << 16),
             memory,
-            file_memory: memory / 8 * 3,
-            limits: limits(memory / 8 * 3),
+            file_memory: memory / 2,
+            limits: limits(memory / 2),
             request_time: Duration::from_secs(self.request_time.unwrap_or(60).clamp(1, 86_400)),
             store: StoreOptions {
                 values: self.store_option.iter().map(pair).collect::<Result<_, _>>()?,

@@ -59,7 +59,11 @@ fn parameter(name: &str, help: &str, kind: Type, choices: &[&str]) -> Parameter 
 /// Every operation may fail with a problem document.
 impl IntoResponses for Problem {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
-        BTreeMap::from([("default".to_owned(), Ref::from_response_name("Problem").into())])
+        let head = ResponseBuilder::new().description("The head of the request is larger than 64 KiB");
+        BTreeMap::from([
+            ("431".to_owned(), head.build().into()),
+            ("default".to_owned(), Ref::from_response_name("Problem").into()),
+        ])
     }
 }
 

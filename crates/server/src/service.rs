@@ -25,8 +25,8 @@ pub(crate) struct Service {
     pub(crate) sources: Sources,
     /// A client without a token, if none is needed.
     pub(crate) anonymous: Arc<Client>,
-    /// Memory of responses that are built as a whole. Like the next two, an eighth of the budget: clients that receive
-    /// slowly use up one of them, and leave the others and the memory for mapping.
+    /// Memory of responses that are built as a whole. Clients that receive slowly may use it up, or the next two, and
+    /// leave the rest, which is three quarters, for mapping.
     pub(crate) responses: Budget,
     /// Memory of pieces of chunks.
     pub(crate) pieces: Budget,
@@ -41,13 +41,14 @@ impl Service {
     pub(crate) fn new(config: Config, files: u64) -> Result<Self, ConfigError> {
         let config = Arc::new(config);
         let metrics = Arc::new(Metrics::new(&config.allowed.prefixes())?);
-        let streams = usize::try_from(config.memory / 8 / STREAM).unwrap_or(usize::MAX).clamp(1, MAX_STREAMS);
+        let streams =
+            usize::try_from(config.memory / 16 / STREAM).unwrap_or(usize::MAX).clamp(1, MAX_STREAMS);
         let scopes = if config.public { Scopes::READ } else { Scopes::ALL };
         Ok(Self {
             anonymous: Arc::new(Client::new(String::new(), scopes, &config.allowed, None)),
             sources: Sources::new(&config, &metrics, files),
             responses: Budget::new(config.memory / 8),
-            pieces: Budget::new(config.memory / 8),
+            pieces: Budget::new(config.memory / 16),
             streams: Arc::new(Semaphore::new(streams)),
             is_stopping: AtomicBool::new(false),
             config,

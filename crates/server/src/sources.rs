@@ -92,7 +92,7 @@ impl Sources {
         Self {
             mapped: Cache::builder().max_capacity(most >> 10).weigher(weigh).time_to_idle(IDLE).build(),
             mappings: Arc::new(Semaphore::new(MAPPINGS)),
-            memory: Budget::new(config.memory / 8 * 5),
+            memory: Budget::new(config.memory / 4 * 3),
             config: Arc::clone(config),
             metrics: Arc::clone(metrics),
         }
