@@ -59,9 +59,10 @@ fn parameter(name: &str, help: &str, kind: Type, choices: &[&str]) -> Parameter 
 /// Every operation may fail with a problem document.
 impl IntoResponses for Problem {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
-        let head = ResponseBuilder::new().description("The head of the request is larger than 64 KiB");
+        let head = ResponseBuilder::new().description("The head of the request is too large").build();
         BTreeMap::from([
-            ("431".to_owned(), head.build().into()),
+            ("414".to_owned(), head.clone().into()),
+            ("431".to_owned(), head.into()),
             ("default".to_owned(), Ref::from_response_name("Problem").into()),
         ])
     }
