@@ -79,7 +79,15 @@ impl Journal {
             let reason = "the write-ahead log cannot be closed".to_owned();
             return Err(JournalError::Failed { path: self.path, reason }.into());
         }
-        self.sealed(&self.path.display().to_string())
+        let sealed = self.sealed(&self.path.display().to_string())?;
+        let Self { connection, path, .. } = self;
+        connection.close().map_err(|(_, error)| JournalError::of(&path, error))?;
+        let side = |end: &str| std::path::PathBuf::from(format!("{}{end}", path.display()));
+        if ["-journal", "-wal"].iter().any(|end| side(end).exists()) {
+            let reason = "SQLite could not write it as a single file".to_owned();
+            return Err(JournalError::Failed { path, reason }.into());
+        }
+        Ok(sealed)
     }
 
     /// Opens the sealed journal of a shard to read it. `name` is its name for messages.
