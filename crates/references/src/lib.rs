@@ -9,17 +9,10 @@ mod read;
 mod write;
 
 pub use read::{
-    Entries, Entry, PageFault, ParquetFault, ParquetReferences, PendingChunks, Place, ReferenceSet,
-    ReferenceSink, ReferencesError, RowFault, Translation, WholeFile, fill_in_v3, from_json, read_json,
-    translate,
+    Entries, Entry, ParquetFault, ParquetReferences, PendingChunks, Place, ReferenceSet, ReferenceSink,
+    ReferencesError, RowFault, Translation, WholeFile, fill_in_v3, from_json, read_json, translate,
 };
 pub use write::{
     DOCUMENTS, EmitError, Format, MOST_RECORDS, Sink, foreign_file, is_valid_name, metadata, write,
     write_chunks, write_files, write_files_chunks,
 };
-
-/// Checks for Parquet files that nobody vouches for: the `parquet` crate allocates whatever sizes they declare, and panics
-/// on some damage.
-pub mod untrusted_parquet {
-    pub use crate::read::{caught, check_row_group};
-}

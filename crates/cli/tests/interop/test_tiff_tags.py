@@ -155,3 +155,49 @@ def test_positions(tmp_path):
         if found != expected or len(json.loads(grid.get("gcps", '{"features": []}'))["features"]) != points:
             problems.append(f"{chosen}: {grid}, expected {expected} and {points} control points")
     clients.report(problems)
+
+
+SCALE = '<Item name="SCALE" sample="0" role="scale">0.5</Item>'
+DOCUMENTS = {
+    "ampersand": f'<GDALMetadata>{SCALE}<Item name="PRODUCER">Smith & Sons</Item></GDALMetadata>',
+    "ampersand in a name": f'<GDALMetadata>{SCALE}<Item name="R&D">x</Item></GDALMetadata>',
+    "document type": f"<!DOCTYPE x><GDALMetadata>{SCALE}</GDALMetadata>",
+    "unquoted": "<GDALMetadata><Item name=SCALE sample=0 role=scale>0.5</Item></GDALMetadata>",
+    "other case of a closing tag": f"<GDALMetadata>{SCALE.replace('</Item>', '</item>')}</GDALMetadata>",
+    "lower case": f"<gdalmetadata>{SCALE.replace('Item', 'item')}</gdalmetadata>",
+    "capitals": '<GDALMetadata><Item Name="SCALE" Sample="0" Role="scale">0.5</Item></GDALMetadata>',
+    "float": f"<GDALMetadata>{SCALE.replace('0', '0.0', 1)}</GDALMetadata>",
+    "empty sample": f"<GDALMetadata>{SCALE.replace('0', '', 1)}</GDALMetadata>",
+    "comment": f"<GDALMetadata>{SCALE.replace('0.5', '<!-- half -->0.5')}</GDALMetadata>",
+    "two documents": f"<GDALMetadata>{SCALE}</GDALMetadata><GDALMetadata>{SCALE.replace('0.5', '0.25')}</GDALMetadata>",
+    "two texts": f"<GDALMetadata>{SCALE}</GDALMetadata>\0<GDALMetadata>{SCALE.replace('0.5', '0.25')}</GDALMetadata>",
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_lenient_metadata_is_read_as_by_gdal_or_reported(tmp_path, name):
+    import rasterio, tifffile
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, np.arange(6, dtype="u1").reshape(2, 3), photometric="minisblack", metadata=None, extratags=[(42112, 2, 0, DOCUMENTS[name].encode(), True)])
+    with rasterio.open(path) as file:
+        expected = file.scales[0]
+    run = clients.virtualize(path, "--strict")
+    if run.status == 0:
+        assert json.loads(run.references["refs"]["band_data/.zattrs"]).get("scale_factor", 1.0) == expected
+    else:
+        assert "GDAL_METADATA" in run.stderr and "[tiff-tag]" in run.stderr
+
+
+@pytest.mark.parametrize("keys", [(2, 1, 0, 1, 1025, 0, 1, 2), (1, 1, 0, 3, 1025, 0, 1, 2), (1, 1, 0, 2, 1025, 0, 1, 2, 3072, 34736, 1, 0)], ids=["version", "count", "value"])
+def test_damaged_keys_are_not_used(tmp_path, keys):
+    import rasterio, tifffile
+    path = tmp_path / "a.tif"
+    tags = [(33550, 12, 3, (10., 10., 0.), True), (33922, 12, 6, (0., 0., 0., 300., 500., 0.), True), (34735, 3, len(keys), keys, True)]
+    tifffile.imwrite(path, np.arange(6, dtype="u1").reshape(2, 3), photometric="minisblack", metadata=None, extratags=tags)
+    with warnings.catch_warnings(), rasterio.open(path) as file:
+        warnings.simplefilter("ignore")
+        expected = file.transform.to_gdal()
+    run = clients.virtualize(path)
+    grid = json.loads(run.references["refs"]["spatial_ref/.zattrs"])
+    assert tuple(map(float, grid["GeoTransform"].split())) == expected
+    assert "GeoKeyDirectory" in run.stderr and "[tiff-tag]" in run.stderr

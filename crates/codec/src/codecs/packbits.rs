@@ -8,7 +8,8 @@
 
 use crate::CodecFailure;
 
-/// Decodes to at most `limit + 1` bytes. A run that the end of the input truncates is decoded as far as possible.
+/// Decodes to at most `limit + 1` bytes. A run that the end of the input truncates is decoded as far as possible. Behind
+/// `limit` bytes, it counts as one byte too many: readers refuse it.
 pub(super) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
     let mut out = Vec::with_capacity(limit.min(bytes.len().saturating_mul(4)));
     let mut rest = bytes;
@@ -23,7 +24,10 @@ pub(super) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure
             }
             128 => after,
             129..=255 => {
-                let Some((&value, after)) = after.split_first() else { break };
+                let Some((&value, after)) = after.split_first() else {
+                    out.extend((out.len() == limit).then_some(0));
+                    break;
+                };
                 out.resize(out.len() + 257 - usize::from(control), value);
                 after
             }
@@ -76,5 +80,12 @@ mod tests {
         assert_eq!(decode(&packed, 24).unwrap(), plain);
         assert_eq!(encode(&plain).unwrap(), packed);
         assert_eq!(decode(&packed, 5).unwrap().len(), 6);
+    }
+    #[test]
+    fn a_run_behind_the_end_is_a_byte_too_many() {
+        let packed = [1, 7, 8, 0xff];
+        assert_eq!(decode(&packed, 2).unwrap(), [7, 8, 0]);
+        assert_eq!(decode(&packed, 3).unwrap(), [7, 8]);
+        assert_eq!(decode(&[1, 7, 8, 0x80], 2).unwrap(), [7, 8]);
     }
 }

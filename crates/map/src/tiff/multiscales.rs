@@ -89,7 +89,7 @@ enum Undeclared {
 
 fn undeclared(main: &Ifd) -> Undeclared {
     let description = match main.tags.get(&IMAGE_DESCRIPTION) {
-        Some(TagValue::Text(texts)) => texts.first().map_or("", String::as_str),
+        Some(TagValue::Text(texts)) => texts.first().map_or("", |text| text.trim()),
         _ => "",
     };
     let starts = |names: &[&str]| names.iter().any(|name| description.starts_with(name));

@@ -172,7 +172,8 @@ fn declared(ifd: &Ifd, image: &Image, at: usize) -> Option<Result<Declared, Stri
         Some(Value::Text(texts)) => texts.first().map(String::as_str),
         _ => None,
     };
-    let texts = || first.into_iter().chain(ifd.second_description.as_deref());
+    // Like tifffile, ignores white space around the text.
+    let texts = || first.into_iter().chain(ifd.second_description.as_deref()).map(str::trim);
     if let Some(shape) = texts().find_map(Shape::parse) {
         return shape.planes(image).map(Ok);
     }
@@ -347,6 +348,7 @@ mod tests {
         );
         assert_eq!(axes(r#"{"shape": [3, 6, 4], "axes": "wrong"}"#, &plain), Some(vec![('q', 3)]));
         assert_eq!(axes("shape=(3, 6, 4,)", &plain), Some(vec![('q', 3)]));
+        assert_eq!(axes("\n shape=(3, 6, 4)", &plain), Some(vec![('q', 3)]));
         assert_eq!(axes(r#"{"shape": [18, 4]}"#, &plain), None, "an image that was cut");
         assert_eq!(axes(r#"{"shape": [0, 6, 4]}"#, &plain), None);
         assert_eq!(axes(r#"{"shape": [6, 4]}"#, &plain), None);

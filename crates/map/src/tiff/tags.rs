@@ -9,6 +9,9 @@ use crate::{Diagnostic, Error, Result, Severity};
 const STRUCTURE: [u16; 18] =
     [256, 257, 258, 259, 266, 273, 277, 278, 279, 284, 317, 322, 323, 324, 325, 339, 347, 32997];
 
+/// Tags from which GDAL takes nodata, packing, units and positions.
+const INTERPRETED_BY_GDAL: [u16; 8] = [33550, 33922, 34264, 34735, 34736, 34737, 42112, 42113];
+
 /// A tag that can change what some programs show.
 struct Interpreted {
     tag: u16,
@@ -89,7 +92,8 @@ pub(super) fn check(ifd: &Ifd, image: &Image, path: &str, diagnostics: &mut Vec<
         if structural && !is_short {
             return Err(Error::Tag(error.clone()));
         }
-        let severity = if structural { Severity::Warning } else { Severity::Info };
+        let is_read = error.tag().is_some_and(|tag| INTERPRETED_BY_GDAL.contains(&tag));
+        let severity = if structural || is_read { Severity::Warning } else { Severity::Info };
         report(severity, format!("a tag is incomplete: {error}"));
     }
     for Interpreted { tag, name, inert, effect, severity } in &INTERPRETED {

@@ -141,16 +141,6 @@ pub enum ParquetFault {
     /// A column is not within the file.
     #[error("column {0} lies outside the file")]
     ColumnOutside(String),
-    /// A page header that is malformed or asks for too much memory.
-    #[error("column {column}: page header at {at} of the column: {fault}")]
-    PageHeader {
-        /// Name of the column.
-        column: String,
-        /// Offset of the header in the column.
-        at: usize,
-        /// What is wrong with it.
-        fault: PageFault,
-    },
     /// A row of references is malformed.
     #[error("row {row}: {fault}")]
     Row {
@@ -162,69 +152,6 @@ pub enum ParquetFault {
     /// A row beyond the last chunk of the array.
     #[error("a chunk in row {0}, outside the grid")]
     OutsideGrid(u64),
-}
-
-/// What is wrong with a page header, in the words of Thrift's compact protocol.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum PageFault {
-    /// The page reaches beyond its column.
-    #[error("a page of {found} bytes, {left} are there")]
-    Page {
-        /// Stored size in bytes.
-        found: i64,
-        /// Bytes up to the end of the column.
-        left: usize,
-    },
-    /// The pages of the file decompress to too much.
-    #[error("{found} bytes decompressed, expected at most {limit} in the file")]
-    Decompressed {
-        /// Decompressed size of this page in bytes.
-        found: i64,
-        /// Greatest size of all pages in bytes.
-        limit: u64,
-    },
-    /// More values than rows or bytes.
-    #[error("{found} values, expected at most {limit}")]
-    Values {
-        /// Number of values.
-        found: i64,
-        /// Greatest number of values.
-        limit: i64,
-    },
-    /// An encoding that no writer of references uses.
-    #[error("encoding {0}, expected plain or a dictionary")]
-    Encoding(i64),
-    /// A field of another type than in `parquet.thrift`.
-    #[error("field {id} of type {kind}")]
-    FieldType {
-        /// Number of the field.
-        id: i64,
-        /// Its type.
-        kind: u8,
-    },
-    /// Fields in descending order.
-    #[error("field {id} after field {last}")]
-    FieldOrder {
-        /// Number of the field.
-        id: i64,
-        /// Number of the field before.
-        last: i64,
-    },
-    /// Not exactly one kind of page.
-    #[error("{0} kinds of page, expected 1")]
-    PageKinds(u32),
-    /// An unknown type.
-    #[error("a field of type {0}")]
-    Type(u8),
-    /// Too many structs in each other.
-    #[error("nested too deeply")]
-    Depth,
-    /// A number that is too large.
-    #[error("a number of more than {0} bits")]
-    Number(u32),
-    /// The header reaches beyond its column.
-    #[error("it ends after the column")]
-    CutOff,
 }
 
 /// What is wrong with a row of references.

@@ -9,7 +9,6 @@ mod hierarchy;
 mod json;
 mod numbers;
 mod parquet;
-mod parquet_pages;
 mod parquet_rows;
 mod templates;
 mod translate;
@@ -18,12 +17,11 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-pub use error::{PageFault, ParquetFault, ReferencesError, RowFault};
+pub use error::{ParquetFault, ReferencesError, RowFault};
 pub use fill::in_v3 as fill_in_v3;
 pub use hierarchy::{ReferenceSet, WholeFile, from_json};
 pub use json::{Entries, read_json};
-pub use parquet::{ParquetReferences, caught};
-pub use parquet_pages::check_row_group;
+pub use parquet::ParquetReferences;
 pub use translate::{PendingChunks, Translation, translate};
 
 /// Bytes of a file.

@@ -30,7 +30,7 @@ use crate::{
 /// The document is not well-formed, or has a document type declaration: without declared entities, the parsed text is
 /// never larger than the tag's value.
 pub(crate) fn parse_metadata(xml: &str, offset: u64, most: u64) -> Result<Vec<GdalItem>, Error> {
-    let mut reader = Reader::from_str(xml.trim_end_matches('\0'));
+    let mut reader = Reader::from_str(xml.split('\0').next().unwrap_or_default());
     let mut document = Document { offset, depth: 0, in_metadata: false, item: None, items: Vec::new() };
     loop {
         match reader.read_event().map_err(|error| document.malformed(error))? {
@@ -52,6 +52,10 @@ pub(crate) fn parse_metadata(xml: &str, offset: u64, most: u64) -> Result<Vec<Gd
                 return Err(document.malformed("end of the document, expected a closing tag"));
             }
             Event::Eof => return Ok(document.items),
+            // GDAL takes only the text before or behind them.
+            Event::Comment(_) | Event::PI(_) if document.item.is_some() => {
+                return Err(document.malformed("a comment within an item"));
+            }
             Event::Comment(_) | Event::Decl(_) | Event::PI(_) => {}
         }
         if document.items.len() as u64 > most {
@@ -80,8 +84,11 @@ impl Document {
     fn open(&mut self, start: &BytesStart<'_>) -> Result<(), Error> {
         let name = start.name();
         match self.depth {
-            0 => self.in_metadata = name.as_ref() == "GDALMetadata",
-            1 if self.in_metadata && name.as_ref() == "Item" => self.item = self.parse_item(start)?,
+            0 if self.in_metadata => return Err(self.malformed("more than one document")),
+            0 => self.in_metadata = name.as_ref().eq_ignore_ascii_case("GDALMetadata"),
+            1 if self.in_metadata && name.as_ref().eq_ignore_ascii_case("Item") => {
+                self.item = self.parse_item(start)?
+            }
             _ => {}
         }
         self.depth = self.depth.saturating_add(1);
@@ -105,19 +112,23 @@ impl Document {
 
     /// Parses an item up to its text. Returns `None` for an item without a name, which GDAL ignores.
     fn parse_item(&self, start: &BytesStart<'_>) -> Result<Option<GdalItem>, Error> {
-        let attribute = |name: &str| match start.try_get_attribute(name) {
-            Ok(Some(attribute)) => {
-                let text = unescape(&attribute.value).map_err(|error| self.malformed(error))?;
-                Ok(Some(text.into_owned()))
+        let attribute = |name: &str| {
+            for attribute in start.attributes() {
+                let attribute = attribute.map_err(|error| self.malformed(error))?;
+                if attribute.key.as_ref().eq_ignore_ascii_case(name) {
+                    let text = unescape(&attribute.value).map_err(|error| self.malformed(error))?;
+                    return Ok(Some(text.into_owned()));
+                }
             }
-            Ok(None) => Ok(None),
-            Err(error) => Err(self.malformed(error)),
+            Ok::<_, Error>(None)
         };
         let Some(name) = attribute("name")? else { return Ok(None) };
         Ok(Some(GdalItem {
             domain: attribute("domain")?.unwrap_or_default(),
             name,
-            sample: attribute("sample")?.and_then(|sample| sample.trim().parse().ok()),
+            sample: attribute("sample")?
+                .filter(|sample| !sample.trim_start().starts_with('-'))
+                .map(|sample| whole(&sample)),
             role: attribute("role")?,
             value: String::new(),
         }))

@@ -23,11 +23,14 @@ pub(crate) fn parse(fields: &Fields, ascii: &[u8], problems: &mut Vec<Error>) ->
     match fields.shorts(tag::GEO_KEY_DIRECTORY) {
         Ok(Some(directory)) => {
             let doubles = fields.floats(tag::GEO_DOUBLE_PARAMS).unwrap_or_default();
-            let (keys, wrong) = parse_keys(&directory, &doubles, ascii);
-            geo.minor_revision = directory.get(2).copied().filter(|_| !keys.is_empty()).unwrap_or_default();
-            geo.keys = keys;
-            problems
-                .extend(wrong.into_iter().map(|problem| fields.malformed(tag::GEO_KEY_DIRECTORY, problem)));
+            match parse_keys(&directory, &doubles, ascii) {
+                Ok(keys) => {
+                    let minor = directory.get(2).copied();
+                    geo.minor_revision = minor.filter(|_| !keys.is_empty()).unwrap_or_default();
+                    geo.keys = keys;
+                }
+                Err(problem) => problems.push(fields.malformed(tag::GEO_KEY_DIRECTORY, problem)),
+            }
         }
         Ok(None) => {}
         Err(error) => problems.push(error),
@@ -50,33 +53,32 @@ fn pixel_scale(numbers: &[f64]) -> Option<[f64; 3]> {
 // | version 1 | revision 1 | minor | keys | id | tag that holds the value, or 0 | count | value or index | …
 // ```
 
-/// Parses the keys, by id. Returns the errors of those that were omitted as well.
+/// Parses the keys, by id. Like libgeotiff, reads none if one is damaged, and returns why.
 pub(crate) fn parse_keys(
     directory: &[u16],
     doubles: &[f64],
     ascii: &[u8],
-) -> (BTreeMap<u16, GeoKey>, Vec<String>) {
-    let (mut keys, mut problems) = (BTreeMap::new(), Vec::new());
+) -> Result<BTreeMap<u16, GeoKey>, String> {
     let Some((header, entries)) = directory.split_first_chunk::<4>() else {
-        return (keys, vec![format!("{} numbers, expected at least 4", directory.len())]);
+        return Err(format!("{} numbers, expected at least 4", directory.len()));
     };
-    let [_, _, _, count] = *header;
+    let [version, _, _, count] = *header;
+    if version != 1 {
+        return Err(format!("version {version}, expected 1"));
+    }
     let (entries, _) = entries.as_chunks::<4>();
-    if entries.len() < usize::from(count) {
-        problems.push(format!("{} keys, expected {count}", entries.len()));
+    let Some(entries) = entries.get(..usize::from(count)) else {
+        return Err(format!("{} keys, expected {count}", entries.len()));
+    };
+    let mut keys = BTreeMap::new();
+    for &[id, location, length, value] in entries {
+        let key = resolve(directory, doubles, ascii, [location, length, value]).ok_or_else(|| {
+            format!("key {id}: {length} values from {value} in tag {location}, beyond its end")
+        })?;
+        // Of several keys with one id, libgeotiff reads the last.
+        keys.insert(id, key);
     }
-    for &[id, location, length, value] in entries.iter().take(usize::from(count)) {
-        match resolve(directory, doubles, ascii, [location, length, value]) {
-            // Of several keys with one id, libgeotiff reads the last.
-            Some(key) => drop(keys.insert(id, key)),
-            None => {
-                problems.push(format!(
-                    "key {id}: {length} values from {value} in tag {location}, beyond its end"
-                ));
-            }
-        }
-    }
-    (keys, problems)
+    Ok(keys)
 }
 
 fn resolve(
@@ -110,20 +112,25 @@ mod tests {
     fn resolves_keys_from_their_tags() {
         let directory =
             [1, 1, 0, 4, 1024, 0, 1, 1, 1026, 34737, 11, 0, 2057, 34736, 1, 1, 3072, 34735, 1, 11];
-        let (keys, problems) = parse_keys(&directory, &[0.5, 6_378_137.0], b"WGS 84 x|y|\0");
+        let keys = parse_keys(&directory, &[0.5, 6_378_137.0], b"WGS 84 x|y|\0").unwrap();
         assert_eq!(keys[&1024], GeoKey::Short(1));
         assert_eq!(keys[&1026], GeoKey::Text("WGS 84 x|y".into()));
         assert_eq!(keys[&2057], GeoKey::Double(vec![6_378_137.0]));
         assert_eq!(keys[&3072], GeoKey::Short(0));
-        assert_eq!(problems, [""; 0]);
     }
 
     #[test]
-    fn omits_keys_beyond_the_end_of_their_tags() {
-        let (keys, problems) =
-            parse_keys(&[1, 1, 0, 3, 1026, 34737, 9, 0, 2057, 34736, 1, 7], &[0.5], b"short|");
-        assert!(keys.is_empty());
-        assert_eq!(problems.len(), 3, "two keys beyond the end of their tags, and a missing one");
-        assert_eq!(parse_keys(&[1, 1], &[], b"").1, ["2 numbers, expected at least 4"]);
+    fn a_damaged_key_leaves_none() {
+        let problem = |directory: &[u16]| parse_keys(directory, &[0.5], b"short|").unwrap_err();
+        let good = [1, 1, 0, 1, 1024, 0, 1, 1];
+        assert!(parse_keys(&good, &[], b"").is_ok());
+        assert_eq!(
+            problem(&[1, 1, 0, 2, 1024, 0, 1, 1, 1026, 34737, 9, 0]),
+            "key 1026: 9 values from 0 in tag 34737, beyond its end"
+        );
+        assert!(problem(&[1, 1, 0, 1, 2057, 34736, 1, 7]).contains("key 2057"));
+        assert_eq!(problem(&[1, 1, 0, 3, 1024, 0, 1, 1]), "1 keys, expected 3");
+        assert_eq!(problem(&[2, 1, 0, 1, 1024, 0, 1, 1]), "version 2, expected 1");
+        assert_eq!(problem(&[1, 1]), "2 numbers, expected at least 4");
     }
 }
