@@ -55,7 +55,7 @@ COMBINATIONS: list[tuple[str, list[str], dict[str, Any]]] = [
     ),
     (
         "out.json",
-        ["--stack-dim", "run", "--coord", "run=name:d{run:d}.nc", "--var", "time=vary", "--copy-limit", "1M"],
+        ["--stack-dim", "run", "--coord", "run=name:d{run:d}.nc", "--var", "time=vary", "--option", "copy-limit=1M"],
         {"stack_dim": ["run"], "coord": {"run": "name:d{run:d}.nc"}, "var": {"time": "vary"}, "copy_limit": 1 << 20},
     ),
     (
@@ -113,10 +113,10 @@ CHOICES: list[tuple[str, dict[str, Any]]] = [
     ("--readable-by zarrs,zarr-python", {"readable_by": ["zarrs", "zarr-python"]}),
     ("--chunk-grid rectilinear", {"chunk_grid": "rectilinear"}),
     ("--var t=vary --var b=first --var a=first --var q=optional", {"var": {"t": "vary", "a": "first", "b": "first", "q": "optional"}}),
-    ("--copy-limit 1K", {"copy_limit": "1K"}),
+    ("--option copy-limit=1K", {"copy_limit": "1K"}),
     ("--on-duplicate first", {"on_duplicate": "first"}),
-    ("--allow-holes", {"allow_holes": True}),
-    ("--fill-without-sentinel", {"fill_without_sentinel": True}),
+    ("--option allow-holes=true", {"allow_holes": True}),
+    ("--option fill-without-sentinel=true", {"fill_without_sentinel": True}),
 ]
 
 

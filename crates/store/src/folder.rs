@@ -306,9 +306,10 @@ fn check_local(path: &Path, overwrite: bool, recognizer: Recognizer) -> Result<b
     Ok(true)
 }
 
-/// Lists the files of a folder, and with `deep` those below it. Without `deep`, folders are listed too; links and devices
-/// get names that no file of an output has. An empty folder holds nothing that could be lost.
+/// Lists the files of a folder, and with `deep` those below it. Folders that are not looked into or empty, links and devices
+/// get names that no file of an output has.
 fn files_below(folder: &Path, prefix: &str, deep: bool, keys: &mut BTreeSet<String>) -> io::Result<()> {
+    let before = keys.len();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let key = format!("{prefix}{}", entry.file_name().to_string_lossy());
@@ -320,6 +321,9 @@ fn files_below(folder: &Path, prefix: &str, deep: bool, keys: &mut BTreeSet<Stri
         } else {
             keys.insert(format!("{key}{}", if kind.is_dir() { "/" } else { " (not a regular file)" }));
         }
+    }
+    if keys.len() == before && !prefix.is_empty() {
+        keys.insert(prefix.to_owned());
     }
     Ok(())
 }

@@ -193,7 +193,7 @@ def damage(output, choose):
 def run(worlds, names, flags, disk, folder, output, moment, told):
     """Returns the worlds that remain after a command."""
     there = digest(output)
-    arguments = [clients.BINARY, "batch", *(str(folder / name) for name in names), "--concat-dim", "time", "-o", str(output), "--attempts", "2", *" ".join(flags).split()]
+    arguments = [clients.BINARY, "batch", *(str(folder / name) for name in names), "--concat-dim", "time", "-o", str(output), "--option", "attempts=2", *" ".join(flags).split()]
     process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         process.wait(moment)

@@ -202,7 +202,7 @@ def test_a_file_that_was_listed_without_a_tag_is_read_again_if_it_changed(tmp_pa
 
 @pytest.mark.parametrize(("option", "named"), [
     (["--inline", "1K"], "inline-below"), (["--var", "x=vary"], "var"), (["--strict"], "strict"),
-    (["-f", "zarr3-json"], "format"), (["--copy-limit", "1K"], "copy-limit"),
+    (["-f", "zarr3-json"], "format"), (["--option", "copy-limit=1K"], "copy-limit"),
 ])
 def test_shards_of_other_options_are_refused(tmp_path, option, named):
     out = tmp_path / "out.json"

@@ -117,7 +117,7 @@ def rows(path, first, n, chunk=None, zlib=False, dtype="f8"):
     return write(path, ds, encoding=encoding, unlimited_dims=["time"] if chunk else [])
 
 
-NEVER = ("--copy-limit", "0")
+NEVER = ("--option", "copy-limit=0")
 # Zarr v2 has one chunk size.
 GRIDS = pytest.mark.parametrize("fmt,grid", [("kerchunk-json", ()), ("zarr3-json", ()), ("zarr3-json", ("--chunk-grid", "rectilinear"))])
 
@@ -218,7 +218,7 @@ def test_tiles(tmp_path, fmt):
 def test_holes(tmp_path, fmt):
     files = tiles(tmp_path)[1:]
     combined(tmp_path, fmt, files, "--concat-dim", "time", "--concat-dim", "x", status=1, text="time 0, x 0")
-    got, said = combined(tmp_path, fmt, files, "--concat-dim", "time", "--concat-dim", "x", "--allow-holes")
+    got, said = combined(tmp_path, fmt, files, "--concat-dim", "time", "--concat-dim", "x", "--option", "allow-holes=true")
     want = whole()
     want.t[:4, :, :4] = np.nan
     xr.testing.assert_equal(got, want)
@@ -240,7 +240,7 @@ def test_arrays_of_some_files(tmp_path, fmt):
         more = first.assign(u=first.t * 2, k=first.t.astype("i4")).load()
     write(files[0], more, encoding={"u": {"chunksizes": (2, 7), "zlib": True}})
     combined(tmp_path, fmt, files, "--concat-dim", "time", status=1)
-    got, said = combined(tmp_path, fmt, files, "--concat-dim", "time", "--var", "u=optional", "--var", "k=optional", "--fill-without-sentinel")
+    got, said = combined(tmp_path, fmt, files, "--concat-dim", "time", "--var", "u=optional", "--var", "k=optional", "--option", "fill-without-sentinel=true")
     assert np.isnan(got.u.values[2:]).all() and (got.u.values[:2] == more.u.values).all()
     assert "u: 2 files do not have it" in said.replace("/u", "u")
     combined(tmp_path, fmt, files, "--concat-dim", "time", "--var", "u=optional", "--var", "k=optional", status=1, text="fill-without-sentinel")

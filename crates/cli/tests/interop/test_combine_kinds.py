@@ -8,7 +8,7 @@ from clients import virtualize
 from test_combine import MINIMAL, combined, originals, rows, write
 
 CONCAT = ("--concat-dim", "time")
-NEVER = ("--copy-limit", "0")
+NEVER = ("--option", "copy-limit=0")
 
 
 def eras(files, *arguments):
@@ -159,7 +159,7 @@ def test_random_kinds(tmp_path, fmt, seed):
         files.append(write(tmp_path / f"{k}.nc", ds, encoding=encoding))
         at += n
     rng.shuffle(files)
-    limit = rng.choice([(), NEVER, ("--copy-limit", "150")])
+    limit = rng.choice([(), NEVER, ("--option", "copy-limit=150")])
     more = ("--chunk-grid", "rectilinear") if fmt != "kerchunk-json" and rng.random() < 0.4 else ()
     ordered = sorted(files, key=lambda path: xr.open_dataset(path).time.values[0])
     words = (*CONCAT, *limit, *more)

@@ -8,7 +8,7 @@ from test_combine import combined, originals, write
 from clients import virtualize
 
 CONCAT = ("--concat-dim", "time")
-NEVER = ("--copy-limit", "0")
+NEVER = ("--option", "copy-limit=0")
 
 
 def run_of(path, first, n, *, chunk=None, zlib=True, units="hours since 2000-01-01", dtype="f8", down=False, seed=None, step=1, shape=(3,)):

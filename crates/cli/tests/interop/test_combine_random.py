@@ -169,7 +169,7 @@ def archive(folder, seed, names):
 
 
 def check(tmp_path, fmt, files, rng):
-    words = [*CONCAT, *rng.choice([(), (), ("--copy-limit", "0"), ("--on-duplicate", "first")])]
+    words = [*CONCAT, *rng.choice([(), (), ("--option", "copy-limit=0"), ("--on-duplicate", "first")])]
     if fmt != "kerchunk-json" and rng.random() < 0.3:
         words += ["--chunk-grid", "rectilinear"]
     given = rng.sample(files, len(files))

@@ -41,7 +41,7 @@ def urls(server):
 
 
 def batch(server, output, *more, status=0, inputs=None, attempts=2):
-    run = virtualize("batch", *(inputs or urls(server)), *QUICK, "--attempts", attempts, "-o", output, *more, env=server.env)
+    run = virtualize("batch", *(inputs or urls(server)), *QUICK, "--option", f"attempts={attempts}", "-o", output, *more, env=server.env)
     assert run.status == status and "panicked" not in run.stderr, run.stderr
     return run
 

@@ -74,10 +74,10 @@ def test_what_makes_no_difference(pair, changed):
 def test_what_differs(pair, changed, expected):
     files = pair(**changed)
     # Small arrays whose values may be copied can differ in chunk shape.
-    report = scan(*files, "--copy-limit", "1")
+    report = scan(*files, "--option", "copy-limit=1")
     first, second = told(report)
     assert first == [] and expected in second and len(report["eras"]) == 2
-    scan(*files, "--copy-limit", "1", "--fail-on-mismatch", status=1)
+    scan(*files, "--option", "copy-limit=1", "--fail-on-mismatch", status=1)
 
 
 def test_a_flipped_latitude(pair):
@@ -153,7 +153,7 @@ def test_lists_filters_and_names(pair, tmp_path):
     item = {"type": "Feature", "stac_version": "1.0.0", "id": "a", "geometry": None, "properties": {"datetime": "2020-02-29T00:00:00Z"}, "links": [],
             "assets": {"data": {"href": str(first)}, "other": {"href": str(tmp_path / "gone.nc")}}}
     (tmp_path / "item.json").write_text(json.dumps(item))
-    assert scan("--stac", tmp_path / "item.json", "--asset", "data")["files"] == 1
+    assert scan("--stac", tmp_path / "item.json", "--option", "asset=data")["files"] == 1
     (tmp_path / "m_20200301.nc").write_bytes(first.read_bytes())
     report = scan(tmp_path / "m_20200301.nc", "--stack-dim", "run", "--coord", "run=name:m_{run:%Y%m%d}.nc")
     assert report["stretches"][0]["coordinates"] == {"run": {"first": "2020-03-01", "last": "2020-03-01"}}

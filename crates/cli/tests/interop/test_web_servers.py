@@ -260,7 +260,7 @@ def test_a_page_is_not_a_failed_file(folder, tmp_path):
 
     with scripted(answer) as url:
         batch = ["batch", *(f"{url}/{name}.h5" for name in "abc"), "--stack-dim", "file", "-o", tmp_path / "out.json",
-                 "--attempts", "1", "--option", "concurrency=1", "--on-failure"]
+                 "--option", "attempts=1", "--option", "concurrency=1", "--on-failure"]
         run = virtualize(*batch, "skip")
         assert run.status != 0 and not (tmp_path / "out.json").exists(), run.stderr
         alone = done(f"{url}/b.h5", status=1)

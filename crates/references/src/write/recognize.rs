@@ -32,6 +32,8 @@ pub fn foreign_file(keys: &BTreeSet<String>, documents: &BTreeMap<&str, Vec<u8>>
                 || !key.ends_with('/')
                     && chunk.is_some_and(|array| nodes.contains(&format!("{array}/{}", folder::ROOT)))
         }
+        // A folder that is empty since its tables were deleted.
+        Some(arrays) if key.ends_with('/') => arrays.iter().any(|array| format!("{array}/").starts_with(key)),
         Some(arrays) => {
             let table = key.rsplit_once('/').and_then(|(array, name)| {
                 let number = name.strip_prefix("refs.")?.strip_suffix(".parq")?;
@@ -116,7 +118,9 @@ mod tests {
         let metadata = (".zmetadata", r#"{"metadata":{".zgroup":{},"g/a/.zarray":{}},"record_size":10}"#);
         let ours = [".zmetadata", "g/a/refs.0.parq", "g/a/refs.12.parq"];
         assert_eq!(foreign(&ours, &[metadata]), None);
-        for key in ["g/a/refs..parq", "g/b/refs.0.parq", "g/a/refs.x.parq", "refs.0.parq", "g/a/0.0"] {
+        assert_eq!(foreign(&[&ours[..], &["g/a/"]].concat(), &[metadata]), None);
+        for key in ["g/b/", "g/a/refs..parq", "g/b/refs.0.parq", "g/a/refs.x.parq", "refs.0.parq", "g/a/0.0"]
+        {
             assert_eq!(foreign(&[&ours[..], &[key]].concat(), &[metadata]), Some(key.to_owned()));
         }
         assert_eq!(foreign(&ours, &[(".zmetadata", "{\"metadata\":{")]), None);

@@ -166,8 +166,7 @@ fn parse_record_size(text: &str) -> Result<NonZeroU32, InvalidValue> {
 }
 
 fn record_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<NonZeroU32>, D::Error> {
-    let size = u64::deserialize(from)?.to_string();
-    parse_record_size(&size).map(Some).map_err(D::Error::custom)
+    parse_record_size(&value::scalar(from)?).map(Some).map_err(D::Error::custom)
 }
 
 /// The destination and message of a commit to an Icechunk repository.

@@ -168,7 +168,7 @@ pub fn pairs<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(String, String)>
 }
 
 /// Deserializes text, or a JSON value that has one obvious notation as text.
-fn scalar<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+pub(super) fn scalar<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     match Value::deserialize(from)? {
         Value::String(text) => Ok(text),
         value @ (Value::Bool(_) | Value::Number(_)) => Ok(value.to_string()),
