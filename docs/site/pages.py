@@ -1,4 +1,4 @@
-"""Navigation, links from pages to files outside docs/, and pictures for both themes."""
+"""Links from pages to files outside docs/, and pictures for both themes."""
 
 import os
 import re
@@ -12,20 +12,6 @@ DOCS = Path(__file__).parents[1]
 TOP = DOCS.parent
 
 
-def on_config(config):
-    config.nav = [expanded(item) for item in config.nav]
-
-
-def expanded(item):
-    """Replaces a folder of the navigation by its pages."""
-    (title, value), = item.items()
-    if isinstance(value, list):
-        return {title: [expanded(member) for member in value]}
-    if value.endswith("/*"):
-        return {title: [page.relative_to(DOCS).as_posix() for page in sorted(DOCS.glob(value + ".md"))]}
-    return item
-
-
 def both_themes(match):
     """Returns the two versions as images that follow the theme of the site, and whose paths are checked."""
     more = dict(re.findall(r'(\w+)="([^"]*)"', match["more"]))
@@ -34,17 +20,16 @@ def both_themes(match):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Points links that leave docs/ to the repository, if the file exists."""
+    """Replaces links that leave docs/ by the path in the repository, if the file exists."""
 
-    def linked(match):
-        target = (DOCS / page.file.src_uri).parent / match[1]
-        path = Path(os.path.normpath(target))
+    def named(match):
+        path = Path(os.path.normpath((DOCS / page.file.src_uri).parent / match[2]))
         if path.is_relative_to(DOCS):
             return match[0]
         if not path.exists():
-            raise PluginError(f"{page.file.src_uri}: dead link {match[1]}")
-        kind = "tree" if path.is_dir() else "blob"
-        return f"]({config.repo_url}/{kind}/main/{path.relative_to(TOP).as_posix()})"
+            raise PluginError(f"{page.file.src_uri}: dead link {match[2]}")
+        name = path.relative_to(TOP).as_posix()
+        return match[1] if name in match[1] else f"{match[1]} (`{name}`)"
 
     markdown = PICTURE.sub(both_themes, markdown)
-    return re.sub(r"\]\((\.\.?/[^)#\s]*)\)", linked, markdown)
+    return re.sub(r"\[([^\]]*)\]\((\.\.?/[^)#\s]*)\)", named, markdown)

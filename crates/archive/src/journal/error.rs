@@ -213,7 +213,7 @@ impl MergeError {
             Self::Duplicate { .. } | Self::Division { .. } => {
                 Remedy::advice("merge one journal of each shard")
             }
-            Self::Missing { .. } => Remedy::advice("read them on any machine"),
+            Self::Missing { .. } => Remedy::advice("read the missing shards on any machine"),
         })
     }
 }
