@@ -43,7 +43,7 @@ fn with_texts(command: Command, page: &Page, is_short: bool) -> Command {
             .mut_args(|argument| in_short_help(argument, page, is_short));
     }
     let about = command.get_long_about().map(ToString::to_string).unwrap_or_default();
-    let more = about.split_once("\n\n").map(|(_, more)| format!("\n{more}\n")).unwrap_or_default();
+    let more = about.split_once("\n\n").map(|(_, more)| format!("\n{}\n", wrapped(more))).unwrap_or_default();
     command
         .long_about(None::<&str>)
         .help_template(format!(
@@ -51,6 +51,19 @@ fn with_texts(command: Command, page: &Page, is_short: bool) -> Command {
         ))
         .after_help(format!("Examples:\n{}\nExit status: {}", page.examples(usize::MAX), pages::EXIT_STATUS))
         .mut_args(compact)
+}
+
+/// Wraps a paragraph like the rest of the help, which clap wraps at 100 columns where there is no terminal.
+fn wrapped(text: &str) -> String {
+    let width = terminal::columns().unwrap_or(100).clamp(*WIDTH.start(), *WIDTH.end());
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut().filter(|line| line.len() + 1 + word.len() <= width) {
+            Some(line) => *line += &format!(" {word}"),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines.join("\n")
 }
 
 /// Joins the help of an option to one paragraph, and lists its values in it. clap then prints it beside the option, so that

@@ -9,7 +9,7 @@ DEPLOY = ROOT / "crates/server/deploy"
 CHART = DEPLOY / "chart"
 VERSION = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
 HELP = subprocess.run([clients.BINARY, "serve", "--help"], capture_output=True, text=True, check=True).stdout
-VARIABLES = set(re.findall(r"\[env: (\w+)=", HELP))
+VARIABLES = set(re.findall(r"\[env:\s+(\w+)=", HELP))
 SETTINGS = set(re.findall(r"^ +(?:-\w, )?--([a-z-]+)", HELP, re.MULTILINE))
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
