@@ -101,7 +101,6 @@ CHOICES: list[tuple[str, dict[str, Any]]] = [
     ("--strict", {"strict": True}),
     ("--option inline-limit=1000000", {"inline_limit": "1000000"}),
     ("--inline 2K", {"inline": 2048}),
-    ("--inline 1", {"inline": 1}),
     ("--option inline-total=1M", {"inline_total": 1 << 20}),
     ("--option split-contiguous=4K", {"split_contiguous": "4k"}),
     ("--option missing-value-convention=true", {"missing_value_convention": True}),

@@ -90,7 +90,7 @@ def test_every_option_is_known_and_checks_its_value(name: str, kind: type) -> No
         ({"rewrite_url": {"/a": "s3://b/a"}, "relative": True}, "relative cannot be combined with rewrite_url"),
         ({"unpack": True}, "unpack needs a Zarr v3 output"),
         ({"asset": "data"}, "asset needs stac"),
-        ({"each": True}, "dimensions"),
+        ({"each": True}, "cannot be combined with"),
     ],
 )
 def test_errors_name_the_option(tmp_path: Path, options: dict[str, object], text: str) -> None:

@@ -134,9 +134,6 @@ class IcechunkOptions(TypedDict, total=False):
     replace: bool
     # Remove the group and everything below it first
 
-    append_dim: str
-    # Append to existing arrays along this dimension; everything else must be equal
-
 
 class FileOptions(TypedDict, total=False):
     """Which files are read, besides those that the first argument names."""
@@ -159,45 +156,24 @@ class FileOptions(TypedDict, total=False):
     include: str
     # Select files whose name matches PATTERN
 
-    min_size: Size
-    # Select files of at least SIZE bytes
-
-    max_size: Size
-    # Select files of at most SIZE bytes
-
-    newer: Time
-    # Select files modified at TIME or later: a date such as 2024-02-29, or an RFC 3339 time
-
-    older: Time
-    # Select files modified before TIME
-
 
 class LayoutOptions(TypedDict, total=False):
     """Along which dimensions files are combined. Arrays are given by name, by path, or as ``*`` for all."""
 
     concat_dim: Several
-    # Concatenate files along an existing dimension
+    # Concatenate files along an existing dimension; may be repeated
 
     stack_dim: Several
-    # Stack files along a new dimension
+    # Stack files along a new dimension; may be repeated, the outermost dimension first
 
-    concat_var: Several
-    # Give this array the dimensions too, so that it may differ between files; may be repeated
+    coord: Mapping[str, str]
+    # Take the coordinates along a dimension from elsewhere; may be repeated
 
-    assume_equal: Several
-    # Take this array from the first file without comparing it with the others; may be repeated
-
-    optional_var: Several
-    # Allow files without this array; it reads as the fill value there; may be repeated
-
-    coord_from_property: Mapping[str, str]
-    # Take the coordinate along a dimension from a property of the STAC item; may be repeated
-
-    coord_from_name: str
-    # Take coordinates from file names, such as t2m_{time:%Y%m%d}_{member:d}.nc
+    var: Mapping[str, str]
+    # Treat an array differently from the others; may be repeated
 
     copy_limit: Size
-    # Maximum bytes per file of an array to copy into the references if its chunks do not align with those of other files [default: 64K]
+    # Inline arrays of up to SIZE per file if their chunks cannot be aligned [default: 64K]
 
 
 class CombineOptions(TypedDict, total=False):
@@ -210,35 +186,26 @@ class RunOptions(TypedDict, total=False):
     journal: Location
     # Journal from which the same command resumes [default: OUT.journal; for URLs in the current folder]
 
+    shard: str
+    # Read shard K of N of the files into the journal, and write no output
+
+    merge: Several
+    # Import the journals of shards instead of reading their files: a path, URL or pattern; may be repeated
+
     restart: bool
     # Start over, ignoring the journal
-
-    retry_failed: bool
-    # Read files again that failed in earlier runs
-
-    max_failures: int
-    # Write the output without failed files if there are at most N [default: 0]
-
-    skip_failed: bool
-    # Write the output without files that failed
 
     append: bool
     # Add new files to those of earlier runs
 
-    drop_vanished: bool
-    # Drop files that no longer exist instead of failing
+    on_change: Literal["stop", "update", "drop"]
+    # How to treat files of earlier runs that were changed or deleted since
 
-    reread_changed: bool
-    # With --append, read files again that were replaced since an earlier run, instead of failing
+    on_failure: Literal["stop", "skip", "retry"]
+    # How to treat files that cannot be read
 
-    drop_unwritten: bool
-    # With --append, forget files of earlier runs that are in no output and not among the inputs
-
-    recheck: bool
-    # With --append, check for all files of earlier runs whether they have changed [default: the newest 1000]
-
-    no_recheck: bool
-    # Do not check whether files of earlier runs have changed where the listing does not tell
+    max_failures: int
+    # Maximum number of files that may fail without preventing the output [default: 0]
 
     attempts: int
     # Attempts per file when a store fails or the file changes [default: 3]
