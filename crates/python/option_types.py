@@ -61,6 +61,8 @@ def annotation(option):
 
 def generated(commands):
     options = {(option["group"], option["name"]): option for command in commands.values() for option in command}
+    # clap names no group for members of a structure that contains another one.
+    options |= {("CombineOptions", one["name"]): one for one in commands["batch"] if not one["group"] and one["name"] not in ("format", "each")}
     text = HEAD
     for group, purpose in GROUPS.items():
         text += f'\n\nclass {group}(TypedDict, total=False):\n    """{purpose}"""\n'

@@ -214,7 +214,7 @@ def test_groups_and_dropped_variables(tmp_path):
     with pytest.raises(virtualize.OptionError, match="regular"):
         Parser(chunk_grid="rectilinear")
     with pytest.raises(virtualize.OptionError, match="no_option"):
-        Parser(no_option=1)
+        Parser(no_option=1)(url, registry())
 
 
 def test_an_array_with_an_unknown_codec_is_left_out_with_a_warning(tmp_path, monkeypatch):

@@ -179,6 +179,21 @@ class LayoutOptions(TypedDict, total=False):
 class CombineOptions(TypedDict, total=False):
     """How files become one dataset."""
 
+    on_mismatch: Literal["stop", "split", "skip"]
+    # How to treat files that are not compatible
+
+    on_duplicate: Literal["error", "first", "last"]
+    # How to treat files whose coordinates are equal or partly overlap
+
+    allow_holes: bool
+    # Allow positions without a file in an arrangement of several dimensions; they read as the fill value
+
+    fill_without_sentinel: bool
+    # Let gaps read as the fill value in arrays without _FillValue
+
+    hdf5_reader: Literal["native", "libhdf5"]
+    # Library that reads HDF5 files; the C library reads local files only
+
 
 class RunOptions(TypedDict, total=False):
     """How a run proceeds."""

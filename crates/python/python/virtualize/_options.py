@@ -7,15 +7,15 @@ from typing import Any, Literal, SupportsIndex
 
 from virtualize._errors import OptionError
 from virtualize._option_types import (
-    CombineOptions,
-    ConnectionOptions,
-    FileOptions,
-    IcechunkOptions,
-    LayoutOptions,
-    Location,
-    MappingOptions,
-    RunOptions,
-    WriteOptions,
+    CombineOptions as CombineOptions,
+    ConnectionOptions as ConnectionOptions,
+    FileOptions as FileOptions,
+    IcechunkOptions as IcechunkOptions,
+    LayoutOptions as LayoutOptions,
+    Location as Location,
+    MappingOptions as MappingOptions,
+    RunOptions as RunOptions,
+    WriteOptions as WriteOptions,
 )
 
 type Format = Literal["kerchunk-json", "zarr3-json", "kerchunk-parquet", "zarr3", "icechunk"]
@@ -30,6 +30,7 @@ class OpenOptions(ConnectionOptions, MappingOptions, total=False):
 
 class BatchOptions(
     FileOptions,
+    LayoutOptions,
     CombineOptions,
     RunOptions,
     WriteOptions,
