@@ -32,7 +32,6 @@ pub(crate) const ZARR3: Entry = Entry {
     zarr_format: ZarrFormat::V3,
     extensions: &["zarr"],
     suffix: ".zarr",
-    media_type: "application/zip",
     python: |output, arguments| {
         fsspec_python(&format!("{}/{REFERENCES}", output.trim_end_matches('/')), arguments)
     },

@@ -27,8 +27,6 @@ pub(crate) struct Entry {
     pub(crate) extensions: &'static [&'static str],
     /// Suffix of outputs that are named after their sources.
     pub(crate) suffix: &'static str,
-    /// Media type of a download; formats of several files are sent as an archive.
-    pub(crate) media_type: &'static str,
     /// Returns Python code that opens an output, from its path or URL and further arguments of `open_dataset`.
     pub(crate) python: fn(&str, &str) -> String,
     pub(crate) writer: Writer,
@@ -90,17 +88,6 @@ impl Format {
     /// Returns the extensions, without the dot, of output names that select this format.
     pub fn extensions(self) -> &'static [&'static str] {
         self.entry.extensions
-    }
-
-    /// Returns the media type of a download; formats of several files are sent as an archive.
-    pub fn media_type(self) -> &'static str {
-        self.entry.media_type
-    }
-
-    /// Returns the file name of a download.
-    pub fn download_name(self) -> String {
-        let kind = self.extensions().first().unwrap_or(&"json");
-        format!("references.{kind}{}", if self.is_several_files() { ".zip" } else { "" })
     }
 
     /// Returns Python code that opens `output` with xarray. `arguments` are appended to those of `open_dataset`, such as
@@ -186,6 +173,5 @@ mod tests {
             }
         }
         assert_eq!(Format::from_name("json"), None);
-        assert_eq!(Format::KERCHUNK_PARQUET.download_name(), "references.parquet.zip");
     }
 }

@@ -18,7 +18,6 @@ pub(crate) const KERCHUNK_JSON: Entry = Entry {
     zarr_format: ZarrFormat::V2,
     extensions: &["json"],
     suffix: ".json",
-    media_type: "application/json",
     python: kerchunk_python,
     writer: Writer::File(write),
 };

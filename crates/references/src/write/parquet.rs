@@ -63,7 +63,6 @@ pub(crate) const KERCHUNK_PARQUET: Entry = Entry {
     zarr_format: ZarrFormat::V2,
     extensions: &["parquet", "parq"],
     suffix: ".parq",
-    media_type: "application/zip",
     python: kerchunk_python,
     writer: Writer::Folder(write),
 };

@@ -51,10 +51,6 @@ const MEANING: [&str; 40] = [
     "valid_range",                // 2.5.1
 ];
 
-/// Attributes that name the quantity of an array's values (sections 3.3 and 7.3), sorted. No value depends on them: if
-/// merged arrays differ in them, they may be dropped, but not kept.
-const QUANTITY: [&str; 2] = ["cell_methods", "standard_name"];
-
 /// Attributes that only grid mappings have (section 5.6; GDAL).
 const OF_GRID_MAPPINGS: [&str; 6] =
     ["GeoTransform", "crs_wkt", "gcps", "grid_mapping_name", "rpc_coefficients", "spatial_ref"];
@@ -65,11 +61,6 @@ const REMARKS: [&str; 4] = ["comment", "history", "long_name", "references"];
 /// Whether values of an array depend on an attribute.
 pub fn decides_values(name: &str) -> bool {
     MEANING.binary_search(&name).is_ok()
-}
-
-/// Whether an attribute names the quantity of an array's values.
-pub fn names_quantity(name: &str) -> bool {
-    QUANTITY.contains(&name)
 }
 
 /// Whether attributes are those of a grid mapping.
@@ -178,7 +169,7 @@ mod tests {
 
     #[test]
     fn the_list_is_sorted() {
-        assert!(MEANING.is_sorted() && QUANTITY.is_sorted());
+        assert!(MEANING.is_sorted());
         assert!(MEANING.iter().all(|name| decides_values(name)));
     }
 
@@ -205,11 +196,9 @@ mod tests {
         assert_eq!(of(encoded, false)["_FillValue"], json!("AAAAAICHw8A="));
     }
 
-    /// CF 1.12, sections 3.3, 5.6 and 7.3; `GeoTransform` and `spatial_ref` are those of GDAL.
+    /// CF 1.12, section 5.6; `GeoTransform` and `spatial_ref` are those of GDAL.
     #[test]
-    fn quantities_and_grid_mappings_are_known_by_name() {
-        let found = ["standard_name", "cell_methods", "long_name", "units"].map(names_quantity);
-        assert_eq!(found, [true, true, false, false]);
+    fn grid_mappings_are_known_by_name() {
         let found = ["spatial_ref", "grid_mapping_name", "grid_mapping"]
             .map(|name| is_grid_mapping(json!({ name: "a" }).as_object().unwrap()));
         assert_eq!(found, [true, true, false]);
