@@ -31,7 +31,7 @@ use tracing_subscriber::{
 
 use crate::{
     app::{Peer, router},
-    auth::reload,
+    auth::{Hangup, reload},
     config::Config,
     error::ConfigError,
     service::Service,
@@ -98,10 +98,11 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let failed = ConfigError::io(listen);
     let listener = TcpListener::bind(listen).await.map_err(|error| failed(in_use(error)))?;
     let address = listener.local_addr().map_err(failed)?;
-    // Before "listening", so that a signal right after it does not end the process.
+    // Installed before "listening", so that a signal right after it does not end the process.
+    let hangup = Hangup::new();
     let config = Arc::clone(&service.config);
     let reloads = AbortOnDropHandle::new(tokio::spawn(async move {
-        reload(config.tokens.as_ref(), config.jwt.as_ref()).await;
+        reload(hangup, config.tokens.as_ref(), config.jwt.as_ref()).await;
     }));
     announce(&service.config, address);
     let (stop, stopped) = oneshot::channel();

@@ -102,40 +102,37 @@ impl<'a> Watched<'a> {
     }
 }
 
-/// Returns a future that reads the token file and the keys again when they change, and on SIGHUP. It never completes.
-/// The handler of SIGHUP is installed at once: without one, the signal would end the process.
-pub(crate) fn reload(tokens: Option<&Tokens>, jwt: Option<&Jwt>) -> impl Future<Output = ()> {
-    let mut hangup = Hangup::new();
-    async move {
-        let mut token_file = tokens.map(|tokens| Watched::new(tokens.file()));
-        let mut key_file = jwt.and_then(|jwt| jwt.keys.file()).map(Watched::new);
-        let mut fetched = tokio::time::Instant::now();
-        loop {
-            let is_signalled = tokio::select! {
-                () = tokio::time::sleep(CHECK) => false,
-                () = hangup.wait() => true,
-            };
-            let have_changed = token_file.as_mut().is_some_and(Watched::has_changed);
-            if let Some(tokens) = tokens.filter(|_| have_changed || is_signalled) {
-                tokens.reload();
-            }
-            let is_due = match &mut key_file {
-                Some(file) => file.has_changed(),
-                None => fetched.elapsed() >= keys::REFRESH,
-            };
-            if let Some(jwt) = jwt.filter(|_| is_due || is_signalled) {
-                jwt.keys.refresh().await;
-                fetched = tokio::time::Instant::now();
-            }
+/// Reads the token file and the keys again when they change, and on SIGHUP. Never returns.
+pub(crate) async fn reload(mut hangup: Hangup, tokens: Option<&Tokens>, jwt: Option<&Jwt>) {
+    let mut token_file = tokens.map(|tokens| Watched::new(tokens.file()));
+    let mut key_file = jwt.and_then(|jwt| jwt.keys.file()).map(Watched::new);
+    let mut fetched = tokio::time::Instant::now();
+    loop {
+        let is_signalled = tokio::select! {
+            () = tokio::time::sleep(CHECK) => false,
+            () = hangup.wait() => true,
+        };
+        let have_changed = token_file.as_mut().is_some_and(Watched::has_changed);
+        if let Some(tokens) = tokens.filter(|_| have_changed || is_signalled) {
+            tokens.reload();
+        }
+        let is_due = match &mut key_file {
+            Some(file) => file.has_changed(),
+            None => fetched.elapsed() >= keys::REFRESH,
+        };
+        if let Some(jwt) = jwt.filter(|_| is_due || is_signalled) {
+            jwt.keys.refresh().await;
+            fetched = tokio::time::Instant::now();
         }
     }
 }
 
 /// SIGHUP, where the system has it.
-struct Hangup(#[cfg(unix)] Option<tokio::signal::unix::Signal>);
+pub(crate) struct Hangup(#[cfg(unix)] Option<tokio::signal::unix::Signal>);
 
 impl Hangup {
-    fn new() -> Self {
+    /// Installs the handler: without one, the signal ends the process.
+    pub(crate) fn new() -> Self {
         Self(
             #[cfg(unix)]
             tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok(),
