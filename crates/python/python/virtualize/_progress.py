@@ -78,7 +78,7 @@ def _tqdm() -> Any:
         return import_module("tqdm.auto").tqdm
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            'progress=True needs tqdm: pip install "virtualize[progress]"', name=error.name
+            'progress=True needs tqdm: pip install tqdm', name=error.name
         ) from None
 
 
