@@ -18,10 +18,13 @@ DEBUG_BUILD = cargo build --locked --package virtualize-cli
 FORMAT  ?= kerchunk-json
 # Profile of `make build`: release compiles fast, dist runs fast.
 PROFILE ?= release
+# Which tests of pytest run: `make test-slow` sets slow, and an empty value runs all.
+MARKS ?= not slow
+PYTEST = -m pytest -q -n 2 -m "$(MARKS)"
 # Time limit of each fuzz target, in seconds.
 SECONDS_EACH ?= 60
 
-.PHONY: help build install wheel run env test test-rust test-interop test-python check docs fixtures fuzz score bench image dist ci
+.PHONY: help build install wheel run env test test-slow test-rust test-interop test-python check docs fixtures fuzz score bench image dist ci
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -43,24 +46,27 @@ run: ## print the references of a file: make run FILE=fixtures/hdf5/chunked.h5 [
 env: ## install the Python clients of the interop tests, and CMake, into .env/
 	@bash $(INTEROP)/setup.sh .env
 
-test: env ## run all tests: Rust with the HDF5 C library, the real clients, the Python package
+test: env ## run the tests: Rust with the HDF5 C library, the real clients, the Python package
 	$(WITH_CMAKE) cargo test $(ALL)
 	$(MAKE) test-interop test-python DEBUG_BUILD=true
+
+test-slow: ## run the slow tests of pytest: random files, faults, executors, and the service's page in Chromium
+	$(MAKE) test-interop test-python MARKS=slow
 
 test-rust: ## run the Rust tests, which need only Rust
 	cargo test --workspace --locked
 
-test-interop: env ## compare references, read by fsspec, zarr-python and xarray, with the original files (PYTEST_ARGS="-k tiff")
+test-interop: env ## compare references, read by fsspec, zarr-python and xarray, with the original files (PYTEST_ARGS="-k tiff", MARKS= for slow ones, too)
 	$(DEBUG_BUILD)
-	@test -n "$${CHROMIUM:-}" || command -v chromium chromium-browser google-chrome >/dev/null || echo "Chromium not found: the tests of the service's page will fail (install chromium, or set CHROMIUM)"
-	VIRTUALIZE_BIN=target/debug/virtualize $(PYTHON) -m pytest -q -n 2 --dist loadfile $(INTEROP) $(PYTEST_ARGS)
+	@test -n "$${CHROMIUM:-}" || command -v chromium chromium-browser google-chrome >/dev/null || echo "Chromium not found: the slow tests of the service's page will fail (install chromium, or set CHROMIUM)"
+	VIRTUALIZE_BIN=target/debug/virtualize $(PYTHON) $(PYTEST) --dist worksteal $(INTEROP) $(PYTEST_ARGS)
 
 test-python: env ## install the Python package into a fresh environment and test it there
 	rm -rf target/wheels-dev
 	cd crates/python && $(MATURIN) --profile dev --out ../../target/wheels-dev
 	bash crates/python/tests/setup.sh target/wheels-dev/*.whl
-	target/python/bin/python -m pytest -q -n 2 --dist loadfile -c crates/python/pyproject.toml --rootdir . crates/python/tests $(PYTEST_ARGS)
-	target/python/bin/python -m pytest -q -c crates/python/pyproject.toml --rootdir . --doctest-modules --pyargs virtualize
+	target/python/bin/python $(PYTEST) --dist loadfile -c crates/python/pyproject.toml --rootdir . crates/python/tests $(PYTEST_ARGS)
+	$(if $(filter slow,$(MARKS)),,target/python/bin/python -m pytest -q -c crates/python/pyproject.toml --rootdir . --doctest-modules --pyargs virtualize)
 
 check: env ## check formatting, lints and the documentation of the code; warnings are errors
 	cargo fmt --all --check
@@ -104,4 +110,4 @@ dist: env ## build and test what a release contains, in target/dist (needs build
 	crates/cli/dist/run.sh $(TARGETS)
 
 ci: check test ## run everything that continuous integration runs
-	$(MAKE) docs DEBUG_BUILD=true
+	$(MAKE) test-slow docs DEBUG_BUILD=true
