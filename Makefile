@@ -3,12 +3,11 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 
-BIN      = target/$(PROFILE)/virtualize
-PYTHON  := .env/bin/python
-INTEROP := crates/cli/tests/interop
-MATURIN := ../../.env/bin/maturin build --locked --interpreter ../../.env/bin/python
-SHARED  := ../shared
-EVAL    := .eval
+BIN         = target/$(PROFILE)/virtualize
+PYTHON     := .env/bin/python
+INTEROP    := crates/cli/tests/interop
+MATURIN    := ../../.env/bin/maturin build --locked --interpreter ../../.env/bin/python
+BENCHMARKS := target/benchmarks
 # The HDF5 C library needs a newer CMake than many systems provide.
 WITH_CMAKE = PATH="$(CURDIR)/.env/bin:$$PATH"
 # Lints and tests use the same features, so each is built only once.
@@ -83,25 +82,16 @@ fixtures: env ## regenerate fixtures/; expected results come from h5py, tifffile
 fuzz: env ## fuzz each target for SECONDS_EACH seconds (needs cargo-fuzz); TARGETS=… selects
 	@SECONDS_EACH=$(SECONDS_EACH) crates/fuzz/run.sh fuzz $(TARGETS)
 
-score: build ## score the binary on the public corpus through real clients (needs ../shared)
-	@test -d $(SHARED)/eval || { echo "make score needs $(SHARED)/eval"; exit 1; }
-	EVAL_DIR=$(EVAL) $(SHARED)/eval/run.sh $(BIN) --format $(FORMAT)
+score: build env ## score the command on 1,200 public files through real clients, against h5py, tifffile and GDAL (TOOL=kerchunk: another tool)
+	benchmarks/setup.sh
+	$(BENCHMARKS)/env/bin/python benchmarks/fetch_corpus.py $(BENCHMARKS)/corpus
+	VIRTUALIZE_BIN=$(BIN) VIRTUALIZE_FORMAT=$(FORMAT) $(BENCHMARKS)/env/bin/python benchmarks/score/score.py $(BENCHMARKS)/corpus --tool $(or $(TOOL),virtualize) --reasons 12
 
-bench: ## time the binary, the Python package and other tools (needs ../shared), then load the service
+bench: ## time the command, the Python package, the service and other tools (PARTS="disk network"; benchmarks/README.md)
 	$(MAKE) build wheel PROFILE=dist
-	@test -d $(SHARED)/bench || { echo "make bench needs $(SHARED)/bench"; exit 1; }
-	@test -x $(EVAL)/venv/bin/python || $(SHARED)/eval/setup.sh $(EVAL)/venv
-	@test -d $(EVAL)/bench || $(EVAL)/venv/bin/python $(SHARED)/bench/make_files.py $(EVAL)/bench
-	VIRTUALIZE_BIN=target/dist/virtualize $(EVAL)/venv/bin/python $(SHARED)/bench/run.py $(EVAL)/bench --reps 3
-	VIRTUALIZE_BIN=target/dist/virtualize $(EVAL)/venv/bin/python crates/archive/examples/archive_peers.py $(SHARED)/bench $(EVAL)/bench
-	$(PYTHON) benchmarks/netcdf3.py target/dist/virtualize $(SHARED)/bench/range_server.py
-	bash crates/python/tests/setup.sh target/wheels/*.whl
-	target/python/bin/python crates/python/benchmarks/read.py
-	target/python/bin/python crates/python/benchmarks/archive.py
-	$(EVAL)/venv/bin/python crates/server/examples/load.py target/dist/virtualize fixtures hdf5/chunked.h5 hdf5/netcdf4.nc tiff/cog.tif --clients 200 --seconds 10
-	$(PYTHON) crates/server/examples/first_picture.py target/dist/virtualize
-	$(EVAL)/venv/bin/python crates/server/examples/load.py target/dist/virtualize fixtures hdf5/chunked.h5 hdf5/netcdf4.nc tiff/cog.tif --clients 1000 --seconds 30 --wrk --strict --memory=256M
-	$(EVAL)/venv/bin/python crates/server/examples/load.py target/dist/virtualize fixtures --nginx --clients 16 --seconds 10
+	cargo build --profile dist --locked --package virtualize-server --example range_server
+	cargo build --profile dist --locked --package virtualize --example scale
+	benchmarks/run.sh $(PARTS)
 
 image: env ## build the container image of the service, target/dist/virtualize-VERSION-oci.tar (needs buildah)
 	crates/cli/dist/run.sh --image $(TARGETS)
