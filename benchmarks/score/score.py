@@ -110,7 +110,7 @@ def score_file(file, kind, tool, report):
     aliases = {alias: truth.path for truth in pending.values() for alias in truth.aliases}
     why = "not offered"
     try:
-        for name, array in tools.TOOLS[tool][0](file, truths and list(truths)):
+        for name, array in tools.TOOLS[tool][0](file, None if truths is None else list(truths)):
             path = next((path for path in (name, aliases.get(name), image_path(name) if kind == "tiff" else None) if path in pending), None)
             is_refused = isinstance(array, Exception) and not isinstance(array, tools.Unopenable)
             if path is None:
@@ -149,7 +149,7 @@ def work(connection, tool, folder):
     os.dup2(1, 2)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    tools.register_codecs()
+    tools.register_codecs(tool)
     connection.send(("ready",))
     while message := connection.recv():
         source, kind = message

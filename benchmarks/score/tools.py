@@ -1,7 +1,7 @@
 """The tools that are scored. Each is a generator of the arrays that it offers in a file.
 
 It yields a path and either a zarr.Array or the exception that refused the array, and raises if it refuses the file. `wanted` lists the
-paths that are judged: tools that refuse a whole file for one array are asked for one array after the other.
+paths that are judged, or is None if the oracle cannot open the file: tools that refuse a whole file for one array are asked for one array after the other.
 """
 import asyncio, gc, io, json, os, pathlib, posixpath, subprocess, tempfile, warnings
 
@@ -66,7 +66,7 @@ def virtualizarr(file, wanted):
     try:
         whole = HDFParser()(url=url, registry=registry)
     except Exception:
-        if not wanted:
+        if wanted is None:
             raise
     else:
         yield from ((f"/{path}", array) for path, array in manifest_arrays(whole))
@@ -147,7 +147,7 @@ def virtual_tiff(file, wanted):
     try:
         whole = VirtualTIFF(ifd=None, ifd_layout="flat")(url=url, registry=registry)
     except Exception:
-        if not wanted:
+        if wanted is None:
             raise
     else:
         yield from manifest_arrays(whole)
@@ -189,13 +189,15 @@ TOOLS = {
 }
 
 
-def register_codecs():
-    """Registers the codecs of imagecodecs. virtual-tiff registers others under some of the same names in Zarr v3, so these are set by name."""
-    import imagecodecs.numcodecs, imagecodecs.zarr, zarr
+def register_codecs(tool):
+    """Registers the codecs of imagecodecs. For Zarr v3 virtual-tiff has its own under some of the same names, so others set them by name."""
+    import imagecodecs.numcodecs
     imagecodecs.numcodecs.register_codecs(verbose=False)
-    imagecodecs.zarr.register_codecs(verbose=False)
-    names = [name for name in imagecodecs.zarr.__all__ if name[0].isupper()]
-    zarr.config.set({f"codecs.imagecodecs_{name.lower()}": f"imagecodecs.zarr.{name}" for name in names})
+    if tool == "virtualize":
+        import imagecodecs.zarr, zarr
+        imagecodecs.zarr.register_codecs(verbose=False)
+        names = [name for name in imagecodecs.zarr.__all__ if name[0].isupper()]
+        zarr.config.set({f"codecs.imagecodecs_{name.lower()}": f"imagecodecs.zarr.{name}" for name in names})
 
 
 def opened_or_error(open):
