@@ -1,6 +1,6 @@
 """Scores a tool on public test files: reads what it offers through zarr-python, and compares each array with h5py, or tifffile and GDAL.
 
-usage: score.py CORPUS [--tool virtualize] [--kind hdf5|tiff] [--sample 0.15] [--only TEXT] [--jobs 2] [--reasons N] [--out FILE.jsonl]
+usage: score.py CORPUS [--tool virtualize] [--kind hdf5|tiff] [--sample 0.15] [--only TEXT] [--jobs 2] [--seconds 60] [--reasons N] [--out FILE.jsonl]
 
 CORPUS is the folder of fetch_corpus.py. VIRTUALIZE_BIN names the command, and VIRTUALIZE_FORMAT its format: kerchunk-json or zarr3-json.
 Verdict of each array that the oracle reads:
@@ -20,7 +20,7 @@ sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).p
 import compare, fetch_corpus, oracle, tools
 
 VERDICTS = ("ok", "wrong", "missing", "read_error")
-SECONDS_PER_FILE, SECONDS_PER_ARRAY = 60, 5
+SECONDS_PER_ARRAY = 5
 # Address space of a worker: some tools allocate what a damaged file asks for.
 MEMORY = 10 << 30
 # An import or a leak of one file must not be blamed on the next: a worker that died is tried again with a fresh one.
@@ -173,10 +173,10 @@ class Worker:
         self.connection.recv()
         self.files = 0
 
-    def score(self, source, kind):
+    def score(self, source, kind, seconds):
         """Returns the steps of a file, the last of which is `end`, `died` or `timeout`."""
         self.files += 1
-        steps, deadline = [], time.monotonic() + SECONDS_PER_FILE
+        steps, deadline = [], time.monotonic() + seconds
         with contextlib.suppress(EOFError, OSError):
             self.connection.send((source, kind))
             while not steps or steps[-1][0] != "end":
@@ -199,7 +199,7 @@ def score_all(entries, options):
         source = str(fetch_corpus.location(options.corpus, entry))
         while True:
             worker = idle.pop() if idle else Worker(options.tool, folder)
-            steps, is_fresh = worker.score(source, entry["kind"]), worker.files == 1
+            steps, is_fresh = worker.score(source, entry["kind"], options.seconds), worker.files == 1
             if steps[-1][0] != "end" or worker.files >= FILES_PER_WORKER:
                 worker.stop()
             else:
@@ -271,6 +271,7 @@ def main():
     parser.add_argument("--sample", type=float, metavar="PART", help="a random part of the files, the same in each run")
     parser.add_argument("--only", metavar="TEXT", help="files whose path contains the text")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=60, help="time limit of a file (60); more on a busy machine")
     parser.add_argument("--reasons", type=int, default=0, metavar="N", help="print the N most frequent reasons of each verdict")
     parser.add_argument("--out", type=pathlib.Path)
     options = parser.parse_args()
