@@ -2,12 +2,10 @@
 
 #![allow(clippy::cast_possible_truncation, reason = "small test data")]
 
-mod support;
-
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use support::{
+use crate::support::{
     ALL_KINDS, Builder, ascii, doubles, entry, gray, image_with, long, only_ifd, read_bytes, read_source,
     short,
 };
