@@ -314,8 +314,10 @@ fn what_cannot_be_read_is_not_written_either() {
         assert!(matches!(error, StoreError::Location { .. }), "{error}");
     }
     assert!(
-        run(SideFolder::create("s3://bucket/a//b", false, crate::common::OUTPUTS).unwrap().finish(&s3(&server)))
-            .is_err()
+        run(SideFolder::create("s3://bucket/a//b", false, crate::common::OUTPUTS)
+            .unwrap()
+            .finish(&s3(&server)))
+        .is_err()
     );
     assert!(server.requests().iter().all(|request| request.method == "HEAD"));
 }

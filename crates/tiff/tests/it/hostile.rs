@@ -4,11 +4,11 @@
 
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use crate::support::{
     ALL_KINDS, Builder, ascii, doubles, entry, gray, image_with, long, only_ifd, read_bytes, read_source,
     short,
 };
+use bytes::Bytes;
 use virtualize_bytes::{Endian, Limits, MemorySource};
 use virtualize_tiff::{Error, model::File};
 

@@ -213,8 +213,10 @@ fn masks_and_names_of_bands() {
             if names.is_some() {
                 found[1] += 1;
                 let (values, _) = values(store, &format!("{group}band_name"), options).unwrap();
-                let text: Vec<u8> =
-                    descriptions.iter().flat_map(|text| crate::oracle::bytes(text, &DataType::String)).collect();
+                let text: Vec<u8> = descriptions
+                    .iter()
+                    .flat_map(|text| crate::oracle::bytes(text, &DataType::String))
+                    .collect();
                 assert_eq!(hex(&values.bytes), hex(&text));
             }
         },
