@@ -1,5 +1,13 @@
 //! Integration tests, in one binary.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "tests fail by panicking"
+)]
+
 mod diagnostics;
 mod gate;
 mod keys;
