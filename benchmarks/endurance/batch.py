@@ -1,4 +1,4 @@
-"""A batch of many files that is killed again and again: `make endurance` runs it.
+"""A batch of many files that is killed again and again.
 
 usage: batch.py BINARY [--files 1000000] [--seconds 60] [--folder FOLDER]
 

@@ -1,4 +1,4 @@
-"""The service for a long time: 1,000 clients, while files change and stores fail. `make endurance` runs it.
+"""The service for a long time: 1,000 clients, while files change and stores fail.
 
 usage: service.py BINARY [--minutes 30] [--clients 1000] [--think 2.5] [--memory 256M] [--report FILE]
 

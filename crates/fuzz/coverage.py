@@ -1,4 +1,4 @@
-"""Prints the line coverage of each crate by the corpora of the fuzz targets: make fuzz-coverage"""
+"""Prints the line coverage of each crate by the corpora of the fuzz targets; `run.sh coverage` calls it"""
 import pathlib, sys
 
 FUZZ = pathlib.Path(__file__).resolve().parent

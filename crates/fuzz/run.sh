@@ -1,14 +1,20 @@
 #!/usr/bin/env bash
-# Fuzzes targets, or minimises their corpora, or measures their line coverage: run.sh fuzz|minimise|coverage TARGET…
+# Fuzzes targets, minimises their corpora, or measures the lines that the corpora reach: run.sh fuzz|minimise|coverage [TARGET …]
 #
-# corpora/TARGET.tar.xz is the minimised corpus; `make fuzz-corpora` rewrites it. It is unpacked into corpus/TARGET, which
-# git ignores and runs extend.
+# corpora/TARGET.tar.xz is the minimised corpus, which `minimise` rewrites. It is unpacked into corpus/TARGET, which git ignores
+# and runs extend. Needs cargo-fuzz, the oracles of `make env`, and for `coverage` LLVM's tools in rustc's version: LLVM=FOLDER, such
+# as /usr/lib/llvm-22/bin (Debian's llvm-22), or `rustup component add llvm-tools`.
 set -eu
 cd "$(dirname "$0")"
 # Coverage instrumentation needs flags that stable Rust hides. No sanitizer: the code has no unsafe blocks.
 export RUSTC_BOOTSTRAP=1
 task=$1
 shift
+cargo fuzz --version >/dev/null || { echo "run.sh needs cargo-fuzz: cargo install cargo-fuzz" >&2; exit 1; }
+if [ "$task" = coverage ]; then
+    LLVM=${LLVM:-$(dirname "$(find "$(rustc --print sysroot)" -name llvm-profdata)")}
+    [ -x "$LLVM/llvm-profdata" ] || { echo "run.sh needs LLVM's tools: rustup component add llvm-tools, or LLVM=FOLDER" >&2; exit 1; }
+fi
 
 targets=("$@")
 test $# -gt 0 || mapfile -t targets < <(cargo fuzz list --fuzz-dir .)
@@ -41,3 +47,4 @@ for target in "${targets[@]}"; do
         ;;
     esac
 done
+if [ "$task" = coverage ]; then LLVM_PROFDATA=$LLVM/llvm-profdata LLVM_COV=$LLVM/llvm-cov python3 coverage.py; fi

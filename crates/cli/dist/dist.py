@@ -1,4 +1,5 @@
-"""Builds what a release contains, in target/dist: `make dist` calls it in an environment with requirements.txt.
+"""Builds what a release contains, in target/dist: `run.sh` calls it in an environment with requirements.txt.
+`--image` before the targets builds the container image only.
 
 The same commit, toolchain and packages give the same bytes: archives are sorted and carry the time of the commit, and no path
 of this machine is in a binary.
@@ -107,7 +108,8 @@ def host():
     return lines["host"].replace("-linux-gnu", "-linux-musl")
 
 
-def main(targets):
+def main(arguments):
+    image_only, targets = arguments[:1] == ["--image"], [word for word in arguments if word != "--image"]
     os.chdir(ROOT)
     os.environ["PATH"] = f"{pathlib.Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     targets = targets or [host()]
@@ -126,6 +128,10 @@ def main(targets):
     releases = {target: release(target, binary, native, version) for target, binary in binaries.items()}
     if any(target in image.ARCHITECTURES for target in targets):
         oci_archive(releases, version, epoch)
+    if image_only:
+        for folder in releases.values():
+            shutil.rmtree(folder)
+        return
     for target, folder in releases.items():
         archive(folder, epoch)
         shutil.rmtree(folder)

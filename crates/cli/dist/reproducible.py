@@ -1,4 +1,4 @@
-"""Builds the command and the wheel in two folders, and compares the bytes: `make reproducible`.
+"""Builds the command and the wheel in two folders, and compares the bytes (in the environment of `make env`).
 
 The folders have paths of different lengths and their own build folders. Arguments after `--` select features of the command.
 """

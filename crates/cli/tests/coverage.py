@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Line coverage of the Rust tests, crate by crate (`make coverage`).
+"""Line coverage of the Rust tests, crate by crate: coverage.py [--workspace | --package NAME …]
 
 Needs llvm-profdata and llvm-cov of rustc's LLVM: LLVM_PROFDATA and LLVM_COV name them, else those of that version on PATH are
 taken. As RUSTC_WORKSPACE_WRAPPER, this program compiles our crates with counters; dependencies have none."""
@@ -14,7 +14,7 @@ def tool(name):
     """Returns an LLVM tool of rustc's version."""
     version = re.search(r"LLVM version: (\d+)", subprocess.check_output(["rustc", "-vV"], text=True))[1]
     found = os.environ.get(name.upper().replace("-", "_")) or shutil.which(f"{name}-{version}")
-    return found or sys.exit(f"make coverage needs {name}-{version} (Debian: apt-get install llvm-{version})")
+    return found or sys.exit(f"coverage.py needs {name}-{version} (Debian: apt-get install llvm-{version})")
 
 
 def executables(arguments, environment):

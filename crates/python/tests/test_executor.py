@@ -30,6 +30,7 @@ URLS = [f"s3://bucket/era/d{k:03}.nc" for k in range(FILES)]
 BROKEN = b"\x89HDF\r\n\x1a\n" + bytes(100)
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(os.name != "posix", reason="signals"),
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
 ]

@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/images: `make pictures`, or `python docs/site/pictures/all.py [NAME ...]`."""
+"""Draws the pictures of docs/images: `.env/bin/python docs/site/pictures/all.py [NAME …]`."""
 import importlib, sys
 
 NAMES = ["overview", "reference", "chunkmap", "fill", "archive", "page"]

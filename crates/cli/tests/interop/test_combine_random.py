@@ -1,10 +1,10 @@
 """Random archives with pitfalls: the result is that of xarray on the originals, value by value, or the files are rejected with a reason."""
-import os, random
+import random
 
 import numpy as np
 import pytest
 import xarray as xr
-from clients import virtualize
+from clients import seeds, virtualize
 from test_combine import MINIMAL, combined, originals, write
 
 CONCAT = ("--concat-dim", "time")
@@ -220,7 +220,7 @@ def test_one_trap(tmp_path, fmt, name, seed):
     check(tmp_path, fmt, files, rng)
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("RANDOM_ARCHIVES", 16))))
+@pytest.mark.parametrize("seed", seeds("RANDOM_ARCHIVES", 16))
 def test_several_traps(tmp_path, fmt, seed):
     rng = random.Random(seed)
     names = rng.sample(sorted(TRAPS), rng.choice([2, 3]))

@@ -1,11 +1,12 @@
 """Text along the growing dimension, variable-length (h5py, netCDF4, xarray) and fixed-length, combined as by `xr.open_mfdataset`."""
-import os, random
+import random
 
 import h5py
 import netCDF4
 import numpy as np
 import pytest
 import xarray as xr
+from clients import seeds
 from test_combine import combined, originals
 
 WORDS = ["", "a", "bb", "snow", "ä€𝄞", "x" * 300, "two words"]
@@ -105,7 +106,7 @@ def test_cut_where_files_overlap(tmp_path, fmt, keep):
     assert list(got.label.values) == (["a", "b", "c", "D"] if keep == "first" else ["a", "b", "C", "D"])
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("RANDOM_ARCHIVES", 16)) // 2))
+@pytest.mark.parametrize("seed", seeds("RANDOM_ARCHIVES", 8))
 def test_text_of_any_shape(tmp_path, fmt, seed):
     """Text with an axis before and after the growing one, with chunks of any size, next to numbers."""
     rng = random.Random(seed)

@@ -10,7 +10,7 @@ from conversion_files import hdf5_file, tiff_file
 MORE = int(os.environ.get("CONVERSIONS", "0"))
 V2, V3 = ["kerchunk-json", "kerchunk-parquet"], ["zarr3-json", "zarr3", "icechunk"]
 FILES = sorted(p for kind in ("hdf5", "tiff") for p in (FIXTURES / kind).iterdir() if p.suffix in (".h5", ".nc", ".tif"))
-CORPUS = ROOT.parent / "shared/corpus" if (ROOT.parent / "shared/corpus").exists() else pathlib.Path("/work/shared/corpus")
+CORPUS = pathlib.Path(os.environ.get("CORPUS", ROOT / "target/benchmarks/corpus"))
 #: Features that the other Zarr format cannot represent. These arrays change in a conversion, and convert reports them.
 LOST = ["order in which they are stored", "Zarr v3 has none for bytes", "Blosc 2", "without masking it", "made anew"]
 #: The corresponding messages of diff.
@@ -101,7 +101,7 @@ def test_fixtures(part, tmp_path):
     checked(chosen(FILES, 24)[part::3], tmp_path, MORE)
 
 
-@pytest.mark.skipif(not CORPUS.exists(), reason="the public corpus in ../shared is not part of the repository")
+@pytest.mark.skipif(not CORPUS.exists(), reason="`make score` fetches the public files")
 def test_corpus(tmp_path):
     suffixes = (".h5", ".hdf5", ".nc", ".nc4", ".he5", ".tif", ".tiff")
     files = [p for p in CORPUS.rglob("*") if p.suffix in suffixes and p.stat().st_size < 1 << 20]

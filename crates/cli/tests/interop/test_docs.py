@@ -196,7 +196,8 @@ def test_tables_name_tests_that_exist(page, least):
 
 def test_nothing_names_a_place_that_does_not_exist():
     """Nothing is published: no organisation, site, registry or release of this project may be linked."""
-    places = ["virtualize" + "-rs", "docs.rs/" + "virtualize", "ghcr.io/" + "virtualize", "crates.io/crates/" + "virtualize", "cargo install " + "virtualize", "pypi.org/project/" + "virtualize"]
+    places = ["virtualize" + "-rs", "docs.rs/" + "virtualize", "ghcr.io/" + "virtualize", "crates.io/crates/" + "virtualize", "cargo install " + "virtualize",
+              "pypi.org/project/" + "virtualize", "pip install " + "virtualize\n", "pip install \"" + "virtualize[", ".." + "/shared"]
     files = subprocess.run(["git", "ls-files"], cwd=clients.ROOT, capture_output=True, text=True, check=True).stdout.split()
     texts = {name: (clients.ROOT / name).read_bytes() for name in files if (clients.ROOT / name).is_file()}
     assert [(name, place) for name, text in texts.items() for place in places if place.encode() in text] == []

@@ -12,7 +12,7 @@ import clients
 import pytest
 from test_batch import day
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="seccomp")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not sys.platform.startswith("linux"), reason="seccomp")]
 SAMPLE = int(os.environ.get("FAULTS", 3))
 SOURCE = pathlib.Path(__file__).parent / "faults" / "faults.c"
 TIME = "--concat-dim", "time", "--quiet"

@@ -8,6 +8,8 @@ import pytest
 import zarr
 from clients import FORMATS
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(int(os.environ.get("RANDOM_HDF5", 3)))
 EACH = 12
 NUMBERS = ["i1", "u1", "<i2", ">i2", "<u4", ">i4", "<i8", ">u8", "<f2", "<f4", ">f4", "<f8", ">f8", "<c8", ">c16"]

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from clients import virtualize
 
+pytestmark = pytest.mark.slow
+
 COUNT, FIRST = int(os.environ.get("RANDOM_NETCDF3", 24)), int(os.environ.get("NETCDF3_SEED", 0))
 FORMATS = list(clients.FORMATS)
 # Prints what netCDF4-python reads of a file, in a process of its own: damaged files can crash it.

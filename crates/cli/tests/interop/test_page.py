@@ -10,6 +10,8 @@ import pytest
 import service
 from page import CHUNKED, COG, NETCDF, base, chromium, contrast, inspected, original, page, read_all, same_pixels, settled, show, until, walk
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("file", [NETCDF, CHUNKED, COG, clients.FIXTURES / "hdf5/types.h5"], ids=lambda file: file.name)
 def test_tree_and_details(page, base, file):

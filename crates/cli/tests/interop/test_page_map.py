@@ -14,6 +14,8 @@ from page import ASSETS, base, chromium, page, show, until
 from pyproj import CRS, Transformer
 from rasterio.enums import Resampling
 
+pytestmark = pytest.mark.slow
+
 OPEN = """async ([url, path, options]) => {
   const { MapView } = await import("/assets/map.js");
   const response = await fetch("/v1/inspect?" + new URLSearchParams({ url, format: "zarr3-json" }));

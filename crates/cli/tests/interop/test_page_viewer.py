@@ -10,6 +10,8 @@ import xarray as xr
 
 from page import base, chromium, page, settled, show, until  # noqa: F401
 
+pytestmark = pytest.mark.slow
+
 SERVER = pathlib.Path(clients.__file__).parents[3] / "server"
 BUNDLES = "vendor.js", "vendor-map.js", "vendor-licenses.txt"
 

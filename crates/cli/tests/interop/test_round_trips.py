@@ -8,6 +8,8 @@ import pytest
 import zarr
 from clients import virtualize
 
+pytestmark = pytest.mark.slow
+
 FORMATS = ["kerchunk-json", "kerchunk-parquet", "zarr3-json", "zarr3", "icechunk"]
 NAMES = ["a", "b c", "ü", "日本", "a.b", "..x", "quote\"s", "it's", "semi;colon", "a+b", "A", "x" * 60, "c", "0", "refs.0.parq", "zarr.json2", "{{u}}"]
 #: Names that kerchunk's Parquet layout cannot represent.

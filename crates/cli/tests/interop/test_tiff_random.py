@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from clients import FORMATS, nodes
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(int(os.environ.get("RANDOM_TIFFS", 4)))
 EACH = 10
 LOSSLESS = [None, None, "LZW", "DEFLATE", "ZSTD", "LZMA", "PACKBITS", "LERC", "LERC", "LERC_DEFLATE", "LERC_ZSTD"]

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 from clients import FORMATS, convert
 
+pytestmark = pytest.mark.slow
+
 
 def source(f, rng, name, dtype, fill):
     """Writes a source with a random layout. Returns its shape."""

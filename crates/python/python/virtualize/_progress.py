@@ -77,9 +77,7 @@ def _tqdm() -> Any:
     try:
         return import_module("tqdm.auto").tqdm
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            'progress=True needs tqdm: pip install "virtualize[progress]"', name=error.name
-        ) from None
+        raise ModuleNotFoundError("progress=True needs tqdm: pip install tqdm", name=error.name) from None
 
 
 def _show(bar: Any, event: Event) -> None:

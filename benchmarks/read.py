@@ -1,9 +1,9 @@
 """Compares ways to read a whole array, each in a process of its own, one after the other in each round.
 
 Time is from opening the file to values in memory, without imports. Memory is the peak of the process, minus that after
-the imports and minus the result.
+the imports and minus the result. With a server, the file is read through it, too.
 
-usage: read.py [--parts small large tiff] [--where local s3] [--ways NAME ...] [--rounds N] [--scale X] [--latency MS]
+usage: read.py [--server RANGE_SERVER] [--parts small large tiff] [--ways NAME …] [--rounds N] [--scale X] [--latency MS]
 """
 
 import argparse
@@ -17,17 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-TESTS = Path(__file__).resolve().parents[2] / "cli/tests/interop"
-
-# The server has a process of its own, so that it does not share the interpreter with what is measured.
-SERVER = """
-import pathlib, sys
-sys.path.append(sys.argv[1])
-from slow_s3 import SlowS3
-with SlowS3({"file": pathlib.Path(sys.argv[2]).read_bytes()}, float(sys.argv[3]) / 1000) as server:
-    print(server.env["AWS_ENDPOINT_URL"], flush=True)
-    sys.stdin.read()
-"""
+from server import Server
 
 WAY = """
 import json, resource, sys, time
@@ -182,7 +172,7 @@ def show(title: str, found: dict[str, list[list[float]]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
-    parser.add_argument("--where", nargs="+", choices=["local", "s3"], default=["local", "s3"])
+    parser.add_argument("--server", type=os.path.abspath)
     parser.add_argument("--ways", nargs="+", help="only these, of " + ", ".join({**HDF5, **TIFF}))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1.0, help="size of the files, 1 for 655 MB")
@@ -195,18 +185,14 @@ def main() -> None:
             folder = Path(temporary)
             path = folder / ("file.tif" if part == "tiff" else "file.nc")
             write(part, path, options.scale)
-            if "local" in options.where:
-                arguments = prepare(folder, path, str(path), {}, part)
-                show(f"{part}, local", measure(ways, name, arguments, options.rounds))
-            if "s3" in options.where:
-                server = [sys.executable, "-c", SERVER, str(TESTS), str(path), str(options.latency)]
-                with subprocess.Popen(server, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
-                    assert running.stdout is not None
-                    remote = {"endpoint": running.stdout.readline().strip(), "anonymous": True}
+            arguments = prepare(folder, path, str(path), {}, part)
+            show(f"{part}, local", measure(ways, name, arguments, options.rounds))
+            if options.server:
+                with Server(options.server, folder, options.latency) as server:
                     (folder / "s3").mkdir()
-                    arguments = prepare(folder / "s3", path, "s3://bucket/file", remote, part)
+                    remote = {"endpoint": server.endpoint, "anonymous": True}
+                    arguments = prepare(folder / "s3", path, f"s3://bucket/{path.name}", remote, part)
                     show(f"{part}, {options.latency:g} ms latency", measure(ways, name, arguments, options.rounds))
-                    running.terminate()
 
 
 if __name__ == "__main__":

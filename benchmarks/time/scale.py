@@ -1,9 +1,9 @@
 #!/usr/bin/env python
 """The same references written by us, kerchunk, VirtualiZarr and icechunk-python, in one run: seconds, most memory, size.
 
-python crates/virtualize/examples/scale_peers.py [--references 10000000] [--only TEXT] [--shapes 1 1000] [--out FOLDER]
+python benchmarks/time/scale.py [--references 10000000] [--only TEXT] [--shapes 1 1000] [--out FOLDER]
 
-Ours are written by `examples/scale.rs` (built by `cargo build --release -p virtualize --example scale`). Each row is a process of its own.
+Ours are written by `crates/virtualize/examples/scale.rs` (built by `cargo build --profile dist -p virtualize --example scale`). Each row is a process of its own.
 The clock runs while references that are in memory already are written: a hierarchy of ours, a dict for kerchunk, ManifestArrays for VirtualiZarr, NumPy arrays for icechunk-python.
 Most memory is that of the whole process, with the references that it was given. VirtualiZarr gets a fifth of the references, since it would take many minutes and 10 GB:
 its seconds and sizes are multiplied, its memory is not.
@@ -11,7 +11,7 @@ its seconds and sizes are multiplied, its memory is not.
 import argparse, json, pathlib, re, resource, shutil, subprocess, sys, tempfile, time, warnings
 
 URL = "s3://bucket/a/prefix/of/usual/length/file.nc"
-SCALE = pathlib.Path(__file__).resolve().parents[3] / "target/release/examples/scale"
+SCALE = pathlib.Path(__file__).resolve().parents[2] / "target/dist/examples/scale"
 # Arrays, over which the references are divided.
 SHAPES = (1, 1000)
 OURS = ("kerchunk-json", "kerchunk-parquet", "zarr3-json", "icechunk")
