@@ -19,7 +19,8 @@ FORMAT  ?= kerchunk-json
 PROFILE ?= release
 # Which tests of pytest run: `make test-slow` sets slow, and an empty value runs all.
 MARKS ?= not slow
-PYTEST = -m pytest -q -n 2 -m "$(MARKS)"
+# Continuous integration repeats a test that fails once, and names it: tests of servers and processes depend on the load of the machine.
+PYTEST = -m pytest -q -n 2 -m "$(MARKS)" $(if $(CI),--reruns 1 -rR)
 # Time limit of each fuzz target, in seconds.
 SECONDS_EACH ?= 60
 

@@ -14,7 +14,7 @@ UNTRIGGERED = {
     "codec-name-clash": "Python only: crates/python/tests/test_codecs.py",
     "file-limit": "needs a file larger than 1 GiB, or one made for it: tests in crates/hdf5",
     "internal": "needs a bug",
-    "not-allowed": "service only: crates/server/tests/access.rs",
+    "not-allowed": "service only: crates/server/tests/it/access.rs",
     "ome-series": "test_tiff_structure.py",
     "output-failed": "needs a full disk",
     "output-locked": "needs two processes: test_batch_runs.py",

@@ -1,4 +1,4 @@
-"""Writes the files beside this script with h5py 3.16 (HDF5 2.0). The expectations in tests/files.rs repeat what is written here."""
+"""Writes the files beside this script with h5py 3.16 (HDF5 2.0). The expectations in tests/it/files.rs repeat what is written here."""
 
 import h5py
 import numpy as np

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
-mod common;
-
 use std::{
     sync::{
         Arc,
@@ -12,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use common::{Response, Server, content, file, options, run};
+use crate::common::{Response, Server, content, file, options, run};
 use futures::future::join_all;
 use virtualize_bytes::{ByteRange, ReadErrorKind, ReadRanges};
 use virtualize_store::{Listed, StoreOptions, open, open_listed};

@@ -3,11 +3,9 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod common;
-
 use std::{fs, os::unix::fs::symlink};
 
-use common::{Response, Server, options, run};
+use crate::common::{Response, Server, options, run};
 use virtualize_bytes::{ByteRange, ReadErrorKind};
 use virtualize_store::{Allowed, StoreError, StoreOptions, open};
 

@@ -1,11 +1,9 @@
 //! Compares decoded values of the fixtures with those that h5py and tifffile report, with the options that change how they are stored.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::cast_possible_truncation)]
 
-mod oracle;
-
 use std::path::Path;
 
-use oracle::{FORMATS, fixture, fixtures, hex, leaves, opened, options};
+use crate::oracle::{FORMATS, fixture, fixtures, hex, leaves, opened, options};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use virtualize::{

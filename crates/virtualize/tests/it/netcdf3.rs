@@ -1,5 +1,5 @@
 //! Damaged NetCDF classic files: opening and writing them ends, and does not panic, whatever the bytes. The mutations are the
-//! same in every run. `VIRTUALIZE_MUTATIONS=10000 cargo test --release -p virtualize --test netcdf3` runs more of them.
+//! same in every run. `VIRTUALIZE_MUTATIONS=10000 cargo test --release -p virtualize --test it netcdf3` runs more of them.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::path::Path;

@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
 use std::fs;
 
-use common::{options, run};
+use crate::common::{options, run};
 use virtualize_store::{OutputLock, StoreError};
 
 #[test]

@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
-mod common;
-
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{Response, Server, content, file, options, run};
+use crate::common::{Response, Server, content, file, options, run};
 use virtualize_bytes::{ByteRange, ReadErrorKind, ReadRanges};
 use virtualize_store::{Condition, StoreError, StoreOptions, open, probe};
 
@@ -117,7 +115,7 @@ fn a_token_is_not_sent_in_the_clear() {
 }
 
 /// Replaces the file after the first response, in the ways that a server can reveal.
-fn changing(later: impl Fn(&common::Request) -> Response + Send + Sync + 'static) -> ReadErrorKind {
+fn changing(later: impl Fn(&crate::common::Request) -> Response + Send + Sync + 'static) -> ReadErrorKind {
     let count = AtomicUsize::new(0);
     let server = Server::start(move |request| match count.fetch_add(1, Ordering::Relaxed) {
         0 => file(request, content(), "\"one\""),
@@ -132,7 +130,7 @@ fn changing(later: impl Fn(&common::Request) -> Response + Send + Sync + 'static
 #[test]
 fn a_file_that_changes_is_noticed() {
     assert_eq!(changing(|request| file(request, content(), "\"two\"")), ReadErrorKind::Changed, "If-Match");
-    let ignores_if_match = |request: &common::Request| {
+    let ignores_if_match = |request: &crate::common::Request| {
         let mut plain = request.clone();
         plain.headers.remove("if-match");
         file(&plain, content(), "\"two\"")
@@ -189,7 +187,7 @@ fn an_empty_file_and_a_body_cut_short() {
 }
 
 /// Removes what a server may omit: the size of the file, the length of the response.
-fn incomplete(request: &common::Request, without_size: bool, without_length: bool) -> Response {
+fn incomplete(request: &crate::common::Request, without_size: bool, without_length: bool) -> Response {
     let mut response = file(request, content(), "\"one\"");
     for (name, value) in &mut response.headers {
         if *name == "Content-Range" && without_size {

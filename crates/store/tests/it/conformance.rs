@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Server, conforms, content, options, run};
+use crate::common::{Server, conforms, content, options, run};
 use virtualize_bytes::{MemorySource, ReadRanges};
 use virtualize_store::{Object, open};
 
@@ -46,7 +44,7 @@ fn http_without_ranges() {
     let server = Server::start(|request| {
         let mut plain = request.clone();
         plain.headers.remove("range");
-        common::file(&plain, content(), "\"one\"")
+        crate::common::file(&plain, content(), "\"one\"")
     });
     run(async {
         let object = open(&format!("{}/c.bin", server.url), &options()).await.unwrap();

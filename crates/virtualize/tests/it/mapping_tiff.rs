@@ -1,11 +1,9 @@
 //! Compares TIFF fixtures with what GDAL reads from them (values, packing, units, names, metadata), and series of OME-TIFF with those of tifffile.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::cast_possible_truncation)]
 
-mod oracle;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use oracle::{FORMATS, fixtures, hex, opened, options};
+use crate::oracle::{FORMATS, fixtures, hex, opened, options};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use virtualize::{
@@ -182,7 +180,7 @@ fn check_nodata(array: &Array, image: &Value) {
     );
     let fill = array.fill_value.as_ref().map(|fill| fill.to_stored(&array.data_type, Endian::Little));
     if let (Some(Some(fill)), false) = (fill, matches!(array.data_type, DataType::Struct(_))) {
-        let number = oracle::integer_or_float(expected, &array.data_type);
+        let number = crate::oracle::integer_or_float(expected, &array.data_type);
         assert_eq!(hex(&fill), hex(&number));
     }
 }
@@ -215,8 +213,10 @@ fn masks_and_names_of_bands() {
             if names.is_some() {
                 found[1] += 1;
                 let (values, _) = values(store, &format!("{group}band_name"), options).unwrap();
-                let text: Vec<u8> =
-                    descriptions.iter().flat_map(|text| oracle::bytes(text, &DataType::String)).collect();
+                let text: Vec<u8> = descriptions
+                    .iter()
+                    .flat_map(|text| crate::oracle::bytes(text, &DataType::String))
+                    .collect();
                 assert_eq!(hex(&values.bytes), hex(&text));
             }
         },

@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
 use std::path::Path;
 
-use common::{OUTPUTS, conforms, content, options};
+use crate::common::{OUTPUTS, conforms, content, options};
 use hyper_util::rt::TokioIo;
 use s3s::{auth::SimpleAuth, service::S3ServiceBuilder};
 use virtualize_bytes::{ByteRange, ReadErrorKind, ReadRanges};

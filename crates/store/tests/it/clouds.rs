@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
-mod common;
-
-use common::{Request, Response, Server, file, options, run};
+use crate::common::{Request, Response, Server, file, options, run};
 use futures::future::join_all;
 use virtualize_bytes::ReadErrorKind;
 use virtualize_store::{Listed, SideFolder, StoreError, StoreOptions, list_page, open, open_listed, put};
@@ -316,8 +314,10 @@ fn what_cannot_be_read_is_not_written_either() {
         assert!(matches!(error, StoreError::Location { .. }), "{error}");
     }
     assert!(
-        run(SideFolder::create("s3://bucket/a//b", false, common::OUTPUTS).unwrap().finish(&s3(&server)))
-            .is_err()
+        run(SideFolder::create("s3://bucket/a//b", false, crate::common::OUTPUTS)
+            .unwrap()
+            .finish(&s3(&server)))
+        .is_err()
     );
     assert!(server.requests().iter().all(|request| request.method == "HEAD"));
 }
@@ -354,7 +354,7 @@ fn an_object_that_is_replaced_while_it_is_read_is_noticed_in_each_store() {
         let count = std::sync::atomic::AtomicUsize::new(0);
         let server = Server::start(move |request| {
             let first = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0;
-            file(request, common::content(), if first { "\"one\"" } else { "\"two\"" })
+            file(request, crate::common::content(), if first { "\"one\"" } else { "\"two\"" })
         });
         let object = run(open(&format!("{scheme}://bucket/a"), &of(&server, scheme))).unwrap();
         let error = run(object.read_ranges(&[ByteRange::new(900_000, 5)])).unwrap_err();

@@ -2,9 +2,7 @@
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Request, Response, Server, options};
+use crate::common::{Request, Response, Server, options};
 use virtualize_bytes::{ByteRange, ReadRanges};
 use virtualize_store::{StoreOptions, open};
 

@@ -15,11 +15,11 @@ struct Vector {
 
 fn vectors() -> Vec<Vector> {
     let files = [
-        include_str!("data/hdf5_chunks.txt"),
-        include_str!("data/other_chunks.txt"),
-        include_str!("data/blosc2_and_zfp.txt"),
-        include_str!("data/lossy_chunks.txt"),
-        include_str!("data/sz3_chunks.txt"),
+        include_str!("../data/hdf5_chunks.txt"),
+        include_str!("../data/other_chunks.txt"),
+        include_str!("../data/blosc2_and_zfp.txt"),
+        include_str!("../data/lossy_chunks.txt"),
+        include_str!("../data/sz3_chunks.txt"),
     ];
     // `VECTORS=file` adds chunks, such as random ones.
     let more =
@@ -189,7 +189,7 @@ fn damaged_chunks_give_errors_or_bytes() {
 /// numbers, with a filter that is not implemented.
 #[test]
 fn damaged_frames_of_blosc2_are_refused() {
-    let text = include_str!("data/blosc2_frame.txt").replace('\n', "");
+    let text = include_str!("../data/blosc2_frame.txt").replace('\n', "");
     let frame = BASE64_STANDARD.decode(text).unwrap();
     assert_eq!(decode(&[Codec::Blosc2], &frame, 240).unwrap().len(), 240);
     let header = [(16, 1), (23, 0x60), (26, 0x80), (58, 0x80), (70, 7), (71, 0x80), (76, 0x81)];

@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
 use std::{fs, io::Write};
 
-use common::{options, run};
+use crate::common::{options, run};
 use virtualize_bytes::{ByteRange, ReadErrorKind, ReadRanges};
 use virtualize_store::{SideFile, StoreError, open};
 

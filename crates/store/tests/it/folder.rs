@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
 use std::{fs, io::Write, path::Path};
 
-use common::{OUTPUTS, options, run};
+use crate::common::{OUTPUTS, options, run};
 use virtualize_store::{SideFolder, StoreError};
 
 fn names(folder: &Path) -> Vec<String> {

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
-mod support;
-
-use support::{
+use crate::support::{
     ALL_KINDS, Builder, Metered, ascii, doubles, entry, gray, image_with, long, only_ifd, read_source, short,
     without,
 };

@@ -2,9 +2,7 @@
 //! the lines that the command prints.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::cast_possible_truncation)]
 
-mod oracle;
-
-use oracle::{fixture, options};
+use crate::oracle::{fixture, options};
 use virtualize::{ComplexIntegers, Diagnostic, Error, Format, Notation, Options, Severity, open};
 
 fn apply(options: &mut Options, option: &str) {
@@ -55,7 +53,7 @@ fn found(section: &str) -> Vec<String> {
 #[test]
 fn diagnostics_are_those_of_the_table() {
     let mut differ = String::new();
-    for section in include_str!("diagnostics.txt").split("== ").skip(1) {
+    for section in include_str!("../diagnostics.txt").split("== ").skip(1) {
         let (title, lines) = section.split_once('\n').unwrap();
         let found = found(title);
         if found != lines.lines().filter(|line| !line.is_empty()).collect::<Vec<_>>() {

@@ -2,15 +2,13 @@
 
 #![allow(clippy::cast_possible_truncation, reason = "small test data")]
 
-mod support;
-
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use support::{
+use crate::support::{
     ALL_KINDS, Builder, ascii, doubles, entry, gray, image_with, long, only_ifd, read_bytes, read_source,
     short,
 };
+use bytes::Bytes;
 use virtualize_bytes::{Endian, Limits, MemorySource};
 use virtualize_tiff::{Error, model::File};
 

@@ -2,9 +2,7 @@
 //! descriptions and diagnostics of the report are in tables.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::cast_possible_truncation)]
 
-mod oracle;
-
-use oracle::{HIDDEN, each_node, fixture, flat, hex, opened, options, text};
+use crate::oracle::{HIDDEN, each_node, fixture, flat, hex, opened, options, text};
 use serde_json::{Map, Value, json};
 use virtualize::{
     Format, VirtualStore,
@@ -192,7 +190,7 @@ fn chunks_and_fill_values_are_those_of_libhdf5() {
         else {
             return;
         };
-        let expected = oracle::bytes(value, &array.data_type);
+        let expected = crate::oracle::bytes(value, &array.data_type);
         assert_eq!(hex(&fill.to_stored(&array.data_type, Endian::Little).unwrap()), hex(&expected), "{what}");
     });
     assert_eq!(compared, 2826, "arrays");

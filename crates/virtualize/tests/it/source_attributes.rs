@@ -1,11 +1,9 @@
 //! Compares attributes with the types of the source file, which xarray gets from the Python package, with those that h5py reports.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::cast_possible_truncation)]
 
-mod oracle;
-
 use std::collections::BTreeMap;
 
-use oracle::{HIDDEN, each_node, flat, hex, text, unhex};
+use crate::oracle::{HIDDEN, each_node, flat, hex, text, unhex};
 use serde_json::{Value, json};
 use virtualize::{NumpyField, NumpyType, SourceValue};
 
@@ -119,9 +117,9 @@ fn stored(value: &Value, name: &str) -> Vec<u8> {
     };
     let little = match (data_type.is_complex(), value.as_array()) {
         (true, Some(items)) if items[0].is_array() => {
-            items.iter().flat_map(|item| oracle::bytes(item, &data_type)).collect()
+            items.iter().flat_map(|item| crate::oracle::bytes(item, &data_type)).collect()
         }
-        _ => oracle::leaves(value, &data_type),
+        _ => crate::oracle::leaves(value, &data_type),
     };
     let size = usize::try_from(data_type.number_size()).unwrap();
     let turned = |bytes: &[u8]| bytes.iter().rev().copied().collect::<Vec<_>>();

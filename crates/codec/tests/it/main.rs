@@ -1,0 +1,5 @@
+//! Integration tests, in one binary.
+
+mod decoder;
+mod oracle;
+mod round_trip;

@@ -1,0 +1,6 @@
+//! Integration tests, in one binary.
+
+mod crashes;
+mod parts;
+mod read;
+mod updates;

@@ -1,0 +1,5 @@
+//! Integration tests, in one binary.
+
+mod hostile;
+mod read;
+mod support;
