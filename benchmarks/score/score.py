@@ -17,13 +17,15 @@ import argparse, collections, contextlib, json, multiprocessing, os, pathlib, ra
 from concurrent.futures import ThreadPoolExecutor
 
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1])]
+import numpy as np
+
 import compare, fetch_corpus, oracle, tools
 
 VERDICTS = ("ok", "wrong", "missing", "read_error")
 SECONDS_PER_ARRAY = 5
 # Address space of a worker: some tools allocate what a damaged file asks for.
 MEMORY = 10 << 30
-# An import or a leak of one file must not be blamed on the next: a worker that died is tried again with a fresh one.
+# What a worker keeps of earlier files must not be blamed on a later one: a file whose worker dies is tried once more with a fresh worker.
 FILES_PER_WORKER = 250
 
 
@@ -45,7 +47,7 @@ def read(array):
 
     def run():
         try:
-            result.append(oracle.np.asarray(array[...]))
+            result.append(np.asarray(array[...]))
         except BaseException as error:
             result.append(error)
 
