@@ -134,7 +134,7 @@ minimal-versions: ## compile all crates with the lowest versions of dependencies
 	cd target/minimal-versions && RUSTC_BOOTSTRAP=1 cargo update -Z direct-minimal-versions && cargo check --workspace --target-dir ../minimal-versions-build
 
 # Neither the size of a pointer nor the order of bytes in memory may change what these do. They read no files of their own accord.
-PURE          := bytes codec dmrpp hdf5 map netcdf3 references tiff zarr
+PURE          := bytes codec dmrpp hdf5 map netcdf3 rare references tiff zarr
 # The crate parquet is for little-endian processors.
 LITTLE_ENDIAN := references
 PROCESSORS    ?= i686 s390x powerpc
@@ -148,7 +148,7 @@ portability-%:
 
 # Without the crates that call C. Unit tests alone: the fixtures would take hours.
 miri: ## interpret the unit tests of the crates without C code, and look for undefined behaviour (needs: rustup +nightly component add miri rust-src)
-	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --locked --lib $(addprefix --package=virtualize-,$(filter-out codec references,$(PURE)))
+	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --locked --lib $(addprefix --package=virtualize-,$(filter-out codec rare references,$(PURE)))
 
 reproducible: env ## build the command and the wheel in two folders, and compare the bytes (PROFILE=dist: as releases are built)
 	$(PYTHON) crates/cli/dist/reproducible.py --profile $(PROFILE)

@@ -5,7 +5,7 @@ use std::fmt;
 
 use virtualize_zarr::Codec;
 
-use crate::codecs::{self, Direction, predictor::Layout};
+use crate::codecs::{self, predictor::Layout};
 
 /// Most bytes that one stored byte is expected to decode to. Memory for more is not allocated in advance.
 const RATIO: usize = 2000;
@@ -72,7 +72,7 @@ pub(crate) fn decode(codec: &Codec, bytes: &[u8], out: &mut [u8], state: &mut St
         Codec::Lzw => codecs::lzw::decode_into(bytes, out, &mut state.lzw),
         Codec::Hdf5Lz4 => codecs::hdf5_lz4::decode_into(bytes, out),
         other => {
-            let decoded = codecs::run(other, bytes, Direction::Decode { limit: out.len() }).ok()??;
+            let decoded = codecs::decode(other, bytes, out.len()).ok()??;
             is_full(decoded.len(), out)?;
             out.copy_from_slice(&decoded);
             Some(())

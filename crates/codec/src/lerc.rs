@@ -7,13 +7,7 @@
 use lerc::{DecodeResult, LercInfo, Sample};
 use virtualize_zarr::{Codec, DataType};
 
-use crate::{
-    CodecFailure,
-    codecs::{zlib, zstd},
-    corrupt,
-    image::Header,
-    parameters,
-};
+use crate::{CodecFailure, codecs::streams, corrupt, image::Header, parameters};
 
 /// Bytes of a blob that its checksum does not cover: key, version and the checksum.
 const UNCHECKED: usize = 14;
@@ -57,8 +51,8 @@ impl Head {
     pub fn read(outer: &[Codec], bytes: &[u8]) -> Result<Self, CodecFailure> {
         match outer {
             [] => Self::parse(bytes),
-            [Codec::Zlib { .. }] => Self::parse(&zlib::decode_start(bytes, Self::BYTES as u64)?),
-            [Codec::Zstd { .. }] => Self::parse(&zstd::decode_start(bytes, Self::BYTES as u64)?),
+            [Codec::Zlib { .. }] => Self::parse(&streams::decode_zlib_start(bytes, Self::BYTES as u64)?),
+            [Codec::Zstd { .. }] => Self::parse(&streams::decode_zstd_start(bytes, Self::BYTES as u64)?),
             [other, ..] => Err(CodecFailure::NoDecoder(other.describe())),
         }
     }
@@ -137,8 +131,8 @@ impl Head {
 pub fn unwrap(outer: &[Codec], bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
     match outer {
         [] => Ok(bytes.iter().take(limit).copied().collect()),
-        [Codec::Zlib { .. }] => zlib::decode(bytes, limit),
-        [Codec::Zstd { .. }] => zstd::decode(bytes, limit),
+        [Codec::Zlib { .. }] => streams::decode_zlib(bytes, limit),
+        [Codec::Zstd { .. }] => streams::decode_zstd(bytes, limit),
         [other, ..] => Err(CodecFailure::NoDecoder(other.describe())),
     }
 }

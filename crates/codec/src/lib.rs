@@ -79,6 +79,19 @@ pub enum CodecFailure {
     },
 }
 
+#[cfg(feature = "rare")]
+impl From<virtualize_rare::DecodeError> for CodecFailure {
+    fn from(error: virtualize_rare::DecodeError) -> Self {
+        use virtualize_rare::DecodeError;
+        match error {
+            DecodeError::NoDecoder(codec) => Self::NoDecoder(codec),
+            DecodeError::Parameters { codec, reason } => Self::Parameters { codec, reason },
+            DecodeError::TooLong { codec, limit } => Self::TooLong { codec, limit },
+            DecodeError::Corrupt { codec, reason } => Self::Corrupt { codec, reason },
+        }
+    }
+}
+
 pub(crate) fn corrupt(codec: &'static str, reason: impl ToString) -> CodecFailure {
     CodecFailure::Corrupt { codec, reason: reason.to_string() }
 }

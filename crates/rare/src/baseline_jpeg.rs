@@ -1,9 +1,9 @@
 //! Baseline JPEG (ITU-T T.81) to planes of samples, as libjpeg computes them, to the last bit. Damaged streams, in which libraries
 //! differ, are refused.
 
-use crate::{CodecFailure, corrupt};
+use crate::{DecodeError, corrupt};
 
-fn malformed(problem: impl Into<String>) -> CodecFailure {
+fn malformed(problem: impl Into<String>) -> DecodeError {
     corrupt("JPEG", problem.into())
 }
 
@@ -12,18 +12,18 @@ fn malformed(problem: impl Into<String>) -> CodecFailure {
 /// What decoding a scan takes.
 #[derive(Debug)]
 pub(super) struct Stream<'a> {
-    pub(in super::super) width: usize,
-    pub(in super::super) height: usize,
-    pub(in super::super) components: Vec<Component>,
+    pub(super) width: usize,
+    pub(super) height: usize,
+    pub(super) components: Vec<Component>,
     /// Units between restart markers; 0 for none.
-    pub(in super::super) restart_interval: usize,
+    pub(super) restart_interval: usize,
     /// Entropy-coded data.
-    pub(in super::super) scan: &'a [u8],
+    pub(super) scan: &'a [u8],
 }
 
 /// A component with its tables.
 #[derive(Debug)]
-pub(in super::super) struct Component {
+pub(super) struct Component {
     horizontal: u8,
     vertical: u8,
     /// Steps in the order of the stream.
@@ -37,7 +37,7 @@ pub(super) fn of_tables(
     bytes: &[u8],
     [quantization, dc, ac]: [[usize; 3]; 3],
     luma: (u8, u8),
-) -> Result<Vec<Component>, CodecFailure> {
+) -> Result<Vec<Component>, DecodeError> {
     let from = |start: usize| bytes.get(start..).ok_or_else(|| malformed("a table outside of its chunk"));
     let factors = [luma, (1, 1), (1, 1)];
     let places = quantization.into_iter().zip(dc).zip(ac).zip(factors);
@@ -53,12 +53,12 @@ pub(super) fn of_tables(
     places.map(component).collect()
 }
 
-fn bytes_of_steps(bytes: &[u8]) -> Result<[u16; 64], CodecFailure> {
+fn bytes_of_steps(bytes: &[u8]) -> Result<[u16; 64], DecodeError> {
     let steps = bytes.first_chunk::<64>().ok_or_else(|| malformed("a table is cut off"))?;
     Ok(steps.map(u16::from))
 }
 
-fn words_of_steps(bytes: &[u8]) -> Result<[u16; 64], CodecFailure> {
+fn words_of_steps(bytes: &[u8]) -> Result<[u16; 64], DecodeError> {
     let steps = bytes.first_chunk::<128>().ok_or_else(|| malformed("a table is cut off"))?;
     let mut words = [0; 64];
     for (word, pair) in words.iter_mut().zip(steps.as_chunks().0) {
@@ -86,17 +86,17 @@ pub(super) struct Segments {
 
 impl Segments {
     /// Reads a stream that holds only tables (TIFF's JPEGTables).
-    pub(in super::super) fn read_tables(&mut self, stream: &[u8]) -> Result<(), CodecFailure> {
+    pub(super) fn read_tables(&mut self, stream: &[u8]) -> Result<(), DecodeError> {
         self.read_until(stream, 0xd9).map(|_| ())
     }
 
     /// Reads up to the start of the scan, and returns what follows it.
-    pub(in super::super) fn read<'a>(&mut self, stream: &'a [u8]) -> Result<&'a [u8], CodecFailure> {
+    pub(super) fn read<'a>(&mut self, stream: &'a [u8]) -> Result<&'a [u8], DecodeError> {
         self.read_until(stream, 0xda)
     }
 
     /// Reads up to a segment, with that of a scan, and returns what follows.
-    fn read_until<'a>(&mut self, stream: &'a [u8], last: u8) -> Result<&'a [u8], CodecFailure> {
+    fn read_until<'a>(&mut self, stream: &'a [u8], last: u8) -> Result<&'a [u8], DecodeError> {
         let cut_off = || malformed("its headers are cut off");
         let mut rest = stream.strip_prefix(b"\xff\xd8").ok_or_else(|| malformed("no start of image"))?;
         loop {
@@ -128,14 +128,14 @@ impl Segments {
     }
 
     /// Whether libjpeg would take three components for RGB.
-    pub(in super::super) fn is_rgb(&self) -> bool {
+    pub(super) fn is_rgb(&self) -> bool {
         let names = || self.components.iter().map(|[name, ..]| *name).eq(*b"RGB");
         self.components.len() == 3
             && !self.has_jfif
             && self.adobe.map_or_else(names, |transform| transform == 0)
     }
 
-    fn frame(&mut self, body: &[u8]) -> Result<(), CodecFailure> {
+    fn frame(&mut self, body: &[u8]) -> Result<(), DecodeError> {
         let (head, components) =
             body.split_first_chunk::<6>().ok_or_else(|| malformed("a short frame header"))?;
         let [bits, high, low, wide, narrow, count] = *head;
@@ -148,7 +148,7 @@ impl Segments {
         Ok(())
     }
 
-    fn scan(&mut self, body: &[u8]) -> Result<(), CodecFailure> {
+    fn scan(&mut self, body: &[u8]) -> Result<(), DecodeError> {
         let (count, rest) = body.split_first().ok_or_else(|| malformed("a short scan header"))?;
         let selectors =
             rest.get(..usize::from(*count) * 2).ok_or_else(|| malformed("a short scan header"))?;
@@ -156,7 +156,7 @@ impl Segments {
         Ok(())
     }
 
-    fn huffman(&mut self, mut body: &[u8]) -> Result<(), CodecFailure> {
+    fn huffman(&mut self, mut body: &[u8]) -> Result<(), DecodeError> {
         while let Some((place, rest)) = body.split_first() {
             let (table, length) = Huffman::parse(rest)?;
             let tables = if place >> 4 == 0 { &mut self.dc } else { &mut self.ac };
@@ -166,7 +166,7 @@ impl Segments {
         Ok(())
     }
 
-    fn quantization(&mut self, mut body: &[u8]) -> Result<(), CodecFailure> {
+    fn quantization(&mut self, mut body: &[u8]) -> Result<(), DecodeError> {
         while let Some((place, rest)) = body.split_first() {
             let (steps, length) = match place >> 4 {
                 0 => (bytes_of_steps(rest)?, 64),
@@ -178,11 +178,11 @@ impl Segments {
         Ok(())
     }
 
-    pub(in super::super) fn stream<'a>(
+    pub(super) fn stream<'a>(
         &self,
         scan: &'a [u8],
         expected: (usize, usize),
-    ) -> Result<Stream<'a>, CodecFailure> {
+    ) -> Result<Stream<'a>, DecodeError> {
         let (width, height) = self.frame.ok_or_else(|| malformed("no frame header"))?;
         let (columns, rows) = expected;
         if width != columns || height < rows {
@@ -201,7 +201,7 @@ impl Segments {
         &self,
         [name, sampling, steps]: [u8; 3],
         [selected, tables]: [u8; 2],
-    ) -> Result<Component, CodecFailure> {
+    ) -> Result<Component, DecodeError> {
         let missing = || malformed("a table is missing");
         let (horizontal, vertical) = (sampling >> 4, sampling & 15);
         if name != selected || !(1..=4).contains(&horizontal) || !(1..=4).contains(&vertical) {
@@ -219,11 +219,11 @@ impl Segments {
     }
 }
 
-fn slot<T>(tables: &mut [T; 4], place: u8) -> Result<&mut T, CodecFailure> {
+fn slot<T>(tables: &mut [T; 4], place: u8) -> Result<&mut T, DecodeError> {
     tables.get_mut(usize::from(place)).ok_or_else(|| malformed("a table with a number above 3"))
 }
 
-fn word(body: &[u8]) -> Result<u16, CodecFailure> {
+fn word(body: &[u8]) -> Result<u16, DecodeError> {
     body.first_chunk().map(|bytes| u16::from_be_bytes(*bytes)).ok_or_else(|| malformed("a short segment"))
 }
 
@@ -242,7 +242,7 @@ pub(super) struct Huffman {
 
 impl Huffman {
     /// Parses 16 numbers of codes by length, then the values. Returns the table and its length in bytes.
-    fn parse(bytes: &[u8]) -> Result<(Self, usize), CodecFailure> {
+    fn parse(bytes: &[u8]) -> Result<(Self, usize), DecodeError> {
         let (counts, rest) =
             bytes.split_first_chunk::<LONGEST>().ok_or_else(|| malformed("a table is cut off"))?;
         let total: usize = counts.iter().map(|count| usize::from(*count)).sum();
@@ -263,7 +263,7 @@ impl Huffman {
     }
 
     /// Returns a table of lengths of DC differences, which libjpeg limits.
-    fn of_dc(self) -> Result<Self, CodecFailure> {
+    fn of_dc(self) -> Result<Self, DecodeError> {
         match self.values.iter().find(|value| **value > 15) {
             Some(value) => Err(malformed(format!("a DC difference of {value} bits"))),
             None => Ok(self),
@@ -271,7 +271,7 @@ impl Huffman {
     }
 
     /// Reads the value of the next code.
-    fn next(&self, bits: &mut Bits<'_>) -> Result<u8, CodecFailure> {
+    fn next(&self, bits: &mut Bits<'_>) -> Result<u8, DecodeError> {
         let mut code = 0_u32;
         for (first, count, place) in &self.lengths {
             code = code << 1 | bits.bit()?;
@@ -301,7 +301,7 @@ impl<'a> Bits<'a> {
         Self { rest, byte: 0, left: 0 }
     }
 
-    fn bit(&mut self) -> Result<u32, CodecFailure> {
+    fn bit(&mut self) -> Result<u32, DecodeError> {
         if self.left == 0 {
             (self.byte, self.rest) = match *self.rest {
                 [0xff, 0, ref rest @ ..] => (0xff, rest),
@@ -315,7 +315,7 @@ impl<'a> Bits<'a> {
     }
 
     /// Reads a difference or coefficient of so many bits (T.81, F.2.2.1).
-    fn signed(&mut self, bits: u8) -> Result<i32, CodecFailure> {
+    fn signed(&mut self, bits: u8) -> Result<i32, DecodeError> {
         if bits > 15 {
             return Err(malformed(format!("a coefficient of {bits} bits")));
         }
@@ -328,7 +328,7 @@ impl<'a> Bits<'a> {
     }
 
     /// Skips to the byte after the next restart marker.
-    fn restart(&mut self, number: u8) -> Result<(), CodecFailure> {
+    fn restart(&mut self, number: u8) -> Result<(), DecodeError> {
         self.left = 0;
         while let [0xff, 0xff, ..] = self.rest {
             self.rest = self.rest.get(1..).unwrap_or_default();
@@ -350,7 +350,7 @@ const CONSTANT: u32 = 13;
 const BETWEEN: u32 = 2;
 
 /// Transforms dequantized coefficients, row by row, to samples.
-pub(super) fn samples(coefficients: &[i32; 64]) -> Result<[u8; 64], CodecFailure> {
+pub(super) fn samples(coefficients: &[i32; 64]) -> Result<[u8; 64], DecodeError> {
     let mut columns = [[0_i64; 8]; 8];
     for (x, column) in columns.iter_mut().enumerate() {
         let mut input = [0_i64; 8];
@@ -370,7 +370,7 @@ pub(super) fn samples(coefficients: &[i32; 64]) -> Result<[u8; 64], CodecFailure
 }
 
 /// Libraries differ in numbers far outside of the range of samples, which no encoder produces.
-fn sample_of(value: i64) -> Result<u8, CodecFailure> {
+fn sample_of(value: i64) -> Result<u8, DecodeError> {
     if !(-512..512).contains(&value) {
         return Err(malformed("coefficients out of range"));
     }
@@ -411,8 +411,8 @@ const ZIGZAG: [u8; 64] = [
 /// Samples of a component, with whole blocks at the edges.
 #[derive(Debug)]
 pub(super) struct Plane {
-    pub(in super::super) horizontal: u8,
-    pub(in super::super) vertical: u8,
+    pub(super) horizontal: u8,
+    pub(super) vertical: u8,
     /// Samples of a row.
     width: usize,
     samples: Vec<u8>,
@@ -427,7 +427,7 @@ impl Plane {
     }
 
     /// Returns samples of a row; nothing past its end.
-    pub(in super::super) fn run(&self, y: usize, x: usize, length: usize) -> &[u8] {
+    pub(super) fn run(&self, y: usize, x: usize, length: usize) -> &[u8] {
         let start = y.saturating_mul(self.width).saturating_add(x);
         self.samples.get(start..start.saturating_add(length)).unwrap_or_default()
     }
@@ -444,7 +444,7 @@ impl Plane {
 }
 
 /// Decodes the planes of all components.
-pub(super) fn decode(stream: &Stream<'_>) -> Result<Vec<Plane>, CodecFailure> {
+pub(super) fn decode(stream: &Stream<'_>) -> Result<Vec<Plane>, DecodeError> {
     let most = |of: fn(&Component) -> u8| stream.components.iter().map(of).max().unwrap_or(1);
     let across = stream.width.div_ceil(8 * usize::from(most(|component| component.horizontal)));
     let down = stream.height.div_ceil(8 * usize::from(most(|component| component.vertical)));
@@ -473,7 +473,7 @@ fn decode_unit(
     plane: &mut Plane,
     before: &mut i32,
     (x, y): (usize, usize),
-) -> Result<(), CodecFailure> {
+) -> Result<(), DecodeError> {
     let (across, down) = (usize::from(component.horizontal), usize::from(component.vertical));
     for row in 0..down {
         for column in 0..across {
@@ -489,7 +489,7 @@ fn coefficients(
     bits: &mut Bits<'_>,
     component: &Component,
     before: &mut i32,
-) -> Result<[i32; 64], CodecFailure> {
+) -> Result<[i32; 64], DecodeError> {
     let mut block = [0; 64];
     let length = component.dc.next(bits)?;
     *before = before.saturating_add(bits.signed(length)?);
@@ -511,7 +511,7 @@ fn coefficients(
     Ok(block)
 }
 
-fn put(block: &mut [i32; 64], component: &Component, place: usize, value: i32) -> Result<(), CodecFailure> {
+fn put(block: &mut [i32; 64], component: &Component, place: usize, value: i32) -> Result<(), DecodeError> {
     let past = || malformed("more coefficients than a block has");
     let to = ZIGZAG.get(place).map(|to| usize::from(*to)).ok_or_else(past)?;
     let step = component.quantization.get(place).copied().ok_or_else(past)?;

@@ -8,18 +8,13 @@
 
 use virtualize_zarr::Endian;
 
-use super::size;
-use crate::{CodecFailure, corrupt};
+use crate::size;
+use crate::{DecodeError, corrupt};
 
 const NAME: &str = "SGI Log";
 
 /// Decodes as many rows as fit into `limit` bytes.
-pub(super) fn decode(
-    bytes: &[u8],
-    width: u64,
-    endian: Endian,
-    limit: usize,
-) -> Result<Vec<u8>, CodecFailure> {
+pub(super) fn decode(bytes: &[u8], width: u64, endian: Endian, limit: usize) -> Result<Vec<u8>, DecodeError> {
     let width = size(width);
     let rows = limit.checked_div(width.saturating_mul(2)).unwrap_or(0);
     let mut out = Vec::with_capacity(limit.min(bytes.len().saturating_mul(128)));

@@ -12,10 +12,10 @@ use super::{
     huffman::{self, Reader},
     number::{Config, Number, Quantizer},
 };
-use crate::{CodecFailure, corrupt};
+use crate::{DecodeError, corrupt};
 
 /// Decodes all values.
-pub(super) fn decode<T: Number>(config: &Config, mut reader: Reader<'_>) -> Result<Vec<T>, CodecFailure> {
+pub(super) fn decode<T: Number>(config: &Config, mut reader: Reader<'_>) -> Result<Vec<T>, DecodeError> {
     let axes = config.shape.len();
     let shape = (0..axes).map(|_| reader.size()).collect::<Result<Vec<_>, _>>()?;
     let (block, kind, direction) = (reader.i32()?, reader.i32()?, reader.i32()?);
@@ -70,7 +70,7 @@ struct Decoder<T> {
 }
 
 impl<T: Number> Decoder<T> {
-    fn levels(&mut self, block: usize) -> Result<(), CodecFailure> {
+    fn levels(&mut self, block: usize) -> Result<(), DecodeError> {
         let bound = self.quantizer.bound;
         self.recover(0, &[(1, T::default())], 1)?;
         let longest = self.shape.iter().copied().max().unwrap_or(1);
@@ -84,7 +84,7 @@ impl<T: Number> Decoder<T> {
     }
 
     /// Interpolates the blocks of a level, which are `size` values long along each axis.
-    fn blocks(&mut self, stride: usize, size: usize) -> Result<(), CodecFailure> {
+    fn blocks(&mut self, stride: usize, size: usize) -> Result<(), DecodeError> {
         let mut begin = vec![0_usize; self.shape.len()];
         loop {
             let end: Vec<usize> = begin
@@ -110,7 +110,7 @@ impl<T: Number> Decoder<T> {
         end: &[usize],
         stride: usize,
         position: usize,
-    ) -> Result<(), CodecFailure> {
+    ) -> Result<(), DecodeError> {
         let axis = *self.order.get(position).ok_or_else(cut_off)?;
         let get = |list: &[usize], axis: usize| list.get(axis).copied().unwrap_or(0);
         let others: Vec<usize> = self.order.iter().copied().filter(|other| *other != axis).collect();
@@ -140,7 +140,7 @@ impl<T: Number> Decoder<T> {
     }
 
     /// Interpolates every second one of `count` values from `start` on, with `step` between them.
-    fn line(&mut self, start: usize, step: usize, count: usize) -> Result<(), CodecFailure> {
+    fn line(&mut self, start: usize, step: usize, count: usize) -> Result<(), DecodeError> {
         if self.is_cubic && count >= 5 {
             return self.cubic(start, step, count);
         }
@@ -162,7 +162,7 @@ impl<T: Number> Decoder<T> {
         Ok(())
     }
 
-    fn cubic(&mut self, start: usize, step: usize, count: usize) -> Result<(), CodecFailure> {
+    fn cubic(&mut self, start: usize, step: usize, count: usize) -> Result<(), DecodeError> {
         let mut at = 3;
         while at + 3 < count {
             self.predict(start, step, at, &[(-1, at - 3), (9, at - 1), (9, at + 1), (-1, at + 3)], 16)?;
@@ -185,7 +185,7 @@ impl<T: Number> Decoder<T> {
         at: usize,
         terms: &[(i8, usize)],
         divisor: u8,
-    ) -> Result<(), CodecFailure> {
+    ) -> Result<(), DecodeError> {
         let mut known = [(0, T::default()); 4];
         for (known, (factor, at)) in known.iter_mut().zip(terms) {
             *known = (*factor, *self.values.get(start + at * step).ok_or_else(cut_off)?);
@@ -194,7 +194,7 @@ impl<T: Number> Decoder<T> {
         self.recover(start + at * step, known, divisor)
     }
 
-    fn recover(&mut self, at: usize, known: &[(i8, T)], divisor: u8) -> Result<(), CodecFailure> {
+    fn recover(&mut self, at: usize, known: &[(i8, T)], divisor: u8) -> Result<(), DecodeError> {
         let code = self.codes.next().ok_or_else(cut_off)?;
         let value = self.quantizer.recover(T::combine(known, divisor), code)?;
         *self.values.get_mut(at).ok_or_else(cut_off)? = value;

@@ -1,8 +1,8 @@
 //! Conversion of YCbCr with subsampled chroma (TIFF 6.0, section 21) to RGB. It follows libtiff's `tif_color.c`, which
 //! computes in single precision and integers, to the last bit, so GDAL shows the same values.
 
-use super::size;
-use crate::{CodecFailure, corrupt};
+use crate::size;
+use crate::{DecodeError, corrupt};
 
 const NAME: &str = "subsampled YCbCr";
 /// Fraction bits of products.
@@ -25,12 +25,12 @@ pub(super) fn decode(
     luma: [f32; 3],
     reference: [f32; 6],
     limit: usize,
-) -> Result<Vec<u8>, CodecFailure> {
+) -> Result<Vec<u8>, DecodeError> {
     let (width, height) = (size(blocks.width), size(blocks.height));
     let (across, down) = (usize::from(blocks.horizontal).max(1), usize::from(blocks.vertical).max(1));
     let row_bytes = width.saturating_mul(3);
     if row_bytes.checked_mul(height).is_none_or(|bytes| bytes > limit) {
-        return Err(CodecFailure::TooLong { codec: NAME.to_owned(), limit });
+        return Err(DecodeError::TooLong { codec: NAME.to_owned(), limit });
     }
     let colors = Colors::new(luma, reference);
     let block = across * down + 2;

@@ -1,10 +1,10 @@
 //! JPEG of YCbCr to RGB, as libjpeg computes it, to the last bit: chroma is interpolated (T.871 has the colors).
 
-use super::{
+use crate::{DecodeError, corrupt};
+use crate::{
     baseline_jpeg::{self, Plane, Segments, Stream},
     size,
 };
-use crate::{CodecFailure, corrupt};
 
 const NAME: &str = "JPEG";
 /// Fraction bits of products.
@@ -17,11 +17,11 @@ pub(super) fn decode(
     (width, height): (u64, u64),
     tables: &[u8],
     limit: usize,
-) -> Result<Vec<u8>, CodecFailure> {
+) -> Result<Vec<u8>, DecodeError> {
     let (width, height) = (size(width), size(height));
     let length = width.checked_mul(height).and_then(|pixels| pixels.checked_mul(3));
     if length.is_none_or(|length| length > limit) {
-        return Err(CodecFailure::TooLong { codec: NAME.to_owned(), limit });
+        return Err(DecodeError::TooLong { codec: NAME.to_owned(), limit });
     }
     let mut segments = Segments::default();
     if !tables.is_empty() {
@@ -55,7 +55,7 @@ struct Chroma<'a> {
 }
 
 impl<'a> Chroma<'a> {
-    fn of(luma: &Plane, plane: &'a Plane, stream: &Stream<'_>) -> Result<Self, CodecFailure> {
+    fn of(luma: &Plane, plane: &'a Plane, stream: &Stream<'_>) -> Result<Self, DecodeError> {
         let (is_wide, is_tall) = match (luma.horizontal, luma.vertical, plane.horizontal, plane.vertical) {
             (1, 1, 1, 1) => (false, false),
             (2, 1, 1, 1) => (true, false),

@@ -9,7 +9,7 @@
 //! Children are indices of 1, 2 or 4 bytes, as the number of nodes requires.
 
 use super::{NAME, cut_off, number::Number, unsupported};
-use crate::{CodecFailure, corrupt};
+use crate::{DecodeError, corrupt};
 
 /// A node of the tree.
 #[derive(Clone, Copy)]
@@ -20,10 +20,10 @@ struct Node {
 }
 
 /// The tree of a code. Node 0 is the root.
-pub(in crate::codecs) struct Tree(Vec<Node>);
+pub(crate) struct Tree(Vec<Node>);
 
 /// Reads a code and decodes `count` numbers with it.
-pub(super) fn decode(reader: &mut Reader<'_>, count: usize) -> Result<Vec<i32>, CodecFailure> {
+pub(super) fn decode(reader: &mut Reader<'_>, count: usize) -> Result<Vec<i32>, DecodeError> {
     let least = reader.i32()?;
     let (nodes, _numbers) = (reader.big_endian()?, reader.big_endian()?);
     let tree = Tree::parse(reader, nodes)?;
@@ -35,7 +35,7 @@ pub(super) fn decode(reader: &mut Reader<'_>, count: usize) -> Result<Vec<i32>, 
 
 impl Tree {
     /// Parses a tree from its byte order on.
-    pub(in crate::codecs) fn parse(reader: &mut Reader<'_>, count: usize) -> Result<Self, CodecFailure> {
+    pub(crate) fn parse(reader: &mut Reader<'_>, count: usize) -> Result<Self, DecodeError> {
         if reader.flag()? {
             return Err(unsupported("trees of big-endian machines"));
         }
@@ -57,12 +57,7 @@ impl Tree {
     }
 
     /// Decodes `count` numbers, to which `least` is added.
-    pub(in crate::codecs) fn decode(
-        &self,
-        bits: &[u8],
-        count: usize,
-        least: i32,
-    ) -> Result<Vec<i32>, CodecFailure> {
+    pub(crate) fn decode(&self, bits: &[u8], count: usize, least: i32) -> Result<Vec<i32>, DecodeError> {
         let root = *self.0.first().ok_or_else(|| corrupt(NAME, "a code without nodes"))?;
         match root.is_leaf {
             true => Ok(vec![root.number.wrapping_add(least); count]),
@@ -101,63 +96,63 @@ fn walk(nodes: &[Node], root: Node, bytes: &[u8], count: usize, least: i32) -> O
 
 /// Bytes that are not read yet.
 #[derive(Clone, Copy)]
-pub(in crate::codecs) struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub(in crate::codecs) fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    pub(in crate::codecs) fn bytes(&mut self, count: usize) -> Result<&'a [u8], CodecFailure> {
+    pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
         let (bytes, rest) = self.0.split_at_checked(count).ok_or_else(cut_off)?;
         self.0 = rest;
         Ok(bytes)
     }
 
-    pub(in crate::codecs) fn array<const N: usize>(&mut self) -> Result<[u8; N], CodecFailure> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let (bytes, rest) = self.0.split_first_chunk().ok_or_else(cut_off)?;
         self.0 = rest;
         Ok(*bytes)
     }
 
-    pub(in crate::codecs) fn flag(&mut self) -> Result<bool, CodecFailure> {
+    pub(crate) fn flag(&mut self) -> Result<bool, DecodeError> {
         self.array::<1>().map(|[byte]| byte != 0)
     }
 
-    pub(in crate::codecs) fn i32(&mut self) -> Result<i32, CodecFailure> {
+    pub(crate) fn i32(&mut self) -> Result<i32, DecodeError> {
         self.array().map(i32::from_le_bytes)
     }
 
-    pub(in crate::codecs) fn f32(&mut self) -> Result<f32, CodecFailure> {
+    pub(crate) fn f32(&mut self) -> Result<f32, DecodeError> {
         self.array().map(f32::from_le_bytes)
     }
 
-    pub(in crate::codecs) fn f64(&mut self) -> Result<f64, CodecFailure> {
+    pub(crate) fn f64(&mut self) -> Result<f64, DecodeError> {
         self.array().map(f64::from_le_bytes)
     }
 
     /// Reads a number of 8 bytes.
-    pub(in crate::codecs) fn size(&mut self) -> Result<usize, CodecFailure> {
+    pub(crate) fn size(&mut self) -> Result<usize, DecodeError> {
         usize::try_from(u64::from_le_bytes(self.array()?)).map_err(|_| cut_off())
     }
 
-    pub(in crate::codecs) fn i32_be(&mut self) -> Result<i32, CodecFailure> {
+    pub(crate) fn i32_be(&mut self) -> Result<i32, DecodeError> {
         self.array().map(i32::from_be_bytes)
     }
 
     /// Reads a number of 4 bytes, most significant first.
-    pub(in crate::codecs) fn big_endian(&mut self) -> Result<usize, CodecFailure> {
+    pub(crate) fn big_endian(&mut self) -> Result<usize, DecodeError> {
         usize::try_from(u32::from_be_bytes(self.array()?)).map_err(|_| cut_off())
     }
 
     /// Reads values, the number of which comes first.
-    pub(in crate::codecs) fn values<T: Number>(&mut self) -> Result<Vec<T>, CodecFailure> {
+    pub(crate) fn values<T: Number>(&mut self) -> Result<Vec<T>, DecodeError> {
         let count = self.size()?;
         let bytes = self.bytes(count.checked_mul(T::SIZE).ok_or_else(cut_off)?)?;
         bytes.chunks_exact(T::SIZE).map(|bytes| T::from_le_slice(bytes).ok_or_else(cut_off)).collect()
     }
 
-    pub(in crate::codecs) fn rest(&self) -> &'a [u8] {
+    pub(crate) fn rest(&self) -> &'a [u8] {
         self.0
     }
 }

@@ -4,22 +4,22 @@
 
 use virtualize_zarr::{OldJpeg, OldJpegStream};
 
-use super::{
+use crate::{DecodeError, corrupt};
+use crate::{
     baseline_jpeg::{self, Plane, Segments, Stream, of_tables},
     size,
     ycbcr::{self, Blocks},
 };
-use crate::{CodecFailure, corrupt};
 
 const NAME: &str = "old-style JPEG";
 
 /// Decodes to interleaved RGB or gray of at most `limit` bytes.
-pub(super) fn decode(bytes: &[u8], image: &OldJpeg, limit: usize) -> Result<Vec<u8>, CodecFailure> {
+pub(super) fn decode(bytes: &[u8], image: &OldJpeg, limit: usize) -> Result<Vec<u8>, DecodeError> {
     let stream = find(bytes, image)?;
     let pixels = size(image.width).checked_mul(size(image.height));
     let length = pixels.and_then(|pixels| pixels.checked_mul(stream.components.len()));
     if length.is_none_or(|length| length > limit) {
-        return Err(CodecFailure::TooLong { codec: NAME.to_owned(), limit });
+        return Err(DecodeError::TooLong { codec: NAME.to_owned(), limit });
     }
     let planes = baseline_jpeg::decode(&stream)?;
     match planes.as_slice() {
@@ -31,7 +31,7 @@ pub(super) fn decode(bytes: &[u8], image: &OldJpeg, limit: usize) -> Result<Vec<
 }
 
 /// Finds tables and data in the bytes that hold them.
-fn find<'a>(bytes: &'a [u8], image: &OldJpeg) -> Result<Stream<'a>, CodecFailure> {
+fn find<'a>(bytes: &'a [u8], image: &OldJpeg) -> Result<Stream<'a>, DecodeError> {
     let size_of = (size(image.width), size(image.height));
     match image.stream {
         OldJpegStream::Tables { quantization, dc, ac, scan } => {
@@ -62,7 +62,7 @@ fn find<'a>(bytes: &'a [u8], image: &OldJpeg) -> Result<Stream<'a>, CodecFailure
     }
 }
 
-fn part(bytes: &[u8], (start, end): (u64, u64)) -> Result<&[u8], CodecFailure> {
+fn part(bytes: &[u8], (start, end): (u64, u64)) -> Result<&[u8], DecodeError> {
     bytes.get(size(start)..size(end)).ok_or_else(|| malformed("tables or data outside of their chunk"))
 }
 
@@ -72,7 +72,7 @@ fn to_rgb(
     planes: &[Plane],
     image: &OldJpeg,
     limit: usize,
-) -> Result<Vec<u8>, CodecFailure> {
+) -> Result<Vec<u8>, DecodeError> {
     let [luma, chroma @ ..] = planes else { return Err(malformed("no component")) };
     if chroma.len() != 2 {
         return Err(malformed(format!("{} components, expected 3", planes.len())));
@@ -100,9 +100,62 @@ fn to_rgb(
     ycbcr::decode(&blocks, grid, image.luma, image.reference, limit)
 }
 
-fn malformed(problem: impl Into<String>) -> CodecFailure {
+fn malformed(problem: impl Into<String>) -> DecodeError {
     corrupt(NAME, problem.into())
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use virtualize_zarr::OldJpegStream;
+
+    /// Codes of T.81, table K.3 (DC of luminance), which has 12 values.
+    const DC: [u8; 28] =
+        [0, 1, 5, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
+    /// One code of one bit: the end of a block.
+    const AC: [u8; 17] = [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
+    /// Steps of 8, the tables, and the data, for an image of 8 × 8 without subsampling.
+    fn parts(data: &[u8]) -> (Vec<u8>, OldJpeg) {
+        let bytes = [&[8; 64][..], &DC, &AC, data].concat();
+        let end = bytes.len() as u64;
+        let image = OldJpeg {
+            width: 8,
+            height: 8,
+            luma: [0.299, 0.587, 0.114],
+            reference: [0.0, 255.0, 128.0, 255.0, 128.0, 255.0],
+            horizontal: 1,
+            vertical: 1,
+            restart_interval: 0,
+            stream: OldJpegStream::Tables {
+                quantization: [0; 3],
+                dc: [64; 3],
+                ac: [92; 3],
+                scan: (109, end),
+            },
+        };
+        (bytes, image)
+    }
+
+    /// A DC difference of 5 (code 100, bits 101) times a step of 8 is 40 / 8 more than 128 throughout; chroma is zero (code 00).
+    #[test]
+    fn a_constant_block() {
+        let (bytes, image) = parts(&[0b1001_0100, 0b0000_0111]);
+        assert_eq!(decode(&bytes, &image, 192).unwrap(), [133; 192]);
+        assert!(decode(&bytes, &image, 191).is_err());
+        for cut in 0..bytes.len() {
+            assert!(decode(&bytes[..cut], &image, 192).is_err(), "{cut} bytes");
+        }
+    }
+
+    #[test]
+    fn what_libraries_read_differently_is_refused() {
+        // A difference of -2047 times 8 (code 111111110), then chroma.
+        let (bytes, image) = parts(&[0xff, 0, 0, 0, 0, 0, 0]);
+        assert!(decode(&bytes, &image, 192).unwrap_err().to_string().contains("out of range"));
+        let (bytes, image) = parts(&[0b1001_0100]);
+        assert!(decode(&bytes, &image, 192).unwrap_err().to_string().contains("end before"));
+        let three = OldJpeg { horizontal: 3, ..image };
+        assert!(decode(&bytes, &three, 192).is_err());
+    }
+}

@@ -6,14 +6,14 @@
 //! any other                    runs: value in the upper 2 bits, length in the lower 6, until the row is full
 //! ```
 
-use super::size;
-use crate::{CodecFailure, corrupt};
+use crate::size;
+use crate::{DecodeError, corrupt};
 
 const NAME: &str = "NeXT";
 const WHITE: u8 = 0xff;
 
 /// Decodes as many rows of packed bits as fit into `limit` bytes.
-pub(super) fn decode(bytes: &[u8], width: u64, limit: usize) -> Result<Vec<u8>, CodecFailure> {
+pub(super) fn decode(bytes: &[u8], width: u64, limit: usize) -> Result<Vec<u8>, DecodeError> {
     let row_bytes = size(width.div_ceil(4));
     let rows = limit.checked_div(row_bytes).unwrap_or(0);
     let mut out = vec![WHITE; rows.saturating_mul(row_bytes)];

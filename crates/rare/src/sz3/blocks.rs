@@ -12,7 +12,7 @@ use super::{
     number::{Config, Number, Quantizer},
     unsupported,
 };
-use crate::{CodecFailure, corrupt};
+use crate::{DecodeError, corrupt};
 
 /// Predictor of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,7 +34,7 @@ struct Frontend<T> {
 }
 
 /// Decodes all values.
-pub(super) fn decode<T: Number>(config: &Config, mut reader: Reader<'_>) -> Result<Vec<T>, CodecFailure> {
+pub(super) fn decode<T: Number>(config: &Config, mut reader: Reader<'_>) -> Result<Vec<T>, DecodeError> {
     let frontend = match config.shape.len() {
         3 => Frontend::parse_volume(config, &mut reader)?,
         _ => Frontend::parse(config, &mut reader)?,
@@ -49,13 +49,13 @@ fn blocks_of(shape: &[usize], block: usize) -> usize {
 }
 
 /// Returns the size of a block. Those of one value would predict from values of other rows.
-fn block_size(number: i32) -> Result<usize, CodecFailure> {
+fn block_size(number: i32) -> Result<usize, DecodeError> {
     let size = usize::try_from(number).ok().filter(|size| *size >= 2);
     size.ok_or_else(|| corrupt(NAME, format!("blocks of {number} values")))
 }
 
 impl<T: Number> Frontend<T> {
-    fn parse(config: &Config, reader: &mut Reader<'_>) -> Result<Self, CodecFailure> {
+    fn parse(config: &Config, reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let axes = config.shape.len();
         let shape = (0..axes).map(|_| reader.size()).collect::<Result<Vec<_>, _>>()?;
         if shape != config.shape {
@@ -95,7 +95,7 @@ impl<T: Number> Frontend<T> {
         Ok(Self { block, along: (0..axes).collect(), choices, regression, quantizer })
     }
 
-    fn parse_volume(config: &Config, reader: &mut Reader<'_>) -> Result<Self, CodecFailure> {
+    fn parse_volume(config: &Config, reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let (block, axes) = (block_size(reader.i32()?)?, reader.i32()?);
         // Flags, padding, capacity.
         reader.bytes(12)?;
@@ -129,7 +129,7 @@ impl<T: Number> Frontend<T> {
     }
 
     /// Restores the values block by block, the last axis fastest.
-    fn run(mut self, shape: &[usize], codes: Vec<i32>) -> Result<Vec<T>, CodecFailure> {
+    fn run(mut self, shape: &[usize], codes: Vec<i32>) -> Result<Vec<T>, DecodeError> {
         let mut strides: Vec<usize> = shape
             .iter()
             .rev()
@@ -218,7 +218,7 @@ const RADIUS: i32 = 32768;
 
 impl<T: Number> Regression<T> {
     /// Parses the predictor of arrays of so many axes.
-    pub(super) fn parse(reader: &mut Reader<'_>, axes: usize) -> Result<Self, CodecFailure> {
+    pub(super) fn parse(reader: &mut Reader<'_>, axes: usize) -> Result<Self, DecodeError> {
         let _kind = reader.flag()?;
         let count = reader.size()?;
         if count == 0 {
@@ -234,7 +234,7 @@ impl<T: Number> Regression<T> {
         reader: &mut Reader<'_>,
         count: usize,
         (linear, constant): (f32, f32),
-    ) -> Result<Self, CodecFailure> {
+    ) -> Result<Self, DecodeError> {
         let mut exact = reader.values::<f32>()?.into_iter();
         let codes = huffman::decode(reader, bounded(count.checked_mul(4).ok_or_else(cut_off)?, reader)?)?;
         let bounds = [linear, linear, linear, constant].map(|bound| T::from_f64(bound.into()).to_f64());
@@ -256,7 +256,7 @@ impl<T: Number> Regression<T> {
     }
 
     /// Moves to the next block that uses coefficients.
-    pub(super) fn next_block(&mut self) -> Result<(), CodecFailure> {
+    pub(super) fn next_block(&mut self) -> Result<(), DecodeError> {
         match self {
             Self::General { constant, linear, codes, current } => {
                 let (last, slopes) = current.split_last_mut().ok_or_else(cut_off)?;
@@ -290,7 +290,7 @@ impl<T: Number> Regression<T> {
 }
 
 /// Refuses more codes than there are bits, unless they are all alike.
-fn bounded(count: usize, reader: &Reader<'_>) -> Result<usize, CodecFailure> {
+fn bounded(count: usize, reader: &Reader<'_>) -> Result<usize, DecodeError> {
     Some(count).filter(|count| *count / 8 <= reader.rest().len().saturating_mul(64)).ok_or_else(cut_off)
 }
 
@@ -298,7 +298,7 @@ fn bounded(count: usize, reader: &Reader<'_>) -> Result<usize, CodecFailure> {
 // the array count as zero (`SZ3/predictor/LorenzoPredictor.hpp`, `MetaLorenzoPredictor.hpp`).
 
 /// Values before the predicted one: factors and distances along each axis.
-pub(in crate::codecs) struct Lorenzo {
+pub(crate) struct Lorenzo {
     terms: Vec<Term>,
 }
 
@@ -312,7 +312,7 @@ struct Term {
 impl Lorenzo {
     /// Returns the predictor of this order along `along` of the axes, given the distances in values between neighbours
     /// along each axis. The order of the terms is that of the library, which decides how sums are rounded.
-    pub(in crate::codecs) fn new(second_order: bool, along: &[usize], strides: &[usize]) -> Self {
+    pub(crate) fn new(second_order: bool, along: &[usize], strides: &[usize]) -> Self {
         let weights: &[i8] = if second_order && along.len() < 4 { &[1, -2, 1] } else { &[1, -1] };
         let mut terms: Vec<Term> = (1..weights.len().pow(u32::try_from(along.len()).unwrap_or(0)))
             .map(|number| term(number, weights, along, strides))
@@ -324,7 +324,7 @@ impl Lorenzo {
     }
 
     /// Predicts the value with this index and position.
-    pub(in crate::codecs) fn predict<T: Number>(&self, values: &[T], index: &[usize], position: usize) -> T {
+    pub(crate) fn predict<T: Number>(&self, values: &[T], index: &[usize], position: usize) -> T {
         let mut known = [(0, T::default()); 26];
         for (known, term) in known.iter_mut().zip(&self.terms) {
             let is_inside = index.iter().zip(&term.distance).all(|(at, distance)| at >= distance);
