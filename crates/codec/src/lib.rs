@@ -24,12 +24,10 @@ pub mod jpeg;
 pub mod jpeg2000;
 pub mod lerc;
 pub mod png;
-mod values;
 pub mod webp;
 
 pub use chain::{decode, decode_exact, decode_up_to, decode_variable, encode};
-pub use decoder::{Decoder, Scratch};
-pub use values::{decode_values, encode_values};
+pub use decoder::{Decoder, Scratch, decode_values, encode_values};
 
 use virtualize_zarr::ArithmeticError;
 

@@ -11,7 +11,6 @@ pub(crate) mod hdf5_lz4;
 mod hdf5_nbit;
 mod hdf5_scale_offset;
 mod hdf5_szip;
-mod lerc;
 mod lzf;
 mod lzo;
 pub(crate) mod lzw;
@@ -67,7 +66,7 @@ pub(crate) fn decode(codec: &Codec, bytes: &[u8], limit: usize) -> Result<Option
         Codec::Hdf5Nbit(client_data) => hdf5_nbit::decode(bytes, client_data, limit),
         Codec::Hdf5ScaleOffset(client_data) => hdf5_scale_offset::decode(bytes, client_data, limit),
         Codec::Hdf5Bitshuffle(client_data) => hdf5_bitshuffle::decode(bytes, client_data, limit),
-        Codec::Lerc { .. } => lerc::decode(bytes, codec, limit),
+        Codec::Lerc { .. } => crate::lerc::decode_chunk(bytes, codec, limit),
         Codec::Zfp { .. } => zfp::decode(bytes, codec, limit),
         // Chunks of exactly `size` bytes are stored unchanged.
         Codec::Optional { size, codecs } => {
@@ -90,7 +89,7 @@ pub(crate) fn decode(codec: &Codec, bytes: &[u8], limit: usize) -> Result<Option
             let name = codec.describe();
             Err(CodecFailure::NoDecoder(format!("{name} (needs a build with the cargo feature `rare`)")))
         }
-        // Arithmetic needs the type of the elements: `crate::values` runs it. Only readers decode the others.
+        // Arithmetic needs the type of the elements: `crate::decode_values` runs it. Only readers decode the others.
         Codec::ScaleOffset { .. } | Codec::CastValue { .. } | Codec::Image { .. } | Codec::Foreign { .. } => {
             Err(CodecFailure::NoDecoder(codec.describe()))
         }

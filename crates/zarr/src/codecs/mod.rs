@@ -5,15 +5,15 @@
 //! package `virtualize` registers, or under the released name where that package has none. `entry.rs` has the released
 //! names whose configuration differs.
 //!
-//! To add a codec, add a variant with its serde name here, a released name in `entry.rs`, an example in `examples.rs`,
+//! To add a codec, add a variant with its serde name here, a released name in `entry.rs`, an example in `testing.rs`,
 //! and an arm in the dispatch of `crates/codec`. The tests over [`Codec::examples`] encode, parse, convert and decode it
 //! without further changes.
 
 mod cast_value;
 mod chain;
 mod entry;
-mod examples;
 mod hdf5;
+mod testing;
 mod tiff;
 
 use serde::{Deserialize, Serialize};
