@@ -4,7 +4,7 @@ use virtualize_zarr::Codec;
 
 use crate::{
     CodecFailure, Scratch,
-    codecs::{Direction, fletcher32, run, zstd},
+    codecs::{decode as decode_one, encode as encode_one, fletcher32, streams},
     fast,
 };
 
@@ -85,10 +85,13 @@ fn decode_to_limit(
     let mut data: Option<Vec<u8>> = None;
     for (index, (codec, limit)) in codecs.iter().zip(&limits).enumerate().rev() {
         let input = data.as_deref().unwrap_or(bytes);
-        if excess == Excess::Refused && matches!(codec, Codec::Zstd { .. }) && !zstd::ends_with_frame(input) {
+        if excess == Excess::Refused
+            && matches!(codec, Codec::Zstd { .. })
+            && !streams::ends_with_zstd_frame(input)
+        {
             return Err(too_long(&codec.describe(), limit.bytes));
         }
-        let Some(mut output) = run(codec, input, Direction::Decode { limit: limit.bytes })? else { continue };
+        let Some(mut output) = decode_one(codec, input, limit.bytes)? else { continue };
         if output.len() > limit.bytes {
             let rest = codecs.get(..index).unwrap_or_default();
             if excess == Excess::Refused || !limit.exact || !rest.iter().all(Codec::decodes_prefixes) {
@@ -159,7 +162,7 @@ pub(crate) fn decode_fast(
 pub fn encode(codecs: &[Codec], bytes: &[u8]) -> Result<Vec<u8>, CodecFailure> {
     let mut data = bytes.to_vec();
     for codec in codecs {
-        if let Some(encoded) = run(codec, &data, Direction::Encode)? {
+        if let Some(encoded) = encode_one(codec, &data)? {
             data = encoded;
         }
     }

@@ -66,12 +66,7 @@ impl Decoder {
         self.decode_by(chain::decode, bytes, count)
     }
 
-    pub(crate) fn decode_by(
-        &self,
-        decode: DecodeChain,
-        bytes: &[u8],
-        count: usize,
-    ) -> Result<Vec<u8>, CodecFailure> {
+    fn decode_by(&self, decode: DecodeChain, bytes: &[u8], count: usize) -> Result<Vec<u8>, CodecFailure> {
         let stored_type = self.arithmetic.stored_type();
         let size = stored_type.size().and_then(|size| usize::try_from(size).ok());
         let expected = size
@@ -83,4 +78,35 @@ impl Decoder {
         }
         Ok(self.arithmetic.decode(&stored, self.endian)?)
     }
+}
+
+// Chunks of arrays with arithmetic codecs: elements have the array's type, not the stored one.
+
+/// Encodes elements of the array's type, in stored order, by a chain that may contain `scale_offset` and `cast_value`.
+///
+/// # Errors
+/// As [`crate::encode`], and numbers that the chain cannot represent.
+pub fn encode_values(
+    data_type: &DataType,
+    codecs: &[Codec],
+    elements: &[u8],
+) -> Result<Vec<u8>, CodecFailure> {
+    let arithmetic = Arithmetic::new(data_type, codecs)?;
+    let stored = arithmetic.encode(elements, Codec::endian_of(codecs))?;
+    let of_bytes: Vec<_> = codecs.iter().filter(|codec| !codec.is_arithmetic()).cloned().collect();
+    crate::encode(&of_bytes, &stored)
+}
+
+/// Decodes a chunk by a chain that may contain `scale_offset` and `cast_value`, and returns `count` elements of the
+/// array's type in stored order.
+///
+/// # Errors
+/// As [`crate::decode_exact`], and numbers that the array's type cannot represent.
+pub fn decode_values(
+    data_type: &DataType,
+    codecs: &[Codec],
+    bytes: &[u8],
+    count: usize,
+) -> Result<Vec<u8>, CodecFailure> {
+    Decoder::new(data_type, codecs)?.decode_by(crate::decode_exact, bytes, count)
 }

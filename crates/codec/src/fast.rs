@@ -5,7 +5,7 @@ use std::fmt;
 
 use virtualize_zarr::Codec;
 
-use crate::codecs::{self, Direction, predictor::Layout};
+use crate::codecs::{self, predictor::Layout};
 
 /// Most bytes that one stored byte is expected to decode to. Memory for more is not allocated in advance.
 const RATIO: usize = 2000;
@@ -72,7 +72,7 @@ pub(crate) fn decode(codec: &Codec, bytes: &[u8], out: &mut [u8], state: &mut St
         Codec::Lzw => codecs::lzw::decode_into(bytes, out, &mut state.lzw),
         Codec::Hdf5Lz4 => codecs::hdf5_lz4::decode_into(bytes, out),
         other => {
-            let decoded = codecs::run(other, bytes, Direction::Decode { limit: out.len() }).ok()??;
+            let decoded = codecs::decode(other, bytes, out.len()).ok()??;
             is_full(decoded.len(), out)?;
             out.copy_from_slice(&decoded);
             Some(())
@@ -156,41 +156,23 @@ fn transposed<const N: usize>(from: [[u8; TILE]; N]) -> [[u8; N]; TILE] {
 pub(super) fn delta(bytes: &[u8], out: &mut [u8], axis: isize, dtype: &str, shape: &[u64]) -> Option<()> {
     let layout = layout(bytes, out, axis, dtype, shape)?;
     out.copy_from_slice(bytes);
+    /// Adds numbers of a type along the rows.
+    macro_rules! add {
+        ($type:ty, $from:ident, $to:ident) => {
+            sums(out, &layout, |sum, n| <$type>::$from(sum).wrapping_add(<$type>::$from(n)).$to())
+        };
+    }
     match (layout.size, layout.big_endian) {
-        (1, _) => sums::<1>(out, &layout, |[sum], [byte]| [byte.wrapping_add(sum)]),
-        (2, false) => {
-            sums(out, &layout, |sum, n| add16(u16::from_le_bytes(sum), u16::from_le_bytes(n)).to_le_bytes())
-        }
-        (2, true) => {
-            sums(out, &layout, |sum, n| add16(u16::from_be_bytes(sum), u16::from_be_bytes(n)).to_be_bytes())
-        }
-        (4, false) => {
-            sums(out, &layout, |sum, n| add32(u32::from_le_bytes(sum), u32::from_le_bytes(n)).to_le_bytes())
-        }
-        (4, true) => {
-            sums(out, &layout, |sum, n| add32(u32::from_be_bytes(sum), u32::from_be_bytes(n)).to_be_bytes())
-        }
-        (8, false) => {
-            sums(out, &layout, |sum, n| add64(u64::from_le_bytes(sum), u64::from_le_bytes(n)).to_le_bytes())
-        }
-        (8, true) => {
-            sums(out, &layout, |sum, n| add64(u64::from_be_bytes(sum), u64::from_be_bytes(n)).to_be_bytes())
-        }
+        (1, _) => add!(u8, from_le_bytes, to_le_bytes),
+        (2, false) => add!(u16, from_le_bytes, to_le_bytes),
+        (2, true) => add!(u16, from_be_bytes, to_be_bytes),
+        (4, false) => add!(u32, from_le_bytes, to_le_bytes),
+        (4, true) => add!(u32, from_be_bytes, to_be_bytes),
+        (8, false) => add!(u64, from_le_bytes, to_le_bytes),
+        (8, true) => add!(u64, from_be_bytes, to_be_bytes),
         _ => return None,
     }
     Some(())
-}
-
-fn add16(one: u16, other: u16) -> u16 {
-    one.wrapping_add(other)
-}
-
-fn add32(one: u32, other: u32) -> u32 {
-    one.wrapping_add(other)
-}
-
-fn add64(one: u64, other: u64) -> u64 {
-    one.wrapping_add(other)
 }
 
 /// Reverses the floating-point predictor.

@@ -7,13 +7,7 @@
 use lerc::{DecodeResult, LercInfo, Sample};
 use virtualize_zarr::{Codec, DataType};
 
-use crate::{
-    CodecFailure,
-    codecs::{zlib, zstd},
-    corrupt,
-    image::Header,
-    parameters,
-};
+use crate::{CodecFailure, codecs::streams, corrupt, image::Header, parameters};
 
 /// Bytes of a blob that its checksum does not cover: key, version and the checksum.
 const UNCHECKED: usize = 14;
@@ -57,8 +51,8 @@ impl Head {
     pub fn read(outer: &[Codec], bytes: &[u8]) -> Result<Self, CodecFailure> {
         match outer {
             [] => Self::parse(bytes),
-            [Codec::Zlib { .. }] => Self::parse(&zlib::decode_start(bytes, Self::BYTES as u64)?),
-            [Codec::Zstd { .. }] => Self::parse(&zstd::decode_start(bytes, Self::BYTES as u64)?),
+            [Codec::Zlib { .. }] => Self::parse(&streams::decode_zlib_start(bytes, Self::BYTES as u64)?),
+            [Codec::Zstd { .. }] => Self::parse(&streams::decode_zstd_start(bytes, Self::BYTES as u64)?),
             [other, ..] => Err(CodecFailure::NoDecoder(other.describe())),
         }
     }
@@ -137,8 +131,8 @@ impl Head {
 pub fn unwrap(outer: &[Codec], bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
     match outer {
         [] => Ok(bytes.iter().take(limit).copied().collect()),
-        [Codec::Zlib { .. }] => zlib::decode(bytes, limit),
-        [Codec::Zstd { .. }] => zstd::decode(bytes, limit),
+        [Codec::Zlib { .. }] => streams::decode_zlib(bytes, limit),
+        [Codec::Zstd { .. }] => streams::decode_zstd(bytes, limit),
         [other, ..] => Err(CodecFailure::NoDecoder(other.describe())),
     }
 }
@@ -297,6 +291,33 @@ fn as_usize(number: u32) -> usize {
 
 fn broken(reason: impl ToString) -> CodecFailure {
     corrupt("lerc", reason)
+}
+
+// LERC with masks as a codec.
+
+/// Decodes a strip or tile of at most `limit` bytes. Rows that the last strip of an image lacks are zeros.
+pub(crate) fn decode_chunk(bytes: &[u8], codec: &Codec, limit: usize) -> Result<Vec<u8>, CodecFailure> {
+    let Codec::Lerc { dtype, rows, columns, samples, has_alpha } = codec else {
+        return Err(parameters("lerc", "no parameters"));
+    };
+    let data_type = match *dtype {
+        "|i1" => DataType::Int8,
+        "|u1" => DataType::UInt8,
+        "<i2" => DataType::Int16,
+        "<u2" => DataType::UInt16,
+        "<i4" => DataType::Int32,
+        "<u4" => DataType::UInt32,
+        "<f4" => DataType::Float32,
+        _ => DataType::Float64,
+    };
+    let whole = Layout { rows: *rows, columns: *columns, samples: *samples, has_alpha: *has_alpha };
+    let size = whole.elements().and_then(|elements| elements.checked_mul(data_type.number_size()));
+    let size = size.and_then(|size| usize::try_from(size).ok()).filter(|size| *size <= limit);
+    let size = size.ok_or_else(|| CodecFailure::TooLong { codec: "lerc".to_owned(), limit })?;
+    let stored = Layout { rows: Head::parse(bytes)?.rows().min(*rows), ..whole };
+    let mut values = decode(bytes, &data_type, &stored)?;
+    values.resize(size, 0);
+    Ok(values)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //!
 //! `IDAT` chunks together hold one zlib stream of rows, each after a byte that names its filter.
 
-use crate::{CodecFailure, codecs::zlib, corrupt};
+use crate::{CodecFailure, codecs::streams, corrupt};
 
 const NAME: &str = "PNG";
 const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
@@ -35,13 +35,13 @@ pub fn with_rows(bytes: &[u8], width: u64, rows: u64, height: u64) -> Result<Vec
         }
     }
     let length = |rows: u64| usize::try_from(rows.saturating_mul(row)).map_err(|error| corrupt(NAME, error));
-    let mut all = zlib::decode(&stored, length(rows)?)?;
+    let mut all = streams::decode_zlib(&stored, length(rows)?)?;
     if row == 0 || all.len() < length(rows)? {
         return Err(corrupt(NAME, format!("{} bytes of rows, expected {}", all.len(), length(rows)?)));
     }
     all.truncate(length(rows)?);
     all.resize(length(height)?, 0);
-    write(&mut out, *b"IDAT", &zlib::encode(&all, 6)?);
+    write(&mut out, *b"IDAT", &streams::encode_zlib(&all, 6)?);
     write(&mut out, *b"IEND", &[]);
     Ok(out)
 }
@@ -108,7 +108,7 @@ mod tests {
     fn image(interlace: u8) -> Vec<u8> {
         let mut png = SIGNATURE.to_vec();
         write(&mut png, *b"IHDR", &[0, 0, 0, 2, 0, 0, 0, 1, 8, 0, 0, 0, interlace]);
-        write(&mut png, *b"IDAT", &zlib::encode(&[0, 7, 9], 6).unwrap());
+        write(&mut png, *b"IDAT", &streams::encode_zlib(&[0, 7, 9], 6).unwrap());
         write(&mut png, *b"IEND", &[]);
         png
     }
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(row_length(header, 2, 3), Ok(3));
         let ((kind, rows), _) = chunk(rest).unwrap();
         assert_eq!(&kind, b"IDAT");
-        assert_eq!(zlib::decode(rows, 9).unwrap(), [0, 7, 9, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(streams::decode_zlib(rows, 9).unwrap(), [0, 7, 9, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]

@@ -9,8 +9,8 @@ mod read;
 mod write;
 
 pub use read::{
-    Entries, Entry, ParquetFault, ParquetReferences, PendingChunks, Place, ReferenceSet, ReferenceSink,
-    ReferencesError, RowFault, Translation, WholeFile, fill_in_v3, from_json, read_json, translate,
+    Entries, Entry, ParquetReferences, PendingChunks, Place, ReferenceSet, ReferenceSink, ReferencesError,
+    Translation, WholeFile, fill_in_v3, from_json, read_json, translate,
 };
 pub use write::{
     DOCUMENTS, EmitError, Format, MOST_RECORDS, Sink, foreign_file, is_valid_name, metadata, write,

@@ -72,7 +72,12 @@ async fn tree(io: &mut Io<'_>, format: Format, chain: Vec<Directory>) -> Result<
         level = if depth < io.limits().depth {
             sub_directories(io, format, &mut nodes, &links).await?
         } else {
-            refuse_deeper(&mut nodes, &links, depth);
+            for link in &links {
+                let Some(parent) = nodes.get_mut(link.parent) else { continue };
+                let problem = format!("SubIFDs nested deeper than the limit of {depth} levels");
+                let error = Error::limit(Structure::Tag(tag::SUB_IFDS), parent.ifd.offset, problem);
+                parent.ifd.unreadable_sub_ifds.push(error);
+            }
             Vec::new()
         };
         if level.is_empty() {
@@ -81,7 +86,19 @@ async fn tree(io: &mut Io<'_>, format: Format, chain: Vec<Directory>) -> Result<
     }
     let main_chain = nodes.iter_mut().filter(|node| node.parent.is_none()).map(|node| &mut node.ifd);
     spec::unwrap_lsm(main_chain.collect(), format.endian, io.size());
-    Ok(assemble(nodes, io.size()))
+    // Attaches each node to its parent. Parents precede their children, and children are in order. Refuses images with
+    // strips or tiles beyond the end of the file.
+    let (size, mut roots) = (io.size(), Vec::new());
+    while let Some(Node { parent, mut ifd }) = nodes.pop() {
+        ifd.sub_ifds.reverse();
+        ifd.image = ifd.image.and_then(|image| spec::check_end(&image, size, ifd.offset).map(|()| image));
+        match parent.and_then(|at| nodes.get_mut(at)) {
+            Some(parent) => parent.ifd.sub_ifds.push(ifd),
+            None => roots.push(ifd),
+        }
+    }
+    roots.reverse();
+    Ok(roots)
 }
 
 /// Fetches the values of directories in large batches and appends the directories to `nodes`.
@@ -100,7 +117,13 @@ async fn interpret(
         let ranges: Vec<ByteRange> = plans.iter().flatten().filter_map(Plan::range).collect();
         let mut parts = io.read(&ranges).await?.into_iter();
         for (Pending { parent, path, directory }, plan) in batch.into_iter().zip(plans) {
-            let raw: Vec<RawValue> = plan.into_iter().map(|plan| plan.fulfil(&mut parts)).collect();
+            // The fetched ranges are in the order of the plans.
+            let value = |plan| match plan {
+                Plan::Inline(bytes) => Ok(bytes),
+                Plan::Fetch(_) => Ok(parts.next().unwrap_or_default()),
+                Plan::Fail(error) => Err(error),
+            };
+            let raw: Vec<RawValue> = plan.into_iter().map(value).collect();
             let ifd = spec::build(path, directory, raw, format.endian, io.size(), io.limits());
             io.spend(memory(&ifd))?;
             nodes.push(Node { parent, ifd });
@@ -119,25 +142,26 @@ enum Plan {
 /// Plans the values of a directory. An error fails the whole file.
 fn plan(io: &mut Io<'_>, format: Format, directory: &Directory) -> Result<Vec<Plan>, Error> {
     let far_table = |entry: &Entry| tag::is_table(entry.tag) && entry.range().is_some();
-    let pieces = match directory.entries.iter().any(far_table) {
-        true => spec::pieces(directory, format.endian, io.limits()),
-        false => None,
-    };
-    let pieces = pieces.unwrap_or(u64::MAX);
+    let mut pieces = u64::MAX;
+    if directory.entries.iter().any(far_table) {
+        pieces = spec::pieces(directory, format.endian, io.limits()).unwrap_or(u64::MAX);
+    }
     directory.entries.iter().map(|entry| plan_entry(io, *entry, pieces, directory.offset)).collect()
 }
 
 fn plan_entry(io: &mut Io<'_>, entry: Entry, pieces: u64, offset: u64) -> Result<Plan, Error> {
     let table = tag::is_table(entry.tag);
-    if tag::is_byte_counts(entry.tag) && entry.range().is_some_and(|range| range.end() > io.size()) {
+    let is_byte_counts = matches!(entry.tag, tag::STRIP_BYTE_COUNTS | tag::TILE_BYTE_COUNTS);
+    if is_byte_counts && entry.range().is_some_and(|range| range.end() > io.size()) {
         // Byte counts that look wrong are derived, but only for files without a table.
-        let problem = match entry.count > pieces {
-            true => format!("{} values, expected {pieces}, beyond the end of the file", entry.count),
-            false => format!("{} values beyond the end of the file", entry.count),
+        let problem = if entry.count > pieces {
+            format!("{} values, expected {pieces}, beyond the end of the file", entry.count)
+        } else {
+            format!("{} values beyond the end of the file", entry.count)
         };
         return Ok(Plan::Fail(Error::malformed(Structure::Tag(entry.tag), offset, problem)));
     }
-    let entry = if table { entry.shortened(pieces) } else { entry };
+    let entry = Entry { count: if table { entry.count.min(pieces) } else { entry.count }, ..entry };
     let Some(range) = entry.range() else {
         return Ok(Plan::Inline(Bytes::copy_from_slice(entry.inline().unwrap_or_default())));
     };
@@ -160,15 +184,6 @@ impl Plan {
         match self {
             Self::Fetch(range) => Some(*range),
             Self::Inline(_) | Self::Fail(_) => None,
-        }
-    }
-
-    /// Returns the value. `parts` yields the fetched ranges in the order of the plans.
-    fn fulfil(self, parts: &mut impl Iterator<Item = Bytes>) -> RawValue {
-        match self {
-            Self::Inline(bytes) => Ok(bytes),
-            Self::Fetch(_) => Ok(parts.next().unwrap_or_default()),
-            Self::Fail(error) => Err(error),
         }
     }
 }
@@ -239,32 +254,6 @@ async fn sub_directories(
     Ok(level)
 }
 
-fn refuse_deeper(nodes: &mut [Node], links: &[Link], depth: u32) {
-    for link in links {
-        if let Some(parent) = nodes.get_mut(link.parent) {
-            let problem = format!("SubIFDs nested deeper than the limit of {depth} levels");
-            let error = Error::limit(Structure::Tag(tag::SUB_IFDS), parent.ifd.offset, problem);
-            parent.ifd.unreadable_sub_ifds.push(error);
-        }
-    }
-}
-
-/// Attaches each node to its parent. Parents precede their children, and children are in order. Refuses images with
-/// strips or tiles beyond the end of the file, which has `size` bytes.
-fn assemble(mut nodes: Vec<Node>, size: u64) -> Vec<Ifd> {
-    let mut roots = Vec::new();
-    while let Some(Node { parent, mut ifd }) = nodes.pop() {
-        ifd.sub_ifds.reverse();
-        ifd.image = ifd.image.and_then(|image| spec::check_end(&image, size, ifd.offset).map(|()| image));
-        match parent.and_then(|at| nodes.get_mut(at)) {
-            Some(parent) => parent.ifd.sub_ifds.push(ifd),
-            None => roots.push(ifd),
-        }
-    }
-    roots.reverse();
-    roots
-}
-
 /// Bytes to fetch for a directory: usually all of it, and sometimes the next one.
 const WINDOW: u64 = 8 << 10;
 /// Limit to which the window grows while directories are close to each other, in bytes.
@@ -281,7 +270,8 @@ pub(crate) async fn follow(
     let (mut next, mut window) = (first, WINDOW);
     while next != 0 {
         if !seen.insert(next) {
-            return Ok((directories, Some(cycle(next))));
+            let problem = "linked twice, expected a chain without cycles";
+            return Ok((directories, Some(Error::malformed("directory", next, problem))));
         }
         if directories.len() as u64 >= io.limits().objects {
             let problem = format!("more directories than the limit of {}", io.limits().objects);
@@ -290,7 +280,9 @@ pub(crate) async fn follow(
         let directory = read_all(io, format, &[next], window).await?.pop();
         match directory {
             Some(Ok(directory)) => {
-                window = next_window(directory.next, next, window);
+                let distance = directory.next.saturating_sub(next);
+                let is_near = distance > 0 && distance <= window.saturating_mul(2);
+                window = if is_near { window.saturating_mul(2).min(MAX_WINDOW) } else { WINDOW };
                 next = directory.next;
                 directories.push(directory);
             }
@@ -299,15 +291,6 @@ pub(crate) async fn follow(
         }
     }
     Ok((directories, None))
-}
-
-fn cycle(offset: u64) -> Error {
-    Error::malformed("directory", offset, "linked twice, expected a chain without cycles")
-}
-
-fn next_window(next: u64, here: u64, window: u64) -> u64 {
-    let near = next > here && next.saturating_sub(here) <= window.saturating_mul(2);
-    if near { window.saturating_mul(2).min(MAX_WINDOW) } else { WINDOW }
 }
 
 /// Reads the directories at all offsets together. The outer error is one of fetching bytes.
@@ -332,7 +315,17 @@ pub(crate) async fn read_all(
             }
         }
     }
-    results.into_iter().map(|attempt| attempt.finish(io)).collect()
+    let mut directories = Vec::with_capacity(results.len());
+    for attempt in results {
+        directories.push(match attempt {
+            Attempt::Done(directory) => {
+                io.spend(directory.as_ref().map_or(0, |directory| directory.length))?;
+                directory
+            }
+            Attempt::Lacks(range) => Err(Error::truncated("directory", range.start, range, io.size())),
+        });
+    }
+    Ok(directories)
 }
 
 /// The number of entries, the entries, and the offset of the next directory can each be missing once.
@@ -362,17 +355,6 @@ impl Attempt {
         match self {
             Self::Done(_) => None,
             Self::Lacks(range) => Some(ByteRange::new(range.start, range.length.max(window))),
-        }
-    }
-
-    fn finish(self, io: &mut Io<'_>) -> Result<Result<Directory, Error>, Error> {
-        match self {
-            Self::Done(Ok(directory)) => {
-                io.spend(directory.length)?;
-                Ok(Ok(directory))
-            }
-            Self::Done(Err(error)) => Ok(Err(error)),
-            Self::Lacks(range) => Ok(Err(Error::truncated("directory", range.start, range, io.size()))),
         }
     }
 }

@@ -10,9 +10,7 @@
 use std::io::{BufRead, Write};
 
 use serde_json::{Value, json};
-use virtualize_zarr::{
-    Arithmetic, ArithmeticError, Codec, DataType, Endian, FillValue, OutOfRange, Rounding, ScalarMap,
-};
+use virtualize_zarr::{Arithmetic, ArithmeticError, Codec, DataType, Endian, FillValue, Rounding, ScalarMap};
 
 fn main() {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
@@ -75,12 +73,9 @@ fn codec(json: &Value) -> Codec {
         "scale_offset" => Codec::ScaleOffset { offset: given("offset"), scale: given("scale") },
         "cast_value" => Codec::CastValue {
             data_type: data_type(&configuration["data_type"]),
-            rounding: name("rounding").map_or(Rounding::default(), |name| {
-                Rounding::ALL.into_iter().find(|rounding| rounding.name() == name).unwrap()
-            }),
-            out_of_range: name("out_of_range").map(|name| {
-                [OutOfRange::Clamp, OutOfRange::Wrap].into_iter().find(|mode| mode.name() == name).unwrap()
-            }),
+            rounding: name("rounding")
+                .map_or(Rounding::default(), |name| serde_json::from_value(name.into()).unwrap()),
+            out_of_range: name("out_of_range").map(|name| serde_json::from_value(name.into()).unwrap()),
             scalar_map: ScalarMap {
                 encode: entries(&configuration["scalar_map"]["encode"]),
                 decode: entries(&configuration["scalar_map"]["decode"]),

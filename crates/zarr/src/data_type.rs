@@ -2,12 +2,14 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{CodecError, ZarrFormat};
 
 /// Byte order of numbers.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Endian {
     /// Least significant byte first.
     Little,
@@ -144,29 +146,34 @@ impl Field {
     }
 }
 
+/// Types of numbers: name in Zarr v3, kind and size in NumPy strings.
+pub(crate) static SCALARS: [(DataType, &str, char, u32); 14] = [
+    (DataType::Bool, "bool", 'b', 1),
+    (DataType::Int8, "int8", 'i', 1),
+    (DataType::Int16, "int16", 'i', 2),
+    (DataType::Int32, "int32", 'i', 4),
+    (DataType::Int64, "int64", 'i', 8),
+    (DataType::UInt8, "uint8", 'u', 1),
+    (DataType::UInt16, "uint16", 'u', 2),
+    (DataType::UInt32, "uint32", 'u', 4),
+    (DataType::UInt64, "uint64", 'u', 8),
+    (DataType::Float16, "float16", 'f', 2),
+    (DataType::Float32, "float32", 'f', 4),
+    (DataType::Float64, "float64", 'f', 8),
+    (DataType::Complex64, "complex64", 'c', 8),
+    (DataType::Complex128, "complex128", 'c', 16),
+];
+
 /// Formats the name of the data type in Zarr v3.
 impl fmt::Display for DataType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Bool => "bool",
-            Self::Int8 => "int8",
-            Self::Int16 => "int16",
-            Self::Int32 => "int32",
-            Self::Int64 => "int64",
-            Self::UInt8 => "uint8",
-            Self::UInt16 => "uint16",
-            Self::UInt32 => "uint32",
-            Self::UInt64 => "uint64",
-            Self::Float16 => "float16",
-            Self::Float32 => "float32",
-            Self::Float64 => "float64",
-            Self::Complex64 => "complex64",
-            Self::Complex128 => "complex128",
             Self::RawBytes(n) => return write!(f, "r{}", u64::from(*n).saturating_mul(8)),
             Self::FixedBytes(n) => return write!(f, "bytes of length {n}"),
             Self::String => "string",
             Self::VariableBytes => "bytes",
             Self::Struct(_) => "struct",
+            scalar => SCALARS.iter().find(|(known, ..)| known == scalar).map_or("", |(_, name, ..)| name),
         })
     }
 }
@@ -178,35 +185,24 @@ impl DataType {
     /// # Errors
     /// Types of no bytes, and structures with an array or a variable length in a field.
     pub fn to_v2(&self, endian: Endian) -> Result<Value, CodecError> {
-        let order = match endian {
-            Endian::Little => '<',
-            Endian::Big => '>',
-        };
-        let number = |kind: char, size: u32| Ok(Value::String(format!("{order}{kind}{size}")));
+        if let Some((_, _, kind, size)) = SCALARS.iter().find(|(known, ..)| known == self) {
+            let order = match endian {
+                _ if *size == 1 => '|',
+                Endian::Little => '<',
+                Endian::Big => '>',
+            };
+            return Ok(format!("{order}{kind}{size}").into());
+        }
         match self {
-            Self::Bool => Ok("|b1".into()),
-            Self::Int8 => Ok("|i1".into()),
-            Self::UInt8 => Ok("|u1".into()),
-            Self::Int16 => number('i', 2),
-            Self::Int32 => number('i', 4),
-            Self::Int64 => number('i', 8),
-            Self::UInt16 => number('u', 2),
-            Self::UInt32 => number('u', 4),
-            Self::UInt64 => number('u', 8),
-            Self::Float16 => number('f', 2),
-            Self::Float32 => number('f', 4),
-            Self::Float64 => number('f', 8),
-            Self::Complex64 => number('c', 8),
-            Self::Complex128 => number('c', 16),
             Self::RawBytes(0) | Self::FixedBytes(0) => {
                 Err(CodecError::new("a data type of no bytes", ZarrFormat::V2))
             }
             Self::RawBytes(n) => Ok(format!("|V{n}").into()),
             Self::FixedBytes(n) => Ok(format!("|S{n}").into()),
-            Self::String | Self::VariableBytes => Ok("|O".into()),
             Self::Struct(fields) => {
                 fields.iter().map(Field::to_v2).collect::<Result<Vec<_>, _>>().map(Value::Array)
             }
+            _ => Ok("|O".into()),
         }
     }
 

@@ -16,7 +16,6 @@ mod arithmetic;
 mod chunk_reader;
 mod codecs;
 mod data_type;
-mod examples;
 mod fill_value;
 mod metadata;
 mod position;

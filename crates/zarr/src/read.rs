@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, Field, FillValue, Group, ZarrFormat, codecs,
+    data_type::SCALARS,
     fill_value::{complex_half, in_byte_order},
     metadata::ARRAY_DIMENSIONS,
 };
@@ -240,24 +241,11 @@ fn numpy(dtype: &Value, depth: usize) -> Option<(DataType, Endian)> {
         ">" => Endian::Big,
         _ => return None,
     };
+    let scalar = SCALARS.iter().find(|(.., known, bytes)| kind.starts_with(*known) && *bytes == size);
     let data_type = match (kind, size) {
-        ("b", 1) => DataType::Bool,
-        ("i", 1) => DataType::Int8,
-        ("i", 2) => DataType::Int16,
-        ("i", 4) => DataType::Int32,
-        ("i", 8) => DataType::Int64,
-        ("u", 1) => DataType::UInt8,
-        ("u", 2) => DataType::UInt16,
-        ("u", 4) => DataType::UInt32,
-        ("u", 8) => DataType::UInt64,
-        ("f", 2) => DataType::Float16,
-        ("f", 4) => DataType::Float32,
-        ("f", 8) => DataType::Float64,
-        ("c", 8) => DataType::Complex64,
-        ("c", 16) => DataType::Complex128,
         ("V", 1..) => DataType::RawBytes(size),
         ("S", 1..) => DataType::FixedBytes(size),
-        _ => return None,
+        _ => scalar?.0.clone(),
     };
     Some((data_type, endian))
 }
@@ -304,33 +292,17 @@ fn v3(data_type: &Value, depth: usize) -> Option<DataType> {
 }
 
 fn plain(name: &str) -> Option<DataType> {
-    let known = [
-        DataType::Bool,
-        DataType::Int8,
-        DataType::Int16,
-        DataType::Int32,
-        DataType::Int64,
-        DataType::UInt8,
-        DataType::UInt16,
-        DataType::UInt32,
-        DataType::UInt64,
-        DataType::Float16,
-        DataType::Float32,
-        DataType::Float64,
-        DataType::Complex64,
-        DataType::Complex128,
-        DataType::String,
-    ];
     match name {
+        "string" => Some(DataType::String),
         "variable_length_bytes" | "bytes" => Some(DataType::VariableBytes),
-        _ => match known.into_iter().find(|known| known.to_string() == name) {
-            Some(known) => Some(known),
-            None => {
-                let bits: u32 = name.strip_prefix('r')?.parse().ok()?;
-                (bits.is_multiple_of(8) && (1..=LONGEST).contains(&(bits / 8)))
-                    .then_some(DataType::RawBytes(bits / 8))
+        _ => {
+            if let Some((scalar, ..)) = SCALARS.iter().find(|(_, known, ..)| *known == name) {
+                return Some(scalar.clone());
             }
-        },
+            let bits: u32 = name.strip_prefix('r')?.parse().ok()?;
+            (bits.is_multiple_of(8) && (1..=LONGEST).contains(&(bits / 8)))
+                .then_some(DataType::RawBytes(bits / 8))
+        }
     }
 }
 

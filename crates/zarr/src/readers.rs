@@ -13,8 +13,7 @@ use serde_json::{Map, Value};
 pub use crate::chunk_reader::{Need, Reader};
 use crate::{
     Array, ChunkGrid, ChunkManifest, Codec, DataType, Hierarchy, Implementation, Lengths, MetadataError,
-    ReferencesBuilder, ZarrFormat, chunk_indices, chunk_position,
-    codecs::{CodecUse, Definition, EncodedLength, OwnName, Registry},
+    ReferencesBuilder, ZarrFormat, chunk_indices, chunk_position, codecs::PACKAGE,
 };
 
 /// Whether a reader decodes an array.
@@ -95,7 +94,41 @@ pub fn compatibility(
     Reader::ALL.into_iter().zip(found).collect()
 }
 
-// The codecs of an array as readers find them in its metadata document: by name.
+/// Where zarr-python finds a codec of Zarr v3 by the name that it is registered under.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum InZarrPython {
+    BuiltIn,
+    /// In a package besides its dependencies.
+    Package(Need),
+    /// Under the prefix `numcodecs.`.
+    Numcodecs,
+}
+
+/// Codecs that readers other than zarr-python decode, by their names without the prefix `numcodecs.`. zarr-python finds
+/// all codecs of imagecodecs and numcodecs by their prefixes; no reader but `virtualize` decodes those of its package.
+const CODECS: [(&str, InZarrPython, &[Reader]); 14] = {
+    use InZarrPython::{BuiltIn, Numcodecs, Package};
+    use Reader::{Gdal, Zarrita, Zarrs};
+    [
+        ("transpose", BuiltIn, &[Zarrs, Zarrita, Gdal]),
+        ("bytes", BuiltIn, &[Zarrs, Zarrita, Gdal]),
+        ("vlen-utf8", BuiltIn, &[Zarrs, Zarrita]),
+        ("vlen-bytes", BuiltIn, &[Zarrs]),
+        ("gzip", BuiltIn, &[Zarrs, Zarrita, Gdal]),
+        ("zstd", BuiltIn, &[Zarrs, Zarrita, Gdal]),
+        ("blosc", BuiltIn, &[Zarrs, Zarrita, Gdal]),
+        ("scale_offset", BuiltIn, &[Zarrita]),
+        ("cast_value", Package(Need::CastValueRs), &[Zarrita]),
+        ("zlib", Numcodecs, &[Zarrs, Zarrita, Gdal]),
+        ("shuffle", Numcodecs, &[Zarrs, Zarrita, Gdal]),
+        ("bz2", Numcodecs, &[Zarrs]),
+        ("fletcher32", Numcodecs, &[Zarrs]),
+        ("lzma", Numcodecs, &[Gdal]),
+    ]
+};
+
+/// Prefix of numcodecs' names in v3.
+const NUMCODECS: &str = "numcodecs.";
 
 /// An array's metadata document, with what decides about readers.
 struct Document {
@@ -109,9 +142,8 @@ struct Document {
 /// like all others.
 struct DocumentCodec {
     /// The name as it is written.
-    full_name: String,
+    name: String,
     configuration: Value,
-    definition: Option<&'static Definition>,
     /// Whether v2 lists it as the compressor.
     is_compressor: bool,
 }
@@ -122,96 +154,90 @@ impl Document {
             ZarrFormat::V2 => array.to_zarray()?,
             ZarrFormat::V3 => array.to_zarr_json_with("", &Map::new())?,
         };
-        let codecs = match format {
-            ZarrFormat::V2 => codecs_v2(&document),
-            ZarrFormat::V3 => list(&document, "codecs").map(DocumentCodec::from_v3).collect(),
+        let list = |key: &str| document.get(key).and_then(Value::as_array).into_iter().flatten();
+        let codec = |entry: &Value, name: &str, is_compressor| {
+            let name = entry.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let configuration = match format {
+                ZarrFormat::V2 => entry.clone(),
+                ZarrFormat::V3 => entry.get("configuration").cloned().unwrap_or_default(),
+            };
+            DocumentCodec { name, configuration, is_compressor }
         };
+        // All readers know the `order` of a v2 array.
+        let mut codecs: Vec<_> = list("filters").map(|filter| codec(filter, "id", false)).collect();
+        codecs.extend(
+            document.get("compressor").filter(|entry| !entry.is_null()).map(|it| codec(it, "id", true)),
+        );
+        codecs.extend(list("codecs").map(|entry| codec(entry, "name", false)));
         let fill_value = document.get("fill_value").cloned().unwrap_or_default();
         Ok(Self { format, codecs, fill_value, chunks })
     }
 }
 
-fn list<'a>(document: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
-    document.get(key).and_then(Value::as_array).into_iter().flatten()
-}
-
-/// Returns the codecs of a v2 array. All readers know its `order`.
-fn codecs_v2(document: &Value) -> Vec<DocumentCodec> {
-    let filters = list(document, "filters").map(|filter| DocumentCodec::from_v2(filter, false));
-    let compressor = document.get("compressor").filter(|value| !value.is_null());
-    let compressor = compressor.map(|codec| DocumentCodec::from_v2(codec, true));
-    filters.chain(compressor).collect()
-}
-
 impl DocumentCodec {
-    fn from_v2(entry: &Value, is_compressor: bool) -> Self {
-        let id = entry.get("id").and_then(Value::as_str).unwrap_or_default();
-        Self::new(id, entry.clone(), is_compressor)
-    }
-
-    fn from_v3(entry: &Value) -> Self {
-        let name = entry.get("name").and_then(Value::as_str).unwrap_or_default();
-        let nothing = || Value::Object(Map::new());
-        Self::new(name, entry.get("configuration").cloned().unwrap_or_else(nothing), false)
-    }
-
-    fn new(full_name: &str, configuration: Value, is_compressor: bool) -> Self {
-        let name = full_name.strip_prefix(Registry::NUMCODECS_PREFIX).unwrap_or(full_name);
-        let definition = Definition::of_name(name);
-        Self { full_name: full_name.to_owned(), configuration, definition, is_compressor }
-    }
-
     fn refused(&self) -> Obstacle {
-        Obstacle::Codec(self.full_name.clone())
+        Obstacle::Codec(self.name.clone())
     }
 
-    /// Whether the Python package `virtualize` registers it.
-    fn is_own(&self) -> bool {
-        OwnName::find(&self.full_name).is_some()
-    }
-
-    fn is_of_numcodecs(&self) -> bool {
-        self.full_name.starts_with(Registry::NUMCODECS_PREFIX)
-    }
-
-    fn is_core(&self) -> bool {
-        !self.is_of_numcodecs()
-            && self.definition.is_some_and(|definition| definition.registry == Registry::Core)
+    /// Returns the entry of the table.
+    fn entry(&self) -> Option<(InZarrPython, &'static [Reader])> {
+        let bare = self.name.strip_prefix(NUMCODECS).unwrap_or(&self.name);
+        CODECS.into_iter().find(|(name, ..)| *name == bare).map(|(_, package, readers)| (package, readers))
     }
 
     /// Returns what zarr-python needs for it.
     fn for_zarr_python(&self, format: ZarrFormat) -> Result<Option<Need>, Obstacle> {
-        match format {
-            _ if self.full_name.starts_with("imagecodecs_") => Ok(Some(Need::Imagecodecs)),
-            _ if self.full_name.starts_with(OwnName::PREFIX) => Err(self.refused()),
+        if self.name.starts_with("imagecodecs_") {
+            return Ok(Some(Need::Imagecodecs));
+        }
+        if self.name.starts_with("virtualize.") {
+            return Err(self.refused());
+        }
+        match (format, self.entry()) {
             // Codecs of Zarr v2 *are* those of numcodecs.
-            ZarrFormat::V2 => Ok(None),
-            ZarrFormat::V3 if self.is_of_numcodecs() => Ok(Some(Need::Numcodecs)),
-            ZarrFormat::V3 if self.is_core() => Ok(self.definition.and_then(|known| known.zarr_python_needs)),
-            ZarrFormat::V3 => Err(self.refused()),
+            (ZarrFormat::V2, _) => Ok(None),
+            (ZarrFormat::V3, _) if self.name.starts_with(NUMCODECS) => Ok(Some(Need::Numcodecs)),
+            (ZarrFormat::V3, Some((InZarrPython::BuiltIn, _))) => Ok(None),
+            (ZarrFormat::V3, Some((InZarrPython::Package(need), _))) => Ok(Some(need)),
+            (ZarrFormat::V3, _) => Err(self.refused()),
         }
     }
 
     /// Checks that a reader other than zarr-python decodes it. `element_size` is that of the stored elements, in bytes.
     fn check(&self, reader: Reader, format: ZarrFormat, element_size: Option<u64>) -> Result<(), Obstacle> {
-        let definition = self.definition.filter(|definition| definition.readers.contains(&reader));
-        let definition = definition.ok_or_else(|| self.refused())?;
-        if reader == Reader::Gdal && !self.is_supported_by_gdal(definition, format) {
+        let entry = self.entry().filter(|(_, readers)| readers.contains(&reader));
+        let (package, _) = entry.ok_or_else(|| self.refused())?;
+        let bare = self.name.strip_prefix(NUMCODECS).unwrap_or(&self.name);
+        // GDAL decodes a single compressor in v2, and only core codecs in v3.
+        let is_supported_by_gdal = match format {
+            ZarrFormat::V2 => matches!(bare, "transpose" | "bytes" | "shuffle") != self.is_compressor,
+            ZarrFormat::V3 => package != InZarrPython::Numcodecs && !self.name.starts_with(NUMCODECS),
+        };
+        if reader == Reader::Gdal && !is_supported_by_gdal {
             return Err(self.refused());
         }
-        let (full_name, configuration) = (self.full_name.as_str(), &self.configuration);
-        let used = CodecUse { format, full_name, configuration, element_size };
-        (definition.limitation)(&used, reader).map_or(Ok(()), |reason| Err(Obstacle::Codec(reason)))
-    }
-
-    /// GDAL decodes a single compressor in v2, and only core codecs in v3.
-    fn is_supported_by_gdal(&self, definition: &Definition, format: ZarrFormat) -> bool {
-        match format {
-            ZarrFormat::V2 => {
-                matches!(definition.encoded_length, EncodedLength::Varies) == self.is_compressor
+        let member = |name: &str| self.configuration.get(name);
+        let limitation = match (bare, reader) {
+            ("blosc", _) if member("cname").is_some_and(|cname| cname == "snappy") => {
+                format!("{} with snappy", self.name)
             }
-            ZarrFormat::V3 => self.is_core(),
-        }
+            // zarrita takes the element size of the array for that of the shuffle.
+            ("shuffle", Reader::Zarrita) if member("elementsize").and_then(Value::as_u64) != element_size => {
+                format!("{} of another element size than the array's", self.name)
+            }
+            // GDAL applies the inverse of each transposition, which is right where it is its own inverse.
+            ("transpose", Reader::Gdal) if format == ZarrFormat::V3 => {
+                let axes = member("order").and_then(Value::as_array).into_iter().flatten();
+                let order: Vec<_> = axes.filter_map(Value::as_u64).collect();
+                let target = |axis: u64| order.get(usize::try_from(axis).ok()?).copied();
+                if (0..).zip(&order).all(|(axis, to)| target(*to) == Some(axis)) {
+                    return Ok(());
+                }
+                "transpose of more than two axes in turn".to_owned()
+            }
+            _ => return Ok(()),
+        };
+        Err(Obstacle::Codec(limitation))
     }
 }
 
@@ -374,11 +400,11 @@ const LEVEL: u8 = 6;
 
 fn check(reader: Reader, path: &str, array: &Array, document: &Document) -> Compatibility {
     let needs = match reader {
-        Reader::ZarrPython => zarr_python(array, document),
+        Reader::ZarrPython => zarr_python(array, document, false),
         Reader::Zarrs => zarrs(array, document),
         Reader::Zarrita => zarrita(path, array, document),
         Reader::Gdal => gdal(array, document),
-        Reader::Virtualize => virtualize(array, document),
+        Reader::Virtualize => zarr_python(array, document, true),
     };
     match needs {
         Err(obstacle) => Compatibility::No(obstacle.to_string()),
@@ -389,24 +415,15 @@ fn check(reader: Reader, path: &str, array: &Array, document: &Document) -> Comp
 
 type Needs = Result<Vec<Need>, Obstacle>;
 
-fn zarr_python(array: &Array, document: &Document) -> Needs {
+/// Returns what zarr-python needs; with the package `virtualize` if it has that, which depends on numcodecs.
+fn zarr_python(array: &Array, document: &Document, has_package: bool) -> Needs {
     let mut needs = Vec::new();
     for codec in &document.codecs {
-        needs.extend(codec.for_zarr_python(document.format)?);
-    }
-    if matches!(array.chunk_grid, ChunkGrid::Rectilinear(_)) {
-        needs.push(Need::RectilinearChunks);
-    }
-    needs.sort_unstable();
-    needs.dedup();
-    Ok(needs)
-}
-
-/// The package needs numcodecs, so that its codecs are always there.
-fn virtualize(array: &Array, document: &Document) -> Needs {
-    let mut needs = Vec::new();
-    for codec in document.codecs.iter().filter(|codec| !codec.is_own()) {
-        needs.extend(codec.for_zarr_python(document.format)?.filter(|need| *need != Need::Numcodecs));
+        if has_package && PACKAGE.contains(&codec.name.as_str()) {
+            continue;
+        }
+        let need = codec.for_zarr_python(document.format)?;
+        needs.extend(need.filter(|need| !has_package || *need != Need::Numcodecs));
     }
     if matches!(array.chunk_grid, ChunkGrid::Rectilinear(_)) {
         needs.push(Need::RectilinearChunks);
@@ -485,20 +502,14 @@ fn gdal(array: &Array, document: &Document) -> Needs {
     };
     let lost =
         fill.as_u64().is_some_and(|fill| i64::try_from(fill).is_err()) && document.chunks.shows_fill_value;
-    match refused || lost {
-        true => Err(Obstacle::FillValue(document.fill_value.clone())),
-        false => Ok(Vec::new()),
-    }
+    if refused || lost { Err(Obstacle::FillValue(fill.clone())) } else { Ok(Vec::new()) }
 }
 
 fn regular_and_not_empty(array: &Array) -> Result<(), Obstacle> {
     if matches!(array.chunk_grid, ChunkGrid::Rectilinear(_)) {
         return Err(Obstacle::RectilinearGrid);
     }
-    match array.shape.contains(&0) {
-        true => Err(Obstacle::NoElements),
-        false => Ok(()),
-    }
+    if array.shape.contains(&0) { Err(Obstacle::NoElements) } else { Ok(()) }
 }
 
 /// Returns the type of stored elements.

@@ -9,7 +9,7 @@
 //!
 //! A block is one stream, or one per byte of an element. Each stream starts with its stored size in 4 bytes.
 
-use super::{hdf5_bitshuffle, hdf5_lz4::lz4_block, lzf, shuffle, zlib, zstd};
+use super::{hdf5_bitshuffle, hdf5_lz4::lz4_block, lzf, shuffle, streams};
 use crate::{CodecFailure, corrupt};
 
 const NAME: &str = "blosc";
@@ -91,8 +91,8 @@ pub(super) fn decompress(format: u8, stream: &[u8], size: usize) -> Result<Vec<u
     match format {
         0 => blosclz(stream, size),
         1 => lz4_block(NAME, stream, size),
-        3 => zlib::decode(stream, size),
-        4 => zstd::decode(stream, size),
+        3 => streams::decode_zlib(stream, size),
+        4 => streams::decode_zstd(stream, size),
         2 => Err(CodecFailure::NoDecoder("blosc with snappy".to_owned())),
         other => Err(corrupt(NAME, format!("compressor {other}"))),
     }

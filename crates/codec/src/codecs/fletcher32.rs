@@ -8,11 +8,6 @@ const NAME: &str = "fletcher32";
 /// Words between two foldings.
 const BLOCK: usize = 360;
 
-/// Verifies and removes the checksum.
-pub(super) fn decode(bytes: &[u8]) -> Result<Vec<u8>, CodecFailure> {
-    verified(bytes).map(<[u8]>::to_vec)
-}
-
 /// Verifies the checksum, and returns the data before it. Files of HDF5 before 1.6.3 from little-endian machines have
 /// the bytes of each half swapped, which libhdf5 accepts as well.
 pub(crate) fn verified(bytes: &[u8]) -> Result<&[u8], CodecFailure> {

@@ -14,7 +14,7 @@
 
 use super::{
     hdf5_lz4::{lz4_block, take_block, take_sizes, truncated},
-    zstd,
+    streams,
 };
 use crate::{CodecFailure, corrupt, parameters};
 
@@ -84,7 +84,8 @@ fn compressed(bytes: &[u8], size: usize, lz4: bool, limit: usize) -> Result<Vec<
             break;
         }
         let (stored, after) = take_block(rest).ok_or_else(short)?;
-        let shuffled = if lz4 { lz4_block(NAME, stored, length)? } else { zstd::decode(stored, length)? };
+        let shuffled =
+            if lz4 { lz4_block(NAME, stored, length)? } else { streams::decode_zstd(stored, length)? };
         if shuffled.len() != length {
             return Err(corrupt(NAME, format!("a block of {} bytes, expected {length}", shuffled.len())));
         }

@@ -3,186 +3,150 @@
 //! A decoder gets the stored bytes and a limit, and returns at most one byte more than that, from which the chain knows
 //! that the chunk is too long.
 
-mod bit_order;
 mod blosc;
 mod blosc2;
-mod bz2;
-mod complex_integers;
-mod delta;
 pub(crate) mod fletcher32;
-mod float_predictor;
-mod gzip;
 mod hdf5_bitshuffle;
 pub(crate) mod hdf5_lz4;
 mod hdf5_nbit;
 mod hdf5_scale_offset;
 mod hdf5_szip;
-mod integers;
-mod jpegls;
-mod lerc;
 mod lzf;
-mod lzma;
 mod lzo;
 pub(crate) mod lzw;
-mod optional;
+mod numbers;
 mod packbits;
-mod packints;
 pub(crate) mod predictor;
 mod shuffle;
-mod sperr;
-mod stream;
-mod sz;
-mod sz3;
-mod tiff;
+pub(crate) mod streams;
 mod zfp;
-pub(crate) mod zlib;
-pub(crate) mod zstd;
 
 use virtualize_zarr::Codec;
 
-use crate::CodecFailure;
+use crate::{CodecFailure, parameters};
 
-/// Direction in which a codec runs.
-#[derive(Clone, Copy)]
-pub(crate) enum Direction {
-    /// From stored bytes towards the array, to at most `limit` bytes.
-    Decode { limit: usize },
-    /// From the array towards stored bytes.
-    Encode,
-}
-
-/// Decodes or encodes bytes by one codec; `None` means that they stay as they are.
+/// Decodes stored bytes by one codec to at most `limit` bytes; `None` means that they stay as they are.
 ///
 /// # Errors
 /// See [`CodecFailure`].
-pub(crate) fn run(
-    codec: &Codec,
-    bytes: &[u8],
-    direction: Direction,
-) -> Result<Option<Vec<u8>>, CodecFailure> {
-    let step = Step { codec, bytes, direction };
+pub(crate) fn decode(codec: &Codec, bytes: &[u8], limit: usize) -> Result<Option<Vec<u8>>, CodecFailure> {
     match codec {
+        Codec::Own(codec) => return decode(codec, bytes, limit),
         // Chunks here are in stored order, with numbers in the array's byte order.
         Codec::Transpose { .. }
         | Codec::Bytes { .. }
         | Codec::ReversedBytes { .. }
         | Codec::VlenUtf8
         | Codec::VlenBytes => return Ok(None),
-        Codec::Delta { axis, dtype, shape } => step.run(
-            |bytes, _| delta::decode(bytes, *axis, dtype, shape),
-            |bytes| delta::encode(bytes, *axis, dtype, shape),
-        ),
-        Codec::FloatPredictor { axis, dtype, shape } => step.run(
-            |bytes, _| float_predictor::decode(bytes, *axis, dtype, shape),
-            |bytes| float_predictor::encode(bytes, *axis, dtype, shape),
-        ),
-        Codec::PackBitsOfIntegers { bits_per_sample: bits, run_length, dtype } => step.run(
-            |bytes, limit| packints::decode(bytes, *bits, *run_length, dtype, limit),
-            |bytes| packints::encode(bytes, *bits, *run_length, dtype),
-        ),
-        Codec::Gzip { level } => step.run(gzip::decode, |bytes| gzip::encode(bytes, *level)),
-        Codec::Zlib { level } => step.run(zlib::decode, |bytes| zlib::encode(bytes, *level)),
-        Codec::Zstd { .. } => step.run(zstd::decode, zstd::encode),
-        Codec::Blosc { typesize, .. } => step.run(blosc::decode, |bytes| blosc::encode(bytes, *typesize)),
-        Codec::Shuffle { element_size } => step.run(
-            |bytes, _| shuffle::decode(bytes, *element_size),
-            |bytes| shuffle::encode(bytes, *element_size),
-        ),
-        Codec::Fletcher32 => step.run(|bytes, _| fletcher32::decode(bytes), fletcher32::encode),
-        Codec::Bz2 { level } => step.run(bz2::decode, |bytes| bz2::encode(bytes, *level)),
-        Codec::Lzma { format } => {
-            step.run(|bytes, limit| lzma::decode(bytes, *format, limit), |bytes| lzma::encode(bytes, *format))
+        Codec::Delta { axis, dtype, shape } => predictor::decode_delta(bytes, *axis, dtype, shape),
+        Codec::FloatPredictor { axis, dtype, shape } => predictor::decode_floats(bytes, *axis, dtype, shape),
+        Codec::PackBitsOfIntegers { bits_per_sample, run_length, dtype } => {
+            numbers::Packed::new(*bits_per_sample, *run_length, dtype)?.decode(bytes, limit)
         }
-        Codec::Lzw => step.run(lzw::decode, lzw::encode),
-        Codec::PackBits => step.run(packbits::decode, packbits::encode),
-        Codec::Lzf => step.run(lzf::decode, lzf::encode),
-        Codec::BitOrder => step.run(|bytes, _| bit_order::reverse(bytes), bit_order::reverse),
-        Codec::Hdf5Lz4 => step.run(hdf5_lz4::decode, hdf5_lz4::encode),
-        Codec::Hdf5Szip(client_data) => step.run(
-            |bytes, limit| hdf5_szip::decode(bytes, client_data, limit),
-            |bytes| hdf5_szip::encode(bytes, client_data),
-        ),
-        // Arrays are never written in these.
-        Codec::Hdf5Nbit(client_data) => {
-            step.decode_only(|bytes, limit| hdf5_nbit::decode(bytes, client_data, limit))
+        Codec::Integers { size, endian, stored } => {
+            numbers::Integers::new(*size, *endian, *stored)?.decode(bytes, limit)
         }
-        Codec::Hdf5ScaleOffset(client_data) => {
-            step.decode_only(|bytes, limit| hdf5_scale_offset::decode(bytes, client_data, limit))
+        Codec::ComplexIntegers { dtype } => numbers::Complex::new(dtype)?.decode(bytes, limit),
+        Codec::Gzip { .. } => streams::decode_gzip(bytes, limit),
+        Codec::Zlib { .. } => streams::decode_zlib(bytes, limit),
+        Codec::Zstd { .. } => streams::decode_zstd(bytes, limit),
+        Codec::Bz2 { .. } => streams::decode_bz2(bytes, limit),
+        Codec::Lzma { format } => streams::decode_lzma(bytes, *format, limit),
+        Codec::Blosc { .. } => blosc::decode(bytes, limit),
+        Codec::Blosc2 => blosc2::decode(bytes, limit),
+        Codec::Shuffle { element_size } => shuffle::decode(bytes, *element_size),
+        Codec::Fletcher32 => fletcher32::verified(bytes).map(<[u8]>::to_vec),
+        Codec::Lzw => lzw::decode(bytes, limit),
+        Codec::PackBits => packbits::decode(bytes, limit),
+        Codec::Lzf => lzf::decode(bytes, limit),
+        Codec::BitOrder => Ok(reversed_bits(bytes)),
+        Codec::Lzo { configuration } => lzo::decode(bytes, configuration, limit),
+        Codec::Hdf5Lz4 => hdf5_lz4::decode(bytes, limit),
+        Codec::Hdf5Szip(client_data) => hdf5_szip::decode(bytes, client_data, limit),
+        Codec::Hdf5Nbit(client_data) => hdf5_nbit::decode(bytes, client_data, limit),
+        Codec::Hdf5ScaleOffset(client_data) => hdf5_scale_offset::decode(bytes, client_data, limit),
+        Codec::Hdf5Bitshuffle(client_data) => hdf5_bitshuffle::decode(bytes, client_data, limit),
+        Codec::Lerc { .. } => crate::lerc::decode_chunk(bytes, codec, limit),
+        Codec::Zfp { .. } => zfp::decode(bytes, codec, limit),
+        // Chunks of exactly `size` bytes are stored unchanged.
+        Codec::Optional { size, codecs } => {
+            let size = usize::try_from(*size).ok().filter(|size| *size <= limit);
+            let size = size.ok_or_else(|| CodecFailure::TooLong { codec: "optional".to_owned(), limit })?;
+            if bytes.len() == size { Ok(bytes.to_vec()) } else { crate::decode(codecs, bytes, size) }
         }
-        Codec::Hdf5Bitshuffle(client_data) => {
-            step.decode_only(|bytes, limit| hdf5_bitshuffle::decode(bytes, client_data, limit))
+        #[cfg(feature = "rare")]
+        Codec::Sz { .. }
+        | Codec::Sz3 { .. }
+        | Codec::Sperr { .. }
+        | Codec::JpegLs { .. }
+        | Codec::Tiff(_) => Ok(virtualize_rare::decode(codec, bytes, limit)?),
+        #[cfg(not(feature = "rare"))]
+        Codec::Sz { .. }
+        | Codec::Sz3 { .. }
+        | Codec::Sperr { .. }
+        | Codec::JpegLs { .. }
+        | Codec::Tiff(_) => {
+            let name = codec.describe();
+            Err(CodecFailure::NoDecoder(format!("{name} (needs a build with the cargo feature `rare`)")))
         }
-        Codec::Tiff(scheme) => step.decode_only(|bytes, limit| tiff::decode(scheme, bytes, limit)),
-        Codec::Blosc2 => step.decode_only(blosc2::decode),
-        Codec::Sperr { dtype, shape, has_mode } => {
-            let width = if *dtype == "<f4" { 4 } else { 8 };
-            step.decode_only(|bytes, limit| sperr::decode(bytes, (width, shape), *has_mode, limit))
+        // Arithmetic needs the type of the elements: `crate::decode_values` runs it. Only readers decode the others.
+        Codec::ScaleOffset { .. } | Codec::CastValue { .. } | Codec::Image { .. } | Codec::Foreign { .. } => {
+            Err(CodecFailure::NoDecoder(codec.describe()))
         }
-        Codec::Sz { dtype, shape } => {
-            let width = if *dtype == "<f4" { 4 } else { 8 };
-            step.decode_only(|bytes, limit| sz::decode(bytes, (width, shape), limit))
-        }
-        Codec::Sz3 { dtype } => step.decode_only(|bytes, limit| sz3::decode(bytes, dtype, limit)),
-        Codec::JpegLs { by_pixel } => {
-            step.decode_only(|bytes, limit| jpegls::decode(bytes, *by_pixel, limit))
-        }
-        Codec::Lzo { configuration } => {
-            step.decode_only(|bytes, limit| lzo::decode(bytes, configuration, limit))
-        }
-        Codec::Optional { size, codecs } => step.run(
-            |bytes, limit| optional::decode(bytes, codecs, *size, limit),
-            |bytes| optional::encode(bytes, codecs, *size),
-        ),
-        Codec::Integers { size, endian, stored } => step.run(
-            |bytes, limit| integers::decode(bytes, (*size, *endian, *stored), limit),
-            |bytes| integers::encode(bytes, (*size, *endian, *stored)),
-        ),
-        Codec::ComplexIntegers { dtype } => step.run(
-            |bytes, limit| complex_integers::decode(bytes, dtype, limit),
-            |bytes| complex_integers::encode(bytes, dtype),
-        ),
-        Codec::Lerc { .. } => step.decode_only(|bytes, limit| lerc::decode(bytes, codec, limit)),
-        Codec::Zfp { .. } => step.decode_only(|bytes, limit| zfp::decode(bytes, codec, limit)),
-        Codec::Own(codec) => return run(codec, bytes, direction),
-        // They need the type of the elements: `crate::values` runs them.
-        Codec::ScaleOffset { .. } | Codec::CastValue { .. } => step.unsupported(),
-        // Only clients decode them.
-        Codec::Image { .. } | Codec::Foreign { .. } => step.unsupported(),
     }
     .map(Some)
 }
 
-/// One codec, and what it is given.
-#[derive(Clone, Copy)]
-struct Step<'a> {
-    codec: &'a Codec,
-    bytes: &'a [u8],
-    direction: Direction,
+/// Encodes bytes by one codec; `None` means that they stay as they are.
+///
+/// # Errors
+/// See [`CodecFailure`].
+pub(crate) fn encode(codec: &Codec, bytes: &[u8]) -> Result<Option<Vec<u8>>, CodecFailure> {
+    match codec {
+        Codec::Own(codec) => return encode(codec, bytes),
+        Codec::Transpose { .. }
+        | Codec::Bytes { .. }
+        | Codec::ReversedBytes { .. }
+        | Codec::VlenUtf8
+        | Codec::VlenBytes => return Ok(None),
+        Codec::Delta { axis, dtype, shape } => predictor::encode_delta(bytes, *axis, dtype, shape),
+        Codec::FloatPredictor { axis, dtype, shape } => predictor::encode_floats(bytes, *axis, dtype, shape),
+        Codec::PackBitsOfIntegers { bits_per_sample, run_length, dtype } => {
+            numbers::Packed::new(*bits_per_sample, *run_length, dtype)?.encode(bytes)
+        }
+        Codec::Integers { size, endian, stored } => {
+            numbers::Integers::new(*size, *endian, *stored)?.encode(bytes)
+        }
+        Codec::ComplexIntegers { dtype } => numbers::Complex::new(dtype)?.encode(bytes),
+        Codec::Gzip { level } => streams::encode_gzip(bytes, *level),
+        Codec::Zlib { level } => streams::encode_zlib(bytes, *level),
+        Codec::Zstd { .. } => streams::encode_zstd(bytes),
+        Codec::Bz2 { level } => streams::encode_bz2(bytes, *level),
+        Codec::Lzma { format } => streams::encode_lzma(bytes, *format),
+        Codec::Blosc { typesize, .. } => blosc::encode(bytes, *typesize),
+        Codec::Shuffle { element_size } => shuffle::encode(bytes, *element_size),
+        Codec::Fletcher32 => fletcher32::encode(bytes),
+        Codec::Lzw => lzw::encode(bytes),
+        Codec::PackBits => packbits::encode(bytes),
+        Codec::Lzf => lzf::encode(bytes),
+        Codec::BitOrder => Ok(reversed_bits(bytes)),
+        Codec::Hdf5Lz4 => hdf5_lz4::encode(bytes),
+        Codec::Hdf5Szip(client_data) => hdf5_szip::encode(bytes, client_data),
+        Codec::Optional { size, .. } if bytes.len() as u64 != *size => {
+            Err(parameters("optional", format!("{} bytes, expected {size}", bytes.len())))
+        }
+        // A chunk stays unchanged if no encoder gives it another number of bytes.
+        Codec::Optional { codecs, .. } => match crate::encode(codecs, bytes) {
+            Ok(encoded) if encoded.len() != bytes.len() => Ok(encoded),
+            Ok(_) | Err(CodecFailure::NoEncoder(_)) => Ok(bytes.to_vec()),
+            Err(other) => Err(other),
+        },
+        _ => Err(CodecFailure::NoEncoder(codec.describe())),
+    }
+    .map(Some)
 }
 
-impl Step<'_> {
-    fn run(
-        self,
-        decode: impl FnOnce(&[u8], usize) -> Result<Vec<u8>, CodecFailure>,
-        encode: impl FnOnce(&[u8]) -> Result<Vec<u8>, CodecFailure>,
-    ) -> Result<Vec<u8>, CodecFailure> {
-        match self.direction {
-            Direction::Decode { limit } => decode(self.bytes, limit),
-            Direction::Encode => encode(self.bytes),
-        }
-    }
-
-    fn decode_only(
-        self,
-        decode: impl FnOnce(&[u8], usize) -> Result<Vec<u8>, CodecFailure>,
-    ) -> Result<Vec<u8>, CodecFailure> {
-        self.run(decode, |_| self.unsupported())
-    }
-
-    fn unsupported(self) -> Result<Vec<u8>, CodecFailure> {
-        Err(match self.direction {
-            Direction::Decode { .. } => CodecFailure::NoDecoder(self.codec.describe()),
-            Direction::Encode => CodecFailure::NoEncoder(self.codec.describe()),
-        })
-    }
+/// Reverses the bits of each byte: TIFF's FillOrder 2 (TIFF 6.0, section 8).
+fn reversed_bits(bytes: &[u8]) -> Vec<u8> {
+    bytes.iter().map(|byte| byte.reverse_bits()).collect()
 }

@@ -42,7 +42,7 @@ pub(crate) fn in_v2(array: &mut Array) -> Result<Option<FillValue>, ReferencesEr
     if let Some(value) = attribute {
         let sentinel = fill_value_attribute::decode(&value, &array.data_type)
             .or_else(|| fill_value_attribute::decode(&value, &sentinel_type(array)))
-            .ok_or(ReferencesError::FillValue)?;
+            .ok_or_else(|| ReferencesError::Invalid("its _FillValue is not one of its type".to_owned()))?;
         match plain(&sentinel, &sentinel_type(array)).filter(|_| sentinel != storage) {
             Some(plain) => drop(array.attributes.insert(SENTINEL.to_owned(), plain)),
             None => array.fill_value = Some(sentinel),

@@ -74,15 +74,10 @@ struct Documents<'a>(&'a mut BTreeMap<String, Value>);
 
 impl ReferenceSink for Documents<'_> {
     fn entry(&mut self, key: &str, entry: Entry<'_>) -> Result<(), ReferencesError> {
-        let key_of = || key.to_owned();
         let Entry::Inline(text) = entry else {
-            return Err(ReferencesError::MetadataInFile { key: key_of() });
+            return Err(ReferencesError::at(key, "metadata is stored in another file"));
         };
-        let invalid = |error: serde_json::Error| ReferencesError::MetadataJson {
-            key: key_of(),
-            reason: error.to_string(),
-        };
-        let document = super::numbers::parse(&text).map_err(invalid)?;
+        let document = super::numbers::parse(&text).map_err(|error| ReferencesError::at(key, error))?;
         self.0.insert(key.to_owned(), document);
         Ok(())
     }
@@ -140,12 +135,13 @@ impl Builder {
     pub(crate) fn nodes(&mut self) -> Result<(), ReferencesError> {
         let documents = std::mem::take(&mut self.documents);
         let has = |name: &str| documents.keys().any(|key| key.rsplit('/').next() == Some(name));
-        let format = match () {
-            () if documents.contains_key("zarr.json") || (has("zarr.json") && !has(".zgroup")) => {
-                ZarrFormat::V3
-            }
-            () if has(".zgroup") || has(".zarray") => ZarrFormat::V2,
-            () => return Err(ReferencesError::NoMetadata),
+        let format = if documents.contains_key("zarr.json") || (has("zarr.json") && !has(".zgroup")) {
+            ZarrFormat::V3
+        } else if has(".zgroup") || has(".zarray") {
+            ZarrFormat::V2
+        } else {
+            let problem = "it has neither .zgroup or .zarray nor zarr.json";
+            return Err(ReferencesError::Invalid(problem.to_owned()));
         };
         self.format = Some(format);
         for (key, document) in &documents {
@@ -179,17 +175,14 @@ impl Builder {
         path: &str,
         read: Result<ArrayDocument, virtualize_zarr::ReadError>,
     ) -> Result<(), ReferencesError> {
-        let key = || key.to_owned();
         if path.is_empty() {
-            return Err(ReferencesError::ArrayAtRoot { key: key() });
+            return Err(ReferencesError::at(key, "an array at the root, expected in a group"));
         }
-        if path.split('/').count() > DEPTH {
-            return Err(ReferencesError::Depth { key: key(), limit: DEPTH });
-        }
+        check_depth(key, path)?;
         let document = match read {
             Ok(document) => document,
             Err(error) if NEEDED.contains(&error.member) => {
-                return Err(ReferencesError::Document { key: key(), error });
+                return Err(ReferencesError::at(key, error));
             }
             Err(error) => {
                 self.left_out.insert(path.to_owned(), error.to_string());
@@ -207,7 +200,7 @@ impl Builder {
             return Ok(*id);
         }
         let id = u32::try_from(self.sources.len());
-        let id = id.map_err(|_| ReferencesError::Limit { what: "files", limit: u32::MAX.into() })?;
+        let id = id.map_err(|_| ReferencesError::at("files", format!("more than {}", u32::MAX)))?;
         self.sources.push(Source { url: url.clone().into_owned(), ..Source::default() });
         self.source_ids.insert(url.into_owned(), id);
         Ok(id)
@@ -243,9 +236,7 @@ impl Builder {
         let mut hierarchy = Hierarchy::new(self.format.unwrap_or(ZarrFormat::V2));
         hierarchy.sources = std::mem::take(&mut self.sources);
         for (path, group) in std::mem::take(&mut self.groups) {
-            if path.split('/').count() > DEPTH {
-                return Err(ReferencesError::Depth { key: path, limit: DEPTH });
-            }
+            check_depth(&path, &path)?;
             if let Some(place) = hierarchy.root.make_group(&path) {
                 place.attributes = group.attributes;
             }
@@ -256,7 +247,7 @@ impl Builder {
             let array = growing.finish(&path)?;
             let (parent, name) = node::split(&path);
             let place = hierarchy.root.make_group(parent);
-            let place = place.ok_or_else(|| ReferencesError::InsideArray { path: path.clone() })?;
+            let place = place.ok_or_else(|| ReferencesError::at(&path, "the node is inside an array"))?;
             place.children.insert(name.to_owned(), Node::Array(Box::new(array)));
         }
         let Self { whole_files, ignored, left_out, .. } = self;
@@ -277,6 +268,13 @@ impl ReferenceSink for Builder {
         };
         self.put(path, position, entry)
     }
+}
+
+fn check_depth(key: &str, path: &str) -> Result<(), ReferencesError> {
+    if path.split('/').count() <= DEPTH {
+        return Ok(());
+    }
+    Err(ReferencesError::at(key, format!("nested deeper than {DEPTH} groups")))
 }
 
 /// Parses a chunk index of a key. No reader asks for `+1` or `01`.
@@ -318,7 +316,7 @@ impl Growing {
         let mut last = None;
         for (position, _) in array.chunks.iter() {
             if last.is_some_and(|last| last >= position) {
-                return Err(ReferencesError::RepeatedChunk { path: path.to_owned(), position });
+                return Err(ReferencesError::at(path, format!("chunk {position} is there twice")));
             }
             last = Some(position);
         }

@@ -252,7 +252,10 @@ fn resolve<'a>(
     raw: RawEntry<'a>,
     templates: &mut Templates,
 ) -> Result<Entry<'a>, ReferencesError> {
-    let refuse = |found: String| ReferencesError::Reference { key: key.to_owned(), found };
+    let refuse = |found: String| {
+        let expected = "text, [url] or [url, offset, length]";
+        ReferencesError::at(key, format!("expected {expected}, found {found}"))
+    };
     match raw {
         RawEntry::Text(text) => match text.strip_prefix("base64:") {
             Some(encoded) => {

@@ -17,7 +17,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-pub use error::{ParquetFault, ReferencesError, RowFault};
+pub use error::ReferencesError;
 pub use fill::in_v3 as fill_in_v3;
 pub use hierarchy::{ReferenceSet, WholeFile, from_json};
 pub use json::{Entries, read_json};

@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use virtualize_zarr::node;
 
 use super::{
-    Entry, ParquetFault, ReferenceSet, ReferencesError, RowFault,
+    Entry, ReferenceSet, ReferencesError,
     hierarchy::Builder,
     numbers,
     parquet_rows::{Batch, Rows},
@@ -57,7 +57,8 @@ impl ParquetReferences {
         let document = numbers::parse(zmetadata).map_err(json)?;
         let read: Metadata = serde_json::from_value(document).map_err(json)?;
         if read.record_size == 0 || read.record_size > ROWS {
-            return Err(ReferencesError::RecordSize { found: read.record_size, limit: ROWS });
+            let problem = format!("record_size {}, expected 1 to {ROWS}", read.record_size);
+            return Err(ReferencesError::at(".zmetadata", problem));
         }
         let mut builder = Builder::of(read.metadata.into_iter().collect());
         builder.nodes()?;
@@ -81,7 +82,7 @@ impl ParquetReferences {
             self.builder.ignore(key);
             return Ok(());
         };
-        let wrong = |fault| ReferencesError::Parquet { key: key.to_owned(), fault };
+        let wrong = |fault: String| ReferencesError::at(key, fault);
         let start = number.saturating_mul(self.record_size);
         let mut file = File::open(file, self.record_size).map_err(wrong)?;
         let mut first = 0_u64;
@@ -89,9 +90,10 @@ impl ParquetReferences {
             for (row, entry) in batch.entries() {
                 let row = first.saturating_add(row as u64);
                 let position = start.checked_add(row).filter(|at| *at < total);
-                let position = position.ok_or_else(|| wrong(ParquetFault::OutsideGrid(row)))?;
+                let position =
+                    position.ok_or_else(|| wrong(format!("a chunk in row {row}, outside the grid")))?;
                 let entry = entry.and_then(|entry| self.bounded(entry));
-                let entry = entry.map_err(|fault| wrong(ParquetFault::Row { row, fault }))?;
+                let entry = entry.map_err(|fault| wrong(format!("row {row}: {fault}")))?;
                 self.builder.put(&path, position, entry)?;
             }
             first = first.saturating_add(batch.len() as u64);
@@ -100,10 +102,10 @@ impl ParquetReferences {
     }
 
     /// Counts the bytes of inline chunks.
-    fn bounded<'a>(&mut self, entry: Entry<'a>) -> Result<Entry<'a>, RowFault> {
+    fn bounded<'a>(&mut self, entry: Entry<'a>) -> Result<Entry<'a>, String> {
         if let Entry::Inline(bytes) = &entry {
             let left = self.inline.checked_sub(bytes.len() as u64);
-            self.inline = left.ok_or(RowFault::Inline(INLINE))?;
+            self.inline = left.ok_or_else(|| format!("more than {INLINE} bytes are inline"))?;
         }
         Ok(entry)
     }
@@ -137,7 +139,7 @@ struct File {
 
 impl File {
     /// Opens a file of at most `most` rows.
-    fn open(file: Bytes, most: u64) -> Result<Self, ParquetFault> {
+    fn open(file: Bytes, most: u64) -> Result<Self, String> {
         check_footer(&file)?;
         let reader = checked(caught(|| SerializedFileReader::new(file.clone())))?;
         let metadata = reader.metadata();
@@ -146,13 +148,13 @@ impl File {
             rows.saturating_add(u64::try_from(group.num_rows()).unwrap_or(u64::MAX))
         });
         if rows > most {
-            return Err(ParquetFault::Rows { rows, limit: most });
+            return Err(format!("{rows} rows, expected at most {most}"));
         }
         Ok(Self { reader, next: 0, rows: None, left: Arc::new(AtomicU64::new(PAGES)) })
     }
 
     /// Returns the next rows; `None` at the end.
-    fn batch(&mut self) -> Result<Option<Batch>, ParquetFault> {
+    fn batch(&mut self) -> Result<Option<Batch>, String> {
         checked(caught(|| {
             loop {
                 if let Some(batch) = self.rows.as_mut().map_or(Ok(None), Rows::batch)? {
@@ -169,8 +171,8 @@ impl File {
 }
 
 /// Turns the outcome of the `parquet` crate, `None` after a panic, into a fault.
-fn checked<T>(outcome: Option<Result<T, ParquetError>>) -> Result<T, ParquetFault> {
-    outcome.ok_or(ParquetFault::Unreadable)?.map_err(|error| ParquetFault::Library(error.to_string()))
+fn checked<T>(outcome: Option<Result<T, ParquetError>>) -> Result<T, String> {
+    outcome.ok_or("no Parquet file that can be read")?.map_err(|error| error.to_string())
 }
 
 /// Runs a function and returns `None` if it panics. The panic hook of the process reports the panic as any other.
@@ -181,15 +183,15 @@ fn caught<T>(run: impl FnOnce() -> T) -> Option<T> {
 }
 
 /// Rejects a footer that is longer than the file, or than [`FOOTER`].
-fn check_footer(file: &[u8]) -> Result<(), ParquetFault> {
+fn check_footer(file: &[u8]) -> Result<(), String> {
     let end = file.len().checked_sub(END).and_then(|at| file.get(at..));
     let length = end.and_then(|end| end.first_chunk()).map(|length| u64::from(u32::from_le_bytes(*length)));
-    let length = length.ok_or(ParquetFault::NoFooter(file.len()))?;
+    let length = length.ok_or_else(|| format!("{} bytes, too few for a footer", file.len()))?;
     let limit = FOOTER.min((file.len() as u64).saturating_sub(END as u64));
-    match length <= limit {
-        true => Ok(()),
-        false => Err(ParquetFault::Footer { length, limit }),
+    if length <= limit {
+        return Ok(());
     }
+    Err(format!("footer of {length} bytes, expected at most {limit}"))
 }
 
 #[cfg(test)]

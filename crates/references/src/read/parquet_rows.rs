@@ -18,7 +18,7 @@ use ::parquet::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 
-use super::{Entry, Place, RowFault};
+use super::{Entry, Place};
 
 /// Rows per batch.
 const BATCH: usize = 8192;
@@ -106,7 +106,7 @@ impl Batch {
 
     /// Returns the rows that have a chunk, as fsspec interprets them: inline bytes take precedence over a path, and a
     /// path with offset and size 0 is a whole file.
-    pub(super) fn entries(&self) -> impl Iterator<Item = (usize, Result<Entry<'_>, RowFault>)> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = (usize, Result<Entry<'_>, String>)> {
         (0..self.count).filter_map(|row| {
             let entry = match (value(&self.raws, row), value(&self.paths, row)) {
                 (Some(raw), _) => inline(raw),
@@ -117,8 +117,8 @@ impl Batch {
         })
     }
 
-    fn place<'a>(&self, row: usize, path: &'a ByteArray) -> Result<Entry<'a>, RowFault> {
-        let url = std::str::from_utf8(path.data()).map_err(|_| RowFault::Path)?;
+    fn place<'a>(&self, row: usize, path: &'a ByteArray) -> Result<Entry<'a>, String> {
+        let url = std::str::from_utf8(path.data()).map_err(|_| "a path that is not UTF-8".to_owned())?;
         let number = |column: &[Option<i64>]| match column.is_empty() {
             true => Ok(0),
             false => column
@@ -126,7 +126,7 @@ impl Batch {
                 .copied()
                 .flatten()
                 .and_then(|number| u64::try_from(number).ok())
-                .ok_or(RowFault::Range),
+                .ok_or_else(|| "an offset or size that is missing or negative".to_owned()),
         };
         let part = (number(&self.offsets)?, number(&self.sizes)?);
         Ok(Entry::Place(Place { url: url.into(), part: (part != (0, 0)).then_some(part) }))
@@ -137,9 +137,12 @@ fn value(column: &[Option<ByteArray>], row: usize) -> Option<&ByteArray> {
     column.get(row)?.as_ref()
 }
 
-fn inline(raw: &ByteArray) -> Result<Entry<'static>, RowFault> {
+fn inline(raw: &ByteArray) -> Result<Entry<'static>, String> {
     match raw.data().strip_prefix(b"base64:") {
-        Some(encoded) => Ok(Entry::Inline(BASE64_STANDARD.decode(encoded)?.into())),
+        Some(encoded) => {
+            let bytes = BASE64_STANDARD.decode(encoded).map_err(|error| error.to_string())?;
+            Ok(Entry::Inline(bytes.into()))
+        }
         // A copy: the value's own buffer is a whole page.
         None => Ok(Entry::Inline(Bytes::copy_from_slice(raw.data()))),
     }

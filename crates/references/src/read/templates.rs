@@ -28,10 +28,7 @@ impl Templates {
         environment.set_fuel(Some(FUEL));
         let mut names = BTreeMap::new();
         for (name, text) in templates {
-            let text = text.as_str().ok_or_else(|| ReferencesError::Template {
-                key: name.clone(),
-                reason: "a template is text".to_owned(),
-            })?;
+            let text = text.as_str().ok_or_else(|| ReferencesError::at(name, "a template is text"))?;
             let value = match text.contains("{{") {
                 true => function(text.to_owned()),
                 false => Value::from(text),
@@ -60,7 +57,7 @@ impl Templates {
         let numbers = with.iter().map(|(name, value)| ((*name).to_owned(), Value::from(*value)));
         let names: BTreeMap<String, Value> =
             self.names.iter().map(|(name, value)| (name.clone(), value.clone())).chain(numbers).collect();
-        self.environment.render_str(text, names).map_err(|error| failed(key, &error))
+        self.environment.render_str(text, names).map_err(|error| ReferencesError::at(key, error))
     }
 
     /// Generates the references of `gen`.
@@ -74,9 +71,9 @@ impl Templates {
             let dimensions = dimensions(generator)?;
             let count =
                 dimensions.iter().try_fold(1_u64, |all, (_, values)| all.checked_mul(values.len() as u64));
-            left = count
-                .and_then(|count| left.checked_sub(count))
-                .ok_or(ReferencesError::Limit { what: "generated references", limit: GENERATED })?;
+            left = count.and_then(|count| left.checked_sub(count)).ok_or_else(|| {
+                ReferencesError::at("generated references", format!("more than {GENERATED}"))
+            })?;
             for at in 0..count.unwrap_or(0) {
                 self.generate_one(generator, &dimensions, at, sink)?;
             }
@@ -100,15 +97,9 @@ impl Templates {
             rest /= count;
         }
         let text = |member: &str| generator.get(member).and_then(Json::as_str);
-        let key = text("key").ok_or_else(|| ReferencesError::Template {
-            key: "gen".to_owned(),
-            reason: "a generator has a key".to_owned(),
-        })?;
+        let key = text("key").ok_or_else(|| ReferencesError::at("gen", "a generator has a key"))?;
         let key = self.render(key, key, &with)?;
-        let url = text("url").ok_or_else(|| ReferencesError::Template {
-            key: key.clone(),
-            reason: "a generator has a url".to_owned(),
-        })?;
+        let url = text("url").ok_or_else(|| ReferencesError::at(&key, "a generator has a url"))?;
         let url = self.render(&key, url, &with)?;
         let number = |member: &str| -> Result<Option<u64>, ReferencesError> {
             let rendered = match generator.get(member) {
@@ -116,26 +107,19 @@ impl Templates {
                 Some(Json::String(text)) => self.render(&key, text, &with)?,
                 Some(number) => number.to_string(),
             };
-            let number = rendered.trim().parse().map_err(|_| ReferencesError::Template {
-                key: key.clone(),
-                reason: format!("{member} is {rendered:?}, no number"),
-            });
+            let number = rendered
+                .trim()
+                .parse()
+                .map_err(|_| ReferencesError::at(&key, format!("{member} is {rendered:?}, no number")));
             number.map(Some)
         };
         let part = match (number("offset")?, number("length")?) {
             (Some(offset), Some(length)) => Some((offset, length)),
             (None, None) => None,
-            _ => {
-                let reason = "offset and length come together".to_owned();
-                return Err(ReferencesError::Template { key, reason });
-            }
+            _ => return Err(ReferencesError::at(&key, "offset and length come together")),
         };
         sink.entry(&key, Entry::Place(Place { url: url.into(), part }))
     }
-}
-
-fn failed(key: &str, error: &Error) -> ReferencesError {
-    ReferencesError::Template { key: key.to_owned(), reason: error.to_string() }
 }
 
 /// Returns a template as a function whose named arguments are its placeholders.
@@ -153,8 +137,7 @@ fn function(text: String) -> Value {
 
 /// Returns the values that a generator assigns to each name.
 fn dimensions(generator: &Json) -> Result<Vec<(String, Vec<i64>)>, ReferencesError> {
-    let refuse =
-        |reason: &str| ReferencesError::Template { key: "gen".to_owned(), reason: reason.to_owned() };
+    let refuse = |reason: &str| ReferencesError::at("gen", reason);
     let named = generator
         .get("dimensions")
         .and_then(Json::as_object)

@@ -167,7 +167,7 @@ fn is_decoded_here(codec: &Codec) -> bool {
 /// Rectilinear grids.
 fn complete(array: &mut Array) -> Result<(), ReferencesError> {
     let ChunkGrid::Regular(chunk) = &array.chunk_grid else {
-        return Err(ReferencesError::RectilinearGrid);
+        return Err(ReferencesError::Invalid("Zarr v2 has no chunks of several sizes".to_owned()));
     };
     Codec::complete(&mut array.codecs, &array.data_type, chunk);
     Ok(())

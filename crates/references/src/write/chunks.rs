@@ -34,10 +34,12 @@ impl<'a> ArrayChunks<'a> {
         let read = reader.visit(path, 0, &mut |position, chunk| {
             let done = match position {
                 _ if position >= total => {
-                    Err(EmitError::Position { path: format!("/{path}"), position, counts: counts.clone() })
+                    let problem = format!("chunk {position} is outside its grid of {counts:?} chunks");
+                    Err(EmitError::array(path, problem))
                 }
                 _ if position < next => {
-                    Err(EmitError::Order { path: format!("/{path}"), position, expected: next })
+                    let problem = format!("chunk {position} is out of order, expected {next} or a later one");
+                    Err(EmitError::array(path, problem))
                 }
                 _ => each(position, chunk),
             };

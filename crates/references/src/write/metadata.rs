@@ -1,7 +1,7 @@
 //! Consolidated metadata: the documents of all nodes in one.
 
 use serde_json::{Map, Value, json};
-use virtualize_zarr::{Array, Group, Hierarchy, Node, ZarrFormat, node::join};
+use virtualize_zarr::{Array, Group, Hierarchy, MetadataError, Node, ZarrFormat, node::join};
 
 use super::{EmitError, is_valid_name};
 
@@ -78,7 +78,7 @@ fn push_array(
     format: ZarrFormat,
     out: &mut Documents,
 ) -> Result<(), EmitError> {
-    let wrong = |error| EmitError::Metadata { path: format!("/{path}"), error };
+    let wrong = |error: MetadataError| EmitError::array(path, error);
     match format {
         ZarrFormat::V2 => {
             out.push((format!("{path}/.zarray"), array.to_zarray().map_err(wrong)?));

@@ -13,7 +13,7 @@ mod recognize;
 
 use std::io;
 
-use virtualize_zarr::{ChunkReadError, ChunkReader, Hierarchy, HierarchyChunks, MetadataError, ZarrFormat};
+use virtualize_zarr::{ChunkReadError, ChunkReader, Hierarchy, HierarchyChunks, ZarrFormat};
 
 pub use format::Format;
 pub use parquet::MOST_RECORDS;
@@ -23,6 +23,7 @@ use format::Writer;
 
 /// Error while writing a hierarchy.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum EmitError {
     /// The sink failed.
     #[error("writing references: {0}")]
@@ -41,14 +42,6 @@ pub enum EmitError {
         /// Whether the format consists of several files.
         several: bool,
     },
-    /// The format cannot express an array.
-    #[error("array {path}: {error}")]
-    Metadata {
-        /// Path of the array.
-        path: String,
-        /// Property that the format cannot express.
-        error: MetadataError,
-    },
     /// A node name that no client could look up.
     #[error("node {path}: the name {name:?} cannot be part of a Zarr key")]
     Name {
@@ -56,15 +49,6 @@ pub enum EmitError {
         path: String,
         /// Name of the node.
         name: String,
-    },
-    /// A node name for which readers could not find the chunks.
-    #[error(
-        "node {path}: names that start with .z or have #, ? or % cannot be written as Parquet, where readers would \
-         not find the chunks; write JSON"
-    )]
-    FileName {
-        /// Path of the node.
-        path: String,
     },
     /// More rows per Parquet file than permitted.
     #[error("record size {found}: at most {most}")]
@@ -74,55 +58,19 @@ pub enum EmitError {
         /// Largest permitted number of rows.
         most: u32,
     },
-    /// An offset or length that a signed 64-bit integer cannot represent.
-    #[error("array {path}: offset or length of chunk {position} is 2^63 or more")]
-    Offset {
-        /// Path of the array.
-        path: String,
-        /// Row-major position of the chunk.
-        position: u64,
-    },
-    /// An empty chunk at offset 0, which readers of Parquet would mistake for a whole file.
-    #[error(
-        "array {path}: chunk {position} is 0 bytes at offset 0, which means the whole file in Parquet; write JSON"
-    )]
-    Empty {
-        /// Path of the array.
-        path: String,
-        /// Row-major position of the chunk.
-        position: u64,
-    },
-    /// A Parquet table could not be written.
-    #[error("array {path}: {reason}")]
-    Parquet {
-        /// Path of the array.
-        path: String,
-        /// Reason.
-        reason: String,
-    },
-    /// A chunk position outside the array's grid.
-    #[error("array {path}: chunk {position} is outside its grid of {counts:?} chunks")]
-    Position {
-        /// Path of the array.
-        path: String,
-        /// Row-major position of the chunk.
-        position: u64,
-        /// Number of chunks along each axis.
-        counts: Vec<u64>,
-    },
-    /// A chunk that does not come after the previous one.
-    #[error("array {path}: chunk {position} is out of order, expected {expected} or a later one")]
-    Order {
-        /// Path of the array.
-        path: String,
-        /// Row-major position of the chunk.
-        position: u64,
-        /// Lowest position that may come next.
-        expected: u64,
-    },
+    /// An array or node that cannot be written. The message names it.
+    #[error("{0}")]
+    Invalid(String),
     /// The chunks of an array could not be read.
     #[error(transparent)]
     Chunks(ChunkReadError),
+}
+
+impl EmitError {
+    /// Creates an error about the array at a path without a leading slash.
+    fn array(path: &str, problem: impl std::fmt::Display) -> Self {
+        Self::Invalid(format!("array /{path}: {problem}"))
+    }
 }
 
 /// Returns whether clients can find a node of this name. A valid name is not empty, `.`, `..` or the name of a

@@ -98,7 +98,10 @@ fn check_names(parent: &str, children: &BTreeMap<String, Node>) -> Result<(), Em
     for (name, node) in children {
         let path = format!("{parent}/{name}");
         if name.starts_with(".z") || name.contains(['#', '?', '%']) {
-            return Err(EmitError::FileName { path });
+            return Err(EmitError::Invalid(format!(
+                "node {path}: names that start with .z or have #, ? or % cannot be written as Parquet, where readers \
+                 would not find the chunks; write JSON"
+            )));
         }
         if let Node::Group(group) = node {
             check_names(&path, &group.children)?;
@@ -146,12 +149,21 @@ impl Records<'_> {
         match chunk {
             ChunkRef::Inline(bytes) => table.push_inline(bytes),
             ChunkRef::Reference { source, offset, length } => {
-                let path = || format!("/{}", self.path);
-                match (i64::try_from(offset), i64::try_from(length)) {
-                    (Ok(0), Ok(0)) => return Err(EmitError::Empty { path: path(), position }),
-                    (Ok(offset), Ok(size)) => table.push_place(source, offset, size),
-                    _ => return Err(EmitError::Offset { path: path(), position }),
-                }
+                let problem = match (i64::try_from(offset), i64::try_from(length)) {
+                    // Readers would mistake it for a whole file.
+                    (Ok(0), Ok(0)) => {
+                        "is 0 bytes at offset 0, which means the whole file in Parquet; write JSON"
+                    }
+                    (Ok(offset), Ok(size)) => {
+                        table.push_place(source, offset, size);
+                        return Ok(());
+                    }
+                    _ => {
+                        let problem = format!("offset or length of chunk {position} is 2^63 or more");
+                        return Err(EmitError::array(self.path, problem));
+                    }
+                };
+                return Err(EmitError::array(self.path, format!("chunk {position} {problem}")));
             }
         }
         Ok(())
@@ -187,11 +199,9 @@ impl Records<'_> {
         table.write(out).map_err(|error| match error {
             ParquetError::External(error) => match error.downcast::<io::Error>() {
                 Ok(error) => EmitError::Io(*error),
-                Err(error) => {
-                    EmitError::Parquet { path: format!("/{}", self.path), reason: error.to_string() }
-                }
+                Err(error) => EmitError::array(self.path, error),
             },
-            error => EmitError::Parquet { path: format!("/{}", self.path), reason: error.to_string() },
+            error => EmitError::array(self.path, error),
         })?;
         table.clear();
         Ok(())

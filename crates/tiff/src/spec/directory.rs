@@ -60,8 +60,13 @@ impl Directory {
         let mut cursor = cursor;
         let offset = cursor.address();
         let count = if format.big { cursor.u64()? } else { u64::from(cursor.u16()?) };
-        if let Err(error) = check_count(count, offset, limits) {
-            return Ok(Err(error));
+        let most = limits.attributes.min(MAX_ENTRIES);
+        if count == 0 {
+            return Ok(Err(Error::malformed("directory", offset, "0 entries, expected at least 1")));
+        }
+        if count > most {
+            let problem = format!("{count} entries, expected at most {most}");
+            return Ok(Err(Error::limit("directory", offset, problem)));
         }
         let entry_size: u64 = if format.big { 20 } else { 12 };
         let mut entries =
@@ -105,19 +110,8 @@ impl Directory {
     }
 }
 
-/// Checks the number of entries. libtiff treats a larger one as a sign of a wrong offset.
+/// Maximum number of entries. libtiff treats a larger one as a sign of a wrong offset.
 const MAX_ENTRIES: u64 = 0xffff;
-
-fn check_count(count: u64, offset: u64, limits: &Limits) -> Result<(), Error> {
-    let most = limits.attributes.min(MAX_ENTRIES);
-    match count {
-        0 => Err(Error::malformed("directory", offset, "0 entries, expected at least 1")),
-        _ if count > most => {
-            Err(Error::limit("directory", offset, format!("{count} entries, expected at most {most}")))
-        }
-        _ => Ok(()),
-    }
-}
 
 /// An entry before its type is checked.
 struct Raw {
@@ -177,11 +171,6 @@ impl Entry {
             Place::Inline(_) => None,
             Place::At(offset) => Some(ByteRange::new(offset, value_length(self.kind, self.count))),
         }
-    }
-
-    /// Returns the entry with at most `count` values.
-    pub(crate) fn shortened(self, count: u64) -> Self {
-        Self { count: self.count.min(count), ..self }
     }
 
     /// Returns the value if it is in the entry.

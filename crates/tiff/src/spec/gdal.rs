@@ -98,7 +98,13 @@ impl Document {
     fn close(&mut self) {
         self.depth = self.depth.saturating_sub(1);
         if self.depth == 1 {
-            self.items.extend(self.item.take().and_then(finished));
+            // GDAL shows the text unescaped and without leading white space, and no empty item.
+            let Some(item) = self.item.take() else { return };
+            let text = item.value.trim_start();
+            let value = unescape(text).unwrap_or(Cow::Borrowed(text)).into_owned();
+            if !value.is_empty() {
+                self.items.push(GdalItem { value, ..item });
+            }
         }
     }
 
@@ -133,13 +139,6 @@ impl Document {
             value: String::new(),
         }))
     }
-}
-
-/// Returns the item as GDAL reports it: with its text unescaped and without leading white space, or `None` if it is empty.
-fn finished(item: GdalItem) -> Option<GdalItem> {
-    let text = item.value.trim_start();
-    let value = unescape(text).unwrap_or(Cow::Borrowed(text)).into_owned();
-    (!value.is_empty()).then_some(GdalItem { value, ..item })
 }
 
 // Files that GDAL reads beside a TIFF: `.aux.xml` (GDAL's documentation, "PAM"), world files, and metadata of ArcGIS.
@@ -350,7 +349,10 @@ fn items(element: &Element, sample: Option<u32>, items: &mut Vec<GdalItem>) {
 fn nodata(band: &Element) -> Option<String> {
     let element = band.child("NoDataValue")?;
     let text = element.text.trim();
-    let hex = element.attribute("le_hex_equiv").and_then(double);
+    // 16 hexadecimal digits, the least significant byte first.
+    let hex = element.attribute("le_hex_equiv").filter(|hex| hex.len() == 16);
+    let hex = hex.and_then(|hex| u64::from_str_radix(hex, 16).ok());
+    let hex = hex.map(|bits| f64::from_bits(bits.swap_bytes()));
     let value = hex.unwrap_or_else(|| number(text));
     let same = |stored: f64| stored == value || stored.is_nan() && value.is_nan();
     match text.parse::<f64>() {
@@ -359,12 +361,6 @@ fn nodata(band: &Element) -> Option<String> {
         Ok(stored) if same(stored) => Some(text.to_owned()),
         _ => Some(format!("{value:?}")),
     }
-}
-
-/// Returns the number that 16 hexadecimal digits encode, the least significant byte first.
-fn double(hex: &str) -> Option<f64> {
-    let bits = u64::from_str_radix(hex, 16).ok().filter(|_| hex.len() == 16)?;
-    Some(f64::from_bits(bits.swap_bytes()))
 }
 
 fn points(list: &Element) -> PamPoints {

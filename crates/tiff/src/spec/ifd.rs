@@ -1,7 +1,5 @@
 //! Interprets the values of a directory.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 use tiff::tags::Type;
 use virtualize_bytes::{Endian, Limits};
@@ -15,7 +13,7 @@ use super::{
 };
 use crate::{
     Error, Structure,
-    model::{GdalItem, Ifd, Image, SampleFormat, Value},
+    model::{Ifd, Image, SampleFormat},
 };
 
 /// Bytes of an entry's value, or the error of fetching it.
@@ -31,11 +29,6 @@ pub(crate) fn pieces(directory: &Directory, endian: Endian, limits: &Limits) -> 
     Geometry::of(&fields).ok()?.pieces(&fields, limits.chunks).ok().map(|pieces| pieces as u64)
 }
 
-/// Returns a text as C reads it: without its first NUL and what follows; `None` if nothing is left.
-fn up_to_nul(text: &str) -> Option<String> {
-    text.split('\0').next().filter(|text| !text.is_empty()).map(str::to_owned)
-}
-
 /// Builds the directory at `path`, in a file of `size` bytes. `raw` contains the values of its entries, in their order.
 pub(crate) fn build(
     path: Vec<usize>,
@@ -45,12 +38,18 @@ pub(crate) fn build(
     size: u64,
     limits: &Limits,
 ) -> Ifd {
-    let ascii = raw_value(&directory.entries, &raw, GEO_ASCII_PARAMS);
+    let ascii = directory.entries.iter().zip(&raw).find(|(entry, _)| entry.tag == GEO_ASCII_PARAMS);
+    let ascii = ascii.and_then(|(_, bytes)| bytes.as_ref().ok()).cloned().unwrap_or_default();
     let mut fields = decode(&directory, raw, endian);
     let unreadable_sub_ifds = fields.unreadable.remove(&tag::SUB_IFDS).into_iter().collect();
     let mut problems = directory.skipped;
     let geo = geo::parse(&fields, &ascii, &mut problems);
-    let gdal_metadata = gdal_items(&fields, limits, &mut problems);
+    let items =
+        fields.text(GDAL_METADATA).map(|xml| gdal::parse_metadata(&xml, fields.offset, limits.attributes));
+    let gdal_metadata = items.unwrap_or(Ok(Vec::new())).unwrap_or_else(|problem| {
+        problems.push(problem);
+        Vec::new()
+    });
     let image = image::parse(&mut fields, size, limits.chunks, &mut problems)
         .and_then(|image| check_order(image, &directory.entries, directory.offset, endian));
     problems.extend(std::mem::take(&mut fields.unreadable).into_values());
@@ -58,11 +57,14 @@ pub(crate) fn build(
         path,
         offset: directory.offset,
         image,
-        gdal_nodata: fields.text(GDAL_NODATA).and_then(|text| up_to_nul(&text)),
+        // As C reads the text: up to its first NUL.
+        gdal_nodata: fields
+            .text(GDAL_NODATA)
+            .and_then(|text| text.split('\0').next().filter(|text| !text.is_empty()).map(str::to_owned)),
         gdal_metadata,
         geo,
         second_description: fields.second_description,
-        tags: without_tables(fields.values),
+        tags: fields.values.into_iter().filter(|(tag, _)| !tag::is_table(*tag)).collect(),
         unreadable_tags: problems,
         unreadable_sub_ifds,
         sub_ifds: Vec::new(),
@@ -126,28 +128,4 @@ fn check_order(image: Image, entries: &[Entry], offset: u64, endian: Endian) -> 
         return Err(Error::malformed(Structure::Tag(tag::SAMPLE_FORMAT), offset, problem));
     }
     Ok(image)
-}
-
-fn raw_value(entries: &[Entry], raw: &[RawValue], tag: u16) -> Bytes {
-    let mut pairs = entries.iter().zip(raw);
-    match pairs.find(|(entry, _)| entry.tag == tag) {
-        Some((_, Ok(bytes))) => bytes.clone(),
-        _ => Bytes::new(),
-    }
-}
-
-fn gdal_items(fields: &Fields, limits: &Limits, problems: &mut Vec<Error>) -> Vec<GdalItem> {
-    let Some(xml) = fields.text(GDAL_METADATA) else { return Vec::new() };
-    match gdal::parse_metadata(&xml, fields.offset, limits.attributes) {
-        Ok(items) => items,
-        Err(problem) => {
-            problems.push(problem);
-            Vec::new()
-        }
-    }
-}
-
-fn without_tables(mut values: BTreeMap<u16, Value>) -> BTreeMap<u16, Value> {
-    values.retain(|&tag, _| !tag::is_table(tag));
-    values
 }

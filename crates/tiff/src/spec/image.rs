@@ -18,22 +18,20 @@ pub(crate) fn parse(
     most: u64,
     warnings: &mut Vec<Error>,
 ) -> Result<Image, Error> {
-    let mut image = without_tables(fields)?;
-    let pieces = Geometry::of(fields)?.pieces(fields, most)?;
-    fill(&mut image, fields, pieces, size, warnings)?;
-    Ok(image)
-}
-
-fn without_tables(fields: &Fields) -> Result<Image, Error> {
-    let Geometry { width, height, depth, samples, planar, cut } = Geometry::of(fields)?;
+    let geometry = Geometry::of(fields)?;
+    let Geometry { width, height, depth, samples, planar, cut } = geometry;
     let compression = compression(fields)?;
-    Ok(Image {
+    let mut image = Image {
         subfile_type: subfile_type(fields)?,
         width,
         height,
         depth,
         bits_per_sample: bits_per_sample(fields, samples, compression)?,
-        sample_format: sample_formats(fields, samples)?,
+        sample_format: fields
+            .per_sample(tag::SAMPLE_FORMAT, samples, 1)?
+            .into_iter()
+            .map(sample_format)
+            .collect(),
         samples_per_pixel: samples,
         extra_samples: extra_samples(fields)?,
         photometric: photometric(fields)?,
@@ -53,7 +51,39 @@ fn without_tables(fields: &Fields) -> Result<Image, Error> {
         color_map: fields.shorts(tag::COLOR_MAP).ok().flatten(),
         fax_options: fax_options(fields, compression)?,
         lerc_parameters: lerc_parameters(fields)?,
-    })
+    };
+    let pieces = geometry.pieces(fields, most)?;
+    // The usual tag of a table comes first: some writers store the tables of tiles under the tags of strips.
+    let (offset_tags, count_tags) = match cut {
+        Cut::Strips { .. } => {
+            ([tag::STRIP_OFFSETS, tag::TILE_OFFSETS], [tag::STRIP_BYTE_COUNTS, tag::TILE_BYTE_COUNTS])
+        }
+        Cut::Tiles { .. } => {
+            ([tag::TILE_OFFSETS, tag::STRIP_OFFSETS], [tag::TILE_BYTE_COUNTS, tag::STRIP_BYTE_COUNTS])
+        }
+    };
+    image.offsets = offsets(fields, offset_tags, pieces, warnings)?;
+    let stored = take(fields, count_tags)?;
+    if stored.is_empty() {
+        // libtiff rejects images without byte counts if a plane has several strips or tiles.
+        let planes = if planar { usize::from(samples) } else { 1 };
+        if image.offsets.len() > planes {
+            return Err(fields.missing(count_tags[0]));
+        }
+    } else {
+        warn_if_short(fields, count_tags[0], stored.len(), pieces, warnings);
+    }
+    // An offset of 0, or one that the table lacks, with a byte count other than 0, or without a table of byte counts: GDAL
+    // would read samples in the file header.
+    let is_read = |index: usize| stored.is_empty() || stored.get(index).is_some_and(|count| *count != 0);
+    let mut offsets = image.offsets.iter().enumerate();
+    if let Some((index, _)) = offsets.find(|(index, offset)| **offset == 0 && is_read(*index)) {
+        let size = stored.get(index).map_or("unknown size".to_owned(), |count| format!("{count} bytes"));
+        let problem = format!("0 for piece {index} of {size}, expected a positive offset");
+        return Err(fields.malformed(offset_tags[0], problem));
+    }
+    (image.byte_counts, image.derived_byte_counts) = byte_counts(&image, stored, size);
+    Ok(image)
 }
 
 fn subfile_type(fields: &Fields) -> Result<u32, Error> {
@@ -101,15 +131,11 @@ fn ycbcr_subsampling(fields: &Fields) -> Result<(u16, u16), Error> {
 fn numbers<const N: usize>(fields: &Fields, tag: u16) -> Result<Option<[f32; N]>, Error> {
     fields.value(tag)?;
     let Some(numbers) = fields.floats(tag) else { return Ok(None) };
-    let single: Vec<f32> = numbers.into_iter().map(to_single).collect();
+    #[expect(clippy::cast_possible_truncation, reason = "rounds to the nearest, as libtiff does")]
+    let single: Vec<f32> = numbers.into_iter().map(|number| number as f32).collect();
     let found = single.len();
     let exact = single.try_into();
     exact.map(Some).map_err(|_| fields.malformed(tag, format!("{found} values, expected {N}")))
-}
-
-#[allow(clippy::cast_possible_truncation, reason = "rounds to the nearest, as libtiff does")]
-fn to_single(number: f64) -> f32 {
-    number as f32
 }
 
 fn fax_options(fields: &Fields, compression: u16) -> Result<u32, Error> {
@@ -233,18 +259,18 @@ fn cut(fields: &Fields, height: u64) -> Result<Cut, Error> {
 // Number, width and meaning of the samples of a pixel (TIFF 6.0, section 8 and "SampleFormat" in section 19).
 
 /// JPEG as defined by TIFF 6.0. Its writers omit tags that the JPEG stream implies.
-pub(crate) const OLD_JPEG: u16 = 6;
+const OLD_JPEG: u16 = 6;
 
-pub(crate) fn compression(fields: &Fields) -> Result<u16, Error> {
+fn compression(fields: &Fields) -> Result<u16, Error> {
     Ok(fields.narrowed(tag::COMPRESSION)?.unwrap_or(1))
 }
 
-pub(crate) fn photometric(fields: &Fields) -> Result<Option<u16>, Error> {
+fn photometric(fields: &Fields) -> Result<Option<u16>, Error> {
     fields.narrowed(tag::PHOTOMETRIC)
 }
 
 /// Returns SamplesPerPixel, with libtiff's default for old-style JPEG.
-pub(crate) fn samples_per_pixel(fields: &Fields) -> Result<u16, Error> {
+fn samples_per_pixel(fields: &Fields) -> Result<u16, Error> {
     match fields.narrowed(tag::SAMPLES_PER_PIXEL)? {
         Some(0) => Err(fields.malformed(tag::SAMPLES_PER_PIXEL, "0, expected 1 or more")),
         Some(samples) => Ok(samples),
@@ -255,7 +281,7 @@ pub(crate) fn samples_per_pixel(fields: &Fields) -> Result<u16, Error> {
     }
 }
 
-pub(crate) fn bits_per_sample(fields: &Fields, samples: u16, compression: u16) -> Result<Vec<u16>, Error> {
+fn bits_per_sample(fields: &Fields, samples: u16, compression: u16) -> Result<Vec<u16>, Error> {
     let default = if compression == OLD_JPEG { 8 } else { 1 };
     let bits = fields.per_sample(tag::BITS_PER_SAMPLE, samples, default)?;
     if bits.contains(&0) {
@@ -268,7 +294,7 @@ pub(crate) fn bits_per_sample(fields: &Fields, samples: u16, compression: u16) -
 const COREL_ALPHA: u16 = 999;
 
 /// Returns ExtraSamples. Like libtiff, rejects codes above 2, except for Corel's.
-pub(crate) fn extra_samples(fields: &Fields) -> Result<Vec<u16>, Error> {
+fn extra_samples(fields: &Fields) -> Result<Vec<u16>, Error> {
     let mut codes = fields.shorts(tag::EXTRA_SAMPLES).ok().flatten().unwrap_or_default();
     for code in &mut codes {
         match *code {
@@ -278,11 +304,6 @@ pub(crate) fn extra_samples(fields: &Fields) -> Result<Vec<u16>, Error> {
         }
     }
     Ok(codes)
-}
-
-pub(crate) fn sample_formats(fields: &Fields, samples: u16) -> Result<Vec<SampleFormat>, Error> {
-    let formats = fields.per_sample(tag::SAMPLE_FORMAT, samples, 1)?;
-    Ok(formats.into_iter().map(sample_format).collect())
 }
 
 fn sample_format(code: u16) -> SampleFormat {
@@ -303,49 +324,6 @@ fn sample_format(code: u16) -> SampleFormat {
 /// Number of offsets that a table may lack.
 const MAX_MISSING: usize = 100_000;
 
-/// Moves the tables from `fields` to `image`, which has `pieces` strips or tiles, in a file of `size` bytes.
-pub(crate) fn fill(
-    image: &mut Image,
-    fields: &mut Fields,
-    pieces: usize,
-    size: u64,
-    warnings: &mut Vec<Error>,
-) -> Result<(), Error> {
-    let tags = Tags::of(image.cut);
-    image.offsets = offsets(fields, tags, pieces, warnings)?;
-    let stored = take(fields, tags.byte_counts)?;
-    match stored.len() {
-        0 => check_absent(image, fields, tags.byte_counts)?,
-        found => warn_if_short(fields, tags.byte_counts, found, pieces, warnings),
-    }
-    check_start(image, &stored, fields)?;
-    (image.byte_counts, image.derived_byte_counts) = resolve(image, stored, size);
-    Ok(())
-}
-
-/// Tags of both tables, the standard one first: some writers store the tables of tiles under the tags of strips.
-#[derive(Clone, Copy)]
-struct Tags {
-    offsets: [u16; 2],
-    byte_counts: [u16; 2],
-}
-
-impl Tags {
-    fn of(cut: Cut) -> Self {
-        let strips = Self {
-            offsets: [tag::STRIP_OFFSETS, tag::TILE_OFFSETS],
-            byte_counts: [tag::STRIP_BYTE_COUNTS, tag::TILE_BYTE_COUNTS],
-        };
-        match cut {
-            Cut::Strips { .. } => strips,
-            Cut::Tiles { .. } => {
-                let ([a, b], [c, d]) = (strips.offsets, strips.byte_counts);
-                Self { offsets: [b, a], byte_counts: [d, c] }
-            }
-        }
-    }
-}
-
 /// Returns the table under either tag. libtiff reads the last one of two, tifffile that of the usual tag.
 fn take(fields: &mut Fields, [usual, other]: [u16; 2]) -> Result<Vec<u64>, Error> {
     let (table, second) = (fields.take_unsigned(usual)?, fields.take_unsigned(other)?);
@@ -360,12 +338,12 @@ fn take(fields: &mut Fields, [usual, other]: [u16; 2]) -> Result<Vec<u64>, Error
 /// Returns one offset per strip or tile. Like other readers, treats those that the table lacks as 0: missing.
 fn offsets(
     fields: &mut Fields,
-    tags: Tags,
+    tags: [u16; 2],
     pieces: usize,
     warnings: &mut Vec<Error>,
 ) -> Result<Vec<u64>, Error> {
-    let [tag, _] = tags.offsets;
-    let mut offsets = take(fields, tags.offsets)?;
+    let [tag, _] = tags;
+    let mut offsets = take(fields, tags)?;
     if offsets.is_empty() {
         return Err(fields.missing(tag));
     }
@@ -373,41 +351,15 @@ fn offsets(
     if pieces.saturating_sub(stored) > MAX_MISSING {
         return Err(fields.malformed(tag, format!("{stored} values, expected {pieces}")));
     }
-    warn_if_short(fields, tags.offsets, stored, pieces, warnings);
+    warn_if_short(fields, tag, stored, pieces, warnings);
     offsets.resize(pieces, 0);
     Ok(offsets)
 }
 
-fn warn_if_short(
-    fields: &Fields,
-    [tag, _]: [u16; 2],
-    stored: usize,
-    pieces: usize,
-    warnings: &mut Vec<Error>,
-) {
+fn warn_if_short(fields: &Fields, tag: u16, stored: usize, pieces: usize, warnings: &mut Vec<Error>) {
     if stored < pieces {
         let structure = Structure::Tag(tag);
         warnings.push(Error::ShortTable { structure, offset: fields.offset, stored, pieces });
-    }
-}
-
-/// Rejects images without byte counts if a plane has several strips or tiles, as libtiff does.
-fn check_absent(image: &Image, fields: &Fields, [tag, _]: [u16; 2]) -> Result<(), Error> {
-    let planes = if image.planar { usize::from(image.samples_per_pixel) } else { 1 };
-    if image.offsets.len() > planes { Err(fields.missing(tag)) } else { Ok(()) }
-}
-
-/// Rejects an offset of 0, or one that the table lacks, with a byte count other than 0, or without a table of byte counts:
-/// GDAL would read samples in the file header.
-fn check_start(image: &Image, stored: &[u64], fields: &Fields) -> Result<(), Error> {
-    let is_read = |index: usize| stored.is_empty() || stored.get(index).is_some_and(|count| *count != 0);
-    match image.offsets.iter().enumerate().find(|(index, offset)| **offset == 0 && is_read(*index)) {
-        Some((index, _)) => {
-            let [tag, _] = Tags::of(image.cut).offsets;
-            let size = stored.get(index).map_or("unknown size".to_owned(), |count| format!("{count} bytes"));
-            Err(fields.malformed(tag, format!("0 for piece {index} of {size}, expected a positive offset")))
-        }
-        None => Ok(()),
     }
 }
 
@@ -432,55 +384,43 @@ const UNCOMPRESSED: u16 = 1;
 
 /// Completes the byte counts of an image with offsets. Returns whether they were derived: if there is no table, or if
 /// the count of a single strip is implausible. A short table is padded with 0, which means missing strips or tiles.
-pub(crate) fn resolve(image: &Image, mut stored: Vec<u64>, size: u64) -> (Vec<u64>, bool) {
+fn byte_counts(image: &Image, mut stored: Vec<u64>, size: u64) -> (Vec<u64>, bool) {
+    let lengths = Lengths::of(image);
     let compressed = image.compression != UNCOMPRESSED;
-    if stored.is_empty() || one_strip_looks_wrong(image, &stored, size) {
-        let derived = if compressed { up_to_the_next(image, size) } else { computed(image) };
-        return (derived, true);
+    // libtiff's `ByteCountLooksBad`, which applies to images of one strip.
+    let looks_wrong = match (&image.offsets[..], stored.first(), image.cut) {
+        (&[offset], Some(&count), Cut::Strips { .. }) if offset != 0 => {
+            let too_small = || count < lengths.piece(0);
+            let too_large = || offset <= size && count > size.saturating_sub(offset);
+            count == 0 || (!compressed && (too_small() || too_large()))
+        }
+        _ => false,
+    };
+    if !stored.is_empty() && !looks_wrong {
+        stored.resize(image.offsets.len(), 0);
+        if !compressed {
+            // The bytes that the pixels need.
+            for (index, count) in stored.iter_mut().enumerate() {
+                *count = lengths.piece(index).min(*count);
+            }
+        }
+        return (stored, false);
     }
-    stored.resize(image.offsets.len(), 0);
-    if !compressed {
-        trim(image, &mut stored);
-    }
-    (stored, false)
-}
-
-/// Derives the counts of compressed strips or tiles, each of which ends before the next one or at the end of the file.
-fn up_to_the_next(image: &Image, size: u64) -> Vec<u64> {
-    let mut sorted = image.offsets.clone();
+    // Compressed strips or tiles end before the next one or at the end of the file.
+    let mut sorted = if compressed { image.offsets.clone() } else { Vec::new() };
     sorted.sort_unstable();
-    let length = |&offset: &u64| {
-        let next = sorted.partition_point(|&other| other <= offset);
-        let end = sorted.get(next).copied().unwrap_or(size).min(size);
-        if offset == 0 { 0 } else { end.saturating_sub(offset) }
+    let length = |(index, &offset): (usize, &u64)| {
+        if offset == 0 {
+            0
+        } else if compressed {
+            let next = sorted.partition_point(|&other| other <= offset);
+            let end = sorted.get(next).copied().unwrap_or(size).min(size);
+            end.saturating_sub(offset)
+        } else {
+            lengths.piece(index)
+        }
     };
-    image.offsets.iter().map(length).collect()
-}
-
-/// Derives the counts of uncompressed strips or tiles from their size.
-fn computed(image: &Image) -> Vec<u64> {
-    let lengths = Lengths::of(image);
-    let length = |(index, &offset): (usize, &u64)| if offset == 0 { 0 } else { lengths.piece(index) };
-    image.offsets.iter().enumerate().map(length).collect()
-}
-
-/// Reduces the counts of uncompressed strips or tiles to the bytes that their pixels need.
-fn trim(image: &Image, counts: &mut [u64]) {
-    let lengths = Lengths::of(image);
-    for (index, count) in counts.iter_mut().enumerate() {
-        *count = lengths.piece(index).min(*count);
-    }
-}
-
-/// libtiff's `ByteCountLooksBad`, which applies to images of one strip.
-fn one_strip_looks_wrong(image: &Image, stored: &[u64], size: u64) -> bool {
-    let (&[offset], Some(&count), Cut::Strips { .. }) = (&image.offsets[..], stored.first(), image.cut)
-    else {
-        return false;
-    };
-    let too_small = || count < Lengths::of(image).piece(0);
-    let too_large = || offset <= size && count > size.saturating_sub(offset);
-    offset != 0 && (count == 0 || (image.compression == UNCOMPRESSED && (too_small() || too_large())))
+    (image.offsets.iter().enumerate().map(length).collect(), true)
 }
 
 /// Sizes of the uncompressed strips or tiles of an image.
@@ -515,20 +455,17 @@ impl<'a> Lengths<'a> {
 
     /// Returns the size in bytes of `height` rows of `width` pixels.
     fn rows(&self, width: u64, height: u64, bits: u64) -> u64 {
-        if let Some((horizontal, vertical)) = self.subsampled() {
+        let image = self.image;
+        let (horizontal, vertical) = image.ycbcr_subsampling;
+        // Samples of YCbCr are stored in blocks.
+        let ycbcr = image.photometric == Some(6) && image.samples_per_pixel == 3 && !image.planar;
+        if ycbcr && horizontal > 0 && vertical > 0 {
+            let (horizontal, vertical) = (u64::from(horizontal), u64::from(vertical));
             let block = horizontal.saturating_mul(vertical).saturating_add(2);
             let blocks = width.div_ceil(horizontal).saturating_mul(height.div_ceil(vertical));
-            let bits = u64::from(self.image.bits_per_sample.first().copied().unwrap_or(8));
+            let bits = u64::from(image.bits_per_sample.first().copied().unwrap_or(8));
             return blocks.saturating_mul(block).saturating_mul(bits).div_ceil(8);
         }
         width.saturating_mul(bits).div_ceil(8).saturating_mul(height)
-    }
-
-    /// Returns the subsampling factors of uncompressed YCbCr, whose samples are stored in blocks.
-    fn subsampled(&self) -> Option<(u64, u64)> {
-        let (horizontal, vertical) = self.image.ycbcr_subsampling;
-        let ycbcr =
-            self.image.photometric == Some(6) && self.image.samples_per_pixel == 3 && !self.image.planar;
-        (ycbcr && horizontal > 0 && vertical > 0).then(|| (u64::from(horizontal), u64::from(vertical)))
     }
 }

@@ -22,7 +22,20 @@ pub(crate) fn unwrap(mut ifds: Vec<&mut Ifd>, endian: Endian, size: u64) {
             ifd.image = Err(Error::unsupported(Structure::Tag(tag::LSM_INFO), ifd.offset, problem));
         }
     }
-    derive_byte_counts(&mut ifds, size);
+    // Each strip of a compressed image ends before the next one of any image. The last one may be up to twice as long as
+    // before compression.
+    let images = ifds.iter().filter_map(|ifd| ifd.image.as_ref().ok());
+    let mut sorted: Vec<u64> = images.flat_map(|image| image.offsets.iter().copied()).collect();
+    sorted.sort_unstable();
+    let images = ifds.iter_mut().step_by(2).filter_map(|ifd| ifd.image.as_mut().ok());
+    for image in images.filter(|image| image.compression != 1) {
+        for (offset, count) in image.offsets.iter().zip(&mut image.byte_counts) {
+            let next = sorted.partition_point(|other| other <= offset);
+            let end =
+                sorted.get(next).copied().unwrap_or_else(|| offset.saturating_add(count.saturating_mul(2)));
+            *count = end.min(size).saturating_sub(*offset);
+        }
+    }
 }
 
 /// Numbers of time points, positions and mosaic tiles, each at least 1.
@@ -87,23 +100,6 @@ fn order(pairs: usize, [times, positions, tiles]: Dimensions) -> Option<impl Ite
     Some((0..times).flat_map(move |time| {
         (0..positions).flat_map(move |position| (0..tiles).flat_map(move |tile| of(time, position, tile)))
     }))
-}
-
-/// Derives the byte counts of compressed images: each strip ends before the next one of any image. The last one may be up
-/// to twice as long as before compression.
-fn derive_byte_counts(ifds: &mut [&mut Ifd], size: u64) {
-    let images = ifds.iter().filter_map(|ifd| ifd.image.as_ref().ok());
-    let mut sorted: Vec<u64> = images.flat_map(|image| image.offsets.iter().copied()).collect();
-    sorted.sort_unstable();
-    let images = ifds.iter_mut().step_by(2).filter_map(|ifd| ifd.image.as_mut().ok());
-    for image in images.filter(|image| image.compression != 1) {
-        for (offset, count) in image.offsets.iter().zip(&mut image.byte_counts) {
-            let next = sorted.partition_point(|other| other <= offset);
-            let end =
-                sorted.get(next).copied().unwrap_or_else(|| offset.saturating_add(count.saturating_mul(2)));
-            *count = end.min(size).saturating_sub(*offset);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -98,7 +98,11 @@ impl Document {
                     self.open(&tag)?;
                 }
                 Event::Empty(tag) => self.open(&tag)?,
-                Event::Text(text) if in_uuid => self.set_uuid(text.xml10_content().trim()),
+                Event::Text(text) if in_uuid => {
+                    if let Some(data) = self.last_data().filter(|data| data.uuid.is_none()) {
+                        data.uuid = Some(text.xml10_content().trim().to_owned());
+                    }
+                }
                 Event::End(_) => in_uuid = false,
                 Event::DocType(_) => {
                     return Err(self.malformed("OME-XML with a document type declaration, expected none"));
@@ -138,12 +142,6 @@ impl Document {
 
     fn last_data(&mut self) -> Option<&mut TiffData> {
         self.ome.images.last_mut()?.data.last_mut()
-    }
-
-    fn set_uuid(&mut self, text: &str) {
-        if let Some(data) = self.last_data().filter(|data| data.uuid.is_none()) {
-            data.uuid = Some(text.to_owned());
-        }
     }
 
     fn pixels(&mut self, tag: &BytesStart<'_>) -> Result<(), Error> {

@@ -65,11 +65,6 @@ pub(crate) const fn is_table(tag: u16) -> bool {
     matches!(tag, STRIP_OFFSETS | STRIP_BYTE_COUNTS | TILE_OFFSETS | TILE_BYTE_COUNTS)
 }
 
-/// Returns whether the tag is a table of byte counts.
-pub(crate) const fn is_byte_counts(tag: u16) -> bool {
-    matches!(tag, STRIP_BYTE_COUNTS | TILE_BYTE_COUNTS)
-}
-
 /// Returns whether the tag is a number or a table of numbers, none of which is the offset of a directory. Private tags can
 /// be either.
 pub(crate) const fn is_a_number(tag: u16) -> bool {

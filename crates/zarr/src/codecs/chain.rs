@@ -1,89 +1,20 @@
 //! Chains of codecs in metadata documents: `filters` and `compressor` of Zarr v2, `codecs` of Zarr v3.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value};
 
-use super::{Codec, CodecError, CodecKind, Definition, OwnName, Registry, TABLE, definition::Encoded};
+use super::{Codec, CodecError, CodecKind};
 use crate::{
     DataType, Endian, ZarrFormat,
     read::{ReadError, unexpected},
 };
 
-/// Most codecs of an array.
+/// Maximum number of codecs of an array.
 const MAX_CODECS: usize = 64;
-
-impl Definition {
-    /// Returns the entry of the table that a reader would look up for a registered name, without the prefix
-    /// `numcodecs.`.
-    pub(crate) fn of_name(name: &str) -> Option<&'static Self> {
-        TABLE.iter().copied().find(|definition| definition.names.contains(&name))
-    }
-
-    /// Returns the definition's own copy of a name that a document of the format uses for it.
-    fn matching_name(&self, name: &str, format: ZarrFormat) -> Option<&'static str> {
-        if format == ZarrFormat::V3 && self.v3_aliases.contains(&name) {
-            return self.names.first().copied();
-        }
-        let bare = match (format, self.registry) {
-            (ZarrFormat::V3, Registry::Numcodecs) => name.strip_prefix(Registry::NUMCODECS_PREFIX)?,
-            _ => name,
-        };
-        self.names.iter().find(|known| **known == bare).copied()
-    }
-
-    /// Whether a parsed codec encodes the members of its entry as they were, but for those that do not matter.
-    fn reproduces(&self, members: &Map<String, Value>, codec: &Codec, format: ZarrFormat) -> bool {
-        let Some(configuration) = (self.configuration)(codec, format) else { return false };
-        let is_checked = |name: &str, value: &Value| {
-            name != "id" && !value.is_null() && !self.unchecked_members.contains(&name)
-        };
-        let checked = |members: &Map<String, Value>| -> BTreeMap<String, Value> {
-            let checked = members.iter().filter(|(name, value)| is_checked(name, value));
-            checked.map(|(name, value)| (name.clone(), value.clone())).collect()
-        };
-        checked(members) == configuration.as_object().map(checked).unwrap_or_default()
-    }
-}
-
-/// Parses an entry that the table can reproduce; all others are [`Codec::Foreign`].
-fn parse(
-    name: &str,
-    members: &Map<String, Value>,
-    format: ZarrFormat,
-    data_type: &DataType,
-) -> Option<Codec> {
-    if name.starts_with(OwnName::PREFIX) {
-        return parse_own(name, members, format, data_type);
-    }
-    let find =
-        |definition: &&'static Definition| Some((*definition, definition.matching_name(name, format)?));
-    TABLE.iter().filter_map(find).find_map(|(definition, name)| {
-        let codec = (definition.parse)(&Encoded { name, format, members, data_type })?;
-        definition.reproduces(members, &codec, format).then_some(codec)
-    })
-}
-
-/// Parses an entry of the Python package `virtualize`.
-pub(super) fn parse_own(
-    name: &str,
-    members: &Map<String, Value>,
-    format: ZarrFormat,
-    data_type: &DataType,
-) -> Option<Codec> {
-    let own = OwnName::find(name)?;
-    let codec = (own.parse)(&Encoded { name: own.name, format, members, data_type })?;
-    let mut members = members.clone();
-    members.retain(|member, value| member != "id" && !value.is_null());
-    let written = (own.configuration)(&codec)?;
-    let is_reproduced = written.as_object().unwrap_or(&Map::new()) == &members;
-    is_reproduced.then(|| Codec::Own(Box::new(codec)))
-}
 
 fn parse_v2(entry: &Value, data_type: &DataType, is_compressor: bool) -> Codec {
     let members = entry.as_object();
     let id = entry.get("id").and_then(Value::as_str).unwrap_or_default();
-    let known = members.and_then(|members| parse(id, members, ZarrFormat::V2, data_type));
+    let known = members.and_then(|members| Codec::parse(id, members, ZarrFormat::V2, data_type));
     let kind = if is_compressor { CodecKind::BytesToBytes } else { CodecKind::ArrayToArray };
     known.unwrap_or_else(|| Codec::Foreign { entry: entry.clone(), format: ZarrFormat::V2, kind })
 }
@@ -93,7 +24,7 @@ pub(super) fn parse_v3(entry: &Value, data_type: &DataType, is_serialized: bool)
     let name = entry.get("name").unwrap_or(entry).as_str().unwrap_or_default();
     let nothing = Map::new();
     let members = entry.get("configuration").map_or(Some(&nothing), Value::as_object);
-    let known = members.and_then(|members| parse(name, members, ZarrFormat::V3, data_type));
+    let known = members.and_then(|members| Codec::parse(name, members, ZarrFormat::V3, data_type));
     let kind = if is_serialized { CodecKind::BytesToBytes } else { CodecKind::ArrayToArray };
     known.unwrap_or_else(|| Codec::Foreign { entry: entry.clone(), format: ZarrFormat::V3, kind })
 }
@@ -180,10 +111,12 @@ pub(crate) fn order_v2(codecs: &[Codec]) -> Result<&'static str, CodecError> {
     });
     let Some((at, codec, order)) = found else { return Ok("C") };
     let rank = order.len();
-    match () {
-        () if order.clone().eq(0..rank) => Ok("C"),
-        () if at == 0 && order.rev().eq(0..rank) => Ok("F"),
-        () => Err(codec.unsupported(ZarrFormat::V2)),
+    if order.clone().eq(0..rank) {
+        Ok("C")
+    } else if at == 0 && order.rev().eq(0..rank) {
+        Ok("F")
+    } else {
+        Err(codec.unsupported(ZarrFormat::V2))
     }
 }
 

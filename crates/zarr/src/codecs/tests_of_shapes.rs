@@ -126,7 +126,7 @@ fn names_of_the_package_are_those_that_it_registers() {
         let entry = codec.to_v2().unwrap();
         assert!(names.contains(&entry["id"].as_str().unwrap()), "{entry}");
     }
-    assert!(names.iter().all(|name| name.starts_with(OwnName::PREFIX)));
+    assert!(names.iter().all(|name| name.starts_with("virtualize.")));
 }
 
 #[test]

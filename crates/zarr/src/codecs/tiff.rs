@@ -1,64 +1,14 @@
-//! Compressions and layouts of TIFF that no client decodes.
+//! Compressions and layouts of TIFF that no reader decodes.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _, ser::Error as _};
 use serde_json::{Value, json};
 
-use super::{Codec, Definition, OldJpeg, OldJpegStream, OwnName, definition::Encoded};
 use crate::Endian;
 
-pub(super) const DEFINITION: Definition = Definition {
-    own: Some(OwnName {
-        name: "virtualize.tiff",
-        configuration: |codec| match codec {
-            Codec::Tiff(scheme) => Some(scheme.configuration()),
-            _ => None,
-        },
-        parse: |encoded| TiffScheme::parse(encoded).map(Codec::Tiff),
-    }),
-    describe: |codec| match codec {
-        Codec::Tiff(scheme) => scheme.describe().to_owned(),
-        _ => String::new(),
-    },
-    examples: || {
-        vec![
-            Codec::Tiff(TiffScheme::Next { width: 4 }),
-            Codec::Tiff(TiffScheme::SgiLog16 { width: 4, endian: Endian::Big }),
-            Codec::Tiff(TiffScheme::Ycbcr {
-                width: 40,
-                height: 20,
-                horizontal: 2,
-                vertical: 2,
-                luma: [0.299, 0.587, 0.114],
-                reference: [0.0, 255.0, 128.0, 255.0, 128.0, 255.0],
-            }),
-            Codec::Tiff(TiffScheme::Jpeg { width: 40, height: 20, tables: vec![0xff, 0xd8, 0xff, 0xd9] }),
-            old_jpeg(OldJpegStream::Interchange { stream: (0, 90), strip: (60, 90) }),
-            old_jpeg(OldJpegStream::Tables {
-                quantization: [0; 3],
-                dc: [64; 3],
-                ac: [98; 3],
-                scan: (200, 300),
-            }),
-        ]
-    },
-    ..Definition::internal()
-};
-
-fn old_jpeg(stream: OldJpegStream) -> Codec {
-    Codec::Tiff(TiffScheme::OldJpeg(OldJpeg {
-        width: 40,
-        height: 20,
-        luma: [0.299, 0.587, 0.114],
-        reference: [0.0, 255.0, 128.0, 255.0, 128.0, 255.0],
-        horizontal: 2,
-        vertical: 2,
-        restart_interval: 0,
-        stream,
-    }))
-}
-
 /// A compression or layout of TIFF over whole rows.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "scheme", rename_all = "lowercase")]
 pub enum TiffScheme {
     /// NeXT's compression (32766) of rows of 2-bit samples. Decodes to rows of packed bits.
     Next {
@@ -70,6 +20,7 @@ pub enum TiffScheme {
         /// Samples per row.
         width: u64,
         /// Byte order of the decoded samples.
+        #[serde(rename = "byte_order")]
         endian: Endian,
     },
     /// YCbCr of 8 bits with subsampled chroma, in blocks: `horizontal` × `vertical` samples of Y, then Cb and Cr.
@@ -84,8 +35,10 @@ pub enum TiffScheme {
         /// Rows of a block: 1, 2 or 4.
         vertical: u16,
         /// YCbCrCoefficients: weights of red, green and blue in Y.
+        #[serde(rename = "coefficients")]
         luma: [f32; 3],
         /// ReferenceBlackWhite: black and white of Y, Cb and Cr.
+        #[serde(rename = "reference_black_white")]
         reference: [f32; 6],
     },
     /// JPEG (7) of YCbCr, which becomes interleaved RGB, as libjpeg computes it.
@@ -95,6 +48,7 @@ pub enum TiffScheme {
         /// Rows.
         height: u64,
         /// JPEGTables; empty for none.
+        #[serde(serialize_with = "to_base64", deserialize_with = "from_base64")]
         tables: Vec<u8>,
     },
     /// Old-style JPEG (6).
@@ -102,58 +56,6 @@ pub enum TiffScheme {
 }
 
 impl TiffScheme {
-    fn configuration(&self) -> Value {
-        match self {
-            Self::Next { width } => json!({"scheme": "next", "width": width}),
-            Self::SgiLog16 { width, endian } => {
-                let order = if *endian == Endian::Big { "big" } else { "little" };
-                json!({"scheme": "sgilog16", "width": width, "byte_order": order})
-            }
-            Self::Ycbcr { width, height, horizontal, vertical, luma, reference } => json!({
-                "scheme": "ycbcr", "width": width, "height": height,
-                "subsampling": [horizontal, vertical], "coefficients": luma, "reference_black_white": reference,
-            }),
-            Self::Jpeg { width, height, tables } => json!({
-                "scheme": "jpeg", "width": width, "height": height, "tables": BASE64_STANDARD.encode(tables),
-            }),
-            Self::OldJpeg(image) => image.configuration(),
-        }
-    }
-
-    fn parse(encoded: &Encoded<'_>) -> Option<Self> {
-        let number = |member| encoded.get(member)?.as_u64();
-        let width = number("width")?;
-        Some(match encoded.text("scheme")? {
-            "next" => Self::Next { width },
-            "sgilog16" => {
-                let endian = match encoded.text("byte_order")? {
-                    "big" => Endian::Big,
-                    _ => Endian::Little,
-                };
-                Self::SgiLog16 { width, endian }
-            }
-            "ycbcr" => {
-                let [horizontal, vertical] = floats(encoded.get("subsampling")?)?;
-                let block = |n: f32| [1_u16, 2, 4].into_iter().find(|known| f32::from(*known) == n);
-                Self::Ycbcr {
-                    width,
-                    height: number("height")?,
-                    horizontal: block(horizontal)?,
-                    vertical: block(vertical)?,
-                    luma: floats(encoded.get("coefficients")?)?,
-                    reference: floats(encoded.get("reference_black_white")?)?,
-                }
-            }
-            "jpeg" => Self::Jpeg {
-                width,
-                height: number("height")?,
-                tables: BASE64_STANDARD.decode(encoded.text("tables")?).ok()?,
-            },
-            "oldjpeg" => Self::OldJpeg(OldJpeg::parse(encoded)?),
-            _ => return None,
-        })
-    }
-
     /// Describes the scheme in words for a message.
     pub fn describe(&self) -> &'static str {
         match self {
@@ -166,9 +68,92 @@ impl TiffScheme {
     }
 }
 
-/// Returns a list of numbers, which were written as binary32.
-pub(super) fn floats<const N: usize>(list: &Value) -> Option<[f32; N]> {
-    #[expect(clippy::cast_possible_truncation, reason = "the number is written again and compared")]
-    let number = |value: &Value| Some(value.as_f64()? as f32);
-    list.as_array()?.iter().map(number).collect::<Option<Vec<_>>>()?.try_into().ok()
+/// Old-style JPEG of TIFF 6.0, section 22: baseline JPEG whose tables are in other places of the file. Decodes to
+/// interleaved RGB, as libtiff computes it.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct OldJpeg {
+    /// Columns of the strip or tile.
+    pub width: u64,
+    /// Rows of the strip or tile.
+    pub height: u64,
+    /// YCbCrCoefficients: weights of red, green and blue in Y.
+    #[serde(rename = "coefficients")]
+    pub luma: [f32; 3],
+    /// ReferenceBlackWhite: black and white of Y, Cb and Cr.
+    #[serde(rename = "reference_black_white")]
+    pub reference: [f32; 6],
+    /// Columns of a block of YCbCrSubSampling, where no stream says it.
+    pub horizontal: u8,
+    /// Rows of such a block.
+    pub vertical: u8,
+    /// JPEGRestartInterval, where no stream says it.
+    pub restart_interval: u64,
+    /// Places of tables and data.
+    #[serde(flatten)]
+    pub stream: OldJpegStream,
+}
+
+/// Places of tables and data in the bytes of a chunk, from its start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum OldJpegStream {
+    /// A stream with headers.
+    Interchange {
+        /// Start and end of the stream (JPEGInterchangeFormat).
+        stream: (u64, u64),
+        /// Start and end of the strip, which holds the data if the stream ends with its headers.
+        strip: (u64, u64),
+    },
+    /// Tables without headers.
+    Tables {
+        /// Quantization tables of the components (JPEGQTables).
+        quantization: [u64; 3],
+        /// Huffman tables (JPEGDCTables).
+        dc: [u64; 3],
+        /// Huffman tables (JPEGACTables).
+        ac: [u64; 3],
+        /// Start and end of the data.
+        scan: (u64, u64),
+    },
+}
+
+fn to_base64<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&BASE64_STANDARD.encode(bytes))
+}
+
+fn from_base64<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    BASE64_STANDARD.decode(String::deserialize(deserializer)?).map_err(D::Error::custom)
+}
+
+/// Represents `horizontal` and `vertical` by one member, as TIFF does.
+pub(super) mod subsampling {
+    use super::*;
+
+    pub(in super::super) fn serialize<S: Serializer>(
+        scheme: &TiffScheme,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let mut value = serde_json::to_value(scheme).map_err(S::Error::custom)?;
+        if let Some(members) = value.as_object_mut()
+            && let (Some(horizontal), Some(vertical)) =
+                (members.remove("horizontal"), members.remove("vertical"))
+        {
+            members.insert("subsampling".to_owned(), json!([horizontal, vertical]));
+        }
+        value.serialize(serializer)
+    }
+
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<TiffScheme, D::Error> {
+        let mut value = Value::deserialize(deserializer)?;
+        if let Some(members) = value.as_object_mut()
+            && let Some(Value::Array(sizes)) = members.remove("subsampling")
+            && let Ok([horizontal, vertical]) = <[Value; 2]>::try_from(sizes)
+        {
+            members.insert("horizontal".to_owned(), horizontal);
+            members.insert("vertical".to_owned(), vertical);
+        }
+        serde_json::from_value(value).map_err(D::Error::custom)
+    }
 }
