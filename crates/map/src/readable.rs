@@ -6,10 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
 use virtualize_remedy::Code;
-use virtualize_zarr::{
-    Array, ChunkEntry, ChunkGrid, ChunkManifest, Codec, FillValue, SourceId, ZarrFormat,
-    readers::{ChunkFacts, Client, Reader, compatibility, plain_codecs, untransposed},
-};
+use virtualize_zarr::readers::{ChunkFacts, Client, Reader, compatibility, plain_codecs, untransposed};
+use virtualize_zarr::{Array, ChunkEntry, ChunkGrid, ChunkManifest, Codec, FillValue, SourceId, ZarrFormat};
 
 use crate::{
     ChunkContent, Diagnostic, ElementTransform, InlineTask, LeftOut, MapOptions, Mapped, Piece, PieceBytes,

@@ -9,7 +9,8 @@ use virtualize_zarr::{
     Arithmetic, ArithmeticError, Array, Codec, DataType, FillValue, OutOfRange, Rounding, ScalarMap,
 };
 
-use crate::{ArrayReport, Diagnostic, Severity, json_numbers::float_json};
+use crate::source_attribute::float_json;
+use crate::{ArrayReport, Diagnostic, Severity};
 
 /// Attributes of packing, which are removed from an unpacked array.
 const ATTRIBUTES: [&str; 5] = ["_FillValue", "_Unsigned", "add_offset", "missing_value", "scale_factor"];
@@ -256,7 +257,14 @@ pub(crate) fn needs_v3() -> Diagnostic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use DataType::{Float16, Float32, Float64, Int8, Int16, Int32, Int64, UInt16};
+    use DataType::Float16;
+    use DataType::Float32;
+    use DataType::Float64;
+    use DataType::Int8;
+    use DataType::Int16;
+    use DataType::Int32;
+    use DataType::Int64;
+    use DataType::UInt16;
 
     fn packing(stored: DataType, scale: Option<Factor>, offset: Option<Factor>) -> Packing {
         Packing { stored, scale, offset, sentinels: Vec::new(), is_time: false }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use virtualize_zarr::{Array, DataType, FillValue};
 
-use super::cast::{cast, wrapped};
+use super::fill::{cast, wrapped};
 use super::{CfAttributes, CfValue};
 use crate::unpack::{Factor, Packing, UnpackRefusal, is_time_unit};
 use crate::{ArrayReport, Error, Result};

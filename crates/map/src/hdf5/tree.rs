@@ -5,19 +5,18 @@ use std::collections::BTreeSet;
 use virtualize_bytes::Address;
 use virtualize_hdf5::model::{Dataset, Group as SourceGroup, Link, LinkTarget, Object};
 use virtualize_remedy::{Code, OptionName, Remedy};
-use virtualize_zarr::{Group, Node, node::join};
+use virtualize_zarr::node::join;
+use virtualize_zarr::{Group, Node};
 
-use super::Mapper;
 use super::attributes::{Shown, attributes_json};
 use super::dimensions::{
-    AxisDimension, Counters, Dimensions, NON_COORDINATE, axis_dimensions, is_dimension_only,
+    AxisDimension, Counters, Dimensions, Lengths, NON_COORDINATE, axis_dimensions, is_dimension_only,
 };
-use super::external_links::ExternalLink;
 use super::heap::Flattened;
-use super::lengths::Lengths;
-use super::references::has_parts;
-use super::weight::{LINK, NODES, node_bytes};
-use crate::node_names::{check_name, shown_name};
+use super::links::ExternalLink;
+use super::objects::has_parts;
+use super::{LINK, Mapper, NODES, node_bytes};
+use crate::mapped::{check_name, shown_name};
 use crate::{Diagnostic, Error, InlineTask, Result, Severity};
 
 /// Deepest nesting of groups. Walks of the hierarchy are recursive: 500 levels fit into the 2 MiB of a thread without optimization.

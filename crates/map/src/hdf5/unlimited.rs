@@ -7,10 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use virtualize_bytes::{Address, Budget};
 use virtualize_hdf5::model::{Dataset, Dataspace, File, Layout, Object, Selection, Slab, VirtualMapping};
 
-use super::lookup::Lookup;
-use super::others::{OtherFile, OtherFiles, grown, no_dataset};
-use super::pattern::Pattern;
-use crate::related::resolve_relative;
+use super::links::{OtherFile, OtherFiles, grown, no_dataset};
+use super::objects::Lookup;
+use crate::mapped::resolve_relative;
 use crate::{Error, Result};
 
 /// Longest chain of such datasets that is resolved.
@@ -387,6 +386,37 @@ pub fn numbered_files(file: &File, own: &str) -> BTreeSet<NumberedFiles> {
     let names = numbered.filter_map(|mapping| Pattern::new(&mapping.file).ok());
     let files = names.filter(Pattern::is_numbered);
     files.map(|name| NumberedFiles { own: own.to_owned(), name }).collect()
+}
+
+/// The name of a source file or dataset. `%b` is replaced by the number of the block, `%%` by a percent sign.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Pattern(Vec<String>);
+
+impl Pattern {
+    pub(super) fn new(name: &str) -> Result<Self> {
+        let mut parts = vec![String::new()];
+        let mut rest = name.chars();
+        while let Some(next) = rest.next() {
+            match (next, if next == '%' { rest.next() } else { None }) {
+                ('%', Some('b')) => parts.push(String::new()),
+                ('%', Some('%')) => parts.iter_mut().next_back().into_iter().for_each(|part| part.push('%')),
+                ('%', _) => {
+                    let problem = format!("the name {name:?} has a percent sign that is neither %b nor %%");
+                    return Err(Error::malformed("virtual mapping", problem));
+                }
+                (other, _) => parts.iter_mut().next_back().into_iter().for_each(|part| part.push(other)),
+            }
+        }
+        Ok(Self(parts))
+    }
+
+    pub(super) fn is_numbered(&self) -> bool {
+        self.0.len() > 1
+    }
+
+    pub(super) fn name(&self, n: u64) -> String {
+        self.0.join(&n.to_string())
+    }
 }
 
 #[cfg(test)]

@@ -7,8 +7,13 @@ use virtualize_remedy::Code;
 use virtualize_tiff::model::{GdalItem, GeoKey, Ifd, Value as TagValue};
 use virtualize_zarr::DataType;
 
-use super::{geometry::Geometry, heights::Heights, nodata::Nodata, number};
-use crate::{Diagnostic, Severity, json_numbers::float_json, unpack::is_time_unit};
+use super::crs::Heights;
+use super::image::Geometry;
+use super::nodata::Nodata;
+use super::number;
+use crate::source_attribute::float_json;
+use crate::unpack::is_time_unit;
+use crate::{Diagnostic, Severity};
 
 /// Names with a meaning to readers: attributes of CF and the NetCDF conventions that change or relate data, those of xarray
 /// and rioxarray, and those written here. Text under such a name comes from any program, so that it gets the prefix `gdal_`.

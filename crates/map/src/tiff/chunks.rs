@@ -4,11 +4,9 @@ use bytes::Bytes;
 use virtualize_bytes::ByteRange;
 use virtualize_zarr::{ChunkManifest, Codec, ReferencesBuilder, SourceId, greatest_common_divisor};
 
-use super::{
-    compression::{Encoding, ShortStrip, words},
-    geometry::Geometry,
-    sample::Storage,
-};
+use super::compression::{Encoding, ShortStrip, words};
+use super::image::Geometry;
+use super::sample::Storage;
 use crate::{ChunkContent, ElementTransform, Error, InlineTask, LercLayout, Piece, PieceBytes, Result};
 
 /// Bytes of a chunk into which uncompressed strips are split, at most and approximately.

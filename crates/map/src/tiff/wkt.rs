@@ -3,10 +3,10 @@
 //! The keys of each parameter, their order of preference and the variants of a method are those of GDAL (libgeotiff). The
 //! names are those of EPSG or PROJ.
 
-use super::datum::{Base, unit};
-use super::geo_keys::{
+use super::crs::{
     CITATION, Keys, METHOD, PROJECTED_CITATION, PROJECTION, USER_DEFINED, described, double, short, text,
 };
+use super::datum::{Base, unit};
 
 const METRE: &str = r#"LENGTHUNIT["metre",1]"#;
 const FIRST_PARALLEL: u16 = 3078;

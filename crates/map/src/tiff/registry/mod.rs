@@ -5,7 +5,7 @@ mod tables;
 
 use std::cmp::Ordering;
 
-use super::geo_keys::{Keys, described};
+use super::crs::{Keys, described};
 
 const GREENWICH: u16 = 8901;
 const METRE: u16 = 9001;
