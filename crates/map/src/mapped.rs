@@ -209,13 +209,7 @@ pub(crate) fn task_bytes(tasks: u64, pieces: u64, decoded: u64, path: &str) -> u
 /// Reports an error, which refuses the file, if the budget is spent.
 pub(crate) fn report(budget: &Budget<'_>, mapped: &mut Mapped) {
     let Some(refused) = budget.refused() else { return };
-    mapped.report.diagnostics.push(Diagnostic {
-        severity: Severity::Error,
-        code: Code::TooLarge,
-        path: "/".to_owned(),
-        message: refused.to_string(),
-        remedy: None,
-    });
+    mapped.report.diagnostics.push(Diagnostic::error(Code::TooLarge, "", refused.to_string()));
 }
 
 /// Returns the name of a node for a name in a file. zarr-python treats a backslash as a slash, so in a name that contains
@@ -236,7 +230,7 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
         _ if name.contains(['/', '\0']) => "contains a separator",
         _ => return Ok(()),
     };
-    Err(Error::Name { name: name.to_owned(), problem })
+    Err(Error::name(name, problem))
 }
 
 /// Another file that a file names; `F` is its metadata.
@@ -324,15 +318,13 @@ fn entry() -> Value {
 
 fn diagnostic(path: &str, array: &Array, value: &Value) -> Diagnostic {
     let cf = array.attributes.get(NAME).unwrap_or(&Value::Null);
-    Diagnostic {
-        severity: Severity::Warning,
-        code: Code::MissingValueConvention,
-        path: format!("/{path}"),
-        message: format!(
+    Diagnostic::warning(
+        Code::MissingValueConvention,
+        path,
+        format!(
             "the attribute missing_value is {cf} as CF has it, and not {value} as the Zarr convention would"
         ),
-        remedy: None,
-    }
+    )
 }
 
 #[cfg(test)]

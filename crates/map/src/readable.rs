@@ -11,7 +11,6 @@ use virtualize_zarr::{Array, ChunkEntry, ChunkGrid, ChunkManifest, Codec, FillVa
 
 use crate::{
     ChunkContent, Diagnostic, ElementTransform, InlineTask, LeftOut, MapOptions, Mapped, Piece, PieceBytes,
-    Severity,
 };
 
 impl Mapped {
@@ -59,13 +58,11 @@ impl Mapped {
             self.tasks.retain(|task| task.array != path);
         }
         self.tasks.extend(change.tasks);
-        self.report.diagnostics.push(Diagnostic {
-            severity: Severity::Info,
-            code: Code::ReaderAdapted,
-            path: format!("/{path}"),
-            message: format!("adapted to the requested readers: {message}"),
-            remedy: None,
-        });
+        self.report.diagnostics.push(Diagnostic::info(
+            Code::ReaderAdapted,
+            &path,
+            format!("adapted to the requested readers: {message}"),
+        ));
     }
 }
 

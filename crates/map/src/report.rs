@@ -113,6 +113,30 @@ impl fmt::Display for Severity {
 }
 
 impl Diagnostic {
+    fn new(severity: Severity, code: Code, path: &str, message: impl Into<String>) -> Self {
+        Self { severity, code, path: format!("/{path}"), message: message.into(), remedy: None }
+    }
+
+    /// Nothing was lost. `path` has no leading slash; it is empty for the whole file.
+    pub(crate) fn info(code: Code, path: &str, message: impl Into<String>) -> Self {
+        Self::new(Severity::Info, code, path, message)
+    }
+
+    /// Something was omitted or dropped.
+    pub(crate) fn warning(code: Code, path: &str, message: impl Into<String>) -> Self {
+        Self::new(Severity::Warning, code, path, message)
+    }
+
+    /// The file is refused.
+    pub(crate) fn error(code: Code, path: &str, message: impl Into<String>) -> Self {
+        Self::new(Severity::Error, code, path, message)
+    }
+
+    /// Adds what the user can do.
+    pub(crate) fn with(self, remedy: impl Into<Option<Remedy>>) -> Self {
+        Self { remedy: remedy.into(), ..self }
+    }
+
     /// Renders the diagnostic as one line, `path: message (remedy) [code]`.
     pub fn render(&self, notation: Notation) -> String {
         let Self { path, message, code, .. } = self;

@@ -245,13 +245,11 @@ pub(crate) fn refusal_diagnostic(why: &UnpackRefusal, path: &str) -> Diagnostic 
 
 /// Returns the error of a Zarr format without these codecs.
 pub(crate) fn needs_v3() -> Diagnostic {
-    Diagnostic {
-        severity: Severity::Error,
-        code: Code::UnpackNeedsV3,
-        path: "/".into(),
-        message: "Zarr v2 has no codecs that unpack numbers".into(),
-        remedy: Some(Remedy::set(OptionName::Format, "zarr3-json", "write Zarr v3")),
-    }
+    Diagnostic::error(Code::UnpackNeedsV3, "", "Zarr v2 has no codecs that unpack numbers").with(Remedy::set(
+        OptionName::Format,
+        "zarr3-json",
+        "write Zarr v3",
+    ))
 }
 
 #[cfg(test)]

@@ -112,10 +112,7 @@ impl FillQuestion<'_> {
 
     fn cast_sentinel(&self, attribute: &CfAttribute) -> Result<FillValue> {
         match attribute.values.as_slice() {
-            [] => Err(Error::Inexact {
-                value: "an empty attribute".to_owned(),
-                data_type: self.data_type.clone(),
-            }),
+            [] => Err(Error::inexact("an empty attribute", self.data_type)),
             [element] if self.shown_type() != *self.data_type => wrapped(element, self.data_type),
             [element] => cast(element, self.data_type),
             others => {
@@ -389,7 +386,7 @@ pub(super) fn cast(element: &CfValue, data_type: &DataType) -> Result<FillValue>
 }
 
 fn inexact(element: &CfValue, data_type: &DataType) -> Error {
-    Error::Inexact { value: show(element), data_type: data_type.clone() }
+    Error::inexact(&show(element), data_type)
 }
 
 /// Returns the stored number by which xarray masks if `_Unsigned` changes the sign of the type: NumPy keeps the low bits of

@@ -37,7 +37,7 @@ pub(crate) fn check_factors(attributes: &CfAttributes) -> Result<()> {
     let infinite = |value: &CfValue| matches!(value, CfValue::Float(value) if !value.is_finite());
     let mut factors = FACTORS.iter().filter_map(|name| attributes.get(name));
     match factors.find(|attribute| attribute.values.iter().any(infinite)) {
-        Some(attribute) => Err(Error::NotJson(format!("a {} that is not finite", attribute.name))),
+        Some(attribute) => Err(Error::not_json(&format!("a {} that is not finite", attribute.name))),
         None => Ok(()),
     }
 }

@@ -77,7 +77,7 @@ pub(super) fn attributes_json(
     for attribute in attributes.iter().filter(|attribute| !HIDDEN.contains(&attribute.name.as_str())) {
         if attribute.name == "_ARRAY_DIMENSIONS" {
             let (name, problem) = (attribute.name.clone(), "is reserved for the names of dimensions");
-            left_out.push((name.clone(), Error::Name { name, problem }));
+            left_out.push((name.clone(), Error::name(&name, problem)));
             continue;
         }
         let value = names.shared.take("attributes", ATTRIBUTE.saturating_add(attribute.name.len() as u64));
@@ -149,7 +149,7 @@ fn element_json(element: &Element, datatype: &Datatype, names: Shown<'_>) -> Res
         Element::Complex(real, imaginary) => vec![float_json(*real), float_json(*imaginary)].into(),
         Element::Text(text) => text.as_str().into(),
         Element::Bytes(bytes) => {
-            return Err(Error::NotJson(format!("{} bytes that are no text", bytes.len())));
+            return Err(Error::not_json(&format!("{} bytes that are no text", bytes.len())));
         }
         Element::Compound(members) => compound_json(members, datatype, names)?,
         Element::List(items) => {
@@ -168,7 +168,7 @@ fn element_json(element: &Element, datatype: &Datatype, names: Shown<'_>) -> Res
             reference.extend(reference_part(element).unwrap_or_default());
             Value::Object(reference)
         }
-        Element::Unknown(name) => return Err(Error::NotJson(format!("a {name}"))),
+        Element::Unknown(name) => return Err(Error::not_json(&format!("a {name}"))),
     })
 }
 

@@ -141,11 +141,11 @@ impl ChunkPlanner<'_> {
         let bytes = self.made_bytes(chunk_shape).and_then(|bytes| bytes.checked_mul(chunks));
         match bytes {
             Some(bytes) if bytes <= self.options.inline_limit && chunks <= INLINE_CHUNKS => Ok(()),
-            _ => Err(Error::InlineLimit {
-                reason: why.to_owned().into(),
-                content: format!("{chunks} chunks of {chunk_shape:?}"),
-                limit: self.options.inline_limit,
-            }),
+            _ => Err(Error::inline_limit(
+                why,
+                &format!("{chunks} chunks of {chunk_shape:?}"),
+                self.options.inline_limit,
+            )),
         }
     }
 
@@ -210,9 +210,7 @@ impl ChunkPlanner<'_> {
     /// Refuses storage past the end of the file.
     pub(super) fn check_end(&self, end: u64) -> Result<()> {
         match self.file_size {
-            size if size > 0 && end > size => {
-                Err(Error::Truncated { structure: "storage".into(), end, size })
-            }
+            size if size > 0 && end > size => Err(Error::truncated("storage", end, size)),
             _ => Ok(()),
         }
     }
@@ -416,7 +414,7 @@ impl ChunkPlanner<'_> {
 
     fn chunks<'a>(&'a self, chunked: &'a Chunked) -> Result<Chunks<'a>> {
         let shape = self.chunk_shape(chunked)?;
-        let bytes = self.stored_bytes(&shape).ok_or(Error::Overflow("a chunk"))?;
+        let bytes = self.stored_bytes(&shape).ok_or_else(|| Error::overflow("a chunk"))?;
         let grid = ChunkGrid::Regular(shape.clone()).counts(self.shape);
         let filters = &self.dataset.filters;
         let pipeline = match self.options.own_codecs {
@@ -622,7 +620,7 @@ pub(super) fn check_table(table: &ChunkTable, grid: &[u64]) -> Result<()> {
     let count = grid
         .iter()
         .try_fold(1u64, |product, n| product.checked_mul(*n))
-        .ok_or(Error::Overflow("the chunk grid"))?;
+        .ok_or_else(|| Error::overflow("the chunk grid"))?;
     let allocated = table.addresses.len() as u64;
     let in_grid = match &table.positions {
         Some(positions) => {

@@ -59,7 +59,7 @@ impl ChunkPlanner<'_> {
         if self.is_empty() {
             return Ok(plan);
         }
-        let needed = self.stored_bytes(&plan.chunk_shape).ok_or(Error::Overflow("the extent"))?;
+        let needed = self.stored_bytes(&plan.chunk_shape).ok_or_else(|| Error::overflow("the extent"))?;
         if range.length < needed {
             let problem = format!("{range} is shorter than the {needed} bytes of its extent");
             return Err(Error::malformed("contiguous layout", problem));
@@ -122,7 +122,7 @@ impl ChunkPlanner<'_> {
         if let Some(why) = self.must_be_made() {
             return Err(Error::unsupported(EXTERNAL, why));
         }
-        let needed = self.stored_bytes(&plan.chunk_shape).ok_or(Error::Overflow("the extent"))?;
+        let needed = self.stored_bytes(&plan.chunk_shape).ok_or_else(|| Error::overflow("the extent"))?;
         let runs = runs(segments, needed)?;
         let row = self.stored_bytes(plan.chunk_shape.get(1..).unwrap_or_default()).unwrap_or(0);
         // Chunks of equal size, each within one segment.
@@ -132,7 +132,7 @@ impl ChunkPlanner<'_> {
             return Err(Error::unsupported(EXTERNAL, problem));
         }
         if needed / step > CHUNKS {
-            return Err(Error::Limit { what: "chunks of equal size in external segments", limit: CHUNKS });
+            return Err(Error::limit("chunks of equal size in external segments", CHUNKS));
         }
         if let Some(rows) = plan.chunk_shape.first_mut() {
             *rows = step / row;

@@ -56,7 +56,7 @@ impl Mapper<'_> {
         check_sequences(&dataset.datatype, self.options.format)?;
         let array_member = array_member(item_type(&dataset.datatype));
         if let Some(name) = array_member.filter(|_| !self.options.ragged) {
-            return Err(Error::ArrayMember(name.to_owned()));
+            return Err(Error::array_member(name));
         }
         let element = element_type(&dataset.datatype, self.options.format)?;
         let meanings = cf_attributes(dataset);
@@ -199,7 +199,7 @@ impl Mapper<'_> {
 fn check_sequences(datatype: &Datatype, format: ZarrFormat) -> Result<()> {
     let Datatype::Sequence { base, .. } = item_type(datatype) else { return Ok(()) };
     match element_type(base, format) {
-        Ok(_) => Err(Error::Sequences(describe_type(datatype))),
+        Ok(_) => Err(Error::sequences(describe_type(datatype))),
         Err(error) => Err(Error::unsupported("items of a sequence", error.to_string())),
     }
 }
@@ -221,7 +221,7 @@ fn fill_plan(
 ) -> Result<FillPlan> {
     let missing = plan.missing_count(planner.shape);
     if let Some(problem) = fill.problem.filter(|_| missing > 0) {
-        return Err(Error::NoFillValue { missing, problem });
+        return Err(Error::no_fill_value(missing, problem));
     }
     let question = FillQuestion {
         format: planner.options.format,

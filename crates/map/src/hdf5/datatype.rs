@@ -19,10 +19,10 @@ const LARGEST_ELEMENT: u64 = 1 << 20;
 pub(super) fn element_type(datatype: &Datatype, format: ZarrFormat) -> Result<ElementType> {
     let element = type_of_any_size(datatype, format)?;
     match element.data_type.size() {
-        Some(size) if size > LARGEST_ELEMENT => Err(Error::Unsupported {
-            feature: "data type".into(),
-            problem: format!("elements of {size} bytes, more than {LARGEST_ELEMENT}").into(),
-        }),
+        Some(size) if size > LARGEST_ELEMENT => Err(Error::unsupported(
+            "data type",
+            format!("elements of {size} bytes, more than {LARGEST_ELEMENT}"),
+        )),
         _ => Ok(element),
     }
 }
@@ -46,7 +46,7 @@ fn type_of_any_size(datatype: &Datatype, format: ZarrFormat) -> Result<ElementTy
         },
         Datatype::Array { base, shape } => array_type(base, shape, format),
         Datatype::Time { size, order } => time_type(*size, *order),
-        Datatype::Sequence { .. } => Err(Error::NoDataType(describe_type(datatype))),
+        Datatype::Sequence { .. } => Err(Error::no_data_type(describe_type(datatype))),
     }
 }
 
@@ -90,7 +90,7 @@ fn time_type(size: u32, order: ByteOrder) -> Result<ElementType> {
             transform: ElementTransform::Time { big_endian: endian == Endian::Big },
             ..ElementType::plain(DataType::Float64, endian, size)
         }),
-        _ => Err(Error::NoDataType(describe_type(&Datatype::Time { size, order }))),
+        _ => Err(Error::no_data_type(describe_type(&Datatype::Time { size, order }))),
     }
 }
 
@@ -156,7 +156,7 @@ pub(super) fn endian_of(order: ByteOrder) -> Result<Endian> {
     match order {
         ByteOrder::Little => Ok(Endian::Little),
         ByteOrder::Big => Ok(Endian::Big),
-        ByteOrder::Vax => Err(Error::NoDataType("numbers in VAX byte order".to_owned())),
+        ByteOrder::Vax => Err(Error::no_data_type("numbers in VAX byte order".to_owned())),
     }
 }
 
@@ -182,7 +182,7 @@ fn integer_type(integer: &Integer) -> Result<ElementType> {
     let smallest = u32::from(integer.precision).div_ceil(8).next_power_of_two();
     let data_type = integer_data_type(integer.size, integer.signed)
         .or_else(|| integer_data_type(smallest, integer.signed))
-        .ok_or_else(|| Error::NoDataType(format!("{}-bit integers", integer.precision)))?;
+        .ok_or_else(|| Error::no_data_type(format!("{}-bit integers", integer.precision)))?;
     let transform = ElementTransform::Integer {
         stored_size: integer.size,
         stored_big_endian: big,
@@ -211,9 +211,8 @@ fn integer_data_type(size: u32, signed: bool) -> Option<DataType> {
 fn float_type(float: &Float) -> Result<ElementType> {
     match ieee_type(float) {
         Some(data_type) => Ok(ElementType::plain(data_type.clone(), endian_of(float.order)?, float.size)),
-        None => {
-            wider_float_type(float).ok_or_else(|| Error::NoDataType(describe_type(&Datatype::Float(*float))))
-        }
+        None => wider_float_type(float)
+            .ok_or_else(|| Error::no_data_type(describe_type(&Datatype::Float(*float)))),
     }
 }
 
@@ -299,7 +298,7 @@ fn boolean_type(integer: &Integer, element: ElementType) -> ElementType {
 
 /// Maps a complex number of two floats of type `base`.
 fn complex_type(base: &Datatype) -> Result<ElementType> {
-    let refuse = || Error::NoDataType(format!("complex numbers of two {}s", describe_type(base)));
+    let refuse = || Error::no_data_type(format!("complex numbers of two {}s", describe_type(base)));
     let Datatype::Float(float) = base else { return Err(refuse()) };
     let part = float_type(float)?;
     let data_type = match part.data_type {
@@ -341,7 +340,9 @@ fn array_type(base: &Datatype, shape: &[u64], format: ZarrFormat) -> Result<Elem
 /// Maximum number of items of an array type in a compound. NumPy and zarr-python need quadratic time for more fields.
 const ARRAY_ITEMS: u64 = 2000;
 
-const TOO_LARGE: Error = Error::Overflow("the compound datatype");
+fn too_large() -> Error {
+    Error::overflow("the compound datatype")
+}
 
 /// Maps the datatype of a member.
 type ElementTypeOf = fn(&Datatype, ZarrFormat) -> Result<ElementType>;
@@ -388,9 +389,10 @@ struct Packed {
 impl Packed {
     fn push(&mut self, member: &Member, element: &ElementType) -> Result<()> {
         let start = self.length;
-        let stored = u32::try_from(element.stored_size).map_err(|_| TOO_LARGE)?;
-        let size = element.data_type.size().and_then(|size| u32::try_from(size).ok()).ok_or(TOO_LARGE)?;
-        let end = start.checked_add(size).ok_or(TOO_LARGE)?;
+        let stored = u32::try_from(element.stored_size).map_err(|_| too_large())?;
+        let size =
+            element.data_type.size().and_then(|size| u32::try_from(size).ok()).ok_or_else(too_large)?;
+        let end = start.checked_add(size).ok_or_else(too_large)?;
         if member.offset.checked_add(stored).is_none_or(|end| end > self.size) {
             let problem = format!("a member of {stored} bytes at {}, in {} bytes", member.offset, self.size);
             return Err(malformed(problem));
@@ -461,11 +463,11 @@ fn malformed(problem: impl Into<String>) -> Error {
 }
 
 fn member_type(member: &Member, format: ZarrFormat, element_type: ElementTypeOf) -> Result<ElementType> {
-    let refuse = |error: Error| Error::Member { member: member.name.clone(), error: Box::new(error) };
+    let refuse = |error: Error| error.of_member(&member.name);
     let unsupported =
         |feature: &'static str, problem: &'static str| refuse(Error::unsupported(feature, problem));
     if let reference @ Datatype::Reference { .. } = &member.datatype {
-        return Err(refuse(Error::NoDataType(describe_type(reference))));
+        return Err(refuse(Error::no_data_type(describe_type(reference))));
     }
     let element = match &member.datatype {
         Datatype::Array { base, shape } => array_as_compound(base, shape)
@@ -487,7 +489,7 @@ pub(super) fn array_items(shape: &[u64]) -> Result<u64> {
     let items = shape.iter().try_fold(1_u64, |product, length| product.checked_mul(*length));
     items
         .filter(|items| *items <= ARRAY_ITEMS)
-        .ok_or(Error::Limit { what: "items of an array in a compound", limit: ARRAY_ITEMS })
+        .ok_or(Error::limit("items of an array in a compound", ARRAY_ITEMS))
 }
 
 /// Returns an array type as a compound with a member for each index along its first axis: no reader opens structures with
@@ -500,7 +502,7 @@ pub(super) fn array_as_compound(base: &Datatype, shape: &[u64]) -> Result<Dataty
         _ => Datatype::Array { base: Box::new(base.clone()), shape: inner.to_vec() },
     };
     let bytes = |count: u64| {
-        item.size().checked_mul(count).and_then(|bytes| u32::try_from(bytes).ok()).ok_or(TOO_LARGE)
+        item.size().checked_mul(count).and_then(|bytes| u32::try_from(bytes).ok()).ok_or_else(too_large)
     };
     let member = |n: u64| Ok(Member { name: n.to_string(), offset: bytes(n)?, datatype: item.clone() });
     Ok(Datatype::Compound { size: bytes(*count)?, members: (0..*count).map(member).collect::<Result<_>>()? })

@@ -204,7 +204,7 @@ fn full_shape(own: &[u64], axes: &[AxisDimension]) -> Vec<u64> {
 /// Moves chunks to their positions in a larger grid, and adds those that were made. `from` and `to` are the numbers of chunks
 /// along each axis.
 fn move_chunks(plan: &mut ChunkPlan, made: Vec<(u64, ChunkContent)>, from: &[u64], to: &[u64]) -> Result<()> {
-    let too_many = || Error::Overflow("the padded chunk grid");
+    let too_many = || Error::overflow("the padded chunk grid");
     to.iter().try_fold(1_u64, |product, n| product.checked_mul(*n)).ok_or_else(too_many)?;
     let moved = |position: u64| chunk_position(chunk_indices(position, from)?, to);
     let keeps_positions = from.iter().skip(1).eq(to.iter().skip(1));

@@ -142,7 +142,7 @@ fn check_name(codec: &Codec, format: ZarrFormat) -> Result<()> {
         ZarrFormat::V2 => (codec.to_v2(), None),
         ZarrFormat::V3 => (codec.to_v3(), codec.to_v2().ok()),
     };
-    spelled.map(drop).map_err(|error| Error::Codec { error, in_v2: other.is_some() })
+    spelled.map(drop).map_err(|error| Error::no_codec_name(&error, other.is_some()))
 }
 
 /// Maps a filter to a codec; `None` if it changes nothing. Numbers are those of the HDF Group's registry.
@@ -298,7 +298,7 @@ impl ChunkPlanner<'_> {
         let limit = self.options.inline_limit;
         if bytes > limit || table.addresses.len() as u64 > INLINE_CHUNKS {
             let content = format!("{bytes} bytes");
-            return Err(Error::InlineLimit { reason: filter.reason.into(), content, limit });
+            return Err(Error::inline_limit(filter.reason, &content, limit));
         }
         let content = |(position, range)| {
             let (source, prefix) = (SourceId(0), filter.prefix.clone());
@@ -336,7 +336,7 @@ impl ChunkPlanner<'_> {
                 "only shuffle may come before it, and elements must not be converted",
             ));
         }
-        let bytes = self.stored_bytes(&chunk_shape).ok_or(Error::Overflow("a chunk"))?;
+        let bytes = self.stored_bytes(&chunk_shape).ok_or_else(|| Error::overflow("a chunk"))?;
         let length = u32::try_from(bytes)
             .map_err(|_| Error::undecodable(LZO_NAME, format!("chunks of {bytes} bytes")))?;
         let configuration = serde_json::Map::from_iter([("header".to_owned(), true.into())]);

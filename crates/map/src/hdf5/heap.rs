@@ -122,11 +122,11 @@ impl HeapTask {
     fn take(&self, bytes: Option<u64>, why: &'static str, budget: &Budget<'_>) -> Result<()> {
         match bytes {
             Some(bytes) if bytes <= self.limit => Ok(budget.take("values of variable length", bytes)?),
-            _ => Err(Error::InlineLimit {
-                reason: why.into(),
-                content: bytes.map_or("its values".to_owned(), |bytes| format!("{bytes} bytes")),
-                limit: self.limit,
-            }),
+            _ => Err(Error::inline_limit(
+                why,
+                &bytes.map_or("its values".to_owned(), |bytes| format!("{bytes} bytes")),
+                self.limit,
+            )),
         }
     }
 }
@@ -362,7 +362,7 @@ impl Flat {
         longest: &mut dyn Iterator<Item = u32>,
     ) -> Result<Datatype> {
         if !is_pointer(datatype) {
-            let size = u32::try_from(datatype.size()).map_err(|_| TOO_LARGE)?;
+            let size = u32::try_from(datatype.size()).map_err(|_| too_large())?;
             self.append(Part::Stored(index(offset)?, index(size)?), size)?;
             return Ok(datatype.clone());
         }
@@ -378,7 +378,7 @@ impl Flat {
         let start = self.size;
         let flat = |member: &Member| {
             let at = self.size - start;
-            let from = offset.checked_add(member.offset).ok_or(TOO_LARGE)?;
+            let from = offset.checked_add(member.offset).ok_or_else(too_large)?;
             let datatype = self.push(&member.datatype, from, longest)?;
             Ok(Member { name: member.name.clone(), offset: at, datatype })
         };
@@ -388,7 +388,7 @@ impl Flat {
 
     fn append(&mut self, part: Part, size: u32) -> Result<()> {
         self.parts.push(part);
-        self.size = self.size.checked_add(size).ok_or(TOO_LARGE)?;
+        self.size = self.size.checked_add(size).ok_or_else(too_large)?;
         Ok(())
     }
 
@@ -413,10 +413,12 @@ impl Flat {
     }
 }
 
-const TOO_LARGE: Error = Error::Overflow("the datatype");
+fn too_large() -> Error {
+    Error::overflow("the datatype")
+}
 
 fn index(number: u32) -> Result<usize> {
-    usize::try_from(number).map_err(|_| TOO_LARGE)
+    usize::try_from(number).map_err(|_| too_large())
 }
 
 /// Returns text as libhdf5 does: its first NUL ends it.
@@ -429,7 +431,7 @@ pub(super) fn structures(task: &HeapTask, values: &HeapValues, budget: &Budget<'
     let item = item_type(&task.dataset.datatype);
     let longest = values.values.iter().map(|texts| {
         let longest = texts.iter().map(|value| text(value).len()).max().unwrap_or(0);
-        u32::try_from(longest.max(1)).map_err(|_| TOO_LARGE)
+        u32::try_from(longest.max(1)).map_err(|_| too_large())
     });
     let longest: Vec<u32> = longest.collect::<Result<_>>()?;
     let mut flat = Flat::default();
@@ -560,10 +562,10 @@ fn task(
     let mut plan = planner.plan()?;
     let missing = plan.missing_count(&shape);
     if let Some(problem) = fill.problem.filter(|_| missing > 0) {
-        return Err(Error::NoFillValue { missing, problem });
+        return Err(Error::no_fill_value(missing, problem));
     }
     let pointers = heap_pointers(item_type(&dataset.datatype), names)?;
-    let FillValue::Fixed(stored_fill) = &fill.header else { return Err(Error::Overflow("the fill value")) };
+    let FillValue::Fixed(stored_fill) = &fill.header else { return Err(Error::overflow("the fill value")) };
     let mut stored_fill = stored_fill.to_vec();
     if missing == 0 {
         // Writers leave invalid pointers in fill values that nothing reads.
@@ -595,7 +597,7 @@ fn raw_element(datatype: &Datatype) -> Result<ElementType> {
         axes.extend_from_slice(shape);
         item = base;
     }
-    let size = u32::try_from(item.size()).map_err(|_| TOO_LARGE)?;
+    let size = u32::try_from(item.size()).map_err(|_| too_large())?;
     Ok(ElementType { axes, ..ElementType::plain(DataType::RawBytes(size), Endian::Little, size) })
 }
 
@@ -607,13 +609,13 @@ fn heap_pointers(item: &Datatype, names: &Arc<ObjectNames>) -> Result<Vec<HeapPo
         _ => pointers(item, 0),
     };
     let pointer = |(offset, datatype): (u32, &Datatype)| {
-        let size = u32::try_from(datatype.size()).map_err(|_| TOO_LARGE)?;
+        let size = u32::try_from(datatype.size()).map_err(|_| too_large())?;
         let references = matches!(datatype, Datatype::Reference { .. }).then_some(ReferenceText::Whole);
         let kind = if references.is_some() { size } else { 0 };
         let context = contexts.entry(kind).or_insert_with(|| context(datatype, names));
         Ok(HeapPointer {
-            offset: usize::try_from(offset).map_err(|_| TOO_LARGE)?,
-            size: usize::try_from(size).map_err(|_| TOO_LARGE)?,
+            offset: usize::try_from(offset).map_err(|_| too_large())?,
+            size: usize::try_from(size).map_err(|_| too_large())?,
             context: Arc::clone(context),
             references,
         })
@@ -635,7 +637,7 @@ fn renumber(plan: &mut ChunkPlan, own: &str, table: &mut SourceTable) -> Result<
     let urls = std::iter::once(own).chain(plan.external_files.iter().map(String::as_str));
     let ids = urls.map(|url| table.id(url)).collect::<Result<Vec<_>>>()?;
     for source in plan.inline.iter_mut().flat_map(|(_, content)| content.sources_mut()) {
-        *source = *ids.get(source.index()).ok_or(Error::Overflow("the list of source files"))?;
+        *source = *ids.get(source.index()).ok_or_else(|| Error::overflow("the list of source files"))?;
     }
     Ok(())
 }
@@ -646,7 +648,7 @@ fn whole(plan: ChunkPlan, planner: &ChunkPlanner<'_>) -> Result<ChunkContent> {
     let counts = ChunkGrid::Regular(plan.chunk_shape.clone()).counts(shape);
     let mut pieces = Vec::new();
     for (position, content) in plan.inline {
-        let index = chunk_indices(position, &counts).ok_or(Error::Overflow("the chunk table"))?;
+        let index = chunk_indices(position, &counts).ok_or_else(|| Error::overflow("the chunk table"))?;
         let origin = index.iter().zip(&plan.chunk_shape).map(|(index, size)| index.saturating_mul(*size));
         let origin: Vec<u64> = origin.collect();
         pieces.extend(content.pieces().iter().filter_map(|piece| moved(piece.clone(), &origin, shape)));

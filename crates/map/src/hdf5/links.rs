@@ -136,7 +136,7 @@ impl Mapper<'_> {
             return Err(Error::unsupported("sequences", "their row sizes are not behind the link"));
         }
         if link.at.split('/').count() - 1 + depth(&node) > DEPTH {
-            return Err(Error::Limit { what: "nested groups", limit: DEPTH as u64 });
+            return Err(Error::limit("nested groups", DEPTH as u64));
         }
         let left_out = referring(&linked, &path, &link.at);
         let ids = match attached.ids.get(&url) {
@@ -149,12 +149,12 @@ impl Mapper<'_> {
             }
         };
         if self.sources.len() > SOURCES {
-            return Err(Error::Limit { what: "files", limit: SOURCES as u64 });
+            return Err(Error::limit("files", SOURCES as u64));
         }
         let (group, name) = node::split(&link.at);
         let parent = root.group_mut(group).ok_or_else(|| unmapped("its group"))?;
         if parent.children.contains_key(name) {
-            return Err(Error::Name { name: name.to_owned(), problem: "is the name of another object" });
+            return Err(Error::name(name, "is the name of another object"));
         }
         let lengths = attached.lengths.entry(group.to_owned()).or_insert_with(|| lengths(parent));
         if let Node::Array(array) = &mut node {
@@ -181,12 +181,12 @@ impl Mapper<'_> {
             return Ok(Rc::clone(mapped));
         }
         if chain.len() >= MAX_FILE_CHAIN {
-            return Err(Error::Limit { what: "files in a chain of links", limit: MAX_FILE_CHAIN as u64 });
+            return Err(Error::limit("files in a chain of links", MAX_FILE_CHAIN as u64));
         }
         let (file, source) = match self.shared.others.files.get(url) {
             Some(OtherFile::Read(file, source)) => (file, source),
             Some(OtherFile::Missing) => return Err(Error::other_file(name, "does not exist")),
-            Some(OtherFile::Refused(why)) => return Err(Error::other_file(name, why.clone())),
+            Some(OtherFile::Refused(why)) => return Err(Error::other_file(name, why)),
             None => return Err(Error::other_file(name, "was not read")),
         };
         let chain: Vec<String> = chain.iter().cloned().chain([url.to_owned()]).collect();
@@ -268,7 +268,7 @@ impl Mapper<'_> {
     ) -> Result<()> {
         self.nodes += 1;
         if self.nodes > NODES {
-            return Err(Error::Limit { what: "groups and arrays", limit: NODES });
+            return Err(Error::limit("groups and arrays", NODES));
         }
         self.take("groups and arrays", weight(node, at))?;
         match node {
@@ -286,7 +286,7 @@ impl Mapper<'_> {
             }
         }
         match self.linked_chunks > CHUNKS {
-            true => Err(Error::Limit { what: "chunks behind links", limit: CHUNKS }),
+            true => Err(Error::limit("chunks behind links", CHUNKS)),
             false => Ok(()),
         }
     }
@@ -362,8 +362,9 @@ pub(super) fn no_dataset() -> Error {
 }
 
 /// The limit of [`crate::hdf5::VIRTUAL_SOURCES`].
-const TOO_MANY: Error =
-    Error::Limit { what: "sources of virtual datasets", limit: crate::hdf5::VIRTUAL_SOURCES as u64 };
+fn too_many() -> Error {
+    Error::limit("sources of virtual datasets", crate::hdf5::VIRTUAL_SOURCES as u64)
+}
 
 /// Another HDF5 file that a file names. What virtual datasets map to a missing one reads as the fill value.
 pub type OtherFile = crate::mapped::OtherFile<File>;
@@ -452,13 +453,10 @@ impl<'a> FileContext<'a> {
     /// # Errors
     /// The file was refused, or sources are too many or too deeply nested.
     pub(super) fn of_source(&self, name: &str) -> Result<Option<Self>> {
-        let left = self.sources_left.get().checked_sub(1).ok_or(TOO_MANY)?;
+        let left = self.sources_left.get().checked_sub(1).ok_or_else(too_many)?;
         self.sources_left.set(left);
         if self.depth >= MAX_VIRTUAL_CHAIN {
-            return Err(Error::Limit {
-                what: "virtual datasets in a chain",
-                limit: MAX_VIRTUAL_CHAIN.into(),
-            });
+            return Err(Error::limit("virtual datasets in a chain", MAX_VIRTUAL_CHAIN.into()));
         }
         let url = match name {
             "." => self.here.source.url.clone(),
@@ -469,7 +467,7 @@ impl<'a> FileContext<'a> {
             _ if url == self.root.source.url => self.root,
             Some(OtherFile::Read(file, source)) => OpenFile { file, source },
             Some(OtherFile::Missing) => return Ok(None),
-            Some(OtherFile::Refused(why)) => return Err(Error::other_file(name, why.clone())),
+            Some(OtherFile::Refused(why)) => return Err(Error::other_file(name, why)),
             None => return Err(Error::other_file(name, "was not read")),
         };
         Ok(Some(Self { here, depth: self.depth + 1, ..*self }))

@@ -170,13 +170,10 @@ impl<'a> Mapper<'a> {
     }
 
     fn array_left_out(&mut self, path: &str, error: &Error) {
-        self.report.diagnostics.push(Diagnostic {
-            severity: Severity::Warning,
-            code: Code::ArrayLeftOut,
-            path: format!("/{path}"),
-            message: format!("the array is left out: {error}"),
-            remedy: error.remedy(),
-        });
+        self.report.diagnostics.push(
+            Diagnostic::warning(Code::ArrayLeftOut, path, format!("the array is left out: {error}"))
+                .with(error.remedy()),
+        );
     }
 
     fn attribute_left_out(&mut self, path: &str, name: &str, error: &Error) {
@@ -207,7 +204,7 @@ impl SourceTable {
             return Ok(*id);
         }
         self.others.push(url.to_owned());
-        let id = u32::try_from(self.others.len()).map_err(|_| Error::Overflow("the list of source files"))?;
+        let id = u32::try_from(self.others.len()).map_err(|_| Error::overflow("the list of source files"))?;
         self.ids.insert(url.to_owned(), SourceId(id));
         Ok(SourceId(id))
     }

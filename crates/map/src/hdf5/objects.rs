@@ -78,10 +78,7 @@ impl<'a> Lookup<'a> {
                 LinkTarget::Soft(target) => {
                     *soft_links = soft_links.saturating_add(1);
                     if *soft_links > SOFT_LINKS {
-                        return Err(Error::Limit {
-                            what: "soft links on one path",
-                            limit: SOFT_LINKS.into(),
-                        });
+                        return Err(Error::limit("soft links on one path", SOFT_LINKS.into()));
                     }
                     self.find_within(file, at, target, soft_links)?
                 }
@@ -205,7 +202,7 @@ pub fn reference_path(element: &Element, names: &ObjectNames) -> Result<String> 
     }
     let path = names.path(address).map(|path| format!("/{path}"));
     path.ok_or_else(|| {
-        Error::unresolved("a reference", format!("leads to the object at {address}, which has no path"))
+        Error::unresolved("a reference", &format!("leads to the object at {address}, which has no path"))
     })
 }
 

@@ -221,7 +221,7 @@ fn slab_runs(slab: &Slab, extent: u64) -> Result<Vec<Run>> {
     }
     match count {
         _ if slab.stride == block => Ok(vec![(slab.start, count * block)]),
-        _ if count > SPANS => Err(Error::Limit { what: "blocks in a selection", limit: SPANS }),
+        _ if count > SPANS => Err(Error::limit("blocks in a selection", SPANS)),
         _ => Ok((0..count).map(|n| (slab.start + n * slab.stride, block)).collect()),
     }
 }

@@ -288,13 +288,14 @@ impl Mapper<'_> {
         if self.options.follow_external {
             return self.links.push(link);
         }
-        self.report.diagnostics.push(Diagnostic {
-            severity: Severity::Warning,
-            code: Code::LinkLeftOut,
-            path: format!("/{}", link.at),
-            message: format!("the link to \"{}\" in the file \"{}\" is not followed", link.path, link.file),
-            remedy: Some(Remedy::turn_on(OptionName::FollowExternal, "follow it")),
-        });
+        self.report.diagnostics.push(
+            Diagnostic::warning(
+                Code::LinkLeftOut,
+                &link.at,
+                format!("the link to \"{}\" in the file \"{}\" is not followed", link.path, link.file),
+            )
+            .with(Remedy::turn_on(OptionName::FollowExternal, "follow it")),
+        );
     }
 
     fn target(&self, from: Address, link: &Link) -> Result<Address> {

@@ -18,9 +18,13 @@ const PASSES: u32 = 9;
 /// Most numbered sources of a file.
 const BLOCKS: u32 = 100_000;
 
-const TOO_MANY_BLOCKS: Error = Error::Limit { what: "numbered sources", limit: BLOCKS as u64 };
+fn too_many_blocks() -> Error {
+    Error::limit("numbered sources", BLOCKS as u64)
+}
 
-const TOO_LARGE: Error = Error::Overflow("the extent");
+fn too_large() -> Error {
+    Error::overflow("the extent")
+}
 
 /// A dataset: url of its file, and address in it.
 type Key = (String, Address);
@@ -153,7 +157,7 @@ impl View<'_> {
             _ if url == self.own => Ok(Some(self.file)),
             Some(OtherFile::Read(file, _)) => Ok(Some(file)),
             Some(OtherFile::Missing) => Ok(None),
-            Some(OtherFile::Refused(why)) => Err(Error::other_file(url, why.clone())),
+            Some(OtherFile::Refused(why)) => Err(Error::other_file(url, why)),
             None => Err(Error::other_file(url, "was not read")),
         }
     }
@@ -240,7 +244,7 @@ impl View<'_> {
             if self.source(own, &names.file.name(n), &names.dataset.name(n))?.is_none() {
                 break;
             }
-            self.blocks.set(self.blocks.get().checked_sub(1).ok_or(TOO_MANY_BLOCKS)?);
+            self.blocks.set(self.blocks.get().checked_sub(1).ok_or_else(too_many_blocks)?);
             self.lookup.take("virtual mappings", size_of::<VirtualMapping>() as u64)?;
             let block = numbered(to, axis, n)?;
             extent.grow(axis, block.get(axis).and_then(|slab| slab.start.checked_add(slab.block?)))?;
@@ -314,7 +318,7 @@ impl Extent {
     }
 
     fn grow(&mut self, axis: usize, end: Option<u64>) -> Result<()> {
-        let end = end.ok_or(TOO_LARGE)?;
+        let end = end.ok_or_else(too_large)?;
         if let Some(grown) = self.grown.get_mut(axis) {
             *grown = Some(grown.unwrap_or(0).max(end));
         }
@@ -360,7 +364,7 @@ fn numbered(slabs: &[Slab], axis: usize, n: u64) -> Result<Vec<Slab>> {
     let slab =
         slab.ok_or_else(|| malformed("the destination of numbered sources has no blocks".to_owned()))?;
     let start = n.checked_mul(slab.stride).and_then(|n| n.checked_add(slab.start));
-    *slab = Slab { start: start.ok_or(TOO_LARGE)?, count: Some(1), ..*slab };
+    *slab = Slab { start: start.ok_or_else(too_large)?, count: Some(1), ..*slab };
     Ok(block)
 }
 

@@ -22,7 +22,7 @@ use crate::{ChunkContent, ElementTransform, Error, MapOptions, Piece, PieceBytes
 pub(super) const CHUNKS: u64 = 10_000_000;
 
 pub(super) fn too_many() -> Error {
-    Error::Limit { what: "chunks in a virtual dataset", limit: CHUNKS }
+    Error::limit("chunks in a virtual dataset", CHUNKS)
 }
 
 /// Bytes of memory for a chunk of a source.
@@ -160,7 +160,7 @@ fn chunks_of(plan: &mut ChunkPlan, own: &str, sources: &mut SourceTable) -> Resu
         .collect();
     let ids = ids?;
     let id = |source: SourceId| {
-        ids.get(source.index()).copied().ok_or(Error::Overflow("the list of source files"))
+        ids.get(source.index()).copied().ok_or_else(|| Error::overflow("the list of source files"))
     };
     let mut chunks = BTreeMap::new();
     for column in &plan.chunks.references {
@@ -468,19 +468,19 @@ impl ChunkPlanner<'_> {
             }
         }
         if decoded > self.options.inline_limit.saturating_mul(DECODED) {
-            return Err(Error::InlineLimit {
-                reason: MADE.into(),
-                content: format!("what {decoded} bytes decode to"),
-                limit: self.options.inline_limit,
-            });
+            return Err(Error::inline_limit(
+                MADE,
+                &format!("what {decoded} bytes decode to"),
+                self.options.inline_limit,
+            ));
         }
         let inline: u64 = plan.chunks.inline.values().map(|bytes| bytes.len() as u64).sum();
         if inline > self.options.inline_limit {
-            return Err(Error::InlineLimit {
-                reason: "its compact sources are inlined".into(),
-                content: format!("{inline} bytes"),
-                limit: self.options.inline_limit,
-            });
+            return Err(Error::inline_limit(
+                "its compact sources are inlined",
+                &format!("{inline} bytes"),
+                self.options.inline_limit,
+            ));
         }
         if !plan.inline.is_empty() {
             self.check_limit(plan.inline.len() as u64, &plan.chunk_shape, MADE)?;
@@ -557,13 +557,10 @@ impl VirtualGrid {
         }
         if self.here > limit.saturating_mul(DECODED) {
             let content = format!("pieces of {} bytes", self.here);
-            return Err(Error::InlineLimit { reason: MADE.into(), content, limit });
+            return Err(Error::inline_limit(MADE, &content, limit));
         }
         if self.pieces > PIECES {
-            return Err(Error::Limit {
-                what: "pieces in the chunks of a virtual dataset",
-                limit: PIECES as u64,
-            });
+            return Err(Error::limit("pieces in the chunks of a virtual dataset", PIECES as u64));
         }
         if let Some(Slot::Made(all)) = self.slots.get_mut(&at) {
             all.extend(pieces.into_iter().map(|piece| (block, piece)));
@@ -791,10 +788,12 @@ impl ChunkPlanner<'_> {
         let bytes = count.and_then(|count| count.checked_mul(element.len() as u64));
         let count = count.filter(|_| bytes.is_some_and(|bytes| bytes <= self.options.inline_limit));
         let count = count.and_then(|count| usize::try_from(count).ok());
-        let limit = || Error::InlineLimit {
-            reason: "the fill value of a source differs".into(),
-            content: format!("{:?} of its elements", window.extent),
-            limit: self.options.inline_limit,
+        let limit = || {
+            Error::inline_limit(
+                "the fill value of a source differs",
+                &format!("{:?} of its elements", window.extent),
+                self.options.inline_limit,
+            )
         };
         let bytes = element.repeat(count.ok_or_else(limit)?);
         let here = PieceBytes::Here(bytes.into());

@@ -107,7 +107,7 @@ impl ChunkPlanner<'_> {
         if let Some(first) = plan.chunk_shape.first_mut() {
             *first = height;
         }
-        let overflow = || Error::Overflow("the extent");
+        let overflow = || Error::overflow("the extent");
         for (chunk, first) in (0..count).step_by(usize::try_from(height).unwrap_or(usize::MAX)).enumerate() {
             let rows = height.min(count - first);
             // The last record may be shorter than the stride.
@@ -170,7 +170,7 @@ impl ChunkPlanner<'_> {
     fn contiguous(&self) -> Result<ChunkPlan> {
         let mut plan = self.nothing();
         let count = if self.variable.is_record { self.records.count } else { 1 };
-        let length = self.variable.size.checked_mul(count).ok_or(Error::Overflow("the extent"))?;
+        let length = self.variable.size.checked_mul(count).ok_or_else(|| Error::overflow("the extent"))?;
         let range = ByteRange::new(self.variable.begin, length);
         if range.end() > self.file_size {
             self.cut_off(&mut plan, 0..1, range)?;
@@ -207,11 +207,11 @@ impl ChunkPlanner<'_> {
             return Ok(());
         }
         if range.length > self.options.inline_limit {
-            return Err(Error::InlineLimit {
-                reason: "the file ends within a chunk, which has to be filled with zeros".into(),
-                content: format!("a chunk of {:?}", plan.chunk_shape),
-                limit: self.options.inline_limit,
-            });
+            return Err(Error::inline_limit(
+                "the file ends within a chunk, which has to be filled with zeros",
+                &format!("a chunk of {:?}", plan.chunk_shape),
+                self.options.inline_limit,
+            ));
         }
         plan.inline.push((plan.missing.start, zero_filled(range, stored)));
         plan.inline_reason = Some("the file ends within it");

@@ -203,11 +203,11 @@ impl ChunkMaker<'_> {
         }
         match offset.checked_add(length) {
             Some(end) if end <= self.file_size => Ok(ByteRange::new(offset, length)),
-            end => Err(Error::Truncated {
-                structure: format!("{what} {index} at {offset:#x}").into(),
-                end: end.unwrap_or(u64::MAX),
-                size: self.file_size,
-            }),
+            end => Err(Error::truncated(
+                &format!("{what} {index} at {offset:#x}"),
+                end.unwrap_or(u64::MAX),
+                self.file_size,
+            )),
         }
     }
 
@@ -217,12 +217,12 @@ impl ChunkMaker<'_> {
             return Ok(Vec::new());
         }
         if self.encoding.short_strip()? == ShortStrip::Unreadable {
-            return Err(Error::ShortStrip {
-                rows: self.geometry.height % rows,
-                chunk_rows: rows,
-                scheme: words(self.encoding.image).join(", "),
-                format: self.encoding.format,
-            });
+            return Err(Error::short_strip(
+                self.geometry.height % rows,
+                rows,
+                &words(self.encoding.image).join(", "),
+                self.encoding.format,
+            ));
         }
         self.check_inline(short.len() as u64, rows)?;
         match self.encoding.short_strip()? {
@@ -310,13 +310,13 @@ impl ChunkMaker<'_> {
         if self.encoding.sample.complex_parts(self.encoding.endian).is_some()
             && !self.encoding.is_declarable()?
         {
-            return Err(Error::ComplexIntegers { bytes, limit });
+            return Err(Error::complex_integers(bytes, limit));
         }
-        Err(Error::InlineLimit {
-            reason: "readers do not decode its chunks as they are stored".into(),
-            content: format!("{bytes} bytes"),
+        Err(Error::inline_limit(
+            "readers do not decode its chunks as they are stored",
+            &format!("{bytes} bytes"),
             limit,
-        })
+        ))
     }
 
     fn transform(&self) -> ElementTransform {
@@ -371,7 +371,7 @@ fn product(factors: &[u64]) -> Result<u64> {
 }
 
 fn too_large() -> Error {
-    Error::Overflow("the image")
+    Error::overflow("the image")
 }
 
 /// Returns the largest number of rows up to `most` that divides a strip, and the whole strip if all divisors are far smaller.

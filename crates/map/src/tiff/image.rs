@@ -81,7 +81,7 @@ impl<'a> ImageMapper<'a> {
                 check(ifd, image, &path, &mut mapped.report.diagnostics)
                     .and_then(|()| self.parts(ifd, image, &path, mapped))
             }
-            Err(error) => Err(Error::Image(error.clone())),
+            Err(error) => Err(Error::image(error)),
         };
         match mapping {
             Ok(mut parts) => {
@@ -93,7 +93,7 @@ impl<'a> ImageMapper<'a> {
             }
             Err(error) => {
                 report.left_out = Some(error.to_string());
-                mapped.report.diagnostics.push(diagnostic(&error, &path));
+                mapped.warn(&path, error.image_code(), format!("left out: {error}"), error.remedy());
             }
         }
         mapped.report.arrays.insert(path, report);
@@ -301,32 +301,10 @@ fn of_crs(crs: &Crs, path: &str) -> Option<Diagnostic> {
         }
         (None, None) => return None,
     };
-    Some(Diagnostic {
-        severity: Severity::Warning,
-        code,
-        path: format!("/{path}"),
-        message: format!("the {omitted} is omitted: {problem}"),
-        remedy: Some(Remedy::advice("assign the coordinate reference system after opening")),
-    })
-}
-
-/// The diagnostic of an image that is left out.
-fn diagnostic(error: &Error, path: &str) -> Diagnostic {
-    let code = match error {
-        Error::InlineLimit { .. } | Error::ComplexIntegers { .. } => Code::InlineLimit,
-        Error::Budget(_) => Code::TooLarge,
-        Error::Image(_) => Code::TiffImage,
-        Error::Truncated { .. } => Code::TiffTruncated,
-        Error::Malformed { .. } | Error::Tag(_) | Error::Overflow(_) => Code::TiffMalformed,
-        _ => Code::TiffUnsupported,
-    };
-    Diagnostic {
-        severity: Severity::Warning,
-        code,
-        path: format!("/{path}"),
-        message: format!("left out: {error}"),
-        remedy: error.remedy(),
-    }
+    Some(
+        Diagnostic::warning(code, path, format!("the {omitted} is omitted: {problem}"))
+            .with(Remedy::advice("assign the coordinate reference system after opening")),
+    )
 }
 
 /// Axes of the array of an image, and the strips or tiles that divide them.
@@ -583,7 +561,7 @@ pub(super) fn check(ifd: &Ifd, image: &Image, path: &str, diagnostics: &mut Vec<
         // libtiff and tifffile treat the strips that a short table lacks as missing; so does the reader.
         let is_short = matches!(error, virtualize_tiff::Error::ShortTable { .. });
         if structural && !is_short {
-            return Err(Error::Tag(error.clone()));
+            return Err(Error::tag(error));
         }
         let is_read = error.tag().is_some_and(|tag| INTERPRETED_BY_GDAL.contains(&tag));
         let severity = if structural || is_read { Severity::Warning } else { Severity::Info };

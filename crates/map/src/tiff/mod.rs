@@ -34,7 +34,7 @@ use crate::tiff::ome::{
     Move, chunk_count, different_attributes, is_like, join, move_tasks, path, put, remove,
 };
 use crate::tiff::sample::unpack_all;
-use crate::{ChunkGridChoice, Diagnostic, MapOptions, Mapped, Severity};
+use crate::{ChunkGridChoice, Diagnostic, MapOptions, Mapped};
 
 pub use crate::tiff::lerc::LercChunk;
 pub use crate::tiff::lerc::lerc_outer_codecs;
@@ -127,13 +127,7 @@ fn reaches_beyond(mapped: &Mapped) -> bool {
 
 /// Returns the warning that images of a group or below it may be missing.
 fn missing_images(group: &str, why: &dyn std::fmt::Display) -> Diagnostic {
-    Diagnostic {
-        severity: Severity::Warning,
-        code: Code::TiffChain,
-        path: format!("/{group}"),
-        message: format!("further images may be missing: {why}"),
-        remedy: None,
-    }
+    Diagnostic::warning(Code::TiffChain, group, format!("further images may be missing: {why}"))
 }
 
 fn no_such_image(path: &[usize], file: &File) -> Diagnostic {
@@ -145,23 +139,15 @@ fn no_such_image(path: &[usize], file: &File) -> Diagnostic {
     }
     let path = joined(path);
     let existing = alternatives("images", &path, existing.iter().map(String::as_str));
-    Diagnostic {
-        severity: Severity::Error,
-        code: Code::TiffNoSuchIfd,
-        path: "/".into(),
-        message: format!("the file has no image {path}{existing}"),
-        remedy: Some(Remedy::advice("list the images with `virtualize inspect`")),
-    }
+    Diagnostic::error(Code::TiffNoSuchIfd, "", format!("the file has no image {path}{existing}"))
+        .with(Remedy::advice("list the images with `virtualize inspect`"))
 }
 
 fn grid_advice(options: &MapOptions) -> Option<Diagnostic> {
     let ignored = options.chunk_grid == ChunkGridChoice::Rectilinear && options.format == ZarrFormat::V2;
-    ignored.then(|| Diagnostic {
-        severity: Severity::Warning,
-        code: Code::ChunkGrid,
-        path: "/".into(),
-        message: "Zarr v2 has regular chunk grids only, which are written".into(),
-        remedy: Some(Remedy::set(OptionName::Format, "zarr3-json", "write Zarr v3")),
+    ignored.then(|| {
+        Diagnostic::warning(Code::ChunkGrid, "", "Zarr v2 has regular chunk grids only, which are written")
+            .with(Remedy::set(OptionName::Format, "zarr3-json", "write Zarr v3"))
     })
 }
 
@@ -237,7 +223,7 @@ fn page_numbers(pages: &[&Ifd]) -> Vec<u64> {
 }
 
 fn note(message: String) -> Diagnostic {
-    Diagnostic { severity: Severity::Info, code: Code::TiffStack, path: "/".into(), message, remedy: None }
+    Diagnostic::info(Code::TiffStack, "", message)
 }
 
 /// Whether a directory was mapped to an array, and is neither an overview nor a mask.

@@ -42,7 +42,9 @@ pub fn ome_files(file: &File, own: &str) -> BTreeSet<String> {
     data.filter_map(|data| other_file(data, &ome, own).ok().flatten()).collect()
 }
 
-const TOO_MANY: Error = Error::Limit { what: "planes in an OME-TIFF", limit: MOST_PLANES };
+fn too_many() -> Error {
+    Error::limit("planes in an OME-TIFF", MOST_PLANES)
+}
 
 fn malformed(problem: impl Into<String>) -> Error {
     Error::malformed("OME-XML", problem)
@@ -58,7 +60,7 @@ fn document(file: &File) -> Option<Result<Ome>> {
     match ifd.tags.get(&270)? {
         TagValue::Text(texts) => {
             let parsed = parse_ome(&texts.join("\0"), ifd.offset)?;
-            Some(parsed.map_err(Error::Tag))
+            Some(parsed.map_err(|error| Error::tag(&error)))
         }
         _ => None,
     }
@@ -215,7 +217,7 @@ impl Series<'_> {
         let key = self.first_page(image)?;
         let axes = axes(image, key, *room)?;
         let count = axes.iter().try_fold(1_u64, |product, (_, size)| product.checked_mul(*size));
-        let count = count.filter(|count| count <= room).ok_or(TOO_MANY)?;
+        let count = count.filter(|count| count <= room).ok_or_else(too_many)?;
         *room -= count;
         let places = self.places(image, &axes, count)?;
         let mut pages = BTreeSet::new();
@@ -250,7 +252,7 @@ impl Series<'_> {
 
     /// Returns the page of each plane, in row-major order of the axes; `None` for planes without a page.
     fn places(&self, image: &OmeImage, axes: &[(char, u64)], count: u64) -> Result<Vec<Option<Place>>> {
-        let mut places = vec![None; usize::try_from(count).map_err(|_| TOO_MANY)?];
+        let mut places = vec![None; usize::try_from(count).map_err(|_| too_many())?];
         for data in &image.data {
             let file = match other_file(data, self.ome, &self.own)? {
                 None => 0,
@@ -268,7 +270,7 @@ impl Series<'_> {
                 )));
             }
             for step in 0..run {
-                let place = |at: u64| usize::try_from(at).map_err(|_| TOO_MANY);
+                let place = |at: u64| usize::try_from(at).map_err(|_| too_many());
                 let page = (file, place(data.page + step)?);
                 match places.get_mut(place(first + step)?) {
                     Some(plane @ None) => *plane = Some(page),
@@ -285,7 +287,7 @@ impl Series<'_> {
         let at = self.files.others.binary_search_by(|other| other.url.cmp(url)).ok();
         match at.and_then(|at| Some((self.files.others.get(at)?, at))) {
             Some((Other { content: Ok(_), .. }, at)) => Ok(at + 1),
-            Some((Other { content: Err(why), .. }, _)) => Err(Error::other_file(url, (*why).to_owned())),
+            Some((Other { content: Err(why), .. }, _)) => Err(Error::other_file(url, why)),
             None => Err(Error::other_file(url, "was not read")),
         }
     }
@@ -317,7 +319,7 @@ impl Series<'_> {
         if named.iter().any(|(name, _)| model.dimension_names.contains(&Some(name.clone()))) {
             return Err(unlike("its pages", "have an axis of the same name"));
         }
-        let mut joined = join(model, &members, &named).ok_or(Error::Overflow("the chunk grid"))?;
+        let mut joined = join(model, &members, &named).ok_or_else(|| Error::overflow("the chunk grid"))?;
         let arrays: Vec<&Array> = members.iter().flatten().map(|(array, _)| *array).collect();
         let mut different = different_attributes(&arrays);
         different.retain(|name| name != "TIFFTAG_IMAGEDESCRIPTION" || key.path != [0]);
@@ -362,7 +364,7 @@ impl Series<'_> {
                         .content
                         .as_ref()
                         .map(|(_, mapped)| mapped)
-                        .map_err(|why| Error::other_file(other.url, (*why).to_owned()))?,
+                        .map_err(|why| Error::other_file(other.url, why))?,
                     other.source,
                 ),
             };
@@ -430,7 +432,7 @@ fn axes(image: &OmeImage, page: &Ifd, room: u64) -> Result<Vec<(char, u64)>> {
     let samples = match (image.samples, page.image.as_ref()) {
         (Some(samples), _) => samples,
         (None, Ok(page)) => u64::from(page.samples_per_pixel),
-        (None, Err(error)) => return Err(Error::Image(error.clone())),
+        (None, Err(error)) => return Err(Error::image(error)),
     };
     let size = |(name, size): &(char, u64)| match *name {
         'C' if samples == 0 || size % samples != 0 => {
@@ -458,7 +460,7 @@ fn first_plane(data: &TiffData, axes: &[(char, u64)]) -> Result<u64> {
 }
 
 fn check_size(image: &OmeImage, page: &Ifd) -> Result<()> {
-    let stored = page.image.as_ref().map_err(|error| Error::Image(error.clone()))?;
+    let stored = page.image.as_ref().map_err(Error::image)?;
     let samples = image.samples.unwrap_or(u64::from(stored.samples_per_pixel));
     let found = (stored.width, stored.height, u64::from(stored.samples_per_pixel));
     if found == (image.width, image.height, samples) {

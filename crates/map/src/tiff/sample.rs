@@ -52,7 +52,7 @@ impl Sample {
             SampleFormat::ComplexInteger => complex_integer(bits, endian, complex_integers),
             SampleFormat::Void | SampleFormat::Unknown(_) => None,
         }
-        .ok_or_else(|| Error::NoDataType(format!("samples of type {}", describe(format, bits))))?;
+        .ok_or_else(|| Error::no_data_type(format!("samples of type {}", describe(format, bits))))?;
         let storage = match storage {
             Storage::Packed if bits == 24 && endian == Endian::Big => Storage::Reversed24,
             other => other,
@@ -100,7 +100,7 @@ fn common<T: Copy + PartialEq + std::fmt::Debug>(tag: &str, values: &[T]) -> Res
     let first = values.first().copied().ok_or_else(|| Error::malformed(tag.to_owned(), "no value"))?;
     match values.iter().find(|value| **value != first) {
         None => Ok(first),
-        Some(_) => Err(Error::NoDataType(format!("samples of different types ({tag} {values:?})"))),
+        Some(_) => Err(Error::no_data_type(format!("samples of different types ({tag} {values:?})"))),
     }
 }
 
