@@ -20,6 +20,26 @@ pub struct Report {
     pub unlimited: BTreeMap<NodePath, Vec<String>>,
 }
 
+impl Report {
+    /// Adds a diagnostic. `path` has no leading slash; it is empty for the whole file.
+    pub(crate) fn info(&mut self, code: Code, path: &str, message: impl Into<String>) {
+        self.diagnostics.push(Diagnostic::info(code, path, message));
+    }
+
+    /// Adds a warning.
+    pub(crate) fn warn(&mut self, code: Code, path: &str, message: impl Into<String>) {
+        self.diagnostics.push(Diagnostic::warning(code, path, message));
+    }
+
+    /// Adds diagnostics of one node.
+    pub(crate) fn extend(&mut self, path: &str, remarks: Vec<(Severity, Code, String)>) {
+        let diagnostics = remarks
+            .into_iter()
+            .map(|(severity, code, message)| Diagnostic::new(severity, code, path, message));
+        self.diagnostics.extend(diagnostics);
+    }
+}
+
 /// Facts about one array.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ArrayReport {

@@ -1,7 +1,7 @@
 //! Attributes as the source file declares them. JSON does not keep their types.
 
 use serde_json::{Number, Value};
-use virtualize_zarr::{DataType, FillValue};
+use virtualize_zarr::{DataType, Endian, FillValue};
 
 /// An attribute of the source file.
 #[derive(Clone, PartialEq, Debug)]
@@ -94,6 +94,23 @@ pub struct NumpyField {
     pub data_type: NumpyType,
     /// Shape of an array in the field, slowest axis first; empty for a single value.
     pub shape: Vec<u64>,
+}
+
+/// Returns a data type in NumPy's notation, such as `>u2` or `|u1`.
+pub(crate) fn numpy_name(data_type: &DataType, endian: Endian) -> String {
+    let size = data_type.size().unwrap_or(1);
+    let order = match endian {
+        _ if data_type.number_size() == 1 => '|',
+        Endian::Little => '<',
+        Endian::Big => '>',
+    };
+    let kind = match data_type {
+        number if number.is_signed_integer() => 'i',
+        number if number.is_integer() => 'u',
+        number if number.is_float() => 'f',
+        _ => 'c',
+    };
+    format!("{order}{kind}{size}")
 }
 
 /// Returns one little-endian element as JSON: integers exact to 64 bits, floats as [`float_json`], booleans as such, complex

@@ -215,6 +215,25 @@ impl FillQuestion<'_> {
     }
 }
 
+/// Returns the name and value of netCDF's default fill value of a number (`NC_FILL_INT` and so on in `netcdf.h`).
+pub(crate) fn netcdf_default_fill(data_type: &DataType) -> Option<(&'static str, FillValue)> {
+    const FLOAT: f32 = 9.969_21e36;
+    let (name, bytes): (_, Vec<u8>) = match data_type {
+        DataType::Int8 => ("BYTE", vec![0x81]),
+        DataType::UInt8 => ("UBYTE", vec![u8::MAX]),
+        DataType::Int16 => ("SHORT", (-32_767_i16).to_le_bytes().into()),
+        DataType::UInt16 => ("USHORT", u16::MAX.to_le_bytes().into()),
+        DataType::Int32 => ("INT", (-2_147_483_647_i32).to_le_bytes().into()),
+        DataType::UInt32 => ("UINT", u32::MAX.to_le_bytes().into()),
+        DataType::Int64 => ("INT64", (i64::MIN + 2).to_le_bytes().into()),
+        DataType::UInt64 => ("UINT64", (u64::MAX - 1).to_le_bytes().into()),
+        DataType::Float32 => ("FLOAT", FLOAT.to_le_bytes().into()),
+        DataType::Float64 => ("DOUBLE", f64::from(FLOAT).to_le_bytes().into()),
+        _ => return None,
+    };
+    Some((name, FillValue::Fixed(bytes.into())))
+}
+
 /// Whether xarray can mask elements of the type in Zarr v2.
 pub(super) fn is_plain(data_type: &DataType) -> bool {
     data_type.is_integer()

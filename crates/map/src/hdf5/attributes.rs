@@ -9,18 +9,18 @@ use virtualize_hdf5::model::{
     Integer, Member, Object, Selection,
 };
 use virtualize_remedy::Code;
-use virtualize_zarr::{Array, DataType, Endian, ZarrFormat};
+use virtualize_zarr::{DataType, Endian, ZarrFormat};
 
 use super::Mapper;
 use super::datatype::{element_type, is_boolean, numpy_time};
 use super::dimensions::Dimensions;
 use super::objects::{Lookup, ObjectNames, reference_part, reference_path};
-use crate::cf::{CfAttribute, CfAttributes, CfValue, FillPlan, unpack, write_sentinels};
+use crate::cf::{CfAttribute, CfAttributes, CfValue, FillPlan, write_sentinels};
 use crate::source_attribute::{
     NumpyField, NumpyType, SourceAttribute, SourceValue, float_json, integer_json,
 };
-use crate::unpack::{is_time_unit, refusal_diagnostic};
-use crate::{ArrayReport, Error, Result, Severity};
+use crate::unpack::is_time_unit;
+use crate::{Error, Result};
 
 /// Bookkeeping of NetCDF-4 and dimension scales, which h5netcdf and netCDF4 hide (`h5netcdf.attrs._HIDDEN_ATTRS`).
 pub(super) const HIDDEN: [&str; 8] = [
@@ -233,7 +233,8 @@ impl Mapper<'_> {
     pub(super) fn array_attributes(
         &mut self,
         path: &str,
-        (dataset, meanings): (&Dataset, &CfAttributes),
+        dataset: &Dataset,
+        meanings: &CfAttributes,
         data_type: &DataType,
         fill: &FillPlan,
     ) -> Map<String, Value> {
@@ -243,16 +244,9 @@ impl Mapper<'_> {
             self.attribute_left_out(path, name, why);
         }
         for error in &dataset.unreadable_attributes {
-            self.diagnose(
-                Severity::Warning,
-                Code::AttributeUnreadable,
-                path,
-                format!("an attribute is left out: {error}"),
-            );
+            self.report.warn(Code::AttributeUnreadable, path, format!("an attribute is left out: {error}"));
         }
-        for (severity, code, message) in write_sentinels(meanings, data_type, fill, &mut attributes) {
-            self.diagnose(severity, code, path, message);
-        }
+        self.report.extend(path, write_sentinels(meanings, data_type, fill, &mut attributes));
         if let Some(flags) = flags(&dataset.datatype) {
             for (name, value) in flags {
                 attributes.entry(name).or_insert(value);
@@ -305,7 +299,7 @@ impl Mapper<'_> {
             let message = format!(
                 "h5netcdf and netCDF4 hide the attributes CLASS and NAME, and so do the references: {count} objects, the first is {first}"
             );
-            self.diagnose(Severity::Info, Code::AttributeLeftOut, "", message);
+            self.report.info(Code::AttributeLeftOut, "", message);
         }
     }
 
@@ -530,27 +524,6 @@ pub(super) fn time_bounds(file: &File) -> BTreeSet<String> {
     datasets.filter_map(|dataset| Some(text_attribute(dataset, "bounds")?.to_owned())).collect()
 }
 
-impl Mapper<'_> {
-    /// Turns packed numbers into floats by codecs, if the options ask for it. An array that cannot be unpacked exactly stays
-    /// packed, with a diagnostic.
-    pub(super) fn unpack(
-        &mut self,
-        path: &str,
-        (dataset, attributes): (&Dataset, &CfAttributes),
-        array: &mut Array,
-        report: &mut ArrayReport,
-    ) {
-        let is_wanted = self.options.unpack && self.options.format == ZarrFormat::V3;
-        if !is_wanted || is_enumeration(&dataset.datatype) {
-            return;
-        }
-        let name = path.rsplit('/').next().unwrap_or(path);
-        if let Err(why) = unpack(attributes, self.time_bounds.contains(name), array, report) {
-            self.report.diagnostics.push(refusal_diagnostic(&why, path));
-        }
-    }
-}
-
 /// Converts the attributes of a dataset that have a meaning in CF.
 pub(super) fn cf_attributes(dataset: &Dataset) -> CfAttributes {
     let known = dataset.attributes.iter().filter(|attribute| CfAttributes::has_meaning(&attribute.name));
@@ -614,14 +587,6 @@ fn text_attribute<'a>(dataset: &'a Dataset, name: &str) -> Option<&'a str> {
     match attribute.elements.as_slice() {
         [Element::Text(text)] => Some(text),
         _ => None,
-    }
-}
-
-fn is_enumeration(datatype: &Datatype) -> bool {
-    match datatype {
-        Datatype::Enum { .. } => true,
-        Datatype::Array { base, .. } => is_enumeration(base),
-        _ => false,
     }
 }
 
@@ -714,13 +679,5 @@ mod cf_attributes_tests {
             ("z", variable(&["days", "days"], "z_bounds")),
         ]));
         assert_eq!(found, BTreeSet::from(["time_bounds".to_owned()]));
-    }
-
-    #[test]
-    fn enumerations_are_not_unpacked() {
-        let enumeration = || Datatype::Enum { base: Box::new(int(1, true)), members: Vec::new() };
-        let array = |base| Datatype::Array { base: Box::new(base), shape: vec![2] };
-        let found = [int(1, true), enumeration(), array(int(1, true)), array(enumeration())];
-        assert_eq!(found.map(|datatype| is_enumeration(&datatype)), [false, true, false, true]);
     }
 }

@@ -11,13 +11,14 @@ use virtualize_zarr::{Array, ChunkGrid, ChunkManifest, FillValue, SourceId, Zarr
 
 use super::Mapper;
 use super::attributes::{cf_attributes, fill_origin};
-use super::chunks::{ChunkPlan, ChunkPlanner, can_encode, is_reference, item_type};
+use super::chunks::{ChunkPlanner, can_encode, is_reference, item_type};
 use super::datatype::{ElementType, array_member, element_type, has_times, ieee_type};
 use super::dimensions::AxisDimension;
-use super::fill::{DatasetFill, Padded};
-use crate::cf::{CfAttributes, FillPlan, FillQuestion, check_factors, widened_packing};
+use super::fill::DatasetFill;
+use crate::cf::{FillQuestion, check_factors, unpack, widened_packing};
 use crate::mapped::{chunk_bytes, task_bytes};
-use crate::{ArrayReport, ChunkContent, Error, FillPolicy, InlineTask, Result, Severity, check_metadata};
+use crate::unpack::refusal_diagnostic;
+use crate::{ArrayReport, ChunkContent, Error, FillPolicy, InlineTask, Result, check_metadata};
 
 /// Bytes of memory for a member of a datatype, whose name appears in metadata and attributes.
 const MEMBER: u64 = 1 << 10;
@@ -52,41 +53,130 @@ impl Mapper<'_> {
         report: &mut ArrayReport,
     ) -> Result<Array> {
         self.take("datatypes", type_bytes(&dataset.datatype))?;
-        self.check_times(&dataset.datatype)?;
-        check_sequences(&dataset.datatype, self.options.format)?;
-        let array_member = array_member(item_type(&dataset.datatype));
+        let is_pytables = || match self.own.file.objects.get(&self.own.file.root) {
+            Some(Object::Group(root)) => {
+                root.attributes.iter().any(|attribute| attribute.name == "PYTABLES_FORMAT_VERSION")
+            }
+            _ => false,
+        };
+        if has_times(&dataset.datatype) && !is_pytables() {
+            return Err(Error::unsupported("a time", "HDF5 does not define what it contains"));
+        }
+        let item = item_type(&dataset.datatype);
+        // Other sequences were flattened before.
+        if let Datatype::Sequence { base, .. } = item {
+            return Err(match element_type(base, self.options.format) {
+                Ok(_) => Error::sequences(describe_type(&dataset.datatype)),
+                Err(error) => Error::unsupported("items of a sequence", error.to_string()),
+            });
+        }
+        let array_member = array_member(item);
         if let Some(name) = array_member.filter(|_| !self.options.ragged) {
             return Err(Error::array_member(name));
         }
         let element = element_type(&dataset.datatype, self.options.format)?;
         let meanings = cf_attributes(dataset);
         check_factors(&meanings)?;
-        let shape = array_shape(dataset, &element);
-        let stored_fill = DatasetFill::of(dataset, &element)?;
+        let mut shape = array_shape(dataset, &element);
+        let mut array_fill = DatasetFill::of(dataset, &element)?;
         let planner = ChunkPlanner {
             dataset,
             element: &element,
             shape: &shape,
-            background: stored_fill.background(),
+            background: array_fill.background(),
             objects: &Arc::clone(&self.names),
             options: self.options,
             file_size: self.own.source.size,
             context: self.file_context(),
         };
         let mut plan = planner.plan()?;
-        let Padded { shape, fill: unallocated } = self.pad(path, &planner, &mut plan, &axes, &stored_fill);
-        let array_fill = DatasetFill { unallocated, ..stored_fill.clone() };
-        let planner = ChunkPlanner { shape: &shape, background: array_fill.background(), ..planner };
-        self.take_chunks(path, &planner, &plan)?;
-        let fill = fill_plan(&planner, &plan, &array_fill, &meanings)?;
-        self.report_plan(path, dataset, &plan, &fill);
+        const SHORT: &str = "the variable is shorter than its unlimited dimensions";
+        match planner.padded(&mut plan, &axes) {
+            Ok(None) => {}
+            Ok(Some(padded)) => {
+                let message = format!("{SHORT}: padded with its fill value to {:?}", padded.shape);
+                self.report.info(Code::ArrayPadded, path, message);
+                (shape, array_fill.unallocated) = (padded.shape, padded.fill);
+            }
+            Err(error) => {
+                let message = format!("{SHORT} and cannot be padded: {error}");
+                self.report.warn(Code::ArrayNotPadded, path, message);
+            }
+        }
+        let planner = ChunkPlanner {
+            dataset,
+            element: &element,
+            shape: &shape,
+            background: array_fill.background(),
+            objects: &Arc::clone(&self.names),
+            options: self.options,
+            file_size: self.own.source.size,
+            context: self.file_context(),
+        };
+        // The keys of references repeat the path.
+        self.take("chunk tables", chunk_bytes(plan.chunks.len(), path))?;
+        let made = plan.inline.len() as u64;
+        let pieces = plan.inline.iter().map(|(_, content)| content.pieces().len()).sum::<usize>() as u64;
+        let chunk_size = planner.made_bytes(&plan.chunk_shape);
+        let decoded = chunk_size.unwrap_or(u64::MAX).saturating_mul(made);
+        self.take("inlined chunks", task_bytes(made, pieces, decoded, path))?;
+        let missing = plan.missing_count(&shape);
+        if let Some(problem) = array_fill.problem.filter(|_| missing > 0) {
+            return Err(Error::no_fill_value(missing, problem));
+        }
+        // Constant chunks must not make the references large. Compressed ones are small.
+        let copies = if plan.codecs.len() > 1 { 1 } else { missing };
+        let question = FillQuestion {
+            format: self.options.format,
+            data_type: &element.data_type,
+            policy: FillPolicy("hdf5-header"),
+            origin: fill_origin(&dataset.fill),
+            header: &array_fill.header,
+            missing_reads: &array_fill.unallocated,
+            attributes: &meanings,
+            missing: missing > 0,
+            constant_chunks_allowed: missing <= self.options.constant_chunk_limit
+                && plan.codecs.iter().all(can_encode)
+                && matches!(planner.background, Some(FillValue::Fixed(_)))
+                && chunk_size
+                    .and_then(|bytes| bytes.checked_mul(copies))
+                    .is_some_and(|bytes| bytes <= self.options.inline_limit),
+        };
+        let fill = question.decide();
+        if let Some(why) = &plan.inline_reason {
+            let message = format!("{} chunks are put inline: {why}", plan.inline.len());
+            self.report.info(Code::ChunksInlined, path, message);
+        }
+        if let [first, ..] = plan.missing_files.as_slice() {
+            let count = plan.missing_files.len();
+            let message = format!(
+                "{count} of its source files do not exist (\"{first}\"), so that their parts read as the fill value"
+            );
+            self.report.warn(Code::SourceMissing, path, message);
+        }
+        for (code, message) in &fill.warnings {
+            self.report.warn(*code, path, message);
+        }
+        if is_reference(&dataset.datatype) {
+            let message = "references are shown as the paths of their targets";
+            self.report.info(Code::ReferenceAsPath, path, message);
+        }
         if let Some(name) = array_member {
             let message =
                 format!("the member \"{name}\" is an array: its items are fields named \"0\", \"1\", …");
-            self.diagnose(Severity::Info, Code::DatatypeNotShown, path, message);
+            self.report.info(Code::DatatypeNotShown, path, message);
         }
-        let attributes = self.array_attributes(path, (dataset, &meanings), &element.data_type, &fill);
-        self.renumber_plan(&mut plan)?;
+        let attributes = self.array_attributes(path, dataset, &meanings, &element.data_type, &fill);
+        // Sources of the plan become those of the hierarchy.
+        let ids =
+            plan.external_files.iter().map(|url| self.sources.id(url)).collect::<Result<Vec<SourceId>>>()?;
+        let of_chunks = plan.chunks.references.iter_mut().map(|column| &mut column.source);
+        let of_pieces = plan.inline.iter_mut().flat_map(|(_, content)| content.sources_mut());
+        for source in of_chunks.chain(of_pieces) {
+            if let Some(id) = source.index().checked_sub(1).and_then(|n| ids.get(n)) {
+                *source = *id;
+            }
+        }
         let mut dimension_names: Vec<_> = axes.into_iter().map(|axis| axis.name).collect();
         dimension_names.resize(shape.len(), None); // the axes of array types have no names
         let mut array = Array {
@@ -100,107 +190,27 @@ impl Mapper<'_> {
             chunks: ChunkManifest::default(),
         };
         report.fill = Some(fill.decision.clone());
-        self.unpack(path, (dataset, &meanings), &mut array, report);
+        let is_enumeration = matches!(item, Datatype::Enum { .. });
+        let name = path.rsplit('/').next().unwrap_or(path);
+        if self.options.unpack
+            && self.options.format == ZarrFormat::V3
+            && !is_enumeration
+            && let Err(why) = unpack(&meanings, self.time_bounds.contains(name), &mut array, report)
+        {
+            self.report.diagnostics.push(refusal_diagnostic(&why, path));
+        }
         if let Some(message) = widened_packing(&meanings, &element.data_type, &array.attributes) {
-            self.diagnose(Severity::Warning, Code::PackingWidened, path, message);
+            self.report.warn(Code::PackingWidened, path, message);
         }
         check_metadata(&array, self.options.format)?;
-        self.tasks.extend(inline_tasks(path, &planner, &mut plan, &fill));
+        let task = |positions, content| InlineTask { array: path.to_owned(), positions, content };
+        if fill.constant_chunks {
+            let (shape, background) = (plan.chunk_shape.clone(), planner.background_bytes());
+            let content = ChunkContent::Assemble { shape, background, pieces: Vec::new() };
+            self.tasks.push(task(plan.missing_positions(planner.shape), content));
+        }
+        self.tasks.extend(plan.inline.into_iter().map(|(position, content)| task(vec![position], content)));
         Ok(Array { chunks: plan.chunks, ..array })
-    }
-
-    /// Refuses times of other programs than PyTables.
-    fn check_times(&self, datatype: &Datatype) -> Result<()> {
-        let is_pytables = || match self.own.file.objects.get(&self.own.file.root) {
-            Some(Object::Group(root)) => {
-                root.attributes.iter().any(|attribute| attribute.name == "PYTABLES_FORMAT_VERSION")
-            }
-            _ => false,
-        };
-        match has_times(datatype) && !is_pytables() {
-            true => Err(Error::unsupported("a time", "HDF5 does not define what it contains")),
-            false => Ok(()),
-        }
-    }
-
-    /// Pads an array to its unlimited dimensions, and reports it. Returns its shape and fill value as they are if it is not
-    /// padded.
-    fn pad(
-        &mut self,
-        path: &str,
-        planner: &ChunkPlanner<'_>,
-        plan: &mut ChunkPlan,
-        axes: &[AxisDimension],
-        fill: &DatasetFill,
-    ) -> Padded {
-        const SHORT: &str = "the variable is shorter than its unlimited dimensions";
-        let unpadded = || Padded { shape: planner.shape.to_vec(), fill: fill.unallocated.clone() };
-        match planner.padded(plan, axes) {
-            Ok(None) => unpadded(),
-            Ok(Some(padded)) => {
-                let message = format!("{SHORT}: padded with its fill value to {:?}", padded.shape);
-                self.diagnose(Severity::Info, Code::ArrayPadded, path, message);
-                padded
-            }
-            Err(error) => {
-                let message = format!("{SHORT} and cannot be padded: {error}");
-                self.diagnose(Severity::Warning, Code::ArrayNotPadded, path, message);
-                unpadded()
-            }
-        }
-    }
-
-    /// Takes memory for the chunks of an array, and for their references, whose keys repeat the path.
-    fn take_chunks(&self, path: &str, planner: &ChunkPlanner<'_>, plan: &ChunkPlan) -> Result<()> {
-        self.take("chunk tables", chunk_bytes(plan.chunks.len(), path))?;
-        let made = plan.inline.len() as u64;
-        let pieces = plan.inline.iter().map(|(_, content)| content.pieces().len()).sum::<usize>() as u64;
-        let decoded = planner.made_bytes(&plan.chunk_shape).unwrap_or(u64::MAX).saturating_mul(made);
-        self.take("inlined chunks", task_bytes(made, pieces, decoded, path))
-    }
-
-    fn report_plan(&mut self, path: &str, dataset: &Dataset, plan: &ChunkPlan, fill: &FillPlan) {
-        if let Some(why) = &plan.inline_reason {
-            let message = format!("{} chunks are put inline: {why}", plan.inline.len());
-            self.diagnose(Severity::Info, Code::ChunksInlined, path, message);
-        }
-        if let [first, ..] = plan.missing_files.as_slice() {
-            let count = plan.missing_files.len();
-            let message = format!(
-                "{count} of its source files do not exist (\"{first}\"), so that their parts read as the fill value"
-            );
-            self.diagnose(Severity::Warning, Code::SourceMissing, path, message);
-        }
-        for (code, message) in &fill.warnings {
-            self.diagnose(Severity::Warning, *code, path, message.clone());
-        }
-        if is_reference(&dataset.datatype) {
-            let message = "references are shown as the paths of their targets".to_owned();
-            self.diagnose(Severity::Info, Code::ReferenceAsPath, path, message);
-        }
-    }
-
-    /// Renumbers the sources of a plan, which are its own, to those of the hierarchy.
-    fn renumber_plan(&mut self, plan: &mut ChunkPlan) -> Result<()> {
-        let ids =
-            plan.external_files.iter().map(|url| self.sources.id(url)).collect::<Result<Vec<SourceId>>>()?;
-        let of_chunks = plan.chunks.references.iter_mut().map(|column| &mut column.source);
-        let of_pieces = plan.inline.iter_mut().flat_map(|(_, content)| content.sources_mut());
-        for source in of_chunks.chain(of_pieces) {
-            if let Some(id) = source.index().checked_sub(1).and_then(|n| ids.get(n)) {
-                *source = *id;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Refuses sequences, unless they were flattened before.
-fn check_sequences(datatype: &Datatype, format: ZarrFormat) -> Result<()> {
-    let Datatype::Sequence { base, .. } = item_type(datatype) else { return Ok(()) };
-    match element_type(base, format) {
-        Ok(_) => Err(Error::sequences(describe_type(datatype))),
-        Err(error) => Err(Error::unsupported("items of a sequence", error.to_string())),
     }
 }
 
@@ -210,42 +220,6 @@ pub(super) fn array_shape(dataset: &Dataset, element: &ElementType) -> Vec<u64> 
         Dataspace::Null => vec![0],
         space => space.shape().unwrap_or_default().iter().chain(&element.axes).copied().collect(),
     }
-}
-
-/// Applies the fill value policy to an array whose chunks are planned.
-fn fill_plan(
-    planner: &ChunkPlanner<'_>,
-    plan: &ChunkPlan,
-    fill: &DatasetFill,
-    attributes: &CfAttributes,
-) -> Result<FillPlan> {
-    let missing = plan.missing_count(planner.shape);
-    if let Some(problem) = fill.problem.filter(|_| missing > 0) {
-        return Err(Error::no_fill_value(missing, problem));
-    }
-    let question = FillQuestion {
-        format: planner.options.format,
-        data_type: &planner.element.data_type,
-        policy: FillPolicy("hdf5-header"),
-        origin: fill_origin(&planner.dataset.fill),
-        header: &fill.header,
-        missing_reads: &fill.unallocated,
-        attributes,
-        missing: missing > 0,
-        constant_chunks_allowed: constant_chunks_allowed(planner, plan, missing),
-    };
-    Ok(question.decide())
-}
-
-/// Whether the missing chunks can be written without making the references large.
-fn constant_chunks_allowed(planner: &ChunkPlanner<'_>, plan: &ChunkPlan, missing: u64) -> bool {
-    let bytes = planner.made_bytes(&plan.chunk_shape);
-    let is_compressed = plan.codecs.len() > 1;
-    let copies = if is_compressed { 1 } else { missing };
-    missing <= planner.options.constant_chunk_limit
-        && plan.codecs.iter().all(can_encode)
-        && !matches!(planner.background, None | Some(FillValue::Text(_) | FillValue::Variable(_)))
-        && bytes.and_then(|n| n.checked_mul(copies)).is_some_and(|n| n <= planner.options.inline_limit)
 }
 
 /// Returns the memory for a datatype. Hard links and committed datatypes can give a large one to many arrays.
@@ -269,25 +243,6 @@ fn type_bytes(datatype: &Datatype) -> u64 {
         Datatype::Array { base, .. } | Datatype::Sequence { base, .. } => type_bytes(base),
         _ => 0,
     }
-}
-
-/// Returns the tasks for the chunks that have to be made, which are taken from the plan, and for constant chunks.
-fn inline_tasks(
-    path: &str,
-    planner: &ChunkPlanner<'_>,
-    plan: &mut ChunkPlan,
-    fill: &FillPlan,
-) -> Vec<InlineTask> {
-    let task = |positions, content| InlineTask { array: path.to_owned(), positions, content };
-    let mut tasks = Vec::new();
-    if fill.constant_chunks {
-        let shape = plan.chunk_shape.clone();
-        let content =
-            ChunkContent::Assemble { shape, background: planner.background_bytes(), pieces: Vec::new() };
-        tasks.push(task(plan.missing_positions(planner.shape), content));
-    }
-    tasks.extend(plan.inline.drain(..).map(|(position, content)| task(vec![position], content)));
-    tasks
 }
 
 /// Describes a datatype, such as "big-endian 16-bit integer".

@@ -12,7 +12,6 @@ use virtualize_zarr::Array;
 
 use super::Mapper;
 use super::objects::ObjectNames;
-use crate::Severity;
 
 /// Prefix of the attribute `NAME` by which netCDF-C marks a dimension without a variable.
 const NOT_A_VARIABLE: &str = "This is a netCDF dimension but not a netCDF variable.";
@@ -401,7 +400,7 @@ impl Mapper<'_> {
                 let message = format!(
                     "dimension \"{name}\" has length {known}, the array {size}: its dimension is called \"{renamed}\""
                 );
-                self.diagnose(Severity::Warning, Code::DimensionRenamed, path, message);
+                self.report.warn(Code::DimensionRenamed, path, message);
                 *name = renamed;
             }
         }

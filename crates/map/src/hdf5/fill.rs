@@ -11,6 +11,7 @@ use virtualize_zarr::{
 use super::chunks::{ChunkPlan, ChunkPlanner, INLINE_CHUNKS, can_encode};
 use super::datatype::ElementType;
 use super::dimensions::AxisDimension;
+use crate::cf::netcdf_default_fill;
 use crate::{ChunkContent, ElementTransform, Error, Result};
 
 /// The fill value of a dataset as one element of the array.
@@ -116,8 +117,11 @@ impl ChunkPlanner<'_> {
             return Err(unsupported("its layout is not chunked"));
         }
         let background = self.background.ok_or_else(|| unsupported("its fill value is no scalar"))?;
-        let fill = netcdf_fill(&self.dataset.datatype, &self.element.data_type, &self.dataset.fill.value)
-            .unwrap_or_else(|| background.clone());
+        // What netCDF-C reads beyond the end of a variable without a fill value of its own.
+        let is_number = matches!(self.dataset.datatype, Datatype::Integer(_) | Datatype::Float(_));
+        let is_declared = matches!(self.dataset.fill.value, Stored::User(_));
+        let default = netcdf_default_fill(&self.element.data_type).filter(|_| is_number && !is_declared);
+        let fill = default.map_or_else(|| background.clone(), |(_, default)| default);
         if fill != *background && plan.missing_count(self.shape) > 0 {
             return Err(unsupported("its missing chunks and its padding read as different values"));
         }
@@ -225,29 +229,6 @@ fn move_chunks(plan: &mut ChunkPlan, made: Vec<(u64, ChunkContent)>, from: &[u64
     Ok(())
 }
 
-/// Returns what netCDF-C reads beyond the end of a variable without a fill value of its own: the default of the type
-/// (`NC_FILL_FLOAT` and so on). `None` for other types, and if there is a fill value.
-fn netcdf_fill(datatype: &Datatype, data_type: &DataType, stored: &Stored) -> Option<FillValue> {
-    if matches!(stored, Stored::User(_)) || !matches!(datatype, Datatype::Integer(_) | Datatype::Float(_)) {
-        return None;
-    }
-    const REAL: f64 = 9.969_209_968_386_869e36;
-    let bytes = match data_type {
-        DataType::Int8 => (-127_i8).to_le_bytes().to_vec(),
-        DataType::UInt8 => u8::MAX.to_le_bytes().to_vec(),
-        DataType::Int16 => (-32_767_i16).to_le_bytes().to_vec(),
-        DataType::UInt16 => u16::MAX.to_le_bytes().to_vec(),
-        DataType::Int32 => (-2_147_483_647_i32).to_le_bytes().to_vec(),
-        DataType::UInt32 => u32::MAX.to_le_bytes().to_vec(),
-        DataType::Int64 => (i64::MIN + 2).to_le_bytes().to_vec(),
-        DataType::UInt64 => (u64::MAX - 1).to_le_bytes().to_vec(),
-        #[expect(clippy::cast_possible_truncation, reason = "the number is one of 32 bits")]
-        DataType::Float32 => (REAL as f32).to_le_bytes().to_vec(),
-        DataType::Float64 => REAL.to_le_bytes().to_vec(),
-        _ => return None,
-    };
-    Some(FillValue::Fixed(bytes.into()))
-}
 /// Whether a codec converts elements, as the transform of a piece does.
 fn is_of_elements(codec: &Codec) -> bool {
     match codec {

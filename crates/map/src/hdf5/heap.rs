@@ -30,7 +30,7 @@ use super::links::{FileContext, OpenFile, OtherFile, OtherFiles};
 use super::objects::{HeapPointers, Lookup, ObjectNames};
 use super::tree::Place;
 use super::{Mapper, SourceTable};
-use crate::{ChunkContent, Error, MapOptions, Piece, ReferenceText, Result, Severity};
+use crate::{ChunkContent, Error, MapOptions, Piece, ReferenceText, Result};
 
 /// A dataset: the url of its file, and its address there.
 pub type DatasetKey = (String, Address);
@@ -182,7 +182,7 @@ impl<'a> Mapper<'a> {
             Ok(Flattened::Structures(flat)) => {
                 let array = self.child_array(place, name, flat, dimensions)?;
                 let message = "its chunks are put inline: text of variable length lies in the global heap";
-                self.diagnose(Severity::Info, Code::ChunksInlined, &path, message.to_owned());
+                self.report.info(Code::ChunksInlined, &path, message.to_owned());
                 self.describe_as(&path, dataset);
                 Some(array)
             }
@@ -231,7 +231,7 @@ impl<'a> Mapper<'a> {
         }
         let message =
             format!("\"{shown}\" holds the items of all sequences, \"{size_name}\" their number in each");
-        self.diagnose(Severity::Info, Code::RaggedArray, &path, message);
+        self.report.info(Code::RaggedArray, &path, message);
         group.children.insert(size_name, Node::Array(Box::new(sizes)));
         Some(Node::Array(Box::new(array)))
     }

@@ -18,7 +18,7 @@ use super::tree::DEPTH;
 use super::unlimited::Pattern;
 use super::{Mapper, NODES, map_within, weight};
 use crate::mapped::resolve_relative;
-use crate::{ChunkContent, Error, InlineTask, Mapped, Result, Severity, SourceAttribute};
+use crate::{ChunkContent, Error, InlineTask, Mapped, Result, SourceAttribute};
 
 /// Bytes of memory for a task, a diagnostic or a report that is copied, without its texts.
 const ITEM: u64 = 512;
@@ -109,7 +109,7 @@ impl Mapper<'_> {
         for link in std::mem::take(&mut self.links) {
             if let Err(error) = self.attach_linked(root, &link, chain, &mut attached) {
                 let message = format!("the link to \"{}\" in the file \"{}\": {error}", link.path, link.file);
-                self.diagnose(Severity::Warning, Code::LinkLeftOut, &link.at, message);
+                self.report.warn(Code::LinkLeftOut, &link.at, message);
             }
         }
     }

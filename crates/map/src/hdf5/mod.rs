@@ -178,7 +178,7 @@ impl<'a> Mapper<'a> {
 
     fn attribute_left_out(&mut self, path: &str, name: &str, error: &Error) {
         let message = format!("the attribute \"{name}\" is left out: {error}");
-        self.diagnose(Severity::Warning, Code::AttributeLeftOut, path, message);
+        self.report.warn(Code::AttributeLeftOut, path, message);
     }
 }
 

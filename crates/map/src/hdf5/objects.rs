@@ -18,7 +18,7 @@ use virtualize_zarr::{Array, Group as ZarrGroup, Node};
 use super::Mapper;
 use super::chunks::item_type;
 use crate::mapped::shown_name;
-use crate::{ChunkContent, Error, InlineTask, ReferenceText, Result, Severity};
+use crate::{ChunkContent, Error, InlineTask, ReferenceText, Result};
 
 /// Most soft links on one path.
 const SOFT_LINKS: u32 = 32;
@@ -270,7 +270,7 @@ impl Mapper<'_> {
         self.report.arrays.insert(part_path, report);
         let message =
             format!("\"{part_name}\" holds the part of its target that each reference selects, as JSON");
-        self.diagnose(Severity::Info, Code::ReferencePart, &path, message);
+        self.report.info(Code::ReferencePart, &path, message);
         let part = Array { attributes: Map::new(), ..array.clone() };
         group.children.insert(part_name, Node::Array(Box::new(part)));
     }

@@ -114,8 +114,8 @@ impl Mapper<'_> {
         };
         let mut at = 0..;
         self.tasks.retain(|task| at.next().is_none_or(|at| at >= count) || !is_replaced(task));
-        let message = "two objects have this name".to_owned();
-        self.diagnose(Severity::Warning, Code::NameCollision, path, message);
+        let message = "two objects have this name";
+        self.report.warn(Code::NameCollision, path, message);
     }
 
     fn child(
@@ -140,12 +140,7 @@ impl Mapper<'_> {
             }
             Object::Datatype(_) => {
                 let message = "Zarr has no nodes for committed datatypes: neither this one nor its attributes are shown";
-                self.diagnose(
-                    Severity::Info,
-                    Code::DatatypeNotShown,
-                    &join(place.path, name),
-                    message.to_owned(),
-                );
+                self.report.info(Code::DatatypeNotShown, &join(place.path, name), message.to_owned());
                 None
             }
         }
@@ -162,12 +157,7 @@ impl Mapper<'_> {
             self.attribute_left_out(path, &name, &why);
         }
         for error in &source.unreadable_attributes {
-            self.diagnose(
-                Severity::Warning,
-                Code::AttributeUnreadable,
-                path,
-                format!("an attribute is left out: {error}"),
-            );
+            self.report.warn(Code::AttributeUnreadable, path, format!("an attribute is left out: {error}"));
         }
         attributes
     }
@@ -186,8 +176,8 @@ impl Mapper<'_> {
     ) -> Option<Group> {
         let path = join(place.path, name);
         if place.ancestors.contains(&address) {
-            let message = "the group is its own ancestor; the link is left out".to_owned();
-            self.diagnose(Severity::Warning, Code::LinkCycle, &path, message);
+            let message = "the group is its own ancestor; the link is left out";
+            self.report.warn(Code::LinkCycle, &path, message);
             return None;
         }
         // The root is an ancestor, but not nested.
@@ -262,11 +252,11 @@ impl Mapper<'_> {
                     "zarr-python treats a backslash as a slash: {:?} is shown as {name:?}",
                     link.name
                 );
-                self.diagnose(Severity::Warning, Code::NameChanged, &child, message);
+                self.report.warn(Code::NameChanged, &child, message);
             }
             if name.contains(char::REPLACEMENT_CHARACTER) {
-                let message = "its name contains U+FFFD, which replaces bytes that are not UTF-8".to_owned();
-                self.diagnose(Severity::Warning, Code::NameChanged, &child, message);
+                let message = "its name contains U+FFFD, which replaces bytes that are not UTF-8";
+                self.report.warn(Code::NameChanged, &child, message);
             }
             if let Err(error) = check_name(&name) {
                 self.left_out(&child, error.to_string());
@@ -278,7 +268,7 @@ impl Mapper<'_> {
             }
             match self.target(address, link) {
                 Ok(target) => children.push((name.into_owned(), target)),
-                Err(error) => self.diagnose(Severity::Warning, Code::LinkLeftOut, &child, error.to_string()),
+                Err(error) => self.report.warn(Code::LinkLeftOut, &child, error.to_string()),
             }
         }
         children
@@ -320,6 +310,6 @@ impl Mapper<'_> {
     }
 
     fn left_out(&mut self, path: &str, why: String) {
-        self.diagnose(Severity::Warning, Code::NodeLeftOut, path, why);
+        self.report.warn(Code::NodeLeftOut, path, why);
     }
 }

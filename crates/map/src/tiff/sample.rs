@@ -4,6 +4,7 @@ use serde_json::Value;
 use virtualize_tiff::model::{Image, SampleFormat};
 use virtualize_zarr::{Array, DataType, Endian, Field, FillValue};
 
+use crate::source_attribute::numpy_name;
 use crate::unpack::{Factor, Packing, UnpackRefusal, refusal_diagnostic};
 use crate::{ArrayReport, ComplexIntegers, Error, Mapped, Result};
 
@@ -160,23 +161,6 @@ fn complex_integer(bits: u16, endian: Endian, kind: ComplexIntegers) -> Option<(
         _ => return None,
     };
     Some((data_type, Storage::ComplexInteger))
-}
-
-/// Returns a data type in NumPy's notation, such as `>u2` or `|u1`.
-pub(super) fn numpy_name(data_type: &DataType, endian: Endian) -> String {
-    let size = data_type.size().unwrap_or(1);
-    let order = match endian {
-        _ if data_type.number_size() == 1 => '|',
-        Endian::Little => '<',
-        Endian::Big => '>',
-    };
-    let kind = match data_type {
-        number if number.is_signed_integer() => 'i',
-        number if number.is_integer() => 'u',
-        number if number.is_float() => 'f',
-        _ => 'c',
-    };
-    format!("{order}{kind}{size}")
 }
 
 /// Unpacks all images that codecs can unpack exactly; the others stay packed, with a diagnostic.

@@ -13,7 +13,8 @@ use virtualize_zarr::{
     Codec, DataType, Endian, OldJpeg, OldJpegStream, StoredInteger, TiffScheme, ZarrFormat,
 };
 
-use super::sample::{Sample, Storage, numpy_name};
+use super::sample::{Sample, Storage};
+use crate::source_attribute::numpy_name;
 use crate::{Error, Result};
 
 /// The encoding of an image's strips or tiles.

@@ -1,7 +1,9 @@
 //! The EPSG dataset, as far as other GeoKeys can override it: datums, ellipsoids, meridians and units of the systems that
 //! files name.
 
-mod tables;
+mod tables {
+    include!("epsg_tables.inc");
+}
 
 use std::cmp::Ordering;
 
