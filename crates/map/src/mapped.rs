@@ -68,11 +68,6 @@ impl Mapped {
         if options.missing_value_convention {
             declare(self);
         }
-        self.join_widened(options);
-    }
-
-    /// Joins the diagnostics of arrays that readers decode to another type: one for all arrays with the same types.
-    fn join_widened(&mut self, options: &MapOptions) {
         const NAMES: usize = 5;
         let diagnostics = std::mem::take(&mut self.report.diagnostics);
         let (widened, others): (Vec<_>, Vec<_>) =
@@ -106,7 +101,9 @@ impl Mapped {
         for (path, why) in arrays {
             self.remove(&path);
             if why.with_companions {
-                self.remove_companions(&path);
+                for name in self.companions {
+                    self.remove(&node::join(node::parent(&path), name));
+                }
             }
             self.warn(&path, why.code, why.message, why.remedy);
             self.report.arrays.entry(path.clone()).or_default().left_out = Some(why.reason);
@@ -150,12 +147,6 @@ impl Mapped {
         let path = format!("/{path}");
         let severity = Severity::Warning;
         self.report.diagnostics.push(Diagnostic { severity, code, path, message, remedy });
-    }
-
-    fn remove_companions(&mut self, path: &str) {
-        for name in self.companions {
-            self.remove(&node::join(node::parent(path), name));
-        }
     }
 
     fn remove(&mut self, path: &str) {

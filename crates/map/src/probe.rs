@@ -157,7 +157,11 @@ pub fn settle(
             let code = if image_codec(array) == Some("imagecodecs_jpeg") { Code::TiffJpeg } else { code };
             Some(LeftOut::image(code, why, None))
         } else if is(&Finding::OtherShape) {
-            without_colors(array);
+            for codec in &mut array.codecs {
+                if let Codec::Image { name: "imagecodecs_jpeg", configuration } = codec {
+                    configuration.retain(|key, _| !key.starts_with("colorspace"));
+                }
+            }
             None
         } else if is(&Finding::Longer) || findings.iter().any(is_edge) {
             match remade(&path, array, !is(&Finding::Longer), options) {
@@ -185,19 +189,15 @@ pub fn settle(
     mapped.tasks.extend(new_tasks);
 }
 
-/// Lets readers decode the samples of JPEG as they are.
-fn without_colors(array: &mut Array) {
-    for codec in &mut array.codecs {
-        if let Codec::Image { name: "imagecodecs_jpeg", configuration } = codec {
-            configuration.retain(|key, _| !key.starts_with("colorspace"));
-        }
-    }
-}
-
 /// Returns tasks that re-encode all chunks, or only those at the edges of the array.
 fn remade(path: &str, array: &Array, edges: bool, options: &MapOptions) -> Result<Vec<InlineTask>, LeftOut> {
     let size = stored_type(array).size().unwrap_or(0);
-    let codecs: Vec<Codec> = array.codecs.iter().filter(|codec| is_of_bytes(codec)).cloned().collect();
+    let codecs: Vec<Codec> = array
+        .codecs
+        .iter()
+        .filter(|codec| !codec.is_arithmetic() && !matches!(codec, Codec::Transpose { .. }))
+        .cloned()
+        .collect();
     let too_long =
         if edges { "end before the edge of a chunk" } else { "decode to more bytes than they have" };
     let mut tasks = Vec::new();
@@ -231,10 +231,6 @@ fn remade(path: &str, array: &Array, edges: bool, options: &MapOptions) -> Resul
         tasks.push(InlineTask { array: path.to_owned(), positions: vec![position], content });
     }
     Ok(tasks)
-}
-
-fn is_of_bytes(codec: &Codec) -> bool {
-    !codec.is_arithmetic() && !matches!(codec, Codec::Transpose { .. })
 }
 
 /// Returns the lengths of the part of a chunk inside the array, and those of the chunk, both in stored order.

@@ -157,7 +157,12 @@ impl FillQuestion<'_> {
         if matches!(self.data_type, DataType::FixedBytes(_)) && !self.is_one_character() {
             // On the original, h5netcdf shows such a sentinel as text. That equals no bytes, so it masks nothing.
             plan.decision.fill_value = None;
-            plan.attribute = Some(plain_text(&sentinel));
+            plan.attribute = Some(match &sentinel {
+                FillValue::Fixed(bytes) | FillValue::Variable(bytes) => {
+                    String::from_utf8_lossy(bytes).trim_end_matches('\0').into()
+                }
+                FillValue::Text(text) => text.as_str().into(),
+            });
             return self.write_missing(plan, is_zero(self.missing_reads));
         }
         if !is_plain(self.data_type) && !matches!(self.data_type, DataType::FixedBytes(_)) {
@@ -250,15 +255,6 @@ fn plain(data_type: &DataType, sentinel: &FillValue) -> Option<Value> {
             number_json(data_type, bytes).filter(|value| !value.is_string())
         }
         _ => None,
-    }
-}
-
-fn plain_text(sentinel: &FillValue) -> Value {
-    match sentinel {
-        FillValue::Fixed(bytes) | FillValue::Variable(bytes) => {
-            String::from_utf8_lossy(bytes).trim_end_matches('\0').into()
-        }
-        FillValue::Text(text) => text.as_str().into(),
     }
 }
 

@@ -258,7 +258,14 @@ impl Mapper<'_> {
             let dtype = time.duration.map(|dtype| ("dtype", dtype));
             for (name, value) in [("units", time.units)].into_iter().chain(dtype) {
                 attributes.entry(name).or_insert_with(|| value.into());
-                self.keep_text(path, name, value);
+                if let Some(kept) = self.report.attributes.get_mut(path)
+                    && kept.iter().all(|attribute| attribute.name != name)
+                {
+                    kept.push(SourceAttribute {
+                        name: name.to_owned(),
+                        value: SourceValue::Json(value.into()),
+                    });
+                };
             }
         }
         attributes
@@ -300,15 +307,6 @@ impl Mapper<'_> {
                 "h5netcdf and netCDF4 hide the attributes CLASS and NAME, and so do the references: {count} objects, the first is {first}"
             );
             self.report.info(Code::AttributeLeftOut, "", message);
-        }
-    }
-
-    /// Adds an attribute without which the numbers of an array have no meaning, unless the file has it.
-    pub(super) fn keep_text(&mut self, path: &str, name: &str, text: &str) {
-        if let Some(kept) = self.report.attributes.get_mut(path)
-            && kept.iter().all(|attribute| attribute.name != name)
-        {
-            kept.push(SourceAttribute { name: name.to_owned(), value: SourceValue::Json(text.into()) });
         }
     }
 

@@ -393,10 +393,27 @@ impl ChunkPlanner<'_> {
         if let Some(why) = reason {
             return self.inline_all(plan, &chunks, why);
         }
-        let (codecs, mismatched) = self.mismatches(&chunks, mask, codecs);
+        let mismatched = self.mismatched_chunks(&chunks, mask, &codecs);
+        let optional = if mismatched.is_empty() { None } else { chunks.optional_codecs() };
+        let (codecs, mismatched) = match optional {
+            Some(optional) if optional.exceptions.len() <= mismatched.len() => {
+                let content = |(position, range, mask): (u64, _, _)| {
+                    (position, self.content(&chunks.shape, range, chunks.pipeline.applied(mask)))
+                };
+                (optional.codecs, optional.exceptions.into_iter().map(content).collect())
+            }
+            _ => (codecs, mismatched),
+        };
         if mismatched.is_empty() {
             if codecs.is_empty() {
-                check_uniform(table, chunks.bytes)?;
+                let bytes = chunks.bytes;
+
+                match entries(table).find(|(_, range)| range.length != bytes) {
+                    Some((position, range)) => Err(malformed(format!(
+                        "chunk {position} ({range}) is unfiltered, but not of {bytes} bytes"
+                    ))),
+                    None => Ok(()),
+                }?;
             }
         } else {
             let why = format!("{} chunks went through other filters than the rest", mismatched.len());
@@ -476,22 +493,6 @@ impl ChunkPlanner<'_> {
         }
         plan.inline_reason = Some(why);
         Ok(plan)
-    }
-
-    /// Returns the codecs of the array, and the chunks that they do not decode as they are stored. Given are the codecs of
-    /// most chunks.
-    fn mismatches(&self, chunks: &Chunks<'_>, mask: u32, codecs: Vec<Codec>) -> (Vec<Codec>, Mismatched) {
-        let mismatched = self.mismatched_chunks(chunks, mask, &codecs);
-        let optional = if mismatched.is_empty() { None } else { chunks.optional_codecs() };
-        match optional {
-            Some(optional) if optional.exceptions.len() <= mismatched.len() => {
-                let content = |(position, range, mask): (u64, _, _)| {
-                    (position, self.content(&chunks.shape, range, chunks.pipeline.applied(mask)))
-                };
-                (optional.codecs, optional.exceptions.into_iter().map(content).collect())
-            }
-            _ => (codecs, mismatched),
-        }
     }
 
     /// Returns the chunks that the codecs of the array do not decode as they are stored, with their content.
@@ -575,16 +576,6 @@ fn common_mask(table: &ChunkTable) -> u32 {
             *first
         }
         _ => 0,
-    }
-}
-
-/// Refuses unfiltered chunks that are not of their full size.
-fn check_uniform(table: &ChunkTable, bytes: u64) -> Result<()> {
-    match entries(table).find(|(_, range)| range.length != bytes) {
-        Some((position, range)) => {
-            Err(malformed(format!("chunk {position} ({range}) is unfiltered, but not of {bytes} bytes")))
-        }
-        None => Ok(()),
     }
 }
 

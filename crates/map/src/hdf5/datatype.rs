@@ -17,24 +17,28 @@ const LARGEST_ELEMENT: u64 = 1 << 20;
 /// # Errors
 /// Zarr has no such type, its elements are too large, or the datatype is malformed.
 pub(super) fn element_type(datatype: &Datatype, format: ZarrFormat) -> Result<ElementType> {
-    let element = type_of_any_size(datatype, format)?;
-    match element.data_type.size() {
-        Some(size) if size > LARGEST_ELEMENT => Err(Error::unsupported(
-            "data type",
-            format!("elements of {size} bytes, more than {LARGEST_ELEMENT}"),
-        )),
-        _ => Ok(element),
-    }
-}
-
-/// Maps a datatype with elements of any size.
-fn type_of_any_size(datatype: &Datatype, format: ZarrFormat) -> Result<ElementType> {
-    match datatype {
+    let element = match datatype {
         Datatype::Integer(integer) | Datatype::Bitfield(integer) => integer_type(integer),
         Datatype::Float(float) => float_type(float),
-        Datatype::Enum { base, members } => enum_type(base, members, format),
+        Datatype::Enum { base, members } => {
+            let element = element_type(base, format)?;
+            match base.as_ref() {
+                Datatype::Integer(integer) if is_boolean(base, members) && element.is_stored_as_it_is() => {
+                    Ok(boolean_type(integer, element))
+                }
+                _ => Ok(element),
+            }
+        }
         Datatype::String { size, padding, .. } => string_type(*size, *padding),
-        Datatype::Opaque { size, tag } => opaque_type(*size, tag),
+        Datatype::Opaque { size, tag } => {
+            let size = *size;
+            let text = tag.strip_prefix("NUMPY:|S").and_then(|length| length.parse().ok());
+            match numpy_time(tag) {
+                Some(time) if size == 8 => Ok(ElementType::plain(DataType::Int64, time.endian, size)),
+                _ if text == Some(size) => sized(size, DataType::FixedBytes(size)),
+                _ => sized(size, DataType::RawBytes(size)),
+            }
+        }
         Datatype::VariableString { size, .. } => {
             Ok(ElementType::plain(DataType::String, Endian::Little, *size))
         }
@@ -44,9 +48,35 @@ fn type_of_any_size(datatype: &Datatype, format: ZarrFormat) -> Result<ElementTy
             Some(complex) => Ok(complex),
             None => structure_type(*size, members, format, element_type),
         },
-        Datatype::Array { base, shape } => array_type(base, shape, format),
-        Datatype::Time { size, order } => time_type(*size, *order),
+        Datatype::Array { base, shape } => {
+            let item = element_type(base, format)?;
+            let axes: Vec<u64> = shape.iter().chain(&item.axes).copied().collect();
+            match axes.iter().try_fold(1u64, |product, n| product.checked_mul(*n)) {
+                Some(1..) => Ok(ElementType { axes, ..item }),
+                _ => Err(Error::malformed("array datatype", format!("a shape of {shape:?}"))),
+            }
+        }
+        Datatype::Time { size, order } => {
+            let size = *size;
+            let order = *order;
+            let endian = endian_of(order)?;
+            match size {
+                4 => Ok(ElementType::plain(DataType::Int32, endian, size)),
+                8 => Ok(ElementType {
+                    transform: ElementTransform::Time { big_endian: endian == Endian::Big },
+                    ..ElementType::plain(DataType::Float64, endian, size)
+                }),
+                _ => Err(Error::no_data_type(describe_type(&Datatype::Time { size, order }))),
+            }
+        }
         Datatype::Sequence { .. } => Err(Error::no_data_type(describe_type(datatype))),
+    }?;
+    match element.data_type.size() {
+        Some(size) if size > LARGEST_ELEMENT => Err(Error::unsupported(
+            "data type",
+            format!("elements of {size} bytes, more than {LARGEST_ELEMENT}"),
+        )),
+        _ => Ok(element),
     }
 }
 
@@ -68,30 +98,6 @@ fn string_type(size: u32, padding: StringPadding) -> Result<ElementType> {
     };
     let strings = vec![PaddedString { offset: 0, size, end }];
     Ok(ElementType { transform: ElementTransform::repack(size, vec![(0, 0, size)], strings), ..element })
-}
-
-/// Maps opaque data. h5py tags it with the NumPy type that it stored: byte strings, and times as 64-bit counts of a unit.
-fn opaque_type(size: u32, tag: &str) -> Result<ElementType> {
-    let text = tag.strip_prefix("NUMPY:|S").and_then(|length| length.parse().ok());
-    match numpy_time(tag) {
-        Some(time) if size == 8 => Ok(ElementType::plain(DataType::Int64, time.endian, size)),
-        _ if text == Some(size) => sized(size, DataType::FixedBytes(size)),
-        _ => sized(size, DataType::RawBytes(size)),
-    }
-}
-
-/// Maps a time as PyTables stores it: a 32-bit integer, or a count of seconds and microseconds that becomes a 64-bit float.
-/// HDF5 does not define what a time contains.
-fn time_type(size: u32, order: ByteOrder) -> Result<ElementType> {
-    let endian = endian_of(order)?;
-    match size {
-        4 => Ok(ElementType::plain(DataType::Int32, endian, size)),
-        8 => Ok(ElementType {
-            transform: ElementTransform::Time { big_endian: endian == Endian::Big },
-            ..ElementType::plain(DataType::Float64, endian, size)
-        }),
-        _ => Err(Error::no_data_type(describe_type(&Datatype::Time { size, order }))),
-    }
 }
 
 /// Whether a datatype contains times.
@@ -270,16 +276,6 @@ pub(super) fn is_boolean(base: &Datatype, members: &[(String, Vec<u8>)]) -> bool
     members.len() == 2 && is(value("FALSE"), 0) && is(value("TRUE"), 1)
 }
 
-fn enum_type(base: &Datatype, members: &[(String, Vec<u8>)], format: ZarrFormat) -> Result<ElementType> {
-    let element = element_type(base, format)?;
-    match base {
-        Datatype::Integer(integer) if is_boolean(base, members) && element.is_stored_as_it_is() => {
-            Ok(boolean_type(integer, element))
-        }
-        _ => Ok(element),
-    }
-}
-
 /// Maps a boolean of any size to Zarr's of one byte.
 fn boolean_type(integer: &Integer, element: ElementType) -> ElementType {
     let transform = match u16::try_from(integer.size.saturating_mul(8)) {
@@ -326,15 +322,6 @@ fn complex_compound(size: u32, members: &[Member]) -> Option<ElementType> {
         stored_size: size.into(),
         ..complex
     })
-}
-
-fn array_type(base: &Datatype, shape: &[u64], format: ZarrFormat) -> Result<ElementType> {
-    let item = element_type(base, format)?;
-    let axes: Vec<u64> = shape.iter().chain(&item.axes).copied().collect();
-    match axes.iter().try_fold(1u64, |product, n| product.checked_mul(*n)) {
-        Some(1..) => Ok(ElementType { axes, ..item }),
-        _ => Err(Error::malformed("array datatype", format!("a shape of {shape:?}"))),
-    }
 }
 
 /// Maximum number of items of an array type in a compound. NumPy and zarr-python need quadratic time for more fields.

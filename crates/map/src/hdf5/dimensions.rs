@@ -237,7 +237,10 @@ pub(super) fn axis_dimensions(
     let shape = dataset.dataspace.shape().unwrap_or_default();
     let found = by_coordinates(dataset, scopes)
         .or_else(|| by_labels(dataset, scopes, others))
-        .or_else(|| by_own_name(name, shape, scopes))
+        .or_else(|| match shape.len() {
+            1 => Some(vec![find(scopes, |scope| scope.by_name.get(name))?]),
+            _ => None,
+        })
         .or_else(|| fields.map(|names| names.iter().map(|name| named(name.clone())).collect()));
     match found {
         Some(found) if found.len() == shape.len() => found,
@@ -273,13 +276,6 @@ fn by_labels(
     let dimension =
         |address: Address| find(scopes, |scope| scope.by_scale.get(&address)).or_else(|| elsewhere(address));
     labels(dataset)?.into_iter().map(dimension).collect()
-}
-
-fn by_own_name(name: &str, shape: &[u64], scopes: &[Dimensions]) -> Option<Vec<AxisDimension>> {
-    match shape.len() {
-        1 => Some(vec![find(scopes, |scope| scope.by_name.get(name))?]),
-        _ => None,
-    }
 }
 
 /// Finds the innermost dimension with the index that `at` returns.
@@ -423,7 +419,15 @@ impl Fields {
         let (mut kind, mut structure, mut field, mut dimension) = ("", String::new(), None, None);
         for (key, value) in text.lines().filter_map(|line| line.trim().split_once('=')) {
             match key {
-                "GROUP" => kind = kind_of(value).unwrap_or(kind),
+                "GROUP" => {
+                    kind = match value {
+                        "SwathStructure" => Some("SWATHS"),
+                        "GridStructure" => Some("GRIDS"),
+                        "ZaStructure" => Some("ZAS"),
+                        _ => None,
+                    }
+                    .unwrap_or(kind)
+                }
                 "SwathName" | "GridName" | "ZaName" => {
                     structure = format!("HDFEOS/{kind}/{}", value.trim_matches('"'));
                 }
@@ -446,7 +450,12 @@ impl Fields {
                 _ => {}
             }
         }
-        fields.remove_clashes();
+        let all = fields.names.clone();
+        let clashes = |structure: &str, name: &String| {
+            let field = all.get(&(structure.to_owned(), name.clone()));
+            field.is_some_and(|names| names.as_slice() != [name.clone()])
+        };
+        fields.names.retain(|(structure, _), names| !names.iter().any(|name| clashes(structure, name)));
         fields
     }
 
@@ -462,27 +471,6 @@ impl Fields {
             self.sizes.get(&(structure.to_owned(), name.clone())).is_none_or(|known| known == size)
         };
         (names.len() == shape.len() && names.iter().zip(shape).all(fits)).then_some(names)
-    }
-
-    /// Removes names that a field has, too. xarray opens no group with a variable that has the name of a dimension, unless
-    /// the variable is one-dimensional along it.
-    fn remove_clashes(&mut self) {
-        let all = self.names.clone();
-        let clashes = |structure: &str, name: &String| {
-            let field = all.get(&(structure.to_owned(), name.clone()));
-            field.is_some_and(|names| names.as_slice() != [name.clone()])
-        };
-        self.names.retain(|(structure, _), names| !names.iter().any(|name| clashes(structure, name)));
-    }
-}
-
-/// Returns the group that contains the structures of a kind.
-fn kind_of(group: &str) -> Option<&'static str> {
-    match group {
-        "SwathStructure" => Some("SWATHS"),
-        "GridStructure" => Some("GRIDS"),
-        "ZaStructure" => Some("ZAS"),
-        _ => None,
     }
 }
 

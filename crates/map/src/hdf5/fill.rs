@@ -127,7 +127,26 @@ impl ChunkPlanner<'_> {
         }
         let made = ChunkPlanner { background: Some(&fill), ..*self }.last_chunks(plan, &shape)?;
         let grid = |shape: &[u64]| ChunkGrid::Regular(plan.chunk_shape.clone()).counts(shape);
-        move_chunks(plan, made, &grid(self.shape), &grid(&shape))?;
+        let from = &grid(self.shape);
+        let to = &grid(&shape);
+        let too_many = || Error::overflow("the padded chunk grid");
+        to.iter().try_fold(1_u64, |product, n| product.checked_mul(*n)).ok_or_else(too_many)?;
+        let moved = |position: u64| chunk_position(chunk_indices(position, from)?, to);
+        let keeps_positions = from.iter().skip(1).eq(to.iter().skip(1));
+        if !keeps_positions {
+            let mut columns = Vec::with_capacity(plan.chunks.references.len());
+            for column in &plan.chunks.references {
+                let positions = column.iter().map(|(position, _)| moved(position));
+                columns.push(positions.collect::<Option<Vec<u64>>>().ok_or_else(too_many)?);
+            }
+            for (column, positions) in plan.chunks.references.iter_mut().zip(columns) {
+                column.positions = Some(positions.into());
+            }
+        }
+        let mut inline: BTreeMap<u64, ChunkContent> = plan.inline.drain(..).collect();
+        inline.extend(made);
+        let inline = inline.into_iter().map(|(position, content)| Some((moved(position)?, content)));
+        plan.inline = inline.collect::<Option<_>>().ok_or_else(too_many)?;
         Ok(Some(Padded { shape, fill }))
     }
 
@@ -157,7 +176,11 @@ impl ChunkPlanner<'_> {
                 return Err(unsupported("its last chunk is not stored in a file"));
             };
             let range = ByteRange::new(reference.offset, reference.length);
-            let codecs = plan.codecs.iter().filter(|codec| !is_of_elements(codec));
+            let codecs = plan.codecs.iter().filter(|codec| !match codec {
+                Codec::Bytes { .. } => true,
+                Codec::Own(codec) => matches!(**codec, Codec::Integers { .. }),
+                _ => false,
+            });
             let content = self.content(chunk_shape, range, codecs.cloned().collect());
             made.push((position, self.ended(content, &used)?));
             if made.len() as u64 > INLINE_CHUNKS {
@@ -203,39 +226,6 @@ fn full_shape(own: &[u64], axes: &[AxisDimension]) -> Vec<u64> {
     let lengths = axes.iter().map(|axis| axis.length.filter(|_| axis.unlimited));
     let lengths = lengths.chain(std::iter::repeat(None));
     own.iter().zip(lengths).map(|(own, length)| length.unwrap_or(0).max(*own)).collect()
-}
-
-/// Moves chunks to their positions in a larger grid, and adds those that were made. `from` and `to` are the numbers of chunks
-/// along each axis.
-fn move_chunks(plan: &mut ChunkPlan, made: Vec<(u64, ChunkContent)>, from: &[u64], to: &[u64]) -> Result<()> {
-    let too_many = || Error::overflow("the padded chunk grid");
-    to.iter().try_fold(1_u64, |product, n| product.checked_mul(*n)).ok_or_else(too_many)?;
-    let moved = |position: u64| chunk_position(chunk_indices(position, from)?, to);
-    let keeps_positions = from.iter().skip(1).eq(to.iter().skip(1));
-    if !keeps_positions {
-        let mut columns = Vec::with_capacity(plan.chunks.references.len());
-        for column in &plan.chunks.references {
-            let positions = column.iter().map(|(position, _)| moved(position));
-            columns.push(positions.collect::<Option<Vec<u64>>>().ok_or_else(too_many)?);
-        }
-        for (column, positions) in plan.chunks.references.iter_mut().zip(columns) {
-            column.positions = Some(positions.into());
-        }
-    }
-    let mut inline: BTreeMap<u64, ChunkContent> = plan.inline.drain(..).collect();
-    inline.extend(made);
-    let inline = inline.into_iter().map(|(position, content)| Some((moved(position)?, content)));
-    plan.inline = inline.collect::<Option<_>>().ok_or_else(too_many)?;
-    Ok(())
-}
-
-/// Whether a codec converts elements, as the transform of a piece does.
-fn is_of_elements(codec: &Codec) -> bool {
-    match codec {
-        Codec::Bytes { .. } => true,
-        Codec::Own(codec) => matches!(**codec, Codec::Integers { .. }),
-        _ => false,
-    }
 }
 
 #[cfg(test)]

@@ -544,7 +544,14 @@ fn task(
     if matches!(dataset.layout, Layout::Virtual(_)) {
         return Err(Error::unsupported("a virtual dataset", "its elements point into several files"));
     }
-    let element = raw_element(&dataset.datatype)?;
+    let mut axes = Vec::new();
+    let mut item = &dataset.datatype;
+    while let Datatype::Array { base, shape } = item {
+        axes.extend_from_slice(shape);
+        item = base;
+    }
+    let size = u32::try_from(item.size()).map_err(|_| too_large())?;
+    let element = ElementType { axes, ..ElementType::plain(DataType::RawBytes(size), Endian::Little, size) };
     let shape = array_shape(dataset, &element);
     let fill = DatasetFill::of(dataset, &element)?;
     let options =
@@ -564,7 +571,25 @@ fn task(
     if let Some(problem) = fill.problem.filter(|_| missing > 0) {
         return Err(Error::no_fill_value(missing, problem));
     }
-    let pointers = heap_pointers(item_type(&dataset.datatype), names)?;
+    let item = item_type(&dataset.datatype);
+    let mut contexts: BTreeMap<u32, Arc<dyn Any + Send + Sync>> = BTreeMap::new();
+    let found = match item {
+        Datatype::Sequence { .. } => vec![(0, item)],
+        _ => pointers(item, 0),
+    };
+    let pointer = |(offset, datatype): (u32, &Datatype)| {
+        let size = u32::try_from(datatype.size()).map_err(|_| too_large())?;
+        let references = matches!(datatype, Datatype::Reference { .. }).then_some(ReferenceText::Whole);
+        let kind = if references.is_some() { size } else { 0 };
+        let context = contexts.entry(kind).or_insert_with(|| heap_context(datatype, names));
+        Ok(HeapPointer {
+            offset: usize::try_from(offset).map_err(|_| too_large())?,
+            size: usize::try_from(size).map_err(|_| too_large())?,
+            context: Arc::clone(context),
+            references,
+        })
+    };
+    let pointers: Vec<HeapPointer> = found.into_iter().map(pointer).collect::<Result<_>>()?;
     let FillValue::Fixed(stored_fill) = &fill.header else { return Err(Error::overflow("the fill value")) };
     let mut stored_fill = stored_fill.to_vec();
     if missing == 0 {
@@ -589,41 +614,7 @@ fn task(
     })
 }
 
-/// Returns elements as they are stored, pointers included.
-fn raw_element(datatype: &Datatype) -> Result<ElementType> {
-    let mut axes = Vec::new();
-    let mut item = datatype;
-    while let Datatype::Array { base, shape } = item {
-        axes.extend_from_slice(shape);
-        item = base;
-    }
-    let size = u32::try_from(item.size()).map_err(|_| too_large())?;
-    Ok(ElementType { axes, ..ElementType::plain(DataType::RawBytes(size), Endian::Little, size) })
-}
-
-/// Returns the pointers of an element.
-fn heap_pointers(item: &Datatype, names: &Arc<ObjectNames>) -> Result<Vec<HeapPointer>> {
-    let mut contexts: BTreeMap<u32, Arc<dyn Any + Send + Sync>> = BTreeMap::new();
-    let found = match item {
-        Datatype::Sequence { .. } => vec![(0, item)],
-        _ => pointers(item, 0),
-    };
-    let pointer = |(offset, datatype): (u32, &Datatype)| {
-        let size = u32::try_from(datatype.size()).map_err(|_| too_large())?;
-        let references = matches!(datatype, Datatype::Reference { .. }).then_some(ReferenceText::Whole);
-        let kind = if references.is_some() { size } else { 0 };
-        let context = contexts.entry(kind).or_insert_with(|| context(datatype, names));
-        Ok(HeapPointer {
-            offset: usize::try_from(offset).map_err(|_| too_large())?,
-            size: usize::try_from(size).map_err(|_| too_large())?,
-            context: Arc::clone(context),
-            references,
-        })
-    };
-    found.into_iter().map(pointer).collect()
-}
-
-fn context(datatype: &Datatype, names: &Arc<ObjectNames>) -> Arc<dyn Any + Send + Sync> {
+fn heap_context(datatype: &Datatype, names: &Arc<ObjectNames>) -> Arc<dyn Any + Send + Sync> {
     // Text is read as a sequence of its bytes.
     let datatype = match datatype {
         Datatype::VariableString { size, .. } => Datatype::Sequence { size: *size, base: Box::new(BYTE) },

@@ -166,7 +166,25 @@ impl Mapper<'_> {
             parent.children.insert(name.to_owned(), node);
         }
         self.take_report(&linked, &path, &link.at)?;
-        self.take_tasks(&linked, &path, &link.at, &ids, &left_out)
+        let path = &path;
+        for task in linked.tasks(path) {
+            let Some(array) = moved(&task.array, path, &link.at).filter(|array| !left_out.contains(array))
+            else {
+                continue;
+            };
+            self.take("external links", ITEM)?;
+            let mut task = InlineTask { array, ..task.clone() };
+            for source in task.content.sources_mut() {
+                *source = renumbered(*source, &ids);
+            }
+            self.tasks.push(task);
+        }
+        for array in &left_out {
+            let error = Error::unresolved("its references", "lead to objects of another file");
+            self.array_left_out(array, &error);
+            self.report.arrays.entry(array.clone()).or_default().left_out = Some(error.to_string());
+        }
+        Ok(())
     }
 
     /// Returns the file of a link, mapped.
@@ -226,34 +244,6 @@ impl Mapper<'_> {
                 self.take("external links", names.iter().map(|name| name.len() as u64).sum())?;
                 self.report.unlimited.insert(moved, names.clone());
             }
-        }
-        Ok(())
-    }
-
-    /// Copies the tasks of arrays that are attached, and reports those that are left out.
-    fn take_tasks(
-        &mut self,
-        linked: &LinkedFile,
-        path: &str,
-        at: &str,
-        ids: &[SourceId],
-        left_out: &BTreeSet<String>,
-    ) -> Result<()> {
-        for task in linked.tasks(path) {
-            let Some(array) = moved(&task.array, path, at).filter(|array| !left_out.contains(array)) else {
-                continue;
-            };
-            self.take("external links", ITEM)?;
-            let mut task = InlineTask { array, ..task.clone() };
-            for source in task.content.sources_mut() {
-                *source = renumbered(*source, ids);
-            }
-            self.tasks.push(task);
-        }
-        for array in left_out {
-            let error = Error::unresolved("its references", "lead to objects of another file");
-            self.array_left_out(array, &error);
-            self.report.arrays.entry(array.clone()).or_default().left_out = Some(error.to_string());
         }
         Ok(())
     }

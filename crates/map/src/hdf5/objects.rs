@@ -210,31 +210,27 @@ pub fn reference_path(element: &Element, names: &ObjectNames) -> Result<String> 
 pub fn reference_part(element: &Element) -> Option<Map<String, Value>> {
     let part = match element {
         Element::Attribute(_, name) => json!({"attribute": name}),
-        Element::Region(_, selection) => selection_json(selection),
+        Element::Region(_, selection) => match selection {
+            Selection::None => json!({"selection": "none"}),
+            Selection::All => json!({"selection": "all"}),
+            // References have no clipped ones.
+            Selection::Regular(slabs) | Selection::Clipped { slabs, .. } => {
+                let start: Vec<_> = slabs.iter().map(|slab| slab.start).collect();
+                let stride: Vec<_> = slabs.iter().map(|slab| slab.stride).collect();
+                let count: Vec<_> = slabs.iter().map(|slab| slab.count).collect();
+                let block: Vec<_> = slabs.iter().map(|slab| slab.block).collect();
+                json!({
+                    "selection": "hyperslab", "start": start, "stride": stride, "count": count, "block": block,
+                })
+            }
+            Selection::Blocks(blocks) => json!({"selection": "blocks", "blocks": blocks}),
+            Selection::Points(points) => json!({"selection": "points", "points": points}),
+        },
         _ => return None,
     };
     match part {
         Value::Object(part) => Some(part),
         _ => None,
-    }
-}
-
-fn selection_json(selection: &Selection) -> Value {
-    match selection {
-        Selection::None => json!({"selection": "none"}),
-        Selection::All => json!({"selection": "all"}),
-        // References have no clipped ones.
-        Selection::Regular(slabs) | Selection::Clipped { slabs, .. } => {
-            let start: Vec<_> = slabs.iter().map(|slab| slab.start).collect();
-            let stride: Vec<_> = slabs.iter().map(|slab| slab.stride).collect();
-            let count: Vec<_> = slabs.iter().map(|slab| slab.count).collect();
-            let block: Vec<_> = slabs.iter().map(|slab| slab.block).collect();
-            json!({
-                "selection": "hyperslab", "start": start, "stride": stride, "count": count, "block": block,
-            })
-        }
-        Selection::Blocks(blocks) => json!({"selection": "blocks", "blocks": blocks}),
-        Selection::Points(points) => json!({"selection": "points", "points": points}),
     }
 }
 

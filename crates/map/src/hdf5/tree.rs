@@ -100,22 +100,18 @@ impl Mapper<'_> {
             if let Some(node) = node
                 && mapped.children.insert(name.to_owned(), node).is_some()
             {
-                self.node_replaced(tasks, &join(place.path, name));
+                let count = tasks;
+                let path = &join(place.path, name);
+                let is_replaced = |task: &InlineTask| {
+                    task.array.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+                };
+                let mut at = 0..;
+                self.tasks.retain(|task| at.next().is_none_or(|at| at >= count) || !is_replaced(task));
+                let message = "two objects have this name";
+                self.report.warn(Code::NameCollision, path, message);
             }
         }
         mapped
-    }
-
-    /// Reports that a node took the place of another one, and drops the tasks that make chunks of the other: those of the
-    /// first `count` tasks whose array is at `path` or below.
-    fn node_replaced(&mut self, count: usize, path: &str) {
-        let is_replaced = |task: &InlineTask| {
-            task.array.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        let mut at = 0..;
-        self.tasks.retain(|task| at.next().is_none_or(|at| at >= count) || !is_replaced(task));
-        let message = "two objects have this name";
-        self.report.warn(Code::NameCollision, path, message);
     }
 
     fn child(

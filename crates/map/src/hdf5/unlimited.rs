@@ -206,7 +206,19 @@ impl View<'_> {
                 Ok(())
             }
             (Some(to), None) if is_numbered => {
-                self.resolve_numbered(own, &names, to, &mapping.source, extent, made)
+                let (axis, to) = to;
+                for n in 0.. {
+                    if self.source(own, &names.file.name(n), &names.dataset.name(n))?.is_none() {
+                        break;
+                    }
+                    self.blocks.set(self.blocks.get().checked_sub(1).ok_or_else(too_many_blocks)?);
+                    self.lookup.take("virtual mappings", size_of::<VirtualMapping>() as u64)?;
+                    let block = numbered(to, axis, n)?;
+                    extent
+                        .grow(axis, block.get(axis).and_then(|slab| slab.start.checked_add(slab.block?)))?;
+                    made.push(names.mapping(n, mapping.source.clone(), Selection::Regular(block)));
+                }
+                extent.grow(axis, Some(0))
             }
             _ => Err(malformed("only one of its two selections has an end".to_owned())),
         }
@@ -228,29 +240,6 @@ impl View<'_> {
         extent.grow(axis, to.get(axis).map_or(Some(0), |slab| end(slab, elements)))?;
         let clip = |slabs: &[Slab]| Selection::Clipped { slabs: slabs.to_vec(), elements };
         Ok((elements > 0 || source.is_none()).then(|| names.mapping(0, clip(from), clip(to))))
-    }
-
-    /// Adds one mapping for each numbered source, from 0 until one does not exist.
-    fn resolve_numbered(
-        &self,
-        own: &str,
-        names: &Names,
-        (axis, to): Endless<'_>,
-        source: &Selection,
-        extent: &mut Extent,
-        made: &mut Vec<VirtualMapping>,
-    ) -> Result<()> {
-        for n in 0.. {
-            if self.source(own, &names.file.name(n), &names.dataset.name(n))?.is_none() {
-                break;
-            }
-            self.blocks.set(self.blocks.get().checked_sub(1).ok_or_else(too_many_blocks)?);
-            self.lookup.take("virtual mappings", size_of::<VirtualMapping>() as u64)?;
-            let block = numbered(to, axis, n)?;
-            extent.grow(axis, block.get(axis).and_then(|slab| slab.start.checked_add(slab.block?)))?;
-            made.push(names.mapping(n, source.clone(), Selection::Regular(block)));
-        }
-        extent.grow(axis, Some(0))
     }
 
     /// Returns the extent of a source; `None` if it does not exist.

@@ -143,40 +143,34 @@ impl ChunkPlanner<'_> {
             }
             _ => None,
         };
-        let chunks = chunks_of(&mut plan, &context.here.source.url, sources)?;
+        let ids: Result<Vec<SourceId>> = std::iter::once(context.here.source.url.as_str())
+            .chain(plan.external_files.iter().map(String::as_str))
+            .map(|url| sources.id(url))
+            .collect();
+        let ids = ids?;
+        let id = |source: SourceId| {
+            ids.get(source.index()).copied().ok_or_else(|| Error::overflow("the list of source files"))
+        };
+        let mut chunks = BTreeMap::new();
+        for column in &plan.chunks.references {
+            let source = id(column.source)?;
+            let there = |(at, reference)| (at, Chunk::There(Reference { source, ..reference }));
+            chunks.extend(column.iter().map(there));
+        }
+        let here = std::mem::take(&mut plan.chunks.inline).into_iter();
+        chunks.extend(here.map(|(position, bytes)| (position, Chunk::Here(bytes))));
+        for (position, mut content) in plan.inline.drain(..) {
+            for source in content.sources_mut() {
+                *source = id(*source)?;
+            }
+            chunks.insert(position, Chunk::Made(Rc::new(content)));
+        }
         Ok(Part { chunk_shape: plan.chunk_shape, codecs: plan.codecs, chunks, missing, cut, shape })
     }
 }
 
 pub(super) fn unsupported(problem: &'static str) -> Error {
     Error::unsupported("a virtual source", problem)
-}
-
-/// Returns the chunks of a source by position, with sources renumbered to those of the virtual dataset.
-fn chunks_of(plan: &mut ChunkPlan, own: &str, sources: &mut SourceTable) -> Result<BTreeMap<u64, Chunk>> {
-    let ids: Result<Vec<SourceId>> = std::iter::once(own)
-        .chain(plan.external_files.iter().map(String::as_str))
-        .map(|url| sources.id(url))
-        .collect();
-    let ids = ids?;
-    let id = |source: SourceId| {
-        ids.get(source.index()).copied().ok_or_else(|| Error::overflow("the list of source files"))
-    };
-    let mut chunks = BTreeMap::new();
-    for column in &plan.chunks.references {
-        let source = id(column.source)?;
-        let there = |(at, reference)| (at, Chunk::There(Reference { source, ..reference }));
-        chunks.extend(column.iter().map(there));
-    }
-    let here = std::mem::take(&mut plan.chunks.inline).into_iter();
-    chunks.extend(here.map(|(position, bytes)| (position, Chunk::Here(bytes))));
-    for (position, mut content) in plan.inline.drain(..) {
-        for source in content.sources_mut() {
-            *source = id(*source)?;
-        }
-        chunks.insert(position, Chunk::Made(Rc::new(content)));
-    }
-    Ok(chunks)
 }
 
 impl Part {
@@ -285,7 +279,62 @@ impl ChunkPlanner<'_> {
             plan.codecs = vec![self.array_to_bytes()];
             grid = self.place_blocks(&blocks, &plan)?;
         }
-        self.gather(grid, &mut plan)?;
+        let mut columns: BTreeMap<SourceId, ReferencesBuilder> = BTreeMap::new();
+        let mut decoded = 0_u64;
+        for (position, slot) in grid.slots {
+            match slot {
+                Slot::Whole { chunk: Chunk::There(reference), .. } => {
+                    let column = columns.entry(reference.source).or_default();
+                    column.push(position, reference.offset, reference.length);
+                }
+                Slot::Whole { chunk: Chunk::Here(bytes), .. } => {
+                    plan.chunks.inline.insert(position, bytes);
+                }
+                Slot::Whole { chunk: Chunk::Made(content), .. } => {
+                    plan.inline.push((position, content.as_ref().clone()));
+                }
+                Slot::Made(mut pieces) => {
+                    pieces.sort_by(|(block, one), (other_block, other)| {
+                        let range = |piece: &Piece| match &piece.bytes {
+                            PieceBytes::At(range) => Some(*range),
+                            PieceBytes::Here(_) => None,
+                        };
+                        (block, one.source, range(one)).cmp(&(other_block, other.source, range(other)))
+                    });
+                    let pieces = pieces.into_iter().map(|(_, piece)| piece).collect();
+                    let is_text = self.element.data_type == DataType::String;
+                    if self.background.is_none() && !is_text {
+                        return Err(refused("its chunks have to be made, and its fill value is no scalar"));
+                    }
+                    if is_text && !is_empty_text(self.background) {
+                        return Err(refused("its missing text reads as other than the empty text"));
+                    }
+                    let content = self.made_of_pieces(&plan.chunk_shape, pieces);
+                    decoded = decoded.saturating_add(self.decoded_bytes(content.pieces()));
+                    plan.inline.push((position, content));
+                }
+            }
+        }
+        if decoded > self.options.inline_limit.saturating_mul(DECODED) {
+            return Err(Error::inline_limit(
+                MADE,
+                &format!("what {decoded} bytes decode to"),
+                self.options.inline_limit,
+            ));
+        }
+        let inline: u64 = plan.chunks.inline.values().map(|bytes| bytes.len() as u64).sum();
+        if inline > self.options.inline_limit {
+            return Err(Error::inline_limit(
+                "its compact sources are inlined",
+                &format!("{inline} bytes"),
+                self.options.inline_limit,
+            ));
+        }
+        if !plan.inline.is_empty() {
+            self.check_limit(plan.inline.len() as u64, &plan.chunk_shape, MADE)?;
+            plan.inline_reason = Some(MADE.to_owned());
+        }
+        plan.chunks.references = columns.into_iter().flat_map(|(id, column)| column.finish(id)).collect();
         plan.missing_files = missing_files;
         plan.external_files = sources.into_others();
         Ok(plan)
@@ -442,72 +491,6 @@ impl ChunkPlanner<'_> {
         let pieces = self.pieces(block, &shape, &overlap, Some(&chunk))?;
         grid.put(at, Slot::Made(Vec::new()));
         grid.add(at, number, pieces, self.options.inline_limit)
-    }
-
-    /// Moves the chunks of the grid to the plan: references by file, and content of those that are assembled.
-    fn gather(&self, grid: VirtualGrid, plan: &mut ChunkPlan) -> Result<()> {
-        let mut columns: BTreeMap<SourceId, ReferencesBuilder> = BTreeMap::new();
-        let mut decoded = 0_u64;
-        for (position, slot) in grid.slots {
-            match slot {
-                Slot::Whole { chunk: Chunk::There(reference), .. } => {
-                    let column = columns.entry(reference.source).or_default();
-                    column.push(position, reference.offset, reference.length);
-                }
-                Slot::Whole { chunk: Chunk::Here(bytes), .. } => {
-                    plan.chunks.inline.insert(position, bytes);
-                }
-                Slot::Whole { chunk: Chunk::Made(content), .. } => {
-                    plan.inline.push((position, content.as_ref().clone()));
-                }
-                Slot::Made(pieces) => {
-                    let content = self.made_of(pieces, &plan.chunk_shape)?;
-                    decoded = decoded.saturating_add(self.decoded_bytes(content.pieces()));
-                    plan.inline.push((position, content));
-                }
-            }
-        }
-        if decoded > self.options.inline_limit.saturating_mul(DECODED) {
-            return Err(Error::inline_limit(
-                MADE,
-                &format!("what {decoded} bytes decode to"),
-                self.options.inline_limit,
-            ));
-        }
-        let inline: u64 = plan.chunks.inline.values().map(|bytes| bytes.len() as u64).sum();
-        if inline > self.options.inline_limit {
-            return Err(Error::inline_limit(
-                "its compact sources are inlined",
-                &format!("{inline} bytes"),
-                self.options.inline_limit,
-            ));
-        }
-        if !plan.inline.is_empty() {
-            self.check_limit(plan.inline.len() as u64, &plan.chunk_shape, MADE)?;
-            plan.inline_reason = Some(MADE.to_owned());
-        }
-        plan.chunks.references = columns.into_iter().flat_map(|(id, column)| column.finish(id)).collect();
-        Ok(())
-    }
-
-    /// Returns the content of an assembled chunk. Pieces of one chunk of a source are adjacent, so that it is decoded once.
-    fn made_of(&self, mut pieces: Vec<(usize, Piece)>, shape: &[u64]) -> Result<ChunkContent> {
-        pieces.sort_by(|(block, one), (other_block, other)| {
-            let range = |piece: &Piece| match &piece.bytes {
-                PieceBytes::At(range) => Some(*range),
-                PieceBytes::Here(_) => None,
-            };
-            (block, one.source, range(one)).cmp(&(other_block, other.source, range(other)))
-        });
-        let pieces = pieces.into_iter().map(|(_, piece)| piece).collect();
-        let is_text = self.element.data_type == DataType::String;
-        if self.background.is_none() && !is_text {
-            return Err(refused("its chunks have to be made, and its fill value is no scalar"));
-        }
-        if is_text && !is_empty_text(self.background) {
-            return Err(refused("its missing text reads as other than the empty text"));
-        }
-        Ok(self.made_of_pieces(shape, pieces))
     }
 
     /// Returns the bytes that are decoded for these pieces.

@@ -80,7 +80,22 @@ impl ChunkPlanner<'_> {
         if let Some(section) = self.small_records.filter(|_| self.is_inlined()) {
             self.inlined(section)
         } else if self.is_by_record() {
-            self.by_record()
+            let mut plan = self.nothing();
+            if let Some(first) = plan.chunk_shape.first_mut() {
+                *first = 1;
+            }
+            let whole = self.whole_records();
+            let start = |record: u64| {
+                record
+                    .checked_mul(self.records.stride)
+                    .and_then(|bytes| bytes.checked_add(self.variable.begin))
+            };
+            plan.chunks = self.references((0..whole).filter_map(start).collect(), self.variable.size);
+            if whole < self.records.count {
+                let next = start(whole).unwrap_or(u64::MAX);
+                self.cut_off(&mut plan, whole..self.records.count, ByteRange::new(next, self.variable.size))?;
+            }
+            Ok(plan)
         } else {
             self.contiguous()
         }
@@ -148,23 +163,6 @@ impl ChunkPlanner<'_> {
         let last = last.and_then(|bytes| bytes.checked_sub(self.variable.size));
         let whole = last.and_then(|bytes| bytes.checked_div(self.records.stride));
         whole.map_or(0, |records| records.saturating_add(1)).min(self.records.count)
-    }
-
-    fn by_record(&self) -> Result<ChunkPlan> {
-        let mut plan = self.nothing();
-        if let Some(first) = plan.chunk_shape.first_mut() {
-            *first = 1;
-        }
-        let whole = self.whole_records();
-        let start = |record: u64| {
-            record.checked_mul(self.records.stride).and_then(|bytes| bytes.checked_add(self.variable.begin))
-        };
-        plan.chunks = self.references((0..whole).filter_map(start).collect(), self.variable.size);
-        if whole < self.records.count {
-            let next = start(whole).unwrap_or(u64::MAX);
-            self.cut_off(&mut plan, whole..self.records.count, ByteRange::new(next, self.variable.size))?;
-        }
-        Ok(plan)
     }
 
     fn contiguous(&self) -> Result<ChunkPlan> {

@@ -260,7 +260,31 @@ impl ChunkMaker<'_> {
 
     fn tasks(&self, stretches: &[Stretch], rows: u64) -> Result<Vec<InlineTask>> {
         let task = |stretch: &Stretch| {
-            let content = self.assemble(stretch, rows)?;
+            let shape = self.geometry.stored_shape(stretch.rows);
+            let mut codecs = self.encoding.codecs(&shape)?;
+            let mut range = stretch.range;
+            if self.encoding.has_remote_tables() {
+                let (whole, codec) =
+                    self.encoding.old_jpeg(range, self.geometry.segment[2], stretch.rows, self.file_size)?;
+                range = whole;
+                codecs.push(codec);
+            }
+            let piece = Piece {
+                source: SourceId(0),
+                bytes: PieceBytes::At(range),
+                codecs,
+                from: vec![0; shape.len()],
+                to: vec![0; shape.len()],
+                extent: shape.clone(),
+                shape,
+                transform: self.transform(),
+            };
+            let element = usize::try_from(self.element_size()).map_err(|_| too_large())?;
+            let content = ChunkContent::Assemble {
+                shape: self.geometry.stored_shape(rows),
+                background: Bytes::from(vec![0; element]),
+                pieces: vec![piece],
+            };
             Ok(InlineTask { array: self.path.to_owned(), positions: vec![stretch.position], content })
         };
         stretches.iter().map(task).collect()
@@ -335,34 +359,6 @@ impl ChunkMaker<'_> {
 
     fn element_size(&self) -> u64 {
         self.encoding.sample.data_type.size().unwrap_or(1)
-    }
-
-    fn assemble(&self, stretch: &Stretch, rows: u64) -> Result<ChunkContent> {
-        let shape = self.geometry.stored_shape(stretch.rows);
-        let mut codecs = self.encoding.codecs(&shape)?;
-        let mut range = stretch.range;
-        if self.encoding.has_remote_tables() {
-            let (whole, codec) =
-                self.encoding.old_jpeg(range, self.geometry.segment[2], stretch.rows, self.file_size)?;
-            range = whole;
-            codecs.push(codec);
-        }
-        let piece = Piece {
-            source: SourceId(0),
-            bytes: PieceBytes::At(range),
-            codecs,
-            from: vec![0; shape.len()],
-            to: vec![0; shape.len()],
-            extent: shape.clone(),
-            shape,
-            transform: self.transform(),
-        };
-        let element = usize::try_from(self.element_size()).map_err(|_| too_large())?;
-        Ok(ChunkContent::Assemble {
-            shape: self.geometry.stored_shape(rows),
-            background: Bytes::from(vec![0; element]),
-            pieces: vec![piece],
-        })
     }
 }
 

@@ -150,7 +150,23 @@ impl Crs {
             attributes.insert("vertical_crs".into(), format!("EPSG:{vertical}").into());
         }
         if !self.keys.is_empty() {
-            let keys: Map<_, _> = self.keys.iter().map(|(id, key)| (name(*id), key_json(key))).collect();
+            let keys: Map<_, _> = self
+                .keys
+                .iter()
+                .map(|(id, key)| {
+                    (
+                        name(*id),
+                        match key {
+                            GeoKey::Short(value) => (*value).into(),
+                            GeoKey::Double(values) => match values.as_slice() {
+                                [one] => json!(one),
+                                many => json!(many),
+                            },
+                            GeoKey::Text(text) => text.clone().into(),
+                        },
+                    )
+                })
+                .collect();
             attributes.insert("geo_keys".into(), keys.into());
         }
         attributes
@@ -209,7 +225,20 @@ fn projected_system(keys: &Keys, projected: Option<u16>) -> std::result::Result<
     let metres = linear_unit(keys, code)?;
     let method = short(keys, METHOD).filter(|method| *method != USER_DEFINED);
     let Some(code) = code else {
-        named_systems(keys)?;
+        for key in [PROJECTED_CITATION, CITATION] {
+            let Some(citation) = text(keys, key) else { continue };
+            let name = cited(keys, key, "PCS Name = ").unwrap_or(citation);
+            let is_zone = citation.contains("State Plane Zone ")
+                || citation.contains("_StatePlane_")
+                || citation.contains("UTM Zone ") && citation.contains("PSAD56");
+            if is_zone
+                || ["WGS_1984_Web_Mercator", "Google Maps Global Mercator"]
+                    .iter()
+                    .any(|known| known.eq_ignore_ascii_case(name))
+            {
+                return Err(format!("{}, a name instead of a definition", described(keys, key)));
+            }
+        }
         let base = Base::of(keys, None)?;
         return Ok((System::Wkt(wkt::projected(keys, &base, metres)?), false));
     };
@@ -251,25 +280,6 @@ fn projected_system(keys: &Keys, projected: Option<u16>) -> std::result::Result<
 
 fn contradicts(keys: &Keys, key: u16, code: u16) -> String {
     format!("{}, which contradicts EPSG:{code}", described(keys, key))
-}
-
-/// Refuses systems that GDAL takes from tables of names.
-fn named_systems(keys: &Keys) -> std::result::Result<(), String> {
-    for key in [PROJECTED_CITATION, CITATION] {
-        let Some(citation) = text(keys, key) else { continue };
-        let name = cited(keys, key, "PCS Name = ").unwrap_or(citation);
-        let is_zone = citation.contains("State Plane Zone ")
-            || citation.contains("_StatePlane_")
-            || citation.contains("UTM Zone ") && citation.contains("PSAD56");
-        if is_zone
-            || ["WGS_1984_Web_Mercator", "Google Maps Global Mercator"]
-                .iter()
-                .any(|known| known.eq_ignore_ascii_case(name))
-        {
-            return Err(format!("{}, a name instead of a definition", described(keys, key)));
-        }
-    }
-    Ok(())
 }
 
 /// Returns the metres in the unit of a projected system.
@@ -399,17 +409,6 @@ fn ellipsoidal(code: u16) -> Option<u16> {
 /// Returns the value of a key if it is a code of EPSG.
 fn known(keys: &Keys, key: u16) -> Option<u16> {
     short(keys, key).filter(|code| (1024..32767).contains(code))
-}
-
-fn key_json(key: &GeoKey) -> Value {
-    match key {
-        GeoKey::Short(value) => (*value).into(),
-        GeoKey::Double(values) => match values.as_slice() {
-            [one] => json!(one),
-            many => json!(many),
-        },
-        GeoKey::Text(text) => text.clone().into(),
-    }
 }
 
 pub(super) type Keys = BTreeMap<u16, GeoKey>;

@@ -178,11 +178,6 @@ impl Transform {
         }
     }
 
-    /// Whether rows or columns are not parallel to the axes.
-    pub(super) fn is_rotated(&self) -> bool {
-        self.column.1 != 0.0 || self.row.0 != 0.0
-    }
-
     /// Returns the six numbers in the order of Python's `affine`: x by column, by row, origin; then y.
     fn affine(&self) -> [f64; 6] {
         [self.column.0, self.row.0, self.origin.0, self.column.1, self.row.1, self.origin.1]
@@ -265,7 +260,9 @@ pub(super) fn add(
     }
     let Some(georeference) = georeference else { return };
     insert(group, "spatial_ref", None, DataType::Int64, vec![0; 8], georeference.grid_mapping(), options);
-    if let Some(transform) = georeference.transform.filter(|transform| !transform.is_rotated()) {
+    if let Some(transform) =
+        georeference.transform.filter(|transform| !(transform.column.1 != 0.0 || transform.row.0 != 0.0))
+    {
         add_axes(group, geometry, georeference, transform, options);
     }
 }

@@ -12,7 +12,7 @@ use virtualize_tiff::{Ome, OmeImage, TiffData, parse_ome};
 use virtualize_zarr::cf::attributes;
 use virtualize_zarr::node::{self, join as join_path};
 use virtualize_zarr::{
-    Array, ChunkGrid, ChunkManifest, Codec, Group, Node, NodePath, References, ReferencesBuilder, Source,
+    Array, ChunkGrid, ChunkManifest, Codec, Node, NodePath, References, ReferencesBuilder, Source,
     SourceId,
 };
 
@@ -258,7 +258,13 @@ impl Series<'_> {
                 None => 0,
                 Some(url) => self.number_of(&url)?,
             };
-            let first = first_plane(data, axes)?;
+            let first = // The run gives the axes as the document does, fastest first.
+            data.first.iter().rev().zip(axes).try_fold(0_u64, |sum, (first, (name, size))| {
+                let inside = first < size;
+                inside
+                    .then(|| sum * size + first)
+                    .ok_or_else(|| malformed(format!("First{name} is {first}, of {size}")))
+            })?;
             let pages = self.files.file(file).map_or(0, |file| file.ifds.len() as u64);
             let rest = (count - first).min(pages.saturating_sub(data.page));
             let run = data.count.unwrap_or(rest);
@@ -326,7 +332,19 @@ impl Series<'_> {
         joined.attributes.retain(|name, _| !different.contains(name));
         let missing = places.iter().filter(|place| place.is_none()).count();
         let count = chunk_count(model);
-        self.move_level(key, places, level, count, named.len(), mapped);
+        let axes = named.len();
+        let own = places.iter().zip(0_u64..).filter_map(|(place, number)| match place {
+            Some((0, page)) => Some((self.files.ifd(0, *page, level)?, number)),
+            _ => None,
+        });
+        let own: Vec<(&Ifd, u64)> = own.collect();
+        let target = path(key);
+        self.moves.extend(own.iter().map(|(ifd, number)| {
+            (path(ifd), Move { target: target.clone(), start: number.saturating_mul(count), axes })
+        }));
+        for (ifd, _) in own.iter().filter(|(ifd, _)| ifd.path != key.path) {
+            remove(ifd, mapped);
+        }
         describe(image, &mut joined, level);
         if missing > 0 && level.is_none() {
             let text = format!("{missing} planes are in no file and read as the fill value");
@@ -381,30 +399,6 @@ impl Series<'_> {
         };
         places.iter().map(|place| place.as_ref().map(member).transpose()).collect()
     }
-
-    /// Records where the chunks of the pages are, and removes the single pages.
-    fn move_level(
-        &mut self,
-        key: &Ifd,
-        places: &[Option<Place>],
-        level: Option<usize>,
-        count: u64,
-        axes: usize,
-        mapped: &mut Mapped,
-    ) {
-        let own = places.iter().zip(0_u64..).filter_map(|(place, number)| match place {
-            Some((0, page)) => Some((self.files.ifd(0, *page, level)?, number)),
-            _ => None,
-        });
-        let own: Vec<(&Ifd, u64)> = own.collect();
-        let target = path(key);
-        self.moves.extend(own.iter().map(|(ifd, number)| {
-            (path(ifd), Move { target: target.clone(), start: number.saturating_mul(count), axes })
-        }));
-        for (ifd, _) in own.iter().filter(|(ifd, _)| ifd.path != key.path) {
-            remove(ifd, mapped);
-        }
-    }
 }
 
 impl<'a> Files<'a> {
@@ -446,17 +440,6 @@ fn axes(image: &OmeImage, page: &Ifd, room: u64) -> Result<Vec<(char, u64)>> {
         Some((name, size)) => Err(malformed(format!("Size{name} is {size}"))),
         None => Ok(axes),
     }
-}
-
-/// Returns the number of the first plane of a run.
-fn first_plane(data: &TiffData, axes: &[(char, u64)]) -> Result<u64> {
-    // The run gives the axes as the document does, fastest first.
-    data.first.iter().rev().zip(axes).try_fold(0_u64, |sum, (first, (name, size))| {
-        let inside = first < size;
-        inside
-            .then(|| sum * size + first)
-            .ok_or_else(|| malformed(format!("First{name} is {first}, of {size}")))
-    })
 }
 
 fn check_size(image: &OmeImage, page: &Ifd) -> Result<()> {
@@ -626,15 +609,17 @@ pub(super) fn remove(page: &Ifd, mapped: &mut Mapped) {
     group.children.retain(|_, node| matches!(node, Node::Group(_)));
     group.attributes.clear();
     let mut name = name.as_str();
-    while !name.is_empty() && mapped.hierarchy.root.make_group(name).is_some_and(|group| is_bare(group)) {
+    while !name.is_empty()
+        && mapped
+            .hierarchy
+            .root
+            .make_group(name)
+            .is_some_and(|group| group.children.is_empty() && group.attributes.is_empty())
+    {
         let (parent, own) = node::split(name);
         if let Some(parent) = mapped.hierarchy.root.make_group(parent) {
             parent.children.remove(own);
         }
         name = parent;
     }
-}
-
-fn is_bare(group: &Group) -> bool {
-    group.children.is_empty() && group.attributes.is_empty()
 }
