@@ -26,37 +26,14 @@ use crate::error::Result;
 use crate::mapped::check_metadata;
 
 pub use crate::error::Error;
-pub use crate::mapped::LeftOut;
-pub use crate::mapped::Mapped;
-pub use crate::options::ChunkGridChoice;
-pub use crate::options::ComplexIntegers;
-pub use crate::options::MapOptions;
-pub use crate::probe::Finding;
-pub use crate::probe::SampleLimits;
-pub use crate::probe::image_codec;
-pub use crate::probe::keeps_jpeg_colors;
-pub use crate::probe::sample;
-pub use crate::probe::settle;
-pub use crate::report::ArrayReport;
-pub use crate::report::Diagnostic;
-pub use crate::report::FillDecision;
-pub use crate::report::FillPolicy;
-pub use crate::report::FillSource;
-pub use crate::report::Outcome;
-pub use crate::report::Report;
-pub use crate::report::Severity;
-pub use crate::source_attribute::NumpyField;
-pub use crate::source_attribute::NumpyType;
-pub use crate::source_attribute::SourceAttribute;
-pub use crate::source_attribute::SourceValue;
-pub use crate::task::ChunkContent;
-pub use crate::task::ConvertedPart;
-pub use crate::task::ElementTransform;
-pub use crate::task::FloatFormat;
-pub use crate::task::InlineTask;
-pub use crate::task::LercLayout;
-pub use crate::task::PaddedString;
-pub use crate::task::Piece;
-pub use crate::task::PieceBytes;
-pub use crate::task::ReferenceText;
-pub use crate::task::StringEnd;
+pub use crate::mapped::{LeftOut, Mapped};
+pub use crate::options::{ChunkGridChoice, ComplexIntegers, MapOptions};
+pub use crate::probe::{Finding, SampleLimits, image_codec, keeps_jpeg_colors, sample, settle};
+pub use crate::report::{
+    ArrayReport, Diagnostic, FillDecision, FillPolicy, FillSource, Outcome, Report, Severity,
+};
+pub use crate::source_attribute::{NumpyField, NumpyType, SourceAttribute, SourceValue};
+pub use crate::task::{
+    ChunkContent, ConvertedPart, ElementTransform, FloatFormat, InlineTask, LercLayout, PaddedString, Piece,
+    PieceBytes, ReferenceText, StringEnd,
+};

@@ -207,24 +207,20 @@ pub(super) fn flags(datatype: &Datatype) -> Option<[(&'static str, Value); 2]> {
         if name.is_empty() || name.contains(char::is_whitespace) {
             return None;
         }
-        values.push(integer_json(enum_value(bytes, integer)?));
+        use virtualize_hdf5::model::ByteOrder;
+        let push = |value: u128, byte: &u8| (value << 8) | u128::from(*byte);
+        let raw = match integer.order {
+            _ if bytes.is_empty() || bytes.len() > 8 => return None,
+            ByteOrder::Big => bytes.iter().fold(0, push),
+            ByteOrder::Little => bytes.iter().rev().fold(0, push),
+            ByteOrder::Vax => return None,
+        };
+        let unused = 128u32.checked_sub(u32::try_from(bytes.len()).ok()?.checked_mul(8)?)?;
+        let shifted = (raw << unused).cast_signed();
+        values.push(integer_json(if integer.signed { shifted >> unused } else { raw.cast_signed() }));
     }
     let meanings: Vec<_> = members.iter().map(|(name, _)| name.as_str()).collect();
     Some([("flag_values", values.into()), ("flag_meanings", meanings.join(" ").into())])
-}
-
-fn enum_value(bytes: &[u8], integer: &virtualize_hdf5::model::Integer) -> Option<i128> {
-    use virtualize_hdf5::model::ByteOrder;
-    let push = |value: u128, byte: &u8| (value << 8) | u128::from(*byte);
-    let raw = match integer.order {
-        _ if bytes.is_empty() || bytes.len() > 8 => return None,
-        ByteOrder::Big => bytes.iter().fold(0, push),
-        ByteOrder::Little => bytes.iter().rev().fold(0, push),
-        ByteOrder::Vax => return None,
-    };
-    let unused = 128u32.checked_sub(u32::try_from(bytes.len()).ok()?.checked_mul(8)?)?;
-    let shifted = (raw << unused).cast_signed();
-    Some(if integer.signed { shifted >> unused } else { raw.cast_signed() })
 }
 
 impl Mapper<'_> {

@@ -381,7 +381,15 @@ impl ChunkPlanner<'_> {
         let table = &chunked.chunks;
         check_table(table, &chunks.grid)?;
         self.check_end(furthest_end(table))?;
-        let mask = common_mask(table);
+        let mut masks = table.filter_masks.values();
+        let mask = match masks.next() {
+            Some(first)
+                if table.filter_masks.len() == table.addresses.len() && masks.all(|mask| mask == first) =>
+            {
+                *first
+            }
+            _ => 0,
+        };
         let codecs = chunks.pipeline.applied(mask);
         let integers = self.own_integers();
         let reason = match self.must_be_made() {
@@ -563,19 +571,6 @@ fn references(table: &ChunkTable) -> References {
             ChunkSizes::Uniform(size) => Lengths::Uniform(*size),
             ChunkSizes::Each(sizes) => Lengths::Each(Arc::clone(sizes)),
         },
-    }
-}
-
-/// Returns the filter mask that all chunks share; 0 (no filter skipped) if they differ.
-fn common_mask(table: &ChunkTable) -> u32 {
-    let mut masks = table.filter_masks.values();
-    match masks.next() {
-        Some(first)
-            if table.filter_masks.len() == table.addresses.len() && masks.all(|mask| mask == first) =>
-        {
-            *first
-        }
-        _ => 0,
     }
 }
 

@@ -353,7 +353,25 @@ pub(super) fn structure_type(
     }
     let mut structure = Packed { size, ..Packed::default() };
     for member in members {
-        structure.push(member, &member_type(member, format, element_type)?)?;
+        let refuse = |error: Error| error.of_member(&member.name);
+        let unsupported =
+            |feature: &'static str, problem: &'static str| refuse(Error::unsupported(feature, problem));
+        if let reference @ Datatype::Reference { .. } = &member.datatype {
+            return Err(refuse(Error::no_data_type(describe_type(reference))));
+        }
+        let element = match &member.datatype {
+            Datatype::Array { base, shape } => array_as_compound(base, shape)
+                .and_then(|compound| element_type(&compound, format))
+                .map_err(refuse)?,
+            other => element_type(other, format).map_err(refuse)?,
+        };
+        if element.data_type.size().is_none() {
+            return Err(unsupported(
+                "text of variable length",
+                "zarr-python opens no structures that hold it",
+            ));
+        }
+        structure.push(member, &element)?;
     }
     structure.element(format)
 }
@@ -447,25 +465,6 @@ impl Packed {
 
 fn malformed(problem: impl Into<String>) -> Error {
     Error::malformed("compound datatype", problem)
-}
-
-fn member_type(member: &Member, format: ZarrFormat, element_type: ElementTypeOf) -> Result<ElementType> {
-    let refuse = |error: Error| error.of_member(&member.name);
-    let unsupported =
-        |feature: &'static str, problem: &'static str| refuse(Error::unsupported(feature, problem));
-    if let reference @ Datatype::Reference { .. } = &member.datatype {
-        return Err(refuse(Error::no_data_type(describe_type(reference))));
-    }
-    let element = match &member.datatype {
-        Datatype::Array { base, shape } => array_as_compound(base, shape)
-            .and_then(|compound| element_type(&compound, format))
-            .map_err(refuse)?,
-        other => element_type(other, format).map_err(refuse)?,
-    };
-    if element.data_type.size().is_none() {
-        return Err(unsupported("text of variable length", "zarr-python opens no structures that hold it"));
-    }
-    Ok(element)
 }
 
 /// Returns the number of items of an array type in a compound.

@@ -118,7 +118,15 @@ impl Dimensions {
                 let (name, id, scale) = (name.to_owned(), Some(id), Some(*address));
                 found.push(Dimension { name, size, unlimited, id, scale });
             } else if labels(dataset).is_none() {
-                count_sizes(dataset, &mut unlabeled);
+                let shape = dataset.dataspace.shape().unwrap_or_default();
+                for size in shape {
+                    let count = shape.iter().filter(|n| *n == size).count();
+                    let place = *unlabeled.places.entry(*size).or_insert(unlabeled.sizes.len());
+                    match unlabeled.sizes.get_mut(place) {
+                        Some((_, most)) => *most = (*most).max(count),
+                        None => unlabeled.sizes.push((*size, count)),
+                    }
+                }
             }
         }
         let is_limited = |at: &&usize| found.all.get(**at).is_some_and(|dimension| !dimension.unlimited);
@@ -174,18 +182,6 @@ struct Unlabeled {
     sizes: Vec<(u64, usize)>,
     /// Index into `sizes` by size.
     places: BTreeMap<u64, usize>,
-}
-
-fn count_sizes(dataset: &Dataset, unlabeled: &mut Unlabeled) {
-    let shape = dataset.dataspace.shape().unwrap_or_default();
-    for size in shape {
-        let count = shape.iter().filter(|n| *n == size).count();
-        let place = *unlabeled.places.entry(*size).or_insert(unlabeled.sizes.len());
-        match unlabeled.sizes.get_mut(place) {
-            Some((_, most)) => *most = (*most).max(count),
-            None => unlabeled.sizes.push((*size, count)),
-        }
-    }
 }
 
 fn attribute<'a>(dataset: &'a Dataset, name: &str) -> Option<&'a Attribute> {

@@ -33,24 +33,10 @@ use crate::hdf5::links::{ExternalLink, FileContext, MappedFiles, OpenFile};
 use crate::hdf5::objects::Lookup;
 use crate::{Diagnostic, Error, InlineTask, MapOptions, Mapped, Report, Result, Severity};
 
-pub use crate::hdf5::heap::DatasetKey;
-pub use crate::hdf5::heap::Flattened;
-pub use crate::hdf5::heap::HeapPointer;
-pub use crate::hdf5::heap::HeapTask;
-pub use crate::hdf5::heap::HeapValues;
-pub use crate::hdf5::heap::flatten;
-pub use crate::hdf5::heap::heap_tasks;
-pub use crate::hdf5::links::OtherFile;
-pub use crate::hdf5::links::OtherFiles;
-pub use crate::hdf5::links::link_files;
-pub use crate::hdf5::links::virtual_source_files;
-pub use crate::hdf5::objects::HeapPointers;
-pub use crate::hdf5::objects::ObjectNames;
-pub use crate::hdf5::objects::reference_part;
-pub use crate::hdf5::objects::reference_path;
-pub use crate::hdf5::unlimited::NumberedFiles;
-pub use crate::hdf5::unlimited::numbered_files;
-pub use crate::hdf5::unlimited::resolve_extents;
+pub use crate::hdf5::heap::{DatasetKey, Flattened, HeapPointer, HeapTask, HeapValues, flatten, heap_tasks};
+pub use crate::hdf5::links::{OtherFile, OtherFiles, link_files, virtual_source_files};
+pub use crate::hdf5::objects::{HeapPointers, ObjectNames, reference_part, reference_path};
+pub use crate::hdf5::unlimited::{NumberedFiles, numbered_files, resolve_extents};
 
 /// Most sources of the virtual datasets of a file. Nested ones count each time.
 const VIRTUAL_SOURCES: u32 = 100_000;

@@ -172,7 +172,41 @@ impl View<'_> {
         let mut made = Vec::new();
         for mapping in object.map(mappings).unwrap_or_default() {
             self.lookup.take("virtual mappings", size_of::<VirtualMapping>() as u64)?;
-            self.resolve_mapping(url, mapping, &mut extent, &mut made)?;
+            let names =
+                Names { file: Pattern::new(&mapping.file)?, dataset: Pattern::new(&mapping.dataset)? };
+            let is_numbered = names.file.is_numbered() || names.dataset.is_numbered();
+            extent.hold(&mapping.destination);
+            match (endless(&mapping.destination), endless(&mapping.source)) {
+                (None, None) if is_numbered => {
+                    Err(malformed("a numbered source without an unlimited destination".to_owned()))
+                }
+                (None, None) => {
+                    made.push(names.mapping(0, mapping.source.clone(), mapping.destination.clone()));
+                    Ok(())
+                }
+                (Some(to), Some(from)) if !is_numbered => {
+                    made.extend(self.clip_to_source(url, &names, to, from, &mut extent)?);
+                    Ok(())
+                }
+                (Some(to), None) if is_numbered => {
+                    let (axis, to) = to;
+                    for n in 0.. {
+                        if self.source(url, &names.file.name(n), &names.dataset.name(n))?.is_none() {
+                            break;
+                        }
+                        self.blocks.set(self.blocks.get().checked_sub(1).ok_or_else(too_many_blocks)?);
+                        self.lookup.take("virtual mappings", size_of::<VirtualMapping>() as u64)?;
+                        let block = numbered(to, axis, n)?;
+                        extent.grow(
+                            axis,
+                            block.get(axis).and_then(|slab| slab.start.checked_add(slab.block?)),
+                        )?;
+                        made.push(names.mapping(n, mapping.source.clone(), Selection::Regular(block)));
+                    }
+                    extent.grow(axis, Some(0))
+                }
+                _ => Err(malformed("only one of its two selections has an end".to_owned())),
+            }?;
         }
         let shape = extent.over(shape);
         let most = max_shape.as_deref().unwrap_or_default();
@@ -180,48 +214,6 @@ impl View<'_> {
             return Err(malformed(format!("its sources make {shape:?} elements, more than it may have")));
         }
         Ok(ResolvedExtent { shape, mappings: made })
-    }
-
-    /// Adds the bounded mappings of a mapping, and what they add to the extent.
-    fn resolve_mapping(
-        &self,
-        own: &str,
-        mapping: &VirtualMapping,
-        extent: &mut Extent,
-        made: &mut Vec<VirtualMapping>,
-    ) -> Result<()> {
-        let names = Names { file: Pattern::new(&mapping.file)?, dataset: Pattern::new(&mapping.dataset)? };
-        let is_numbered = names.file.is_numbered() || names.dataset.is_numbered();
-        extent.hold(&mapping.destination);
-        match (endless(&mapping.destination), endless(&mapping.source)) {
-            (None, None) if is_numbered => {
-                Err(malformed("a numbered source without an unlimited destination".to_owned()))
-            }
-            (None, None) => {
-                made.push(names.mapping(0, mapping.source.clone(), mapping.destination.clone()));
-                Ok(())
-            }
-            (Some(to), Some(from)) if !is_numbered => {
-                made.extend(self.clip_to_source(own, &names, to, from, extent)?);
-                Ok(())
-            }
-            (Some(to), None) if is_numbered => {
-                let (axis, to) = to;
-                for n in 0.. {
-                    if self.source(own, &names.file.name(n), &names.dataset.name(n))?.is_none() {
-                        break;
-                    }
-                    self.blocks.set(self.blocks.get().checked_sub(1).ok_or_else(too_many_blocks)?);
-                    self.lookup.take("virtual mappings", size_of::<VirtualMapping>() as u64)?;
-                    let block = numbered(to, axis, n)?;
-                    extent
-                        .grow(axis, block.get(axis).and_then(|slab| slab.start.checked_add(slab.block?)))?;
-                    made.push(names.mapping(n, mapping.source.clone(), Selection::Regular(block)));
-                }
-                extent.grow(axis, Some(0))
-            }
-            _ => Err(malformed("only one of its two selections has an end".to_owned())),
-        }
     }
 
     /// Clips both selections of a mapping to the extent of its source. Returns `None` if they are empty then; the mapping of

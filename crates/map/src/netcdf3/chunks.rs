@@ -211,7 +211,24 @@ impl ChunkPlanner<'_> {
                 self.options.inline_limit,
             ));
         }
-        plan.inline.push((plan.missing.start, zero_filled(range, stored)));
+        let piece = Piece {
+            source: SourceId(0),
+            bytes: PieceBytes::At(stored),
+            codecs: Vec::new(),
+            shape: vec![stored.length],
+            from: vec![0],
+            to: vec![0],
+            extent: vec![stored.length],
+            transform: ElementTransform::None,
+        };
+        plan.inline.push((
+            plan.missing.start,
+            ChunkContent::Assemble {
+                shape: vec![range.length],
+                background: Bytes::from_static(&[0]),
+                pieces: vec![piece],
+            },
+        ));
         plan.inline_reason = Some("the file ends within it");
         plan.missing.start = plan.missing.start.saturating_add(1);
         Ok(())
@@ -254,24 +271,5 @@ fn rows_of(range: ByteRange, shape: [u64; 2], from: [u64; 2], to: u64, size: u64
         to: vec![to, 0],
         extent: vec![shape[0], size],
         transform: ElementTransform::None,
-    }
-}
-
-/// Returns the bytes of a chunk at `range`, of which the file contains `stored`; the others are zero.
-fn zero_filled(range: ByteRange, stored: ByteRange) -> ChunkContent {
-    let piece = Piece {
-        source: SourceId(0),
-        bytes: PieceBytes::At(stored),
-        codecs: Vec::new(),
-        shape: vec![stored.length],
-        from: vec![0],
-        to: vec![0],
-        extent: vec![stored.length],
-        transform: ElementTransform::None,
-    };
-    ChunkContent::Assemble {
-        shape: vec![range.length],
-        background: Bytes::from_static(&[0]),
-        pieces: vec![piece],
     }
 }

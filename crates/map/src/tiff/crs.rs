@@ -102,7 +102,35 @@ impl Crs {
     fn of_text(text: &str) -> Self {
         let text = text.trim();
         let text = text.strip_prefix("ESRI::").unwrap_or(text);
-        if is_wkt(text) {
+        const KEYWORDS: [&str; 17] = [
+            "GEOGCS",
+            "PROJCS",
+            "GEOCCS",
+            "COMPD_CS",
+            "LOCAL_CS",
+            "VERT_CS",
+            "GEOGCRS",
+            "GEODCRS",
+            "GEODETICCRS",
+            "GEOGRAPHICCRS",
+            "PROJCRS",
+            "PROJECTEDCRS",
+            "COMPOUNDCRS",
+            "BOUNDCRS",
+            "ENGCRS",
+            "ENGINEERINGCRS",
+            "VERTCRS",
+        ];
+        let keyword = text.split('[').next().unwrap_or_default().trim();
+        let outside = text.split('"').step_by(2).flat_map(str::chars);
+        let depths = outside.scan(0_i64, |depth, c| {
+            *depth += i64::from(c == '[') - i64::from(c == ']');
+            Some(*depth)
+        });
+        if KEYWORDS.iter().any(|known| known.eq_ignore_ascii_case(keyword))
+            && text.ends_with(']')
+            && depths.last() == Some(0)
+        {
             let lower = text.to_ascii_lowercase();
             let is_geographic = ["geogcs", "geogcrs", "geodcrs"].iter().any(|name| lower.starts_with(name));
             let is_in_degrees = is_geographic && lower.contains("unit[\"degree");
@@ -311,38 +339,6 @@ fn linear_unit(keys: &Keys, projected: Option<u16>) -> std::result::Result<f64, 
         }
     }
     Ok(metres)
-}
-
-/// Whether a text is WKT of a coordinate reference system, as far as its keyword and its brackets tell.
-fn is_wkt(text: &str) -> bool {
-    const KEYWORDS: [&str; 17] = [
-        "GEOGCS",
-        "PROJCS",
-        "GEOCCS",
-        "COMPD_CS",
-        "LOCAL_CS",
-        "VERT_CS",
-        "GEOGCRS",
-        "GEODCRS",
-        "GEODETICCRS",
-        "GEOGRAPHICCRS",
-        "PROJCRS",
-        "PROJECTEDCRS",
-        "COMPOUNDCRS",
-        "BOUNDCRS",
-        "ENGCRS",
-        "ENGINEERINGCRS",
-        "VERTCRS",
-    ];
-    let keyword = text.split('[').next().unwrap_or_default().trim();
-    let outside = text.split('"').step_by(2).flat_map(str::chars);
-    let depths = outside.scan(0_i64, |depth, c| {
-        *depth += i64::from(c == '[') - i64::from(c == ']');
-        Some(*depth)
-    });
-    KEYWORDS.iter().any(|known| known.eq_ignore_ascii_case(keyword))
-        && text.ends_with(']')
-        && depths.last() == Some(0)
 }
 
 /// Returns the code of the system with the heights of the file; `None` if the file has none.

@@ -108,7 +108,18 @@ impl Georeference {
     pub(super) fn grid_mapping(&self) -> Map<String, Value> {
         let mut attributes = self.crs.attributes();
         if let Some(transform) = &self.transform {
-            attributes.insert("GeoTransform".into(), transform.gdal_text().into());
+            let numbers = [
+                transform.origin.0,
+                transform.column.0,
+                transform.row.0,
+                transform.origin.1,
+                transform.column.1,
+                transform.row.1,
+            ];
+            attributes.insert(
+                "GeoTransform".into(),
+                (numbers.map(|number| format!("{number:?}")).join(" ")).into(),
+            );
         }
         if !self.control_points.is_empty() {
             attributes.insert("gcps".into(), control_points(&self.control_points).to_string().into());
@@ -181,12 +192,6 @@ impl Transform {
     /// Returns the six numbers in the order of Python's `affine`: x by column, by row, origin; then y.
     fn affine(&self) -> [f64; 6] {
         [self.column.0, self.row.0, self.origin.0, self.column.1, self.row.1, self.origin.1]
-    }
-
-    /// Returns the six numbers in GDAL's order, as text.
-    fn gdal_text(&self) -> String {
-        let numbers = [self.origin.0, self.column.0, self.row.0, self.origin.1, self.column.1, self.row.1];
-        numbers.map(|number| format!("{number:?}")).join(" ")
     }
 
     /// Returns the bounding box of the image: least x, least y, greatest x, greatest y.

@@ -36,18 +36,9 @@ use crate::tiff::ome::{
 use crate::tiff::sample::unpack_all;
 use crate::{ChunkGridChoice, Diagnostic, MapOptions, Mapped};
 
-pub use crate::tiff::lerc::LercChunk;
-pub use crate::tiff::lerc::lerc_outer_codecs;
-pub use crate::tiff::lerc::lerc_to_examine;
-pub use crate::tiff::lerc::settle_lerc;
-pub use crate::tiff::lerc::stored_type;
-pub use crate::tiff::ome::OtherTiff;
-pub use crate::tiff::ome::OtherTiffs;
-pub use crate::tiff::ome::ome_files;
-pub use crate::tiff::sidecars::Sidecar;
-pub use crate::tiff::sidecars::SidecarKind;
-pub use crate::tiff::sidecars::merge_sidecars;
-pub use crate::tiff::sidecars::sidecar_names;
+pub use crate::tiff::lerc::{LercChunk, lerc_outer_codecs, lerc_to_examine, settle_lerc, stored_type};
+pub use crate::tiff::ome::{OtherTiff, OtherTiffs, ome_files};
+pub use crate::tiff::sidecars::{Sidecar, SidecarKind, merge_sidecars, sidecar_names};
 
 /// Names of the variables that only describe the image in their group.
 const COMPANIONS: &[&str] = &["band", "band_name", "x", "y", "spatial_ref"];

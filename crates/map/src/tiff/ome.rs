@@ -12,8 +12,7 @@ use virtualize_tiff::{Ome, OmeImage, TiffData, parse_ome};
 use virtualize_zarr::cf::attributes;
 use virtualize_zarr::node::{self, join as join_path};
 use virtualize_zarr::{
-    Array, ChunkGrid, ChunkManifest, Codec, Node, NodePath, References, ReferencesBuilder, Source,
-    SourceId,
+    Array, ChunkGrid, ChunkManifest, Codec, Node, NodePath, References, ReferencesBuilder, Source, SourceId,
 };
 
 use super::georeference::{add_names, remove_band_names};
