@@ -18,9 +18,9 @@ for processor; do
         MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --locked --lib $(packages)
         continue
         ;;
-    i686) crates=$(packages codec references) ;;
+    i686) crates=$(packages codec rare references) ;;
     # The crate parquet, which references needs, is for little-endian processors.
-    *) crates=$(packages codec) ;;
+    *) crates=$(packages codec rare) ;;
     esac
     [ -n "${BUILD_STD:-}" ] || rustup target add "$processor-unknown-linux-gnu"
     # shellcheck disable=SC2086

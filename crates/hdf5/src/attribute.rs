@@ -167,31 +167,20 @@ pub(crate) async fn read_attributes(
     headers: &[&Header],
     shared: &mut SharedMessages,
 ) -> Result<Vec<Attributes>, Error> {
-    let mut pending = find_all(io, format, headers).await?;
-    resolve_messages(io, format, &mut pending, shared).await?;
-    resolve_parts(io, format, &mut pending, shared).await?;
-    decode_all(io, format, &mut pending).await?;
-    let mut attributes: Vec<_> = headers.iter().map(|_| Attributes::default()).collect();
-    for Pending { object, stage, .. } in pending {
-        let Some(attributes) = attributes.get_mut(object) else { continue };
-        match stage {
-            Stage::Done(attribute) => attributes.read.push(attribute),
-            Stage::Failed(error) => attributes.unreadable.push(error),
-            Stage::Found(_) | Stage::Parsed(_) | Stage::Typed(_) => {}
-        }
-    }
-    Ok(attributes)
-}
-
-/// Collects all attribute messages: compact ones in the order of the header, dense ones in creation order.
-async fn find_all(io: &Io<'_>, format: Format, headers: &[&Header]) -> Result<Vec<Pending>, Error> {
     let mut pending = Vec::new();
     let mut dense = Vec::new();
     for (object, header) in headers.iter().enumerate() {
         for message in header.all(kind::ATTRIBUTE) {
             let body = Body { address: message.address, bytes: message.body.clone() };
             let found = match message.shared {
-                true => found_shared(shared::parse(&body.bytes, body.address, kind::ATTRIBUTE, format)),
+                true => {
+                    let reference = shared::parse(&body.bytes, body.address, kind::ATTRIBUTE, format);
+
+                    match reference {
+                        Ok(reference) => Found::Shared(reference),
+                        Err(error) => Found::Failed(error),
+                    }
+                }
                 false => Found::Here(body),
             };
             pending.push(Pending { object, name: None, stage: Stage::Found(found) });
@@ -222,14 +211,39 @@ async fn find_all(io: &Io<'_>, format: Format, headers: &[&Header]) -> Result<Ve
             Err(error) => pending.push(Pending { object, name: None, stage: Stage::Failed(error) }),
         }
     }
-    Ok(pending)
-}
-
-fn found_shared(reference: Result<SharedReference, Error>) -> Found {
-    match reference {
-        Ok(reference) => Found::Shared(reference),
-        Err(error) => Found::Failed(error),
+    let mut pending = pending;
+    resolve_messages(io, format, &mut pending, shared).await?;
+    let mut references = BTreeSet::new();
+    for Pending { stage, .. } in &pending {
+        let Stage::Parsed(parsed) = stage else { continue };
+        for part in [&parsed.datatype, &parsed.dataspace] {
+            if let Part::Shared(reference) = part {
+                references.insert(*reference);
+            }
+        }
     }
+    shared.look_up(io, format, references).await?;
+    for Pending { stage, .. } in &mut pending {
+        let Stage::Parsed(parsed) = &mut *stage else { continue };
+        for part in [&parsed.datatype, &parsed.dataspace] {
+            if let Part::Shared(reference) = part {
+                shared.hold(io, *reference)?;
+            }
+        }
+        let typed = type_of(parsed, format, shared);
+        *stage = typed.map_or_else(Stage::Failed, |typed| Stage::Typed(Box::new(typed)));
+    }
+    decode_all(io, format, &mut pending).await?;
+    let mut attributes: Vec<_> = headers.iter().map(|_| Attributes::default()).collect();
+    for Pending { object, stage, .. } in pending {
+        let Some(attributes) = attributes.get_mut(object) else { continue };
+        match stage {
+            Stage::Done(attribute) => attributes.read.push(attribute),
+            Stage::Failed(error) => attributes.unreadable.push(error),
+            Stage::Found(_) | Stage::Parsed(_) | Stage::Typed(_) => {}
+        }
+    }
+    Ok(attributes)
 }
 
 /// Resolves messages that are shared as a whole, then parses all.
@@ -262,36 +276,6 @@ fn parsed(body: &Body, name: Option<IndexedName>, format: Format) -> Result<Attr
     let parsed = parse(&body.bytes, body.address, format)?;
     name.map_or(Ok(()), |name| name.check("attribute message", body.address, parsed.hash))?;
     Ok(parsed)
-}
-
-/// Resolves shared datatypes and dataspaces, then parses all.
-async fn resolve_parts(
-    io: &Io<'_>,
-    format: Format,
-    pending: &mut [Pending],
-    shared: &mut SharedMessages,
-) -> Result<(), Error> {
-    let mut references = BTreeSet::new();
-    for Pending { stage, .. } in &*pending {
-        let Stage::Parsed(parsed) = stage else { continue };
-        for part in [&parsed.datatype, &parsed.dataspace] {
-            if let Part::Shared(reference) = part {
-                references.insert(*reference);
-            }
-        }
-    }
-    shared.look_up(io, format, references).await?;
-    for Pending { stage, .. } in pending {
-        let Stage::Parsed(parsed) = &mut *stage else { continue };
-        for part in [&parsed.datatype, &parsed.dataspace] {
-            if let Part::Shared(reference) = part {
-                shared.hold(io, *reference)?;
-            }
-        }
-        let typed = type_of(parsed, format, shared);
-        *stage = typed.map_or_else(Stage::Failed, |typed| Stage::Typed(Box::new(typed)));
-    }
-    Ok(())
 }
 
 fn type_of(parsed: &mut AttributeMessage, format: Format, shared: &SharedMessages) -> Result<Typed, Error> {

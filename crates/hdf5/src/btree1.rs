@@ -344,7 +344,14 @@ pub(super) async fn read_btree1<'a>(
                 }
             }
         }
-        refuse_repetition(&mut trees, &next);
+        let mut nodes: Vec<_> = next.iter().map(|node| (node.tree, node.address)).collect();
+        nodes.sort_unstable();
+        for pair in nodes.windows(2) {
+            let [first, second] = pair else { continue };
+            if let Some(tree) = trees.get_mut(first.0).filter(|_| first == second) {
+                tree.result = Err(Error::malformed(NODE, first.1, "a second parent, expected one"));
+            }
+        }
         announce(io, &trees, &next);
         level = next;
     }
@@ -394,7 +401,17 @@ impl<'a> Tree<'a> {
         next: &mut Vec<Node>,
     ) -> Result<(), Error> {
         let parsed = self.sizes.parse(bytes, node.address)?;
-        check_level(io, node, &parsed)?;
+        let found = parsed.level;
+        match node.expected {
+            Some((expected, _)) if expected != found => {
+                Err(Error::malformed(NODE, node.address, format!("level {found}, expected {expected}")))
+            }
+            None if u32::from(found) > io.limits().depth => {
+                let problem = format!("level {found}, expected at most {}", io.limits().depth);
+                Err(Error::limit(NODE, node.address, problem))
+            }
+            _ => Ok(()),
+        }?;
         let (level, last) = &mut self.last;
         if *level != parsed.level {
             (*level, *last) = (parsed.level, Vec::new());
@@ -430,32 +447,6 @@ impl<'a> Tree<'a> {
             }
             None => Ok(()),
         })
-    }
-}
-
-fn check_level(io: &Io<'_>, node: &Node, parsed: &Btree1Node<'_>) -> Result<(), Error> {
-    let found = parsed.level;
-    match node.expected {
-        Some((expected, _)) if expected != found => {
-            Err(Error::malformed(NODE, node.address, format!("level {found}, expected {expected}")))
-        }
-        None if u32::from(found) > io.limits().depth => {
-            let problem = format!("level {found}, expected at most {}", io.limits().depth);
-            Err(Error::limit(NODE, node.address, problem))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Fails every tree in which a node occurs twice in a level.
-fn refuse_repetition(trees: &mut [Tree<'_>], level: &[Node]) {
-    let mut nodes: Vec<_> = level.iter().map(|node| (node.tree, node.address)).collect();
-    nodes.sort_unstable();
-    for pair in nodes.windows(2) {
-        let [first, second] = pair else { continue };
-        if let Some(tree) = trees.get_mut(first.0).filter(|_| first == second) {
-            tree.result = Err(Error::malformed(NODE, first.1, "a second parent, expected one"));
-        }
     }
 }
 

@@ -76,7 +76,50 @@ impl Btree2Header {
         expect_prefix(&mut cursor, HEADER, *b"BTHD", 0)?;
         checked(HEADER, address, bytes)?;
         let fields = Fields::parse(&mut cursor, format).map_err(Error::truncated(HEADER, address))?;
-        fields.into_header(address, format)
+        let leaf = u64::from(fields.node_size).saturating_sub(NODE_OVERHEAD);
+        let Some(leaf) = leaf.checked_div(fields.record_size.into()) else {
+            return Err(Error::malformed(HEADER, address, "record size 0, expected 1 or more"));
+        };
+        let mut header = Btree2Header {
+            record_type: fields.record_type,
+            node_size: fields.node_size,
+            record_size: fields.record_size,
+            depth: fields.depth,
+            root: None,
+            total: fields.total,
+            count_size: bytes_for(leaf),
+            total_sizes: vec![0],
+            most_records: vec![leaf],
+        };
+        let mut below = header.most_records.first().copied().unwrap_or(0);
+        for depth in 1..=fields.depth {
+            let pointer = header.pointer_size(depth, format);
+            let room = u64::from(fields.node_size).saturating_sub(NODE_OVERHEAD.saturating_add(pointer));
+            let most = room.checked_div(pointer.saturating_add(fields.record_size.into())).unwrap_or(0);
+            let total = most.saturating_add(1).checked_mul(below).and_then(|sum| sum.checked_add(most));
+            let Some(total) = total.filter(|_| most > 0) else {
+                let problem =
+                    format!("depth {}, expected less for nodes of {} bytes", fields.depth, fields.node_size);
+                return Err(Error::malformed(HEADER, address, problem));
+            };
+            header.most_records.push(most);
+            header.total_sizes.push(bytes_for(total));
+            below = total;
+        }
+        if fields.total == 0 && fields.root_records == 0 {
+            return Ok(header);
+        }
+        let Some(root) = fields.root else {
+            return Err(Error::malformed(
+                HEADER,
+                address,
+                format!("{} records without a root, expected 0", fields.total),
+            ));
+        };
+        let root = Btree2Child { address: root, records: fields.root_records.into(), total: fields.total };
+        header.check_child(root, fields.depth, HEADER, address)?;
+        header.root = Some(root);
+        Ok(header)
     }
 
     /// Returns the number of used bytes, including the checksum, of a node at `depth` (0 for a leaf).
@@ -217,60 +260,6 @@ impl Fields {
         let total = cursor.uint(usize::from(format.length_size))?;
         Ok(Self { record_type, node_size, record_size, depth, root, root_records, total })
     }
-
-    fn into_header(self, address: u64, format: Format) -> Result<Btree2Header, Error> {
-        let leaf = u64::from(self.node_size).saturating_sub(NODE_OVERHEAD);
-        let Some(leaf) = leaf.checked_div(self.record_size.into()) else {
-            return Err(Error::malformed(HEADER, address, "record size 0, expected 1 or more"));
-        };
-        let mut header = Btree2Header {
-            record_type: self.record_type,
-            node_size: self.node_size,
-            record_size: self.record_size,
-            depth: self.depth,
-            root: None,
-            total: self.total,
-            count_size: bytes_for(leaf),
-            total_sizes: vec![0],
-            most_records: vec![leaf],
-        };
-        self.add_levels(&mut header, address, format)?;
-        if self.total == 0 && self.root_records == 0 {
-            return Ok(header);
-        }
-        let Some(root) = self.root else {
-            return Err(Error::malformed(
-                HEADER,
-                address,
-                format!("{} records without a root, expected 0", self.total),
-            ));
-        };
-        let root = Btree2Child { address: root, records: self.root_records.into(), total: self.total };
-        header.check_child(root, self.depth, HEADER, address)?;
-        header.root = Some(root);
-        Ok(header)
-    }
-
-    /// Determines the record counts of each level. The number of records in an internal node depends on the size of its
-    /// counts, which depend on the number of records that the subtrees can contain.
-    fn add_levels(&self, header: &mut Btree2Header, address: u64, format: Format) -> Result<(), Error> {
-        let mut below = header.most_records.first().copied().unwrap_or(0);
-        for depth in 1..=self.depth {
-            let pointer = header.pointer_size(depth, format);
-            let room = u64::from(self.node_size).saturating_sub(NODE_OVERHEAD.saturating_add(pointer));
-            let most = room.checked_div(pointer.saturating_add(self.record_size.into())).unwrap_or(0);
-            let total = most.saturating_add(1).checked_mul(below).and_then(|sum| sum.checked_add(most));
-            let Some(total) = total.filter(|_| most > 0) else {
-                let problem =
-                    format!("depth {}, expected less for nodes of {} bytes", self.depth, self.node_size);
-                return Err(Error::malformed(HEADER, address, problem));
-            };
-            header.most_records.push(most);
-            header.total_sizes.push(bytes_for(total));
-            below = total;
-        }
-        Ok(())
-    }
 }
 
 fn pointer_size(format: Format, count_size: u8, total_size: u8) -> u64 {
@@ -378,7 +367,15 @@ impl Walk {
     ) {
         let header = bytes.and_then(|bytes| {
             let header = Btree2Header::parse(&bytes, address, self.format)?;
-            check_size(io, &header, address)?;
+            let bytes = header.total.saturating_mul(header.record_size.into());
+            if bytes > io.size() {
+                let problem = format!("{} records in a file of {} bytes", header.total, io.size());
+                return Err(Error::malformed(HEADER, address, problem));
+            }
+            if header.depth > 0 && u64::from(header.depth) > u64::from(io.limits().depth) {
+                let problem = format!("depth {}, expected at most {}", header.depth, io.limits().depth);
+                return Err(Error::limit(HEADER, address, problem));
+            }
             sink.begin(tree, &header, address)?;
             Ok(header)
         });
@@ -444,20 +441,6 @@ fn visit(
             sink.records(node.tree, first, record)?;
             first = first.saturating_add(1);
         }
-    }
-    Ok(())
-}
-
-/// Every record is stored in the file, so there cannot be more of them than bytes.
-fn check_size(io: &Io<'_>, header: &Btree2Header, address: u64) -> Result<(), Error> {
-    let bytes = header.total.saturating_mul(header.record_size.into());
-    if bytes > io.size() {
-        let problem = format!("{} records in a file of {} bytes", header.total, io.size());
-        return Err(Error::malformed(HEADER, address, problem));
-    }
-    if header.depth > 0 && u64::from(header.depth) > u64::from(io.limits().depth) {
-        let problem = format!("depth {}, expected at most {}", header.depth, io.limits().depth);
-        return Err(Error::limit(HEADER, address, problem));
     }
     Ok(())
 }

@@ -357,7 +357,17 @@ impl ChunkColumns {
             Some(size) if size != self.grid.chunk_bytes => return Err(self.wrong_size(position, size)),
             _ => {}
         }
-        self.push_position(position);
+        self.ascending &= self.last.is_none_or(|last| last < position);
+        self.last = Some(position);
+        match &mut self.positions {
+            Some(positions) => positions.push(position),
+            None if position == self.addresses.len() as u64 => {}
+            None => {
+                let mut positions: Vec<_> = (0..self.addresses.len() as u64).collect();
+                positions.push(position);
+                self.positions = Some(positions);
+            }
+        };
         self.addresses.push(chunk.address);
         if chunk.filter_mask != 0 && self.filtered {
             self.filter_masks.insert(position, chunk.filter_mask);
@@ -370,21 +380,6 @@ impl ChunkColumns {
         let Ok(size) = u32::try_from(size) else { return Err(self.too_large(position, size)) };
         self.sizes.push(size);
         Ok(())
-    }
-
-    #[inline]
-    fn push_position(&mut self, position: u64) {
-        self.ascending &= self.last.is_none_or(|last| last < position);
-        self.last = Some(position);
-        match &mut self.positions {
-            Some(positions) => positions.push(position),
-            None if position == self.addresses.len() as u64 => {}
-            None => {
-                let mut positions: Vec<_> = (0..self.addresses.len() as u64).collect();
-                positions.push(position);
-                self.positions = Some(positions);
-            }
-        }
     }
 
     fn too_large(&self, position: u64, size: u64) -> Error {

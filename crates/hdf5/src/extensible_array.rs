@@ -168,19 +168,9 @@ impl ExtensibleArray {
         self.min_pointers.checked_ilog2().unwrap_or(0).saturating_mul(2)
     }
 
-    /// Returns the number of data block addresses in the index block.
-    fn direct_blocks(&self) -> u64 {
-        u64::from(self.min_pointers).saturating_sub(1).saturating_mul(2)
-    }
-
     /// Returns the number of data blocks of a super block.
     fn blocks(level: u32) -> u64 {
         1_u64.checked_shl(level / 2).unwrap_or(u64::MAX)
-    }
-
-    /// Returns the number of data blocks of all earlier super blocks.
-    fn blocks_before(level: u32) -> u64 {
-        (0..level).map(Self::blocks).fold(0, u64::saturating_add)
     }
 
     /// Returns the number of elements in each data block of a super block.
@@ -216,7 +206,11 @@ impl ExtensibleArray {
     /// Returns the range of the index block.
     pub(crate) fn index_range(&self, address: u64, format: Format) -> ByteRange {
         let supers = u64::from(self.levels().saturating_sub(self.direct_levels()));
-        let pointers = self.direct_blocks().saturating_add(supers).saturating_mul(format.offset_size.into());
+        let pointers = u64::from(self.min_pointers)
+            .saturating_sub(1)
+            .saturating_mul(2)
+            .saturating_add(supers)
+            .saturating_mul(format.offset_size.into());
         let elements = self.bytes_of(self.index_elements.into());
         let length = Self::prefix(format).saturating_add(elements).saturating_add(pointers);
         ByteRange::new(address, length.saturating_add(CHECKSUM))
@@ -248,7 +242,7 @@ impl ExtensibleArray {
                 );
                 return Err(Error::malformed(INDEX_BLOCK, address, problem));
             }
-            let before = Self::blocks_before(level);
+            let before = (0..level).map(Self::blocks).fold(0, u64::saturating_add);
             for number in 0..Self::blocks(level) {
                 let misplaced = before.saturating_add(number).saturating_mul(elements);
                 let offset = self.offset(first).saturating_add(misplaced);
@@ -437,13 +431,6 @@ pub(super) async fn read_extensible_arrays<'a>(
         Array { job, state, super_blocks: Vec::new(), data_blocks: Vec::new() }
     };
     let mut arrays: Vec<_> = jobs.into_iter().zip(headers).map(open).collect();
-    read_index_blocks(io, format, &mut arrays).await;
-    read_super_blocks(io, format, &mut arrays).await;
-    read_data_blocks(io, format, &mut arrays).await;
-    arrays.into_iter().map(|array| (array.job, array.state.map(drop))).collect()
-}
-
-async fn read_index_blocks(io: &Io<'_>, format: Format, arrays: &mut [Array<'_>]) {
     let index = |(place, array): (usize, &Array<'_>)| {
         let array = &array.state.as_ref().ok()?.array;
         Some((place, array.index_range(array.index_block?, format)))
@@ -456,9 +443,6 @@ async fn read_index_blocks(io: &Io<'_>, format: Format, arrays: &mut [Array<'_>]
             array.note(result);
         }
     }
-}
-
-async fn read_super_blocks(io: &Io<'_>, format: Format, arrays: &mut [Array<'_>]) {
     let mut wanted = Vec::new();
     for (place, array) in arrays.iter().enumerate() {
         let Ok(header) = &array.state else { continue };
@@ -472,9 +456,6 @@ async fn read_super_blocks(io: &Io<'_>, format: Format, arrays: &mut [Array<'_>]
             array.note(result);
         }
     }
-}
-
-async fn read_data_blocks(io: &Io<'_>, format: Format, arrays: &mut [Array<'_>]) {
     let parts: Vec<_> =
         arrays.iter().enumerate().flat_map(|(place, array)| array.parts(place, format)).collect();
     for batch in parts.chunks(io.batch()) {
@@ -486,6 +467,7 @@ async fn read_data_blocks(io: &Io<'_>, format: Format, arrays: &mut [Array<'_>])
             }
         }
     }
+    arrays.into_iter().map(|array| (array.job, array.state.map(drop))).collect()
 }
 
 impl Header {

@@ -32,24 +32,20 @@ pub(crate) fn decode(
     let applied = filters.iter().enumerate().filter(|(bit, _)| mask >> (*bit).min(31) & 1 == 0);
     let mut bytes = bytes.to_vec();
     for (_, filter) in applied.rev() {
-        bytes = undo(filter, bytes, size, address)?;
+        bytes = match filter.id {
+            DEFLATE => inflate(&bytes, size, address),
+            SHUFFLE => Ok(unshuffle(&bytes, filter.parameters.first().copied().unwrap_or(1))),
+            FLETCHER32 => checked(bytes, address),
+            id => Err(Error::unsupported(
+                STRUCTURE,
+                address,
+                format!("filter {id}, expected deflate, shuffle or fletcher32"),
+            )),
+        }?;
     }
     match bytes.len() as u64 == size {
         true => Ok(bytes.into()),
         false => Err(Error::malformed(STRUCTURE, address, format!("{} bytes, expected {size}", bytes.len()))),
-    }
-}
-
-fn undo(filter: &Filter, bytes: Vec<u8>, size: u64, address: u64) -> Result<Vec<u8>, Error> {
-    match filter.id {
-        DEFLATE => inflate(&bytes, size, address),
-        SHUFFLE => Ok(unshuffle(&bytes, filter.parameters.first().copied().unwrap_or(1))),
-        FLETCHER32 => checked(bytes, address),
-        id => Err(Error::unsupported(
-            STRUCTURE,
-            address,
-            format!("filter {id}, expected deflate, shuffle or fletcher32"),
-        )),
     }
 }
 

@@ -178,13 +178,6 @@ pub(super) async fn read_fixed_arrays<'a>(
         Array { job, state }
     };
     let mut arrays: Vec<_> = jobs.into_iter().zip(headers).map(open).collect();
-    let pages = read_blocks(io, format, &mut arrays).await;
-    read_pages(io, &mut arrays, &pages).await;
-    arrays.into_iter().map(|array| (array.job, array.state.map(drop))).collect()
-}
-
-/// Reads the data blocks. Returns the pages of paged ones.
-async fn read_blocks(io: &Io<'_>, format: Format, arrays: &mut [Array<'_>]) -> Vec<Page> {
     let ranges: Vec<_> =
         arrays.iter().enumerate().filter_map(|(place, array)| array.block(place, format)).collect();
     let only: Vec<_> = ranges.iter().map(|(_, range)| *range).collect();
@@ -195,10 +188,6 @@ async fn read_blocks(io: &Io<'_>, format: Format, arrays: &mut [Array<'_>]) -> V
             array.note(result);
         }
     }
-    pages
-}
-
-async fn read_pages(io: &Io<'_>, arrays: &mut [Array<'_>], pages: &[Page]) {
     for batch in pages.chunks(io.batch()) {
         let ranges: Vec<_> = batch.iter().map(|page| page.range).collect();
         for (page, bytes) in batch.iter().zip(read_whole(io, PAGE, &ranges).await) {
@@ -208,6 +197,7 @@ async fn read_pages(io: &Io<'_>, arrays: &mut [Array<'_>], pages: &[Page]) {
             }
         }
     }
+    arrays.into_iter().map(|array| (array.job, array.state.map(drop))).collect()
 }
 
 impl Header {

@@ -101,15 +101,6 @@ pub(crate) fn header_length(format: Format) -> u64 {
     offset.saturating_mul(3).saturating_add(length.saturating_mul(12)).saturating_add(26)
 }
 
-/// Reads the number of huge objects. The library deletes their B-tree if there are none when it closes the heap, and fails in
-/// a file that it only reads.
-fn check_huge(reader: &mut Reader<'_>, tree: Option<u64>) -> Result<(), Error> {
-    if reader.raw_length()? == 0 && tree.is_some() {
-        return Err(reader.malformed("a B-tree of huge objects, expected none without huge objects"));
-    }
-    Ok(())
-}
-
 /// Returns the size of the header in bytes, given its first ten bytes.
 pub(crate) fn length(bytes: &[u8], address: u64, format: Format) -> Result<u64, Error> {
     let mut reader = Reader::new(HEADER, bytes, address, format);
@@ -140,7 +131,9 @@ impl FractalHeap {
         reader.address()?;
         let managed_size = reader.raw_length()?;
         reader.skip(u64::from(format.length_size).saturating_mul(4))?;
-        check_huge(&mut reader, huge)?;
+        if reader.raw_length()? == 0 && huge.is_some() {
+            return Err(reader.malformed("a B-huge of huge objects, expected none without huge objects"));
+        }
         reader.skip(u64::from(format.length_size).saturating_mul(2))?;
         let width = reader.u16()?;
         let (first_size, largest_direct) = (reader.raw_length()?, reader.raw_length()?);
@@ -187,7 +180,14 @@ impl FractalHeap {
         match (first >> 6, first >> 4 & 3) {
             (0, 0) => {
                 let (offset, length) = (reader.uint(self.offset_bytes)?, reader.uint(self.length_bytes)?);
-                self.check_managed(&reader, offset, length)
+                let most = self.largest_managed.min(self.largest_direct);
+                match (1..=self.managed_size).contains(&offset) && (1..=most).contains(&length) {
+                    true => Ok(ObjectId::Managed { offset, length }),
+                    false => Err(reader.malformed(format!(
+                        "object of {length} bytes at {offset}, expected 1 to {most} at 1 to {}",
+                        self.managed_size
+                    ))),
+                }
             }
             (0, 1) => self.parse_huge_id(&mut reader),
             (0, 2) => {
@@ -198,18 +198,6 @@ impl FractalHeap {
             }
             (version, kind) => Err(reader.unsupported(format!(
                 "version {version} and type {kind}, expected version 0 and type 0 to 2"
-            ))),
-        }
-    }
-
-    /// Checks the place of a managed object as the library does.
-    fn check_managed(&self, reader: &Reader<'_>, offset: u64, length: u64) -> Result<ObjectId, Error> {
-        let most = self.largest_managed.min(self.largest_direct);
-        match (1..=self.managed_size).contains(&offset) && (1..=most).contains(&length) {
-            true => Ok(ObjectId::Managed { offset, length }),
-            false => Err(reader.malformed(format!(
-                "object of {length} bytes at {offset}, expected 1 to {most} at 1 to {}",
-                self.managed_size
             ))),
         }
     }
@@ -519,7 +507,41 @@ pub(crate) async fn read_heap_objects(
 ) -> Vec<Result<Objects, Error>> {
     let mut reading = Reading::new(heaps, requests);
     while reading.read_level(io).await {}
-    reading.read_huge(io, format).await;
+    let mut wanted: BTreeMap<usize, Vec<(Want, u64)>> = BTreeMap::new();
+    for (want, number) in std::mem::take(&mut reading.huge_indexed) {
+        wanted.entry(want.heap).or_default().push((want, number));
+    }
+    let tree = |heap: &usize| match reading.heaps.get(*heap) {
+        Some(Ok(header)) => header.huge,
+        _ => None,
+    };
+    wanted.retain(|heap, _| tree(heap).is_some());
+    let trees: Vec<_> = wanted.keys().filter_map(tree).collect();
+    let records = read_records(io, format, &trees).await;
+    for ((heap, wants), records) in wanted.into_iter().zip(records) {
+        let Some(Ok(header)) = reading.heaps.get(heap) else { continue };
+        let parsed = records.and_then(|records| {
+            let records = records.records.chunks_exact(records.record_size.max(1));
+            records.map(|record| header.parse_huge_record(record)).collect::<Result<BTreeMap<_, _>, _>>()
+        });
+        for (want, number) in wants {
+            match &parsed {
+                Ok(parsed) => reading.huge.extend(parsed.get(&number).map(|at| (want, *at))),
+                Err(error) => reading.put(want, Err(error.clone())),
+            }
+        }
+    }
+    let huge = std::mem::take(&mut reading.huge);
+    let ranges: Vec<_> = huge.iter().map(|(_, at)| ByteRange::new(at.address, at.length)).collect();
+    let blocks = read_whole(io, "huge object", &ranges).await;
+    for ((want, at), bytes) in huge.into_iter().zip(blocks) {
+        let Some(Ok(heap)) = reading.heaps.get(want.heap) else { continue };
+        let bytes = bytes.and_then(|bytes| match at.filtered {
+            Some((mask, size)) => decode(io, &heap.filters, mask, bytes, size, at.address),
+            None => Ok(bytes),
+        });
+        reading.put(want, bytes.map(|bytes| HeapObject { address: at.address, bytes }));
+    }
     reading.finish()
 }
 
@@ -652,49 +674,6 @@ impl Reading {
             }
         }
         self.next.extend(children.into_values());
-    }
-
-    async fn read_huge(&mut self, io: &Io<'_>, format: Format) {
-        self.look_up_huge(io, format).await;
-        let huge = std::mem::take(&mut self.huge);
-        let ranges: Vec<_> = huge.iter().map(|(_, at)| ByteRange::new(at.address, at.length)).collect();
-        let blocks = read_whole(io, "huge object", &ranges).await;
-        for ((want, at), bytes) in huge.into_iter().zip(blocks) {
-            let Some(Ok(heap)) = self.heaps.get(want.heap) else { continue };
-            let bytes = bytes.and_then(|bytes| match at.filtered {
-                Some((mask, size)) => decode(io, &heap.filters, mask, bytes, size, at.address),
-                None => Ok(bytes),
-            });
-            self.put(want, bytes.map(|bytes| HeapObject { address: at.address, bytes }));
-        }
-    }
-
-    /// Resolves huge objects with indirect ids through the B-tree of the heap.
-    async fn look_up_huge(&mut self, io: &Io<'_>, format: Format) {
-        let mut wanted: BTreeMap<usize, Vec<(Want, u64)>> = BTreeMap::new();
-        for (want, number) in std::mem::take(&mut self.huge_indexed) {
-            wanted.entry(want.heap).or_default().push((want, number));
-        }
-        let tree = |heap: &usize| match self.heaps.get(*heap) {
-            Some(Ok(header)) => header.huge,
-            _ => None,
-        };
-        wanted.retain(|heap, _| tree(heap).is_some());
-        let trees: Vec<_> = wanted.keys().filter_map(tree).collect();
-        let records = read_records(io, format, &trees).await;
-        for ((heap, wants), records) in wanted.into_iter().zip(records) {
-            let Some(Ok(header)) = self.heaps.get(heap) else { continue };
-            let parsed = records.and_then(|records| {
-                let records = records.records.chunks_exact(records.record_size.max(1));
-                records.map(|record| header.parse_huge_record(record)).collect::<Result<BTreeMap<_, _>, _>>()
-            });
-            for (want, number) in wants {
-                match &parsed {
-                    Ok(parsed) => self.huge.extend(parsed.get(&number).map(|at| (want, *at))),
-                    Err(error) => self.put(want, Err(error.clone())),
-                }
-            }
-        }
     }
 
     fn finish(self) -> Vec<Result<Objects, Error>> {

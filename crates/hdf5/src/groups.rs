@@ -403,19 +403,6 @@ impl IndexedName {
     }
 }
 
-/// Marks the names that a binary search can miss.
-fn mark_disorder(entries: &mut [DenseEntry]) {
-    let (mut highest, mut lowest) = (0, u32::MAX);
-    for DenseEntry { name, .. } in entries.iter_mut() {
-        name.is_in_order = name.hash >= highest;
-        highest = highest.max(name.hash);
-    }
-    for DenseEntry { name, .. } in entries.iter_mut().rev() {
-        name.is_in_order &= name.hash <= lowest;
-        lowest = lowest.min(name.hash);
-    }
-}
-
 type Entries = Vec<(DenseEntry, Option<Result<HeapObject, Error>>)>;
 
 /// Reads all entries of each storage. The object is `None` for entries in the shared message heap.
@@ -463,7 +450,15 @@ fn entries_of(kind: DenseKind, records: &Btree2Records, tree: u64) -> Result<Vec
     }
     let records = records.records.chunks_exact(records.record_size);
     let mut entries: Vec<_> = records.filter_map(|record| entry_of(kind, record)).collect();
-    mark_disorder(&mut entries);
+    let (mut highest, mut lowest) = (0, u32::MAX);
+    for DenseEntry { name, .. } in entries.iter_mut() {
+        name.is_in_order = name.hash >= highest;
+        highest = highest.max(name.hash);
+    }
+    for DenseEntry { name, .. } in entries.iter_mut().rev() {
+        name.is_in_order &= name.hash <= lowest;
+        lowest = lowest.min(name.hash);
+    }
     Ok(entries)
 }
 

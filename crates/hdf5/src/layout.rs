@@ -239,11 +239,21 @@ pub(crate) async fn read_layouts(
 ) -> Result<Vec<Layout>, Error> {
     let names: Vec<_> = requests.iter().filter_map(|request| Some(request.external.as_ref()?.heap)).collect();
     let mut names = read_local_heaps(io, format, &names).await?.into_iter();
-    let blocks = read_mapping_blocks(io, format, &requests).await?;
+    let pointers = requests.iter().filter_map(|request| match request.message {
+        LayoutMessage::Virtual(pointer) => pointer,
+        _ => None,
+    });
+    let mut collections = Collections::new();
+    let addresses = pointers.map(|pointer| pointer.collection).collect();
+    fetch_collections(io, format, addresses, &mut collections).await?;
+    let blocks = collections;
     let mut tables = read_tables(io, format, &requests).await.into_iter();
     let mut layout = |request: LayoutRequest| {
         let names = request.external.as_ref().and_then(|_| names.next());
-        let needed = extent_bytes(&request.dataspace, request.element_size);
+        let needed = request
+            .dataspace
+            .shape()
+            .map_or(0, |shape| shape.iter().copied().fold(request.element_size, u64::saturating_mul));
         match (request.message, request.external, names) {
             (LayoutMessage::Contiguous { .. }, Some(files), Some(names)) => {
                 names.and_then(|names| external(io, &files, &names)).map(Layout::External)
@@ -313,11 +323,6 @@ fn with_table(chunked: ChunkedLayout, chunks: ChunkTable) -> Chunked {
     Chunked { chunk_shape, index, unfiltered_edges, chunks }
 }
 
-/// Returns the size of all elements in bytes. It saturates.
-fn extent_bytes(dataspace: &Dataspace, element_size: u64) -> u64 {
-    dataspace.shape().map_or(0, |shape| shape.iter().copied().fold(element_size, u64::saturating_mul))
-}
-
 fn external(io: &Io<'_>, files: &ExternalFiles, heap: &Bytes) -> Result<Vec<ExternalSegment>, Error> {
     let segment = |slot: &Slot| {
         let file = heap_text(heap, slot.name, files.heap)?;
@@ -334,22 +339,6 @@ fn external(io: &Io<'_>, files: &ExternalFiles, heap: &Bytes) -> Result<Vec<Exte
         Ok(ExternalSegment { file, offset: slot.offset, size: slot.size })
     };
     files.slots.iter().map(segment).collect()
-}
-
-/// Reads the global heap collections that contain the mappings of virtual datasets.
-async fn read_mapping_blocks(
-    io: &Io<'_>,
-    format: Format,
-    requests: &[LayoutRequest],
-) -> Result<Collections, Error> {
-    let pointers = requests.iter().filter_map(|request| match request.message {
-        LayoutMessage::Virtual(pointer) => pointer,
-        _ => None,
-    });
-    let mut collections = Collections::new();
-    let addresses = pointers.map(|pointer| pointer.collection).collect();
-    fetch_collections(io, format, addresses, &mut collections).await?;
-    Ok(collections)
 }
 
 fn mappings(
@@ -406,23 +395,22 @@ fn chunk_request(request: &LayoutRequest, chunked: &ChunkedLayout) -> Result<Chu
     };
     let chunk_shape = chunked.chunk_shape.clone();
     let filtered = request.filtered;
-    let (index, version) = (index_of(chunked), chunked.version);
-    Ok(ChunkRequest { index, shape, max_shape, chunk_shape, element_size, version, filtered })
-}
-
-fn index_of(chunked: &ChunkedLayout) -> ChunkIndex {
     let address = chunked.address;
-    match chunked.index {
-        ChunkIndexKind::BTree1 => ChunkIndex::BTree1 { address },
-        ChunkIndexKind::Single => {
-            let (size, filter_mask) = chunked.single.unwrap_or((0, 0));
-            ChunkIndex::Single { address, size, filter_mask }
-        }
-        ChunkIndexKind::Implicit => ChunkIndex::Implicit { address },
-        ChunkIndexKind::FixedArray => ChunkIndex::FixedArray { address },
-        ChunkIndexKind::ExtensibleArray => ChunkIndex::ExtensibleArray { address },
-        ChunkIndexKind::BTree2 => ChunkIndex::BTree2 { address },
-    }
+    let (index, version) = (
+        match chunked.index {
+            ChunkIndexKind::BTree1 => ChunkIndex::BTree1 { address },
+            ChunkIndexKind::Single => {
+                let (size, filter_mask) = chunked.single.unwrap_or((0, 0));
+                ChunkIndex::Single { address, size, filter_mask }
+            }
+            ChunkIndexKind::Implicit => ChunkIndex::Implicit { address },
+            ChunkIndexKind::FixedArray => ChunkIndex::FixedArray { address },
+            ChunkIndexKind::ExtensibleArray => ChunkIndex::ExtensibleArray { address },
+            ChunkIndexKind::BTree2 => ChunkIndex::BTree2 { address },
+        },
+        chunked.version,
+    );
+    Ok(ChunkRequest { index, shape, max_shape, chunk_shape, element_size, version, filtered })
 }
 
 // External Data Files message, 0x0007 (specification IV.A.2.h).

@@ -233,7 +233,18 @@ fn parse_messages(
             return Err(reader.malformed(format!("message of {size} bytes, expected a multiple of 8")));
         }
         reader.skip(size)?;
-        check_flags(&reader, kind, flags)?;
+        let has = |flag| flags & flag != 0;
+        let is_unknown = kind > kind::LAST_KNOWN || kind == kind::BOGUS;
+        if is_unknown && has(FLAG_MUST_KNOW) {
+            let problem = format!("message type {kind:#x}, which is unknown and marked as mandatory");
+            return Err(reader.unsupported(problem));
+        }
+        let contradicts = has(FLAG_SHARED) && has(FLAG_UNSHARED)
+            || has(FLAG_WAS_UNKNOWN) && (has(FLAG_WRITER_MUST_KNOW) || !has(FLAG_MARKED));
+        let is_misplaced = has(FLAG_SHARED | FLAG_SHAREABLE) && !is_unknown && !is_shareable(kind);
+        if contradicts || is_misplaced {
+            return Err(reader.malformed(format!("flags {flags:#04x} of a message of type {kind:#x}")));
+        }
         count = count.saturating_add(1);
         if kind != 0 {
             let body = slice(block, start, start.saturating_add(size)).unwrap_or_default();
@@ -249,23 +260,6 @@ fn parse_messages(
         return Err(reader.malformed(format!("{rest} bytes after the last message, expected none")));
     }
     Ok((messages, count))
-}
-
-/// Checks the flags of a message as the library does before it opens the object.
-fn check_flags(reader: &Reader<'_>, kind: u16, flags: u8) -> Result<(), Error> {
-    let has = |flag| flags & flag != 0;
-    let is_unknown = kind > kind::LAST_KNOWN || kind == kind::BOGUS;
-    if is_unknown && has(FLAG_MUST_KNOW) {
-        let problem = format!("message type {kind:#x}, which is unknown and marked as mandatory");
-        return Err(reader.unsupported(problem));
-    }
-    let contradicts = has(FLAG_SHARED) && has(FLAG_UNSHARED)
-        || has(FLAG_WAS_UNKNOWN) && (has(FLAG_WRITER_MUST_KNOW) || !has(FLAG_MARKED));
-    let is_misplaced = has(FLAG_SHARED | FLAG_SHAREABLE) && !is_unknown && !is_shareable(kind);
-    if contradicts || is_misplaced {
-        return Err(reader.malformed(format!("flags {flags:#04x} of a message of type {kind:#x}")));
-    }
-    Ok(())
 }
 
 const fn is_shareable(kind: u16) -> bool {

@@ -9,7 +9,7 @@ use virtualize_bytes::{Address, ByteRange, Limits, ReadRanges};
 use crate::{
     Error,
     attribute::{Attributes, read_attributes},
-    btree1::{self, TreeRanks},
+    btree1,
     cursor::Format,
     dataspace, datatype, fill_value, filters,
     global_heap::{self, VariableElement, fetch_collections},
@@ -37,7 +37,10 @@ pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Erro
     if let Some(Err(error)) = graph.get(&superblock.root) {
         return Err(error.clone());
     }
-    look_up_shared(&io, format, &graph, &mut shared).await?;
+    let messages = graph.values().flatten().flat_map(|node| &node.header.messages);
+    let messages = messages.filter(|message| message.shared && message.kind != kind::ATTRIBUTE);
+    let references = messages.filter_map(|message| reference_of(message, format).ok());
+    shared.look_up(&io, format, references.collect()).await?;
     let drafts = drafts(&io, &mut graph, format, &shared)?;
     let headers: Vec<_> = graph.values().flatten().map(|node| &node.header).collect();
     let (attributes, layouts) = try_join(
@@ -56,7 +59,8 @@ pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Erro
         objects: assemble(&graph, drafts, attributes, layouts),
         struct_metadata: None,
     };
-    if let Some(error) = failed_read(&file) {
+    let errors = file.objects.values().flat_map(errors_of);
+    if let Some(error) = errors.into_iter().find(|error| matches!(error, Error::Read(_))) {
         return Err(error.clone());
     }
     file.struct_metadata = struct_metadata(&io, &file).await?;
@@ -83,8 +87,15 @@ async fn open<'a>(
     let superblock = find_superblock(&io).await?;
     io.set_end(superblock.end);
     let extension = read_extension(&io, &superblock).await?;
-    io.set_ranks(find_ranks(&superblock, extension.as_ref())?);
-    find_pages(&mut io, superblock.format, extension.as_ref());
+    io.set_ranks(match extension.as_ref().and_then(|header| header.find(kind::TREE_RANKS)) {
+        Some(message) => btree1::parse(&message.body, message.address, superblock.format),
+        None => Ok(superblock.ranks),
+    }?);
+    let message = extension.as_ref().and_then(|header| header.find(kind::FILE_SPACE));
+    let size = message.map(|m| superblock::parse_page_size(&m.body, m.address, superblock.format));
+    if let Some(Ok(Some(size))) = size {
+        io.set_pages(superblock.format.base, size);
+    };
     overlay_cache_image(&mut io, superblock.format, extension.as_ref()).await?;
     Ok((io, superblock, extension))
 }
@@ -190,23 +201,6 @@ async fn read_extension(io: &Io<'_>, superblock: &Superblock) -> Result<Option<H
     }
 }
 
-/// Returns the sizes of version 1 B-trees.
-fn find_ranks(superblock: &Superblock, extension: Option<&Header>) -> Result<TreeRanks, Error> {
-    match extension.and_then(|header| header.find(kind::TREE_RANKS)) {
-        Some(message) => btree1::parse(&message.body, message.address, superblock.format),
-        None => Ok(superblock.ranks),
-    }
-}
-
-/// Records the pages of metadata, if the file has them. They only make reading faster, so a damaged message is ignored.
-fn find_pages(io: &mut Io<'_>, format: Format, extension: Option<&Header>) {
-    let message = extension.and_then(|header| header.find(kind::FILE_SPACE));
-    let size = message.map(|m| superblock::parse_page_size(&m.body, m.address, format));
-    if let Some(Ok(Some(size))) = size {
-        io.set_pages(format.base, size);
-    }
-}
-
 /// Restores structures from the metadata cache image, if the file has one.
 async fn overlay_cache_image(
     io: &mut Io<'_>,
@@ -227,19 +221,6 @@ fn driver(address: u64, name: &[u8]) -> Error {
         name.escape_ascii().to_string()
     );
     Error::unsupported("driver information", address, problem)
-}
-
-/// Resolves the shared messages of all headers, except for attributes.
-async fn look_up_shared(
-    io: &Io<'_>,
-    format: Format,
-    graph: &Graph,
-    shared: &mut SharedMessages,
-) -> Result<(), Error> {
-    let messages = graph.values().flatten().flat_map(|node| &node.header.messages);
-    let messages = messages.filter(|message| message.shared && message.kind != kind::ATTRIBUTE);
-    let references = messages.filter_map(|message| reference_of(message, format).ok());
-    shared.look_up(io, format, references.collect()).await
 }
 
 fn reference_of(message: &Message, format: Format) -> Result<SharedReference, Error> {
@@ -414,12 +395,6 @@ fn set_attributes(object: &mut Object, Attributes { read, unreadable }: Attribut
         Object::Datatype(_) | Object::Unreadable(_) => return,
     };
     (*attributes, *unreadable_attributes) = (read, unreadable);
-}
-
-/// Returns an error of fetching bytes, which must fail the whole file: the affected item is not damaged.
-fn failed_read(file: &File) -> Option<&Error> {
-    let errors = file.objects.values().flat_map(errors_of);
-    errors.into_iter().find(|error| matches!(error, Error::Read(_)))
 }
 
 fn errors_of(object: &Object) -> Vec<&Error> {

@@ -178,25 +178,12 @@ impl SharedMessages {
                 },
             }
         }
-        self.read_committed(io, format, &committed).await?;
-        self.read_heaps(io, format, heaps).await
-    }
-
-    async fn read_committed(&mut self, io: &Io<'_>, format: Format, addresses: &[u64]) -> Result<(), Error> {
+        let addresses = &committed;
         let headers = read_headers(io, format, addresses).await?;
         for (&address, header) in addresses.iter().zip(headers) {
             let body = header.and_then(|header| committed_datatype(&header));
             self.found.insert(SharedReference::Committed(address), body);
         }
-        Ok(())
-    }
-
-    async fn read_heaps(
-        &mut self,
-        io: &Io<'_>,
-        format: Format,
-        heaps: BTreeMap<u64, Vec<(SharedReference, HeapId)>>,
-    ) -> Result<(), Error> {
         let addresses: Vec<_> = heaps.keys().copied().collect();
         let ids = |wanted: &Vec<(_, HeapId)>| wanted.iter().map(|(_, id)| *id).collect();
         let requests: Vec<_> = heaps.values().map(ids).collect();

@@ -6,21 +6,15 @@
 //! `async`. Content that has to be fetched is described as an [`InlineTask`]; every decision that could surprise a user
 //! is a [`Diagnostic`], and the fate of each fill value a [`FillDecision`].
 
-mod budget;
 mod cf;
-mod convention;
-mod diagnostic;
 mod error;
 pub mod hdf5;
-mod json_numbers;
 mod mapped;
 pub mod netcdf3;
-mod node_names;
 mod options;
+mod probe;
 mod readable;
-mod related;
 mod report;
-mod sample;
 mod source_attribute;
 mod split;
 mod task;
@@ -28,16 +22,18 @@ pub mod tiff;
 mod transform;
 mod unpack;
 
-pub use diagnostic::{Diagnostic, Severity};
-pub use error::Error;
-use error::Result;
-use mapped::check_metadata;
-pub use mapped::{LeftOut, Mapped};
-pub use options::{ChunkGridChoice, ComplexIntegers, MapOptions};
-pub use report::{ArrayReport, FillDecision, FillPolicy, FillSource, Outcome, Report};
-pub use sample::{Finding, SampleLimits, image_codec, keeps_jpeg_colors, sample, settle};
-pub use source_attribute::{NumpyField, NumpyType, SourceAttribute, SourceValue};
-pub use task::{
+use crate::error::Result;
+use crate::mapped::check_metadata;
+
+pub use crate::error::Error;
+pub use crate::mapped::{LeftOut, Mapped};
+pub use crate::options::{ChunkGridChoice, ComplexIntegers, MapOptions};
+pub use crate::probe::{Finding, SampleLimits, image_codec, keeps_jpeg_colors, sample, settle};
+pub use crate::report::{
+    ArrayReport, Diagnostic, FillDecision, FillPolicy, FillSource, Outcome, Report, Severity,
+};
+pub use crate::source_attribute::{NumpyField, NumpyType, SourceAttribute, SourceValue};
+pub use crate::task::{
     ChunkContent, ConvertedPart, ElementTransform, FloatFormat, InlineTask, LercLayout, PaddedString, Piece,
     PieceBytes, ReferenceText, StringEnd,
 };

@@ -1,10 +1,14 @@
+//! The mapped hierarchy, memory for it, names of its nodes, and the files that it refers to.
+
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::{Value, json};
 use virtualize_bytes::Budget;
 use virtualize_remedy::{Code, OptionName, Remedy};
-use virtualize_zarr::{Array, Hierarchy, NodePath, Source, SourceId, ZarrFormat, node};
+use virtualize_zarr::{Array, FillValue, Hierarchy, NodePath, Source, SourceId, ZarrFormat, node};
 
-use crate::{Diagnostic, InlineTask, MapOptions, Report, Severity, convention, unpack};
+use crate::{Diagnostic, Error, InlineTask, MapOptions, Piece, Report, Result, Severity, unpack};
 
 /// A mapped file: the hierarchy, the chunks that still have to be made, and the decisions taken.
 #[derive(Clone, Debug)]
@@ -57,18 +61,13 @@ impl Mapped {
 
     /// Reports a spent budget, and does what the options request for all arrays alike.
     pub(crate) fn finish(&mut self, options: &MapOptions, budget: &Budget<'_>) {
-        crate::budget::report(budget, self);
+        report(budget, self);
         if options.unpack && options.format == ZarrFormat::V2 {
             self.report.diagnostics.push(unpack::needs_v3());
         }
         if options.missing_value_convention {
-            convention::declare(self);
+            declare(self);
         }
-        self.join_widened(options);
-    }
-
-    /// Joins the diagnostics of arrays that readers decode to another type: one for all arrays with the same types.
-    fn join_widened(&mut self, options: &MapOptions) {
         const NAMES: usize = 5;
         let diagnostics = std::mem::take(&mut self.report.diagnostics);
         let (widened, others): (Vec<_>, Vec<_>) =
@@ -102,7 +101,9 @@ impl Mapped {
         for (path, why) in arrays {
             self.remove(&path);
             if why.with_companions {
-                self.remove_companions(&path);
+                for name in self.companions {
+                    self.remove(&node::join(node::parent(&path), name));
+                }
             }
             self.warn(&path, why.code, why.message, why.remedy);
             self.report.arrays.entry(path.clone()).or_default().left_out = Some(why.reason);
@@ -148,12 +149,6 @@ impl Mapped {
         self.report.diagnostics.push(Diagnostic { severity, code, path, message, remedy });
     }
 
-    fn remove_companions(&mut self, path: &str) {
-        for name in self.companions {
-            self.remove(&node::join(node::parent(path), name));
-        }
-    }
-
     fn remove(&mut self, path: &str) {
         let (parent, name) = node::split(path);
         if let Some(group) = self.hierarchy.root.group_mut(parent) {
@@ -182,4 +177,220 @@ fn outside_of_sources(array: &Array, sizes: &[u64], refused: &BTreeMap<usize, St
         let end = column.iter().map(|(_, part)| part.offset.saturating_add(part.length)).max().unwrap_or(0);
         (end > size).then(|| format!("its data end at {end:#x} of another file, which has {size:#x} bytes"))
     })
+}
+
+/// Bytes of memory for a chunk in a manifest: position, offset and length.
+const CHUNK: u64 = 20;
+
+/// Bytes of inlined chunks that are decoded for each byte taken from the budget.
+const DECODED: u64 = 16;
+
+/// Returns the memory for `chunks` references of the array at `path`. Their keys repeat the path.
+pub(crate) fn chunk_bytes(chunks: u64, path: &str) -> u64 {
+    chunks.saturating_mul(CHUNK.saturating_add(path.len() as u64 / 4))
+}
+
+/// Returns the memory for `tasks` of the array at `path`, which consist of `pieces` in all and decode to `decoded` bytes.
+pub(crate) fn task_bytes(tasks: u64, pieces: u64, decoded: u64, path: &str) -> u64 {
+    let tasks = tasks.saturating_mul((size_of::<InlineTask>() as u64).saturating_add(path.len() as u64));
+    let pieces = pieces.saturating_mul(size_of::<Piece>() as u64);
+    tasks.saturating_add(pieces).saturating_add(decoded / DECODED)
+}
+
+/// Reports an error, which refuses the file, if the budget is spent.
+pub(crate) fn report(budget: &Budget<'_>, mapped: &mut Mapped) {
+    let Some(refused) = budget.refused() else { return };
+    mapped.report.diagnostics.push(Diagnostic::error(Code::TooLarge, "", refused.to_string()));
+}
+
+/// Returns the name of a node for a name in a file. zarr-python treats a backslash as a slash, so in a name that contains
+/// one, `%` is escaped as `%25` and the backslash as `%5C`, reversibly.
+pub(crate) fn shown_name(name: &str) -> Cow<'_, str> {
+    match name.contains('\\') {
+        true => name.replace('%', "%25").replace('\\', "%5C").into(),
+        false => name.into(),
+    }
+}
+
+/// Refuses names that no Zarr node can have.
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    let reserved = ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"];
+    let problem = match name {
+        "" | "." | ".." => "is no name of a Zarr node",
+        _ if reserved.contains(&name) => "is the key of Zarr metadata",
+        _ if name.contains(['/', '\0']) => "contains a separator",
+        _ => return Ok(()),
+    };
+    Err(Error::name(name, problem))
+}
+
+/// Another file that a file names; `F` is its metadata.
+#[derive(Clone, Debug)]
+pub enum OtherFile<F> {
+    /// Its metadata was read.
+    Read(Box<F>, Source),
+    /// It does not exist.
+    Missing,
+    /// It is not allowed, or could not be read; the reason.
+    Refused(String),
+}
+
+/// Returns the url of a file that the file at `own` names.
+///
+/// Relative names start in the folder of `own`, as libhdf5 and OME resolve them; absolute ones are paths of the local
+/// file system.
+pub(crate) fn resolve_relative(own: &str, name: &str) -> String {
+    let folder = own.rsplit_once('/').map_or("", |(folder, _)| folder);
+    match name.strip_prefix('/') {
+        Some(absolute) => format!("file:///{absolute}"),
+        None => format!("{folder}/{}", name.strip_prefix("./").unwrap_or(name)),
+    }
+}
+
+/// Name of the attribute. CF has an attribute of the same name.
+const NAME: &str = "missing_value";
+
+/// Adds the attribute, and the entry in `zarr_conventions`, to all arrays that have a sentinel.
+pub(crate) fn declare(mapped: &mut Mapped) {
+    let format = mapped.hierarchy.format;
+    let mut kept = Vec::new();
+    for (path, report) in &mapped.report.arrays {
+        let sentinel = report.fill.as_ref().and_then(|fill| fill.sentinel.as_ref());
+        if let (Some(sentinel), Some(array)) = (sentinel, mapped.hierarchy.array_mut(path))
+            && let Err(value) = declare_one(array, sentinel, format)
+        {
+            kept.push(diagnostic(path, array, &value));
+        }
+    }
+    mapped.report.diagnostics.extend(kept);
+}
+
+/// Declares the sentinel of one array.
+///
+/// # Errors
+/// Returns the sentinel if CF's attribute of the same name has another value.
+fn declare_one(array: &mut Array, sentinel: &FillValue, format: ZarrFormat) -> Result<(), Value> {
+    let data_type = &array.data_type;
+    if !data_type.is_integer() && !data_type.is_float() {
+        return Ok(());
+    }
+    let Ok(value) = sentinel.to_json(data_type, format) else { return Ok(()) };
+    if array.attributes.get(NAME).is_some_and(|declared| !same(declared, &value)) {
+        return Err(value);
+    }
+    array.attributes.insert(NAME.into(), value);
+    let conventions = array.attributes.entry("zarr_conventions").or_insert_with(|| json!([]));
+    if let Value::Array(conventions) = conventions
+        && !conventions.contains(&entry())
+    {
+        conventions.push(entry());
+    }
+    Ok(())
+}
+
+/// Returns whether both encodings represent the same number.
+fn same(cf: &Value, zarr: &Value) -> bool {
+    let is_integer = |value: &Value| value.is_i64() || value.is_u64();
+    match is_integer(cf) && is_integer(zarr) {
+        true => cf == zarr,
+        false => cf == zarr || (cf.is_number() && cf.as_f64() == zarr.as_f64()),
+    }
+}
+
+fn entry() -> Value {
+    const REPOSITORY: &str = "zarr-conventions/missing_value";
+    json!({
+        "schema_url": format!("https://raw.githubusercontent.com/{REPOSITORY}/refs/heads/main/schema.json"),
+        "spec_url": format!("https://github.com/{REPOSITORY}/blob/main/README.md"),
+        "name": NAME,
+        "description": "Sentinel of missing values",
+    })
+}
+
+fn diagnostic(path: &str, array: &Array, value: &Value) -> Diagnostic {
+    let cf = array.attributes.get(NAME).unwrap_or(&Value::Null);
+    Diagnostic::warning(
+        Code::MissingValueConvention,
+        path,
+        format!(
+            "the attribute missing_value is {cf} as CF has it, and not {value} as the Zarr convention would"
+        ),
+    )
+}
+
+#[cfg(test)]
+mod budget_tests {
+    use super::*;
+
+    #[test]
+    fn references_and_tasks_need_memory() {
+        let long = "p".repeat(400);
+        let chunk = chunk_bytes(1000, &long) / 1000;
+        assert!((100..=420).contains(&chunk), "{chunk} bytes for a chunk whose key has 400 bytes");
+        let (task, piece) = (size_of::<InlineTask>() as u64, size_of::<Piece>() as u64);
+        assert_eq!(task_bytes(2, 3, 0, &long), 2 * (task + 400) + 3 * piece);
+        assert_eq!(task_bytes(0, 0, 1600, ""), 100, "a sixteenth of what is decoded");
+    }
+}
+
+#[cfg(test)]
+mod node_names_tests {
+    use super::check_name;
+    use super::shown_name;
+
+    #[test]
+    fn backslashes_are_escaped_reversibly() {
+        assert_eq!(shown_name("a\\b 5%"), "a%5Cb 5%25");
+        assert_eq!(shown_name("100%"), "100%", "names without a backslash stay");
+        assert!(check_name("a/b").is_err() && check_name(&shown_name("\\")).is_ok());
+    }
+}
+
+#[cfg(test)]
+mod convention_tests {
+    use virtualize_zarr::ChunkGrid;
+    use virtualize_zarr::ChunkManifest;
+    use virtualize_zarr::DataType;
+
+    use super::*;
+
+    #[test]
+    fn encodings_of_one_number_are_the_same() {
+        for (cf, zarr, expected) in [
+            (json!(-9), json!(-9), true),
+            (json!(-9), json!(9), false),
+            (json!(5), json!(5.0), true),
+            (json!(5), json!(5.5), false),
+            (json!("NaN"), json!("NaN"), true),
+            (json!("NaN"), json!("Infinity"), false),
+            (json!([5]), json!(5), false),
+            (json!([5]), json!([6]), false),
+            // Integers that one float is nearest to.
+            (json!(u64::MAX), json!(u64::MAX - 1), false),
+            (json!(i64::MIN), json!(i64::MIN + 1), false),
+        ] {
+            assert_eq!(same(&cf, &zarr), expected, "{cf} {zarr}");
+        }
+    }
+
+    #[test]
+    fn a_convention_is_declared_once() {
+        let mut array = Array {
+            shape: vec![6],
+            data_type: DataType::Int16,
+            chunk_grid: ChunkGrid::Regular(vec![6]),
+            fill_value: None,
+            codecs: Vec::new(),
+            attributes: serde_json::Map::new(),
+            dimension_names: vec![None],
+            chunks: ChunkManifest::default(),
+        };
+        let sentinel = FillValue::Fixed(bytes::Bytes::from_static(&[7, 0]));
+        for _ in 0..2 {
+            assert_eq!(declare_one(&mut array, &sentinel, ZarrFormat::V3), Ok(()));
+            assert_eq!(array.attributes[NAME], json!(7));
+            assert_eq!(array.attributes["zarr_conventions"], json!([entry()]));
+        }
+        assert_eq!(entry()["name"], "missing_value");
+    }
 }

@@ -6,14 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
 use virtualize_remedy::Code;
-use virtualize_zarr::{
-    Array, ChunkEntry, ChunkGrid, ChunkManifest, Codec, FillValue, SourceId, ZarrFormat,
-    readers::{ChunkFacts, Client, Reader, compatibility, plain_codecs, untransposed},
-};
+use virtualize_zarr::readers::{ChunkFacts, Client, Reader, compatibility, plain_codecs, untransposed};
+use virtualize_zarr::{Array, ChunkEntry, ChunkGrid, ChunkManifest, Codec, FillValue, SourceId, ZarrFormat};
 
 use crate::{
     ChunkContent, Diagnostic, ElementTransform, InlineTask, LeftOut, MapOptions, Mapped, Piece, PieceBytes,
-    Severity,
 };
 
 impl Mapped {
@@ -61,13 +58,11 @@ impl Mapped {
             self.tasks.retain(|task| task.array != path);
         }
         self.tasks.extend(change.tasks);
-        self.report.diagnostics.push(Diagnostic {
-            severity: Severity::Info,
-            code: Code::ReaderAdapted,
-            path: format!("/{path}"),
-            message: format!("adapted to the requested readers: {message}"),
-            remedy: None,
-        });
+        self.report.diagnostics.push(Diagnostic::info(
+            Code::ReaderAdapted,
+            &path,
+            format!("adapted to the requested readers: {message}"),
+        ));
     }
 }
 
@@ -142,7 +137,16 @@ fn change(
     clients: &[Client],
     options: &MapOptions,
 ) -> Option<Change> {
-    let bare = without_chunks(old.array);
+    let bare = Array {
+        shape: old.array.shape.clone(),
+        data_type: old.array.data_type.clone(),
+        chunk_grid: old.array.chunk_grid.clone(),
+        fill_value: old.array.fill_value.clone(),
+        codecs: old.array.codecs.clone(),
+        dimension_names: old.array.dimension_names.clone(),
+        attributes: old.array.attributes.clone(),
+        chunks: ChunkManifest::default(),
+    };
     let plain = plain_codecs(old.array, format).map(|codecs| Array { codecs, ..bare.clone() });
     let plain_reordered = plain.as_ref().and_then(untransposed);
     let reordered = untransposed(&bare);
@@ -159,20 +163,6 @@ fn change(
 /// Returns the number of positions for chunks.
 fn positions(array: &Array) -> Option<u64> {
     array.chunk_grid.counts(&array.shape).iter().try_fold(1_u64, |all, n| all.checked_mul(*n))
-}
-
-/// Returns a copy without chunks, of which there may be millions.
-fn without_chunks(array: &Array) -> Array {
-    Array {
-        shape: array.shape.clone(),
-        data_type: array.data_type.clone(),
-        chunk_grid: array.chunk_grid.clone(),
-        fill_value: array.fill_value.clone(),
-        codecs: array.codecs.clone(),
-        dimension_names: array.dimension_names.clone(),
-        attributes: array.attributes.clone(),
-        chunks: ChunkManifest::default(),
-    }
 }
 
 /// An array in another form, with the chunks that this form needs.

@@ -1,8 +1,10 @@
 use std::collections::BTreeMap;
+use std::fmt;
 
+use virtualize_remedy::{Code, Notation, Remedy};
 use virtualize_zarr::{FillValue, NodePath};
 
-use crate::{Diagnostic, SourceAttribute};
+use crate::SourceAttribute;
 
 /// Decisions and diagnostics of mapping a file.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -16,6 +18,26 @@ pub struct Report {
     pub attributes: BTreeMap<NodePath, Vec<SourceAttribute>>,
     /// Names of the unlimited dimensions that each group of an HDF5 or NetCDF-3 file defines, with the same option.
     pub unlimited: BTreeMap<NodePath, Vec<String>>,
+}
+
+impl Report {
+    /// Adds a diagnostic. `path` has no leading slash; it is empty for the whole file.
+    pub(crate) fn info(&mut self, code: Code, path: &str, message: impl Into<String>) {
+        self.diagnostics.push(Diagnostic::info(code, path, message));
+    }
+
+    /// Adds a warning.
+    pub(crate) fn warn(&mut self, code: Code, path: &str, message: impl Into<String>) {
+        self.diagnostics.push(Diagnostic::warning(code, path, message));
+    }
+
+    /// Adds diagnostics of one node.
+    pub(crate) fn extend(&mut self, path: &str, remarks: Vec<(Severity, Code, String)>) {
+        let diagnostics = remarks
+            .into_iter()
+            .map(|(severity, code, message)| Diagnostic::new(severity, code, path, message));
+        self.diagnostics.extend(diagnostics);
+    }
 }
 
 /// Facts about one array.
@@ -72,4 +94,79 @@ pub enum Outcome {
     Kept,
     /// It was dropped, for this reason.
     Dropped(String),
+}
+
+/// A decision of the mapping that could surprise a user.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Diagnostic {
+    /// Severity.
+    pub severity: Severity,
+    /// Stable code, such as `fill-value-dropped`.
+    pub code: Code,
+    /// Absolute path of the node concerned; "/" for the whole file.
+    pub path: String,
+    /// What happened and why, in one line.
+    pub message: String,
+    /// What the user can do.
+    pub remedy: Option<Remedy>,
+}
+
+/// Severity of a diagnostic.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Severity {
+    /// Nothing was lost.
+    Info,
+    /// Something was left out or dropped. A failure in strict mode.
+    Warning,
+    /// The file is refused.
+    Error,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        })
+    }
+}
+
+impl Diagnostic {
+    fn new(severity: Severity, code: Code, path: &str, message: impl Into<String>) -> Self {
+        Self { severity, code, path: format!("/{path}"), message: message.into(), remedy: None }
+    }
+
+    /// Nothing was lost. `path` has no leading slash; it is empty for the whole file.
+    pub(crate) fn info(code: Code, path: &str, message: impl Into<String>) -> Self {
+        Self::new(Severity::Info, code, path, message)
+    }
+
+    /// Something was omitted or dropped.
+    pub(crate) fn warning(code: Code, path: &str, message: impl Into<String>) -> Self {
+        Self::new(Severity::Warning, code, path, message)
+    }
+
+    /// The file is refused.
+    pub(crate) fn error(code: Code, path: &str, message: impl Into<String>) -> Self {
+        Self::new(Severity::Error, code, path, message)
+    }
+
+    /// Adds what the user can do.
+    pub(crate) fn with(self, remedy: impl Into<Option<Remedy>>) -> Self {
+        Self { remedy: remedy.into(), ..self }
+    }
+
+    /// Renders the diagnostic as one line, `path: message (remedy) [code]`.
+    pub fn render(&self, notation: Notation) -> String {
+        let Self { path, message, code, .. } = self;
+        format!("{path}: {}", notation.line(message, self.remedy.as_ref(), *code))
+    }
+}
+
+/// `path: message [code]`, one line without the remedy.
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} [{}]", self.path, self.message, self.code)
+    }
 }

@@ -1,6 +1,7 @@
 //! Attributes as the source file declares them. JSON does not keep their types.
 
-use serde_json::Value;
+use serde_json::{Number, Value};
+use virtualize_zarr::{DataType, Endian, FillValue};
 
 /// An attribute of the source file.
 #[derive(Clone, PartialEq, Debug)]
@@ -93,4 +94,96 @@ pub struct NumpyField {
     pub data_type: NumpyType,
     /// Shape of an array in the field, slowest axis first; empty for a single value.
     pub shape: Vec<u64>,
+}
+
+/// Returns a data type in NumPy's notation, such as `>u2` or `|u1`.
+pub(crate) fn numpy_name(data_type: &DataType, endian: Endian) -> String {
+    let size = data_type.size().unwrap_or(1);
+    let order = match endian {
+        _ if data_type.number_size() == 1 => '|',
+        Endian::Little => '<',
+        Endian::Big => '>',
+    };
+    let kind = match data_type {
+        number if number.is_signed_integer() => 'i',
+        number if number.is_integer() => 'u',
+        number if number.is_float() => 'f',
+        _ => 'c',
+    };
+    format!("{order}{kind}{size}")
+}
+
+/// Returns one little-endian element as JSON: integers exact to 64 bits, floats as [`float_json`], booleans as such, complex
+/// numbers as a list of two. `None` for other types, and if the bytes are not one element.
+pub(crate) fn number_json(data_type: &DataType, bytes: &[u8]) -> Option<Value> {
+    let half = match data_type {
+        DataType::Complex64 => Some(DataType::Float32),
+        DataType::Complex128 => Some(DataType::Float64),
+        _ => None,
+    };
+    if let Some(half) = half {
+        let (real, imaginary) = bytes.split_at_checked(bytes.len() / 2)?;
+        return Some(vec![number_json(&half, real)?, number_json(&half, imaginary)?].into());
+    }
+    let value = FillValue::Fixed(bytes.to_vec().into());
+    if data_type.is_float() {
+        return value.to_f64(data_type).map(float_json);
+    }
+    if !data_type.is_integer() && *data_type != DataType::Bool {
+        return None;
+    }
+    let number = value.to_i128(data_type)?;
+    Some(match data_type {
+        DataType::Bool => Value::Bool(number != 0),
+        _ => integer_json(number),
+    })
+}
+
+/// Returns a float as a JSON number, or as one of the strings "NaN", "Infinity" and "-Infinity".
+pub(crate) fn float_json(value: f64) -> Value {
+    match Number::from_f64(value) {
+        Some(number) => Value::Number(number),
+        None if value.is_nan() => "NaN".into(),
+        None if value > 0.0 => "Infinity".into(),
+        None => "-Infinity".into(),
+    }
+}
+
+/// Returns an integer as JSON; past 64 bits as the nearest float.
+pub(crate) fn integer_json(value: i128) -> Value {
+    match (i64::try_from(value), u64::try_from(value)) {
+        (Ok(signed), _) => signed.into(),
+        (_, Ok(unsigned)) => unsigned.into(),
+        _ => float_json(value as f64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn numbers_keep_their_value_to_the_last_bit() {
+        assert_eq!(number_json(&DataType::Float32, &0.1f32.to_le_bytes()), Some(json!(0.10000000149011612)));
+        assert_eq!(
+            number_json(&DataType::Float64, &f64::NEG_INFINITY.to_le_bytes()),
+            Some(json!("-Infinity"))
+        );
+        assert_eq!(number_json(&DataType::Int64, &i64::MIN.to_le_bytes()), Some(json!(i64::MIN)));
+        assert_eq!(number_json(&DataType::Int8, &[0xff]), Some(json!(-1)));
+        assert_eq!(number_json(&DataType::UInt8, &[0xff]), Some(json!(255)));
+        assert_eq!(number_json(&DataType::UInt8, &[0xff, 0]), None);
+        let parts = |bytes: &[&[u8]]| bytes.concat();
+        let single = parts(&[&1.5f32.to_le_bytes(), &f32::NAN.to_le_bytes()]);
+        assert_eq!(number_json(&DataType::Complex64, &single), Some(json!([1.5, "NaN"])));
+        let double = parts(&[&(-1.5f64).to_le_bytes(), &f64::INFINITY.to_le_bytes()]);
+        assert_eq!(number_json(&DataType::Complex128, &double), Some(json!([-1.5, "Infinity"])));
+        assert_eq!(
+            [0, 1].map(|byte| number_json(&DataType::Bool, &[byte])),
+            [false, true].map(|b| Some(json!(b)))
+        );
+        assert_eq!(number_json(&DataType::FixedBytes(1), &[7]), None);
+    }
 }

@@ -1,9 +1,7 @@
 //! Application of [`ElementTransform`] to the bytes of elements.
 
-use crate::{
-    ElementTransform,
-    task::{ConvertedPart, FloatFormat, PaddedString, StringEnd},
-};
+use crate::ElementTransform;
+use crate::task::{ConvertedPart, FloatFormat, PaddedString, StringEnd};
 
 impl ElementTransform {
     /// Converts stored elements to elements of the array, one after the other; `size` is that of one array element in

@@ -9,7 +9,8 @@ use virtualize_zarr::{
     Arithmetic, ArithmeticError, Array, Codec, DataType, FillValue, OutOfRange, Rounding, ScalarMap,
 };
 
-use crate::{ArrayReport, Diagnostic, Severity, json_numbers::float_json};
+use crate::source_attribute::float_json;
+use crate::{ArrayReport, Diagnostic, Severity};
 
 /// Attributes of packing, which are removed from an unpacked array.
 const ATTRIBUTES: [&str; 5] = ["_FillValue", "_Unsigned", "add_offset", "missing_value", "scale_factor"];
@@ -244,19 +245,24 @@ pub(crate) fn refusal_diagnostic(why: &UnpackRefusal, path: &str) -> Diagnostic 
 
 /// Returns the error of a Zarr format without these codecs.
 pub(crate) fn needs_v3() -> Diagnostic {
-    Diagnostic {
-        severity: Severity::Error,
-        code: Code::UnpackNeedsV3,
-        path: "/".into(),
-        message: "Zarr v2 has no codecs that unpack numbers".into(),
-        remedy: Some(Remedy::set(OptionName::Format, "zarr3-json", "write Zarr v3")),
-    }
+    Diagnostic::error(Code::UnpackNeedsV3, "", "Zarr v2 has no codecs that unpack numbers").with(Remedy::set(
+        OptionName::Format,
+        "zarr3-json",
+        "write Zarr v3",
+    ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use DataType::{Float16, Float32, Float64, Int8, Int16, Int32, Int64, UInt16};
+    use DataType::Float16;
+    use DataType::Float32;
+    use DataType::Float64;
+    use DataType::Int8;
+    use DataType::Int16;
+    use DataType::Int32;
+    use DataType::Int64;
+    use DataType::UInt16;
 
     fn packing(stored: DataType, scale: Option<Factor>, offset: Option<Factor>) -> Packing {
         Packing { stored, scale, offset, sentinels: Vec::new(), is_time: false }

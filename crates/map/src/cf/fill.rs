@@ -1,18 +1,15 @@
-//! The fill value policy of HDF5 and NetCDF: missing chunks read as the file's fill value; the attribute `_FillValue` only masks.
-//!
-//! Zarr v3 has a place for both: `fill_value`, and the attribute `_FillValue`. In Zarr v2, xarray masks by a `fill_value` that
-//! is not null; if it is null, missing chunks read as zero and a plain attribute `_FillValue` masks. The policy therefore
-//! writes null in v2, unless both values are equal or the sentinel has no plain JSON number. Missing chunks that must read
-//! as neither zero nor the sentinel are written as constant chunks.
+//! Decision on fill values and sentinels, and the attributes `_FillValue` and `missing_value` that express it.
 
-use serde_json::Value;
+use bytes::Bytes;
+use half::f16;
+use serde_json::{Map, Value};
 use virtualize_remedy::Code;
-use virtualize_zarr::{DataType, FillValue, ZarrFormat, cf::fill_value_attribute};
+use virtualize_zarr::cf::fill_value_attribute;
+use virtualize_zarr::{DataType, FillValue, ZarrFormat};
 
-use super::cast::{cast, show, wrapped};
 use super::{CfAttribute, CfAttributes, CfValue};
-use crate::json_numbers::number_json;
-use crate::{Error, FillDecision, FillPolicy, FillSource, Outcome, Result};
+use crate::source_attribute::{float_json, number_json};
+use crate::{Error, FillDecision, FillPolicy, FillSource, Outcome, Result, Severity};
 
 /// Result of the policy for one array.
 #[derive(Clone, PartialEq, Debug)]
@@ -115,10 +112,7 @@ impl FillQuestion<'_> {
 
     fn cast_sentinel(&self, attribute: &CfAttribute) -> Result<FillValue> {
         match attribute.values.as_slice() {
-            [] => Err(Error::Inexact {
-                value: "an empty attribute".to_owned(),
-                data_type: self.data_type.clone(),
-            }),
+            [] => Err(Error::inexact("an empty attribute", self.data_type)),
             [element] if self.shown_type() != *self.data_type => wrapped(element, self.data_type),
             [element] => cast(element, self.data_type),
             others => {
@@ -163,7 +157,12 @@ impl FillQuestion<'_> {
         if matches!(self.data_type, DataType::FixedBytes(_)) && !self.is_one_character() {
             // On the original, h5netcdf shows such a sentinel as text. That equals no bytes, so it masks nothing.
             plan.decision.fill_value = None;
-            plan.attribute = Some(plain_text(&sentinel));
+            plan.attribute = Some(match &sentinel {
+                FillValue::Fixed(bytes) | FillValue::Variable(bytes) => {
+                    String::from_utf8_lossy(bytes).trim_end_matches('\0').into()
+                }
+                FillValue::Text(text) => text.as_str().into(),
+            });
             return self.write_missing(plan, is_zero(self.missing_reads));
         }
         if !is_plain(self.data_type) && !matches!(self.data_type, DataType::FixedBytes(_)) {
@@ -221,6 +220,25 @@ impl FillQuestion<'_> {
     }
 }
 
+/// Returns the name and value of netCDF's default fill value of a number (`NC_FILL_INT` and so on in `netcdf.h`).
+pub(crate) fn netcdf_default_fill(data_type: &DataType) -> Option<(&'static str, FillValue)> {
+    const FLOAT: f32 = 9.969_21e36;
+    let (name, bytes): (_, Vec<u8>) = match data_type {
+        DataType::Int8 => ("BYTE", vec![0x81]),
+        DataType::UInt8 => ("UBYTE", vec![u8::MAX]),
+        DataType::Int16 => ("SHORT", (-32_767_i16).to_le_bytes().into()),
+        DataType::UInt16 => ("USHORT", u16::MAX.to_le_bytes().into()),
+        DataType::Int32 => ("INT", (-2_147_483_647_i32).to_le_bytes().into()),
+        DataType::UInt32 => ("UINT", u32::MAX.to_le_bytes().into()),
+        DataType::Int64 => ("INT64", (i64::MIN + 2).to_le_bytes().into()),
+        DataType::UInt64 => ("UINT64", (u64::MAX - 1).to_le_bytes().into()),
+        DataType::Float32 => ("FLOAT", FLOAT.to_le_bytes().into()),
+        DataType::Float64 => ("DOUBLE", f64::from(FLOAT).to_le_bytes().into()),
+        _ => return None,
+    };
+    Some((name, FillValue::Fixed(bytes.into())))
+}
+
 /// Whether xarray can mask elements of the type in Zarr v2.
 pub(super) fn is_plain(data_type: &DataType) -> bool {
     data_type.is_integer()
@@ -237,15 +255,6 @@ fn plain(data_type: &DataType, sentinel: &FillValue) -> Option<Value> {
             number_json(data_type, bytes).filter(|value| !value.is_string())
         }
         _ => None,
-    }
-}
-
-fn plain_text(sentinel: &FillValue) -> Value {
-    match sentinel {
-        FillValue::Fixed(bytes) | FillValue::Variable(bytes) => {
-            String::from_utf8_lossy(bytes).trim_end_matches('\0').into()
-        }
-        FillValue::Text(text) => text.as_str().into(),
     }
 }
 
@@ -266,5 +275,273 @@ fn is_zero(value: &FillValue) -> bool {
     match value {
         FillValue::Fixed(bytes) | FillValue::Variable(bytes) => bytes.iter().all(|byte| *byte == 0),
         FillValue::Text(text) => text.is_empty(),
+    }
+}
+
+/// A remark for a diagnostic of the array.
+type Remark = (Severity, Code, String);
+
+/// Writes `_FillValue` and `missing_value` to the attributes of an array, in the notation of the Zarr format. Returns what
+/// the user has to know of them.
+pub(crate) fn write_sentinels(
+    source: &CfAttributes,
+    data_type: &DataType,
+    fill: &FillPlan,
+    attributes: &mut Map<String, Value>,
+) -> Vec<Remark> {
+    attributes.remove("_FillValue");
+    attributes.extend(fill.attribute.clone().map(|value| ("_FillValue".to_owned(), value)));
+    // Several sentinels mask nothing as _FillValue, but as missing_value they do.
+    let several = || source.get("_FillValue").filter(|attribute| attribute.values.len() > 1);
+    let Some(attribute) = source.get("missing_value").or_else(several).filter(|_| is_plain(data_type)) else {
+        return Vec::new();
+    };
+    let shown = source.shown_type(data_type);
+    let (mut kept, dropped) = convert(attribute, &shown);
+    let mut remarks: Vec<Remark> = Vec::new();
+    for value in dropped {
+        let message = format!("missing_value {value} is dropped: no value of type {shown} equals it");
+        remarks.push((Severity::Warning, Code::MissingValueDropped, message));
+    }
+    if data_type.is_float() {
+        remarks.extend(remove_infinities(&mut kept, data_type, fill));
+    }
+    attributes.remove("missing_value");
+    match kept.len() {
+        0 => None,
+        1 => attributes.insert("missing_value".to_owned(), kept.remove(0)),
+        _ => attributes.insert("missing_value".to_owned(), kept.into()),
+    };
+    remarks
+}
+
+/// Removes texts such as "Infinity" from the values of `missing_value`: they mask nothing and, among several values, keep
+/// xarray from masking by the others. NaN needs no mask, and one infinity can be the `_FillValue`.
+fn remove_infinities(kept: &mut Vec<Value>, data_type: &DataType, fill: &FillPlan) -> Vec<Remark> {
+    let decision = &fill.decision;
+    let is_written = fill.attribute.is_some() || decision.fill_value == decision.sentinel;
+    let sentinel = decision.sentinel.as_ref().filter(|_| is_written).and_then(|value| match value {
+        FillValue::Fixed(bytes) => number_json(data_type, bytes),
+        _ => None,
+    });
+    let alone = kept.len() == 1;
+    let (finite, others) = std::mem::take(kept).into_iter().partition(|value| !value.is_string());
+    *kept = finite;
+    let others: Vec<Value> = others;
+    let mut remarks = Vec::new();
+    for value in others {
+        match value.as_str() {
+            Some("NaN") if alone => kept.push(value),
+            Some("NaN") => {}
+            _ if sentinel.as_ref() == Some(&value) => {
+                let message = format!("missing_value {value} is written as _FillValue");
+                remarks.push((Severity::Info, Code::MissingValueAsFillValue, message));
+            }
+            _ => {
+                let message = format!("missing_value {value} is dropped: JSON has no such number");
+                remarks.push((Severity::Warning, Code::MissingValueDropped, message));
+            }
+        }
+    }
+    remarks
+}
+
+fn nearest(value: &CfValue) -> Option<f64> {
+    match value {
+        CfValue::Integer(value) => Some(*value as f64),
+        CfValue::Float(value) => Some(*value),
+        _ => None,
+    }
+}
+
+/// Converts the values of a `missing_value` attribute to the type that xarray shows. Returns them as plain JSON, and those
+/// that the type does not have as text.
+fn convert(attribute: &CfAttribute, data_type: &DataType) -> (Vec<Value>, Vec<String>) {
+    let mut kept = Vec::new();
+    let mut dropped = Vec::new();
+    for value in &attribute.values {
+        match cast(value, data_type) {
+            // xarray would read the two parts as two values.
+            Ok(_) if data_type.is_complex() => dropped.push(show(value)),
+            Ok(FillValue::Fixed(bytes)) => match number_json(data_type, &bytes) {
+                Some(number) => kept.push(number),
+                None => dropped.push(show(value)),
+            },
+            Ok(FillValue::Text(text)) => kept.push(text.into()),
+            Err(_) if nearest(value).is_some_and(|value| is_rounded_end(value, data_type)) => {
+                kept.extend(nearest(value).map(float_json));
+            }
+            _ => dropped.push(show(value)),
+        }
+    }
+    (kept, dropped)
+}
+
+/// Converts an element to a scalar of the type.
+///
+/// # Errors
+/// The conversion would change the value. Such a sentinel masks nothing in xarray either: it compares binary32 data with a
+/// binary64 1e20 as binary64.
+pub(super) fn cast(element: &CfValue, data_type: &DataType) -> Result<FillValue> {
+    let bytes = match (element, data_type) {
+        (CfValue::Text(text), DataType::String) => return Ok(FillValue::Text(text.clone())),
+        (CfValue::Text(text), DataType::FixedBytes(n)) => fixed(text.as_bytes(), *n),
+        (CfValue::Bytes(bytes), DataType::FixedBytes(n) | DataType::RawBytes(n)) => fixed(bytes, *n),
+        (CfValue::Integer(value), data_type) => integer(*value, data_type),
+        (CfValue::Float(value), data_type) if data_type.is_integer() => {
+            whole(*value).and_then(|value| integer(value, data_type))
+        }
+        (CfValue::Float(value), data_type) => number(*value, data_type),
+        (CfValue::Complex(real, imaginary), DataType::Complex64 | DataType::Complex128) => {
+            complex(*real, *imaginary, data_type)
+        }
+        _ => None,
+    };
+    bytes.map(|bytes| FillValue::Fixed(Bytes::from(bytes))).ok_or_else(|| inexact(element, data_type))
+}
+
+fn inexact(element: &CfValue, data_type: &DataType) -> Error {
+    Error::inexact(&show(element), data_type)
+}
+
+/// Returns the stored number by which xarray masks if `_Unsigned` changes the sign of the type: NumPy keeps the low bits of
+/// an integer and truncates a float.
+///
+/// # Errors
+/// NumPy's conversion of the value is undefined.
+pub(super) fn wrapped(element: &CfValue, data_type: &DataType) -> Result<FillValue> {
+    let size = data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
+    let value = match element {
+        CfValue::Integer(value) => Some(*value),
+        // NumPy converts floats to small types through signed 32-bit integers.
+        CfValue::Float(value) => whole(value.trunc()).filter(|value| match size {
+            8 => i64::try_from(*value).is_ok(),
+            _ => i32::try_from(*value).is_ok(),
+        }),
+        _ => None,
+    };
+    let bytes = value.and_then(|value| value.to_le_bytes().get(..size).map(Bytes::copy_from_slice));
+    bytes.map(FillValue::Fixed).ok_or_else(|| inexact(element, data_type))
+}
+
+/// Whether a number is one past the largest of a 64-bit type. xarray masks in binary64, in which the largest values of the
+/// type are rounded to it.
+pub(super) fn is_rounded_end(value: f64, data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Int64 => value == 9_223_372_036_854_775_808.0,
+        DataType::UInt64 => value == 18_446_744_073_709_551_616.0,
+        _ => false,
+    }
+}
+
+fn fixed(bytes: &[u8], size: u32) -> Option<Vec<u8>> {
+    let size = usize::try_from(size).ok()?;
+    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let mut padded = bytes.get(..end)?.to_vec();
+    if padded.len() > size {
+        return None;
+    }
+    padded.resize(size, 0);
+    Some(padded)
+}
+
+fn whole(value: f64) -> Option<i128> {
+    #[expect(clippy::cast_possible_truncation, reason = "2^64 bounds what any array type holds")]
+    if value.fract() == 0.0 && value.abs() <= 18_446_744_073_709_551_616.0 {
+        Some(value as i128)
+    } else {
+        None
+    }
+}
+
+fn integer(value: i128, data_type: &DataType) -> Option<Vec<u8>> {
+    match FillValue::from_i128(data_type, value).exact()? {
+        FillValue::Fixed(bytes) => Some(bytes.to_vec()),
+        FillValue::Text(_) | FillValue::Variable(_) => None,
+    }
+}
+
+fn number(value: f64, data_type: &DataType) -> Option<Vec<u8>> {
+    let same = |near: f64| near == value || (near.is_nan() && value.is_nan());
+    match data_type {
+        DataType::Float64 => Some(value.to_le_bytes().to_vec()),
+        DataType::Float32 => {
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "the next line asks whether it lost anything"
+            )]
+            let near = value as f32;
+            same(near.into()).then(|| near.to_le_bytes().to_vec())
+        }
+        DataType::Float16 => {
+            let near = f16::from_f64(value);
+            same(near.into()).then(|| near.to_le_bytes().to_vec())
+        }
+        DataType::Complex64 | DataType::Complex128 => complex(value, 0.0, data_type),
+        _ => None,
+    }
+}
+
+fn complex(real: f64, imaginary: f64, data_type: &DataType) -> Option<Vec<u8>> {
+    let part = if *data_type == DataType::Complex64 { DataType::Float32 } else { DataType::Float64 };
+    Some([number(real, &part)?, number(imaginary, &part)?].concat())
+}
+
+/// Formats a value of an attribute for messages.
+pub(super) fn show(element: &CfValue) -> String {
+    match element {
+        CfValue::Integer(value) => value.to_string(),
+        CfValue::Float(value) => format!("{value:?}"),
+        CfValue::Complex(real, imaginary) => format!("{real}+{imaginary}i"),
+        CfValue::Text(text) => format!("{text:?}"),
+        CfValue::Bytes(bytes) => format!("{} bytes", bytes.len()),
+        CfValue::Other(description) => description.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(element: CfValue, data_type: DataType) -> Option<Vec<u8>> {
+        match cast(&element, &data_type) {
+            Ok(FillValue::Fixed(bytes)) => Some(bytes.to_vec()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn exact_values_are_cast_and_others_refused() {
+        assert_eq!(bytes(CfValue::Float(-9999.0), DataType::Int16), Some((-9999i16).to_le_bytes().to_vec()));
+        assert_eq!(bytes(CfValue::Integer(-1), DataType::UInt8), None);
+        assert_eq!(bytes(CfValue::Float(1.5), DataType::Int16), None);
+        assert_eq!(bytes(CfValue::Float(f64::NAN), DataType::Int16), None);
+        assert_eq!(bytes(CfValue::Float(1e300), DataType::UInt64), None);
+        assert_eq!(bytes(CfValue::Integer(u64::MAX.into()), DataType::UInt64), Some(vec![255; 8]));
+        assert_eq!(bytes(CfValue::Integer((1 << 24) + 1), DataType::Float32), None);
+    }
+
+    /// xarray 2026.9 does not mask binary32 data by a binary64 `_FillValue` of 1e20, which no binary32 equals.
+    #[test]
+    fn floats_that_another_width_cannot_hold_are_refused() {
+        assert_eq!(bytes(CfValue::Float(1e20), DataType::Float32), None);
+        assert!(bytes(CfValue::Float(f64::from(1e20f32)), DataType::Float32).is_some());
+        assert!(bytes(CfValue::Float(f64::NAN), DataType::Float32).is_some());
+        assert!(bytes(CfValue::Float(f64::NEG_INFINITY), DataType::Float16).is_some());
+    }
+
+    /// `np.array(np.int32(70000), "i2")` and the like, of NumPy 2.5.
+    #[test]
+    fn scalars_are_wrapped_where_the_sign_changes() {
+        let low = |element, data_type| match wrapped(&element, &data_type) {
+            Ok(FillValue::Fixed(bytes)) => Some(bytes.to_vec()),
+            _ => None,
+        };
+        assert_eq!(low(CfValue::Integer(255), DataType::Int8), Some(vec![255]));
+        assert_eq!(low(CfValue::Integer(70000), DataType::Int16), Some(4464i16.to_le_bytes().to_vec()));
+        assert_eq!(low(CfValue::Float(65535.0), DataType::Int16), Some(vec![255, 255]));
+        assert_eq!(low(CfValue::Float(-1.5), DataType::UInt16), Some(vec![255, 255]));
+        assert_eq!(low(CfValue::Float(4e9), DataType::Int32), None);
+        assert_eq!(low(CfValue::Float(f64::NAN), DataType::Int32), None);
     }
 }

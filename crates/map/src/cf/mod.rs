@@ -3,15 +3,97 @@
 //!
 //! A format's mapping converts its attributes to [`CfAttributes`], and passes what its fill values say to [`FillQuestion`].
 
-mod attribute;
-mod cast;
 mod fill;
 mod packing;
-mod sentinels;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::attribute::{CfAttribute, CfAttributes, CfValue};
-pub(crate) use self::fill::{FillPlan, FillQuestion};
-pub(crate) use self::packing::{check_factors, unpack, widened_packing};
-pub(crate) use self::sentinels::write_sentinels;
+use serde_json::Value;
+use virtualize_zarr::DataType;
+
+use crate::source_attribute::{float_json, integer_json};
+
+pub(crate) use crate::cf::fill::{FillPlan, FillQuestion, netcdf_default_fill, write_sentinels};
+pub(crate) use crate::cf::packing::{check_factors, unpack, widened_packing};
+
+/// Names of the attributes that the rules of this module read.
+const NAMES: [&str; 6] = ["_FillValue", "_Unsigned", "add_offset", "missing_value", "scale_factor", "units"];
+
+/// The attributes of one array that have a meaning here.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct CfAttributes(Vec<CfAttribute>);
+
+/// An attribute.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct CfAttribute {
+    /// Name.
+    pub(crate) name: String,
+    /// Type of the values; `None` if it is neither a number nor text of fixed length.
+    pub(crate) data_type: Option<DataType>,
+    /// Values, in row-major order.
+    pub(crate) values: Vec<CfValue>,
+}
+
+/// A value of an attribute.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum CfValue {
+    /// An integer.
+    Integer(i128),
+    /// The exact value of a float of at most 64 bits.
+    Float(f64),
+    /// Real and imaginary part.
+    Complex(f64, f64),
+    /// Text.
+    Text(String),
+    /// Bytes that are no text.
+    Bytes(Vec<u8>),
+    /// A value that no array has, with its description.
+    Other(String),
+}
+
+impl CfValue {
+    /// Returns a number or text as JSON; null for others.
+    pub(crate) fn into_json(self) -> Value {
+        match self {
+            Self::Integer(value) => integer_json(value),
+            Self::Float(value) => float_json(value),
+            Self::Text(text) => text.into(),
+            Self::Complex(..) | Self::Bytes(_) | Self::Other(_) => Value::Null,
+        }
+    }
+}
+
+impl CfAttributes {
+    /// Whether the rules read attributes of this name.
+    pub(crate) fn has_meaning(name: &str) -> bool {
+        NAMES.contains(&name)
+    }
+
+    /// Returns the attribute of this name.
+    pub(crate) fn get(&self, name: &str) -> Option<&CfAttribute> {
+        self.0.iter().find(|attribute| attribute.name == name)
+    }
+
+    /// Returns the text of an attribute.
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        match self.get(name)?.values.as_slice() {
+            [CfValue::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Returns the type that xarray shows: the attribute `_Unsigned` changes the sign of integers.
+    pub(crate) fn shown_type(&self, data_type: &DataType) -> DataType {
+        match self.text("_Unsigned") {
+            Some("true") => data_type.with_sign(false),
+            Some("false") => data_type.with_sign(true),
+            _ => data_type.clone(),
+        }
+    }
+}
+
+impl FromIterator<CfAttribute> for CfAttributes {
+    fn from_iter<I: IntoIterator<Item = CfAttribute>>(attributes: I) -> Self {
+        Self(attributes.into_iter().filter(|attribute| Self::has_meaning(&attribute.name)).collect())
+    }
+}

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use virtualize_zarr::{Array, DataType, FillValue};
 
-use super::cast::{cast, wrapped};
+use super::fill::{cast, wrapped};
 use super::{CfAttributes, CfValue};
 use crate::unpack::{Factor, Packing, UnpackRefusal, is_time_unit};
 use crate::{ArrayReport, Error, Result};
@@ -37,7 +37,7 @@ pub(crate) fn check_factors(attributes: &CfAttributes) -> Result<()> {
     let infinite = |value: &CfValue| matches!(value, CfValue::Float(value) if !value.is_finite());
     let mut factors = FACTORS.iter().filter_map(|name| attributes.get(name));
     match factors.find(|attribute| attribute.values.iter().any(infinite)) {
-        Some(attribute) => Err(Error::NotJson(format!("a {} that is not finite", attribute.name))),
+        Some(attribute) => Err(Error::not_json(&format!("a {} that is not finite", attribute.name))),
         None => Ok(()),
     }
 }

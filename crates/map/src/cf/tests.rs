@@ -1,19 +1,19 @@
 //! The rules on attributes of one array. Expected values are what xarray 2026.9 and NumPy 2.5 show, unless said otherwise.
 
+use CfValue::{Bytes as Raw, Complex, Float, Integer, Text};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use virtualize_zarr::{
     Arithmetic, Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, ZarrFormat,
 };
 
-use super::cast::{cast, is_rounded_end, wrapped};
+use super::fill::{cast, is_rounded_end, wrapped};
 use super::{
     CfAttribute, CfAttributes, CfValue, FillPlan, FillQuestion, check_factors, widened_packing,
     write_sentinels,
 };
 use crate::unpack::UnpackRefusal;
 use crate::{ArrayReport, FillPolicy};
-use CfValue::{Bytes as Raw, Complex, Float, Integer, Text};
 
 fn attribute(name: &str, data_type: DataType, values: &[CfValue]) -> CfAttribute {
     CfAttribute { name: name.to_owned(), data_type: Some(data_type), values: values.to_vec() }
@@ -273,7 +273,7 @@ fn unpacked(stored: DataType, source: Vec<CfAttribute>, is_time: bool) -> Result
         attributes: Map::new(),
         chunks: ChunkManifest::default(),
     };
-    super::unpack(&attributes(source), is_time, &mut array, &mut ArrayReport::default())?;
+    crate::cf::unpack(&attributes(source), is_time, &mut array, &mut ArrayReport::default())?;
     Ok(array)
 }
 

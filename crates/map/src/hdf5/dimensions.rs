@@ -2,13 +2,16 @@
 //! and phony dimensions for axes without a scale, numbered as by its default `phony_dims="access"`.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
 use virtualize_bytes::Address;
 use virtualize_hdf5::model::{Attribute, Dataset, Dataspace, Element, File, Object};
+use virtualize_remedy::Code;
+use virtualize_zarr::Array;
 
-use super::names::ObjectNames;
+use super::Mapper;
+use super::objects::ObjectNames;
 
 /// Prefix of the attribute `NAME` by which netCDF-C marks a dimension without a variable.
 const NOT_A_VARIABLE: &str = "This is a netCDF dimension but not a netCDF variable.";
@@ -115,7 +118,15 @@ impl Dimensions {
                 let (name, id, scale) = (name.to_owned(), Some(id), Some(*address));
                 found.push(Dimension { name, size, unlimited, id, scale });
             } else if labels(dataset).is_none() {
-                count_sizes(dataset, &mut unlabeled);
+                let shape = dataset.dataspace.shape().unwrap_or_default();
+                for size in shape {
+                    let count = shape.iter().filter(|n| *n == size).count();
+                    let place = *unlabeled.places.entry(*size).or_insert(unlabeled.sizes.len());
+                    match unlabeled.sizes.get_mut(place) {
+                        Some((_, most)) => *most = (*most).max(count),
+                        None => unlabeled.sizes.push((*size, count)),
+                    }
+                }
             }
         }
         let is_limited = |at: &&usize| found.all.get(**at).is_some_and(|dimension| !dimension.unlimited);
@@ -173,18 +184,6 @@ struct Unlabeled {
     places: BTreeMap<u64, usize>,
 }
 
-fn count_sizes(dataset: &Dataset, unlabeled: &mut Unlabeled) {
-    let shape = dataset.dataspace.shape().unwrap_or_default();
-    for size in shape {
-        let count = shape.iter().filter(|n| *n == size).count();
-        let place = *unlabeled.places.entry(*size).or_insert(unlabeled.sizes.len());
-        match unlabeled.sizes.get_mut(place) {
-            Some((_, most)) => *most = (*most).max(count),
-            None => unlabeled.sizes.push((*size, count)),
-        }
-    }
-}
-
 fn attribute<'a>(dataset: &'a Dataset, name: &str) -> Option<&'a Attribute> {
     dataset.attributes.iter().find(|attribute| attribute.name == name)
 }
@@ -234,7 +233,10 @@ pub(super) fn axis_dimensions(
     let shape = dataset.dataspace.shape().unwrap_or_default();
     let found = by_coordinates(dataset, scopes)
         .or_else(|| by_labels(dataset, scopes, others))
-        .or_else(|| by_own_name(name, shape, scopes))
+        .or_else(|| match shape.len() {
+            1 => Some(vec![find(scopes, |scope| scope.by_name.get(name))?]),
+            _ => None,
+        })
         .or_else(|| fields.map(|names| names.iter().map(|name| named(name.clone())).collect()));
     match found {
         Some(found) if found.len() == shape.len() => found,
@@ -272,13 +274,6 @@ fn by_labels(
     labels(dataset)?.into_iter().map(dimension).collect()
 }
 
-fn by_own_name(name: &str, shape: &[u64], scopes: &[Dimensions]) -> Option<Vec<AxisDimension>> {
-    match shape.len() {
-        1 => Some(vec![find(scopes, |scope| scope.by_name.get(name))?]),
-        _ => None,
-    }
-}
-
 /// Finds the innermost dimension with the index that `at` returns.
 fn find(scopes: &[Dimensions], at: impl Fn(&Defined) -> Option<&usize>) -> Option<AxisDimension> {
     let found = |scope: &Dimensions| scope.0.all.get(*at(&scope.0)?).cloned();
@@ -302,4 +297,304 @@ fn phony(shape: &[u64], scope: Option<&Dimensions>) -> Vec<AxisDimension> {
     let names: Vec<_> = shape.iter().map(name).collect();
     let axes = names.into_iter().zip(shape);
     axes.map(|(name, size)| AxisDimension { name, length: Some(*size), ..AxisDimension::default() }).collect()
+}
+
+/// The length of each dimension of a group, and the substitute names of dimensions at other lengths.
+#[derive(Default)]
+pub(super) struct Lengths {
+    /// (Distance of the group that defines it, length) by name.
+    lengths: BTreeMap<String, (usize, u64)>,
+    /// Substitute names by (name, length).
+    renamed: BTreeMap<(String, u64), String>,
+    /// Names that no substitute may have.
+    taken: BTreeSet<String>,
+}
+
+impl Lengths {
+    /// `taken` are names of the group's objects.
+    pub(super) fn new(taken: impl IntoIterator<Item = String>) -> Self {
+        Self { taken: taken.into_iter().collect(), ..Self::default() }
+    }
+
+    /// Adds the name of an object.
+    pub(super) fn take_name(&mut self, name: &str) {
+        self.taken.insert(name.to_owned());
+    }
+
+    /// Records the dimensions of a dataset. Of several with one name, that of the nearest group counts, and of equally near
+    /// ones the longest, so that the result does not depend on the order of datasets.
+    pub(super) fn note(&mut self, axes: &[AxisDimension], dataset: &Dataset) {
+        let shape = dataset.dataspace.shape().unwrap_or_default();
+        for (axis, size) in axes.iter().zip(shape) {
+            self.note_one(axis, *size);
+        }
+    }
+
+    /// Records the dimensions of an array that is mapped already.
+    pub(super) fn note_array(&mut self, array: &Array) {
+        for (name, size) in array.dimension_names.iter().zip(&array.shape) {
+            let axis = AxisDimension { name: name.clone(), ..AxisDimension::default() };
+            self.note_one(&axis, *size);
+        }
+    }
+
+    fn note_one(&mut self, axis: &AxisDimension, size: u64) {
+        let Some(name) = &axis.name else { return };
+        let new = (axis.distance, axis.length.unwrap_or(size));
+        let known = self.lengths.entry(name.clone()).or_insert(new);
+        if new.0 < known.0 || (new.0 == known.0 && new.1 > known.1) {
+            *known = new;
+        }
+    }
+
+    /// Whether the group has an object or a dimension of this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.lengths.contains_key(name) || self.taken.contains(name)
+    }
+
+    /// Returns the length of a dimension, which is `size` for a new one.
+    fn length(&mut self, name: &str, size: u64) -> u64 {
+        self.lengths.entry(name.to_owned()).or_insert((usize::MAX, size)).1
+    }
+
+    /// Returns the substitute name of a dimension at this length. It is unique in the group and its ancestors.
+    fn rename(&mut self, name: &str, size: u64, scopes: &[Dimensions]) -> String {
+        let key = (name.to_owned(), size);
+        if let Some(renamed) = self.renamed.get(&key) {
+            return renamed.clone();
+        }
+        let mut new = format!("{name}_{size}");
+        let is_defined = |name: &str| scopes.iter().any(|scope| scope.defines(name));
+        while self.lengths.contains_key(&new) || self.taken.contains(&new) || is_defined(&new) {
+            new.push('_');
+        }
+        self.taken.insert(new.clone());
+        self.renamed.insert(key, new.clone());
+        new
+    }
+}
+
+impl Mapper<'_> {
+    /// Renames the dimensions of an array whose length differs from the group's. `scopes` are the dimensions of the groups
+    /// from the root to its own.
+    pub(super) fn rename_dimensions(
+        &mut self,
+        path: &str,
+        array: &mut Array,
+        lengths: &mut Lengths,
+        scopes: &[Dimensions],
+    ) {
+        for (name, size) in array.dimension_names.iter_mut().zip(&array.shape) {
+            let Some(name) = name else { continue };
+            let known = lengths.length(name, *size);
+            if known != *size {
+                let renamed = lengths.rename(name, *size, scopes);
+                let message = format!(
+                    "dimension \"{name}\" has length {known}, the array {size}: its dimension is called \"{renamed}\""
+                );
+                self.report.warn(Code::DimensionRenamed, path, message);
+                *name = renamed;
+            }
+        }
+    }
+}
+
+/// Dimensions of the fields of a file.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Fields {
+    /// Names of each field's axes, slowest first, by (group of the structure, field).
+    names: BTreeMap<(String, String), Vec<String>>,
+    /// Fixed sizes by (group of the structure, dimension).
+    sizes: BTreeMap<(String, String), u64>,
+}
+
+impl Fields {
+    /// Parses the text. Unknown keys and incomplete objects are skipped.
+    pub(super) fn new(text: &str) -> Self {
+        let mut fields = Self::default();
+        let (mut kind, mut structure, mut field, mut dimension) = ("", String::new(), None, None);
+        for (key, value) in text.lines().filter_map(|line| line.trim().split_once('=')) {
+            match key {
+                "GROUP" => {
+                    kind = match value {
+                        "SwathStructure" => Some("SWATHS"),
+                        "GridStructure" => Some("GRIDS"),
+                        "ZaStructure" => Some("ZAS"),
+                        _ => None,
+                    }
+                    .unwrap_or(kind)
+                }
+                "SwathName" | "GridName" | "ZaName" => {
+                    structure = format!("HDFEOS/{kind}/{}", value.trim_matches('"'));
+                }
+                "OBJECT" => (field, dimension) = (None, None),
+                "DimensionName" => dimension = Some(value.trim_matches('"').to_owned()),
+                "Size" | "XDim" | "YDim" => {
+                    let name = if key == "Size" { dimension.take() } else { Some(key.to_owned()) };
+                    if let (Some(name), Ok(size)) = (name, value.parse()) {
+                        fields.sizes.insert((structure.clone(), name), size);
+                    }
+                }
+                "GeoFieldName" | "DataFieldName" | "ProfileFieldName" => {
+                    field = Some(value.trim_matches('"').to_owned());
+                }
+                "DimList" => {
+                    if let Some(field) = field.take() {
+                        fields.names.insert((structure.clone(), field), list(value));
+                    }
+                }
+                _ => {}
+            }
+        }
+        let all = fields.names.clone();
+        let clashes = |structure: &str, name: &String| {
+            let field = all.get(&(structure.to_owned(), name.clone()));
+            field.is_some_and(|names| names.as_slice() != [name.clone()])
+        };
+        fields.names.retain(|(structure, _), names| !names.iter().any(|name| clashes(structure, name)));
+        fields
+    }
+
+    /// Returns the names of a field's axes; `None` if the sizes differ from its shape. `group` is the path of its group, such
+    /// as `HDFEOS/SWATHS/Swath1/Data Fields`.
+    pub(super) fn of(&self, group: &str, field: &str, shape: &[u64]) -> Option<&[String]> {
+        if self.names.is_empty() {
+            return None;
+        }
+        let (structure, _) = group.rsplit_once('/')?;
+        let names = self.names.get(&(structure.to_owned(), field.to_owned()))?;
+        let fits = |(name, size): (&String, &u64)| {
+            self.sizes.get(&(structure.to_owned(), name.clone())).is_none_or(|known| known == size)
+        };
+        (names.len() == shape.len() && names.iter().zip(shape).all(fits)).then_some(names)
+    }
+}
+
+/// Parses a list such as `("YDim","XDim")`.
+fn list(value: &str) -> Vec<String> {
+    let inner = value.trim().trim_start_matches('(').trim_end_matches(')');
+    inner.split(',').map(|name| name.trim().trim_matches('"').to_owned()).collect()
+}
+
+#[cfg(test)]
+mod lengths_tests {
+    use super::*;
+
+    /// A dimension at a distance, with a length that the group defines.
+    fn axis(distance: usize, length: u64) -> AxisDimension {
+        AxisDimension { name: Some("d".to_owned()), length: Some(length), unlimited: false, distance }
+    }
+
+    #[test]
+    fn the_nearest_and_then_the_longest_dimension_counts() {
+        for (noted, expected) in [
+            (&[(0, 3), (1, 9)][..], 3),
+            (&[(1, 9), (0, 3)], 3),
+            (&[(1, 3), (0, 9)], 9),
+            (&[(0, 3), (0, 5)], 5),
+            (&[(0, 5), (0, 3)], 5),
+            (&[(1, 5), (2, 9), (1, 7), (1, 6)], 7),
+        ] {
+            let mut lengths = Lengths::default();
+            noted.iter().for_each(|(distance, length)| lengths.note_one(&axis(*distance, *length), 1));
+            assert_eq!(lengths.length("d", 1), expected, "{noted:?}");
+        }
+        let mut lengths = Lengths::default();
+        lengths.note_one(&AxisDimension { length: None, ..axis(0, 0) }, 4);
+        assert_eq!((lengths.length("d", 1), lengths.length("new", 6), lengths.length("new", 7)), (4, 6, 6));
+    }
+
+    #[test]
+    fn substitutes_are_new_names() {
+        let mut lengths = Lengths::new(["d_3".to_owned()]);
+        lengths.note_one(&AxisDimension { name: Some("d_4".to_owned()), ..axis(0, 4) }, 4);
+        let names = [2, 3, 4, 3].map(|size| lengths.rename("d", size, &[]));
+        assert_eq!(names, ["d_2", "d_3_", "d_4_", "d_3_"]);
+        assert!(lengths.has("d_2") && lengths.has("d_4") && !lengths.has("d"));
+    }
+
+    #[test]
+    fn arrays_that_are_mapped_already_count() {
+        let data = crate::hdf5::tests::dataset(crate::hdf5::tests::int(4, true), &[6]);
+        let (array, _) = crate::hdf5::tests::one(data, virtualize_zarr::ZarrFormat::V3);
+        let mut lengths = Lengths::default();
+        lengths.note_array(&Array { dimension_names: vec![Some("d".to_owned())], ..array });
+        assert_eq!(lengths.length("d", 1), 6);
+    }
+}
+
+#[cfg(test)]
+mod hdfeos_tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+GROUP=SwathStructure
+	GROUP=SWATH_1
+		SwathName="S"
+		GROUP=Dimension
+			OBJECT=Dimension_1
+				DimensionName="GeoTrack"
+				Size=20
+			END_OBJECT=Dimension_1
+			OBJECT=Dimension_2
+				DimensionName="GeoXtrack"
+				Size=-1
+			END_OBJECT=Dimension_2
+		END_GROUP=Dimension
+		GROUP=GeoField
+			OBJECT=GeoField_1
+				GeoFieldName="Longitude"
+				DimList=("GeoTrack","GeoXtrack")
+				MaxdimList=("GeoTrack","GeoXtrack")
+			END_OBJECT=GeoField_1
+			OBJECT=GeoField_2
+				GeoFieldName="Time"
+				DimList=("GeoTrack")
+			END_OBJECT=GeoField_2
+		END_GROUP=GeoField
+		GROUP=DataField
+			OBJECT=DataField_1
+				DataFieldName="Count"
+				DimList=("Time","GeoTrack")
+			END_OBJECT=DataField_1
+		END_GROUP=DataField
+	END_GROUP=SWATH_1
+END_GROUP=SwathStructure
+GROUP=GridStructure
+	GROUP=GRID_1
+		GridName="G"
+		XDim=5
+		YDim=7
+		GROUP=DataField
+			OBJECT=DataField_1
+				DataFieldName="Voltage"
+				DimList=("YDim","XDim")
+			END_OBJECT=DataField_1
+END
+"#;
+
+    #[test]
+    fn fields_have_the_names_of_their_lists() {
+        let fields = Fields::new(TEXT);
+        let of = |group, field, shape: &[u64]| fields.of(group, field, shape).map(|names| names.join(" "));
+        let geolocation = "HDFEOS/SWATHS/S/Geolocation Fields";
+        assert_eq!(of(geolocation, "Longitude", &[20, 9]).as_deref(), Some("GeoTrack GeoXtrack"));
+        assert_eq!(of(geolocation, "Longitude", &[32, 9]), None, "GeoTrack has 20");
+        assert_eq!(of(geolocation, "Time", &[20, 1]), None, "one axis");
+        assert_eq!(of("HDFEOS/GRIDS/G/Data Fields", "Voltage", &[7, 5]).as_deref(), Some("YDim XDim"));
+        assert_eq!(of("HDFEOS/GRIDS/G/Data Fields", "Voltage", &[5, 7]), None);
+        assert_eq!(of("HDFEOS/GRIDS/G/Data Fields", "Longitude", &[20, 9]), None);
+        assert_eq!(
+            of("HDFEOS/SWATHS/S/Data Fields", "Count", &[3, 20]),
+            None,
+            "Time is a field of another dimension"
+        );
+    }
+
+    #[test]
+    fn what_is_no_such_text_names_nothing() {
+        for text in ["", "GROUP", "DimList=(\"x\")", "OBJECT=a\nDimList=", "a=b\0=c"] {
+            assert_eq!(Fields::new(text), Fields::default(), "{text}");
+        }
+    }
 }

@@ -1,63 +1,42 @@
 //! Mapping of HDF5 and NetCDF-4: datatypes, fill values, filters, layouts, dimensions, attributes, links.
 
-mod array;
-mod array_attributes;
 mod attributes;
-mod cf_attributes;
-mod describe;
+mod chunks;
+mod contiguous;
+mod dataset;
+mod datatype;
 mod dimensions;
-mod element;
-mod external_links;
-mod hdfeos;
-mod header_fill;
+mod fill;
+mod filters;
 mod heap;
-mod ieee;
-mod lengths;
-mod lookup;
-mod names;
-mod others;
-mod pattern;
-mod plan;
-mod references;
-mod source_attributes;
-mod source_table;
-mod structures;
+mod links;
+mod objects;
+mod selection;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tests_of_budget;
-#[cfg(test)]
-mod tests_of_content;
-#[cfg(test)]
-mod tests_of_dimensions;
-#[cfg(test)]
-mod tests_of_types;
 mod tree;
-mod types;
 mod unlimited;
-mod weight;
+mod virtual_dataset;
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use virtualize_bytes::{Budget, Limits};
 use virtualize_hdf5::model::File;
 use virtualize_remedy::Code;
-use virtualize_zarr::{Hierarchy, Source};
+use virtualize_zarr::{Hierarchy, Node, Source, SourceId};
 
-use self::dimensions::ScaleLengths;
-use self::external_links::{ExternalLink, MappedFiles};
-use self::hdfeos::Fields;
-pub use self::heap::{DatasetKey, Flattened, HeapPointer, HeapTask, HeapValues, flatten, heap_tasks};
-use self::lookup::Lookup;
-pub use self::names::{HeapPointers, ObjectNames};
-use self::others::{FileContext, OpenFile};
-pub use self::others::{OtherFile, OtherFiles, link_files, virtual_source_files};
-pub use self::references::{reference_part, reference_path};
-use self::source_table::SourceTable;
-pub use self::unlimited::{NumberedFiles, numbered_files, resolve_extents};
+use crate::hdf5::attributes::time_bounds;
+use crate::hdf5::dimensions::{Fields, ScaleLengths};
+use crate::hdf5::links::{ExternalLink, FileContext, MappedFiles, OpenFile};
+use crate::hdf5::objects::Lookup;
 use crate::{Diagnostic, Error, InlineTask, MapOptions, Mapped, Report, Result, Severity};
+
+pub use crate::hdf5::heap::{DatasetKey, Flattened, HeapPointer, HeapTask, HeapValues, flatten, heap_tasks};
+pub use crate::hdf5::links::{OtherFile, OtherFiles, link_files, virtual_source_files};
+pub use crate::hdf5::objects::{HeapPointers, ObjectNames, reference_part, reference_path};
+pub use crate::hdf5::unlimited::{NumberedFiles, numbered_files, resolve_extents};
 
 /// Most sources of the virtual datasets of a file. Nested ones count each time.
 const VIRTUAL_SOURCES: u32 = 100_000;
@@ -119,7 +98,7 @@ fn map_within(
         sources: SourceTable::new(&source.url),
         tasks: Vec::new(),
         report: Report::default(),
-        time_bounds: if options.unpack { cf_attributes::time_bounds(file) } else { BTreeSet::new() },
+        time_bounds: if options.unpack { time_bounds(file) } else { BTreeSet::new() },
         fields: Fields::new(file.struct_metadata.as_deref().unwrap_or_default()),
         nodes: 0,
         hidden: None,
@@ -177,17 +156,92 @@ impl<'a> Mapper<'a> {
     }
 
     fn array_left_out(&mut self, path: &str, error: &Error) {
-        self.report.diagnostics.push(Diagnostic {
-            severity: Severity::Warning,
-            code: Code::ArrayLeftOut,
-            path: format!("/{path}"),
-            message: format!("the array is left out: {error}"),
-            remedy: error.remedy(),
-        });
+        self.report.diagnostics.push(
+            Diagnostic::warning(Code::ArrayLeftOut, path, format!("the array is left out: {error}"))
+                .with(error.remedy()),
+        );
     }
 
     fn attribute_left_out(&mut self, path: &str, name: &str, error: &Error) {
         let message = format!("the attribute \"{name}\" is left out: {error}");
-        self.diagnose(Severity::Warning, Code::AttributeLeftOut, path, message);
+        self.report.warn(Code::AttributeLeftOut, path, message);
+    }
+}
+
+/// Urls of files, numbered in the order of their first use. Number 0 is the file itself.
+#[derive(Clone, Debug)]
+pub(super) struct SourceTable {
+    ids: BTreeMap<String, SourceId>,
+    /// Urls of the other files: number 1 is the first.
+    others: Vec<String>,
+}
+
+impl SourceTable {
+    pub(super) fn new(own: &str) -> Self {
+        Self { ids: BTreeMap::from([(own.to_owned(), SourceId(0))]), others: Vec::new() }
+    }
+
+    /// Returns the number of a file, and adds the file if it is new.
+    ///
+    /// # Errors
+    /// There are more files than numbers.
+    pub(super) fn id(&mut self, url: &str) -> Result<SourceId> {
+        if let Some(id) = self.ids.get(url) {
+            return Ok(*id);
+        }
+        self.others.push(url.to_owned());
+        let id = u32::try_from(self.others.len()).map_err(|_| Error::overflow("the list of source files"))?;
+        self.ids.insert(url.to_owned(), SourceId(id));
+        Ok(SourceId(id))
+    }
+
+    /// Returns the number of files, the file itself included.
+    pub(super) fn len(&self) -> usize {
+        self.others.len() + 1
+    }
+
+    /// Returns the urls of the other files, in the order of their numbers.
+    pub(super) fn into_others(self) -> Vec<String> {
+        self.others
+    }
+}
+
+/// Most groups and arrays of a hierarchy.
+pub(super) const NODES: u64 = 1_000_000;
+
+/// Bytes of memory for a group or an array, without names, attributes and chunks.
+const NODE: u64 = 1 << 10;
+
+/// Bytes of memory for a link, without its names.
+pub(super) const LINK: u64 = 96;
+
+/// Returns the memory for a node, whose path appears in the hierarchy and in the report.
+pub(super) fn node_bytes(path: &str, name: &str) -> u64 {
+    let names = path.len().saturating_add(name.len()) as u64;
+    names.saturating_mul(4).saturating_add(NODE)
+}
+
+/// Returns the memory for a copy of a node at a path, without its children.
+pub(super) fn weight(node: &Node, path: &str) -> u64 {
+    let (attributes, chunks) = match node {
+        Node::Group(group) => (&group.attributes, 0),
+        Node::Array(array) => (&array.attributes, array.chunks.len()),
+    };
+    let chunks = chunks.saturating_mul((path.len() as u64 / 4).saturating_add(32));
+    let attributes =
+        attributes.iter().map(|(name, value)| json_bytes(value).saturating_add(name.len() as u64));
+    attributes.fold(node_bytes(path, ""), u64::saturating_add).saturating_add(chunks)
+}
+
+fn json_bytes(value: &serde_json::Value) -> u64 {
+    use serde_json::Value;
+    match value {
+        Value::String(text) => (text.len() as u64).saturating_add(LINK),
+        Value::Array(items) => items.iter().map(json_bytes).fold(LINK, u64::saturating_add),
+        Value::Object(items) => {
+            let all = items.iter().map(|(name, value)| json_bytes(value).saturating_add(name.len() as u64));
+            all.fold(LINK, u64::saturating_add)
+        }
+        _ => LINK,
     }
 }

@@ -5,19 +5,18 @@ use std::collections::BTreeSet;
 use virtualize_bytes::Address;
 use virtualize_hdf5::model::{Dataset, Group as SourceGroup, Link, LinkTarget, Object};
 use virtualize_remedy::{Code, OptionName, Remedy};
-use virtualize_zarr::{Group, Node, node::join};
+use virtualize_zarr::node::join;
+use virtualize_zarr::{Group, Node};
 
-use super::Mapper;
 use super::attributes::{Shown, attributes_json};
 use super::dimensions::{
-    AxisDimension, Counters, Dimensions, NON_COORDINATE, axis_dimensions, is_dimension_only,
+    AxisDimension, Counters, Dimensions, Lengths, NON_COORDINATE, axis_dimensions, is_dimension_only,
 };
-use super::external_links::ExternalLink;
 use super::heap::Flattened;
-use super::lengths::Lengths;
-use super::references::has_parts;
-use super::weight::{LINK, NODES, node_bytes};
-use crate::node_names::{check_name, shown_name};
+use super::links::ExternalLink;
+use super::objects::has_parts;
+use super::{LINK, Mapper, NODES, node_bytes};
+use crate::mapped::{check_name, shown_name};
 use crate::{Diagnostic, Error, InlineTask, Result, Severity};
 
 /// Deepest nesting of groups. Walks of the hierarchy are recursive: 500 levels fit into the 2 MiB of a thread without optimization.
@@ -101,22 +100,18 @@ impl Mapper<'_> {
             if let Some(node) = node
                 && mapped.children.insert(name.to_owned(), node).is_some()
             {
-                self.node_replaced(tasks, &join(place.path, name));
+                let count = tasks;
+                let path = &join(place.path, name);
+                let is_replaced = |task: &InlineTask| {
+                    task.array.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+                };
+                let mut at = 0..;
+                self.tasks.retain(|task| at.next().is_none_or(|at| at >= count) || !is_replaced(task));
+                let message = "two objects have this name";
+                self.report.warn(Code::NameCollision, path, message);
             }
         }
         mapped
-    }
-
-    /// Reports that a node took the place of another one, and drops the tasks that make chunks of the other: those of the
-    /// first `count` tasks whose array is at `path` or below.
-    fn node_replaced(&mut self, count: usize, path: &str) {
-        let is_replaced = |task: &InlineTask| {
-            task.array.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        let mut at = 0..;
-        self.tasks.retain(|task| at.next().is_none_or(|at| at >= count) || !is_replaced(task));
-        let message = "two objects have this name".to_owned();
-        self.diagnose(Severity::Warning, Code::NameCollision, path, message);
     }
 
     fn child(
@@ -141,12 +136,7 @@ impl Mapper<'_> {
             }
             Object::Datatype(_) => {
                 let message = "Zarr has no nodes for committed datatypes: neither this one nor its attributes are shown";
-                self.diagnose(
-                    Severity::Info,
-                    Code::DatatypeNotShown,
-                    &join(place.path, name),
-                    message.to_owned(),
-                );
+                self.report.info(Code::DatatypeNotShown, &join(place.path, name), message.to_owned());
                 None
             }
         }
@@ -163,12 +153,7 @@ impl Mapper<'_> {
             self.attribute_left_out(path, &name, &why);
         }
         for error in &source.unreadable_attributes {
-            self.diagnose(
-                Severity::Warning,
-                Code::AttributeUnreadable,
-                path,
-                format!("an attribute is left out: {error}"),
-            );
+            self.report.warn(Code::AttributeUnreadable, path, format!("an attribute is left out: {error}"));
         }
         attributes
     }
@@ -187,8 +172,8 @@ impl Mapper<'_> {
     ) -> Option<Group> {
         let path = join(place.path, name);
         if place.ancestors.contains(&address) {
-            let message = "the group is its own ancestor; the link is left out".to_owned();
-            self.diagnose(Severity::Warning, Code::LinkCycle, &path, message);
+            let message = "the group is its own ancestor; the link is left out";
+            self.report.warn(Code::LinkCycle, &path, message);
             return None;
         }
         // The root is an ancestor, but not nested.
@@ -263,11 +248,11 @@ impl Mapper<'_> {
                     "zarr-python treats a backslash as a slash: {:?} is shown as {name:?}",
                     link.name
                 );
-                self.diagnose(Severity::Warning, Code::NameChanged, &child, message);
+                self.report.warn(Code::NameChanged, &child, message);
             }
             if name.contains(char::REPLACEMENT_CHARACTER) {
-                let message = "its name contains U+FFFD, which replaces bytes that are not UTF-8".to_owned();
-                self.diagnose(Severity::Warning, Code::NameChanged, &child, message);
+                let message = "its name contains U+FFFD, which replaces bytes that are not UTF-8";
+                self.report.warn(Code::NameChanged, &child, message);
             }
             if let Err(error) = check_name(&name) {
                 self.left_out(&child, error.to_string());
@@ -279,7 +264,7 @@ impl Mapper<'_> {
             }
             match self.target(address, link) {
                 Ok(target) => children.push((name.into_owned(), target)),
-                Err(error) => self.diagnose(Severity::Warning, Code::LinkLeftOut, &child, error.to_string()),
+                Err(error) => self.report.warn(Code::LinkLeftOut, &child, error.to_string()),
             }
         }
         children
@@ -289,13 +274,14 @@ impl Mapper<'_> {
         if self.options.follow_external {
             return self.links.push(link);
         }
-        self.report.diagnostics.push(Diagnostic {
-            severity: Severity::Warning,
-            code: Code::LinkLeftOut,
-            path: format!("/{}", link.at),
-            message: format!("the link to \"{}\" in the file \"{}\" is not followed", link.path, link.file),
-            remedy: Some(Remedy::turn_on(OptionName::FollowExternal, "follow it")),
-        });
+        self.report.diagnostics.push(
+            Diagnostic::warning(
+                Code::LinkLeftOut,
+                &link.at,
+                format!("the link to \"{}\" in the file \"{}\" is not followed", link.path, link.file),
+            )
+            .with(Remedy::turn_on(OptionName::FollowExternal, "follow it")),
+        );
     }
 
     fn target(&self, from: Address, link: &Link) -> Result<Address> {
@@ -320,6 +306,6 @@ impl Mapper<'_> {
     }
 
     fn left_out(&mut self, path: &str, why: String) {
-        self.diagnose(Severity::Warning, Code::NodeLeftOut, path, why);
+        self.report.warn(Code::NodeLeftOut, path, why);
     }
 }

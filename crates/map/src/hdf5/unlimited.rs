@@ -7,10 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use virtualize_bytes::{Address, Budget};
 use virtualize_hdf5::model::{Dataset, Dataspace, File, Layout, Object, Selection, Slab, VirtualMapping};
 
-use super::lookup::Lookup;
-use super::others::{OtherFile, OtherFiles, grown, no_dataset};
-use super::pattern::Pattern;
-use crate::related::resolve_relative;
+use super::links::{OtherFile, OtherFiles, grown, no_dataset};
+use super::objects::Lookup;
+use crate::mapped::resolve_relative;
 use crate::{Error, Result};
 
 /// Longest chain of such datasets that is resolved.
@@ -19,9 +18,13 @@ const PASSES: u32 = 9;
 /// Most numbered sources of a file.
 const BLOCKS: u32 = 100_000;
 
-const TOO_MANY_BLOCKS: Error = Error::Limit { what: "numbered sources", limit: BLOCKS as u64 };
+fn too_many_blocks() -> Error {
+    Error::limit("numbered sources", BLOCKS as u64)
+}
 
-const TOO_LARGE: Error = Error::Overflow("the extent");
+fn too_large() -> Error {
+    Error::overflow("the extent")
+}
 
 /// A dataset: url of its file, and address in it.
 type Key = (String, Address);
@@ -154,7 +157,7 @@ impl View<'_> {
             _ if url == self.own => Ok(Some(self.file)),
             Some(OtherFile::Read(file, _)) => Ok(Some(file)),
             Some(OtherFile::Missing) => Ok(None),
-            Some(OtherFile::Refused(why)) => Err(Error::other_file(url, why.clone())),
+            Some(OtherFile::Refused(why)) => Err(Error::other_file(url, why)),
             None => Err(Error::other_file(url, "was not read")),
         }
     }
@@ -169,7 +172,41 @@ impl View<'_> {
         let mut made = Vec::new();
         for mapping in object.map(mappings).unwrap_or_default() {
             self.lookup.take("virtual mappings", size_of::<VirtualMapping>() as u64)?;
-            self.resolve_mapping(url, mapping, &mut extent, &mut made)?;
+            let names =
+                Names { file: Pattern::new(&mapping.file)?, dataset: Pattern::new(&mapping.dataset)? };
+            let is_numbered = names.file.is_numbered() || names.dataset.is_numbered();
+            extent.hold(&mapping.destination);
+            match (endless(&mapping.destination), endless(&mapping.source)) {
+                (None, None) if is_numbered => {
+                    Err(malformed("a numbered source without an unlimited destination".to_owned()))
+                }
+                (None, None) => {
+                    made.push(names.mapping(0, mapping.source.clone(), mapping.destination.clone()));
+                    Ok(())
+                }
+                (Some(to), Some(from)) if !is_numbered => {
+                    made.extend(self.clip_to_source(url, &names, to, from, &mut extent)?);
+                    Ok(())
+                }
+                (Some(to), None) if is_numbered => {
+                    let (axis, to) = to;
+                    for n in 0.. {
+                        if self.source(url, &names.file.name(n), &names.dataset.name(n))?.is_none() {
+                            break;
+                        }
+                        self.blocks.set(self.blocks.get().checked_sub(1).ok_or_else(too_many_blocks)?);
+                        self.lookup.take("virtual mappings", size_of::<VirtualMapping>() as u64)?;
+                        let block = numbered(to, axis, n)?;
+                        extent.grow(
+                            axis,
+                            block.get(axis).and_then(|slab| slab.start.checked_add(slab.block?)),
+                        )?;
+                        made.push(names.mapping(n, mapping.source.clone(), Selection::Regular(block)));
+                    }
+                    extent.grow(axis, Some(0))
+                }
+                _ => Err(malformed("only one of its two selections has an end".to_owned())),
+            }?;
         }
         let shape = extent.over(shape);
         let most = max_shape.as_deref().unwrap_or_default();
@@ -177,36 +214,6 @@ impl View<'_> {
             return Err(malformed(format!("its sources make {shape:?} elements, more than it may have")));
         }
         Ok(ResolvedExtent { shape, mappings: made })
-    }
-
-    /// Adds the bounded mappings of a mapping, and what they add to the extent.
-    fn resolve_mapping(
-        &self,
-        own: &str,
-        mapping: &VirtualMapping,
-        extent: &mut Extent,
-        made: &mut Vec<VirtualMapping>,
-    ) -> Result<()> {
-        let names = Names { file: Pattern::new(&mapping.file)?, dataset: Pattern::new(&mapping.dataset)? };
-        let is_numbered = names.file.is_numbered() || names.dataset.is_numbered();
-        extent.hold(&mapping.destination);
-        match (endless(&mapping.destination), endless(&mapping.source)) {
-            (None, None) if is_numbered => {
-                Err(malformed("a numbered source without an unlimited destination".to_owned()))
-            }
-            (None, None) => {
-                made.push(names.mapping(0, mapping.source.clone(), mapping.destination.clone()));
-                Ok(())
-            }
-            (Some(to), Some(from)) if !is_numbered => {
-                made.extend(self.clip_to_source(own, &names, to, from, extent)?);
-                Ok(())
-            }
-            (Some(to), None) if is_numbered => {
-                self.resolve_numbered(own, &names, to, &mapping.source, extent, made)
-            }
-            _ => Err(malformed("only one of its two selections has an end".to_owned())),
-        }
     }
 
     /// Clips both selections of a mapping to the extent of its source. Returns `None` if they are empty then; the mapping of
@@ -225,29 +232,6 @@ impl View<'_> {
         extent.grow(axis, to.get(axis).map_or(Some(0), |slab| end(slab, elements)))?;
         let clip = |slabs: &[Slab]| Selection::Clipped { slabs: slabs.to_vec(), elements };
         Ok((elements > 0 || source.is_none()).then(|| names.mapping(0, clip(from), clip(to))))
-    }
-
-    /// Adds one mapping for each numbered source, from 0 until one does not exist.
-    fn resolve_numbered(
-        &self,
-        own: &str,
-        names: &Names,
-        (axis, to): Endless<'_>,
-        source: &Selection,
-        extent: &mut Extent,
-        made: &mut Vec<VirtualMapping>,
-    ) -> Result<()> {
-        for n in 0.. {
-            if self.source(own, &names.file.name(n), &names.dataset.name(n))?.is_none() {
-                break;
-            }
-            self.blocks.set(self.blocks.get().checked_sub(1).ok_or(TOO_MANY_BLOCKS)?);
-            self.lookup.take("virtual mappings", size_of::<VirtualMapping>() as u64)?;
-            let block = numbered(to, axis, n)?;
-            extent.grow(axis, block.get(axis).and_then(|slab| slab.start.checked_add(slab.block?)))?;
-            made.push(names.mapping(n, source.clone(), Selection::Regular(block)));
-        }
-        extent.grow(axis, Some(0))
     }
 
     /// Returns the extent of a source; `None` if it does not exist.
@@ -315,7 +299,7 @@ impl Extent {
     }
 
     fn grow(&mut self, axis: usize, end: Option<u64>) -> Result<()> {
-        let end = end.ok_or(TOO_LARGE)?;
+        let end = end.ok_or_else(too_large)?;
         if let Some(grown) = self.grown.get_mut(axis) {
             *grown = Some(grown.unwrap_or(0).max(end));
         }
@@ -361,7 +345,7 @@ fn numbered(slabs: &[Slab], axis: usize, n: u64) -> Result<Vec<Slab>> {
     let slab =
         slab.ok_or_else(|| malformed("the destination of numbered sources has no blocks".to_owned()))?;
     let start = n.checked_mul(slab.stride).and_then(|n| n.checked_add(slab.start));
-    *slab = Slab { start: start.ok_or(TOO_LARGE)?, count: Some(1), ..*slab };
+    *slab = Slab { start: start.ok_or_else(too_large)?, count: Some(1), ..*slab };
     Ok(block)
 }
 
@@ -387,6 +371,37 @@ pub fn numbered_files(file: &File, own: &str) -> BTreeSet<NumberedFiles> {
     let names = numbered.filter_map(|mapping| Pattern::new(&mapping.file).ok());
     let files = names.filter(Pattern::is_numbered);
     files.map(|name| NumberedFiles { own: own.to_owned(), name }).collect()
+}
+
+/// The name of a source file or dataset. `%b` is replaced by the number of the block, `%%` by a percent sign.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Pattern(Vec<String>);
+
+impl Pattern {
+    pub(super) fn new(name: &str) -> Result<Self> {
+        let mut parts = vec![String::new()];
+        let mut rest = name.chars();
+        while let Some(next) = rest.next() {
+            match (next, if next == '%' { rest.next() } else { None }) {
+                ('%', Some('b')) => parts.push(String::new()),
+                ('%', Some('%')) => parts.iter_mut().next_back().into_iter().for_each(|part| part.push('%')),
+                ('%', _) => {
+                    let problem = format!("the name {name:?} has a percent sign that is neither %b nor %%");
+                    return Err(Error::malformed("virtual mapping", problem));
+                }
+                (other, _) => parts.iter_mut().next_back().into_iter().for_each(|part| part.push(other)),
+            }
+        }
+        Ok(Self(parts))
+    }
+
+    pub(super) fn is_numbered(&self) -> bool {
+        self.0.len() > 1
+    }
+
+    pub(super) fn name(&self, n: u64) -> String {
+        self.0.join(&n.to_string())
+    }
 }
 
 #[cfg(test)]

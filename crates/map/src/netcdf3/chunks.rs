@@ -80,7 +80,22 @@ impl ChunkPlanner<'_> {
         if let Some(section) = self.small_records.filter(|_| self.is_inlined()) {
             self.inlined(section)
         } else if self.is_by_record() {
-            self.by_record()
+            let mut plan = self.nothing();
+            if let Some(first) = plan.chunk_shape.first_mut() {
+                *first = 1;
+            }
+            let whole = self.whole_records();
+            let start = |record: u64| {
+                record
+                    .checked_mul(self.records.stride)
+                    .and_then(|bytes| bytes.checked_add(self.variable.begin))
+            };
+            plan.chunks = self.references((0..whole).filter_map(start).collect(), self.variable.size);
+            if whole < self.records.count {
+                let next = start(whole).unwrap_or(u64::MAX);
+                self.cut_off(&mut plan, whole..self.records.count, ByteRange::new(next, self.variable.size))?;
+            }
+            Ok(plan)
         } else {
             self.contiguous()
         }
@@ -107,7 +122,7 @@ impl ChunkPlanner<'_> {
         if let Some(first) = plan.chunk_shape.first_mut() {
             *first = height;
         }
-        let overflow = || Error::Overflow("the extent");
+        let overflow = || Error::overflow("the extent");
         for (chunk, first) in (0..count).step_by(usize::try_from(height).unwrap_or(usize::MAX)).enumerate() {
             let rows = height.min(count - first);
             // The last record may be shorter than the stride.
@@ -150,27 +165,10 @@ impl ChunkPlanner<'_> {
         whole.map_or(0, |records| records.saturating_add(1)).min(self.records.count)
     }
 
-    fn by_record(&self) -> Result<ChunkPlan> {
-        let mut plan = self.nothing();
-        if let Some(first) = plan.chunk_shape.first_mut() {
-            *first = 1;
-        }
-        let whole = self.whole_records();
-        let start = |record: u64| {
-            record.checked_mul(self.records.stride).and_then(|bytes| bytes.checked_add(self.variable.begin))
-        };
-        plan.chunks = self.references((0..whole).filter_map(start).collect(), self.variable.size);
-        if whole < self.records.count {
-            let next = start(whole).unwrap_or(u64::MAX);
-            self.cut_off(&mut plan, whole..self.records.count, ByteRange::new(next, self.variable.size))?;
-        }
-        Ok(plan)
-    }
-
     fn contiguous(&self) -> Result<ChunkPlan> {
         let mut plan = self.nothing();
         let count = if self.variable.is_record { self.records.count } else { 1 };
-        let length = self.variable.size.checked_mul(count).ok_or(Error::Overflow("the extent"))?;
+        let length = self.variable.size.checked_mul(count).ok_or_else(|| Error::overflow("the extent"))?;
         let range = ByteRange::new(self.variable.begin, length);
         if range.end() > self.file_size {
             self.cut_off(&mut plan, 0..1, range)?;
@@ -207,13 +205,30 @@ impl ChunkPlanner<'_> {
             return Ok(());
         }
         if range.length > self.options.inline_limit {
-            return Err(Error::InlineLimit {
-                reason: "the file ends within a chunk, which has to be filled with zeros".into(),
-                content: format!("a chunk of {:?}", plan.chunk_shape),
-                limit: self.options.inline_limit,
-            });
+            return Err(Error::inline_limit(
+                "the file ends within a chunk, which has to be filled with zeros",
+                &format!("a chunk of {:?}", plan.chunk_shape),
+                self.options.inline_limit,
+            ));
         }
-        plan.inline.push((plan.missing.start, zero_filled(range, stored)));
+        let piece = Piece {
+            source: SourceId(0),
+            bytes: PieceBytes::At(stored),
+            codecs: Vec::new(),
+            shape: vec![stored.length],
+            from: vec![0],
+            to: vec![0],
+            extent: vec![stored.length],
+            transform: ElementTransform::None,
+        };
+        plan.inline.push((
+            plan.missing.start,
+            ChunkContent::Assemble {
+                shape: vec![range.length],
+                background: Bytes::from_static(&[0]),
+                pieces: vec![piece],
+            },
+        ));
         plan.inline_reason = Some("the file ends within it");
         plan.missing.start = plan.missing.start.saturating_add(1);
         Ok(())
@@ -256,24 +271,5 @@ fn rows_of(range: ByteRange, shape: [u64; 2], from: [u64; 2], to: u64, size: u64
         to: vec![to, 0],
         extent: vec![shape[0], size],
         transform: ElementTransform::None,
-    }
-}
-
-/// Returns the bytes of a chunk at `range`, of which the file contains `stored`; the others are zero.
-fn zero_filled(range: ByteRange, stored: ByteRange) -> ChunkContent {
-    let piece = Piece {
-        source: SourceId(0),
-        bytes: PieceBytes::At(stored),
-        codecs: Vec::new(),
-        shape: vec![stored.length],
-        from: vec![0],
-        to: vec![0],
-        extent: vec![stored.length],
-        transform: ElementTransform::None,
-    };
-    ChunkContent::Assemble {
-        shape: vec![range.length],
-        background: Bytes::from_static(&[0]),
-        pieces: vec![piece],
     }
 }

@@ -7,8 +7,13 @@ use virtualize_remedy::Code;
 use virtualize_tiff::model::{GdalItem, GeoKey, Ifd, Value as TagValue};
 use virtualize_zarr::DataType;
 
-use super::{geometry::Geometry, heights::Heights, nodata::Nodata, number};
-use crate::{Diagnostic, Severity, json_numbers::float_json, unpack::is_time_unit};
+use super::crs::Heights;
+use super::image::Geometry;
+use super::nodata::Nodata;
+use super::number;
+use crate::source_attribute::float_json;
+use crate::unpack::is_time_unit;
+use crate::{Diagnostic, Severity};
 
 /// Names with a meaning to readers: attributes of CF and the NetCDF conventions that change or relate data, those of xarray
 /// and rioxarray, and those written here. Text under such a name comes from any program, so that it gets the prefix `gdal_`.
@@ -105,7 +110,17 @@ impl Described<'_> {
     pub(super) fn attributes(&self, diagnostics: &mut Vec<Diagnostic>) -> Map<String, Value> {
         let Self { ifd, nodata, geometry, .. } = self;
         let mut attributes = Map::new();
-        add_tags(ifd, &mut attributes);
+        for (tag, name) in TAGS {
+            if let Some(value) = ifd.tags.get(&tag).and_then(tag_json) {
+                attributes.insert(name.into(), value);
+            }
+        }
+        let raster_type = ifd.geo.as_ref().and_then(|geo| geo.keys.get(&1025));
+        match raster_type {
+            Some(GeoKey::Short(2)) => attributes.insert("AREA_OR_POINT".into(), "Point".into()),
+            Some(_) => attributes.insert("AREA_OR_POINT".into(), "Area".into()),
+            None => None,
+        };
         add_colors(ifd, &mut attributes);
         let items: Vec<&GdalItem> = ifd.gdal_metadata.iter().filter(|item| is_shown(item, nodata)).collect();
         add_items(&items, geometry, &mut attributes);
@@ -117,25 +132,6 @@ impl Described<'_> {
             let message = "item _Unsigned of GDAL_METADATA (42112) is not applied: GDAL ignores it, but rioxarray applies it with mask_and_scale=True";
             omit(Severity::Warning, message.to_owned());
         }
-        self.add_roles(&mut attributes, &mut omit);
-        attributes.extend(nodata.attributes.clone());
-        attributes
-    }
-
-    /// Whether rioxarray reads integers of the other sign. It knows the items of the image and of the first band.
-    fn is_sign_changed(&self) -> bool {
-        let items = || {
-            self.ifd.gdal_metadata.iter().filter(|item| item.domain.is_empty() && item.name == "_Unsigned")
-        };
-        let of_band = items().rfind(|item| item.sample == Some(0) && !is_role(item));
-        let Some(item) = of_band.or_else(|| items().rfind(|item| item.sample.is_none())) else {
-            return false;
-        };
-        self.data_type.is_integer() && self.data_type.is_signed_integer() == (item.value == "true")
-    }
-
-    /// Adds scale, offset, units and description of bands under the names of rioxarray.
-    fn add_roles(&self, attributes: &mut Map<String, Value>, omit: &mut impl FnMut(Severity, String)) {
         let bands = self.geometry.bands;
         let texts = |role: &str| by_band(&self.ifd.gdal_metadata, role, bands);
         let roles = ["scale", "offset", "unittype"];
@@ -176,11 +172,25 @@ impl Described<'_> {
             None => (numbers("scale", 1.0), numbers("offset", 0.0)),
         };
         if scales.iter().chain(&offsets).all(|number| number.is_finite()) {
-            add_packing(&scales, &offsets, attributes);
+            add_packing(&scales, &offsets, &mut attributes);
         } else if inherited.is_none() {
             let message = "scale and offset are not applied: they are not finite";
             omit(Severity::Warning, message.to_owned());
-        }
+        };
+        attributes.extend(nodata.attributes.clone());
+        attributes
+    }
+
+    /// Whether rioxarray reads integers of the other sign. It knows the items of the image and of the first band.
+    fn is_sign_changed(&self) -> bool {
+        let items = || {
+            self.ifd.gdal_metadata.iter().filter(|item| item.domain.is_empty() && item.name == "_Unsigned")
+        };
+        let of_band = items().rfind(|item| item.sample == Some(0) && !is_role(item));
+        let Some(item) = of_band.or_else(|| items().rfind(|item| item.sample.is_none())) else {
+            return false;
+        };
+        self.data_type.is_integer() && self.data_type.is_signed_integer() == (item.value == "true")
     }
 }
 
@@ -198,20 +208,6 @@ fn has_role(item: &GdalItem, role: &str) -> bool {
     !item.domain.eq_ignore_ascii_case("IMAGE_STRUCTURE")
         && item.sample.is_some()
         && item.role.as_ref().is_some_and(|found| found.eq_ignore_ascii_case(role))
-}
-
-fn add_tags(ifd: &Ifd, attributes: &mut Map<String, Value>) {
-    for (tag, name) in TAGS {
-        if let Some(value) = ifd.tags.get(&tag).and_then(tag_json) {
-            attributes.insert(name.into(), value);
-        }
-    }
-    let raster_type = ifd.geo.as_ref().and_then(|geo| geo.keys.get(&1025));
-    match raster_type {
-        Some(GeoKey::Short(2)) => attributes.insert("AREA_OR_POINT".into(), "Point".into()),
-        Some(_) => attributes.insert("AREA_OR_POINT".into(), "Area".into()),
-        None => None,
-    };
 }
 
 fn tag_json(value: &TagValue) -> Option<Value> {
@@ -244,7 +240,16 @@ fn add_colors(ifd: &Ifd, attributes: &mut Map<String, Value>) {
         attributes.insert("photometric_interpretation".into(), name.into());
     }
     if !image.extra_samples.is_empty() {
-        let names: Vec<&str> = image.extra_samples.iter().map(|code| extra_sample(*code)).collect();
+        let names: Vec<&str> = image
+            .extra_samples
+            .iter()
+            .map(|code| match *code {
+                0 => "unspecified",
+                1 => "associated alpha",
+                2 => "unassociated alpha",
+                _ => "unknown",
+            })
+            .collect();
         attributes.insert("extra_samples".into(), json!(names));
     }
     let Some(map) = &image.color_map else { return };
@@ -257,16 +262,6 @@ fn add_colors(ifd: &Ifd, attributes: &mut Map<String, Value>) {
         "color_map".into(),
         json!({ "red": channels.first(), "green": channels.get(1), "blue": channels.get(2) }),
     );
-}
-
-/// Returns the meaning of an extra sample (ExtraSamples).
-fn extra_sample(code: u16) -> &'static str {
-    match code {
-        0 => "unspecified",
-        1 => "associated alpha",
-        2 => "unassociated alpha",
-        _ => "unknown",
-    }
 }
 
 /// Returns the kind of a directory (NewSubfileType); `None` for a full image.
@@ -330,7 +325,11 @@ fn free_name(name: &str) -> String {
 /// Inserts an item. Items of one band among several become an object by the band's number, from 1; its name is
 /// `NAME_by_band` if the whole image has an item of the same name.
 fn put(target: &mut Map<String, Value>, name: &str, item: &GdalItem, bands: u64) {
-    let value = item_json(item);
+    let number = || item.value.trim().parse::<f64>().ok().filter(|number| number.is_finite());
+    let value = match number() {
+        Some(number) if item.name.starts_with("STATISTICS_") => float_json(number),
+        _ => item.value.clone().into(),
+    };
     let Some(band) = item.sample.filter(|_| bands > 1) else {
         target.insert(name.to_owned(), value);
         return;
@@ -340,14 +339,6 @@ fn put(target: &mut Map<String, Value>, name: &str, item: &GdalItem, bands: u64)
     let by_band = target.entry(name).or_insert_with(|| json!({}));
     if let Value::Object(by_band) = by_band {
         by_band.insert((u64::from(band) + 1).to_string(), value);
-    }
-}
-
-fn item_json(item: &GdalItem) -> Value {
-    let number = || item.value.trim().parse::<f64>().ok().filter(|number| number.is_finite());
-    match number() {
-        Some(number) if item.name.starts_with("STATISTICS_") => float_json(number),
-        _ => item.value.clone().into(),
     }
 }
 

@@ -4,11 +4,9 @@ use bytes::Bytes;
 use virtualize_bytes::ByteRange;
 use virtualize_zarr::{ChunkManifest, Codec, ReferencesBuilder, SourceId, greatest_common_divisor};
 
-use super::{
-    compression::{Encoding, ShortStrip, words},
-    geometry::Geometry,
-    sample::Storage,
-};
+use super::compression::{Encoding, ShortStrip, words};
+use super::image::Geometry;
+use super::sample::Storage;
 use crate::{ChunkContent, ElementTransform, Error, InlineTask, LercLayout, Piece, PieceBytes, Result};
 
 /// Bytes of a chunk into which uncompressed strips are split, at most and approximately.
@@ -205,11 +203,11 @@ impl ChunkMaker<'_> {
         }
         match offset.checked_add(length) {
             Some(end) if end <= self.file_size => Ok(ByteRange::new(offset, length)),
-            end => Err(Error::Truncated {
-                structure: format!("{what} {index} at {offset:#x}").into(),
-                end: end.unwrap_or(u64::MAX),
-                size: self.file_size,
-            }),
+            end => Err(Error::truncated(
+                &format!("{what} {index} at {offset:#x}"),
+                end.unwrap_or(u64::MAX),
+                self.file_size,
+            )),
         }
     }
 
@@ -219,12 +217,12 @@ impl ChunkMaker<'_> {
             return Ok(Vec::new());
         }
         if self.encoding.short_strip()? == ShortStrip::Unreadable {
-            return Err(Error::ShortStrip {
-                rows: self.geometry.height % rows,
-                chunk_rows: rows,
-                scheme: words(self.encoding.image).join(", "),
-                format: self.encoding.format,
-            });
+            return Err(Error::short_strip(
+                self.geometry.height % rows,
+                rows,
+                &words(self.encoding.image).join(", "),
+                self.encoding.format,
+            ));
         }
         self.check_inline(short.len() as u64, rows)?;
         match self.encoding.short_strip()? {
@@ -262,7 +260,31 @@ impl ChunkMaker<'_> {
 
     fn tasks(&self, stretches: &[Stretch], rows: u64) -> Result<Vec<InlineTask>> {
         let task = |stretch: &Stretch| {
-            let content = self.assemble(stretch, rows)?;
+            let shape = self.geometry.stored_shape(stretch.rows);
+            let mut codecs = self.encoding.codecs(&shape)?;
+            let mut range = stretch.range;
+            if self.encoding.has_remote_tables() {
+                let (whole, codec) =
+                    self.encoding.old_jpeg(range, self.geometry.segment[2], stretch.rows, self.file_size)?;
+                range = whole;
+                codecs.push(codec);
+            }
+            let piece = Piece {
+                source: SourceId(0),
+                bytes: PieceBytes::At(range),
+                codecs,
+                from: vec![0; shape.len()],
+                to: vec![0; shape.len()],
+                extent: shape.clone(),
+                shape,
+                transform: self.transform(),
+            };
+            let element = usize::try_from(self.element_size()).map_err(|_| too_large())?;
+            let content = ChunkContent::Assemble {
+                shape: self.geometry.stored_shape(rows),
+                background: Bytes::from(vec![0; element]),
+                pieces: vec![piece],
+            };
             Ok(InlineTask { array: self.path.to_owned(), positions: vec![stretch.position], content })
         };
         stretches.iter().map(task).collect()
@@ -312,13 +334,13 @@ impl ChunkMaker<'_> {
         if self.encoding.sample.complex_parts(self.encoding.endian).is_some()
             && !self.encoding.is_declarable()?
         {
-            return Err(Error::ComplexIntegers { bytes, limit });
+            return Err(Error::complex_integers(bytes, limit));
         }
-        Err(Error::InlineLimit {
-            reason: "readers do not decode its chunks as they are stored".into(),
-            content: format!("{bytes} bytes"),
+        Err(Error::inline_limit(
+            "readers do not decode its chunks as they are stored",
+            &format!("{bytes} bytes"),
             limit,
-        })
+        ))
     }
 
     fn transform(&self) -> ElementTransform {
@@ -338,34 +360,6 @@ impl ChunkMaker<'_> {
     fn element_size(&self) -> u64 {
         self.encoding.sample.data_type.size().unwrap_or(1)
     }
-
-    fn assemble(&self, stretch: &Stretch, rows: u64) -> Result<ChunkContent> {
-        let shape = self.geometry.stored_shape(stretch.rows);
-        let mut codecs = self.encoding.codecs(&shape)?;
-        let mut range = stretch.range;
-        if self.encoding.has_remote_tables() {
-            let (whole, codec) =
-                self.encoding.old_jpeg(range, self.geometry.segment[2], stretch.rows, self.file_size)?;
-            range = whole;
-            codecs.push(codec);
-        }
-        let piece = Piece {
-            source: SourceId(0),
-            bytes: PieceBytes::At(range),
-            codecs,
-            from: vec![0; shape.len()],
-            to: vec![0; shape.len()],
-            extent: shape.clone(),
-            shape,
-            transform: self.transform(),
-        };
-        let element = usize::try_from(self.element_size()).map_err(|_| too_large())?;
-        Ok(ChunkContent::Assemble {
-            shape: self.geometry.stored_shape(rows),
-            background: Bytes::from(vec![0; element]),
-            pieces: vec![piece],
-        })
-    }
 }
 
 fn product(factors: &[u64]) -> Result<u64> {
@@ -373,7 +367,7 @@ fn product(factors: &[u64]) -> Result<u64> {
 }
 
 fn too_large() -> Error {
-    Error::Overflow("the image")
+    Error::overflow("the image")
 }
 
 /// Returns the largest number of rows up to `most` that divides a strip, and the whole strip if all divisors are far smaller.

@@ -3,15 +3,12 @@
 //! A system is written as its EPSG code if the other keys do not change it, else as WKT. If neither is exact, none is written.
 //! All keys are kept by name as well.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
-use virtualize_tiff::model::{Geo, GeoKey};
+use virtualize_tiff::model::{Geo, GeoKey, Ifd, Value as TagValue};
 
 use super::datum::Base;
-use super::geo_keys::{
-    CITATION, DATUM, ELLIPSOID, GEODETIC_CRS, GEODETIC_LINEAR_UNITS, Keys, LINEAR_UNIT_SIZE, LINEAR_UNITS,
-    METHOD, MODEL_TYPE, PROJECTED_CITATION, PROJECTED_CRS, PROJECTION, USER_DEFINED, VERTICAL,
-    VERTICAL_DATUM, VERTICAL_UNITS, cited, described, double, name, short, text,
-};
 use super::{registry, wkt};
 use crate::{Error, Result};
 
@@ -105,7 +102,35 @@ impl Crs {
     fn of_text(text: &str) -> Self {
         let text = text.trim();
         let text = text.strip_prefix("ESRI::").unwrap_or(text);
-        if is_wkt(text) {
+        const KEYWORDS: [&str; 17] = [
+            "GEOGCS",
+            "PROJCS",
+            "GEOCCS",
+            "COMPD_CS",
+            "LOCAL_CS",
+            "VERT_CS",
+            "GEOGCRS",
+            "GEODCRS",
+            "GEODETICCRS",
+            "GEOGRAPHICCRS",
+            "PROJCRS",
+            "PROJECTEDCRS",
+            "COMPOUNDCRS",
+            "BOUNDCRS",
+            "ENGCRS",
+            "ENGINEERINGCRS",
+            "VERTCRS",
+        ];
+        let keyword = text.split('[').next().unwrap_or_default().trim();
+        let outside = text.split('"').step_by(2).flat_map(str::chars);
+        let depths = outside.scan(0_i64, |depth, c| {
+            *depth += i64::from(c == '[') - i64::from(c == ']');
+            Some(*depth)
+        });
+        if KEYWORDS.iter().any(|known| known.eq_ignore_ascii_case(keyword))
+            && text.ends_with(']')
+            && depths.last() == Some(0)
+        {
             let lower = text.to_ascii_lowercase();
             let is_geographic = ["geogcs", "geogcrs", "geodcrs"].iter().any(|name| lower.starts_with(name));
             let is_in_degrees = is_geographic && lower.contains("unit[\"degree");
@@ -153,7 +178,23 @@ impl Crs {
             attributes.insert("vertical_crs".into(), format!("EPSG:{vertical}").into());
         }
         if !self.keys.is_empty() {
-            let keys: Map<_, _> = self.keys.iter().map(|(id, key)| (name(*id), key_json(key))).collect();
+            let keys: Map<_, _> = self
+                .keys
+                .iter()
+                .map(|(id, key)| {
+                    (
+                        name(*id),
+                        match key {
+                            GeoKey::Short(value) => (*value).into(),
+                            GeoKey::Double(values) => match values.as_slice() {
+                                [one] => json!(one),
+                                many => json!(many),
+                            },
+                            GeoKey::Text(text) => text.clone().into(),
+                        },
+                    )
+                })
+                .collect();
             attributes.insert("geo_keys".into(), keys.into());
         }
         attributes
@@ -212,7 +253,20 @@ fn projected_system(keys: &Keys, projected: Option<u16>) -> std::result::Result<
     let metres = linear_unit(keys, code)?;
     let method = short(keys, METHOD).filter(|method| *method != USER_DEFINED);
     let Some(code) = code else {
-        named_systems(keys)?;
+        for key in [PROJECTED_CITATION, CITATION] {
+            let Some(citation) = text(keys, key) else { continue };
+            let name = cited(keys, key, "PCS Name = ").unwrap_or(citation);
+            let is_zone = citation.contains("State Plane Zone ")
+                || citation.contains("_StatePlane_")
+                || citation.contains("UTM Zone ") && citation.contains("PSAD56");
+            if is_zone
+                || ["WGS_1984_Web_Mercator", "Google Maps Global Mercator"]
+                    .iter()
+                    .any(|known| known.eq_ignore_ascii_case(name))
+            {
+                return Err(format!("{}, a name instead of a definition", described(keys, key)));
+            }
+        }
         let base = Base::of(keys, None)?;
         return Ok((System::Wkt(wkt::projected(keys, &base, metres)?), false));
     };
@@ -256,25 +310,6 @@ fn contradicts(keys: &Keys, key: u16, code: u16) -> String {
     format!("{}, which contradicts EPSG:{code}", described(keys, key))
 }
 
-/// Refuses systems that GDAL takes from tables of names.
-fn named_systems(keys: &Keys) -> std::result::Result<(), String> {
-    for key in [PROJECTED_CITATION, CITATION] {
-        let Some(citation) = text(keys, key) else { continue };
-        let name = cited(keys, key, "PCS Name = ").unwrap_or(citation);
-        let is_zone = citation.contains("State Plane Zone ")
-            || citation.contains("_StatePlane_")
-            || citation.contains("UTM Zone ") && citation.contains("PSAD56");
-        if is_zone
-            || ["WGS_1984_Web_Mercator", "Google Maps Global Mercator"]
-                .iter()
-                .any(|known| known.eq_ignore_ascii_case(name))
-        {
-            return Err(format!("{}, a name instead of a definition", described(keys, key)));
-        }
-    }
-    Ok(())
-}
-
 /// Returns the metres in the unit of a projected system.
 fn linear_unit(keys: &Keys, projected: Option<u16>) -> std::result::Result<f64, String> {
     let of_system = projected.map(registry::unit_of_projected);
@@ -304,38 +339,6 @@ fn linear_unit(keys: &Keys, projected: Option<u16>) -> std::result::Result<f64, 
         }
     }
     Ok(metres)
-}
-
-/// Whether a text is WKT of a coordinate reference system, as far as its keyword and its brackets tell.
-fn is_wkt(text: &str) -> bool {
-    const KEYWORDS: [&str; 17] = [
-        "GEOGCS",
-        "PROJCS",
-        "GEOCCS",
-        "COMPD_CS",
-        "LOCAL_CS",
-        "VERT_CS",
-        "GEOGCRS",
-        "GEODCRS",
-        "GEODETICCRS",
-        "GEOGRAPHICCRS",
-        "PROJCRS",
-        "PROJECTEDCRS",
-        "COMPOUNDCRS",
-        "BOUNDCRS",
-        "ENGCRS",
-        "ENGINEERINGCRS",
-        "VERTCRS",
-    ];
-    let keyword = text.split('[').next().unwrap_or_default().trim();
-    let outside = text.split('"').step_by(2).flat_map(str::chars);
-    let depths = outside.scan(0_i64, |depth, c| {
-        *depth += i64::from(c == '[') - i64::from(c == ']');
-        Some(*depth)
-    });
-    KEYWORDS.iter().any(|known| known.eq_ignore_ascii_case(keyword))
-        && text.ends_with(']')
-        && depths.last() == Some(0)
 }
 
 /// Returns the code of the system with the heights of the file; `None` if the file has none.
@@ -404,13 +407,199 @@ fn known(keys: &Keys, key: u16) -> Option<u16> {
     short(keys, key).filter(|code| (1024..32767).contains(code))
 }
 
-fn key_json(key: &GeoKey) -> Value {
-    match key {
-        GeoKey::Short(value) => (*value).into(),
-        GeoKey::Double(values) => match values.as_slice() {
-            [one] => json!(one),
-            many => json!(many),
-        },
-        GeoKey::Text(text) => text.clone().into(),
+pub(super) type Keys = BTreeMap<u16, GeoKey>;
+
+pub(super) const MODEL_TYPE: u16 = 1024;
+pub(super) const CITATION: u16 = 1026;
+pub(super) const GEODETIC_CRS: u16 = 2048;
+pub(super) const GEODETIC_CITATION: u16 = 2049;
+pub(super) const DATUM: u16 = 2050;
+pub(super) const PRIME_MERIDIAN: u16 = 2051;
+pub(super) const GEODETIC_LINEAR_UNITS: u16 = 2052;
+pub(super) const ANGULAR_UNITS: u16 = 2054;
+pub(super) const ANGULAR_UNIT_SIZE: u16 = 2055;
+pub(super) const ELLIPSOID: u16 = 2056;
+pub(super) const SEMI_MAJOR_AXIS: u16 = 2057;
+pub(super) const SEMI_MINOR_AXIS: u16 = 2058;
+pub(super) const INVERSE_FLATTENING: u16 = 2059;
+pub(super) const PRIME_MERIDIAN_LONGITUDE: u16 = 2061;
+pub(super) const TO_WGS_84: u16 = 2062;
+pub(super) const PROJECTED_CRS: u16 = 3072;
+pub(super) const PROJECTED_CITATION: u16 = 3073;
+pub(super) const PROJECTION: u16 = 3074;
+pub(super) const METHOD: u16 = 3075;
+pub(super) const LINEAR_UNITS: u16 = 3076;
+pub(super) const LINEAR_UNIT_SIZE: u16 = 3077;
+pub(super) const VERTICAL: u16 = 4096;
+pub(super) const VERTICAL_DATUM: u16 = 4098;
+pub(super) const VERTICAL_UNITS: u16 = 4099;
+
+/// The code of something that other keys define.
+pub(super) const USER_DEFINED: u16 = 32767;
+
+/// Returns the first number of a key; `None` if it has none.
+pub(super) fn double(keys: &Keys, key: u16) -> Option<f64> {
+    match keys.get(&key) {
+        Some(GeoKey::Double(values)) => values.first().copied(),
+        _ => None,
     }
+}
+
+/// Returns the code of a key; `None` if it has none.
+pub(super) fn short(keys: &Keys, key: u16) -> Option<u16> {
+    match keys.get(&key) {
+        Some(GeoKey::Short(value)) => Some(*value),
+        _ => None,
+    }
+}
+
+/// Returns the text of a key; `None` if it has none.
+pub(super) fn text(keys: &Keys, key: u16) -> Option<&str> {
+    match keys.get(&key) {
+        Some(GeoKey::Text(text)) => Some(text),
+        _ => None,
+    }
+}
+
+/// Returns an item of a citation, such as `Datum = `. GDAL and Esri write several, each followed by a bar; ERDAS IMAGINE puts
+/// each on a line.
+pub(super) fn cited<'a>(keys: &'a Keys, key: u16, item: &str) -> Option<&'a str> {
+    text(keys, key)?.split(['|', '\n']).find_map(|part| part.trim_start().strip_prefix(item))
+}
+
+/// Returns name and value of a key for a message.
+pub(super) fn described(keys: &Keys, key: u16) -> String {
+    let name = name(key);
+    match keys.get(&key) {
+        None => format!("{name} is missing"),
+        Some(GeoKey::Short(value)) => format!("{name} is {value}"),
+        Some(GeoKey::Double(values)) => match values.as_slice() {
+            [one] => format!("{name} is {one}"),
+            many => format!("{name} is {many:?}"),
+        },
+        Some(GeoKey::Text(text)) => format!("{name} is {text:?}"),
+    }
+}
+
+/// Returns the name of a key in OGC 19-008r4, or its number.
+pub(super) fn name(id: u16) -> String {
+    let name = match id {
+        1024 => "GTModelTypeGeoKey",
+        1025 => "GTRasterTypeGeoKey",
+        1026 => "GTCitationGeoKey",
+        2048 => "GeodeticCRSGeoKey",
+        2049 => "GeodeticCitationGeoKey",
+        2050 => "GeodeticDatumGeoKey",
+        2051 => "PrimeMeridianGeoKey",
+        2052 => "GeogLinearUnitsGeoKey",
+        2053 => "GeogLinearUnitSizeGeoKey",
+        2054 => "GeogAngularUnitsGeoKey",
+        2055 => "GeogAngularUnitSizeGeoKey",
+        2056 => "EllipsoidGeoKey",
+        2057 => "EllipsoidSemiMajorAxisGeoKey",
+        2058 => "EllipsoidSemiMinorAxisGeoKey",
+        2059 => "EllipsoidInvFlatteningGeoKey",
+        2060 => "GeogAzimuthUnitsGeoKey",
+        2061 => "PrimeMeridianLongitudeGeoKey",
+        2062 => "GeogTOWGS84GeoKey",
+        3072 => "ProjectedCRSGeoKey",
+        3073 => "ProjectedCitationGeoKey",
+        3074 => "ProjectionGeoKey",
+        3075 => "ProjMethodGeoKey",
+        3076 => "ProjLinearUnitsGeoKey",
+        3077 => "ProjLinearUnitSizeGeoKey",
+        3078 => "ProjStdParallel1GeoKey",
+        3079 => "ProjStdParallel2GeoKey",
+        3080 => "ProjNatOriginLongGeoKey",
+        3081 => "ProjNatOriginLatGeoKey",
+        3082 => "ProjFalseEastingGeoKey",
+        3083 => "ProjFalseNorthingGeoKey",
+        3084 => "ProjFalseOriginLongGeoKey",
+        3085 => "ProjFalseOriginLatGeoKey",
+        3086 => "ProjFalseOriginEastingGeoKey",
+        3087 => "ProjFalseOriginNorthingGeoKey",
+        3088 => "ProjCenterLongGeoKey",
+        3089 => "ProjCenterLatGeoKey",
+        3090 => "ProjCenterEastingGeoKey",
+        3091 => "ProjCenterNorthingGeoKey",
+        3092 => "ProjScaleAtNatOriginGeoKey",
+        3093 => "ProjScaleAtCenterGeoKey",
+        3094 => "ProjAzimuthAngleGeoKey",
+        3095 => "ProjStraightVertPoleLongGeoKey",
+        3096 => "ProjRectifiedGridAngleGeoKey",
+        4096 => "VerticalGeoKey",
+        4097 => "VerticalCitationGeoKey",
+        4098 => "VerticalDatumGeoKey",
+        4099 => "VerticalUnitsGeoKey",
+        5120 => "CoordinateEpochGeoKey",
+        _ => return format!("GeoKey{id}"),
+    };
+    name.to_owned()
+}
+
+const MODEL_PIXEL_SCALE: u16 = 33550;
+const WGS_84: u16 = 4326;
+
+/// Unit, scale and offset of heights; none for other images.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(super) struct Heights {
+    /// Name of the unit.
+    pub(super) unit: Option<&'static str>,
+    /// Scale and offset, which take precedence over those of GDAL_METADATA.
+    pub(super) packing: Option<(f64, f64)>,
+}
+
+impl Heights {
+    /// Reads the tags of an image. `bands` is its number of samples a pixel.
+    pub(super) fn of(ifd: &Ifd, bands: u64) -> Self {
+        let Some(geo) = &ifd.geo else { return Self::default() };
+        let Some(unit) = vertical_unit(&geo.keys) else { return Self::default() };
+        // GDAL reads vertical systems from files of GeoTIFF 1.1 only, but their unit from all files.
+        let packing = packing(ifd, geo).filter(|_| bands == 1 && geo.minor_revision > 0);
+        Self { unit: unit_name(unit), packing }
+    }
+}
+
+/// Returns scale and offset: z = (z of the raster − k) · scale + Z. `None` if all three numbers are 0.
+fn packing(ifd: &Ifd, geo: &Geo) -> Option<(f64, f64)> {
+    let has_height =
+        matches!(ifd.tags.get(&MODEL_PIXEL_SCALE), Some(TagValue::Float(scale)) if scale.len() >= 3);
+    let ([width, height, scale], [_, _, k, _, _, z]) = (geo.pixel_scale?, *geo.tie_points.first()?);
+    let is_set = scale != 0.0 || k != 0.0 || z != 0.0;
+    (has_height && is_set && width != 0.0 && height != 0.0).then_some((scale, -k * scale + z))
+}
+
+/// Returns the EPSG code of the unit of the vertical system that GDAL derives from the keys, if it derives one.
+fn vertical_unit(keys: &Keys) -> Option<u16> {
+    let (model, units) = (short(keys, MODEL_TYPE), short(keys, VERTICAL_UNITS));
+    let geographic = short(keys, GEODETIC_CRS).filter(|_| model == Some(GEOGRAPHIC_2D));
+    if model == Some(GEOCENTRIC) || geographic.is_some_and(|code| registry::without_height(code).is_some()) {
+        return None;
+    }
+    if !matches!(model, Some(1 | GEOGRAPHIC_2D)) {
+        return units;
+    }
+    match short(keys, VERTICAL) {
+        Some(code) if registry::is_vertical(code) => Some(registry::unit_of_vertical(code)),
+        // Ellipsoidal heights make the horizontal system three-dimensional, unless they belong to another ellipsoid.
+        Some(code) if ELLIPSOIDAL_HEIGHTS.contains(&code) => {
+            let projected = short(keys, PROJECTED_CRS).and_then(registry::base_of);
+            let base = geographic.or(projected).or_else(|| short(keys, GEODETIC_CRS));
+            (base != Some(WGS_84)).then_some(METRE)
+        }
+        Some(USER_DEFINED) => Some(units.unwrap_or(METRE)),
+        None if keys.contains_key(&VERTICAL_DATUM) || units.is_some() => Some(units.unwrap_or(METRE)),
+        _ => None,
+    }
+}
+
+/// Returns PROJ's name of a unit.
+fn unit_name(unit: u16) -> Option<&'static str> {
+    Some(match unit {
+        METRE => "metre",
+        9002 => "foot",
+        9003 => "US survey foot",
+        9095 => "British foot (1936)",
+        _ => return None,
+    })
 }

@@ -4,13 +4,14 @@
 
 use std::f64::consts::PI;
 
-use super::geo_keys::{
+use virtualize_tiff::model::GeoKey;
+
+use super::crs::{
     ANGULAR_UNIT_SIZE, ANGULAR_UNITS, DATUM, ELLIPSOID, GEODETIC_CITATION, GEODETIC_CRS, INVERSE_FLATTENING,
     Keys, PRIME_MERIDIAN, PRIME_MERIDIAN_LONGITUDE, SEMI_MAJOR_AXIS, SEMI_MINOR_AXIS, TO_WGS_84,
     USER_DEFINED, cited, described, double, short,
 };
 use super::registry;
-use virtualize_tiff::model::GeoKey;
 
 /// Radians in a degree, with GDAL's digits.
 const DEGREE: f64 = 0.017_453_292_519_943_3;

@@ -2,27 +2,23 @@
 
 use virtualize_bytes::Budget;
 use virtualize_remedy::{Code, Remedy};
-use virtualize_tiff::model::{File, Ifd, Image, Value};
-use virtualize_zarr::{Array, ChunkGrid, Codec, DataType, Endian, Node, ZarrFormat, node::join};
+use virtualize_tiff::model::{Cut, File, Ifd, Image, SampleFormat, Value};
+use virtualize_zarr::node::join;
+use virtualize_zarr::{Array, ChunkGrid, Codec, DataType, Endian, Node, ZarrFormat};
 
+use super::attributes::Described;
+use super::chunks::{ChunkMaker, Chunks};
+use super::compression::Encoding;
+use super::crs::Crs;
+use super::georeference::{Georeference, add, add_band_names};
+use super::nodata::{Nodata, Question};
+use super::ome::{add_axes, add_axes_to_content};
+use super::planes::Directories;
+use super::sample::Sample;
 use super::{
-    ARRAY,
-    attributes::{self, Described},
-    chunks::{ChunkMaker, Chunks},
-    compression::{self, Encoding},
-    coordinates,
-    crs::Crs,
-    geometry::{Geometry, Names},
-    georeference::Georeference,
-    group_path,
-    join::{add_axes, add_axes_to_content},
-    missing_images, multiscales,
-    nodata::{Nodata, Question},
-    planes::{self, Directories},
-    sample::{self, Sample},
-    tags, zarr_endian,
+    ARRAY, attributes, compression, group_path, missing_images, multiscales, planes, sample, zarr_endian,
 };
-use crate::budget::{chunk_bytes, task_bytes};
+use crate::mapped::{chunk_bytes, task_bytes};
 use crate::{
     ArrayReport, ChunkGridChoice, Diagnostic, Error, InlineTask, MapOptions, Mapped, Result, Severity,
 };
@@ -82,10 +78,10 @@ impl<'a> ImageMapper<'a> {
         let mapping = match &ifd.image {
             Ok(image) => {
                 report = describe(image, self.endian);
-                tags::check(ifd, image, &path, &mut mapped.report.diagnostics)
+                check(ifd, image, &path, &mut mapped.report.diagnostics)
                     .and_then(|()| self.parts(ifd, image, &path, mapped))
             }
-            Err(error) => Err(Error::Image(error.clone())),
+            Err(error) => Err(Error::image(error)),
         };
         match mapping {
             Ok(mut parts) => {
@@ -97,7 +93,7 @@ impl<'a> ImageMapper<'a> {
             }
             Err(error) => {
                 report.left_out = Some(error.to_string());
-                mapped.report.diagnostics.push(diagnostic(&error, &path));
+                mapped.warn(&path, error.image_code(), format!("left out: {error}"), error.remedy());
             }
         }
         mapped.report.arrays.insert(path, report);
@@ -205,9 +201,9 @@ impl<'a> ImageMapper<'a> {
             georeference.add_to_array(&mut attributes);
             georeference.add_to_group(&parts.geometry, &mut target.attributes);
         }
-        coordinates::add(target, &parts.geometry, georeference.as_ref(), group.is_empty(), self.options);
+        add(target, &parts.geometry, georeference.as_ref(), group.is_empty(), self.options);
         if let Some(names) = attributes::band_names(&ifd.gdal_metadata, parts.geometry.bands) {
-            coordinates::add_band_names(target, &parts.geometry, &names, &mut attributes, self.options);
+            add_band_names(target, &parts.geometry, &names, &mut attributes, self.options);
         }
         let array = array(parts, attributes);
         target.children.insert(ARRAY.to_owned(), Node::Array(Box::new(array)));
@@ -305,30 +301,310 @@ fn of_crs(crs: &Crs, path: &str) -> Option<Diagnostic> {
         }
         (None, None) => return None,
     };
-    Some(Diagnostic {
-        severity: Severity::Warning,
-        code,
-        path: format!("/{path}"),
-        message: format!("the {omitted} is omitted: {problem}"),
-        remedy: Some(Remedy::advice("assign the coordinate reference system after opening")),
-    })
+    Some(
+        Diagnostic::warning(code, path, format!("the {omitted} is omitted: {problem}"))
+            .with(Remedy::advice("assign the coordinate reference system after opening")),
+    )
 }
 
-/// The diagnostic of an image that is left out.
-fn diagnostic(error: &Error, path: &str) -> Diagnostic {
-    let code = match error {
-        Error::InlineLimit { .. } | Error::ComplexIntegers { .. } => Code::InlineLimit,
-        Error::Budget(_) => Code::TooLarge,
-        Error::Image(_) => Code::TiffImage,
-        Error::Truncated { .. } => Code::TiffTruncated,
-        Error::Malformed { .. } | Error::Tag(_) | Error::Overflow(_) => Code::TiffMalformed,
-        _ => Code::TiffUnsupported,
-    };
-    Diagnostic {
-        severity: Severity::Warning,
-        code,
-        path: format!("/{path}"),
-        message: format!("left out: {error}"),
-        remedy: error.remedy(),
+/// Axes of the array of an image, and the strips or tiles that divide them.
+///
+/// Stored order is that of the file: `band, [z,] y, x` for planar images and those of one band, `[z,] y, x, band` for chunky
+/// ones (PlanarConfiguration). Arrays are in stored order, except for chunky images in Zarr v3, where the codec `transpose`
+/// makes them `band, [z,] y, x`.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Geometry {
+    /// Samples of a pixel.
+    pub(super) bands: u64,
+    /// Planes of the image (ImageDepth).
+    pub(super) depth: u64,
+    /// Rows of the image.
+    pub(super) height: u64,
+    /// Columns of the image.
+    pub(super) width: u64,
+    /// Size of a strip or tile in planes, rows, columns.
+    pub(super) segment: [u64; 3],
+    /// Whether the samples of a pixel are stored next to each other.
+    pub(super) chunky: bool,
+    /// Whether the image has tiles.
+    pub(super) tiled: bool,
+    names: Names,
+    transposed: bool,
+}
+
+/// Names of the axes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Names {
+    /// Samples of a pixel.
+    pub(super) band: String,
+    /// Planes.
+    pub(super) z: String,
+    /// Rows.
+    pub(super) y: String,
+    /// Columns.
+    pub(super) x: String,
+}
+
+impl Names {
+    /// Returns the names for the image at `path` among the directories.
+    ///
+    /// In xarray's DataTree, a dimension has one length in a group and in all groups below it. The axes of images in groups
+    /// therefore get names of their own, except for `band` if the image has as many bands as the main image
+    /// (`own_bands` is false).
+    pub(super) fn of(path: &[usize], own_bands: bool) -> Self {
+        let suffix = match path {
+            [0] => String::new(),
+            path => path.iter().map(|index| format!("_{index}")).collect(),
+        };
+        let band = if own_bands { format!("band{suffix}") } else { "band".into() };
+        Self { band, z: format!("z{suffix}"), y: format!("y{suffix}"), x: format!("x{suffix}") }
     }
+}
+
+impl Geometry {
+    /// Determines the geometry of an image.
+    ///
+    /// # Errors
+    /// An axis has no extent.
+    pub(super) fn of(image: &Image, names: Names, format: ZarrFormat) -> Result<Self> {
+        let bands = u64::from(image.samples_per_pixel);
+        let chunky = !image.planar && bands > 1;
+        let (segment, tiled) = match image.cut {
+            Cut::Strips { rows } => ([1, rows.min(image.height), image.width], false),
+            Cut::Tiles { width, height, depth } => ([depth, height, width], true),
+        };
+        let geometry = Self {
+            bands,
+            depth: image.depth,
+            height: image.height,
+            width: image.width,
+            segment,
+            chunky,
+            tiled,
+            names,
+            transposed: chunky && format == ZarrFormat::V3,
+        };
+        let sizes = [bands, image.depth, image.height, image.width];
+        if sizes.iter().chain(&geometry.segment).any(|size| *size == 0) {
+            let (depth, height, width, segment) = (image.depth, image.height, image.width, geometry.segment);
+            let problem = format!(
+                "no content: {depth}x{height}x{width} pixels, {bands} samples, pieces of {segment:?}"
+            );
+            return Err(Error::malformed("image", problem));
+        }
+        Ok(geometry)
+    }
+
+    /// Returns the names of the array's axes.
+    pub(super) fn dimensions(&self) -> Vec<String> {
+        let Names { band, z, y, x } = &self.names;
+        self.in_array_order(band, &[z, y, x]).into_iter().cloned().collect()
+    }
+
+    /// Returns the names of the axes by their role.
+    pub(super) fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// Returns the shape of the array.
+    pub(super) fn shape(&self) -> Vec<u64> {
+        self.in_array_order(self.bands, &[self.depth, self.height, self.width])
+    }
+
+    /// Returns the shape of a chunk with this number of rows, in the array's order.
+    pub(super) fn chunk_shape(&self, rows: u64) -> Vec<u64> {
+        let [depth, _, width] = self.segment;
+        self.in_array_order(self.bands_of_a_segment(), &[depth, rows, width])
+    }
+
+    /// Returns the sizes of all chunks along each axis, in the array's order, for chunks of this number of rows. The last
+    /// ones end with the array.
+    pub(super) fn chunk_edges(&self, rows: u64) -> Vec<Vec<u64>> {
+        let edges = |(size, chunk): (u64, u64)| {
+            let rest = (!size.is_multiple_of(chunk)).then_some(size % chunk);
+            (0..size / chunk).map(|_| chunk).chain(rest).collect()
+        };
+        self.shape().into_iter().zip(self.chunk_shape(rows)).map(edges).collect()
+    }
+
+    /// Returns the shape of a strip or tile with this number of rows, in stored order.
+    pub(super) fn stored_shape(&self, rows: u64) -> Vec<u64> {
+        let [depth, _, width] = self.segment;
+        self.in_order(self.bands_of_a_segment(), &[depth, rows, width], self.chunky)
+    }
+
+    /// Returns the codec between the two orders, if they differ.
+    pub(super) fn transpose(&self) -> Option<Codec> {
+        let axes = self.shape().len();
+        self.transposed.then(|| Codec::Transpose { order: (1..axes).chain([0]).collect() })
+    }
+
+    /// Returns the number of samples of a pixel in a strip or tile.
+    pub(super) fn bands_of_a_segment(&self) -> u64 {
+        if self.chunky { self.bands } else { 1 }
+    }
+
+    /// Returns the number of strips or tiles along planes of samples, planes of the volume, rows and columns: the order in
+    /// which the file lists them.
+    pub(super) fn counts(&self) -> [u64; 4] {
+        let [depth, height, width] = self.segment;
+        [
+            if self.chunky { 1 } else { self.bands },
+            self.depth.div_ceil(depth),
+            self.height.div_ceil(height),
+            self.width.div_ceil(width),
+        ]
+    }
+
+    /// Returns the stored rows of the `index`-th strip or tile along the rows: the last strip has fewer, the last tile has all.
+    pub(super) fn rows_of(&self, index: u64) -> u64 {
+        let rows = self.segment[1];
+        if self.tiled {
+            return rows;
+        }
+        self.height.saturating_sub(index.saturating_mul(rows)).min(rows)
+    }
+
+    fn in_array_order<T: Copy>(&self, band: T, [z, y, x]: &[T; 3]) -> Vec<T> {
+        self.in_order(band, &[*z, *y, *x], self.chunky && !self.transposed)
+    }
+
+    fn in_order<T: Copy>(&self, band: T, [z, y, x]: &[T; 3], band_last: bool) -> Vec<T> {
+        let mut axes = if self.depth > 1 { vec![*z, *y, *x] } else { vec![*y, *x] };
+        axes.insert(if band_last { axes.len() } else { 0 }, band);
+        axes
+    }
+}
+
+/// Tags that determine the layout of the samples. A default in place of an unreadable one would be a guess.
+const STRUCTURE: [u16; 18] =
+    [256, 257, 258, 259, 266, 273, 277, 278, 279, 284, 317, 322, 323, 324, 325, 339, 347, 32997];
+
+/// Tags from which GDAL takes nodata, packing, units and positions.
+const INTERPRETED_BY_GDAL: [u16; 8] = [33550, 33922, 34264, 34735, 34736, 34737, 42112, 42113];
+
+/// A tag that can change what some programs show.
+struct Interpreted {
+    tag: u16,
+    name: &'static str,
+    /// Values at which it changes nothing.
+    inert: &'static [u64],
+    effect: &'static str,
+    /// A warning for tags that GDAL or tifffile interpret, a note for those of other programs.
+    severity: Severity,
+}
+
+const ROTATES: &str = "programs for photographs rotate or mirror the image";
+const RESPONSE: &str = "programs for prints convert the values to densities";
+const CURVE: &str = "programs for photographs convert the values to other intensities";
+const RAW: &str = "raw converters show other values, or fewer pixels";
+const ORDER: &str = "raw converters show the pixels in another order";
+const PLACES: &str = "it positions the image for the programs that wrote it";
+
+/// The tags of [semantics-tiff.md](../../../../docs/semantics-tiff.md) that are reported.
+const INTERPRETED: [Interpreted; 29] = [
+    note(274, "Orientation", &[1], ROTATES),
+    note(290, "GrayResponseUnit", &[], RESPONSE),
+    note(291, "GrayResponseCurve", &[], RESPONSE),
+    note(301, "TransferFunction", &[], CURVE),
+    note(433, "Decode", &[], CURVE),
+    note(559, "StripRowCounts", &[], "TIFF/FX readers divide the image into strips of other heights"),
+    warning(32995, "Matteing", &[0], "GDAL takes the last band for alpha, which masks pixels"),
+    warning(32996, "DataType", &[], "GDAL takes it for the type of the samples, in place of SampleFormat"),
+    note(32956, "AffineTransformMat", &[], PLACES),
+    warning(33445, "MDFileTag", &[], "tifffile shows squares of the values, times MDScalePixel"),
+    note(33918, "IntergraphPacketData", &[], PLACES),
+    note(33920, "IntergraphMatrix", &[], PLACES),
+    note(34019, "RasterPadding", &[0], "TIFF/IT readers skip padding after each row"),
+    note(34263, "JPLCartoIFD", &[], PLACES),
+    warning(34362, "MM_Stamp", &[], "tifffile reads further axes of the series"),
+    warning(
+        43314,
+        "NIHImageHeader",
+        &[],
+        "tifffile reads further images, and NIH Image calibrates the values",
+    ),
+    note(50712, "LinearizationTable", &[], RAW),
+    note(50714, "BlackLevel", &[0], RAW),
+    note(50715, "BlackLevelDeltaH", &[0], RAW),
+    note(50716, "BlackLevelDeltaV", &[0], RAW),
+    note(50717, "WhiteLevel", &[], RAW),
+    note(50719, "DefaultCropOrigin", &[0], RAW),
+    note(50829, "ActiveArea", &[], RAW),
+    note(50975, "RowInterleaveFactor", &[1], ORDER),
+    note(51008, "OpcodeList1", &[], RAW),
+    note(51009, "OpcodeList2", &[], RAW),
+    note(51022, "OpcodeList3", &[], RAW),
+    note(52525, "ProfileGainTableMap", &[], RAW),
+    note(52547, "ColumnInterleaveFactor", &[1], ORDER),
+];
+
+const fn note(tag: u16, name: &'static str, inert: &'static [u64], effect: &'static str) -> Interpreted {
+    Interpreted { tag, name, inert, effect, severity: Severity::Info }
+}
+
+const fn warning(tag: u16, name: &'static str, inert: &'static [u64], effect: &'static str) -> Interpreted {
+    Interpreted { tag, name, inert, effect, severity: Severity::Warning }
+}
+
+/// Reports unreadable tags, and tags that are not applied although other programs interpret them.
+///
+/// # Errors
+/// An unreadable one determines the layout of the samples.
+pub(super) fn check(ifd: &Ifd, image: &Image, path: &str, diagnostics: &mut Vec<Diagnostic>) -> Result<()> {
+    let mut report = |severity, message| {
+        let path = format!("/{path}");
+        diagnostics.push(Diagnostic { severity, code: Code::TiffTag, path, message, remedy: None });
+    };
+    for error in &ifd.unreadable_tags {
+        let structural = error.tag().is_some_and(|tag| STRUCTURE.contains(&tag));
+        // libtiff and tifffile treat the strips that a short table lacks as missing; so does the reader.
+        let is_short = matches!(error, virtualize_tiff::Error::ShortTable { .. });
+        if structural && !is_short {
+            return Err(Error::tag(error));
+        }
+        let is_read = error.tag().is_some_and(|tag| INTERPRETED_BY_GDAL.contains(&tag));
+        let severity = if structural || is_read { Severity::Warning } else { Severity::Info };
+        report(severity, format!("a tag is incomplete: {error}"));
+    }
+    for Interpreted { tag, name, inert, effect, severity } in &INTERPRETED {
+        let Some(value) = ifd.tags.get(tag) else { continue };
+        let is_inert = match tag {
+            32995 => numbers(value, |all| all == [0]) || image.samples_per_pixel < 2,
+            32996 => numbers(value, |all| all.iter().all(|code| is_format(*code, image))),
+            33445 => numbers(value, |all| !matches!(all, [2 | 128, ..])),
+            _ => numbers(value, |all| all.iter().all(|number| inert.contains(number))),
+        };
+        if !is_inert {
+            report(*severity, format!("tag {tag} ({name}) is not applied: {effect}"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a value consists of whole numbers that satisfy a condition.
+fn numbers(value: &Value, condition: impl Fn(&[u64]) -> bool) -> bool {
+    let whole = |(numerator, denominator): &(u32, u32)| {
+        numerator.checked_rem(*denominator).filter(|rest| *rest == 0)?;
+        numerator.checked_div(*denominator).map(u64::from)
+    };
+    match value {
+        Value::Unsigned(all) => condition(all),
+        Value::Rational(all) => {
+            all.iter().map(whole).collect::<Option<Vec<_>>>().is_some_and(|all| condition(&all))
+        }
+        Value::SignedRational(all) => all.iter().all(|(numerator, _)| *numerator == 0) && condition(&[0]),
+        _ => false,
+    }
+}
+
+/// Whether all samples have the format that a code of DataType means.
+fn is_format(code: u64, image: &Image) -> bool {
+    let format = match code {
+        1 => SampleFormat::Signed,
+        0 | 2 => SampleFormat::Unsigned,
+        3 => SampleFormat::Float,
+        _ => return false,
+    };
+    image.sample_format.iter().all(|other| *other == format)
 }

@@ -3,59 +3,42 @@
 mod attributes;
 mod chunks;
 mod compression;
-mod coordinates;
 mod crs;
 mod datum;
-mod geo_keys;
-mod geometry;
 mod georeference;
-mod heights;
 mod image;
-mod join;
 mod lerc;
-mod masks;
 mod multiscales;
 mod nodata;
 mod number;
-mod old_jpeg;
 mod ome;
-mod packing;
 mod planes;
 mod registry;
 mod sample;
 mod sidecars;
-mod stack;
-mod tags;
-mod tiff_schemes;
-mod wkt;
-
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tests_of_attributes;
-#[cfg(test)]
-mod tests_of_chunks;
-#[cfg(test)]
-mod tests_of_georeference;
-#[cfg(test)]
-mod tests_of_keys;
-#[cfg(test)]
-mod tests_of_probes;
-#[cfg(test)]
-mod tests_of_series;
+mod wkt;
 
 use std::collections::BTreeSet;
 
 use virtualize_bytes::{Budget, Limits};
 use virtualize_remedy::{Code, OptionName, Remedy, alternatives};
 use virtualize_tiff::model::{File, Ifd};
-use virtualize_zarr::{References, Source, ZarrFormat};
+use virtualize_zarr::{Array, References, Source, ZarrFormat};
 
-use self::image::ImageMapper;
-pub use self::lerc::{LercChunk, lerc_outer_codecs, lerc_to_examine, settle_lerc, stored_type};
-pub use self::ome::{OtherTiff, OtherTiffs, ome_files};
-pub use self::sidecars::{Sidecar, SidecarKind, merge_sidecars, sidecar_names};
-use crate::{ChunkGridChoice, Diagnostic, MapOptions, Mapped, Severity};
+use crate::tiff::georeference::{add_numbers, remove_band_names};
+use crate::tiff::image::ImageMapper;
+use crate::tiff::multiscales::describe_masks;
+use crate::tiff::ome::{
+    Move, chunk_count, different_attributes, is_like, join, move_tasks, path, put, remove,
+};
+use crate::tiff::sample::unpack_all;
+use crate::{ChunkGridChoice, Diagnostic, MapOptions, Mapped};
+
+pub use crate::tiff::lerc::{LercChunk, lerc_outer_codecs, lerc_to_examine, settle_lerc, stored_type};
+pub use crate::tiff::ome::{OtherTiff, OtherTiffs, ome_files};
+pub use crate::tiff::sidecars::{Sidecar, SidecarKind, merge_sidecars, sidecar_names};
 
 /// Names of the variables that only describe the image in their group.
 const COMPANIONS: &[&str] = &["band", "band_name", "x", "y", "spatial_ref"];
@@ -95,14 +78,14 @@ pub fn map_file_among(
     mapped.hierarchy.sources.push(source);
     mapped.report.diagnostics.extend(wanted.into_iter().map(|path| no_such_image(path, file)));
     mapped.report.diagnostics.extend(grid_advice(options));
-    masks::describe(file, &mut mapped.hierarchy);
+    describe_masks(file, &mut mapped.hierarchy);
     let joined = options.ifds.is_empty() && ome::join_series(file, others, &mut mapped, options, budget);
     if options.stack && !joined {
-        stack::stack(file, &mut mapped, options);
+        stack(file, &mut mapped, options);
     }
     multiscales::describe(file, &mut mapped.hierarchy);
     if options.unpack && options.format == ZarrFormat::V3 {
-        packing::unpack_all(&mut mapped);
+        unpack_all(&mut mapped);
     }
     mapped.finish(options, budget);
     mapped
@@ -135,13 +118,7 @@ fn reaches_beyond(mapped: &Mapped) -> bool {
 
 /// Returns the warning that images of a group or below it may be missing.
 fn missing_images(group: &str, why: &dyn std::fmt::Display) -> Diagnostic {
-    Diagnostic {
-        severity: Severity::Warning,
-        code: Code::TiffChain,
-        path: format!("/{group}"),
-        message: format!("further images may be missing: {why}"),
-        remedy: None,
-    }
+    Diagnostic::warning(Code::TiffChain, group, format!("further images may be missing: {why}"))
 }
 
 fn no_such_image(path: &[usize], file: &File) -> Diagnostic {
@@ -153,23 +130,15 @@ fn no_such_image(path: &[usize], file: &File) -> Diagnostic {
     }
     let path = joined(path);
     let existing = alternatives("images", &path, existing.iter().map(String::as_str));
-    Diagnostic {
-        severity: Severity::Error,
-        code: Code::TiffNoSuchIfd,
-        path: "/".into(),
-        message: format!("the file has no image {path}{existing}"),
-        remedy: Some(Remedy::advice("list the images with `virtualize inspect`")),
-    }
+    Diagnostic::error(Code::TiffNoSuchIfd, "", format!("the file has no image {path}{existing}"))
+        .with(Remedy::advice("list the images with `virtualize inspect`"))
 }
 
 fn grid_advice(options: &MapOptions) -> Option<Diagnostic> {
     let ignored = options.chunk_grid == ChunkGridChoice::Rectilinear && options.format == ZarrFormat::V2;
-    ignored.then(|| Diagnostic {
-        severity: Severity::Warning,
-        code: Code::ChunkGrid,
-        path: "/".into(),
-        message: "Zarr v2 has regular chunk grids only, which are written".into(),
-        remedy: Some(Remedy::set(OptionName::Format, "zarr3-json", "write Zarr v3")),
+    ignored.then(|| {
+        Diagnostic::warning(Code::ChunkGrid, "", "Zarr v2 has regular chunk grids only, which are written")
+            .with(Remedy::set(OptionName::Format, "zarr3-json", "write Zarr v3"))
     })
 }
 
@@ -190,4 +159,74 @@ fn zarr_endian(endian: virtualize_bytes::Endian) -> virtualize_zarr::Endian {
         virtualize_bytes::Endian::Little => virtualize_zarr::Endian::Little,
         virtualize_bytes::Endian::Big => virtualize_zarr::Endian::Big,
     }
+}
+
+/// Name of the new axis, and of the variable with the numbers of the pages along it.
+const AXIS: &str = "page";
+
+/// Joins the pages that are like the first one into its array. Other pages remain groups of their own.
+pub(super) fn stack(file: &File, mapped: &mut Mapped, options: &MapOptions) {
+    let Some(first) = file.ifds.iter().find(|ifd| is_page(ifd, mapped)) else { return };
+    let alike: Vec<&Ifd> = file.ifds.iter().filter(|ifd| is_like_first(ifd, first, mapped)).collect();
+    let pages: Vec<&Array> = alike.iter().filter_map(|ifd| mapped.hierarchy.array(&path(ifd))).collect();
+    let axes = [(AXIS.to_owned(), alike.len() as u64)];
+    let members: Vec<_> = pages.iter().map(|page| Some((*page, Default::default()))).collect();
+    let joined = pages.first().filter(|_| alike.len() > 1).and_then(|model| join(model, &members, &axes));
+    let Some(mut stacked) = joined else {
+        mapped.report.diagnostics.push(note("no further page is like the first: nothing is stacked".into()));
+        return;
+    };
+    let left_out: Vec<String> = different_attributes(&pages);
+    stacked.attributes.retain(|name, _| !left_out.contains(name));
+    let count: u64 = pages.first().map_or(1, |page| chunk_count(page));
+    let others = file.ifds.iter().filter(|ifd| is_page(ifd, mapped)).count().saturating_sub(alike.len());
+    let target = path(first);
+    let to =
+        |number: u64| Move { target: target.clone(), start: number.saturating_mul(count), axes: axes.len() };
+    let moves = alike.iter().zip(0..).map(|(page, number)| (path(page), to(number))).collect();
+    move_tasks(&mut mapped.tasks, &moves);
+    for page in alike.iter().skip(1) {
+        remove(page, mapped);
+    }
+    report(&left_out, others, mapped);
+    let Some(group) = mapped.hierarchy.root.make_group(&group_path(first)) else { return };
+    if left_out.iter().any(|name| name == "long_name") {
+        remove_band_names(group, &mut stacked.attributes);
+    }
+    add_numbers(group, AXIS, page_numbers(&alike), options);
+    put(stacked, first, mapped);
+}
+
+fn report(left_out: &[String], others: usize, mapped: &mut Mapped) {
+    if !left_out.is_empty() {
+        let names = left_out.join(", ");
+        let text = format!("attributes that differ between pages are left out: {names}");
+        mapped.report.diagnostics.push(note(text));
+    }
+    if others > 0 {
+        let text = format!("{others} pages that are unlike the first are not stacked");
+        mapped.report.diagnostics.push(note(text));
+    }
+}
+
+fn page_numbers(pages: &[&Ifd]) -> Vec<u64> {
+    pages.iter().filter_map(|ifd| ifd.path.first()).map(|index| *index as u64).collect()
+}
+
+fn note(message: String) -> Diagnostic {
+    Diagnostic::info(Code::TiffStack, "", message)
+}
+
+/// Whether a directory was mapped to an array, and is neither an overview nor a mask.
+fn is_page(ifd: &Ifd, mapped: &Mapped) -> bool {
+    let whole = ifd.image.as_ref().is_ok_and(|image| image.subfile_type & 0b101 == 0);
+    whole && mapped.hierarchy.array(&path(ifd)).is_some()
+}
+
+fn is_like_first(ifd: &Ifd, first: &Ifd, mapped: &Mapped) -> bool {
+    let array = |ifd| mapped.hierarchy.array(&path(ifd));
+    let (true, Some(one), Some(other)) = (is_page(ifd, mapped), array(ifd), array(first)) else {
+        return false;
+    };
+    is_like(one, other) && ifd.geo == first.geo
 }

@@ -9,13 +9,13 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 use virtualize_remedy::Code;
 use virtualize_tiff::model::{Ifd, SampleFormat};
-use virtualize_zarr::{DataType, FillValue, ZarrFormat, cf::fill_value_attribute};
+use virtualize_zarr::cf::fill_value_attribute;
+use virtualize_zarr::{DataType, FillValue, ZarrFormat};
 
-use super::number::{self, Remark};
-use crate::{
-    Diagnostic, Error, FillDecision, FillPolicy, FillSource, Outcome, Result, Severity,
-    json_numbers::number_json,
-};
+use super::number;
+use super::number::Remark;
+use crate::source_attribute::number_json;
+use crate::{Diagnostic, Error, FillDecision, FillPolicy, FillSource, Outcome, Result, Severity};
 
 /// Metadata items that hold nodata, in order of priority after the tag.
 const ITEMS: [&str; 2] = ["_FillValue", "missing_value"];
@@ -260,10 +260,13 @@ impl Question<'_> {
 
 #[cfg(test)]
 mod tests {
-    use virtualize_zarr::{Endian, Field};
+    use virtualize_zarr::Endian;
+    use virtualize_zarr::Field;
 
     use super::*;
-    use crate::tiff::tests::{ifd, image, item};
+    use crate::tiff::tests::ifd;
+    use crate::tiff::tests::image;
+    use crate::tiff::tests::item;
 
     fn decided(
         tag: Option<&str>,

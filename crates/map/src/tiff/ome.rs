@@ -7,23 +7,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 use virtualize_bytes::Budget;
 use virtualize_remedy::Code;
-use virtualize_tiff::{
-    Ome, OmeImage, TiffData,
-    model::{File, Ifd, Value as TagValue},
-    parse_ome,
+use virtualize_tiff::model::{File, Ifd, Value as TagValue};
+use virtualize_tiff::{Ome, OmeImage, TiffData, parse_ome};
+use virtualize_zarr::cf::attributes;
+use virtualize_zarr::node::{self, join as join_path};
+use virtualize_zarr::{
+    Array, ChunkGrid, ChunkManifest, Codec, Node, NodePath, References, ReferencesBuilder, Source, SourceId,
 };
-use virtualize_zarr::{Array, NodePath, Source, SourceId};
 
-use super::{
-    COMPANIONS, coordinates, group_path,
-    image::ImageMapper,
-    join::{Member, Move, chunk_count, different_attributes, is_like, join, move_tasks, path, put, remove},
-    map_images,
-};
-use crate::{
-    Diagnostic, Error, MapOptions, Mapped, Result, Severity,
-    related::{OtherFile, resolve_relative},
-};
+use super::georeference::{add_names, remove_band_names};
+use super::image::ImageMapper;
+use super::{ARRAY, COMPANIONS, group_path, map_images};
+use crate::mapped::{OtherFile, resolve_relative};
+use crate::{ChunkContent, Diagnostic, Error, InlineTask, MapOptions, Mapped, Result, Severity};
 
 /// Most planes of all images of a document.
 const MOST_PLANES: u64 = 1 << 20;
@@ -45,7 +41,9 @@ pub fn ome_files(file: &File, own: &str) -> BTreeSet<String> {
     data.filter_map(|data| other_file(data, &ome, own).ok().flatten()).collect()
 }
 
-const TOO_MANY: Error = Error::Limit { what: "planes in an OME-TIFF", limit: MOST_PLANES };
+fn too_many() -> Error {
+    Error::limit("planes in an OME-TIFF", MOST_PLANES)
+}
 
 fn malformed(problem: impl Into<String>) -> Error {
     Error::malformed("OME-XML", problem)
@@ -61,7 +59,7 @@ fn document(file: &File) -> Option<Result<Ome>> {
     match ifd.tags.get(&270)? {
         TagValue::Text(texts) => {
             let parsed = parse_ome(&texts.join("\0"), ifd.offset)?;
-            Some(parsed.map_err(Error::Tag))
+            Some(parsed.map_err(|error| Error::tag(&error)))
         }
         _ => None,
     }
@@ -218,7 +216,7 @@ impl Series<'_> {
         let key = self.first_page(image)?;
         let axes = axes(image, key, *room)?;
         let count = axes.iter().try_fold(1_u64, |product, (_, size)| product.checked_mul(*size));
-        let count = count.filter(|count| count <= room).ok_or(TOO_MANY)?;
+        let count = count.filter(|count| count <= room).ok_or_else(too_many)?;
         *room -= count;
         let places = self.places(image, &axes, count)?;
         let mut pages = BTreeSet::new();
@@ -253,13 +251,19 @@ impl Series<'_> {
 
     /// Returns the page of each plane, in row-major order of the axes; `None` for planes without a page.
     fn places(&self, image: &OmeImage, axes: &[(char, u64)], count: u64) -> Result<Vec<Option<Place>>> {
-        let mut places = vec![None; usize::try_from(count).map_err(|_| TOO_MANY)?];
+        let mut places = vec![None; usize::try_from(count).map_err(|_| too_many())?];
         for data in &image.data {
             let file = match other_file(data, self.ome, &self.own)? {
                 None => 0,
                 Some(url) => self.number_of(&url)?,
             };
-            let first = first_plane(data, axes)?;
+            let first = // The run gives the axes as the document does, fastest first.
+            data.first.iter().rev().zip(axes).try_fold(0_u64, |sum, (first, (name, size))| {
+                let inside = first < size;
+                inside
+                    .then(|| sum * size + first)
+                    .ok_or_else(|| malformed(format!("First{name} is {first}, of {size}")))
+            })?;
             let pages = self.files.file(file).map_or(0, |file| file.ifds.len() as u64);
             let rest = (count - first).min(pages.saturating_sub(data.page));
             let run = data.count.unwrap_or(rest);
@@ -271,7 +275,7 @@ impl Series<'_> {
                 )));
             }
             for step in 0..run {
-                let place = |at: u64| usize::try_from(at).map_err(|_| TOO_MANY);
+                let place = |at: u64| usize::try_from(at).map_err(|_| too_many());
                 let page = (file, place(data.page + step)?);
                 match places.get_mut(place(first + step)?) {
                     Some(plane @ None) => *plane = Some(page),
@@ -288,7 +292,7 @@ impl Series<'_> {
         let at = self.files.others.binary_search_by(|other| other.url.cmp(url)).ok();
         match at.and_then(|at| Some((self.files.others.get(at)?, at))) {
             Some((Other { content: Ok(_), .. }, at)) => Ok(at + 1),
-            Some((Other { content: Err(why), .. }, _)) => Err(Error::other_file(url, (*why).to_owned())),
+            Some((Other { content: Err(why), .. }, _)) => Err(Error::other_file(url, why)),
             None => Err(Error::other_file(url, "was not read")),
         }
     }
@@ -320,14 +324,26 @@ impl Series<'_> {
         if named.iter().any(|(name, _)| model.dimension_names.contains(&Some(name.clone()))) {
             return Err(unlike("its pages", "have an axis of the same name"));
         }
-        let mut joined = join(model, &members, &named).ok_or(Error::Overflow("the chunk grid"))?;
+        let mut joined = join(model, &members, &named).ok_or_else(|| Error::overflow("the chunk grid"))?;
         let arrays: Vec<&Array> = members.iter().flatten().map(|(array, _)| *array).collect();
         let mut different = different_attributes(&arrays);
         different.retain(|name| name != "TIFFTAG_IMAGEDESCRIPTION" || key.path != [0]);
         joined.attributes.retain(|name, _| !different.contains(name));
         let missing = places.iter().filter(|place| place.is_none()).count();
         let count = chunk_count(model);
-        self.move_level(key, places, level, count, named.len(), mapped);
+        let axes = named.len();
+        let own = places.iter().zip(0_u64..).filter_map(|(place, number)| match place {
+            Some((0, page)) => Some((self.files.ifd(0, *page, level)?, number)),
+            _ => None,
+        });
+        let own: Vec<(&Ifd, u64)> = own.collect();
+        let target = path(key);
+        self.moves.extend(own.iter().map(|(ifd, number)| {
+            (path(ifd), Move { target: target.clone(), start: number.saturating_mul(count), axes })
+        }));
+        for (ifd, _) in own.iter().filter(|(ifd, _)| ifd.path != key.path) {
+            remove(ifd, mapped);
+        }
         describe(image, &mut joined, level);
         if missing > 0 && level.is_none() {
             let text = format!("{missing} planes are in no file and read as the fill value");
@@ -335,12 +351,12 @@ impl Series<'_> {
         }
         let Some(group) = mapped.hierarchy.root.make_group(&group_path(key)) else { return Ok(()) };
         if different.iter().any(|name| name == "long_name") {
-            coordinates::remove_band_names(group, &mut joined.attributes);
+            remove_band_names(group, &mut joined.attributes);
         }
         let channels = named.iter().find(|(name, _)| name.starts_with('c'));
         if let Some((axis, _)) = channels.filter(|(_, size)| image.channels.len() as u64 == *size) {
             let attributes = &mut joined.attributes;
-            coordinates::add_names(group, "channel_name", axis, &image.channels, attributes, options);
+            add_names(group, "channel_name", axis, &image.channels, attributes, options);
         }
         put(joined, key, mapped);
         Ok(())
@@ -365,7 +381,7 @@ impl Series<'_> {
                         .content
                         .as_ref()
                         .map(|(_, mapped)| mapped)
-                        .map_err(|why| Error::other_file(other.url, (*why).to_owned()))?,
+                        .map_err(|why| Error::other_file(other.url, why))?,
                     other.source,
                 ),
             };
@@ -381,30 +397,6 @@ impl Series<'_> {
             Ok((array, source))
         };
         places.iter().map(|place| place.as_ref().map(member).transpose()).collect()
-    }
-
-    /// Records where the chunks of the pages are, and removes the single pages.
-    fn move_level(
-        &mut self,
-        key: &Ifd,
-        places: &[Option<Place>],
-        level: Option<usize>,
-        count: u64,
-        axes: usize,
-        mapped: &mut Mapped,
-    ) {
-        let own = places.iter().zip(0_u64..).filter_map(|(place, number)| match place {
-            Some((0, page)) => Some((self.files.ifd(0, *page, level)?, number)),
-            _ => None,
-        });
-        let own: Vec<(&Ifd, u64)> = own.collect();
-        let target = path(key);
-        self.moves.extend(own.iter().map(|(ifd, number)| {
-            (path(ifd), Move { target: target.clone(), start: number.saturating_mul(count), axes })
-        }));
-        for (ifd, _) in own.iter().filter(|(ifd, _)| ifd.path != key.path) {
-            remove(ifd, mapped);
-        }
     }
 }
 
@@ -433,7 +425,7 @@ fn axes(image: &OmeImage, page: &Ifd, room: u64) -> Result<Vec<(char, u64)>> {
     let samples = match (image.samples, page.image.as_ref()) {
         (Some(samples), _) => samples,
         (None, Ok(page)) => u64::from(page.samples_per_pixel),
-        (None, Err(error)) => return Err(Error::Image(error.clone())),
+        (None, Err(error)) => return Err(Error::image(error)),
     };
     let size = |(name, size): &(char, u64)| match *name {
         'C' if samples == 0 || size % samples != 0 => {
@@ -449,19 +441,8 @@ fn axes(image: &OmeImage, page: &Ifd, room: u64) -> Result<Vec<(char, u64)>> {
     }
 }
 
-/// Returns the number of the first plane of a run.
-fn first_plane(data: &TiffData, axes: &[(char, u64)]) -> Result<u64> {
-    // The run gives the axes as the document does, fastest first.
-    data.first.iter().rev().zip(axes).try_fold(0_u64, |sum, (first, (name, size))| {
-        let inside = first < size;
-        inside
-            .then(|| sum * size + first)
-            .ok_or_else(|| malformed(format!("First{name} is {first}, of {size}")))
-    })
-}
-
 fn check_size(image: &OmeImage, page: &Ifd) -> Result<()> {
-    let stored = page.image.as_ref().map_err(|error| Error::Image(error.clone()))?;
+    let stored = page.image.as_ref().map_err(Error::image)?;
     let samples = image.samples.unwrap_or(u64::from(stored.samples_per_pixel));
     let found = (stored.width, stored.height, u64::from(stored.samples_per_pixel));
     if found == (image.width, image.height, samples) {
@@ -488,5 +469,156 @@ fn describe(image: &OmeImage, array: &mut Array, level: Option<usize>) {
     if level.is_none() {
         let physical = image.physical.iter().map(|(name, value)| (name.clone(), Value::from(value.clone())));
         array.attributes.extend(physical);
+    }
+}
+
+/// A member of the joined array: its array, and the file that stores its chunks.
+pub(super) type Member<'a> = (&'a Array, SourceId);
+
+/// Returns the path of an image's array.
+pub(super) fn path(ifd: &Ifd) -> NodePath {
+    join_path(&group_path(ifd), ARRAY)
+}
+
+/// Whether one array can hold both: shape, data type, chunks, codecs, fill value and the attributes that give values their
+/// meaning are equal.
+pub(super) fn is_like(one: &Array, other: &Array) -> bool {
+    let meaning = |array: &Array| attributes::of_array(&array.attributes, array.data_type.is_float());
+    one.shape == other.shape
+        && one.data_type == other.data_type
+        && one.chunk_grid == other.chunk_grid
+        && one.codecs == other.codecs
+        && one.fill_value == other.fill_value
+        && meaning(one) == meaning(other)
+}
+
+/// Returns the names of the attributes that differ between arrays, sorted.
+pub(super) fn different_attributes(arrays: &[&Array]) -> Vec<String> {
+    let Some((first, others)) = arrays.split_first() else { return Vec::new() };
+    let names = first.attributes.keys().chain(others.iter().flat_map(|page| page.attributes.keys()));
+    let mut different: Vec<String> = names
+        .filter(|name| others.iter().any(|page| page.attributes.get(*name) != first.attributes.get(*name)))
+        .cloned()
+        .collect();
+    different.sort();
+    different.dedup();
+    different
+}
+
+/// Returns the number of chunks of an array.
+pub(super) fn chunk_count(array: &Array) -> u64 {
+    array.chunk_grid.counts(&array.shape).iter().fold(1, |product: u64, count| product.saturating_mul(*count))
+}
+
+/// Joins members along `axes`, given as names and sizes, slowest first. Members are in row-major order; one that is missing
+/// has no chunks. Everything else is as in `model`. `None` if the chunks cannot be counted.
+pub(super) fn join(model: &Array, members: &[Option<Member<'_>>], axes: &[(String, u64)]) -> Option<Array> {
+    let mut array = Array { chunks: join_chunks(members, chunk_count(model))?, ..model.clone() };
+    add_axes(&mut array, axes)?;
+    Some(array)
+}
+
+/// Adds axes before those of an array, given as names and sizes, slowest first, with chunks of length 1. `None` if the chunks
+/// cannot be counted.
+pub(super) fn add_axes(array: &mut Array, axes: &[(String, u64)]) -> Option<()> {
+    for (name, size) in axes.iter().rev() {
+        array.shape.insert(0, *size);
+        array.dimension_names.insert(0, Some(name.clone()));
+        match &mut array.chunk_grid {
+            ChunkGrid::Regular(chunk) => chunk.insert(0, 1),
+            ChunkGrid::Rectilinear(edges) => edges.insert(0, vec![1; usize::try_from(*size).ok()?]),
+        }
+        array.codecs.iter_mut().for_each(add_leading_axis);
+    }
+    Some(())
+}
+
+fn join_chunks(members: &[Option<Member<'_>>], count: u64) -> Option<ChunkManifest> {
+    let mut columns: BTreeMap<SourceId, ReferencesBuilder> = BTreeMap::new();
+    let mut inline = BTreeMap::new();
+    for (member, number) in members.iter().zip(0_u64..) {
+        let Some((array, source)) = member else { continue };
+        let start = number.checked_mul(count)?;
+        let column = columns.entry(*source).or_default();
+        for (position, place) in array.chunks.references.iter().flat_map(References::iter) {
+            column.push(start.checked_add(position)?, place.offset, place.length);
+        }
+        for (position, content) in &array.chunks.inline {
+            inline.insert(start.checked_add(*position)?, content.clone());
+        }
+    }
+    let references = columns.into_iter().flat_map(|(source, column)| column.finish(source)).collect();
+    Some(ChunkManifest { references, inline })
+}
+
+/// Adjusts a codec to chunks with a new first axis of length 1.
+fn add_leading_axis(codec: &mut Codec) {
+    if let Some(longer) = codec.with_leading_axes(1) {
+        *codec = longer;
+    }
+}
+
+/// Where the chunks of a member are in the joined array.
+pub(super) struct Move {
+    /// Path of the joined array.
+    pub(super) target: NodePath,
+    /// Position of the first chunk.
+    pub(super) start: u64,
+    /// Number of new axes.
+    pub(super) axes: usize,
+}
+
+/// Moves the tasks of members to the joined arrays. `moves` are by the paths of the members' arrays.
+pub(super) fn move_tasks(tasks: &mut [InlineTask], moves: &BTreeMap<NodePath, Move>) {
+    for task in tasks {
+        let Some(Move { target, start, axes }) = moves.get(&task.array) else { continue };
+        target.clone_into(&mut task.array);
+        task.positions.iter_mut().for_each(|position| *position = position.saturating_add(*start));
+        add_axes_to_content(&mut task.content, *axes);
+    }
+}
+
+/// Adds axes of length 1 before those of a chunk.
+pub(super) fn add_axes_to_content(content: &mut ChunkContent, axes: usize) {
+    let ChunkContent::Assemble { shape, pieces, .. } = content else { return };
+    for _ in 0..axes {
+        shape.insert(0, 1);
+        for piece in pieces.iter_mut() {
+            piece.shape.insert(0, 1);
+            piece.extent.insert(0, 1);
+            piece.from.insert(0, 0);
+            piece.to.insert(0, 0);
+            piece.codecs.iter_mut().for_each(add_leading_axis);
+        }
+    }
+}
+
+/// Replaces the array of one of the members by the joined one.
+pub(super) fn put(array: Array, target: &Ifd, mapped: &mut Mapped) {
+    if let Some(group) = mapped.hierarchy.root.make_group(&group_path(target)) {
+        group.children.insert(ARRAY.to_owned(), Node::Array(Box::new(array)));
+    }
+}
+
+/// Removes the array and attributes of a page. The groups of its SubIFDs stay; groups that are empty then are removed.
+pub(super) fn remove(page: &Ifd, mapped: &mut Mapped) {
+    mapped.report.arrays.remove(&path(page));
+    let name = group_path(page);
+    let Some(group) = mapped.hierarchy.root.make_group(&name) else { return };
+    group.children.retain(|_, node| matches!(node, Node::Group(_)));
+    group.attributes.clear();
+    let mut name = name.as_str();
+    while !name.is_empty()
+        && mapped
+            .hierarchy
+            .root
+            .make_group(name)
+            .is_some_and(|group| group.children.is_empty() && group.attributes.is_empty())
+    {
+        let (parent, own) = node::split(name);
+        if let Some(parent) = mapped.hierarchy.root.make_group(parent) {
+            parent.children.remove(own);
+        }
+        name = parent;
     }
 }

@@ -10,7 +10,7 @@
 
 use virtualize_tiff::model::{Cut, Ifd, Image, SampleFormat, Value};
 
-use super::geometry::Geometry;
+use super::image::Geometry;
 
 const IMAGE_DESCRIPTION: u16 = 270;
 const UIC2: u16 = 33629;
@@ -312,11 +312,10 @@ fn nih(ifd: &Ifd) -> Option<Declared> {
 mod tests {
     use virtualize_zarr::ZarrFormat;
 
-    use super::super::{
-        geometry::Names,
-        tests::{ifd, image},
-    };
     use super::*;
+    use crate::tiff::image::Names;
+    use crate::tiff::tests::ifd;
+    use crate::tiff::tests::image;
 
     /// An image of 4 × 6 pixels of 2 bytes at offset 100, in strips of 2 rows.
     fn plain() -> Image {

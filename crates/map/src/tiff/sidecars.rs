@@ -313,7 +313,9 @@ mod tests {
 
     use super::*;
     use crate::tiff::crs::Crs;
-    use crate::tiff::tests::{ifd, image, item};
+    use crate::tiff::tests::ifd;
+    use crate::tiff::tests::image;
+    use crate::tiff::tests::item;
 
     fn merged(sidecars: &[(&str, &str)], change: impl Fn(&mut Ifd)) -> (Ifd, Vec<String>) {
         let mut first = ifd(image(4, 4, 2, 8));

@@ -3,10 +3,10 @@
 //! The keys of each parameter, their order of preference and the variants of a method are those of GDAL (libgeotiff). The
 //! names are those of EPSG or PROJ.
 
-use super::datum::{Base, unit};
-use super::geo_keys::{
+use super::crs::{
     CITATION, Keys, METHOD, PROJECTED_CITATION, PROJECTION, USER_DEFINED, described, double, short, text,
 };
+use super::datum::{Base, unit};
 
 const METRE: &str = r#"LENGTHUNIT["metre",1]"#;
 const FIRST_PARALLEL: u16 = 3078;
@@ -150,7 +150,10 @@ pub(super) fn projected(keys: &Keys, base: &Base, metres: f64) -> Result<String,
             if base.inverse_flattening == 0.0 {
                 return Err(format!("{}, a UTM zone on a sphere", described(keys, PROJECTION)));
             }
-            utm(zone)
+            let (zone, northing) = if zone < 16100 { (zone - 16000, 0.0) } else { (zone - 16100, 1e7) };
+            let values = [0.0, f64::from(zone) * 6.0 - 183.0, 0.9996, 500_000.0, northing];
+            let named: Vec<_> = SCALED_ORIGIN.iter().zip(values).collect();
+            write("Transverse Mercator", &named)
         }
         (None | Some(USER_DEFINED), Some(1024..USER_DEFINED)) => {
             return Err(format!("{}, not a UTM zone (16001 to 16160)", described(keys, PROJECTION)));
@@ -189,14 +192,6 @@ fn bound(system: String, base: &Base) -> String {
     format!(
         r#"BOUNDCRS[SOURCECRS[{system}],TARGETCRS[{target}],ABRIDGEDTRANSFORMATION["Transformation to WGS 84",METHOD["Position Vector transformation (geog2D domain)",ID["EPSG",9606]]{parameters}]]"#
     )
-}
-
-/// Returns the conversion of a UTM zone: codes 16001 to 16060 are north, 16101 to 16160 south.
-fn utm(code: u16) -> String {
-    let (zone, northing) = if code < 16100 { (code - 16000, 0.0) } else { (code - 16100, 1e7) };
-    let values = [0.0, f64::from(zone) * 6.0 - 183.0, 0.9996, 500_000.0, northing];
-    let named: Vec<_> = SCALED_ORIGIN.iter().zip(values).collect();
-    write("Transverse Mercator", &named)
 }
 
 fn conversion(keys: &Keys, method: Option<u16>, base: &Base, metres: f64) -> Result<String, String> {

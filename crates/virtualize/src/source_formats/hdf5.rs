@@ -107,7 +107,7 @@ impl Files {
     ) {
         let flattened = task.and_then(|task| match values {
             Ok(values) => flatten(&task, &values, budget),
-            Err(reason) => Err(virtualize_map::Error::HeapValues(reason)),
+            Err(reason) => Err(virtualize_map::Error::heap_values(&reason)),
         });
         self.others.flattened.insert(key, flattened);
     }

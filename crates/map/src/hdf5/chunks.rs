@@ -1,0 +1,696 @@
+//! Planning of chunks: the file and range that store each chunk of an array, and the chunks that have to be created.
+//!
+//! [`ChunkPlanner`] holds what a plan depends on. This file plans chunked storage; other layouts are in [`super::contiguous`]
+//! and [`super::virtual_dataset`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use virtualize_bytes::ByteRange;
+use virtualize_hdf5::model::{ChunkSizes, ChunkTable, Chunked, Dataset, Dataspace, Datatype, Filter, Layout};
+use virtualize_zarr::{
+    ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, Implementation, Lengths, References,
+    SourceId, StoredInteger, chunk_indices, in_byte_order,
+};
+
+use super::datatype::ElementType;
+use super::filters::{BLOSC2, LZO, Pipeline, ZFP, clients_decode};
+use super::heap::holds_pointers;
+use super::links::FileContext;
+use super::objects::{HeapPointers, ObjectNames};
+use crate::{ChunkContent, ElementTransform, Error, MapOptions, Piece, PieceBytes, ReferenceText, Result};
+
+/// Most chunks of one array that are made inline one by one.
+pub(super) const INLINE_CHUNKS: u64 = 100_000;
+
+/// What planner the chunks looks at.
+#[derive(Clone, Copy)]
+pub(super) struct ChunkPlanner<'a> {
+    /// The dataset.
+    pub(super) dataset: &'a Dataset,
+    /// Type of its elements.
+    pub(super) element: &'a ElementType,
+    /// Shape of the array, with the axes of an array type.
+    pub(super) shape: &'a [u64],
+    /// What missing elements read as; `None` if no scalar equals it.
+    pub(super) background: Option<&'a FillValue>,
+    /// Paths of the file's objects.
+    pub(super) objects: &'a Arc<ObjectNames>,
+    /// The user's choices.
+    pub(super) options: &'a MapOptions,
+    /// Size of the file in bytes; 0 if it is not known.
+    pub(super) file_size: u64,
+    /// The file, and the others that it names.
+    pub(super) context: FileContext<'a>,
+}
+
+/// The chunks of an array.
+#[derive(Clone, Debug)]
+pub(super) struct ChunkPlan {
+    /// Shape of a chunk.
+    pub(super) chunk_shape: Vec<u64>,
+    /// Codecs of the array, in the order of encoding.
+    pub(super) codecs: Vec<Codec>,
+    /// Chunks that are stored in files, or inlined already.
+    pub(super) chunks: ChunkManifest,
+    /// Chunks that have to be made, as (row-major position, content).
+    pub(super) inline: Vec<(u64, ChunkContent)>,
+    /// Why chunks have to be made, if any do.
+    pub(super) inline_reason: Option<String>,
+    /// Urls of other files that chunks refer to: [`SourceId`] 1 and so on.
+    pub(super) external_files: Vec<String>,
+    /// Names of other files that do not exist.
+    pub(super) missing_files: Vec<String>,
+}
+
+impl ChunkPlanner<'_> {
+    /// Returns the codec that encodes elements as bytes.
+    pub(super) fn array_to_bytes(&self) -> Codec {
+        match &self.element.data_type {
+            DataType::String => Codec::VlenUtf8,
+            data_type if has_order(data_type) => Codec::Bytes { endian: Some(self.element.endian) },
+            _ => Codec::Bytes { endian: None },
+        }
+    }
+
+    /// Returns the stored bytes of an unfiltered chunk of this shape; `None` past 64 bits.
+    pub(super) fn stored_bytes(&self, chunk_shape: &[u64]) -> Option<u64> {
+        chunk_shape.iter().try_fold(self.element.stored_size, |product, n| product.checked_mul(*n))
+    }
+
+    /// Returns the decoded bytes of a chunk of this shape that is made; `None` past 64 bits.
+    pub(super) fn made_bytes(&self, chunk_shape: &[u64]) -> Option<u64> {
+        let size = self.element.data_type.size().unwrap_or(self.element.stored_size);
+        chunk_shape.iter().try_fold(size, |product, n| product.checked_mul(*n))
+    }
+
+    /// Returns the plan of an array of one chunk, which is missing.
+    pub(super) fn one_missing_chunk(&self) -> ChunkPlan {
+        ChunkPlan {
+            chunk_shape: self.shape.iter().map(|n| (*n).max(1)).collect(),
+            codecs: vec![self.array_to_bytes()],
+            chunks: ChunkManifest::default(),
+            inline: Vec::new(),
+            inline_reason: None,
+            external_files: Vec::new(),
+            missing_files: Vec::new(),
+        }
+    }
+
+    /// Whether the array has no elements.
+    pub(super) fn is_empty(&self) -> bool {
+        self.shape.contains(&0)
+    }
+
+    /// Returns why chunks cannot be referenced as they are stored, whatever their filters; `None` if they can.
+    pub(super) fn must_be_made(&self) -> Option<&'static str> {
+        match &self.element.transform {
+            _ if is_reference(&self.dataset.datatype) => Some("references become the paths of their targets"),
+            _ if self.element.data_type == DataType::String => {
+                Some("text of variable length lies in the global heap")
+            }
+            _ if holds_pointers(&self.dataset.datatype) => {
+                Some("values of variable length lie in the global heap")
+            }
+            ElementTransform::None => None,
+            ElementTransform::Repack { strings, .. } if !strings.is_empty() => {
+                Some("its strings are null-terminated or space-padded, and those of Zarr null-padded")
+            }
+            ElementTransform::Repack { converted, .. } if !converted.is_empty() => {
+                Some("members of the compound are converted")
+            }
+            ElementTransform::Repack { reversed, .. } if !reversed.is_empty() => {
+                Some("members of the compound differ in byte order")
+            }
+            ElementTransform::Repack { .. } => Some("members of the compound leave gaps"),
+            ElementTransform::Integer { .. } if self.element.data_type == DataType::Bool => {
+                Some("booleans have more than one byte")
+            }
+            ElementTransform::Integer { .. } => Some("integers have unused bits"),
+            ElementTransform::Float { stored, .. } if stored.size > 8 => {
+                Some("floats have more than 64 bits")
+            }
+            ElementTransform::Float { .. } => Some("floats are in no IEEE 754 format"),
+            ElementTransform::Time { .. } => Some("times of PyTables are counts of seconds and microseconds"),
+        }
+    }
+
+    /// Refuses to inline more than the inline limit, in bytes decoded. `why` is the reason for inlining.
+    pub(super) fn check_limit(&self, chunks: u64, chunk_shape: &[u64], why: &str) -> Result<()> {
+        let bytes = self.made_bytes(chunk_shape).and_then(|bytes| bytes.checked_mul(chunks));
+        match bytes {
+            Some(bytes) if bytes <= self.options.inline_limit && chunks <= INLINE_CHUNKS => Ok(()),
+            _ => Err(Error::inline_limit(
+                why,
+                &format!("{chunks} chunks of {chunk_shape:?}"),
+                self.options.inline_limit,
+            )),
+        }
+    }
+
+    /// Returns the content of a chunk that is decoded from one range of the file.
+    pub(super) fn content(&self, chunk_shape: &[u64], range: ByteRange, codecs: Vec<Codec>) -> ChunkContent {
+        self.content_of(chunk_shape, PieceBytes::At(range), codecs)
+    }
+
+    /// Returns the content of a chunk that is decoded from one run of encoded bytes.
+    pub(super) fn content_of(
+        &self,
+        chunk_shape: &[u64],
+        bytes: PieceBytes,
+        codecs: Vec<Codec>,
+    ) -> ChunkContent {
+        let origin = vec![0; chunk_shape.len()];
+        let piece = Piece {
+            source: SourceId(0),
+            bytes,
+            codecs,
+            shape: chunk_shape.to_vec(),
+            from: origin.clone(),
+            to: origin,
+            extent: chunk_shape.to_vec(),
+            transform: self.element.transform.clone(),
+        };
+        self.made_of_pieces(chunk_shape, vec![piece])
+    }
+
+    /// Returns the content of a chunk that is assembled from pieces, on a background.
+    pub(super) fn made_of_pieces(&self, chunk_shape: &[u64], pieces: Vec<Piece>) -> ChunkContent {
+        match self.element.data_type {
+            DataType::String => ChunkContent::Variable {
+                shape: chunk_shape.to_vec(),
+                pointer_size: pointer_size(&self.dataset.datatype),
+                pieces,
+                pointers: Arc::new(HeapPointers {
+                    datatype: item_type(&self.dataset.datatype).clone(),
+                    objects: Arc::clone(self.objects),
+                }),
+                references: is_reference(&self.dataset.datatype).then_some(ReferenceText::Path),
+            },
+            _ => ChunkContent::Assemble {
+                shape: chunk_shape.to_vec(),
+                background: self.background_bytes(),
+                pieces,
+            },
+        }
+    }
+
+    /// Returns one missing element in the byte order of the array; zeros if no scalar equals it.
+    pub(super) fn background_bytes(&self) -> Bytes {
+        let size = self.element.data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
+        match self.background {
+            Some(FillValue::Fixed(bytes)) => {
+                in_byte_order(bytes, &self.element.data_type, self.element.endian).unwrap_or_default().into()
+            }
+            _ => vec![0; size].into(),
+        }
+    }
+
+    /// Refuses storage past the end of the file.
+    pub(super) fn check_end(&self, end: u64) -> Result<()> {
+        match self.file_size {
+            size if size > 0 && end > size => Err(Error::truncated("storage", end, size)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that released clients decode chunks of this shape, of `chunk_bytes` decoded bytes.
+    ///
+    /// # Errors
+    /// They do not, or decode them differently.
+    pub(super) fn clients_decode(
+        &self,
+        codecs: &[Codec],
+        chunk_shape: &[u64],
+        chunk_bytes: u64,
+    ) -> Result<()> {
+        // imagecodecs puts several components along the last axis, FCIDECOMP along the first. A chunk that skipped the filter
+        // has no such codec, so the codecs are checked, not the filters.
+        let planes = chunk_shape.iter().rev().skip(2).any(|n| *n > 1);
+        if planes && codecs.iter().any(|codec| matches!(codec, Codec::JpegLs { .. })) {
+            return Err(Error::undecodable(
+                "FCIDECOMP (32018)",
+                "chunks of several components decode with their axes in another order",
+            ));
+        }
+        // Only with more client data do frames have the n-dimensional layer that imagecodecs needs.
+        let is_flat = |filter: &Filter| filter.id == BLOSC2 && filter.parameters.len() <= 7;
+        if codecs.contains(&Codec::Blosc2) && self.dataset.filters.iter().any(is_flat) {
+            return Err(Error::undecodable(
+                "Blosc2 (32026)",
+                "readers decode frames of two axes and more only",
+            ));
+        }
+        if self.element.endian == Endian::Big
+            && has_order(&self.element.data_type)
+            && codecs.iter().any(Codec::is_array_to_bytes)
+        {
+            return Err(Error::undecodable(
+                "image codec",
+                "big-endian numbers decode to the reader's byte order",
+            ));
+        }
+        clients_decode(codecs, chunk_bytes, self.options.format)
+    }
+
+    /// Returns all codecs of the array, given those of its filters.
+    pub(super) fn chain(&self, applied: Vec<Codec>) -> Vec<Codec> {
+        match applied.first() {
+            Some(first) if first.is_array_to_bytes() => applied,
+            _ => std::iter::once(self.array_to_bytes()).chain(applied).collect(),
+        }
+    }
+}
+
+impl ChunkPlan {
+    /// Returns the number of chunks that are neither stored nor made.
+    pub(super) fn missing_count(&self, shape: &[u64]) -> u64 {
+        let is_extra = |at: &u64| self.chunks.get(*at).is_none();
+        let made = self.inline.iter().filter(|(at, _)| is_extra(at)).count() as u64;
+        self.chunk_count(shape).saturating_sub(self.chunks.len().saturating_add(made))
+    }
+
+    /// Returns the positions of the chunks that are neither stored nor made, in order.
+    pub(super) fn missing_positions(&self, shape: &[u64]) -> Vec<u64> {
+        let made: BTreeSet<u64> = self.inline.iter().map(|(at, _)| *at).collect();
+        let mut stored = self.chunks.iter().map(|(at, _)| at).peekable();
+        let is_missing = |at: &u64| {
+            while stored.next_if(|next| next < at).is_some() {}
+            stored.peek() != Some(at) && !made.contains(at)
+        };
+        (0..self.chunk_count(shape)).filter(is_missing).collect()
+    }
+
+    fn chunk_count(&self, shape: &[u64]) -> u64 {
+        let counts = ChunkGrid::Regular(self.chunk_shape.clone()).counts(shape);
+        counts.iter().fold(1, |product: u64, n| product.saturating_mul(*n))
+    }
+}
+
+/// Whether elements of this type have a byte order.
+fn has_order(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Struct(fields) => fields.iter().any(|field| has_order(&field.data_type)),
+        other => other.number_size() > 1,
+    }
+}
+
+/// Whether elements are references to objects.
+pub(super) fn is_reference(datatype: &Datatype) -> bool {
+    matches!(item_type(datatype), Datatype::Reference { .. })
+}
+
+/// Returns the size in bytes of an element that points into the global heap; 0 for other types.
+fn pointer_size(datatype: &Datatype) -> u32 {
+    match item_type(datatype) {
+        Datatype::VariableString { size, .. }
+        | Datatype::Sequence { size, .. }
+        | Datatype::Reference { size, .. } => *size,
+        _ => 0,
+    }
+}
+
+/// Returns the type of the items of an array type, or the type itself.
+pub(super) fn item_type(datatype: &Datatype) -> &Datatype {
+    match datatype {
+        Datatype::Array { base, .. } => item_type(base),
+        other => other,
+    }
+}
+
+/// Whether this library encodes with the codec, in a way that clients decode.
+pub(super) fn can_encode(codec: &Codec) -> bool {
+    let is_implemented = codec.implementation() == Implementation::Complete;
+    matches!(codec, Codec::Bytes { .. }) || codec.is_bytes_to_bytes() && is_implemented
+}
+
+impl ChunkPlanner<'_> {
+    /// Plans all chunks of the dataset.
+    ///
+    /// # Errors
+    /// The array has to be left out.
+    pub(super) fn plan(&self) -> Result<ChunkPlan> {
+        match &self.dataset.layout {
+            Layout::Unreadable(error) => Err(error.clone().into()),
+            _ if matches!(self.dataset.dataspace, Dataspace::Null) => Ok(self.one_missing_chunk()),
+            Layout::Compact(bytes) => self.compact(bytes),
+            Layout::Contiguous(None) => Ok(self.one_missing_chunk()),
+            Layout::Contiguous(Some(range)) => self.contiguous(*range),
+            Layout::External(segments) => self.external(segments),
+            Layout::Chunked(chunked) => self.chunked(chunked),
+            Layout::Virtual(mappings) => self.virtual_sources(mappings),
+        }
+    }
+}
+
+/// Chunks that are made in the codecs of the array, by position.
+type Mismatched = Vec<(u64, ChunkContent)>;
+
+/// The chunks of a dataset.
+pub(super) struct Chunks<'a> {
+    pub(super) chunked: &'a Chunked,
+    pub(super) pipeline: Pipeline,
+    /// Shape of a chunk, with the axes of an array type.
+    shape: Vec<u64>,
+    /// Chunks along each axis.
+    grid: Vec<u64>,
+    /// Shape of the array.
+    extent: &'a [u64],
+    /// Decoded bytes of a chunk.
+    bytes: u64,
+}
+
+impl ChunkPlanner<'_> {
+    /// Plans a chunked layout.
+    ///
+    /// # Errors
+    /// The chunk table is malformed, a filter has no codec, or chunks that have to be made exceed the inline limit.
+    pub(super) fn chunked(&self, chunked: &Chunked) -> Result<ChunkPlan> {
+        match self.dataset.filters.as_slice() {
+            _ if self.options.own_codecs => {}
+            filters @ [filter, ..] if filter.id == ZFP => return self.zfp(chunked, filters),
+            [before @ .., filter] if filter.id == LZO => return self.lzo(chunked, before),
+            _ => {}
+        }
+        let chunks = self.chunks(chunked)?;
+        let mut plan = ChunkPlan { chunk_shape: chunks.shape.clone(), ..self.one_missing_chunk() };
+        if self.is_empty() || chunked.chunks.addresses.is_empty() {
+            return Ok(self.with_codecs(plan, chunks.pipeline.applied(0), chunks.bytes));
+        }
+        let table = &chunked.chunks;
+        check_table(table, &chunks.grid)?;
+        self.check_end(furthest_end(table))?;
+        let mut masks = table.filter_masks.values();
+        let mask = match masks.next() {
+            Some(first)
+                if table.filter_masks.len() == table.addresses.len() && masks.all(|mask| mask == first) =>
+            {
+                *first
+            }
+            _ => 0,
+        };
+        let codecs = chunks.pipeline.applied(mask);
+        let integers = self.own_integers();
+        let reason = match self.must_be_made() {
+            Some(why) if integers.is_none() => Some(why.into()),
+            _ => {
+                self.clients_decode(&codecs, &chunks.shape, chunks.bytes).err().map(|error| error.to_string())
+            }
+        };
+        if let Some(why) = reason {
+            return self.inline_all(plan, &chunks, why);
+        }
+        let mismatched = self.mismatched_chunks(&chunks, mask, &codecs);
+        let optional = if mismatched.is_empty() { None } else { chunks.optional_codecs() };
+        let (codecs, mismatched) = match optional {
+            Some(optional) if optional.exceptions.len() <= mismatched.len() => {
+                let content = |(position, range, mask): (u64, _, _)| {
+                    (position, self.content(&chunks.shape, range, chunks.pipeline.applied(mask)))
+                };
+                (optional.codecs, optional.exceptions.into_iter().map(content).collect())
+            }
+            _ => (codecs, mismatched),
+        };
+        if mismatched.is_empty() {
+            if codecs.is_empty() {
+                let bytes = chunks.bytes;
+
+                match entries(table).find(|(_, range)| range.length != bytes) {
+                    Some((position, range)) => Err(malformed(format!(
+                        "chunk {position} ({range}) is unfiltered, but not of {bytes} bytes"
+                    ))),
+                    None => Ok(()),
+                }?;
+            }
+        } else {
+            let why = format!("{} chunks went through other filters than the rest", mismatched.len());
+            if !codecs.iter().all(can_encode) {
+                return self.inline_all(plan, &chunks, why);
+            }
+            self.check_limit(mismatched.len() as u64, &chunks.shape, &why)?;
+            plan.inline_reason = Some(why);
+            plan.inline = mismatched;
+        }
+        plan.codecs = self.chain(integers.into_iter().chain(codecs).collect());
+        plan.chunks = ChunkManifest::of(references(table));
+        Ok(plan)
+    }
+
+    fn chunks<'a>(&'a self, chunked: &'a Chunked) -> Result<Chunks<'a>> {
+        let shape = self.chunk_shape(chunked)?;
+        let bytes = self.stored_bytes(&shape).ok_or_else(|| Error::overflow("a chunk"))?;
+        let grid = ChunkGrid::Regular(shape.clone()).counts(self.shape);
+        let filters = &self.dataset.filters;
+        let pipeline = match self.options.own_codecs {
+            true => Pipeline::own(filters, bytes)?,
+            false => Pipeline::new(filters)?,
+        };
+        if self.options.own_codecs {
+            self.check_zfp(filters, &shape)?;
+        }
+        Ok(Chunks { chunked, pipeline, shape, grid, extent: self.shape, bytes })
+    }
+
+    /// Returns the shape of a chunk, with the axes of an array type.
+    ///
+    /// # Errors
+    /// It does not fit the extent.
+    pub(super) fn chunk_shape(&self, chunked: &Chunked) -> Result<Vec<u64>> {
+        let shape: Vec<u64> = chunked.chunk_shape.iter().chain(&self.element.axes).copied().collect();
+        match shape.len() == self.shape.len() && !shape.contains(&0) {
+            true => Ok(shape),
+            false => Err(malformed(format!("chunks of {shape:?} in an extent of {:?}", self.shape))),
+        }
+    }
+
+    /// Sets the codecs of an array without allocated chunks, in which constant chunks may be encoded.
+    fn with_codecs(&self, mut plan: ChunkPlan, codecs: Vec<Codec>, bytes: u64) -> ChunkPlan {
+        if self.must_be_made().is_none()
+            && codecs.iter().all(can_encode)
+            && self.clients_decode(&codecs, &plan.chunk_shape.clone(), bytes).is_ok()
+        {
+            plan.codecs = self.chain(codecs);
+        }
+        plan
+    }
+
+    /// Returns the codec of integers with unused bits, if codecs may have our own names.
+    fn own_integers(&self) -> Option<Codec> {
+        let ElementTransform::Integer {
+            stored_size, stored_big_endian, bit_offset, precision, signed, ..
+        } = self.element.transform
+        else {
+            return None;
+        };
+        let is_own = self.options.own_codecs && self.element.data_type.is_integer();
+        let endian = if stored_big_endian { Endian::Big } else { Endian::Little };
+        let stored = StoredInteger { size: stored_size, endian, offset: bit_offset, precision, signed };
+        let size = u32::try_from(self.element.data_type.size()?).ok().filter(|_| is_own)?;
+        Codec::Integers { size, endian: self.element.endian, stored }.own()
+    }
+
+    /// Plans to make every allocated chunk.
+    fn inline_all(&self, mut plan: ChunkPlan, chunks: &Chunks<'_>, why: String) -> Result<ChunkPlan> {
+        let table = &chunks.chunked.chunks;
+        self.check_limit(table.addresses.len() as u64, &chunks.shape, &why)?;
+        for (position, range) in entries(table) {
+            let codecs = chunks.pipeline.applied(chunks.mask(position, table));
+            let content = chunks.inside(position, self.content(&chunks.shape, range, codecs));
+            plan.inline.push((position, content));
+        }
+        plan.inline_reason = Some(why);
+        Ok(plan)
+    }
+
+    /// Returns the chunks that the codecs of the array do not decode as they are stored, with their content.
+    fn mismatched_chunks(&self, chunks: &Chunks<'_>, mask: u32, codecs: &[Codec]) -> Mismatched {
+        let table = &chunks.chunked.chunks;
+        let bounded = codecs.iter().any(|codec| matches!(codec, Codec::Lzf));
+        let same_filters = table.filter_masks.is_empty() || table.filter_masks.values().all(|m| *m == mask);
+        if same_filters && !chunks.chunked.unfiltered_edges && !bounded {
+            return Vec::new();
+        }
+        let mut by_mask: BTreeMap<u32, Vec<Codec>> = BTreeMap::new();
+        let mut mismatched = Vec::new();
+        for (position, range) in entries(table) {
+            let mask = chunks.mask(position, table);
+            let applied = by_mask.entry(mask).or_insert_with(|| chunks.pipeline.applied(mask));
+            let is_decodable = codecs.iter().all(|codec| codec.client_decodes(range.length, chunks.bytes));
+            if applied != codecs || !is_decodable {
+                let content = self.content(&chunks.shape, range, applied.clone());
+                mismatched.push((position, chunks.inside(position, content)));
+            }
+        }
+        mismatched
+    }
+}
+
+impl Chunks<'_> {
+    /// Returns the filter mask of a chunk: bit *n* is set if filter *n* was skipped. Partial edge chunks may skip all
+    /// filters, by a flag of the layout.
+    pub(super) fn mask(&self, position: u64, table: &ChunkTable) -> u32 {
+        if self.chunked.unfiltered_edges && self.is_partial(position) {
+            return u32::MAX;
+        }
+        table.filter_masks.get(&position).copied().unwrap_or(0)
+    }
+
+    /// Restricts a chunk to its elements inside the array: some writers end chunks with the last of them.
+    fn inside(&self, position: u64, mut content: ChunkContent) -> ChunkContent {
+        if let ChunkContent::Assemble { pieces, .. } | ChunkContent::Variable { pieces, .. } = &mut content
+            && let Some(indices) = chunk_indices(position, &self.grid)
+        {
+            for piece in pieces {
+                let axes = piece.extent.iter_mut().zip(indices.iter().zip(&self.shape).zip(self.extent));
+                for (extent, ((index, chunk), size)) in axes {
+                    *extent = (*extent).min(size.saturating_sub(index.saturating_mul(*chunk)));
+                }
+            }
+        }
+        content
+    }
+
+    /// Whether a chunk extends beyond the array.
+    fn is_partial(&self, position: u64) -> bool {
+        let Some(indices) = chunk_indices(position, &self.grid) else { return false };
+        indices
+            .iter()
+            .zip(&self.shape)
+            .zip(self.extent)
+            .any(|((index, chunk), extent)| index.saturating_add(1).saturating_mul(*chunk) > *extent)
+    }
+}
+
+fn references(table: &ChunkTable) -> References {
+    References {
+        source: SourceId(0),
+        positions: table.positions.clone(),
+        offsets: Arc::clone(&table.addresses),
+        lengths: match &table.sizes {
+            ChunkSizes::Uniform(size) => Lengths::Uniform(*size),
+            ChunkSizes::Each(sizes) => Lengths::Each(Arc::clone(sizes)),
+        },
+    }
+}
+
+/// Returns the row-major position and the stored range of each allocated chunk.
+pub(super) fn entries(table: &ChunkTable) -> impl Iterator<Item = (u64, ByteRange)> + '_ {
+    table.addresses.iter().enumerate().filter_map(|(n, address)| {
+        let position =
+            table.positions.as_ref().map_or(Some(n as u64), |positions| positions.get(n).copied())?;
+        Some((position, ByteRange::new(*address, size_of(table, n)?)))
+    })
+}
+
+fn size_of(table: &ChunkTable, n: usize) -> Option<u64> {
+    match &table.sizes {
+        ChunkSizes::Uniform(size) => Some(*size),
+        ChunkSizes::Each(sizes) => sizes.get(n).map(|size| u64::from(*size)),
+    }
+}
+
+/// Returns the end of the chunk that is stored last, in bytes from the start of the file; 0 without chunks.
+pub(super) fn furthest_end(table: &ChunkTable) -> u64 {
+    entries(table).map(|(_, range)| range.end()).max().unwrap_or(0)
+}
+
+/// A table that contradicts itself or the dataset.
+pub(super) fn malformed(problem: String) -> Error {
+    Error::malformed("chunk table", problem)
+}
+
+/// Refuses tables with chunks outside of the grid, of 0 bytes, or with columns of different lengths. `grid` is the number of
+/// chunks along each axis.
+pub(super) fn check_table(table: &ChunkTable, grid: &[u64]) -> Result<()> {
+    let count = grid
+        .iter()
+        .try_fold(1u64, |product, n| product.checked_mul(*n))
+        .ok_or_else(|| Error::overflow("the chunk grid"))?;
+    let allocated = table.addresses.len() as u64;
+    let in_grid = match &table.positions {
+        Some(positions) => {
+            positions.len() == table.addresses.len() && positions.last().is_none_or(|last| *last < count)
+        }
+        None => allocated <= count,
+    };
+    let sized = match &table.sizes {
+        ChunkSizes::Uniform(size) => *size > 0,
+        ChunkSizes::Each(sizes) => sizes.len() == table.addresses.len() && !sizes.contains(&0),
+    };
+    match (in_grid, sized) {
+        (false, _) => Err(malformed(format!("{allocated} chunks in a grid of {grid:?}"))),
+        (_, false) => Err(malformed("a chunk of 0 bytes".to_owned())),
+        _ => Ok(()),
+    }
+}
+
+/// Codecs for all chunks of an array, and those that they do not decode as they are stored.
+pub(super) struct OptionalCodecs {
+    pub(super) codecs: Vec<Codec>,
+    /// Positions, ranges and filter masks of chunks whose length or filters contradict the codecs.
+    pub(super) exceptions: Vec<(u64, ByteRange, u32)>,
+}
+
+impl Chunks<'_> {
+    /// Returns codecs that tell chunks apart by their length; `None` where filters that some chunks skipped are not next to
+    /// each other, or where a length depends on content.
+    pub(super) fn optional_codecs(&self) -> Option<OptionalCodecs> {
+        let table = &self.chunked.chunks;
+        let relevant = self.pipeline.relevant();
+        let masks = || entries(table).map(|(position, _)| self.mask(position, table) & relevant);
+        let (base, most) = masks().fold((relevant, 0), |(base, most), mask| (base & mask, most | mask));
+        let (codecs, skipped_length) = self.pipeline.optional(base, most & !base)?;
+        let chunks = entries(table).map(|(position, range)| (position, range, self.mask(position, table)));
+        let exceptions = chunks.filter(|(_, range, mask)| {
+            let mask = mask & relevant;
+            let is_expected = if mask == most { mask } else { base };
+            mask != is_expected || (mask == most) != (range.length == skipped_length)
+        });
+        Some(OptionalCodecs { codecs, exceptions: exceptions.collect() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hdf5::tests::chunked;
+
+    #[test]
+    fn tables_that_contradict_themselves_or_the_grid_are_refused() {
+        let check = |positions: Option<Vec<u64>>, sizes: &[u32], grid: &[u64]| {
+            check_table(&chunked(&[2], grid, positions, sizes).chunks, grid)
+                .map_err(|error| error.to_string())
+        };
+        let sound = [
+            (None, &[8, 8][..], [2]),
+            (Some(vec![0, 1]), &[8, 8], [2]),
+            (Some(vec![3]), &[1], [4]),
+            (None, &[], [0]),
+        ];
+        for (positions, sizes, grid) in sound {
+            assert_eq!(check(positions, sizes, &grid), Ok(()));
+        }
+        let outside = [
+            (None, &[8, 8, 8][..], [2]),
+            (Some(vec![0, 2]), &[8, 8], [2]),
+            (Some(vec![0]), &[8, 8], [2]),
+            (Some(vec![0, 1, 2]), &[8, 8], [9]),
+        ];
+        for (positions, sizes, grid) in outside {
+            assert!(check(positions, sizes, &grid).unwrap_err().contains("chunks in a grid"), "{sizes:?}");
+        }
+        assert!(check(None, &[8, 0], &[2]).unwrap_err().contains("0 bytes"));
+        assert!(check(None, &[8], &[u64::MAX, 2]).is_err(), "more chunks than 64 bits count");
+        let mut uniform = chunked(&[2], &[2], None, &[8, 8]).chunks;
+        for (sizes, is_sound) in [
+            (ChunkSizes::Uniform(8), true),
+            (ChunkSizes::Uniform(0), false),
+            (ChunkSizes::Each(vec![8].into()), false),
+            (ChunkSizes::Each(vec![8, 8].into()), true),
+        ] {
+            uniform.sizes = sizes;
+            assert_eq!(check_table(&uniform, &[2]).is_ok(), is_sound, "{:?}", uniform.sizes);
+        }
+    }
+}

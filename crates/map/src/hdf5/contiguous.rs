@@ -1,0 +1,325 @@
+//! Contiguous, compact and external storage, and the splitting of contiguous data along the slowest axis.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use virtualize_bytes::ByteRange;
+use virtualize_hdf5::model::ExternalSegment;
+use virtualize_zarr::{ChunkManifest, DataType, Lengths, References, SourceId, greatest_common_divisor};
+
+use super::SourceTable;
+use super::chunks::{ChunkPlan, ChunkPlanner};
+use super::heap::holds_pointers;
+use crate::mapped::resolve_relative;
+use crate::split::{Contiguous, SHORTER, Split};
+use crate::{Error, PieceBytes, Result};
+
+impl ChunkPlanner<'_> {
+    /// Plans a compact layout: its bytes are in the object header, and become an inlined chunk.
+    ///
+    /// # Errors
+    /// The layout has fewer bytes than the extent needs.
+    pub(super) fn compact(&self, bytes: &Bytes) -> Result<ChunkPlan> {
+        let mut plan = self.one_missing_chunk();
+        if self.is_empty() {
+            return Ok(plan);
+        }
+        let needed = self.stored_bytes(&plan.chunk_shape).and_then(|n| usize::try_from(n).ok());
+        let stored = needed.and_then(|needed| bytes.get(..needed)).ok_or_else(|| {
+            let (found, needed) = (bytes.len(), needed.unwrap_or(usize::MAX));
+            Error::malformed("compact layout", format!("{found} bytes, its extent needs {needed}"))
+        })?;
+        if self.element.data_type == DataType::String || holds_pointers(&self.dataset.datatype) {
+            plan.inline_reason = self.must_be_made().map(str::to_owned);
+            let here = PieceBytes::Here(bytes.slice_ref(stored));
+            plan.inline.push((0, self.content_of(&plan.chunk_shape, here, Vec::new())));
+            return Ok(plan);
+        }
+        let size = self.element.data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
+        let chunk = match self.element.is_stored_as_it_is() {
+            true => bytes.slice_ref(stored),
+            false => {
+                let converted = self.element.transform.apply(stored, size);
+                let problem = || Error::malformed("compact layout", "elements that cannot be converted");
+                converted.ok_or_else(problem)?.into()
+            }
+        };
+        plan.chunks.inline.insert(0, chunk);
+        Ok(plan)
+    }
+
+    /// Plans a contiguous layout, stored in `range`.
+    ///
+    /// # Errors
+    /// The range is shorter than the extent, or past the end of the file; or the array has to be made and exceeds the inline
+    /// limit.
+    pub(super) fn contiguous(&self, range: ByteRange) -> Result<ChunkPlan> {
+        let mut plan = self.one_missing_chunk();
+        if self.is_empty() {
+            return Ok(plan);
+        }
+        let needed = self.stored_bytes(&plan.chunk_shape).ok_or_else(|| Error::overflow("the extent"))?;
+        if range.length < needed {
+            let problem = format!("{range} is shorter than the {needed} bytes of its extent");
+            return Err(Error::malformed("contiguous layout", problem));
+        }
+        let range = ByteRange::new(range.start, needed);
+        self.check_end(range.end())?;
+        if let Some(why) = self.must_be_made() {
+            self.check_limit(1, &plan.chunk_shape, why)?;
+            plan.inline.push((0, self.content(&plan.chunk_shape, range, Vec::new())));
+            plan.inline_reason = Some(why.to_owned());
+            return Ok(plan);
+        }
+        if let Some(split) = self.options.split_contiguous.and_then(|most| self.split(range, most)) {
+            return Ok(split);
+        }
+        plan.chunks = ChunkManifest::of(References {
+            source: SourceId(0),
+            positions: None,
+            offsets: vec![range.start].into(),
+            lengths: Lengths::Uniform(needed),
+        });
+        Ok(plan)
+    }
+
+    /// Plans chunks of at most `most` bytes in a range that stores the whole array. Returns `None` if there is nothing to
+    /// split.
+    fn split(&self, range: ByteRange, most: u64) -> Option<ChunkPlan> {
+        let contiguous = Contiguous {
+            range,
+            shape: self.shape,
+            element: self.element.stored_size,
+            transform: &self.element.transform,
+            background: self.background_bytes(),
+        };
+        let Split { chunk_shape, references, last } = contiguous.split(most, self.options.inline_limit)?;
+        let inline_reason = last.is_some().then(|| SHORTER.to_owned());
+        let inline = last.into_iter().collect();
+        let chunks = ChunkManifest::of(references);
+        Some(ChunkPlan { chunk_shape, chunks, inline, inline_reason, ..self.one_missing_chunk() })
+    }
+}
+
+/// The layout in error messages.
+const EXTERNAL: &str = "external raw data";
+
+/// Most chunks that segments are split into.
+const CHUNKS: u64 = 1_000_000;
+
+impl ChunkPlanner<'_> {
+    /// Plans an external layout. Several segments become chunks of equal size, each within one segment, so all segments must
+    /// consist of whole rows.
+    ///
+    /// # Errors
+    /// Segments do not cover the extent or split rows, or elements have to be converted.
+    pub(super) fn external(&self, segments: &[ExternalSegment]) -> Result<ChunkPlan> {
+        let mut plan = self.one_missing_chunk();
+        if self.is_empty() {
+            return Ok(plan);
+        }
+        if let Some(why) = self.must_be_made() {
+            return Err(Error::unsupported(EXTERNAL, why));
+        }
+        let needed = self.stored_bytes(&plan.chunk_shape).ok_or_else(|| Error::overflow("the extent"))?;
+        let runs = runs(segments, needed)?;
+        let row = self.stored_bytes(plan.chunk_shape.get(1..).unwrap_or_default()).unwrap_or(0);
+        // Chunks of equal size, each within one segment.
+        let step = runs.iter().fold(0, |step, (_, range)| greatest_common_divisor(step, range.length)).max(1);
+        if !step.is_multiple_of(row) {
+            let problem = format!("{} segments are not all made of whole rows", runs.len());
+            return Err(Error::unsupported(EXTERNAL, problem));
+        }
+        if needed / step > CHUNKS {
+            return Err(Error::limit("chunks of equal size in external segments", CHUNKS));
+        }
+        if let Some(rows) = plan.chunk_shape.first_mut() {
+            *rows = step / row;
+        }
+        let own = &self.context.here.source.url;
+        let (mut position, mut sources) = (0, SourceTable::new(own));
+        for (file, range) in runs {
+            let source = sources.id(&resolve_relative(own, file))?;
+            let count = range.length / step;
+            plan.chunks.references.push(References {
+                source,
+                positions: Some((position..position + count).collect::<Vec<_>>().into()),
+                offsets: (0..count)
+                    .map(|at| range.start.saturating_add(at * step))
+                    .collect::<Vec<_>>()
+                    .into(),
+                lengths: Lengths::Uniform(step),
+            });
+            position += count;
+        }
+        plan.chunks = joined(plan.chunks);
+        plan.external_files = sources.into_others();
+        Ok(plan)
+    }
+}
+
+/// Returns the used part of each segment, as (file, range); `needed` is the size of the dataset in bytes.
+fn runs(segments: &[ExternalSegment], needed: u64) -> Result<Vec<(&str, ByteRange)>> {
+    let mut rest = needed;
+    let mut runs = Vec::new();
+    for segment in segments {
+        let length = segment.size.unwrap_or(u64::MAX).min(rest);
+        if length > 0 {
+            runs.push((segment.file.as_str(), ByteRange::new(segment.offset, length)));
+        }
+        rest -= length;
+    }
+    match rest {
+        0 => Ok(runs),
+        _ => Err(Error::malformed(EXTERNAL, format!("segments lack {rest} of {needed} bytes"))),
+    }
+}
+
+/// Merges the columns of each source into one.
+fn joined(chunks: ChunkManifest) -> ChunkManifest {
+    let mut joined = ChunkManifest::default();
+    let mut places = BTreeMap::new();
+    for column in chunks.references {
+        let place = *places.entry(column.source).or_insert(joined.references.len());
+        match joined.references.get_mut(place) {
+            Some(known) => {
+                if let (Some(known), Some(new)) = (&mut known.positions, column.positions) {
+                    Arc::make_mut(known).extend(&*new);
+                }
+                Arc::make_mut(&mut known.offsets).extend(&*column.offsets);
+            }
+            None => joined.references.push(column),
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod contiguous_tests {
+    use virtualize_zarr::ChunkGrid;
+    use virtualize_zarr::Reference;
+
+    use super::*;
+    use crate::ChunkContent;
+    use crate::MapOptions;
+    use crate::Mapped;
+    use crate::hdf5::map_file;
+    use crate::hdf5::tests::dataset;
+    use crate::hdf5::tests::file;
+    use crate::hdf5::tests::int;
+
+    fn mapped(shape: &[u64], most: u64, inline_limit: u64) -> Mapped {
+        let options = MapOptions { split_contiguous: Some(most), inline_limit, ..MapOptions::default() };
+        let source = virtualize_zarr::Source { url: "file:///a.h5".to_owned(), ..Default::default() };
+        map_file(&file(vec![("x", dataset(int(4, true), shape))]), source, &options)
+    }
+
+    fn chunks(mapped: &Mapped) -> (ChunkGrid, Vec<(u64, u64)>) {
+        let array = mapped.hierarchy.array("x").unwrap();
+        let all = array.chunks.references.iter().flat_map(References::iter);
+        let place = |(_, Reference { offset, length, .. })| (offset, length);
+        (array.chunk_grid.clone(), all.map(place).collect())
+    }
+
+    #[test]
+    fn a_divisor_is_taken_where_it_is_large_enough() {
+        let (grid, places) = chunks(&mapped(&[12, 5], 100, 1 << 20));
+        assert_eq!(grid, ChunkGrid::Regular(vec![4, 5]));
+        assert_eq!(places, [(4096, 80), (4176, 80), (4256, 80)]);
+    }
+
+    #[test]
+    fn else_the_last_chunk_is_made_with_the_rest_filled_up() {
+        let mapped = mapped(&[1, 7, 5], 60, 1 << 20);
+        let (grid, places) = chunks(&mapped);
+        assert_eq!(grid, ChunkGrid::Regular(vec![1, 3, 5]));
+        assert_eq!(places, [(4096, 60), (4156, 60)]);
+        let [task] = mapped.tasks.as_slice() else { panic!("{:?}", mapped.tasks) };
+        let ChunkContent::Assemble { shape, pieces, .. } = &task.content else { panic!("{task:?}") };
+        assert_eq!((task.positions.as_slice(), shape.as_slice()), (&[2][..], &[1, 3, 5][..]));
+        assert_eq!(pieces[0].bytes, PieceBytes::At(ByteRange::new(4216, 20)));
+        assert_eq!(pieces[0].extent, [1, 1, 5]);
+    }
+
+    #[test]
+    fn past_the_inline_limit_the_largest_divisor_is_taken() {
+        let (grid, places) = chunks(&mapped(&[7, 5], 60, 10));
+        assert_eq!(grid, ChunkGrid::Regular(vec![1, 5]));
+        assert_eq!(places.len(), 7);
+    }
+
+    #[test]
+    fn one_slice_at_least_and_nothing_to_cut() {
+        assert_eq!(chunks(&mapped(&[3, 5], 1, 1 << 20)).1.len(), 3);
+        assert_eq!(chunks(&mapped(&[3, 5], 60, 1 << 20)).1, [(4096, 60)]);
+        assert_eq!(chunks(&mapped(&[1, 1], 1, 1 << 20)).1, [(4096, 4)]);
+    }
+}
+
+#[cfg(test)]
+mod external_tests {
+    use virtualize_hdf5::model::Layout;
+    use virtualize_zarr::ChunkGrid;
+    use virtualize_zarr::ZarrFormat;
+
+    use super::*;
+    use crate::hdf5::tests::dataset;
+    use crate::hdf5::tests::int;
+    use crate::hdf5::tests::map;
+
+    /// Maps rows of two 16-bit integers. Returns the rows of a chunk and (position, file, offset, length) of each chunk.
+    type Found = Result<(u64, Vec<(u64, String, u64, u64)>), String>;
+
+    fn planned(shape: &[u64], segments: &[(&str, u64, Option<u64>)]) -> Found {
+        let mut data = dataset(int(2, true), shape);
+        let segment = |(file, offset, size): &(&str, u64, Option<u64>)| ExternalSegment {
+            file: (*file).to_owned(),
+            offset: *offset,
+            size: *size,
+        };
+        data.layout = Layout::External(segments.iter().map(segment).collect());
+        let mapped = map(&crate::hdf5::tests::file(vec![("v", data)]), ZarrFormat::V3);
+        let Some(array) = mapped.hierarchy.array("v") else {
+            return Err(mapped.report.arrays["v"].left_out.clone().unwrap());
+        };
+        let ChunkGrid::Regular(chunk) = &array.chunk_grid else { panic!() };
+        let name = |source: virtualize_zarr::SourceId| {
+            mapped.hierarchy.sources[source.index()].url.rsplit('/').next().unwrap().to_owned()
+        };
+        let all = array.chunks.references.iter().flat_map(|column| column.iter());
+        let place = |(at, found): (u64, virtualize_zarr::Reference)| {
+            (at, name(found.source), found.offset, found.length)
+        };
+        let mut places: Vec<_> = all.map(place).collect();
+        places.sort();
+        let files: std::collections::BTreeSet<_> = places.iter().map(|place| &place.1).collect();
+        assert_eq!(mapped.hierarchy.sources.len() - 1, files.len(), "no file without a chunk");
+        Ok((chunk[0], places))
+    }
+
+    /// Segments follow each other in the order of the list (HDF5 specification, IV.A.2.h).
+    #[test]
+    fn chunks_are_in_one_segment_each() {
+        let at = |at: u64, file: &str, offset: u64, length: u64| (at, file.to_owned(), offset, length);
+        let rows = |segments: &[_]| planned(&[4, 2], segments).unwrap();
+        assert_eq!(rows(&[("a", 8, None)]), (4, vec![at(0, "a", 8, 16)]));
+        assert_eq!(rows(&[("a", 1, Some(99))]), (4, vec![at(0, "a", 1, 16)]));
+        let two = (2, vec![at(0, "a", 0, 8), at(1, "b", 16, 8)]);
+        assert_eq!(rows(&[("a", 0, Some(8)), ("z", 0, Some(0)), ("b", 16, None), ("y", 0, None)]), two);
+        let unequal = [at(0, "a", 0, 4), at(1, "b", 4, 4), at(2, "b", 8, 4), at(3, "a", 12, 4)];
+        assert_eq!(rows(&[("a", 0, Some(4)), ("b", 4, Some(8)), ("a", 12, Some(4))]), (1, unequal.to_vec()));
+        assert_eq!(planned(&[0, 2], &[]).unwrap().1, []);
+        let one = planned(&[4, 2], &[("a", 0, Some(6)), ("b", 0, None)]).unwrap_err();
+        assert!(one.contains("2 segments are not all made of whole rows"), "{one}");
+        let short = planned(&[4, 2], &[("a", 0, Some(6)), ("b", 0, Some(8))]).unwrap_err();
+        assert!(short.contains("segments lack 2 of 16 bytes"), "{short}");
+    }
+
+    #[test]
+    fn chunks_are_limited() {
+        let halves = |rows: u64| planned(&[rows], &[("a", 0, Some(2)), ("b", 0, None)]);
+        assert_eq!(halves(CHUNKS).unwrap().1.len() as u64, CHUNKS);
+        assert!(halves(CHUNKS + 1).unwrap_err().contains("chunks of equal size in external segments"));
+    }
+}

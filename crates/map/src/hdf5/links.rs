@@ -1,0 +1,490 @@
+//! External links: the node that a link leads to is mapped in its own file, and attached at the link.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::rc::Rc;
+
+use virtualize_bytes::Address;
+use virtualize_hdf5::model::{File, Layout, LinkTarget, Object};
+use virtualize_remedy::Code;
+use virtualize_zarr::node::{self, join};
+use virtualize_zarr::{Array, Group, Node, Source, SourceId};
+
+use super::dimensions::Lengths;
+use super::heap::{DatasetKey, Flattened, SAMPLE_DIMENSION};
+use super::objects::Lookup;
+use super::tree::DEPTH;
+use super::unlimited::Pattern;
+use super::{Mapper, NODES, map_within, weight};
+use crate::mapped::resolve_relative;
+use crate::{ChunkContent, Error, InlineTask, Mapped, Result, SourceAttribute};
+
+/// Bytes of memory for a task, a diagnostic or a report that is copied, without its texts.
+const ITEM: u64 = 512;
+
+/// Longest chain of files that link to each other.
+const MAX_FILE_CHAIN: usize = 8;
+
+/// Most sources of a hierarchy.
+const SOURCES: usize = 60_000;
+
+/// Most chunks that links may bring.
+const CHUNKS: u64 = 20_000_000;
+
+/// Mapped files to which links lead, by url.
+pub(super) type MappedFiles = RefCell<BTreeMap<String, Rc<LinkedFile>>>;
+
+/// A mapped file, with indices by path: many links may lead to it.
+#[derive(Debug)]
+pub(super) struct LinkedFile {
+    mapped: Mapped,
+    /// Indices of diagnostics by path, without a leading slash.
+    diagnostics: BTreeMap<String, Vec<usize>>,
+    /// Indices of tasks by array.
+    tasks: BTreeMap<String, Vec<usize>>,
+    /// The dimensions of items of sequences, whose number is in another array: path of the group and name.
+    sample_dimensions: BTreeSet<(String, String)>,
+}
+
+impl LinkedFile {
+    fn new(mapped: Mapped) -> Self {
+        let index = |paths: &mut dyn Iterator<Item = &str>| {
+            let mut index: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+            for (at, path) in paths.enumerate() {
+                index.entry(path.trim_start_matches('/').to_owned()).or_default().push(at);
+            }
+            index
+        };
+        let sample = |(path, array): (String, &Array)| {
+            let name = array.attributes.get(SAMPLE_DIMENSION)?.as_str()?;
+            Some((node::parent(&path).to_owned(), name.to_owned()))
+        };
+        Self {
+            diagnostics: index(&mut mapped.report.diagnostics.iter().map(|one| one.path.as_str())),
+            tasks: index(&mut mapped.tasks.iter().map(|task| task.array.as_str())),
+            sample_dimensions: mapped.hierarchy.arrays().into_iter().filter_map(sample).collect(),
+            mapped,
+        }
+    }
+
+    /// Returns the tasks of arrays at or below `path`.
+    fn tasks(&self, path: &str) -> impl Iterator<Item = &InlineTask> {
+        let tasks = below(&self.tasks, path).flat_map(|(_, indices)| indices);
+        tasks.filter_map(|at| self.mapped.tasks.get(*at))
+    }
+
+    /// Whether an array holds the items of sequences.
+    fn is_ragged(&self, path: &str, node: &Node) -> bool {
+        let Node::Array(array) = node else { return false };
+        let [Some(sample), ..] = array.dimension_names.as_slice() else { return false };
+        self.sample_dimensions.contains(&(node::parent(path).to_owned(), sample.clone()))
+    }
+}
+
+/// What all links of a file share.
+#[derive(Default)]
+struct Attached {
+    /// Numbers of the sources of each linked file.
+    ids: BTreeMap<String, Rc<[SourceId]>>,
+    /// Dimensions of the groups to which nodes are attached.
+    lengths: BTreeMap<String, Lengths>,
+}
+
+/// An external link.
+#[derive(Clone, Debug)]
+pub(super) struct ExternalLink {
+    /// Path of the link, without a leading slash.
+    pub(super) at: String,
+    /// Name of the file, as stored.
+    pub(super) file: String,
+    /// The path in that file.
+    pub(super) path: String,
+}
+
+impl Mapper<'_> {
+    /// Attaches the targets of all links that were found. `chain` holds the urls of the files that lead here, this one last.
+    pub(super) fn attach_links(&mut self, root: &mut Group, chain: &[String]) {
+        let mut attached = Attached::default();
+        for link in std::mem::take(&mut self.links) {
+            if let Err(error) = self.attach_linked(root, &link, chain, &mut attached) {
+                let message = format!("the link to \"{}\" in the file \"{}\": {error}", link.path, link.file);
+                self.report.warn(Code::LinkLeftOut, &link.at, message);
+            }
+        }
+    }
+
+    /// Attaches the target of one link to the hierarchy under `root`.
+    fn attach_linked(
+        &mut self,
+        root: &mut Group,
+        link: &ExternalLink,
+        chain: &[String],
+        attached: &mut Attached,
+    ) -> Result<()> {
+        let url = resolve_relative(&self.own.source.url, &link.file);
+        let linked = self.linked_file(&link.file, &url, chain)?;
+        let steps: Vec<&str> = link.path.split('/').filter(|step| !matches!(*step, "" | ".")).collect();
+        let path = steps.join("/");
+        let hierarchy = &linked.mapped.hierarchy;
+        let target = match path.is_empty() {
+            true => None,
+            false => Some(hierarchy.node(&path).ok_or_else(|| unmapped("its target"))?),
+        };
+        let mut node = target.cloned().unwrap_or_else(|| Node::Group(hierarchy.root.clone()));
+        if linked.is_ragged(&path, &node) {
+            return Err(Error::unsupported("sequences", "their row sizes are not behind the link"));
+        }
+        if link.at.split('/').count() - 1 + depth(&node) > DEPTH {
+            return Err(Error::limit("nested groups", DEPTH as u64));
+        }
+        let left_out = referring(&linked, &path, &link.at);
+        let ids = match attached.ids.get(&url) {
+            Some(ids) => Rc::clone(ids),
+            None => {
+                let ids = hierarchy.sources.iter().map(|source| self.sources.id(&source.url));
+                let ids: Rc<[SourceId]> = ids.collect::<Result<_>>()?;
+                attached.ids.insert(url, Rc::clone(&ids));
+                ids
+            }
+        };
+        if self.sources.len() > SOURCES {
+            return Err(Error::limit("files", SOURCES as u64));
+        }
+        let (group, name) = node::split(&link.at);
+        let parent = root.group_mut(group).ok_or_else(|| unmapped("its group"))?;
+        if parent.children.contains_key(name) {
+            return Err(Error::name(name, "is the name of another object"));
+        }
+        let lengths = attached.lengths.entry(group.to_owned()).or_insert_with(|| lengths(parent));
+        if let Node::Array(array) = &mut node {
+            self.rename_dimensions(&link.at, array, lengths, &[]);
+        }
+        self.renumber_sources(&mut node, &link.at, &ids, &left_out)?;
+        if !left_out.contains(&link.at) {
+            lengths.take_name(name);
+            parent.children.insert(name.to_owned(), node);
+        }
+        self.take_report(&linked, &path, &link.at)?;
+        let path = &path;
+        for task in linked.tasks(path) {
+            let Some(array) = moved(&task.array, path, &link.at).filter(|array| !left_out.contains(array))
+            else {
+                continue;
+            };
+            self.take("external links", ITEM)?;
+            let mut task = InlineTask { array, ..task.clone() };
+            for source in task.content.sources_mut() {
+                *source = renumbered(*source, &ids);
+            }
+            self.tasks.push(task);
+        }
+        for array in &left_out {
+            let error = Error::unresolved("its references", "lead to objects of another file");
+            self.array_left_out(array, &error);
+            self.report.arrays.entry(array.clone()).or_default().left_out = Some(error.to_string());
+        }
+        Ok(())
+    }
+
+    /// Returns the file of a link, mapped.
+    ///
+    /// # Errors
+    /// The file is missing or refused, or links form a cycle or too long a chain.
+    fn linked_file(&self, name: &str, url: &str, chain: &[String]) -> Result<Rc<LinkedFile>> {
+        if chain.iter().any(|file| file == url) {
+            return Err(Error::other_file(name, "links lead back to it"));
+        }
+        if let Some(mapped) = self.shared.mapped.borrow().get(url) {
+            return Ok(Rc::clone(mapped));
+        }
+        if chain.len() >= MAX_FILE_CHAIN {
+            return Err(Error::limit("files in a chain of links", MAX_FILE_CHAIN as u64));
+        }
+        let (file, source) = match self.shared.others.files.get(url) {
+            Some(OtherFile::Read(file, source)) => (file, source),
+            Some(OtherFile::Missing) => return Err(Error::other_file(name, "does not exist")),
+            Some(OtherFile::Refused(why)) => return Err(Error::other_file(name, why)),
+            None => return Err(Error::other_file(name, "was not read")),
+        };
+        let chain: Vec<String> = chain.iter().cloned().chain([url.to_owned()]).collect();
+        let mapped = map_within(file, source.clone(), self.shared, self.options, &chain);
+        let linked = Rc::new(LinkedFile::new(mapped));
+        self.shared.mapped.borrow_mut().insert(url.to_owned(), Rc::clone(&linked));
+        Ok(linked)
+    }
+
+    /// Copies the diagnostics and reports of nodes at or below `path`, which becomes `at`.
+    fn take_report(&mut self, linked: &LinkedFile, path: &str, at: &str) -> Result<()> {
+        let report = &linked.mapped.report;
+        let mut diagnostics: Vec<usize> =
+            below(&linked.diagnostics, path).flat_map(|(_, indices)| indices).copied().collect();
+        diagnostics.sort_unstable();
+        for diagnostic in diagnostics.into_iter().filter_map(|at| report.diagnostics.get(at)) {
+            if let Some(moved) = moved(diagnostic.path.trim_start_matches('/'), path, at) {
+                let path = format!("/{moved}");
+                self.take("external links", (diagnostic.message.len() as u64).saturating_add(ITEM))?;
+                self.report.diagnostics.push(crate::Diagnostic { path, ..diagnostic.clone() });
+            }
+        }
+        for (array, of_array) in below(&report.arrays, path) {
+            if let Some(moved) = moved(array, path, at) {
+                self.take("external links", ITEM)?;
+                self.report.arrays.insert(moved, of_array.clone());
+            }
+        }
+        for (node, attributes) in below(&report.attributes, path) {
+            if let Some(moved) = moved(node, path, at) {
+                self.take("external links", attributes.iter().map(SourceAttribute::weight).sum())?;
+                self.report.attributes.insert(moved, attributes.clone());
+            }
+        }
+        for (group, names) in below(&report.unlimited, path) {
+            if let Some(moved) = moved(group, path, at) {
+                self.take("external links", names.iter().map(|name| name.len() as u64).sum())?;
+                self.report.unlimited.insert(moved, names.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Renumbers the sources of all chunks to those of the whole hierarchy, and removes arrays that are left out.
+    fn renumber_sources(
+        &mut self,
+        node: &mut Node,
+        at: &str,
+        ids: &[SourceId],
+        left_out: &BTreeSet<String>,
+    ) -> Result<()> {
+        self.nodes += 1;
+        if self.nodes > NODES {
+            return Err(Error::limit("groups and arrays", NODES));
+        }
+        self.take("groups and arrays", weight(node, at))?;
+        match node {
+            Node::Array(array) => {
+                self.linked_chunks = self.linked_chunks.saturating_add(array.chunks.len());
+                for column in &mut array.chunks.references {
+                    column.source = renumbered(column.source, ids);
+                }
+            }
+            Node::Group(group) => {
+                group.children.retain(|name, _| !left_out.contains(&join(at, name)));
+                for (name, child) in &mut group.children {
+                    self.renumber_sources(child, &join(at, name), ids, left_out)?;
+                }
+            }
+        }
+        match self.linked_chunks > CHUNKS {
+            true => Err(Error::limit("chunks behind links", CHUNKS)),
+            false => Ok(()),
+        }
+    }
+}
+
+fn unmapped(what: &'static str) -> Error {
+    Error::unresolved(what, "is not mapped")
+}
+
+/// The number of a linked file's source in the whole hierarchy; one that no source has where the file has no such source.
+fn renumbered(source: SourceId, ids: &[SourceId]) -> SourceId {
+    ids.get(source.index()).copied().unwrap_or(SourceId(u32::MAX))
+}
+
+/// Returns the entries of paths at or below `path`.
+fn below<'m, T>(entries: &'m BTreeMap<String, T>, path: &str) -> impl Iterator<Item = (&'m String, &'m T)> {
+    let (from, to) = match path.is_empty() {
+        true => (Bound::Unbounded, Bound::Unbounded),
+        // The character after the slash.
+        false => (Bound::Included(format!("{path}/")), Bound::Excluded(format!("{path}0"))),
+    };
+    let own = if path.is_empty() { None } else { entries.get_key_value(path) };
+    own.into_iter().chain(entries.range((from, to)))
+}
+
+/// Returns the arrays of references below `path`, by their new paths. Their values would be paths of the other file.
+fn referring(linked: &LinkedFile, path: &str, at: &str) -> BTreeSet<String> {
+    let refers =
+        |task: &&InlineTask| matches!(&task.content, ChunkContent::Variable { references: Some(_), .. });
+    linked.tasks(path).filter(refers).filter_map(|task| moved(&task.array, path, at)).collect()
+}
+
+/// Returns the number of nested groups in a node, itself included.
+fn depth(node: &Node) -> usize {
+    match node {
+        Node::Group(group) => 1 + group.children.values().map(depth).max().unwrap_or(0),
+        Node::Array(_) => 0,
+    }
+}
+
+/// Returns the dimensions of a group's arrays.
+fn lengths(group: &Group) -> Lengths {
+    let mut lengths = Lengths::new(group.children.keys().cloned());
+    for node in group.children.values() {
+        if let Node::Array(array) = node {
+            lengths.note_array(array);
+        }
+    }
+    lengths
+}
+
+/// Returns the new path of a node at or below `path`, if `path` becomes `at`; `None` for other nodes.
+fn moved(full: &str, path: &str, at: &str) -> Option<String> {
+    let rest = full.strip_prefix(path)?;
+    match rest.strip_prefix('/') {
+        Some(rest) => Some(join(at, rest)),
+        None if rest.is_empty() => Some(at.to_owned()),
+        None if path.is_empty() => Some(join(at, rest)),
+        None => None,
+    }
+}
+
+/// Deepest chain of virtual datasets.
+const MAX_VIRTUAL_CHAIN: u32 = 8;
+
+/// Why a virtual dataset cannot be the source of another one.
+pub(super) fn grown() -> Error {
+    Error::unsupported("a virtual source", "its own sources make another extent than its file declares")
+}
+
+pub(super) fn no_dataset() -> Error {
+    Error::unresolved("its path", "leads to no dataset")
+}
+
+/// The limit of [`crate::hdf5::VIRTUAL_SOURCES`].
+fn too_many() -> Error {
+    Error::limit("sources of virtual datasets", crate::hdf5::VIRTUAL_SOURCES as u64)
+}
+
+/// Another HDF5 file that a file names. What virtual datasets map to a missing one reads as the fill value.
+pub type OtherFile = crate::mapped::OtherFile<File>;
+
+/// Other files by url.
+#[derive(Clone, Debug, Default)]
+pub struct OtherFiles {
+    /// The files by url.
+    pub files: BTreeMap<String, OtherFile>,
+    /// Virtual datasets, as (url, address), whose sources make another extent than their own file declares. Through another
+    /// virtual dataset, libhdf5 shows the declared extent.
+    pub grown: BTreeSet<DatasetKey>,
+    /// What represents the datasets of [`heap_tasks`](crate::hdf5::heap_tasks), or why nothing does.
+    pub flattened: BTreeMap<DatasetKey, Result<Flattened>>,
+}
+
+/// Returns the urls of the files that hold the sources of a file's virtual datasets. `own` is the url of the file itself,
+/// which is not included; nor are numbered files ([`numbered_files`](crate::hdf5::numbered_files)).
+pub fn virtual_source_files(file: &File, own: &str) -> BTreeSet<String> {
+    let layouts = file.objects.values().filter_map(|object| match object {
+        Object::Dataset(dataset) => Some(&dataset.layout),
+        _ => None,
+    });
+    let mappings = layouts.flat_map(|layout| match layout {
+        Layout::Virtual(mappings) => mappings.as_slice(),
+        _ => &[],
+    });
+    mappings
+        .filter(|mapping| mapping.file != ".")
+        .filter_map(|mapping| Pattern::new(&mapping.file).ok().filter(|name| !name.is_numbered()))
+        .map(|name| resolve_relative(own, &name.name(0)))
+        .filter(|url| url != own)
+        .collect()
+}
+
+/// Returns the urls of the files to which external links lead. `own` is the url of the file itself, which is not included.
+pub fn link_files(file: &File, own: &str) -> BTreeSet<String> {
+    let groups = file.objects.values().filter_map(|object| match object {
+        Object::Group(group) => Some(group),
+        _ => None,
+    });
+    let names = groups.flat_map(|group| &group.links).filter_map(|link| match &link.target {
+        LinkTarget::External { file, .. } => Some(resolve_relative(own, file)),
+        _ => None,
+    });
+    names.filter(|url| url != own).collect()
+}
+
+/// A file that was read, with its source.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenFile<'a> {
+    /// Its metadata.
+    pub(super) file: &'a File,
+    /// Its url, size and version.
+    pub(super) source: &'a Source,
+}
+
+/// The files that the mapping of a dataset can use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FileContext<'a> {
+    /// The file that is mapped.
+    pub(super) root: OpenFile<'a>,
+    /// The file of the dataset.
+    pub(super) here: OpenFile<'a>,
+    /// All other files.
+    pub(super) others: &'a OtherFiles,
+    /// Number of sources of virtual datasets that may still be visited.
+    pub(super) sources_left: &'a Cell<u32>,
+    /// Lookup of objects by path.
+    pub(super) lookup: &'a Lookup<'a>,
+    /// Number of virtual datasets between the mapped dataset and this one.
+    pub(super) depth: u32,
+}
+
+impl<'a> FileContext<'a> {
+    /// Refuses a dataset as a source if libhdf5 would show the extent that its file declares.
+    pub(super) fn check_extent(&self, address: Address) -> Result<()> {
+        match self.others.grown.contains(&(self.here.source.url.clone(), address)) {
+            true => Err(grown()),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns the context of a source in the file called `name`; `None` if there is no such file.
+    ///
+    /// # Errors
+    /// The file was refused, or sources are too many or too deeply nested.
+    pub(super) fn of_source(&self, name: &str) -> Result<Option<Self>> {
+        let left = self.sources_left.get().checked_sub(1).ok_or_else(too_many)?;
+        self.sources_left.set(left);
+        if self.depth >= MAX_VIRTUAL_CHAIN {
+            return Err(Error::limit("virtual datasets in a chain", MAX_VIRTUAL_CHAIN.into()));
+        }
+        let url = match name {
+            "." => self.here.source.url.clone(),
+            _ => resolve_relative(&self.here.source.url, name),
+        };
+        let here = match self.others.files.get(&url) {
+            _ if url == self.here.source.url => self.here,
+            _ if url == self.root.source.url => self.root,
+            Some(OtherFile::Read(file, source)) => OpenFile { file, source },
+            Some(OtherFile::Missing) => return Ok(None),
+            Some(OtherFile::Refused(why)) => return Err(Error::other_file(name, why)),
+            None => return Err(Error::other_file(name, "was not read")),
+        };
+        Ok(Some(Self { here, depth: self.depth + 1, ..*self }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::below;
+    use super::moved;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn entries_below_a_path() {
+        let entries: BTreeMap<_, _> =
+            ["a", "a b", "a-", "a/", "a/b", "a/b/c", "a0", "b"].map(|path| (path.to_owned(), ())).into();
+        let found = |path| below(&entries, path).map(|(path, ())| path.as_str()).collect::<Vec<_>>();
+        assert_eq!(found("a"), ["a", "a/", "a/b", "a/b/c"]);
+        assert_eq!((found("").len(), found("c").len()), (8, 0));
+    }
+
+    #[test]
+    fn paths_move_with_their_node() {
+        assert_eq!(moved("a/b/c", "a/b", "x").as_deref(), Some("x/c"));
+        assert_eq!(moved("a/b", "a/b", "x/y").as_deref(), Some("x/y"));
+        assert_eq!(moved("a/bc", "a/b", "x"), None);
+        assert_eq!(moved("a", "", "x").as_deref(), Some("x/a"));
+        assert_eq!(moved("", "", "x").as_deref(), Some("x"));
+    }
+}

@@ -1,0 +1,907 @@
+//! Compression, Predictor and FillOrder as chains of codecs that released Zarr readers decode.
+
+#[cfg(test)]
+mod tests;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Map, Value, json};
+use virtualize_bytes::ByteRange;
+use virtualize_tiff::model;
+use virtualize_tiff::model::{Cut, Image};
+use virtualize_zarr::{
+    Codec, DataType, Endian, OldJpeg, OldJpegStream, StoredInteger, TiffScheme, ZarrFormat,
+};
+
+use super::sample::{Sample, Storage};
+use crate::source_attribute::numpy_name;
+use crate::{Error, Result};
+
+/// The encoding of an image's strips or tiles.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Encoding<'a> {
+    /// The image.
+    pub(super) image: &'a Image,
+    /// Type of its samples.
+    pub(super) sample: &'a Sample,
+    /// Byte order of the file.
+    pub(super) endian: Endian,
+    /// The Zarr format that names the codecs.
+    pub(super) format: ZarrFormat,
+    /// Whether codecs that released readers lack have our own names.
+    pub(super) own_codecs: bool,
+    /// Whether JPEG is decoded here.
+    pub(super) decodes_jpeg: bool,
+}
+
+/// Treatment of a last strip that has fewer rows than a chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ShortStrip {
+    /// Readers fail on it: it is decoded here and encoded again at full height.
+    Reencode,
+    /// Readers pad it.
+    AsItIs,
+    /// Readers fail on it, but its image format can be extended to full height.
+    Taller,
+    /// Readers fail on it: it is decoded and encoded again as LERC.
+    Lerc,
+    /// Readers fail on it, and it cannot be decoded here.
+    Unreadable,
+}
+
+/// TIFF compression schemes, by the codecs that decode them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Scheme {
+    None,
+    Deflate,
+    Lzw,
+    PackBits,
+    Next,
+    SgiLog,
+    Zstd,
+    Lzma,
+    Jpeg,
+    /// JPEG that is decoded here, since no reader decodes its last strip.
+    DecodedJpeg,
+    OldJpeg,
+    Lerc,
+    Fax(&'static str),
+    /// Image formats whose decoder needs no parameters, by its name in imagecodecs.
+    Image(&'static str),
+}
+
+/// Unsigned integers of 24 bits, least significant byte first, which the array has in 4 bytes.
+const LITTLE_24: Codec = Codec::Integers {
+    size: 4,
+    endian: Endian::Little,
+    stored: StoredInteger { size: 3, endian: Endian::Little, offset: 0, precision: 24, signed: false },
+};
+
+impl<'a> Encoding<'a> {
+    /// Returns the codecs of a strip or tile, in the order of encoding. `shape` is that of its samples in stored order.
+    ///
+    /// # Errors
+    /// No released reader decodes the combination of compression, predictor and samples.
+    pub(super) fn codecs(&self, shape: &[u64]) -> Result<Vec<Codec>> {
+        let scheme = self.scheme()?;
+        self.check_ends(scheme)?;
+        let mut codecs = match scheme {
+            Scheme::Jpeg => vec![self.jpeg()?],
+            Scheme::Lerc => self.lerc(shape)?,
+            Scheme::Fax(name) => vec![self.fax(name, shape)?],
+            Scheme::Image(name) => vec![self.image(name)?],
+            _ => self.numbers(shape)?,
+        };
+        codecs.extend(bytes_to_bytes(scheme));
+        if self.image.reversed_bits && !self.ignores_fill_order(scheme) {
+            codecs.push(Codec::BitOrder);
+        }
+        Ok(if self.own_codecs { Codec::own_chain(codecs) } else { codecs })
+    }
+
+    /// Whether released readers decode the chunks as they are stored. If not, they have to be inlined.
+    pub(super) fn is_declarable(&self) -> Result<bool> {
+        let scheme = self.scheme()?;
+        // Its tables are not in its chunks.
+        if scheme == Scheme::OldJpeg {
+            return Ok(false);
+        }
+        if self.sample.storage == Storage::ComplexInteger && !self.declares_complex_integers()? {
+            return Ok(false);
+        }
+        if self.own_codecs {
+            return Ok(true);
+        }
+        if self.sample.storage == Storage::Reversed24 || self.is_only_decoded(scheme) {
+            return Ok(false);
+        }
+        let reversed = self.image.reversed_bits && !self.ignores_fill_order(scheme);
+        // In Zarr v3 the codec takes arrays, not bytes, and integers only.
+        Ok(!reversed || self.format == ZarrFormat::V2 || self.is_plain_integer(scheme))
+    }
+
+    /// Whether complex integers are stored as plain numbers, which readers decode. In Zarr v3, predictors take the array's data
+    /// type, and integers do not become complex numbers.
+    fn declares_complex_integers(&self) -> Result<bool> {
+        let is_plain = self.sample.complex_parts(self.endian).is_none() && self.image.predictor == 1;
+        let is_expressible = self.own_codecs || self.format == ZarrFormat::V2 || is_plain;
+        Ok(is_expressible && self.is_decodable()?)
+    }
+
+    /// Whether this library decodes strips and tiles, and does not encode them.
+    pub(super) fn is_never_encoded(&self) -> Result<bool> {
+        Ok(self.is_only_decoded(self.scheme()?))
+    }
+
+    fn is_only_decoded(&self, scheme: Scheme) -> bool {
+        matches!(scheme, Scheme::Next | Scheme::SgiLog | Scheme::DecodedJpeg | Scheme::OldJpeg)
+            || self.is_subsampled(scheme)
+    }
+
+    /// Whether strips and tiles can be decoded here.
+    pub(super) fn is_decodable(&self) -> Result<bool> {
+        Ok(self.sample.storage != Storage::Float24
+            && matches!(
+                self.scheme()?,
+                Scheme::None
+                    | Scheme::Deflate
+                    | Scheme::Lzw
+                    | Scheme::PackBits
+                    | Scheme::Next
+                    | Scheme::SgiLog
+                    | Scheme::DecodedJpeg
+                    | Scheme::OldJpeg
+                    | Scheme::Zstd
+                    | Scheme::Lzma
+            ))
+    }
+
+    /// Returns the treatment of a last strip with fewer rows than a chunk.
+    pub(super) fn short_strip(&self) -> Result<ShortStrip> {
+        Ok(match self.scheme()? {
+            // Decoders fail on the return to control at the end of data of two dimensions.
+            Scheme::Fax("imagecodecs_ccittfax3") if self.image.fax_options & 1 == 1 => ShortStrip::Taller,
+            Scheme::Fax(_) => ShortStrip::AsItIs,
+            Scheme::Lerc if self.own_codecs => ShortStrip::AsItIs,
+            Scheme::Jpeg | Scheme::Image("imagecodecs_jpeg2k" | "imagecodecs_png" | "imagecodecs_webp") => {
+                ShortStrip::Taller
+            }
+            Scheme::Lerc => ShortStrip::Lerc,
+            _ if self.is_decodable()? => ShortStrip::Reencode,
+            _ => ShortStrip::Unreadable,
+        })
+    }
+
+    /// Whether a strip or tile is decoded with tables from other places of the file.
+    pub(super) fn has_remote_tables(&self) -> bool {
+        self.image.compression == 6
+    }
+
+    /// Whether strips and tiles are CCITT data.
+    pub(super) fn is_fax(&self) -> bool {
+        matches!(scheme(self.image.compression), Some(Scheme::Fax(_)))
+    }
+
+    /// Whether rows are stored without compression, one after the other, so that any run of rows is a range of bytes.
+    pub(super) fn has_plain_rows(&self) -> bool {
+        self.image.compression == 1 && !self.is_subsampled(Scheme::None)
+    }
+
+    /// Returns the bytes of a row with `columns` pixels of `samples` samples stored together; `None` past 64 bits.
+    pub(super) fn row_bytes(&self, columns: u64, samples: u64) -> Option<u64> {
+        let bits = columns.checked_mul(samples)?.checked_mul(u64::from(self.sample.bits))?;
+        Some(bits.div_ceil(8))
+    }
+
+    /// Refuses compressed strips or tiles without byte counts: their decoders would read on into what follows.
+    fn check_ends(&self, scheme: Scheme) -> Result<()> {
+        if scheme == Scheme::OldJpeg && (is_sparse(self.image) || self.image.derived_byte_counts) {
+            return Err(Error::malformed(
+                "strip",
+                "missing, or without byte count: GDAL reads no such old-style JPEG",
+            ));
+        }
+        if self.image.derived_byte_counts && matches!(scheme, Scheme::PackBits | Scheme::Next) {
+            let problem = format!("none, and {} data have no end marker", name(self.image.compression));
+            return Err(Error::malformed("byte counts", problem));
+        }
+        if self.image.derived_byte_counts && scheme != Scheme::None && self.image.offsets.len() > 1 {
+            let problem = format!("none for its {} compressed pieces", self.image.offsets.len());
+            return Err(Error::malformed("byte counts", problem));
+        }
+        Ok(())
+    }
+
+    fn scheme(&self) -> Result<Scheme> {
+        match scheme(self.image.compression) {
+            Some(Scheme::Jpeg) if self.decodes_jpeg => Ok(Scheme::DecodedJpeg),
+            Some(scheme) => Ok(scheme),
+            None => Err(Error::undecodable(
+                format!("compression {}", name(self.image.compression)),
+                "no released Zarr reader has a codec for it",
+            )),
+        }
+    }
+
+    /// Whether the last of `rows` rows of a JPEG strip depends on rows that follow: chroma has half as many rows, and decoders
+    /// interpolate it. Such strips cannot be extended to more rows, but they can be decoded here.
+    pub(super) fn depends_on_further_rows(&self, rows: u64) -> bool {
+        let image = self.image;
+        scheme(image.compression) == Some(Scheme::Jpeg)
+            && image.photometric == Some(6)
+            && image.ycbcr_subsampling == (2, 2)
+            && (image.samples_per_pixel, image.planar, image.predictor) == (3, false, 1)
+            && self.sample.data_type == DataType::UInt8
+            && rows > 0
+            && rows.is_multiple_of(2)
+    }
+
+    fn is_plain_integer(&self, scheme: Scheme) -> bool {
+        scheme == Scheme::None && self.sample.storage == Storage::Whole && self.sample.data_type.is_integer()
+    }
+
+    /// Whether the scheme defines its own bit order, so that libtiff and tifffile ignore FillOrder.
+    fn ignores_fill_order(&self, scheme: Scheme) -> bool {
+        matches!(
+            scheme,
+            Scheme::Jpeg | Scheme::DecodedJpeg | Scheme::OldJpeg | Scheme::Lerc | Scheme::Image(_)
+        )
+    }
+
+    /// Returns the codecs of plain numbers: predictor, packing and byte order.
+    fn numbers(&self, shape: &[u64]) -> Result<Vec<Codec>> {
+        let parts = self.sample.complex_parts(self.endian);
+        let mut codecs: Vec<_> = parts.map(|dtype| Codec::ComplexIntegers { dtype }).into_iter().collect();
+        let endian = self.add_predictor(shape, &mut codecs)?;
+        match self.sample.storage {
+            Storage::Whole | Storage::ComplexInteger => {
+                codecs.push(bytes_codec(&self.sample.data_type, endian))
+            }
+            Storage::Packed => {
+                codecs.push(self.pack_bits(shape));
+                codecs.push(bytes_codec(&self.sample.data_type, Endian::Little));
+            }
+            Storage::Reversed24 => {
+                codecs.push(bytes_codec(&self.sample.data_type, Endian::Little));
+                codecs.extend(self.own_codecs.then_some(LITTLE_24));
+            }
+            Storage::Float24 => codecs.push(self.float24()),
+        }
+        codecs.extend(self.internal_scheme(shape)?.map(Codec::Tiff));
+        Ok(codecs)
+    }
+
+    fn add_predictor(&self, shape: &[u64], codecs: &mut Vec<Codec>) -> Result<Endian> {
+        let knows_predictors =
+            matches!(self.scheme()?, Scheme::Deflate | Scheme::Lzw | Scheme::Zstd | Scheme::Lzma);
+        if self.image.predictor == 1 || self.image.predictor == 0 && !knows_predictors {
+            return Ok(self.endian);
+        }
+        self.check_predictor()?;
+        let axis = if self.is_chunky() { -2 } else { -1 };
+        let shape = shape.to_vec();
+        if self.image.predictor == 2 {
+            let dtype = self.sample.predicted_name(self.endian);
+            codecs.push(Codec::Delta { axis, dtype, shape });
+            return Ok(self.endian);
+        }
+        // Predictor 3 stores the most significant bytes first, whatever the byte order of the file.
+        let dtype = numpy_name(&self.sample.data_type, Endian::Little);
+        codecs.push(Codec::FloatPredictor { axis, dtype, shape });
+        Ok(Endian::Little)
+    }
+
+    fn check_predictor(&self) -> Result<()> {
+        let refuse = |why: &str| {
+            let scheme = format!("predictor {} with {}", self.image.predictor, name(self.image.compression));
+            Err(Error::undecodable(scheme, why.to_owned()))
+        };
+        if !matches!(self.image.predictor, 2 | 3) {
+            return refuse("unknown predictor");
+        }
+        if matches!(
+            self.scheme()?,
+            Scheme::None | Scheme::PackBits | Scheme::Next | Scheme::SgiLog | Scheme::OldJpeg
+        ) {
+            return refuse("readers differ in how they undo it");
+        }
+        let data_type = &self.sample.data_type;
+        let fits = match (self.image.predictor, self.sample.storage) {
+            (2, Storage::Whole) => !data_type.is_complex(),
+            // libtiff exchanges the parts of big-endian ones.
+            (2, Storage::ComplexInteger) => self.endian == Endian::Little,
+            (_, storage) => storage == Storage::Whole && data_type.is_float(),
+        };
+        if !fits {
+            return refuse(&format!("it does not apply to {} bits of type {data_type}", self.sample.bits));
+        }
+        Ok(())
+    }
+
+    /// Whether chroma is subsampled outside of an image format that handles it itself.
+    fn is_subsampled(&self, scheme: Scheme) -> bool {
+        let subsampled = self.image.photometric == Some(6) && self.image.ycbcr_subsampling != (1, 1);
+        subsampled
+            && !matches!(
+                scheme,
+                Scheme::Jpeg
+                    | Scheme::DecodedJpeg
+                    | Scheme::OldJpeg
+                    | Scheme::Lerc
+                    | Scheme::Fax(_)
+                    | Scheme::Image(_)
+            )
+    }
+
+    /// Whether samples are stored in blocks of subsampled YCbCr.
+    pub(super) fn has_blocks(&self) -> Result<bool> {
+        Ok(self.is_subsampled(self.scheme()?))
+    }
+
+    fn pack_bits(&self, shape: &[u64]) -> Codec {
+        let per_row = if self.is_chunky() { 2 } else { 1 };
+        Codec::PackBitsOfIntegers {
+            bits_per_sample: self.sample.bits,
+            run_length: shape.iter().rev().take(per_row).fold(1, |run, length| run.saturating_mul(*length)),
+            dtype: numpy_name(&self.sample.data_type, Endian::Little),
+        }
+    }
+
+    fn float24(&self) -> Codec {
+        let order = if self.endian == Endian::Big { ">" } else { "<" };
+        image_codec("imagecodecs_float24", [("byteorder", json!(order))])
+    }
+
+    /// Whether the last sample is unassociated alpha, which libtiff may store as LERC's mask.
+    pub(super) fn has_alpha(&self) -> bool {
+        const UNASSOCIATED: u16 = 2;
+        self.is_chunky()
+            && self.sample.data_type == DataType::UInt8
+            && self.image.extra_samples.last() == Some(&UNASSOCIATED)
+    }
+
+    /// Whether several samples of a pixel are stored next to each other.
+    pub(super) fn is_chunky(&self) -> bool {
+        !self.image.planar && self.image.samples_per_pixel > 1
+    }
+
+    /// Returns the codec of JPEG with the colour transform of libtiff: YCbCr becomes RGB, everything else is left as it is.
+    fn jpeg(&self) -> Result<Codec> {
+        if !matches!(self.sample.bits, 8 | 12 | 16) || !self.sample.data_type.is_integer() {
+            return Err(bits_of("JPEG", self.sample.bits));
+        }
+        let samples = self.image.samples_per_pixel;
+        if matches!(self.image.photometric, Some(2 | 5 | 6)) && samples < 3 {
+            return Err(Error::malformed("JPEG of colours", format!("SamplesPerPixel {samples}")));
+        }
+        let mut configuration = Map::new();
+        if let Some((from, to)) = self.jpeg_colors() {
+            if let Some(from) = from {
+                configuration.insert("colorspace_jpeg".into(), from.into());
+            }
+            configuration.insert("colorspace_data".into(), to.into());
+        }
+        if let Some(tables) = &self.image.jpeg_tables {
+            configuration.insert("tables".into(), BASE64_STANDARD.encode(tables).into());
+        }
+        Ok(Codec::Image { name: "imagecodecs_jpeg", configuration })
+    }
+
+    /// Returns the colour spaces of the stream (`None` if its markers are trusted) and of the array, as numbered by libjpeg.
+    fn jpeg_colors(&self) -> Option<(Option<u8>, u8)> {
+        const GRAY: u8 = 1;
+        const RGB: u8 = 2;
+        const YCBCR: u8 = 3;
+        const CMYK: u8 = 4;
+        match (self.is_chunky(), self.image.samples_per_pixel, self.image.photometric) {
+            (false, ..) => Some((None, GRAY)),
+            // libtiff trusts the tag, not the markers of the stream.
+            (true, 3, Some(6)) => Some((Some(YCBCR), RGB)),
+            (true, 3, _) => Some((Some(RGB), RGB)),
+            (true, 4, Some(5)) => Some((None, CMYK)),
+            _ => None,
+        }
+    }
+
+    fn lerc(&self, shape: &[u64]) -> Result<Vec<Codec>> {
+        let mut codecs = Vec::new();
+        if u64::from(self.sample.bits) != self.sample.data_type.number_size().saturating_mul(8) {
+            return Err(Error::undecodable("LERC", "it is of numbers of another size"));
+        }
+        // libtiff reverses the bytes of big-endian numbers before encoding and after decoding.
+        if self.own_codecs {
+            let refused = || Error::undecodable("LERC", "it is of a volume, or of numbers of another type");
+            let own = self.own_lerc(shape).ok_or_else(refused)?;
+            codecs.extend([bytes_codec(&self.sample.data_type, self.endian), own]);
+        } else {
+            if self.endian == Endian::Big && self.sample.data_type.number_size() > 1 {
+                codecs.push(Codec::ReversedBytes { dtype: numpy_name(&self.sample.data_type, self.endian) });
+            }
+            codecs.push(image_codec("imagecodecs_lerc", []));
+        }
+        match self.image.lerc_parameters.as_deref().and_then(|parameters| parameters.get(1)) {
+            None | Some(0) => {}
+            Some(1) => codecs.push(Codec::Zlib { level: 6 }),
+            Some(2) => codecs.push(Codec::Zstd { level: 0, checksum: false }),
+            Some(other) => {
+                let problem = format!("additional compression {other} is unknown");
+                return Err(Error::undecodable("LERC", problem));
+            }
+        }
+        Ok(codecs)
+    }
+
+    /// Returns our own codec of LERC; `None` for volumes and for numbers that LERC does not compress.
+    fn own_lerc(&self, shape: &[u64]) -> Option<Codec> {
+        let dtype = match self.sample.data_type {
+            DataType::Int8 => "|i1",
+            DataType::UInt8 => "|u1",
+            DataType::Int16 => "<i2",
+            DataType::UInt16 => "<u2",
+            DataType::Int32 => "<i4",
+            DataType::UInt32 => "<u4",
+            DataType::Float32 => "<f4",
+            DataType::Float64 => "<f8",
+            _ => return None,
+        };
+        let (planes, rows, columns, samples) = match shape {
+            [planes @ .., rows, columns, samples] if self.is_chunky() => (planes, *rows, *columns, *samples),
+            [planes @ .., rows, columns] => (planes, *rows, *columns, 1),
+            _ => return None,
+        };
+        let is_flat = planes.iter().all(|n| *n == 1);
+        let lerc = Codec::Lerc { dtype, rows, columns, samples, has_alpha: self.has_alpha() };
+        is_flat.then(|| lerc.own()).flatten()
+    }
+
+    fn fax(&self, codec: &'static str, shape: &[u64]) -> Result<Codec> {
+        if self.sample.bits != 1 || self.image.samples_per_pixel != 1 && !self.image.planar {
+            return Err(Error::undecodable("CCITT compression", "more than one bit a pixel"));
+        }
+        let mut configuration = Map::new();
+        if let (ZarrFormat::V2, [.., height, width]) = (self.format, shape) {
+            configuration.insert("height".into(), (*height).into());
+            configuration.insert("width".into(), (*width).into());
+        }
+        if codec == "imagecodecs_ccittfax3" && self.image.fax_options != 0 {
+            // Fill bits, of which rows added to the last strip have some.
+            let options = self.image.fax_options | if self.image.fax_options & 1 == 1 { 4 } else { 0 };
+            configuration.insert("t4options".into(), options.into());
+        }
+        Ok(Codec::Image { name: codec, configuration })
+    }
+
+    fn image(&self, codec: &'static str) -> Result<Codec> {
+        // Decoders return what the stream declares, which is at least one byte a sample.
+        if self.sample.bits < 8 {
+            return Err(bits_of(&name(self.image.compression), self.sample.bits));
+        }
+        Ok(match codec {
+            // Encoders omit an alpha channel that is opaque throughout.
+            "imagecodecs_webp" if self.image.samples_per_pixel == 4 => {
+                image_codec(codec, [("hasalpha", json!(true))])
+            }
+            _ => image_codec(codec, []),
+        })
+    }
+}
+
+fn scheme(compression: u16) -> Option<Scheme> {
+    Some(match compression {
+        1 => Scheme::None,
+        2 => Scheme::Fax("imagecodecs_ccittrle"),
+        3 => Scheme::Fax("imagecodecs_ccittfax3"),
+        4 => Scheme::Fax("imagecodecs_ccittfax4"),
+        5 => Scheme::Lzw,
+        6 => Scheme::OldJpeg,
+        7 | 33007 | 34892 => Scheme::Jpeg,
+        8 | 32946 | 50013 => Scheme::Deflate,
+        22610 | 34934 => Scheme::Image("imagecodecs_jpegxr"),
+        32766 => Scheme::Next,
+        32773 => Scheme::PackBits,
+        33003 | 33004 | 33005 | 34712 => Scheme::Image("imagecodecs_jpeg2k"),
+        34676 => Scheme::SgiLog,
+        34887 => Scheme::Lerc,
+        34925 => Scheme::Lzma,
+        34933 => Scheme::Image("imagecodecs_png"),
+        34926 | 50000 => Scheme::Zstd,
+        34927 | 50001 => Scheme::Image("imagecodecs_webp"),
+        50002 | 52546 => Scheme::Image("imagecodecs_jpegxl"),
+        _ => return None,
+    })
+}
+
+/// Describes predictor, compression and fill order, in the order of encoding.
+pub(super) fn words(image: &Image) -> Vec<String> {
+    let mut words = Vec::new();
+    if image.predictor > 1 {
+        words.push(format!("predictor {}", image.predictor));
+    }
+    if image.compression != 1 {
+        words.push(name(image.compression));
+    }
+    if image.reversed_bits {
+        words.push("reversed bits (FillOrder 2)".into());
+    }
+    words
+}
+
+/// Returns the name of a compression with its number.
+fn name(compression: u16) -> String {
+    let name = match compression {
+        1 => "none",
+        2 => "CCITT RLE",
+        3 => "CCITT Group 3",
+        4 => "CCITT Group 4",
+        5 => "LZW",
+        6 => "old-style JPEG",
+        7 => "JPEG",
+        8 | 32946 | 50013 => "Deflate",
+        22610 | 34934 => "JPEG XR",
+        32766 => "NeXT",
+        32771 => "CCITT RLE, word-aligned",
+        32773 => "PackBits",
+        32809 => "ThunderScan",
+        32908 | 32909 => "Pixar",
+        33003 | 33004 | 33005 | 34712 => "JPEG 2000",
+        34661 => "JBIG",
+        34676 | 34677 => "SGI LogLuv",
+        34887 => "LERC",
+        34892 => "lossy JPEG (DNG)",
+        34925 => "LZMA",
+        34926 | 50000 => "ZSTD",
+        34927 | 50001 => "WebP",
+        34933 => "PNG",
+        50002 | 52546 => "JPEG XL",
+        _ => return format!("{compression} (unknown)"),
+    };
+    format!("{name} ({compression})")
+}
+
+fn bits_of(scheme: &str, bits: u16) -> Error {
+    Error::undecodable(scheme.to_owned(), format!("samples of {bits} bits"))
+}
+
+fn bytes_to_bytes(scheme: Scheme) -> Option<Codec> {
+    Some(match scheme {
+        Scheme::Deflate => Codec::Zlib { level: 6 },
+        Scheme::Lzw => Codec::Lzw,
+        Scheme::PackBits => Codec::PackBits,
+        Scheme::Zstd => Codec::Zstd { level: 0, checksum: false },
+        Scheme::Lzma => Codec::Lzma { format: 1 },
+        _ => return None,
+    })
+}
+
+/// Returns the codec `bytes`, with a byte order if the numbers have one.
+fn bytes_codec(data_type: &DataType, endian: Endian) -> Codec {
+    let has_order = data_type.number_size() > 1 || matches!(data_type, DataType::Struct(_));
+    Codec::Bytes { endian: has_order.then_some(endian) }
+}
+
+fn image_codec<const N: usize>(name: &'static str, configuration: [(&str, Value); N]) -> Codec {
+    let configuration = configuration.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    Codec::Image { name, configuration }
+}
+
+/// Bytes of a quantization table.
+const QUANTIZATION: u64 = 64;
+/// Most bytes of a Huffman table.
+const HUFFMAN: u64 = 16 + 256;
+
+/// The places of tables and data in the file.
+enum Places {
+    Interchange { stream: ByteRange, strip: ByteRange },
+    Tables { tables: [[u64; 3]; 3], scan: ByteRange },
+}
+
+impl Encoding<'_> {
+    /// Returns the range of the bytes that hold a strip or tile of `width` × `height` pixels and its tables, and the codec that
+    /// decodes them.
+    ///
+    /// # Errors
+    /// The process is not baseline, tags are missing, or libtiff does not read such an image.
+    pub(super) fn old_jpeg(
+        &self,
+        strip: ByteRange,
+        width: u64,
+        height: u64,
+        file_size: u64,
+    ) -> Result<(ByteRange, Codec)> {
+        let image = self.image;
+        let tags = image.old_jpeg.as_ref().ok_or_else(|| refused("it has no tags"))?;
+        // libtiff takes RGB for YCbCr. GDAL does not read gray, but tifffile reads whole streams.
+        let has_stream = tags.interchange_format.is_some_and(|start| start != 0);
+        match (image.samples_per_pixel, image.photometric) {
+            (3, None | Some(2 | 6)) => {}
+            (1, Some(0 | 1)) if has_stream => {}
+            (1, Some(0 | 1)) => return Err(refused("gray without a stream (JPEGInterchangeFormat)")),
+            _ => return Err(refused("GDAL reads only RGB and YCbCr of three samples")),
+        }
+        if image.depth != 1 || self.sample.data_type != DataType::UInt8 || image.planar {
+            return Err(refused("only unsigned samples of 8 bits side by side are supported"));
+        }
+        if image.offsets.len() != 1 {
+            return Err(refused(
+                "of several strips or tiles, GDAL shows values that depend on what it has read before",
+            ));
+        }
+        if tags.process.is_some_and(|process| process != 1) {
+            return Err(refused("it is not baseline (JPEGProc)"));
+        }
+        let places = places(tags, strip, file_size)?;
+        let range = places.span(file_size)?;
+        let (horizontal, vertical) = match image.ycbcr_subsampling {
+            (horizontal @ (1 | 2 | 4), vertical @ (1 | 2 | 4)) => (narrow(horizontal), narrow(vertical)),
+            _ => return Err(refused("its YCbCrSubSampling is not supported")),
+        };
+        let (luma, reference) = colors(image).ok_or_else(|| refused("its coefficients are out of range"))?;
+        let codec = OldJpeg {
+            width,
+            height,
+            luma,
+            reference,
+            horizontal,
+            vertical,
+            restart_interval: tags.restart_interval,
+            stream: places.within(range.start),
+        };
+        Ok((range, Codec::Tiff(TiffScheme::OldJpeg(codec))))
+    }
+}
+
+fn places(tags: &model::OldJpeg, strip: ByteRange, file_size: u64) -> Result<Places> {
+    if let Some(start) = tags.interchange_format.filter(|start| *start != 0) {
+        let length = tags.interchange_length.filter(|length| *length != 0);
+        let end = length.and_then(|length| start.checked_add(length)).filter(|end| *end <= file_size);
+        let stream = between(start, end.unwrap_or(file_size))?;
+        return Ok(Places::Interchange { stream, strip });
+    }
+    let table = |offsets: &[u64]| <[u64; 3]>::try_from(offsets).map_err(|_| refused("it has no tables"));
+    let tables = [table(&tags.quantization)?, table(&tags.dc)?, table(&tags.ac)?];
+    Ok(Places::Tables { tables, scan: strip })
+}
+
+impl Places {
+    /// Returns the range from the first to the last byte.
+    fn span(&self, file_size: u64) -> Result<ByteRange> {
+        let (start, end) = match self {
+            Self::Interchange { stream, strip } => {
+                (stream.start.min(strip.start), stream.end().max(strip.end()))
+            }
+            Self::Tables { tables: [quantization, dc, ac], scan } => {
+                let starts = [quantization, dc, ac].into_iter().flatten().copied();
+                let steps = quantization.iter().map(|start| start.saturating_add(QUANTIZATION));
+                let codes = dc.iter().chain(ac).map(|start| start.saturating_add(HUFFMAN));
+                (
+                    starts.fold(scan.start, u64::min),
+                    steps.chain(codes).fold(scan.end(), u64::max).min(file_size),
+                )
+            }
+        };
+        between(start, end)
+    }
+
+    /// Returns the places from a first byte on.
+    fn within(&self, first: u64) -> OldJpegStream {
+        let from = |offset: u64| offset.saturating_sub(first);
+        let part = |range: &ByteRange| (from(range.start), from(range.end()));
+        match self {
+            Self::Interchange { stream, strip } => {
+                OldJpegStream::Interchange { stream: part(stream), strip: part(strip) }
+            }
+            Self::Tables { tables, scan } => {
+                let [quantization, dc, ac] = tables.map(|table| table.map(from));
+                OldJpegStream::Tables { quantization, dc, ac, scan: part(scan) }
+            }
+        }
+    }
+}
+
+fn between(start: u64, end: u64) -> Result<ByteRange> {
+    let length = end.checked_sub(start).filter(|length| *length > 0);
+    length
+        .map(|length| ByteRange::new(start, length))
+        .ok_or_else(|| refused("its tables or data are past the end of the file"))
+}
+
+fn narrow(factor: u16) -> u8 {
+    u8::try_from(factor).unwrap_or(1)
+}
+
+fn refused(why: &'static str) -> Error {
+    Error::undecodable("old-style JPEG (6)", why)
+}
+
+/// Default of YCbCrCoefficients (TIFF 6.0, section 21): CCIR 601-1.
+const LUMA: [f32; 3] = [0.299, 0.587, 0.114];
+/// Default of ReferenceBlackWhite for YCbCr.
+const REFERENCE: [f32; 6] = [0.0, 255.0, 128.0, 255.0, 128.0, 255.0];
+/// Largest magnitude of a coefficient or reference level that is accepted.
+const MOST_REFERENCE: f32 = 1e6;
+
+impl Encoding<'_> {
+    /// Returns the scheme of a strip or tile; `None` if clients decode it. `shape` is that of its samples in stored order.
+    pub(super) fn internal_scheme(&self, shape: &[u64]) -> Result<Option<TiffScheme>> {
+        match self.image.compression {
+            32766 => next(self, shape).map(Some),
+            34676 => sgi_log(self, shape).map(Some),
+            _ if self.decodes_jpeg => jpeg(self, shape).map(Some),
+            _ if self.has_blocks()? => ycbcr(self, shape).map(Some),
+            _ => Ok(None),
+        }
+    }
+}
+
+fn next(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme> {
+    if encoding.sample.bits != 2 || encoding.is_chunky() {
+        return Err(Error::undecodable("NeXT (32766)", "only one sample of 2 bits is supported"));
+    }
+    // libtiff divides tiles into rows of the image.
+    let (row, image) = (last(shape).div_ceil(4), encoding.image.width.div_ceil(4));
+    if row != image {
+        return Err(Error::undecodable("NeXT (32766)", "tiles must be as wide as the image"));
+    }
+    Ok(TiffScheme::Next { width: last(shape) })
+}
+
+fn sgi_log(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme> {
+    let numbers = matches!(encoding.sample.data_type, DataType::Int16 | DataType::UInt16);
+    if !numbers
+        || encoding.sample.bits != 16
+        || encoding.is_chunky()
+        || encoding.image.photometric != Some(32844)
+    {
+        return Err(Error::undecodable("SGI LogLuv (34676)", "only one LogL sample of 16 bits is supported"));
+    }
+    Ok(TiffScheme::SgiLog16 { width: last(shape), endian: encoding.endian })
+}
+
+fn jpeg(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme> {
+    let tables = encoding.image.jpeg_tables.clone().unwrap_or_default();
+    match shape {
+        [height, width, 3] => Ok(TiffScheme::Jpeg { width: *width, height: *height, tables }),
+        _ => Err(Error::undecodable("JPEG (7)", "strips of volumes")),
+    }
+}
+
+/// Returns the scheme of subsampled YCbCr, which becomes RGB as in GDAL; tifffile does not read it.
+fn ycbcr(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme> {
+    let image = encoding.image;
+    let (horizontal, vertical) = image.ycbcr_subsampling;
+    let refuse = |why: &str| {
+        let scheme = format!("YCbCr subsampled {:?} outside of JPEG", image.ycbcr_subsampling);
+        Err(Error::undecodable(scheme, why.to_owned()))
+    };
+    // The subsamplings that libtiff reads.
+    if !matches!((horizontal, vertical), (4, 4 | 2 | 1) | (2, 2 | 1) | (1, 2)) {
+        return refuse("in these blocks");
+    }
+    // libtiff does not read such tiles, or misplaces the last pixels of a row of tiles.
+    let tiled = matches!(image.cut, Cut::Tiles { .. });
+    if tiled && (image.compression == 1 || (horizontal, vertical) == (4, 4)) {
+        return refuse("in these tiles");
+    }
+    let whole = image.samples_per_pixel == 3 && encoding.is_chunky() && image.depth == 1;
+    if !whole || encoding.sample.data_type != DataType::UInt8 || image.predictor > 1 {
+        return refuse("with other samples than three of 8 bits side by side, or with a predictor");
+    }
+    let Some((luma, reference)) = colors(image) else {
+        return refuse("with coefficients out of range");
+    };
+    if is_sparse(image) || image.derived_byte_counts {
+        return refuse("with missing strips or tiles, or without byte counts");
+    }
+    match shape {
+        [.., height, width, 3] => {
+            Ok(TiffScheme::Ycbcr { width: *width, height: *height, horizontal, vertical, luma, reference })
+        }
+        _ => refuse("in pieces of this shape"),
+    }
+}
+
+/// Whether strips or tiles are missing. GDAL shows them only where it does not convert colors.
+pub(super) fn is_sparse(image: &Image) -> bool {
+    image.offsets.iter().chain(&image.byte_counts).any(|number| *number == 0)
+}
+
+/// Returns YCbCrCoefficients and ReferenceBlackWhite, unless they are out of range.
+pub(super) fn colors(image: &Image) -> Option<([f32; 3], [f32; 6])> {
+    let luma = image.ycbcr_coefficients.unwrap_or(LUMA);
+    let reference = image.reference_black_white.unwrap_or(REFERENCE);
+    let sensible = |number: &f32| number.abs() <= MOST_REFERENCE;
+    let [_, green, _] = luma;
+    (luma.iter().chain(&reference).all(sensible) && green != 0.0).then_some((luma, reference))
+}
+
+fn last(shape: &[u64]) -> u64 {
+    shape.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod scheme_tests {
+    use virtualize_zarr::Codec;
+    use virtualize_zarr::Endian;
+    use virtualize_zarr::ZarrFormat;
+
+    use super::*;
+    use crate::ComplexIntegers;
+    use crate::tiff::sample::Sample;
+
+    /// An image of YCbCr with 8 bits a sample.
+    fn scheme(decodes_jpeg: bool, shape: &[u64], change: &dyn Fn(&mut Image)) -> Option<TiffScheme> {
+        let mut image = crate::tiff::tests::image(4, 4, 3, 4);
+        (image.bits_per_sample, image.photometric, image.ycbcr_subsampling) = (vec![8; 3], Some(6), (2, 2));
+        image.compression = 1;
+        change(&mut image);
+        let endian = Endian::Little;
+        let sample = Sample::of(&image, endian, ComplexIntegers::Complex).unwrap();
+        let (image, sample, format) = (&image, &sample, ZarrFormat::V2);
+        let encoding = Encoding { image, sample, endian, format, own_codecs: false, decodes_jpeg };
+        match encoding.codecs(shape).ok()?.pop()? {
+            Codec::Tiff(scheme) => Some(scheme),
+            // A compression follows the scheme.
+            _ => encoding.internal_scheme(shape).unwrap(),
+        }
+    }
+
+    const SHAPE: [u64; 3] = [4, 4, 3];
+
+    /// TIFF 6.0, sections 20 and 21: the defaults of YCbCrCoefficients and ReferenceBlackWhite. libtiff's `tif_getimage.c`: the
+    /// subsamplings that it reads.
+    #[test]
+    fn subsampled_ycbcr_is_decoded_here() {
+        let of = |change: &dyn Fn(&mut Image)| scheme(false, &SHAPE, change);
+        let expected = |horizontal, vertical| {
+            let (luma, reference) = ([0.299, 0.587, 0.114], [0.0, 255.0, 128.0, 255.0, 128.0, 255.0]);
+            Some(TiffScheme::Ycbcr { width: 4, height: 4, horizontal, vertical, luma, reference })
+        };
+        for (horizontal, vertical) in [(4, 4), (4, 2), (4, 1), (2, 2), (2, 1), (1, 2)] {
+            let found = of(&|image| image.ycbcr_subsampling = (horizontal, vertical));
+            assert_eq!(found, expected(horizontal, vertical));
+        }
+        let tiles = Cut::Tiles { width: 4, height: 4, depth: 1 };
+        assert_eq!(of(&|image| (image.compression, image.cut) = (5, tiles)), expected(2, 2));
+        let refused: [fn(&mut Image); 11] = [
+            |image| image.ycbcr_subsampling = (2, 4),
+            |image| image.ycbcr_subsampling = (1, 4),
+            |image| image.ycbcr_subsampling = (8, 1),
+            |image| image.cut = Cut::Tiles { width: 4, height: 4, depth: 1 },
+            |image| {
+                (image.compression, image.ycbcr_subsampling) = (5, (4, 4));
+                image.cut = Cut::Tiles { width: 4, height: 4, depth: 1 };
+            },
+            |image| image.samples_per_pixel = 4,
+            |image| image.depth = 2,
+            |image| image.planar = true,
+            |image| image.bits_per_sample = vec![16; 3],
+            |image| (image.compression, image.predictor) = (5, 2),
+            |image| image.ycbcr_coefficients = Some([0.3, 0.0, 0.1]),
+        ];
+        for (number, change) in refused.iter().enumerate() {
+            assert_eq!(of(change), None, "{number}");
+        }
+        assert_eq!(scheme(false, &[4, 4, 4], &|_| ()), None, "another shape");
+    }
+
+    #[test]
+    fn coefficients_are_those_of_the_file_within_reason() {
+        let of = |luma, reference| {
+            let mut image = crate::tiff::tests::image(4, 4, 3, 4);
+            (image.ycbcr_coefficients, image.reference_black_white) = (luma, reference);
+            colors(&image)
+        };
+        let (luma, reference) = ([0.25, 0.5, 0.25], [16.0, 235.0, 128.0, 240.0, 128.0, 1e6]);
+        assert_eq!(of(Some(luma), Some(reference)), Some((luma, reference)));
+        assert_eq!(of(Some([0.25, 2e6, 0.25]), None), None);
+        assert_eq!(of(None, Some([0.0, -2e6, 0.0, 0.0, 0.0, 0.0])), None);
+        assert_eq!(of(Some([0.25, f32::NAN, 0.25]), None), None);
+    }
+
+    #[test]
+    fn jpeg_of_three_samples_is_decoded_here() {
+        let jpeg = |shape: &[u64]| scheme(true, shape, &|image| image.compression = 7);
+        assert_eq!(jpeg(&SHAPE), Some(TiffScheme::Jpeg { width: 4, height: 4, tables: Vec::new() }));
+        assert_eq!(jpeg(&[1, 4, 4, 3]), None);
+    }
+}
