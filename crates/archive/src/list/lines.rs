@@ -6,9 +6,10 @@ use bytes::Bytes;
 use chrono::{DateTime, NaiveDate};
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value, json};
+use virtualize::{ErrorClass, Remedy};
 use virtualize_store::{StoreError, fetch, url_of};
 
-use super::{Files, Found, ListError, ListOptions, is_web, stac::resolve};
+use super::{Files, Found, ListError, ListOptions, Result, is_web, stac::resolve};
 use crate::Item;
 
 /// Maximum size of a list in bytes, unless it is standard input or a local file.
@@ -24,7 +25,7 @@ pub(super) fn files(location: String, options: Arc<ListOptions>) -> Files {
 
 /// Opens a list. Standard input and local files are streamed, unless access is restricted; anything else is fetched
 /// whole.
-async fn begin(location: String, options: &ListOptions) -> Result<Files, ListError> {
+async fn begin(location: String, options: &ListOptions) -> Result<Files> {
     let guarded = options.store.allowed.is_some();
     if location == "-" && !guarded {
         return Ok(Lines::new("standard input", None, std::io::BufReader::new(std::io::stdin())).stream());
@@ -67,7 +68,7 @@ impl<R: BufRead + Send + 'static> Lines<R> {
     }
 
     /// Returns the file of the next line that is neither empty nor a comment.
-    fn next(&mut self) -> Result<Option<Found>, ListError> {
+    fn next(&mut self) -> Result<Option<Found>> {
         loop {
             let mut bytes = Vec::new();
             let mut limited = std::io::Read::take(&mut self.reader, LONGEST as u64);
@@ -90,7 +91,9 @@ impl<R: BufRead + Send + 'static> Lines<R> {
     }
 
     fn failed(&self, reason: String) -> ListError {
-        ListError::Line { name: self.name.clone(), line: self.line, reason }
+        let remedy = Remedy::advice("write a path, a url, or a JSON object with \"url\" on each line");
+        let message = format!("{}, line {}: {reason}", self.name, self.line);
+        ListError::invalid(ErrorClass::Conflict, message, remedy)
     }
 }
 
