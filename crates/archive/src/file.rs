@@ -138,14 +138,6 @@ impl Head {
         }
         hierarchy
     }
-
-    /// Returns the attributes of the root.
-    pub(crate) fn root_attributes(&self) -> Option<&Map<String, Value>> {
-        match &*self.nodes.first()?.node {
-            ParsedNode::Group(attributes) => Some(attributes),
-            ParsedNode::Array(_) => None,
-        }
-    }
 }
 
 /// A group or array of a file.

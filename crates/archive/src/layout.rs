@@ -227,18 +227,14 @@ pub fn given(item: &Item, layout: &Layout) -> Result<BTreeMap<String, Value>, Co
         let value =
             item.properties.get(property).or_else(|| item.properties.get("properties")?.get(property));
         let value = value.ok_or_else(|| {
-            let existing = alternatives("properties", property, properties(item));
+            let inner = item.properties.get("properties").and_then(Value::as_object);
+            let names = item.properties.iter().chain(inner.into_iter().flatten());
+            let existing = alternatives("properties", property, names.map(|(name, _)| name.as_str()));
             wrong(Problem::new(format!("no property {property}{existing}")))
         })?;
         given.insert(dimension.clone(), catalogue_value(value));
     }
     Ok(given)
-}
-
-/// Returns the names of the properties that a STAC item gives a file.
-fn properties(item: &Item) -> impl Iterator<Item = &str> {
-    let inner = item.properties.get("properties").and_then(Value::as_object);
-    item.properties.iter().chain(inner.into_iter().flatten()).map(|(name, _)| name.as_str())
 }
 
 impl NamePattern {

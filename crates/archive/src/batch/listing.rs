@@ -3,14 +3,11 @@
 use std::{collections::HashMap, path::Path};
 
 use futures::{StreamExt, TryStreamExt, stream};
+use sha2::{Digest as _, Sha256};
 use virtualize::{Code, ErrorClass, OptionName, Remedy, StoreError, StoreOptions};
 use virtualize_store::{Listed, list_page, look};
 
-use super::{
-    Batch, NAMED, OnChange, OnFailure,
-    each::Each,
-    shard::{ListDigest, Parts},
-};
+use super::{Batch, NAMED, OnChange, OnFailure, each::Each, shard::Parts};
 use crate::{
     Error, Event, Item, Journal, JournalError, Result,
     error::{files, some},
@@ -47,10 +44,10 @@ impl Batch {
     /// Lists the inputs, and makes them the journal's files. Returns the journals of shards to merge, which are checked
     /// before that.
     pub(super) async fn list(&self, journal: &mut Journal, restart: bool, events: &Events) -> Result<Parts> {
-        let (mut listing, mut digest) = (Listing::default(), ListDigest::default());
+        let (mut listing, mut digest) = (Listing::default(), Sha256::new());
         self.for_each_listed(events, |items| {
             if !self.run.merge.is_empty() {
-                items.iter().for_each(|item| digest.add(&line(item)));
+                items.iter().for_each(|item| digest.update(line(item)));
             }
             journal.stage(&items, &mut listing)?;
             events.tell(Event::Listed { files: listing.files, pending: listing.pending, complete: false });
@@ -58,7 +55,8 @@ impl Batch {
         })
         .await?;
         let unread = listing.unread(restart);
-        let parts = Box::pin(self.check_shards(digest.finish(), &unread, listing.files)).await?;
+        let list = hex::encode(digest.finalize());
+        let parts = Box::pin(self.check_shards(list, &unread, listing.files)).await?;
         self.accept(journal, restart, &listing, events).await?;
         Ok(parts)
     }

@@ -112,21 +112,6 @@ pub struct ShardPlan {
     pub unread: Vec<Shard>,
 }
 
-/// Identifies a list of files.
-#[derive(Clone, Default)]
-pub(super) struct ListDigest(Sha256);
-
-impl ListDigest {
-    /// Adds the next file by its line.
-    pub(super) fn add(&mut self, line: &[u8]) {
-        self.0.update(line);
-    }
-
-    pub(super) fn finish(self) -> String {
-        hex::encode(self.0.finalize())
-    }
-}
-
 /// The journal of a shard that was checked. An object of a store is in a temporary file.
 pub(super) struct Part {
     name: String,
@@ -152,7 +137,17 @@ impl Batch {
         } else if let Some(folder) = file.parent() {
             create_folder(folder).map_err(virtualize::Error::from)?;
         }
-        let (mut journal, restart) = self.open_released(&file, events).await?;
+        // A worker that was killed may not have released its journal yet.
+        let mut pauses = 0;
+        let (mut journal, restart) = loop {
+            match self.open_journal(&file, events) {
+                Err(Error::Journal(error)) if error.kind == JournalErrorKind::Locked && pauses < RELEASE => {
+                    pauses += 1;
+                    tokio::time::sleep(PAUSE).await;
+                }
+                opened => break opened?,
+            }
+        };
         let before = journal.unseal()?;
         self.list_shard(shard, &mut journal, restart, events).await?;
         let reader = Arc::new(self.member_reader());
@@ -174,19 +169,6 @@ impl Batch {
         Ok(summary)
     }
 
-    /// Opens the journal of a shard. A worker that was killed may not have released it yet.
-    async fn open_released(&self, file: &Path, events: &Events) -> Result<(Journal, bool)> {
-        for _ in 0..RELEASE {
-            match self.open_journal(file, events) {
-                Err(Error::Journal(error)) if error.kind == JournalErrorKind::Locked => {
-                    tokio::time::sleep(PAUSE).await;
-                }
-                opened => return opened,
-            }
-        }
-        self.open_journal(file, events)
-    }
-
     /// Lists the inputs, and makes the files of the shard those of the journal. Which these are is known only at the
     /// end; until then, files are kept as text.
     async fn list_shard(
@@ -196,11 +178,11 @@ impl Batch {
         restart: bool,
         events: &Events,
     ) -> Result<()> {
-        let (mut digest, mut text, mut ends) = (ListDigest::default(), Vec::new(), vec![0]);
+        let (mut digest, mut text, mut ends) = (Sha256::new(), Vec::new(), vec![0]);
         self.for_each_listed(events, |items| {
             for item in &items {
                 let line = line(item);
-                digest.add(&line);
+                digest.update(&line);
                 text.extend(line);
                 ends.push(text.len());
             }
@@ -221,7 +203,7 @@ impl Batch {
             journal.stage(items, &mut listing)?;
         }
         self.accept(journal, restart, &listing, events).await?;
-        Ok(journal.set_shard(shard, &digest.finish())?)
+        Ok(journal.set_shard(shard, &hex::encode(digest.finalize()))?)
     }
 
     /// Lists the inputs and writes the list that workers read their shards from, of `size` files each. Returns the

@@ -148,7 +148,21 @@ impl Kinds {
         if self.contributions.len() > MAX_REMEMBERED {
             self.contributions.clear();
         }
-        let contribution = Contribution::of(path, node, size);
+        let (array, attributes) = match node {
+            ParsedNode::Group(attributes) => (None, attributes),
+            ParsedNode::Array(array) => {
+                let of_array = OfArray {
+                    dimensions: array.dimension_names.clone(),
+                    is_single: array.shape.iter().all(|n| *n == 1),
+                    size,
+                    has_time_units: has_time_units(array),
+                };
+                (Some(of_array), &array.attributes)
+            }
+        };
+        let naming = DESCRIBING.iter();
+        let naming = naming.filter_map(|name| Some((*name, attributes.get(*name)?.as_str()?.to_owned())));
+        let contribution = Contribution { path: Arc::clone(path), array, naming: naming.collect() };
         *self.contributions.entry(contribution).or_insert_with(|| {
             self.next += 1;
             self.next
@@ -166,28 +180,6 @@ impl Kinds {
         let kind = Rc::new(Kind::of(head, layout));
         self.kinds.insert(contributions.to_vec(), Rc::clone(&kind));
         kind
-    }
-}
-
-impl Contribution {
-    fn of(path: &Arc<str>, node: &ParsedNode, size: SizeClass) -> Self {
-        let (array, attributes) = match node {
-            ParsedNode::Group(attributes) => (None, attributes),
-            ParsedNode::Array(array) => {
-                let of_array = OfArray {
-                    dimensions: array.dimension_names.clone(),
-                    is_single: array.shape.iter().all(|n| *n == 1),
-                    size,
-                    has_time_units: has_time_units(array),
-                };
-                (Some(of_array), &array.attributes)
-            }
-        };
-        let naming = DESCRIBING
-            .iter()
-            .filter_map(|name| Some((*name, attributes.get(*name)?.as_str()?.to_owned())))
-            .collect();
-        Self { path: Arc::clone(path), array, naming }
     }
 }
 

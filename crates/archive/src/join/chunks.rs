@@ -112,7 +112,21 @@ impl<M: Members> ChunkReader for JoinedChunks<'_, M> {
             ArrayChunks::OfFile { count, .. } => Ok(*count),
             ArrayChunks::Placed(placing) => match placing.count() {
                 Some(count) => Ok(count),
-                None => count_slices(&mut self.members, placing),
+                // Some chunks are missing.
+                None => {
+                    let mut all = 0_u64;
+                    for part in (0..).map_while(|n| placing.part(n)) {
+                        let count = match placing.count_of(part) {
+                            Some(count) => count,
+                            None => {
+                                let read = read_part(&mut self.members, placing, part)?;
+                                placing.count_slices(part, &read.chunks)
+                            }
+                        };
+                        all = all.saturating_add(count);
+                    }
+                    Ok(all)
+                }
             },
         }
     }
@@ -120,19 +134,6 @@ impl<M: Members> ChunkReader for JoinedChunks<'_, M> {
 
 fn absent(path: &str) -> ChunkReadError {
     format!("there is no array {path:?}").into()
-}
-
-/// Counts the slices of chunks of which some are missing.
-fn count_slices(members: &mut dyn Members, placing: &Placing<'_>) -> Result<u64, ChunkReadError> {
-    let mut all = 0_u64;
-    for part in (0..).map_while(|n| placing.part(n)) {
-        let count = match placing.count_of(part) {
-            Some(count) => count,
-            None => placing.count_slices(part, &read_part(members, placing, part)?.chunks),
-        };
-        all = all.saturating_add(count);
-    }
-    Ok(all)
 }
 
 /// Returns a hierarchy with all chunks that a reader supplies, for those who need them in memory.

@@ -192,7 +192,10 @@ impl<'a> Joiner<'a> {
         for ((along, place), slots) in self.layout.along.iter().zip(at).zip(&mut self.given) {
             let name = along.name();
             let attribute = self.layout.coordinate_attributes.get(name);
-            let attribute = attribute.and_then(|attribute| head.root_attributes()?.get(attribute));
+            let attribute = attribute.and_then(|attribute| match &*head.nodes.first()?.node {
+                ParsedNode::Group(attributes) => attributes.get(attribute),
+                ParsedNode::Array(_) => None,
+            });
             let given = match (head.given.get(name), attribute, along) {
                 (Some(value), _, _) => Given::of(value),
                 (None, Some(value), Along::Stack(_)) => Scalar::of_json(value).map(Given::plain),

@@ -54,7 +54,7 @@ pub(super) fn unify(
     }
     let target = &units.target;
     let mut candidates = UNITS.iter().copied().filter(|unit| unit.nanoseconds <= target.unit.nanoseconds);
-    let whole = candidates.find(|unit| facts.iter().all(|(_, facts)| facts.are_whole(*unit)));
+    let whole = candidates.find(|unit| facts.iter().all(|(_, facts)| facts.whole.contains(unit)));
     let unit = whole.unwrap_or(target.unit);
     let text = if unit == target.unit {
         units.text.clone()
@@ -65,7 +65,8 @@ pub(super) fn unify(
     for (name, facts) in facts {
         let Some(growing) = arrays.get(name) else { continue };
         let times = Times { growing, parent, units: &units, is_parent: name == path, format };
-        converted.push((name, times.converted(&facts, unit, whole.is_some())?, facts.any_missing()));
+        let any_missing = !facts.missing.is_empty();
+        converted.push((name, times.converted(&facts, unit, whole.is_some())?, any_missing));
     }
     for (name, values, any_missing) in converted {
         let Some(growing) = arrays.get_mut(name) else { continue };
@@ -237,14 +238,6 @@ impl Facts {
             Ok(())
         })?;
         Ok(facts)
-    }
-
-    fn are_whole(&self, unit: Unit) -> bool {
-        self.whole.contains(&unit)
-    }
-
-    fn any_missing(&self) -> bool {
-        !self.missing.is_empty()
     }
 }
 

@@ -32,21 +32,20 @@ async fn begin(location: String, options: &ListOptions) -> Result<Files> {
     }
     let url = url_of(&location)?;
     if let Some(path) = url.strip_prefix("file://").filter(|_| !guarded) {
-        let file = std::fs::File::open(path).map_err(|error| unreadable(&location, &error))?;
+        let unreadable = |error: std::io::Error| {
+            let name = location.clone();
+            ListError::Store(match error.kind() {
+                std::io::ErrorKind::NotFound => StoreError::NotFound { name },
+                _ => StoreError::Unavailable { name, reason: error.to_string() },
+            })
+        };
+        let file = std::fs::File::open(path).map_err(unreadable)?;
         return Ok(Lines::new(&location, None, std::io::BufReader::new(file)).stream());
     }
     let bytes: Bytes = fetch(&url, LARGEST, &options.store).await?;
     let name = url.split('?').next().unwrap_or(&url).to_owned();
     let from = Some(url);
     Ok(Lines::new(&name, from, std::io::Cursor::new(bytes)).stream())
-}
-
-fn unreadable(name: &str, error: &std::io::Error) -> ListError {
-    let name = name.to_owned();
-    ListError::Store(match error.kind() {
-        std::io::ErrorKind::NotFound => StoreError::NotFound { name },
-        _ => StoreError::Unavailable { name, reason: error.to_string() },
-    })
 }
 
 /// Lines that are read one at a time.

@@ -55,7 +55,11 @@ fn ahead(files: Files) -> Files {
 /// Chooses how to list an input.
 async fn begin(text: &str, store: &StoreOptions) -> Result<Files> {
     if is_web(text) {
-        return web(text);
+        // Web servers offer no listing that programs can rely on.
+        if text.split(['?', '#']).next().unwrap_or(text).contains(['*', '{']) {
+            folder_url(text)?;
+        }
+        return Ok(one(Item::of(url_of(text)?)));
     }
     let bucket = text.contains("://") && !text.starts_with("file://");
     if !bucket && let Some(files) = local(text, store)? {
@@ -87,16 +91,6 @@ fn is_named(url: &str) -> bool {
 
 fn one(item: Item) -> Files {
     stream::iter([Ok(Found::File(item))]).boxed()
-}
-
-/// Returns the file of a web URL, which may end in a slash. Rejects patterns: web servers offer no listing that programs
-/// can rely on.
-fn web(text: &str) -> Result<Files> {
-    let path = text.split(['?', '#']).next().unwrap_or(text);
-    if path.contains(['*', '{']) {
-        folder_url(text)?;
-    }
-    Ok(one(Item::of(url_of(text)?)))
 }
 
 /// Returns the local file or folder of this name, if it exists; the name may contain special characters of patterns.
@@ -180,7 +174,7 @@ impl Walk {
 
     fn of_folder(text: &str, store: &StoreOptions) -> Result<Self> {
         let mut walk = Self::new(text, None, store);
-        walk.frames.push(Frame::root(folder_url(text)?, Depth::All));
+        walk.frames.push(Frame::new(folder_url(text)?, Depth::All, Some(String::new())));
         Ok(walk)
     }
 
@@ -197,15 +191,14 @@ impl Walk {
             let page = list_page(&start, true, None, store).await?;
             let matching = page.files.iter().filter(|file| walk.matches(&file.url)).count();
             if page.next.is_none() || matching.saturating_mul(DENSE) >= page.files.len() {
-                let mut frame =
-                    Frame { prefix: start, depth: Depth::All, entries: VecDeque::new(), next: None };
+                let mut frame = Frame::new(start, Depth::All, None);
                 walk.note(&page);
                 frame.fill(page, walk.pattern.as_ref());
                 walk.frames.push(frame);
                 return Ok(walk);
             }
         }
-        walk.frames.push(Frame::root(prefix, depth));
+        walk.frames.push(Frame::new(prefix, depth, Some(String::new())));
         Ok(walk)
     }
 
@@ -269,7 +262,7 @@ impl Walk {
         let listings = folders.take(ahead).map(|entry| async move {
             if let Entry::Folder(prefix, depth) = entry {
                 let page = page(prefix, *depth, None, store).await?;
-                let mut listed = Frame::new(std::mem::take(prefix), *depth);
+                let mut listed = Frame::new(std::mem::take(prefix), *depth, None);
                 listed.fill(page.clone(), pattern);
                 *entry = Entry::Listed(listed);
                 return Ok(page);
@@ -291,13 +284,9 @@ impl Walk {
 }
 
 impl Frame {
-    fn new(prefix: String, depth: Depth) -> Self {
-        Self { prefix, depth, entries: VecDeque::new(), next: None }
-    }
-
-    /// Returns a frame whose first page is not listed yet.
-    fn root(prefix: String, depth: Depth) -> Self {
-        Self { next: Some(String::new()), ..Self::new(prefix, depth) }
+    /// Returns an empty frame. `next` is the token of its next page: an empty one for the first page.
+    fn new(prefix: String, depth: Depth, next: Option<String>) -> Self {
+        Self { prefix, depth, entries: VecDeque::new(), next }
     }
 
     /// Queues the matches of a page, in the order of URLs.
