@@ -17,7 +17,7 @@ use virtualize::{
     },
 };
 
-use crate::values::variable::is_variable;
+use crate::{Result, values::variable::is_variable};
 
 /// A file of an archive, as a listing has it. What a listing does not say is not known before the file is opened.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -116,7 +116,18 @@ impl Head {
                 ParsedNode::Array(array) => {
                     let mut array = array.clone();
                     if is_variable(&array.data_type) {
-                        array.chunks = stand_in(self.values.get(&**path));
+                        array.chunks = match self.values.get(&**path) {
+                            Some(values) => {
+                                let inline = [(0, values.clone())].into();
+                                ChunkManifest { references: Vec::new(), inline }
+                            }
+                            None => ChunkManifest::of(References {
+                                source: SourceId(0),
+                                positions: None,
+                                offsets: vec![0].into(),
+                                lengths: Lengths::Uniform(1),
+                            }),
+                        };
                     }
                     let (parent, name) = node::split(path);
                     if let Some(group) = hierarchy.root.make_group(parent) {
@@ -126,27 +137,6 @@ impl Head {
             }
         }
         hierarchy
-    }
-
-    /// Returns the attributes of the root.
-    pub(crate) fn root_attributes(&self) -> Option<&Map<String, Value>> {
-        match &*self.nodes.first()?.node {
-            ParsedNode::Group(attributes) => Some(attributes),
-            ParsedNode::Array(_) => None,
-        }
-    }
-}
-
-/// Returns chunks that are inline if values were read, and in a file otherwise.
-fn stand_in(values: Option<&Bytes>) -> ChunkManifest {
-    match values {
-        Some(values) => ChunkManifest { references: Vec::new(), inline: [(0, values.clone())].into() },
-        None => ChunkManifest::of(References {
-            source: SourceId(0),
-            positions: None,
-            offsets: vec![0].into(),
-            lengths: Lengths::Uniform(1),
-        }),
     }
 }
 
@@ -203,18 +193,15 @@ pub(crate) struct FileChunks {
 
 /// Supplies the files of a combined dataset, by row.
 pub(crate) trait Members: Send {
-    /// Why a file's record cannot be read.
-    type Error;
-
     /// Returns the metadata of a file.
     ///
     /// # Errors
     /// A record that cannot be read.
-    fn head(&mut self, row: u64) -> Result<Head, Self::Error>;
+    fn head(&mut self, row: u64) -> Result<Head>;
 
     /// Returns the chunks of an array of a file.
     ///
     /// # Errors
     /// A record that cannot be read.
-    fn chunks(&mut self, row: u64, path: &str) -> Result<FileChunks, Self::Error>;
+    fn chunks(&mut self, row: u64, path: &str) -> Result<FileChunks>;
 }

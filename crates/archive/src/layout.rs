@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use regex::{Captures, Regex};
 use serde_json::Value;
-use virtualize::zarr::{Group, Node, node};
+use virtualize::{
+    OptionName, Remedy,
+    zarr::{Group, Node, node},
+};
 use virtualize_remedy::alternatives;
 
 use crate::{
@@ -15,6 +18,8 @@ use crate::{
         time_value,
     },
 };
+
+type Result<T, E = Problem> = std::result::Result<T, E>;
 
 /// A dimension along which files are combined.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -73,20 +78,17 @@ impl Layout {
             || names.iter().any(|known| known.strip_prefix('/') == Some(path))
     }
 
-    /// Removes the arrays that are left out from the root group of a file.
-    pub(crate) fn drop_arrays(&self, root: &mut Group) {
-        if !self.dropped.is_empty() {
-            self.drop_from(root, "");
+    /// Removes the arrays that are left out from the group at a path of a file.
+    pub(crate) fn drop_arrays(&self, group: &mut Group, path: &str) {
+        if self.dropped.is_empty() {
+            return;
         }
-    }
-
-    fn drop_from(&self, group: &mut Group, path: &str) {
         group.children.retain(|name, node| {
             let path = node::join(path, name);
             match node {
                 Node::Array(_) => !Self::has(&self.dropped, &path),
                 Node::Group(group) => {
-                    self.drop_from(group, &path);
+                    self.drop_arrays(group, &path);
                     true
                 }
             }
@@ -196,7 +198,7 @@ impl std::str::FromStr for NamePattern {
 /// # Errors
 /// A name that does not match the pattern, fields that are not dimensions, and properties that a file lacks.
 pub fn given(item: &Item, layout: &Layout) -> Result<BTreeMap<String, Value>, CombineError> {
-    let wrong = |problem| CombineError::file(&item.url, problem);
+    let wrong = |problem| CombineError::of(&item.url, problem);
     let mut given = BTreeMap::new();
     let is_dimension = |name: &str| layout.along.iter().any(|along| along.name() == name);
     for pattern in &layout.names {
@@ -204,10 +206,19 @@ pub fn given(item: &Item, layout: &Layout) -> Result<BTreeMap<String, Value>, Co
             let option = || format!("pattern {pattern}");
             if !is_dimension(&name) {
                 let existing = alternatives("dimensions", &name, layout.along.iter().map(Along::name));
-                return Err(CombineError::option(option(), Problem::UnknownPart { part: name, existing }));
+                let text = format!(
+                    "{name} is not a dimension of the layout{existing}; {{}} and * are parts without a name"
+                );
+                let effect = "join files along it, if they have that dimension";
+                let remedy = Remedy::set(OptionName::ConcatDim, name.clone(), effect).or(Remedy::set(
+                    OptionName::StackDim,
+                    name,
+                    "add it as a new dimension",
+                ));
+                return Err(CombineError::of(option(), Problem::new(text).with(remedy)));
             }
             if given.contains_key(&name) {
-                return Err(CombineError::option(option(), Problem::TwoValues { part: name }));
+                return Err(CombineError::of(option(), two("values", &name)));
             }
             given.insert(name, value);
         }
@@ -216,18 +227,14 @@ pub fn given(item: &Item, layout: &Layout) -> Result<BTreeMap<String, Value>, Co
         let value =
             item.properties.get(property).or_else(|| item.properties.get("properties")?.get(property));
         let value = value.ok_or_else(|| {
-            let existing = alternatives("properties", property, properties(item));
-            wrong(Problem::NoProperty { property: property.clone(), existing })
+            let inner = item.properties.get("properties").and_then(Value::as_object);
+            let names = item.properties.iter().chain(inner.into_iter().flatten());
+            let existing = alternatives("properties", property, names.map(|(name, _)| name.as_str()));
+            wrong(Problem::new(format!("no property {property}{existing}")))
         })?;
         given.insert(dimension.clone(), catalogue_value(value));
     }
     Ok(given)
-}
-
-/// Returns the names of the properties that a STAC item gives a file.
-fn properties(item: &Item) -> impl Iterator<Item = &str> {
-    let inner = item.properties.get("properties").and_then(Value::as_object);
-    item.properties.iter().chain(inner.into_iter().flatten()).map(|(name, _)| name.as_str())
 }
 
 impl NamePattern {
@@ -236,7 +243,7 @@ impl NamePattern {
     /// # Errors
     /// A pattern without a field, or one that is invalid.
     pub fn new(pattern: &str) -> Result<Self, CombineError> {
-        let wrong = |problem| CombineError::option(format!("pattern {pattern}"), problem);
+        let wrong = |problem| CombineError::of(format!("pattern {pattern}"), problem);
         let plain = pattern.contains("(?<") || pattern.contains("(?P<");
         let (expression, parts) = if plain {
             (pattern.to_owned(), None)
@@ -245,11 +252,14 @@ impl NamePattern {
             (expression, Some(parts))
         };
         let regex = regex::RegexBuilder::new(&expression).size_limit(MOST_PROGRAM).build();
-        let regex =
-            regex.map_err(|error| wrong(Problem::Expression { reason: last_line(&error.to_string()) }))?;
+        let regex = regex.map_err(|error| {
+            let text = error.to_string();
+            let last = text.lines().last().unwrap_or_default().trim().trim_start_matches("error: ");
+            wrong(Problem::new(last.to_owned()))
+        })?;
         let named = regex.capture_names().flatten().next().is_some();
         if parts.as_ref().map_or(!named, Vec::is_empty) {
-            return Err(wrong(Problem::NoNamedPart));
+            return Err(wrong(Problem::of("no part has a name")));
         }
         Ok(Self { pattern: pattern.to_owned(), regex, parts })
     }
@@ -270,10 +280,10 @@ impl NamePattern {
     /// # Errors
     /// A name that does not match, or without a valid date where the pattern has one.
     pub fn given(&self, url: &str) -> Result<BTreeMap<String, Value>, CombineError> {
-        let wrong = |problem| CombineError::file(url, problem);
+        let wrong = |problem| CombineError::of(url, problem);
         let path = url.split(['?', '#']).next().unwrap_or(url);
         let found = self.regex.captures(path);
-        let found = found.ok_or_else(|| wrong(Problem::Pattern { pattern: self.pattern.clone() }))?;
+        let found = found.ok_or_else(|| wrong(Problem::new(format!("file name does not match {self}"))))?;
         let given = match &self.parts {
             Some(parts) => typed(parts, &found),
             None => Ok(by_looks(&self.regex, &found)),
@@ -282,12 +292,12 @@ impl NamePattern {
     }
 }
 
-fn last_line(text: &str) -> String {
-    text.lines().last().unwrap_or_default().trim().trim_start_matches("error: ").to_owned()
+fn two(what: &str, part: &str) -> Problem {
+    Problem::new(format!("file name has two {what} of {part}"))
 }
 
 /// Translates a pattern into a regular expression and the types of its groups.
-fn expression(pattern: &str) -> Result<(String, Vec<Part>), Problem> {
+fn expression(pattern: &str) -> Result<(String, Vec<Part>)> {
     let mut expression = String::from("(?:^|/)");
     let mut parts = Vec::new();
     let mut rest = pattern;
@@ -299,7 +309,8 @@ fn expression(pattern: &str) -> Result<(String, Vec<Part>), Problem> {
             rest = tail;
             continue;
         }
-        let (inner, tail) = tail.trim_start_matches('{').split_once('}').ok_or(Problem::UnclosedBrace)?;
+        let (inner, tail) =
+            tail.trim_start_matches('{').split_once('}').ok_or(Problem::of("a brace is not closed"))?;
         expression += &part(inner, &mut parts)?;
         rest = tail;
     }
@@ -309,7 +320,7 @@ fn expression(pattern: &str) -> Result<(String, Vec<Part>), Problem> {
 }
 
 /// Translates a field into an expression, and appends its groups.
-fn part(inner: &str, parts: &mut Vec<Part>) -> Result<String, Problem> {
+fn part(inner: &str, parts: &mut Vec<Part>) -> Result<String> {
     let (name, kind) = inner.split_once(':').unwrap_or((inner, "s"));
     if name.is_empty() || name == "_" {
         return Ok("[^/]*?".to_owned());
@@ -330,7 +341,7 @@ fn part(inner: &str, parts: &mut Vec<Part>) -> Result<String, Problem> {
 }
 
 /// Translates the date letters of a field into an expression with a group for each.
-fn date(name: &str, format: &str, parts: &mut Vec<Part>) -> Result<String, Problem> {
+fn date(name: &str, format: &str, parts: &mut Vec<Part>) -> Result<String> {
     let mut expression = String::new();
     let mut letters = format.chars();
     let before = parts.len();
@@ -339,7 +350,7 @@ fn date(name: &str, format: &str, parts: &mut Vec<Part>) -> Result<String, Probl
             expression += &regex::escape(letter.encode_utf8(&mut [0; 4]));
             continue;
         }
-        let field = letters.next().ok_or(Problem::DateEnd)?;
+        let field = letters.next().ok_or(Problem::of("a date ends with %"))?;
         let length = match field {
             'Y' => 4,
             'm' | 'd' | 'H' | 'M' | 'S' | 'y' => 2,
@@ -348,41 +359,47 @@ fn date(name: &str, format: &str, parts: &mut Vec<Part>) -> Result<String, Probl
                 expression.push('%');
                 continue;
             }
-            field => return Err(Problem::DateField { field }),
+            field => {
+                return Err(Problem::new(format!(
+                    "unknown date directive %{field}; supported: %Y %y %m %d %j %H %M %S"
+                )));
+            }
         };
         expression += &format!("([0-9]{{{length}}})");
         parts.push(Part { name: name.to_owned(), kind: Kind::Date(field) });
     }
     if parts.len() == before {
-        return Err(Problem::PartType { format: format.to_owned() });
+        return Err(Problem::new(format!(
+            "unknown field type {format:?}; expected d, f, s or a date format such as %Y%m%d"
+        )));
     }
     Ok(expression)
 }
 
 /// Converts the matched text of each field to its type, and assembles dates from their components.
-fn typed(parts: &[Part], found: &Captures<'_>) -> Result<BTreeMap<String, Value>, Problem> {
+fn typed(parts: &[Part], found: &Captures<'_>) -> Result<BTreeMap<String, Value>> {
     let mut given: BTreeMap<String, Value> = BTreeMap::new();
     let mut dates: BTreeMap<&str, BTreeMap<char, i64>> = BTreeMap::new();
     for (n, part) in parts.iter().enumerate() {
         let text = found.get(n + 1).map_or("", |part| part.as_str());
+        let wrong = |part: &str| Problem::new(format!("cannot parse {text:?} as {part}"));
         let Kind::Date(field) = part.kind else {
-            let value = value(text, part.kind)
-                .ok_or_else(|| Problem::PartValue { text: text.to_owned(), part: part.name.clone() })?;
+            let value = value(text, part.kind).ok_or_else(|| wrong(&part.name))?;
             let before = given.insert(part.name.clone(), value.clone());
             if before.is_some_and(|before| before != value) {
-                return Err(Problem::TwoValues { part: part.name.clone() });
+                return Err(two("values", &part.name));
             }
             continue;
         };
-        let number = digits(text)
-            .ok_or_else(|| Problem::PartValue { text: text.to_owned(), part: "date".to_owned() })?;
+        let number = digits(text).ok_or_else(|| wrong("date"))?;
         let before = dates.entry(part.name.as_str()).or_default().insert(field, number);
         if before.is_some_and(|before| before != number) {
-            return Err(Problem::TwoDates { part: part.name.clone() });
+            return Err(two("dates", &part.name));
         }
     }
     for (name, fields) in dates {
-        let seconds = seconds(&fields).ok_or_else(|| Problem::NoSuchDate { part: name.to_owned() })?;
+        let invalid = || Problem::new(format!("{name}: not a valid calendar date"));
+        let seconds = seconds(&fields).ok_or_else(invalid)?;
         given.insert(name.to_owned(), time_value(seconds));
     }
     Ok(given)

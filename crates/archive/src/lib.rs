@@ -27,18 +27,19 @@ mod scan;
 mod values;
 
 pub use batch::{
-    ArrayRule, Batch, BatchBuilder, BatchOptions, CombineOptions, CoordSource, FileOptions, LayoutOptions,
-    OnChange, OnFailure, RunOptions, Shard, ShardPlan, Target, shard_size,
+    ArrayRule, Batch, BatchOptions, CoordSource, FileOptions, LayoutOptions, OnChange, OnFailure, RunOptions,
+    Shard, ShardPlan, Target, shard_size,
 };
 pub use compat::{
     ArraySignature, Difference, DimRole, Numbers, Signature, Stored, differences, is_coordinate, roles,
     wanted,
 };
-pub use error::{CombineError, Error, Note, OptionConflict, Problem};
+pub(crate) use error::Result;
+pub use error::{CombineError, Error, Note, Problem};
 pub use event::{Event, Summary};
 pub use file::{Item, Member, Wanted};
 pub use journal::{
-    FailureState, Journal, JournalError, JournalState, MergeError, OptionDifference, OutputState,
+    FailureState, Journal, JournalError, JournalErrorKind, JournalState, OptionDifference, OutputState,
     journal_beside,
 };
 pub use layout::{Along, Layout, NamePattern, catalogue_value, given};

@@ -15,7 +15,7 @@ use virtualize_store::{Condition, Listed, StoreError, StoreOptions, open_listed,
 use virtualize_zarr::{Array, Chunk, ChunkReader, Chunks, Source, chunk_indices};
 
 use crate::{
-    IcechunkError, StorageOptions,
+    IcechunkError, Result, StorageOptions,
     container::{Containers, root},
     error::one_line,
     metadata::{Document, node_error},
@@ -35,18 +35,11 @@ const ESCAPED: &AsciiSet = &CONTROLS
     .add(b'{')
     .add(b'}');
 
-/// A source file, as each of its virtual chunks records it.
-#[derive(Clone, Debug)]
-pub(crate) struct ChunkSource {
-    pub(crate) location: VirtualChunkLocation,
-    pub(crate) checksum: Option<Checksum>,
-}
-
 /// Returns the location of a source.
 ///
 /// # Errors
 /// See [`encode_url`].
-pub(crate) fn location(source: &Source) -> Result<VirtualChunkLocation, IcechunkError> {
+pub(crate) fn location(source: &Source) -> Result<VirtualChunkLocation> {
     let url = encode_url(&source.url)?;
     VirtualChunkLocation::from_url(&url)
         .map_err(|error| IcechunkError::Source { url: source.url.clone(), reason: one_line(&error) })
@@ -56,7 +49,7 @@ pub(crate) fn location(source: &Source) -> Result<VirtualChunkLocation, Icechunk
 ///
 /// # Errors
 /// The url is relative, has a query or a fragment, or Icechunk does not support its scheme.
-pub(crate) fn encode_url(url: &str) -> Result<String, IcechunkError> {
+pub(crate) fn encode_url(url: &str) -> Result<String> {
     let refuse = |reason: String| Err(IcechunkError::Source { url: url.to_owned(), reason });
     let Some((scheme, rest)) = url.split_once("://") else { return refuse("not an absolute url".to_owned()) };
     match scheme {
@@ -114,8 +107,8 @@ pub(crate) struct Sources {
     accepted: HashMap<(String, Option<Kind>), bool>,
     /// The url of a source of which readers cannot tell whether it changed.
     unchecked: Option<String>,
-    /// The last source, and what its chunks record.
-    last: Option<(Arc<Source>, ChunkSource)>,
+    /// The last source, and the location and checksum that its chunks record.
+    last: Option<(Arc<Source>, VirtualChunkLocation, Option<Checksum>)>,
 }
 
 impl Sources {
@@ -131,11 +124,11 @@ impl Sources {
         self.unchecked.as_deref()
     }
 
-    /// Returns what the chunks of a source record; `offset` is that of one of them.
-    async fn of(&mut self, source: &Arc<Source>, offset: u64) -> Result<&ChunkSource, IcechunkError> {
-        let is_last = self.last.as_ref().is_some_and(|(last, _)| Arc::ptr_eq(last, source));
-        let converted = match self.last.take().filter(|_| is_last) {
-            Some(converted) => converted,
+    /// Returns the reference to a chunk.
+    async fn reference(&mut self, source: &Arc<Source>, offset: u64, length: u64) -> Result<VirtualChunkRef> {
+        let is_last = |(last, ..): &(Arc<Source>, _, _)| Arc::ptr_eq(last, source);
+        let (_, location, checksum) = match self.last.take().filter(is_last) {
+            Some(last) => self.last.insert(last),
             None => {
                 let location = location(source)?;
                 self.containers.add(location.url(), source)?;
@@ -143,10 +136,11 @@ impl Sources {
                 if checksum.is_none() {
                     self.unchecked.get_or_insert_with(|| source.url.clone());
                 }
-                (Arc::clone(source), ChunkSource { location, checksum })
+                self.last.insert((Arc::clone(source), location, checksum))
             }
         };
-        Ok(&self.last.insert(converted).1)
+        let (location, checksum) = (location.clone(), checksum.clone());
+        Ok(VirtualChunkRef { location, offset, length, checksum })
     }
 
     /// Returns the best checksum that a reader can use. Each bucket and web server is requested once for each kind, with the
@@ -154,7 +148,7 @@ impl Sources {
     ///
     /// # Errors
     /// The source has changed, or readers cannot read ranges of it.
-    async fn checksum(&mut self, source: &Source, offset: u64) -> Result<Option<Checksum>, IcechunkError> {
+    async fn checksum(&mut self, source: &Source, offset: u64) -> Result<Option<Checksum>> {
         let checksums = checksums(source);
         if source.url.starts_with("file:") {
             return Ok(checksums.into_iter().next());
@@ -175,12 +169,7 @@ impl Sources {
 
     /// Requests a byte of a source as a reader would. If the store cannot be reached, tags count as rejected and times as
     /// accepted.
-    async fn probe(
-        &self,
-        source: &Source,
-        offset: u64,
-        checksum: Option<&Checksum>,
-    ) -> Result<bool, IcechunkError> {
+    async fn probe(&self, source: &Source, offset: u64, checksum: Option<&Checksum>) -> Result<bool> {
         let refuse = |error: &dyn std::fmt::Display| {
             let reason = error.to_string();
             let reason = reason.strip_prefix(&format!("{}: ", source.url)).unwrap_or(&reason).to_owned();
@@ -235,14 +224,14 @@ impl<'a> NewChunks<'a> {
         reader: &'a mut dyn ChunkReader,
         sources: &'a mut Sources,
         (document, array): (&'a Document<'_>, &Array),
-    ) -> Result<Self, IcechunkError> {
+    ) -> Result<Self> {
         let counts = array.chunk_grid.counts(&array.shape);
         let chunks = reader.chunks(&document.inner, 0).map_err(IcechunkError::of_chunks)?;
         Ok(Self { path: &document.path, chunks, sources, counts, next: 0 })
     }
 
     /// Returns the next chunk.
-    pub(crate) async fn next(&mut self) -> Result<Option<(ChunkIndices, NewChunk)>, IcechunkError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<(ChunkIndices, NewChunk)>> {
         let Some(item) = self.chunks.next() else { return Ok(None) };
         let (position, chunk) = item.map_err(IcechunkError::of_chunks)?;
         if position < self.next {
@@ -256,8 +245,7 @@ impl<'a> NewChunks<'a> {
         let chunk = match chunk {
             Chunk::Inline(bytes) => NewChunk::Inline(bytes),
             Chunk::Reference { source, offset, length } => {
-                let ChunkSource { location, checksum } = self.sources.of(&source, offset).await?.clone();
-                NewChunk::Virtual(VirtualChunkRef { location, offset, length, checksum })
+                NewChunk::Virtual(self.sources.reference(&source, offset, length).await?)
             }
         };
         Ok(Some((indices, chunk)))
@@ -271,8 +259,9 @@ fn indices(position: u64, counts: &[u64]) -> Option<ChunkIndices> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
     use super::*;
 
     #[test]

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use virtualize_zarr::{ChunkReader, Hierarchy, HierarchyChunks, ZarrFormat, node};
 
 use crate::{
-    CommitRecord, IcechunkError, RepositoryLocation, StorageOptions,
+    CommitRecord, IcechunkError, RepositoryLocation, Result, StorageOptions,
     chunks::{NewChunks, Sources},
     container::{Containers, snippet},
     metadata::{Document, documents, node_path},
@@ -105,7 +105,7 @@ pub async fn commit(
     hierarchy: &Hierarchy,
     location: &RepositoryLocation,
     options: &CommitOptions,
-) -> Result<Committed, IcechunkError> {
+) -> Result<Committed> {
     commit_chunks(hierarchy, &mut HierarchyChunks::new(hierarchy), location, options).await
 }
 
@@ -119,14 +119,17 @@ pub async fn commit_chunks(
     chunks: &mut dyn ChunkReader,
     location: &RepositoryLocation,
     options: &CommitOptions,
-) -> Result<Committed, IcechunkError> {
+) -> Result<Committed> {
     if hierarchy.format != ZarrFormat::V3 {
         let reason = "the hierarchy is of Zarr v2, expected v3".to_owned();
         return Err(IcechunkError::Node { path: options.group.clone(), reason });
     }
     let group = options.group.trim_matches('/');
     let documents = documents(hierarchy, group)?;
-    let arrays = chunk_counts(&documents);
+    let arrays = documents.iter().filter_map(|document| Some((document, document.array?)));
+    let arrays: Vec<_> = arrays
+        .map(|(document, array)| (format!("/{}", document.path), array.chunk_grid.counts(&array.shape)))
+        .collect();
     let storage = location.connect(&options.storage).await?;
     let _lock = lock(location).await?;
     let mut attempt = 1;
@@ -159,13 +162,6 @@ pub async fn commit_chunks(
     }
 }
 
-fn chunk_counts(documents: &[Document<'_>]) -> Vec<(String, Vec<u64>)> {
-    let arrays = documents.iter().filter_map(|document| Some((document, document.array?)));
-    arrays
-        .map(|(document, array)| (format!("/{}", document.path), array.chunk_grid.counts(&array.shape)))
-        .collect()
-}
-
 /// One attempt at a commit.
 struct CommitAttempt<'a> {
     repository: &'a Repository,
@@ -179,7 +175,7 @@ struct CommitAttempt<'a> {
 }
 
 impl CommitAttempt<'_> {
-    async fn run(mut self, location: &RepositoryLocation) -> Result<Committed, IcechunkError> {
+    async fn run(mut self, location: &RepositoryLocation) -> Result<Committed> {
         let branch = &self.options.branch;
         let tip = branch_tip(self.repository, branch).await?;
         let mut writer = Writer::start(self.repository, self.options, tip.clone()).await?;
@@ -211,7 +207,7 @@ impl CommitAttempt<'_> {
 
     /// Makes the checks that need all chunks, and adds the containers that their sources need to the configuration of the
     /// repository. Returns all its containers.
-    async fn complete_configuration(&mut self) -> Result<Vec<VirtualChunkContainer>, IcechunkError> {
+    async fn complete_configuration(&mut self) -> Result<Vec<VirtualChunkContainer>> {
         self.chunks.finish().map_err(IcechunkError::of_chunks)?;
         let known = prefixes(self.repository.config());
         let containers = self.sources.containers();
@@ -224,7 +220,7 @@ impl CommitAttempt<'_> {
     }
 
     /// Removes and writes nodes as the mode requires, and writes the chunks.
-    async fn write(&mut self, writer: &mut Writer<'_>, tip: &SnapshotId) -> Result<(), IcechunkError> {
+    async fn write(&mut self, writer: &mut Writer<'_>, tip: &SnapshotId) -> Result<()> {
         let (record, extends) = match &self.options.mode {
             Mode::Add | Mode::Replace => (None, false),
             Mode::Update(record) => (Some(record), false),
@@ -235,7 +231,12 @@ impl CommitAttempt<'_> {
             UpdatePlanner::open(self.repository, record, on).await?.plan(self.documents, extends).await?
         } else {
             if self.options.mode == Mode::Replace {
-                self.clear(writer).await?;
+                if self.group.is_empty() {
+                    let mut session = writer.session().write().await;
+                    session.clear().await.map_err(IcechunkError::of("removing the group"))?;
+                } else {
+                    writer.remove(self.group).await?;
+                }
             } else {
                 self.check_absent(writer).await?;
             }
@@ -257,17 +258,8 @@ impl CommitAttempt<'_> {
         Ok(())
     }
 
-    /// Removes the group and everything below it.
-    async fn clear(&mut self, writer: &Writer<'_>) -> Result<(), IcechunkError> {
-        if !self.group.is_empty() {
-            return writer.remove(self.group).await;
-        }
-        let mut session = writer.session().write().await;
-        session.clear().await.map_err(IcechunkError::of("removing the group"))
-    }
-
     /// Checks that no node would be overwritten, except for groups without attributes.
-    async fn check_absent(&mut self, writer: &Writer<'_>) -> Result<(), IcechunkError> {
+    async fn check_absent(&mut self, writer: &Writer<'_>) -> Result<()> {
         let session = writer.session().read().await;
         for document in self.documents {
             let Ok(node) = session.get_node(&node_path(&document.path)?).await else { continue };
@@ -283,7 +275,7 @@ impl CommitAttempt<'_> {
     }
 
     /// Creates missing groups above the one that is written.
-    async fn create_parents(&mut self, writer: &Writer<'_>) -> Result<(), IcechunkError> {
+    async fn create_parents(&mut self, writer: &Writer<'_>) -> Result<()> {
         let mut paths = Vec::new();
         let mut above = self.group;
         while !above.is_empty() {

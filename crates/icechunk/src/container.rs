@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write};
 use icechunk::{ObjectStoreConfig, config::HttpConfig, virtual_chunks::VirtualChunkContainer};
 use virtualize_zarr::Source;
 
-use crate::{CommitOptions, IcechunkError, RepositoryLocation, StorageOptions};
+use crate::{CommitOptions, IcechunkError, RepositoryLocation, Result, StorageOptions};
 
 /// Prefixes of sources that no container of a repository covers: the bucket of an object, the server of an HTTP url, and the
 /// deepest common folder of all local files.
@@ -25,7 +25,7 @@ impl Containers {
     }
 
     /// Adds the prefix of a source, given with its encoded url.
-    pub(crate) fn add(&mut self, url: &str, source: &Source) -> Result<(), IcechunkError> {
+    pub(crate) fn add(&mut self, url: &str, source: &Source) -> Result<()> {
         if self.known.iter().any(|prefix| url.starts_with(prefix.as_str())) {
             return Ok(());
         }
@@ -49,7 +49,7 @@ impl Containers {
         &self,
         known: &[String],
         options: &StorageOptions,
-    ) -> Result<Vec<VirtualChunkContainer>, IcechunkError> {
+    ) -> Result<Vec<VirtualChunkContainer>> {
         let folder = self.folder.iter().map(|folder| (folder, folder));
         self.prefixes
             .iter()
@@ -72,11 +72,7 @@ fn common_folder(one: &str, other: &str) -> String {
     steps.take_while(|(one, other)| one == other).map(|(step, _)| step).collect()
 }
 
-fn container(
-    prefix: &str,
-    url: &str,
-    options: &StorageOptions,
-) -> Result<VirtualChunkContainer, IcechunkError> {
+fn container(prefix: &str, url: &str, options: &StorageOptions) -> Result<VirtualChunkContainer> {
     let refuse = |reason: &str| IcechunkError::Source { url: url.to_owned(), reason: reason.to_owned() };
     let store = match prefix.split("://").next().unwrap_or_default() {
         "file" => ObjectStoreConfig::LocalFileSystem(Default::default()),
@@ -94,9 +90,10 @@ fn container(
                 Some(region) => options.s3().with_region(region.clone()),
                 None => options.s3(),
             };
-            match options.s3_endpoint().is_some() {
-                true => ObjectStoreConfig::S3Compatible(settings),
-                false => ObjectStoreConfig::S3(settings),
+            if options.s3_endpoint().is_some() {
+                ObjectStoreConfig::S3Compatible(settings)
+            } else {
+                ObjectStoreConfig::S3(settings)
             }
         }
     };
@@ -167,13 +164,11 @@ fn python_storage(location: &RepositoryLocation, options: &StorageOptions) -> St
 
 /// Returns the `config` argument for a service with a custom endpoint.
 fn python_config(settings: &[(String, String)]) -> String {
-    match settings {
-        [] => String::new(),
-        settings => {
-            let settings: BTreeMap<_, _> = settings.iter().cloned().collect();
-            format!(", config={}", serde_json::json!(settings))
-        }
+    if settings.is_empty() {
+        return String::new();
     }
+    let settings: BTreeMap<_, _> = settings.iter().cloned().collect();
+    format!(", config={}", serde_json::json!(settings))
 }
 
 fn credentials(prefix: &str, options: &StorageOptions) -> &'static str {
@@ -196,12 +191,13 @@ fn quoted(text: &str) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
     use super::*;
     use crate::chunks;
 
-    fn prefixes(urls: &[&str]) -> Result<Vec<String>, IcechunkError> {
+    fn prefixes(urls: &[&str]) -> Result<Vec<String>> {
         let mut containers = Containers::default();
         for url in urls {
             let source = Source { url: (*url).to_owned(), ..Source::default() };

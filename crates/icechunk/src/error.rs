@@ -3,6 +3,9 @@ use std::{collections::BTreeSet, fmt::Display, sync::Arc};
 use virtualize_remedy::{OptionName, Remedy, alternatives};
 use virtualize_zarr::ChunkReadError;
 
+/// A result whose error is [`IcechunkError`].
+pub type Result<T, E = IcechunkError> = std::result::Result<T, E>;
+
 /// Error of a commit or of reading a repository. A failed commit leaves the branch unchanged.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum IcechunkError {

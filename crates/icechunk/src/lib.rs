@@ -21,7 +21,7 @@ mod update;
 mod write;
 
 pub use commit::{CommitOptions, Committed, Mode, commit, commit_chunks};
-pub use error::IcechunkError;
+pub use error::{IcechunkError, Result};
 pub use read::{ReadRepository, read};
 pub use repository::{FoundCommit, History, find_commit, inspect};
 pub use storage::{RepositoryLocation, StorageOptions};

@@ -1,11 +1,10 @@
 //! Nodes of a hierarchy as Icechunk stores them: a path and a metadata document each.
 
-use bytes::Bytes;
 use icechunk::format::{Path, snapshot::NodeSnapshot};
 use serde_json::Value;
 use virtualize_zarr::{Array, Group, Hierarchy, Node, node::join};
 
-use crate::IcechunkError;
+use crate::{IcechunkError, Result};
 
 /// A node to be written.
 pub(crate) struct Document<'a> {
@@ -19,21 +18,14 @@ pub(crate) struct Document<'a> {
 }
 
 /// Returns all nodes of a hierarchy, parents first. Its root is at `prefix`, a path without leading and trailing slashes.
-pub(crate) fn documents<'a>(
-    hierarchy: &'a Hierarchy,
-    prefix: &str,
-) -> Result<Vec<Document<'a>>, IcechunkError> {
+pub(crate) fn documents<'a>(hierarchy: &'a Hierarchy, prefix: &str) -> Result<Vec<Document<'a>>> {
     let mut all = Vec::new();
     group((prefix, ""), &hierarchy.root, &mut all)?;
     Ok(all)
 }
 
 /// Adds the nodes of a group at a path in the repository and a path in the hierarchy.
-fn group<'a>(
-    (path, inner): (&str, &str),
-    group: &'a Group,
-    all: &mut Vec<Document<'a>>,
-) -> Result<(), IcechunkError> {
+fn group<'a>((path, inner): (&str, &str), group: &'a Group, all: &mut Vec<Document<'a>>) -> Result<()> {
     all.push(Document {
         path: path.to_owned(),
         inner: inner.to_owned(),
@@ -55,7 +47,7 @@ fn group<'a>(
 }
 
 /// Parses the document of a node.
-pub(crate) fn document_of(path: &str, node: &NodeSnapshot) -> Result<Value, IcechunkError> {
+pub(crate) fn document_of(path: &str, node: &NodeSnapshot) -> Result<Value> {
     serde_json::from_slice(&node.user_data)
         .map_err(|error| node_error(path, format!("invalid metadata in the repository: {error}")))
 }
@@ -65,15 +57,6 @@ pub(crate) fn node_error(path: &str, reason: impl Into<String>) -> IcechunkError
 }
 
 /// Converts a path to that of Icechunk, which rejects empty names and names of dots only.
-pub(crate) fn node_path(path: &str) -> Result<Path, IcechunkError> {
+pub(crate) fn node_path(path: &str) -> Result<Path> {
     Path::new(&format!("/{path}")).map_err(|error| node_error(path, error.to_string()))
-}
-
-/// Returns the store key of a node's document.
-pub(crate) fn key(path: &str) -> String {
-    join(path, "zarr.json")
-}
-
-pub(crate) fn bytes(metadata: &Value) -> Bytes {
-    metadata.to_string().into()
 }

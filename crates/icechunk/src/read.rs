@@ -21,7 +21,7 @@ use virtualize_zarr::{
 };
 
 use crate::{
-    IcechunkError, RepositoryLocation, StorageOptions,
+    IcechunkError, RepositoryLocation, Result, StorageOptions,
     chunks::decode_url,
     error::one_line,
     metadata::{document_of, node_error, node_path},
@@ -49,7 +49,7 @@ pub async fn read(
     location: &RepositoryLocation,
     version: &str,
     options: &StorageOptions,
-) -> Result<Option<ReadRepository>, IcechunkError> {
+) -> Result<Option<ReadRepository>> {
     let Some(repository) = open(location, options).await? else { return Ok(None) };
     let found = resolve_version(&repository, version).await?;
     let session = repository.readonly_session(&found).await;
@@ -60,7 +60,7 @@ pub async fn read(
 }
 
 /// Resolves the name of a branch, else of a tag, else a snapshot id.
-async fn resolve_version(repository: &Repository, version: &str) -> Result<VersionInfo, IcechunkError> {
+async fn resolve_version(repository: &Repository, version: &str) -> Result<VersionInfo> {
     if repository.lookup_branch(version).await.is_ok() {
         return Ok(VersionInfo::BranchTipRef(version.to_owned()));
     }
@@ -82,15 +82,8 @@ struct Reader<'a> {
     native_left: u64,
 }
 
-/// Chunks of an array: references by source index, and inline bytes by position.
-#[derive(Default)]
-struct Chunks {
-    columns: BTreeMap<u32, ReferencesBuilder>,
-    inline: BTreeMap<u64, Bytes>,
-}
-
 impl Reader<'_> {
-    async fn read(mut self) -> Result<ReadRepository, IcechunkError> {
+    async fn read(mut self) -> Result<ReadRepository> {
         let mut hierarchy = Hierarchy::new(ZarrFormat::V3);
         let mut left_out = BTreeMap::new();
         let nodes = self.session.list_nodes(&node_path("")?).await;
@@ -116,15 +109,10 @@ impl Reader<'_> {
         Ok(ReadRepository { hierarchy, left_out })
     }
 
-    async fn array(
-        &mut self,
-        path: &str,
-        node: &NodeSnapshot,
-        document: ArrayDocument,
-    ) -> Result<Array, IcechunkError> {
+    async fn array(&mut self, path: &str, node: &NodeSnapshot, document: ArrayDocument) -> Result<Array> {
         let mut array = document.array;
         let counts = array.chunk_grid.counts(&array.shape);
-        let mut chunks = Chunks::default();
+        let (mut columns, mut inline) = (BTreeMap::<u32, ReferencesBuilder>::new(), BTreeMap::new());
         let session = self.session;
         let listed = session.array_chunk_iterator(&node.path).await;
         let mut listed = std::pin::pin!(listed);
@@ -137,19 +125,19 @@ impl Reader<'_> {
             match &chunk.payload {
                 ChunkPayload::Virtual(place) => {
                     let source = self.source(path, place)?;
-                    chunks.columns.entry(source).or_default().push(position, place.offset, place.length);
+                    columns.entry(source).or_default().push(position, place.offset, place.length);
                 }
-                ChunkPayload::Inline(bytes) => drop(chunks.inline.insert(position, bytes.clone())),
+                ChunkPayload::Inline(bytes) => drop(inline.insert(position, bytes.clone())),
                 other => {
                     let bytes = self.native_bytes(path, node, &chunk.coord, other.length()).await?;
-                    chunks.inline.insert(position, bytes);
+                    inline.insert(position, bytes);
                 }
             }
         }
-        for (source, column) in chunks.columns {
+        for (source, column) in columns {
             array.chunks.references.extend(column.finish(SourceId(source)));
         }
-        array.chunks.inline = chunks.inline;
+        array.chunks.inline = inline;
         Ok(array)
     }
 
@@ -160,7 +148,7 @@ impl Reader<'_> {
         node: &NodeSnapshot,
         indices: &ChunkIndices,
         length: u64,
-    ) -> Result<Bytes, IcechunkError> {
+    ) -> Result<Bytes> {
         self.native_left = self.native_left.checked_sub(length).ok_or_else(|| {
             let reason = format!("native chunks of more than {MAX_NATIVE_BYTES} bytes, too many to inline");
             node_error(path, reason)
@@ -172,7 +160,7 @@ impl Reader<'_> {
         bytes.ok_or_else(|| node_error(path, "a native chunk is missing"))
     }
 
-    fn source(&mut self, path: &str, place: &VirtualChunkRef) -> Result<u32, IcechunkError> {
+    fn source(&mut self, path: &str, place: &VirtualChunkRef) -> Result<u32> {
         let key = (place.location.url().to_owned(), place.checksum.clone());
         if let Some(id) = self.ids.get(&key) {
             return Ok(*id);
@@ -198,7 +186,7 @@ impl Reader<'_> {
 }
 
 /// Inserts a node at its path, and the groups above it.
-fn insert(root: &mut Group, path: &str, node: Node) -> Result<(), IcechunkError> {
+fn insert(root: &mut Group, path: &str, node: Node) -> Result<()> {
     let (parent, name) = node::split(path);
     if name.is_empty() {
         if let Node::Group(group) = node {

@@ -4,7 +4,6 @@
 //! conditional writes of object stores, the later of two concurrent commits would undo the earlier one.
 
 use std::{
-    collections::BTreeSet,
     fs::{File, TryLockError},
     sync::Arc,
     time::Duration,
@@ -20,7 +19,7 @@ use icechunk::{
     },
     format::{
         SnapshotId,
-        snapshot::{NodeData, Snapshot},
+        snapshot::{NodeData, Snapshot, SnapshotInfo},
     },
     repository::{RepositoryErrorKind, VersionInfo},
     storage::{StorageContext, StorageError, StorageErrorKind},
@@ -28,7 +27,7 @@ use icechunk::{
 use serde_json::Value;
 
 use crate::{
-    CommitRecord, IcechunkError, RepositoryLocation, StorageOptions, container::Containers,
+    CommitRecord, IcechunkError, RepositoryLocation, Result, StorageOptions, container::Containers,
     metadata::node_path, storage::create_folder, update::UpdatePlanner,
 };
 
@@ -51,7 +50,7 @@ pub(crate) struct Requirements<'a> {
 pub(crate) async fn open(
     location: &RepositoryLocation,
     options: &StorageOptions,
-) -> Result<Option<Repository>, IcechunkError> {
+) -> Result<Option<Repository>> {
     if matches!(location, RepositoryLocation::Local(path) if !path.is_dir()) {
         return Ok(None);
     }
@@ -69,7 +68,7 @@ pub(crate) async fn open(
 pub(crate) async fn open_or_create(
     storage: Arc<dyn Storage + Send + Sync>,
     needs: &Requirements<'_>,
-) -> Result<Repository, IcechunkError> {
+) -> Result<Repository> {
     let mut attempt = 1;
     loop {
         match create_or_configure(&storage, needs).await? {
@@ -86,7 +85,7 @@ pub(crate) async fn open_or_create(
 async fn create_or_configure(
     storage: &Arc<dyn Storage + Send + Sync>,
     needs: &Requirements<'_>,
-) -> Result<Option<IcechunkError>, IcechunkError> {
+) -> Result<Option<IcechunkError>> {
     let exists = Repository::exists(Arc::clone(storage), None).await;
     if !exists.map_err(IcechunkError::of("looking for the repository"))? {
         let mut config = RepositoryConfig::default();
@@ -129,7 +128,7 @@ async fn is_partly_created(storage: &(dyn Storage + Send + Sync)) -> Result<bool
 
 /// Opens a repository with settings that suit a writer: no caching and no preloading of manifests, and no compression of
 /// locations. The settings are not saved.
-async fn open_for_writing(storage: Arc<dyn Storage + Send + Sync>) -> Result<Repository, IcechunkError> {
+async fn open_for_writing(storage: Arc<dyn Storage + Send + Sync>) -> Result<Repository> {
     let caching = CachingConfig { num_chunk_refs: Some(0), ..CachingConfig::default() };
     let preload =
         ManifestPreloadConfig { preload_if: Some(ManifestPreloadCondition::False), ..Default::default() };
@@ -150,7 +149,7 @@ async fn open_for_writing(storage: Arc<dyn Storage + Send + Sync>) -> Result<Rep
 }
 
 /// Adds missing containers and splitting rules to a configuration. Returns whether there were any.
-fn complete(config: &mut RepositoryConfig, needs: &Requirements<'_>) -> Result<bool, IcechunkError> {
+fn complete(config: &mut RepositoryConfig, needs: &Requirements<'_>) -> Result<bool> {
     let mut changed = add_rules(config, needs.arrays, needs.references_per_manifest);
     for container in needs.containers.missing(&prefixes(config), needs.storage)? {
         let prefix = container.url_prefix().to_owned();
@@ -167,13 +166,16 @@ pub(crate) fn prefixes(config: &RepositoryConfig) -> Vec<String> {
 }
 
 /// Returns the newest snapshot of a branch. Creates the branch if nothing was ever committed to the repository.
-pub(crate) async fn branch_tip(repository: &Repository, branch: &str) -> Result<SnapshotId, IcechunkError> {
+pub(crate) async fn branch_tip(repository: &Repository, branch: &str) -> Result<SnapshotId> {
     match repository.lookup_branch(branch).await {
         Ok(tip) => Ok(tip),
         Err(error) if matches!(error.kind, RepositoryErrorKind::Ref(_)) => {
             let known =
                 repository.list_branches().await.map_err(IcechunkError::of("listing the branches"))?;
-            if let Some(first) = only_snapshot(repository, &known).await {
+            // Nothing was committed to a repository whose only branch is at the initial snapshot.
+            let only = known.iter().map(String::as_str).eq(["main"]);
+            let tip = repository.lookup_branch("main").await.ok();
+            if let Some(first) = tip.filter(|tip| only && *tip == Snapshot::INITIAL_SNAPSHOT_ID) {
                 let made = repository.create_branch(branch, &first).await;
                 made.map_err(IcechunkError::of("creating the branch"))?;
                 return Ok(first);
@@ -184,28 +186,32 @@ pub(crate) async fn branch_tip(repository: &Repository, branch: &str) -> Result<
     }
 }
 
-/// Returns the initial snapshot of a repository without commits and with no branch but `main`.
-async fn only_snapshot(repository: &Repository, branches: &BTreeSet<String>) -> Option<SnapshotId> {
-    let only = branches.iter().map(String::as_str).eq(["main"]);
-    let tip = repository.lookup_branch("main").await.ok().filter(|_| only)?;
-    (tip == Snapshot::INITIAL_SNAPSHOT_ID).then_some(tip)
-}
-
 /// Returns whether a snapshot is the tip of a branch or one of its ancestors.
 pub(crate) async fn has_snapshot(
     repository: &Repository,
     branch: &str,
     snapshot: &SnapshotId,
-) -> Result<bool, IcechunkError> {
+) -> Result<bool> {
+    Ok(newest(repository, branch, |commit| commit.id == *snapshot).await?.is_some())
+}
+
+/// Returns the newest commit of a branch that meets a condition.
+async fn newest(
+    repository: &Repository,
+    branch: &str,
+    is: impl Fn(&SnapshotInfo) -> bool,
+) -> Result<Option<FoundCommit>> {
     let failed = IcechunkError::of("reading the log");
     let log = repository.ancestry(&VersionInfo::BranchTipRef(branch.to_owned())).await.map_err(&failed)?;
     let mut log = std::pin::pin!(log);
+    let mut is_last = true;
     while let Some(commit) = log.try_next().await.map_err(&failed)? {
-        if commit.id == *snapshot {
-            return Ok(true);
+        if is(&commit) {
+            return Ok(Some(FoundCommit { snapshot: commit.id.to_string(), is_last }));
         }
+        is_last = false;
     }
-    Ok(false)
+    Ok(None)
 }
 
 /// A commit found by a property.
@@ -238,19 +244,10 @@ pub async fn find_commit(
     branch: &str,
     (key, value): (&str, &str),
     options: &StorageOptions,
-) -> Result<Option<FoundCommit>, IcechunkError> {
+) -> Result<Option<FoundCommit>> {
     let Some((repository, _)) = branch_of(location, branch, options).await? else { return Ok(None) };
-    let failed = IcechunkError::of("reading the log");
-    let log = repository.ancestry(&VersionInfo::BranchTipRef(branch.to_owned())).await.map_err(&failed)?;
-    let mut log = std::pin::pin!(log);
-    let mut is_last = true;
-    while let Some(commit) = log.try_next().await.map_err(&failed)? {
-        if commit.metadata.get(key).and_then(Value::as_str) == Some(value) {
-            return Ok(Some(FoundCommit { snapshot: commit.id.to_string(), is_last }));
-        }
-        is_last = false;
-    }
-    Ok(None)
+    newest(&repository, branch, |commit| commit.metadata.get(key).and_then(Value::as_str) == Some(value))
+        .await
 }
 
 /// Compares a branch with what an earlier commit wrote.
@@ -262,7 +259,7 @@ pub async fn inspect(
     branch: &str,
     record: &CommitRecord,
     options: &StorageOptions,
-) -> Result<History, IcechunkError> {
+) -> Result<History> {
     let Some((repository, tip)) = branch_of(location, branch, options).await? else {
         return Ok(History::Empty);
     };
@@ -278,7 +275,7 @@ async fn branch_of(
     location: &RepositoryLocation,
     branch: &str,
     options: &StorageOptions,
-) -> Result<Option<(Repository, SnapshotId)>, IcechunkError> {
+) -> Result<Option<(Repository, SnapshotId)>> {
     let Some(repository) = open(location, options).await? else { return Ok(None) };
     let known = repository.list_branches().await.map_err(IcechunkError::of("listing the branches"))?;
     if !known.contains(branch) {
@@ -289,7 +286,7 @@ async fn branch_of(
 }
 
 /// Returns whether a snapshot contains nothing but a root group.
-async fn is_empty(repository: &Repository, snapshot: SnapshotId) -> Result<bool, IcechunkError> {
+async fn is_empty(repository: &Repository, snapshot: SnapshotId) -> Result<bool> {
     let session = repository.readonly_session(&VersionInfo::SnapshotId(snapshot)).await;
     let session = session.map_err(IcechunkError::of("opening the snapshot"))?;
     let nodes = session.list_nodes(&node_path("")?).await.map_err(IcechunkError::of("listing the nodes"))?;
@@ -308,7 +305,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// Waits for the lock on the folder of a local repository and takes it. Creates the folder if it does not exist. Dropping
 /// the returned value, or the end of the process, releases the lock. Returns `None` for object stores and for file systems
 /// without locks.
-pub(crate) async fn lock(location: &RepositoryLocation) -> Result<Option<File>, IcechunkError> {
+pub(crate) async fn lock(location: &RepositoryLocation) -> Result<Option<File>> {
     let RepositoryLocation::Local(path) = location else { return Ok(None) };
     create_folder(path).map_err(IcechunkError::of("creating the folder of the repository"))?;
     let Ok(folder) = File::open(path) else { return Ok(None) };
@@ -332,19 +329,14 @@ fn add_rules(config: &mut RepositoryConfig, arrays: &[(String, Vec<u64>)], limit
         counts.iter().try_fold(1_u64, |all, n| all.checked_mul(*n)).is_none_or(|n| n > limit)
     };
     let old = config.manifest().splitting().split_sizes.clone().unwrap_or_default();
-    let new: Vec<_> = arrays
-        .iter()
-        .filter(|(_, counts)| is_large(counts))
-        .map(|(path, counts)| {
-            (ManifestSplitCondition::PathMatches { regex: exact_regex(path) }, split_sizes(counts, limit))
-        })
-        .zip(arrays.iter().filter(|(_, counts)| is_large(counts)))
-        .filter(|((condition, _), (_, counts))| {
-            let known = old.iter().find(|(other, _)| other == condition);
-            !known.is_some_and(|(_, sizes)| divides_well(sizes, counts, limit))
-        })
-        .map(|(rule, _)| rule)
-        .collect();
+    let mut new = Vec::new();
+    for (path, counts) in arrays.iter().filter(|(_, counts)| is_large(counts)) {
+        let condition = ManifestSplitCondition::PathMatches { regex: exact_regex(path) };
+        let known = old.iter().find(|(other, _)| *other == condition);
+        if !known.is_some_and(|(_, sizes)| divides_well(sizes, counts, limit)) {
+            new.push((condition, split_sizes(counts, limit)));
+        }
+    }
     if new.is_empty() {
         return false;
     }
@@ -385,17 +377,14 @@ fn divides_well(sizes: &[ManifestSplitDim], counts: &[u64], limit: u64) -> bool 
 
 /// Returns a regular expression that matches exactly this text.
 fn exact_regex(text: &str) -> String {
-    let escaped: String = text
-        .chars()
-        .flat_map(|c| {
-            ["\\"]
-                .into_iter()
-                .filter(move |_| c.is_ascii_punctuation() && c != '/' && c != '_')
-                .flat_map(str::chars)
-                .chain([c])
-        })
-        .collect();
-    format!("^{escaped}$")
+    let mut regex = String::from("^");
+    for c in text.chars() {
+        if c.is_ascii_punctuation() && c != '/' && c != '_' {
+            regex.push('\\');
+        }
+        regex.push(c);
+    }
+    regex + "$"
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use object_store::{ObjectStore, local::LocalFileSystem};
 use serde::{Deserialize, Serialize};
 use virtualize_store::{StoreOptions, sync_folder};
 
-use crate::IcechunkError;
+use crate::{IcechunkError, Result};
 
 /// Settings of object stores. Missing ones are taken from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`).
 #[derive(Clone, Debug, Default)]
@@ -73,16 +73,17 @@ impl RepositoryLocation {
     ///
     /// # Errors
     /// The scheme is not supported, or the url has no bucket or no prefix.
-    pub fn parse(text: &str) -> Result<Self, IcechunkError> {
+    pub fn parse(text: &str) -> Result<Self> {
         let refuse =
             |reason: &str| IcechunkError::Location { location: text.to_owned(), reason: reason.to_owned() };
         let Some((scheme, rest)) = text.split_once("://") else {
             return Ok(Self::Local(PathBuf::from(text)));
         };
         if scheme == "file" {
-            return match rest.starts_with('/') {
-                true => Ok(Self::Local(PathBuf::from(rest))),
-                false => Err(refuse("a file url starts with file:///")),
+            return if rest.starts_with('/') {
+                Ok(Self::Local(PathBuf::from(rest)))
+            } else {
+                Err(refuse("a file url starts with file:///"))
             };
         }
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
@@ -99,62 +100,45 @@ impl RepositoryLocation {
     }
 
     /// Connects to the storage. No request is made yet.
-    pub(crate) async fn connect(
-        &self,
-        options: &StorageOptions,
-    ) -> Result<Arc<dyn Storage + Send + Sync>, IcechunkError> {
-        match self.clone() {
-            Self::Local(path) => Ok(Arc::new(durable_storage(&path)?)),
-            Self::S3 { bucket, prefix } => options.connect_s3(bucket, prefix).await,
-            Self::Google { bucket, prefix } => options.connect_google(bucket, prefix),
-            Self::Azure { container, prefix } => options.connect_azure(container, prefix).await,
-        }
+    pub(crate) async fn connect(&self, options: &StorageOptions) -> Result<Arc<dyn Storage + Send + Sync>> {
+        let settings = |endpoint: Vec<(String, String)>| {
+            Some(options.values.iter().cloned().chain(endpoint).collect::<HashMap<_, _>>())
+        };
+        let connected = match self.clone() {
+            Self::Local(path) => return Ok(Arc::new(durable_storage(&path)?)),
+            Self::S3 { bucket, prefix } => {
+                let credentials = options.s3_credentials();
+                let settings = options.s3().with_anonymous(credentials.is_none());
+                let credentials = credentials.or(Some(S3Credentials::Anonymous));
+                let prefix = Some(prefix);
+                new_s3_object_store_storage(settings, bucket, prefix, credentials, Vec::new(), Vec::new())
+                    .await
+            }
+            Self::Google { bucket, prefix } => {
+                let anonymous = options.google_is_anonymous();
+                let credentials = if anonymous { GcsCredentials::Anonymous } else { GcsCredentials::FromEnv };
+                let (prefix, credentials) = (Some(prefix), Some(credentials));
+                let settings = settings(options.google_endpoint());
+                new_gcs_storage(bucket, prefix, credentials, settings, Vec::new(), Vec::new())
+            }
+            Self::Azure { container, prefix } => {
+                let anonymous = options.anonymous;
+                let credentials =
+                    if anonymous { AzureCredentials::Anonymous } else { AzureCredentials::FromEnv };
+                let account = options.azure_account().ok_or_else(|| IcechunkError::Location {
+                    location: format!("az://{container}/{prefix}"),
+                    reason: "Azure needs the store option azure_storage_account_name".to_owned(),
+                })?;
+                let (prefix, credentials) = (Some(prefix), Some(credentials));
+                let settings = settings(options.azure_endpoint());
+                new_azure_blob_storage(account, container, prefix, credentials, settings).await
+            }
+        };
+        connected.map_err(IcechunkError::of("connecting to the repository"))
     }
-}
-
-type Connected = Result<Arc<dyn Storage + Send + Sync>, IcechunkError>;
-
-fn connecting() -> impl Fn(StorageError) -> IcechunkError {
-    IcechunkError::of("connecting to the repository")
 }
 
 impl StorageOptions {
-    async fn connect_s3(&self, bucket: String, prefix: String) -> Connected {
-        let credentials = self.s3_credentials();
-        let settings = self.s3().with_anonymous(credentials.is_none());
-        let credentials = credentials.or(Some(S3Credentials::Anonymous));
-        let prefix = Some(prefix);
-        let connected =
-            new_s3_object_store_storage(settings, bucket, prefix, credentials, Vec::new(), Vec::new()).await;
-        connected.map_err(connecting())
-    }
-
-    fn connect_google(&self, bucket: String, prefix: String) -> Connected {
-        let credentials = match self.google_is_anonymous() {
-            true => GcsCredentials::Anonymous,
-            false => GcsCredentials::FromEnv,
-        };
-        let settings = self.map().into_iter().chain(self.google_endpoint()).collect();
-        let (prefix, credentials) = (Some(prefix), Some(credentials));
-        let connected = new_gcs_storage(bucket, prefix, credentials, Some(settings), Vec::new(), Vec::new());
-        connected.map_err(connecting())
-    }
-
-    async fn connect_azure(&self, container: String, prefix: String) -> Connected {
-        let credentials = match self.anonymous {
-            true => AzureCredentials::Anonymous,
-            false => AzureCredentials::FromEnv,
-        };
-        let account = self.azure_account().ok_or_else(|| IcechunkError::Location {
-            location: format!("az://{container}/{prefix}"),
-            reason: "Azure needs the store option azure_storage_account_name".to_owned(),
-        })?;
-        let settings = self.map().into_iter().chain(self.azure_endpoint()).collect();
-        let (prefix, credentials) = (Some(prefix), Some(credentials));
-        let connected = new_azure_blob_storage(account, container, prefix, credentials, Some(settings)).await;
-        connected.map_err(connecting())
-    }
-
     /// Returns the settings of S3, both for virtual chunk containers and for the repository's own storage.
     pub(crate) fn s3(&self) -> S3Options {
         let mut options = S3Options::default()
@@ -217,11 +201,6 @@ impl StorageOptions {
         endpoint("azure_storage_endpoint", "azure_allow_http", url)
     }
 
-    /// Returns the settings as a map.
-    fn map(&self) -> HashMap<String, String> {
-        self.values.iter().cloned().collect()
-    }
-
     /// Returns the credentials for the repository's own storage; `None` for anonymous access. Explicit keys win over the
     /// anonymous flag, which is meant for public buckets of source files.
     fn s3_credentials(&self) -> Option<S3Credentials> {
@@ -264,7 +243,7 @@ fn endpoint(key: &str, plain: &str, url: Option<String>) -> Vec<(String, String)
 }
 
 /// Returns the storage of a repository in a folder.
-fn durable_storage(path: &Path) -> Result<ObjectStorage, IcechunkError> {
+fn durable_storage(path: &Path) -> Result<ObjectStorage> {
     // The only public way from a backend to a storage.
     let backend: &dyn ObjectStoreBackend = &DurableFolder { path: path.to_owned() };
     let stored = serde_json::json!({ "backend": backend });

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use virtualize_zarr::{Array, Hierarchy, cf::attributes::decides_values, node};
 
 use crate::{
-    IcechunkError,
+    IcechunkError, Result,
     metadata::{Document, document_of, documents, node_error, node_path},
     repository::has_snapshot,
 };
@@ -39,7 +39,7 @@ pub struct CommitRecord {
 ///
 /// # Errors
 /// [`IcechunkError::Node`] for an array that Zarr v3 cannot describe.
-pub fn documents_of(hierarchy: &Hierarchy, prefix: &str) -> Result<BTreeMap<String, Value>, IcechunkError> {
+pub fn documents_of(hierarchy: &Hierarchy, prefix: &str) -> Result<BTreeMap<String, Value>> {
     let documents = documents(hierarchy, prefix.trim_matches('/'))?;
     Ok(documents.into_iter().map(|document| (document.path, document.metadata)).collect())
 }
@@ -70,7 +70,7 @@ impl<'a> UpdatePlanner<'a> {
         repository: &Repository,
         record: &'a CommitRecord,
         (branch, tip): (&str, &SnapshotId),
-    ) -> Result<Self, IcechunkError> {
+    ) -> Result<Self> {
         let session = async |snapshot: &SnapshotId| {
             let opened = repository.readonly_session(&VersionInfo::SnapshotId(snapshot.clone())).await;
             opened.map_err(IcechunkError::of("opening the snapshot"))
@@ -89,7 +89,7 @@ impl<'a> UpdatePlanner<'a> {
     }
 
     /// Returns why the first recorded node that others changed can no longer be updated.
-    pub(crate) async fn first_conflict(&self) -> Result<Option<IcechunkError>, IcechunkError> {
+    pub(crate) async fn first_conflict(&self) -> Result<Option<IcechunkError>> {
         for (path, recorded) in &self.record.documents {
             match self.current(path, recorded).await {
                 Ok(_) => {}
@@ -104,11 +104,7 @@ impl<'a> UpdatePlanner<'a> {
     ///
     /// # Errors
     /// The update would overwrite what others wrote.
-    pub(crate) async fn plan(
-        &self,
-        documents: &[Document<'_>],
-        extends: bool,
-    ) -> Result<UpdatePlan, IcechunkError> {
+    pub(crate) async fn plan(&self, documents: &[Document<'_>], extends: bool) -> Result<UpdatePlan> {
         let groups = documents.iter().filter(|document| document.array.is_none());
         let groups: BTreeSet<&str> = groups.map(|document| document.path.as_str()).collect();
         let (mut removed, mut current) = (Vec::new(), BTreeMap::new());
@@ -150,7 +146,7 @@ impl<'a> UpdatePlanner<'a> {
     ///
     /// # Errors
     /// With a recorded snapshot: [`IcechunkError::Foreign`] if others removed, replaced or changed the node or its chunks.
-    async fn current(&self, path: &str, recorded: &Value) -> Result<Option<Value>, IcechunkError> {
+    async fn current(&self, path: &str, recorded: &Value) -> Result<Option<Value>> {
         let foreign = |reason: String| Err(IcechunkError::Foreign { path: path.to_owned(), reason });
         let node = self.tip.get_node(&node_path(path)?).await.ok();
         let current = node.as_ref().map(|node| document_of(path, node)).transpose()?;
@@ -178,7 +174,7 @@ impl<'a> UpdatePlanner<'a> {
         Ok(Some(current))
     }
 
-    async fn has_other_children(&self, group: &str, removed: &[String]) -> Result<bool, IcechunkError> {
+    async fn has_other_children(&self, group: &str, removed: &[String]) -> Result<bool> {
         let failed = IcechunkError::of("listing the group");
         for node in self.tip.list_nodes(&node_path(group)?).await.map_err(&failed)? {
             let node = node.map_err(IcechunkError::of("listing the group"))?;
@@ -194,7 +190,7 @@ impl<'a> UpdatePlanner<'a> {
 
     /// Checks that arrays of others still have the same lengths along the dimensions that they share with arrays of this
     /// dataset in the same group. xarray cannot open a group in which they differ.
-    async fn check_foreign_dimensions(&self, documents: &[Document<'_>]) -> Result<(), IcechunkError> {
+    async fn check_foreign_dimensions(&self, documents: &[Document<'_>]) -> Result<()> {
         // The recorded and the new length of each dimension, by group and name.
         let mut lengths: BTreeMap<(&str, String), (Option<u64>, u64)> = BTreeMap::new();
         for document in documents.iter().filter(|document| document.array.is_some()) {

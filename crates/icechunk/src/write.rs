@@ -21,12 +21,13 @@ use icechunk::{
 };
 use serde_json::Value;
 use tokio::sync::RwLock;
+use virtualize_zarr::node::join;
 
 use crate::{
-    CommitOptions, IcechunkError, RepositoryLocation,
+    CommitOptions, IcechunkError, RepositoryLocation, Result,
     chunks::{NewChunk, NewChunks},
     error::one_line,
-    metadata::{bytes, key, node_error, node_path},
+    metadata::{node_error, node_path},
 };
 
 /// Maximum number of chunks in one call of the `icechunk` crate.
@@ -58,19 +59,6 @@ struct Scratch {
     parts: u64,
 }
 
-/// Chunks that are written together.
-#[derive(Default)]
-struct Batch {
-    references: Vec<(ChunkIndices, VirtualChunkRef)>,
-    inline: Vec<(ChunkIndices, Bytes)>,
-}
-
-impl Batch {
-    fn len(&self) -> usize {
-        self.references.len() + self.inline.len()
-    }
-}
-
 impl<'a> Writer<'a> {
     /// Starts a commit on top of `tip`.
     ///
@@ -80,7 +68,7 @@ impl<'a> Writer<'a> {
         repository: &'a Repository,
         options: &'a CommitOptions,
         tip: SnapshotId,
-    ) -> Result<Self, IcechunkError> {
+    ) -> Result<Self> {
         let (session, store) = open(repository, &options.branch).await?;
         if *session.read().await.snapshot_id() != tip {
             let reason = "another writer committed at the same time".to_owned();
@@ -104,13 +92,13 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes the document of a node.
-    pub(crate) async fn document(&self, path: &str, metadata: &Value) -> Result<(), IcechunkError> {
-        let set = self.store.set(&key(path), bytes(metadata)).await;
+    pub(crate) async fn document(&self, path: &str, metadata: &Value) -> Result<()> {
+        let set = self.store.set(&join(path, "zarr.json"), metadata.to_string().into()).await;
         set.map_err(|error| node_error(path, one_line(&error)))
     }
 
     /// Removes a node and everything below it, if it exists.
-    pub(crate) async fn remove(&self, path: &str) -> Result<(), IcechunkError> {
+    pub(crate) async fn remove(&self, path: &str) -> Result<()> {
         let mut session = self.session.write().await;
         let removed = match session.get_node(&node_path(path)?).await {
             Ok(node) => session.delete_node(node).await,
@@ -125,30 +113,36 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes the chunks of an array.
-    pub(crate) async fn chunks(
-        &mut self,
-        path: &str,
-        mut chunks: NewChunks<'_>,
-    ) -> Result<(), IcechunkError> {
+    pub(crate) async fn chunks(&mut self, path: &str, mut chunks: NewChunks<'_>) -> Result<()> {
         let node = node_path(path)?;
-        let mut batch = Batch::default();
-        while let Some((indices, chunk)) = chunks.next().await? {
-            match chunk {
-                NewChunk::Virtual(reference) => batch.references.push((indices, reference)),
-                NewChunk::Inline(bytes) => batch.inline.push((indices, bytes)),
+        let (mut references, mut inline) = (Vec::new(), Vec::new());
+        loop {
+            let next = chunks.next().await?;
+            let is_last = next.is_none();
+            match next {
+                Some((indices, NewChunk::Virtual(reference))) => references.push((indices, reference)),
+                Some((indices, NewChunk::Inline(bytes))) => inline.push((indices, bytes)),
+                None => {}
             }
-            if batch.len() >= BATCH {
-                self.write_batch(&node, std::mem::take(&mut batch)).await?;
+            if is_last || references.len() + inline.len() >= BATCH {
+                self.write_batch(&node, std::mem::take(&mut references), std::mem::take(&mut inline)).await?;
+            }
+            if is_last {
+                return Ok(());
             }
         }
-        self.write_batch(&node, batch).await
     }
 
-    async fn write_batch(&mut self, node: &Path, batch: Batch) -> Result<(), IcechunkError> {
+    async fn write_batch(
+        &mut self,
+        node: &Path,
+        references: Vec<(ChunkIndices, VirtualChunkRef)>,
+        inline: Vec<(ChunkIndices, Bytes)>,
+    ) -> Result<()> {
         let failed = |error: String| node_error(node.as_str().trim_start_matches('/'), error);
-        self.pending += batch.len() as u64;
-        self.written += batch.len() as u64;
-        let Batch { references, inline } = batch;
+        let count = (references.len() + inline.len()) as u64;
+        self.pending += count;
+        self.written += count;
         let set = self.store.set_virtual_refs(node, false, references).await;
         set.map_err(|error| failed(one_line(&error)))?;
         let payloads = self.upload(node, inline).await?;
@@ -166,7 +160,7 @@ impl<'a> Writer<'a> {
         &self,
         node: &Path,
         inline: Vec<(ChunkIndices, Bytes)>,
-    ) -> Result<Vec<(ChunkIndices, ChunkPayload)>, IcechunkError> {
+    ) -> Result<Vec<(ChunkIndices, ChunkPayload)>> {
         let failed =
             |error: SessionError| node_error(node.as_str().trim_start_matches('/'), one_line(&error));
         let session = self.session.read().await;
@@ -182,7 +176,7 @@ impl<'a> Writer<'a> {
 
     /// Commits pending chunks to a temporary branch, which frees their memory. (Amending one commit instead would rewrite the
     /// list of all its chunks each time.)
-    async fn commit_part(&mut self) -> Result<(), IcechunkError> {
+    async fn commit_part(&mut self) -> Result<()> {
         let parts = self.scratch.as_ref().map_or(0, |scratch| scratch.parts) + 1;
         let message = format!("{} (part {parts})", self.options.message);
         let snapshot = self.commit_pending(message).await?;
@@ -203,7 +197,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Commits pending chunks: to the temporary branch or, before there is one, to no branch.
-    async fn commit_pending(&self, message: String) -> Result<SnapshotId, IcechunkError> {
+    async fn commit_pending(&self, message: String) -> Result<SnapshotId> {
         let mut session = self.session.write().await;
         let commit = session.commit(message).properties(self.properties()).allow_empty(true);
         let commit = if self.scratch.is_none() { commit.anonymous() } else { commit };
@@ -211,7 +205,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Completes the commit: makes it visible on the branch.
-    pub(crate) async fn finish(self) -> Result<SnapshotId, IcechunkError> {
+    pub(crate) async fn finish(self) -> Result<SnapshotId> {
         let Some(Scratch { branch, .. }) = &self.scratch else {
             let detector = ConflictDetector;
             let mut session = self.session.write().await;
@@ -257,7 +251,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-async fn open(repository: &Repository, branch: &str) -> Result<(Arc<RwLock<Session>>, Store), IcechunkError> {
+async fn open(repository: &Repository, branch: &str) -> Result<(Arc<RwLock<Session>>, Store)> {
     let session = repository.writable_session(branch).await;
     let session = Arc::new(RwLock::new(session.map_err(IcechunkError::of("opening the branch"))?));
     let store = Store::from_session(Arc::clone(&session)).await;
@@ -278,10 +272,7 @@ async fn delete_branch(repository: &Repository, branch: &str) {
 
 /// Deletes the temporary branches that killed processes left. The lock of a local repository excludes that one is in use; in
 /// a bucket, one counts as abandoned after hours without a new part.
-pub(crate) async fn delete_abandoned(
-    repository: &Repository,
-    location: &RepositoryLocation,
-) -> Result<(), IcechunkError> {
+pub(crate) async fn delete_abandoned(repository: &Repository, location: &RepositoryLocation) -> Result<()> {
     let branches = repository.list_branches().await.map_err(IcechunkError::of("listing the branches"))?;
     let is_ours =
         |branch: &&String| branch.strip_prefix(PREFIX).is_some_and(|id| SnapshotId::try_from(id).is_ok());

@@ -15,7 +15,7 @@ use virtualize::{
     zarr::ZarrFormat,
 };
 use virtualize_archive::{
-    BatchBuilder, BatchOptions, Event, FileOptions as Files, LayoutOptions, ScanOptions, Summary, Target,
+    Batch, BatchOptions, Event, FileOptions as Files, LayoutOptions, ScanOptions, Summary, Target,
     scan_inputs,
 };
 
@@ -108,8 +108,8 @@ pub(crate) fn batch(output: String, options: &str, workers: &str, wants_events: 
     let workers: Arc<Workers> =
         Arc::new(serde_json::from_str(workers).map_err(|error| error::option(error.to_string()))?);
     check_files(&options.batch.files)?;
-    let (builder, cancel) = options.start(&output)?;
-    let (batch, store) = (builder.build(), options.file.source.store.options());
+    let (batch, cancel) = options.start(&output)?;
+    let store = options.file.source.store.options();
     Run::start(cancel, wants_events, |events| async move {
         let warnings = Arc::new(Warnings::default());
         let (seen, others) = (Arc::clone(&warnings), Arc::clone(&workers));
@@ -134,8 +134,7 @@ pub(crate) fn write_list(
 ) -> PyResult<Run> {
     let options: OfBatch = parse(options)?;
     check_files(&options.batch.files)?;
-    let (builder, cancel) = options.start(&output)?;
-    let batch = builder.build();
+    let (batch, cancel) = options.start(&output)?;
     Run::start(cancel, wants_events, move |events| async move {
         let written = batch.write_list(&list, size, move |event| events.send(&event)).await;
         let plan = written.map_err(|error| error::of_archive(&error))?;
@@ -164,13 +163,12 @@ pub(crate) fn scan(options: &str, wants_events: bool) -> PyResult<Run> {
 }
 
 impl OfBatch {
-    /// Checks the options. Returns the builder of the batch, and the token that stops it.
-    fn start(&self, output: &str) -> PyResult<(BatchBuilder, CancellationToken)> {
+    /// Checks the options. Returns the batch, and the token that stops it.
+    fn start(&self, output: &str) -> PyResult<(Batch, CancellationToken)> {
         let target = self.check(output)?;
-        let mapping = self.file.command_options(target.zarr_format());
-        let (cancel, concurrency) = (CancellationToken::new(), mapping.store.concurrency);
-        let builder = self.batch.builder(output, target, mapping);
-        Ok((builder.files_at_once(concurrency).cancel(cancel.clone()), cancel))
+        let batch = self.batch.batch(output, target.clone(), self.file.command_options(target.zarr_format()));
+        let cancel = batch.cancel.clone();
+        Ok((batch, cancel))
     }
 
     /// Refuses options that exclude each other. Returns what is written.

@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 use virtualize::{
-    Options, VirtualStore, from_text, to_text,
+    Code, ErrorClass, OptionName, Options, Remedy, VirtualStore, from_text, to_text,
     zarr::{Hierarchy, readers::ReaderSetup},
 };
 use virtualize_remedy::alternatives;
 
 use crate::{
-    Error, Event, Item, Journal, Layout, Member,
+    Error, Event, Item, Journal, Layout, Member, Result,
     compat::{Difference, Signature, differences, wanted},
-    error::{CombineError, Note},
+    error::{CombineError, Note, files, of_eras},
     event::Events,
     file::{FileChunks, Head, Members},
     join::{self, ChunkPlaces, Combined, JoinedChunks, collect, combine},
@@ -54,7 +54,7 @@ impl Combination {
         layout: &Layout,
         options: &PlanOptions,
         others: &str,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let mut chain = Chain::of_options(options, others);
         let options_digest = chain.digest();
         let (mut files, signatures) = kinds(journal)?;
@@ -105,14 +105,23 @@ impl Combination {
         journal: &Arc<Mutex<Journal>>,
         events: &Events,
         cancel: &CancellationToken,
-    ) -> Result<CombinedFiles<'_>, Error> {
-        let mut progress = Progress { events, cancel, done: 0, files: self.files() as u64 };
+    ) -> Result<CombinedFiles<'_>> {
+        let (mut done, files) = (0, self.files() as u64);
+        let mut step = || {
+            if cancel.is_cancelled() {
+                return Err(Error::Stopped { done: files, files });
+            }
+            if done % TOLD == 0 {
+                events.tell(Event::Combining { done, files });
+            }
+            done += 1;
+            Ok(())
+        };
         let mut notes: Vec<Note> = self.plan.notes.clone();
         let mut members = Rows::new(journal, &self.ids, cancel);
         let (mut whole, mut chunks): (Option<Hierarchy>, _) = (None, ChunkPlaces::default());
         for era in &self.plan.eras {
-            let combined: Combined<'_> =
-                combine(era, &self.layout, &self.options, &mut members, &mut || progress.step())?;
+            let combined: Combined<'_> = combine(era, &self.layout, &self.options, &mut members, &mut step)?;
             notes.extend(combined.notes);
             chunks.graft(&era.group, combined.chunks);
             let whole = whole.get_or_insert_with(|| Hierarchy::new(combined.hierarchy.format));
@@ -169,26 +178,24 @@ impl<'a> Rows<'a> {
     }
 
     /// Returns the row of the journal, and the journal.
-    fn find(&self, row: u64) -> Result<(u64, MutexGuard<'_, Journal>), Error> {
+    fn find(&self, row: u64) -> Result<(u64, MutexGuard<'_, Journal>)> {
         let id = id_of(self.ids, row).and_then(|id| u64::try_from(id).ok()).ok_or(CombineError::Nothing)?;
         Ok((id, self.journal.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
 impl Members for Rows<'_> {
-    type Error = Error;
-
-    fn head(&mut self, row: u64) -> Result<Head, Error> {
-        let (id, mut journal) = self.find(row)?;
+    fn head(&mut self, row: u64) -> Result<Head> {
+        let (id, journal) = self.find(row)?;
         Ok(journal.head(id)?)
     }
 
-    fn chunks(&mut self, row: u64, path: &str) -> Result<FileChunks, Error> {
+    fn chunks(&mut self, row: u64, path: &str) -> Result<FileChunks> {
         if self.cancel.is_cancelled() {
             let files = self.ids.len() as u64;
             return Err(Error::Stopped { done: files, files });
         }
-        let (id, mut journal) = self.find(row)?;
+        let (id, journal) = self.find(row)?;
         Ok(journal.chunks(id, path)?)
     }
 }
@@ -196,27 +203,6 @@ impl Members for Rows<'_> {
 /// Returns the entry of `ids` for a row number of the plan.
 pub(super) fn id_of(ids: &[i64], row: u64) -> Option<i64> {
     ids.get(usize::try_from(row).ok()?).copied()
-}
-
-struct Progress<'a> {
-    events: &'a Events,
-    cancel: &'a CancellationToken,
-    done: u64,
-    files: u64,
-}
-
-impl Progress<'_> {
-    fn step(&mut self) -> Result<(), Error> {
-        let Self { done, files, .. } = *self;
-        if self.cancel.is_cancelled() {
-            return Err(Error::Stopped { done: files, files });
-        }
-        self.done += 1;
-        if done % TOLD == 0 {
-            self.events.tell(Event::Combining { done, files });
-        }
-        Ok(())
-    }
 }
 
 /// Identifies the rows of a plan, and the options that the output depends on. Further rows continue the chain.
@@ -247,14 +233,12 @@ impl Chain {
 }
 
 /// Returns the kinds of all files, and the signatures of the first thousand.
-fn kinds(journal: &Journal) -> Result<(Files, Signatures), Error> {
+fn kinds(journal: &Journal) -> Result<(Files, Signatures)> {
     let (mut files, mut signatures) = (Files::default(), Signatures::new());
     for storage in journal.signature_digests()? {
         let signature = serde_json::from_str::<Signature>(&journal.signature(&storage)?);
-        let signature = signature.map_err(|error| JournalError::Failed {
-            path: journal.path().to_owned(),
-            reason: format!("signature {storage}: {error}"),
-        })?;
+        let signature = signature
+            .map_err(|error| JournalError::failed(journal.path(), format!("signature {storage}: {error}")))?;
         files.kind(&storage, || signature.digest());
         if signatures.len() < MAX_SIGNATURES {
             signatures.insert(storage, signature);
@@ -265,10 +249,8 @@ fn kinds(journal: &Journal) -> Result<(Files, Signatures), Error> {
 
 /// Parses the extent of a row of the journal.
 pub(super) fn parse_extent(journal: &Journal, id: i64, extent: &str) -> Result<FileExtent, JournalError> {
-    serde_json::from_str(extent).map_err(|error| JournalError::Failed {
-        path: journal.path().to_owned(),
-        reason: format!("row {id}: {error}"),
-    })
+    serde_json::from_str(extent)
+        .map_err(|error| JournalError::failed(journal.path(), format!("row {id}: {error}")))
 }
 
 /// Returns the error that describes how the first files of the first two eras differ.
@@ -286,7 +268,16 @@ fn mismatch(journal: &Journal, signatures: &Signatures, eras: &[(u64, String)]) 
     if more > 0 {
         said.push(format!("and {more} more"));
     }
-    Error::Mismatch { eras: eras.to_vec(), differences: said }
+    let (count, differ) = (eras.len(), said.join("; "));
+    let message = format!(
+        "the files are of {count} eras, which are not merged: {}; the second differs in {differ}",
+        of_eras(eras, files)
+    );
+    let remedy = Remedy::set(OptionName::OnMismatch, "split", "make each a group")
+        .or(Remedy::set(OptionName::OnMismatch, "skip", "keep the largest"))
+        .or(Remedy::set(OptionName::OnChange, "drop", "drop files that were recorded but never written"))
+        .or(Remedy::advice("list all differences with a scan"));
+    Error::new(ErrorClass::File, Code::Mismatch, message, remedy)
 }
 
 /// Maximum number of new files. More are combined with all others, one part of the dataset after the other.
@@ -332,7 +323,7 @@ pub(super) struct Grown {
 
 impl Grown {
     /// Returns what is known of an output; `None` unless its files and options are those of when it was written.
-    pub(super) fn of(journal: &Journal, output: &str, options: &Chain) -> Result<Option<Self>, Error> {
+    pub(super) fn of(journal: &Journal, output: &str, options: &Chain) -> Result<Option<Self>> {
         let Some((through, state)) = journal.tail(output)? else { return Ok(None) };
         let Ok(tail) = serde_json::from_slice::<Tail>(&state) else { return Ok(None) };
         if tail.options != options.digest() {
@@ -353,7 +344,7 @@ impl Grown {
         layout: &Layout,
         options: &PlanOptions,
         cancel: &CancellationToken,
-    ) -> Result<Option<Extension>, Error> {
+    ) -> Result<Option<Extension>> {
         let Self { tail, rows } = self;
         let is_same = rows.iter().all(|row| *row.storage == *tail.storage);
         if rows.is_empty() || rows.len() > MAX_NEW_FILES || !is_same {
@@ -361,7 +352,7 @@ impl Grown {
         }
         let Some(arranged) = Arranged::new(&tail, &rows, &locked(journal), layout) else { return Ok(None) };
         let joined = arranged.join(&tail, (journal, cancel), layout, options)?;
-        let Some(Joined { hierarchy, tail: new_tail }) = joined else { return Ok(None) };
+        let Some((hierarchy, new_tail)) = joined else { return Ok(None) };
         let Some(mut digest) = Chain::parse(&tail.digest) else { return Ok(None) };
         rows.iter().for_each(|row| digest.add(row.id, row.run));
         let after = Tail {
@@ -382,7 +373,7 @@ impl Tail {
         combination: &Combination,
         hierarchy: &Hierarchy,
         journal: &Journal,
-    ) -> Result<Option<Self>, Error> {
+    ) -> Result<Option<Self>> {
         let Combination { plan, layout, ids, .. } = combination;
         let ([era], [_]) = (plan.eras.as_slice(), layout.along.as_slice()) else { return Ok(None) };
         let is_whole =
@@ -411,11 +402,9 @@ impl Tail {
     }
 
     /// Stores the tail of an output that was published.
-    pub(super) fn store(&self, journal: &Journal, output: &str) -> Result<(), Error> {
-        let state = serde_json::to_vec(self).map_err(|error| JournalError::Failed {
-            path: journal.path().to_owned(),
-            reason: format!("tail: {error}"),
-        })?;
+    pub(super) fn store(&self, journal: &Journal, output: &str) -> Result<()> {
+        let state = serde_json::to_vec(self)
+            .map_err(|error| JournalError::failed(journal.path(), format!("tail: {error}")))?;
         Ok(journal.set_tail(output, self.through, &state)?)
     }
 }
@@ -429,12 +418,6 @@ fn text_of(tail: &Hierarchy) -> Option<String> {
 
 fn locked(journal: &Mutex<Journal>) -> MutexGuard<'_, Journal> {
     journal.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A dataset that was extended, with its new and changed chunks, and the text of its tail.
-struct Joined {
-    hierarchy: Hierarchy,
-    tail: String,
 }
 
 /// The first and the last file of an output, and the new files, in order.
@@ -475,14 +458,15 @@ impl Arranged {
         Some(Self { era, known, files })
     }
 
-    /// Joins the files, and extends the dataset by what the new ones add.
+    /// Joins the files, and extends the dataset by what the new ones add. Returns it with its new and changed chunks, and
+    /// the text of its tail.
     fn join(
         &self,
         tail: &Tail,
         (journal, cancel): (&Arc<Mutex<Journal>>, &CancellationToken),
         layout: &Layout,
         options: &PlanOptions,
-    ) -> Result<Option<Joined>, Error> {
+    ) -> Result<Option<(Hierarchy, String)>> {
         let Ok(before) = from_text(tail.hierarchy.as_bytes(), &[], "tail") else { return Ok(None) };
         let ids: Vec<i64> = self.files.iter().map(|(id, _)| *id).collect();
         let mut members = Rows::new(journal, &ids, cancel);
@@ -497,7 +481,7 @@ impl Arranged {
         let mut chunks = extended.chunks(JoinedChunks::new(members, joined.chunks));
         // Reading the chunks of all files reports why that fails.
         let hierarchy = collect(extended.hierarchy.clone(), &mut chunks).ok();
-        Ok(hierarchy.map(|hierarchy| Joined { hierarchy, tail }))
+        Ok(hierarchy.map(|hierarchy| (hierarchy, tail)))
     }
 
     /// Returns row and extent of the last file.

@@ -3,12 +3,12 @@
 use std::{collections::HashMap, path::Path};
 
 use futures::{StreamExt, TryStreamExt, stream};
-use virtualize::{Code, ErrorClass, Format, Options, Relocation, StoreOptions, VirtualStore};
+use virtualize::{Code, ErrorClass, Format, Options, Relocation, Remedy, StoreOptions, VirtualStore};
 use virtualize_store::{Parts, create_folder, list_page, local_path, url_of};
 
 use super::write::output_name;
 use crate::{
-    Error, Item, Journal, JournalError, OptionConflict,
+    Error, Item, Journal, JournalError, Result,
     journal::{Failure, Record},
     list::Input,
 };
@@ -31,9 +31,10 @@ pub(super) fn root(inputs: &[Input], journal: &Journal) -> Result<String, Journa
             None => url_of(input.trim_end_matches('/')).ok(),
         };
         let Some(folder) = folder else { continue };
-        roots.push(match journal.is_staged(&folder)? {
-            true => folder_of(&folder).to_owned(),
-            false => format!("{}/", folder.trim_end_matches('/')),
+        roots.push(if journal.is_staged(&folder)? {
+            folder_of(&folder).to_owned()
+        } else {
+            format!("{}/", folder.trim_end_matches('/'))
         });
     }
     let mut all = roots.iter().cloned().reduce(|one, other| common(&one, &other));
@@ -101,12 +102,10 @@ impl Each {
         let folder = common(&self.root, path);
         let name = path.strip_prefix(folder.as_str()).unwrap_or(path).replacen("://", "/", 1);
         let bad = |part: &str| matches!(part, "" | "." | "..") || part.contains(['\\', '\0']);
-        match name.split('/').any(bad) {
-            true => Err(Failure::of_file(format!(
-                "{path}: {name:?} cannot be the name of an output [{}]",
-                Code::Url
-            ))),
-            false => Ok(format!("{name}{}", self.extension)),
+        if name.split('/').any(bad) {
+            Err(Failure::of_file(format!("{path}: {name:?} cannot be the name of an output [{}]", Code::Url)))
+        } else {
+            Ok(format!("{name}{}", self.extension))
         }
     }
 
@@ -160,7 +159,7 @@ impl Each {
     }
 
     /// Returns the rows whose outputs are missing or no longer match their receipts.
-    pub(super) async fn damaged(&self, journal: &Journal, options: &StoreOptions) -> Result<Vec<i64>, Error> {
+    pub(super) async fn damaged(&self, journal: &Journal, options: &StoreOptions) -> Result<Vec<i64>> {
         let there = match local_path(&self.output) {
             Some(_) => None,
             None => Some(self.below(journal, options).await.map_err(virtualize::Error::from)?),
@@ -207,10 +206,7 @@ impl Each {
             let page = list_page(&prefix, true, after.as_deref(), options).await?;
             for object in &page.files {
                 let key = object.url.strip_prefix(&prefix).unwrap_or(&object.url);
-                let (name, rest) = match self.format.is_several_files() {
-                    true => self.split(key),
-                    false => (key, ""),
-                };
+                let (name, rest) = if self.format.is_several_files() { self.split(key) } else { (key, "") };
                 there.entry(name.to_owned()).or_default().add_object(rest, object);
             }
             after = page.next;
@@ -228,11 +224,12 @@ impl Each {
     }
 
     /// Rejects files whose outputs would share a location, or be nested in each other.
-    pub(super) fn check_names(&self, journal: &Journal, append: bool) -> Result<(), Error> {
+    pub(super) fn check_names(&self, journal: &Journal, append: bool) -> Result<()> {
         let refused = |one: &str, other: &str, name: &str| -> Error {
             let output = self.place(name);
-            OptionConflict::SameOutput { one: plain(one).to_owned(), other: plain(other).to_owned(), output }
-                .into()
+            let message = format!("{} and {} map to the same output, {output}", plain(one), plain(other));
+            let remedy = Remedy::advice("read them in separate runs, with different outputs");
+            Error::new(ErrorClass::Conflict, Code::Usage, message, remedy)
         };
         journal.for_each_named(append, |url| {
             let Ok(name) = self.name(url) else { return Ok(()) };

@@ -8,16 +8,16 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use virtualize::{
-    CommitMode, CommitOptions, CommitRecord, Committed, Error as FileError, History, Options, Relocation,
-    VirtualStore,
+    Code, CommitMode, CommitOptions, CommitRecord, Committed, Error as FileError, ErrorClass, History,
+    OptionName, Options, Relocation, Remedy, VirtualStore,
 };
 
 use super::{
     Batch,
     combine::{Combination, Extension, Grown, Rows},
-    write::Writing,
+    write::{Writing, output_name},
 };
-use crate::{Error, Event, Journal, JournalError, OptionConflict, join::JoinedChunks};
+use crate::{Error, Event, Journal, JournalError, Result, join::JoinedChunks};
 
 /// The fact that stores the record of the last commit.
 const COMMITTED: &str = "commit";
@@ -44,11 +44,7 @@ struct Record {
 
 impl Writing<'_> {
     /// Commits the dataset, unless the repository already has it. Replaces the dataset of the last commit.
-    pub(super) async fn commit(
-        &mut self,
-        combination: Combination,
-        options: &CommitOptions,
-    ) -> Result<(), Error> {
+    pub(super) async fn commit(&mut self, combination: Combination, options: &CommitOptions) -> Result<()> {
         let place = self.place(options);
         let Some(record) = self.last_commit(&place, &options.branch).await? else {
             return self.commit_as(combination, options.clone()).await;
@@ -72,7 +68,9 @@ impl Writing<'_> {
             }
         }
         if !run.append && !overwrite {
-            return Err(OptionConflict::NotAppended.into());
+            let message = "the repository already has files of an earlier run";
+            let remedy = Remedy::turn_on(OptionName::Append, "add what is new");
+            return Err(Error::new(ErrorClass::Conflict, Code::Usage, message, remedy));
         }
         let options = CommitOptions { mode: CommitMode::Update(earlier), ..options.clone() };
         self.commit_as(combination, options).await
@@ -80,11 +78,7 @@ impl Writing<'_> {
 
     /// Adds files to the repository that follow all others, or leaves it as it is if there are none. Returns whether that was
     /// possible.
-    pub(super) async fn extend_repository(
-        &mut self,
-        grown: Grown,
-        options: &CommitOptions,
-    ) -> Result<bool, Error> {
+    pub(super) async fn extend_repository(&mut self, grown: Grown, options: &CommitOptions) -> Result<bool> {
         self.batch.go_on()?;
         let Batch { output, options: Options { store: reaching, .. }, run, .. } = self.batch;
         let record = self.last_commit(&self.place(options), &options.branch).await?;
@@ -112,22 +106,24 @@ impl Writing<'_> {
         self.events.tell(Event::Writing { target: output.clone() });
         let done = virtualize::commit(&store, output, &with_mark(options, &record), reaching).await?;
         self.committed(record, done)?;
-        self.finish_extension(rows, tail)?;
+        let name = output_name(output);
+        self.journal().begin_output(&name, (&tail.digest, ""), rows, true)?;
+        self.tail = Some(tail);
+        self.finish("")?;
         Ok(true)
     }
 
     /// Returns the output extended by the new files; `None` if all files have to be combined.
-    async fn extension(&self, grown: Grown) -> Result<Option<Extension>, Error> {
+    async fn extension(&self, grown: Grown) -> Result<Option<Extension>> {
         // Rewritten urls must be distinct from those of all other files.
         if self.batch.relocation != Relocation::Keep {
             return Ok(None);
         }
-        let (journal, combine) = (Arc::clone(&self.journal), self.batch.combine.clone());
-        let cancel = self.batch.cancel.clone();
+        let (journal, batch) = (Arc::clone(&self.journal), self.batch.clone());
         let extended = tokio::task::spawn_blocking(move || {
-            grown.extend(&journal, &combine.layout, &combine.plan, &cancel)
+            grown.extend(&journal, &batch.layout, &batch.plan, &batch.cancel)
         });
-        extended.await.map_err(|error| Error::Internal(error.to_string()))?
+        extended.await.map_err(Error::internal)?
     }
 
     /// Identifies repository, branch and group in the journal.
@@ -137,7 +133,7 @@ impl Writing<'_> {
     }
 
     /// Returns the record of the last commit. Completes the record first if the run was killed before it could.
-    async fn last_commit(&self, place: &str, branch: &str) -> Result<Option<Record>, Error> {
+    async fn last_commit(&self, place: &str, branch: &str) -> Result<Option<Record>> {
         let begun = self.record(COMMITTING)?.filter(|begun| begun.place == place);
         if let Some(begun) = begun {
             let Batch { output, options: Options { store: reaching, .. }, .. } = self.batch;
@@ -157,7 +153,7 @@ impl Writing<'_> {
         combination: Combination,
         record: Record,
         options: &CommitOptions,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let Batch { output, options: Options { store: reaching, .. }, .. } = self.batch;
         if record.digest == combination.digest {
             let mark = (MARK, record.mark.as_str());
@@ -170,12 +166,12 @@ impl Writing<'_> {
         self.commit_as(combination, options.clone()).await
     }
 
-    fn record(&self, fact: &str) -> Result<Option<Record>, Error> {
+    fn record(&self, fact: &str) -> Result<Option<Record>> {
         let text = self.journal().fact(fact)?;
         Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
     }
 
-    fn keep(&self, record: &Record) -> Result<(), Error> {
+    fn keep(&self, record: &Record) -> Result<()> {
         let journal = self.journal();
         journal.set_fact(COMMITTED, Some(&text(record, &journal)?))?;
         Ok(journal.set_fact(COMMITTING, None)?)
@@ -188,7 +184,7 @@ impl Writing<'_> {
     }
 
     /// Combines the files, and commits them with an identifying property.
-    async fn commit_as(&mut self, combination: Combination, options: CommitOptions) -> Result<(), Error> {
+    async fn commit_as(&mut self, combination: Combination, options: CommitOptions) -> Result<()> {
         let record = self.new_record(&options, &combination.digest);
         let (batch, journal) = (self.batch.clone(), Arc::clone(&self.journal));
         let runtime = tokio::runtime::Handle::current();
@@ -218,7 +214,7 @@ impl Writing<'_> {
     }
 
     /// Records and reports a commit.
-    fn committed(&mut self, mut record: Record, done: Committed) -> Result<(), Error> {
+    fn committed(&mut self, mut record: Record, done: Committed) -> Result<()> {
         let note = done.note();
         record.snapshot.clone_from(&done.snapshot);
         self.keep(&record)?;
@@ -231,7 +227,7 @@ impl Writing<'_> {
 }
 
 /// Records that a commit is about to be made.
-fn begin(journal: &Journal, record: &Record) -> Result<(), Error> {
+fn begin(journal: &Journal, record: &Record) -> Result<()> {
     Ok(journal.set_fact(COMMITTING, Some(&text(record, journal)?))?)
 }
 
@@ -247,10 +243,7 @@ impl Record {
     }
 }
 
-fn text(record: &Record, journal: &Journal) -> Result<String, Error> {
-    let failed = |error: serde_json::Error| JournalError::Failed {
-        path: journal.path().to_owned(),
-        reason: format!("record of the commit: {error}"),
-    };
+fn text(record: &Record, journal: &Journal) -> Result<String> {
+    let failed = |error| JournalError::failed(journal.path(), format!("record of the commit: {error}"));
     Ok(serde_json::to_string(record).map_err(failed)?)
 }

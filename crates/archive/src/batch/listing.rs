@@ -3,16 +3,14 @@
 use std::{collections::HashMap, path::Path};
 
 use futures::{StreamExt, TryStreamExt, stream};
-use virtualize::{OptionName, Remedy, StoreError, StoreOptions};
+use sha2::{Digest as _, Sha256};
+use virtualize::{Code, ErrorClass, OptionName, Remedy, StoreError, StoreOptions};
 use virtualize_store::{Listed, list_page, look};
 
-use super::{
-    Batch, NAMED, OnChange, OnFailure,
-    each::Each,
-    shard::{ListDigest, Parts},
-};
+use super::{Batch, NAMED, OnChange, OnFailure, each::Each, shard::Parts};
 use crate::{
-    Error, Event, Item, Journal, JournalError, OptionConflict,
+    Error, Event, Item, Journal, JournalError, Result,
+    error::{files, some},
     event::Events,
     journal::{Accept, Found, Listing},
     list::{Few, ListOptions, line, list},
@@ -25,7 +23,7 @@ const NEWEST: u64 = 1000;
 
 impl Batch {
     /// Opens the journal. Also returns whether to discard its contents first.
-    pub(super) fn open_journal(&self, path: &Path, events: &Events) -> Result<(Journal, bool), Error> {
+    pub(super) fn open_journal(&self, path: &Path, events: &Events) -> Result<(Journal, bool)> {
         if self.run.restart {
             Journal::remove_unusable(path)?;
         }
@@ -34,30 +32,22 @@ impl Batch {
         if differences.is_empty() || self.run.restart {
             return Ok((journal, self.run.restart));
         }
-        match journal.is_used()? {
-            true => Err(JournalError::OtherOptions { path: path.to_owned(), differences }.into()),
-            false => {
-                let first = differences.first().map(ToString::to_string).unwrap_or_default();
-                let text =
-                    format!("options changed and nothing was written yet; starting a new journal: {first}");
-                events.tell(Event::Note { text });
-                Ok((journal, true))
-            }
+        if journal.is_used()? {
+            return Err(JournalError::other_options(path, &differences).into());
         }
+        let first = differences.first().map(ToString::to_string).unwrap_or_default();
+        let text = format!("options changed and nothing was written yet; starting a new journal: {first}");
+        events.tell(Event::Note { text });
+        Ok((journal, true))
     }
 
     /// Lists the inputs, and makes them the journal's files. Returns the journals of shards to merge, which are checked
     /// before that.
-    pub(super) async fn list(
-        &self,
-        journal: &mut Journal,
-        restart: bool,
-        events: &Events,
-    ) -> Result<Parts, Error> {
-        let (mut listing, mut digest) = (Listing::default(), ListDigest::default());
+    pub(super) async fn list(&self, journal: &mut Journal, restart: bool, events: &Events) -> Result<Parts> {
+        let (mut listing, mut digest) = (Listing::default(), Sha256::new());
         self.for_each_listed(events, |items| {
             if !self.run.merge.is_empty() {
-                items.iter().for_each(|item| digest.add(&line(item)));
+                items.iter().for_each(|item| digest.update(line(item)));
             }
             journal.stage(&items, &mut listing)?;
             events.tell(Event::Listed { files: listing.files, pending: listing.pending, complete: false });
@@ -65,7 +55,8 @@ impl Batch {
         })
         .await?;
         let unread = listing.unread(restart);
-        let parts = Box::pin(self.check_shards(digest.finish(), &unread, listing.files)).await?;
+        let list = hex::encode(digest.finalize());
+        let parts = Box::pin(self.check_shards(list, &unread, listing.files)).await?;
         self.accept(journal, restart, &listing, events).await?;
         Ok(parts)
     }
@@ -77,7 +68,7 @@ impl Batch {
         restart: bool,
         listing: &Listing,
         events: &Events,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         if !restart {
             self.recheck(journal, listing).await?;
             self.compare(journal, events)?;
@@ -110,8 +101,8 @@ impl Batch {
     pub(super) async fn for_each_listed(
         &self,
         events: &Events,
-        mut take: impl FnMut(Vec<Item>) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+        mut take: impl FnMut(Vec<Item>) -> Result<()>,
+    ) -> Result<()> {
         let options =
             ListOptions { store: self.options.store.clone(), assets: self.assets.clone(), absent: false };
         let mut files = list(self.inputs.clone(), self.filter.clone(), options)?.ready_chunks(LISTED);
@@ -128,19 +119,19 @@ impl Batch {
     }
 
     /// Returns an error if the run was cancelled, so that nothing more is published.
-    pub(super) fn go_on(&self) -> Result<(), Error> {
+    pub(super) fn go_on(&self) -> Result<()> {
         self.check_cancelled(&Listing::default())
     }
 
-    fn check_cancelled(&self, listing: &Listing) -> Result<(), Error> {
-        match self.cancel.is_cancelled() {
-            true => Err(Error::Stopped { done: 0, files: listing.files }),
-            false => Ok(()),
+    fn check_cancelled(&self, listing: &Listing) -> Result<()> {
+        if self.cancel.is_cancelled() {
+            return Err(Error::Stopped { done: 0, files: listing.files });
         }
+        Ok(())
     }
 
     /// Checks files of earlier runs whose listing does not show whether they have changed.
-    pub(super) async fn recheck(&self, journal: &Journal, listing: &Listing) -> Result<(), Error> {
+    pub(super) async fn recheck(&self, journal: &Journal, listing: &Listing) -> Result<()> {
         let mut newest = if self.appends() { journal.last_unlisted(NEWEST)? } else { Vec::new() };
         let mut after = String::new();
         loop {
@@ -149,29 +140,44 @@ impl Batch {
             let last = files.last().map(|(_, last)| last.url.clone());
             files.append(&mut newest);
             files.sort_by(|(_, one), (_, other)| one.url.cmp(&other.url));
-            self.recheck_page(journal, files).await?;
+            let unchecked = |error: StoreError| {
+                let message = format!("cannot check a file of an earlier run: {error}");
+                let error = virtualize::Error::from(error);
+                let remedy = Remedy::advice("run the same command again");
+                Error::new(error.class(), error.code(), message, remedy)
+            };
+            let changed = changed(files, self.files, &self.options.store).await.map_err(unchecked)?;
+            for (id, found) in changed {
+                journal.found(id, &found)?;
+            }
             let Some(last) = last else { return Ok(()) };
             after = last;
         }
     }
 
-    async fn recheck_page(&self, journal: &Journal, files: Vec<(i64, Item)>) -> Result<(), Error> {
-        let changed = changed(files, self.files, &self.options.store).await;
-        for (id, found) in changed.map_err(Error::Unchecked)? {
-            journal.found(id, &found)?;
-        }
-        Ok(())
-    }
-
     /// Rejects a listing that would lose files, or mix two versions of a file.
-    pub(super) fn compare(&self, journal: &Journal, events: &Events) -> Result<(), Error> {
+    pub(super) fn compare(&self, journal: &Journal, events: &Events) -> Result<()> {
         let Few { count, first } = journal.vanished(self.appends(), NAMED)?;
         if count > 0 && self.run.on_change != OnChange::Drop {
-            return Err(Error::Vanished { count, first });
+            let is = if count == 1 { "is" } else { "are" };
+            let message = format!(
+                "{} that the journal knows {is} no longer listed: {}",
+                files(count),
+                some(&first, count)
+            );
+            let remedy = Remedy::set(OptionName::OnChange, "drop", "leave them out");
+            return Err(Error::new(ErrorClass::File, Code::FilesVanished, message, remedy));
         }
         let Few { count, first } = journal.replaced(NAMED)?;
         if count > 0 && self.appends() && self.run.on_change == OnChange::Stop {
-            return Err(Error::Replaced { count, first });
+            let was = if count == 1 { "was" } else { "were" };
+            let message = format!(
+                "{} that the journal knows {was} replaced since: {}",
+                files(count),
+                some(&first, count)
+            );
+            let remedy = Remedy::set(OptionName::OnChange, "update", "read them again");
+            return Err(Error::new(ErrorClass::File, Code::FilesReplaced, message, remedy));
         }
         let Few { count, first } = journal.unwritten(NAMED)?;
         if count > 0 {
@@ -188,13 +194,14 @@ impl Batch {
     }
 
     /// Returns the settings of outputs of single files, if the run writes those.
-    pub(super) fn each(&self, journal: &Journal, restart: bool) -> Result<Option<Each>, Error> {
+    pub(super) fn each(&self, journal: &Journal, restart: bool) -> Result<Option<Each>> {
         if !self.each {
             return Ok(None);
         }
         #[cfg_attr(not(feature = "icechunk"), allow(irrefutable_let_patterns, reason = "of one kind then"))]
         let super::Target::References(format) = self.target else {
-            return Err(OptionConflict::EachInRepository.into());
+            let message = "--each does not apply to Icechunk repositories, which hold one dataset";
+            return Err(Error::usage(message, None));
         };
         let root = match journal.fact(ROOT)?.filter(|_| !restart) {
             Some(root) => root,
@@ -228,9 +235,13 @@ pub(super) async fn changed(
     let mut changed = Vec::new();
     let mut single = Vec::new();
     for folder in files.chunk_by(|(_, one), (_, other)| folder_of(&one.url) == folder_of(&other.url)) {
-        single.extend(match is_bucket(folder) && folder.len() >= FEW {
-            true => listed(folder, options, &mut changed).await?,
-            false => folder.iter().collect(),
+        // The folders of buckets can be listed in pages.
+        let scheme = folder.first().and_then(|(_, item)| Some(item.url.split_once("://")?.0));
+        let is_bucket = scheme.is_some_and(|scheme| !matches!(scheme, "file" | "http" | "https"));
+        single.extend(if is_bucket && folder.len() >= FEW {
+            listed(folder, options, &mut changed).await?
+        } else {
+            folder.iter().collect()
         });
     }
     let looks = single.into_iter().map(|(id, item)| async move {
@@ -240,12 +251,6 @@ pub(super) async fn changed(
     let found: Vec<_> = stream::iter(looks).buffer_unordered(at_once.max(1)).try_collect().await?;
     changed.extend(found.into_iter().flatten());
     Ok(changed)
-}
-
-/// Returns whether the files are in a bucket, whose folders can be listed in pages.
-fn is_bucket(files: &[(i64, Item)]) -> bool {
-    let scheme = files.first().and_then(|(_, item)| item.url.split_once("://")).map(|(scheme, _)| scheme);
-    scheme.is_some_and(|scheme| !matches!(scheme, "file" | "http" | "https"))
 }
 
 fn folder_of(url: &str) -> &str {

@@ -1,6 +1,5 @@
 //! A run over many files.
 
-mod builder;
 mod combine;
 mod each;
 #[cfg(feature = "icechunk")]
@@ -8,6 +7,7 @@ mod icechunk;
 mod listing;
 mod options;
 mod shard;
+mod target;
 mod write;
 
 use std::{
@@ -20,25 +20,27 @@ use std::{
 
 use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
-use virtualize::{Options, Relocation, Stats, zarr::readers::ReaderSetup};
-use virtualize_store::{OutputLock, create_folder, local_path};
+use virtualize::{
+    Code, ErrorClass, OptionName, Options, Relocation, Remedy, Stats, zarr::readers::ReaderSetup,
+};
+use virtualize_store::{OutputLock, Traffic, create_folder, local_path};
 
-pub use builder::{BatchBuilder, Target};
 pub use options::{
-    ArrayRule, BatchOptions, CombineOptions, CoordSource, FileOptions, LayoutOptions, OnChange, OnFailure,
-    RunOptions,
+    ArrayRule, BatchOptions, CoordSource, FileOptions, LayoutOptions, OnChange, OnFailure, RunOptions,
 };
 pub use shard::{Shard, ShardPlan, shard_size};
+pub use target::Target;
 
 use crate::{
-    Error, Event, Journal, OptionConflict, Summary,
+    Error, Event, Journal, Layout, PlanOptions, Result, Summary,
+    error::{files, some},
     event::Events,
     journal::{Record, journal_beside},
     list::{Assets, Filter, Input},
     read::{FileReader, ReadOptions, read_journal},
 };
 use options::{of_each, of_layout, of_options};
-use write::{Combine, Present};
+use write::Present;
 
 /// Maximum number of files that an error or a summary names.
 const NAMED: u64 = 10;
@@ -52,35 +54,70 @@ const COMMAND: &str = "command";
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), virtualize_archive::Error> {
-/// use virtualize_archive::Batch;
+/// use virtualize::Options;
+/// use virtualize_archive::{Batch, Target};
 ///
-/// let batch = Batch::builder("refs/").inputs(["s3://bucket/era5/**/*.nc"]).each().build();
+/// let mut batch = Batch::new("refs/", Target::default(), Options::default());
+/// batch.inputs = vec!["s3://bucket/era5/**/*.nc".into()];
+/// batch.each = true;
 /// let summary = batch.run(|event| eprintln!("{event:?}")).await?;
 /// println!("{} of {} files", summary.files - summary.failed, summary.files);
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Batch {
-    inputs: Vec<Input>,
-    filter: Filter,
-    assets: Assets,
     output: String,
     target: Target,
-    each: bool,
-    combine: Combine,
-    overwrite: bool,
-    relocation: Relocation,
     options: Options,
-    run: RunOptions,
-    files: usize,
-    cancel: CancellationToken,
-    command: Vec<String>,
+    /// What names the files.
+    pub inputs: Vec<Input>,
+    /// Which of the listed files are selected.
+    pub filter: Filter,
+    /// Which assets of STAC items are read.
+    pub assets: Assets,
+    /// Whether to write one output per file below the folder or prefix, instead of one for all files.
+    pub each: bool,
+    /// How files are combined.
+    pub layout: Layout,
+    /// How incompatible files, and files with equal coordinates, are treated.
+    pub plan: PlanOptions,
+    /// Whether an output of several files (a folder or prefix) is replaced; a single file always is.
+    pub overwrite: bool,
+    /// How the URLs of sources are written; relative URLs are relative to the output.
+    pub relocation: Relocation,
+    /// How the run proceeds.
+    pub run: RunOptions,
+    /// Maximum number of files read at once.
+    pub files: usize,
+    /// Stops the run; files read by then are in the journal.
+    pub cancel: CancellationToken,
+    /// The arguments that the journal records, so that people see what to run again. They must contain no secrets.
+    pub command: Vec<String>,
 }
 
 impl Batch {
-    /// Starts building a batch; `output` is a path or url.
-    pub fn builder(output: impl Into<String>) -> BatchBuilder {
-        BatchBuilder::new(output.into())
+    /// Returns a batch that writes `target` to `output`, a path or url, with files mapped by `options`. The target
+    /// determines the Zarr format.
+    pub fn new(output: impl Into<String>, target: Target, mut options: Options) -> Self {
+        options.map.format = target.zarr_format();
+        options.store.traffic = Traffic::default();
+        Self {
+            output: output.into(),
+            target,
+            options,
+            inputs: Vec::new(),
+            filter: Filter::default(),
+            assets: Assets::default(),
+            each: false,
+            layout: Layout::default(),
+            plan: PlanOptions::default(),
+            overwrite: false,
+            relocation: Relocation::Keep,
+            run: RunOptions::default(),
+            files: 64,
+            cancel: CancellationToken::new(),
+            command: Vec::new(),
+        }
     }
 
     /// Returns the path of the journal.
@@ -98,7 +135,7 @@ impl Batch {
     ///
     /// # Errors
     /// [`Error`]. The output is then unchanged, except that outputs of single files may have been added.
-    pub async fn run(&self, events: impl Fn(Event) + Send + Sync + 'static) -> Result<Summary, Error> {
+    pub async fn run(&self, events: impl Fn(Event) + Send + Sync + 'static) -> Result<Summary> {
         let (start, earlier) = (Instant::now(), self.stats());
         self.check()?;
         let totals = Arc::new(Totals::default());
@@ -129,7 +166,7 @@ impl Batch {
     }
 
     /// Locks the output for the duration of the run. A repository is locked while it is committed to.
-    async fn lock(&self) -> Result<Option<OutputLock>, Error> {
+    async fn lock(&self) -> Result<Option<OutputLock>> {
         #[cfg_attr(not(feature = "icechunk"), allow(irrefutable_let_patterns, reason = "of one kind then"))]
         let Target::References(_) = self.target else { return Ok(None) };
         let options = &self.options.store;
@@ -148,7 +185,7 @@ impl Batch {
         lock: Option<&OutputLock>,
         events: &Events,
         totals: &Totals,
-    ) -> Result<Summary, Error> {
+    ) -> Result<Summary> {
         self.remove_abandoned();
         let (mut journal, restart) = self.open_journal(&self.journal_path(), events)?;
         let present = self.present(&mut journal).await?;
@@ -165,14 +202,23 @@ impl Batch {
             summary.output = Some(self.output.clone());
             summary.notes.extend(setup.lock().unwrap_or_else(PoisonError::into_inner).hint());
         } else {
-            self.may_be_written(&summary)?;
+            let (count, allowed) = (summary.failed, self.run.max_failures);
+            if count > allowed && self.run.on_failure != OnFailure::Skip {
+                let failed = some(&summary.failures, count);
+                let message = format!("{} failed, at most {allowed} may: {failed}", files(count));
+                let remedy = Remedy::advice("run again to retry files whose store was unavailable")
+                    .or(Remedy::set(OptionName::OnFailure, "retry", "retry all of them"))
+                    .or(Remedy::set(OptionName::OnFailure, "skip", "leave them out"))
+                    .or(Remedy::set(OptionName::OnChange, "drop", "drop those of earlier runs"));
+                return Err(Error::new(ErrorClass::File, Code::Failures, message, remedy));
+            }
             self.write_combined(journal, (&present, lock), &mut summary, events).await?;
         }
         Ok(summary)
     }
 
     /// Returns what exists in place of a combined output, and refuses what must not be replaced.
-    async fn present(&self, journal: &mut Journal) -> Result<Present, Error> {
+    async fn present(&self, journal: &mut Journal) -> Result<Present> {
         #[cfg_attr(not(feature = "icechunk"), expect(irrefutable_let_patterns, reason = "the only target"))]
         let Target::References(format) = &self.target else { return Ok(Present::Nothing) };
         if self.each {
@@ -204,21 +250,29 @@ impl Batch {
     }
 
     /// Refuses options that exclude each other.
-    fn check(&self) -> Result<(), Error> {
+    fn check(&self) -> Result<()> {
         if self.run.shard.is_some() {
             self.check_combined()?;
         } else if local_path(&self.journal_path().display().to_string()).is_none() {
-            return Err(OptionConflict::RemoteJournal.into());
+            let remedy = Remedy::turn_on(OptionName::Journal, "choose a local path");
+            return Err(Error::usage("only the journal of a shard can be in a store", remedy));
         }
-        match (self.each, self.combine.layout.along.is_empty()) {
-            (true, false) => Err(OptionConflict::EachWithDimensions.into()),
-            (false, true) => Err(OptionConflict::NoDimension.into()),
-            _ => Ok(()),
+        if self.each != self.layout.along.is_empty() {
+            return Err(if self.each {
+                Error::usage("--each cannot be combined with --concat-dim or --stack-dim", None)
+            } else {
+                let remedy =
+                    Remedy::turn_on(OptionName::ConcatDim, "join the files along a dimension that they have")
+                        .or(Remedy::turn_on(OptionName::StackDim, "add a new dimension"))
+                        .or(Remedy::turn_on(OptionName::Each, "write one output per file"));
+                Error::usage("no dimension to combine files along", remedy)
+            });
         }
+        Ok(())
     }
 
     fn read_options(&self) -> ReadOptions {
-        let (files, attempts, cancel) = (self.files, self.run.attempts(), self.cancel.clone());
+        let (files, attempts, cancel) = (self.files.max(1), self.run.attempts(), self.cancel.clone());
         ReadOptions { files, attempts, wait: WAIT, cancel }
     }
 
@@ -226,27 +280,24 @@ impl Batch {
     fn row_options(&self) -> BTreeMap<String, String> {
         let mut all = of_options(&self.options);
         all.insert("each".to_owned(), self.each.to_string());
-        all.extend(match self.each {
-            true => of_each(&self.output, &self.target, &self.relocation),
-            false => of_layout(&self.combine.layout),
+        all.extend(if self.each {
+            of_each(&self.output, &self.target, &self.relocation)
+        } else {
+            of_layout(&self.layout)
         });
         all
     }
 
     /// Returns the reader of files. Schedules files again whose outputs no longer match their receipts. `setup` collects
     /// what readers of the outputs of single files need.
-    async fn reader(
-        &self,
-        journal: &Journal,
-        setup: &Arc<Mutex<ReaderSetup>>,
-    ) -> Result<FileReader<Record>, Error> {
+    async fn reader(&self, journal: &Journal, setup: &Arc<Mutex<ReaderSetup>>) -> Result<FileReader<Record>> {
         let options = self.options.clone();
         let Some(each) = self.each(journal, false)? else { return Ok(self.member_reader()) };
         for id in each.damaged(journal, &self.options.store).await? {
             journal.again(id)?;
         }
         let (each, setup) = (Arc::new(each), Arc::clone(setup));
-        Ok(FileReader::new(options, move |item, store, options| {
+        Ok(FileReader::new(options, &self.relocation, move |item, store, options| {
             let (each, setup) = (Arc::clone(&each), Arc::clone(&setup));
             async move {
                 let content = each.content(item, store, options).await?;
@@ -255,25 +306,23 @@ impl Batch {
                 Ok(content)
             }
             .boxed()
-        })
-        .relocated(&self.relocation))
+        }))
     }
 
     /// Returns the reader of files that are combined.
     fn member_reader(&self) -> FileReader<Record> {
-        let layout = Arc::new(self.combine.layout.clone());
-        FileReader::new(self.options.clone(), move |item, store, options| {
+        let layout = Arc::new(self.layout.clone());
+        FileReader::new(self.options.clone(), &self.relocation, move |item, store, options| {
             let layout = Arc::clone(&layout);
             async move {
-                layout.drop_arrays(&mut store.hierarchy.root);
+                layout.drop_arrays(&mut store.hierarchy.root, "");
                 combine::member_content(item, store, &layout, options).await
             }
             .boxed()
         })
-        .relocated(&self.relocation)
     }
 
-    fn summary(&self, journal: &Journal, totals: &Totals) -> Result<Summary, Error> {
+    fn summary(&self, journal: &Journal, totals: &Totals) -> Result<Summary> {
         let counts = journal.counts()?;
         let read = totals.read.load(Ordering::Relaxed);
         let imported = totals.imported.load(Ordering::Relaxed);
@@ -288,15 +337,6 @@ impl Batch {
             journal: journal.path().display().to_string(),
             ..Summary::default()
         })
-    }
-
-    /// Checks that no more files failed than are allowed.
-    fn may_be_written(&self, summary: &Summary) -> Result<(), Error> {
-        if summary.failed <= self.run.max_failures || self.run.on_failure == OnFailure::Skip {
-            return Ok(());
-        }
-        let (count, allowed) = (summary.failed, self.run.max_failures);
-        Err(Error::Failures { count, allowed, first: summary.failures.clone() })
     }
 }
 

@@ -14,9 +14,9 @@ use virtualize::{
     zarr::ZarrFormat,
 };
 
-use super::{Batch, BatchBuilder, Shard, Target};
+use super::{Batch, Shard, Target};
 use crate::{
-    Along, Layout, NamePattern, OnDuplicate, OnMismatch, PlanOptions,
+    Along, Layout, NamePattern, PlanOptions,
     list::{Assets, Filter, Input},
 };
 
@@ -46,7 +46,11 @@ pub struct BatchOptions {
     /// How files become one dataset.
     #[cfg_attr(feature = "clap", command(flatten))]
     #[serde(flatten)]
-    pub combine: CombineOptions,
+    pub layout: LayoutOptions,
+    /// How files that disagree are treated.
+    #[cfg_attr(feature = "clap", command(flatten))]
+    #[serde(flatten)]
+    pub plan: PlanOptions,
     /// How the run proceeds.
     #[cfg_attr(feature = "clap", command(flatten))]
     #[serde(flatten)]
@@ -93,29 +97,6 @@ pub struct FileOptions {
     /// A PATTERN that contains a / is compared with the end of the path.
     #[cfg_attr(feature = "clap", arg(long, value_name = "PATTERN"))]
     pub include: Option<String>,
-}
-
-/// How files become one dataset.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Combining options"))]
-pub struct CombineOptions {
-    /// The dimensions, and the arrays that are exceptions.
-    #[cfg_attr(feature = "clap", command(flatten))]
-    #[serde(flatten)]
-    pub layout: LayoutOptions,
-    /// How to treat files that are not compatible
-    #[cfg_attr(feature = "clap", arg(long, value_enum, default_value = "stop", value_name = "ACTION"))]
-    pub on_mismatch: OnMismatch,
-    /// How to treat files whose coordinates are equal or partly overlap
-    #[cfg_attr(feature = "clap", arg(long, value_enum, default_value = "error", value_name = "ACTION"))]
-    pub on_duplicate: OnDuplicate,
-    /// Allow positions without a file in an arrangement of several dimensions; they read as the fill value
-    #[cfg_attr(feature = "clap", arg(long, hide = true))]
-    pub allow_holes: bool,
-    /// Let gaps read as the fill value in arrays without _FillValue
-    #[cfg_attr(feature = "clap", arg(long, hide = true))]
-    pub fill_without_sentinel: bool,
 }
 
 /// Along which dimensions files are combined.
@@ -338,21 +319,23 @@ impl BatchOptions {
         Target::Icechunk(self.icechunk.options("many files"))
     }
 
-    /// Starts building the batch that writes `target` to `output`, with files mapped by `options`.
-    pub fn builder(&self, output: &str, target: Target, options: virtualize::Options) -> BatchBuilder {
-        let layout = self.combine.layout(options.map.chunk_grid == virtualize::ChunkGridChoice::Rectilinear);
-        let builder = Batch::builder(output)
-            .inputs(self.files.inputs())
-            .filter(self.files.filter())
-            .assets(self.files.assets())
-            .target(target)
-            .layout(layout)
-            .plan(self.combine.plan())
-            .overwrite(self.write.overwrite)
-            .relocation(self.write.relocation(Some(output)))
-            .options(options)
-            .run_options(self.run.clone());
-        if self.each { builder.each() } else { builder }
+    /// Returns the batch that writes `target` to `output`, with files mapped by `options`.
+    pub fn batch(&self, output: &str, target: Target, options: virtualize::Options) -> Batch {
+        let rectilinear = options.map.chunk_grid == virtualize::ChunkGridChoice::Rectilinear;
+        let files = options.store.concurrency;
+        Batch {
+            inputs: self.files.inputs(),
+            filter: self.files.filter(),
+            assets: self.files.assets(),
+            each: self.each,
+            layout: self.layout.layout(rectilinear),
+            plan: self.plan.clone(),
+            overwrite: self.write.overwrite,
+            relocation: self.write.relocation(Some(output)),
+            run: self.run.clone(),
+            files,
+            ..Batch::new(output, target, options)
+        }
     }
 }
 
@@ -376,24 +359,6 @@ impl FileOptions {
             roles: self.asset_role.clone(),
             alternate: self.asset_alternate.clone(),
             ..Assets::default()
-        }
-    }
-}
-
-impl CombineOptions {
-    /// Returns how files become one dataset.
-    pub fn layout(&self, rectilinear: bool) -> Layout {
-        self.layout.layout(rectilinear)
-    }
-
-    /// Returns how files that do not fit are treated.
-    pub fn plan(&self) -> PlanOptions {
-        PlanOptions {
-            on_mismatch: self.on_mismatch,
-            on_duplicate: self.on_duplicate,
-            allow_holes: self.allow_holes,
-            fill_without_sentinel: self.fill_without_sentinel,
-            ..PlanOptions::default()
         }
     }
 }

@@ -12,14 +12,14 @@ use std::{
 use futures::{StreamExt, TryStreamExt, stream};
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
-use virtualize::StoreOptions;
+use virtualize::{Remedy, StoreOptions};
 use virtualize_store::{StoreError, create_folder, fetch, local_path, put, url_of};
 
 use super::{Batch, OnFailure, Totals};
 use crate::{
-    Error, Event, Item, Journal, JournalError, OptionConflict, Summary,
+    Error, Event, Item, Journal, Result, Summary,
     event::Events,
-    journal::{Listing, MergeError, Sealed},
+    journal::{JournalErrorKind, Listing, MergeError, Sealed},
     list::{Filter, Input, ListOptions, line, list, parse_line},
     read::read_journal,
 };
@@ -112,21 +112,6 @@ pub struct ShardPlan {
     pub unread: Vec<Shard>,
 }
 
-/// Identifies a list of files.
-#[derive(Clone, Default)]
-pub(super) struct ListDigest(Sha256);
-
-impl ListDigest {
-    /// Adds the next file by its line.
-    pub(super) fn add(&mut self, line: &[u8]) {
-        self.0.update(line);
-    }
-
-    pub(super) fn finish(self) -> String {
-        hex::encode(self.0.finalize())
-    }
-}
-
 /// The journal of a shard that was checked. An object of a store is in a temporary file.
 pub(super) struct Part {
     name: String,
@@ -139,15 +124,10 @@ pub(super) struct Parts(Vec<Part>, TempDir);
 
 impl Batch {
     /// Reads the files of a shard into its journal, which is uploaded once it is complete if it belongs into a store.
-    pub(super) async fn run_shard(
-        &self,
-        shard: Shard,
-        events: &Events,
-        totals: &Totals,
-    ) -> Result<Summary, Error> {
+    pub(super) async fn run_shard(&self, shard: Shard, events: &Events, totals: &Totals) -> Result<Summary> {
         let name = self.journal_path().display().to_string();
         let url = local_path(&name).is_none().then_some(name);
-        let folder = TempDir::new().map_err(|error| Error::Internal(error.to_string()))?;
+        let folder = TempDir::new().map_err(Error::internal)?;
         let file = match &url {
             Some(_) => folder.path().join("shard.journal"),
             None => self.journal_path(),
@@ -157,7 +137,17 @@ impl Batch {
         } else if let Some(folder) = file.parent() {
             create_folder(folder).map_err(virtualize::Error::from)?;
         }
-        let (mut journal, restart) = self.open_released(&file, events).await?;
+        // A worker that was killed may not have released its journal yet.
+        let mut pauses = 0;
+        let (mut journal, restart) = loop {
+            match self.open_journal(&file, events) {
+                Err(Error::Journal(error)) if error.kind == JournalErrorKind::Locked && pauses < RELEASE => {
+                    pauses += 1;
+                    tokio::time::sleep(PAUSE).await;
+                }
+                opened => break opened?,
+            }
+        };
         let before = journal.unseal()?;
         self.list_shard(shard, &mut journal, restart, events).await?;
         let reader = Arc::new(self.member_reader());
@@ -179,17 +169,6 @@ impl Batch {
         Ok(summary)
     }
 
-    /// Opens the journal of a shard. A worker that was killed may not have released it yet.
-    async fn open_released(&self, file: &Path, events: &Events) -> Result<(Journal, bool), Error> {
-        for _ in 0..RELEASE {
-            match self.open_journal(file, events) {
-                Err(Error::Journal(JournalError::Locked { .. })) => tokio::time::sleep(PAUSE).await,
-                opened => return opened,
-            }
-        }
-        self.open_journal(file, events)
-    }
-
     /// Lists the inputs, and makes the files of the shard those of the journal. Which these are is known only at the
     /// end; until then, files are kept as text.
     async fn list_shard(
@@ -198,12 +177,12 @@ impl Batch {
         journal: &mut Journal,
         restart: bool,
         events: &Events,
-    ) -> Result<(), Error> {
-        let (mut digest, mut text, mut ends) = (ListDigest::default(), Vec::new(), vec![0]);
+    ) -> Result<()> {
+        let (mut digest, mut text, mut ends) = (Sha256::new(), Vec::new(), vec![0]);
         self.for_each_listed(events, |items| {
             for item in &items {
                 let line = line(item);
-                digest.add(&line);
+                digest.update(&line);
                 text.extend(line);
                 ends.push(text.len());
             }
@@ -218,13 +197,13 @@ impl Batch {
             _ => None,
         };
         let items: Option<Vec<Item>> = bounds.map(item).collect();
-        let items = items.ok_or_else(|| Error::Internal("a listed file has no line".to_owned()))?;
+        let items = items.ok_or_else(|| Error::internal("a listed file has no line"))?;
         let mut listing = Listing::default();
         for items in items.chunks(STAGED) {
             journal.stage(items, &mut listing)?;
         }
         self.accept(journal, restart, &listing, events).await?;
-        Ok(journal.set_shard(shard, &digest.finish())?)
+        Ok(journal.set_shard(shard, &hex::encode(digest.finalize()))?)
     }
 
     /// Lists the inputs and writes the list that workers read their shards from, of `size` files each. Returns the
@@ -237,14 +216,15 @@ impl Batch {
         to: &str,
         size: Option<u64>,
         events: impl Fn(Event) + Send + Sync + 'static,
-    ) -> Result<ShardPlan, Error> {
+    ) -> Result<ShardPlan> {
         self.check()?;
         self.check_combined()?;
         let events = Events::new(events);
         let path = self.journal_path();
-        let (mut journal, restart) = match path.exists() {
-            true => self.open_journal(&path, &Events::new(|_| ()))?,
-            false => (Journal::temporary()?, true),
+        let (mut journal, restart) = if path.exists() {
+            self.open_journal(&path, &Events::new(|_| ()))?
+        } else {
+            (Journal::temporary()?, true)
         };
         let (mut listing, mut text) = (Listing::default(), Vec::new());
         self.for_each_listed(&events, |items| {
@@ -278,8 +258,12 @@ impl Batch {
     }
 
     /// Refuses runs that several machines cannot share.
-    pub(super) fn check_combined(&self) -> Result<(), Error> {
-        if self.each { Err(OptionConflict::EachInShards.into()) } else { Ok(()) }
+    pub(super) fn check_combined(&self) -> Result<()> {
+        if self.each {
+            let remedy = Remedy::advice("run a batch on each machine, for some of the files");
+            return Err(Error::usage("per-file outputs cannot be divided into shards", remedy));
+        }
+        Ok(())
     }
 
     /// Checks the journals of all shards before anything changes: together they must have the files at the positions
@@ -289,8 +273,8 @@ impl Batch {
         list: String,
         unread: &[Range<u64>],
         files: u64,
-    ) -> Result<Parts, Error> {
-        let folder = TempDir::new().map_err(|error| Error::Internal(error.to_string()))?;
+    ) -> Result<Parts> {
+        let folder = TempDir::new().map_err(Error::internal)?;
         if self.run.merge.is_empty() {
             return Ok(Parts(Vec::new(), folder));
         }
@@ -317,7 +301,7 @@ impl Batch {
                     sealed.check(&name, &options, &list)?;
                     Ok::<_, MergeError>(Part { name, file, sealed })
                 });
-                Ok::<_, Error>(opened.await.map_err(|error| Error::Internal(error.to_string()))??)
+                Ok::<_, Error>(opened.await.map_err(Error::internal)??)
             }
         };
         let parts: Vec<Part> =
@@ -331,7 +315,7 @@ impl Batch {
         mut journal: Journal,
         Parts(parts, folder): Parts,
         events: &Events,
-    ) -> Result<Journal, Error> {
+    ) -> Result<Journal> {
         let (skip_failures, events) = (self.run.on_failure == OnFailure::Retry, events.clone());
         let cancel = self.cancel.clone();
         let merged = tokio::task::spawn_blocking(move || {
@@ -355,7 +339,7 @@ impl Batch {
             drop(folder);
             Ok(journal)
         });
-        merged.await.map_err(|error| Error::Internal(error.to_string()))?
+        merged.await.map_err(Error::internal)?
     }
 }
 
@@ -365,7 +349,7 @@ fn own(options: &StoreOptions) -> StoreOptions {
 }
 
 /// Downloads an object to a file. Returns whether there is one.
-async fn download(url: &str, to: &Path, options: &StoreOptions) -> Result<bool, Error> {
+async fn download(url: &str, to: &Path, options: &StoreOptions) -> Result<bool> {
     let bytes = match fetch(url, MAX_JOURNAL, &own(options)).await {
         Err(StoreError::NotFound { .. }) => return Ok(false),
         bytes => bytes.map_err(virtualize::Error::from)?,
@@ -380,7 +364,7 @@ async fn download(url: &str, to: &Path, options: &StoreOptions) -> Result<bool, 
 }
 
 /// Returns the locations of journals: files, objects, folders and patterns.
-async fn locate(places: &[String], options: &StoreOptions) -> Result<Vec<String>, Error> {
+async fn locate(places: &[String], options: &StoreOptions) -> Result<Vec<String>> {
     let options = ListOptions { store: own(options), ..ListOptions::default() };
     let inputs = places.iter().map(|place| Input::Files(place.clone())).collect();
     let urls: Vec<String> =
@@ -396,13 +380,14 @@ fn complete(mut parts: Vec<Part>, unread: &[Range<u64>], files: u64) -> Result<V
     for pair in parts.windows(2) {
         let [first, second] = pair else { continue };
         let (one, other) = (first.sealed.shard, second.sealed.shard);
-        let (first, second) = (first.name.clone(), second.name.clone());
+        let (first, second) = (&first.name, &second.name);
+        let advice = "merge one journal of each shard";
         if one == other {
-            return Err(MergeError::Duplicate { first, second, shard: one.to_string() });
+            return Err(MergeError::new(format!("{first} and {second} both have shard {one}"), advice));
         }
         if one.of != other.of {
-            let (one, other) = (one.to_string(), other.to_string());
-            return Err(MergeError::Division { first, second, one, other });
+            let message = format!("{first} has shard {one}, but {second} has shard {other}");
+            return Err(MergeError::new(message, advice));
         }
     }
     let of = parts.first().map_or(1, |part| part.sealed.shard.of);
@@ -412,7 +397,11 @@ fn complete(mut parts: Vec<Part>, unread: &[Range<u64>], files: u64) -> Result<V
         return Ok(parts);
     }
     let named: Vec<String> = missing.iter().take(NAMED).map(ToString::to_string).collect();
-    Err(MergeError::Missing { count: missing.len() as u64, first: named })
+    let (count, more) = (missing.len(), missing.len().saturating_sub(NAMED));
+    let shards = if count == 1 { "shard" } else { "shards" };
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let message = format!("missing {shards} {}{more}", named.join(", "));
+    Err(MergeError::new(message, "read the missing shards on any machine"))
 }
 
 #[cfg(test)]

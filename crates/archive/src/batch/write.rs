@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use virtualize::{
-    Destination, Error as FileError, Format, PreparedOutput, StoreError, StoreOptions, VirtualStore,
-    zarr::node,
+    Code, Destination, Error as FileError, ErrorClass, OptionName, Remedy, StoreError, StoreOptions,
+    VirtualStore, zarr::node,
 };
 use virtualize_store::{OutputLock, Receipt, local_path, receipt, url_of};
 
@@ -13,16 +13,12 @@ use super::{
     combine::{Chain, Combination, CombinedFiles, Grown, Rows, Tail},
 };
 use crate::{
-    Error, Event, Journal, Layout, Summary, error::CombineError, event::Events, join::JoinedChunks,
-    plan::PlanOptions,
+    Error, Event, Journal, Result, Summary,
+    error::{CombineError, files},
+    event::Events,
+    join::JoinedChunks,
+    plan::Plan,
 };
-
-/// Options of combining files.
-#[derive(Clone, Debug)]
-pub(super) struct Combine {
-    pub(super) layout: Layout,
-    pub(super) plan: PlanOptions,
-}
 
 impl Batch {
     /// Combines the files of the journal and writes the output, unless it is already up to date.
@@ -32,12 +28,11 @@ impl Batch {
         (present, lock): (&Present, Option<&OutputLock>),
         summary: &mut Summary,
         events: &Events,
-    ) -> Result<(), Error> {
-        let combine = &self.combine;
+    ) -> Result<()> {
         let others = format!("{:?} {:?} {}", self.target, self.relocation, self.output);
         let name = output_name(&self.output);
         summary.output = Some(self.output.clone());
-        let grown = Grown::of(&journal, &name, &Chain::of_options(&combine.plan, &others))?;
+        let grown = Grown::of(&journal, &name, &Chain::of_options(&self.plan, &others))?;
         let journal = Arc::new(Mutex::new(journal));
         let mut writing = Writing { batch: self, journal, events, summary, tail: None };
         if let Some(grown) = grown
@@ -45,24 +40,19 @@ impl Batch {
         {
             return Ok(());
         }
-        let combination = Combination::plan(&writing.journal(), &combine.layout, &combine.plan, &others)?;
-        self.say_plan(&combination, writing.summary, events);
+        let combination = Combination::plan(&writing.journal(), &self.layout, &self.plan, &others)?;
+        let Plan { eras, left_out, .. } = &combination.plan;
+        events.tell(Event::Eras { files: eras.iter().map(|era| era.blocks.len() as u64).collect() });
+        for out in left_out {
+            events.tell(Event::Skipped { url: out.url.clone(), reason: out.reason.clone() });
+        }
+        writing.summary.skipped = left_out.len() as u64;
+        writing.summary.eras = eras.iter().map(|era| era.group.clone()).collect();
         if matches!(present, Present::Written { plan } if *plan == combination.digest) {
             return writing.nothing_is_new();
         }
         let receipt = writing.all(combination, present, lock).await?;
         writing.finish(&receipt)
-    }
-
-    /// Reports the eras and the skipped files of a plan.
-    fn say_plan(&self, combination: &Combination, summary: &mut Summary, events: &Events) {
-        let files = combination.plan.eras.iter().map(|era| era.blocks.len() as u64).collect();
-        events.tell(Event::Eras { files });
-        for out in &combination.plan.left_out {
-            events.tell(Event::Skipped { url: out.url.clone(), reason: out.reason.clone() });
-        }
-        summary.skipped = combination.plan.left_out.len() as u64;
-        summary.eras = combination.plan.eras.iter().map(|era| era.group.clone()).collect();
     }
 }
 
@@ -74,13 +64,13 @@ pub(super) struct Writing<'a> {
     pub(super) events: &'a Events,
     pub(super) summary: &'a mut Summary,
     /// What a later run needs to extend the output.
-    tail: Option<Tail>,
+    pub(super) tail: Option<Tail>,
 }
 
 impl Writing<'_> {
     /// Leaves the output as it is if no files follow, or extends a repository by those that do. Returns whether that was
     /// possible.
-    async fn extended(&mut self, grown: Grown, present: &Present) -> Result<bool, Error> {
+    async fn extended(&mut self, grown: Grown, present: &Present) -> Result<bool> {
         match &self.batch.target {
             Target::References(_) => {
                 let is_there = matches!(present, Present::Written { plan } if *plan == grown.tail.digest);
@@ -102,22 +92,28 @@ impl Writing<'_> {
         self.summary.eras = vec![String::new()];
     }
 
-    fn nothing_is_new(&mut self) -> Result<(), Error> {
+    fn nothing_is_new(&mut self) -> Result<()> {
         self.summary.notes.push("up to date; nothing written".to_owned());
         self.summary.python = self.python()?;
         Ok(())
     }
 
     /// Returns the code that opens the output: the group that was recorded when it was written.
-    fn python(&self) -> Result<Option<String>, Error> {
+    fn python(&self) -> Result<Option<String>> {
         let Batch { target, output, .. } = self.batch;
         let group = self.journal().fact(&group_fact(output))?;
         let group = group.or_else(|| self.summary.eras.first().cloned()).unwrap_or_default();
-        Ok(python_code(target, output, &group))
+        let group = if group.is_empty() { String::new() } else { format!(", group={group:?}") };
+        #[cfg_attr(
+            not(feature = "icechunk"),
+            expect(irrefutable_let_patterns, reason = "Icechunk is the other")
+        )]
+        let Target::References(format) = target else { return Ok(None) };
+        Ok(Some(format.python(output, &group)))
     }
 
     /// Records that the output was extended as described by `tail`, or written, and what a later run needs to extend it.
-    pub(super) fn finish(&mut self, receipt: &str) -> Result<(), Error> {
+    pub(super) fn finish(&mut self, receipt: &str) -> Result<()> {
         let name = output_name(&self.batch.output);
         self.journal().finish_output(&name, receipt)?;
         match self.tail.take() {
@@ -126,28 +122,27 @@ impl Writing<'_> {
         }
     }
 
-    /// Records that an extension of a repository was committed.
-    #[cfg(feature = "icechunk")]
-    pub(super) fn finish_extension(&mut self, rows: Vec<i64>, tail: Tail) -> Result<(), Error> {
-        let name = output_name(&self.batch.output);
-        self.journal().begin_output(&name, (&tail.digest, ""), rows, true)?;
-        self.tail = Some(tail);
-        self.finish("")
-    }
-
     /// Combines the files and publishes the output. Returns its receipt.
     async fn all(
         &mut self,
         combination: Combination,
         present: &Present,
         lock: Option<&OutputLock>,
-    ) -> Result<String, Error> {
+    ) -> Result<String> {
         let Batch { target, output, options, overwrite, .. } = self.batch;
         let (name, digest, rows) = (output_name(output), combination.digest.clone(), combination.rows());
         match target {
             Target::References(format) => {
                 let is_ours = *overwrite || present.is_ours();
-                let prepared = self.prepare(combination, *format, is_ours).await?;
+                let batch = self.batch.clone();
+                let format = *format;
+                let prepare = move |store: &VirtualStore, chunks: &mut JoinedChunks<'_, Rows<'_>>| {
+                    let Batch { output: target, relocation, options, .. } = &batch;
+                    let options = &options.store;
+                    let destination = Destination { format, target, relocation, overwrite: is_ours, options };
+                    Ok(virtualize::prepare_chunks(store, chunks, destination)?)
+                };
+                let prepared = self.combine(combination, prepare).await?;
                 self.batch.go_on()?;
                 let content = prepared.content().to_string();
                 self.journal().begin_output(&name, (&digest, &content), rows, false)?;
@@ -172,28 +167,12 @@ impl Writing<'_> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Combines the files, and writes the output beside its destination.
-    async fn prepare(
-        &mut self,
-        combination: Combination,
-        format: Format,
-        overwrite: bool,
-    ) -> Result<PreparedOutput, Error> {
-        let batch = self.batch.clone();
-        let prepare = move |store: &VirtualStore, chunks: &mut JoinedChunks<'_, Rows<'_>>| {
-            let Batch { output: target, relocation, options, .. } = &batch;
-            let destination = Destination { format, target, relocation, overwrite, options: &options.store };
-            Ok(virtualize::prepare_chunks(store, chunks, destination)?)
-        };
-        self.combine(combination, prepare).await
-    }
-
     /// Combines the files on a thread that may block, and writes them there: `write` gets their metadata and their chunks.
     pub(super) async fn combine<T: Send + 'static>(
         &mut self,
         combination: Combination,
-        write: impl FnOnce(&VirtualStore, &mut JoinedChunks<'_, Rows<'_>>) -> Result<T, Error> + Send + 'static,
-    ) -> Result<T, Error> {
+        write: impl FnOnce(&VirtualStore, &mut JoinedChunks<'_, Rows<'_>>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let (events, cancel) = (self.events.clone(), self.batch.cancel.clone());
         let (journal, output) = (Arc::clone(&self.journal), self.batch.output.clone());
         let written = tokio::task::spawn_blocking(move || {
@@ -213,7 +192,7 @@ impl Writing<'_> {
             let written = write(&VirtualStore::of(hierarchy, output), &mut chunks).map_err(of_files);
             Ok::<_, Error>((written?, notes, tail))
         });
-        let (written, notes, tail) = written.await.map_err(|error| Error::Internal(error.to_string()))??;
+        let (written, notes, tail) = written.await.map_err(Error::internal)??;
         self.summary.notes.extend(notes);
         self.tail = tail;
         Ok(written)
@@ -262,7 +241,7 @@ impl Present {
         several_files: bool,
         journal: &mut Journal,
         options: &StoreOptions,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let found = receipt(output, several_files, options).await.map_err(virtualize::Error::from)?;
         let Some(found) = found else { return Ok(Self::Nothing) };
         let name = output_name(output);
@@ -288,14 +267,26 @@ impl Present {
 
     /// Rejects an output that must not be replaced without the user's consent. Only a run over all files may replace a
     /// single file that it did not write.
-    pub(super) fn check(&self, output: &str, several_files: bool, append: bool) -> Result<(), Error> {
+    pub(super) fn check(&self, output: &str, several_files: bool, append: bool) -> Result<()> {
         match self {
-            Self::Other { found, expected } => Err(Error::OtherOutput {
-                output: output.to_owned(),
-                found: (found.files, found.bytes),
-                expected: expected.as_ref().map(|it| (it.files, it.bytes)),
-            }),
-            Self::Unknown if append => Err(Error::UnknownOutput { output: output.to_owned() }),
+            Self::Other { found, expected } => {
+                let size = |it: &Receipt| format!("{} of {} bytes", files(it.files), it.bytes);
+                let expected = expected.as_ref().map(|it| format!(" ({})", size(it))).unwrap_or_default();
+                let message =
+                    format!("{output}: {}, which is not what this journal wrote{expected}", size(found));
+                let effect = "replace it with what the journal describes";
+                let remedy = Remedy::turn_on(OptionName::Overwrite, effect);
+                Err(Error::new(ErrorClass::Conflict, Code::OutputNotInJournal, message, remedy))
+            }
+            Self::Unknown if append => {
+                let message = format!(
+                    "{output}: exists but is not recorded in the journal; appending could drop its files"
+                );
+                let remedy = Remedy::turn_on(OptionName::Journal, "name the journal that belongs to it")
+                    .or(Remedy::advice("name all files and do not append"))
+                    .or(Remedy::turn_on(OptionName::Overwrite, "replace it"));
+                Err(Error::new(ErrorClass::Conflict, Code::OutputNotInJournal, message, remedy))
+            }
             Self::Unknown if several_files => {
                 Err(virtualize::Error::from(StoreError::Occupied { name: output.to_owned(), foreign: None })
                     .into())
@@ -314,12 +305,4 @@ impl Present {
 pub(super) fn output_name(output: &str) -> String {
     let output = output.trim_end_matches('/');
     url_of(output).unwrap_or_else(|_| output.to_owned())
-}
-
-/// Returns the code that opens a group of an output.
-fn python_code(target: &Target, output: &str, group: &str) -> Option<String> {
-    let group = if group.is_empty() { String::new() } else { format!(", group={group:?}") };
-    #[cfg_attr(not(feature = "icechunk"), expect(irrefutable_let_patterns, reason = "Icechunk is the other"))]
-    let Target::References(format) = target else { return None };
-    Some(format.python(output, &group))
 }

@@ -158,24 +158,15 @@ pub fn wanted(hierarchy: &Hierarchy, layout: &Layout) -> Wanted {
     let times = time_arrays(hierarchy, layout.inline_limit);
     for (path, roles) in roles(hierarchy, layout) {
         let Some(array) = hierarchy.array(&path) else { continue };
-        if needs_values(&path, array, &roles, layout, &times) {
+        let is_time = times.contains(&path);
+        let may_be_needed = is_copied(&path, array, &roles, is_time) || may_be_copied(array, &roles, layout);
+        if may_be_needed && value_bytes(array).is_some() {
             wanted.values.insert(path);
         } else if roles.contains(&DimRole::Invariant) && !Layout::has(&layout.assume_equal, &path) {
             wanted.digests.insert(path);
         }
     }
     wanted
-}
-
-fn needs_values(
-    path: &NodePath,
-    array: &Array,
-    roles: &[DimRole],
-    layout: &Layout,
-    times: &BTreeSet<NodePath>,
-) -> bool {
-    value_bytes(array).is_some()
-        && (is_copied(path, array, roles, times.contains(path)) || may_be_copied(array, roles, layout))
 }
 
 /// Maximum size of the values, in bytes, that are kept of an array in all files, in case it has to be copied.

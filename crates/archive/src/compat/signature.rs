@@ -87,10 +87,22 @@ impl Signature {
             if is_fixed && Layout::has(&layout.assume_equal, &path) {
                 continue;
             }
-            let is_mapping = grid_mappings.contains(&path);
             let is_copied = is_copied(&path, array, &roles, times.contains(&path));
-            let file_array = FileArray { member, layout, path: &path, array, roles: &roles };
-            let signed = file_array.signature(is_fixed, is_copied, is_mapping);
+            let mut signed = ArraySignature::of(array, &roles, is_copied);
+            let is_compared = is_fixed && !layout.along.is_empty();
+            // An array that is written anew, or comes from the first file, may be stored in any way.
+            if !is_copied && !is_compared {
+                signed.chunks = Some(chunks(array, &roles, layout));
+                signed.codecs = Some(codecs(array));
+            }
+            if grid_mappings.contains(&path) {
+                signed.attributes = of_grid_mapping(&array.attributes, is_moved(hierarchy, layout));
+            }
+            if is_compared {
+                let digest = member.digests.get(&path).cloned();
+                let digest = digest.or_else(|| member.values.get(&path).map(virtualize::digest));
+                signed.values = Some(digest.unwrap_or_else(|| format!("not read from {}", member.item.url)));
+            }
             if Layout::has(&layout.optional, &path) {
                 signature.optional.insert(path, signed);
                 continue;
@@ -222,60 +234,26 @@ fn add_groups(
     }
 }
 
-/// An array of a file.
-struct FileArray<'a> {
-    member: &'a Member,
-    layout: &'a Layout,
-    path: &'a str,
-    array: &'a Array,
-    roles: &'a [DimRole],
-}
-
-impl FileArray<'_> {
-    /// `is_fixed` if the array is invariant along all dimensions, `is_mapping` if it describes a coordinate reference system.
-    fn signature(&self, is_fixed: bool, is_copied: bool, is_mapping: bool) -> ArraySignature {
-        let mut signature = ArraySignature::of(self.array, self.roles, is_copied);
-        let is_compared = is_fixed && !self.layout.along.is_empty();
-        // An array that is written anew, or comes from the first file, may be stored in any way.
-        if !is_copied && !is_compared {
-            signature.chunks = Some(self.chunks());
-            signature.codecs = Some(codecs(self.array));
+/// Returns the chunk sizes that must agree: not those along an axis where chunks can be sliced or copied, or may vary.
+fn chunks(array: &Array, roles: &[DimRole], layout: &Layout) -> Vec<Value> {
+    let is_copied = may_be_copied(array, roles, layout);
+    let growing = roles.iter().filter(|role| matches!(role, DimRole::Axis(_))).count();
+    let sizes: Vec<Value> = match &array.chunk_grid {
+        ChunkGrid::Regular(sizes) => sizes.iter().copied().map(Value::from).collect(),
+        ChunkGrid::Rectilinear(edges) => edges.iter().cloned().map(Value::from).collect(),
+    };
+    // Chunks of plain elements can be sliced that are contiguous along an axis which is the only one that grows.
+    let can_be_sliced = |axis| match &array.chunk_grid {
+        ChunkGrid::Regular(sizes) => {
+            growing == 1 && is_plain(array) && sizes.iter().take(axis).all(|size| *size == 1)
         }
-        if is_mapping {
-            let is_moved = is_moved(&self.member.hierarchy, self.layout);
-            signature.attributes = of_grid_mapping(&self.array.attributes, is_moved);
-        }
-        signature.values = is_compared.then(|| self.values());
-        signature
-    }
-
-    fn values(&self) -> String {
-        let digest = self.member.digests.get(self.path).cloned();
-        let of_values = || self.member.values.get(self.path).map(virtualize::digest);
-        digest.or_else(of_values).unwrap_or_else(|| format!("not read from {}", self.member.item.url))
-    }
-
-    /// Returns the chunk sizes that must agree: not those along an axis where chunks can be sliced or copied, or may vary.
-    fn chunks(&self) -> Vec<Value> {
-        let layout = self.layout;
-        let is_copied = may_be_copied(self.array, self.roles, layout);
-        let grows = |axis: usize| self.roles.contains(&DimRole::Axis(axis));
-        let may_differ =
-            |axis| is_copied || (grows(axis) && (layout.rectilinear || self.can_be_sliced(axis)));
-        let sizes: Vec<Value> = match &self.array.chunk_grid {
-            ChunkGrid::Regular(sizes) => sizes.iter().copied().map(Value::from).collect(),
-            ChunkGrid::Rectilinear(edges) => edges.iter().cloned().map(Value::from).collect(),
-        };
-        let sizes = sizes.into_iter().enumerate();
-        sizes.map(|(axis, size)| if may_differ(axis) { Value::Null } else { size }).collect()
-    }
-
-    /// Returns whether chunks are plain elements, contiguous along an axis which is the only one that grows.
-    fn can_be_sliced(&self, axis: usize) -> bool {
-        let growing = self.roles.iter().filter(|role| matches!(role, DimRole::Axis(_))).count();
-        let ChunkGrid::Regular(sizes) = &self.array.chunk_grid else { return false };
-        growing == 1 && is_plain(self.array) && sizes.iter().take(axis).all(|size| *size == 1)
-    }
+        ChunkGrid::Rectilinear(_) => false,
+    };
+    let may_differ = |axis| {
+        is_copied || (roles.contains(&DimRole::Axis(axis)) && (layout.rectilinear || can_be_sliced(axis)))
+    };
+    let sizes = sizes.into_iter().enumerate();
+    sizes.map(|(axis, size)| if may_differ(axis) { Value::Null } else { size }).collect()
 }
 
 /// Replaces the units of times that are converted, so that they are equal.

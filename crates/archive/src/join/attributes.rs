@@ -1,5 +1,6 @@
 //! Merges the attributes of files.
 
+use super::Result;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, hash_map::DefaultHasher},
     hash::{Hash, Hasher},
@@ -9,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
-use virtualize::zarr::{Array, Hierarchy, NodePath, cf::attributes::decides_values};
+use virtualize::zarr::{Array, NodePath, cf::attributes::decides_values};
 
 use crate::{
     Layout,
@@ -147,7 +148,21 @@ impl Kinds {
         if self.contributions.len() > MAX_REMEMBERED {
             self.contributions.clear();
         }
-        let contribution = Contribution::of(path, node, size);
+        let (array, attributes) = match node {
+            ParsedNode::Group(attributes) => (None, attributes),
+            ParsedNode::Array(array) => {
+                let of_array = OfArray {
+                    dimensions: array.dimension_names.clone(),
+                    is_single: array.shape.iter().all(|n| *n == 1),
+                    size,
+                    has_time_units: has_time_units(array),
+                };
+                (Some(of_array), &array.attributes)
+            }
+        };
+        let naming = DESCRIBING.iter();
+        let naming = naming.filter_map(|name| Some((*name, attributes.get(*name)?.as_str()?.to_owned())));
+        let contribution = Contribution { path: Arc::clone(path), array, naming: naming.collect() };
         *self.contributions.entry(contribution).or_insert_with(|| {
             self.next += 1;
             self.next
@@ -168,34 +183,13 @@ impl Kinds {
     }
 }
 
-impl Contribution {
-    fn of(path: &Arc<str>, node: &ParsedNode, size: SizeClass) -> Self {
-        let (array, attributes) = match node {
-            ParsedNode::Group(attributes) => (None, attributes),
-            ParsedNode::Array(array) => {
-                let of_array = OfArray {
-                    dimensions: array.dimension_names.clone(),
-                    is_single: array.shape.iter().all(|n| *n == 1),
-                    size,
-                    has_time_units: has_time_units(array),
-                };
-                (Some(of_array), &array.attributes)
-            }
-        };
-        let naming = DESCRIBING
-            .iter()
-            .filter_map(|name| Some((*name, attributes.get(*name)?.as_str()?.to_owned())))
-            .collect();
-        Self { path: Arc::clone(path), array, naming }
-    }
-}
-
 /// Returns the size class of a node's values. The size of elements of variable length is known if they were read.
 pub(super) fn size_class(node: &ParsedNode, values: Option<&Bytes>, limit: u64) -> SizeClass {
     let ParsedNode::Array(array) = node else { return None };
-    let size = match is_variable(&array.data_type) {
-        true => values.map(|values| values.len() as u64),
-        false => value_bytes(array),
+    let size = if is_variable(&array.data_type) {
+        values.map(|values| values.len() as u64)
+    } else {
+        value_bytes(array)
     };
     size.map(|size| size <= limit)
 }
@@ -210,54 +204,37 @@ impl Kind {
             let Some((array, roles)) = hierarchy.array(&node.path).zip(roles.remove(&*node.path)) else {
                 continue;
             };
-            arrays.push(KindArray::of((n, &node.path), array, roles, &related, layout));
+            let are_times = related.contains(&*node.path);
+            arrays.push(KindArray {
+                node: n,
+                is_copied: is_copied(&node.path, array, &roles, are_times),
+                are_times,
+                problem: check_axes(array, &roles, layout).err(),
+                roles,
+            });
         }
         let path = |array: &KindArray| head.nodes.get(array.node).map(|node| Arc::clone(&node.path));
         arrays.sort_by_key(path);
-        Self { arrays, followers: followers(&hierarchy) }
-    }
-}
-
-/// Returns the bounds that share the units of each array of times.
-fn followers(hierarchy: &Hierarchy) -> BTreeMap<NodePath, Vec<NodePath>> {
-    let arrays = hierarchy.arrays().into_iter().filter(|(_, array)| has_time_units(array));
-    let bounds = |(path, array): (NodePath, &Array)| {
-        let bounds = bounds_of(hierarchy, &path, array);
-        (path, bounds)
-    };
-    arrays.map(bounds).collect()
-}
-
-impl KindArray {
-    fn of(
-        (node, path): (usize, &str),
-        array: &Array,
-        roles: Vec<DimRole>,
-        related: &BTreeSet<NodePath>,
-        layout: &Layout,
-    ) -> Self {
-        let are_times = related.contains(path);
-        Self {
-            node,
-            is_copied: is_copied(path, array, &roles, are_times),
-            are_times,
-            problem: check_axes(array, &roles, layout).err(),
-            roles,
-        }
+        let times = hierarchy.arrays().into_iter().filter(|(_, array)| has_time_units(array));
+        let followers = times.map(|(path, array)| {
+            let bounds = bounds_of(&hierarchy, &path, array);
+            (path, bounds)
+        });
+        Self { arrays, followers: followers.collect() }
     }
 }
 
 /// Rejects an array that has a dimension twice, or already has one that it is to gain.
-fn check_axes(array: &Array, roles: &[DimRole], layout: &Layout) -> Result<(), Problem> {
+fn check_axes(array: &Array, roles: &[DimRole], layout: &Layout) -> Result<()> {
     for (along, place) in layout.along.iter().zip(roles) {
         let name = along.name();
         let times = array.dimension_names.iter().filter(|own| own.as_deref() == Some(name)).count();
         match place {
             DimRole::Axis(_) if times > 1 => {
-                return Err(Problem::RepeatedDimension { name: name.to_owned() });
+                return Err(Problem::new(format!("dimension {name} occurs twice")));
             }
             DimRole::NewAxis | DimRole::Broadcast if times > 0 => {
-                return Err(Problem::DimensionExists { name: name.to_owned() });
+                return Err(Problem::dimension_exists(name));
             }
             _ => {}
         }

@@ -1,5 +1,6 @@
 //! The chunks of a combined dataset.
 
+use super::Result;
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
@@ -81,10 +82,7 @@ impl<'a, M> JoinedChunks<'a, M> {
     }
 }
 
-impl<M: Members> ChunkReader for JoinedChunks<'_, M>
-where
-    M::Error: Into<ChunkReadError>,
-{
+impl<M: Members> ChunkReader for JoinedChunks<'_, M> {
     fn chunks<'a>(&'a mut self, path: &str, start: u64) -> Result<Chunks<'a>, ChunkReadError> {
         let Self { members, places, sizes } = self;
         match places.0.get(path).ok_or_else(|| absent(path))? {
@@ -93,13 +91,13 @@ where
                 Ok(Box::new(chunks.map(|(position, bytes)| Ok((*position, Chunk::Inline(bytes.clone()))))))
             }
             ArrayChunks::OfFile { row, path, .. } => {
-                let FileChunks { chunks, sources } = members.chunks(*row, path).map_err(Into::into)?;
+                let FileChunks { chunks, sources } = members.chunks(*row, path)?;
                 let chunks = chunks.iter_from(start);
                 let all = chunks.map(|(position, entry)| Ok((position, chunk_of(&entry, &sources)?)));
-                match all.collect::<Result<Vec<_>, Problem>>() {
+                match all.collect::<Result<Vec<_>>>() {
                     Ok(all) => Ok(Box::new(all.into_iter().map(Ok))),
                     Err(problem) => {
-                        let url = members.head(*row).map_err(Into::into)?.item.url;
+                        let url = members.head(*row)?.item.url;
                         Err(CombineError::array(url, path, problem).into())
                     }
                 }
@@ -114,7 +112,21 @@ where
             ArrayChunks::OfFile { count, .. } => Ok(*count),
             ArrayChunks::Placed(placing) => match placing.count() {
                 Some(count) => Ok(count),
-                None => count_slices(&mut self.members, placing),
+                // Some chunks are missing.
+                None => {
+                    let mut all = 0_u64;
+                    for part in (0..).map_while(|n| placing.part(n)) {
+                        let count = match placing.count_of(part) {
+                            Some(count) => count,
+                            None => {
+                                let read = read_part(&mut self.members, placing, part)?;
+                                placing.count_slices(part, &read.chunks)
+                            }
+                        };
+                        all = all.saturating_add(count);
+                    }
+                    Ok(all)
+                }
             },
         }
     }
@@ -122,22 +134,6 @@ where
 
 fn absent(path: &str) -> ChunkReadError {
     format!("there is no array {path:?}").into()
-}
-
-/// Counts the slices of chunks of which some are missing.
-fn count_slices<M: Members>(members: &mut M, placing: &Placing<'_>) -> Result<u64, ChunkReadError>
-where
-    M::Error: Into<ChunkReadError>,
-{
-    let mut all = 0_u64;
-    for part in (0..).map_while(|n| placing.part(n)) {
-        let count = match placing.count_of(part) {
-            Some(count) => count,
-            None => placing.count_slices(part, &read_part(members, placing, part)?.chunks),
-        };
-        all = all.saturating_add(count);
-    }
-    Ok(all)
 }
 
 /// Returns a hierarchy with all chunks that a reader supplies, for those who need them in memory.
@@ -252,23 +248,23 @@ impl<'a> Placing<'a> {
     /// Returns where the chunks of an array are in a grid of `counts` chunks along each axis.
     ///
     /// # Errors
-    /// [`Problem::ChunkLength`] if a number overflows, or a part exceeds the grid.
+    /// [`Problem::CHUNK_LENGTH`] if a number overflows, or a part exceeds the grid.
     pub(super) fn new(
         path: &str,
         (growing, blocks): (&Growing<'_>, &'a [Block]),
         geometry: &Geometry,
         storage: &Storage,
         counts: Vec<u64>,
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self> {
         let axis = |axis: &Axis| {
             let (own, dimension) = (axis.own, axis.dimension);
             Some(PlacedAxis { own, dimension, firsts: Firsts::of(first_chunks(storage, growing, axis)?) })
         };
-        let axes = geometry.axes.iter().map(axis).collect::<Option<Vec<_>>>().ok_or(Problem::ChunkLength)?;
+        let axes = geometry.axes.iter().map(axis).collect::<Option<Vec<_>>>().ok_or(Problem::CHUNK_LENGTH)?;
         let size = growing.first.data_type.size();
         let forms = growing.pieces.all_forms();
         let forms = forms.map(|form| PlacedForm::of(form, storage, size, &axes, &counts));
-        let forms = forms.collect::<Option<_>>().ok_or(Problem::ChunkLength)?;
+        let forms = forms.collect::<Option<_>>().ok_or(Problem::CHUNK_LENGTH)?;
         let stored = growing.pieces.chunks();
         let mut placing =
             Self { path: path.to_owned(), blocks, parts: Vec::new(), forms, axes, counts, stored };
@@ -277,7 +273,7 @@ impl<'a> Placing<'a> {
     }
 
     /// Lists the parts in order of their first position.
-    fn add_parts(&mut self, growing: &Growing<'_>) -> Result<(), Problem> {
+    fn add_parts(&mut self, growing: &Growing<'_>) -> Result<()> {
         let (mut last, mut is_sorted) = (0, true);
         self.parts.reserve_exact(growing.pieces.len());
         for piece in growing.pieces.iter().filter_map(|n| growing.pieces.get(n)) {
@@ -285,7 +281,7 @@ impl<'a> Placing<'a> {
             if self.form(part).is_some_and(|form| form.extent.contains(&0)) {
                 continue;
             }
-            let (first, _) = self.range(part).ok_or(Problem::ChunkLength)?;
+            let (first, _) = self.range(part).ok_or(Problem::CHUNK_LENGTH)?;
             is_sorted &= last <= first;
             last = first;
             self.parts.push(part);
@@ -375,15 +371,16 @@ impl<'a> Placing<'a> {
         (chunks, sources): (&ChunkManifest, &[Arc<Source>]),
         range: &std::ops::Range<u64>,
         found: &mut Placed,
-    ) -> Result<(), Problem> {
-        let wrong = || Problem::ChunkLength;
+    ) -> Result<()> {
+        let wrong = || Problem::CHUNK_LENGTH;
         let form = self.form(part).ok_or_else(wrong)?;
         let start: Vec<u64> = self.start(part).and_then(Iterator::collect).ok_or_else(wrong)?;
         let (first, _) = self.range(part).ok_or_else(wrong)?;
         let mut add = |local: u64, chunk: Chunk| {
-            let position = match form.is_run {
-                true => first.checked_add(local).filter(|_| local < form.total),
-                false => self.position(&start, local, &form.counts),
+            let position = if form.is_run {
+                first.checked_add(local).filter(|_| local < form.total)
+            } else {
+                self.position(&start, local, &form.counts)
             };
             if range.contains(&position?) {
                 found.push((position?, chunk));
@@ -415,11 +412,14 @@ impl<'a> Placing<'a> {
 }
 
 /// Returns an entry of a manifest with its source.
-pub(super) fn chunk_of(entry: &ChunkEntry<'_>, sources: &[Arc<Source>]) -> Result<Chunk, Problem> {
+pub(super) fn chunk_of(entry: &ChunkEntry<'_>, sources: &[Arc<Source>]) -> Result<Chunk> {
     Ok(match entry {
         ChunkEntry::Inline(bytes) => Chunk::Inline((*bytes).clone()),
         ChunkEntry::Reference(reference) => Chunk::Reference {
-            source: sources.get(reference.source.index()).cloned().ok_or(Problem::UnknownSource)?,
+            source: sources
+                .get(reference.source.index())
+                .cloned()
+                .ok_or(Problem::of("the chunks are in a file that is not listed"))?,
             offset: reference.offset,
             length: reference.length,
         },

@@ -1,11 +1,14 @@
 //! Accumulates arrays, groups and coordinates file by file.
 
+use super::Result;
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
 use virtualize::zarr::{Array, ChunkGrid, ChunkManifest, Codec, Hierarchy, Node, NodePath, ZarrFormat, node};
+use virtualize::{OptionName, Remedy};
 
 use super::{
     Combined,
@@ -22,9 +25,10 @@ use crate::{
         roles::{self, Axis, Geometry},
         signature::{ArrayParts, ChunkLayout, Misfit, Storage},
     },
-    error::{CombineError, Note, Problem},
+    error::{CombineError, Note, Problem, var},
     file::{Head, HeadNode, ParsedNode},
-    plan::{Block, PlanOptions, PlannedEra, Selection},
+    plan::{Block, PlanOptions, PlannedEra},
+    values::index,
     values::{
         Scalar,
         scalar::{Given, Sentinels, is_number, packing},
@@ -100,10 +104,12 @@ impl<'a> Joiner<'a> {
         head: &Head,
         tables: &mut BTreeMap<NodePath, ChunkManifest>,
     ) -> Result<(), CombineError> {
-        let error = |problem| CombineError::file(&head.item.url, problem);
+        let error = |problem| CombineError::of(&head.item.url, problem);
         let block = self.files.block(n).ok_or(CombineError::Nothing)?;
         if head.format != self.whole.format {
-            return Err(error(Problem::ZarrFormat));
+            return Err(error(Problem::of(
+                "the references are in another Zarr format than those of earlier files",
+            )));
         }
         self.give(&block.at, head).map_err(error)?;
         let contributions = self.look_up(head);
@@ -115,10 +121,9 @@ impl<'a> Joiner<'a> {
         }
         self.merge_groups();
         for array in &kind.arrays {
-            let Some(node) = head.nodes.get(array.node) else { continue };
-            let file = File { n, head, selection: block.selection.as_deref().copied() };
-            self.array(array, node, &file, tables)
-                .map_err(|problem| CombineError::array(&head.item.url, &*node.path, problem))?;
+            let Some(HeadNode { path, .. }) = head.nodes.get(array.node) else { continue };
+            self.array(array, n, head, tables)
+                .map_err(|problem| CombineError::array(&head.item.url, path, problem))?;
         }
         Ok(())
     }
@@ -183,11 +188,14 @@ impl<'a> Joiner<'a> {
     }
 
     /// Records the coordinates that a file's name, catalogue entry or attributes provide.
-    fn give(&mut self, at: &[u32], head: &Head) -> Result<(), Problem> {
+    fn give(&mut self, at: &[u32], head: &Head) -> Result<()> {
         for ((along, place), slots) in self.layout.along.iter().zip(at).zip(&mut self.given) {
             let name = along.name();
             let attribute = self.layout.coordinate_attributes.get(name);
-            let attribute = attribute.and_then(|attribute| head.root_attributes()?.get(attribute));
+            let attribute = attribute.and_then(|attribute| match &*head.nodes.first()?.node {
+                ParsedNode::Group(attributes) => attributes.get(attribute),
+                ParsedNode::Array(_) => None,
+            });
             let given = match (head.given.get(name), attribute, along) {
                 (Some(value), _, _) => Given::of(value),
                 (None, Some(value), Along::Stack(_)) => Scalar::of_json(value).map(Given::plain),
@@ -196,52 +204,48 @@ impl<'a> Joiner<'a> {
             if let (Some(given), Some(slot)) = (given, slots.get_mut(index(*place))) {
                 let known = slot.get_or_insert_with(|| given.clone());
                 if *known != given {
-                    let (now, before) = (given.value.to_string(), known.value.to_string());
-                    return Err(Problem::CoordinateConflict { name: name.to_owned(), now, before });
+                    let (now, before) = (&given.value, &known.value);
+                    let text = format!("coordinate {name} is {now}, but {before} in earlier files");
+                    return Err(Problem::new(text));
                 }
             }
         }
         Ok(())
     }
 
-    /// Adds an array of a file.
+    /// Adds an array of a file. `tables` are the chunks of the file's arrays if it has a selection.
     fn array(
         &mut self,
         kind: &KindArray,
-        node: &HeadNode,
-        file: &File<'_>,
+        n: u32,
+        head: &Head,
         tables: &mut BTreeMap<NodePath, ChunkManifest>,
-    ) -> Result<(), Problem> {
-        let ParsedNode::Array(array) = &*node.node else { return Ok(()) };
-        let values = file.head.values.get(&*node.path);
-        let digest = file.head.digests.get(&*node.path).map(String::as_str);
-        let selected = file.selected(kind, self.layout);
-        let Some((selection, (axis, name))) = selected else {
-            let read = Read { chunks: node.count, values: values.map(AsRef::as_ref), digest };
-            return self.add_array(kind, (&node.path, array), file.n, read, true);
+    ) -> Result<()> {
+        let Some(HeadNode { path, node, count }) = head.nodes.get(kind.node) else { return Ok(()) };
+        let ParsedNode::Array(array) = &**node else { return Ok(()) };
+        let (mut array, mut chunks) = (Cow::Borrowed(&**array), *count);
+        let mut values = head.values.get(&**path).cloned();
+        let selection = self.files.block(n).and_then(|block| block.selection.as_deref().copied());
+        let selected = match (selection, kind.roles.as_slice(), self.layout.along.as_slice()) {
+            (Some(selection), [DimRole::Axis(axis)], [along]) => Some((selection, *axis, along.name())),
+            _ => None,
         };
-        let mut array = array.clone();
-        array.chunks = tables.remove(&*node.path).unwrap_or_default();
-        let mut values = values.cloned();
-        regions::select(&mut array, values.as_mut(), axis, selection, name)?;
-        own_coordinates(&node.path, name)?;
-        let read = Read { chunks: array.chunks.len(), values: values.as_deref(), digest };
-        self.add_array(kind, (&node.path, &array), file.n, read, false)
-    }
-
-    /// Adds an array whose metadata is that of the file's document, if `is_document`.
-    fn add_array(
-        &mut self,
-        kind: &KindArray,
-        (path, array): (&Arc<str>, &Array),
-        block: u32,
-        read: Read<'_>,
-        is_document: bool,
-    ) -> Result<(), Problem> {
+        if let Some((selection, axis, name)) = selected {
+            let array = array.to_mut();
+            array.chunks = tables.remove(&**path).unwrap_or_default();
+            regions::select(array, values.as_mut(), axis, selection, name)?;
+            // The indices of a group with its own coordinates may differ.
+            if path.rsplit_once('/').is_some_and(|(_, last)| last == name) {
+                return Err(Problem::new(format!(
+                    "a part of the file is selected along {name}, but this group has its own coordinates along it"
+                )));
+            }
+            chunks = array.chunks.len();
+        }
         if let Some(problem) = &kind.problem {
             return Err(problem.clone());
         }
-        self.measure(path, &array.shape, &kind.roles, block)?;
+        self.measure(path, &array.shape, &kind.roles, n)?;
         let options = ArrayOptions {
             format: self.whole.format,
             assume_equal: Layout::has(&self.layout.assume_equal, path),
@@ -253,26 +257,27 @@ impl<'a> Joiner<'a> {
         };
         let growing = slot.get_or_insert_with(|| {
             let of_values = (kind.is_copied, kind.are_times);
-            Growing::new(array, (files, block), kind.roles.clone(), of_values, options)
+            Growing::new(&array, (files, n), kind.roles.clone(), of_values, options)
         });
         if growing.roles != kind.roles {
-            return Err(Problem::Roles);
+            return Err(Problem::of("varies along other dimensions than in earlier files"));
         }
-        match seen.get_mut(document).filter(|_| is_document) {
-            Some(Seen { compared: Some(compared), .. }) => growing.add(block, compared, read),
-            Some(seen) => {
-                let compared = growing.compare(array)?;
-                growing.add(block, seen.compared.insert(compared), read)
-            }
-            None => {
-                let mut compared = growing.compare(array)?;
-                growing.add(block, &mut compared, read)
-            }
+        // What is known of the document does not apply to a selection.
+        let mut of_selection = None;
+        let compared = match seen.get_mut(document) {
+            Some(seen) if selected.is_none() => &mut seen.compared,
+            _ => &mut of_selection,
+        };
+        if compared.is_none() {
+            *compared = Some(growing.compare(&array)?);
         }
+        let digest = head.digests.get(&**path).map(String::as_str);
+        let read = Read { chunks, values: values.as_deref(), digest };
+        compared.as_mut().map_or(Ok(()), |compared| growing.add(n, compared, read))
     }
 
     /// Records the number of elements that the array's group has along each dimension at the file's place.
-    fn measure(&mut self, path: &str, shape: &[u64], roles: &[DimRole], block: u32) -> Result<(), Problem> {
+    fn measure(&mut self, path: &str, shape: &[u64], roles: &[DimRole], block: u32) -> Result<()> {
         if !roles.iter().any(|role| matches!(role, DimRole::Axis(_))) {
             return Ok(());
         }
@@ -288,7 +293,9 @@ impl<'a> Joiner<'a> {
             let (Some(own), Some(slot)) = (shape.get(*axis), sizes.get_mut(index(*n))) else { continue };
             let known = *slot.get_or_insert(*own);
             if known != *own {
-                return Err(Problem::UnequalLengths { own: *own, axis: *axis, known });
+                return Err(Problem::new(format!(
+                    "{own} elements along axis {axis}, and {known} in other arrays of its group"
+                )));
             }
         }
         Ok(())
@@ -303,36 +310,6 @@ impl<'a> Joiner<'a> {
         }
         (arrays, groups)
     }
-}
-
-/// A file that is added.
-struct File<'a> {
-    /// Index of its block.
-    n: u32,
-    head: &'a Head,
-    selection: Option<Selection>,
-}
-
-impl File<'_> {
-    /// Returns the selection from an array, with its axis and dimension; `None` if the whole array is taken.
-    fn selected<'a>(&self, kind: &KindArray, layout: &'a Layout) -> Option<(Selection, (usize, &'a str))> {
-        match (self.selection, kind.roles.as_slice(), layout.along.as_slice()) {
-            (Some(selection), [DimRole::Axis(axis)], [along]) => Some((selection, (*axis, along.name()))),
-            _ => None,
-        }
-    }
-}
-
-/// Rejects a selection in a group with its own coordinates along the dimension, whose indices may differ.
-fn own_coordinates(path: &str, name: &str) -> Result<(), Problem> {
-    match path.rsplit_once('/') {
-        Some((_, last)) if last == name => Err(Problem::OwnCoordinates { name: name.to_owned() }),
-        _ => Ok(()),
-    }
-}
-
-fn index(place: u32) -> usize {
-    usize::try_from(place).unwrap_or(usize::MAX)
 }
 
 /// An array in all files that were added so far.
@@ -429,15 +406,10 @@ impl<'a> Growing<'a> {
         self.pieces.find(place, |block| self.files.place(block, &self.roles).cmp(place))
     }
 
-    /// Returns whether the array varies along every dimension, so that each file has a part.
-    pub(super) fn is_of_each_file(&self) -> bool {
-        varies_throughout(&self.roles)
-    }
-
     /// Returns the first file whose part no file has.
     pub(super) fn first_missing(&self) -> Option<u32> {
         let blocks = 0..u32::try_from(self.files.blocks.len()).unwrap_or(u32::MAX);
-        if self.is_of_each_file() {
+        if varies_throughout(&self.roles) {
             let has = |block: &u32| self.pieces.get(*block).is_some_and(|piece| piece.block == *block);
             return blocks.into_iter().find(|block| !has(block));
         }
@@ -468,12 +440,12 @@ impl<'a> Growing<'a> {
     /// # Errors
     /// An optional or invariant array that differs from the files before. All other arrays agree because the plan has
     /// checked the signatures of their files.
-    pub(super) fn compare(&mut self, array: &Array) -> Result<Compared, Problem> {
+    pub(super) fn compare(&mut self, array: &Array) -> Result<Compared> {
         let only_shape = self.options.assume_equal && !self.varies();
         let is_proved = !self.options.is_optional && !only_shape;
         if !is_proved && let Some(Difference { what, left, right, .. }) = self.disagreement(array, only_shape)
         {
-            return Err(Problem::Differs { what, now: right, before: left });
+            return Err(Problem::new(format!("{what} {right}, but {left} in earlier files")));
         }
         debug_assert!(
             !is_proved || self.disagreement(array, only_shape).is_none(),
@@ -492,7 +464,7 @@ impl<'a> Growing<'a> {
         let form = self.form(array);
         Ok(Compared {
             all_chunks: form.counts().iter().try_fold(1_u64, |all, n| all.checked_mul(*n)),
-            units: self.pieces.intern_units(units).ok_or(Problem::TooLarge)?,
+            units: self.pieces.intern_units(units).ok_or(Problem::TOO_LARGE)?,
             form,
             index: None,
         })
@@ -525,51 +497,61 @@ impl<'a> Growing<'a> {
     ///
     /// # Errors
     /// A part that differs from that of another file at the same place.
-    pub(super) fn add(&mut self, block: u32, compared: &mut Compared, read: Read<'_>) -> Result<(), Problem> {
+    pub(super) fn add(&mut self, block: u32, compared: &mut Compared, read: Read<'_>) -> Result<()> {
         let read = Read { values: read.values.filter(|_| self.pieces.keeps_values()), ..read };
         compared.update(read);
-        if let Some(there) = self.there(block) {
+        // The part of another file at the same place.
+        let there = if !self.varies() {
+            self.pieces.first()
+        } else if varies_throughout(&self.roles) {
+            None
+        } else {
+            self.find(&self.files.place(block, &self.roles))
+        };
+        if let Some(there) = there {
             return if self.options.assume_equal { Ok(()) } else { self.check_equal(there, compared, read) };
         }
-        let form = match compared.index.or_else(|| self.pieces.form_index(&compared.form)) {
+        let form = match compared.index {
             Some(form) => form,
-            None => self.pieces.intern(&compared.form).ok_or(Problem::TooLarge)?,
+            None => self.pieces.intern(&compared.form).ok_or(Problem::TOO_LARGE)?,
         };
         compared.index = Some(form);
         let Self { pieces, files, roles, .. } = self;
         let place = || files.place(block, roles);
         let piece = (block, form, compared.units);
-        pieces.push(place, piece, read.values, (read.digest, read.chunks)).ok_or(Problem::TooLarge)?;
+        pieces.push(place, piece, read.values, (read.digest, read.chunks)).ok_or(Problem::TOO_LARGE)?;
         if !self.always_copied && self.varies() && self.pieces.kept() > MAX_KEPT {
             self.pieces.drop_values();
         }
         Ok(())
     }
 
-    /// Returns the part of another file at the place of a file.
-    fn there(&self, block: u32) -> Option<u32> {
-        match self.varies() {
-            false => self.pieces.first(),
-            true if varies_throughout(&self.roles) => None,
-            true => self.find(&self.files.place(block, &self.roles)),
-        }
-    }
-
     /// Checks that the parts of two files at the same place are equal.
-    fn check_equal(&self, there: u32, compared: &Compared, read: Read<'_>) -> Result<(), Problem> {
-        let form = self.pieces.form(there).ok_or(Problem::TooLarge)?;
+    fn check_equal(&self, there: u32, compared: &Compared, read: Read<'_>) -> Result<()> {
+        let form = self.pieces.form(there).ok_or(Problem::TOO_LARGE)?;
         let is_same = match (self.pieces.values(there), read.values, self.pieces.digest(there), read.digest) {
             (Some(left), Some(right), _, _) => {
                 let units = self.pieces.get(there).map(|piece| piece.units);
                 left == right && units == Some(compared.units) && form.other == compared.form.other
             }
             (_, _, Some(left), Some(right)) => left == right,
-            _ => return Err(Problem::NotCompared),
+            _ => {
+                let problem = Problem::of("values were not compared with those of earlier files");
+                return Err(problem.with(var("first", "keep the first file's values")));
+            }
         };
         if is_same && form.layout.shape == compared.form.layout.shape {
             return Ok(());
         }
-        Err(Problem::Values { url: self.url_of(there) })
+        let url = self.url_of(there);
+        let text = format!(
+            "values differ from those of {url}, although the array does not vary along the dimension"
+        );
+        Err(Problem::new(text).with(
+            var("vary", "let it vary along the dimension")
+                .or(var("first", "keep the first file's values"))
+                .or(var("drop", "leave it out")),
+        ))
     }
 
     /// Returns the difference from the first file's array that conversion cannot reconcile.
@@ -647,12 +629,13 @@ impl<'a, 'b> Finish<'a, 'b> {
     fn put(&mut self, path: &str, array: Array, chunks: ArrayChunks<'a>) -> Result<(), CombineError> {
         let (parent, name) = node::split(path);
         self.chunks.insert(path, chunks);
-        let group = self
-            .joiner
-            .whole
-            .root
-            .make_group(parent)
-            .ok_or_else(|| CombineError::array("the files", parent, Problem::ArrayAndGroup))?;
+        let group = self.joiner.whole.root.make_group(parent).ok_or_else(|| {
+            CombineError::array(
+                "the files",
+                parent,
+                Problem::of("an array in one file and a group in another"),
+            )
+        })?;
         group.children.insert(name.to_owned(), Node::Array(Box::new(array)));
         Ok(())
     }
@@ -678,7 +661,7 @@ impl<'a, 'b> Finish<'a, 'b> {
     }
 
     /// Builds the combined array: copies its values or places its chunks, as its storage requires.
-    fn array(&mut self, path: &str, growing: &mut Growing<'_>) -> Result<(Array, ArrayChunks<'a>), Problem> {
+    fn array(&mut self, path: &str, growing: &mut Growing<'_>) -> Result<(Array, ArrayChunks<'a>)> {
         let mut array = growing.first.clone();
         array.attributes = growing.attributes.kept.clone();
         let lacks_parts = self.missing(path, growing)?;
@@ -690,7 +673,7 @@ impl<'a, 'b> Finish<'a, 'b> {
         }
         let sizes = self.sizes(path);
         let sizes: Vec<&[u64]> = sizes.iter().map(Vec::as_slice).collect();
-        let geometry = growing.geometry(&self.names, &sizes).ok_or(Problem::TooLarge)?;
+        let geometry = growing.geometry(&self.names, &sizes).ok_or(Problem::TOO_LARGE)?;
         let Layout { rectilinear, inline_limit, .. } = *self.joiner.layout;
         let format = self.joiner.whole.format;
         let storage = growing.parts().storage(&geometry, rectilinear && format == ZarrFormat::V3);
@@ -705,7 +688,7 @@ impl<'a, 'b> Finish<'a, 'b> {
         if storage == Storage::Copied {
             let fill = element(&array);
             let values = values::whole(growing, &geometry, &fill, self.options.most_inline)?;
-            values::set_inline_values(&mut array, values).ok_or(Problem::TooLarge)?;
+            values::set_inline_values(&mut array, values).ok_or(Problem::TOO_LARGE)?;
             let chunks = ArrayChunks::Inline(array.chunks.inline.clone());
             return Ok((array, chunks));
         }
@@ -718,13 +701,15 @@ impl<'a, 'b> Finish<'a, 'b> {
     }
 
     /// Returns whether some place has no part of the array. Fails if a file lacks an array that is not optional.
-    fn missing(&mut self, path: &str, growing: &Growing<'_>) -> Result<bool, Problem> {
+    fn missing(&mut self, path: &str, growing: &Growing<'_>) -> Result<bool> {
         let found = growing.pieces.len();
         let absent = self.expected(growing).saturating_sub(found);
         if absent > 0 {
             if !Layout::has(&self.joiner.layout.optional, path) {
                 let first = growing.first_missing().map(|n| growing.files.url(n));
-                return Err(Problem::Lacking { count: absent, first: first.unwrap_or_default() });
+                let text = format!("missing from {absent} files, first {}", first.unwrap_or_default());
+                let optional = var("optional", "fill the part of files that lack it");
+                return Err(Problem::new(text).with(optional.or(var("drop", "leave it out"))));
             }
             let text = format!("{absent} files do not have it: their part reads as the fill value");
             self.joiner.notes.insert(Note::new(path, text));
@@ -739,7 +724,7 @@ impl<'a, 'b> Finish<'a, 'b> {
     /// Returns the number of parts that an array has if no file lacks it.
     fn expected(&self, growing: &Growing<'_>) -> usize {
         let blocks = self.joiner.era.blocks.len();
-        if growing.is_of_each_file() {
+        if varies_throughout(&growing.roles) {
             return blocks;
         }
         if !growing.varies() {
@@ -772,10 +757,10 @@ impl<'a, 'b> Finish<'a, 'b> {
             if given.iter().all(Option::is_none) {
                 continue;
             }
-            let error = |problem| CombineError::option(format!("coordinate {name}"), problem);
+            let error = |problem| CombineError::of(format!("coordinate {name}"), problem);
             if self.joiner.whole.node(&name).is_some() {
                 if self.joiner.layout.along.get(n).is_some_and(|along| matches!(along, Along::Stack(_))) {
-                    return Err(error(Problem::NameTaken));
+                    return Err(error(Problem::of("the files already have an array or group of that name")));
                 }
                 let text = "names or catalogues give the files' order, and the values are those of the files";
                 self.joiner.notes.insert(Note::new(&name, text));
@@ -788,7 +773,7 @@ impl<'a, 'b> Finish<'a, 'b> {
                 continue;
             };
             let array = values::array(&name, given, self.joiner.whole.format);
-            let array = array.ok_or_else(|| error(Problem::SeveralKinds))?;
+            let array = array.ok_or_else(|| error(Problem::of("values of several kinds")))?;
             let chunks = ArrayChunks::Inline(array.chunks.inline.clone());
             self.put(&name, array, chunks)?;
         }
@@ -809,8 +794,11 @@ fn element(array: &Array) -> Vec<u8> {
 }
 
 /// Adapts a codec chain to chunks with additional leading axes of one element.
-fn with_new_axes(codecs: &[Codec], new: usize) -> Result<Vec<Codec>, Problem> {
-    let unknown = |codec: &Codec| Problem::ForeignCodec { codec: codec.describe() };
+fn with_new_axes(codecs: &[Codec], new: usize) -> Result<Vec<Codec>> {
+    let unknown = |codec: &Codec| {
+        let codec = codec.describe();
+        Problem::new(format!("unknown effect of codec {codec} on an array with one more axis"))
+    };
     codecs.iter().map(|codec| codec.with_leading_axes(new).ok_or_else(|| unknown(codec))).collect()
 }
 
@@ -822,18 +810,18 @@ pub(super) fn explain(
     copy_limit: u64,
 ) -> Problem {
     match misfit {
-        Misfit::NotRead => Problem::NotRead,
+        Misfit::NotRead => Problem::NOT_READ,
         Misfit::Codecs => {
             let is_other = |n: &u32| growing.pieces.form(*n).is_some_and(|form| !form.layout.fits);
             let other = growing.pieces.iter().find(is_other);
             let url = other.map(|n| growing.url_of(n)).unwrap_or_default();
-            Problem::Codecs { url, first: growing.url() }
+            Problem::new(format!("codecs or fill value of {url} are not those of {}", growing.url()))
         }
         Misfit::Chunks => {
             let axes = geometry.axes.iter();
             let growing_axes = axes.filter_map(|axis| Some((axis.own?, axis.dimension?, axis)));
             let mut problems = growing_axes.filter_map(|axis| along(growing, axis, copy_limit));
-            problems.next().unwrap_or(Problem::Grid)
+            problems.next().unwrap_or(Problem::GRID)
         }
     }
 }
@@ -855,13 +843,27 @@ fn along(
         let length = part.shape.get(own).copied().unwrap_or(0);
         let chunk = part.chunk_along(own).unwrap_or(0);
         if chunk != first {
-            let (url, may_vary) = (growing.url_of(n), chunk == length);
-            return Some(Problem::ChunkSizes { axis: name(), url, size: chunk, first, may_vary });
+            let (url, axis) = (growing.url_of(n), name());
+            let text =
+                format!("chunks of {chunk} elements along {axis} in {url}, but {first} in earlier files");
+            return Some(Problem::new(text).with(if chunk == length {
+                Remedy::set(OptionName::ChunkGrid, "rectilinear", "let chunk sizes vary")
+            } else {
+                Remedy::advice("write the files again")
+            }));
         }
         let is_partial = !is_last && chunk > 0 && length % chunk != 0;
         is_partial.then(|| {
-            let url = growing.url_of(n);
-            Problem::PartialChunk { axis: name(), url, length, chunk, copy_limit }
+            let (url, axis) = (growing.url_of(n), name());
+            let effect = format!("copy arrays larger than {copy_limit} bytes per file");
+            let remedy = Remedy::turn_on(OptionName::CopyLimit, effect)
+                .or(var("drop", "leave it out"))
+                .or(Remedy::advice("write the files again"));
+            let text = format!(
+                "{length} elements along {axis} in {url} are not a multiple of the chunk length {chunk}, and only the last \
+                 file may end within a chunk"
+            );
+            Problem::new(text).with(remedy)
         })
     })
 }

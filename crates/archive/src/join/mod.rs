@@ -3,8 +3,6 @@
 
 mod attributes;
 mod chunks;
-#[cfg(test)]
-mod memory;
 mod metadata;
 mod regions;
 mod tail;
@@ -15,20 +13,20 @@ mod values;
 
 use std::{cell::RefCell, collections::BTreeMap};
 
-use virtualize::zarr::{ChunkManifest, Hierarchy, NodePath};
+use virtualize::zarr::Hierarchy;
 
 use crate::{
-    Layout,
-    error::{CombineError, Note},
-    file::{Head, Members, ParsedNode},
+    Error, Layout,
+    error::{CombineError, Note, Problem},
+    file::{HeadNode, Members, ParsedNode},
     plan::{PlanOptions, PlannedEra},
 };
 use chunks::Files;
 pub(crate) use chunks::{ChunkPlaces, JoinedChunks, collect};
-#[cfg(test)]
-pub(crate) use memory::MemoryMembers;
 use metadata::{Finish, Joiner};
 pub(crate) use tail::{extend, tail};
+
+type Result<T, E = Problem> = std::result::Result<T, E>;
 
 /// A combined dataset.
 pub(crate) struct Combined<'a> {
@@ -44,13 +42,13 @@ pub(crate) struct Combined<'a> {
 ///
 /// # Errors
 /// Errors of `members` and `step`; files that are not compatible; chunks that do not fit into one grid.
-pub(crate) fn combine<'a, M: Members, E: From<CombineError> + From<M::Error>>(
+pub(crate) fn combine<'a>(
     era: &'a PlannedEra,
     layout: &Layout,
     options: &PlanOptions,
-    members: &mut M,
-    step: &mut dyn FnMut() -> Result<(), E>,
-) -> Result<Combined<'a>, E> {
+    members: &mut dyn Members,
+    step: &mut dyn FnMut() -> Result<(), Error>,
+) -> Result<Combined<'a>, Error> {
     let members = RefCell::new(members);
     let url_of = |row: u64| members.borrow_mut().head(row).map(|head| head.item.url).unwrap_or_default();
     let files = Files { blocks: &era.blocks, url_of: &url_of };
@@ -58,28 +56,18 @@ pub(crate) fn combine<'a, M: Members, E: From<CombineError> + From<M::Error>>(
     for (n, block) in (0..).zip(&era.blocks) {
         step()?;
         let head = members.borrow_mut().head(block.row)?;
-        let mut tables = match &block.selection {
-            Some(_) => tables(&mut **members.borrow_mut(), block.row, &head)?,
-            None => BTreeMap::new(),
-        };
+        let mut tables = BTreeMap::new();
+        if block.selection.is_some() {
+            for HeadNode { path, node, .. } in &head.nodes {
+                if let ParsedNode::Array(_) = &**node {
+                    let chunks = members.borrow_mut().chunks(block.row, path)?.chunks;
+                    tables.insert(path.as_ref().to_owned(), chunks);
+                }
+            }
+        }
         let joiner = joiner.get_or_insert_with(|| Joiner::new(head.format, era, files, layout));
         joiner.add(n, &head, &mut tables)?;
     }
     let joiner = joiner.ok_or(CombineError::Nothing)?;
     Ok(Finish::new(joiner, &era.blocks, options).run()?)
-}
-
-/// Reads the chunks of all arrays of a file.
-fn tables<M: Members>(
-    members: &mut M,
-    row: u64,
-    head: &Head,
-) -> Result<BTreeMap<NodePath, ChunkManifest>, M::Error> {
-    let mut tables = BTreeMap::new();
-    for node in &head.nodes {
-        if let ParsedNode::Array(_) = &*node.node {
-            tables.insert(node.path.as_ref().to_owned(), members.chunks(row, &node.path)?.chunks);
-        }
-    }
-    Ok(tables)
 }

@@ -1,11 +1,13 @@
 //! Reads the chunks of a combined array region by region, in order of position.
 
+use super::Result;
 use std::{collections::BTreeMap, ops::Range, vec};
 
 use bytes::Bytes;
 use virtualize::zarr::{
     Array, Chunk, ChunkGrid, ChunkManifest, ChunkReadError, ReferencesBuilder, chunk_indices, chunk_position,
 };
+use virtualize::{OptionName, Remedy};
 
 use super::{
     chunks::{Part, Placed, Placing},
@@ -17,7 +19,7 @@ use crate::{
         roles::{Axis, Geometry},
         signature::{ChunkLayout, Storage},
     },
-    error::{CombineError, Problem},
+    error::{CombineError, Problem, var},
     file::{FileChunks, Members, ParsedNode},
     plan::Selection,
     values::variable::{self, Table, is_variable},
@@ -37,8 +39,8 @@ impl RegionSizes {
 }
 
 /// The chunks of a combined array from a position on.
-pub(super) struct Regions<'a, M> {
-    members: &'a mut M,
+pub(super) struct Regions<'a> {
+    members: &'a mut dyn Members,
     placing: &'a Placing<'a>,
     /// Number of parts that were reached.
     reached: usize,
@@ -50,11 +52,13 @@ pub(super) struct Regions<'a, M> {
     sizes: RegionSizes,
 }
 
-impl<'a, M: Members> Regions<'a, M>
-where
-    M::Error: Into<ChunkReadError>,
-{
-    pub(super) fn new(members: &'a mut M, placing: &'a Placing<'a>, start: u64, sizes: RegionSizes) -> Self {
+impl<'a> Regions<'a> {
+    pub(super) fn new(
+        members: &'a mut dyn Members,
+        placing: &'a Placing<'a>,
+        start: u64,
+        sizes: RegionSizes,
+    ) -> Self {
         // A reference takes about 50 bytes, and a source a few hundred.
         let average = usize::try_from(placing.average()).unwrap_or(sizes.most);
         let most = average.saturating_mul(sizes.most / 8).clamp(1, sizes.most.max(1));
@@ -113,7 +117,7 @@ where
         let placed = self.placing.place(part, (&chunks, &sources), &region.range, &mut region.found);
         if let Err(problem) = placed {
             let row = self.placing.block(part).map_or(0, |block| block.row);
-            let url = self.members.head(row).map_err(Into::into)?.item.url;
+            let url = self.members.head(row)?.item.url;
             return Err(wrong(&url, self.placing, problem));
         }
         region.shrink()?;
@@ -121,10 +125,7 @@ where
     }
 }
 
-impl<M: Members> Iterator for Regions<'_, M>
-where
-    M::Error: Into<ChunkReadError>,
-{
+impl Iterator for Regions<'_> {
     type Item = Result<(u64, Chunk), ChunkReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -183,24 +184,22 @@ fn sorted(mut found: Placed) -> Result<Placed, ChunkReadError> {
 }
 
 /// Reads the chunks of a part from its file, reduced to the file's selection.
-pub(super) fn read_part<M: Members>(
-    members: &mut M,
+pub(super) fn read_part(
+    members: &mut dyn Members,
     placing: &Placing<'_>,
     part: Part,
-) -> Result<FileChunks, ChunkReadError>
-where
-    M::Error: Into<ChunkReadError>,
-{
+) -> Result<FileChunks, ChunkReadError> {
     let block = placing.block(part).ok_or(CombineError::Nothing)?;
-    let mut read = members.chunks(block.row, &placing.path).map_err(Into::into)?;
+    let mut read = members.chunks(block.row, &placing.path)?;
     if let Some((axis, selection)) = placing.selected_axis().zip(block.selection.as_deref()) {
-        let head = members.head(block.row).map_err(Into::into)?;
+        let head = members.head(block.row)?;
         let node = head.nodes.iter().find(|node| *node.path == *placing.path);
         if let Some(ParsedNode::Array(array)) = node.map(|node| &*node.node) {
             let mut array = array.as_ref().clone();
             array.chunks = std::mem::take(&mut read.chunks);
             let selected = chunks(&array, axis, *selection);
-            let (_, chunks) = selected.ok_or_else(|| wrong(&head.item.url, placing, Problem::ChunkLength))?;
+            let (_, chunks) =
+                selected.ok_or_else(|| wrong(&head.item.url, placing, Problem::CHUNK_LENGTH))?;
             read.chunks = chunks;
         }
     }
@@ -222,11 +221,13 @@ pub(super) fn select(
     axis: usize,
     selection: Selection,
     name: &str,
-) -> Result<(), Problem> {
+) -> Result<()> {
     let n = array.shape.get(axis).copied().unwrap_or(0);
     let Selection { start, end, of } = selection;
     if n != of || end < start || end > of {
-        return Err(Problem::SelectionLength { name: name.to_owned(), length: n, of });
+        return Err(Problem::new(format!(
+            "it has {n} elements along {name} where its file, of which a part is selected, has {of}"
+        )));
     }
     let stored = chunks(array, axis, selection);
     if stored.is_none() && values.is_none() {
@@ -234,11 +235,16 @@ pub(super) fn select(
             ChunkGrid::Regular(chunk) => chunk.get(axis).copied().unwrap_or(0).to_string(),
             ChunkGrid::Rectilinear(_) => "several numbers of".to_owned(),
         };
-        let (name, last) = (name.to_owned(), end.saturating_sub(1));
-        return Err(Problem::SelectionStart { name, start, last, chunk });
+        let last = end.saturating_sub(1);
+        let text = format!(
+            "elements {start} to {last} along {name} are selected, since other files have the others, but no chunk of \
+             {chunk} elements begins there"
+        );
+        let remedy = Remedy::turn_on(OptionName::CopyLimit, "copy larger arrays");
+        return Err(Problem::new(text).with(remedy.or(var("drop", "leave it out"))));
     }
     if let Some(values) = values {
-        *values = slice(array, values, axis, selection).ok_or(Problem::ValueShape)?;
+        *values = slice(array, values, axis, selection).ok_or(Problem::VALUE_SHAPE)?;
     }
     // Without a chunk boundary at the start, the values are copied, and no chunk grid applies.
     let (grid, chunks) = stored.map_or_else(
@@ -477,12 +483,8 @@ fn ends_within(layout: &ChunkLayout) -> Option<(usize, u64)> {
 /// Returns the chunk grid of a combined array.
 ///
 /// # Errors
-/// [`Problem::Grid`] if files at the same place have chunks of different sizes, [`Problem::TooLarge`] if a number overflows.
-pub(super) fn grid(
-    storage: &Storage,
-    growing: &Growing<'_>,
-    geometry: &Geometry,
-) -> Result<ChunkGrid, Problem> {
+/// [`Problem::GRID`] if files at the same place have chunks of different sizes, [`Problem::TOO_LARGE`] if a number overflows.
+pub(super) fn grid(storage: &Storage, growing: &Growing<'_>, geometry: &Geometry) -> Result<ChunkGrid> {
     let chunk = match storage {
         Storage::Copied => None,
         Storage::Rectilinear => {
@@ -496,16 +498,16 @@ pub(super) fn grid(
             chunk_shape(geometry, &chunk)
         }),
     };
-    chunk.map(ChunkGrid::Regular).ok_or(Problem::TooLarge)
+    chunk.map(ChunkGrid::Regular).ok_or(Problem::TOO_LARGE)
 }
 
 /// Returns the sizes of the chunks along an axis of a grid whose chunk sizes vary.
-fn edges(growing: &Growing<'_>, axis: &Axis) -> Result<Vec<u64>, Problem> {
+fn edges(growing: &Growing<'_>, axis: &Axis) -> Result<Vec<u64>> {
     let Some(own) = axis.own else {
-        return Ok(vec![1; usize::try_from(axis.total).map_err(|_| Problem::TooLarge)?]);
+        return Ok(vec![1; usize::try_from(axis.total).map_err(|_| Problem::TOO_LARGE)?]);
     };
     let Some(dimension) = axis.dimension else {
-        let size = first_chunk(growing).and_then(|first| first.get(own)).ok_or(Problem::TooLarge)?;
+        let size = first_chunk(growing).and_then(|first| first.get(own)).ok_or(Problem::TOO_LARGE)?;
         return Ok(edges_of(axis.total, *size));
     };
     let chunks = chunk_sizes(growing, axis, own, dimension)?;
@@ -521,7 +523,16 @@ pub(super) fn first_chunks(storage: &Storage, growing: &Growing<'_>, axis: &Axis
         Storage::Regular(chunk) => *chunk.get(own)?,
         Storage::Sliced { axis, step } if *axis == own => *step,
         Storage::Sliced { .. } => *first_chunk(growing)?.get(own)?,
-        Storage::Rectilinear => return rectilinear_starts(growing, axis, own, dimension),
+        Storage::Rectilinear => {
+            let mut next = 0;
+            let chunks = chunk_sizes(growing, axis, own, dimension).ok()?;
+            let counts = axis.sizes.iter().zip(chunks).map(|(size, chunk)| size.div_ceil(chunk.max(1)));
+            let starts = counts.map(|count| {
+                next += count;
+                next - count
+            });
+            return Some(starts.collect());
+        }
     };
     Some(axis.starts.iter().map(|start| start / size.max(1)).collect())
 }
@@ -543,12 +554,7 @@ fn edges_of(total: u64, chunk: u64) -> Vec<u64> {
 }
 
 /// Returns the chunk size at each place along an axis; the whole place if no file is there.
-fn chunk_sizes(
-    growing: &Growing<'_>,
-    axis: &Axis,
-    own: usize,
-    dimension: usize,
-) -> Result<Vec<u64>, Problem> {
+fn chunk_sizes(growing: &Growing<'_>, axis: &Axis, own: usize, dimension: usize) -> Result<Vec<u64>> {
     let mut chunks = vec![None; axis.sizes.len()];
     for n in growing.pieces.iter() {
         let place = growing.place_of(n).get(dimension).and_then(|place| usize::try_from(*place).ok());
@@ -556,23 +562,10 @@ fn chunk_sizes(
         if let (Some(slot), Some(chunk)) = (place.and_then(|place| chunks.get_mut(place)), chunk)
             && *slot.get_or_insert(chunk) != chunk
         {
-            return Err(Problem::Grid);
+            return Err(Problem::GRID);
         }
     }
     Ok(axis.sizes.iter().zip(chunks).map(|(size, chunk)| chunk.unwrap_or(*size)).collect())
-}
-
-/// Returns the index of the first chunk at each place along an axis with varying chunk sizes.
-fn rectilinear_starts(growing: &Growing<'_>, axis: &Axis, own: usize, dimension: usize) -> Option<Vec<u64>> {
-    let mut next = 0;
-    let chunks = chunk_sizes(growing, axis, own, dimension).ok()?;
-    let counts = axis.sizes.iter().zip(chunks).map(|(size, chunk)| size.div_ceil(chunk.max(1)));
-    let starts = counts.map(|count| {
-        let start = next;
-        next += count;
-        start
-    });
-    Some(starts.collect())
 }
 
 #[cfg(test)]

@@ -30,18 +30,16 @@ fn tail_of_group(group: &Group) -> Group {
     let children = group.children.iter().map(|(name, node)| {
         let node = match node {
             Node::Group(group) => Node::Group(tail_of_group(group)),
-            Node::Array(array) => Node::Array(Box::new(tail_of_array(array))),
+            Node::Array(array) => {
+                let mut tail = Array { chunks: Default::default(), ..array.as_ref().clone() };
+                let last = array.chunks.inline.last_key_value();
+                tail.chunks.inline.extend(last.map(|(position, chunk)| (*position, chunk.clone())));
+                Node::Array(Box::new(tail))
+            }
         };
         (name.clone(), node)
     });
     Group { attributes: group.attributes.clone(), children: children.collect() }
-}
-
-fn tail_of_array(array: &Array) -> Array {
-    let last = array.chunks.inline.last_key_value().map(|(position, chunk)| (*position, chunk.clone()));
-    let mut tail = Array { chunks: Default::default(), ..array.clone() };
-    tail.chunks.inline.extend(last);
-    tail
 }
 
 /// A dataset that was extended.

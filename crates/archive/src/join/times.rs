@@ -1,18 +1,21 @@
 //! Converts times in several units to one unit, exactly.
 
+use super::Result;
 use std::collections::{BTreeMap, HashMap};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use serde_json::Value;
+use virtualize::Remedy;
 use virtualize::zarr::{DataType, FillValue, NodePath, ZarrFormat};
 
-use super::metadata::Growing;
+use super::{metadata::Growing, values::size_of};
 use crate::{
     compat::roles::text,
     error::Problem,
     values::{
         calendar::{TimeUnits, UNITS, Unit},
+        index,
         scalar::{Dyadic, Sentinels, converted, fill_attribute, packing, shift},
     },
 };
@@ -27,7 +30,7 @@ pub(super) fn unify(
     path: &str,
     followers: &[NodePath],
     format: ZarrFormat,
-) -> Result<Option<String>, Problem> {
+) -> Result<Option<String>> {
     let Some(parent) = arrays.get(path) else { return Ok(None) };
     let Some(units) = FileUnits::of(parent)? else { return Ok(None) };
     let mut follow = followers.iter().filter_map(|name| arrays.get(name));
@@ -35,31 +38,35 @@ pub(super) fn unify(
         return Ok(None);
     }
     if let Some(attribute) = packing(&parent.first.attributes) {
-        return Err(Problem::PackedTimes { attribute });
+        return Err(Problem::new(format!("time units differ and the values are packed ({attribute})")));
     }
     let names = || std::iter::once(path).chain(followers.iter().map(String::as_str));
     let mut facts = Vec::new();
     for name in names() {
         let Some(growing) = arrays.get(name) else { continue };
         if let Some(attribute) = packing(&growing.first.attributes).filter(|_| name != path) {
-            return Err(Problem::PackedBounds { attribute, path: name.to_owned() });
+            return Err(Problem::new(format!(
+                "{name} is packed ({attribute}); packed times cannot be converted"
+            )));
         }
         let times = Times { growing, parent, units: &units, is_parent: name == path, format };
         facts.push((name, Facts::of(&times)?));
     }
     let target = &units.target;
     let mut candidates = UNITS.iter().copied().filter(|unit| unit.nanoseconds <= target.unit.nanoseconds);
-    let whole = candidates.find(|unit| facts.iter().all(|(_, facts)| facts.are_whole(*unit)));
+    let whole = candidates.find(|unit| facts.iter().all(|(_, facts)| facts.whole.contains(unit)));
     let unit = whole.unwrap_or(target.unit);
-    let text = match unit == target.unit {
-        true => units.text.clone(),
-        false => format!("{} since {}", unit.name, target.since),
+    let text = if unit == target.unit {
+        units.text.clone()
+    } else {
+        format!("{} since {}", unit.name, target.since)
     };
     let mut converted = Vec::new();
     for (name, facts) in facts {
         let Some(growing) = arrays.get(name) else { continue };
         let times = Times { growing, parent, units: &units, is_parent: name == path, format };
-        converted.push((name, times.converted(&facts, unit, whole.is_some())?, facts.any_missing()));
+        let any_missing = !facts.missing.is_empty();
+        converted.push((name, times.converted(&facts, unit, whole.is_some())?, any_missing));
     }
     for (name, values, any_missing) in converted {
         let Some(growing) = arrays.get_mut(name) else { continue };
@@ -95,7 +102,7 @@ struct FileUnits {
 
 impl FileUnits {
     /// Returns `None` if all files have the same units.
-    fn of(parent: &Growing<'_>) -> Result<Option<Self>, Problem> {
+    fn of(parent: &Growing<'_>) -> Result<Option<Self>> {
         if !parent.pieces.have_other_units() {
             return Ok(None);
         }
@@ -111,7 +118,7 @@ impl FileUnits {
         Ok(Some(units))
     }
 
-    fn parse(&self, units: &str) -> Result<TimeUnits, Problem> {
+    fn parse(&self, units: &str) -> Result<TimeUnits> {
         parse(units, self.calendar.as_deref(), &self.text)
     }
 
@@ -122,13 +129,14 @@ impl FileUnits {
     }
 }
 
-fn parse(units: &str, calendar: Option<&str>, first: &str) -> Result<TimeUnits, Problem> {
-    TimeUnits::parse(units, calendar)
-        .ok_or_else(|| Problem::Units { units: units.to_owned(), first: first.to_owned() })
+fn parse(units: &str, calendar: Option<&str>, first: &str) -> Result<TimeUnits> {
+    TimeUnits::parse(units, calendar).ok_or_else(|| {
+        Problem::new(format!("units \"{units}\" cannot be converted to those of other files, \"{first}\""))
+    })
 }
 
 /// Receives a part, and its times relative to the target's reference time.
-type EachPart<'a> = dyn FnMut(u32, &[Time]) -> Result<(), Problem> + 'a;
+type EachPart<'a> = dyn FnMut(u32, &[Time]) -> Result<()> + 'a;
 
 /// The times of an array in all files.
 struct Times<'a, 'b> {
@@ -142,17 +150,20 @@ struct Times<'a, 'b> {
 
 impl Times<'_, '_> {
     /// Calls `each` with each part, in order of place.
-    fn each(&self, each: &mut EachPart<'_>) -> Result<(), Problem> {
+    fn each(&self, each: &mut EachPart<'_>) -> Result<()> {
         let Self { growing, units: FileUnits { target, .. }, .. } = self;
         let sentinels = Sentinels::of(&growing.first, self.format);
         let data_type = &growing.first.data_type;
         let mut parsed = HashMap::new();
         for n in growing.pieces.iter() {
-            let units = self.units_of(n, &mut parsed)?.ok_or(Problem::BoundsWithoutTime)?;
-            let values = growing.pieces.values(n).ok_or(Problem::NotRead)?;
+            let units = self
+                .units_of(n, &mut parsed)?
+                .ok_or(Problem::of("bounds variable present in files that lack its time coordinate"))?;
+            let values = growing.pieces.values(n).ok_or(Problem::NOT_READ)?;
             let one = |element: &[u8]| {
-                time(element, data_type, &sentinels, &units, target)
-                    .ok_or_else(|| Problem::InexactTime { url: growing.url_of(n) })
+                time(element, data_type, &sentinels, &units, target).ok_or_else(|| {
+                    Problem::new(format!("a value of {} cannot be converted exactly", growing.url_of(n)))
+                })
             };
             let times: Vec<Time> =
                 values.chunks_exact(size_of(data_type)).map(one).collect::<Result<_, _>>()?;
@@ -162,11 +173,7 @@ impl Times<'_, '_> {
     }
 
     /// Returns the units of a part: its own, or else those of the array whose units it shares. `parsed` caches them.
-    fn units_of<'c>(
-        &'c self,
-        n: u32,
-        parsed: &mut HashMap<&'c str, TimeUnits>,
-    ) -> Result<Option<TimeUnits>, Problem> {
+    fn units_of<'c>(&'c self, n: u32, parsed: &mut HashMap<&'c str, TimeUnits>) -> Result<Option<TimeUnits>> {
         let own = self.growing.pieces.units(n).or_else(|| text(&self.growing.first.attributes, "units"));
         if let Some(own) = own.filter(|_| !self.is_parent) {
             if !parsed.contains_key(own) {
@@ -183,16 +190,22 @@ impl Times<'_, '_> {
     }
 
     /// Returns the times in a unit, as `int64` if `whole`, else as `float64`, and where those of each part start.
-    fn converted(&self, facts: &Facts, unit: Unit, whole: bool) -> Result<(Vec<u8>, Vec<u64>), Problem> {
+    fn converted(&self, facts: &Facts, unit: Unit, whole: bool) -> Result<(Vec<u8>, Vec<u64>)> {
         let (mut bytes, mut starts) = (Vec::new(), vec![0; self.growing.pieces.len()]);
         self.each(&mut |n, times| {
-            if let Some(start) = usize::try_from(n).ok().and_then(|n| starts.get_mut(n)) {
+            if let Some(start) = starts.get_mut(index(n)) {
                 *start = bytes.len() as u64;
             }
             for time in times {
-                let (element, float) = element(*time, unit, whole).ok_or(Problem::NoCommonUnit)?;
+                let (element, float) = element(*time, unit, whole).ok_or_else(|| {
+                    Problem::of("times in several units have no exact value in one unit")
+                        .with(Remedy::advice("write the files again"))
+                })?;
                 if matches!(time, Time::At(_)) && facts.missing.contains(&float) {
-                    return Err(Problem::TimeIsMissing { unit: unit.name });
+                    let unit = unit.name;
+                    return Err(Problem::new(format!(
+                        "a time converted to {unit} is the value that means \"missing\""
+                    )));
                 }
                 bytes.extend(element);
             }
@@ -211,7 +224,7 @@ struct Facts {
 }
 
 impl Facts {
-    fn of(times: &Times<'_, '_>) -> Result<Self, Problem> {
+    fn of(times: &Times<'_, '_>) -> Result<Self> {
         let mut facts = Self { whole: UNITS.to_vec(), missing: Vec::new() };
         times.each(&mut |_, times| {
             facts.whole.retain(|unit| times.iter().all(|time| time.whole(*unit).is_some()));
@@ -226,19 +239,6 @@ impl Facts {
         })?;
         Ok(facts)
     }
-
-    fn are_whole(&self, unit: Unit) -> bool {
-        self.whole.contains(&unit)
-    }
-
-    fn any_missing(&self) -> bool {
-        !self.missing.is_empty()
-    }
-}
-
-/// Returns the size of an element in bytes, at least 1.
-fn size_of(data_type: &DataType) -> usize {
-    data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(1).max(1)
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]

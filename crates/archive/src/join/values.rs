@@ -1,5 +1,6 @@
 //! Builds coordinate arrays from file names, catalogues and attributes.
 
+use super::Result;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     hash::{Hash, Hasher},
@@ -10,6 +11,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 use smallvec::SmallVec;
 use virtualize::zarr::{Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, ZarrFormat};
+use virtualize::{OptionName, Remedy};
 
 use super::metadata::Growing;
 use crate::{
@@ -19,7 +21,7 @@ use crate::{
     },
     error::Problem,
     values::{
-        Scalar,
+        Scalar, index,
         scalar::{Given, MISSING, Sentinels, converted},
         variable::{self, Table, advance, is_variable, paste},
     },
@@ -61,7 +63,9 @@ fn fill(array: &mut Array, scalars: &[Scalar]) -> Option<()> {
         _ => None,
     });
     if let Some(texts) = texts.collect::<Option<Vec<_>>>() {
-        return set_inline_texts(array, &texts);
+        array.data_type = DataType::String;
+        let elements: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
+        return set_inline_elements(array, &elements, &[]);
     }
     let ints = scalars.iter().map(|scalar| scalar.to_i128().and_then(|int| i64::try_from(int).ok()));
     if let Some(ints) = ints.collect::<Option<Vec<_>>>() {
@@ -89,9 +93,9 @@ pub(super) fn whole(
     geometry: &Geometry,
     missing: &[u8],
     most: u64,
-) -> Result<Vec<u8>, Problem> {
+) -> Result<Vec<u8>> {
     if !is_variable(&growing.first.data_type) {
-        let size = growing.first.data_type.size().ok_or(Problem::ValueShape)?;
+        let size = growing.first.data_type.size().ok_or(Problem::VALUE_SHAPE)?;
         if growing.pieces.kept() <= most
             && follow_each_other(growing, geometry, size)
             && let Some(values) = growing.pieces.take_values()
@@ -101,16 +105,20 @@ pub(super) fn whole(
         let values = |n| growing.pieces.values(n);
         return assembled((growing, geometry), missing, (size, most), values);
     }
-    let missing = variable::join([missing]).ok_or(Problem::TooLarge)?;
+    let missing = variable::join([missing]).ok_or(Problem::TOO_LARGE)?;
     let mut table = Table::default();
     let none = table.numbers(&missing);
     let numbers: HashMap<u32, Bytes> =
         growing.pieces.iter().filter_map(|n| Some((n, table.numbers(growing.pieces.values(n)?)))).collect();
     let values = |n| numbers.get(&n).map(|numbers| numbers.as_ref());
     let numbers = assembled((growing, geometry), &none, (8, most), values)?;
-    let joined = table.elements(&numbers).and_then(variable::join).ok_or(Problem::ValueShape)?;
+    let joined = table.elements(&numbers).and_then(variable::join).ok_or(Problem::VALUE_SHAPE)?;
     let bytes = joined.len() as u64;
-    if bytes > most { Err(Problem::TooManyBytes { bytes, most }) } else { Ok(joined) }
+    if bytes > most { Err(too_many(bytes, most)) } else { Ok(joined) }
+}
+
+fn too_many(bytes: u64, most: u64) -> Problem {
+    Problem::new(format!("{bytes} bytes of values to inline, more than the limit of {most}"))
 }
 
 /// Returns whether the combined array consists of the values of all parts, one after the other.
@@ -135,19 +143,18 @@ fn assembled<'a>(
     missing: &[u8],
     (size, most): (u64, u64),
     values: impl Fn(u32) -> Option<&'a [u8]>,
-) -> Result<Vec<u8>, Problem> {
+) -> Result<Vec<u8>> {
     let shape = geometry.shape();
     let bytes = shape.iter().try_fold(size, |product, n| product.checked_mul(*n)).unwrap_or(u64::MAX);
     if bytes > most {
-        return Err(Problem::TooManyBytes { bytes, most });
+        return Err(too_many(bytes, most));
     }
-    let count = usize::try_from(bytes / size.max(1)).map_err(|_| Problem::TooLarge)?;
+    let count = usize::try_from(bytes / size.max(1)).map_err(|_| Problem::TOO_LARGE)?;
     let mut all = missing.repeat(count);
     for n in growing.pieces.iter() {
-        let values = values(n).ok_or(Problem::ValueShape)?;
+        let values = values(n).ok_or(Problem::VALUE_SHAPE)?;
         let own = growing.pieces.form(n).map(|form| form.layout.shape.as_slice()).unwrap_or_default();
-        let part = (growing.place_of(n), own, values);
-        put(&mut all, &shape, geometry, part, size).ok_or(Problem::ValueShape)?;
+        put(&mut all, geometry, &growing.place_of(n), (own, values), size).ok_or(Problem::VALUE_SHAPE)?;
     }
     Ok(all)
 }
@@ -155,12 +162,13 @@ fn assembled<'a>(
 /// Copies the values of a part, given with its place and shape, into the combined array.
 fn put(
     all: &mut [u8],
-    shape: &[u64],
     geometry: &Geometry,
-    (place, part, values): (Place, &[u64], &[u8]),
+    place: &Place,
+    (part, values): (&[u64], &[u8]),
     size: u64,
 ) -> Option<()> {
-    let (start, extent) = geometry.part(&place)?;
+    let shape = geometry.shape();
+    let (start, extent) = geometry.part(place)?;
     let own = geometry.axes.iter().map(|axis| axis.own.map_or(Some(1), |own| part.get(own).copied()));
     let own: Vec<u64> = own.collect::<Option<_>>()?;
     if own.iter().try_fold(size, |product, n| product.checked_mul(*n))? != values.len() as u64 {
@@ -175,7 +183,7 @@ fn put(
     let mut step = vec![0; times.len()];
     loop {
         let at: Vec<u64> = start.iter().zip(&step).map(|(start, step)| start + step).collect();
-        paste(all, shape, &at, values, &own, size)?;
+        paste(all, &shape, &at, values, &own, size)?;
         if !advance(&mut step, &times) {
             return Some(());
         }
@@ -245,24 +253,12 @@ fn set_inline_elements(array: &mut Array, elements: &[&[u8]], fill: &[u8]) -> Op
     Some(())
 }
 
-/// Inlines strings into an array with one axis.
-pub(super) fn set_inline_texts(array: &mut Array, texts: &[String]) -> Option<()> {
-    array.data_type = DataType::String;
-    let elements: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
-    set_inline_elements(array, &elements, &[])
-}
-
 /// Makes missing chunks read as a missing value. Set `complete` if the files that have the array lack none of its
 /// chunks, so that its fill value may change. `any_value` accepts a fill value that is not a missing value.
 ///
 /// # Errors
 /// An array without a missing value; an array whose missing chunks already read as valid data.
-pub(super) fn prepare(
-    array: &mut Array,
-    format: ZarrFormat,
-    complete: bool,
-    any_value: bool,
-) -> Result<(), Problem> {
+pub(super) fn prepare(array: &mut Array, format: ZarrFormat, complete: bool, any_value: bool) -> Result<()> {
     let sentinels = Sentinels::of(array, format);
     if let Some(FillValue::Fixed(bytes)) = &array.fill_value
         && sentinels.is_missing(bytes)
@@ -278,7 +274,16 @@ pub(super) fn prepare(
             return Ok(());
         }
     }
-    if any_value { Ok(()) } else { Err(Problem::NoMissingValue { complete }) }
+    if any_value {
+        return Ok(());
+    }
+    let reason = if complete {
+        "the array has no value that means \"missing\""
+    } else {
+        "missing chunks read as a value"
+    };
+    Err(Problem::new(format!("gaps cannot be distinguished from values, since {reason}"))
+        .with(Remedy::turn_on(OptionName::FillWithoutSentinel, "let them read as the fill value")))
 }
 
 /// Converts the values of a copied array to one data type if files have several types, or several missing values that
@@ -286,7 +291,7 @@ pub(super) fn prepare(
 ///
 /// # Errors
 /// Missing values that occur in the data, values that were not read, and values that no single type represents exactly.
-pub(super) fn unify_types(growing: &mut Growing<'_>, format: ZarrFormat) -> Result<Option<String>, Problem> {
+pub(super) fn unify_types(growing: &mut Growing<'_>, format: ZarrFormat) -> Result<Option<String>> {
     if growing.pieces.forms().all(|form| form.other.is_none()) {
         return Ok(None);
     }
@@ -296,7 +301,8 @@ pub(super) fn unify_types(growing: &mut Growing<'_>, format: ZarrFormat) -> Resu
     let found = candidates.iter().find_map(|target| Some((target, exact(growing, &usual.0, target)?)));
     let names: BTreeSet<String> = types.iter().map(ToString::to_string).collect();
     let names = names.into_iter().collect::<Vec<_>>().join(", ");
-    let (target, (values, starts)) = found.ok_or_else(|| Problem::Types { types: names.clone() })?;
+    let (target, (values, starts)) =
+        found.ok_or_else(|| Problem::new(format!("no common dtype represents {names} exactly")))?;
     growing.pieces.set_values(values, starts, |form| {
         let own = type_of(form, &usual.0);
         if own != target {
@@ -314,14 +320,17 @@ pub(super) fn unify_types(growing: &mut Growing<'_>, format: ZarrFormat) -> Resu
 }
 
 /// Returns the types of all parts. `usual` are type and missing values of the first file.
-fn types(growing: &Growing<'_>, usual: &(DataType, Sentinels)) -> Result<Vec<DataType>, Problem> {
+fn types(growing: &Growing<'_>, usual: &(DataType, Sentinels)) -> Result<Vec<DataType>> {
     let mut types = Vec::new();
     for n in growing.pieces.iter() {
         let other = growing.pieces.form(n).and_then(|form| form.other.as_deref());
         let (data_type, sentinels) = other.unwrap_or(usual);
-        let values = growing.pieces.values(n).ok_or(Problem::NotRead)?;
+        let values = growing.pieces.values(n).ok_or(Problem::NOT_READ)?;
         if values.chunks_exact(size_of(data_type)).any(|element| sentinels.is_missing(element)) {
-            return Err(Problem::MissingValues { url: growing.url_of(n) });
+            let url = growing.url_of(n);
+            return Err(Problem::new(format!(
+                "{url} has missing values, but the files disagree on dtype or fill value"
+            )));
         }
         if !types.contains(data_type) {
             types.push(data_type.clone());
@@ -356,7 +365,7 @@ fn type_of<'a>(form: &'a Form, usual: &'a DataType) -> &'a DataType {
 }
 
 /// Returns the size of an element in bytes, at least 1.
-fn size_of(data_type: &DataType) -> usize {
+pub(super) fn size_of(data_type: &DataType) -> usize {
     data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(1).max(1)
 }
 
@@ -407,11 +416,9 @@ pub(super) struct Pieces {
     list: Vec<Piece>,
     /// Indices into `list` by place. `None` if the order of the list is that of the places.
     by_place: Option<BTreeMap<Place, u32>>,
-    forms: Vec<Arc<Form>>,
-    of_forms: HashMap<Arc<Form>, u32>,
+    forms: Interned<Form>,
     /// Distinct units; the first stands for those of the first file.
-    units: Vec<Arc<str>>,
-    of_units: HashMap<Arc<str>, u32>,
+    units: Interned<str>,
     /// Values of all parts, one after the other.
     values: Vec<u8>,
     /// Where the values of each part start; empty if no part has values.
@@ -422,6 +429,32 @@ pub(super) struct Pieces {
     digests: BTreeMap<u32, String>,
     /// Number of chunks in all files.
     chunks: u64,
+}
+
+/// Distinct values, each with an index.
+#[derive(Debug)]
+struct Interned<T: ?Sized> {
+    list: Vec<Arc<T>>,
+    of: HashMap<Arc<T>, u32>,
+}
+
+impl<T: ?Sized> Default for Interned<T> {
+    fn default() -> Self {
+        Self { list: Vec::new(), of: HashMap::new() }
+    }
+}
+
+impl<T: Eq + Hash + ?Sized> Interned<T> {
+    /// Returns the index of a value, which is added if it is new. Returns `None` if there are too many.
+    fn intern(&mut self, value: &T, share: impl FnOnce(&T) -> Arc<T>) -> Option<u32> {
+        if let Some(known) = self.of.get(value) {
+            return Some(*known);
+        }
+        let (new, value) = (u32::try_from(self.list.len()).ok()?, share(value));
+        self.list.push(Arc::clone(&value));
+        self.of.insert(value, new);
+        Some(new)
+    }
 }
 
 impl Hash for Form {
@@ -446,10 +479,8 @@ impl Pieces {
         Self {
             list: Vec::new(),
             by_place: (!in_order).then(BTreeMap::new),
-            forms: Vec::new(),
-            of_forms: HashMap::new(),
-            units: vec!["".into()],
-            of_units: HashMap::new(),
+            forms: Interned::default(),
+            units: Interned { list: vec!["".into()], of: HashMap::new() },
             values: Vec::new(),
             starts: Vec::new(),
             are_dropped: false,
@@ -498,22 +529,17 @@ impl Pieces {
 
     /// Returns the form of a part.
     pub(super) fn form(&self, n: u32) -> Option<&Form> {
-        self.forms.get(index(self.get(n)?.form)).map(Arc::as_ref)
+        self.forms.list.get(index(self.get(n)?.form)).map(Arc::as_ref)
     }
 
     /// Returns the forms that occur, that of the first part first. One may occur twice.
     pub(super) fn forms(&self) -> impl Iterator<Item = &Form> {
-        self.first().and_then(|first| self.form(first)).into_iter().chain(self.forms.iter().map(Arc::as_ref))
+        self.first().and_then(|first| self.form(first)).into_iter().chain(self.all_forms())
     }
 
     /// Returns all forms by their index.
     pub(super) fn all_forms(&self) -> impl Iterator<Item = &Form> {
-        self.forms.iter().map(Arc::as_ref)
-    }
-
-    /// Returns the index of a form, if it occurs.
-    pub(super) fn form_index(&self, form: &Form) -> Option<u32> {
-        self.of_forms.get(form).copied()
+        self.forms.list.iter().map(Arc::as_ref)
     }
 
     /// Returns the values of a part, if they were read and kept.
@@ -526,7 +552,7 @@ impl Pieces {
     /// Returns the units of a part, if they differ from those of the first file.
     pub(super) fn units(&self, n: u32) -> Option<&str> {
         let units = self.get(n)?.units;
-        (units > 0).then(|| self.units.get(index(units))).flatten().map(AsRef::as_ref)
+        (units > 0).then(|| self.units.list.get(index(units))).flatten().map(AsRef::as_ref)
     }
 
     /// Returns whether some part has other units than the first file.
@@ -546,25 +572,12 @@ impl Pieces {
 
     /// Returns the index of units.
     pub(super) fn intern_units(&mut self, units: Option<&str>) -> Option<u32> {
-        let Some(units) = units else { return Some(0) };
-        if let Some(known) = self.of_units.get(units) {
-            return Some(*known);
-        }
-        let (new, units) = (u32::try_from(self.units.len()).ok()?, Arc::<str>::from(units));
-        self.units.push(Arc::clone(&units));
-        self.of_units.insert(units, new);
-        Some(new)
+        units.map_or(Some(0), |units| self.units.intern(units, |units| Arc::from(units)))
     }
 
     /// Returns the index of a form, which is added if it is new.
     pub(super) fn intern(&mut self, form: &Form) -> Option<u32> {
-        if let Some(known) = self.of_forms.get(form) {
-            return Some(*known);
-        }
-        let (new, form) = (u32::try_from(self.forms.len()).ok()?, Arc::new(form.clone()));
-        self.forms.push(Arc::clone(&form));
-        self.of_forms.insert(form, new);
-        Some(new)
+        self.forms.intern(form, |form| Arc::new(form.clone()))
     }
 
     /// Adds the part of a block with the indices of its form and units. Returns `None` if there are too many.
@@ -628,14 +641,10 @@ impl Pieces {
     }
 
     fn change_forms(&mut self, change: impl Fn(&mut Form)) {
-        self.of_forms.clear();
-        for (n, form) in (0..).zip(&mut self.forms) {
+        self.forms.of.clear();
+        for (n, form) in (0..).zip(&mut self.forms.list) {
             change(Arc::make_mut(form));
-            self.of_forms.entry(Arc::clone(form)).or_insert(n);
+            self.forms.of.entry(Arc::clone(form)).or_insert(n);
         }
     }
-}
-
-fn index(n: u32) -> usize {
-    usize::try_from(n).unwrap_or(usize::MAX)
 }

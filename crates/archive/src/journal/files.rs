@@ -9,7 +9,7 @@ use serde_json::Value;
 use virtualize::ErrorClass;
 
 use super::{
-    Journal, JournalError, OptionDifference, Work,
+    Journal, JournalError, OptionDifference, Result, Work,
     record::{NamedOutcome, class_name},
     rows::{self, Cache},
     sql::{DONE, FAILED, ITEM, OPEN, PENDING, UNNAMED, USED, number, set_number, signed, unsigned, work_of},
@@ -109,34 +109,34 @@ pub(crate) struct Planned {
 
 impl Journal {
     /// Stages listed files; `listing` holds the counts so far.
-    pub(crate) fn stage(&mut self, items: &[Item], listing: &mut Listing) -> Result<(), JournalError> {
+    pub(crate) fn stage(&mut self, items: &[Item], listing: &mut Listing) -> Result<()> {
         self.transact(|connection, _, _| items.iter().try_for_each(|item| stage(connection, item, listing)))
     }
 
     /// Returns listed files that are done and whose listing does not show whether they have changed, ordered by URL: at
     /// most `most` after the URL `after`.
-    pub(crate) fn untold(&self, after: &str, most: u64) -> Result<Vec<(i64, Item)>, JournalError> {
+    pub(crate) fn untold(&self, after: &str, most: u64) -> Result<Vec<(i64, Item)>> {
         let of = "listing CROSS JOIN files ON files.id = listing.known WHERE listing.url > ?1 AND state = 1
             AND NOT changed AND listing.etag IS NULL AND listing.modified IS NULL ORDER BY listing.url LIMIT ?2";
         self.items(of, params![after, signed(most)])
     }
 
     /// Returns the last files that are done and not listed, ordered by URL.
-    pub(crate) fn last_unlisted(&self, most: u64) -> Result<Vec<(i64, Item)>, JournalError> {
+    pub(crate) fn last_unlisted(&self, most: u64) -> Result<Vec<(i64, Item)>> {
         let of = format!(
             "(SELECT * FROM files WHERE state = 1 AND {UNNAMED} ORDER BY id DESC LIMIT ?1) AS files ORDER BY url"
         );
         self.items(&of, [signed(most)])
     }
 
-    fn items(&self, of: &str, values: impl rusqlite::Params) -> Result<Vec<(i64, Item)>, JournalError> {
+    fn items(&self, of: &str, values: impl rusqlite::Params) -> Result<Vec<(i64, Item)>> {
         self.all(&format!("SELECT {ITEM} FROM {of}"), values, |row| {
             work_of(row).map(|Work { id, item }| (id, item))
         })
     }
 
     /// Records that a file is gone or was replaced.
-    pub(crate) fn found(&self, id: i64, found: &Found) -> Result<(), JournalError> {
+    pub(crate) fn found(&self, id: i64, found: &Found) -> Result<()> {
         let (gone, now) = match found {
             Found::Gone => (true, Item::default()),
             Found::Another(item) => (false, item.clone()),
@@ -148,47 +148,45 @@ impl Journal {
 
     /// Returns files that are in some output but no longer listed; for a run that appends, files that no longer exist
     /// in their store.
-    pub(crate) fn vanished(&self, append: bool, most: u64) -> Result<Few, JournalError> {
-        match append {
-            true => self.some(&format!("{LOOKED} gone AND {UNNAMED}"), most),
-            false => self.some(&format!("files WHERE {USED} AND {UNNAMED}"), most),
+    pub(crate) fn vanished(&self, append: bool, most: u64) -> Result<Few> {
+        if append {
+            self.some(&format!("{LOOKED} gone AND {UNNAMED}"), most)
+        } else {
+            self.some(&format!("files WHERE {USED} AND {UNNAMED}"), most)
         }
     }
 
     /// Returns unlisted files of earlier runs that were replaced since.
-    pub(crate) fn replaced(&self, most: u64) -> Result<Few, JournalError> {
+    pub(crate) fn replaced(&self, most: u64) -> Result<Few> {
         self.some(&format!("{LOOKED} NOT gone AND {UNNAMED}"), most)
     }
 
     /// Returns unlisted files of earlier runs that are in no output.
-    pub(crate) fn unwritten(&self, most: u64) -> Result<Few, JournalError> {
+    pub(crate) fn unwritten(&self, most: u64) -> Result<Few> {
         self.some(&format!("files WHERE {OPEN} AND {UNNAMED}"), most)
     }
 
-    fn some(&self, of: &str, most: u64) -> Result<Few, JournalError> {
+    fn some(&self, of: &str, most: u64) -> Result<Few> {
         let count = self.get(&format!("SELECT count(*) FROM {of}"), [])?;
         let sql = format!("SELECT files.url FROM {of} ORDER BY position, id LIMIT ?1");
         Ok(Few { count: unsigned(count), first: self.column(&sql, [signed(most)])? })
     }
 
     /// Returns the options of the journal that differ from these.
-    pub(crate) fn other_options(
-        &self,
-        options: &BTreeMap<String, String>,
-    ) -> Result<Vec<OptionDifference>, JournalError> {
+    pub(crate) fn other_options(&self, options: &BTreeMap<String, String>) -> Result<Vec<OptionDifference>> {
         let before = self.options()?;
         Ok(if before.is_empty() { Vec::new() } else { OptionDifference::between(&before, options) })
     }
 
     /// Returns the options of the journal.
-    pub(super) fn options(&self) -> Result<BTreeMap<String, String>, JournalError> {
+    pub(super) fn options(&self) -> Result<BTreeMap<String, String>> {
         let options =
             self.all("SELECT name, value FROM options", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(options.into_iter().collect())
     }
 
     /// Returns whether the journal records any output.
-    pub(crate) fn is_used(&self) -> Result<bool, JournalError> {
+    pub(crate) fn is_used(&self) -> Result<bool> {
         let files = format!("SELECT 1 FROM files WHERE {USED}");
         self.get(&format!("SELECT EXISTS (SELECT 1 FROM outputs) OR EXISTS ({files})"), [])
     }
@@ -212,18 +210,18 @@ impl Journal {
     }
 
     /// Assigns the name of an output to a file, or returns the file that already has it.
-    pub(crate) fn claim_name(&self, name: &str, url: &str) -> Result<Option<String>, JournalError> {
+    pub(crate) fn claim_name(&self, name: &str, url: &str) -> Result<Option<String>> {
         let sql = "INSERT OR IGNORE INTO names (name, url) VALUES (?1, ?2)";
         if self.execute(sql, params![name, url])? == 0 { self.has_name(name) } else { Ok(None) }
     }
 
     /// Returns the file whose output has a name.
-    pub(crate) fn has_name(&self, name: &str) -> Result<Option<String>, JournalError> {
+    pub(crate) fn has_name(&self, name: &str) -> Result<Option<String>> {
         self.find("SELECT url FROM names WHERE name = ?1", [name])
     }
 
     /// Returns whether a URL is staged.
-    pub(crate) fn is_staged(&self, url: &str) -> Result<bool, JournalError> {
+    pub(crate) fn is_staged(&self, url: &str) -> Result<bool> {
         self.get("SELECT EXISTS (SELECT 1 FROM listing WHERE url = ?1)", [url])
     }
 
@@ -234,7 +232,7 @@ impl Journal {
         how: Accept,
         options: &BTreeMap<String, String>,
         fact: Option<(&str, &str)>,
-    ) -> Result<Counts, JournalError> {
+    ) -> Result<Counts> {
         self.transact(|connection, _, _| {
             if how.restart {
                 connection.execute_batch(RESTART)?;
@@ -271,11 +269,7 @@ impl Journal {
     /// Adds files that another journal has, by URL, in one transaction. Files that are done or that failed in this run
     /// stay as they are; with `skip_failures`, failures are not added. Returns the number of files that are done now
     /// and were not before. A file that was replaced since it was listed stays to be read.
-    pub(crate) fn import(
-        &mut self,
-        files: &[NamedOutcome],
-        skip_failures: bool,
-    ) -> Result<u64, JournalError> {
+    pub(crate) fn import(&mut self, files: &[NamedOutcome], skip_failures: bool) -> Result<u64> {
         self.transact(|connection, cache, run| {
             let mut added = 0;
             for (url, outcome) in files {
@@ -299,13 +293,13 @@ impl Journal {
     }
 
     /// Returns the rows of files still to read, in the order of the listing.
-    pub(crate) fn pending(&self) -> Result<Vec<i64>, JournalError> {
+    pub(crate) fn pending(&self) -> Result<Vec<i64>> {
         let sql = format!("SELECT id FROM files WHERE {OPEN} AND state = 0 ORDER BY position, id");
         self.column(&sql, [])
     }
 
     /// Counts the files by state.
-    pub(crate) fn counts(&self) -> Result<Counts, JournalError> {
+    pub(crate) fn counts(&self) -> Result<Counts> {
         let sql = format!("SELECT count(*) FROM files WHERE {OPEN} AND state = ?1");
         let of = |state: i64| self.get(&sql, [state]).map(unsigned);
         let (pending, failed) = (of(PENDING)?, of(FAILED)?);
@@ -314,7 +308,7 @@ impl Journal {
     }
 
     /// Returns the errors of failed files.
-    pub(crate) fn failures(&self, most: u64) -> Result<Vec<String>, JournalError> {
+    pub(crate) fn failures(&self, most: u64) -> Result<Vec<String>> {
         let sql = format!(
             "SELECT coalesce(error, url) FROM files WHERE {OPEN} AND state = 2 ORDER BY position, id LIMIT ?1"
         );
@@ -322,19 +316,19 @@ impl Journal {
     }
 
     /// Returns row, name and receipt of files with an output of their own: at most `most` rows after the row `after`.
-    pub(crate) fn written(&self, after: i64, most: u64) -> Result<Vec<(i64, String, String)>, JournalError> {
+    pub(crate) fn written(&self, after: i64, most: u64) -> Result<Vec<(i64, String, String)>> {
         let sql = "SELECT id, written, coalesce(receipt, '') FROM files
             WHERE id > ?1 AND state = 1 AND written IS NOT NULL ORDER BY id LIMIT ?2";
         self.all(sql, params![after, signed(most)], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
     }
 
     /// Schedules a file to be read again.
-    pub(crate) fn again(&self, id: i64) -> Result<(), JournalError> {
+    pub(crate) fn again(&self, id: i64) -> Result<()> {
         self.execute("UPDATE files SET state = 0, attempts = 0 WHERE id = ?1", [id]).map(drop)
     }
 
     /// Returns the members whose rows follow the row `through`, in order.
-    pub(crate) fn rows_after(&self, through: i64) -> Result<Vec<Planned>, JournalError> {
+    pub(crate) fn rows_after(&self, through: i64) -> Result<Vec<Planned>> {
         let mut planned = Vec::new();
         self.for_each_planned(through, |row| {
             planned.push(row);
@@ -363,7 +357,7 @@ impl Journal {
     }
 
     /// Returns the extent of a member, as JSON.
-    pub(crate) fn extent(&self, id: i64) -> Result<String, JournalError> {
+    pub(crate) fn extent(&self, id: i64) -> Result<String> {
         let cache = &mut self.cache.borrow_mut();
         let sql = "SELECT files.id, run, kind, extent FROM files JOIN contents ON contents.id = files.id
             WHERE files.id = ?1";
@@ -374,26 +368,26 @@ impl Journal {
     }
 
     /// Returns the URL of a file.
-    pub(crate) fn url(&self, id: i64) -> Result<String, JournalError> {
+    pub(crate) fn url(&self, id: i64) -> Result<String> {
         self.get("SELECT url FROM files WHERE id = ?1", [id])
     }
 
     /// Returns the storage digest of a file.
-    pub(crate) fn storage_of(&self, url: &str) -> Result<String, JournalError> {
+    pub(crate) fn storage_of(&self, url: &str) -> Result<String> {
         let sql =
             "SELECT storage FROM files JOIN contents USING (id) JOIN kinds ON kinds.id = kind WHERE url = ?1";
         self.get(sql, [url])
     }
 
     /// Returns the signature digests of all files that were read, in the order of their first files.
-    pub(crate) fn signature_digests(&self) -> Result<Vec<String>, JournalError> {
+    pub(crate) fn signature_digests(&self) -> Result<Vec<String>> {
         let sql = "SELECT storage FROM files JOIN contents USING (id) JOIN kinds ON kinds.id = kind
             WHERE state = 1 GROUP BY kind ORDER BY min(position)";
         self.column(sql, [])
     }
 
     /// Returns the signature with a digest, as JSON.
-    pub(crate) fn signature(&self, digest: &str) -> Result<String, JournalError> {
+    pub(crate) fn signature(&self, digest: &str) -> Result<String> {
         self.get("SELECT signature FROM kinds WHERE storage = ?1", [digest])
     }
 }

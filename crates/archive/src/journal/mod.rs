@@ -22,12 +22,15 @@ use std::{
 use rusqlite::{Connection, OpenFlags, Row, params, types::FromSql};
 use virtualize_store::local_path;
 
-pub use error::{JournalError, MergeError, OptionDifference};
+pub(crate) use error::MergeError;
+pub use error::{JournalError, JournalErrorKind, OptionDifference};
 pub(crate) use files::{Accept, Found, Listing, Planned};
 pub use outputs::{FailureState, JournalState, OutputState};
 pub(crate) use record::{Done, Failure, FileRecord, NodeRecord, Outcome, Record, Work, class_name};
 pub(crate) use shard::Sealed;
 pub(crate) use writer::{Gone, Writer};
+
+type Result<T, E = JournalError> = std::result::Result<T, E>;
 
 /// An open journal.
 #[derive(Debug)]
@@ -45,7 +48,7 @@ impl Journal {
     ///
     /// # Errors
     /// [`JournalError`].
-    pub fn open(path: &Path) -> Result<Self, JournalError> {
+    pub fn open(path: &Path) -> Result<Self> {
         let failed = |error: rusqlite::Error| JournalError::of(path, error);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
@@ -60,7 +63,7 @@ impl Journal {
     }
 
     /// Opens a journal without locking or changing it. `name` is its name for messages.
-    pub(crate) fn open_read_only(path: &Path, name: &Path) -> Result<Self, JournalError> {
+    pub(crate) fn open_read_only(path: &Path, name: &Path) -> Result<Self> {
         let failed = |error: rusqlite::Error| JournalError::of(name, error);
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
@@ -70,7 +73,7 @@ impl Journal {
     }
 
     /// Returns an empty journal on disk that vanishes when it is closed.
-    pub(crate) fn temporary() -> Result<Self, JournalError> {
+    pub(crate) fn temporary() -> Result<Self> {
         let path = Path::new("temporary journal");
         let mut connection = Connection::open("").map_err(|error| JournalError::of(path, error))?;
         sql::settle(&mut connection, path)?;
@@ -87,22 +90,22 @@ impl Journal {
     ///
     /// # Errors
     /// [`JournalError`]; a file that is not a journal stays.
-    pub fn remove_unusable(path: &Path) -> Result<(), JournalError> {
-        match Self::open(path) {
-            Ok(_) => return Ok(()),
-            Err(JournalError::Version { .. }) => {}
-            Err(JournalError::NotAJournal { .. } | JournalError::Failed { .. })
+    pub fn remove_unusable(path: &Path) -> Result<()> {
+        match Self::open(path).map(drop).map_err(|error| (error.kind, error)) {
+            Ok(()) => return Ok(()),
+            Err((JournalErrorKind::Version, _)) => {}
+            Err((JournalErrorKind::NotAJournal | JournalErrorKind::Failed, _))
                 if sql::is_damaged_journal(path) => {}
-            Err(error) => return Err(error),
+            Err((_, error)) => return Err(error),
         }
-        let failed =
-            |error: std::io::Error| JournalError::Failed { path: path.to_owned(), reason: error.to_string() };
         // SQLite's side files first: a new journal would take them for its own.
         for end in ["-journal", "-wal", "-shm", ""] {
             let mut name = path.as_os_str().to_owned();
             name.push(end);
             match std::fs::remove_file(&name) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(JournalError::failed(path, error));
+                }
                 _ => {}
             }
         }
@@ -120,12 +123,12 @@ impl Journal {
     }
 
     /// Returns a fact of the whole run, such as the folder that names are relative to.
-    pub fn fact(&self, name: &str) -> Result<Option<String>, JournalError> {
+    pub fn fact(&self, name: &str) -> Result<Option<String>> {
         self.find("SELECT value FROM facts WHERE name = ?1", [name])
     }
 
     /// Stores a fact, or deletes it.
-    pub fn set_fact(&self, name: &str, value: Option<&str>) -> Result<(), JournalError> {
+    pub fn set_fact(&self, name: &str, value: Option<&str>) -> Result<()> {
         let done = match value {
             Some(value) => self
                 .execute("INSERT OR REPLACE INTO facts (name, value) VALUES (?1, ?2)", params![name, value]),
@@ -139,10 +142,7 @@ impl Journal {
     }
 
     /// Runs statements.
-    fn query<'a, T>(
-        &'a self,
-        run: impl FnOnce(&'a Connection) -> rusqlite::Result<T>,
-    ) -> Result<T, JournalError> {
+    fn query<'a, T>(&'a self, run: impl FnOnce(&'a Connection) -> rusqlite::Result<T>) -> Result<T> {
         run(&self.connection).map_err(|error| self.failed(error))
     }
 
@@ -150,7 +150,7 @@ impl Journal {
     fn transact<T>(
         &mut self,
         run: impl FnOnce(&Connection, &mut rows::Cache, i64) -> rusqlite::Result<T>,
-    ) -> Result<T, JournalError> {
+    ) -> Result<T> {
         let Self { connection, cache, run: number, .. } = self;
         let cache = cache.get_mut();
         let done = connection.transaction().and_then(|transaction| {
@@ -165,7 +165,7 @@ impl Journal {
         done.map_err(|error| self.failed(error))
     }
 
-    fn execute(&self, sql: &str, values: impl rusqlite::Params) -> Result<usize, JournalError> {
+    fn execute(&self, sql: &str, values: impl rusqlite::Params) -> Result<usize> {
         self.query(|connection| connection.prepare_cached(sql)?.execute(values))
     }
 
@@ -175,22 +175,22 @@ impl Journal {
         sql: &str,
         values: impl rusqlite::Params,
         row: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> Result<Vec<T>, JournalError> {
+    ) -> Result<Vec<T>> {
         self.query(|connection| connection.prepare_cached(sql)?.query_map(values, row)?.collect())
     }
 
     /// Returns the first column of all rows.
-    fn column<T: FromSql>(&self, sql: &str, values: impl rusqlite::Params) -> Result<Vec<T>, JournalError> {
+    fn column<T: FromSql>(&self, sql: &str, values: impl rusqlite::Params) -> Result<Vec<T>> {
         self.all(sql, values, |row| row.get(0))
     }
 
     /// Returns the first value of the only row.
-    fn get<T: FromSql>(&self, sql: &str, values: impl rusqlite::Params) -> Result<T, JournalError> {
+    fn get<T: FromSql>(&self, sql: &str, values: impl rusqlite::Params) -> Result<T> {
         self.query(|connection| connection.prepare_cached(sql)?.query_row(values, |row| row.get(0)))
     }
 
     /// Returns the first value of the only row, if there is one.
-    fn find<T: FromSql>(&self, sql: &str, values: impl rusqlite::Params) -> Result<Option<T>, JournalError> {
+    fn find<T: FromSql>(&self, sql: &str, values: impl rusqlite::Params) -> Result<Option<T>> {
         Ok(self.column(sql, values)?.pop())
     }
 }

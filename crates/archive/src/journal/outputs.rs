@@ -6,7 +6,7 @@ use rusqlite::{OptionalExtension, params};
 use serde::Serialize;
 
 use super::{
-    Journal, JournalError,
+    Journal, Result,
     sql::{DONE, FAILED, OPEN, PENDING, number, unsigned},
 };
 
@@ -30,7 +30,7 @@ pub(crate) struct Known {
 
 impl Journal {
     /// Returns the record of an output; `None` if it was never written.
-    pub(crate) fn output(&self, url: &str) -> Result<Option<Known>, JournalError> {
+    pub(crate) fn output(&self, url: &str) -> Result<Option<Known>> {
         let sql = "SELECT plan, receipt, begun_plan, begun FROM outputs WHERE url = ?1";
         let found = self.all(sql, [url], |row| {
             Ok(Known { plan: row.get(0)?, receipt: row.get(1)?, begun_plan: row.get(2)?, begun: row.get(3)? })
@@ -46,7 +46,7 @@ impl Journal {
         (plan, content): (&str, &str),
         rows: impl IntoIterator<Item = i64>,
         more: bool,
-    ) -> Result<(), JournalError> {
+    ) -> Result<()> {
         self.transact(|connection, _, _| {
             let sql = "INSERT INTO outputs (url, begun_plan, begun, begun_more) VALUES (?1, ?2, ?3, ?4)
                 ON CONFLICT (url) DO UPDATE SET begun_plan = excluded.begun_plan, begun = excluded.begun,
@@ -62,7 +62,7 @@ impl Journal {
     }
 
     /// Records that the pending output was published.
-    pub(crate) fn finish_output(&mut self, url: &str, receipt: &str) -> Result<(), JournalError> {
+    pub(crate) fn finish_output(&mut self, url: &str, receipt: &str) -> Result<()> {
         self.transact(|connection, _, _| {
             let sql = "SELECT coalesce(begun_more, 0) FROM outputs WHERE url = ?1";
             let more: Option<bool> = connection.query_row(sql, [url], |row| row.get(0)).optional()?;
@@ -80,20 +80,20 @@ impl Journal {
     }
 
     /// Marks the rows of the pending output as committed: it may have been published.
-    pub(crate) fn keep_begun(&self) -> Result<(), JournalError> {
+    pub(crate) fn keep_begun(&self) -> Result<()> {
         self.execute(COMMIT, []).map(drop)
     }
 
     /// Returns what [`Self::set_tail`] stored for an output, with the last row of then. `None` if any of the files up to
     /// that row has changed since.
-    pub(crate) fn tail(&self, output: &str) -> Result<Option<(i64, Vec<u8>)>, JournalError> {
+    pub(crate) fn tail(&self, output: &str) -> Result<Option<(i64, Vec<u8>)>> {
         let sql = "SELECT through, state FROM tails WHERE output = ?1";
         Ok(self.all(sql, [output], |row| Ok((row.get(0)?, row.get(1)?)))?.pop())
     }
 
     /// Stores what a later run needs to add files to an output of all files up to the row `through`.
     #[cfg_attr(not(feature = "icechunk"), allow(dead_code, reason = "repositories alone are extended"))]
-    pub(crate) fn set_tail(&self, output: &str, through: i64, state: &[u8]) -> Result<(), JournalError> {
+    pub(crate) fn set_tail(&self, output: &str, through: i64, state: &[u8]) -> Result<()> {
         let sql = "INSERT OR REPLACE INTO tails (output, through, state) VALUES (?1, ?2, ?3)";
         self.execute(sql, params![output, through, state]).map(drop)
     }
@@ -152,8 +152,8 @@ impl JournalState {
     /// Reads the state of a journal without changing it.
     ///
     /// # Errors
-    /// [`JournalError::Locked`] while a run works on the journal; others where it cannot be read.
-    pub fn read(path: &Path) -> Result<Self, JournalError> {
+    /// [`super::JournalErrorKind::Locked`] while a run works on the journal; others where it cannot be read.
+    pub fn read(path: &Path) -> Result<Self> {
         let journal = Journal::open_read_only(path, path)?;
         // One transaction, so that all numbers are those of one moment.
         let transaction = journal.query(rusqlite::Connection::unchecked_transaction)?;
@@ -183,7 +183,7 @@ impl JournalState {
     }
 }
 
-fn failures(journal: &Journal) -> Result<Vec<FailureState>, JournalError> {
+fn failures(journal: &Journal) -> Result<Vec<FailureState>> {
     let classes =
         "SELECT coalesce(class, ''), count(*) FROM files WHERE state = 2 GROUP BY 1 ORDER BY 2 DESC, 1";
     let classes = journal.all(classes, [], |row| Ok((row.get(0)?, row.get(1)?)))?;

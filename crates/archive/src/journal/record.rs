@@ -139,17 +139,30 @@ impl FileRecord {
     pub(crate) fn pack(store: &VirtualStore) -> Result<(Self, Hierarchy), virtualize::Error> {
         let name = store.name();
         let hierarchy = &store.hierarchy;
-        let mut sources = Sources { all: &hierarchy.sources, ids: BTreeMap::new(), kept: Vec::new() };
+        // The sources that chunks are in, in the order of their first chunks. Sources of the same url are one.
+        let (mut ids, mut sources) = (BTreeMap::new(), Vec::<Source>::new());
+        let mut index = |id: SourceId| {
+            *ids.entry(id).or_insert_with(|| {
+                // A source that is not there is found when the hierarchies are compared.
+                let source = hierarchy.sources.get(id.index()).cloned().unwrap_or_default();
+                let known = sources.iter().position(|known| known.url == source.url);
+                let index = known.unwrap_or_else(|| {
+                    sources.push(source);
+                    sources.len() - 1
+                });
+                u32::try_from(index).unwrap_or(u32::MAX)
+            })
+        };
         let mut nodes = Vec::new();
         for (path, document) in documents(store)? {
             let chunks = hierarchy.array(&path).map(|array| &array.chunks);
             let (chunks, count) = match chunks {
-                Some(chunks) => (encode_chunks(chunks, |id| sources.index(id)), chunks.len()),
+                Some(chunks) => (encode_chunks(chunks, &mut index), chunks.len()),
                 None => (Vec::new(), 0),
             };
             nodes.push(NodeRecord { path, document: document.to_string().into(), chunks, count });
         }
-        let row = Self { format: hierarchy.format, nodes, sources: sources.kept, ..Self::default() };
+        let row = Self { format: hierarchy.format, nodes, sources, ..Self::default() };
         let back = row.hierarchy(name)?;
         compare(hierarchy, &back).map_err(|reason| broken(name, &reason))?;
         Ok((row, back))
@@ -232,30 +245,6 @@ fn documents(store: &VirtualStore) -> Result<Vec<(NodePath, Value)>, virtualize:
         }
     }
     Ok(nodes)
-}
-
-/// The sources that chunks are in, in the order of their first chunks. Sources of the same url are one.
-struct Sources<'a> {
-    all: &'a [Source],
-    ids: BTreeMap<SourceId, u32>,
-    kept: Vec<Source>,
-}
-
-impl Sources<'_> {
-    /// Returns the index of a source among those kept.
-    fn index(&mut self, id: SourceId) -> u32 {
-        let Self { all, ids, kept } = self;
-        *ids.entry(id).or_insert_with(|| {
-            // A source that is not there is found when the hierarchies are compared.
-            let source = all.get(id.index()).cloned().unwrap_or_default();
-            let there = kept.iter().position(|known| known.url == source.url);
-            let index = there.unwrap_or_else(|| {
-                kept.push(source);
-                kept.len() - 1
-            });
-            u32::try_from(index).unwrap_or(u32::MAX)
-        })
-    }
 }
 
 /// Decodes the chunks of an array, and checks that they are in its grid.

@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 use virtualize::zarr::{NodePath, Source, ZarrFormat};
 
 use super::{
-    Done, Failure, FileRecord, Journal, JournalError, NodeRecord, Outcome, Record, Work,
+    Done, Failure, FileRecord, Journal, JournalError, NodeRecord, Outcome, Record, Result, Work,
     codec::{Dictionary, Reader, Recent, decode_chunks, put, put_bytes},
     record::{NamedOutcome, class_name, class_named},
     sql::{DONE, FAILED, ITEM, signed, unsigned, work_of},
 };
 use crate::{
     Item,
-    file::{FileChunks, Head, HeadNode, Members, ParsedNode},
+    file::{FileChunks, Head, HeadNode, ParsedNode},
 };
 
 /// Maximum number of kinds whose dictionaries are kept.
@@ -452,11 +452,9 @@ impl Kind {
     }
 }
 
-/// Reads the members of a journal by their rows in `files`.
-impl Members for Journal {
-    type Error = JournalError;
-
-    fn head(&mut self, row: u64) -> Result<Head, JournalError> {
+impl Journal {
+    /// Returns the metadata of a member.
+    pub(crate) fn head(&self, row: u64) -> Result<Head> {
         let (connection, cache, id) = (&self.connection, &mut self.cache.borrow_mut(), signed(row));
         let mut head = || -> rusqlite::Result<Head> {
             let item = item(connection, id)?;
@@ -470,7 +468,8 @@ impl Members for Journal {
         head().map_err(|error| self.failed_at(row, error))
     }
 
-    fn chunks(&mut self, row: u64, path: &str) -> Result<FileChunks, JournalError> {
+    /// Returns the chunks of an array of a member.
+    pub(crate) fn chunks(&self, row: u64, path: &str) -> Result<FileChunks> {
         let (connection, cache, id) = (&self.connection, &mut self.cache.borrow_mut(), signed(row));
         let mut chunks = || -> rusqlite::Result<FileChunks> {
             let sources = sources_of_file(connection, id)?;
@@ -488,13 +487,13 @@ impl Members for Journal {
 
 impl Journal {
     /// Returns a member of the combined dataset.
-    pub(crate) fn member(&self, id: i64) -> Result<(Item, FileRecord), JournalError> {
+    pub(crate) fn member(&self, id: i64) -> Result<(Item, FileRecord)> {
         let cache = &mut self.cache.borrow_mut();
         member(&self.connection, cache, id).map_err(|error| self.failed_at(unsigned(id), error))
     }
 
     /// Returns how reading the files after a row ended, at most `most`: rows, urls and outcomes.
-    pub(super) fn outcomes(&self, after: i64, most: u64) -> Result<Vec<(i64, NamedOutcome)>, JournalError> {
+    pub(super) fn outcomes(&self, after: i64, most: u64) -> Result<Vec<(i64, NamedOutcome)>> {
         let sql = "SELECT files.id, state, attempts, class, error, url, milliseconds, requests, bytes, warnings
             FROM files LEFT JOIN contents ON contents.id = files.id WHERE files.id > ?1 ORDER BY files.id LIMIT ?2";
         let mut rows: Vec<(i64, NamedOutcome)> = self.all(sql, params![after, signed(most)], |row| {
@@ -531,12 +530,7 @@ impl Journal {
     }
 
     fn failed_at(&self, row: u64, error: rusqlite::Error) -> JournalError {
-        match self.failed(error) {
-            JournalError::Failed { path, reason } => {
-                JournalError::Failed { path, reason: format!("row {row}: {reason}") }
-            }
-            error => error,
-        }
+        self.failed(error).at(row)
     }
 }
 

@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, path::Path};
 use rusqlite::{Connection, types::ValueRef};
 use sha2::{Digest as _, Sha256};
 
-use super::{Failure, Journal, JournalError, MergeError, OptionDifference, class_name};
+use super::{
+    Failure, Journal, JournalError, MergeError, OptionDifference, Result, class_name, error::differing,
+};
 use crate::Shard;
 
 /// The facts that identify the shard and the list that it belongs to, and the digest of a complete journal.
@@ -43,12 +45,18 @@ impl Sealed {
         options: &BTreeMap<String, String>,
         list: &str,
     ) -> Result<(), MergeError> {
-        let (name, shard) = (name.to_owned(), self.shard.to_string());
+        let shard = self.shard;
         let differences = OptionDifference::between(&self.options, options);
         if !differences.is_empty() {
-            return Err(MergeError::Options { name, shard, differences });
+            let text = format!("shard {shard} was read with other options: {}", differing(&differences));
+            let advice = "give the same options to all shards and to the merge";
+            return Err(MergeError::new(format!("{name}: {text}"), advice));
         }
-        if self.list != list { Err(MergeError::List { name, shard }) } else { Ok(()) }
+        if self.list != list {
+            let advice = "give the same list of files to all shards and to the merge";
+            return Err(MergeError::new(format!("{name}: shard {shard} of another list of files"), advice));
+        }
+        Ok(())
     }
 }
 
@@ -64,7 +72,7 @@ impl Journal {
     }
 
     /// Records which shard of which list the journal has.
-    pub(crate) fn set_shard(&self, shard: Shard, list: &str) -> Result<(), JournalError> {
+    pub(crate) fn set_shard(&self, shard: Shard, list: &str) -> Result<()> {
         self.set_fact(SHARD, Some(&shard.to_string()))?;
         self.set_fact(LIST, Some(list))
     }
@@ -76,16 +84,14 @@ impl Journal {
         let mode: String =
             self.query(|it| it.pragma_update_and_check(None, "journal_mode", "DELETE", |row| row.get(0)))?;
         if mode != "delete" {
-            let reason = "the write-ahead log cannot be closed".to_owned();
-            return Err(JournalError::Failed { path: self.path, reason }.into());
+            return Err(JournalError::failed(&self.path, "the write-ahead log cannot be closed").into());
         }
         let sealed = self.sealed(&self.path.display().to_string())?;
         let Self { connection, path, .. } = self;
         connection.close().map_err(|(_, error)| JournalError::of(&path, error))?;
         let side = |end: &str| std::path::PathBuf::from(format!("{}{end}", path.display()));
         if ["-journal", "-wal"].iter().any(|end| side(end).exists()) {
-            let reason = "SQLite could not write it as a single file".to_owned();
-            return Err(JournalError::Failed { path, reason }.into());
+            return Err(JournalError::failed(&path, "SQLite could not write it as a single file").into());
         }
         Ok(sealed)
     }
@@ -107,10 +113,14 @@ impl Journal {
     /// Checks the seal.
     fn sealed(&self, name: &str) -> Result<Sealed, MergeError> {
         let shard = self.fact(SHARD)?;
+        let incomplete = || {
+            let what = shard.as_ref().map_or("its shard".to_owned(), |it| format!("shard {it}"));
+            MergeError::new(format!("{name}: {what} is not complete"), "run the command of the shard again")
+        };
         let facts =
             (shard.as_deref().and_then(|shard| shard.parse().ok()), self.fact(LIST)?, self.fact(SEAL)?);
         let (Some(number), Some(list), Some(seal)) = facts else {
-            return Err(MergeError::Incomplete { name: name.to_owned(), shard });
+            return Err(incomplete());
         };
         let digest = digest(&self.connection).map_err(|error| MergeError::damaged(name, error))?;
         if digest != seal {
@@ -118,7 +128,7 @@ impl Journal {
         }
         let counts = self.counts()?;
         if counts.pending > 0 {
-            return Err(MergeError::Incomplete { name: name.to_owned(), shard });
+            return Err(incomplete());
         }
         let (files, failed) = (counts.all(), counts.failed);
         Ok(Sealed { shard: number, files, failed, list, options: self.options()?, digest })
@@ -130,7 +140,7 @@ impl Journal {
         from: &Self,
         skip_failures: bool,
         mut fail: impl FnMut(String, u32, String, String),
-    ) -> Result<u64, JournalError> {
+    ) -> Result<u64> {
         let (mut done, mut after) = (0, 0);
         loop {
             let (rows, files): (Vec<i64>, Vec<_>) = from.outcomes(after, PAGE)?.into_iter().unzip();

@@ -4,7 +4,7 @@ use std::{io::Read, path::Path};
 
 use rusqlite::{Connection, Row, params};
 
-use super::{JournalError, Work};
+use super::{JournalError, Result, Work};
 use crate::Item;
 
 /// SQLite application ID of a journal: "vjrn".
@@ -78,7 +78,7 @@ pub(super) fn lock(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Creates the tables of a new file; rejects a file of another version, or one that is not a journal.
-pub(super) fn settle(connection: &mut Connection, path: &Path) -> Result<(), JournalError> {
+pub(super) fn settle(connection: &mut Connection, path: &Path) -> Result<()> {
     let failed = |error| JournalError::of(path, error);
     let is_empty = "SELECT count(*) = 0 FROM sqlite_schema";
     if connection.query_row(is_empty, [], |row| row.get(0)).map_err(failed)? {
@@ -91,26 +91,24 @@ pub(super) fn settle(connection: &mut Connection, path: &Path) -> Result<(), Jou
 
 /// Rejects a file of another version of the schema or of the program, whose rows may differ, or one that is not a
 /// journal.
-pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), JournalError> {
+pub(super) fn check(connection: &Connection, path: &Path) -> Result<()> {
     let failed = |error| JournalError::of(path, error);
     let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     let (application, version) =
         (number("application_id").map_err(failed)?, number("user_version").map_err(failed)?);
-    let path = path.to_owned();
     if application != APPLICATION {
-        return Err(JournalError::NotAJournal { path, reason: "another program's database".to_owned() });
+        return Err(JournalError::not_a_journal(path, "another program's database"));
     }
     if version != VERSION {
-        let (found, expected) = (version.to_string(), VERSION.to_string());
-        return Err(JournalError::Version { path, found, expected });
+        return Err(JournalError::version(path, version, VERSION));
     }
     let sql = "SELECT value FROM facts WHERE name = 'program'";
     let found: String = connection.query_row(sql, [], |row| row.get(0)).map_err(failed)?;
-    let expected = env!("CARGO_PKG_VERSION").to_owned();
+    let expected = env!("CARGO_PKG_VERSION");
     if found == expected {
         return Ok(());
     }
-    Err(JournalError::Version { path, found: format!("{found} of the program"), expected })
+    Err(JournalError::version(path, format!("{found} of the program"), expected))
 }
 
 fn create(connection: &mut Connection) -> rusqlite::Result<()> {

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, thread::JoinHandle};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    Journal, JournalError, Outcome, Work, rows,
+    Journal, Outcome, Result, Work, rows,
     sql::{ITEM, work_of},
 };
 
@@ -25,7 +25,7 @@ enum Command {
 #[derive(Debug)]
 pub(crate) struct Writer {
     commands: mpsc::Sender<Command>,
-    thread: JoinHandle<(Journal, Result<(), JournalError>)>,
+    thread: JoinHandle<(Journal, Result<()>)>,
 }
 
 /// The writer thread has ended: [`Writer::finish`] returns the reason.
@@ -36,8 +36,8 @@ impl Writer {
     /// Starts the thread. Also returns the number of files to read.
     ///
     /// # Errors
-    /// [`JournalError`].
-    pub(crate) fn start(journal: Journal) -> Result<(Self, u64), JournalError> {
+    /// [`super::JournalError`].
+    pub(crate) fn start(journal: Journal) -> Result<(Self, u64)> {
         let pending: VecDeque<i64> = journal.pending()?.into();
         let files = pending.len() as u64;
         let (commands, received) = mpsc::channel(WAITING);
@@ -61,7 +61,7 @@ impl Writer {
     ///
     /// # Errors
     /// The error that stopped the thread.
-    pub(crate) fn finish(self) -> Result<Journal, JournalError> {
+    pub(crate) fn finish(self) -> Result<Journal> {
         drop(self.commands);
         match self.thread.join() {
             Ok((journal, result)) => result.map(|()| journal),
@@ -77,14 +77,14 @@ struct Thread {
 }
 
 impl Thread {
-    fn run(mut self, mut commands: mpsc::Receiver<Command>) -> (Journal, Result<(), JournalError>) {
+    fn run(mut self, mut commands: mpsc::Receiver<Command>) -> (Journal, Result<()>) {
         // Losing the last few records is acceptable: their files are read again, and outputs are synced before they are
         // recorded.
         let result = self.run_all(&mut commands);
         (self.journal, result)
     }
 
-    fn run_all(&mut self, commands: &mut mpsc::Receiver<Command>) -> Result<(), JournalError> {
+    fn run_all(&mut self, commands: &mut mpsc::Receiver<Command>) -> Result<()> {
         self.journal.query(|it| it.pragma_update(None, "synchronous", "NORMAL"))?;
         let mut together = Vec::new();
         while commands.blocking_recv_many(&mut together, TOGETHER) > 0 {
@@ -94,7 +94,7 @@ impl Thread {
     }
 
     /// Executes all commands in one transaction.
-    fn write(&mut self, commands: &mut Vec<Command>) -> Result<(), JournalError> {
+    fn write(&mut self, commands: &mut Vec<Command>) -> Result<()> {
         let pending = &mut self.pending;
         self.journal.transact(|connection, cache, run| {
             let work = |id: i64| -> rusqlite::Result<Work> {

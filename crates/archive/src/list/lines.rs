@@ -6,9 +6,10 @@ use bytes::Bytes;
 use chrono::{DateTime, NaiveDate};
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value, json};
+use virtualize::{ErrorClass, Remedy};
 use virtualize_store::{StoreError, fetch, url_of};
 
-use super::{Files, Found, ListError, ListOptions, is_web, stac::resolve};
+use super::{Files, Found, ListError, ListOptions, Result, is_web, stac::resolve};
 use crate::Item;
 
 /// Maximum size of a list in bytes, unless it is standard input or a local file.
@@ -24,28 +25,27 @@ pub(super) fn files(location: String, options: Arc<ListOptions>) -> Files {
 
 /// Opens a list. Standard input and local files are streamed, unless access is restricted; anything else is fetched
 /// whole.
-async fn begin(location: String, options: &ListOptions) -> Result<Files, ListError> {
+async fn begin(location: String, options: &ListOptions) -> Result<Files> {
     let guarded = options.store.allowed.is_some();
     if location == "-" && !guarded {
         return Ok(Lines::new("standard input", None, std::io::BufReader::new(std::io::stdin())).stream());
     }
     let url = url_of(&location)?;
     if let Some(path) = url.strip_prefix("file://").filter(|_| !guarded) {
-        let file = std::fs::File::open(path).map_err(|error| unreadable(&location, &error))?;
+        let unreadable = |error: std::io::Error| {
+            let name = location.clone();
+            ListError::Store(match error.kind() {
+                std::io::ErrorKind::NotFound => StoreError::NotFound { name },
+                _ => StoreError::Unavailable { name, reason: error.to_string() },
+            })
+        };
+        let file = std::fs::File::open(path).map_err(unreadable)?;
         return Ok(Lines::new(&location, None, std::io::BufReader::new(file)).stream());
     }
     let bytes: Bytes = fetch(&url, LARGEST, &options.store).await?;
     let name = url.split('?').next().unwrap_or(&url).to_owned();
     let from = Some(url);
     Ok(Lines::new(&name, from, std::io::Cursor::new(bytes)).stream())
-}
-
-fn unreadable(name: &str, error: &std::io::Error) -> ListError {
-    let name = name.to_owned();
-    ListError::Store(match error.kind() {
-        std::io::ErrorKind::NotFound => StoreError::NotFound { name },
-        _ => StoreError::Unavailable { name, reason: error.to_string() },
-    })
 }
 
 /// Lines that are read one at a time.
@@ -67,7 +67,7 @@ impl<R: BufRead + Send + 'static> Lines<R> {
     }
 
     /// Returns the file of the next line that is neither empty nor a comment.
-    fn next(&mut self) -> Result<Option<Found>, ListError> {
+    fn next(&mut self) -> Result<Option<Found>> {
         loop {
             let mut bytes = Vec::new();
             let mut limited = std::io::Read::take(&mut self.reader, LONGEST as u64);
@@ -90,7 +90,9 @@ impl<R: BufRead + Send + 'static> Lines<R> {
     }
 
     fn failed(&self, reason: String) -> ListError {
-        ListError::Line { name: self.name.clone(), line: self.line, reason }
+        let remedy = Remedy::advice("write a path, a url, or a JSON object with \"url\" on each line");
+        let message = format!("{}, line {}: {reason}", self.name, self.line);
+        ListError::invalid(ErrorClass::Conflict, message, remedy)
     }
 }
 

@@ -15,12 +15,14 @@ use std::{
 
 use futures::{Stream, stream::BoxStream};
 use globset::GlobMatcher;
-use virtualize::{OptionName, Remedy};
+use virtualize::{ErrorClass, OptionName, Remedy};
 use virtualize_store::{Listed, Object, StoreError, StoreOptions, open_listed};
 
 pub(crate) use self::lines::{line, parse_line};
 pub use self::stac::Assets;
 use crate::Item;
+
+type Result<T, E = ListError> = std::result::Result<T, E>;
 
 /// An input that names files.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -52,7 +54,7 @@ impl Filter {
         Self { name: Some(pattern.into()) }
     }
 
-    fn matcher(&self) -> Result<Option<GlobMatcher>, ListError> {
+    fn matcher(&self) -> Result<Option<GlobMatcher>> {
         let full = |name: &String| if name.contains('/') { format!("**/{name}") } else { name.clone() };
         self.name.as_ref().map(|name| walk::matcher(&full(name))).transpose()
     }
@@ -124,7 +126,7 @@ pub(crate) enum Found {
 }
 
 /// Stream of the files of one input.
-pub(crate) type Files = BoxStream<'static, Result<Found, ListError>>;
+pub(crate) type Files = BoxStream<'static, Result<Found>>;
 
 /// Stream of listed files; it ends after its first error.
 pub struct Listing {
@@ -133,7 +135,9 @@ pub struct Listing {
     filter: Filter,
     matcher: Option<GlobMatcher>,
     current: Option<(String, u64, Files)>,
-    seen: Seen,
+    /// URLs already returned, as 128-bit hashes.
+    seen: HashSet<(u64, u64)>,
+    keys: (RandomState, RandomState),
     tally: Tally,
     failed: bool,
 }
@@ -167,14 +171,15 @@ pub struct Listing {
 ///
 /// # Errors
 /// [`ListError::Pattern`] if the filter's pattern is invalid.
-pub fn list(inputs: Vec<Input>, filter: Filter, options: ListOptions) -> Result<Listing, ListError> {
+pub fn list(inputs: Vec<Input>, filter: Filter, options: ListOptions) -> Result<Listing> {
     Ok(Listing {
         inputs: inputs.into(),
         options: Arc::new(options),
         matcher: filter.matcher()?,
         filter,
         current: None,
-        seen: Seen::default(),
+        seen: HashSet::new(),
+        keys: Default::default(),
         tally: Tally::default(),
         failed: false,
     })
@@ -189,15 +194,19 @@ impl Listing {
     /// Returns the error of an input that ended without files, if that is one.
     fn end(&mut self, name: String, count: u64) -> Option<ListError> {
         if count == 0 && self.tally.without_asset.count == 0 {
-            return Some(ListError::Empty { name });
+            return Some(ListError::invalid(ErrorClass::NotFound, format!("{name}: lists no files"), None));
         }
-        let nothing = self.inputs.is_empty() && self.tally.listed == 0;
-        let tally = &self.tally;
-        nothing.then(|| ListError::NothingSelected {
-            filtered: tally.filtered,
-            without_asset: tally.without_asset.count,
-            filter: self.filter.name.clone().unwrap_or_default(),
-        })
+        if !self.inputs.is_empty() || self.tally.listed > 0 {
+            return None;
+        }
+        let (filtered, without_asset) = (self.tally.filtered, self.tally.without_asset.count);
+        let filter = self.filter.name.as_deref().unwrap_or_default();
+        let message = format!(
+            "no file is selected: {filtered} do not match {filter:?}, {without_asset} STAC items have no selected asset"
+        );
+        let name_assets =
+            || Remedy::turn_on(OptionName::Asset, "name assets").or(Remedy::advice("widen the filter"));
+        Some(ListError::invalid(ErrorClass::NotFound, message, (without_asset > 0).then(name_assets)))
     }
 
     /// Returns whether a file passes the filter and is new.
@@ -210,28 +219,18 @@ impl Listing {
             self.tally.filtered += 1;
             return false;
         }
-        if !self.seen.insert(&item.url) {
+        let hash = (self.keys.0.hash_one(&item.url), self.keys.1.hash_one(&item.url));
+        if !self.seen.insert(hash) {
             self.tally.duplicates.add(&item.url);
             return false;
         }
         self.tally.listed += 1;
         true
     }
-
-    /// Counts an entry; returns its file if it is to be listed.
-    fn take(&mut self, found: Found) -> Option<Item> {
-        match found {
-            Found::NoAsset(name) => {
-                self.tally.without_asset.add(&name);
-                None
-            }
-            Found::File(item) => self.admit(&item).then_some(item),
-        }
-    }
 }
 
 impl Stream for Listing {
-    type Item = Result<Item, ListError>;
+    type Item = Result<Item>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
@@ -242,18 +241,25 @@ impl Stream for Listing {
             let Some((_, count, files)) = &mut this.current else {
                 let Some(input) = this.inputs.pop_front() else { return Poll::Ready(None) };
                 let name = input.name().to_owned();
-                this.current = Some((name, 0, files_of(input, this.options.clone())));
+                let options = Arc::clone(&this.options);
+                let files = match input {
+                    Input::Files(text) => walk::files(text, options),
+                    Input::List(location) => lines::files(location, options),
+                    Input::Stac(location) => stac::files(location, options),
+                };
+                this.current = Some((name, 0, files));
                 continue;
             };
             match std::task::ready!(files.as_mut().poll_next(context)) {
-                Some(Ok(found)) => {
-                    *count += u64::from(matches!(found, Found::File(_)));
-                    if let Some(item) = this.take(found) {
+                Some(Ok(Found::NoAsset(name))) => this.tally.without_asset.add(&name),
+                Some(Ok(Found::File(item))) => {
+                    *count += 1;
+                    if this.admit(&item) {
                         return Poll::Ready(Some(Ok(item)));
                     }
                 }
                 Some(Err(ListError::Nothing { sought, .. }))
-                    if this.options.absent && names_a_file(&sought) =>
+                    if this.options.absent && !sought.ends_with('/') && !walk::is_pattern(&sought) =>
                 {
                     this.current = None;
                     let item = virtualize_store::url_of(&sought).ok().map(Item::of);
@@ -283,38 +289,11 @@ fn is_web(text: &str) -> bool {
         .is_some_and(|(scheme, _)| ["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web)))
 }
 
-/// Returns whether text names a single file, not a folder or a pattern.
-fn names_a_file(text: &str) -> bool {
-    !text.ends_with('/') && !walk::is_pattern(text)
-}
-
 impl Input {
     fn name(&self) -> &str {
         match self {
             Self::Files(name) | Self::List(name) | Self::Stac(name) => name,
         }
-    }
-}
-
-fn files_of(input: Input, options: Arc<ListOptions>) -> Files {
-    match input {
-        Input::Files(text) => walk::files(text, options),
-        Input::List(location) => lines::files(location, options),
-        Input::Stac(location) => stac::files(location, options),
-    }
-}
-
-/// URLs already returned, as 128-bit hashes.
-#[derive(Default)]
-struct Seen {
-    urls: HashSet<(u64, u64)>,
-    keys: (RandomState, RandomState),
-}
-
-impl Seen {
-    /// Adds a URL; returns whether it is new.
-    fn insert(&mut self, url: &str) -> bool {
-        self.urls.insert((self.keys.0.hash_one(url), self.keys.1.hash_one(url)))
     }
 }
 
@@ -352,42 +331,6 @@ pub enum ListError {
     /// A request to a store failed or was denied.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A pattern is invalid.
-    #[error("pattern {pattern}: {reason}")]
-    Pattern {
-        /// The pattern.
-        pattern: String,
-        /// Reason.
-        reason: String,
-    },
-    /// A line of a list is invalid.
-    #[error("{name}, line {line}: {reason}")]
-    Line {
-        /// The list.
-        name: String,
-        /// Line number, from 1.
-        line: u64,
-        /// Reason.
-        reason: String,
-    },
-    /// A catalogue is invalid.
-    #[error("{name}: {reason}")]
-    Catalogue {
-        /// The document.
-        name: String,
-        /// Reason.
-        reason: String,
-    },
-    /// An item of a catalogue has several readable assets.
-    #[error("{name}: item {item} has several assets: {}", assets.join(", "))]
-    Assets {
-        /// The document.
-        name: String,
-        /// ID of the item.
-        item: String,
-        /// Keys of the assets.
-        assets: Vec<String>,
-    },
     /// No file matches a pattern, or exists at or below a path or prefix.
     #[error("{sought}: no such file; {near}")]
     Nothing {
@@ -396,43 +339,31 @@ pub enum ListError {
         /// Names that exist nearby.
         near: String,
     },
-    /// A list or catalogue names no files.
-    #[error("{name}: lists no files")]
-    Empty {
-        /// The list or catalogue.
-        name: String,
-    },
-    /// The inputs name files, but none is selected.
-    #[error(
-        "no file is selected: {filtered} do not match {filter:?}, {without_asset} STAC items have no selected asset"
-    )]
-    NothingSelected {
-        /// Number of files that the filter excluded.
-        filtered: u64,
-        /// Number of STAC items without a selected asset.
-        without_asset: u64,
-        /// The pattern of the filter.
-        filter: String,
+    /// A pattern, a list or a catalogue is invalid, or selects no files.
+    #[error("{message}")]
+    Invalid {
+        /// Class of the error.
+        class: ErrorClass,
+        /// One line.
+        message: String,
+        /// What the user can do.
+        remedy: Option<Remedy>,
     },
 }
 
 impl ListError {
+    pub(crate) fn invalid(class: ErrorClass, message: String, remedy: impl Into<Option<Remedy>>) -> Self {
+        Self::Invalid { class, message, remedy: remedy.into() }
+    }
+
     /// Returns the remedy to suggest to the user, if any.
     pub fn remedy(&self) -> Option<Remedy> {
-        Some(match self {
-            Self::Store(error) => return error.remedy(),
-            Self::Pattern { .. } => {
-                Remedy::advice("write patterns with * ? [a-z] {a,b} and **; [*] matches the character itself")
+        match self {
+            Self::Store(error) => error.remedy(),
+            Self::Nothing { .. } => {
+                Some(Remedy::advice("check the pattern; * does not match a slash, ** does"))
             }
-            Self::Line { .. } => {
-                Remedy::advice("write a path, a url, or a JSON object with \"url\" on each line")
-            }
-            Self::Assets { .. } => Remedy::turn_on(OptionName::Asset, "choose those to read"),
-            Self::Nothing { .. } => Remedy::advice("check the pattern; * does not match a slash, ** does"),
-            Self::NothingSelected { without_asset: 1.., .. } => {
-                Remedy::turn_on(OptionName::Asset, "name assets").or(Remedy::advice("widen the filter"))
-            }
-            Self::Catalogue { .. } | Self::Empty { .. } | Self::NothingSelected { .. } => return None,
-        })
+            Self::Invalid { remedy, .. } => remedy.clone(),
+        }
     }
 }

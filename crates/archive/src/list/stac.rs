@@ -13,10 +13,11 @@ use futures::{StreamExt, future::try_join_all, stream};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use url::Url;
+use virtualize::{ErrorClass, OptionName, Remedy};
 use virtualize_remedy::alternatives;
 use virtualize_store::{fetch, post, url_of};
 
-use super::{Files, Found, ListError, ListOptions};
+use super::{Files, Found, ListError, ListOptions, Result};
 use crate::Item;
 
 /// Maximum size of a document in bytes.
@@ -93,7 +94,7 @@ struct Page {
 }
 
 impl Crawl {
-    async fn next(&mut self) -> Result<Option<Found>, ListError> {
+    async fn next(&mut self) -> Result<Option<Found>> {
         loop {
             if let Some(found) = self.ready.pop_front() {
                 return Ok(Some(found));
@@ -115,7 +116,7 @@ impl Crawl {
     }
 
     /// Fetches the next documents concurrently. Only a failure of the first one is an error.
-    async fn fetch_ahead(&mut self) -> Result<(), ListError> {
+    async fn fetch_ahead(&mut self) -> Result<()> {
         let store = &self.options.store;
         let fetched = self.pending.iter_mut().take(AHEAD).enumerate().map(|(at, step)| async move {
             let Step::Document(page) = step else { return Ok(()) };
@@ -133,7 +134,7 @@ impl Crawl {
 
     /// Queues the items of a document, and the documents to follow. A collection with an `items` link is listed by that
     /// link alone.
-    fn read(&mut self, page: &Page, document: &Value) -> Result<(), ListError> {
+    fn read(&mut self, page: &Page, document: &Value) -> Result<()> {
         let url = page.url.as_str();
         match text(document, "type") {
             Some("Feature") => self.ready.extend(self.item(url, document)?),
@@ -159,7 +160,7 @@ impl Crawl {
     }
 
     /// Queues linked documents before all others, in the order of the links.
-    fn follow(&mut self, page: &Page, document: &Value, relations: &[&str]) -> Result<(), ListError> {
+    fn follow(&mut self, page: &Page, document: &Value, relations: &[&str]) -> Result<()> {
         let mut steps = VecDeque::new();
         let wanted = |link: &&Value| text(link, "rel").is_some_and(|rel| relations.contains(&rel));
         for link in links(document).filter(wanted) {
@@ -177,7 +178,7 @@ impl Crawl {
     }
 
     /// Returns the files of an item.
-    fn item(&self, url: &str, item: &Value) -> Result<Vec<Found>, ListError> {
+    fn item(&self, url: &str, item: &Value) -> Result<Vec<Found>> {
         let id = text(item, "id").unwrap_or("without id");
         let named = |reason: &str| wrong(url, &format!("item {id}: {reason}"));
         let Some(assets) = item.get("assets").and_then(Value::as_object) else {
@@ -186,11 +187,10 @@ impl Crawl {
         let wanted = &self.options.assets;
         let chosen: Vec<_> = assets.iter().filter(|(key, asset)| wanted.has(key, asset)).collect();
         if wanted.say_nothing() && chosen.len() > 1 {
-            return Err(ListError::Assets {
-                name: plain(url),
-                item: id.to_owned(),
-                assets: chosen.iter().map(|(key, _)| (*key).clone()).collect(),
-            });
+            let keys: Vec<_> = chosen.iter().map(|(key, _)| key.as_str()).collect();
+            let message = format!("{}: item {id} has several assets: {}", plain(url), keys.join(", "));
+            let remedy = Remedy::turn_on(OptionName::Asset, "choose those to read");
+            return Err(ListError::invalid(ErrorClass::Conflict, message, remedy));
         }
         if chosen.is_empty() {
             let keys: Vec<_> = assets.keys().take(20).map(String::as_str).collect();
@@ -283,17 +283,13 @@ impl Page {
 }
 
 /// Returns the base of an item's hrefs: the item's own URL if it has a `self` link.
-fn base(url: &str, item: &Value) -> Result<String, ListError> {
+fn base(url: &str, item: &Value) -> Result<String> {
     let own = links(item).find(|link| text(link, "rel") == Some("self")).and_then(|link| text(link, "href"));
     own.map_or_else(|| Ok(url.to_owned()), |own| resolve(url, own).map_err(|reason| wrong(url, &reason)))
 }
 
 /// Fetches a document of at most `limit` bytes.
-async fn document(
-    page: &Page,
-    limit: u64,
-    store: &virtualize_store::StoreOptions,
-) -> Result<Bytes, ListError> {
+async fn document(page: &Page, limit: u64, store: &virtualize_store::StoreOptions) -> Result<Bytes> {
     Ok(match &page.body {
         None => fetch(&page.url, limit, store).await?,
         Some(body) => post(&page.url, &Value::from(body.clone()).to_string(), limit, store).await?,
@@ -329,7 +325,7 @@ fn links(document: &Value) -> impl Iterator<Item = &Value> {
 }
 
 fn wrong(url: &str, reason: &str) -> ListError {
-    ListError::Catalogue { name: plain(url), reason: reason.to_owned() }
+    ListError::invalid(ErrorClass::Conflict, format!("{}: {reason}", plain(url)), None)
 }
 
 /// Returns a URL without its query, which may contain a signature.

@@ -5,11 +5,12 @@ use std::{collections::VecDeque, fs, path::Path, sync::Arc};
 use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use globset::{GlobBuilder, GlobMatcher};
 use tokio::sync::mpsc;
+use virtualize::{ErrorClass, Remedy};
 use virtualize_store::{
     Folder, Listed, Page, StoreError, StoreOptions, folder_url, list_page, milliseconds, url_of,
 };
 
-use super::{Files, Found, ListError, ListOptions, is_web};
+use super::{Files, Found, ListError, ListOptions, Result, is_web};
 use crate::Item;
 
 /// Number of folders of a bucket listed ahead, so that their round trips overlap.
@@ -52,9 +53,13 @@ fn ahead(files: Files) -> Files {
 }
 
 /// Chooses how to list an input.
-async fn begin(text: &str, store: &StoreOptions) -> Result<Files, ListError> {
+async fn begin(text: &str, store: &StoreOptions) -> Result<Files> {
     if is_web(text) {
-        return web(text);
+        // Web servers offer no listing that programs can rely on.
+        if text.split(['?', '#']).next().unwrap_or(text).contains(['*', '{']) {
+            folder_url(text)?;
+        }
+        return Ok(one(Item::of(url_of(text)?)));
     }
     let bucket = text.contains("://") && !text.starts_with("file://");
     if !bucket && let Some(files) = local(text, store)? {
@@ -88,18 +93,8 @@ fn one(item: Item) -> Files {
     stream::iter([Ok(Found::File(item))]).boxed()
 }
 
-/// Returns the file of a web URL, which may end in a slash. Rejects patterns: web servers offer no listing that programs
-/// can rely on.
-fn web(text: &str) -> Result<Files, ListError> {
-    let path = text.split(['?', '#']).next().unwrap_or(text);
-    if path.contains(['*', '{']) {
-        folder_url(text)?;
-    }
-    Ok(one(Item::of(url_of(text)?)))
-}
-
 /// Returns the local file or folder of this name, if it exists; the name may contain special characters of patterns.
-fn local(text: &str, store: &StoreOptions) -> Result<Option<Files>, ListError> {
+fn local(text: &str, store: &StoreOptions) -> Result<Option<Files>> {
     let url = url_of(text)?;
     let path = Path::new(url.strip_prefix("file://").unwrap_or(&url));
     if let Some(allowed) = &store.allowed
@@ -117,7 +112,7 @@ fn local(text: &str, store: &StoreOptions) -> Result<Option<Files>, ListError> {
 }
 
 /// Resolves a key that may be a file or a folder. A caller without permission to list may still be able to read.
-async fn looked_up(text: &str, store: &StoreOptions) -> Result<Files, ListError> {
+async fn looked_up(text: &str, store: &StoreOptions) -> Result<Files> {
     let url = url_of(text)?;
     let page = match list_page(&url, false, None, store).await {
         Err(StoreError::Denied { .. }) => return Ok(one(Item::of(url))),
@@ -177,15 +172,15 @@ impl Walk {
         Self { store: store.clone(), sought, pattern, frames: Vec::new(), found: 0, near: Vec::new() }
     }
 
-    fn of_folder(text: &str, store: &StoreOptions) -> Result<Self, ListError> {
+    fn of_folder(text: &str, store: &StoreOptions) -> Result<Self> {
         let mut walk = Self::new(text, None, store);
-        walk.frames.push(Frame::root(folder_url(text)?, Depth::All));
+        walk.frames.push(Frame::new(folder_url(text)?, Depth::All, Some(String::new())));
         Ok(walk)
     }
 
     /// Starts the walk of a pattern. The first page of keys below several folders is listed recursively: it may be
     /// complete, or most of its keys may match.
-    async fn of_pattern(pattern: Pattern, store: &StoreOptions) -> Result<Self, ListError> {
+    async fn of_pattern(pattern: Pattern, store: &StoreOptions) -> Result<Self> {
         let start = format!("{}{}", pattern.base, pattern.start);
         let (prefix, depth) =
             descend(&pattern.levels, pattern.base.clone(), 0).unwrap_or_else(|| (start.clone(), Depth::All));
@@ -196,15 +191,14 @@ impl Walk {
             let page = list_page(&start, true, None, store).await?;
             let matching = page.files.iter().filter(|file| walk.matches(&file.url)).count();
             if page.next.is_none() || matching.saturating_mul(DENSE) >= page.files.len() {
-                let mut frame =
-                    Frame { prefix: start, depth: Depth::All, entries: VecDeque::new(), next: None };
+                let mut frame = Frame::new(start, Depth::All, None);
                 walk.note(&page);
                 frame.fill(page, walk.pattern.as_ref());
                 walk.frames.push(frame);
                 return Ok(walk);
             }
         }
-        walk.frames.push(Frame::root(prefix, depth));
+        walk.frames.push(Frame::new(prefix, depth, Some(String::new())));
         Ok(walk)
     }
 
@@ -221,7 +215,7 @@ impl Walk {
     }
 
     /// Returns the next file; at the end, fails if nothing was found.
-    async fn next(&mut self) -> Result<Option<Listed>, ListError> {
+    async fn next(&mut self) -> Result<Option<Listed>> {
         while let Some(frame) = self.frames.last_mut() {
             match frame.entries.pop_front() {
                 Some(Entry::File(file)) => {
@@ -250,7 +244,7 @@ impl Walk {
     }
 
     /// Fetches another page of the innermost frame.
-    async fn more(&mut self, after: &str) -> Result<(), ListError> {
+    async fn more(&mut self, after: &str) -> Result<()> {
         let Some(frame) = self.frames.last_mut() else { return Ok(()) };
         let after = Some(after).filter(|after| !after.is_empty());
         let page = page(&frame.prefix, frame.depth, after, &self.store).await?;
@@ -260,7 +254,7 @@ impl Walk {
     }
 
     /// Lists the next folders of the innermost frame ahead.
-    async fn list_ahead(&mut self) -> Result<(), ListError> {
+    async fn list_ahead(&mut self) -> Result<()> {
         let Some(frame) = self.frames.last_mut() else { return Ok(()) };
         let ahead = if frame.prefix.starts_with("file://") { 1 } else { AHEAD };
         let folders = frame.entries.iter_mut().filter(|entry| matches!(entry, Entry::Folder(..)));
@@ -268,7 +262,7 @@ impl Walk {
         let listings = folders.take(ahead).map(|entry| async move {
             if let Entry::Folder(prefix, depth) = entry {
                 let page = page(prefix, *depth, None, store).await?;
-                let mut listed = Frame::new(std::mem::take(prefix), *depth);
+                let mut listed = Frame::new(std::mem::take(prefix), *depth, None);
                 listed.fill(page.clone(), pattern);
                 *entry = Entry::Listed(listed);
                 return Ok(page);
@@ -290,13 +284,9 @@ impl Walk {
 }
 
 impl Frame {
-    fn new(prefix: String, depth: Depth) -> Self {
-        Self { prefix, depth, entries: VecDeque::new(), next: None }
-    }
-
-    /// Returns a frame whose first page is not listed yet.
-    fn root(prefix: String, depth: Depth) -> Self {
-        Self { next: Some(String::new()), ..Self::new(prefix, depth) }
+    /// Returns an empty frame. `next` is the token of its next page: an empty one for the first page.
+    fn new(prefix: String, depth: Depth, next: Option<String>) -> Self {
+        Self { prefix, depth, entries: VecDeque::new(), next }
     }
 
     /// Queues the matches of a page, in the order of URLs.
@@ -343,12 +333,7 @@ fn descend(levels: &[Level], mut folder: String, mut at: usize) -> Option<(Strin
 }
 
 /// Lists a page; a local folder that does not exist is empty.
-async fn page(
-    prefix: &str,
-    depth: Depth,
-    after: Option<&str>,
-    store: &StoreOptions,
-) -> Result<Page, ListError> {
+async fn page(prefix: &str, depth: Depth, after: Option<&str>, store: &StoreOptions) -> Result<Page> {
     match list_page(prefix, matches!(depth, Depth::All), after, store).await {
         Err(StoreError::NotFound { .. }) if prefix.starts_with("file://") => Ok(Page::default()),
         page => Ok(page?),
@@ -428,23 +413,25 @@ fn literal(text: &str) -> &str {
     text.split(SPECIAL).next().unwrap_or_default()
 }
 
+fn invalid(pattern: &str, reason: &dyn std::fmt::Display) -> ListError {
+    let remedy =
+        Remedy::advice("write patterns with * ? [a-z] {a,b} and **; [*] matches the character itself");
+    ListError::invalid(ErrorClass::Usage, format!("pattern {pattern}: {reason}"), remedy)
+}
+
 /// Compiles a pattern: `*` and `?` do not match a slash, and only brackets escape.
-pub(super) fn matcher(pattern: &str) -> Result<GlobMatcher, ListError> {
+pub(super) fn matcher(pattern: &str) -> Result<GlobMatcher> {
     let glob = GlobBuilder::new(pattern).literal_separator(true).backslash_escape(false).build();
-    let reason = |error: globset::Error| ListError::Pattern {
-        pattern: pattern.to_owned(),
-        reason: error.kind().to_string(),
-    };
-    Ok(glob.map_err(reason)?.compile_matcher())
+    let invalid = |error: globset::Error| invalid(pattern, error.kind());
+    Ok(glob.map_err(invalid)?.compile_matcher())
 }
 
 impl Pattern {
-    fn parse(text: &str) -> Result<Self, ListError> {
+    fn parse(text: &str) -> Result<Self> {
         let literal = literal(text);
         let folder = literal.rfind('/').map_or("", |at| text.get(..=at).unwrap_or_default());
         if folder.ends_with("://") {
-            let reason = "the name of a bucket cannot have wildcards".to_owned();
-            return Err(ListError::Pattern { pattern: text.to_owned(), reason });
+            return Err(invalid(text, &"the name of a bucket cannot have wildcards"));
         }
         let base = folder_url(if folder.is_empty() { "." } else { folder })?;
         let rest = text.get(folder.len()..).unwrap_or_default();
@@ -460,7 +447,7 @@ impl Pattern {
 }
 
 /// Parses one level of a pattern.
-fn level(text: &str) -> Result<Level, ListError> {
+fn level(text: &str) -> Result<Level> {
     match text {
         "**" => Ok(Level::Any),
         name if !is_pattern(name) => Ok(Level::Name(name.to_owned())),
@@ -484,7 +471,7 @@ mod tests {
 
     use super::*;
 
-    fn numbered(n: usize) -> Result<Found, ListError> {
+    fn numbered(n: usize) -> Result<Found> {
         Ok(Found::File(Item::of(format!("s3://b/{n:04}"))))
     }
 

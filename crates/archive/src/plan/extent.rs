@@ -2,9 +2,10 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use smallvec::SmallVec;
 use virtualize::{
-    ArrayValues,
+    ArrayValues, OptionName, Remedy,
     zarr::{Array, Hierarchy, NodePath},
 };
 use virtualize_remedy::alternatives;
@@ -20,16 +21,11 @@ use crate::{
     },
 };
 
+type Result<T, E = Problem> = std::result::Result<T, E>;
+
 /// The extent of a file along each dimension of the layout: what decides its place among the others.
 #[derive(Clone, PartialEq, Debug)]
-pub struct FileExtent(Extents);
-
-/// One extent needs no allocation, since most layouts have one dimension.
-#[derive(Clone, PartialEq, Debug)]
-enum Extents {
-    One([Extent; 1]),
-    Several(Box<[Extent]>),
-}
+pub struct FileExtent(SmallVec<[Extent; 1]>);
 
 /// Elements of a file that are selected along a dimension.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +39,7 @@ pub struct Selection {
 }
 
 /// The extent of a file along a dimension.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Deserialize)]
 pub struct Extent {
     /// Number of elements; 1 along a new dimension.
     pub size: u64,
@@ -76,15 +72,19 @@ pub struct Units {
 }
 
 /// The order of the coordinates of a file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Direction {
     /// There is only one.
+    #[serde(rename = "=")]
     Single,
     /// Each is greater than the one before.
+    #[serde(rename = "+")]
     Increasing,
     /// Each is less than the one before.
+    #[serde(rename = "-")]
     Decreasing,
     /// Neither, or some are equal.
+    #[serde(rename = "?")]
     Neither,
 }
 
@@ -95,32 +95,23 @@ impl FileExtent {
     /// A file that lacks a dimension of the layout, or already has one that is to be new; coordinates that were not read.
     pub fn of(member: &Member, layout: &Layout) -> Result<Self, CombineError> {
         let extent = |along| {
-            extent(member, along, layout).map_err(|problem| CombineError::file(&member.item.url, problem))
+            extent(member, along, layout).map_err(|problem| CombineError::of(&member.item.url, problem))
         };
         Ok(Self::new(layout.along.iter().map(extent).collect::<Result<_, _>>()?))
     }
 
     /// Puts extents together, in the order of the layout's dimensions.
     pub fn new(extents: Vec<Extent>) -> Self {
-        Self(match <[Extent; 1]>::try_from(extents) {
-            Ok(one) => Extents::One(one),
-            Err(several) => Extents::Several(several.into()),
-        })
+        Self(extents.into_iter().collect())
     }
 
     /// Returns the extents, in the order of the layout's dimensions.
     pub fn extents(&self) -> &[Extent] {
-        match &self.0 {
-            Extents::One(one) => one,
-            Extents::Several(several) => several,
-        }
+        &self.0
     }
 
     pub(super) fn extents_mut(&mut self) -> &mut [Extent] {
-        match &mut self.0 {
-            Extents::One(one) => one,
-            Extents::Several(several) => several,
-        }
+        &mut self.0
     }
 
     /// Returns the range of the coordinates along a dimension, by its number.
@@ -173,12 +164,6 @@ impl Units {
     }
 }
 
-impl Direction {
-    pub(super) fn is_monotone(self) -> bool {
-        self != Self::Neither
-    }
-}
-
 fn direction(scalars: &[Scalar]) -> Direction {
     let keys: Vec<_> = scalars.iter().map(Scalar::key).collect();
     let all = |ordering| {
@@ -211,27 +196,41 @@ fn digest<'a>(scalars: impl IntoIterator<Item = Option<&'a Scalar>>, units: Opti
 }
 
 /// Returns the extent of a file along a dimension.
-pub(super) fn extent(member: &Member, along: &Along, layout: &Layout) -> Result<Extent, Problem> {
+pub(super) fn extent(member: &Member, along: &Along, layout: &Layout) -> Result<Extent> {
     match along {
         Along::Concat(name) => existing(member, name),
         Along::Stack(name) => Ok(Extent { size: 1, range: stacked(member, name, layout)? }),
     }
 }
 
-fn existing(member: &Member, name: &str) -> Result<Extent, Problem> {
+fn not_read(path: &str) -> Problem {
+    Problem::new(format!("the values of {path} were not read"))
+}
+
+/// Returns what can be done about files without coordinates.
+pub(super) fn order_by_name() -> Remedy {
+    Remedy::set(OptionName::Coord, "DIM=name:PATTERN", "order files by their names")
+}
+
+fn existing(member: &Member, name: &str) -> Result<Extent> {
     let Some((path, array, axis)) = bearer(&member.hierarchy, name) else {
         let existing = dimensions(&member.hierarchy);
         let existing = alternatives("dimensions", name, existing.iter().map(String::as_str));
-        return Err(Problem::NoDimension { name: name.to_owned(), existing });
+        let problem = Problem::new(format!("no array has a dimension {name}{existing}"));
+        let remedy = Remedy::set(OptionName::StackDim, name.to_owned(), "add it as a new dimension");
+        return Err(problem.with(remedy));
     };
     let size = array.shape.get(axis).copied().unwrap_or(0);
     if is_coordinate(&path, array) && !member.given.contains_key(name) {
         if size == 0 {
             return Ok(Extent { size, range: None });
         }
-        let values = member.values.get(&path).ok_or_else(|| match array.data_type.size() {
-            Some(_) => Problem::ValuesNotRead { path: path.clone() },
-            None => Problem::VariableLengthNotRead { path: path.clone() },
+        let values = member.values.get(&path).ok_or_else(|| {
+            if array.data_type.size().is_some() {
+                return not_read(&path);
+            }
+            let text = format!("the values of {path}, which are of variable length, were not read");
+            Problem::new(text).with(order_by_name())
         })?;
         return Ok(Extent { size, range: range(array, values, member.hierarchy.format) });
     }
@@ -262,25 +261,25 @@ fn scalars(hierarchy: &Hierarchy) -> impl Iterator<Item = &str> {
     attributes.filter(|(_, value)| Scalar::of_json(value).is_some()).map(|(name, _)| name.as_str())
 }
 
-fn stacked(member: &Member, name: &str, layout: &Layout) -> Result<Option<Range>, Problem> {
+fn stacked(member: &Member, name: &str, layout: &Layout) -> Result<Option<Range>> {
     if bearer(&member.hierarchy, name).is_some_and(|(path, array, _)| path != name || array.shape != [1]) {
-        return Err(Problem::DimensionExists { name: name.to_owned() });
+        return Err(Problem::dimension_exists(name));
     }
     if let Some(array) = member.hierarchy.array(name) {
         if member.given.contains_key(name) {
-            return Err(Problem::TwoCoordinates { name: name.to_owned() });
+            let text = format!("coordinate {name} is defined both by an array and by another source");
+            return Err(Problem::new(text));
         }
-        let values =
-            member.values.get(name).ok_or_else(|| Problem::ValuesNotRead { path: name.to_owned() })?;
+        let values = member.values.get(name).ok_or_else(|| not_read(name))?;
         return Ok(range(array, values, member.hierarchy.format));
     }
     match layout.coordinate_attributes.get(name) {
         Some(attribute) => {
             let value = member.hierarchy.root.attributes.get(attribute);
             let scalar = value.and_then(Scalar::of_json);
-            let scalar = scalar.ok_or_else(|| Problem::NoAttribute {
-                attribute: attribute.clone(),
-                existing: alternatives("attributes", attribute, scalars(&member.hierarchy)),
+            let scalar = scalar.ok_or_else(|| {
+                let existing = alternatives("attributes", attribute, scalars(&member.hierarchy));
+                Problem::new(format!("no global attribute {attribute} that is a single value{existing}"))
             })?;
             Ok(Some(of_one(scalar, None)))
         }
@@ -288,10 +287,10 @@ fn stacked(member: &Member, name: &str, layout: &Layout) -> Result<Option<Range>
     }
 }
 
-fn given(member: &Member, name: &str) -> Result<Option<Range>, Problem> {
+fn given(member: &Member, name: &str) -> Result<Option<Range>> {
     let Some(value) = member.given.get(name) else { return Ok(None) };
     let given = Given::of(value)
-        .ok_or_else(|| Problem::NotScalar { name: name.to_owned(), value: value.to_string() })?;
+        .ok_or_else(|| Problem::new(format!("coordinate {name} is {value}, which is not a single value")))?;
     let units = Units::of(given.units, given.calendar());
     Ok(Some(of_one(given.value, units)))
 }
@@ -326,10 +325,9 @@ pub(crate) fn coordinates(member: &Member, name: &str) -> Option<Vec<Scalar>> {
     elements(values)?.map(scalar).collect()
 }
 
-type ExtentText<'a> = (u64, Option<RangeText<'a>>);
-
 /// First and last coordinate, order, hash, units, calendar.
-type RangeText<'a> = (ScalarText<'a>, ScalarText<'a>, char, u64, Option<Cow<'a, str>>, Option<Cow<'a, str>>);
+type RangeText<'a> =
+    (ScalarText<'a>, ScalarText<'a>, Direction, u64, Option<Cow<'a, str>>, Option<Cow<'a, str>>);
 
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
@@ -344,51 +342,39 @@ enum ScalarText<'a> {
 
 impl Serialize for FileExtent {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.extents().iter().map(|extent| {
-            let range = extent.range.as_ref().map(range_text);
-            (extent.size, range)
-        }))
+        serializer.collect_seq(self.extents())
     }
 }
 
 impl<'de> Deserialize<'de> for FileExtent {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let texts = Vec::<ExtentText<'de>>::deserialize(deserializer)?;
-        let extent = |(size, range): ExtentText<'de>| {
-            let range = range.map(|text| range_of(text).ok_or("order of coordinates")).transpose();
-            Ok(Extent { size, range: range.map_err(de::Error::custom)? })
-        };
-        Ok(Self::new(texts.into_iter().map(extent).collect::<Result<_, D::Error>>()?))
+        Ok(Self::new(Vec::deserialize(deserializer)?))
     }
 }
 
-fn range_text(range: &Range) -> RangeText<'_> {
-    let Range { first, last, direction, digest, .. } = range;
-    let direction = match direction {
-        Direction::Single => '=',
-        Direction::Increasing => '+',
-        Direction::Decreasing => '-',
-        Direction::Neither => '?',
-    };
-    let units = [range.units(), range.calendar()].map(|text| text.map(Cow::Borrowed));
-    let [units, calendar] = units;
-    (scalar_text(first), scalar_text(last), direction, *digest, units, calendar)
+impl Serialize for Extent {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (self.size, &self.range).serialize(serializer)
+    }
 }
 
-fn range_of((first, last, direction, digest, units, calendar): RangeText<'_>) -> Option<Range> {
-    let direction = match direction {
-        '=' => Direction::Single,
-        '+' => Direction::Increasing,
-        '-' => Direction::Decreasing,
-        '?' => Direction::Neither,
-        _ => return None,
-    };
-    let [first, last] = [first, last].map(scalar_of);
-    let units = (units.is_some() || calendar.is_some()).then(|| {
-        let [units, calendar] = [units, calendar].map(|text| text.map(Cow::into_owned));
-        Arc::new(Units { units, calendar })
-    });
-    Some(Range { first, last, direction, digest, units })
+impl Serialize for Range {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let [units, calendar] = [self.units(), self.calendar()].map(|text| text.map(Cow::Borrowed));
+        let Self { first, last, direction, digest, .. } = self;
+        let text: RangeText<'_> =
+            (scalar_text(first), scalar_text(last), *direction, *digest, units, calendar);
+        text.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Range {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (first, last, direction, digest, units, calendar) = RangeText::deserialize(deserializer)?;
+        let [first, last] = [first, last].map(scalar_of);
+        let units = Units::of(units.as_deref(), calendar.as_deref());
+        Ok(Self { first, last, direction, digest, units })
+    }
 }
 
 fn scalar_text(scalar: &Scalar) -> ScalarText<'_> {

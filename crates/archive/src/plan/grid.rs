@@ -1,5 +1,6 @@
 //! Arranges files in a grid.
 
+use super::Result;
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
@@ -7,12 +8,13 @@ use std::{
 
 use super::{
     Block, Plan, PlanOptions, Source,
-    extent::{FileExtent, Units},
+    extent::{FileExtent, Units, order_by_name},
     order::{self, resolve_duplicates},
 };
 use crate::{
     Layout,
     error::{CombineError, Note, Problem},
+    values::index,
 };
 
 /// Files in order of place, and the number of elements of each place along each dimension.
@@ -25,7 +27,7 @@ pub(super) fn arrange(
     layout: &Layout,
     options: &PlanOptions,
     plan: &mut Plan,
-) -> Result<Arranged, CombineError> {
+) -> Result<Arranged> {
     let mut known = Vec::with_capacity(layout.along.len());
     for (n, dimension) in layout.along.iter().enumerate() {
         let (placed, notes) = order::place(dimension.name(), n, source, era)?;
@@ -58,18 +60,14 @@ struct Cells {
 
 impl Cells {
     /// Orders files by their places. Along a dimension without coordinates, files are ordered by name.
-    fn new(
-        source: Source<'_>,
-        era: &[u32],
-        known: Vec<Option<Vec<u32>>>,
-        layout: &Layout,
-    ) -> Result<Self, CombineError> {
+    fn new(source: Source<'_>, era: &[u32], known: Vec<Option<Vec<u32>>>, layout: &Layout) -> Result<Self> {
         let mut unknown = known.iter().enumerate().filter(|(_, placed)| placed.is_none()).map(|(n, _)| n);
         let (without, another) = (unknown.next(), unknown.next());
         if let (Some(left), Some(right)) = (without, another) {
             let name = |n: usize| layout.along.get(n).map_or("", |along| along.name());
+            let problem = Problem::of("neither file has a coordinate; cannot determine the file order");
             let option = format!("dimensions {} and {}", name(left), name(right));
-            return Err(CombineError::option(option, Problem::NoOrder));
+            return Err(CombineError::of(option, problem.with(order_by_name())));
         }
         let count = u32::try_from(era.len()).unwrap_or(u32::MAX);
         let places = known.into_iter().map(|placed| placed.unwrap_or_else(|| vec![0; era.len()])).collect();
@@ -119,15 +117,11 @@ impl Cells {
     }
 }
 
-fn index(number: u32) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
-}
-
 /// Marks a place at which no file was seen yet.
 const UNKNOWN: u64 = u64::MAX;
 
 /// Returns the number of elements at each place along each dimension, on which all files must agree.
-fn sizes(source: Source<'_>, blocks: &[Block], dimensions: usize) -> Result<Vec<Vec<u64>>, CombineError> {
+fn sizes(source: Source<'_>, blocks: &[Block], dimensions: usize) -> Result<Vec<Vec<u64>>> {
     let place = |block: &Block, dimension| block.at.get(dimension).copied().map_or(0, index);
     let places = |dimension| blocks.iter().map(|block| place(block, dimension) + 1).max().unwrap_or(0);
     let mut all: Vec<Vec<u64>> = (0..dimensions).map(|dimension| vec![UNKNOWN; places(dimension)]).collect();
@@ -138,8 +132,8 @@ fn sizes(source: Source<'_>, blocks: &[Block], dimensions: usize) -> Result<Vec<
             if *slot != UNKNOWN && *slot != size {
                 let is_there = |first: &&Block| place(first, dimension) == place(block, dimension);
                 let first = blocks.iter().find(is_there).unwrap_or(block);
-                let problem = Problem::UnequalSizes { left: *slot, right: size };
-                return Err(source.conflict(number(first), number(block), problem));
+                let text = format!("files at the same position have different lengths: {slot} and {size}");
+                return Err(source.conflict(number(first), number(block), Problem::new(text)));
             }
             *slot = size;
         }
@@ -157,8 +151,7 @@ pub(super) fn extent_of<'a>(source: Source<'a>, block: &Block) -> Option<&'a sup
     source.files.extent(number(block))
 }
 
-/// The extents of all files, in the order of their rows: the first file has row 0. A file along one dimension takes
-/// 72 bytes, unless its coordinates are text or it has units of its own.
+/// 80 bytes, unless its coordinates are text or it has units of its own.
 #[derive(Clone, Debug, Default)]
 pub struct Files {
     files: Vec<File>,
@@ -246,7 +239,7 @@ impl Files {
 
     /// Replaces the extent of a file.
     pub(super) fn set_extent(&mut self, file: u32, extent: FileExtent) {
-        if let Some(slot) = usize::try_from(file).ok().and_then(|at| self.files.get_mut(at)) {
+        if let Some(slot) = self.files.get_mut(index(file)) {
             slot.extent = extent;
         }
     }
@@ -263,8 +256,7 @@ impl Files {
 
     /// Returns the digest of a file's signature.
     pub(super) fn signature(&self, file: u32) -> &str {
-        let kind = usize::try_from(self.kind_of(file)).ok().and_then(|kind| self.kinds.get(kind));
-        kind.map_or("", |kind| &kind.signature)
+        self.kinds.get(index(self.kind_of(file))).map_or("", |kind| &kind.signature)
     }
 
     /// Returns the number of the first kind with the same signature, for each kind.
@@ -275,7 +267,7 @@ impl Files {
     }
 
     fn get(&self, file: u32) -> Option<&File> {
-        self.files.get(usize::try_from(file).ok()?)
+        self.files.get(index(file))
     }
 }
 
@@ -290,7 +282,7 @@ pub(super) fn holes(
     options: &PlanOptions,
     layout: &Layout,
     plan: &mut Plan,
-) -> Result<(), CombineError> {
+) -> Result<()> {
     let places = sizes.iter().try_fold(1_u64, |product, sizes| product.checked_mul(sizes.len() as u64));
     let count = places.unwrap_or(u64::MAX).saturating_sub(blocks.len() as u64);
     if count == 0 {

@@ -27,17 +27,14 @@ pub use grid::Files;
 pub(crate) use extent::coordinates;
 pub(crate) use overlap::merge;
 
+type Result<T, E = CombineError> = std::result::Result<T, E>;
+
 /// Assigns each file its place: by era, and in each era in the order of the files' coordinates. Eras that differ only in
 /// storage or types of numbers which are compatible are merged, if their signatures are known.
 ///
 /// # Errors
 /// Files that overlap, are not monotone, have the same coordinates, or are of several eras; empty places.
-pub fn plan(
-    mut files: Files,
-    known: &Known<'_>,
-    layout: &Layout,
-    options: &PlanOptions,
-) -> Result<Plan, CombineError> {
+pub fn plan(mut files: Files, known: &Known<'_>, layout: &Layout, options: &PlanOptions) -> Result<Plan> {
     let mut plan = Plan::default();
     let eras = eras(Source { files: &files, url: known.url }, layout, &mut plan);
     let eras = merge(&files, eras, known, layout, options);
@@ -46,7 +43,18 @@ pub fn plan(
     for (n, mut era) in eras.into_iter().enumerate() {
         let group = if several { format!("era_{n}") } else { String::new() };
         let signature = era.first().map(|file| files.signature(*file).to_owned()).unwrap_or_default();
-        let selections = select(&mut files, &mut era, known, layout, options, &mut plan)?;
+        let source = Source { files: &files, url: known.url };
+        let changes = overlap::resolve(source, &era, known.coordinates, layout, options.on_duplicate)?;
+        let name = layout.along.first().map_or("", |along| along.name());
+        overlap::report(&changes, source, name, &mut plan);
+        let selections: BTreeMap<u32, Selection> = changes
+            .iter()
+            .filter_map(|(file, change)| match change {
+                Change::Clipped(_, selection) => Some((*file, *selection)),
+                Change::LeftOut => None,
+            })
+            .collect();
+        overlap::apply(changes, &mut files, &mut era);
         let source = Source { files: &files, url: known.url };
         let (mut blocks, sizes) = arrange(source, &era, layout, options, &mut plan)?;
         holes(source, &blocks, &sizes, options, layout, &mut plan)?;
@@ -85,7 +93,7 @@ fn select_eras(
     eras: Vec<Era>,
     on_mismatch: OnMismatch,
     plan: &mut Plan,
-) -> Result<Vec<Era>, CombineError> {
+) -> Result<Vec<Era>> {
     if eras.len() < 2 || on_mismatch == OnMismatch::Split {
         return Ok(eras);
     }
@@ -109,28 +117,6 @@ fn select_eras(
         }
     }
     Ok(kept.into_iter().collect())
-}
-
-/// Separates files that overlap in part. Returns the selections of those that are clipped.
-fn select(
-    files: &mut Files,
-    era: &mut Era,
-    known: &Known<'_>,
-    layout: &Layout,
-    options: &PlanOptions,
-    plan: &mut Plan,
-) -> Result<BTreeMap<u32, Selection>, CombineError> {
-    let source = Source { files, url: known.url };
-    let changes = overlap::resolve(source, era, known.coordinates, layout, options.on_duplicate)?;
-    let name = layout.along.first().map_or("", |along| along.name());
-    overlap::report(&changes, source, name, plan);
-    let selection = |(file, change): &(u32, Change)| match change {
-        Change::Clipped(_, selection) => Some((*file, *selection)),
-        Change::LeftOut => None,
-    };
-    let selections = changes.iter().filter_map(selection).collect();
-    overlap::apply(changes, files, era);
-    Ok(selections)
 }
 
 /// The signatures of files, by [`Signature::storage_digest`].
@@ -172,12 +158,12 @@ impl Source<'_> {
 
     /// Returns the error of a file that cannot be placed.
     pub(super) fn misfit(&self, file: u32, problem: Problem) -> CombineError {
-        CombineError::file(self.url(file), problem)
+        CombineError::of(self.url(file), problem)
     }
 
     /// Returns the error of two files that exclude each other.
     pub(super) fn conflict(&self, left: u32, right: u32, problem: Problem) -> CombineError {
-        CombineError::Files { left: self.url(left), right: self.url(right), problem: Box::new(problem) }
+        CombineError::of(format!("{} and {}", self.url(left), self.url(right)), problem)
     }
 }
 
@@ -258,18 +244,26 @@ pub enum OnDuplicate {
     Last,
 }
 
-/// Options of a plan.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// How files that disagree are treated.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(default)]
+#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Combining options"))]
 pub struct PlanOptions {
-    /// Files that disagree.
+    /// How to treat files that are not compatible
+    #[cfg_attr(feature = "clap", arg(long, value_enum, default_value = "stop", value_name = "ACTION"))]
     pub on_mismatch: OnMismatch,
-    /// Files with the same coordinates.
+    /// How to treat files whose coordinates are equal or partly overlap
+    #[cfg_attr(feature = "clap", arg(long, value_enum, default_value = "error", value_name = "ACTION"))]
     pub on_duplicate: OnDuplicate,
-    /// Places of an n-dimensional arrangement may have no file; they read as the fill value.
+    /// Allow positions without a file in an arrangement of several dimensions; they read as the fill value
+    #[cfg_attr(feature = "clap", arg(long, hide = true))]
     pub allow_holes: bool,
-    /// Parts that no file has may read as a value that does not mean "missing", where an array has no such value.
+    /// Let gaps read as the fill value in arrays without _FillValue
+    #[cfg_attr(feature = "clap", arg(long, hide = true))]
     pub fill_without_sentinel: bool,
-    /// Most bytes of the values of an array that are copied into the references.
+    /// Maximum size in bytes of the values of an array that are copied into the references.
+    #[cfg_attr(feature = "clap", arg(skip = 1_u64 << 30))]
+    #[serde(skip)]
     pub most_inline: u64,
 }
 

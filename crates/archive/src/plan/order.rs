@@ -1,6 +1,9 @@
 //! Orders files along one dimension by their coordinates.
 
+use super::Result;
 use std::{cmp::Ordering, collections::HashMap, sync::Arc};
+
+use virtualize::{OptionName, Remedy};
 
 use super::{
     LeftOut, OnDuplicate, Plan, Source,
@@ -11,6 +14,7 @@ use crate::{
     values::{
         Scalar,
         calendar::{TimeUnits, date_of},
+        index,
         scalar::Key,
     },
 };
@@ -19,12 +23,7 @@ type Placed = (Option<Vec<u32>>, Vec<Note>);
 
 /// Returns the place of each file of an era along dimension number `dimension`, and notes on irregular steps; no places if
 /// no file has coordinates.
-pub(super) fn place(
-    name: &str,
-    dimension: usize,
-    source: Source<'_>,
-    era: &[u32],
-) -> Result<Placed, CombineError> {
+pub(super) fn place(name: &str, dimension: usize, source: Source<'_>, era: &[u32]) -> Result<Placed> {
     let Some(line) = Line::new(name, dimension, source, era)? else { return Ok((None, Vec::new())) };
     let down = line.direction()? == Direction::Decreasing;
     let mut places = vec![0; era.len()];
@@ -50,10 +49,6 @@ pub(super) fn place(
     Ok((Some(places), notes))
 }
 
-fn index(number: u32) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
-}
-
 /// The files of an era along one dimension, on which all have coordinates that can be compared. A file is given by its
 /// place in the era.
 pub(super) struct Line<'a> {
@@ -76,13 +71,19 @@ impl<'a> Line<'a> {
         dimension: usize,
         source: Source<'a>,
         era: &'a [u32],
-    ) -> Result<Option<Self>, CombineError> {
+    ) -> Result<Option<Self>> {
         let comparison = Comparison::Plain;
         let mut line = Self { name, dimension, source, era, comparison, times: Vec::new() };
         let count = u32::try_from(era.len()).unwrap_or(u32::MAX);
         let Some(first) = (0..count).find(|file| line.range(*file).is_some()) else { return Ok(None) };
         if let Some(bare) = (0..count).find(|file| line.range(*file).is_none()) {
-            return Err(line.conflict(first, bare, Problem::NoCoordinate { name: name.to_owned() }));
+            return Err(line.conflict(
+                first,
+                bare,
+                Problem::new(format!(
+                    "the second file has no coordinate {name}; cannot determine the file order"
+                )),
+            ));
         }
         line.comparison = line.comparison();
         line.check(count, first)?;
@@ -90,22 +91,22 @@ impl<'a> Line<'a> {
     }
 
     /// Checks that all coordinates can be compared with those of the first file.
-    fn check(&mut self, count: u32, first: u32) -> Result<(), CombineError> {
+    fn check(&mut self, count: u32, first: u32) -> Result<()> {
         let mut units = HashMap::new();
         let mut kind: Option<Key> = None;
         for file in 0..count {
             let Some(range) = self.range(file) else { continue };
             let Some((left, right)) = keys(range, self.comparison, &mut units) else {
-                let (name, units) = (self.name.to_owned(), range.units().unwrap_or_default().to_owned());
-                let problem = match self.comparison {
-                    Comparison::Times => Problem::UnitsNotComparable { name, units },
-                    _ => Problem::CoordinateKinds { name },
+                let problem = if self.comparison == Comparison::Times {
+                    let units = range.units().unwrap_or_default();
+                    Problem::new(format!("{} has units \"{units}\", which cannot be compared", self.name))
+                } else {
+                    self.kinds_differ()
                 };
                 return Err(self.source.misfit(self.file(file), problem));
             };
             if kind.as_ref().is_some_and(|kind| !kind.same_kind(&left)) || !left.same_kind(&right) {
-                let problem = Problem::CoordinateKinds { name: self.name.to_owned() };
-                return Err(self.conflict(first, file, problem));
+                return Err(self.conflict(first, file, self.kinds_differ()));
             }
             if kind.is_none() {
                 kind = Some(left.clone());
@@ -115,6 +116,10 @@ impl<'a> Line<'a> {
             }
         }
         Ok(())
+    }
+
+    fn kinds_differ(&self) -> Problem {
+        Problem::new(format!("coordinates {} of different kinds", self.name))
     }
 
     fn file(&self, file: u32) -> u32 {
@@ -189,22 +194,20 @@ impl<'a> Line<'a> {
     }
 
     /// Returns the direction of all files: increasing, unless files of more than one element decrease.
-    fn direction(&self) -> Result<Direction, CombineError> {
+    fn direction(&self) -> Result<Direction> {
         let mut found: Option<(u32, Direction)> = None;
         for (file, range) in (0..).map_while(|file| Some((file, self.range(file)?))) {
             let own = range.direction;
-            if !own.is_monotone() {
-                let problem = Problem::NotMonotone { name: self.name.to_owned() };
+            if own == Direction::Neither {
+                let problem =
+                    Problem::new(format!("{} neither increases nor decreases throughout", self.name));
                 return Err(self.source.misfit(self.file(file), problem));
             }
             match found {
                 None if own != Direction::Single => found = Some((file, own)),
                 Some((first, before)) if own != Direction::Single && own != before => {
-                    return Err(self.conflict(
-                        first,
-                        file,
-                        Problem::Directions { name: self.name.to_owned() },
-                    ));
+                    let text = format!("{} increases in one of them and decreases in the other", self.name);
+                    return Err(self.conflict(first, file, Problem::new(text)));
                 }
                 _ => {}
             }
@@ -213,31 +216,28 @@ impl<'a> Line<'a> {
     }
 
     /// Returns whether two files have the same coordinates.
-    pub(super) fn is_same(&self, left: u32, right: u32) -> Result<bool, CombineError> {
+    pub(super) fn is_same(&self, left: u32, right: u32) -> Result<bool> {
         if self.ends(left) != self.ends(right) || self.size(left) != self.size(right) {
             return Ok(false);
         }
         let (Some(one), Some(other)) = (self.range(left), self.range(right)) else { return Ok(true) };
         if one.digest != other.digest {
-            let problem = Problem::SameEnds { name: self.name.to_owned(), ends: self.shown(left) };
-            return Err(self.conflict(left, right, problem));
+            let (name, ends) = (self.name, self.shown(left));
+            let text = format!("{name} covers the same range ({ends}) in both files, with different values");
+            return Err(self.conflict(left, right, Problem::new(text)));
         }
         Ok(true)
     }
 
     /// Checks that two files do not overlap.
-    fn check_apart(&self, left: u32, right: u32, down: bool) -> Result<(), CombineError> {
+    fn check_apart(&self, left: u32, right: u32, down: bool) -> Result<()> {
         let (below, above) = if down { (right, left) } else { (left, right) };
         let (Some((_, high)), Some((low, _))) = (self.ends(below), self.ends(above)) else { return Ok(()) };
-        match high.order(&low) {
-            Ordering::Less => Ok(()),
-            _ => {
-                let (name, [left_end, right_end]) =
-                    (self.name.to_owned(), [left, right].map(|file| self.shown(file)));
-                let problem = Problem::Overlap { name, left: left_end, right: right_end };
-                Err(self.conflict(left, right, problem))
-            }
+        if high.order(&low) == Ordering::Less {
+            return Ok(());
         }
+        let text = format!("{} overlaps: {} and {}", self.name, self.shown(left), self.shown(right));
+        Err(self.conflict(left, right, Problem::new(text).with(choose_one())))
     }
 
     /// Returns first and last coordinate as text: dates, or numbers with their units.
@@ -295,6 +295,16 @@ impl<'a> Line<'a> {
     }
 }
 
+/// Returns what can be done about files with the same coordinates.
+fn choose_one() -> Remedy {
+    let effect = "take each coordinate from the file that was listed first";
+    Remedy::set(OptionName::OnDuplicate, "first", effect).or(Remedy::set(
+        OptionName::OnDuplicate,
+        "last",
+        "take it from the one that was listed last",
+    ))
+}
+
 fn ascending(left: Key, right: Key) -> (Key, Key) {
     if left.order(&right) == Ordering::Greater { (right, left) } else { (left, right) }
 }
@@ -316,13 +326,13 @@ impl Comparison {
     fn of<'a, R: Iterator<Item = &'a Range>>(ranges: impl Fn() -> R, one_unit: bool) -> Self {
         let ends = || ranges().flat_map(|range| [&range.first, &range.last]);
         let any_float = ends().any(|end| matches!(end, Scalar::Float(_)));
-        match one_unit {
-            false => Self::Times,
-            true if any_float && !ends().all(|end| matches!(end, Scalar::Float(_))) => {
-                if ends().all(|end| end.whole_key().is_some()) { Self::Whole } else { Self::Floats }
-            }
-            true => Self::Plain,
+        if !one_unit {
+            return Self::Times;
         }
+        if !any_float || ends().all(|end| matches!(end, Scalar::Float(_))) {
+            return Self::Plain;
+        }
+        if ends().all(|end| end.whole_key().is_some()) { Self::Whole } else { Self::Floats }
     }
 }
 
@@ -411,7 +421,7 @@ pub(super) fn resolve_duplicates(
     source: Source<'_>,
     on_duplicate: OnDuplicate,
     plan: &mut Plan,
-) -> Result<Option<u32>, CombineError> {
+) -> Result<Option<u32>> {
     let split = match on_duplicate {
         OnDuplicate::Last => there.split_last(),
         OnDuplicate::First | OnDuplicate::Error => there.split_first(),
@@ -419,7 +429,11 @@ pub(super) fn resolve_duplicates(
     let Some((kept, others)) = split else { return Ok(None) };
     for other in others {
         if on_duplicate == OnDuplicate::Error {
-            return Err(source.conflict(*kept, *other, Problem::SameCoordinates));
+            return Err(source.conflict(
+                *kept,
+                *other,
+                Problem::of("duplicate coordinates").with(choose_one()),
+            ));
         }
         let reason = format!("it has the same coordinates as {}", source.url(*kept));
         plan.left_out.push(LeftOut { row: (*other).into(), url: source.url(*other), reason });
@@ -428,8 +442,9 @@ pub(super) fn resolve_duplicates(
 }
 
 #[cfg(test)]
-#[allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
 mod tests {
+    #![allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
+
     use super::sort;
 
     #[test]

@@ -1,5 +1,6 @@
 //! Files whose coordinates overlap in part: each coordinate comes from the first, or the last, of the files that have it.
 
+use super::Result;
 use std::{
     cell::RefCell,
     cmp::Ordering,
@@ -42,7 +43,7 @@ pub(super) fn resolve(
     coordinates: &Coordinates<'_>,
     layout: &Layout,
     on_duplicate: OnDuplicate,
-) -> Result<Vec<(u32, Change)>, CombineError> {
+) -> Result<Vec<(u32, Change)>> {
     let ([Along::Concat(name)], false) = (layout.along.as_slice(), on_duplicate == OnDuplicate::Error) else {
         return Ok(Vec::new());
     };
@@ -111,7 +112,7 @@ fn clusters<'a>(line: &Line<'_>, sorted: &'a [u32]) -> Vec<&'a [u32]> {
 }
 
 /// Returns whether files overlap other than with the same coordinates.
-fn overlaps(line: &Line<'_>, cluster: &[u32]) -> Result<bool, CombineError> {
+fn overlaps(line: &Line<'_>, cluster: &[u32]) -> Result<bool> {
     for pair in cluster.windows(2) {
         if let [left, right] = pair
             && !line.is_same(*left, *right)?
@@ -133,7 +134,7 @@ struct Cluster<'a, 'b> {
 
 impl Cluster<'_, '_> {
     /// Returns the selection of each file; `None` if other files have all of its coordinates.
-    fn selections(&self) -> Result<Vec<(u32, Option<Selection>)>, CombineError> {
+    fn selections(&self) -> Result<Vec<(u32, Option<Selection>)>> {
         // Coordinate, number of the file here, and place in the file.
         let mut all: Vec<(Key, usize, u64)> = Vec::new();
         for (n, file) in self.files.iter().enumerate() {
@@ -163,15 +164,19 @@ impl Cluster<'_, '_> {
     }
 
     /// Returns the keys of all coordinates of a file.
-    fn keys(&self, file: u32) -> Result<Vec<Key>, CombineError> {
+    fn keys(&self, file: u32) -> Result<Vec<Key>> {
         let values = (self.coordinates)(self.line.row(file), self.name);
         let keys = values.and_then(|values| self.line.keys(file, &values));
         keys.filter(|keys| keys.len() as u64 == self.line.size(file))
-            .ok_or_else(|| CombineError::file(self.line.url(file), missing(self.name)))
+            .ok_or_else(|| CombineError::of(self.line.url(file), missing(self.name)))
     }
 
     fn between(&self, n: usize, other: Option<usize>) -> CombineError {
-        let problem = Problem::Interleaved { name: self.name.to_owned() };
+        let problem = Problem::new(format!(
+            "{} overlaps, and coordinates of the one lie between those of the other, so that no contiguous selection \
+             separates them",
+            self.name
+        ));
         let other = other.or(if n == 0 { Some(1) } else { Some(n - 1) });
         match (self.files.get(n), other.and_then(|other| self.files.get(other))) {
             (Some(one), Some(other)) => self.line.conflict(*other, *one, problem),
@@ -181,7 +186,7 @@ impl Cluster<'_, '_> {
 }
 
 fn missing(name: &str) -> Problem {
-    Problem::OverlapWithMissing { name: name.to_owned() }
+    Problem::new(format!("{name} overlaps that of other files, and some of its values are missing"))
 }
 
 /// Returns the extent of a selection.
@@ -305,17 +310,11 @@ impl Merging<'_> {
         let changes = resolve(source, &era, &coordinates, self.layout, self.options.on_duplicate);
         let changes = changes.unwrap_or_default();
         if changes.is_empty() {
-            return self.fit(self.files, &era);
+            return self.fit(self.files, &era).is_some();
         }
         let mut files = self.files.clone();
         apply(changes, &mut files, &mut era);
-        self.fit(&files, &era)
-    }
-
-    fn fit(&self, files: &Files, era: &Era) -> bool {
-        let source = Source { files, url: self.known.url };
-        let Self { kinds, layout, options, .. } = self;
-        Candidate { source, era, kinds, layout, options }.check().is_some()
+        self.fit(&files, &era).is_some()
     }
 
     fn coordinates(&self, row: u64, name: &str) -> Option<Vec<Scalar>> {
@@ -350,19 +349,11 @@ fn concatenated(mut era: Era, mut other: Era) -> Era {
     era
 }
 
-/// Files of several signatures that may be compatible.
-struct Candidate<'a> {
-    source: Source<'a>,
-    era: &'a Era,
-    kinds: &'a Kinds<'a>,
-    layout: &'a Layout,
-    options: &'a PlanOptions,
-}
-
-impl Candidate<'_> {
+impl Merging<'_> {
     /// Returns `Some` if all arrays can be joined.
-    fn check(&self) -> Option<()> {
-        let kinds: BTreeSet<u32> = self.era.iter().map(|file| self.source.files.kind_of(*file)).collect();
+    fn fit(&self, files: &Files, era: &Era) -> Option<()> {
+        let source = Source { files, url: self.known.url };
+        let kinds: BTreeSet<u32> = era.iter().map(|file| files.kind_of(*file)).collect();
         let signatures: Vec<&Signature> =
             kinds.into_iter().map(|kind| self.kinds.get(kind)).collect::<Option<_>>()?;
         let first = signatures.first()?;
@@ -375,22 +366,23 @@ impl Candidate<'_> {
         if differing.is_empty() {
             return Some(());
         }
-        let arranged = arrange(self.source, self.era, self.layout, self.options, &mut Plan::default());
+        let arranged = arrange(source, era, self.layout, self.options, &mut Plan::default());
         let (blocks, sizes) = arranged.ok()?;
-        differing.into_iter().all(|path| self.check_array(path, &blocks, &sizes).is_some()).then_some(())
+        let mut fit = differing.into_iter().map(|path| self.fit_array(path, source, &blocks, &sizes));
+        fit.all(|fits| fits.is_some()).then_some(())
     }
 
-    fn check_array(&self, path: &str, blocks: &[Block], sizes: &[Vec<u64>]) -> Option<()> {
+    fn fit_array(&self, path: &str, source: Source<'_>, blocks: &[Block], sizes: &[Vec<u64>]) -> Option<()> {
         let mut sizes = sizes.to_vec();
         let mut parts: BTreeMap<Vec<usize>, ChunkLayout> = BTreeMap::new();
         let (mut first, mut bytes) = (None, 0_u64);
         for block in blocks {
             let at: Vec<usize> =
                 block.at.iter().map(|n| usize::try_from(*n)).collect::<Result<_, _>>().ok()?;
-            let signature = self.kinds.get(self.source.files.kind_of(number(block)))?;
+            let signature = self.kinds.get(source.files.kind_of(number(block)))?;
             let stored = signature.stored.get(path)?;
             let (leading, _) = *first.get_or_insert((stored, signature.arrays.get(path)?));
-            let extent = extent_of(self.source, block)?;
+            let extent = extent_of(source, block)?;
             let lengths: Vec<u64> = extent.extents().iter().map(|extent| extent.size).collect();
             let part = stored.chunk_layout(&lengths, stored.codecs == leading.codecs)?;
             for ((role, n), sizes) in stored.roles.iter().zip(&at).zip(&mut sizes) {

@@ -32,14 +32,15 @@ pub(crate) async fn read_journal(
     // `finish` waits for the writer's thread, which must not block a thread of the runtime.
     let writer = queue.writer;
     let finished = tokio::task::spawn_blocking(move || writer.finish()).await;
-    let failed = |reason: &str| JournalError::Failed { path, reason: reason.to_owned() };
+    let failed = |reason: &str| JournalError::failed(&path, reason);
     match (result, finished) {
         (_, Err(_)) => Err(failed("the thread that writes it panicked").into()),
         (_, Ok(Err(error))) => Err(error.into()),
-        (Ok(outages), Ok(Ok(journal))) => match outages.into_iter().next() {
-            Some(outage) => Err(outage_error(outage, &journal)?),
-            None => Ok(journal),
-        },
+        (Ok(outages), Ok(Ok(journal))) => {
+            let Some(Outage { store, failure, .. }) = outages.into_iter().next() else { return Ok(journal) };
+            let (counts, Failure { class, error: reason, .. }) = (journal.counts()?, failure);
+            Err(Error::Outage { store, class, reason, left: counts.pending, files: counts.all() })
+        }
         (Err(Ended::Queue(Gone)), Ok(Ok(_))) => Err(failed("the thread that writes it ended early").into()),
         (Err(Ended::Task(error)), Ok(Ok(_))) => Err(failed(&format!("a task ended early: {error}")).into()),
         (Err(Ended::Stopped), Ok(Ok(journal))) => {
@@ -47,13 +48,6 @@ pub(crate) async fn read_journal(
             Err(Error::Stopped { done: counts.done + counts.failed, files: counts.all() })
         }
     }
-}
-
-/// Returns the error that reports an outage.
-fn outage_error(Outage { store, failure, .. }: Outage, journal: &Journal) -> Result<Error, Error> {
-    let counts = journal.counts()?;
-    let Failure { class, error: reason, .. } = failure;
-    Ok(Error::Outage { store, class, reason, left: counts.pending, files: counts.all() })
 }
 
 /// The pending files of a journal, through its writer.

@@ -1,7 +1,6 @@
 //! Reads the files of a journal or a listing concurrently.
 
 mod breaker;
-mod file;
 mod journal;
 #[cfg(test)]
 mod tests;
@@ -17,10 +16,10 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
-use virtualize::{Code, ErrorClass, Notation, OptionName, Remedy};
+use virtualize::{Code, ErrorClass, Notation, Object, OptionName, Options, Relocation, Remedy, VirtualStore};
+use virtualize_store::Listed;
 
 pub(crate) use breaker::Outage;
-pub(crate) use file::FileReader;
 pub(crate) use journal::read_journal;
 
 use crate::{
@@ -62,6 +61,79 @@ pub(crate) trait ReadFile<R>: Send + Sync {
 
     /// Opens a file to learn whether its store answers.
     fn probe<'a>(&'a self, item: &'a Item) -> BoxFuture<'a, Result<(), Failure>>;
+}
+
+/// Turns an open file into the run's record.
+type Process<R> = dyn for<'a> Fn(&'a Item, &'a mut VirtualStore, &'a Options) -> BoxFuture<'a, Result<R, Failure>>
+    + Send
+    + Sync;
+
+/// Reads files from their stores.
+pub(crate) struct FileReader<R> {
+    options: Options,
+    relocation: Relocation,
+    process: Box<Process<R>>,
+}
+
+impl<R> FileReader<R> {
+    /// Creates a reader that opens and maps files with `options`; `process` turns each into its record. `relocation` is
+    /// how the URLs of sources will be written.
+    pub(crate) fn new(
+        options: Options,
+        relocation: &Relocation,
+        process: impl for<'a> Fn(&'a Item, &'a mut VirtualStore, &'a Options) -> BoxFuture<'a, Result<R, Failure>>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        Self { options, relocation: relocation.clone(), process: Box::new(process) }
+    }
+
+    async fn read_file(&self, item: &Item, fresh: bool) -> Result<Done<R>, Failure> {
+        let (object, options) = (self.open(item, fresh).await?, self.options.for_file());
+        let store = virtualize::open_object(Arc::clone(&object), &options).await;
+        let mut store = store.map_err(|error| self.failure(error))?;
+        store.check_ranges(&self.relocation).map_err(|error| self.failure(error))?;
+        let mut sources = store.hierarchy.sources.iter();
+        let opened = Item {
+            size: sources.find(|source| source.url == object.url()).map(|source| source.size),
+            etag: object.etag().map(str::to_owned),
+            modified: object.modified(),
+            ..item.clone()
+        };
+        let record = (self.process)(item, &mut store, &options).await?;
+        object.verify().map_err(|error| self.failure(error))?;
+        let stats = object.stats();
+        let warnings = store.warnings().map(|warning| warning.render(self.options.notation)).collect();
+        let (requests, retries) = (stats.requests, stats.retries.all());
+        let (replaced, attempts, seconds, bytes) = (fresh, 1, 0.0, stats.bytes);
+        Ok(Done { opened, replaced, attempts, seconds, requests, retries, bytes, warnings, record })
+    }
+
+    /// Opens the file as it was listed or, if `fresh`, as it is now.
+    async fn open(&self, item: &Item, fresh: bool) -> Result<Arc<Object>, Failure> {
+        let mut listed = Listed::of(&item.url);
+        if !fresh {
+            let Item { size, etag, modified, .. } = item.clone();
+            listed = Listed { size, etag, modified, ..listed };
+        }
+        let object = virtualize_store::open_listed(&listed, &self.options.store).await;
+        object.map_err(|error| self.failure(error))
+    }
+
+    fn failure(&self, error: impl Into<virtualize::Error>) -> Failure {
+        Failure::new(error, self.options.notation)
+    }
+}
+
+impl<R: Send + 'static> ReadFile<R> for FileReader<R> {
+    fn read<'a>(&'a self, item: &'a Item, fresh: bool) -> BoxFuture<'a, Result<Done<R>, Failure>> {
+        Box::pin(self.read_file(item, fresh))
+    }
+
+    fn probe<'a>(&'a self, item: &'a Item) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(async move { self.open(item, true).await.map(drop) })
+    }
 }
 
 impl Failure {
@@ -231,9 +303,10 @@ impl<Q: WorkQueue> Run<'_, Q> {
         }
         let held: Vec<_> = self.stores.all().flat_map(|store| std::mem::take(&mut store.held)).collect();
         for (work, outcome) in held {
-            match self.stores.of(&work.item).is_some_and(|store| store.breaker.is_open()) {
-                true => self.leave(work),
-                false => self.record(work, outcome).await?,
+            if self.stores.of(&work.item).is_some_and(|store| store.breaker.is_open()) {
+                self.leave(work)
+            } else {
+                self.record(work, outcome).await?
             }
         }
         Ok(())

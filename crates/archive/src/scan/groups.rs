@@ -204,7 +204,8 @@ impl Eras {
             let Some(era) = eras.get_mut(file.era) else { return };
             era.push(row);
         }
-        if self.eras.iter().any(Era::has_optional) {
+        let has_optional = |era: &Era| era.signature.as_ref().is_some_and(|known| !known.optional.is_empty());
+        if self.eras.iter().any(has_optional) {
             return;
         }
         let options = PlanOptions { on_duplicate: OnDuplicate::First, ..PlanOptions::default() };
@@ -321,10 +322,6 @@ impl Era {
             optional.all(|(path, array)| known.optional.get(path).is_none_or(|known| known == array))
         };
         self.signature.as_ref().map_or(seen.signature.optional.is_empty(), agrees)
-    }
-
-    fn has_optional(&self) -> bool {
-        self.signature.as_ref().is_some_and(|signature| !signature.optional.is_empty())
     }
 
     /// Adds the files of a compatible era.

@@ -14,7 +14,7 @@ use std::{
 
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use tokio_util::sync::CancellationToken;
-use virtualize::{ErrorClass, Options, VirtualStore};
+use virtualize::{Code, ErrorClass, Options, Relocation, VirtualStore};
 
 use crate::list::{Assets, Filter, Input, ListOptions, list};
 use crate::{
@@ -105,12 +105,7 @@ pub struct FailedFile {
     pub error: String,
 }
 
-/// Reads the metadata of files and the values that must be equal in all of them, and groups the files into eras. Each
-/// file is read in its own task, and retried as a whole if a store fails or the file changes, as in a [`crate::Batch`].
-/// Files keep the order of the items.
-///
-/// # Errors
-/// [`Error`] if the stream of items ends with one, and [`Error::ScanStopped`]. Files that cannot be read are not
+/// [`Error`] if the stream of items ends with one, or the scan is stopped. Files that cannot be read are not
 /// errors, see [`Scan::failed`].
 ///
 /// ```
@@ -160,20 +155,30 @@ pub async fn scan(
             }
         }
         Err(Ended::Queue(error)) => return Err(error),
-        Err(Ended::Task(error)) => return Err(Error::Internal(error.to_string())),
-        Err(Ended::Stopped) => return Err(Error::ScanStopped { read: findings.done() }),
+        Err(Ended::Task(error)) => return Err(Error::internal(error)),
+        Err(Ended::Stopped) => return Err(stopped(findings.done())),
     }
     let (requests, bytes) = (findings.requests, findings.bytes);
     let mut found = findings.found;
     found.eras.merge(&found.layout);
     events.tell(Event::Eras { files: found.eras.eras().iter().map(|era| era.files).collect() });
     let seconds = start.elapsed().as_secs_f64();
-    events.tell(Event::Done { summary: Summary { requests, bytes, seconds, ..found.summary() } });
+    let (read, failed) = (found.eras.len() as u64, found.failed.len() as u64);
+    let failures = found.failed.iter().take(NAMED).map(|one| one.error.clone()).collect();
+    let files = read + failed;
+    let summary = Summary { files, read, failed, failures, requests, bytes, seconds, ..Summary::default() };
+    events.tell(Event::Done { summary });
     Ok(found)
 }
 
+/// Returns the error of a scan that was stopped.
+fn stopped(read: u64) -> Error {
+    let message = format!("stopped after {read} files; nothing is kept of a scan");
+    Error::new(ErrorClass::Unavailable, Code::Stopped, message, None)
+}
+
 fn reader(options: &Options, layout: Layout, guesses: bool) -> FileReader<Looked> {
-    FileReader::new(options.clone(), move |item, store, options| {
+    FileReader::new(options.clone(), &Relocation::Keep, move |item, store, options| {
         Box::pin(look(item, store, options, layout.clone(), guesses))
     })
 }
@@ -213,15 +218,6 @@ async fn guess<S: Stream<Item = Result<Item, Error>> + Send>(
     Ok(())
 }
 
-impl Scan {
-    /// Returns the totals of the scan.
-    fn summary(&self) -> Summary {
-        let (read, failed) = (self.eras.len() as u64, self.failed.len() as u64);
-        let failures = self.failed.iter().take(NAMED).map(|one| one.error.clone()).collect();
-        Summary { files: read + failed, read, failed, failures, ..Summary::default() }
-    }
-}
-
 /// Lists the inputs and scans the files.
 ///
 /// # Errors
@@ -239,7 +235,7 @@ pub async fn scan_inputs(
     };
     let items: Vec<Item> = tokio::select! {
         biased;
-        () = options.cancel.cancelled() => return Err(Error::ScanStopped { read: 0 }),
+        () = options.cancel.cancelled() => return Err(stopped(0)),
         items = items.try_collect() => items?,
     };
     let listed = items.len();
@@ -268,7 +264,7 @@ async fn look(
     mut layout: Layout,
     guesses: bool,
 ) -> Result<Looked, Failure> {
-    layout.drop_arrays(&mut store.hierarchy.root);
+    layout.drop_arrays(&mut store.hierarchy.root, "");
     let guessed = if guesses { dimension_of_time(store) } else { None };
     layout.along.extend(guessed.clone().map(Along::Concat));
     let read = wanted(&store.hierarchy, &layout).read(store, &options.store).await;

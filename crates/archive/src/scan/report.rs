@@ -28,7 +28,18 @@ impl Scan {
     pub fn table(&self, out: &mut impl Write, notation: Notation) -> io::Result<()> {
         let names: Vec<&str> = self.layout.along.iter().map(Along::name).collect();
         heading(self, &names, notation, out)?;
-        unknown_dimensions(self, out)?;
+        let arrays = (0..self.eras.eras().len()).flat_map(|era| self.eras.arrays(era));
+        let existing: BTreeSet<&str> =
+            arrays.flat_map(|(_, array)| array.dimensions.iter().flatten().map(String::as_str)).collect();
+        for along in &self.layout.along {
+            if let Along::Concat(name) = along
+                && !existing.contains(name.as_str())
+                && !self.eras.is_empty()
+            {
+                let existing = alternatives("dimensions", name, existing.iter().copied());
+                writeln!(out, "no array has a dimension {}", printable(&format!("{name}{existing}")))?;
+            }
+        }
         stretches(self, &names, out)?;
         if !self.eras.eras().is_empty() {
             era(self, 0, &names, out)?;
@@ -55,23 +66,6 @@ fn heading(found: &Scan, names: &[&str], notation: Notation, out: &mut impl Writ
     writeln!(out, "{files}, {}{along}", plural(eras, "era"))?;
     if !found.eras.is_ordered() && !names.is_empty() {
         writeln!(out, "in the order of the listing, since not all have coordinates")?;
-    }
-    Ok(())
-}
-
-/// Prints each dimension to concatenate along that no array has.
-fn unknown_dimensions(found: &Scan, out: &mut impl Write) -> io::Result<()> {
-    let arrays = (0..found.eras.eras().len()).flat_map(|era| found.eras.arrays(era));
-    let existing: BTreeSet<&str> =
-        arrays.flat_map(|(_, array)| array.dimensions.iter().flatten().map(String::as_str)).collect();
-    for along in &found.layout.along {
-        if let Along::Concat(name) = along
-            && !existing.contains(name.as_str())
-            && !found.eras.is_empty()
-        {
-            let existing = alternatives("dimensions", name, existing.iter().copied());
-            writeln!(out, "no array has a dimension {}", printable(&format!("{name}{existing}")))?;
-        }
     }
     Ok(())
 }

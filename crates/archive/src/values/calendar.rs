@@ -40,19 +40,19 @@ impl Calendar {
     /// Number of a day, counted from a day that is the same for all dates of the calendar; nothing for dates that the
     /// calendar does not have, and for years before 1 where opinions differ on a year 0.
     pub(crate) fn day(self, year: i64, month: i64, day: i64) -> Option<i64> {
-        let reform = (year, month, day);
-        match self {
-            Self::Standard if reform >= (1582, 10, 15) => Self::Gregorian.day(year, month, day),
-            Self::Standard if reform > (1582, 10, 4) => None,
+        let leap = match self {
+            Self::Standard if (year, month, day) >= (1582, 10, 15) => {
+                return Self::Gregorian.day(year, month, day);
+            }
+            Self::Standard if (year, month, day) > (1582, 10, 4) => return None,
             // Julian dates of the 15th of October 1582 and later are ten days ahead: 1582-10-05 is 1582-10-15.
-            Self::Standard => Self::Julian.day(year, month, day).map(|julian| julian - 2),
-            _ => self.plain_day(year, month, day),
-        }
-    }
-
-    fn plain_day(self, year: i64, month: i64, day: i64) -> Option<i64> {
+            Self::Standard => return Self::Julian.day(year, month, day).map(|julian| julian - 2),
+            Self::Gregorian => year % 4 == 0 && (year % 100 != 0 || year % 400 == 0),
+            Self::Julian => year % 4 == 0,
+            Self::AllLeap => true,
+            Self::NoLeap | Self::Days360 => false,
+        };
         let at = usize::try_from(month.checked_sub(1)?).ok()?;
-        let leap = self.is_leap(year);
         let length = match self {
             Self::Days360 => 30,
             _ => LENGTH.get(at)? + i64::from(leap && month == 2),
@@ -69,15 +69,6 @@ impl Calendar {
             Self::AllLeap => past * 366 + before,
             Self::Days360 => past * 360 + (month - 1) * 30 + day - 1,
         })
-    }
-
-    fn is_leap(self, year: i64) -> bool {
-        match self {
-            Self::Standard | Self::Gregorian => year % 4 == 0 && (year % 100 != 0 || year % 400 == 0),
-            Self::Julian => year % 4 == 0,
-            Self::AllLeap => true,
-            Self::NoLeap | Self::Days360 => false,
-        }
     }
 }
 

@@ -7,3 +7,8 @@ mod tests;
 pub(crate) mod variable;
 
 pub use scalar::{Scalar, time_value};
+
+/// Converts an index.
+pub(crate) fn index(n: u32) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}

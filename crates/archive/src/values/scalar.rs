@@ -139,7 +139,8 @@ impl Scalar {
         };
         let product = Dyadic { mantissa: exact.mantissa.checked_mul(units.unit.nanoseconds)?, ..exact };
         let reference = shift(units.reference, FRACTION)?;
-        Some(Key::Int(product.scaled(FRACTION)?.checked_add(reference)?))
+        let scaled = shift(product.mantissa, product.exponent.checked_add(FRACTION)?)?;
+        Some(Key::Int(scaled.checked_add(reference)?))
     }
 }
 
@@ -210,11 +211,6 @@ impl Dyadic {
         let magnitude = whole >> zeros;
         let mantissa = if number < 0.0 { -magnitude } else { magnitude };
         Some(Self { mantissa, exponent: exponent + i32::try_from(zeros).ok()? })
-    }
-
-    /// Returns the number times 2^`digits`, rounded down.
-    fn scaled(self, digits: i32) -> Option<i128> {
-        shift(self.mantissa, self.exponent.checked_add(digits)?)
     }
 }
 

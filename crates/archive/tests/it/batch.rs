@@ -8,7 +8,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use virtualize_archive::{Batch, BatchBuilder, Error, Event, OptionConflict, RunOptions, Summary};
+use virtualize::{Code, ErrorClass, Options};
+use virtualize_archive::{Along, Batch, Event, Layout, Summary, Target};
 
 /// Copies a NetCDF file to each of these names.
 fn files(folder: &Path, names: &[&str]) -> Vec<String> {
@@ -21,12 +22,14 @@ fn files(folder: &Path, names: &[&str]) -> Vec<String> {
     names.iter().map(copy).collect()
 }
 
-fn batch(output: &Path, inputs: &[String]) -> BatchBuilder {
-    Batch::builder(output.to_str().unwrap()).inputs(inputs.to_vec())
+fn batch(output: &Path, inputs: &[String]) -> Batch {
+    let mut batch = Batch::new(output.to_str().unwrap(), Target::default(), Options::default());
+    batch.inputs.extend(inputs.iter().map(|input| input.as_str().into()));
+    batch
 }
 
-async fn run(batch: BatchBuilder) -> Summary {
-    batch.build().run(|_| {}).await.unwrap()
+async fn run(batch: Batch) -> Summary {
+    batch.run(|_| {}).await.unwrap()
 }
 
 fn json(path: &Path) -> serde_json::Value {
@@ -37,7 +40,11 @@ fn json(path: &Path) -> serde_json::Value {
 async fn a_second_run_reads_what_is_new() {
     let folder = tempfile::tempdir().unwrap();
     let (output, inputs) = (folder.path().join("all.json"), files(folder.path(), &["a.nc", "b.nc", "c.nc"]));
-    let stacked = |inputs: &[String]| batch(&output, inputs).stack_dim("member");
+    let stacked = |inputs: &[String]| {
+        let mut batch = batch(&output, inputs);
+        batch.layout = Layout::along(vec![Along::Stack("member".to_owned())]);
+        batch
+    };
     let first = run(stacked(&inputs[..2])).await;
     assert_eq!((first.files, first.read, first.known, first.failed), (2, 2, 0, 0));
     assert_eq!(first.journal, format!("{}.journal", output.display()));
@@ -46,8 +53,9 @@ async fn a_second_run_reads_what_is_new() {
     assert_eq!((again.read, again.known), (0, 2));
     assert_eq!(again.notes, ["up to date; nothing written"]);
     assert_eq!(fs::read(&output).unwrap(), written);
-    let options = RunOptions { append: true, ..RunOptions::default() };
-    let appended = run(stacked(&inputs[2..]).run_options(options)).await;
+    let mut appending = stacked(&inputs[2..]);
+    appending.run.append = true;
+    let appended = run(appending).await;
     assert_eq!((appended.files, appended.read, appended.known), (3, 1, 2));
     let references = json(&output);
     let keys = references["refs"].as_object().unwrap().iter();
@@ -68,15 +76,20 @@ async fn each_file_gets_an_output_and_failures_are_reported() {
     inputs.push(damaged.to_str().unwrap().to_owned());
     let events = Arc::new(Mutex::new(Vec::new()));
     let told = Arc::clone(&events);
-    let each = batch(&output, &inputs).each().build();
-    let summary = each.run(move |event| told.lock().unwrap().push(event)).await.unwrap();
+    let each = |inputs: &[String]| {
+        let mut batch = batch(&output, inputs);
+        batch.each = true;
+        batch
+    };
+    let each_file = each(&inputs);
+    let summary = each_file.run(move |event| told.lock().unwrap().push(event)).await.unwrap();
     assert_eq!((summary.files, summary.read, summary.failed), (3, 2, 1));
     assert!(summary.failures[0].contains("damaged.nc"), "{:?}", summary.failures);
     assert!(output.join("a.nc.json").is_file() && output.join("b.nc.json").is_file());
     assert!(matches!(events.lock().unwrap().last(), Some(Event::Done { .. })));
     // A second run restores an output that was deleted.
     fs::remove_file(output.join("b.nc.json")).unwrap();
-    assert_eq!(run(batch(&output, &inputs).each()).await.read, 1);
+    assert_eq!(run(each(&inputs)).await.read, 1);
     assert!(output.join("b.nc.json").is_file());
 }
 
@@ -84,6 +97,7 @@ async fn each_file_gets_an_output_and_failures_are_reported() {
 async fn a_run_needs_a_dimension() {
     let folder = tempfile::tempdir().unwrap();
     let inputs = files(folder.path(), &["a.nc"]);
-    let error = batch(&folder.path().join("all.json"), &inputs).build().run(|_| {}).await.unwrap_err();
-    assert!(matches!(error, Error::Usage(OptionConflict::NoDimension)), "{error}");
+    let error = batch(&folder.path().join("all.json"), &inputs).run(|_| {}).await.unwrap_err();
+    assert_eq!((error.code(), error.class()), (Code::Usage, ErrorClass::Usage));
+    assert_eq!(error.to_string(), "no dimension to combine files along");
 }

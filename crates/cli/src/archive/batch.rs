@@ -31,10 +31,10 @@ fn batch(arguments: &arguments::Batch) -> Result<Batch, Failure> {
     let target = arguments.target()?;
     let format = target.zarr_format();
     let options = arguments::checked(&arguments.options.source, format)?;
-    let concurrency = options.store.concurrency;
-    let builder = arguments.options.batch.builder(arguments.output(), target, options);
-    let builder = builder.command(arguments.command.iter().cloned());
-    Ok(builder.files_at_once(concurrency).cancel(stopped_by_signals()).build())
+    let mut batch = arguments.options.batch.batch(arguments.output(), target, options);
+    batch.command.clone_from(&arguments.command);
+    batch.cancel = stopped_by_signals();
+    Ok(batch)
 }
 
 /// Opens the log of events, as JSON lines.

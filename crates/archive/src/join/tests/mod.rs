@@ -1,11 +1,13 @@
 //! Tests of several files of this module together.
 
+mod memory;
 mod model;
 mod references;
 mod scale;
 mod tail;
 mod times;
 
+pub(super) use memory::MemoryMembers;
 use serde_json::{Map, Value};
 use smallvec::smallvec;
 use virtualize::zarr::{Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, ZarrFormat};

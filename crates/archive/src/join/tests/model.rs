@@ -12,9 +12,9 @@ use virtualize::zarr::{
 use super::super::{Combined, JoinedChunks, combine, regions::RegionSizes};
 use crate::{
     Along, Item, Layout, Member,
-    error::{CombineError, Problem},
+    error::{CombineError, Error, Problem},
     file::{FileChunks, Head, Members},
-    join::MemoryMembers,
+    join::tests::MemoryMembers,
     plan::{Block, PlanOptions, PlannedEra, Selection},
 };
 
@@ -290,13 +290,11 @@ struct Counting {
 }
 
 impl Members for &mut Counting {
-    type Error = CombineError;
-
-    fn head(&mut self, row: u64) -> Result<Head, CombineError> {
+    fn head(&mut self, row: u64) -> Result<Head, Error> {
         self.members.head(row)
     }
 
-    fn chunks(&mut self, row: u64, path: &str) -> Result<FileChunks, CombineError> {
+    fn chunks(&mut self, row: u64, path: &str) -> Result<FileChunks, Error> {
         self.loaded.push(row);
         self.members.chunks(row, path)
     }
@@ -339,14 +337,14 @@ fn found(array: &Array, chunks: &BTreeMap<u64, Chunk>, index: &[u64], is_plain: 
 /// Compares a combination of files with the model. Returns whether there was anything to compare.
 fn check(case: &Case, rng: &mut Rng) -> bool {
     let mut members = case.members();
-    let go_on = &mut || Ok::<_, CombineError>(());
+    let go_on = &mut || Ok(());
     let options = PlanOptions::default();
     let combined = combine(&case.era, &case.layout, &options, &mut &mut members, go_on);
     let Combined { hierarchy, chunks: places, .. } = match combined {
         Ok(combined) => combined,
-        Err(CombineError::Nothing) if case.files.is_empty() => return false,
-        Err(CombineError::Array { problem, .. }) if case.has_conflict() => {
-            assert_eq!(*problem, Problem::Grid);
+        Err(Error::Combine(CombineError::Nothing)) if case.files.is_empty() => return false,
+        Err(Error::Combine(CombineError::Subject { problem, .. })) if case.has_conflict() => {
+            assert_eq!(*problem, Problem::GRID);
             return false;
         }
         Err(error) => panic!("{error}"),

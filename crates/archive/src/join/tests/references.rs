@@ -18,7 +18,7 @@ use crate::join::{
 use crate::{
     Item,
     compat::{DimRole, signature::Storage},
-    error::{CombineError, Problem},
+    error::{Error, Problem},
     file::{FileChunks, Head, Members},
     plan::Block,
 };
@@ -60,15 +60,13 @@ fn growing<'a>(all: &[Array], blocks: &'a [Block], options: ArrayOptions) -> Res
 struct Tables(Vec<Array>);
 
 impl Members for Tables {
-    type Error = CombineError;
-
-    fn head(&mut self, row: u64) -> Result<Head, CombineError> {
+    fn head(&mut self, row: u64) -> Result<Head, Error> {
         let item = Item::of(row.to_string());
         let (nodes, values, digests) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
         Ok(Head { item, format: ZarrFormat::V2, nodes, values, digests, given: BTreeMap::new() })
     }
 
-    fn chunks(&mut self, row: u64, _: &str) -> Result<FileChunks, CombineError> {
+    fn chunks(&mut self, row: u64, _: &str) -> Result<FileChunks, Error> {
         let chunks = self.0[usize::try_from(row).unwrap()].chunks.clone();
         let source = Source { url: row.to_string(), ..Source::default() };
         Ok(FileChunks { chunks, sources: [Arc::new(source)].into() })

@@ -14,7 +14,7 @@ use super::super::{Combined, JoinedChunks, combine};
 use super::array;
 use crate::{
     Along, Item, Layout,
-    error::CombineError,
+    error::Error,
     file::{FileChunks, Head, HeadNode, Members, ParsedNode},
     plan::{Block, PlanOptions, PlannedEra},
 };
@@ -66,9 +66,7 @@ fn root(row: u64) -> Arc<ParsedNode> {
 }
 
 impl Members for Generated {
-    type Error = CombineError;
-
-    fn head(&mut self, row: u64) -> Result<Head, CombineError> {
+    fn head(&mut self, row: u64) -> Result<Head, Error> {
         let mut nodes = self.nodes.clone();
         if self.has_history {
             nodes[0].node = root(row);
@@ -86,7 +84,7 @@ impl Members for Generated {
         })
     }
 
-    fn chunks(&mut self, row: u64, path: &str) -> Result<FileChunks, CombineError> {
+    fn chunks(&mut self, row: u64, path: &str) -> Result<FileChunks, Error> {
         let count = if path == "t2m" { self.chunks } else { 1 };
         let lengths: Vec<_> = (0..count).map(|n| 5000 + u32::try_from(n).unwrap()).collect();
         let chunks = ChunkManifest::of(References {
@@ -127,7 +125,7 @@ fn a_join_of_many_files() {
         std::hint::black_box(members.head(row).unwrap());
     }
     let (generated, start) = (start.elapsed(), (start.elapsed(), Instant::now()).1);
-    let go_on = &mut || Ok::<_, CombineError>(());
+    let go_on = &mut || Ok(());
     let combined = combine(&era, &layout, &PlanOptions::default(), &mut members, go_on).unwrap();
     let (joined, heads) = (start.elapsed(), peak());
     let Combined { hierarchy, chunks: places, .. } = combined;

@@ -14,12 +14,12 @@ use virtualize::{
 };
 
 use super::{
-    super::{Combined, JoinedChunks, MemoryMembers, combine, extend, tail},
-    array,
+    super::{Combined, JoinedChunks, combine, extend, tail},
+    MemoryMembers, array,
 };
 use crate::{
     Along, Item, Layout, Member,
-    error::CombineError,
+    error::Error,
     plan::{Block, PlanOptions, PlannedEra},
 };
 
@@ -110,9 +110,9 @@ impl Case {
         }
     }
 
-    fn combined<'a>(&self, era: &'a PlannedEra) -> Result<Combined<'a>, CombineError> {
+    fn combined<'a>(&self, era: &'a PlannedEra) -> Result<Combined<'a>, Error> {
         let members = &mut MemoryMembers::new(self.members.clone());
-        combine(era, &self.layout, &PlanOptions::default(), members, &mut || Ok::<_, CombineError>(()))
+        combine(era, &self.layout, &PlanOptions::default(), members, &mut || Ok(()))
     }
 }
 

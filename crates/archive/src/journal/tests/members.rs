@@ -14,7 +14,7 @@ use virtualize::{
 };
 
 use super::*;
-use crate::file::{Members, ParsedNode};
+use crate::file::ParsedNode;
 
 /// Names of nodes: of arrays, of groups, with unusual characters.
 const NAMES: [&str; 8] =

@@ -10,12 +10,7 @@ use virtualize::zarr::{
 };
 
 use super::super::{Direction, Extent, FileExtent, coordinates};
-use crate::{
-    Along, Item, Layout, Member,
-    error::{CombineError, Problem},
-    time_value,
-    values::Scalar,
-};
+use crate::{Along, Item, Layout, Member, error::CombineError, time_value, values::Scalar};
 
 /// An array, its values if they were read.
 struct Read(Array, Option<Vec<u8>>);
@@ -69,10 +64,10 @@ fn stack() -> Layout {
     Layout::along(vec![Along::Stack("time".to_owned())])
 }
 
-fn extent(member: &Member, layout: &Layout) -> Result<Extent, Problem> {
+fn extent(member: &Member, layout: &Layout) -> Result<Extent, String> {
     match FileExtent::of(member, layout) {
         Ok(extent) => Ok(extent.extents()[0].clone()),
-        Err(CombineError::File { problem, url }) if url == "a.nc" => Err(*problem),
+        Err(CombineError::Subject { problem, subject, .. }) if subject == "a.nc" => Err(problem.to_string()),
         Err(error) => panic!("{error}"),
     }
 }
@@ -189,23 +184,23 @@ fn coordinates_from_names_come_before_those_of_the_file() {
     let units = (range.units(), range.calendar());
     assert_eq!(units, (Some("seconds since 1970-01-01"), Some("proleptic_gregorian")));
     member.given.insert("time".to_owned(), json!([1]));
-    let problem = Problem::NotScalar { name: "time".to_owned(), value: "[1]".to_owned() };
-    assert_eq!(extent(&member, &concat()), Err(problem));
+    let problem = "coordinate time is [1], which is not a single value";
+    assert_eq!(extent(&member, &concat()), Err(problem.to_owned()));
 }
 
 #[test]
 fn files_without_the_dimension_or_its_values_are_refused() {
     let read = |length, data_type| Read(array(data_type, &[length], &["time"], json!({})), None);
     let of = |member: Member| extent(&member, &concat());
-    let path = || "time".to_owned();
-    assert_eq!(of(file([("time", read(2, DataType::Int16))])), Err(Problem::ValuesNotRead { path: path() }));
+    let unread = || Err("the values of time were not read".to_owned());
+    assert_eq!(of(file([("time", read(2, DataType::Int16))])), unread());
     let text = of(file([("time", read(2, DataType::String))]));
-    assert_eq!(text, Err(Problem::VariableLengthNotRead { path: path() }));
+    assert_eq!(text, Err("the values of time, which are of variable length, were not read".to_owned()));
     // Without elements there is nothing to read.
     assert_eq!(of(file([("time", read(0, DataType::Int16))])), Ok(Extent { size: 0, range: None }));
     let x = |name| Read(array(DataType::Int16, &[1, 1], &[name, "x"], json!({})), None);
-    let existing = "; did you mean \"times\"? existing dimensions: a, times, x".to_owned();
-    let problem = Problem::NoDimension { name: path(), existing };
+    let existing = "; did you mean \"times\"? existing dimensions: a, times, x";
+    let problem = format!("no array has a dimension time{existing}");
     assert_eq!(of(file([("v", x("times")), ("g/w", x("a"))])), Err(problem));
 }
 
@@ -216,7 +211,7 @@ fn new_dimensions_take_their_coordinate_from_one_value() {
     };
     let of = |member: &Member| extent(member, &stack()).map(|found| brief(&found));
     let seven = Ok((1, Some(("7".to_owned(), "7".to_owned(), Direction::Single))));
-    let exists = Err(Problem::DimensionExists { name: "time".to_owned() });
+    let exists = Err("arrays already have a dimension time".to_owned());
     assert_eq!(of(&file([])), Ok((1, None)));
     assert_eq!(of(&file([("time", single(&[], &[], 1))])), seven);
     assert_eq!(of(&file([("time", single(&[1], &["time"], 1))])), seven);
@@ -225,13 +220,14 @@ fn new_dimensions_take_their_coordinate_from_one_value() {
     assert_eq!(of(&file([("v", single(&[1], &["time"], 1))])), exists);
     assert_eq!(of(&file([("g/time", single(&[1], &["time"], 1))])), exists);
     let unread = file([("time", Read(array(DataType::Int8, &[], &[], json!({})), None))]);
-    assert_eq!(of(&unread), Err(Problem::ValuesNotRead { path: "time".to_owned() }));
+    assert_eq!(of(&unread), Err("the values of time were not read".to_owned()));
     let mut given = file([]);
     given.given.insert("time".to_owned(), json!(7));
     assert_eq!(of(&given), seven);
     let mut both = file([("time", single(&[], &[], 1))]);
     both.given = given.given;
-    assert_eq!(of(&both), Err(Problem::TwoCoordinates { name: "time".to_owned() }));
+    let twice = "coordinate time is defined both by an array and by another source";
+    assert_eq!(of(&both), Err(twice.to_owned()));
 }
 
 #[test]
@@ -245,9 +241,7 @@ fn coordinates_from_global_attributes() {
     };
     assert_eq!(of(json!({"cycle": 7})), Ok("7".to_owned()));
     assert_eq!(of(json!({"cycle": "b"})), Ok("\"b\"".to_owned()));
-    let none = |existing: &str| {
-        Err(Problem::NoAttribute { attribute: "cycle".to_owned(), existing: existing.to_owned() })
-    };
+    let none = |existing: &str| Err(format!("no global attribute cycle that is a single value{existing}"));
     assert_eq!(of(json!({})), none("; there are no attributes"));
     // Only single values are proposed.
     let others = of(json!({"cycle": [7, 8], "run": 1, "title": "t"}));

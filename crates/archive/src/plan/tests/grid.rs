@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     Along, Layout,
-    error::{CombineError, Note, Problem},
+    error::{CombineError, Note},
 };
 
 /// A file of a member, from a first to a last time.
@@ -54,8 +54,8 @@ fn files_at_one_place_have_one_size() {
         sizes.iter().map(one).collect::<Vec<_>>()
     };
     let named = error(bare(&[(0, 4), (0, 3), (1, 4), (1, 2)]));
-    let problem = Box::new(Problem::UnequalSizes { left: 3, right: 2 });
-    assert_eq!(named, CombineError::Files { left: "1.nc".to_owned(), right: "3.nc".to_owned(), problem });
+    let expected = "1.nc and 3.nc: files at the same position have different lengths: 3 and 2";
+    assert_eq!(named.to_string(), expected);
     let found = plan(bare(&[(1, 4), (0, 4), (0, 3), (1, 3)]), &nested(), &PlanOptions::default()).unwrap();
     let blocks: Vec<_> = found.eras[0].blocks.iter().map(|block| (block.row, block.at.to_vec())).collect();
     assert_eq!(blocks, [(1, vec![0, 0]), (2, vec![0, 1]), (0, vec![1, 0]), (3, vec![1, 1])]);
@@ -68,7 +68,8 @@ fn two_dimensions_without_coordinates_have_no_order() {
     let layout = Layout::along(["run", "level", "time"].map(|name| Along::Concat(name.to_owned())).into());
     let of = |extents: Vec<Extent>| plan(vec![brief(extents)], &layout, &PlanOptions::default());
     let error = of(vec![bare(), extent(0, 1, None), bare()]).unwrap_err();
-    assert_eq!(error, CombineError::option("dimensions run and time", Problem::NoOrder));
+    let expected = "dimensions run and time: neither file has a coordinate; cannot determine the file order";
+    assert_eq!(error.to_string(), expected);
     assert!(of(vec![extent(0, 0, None), bare(), extent(0, 1, None)]).is_ok());
 }
 

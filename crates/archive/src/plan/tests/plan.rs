@@ -84,7 +84,7 @@ fn files_that_overlap_are_refused() {
         [&[(0, 4), (4, 8)][..], &[(0, 9), (3, 4)], &[(0, 4), (0, 8)], &[(0, 4), (9, 5)], &[(9, 4), (4, 0)]]
     {
         let error = planned(files(ranges)).unwrap_err();
-        assert!(matches!(error, CombineError::Files { .. }), "{ranges:?}: {error}");
+        assert!(matches!(error, CombineError::Subject { .. }), "{ranges:?}: {error}");
     }
     let mut odd = files(&[(0, 4)]);
     odd[0].extents[0].range.as_mut().unwrap().direction = Direction::Neither;

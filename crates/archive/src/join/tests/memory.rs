@@ -6,7 +6,7 @@ use virtualize::zarr::{Node, NodePath, Source, node};
 
 use crate::{
     Member,
-    error::CombineError,
+    error::{CombineError, Error},
     file::{FileChunks, Head, HeadNode, Members, ParsedNode},
 };
 
@@ -25,15 +25,17 @@ impl MemoryMembers {
 }
 
 impl Members for MemoryMembers {
-    type Error = CombineError;
-
-    fn head(&mut self, row: u64) -> Result<Head, CombineError> {
-        usize::try_from(row).ok().and_then(|row| self.heads.get(row)).cloned().ok_or(CombineError::Nothing)
+    fn head(&mut self, row: u64) -> Result<Head, Error> {
+        usize::try_from(row)
+            .ok()
+            .and_then(|row| self.heads.get(row))
+            .cloned()
+            .ok_or_else(|| CombineError::Nothing.into())
     }
 
-    fn chunks(&mut self, row: u64, path: &str) -> Result<FileChunks, CombineError> {
+    fn chunks(&mut self, row: u64, path: &str) -> Result<FileChunks, Error> {
         let chunks = usize::try_from(row).ok().and_then(|row| self.chunks.get(row));
-        chunks.and_then(|chunks| chunks.get(path)).cloned().ok_or(CombineError::Nothing)
+        chunks.and_then(|chunks| chunks.get(path)).cloned().ok_or_else(|| CombineError::Nothing.into())
     }
 }
 
