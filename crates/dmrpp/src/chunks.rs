@@ -68,7 +68,23 @@ impl Chunks {
                 xml.skip()?;
             } else if child.is("dmrpp:chunkDimensionSizes") {
                 let text = xml.text()?;
-                chunks.set_shape(&text, shape)?;
+                let invalid = || {
+                    let problem =
+                        format!("chunkDimensionSizes \"{text}\", expected {} numbers from 1", shape.len());
+                    Problem::malformed(problem)
+                };
+                let sizes: Option<Vec<u64>> = text
+                    .split_ascii_whitespace()
+                    .map(|size| size.parse().ok().filter(|size| *size > 0))
+                    .collect();
+                let sizes = sizes
+                    .filter(|sizes| sizes.len() == shape.len() && !sizes.is_empty())
+                    .ok_or_else(invalid)?;
+                if chunks.chunk_shape.is_some() || !chunks.offsets.is_empty() {
+                    return Err(Problem::malformed("chunkDimensionSizes twice or after a chunk"));
+                }
+                chunks.grid = shape.iter().zip(&sizes).map(|(axis, size)| axis.div_ceil(*size)).collect();
+                chunks.chunk_shape = Some(sizes);
             } else {
                 return Err(Problem::incomplete(format!("element {}", child.name())));
             }
@@ -92,23 +108,6 @@ impl Chunks {
             "DIO" => {}
             _ => return Err(Problem::incomplete(format!("attribute {name}"))),
         }
-        Ok(())
-    }
-
-    fn set_shape(&mut self, text: &str, shape: &[u64]) -> Result<(), Problem> {
-        let invalid = || {
-            let problem = format!("chunkDimensionSizes \"{text}\", expected {} numbers from 1", shape.len());
-            Problem::malformed(problem)
-        };
-        let sizes: Option<Vec<u64>> =
-            text.split_ascii_whitespace().map(|size| size.parse().ok().filter(|size| *size > 0)).collect();
-        let sizes =
-            sizes.filter(|sizes| sizes.len() == shape.len() && !sizes.is_empty()).ok_or_else(invalid)?;
-        if self.chunk_shape.is_some() || !self.offsets.is_empty() {
-            return Err(Problem::malformed("chunkDimensionSizes twice or after a chunk"));
-        }
-        self.grid = shape.iter().zip(&sizes).map(|(axis, size)| axis.div_ceil(*size)).collect();
-        self.chunk_shape = Some(sizes);
         Ok(())
     }
 
@@ -195,9 +194,10 @@ impl Chunks {
             Ok(Filter { id, name: None, optional: id != FLETCHER32, parameters })
         });
         let filters = filters.collect::<Result<Vec<_>, _>>()?;
-        match self.chunk_shape.is_none() && !filters.is_empty() {
-            true => Err(Problem::malformed("filters without chunkDimensionSizes")),
-            false => Ok(filters),
+        if self.chunk_shape.is_none() && !filters.is_empty() {
+            Err(Problem::malformed("filters without chunkDimensionSizes"))
+        } else {
+            Ok(filters)
         }
     }
 
@@ -243,9 +243,10 @@ impl Chunks {
             self.offsets = rows.iter().map(|row| row.1).collect();
             self.sizes = rows.iter().map(|row| row.2).collect();
         }
-        match self.positions.windows(2).any(|pair| pair.first() == pair.last()) {
-            true => Err(Problem::malformed("two chunks at one place")),
-            false => Ok(()),
+        if self.positions.windows(2).any(|pair| pair.first() == pair.last()) {
+            Err(Problem::malformed("two chunks at one place"))
+        } else {
+            Ok(())
         }
     }
 }

@@ -64,10 +64,8 @@ pub(crate) fn default() -> FillMessage {
 }
 
 fn message(bytes: Vec<u8>) -> FillMessage {
-    let value = match bytes.iter().all(|byte| *byte == 0) {
-        true => FillValue::Default,
-        false => FillValue::User(bytes.into()),
-    };
+    let value =
+        if bytes.iter().all(|byte| *byte == 0) { FillValue::Default } else { FillValue::User(bytes.into()) };
     FillMessage { version: None, write_time: FillTime::IfSet, allocation_time: 0, value }
 }
 
@@ -107,10 +105,7 @@ fn single(text: &str, declared: Option<f64>) -> Result<f32, Problem> {
         // Rounding twice could give another number.
         false => text.parse().map_err(|_| invalid(text))?,
     };
-    match rounded.is_finite() || !value.is_finite() {
-        true => Ok(rounded),
-        false => Err(invalid(text)),
-    }
+    if rounded.is_finite() || !value.is_finite() { Ok(rounded) } else { Err(invalid(text)) }
 }
 
 fn invalid(text: &str) -> Problem {

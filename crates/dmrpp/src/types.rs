@@ -41,9 +41,10 @@ impl Number {
     pub(crate) fn integer(self, text: &str) -> Option<i128> {
         let Self::Integer(size, signed) = self else { return None };
         let bits = size.checked_mul(8)?;
-        let (low, high) = match signed {
-            true => (1_i128.checked_shl(bits.checked_sub(1)?)?.checked_neg()?, bits.checked_sub(1)?),
-            false => (0, bits),
+        let (low, high) = if signed {
+            (1_i128.checked_shl(bits.checked_sub(1)?)?.checked_neg()?, bits.checked_sub(1)?)
+        } else {
+            (0, bits)
         };
         let high = 1_i128.checked_shl(high)?;
         text.parse::<i128>().ok().filter(|value| (low..high).contains(value))

@@ -147,7 +147,13 @@ impl Draft {
             Some(chunk_shape) => {
                 let chunks = chunks.table(datatype.size(), &filters)?;
                 if chunks.positions.is_some() {
-                    check_missing(&fill, &datatype)?;
+                    match (&fill::is_zero(&fill), &datatype) {
+                        (true, Datatype::String { size: 2.., .. }) => Err(Problem::incomplete(
+                            "missing chunks of text whose &fill value may not end at the first NUL",
+                        )),
+                        (true, _) => Ok(()),
+                        (false, _) => Err(unknown_fill_time()),
+                    }?;
                 }
                 Layout::Chunked(Chunked {
                     chunk_shape,
@@ -171,10 +177,8 @@ pub(crate) fn size(dimension: &Element<'_>) -> Result<u64, Problem> {
 
 /// Returns a dataset without filters and attributes.
 pub(crate) fn dataset(datatype: Datatype, shape: Vec<u64>, layout: Layout) -> Dataset {
-    let dataspace = match shape.is_empty() {
-        true => Dataspace::Scalar,
-        false => Dataspace::Simple { shape, max_shape: None },
-    };
+    let dataspace =
+        if shape.is_empty() { Dataspace::Scalar } else { Dataspace::Simple { shape, max_shape: None } };
     Dataset {
         datatype,
         committed_datatype: None,
@@ -224,17 +228,6 @@ pub(crate) fn check_extent(axes: &[Axis], dataset: &Dataset) -> Result<(), Probl
         stride = stride.saturating_mul(*count);
     }
     Ok(())
-}
-
-/// Refuses missing chunks unless they read as zero, whenever the fill value is written.
-fn check_missing(fill: &FillMessage, datatype: &Datatype) -> Result<(), Problem> {
-    match (fill::is_zero(fill), datatype) {
-        (true, Datatype::String { size: 2.., .. }) => {
-            Err(Problem::incomplete("missing chunks of text whose fill value may not end at the first NUL"))
-        }
-        (true, _) => Ok(()),
-        (false, _) => Err(unknown_fill_time()),
-    }
 }
 
 fn unknown_fill_time() -> Problem {

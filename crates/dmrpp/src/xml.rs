@@ -115,9 +115,10 @@ impl<'a> Xml<'a> {
             self.source.hold("chunk tables", STEP.saturating_mul(CHUNK_BYTES))?;
         }
         self.chunks = self.chunks.saturating_add(1);
-        match self.chunks > self.limits.chunks {
-            true => Err(Problem::Limit(format!("more than {} chunks", self.limits.chunks))),
-            false => Ok(()),
+        if self.chunks > self.limits.chunks {
+            Err(Problem::Limit(format!("more than {} chunks", self.limits.chunks)))
+        } else {
+            Ok(())
         }
     }
 

@@ -75,9 +75,10 @@ pub(crate) fn parse(bytes: &Bytes, address: u64, format: Format) -> Result<Attri
 }
 
 fn part((address, bytes): (u64, &[u8]), is_shared: bool, kind: u16, format: Format) -> Result<Part, Error> {
-    match is_shared {
-        true => Ok(Part::Shared(shared::parse(bytes, address, kind, format)?)),
-        false => Ok(Part::Here { address, bytes: Bytes::copy_from_slice(bytes) }),
+    if is_shared {
+        Ok(Part::Shared(shared::parse(bytes, address, kind, format)?))
+    } else {
+        Ok(Part::Here { address, bytes: Bytes::copy_from_slice(bytes) })
     }
 }
 
@@ -172,16 +173,15 @@ pub(crate) async fn read_attributes(
     for (object, header) in headers.iter().enumerate() {
         for message in header.all(kind::ATTRIBUTE) {
             let body = Body { address: message.address, bytes: message.body.clone() };
-            let found = match message.shared {
-                true => {
-                    let reference = shared::parse(&body.bytes, body.address, kind::ATTRIBUTE, format);
+            let found = if message.shared {
+                let reference = shared::parse(&body.bytes, body.address, kind::ATTRIBUTE, format);
 
-                    match reference {
-                        Ok(reference) => Found::Shared(reference),
-                        Err(error) => Found::Failed(error),
-                    }
+                match reference {
+                    Ok(reference) => Found::Shared(reference),
+                    Err(error) => Found::Failed(error),
                 }
-                false => Found::Here(body),
+            } else {
+                Found::Here(body)
             };
             pending.push(Pending { object, name: None, stage: Stage::Found(found) });
         }

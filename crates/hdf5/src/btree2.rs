@@ -404,9 +404,10 @@ impl Walk {
             return ByteRange::new(node.child.address, 0);
         };
         let whole = ByteRange::new(node.child.address, header.node_size.into());
-        match whole.end() <= io.size() {
-            true => ByteRange::new(whole.start, header.node_bytes(node.child, node.depth, self.format)),
-            false => whole,
+        if whole.end() <= io.size() {
+            ByteRange::new(whole.start, header.node_bytes(node.child, node.depth, self.format))
+        } else {
+            whole
         }
     }
 

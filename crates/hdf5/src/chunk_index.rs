@@ -406,9 +406,10 @@ impl ChunkColumns {
             None => Some((0..count).collect::<Vec<_>>().into()),
             Some(positions) => Some(positions.into()),
         };
-        let sizes = match self.filtered {
-            true => ChunkSizes::Each(self.sizes.into()),
-            false => ChunkSizes::Uniform(self.grid.chunk_bytes),
+        let sizes = if self.filtered {
+            ChunkSizes::Each(self.sizes.into())
+        } else {
+            ChunkSizes::Uniform(self.grid.chunk_bytes)
         };
         let (addresses, filter_masks) = (self.addresses.into(), self.filter_masks);
         Ok(ChunkTable { grid: self.grid.counts, positions, addresses, sizes, filter_masks })
@@ -427,13 +428,14 @@ impl ChunkColumns {
         positions.retain(|position| *position != NOWHERE);
         self.filter_masks.remove(&NOWHERE);
         self.ascending = positions.is_sorted_by(|first, second| first < second);
-        match self.ascending {
-            true => Ok(()),
-            false => Err(Error::malformed(
+        if self.ascending {
+            Ok(())
+        } else {
+            Err(Error::malformed(
                 STRUCTURE,
                 self.address,
                 "records that are not in the order of their chunks",
-            )),
+            ))
         }
     }
 
@@ -446,9 +448,10 @@ impl ChunkColumns {
                 format!("{} chunks out of order", positions.len()),
             ));
         }
-        let order = match self.grid.total / 2 <= positions.len() as u64 {
-            true => scattered(&positions, self.grid.total),
-            false => sorted(&positions),
+        let order = if self.grid.total / 2 <= positions.len() as u64 {
+            scattered(&positions, self.grid.total)
+        } else {
+            sorted(&positions)
         };
         let order = order.map_err(|position| {
             Error::malformed(STRUCTURE, self.address, format!("chunk {position} is listed twice"))
@@ -537,12 +540,11 @@ impl ElementFormat {
         let offset_size = usize::from(format.offset_size);
         let elements = Self { base: format.base, offset_size, size_width };
         let expected = elements.size().saturating_add(extra);
-        match element_size == expected {
-            true => Ok(elements),
-            false => {
-                let problem = format!("elements of {element_size} bytes, expected {expected}");
-                Err(Error::malformed(structure, address, problem))
-            }
+        if element_size == expected {
+            Ok(elements)
+        } else {
+            let problem = format!("elements of {element_size} bytes, expected {expected}");
+            Err(Error::malformed(structure, address, problem))
         }
     }
 

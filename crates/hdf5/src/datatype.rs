@@ -222,10 +222,8 @@ fn member(reader: &mut Reader<'_>, head: Head, depth: u32) -> Result<Member, Err
     };
     let shape = if head.version == 1 { old_member_shape(reader)? } else { Vec::new() };
     let datatype = parse_next(reader, depth)?;
-    let datatype = match shape.is_empty() {
-        true => datatype,
-        false => Datatype::Array { base: Box::new(datatype), shape },
-    };
+    let datatype =
+        if shape.is_empty() { datatype } else { Datatype::Array { base: Box::new(datatype), shape } };
     Ok(Member { name, offset, datatype })
 }
 

@@ -43,9 +43,10 @@ pub(crate) fn decode(
             )),
         }?;
     }
-    match bytes.len() as u64 == size {
-        true => Ok(bytes.into()),
-        false => Err(Error::malformed(STRUCTURE, address, format!("{} bytes, expected {size}", bytes.len()))),
+    if bytes.len() as u64 == size {
+        Ok(bytes.into())
+    } else {
+        Err(Error::malformed(STRUCTURE, address, format!("{} bytes, expected {size}", bytes.len())))
     }
 }
 

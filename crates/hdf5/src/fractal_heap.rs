@@ -181,12 +181,13 @@ impl FractalHeap {
             (0, 0) => {
                 let (offset, length) = (reader.uint(self.offset_bytes)?, reader.uint(self.length_bytes)?);
                 let most = self.largest_managed.min(self.largest_direct);
-                match (1..=self.managed_size).contains(&offset) && (1..=most).contains(&length) {
-                    true => Ok(ObjectId::Managed { offset, length }),
-                    false => Err(reader.malformed(format!(
+                if (1..=self.managed_size).contains(&offset) && (1..=most).contains(&length) {
+                    Ok(ObjectId::Managed { offset, length })
+                } else {
+                    Err(reader.malformed(format!(
                         "object of {length} bytes at {offset}, expected 1 to {most} at 1 to {}",
                         self.managed_size
-                    ))),
+                    )))
                 }
             }
             (0, 1) => self.parse_huge_id(&mut reader),
@@ -212,10 +213,8 @@ impl FractalHeap {
             return Ok(ObjectId::HugeIndexed(reader.uint(bytes)?));
         }
         let (address, length) = (reader.defined_address()?, reader.raw_length()?);
-        let filtered = match self.filters.is_empty() {
-            true => None,
-            false => Some((reader.u32()?, reader.raw_length()?)),
-        };
+        let filtered =
+            if self.filters.is_empty() { None } else { Some((reader.u32()?, reader.raw_length()?)) };
         Ok(ObjectId::Huge(HugeObject { address, length, filtered }))
     }
 
@@ -223,10 +222,8 @@ impl FractalHeap {
     pub(crate) fn parse_huge_record(&self, record: &[u8]) -> Result<(u64, HugeObject), Error> {
         let mut reader = Reader::new("huge object record", record, self.address, self.format);
         let (address, length) = (reader.defined_address()?, reader.raw_length()?);
-        let filtered = match self.filters.is_empty() {
-            true => None,
-            false => Some((reader.u32()?, reader.raw_length()?)),
-        };
+        let filtered =
+            if self.filters.is_empty() { None } else { Some((reader.u32()?, reader.raw_length()?)) };
         Ok((reader.raw_length()?, HugeObject { address, length, filtered }))
     }
 
@@ -253,9 +250,10 @@ impl FractalHeap {
         reader.skip(direct.saturating_mul(entry).saturating_add(indirect))?;
         let address = reader.address()?;
         let is_direct = place.row < direct_rows;
-        let filtered = match is_direct && !self.filters.is_empty() {
-            true => Some((reader.raw_length()?, reader.u32()?)),
-            false => None,
+        let filtered = if is_direct && !self.filters.is_empty() {
+            Some((reader.raw_length()?, reader.u32()?))
+        } else {
+            None
         };
         let rows = if is_direct { 0 } else { self.rows_of(place.size) };
         if !is_direct && rows == 0 {

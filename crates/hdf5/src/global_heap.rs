@@ -52,11 +52,11 @@ pub(crate) fn parse(block: &Bytes, address: u64, format: Format) -> Result<BTree
         let size = reader.raw_length()?;
         reader.skip(fill)?;
         if index == 0 {
-            return match size == 0 || position.checked_add(size) == Some(end) {
-                true => Ok(objects),
-                false => Err(reader.malformed(format!(
-                    "{size} bytes of free space at {position}, expected all up to {end}"
-                ))),
+            return if size == 0 || position.checked_add(size) == Some(end) {
+                Ok(objects)
+            } else {
+                Err(reader
+                    .malformed(format!("{size} bytes of free space at {position}, expected all up to {end}")))
             };
         }
         let start = reader.position().saturating_sub(address);

@@ -70,9 +70,10 @@ fn or_unreadable(link: Result<OrderedLink, Error>) -> OrderedLink {
 
 /// Sorts links by creation order if all of them have one, else by name.
 fn in_order(mut links: Vec<OrderedLink>) -> Vec<Link> {
-    match links.iter().all(|(creation, _)| creation.is_some()) {
-        true => links.sort_by_key(|(creation, _)| *creation),
-        false => links.sort_by(|(_, first), (_, second)| first.name.cmp(&second.name)),
+    if links.iter().all(|(creation, _)| creation.is_some()) {
+        links.sort_by_key(|(creation, _)| *creation)
+    } else {
+        links.sort_by(|(_, first), (_, second)| first.name.cmp(&second.name))
     }
     links.into_iter().map(|(_, link)| link).collect()
 }
@@ -112,9 +113,12 @@ fn compact_links(io: &Io<'_>, header: &Header, format: Format) -> Result<Vec<Ord
     for message in header.all(kind::LINK) {
         hold_link(io, message.body.len())?;
         let link = parse(&message.body, message.address, format);
-        let link = link.map(|(name, creation, link)| match names.insert(name) {
-            true => (creation, link),
-            false => (creation, Link { target: LinkTarget::Unreadable(second_link(message)), ..link }),
+        let link = link.map(|(name, creation, link)| {
+            if names.insert(name) {
+                (creation, link)
+            } else {
+                (creation, Link { target: LinkTarget::Unreadable(second_link(message)), ..link })
+            }
         });
         if let (None, Err(error)) = (&damaged, &link) {
             damaged = Some(error.clone().within("a link before it"));
@@ -218,9 +222,10 @@ pub(crate) fn parse_tree_node(
 
 fn check_entries(reader: &Reader<'_>, entries: u16, rank: u16) -> Result<(), Error> {
     let most = u32::from(rank).saturating_mul(2);
-    match u32::from(entries) <= most {
-        true => Ok(()),
-        false => Err(reader.malformed(format!("{entries} entries, expected at most {most}"))),
+    if u32::from(entries) <= most {
+        Ok(())
+    } else {
+        Err(reader.malformed(format!("{entries} entries, expected at most {most}")))
     }
 }
 

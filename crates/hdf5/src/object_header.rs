@@ -121,10 +121,8 @@ pub(crate) struct Continuation {
 /// Parses the fields before the messages.
 pub(crate) fn parse_prefix(bytes: &[u8], address: u64, format: Format) -> Result<Prefix, Error> {
     let mut reader = Reader::new(STRUCTURE, bytes, address, format);
-    let prefix = match bytes.starts_with(b"OHDR") {
-        true => prefix_2(&mut reader, address)?,
-        false => prefix_1(&mut reader)?,
-    };
+    let prefix =
+        if bytes.starts_with(b"OHDR") { prefix_2(&mut reader, address)? } else { prefix_1(&mut reader)? };
     let size = prefix.end.saturating_sub(prefix.start);
     let holds_messages = prefix.count.map_or(size > 0, |count| count > 0);
     if holds_messages && size < prefix.envelope() as u64 || !holds_messages && size > 0 {
@@ -276,10 +274,13 @@ fn check_early(message: &Message, prefix: Prefix, format: Format) -> Result<(), 
         }
         kind::REFERENCES => reader.version(0..=0).and_then(|_| reader.skip(4)),
         kind::TIME => reader.version(1..=1).and_then(|_| reader.skip(7)),
-        kind::OLD_TIME => match reader.take(16)?.iter().take(14).all(u8::is_ascii_digit) {
-            true => Ok(()),
-            false => Err(reader.malformed("modification time, expected 14 digits")),
-        },
+        kind::OLD_TIME => {
+            if reader.take(16)?.iter().take(14).all(u8::is_ascii_digit) {
+                Ok(())
+            } else {
+                Err(reader.malformed("modification time, expected 14 digits"))
+            }
+        }
         _ => Ok(()),
     }
 }

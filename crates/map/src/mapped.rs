@@ -206,10 +206,7 @@ pub(crate) fn report(budget: &Budget<'_>, mapped: &mut Mapped) {
 /// Returns the name of a node for a name in a file. zarr-python treats a backslash as a slash, so in a name that contains
 /// one, `%` is escaped as `%25` and the backslash as `%5C`, reversibly.
 pub(crate) fn shown_name(name: &str) -> Cow<'_, str> {
-    match name.contains('\\') {
-        true => name.replace('%', "%25").replace('\\', "%5C").into(),
-        false => name.into(),
-    }
+    if name.contains('\\') { name.replace('%', "%25").replace('\\', "%5C").into() } else { name.into() }
 }
 
 /// Refuses names that no Zarr node can have.
@@ -291,9 +288,10 @@ fn declare_one(array: &mut Array, sentinel: &FillValue, format: ZarrFormat) -> R
 /// Returns whether both encodings represent the same number.
 fn same(cf: &Value, zarr: &Value) -> bool {
     let is_integer = |value: &Value| value.is_i64() || value.is_u64();
-    match is_integer(cf) && is_integer(zarr) {
-        true => cf == zarr,
-        false => cf == zarr || (cf.is_number() && cf.as_f64() == zarr.as_f64()),
+    if is_integer(cf) && is_integer(zarr) {
+        cf == zarr
+    } else {
+        cf == zarr || (cf.is_number() && cf.as_f64() == zarr.as_f64())
     }
 }
 

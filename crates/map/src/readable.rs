@@ -197,10 +197,8 @@ impl<'a> Remake<'a> {
         if bytes.checked_mul(inlined)? > options.inline_limit {
             return None;
         }
-        let filled = match fills {
-            true => (0..all).filter(|position| !old.has_chunk(*position)).collect(),
-            false => Vec::new(),
-        };
+        let filled =
+            if fills { (0..all).filter(|position| !old.has_chunk(*position)).collect() } else { Vec::new() };
         if !keeps_chunks && old.pending.iter().any(|task| is_encoded(&task.content)) {
             return None;
         }

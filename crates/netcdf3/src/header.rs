@@ -294,11 +294,10 @@ impl<'a> Reader<'a> {
             Version::Classic => self.u32().map(|n| (u64::from(n), n.cast_signed() < 0))?,
             Version::Offset64 | Version::Data64 => self.u64().map(|n| (n, n.cast_signed() < 0))?,
         };
-        match is_negative {
-            true => {
-                Err(Error::malformed("begin", at, format!("{offset:#x}, which is a negative offset")).into())
-            }
-            false => Ok(offset),
+        if is_negative {
+            Err(Error::malformed("begin", at, format!("{offset:#x}, which is a negative offset")).into())
+        } else {
+            Ok(offset)
         }
     }
 

@@ -442,10 +442,8 @@ impl ChunkPlanner<'_> {
         let bytes = self.stored_bytes(&shape).ok_or_else(|| Error::overflow("a chunk"))?;
         let grid = ChunkGrid::Regular(shape.clone()).counts(self.shape);
         let filters = &self.dataset.filters;
-        let pipeline = match self.options.own_codecs {
-            true => Pipeline::own(filters, bytes)?,
-            false => Pipeline::new(filters)?,
-        };
+        let pipeline =
+            if self.options.own_codecs { Pipeline::own(filters, bytes)? } else { Pipeline::new(filters)? };
         if self.options.own_codecs {
             self.check_zfp(filters, &shape)?;
         }
@@ -458,9 +456,10 @@ impl ChunkPlanner<'_> {
     /// It does not fit the extent.
     pub(super) fn chunk_shape(&self, chunked: &Chunked) -> Result<Vec<u64>> {
         let shape: Vec<u64> = chunked.chunk_shape.iter().chain(&self.element.axes).copied().collect();
-        match shape.len() == self.shape.len() && !shape.contains(&0) {
-            true => Ok(shape),
-            false => Err(malformed(format!("chunks of {shape:?} in an extent of {:?}", self.shape))),
+        if shape.len() == self.shape.len() && !shape.contains(&0) {
+            Ok(shape)
+        } else {
+            Err(malformed(format!("chunks of {shape:?} in an extent of {:?}", self.shape)))
         }
     }
 

@@ -37,13 +37,12 @@ impl ChunkPlanner<'_> {
             return Ok(plan);
         }
         let size = self.element.data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
-        let chunk = match self.element.is_stored_as_it_is() {
-            true => bytes.slice_ref(stored),
-            false => {
-                let converted = self.element.transform.apply(stored, size);
-                let problem = || Error::malformed("compact layout", "elements that cannot be converted");
-                converted.ok_or_else(problem)?.into()
-            }
+        let chunk = if self.element.is_stored_as_it_is() {
+            bytes.slice_ref(stored)
+        } else {
+            let converted = self.element.transform.apply(stored, size);
+            let problem = || Error::malformed("compact layout", "elements that cannot be converted");
+            converted.ok_or_else(problem)?.into()
         };
         plan.chunks.inline.insert(0, chunk);
         Ok(plan)

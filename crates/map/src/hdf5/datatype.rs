@@ -455,9 +455,10 @@ impl Packed {
             endian,
             axes: Vec::new(),
             stored_size: size.into(),
-            transform: match is_stored_as_it_is {
-                true => ElementTransform::None,
-                false => ElementTransform::Repack { stored_size: size, parts, strings, converted, reversed },
+            transform: if is_stored_as_it_is {
+                ElementTransform::None
+            } else {
+                ElementTransform::Repack { stored_size: size, parts, strings, converted, reversed }
             },
         })
     }

@@ -65,9 +65,10 @@ fn decode(message: &FillMessage, element: &ElementType) -> Result<Result<FillVal
     let Some(size) = element.data_type.size().and_then(|size| usize::try_from(size).ok()) else {
         // A pointer into the global heap starts with the length of the text that it points at.
         let is_empty = stored.len() == 16 && stored.iter().take(4).all(|byte| *byte == 0);
-        return Ok(match is_empty || stored.iter().all(|byte| *byte == 0) {
-            true => Ok(FillValue::zero(&element.data_type)),
-            false => Err("its fill value is text in the global heap"),
+        return Ok(if is_empty || stored.iter().all(|byte| *byte == 0) {
+            Ok(FillValue::zero(&element.data_type))
+        } else {
+            Err("its fill value is text in the global heap")
         });
     };
     let inconvertible = || malformed("a value that cannot be converted".to_owned());
@@ -157,9 +158,8 @@ impl ChunkPlanner<'_> {
         let used = |position| {
             let indices = chunk_indices(position, &counts)?;
             let ends = self.shape.iter().zip(shape).zip(chunk_shape).zip(indices);
-            let used = ends.map(|(((own, full), chunk), index)| match own < full {
-                true => own.saturating_sub(index.saturating_mul(*chunk)).min(*chunk),
-                false => *chunk,
+            let used = ends.map(|(((own, full), chunk), index)| {
+                if own < full { own.saturating_sub(index.saturating_mul(*chunk)).min(*chunk) } else { *chunk }
             });
             Some(used.collect()).filter(|used: &Vec<u64>| used != chunk_shape)
         };

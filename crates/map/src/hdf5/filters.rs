@@ -199,9 +199,10 @@ fn check_count(filter: &Filter) -> Result<()> {
         (6, _) => ("scale-offset filter", 20),
         _ => return Ok(()),
     };
-    match filter.parameters.len() == count {
-        true => Ok(()),
-        false => Err(Error::malformed(structure, format!("parameters {:?}", filter.parameters))),
+    if filter.parameters.len() == count {
+        Ok(())
+    } else {
+        Err(Error::malformed(structure, format!("parameters {:?}", filter.parameters)))
     }
 }
 
@@ -256,9 +257,10 @@ fn check_blosc2(filter: &Filter) -> Result<()> {
         }
         parameters => parameters.len() >= 4,
     };
-    match is_valid {
-        true => Ok(()),
-        false => Err(Error::malformed("Blosc2 filter", format!("parameters {:?}", filter.parameters))),
+    if is_valid {
+        Ok(())
+    } else {
+        Err(Error::malformed("Blosc2 filter", format!("parameters {:?}", filter.parameters)))
     }
 }
 

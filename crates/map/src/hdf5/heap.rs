@@ -162,10 +162,7 @@ impl<'a> Mapper<'a> {
     /// Returns what represents a dataset whose values were read before; `None` for other datasets.
     pub(super) fn flattened(&self, address: Address) -> Option<&'a Result<Flattened>> {
         let flattened = &self.shared.others.flattened;
-        match flattened.is_empty() {
-            true => None,
-            false => flattened.get(&(self.own.source.url.clone(), address)),
-        }
+        if flattened.is_empty() { None } else { flattened.get(&(self.own.source.url.clone(), address)) }
     }
 
     /// Maps a dataset as a single array.

@@ -127,9 +127,10 @@ impl Mapper<'_> {
         let steps: Vec<&str> = link.path.split('/').filter(|step| !matches!(*step, "" | ".")).collect();
         let path = steps.join("/");
         let hierarchy = &linked.mapped.hierarchy;
-        let target = match path.is_empty() {
-            true => None,
-            false => Some(hierarchy.node(&path).ok_or_else(|| unmapped("its target"))?),
+        let target = if path.is_empty() {
+            None
+        } else {
+            Some(hierarchy.node(&path).ok_or_else(|| unmapped("its target"))?)
         };
         let mut node = target.cloned().unwrap_or_else(|| Node::Group(hierarchy.root.clone()));
         if linked.is_ragged(&path, &node) {
@@ -275,10 +276,7 @@ impl Mapper<'_> {
                 }
             }
         }
-        match self.linked_chunks > CHUNKS {
-            true => Err(Error::limit("chunks behind links", CHUNKS)),
-            false => Ok(()),
-        }
+        if self.linked_chunks > CHUNKS { Err(Error::limit("chunks behind links", CHUNKS)) } else { Ok(()) }
     }
 }
 
@@ -432,9 +430,10 @@ pub(super) struct FileContext<'a> {
 impl<'a> FileContext<'a> {
     /// Refuses a dataset as a source if libhdf5 would show the extent that its file declares.
     pub(super) fn check_extent(&self, address: Address) -> Result<()> {
-        match self.others.grown.contains(&(self.here.source.url.clone(), address)) {
-            true => Err(grown()),
-            false => Ok(()),
+        if self.others.grown.contains(&(self.here.source.url.clone(), address)) {
+            Err(grown())
+        } else {
+            Ok(())
         }
     }
 

@@ -164,10 +164,7 @@ fn block_runs(blocks: &[(Vec<u64>, Vec<u64>)], shape: &[u64]) -> Result<Vec<Vec<
         axes.push(runs);
     }
     let count = axes.iter().try_fold(1_usize, |n, runs| n.checked_mul(runs.len()));
-    match count == Some(blocks.len()) {
-        true => Ok(axes.into_iter().map(joined).collect()),
-        false => Err(irregular()),
-    }
+    if count == Some(blocks.len()) { Ok(axes.into_iter().map(joined).collect()) } else { Err(irregular()) }
 }
 
 /// Converts (first, last) to runs, and joins those that follow each other.

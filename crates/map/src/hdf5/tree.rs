@@ -100,13 +100,12 @@ impl Mapper<'_> {
             if let Some(node) = node
                 && mapped.children.insert(name.to_owned(), node).is_some()
             {
-                let count = tasks;
                 let path = &join(place.path, name);
                 let is_replaced = |task: &InlineTask| {
                     task.array.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
                 };
                 let mut at = 0..;
-                self.tasks.retain(|task| at.next().is_none_or(|at| at >= count) || !is_replaced(task));
+                self.tasks.retain(|task| at.next().is_none_or(|at| at >= tasks) || !is_replaced(task));
                 let message = "two objects have this name";
                 self.report.warn(Code::NameCollision, path, message);
             }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
-use virtualize_hdf5::model::{Dataset, Layout, Object, Selection, Slab, VirtualMapping};
+use virtualize_hdf5::model::{Dataset, Layout, Object, VirtualMapping};
 use virtualize_zarr::{
     ChunkGrid, Codec, DataType, FillValue, Reference, ReferencesBuilder, SourceId, chunk_indices,
     chunk_position, greatest_common_divisor,
@@ -233,25 +233,6 @@ struct BlockLayout<'a> {
     counts: Vec<u64>,
 }
 
-/// Whether the limited axes of a selection are within a shape. libhdf5 opens no other virtual datasets.
-fn is_within(selection: &Selection, shape: &[u64]) -> bool {
-    let holds = |place: &Vec<u64>| place.iter().zip(shape).all(|(at, size)| at < size);
-    let slabs = match selection {
-        Selection::Regular(slabs) | Selection::Clipped { slabs, .. } => slabs,
-        Selection::Blocks(blocks) => return blocks.iter().all(|(_, last)| holds(last)),
-        Selection::Points(points) => return points.iter().all(holds),
-        Selection::None | Selection::All => return true,
-    };
-    let fits = |(slab, size): (&Slab, &u64)| match (slab.count, slab.block) {
-        (Some(count @ 1..), Some(block @ 1..)) => {
-            let last = slab.stride.saturating_mul(count.saturating_sub(1)).saturating_add(slab.start);
-            last.saturating_add(block) <= *size
-        }
-        _ => true,
-    };
-    slabs.iter().zip(shape).all(fits)
-}
-
 impl ChunkPlanner<'_> {
     /// Plans a virtual dataset.
     ///
@@ -262,10 +243,6 @@ impl ChunkPlanner<'_> {
         if mappings.iter().any(|mapping| is_unlimited(&mapping.destination) || is_unlimited(&mapping.source))
         {
             return Err(refused("the extent of its unlimited selections is not known"));
-        }
-        // Sources that are missing, or not read because there are no elements, need it too.
-        if !mappings.iter().all(|mapping| is_within(&mapping.destination, self.shape)) {
-            return Err(refused("a selection exceeds the extent"));
         }
         let mut plan = self.one_missing_chunk();
         if self.is_empty() {
@@ -893,20 +870,5 @@ pub(super) fn is_empty_text(value: Option<&FillValue>) -> bool {
 fn set(list: &mut [u64], at: usize, value: u64) {
     if let Some(place) = list.get_mut(at) {
         *place = value;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn selections_are_within_the_extent() {
-        let slab = |start, count| Slab { start, stride: 2, count, block: Some(1) };
-        let within = |slabs: &[Slab]| is_within(&Selection::Regular(slabs.to_vec()), &[0, 6]);
-        assert!(within(&[slab(0, None), slab(1, Some(3))]) && within(&[slab(3, Some(0)), slab(5, Some(1))]));
-        assert!(
-            !within(&[slab(0, Some(1)), slab(0, Some(1))]) && !within(&[slab(0, None), slab(2, Some(3))])
-        );
     }
 }

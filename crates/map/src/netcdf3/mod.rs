@@ -431,9 +431,10 @@ pub(super) fn values(stored: Stored, values: &[u8]) -> Vec<CfValue> {
     let size = usize::try_from(stored.size()).unwrap_or(1).max(1);
     let value = |bytes: &[u8]| {
         let little = FillValue::Fixed(bytes.iter().rev().copied().collect());
-        match data_type.is_float() {
-            true => little.to_f64(&data_type).map(CfValue::Float),
-            false => little.to_i128(&data_type).map(CfValue::Integer),
+        if data_type.is_float() {
+            little.to_f64(&data_type).map(CfValue::Float)
+        } else {
+            little.to_i128(&data_type).map(CfValue::Integer)
         }
     };
     values.chunks_exact(size).filter_map(value).collect()

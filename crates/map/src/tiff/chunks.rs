@@ -63,9 +63,10 @@ struct Pieces {
 impl Pieces {
     /// Adds a stretch: as it is stored, if it is whole or chunks may be short.
     fn add(&mut self, stretch: Stretch, rows: u64, may_be_short: bool) {
-        match stretch.rows == rows || may_be_short {
-            true => self.whole.push(stretch.position, stretch.range.start, stretch.range.length),
-            false => self.made.push(stretch),
+        if stretch.rows == rows || may_be_short {
+            self.whole.push(stretch.position, stretch.range.start, stretch.range.length)
+        } else {
+            self.made.push(stretch)
         }
     }
 }

@@ -355,9 +355,10 @@ fn heights(geo: &Geo, horizontal: u16, is_geographic: bool) -> Result<Option<Str
         && !has_heights
         && let Some(solid) = ellipsoidal(code)
     {
-        return match registry::without_height(solid) == Some(horizontal) && is_geographic {
-            true => Ok(Some(format!("EPSG:{solid}"))),
-            false => Err(inexact(horizontal, &format!("the ellipsoidal heights of EPSG:{code}"))),
+        return if registry::without_height(solid) == Some(horizontal) && is_geographic {
+            Ok(Some(format!("EPSG:{solid}")))
+        } else {
+            Err(inexact(horizontal, &format!("the ellipsoidal heights of EPSG:{code}")))
         };
     }
     if geo.minor_revision == 0 {
