@@ -181,8 +181,8 @@ impl Writing<'_> {
     ) -> Result<PreparedOutput, Error> {
         let batch = self.batch.clone();
         let prepare = move |store: &VirtualStore, chunks: &mut JoinedChunks<'_, Rows<'_>>| {
-            let Batch { output: target, relocation, options, .. } = &batch;
-            let destination = Destination { format, target, relocation, overwrite, options: &options.store };
+            let Batch { output: target, relocation, .. } = &batch;
+            let destination = Destination { format, target, relocation, overwrite };
             Ok(virtualize::prepare_chunks(store, chunks, destination)?)
         };
         self.combine(combination, prepare).await
