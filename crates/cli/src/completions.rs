@@ -101,7 +101,7 @@ fn endings(command: &clap::Command) -> Roff {
     let mut roff = Roff::new();
     if let Some(page) = Page::of(command) {
         roff.control("SH", ["EXAMPLES"]);
-        for (purpose, example) in page.examples {
+        for (purpose, example) in &page.examples {
             roff.control("PP", []).text([roman(format!("{purpose}:"))]);
             roff.control("PP", []).control("RS", ["4"]).control("nf", []);
             roff.text([roman(*example)]).control("fi", []).control("RE", []);

@@ -1,8 +1,13 @@
 //! Why the command fails, and its exit status.
 
-use std::io;
+use std::{ffi::OsString, io, path::Path};
 
+use clap::{
+    Command,
+    error::{ContextKind, ErrorKind},
+};
 use virtualize::{Code, Error, ErrorClass};
+use virtualize_remedy::{alternatives, similar};
 
 use crate::messages;
 
@@ -33,41 +38,14 @@ pub(crate) enum Failure {
     Output(io::Error),
 }
 
-/// Arguments that cannot be carried out as given.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Usage {
-    #[error("{name}: neither a file nor a command{existing}")]
-    NoCommand { name: String, existing: String },
-    #[error(
-        "{argument}: the argument is not UTF-8, but urls in references are: rename the file, or make a symbolic link to it"
-    )]
-    NotUtf8 { argument: String },
-    #[error("expected one FILE (use `virtualize batch` for several files)")]
-    SeveralFiles,
-    #[error("--unpack needs a Zarr v3 output, such as --format zarr3-json: Zarr v2 has no such codecs")]
-    UnpackToV2,
-    #[cfg(feature = "archive")]
-    #[error("{output}: {}: give --format", virtualize_archive::Target::unknown_extension(output))]
-    UnknownFormat { output: String },
-    #[cfg(feature = "archive")]
-    #[error(
-        "--shard needs --output or --format, as for the run that imports the part: they decide the Zarr version"
-    )]
-    NoFormat,
-    #[cfg(feature = "icechunk")]
-    #[error("--relative does not apply to Icechunk repositories, which store absolute URLs")]
-    RelativeRepository,
-    #[error("the format consists of several files: give a folder or prefix with --output")]
-    NoFolder,
-    #[error("--relative needs an output to be relative to: give --output")]
-    RelativeToNothing,
-    #[error("no code \"{code}\"{existing}")]
-    UnknownCode { code: String, existing: String },
-    #[error("{file}: {reason}")]
-    Array { file: String, reason: String },
-    #[cfg(feature = "serve")]
-    #[error(transparent)]
-    Service(#[from] virtualize_server::ConfigError),
+/// Reason why arguments cannot be carried out as given.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) String);
+
+impl Usage {
+    pub(crate) fn new(reason: impl ToString) -> Self {
+        Self(reason.to_string())
+    }
 }
 
 impl From<clap::Error> for Failure {
@@ -124,7 +102,7 @@ pub(crate) fn status(result: Result<(), Failure>) -> u8 {
             messages::line(&format!("error: {}", error.render(messages::FLAGS)));
             if error.class() == ErrorClass::Usage { 2 } else { 1 }
         }
-        Err(Failure::Usage(reason)) => {
+        Err(Failure::Usage(Usage(reason))) => {
             messages::line(&format!("error: {reason} [{}]", Code::Usage));
             2
         }
@@ -150,4 +128,46 @@ pub(crate) fn status(result: Result<(), Failure>) -> u8 {
 fn report(error: &Error, status: u8) -> u8 {
     messages::error(error);
     status
+}
+
+/// Refuses arguments that are not UTF-8, such as names of files in other encodings.
+pub(crate) fn check_text(given: &[OsString]) -> Result<(), Usage> {
+    let Some(argument) = given.iter().skip(1).find(|argument| argument.to_str().is_none()) else {
+        return Ok(());
+    };
+    let bytes = argument.as_encoded_bytes();
+    let chunks =
+        bytes.utf8_chunks().map(|chunk| format!("{}{}", chunk.valid(), chunk.invalid().escape_ascii()));
+    let argument: String = chunks.collect();
+    Err(Usage(format!(
+        "{argument}: the argument is not UTF-8, but urls in references are: rename the file, or make a symbolic link to it"
+    )))
+}
+
+/// Refuses a first argument that is neither a command, an option, nor a file, and looks like a command.
+pub(crate) fn check_command(command: &Command, given: &[OsString]) -> Result<(), Usage> {
+    let Some(first) = given.get(1).and_then(|first| first.to_str()) else { return Ok(()) };
+    let is_word = !first.is_empty() && first.bytes().all(|byte| byte.is_ascii_alphabetic());
+    let commands = command.get_subcommands().filter(|command| !command.is_hide_set());
+    let commands: Vec<_> = commands.map(Command::get_name).chain(["help"]).collect();
+    if !is_word || command.find_subcommand(first).is_some() || first == "help" || Path::new(first).exists() {
+        return Ok(());
+    }
+    let is_alone = given.get(2).is_none_or(|next| next.to_string_lossy().starts_with('-'));
+    if is_alone && similar(first, commands.iter().copied()).is_none() {
+        // A file that does not exist.
+        return Ok(());
+    }
+    let existing = alternatives("commands", first, commands);
+    Err(Usage(format!("{first}: neither a file nor a command{existing}")))
+}
+
+/// Replaces the error for several files, which names the second one as a command.
+pub(crate) fn explain(error: clap::Error) -> Failure {
+    let is_of_commands = error.get(ContextKind::InvalidSubcommand).is_some();
+    if error.kind() == ErrorKind::ArgumentConflict && is_of_commands {
+        Usage::new("expected one FILE (use `virtualize batch` for several files)").into()
+    } else {
+        error.into()
+    }
 }

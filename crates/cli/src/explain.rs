@@ -33,9 +33,9 @@ fn width() -> usize {
 fn section(code: &str) -> Result<&'static str, Usage> {
     let code = code.trim_matches(['[', ']']);
     let names = || Code::ALL.iter().map(|code| code.as_str());
-    names().find(|name| *name == code).and_then(body).ok_or_else(|| Usage::UnknownCode {
-        code: code.to_owned(),
-        existing: alternatives("codes", code, names()),
+    names().find(|name| *name == code).and_then(body).ok_or_else(|| {
+        let existing = alternatives("codes", code, names());
+        Usage::new(format!("no code \"{code}\"{existing}"))
     })
 }
 
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn unknown_codes_get_a_suggestion() {
-        let error = section("fill-value-droped").expect_err("no such code").to_string();
+        let error = section("fill-value-droped").expect_err("no such code").0;
         assert!(error.contains("did you mean \"fill-value-dropped\"?"), "{error}");
         assert!(section("[fill-value-dropped]").is_ok());
     }

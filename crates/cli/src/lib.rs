@@ -8,11 +8,8 @@ mod error;
 mod explain;
 mod help;
 mod inspect;
-mod logging;
 mod messages;
-mod mistyped;
 mod options;
-mod output;
 mod reading;
 mod references;
 #[cfg(feature = "serve")]
@@ -25,6 +22,8 @@ use std::ffi::OsString;
 use arguments::{Arguments, Command};
 use clap::FromArgMatches;
 use error::Failure;
+use tracing_subscriber::EnvFilter;
+
 pub use inspect::{UnknownArray, describe, describe_arrays};
 
 /// Runs the command with its arguments, the name of the program first, and returns the exit status: 0 success, 1
@@ -41,9 +40,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 /// Parses the arguments, and checks that they can be combined.
 fn parse(given: &[OsString]) -> Result<Arguments, Failure> {
     let mut command = help::command(is_short_help(given));
-    mistyped::check_text(given)?;
-    mistyped::check(&command, given)?;
-    let matches = command.try_get_matches_from_mut(given).map_err(mistyped::explain)?;
+    error::check_text(given)?;
+    error::check_command(&command, given)?;
+    let matches = command.try_get_matches_from_mut(given).map_err(error::explain)?;
     let arguments = Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
     #[cfg(feature = "archive")]
     let arguments = archive::with_command_line(arguments, given);
@@ -62,7 +61,7 @@ fn is_short_help(given: &[OsString]) -> bool {
 /// Starts the log and a runtime, and runs the chosen command.
 fn execute(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(verbose) = verbose(arguments) {
-        logging::start(verbose);
+        start_log(verbose);
     }
     // One file is read on one thread, many files on all threads.
     let mut builder = match &arguments.command {
@@ -113,4 +112,18 @@ fn verbose(arguments: &Arguments) -> Option<u8> {
         Some(Command::Serve(_)) => return None,
         None => arguments.convert.verbosity.verbose,
     })
+}
+
+/// Starts logging to standard error if requested: by `RUST_LOG`, otherwise by the number of `-v`.
+fn start_log(verbose: u8) {
+    let filter = match (std::env::var("RUST_LOG"), verbose) {
+        (Ok(filter), _) if !filter.is_empty() => EnvFilter::builder().parse_lossy(filter),
+        (_, 0) => return,
+        (_, 1) => EnvFilter::new("info"),
+        (_, 2) => EnvFilter::new("info,virtualize=debug,virtualize_store=debug,object_store=debug"),
+        _ => EnvFilter::new("trace"),
+    };
+    // Fails if the program that contains the command has a log already.
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let _ = log.with_ansi(messages::are_coloured()).try_init();
 }

@@ -1,21 +1,21 @@
 //! `virtualize FILE`, and the commands for existing references: `convert`, `validate` and `diff`.
 
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 
-use virtualize::{options::OutputFormat, read_references};
+use virtualize::{Format, StoreOptions, VirtualStore, options::OutputFormat, read_references};
 
 use crate::{
-    arguments::{Compare, Convert, Translate, Validate},
-    error::Failure,
+    arguments::{Compare, Convert, Output, Target, Translate, Validate},
+    error::{Failure, Usage},
     messages::{self, printable},
-    output, reading,
+    reading,
 };
 
 /// Runs `virtualize FILE`.
 pub(crate) async fn write(arguments: &Convert) -> Result<(), Failure> {
     let (format, options) = (arguments.format(), arguments.options()?);
     let (output, target) = (&arguments.options.output, &arguments.target);
-    output::check(output, target, format)?;
+    check(output, target, format)?;
     let opening = virtualize::open(arguments.input.file(), &options);
     let mut store = reading::shown(opening, &options.store, arguments.quiet).await?;
     if !arguments.quiet {
@@ -25,7 +25,7 @@ pub(crate) async fn write(arguments: &Convert) -> Result<(), Failure> {
         store.compress_inlined();
     }
     store.relocate(&output.write.relocation(target.path()))?;
-    output::write(&store, output, target, format, &options.store).await?;
+    write_output(&store, output, target, format, &options.store).await?;
     if !arguments.quiet {
         messages::reader_setup(&store);
     }
@@ -39,7 +39,7 @@ pub(crate) async fn write(arguments: &Convert) -> Result<(), Failure> {
 pub(crate) async fn convert(arguments: &Translate) -> Result<(), Failure> {
     let (output, target) = (&arguments.options.output, &arguments.target);
     let (options, format) = (arguments.options.reading.options(), output.format(target));
-    output::check(output, target, format)?;
+    check(output, target, format)?;
     let converted = async {
         let store = read_references(&arguments.references, &options).await?;
         virtualize::convert(store, format.zarr_format(), arguments.options.strict, &options.store).await
@@ -53,7 +53,7 @@ pub(crate) async fn convert(arguments: &Translate) -> Result<(), Failure> {
         virtualize::record_sources(&mut store, &options.store).await?;
     }
     store.relocate(&output.write.relocation(target.path()))?;
-    output::write(&store, output, target, format, &options.store).await?;
+    write_output(&store, output, target, format, &options.store).await?;
     if !arguments.quiet {
         messages::reader_setup(&store);
     }
@@ -91,4 +91,87 @@ pub(crate) async fn diff(arguments: &Compare) -> Result<(), Failure> {
     }
     out.flush()?;
     if found.is_empty() { Ok(()) } else { Err(Failure::Found) }
+}
+
+/// Bytes of output to hold in memory before it spills to a temporary file.
+const HELD: usize = 64 << 20;
+
+/// Rejects output options that do not fit the format.
+fn check(output: &Output, target: &Target, format: OutputFormat) -> Result<(), Usage> {
+    match target.path() {
+        #[cfg(feature = "icechunk")]
+        Some(_) if output.write.relative && format == OutputFormat::Icechunk => {
+            Err(Usage::new("--relative does not apply to Icechunk repositories, which store absolute URLs"))
+        }
+        Some(_) => Ok(()),
+        None if references_of(format).is_none_or(Format::is_several_files) => {
+            Err(Usage::new("the format consists of several files: give a folder or prefix with --output"))
+        }
+        None if output.write.relative => {
+            Err(Usage::new("--relative needs an output to be relative to: give --output"))
+        }
+        None => Ok(()),
+    }
+}
+
+fn references_of(format: OutputFormat) -> Option<Format> {
+    match format {
+        OutputFormat::References(format) => Some(format),
+        #[cfg(feature = "icechunk")]
+        OutputFormat::Icechunk => None,
+    }
+}
+
+/// Writes references to the output, or to standard output.
+async fn write_output(
+    store: &VirtualStore,
+    output: &Output,
+    target: &Target,
+    format: OutputFormat,
+    options: &StoreOptions,
+) -> Result<(), Failure> {
+    match (format, target.path()) {
+        (OutputFormat::References(format), None) => print(store, output.write.format(format))?,
+        (OutputFormat::References(format), Some(target)) => {
+            let (format, overwrite) = (output.write.format(format), output.write.overwrite);
+            virtualize::write_folder(store, format, target, overwrite, options).await?;
+        }
+        #[cfg(feature = "icechunk")]
+        (OutputFormat::Icechunk, target) => {
+            commit(store, target.unwrap_or_default(), output, options).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Commits to a repository, and prints Python code that opens it.
+#[cfg(feature = "icechunk")]
+async fn commit(
+    store: &VirtualStore,
+    target: &str,
+    output: &Output,
+    options: &StoreOptions,
+) -> Result<(), Failure> {
+    let commit = output.icechunk.options(store.name());
+    let done = virtualize::commit(store, target, &commit, options).await?;
+    messages::line(&format!(
+        "committed {} chunks to {}, snapshot {}",
+        done.chunks, commit.branch, done.snapshot
+    ));
+    if let Some(note) = done.note() {
+        messages::line(&format!("note: {note}"));
+    }
+    let mut out = io::stdout().lock();
+    Ok(writeln!(out, "{}", done.python)?)
+}
+
+/// Writes to standard output once the references are complete: a truncated output could pass for a whole one.
+fn print(store: &VirtualStore, format: Format) -> Result<(), Failure> {
+    let mut spool = tempfile::SpooledTempFile::new(HELD);
+    virtualize::write_to(store, format, &mut spool)?;
+    spool.rewind()?;
+    let mut out = io::stdout().lock();
+    io::copy(&mut spool, &mut out)?;
+    out.write_all(b"\n")?;
+    Ok(out.flush()?)
 }

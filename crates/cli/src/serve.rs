@@ -1,5 +1,6 @@
 //! `virtualize serve`.
 
+use virtualize::options::Given;
 use virtualize_server::{ConfigError, Settings};
 
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
 #[derive(clap::Args)]
 pub(crate) struct Serve {
     #[command(flatten)]
-    settings: Settings,
+    settings: Given<Settings>,
     /// Check that the running service responds; exit with status 1 if not
     ///
     /// A health check for containers, with the settings of the service.
@@ -21,14 +22,13 @@ pub(crate) struct Serve {
 
 /// Serves, or checks the health of a running service.
 pub(crate) async fn run(arguments: &Serve) -> Result<(), Failure> {
-    let settings = arguments.settings.clone().with_file().map_err(Usage::from)?;
     if arguments.check_health {
-        return virtualize_server::check_health(&settings).await.map_err(Failure::NotReady);
+        return virtualize_server::check_health(&arguments.settings).await.map_err(Failure::NotReady);
     }
-    Ok(serve(settings).await.map_err(Usage::from)?)
+    Ok(serve(&arguments.settings).await.map_err(Usage::new)?)
 }
 
-async fn serve(settings: Settings) -> Result<(), ConfigError> {
+async fn serve(settings: &Settings) -> Result<(), ConfigError> {
     virtualize_server::start_logging(settings.log.as_deref() == Some("json"));
     virtualize_server::serve(settings.check()?).await
 }

@@ -1,14 +1,16 @@
 //! Arrays and groups of a file: their metadata, and their values in memory that NumPy allocated.
 
-use numpy::{PyReadonlyArray1, PyReadwriteArray1};
+use std::sync::Arc;
+
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadwriteArray1};
 use pyo3::{
     prelude::*,
-    types::{PyBytes, PyDict, PyList, PyString},
+    types::{PyBytes, PyDict, PyList, PyString, PyTuple},
 };
 use serde_json::{Value, json};
 use virtualize::{
-    AxisSelection, Selection,
-    zarr::{Array, ChunkGrid, Codec, DataType, Endian, Field, FillValue, Node},
+    AxisSelection, ForeignDecoder, PackageCodec, Selection,
+    zarr::{self, Array, ChunkGrid, DataType, Endian, Field, FillValue, Node, ZarrFormat},
 };
 
 use crate::{error, file::File, runtime};
@@ -141,7 +143,7 @@ fn described(array: &Array) -> Value {
 fn filters(array: &Array) -> Value {
     let has = |name: &str| array.codecs.iter().any(|codec| codec.name() == Some(name));
     let level = array.codecs.iter().find_map(|codec| match codec {
-        Codec::Zlib { level } => Some(*level),
+        zarr::Codec::Zlib { level } => Some(*level),
         _ => None,
     });
     let mut found = json!({"zlib": has("zlib"), "shuffle": has("shuffle"), "fletcher32": has("fletcher32")});
@@ -175,4 +177,80 @@ pub(crate) fn numpy_type(data_type: &DataType) -> Value {
 
 fn numpy_field(field: &Field) -> Value {
     json!([field.name, numpy_type(&field.data_type), field.shape])
+}
+
+/// A codec with its configuration.
+#[pyclass(frozen, module = "virtualize._virtualize")]
+pub(crate) struct Codec(PackageCodec);
+
+#[pymethods]
+impl Codec {
+    /// Parses a codec's entry in a metadata document of Zarr v2 (`{"id": …}`) or v3 (`{"name": …}`).
+    #[new]
+    fn new(entry: &str, zarr_format: u8) -> PyResult<Self> {
+        let format = if zarr_format == 2 { ZarrFormat::V2 } else { ZarrFormat::V3 };
+        let parsed = serde_json::from_str::<Value>(entry).ok();
+        let codec = parsed.and_then(|entry| PackageCodec::parse(&entry, format));
+        codec.map(Self).ok_or_else(|| {
+            error::option(format!("{entry} is not a codec of this package, or of a newer version"))
+        })
+    }
+
+    /// Whether `encode` works.
+    #[getter]
+    fn encodes(&self) -> bool {
+        self.0.encodes()
+    }
+
+    /// Decodes stored bytes without the GIL; more than `most` decoded bytes are an error.
+    fn decode<'py>(
+        &self,
+        py: Python<'py>,
+        stored: PyReadonlyArray1<'py, u8>,
+        most: usize,
+    ) -> PyResult<Bound<'py, PyArray1<u8>>> {
+        let stored = stored.as_slice()?;
+        let decoded = py.detach(|| self.0.decode(stored, most));
+        Ok(decoded.map_err(failure)?.into_pyarray(py))
+    }
+
+    /// Encodes bytes without the GIL.
+    fn encode<'py>(
+        &self,
+        py: Python<'py>,
+        decoded: PyReadonlyArray1<'py, u8>,
+    ) -> PyResult<Bound<'py, PyArray1<u8>>> {
+        let decoded = decoded.as_slice()?;
+        let encoded = py.detach(|| self.0.encode(decoded));
+        Ok(encoded.map_err(failure)?.into_pyarray(py))
+    }
+}
+
+/// Returns the names of all codecs.
+#[pyfunction]
+pub(crate) fn codec_names() -> Vec<&'static str> {
+    PackageCodec::names()
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is a parameter of map_err")]
+fn failure(error: impl ToString) -> PyErr {
+    error::with_class(virtualize::ErrorClass::File, virtualize::Code::ValuesUnreadable, error.to_string())
+}
+
+/// Returns the function that decodes chunks without a decoder in Rust.
+pub(crate) fn decoder() -> Arc<ForeignDecoder> {
+    Arc::new(|stored, array, shape| {
+        let decode =
+            |py: Python<'_>| decoded(py, stored, array, shape).map_err(|error| error.value(py).to_string());
+        runtime::attach(decode).unwrap_or_else(|| Err("Python is about to end".to_owned()))
+    })
+}
+
+fn decoded(py: Python<'_>, stored: &[u8], array: &Array, shape: &[u64]) -> PyResult<Vec<u8>> {
+    let codecs = array.codecs.iter().filter_map(|codec| codec.to_v2().or_else(|_| codec.to_v3()).ok());
+    let codecs = Value::Array(codecs.collect()).to_string();
+    let data_type = numpy_type(&array.data_type).to_string();
+    let decode = py.import("virtualize._images")?.getattr("decode")?;
+    let values = decode.call1((PyBytes::new(py, stored), codecs, PyTuple::new(py, shape)?, data_type))?;
+    Ok(values.cast::<PyBytes>()?.as_bytes().to_vec())
 }

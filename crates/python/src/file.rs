@@ -2,25 +2,26 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures::FutureExt;
+use numpy::PyArray1;
 use pyo3::{
+    IntoPyObjectExt,
     exceptions::PyKeyError,
     prelude::*,
-    types::{PyList, PyTuple},
+    types::{PyBytes, PyList, PyTuple},
 };
 use virtualize::{
-    ArrayReader, Options, VirtualStore, describe,
-    keys::ChunkEncoding,
+    ArrayReader, ByteRange, ChunkAddress, Options, VirtualStore, describe,
+    keys::{self, ChunkEncoding},
     options::{IcechunkOptions, OutputFormat, WriteOptions},
-    zarr::ZarrFormat,
+    zarr::{ChunkEntry, ChunkManifest, Lengths, References, ZarrFormat, chunk_indices},
 };
 
 use crate::{
-    error,
-    foreign::PythonStore,
-    images,
+    array, error,
     options::{FileOptions, parse},
-    runtime,
+    runtime::{self, PythonStore},
 };
 
 /// An open file and its mapping to Zarr v3.
@@ -55,7 +56,7 @@ pub(crate) fn open<'py>(
         let is_own = decoded && options.names_no_reader();
         let mapping = if is_own { options.own() } else { options.options(ZarrFormat::V3) };
         let store = Arc::new(mapped(&location, &mapping).await?);
-        let reader = ArrayReader::new(Arc::clone(&store), mapping.store).with_decoder(images::decoder());
+        let reader = ArrayReader::new(Arc::clone(&store), mapping.store).with_decoder(array::decoder());
         Ok(File { store, reader: Arc::new(reader), encoding, is_own, location, options })
     })
 }
@@ -182,4 +183,283 @@ async fn mapped(location: &str, options: &Options) -> PyResult<VirtualStore> {
 async fn mapped_again(location: &str, options: &Options, first: &VirtualStore) -> PyResult<VirtualStore> {
     let again = mapped(location, options).await?;
     if again.stamp() == first.stamp() { Ok(again) } else { Err(error::changed(first.name())) }
+}
+
+/// Part of a value that a store asks for, as zarr-python's `ByteRequest`.
+#[derive(Clone, Copy, FromPyObject)]
+enum Part {
+    /// From one byte to another, which is excluded.
+    #[pyo3(transparent)]
+    Range((u64, u64)),
+    /// From a byte on; a negative number counts from the end.
+    #[pyo3(transparent)]
+    From(i64),
+}
+
+/// A key, and the part of its value that is asked for; `None` for all.
+type Request = (String, Option<Part>);
+
+/// A value, `None` for a key that the store does not have, or the error of reading it.
+struct Value(PyResult<Option<Bytes>>);
+
+#[pymethods]
+impl File {
+    /// Returns the metadata documents by key.
+    fn documents(&self, py: Python<'_>) -> PyResult<std::collections::BTreeMap<String, String>> {
+        let (store, encoding) = (Arc::clone(&self.store), self.encoding);
+        let documents = py.detach(|| keys::documents(&store, encoding)).map_err(|error| error::of(&error))?;
+        let text = |bytes: Bytes| String::from_utf8_lossy(&bytes).into_owned();
+        Ok(documents.into_iter().map(|(key, bytes)| (key, text(bytes))).collect())
+    }
+
+    /// Returns the values of the keys of chunks: an array of bytes each, `None` for a missing chunk, or an exception.
+    fn chunks<'py>(
+        &self,
+        py: Python<'py>,
+        requests: Vec<Request>,
+        wait: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let reader = Arc::clone(&self.reader);
+        let (store, encoding) = (Arc::clone(&self.store), self.encoding);
+        let read = move || values(&store, &reader, encoding, &requests);
+        if wait {
+            return runtime::detach(py, read)?.into_bound_py_any(py);
+        }
+        runtime::run(py, false, async move {
+            tokio::task::spawn_blocking(read).await.map_err(|_| error::internal())
+        })
+    }
+
+    /// Returns whether the store has a chunk's key.
+    fn has_chunk(&self, key: &str) -> bool {
+        keys::chunk(&self.store.hierarchy, key).is_some()
+    }
+
+    /// Returns the length of the value of a chunk's key in bytes; `None` for a missing chunk, and for decoded elements
+    /// of variable length.
+    fn chunk_size(&self, key: &str) -> Option<u64> {
+        let chunk = keys::chunk(&self.store.hierarchy, key)?;
+        match (self.encoding, chunk.entry) {
+            (ChunkEncoding::Stored, ChunkEntry::Inline(bytes)) => Some(bytes.len() as u64),
+            (ChunkEncoding::Stored, ChunkEntry::Reference(place)) => Some(place.length),
+            (ChunkEncoding::Decoded, _) => {
+                virtualize::chunk_size(self.store.hierarchy.array(&chunk.path)?, chunk.position)
+            }
+        }
+    }
+
+    /// Returns at most `most` keys with a prefix, from the one that follows `after`.
+    fn list_keys(&self, py: Python<'_>, prefix: &str, after: Option<&str>, most: usize) -> Vec<String> {
+        py.detach(|| keys::list(&self.store.hierarchy, prefix, after, most))
+    }
+
+    /// Returns at most `most` names in a folder, from the one that follows `after`.
+    fn list_folder(&self, py: Python<'_>, folder: &str, after: Option<&str>, most: usize) -> Vec<String> {
+        py.detach(|| keys::list_dir(&self.store.hierarchy, folder, after, most))
+    }
+}
+
+/// Reads the values of keys of chunks, in one batch.
+fn values(
+    store: &virtualize::VirtualStore,
+    reader: &virtualize::ArrayReader,
+    encoding: ChunkEncoding,
+    requests: &[Request],
+) -> Vec<Value> {
+    let chunk = |(key, part): &Request| Some((keys::chunk(&store.hierarchy, key)?, *part));
+    let chunks: Vec<_> = requests.iter().map(chunk).collect();
+    let address = |chunk: &keys::Chunk<'_>| {
+        let array = store.hierarchy.array(&chunk.path)?;
+        let indices = chunk_indices(chunk.position, &array.chunk_grid.counts(&array.shape))?;
+        Some(ChunkAddress { path: chunk.path.clone(), indices })
+    };
+    let found = chunks.iter().flatten();
+    let read = match encoding {
+        ChunkEncoding::Decoded => {
+            let addresses: Vec<_> = found.clone().filter_map(|(chunk, _)| address(chunk)).collect();
+            reader.decoded_chunks(&addresses)
+        }
+        ChunkEncoding::Stored => {
+            let parts: Vec<_> = found
+                .clone()
+                .filter_map(|(chunk, part)| Some((address(chunk)?, range(*part, length(&chunk.entry)))))
+                .collect();
+            reader.stored_chunks(&parts)
+        }
+    };
+    let mut read = read.into_iter();
+    let value = |asked: Option<(keys::Chunk<'_>, Option<Part>)>| {
+        let Some((_, part)) = asked else { return Value(Ok(None)) };
+        let bytes = read.next().unwrap_or(Ok(None)).map_err(|error| error::of(&error));
+        Value(match encoding {
+            ChunkEncoding::Stored => bytes,
+            ChunkEncoding::Decoded => bytes.map(|bytes| bytes.map(|bytes| within(&bytes, part))),
+        })
+    };
+    chunks.into_iter().map(value).collect()
+}
+
+fn length(entry: &ChunkEntry<'_>) -> u64 {
+    match entry {
+        ChunkEntry::Inline(bytes) => bytes.len() as u64,
+        ChunkEntry::Reference(place) => place.length,
+    }
+}
+
+/// Returns the range of a part of a value of `length` bytes.
+fn range(part: Option<Part>, length: u64) -> ByteRange {
+    let (start, end) = match part {
+        None => (0, length),
+        Some(Part::Range((start, end))) => (start, end),
+        Some(Part::From(start)) if start < 0 => (length.saturating_sub(start.unsigned_abs()), length),
+        Some(Part::From(start)) => (start.unsigned_abs(), length),
+    };
+    let start = start.min(length);
+    ByteRange::new(start, end.min(length).saturating_sub(start))
+}
+
+fn within(bytes: &Bytes, part: Option<Part>) -> Bytes {
+    let range = range(part, bytes.len() as u64);
+    let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+    bytes.slice(at(range.start)..at(range.end()))
+}
+
+impl<'py> IntoPyObject<'py> for Value {
+    type Target = PyAny;
+    type Output = Bound<'py, PyAny>;
+    type Error = PyErr;
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
+        match self.0 {
+            Ok(None) => Ok(py.None().into_bound(py)),
+            // Copies only bytes that are a part of a longer buffer.
+            Ok(Some(bytes)) => Ok(PyArray1::from_vec(py, Vec::from(bytes)).into_any()),
+            Err(error) => Ok(error.into_value(py).into_bound(py).into_any()),
+        }
+    }
+}
+
+/// Maximum number of positions in the grid of an array: their columns take 5 GiB.
+const MOST_POSITIONS: u64 = 1 << 28;
+
+/// A column with a value for each position of the chunk grid, in row-major order.
+enum Column<T> {
+    /// The same value everywhere.
+    Same(T),
+    /// A value for each position.
+    Each(Vec<T>),
+}
+
+/// Locations of the chunks of an array.
+struct Columns {
+    /// Index of the url; -1 for a chunk that is missing or inline.
+    source: Column<i32>,
+    offset: Column<u64>,
+    /// Length in bytes; 0 for a missing chunk.
+    length: Column<u64>,
+}
+
+/// Chunks per axis, urls, source, offset, length, and inline chunks by position.
+type Manifest<'py> = (
+    Vec<u64>,
+    Vec<String>,
+    Bound<'py, PyAny>,
+    Bound<'py, PyAny>,
+    Bound<'py, PyAny>,
+    Vec<(u64, Bound<'py, PyBytes>)>,
+);
+
+#[pymethods]
+impl File {
+    /// Returns the locations of the chunks of an array. A column is an array, or the value of all its elements.
+    fn manifest<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Manifest<'py>> {
+        let (store, path) = (self.store.as_ref(), path.trim_matches('/'));
+        let array = store.hierarchy.array(path).ok_or_else(|| no_array(store, path))?;
+        let counts = array.chunk_grid.counts(&array.shape);
+        let count = positions(store, path, &counts)?;
+        let Columns { source, offset, length } = py.detach(|| columns(&array.chunks, count));
+        let inline = array.chunks.inline.iter().map(|(at, bytes)| (*at, PyBytes::new(py, bytes))).collect();
+        let urls = store.hierarchy.sources.iter().map(|source| source.url.clone()).collect();
+        Ok((counts, urls, to_python(py, source)?, to_python(py, offset)?, to_python(py, length)?, inline))
+    }
+}
+
+fn no_array(store: &VirtualStore, path: &str) -> PyErr {
+    error::with_class(
+        virtualize::ErrorClass::NotFound,
+        virtualize::Code::NotFound,
+        format!("{}: no array {path:?}", store.name()),
+    )
+}
+
+/// Returns the number of positions in a grid.
+fn positions(store: &VirtualStore, path: &str, counts: &[u64]) -> PyResult<usize> {
+    let product = counts.iter().try_fold(1_u64, |product, count| product.checked_mul(*count));
+    // An axis without chunks leaves no positions, however long the others are.
+    let product = if counts.contains(&0) { Some(0) } else { product };
+    let fits = product.filter(|count| *count <= MOST_POSITIONS).and_then(|count| usize::try_from(count).ok());
+    fits.ok_or_else(|| {
+        let name = store.name();
+        let text =
+            format!("{name}: {path}: the chunk grid {counts:?} has more than {MOST_POSITIONS} positions");
+        error::with_class(virtualize::ErrorClass::File, virtualize::Code::ValuesUnreadable, text)
+    })
+}
+
+/// Returns the columns of a manifest.
+fn columns(manifest: &ChunkManifest, count: usize) -> Columns {
+    match manifest.references.as_slice() {
+        [only] if manifest.inline.is_empty() && only.positions.is_none() && only.len() == count => {
+            whole(only)
+        }
+        _ => sparse(manifest, count),
+    }
+}
+
+/// Returns the columns of a source that contains every chunk.
+fn whole(references: &References) -> Columns {
+    let length = match &references.lengths {
+        Lengths::Uniform(length) => Column::Same(*length),
+        Lengths::Each(lengths) => Column::Each(lengths.iter().map(|length| u64::from(*length)).collect()),
+    };
+    let source = Column::Same(index(references));
+    Columns { source, offset: Column::Each(references.offsets.to_vec()), length }
+}
+
+/// Returns the columns of a manifest with missing or inline chunks or several sources.
+fn sparse(manifest: &ChunkManifest, count: usize) -> Columns {
+    let (mut source, mut offset, mut length) = (vec![-1; count], vec![0; count], vec![0; count]);
+    let mut set = |position: u64, from: i32, start: u64, bytes: u64| {
+        let Ok(at) = usize::try_from(position) else { return };
+        if let (Some(source), Some(offset), Some(length)) =
+            (source.get_mut(at), offset.get_mut(at), length.get_mut(at))
+        {
+            (*source, *offset, *length) = (from, start, bytes);
+        }
+    };
+    for references in &manifest.references {
+        let from = index(references);
+        for (position, chunk) in references.iter() {
+            set(position, from, chunk.offset, chunk.length);
+        }
+    }
+    for (position, bytes) in &manifest.inline {
+        set(*position, -1, 0, bytes.len() as u64);
+    }
+    Columns { source: Column::Each(source), offset: Column::Each(offset), length: Column::Each(length) }
+}
+
+fn index(references: &References) -> i32 {
+    i32::try_from(references.source.0).unwrap_or(i32::MAX)
+}
+
+/// Moves a column into an array of NumPy.
+fn to_python<'py, T>(py: Python<'py>, column: Column<T>) -> PyResult<Bound<'py, PyAny>>
+where
+    T: numpy::Element + IntoPyObject<'py>,
+{
+    match column {
+        Column::Same(value) => value.into_bound_py_any(py),
+        Column::Each(values) => PyArray1::from_vec(py, values).into_bound_py_any(py),
+    }
 }

@@ -6,14 +6,8 @@
 mod archive;
 mod array;
 mod attributes;
-mod codecs;
 mod error;
-mod events;
 mod file;
-mod foreign;
-mod images;
-mod keys;
-mod manifest;
 mod options;
 mod references;
 mod runtime;
@@ -22,13 +16,11 @@ mod runtime;
 #[pyo3::pymodule(gil_used = false)]
 mod _virtualize {
     #[pymodule_export]
-    use super::archive::{batch, scan, write_list};
+    use super::archive::{Run, batch, scan, write_list};
     #[pymodule_export]
-    use super::codecs::{Codec, codec_names};
+    use super::array::{Codec, codec_names};
     #[pymodule_export]
     use super::command;
-    #[pymodule_export]
-    use super::events::Run;
     #[pymodule_export]
     use super::file::{File, open};
     #[pymodule_export]

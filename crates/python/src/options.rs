@@ -17,7 +17,7 @@ use virtualize::{
     },
 };
 
-use crate::{error, foreign::PythonStore};
+use crate::{error, runtime::PythonStore};
 
 /// Options of one file: how it is reached, and how it is mapped.
 #[derive(Args, Clone, Debug, Default, Deserialize)]

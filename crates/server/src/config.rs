@@ -2,12 +2,11 @@
 
 use std::{collections::HashSet, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use virtualize::{
     Limits, StoreOptions,
     options::value::{InvalidValue, parse_pair, parse_size},
 };
-use virtualize_remedy::alternatives;
 use virtualize_store::Allowed;
 
 use crate::{
@@ -21,10 +20,10 @@ use crate::{
 /// Minimum memory budget in bytes.
 const MIN_MEMORY: u64 = 16 << 20;
 
-/// Settings of the service: options, environment variables, and a TOML file, in this order of precedence. In the file,
-/// a setting has the name of its option.
-#[derive(clap::Args, Serialize, Deserialize, Clone, Debug, Default)]
-#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+/// Settings of the service: options, environment variables, and a TOML file, in this order of precedence, if they are
+/// parsed as [`virtualize::options::Given`]. In the file, a setting has the name of its option.
+#[derive(clap::Args, Deserialize, Clone, Debug, Default)]
+#[serde(default, deny_unknown_fields)]
 #[command(next_help_heading = "Server options")]
 pub struct Settings {
     /// TOML file that contains any of these settings
@@ -90,7 +89,7 @@ const ACCESS: &str = "Access options";
 const STORE: &str = "Store options";
 
 /// A number of bytes: `1000`, `64K`, `512M`, `2G`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(try_from = "SizeText")]
 pub struct Size(pub u64);
 
@@ -146,29 +145,6 @@ pub struct Config {
 }
 
 impl Settings {
-    /// Completes these settings with those of the configuration file, if one is named.
-    ///
-    /// # Errors
-    /// Fails if the file cannot be read or contains an unknown setting.
-    pub fn with_file(self) -> Result<Self, ConfigError> {
-        let Some(path) = &self.config else { return Ok(self) };
-        let text = std::fs::read_to_string(path).map_err(ConfigError::io(path.display()))?;
-        self.over(&text)
-            .map_err(|error| ConfigError::File { path: path.clone(), reason: reason(&error, &text) })
-    }
-
-    /// Returns the settings of a TOML document, replaced by these where they are given.
-    fn over(&self, text: &str) -> Result<Self, toml::de::Error> {
-        toml::from_str::<Self>(text)?;
-        let mut all: toml::Table = toml::from_str(text)?;
-        let given = toml::Table::try_from(self).unwrap_or_default();
-        let is_default = |value: &toml::Value| {
-            value.as_bool() == Some(false) || value.as_array().is_some_and(Vec::is_empty)
-        };
-        all.extend(given.into_iter().filter(|(_, value)| !is_default(value)));
-        Ok(Self { config: self.config.clone(), ..all.try_into()? })
-    }
-
     /// Returns the address to listen on.
     pub(crate) fn address(&self) -> SocketAddr {
         self.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080)))
@@ -262,37 +238,37 @@ fn limits(memory: u64) -> Limits {
     }
 }
 
-/// Describes an error of the configuration file on one line, and suggests a setting for an unknown one.
-fn reason(error: &toml::de::Error, text: &str) -> String {
-    // "unknown field `alow`, expected one of `listen`, `allow`, …"
-    let mut names = error.message().split('`').skip(1).step_by(2);
-    match (error.message().starts_with("unknown field "), names.next()) {
-        (true, Some(given)) => {
-            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
-            let line = before.matches('\n').count() + 1;
-            format!("line {line}: unknown setting {given}{}", alternatives("settings", given, names))
-        }
-        _ => error.to_string().split_whitespace().collect::<Vec<_>>().join(" "),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+    use virtualize::options::Given;
+
     use super::*;
+
+    #[derive(clap::Parser, Debug)]
+    struct Line {
+        #[command(flatten)]
+        settings: Given<Settings>,
+    }
 
     #[test]
     fn options_take_precedence_over_the_file() {
-        let file = "allow = ['s3://b/']\nrequest-time = 5\nconcurrency = 7\nmemory = '1M'\npublic = true";
-        let both = Settings { request_time: Some(9), ..Settings::default() }.over(file).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("serve.toml");
+        let parse = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let line = ["serve", "--config", path.to_str().unwrap(), "--request-time", "9"];
+            Line::try_parse_from(line).map(|line| line.settings.0).map_err(|error| error.to_string())
+        };
+        let file = "allow = ['s3://b/']\nrequest-time = 5\nconcurrency = 7\nmemory = '1M'\npublic = true\nlisten = '[::1]:80'";
+        let both = parse(file).unwrap();
         assert_eq!(
             (both.request_time, both.concurrency, both.memory),
             (Some(9), Some(7), Some(Size(1 << 20)))
         );
-        assert!(both.public && both.allow == ["s3://b/"]);
-        let text = "request-time = 5\nalow = ['s3://b/']";
-        let error = Settings::default().over(text).unwrap_err();
-        let expected = "line 2: unknown setting alow; did you mean \"allow\"? existing settings: listen, ";
-        assert!(reason(&error, text).starts_with(expected), "{}", reason(&error, text));
+        assert!(both.public && both.allow == ["s3://b/"] && both.listen.is_some());
+        let error = parse("request-time = 5\nalow = ['s3://b/']").unwrap_err();
+        assert!(error.contains("serve.toml: alow: unknown option; did you mean \"allow\"?"), "{error}");
     }
 
     #[test]

@@ -29,14 +29,6 @@ pub enum ConfigError {
     /// A store setting has no key.
     #[error("--store-option: expected KEY=VALUE")]
     StoreOption,
-    /// The configuration file is not valid.
-    #[error("{}: {reason}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, in one line.
-        reason: String,
-    },
     /// A file or address cannot be used.
     #[error("{name}: {error}")]
     Io {

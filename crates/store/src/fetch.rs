@@ -12,21 +12,17 @@ use crate::{
     clients::Seen,
     connect::web_client,
     error,
-    link::{Failure, Link},
+    link::{Backoff, Failure, Link, Tried},
     location::Location,
     meter::Meter,
     object::open,
-    region,
-    retry::{Backoff, Tried},
-    web,
+    region, web,
 };
 
 /// Downloads a whole file such as a list or catalogue, of at most `limit` bytes. Web servers need to support neither
 /// range requests nor `Content-Length`.
 pub async fn fetch(location: &str, limit: u64, options: &StoreOptions) -> Result<Bytes, StoreError> {
-    if let Some(allowed) = &options.allowed {
-        allowed.check(location)?;
-    }
+    options.check_allowed(location)?;
     let parsed = Location::parse(location)?;
     if let Location::Http(_) = &parsed {
         return document(&parsed, None, limit, options).await;
@@ -52,9 +48,7 @@ pub async fn post(
     limit: u64,
     options: &StoreOptions,
 ) -> Result<Bytes, StoreError> {
-    if let Some(allowed) = &options.allowed {
-        allowed.check(location)?;
-    }
+    options.check_allowed(location)?;
     match Location::parse(location)? {
         parsed @ Location::Http(_) => document(&parsed, Some(json), limit, options).await,
         other => Err(StoreError::Location {
@@ -140,9 +134,7 @@ pub async fn probe(
     condition: Option<&Condition>,
     options: &StoreOptions,
 ) -> Result<(), StoreError> {
-    if let Some(allowed) = &options.allowed {
-        allowed.check(url)?;
-    }
+    options.check_allowed(url)?;
     let location = Location::parse(url)?;
     if let (Location::Local(_), _) | (_, Some(_)) = (&location, &options.through) {
         return Ok(());

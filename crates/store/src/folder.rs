@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
 use crate::{
-    Allowed, Listed, StoreError, StoreOptions,
+    Listed, StoreError, StoreOptions,
     clients::Purpose,
     connect::connect,
     link::{Failure, Link},
@@ -25,7 +25,7 @@ use crate::{
     lock::beside,
     meter::Meter,
     output::{Aside, INNER, OLD, PART, UPLOADS, create_aside, folder_of, sync_folder, upload},
-    read_object, region,
+    region,
 };
 
 /// Maximum size in bytes of the start of a document that is read to recognize an output.
@@ -111,14 +111,6 @@ impl SideFolder {
             return check_local(path, overwrite, recognizer).map(drop);
         }
         check_bucket(&location, overwrite, recognizer, options).await.map(drop)
-    }
-
-    /// Checks that the real path of the temporary folder may be written.
-    pub fn check_place(&self, writable: Option<&Allowed>) -> Result<(), StoreError> {
-        match (&self.target, writable) {
-            (Location::Local(_), Some(writable)) => writable.check_side(self.aside.path()),
-            _ => Ok(()),
-        }
     }
 
     /// Creates the file of a key such as `a/b.json`.
@@ -343,18 +335,26 @@ async fn check_bucket(
     if page.files.is_empty() && page.next.is_none() {
         return Ok(keys);
     }
-    let listed = read_object(&beside(target, LIST).url(), HEAD, options).await?;
-    let listed = listed.map(|(text, _)| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default();
+    region::settle(target, options).await?;
+    let (store, prefix) = connect(target, Purpose::Writing, options)?;
+    let failed = |error: &object_store::Error| StoreError::remote(&name, error);
+    let head = async |key: object_store::Result<Key>| {
+        let how = GetOptions { range: Some(GetRange::Bounded(0..HEAD)), ..GetOptions::default() };
+        let read = async { store.get_opts(&key?, how).await?.bytes().await };
+        match read.await {
+            Ok(text) => Ok(Some(text)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(failed(&error)),
+        }
+    };
+    let (_, list) = connect(&beside(target, LIST), Purpose::Writing, options)?;
+    let listed = head(Ok(list)).await?.unwrap_or_default();
+    let listed = String::from_utf8_lossy(&listed);
     let listed: BTreeSet<&str> = listed.lines().collect();
     let mut documents = BTreeMap::new();
-    let (store, prefix) = connect(target, Purpose::Writing, options)?;
     for key in recognizer.documents {
-        let how = GetOptions { range: Some(GetRange::Bounded(0..HEAD)), ..GetOptions::default() };
-        let read = async { store.get_opts(&child(&prefix, key)?, how).await?.bytes().await };
-        match read.await {
-            Ok(text) => drop(documents.insert(*key, text.to_vec())),
-            Err(object_store::Error::NotFound { .. }) => {}
-            Err(error) => return Err(StoreError::remote(&name, &error)),
+        if let Some(text) = head(child(&prefix, key)).await? {
+            documents.insert(*key, text.to_vec());
         }
     }
     loop {
@@ -500,9 +500,7 @@ pub async fn receipt(
 /// # Errors
 /// [`StoreError`] of the store or the file system.
 pub async fn look(url: &str, options: &StoreOptions) -> Result<Option<Listed>, StoreError> {
-    if let Some(allowed) = &options.allowed {
-        allowed.check(url)?;
-    }
+    options.check_allowed(url)?;
     let location = Location::parse(url)?;
     if let Location::Local(path) = &location {
         return match fs::metadata(path) {

@@ -14,10 +14,8 @@ mod connect;
 mod error;
 mod fetch;
 mod folder;
-mod foreign;
 mod link;
 mod list;
-mod local;
 mod location;
 mod lock;
 mod meter;
@@ -27,7 +25,6 @@ mod output;
 mod pages;
 mod region;
 mod remote;
-mod retry;
 mod web;
 
 pub use allowed::Allowed;
@@ -35,7 +32,7 @@ pub use clients::Clients;
 pub use error::StoreError;
 pub use fetch::{Condition, fetch, post, probe};
 pub use folder::{Parts, Receipt, Recognizer, SideFolder, look, receipt};
-pub use foreign::{FileVersion, ForeignError, ForeignStore};
+pub use link::{FileVersion, ForeignError, ForeignStore};
 pub use list::{Folder, Listed, Page, folder_url, list_folder, list_page, milliseconds};
 pub use location::{local_path, names_in, url_of};
 pub use lock::OutputLock;
@@ -43,7 +40,7 @@ pub use meter::{Retries, Stats, Traffic};
 pub use object::{Object, open, open_listed};
 pub use options::StoreOptions;
 pub use output::{
-    ObjectVersion, OutputPlace, SideFile, SideObject, create_folder, is_temporary, put, read_object, remove,
-    remove_abandoned, sync_folder, write_object,
+    OutputPlace, SideFile, SideObject, create_folder, is_temporary, put, remove, remove_abandoned,
+    sync_folder,
 };
 pub use region::{detected_region, known_regions};

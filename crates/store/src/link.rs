@@ -1,17 +1,23 @@
-use std::{sync::Arc, time::Duration};
+//! Requests for remote objects, with retries, and the stores that a caller provides.
+
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
+use chrono::DateTime;
 use object_store::{Error, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, path::Path};
-use virtualize_bytes::{ByteRange, ReadErrorKind};
+use virtualize_bytes::{BoxFuture, ByteRange, ReadErrorKind};
 
 use crate::{
-    ForeignStore, StoreError, StoreOptions,
+    StoreError, StoreOptions,
     clients::{Pool, Purpose, Seen},
     connect::{connect, web_client},
-    error,
+    error::{self, one_line},
     location::Location,
     meter::Meter,
-    retry::{Backoff, Tried},
     web::{self, WebFile, WebResponse},
 };
 
@@ -260,5 +266,146 @@ impl Link {
     /// Builds the error for a failure of the store.
     pub(crate) fn unavailable(&self, reason: String) -> StoreError {
         StoreError::Unavailable { name: self.name.clone(), reason }
+    }
+}
+
+/// Delay before the first retry.
+const FIRST: Duration = Duration::from_millis(100);
+/// Maximum delay between retries.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// How an attempt failed.
+#[derive(Debug)]
+pub(crate) enum Tried<F = StoreError> {
+    /// Permanently.
+    Final(F),
+    /// Transiently.
+    Passing(StoreError),
+}
+
+/// Exponential backoff within the limits of the options.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    left: usize,
+    end: Instant,
+    wait: Duration,
+    tries: usize,
+}
+
+impl Backoff {
+    pub(crate) fn new(retries: usize, timeout: Duration) -> Self {
+        let now = Instant::now();
+        let end = now.checked_add(timeout).unwrap_or(now);
+        Self { left: retries, end, wait: FIRST, tries: 1 }
+    }
+
+    /// Returns a backoff with the limits of `options`.
+    pub(crate) fn of(options: &StoreOptions) -> Self {
+        Self::new(options.retries, options.retry_timeout)
+    }
+
+    /// Waits before the next attempt, at least as long as the server asks for, and counts the retry; returns the
+    /// failure if no attempts are left.
+    pub(crate) async fn wait(
+        &mut self,
+        failure: StoreError,
+        seen: &Seen,
+        meter: &Meter,
+    ) -> Result<(), StoreError> {
+        let wait = self.wait.mul_f64(jitter()).max(seen.retry_after());
+        let now = Instant::now();
+        if self.left == 0 || now.checked_add(wait).is_none_or(|then| then > self.end) {
+            return Err(self.last(failure));
+        }
+        self.left -= 1;
+        self.tries += 1;
+        self.wait = self.wait.saturating_mul(2).min(LONGEST);
+        tracing::info!("{failure}: retrying in {} ms", wait.as_millis());
+        meter.retried(seen.reason(), wait);
+        tokio::time::sleep(wait).await;
+        Ok(())
+    }
+
+    fn last(&self, failure: StoreError) -> StoreError {
+        match failure {
+            StoreError::Unavailable { name, reason } if self.tries > 1 => {
+                StoreError::Unavailable { name, reason: format!("{reason} (tried {} times)", self.tries) }
+            }
+            failure => failure,
+        }
+    }
+}
+
+/// Returns a random factor from 0.5 to 1, so that requests that fail together are not repeated together.
+fn jitter() -> f64 {
+    0.5 + fastrand::f64() / 2.0
+}
+
+/// A store that the caller provides, such as one of a Python library. Files are read through it if it is set in
+/// [`crate::StoreOptions::through`].
+pub trait ForeignStore: fmt::Debug + Send + Sync {
+    /// Reads a range of the file at a URL, and returns the version of the file that contains these bytes, or fails: all
+    /// detection of changes rests on this. The result is shorter if the file ends within the range. `if_match` is the
+    /// entity tag when the file was opened, for stores that support conditional requests; `None` when the file is
+    /// being opened, and for files without a tag.
+    fn read<'a>(
+        &'a self,
+        url: &'a str,
+        range: ByteRange,
+        if_match: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<(FileVersion, Bytes), ForeignError>>;
+}
+
+/// Version of a file in a foreign store.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileVersion {
+    /// Size in bytes.
+    pub size: u64,
+    /// Entity tag.
+    pub etag: Option<String>,
+    /// Modification time in microseconds since 1970-01-01T00:00:00Z.
+    pub modified: Option<i64>,
+}
+
+/// Error of a foreign store.
+#[derive(Debug)]
+pub struct ForeignError {
+    /// Class of the error.
+    pub kind: ReadErrorKind,
+    /// What failed.
+    pub reason: String,
+}
+
+impl ForeignError {
+    /// Adds the name of the file.
+    pub(crate) fn named(self, name: &str) -> StoreError {
+        let (name, reason) = (name.to_owned(), one_line(&self.reason));
+        match self.kind {
+            ReadErrorKind::NotFound => StoreError::NotFound { name },
+            ReadErrorKind::Denied => StoreError::Denied { name, reason },
+            ReadErrorKind::Changed => StoreError::Changed { name, reason },
+            ReadErrorKind::Invalid => StoreError::Location { name, reason },
+            _ => StoreError::Unavailable { name, reason },
+        }
+    }
+}
+
+impl From<FileVersion> for ObjectMeta {
+    fn from(version: FileVersion) -> Self {
+        let modified = version.modified.and_then(DateTime::from_timestamp_micros).unwrap_or_default();
+        let FileVersion { size, etag, .. } = version;
+        Self { location: Path::default(), last_modified: modified, size, e_tag: etag, version: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jitter_is_within_a_half_and_one() {
+        let all: Vec<_> = (0..100).map(|_| jitter()).collect();
+        assert!(all.iter().all(|one| (0.5..=1.0).contains(one)));
+        assert!(all.iter().any(|one| (one - all[0]).abs() > 1e-6));
     }
 }

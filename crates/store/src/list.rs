@@ -17,10 +17,10 @@ use crate::{
     Allowed, StoreError, StoreOptions,
     clients::{Purpose, Seen},
     connect::connect_bucket,
+    link::Backoff,
     location::{Location, Service, name_as_text},
     meter::Meter,
     region,
-    retry::Backoff,
 };
 
 /// A file as listed. Values that the listing omits are determined when the file is opened.

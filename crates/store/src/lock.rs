@@ -26,7 +26,7 @@ use tokio::{
 };
 
 use crate::{
-    StoreError, StoreOptions, clients::Purpose, connect::connect, local::not_a_file, location::Location,
+    StoreError, StoreOptions, clients::Purpose, connect::connect, location::Location, object::not_a_file,
     output::check_folder, region,
 };
 

@@ -1,15 +1,21 @@
-use std::{path::Path, sync::Arc, time::Instant};
+use std::{
+    fs::{File, Metadata},
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Instant, SystemTime, UNIX_EPOCH},
+};
 
 use bytes::Bytes;
 use object_store::ObjectMeta;
 use virtualize_bytes::{BoxFuture, ByteRange, MemorySource, ReadError, ReadRanges};
 
 use crate::{
-    Listed, Stats, StoreError, StoreOptions,
-    local::{LocalFile, slice},
+    Allowed, Listed, Stats, StoreError, StoreOptions,
+    list::milliseconds,
     location::Location,
     meter::Meter,
-    pages::pause,
+    pages::{self, pause, slice},
     remote::{self, Opened, Remote},
 };
 
@@ -40,9 +46,7 @@ pub async fn open(location: &str, options: &StoreOptions) -> Result<Arc<Object>,
 /// Opens a listed file, as [`open`] does. Fails with [`StoreError::Changed`] if the file differs from its listing. The
 /// one request fetches a file of at most [`StoreOptions::small_file`] bytes whole.
 pub async fn open_listed(listed: &Listed, options: &StoreOptions) -> Result<Arc<Object>, StoreError> {
-    if let Some(allowed) = &options.allowed {
-        allowed.check(&listed.url)?;
-    }
+    options.check_allowed(&listed.url)?;
     let location = match &options.through {
         Some(_) => Location::Foreign(listed.url.clone()),
         None => Location::parse(&listed.url)?,
@@ -247,4 +251,169 @@ impl ReadRanges for Object {
     fn is_local(&self) -> bool {
         Self::is_local(self)
     }
+}
+
+/// Maximum gap in bytes across which two reads are merged.
+const GAP: u64 = 4 << 10;
+/// Maximum length in bytes of a merged read.
+const LONGEST: u64 = 4 << 20;
+
+/// A file on a local disk, read synchronously on the calling thread.
+#[derive(Debug)]
+struct LocalFile {
+    file: File,
+    path: PathBuf,
+    size: u64,
+    modified: Option<SystemTime>,
+}
+
+impl LocalFile {
+    /// Opens a regular file; checks its real path if only some prefixes are allowed.
+    fn open(path: PathBuf, allowed: Option<&Allowed>) -> Result<Self, StoreError> {
+        let name = path.display().to_string();
+        let found = std::fs::metadata(&path).map_err(|error| StoreError::io(&name, &error))?;
+        if let Some(what) = not_a_file(&found) {
+            return Err(StoreError::NotAFile { name, what });
+        }
+        let file = File::open(&path).map_err(|error| StoreError::io(&name, &error))?;
+        if let Some(allowed) = allowed {
+            allowed.check_file(&file, &path)?;
+        }
+        let opened = file.metadata().map_err(|error| StoreError::io(&name, &error))?;
+        Ok(Self { file, path, size: opened.len(), modified: opened.modified().ok() })
+    }
+
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Returns the modification time in milliseconds since 1970, rounded up.
+    fn modified(&self) -> Option<i64> {
+        milliseconds(self.modified?)
+    }
+
+    /// Returns an identifier of this version of the file.
+    fn stamp(&self) -> Option<String> {
+        let found = self.file.metadata().ok()?;
+        let modified = self.modified?.duration_since(UNIX_EPOCH).ok()?.as_nanos();
+        #[cfg(unix)]
+        let more = {
+            use std::os::unix::fs::MetadataExt;
+            format!("{}-{}-{}-{}", found.dev(), found.ino(), found.ctime(), found.ctime_nsec())
+        };
+        #[cfg(not(unix))]
+        let more = found.created().ok()?.duration_since(UNIX_EPOCH).ok()?.as_nanos();
+        Some(format!("{}-{modified}-{more}", self.size))
+    }
+
+    /// Reads bytes into a buffer, and returns their number, which is smaller at the end of the file. Fails if the file
+    /// changed since it was opened.
+    fn read_into(&self, start: u64, buffer: &mut [u8], meter: &Meter) -> Result<usize, StoreError> {
+        let range = ByteRange::new(start, buffer.len() as u64).clamp_to(self.size);
+        let length = usize::try_from(range.length).unwrap_or(usize::MAX).min(buffer.len());
+        self.read_exact(buffer.get_mut(..length).unwrap_or_default(), range.start, meter)?;
+        self.unchanged(&self.file.metadata().map_err(|error| self.failed(&error))?)?;
+        Ok(length)
+    }
+
+    /// Reads ranges; fails if the file changed since it was opened.
+    fn read_ranges(&self, ranges: &[ByteRange], meter: &Meter) -> Result<Vec<Bytes>, StoreError> {
+        let clamped: Vec<_> = ranges.iter().map(|range| range.clamp_to(self.size)).collect();
+        let parts = match clamped.as_slice() {
+            [range] => vec![self.read(*range, meter)?],
+            many => self.read_merged(many, meter)?,
+        };
+        self.unchanged(&self.file.metadata().map_err(|error| self.failed(&error))?)?;
+        Ok(parts)
+    }
+
+    /// Checks that the path still leads to the file that was opened.
+    fn verify(&self) -> Result<(), StoreError> {
+        self.unchanged(&std::fs::metadata(&self.path).map_err(|error| self.failed(&error))?)
+    }
+
+    /// Reads several ranges, merging neighbours.
+    fn read_merged(&self, ranges: &[ByteRange], meter: &Meter) -> Result<Vec<Bytes>, StoreError> {
+        let plan = pages::merge(ranges, GAP, LONGEST);
+        let spans: Vec<Bytes> =
+            plan.spans.iter().map(|span| self.read(*span, meter)).collect::<Result<_, _>>()?;
+        let part = |(range, &at): (&ByteRange, &usize)| match (plan.spans.get(at), spans.get(at)) {
+            (Some(span), Some(bytes)) => slice(bytes, range.start - span.start, range.length),
+            _ => Bytes::new(),
+        };
+        Ok(ranges.iter().zip(&plan.span_of).map(part).collect())
+    }
+
+    /// Reads a single range.
+    fn read(&self, range: ByteRange, meter: &Meter) -> Result<Bytes, StoreError> {
+        let Ok(length) = usize::try_from(range.length) else {
+            return Err(self.failed(&io::ErrorKind::OutOfMemory.into()));
+        };
+        if length == 0 {
+            return Ok(Bytes::new());
+        }
+        let mut buffer = vec![0; length];
+        self.read_exact(&mut buffer, range.start, meter)?;
+        Ok(buffer.into())
+    }
+
+    /// Fills a buffer.
+    fn read_exact(&self, buffer: &mut [u8], start: u64, meter: &Meter) -> Result<(), StoreError> {
+        match read_exact_at(&self.file, buffer, start) {
+            Ok(()) => {
+                meter.request(buffer.len() as u64);
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(self.changed("it became shorter"))
+            }
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    /// Compares size and modification time with those of the opened file.
+    fn unchanged(&self, now: &Metadata) -> Result<(), StoreError> {
+        if now.len() != self.size {
+            return Err(self.changed(&format!("{} bytes, expected {}", now.len(), self.size)));
+        }
+        if now.modified().ok() != self.modified {
+            return Err(self.changed("its modification time differs"));
+        }
+        Ok(())
+    }
+
+    fn changed(&self, reason: &str) -> StoreError {
+        StoreError::Changed { name: self.path.display().to_string(), reason: reason.to_owned() }
+    }
+
+    fn failed(&self, error: &io::Error) -> StoreError {
+        StoreError::io(&self.path.display().to_string(), error)
+    }
+}
+
+/// Returns the kind of a file that is not a regular one; `None` for a regular file.
+pub(crate) fn not_a_file(found: &Metadata) -> Option<&'static str> {
+    match found {
+        found if found.is_file() => None,
+        found if found.is_dir() => Some("a directory"),
+        _ => Some("a pipe, socket or device"),
+    }
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset)
+}
+
+#[cfg(windows)]
+fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    use std::os::windows::fs::FileExt;
+    let mut done = 0;
+    while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        match file.seek_read(rest, offset.saturating_add(done as u64))? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => done += count,
+        }
+    }
+    Ok(())
 }

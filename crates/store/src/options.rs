@@ -1,7 +1,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
-    Allowed, Clients, ForeignStore, Traffic,
+    Allowed, Clients, ForeignStore, StoreError, Traffic,
     clients::{Pool, Settings},
 };
 
@@ -35,13 +35,16 @@ pub struct StoreOptions {
     pub clients: Clients,
     /// Prefixes of files that may be opened, whether the user or another file names them; `None` for all.
     pub allowed: Option<Allowed>,
-    /// Prefixes of outputs that may be written; `None` for all.
-    pub writable: Option<Allowed>,
     /// Store through which all files are read, whatever the scheme of their URLs. Outputs are not written through it.
     pub through: Option<Arc<dyn ForeignStore>>,
 }
 
 impl StoreOptions {
+    /// Checks that a URL starts with an allowed prefix.
+    pub(crate) fn check_allowed(&self, url: &str) -> Result<(), StoreError> {
+        self.allowed.as_ref().map_or(Ok(()), |allowed| allowed.check(url).map(drop))
+    }
+
     /// Returns the resources that files with these options share.
     pub(crate) fn pool(&self) -> Arc<Pool> {
         self.clients.pool(Settings {
@@ -72,7 +75,6 @@ impl Default for StoreOptions {
             traffic: Traffic::default(),
             clients: Clients::default(),
             allowed: None,
-            writable: None,
             through: None,
         }
     }
@@ -90,7 +92,6 @@ impl fmt::Debug for StoreOptions {
             .field("concurrency", &self.concurrency)
             .field("retries", &self.retries)
             .field("allowed", &self.allowed)
-            .field("writable", &self.writable)
             .field("through", &self.through)
             .finish_non_exhaustive()
     }

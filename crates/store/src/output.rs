@@ -9,12 +9,12 @@ use std::{
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
-use object_store::{ObjectStore, ObjectStoreExt, PutMode, UpdateVersion, WriteMultipart, path::Path as Key};
+use object_store::{ObjectStore, ObjectStoreExt, WriteMultipart, path::Path as Key};
 use tempfile::NamedTempFile;
 
 use crate::{
-    Allowed, Listed, Receipt, StoreError, StoreOptions, clients::Purpose, connect::connect,
-    local::not_a_file, location::Location, lock::is_at, region,
+    Listed, Receipt, StoreError, StoreOptions, clients::Purpose, connect::connect, location::Location,
+    lock::is_at, object::not_a_file, region,
 };
 
 /// Size in bytes of a part; larger objects are uploaded in parts. The 10,000 parts that S3 permits hold 80 GiB.
@@ -71,15 +71,6 @@ impl SideFile {
             side.as_file().set_permissions(mode).map_err(|error| failed(&error))?;
         }
         Ok(Self { target, kind: Kind::Side(side) })
-    }
-
-    /// Checks that the real path of the temporary file may be written.
-    pub fn check_place(&self, writable: Option<&Allowed>) -> Result<(), StoreError> {
-        let Some(writable) = writable else { return Ok(()) };
-        match &self.kind {
-            Kind::Side(side) => writable.check_side(side.path()),
-            Kind::Direct(_) => Err(StoreError::NotAllowed { name: self.target.display().to_string() }),
-        }
     }
 
     /// Makes the content durable: it survives a power cut once the file is renamed. Returns its receipt.
@@ -350,59 +341,6 @@ fn remove_one_abandoned(path: &Path, is_folder: bool) {
     match removed {
         Ok(()) => tracing::info!("{}: left by a process that was killed, removed", path.display()),
         Err(error) => tracing::warn!("{}: left by a process that was killed: {error}", path.display()),
-    }
-}
-
-/// Version of an object in a bucket.
-#[derive(Clone, Debug)]
-pub struct ObjectVersion(UpdateVersion);
-
-/// Reads a small object with its version. Returns `None` if there is no such object.
-///
-/// # Errors
-/// [`StoreError`] of the store; [`StoreError::Location`] for an object of more than `limit` bytes.
-pub async fn read_object(
-    url: &str,
-    limit: u64,
-    options: &StoreOptions,
-) -> Result<Option<(Bytes, ObjectVersion)>, StoreError> {
-    let location = Location::parse(url)?;
-    region::settle(&location, options).await?;
-    let (store, path) = connect(&location, Purpose::Writing, options)?;
-    let failed = |error: &object_store::Error| StoreError::remote(&location.name(), error);
-    let found = match store.get(&path).await {
-        Err(object_store::Error::NotFound { .. }) => return Ok(None),
-        found => found.map_err(|error| failed(&error))?,
-    };
-    if found.meta.size > limit {
-        let reason = format!("{} bytes, expected at most {limit}", found.meta.size);
-        return Err(StoreError::Location { name: location.name(), reason });
-    }
-    let version = UpdateVersion { e_tag: found.meta.e_tag.clone(), version: found.meta.version.clone() };
-    let bytes = found.bytes().await.map_err(|error| failed(&error))?;
-    Ok(Some((bytes, ObjectVersion(version))))
-}
-
-/// Writes an object if it still has the `expected` version, or does not exist if that is `None`. Returns whether it was
-/// written.
-///
-/// # Errors
-/// [`StoreError`] of the store, which must support conditional writes.
-pub async fn write_object(
-    url: &str,
-    expected: Option<ObjectVersion>,
-    bytes: Bytes,
-    options: &StoreOptions,
-) -> Result<bool, StoreError> {
-    use object_store::Error as E;
-    let location = Location::parse(url)?;
-    region::settle(&location, options).await?;
-    let (store, path) = connect(&location, Purpose::Writing, options)?;
-    let mode = expected.map_or(PutMode::Create, |version| PutMode::Update(version.0));
-    match store.put_opts(&path, bytes.into(), mode.into()).await {
-        Ok(_) => Ok(true),
-        Err(E::AlreadyExists { .. } | E::Precondition { .. } | E::NotFound { .. }) => Ok(false),
-        Err(error) => Err(StoreError::remote(&location.name(), &error)),
     }
 }
 

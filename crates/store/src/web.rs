@@ -22,7 +22,12 @@ use object_store::{
 use reqwest::Method;
 use url::Url;
 
-use crate::{StoreError, clients::Seen, error, link::Failure, retry::Tried};
+use crate::{
+    StoreError,
+    clients::Seen,
+    error,
+    link::{Failure, Tried},
+};
 
 /// Maximum number of bytes of an error document that are read.
 const DOCUMENT: usize = 4096;

@@ -1,20 +1,23 @@
-//! Reads the stored bytes of single chunks, with one request each.
+//! Reads the stored bytes of chunks from the files of a store.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
-use virtualize_bytes::{ByteRange, ReadError, ReadErrorKind};
+use futures::{StreamExt, TryStreamExt, stream};
+use virtualize_bytes::{ByteRange, ReadError, ReadErrorKind, ReadRanges};
 use virtualize_store::{Object, StoreOptions};
-use virtualize_zarr::{Reference, SourceId};
+use virtualize_zarr::{Array, ChunkEntry, Reference, SourceId};
 
-use crate::error::Error;
-use crate::sources::{Pool, ReopenError, reopen};
-use crate::store::VirtualStore;
+use crate::{
+    error::{ArrayError, Error},
+    sources::{Pool, reopen},
+    store::VirtualStore,
+};
 
-/// Reads chunks of one store. A file that changed since it was mapped is an error.
+/// Reads chunks of one store, with one request each. A file that changed since it was mapped is an error.
 #[derive(Debug, Default)]
 pub struct ChunkReader {
-    others: Pool,
+    pool: Pool,
 }
 
 impl ChunkReader {
@@ -31,10 +34,16 @@ impl ChunkReader {
     ) -> Result<Bytes, Error> {
         let within = within.clamp_to(place.length);
         let range = ByteRange::new(place.offset.saturating_add(within.start), within.length);
-        let bytes = match (place.source, store.object()) {
-            (SourceId(0), Some(object)) => object.read_once(range).await?,
-            (other, _) => self.open(store, other, options).await?.read_once(range).await?,
-        };
+        let object = Files { store, options, pool: &self.pool }.open(place.source).await;
+        let object = object.map_err(|error| match error {
+            ArrayError::Store(error) => Error::Store(error),
+            ArrayError::Changed { name } => {
+                let message = format!("{name}: the file changed since it was mapped");
+                ReadError::new(ReadErrorKind::Changed, message).into()
+            }
+            error => ReadError::new(ReadErrorKind::Invalid, format!("{}: {error}", store.name())).into(),
+        })?;
+        let bytes = object.read_once(range).await?;
         if bytes.len() as u64 != within.length {
             let message =
                 format!("{}: {} bytes at {range}, expected {}", store.name(), bytes.len(), within.length);
@@ -42,28 +51,82 @@ impl ChunkReader {
         }
         Ok(bytes)
     }
+}
 
-    async fn open(
-        &self,
-        store: &VirtualStore,
-        id: SourceId,
-        options: &StoreOptions,
-    ) -> Result<Arc<Object>, Error> {
-        let Some(source) = store.hierarchy.source(id) else {
-            let message = format!("{}: there is no source {}", store.name(), id.0);
-            return Err(ReadError::new(ReadErrorKind::Invalid, message).into());
-        };
-        if let Some(object) = self.others.get(&source.url) {
+/// The files of a store. They are opened at the urls from which they were read, since they may have been relocated.
+#[derive(Clone, Copy)]
+pub(crate) struct Files<'a> {
+    pub(crate) store: &'a VirtualStore,
+    pub(crate) options: &'a StoreOptions,
+    pub(crate) pool: &'a Pool,
+}
+
+impl<'a> Files<'a> {
+    fn url(&self, id: SourceId) -> Result<&'a str, ArrayError> {
+        let url = self.store.source_url(id);
+        url.ok_or_else(|| ArrayError::invalid(format!("there is no source {}", id.0)))
+    }
+
+    fn own(&self, url: &str) -> Option<&'a Arc<Object>> {
+        self.store.shared_object().filter(|object| object.url() == url)
+    }
+
+    /// Returns whether a file can be read without waiting.
+    pub(crate) fn is_local(&self, id: SourceId) -> bool {
+        let is_on_disk = |url: &str| url.starts_with("file:") && self.options.through.is_none();
+        self.url(id).is_ok_and(|url| self.own(url).map_or_else(|| is_on_disk(url), |own| own.is_local()))
+    }
+
+    /// Opens a file, or returns it if it is open. It must be the version that was mapped.
+    pub(crate) async fn open(&self, id: SourceId) -> Result<Arc<Object>, ArrayError> {
+        let url = self.url(id)?;
+        if let Some(object) = self.own(url).cloned().or_else(|| self.pool.get(url)) {
             return Ok(object);
         }
-        let object = reopen(&source.url, Some(source), options).await.map_err(|error| match error {
-            ReopenError::Store(error) => Error::Store(error),
-            ReopenError::Changed { name } => {
-                let message = format!("{name}: the file changed since it was mapped");
-                ReadError::new(ReadErrorKind::Changed, message).into()
-            }
-        })?;
-        self.others.keep(&source.url, &object);
+        let object = reopen(url, self.store.hierarchy.source(id), self.options).await?;
+        self.pool.keep(url, &object);
         Ok(object)
     }
+}
+
+/// Fetches the referenced chunks of an array by position, with one call per file.
+///
+/// # Errors
+/// The stored chunks have more than `most` bytes together; a file has changed or cannot be read.
+pub(crate) async fn fetch(
+    store: &VirtualStore,
+    array: &Array,
+    most: u64,
+    options: &StoreOptions,
+) -> Result<BTreeMap<u64, Bytes>, ArrayError> {
+    let mut by_source: BTreeMap<SourceId, Vec<(u64, Reference)>> = BTreeMap::new();
+    let mut bytes = 0_u64;
+    for (position, entry) in array.chunks.iter() {
+        if let ChunkEntry::Reference(reference) = entry {
+            bytes = bytes.saturating_add(reference.length);
+            if bytes > most {
+                let text = format!(
+                    "its chunks are stored in more than {most} bytes, which is all that is read at once"
+                );
+                return Err(ArrayError::invalid(text));
+            }
+            by_source.entry(reference.source).or_default().push((position, reference));
+        }
+    }
+    let pool = Pool::default();
+    let files = Files { store, options, pool: &pool };
+    let reads = by_source.into_iter().map(|(id, chunks)| async move {
+        let object = files.open(id).await?;
+        let ranges: Vec<_> = chunks.iter().map(|(_, at)| ByteRange::new(at.offset, at.length)).collect();
+        let read = object.read_ranges(&ranges).await?;
+        object.verify()?;
+        let checked = chunks.iter().zip(ranges).zip(read).map(|(((position, _), range), bytes)| {
+            let is_whole = bytes.len() as u64 == range.length;
+            is_whole.then_some((*position, bytes)).ok_or_else(|| ArrayError::truncated(range, object.name()))
+        });
+        checked.collect::<Result<Vec<_>, ArrayError>>()
+    });
+    let concurrency = options.concurrency.clamp(1, 16);
+    let all: Vec<Vec<(u64, Bytes)>> = stream::iter(reads).buffer_unordered(concurrency).try_collect().await?;
+    Ok(all.into_iter().flatten().collect())
 }

@@ -26,7 +26,8 @@ pub async fn commit(
     store_options: &StoreOptions,
 ) -> Result<Committed, Error> {
     store.check_ranges(&Relocation::Keep)?;
-    let (location, options) = reach_for_writing(target, options, store_options).await?;
+    let (location, storage) = reach(target, store_options).await?;
+    let options = CommitOptions { storage, ..options.clone() };
     let commit = virtualize_icechunk::commit(&store.hierarchy, &location, &options);
     Box::pin(commit).await.map_err(failed(target))
 }
@@ -47,7 +48,8 @@ pub async fn commit_chunks(
     store_options: &StoreOptions,
 ) -> Result<Committed, Error> {
     let mut chunks = PassingChunks::new(chunks, (target, None), relocation)?;
-    let (location, options) = reach_for_writing(target, options, store_options).await?;
+    let (location, storage) = reach(target, store_options).await?;
+    let options = CommitOptions { storage, ..options.clone() };
     let commit = virtualize_icechunk::commit_chunks(&store.hierarchy, &mut chunks, &location, &options);
     Box::pin(commit).await.map_err(failed(target))
 }
@@ -111,18 +113,6 @@ fn failed(target: &str) -> impl Fn(IcechunkError) -> Error {
         },
         source => Error::Icechunk { name: name.clone(), source },
     }
-}
-
-async fn reach_for_writing(
-    target: &str,
-    options: &CommitOptions,
-    store_options: &StoreOptions,
-) -> Result<(RepositoryLocation, CommitOptions), Error> {
-    if let Some(writable) = &store_options.writable {
-        writable.check_output(&virtualize_store::url_of(target)?)?;
-    }
-    let (location, storage) = reach(target, store_options).await?;
-    Ok((location, CommitOptions { storage, ..options.clone() }))
 }
 
 async fn reach(target: &str, options: &StoreOptions) -> Result<(RepositoryLocation, StorageOptions), Error> {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use virtualize_codec::CodecFailure;
-use virtualize_zarr::{Array, ChunkGrid, Codec, Implementation, ZarrFormat, chunk_indices};
+use virtualize_zarr::{Array, ChunkGrid, Codec, DataType, Implementation, ZarrFormat, chunk_indices};
 
 use crate::error::ArrayError;
 
@@ -15,6 +15,14 @@ pub(crate) fn chunk_shape(array: &Array, position: u64) -> Option<Vec<u64>> {
             edges.iter().zip(at).map(|(edges, at)| edges.get(usize::try_from(at).ok()?).copied()).collect()
         }
     }
+}
+
+/// Returns the indices of a chunk as in its key: `0.1`.
+pub(crate) fn chunk_name(indices: &[u64]) -> String {
+    if indices.is_empty() {
+        return "0".to_owned();
+    }
+    indices.iter().map(u64::to_string).collect::<Vec<_>>().join(".")
 }
 
 /// Returns the number of elements of a shape.
@@ -33,11 +41,12 @@ pub(crate) fn stored_order(codecs: &[Codec], rank: usize) -> Result<Vec<usize>, 
                 let mut sorted = order.clone();
                 sorted.sort_unstable();
                 if !sorted.into_iter().eq(0..rank) {
-                    return Err(ArrayError::Order { order: order.clone(), rank });
+                    let text = format!("transpose: {order:?} is no order of {rank} axes");
+                    return Err(ArrayError::invalid(text));
                 }
                 whole = order.iter().filter_map(|axis| whole.get(*axis).copied()).collect();
             }
-            Codec::Transpose { .. } => return Err(ArrayError::LateTranspose),
+            Codec::Transpose { .. } => return Err(ArrayError::invalid("transpose behind another codec")),
             arithmetic => is_first &= arithmetic.is_arithmetic(),
         }
     }
@@ -62,9 +71,64 @@ pub(crate) fn in_order(array: &Array, shape: &[u64], values: Vec<u8>) -> Result<
     let start = vec![0; shape.len()];
     let (to, from) = (Region::new(shape, &start), Region::permuted(shape, &order, &start));
     let mut ordered = vec![0; values.len()];
-    copy_region((&mut ordered, &to), (&values, &from), shape, size)
-        .map_err(|_| ArrayError::TooFewElements)?;
+    let copied = copy_region((&mut ordered, &to), (&values, &from), shape, size);
+    copied.ok_or(ArrayError::TOO_FEW_ELEMENTS)?;
     Ok(ordered)
+}
+
+/// Returns the text or bytes of variable length of a chunk in the layout of `vlen-utf8` and `vlen-bytes`: the number of
+/// elements, then the length and bytes of each element, all numbers little-endian 32-bit integers, without trailing bytes. Equal elements are equal bytes, however
+/// they are compressed.
+pub(crate) fn variable(array: &Array, bytes: &[u8], shape: &[u64], most: u64) -> Result<Vec<u8>, ArrayError> {
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let is_layout = |codec: &Codec| matches!(codec, Codec::VlenUtf8 | Codec::VlenBytes);
+    if !array.codecs.iter().any(is_layout) {
+        return Err(CodecFailure::NoDecoder("another layout of text".to_owned()).into());
+    }
+    let mut bytes = virtualize_codec::decode_variable(&array.codecs, bytes, most)?;
+    let count = count(shape).and_then(|count| usize::try_from(count).ok());
+    let end = variable_end(&bytes, count.unwrap_or(usize::MAX), array.data_type == DataType::String)?;
+    bytes.truncate(end);
+    Ok(bytes)
+}
+
+/// Returns the elements of the layout that [`variable`] returns.
+pub(crate) fn variable_elements(values: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = values.get(4..).unwrap_or_default();
+    std::iter::from_fn(move || {
+        let (length, after) = rest.split_first_chunk::<4>()?;
+        let (element, after) = after.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
+        rest = after;
+        Some(element)
+    })
+}
+
+/// Returns the offset of the end of the last element.
+fn variable_end(bytes: &[u8], count: usize, is_text: bool) -> Result<usize, ArrayError> {
+    let wrong = |at: usize, found: &str, expected: &str| {
+        ArrayError::invalid(format!("text of variable length at byte {at}: {found}, expected {expected}"))
+    };
+    let number = |at: usize| {
+        let four = at.checked_add(4).and_then(|end| bytes.get(at..end)?.try_into().ok());
+        let four = four.ok_or_else(|| wrong(at, "the end", "4 bytes"))?;
+        Ok::<usize, ArrayError>(usize::try_from(u32::from_le_bytes(four)).unwrap_or(usize::MAX))
+    };
+    let found = number(0)?;
+    if found != count {
+        return Err(wrong(0, &format!("{found} elements"), &count.to_string()));
+    }
+    let mut at = 4_usize;
+    for _ in 0..count {
+        let length = number(at)?;
+        at = at.saturating_add(4);
+        let end = at.saturating_add(length);
+        let element = bytes.get(at..end).ok_or_else(|| wrong(at, "the end", &format!("{length} bytes")))?;
+        if is_text && std::str::from_utf8(element).is_err() {
+            return Err(wrong(at, "other bytes", "UTF-8"));
+        }
+        at = end;
+    }
+    Ok(at)
 }
 
 /// Returns the codecs, completed by properties that follow from the array and the chunk's shape.
@@ -129,11 +193,6 @@ pub(crate) struct Region {
     strides: Vec<u64>,
 }
 
-/// Reason why a box was not copied.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a piece does not fit its chunk")]
-pub(crate) struct RegionError;
-
 impl Region {
     /// Returns the box that starts at an index of an array in row-major order.
     pub(crate) fn new(shape: &[u64], start: &[u64]) -> Self {
@@ -161,18 +220,16 @@ impl Region {
     }
 }
 
-/// Copies a box of `extent` elements, of `element` bytes each.
-///
-/// # Errors
-/// Part of the box is outside its buffer. Rows that were copied before remain.
+/// Copies a box of `extent` elements, of `element` bytes each. Returns `None` if part of the box is outside its buffer;
+/// rows that were copied before remain.
 pub(crate) fn copy_region(
     target: (&mut [u8], &Region),
     source: (&[u8], &Region),
     extent: &[u64],
     element: usize,
-) -> Result<(), RegionError> {
+) -> Option<()> {
     if extent.contains(&0) {
-        return Ok(());
+        return Some(());
     }
     let ((target, to), (source, from)) = (target, source);
     let bytes = |elements: u64| usize::try_from(elements).unwrap_or(usize::MAX).saturating_mul(element);
@@ -183,7 +240,7 @@ pub(crate) fn copy_region(
     };
     let dims: Vec<Dim<'_>> = extent.iter().zip(&from.strides).zip(&to.strides).map(dim).collect();
     let (from, to) = (bytes(from.start), bytes(to.start));
-    copy(&merged(dims), element, (source, from), (target, to)).ok_or(RegionError)
+    copy(&merged(dims), element, (source, from), (target, to))
 }
 
 /// Elements along one axis of a source and a target, with distances in bytes.
@@ -332,6 +389,32 @@ fn strided<const N: usize>(steps: Steps, source: &[u8], target: &mut [u8]) -> Op
 mod tests {
     use super::*;
 
+    /// Expected bytes: `numcodecs.VLenUTF8().encode(np.array(["ä", ""], dtype=object))`.
+    const TWO: [u8; 14] = [2, 0, 0, 0, 2, 0, 0, 0, 0xC3, 0xA4, 0, 0, 0, 0];
+
+    #[test]
+    fn what_follows_the_elements_does_not_count() {
+        assert_eq!(variable_end(&TWO, 2, true).unwrap(), 14);
+        assert_eq!(variable_end(&[&TWO[..], &[0; 3]].concat(), 2, true).unwrap(), 14);
+        assert!(variable_elements(&TWO).eq(["ä".as_bytes(), b""]));
+    }
+
+    #[test]
+    fn layouts_that_are_wrong_are_refused() {
+        for (bytes, count, expected) in [
+            (&TWO[..], 3, "at byte 0: 2 elements, expected 3"),
+            (&TWO[..9], 2, "at byte 8: the end, expected 2 bytes"),
+            (&TWO[..11], 2, "at byte 10: the end, expected 4 bytes"),
+            (&[], 0, "at byte 0: the end, expected 4 bytes"),
+            (&[1, 0, 0, 0, 1, 0, 0, 0, 0xC3], 1, "at byte 8: other bytes, expected UTF-8"),
+            (&[1, 0, 0, 0, 255, 255, 255, 255], 1, "at byte 8: the end, expected 4294967295 bytes"),
+        ] {
+            let error = variable_end(bytes, count, true).unwrap_err().to_string();
+            assert!(error.ends_with(expected), "{error}");
+        }
+        assert_eq!(variable_end(&[1, 0, 0, 0, 1, 0, 0, 0, 0xC3], 1, false).unwrap(), 9);
+    }
+
     #[test]
     fn part_of_a_box_goes_to_its_place() {
         let mut chunk = *b"............";
@@ -371,8 +454,8 @@ mod tests {
     fn buffers_that_are_too_short_are_refused() {
         let mut chunk = *b"....";
         let (to, from) = (Region::new(&[4], &[3]), Region::new(&[2], &[0]));
-        assert_eq!(copy_region((&mut chunk, &to), (b"ab", &from), &[2], 1), Err(RegionError));
+        assert_eq!(copy_region((&mut chunk, &to), (b"ab", &from), &[2], 1), None);
         let far = Region::new(&[2], &[u64::MAX]);
-        assert_eq!(copy_region((&mut chunk, &from), (b"ab", &far), &[2], 1), Err(RegionError));
+        assert_eq!(copy_region((&mut chunk, &from), (b"ab", &far), &[2], 1), None);
     }
 }

@@ -1,19 +1,17 @@
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use virtualize_bytes::{ByteRange, ReadError, ReadErrorKind};
 use virtualize_codec::CodecFailure;
 use virtualize_map::Diagnostic;
 use virtualize_remedy::{Code, Notation, OptionName, Remedy};
 use virtualize_store::StoreError;
-use virtualize_zarr::DataType;
-
-use crate::selection::SelectionError;
 
 /// Description of a file whose format is not supported.
 pub(crate) const NONE_OF_THEM: &str = "neither HDF5, NetCDF nor TIFF";
 
 /// Error of reading, mapping or converting a file, or of writing references. One line that names the file.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// A file could not be opened or written.
     #[error(transparent)]
@@ -29,29 +27,15 @@ pub enum Error {
         /// Description of the file's content, as a clause.
         found: String,
     },
-    /// A structure of an HDF5 file is damaged or not supported.
-    #[error("{}", named(name, source))]
-    Hdf5 {
+    /// A structure of the file is damaged, not supported, or exceeds a limit.
+    #[error("{name}: {reason}")]
+    Structure {
         /// The file.
         name: String,
+        /// [`Code::FileMalformed`], [`Code::FileTruncated`], [`Code::FileUnsupported`] or [`Code::FileLimit`].
+        code: Code,
         /// Structure, address, expected and found.
-        source: virtualize_hdf5::Error,
-    },
-    /// A structure of a NetCDF classic file is damaged.
-    #[error("{}", named(name, source))]
-    Netcdf3 {
-        /// The file.
-        name: String,
-        /// Structure, offset, expected and found.
-        source: virtualize_netcdf3::Error,
-    },
-    /// A structure of a TIFF file is damaged or not supported.
-    #[error("{}", named(name, source))]
-    Tiff {
-        /// The file.
-        name: String,
-        /// Structure, offset, expected and found.
-        source: virtualize_tiff::Error,
+        reason: String,
     },
     /// A reference set is damaged or not supported.
     #[error("{name}: {reason}")]
@@ -104,7 +88,7 @@ pub enum Error {
     },
     /// The urls of sources cannot be changed as requested.
     #[error("url of a source: {0}")]
-    Relocation(#[from] RelocationError),
+    Relocation(String),
     /// A relative url in references names two different files.
     #[error("url of a source: {url:?} exists both beside the references and in the working directory")]
     AmbiguousUrl {
@@ -126,73 +110,6 @@ pub enum Error {
         reason: String,
         /// The reader of the output pipe has exited.
         broken_pipe: bool,
-    },
-}
-
-/// Reason why the urls of sources could not be changed. Urls are given without their queries, which may contain
-/// signatures.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum RelocationError {
-    /// A rule does not connect two places.
-    #[error("{from:?} to {to:?}: expected a url or path, and a url or absolute path")]
-    Rule {
-        /// The prefix to replace.
-        from: String,
-        /// Its replacement.
-        to: String,
-    },
-    /// A relative path could not be made absolute.
-    #[error("{path}: {reason}")]
-    Path {
-        /// The path.
-        path: String,
-        /// Reason.
-        reason: String,
-    },
-    /// A text is not a rule.
-    #[error("{text:?}: expected FROM=TO, where TO is a url or an absolute path")]
-    Syntax {
-        /// The text.
-        text: String,
-    },
-    /// Two sources would become indistinguishable.
-    #[error("two sources would have one url")]
-    SameUrl,
-    /// Names cannot be appended to a url with a query.
-    #[error("{url} cannot be rewritten: {to} has a query")]
-    QueryInRule {
-        /// The source.
-        url: String,
-        /// The replacement.
-        to: String,
-    },
-    /// The query of a source has no equivalent outside HTTP.
-    #[error("{url} cannot be rewritten: its url has a query")]
-    Query {
-        /// The source.
-        url: String,
-    },
-    /// The escapes of a url do not decode to text.
-    #[error("{url} cannot be rewritten: its url is not UTF-8")]
-    NotUtf8 {
-        /// The source.
-        url: String,
-    },
-    /// A rule matches no source.
-    #[error("{from} is a prefix of no source; the first is {first}")]
-    UnusedRule {
-        /// The prefix of the rule.
-        from: String,
-        /// The first source, or "none".
-        first: String,
-    },
-    /// A source has no relative url.
-    #[error("{url} lies outside {folder}, the folder of the output")]
-    OutsideFolder {
-        /// The source.
-        url: String,
-        /// Folder of the output.
-        folder: String,
     },
 }
 
@@ -218,7 +135,30 @@ pub enum ErrorClass {
     BrokenPipe,
 }
 
+/// Returns a conversion from the error of a reader crate, whose texts lack the name of the file.
+macro_rules! of_reader {
+    ($function:ident, $reader:ident, $($variant:ident => $code:ident),*) => {
+        pub(crate) fn $function(name: &str, error: $reader::Error) -> Self {
+            let text = error.to_string();
+            let has_name = text.strip_prefix(name).is_some_and(|rest| rest.starts_with(": "));
+            let code = match error {
+                $reader::Error::Read(error) if has_name => return Self::Read(error),
+                $reader::Error::Read(error) => {
+                    return Self::Read(ReadError { message: format!("{name}: {text}").into(), ..error });
+                }
+                $($reader::Error::$variant { .. } => Code::$code,)*
+                _ => Code::FileMalformed,
+            };
+            Self::Structure { name: name.to_owned(), code, reason: text }
+        }
+    };
+}
+
 impl Error {
+    of_reader!(of_hdf5, virtualize_hdf5, Truncated => FileTruncated, Unsupported => FileUnsupported, Limit => FileLimit);
+    of_reader!(of_netcdf3, virtualize_netcdf3, Truncated => FileTruncated, Limit => FileLimit);
+    of_reader!(of_tiff, virtualize_tiff, Truncated => FileTruncated, Unsupported => FileUnsupported, Limit => FileLimit);
+
     /// Returns the error of a chunk that could not be read.
     pub(crate) fn of_chunks(error: virtualize_zarr::ChunkReadError) -> Self {
         match error.downcast::<Self>() {
@@ -255,9 +195,6 @@ impl Error {
             Self::Icechunk { .. } => ErrorClass::Unavailable,
             Self::Store(error) => of_kind(error.kind()),
             Self::Read(error) => of_kind(error.kind),
-            Self::Hdf5 { source: virtualize_hdf5::Error::Read(error), .. }
-            | Self::Netcdf3 { source: virtualize_netcdf3::Error::Read(error), .. }
-            | Self::Tiff { source: virtualize_tiff::Error::Read(error), .. } => of_kind(error.kind),
             Self::Emit { broken_pipe: true, .. } => ErrorClass::BrokenPipe,
             Self::Emit { .. } | Self::Chunks { .. } => ErrorClass::Unavailable,
             _ => ErrorClass::File,
@@ -266,25 +203,11 @@ impl Error {
 
     /// Returns the code of the error: that of the first diagnostic if the mapping refuses the file.
     pub fn code(&self) -> Code {
-        use virtualize_hdf5::Error as H;
-        use virtualize_netcdf3::Error as N;
-        use virtualize_tiff::Error as T;
         match self {
             Self::Store(error) => of_store(error),
-            Self::Read(error)
-            | Self::Hdf5 { source: H::Read(error), .. }
-            | Self::Netcdf3 { source: N::Read(error), .. }
-            | Self::Tiff { source: T::Read(error), .. } => of_read(error.kind),
+            Self::Read(error) => of_read(error.kind),
             Self::Format { .. } => Code::Format,
-            Self::Hdf5 { source: H::Truncated { .. }, .. }
-            | Self::Netcdf3 { source: N::Truncated { .. }, .. }
-            | Self::Tiff { source: T::Truncated { .. }, .. } => Code::FileTruncated,
-            Self::Hdf5 { source: H::Unsupported { .. }, .. }
-            | Self::Tiff { source: T::Unsupported { .. }, .. } => Code::FileUnsupported,
-            Self::Hdf5 { source: H::Limit { .. }, .. }
-            | Self::Netcdf3 { source: N::Limit { .. }, .. }
-            | Self::Tiff { source: T::Limit { .. }, .. } => Code::FileLimit,
-            Self::Hdf5 { .. } | Self::Netcdf3 { .. } | Self::Tiff { .. } => Code::FileMalformed,
+            Self::Structure { code, .. } => *code,
             Self::References { .. } => Code::ReferencesInvalid,
             Self::Refused { diagnostics, .. } => diagnostics.first().map_or(Code::File, |first| first.code),
             Self::Strict { .. } => Code::Strict,
@@ -302,12 +225,7 @@ impl Error {
         let advice = match self {
             Self::Store(error) => return error.remedy(),
             Self::Refused { diagnostics, .. } => return diagnostics.first()?.remedy.clone(),
-            Self::Read(error)
-            | Self::Hdf5 { source: virtualize_hdf5::Error::Read(error), .. }
-            | Self::Netcdf3 { source: virtualize_netcdf3::Error::Read(error), .. }
-            | Self::Tiff { source: virtualize_tiff::Error::Read(error), .. } => {
-                return error.remedy.as_deref().cloned();
-            }
+            Self::Read(error) => return error.remedy.as_deref().cloned(),
             #[cfg(feature = "icechunk")]
             Self::Icechunk { source, .. } => return source.remedy(),
             Self::AmbiguousUrl { .. } => {
@@ -326,9 +244,7 @@ impl Error {
                 "looks like Git LFS pointer" => "fetch it with `git lfs pull`",
                 _ => "pass an HDF5, NetCDF, TIFF, GeoTIFF or COG file",
             },
-            Self::Hdf5 { source: virtualize_hdf5::Error::Truncated { .. }, .. }
-            | Self::Netcdf3 { source: virtualize_netcdf3::Error::Truncated { .. }, .. }
-            | Self::Tiff { source: virtualize_tiff::Error::Truncated { .. }, .. } => {
+            Self::Structure { code: Code::FileTruncated, .. } => {
                 "compare its size with the original: the file may be incomplete"
             }
             Self::References { reason, .. } if reason.starts_with("not a set of references") => {
@@ -390,12 +306,6 @@ fn of_kind(kind: ReadErrorKind) -> ErrorClass {
     }
 }
 
-/// Returns the text of an error of a file, whose name errors of stores already have.
-fn named(name: &str, error: &dyn std::fmt::Display) -> String {
-    let text = error.to_string();
-    if text.starts_with(&format!("{name}: ")) { text } else { format!("{name}: {text}") }
-}
-
 /// Returns the first reason as `show` writes it, and the number of further ones.
 fn refusal(name: &str, diagnostics: &[Diagnostic], show: impl Fn(&Diagnostic) -> String) -> String {
     let first = diagnostics.first().map_or_else(|| "nothing in it can be mapped".to_owned(), show);
@@ -407,150 +317,115 @@ fn refusal(name: &str, diagnostics: &[Diagnostic], show: impl Fn(&Diagnostic) ->
 
 /// Reason why the values of an array could not be read. A message of one line that names neither file nor array.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ArrayError {
-    /// The hierarchy has no array at the path.
-    #[error("there is no such array")]
-    NoArray,
-    /// The grid has no chunk of fixed size at the position.
-    #[error("there is no chunk {0} of fixed size")]
-    NoChunk(u64),
-    /// The grid has no chunk with these indices.
-    #[error("there is no chunk {indices:?} in a grid of {counts:?} chunks")]
-    NoChunkAt {
-        /// Indices in the grid.
-        indices: Vec<u64>,
-        /// Number of chunks along each axis.
-        counts: Vec<u64>,
-    },
-    /// A selection does not fit the array.
-    #[error(transparent)]
-    Selection(#[from] SelectionError),
-    /// The function for chunks without a decoder here failed.
-    #[error("{0}")]
-    ForeignDecoder(String),
-    /// The array does not describe the image of a chunk.
-    #[error("{0}")]
-    Image(String),
-    /// A chunk has a position outside the grid.
-    #[error("position {position} lies outside a grid of {counts:?} chunks")]
-    OutsideGrid {
-        /// Row-major position.
-        position: u64,
-        /// Number of chunks along each axis.
-        counts: Vec<u64>,
-    },
-    /// The array and its chunk grid differ in their number of axes.
-    #[error("{rank} axes, and a chunk grid of {grid}")]
-    GridRank {
-        /// Number of axes of the array.
-        rank: usize,
-        /// Number of axes of the grid.
-        grid: usize,
-    },
-    /// The array or a chunk exceeds the limit.
-    #[error("{what} has {bytes} bytes, and at most {most} are read at once")]
-    TooLarge {
-        /// "it" or "a chunk".
-        what: &'static str,
-        /// Decoded size in bytes.
-        bytes: u64,
-        /// Limit in bytes.
-        most: u64,
-    },
-    /// The number of elements overflows.
-    #[error("{what} has {shape:?} elements of {data_type}, too many")]
-    TooManyElements {
-        /// "it" or "a chunk".
-        what: &'static str,
-        /// Number of elements along each axis.
-        shape: Vec<u64>,
-        /// Type of an element.
-        data_type: DataType,
-    },
-    /// The stored chunks exceed the limit.
-    #[error("its chunks are stored in more than {0} bytes, which is all that is read at once")]
-    StoredTooLarge(u64),
-    /// Elements of variable length exceed the limit.
-    #[error("its elements have more than the {0} bytes that are read at once")]
-    TextTooLarge(u64),
-    /// A `transpose` does not fit the array.
-    #[error("transpose: {order:?} is no order of {rank} axes")]
-    Order {
-        /// The order of the codec.
-        order: Vec<usize>,
-        /// Number of axes of the array.
-        rank: usize,
-    },
-    /// A `transpose` follows a codec other than `transpose`.
-    #[error("transpose behind another codec")]
-    LateTranspose,
-    /// A chunk is damaged.
-    #[error("chunk {indices}: {source}")]
-    Chunk {
-        /// Indices of the chunk, as in a chunk key.
-        indices: String,
-        /// Reason.
-        source: Box<Self>,
-    },
-    /// A codec fails.
-    #[error(transparent)]
-    Codec(#[from] CodecFailure),
-    /// `vlen-utf8` or `vlen-bytes` is damaged.
-    #[error("text of variable length at byte {at}: {found}, expected {expected}")]
-    VariableLayout {
-        /// Offset in the decoded chunk, in bytes.
-        at: usize,
-        /// The value found there.
-        found: String,
-        /// The expected value.
-        expected: String,
-    },
-    /// The fill value is not an element of the array's type.
-    #[error("its fill value is no element of its type")]
-    FillValue,
-    /// Elements of this type have no byte order, or no whole number of elements was decoded.
-    #[error("its byte order cannot be changed")]
-    ByteOrder,
-    /// A chunk has fewer elements than its shape.
-    #[error("its elements are fewer than its shape has")]
-    TooFewElements,
-    /// Elements of the type have a fixed size.
-    #[error("its elements have a fixed size")]
-    FixedSize,
-    /// Elements of the type have no fixed size.
-    #[error("its elements have no fixed size")]
-    VariableSize,
-    /// The chunks have to be re-encoded, and are too large to inline.
-    #[error("more than {0} bytes would have to be inlined")]
-    InlineLimit(u64),
-    /// A chunk refers to a source that the hierarchy does not list.
-    #[error("there is no source {0}")]
-    NoSource(u32),
-    /// A file changed since it was mapped.
-    #[error("{name} has changed")]
-    Changed {
-        /// Name of the file.
-        name: String,
-    },
-    /// A file ends before the end of a chunk.
-    #[error("{range} of {name} cannot be read: it ends before")]
-    Truncated {
-        /// Length of the chunk in bytes.
-        range: ByteRange,
-        /// Name of the file.
-        name: String,
-    },
     /// A file could not be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A file could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// A file changed since it was mapped.
+    #[error("{name} has changed")]
+    Changed {
+        /// Name of the file.
+        name: String,
+    },
+    /// A codec fails.
+    #[error(transparent)]
+    Codec(#[from] CodecFailure),
+    /// The request does not fit the array, a limit is exceeded, or a chunk is damaged.
+    #[error("{0}")]
+    Invalid(Cow<'static, str>),
 }
 
 impl ArrayError {
-    /// Adds the indices of a chunk to an error.
-    pub(crate) fn in_chunk(self, indices: String) -> Self {
-        Self::Chunk { indices, source: Box::new(self) }
+    pub(crate) const NO_ARRAY: Self = Self::Invalid(Cow::Borrowed("there is no such array"));
+    pub(crate) const TOO_FEW_ELEMENTS: Self =
+        Self::Invalid(Cow::Borrowed("its elements are fewer than its shape has"));
+    pub(crate) const VARIABLE_SIZE: Self = Self::Invalid(Cow::Borrowed("its elements have no fixed size"));
+
+    pub(crate) fn invalid(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::Invalid(text.into())
+    }
+
+    /// The grid has no chunk of fixed size at the position.
+    pub(crate) fn no_chunk(position: u64) -> Self {
+        Self::invalid(format!("there is no chunk {position} of fixed size"))
+    }
+
+    /// Elements of variable length exceed the limit.
+    pub(crate) fn text_too_large(most: u64) -> Self {
+        Self::invalid(format!("its elements have more than the {most} bytes that are read at once"))
+    }
+
+    /// The array or a chunk exceeds the limit; `what` is "it" or "a chunk".
+    pub(crate) fn too_large(what: &str, bytes: u64, most: u64) -> Self {
+        Self::invalid(format!("{what} has {bytes} bytes, and at most {most} are read at once"))
+    }
+
+    /// A file ends before the end of a chunk.
+    pub(crate) fn truncated(range: ByteRange, name: &str) -> Self {
+        Self::invalid(format!("{range} of {name} cannot be read: it ends before"))
+    }
+
+    /// Returns the error of a read from a store.
+    pub(crate) fn of_store(error: StoreError) -> Self {
+        match error {
+            StoreError::Changed { name, .. } => Self::Changed { name },
+            error => Self::Store(error),
+        }
+    }
+
+    /// Adds the indices of a chunk to an error that is not one of the whole file.
+    pub(crate) fn in_chunk(self, indices: &str) -> Self {
+        match self {
+            Self::Changed { .. } | Self::Store(_) | Self::Read(_) => self,
+            error => Self::invalid(format!("chunk {indices}: {error}")),
+        }
+    }
+}
+
+/// Reason why a chunk could not be created or fetched.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// A fault of the chunk itself: its array is omitted.
+    Chunk(String),
+    /// The file can no longer be read, so none of the results are reliable.
+    Read(ReadError),
+}
+
+impl From<String> for Failure {
+    fn from(reason: String) -> Self {
+        Self::Chunk(reason)
+    }
+}
+
+impl From<CodecFailure> for Failure {
+    fn from(error: CodecFailure) -> Self {
+        Self::Chunk(error.to_string())
+    }
+}
+
+impl Failure {
+    pub(crate) fn chunk(reason: &str) -> Self {
+        Self::Chunk(reason.to_owned())
+    }
+
+    /// Returns the failure of a read from the file that is mapped.
+    pub(crate) fn of_own_read(error: ReadError) -> Self {
+        match error.kind {
+            ReadErrorKind::Limit => Self::Chunk(error.to_string()),
+            _ => Self::Read(error),
+        }
+    }
+
+    /// Returns the failure of a read from another file. It affects only the arrays that need that file, unless the
+    /// file changed.
+    pub(crate) fn of_other_read(error: ReadError) -> Self {
+        match error.kind {
+            ReadErrorKind::Changed => Self::Read(error),
+            _ => Self::Chunk(error.to_string()),
+        }
     }
 }

@@ -20,12 +20,9 @@ mod output;
 mod read;
 mod references;
 mod relocate;
-mod selection;
-mod sidecar;
 mod source_formats;
 mod sources;
 mod store;
-mod variable;
 
 #[cfg(feature = "icechunk")]
 pub use commit::{
@@ -41,8 +38,8 @@ pub use output::{
     write_folder, write_to,
 };
 pub use read::{
-    ArrayReader, ArrayValues, AxisSelection, ChunkAddress, ForeignDecoder, MOST_BYTES, Selection,
-    SelectionError, chunk_size, decode_chunk, digest, read_array, read_array_within,
+    ArrayReader, ArrayValues, AxisSelection, ChunkAddress, ForeignDecoder, MOST_BYTES, Selection, chunk_size,
+    decode_chunk, digest, read_array, read_array_within,
 };
 pub use references::{
     Checked, ChunkDifference, Difference, NodeDifference, ReadOptions, Sample, ValidationReport, compare,

@@ -9,8 +9,7 @@ use virtualize_store::Object;
 use crate::error::Error;
 use crate::inline::{self, ChunkMaker};
 use crate::options::Options;
-use crate::sidecar;
-use crate::source_formats::{Detected, SourceFile, SourceFormat, detect};
+use crate::source_formats::{Detected, SourceFile, SourceFormat, detect, sidecar};
 use crate::sources::{Sources, source_of};
 use crate::store::VirtualStore;
 
@@ -93,7 +92,8 @@ async fn read_values(
     options: &Options,
 ) -> Result<(), ReadError> {
     let budget = sources.budget();
-    let tasks = file.heap_tasks(&source_of(object), &options.map, budget);
+    let SourceFile::Hdf5(files) = &*file else { return Ok(()) };
+    let tasks = files.heap_tasks(&source_of(object), &options.map, budget);
     let own = Budgeted::new(object.as_ref(), budget);
     let reads = tasks.into_iter().map(|(key, task)| {
         let (own, limits, file) = (&own, &options.limits, &*file);
@@ -105,9 +105,10 @@ async fn read_values(
         }
     });
     let read: Vec<Result<_, ReadError>> = sources.several(reads).collect().await;
+    let SourceFile::Hdf5(files) = file else { return Ok(()) };
     for found in read {
         let (key, task, values) = found?;
-        file.flatten(key, task, values, budget);
+        files.flatten(key, task, values, budget);
     }
     Ok(())
 }

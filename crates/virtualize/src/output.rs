@@ -1,4 +1,4 @@
-//! Sources of chunks that are written while they are read.
+//! Writing of references to files, folders, buckets and streams.
 
 use std::{
     io::{self, BufWriter, Write},
@@ -48,17 +48,12 @@ pub async fn write_folder(
     options: &StoreOptions,
 ) -> Result<(), Error> {
     let lock = OutputLock::acquire(target, options).await?;
-    let written = match local(format, target) {
-        Some(path) => write_local(store, format, (target, path), options),
-        None => {
-            let publish = async {
-                let prepared = prepare(store, format, target, overwrite, options)?;
-                lock.check().await?;
-                prepared.publish(options).await.map(drop)
-            };
-            publish.await
-        }
+    let publish = async {
+        let prepared = prepare(store, format, target, overwrite)?;
+        lock.check().await?;
+        prepared.publish(options).await.map(drop)
     };
+    let written = publish.await;
     lock.release().await;
     written
 }
@@ -78,48 +73,12 @@ fn local(format: Format, target: &str) -> Option<&Path> {
     path.filter(|_| !format.is_several_files()).map(Path::new)
 }
 
-/// Writes one local file.
-fn write_local(
-    store: &VirtualStore,
-    format: Format,
-    (target, path): (&str, &Path),
-    options: &StoreOptions,
-) -> Result<(), Error> {
-    let mut file = start_file(store, (target, path), options)?;
-    write_to(store, format, &mut file).map_err(|error| named(target, error))?;
-    Ok(file.finish()?)
-}
-
-/// Creates a temporary file next to the output, if writing is permitted.
-fn start_file(
-    store: &VirtualStore,
-    (target, path): (&str, &Path),
-    options: &StoreOptions,
-) -> Result<SideFile, Error> {
-    check_sources(store, target, &place_of(target, false, options)?)?;
-    side_file(path, options)
-}
-
-fn side_file(path: &Path, options: &StoreOptions) -> Result<SideFile, Error> {
-    let file = SideFile::create(path)?;
-    file.check_place(options.writable.as_ref())?;
-    Ok(file)
-}
-
-/// Returns the location of an output, if it may be written.
-fn place_of(target: &str, several_files: bool, options: &StoreOptions) -> Result<OutputPlace, Error> {
-    if let Some(writable) = &options.writable {
-        writable.check_output(&virtualize_store::url_of(target)?)?;
-    }
-    Ok(OutputPlace::new(target, several_files)?)
-}
-
 /// Rejects an output that is one of the sources, or that contains one.
 fn check_sources(store: &VirtualStore, target: &str, place: &OutputPlace) -> Result<(), Error> {
-    match store.source_urls().any(|url| place.contains(url)) {
-        true => Err(Error::OverInput { name: target.to_owned() }),
-        false => store.check_ranges(&Relocation::Keep),
+    if store.source_urls().any(|url| place.contains(url)) {
+        return Err(Error::OverInput { name: target.to_owned() });
     }
+    store.check_ranges(&Relocation::Keep)
 }
 
 /// An output that is complete and durable, but not yet published. Dropping it removes it.
@@ -147,8 +106,6 @@ pub struct Destination<'a> {
     pub relocation: &'a Relocation,
     /// Whether an output that is a folder or prefix is replaced.
     pub overwrite: bool,
-    /// How the output is reached.
-    pub options: &'a StoreOptions,
 }
 
 /// Prepares the output of [`write()`] or [`write_folder`]. Unlike these, it expects the caller to hold the
@@ -158,12 +115,11 @@ pub fn prepare(
     format: Format,
     target: &str,
     overwrite: bool,
-    options: &StoreOptions,
 ) -> Result<PreparedOutput, Error> {
-    check_sources(store, target, &place_of(target, format.is_several_files(), options)?)?;
+    check_sources(store, target, &OutputPlace::new(target, format.is_several_files())?)?;
     let chunks = &mut HierarchyChunks::new(&store.hierarchy);
     let relocation = &Relocation::Keep;
-    prepare_at(&store.hierarchy, chunks, Destination { format, target, relocation, overwrite, options })
+    prepare_at(&store.hierarchy, chunks, Destination { format, target, relocation, overwrite })
 }
 
 /// Prepares an output as [`prepare`] does, for a store whose chunks come from a reader. The store contains metadata only;
@@ -176,8 +132,8 @@ pub fn prepare_chunks(
     chunks: &mut dyn ChunkReader,
     destination: Destination<'_>,
 ) -> Result<PreparedOutput, Error> {
-    let Destination { format, target, relocation, options, .. } = destination;
-    let place = place_of(target, format.is_several_files(), options)?;
+    let Destination { format, target, relocation, .. } = destination;
+    let place = OutputPlace::new(target, format.is_several_files())?;
     let mut chunks = PassingChunks::new(chunks, (target, Some(&place)), relocation)?;
     let prepared = prepare_at(&store.hierarchy, &mut chunks, destination)?;
     chunks.finish().map_err(Error::of_chunks)?;
@@ -190,15 +146,14 @@ fn prepare_at(
     chunks: &mut dyn ChunkReader,
     destination: Destination<'_>,
 ) -> Result<PreparedOutput, Error> {
-    let Destination { format, target, overwrite, options, .. } = destination;
+    let Destination { format, target, overwrite, .. } = destination;
     if let Some(path) = local(format, target) {
-        let mut file = side_file(path, options)?;
+        let mut file = SideFile::create(path)?;
         write_file(hierarchy, chunks, format, &mut file).map_err(|error| failed(target, error))?;
         return Ok(PreparedOutput { content: file.sync()?, place: Place::File(file) });
     }
     if format.is_several_files() {
         let mut folder = SideFolder::create(target, overwrite, OUTPUTS)?;
-        folder.check_place(options.writable.as_ref())?;
         virtualize_references::write_files_chunks(hierarchy, chunks, format, &mut FolderSink(&mut folder))
             .map_err(|error| failed(target, error))?;
         return Ok(PreparedOutput { content: folder.sync()?, place: Place::Folder(folder) });
@@ -286,16 +241,6 @@ pub(crate) fn failed(name: &str, error: EmitError) -> Error {
             broken_pipe: matches!(&error, EmitError::Io(error) if error.kind() == io::ErrorKind::BrokenPipe),
             reason: error.to_string(),
         },
-    }
-}
-
-/// Makes an error name the output instead of the input.
-fn named(target: &str, error: Error) -> Error {
-    match error {
-        Error::Emit { reason, broken_pipe, .. } => {
-            Error::Emit { name: target.to_owned(), reason, broken_pipe }
-        }
-        other => other,
     }
 }
 
@@ -387,7 +332,7 @@ impl ChunkReader for PassingChunks<'_> {
 
     /// Checks that every rule of the relocation has matched a source.
     fn finish(&mut self) -> Result<(), ChunkReadError> {
-        self.sources.relocator.finish().map_err(Error::from)?;
+        self.sources.relocator.finish()?;
         self.reader.finish()
     }
 }

@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use virtualize_store::url_of;
 use virtualize_zarr::Source;
 
-use crate::error::{Error, RelocationError};
+use crate::error::Error;
 
 /// How the urls of sources are written.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
@@ -38,21 +38,19 @@ impl Rewrite {
     /// [`Error::Relocation`] if either is neither a url nor a path, or `to` is not absolute.
     pub fn new(from: &str, to: &str) -> Result<Self, Error> {
         if from.is_empty() || !is_place(to) {
-            return Err(RelocationError::Rule { from: from.to_owned(), to: to.to_owned() }.into());
+            let expected = "expected a url or path, and a url or absolute path";
+            return Err(Error::Relocation(format!("{from:?} to {to:?}: {expected}")));
         }
         let from = match scheme(from) {
             Some(_) => from.to_owned(),
             None => {
-                let absolute = std::path::absolute(Path::new(from));
-                let path = absolute.map_err(|error| RelocationError::Path {
-                    path: from.to_owned(),
-                    reason: error.to_string(),
-                })?;
+                let path = std::path::absolute(Path::new(from))
+                    .map_err(|error| Error::Relocation(format!("{from}: {error}")))?;
                 format!("file://{}", path.display())
             }
         };
         let to = if scheme(to).is_some() { to.to_owned() } else { format!("file://{to}") };
-        let without_slash = |url: String| url.strip_suffix('/').map_or_else(|| url.clone(), str::to_owned);
+        let without_slash = |url: String| url.strip_suffix('/').unwrap_or(&url).to_owned();
         Ok(Self { from: without_slash(from), to: without_slash(to) })
     }
 
@@ -66,7 +64,9 @@ impl Rewrite {
             text.match_indices('=').filter_map(|(at, _)| Some((text.get(..at)?, text.get(at + 1..)?)));
         match splits.find(|(_, to)| is_place(to)) {
             Some((from, to)) => Self::new(from, to),
-            None => Err(RelocationError::Syntax { text: text.to_owned() }.into()),
+            None => Err(Error::Relocation(format!(
+                "{text:?}: expected FROM=TO, where TO is a url or an absolute path"
+            ))),
         }
     }
 
@@ -76,21 +76,22 @@ impl Rewrite {
     }
 
     /// Returns the new url of a source, given the part after the prefix.
-    fn apply(&self, url: &str, rest: &str) -> Result<String, RelocationError> {
+    fn apply(&self, url: &str, rest: &str) -> Result<String, Error> {
         if rest.is_empty() {
             return Ok(self.to.clone());
         }
-        let url = || without_query(url).to_owned();
+        let fail =
+            |why: &str| Err(Error::Relocation(format!("{} cannot be rewritten: {why}", without_query(url))));
         match (is_http(&self.from), is_http(&self.to)) {
             (_, true) if self.to.contains(['?', '#']) => {
-                Err(RelocationError::QueryInRule { url: url(), to: without_query(&self.to).to_owned() })
+                fail(&format!("{} has a query", without_query(&self.to)))
             }
             (false, true) => Ok(format!("{}{}", self.to, escaped(rest))),
-            (true, false) if rest.contains('?') => Err(RelocationError::Query { url: url() }),
-            (true, false) => {
-                let rest = unescaped(rest).ok_or_else(|| RelocationError::NotUtf8 { url: url() })?;
-                Ok(format!("{}{rest}", self.to))
-            }
+            (true, false) if rest.contains('?') => fail("its url has a query"),
+            (true, false) => match unescaped(rest) {
+                Some(rest) => Ok(format!("{}{rest}", self.to)),
+                None => fail("its url is not UTF-8"),
+            },
             _ => Ok(format!("{}{rest}", self.to)),
         }
     }
@@ -130,7 +131,7 @@ impl<'a> Relocator<'a> {
     ///
     /// # Errors
     /// A source that has no such url, or whose url is that of another source.
-    pub(crate) fn url(&mut self, url: &str) -> Result<String, RelocationError> {
+    pub(crate) fn url(&mut self, url: &str) -> Result<String, Error> {
         match self.relocation {
             Relocation::Keep => Ok(url.to_owned()),
             Relocation::Rewrite(rules) => self.rewrite(url, rules),
@@ -138,7 +139,7 @@ impl<'a> Relocator<'a> {
         }
     }
 
-    fn rewrite(&mut self, url: &str, rules: &[Rewrite]) -> Result<String, RelocationError> {
+    fn rewrite(&mut self, url: &str, rules: &[Rewrite]) -> Result<String, Error> {
         self.first.get_or_insert_with(|| url.to_owned());
         let matching =
             rules.iter().zip(&mut self.used).filter_map(|(rule, used)| Some((rule, used, rule.rest(url)?)));
@@ -150,33 +151,34 @@ impl<'a> Relocator<'a> {
             None => url.to_owned(),
         };
         let before = digest(url);
-        match *self.known.entry(digest(&new)).or_insert(before) == before {
-            true => Ok(new),
-            false => Err(RelocationError::SameUrl),
+        if *self.known.entry(digest(&new)).or_insert(before) != before {
+            return Err(Error::Relocation("two sources would have one url".to_owned()));
         }
+        Ok(new)
     }
 
     /// Returns a url relative to the folder of the output. Fails for a source outside that folder.
-    fn relative(&self, url: &str) -> Result<String, RelocationError> {
+    fn relative(&self, url: &str) -> Result<String, Error> {
         let rest = url.strip_prefix(&self.folder).and_then(|rest| rest.strip_prefix('/'));
         let is_plain = |rest: &&str| {
             !rest.contains("://") && rest.split('/').all(|name| !matches!(name, "" | "." | ".."))
         };
-        rest.filter(is_plain).map(str::to_owned).ok_or_else(|| RelocationError::OutsideFolder {
-            url: without_query(url).to_owned(),
-            folder: self.folder.clone(),
+        rest.filter(is_plain).map(str::to_owned).ok_or_else(|| {
+            let (url, folder) = (without_query(url), &self.folder);
+            Error::Relocation(format!("{url} lies outside {folder}, the folder of the output"))
         })
     }
 
     /// Checks, after the last source, that every rule has matched one.
-    pub(crate) fn finish(&self) -> Result<(), RelocationError> {
+    pub(crate) fn finish(&self) -> Result<(), Error> {
         let Relocation::Rewrite(rules) = self.relocation else { return Ok(()) };
         match rules.iter().zip(&self.used).find(|(_, used)| !**used) {
             None => Ok(()),
-            Some((rule, _)) => Err(RelocationError::UnusedRule {
-                from: without_query(&rule.from).to_owned(),
-                first: self.first.as_deref().map_or("none", without_query).to_owned(),
-            }),
+            Some((rule, _)) => {
+                let first = self.first.as_deref().map_or("none", without_query);
+                let from = without_query(&rule.from);
+                Err(Error::Relocation(format!("{from} is a prefix of no source; the first is {first}")))
+            }
         }
     }
 }
@@ -226,20 +228,7 @@ fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
-            b'a'..=b'z'
-            | b'A'..=b'Z'
-            | b'0'..=b'9'
-            | b'-'
-            | b'.'
-            | b'_'
-            | b'~'
-            | b'/'
-            | b'='
-            | b','
-            | b'@'
-            | b':' => {
-                out.push(char::from(byte));
-            }
+            _ if byte.is_ascii_alphanumeric() || b"-._~/=,@:".contains(&byte) => out.push(char::from(byte)),
             _ => out.push_str(&format!("%{byte:02X}")),
         }
     }

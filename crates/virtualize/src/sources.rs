@@ -11,6 +11,8 @@ use virtualize_bytes::{Budget, ByteRange, ReadError, ReadErrorKind, ReadRanges};
 use virtualize_store::{Listed, Object, StoreError, StoreOptions};
 use virtualize_zarr::Source;
 
+use crate::error::ArrayError;
+
 /// Number of bytes that [`head`] returns.
 const HEAD: u64 = 64 << 10;
 
@@ -55,36 +57,19 @@ pub(crate) fn changes(recorded: &Source, now: &Source) -> Vec<String> {
     found
 }
 
-/// Reason why a file was not opened again.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ReopenError {
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// It is no longer the recorded version.
-    #[error("{name} has changed")]
-    Changed {
-        /// Name of the file.
-        name: String,
-    },
-}
-
 /// Opens a file again and checks that it is the recorded version.
 pub(crate) async fn reopen(
     url: &str,
     recorded: Option<&Source>,
     options: &StoreOptions,
-) -> Result<Arc<Object>, ReopenError> {
-    let listed = recorded.map_or_else(
-        || Listed::of(url),
-        |recorded| Listed { etag: recorded.etag.clone(), ..Listed::of(url) },
-    );
-    let object = match virtualize_store::open_listed(&listed, options).await {
-        Err(StoreError::Changed { name, .. }) => return Err(ReopenError::Changed { name }),
-        object => object?,
-    };
-    match recorded.is_none_or(|recorded| changes(recorded, &source_of(&object)).is_empty()) {
-        true => Ok(object),
-        false => Err(ReopenError::Changed { name: object.name().to_owned() }),
+) -> Result<Arc<Object>, ArrayError> {
+    let etag = recorded.and_then(|recorded| recorded.etag.clone());
+    let listed = Listed { etag, ..Listed::of(url) };
+    let object = virtualize_store::open_listed(&listed, options).await.map_err(ArrayError::of_store)?;
+    if recorded.is_none_or(|recorded| changes(recorded, &source_of(&object)).is_empty()) {
+        Ok(object)
+    } else {
+        Err(ArrayError::Changed { name: object.name().to_owned() })
     }
 }
 
@@ -152,21 +137,12 @@ pub(crate) enum Unopened {
     /// It does not exist.
     #[error("{0}")]
     Missing(StoreError),
-    /// It is outside the folder of the file that refers to it.
-    #[error("{url} lies outside the folder of the file")]
-    Outside {
-        /// Name of the other file.
-        url: String,
-    },
-    /// The url of the referring file has a query that is not valid for other files.
-    #[error("files beside one whose url has a query cannot be named")]
-    Query,
-    /// It exists, but could not be opened.
-    #[error("{0}")]
-    Failed(StoreError),
     /// It is not the version that was opened first.
     #[error("{0}")]
     Changed(ReadError),
+    /// It may not be opened, or could not be.
+    #[error("{0}")]
+    Failed(String),
 }
 
 impl<'a> Sources<'a> {
@@ -211,7 +187,7 @@ impl<'a> Sources<'a> {
         check_allowed(self.own, url)?;
         let object = virtualize_store::open(url, self.options).await.map_err(|error| match error.kind() {
             ReadErrorKind::NotFound => Unopened::Missing(error),
-            _ => Unopened::Failed(error),
+            _ => Unopened::Failed(error.to_string()),
         })?;
         self.check_version(url, &object)?;
         self.note(&object);
@@ -297,11 +273,14 @@ fn check_allowed(own: &str, url: &str) -> Result<(), Unopened> {
             && !rest.contains('\\')
             && !(is_http && rest.contains(['%', '?', '#']))
     };
-    match below {
-        _ if is_http && own.contains('?') => Err(Unopened::Query),
-        Some(rest) if is_plain(rest) => Ok(()),
-        _ => Err(Unopened::Outside { url: url.to_owned() }),
+    if is_http && own.contains('?') {
+        let text = "files beside one whose url has a query cannot be named";
+        return Err(Unopened::Failed(text.to_owned()));
     }
+    if below.is_some_and(is_plain) {
+        return Ok(());
+    }
+    Err(Unopened::Failed(format!("{url} lies outside the folder of the file")))
 }
 
 fn changed(name: &str, why: &str) -> ReadError {
@@ -354,7 +333,7 @@ mod tests {
         let (options, limits) = (StoreOptions::default(), Limits::default());
         let budget = Budget::new(&limits, None);
         let sources = Sources::new("file:///d/a.h5", &options, &budget);
-        assert!(matches!(block_on(sources.open("file:///etc/passwd")), Err(Unopened::Outside { .. })));
+        assert!(matches!(block_on(sources.open("file:///etc/passwd")), Err(Unopened::Failed(_))));
         assert!(matches!(block_on(sources.open("file:///d/nowhere.raw")), Err(Unopened::Missing(_))));
     }
 

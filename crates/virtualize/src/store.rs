@@ -80,8 +80,8 @@ impl VirtualStore {
     }
 
     /// Returns the file, shared.
-    pub(crate) fn shared_object(&self) -> Option<Arc<Object>> {
-        self.object.clone()
+    pub(crate) fn shared_object(&self) -> Option<&Arc<Object>> {
+        self.object.as_ref()
     }
 
     /// Returns whether all content comes from one file that refers to no other files, existing or not.

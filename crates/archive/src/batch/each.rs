@@ -148,12 +148,9 @@ impl Each {
         };
         store.relocate(&relocation)?;
         if let Some(folder) = local_path(&place).as_deref().and_then(Path::parent) {
-            if let Some(writable) = &options.store.writable {
-                writable.check_new_folder(folder)?;
-            }
             create_folder(folder)?;
         }
-        let prepared = virtualize::prepare(store, self.format, &place, self.overwrite, &options.store)?;
+        let prepared = virtualize::prepare(store, self.format, &place, self.overwrite)?;
         let receipt = prepared.publish(&options.store).await?;
         Ok(Record::Written { name, receipt: receipt.to_string() })
     }

@@ -137,9 +137,8 @@ impl Writing<'_> {
                 let batch = self.batch.clone();
                 let format = *format;
                 let prepare = move |store: &VirtualStore, chunks: &mut JoinedChunks<'_, Rows<'_>>| {
-                    let Batch { output: target, relocation, options, .. } = &batch;
-                    let options = &options.store;
-                    let destination = Destination { format, target, relocation, overwrite: is_ours, options };
+                    let Batch { output: target, relocation, .. } = &batch;
+                    let destination = Destination { format, target, relocation, overwrite: is_ours };
                     Ok(virtualize::prepare_chunks(store, chunks, destination)?)
                 };
                 let prepared = self.combine(combination, prepare).await?;

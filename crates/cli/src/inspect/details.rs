@@ -6,19 +6,19 @@ use serde_json::{Map, Value};
 use virtualize::{
     FillDecision, VirtualStore,
     describe::{Counts, codec, counts, outcome, scalar},
-    zarr::{Array, ChunkEntry, ChunkGrid, DataType},
+    zarr::{
+        Array, ChunkEntry, ChunkGrid, DataType, ZarrFormat, chunk_indices,
+        readers::{ChunkFacts, Compatibility, compatibility},
+    },
 };
 
 use super::{
-    chunk_map,
     facts::{Facts, stored_bytes},
-    layout::pad,
-    readers,
     tree::{dimensions, shape, value_of},
 };
 use crate::{
     messages::printable,
-    terminal::wrap,
+    terminal::{pad, wrap},
     units::{counted, size, tenth, thousands},
 };
 
@@ -39,7 +39,7 @@ pub(super) fn write(
     let mut details = Details { columns, out };
     details.data_type(store, path, array)?;
     details.chunks(array)?;
-    for (index, line) in chunk_map::lines(array, columns - LABEL).iter().enumerate() {
+    for (index, line) in chunk_map(array, columns - LABEL).iter().enumerate() {
         details.raw(if index == 0 { "chunk map" } else { "" }, line)?;
     }
     details.locations(store, array)?;
@@ -51,7 +51,7 @@ pub(super) fn write(
     if let Some(fill) = store.report.arrays.get(path).and_then(|report| report.fill.as_ref()) {
         details.decision(fill, &array.data_type)?;
     }
-    details.each("readers", readers::lines(path, array, format).into_iter())?;
+    details.each("readers", readers(path, array, format).into_iter())?;
     details.notes(store, path)?;
     details.attributes(&array.attributes)
 }
@@ -138,7 +138,7 @@ impl<W: Write> Details<'_, W> {
         });
         let lines = first.take(LOCATIONS).map(|(position, place)| {
             let url = store.hierarchy.source(place.source).map_or("", |source| source.url.as_str());
-            let index = chunk_map::label(position, &grid);
+            let index = label(position, &grid);
             let text = format!("{index} offset {} length {} {url}", place.offset, place.length);
             text.trim_start().to_owned()
         });
@@ -203,4 +203,57 @@ fn extremes(array: &Array) -> Option<(u64, u64, u64)> {
     }
     let mean = stored_bytes(array).checked_div(count)?;
     Some((least, most, mean))
+}
+
+/// Number of rows of the largest map.
+const ROWS: u64 = 32;
+
+/// Returns the map of a grid that has more than one chunk and fits, else nothing. The last axis runs to the right; each
+/// row starts with its index along the other axes.
+fn chunk_map(array: &Array, columns: usize) -> Vec<String> {
+    let Counts { grid, .. } = counts(array);
+    let Some((along, outer)) = grid.split_last() else { return Vec::new() };
+    let rows = outer.iter().fold(1_u64, |rows, each| rows.saturating_mul(*each));
+    if rows == 0 || rows > ROWS || rows.saturating_mul(*along) < 2 {
+        return Vec::new();
+    }
+    let labels: Vec<_> = (0..rows).map(|row| label(row, outer)).collect();
+    let label_columns = labels.iter().map(String::len).max().unwrap_or(0);
+    if *along > columns.saturating_sub(label_columns + 1) as u64 {
+        return Vec::new();
+    }
+    let maps = labels.iter().zip(0..rows).map(|(label, row)| {
+        let chunks: String = (0..*along).map(|at| symbol(array, row * along + at)).collect();
+        if label.is_empty() { chunks } else { format!("{label:<label_columns$} {chunks}") }
+    });
+    maps.chain(["# in a file, i inline, . missing".to_owned()]).collect()
+}
+
+fn symbol(array: &Array, position: u64) -> char {
+    match array.chunks.get(position) {
+        Some(ChunkEntry::Reference(_)) => '#',
+        Some(ChunkEntry::Inline(_)) => 'i',
+        None => '.',
+    }
+}
+
+/// Returns the indices of the chunk at a position, such as `(0, 2)`.
+fn label(position: u64, grid: &[u64]) -> String {
+    let indices = chunk_indices(position, grid).unwrap_or_default();
+    if indices.is_empty() { String::new() } else { shape(&indices, usize::MAX) }
+}
+
+/// Returns which readers decode an array, a line each: `zarr-python with imagecodecs`, `zarrs: no (imagecodecs_lzw)`.
+fn readers(path: &str, array: &Array, format: ZarrFormat) -> Vec<String> {
+    let all = compatibility(path, array, ChunkFacts::of(array), format).into_iter().map(|(reader, found)| {
+        match found {
+            Compatibility::Yes => format!("{reader}: yes"),
+            Compatibility::Needs(needs) => format!(
+                "{reader}: with {}",
+                needs.iter().map(|need| need.name()).collect::<Vec<_>>().join(" and ")
+            ),
+            Compatibility::No(because) => format!("{reader}: no ({because})"),
+        }
+    });
+    all.collect()
 }

@@ -1,11 +1,8 @@
 //! `virtualize inspect FILE`: one description of the mapped file, printed as text for people or as JSON.
 
-mod chunk_map;
 mod details;
 mod facts;
-mod layout;
 mod overview;
-mod readers;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -53,7 +50,7 @@ pub(crate) async fn run(arguments: &Inspect) -> Result<(), Failure> {
     let opening = virtualize::open(arguments.input.file(), &options);
     let store = reading::shown(opening, &options.store, false).await?;
     let arrays = select(&store, &arguments.arrays)
-        .map_err(|reason| Usage::Array { file: store.name().to_owned(), reason: reason.0 })?;
+        .map_err(|reason| Usage::new(format!("{}: {reason}", store.name())))?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     match (arguments.json, arrays.is_empty()) {
         (true, true) => json(&virtualize::describe::store(&store, messages::FLAGS), &mut out)?,

@@ -10,14 +10,10 @@ use virtualize::{
     zarr::readers::ReaderSetup,
 };
 
-use super::{
-    facts::Facts,
-    layout::{pad, shorten},
-    tree::Tree,
-};
+use super::{facts::Facts, tree::Tree};
 use crate::{
     messages::printable,
-    terminal::{width, wrap},
+    terminal::{pad, shorten, width, wrap},
     units::{counted, size, tenth, thousands},
 };
 

@@ -9,13 +9,10 @@ use virtualize::{
     zarr::{Array, ChunkGrid, Codec, Endian, Group, Node, node::join},
 };
 
-use super::{
-    facts::Facts,
-    layout::{flow, list, pad, pad_left, shorten},
-};
+use super::facts::Facts;
 use crate::{
     messages::printable,
-    terminal::width,
+    terminal::{flow, list, pad, pad_left, shorten, width},
     units::{counted, size, thousands},
 };
 

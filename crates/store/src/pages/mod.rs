@@ -13,7 +13,7 @@ use futures::{
 };
 use virtualize_bytes::ByteRange;
 
-use crate::{StoreError, local::slice};
+use crate::StoreError;
 
 /// Page size in bytes. Only the last page of a file may be shorter.
 pub(crate) const PAGE: u64 = 8 << 10;
@@ -114,6 +114,15 @@ impl Cache {
     }
 }
 
+/// Returns `length` bytes of `bytes` from `start`; empty if the range is out of bounds.
+pub(crate) fn slice(bytes: &Bytes, start: u64, length: u64) -> Bytes {
+    let end = start.saturating_add(length);
+    match (usize::try_from(start), usize::try_from(end)) {
+        (Ok(start), Ok(end)) if start <= end && end <= bytes.len() => bytes.slice(start..end),
+        _ => Bytes::new(),
+    }
+}
+
 /// Returns the numbers of the pages that cover ranges within the file.
 pub(crate) fn of(ranges: &[ByteRange]) -> BTreeSet<u64> {
     ranges.iter().copied().flat_map(of_range).collect()
@@ -159,7 +168,7 @@ pub(crate) fn assemble(range: ByteRange, pages: &Pages) -> Option<Bytes> {
 }
 
 #[cfg(test)]
-mod model;
+mod test_model;
 
 /// Ranges merged into spans, each fetched with one read.
 #[derive(PartialEq, Eq, Debug)]

@@ -1,11 +1,13 @@
+//! Assembly of chunks from pieces, and of streams of bits.
+
 use bytes::Bytes;
 use virtualize_bytes::Limits;
 use virtualize_map::{ElementTransform, Piece, PieceBytes};
 use virtualize_zarr::Codec;
 
-use super::error::ChunkError;
 use super::fetch::Fetched;
-use crate::decode::{Region, RegionError, copy_region};
+use crate::decode::{self, Region, copy_region};
+use crate::error::Failure;
 
 /// Returns the elements of a chunk in stored order: pieces on a background.
 pub(super) fn chunk(
@@ -14,7 +16,7 @@ pub(super) fn chunk(
     background: &Bytes,
     pieces: &[Piece],
     fetched: &Fetched,
-) -> Result<Vec<u8>, ChunkError> {
+) -> Result<Vec<u8>, Failure> {
     let element = background.len();
     let mut whole = background.repeat(count(shape, element, limits)?);
     let mut before: Option<(&Piece, Vec<u8>)> = None;
@@ -44,11 +46,13 @@ pub(super) fn elements(
     piece: &Piece,
     fetched: &Fetched,
     element: usize,
-) -> Result<Vec<u8>, ChunkError> {
+) -> Result<Vec<u8>, Failure> {
     let stored = decoded(limits, piece, fetched.piece(piece)?, element)?;
     match &piece.transform {
         ElementTransform::None => Ok(stored),
-        transform => transform.apply(&stored, element).ok_or(ChunkError::Transform),
+        transform => transform
+            .apply(&stored, element)
+            .ok_or_else(|| Failure::chunk("a stored number is no value of the array's data type")),
     }
 }
 
@@ -59,7 +63,7 @@ pub(super) fn place(
     elements: &[u8],
     piece: &Piece,
     element: usize,
-) -> Result<(), RegionError> {
+) -> Result<(), Failure> {
     let ranks = [&piece.shape, &piece.from, &piece.to, &piece.extent].map(Vec::len);
     let is_within = |shape: &[u64], start: &[u64]| {
         let mut axes = shape.iter().zip(start).zip(&piece.extent);
@@ -68,36 +72,38 @@ pub(super) fn place(
     let fits = ranks == [chunk_shape.len(); 4]
         && is_within(&piece.shape, &piece.from)
         && is_within(chunk_shape, &piece.to);
+    let misfit = || Failure::chunk("a piece does not fit its chunk");
     if !fits {
-        return Err(RegionError);
+        return Err(misfit());
     }
     let (to, from) = (Region::new(chunk_shape, &piece.to), Region::new(&piece.shape, &piece.from));
-    copy_region((chunk, &to), (elements, &from), &piece.extent, element)
+    copy_region((chunk, &to), (elements, &from), &piece.extent, element).ok_or_else(misfit)
 }
 
 /// Returns the number of elements of a shape, if they fit the memory limit.
-pub(super) fn count(shape: &[u64], element: usize, limits: &Limits) -> Result<usize, ChunkError> {
-    let count = shape.iter().try_fold(1_u64, |product, n| product.checked_mul(*n));
+pub(super) fn count(shape: &[u64], element: usize, limits: &Limits) -> Result<usize, Failure> {
     let fits =
         |count: &u64| count.checked_mul(element as u64).is_some_and(|bytes| bytes <= limits.structure_bytes);
-    count
-        .filter(fits)
-        .and_then(|count| usize::try_from(count).ok())
-        .ok_or_else(|| ChunkError::TooLarge(format!("{shape:?}")))
+    let count = decode::count(shape).filter(fits).and_then(|count| usize::try_from(count).ok());
+    count.ok_or_else(|| too_large(&format!("{shape:?}")))
+}
+
+pub(super) fn too_large(shape: &str) -> Failure {
+    Failure::Chunk(format!("a chunk of {shape} elements is too large to be inlined"))
 }
 
 /// Returns the decoded elements of a piece, as many as its shape needs. Unused ones at the end may be missing from the file.
-fn decoded(limits: &Limits, piece: &Piece, bytes: &Bytes, element: usize) -> Result<Vec<u8>, ChunkError> {
+fn decoded(limits: &Limits, piece: &Piece, bytes: &Bytes, element: usize) -> Result<Vec<u8>, Failure> {
     let stored = match piece.transform.stored_size() {
         None => element,
         Some(size) => usize::try_from(size).unwrap_or(usize::MAX),
     };
     let expected = count(&piece.shape, stored, limits)?.saturating_mul(stored);
     let mut decoded = virtualize_codec::decode_up_to(&piece.codecs, bytes, expected)
-        .map_err(|source| ChunkError::Piece { place: place_of(piece), source })?;
+        .map_err(|error| format!("{}: {error}", place_of(piece)))?;
     if decoded.len() < used_elements(piece).saturating_mul(stored).min(expected) {
         let (place, found) = (place_of(piece), decoded.len());
-        return Err(ChunkError::PieceTooShort { place, found, expected });
+        return Err(format!("{place}: {found} bytes decoded, expected {expected}").into());
     }
     decoded.resize(expected, 0);
     Ok(decoded)
@@ -121,7 +127,7 @@ fn place_of(piece: &Piece) -> String {
 
 /// Encodes a buffer in stored order with the array's codecs. Skips codecs that only order elements, and those that
 /// calculate, since the pieces of a file are stored numbers.
-pub(super) fn encode(codecs: &[Codec], raw: Vec<u8>) -> Result<Bytes, ChunkError> {
+pub(super) fn encode(codecs: &[Codec], raw: Vec<u8>) -> Result<Bytes, Failure> {
     let applies = |codec: &&Codec| {
         !codec.is_arithmetic()
             && !matches!(
@@ -134,6 +140,29 @@ pub(super) fn encode(codecs: &[Codec], raw: Vec<u8>) -> Result<Bytes, ChunkError
         [] => Ok(raw.into()),
         rest => Ok(virtualize_codec::encode(rest, &raw)?.into()),
     }
+}
+
+/// Returns one stream of bits, the least significant bit of a byte first: `prefix_bits` of the prefix, the rest, and
+/// zero bits up to a whole word of `word` bytes.
+pub(super) fn joined_bits(prefix: &[u8], prefix_bits: u32, rest: &[u8], word: u32) -> Vec<u8> {
+    let whole = usize::try_from(prefix_bits / 8).unwrap_or(usize::MAX);
+    let shift = prefix_bits % 8;
+    let mut joined: Vec<u8> = prefix.iter().copied().take(whole).collect();
+    let mut carry = match shift {
+        0 => 0,
+        _ => prefix.get(whole).copied().unwrap_or(0) & !(u8::MAX << shift),
+    };
+    for byte in rest {
+        let [low, high] = (u16::from(*byte) << shift).to_le_bytes();
+        joined.push(carry | low);
+        carry = high;
+    }
+    if shift > 0 {
+        joined.push(carry);
+    }
+    let word = usize::try_from(word.max(1)).unwrap_or(1);
+    joined.resize(joined.len().next_multiple_of(word), 0);
+    joined
 }
 
 #[cfg(test)]
@@ -169,5 +198,19 @@ mod tests {
         }
         place(&mut chunk, &[4], b"ab", &piece(&[2], &[0], &[2], &[2]), 1).unwrap();
         assert_eq!(&chunk, b"..ab");
+    }
+
+    #[test]
+    fn whole_bytes_stand_side_by_side() {
+        assert_eq!(
+            joined_bits(&[1, 2], 16, &[3, 4, 5, 6, 7, 8, 9], 8),
+            [1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0, 0, 0, 0, 0, 0]
+        );
+    }
+
+    /// The 12 bits 0x321, followed by 0x54 and 0x76, are 0x7654321.
+    #[test]
+    fn bits_follow_bits() {
+        assert_eq!(joined_bits(&[0x21, 0xf3], 12, &[0x54, 0x76], 8), [0x21, 0x43, 0x65, 0x07, 0, 0, 0, 0]);
     }
 }

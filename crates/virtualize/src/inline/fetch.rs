@@ -11,8 +11,8 @@ use virtualize_map::{Piece, PieceBytes, ReferenceText};
 use virtualize_store::Object;
 use virtualize_zarr::SourceId;
 
-use super::error::{ChunkError, Failure};
-use crate::source_formats::{Pointed, Pointers, SourceFile, Unresolved};
+use crate::error::Failure;
+use crate::source_formats::{Pointed, Pointers, SourceFile};
 use crate::sources::{Sources, Unopened};
 
 /// Inputs of chunk creation besides the recipes.
@@ -38,19 +38,20 @@ pub(crate) struct Fetched {
 
 impl Fetched {
     /// Returns all bytes of a range.
-    pub(crate) fn range(&self, source: SourceId, range: ByteRange) -> Result<&Bytes, ChunkError> {
+    pub(crate) fn range(&self, source: SourceId, range: ByteRange) -> Result<&Bytes, String> {
         if let Some(why) = self.failed.get(&source) {
-            return Err(ChunkError::Source(why.clone()));
+            return Err(why.clone());
         }
         if range.length > self.most {
-            return Err(ChunkError::RangeTooLong { range, most: self.most });
+            return Err(format!("{range} are more than the {} that may be read at once", self.most));
         }
         let bytes = self.bytes.get(&(source, range));
-        bytes.filter(|bytes| bytes.len() as u64 == range.length).ok_or(ChunkError::Truncated(range))
+        let bytes = bytes.filter(|bytes| bytes.len() as u64 == range.length);
+        bytes.ok_or_else(|| format!("{range} cannot be read: the file ends before"))
     }
 
     /// Returns all bytes of a piece.
-    pub(super) fn piece<'a>(&'a self, piece: &'a Piece) -> Result<&'a Bytes, ChunkError> {
+    pub(super) fn piece<'a>(&'a self, piece: &'a Piece) -> Result<&'a Bytes, String> {
         match &piece.bytes {
             PieceBytes::Here(bytes) => Ok(bytes),
             PieceBytes::At(range) => self.range(piece.source, *range),
@@ -83,7 +84,7 @@ impl ChunkMaker<'_> {
                     let placed = ranges.into_iter().zip(bytes);
                     fetched.bytes.extend(placed.map(|(range, bytes)| ((source, range), bytes)));
                 }
-                Err(Failure::Chunk(why)) => drop(fetched.failed.insert(source, why.to_string())),
+                Err(Failure::Chunk(why)) => drop(fetched.failed.insert(source, why)),
                 Err(Failure::Read(error)) => return Err(error),
             }
         }
@@ -102,10 +103,10 @@ impl ChunkMaker<'_> {
     }
 
     async fn open(&self, id: SourceId) -> Result<Arc<Object>, Failure> {
-        let url = self.urls.get(id.index()).ok_or(ChunkError::NoSource(id.0))?;
+        let url = self.urls.get(id.index()).ok_or_else(|| format!("there is no source {}", id.0))?;
         self.sources.open(url).await.map_err(|unopened| match unopened {
             Unopened::Changed(error) => Failure::Read(error),
-            unopened => Failure::Chunk(ChunkError::Source(unopened.to_string())),
+            unopened => Failure::Chunk(unopened.to_string()),
         })
     }
 
@@ -132,9 +133,9 @@ impl ChunkMaker<'_> {
             most: self.sources.budget().left(),
         };
         self.file.resolve(stored).await.map_err(|error| match error {
-            Unresolved::Read(error) if other.is_none() => Failure::of_own_read(error),
-            Unresolved::Read(error) => Failure::of_other_read(error),
-            error => Failure::Chunk(error.into()),
+            Failure::Read(error) if other.is_none() => Failure::of_own_read(error),
+            Failure::Read(error) => Failure::of_other_read(error),
+            failure => failure,
         })
     }
 }
@@ -146,7 +147,7 @@ mod tests {
     #[test]
     fn errors_of_ranges_say_what_is_wrong() {
         let fetched = Fetched { most: 100, ..Fetched::default() };
-        let why = |length| fetched.range(SourceId(0), ByteRange::new(0, length)).unwrap_err().to_string();
+        let why = |length| fetched.range(SourceId(0), ByteRange::new(0, length)).unwrap_err();
         assert!(why(101).ends_with("are more than the 100 that may be read at once"));
         assert!(why(100).ends_with("the file ends before"));
     }

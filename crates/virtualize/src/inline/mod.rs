@@ -2,11 +2,7 @@
 //! result with the array's own codecs. If one chunk fails, the whole array is omitted, never shown in part.
 
 mod assemble;
-mod error;
 mod fetch;
-mod heap;
-mod lerc;
-mod prefixed;
 mod probe;
 pub(crate) mod small;
 #[cfg(test)]
@@ -22,10 +18,10 @@ use virtualize_bytes::{Limits, ReadError};
 use virtualize_map::{ChunkContent, InlineTask, LeftOut, Mapped};
 use virtualize_zarr::{Array, ChunkManifest, Codec, Hierarchy, NodePath};
 
-pub(crate) use self::error::{ChunkError, Failure};
 pub(crate) use self::fetch::{ChunkMaker, Fetched};
-pub(crate) use self::heap::heap_values;
 pub(crate) use self::probe::{examine, finding, lerc_masks};
+pub(crate) use self::variable::heap_values;
+use crate::error::Failure;
 use crate::helpers::{Workers, cores};
 
 /// Number of encoded bytes that are fetched together. Two such batches are in memory: one whose chunks are made, and the
@@ -37,6 +33,8 @@ const WORTHWHILE: u64 = 64 << 10;
 
 /// Memory overhead of an inline chunk besides its bytes.
 const POSITION: u64 = 64;
+
+const NO_ARRAY: &str = "there is no such array";
 
 /// Arrays without their chunks.
 type Arrays = BTreeMap<NodePath, Arc<Array>>;
@@ -149,7 +147,7 @@ impl Make<'_> {
             }
             let chunk = match &task.content {
                 ChunkContent::Variable { .. } => variable(self.maker, &task, &self.fetched, hierarchy).await,
-                _ => chunk.map_err(Failure::Chunk),
+                _ => chunk,
             };
             match chunk {
                 Ok(bytes) => {
@@ -158,20 +156,20 @@ impl Make<'_> {
                     budget.take("chunks that are put inline", bytes_held)?;
                     place_inline(hierarchy, &task, &bytes);
                 }
-                Err(Failure::Chunk(reason)) => drop(failed.insert(task.array.clone(), reason.to_string())),
+                Err(Failure::Chunk(reason)) => drop(failed.insert(task.array.clone(), reason)),
                 Err(Failure::Read(error)) => return Err(error),
             }
         }
     }
 
     /// Returns the encoded bytes of one chunk of fixed size.
-    async fn one(&self, task: InlineTask) -> (Arc<InlineTask>, Result<Bytes, ChunkError>) {
+    async fn one(&self, task: InlineTask) -> (Arc<InlineTask>, Result<Bytes, Failure>) {
         let task = Arc::new(task);
-        let Some(array) = self.arrays.get(&task.array) else { return (task, Err(ChunkError::NoArray)) };
+        let Some(array) = self.arrays.get(&task.array) else { return (task, Err(Failure::chunk(NO_ARRAY))) };
         let (array, shared, fetched) = (Arc::clone(array), Arc::clone(&task), Arc::clone(&self.fetched));
         let limits = *self.maker.limits;
         let made = self.workers.run(move || chunk(&limits, &array, &shared.content, &fetched)).await;
-        (task, made.unwrap_or(Err(ChunkError::Panicked)))
+        (task, made.unwrap_or_else(|| Err(Failure::chunk("its codecs ended unexpectedly"))))
     }
 }
 
@@ -182,10 +180,10 @@ async fn variable(
     fetched: &Fetched,
     hierarchy: &Hierarchy,
 ) -> Result<Bytes, Failure> {
-    let array = hierarchy.array(&task.array).ok_or(ChunkError::NoArray)?;
+    let array = hierarchy.array(&task.array).ok_or_else(|| Failure::chunk(NO_ARRAY))?;
     let elements = variable::chunk(maker, &task.content, fetched).await?;
     let text = variable::encode(&array.codecs, &elements, maker.sources.budget().left())?;
-    Ok(assemble::encode(&array.codecs, text)?)
+    assemble::encode(&array.codecs, text)
 }
 
 /// Returns the encoded bytes of one chunk of elements of fixed size.
@@ -194,10 +192,10 @@ fn chunk(
     array: &Array,
     content: &ChunkContent,
     fetched: &Fetched,
-) -> Result<Bytes, ChunkError> {
+) -> Result<Bytes, Failure> {
     Ok(match content {
         ChunkContent::Prefixed { source, range, prefix, prefix_bits, word } => {
-            prefixed::join(prefix, *prefix_bits, fetched.range(*source, *range)?, *word).into()
+            assemble::joined_bits(prefix, *prefix_bits, fetched.range(*source, *range)?, *word).into()
         }
         ChunkContent::BitsReversed { source, range } => {
             fetched.range(*source, *range)?.iter().map(|byte| byte.reverse_bits()).collect()
@@ -206,7 +204,7 @@ fn chunk(
             taller(limits, array, fetched.range(*source, *range)?, (*width, *rows, *height))?
         }
         ChunkContent::Lerc { source, range, layout, height } => {
-            lerc::without_mask(limits, array, fetched.range(*source, *range)?, *layout, *height)?
+            probe::without_mask(limits, array, fetched.range(*source, *range)?, *layout, *height)?
         }
         ChunkContent::Assemble { shape, background, pieces } => {
             let raw = assemble::chunk(limits, shape, background, pieces, fetched)?;
@@ -222,7 +220,7 @@ fn taller(
     array: &Array,
     bytes: &[u8],
     (width, rows, height): (u64, u64, u64),
-) -> Result<Bytes, ChunkError> {
+) -> Result<Bytes, Failure> {
     let name = array.codecs.iter().find_map(|codec| match codec {
         Codec::Image { name, .. } => Some(*name),
         _ => None,
@@ -247,9 +245,13 @@ fn taller(
         Some("imagecodecs_webp") => {
             virtualize_codec::webp::with_rows(bytes, width, rows, height, limits.structure_bytes)
         }
-        _ => return Err(ChunkError::NotTaller),
+        _ => return Err(Failure::chunk("images of this format cannot be made taller")),
     };
-    taller.map(Bytes::from).map_err(ChunkError::LastStrip)
+    let taller = taller.map(Bytes::from);
+    taller.map_err(|error| {
+        let advice = "a rectilinear chunk grid (Zarr v3) references it as it is";
+        Failure::Chunk(format!("its last strip: {error}; {advice}"))
+    })
 }
 
 fn place_inline(hierarchy: &mut Hierarchy, task: &InlineTask, bytes: &Bytes) {

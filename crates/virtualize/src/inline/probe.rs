@@ -3,18 +3,17 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use virtualize_bytes::{ByteRange, Limits, ReadError};
 use virtualize_codec::image::Header;
-use virtualize_codec::lerc::{self, Head};
+use virtualize_codec::lerc::{self, Head, Layout};
 use virtualize_codec::{CodecFailure, jpeg};
 use virtualize_map::tiff::{self, LercChunk, lerc_outer_codecs, stored_type};
-use virtualize_map::{Finding, Mapped, image_codec, keeps_jpeg_colors};
+use virtualize_map::{Finding, LercLayout, Mapped, image_codec, keeps_jpeg_colors};
 use virtualize_zarr::{Array, Codec, DataType, NodePath, Reference};
 
-use super::error::{ChunkError, Failure};
-use super::fetch::ChunkMaker;
-use super::lerc::{codec_layout, decoded};
-use crate::decode;
+use super::{assemble, fetch::ChunkMaker};
+use crate::{decode, error::Failure};
 
 /// Number of chunks whose first bytes are fetched together.
 const FRONTS: usize = 1 << 12;
@@ -24,6 +23,8 @@ const WHOLES: usize = 1 << 4;
 const DEFLATED_HEAD: u64 = 1 << 10;
 /// Number of bytes that contain the header of an image.
 const IMAGE_FRONT: u64 = 1 << 16;
+
+const NO_LERC: &str = "the array has no LERC codec";
 
 type Chunks = Vec<(u64, Reference)>;
 
@@ -37,7 +38,7 @@ pub(crate) async fn lerc_masks(
         let Some(array) = mapped.hierarchy.array(&path) else { continue };
         let answer = match masked(maker, array, chunks).await {
             Ok(chunks) => Ok(chunks),
-            Err(Failure::Chunk(why)) => Err(why.to_string()),
+            Err(Failure::Chunk(why)) => Err(why),
             Err(Failure::Read(error)) => return Err(error),
         };
         found.insert(path, answer);
@@ -136,7 +137,7 @@ fn image_finding(array: &Array, position: u64, codec: &str, bytes: &[u8]) -> Opt
 
 /// Returns the chunks that Zarr readers decode differently from libtiff.
 async fn masked(maker: &ChunkMaker<'_>, array: &Array, chunks: Chunks) -> Result<Chunks, Failure> {
-    let outer = lerc_outer_codecs(&array.codecs).ok_or(ChunkError::NoLerc)?;
+    let outer = lerc_outer_codecs(&array.codecs).ok_or_else(|| Failure::chunk(NO_LERC))?;
     let data_type = stored_type(array);
     let mut found = Chunks::new();
     for batch in chunks.chunks(FRONTS) {
@@ -150,7 +151,7 @@ async fn masked(maker: &ChunkMaker<'_>, array: &Array, chunks: Chunks) -> Result
             match is_plain {
                 Ok(true) => {}
                 Ok(false) => found.push((*position, *chunk)),
-                Err(source) => return Err(ChunkError::At { at: chunk.offset, source }.into()),
+                Err(error) => return Err(format!("chunk at {:#x}: {error}", chunk.offset).into()),
             }
         }
     }
@@ -219,4 +220,49 @@ fn lerc_front(outer: &[Codec], chunk: &Reference) -> ByteRange {
         _ => chunk.length,
     };
     ByteRange::new(chunk.offset, needed.min(chunk.length))
+}
+
+/// Returns a chunk without its mask, with all rows.
+pub(super) fn without_mask(
+    limits: &Limits,
+    array: &Array,
+    bytes: &Bytes,
+    layout: LercLayout,
+    height: u64,
+) -> Result<Bytes, Failure> {
+    let outer = lerc_outer_codecs(&array.codecs).ok_or_else(|| Failure::chunk(NO_LERC))?;
+    let data_type = stored_type(array);
+    let whole = LercLayout { rows: height, ..layout };
+    let size = size_of(limits, data_type, &whole)?;
+    let mut values = decoded(limits, data_type, outer, bytes, &layout)?;
+    values.resize(size, 0);
+    let blob = lerc::encode(data_type, &codec_layout(&whole), &values)?;
+    Ok(virtualize_codec::encode(outer, &blob)?.into())
+}
+
+/// Returns the numbers of a strip or tile, as libtiff returns them.
+fn decoded(
+    limits: &Limits,
+    data_type: &DataType,
+    outer: &[Codec],
+    bytes: &[u8],
+    layout: &LercLayout,
+) -> Result<Vec<u8>, Failure> {
+    // A blob is not much longer than its values: it adds a header, a mask and flags of blocks.
+    let most = size_of(limits, data_type, layout)?.saturating_mul(2).saturating_add(1 << 16);
+    let blobs = lerc::unwrap(outer, bytes, most)?;
+    Ok(lerc::decode(&blobs, data_type, &codec_layout(layout))?)
+}
+
+fn codec_layout(layout: &LercLayout) -> Layout {
+    let LercLayout { rows, columns, samples, has_alpha } = *layout;
+    Layout { rows, columns, samples, has_alpha }
+}
+
+/// Returns the bytes of a strip or tile, if they fit the memory limit.
+fn size_of(limits: &Limits, data_type: &DataType, layout: &LercLayout) -> Result<usize, Failure> {
+    let size = layout.elements().and_then(|elements| elements.checked_mul(data_type.number_size()));
+    size.filter(|size| *size <= limits.structure_bytes)
+        .and_then(|size| usize::try_from(size).ok())
+        .ok_or_else(|| assemble::too_large(&format!("{layout:?}")))
 }

@@ -14,7 +14,7 @@ use virtualize_zarr::{
     node::{self, join},
 };
 
-use super::{ChunkError, ChunkMaker, Fetched, batches};
+use super::{ChunkMaker, Fetched, batches};
 use crate::options::InlineOptions;
 
 /// Number of bytes that are fetched together. Two such batches are in memory.
@@ -59,7 +59,7 @@ pub(crate) async fn run(
             let Some(path) = paths.get(chunk.array) else { continue };
             match (chunk.bytes(&fetched), mapped.hierarchy.array_mut(path)) {
                 (Ok(bytes), Some(array)) => drop(array.chunks.inline.insert(chunk.position, bytes)),
-                (Err(why), _) => drop(unread.insert(path, why.to_string())),
+                (Err(why), _) => drop(unread.insert(path, why)),
                 (_, None) => {}
             }
         }
@@ -79,7 +79,7 @@ impl Chosen {
     }
 
     /// Returns a copy of the bytes, since the fetched ones may be a small part of a large page.
-    fn bytes(&self, fetched: &Fetched) -> Result<Bytes, ChunkError> {
+    fn bytes(&self, fetched: &Fetched) -> Result<Bytes, String> {
         fetched.range(self.place.source, self.range()).map(|bytes| Bytes::copy_from_slice(bytes))
     }
 }

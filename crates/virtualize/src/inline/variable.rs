@@ -1,10 +1,22 @@
-use virtualize_map::ChunkContent;
+//! Elements of variable length, which are read from the heap of their file.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use virtualize_bytes::ReadError;
+use virtualize_map::{
+    ChunkContent,
+    hdf5::{HeapPointer, HeapTask, HeapValues},
+};
 use virtualize_zarr::Codec;
 
-use super::assemble;
-use super::error::{ChunkError, Failure};
-use super::fetch::{ChunkMaker, Fetched};
-use crate::source_formats::Pointed;
+use super::{
+    assemble,
+    fetch::{ChunkMaker, Fetched},
+};
+use crate::{error::Failure, source_formats::Pointed};
+
+const FIXED_LENGTH: &str = "the type has no variable length";
 
 /// Returns the elements of a chunk, each read from the file of its pointer. Elements that no piece covers are empty.
 pub(super) async fn chunk(
@@ -14,10 +26,10 @@ pub(super) async fn chunk(
 ) -> Result<Vec<Pointed>, Failure> {
     const WIDTH: usize = size_of::<u64>();
     let ChunkContent::Variable { shape, pieces, pointer_size, pointers, references } = content else {
-        return Err(ChunkError::FixedLength.into());
+        return Err(Failure::chunk(FIXED_LENGTH));
     };
     let pointer_size = usize::try_from(*pointer_size).ok().filter(|size| *size > 0);
-    let pointer_size = pointer_size.ok_or(ChunkError::FixedLength)?;
+    let pointer_size = pointer_size.ok_or_else(|| Failure::chunk(FIXED_LENGTH))?;
     // The chunk is first assembled from numbers, which are indices into the known elements.
     let mut known = vec![Pointed::Text(String::new())];
     let mut whole = vec![0; assemble::count(shape, WIDTH, maker.limits)?.saturating_mul(WIDTH)];
@@ -39,17 +51,17 @@ pub(super) async fn chunk(
 ///
 /// # Errors
 /// More than about `most` bytes; bytes that are not UTF-8 in `vlen-utf8`.
-pub(super) fn encode(codecs: &[Codec], elements: &[Pointed], most: u64) -> Result<Vec<u8>, ChunkError> {
+pub(super) fn encode(codecs: &[Codec], elements: &[Pointed], most: u64) -> Result<Vec<u8>, Failure> {
     let is_text = codecs.contains(&Codec::VlenUtf8);
     let mut out = length(elements.len())?.to_vec();
     for element in elements {
         let bytes = match element {
             Pointed::Text(text) => text.as_bytes(),
             Pointed::Bytes(bytes) if !is_text => bytes,
-            Pointed::Bytes(_) => return Err(ChunkError::NotUtf8),
+            Pointed::Bytes(_) => return Err(Failure::chunk("a string is not UTF-8")),
         };
         if (out.len() as u64).saturating_add(bytes.len() as u64) > most {
-            return Err(ChunkError::TooMuchText(most));
+            return Err(format!("its text takes more than {most} bytes").into());
         }
         out.extend_from_slice(&length(bytes.len())?);
         out.extend_from_slice(bytes);
@@ -57,8 +69,76 @@ pub(super) fn encode(codecs: &[Codec], elements: &[Pointed], most: u64) -> Resul
     Ok(out)
 }
 
-fn length(count: usize) -> Result<[u8; 4], ChunkError> {
-    u32::try_from(count).map(u32::to_le_bytes).map_err(|_| ChunkError::Count(count))
+fn length(count: usize) -> Result<[u8; 4], Failure> {
+    let count32 = u32::try_from(count).map_err(|_| format!("{count} does not fit 32 bits"))?;
+    Ok(count32.to_le_bytes())
+}
+
+/// Reads the elements of a dataset, and what they point at. The inner error is the reason why that is not possible.
+pub(crate) async fn heap_values(
+    maker: &ChunkMaker<'_>,
+    task: &HeapTask,
+) -> Result<Result<HeapValues, String>, ReadError> {
+    match read(maker, task).await {
+        Ok(values) => Ok(Ok(values)),
+        Err(Failure::Chunk(reason)) => Ok(Err(reason)),
+        Err(Failure::Read(error)) => Err(error),
+    }
+}
+
+async fn read(maker: &ChunkMaker<'_>, task: &HeapTask) -> Result<HeapValues, Failure> {
+    let ChunkContent::Assemble { shape, background, pieces } = &task.content else {
+        return Err(Failure::chunk(FIXED_LENGTH));
+    };
+    let fetched = maker.fetch(task.content.ranges()).await.map_err(Failure::of_own_read)?;
+    let mut elements = assemble::chunk(maker.limits, shape, background, pieces, &fetched)?;
+    elements.extend_from_slice(&task.fill);
+    let held = elements.len() as u64;
+    maker.sources.budget().take("elements of variable length", held).map_err(Failure::Read)?;
+    let mut values = vec![Vec::new(); task.pointers.len()];
+    for (at, pointer) in task.pointers.iter().enumerate() {
+        if values.get(at).is_some_and(Vec::is_empty) {
+            follow(maker, task, &elements, pointer, &mut values).await?;
+        }
+    }
+    Ok(HeapValues { elements, values })
+}
+
+/// Reads the values of all pointers with the context of `pointer`, so that they share what is fetched.
+async fn follow(
+    maker: &ChunkMaker<'_>,
+    task: &HeapTask,
+    elements: &[u8],
+    pointer: &HeapPointer,
+    values: &mut [Vec<Bytes>],
+) -> Result<(), Failure> {
+    let alike = |other: &HeapPointer| Arc::ptr_eq(&pointer.context, &other.context);
+    let size = task.fill.len();
+    let stored = task.pointers.iter().filter(|other| alike(other));
+    let stored: Option<Vec<_>> = stored.map(|other| stored_pointers(elements, size, other)).collect();
+    let raw = stored.ok_or_else(|| Failure::chunk(FIXED_LENGTH))?.concat();
+    let found = maker.resolve(task.heap, &raw, pointer.context.as_ref(), pointer.references).await?;
+    let mut found = found.into_iter().map(bytes);
+    let count = elements.len().checked_div(size).unwrap_or(0);
+    for (of_pointer, _) in values.iter_mut().zip(&task.pointers).filter(|(_, other)| alike(other)) {
+        *of_pointer = found.by_ref().take(count).collect();
+    }
+    Ok(())
+}
+
+/// Returns the stored bytes of one pointer of each element.
+fn stored_pointers(elements: &[u8], size: usize, pointer: &HeapPointer) -> Option<Vec<u8>> {
+    let end = pointer.offset.checked_add(pointer.size)?;
+    let of_element = |element: &[u8]| element.get(pointer.offset..end).map(<[u8]>::to_vec);
+    let pointers: Option<Vec<_>> = elements.chunks_exact(size.max(1)).map(of_element).collect();
+    Some(pointers?.concat())
+}
+
+fn bytes(value: Pointed) -> Bytes {
+    match value {
+        Pointed::Text(text) => text.into(),
+        Pointed::Bytes(bytes) => bytes,
+    }
 }
 
 #[cfg(test)]

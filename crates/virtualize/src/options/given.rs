@@ -168,8 +168,8 @@ fn reason(option: &Arg, value: &Value, error: &str) -> String {
     }
 }
 
-/// The options of a command: its flags, `--option KEY=VALUE` for the rare ones, and `--config FILE` for all. Flags take
-/// precedence over `--option`, and both over the file.
+/// The options of a command: its flags, `--option KEY=VALUE` for the rare ones if it has any, and `--config FILE` for all.
+/// Flags take precedence over `--option`, and both over the file. `T` may declare `config` itself.
 #[derive(Clone, Debug, Default)]
 pub struct Given<T>(pub T);
 
@@ -206,7 +206,11 @@ impl<T: Args + DeserializeOwned> Args for Given<T> {
             .long_help(
                 "Read options from a TOML file, such as inline-limit = \"64M\"\n\nA key is the name of a flag or of a rare option. Options of the command line take precedence.",
             );
-        command.args(flags.cloned().collect::<Vec<_>>()).arg(option).arg(config)
+        let has_rare = all.get_arguments().any(Arg::is_hide_set);
+        let has_config = all.get_arguments().any(|one| one.get_id() == CONFIG);
+        let others =
+            [(has_rare, option), (!has_config, config)].into_iter().filter(|(is_wanted, _)| *is_wanted);
+        command.args(flags.cloned().collect::<Vec<_>>()).args(others.map(|(_, other)| other))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -218,10 +222,11 @@ impl<T: Args + DeserializeOwned> FromArgMatches for Given<T> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let options = declared::<T>();
         let mut members = Members::new();
-        if let Some(path) = matches.get_one::<String>(CONFIG) {
-            members.insert(CONFIG.to_owned(), Value::from(path.as_str()));
+        if let Ok(Some(mut path)) = matches.try_get_raw(CONFIG) {
+            members.extend(path.next().map(|path| (CONFIG.to_owned(), Value::from(path.to_string_lossy()))));
         }
-        for (key, value) in matches.get_many::<(String, String)>(OPTION).into_iter().flatten() {
+        let rare = matches.try_get_many::<(String, String)>(OPTION);
+        for (key, value) in rare.ok().flatten().into_iter().flatten() {
             let option = find(&options, key);
             let (field, is_list) = option.map_or_else(
                 || (key.clone(), false),

@@ -10,7 +10,7 @@ use virtualize_zarr::{
 };
 
 use super::{
-    open::{InlineOptions, Options},
+    InlineOptions, Options,
     value::{self, InvalidValue, parse_digits},
 };
 

@@ -1,18 +1,195 @@
 //! Options: the library's own, and those that users write, which the command, the service and Python share.
 
-mod connection;
 #[cfg(feature = "clap")]
 pub mod given;
 mod mapping;
-mod open;
 mod output;
-mod source;
 pub mod value;
 
-pub use connection::ConnectionOptions;
+use std::{sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use virtualize_bytes::{Gate, Limits};
+use virtualize_map::MapOptions;
+use virtualize_remedy::Notation;
+use virtualize_store::StoreOptions;
+use virtualize_zarr::{ZarrFormat, readers::Client};
+
 #[cfg(feature = "clap")]
 pub use given::{Given, InvalidOption};
 pub use mapping::{IfdPath, MappingOptions};
-pub use open::{Hdf5Reader, InlineOptions, Options};
 pub use output::{IcechunkOptions, OutputFormat, WriteOptions};
-pub use source::SourceOptions;
+
+/// Options for opening and mapping a file.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Access to files: credentials, endpoints, concurrency, cache.
+    pub store: StoreOptions,
+    /// Mapping. Its Zarr format must match the output ([`crate::Format::zarr_format`]).
+    pub map: MapOptions,
+    /// Upper bounds on counts and sizes in untrusted input.
+    pub limits: Limits,
+    /// Selection of chunks to inline although references could express them.
+    pub inline: InlineOptions,
+    /// Whether a DMR++ sidecar beside an HDF5 file is read instead of the file, if it suffices.
+    pub dmrpp: bool,
+    /// Whether sidecars of remote TIFF files are requested. Those of local files are always read.
+    pub sidecars: bool,
+    /// Whether any warning is an error.
+    pub strict: bool,
+    /// Readers that must be able to decode every array. An array that one of them cannot decode gets other metadata if
+    /// that suffices, is re-encoded and inlined if it is small, and is omitted otherwise.
+    pub readable_by: Vec<Client>,
+    /// Reader of HDF5 files.
+    pub hdf5_reader: Hdf5Reader,
+    /// Gate that is asked repeatedly, while a file is opened, whether to continue.
+    pub gate: Option<Arc<dyn Gate>>,
+    /// Notation of options in remedies, for errors that become text in a journal or an event.
+    pub notation: Notation,
+}
+
+impl Options {
+    /// Returns the options for one of many files, with a separate gate if the gate provides one.
+    #[must_use]
+    pub fn for_file(&self) -> Self {
+        let gate = self.gate.as_ref().map(|gate| gate.for_file().unwrap_or_else(|| Arc::clone(gate)));
+        Self { gate, ..self.clone() }
+    }
+}
+
+/// Selection of chunks to inline although references could express them, so that readers need fewer requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InlineOptions {
+    /// Inline chunks stored in fewer bytes than this; 0 for none.
+    pub below: u64,
+    /// Inline all chunks of coordinates: arrays that have the name of their only dimension, and those listed in an
+    /// attribute `coordinates`.
+    pub coordinates: bool,
+    /// Limit in bytes of all these chunks together; each counts 128 bytes more than its length. The chunks of an array
+    /// that would exceed the limit remain references, with a warning.
+    pub total: u64,
+}
+
+impl Default for InlineOptions {
+    fn default() -> Self {
+        Self { below: 0, coordinates: false, total: 256 << 20 }
+    }
+}
+
+/// Reader of HDF5 files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+pub enum Hdf5Reader {
+    /// The reader in Rust: any store, concurrent requests, safe on untrusted files.
+    #[default]
+    Native,
+    /// The HDF5 C library: local files, one at a time in a process, and trusted ones only: damaged files can crash it.
+    #[cfg(feature = "libhdf5")]
+    Libhdf5,
+}
+
+/// How a file is mapped and reached: what all commands that map files have in common, and what a configuration file
+/// contains.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+pub struct SourceOptions {
+    /// How the file is mapped.
+    #[cfg_attr(feature = "clap", command(flatten))]
+    #[serde(flatten)]
+    pub mapping: MappingOptions,
+    /// How the file is reached.
+    #[cfg_attr(feature = "clap", command(flatten))]
+    #[serde(flatten)]
+    pub store: ConnectionOptions,
+    /// Library that reads HDF5 files; the C library reads local files only
+    #[cfg(feature = "libhdf5")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, hide = true, value_enum, default_value = "native", value_name = "READER")
+    )]
+    pub hdf5_reader: Hdf5Reader,
+}
+
+impl SourceOptions {
+    /// Returns the library's options for an output of `format`.
+    pub fn options(&self, format: ZarrFormat) -> Options {
+        Options {
+            #[cfg(feature = "libhdf5")]
+            hdf5_reader: self.hdf5_reader,
+            ..self.mapping.options(self.store.options(), format)
+        }
+    }
+}
+
+/// How files are reached. Settings that are not given come from the environment (AWS_*, GOOGLE_*, AZURE_*).
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Store options"))]
+pub struct ConnectionOptions {
+    /// Store setting, such as aws_region=eu-west-1 or timeout=30s; may be repeated
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "KEY=VALUE", value_parser = value::parse_pair, hide_env_values = true)
+    )]
+    #[serde(deserialize_with = "value::pairs")]
+    pub store_option: Vec<(String, String)>,
+    /// Do not sign requests: for public buckets
+    #[cfg_attr(feature = "clap", arg(long))]
+    pub anonymous: bool,
+    /// URL of an S3-compatible, Google Cloud Storage or Azure service other than the default one
+    #[cfg_attr(feature = "clap", arg(long, value_name = "URL"))]
+    pub endpoint: Option<String>,
+    /// Bearer token for HTTPS servers [default: that in VIRTUALIZE_BEARER_TOKEN]
+    #[cfg_attr(feature = "clap", arg(long, hide = true, value_name = "TOKEN", hide_env_values = true))]
+    pub bearer_token: Option<String>,
+    /// Maximum concurrent requests
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, hide = true, value_name = "N", default_value_t = Self::default().concurrency)
+    )]
+    #[serde(deserialize_with = "value::count")]
+    pub concurrency: usize,
+    /// Retries of a failed request
+    #[cfg_attr(feature = "clap", arg(long, hide = true, value_name = "N", default_value_t = Self::default().retries))]
+    pub retries: usize,
+    /// Maximum seconds for all attempts of a request together
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, hide = true, value_name = "SECONDS", default_value_t = Self::default().retry_timeout)
+    )]
+    pub retry_timeout: u64,
+}
+
+impl Default for ConnectionOptions {
+    fn default() -> Self {
+        let StoreOptions { concurrency, retries, retry_timeout, .. } = StoreOptions::default();
+        Self {
+            store_option: Vec::new(),
+            anonymous: false,
+            endpoint: None,
+            bearer_token: None,
+            concurrency,
+            retries,
+            retry_timeout: retry_timeout.as_secs(),
+        }
+    }
+}
+
+impl ConnectionOptions {
+    /// Returns the library's options. Without a bearer token, the environment may contain one.
+    pub fn options(&self) -> StoreOptions {
+        let token = self.bearer_token.clone().or_else(|| std::env::var("VIRTUALIZE_BEARER_TOKEN").ok());
+        StoreOptions {
+            values: self.store_option.clone(),
+            anonymous: self.anonymous,
+            endpoint: self.endpoint.clone(),
+            bearer_token: token.filter(|token| !token.is_empty()),
+            concurrency: self.concurrency,
+            retries: self.retries,
+            retry_timeout: Duration::from_secs(self.retry_timeout),
+            ..StoreOptions::default()
+        }
+    }
+}

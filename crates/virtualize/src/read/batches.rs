@@ -7,12 +7,16 @@ use virtualize_bytes::ByteRange;
 use virtualize_zarr::{Array, ChunkEntry, Reference, chunk_position};
 
 use super::{
+    ArrayReader, ChunkAddress, MOST,
     elements::Elements,
     place::all,
-    reader::{ArrayReader, ChunkAddress, MOST},
     run::{self, Extent, Scratch, Work},
 };
-use crate::{decode, error::ArrayError, error::Error, store::VirtualStore, variable};
+use crate::{
+    decode::{self, chunk_name},
+    error::{ArrayError, Error},
+    store::VirtualStore,
+};
 
 /// A chunk, or the reason why there is none; `None` for a missing one.
 pub(super) type Answer = Result<Option<Bytes>, ArrayError>;
@@ -69,7 +73,7 @@ pub(super) fn read(reader: &ArrayReader, chunks: &[&ChunkAddress], wanted: Wante
     let answer = |answer: OnceLock<Answer>| match (&done, answer.into_inner()) {
         (Ok(()), Some(answer)) => answer,
         (Err(error), _) => Err(error.clone()),
-        (Ok(()), None) => Err(ArrayError::TooFewElements),
+        (Ok(()), None) => Err(ArrayError::TOO_FEW_ELEMENTS),
     };
     work.answers.into_iter().map(answer).collect()
 }
@@ -92,7 +96,7 @@ impl<'a> Collect<'a> {
         let array = reader.array(&address.path)?;
         let position = position(array, &address.indices)?;
         let Some(entry) = array.chunks.get(position) else { return Ok(None) };
-        let shape = decode::chunk_shape(array, position).ok_or(ArrayError::NoChunk(position))?;
+        let shape = decode::chunk_shape(array, position).ok_or_else(|| ArrayError::no_chunk(position))?;
         if self.is_decoded && array.data_type.size().is_some() {
             self.arrays.entry(&address.path).or_insert_with(|| reader.elements(array));
         }
@@ -123,12 +127,9 @@ impl<'a> Collect<'a> {
             Some(elements) => {
                 elements.as_ref().map_err(Clone::clone)?.row_major(&item.shape, stored, scratch)
             }
-            None => variable::values(item.array, stored, &item.shape, MOST),
+            None => decode::variable(item.array, stored, &item.shape, MOST),
         };
-        decoded.map_err(|error| {
-            let indices: Vec<String> = item.address.indices.iter().map(u64::to_string).collect();
-            error.in_chunk(if indices.is_empty() { "0".to_owned() } else { indices.join(".") })
-        })
+        decoded.map_err(|error| error.in_chunk(&chunk_name(&item.address.indices)))
     }
 }
 
@@ -156,8 +157,9 @@ impl<'a> Work<Item<'a>> for Collect<'a> {
 
 fn position(array: &Array, indices: &[u64]) -> Result<u64, ArrayError> {
     let counts = array.chunk_grid.counts(&array.shape);
-    chunk_position(indices.iter().copied(), &counts)
-        .ok_or_else(|| ArrayError::NoChunkAt { indices: indices.to_vec(), counts })
+    chunk_position(indices.iter().copied(), &counts).ok_or_else(|| {
+        ArrayError::invalid(format!("there is no chunk {indices:?} in a grid of {counts:?} chunks"))
+    })
 }
 
 /// Returns the size of a decoded chunk in bytes; `None` for types of variable size and for positions outside the grid.
@@ -181,16 +183,16 @@ pub fn decode_chunk(
     stored: &Bytes,
     most: u64,
 ) -> Result<Bytes, Error> {
-    let array = store.hierarchy.array(path).ok_or(ArrayError::NoArray);
+    let array = store.hierarchy.array(path).ok_or(ArrayError::NO_ARRAY);
     let decoded = array.and_then(|array| decoded(array, position, stored, most));
     decoded.map_err(|error| Error::of_array(store.name(), path, error))
 }
 
 fn decoded(array: &Array, position: u64, stored: &Bytes, most: u64) -> Result<Bytes, ArrayError> {
-    let outside = || ArrayError::NoChunk(position);
+    let outside = || ArrayError::no_chunk(position);
     chunk_size(array, position).ok_or_else(outside)?;
     let shape = decode::chunk_shape(array, position).ok_or_else(outside)?;
     let elements = Elements::new(array, most, None)?;
     let decoded = elements.row_major(&shape, stored, &mut Scratch::default());
-    decoded.map(Into::into).map_err(|error| error.in_chunk(position.to_string()))
+    decoded.map(Into::into).map_err(|error| error.in_chunk(&position.to_string()))
 }

@@ -3,12 +3,14 @@
 use virtualize_codec::{CodecFailure, Decoder};
 use virtualize_zarr::{Array, DataType, Endian, in_byte_order};
 
-use super::little_endian;
-use super::reader::ForeignDecoder;
-use super::run::{Scratch, reserve};
-use crate::decode::{self, complete_codecs, stored_order};
-use crate::decode::{Region, copy_region};
-use crate::error::ArrayError;
+use super::{
+    ForeignDecoder, little_endian,
+    run::{Scratch, reserve},
+};
+use crate::{
+    decode::{self, Region, complete_codecs, copy_region, stored_order},
+    error::ArrayError,
+};
 
 /// Decodes the chunks of an array.
 pub(super) struct Elements<'a> {
@@ -57,10 +59,10 @@ impl<'a> Elements<'a> {
 
     /// Returns the size of a chunk in bytes.
     pub(super) fn length(&self, shape: &[u64]) -> Result<usize, ArrayError> {
-        let size = self.array.data_type.size().ok_or(ArrayError::VariableSize)?;
+        let size = self.array.data_type.size().ok_or(ArrayError::VARIABLE_SIZE)?;
         super::within(self.array, shape, self.most, "a chunk")?;
         let bytes = decode::count(shape).and_then(|count| usize::try_from(count.checked_mul(size)?).ok());
-        bytes.ok_or(ArrayError::TooFewElements)
+        bytes.ok_or(ArrayError::TOO_FEW_ELEMENTS)
     }
 
     /// Decodes a chunk into `out`, which has its length. Its elements are in stored order.
@@ -97,7 +99,7 @@ impl<'a> Elements<'a> {
             self.swap(&mut elements)?;
         }
         scratch.elements = elements;
-        scratch.elements.get(..length).ok_or(ArrayError::TooFewElements)
+        scratch.elements.get(..length).ok_or(ArrayError::TOO_FEW_ELEMENTS)
     }
 
     /// Returns a decoded chunk in row-major order.
@@ -130,7 +132,7 @@ impl<'a> Elements<'a> {
         let start = vec![0; shape.len()];
         let (rows, stored) = (Region::new(shape, &start), Region::permuted(shape, &self.order, &start));
         let (target, source) = if is_back { (&stored, &rows) } else { (&rows, &stored) };
-        copy_region((to, target), (from, source), shape, size).map_err(|_| ArrayError::TooFewElements)
+        copy_region((to, target), (from, source), shape, size).ok_or(ArrayError::TOO_FEW_ELEMENTS)
     }
 
     fn decode_foreign(
@@ -141,7 +143,7 @@ impl<'a> Elements<'a> {
         out: &mut [u8],
     ) -> Result<(), ArrayError> {
         let Some(foreign) = self.foreign else { return Err(CodecFailure::NoDecoder(codec).into()) };
-        let decoded = foreign(bytes, self.array, shape).map_err(ArrayError::ForeignDecoder)?;
+        let decoded = foreign(bytes, self.array, shape).map_err(ArrayError::invalid)?;
         if decoded.len() != out.len() {
             let failure = CodecFailure::TooShort { expected: out.len(), found: decoded.len() };
             return Err(failure.into());
@@ -159,7 +161,9 @@ impl<'a> Elements<'a> {
             Swap::Fields => {
                 let converted = in_byte_order(elements, &self.array.data_type, self.array.endian());
                 let converted = converted.filter(|converted| converted.len() == elements.len());
-                elements.copy_from_slice(&converted.ok_or(ArrayError::ByteOrder)?);
+                elements.copy_from_slice(
+                    &converted.ok_or(ArrayError::invalid("its byte order cannot be changed"))?,
+                );
             }
         }
         Ok(())
@@ -179,5 +183,5 @@ fn decoder<'d>(
     if kept.as_ref().is_none_or(|(known, _)| known != shape) {
         *kept = Some((shape.to_vec(), Decoder::new(&array.data_type, &complete_codecs(array, shape))?));
     }
-    kept.as_ref().map(|(_, decoder)| decoder).ok_or(ArrayError::TooFewElements)
+    kept.as_ref().map(|(_, decoder)| decoder).ok_or(ArrayError::TOO_FEW_ELEMENTS)
 }

@@ -8,13 +8,12 @@ use virtualize_zarr::{
 };
 
 use super::{
-    axis::{Axis, AxisPart, Steps},
     run::{Bytes, Extent},
+    selection::{Axis, AxisPart, AxisSelection, Selection, Steps},
 };
 use crate::{
-    decode::{self, stored_order},
+    decode::{self, chunk_name, stored_order},
     error::ArrayError,
-    selection::{AxisSelection, Selection},
 };
 
 /// A selection of an array, as parts of chunks.
@@ -90,7 +89,7 @@ impl<'a> Plan<'a> {
             ChunkGrid::Rectilinear(edges) => edges.len(),
         };
         if grid != rank {
-            return Err(ArrayError::GridRank { rank, grid });
+            return Err(ArrayError::invalid(format!("{rank} axes, and a chunk grid of {grid}")));
         }
         let pick = match selection {
             Selection::Axes(axes) => Pick::Axes(grouped(array, axes)?),
@@ -117,7 +116,10 @@ impl<'a> Plan<'a> {
         let last = referenced.max(self.array.chunks.inline.keys().next_back().copied());
         let count = decode::count(&self.counts).unwrap_or(u64::MAX);
         match last.filter(|last| *last >= count) {
-            Some(position) => Err(ArrayError::OutsideGrid { position, counts: self.counts.clone() }),
+            Some(position) => {
+                let text = format!("position {position} lies outside a grid of {:?} chunks", self.counts);
+                Err(ArrayError::invalid(text))
+            }
             None => Ok(()),
         }
     }
@@ -154,9 +156,7 @@ impl<'a> Plan<'a> {
 
     /// Adds the indices of a chunk to an error.
     pub(super) fn wrong(&self, position: u64, error: ArrayError) -> ArrayError {
-        let at: Vec<String> =
-            chunk_indices(position, &self.counts).unwrap_or_default().iter().map(u64::to_string).collect();
-        error.in_chunk(if at.is_empty() { "0".to_owned() } else { at.join(".") })
+        error.in_chunk(&chunk_name(&chunk_indices(position, &self.counts).unwrap_or_default()))
     }
 
     /// Returns the size of reading all parts.
@@ -223,10 +223,10 @@ impl<'p> Iterator for Parts<'p> {
             let (plan, found) = match &self.plan.pick {
                 Pick::Axes(axes) => (self.plan, self.next_chunk(axes)?),
                 Pick::Points { lists, axes, sorted } => {
-                    return Some(self.next_points(lists, axes, sorted)?.ok_or(ArrayError::TooFewElements));
+                    return Some(self.next_points(lists, axes, sorted)?.ok_or(ArrayError::TOO_FEW_ELEMENTS));
                 }
             };
-            let Some(part) = found else { return Some(Err(ArrayError::TooFewElements)) };
+            let Some(part) = found else { return Some(Err(ArrayError::TOO_FEW_ELEMENTS)) };
             match Blocks::of(plan, &part).filter(|_| self.divides) {
                 Some(blocks) => self.blocks = Some(blocks),
                 None => return Some(Ok(part)),
@@ -347,7 +347,7 @@ fn points<'a>(array: &'a Array, lists: &'a [Vec<u64>]) -> Result<Pick<'a>, Array
         let chunk = |(axis, list): (&Axis<'_>, &Vec<u64>)| {
             axis.chunk_of(list.get(point).copied().unwrap_or(u64::MAX))
         };
-        chunk_position(axes.iter().zip(lists).map(chunk), &counts).ok_or(ArrayError::TooFewElements)
+        chunk_position(axes.iter().zip(lists).map(chunk), &counts).ok_or(ArrayError::TOO_FEW_ELEMENTS)
     };
     let sorted = (0..count).map(|point| Ok((position(point)?, point as u64)));
     let mut sorted = sorted.collect::<Result<Vec<_>, ArrayError>>()?;
@@ -356,7 +356,7 @@ fn points<'a>(array: &'a Array, lists: &'a [Vec<u64>]) -> Result<Pick<'a>, Array
 }
 
 /// Most bytes of a box.
-pub(super) const PIECE: u64 = super::slabs::SLAB as u64;
+pub(super) const PIECE: u64 = super::place::SLAB as u64;
 /// Most bytes between two selected elements that are read together.
 const GAP: u64 = 4 << 10;
 /// Chunks of at most this many bytes are read whole.

@@ -1,19 +1,34 @@
-//! Runs the work on stored chunks: neighbouring ranges are read together, and several threads decode.
+//! Runs the work on stored chunks: neighbouring ranges are read together, and several threads decode. Batches of local
+//! files are read by the thread that decodes them; those of remote files are fetched by the calling thread.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
 
+use futures::{
+    future::{self, FutureExt, LocalBoxFuture},
+    stream::{FuturesUnordered, StreamExt},
+};
 use virtualize_bytes::ByteRange;
 use virtualize_codec::Scratch as CodecScratch;
 use virtualize_store::Object;
 use virtualize_zarr::{Reference, SourceId};
 
-use super::fetch::{Files, of_store};
-use super::plan::{Batch, Batches, LOCAL, Merging};
-use super::remote;
-use crate::error::ArrayError;
-use crate::helpers::{Helpers, cores};
+use super::{
+    plan::{Batch, Batches, LOCAL, Merging},
+    queue::{Finish, Queue},
+};
+use crate::{
+    chunks::Files,
+    error::ArrayError,
+    helpers::{Helpers, cores},
+};
 
 /// Work on stored bytes. Receives an item with its bytes, or the reason why they could not be read.
 pub(super) trait Work<P>: Sync {
@@ -50,7 +65,7 @@ pub(super) struct Scratch {
 /// What the threads of a run share.
 pub(super) struct Shared<'a, P, I, W> {
     batches: Mutex<Batches<P, I>>,
-    pub(super) files: Files<'a>,
+    files: Files<'a>,
     work: &'a W,
     failed: Mutex<Option<ArrayError>>,
     stopped: AtomicBool,
@@ -107,7 +122,7 @@ where
 
     fn truncated(&self, source: Option<SourceId>, range: ByteRange) -> ArrayError {
         let source = source.and_then(|id| self.files.store.hierarchy.source(id));
-        ArrayError::Truncated { range, name: source.map(|source| source.url.clone()).unwrap_or_default() }
+        ArrayError::truncated(range, source.map_or("", |source| &source.url))
     }
 
     /// Reads and works on batches of local files until there are none left.
@@ -147,7 +162,7 @@ where
     /// Checks that a file is still the one that was opened.
     pub(super) fn verify(&self, current: Option<(SourceId, Arc<Object>)>) {
         if let Some(Err(error)) = current.map(|(_, object)| object.verify()) {
-            self.fail(of_store(error));
+            self.fail(ArrayError::of_store(error));
         }
     }
 }
@@ -164,16 +179,15 @@ pub(super) fn read_now<'b>(
     let read = object.read_now(range.start, buffer.get_mut(..length).unwrap_or_default());
     match read {
         Some(Ok(length)) => Ok(buffer.get(..length).unwrap_or_default()),
-        Some(Err(error)) => Err(of_store(error)),
-        None => Err(ArrayError::Truncated { range, name: object.name().to_owned() }),
+        Some(Err(error)) => Err(ArrayError::of_store(error)),
+        None => Err(ArrayError::truncated(range, object.name())),
     }
 }
 
 /// Makes a buffer at least so long.
 pub(super) fn reserve(buffer: &mut Vec<u8>, length: usize) -> Result<(), ArrayError> {
     let more = length.saturating_sub(buffer.len());
-    let too_large =
-        || ArrayError::TooLarge { what: "a chunk", bytes: length as u64, most: isize::MAX as u64 };
+    let too_large = || ArrayError::too_large("a chunk", length as u64, isize::MAX as u64);
     buffer.try_reserve_exact(more).map_err(|_| too_large())?;
     if more > 0 {
         buffer.resize(length, 0);
@@ -213,7 +227,7 @@ impl Extent {
                 let share = self.bytes / (threads as u64).saturating_mul(8);
                 Merging { longest: share.clamp(16 << 10, LOCAL.longest), ..LOCAL }
             }
-            false => remote::MERGING,
+            false => REMOTE,
         }
     }
 }
@@ -245,7 +259,7 @@ where
             }
             shared.work_locally();
         }),
-        false => remote::run(&shared, helpers.0),
+        false => run_remotely(&shared, helpers.0),
     }
     drop(helpers);
     lock(&shared.failed).take().map_or(Ok(()), Err)
@@ -253,4 +267,117 @@ where
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A connection transfers the bytes of a gap in a few milliseconds, which is less than the latency of a request.
+const REMOTE: Merging = Merging { gap: 512 << 10, longest: 1 << 20 };
+/// Most bytes that are requested or wait to be decoded.
+const IN_FLIGHT: u64 = 64 << 20;
+
+/// A batch with its bytes.
+type Fetched<P> = (Batch<P>, Result<bytes::Bytes, ArrayError>);
+
+/// Fetches and works on all batches, with the help of other threads.
+fn run_remotely<P, I, W>(shared: &Shared<'_, P, I, W>, helpers: usize)
+where
+    P: Send,
+    I: Iterator<Item = Result<(P, Option<Reference>), ArrayError>> + Send,
+    W: Work<P>,
+{
+    let queue = Queue::new();
+    let consume = |(batch, bytes): Fetched<P>, scratch: &mut Scratch| {
+        let length = batch.span.length;
+        if !shared.is_stopped() {
+            shared.consume(batch, bytes.as_deref().map_err(Clone::clone), scratch);
+        }
+        queue.release(length);
+    };
+    thread::scope(|scope| {
+        let help = || {
+            let mut scratch = Scratch::default();
+            while let Some(fetched) = queue.pop() {
+                consume(fetched, &mut scratch);
+            }
+        };
+        let threads = (0..helpers).filter(|_| thread::Builder::new().spawn_scoped(scope, help).is_ok());
+        let has_help = threads.count() > 0;
+        let finish = Finish(&queue);
+        let mut scratch = Scratch::default();
+        futures::executor::block_on(fetch(shared, &queue, has_help, &mut |fetched| {
+            consume(fetched, &mut scratch);
+        }));
+        drop(finish);
+        while let Some(fetched) = queue.try_pop() {
+            consume(fetched, &mut scratch);
+        }
+    });
+}
+
+/// Fetches all batches. Works on batches itself if nobody helps, or the others are too slow.
+async fn fetch<P, I, W>(
+    shared: &Shared<'_, P, I, W>,
+    queue: &Queue<Fetched<P>>,
+    has_help: bool,
+    consume: &mut dyn FnMut(Fetched<P>),
+) where
+    P: Send,
+    I: Iterator<Item = Result<(P, Option<Reference>), ArrayError>> + Send,
+    W: Work<P>,
+{
+    let concurrency = shared.files.options.concurrency.max(1);
+    let opening = Opening::default();
+    let mut requests = FuturesUnordered::new();
+    let mut requested = 0_u64;
+    let mut next = shared.next();
+    loop {
+        while let Some(batch) = next.take_if(|batch| {
+            let bytes = requested.saturating_add(queue.bytes()).saturating_add(batch.span.length);
+            requests.is_empty() || requests.len() < concurrency && bytes <= IN_FLIGHT
+        }) {
+            requested += batch.span.length;
+            requests.push(request(shared.files, &opening, batch));
+            next = shared.next();
+        }
+        let Some(fetched) = requests.next().await else { return };
+        let bytes = fetched.0.span.length;
+        requested -= bytes;
+        queue.push(fetched, bytes);
+        while (!has_help || queue.bytes() > IN_FLIGHT / 2)
+            && let Some(fetched) = queue.try_pop()
+        {
+            consume(fetched);
+        }
+        if shared.is_stopped() {
+            return;
+        }
+    }
+}
+
+/// Files that are being opened, each by one future that all its batches await.
+type Opening<'a> =
+    RefCell<BTreeMap<SourceId, future::Shared<LocalBoxFuture<'a, Result<Arc<Object>, ArrayError>>>>>;
+
+async fn request<'a, P>(files: Files<'a>, opening: &Opening<'a>, batch: Batch<P>) -> Fetched<P> {
+    let bytes = match batch.source {
+        Some(source) => read(files, opening, source, batch.span).await,
+        None => Ok(bytes::Bytes::new()),
+    };
+    (batch, bytes)
+}
+
+async fn read<'a>(
+    files: Files<'a>,
+    opening: &Opening<'a>,
+    source: SourceId,
+    span: ByteRange,
+) -> Result<bytes::Bytes, ArrayError> {
+    let open = || async move { files.open(source).await }.boxed_local().shared();
+    let opened = opening.borrow_mut().entry(source).or_insert_with(open).clone();
+    let object = opened.await;
+    // From now on, the pool keeps the file.
+    opening.borrow_mut().remove(&source);
+    let object = object?;
+    let bytes = object.read_once(span).await.map_err(ArrayError::of_store)?;
+    object.verify().map_err(ArrayError::of_store)?;
+    Ok(bytes)
 }

@@ -13,7 +13,7 @@ use virtualize_zarr::{
 };
 
 use super::read::warning;
-use crate::{decode, error::ArrayError, error::Error, read::fetch, store::VirtualStore};
+use crate::{chunks::fetch, decode, error::ArrayError, error::Error, store::VirtualStore};
 
 /// Converts a store to a Zarr format. Chunks that the format cannot refer to are read, re-encoded and inlined. Arrays
 /// that it cannot express are omitted; the report lists all losses.
@@ -78,10 +78,10 @@ pub(super) async fn make(
 ) -> Result<Option<String>, ArrayError> {
     let chunks = match work {
         PendingChunks::Fill(value) => {
-            return Ok(fill(store.hierarchy.array_mut(path).ok_or(ArrayError::NoArray)?, value));
+            return Ok(fill(store.hierarchy.array_mut(path).ok_or(ArrayError::NO_ARRAY)?, value));
         }
         PendingChunks::Recode { data_type, codecs } => {
-            let array = store.hierarchy.array(path).ok_or(ArrayError::NoArray)?;
+            let array = store.hierarchy.array(path).ok_or(ArrayError::NO_ARRAY)?;
             let chunks = ChunkManifest::default();
             recoded(
                 array,
@@ -96,7 +96,7 @@ pub(super) async fn make(
                 .collect()
         }
     };
-    let array = store.hierarchy.array_mut(path).ok_or(ArrayError::NoArray)?;
+    let array = store.hierarchy.array_mut(path).ok_or(ArrayError::NO_ARRAY)?;
     array.chunks = ChunkManifest { references: Vec::new(), inline: chunks };
     Ok(None)
 }
@@ -142,7 +142,7 @@ async fn stored(
     path: &str,
     options: &StoreOptions,
 ) -> Result<BTreeMap<u64, Bytes>, ArrayError> {
-    let array = store.hierarchy.array(path).ok_or(ArrayError::NoArray)?;
+    let array = store.hierarchy.array(path).ok_or(ArrayError::NO_ARRAY)?;
     let most = MapOptions::default().inline_limit;
     let mut all = fetch(store, array, most, options).await?;
     for (position, entry) in array.chunks.iter() {
@@ -163,16 +163,17 @@ fn recoded(
     let mut made = BTreeMap::new();
     let mut size = 0_u64;
     for (position, bytes) in stored {
-        let shape = decode::chunk_shape(was, *position).ok_or(ArrayError::NoChunk(*position))?;
+        let shape = decode::chunk_shape(was, *position).ok_or_else(|| ArrayError::no_chunk(*position))?;
         let bytes_of_chunk = decode::count(&shape).and_then(|n| n.checked_mul(array.data_type.size()?));
         size = size.saturating_add(bytes_of_chunk.unwrap_or(u64::MAX));
         if size > limit {
-            return Err(ArrayError::InlineLimit(limit));
+            let text = format!("more than {limit} bytes would have to be inlined");
+            return Err(ArrayError::invalid(text));
         }
         let elements = decode::elements(was, &shape, bytes)?;
         let little = in_byte_order(&elements, &was.data_type, was.endian());
         let elements = little.and_then(|little| in_byte_order(&little, &array.data_type, array.endian()));
-        let elements = elements.ok_or(ArrayError::VariableSize)?;
+        let elements = elements.ok_or(ArrayError::VARIABLE_SIZE)?;
         let encoded = virtualize_codec::encode(&array.codecs, &elements)?;
         made.insert(*position, encoded.into());
     }

@@ -20,7 +20,6 @@ use crate::{
     options::Options,
     source_formats::{Detected, detect},
     store::VirtualStore,
-    variable,
 };
 
 /// Number of differing chunks that are listed for an array, as examples.
@@ -341,7 +340,13 @@ impl fmt::Display for NodeDifference {
             Self::Chunks { path, count, examples } => {
                 write!(f, "/{path}: {count} chunk{}", if *count == 1 { "" } else { "s" })?;
                 for example in examples {
-                    write!(f, "; {}: {} | {}", key(&example.indices), example.first, example.second)?;
+                    write!(
+                        f,
+                        "; {}: {} | {}",
+                        decode::chunk_name(&example.indices),
+                        example.first,
+                        example.second
+                    )?;
                 }
                 let more = usize::try_from(*count).is_ok_and(|count| count > examples.len());
                 f.write_str(if more { "; …" } else { "" })
@@ -481,7 +486,7 @@ pub(super) fn both_lack_a_chunk(first: &Array, second: &Array) -> bool {
 pub(super) fn is_full_of(array: &Array, position: u64, bytes: &[u8], value: &FillValue) -> bool {
     let Some(shape) = chunk_shape(array, position) else { return false };
     let decoded = match &array.data_type {
-        DataType::String | DataType::VariableBytes => variable::values(array, bytes, &shape, LARGEST).ok(),
+        DataType::String | DataType::VariableBytes => decode::variable(array, bytes, &shape, LARGEST).ok(),
         _ => decode::elements(array, &shape, bytes).ok(),
     };
     let Some(decoded) = decoded.and_then(|values| decode::in_order(array, &shape, values).ok()) else {
@@ -494,7 +499,9 @@ pub(super) fn is_full_of(array: &Array, position: u64, bytes: &[u8], value: &Fil
     };
     let is_within = |at: &usize| is_within(array, position, &shape, *at);
     match array.data_type.size() {
-        None => variable::elements(&decoded).enumerate().all(|(at, one)| one == wanted || !is_within(&at)),
+        None => {
+            decode::variable_elements(&decoded).enumerate().all(|(at, one)| one == wanted || !is_within(&at))
+        }
         Some(_) if wanted.is_empty() => false,
         Some(_) => decoded.chunks(wanted.len()).enumerate().all(|(at, one)| one == wanted || !is_within(&at)),
     }
@@ -558,16 +565,10 @@ pub(super) fn place(hierarchy: &Hierarchy, entry: Option<&ChunkEntry<'_>>) -> St
 
 /// Returns the name of a chunk in the notation of keys: `0.1`.
 pub(super) fn name(position: u64, counts: &[u64]) -> String {
-    chunk_indices(position, counts)
-        .map_or_else(|| format!("at position {position}, outside the grid"), |indices| key(&indices))
-}
-
-/// Returns indices in the notation of keys.
-pub(super) fn key(indices: &[u64]) -> String {
-    match indices {
-        [] => "0".to_owned(),
-        indices => indices.iter().map(u64::to_string).collect::<Vec<_>>().join("."),
-    }
+    chunk_indices(position, counts).map_or_else(
+        || format!("at position {position}, outside the grid"),
+        |indices| decode::chunk_name(&indices),
+    )
 }
 
 #[cfg(test)]

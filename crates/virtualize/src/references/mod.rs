@@ -3,11 +3,9 @@
 mod convert;
 mod diff;
 mod read;
-mod resolve;
 mod validate;
 
 pub use convert::{convert, from_text, to_text};
 pub use diff::{ChunkDifference, Difference, NodeDifference, compare, diff};
-pub use read::{ReadOptions, read_references};
-pub use resolve::record_sources;
+pub use read::{ReadOptions, read_references, record_sources};
 pub use validate::{Checked, Sample, ValidationReport, validate};

@@ -36,7 +36,6 @@ use crate::{
     source_formats::{Detected, detect},
     sources::{changes, source_of},
     store::VirtualStore,
-    variable,
 };
 
 /// Number of sources that are opened at once, ahead of their validation.
@@ -373,16 +372,14 @@ impl Work<'_> {
         };
         let Some(shape) = chunk_shape(array, position) else { return Ok(None) };
         let decoded = match &array.data_type {
-            DataType::String | DataType::VariableBytes => variable::values(array, &bytes, &shape, LARGEST),
+            DataType::String | DataType::VariableBytes => decode::variable(array, &bytes, &shape, LARGEST),
             _ => decode::elements(array, &shape, &bytes).map_err(ArrayError::from),
         };
         match decoded {
             Ok(values) => Ok(Some(Values { shape: Some(shape), stored: values })),
             Err(ArrayError::Codec(CodecFailure::NoDecoder(_))) => match finding(array, position, &bytes) {
-                Some(Finding::OtherImage(why) | Finding::Damaged(why)) => Err(ArrayError::Image(why)),
-                Some(Finding::OtherShape) => {
-                    Err(ArrayError::Image("readers do not convert its colors".to_owned()))
-                }
+                Some(Finding::OtherImage(why) | Finding::Damaged(why)) => Err(ArrayError::invalid(why)),
+                Some(Finding::OtherShape) => Err(ArrayError::invalid("readers do not convert its colors")),
                 _ => Ok(Some(Values { shape: None, stored: bytes.to_vec() })),
             },
             Err(error) => Err(error),

@@ -14,7 +14,8 @@ use virtualize_map::{MapOptions, Mapped, ReferenceText};
 use virtualize_store::Object;
 use virtualize_zarr::{Source, SourceId};
 
-use super::pointers::{Pointed, Pointers, Unresolved};
+use super::{Pointed, Pointers};
+use crate::error::Failure;
 use crate::options::{Hdf5Reader, Options};
 use crate::sources::{Sources, Unopened, head, source_of};
 
@@ -56,14 +57,6 @@ impl Files {
         Self { file: Box::new(file), others: OtherFiles::default() }
     }
 
-    pub(super) async fn read(
-        object: &Object,
-        options: &Options,
-        budget: &Budget<'_>,
-    ) -> Result<Self, virtualize_hdf5::Error> {
-        read(object, options, budget).await.map(Self::of)
-    }
-
     /// Reads the sources of virtual datasets and, if links are followed, the targets of external links, then the files
     /// that these refer to in turn. Virtual datasets of unlimited extent get the extent of their sources.
     pub(super) async fn read_related(&mut self, sources: &Sources<'_>, options: &Options) {
@@ -88,7 +81,7 @@ impl Files {
     }
 
     /// Lists the datasets whose values have to be read before the file is mapped.
-    pub(super) fn heap_tasks(
+    pub(crate) fn heap_tasks(
         &self,
         source: &Source,
         options: &MapOptions,
@@ -98,7 +91,7 @@ impl Files {
     }
 
     /// Records the values of a dataset, or the reason why they cannot be read.
-    pub(super) fn flatten(
+    pub(crate) fn flatten(
         &mut self,
         key: DatasetKey,
         task: Result<HeapTask, virtualize_map::Error>,
@@ -113,20 +106,24 @@ impl Files {
     }
 
     /// Follows pointers into the global heap.
-    pub(super) async fn resolve(&self, stored: Pointers<'_>) -> Result<Vec<Pointed>, Unresolved> {
+    pub(super) async fn resolve(&self, stored: Pointers<'_>) -> Result<Vec<Pointed>, Failure> {
         let Pointers { reader, limits, raw, references, most, .. } = stored;
-        let HeapPointers { datatype, objects } =
-            stored.context.downcast_ref().ok_or(Unresolved::NoPointers)?;
+        let HeapPointers { datatype, objects } = stored
+            .context
+            .downcast_ref()
+            .ok_or_else(|| Failure::chunk("the source format has no elements of variable length"))?;
         let file = match (stored.source, self.others.files.get(stored.url)) {
             (SourceId(0), _) => &self.file,
             (_, Some(OtherFile::Read(file, _))) => file,
-            _ => return Err(Unresolved::NotRead(stored.source)),
+            _ => return Err(format!("source {} is no HDF5 file that was read", stored.source.0).into()),
         };
         if let Datatype::Sequence { base, .. } = datatype {
-            let read = virtualize_hdf5::read_sequences(reader, limits, file, base.size(), raw).await?;
+            let read = virtualize_hdf5::read_sequences(reader, limits, file, base.size(), raw).await;
+            let read = read.map_err(failed)?;
             return Ok(read.into_iter().map(Pointed::Bytes).collect());
         }
-        let elements = virtualize_hdf5::resolve_elements(reader, limits, file, datatype, raw).await?;
+        let elements = virtualize_hdf5::resolve_elements(reader, limits, file, datatype, raw).await;
+        let elements = elements.map_err(failed)?;
         let mut text = 0_u64;
         let mut pointed = Vec::with_capacity(elements.len());
         for element in elements {
@@ -134,10 +131,10 @@ impl Files {
                 (Element::Text(text), _) => Pointed::Text(text),
                 (Element::Bytes(bytes), _) => Pointed::Bytes(bytes.into()),
                 (reference, Some(what)) => {
-                    let path = reference_path(&reference, objects).map_err(Unresolved::Reference)?;
+                    let path = reference_path(&reference, objects).map_err(|error| error.to_string())?;
                     let shown = match what {
                         ReferenceText::Whole if reference_part(&reference).is_some() => {
-                            return Err(Unresolved::Part);
+                            return Err(Failure::chunk("a reference leads to a part of an object"));
                         }
                         ReferenceText::Path | ReferenceText::Whole => path,
                         ReferenceText::Part => reference_part(&reference)
@@ -146,14 +143,22 @@ impl Files {
                     // Many references may point to one object with a long path.
                     text = text.saturating_add(shown.len() as u64);
                     if text > most {
-                        return Err(Unresolved::TooMuchText { most });
+                        return Err(format!("its text takes more than {most} bytes").into());
                     }
                     Pointed::Text(shown)
                 }
-                _ => return Err(Unresolved::NotText),
+                _ => return Err(Failure::chunk("an element is neither text nor bytes")),
             });
         }
         Ok(pointed)
+    }
+}
+
+/// Returns the failure of a read from the global heap.
+fn failed(error: virtualize_hdf5::Error) -> Failure {
+    match error {
+        virtualize_hdf5::Error::Read(error) => Failure::Read(error),
+        error => Failure::Chunk(error.to_string()),
     }
 }
 
@@ -256,7 +261,7 @@ async fn read_other(url: &str, sources: &Sources<'_>, options: &Options) -> Othe
 }
 
 /// Reads a file with the selected reader.
-async fn read(
+pub(super) async fn read(
     object: &Object,
     options: &Options,
     budget: &Budget<'_>,

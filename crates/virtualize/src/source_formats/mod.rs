@@ -2,25 +2,23 @@
 //! reader, and the resolution of the files that a file refers to.
 
 mod hdf5;
-mod netcdf3;
-mod pointers;
+pub(crate) mod sidecar;
 mod tiff;
-mod unknown;
 
-use std::sync::Arc;
+use std::{any::Any, sync::Arc};
 
-use virtualize_bytes::{Budget, ReadError, ReadRanges};
-use virtualize_map::hdf5::{DatasetKey, HeapTask, HeapValues};
-use virtualize_map::{MapOptions, Mapped};
+use bytes::Bytes;
+use virtualize_bytes::{Budget, Budgeted, Limits, ReadError, ReadRanges};
+use virtualize_map::{MapOptions, Mapped, ReferenceText, netcdf3};
+use virtualize_netcdf3::model;
 use virtualize_store::Object;
-use virtualize_zarr::Source;
+use virtualize_zarr::{Source, SourceId};
 
-use crate::error::Error;
-use crate::options::Options;
-use crate::sidecar;
-use crate::sources::{Sources, head};
-
-pub(crate) use pointers::{Pointed, Pointers, Unresolved};
+use crate::{
+    error::{Error, Failure},
+    options::Options,
+    sources::{Sources, head},
+};
 
 /// A supported source format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,21 +39,21 @@ pub(crate) enum Detected {
 /// Detects the format of a file from its content.
 pub(crate) async fn detect(source: &dyn ReadRanges) -> Result<Detected, ReadError> {
     let head = head(source).await?;
-    Ok(if tiff::has_signature(&head) {
+    Ok(if virtualize_tiff::is_tiff(&head) {
         Detected::Known(SourceFormat::Tiff)
-    } else if netcdf3::has_signature(&head) {
+    } else if virtualize_netcdf3::is_netcdf3(&head) {
         Detected::Known(SourceFormat::Netcdf3)
     } else if hdf5::has_signature(source, &head).await? {
         Detected::Known(SourceFormat::Hdf5)
     } else {
-        Detected::Unknown(unknown::describe(&head))
+        Detected::Unknown(describe(&head))
     })
 }
 
 /// Metadata of a file, and of the files that it refers to.
 pub(crate) enum SourceFile {
     Hdf5(hdf5::Files),
-    Netcdf3(netcdf3::Files),
+    Netcdf3(model::File),
     Tiff(tiff::Files),
 }
 
@@ -67,21 +65,22 @@ impl SourceFormat {
         options: &Options,
         budget: &Budget<'_>,
     ) -> Result<SourceFile, Error> {
-        let name = || object.name().to_owned();
-        match self {
-            Self::Hdf5 => match hdf5::Files::read(object, options, budget).await {
-                Ok(files) => Ok(SourceFile::Hdf5(files)),
-                Err(source) => Err(Error::Hdf5 { name: name(), source }),
-            },
-            Self::Netcdf3 => match netcdf3::Files::read(object, options, budget).await {
-                Ok(files) => Ok(SourceFile::Netcdf3(files)),
-                Err(source) => Err(Error::Netcdf3 { name: name(), source }),
-            },
-            Self::Tiff => match tiff::Files::read(object, options, budget).await {
-                Ok(files) => Ok(SourceFile::Tiff(files)),
-                Err(source) => Err(Error::Tiff { name: name(), source }),
-            },
-        }
+        let name = object.name();
+        Ok(match self {
+            Self::Hdf5 => {
+                let file = hdf5::read(object, options, budget).await;
+                SourceFile::Hdf5(hdf5::Files::of(file.map_err(|error| Error::of_hdf5(name, error))?))
+            }
+            Self::Netcdf3 => {
+                let source = Budgeted::new(object, budget);
+                let file = virtualize_netcdf3::read(&source, &options.limits).await;
+                SourceFile::Netcdf3(file.map_err(|error| Error::of_netcdf3(name, error))?)
+            }
+            Self::Tiff => {
+                let files = tiff::Files::read(object, options, budget).await;
+                SourceFile::Tiff(files.map_err(|error| Error::of_tiff(name, error))?)
+            }
+        })
     }
 }
 
@@ -123,47 +122,22 @@ impl SourceFile {
         }
     }
 
-    /// Lists the datasets whose values have to be read before the file is mapped.
-    pub(crate) fn heap_tasks(
-        &self,
-        source: &Source,
-        options: &MapOptions,
-        budget: &Budget<'_>,
-    ) -> Vec<(DatasetKey, Result<HeapTask, virtualize_map::Error>)> {
-        match self {
-            Self::Hdf5(files) => files.heap_tasks(source, options, budget),
-            Self::Netcdf3(_) | Self::Tiff(_) => Vec::new(),
-        }
-    }
-
-    /// Records the values of a dataset, or the reason why they cannot be read.
-    pub(crate) fn flatten(
-        &mut self,
-        key: DatasetKey,
-        task: Result<HeapTask, virtualize_map::Error>,
-        values: Result<HeapValues, String>,
-        budget: &Budget<'_>,
-    ) {
-        match self {
-            Self::Hdf5(files) => files.flatten(key, task, values, budget),
-            Self::Netcdf3(_) | Self::Tiff(_) => {}
-        }
-    }
-
     /// Maps the file to Zarr.
     pub(crate) fn map(&self, source: Source, options: &MapOptions, budget: &Budget<'_>) -> Mapped {
         match self {
             Self::Hdf5(files) => files.map(source, options, budget),
-            Self::Netcdf3(files) => files.map(source, options, budget),
+            Self::Netcdf3(file) => netcdf3::map_file_within(file, source, options, budget),
             Self::Tiff(files) => files.map(source, options, budget),
         }
     }
 
     /// Resolves stored pointers to elements of variable length.
-    pub(crate) async fn resolve(&self, stored: Pointers<'_>) -> Result<Vec<Pointed>, Unresolved> {
+    pub(crate) async fn resolve(&self, stored: Pointers<'_>) -> Result<Vec<Pointed>, Failure> {
         match self {
             Self::Hdf5(files) => files.resolve(stored).await,
-            Self::Netcdf3(_) | Self::Tiff(_) => Err(Unresolved::NoPointers),
+            Self::Netcdf3(_) | Self::Tiff(_) => {
+                Err(Failure::chunk("the source format has no elements of variable length"))
+            }
         }
     }
 
@@ -175,6 +149,89 @@ impl SourceFile {
             Self::Tiff(_) => "TIFF",
         }
     }
+}
+
+/// Stored pointers to elements of variable length.
+#[derive(Clone, Copy)]
+pub(crate) struct Pointers<'a> {
+    /// File that contains both pointers and elements.
+    pub(crate) reader: &'a dyn ReadRanges,
+    /// The same file among the sources.
+    pub(crate) source: SourceId,
+    /// Url of the file.
+    pub(crate) url: &'a str,
+    /// Pointers as stored.
+    pub(crate) raw: &'a [u8],
+    /// Mapping's record of the pointers.
+    pub(crate) context: &'a (dyn Any + Send + Sync),
+    /// Text of object references.
+    pub(crate) references: Option<ReferenceText>,
+    pub(crate) limits: &'a Limits,
+    /// Limit of the text in bytes.
+    pub(crate) most: u64,
+}
+
+/// An element of variable length.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Pointed {
+    Text(String),
+    Bytes(Bytes),
+}
+
+/// Describes the apparent content of a file, as a clause.
+fn describe(head: &[u8]) -> String {
+    const SIGNATURES: &[(&[u8], &str)] = &[
+        (b"GRIB", "GRIB"),
+        (b"BUFR", "BUFR"),
+        (b"\x0e\x03\x13\x01", "HDF4"),
+        (b"\x89PNG", "PNG"),
+        (b"\xff\xd8\xff", "JPEG"),
+        (b"\0\0\0\x0cjP  ", "JPEG 2000"),
+        (b"\x1f\x8b", "gzip"),
+        (b"BZh", "bzip2"),
+        (b"\x28\xb5\x2f\xfd", "Zstandard"),
+        (b"\xfd7zXZ", "xz"),
+        (b"PK\x03\x04", "zip archive"),
+        (b"PAR1", "Parquet"),
+        (b"\x93NUMPY", "NumPy array"),
+        (b"SIMPLE  =", "FITS"),
+        (b"%PDF", "PDF"),
+        (b"version https://git-lfs", "Git LFS pointer"),
+    ];
+    if head.is_empty() {
+        return "the file is empty".to_owned();
+    }
+    if let Some((_, name)) = SIGNATURES.iter().find(|(signature, _)| head.starts_with(signature)) {
+        return format!("looks like {name}");
+    }
+    if head.get(257..262) == Some(b"ustar") {
+        return "looks like a tar archive".to_owned();
+    }
+    text_like(head).unwrap_or_else(|| format!("it starts with {}", hex(head)))
+}
+
+/// Describes a text file; `None` for any other.
+fn text_like(head: &[u8]) -> Option<String> {
+    let start = head.get(..head.len().min(512))?.to_ascii_lowercase();
+    let start = start.trim_ascii_start();
+    let name = if start.starts_with(b"<!doctype html") || start.starts_with(b"<html") {
+        "an HTML page"
+    } else if start.starts_with(b"<") {
+        "XML"
+    } else if start.starts_with(b"{") && start.windows(11).any(|w| w == b"zarr_format") {
+        "Zarr metadata"
+    } else if start.starts_with(b"{") {
+        "JSON"
+    } else if start.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace()) {
+        "text"
+    } else {
+        return None;
+    };
+    Some(format!("looks like {name}"))
+}
+
+fn hex(head: &[u8]) -> String {
+    head.iter().take(8).map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -200,5 +257,18 @@ mod tests {
         assert_eq!(of(b"MM\0\x2b\0\x08\0\0"), Detected::Known(SourceFormat::Tiff));
         assert_eq!(of(b"CDF\x05\0\0\0\0"), Detected::Known(SourceFormat::Netcdf3));
         assert_eq!(of(&[0, 1, 2]), Detected::Unknown("it starts with 00 01 02".to_owned()));
+    }
+
+    #[test]
+    fn other_formats_are_named() {
+        for (head, expected) in [
+            (&b"GRIB\0\0\0\x02"[..], "looks like GRIB"),
+            (b"\n<!DOCTYPE HTML><html>", "looks like an HTML page"),
+            (b"{\"zarr_format\": 2}", "looks like Zarr metadata"),
+            (b"", "the file is empty"),
+            (&[0, 1, 2], "it starts with 00 01 02"),
+        ] {
+            assert_eq!(describe(head), expected);
+        }
     }
 }

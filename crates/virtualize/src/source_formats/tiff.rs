@@ -32,11 +32,6 @@ pub(crate) struct Files {
     diagnostics: Vec<Diagnostic>,
 }
 
-/// Returns whether a file starts with TIFF's or BigTIFF's signature.
-pub(super) fn has_signature(head: &[u8]) -> bool {
-    virtualize_tiff::is_tiff(head)
-}
-
 impl Files {
     pub(super) async fn read(
         object: &Object,
@@ -139,7 +134,7 @@ async fn read_sidecar(url: &str, kind: SidecarKind, sources: &Sources<'_>) -> Re
 async fn read_other(url: &str, sources: &Sources<'_>, options: &Options) -> Result<OtherTiff, String> {
     let object = sources.open(url).await.map_err(|unopened| unopened.to_string())?;
     let head = head(object.as_ref()).await.map_err(|error| error.to_string())?;
-    if !has_signature(&head) {
+    if !virtualize_tiff::is_tiff(&head) {
         return Err("it is no TIFF file".to_owned());
     }
     match Files::read(&object, options, sources.budget()).await {

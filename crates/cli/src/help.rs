@@ -1,6 +1,6 @@
 //! The texts around the options: which options `-h` lists, examples, exit status and environment.
 
-mod pages;
+use std::sync::LazyLock;
 
 use clap::{Arg, ArgAction, Command, CommandFactory};
 
@@ -8,7 +8,56 @@ use crate::{
     arguments::{Arguments, GENERAL},
     terminal,
 };
-pub(crate) use pages::{ENVIRONMENT, EXIT_STATUS, Page};
+
+/// Exit statuses, for `--help` and the manual pages.
+pub(crate) const EXIT_STATUS: &str = "0 success, 1 failure, 2 wrong usage.";
+
+/// Environment variables, each with its meaning, for the manual pages.
+pub(crate) const ENVIRONMENT: &[(&str, &str)] = &[
+    ("AWS_*", "Credentials, region and endpoint of S3, as for other clients of AWS."),
+    ("GOOGLE_*", "Credentials and endpoint of Google Cloud Storage."),
+    ("AZURE_*", "Account, credentials and endpoint of Azure Blob Storage."),
+    ("VIRTUALIZE_BEARER_TOKEN", "Bearer token for HTTPS servers."),
+    ("RUST_LOG", "Filter of the log on standard error, such as \"info\". Takes precedence over -v."),
+    ("NO_COLOR", "If not empty, disables colours."),
+    ("CLICOLOR_FORCE", "If not 0, enables colours even if the output is not a terminal."),
+    ("COLUMNS", "Width of help texts, from 40 to 120."),
+];
+
+/// What the help of a command shows.
+pub(crate) struct Page {
+    /// Name of the command.
+    name: &'static str,
+    /// Options that `-h` lists, the most common first.
+    common: Vec<&'static str>,
+    /// Examples, each with its purpose, the most common first. `-h` prints the first two.
+    pub(crate) examples: Vec<(&'static str, &'static str)>,
+}
+
+/// The pages of `help.txt`, that of `virtualize` first. A page is a line `## COMMAND: OPTIONS`, followed by two lines for
+/// each example.
+static PAGES: LazyLock<Vec<Page>> = LazyLock::new(|| {
+    let page = |text: &'static str| {
+        let mut lines = text.lines();
+        let (name, common) = lines.next()?.split_once(": ")?;
+        let examples = std::iter::from_fn(|| Some((lines.next()?, lines.next()?))).collect();
+        Some(Page { name, common: common.split(' ').collect(), examples })
+    };
+    include_str!("help.txt").split("## ").filter_map(page).collect()
+});
+
+impl Page {
+    /// Returns the page of a command.
+    pub(crate) fn of(command: &Command) -> Option<&'static Self> {
+        PAGES.iter().find(|page| page.name == command.get_name())
+    }
+
+    /// Returns the first examples, one per line, each below its purpose.
+    fn examples(&self, count: usize) -> String {
+        let examples = self.examples.iter().take(count);
+        examples.map(|(purpose, example)| format!("  # {purpose}\n  {example}\n")).collect()
+    }
+}
 
 /// Narrowest and widest text, in columns.
 const WIDTH: std::ops::RangeInclusive<usize> = 40..=120;
@@ -24,9 +73,10 @@ pub(crate) fn command(is_short: bool) -> Command {
     }
     let version = Arg::new("version").short('V').long("version").action(ArgAction::Version);
     command = command.disable_version_flag(true).arg(version.help("Print the version").help_heading(GENERAL));
-    command = with_texts(command, &pages::MAIN, is_short);
-    for page in pages::COMMANDS {
-        if command.find_subcommand(page.name).is_some() {
+    for page in PAGES.iter() {
+        if page.name == command.get_name() {
+            command = with_texts(command, page, is_short);
+        } else if command.find_subcommand(page.name).is_some() {
             command = command.mut_subcommand(page.name, |command| with_texts(command, page, is_short));
         }
     }
@@ -34,13 +84,16 @@ pub(crate) fn command(is_short: bool) -> Command {
 }
 
 fn with_texts(command: Command, page: &Page, is_short: bool) -> Command {
+    let needs_arguments = !matches!(page.name, "explain" | "options" | "serve");
     let help = Arg::new("help").short('h').long("help").action(ArgAction::Help);
     let help = help.help("Print a summary; --help prints everything").help_heading(GENERAL);
-    let command = command.disable_help_flag(true).arg(help).arg_required_else_help(page.needs_arguments);
+    let command = command.disable_help_flag(true).arg(help).arg_required_else_help(needs_arguments);
     if is_short {
+        let name = if page.name == "virtualize" { String::new() } else { format!(" {}", page.name) };
+        let more = format!("\nAll options: virtualize{name} --help");
         return command
-            .after_help(format!("Examples:\n{}{}", page.examples(2), page.more()))
-            .mut_args(|argument| in_short_help(argument, page, is_short));
+            .after_help(format!("Examples:\n{}{more}", page.examples(2)))
+            .mut_args(|argument| in_short_help(argument, page));
     }
     let about = command.get_long_about().map(ToString::to_string).unwrap_or_default();
     let more = about.split_once("\n\n").map(|(_, more)| format!("\n{}\n", wrapped(more))).unwrap_or_default();
@@ -49,7 +102,7 @@ fn with_texts(command: Command, page: &Page, is_short: bool) -> Command {
         .help_template(format!(
             "{{about-with-newline}}{more}\n{{usage-heading}} {{usage}}\n\n{{all-args}}{{after-help}}"
         ))
-        .after_help(format!("Examples:\n{}\nExit status: {}", page.examples(usize::MAX), pages::EXIT_STATUS))
+        .after_help(format!("Examples:\n{}\nExit status: {}", page.examples(usize::MAX), EXIT_STATUS))
         .mut_args(compact)
 }
 
@@ -82,15 +135,13 @@ fn compact(argument: Arg) -> Arg {
     if takes_value { argument.hide_possible_values(true) } else { argument }
 }
 
-/// Hides an option from `-h` unless it is a common one.
-fn in_short_help(argument: Arg, page: &Page, is_short: bool) -> Arg {
+/// Hides an option from `-h` unless it is a common one, which leaves its group.
+fn in_short_help(argument: Arg, page: &Page) -> Arg {
     if argument.is_positional() {
         return argument;
     }
-    let place = page.common.iter().position(|name| argument.get_id() == name);
-    match place {
+    match page.common.iter().position(|name| argument.get_id() == name) {
         None => argument.hide_short_help(true),
-        Some(place) if is_short => argument.help_heading(None::<&str>).display_order(place).hide_env(true),
-        Some(_) => argument,
+        Some(place) => argument.help_heading(None::<&str>).display_order(place).hide_env(true),
     }
 }

@@ -1,7 +1,132 @@
-//! The chunks that a selection touches along one axis.
+//! Selections of the elements of an array, and the chunks that they touch along each axis.
 
 use crate::error::ArrayError;
-use crate::selection::AxisSelection;
+
+/// Elements of an array that are read together.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Selection {
+    /// Indices along each axis, slowest axis first: all their combinations are read (orthogonal or outer indexing).
+    Axes(Vec<AxisSelection>),
+    /// Coordinates of single elements (vectorized indexing): one list for each axis, slowest axis first. All lists are
+    /// equally long.
+    Points(Vec<Vec<u64>>),
+}
+
+/// Indices along one axis.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum AxisSelection {
+    /// `start`, `start + step`, …
+    Range {
+        /// First index.
+        start: u64,
+        /// Distance between two indices, at least 1.
+        step: u64,
+        /// Number of indices.
+        count: u64,
+    },
+    /// Indices in any order, possibly repeated.
+    Indices(Vec<u64>),
+}
+
+impl Selection {
+    /// Returns the selection of all elements of an array.
+    pub fn all(shape: &[u64]) -> Self {
+        let whole = |size: &u64| AxisSelection::Range { start: 0, step: 1, count: *size };
+        Self::Axes(shape.iter().map(whole).collect())
+    }
+
+    /// Returns the shape of the selected elements, slowest axis first. Points have one axis.
+    pub fn shape(&self) -> Vec<u64> {
+        match self {
+            Self::Axes(axes) => axes.iter().map(AxisSelection::count).collect(),
+            Self::Points(lists) => vec![lists.first().map_or(1, |list| list.len() as u64)],
+        }
+    }
+
+    /// Returns the shape of the selected elements in memory.
+    pub(crate) fn lengths(&self) -> Result<Vec<usize>, ArrayError> {
+        let shape = self.shape();
+        let lengths: Result<Vec<usize>, _> = shape.iter().map(|count| usize::try_from(*count)).collect();
+        lengths.map_err(|_| too_large(&shape))
+    }
+
+    /// Checks that the selection fits an array of a shape, and returns its number of elements.
+    ///
+    /// # Errors
+    /// The selection does not fit.
+    pub fn check(&self, shape: &[u64]) -> Result<u64, ArrayError> {
+        let found = match self {
+            Self::Axes(axes) => axes.len(),
+            Self::Points(lists) => lists.len(),
+        };
+        if found != shape.len() {
+            let rank = shape.len();
+            return Err(ArrayError::invalid(format!(
+                "a selection along {found} axes, and the array has {rank}"
+            )));
+        }
+        match self {
+            Self::Axes(axes) => {
+                for (axis, (selected, size)) in axes.iter().zip(shape).enumerate() {
+                    selected.check(axis, *size)?;
+                }
+            }
+            Self::Points(lists) => {
+                let counts: Vec<usize> = lists.iter().map(Vec::len).collect();
+                if counts.windows(2).any(|pair| pair.first() != pair.last()) {
+                    let text = format!("lists of {counts:?} coordinates, expected equal numbers");
+                    return Err(ArrayError::invalid(text));
+                }
+                for (axis, (list, size)) in lists.iter().zip(shape).enumerate() {
+                    check_indices(list, axis, *size)?;
+                }
+            }
+        }
+        let counts = self.shape();
+        let elements = counts.iter().try_fold(1_u64, |all, count| all.checked_mul(*count));
+        // Zero elements along any axis are zero elements in all.
+        let elements = if counts.contains(&0) { Some(0) } else { elements };
+        elements.ok_or_else(|| too_large(&counts))
+    }
+}
+
+impl AxisSelection {
+    /// Returns the number of indices.
+    pub fn count(&self) -> u64 {
+        match self {
+            Self::Range { count, .. } => *count,
+            Self::Indices(indices) => indices.len() as u64,
+        }
+    }
+
+    fn check(&self, axis: usize, size: u64) -> Result<(), ArrayError> {
+        match self {
+            Self::Range { step: 0, .. } => {
+                Err(ArrayError::invalid(format!("the step along axis {axis} is 0, expected at least 1")))
+            }
+            Self::Range { count: 0, .. } => Ok(()),
+            Self::Range { start, step, count } => {
+                let last = count.saturating_sub(1).saturating_mul(*step).saturating_add(*start);
+                check_indices(&[last], axis, size)
+            }
+            Self::Indices(indices) => check_indices(indices, axis, size),
+        }
+    }
+}
+
+fn check_indices(indices: &[u64], axis: usize, size: u64) -> Result<(), ArrayError> {
+    match indices.iter().find(|index| **index >= size) {
+        Some(index) => {
+            let text = format!("index {index} is out of bounds for axis {axis} with size {size}");
+            Err(ArrayError::invalid(text))
+        }
+        None => Ok(()),
+    }
+}
+
+pub(super) fn too_large(shape: &[u64]) -> ArrayError {
+    ArrayError::invalid(format!("a selection of {shape:?} elements is too large"))
+}
 
 /// Selected indices along one axis of an array, grouped by the chunks that contain them.
 pub(super) struct Axis<'a> {
@@ -27,7 +152,7 @@ enum Selected {
 }
 
 enum Groups {
-    /// A range of a regular grid: its groups are computed.
+    /// A range of a regular grid: its groups are computed, since there may be as many as elements.
     Regular,
     Each(Vec<Group>),
 }
@@ -65,7 +190,7 @@ impl<'a> Axis<'a> {
     /// Groups indices along an axis of a regular grid.
     pub(super) fn regular(selection: &AxisSelection, size: u64) -> Result<Self, ArrayError> {
         if size == 0 {
-            return Err(ArrayError::TooFewElements);
+            return Err(ArrayError::TOO_FEW_ELEMENTS);
         }
         Self::new(selection, Sizes::Even(size))
     }
@@ -101,10 +226,10 @@ impl<'a> Axis<'a> {
         let mut first = 0;
         while let Some((index, _)) = self.pair(first) {
             let chunk = self.chunk_of(index);
-            let (base, size) = self.extent(chunk).ok_or(ArrayError::TooFewElements)?;
+            let (base, size) = self.extent(chunk).ok_or(ArrayError::TOO_FEW_ELEMENTS)?;
             let end = base.saturating_add(size);
             if index >= end {
-                return Err(ArrayError::TooFewElements);
+                return Err(ArrayError::TOO_FEW_ELEMENTS);
             }
             let next = match &self.selected {
                 Selected::Range { start, step, count } => (end - start).div_ceil(*step).min(*count),
@@ -116,14 +241,6 @@ impl<'a> Axis<'a> {
         Ok(groups)
     }
 
-    /// Returns the number of selected indices.
-    pub(super) fn count(&self) -> u64 {
-        match &self.selected {
-            Selected::Range { count, .. } => *count,
-            Selected::List(pairs) => pairs.len() as u64,
-        }
-    }
-
     /// Returns the number of chunks that contain selected indices.
     pub(super) fn touched(&self) -> u64 {
         match (&self.groups, &self.selected, &self.sizes) {
@@ -133,7 +250,8 @@ impl<'a> Axis<'a> {
                 let last = start + (count - 1) * step;
                 last / size - start / size + 1
             }
-            _ => self.count(),
+            (_, Selected::Range { count, .. }, _) => *count,
+            (_, Selected::List(pairs), _) => pairs.len() as u64,
         }
     }
 
