@@ -18,7 +18,7 @@ GROUPS = {
     "IcechunkOptions": "What is committed to an Icechunk repository, and where.",
     "FileOptions": "Which files are read, besides those that the first argument names.",
     "LayoutOptions": "Along which dimensions files are combined. Arrays are given by name, by path, or as ``*`` for all.",
-    "CombineOptions": "How files become one dataset.",
+    "PlanOptions": "How files become one dataset.",
     "RunOptions": "How a run proceeds.",
 }
 HEAD = '''"""Types of keyword arguments. Generated from the options of the command by option_types.py."""
@@ -61,8 +61,6 @@ def annotation(option):
 
 def generated(commands):
     options = {(option["group"], option["name"]): option for command in commands.values() for option in command}
-    # clap names no group for members of a structure that contains another one.
-    options |= {("CombineOptions", one["name"]): one for one in commands["batch"] if not one["group"] and one["name"] not in ("format", "each")}
     text = HEAD
     for group, purpose in GROUPS.items():
         text += f'\n\nclass {group}(TypedDict, total=False):\n    """{purpose}"""\n'

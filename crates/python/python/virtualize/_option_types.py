@@ -176,7 +176,7 @@ class LayoutOptions(TypedDict, total=False):
     # Inline arrays of up to SIZE per file if their chunks cannot be aligned [default: 64K]
 
 
-class CombineOptions(TypedDict, total=False):
+class PlanOptions(TypedDict, total=False):
     """How files become one dataset."""
 
     on_mismatch: Literal["stop", "split", "skip"]
@@ -190,9 +190,6 @@ class CombineOptions(TypedDict, total=False):
 
     fill_without_sentinel: bool
     # Let gaps read as the fill value in arrays without _FillValue
-
-    hdf5_reader: Literal["native", "libhdf5"]
-    # Library that reads HDF5 files; the C library reads local files only
 
 
 class RunOptions(TypedDict, total=False):

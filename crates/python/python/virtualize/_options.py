@@ -7,7 +7,7 @@ from typing import Any, Literal, SupportsIndex
 
 from virtualize._errors import OptionError
 from virtualize._option_types import (
-    CombineOptions as CombineOptions,
+    PlanOptions as PlanOptions,
     ConnectionOptions as ConnectionOptions,
     FileOptions as FileOptions,
     IcechunkOptions as IcechunkOptions,
@@ -31,7 +31,7 @@ class OpenOptions(ConnectionOptions, MappingOptions, total=False):
 class BatchOptions(
     FileOptions,
     LayoutOptions,
-    CombineOptions,
+    PlanOptions,
     RunOptions,
     WriteOptions,
     IcechunkOptions,
