@@ -24,7 +24,7 @@ pub async fn open(location: &str, options: &Options) -> Result<VirtualStore, Err
 /// Maps a file that is open already.
 ///
 /// # Errors
-/// [`Error::Format`], [`Error::Hdf5`], [`Error::Tiff`] if the file cannot be read; [`Error::Refused`] if nothing can
+/// [`Error::Format`], [`Error::Structure`] if the file cannot be read; [`Error::Refused`] if nothing can
 /// be mapped or the user has to decide; [`Error::Strict`] if there are warnings and `strict` is set; [`Error::Read`]
 /// if the file or one that it refers to changed or became unreadable.
 pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<VirtualStore, Error> {

@@ -170,7 +170,7 @@ pub struct Listing {
 /// ```
 ///
 /// # Errors
-/// [`ListError::Pattern`] if the filter's pattern is invalid.
+/// [`ListError::Invalid`] if the filter's pattern is invalid.
 pub fn list(inputs: Vec<Input>, filter: Filter, options: ListOptions) -> Result<Listing> {
     Ok(Listing {
         inputs: inputs.into(),

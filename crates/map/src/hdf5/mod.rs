@@ -41,7 +41,7 @@ pub use crate::hdf5::unlimited::{NumberedFiles, numbered_files, resolve_extents}
 /// Most sources of the virtual datasets of a file. Nested ones count each time.
 const VIRTUAL_SOURCES: u32 = 100_000;
 
-/// Maps a file to Zarr. `source` describes the file itself, which becomes [`SourceId`](virtualize_zarr::SourceId) 0; other files
+/// Maps a file to Zarr. `source` describes the file itself, which becomes [`SourceId`] 0; other files
 /// follow.
 ///
 /// No bytes are read: [`Mapped::tasks`] lists what has to be fetched. Objects that cannot be mapped exactly are left out, with
