@@ -194,6 +194,16 @@ def test_tables_name_tests_that_exist(page, least):
     assert checked > least and not missing, missing
 
 
+@pytest.mark.parametrize("page, least", [("docs/architecture.md", 60), (".github/CONTRIBUTING.md", 10)])
+def test_source_files_that_pages_name_exist(page, least):
+    """Paths from the top or from `crates/`, in code spans."""
+    spans = re.findall(r"`([^`\s{*]+/[^`\s{*]*)`", (clients.ROOT / page).read_text())
+    tops = {path.name for path in [*clients.ROOT.iterdir(), *(clients.ROOT / "crates").iterdir()]}
+    paths = [span.split("::")[0] for span in spans if span.split("/")[0] in tops and "NAME" not in span]
+    assert len(paths) > least
+    assert [path for path in paths if not (clients.ROOT / path).exists() and not (clients.ROOT / "crates" / path).exists()] == []
+
+
 def test_nothing_names_a_place_that_does_not_exist():
     """Nothing is published: no organisation, site, registry or release of this project may be linked."""
     places = ["virtualize" + "-rs", "docs.rs/" + "virtualize", "ghcr.io/" + "virtualize", "crates.io/crates/" + "virtualize", "cargo install " + "virtualize",
