@@ -155,8 +155,18 @@ pub(crate) fn reference(text: &str, calendar: Calendar) -> Option<i128> {
     Some(seconds * 1_000_000_000 + time_of_day(clock)?)
 }
 
-/// Splits the zone off; its seconds east of Greenwich.
+/// Splits the zone off; its seconds east of Greenwich. A zone without a sign is zero: `00:00:00 0:00`. With a colon, pandas
+/// reads such a zone instead of the clock, so that the clock must be midnight.
 fn zone(text: &str) -> Option<(&str, i64)> {
+    let is_zero =
+        |zone: &str| (1..=5).contains(&zone.len()) && zone.bytes().all(|byte| matches!(byte, b'0' | b':'));
+    if let Some((clock, zone)) = text.rsplit_once(' ')
+        && clock.contains(':')
+        && is_zero(zone)
+    {
+        let agree = !zone.contains(':') || time_of_day(clock.trim()) == Some(0);
+        return agree.then_some((clock.trim(), 0));
+    }
     for name in ["UTC", "GMT", "Z", "z", "utc", "gmt"] {
         if let Some(clock) = text.strip_suffix(name) {
             return Some((clock.trim(), 0));
@@ -166,6 +176,9 @@ fn zone(text: &str) -> Option<(&str, i64)> {
     let (clock, zone) = text.split_at_checked(at)?;
     let sign = if zone.starts_with('-') { -1 } else { 1 };
     let zone = zone.get(1..)?;
+    if is_zero(zone) {
+        return Some((clock.trim(), 0));
+    }
     let (hours, minutes) = match (zone.split_once(':'), zone.len()) {
         (Some((hours, minutes)), _) => (hours, minutes),
         (None, 4) => zone.split_at_checked(2)?,
@@ -336,6 +349,17 @@ mod tests {
         let one = time_units("hours since 1900-1-1", Some("gregorian")).unwrap();
         assert_eq!(one, time_units("hour since 1900-01-01T00:00:00Z", None).unwrap());
         assert_eq!(one, ("hours since 1900-01-01".to_owned(), "standard"));
+        // ARM, for one. Where xarray reads `12:00 0:00` depends on whether pandas or cftime decodes it.
+        for zone in [" 0:00", " 00:00", " +0:00", "-0", " 0", " +00:0"] {
+            assert_eq!(
+                one,
+                time_units(&format!("hours since 1900-01-01 00:00{zone}"), None).unwrap(),
+                "{zone}"
+            );
+        }
+        assert!(time_units("hours since 1900-01-01 12:00 +0:00", None).is_some());
+        assert_eq!(time_units("hours since 1900-01-01 12:00 0:00", None), None);
+        assert_eq!(time_units("hours since 1900-01-01 12:00 +1:00", None), None);
         assert_eq!(time_units("months since 2000-01-01", None), None);
         assert_eq!(time_units("K", None), None);
     }
