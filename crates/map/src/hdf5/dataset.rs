@@ -77,8 +77,8 @@ impl Mapper<'_> {
         let element = element_type(&dataset.datatype, self.options.format)?;
         let meanings = cf_attributes(dataset);
         check_factors(&meanings)?;
-        let mut shape = array_shape(dataset, &element);
-        let mut array_fill = DatasetFill::of(dataset, &element)?;
+        let shape = array_shape(dataset, &element);
+        let array_fill = DatasetFill::of(dataset, &element)?;
         let planner = ChunkPlanner {
             dataset,
             element: &element,
@@ -91,28 +91,22 @@ impl Mapper<'_> {
         };
         let mut plan = planner.plan()?;
         const SHORT: &str = "the variable is shorter than its unlimited dimensions";
-        match planner.padded(&mut plan, &axes) {
-            Ok(None) => {}
-            Ok(Some(padded)) => {
-                let message = format!("{SHORT}: padded with its fill value to {:?}", padded.shape);
-                self.report.info(Code::ArrayPadded, path, message);
-                (shape, array_fill.unallocated) = (padded.shape, padded.fill);
-            }
+        let padded = match planner.padded(&mut plan, &axes) {
+            Ok(padded) => padded,
             Err(error) => {
                 let message = format!("{SHORT} and cannot be padded: {error}");
                 self.report.warn(Code::ArrayNotPadded, path, message);
+                None
             }
-        }
-        let planner = ChunkPlanner {
-            dataset,
-            element: &element,
-            shape: &shape,
-            background: array_fill.background(),
-            objects: &Arc::clone(&self.names),
-            options: self.options,
-            file_size: self.own.source.size,
-            context: self.file_context(),
         };
+        let (shape, array_fill) = if let Some(padded) = padded {
+            let message = format!("{SHORT}: padded with its fill value to {:?}", padded.shape);
+            self.report.info(Code::ArrayPadded, path, message);
+            (padded.shape, DatasetFill { unallocated: padded.fill, ..array_fill.clone() })
+        } else {
+            (shape.clone(), array_fill.clone())
+        };
+        let planner = ChunkPlanner { shape: &shape, background: array_fill.background(), ..planner };
         // The keys of references repeat the path.
         self.take("chunk tables", chunk_bytes(plan.chunks.len(), path))?;
         let made = plan.inline.len() as u64;
