@@ -92,7 +92,6 @@ impl Journal {
     }
 
     /// Stores what a later run needs to add files to an output of all files up to the row `through`.
-    #[cfg_attr(not(feature = "icechunk"), allow(dead_code, reason = "repositories alone are extended"))]
     pub(crate) fn set_tail(&self, output: &str, through: i64, state: &[u8]) -> Result<()> {
         let sql = "INSERT OR REPLACE INTO tails (output, through, state) VALUES (?1, ?2, ?3)";
         self.execute(sql, params![output, through, state]).map(drop)

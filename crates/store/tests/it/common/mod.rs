@@ -1,6 +1,6 @@
 //! A small loopback HTTP server, with one thread per connection, whose responses each test defines.
 
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
+#![allow(unreachable_pub, reason = "tests are not an API")]
 #![allow(clippy::cast_possible_truncation, clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 pub mod faulty;

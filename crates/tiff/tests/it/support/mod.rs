@@ -1,6 +1,6 @@
 //! Builds small TIFF files in memory and reads them.
 
-#![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
+#![allow(unreachable_pub, reason = "tests are not an API")]
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
 #![allow(clippy::cast_possible_truncation, reason = "numbers of the tests are small")]
 

@@ -1,5 +1,4 @@
 //! What independent readers report of the fixtures, and the form in which it is compared.
-#![allow(dead_code)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
