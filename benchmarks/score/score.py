@@ -216,7 +216,7 @@ def score_all(entries, options):
 
 
 def rows_of(entry, steps):
-    """Returns what is to be said of a file and of each of its arrays."""
+    """Returns the result rows of a file and of each of its arrays."""
     base = {name: entry[name] for name in ("kind", "repository", "path")} | {"damaged": bool(entry["damaged"])}
     last = steps[-1][0]
     of_kind = lambda kind: [step[1:] for step in steps if step[0] == kind]

@@ -43,10 +43,10 @@ def kerchunk(file, wanted):
         """Remembers the datasets that kerchunk leaves out with a warning."""
 
         def _translator(self, name, node):
-            with warnings.catch_warnings(record=True) as said:
+            with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 super()._translator(name, node)
-            refused.update((f"/{name}", RuntimeError(" ".join(str(warning.message).split())[-200:])) for warning in said if "quashed" in str(warning.message))
+            refused.update((f"/{name}", RuntimeError(" ".join(str(warning.message).split())[-200:])) for warning in caught if "quashed" in str(warning.message))
 
     reader = Reader(f"file://{file}", inline_threshold=0, vlen_encode="embed")
     # It calls zarr-python within a callback of h5py, whose lock a garbage collection there would wait for.

@@ -120,7 +120,7 @@ def report_server(options, used):
             command = ["wrk", "-t1", f"-c{connections}", "-d2", "-H", f"Range: bytes=0-{length - 1}", f"{server.endpoint}/bucket/{name}"]
             most = float(re.search(r"Requests/sec: +([\d.]+)", subprocess.run(command, capture_output=True, text=True, check=True).stdout)[1])
             most, busiest = most * (length / limits.MIB if what == "MiB" else 1), max(row[column] for row in used)
-            print(f"The server can do {most:,.0f} {what} per second; the busiest run asked for {busiest:,.0f}", "(too close: this measures the server)" if busiest > BUSY * most else "")
+            print(f"The server handles at most {most:,.0f} {what} per second; the busiest run requested {busiest:,.0f}", "(too close: this measures the server)" if busiest > BUSY * most else "")
 
 
 def network(text):

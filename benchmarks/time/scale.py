@@ -3,7 +3,7 @@
 
 python benchmarks/time/scale.py [--references 10000000] [--only TEXT] [--shapes 1 1000] [--out FOLDER]
 
-Ours are written by `crates/virtualize/examples/scale.rs` (built by `cargo build --profile dist -p virtualize --example scale`). Each row is a process of its own.
+Ours are written by `crates/virtualize/examples/scale.rs` (built by `cargo build --profile dist -p virtualize --example scale`). Each row runs in a separate process.
 The clock runs while references that are in memory already are written: a hierarchy of ours, a dict for kerchunk, ManifestArrays for VirtualiZarr, NumPy arrays for icechunk-python.
 Most memory is that of the whole process, with the references that it was given. VirtualiZarr gets a fifth of the references, since it would take many minutes and 10 GB:
 its seconds and sizes are multiplied, its memory is not.

@@ -78,7 +78,7 @@ impl Layout {
             || names.iter().any(|known| known.strip_prefix('/') == Some(path))
     }
 
-    /// Removes the arrays that are left out from the group at a path of a file.
+    /// Removes dropped arrays from the group at `path` in a file.
     pub(crate) fn drop_arrays(&self, group: &mut Group, path: &str) {
         if self.dropped.is_empty() {
             return;

@@ -11,7 +11,7 @@ use virtualize_zarr::{CodecError, DataType, MetadataError, ZarrFormat};
 #[error("{message}")]
 pub struct Error {
     message: String,
-    /// The code of an image that is left out for this reason.
+    /// The diagnostic code if an image is omitted for this reason.
     image_code: Code,
     remedy: Option<Box<Remedy>>,
     /// Whether the message names the source of a virtual dataset.
@@ -188,7 +188,7 @@ impl Error {
         Self::new(Code::TiffMalformed, error.to_string())
     }
 
-    /// Returns the code of an image that is left out for this reason.
+    /// Returns the diagnostic code for an image that is omitted for this reason.
     pub(crate) fn image_code(&self) -> Code {
         self.image_code
     }

@@ -90,7 +90,7 @@ impl Signature {
             let is_copied = is_copied(&path, array, &roles, times.contains(&path));
             let mut signed = ArraySignature::of(array, &roles, is_copied);
             let is_compared = is_fixed && !layout.along.is_empty();
-            // An array that is written anew, or comes from the first file, may be stored in any way.
+            // The storage of an array does not matter if it is re-encoded or taken from the first file.
             if !is_copied && !is_compared {
                 signed.chunks = Some(chunks(array, &roles, layout));
                 signed.codecs = Some(codecs(array));

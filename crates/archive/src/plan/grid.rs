@@ -151,7 +151,7 @@ pub(super) fn extent_of<'a>(source: Source<'a>, block: &Block) -> Option<&'a sup
     source.files.extent(number(block))
 }
 
-/// 80 bytes, unless its coordinates are text or it has units of its own.
+/// Planned files. Each takes 80 bytes, unless its coordinates are text or its units differ.
 #[derive(Clone, Debug, Default)]
 pub struct Files {
     files: Vec<File>,

@@ -110,7 +110,7 @@ impl<R> FileReader<R> {
         Ok(Done { opened, replaced, attempts, seconds, requests, retries, bytes, warnings, record })
     }
 
-    /// Opens the file as it was listed or, if `fresh`, as it is now.
+    /// Opens the listed version of the file or, if `fresh`, the current one.
     async fn open(&self, item: &Item, fresh: bool) -> Result<Arc<Object>, Failure> {
         let mut listed = Listed::of(&item.url);
         if !fresh {
