@@ -14,6 +14,7 @@ mod keys;
 mod mapping;
 mod mapping_tiff;
 mod netcdf3;
+mod open_references;
 mod oracle;
 mod replay;
 mod selections;
