@@ -55,11 +55,23 @@ pub(crate) const DESCRIBING: [&str; 11] = [
 ///
 /// Along an existing dimension ([`Along::Concat`]) the arrays that have it grow. Along a new one ([`Along::Stack`]) the data
 /// variables get an axis; coordinates do not: arrays named like their only dimension, and arrays named by attributes such as
-/// `coordinates`, `bounds` or `grid_mapping`. All others are invariant: they must be equal in all files.
+/// `coordinates`, `bounds` or `grid_mapping`. The bounds of the coordinate along a new dimension get an axis, too. All others
+/// are invariant: they must be equal in all files.
 pub fn roles(hierarchy: &Hierarchy, layout: &Layout) -> BTreeMap<NodePath, Vec<DimRole>> {
     let coordinates = coordinates(hierarchy);
+    let bounds = |along: &Along| match along {
+        Along::Stack(name) => hierarchy.array(name).map(|array| bounds_of(hierarchy, name, array)),
+        Along::Concat(_) => None,
+    };
+    let bounds: Vec<_> = layout.along.iter().map(|along| bounds(along).unwrap_or_default()).collect();
     let roles = |path: &NodePath, array: &Array| {
-        layout.along.iter().map(|along| role(path, array, along, layout, &coordinates)).collect()
+        let of_each = layout.along.iter().zip(&bounds);
+        of_each
+            .map(|(along, bounds)| match role(path, array, along, layout, &coordinates) {
+                DimRole::Invariant if bounds.contains(path) => DimRole::Broadcast,
+                role => role,
+            })
+            .collect()
     };
     hierarchy.arrays().into_iter().map(|(path, array)| (path.clone(), roles(&path, array))).collect()
 }
