@@ -12,12 +12,19 @@ use serde_json::{Map, Value};
 use virtualize::{
     ArrayValues, StoreOptions, VirtualStore, digest, read_array,
     zarr::{
-        Array, ChunkManifest, Group, Hierarchy, Lengths, Node, NodePath, References, Source, SourceId,
+        Array, ChunkManifest, DataType, Group, Hierarchy, Lengths, Node, NodePath, References, Source, SourceId,
         ZarrFormat, node,
     },
 };
 
-use crate::{Result, values::variable::is_variable};
+use crate::{
+    Result,
+    values::{
+        Scalar,
+        scalar::elements,
+        variable::is_variable,
+    },
+};
 
 /// A file of an archive, as a listing has it. What a listing does not say is not known before the file is opened.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -44,7 +51,7 @@ pub struct Member {
     pub hierarchy: Hierarchy,
     /// Decoded values of the arrays in [`Wanted::values`].
     pub values: BTreeMap<NodePath, ArrayValues>,
-    /// SHA-256 of type, shape and decoded values, in hexadecimal, of the arrays in [`Wanted::digests`].
+    /// [`fingerprint`] of the arrays in [`Wanted::digests`].
     pub digests: BTreeMap<NodePath, String>,
     /// Coordinates along dimensions from names, paths or catalogues, by dimension.
     pub given: BTreeMap<String, Value>,
@@ -77,12 +84,34 @@ impl Wanted {
             Ok::<_, virtualize::Error>((path.clone(), values))
         });
         let read: BTreeMap<_, _> = try_join_all(read).await?.into_iter().collect();
-        let digests = self.digests.iter().filter_map(|path| Some((path.clone(), digest(read.get(path)?))));
+        let digests = self.digests.iter().filter_map(|path| Some((path.clone(), fingerprint(read.get(path)?))));
         let digests = digests.collect();
         let values = read.into_iter().filter(|(path, _)| self.values.contains(path)).collect();
         Ok((values, digests))
     }
 }
+
+/// Returns the SHA-256 of type, shape and values, and the first and last values for messages: `9f86… 70, 50, …, -70`.
+pub(crate) fn fingerprint(values: &ArrayValues) -> String {
+    let text = |one| match Scalar::of_element(one, &values.data_type)? {
+        #[expect(clippy::cast_possible_truncation, reason = "the number was a float32")]
+        Scalar::Float(number) if values.data_type == DataType::Float32 => Some((number as f32).to_string()),
+        scalar => Some(scalar.to_string()),
+    };
+    let preview = || {
+        let mut texts = elements(values)?.take(5).map(text).collect::<Option<Vec<_>>>()?;
+        if texts.len() > 4 {
+            texts.truncate(2);
+            texts.extend(["…".to_owned(), text(elements(values)?.last()?)?]);
+        }
+        Some(texts.join(", "))
+    };
+    let preview: String = preview().unwrap_or_default().chars().take(LONGEST_PREVIEW).collect();
+    format!("{} {preview}", digest(values))
+}
+
+/// Maximum length of the values in a [`fingerprint`], in characters.
+const LONGEST_PREVIEW: usize = 100;
 
 /// Metadata of a file, without its chunks. Documents of the same text share one [`ParsedNode`].
 #[derive(Clone, PartialEq, Debug)]
@@ -95,7 +124,7 @@ pub(crate) struct Head {
     pub(crate) nodes: Vec<HeadNode>,
     /// Decoded values of the arrays in [`crate::Wanted::values`].
     pub(crate) values: BTreeMap<NodePath, Bytes>,
-    /// SHA-256 of type, shape and decoded values, in hexadecimal, of the arrays in [`crate::Wanted::digests`].
+    /// [`fingerprint`] of the arrays in [`crate::Wanted::digests`].
     pub(crate) digests: BTreeMap<NodePath, String>,
     /// Coordinates along dimensions from names, paths or catalogues, by dimension.
     pub(crate) given: BTreeMap<String, Value>,

@@ -6,6 +6,7 @@ use regex::{Captures, Regex};
 use serde_json::Value;
 use virtualize::{
     OptionName, Remedy,
+    options::value::InvalidValue,
     zarr::{Group, Node, node},
 };
 use virtualize_remedy::alternatives;
@@ -41,7 +42,9 @@ pub struct Layout {
     pub assume_equal: BTreeSet<String>,
     /// Arrays that may be missing from some files; their parts read as the fill value there.
     pub optional: BTreeSet<String>,
-    /// Arrays that are left out.
+    /// Fill values of optional arrays that have none which means "missing", by name or path.
+    pub fills: BTreeMap<String, Value>,
+    /// Arrays that are omitted.
     pub dropped: BTreeSet<String>,
     /// Global attribute that holds the coordinate along a new dimension, by dimension.
     pub coordinate_attributes: BTreeMap<String, String>,
@@ -78,6 +81,26 @@ impl Layout {
             || names.iter().any(|known| known.strip_prefix('/') == Some(path))
     }
 
+    /// Treats an array, given by name or path, differently from the others.
+    pub(crate) fn treat(&mut self, name: &str, rule: &ArrayRule) {
+        let names = match rule {
+            ArrayRule::Vary => &mut self.concat_vars,
+            ArrayRule::First => &mut self.assume_equal,
+            ArrayRule::Optional(fill) => {
+                self.fills.extend(fill.clone().map(|fill| (name.to_owned(), fill)));
+                &mut self.optional
+            }
+            ArrayRule::Drop => &mut self.dropped,
+        };
+        names.insert(name.to_owned());
+    }
+
+    /// Returns the fill value that was chosen for an optional array.
+    pub(crate) fn fill(&self, path: &str) -> Option<&Value> {
+        let names = [path, &format!("/{path}"), node::name(path), "*"];
+        names.iter().find_map(|name| self.fills.get(*name))
+    }
+
     /// Removes dropped arrays from the group at `path` in a file.
     pub(crate) fn drop_arrays(&self, group: &mut Group, path: &str) {
         if self.dropped.is_empty() {
@@ -103,6 +126,7 @@ impl Default for Layout {
             concat_vars: BTreeSet::new(),
             assume_equal: BTreeSet::new(),
             optional: BTreeSet::new(),
+            fills: BTreeMap::new(),
             dropped: BTreeSet::new(),
             coordinate_attributes: BTreeMap::new(),
             coordinate_properties: BTreeMap::new(),
@@ -119,6 +143,55 @@ impl Along {
         match self {
             Self::Concat(name) | Self::Stack(name) => name,
         }
+    }
+}
+
+/// How an array is treated that is an exception.
+#[derive(Clone, PartialEq, Debug)]
+pub enum ArrayRule {
+    /// It has the dimensions, so that it may differ between files.
+    Vary,
+    /// The array of the first file is taken, without comparison.
+    First,
+    /// Files may lack it. The number becomes its fill value if it has none that means "missing".
+    Optional(Option<Value>),
+    /// It is omitted.
+    Drop,
+}
+
+impl std::fmt::Display for ArrayRule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Vary => f.write_str("vary"),
+            Self::First => f.write_str("first"),
+            Self::Optional(None) => f.write_str("optional"),
+            Self::Optional(Some(fill)) => write!(f, "optional:{}", fill.as_str().unwrap_or(&fill.to_string())),
+            Self::Drop => f.write_str("drop"),
+        }
+    }
+}
+
+impl std::str::FromStr for ArrayRule {
+    type Err = InvalidValue;
+
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        Ok(match text {
+            "vary" => Self::Vary,
+            "first" => Self::First,
+            "optional" => Self::Optional(None),
+            "drop" => Self::Drop,
+            _ => match text.strip_prefix("optional:") {
+                Some("nan" | "NaN") => Self::Optional(Some("NaN".into())),
+                Some(fill) => match serde_json::from_str(fill) {
+                    Ok(fill @ Value::Number(_)) => Self::Optional(Some(fill)),
+                    _ => return Err(InvalidValue::expected("a number or NaN after optional:")),
+                },
+                None => {
+                    let rules = ["vary", "first", "optional", "optional:VALUE", "drop"];
+                    return Err(InvalidValue::one_of(text, &rules));
+                }
+            },
+        })
     }
 }
 
@@ -264,6 +337,46 @@ impl NamePattern {
         Ok(Self { pattern: pattern.to_owned(), regex, parts })
     }
 
+    /// Finds a pattern that gives each of these files another coordinate along a dimension: a date, or a number.
+    pub(crate) fn infer(dimension: &str, urls: &[String]) -> Option<Self> {
+        let names: Vec<Vec<&str>> = urls.iter().map(|url| runs(url.rsplit('/').next()?)).collect::<Option<_>>()?;
+        let first = names.first().filter(|_| names.len() > 1)?;
+        if names.iter().any(|name| name.len() != first.len()) {
+            return None;
+        }
+        let varies = |at: usize| names.iter().any(|name| name.get(at) != first.get(at));
+        let all_are = |at: usize, is: &dyn Fn(&str) -> bool| {
+            names.iter().all(|name| name.get(at).is_some_and(|run| run.starts_with(|c: char| c.is_ascii_digit()) && is(run)))
+        };
+        let all = |at: usize, length: usize| all_are(at, &|run| run.len() == length);
+        let mut candidates = Vec::new();
+        for at in (0..first.len()).filter(|at| varies(*at)) {
+            let time = |n: usize| if all(n, 6) { Some("%H%M%S") } else { all(n, 4).then_some("%H%M") };
+            if all(at, 8) {
+                candidates.push((at, "%Y%m%d", time(at + 2).map(|time| (at + 2, time))));
+                candidates.push((at, "%Y%m%d", None));
+            }
+        }
+        for at in (0..first.len()).filter(|at| varies(*at) && all_are(*at, &|_| true)) {
+            candidates.push((at, "d", None));
+        }
+        candidates.into_iter().find_map(|(at, kind, time)| {
+            let mut pattern = String::new();
+            for (n, run) in first.iter().enumerate() {
+                match time {
+                    _ if n == at => pattern += &format!("{{{dimension}:{kind}}}"),
+                    Some((other, kind)) if n == other => pattern += &format!("{{{dimension}:{kind}}}"),
+                    _ if varies(n) => pattern.push('*'),
+                    _ => pattern += run,
+                }
+            }
+            let pattern = Self::new(&pattern.replace("**", "*")).ok()?;
+            let given = urls.iter().map(|url| Some(pattern.given(url).ok()?.remove(dimension)?.to_string()));
+            let given: BTreeSet<String> = given.collect::<Option<_>>()?;
+            (given.len() == urls.len()).then_some(pattern)
+        })
+    }
+
     /// Returns the names of the fields.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = match &self.parts {
@@ -290,6 +403,23 @@ impl NamePattern {
         };
         given.map_err(wrong)
     }
+}
+
+/// Splits a name into runs of digits and other text; `None` if it has characters with a meaning in patterns.
+fn runs(name: &str) -> Option<Vec<&str>> {
+    if name.contains(['{', '}', '*', '?', '#', '(']) {
+        return None;
+    }
+    let is_digit = |letter: char| letter.is_ascii_digit();
+    let mut runs = Vec::new();
+    let mut rest = name;
+    while let Some(first) = rest.chars().next() {
+        let end = rest.find(|letter| is_digit(letter) != is_digit(first)).unwrap_or(rest.len());
+        let (run, tail) = rest.split_at(end);
+        runs.push(run);
+        rest = tail;
+    }
+    Some(runs)
 }
 
 fn two(what: &str, part: &str) -> Problem {
@@ -478,6 +608,24 @@ mod tests {
         );
         assert_eq!(given(r"/(?<group>\w+)/run-(?<n>\d+)", url).unwrap(), json!({"group": "b", "n": 3}));
         assert!(given("run{n:d}.nc", url).unwrap_err().contains("does not match run{n:d}.nc"));
+    }
+
+    #[test]
+    fn patterns_are_inferred_from_the_parts_of_names_that_differ() {
+        let inferred = |names: &[&str]| {
+            let urls: Vec<String> = names.iter().map(|name| format!("s3://b/{name}")).collect();
+            NamePattern::infer("t", &urls).map(|pattern| pattern.to_string())
+        };
+        assert_eq!(inferred(&["g9.nc", "g10.nc"]).as_deref(), Some("g{t:d}.nc"));
+        assert_eq!(inferred(&["x_20200131_v1.nc", "x_20200201_v1.nc"]).as_deref(), Some("x_{t:%Y%m%d}_v1.nc"));
+        let granules = ["S_20200101T120000_20200101T130000_007.nc", "S_20200101T130000_20200101T140000_008.nc"];
+        let expected = "S_20200101T*_20200101T*_{t:d}.nc";
+        let first = "S_20200101T{t:d}_20200101T*_*.nc";
+        assert!([expected, first].contains(&inferred(&granules).unwrap().as_str()));
+        let hours = ["a_20200101T000000.nc", "a_20200101T060000.nc", "a_20200102T000000.nc"];
+        assert_eq!(inferred(&hours).as_deref(), Some("a_{t:%Y%m%d}T{t:%H%M%S}.nc"));
+        assert_eq!(inferred(&["2019/a.nc", "2020/a.nc"]), None);
+        assert_eq!(inferred(&["a1.nc", "b_1_2.nc"]), None);
     }
 
     #[test]

@@ -28,7 +28,7 @@ mod scan;
 mod values;
 
 pub use batch::{
-    ArrayRule, Batch, BatchOptions, CoordSource, FileOptions, LayoutOptions, OnChange, OnFailure, RunOptions,
+    Batch, BatchOptions, CoordSource, FileOptions, LayoutOptions, OnChange, OnFailure, RunOptions,
     Shard, ShardPlan, Target, shard_size,
 };
 pub use compat::{
@@ -43,9 +43,9 @@ pub use journal::{
     FailureState, Journal, JournalError, JournalErrorKind, JournalState, OptionDifference, OutputState,
     journal_beside,
 };
-pub use layout::{Along, Layout, NamePattern, catalogue_value, given};
+pub use layout::{Along, ArrayRule, Layout, NamePattern, catalogue_value, given};
 pub use plan::{
-    Block, Direction, Extent, FileExtent, Files, Known, LeftOut, OnDuplicate, OnMismatch, Plan, PlanOptions,
+    Block, Cure, Direction, Extent, FileExtent, Files, Known, LeftOut, OnDuplicate, OnMismatch, Plan, PlanOptions,
     PlannedEra, Range, Selection, Signatures, Units, plan,
 };
 pub use scan::{Coordinate, Era, Eras, FailedFile, Scan, ScanOptions, Seen, Stretch, scan, scan_inputs};

@@ -485,6 +485,9 @@ mod many {
         /// Write events as JSON lines to a file
         #[arg(long, value_name = "FILE", help_heading = GENERAL, value_hint = ValueHint::FilePath)]
         pub(crate) json_log: Option<String>,
+        /// All arguments without secrets, the name of the program first.
+        #[arg(skip)]
+        pub(crate) command: Vec<String>,
     }
 
     /// Options of `scan` that `--option` and `--config` accept.

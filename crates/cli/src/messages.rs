@@ -18,8 +18,8 @@ pub(crate) const FLAGS: Notation = Notation(|option, value| {
     let rare = RARE.iter().find(|one| given::name(one) == name);
     Some(match (rare, value) {
         (None, None) => format!("--{name}"),
-        (None, Some(value)) => format!("--{name} {value}"),
-        (Some(_), Some(value)) => format!("--option {name}={value}"),
+        (None, Some(value)) => format!("--{name} {}", quoted(value)),
+        (Some(_), Some(value)) => format!("--option {}", quoted(&format!("{name}={value}"))),
         (Some(option), None) if given::is_switch(option) => format!("--option {name}=true"),
         (Some(option), None) => {
             let value = option.get_value_names().and_then(<[_]>::first);
@@ -27,6 +27,16 @@ pub(crate) const FLAGS: Notation = Notation(|option, value| {
         }
     })
 });
+
+/// Quotes an argument for a POSIX shell.
+pub(crate) fn quoted(argument: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "_@%+=:,./-".contains(c);
+    if !argument.is_empty() && argument.chars().all(is_plain) {
+        argument.to_owned()
+    } else {
+        format!("'{}'", argument.replace('\'', "'\\''"))
+    }
+}
 
 /// Returns whether messages are coloured: on a terminal, unless `NO_COLOR` or `CLICOLOR_FORCE` demand otherwise.
 pub(crate) fn are_coloured() -> bool {
@@ -111,6 +121,14 @@ pub(crate) fn error(error: &Error) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn arguments_are_quoted_for_a_shell() {
+        assert_eq!(quoted("s3://b/a.nc"), "s3://b/a.nc");
+        assert_eq!(quoted("a b/*.nc"), "'a b/*.nc'");
+        assert_eq!(quoted("it's"), "'it'\\''s'");
+        assert_eq!(quoted(""), "''");
+    }
 
     #[test]
     fn equal_messages_are_folded() {

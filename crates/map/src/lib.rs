@@ -25,6 +25,7 @@ mod unpack;
 use crate::error::Result;
 use crate::mapped::check_metadata;
 
+pub use crate::cf::netcdf_default_fill;
 pub use crate::error::Error;
 pub use crate::mapped::{LeftOut, Mapped};
 pub use crate::options::{ChunkGridChoice, ComplexIntegers, MapOptions};

@@ -115,7 +115,6 @@ CHOICES: list[tuple[str, dict[str, Any]]] = [
     ("--option copy-limit=1K", {"copy_limit": "1K"}),
     ("--on-duplicate first", {"on_duplicate": "first"}),
     ("--option allow-holes=true", {"allow_holes": True}),
-    ("--option fill-without-sentinel=true", {"fill_without_sentinel": True}),
 ]
 
 

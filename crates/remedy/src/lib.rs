@@ -25,6 +25,13 @@ pub enum Remedy {
         /// What this achieves, as an infinitive without "to": "fill them with the fill value".
         effect: Cow<'static, str>,
     },
+    /// Set several options together.
+    Together {
+        /// The options with their values; `None` for a switch.
+        options: Vec<(OptionName, Option<String>)>,
+        /// What this achieves, as an infinitive without "to".
+        effect: Cow<'static, str>,
+    },
     /// Do something else, as an imperative clause: "download the file first".
     Advice(Cow<'static, str>),
     /// Any one of these, the most common first.
@@ -118,6 +125,11 @@ impl Remedy {
             Self::Set { option, value, effect } => {
                 let option = (notation.0)(*option, value.as_deref());
                 Box::new(option.map(|option| (true, format!("{option} to {effect}"))).into_iter())
+            }
+            Self::Together { options, effect } => {
+                let options = options.iter().map(|(option, value)| (notation.0)(*option, value.as_deref()));
+                let options = options.collect::<Option<Vec<_>>>().map(|options| options.join(" "));
+                Box::new(options.map(|options| (true, format!("{options} to {effect}"))).into_iter())
             }
             Self::Advice(text) => Box::new(std::iter::once((false, text.to_string()))),
             Self::AnyOf(all) => Box::new(all.iter().flat_map(move |remedy| remedy.clauses(notation))),

@@ -33,7 +33,6 @@ option_names! {
     Coord = "coord",
     CopyLimit = "copy_limit",
     Each = "each",
-    FillWithoutSentinel = "fill_without_sentinel",
     FollowExternal = "follow_external",
     Format = "format",
     Full = "full",

@@ -15,19 +15,24 @@ use virtualize_remedy::alternatives;
 use crate::{
     Error, Event, Item, Journal, Layout, Member, Result,
     compat::{Difference, Signature, differences, wanted},
-    error::{CombineError, Note, files, of_eras},
+    error::{CombineError, Note},
     event::Events,
     file::{FileChunks, Head, Members},
     join::{self, ChunkPlaces, Combined, JoinedChunks, collect, combine},
     journal::{Failure, FileRecord, JournalError, Planned, Record},
     layout::given,
-    plan::{FileExtent, Files, Known, Plan, PlanOptions, PlannedEra, Signatures, coordinates, plan},
+    values::index,
+    plan::{
+        FileExtent, Files, Known, Plan, PlanOptions, PlannedEra, Refused, Signatures, coordinates, plan,
+    },
 };
 
 /// Maximum number of differences that an error names.
 const NAMED: usize = 3;
 /// Maximum number of signatures that are compared.
 const MAX_SIGNATURES: usize = 1000;
+/// Maximum number of new files that a dry run lists.
+const MAX_PLACED: usize = 20;
 /// Number of files between two progress events.
 const TOLD: u64 = 100;
 
@@ -57,18 +62,10 @@ impl Combination {
     ) -> Result<Self> {
         let mut chain = Chain::of_options(options, others);
         let options_digest = chain.digest();
-        let (mut files, signatures) = kinds(journal)?;
-        let count = usize::try_from(journal.counts()?.done).unwrap_or_default();
-        files.reserve(count);
-        let mut ids = Vec::with_capacity(count);
-        journal.for_each_planned(0, |Planned { id, run, storage, extent }| {
+        let mut ids = Vec::new();
+        let (files, signatures) = planned(journal, |id, run| {
             chain.add(id, run);
-            let extent = parse_extent(journal, id, &extent)?;
             ids.push(id);
-            // Rows refer to signatures, which are all known.
-            let kind = files.kind(&storage, String::new);
-            files.push(kind, extent);
-            Ok::<_, Error>(())
         })?;
         let of_row = |row: u64, name: &str| {
             let (item, member) = journal.member(id_of(&ids, row)?).ok()?;
@@ -78,7 +75,12 @@ impl Combination {
         let known = Known { signatures, coordinates: &of_row, url: &url };
         let plan = match plan(files, &known, layout, options) {
             Ok(plan) => plan,
-            Err(CombineError::Eras { eras }) => return Err(mismatch(journal, &known.signatures, &eras)),
+            Err(error @ (CombineError::Eras { .. } | CombineError::Subject { .. })) => {
+                let (files, _) = planned(journal, |_, _| {})?;
+                let is_written = journal.is_used()?;
+                let files = Refused { files: &files, known: &known, layout, options, is_written };
+                return Err(refused(error, &files, journal));
+            }
             Err(error) => return Err(error.into()),
         };
         let storage = known.signatures.first_key_value().map(|(storage, _)| storage.clone());
@@ -97,6 +99,38 @@ impl Combination {
     pub(super) fn rows(&self) -> Vec<i64> {
         let blocks = self.plan.eras.iter().flat_map(|era| &era.blocks);
         blocks.filter_map(|block| id_of(&self.ids, block.row)).collect()
+    }
+
+    /// Describes where the files that this run read are in the combined dataset.
+    pub(super) fn placed(&self, journal: &Journal) -> Result<Vec<String>> {
+        let (mut all, mut count) = (Vec::new(), 0);
+        for era in &self.plan.eras {
+            for block in &era.blocks {
+                let id = id_of(&self.ids, block.row).ok_or(CombineError::Nothing)?;
+                if !journal.is_of_this_run(id)? {
+                    continue;
+                }
+                count += 1;
+                if count > MAX_PLACED {
+                    continue;
+                }
+                let along = self.layout.along.iter().zip(&block.at).zip(&era.sizes).map(|((along, at), sizes)| {
+                    let before = sizes.iter().take(index(*at));
+                    let (start, all): (u64, u64) = (before.sum(), sizes.iter().sum());
+                    let size = sizes.get(index(*at)).copied().unwrap_or(0);
+                    let end = start + size.saturating_sub(1);
+                    let range = if size > 1 { format!("{start} to {end}") } else { start.to_string() };
+                    format!("{} {range} of {all}", along.name())
+                });
+                let (places, group) = (along.collect::<Vec<_>>().join(", "), &era.group);
+                let group = if group.is_empty() { String::new() } else { format!(" in group {group}") };
+                all.push(format!("{}: elements {places}{group}", journal.url(id)?));
+            }
+        }
+        if count > MAX_PLACED {
+            all.push(format!("{count} new or replaced files in all"));
+        }
+        Ok(all)
     }
 
     /// Combines the metadata of the files, each era in its own group.
@@ -232,9 +266,10 @@ impl Chain {
     }
 }
 
-/// Returns the kinds of all files, and the signatures of the first thousand.
-fn kinds(journal: &Journal) -> Result<(Files, Signatures)> {
+/// Returns all files, and the first thousand signatures. Calls `each` with the row of each file, and the run that read it.
+fn planned(journal: &Journal, mut each: impl FnMut(i64, i64)) -> Result<(Files, Signatures)> {
     let (mut files, mut signatures) = (Files::default(), Signatures::new());
+    files.reserve(usize::try_from(journal.counts()?.done).unwrap_or_default());
     for storage in journal.signature_digests()? {
         let signature = serde_json::from_str::<Signature>(&journal.signature(&storage)?);
         let signature = signature
@@ -244,6 +279,14 @@ fn kinds(journal: &Journal) -> Result<(Files, Signatures)> {
             signatures.insert(storage, signature);
         }
     }
+    journal.for_each_planned(0, |Planned { id, run, storage, extent }| {
+        each(id, run);
+        let extent = parse_extent(journal, id, &extent)?;
+        // Rows refer to signatures, which are all known.
+        let kind = files.kind(&storage, String::new);
+        files.push(kind, extent);
+        Ok::<_, Error>(())
+    })?;
     Ok((files, signatures))
 }
 
@@ -253,31 +296,39 @@ pub(super) fn parse_extent(journal: &Journal, id: i64, extent: &str) -> Result<F
         .map_err(|error| JournalError::failed(journal.path(), format!("row {id}: {error}")))
 }
 
-/// Returns the error that describes how the first files of the first two eras differ.
-fn mismatch(journal: &Journal, signatures: &Signatures, eras: &[(u64, String)]) -> Error {
-    let of_file = |url: &str| signatures.get(&journal.storage_of(url).ok()?);
-    let mut first = eras.iter().filter_map(|(_, url)| of_file(url));
-    let differences = match (first.next(), first.next()) {
-        (Some(left), Some(right)) => differences(left, right),
-        _ => Vec::new(),
-    };
-    let more = differences.len().saturating_sub(NAMED);
-    let said =
-        |Difference { path, what, left, right }: &Difference| format!("/{path}: {what} {left}, {right}");
-    let mut said: Vec<String> = differences.iter().take(NAMED).map(said).collect();
-    if more > 0 {
-        said.push(format!("and {more} more"));
+/// Returns the error of files that cannot be joined: how the first files of the first two sets of compatible files differ, and
+/// what joins all files.
+fn refused(error: CombineError, refused: &Refused<'_>, journal: &Journal) -> Error {
+    let mut remedies = refused.remedies(&error);
+    if refused.is_written {
+        let effect = "omit files that the output does not have yet";
+        remedies.push(Remedy::set(OptionName::OnChange, "drop", effect));
     }
-    let (count, differ) = (eras.len(), said.join("; "));
-    let message = format!(
-        "the files are of {count} eras, which are not merged: {}; the second differs in {differ}",
-        of_eras(eras, files)
-    );
-    let remedy = Remedy::set(OptionName::OnMismatch, "split", "make each a group")
-        .or(Remedy::set(OptionName::OnMismatch, "skip", "keep the largest"))
-        .or(Remedy::set(OptionName::OnChange, "drop", "drop files that were recorded but never written"))
-        .or(Remedy::advice("list all differences with a scan"));
-    Error::new(ErrorClass::File, Code::Mismatch, message, remedy)
+    let remedies = remedies.into_iter().reduce(Remedy::or);
+    let CombineError::Eras { eras } = &error else {
+        let remedy = remedies.or(error.remedy());
+        return Error::new(ErrorClass::File, Code::Combine, error.to_string(), remedy);
+    };
+    let of_file = |url: &str| refused.known.signatures.get(&journal.storage_of(url).ok()?);
+    let mut firsts = eras.iter().map(|(_, url)| url.as_str());
+    let (first, second) = (firsts.next().unwrap_or_default(), firsts.next().unwrap_or_default());
+    let differences = of_file(first).zip(of_file(second)).map(|(left, right)| differences(left, right));
+    let differences = differences.unwrap_or_default();
+    let mut texts: Vec<String> = differences.iter().take(NAMED).map(Difference::sentence).collect();
+    match differences.len().saturating_sub(NAMED) {
+        0 => {}
+        1 => texts.push("and one more difference".to_owned()),
+        more => texts.push(format!("and {more} more differences")),
+    }
+    let count: u64 = eras.iter().map(|(files, _)| files).sum();
+    let others = count - eras.first().map_or(0, |(files, _)| *files);
+    let (folder, name) = second.rsplit_once('/').unwrap_or_default();
+    let second = if first.rsplit_once('/').is_some_and(|(other, _)| other == folder) { name } else { second };
+    let first = first.strip_prefix("file://").unwrap_or(first);
+    let second = second.strip_prefix("file://").unwrap_or(second);
+    let texts = texts.join("; ");
+    let message = format!("{others} of {count} files cannot be joined with {first}: in {second}, {texts}");
+    Error::new(ErrorClass::File, Code::Mismatch, message, remedies)
 }
 
 /// Maximum number of new files. More are combined with all others, one part of the dataset after the other.

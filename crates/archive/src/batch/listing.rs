@@ -35,8 +35,7 @@ impl Batch {
         if journal.is_used()? {
             return Err(JournalError::other_options(path, &differences).into());
         }
-        let first = differences.first().map(ToString::to_string).unwrap_or_default();
-        let text = format!("options changed and nothing was written yet; starting a new journal: {first}");
+        let text = "the options changed, and nothing was written yet: all files are read again".to_owned();
         events.tell(Event::Note { text });
         Ok((journal, true))
     }

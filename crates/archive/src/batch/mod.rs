@@ -26,7 +26,7 @@ use virtualize::{
 use virtualize_store::{OutputLock, Traffic, create_folder, local_path};
 
 pub use options::{
-    ArrayRule, BatchOptions, CoordSource, FileOptions, LayoutOptions, OnChange, OnFailure, RunOptions,
+    BatchOptions, CoordSource, FileOptions, LayoutOptions, OnChange, OnFailure, RunOptions,
 };
 pub use shard::{Shard, ShardPlan, shard_size};
 pub use target::Target;
@@ -35,7 +35,7 @@ use crate::{
     Error, Event, Journal, Layout, PlanOptions, Result, Summary,
     error::{files, some},
     event::Events,
-    journal::{Record, journal_beside},
+    journal::{JournalError, Record, journal_beside},
     list::{Assets, Filter, Input},
     read::{FileReader, ReadOptions, read_journal},
 };
@@ -147,6 +147,7 @@ impl Batch {
             }
         });
         let result = match self.run.shard {
+            _ if self.run.dry_run => self.dry_run(&events, &totals).boxed_local().await,
             Some(shard) => self.run_shard(shard, &events, &totals).boxed_local().await,
             None => {
                 let lock = self.lock().await?;
@@ -163,6 +164,19 @@ impl Batch {
         (summary.requests, summary.retries, summary.bytes) = (stats.requests, stats.retries, stats.bytes);
         events.tell(Event::Done { summary: summary.clone() });
         Ok(summary)
+    }
+
+    /// Runs the batch with a copy of the journal up to what would be written.
+    async fn dry_run(&self, events: &Events, totals: &Totals) -> Result<Summary> {
+        let path = self.journal_path();
+        let folder = tempfile::tempdir().map_err(|error| JournalError::failed(&path, error))?;
+        let copy = folder.path().join("journal");
+        if path.exists() {
+            Journal::open_read_only(&path, &path)?.copy(&copy)?;
+        }
+        let run = RunOptions { journal: Some(copy), ..self.run.clone() };
+        let summary = Self { run, ..self.clone() }.run_locked(None, events, totals).await?;
+        Ok(Summary { journal: path.display().to_string(), output: None, ..summary })
     }
 
     /// Locks the output for the duration of the run. A repository is locked while it is committed to.
@@ -186,7 +200,9 @@ impl Batch {
         events: &Events,
         totals: &Totals,
     ) -> Result<Summary> {
-        self.remove_abandoned();
+        if !self.run.dry_run {
+            self.remove_abandoned();
+        }
         let (mut journal, restart) = self.open_journal(&self.journal_path(), events)?;
         let present = self.present(&mut journal).await?;
         let parts = self.list(&mut journal, restart, events).await?;

@@ -16,7 +16,7 @@ use virtualize::{
 
 use super::{Batch, Shard, Target};
 use crate::{
-    Along, Layout, NamePattern, PlanOptions,
+    Along, ArrayRule, Layout, NamePattern, PlanOptions,
     list::{Assets, Filter, Input},
 };
 
@@ -124,8 +124,8 @@ pub struct LayoutOptions {
     /// Treat an array differently from the others; may be repeated
     ///
     /// NAME is a name, a path, or * for all arrays. vary: give it the dimensions, so that it may differ between files.
-    /// first: take it from the first file without comparing it with the others. optional: allow files without it, which read
-    /// as the fill value. drop: leave it out.
+    /// first: take it from the first file without comparing it with the others. optional: allow files without it, where it is
+    /// missing; optional:VALUE makes VALUE its fill value, if it has none that means "missing". drop: omit it.
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME=vary|first|optional|drop", value_parser = parse_var))]
     #[serde(deserialize_with = "vars")]
     pub var: Vec<(String, ArrayRule)>,
@@ -159,33 +159,6 @@ impl FromStr for CoordSource {
             }
             _ => Err(InvalidValue::expected("DIM=attribute:NAME, DIM=property:NAME or DIM=name:PATTERN")),
         }
-    }
-}
-
-/// How an array is treated that is an exception.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ArrayRule {
-    /// It has the dimensions, so that it may differ between files.
-    Vary,
-    /// The array of the first file is taken, without comparison.
-    First,
-    /// Files may lack it.
-    Optional,
-    /// It is left out.
-    Drop,
-}
-
-impl FromStr for ArrayRule {
-    type Err = InvalidValue;
-
-    fn from_str(text: &str) -> Result<Self, InvalidValue> {
-        Ok(match text {
-            "vary" => Self::Vary,
-            "first" => Self::First,
-            "optional" => Self::Optional,
-            "drop" => Self::Drop,
-            _ => return Err(InvalidValue::one_of(text, &["vary", "first", "optional", "drop"])),
-        })
     }
 }
 
@@ -282,6 +255,9 @@ pub struct RunOptions {
     /// The files of earlier runs are those in the journal, whichever inputs they came from.
     #[cfg_attr(feature = "clap", arg(long))]
     pub append: bool,
+    /// Read new files and report what would be written, without writing anything
+    #[cfg_attr(feature = "clap", arg(long, conflicts_with_all = ["shard", "each"]))]
+    pub dry_run: bool,
     /// How to treat files of earlier runs that were changed or deleted since
     #[cfg_attr(feature = "clap", arg(long, value_enum, default_value = "stop", value_name = "ACTION"))]
     pub on_change: OnChange,
@@ -371,15 +347,7 @@ impl LayoutOptions {
             inline_limit: self.copy_limit.unwrap_or(Layout::INLINE_LIMIT),
             ..Layout::of_dimensions(&self.stack_dim, &self.concat_dim)
         };
-        for (name, rule) in &self.var {
-            let names = match rule {
-                ArrayRule::Vary => &mut layout.concat_vars,
-                ArrayRule::First => &mut layout.assume_equal,
-                ArrayRule::Optional => &mut layout.optional,
-                ArrayRule::Drop => &mut layout.dropped,
-            };
-            names.insert(name.clone());
-        }
+        self.var.iter().for_each(|(name, rule)| layout.treat(name, rule));
         for (dimension, source) in &self.coord {
             match source.clone() {
                 CoordSource::Attribute(name) => {
@@ -496,6 +464,7 @@ pub(super) fn of_layout(layout: &Layout) -> BTreeMap<String, String> {
         concat_vars,
         assume_equal,
         optional,
+        fills,
         dropped,
         coordinate_attributes,
         coordinate_properties,
@@ -509,7 +478,16 @@ pub(super) fn of_layout(layout: &Layout) -> BTreeMap<String, String> {
     };
     named([
         ("dimensions", along.iter().map(dimension).collect()),
-        ("var", json!({ "vary": concat_vars, "first": assume_equal, "optional": optional, "drop": dropped })),
+        (
+            "var",
+            json!({
+                "vary": concat_vars,
+                "first": assume_equal,
+                "optional": optional,
+                "fill": fills,
+                "drop": dropped,
+            }),
+        ),
         (
             "coord",
             json!({

@@ -35,7 +35,7 @@ impl Batch {
         let grown = Grown::of(&journal, &name, &Chain::of_options(&self.plan, &others))?;
         let journal = Arc::new(Mutex::new(journal));
         let mut writing = Writing { batch: self, journal, events, summary, tail: None };
-        if let Some(grown) = grown
+        if let Some(grown) = grown.filter(|_| !self.run.dry_run)
             && writing.extended(grown, present).await?
         {
             return Ok(());
@@ -50,6 +50,12 @@ impl Batch {
         writing.summary.eras = eras.iter().map(|era| era.group.clone()).collect();
         if matches!(present, Present::Written { plan } if *plan == combination.digest) {
             return writing.nothing_is_new();
+        }
+        if self.run.dry_run {
+            let placed = combination.placed(&writing.journal())?;
+            writing.combine(combination, |_, _| Ok(())).await?;
+            writing.summary.notes.extend(placed);
+            return Ok(());
         }
         let receipt = writing.all(combination, present, lock).await?;
         writing.finish(&receipt)

@@ -31,6 +31,28 @@ impl fmt::Display for Difference {
     }
 }
 
+impl Difference {
+    /// Returns what the second file has, and the first one: `t2m has scale_factor 0.02 instead of 0.01`.
+    pub(crate) fn sentence(&self) -> String {
+        let Self { path, what, left, right } = self;
+        let path = if path.is_empty() { "the root group" } else { path };
+        match what.strip_prefix("attribute ") {
+            _ if what == "array" && right == ABSENT => format!("{path} is missing"),
+            _ if what == "array" => format!("{path} is additional ({right})"),
+            Some(name) if right == ABSENT => format!("{path} lacks attribute {name}, which is {left} in the other"),
+            Some(name) => format!("{path} has {name} {right} instead of {left}"),
+            None if what == "values" && ![left, right].iter().any(|text| text.contains(", ")) => {
+                format!("{path} is {right} instead of {left}")
+            }
+            None if left.is_empty() || right.is_empty() => format!("{path} has other {what}"),
+            None => format!("{path} has {what} {right} instead of {left}"),
+        }
+    }
+}
+
+/// What a file has instead of an array or attribute that it lacks.
+pub(crate) const ABSENT: &str = "none";
+
 /// All that tells two signatures apart, in order of path; nothing where the files can be put together.
 pub fn differences(left: &Signature, right: &Signature) -> Vec<Difference> {
     let mut found = Found::default();
@@ -45,7 +67,7 @@ pub fn differences(left: &Signature, right: &Signature) -> Vec<Difference> {
         match (left.arrays.get(path), right.arrays.get(path)) {
             (Some(one), Some(other)) => found.arrays(path, one, other),
             (one, other) => {
-                let said = |array: Option<&ArraySignature>| array.map_or("none".to_owned(), brief);
+                let said = |array: Option<&ArraySignature>| array.map_or(ABSENT.to_owned(), brief);
                 found.add(path, "array", said(one), said(other));
             }
         }
@@ -149,14 +171,15 @@ impl Found {
         // Of other types or sizes values are other ones.
         let alike = left.data_type == right.data_type && left.sizes == right.sizes;
         if left.values != right.values && alike {
-            let said = |array: &ArraySignature| match &array.values {
-                Some(digest) if digest.len() == 64 => {
-                    format!("SHA-256 {}…", digest.get(..12).unwrap_or_default())
-                }
-                Some(reason) => reason.clone(),
+            let said = |array: &ArraySignature| match array.values.as_deref().map(|text| text.split_once(' ')) {
+                Some(Some((digest, preview))) if digest.len() == 64 => preview.to_owned(),
+                Some(_) => array.values.clone().unwrap_or_default(),
                 None => "not compared".to_owned(),
             };
-            self.add(path, "values", said(left), said(right));
+            let (left, right) = (said(left), said(right));
+            // Where the first and last values are equal, others differ.
+            let other = if left == right { format!("other values between {right}").replace(", …, ", " and ") } else { right };
+            self.add(path, "values", left, other);
         }
     }
 
@@ -191,7 +214,7 @@ fn chunks(array: &ArraySignature) -> String {
 /// Both values for people. Numbers that are nearly the same come with the types that they seem to have had.
 fn sides(left: Option<&Value>, right: Option<&Value>) -> (String, String) {
     let said = |value: Option<&Value>| match value {
-        None | Some(Value::Null) => "none".to_owned(),
+        None | Some(Value::Null) => ABSENT.to_owned(),
         Some(value) => value.to_string(),
     };
     if let (Some(one), Some(other)) = (left.and_then(Value::as_f64), right.and_then(Value::as_f64))

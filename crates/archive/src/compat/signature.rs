@@ -20,6 +20,7 @@ use super::roles::{
 };
 use crate::{
     Layout, Member,
+    file::fingerprint,
     values::{
         calendar::time_units,
         scalar::{MISSING, Sentinels, converted, elements, is_number, packing},
@@ -67,7 +68,7 @@ pub struct ArraySignature {
     /// Attributes on which the meaning of values depends.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, Value>,
-    /// SHA-256 of the values of an array that comes from the first file.
+    /// SHA-256 of the values of an array that comes from the first file, followed by some of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<String>,
 }
@@ -100,7 +101,7 @@ impl Signature {
             }
             if is_compared {
                 let digest = member.digests.get(&path).cloned();
-                let digest = digest.or_else(|| member.values.get(&path).map(virtualize::digest));
+                let digest = digest.or_else(|| member.values.get(&path).map(fingerprint));
                 signed.values = Some(digest.unwrap_or_else(|| format!("not read from {}", member.item.url)));
             }
             if Layout::has(&layout.optional, &path) {
@@ -119,6 +120,32 @@ impl Signature {
         }
         add_groups(hierarchy, layout, "", &hierarchy.root, &mut signature.groups);
         signature
+    }
+
+    /// Returns the signature that the file has with further rules for arrays, as far as this signature tells.
+    pub(crate) fn relaxed(&self, layout: &Layout) -> Self {
+        let mut relaxed = self.clone();
+        for (path, array) in &self.arrays {
+            let is_compared = array.values.is_some();
+            let is_omitted = Layout::has(&layout.dropped, path)
+                || (is_compared && Layout::has(&layout.assume_equal, path));
+            let is_optional = Layout::has(&layout.optional, path);
+            if is_omitted || is_optional {
+                relaxed.arrays.remove(path);
+                relaxed.stored.remove(path);
+                relaxed.numbers.remove(path);
+            }
+            let mut array = array.clone();
+            if is_compared && Layout::has(&layout.concat_vars, path) {
+                array.values = None;
+            }
+            if is_optional && !is_omitted {
+                relaxed.optional.insert(path.clone(), array);
+            } else if !is_omitted {
+                relaxed.arrays.insert(path.clone(), array);
+            }
+        }
+        relaxed
     }
 
     /// Returns the SHA-256 of arrays and groups in hexadecimal: equal if and only if [`super::differences`] finds none,
@@ -206,7 +233,7 @@ impl ArraySignature {
     }
 
     /// Returns what means "missing".
-    pub(super) fn missing(&self) -> (&Value, Vec<&Value>) {
+    pub(crate) fn missing(&self) -> (&Value, Vec<&Value>) {
         (&self.fill_value, MISSING.iter().filter_map(|name| self.attributes.get(*name)).collect())
     }
 }

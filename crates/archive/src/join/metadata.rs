@@ -681,7 +681,7 @@ impl<'a, 'b> Finish<'a, 'b> {
         if lacks_parts {
             let is_complete = || growing.pieces.forms().all(|form| form.is_complete);
             let complete = storage == Storage::Copied || is_complete();
-            values::prepare(&mut array, format, complete, self.options.fill_without_sentinel)?;
+            values::prepare(&mut array, format, complete, self.joiner.layout.fill(path))?;
         }
         array.shape = geometry.shape();
         array.dimension_names = geometry.axes.iter().map(|axis| axis.name.clone()).collect();

@@ -10,8 +10,10 @@ use std::{
 use bytes::Bytes;
 use serde_json::{Map, Value};
 use smallvec::SmallVec;
-use virtualize::zarr::{Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, ZarrFormat};
-use virtualize::{OptionName, Remedy};
+use virtualize::zarr::{
+    Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, ZarrFormat, cf::fill_value_attribute,
+};
+use virtualize::{OptionName, Remedy, netcdf_default_fill};
 
 use super::metadata::Growing;
 use crate::{
@@ -22,7 +24,7 @@ use crate::{
     error::Problem,
     values::{
         Scalar, index,
-        scalar::{Given, MISSING, Sentinels, converted},
+        scalar::{Given, MISSING, Sentinels, converted, number},
         variable::{self, Table, advance, is_variable, paste},
     },
 };
@@ -254,11 +256,16 @@ fn set_inline_elements(array: &mut Array, elements: &[&[u8]], fill: &[u8]) -> Op
 }
 
 /// Makes missing chunks read as a missing value. Set `complete` if the files that have the array lack none of its
-/// chunks, so that its fill value may change. `any_value` accepts a fill value that is not a missing value.
+/// chunks, so that its fill value may change. `chosen` is the user's choice for an array without a missing value.
 ///
 /// # Errors
 /// An array without a missing value; an array whose missing chunks already read as valid data.
-pub(super) fn prepare(array: &mut Array, format: ZarrFormat, complete: bool, any_value: bool) -> Result<()> {
+pub(super) fn prepare(
+    array: &mut Array,
+    format: ZarrFormat,
+    complete: bool,
+    chosen: Option<&Value>,
+) -> Result<()> {
     let sentinels = Sentinels::of(array, format);
     if let Some(FillValue::Fixed(bytes)) = &array.fill_value
         && sentinels.is_missing(bytes)
@@ -274,16 +281,34 @@ pub(super) fn prepare(array: &mut Array, format: ZarrFormat, complete: bool, any
             return Ok(());
         }
     }
-    if any_value {
-        return Ok(());
+    if !complete {
+        return Err(Problem::of(
+            "gaps cannot be distinguished from values, since missing chunks of other files read as a value",
+        ));
     }
-    let reason = if complete {
-        "the array has no value that means \"missing\""
-    } else {
-        "missing chunks read as a value"
+    let Some(chosen) = chosen else {
+        let text = "gaps cannot be distinguished from values, since the array has no value that means \"missing\"";
+        let fill = netcdf_default_fill(&array.data_type);
+        let Some(fill) = fill.and_then(|(_, fill)| fill.to_i128(&array.data_type)) else {
+            return Err(Problem::of(text));
+        };
+        let rule = format!("optional:{fill}");
+        return Err(Problem::of(text).with(Remedy::set(
+            OptionName::Var,
+            rule,
+            "mark gaps with this or another value that does not occur in the data",
+        )));
     };
-    Err(Problem::new(format!("gaps cannot be distinguished from values, since {reason}"))
-        .with(Remedy::turn_on(OptionName::FillWithoutSentinel, "let them read as the fill value")))
+    let fill = number(chosen, &array.data_type).map(FillValue::Fixed);
+    let attribute = fill.as_ref().and_then(|fill| fill_value_attribute::encode(fill, &array.data_type));
+    let (Some(fill), Some(attribute)) = (fill, attribute) else {
+        return Err(Problem::new(format!("cannot represent the fill value {chosen} as {}", array.data_type)));
+    };
+    if format == ZarrFormat::V3 {
+        array.attributes.insert("_FillValue".to_owned(), attribute);
+    }
+    array.fill_value = Some(fill);
+    Ok(())
 }
 
 /// Converts the values of a copied array to one data type if files have several types, or several missing values that

@@ -185,6 +185,12 @@ impl Journal {
         Ok(options.into_iter().collect())
     }
 
+    /// Returns whether this run read a file.
+    pub(crate) fn is_of_this_run(&self, id: i64) -> Result<bool> {
+        let run: i64 = self.get("SELECT coalesce(run, 0) FROM files WHERE id = ?1", [id])?;
+        Ok(run == self.run)
+    }
+
     /// Returns whether the journal records any output.
     pub(crate) fn is_used(&self) -> Result<bool> {
         let files = format!("SELECT 1 FROM files WHERE {USED}");

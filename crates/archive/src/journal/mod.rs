@@ -72,6 +72,11 @@ impl Journal {
         Ok(Self::of_connection(connection, name))
     }
 
+    /// Copies the journal to a new file.
+    pub(crate) fn copy(&self, to: &Path) -> Result<()> {
+        self.execute("VACUUM INTO ?1", [to.to_string_lossy()]).map(drop)
+    }
+
     /// Returns an empty journal on disk that vanishes when it is closed.
     pub(crate) fn temporary() -> Result<Self> {
         let path = Path::new("temporary journal");

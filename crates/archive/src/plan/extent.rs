@@ -3,6 +3,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 use smallvec::SmallVec;
 use virtualize::{
     ArrayValues, OptionName, Remedy,
@@ -117,6 +118,14 @@ impl FileExtent {
     /// Returns the range of the coordinates along a dimension, by its number.
     pub(super) fn range(&self, dimension: usize) -> Option<&Range> {
         self.extents().get(dimension)?.range.as_ref()
+    }
+
+    /// Returns the extent with a coordinate from elsewhere along the only dimension.
+    pub(super) fn placed_at(&self, value: &Value) -> Option<Self> {
+        let given = Given::of(value)?;
+        let units = Units::of(given.units, given.calendar());
+        let [extent] = self.extents() else { return None };
+        Some(Self::new(vec![Extent { size: extent.size, range: Some(of_one(given.value, units)) }]))
     }
 
     /// Returns the number of elements along a dimension, by its number.

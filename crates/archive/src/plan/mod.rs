@@ -1,5 +1,6 @@
 //! Gives each file its place.
 
+mod cure;
 mod extent;
 mod grid;
 mod order;
@@ -24,6 +25,8 @@ use crate::{
 pub use extent::{Direction, Extent, FileExtent, Range, Selection, Units};
 pub use grid::Files;
 
+pub use cure::Cure;
+pub(crate) use cure::Refused;
 pub(crate) use extent::coordinates;
 pub(crate) use overlap::merge;
 
@@ -140,6 +143,11 @@ impl Known<'_> {
     /// Knows nothing.
     pub fn nothing() -> Self {
         Self { signatures: Signatures::new(), coordinates: &|_, _| None, url: &|row| row.to_string() }
+    }
+
+    /// Returns the same with other signatures.
+    pub(crate) fn with(&self, signatures: Signatures) -> Self {
+        Self { signatures, ..*self }
     }
 }
 
@@ -258,9 +266,6 @@ pub struct PlanOptions {
     /// Allow positions without a file in an arrangement of several dimensions; they read as the fill value
     #[cfg_attr(feature = "clap", arg(long, hide = true))]
     pub allow_holes: bool,
-    /// Let gaps read as the fill value in arrays without _FillValue
-    #[cfg_attr(feature = "clap", arg(long, hide = true))]
-    pub fill_without_sentinel: bool,
     /// Maximum size in bytes of the values of an array that are copied into the references.
     #[cfg_attr(feature = "clap", arg(skip = 1_u64 << 30))]
     #[serde(skip)]
@@ -273,7 +278,6 @@ impl Default for PlanOptions {
             on_mismatch: OnMismatch::Stop,
             on_duplicate: OnDuplicate::Error,
             allow_holes: false,
-            fill_without_sentinel: false,
             most_inline: 1 << 30,
         }
     }

@@ -6,7 +6,9 @@ use virtualize::ArrayValues;
 use virtualize::zarr::{FillValue, node};
 
 use crate::compat::{ArraySignature, Difference, Signature, differences, roles::length_along};
-use crate::plan::{FileExtent, Files, Known, OnDuplicate, PlanOptions, Signatures, merge};
+use crate::plan::{
+    Cure, FileExtent, Files, Known, OnDuplicate, PlanOptions, Refused, Signatures, merge, plan,
+};
 use crate::values::{
     calendar::{self, Number},
     scalar::SECONDS,
@@ -196,21 +198,29 @@ impl Eras {
         self.files.push(File { url: seen.url.into_boxed_str(), era, coordinates });
     }
 
-    /// Merges eras whose files are compatible despite different storage. Call it once, after the last file.
-    pub fn merge(&mut self, layout: &Layout) {
-        let Some(extents) = self.extents.take() else { return };
+    /// Merges eras whose files are compatible despite different storage. Call it once, after the last file. Returns the
+    /// options of a batch that write all files; `None` if none is known.
+    pub fn merge(&mut self, layout: &Layout) -> Option<Cure> {
+        let extents = self.extents.take()?;
         let mut eras: Vec<Vec<u32>> = vec![Vec::new(); self.eras.len()];
         for (row, file) in (0..).zip(&self.files) {
-            let Some(era) = eras.get_mut(file.era) else { return };
+            let Some(era) = eras.get_mut(file.era) else { return None };
             era.push(row);
         }
         let has_optional = |era: &Era| era.signature.as_ref().is_some_and(|known| !known.optional.is_empty());
-        if self.eras.iter().any(has_optional) {
-            return;
+        if layout.along.is_empty() || self.eras.iter().any(has_optional) {
+            return None;
         }
         let options = PlanOptions { on_duplicate: OnDuplicate::First, ..PlanOptions::default() };
         let known = Known { signatures: std::mem::take(&mut self.signatures), ..Known::nothing() };
         let merged = merge(&extents, eras, &known, layout, &options);
+        let options = PlanOptions::default();
+        let cure = match plan(extents.clone(), &known.with(known.signatures.clone()), layout, &options) {
+            Ok(_) => Some(Cure::default()),
+            Err(error) => {
+                Refused { files: &extents, known: &known, layout, options: &options, is_written: false }.best(&error)
+            }
+        };
         let mut before: Vec<Option<Era>> = std::mem::take(&mut self.eras).into_iter().map(Some).collect();
         for (era, rows) in merged.into_iter().enumerate() {
             let mut whole: Option<Era> = None;
@@ -227,6 +237,7 @@ impl Eras {
             self.eras.extend(whole);
         }
         self.by_digest.clear();
+        cure
     }
 
     /// Adds an empty era, and returns its index.

@@ -18,7 +18,7 @@ use virtualize::{Code, ErrorClass, Options, Relocation, VirtualStore};
 
 use crate::list::{Assets, Filter, Input, ListOptions, list};
 use crate::{
-    Along, Error, Event, Item, Layout, Member, Summary,
+    Along, Cure, Error, Event, Item, Layout, Member, Summary,
     compat::{is_coordinate, wanted},
     event::Events,
     journal::{Failure, Outcome, Work},
@@ -90,6 +90,8 @@ pub struct Scan {
     pub is_guessed: bool,
     /// Files that could not be read, in the order of the listing.
     pub failed: Vec<FailedFile>,
+    /// Options of a batch that write all files; `None` if none is known.
+    pub cure: Option<Cure>,
     /// Number of listed files, if only a sample of them was read.
     pub sampled_of: Option<usize>,
 }
@@ -160,7 +162,7 @@ pub async fn scan(
     }
     let (requests, bytes) = (findings.requests, findings.bytes);
     let mut found = findings.found;
-    found.eras.merge(&found.layout);
+    found.cure = found.eras.merge(&found.layout);
     events.tell(Event::Eras { files: found.eras.eras().iter().map(|era| era.files).collect() });
     let seconds = start.elapsed().as_secs_f64();
     let (read, failed) = (found.eras.len() as u64, found.failed.len() as u64);

@@ -305,7 +305,8 @@ pub(crate) fn fill_attribute(value: &Value, data_type: &DataType) -> Option<Byte
     number(value, data_type)
 }
 
-fn number(value: &Value, data_type: &DataType) -> Option<Bytes> {
+/// Returns a number of JSON, or "NaN", as an element.
+pub(crate) fn number(value: &Value, data_type: &DataType) -> Option<Bytes> {
     match value {
         Value::String(text) if text == "NaN" => fixed(FillValue::from_f64(data_type, f64::NAN).value()),
         Value::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {

@@ -63,6 +63,9 @@ fn report(summary: &Summary, arguments: &arguments::Batch, progress: &Progress) 
         let what = if arguments.options.batch.each { "per-file references are in" } else { "written:" };
         messages::line(&format!("{what} {output}; journal: {}", summary.journal));
     }
+    if arguments.options.batch.run.dry_run {
+        messages::line("dry run: nothing was written");
+    }
     if let Some(shard) = arguments.options.batch.run.shard {
         messages::line(&format!("shard {shard} is complete: {}", summary.journal));
     }

@@ -5,7 +5,11 @@ use std::{
 
 use virtualize_archive::{Error, JournalState};
 
-use crate::{arguments, error::Failure, messages::printable};
+use crate::{
+    arguments,
+    error::Failure,
+    messages::{printable, quoted},
+};
 
 /// The option that retries failed files.
 const ON_FAILURE: &str = "--on-failure";
@@ -123,15 +127,6 @@ fn files(count: u64) -> String {
     if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
 }
 
-/// Quotes an argument for a POSIX shell.
-fn quoted(argument: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
-    match !argument.is_empty() && argument.chars().all(is_plain) {
-        true => argument.to_owned(),
-        false => format!("'{}'", argument.replace('\'', "'\\''")),
-    }
-}
-
 /// Returns the arguments with secrets replaced: values of options that may be secret, user names and passwords in URLs,
 /// and signatures in queries.
 pub(crate) fn without_secrets(arguments: &[OsString]) -> Vec<String> {
@@ -215,13 +210,5 @@ mod tests {
             "--endpoint=http://...@h",
         ];
         assert_eq!(kept, expected);
-    }
-
-    #[test]
-    fn arguments_are_quoted_for_a_shell() {
-        assert_eq!(quoted("s3://b/a.nc"), "s3://b/a.nc");
-        assert_eq!(quoted("a b/*.nc"), "'a b/*.nc'");
-        assert_eq!(quoted("it's"), "'it'\\''s'");
-        assert_eq!(quoted(""), "''");
     }
 }

@@ -11,8 +11,8 @@ use std::{
     sync::Arc,
 };
 
-use virtualize::SideFile;
-use virtualize_archive::{Scan as Found, scan_inputs};
+use virtualize::{OptionName, SideFile};
+use virtualize_archive::{Along, Cure, NamePattern, Scan as Found, scan_inputs};
 
 pub(crate) use batch::run as batch;
 pub(crate) use journal::run as journal;
@@ -20,17 +20,58 @@ pub(crate) use journal::run as journal;
 use crate::{
     arguments::{Arguments, Command, Scan},
     error::Failure,
-    messages::{self, FLAGS},
+    messages::{self, FLAGS, quoted},
 };
 use batch::{log, stopped_by_signals};
 use progress::Progress;
 
 /// Adds the command line as given, without secrets, for the journal of a batch to record.
 pub(crate) fn with_command_line(mut arguments: Arguments, given: &[OsString]) -> Arguments {
-    if let Some(Command::Batch(batch)) = &mut arguments.command {
-        batch.command = journal::without_secrets(given);
+    match &mut arguments.command {
+        Some(Command::Batch(batch)) => batch.command = journal::without_secrets(given),
+        Some(Command::Scan(scan)) => scan.command = journal::without_secrets(given),
+        _ => {}
     }
     arguments
+}
+
+/// Shorthands for one rule of `--var` or one source of `--coord`, with what precedes and follows the name.
+const SHORTHANDS: [(&str, &str, &str); 7] = [
+    ("--concat-var", "", "=vary"),
+    ("--assume-equal", "", "=first"),
+    ("--optional-var", "", "=optional"),
+    ("--drop-var", "", "=drop"),
+    ("--coord-from-attribute", "attribute:", ""),
+    ("--coord-from-property", "property:", ""),
+    ("--coord-from-name", "name:", ""),
+];
+
+/// Replaces shorthands: `--drop-var x` by `--var x=drop`, `--coord-from-name a{time:%Y}.nc` by
+/// `--coord time=name:a{time:%Y}.nc`.
+pub(crate) fn without_shorthands(given: &[OsString]) -> Vec<OsString> {
+    let mut replaced = Vec::with_capacity(given.len());
+    let mut given = given.iter();
+    while let Some(argument) = given.next() {
+        let text = argument.to_str().unwrap_or_default();
+        let (option, value) = text.split_once('=').map_or((text, None), |(option, value)| (option, Some(value)));
+        let Some((_, prefix, suffix)) = SHORTHANDS.iter().find(|(name, ..)| *name == option) else {
+            replaced.push(argument.clone());
+            continue;
+        };
+        let value = value.or_else(|| given.next()?.to_str()).unwrap_or_default();
+        let rule = match (*prefix, value.split_once('=')) {
+            ("", _) => format!("{value}{suffix}"),
+            ("name:", _) => {
+                let names = NamePattern::new(value).map(|pattern| pattern.names().join(","));
+                format!("{}=name:{value}", names.unwrap_or_default())
+            }
+            (_, Some((dimension, name))) => format!("{dimension}={prefix}{name}"),
+            (_, None) => value.to_owned(),
+        };
+        let option = if prefix.is_empty() { "--var" } else { "--coord" };
+        replaced.extend([option.into(), rule.into()]);
+    }
+    replaced
 }
 
 /// Runs `virtualize scan INPUT…`.
@@ -48,7 +89,10 @@ pub(crate) async fn scan(arguments: &Scan) -> Result<(), Failure> {
     if arguments.json {
         json(&found, &mut out)?
     } else {
-        found.table(&mut out, FLAGS)?
+        found.table(&mut out, FLAGS)?;
+        if let Some(cure) = &found.cure {
+            writeln!(out, "\n{}:\n  {}", cure.heading(), batch_command(&arguments.command, &found, cure))?;
+        }
     }
     out.flush()?;
     for failed in &found.failed {
@@ -56,6 +100,31 @@ pub(crate) async fn scan(arguments: &Scan) -> Result<(), Failure> {
     }
     let disagrees = arguments.fail_on_mismatch && found.eras.eras().len() > 1;
     if disagrees || !found.failed.is_empty() { Err(Failure::Found) } else { Ok(()) }
+}
+
+/// Returns the command that combines the files of a scan.
+fn batch_command(scan: &[String], found: &Found, cure: &Cure) -> String {
+    let mut words = vec!["virtualize".to_owned(), "batch".to_owned()];
+    let mut given = scan.iter().skip(1).skip_while(|word| *word != "scan").skip(1);
+    while let Some(word) = given.next() {
+        match word.split('=').next().unwrap_or_default() {
+            "--sample" | "--json-log" | "-o" | "--output" => {
+                if !word.contains('=') {
+                    given.next();
+                }
+            }
+            "--json" | "-q" | "--quiet" | "--fail-on-mismatch" => {}
+            _ => words.push(quoted(word)),
+        }
+    }
+    if found.is_guessed {
+        let dimensions = found.layout.along.iter().map(Along::name);
+        words.extend(dimensions.filter_map(|name| (FLAGS.0)(OptionName::ConcatDim, Some(name))));
+    }
+    let options = cure.options.iter();
+    words.extend(options.filter_map(|(option, value)| (FLAGS.0)(*option, value.as_deref())));
+    words.extend(["-o".to_owned(), "archive.parquet".to_owned()]);
+    words.join(" ")
 }
 
 /// Writes the report to a file, whole or not at all.

@@ -388,3 +388,23 @@ def test_a_file_that_is_replaced_after_the_listing_is_read_as_it_is_now(bucket, 
     whole = tmp_path / "whole.json"
     batch("--list", write_list(bucket, tmp_path), "--concat-dim", "time", "-o", whole, env=bucket.env)
     assert content(out) == content(whole)
+
+
+def test_a_dry_run_says_where_late_and_replaced_files_belong(tmp_path):
+    """It changes neither the output nor the journal. The run itself puts the files there, in one commit of a repository."""
+    for k in (0, 2, 3):
+        day(tmp_path / f"d{k}.nc", k)
+    out, arguments = tmp_path / "all.icechunk", (f"{tmp_path}/*.nc", "--concat-dim", "time", "-o", tmp_path / "all.icechunk", "--append", "--on-change", "update")
+    batch(*arguments)
+    before = content(out), (tmp_path / "all.icechunk.journal").read_bytes()
+    day(tmp_path / "d1.nc", 1)
+    day(tmp_path / "d3.nc", 3, start=80)
+    os.utime(tmp_path / "d3.nc", ns=(10**18, 10**18))
+    said = batch(*arguments, "--dry-run").stderr
+    assert "d1.nc: elements time 8 to 15 of 32" in said and "d3.nc: elements time 24 to 31 of 32" in said and "dry run: nothing was written" in said
+    assert before == (content(out), (tmp_path / "all.icechunk.journal").read_bytes())
+    batch(*arguments)
+    import icechunk
+    repository = icechunk.Repository.open(icechunk.local_filesystem_storage(str(out)))
+    # The first two are of the repository itself and of the first run.
+    assert len(list(repository.ancestry(branch="main"))) == 3

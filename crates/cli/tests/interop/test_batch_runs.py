@@ -42,7 +42,7 @@ def test_a_run_without_an_output_binds_no_later_one(files, tmp_path):
     out = tmp_path / "out.json"
     assert "tme" in batch(*named(files, "ab"), "--concat-dim", "tme", "-o", out, status=1).stderr
     run = batch(*named(files, "cd"), *TIME, "-o", out)
-    assert held(out) == expected("cd") and "starting a new journal" in run.stderr
+    assert held(out) == expected("cd") and "all files are read again" in run.stderr
 
 
 def test_a_bad_file_that_was_appended_can_be_dropped(files, tmp_path):

@@ -240,10 +240,11 @@ def test_arrays_of_some_files(tmp_path, fmt):
         more = first.assign(u=first.t * 2, k=first.t.astype("i4")).load()
     write(files[0], more, encoding={"u": {"chunksizes": (2, 7), "zlib": True}})
     combined(tmp_path, fmt, files, "--concat-dim", "time", status=1)
-    got, said = combined(tmp_path, fmt, files, "--concat-dim", "time", "--var", "u=optional", "--var", "k=optional", "--option", "fill-without-sentinel=true")
+    got, said = combined(tmp_path, fmt, files, "--concat-dim", "time", "--var", "u=optional", "--var", "k=optional:-1")
     assert np.isnan(got.u.values[2:]).all() and (got.u.values[:2] == more.u.values).all()
+    assert np.isnan(got.k.values[2:]).all() and (got.k.values[:2] == more.k.values).all()
     assert "u: 2 files do not have it" in said.replace("/u", "u")
-    combined(tmp_path, fmt, files, "--concat-dim", "time", "--var", "u=optional", "--var", "k=optional", status=1, text="fill-without-sentinel")
+    combined(tmp_path, fmt, files, "--concat-dim", "time", "--var", "u=optional", "--var", "k=optional", status=1, text="--var k=optional:-2147483647")
 
 
 def test_groups(tmp_path, fmt):
@@ -328,3 +329,16 @@ def test_random_cuts_make_the_whole(tmp_path, fmt, seed):
     else:
         got, _ = combined(tmp_path, fmt, files, *words)
         xr.testing.assert_identical(got, full)
+
+
+def test_bounds_of_the_coordinate_along_a_new_dimension(tmp_path, fmt):
+    """As in files of GOES: a single time with bounds, which get the dimension as the time does. Units may differ from file to file."""
+    files = []
+    for k in range(3):
+        ds = xr.Dataset({"rad": ("x", np.arange(4, dtype="i2") + k), "t_bounds": ("nv", np.array([600.0 * k - 150, 600.0 * k + 150]) - 60 * k)},
+                        coords={"t": ((), 540.0 * k, {"units": f"seconds since 2000-01-01 00:0{k}:00", "bounds": "t_bounds"})})
+        files.append(write(tmp_path / f"g{k}.nc", ds, encoding={"t": {"_FillValue": None}, "t_bounds": {"_FillValue": None}}))
+    got, _ = combined(tmp_path, fmt, files, "--stack-dim", "t")
+    start = np.datetime64("2000-01-01T00:00:00", "ns")
+    assert got.t_bounds.dims == ("t", "nv") and (got.t.values == start + 600 * np.arange(3) * np.timedelta64(1, "s")).all()
+    assert (got.t_bounds.values == got.t.values[:, None] + np.array([-150, 150]) * np.timedelta64(1, "s")).all()

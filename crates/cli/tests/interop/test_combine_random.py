@@ -8,7 +8,7 @@ from clients import seeds, virtualize
 from test_combine import MINIMAL, combined, originals, write
 
 CONCAT = ("--concat-dim", "time")
-REASONS = ("eras", "overlaps", "neither increases", "increases in one", "no array has a dimension", "missing from", "values", "multiple of the chunk length", "chunk", "units",
+REASONS = ("cannot be joined", "overlaps", "neither increases", "increases in one", "no array has a dimension", "missing from", "values", "multiple of the chunk length", "chunk", "units",
            "duplicate coordinates", "elements along axis", "different lengths", "data type", "dimensions", "no exact", "missing", "of different kinds", "variable length",
            "no file has data", "has no coordinate", "cannot be converted", "fill value")
 

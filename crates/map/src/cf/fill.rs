@@ -221,7 +221,7 @@ impl FillQuestion<'_> {
 }
 
 /// Returns the name and value of netCDF's default fill value of a number (`NC_FILL_INT` and so on in `netcdf.h`).
-pub(crate) fn netcdf_default_fill(data_type: &DataType) -> Option<(&'static str, FillValue)> {
+pub fn netcdf_default_fill(data_type: &DataType) -> Option<(&'static str, FillValue)> {
     const FLOAT: f32 = 9.969_21e36;
     let (name, bytes): (_, Vec<u8>) = match data_type {
         DataType::Int8 => ("BYTE", vec![0x81]),

@@ -13,7 +13,8 @@ use virtualize_zarr::DataType;
 
 use crate::source_attribute::{float_json, integer_json};
 
-pub(crate) use crate::cf::fill::{FillPlan, FillQuestion, netcdf_default_fill, write_sentinels};
+pub use crate::cf::fill::netcdf_default_fill;
+pub(crate) use crate::cf::fill::{FillPlan, FillQuestion, write_sentinels};
 pub(crate) use crate::cf::packing::{check_factors, unpack, widened_packing};
 
 /// Names of the attributes that the rules of this module read.

@@ -188,7 +188,6 @@ class PlanOptions(TypedDict, total=False):
     allow_holes: bool
     # Allow positions without a file in an arrangement of several dimensions; they read as the fill value
 
-    fill_without_sentinel: bool
     # Let gaps read as the fill value in arrays without _FillValue
 
 

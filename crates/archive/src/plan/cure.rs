@@ -1,0 +1,290 @@
+//! Finds options with which refused files can be joined, by trying them on the plan.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use virtualize::{
+    OptionName, Remedy, netcdf_default_fill,
+    zarr::{DataType, node},
+};
+
+use super::{Files, Known, OnDuplicate, OnMismatch, Plan, PlanOptions, Signatures, plan};
+use crate::{
+    Along, ArrayRule, Layout, NamePattern,
+    compat::{ArraySignature, Difference, Signature, differences},
+    error::{CombineError, files as count_files},
+};
+
+/// Maximum number of options that are tried one after the other.
+const MAX_TRIALS: usize = 64;
+
+/// Maximum size of the values that an array has in all files if it varies between them.
+const MAX_VARYING: u64 = 256 << 20;
+
+/// Options that join all files.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Cure {
+    /// The options, each with its value; `None` for a switch.
+    pub options: Vec<(OptionName, Option<String>)>,
+    /// What they omit or hide; empty if all data of all files remain.
+    pub losses: Vec<String>,
+}
+
+impl Cure {
+    /// Returns what the options do, as the heading of a command.
+    pub fn heading(&self) -> String {
+        let splits = self.options.iter().any(|(option, _)| *option == OptionName::OnMismatch);
+        match self.losses.as_slice() {
+            _ if splits => "to write a group for each set of compatible files".to_owned(),
+            [] => "to combine all files".to_owned(),
+            losses => format!("to combine all files, {}", losses.join(" and ")),
+        }
+    }
+
+    fn remedy(self, files: usize, are_joined: bool) -> Remedy {
+        let files = count_files(files as u64);
+        let effect = match self.losses.as_slice() {
+            [] if !are_joined => "write a group for each set of compatible files".to_owned(),
+            [] => format!("join all {files}"),
+            losses => format!("join all {files}, {}", losses.join(" and ")),
+        };
+        Remedy::Together { options: self.options, effect: effect.into() }
+    }
+}
+
+/// Files that were refused.
+pub(crate) struct Refused<'a> {
+    pub(crate) files: &'a Files,
+    pub(crate) known: &'a Known<'a>,
+    pub(crate) layout: &'a Layout,
+    pub(crate) options: &'a PlanOptions,
+    /// Whether other options need a new journal.
+    pub(crate) is_written: bool,
+}
+
+impl Refused<'_> {
+    /// Returns the best options that write all files: those that keep all data, or else a group for each set of compatible
+    /// files, or else options that omit the least.
+    pub(crate) fn best(&self, error: &CombineError) -> Option<Cure> {
+        self.lossless(error).map(|(cure, _)| cure).or_else(|| self.joined(error, true).ok())
+    }
+
+    /// Returns options that keep all data, and whether they join all files: if not, they write groups.
+    fn lossless(&self, error: &CombineError) -> Option<(Cure, bool)> {
+        let (mut cure, layout) = match self.joined(error, false) {
+            Ok(cure) => return Some((cure, true)),
+            Err(partial) => *partial,
+        };
+        let split = PlanOptions { on_mismatch: OnMismatch::Split, ..self.options.clone() };
+        let (files, signatures) = self.relaxed(self.files, &layout);
+        plan(files, &self.known.with(signatures), &layout, &split).ok()?;
+        cure.options.insert(0, (OptionName::OnMismatch, Some("split".to_owned())));
+        Some((cure, false))
+    }
+
+    /// Returns what can be done, best first: options that keep all data, a group for each set of compatible files, and
+    /// options that omit data, which say so.
+    pub(crate) fn remedies(&self, error: &CombineError) -> Vec<Remedy> {
+        let count = self.files.len();
+        let mut all = Vec::new();
+        let lossless = self.lossless(error);
+        let are_joined = lossless.as_ref().is_some_and(|(_, are_joined)| *are_joined);
+        all.extend(lossless.map(|(cure, are_joined)| cure.remedy(count, are_joined)));
+        if let CombineError::Eras { eras } = error {
+            if !are_joined && let Ok(cure) = self.joined(error, true) {
+                all.push(cure.remedy(count, true));
+            }
+            let largest = eras.iter().map(|(files, _)| *files).max().unwrap_or(0);
+            let omitted = count_files((count as u64).saturating_sub(largest));
+            let effect = format!("keep the largest such set, which omits {omitted}");
+            all.push(Remedy::set(OptionName::OnMismatch, "skip", effect));
+        } else {
+            all.extend(self.without_duplicates());
+        }
+        all
+    }
+
+    fn plan(&self, layout: &Layout, options: &PlanOptions) -> Result<Plan, CombineError> {
+        plan(self.files.clone(), &self.known.with(self.known.signatures.clone()), layout, options)
+    }
+
+    /// Returns options that join all files, with `lossy` also those that omit data. If there are none, returns those that bring
+    /// files together, and the layout with them.
+    fn joined(&self, error: &CombineError, lossy: bool) -> Result<Cure, Box<(Cure, Layout)>> {
+        let mut cure = Cure::default();
+        let mut layout = self.layout.clone();
+        let mut files = self.files.clone();
+        let mut error = error.clone();
+        for _ in 0..MAX_TRIALS {
+            match &error {
+                CombineError::Eras { eras } => {
+                    let rules = self.rules(&files, &layout, eras.len(), lossy);
+                    if rules.is_empty() {
+                        break;
+                    }
+                    for (path, rule, loss) in rules {
+                        layout.treat(&path, &rule);
+                        cure.options.push((OptionName::Var, Some(format!("{path}={rule}"))));
+                        cure.losses.extend(loss);
+                    }
+                }
+                CombineError::Subject { .. } if layout.names.is_empty() => {
+                    let Some((dimension, pattern, placed)) = self.by_name(&files) else { break };
+                    files = placed;
+                    cure.options.push((OptionName::Coord, Some(format!("{dimension}=name:{pattern}"))));
+                    layout.names.push(pattern);
+                }
+                _ => break,
+            }
+            let (relaxed, signatures) = self.relaxed(&files, &layout);
+            match plan(relaxed, &self.known.with(signatures), &layout, self.options) {
+                Ok(_) => {
+                    cure.options.extend(self.is_written.then_some((OptionName::Restart, None)));
+                    return Ok(cure);
+                }
+                Err(other) => error = other,
+            }
+        }
+        Err(Box::new((cure, layout)))
+    }
+
+    /// Returns the files, and their signatures, with the rules of a layout.
+    fn relaxed(&self, files: &Files, layout: &Layout) -> (Files, Signatures) {
+        let (mut relaxed, mut signatures) = (Files::default(), Signatures::new());
+        let kinds: Vec<u32> = files
+            .kinds()
+            .iter()
+            .map(|kind| {
+                let Some(signature) = self.known.signatures.get(&kind.storage) else {
+                    return relaxed.kind(&kind.storage, || kind.signature.clone());
+                };
+                let signature = signature.relaxed(layout);
+                let storage = signature.storage_digest();
+                let kind = relaxed.kind(&storage, || signature.digest());
+                signatures.entry(storage).or_insert(signature);
+                kind
+            })
+            .collect();
+        for file in files.numbers() {
+            let kind = usize::try_from(files.kind_of(file)).ok().and_then(|kind| kinds.get(kind));
+            if let (Some(kind), Some(extent)) = (kind, files.extent(file)) {
+                relaxed.push(*kind, extent.clone());
+            }
+        }
+        (relaxed, signatures)
+    }
+
+    /// Returns rules for arrays that differ between sets of compatible files, with what each omits or hides.
+    fn rules(
+        &self,
+        files: &Files,
+        layout: &Layout,
+        sets: usize,
+        lossy: bool,
+    ) -> Vec<(String, ArrayRule, Option<String>)> {
+        let signatures: Vec<Signature> = files
+            .kinds()
+            .iter()
+            .filter_map(|kind| Some(self.known.signatures.get(&kind.storage)?.relaxed(layout)))
+            .collect();
+        let Some(first) = signatures.first() else { return Vec::new() };
+        let mut all: BTreeMap<String, (ArrayRule, Option<String>)> = BTreeMap::new();
+        let mut seen = BTreeSet::new();
+        for other in signatures.iter().skip(1).filter(|other| seen.insert(other.storage_digest())) {
+            for Difference { path, what, .. } in differences(first, other) {
+                let arrays = [first, other].map(|one| one.arrays.get(&path).or_else(|| one.optional.get(&path)));
+                let Some(array) = arrays.into_iter().flatten().next() else { continue };
+                let rule = match what.as_str() {
+                    "array" => Some((ArrayRule::Optional(default_fill(array)), None)),
+                    "values" if self.may_vary(&path, array, files) => Some((ArrayRule::Vary, None)),
+                    "values" if lossy => {
+                        let loss = format!("keeping only the first file's values of {path}");
+                        Some((ArrayRule::First, Some(loss)))
+                    }
+                    _ if lossy => Some((ArrayRule::Drop, Some(format!("without {path}")))),
+                    _ => None,
+                };
+                match (rule, all.get(&path)) {
+                    (Some(rule), None) => drop(all.insert(path, rule)),
+                    // An array that is dropped needs no other rule.
+                    (Some(rule @ (ArrayRule::Drop, _)), Some(_)) => drop(all.insert(path, rule)),
+                    _ => {}
+                }
+            }
+        }
+        // If all arrays with the dimensions are dropped, nothing is left to be joined.
+        let grows = |array: &ArraySignature| array.values.is_none();
+        let dropped = |path: &String| matches!(all.get(path), Some((ArrayRule::Drop, _)));
+        let has_data = first.arrays.iter().any(|(path, array)| grows(array) && !dropped(path));
+        if sets < 2 || !has_data {
+            return Vec::new();
+        }
+        all.into_iter().map(|(path, (rule, loss))| (path, rule, loss)).collect()
+    }
+
+    /// Returns whether an array that is compared can vary between the files: readers expect the coordinate of a dimension to
+    /// have no other dimension, and its values are copied.
+    fn may_vary(&self, path: &str, array: &ArraySignature, files: &Files) -> bool {
+        let is_coordinate = matches!(array.dimensions.as_slice(), [Some(only)] if only == node::name(path));
+        let elements = array.sizes.iter().try_fold(1, |all: u64, size| all.checked_mul((*size)?));
+        let is_small = |elements: u64| {
+            elements.checked_mul(8 * files.len() as u64).is_some_and(|size| size <= MAX_VARYING)
+        };
+        !is_coordinate && elements.is_some_and(is_small)
+    }
+
+    /// Orders the files by their names along the only dimension, instead of by their coordinates.
+    fn by_name(&self, files: &Files) -> Option<(String, NamePattern, Files)> {
+        let [along] = self.layout.along.as_slice() else { return None };
+        let urls: Vec<String> = files.numbers().map(|file| (self.known.url)(file.into())).collect();
+        let pattern = NamePattern::infer(along.name(), &urls)?;
+        let mut placed = files.clone();
+        for (file, url) in files.numbers().zip(&urls) {
+            let given = pattern.given(url).ok()?;
+            placed.set_extent(file, files.extent(file)?.placed_at(given.get(along.name())?)?);
+        }
+        Some((along.name().to_owned(), pattern, placed))
+    }
+
+    /// Returns the options that take each coordinate from one file, with the number of elements that they omit.
+    fn without_duplicates(&self) -> Option<Remedy> {
+        let options = PlanOptions { on_duplicate: OnDuplicate::First, ..self.options.clone() };
+        if self.options.on_duplicate != OnDuplicate::Error {
+            return None;
+        }
+        let planned = self.plan(self.layout, &options).ok()?;
+        let [era] = planned.eras.as_slice() else { return None };
+        let ([along], [sizes]) = (self.layout.along.as_slice(), era.sizes.as_slice()) else { return None };
+        let kept: u64 = sizes.iter().sum();
+        let all: u64 = self.files.numbers().filter_map(|file| Some(self.files.extent(file)?.size(0))).sum();
+        let what = match along {
+            Along::Concat(name) => format!("{} of {all} elements along {name}", all.saturating_sub(kept)),
+            Along::Stack(_) => format!("{} of {}", all.saturating_sub(kept), count_files(all)),
+        };
+        let effect = format!("keep each coordinate once, which omits {what}");
+        Some(Remedy::set(OptionName::OnDuplicate, "first", effect.clone()).or(Remedy::set(
+            OptionName::OnDuplicate,
+            "last",
+            "take it from the last file that has it",
+        )))
+    }
+}
+
+/// Returns the fill value that an optional array needs: NetCDF's default if it has none that means "missing".
+fn default_fill(array: &ArraySignature) -> Option<serde_json::Value> {
+    const INTEGERS: [DataType; 8] = [
+        DataType::Int8,
+        DataType::Int16,
+        DataType::Int32,
+        DataType::Int64,
+        DataType::UInt8,
+        DataType::UInt16,
+        DataType::UInt32,
+        DataType::UInt64,
+    ];
+    let data_type = INTEGERS.into_iter().find(|one| one.to_string() == array.data_type)?;
+    if !array.missing().1.is_empty() {
+        return None;
+    }
+    let (_, fill) = netcdf_default_fill(&data_type)?;
+    serde_json::from_str(&fill.to_i128(&data_type)?.to_string()).ok()
+}
