@@ -12,18 +12,14 @@ use serde_json::{Map, Value};
 use virtualize::{
     ArrayValues, StoreOptions, VirtualStore, digest, read_array,
     zarr::{
-        Array, ChunkManifest, DataType, Group, Hierarchy, Lengths, Node, NodePath, References, Source, SourceId,
-        ZarrFormat, node,
+        Array, ChunkManifest, DataType, Group, Hierarchy, Lengths, Node, NodePath, References, Source,
+        SourceId, ZarrFormat, node,
     },
 };
 
 use crate::{
     Result,
-    values::{
-        Scalar,
-        scalar::elements,
-        variable::is_variable,
-    },
+    values::{Scalar, scalar::elements, variable::is_variable},
 };
 
 /// A file of an archive, as a listing has it. What a listing does not say is not known before the file is opened.
@@ -84,7 +80,8 @@ impl Wanted {
             Ok::<_, virtualize::Error>((path.clone(), values))
         });
         let read: BTreeMap<_, _> = try_join_all(read).await?.into_iter().collect();
-        let digests = self.digests.iter().filter_map(|path| Some((path.clone(), fingerprint(read.get(path)?))));
+        let digests =
+            self.digests.iter().filter_map(|path| Some((path.clone(), fingerprint(read.get(path)?))));
         let digests = digests.collect();
         let values = read.into_iter().filter(|(path, _)| self.values.contains(path)).collect();
         Ok((values, digests))

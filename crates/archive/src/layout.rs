@@ -165,7 +165,9 @@ impl std::fmt::Display for ArrayRule {
             Self::Vary => f.write_str("vary"),
             Self::First => f.write_str("first"),
             Self::Optional(None) => f.write_str("optional"),
-            Self::Optional(Some(fill)) => write!(f, "optional:{}", fill.as_str().unwrap_or(&fill.to_string())),
+            Self::Optional(Some(fill)) => {
+                write!(f, "optional:{}", fill.as_str().unwrap_or(&fill.to_string()))
+            }
             Self::Drop => f.write_str("drop"),
         }
     }
@@ -339,14 +341,17 @@ impl NamePattern {
 
     /// Finds a pattern that gives each of these files another coordinate along a dimension: a date, or a number.
     pub(crate) fn infer(dimension: &str, urls: &[String]) -> Option<Self> {
-        let names: Vec<Vec<&str>> = urls.iter().map(|url| runs(url.rsplit('/').next()?)).collect::<Option<_>>()?;
+        let names: Vec<Vec<&str>> =
+            urls.iter().map(|url| runs(url.rsplit('/').next()?)).collect::<Option<_>>()?;
         let first = names.first().filter(|_| names.len() > 1)?;
         if names.iter().any(|name| name.len() != first.len()) {
             return None;
         }
         let varies = |at: usize| names.iter().any(|name| name.get(at) != first.get(at));
         let all_are = |at: usize, is: &dyn Fn(&str) -> bool| {
-            names.iter().all(|name| name.get(at).is_some_and(|run| run.starts_with(|c: char| c.is_ascii_digit()) && is(run)))
+            names.iter().all(|name| {
+                name.get(at).is_some_and(|run| run.starts_with(|c: char| c.is_ascii_digit()) && is(run))
+            })
         };
         let all = |at: usize, length: usize| all_are(at, &|run| run.len() == length);
         let mut candidates = Vec::new();
@@ -617,8 +622,12 @@ mod tests {
             NamePattern::infer("t", &urls).map(|pattern| pattern.to_string())
         };
         assert_eq!(inferred(&["g9.nc", "g10.nc"]).as_deref(), Some("g{t:d}.nc"));
-        assert_eq!(inferred(&["x_20200131_v1.nc", "x_20200201_v1.nc"]).as_deref(), Some("x_{t:%Y%m%d}_v1.nc"));
-        let granules = ["S_20200101T120000_20200101T130000_007.nc", "S_20200101T130000_20200101T140000_008.nc"];
+        assert_eq!(
+            inferred(&["x_20200131_v1.nc", "x_20200201_v1.nc"]).as_deref(),
+            Some("x_{t:%Y%m%d}_v1.nc")
+        );
+        let granules =
+            ["S_20200101T120000_20200101T130000_007.nc", "S_20200101T130000_20200101T140000_008.nc"];
         let expected = "S_20200101T*_20200101T*_{t:d}.nc";
         let first = "S_20200101T{t:d}_20200101T*_*.nc";
         assert!([expected, first].contains(&inferred(&granules).unwrap().as_str()));

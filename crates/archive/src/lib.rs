@@ -28,8 +28,8 @@ mod scan;
 mod values;
 
 pub use batch::{
-    Batch, BatchOptions, CoordSource, FileOptions, LayoutOptions, OnChange, OnFailure, RunOptions,
-    Shard, ShardPlan, Target, shard_size,
+    Batch, BatchOptions, CoordSource, FileOptions, LayoutOptions, OnChange, OnFailure, RunOptions, Shard,
+    ShardPlan, Target, shard_size,
 };
 pub use compat::{
     ArraySignature, Difference, DimRole, Numbers, Signature, Stored, differences, is_coordinate, roles,
@@ -45,8 +45,8 @@ pub use journal::{
 };
 pub use layout::{Along, ArrayRule, Layout, NamePattern, catalogue_value, given};
 pub use plan::{
-    Block, Cure, Direction, Extent, FileExtent, Files, Known, LeftOut, OnDuplicate, OnMismatch, Plan, PlanOptions,
-    PlannedEra, Range, Selection, Signatures, Units, plan,
+    Block, Cure, Direction, Extent, FileExtent, Files, Known, LeftOut, OnDuplicate, OnMismatch, Plan,
+    PlanOptions, PlannedEra, Range, Selection, Signatures, Units, plan,
 };
 pub use scan::{Coordinate, Era, Eras, FailedFile, Scan, ScanOptions, Seen, Stretch, scan, scan_inputs};
 pub use values::{Scalar, time_value};

@@ -21,16 +21,16 @@ use crate::{
     join::{self, ChunkPlaces, Combined, JoinedChunks, collect, combine},
     journal::{Failure, FileRecord, JournalError, Planned, Record},
     layout::given,
+    plan::{FileExtent, Files, Known, Plan, PlanOptions, PlannedEra, Refused, Signatures, coordinates, plan},
     values::index,
-    plan::{
-        FileExtent, Files, Known, Plan, PlanOptions, PlannedEra, Refused, Signatures, coordinates, plan,
-    },
 };
 
 /// Maximum number of differences that an error names.
 const NAMED: usize = 3;
 /// Maximum number of signatures that are compared.
 const MAX_SIGNATURES: usize = 1000;
+/// Maximum number of signatures with which options are tried.
+const MAX_TRIED: usize = 10_000;
 /// Maximum number of new files that a dry run lists.
 const MAX_PLACED: usize = 20;
 /// Number of files between two progress events.
@@ -63,7 +63,7 @@ impl Combination {
         let mut chain = Chain::of_options(options, others);
         let options_digest = chain.digest();
         let mut ids = Vec::new();
-        let (files, signatures) = planned(journal, |id, run| {
+        let (files, signatures) = planned(journal, MAX_SIGNATURES, |id, run| {
             chain.add(id, run);
             ids.push(id);
         })?;
@@ -76,7 +76,8 @@ impl Combination {
         let plan = match plan(files, &known, layout, options) {
             Ok(plan) => plan,
             Err(error @ (CombineError::Eras { .. } | CombineError::Subject { .. })) => {
-                let (files, _) = planned(journal, |_, _| {})?;
+                let (files, signatures) = planned(journal, MAX_TRIED, |_, _| {})?;
+                let known = known.with(signatures);
                 let is_written = journal.is_used()?;
                 let files = Refused { files: &files, known: &known, layout, options, is_written };
                 return Err(refused(error, &files, journal));
@@ -114,14 +115,15 @@ impl Combination {
                 if count > MAX_PLACED {
                     continue;
                 }
-                let along = self.layout.along.iter().zip(&block.at).zip(&era.sizes).map(|((along, at), sizes)| {
-                    let before = sizes.iter().take(index(*at));
-                    let (start, all): (u64, u64) = (before.sum(), sizes.iter().sum());
-                    let size = sizes.get(index(*at)).copied().unwrap_or(0);
-                    let end = start + size.saturating_sub(1);
-                    let range = if size > 1 { format!("{start} to {end}") } else { start.to_string() };
-                    format!("{} {range} of {all}", along.name())
-                });
+                let along =
+                    self.layout.along.iter().zip(&block.at).zip(&era.sizes).map(|((along, at), sizes)| {
+                        let before = sizes.iter().take(index(*at));
+                        let (start, all): (u64, u64) = (before.sum(), sizes.iter().sum());
+                        let size = sizes.get(index(*at)).copied().unwrap_or(0);
+                        let end = start + size.saturating_sub(1);
+                        let range = if size > 1 { format!("{start} to {end}") } else { start.to_string() };
+                        format!("{} {range} of {all}", along.name())
+                    });
                 let (places, group) = (along.collect::<Vec<_>>().join(", "), &era.group);
                 let group = if group.is_empty() { String::new() } else { format!(" in group {group}") };
                 all.push(format!("{}: elements {places}{group}", journal.url(id)?));
@@ -266,8 +268,8 @@ impl Chain {
     }
 }
 
-/// Returns all files, and the first thousand signatures. Calls `each` with the row of each file, and the run that read it.
-fn planned(journal: &Journal, mut each: impl FnMut(i64, i64)) -> Result<(Files, Signatures)> {
+/// Returns all files, and the first `most` signatures. Calls `each` with the row of each file, and the run that read it.
+fn planned(journal: &Journal, most: usize, mut each: impl FnMut(i64, i64)) -> Result<(Files, Signatures)> {
     let (mut files, mut signatures) = (Files::default(), Signatures::new());
     files.reserve(usize::try_from(journal.counts()?.done).unwrap_or_default());
     for storage in journal.signature_digests()? {
@@ -275,7 +277,7 @@ fn planned(journal: &Journal, mut each: impl FnMut(i64, i64)) -> Result<(Files, 
         let signature = signature
             .map_err(|error| JournalError::failed(journal.path(), format!("signature {storage}: {error}")))?;
         files.kind(&storage, || signature.digest());
-        if signatures.len() < MAX_SIGNATURES {
+        if signatures.len() < most {
             signatures.insert(storage, signature);
         }
     }

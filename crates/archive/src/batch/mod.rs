@@ -25,9 +25,7 @@ use virtualize::{
 };
 use virtualize_store::{OutputLock, Traffic, create_folder, local_path};
 
-pub use options::{
-    BatchOptions, CoordSource, FileOptions, LayoutOptions, OnChange, OnFailure, RunOptions,
-};
+pub use options::{BatchOptions, CoordSource, FileOptions, LayoutOptions, OnChange, OnFailure, RunOptions};
 pub use shard::{Shard, ShardPlan, shard_size};
 pub use target::Target;
 

@@ -39,7 +39,9 @@ impl Difference {
         match what.strip_prefix("attribute ") {
             _ if what == "array" && right == ABSENT => format!("{path} is missing"),
             _ if what == "array" => format!("{path} is additional ({right})"),
-            Some(name) if right == ABSENT => format!("{path} lacks attribute {name}, which is {left} in the other"),
+            Some(name) if right == ABSENT => {
+                format!("{path} lacks attribute {name}, which is {left} in the other")
+            }
             Some(name) => format!("{path} has {name} {right} instead of {left}"),
             None if what == "values" && ![left, right].iter().any(|text| text.contains(", ")) => {
                 format!("{path} is {right} instead of {left}")
@@ -171,14 +173,19 @@ impl Found {
         // Of other types or sizes values are other ones.
         let alike = left.data_type == right.data_type && left.sizes == right.sizes;
         if left.values != right.values && alike {
-            let said = |array: &ArraySignature| match array.values.as_deref().map(|text| text.split_once(' ')) {
+            let said = |array: &ArraySignature| match array.values.as_deref().map(|text| text.split_once(' '))
+            {
                 Some(Some((digest, preview))) if digest.len() == 64 => preview.to_owned(),
                 Some(_) => array.values.clone().unwrap_or_default(),
                 None => "not compared".to_owned(),
             };
             let (left, right) = (said(left), said(right));
             // Where the first and last values are equal, others differ.
-            let other = if left == right { format!("other values between {right}").replace(", …, ", " and ") } else { right };
+            let other = if left == right {
+                format!("other values between {right}").replace(", …, ", " and ")
+            } else {
+                right
+            };
             self.add(path, "values", left, other);
         }
     }

@@ -185,7 +185,7 @@ pub fn wanted(hierarchy: &Hierarchy, layout: &Layout) -> Wanted {
 pub(crate) const MAX_KEPT: u64 = 256 << 20;
 
 /// Arrays of single elements along the axes that grow are read up to this size of an element, in bytes.
-const TINY: u64 = 1 << 10;
+pub(crate) const TINY: u64 = 1 << 10;
 
 /// Returns whether an array's values are always copied into the references; `is_time` if it holds times, or their bounds.
 pub(crate) fn is_copied(path: &str, array: &Array, roles: &[DimRole], is_time: bool) -> bool {

@@ -16,7 +16,7 @@ use virtualize::{
 };
 
 use super::roles::{
-    Axis, DimRole, Geometry, find, is_copied, is_plain, length_along, may_be_copied, roles, time_arrays,
+    Axis, DimRole, Geometry, TINY, find, is_copied, is_plain, length_along, may_be_copied, roles, time_arrays,
 };
 use crate::{
     Layout, Member,
@@ -122,9 +122,15 @@ impl Signature {
         signature
     }
 
-    /// Returns the signature that the file has with further rules for arrays, as far as this signature tells.
-    pub(crate) fn relaxed(&self, layout: &Layout) -> Self {
+    /// Returns the signature that the file has with further rules for arrays, as far as this signature tells. `lengths` are the
+    /// elements of the longest file along each dimension of the layout.
+    pub(crate) fn relaxed(&self, layout: &Layout, lengths: &[u64]) -> Self {
         let mut relaxed = self.clone();
+        for stored in relaxed.stored.values_mut() {
+            if stored.bytes(lengths).is_some_and(|bytes| bytes <= layout.inline_limit) {
+                stored.is_read = true;
+            }
+        }
         for (path, array) in &self.arrays {
             let is_compared = array.values.is_some();
             let is_omitted = Layout::has(&layout.dropped, path)
@@ -138,6 +144,9 @@ impl Signature {
             let mut array = array.clone();
             if is_compared && Layout::has(&layout.concat_vars, path) {
                 array.values = None;
+            }
+            if relaxed.stored.get(path).is_some_and(|stored| stored.is_read) {
+                array.chunks.iter_mut().flatten().for_each(|size| *size = Value::Null);
             }
             if is_optional && !is_omitted {
                 relaxed.optional.insert(path.clone(), array);
@@ -384,6 +393,20 @@ impl Stored {
             is_plain: is_plain(array),
             is_read,
         }
+    }
+
+    /// Returns the size in bytes of the values that would be copied from a file of these lengths; `None` if they never are.
+    pub(crate) fn bytes(&self, lengths: &[u64]) -> Option<u64> {
+        let shape = self.chunk_layout(lengths, true)?.shape;
+        let grows = |axis: usize| self.roles.contains(&DimRole::Axis(axis));
+        let elements = |shape: &[u64]| shape.iter().try_fold(self.element, |all, n| all.checked_mul(*n));
+        let others: Vec<u64> =
+            shape.iter().enumerate().filter(|(axis, _)| !grows(*axis)).map(|(_, n)| *n).collect();
+        let is_single = self.chunks.as_ref().is_some_and(|chunks| {
+            chunks.iter().enumerate().all(|(axis, chunk)| !grows(axis) || *chunk == Some(1))
+        });
+        let is_copied = (0..shape.len()).any(grows) && (!is_single || elements(&others)? <= TINY);
+        elements(&shape).filter(|bytes| is_copied && *bytes > 0)
     }
 
     /// Returns the part of the array in a file that has these lengths along the dimensions of the layout. Returns `None`

@@ -287,7 +287,8 @@ pub(super) fn prepare(
         ));
     }
     let Some(chosen) = chosen else {
-        let text = "gaps cannot be distinguished from values, since the array has no value that means \"missing\"";
+        let text =
+            "gaps cannot be distinguished from values, since the array has no value that means \"missing\"";
         let fill = netcdf_default_fill(&array.data_type);
         let Some(fill) = fill.and_then(|(_, fill)| fill.to_i128(&array.data_type)) else {
             return Err(Problem::of(text));

@@ -10,15 +10,13 @@ use virtualize::{
 use super::{Files, Known, OnDuplicate, OnMismatch, Plan, PlanOptions, Signatures, plan};
 use crate::{
     Along, ArrayRule, Layout, NamePattern,
-    compat::{ArraySignature, Difference, Signature, differences},
+    compat::{ArraySignature, Difference, MAX_KEPT, Signature, differences},
     error::{CombineError, files as count_files},
+    values::index,
 };
 
 /// Maximum number of options that are tried one after the other.
 const MAX_TRIALS: usize = 64;
-
-/// Maximum size of the values that an array has in all files if it varies between them.
-const MAX_VARYING: u64 = 256 << 20;
 
 /// Options that join all files.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -40,12 +38,14 @@ impl Cure {
         }
     }
 
-    fn remedy(self, files: usize, are_joined: bool) -> Remedy {
-        let files = count_files(files as u64);
+    /// Describes a cure of this many files; `tried` is how many of them were tried.
+    fn remedy(self, are_joined: bool, files: usize, tried: usize) -> Remedy {
+        let count = count_files(tried as u64);
+        let files = if tried < files { format!("the first {count}") } else { format!("all {count}") };
         let effect = match self.losses.as_slice() {
             [] if !are_joined => "write a group for each set of compatible files".to_owned(),
-            [] => format!("join all {files}"),
-            losses => format!("join all {files}, {}", losses.join(" and ")),
+            [] => format!("join {files}"),
+            losses => format!("join {files}, {}", losses.join(" and ")),
         };
         Remedy::Together { options: self.options, effect: effect.into() }
     }
@@ -84,14 +84,14 @@ impl Refused<'_> {
     /// Returns what can be done, best first: options that keep all data, a group for each set of compatible files, and
     /// options that omit data, which say so.
     pub(crate) fn remedies(&self, error: &CombineError) -> Vec<Remedy> {
-        let count = self.files.len();
+        let (count, tried) = (self.files.len(), self.relaxed(self.files, self.layout).0.len());
         let mut all = Vec::new();
         let lossless = self.lossless(error);
         let are_joined = lossless.as_ref().is_some_and(|(_, are_joined)| *are_joined);
-        all.extend(lossless.map(|(cure, are_joined)| cure.remedy(count, are_joined)));
+        all.extend(lossless.map(|(cure, are_joined)| cure.remedy(are_joined, count, tried)));
         if let CombineError::Eras { eras } = error {
             if !are_joined && let Ok(cure) = self.joined(error, true) {
-                all.push(cure.remedy(count, true));
+                all.push(cure.remedy(true, count, tried));
             }
             let largest = eras.iter().map(|(files, _)| *files).max().unwrap_or(0);
             let omitted = count_files((count as u64).saturating_sub(largest));
@@ -117,9 +117,14 @@ impl Refused<'_> {
         for _ in 0..MAX_TRIALS {
             match &error {
                 CombineError::Eras { eras } => {
-                    let rules = self.rules(&files, &layout, eras.len(), lossy);
-                    if rules.is_empty() {
+                    let (rules, limit) = self.rules(&files, &layout, eras.len(), lossy);
+                    if rules.is_empty() && limit <= layout.inline_limit {
                         break;
+                    }
+                    if limit > layout.inline_limit {
+                        layout.inline_limit = limit;
+                        cure.options.retain(|(option, _)| *option != OptionName::CopyLimit);
+                        cure.options.push((OptionName::CopyLimit, Some(format!("{}K", limit >> 10))));
                     }
                     for (path, rule, loss) in rules {
                         layout.treat(&path, &rule);
@@ -147,53 +152,69 @@ impl Refused<'_> {
         Err(Box::new((cure, layout)))
     }
 
-    /// Returns the files, and their signatures, with the rules of a layout.
+    /// Returns the files whose signatures are known, and these signatures, with the rules of a layout.
     fn relaxed(&self, files: &Files, layout: &Layout) -> (Files, Signatures) {
         let (mut relaxed, mut signatures) = (Files::default(), Signatures::new());
-        let kinds: Vec<u32> = files
-            .kinds()
-            .iter()
-            .map(|kind| {
-                let Some(signature) = self.known.signatures.get(&kind.storage) else {
-                    return relaxed.kind(&kind.storage, || kind.signature.clone());
-                };
-                let signature = signature.relaxed(layout);
+        let lengths = self.lengths(files);
+        let mut kinds = Vec::with_capacity(files.kinds().len());
+        for kind in files.kinds() {
+            kinds.push(self.known.signatures.get(&kind.storage).map(|signature| {
+                let signature = signature.relaxed(layout, &lengths);
                 let storage = signature.storage_digest();
                 let kind = relaxed.kind(&storage, || signature.digest());
                 signatures.entry(storage).or_insert(signature);
                 kind
-            })
-            .collect();
+            }));
+        }
         for file in files.numbers() {
-            let kind = usize::try_from(files.kind_of(file)).ok().and_then(|kind| kinds.get(kind));
+            let kind = kinds.get(index(files.kind_of(file))).copied().flatten();
             if let (Some(kind), Some(extent)) = (kind, files.extent(file)) {
-                relaxed.push(*kind, extent.clone());
+                relaxed.push(kind, extent.clone());
             }
         }
         (relaxed, signatures)
     }
 
-    /// Returns rules for arrays that differ between sets of compatible files, with what each omits or hides.
+    /// Returns the elements of the longest file along each dimension.
+    fn lengths(&self, files: &Files) -> Vec<u64> {
+        let length =
+            |dimension| files.numbers().filter_map(|file| Some(files.extent(file)?.size(dimension))).max();
+        (0..self.layout.along.len()).map(|dimension| length(dimension).unwrap_or(0)).collect()
+    }
+
+    /// Returns rules for arrays that differ between sets of compatible files, with what each omits or hides, and the size up to
+    /// which arrays have to be copied.
     fn rules(
         &self,
         files: &Files,
         layout: &Layout,
         sets: usize,
         lossy: bool,
-    ) -> Vec<(String, ArrayRule, Option<String>)> {
+    ) -> (Vec<(String, ArrayRule, Option<String>)>, u64) {
+        let (lengths, mut limit) = (self.lengths(files), 0);
         let signatures: Vec<Signature> = files
             .kinds()
             .iter()
-            .filter_map(|kind| Some(self.known.signatures.get(&kind.storage)?.relaxed(layout)))
+            .filter_map(|kind| Some(self.known.signatures.get(&kind.storage)?.relaxed(layout, &lengths)))
             .collect();
-        let Some(first) = signatures.first() else { return Vec::new() };
+        let Some(first) = signatures.first() else { return (Vec::new(), 0) };
         let mut all: BTreeMap<String, (ArrayRule, Option<String>)> = BTreeMap::new();
         let mut seen = BTreeSet::new();
         for other in signatures.iter().skip(1).filter(|other| seen.insert(other.storage_digest())) {
             for Difference { path, what, .. } in differences(first, other) {
-                let arrays = [first, other].map(|one| one.arrays.get(&path).or_else(|| one.optional.get(&path)));
+                let arrays =
+                    [first, other].map(|one| one.arrays.get(&path).or_else(|| one.optional.get(&path)));
                 let Some(array) = arrays.into_iter().flatten().next() else { continue };
+                let copied = [first, other].map(|one| one.stored.get(&path)?.bytes(&lengths));
+                let bytes =
+                    copied.into_iter().collect::<Option<Vec<_>>>().and_then(|sizes| sizes.into_iter().max());
+                let is_small = |bytes: &u64| bytes.saturating_mul(files.len() as u64) <= MAX_KEPT;
+                let bytes = bytes.filter(|bytes| *bytes > layout.inline_limit && is_small(bytes));
                 let rule = match what.as_str() {
+                    "chunk shape" | "codecs" | "byte order" if bytes.is_some() => {
+                        limit = limit.max(bytes.unwrap_or(0).next_multiple_of(1 << 10));
+                        None
+                    }
                     "array" => Some((ArrayRule::Optional(default_fill(array)), None)),
                     "values" if self.may_vary(&path, array, files) => Some((ArrayRule::Vary, None)),
                     "values" if lossy => {
@@ -216,9 +237,9 @@ impl Refused<'_> {
         let dropped = |path: &String| matches!(all.get(path), Some((ArrayRule::Drop, _)));
         let has_data = first.arrays.iter().any(|(path, array)| grows(array) && !dropped(path));
         if sets < 2 || !has_data {
-            return Vec::new();
+            return (Vec::new(), 0);
         }
-        all.into_iter().map(|(path, (rule, loss))| (path, rule, loss)).collect()
+        (all.into_iter().map(|(path, (rule, loss))| (path, rule, loss)).collect(), limit)
     }
 
     /// Returns whether an array that is compared can vary between the files: readers expect the coordinate of a dimension to
@@ -226,9 +247,8 @@ impl Refused<'_> {
     fn may_vary(&self, path: &str, array: &ArraySignature, files: &Files) -> bool {
         let is_coordinate = matches!(array.dimensions.as_slice(), [Some(only)] if only == node::name(path));
         let elements = array.sizes.iter().try_fold(1, |all: u64, size| all.checked_mul((*size)?));
-        let is_small = |elements: u64| {
-            elements.checked_mul(8 * files.len() as u64).is_some_and(|size| size <= MAX_VARYING)
-        };
+        let is_small =
+            |elements: u64| elements.checked_mul(8 * files.len() as u64).is_some_and(|size| size <= MAX_KEPT);
         !is_coordinate && elements.is_some_and(is_small)
     }
 

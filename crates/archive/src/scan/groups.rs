@@ -17,6 +17,8 @@ use crate::{Along, Layout, Member};
 
 /// Maximum number of signatures that are kept to report differences.
 const KEPT: usize = 1000;
+/// Maximum number of signatures with which options are tried.
+const MAX_TRIED: usize = 10_000;
 
 /// Summary of a file that a scan keeps.
 #[derive(Clone, PartialEq, Debug)]
@@ -190,7 +192,7 @@ impl Eras {
             let storage = seen.signature.storage_digest();
             let kind = files.kind(&storage, || digest);
             files.push(kind, extent);
-            if self.signatures.len() < KEPT {
+            if self.signatures.len() < MAX_TRIED {
                 self.signatures.entry(storage).or_insert(seen.signature);
             }
             files
@@ -218,7 +220,8 @@ impl Eras {
         let cure = match plan(extents.clone(), &known.with(known.signatures.clone()), layout, &options) {
             Ok(_) => Some(Cure::default()),
             Err(error) => {
-                Refused { files: &extents, known: &known, layout, options: &options, is_written: false }.best(&error)
+                Refused { files: &extents, known: &known, layout, options: &options, is_written: false }
+                    .best(&error)
             }
         };
         let mut before: Vec<Option<Era>> = std::mem::take(&mut self.eras).into_iter().map(Some).collect();

@@ -53,7 +53,8 @@ pub(crate) fn without_shorthands(given: &[OsString]) -> Vec<OsString> {
     let mut given = given.iter();
     while let Some(argument) = given.next() {
         let text = argument.to_str().unwrap_or_default();
-        let (option, value) = text.split_once('=').map_or((text, None), |(option, value)| (option, Some(value)));
+        let (option, value) =
+            text.split_once('=').map_or((text, None), |(option, value)| (option, Some(value)));
         let Some((_, prefix, suffix)) = SHORTHANDS.iter().find(|(name, ..)| *name == option) else {
             replaced.push(argument.clone());
             continue;

@@ -72,7 +72,7 @@ def test_small_arrays_stored_in_any_way(tmp_path, fmt):
     got, _ = combined(tmp_path, fmt, files, *CONCAT)
     xr.testing.assert_identical(got, originals(files))
     assert eras(files) == [3]
-    combined(tmp_path, fmt, files, *CONCAT, *NEVER, status=1, text="eras")
+    combined(tmp_path, fmt, files, *CONCAT, *NEVER, status=1, text="--option copy-limit=7K to join all 3 files")
 
 
 def timed(path, values, dtype, units="hours since 2000-01-01", fill=None, bounds=False, calendar="standard"):

@@ -171,7 +171,9 @@ fn what_is_stored_must_agree() {
 
 #[test]
 fn arrays_without_the_dimensions_are_compared_by_value() {
-    let flipped = |member: &mut Member| drop(member.digests.insert("lat".to_owned(), format!("{} 0, 90", "b".repeat(64))));
+    let flipped = |member: &mut Member| {
+        drop(member.digests.insert("lat".to_owned(), format!("{} 0, 90", "b".repeat(64))))
+    };
     assert_eq!(changed(flipped), ["/lat: values: 90, 0 → 0, 90"]);
     assert_eq!(changed(|member| member.digests.clear()).len(), 1, "what was not read is equal to nothing");
     let (one, mut other) = (member(0, 31), member(31, 28));
