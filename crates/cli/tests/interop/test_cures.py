@@ -27,16 +27,14 @@ def constant(name, value, dtype="i4", dims=(), **attributes):
     return add
 
 
-def growing(name, dtype, zlib=True, when=lambda k: True, chunk=None, **attributes):
-    """Returns a function that adds a variable along the dimension to some of the files."""
+def growing(name, dtype, *, of=lambda k: {}, zlib=lambda k: True, when=lambda k: True, fill=None, **attributes):
+    """Returns a function that adds a variable along the dimension to some of the files, with the attributes `of` a file."""
     def add(file, k, n):
         if not when(k):
             return
-        of = attributes.get("of", lambda k: {})(k)
-        fill = of.pop("fill", attributes.get("fill"))
-        v = file.createVariable(name, dtype, ("time", "x"), zlib=zlib, fill_value=fill, chunksizes=(chunk(n) if chunk else n, 4))
+        v = file.createVariable(name, dtype, ("time", "x"), zlib=zlib(k), fill_value=fill, chunksizes=(n, 4))
         v.set_auto_maskandscale(False)
-        v.setncatts({key: value for key, value in {**attributes, **of}.items() if key not in ("fill", "of")})
+        v.setncatts({**attributes, **of(k)})
         v[:] = np.random.default_rng(k).integers(1, 99, (n, 4)).astype(dtype)
     return add
 
@@ -55,6 +53,7 @@ def pitfalls(rng, count):
         "earlier variable, bytes": growing("ice", "u1", when=lambda k: k < some),
         "optional variable, packed": growing("sst", "i2", when=lambda k: k != some, fill=-999, scale_factor=0.5),
         "packing that changes": growing("packed", "i2", of=lambda k: {"scale_factor": 0.5 if k < some else 0.25}),
+        "compression that changes": growing("compressed", "f4", zlib=lambda k: k < some),
         "units that change": growing("wind", "f4", of=lambda k: {"units": "m/s" if k < some else "knots"}),
         "constant in some files": lambda file, k, n: k >= some and constant("crs", lambda k: 0)(file, k, n),
         "attributes that differ": lambda file, k, n: file.setncatts({"history": f"made {k}", "orbit": k}),
