@@ -14,6 +14,8 @@ WITH_CMAKE = PATH="$(CURDIR)/.env/bin:$$PATH"
 ALL = --workspace --locked --features virtualize-libhdf5/link,virtualize/libhdf5,virtualize-cli/libhdf5
 # Build of target/debug/virtualize. `make test` has it from the Rust tests.
 DEBUG_BUILD = cargo build --locked --package virtualize-cli --features full
+# Runs the tests of all crates at once, but no doctests.
+NEXTEST := $(shell command -v cargo-nextest)
 FORMAT  ?= kerchunk-json
 # Profile of `make build`: release compiles fast, dist runs fast.
 PROFILE ?= release
@@ -46,7 +48,8 @@ env: ## install the Python clients of the interop tests, and CMake, into .env/
 	@bash $(INTEROP)/setup.sh .env
 
 test: env ## run the tests: Rust with the HDF5 C library, the real clients, the Python package
-	$(WITH_CMAKE) cargo test $(ALL)
+	$(WITH_CMAKE) cargo $(if $(NEXTEST),nextest run,test) $(ALL)
+	$(if $(NEXTEST),$(WITH_CMAKE) cargo test --doc $(ALL))
 	$(MAKE) test-interop test-python DEBUG_BUILD=true
 
 test-slow: ## run the slow tests of pytest: random files, faults, executors, and the service's page in Chromium
