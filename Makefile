@@ -13,7 +13,9 @@ WITH_CMAKE = PATH="$(CURDIR)/.env/bin:$$PATH"
 # Lints and tests use the same features, so each is built only once.
 ALL = --workspace --locked --features virtualize-libhdf5/link,virtualize/libhdf5,virtualize-cli/libhdf5
 # Build of target/debug/virtualize. `make test` has it from the Rust tests.
-DEBUG_BUILD = cargo build --locked --package virtualize-cli
+DEBUG_BUILD = cargo build --locked --package virtualize-cli --features full
+# Runs the tests of all crates at once, but no doctests.
+NEXTEST := $(shell command -v cargo-nextest)
 FORMAT  ?= kerchunk-json
 # Profile of `make build`: release compiles fast, dist runs fast.
 PROFILE ?= release
@@ -30,24 +32,24 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 build: ## build the command, target/release/virtualize (PROFILE=dist: slower to build, faster to run)
-	cargo build --profile $(PROFILE) --locked --package virtualize-cli
+	cargo build --profile $(PROFILE) --locked --package virtualize-cli --features full
 
 install: ## install the command into ~/.cargo/bin
-	cargo install --locked --path crates/cli
+	cargo install --locked --path crates/cli --features full
 
 wheel: env ## build the Python wheel in target/wheels
 	cd crates/python && $(MATURIN) --profile $(PROFILE) --out ../../target/wheels
 
 run: ## print the references of a file: make run FILE=fixtures/hdf5/chunked.h5 [FORMAT=zarr3-json]
 	@test -n "$(FILE)" || { echo "usage: make run FILE=path-or-url [FORMAT=$(FORMAT)]" >&2; exit 2; }
-	@# Without archives, Icechunk and the service the build takes half the time.
-	@cargo run --release --locked --package virtualize-cli --no-default-features $(if $(filter icechunk,$(FORMAT)),--features icechunk) -- "$(FILE)" --format $(FORMAT)
+	@cargo run --profile quick --locked --package virtualize-cli $(if $(filter icechunk kerchunk-parquet,$(FORMAT)),--features full) -- "$(FILE)" --format $(FORMAT)
 
 env: ## install the Python clients of the interop tests, and CMake, into .env/
 	@bash $(INTEROP)/setup.sh .env
 
 test: env ## run the tests: Rust with the HDF5 C library, the real clients, the Python package
-	$(WITH_CMAKE) cargo test $(ALL)
+	$(WITH_CMAKE) cargo $(if $(NEXTEST),nextest run,test) $(ALL)
+	$(if $(NEXTEST),$(WITH_CMAKE) cargo test --doc $(ALL))
 	$(MAKE) test-interop test-python DEBUG_BUILD=true
 
 test-slow: ## run the slow tests of pytest: random files, faults, executors, and the service's page in Chromium

@@ -11,7 +11,6 @@
 //!
 //! **Architecture invariant:** modules import downwards only, in the order `batch` and `scan`, `read`, `join`, `plan`,
 //! `compat`, `layout`, `values`. A test of the command's crate holds the table.
-#![cfg_attr(not(feature = "icechunk"), allow(dead_code, reason = "only Icechunk repositories are extended"))]
 
 mod batch;
 mod compat;

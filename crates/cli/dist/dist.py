@@ -30,7 +30,7 @@ def output(*words):
 def build(target):
     """Builds the command for a target, and returns the binary. Linux targets use zig as C compiler and linker."""
     tool = "zigbuild" if "-linux-" in target else "build"
-    run("cargo", tool, "--profile", "dist", "--locked", "--target", target, "--package", "virtualize-cli",
+    run("cargo", tool, "--profile", "dist", "--locked", "--target", target, "--package", "virtualize-cli", "--features", "full",
         environment=compiler_flags(ROOT))
     name = "virtualize.exe" if "-windows-" in target else "virtualize"
     return ROOT / "target" / target / "dist" / name

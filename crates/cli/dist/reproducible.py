@@ -39,7 +39,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--profile", default="release")
     parser.add_argument("--no-wheel", dest="wheel", action="store_false")
-    parser.add_argument("features", nargs="*")
+    parser.add_argument("features", nargs="*", default=["--features", "full"])
     options = parser.parse_args()
     epoch = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     shutil.rmtree(WORK, ignore_errors=True)

@@ -22,7 +22,7 @@ def cargo(*arguments):
 
 def linked_packages(target):
     """Returns the metadata of every package linked into the binary, by id. Build scripts and procedural macros are not."""
-    tree = cargo("tree", "--locked", "--package", PACKAGE, "--target", target, "--edges", "normal,no-proc-macro",
+    tree = cargo("tree", "--locked", "--package", PACKAGE, "--features", "full", "--target", target, "--edges", "normal,no-proc-macro",
                  "--prefix", "none", "--format", "{p}")
     names = {tuple(line.split()[:2]) for line in tree.splitlines() if line}
     found = json.loads(cargo("metadata", "--locked", "--format-version", "1", "--filter-platform", target))

@@ -2,15 +2,13 @@
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use serde::Deserialize;
-#[cfg(feature = "icechunk")]
-use virtualize::options::IcechunkOptions;
 use virtualize::{
     ReadOptions, Sample,
-    options::{ConnectionOptions, Given, OutputFormat, SourceOptions, WriteOptions},
+    options::{ConnectionOptions, Given, IcechunkOptions, OutputFormat, SourceOptions, WriteOptions},
     zarr::ZarrFormat,
 };
 
-#[cfg(feature = "archive")]
+#[cfg(feature = "full")]
 pub(crate) use self::many::{Batch, OptionsOfBatch, OptionsOfScan, Scan};
 use crate::{error::Usage, messages::FLAGS};
 
@@ -37,17 +35,17 @@ pub(crate) enum Command {
     ///
     /// Combines many files into one dataset, or writes one output per file with --each. Rerun the same command to resume
     /// after a crash or Ctrl-C.
-    #[cfg(feature = "archive")]
+    #[cfg(feature = "full")]
     Batch(Box<Batch>),
     /// Report which files of a set are compatible
     ///
     /// Reports what a set of files contains, which of them are compatible, and how the others differ. Writes nothing.
-    #[cfg(feature = "archive")]
+    #[cfg(feature = "full")]
     Scan(Box<Scan>),
     /// Show the progress and failures of a batch
     ///
     /// Prints what the journal of a batch records: files, failures, outputs, and the command to run next.
-    #[cfg(feature = "archive")]
+    #[cfg(feature = "full")]
     Journal(Journal),
     /// Rewrite existing references in another format
     Convert(Translate),
@@ -66,7 +64,7 @@ pub(crate) enum Command {
     /// List the rare options, for --option and --config
     Options(Options),
     /// Serve references and Zarr stores over HTTP
-    #[cfg(feature = "serve")]
+    #[cfg(feature = "full")]
     Serve(Box<crate::serve::Serve>),
     /// Print a completion script for a shell
     Completions(Completions),
@@ -193,7 +191,7 @@ pub(crate) struct Target {
     /// Output path or URL [default: standard output]
     ///
     /// For kerchunk-parquet, zarr3 and icechunk, OUT is a folder or prefix.
-    #[cfg_attr(feature = "icechunk", arg(required_if_eq("format", "icechunk")))]
+    #[arg(required_if_eq("format", "icechunk"))]
     #[arg(short = 'o', long = "output", value_name = "OUT", id = "output", help_heading = OUTPUT, value_hint = ValueHint::AnyPath)]
     path: Option<String>,
 }
@@ -210,7 +208,6 @@ pub(crate) struct Output {
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) write: WriteOptions,
-    #[cfg(feature = "icechunk")]
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) icechunk: IcechunkOptions,
@@ -388,7 +385,7 @@ impl Reading {
 }
 
 /// Arguments of the commands for many files.
-#[cfg(feature = "archive")]
+#[cfg(feature = "full")]
 mod many {
     use clap::{Args, ValueHint};
     use serde::Deserialize;

@@ -18,12 +18,12 @@ pub(crate) enum Failure {
     /// A file cannot be read or written.
     Library(Error),
     /// A batch or scan failed.
-    #[cfg(feature = "archive")]
+    #[cfg(feature = "full")]
     Archive(virtualize_archive::Error),
     /// The arguments cannot be carried out.
     Usage(Usage),
     /// The service does not respond.
-    #[cfg(feature = "serve")]
+    #[cfg(feature = "full")]
     NotReady(virtualize_server::ConfigError),
     /// A file of the command's own, such as a log, cannot be written.
     File {
@@ -46,6 +46,13 @@ impl Usage {
     pub(crate) fn new(reason: impl ToString) -> Self {
         Self(reason.to_string())
     }
+
+    /// Error of a build that lacks a command or format.
+    pub(crate) fn full_build(name: &str) -> Self {
+        Self(format!(
+            "{name}: not in this build, but in that of `make build` and `make install` (cargo feature `full`)"
+        ))
+    }
 }
 
 impl From<clap::Error> for Failure {
@@ -66,7 +73,7 @@ impl From<Error> for Failure {
     }
 }
 
-#[cfg(feature = "archive")]
+#[cfg(feature = "full")]
 impl From<virtualize_archive::Error> for Failure {
     fn from(error: virtualize_archive::Error) -> Self {
         match error {
@@ -97,7 +104,7 @@ pub(crate) fn status(result: Result<(), Failure>) -> u8 {
             ErrorClass::Usage => report(&error, 2),
             _ => report(&error, 1),
         },
-        #[cfg(feature = "archive")]
+        #[cfg(feature = "full")]
         Err(Failure::Archive(error)) => {
             messages::line(&format!("error: {}", error.render(messages::FLAGS)));
             if error.class() == ErrorClass::Usage { 2 } else { 1 }
@@ -106,7 +113,7 @@ pub(crate) fn status(result: Result<(), Failure>) -> u8 {
             messages::line(&format!("error: {reason} [{}]", Code::Usage));
             2
         }
-        #[cfg(feature = "serve")]
+        #[cfg(feature = "full")]
         Err(Failure::NotReady(error)) => {
             messages::line(&format!("error: {error} [{}]", Code::NotReady));
             1
@@ -150,6 +157,9 @@ pub(crate) fn check_command(command: &Command, given: &[OsString]) -> Result<(),
     let is_word = !first.is_empty() && first.bytes().all(|byte| byte.is_ascii_alphabetic());
     let commands = command.get_subcommands().filter(|command| !command.is_hide_set());
     let commands: Vec<_> = commands.map(Command::get_name).chain(["help"]).collect();
+    if cfg!(not(feature = "full")) && ["batch", "journal", "scan", "serve"].contains(&first) {
+        return Err(Usage::full_build(first));
+    }
     if !is_word || command.find_subcommand(first).is_some() || first == "help" || Path::new(first).exists() {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 
-#[cfg(feature = "archive")]
+#[cfg(feature = "full")]
 mod archive;
 mod arguments;
 mod completions;
@@ -12,7 +12,7 @@ mod messages;
 mod options;
 mod reading;
 mod references;
-#[cfg(feature = "serve")]
+#[cfg(feature = "full")]
 mod serve;
 mod terminal;
 mod units;
@@ -46,7 +46,7 @@ fn parse(given: &[OsString]) -> Result<Arguments, Failure> {
     error::check_command(&command, given)?;
     let matches = command.try_get_matches_from_mut(given).map_err(error::explain)?;
     let arguments = Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
-    #[cfg(feature = "archive")]
+    #[cfg(feature = "full")]
     let arguments = archive::with_command_line(arguments, given);
     Ok(arguments)
 }
@@ -67,27 +67,27 @@ fn execute(arguments: &Arguments) -> Result<(), Failure> {
     }
     // One file is read on one thread, many files on all threads.
     let mut builder = match &arguments.command {
-        #[cfg(feature = "archive")]
+        #[cfg(feature = "full")]
         Some(Command::Batch(_) | Command::Scan(_)) => tokio::runtime::Builder::new_multi_thread(),
-        #[cfg(feature = "serve")]
+        #[cfg(feature = "full")]
         Some(Command::Serve(_)) => tokio::runtime::Builder::new_multi_thread(),
         _ => tokio::runtime::Builder::new_current_thread(),
     };
     builder.enable_all().build()?.block_on(async {
         match &arguments.command {
             Some(Command::Inspect(inspect)) => inspect::run(inspect).await,
-            #[cfg(feature = "archive")]
+            #[cfg(feature = "full")]
             Some(Command::Batch(batch)) => archive::batch(batch).await,
-            #[cfg(feature = "archive")]
+            #[cfg(feature = "full")]
             Some(Command::Scan(scan)) => archive::scan(scan).await,
-            #[cfg(feature = "archive")]
+            #[cfg(feature = "full")]
             Some(Command::Journal(arguments)) => archive::journal(arguments),
             Some(Command::Convert(convert)) => references::convert(convert).await,
             Some(Command::Validate(arguments)) => references::validate(arguments).await,
             Some(Command::Diff(compare)) => references::diff(compare).await,
             Some(Command::Explain(arguments)) => explain::run(arguments),
             Some(Command::Options(arguments)) => options::run(arguments),
-            #[cfg(feature = "serve")]
+            #[cfg(feature = "full")]
             Some(Command::Serve(arguments)) => serve::run(arguments).await,
             Some(Command::Completions(arguments)) => completions::print(arguments.shell),
             Some(Command::Man(arguments)) => completions::manual(&arguments.folder),
@@ -100,17 +100,17 @@ fn execute(arguments: &Arguments) -> Result<(), Failure> {
 fn verbose(arguments: &Arguments) -> Option<u8> {
     Some(match &arguments.command {
         Some(Command::Inspect(inspect)) => inspect.verbosity.verbose,
-        #[cfg(feature = "archive")]
+        #[cfg(feature = "full")]
         Some(Command::Batch(batch)) => batch.verbosity.verbose,
-        #[cfg(feature = "archive")]
+        #[cfg(feature = "full")]
         Some(Command::Scan(scan)) => scan.verbosity.verbose,
-        #[cfg(feature = "archive")]
+        #[cfg(feature = "full")]
         Some(Command::Journal(_)) => 0,
         Some(Command::Completions(_) | Command::Explain(_) | Command::Man(_) | Command::Options(_)) => 0,
         Some(Command::Convert(convert)) => convert.verbosity.verbose,
         Some(Command::Validate(validate)) => validate.verbosity.verbose,
         Some(Command::Diff(compare)) => compare.verbosity.verbose,
-        #[cfg(feature = "serve")]
+        #[cfg(feature = "full")]
         Some(Command::Serve(_)) => return None,
         None => arguments.convert.verbosity.verbose,
     })

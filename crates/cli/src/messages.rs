@@ -65,12 +65,12 @@ pub(crate) fn warnings<'a>(name: &str, warnings: impl IntoIterator<Item = &'a Di
 }
 
 /// Number of places of which a message is printed separately for each.
-#[cfg(any(feature = "archive", test))]
+#[cfg(any(feature = "full", test))]
 const PLACES: usize = 3;
 
 /// Returns lines `place: message`. A message for many places becomes one line, with the first places and the number of
 /// others.
-#[cfg(any(feature = "archive", test))]
+#[cfg(any(feature = "full", test))]
 pub(crate) fn folded<'a, T: Eq + AsRef<str>>(
     messages: impl IntoIterator<Item = (&'a str, T)>,
 ) -> Vec<String> {

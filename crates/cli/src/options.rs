@@ -46,9 +46,9 @@ fn commands() -> Vec<Command> {
     vec![
         of::<ConvertOptions>("file"),
         of::<InspectOptions>("inspect"),
-        #[cfg(feature = "archive")]
+        #[cfg(feature = "full")]
         of::<crate::arguments::OptionsOfBatch>("batch"),
-        #[cfg(feature = "archive")]
+        #[cfg(feature = "full")]
         of::<crate::arguments::OptionsOfScan>("scan"),
         of::<TranslateOptions>("convert"),
         of::<Reading>("read"),

@@ -48,7 +48,6 @@ pub(crate) async fn convert(arguments: &Translate) -> Result<(), Failure> {
     if !arguments.quiet {
         messages::warnings(store.name(), store.warnings());
     }
-    #[cfg(feature = "icechunk")]
     if format == OutputFormat::Icechunk {
         virtualize::record_sources(&mut store, &options.store).await?;
     }
@@ -98,8 +97,10 @@ const HELD: usize = 64 << 20;
 
 /// Rejects output options that do not fit the format.
 fn check(output: &Output, target: &Target, format: OutputFormat) -> Result<(), Usage> {
+    if cfg!(not(feature = "full")) && ["icechunk", "kerchunk-parquet"].contains(&format.name()) {
+        return Err(Usage::full_build(format.name()));
+    }
     match target.path() {
-        #[cfg(feature = "icechunk")]
         Some(_) if output.write.relative && format == OutputFormat::Icechunk => {
             Err(Usage::new("--relative does not apply to Icechunk repositories, which store absolute URLs"))
         }
@@ -117,7 +118,6 @@ fn check(output: &Output, target: &Target, format: OutputFormat) -> Result<(), U
 fn references_of(format: OutputFormat) -> Option<Format> {
     match format {
         OutputFormat::References(format) => Some(format),
-        #[cfg(feature = "icechunk")]
         OutputFormat::Icechunk => None,
     }
 }
@@ -136,16 +136,18 @@ async fn write_output(
             let (format, overwrite) = (output.write.format(format), output.write.overwrite);
             virtualize::write_folder(store, format, target, overwrite, options).await?;
         }
-        #[cfg(feature = "icechunk")]
+        #[cfg(feature = "full")]
         (OutputFormat::Icechunk, target) => {
             commit(store, target.unwrap_or_default(), output, options).await?;
         }
+        #[cfg(not(feature = "full"))]
+        (OutputFormat::Icechunk, _) => return Err(Usage::full_build(format.name()).into()),
     }
     Ok(())
 }
 
 /// Commits to a repository, and prints Python code that opens it.
-#[cfg(feature = "icechunk")]
+#[cfg(feature = "full")]
 async fn commit(
     store: &VirtualStore,
     target: &str,

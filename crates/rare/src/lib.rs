@@ -14,6 +14,7 @@ mod sperr;
 mod sz;
 mod sz3;
 mod ycbcr;
+mod zfp;
 
 use virtualize_zarr::{Codec, TiffScheme};
 
@@ -74,6 +75,7 @@ pub fn decode(codec: &Codec, bytes: &[u8], limit: usize) -> Result<Vec<u8>, Deco
         Codec::Sperr { dtype, shape, has_mode } => {
             sperr::decode(bytes, (width(dtype), shape), *has_mode, limit)
         }
+        Codec::Zfp { .. } => zfp::decode(bytes, codec, limit),
         Codec::JpegLs { by_pixel } => jpegls::decode(bytes, *by_pixel, limit),
         Codec::Tiff(scheme) => match *scheme {
             TiffScheme::Jpeg { width, height, ref tables } => {

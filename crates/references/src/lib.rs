@@ -8,9 +8,11 @@ compile_error!(
 mod read;
 mod write;
 
+#[cfg(feature = "parquet")]
+pub use read::ParquetReferences;
 pub use read::{
-    Entries, Entry, ParquetReferences, PendingChunks, Place, ReferenceSet, ReferenceSink, ReferencesError,
-    Translation, WholeFile, fill_in_v3, from_json, read_json, translate,
+    Entries, Entry, PendingChunks, Place, ReferenceSet, ReferenceSink, ReferencesError, Translation,
+    WholeFile, fill_in_v3, from_json, read_json, translate,
 };
 pub use write::{
     DOCUMENTS, EmitError, Format, MOST_RECORDS, Sink, foreign_file, is_valid_name, metadata, write,

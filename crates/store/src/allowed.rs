@@ -18,7 +18,7 @@ use reqwest::{
 };
 use url::Url;
 
-use crate::{StoreError, error::without_query, location::Location};
+use crate::{StoreError, clients::install_tls, error::without_query, location::Location};
 
 /// Allowed URL prefixes; a URL must start with one of them. Cheap to clone.
 ///
@@ -359,6 +359,7 @@ impl Web {
         if let Some(client) = self.client.get() {
             return Ok(client.clone());
         }
+        install_tls();
         let client = Client::builder()
             .user_agent(concat!("virtualize/", env!("CARGO_PKG_VERSION")))
             .redirect(Policy::none())

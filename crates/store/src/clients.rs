@@ -308,8 +308,15 @@ fn is_region(text: &str) -> bool {
         && !text.starts_with('-')
 }
 
+/// Makes ring the TLS provider of the process, unless the program has chosen another. Without one, no client can be built.
+pub fn install_tls() {
+    // Fails if there is a provider already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
 /// Builds the client that `object_store` would build of these options, with other redirects.
 pub(crate) fn client(options: &ClientOptions, redirects: Policy) -> object_store::Result<HttpClient> {
+    install_tls();
     let said = Said(options);
     let mut builder = ClientBuilder::new().redirect(redirects);
     builder = builder.no_gzip().no_brotli().no_zstd().no_deflate().https_only(!said.flag(Key::AllowHttp)?);

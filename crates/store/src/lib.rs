@@ -28,7 +28,7 @@ mod remote;
 mod web;
 
 pub use allowed::Allowed;
-pub use clients::Clients;
+pub use clients::{Clients, install_tls};
 pub use error::StoreError;
 pub use fetch::{Condition, fetch, post, probe};
 pub use folder::{Parts, Receipt, Recognizer, SideFolder, look, receipt};

@@ -45,7 +45,7 @@ fn main() {
 async fn write(store: &VirtualStore, format: &str, out: &str) {
     let options = Options::default().store;
     if format == "icechunk" {
-        #[cfg(feature = "icechunk")]
+        #[cfg(feature = "full")]
         virtualize::commit(store, out, &virtualize::CommitOptions::default(), &options).await.unwrap();
         return;
     }

@@ -68,7 +68,7 @@ pub enum Error {
         name: String,
     },
     /// Committing the references to Icechunk failed.
-    #[cfg(feature = "icechunk")]
+    #[cfg(feature = "full")]
     #[error("{name}: {source}")]
     Icechunk {
         /// The repository.
@@ -187,11 +187,11 @@ impl Error {
             Self::Store(StoreError::Option { .. }) | Self::OverInput { .. } | Self::Relocation(_) => {
                 ErrorClass::Usage
             }
-            #[cfg(feature = "icechunk")]
+            #[cfg(feature = "full")]
             Self::Icechunk { source: virtualize_icechunk::IcechunkError::Location { .. }, .. } => {
                 ErrorClass::Usage
             }
-            #[cfg(feature = "icechunk")]
+            #[cfg(feature = "full")]
             Self::Icechunk { .. } => ErrorClass::Unavailable,
             Self::Store(error) => of_kind(error.kind()),
             Self::Read(error) => of_kind(error.kind),
@@ -211,7 +211,7 @@ impl Error {
             Self::References { .. } => Code::ReferencesInvalid,
             Self::Refused { diagnostics, .. } => diagnostics.first().map_or(Code::File, |first| first.code),
             Self::Strict { .. } => Code::Strict,
-            #[cfg(feature = "icechunk")]
+            #[cfg(feature = "full")]
             Self::Icechunk { .. } => Code::Icechunk,
             Self::Values { .. } => Code::ValuesUnreadable,
             Self::OverInput { .. } | Self::Relocation(_) | Self::AmbiguousUrl { .. } => Code::Usage,
@@ -226,7 +226,7 @@ impl Error {
             Self::Store(error) => return error.remedy(),
             Self::Refused { diagnostics, .. } => return diagnostics.first()?.remedy.clone(),
             Self::Read(error) => return error.remedy.as_deref().cloned(),
-            #[cfg(feature = "icechunk")]
+            #[cfg(feature = "full")]
             Self::Icechunk { source, .. } => return source.remedy(),
             Self::AmbiguousUrl { .. } => {
                 return Some(Remedy::turn_on(OptionName::RelativeTo, "choose one of them"));

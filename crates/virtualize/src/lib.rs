@@ -6,7 +6,7 @@
 //! data: policy lives in `virtualize_map`. Each error is one line.
 
 pub mod chunks;
-#[cfg(feature = "icechunk")]
+#[cfg(feature = "full")]
 mod commit;
 mod decode;
 pub mod describe;
@@ -24,7 +24,7 @@ mod source_formats;
 mod sources;
 mod store;
 
-#[cfg(feature = "icechunk")]
+#[cfg(feature = "full")]
 pub use commit::{
     CommitOptions, CommitRecord, FoundCommit, History, IcechunkError, Mode as CommitMode, commit,
     commit_chunks, documents_of, find_commit, inspect_branch,
@@ -48,7 +48,7 @@ pub use references::{
 pub use relocate::{Relocation, Rewrite};
 pub use store::VirtualStore;
 pub use virtualize_bytes::{BoxFuture, ByteRange, Gate, Limits, ReadError, ReadErrorKind};
-#[cfg(feature = "icechunk")]
+#[cfg(feature = "full")]
 pub use virtualize_icechunk::Committed;
 pub use virtualize_map::{
     ArrayReport, ChunkGridChoice, ComplexIntegers, Diagnostic, FillDecision, FillPolicy, FillSource,

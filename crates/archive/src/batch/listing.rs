@@ -197,7 +197,6 @@ impl Batch {
         if !self.each {
             return Ok(None);
         }
-        #[cfg_attr(not(feature = "icechunk"), allow(irrefutable_let_patterns, reason = "of one kind then"))]
         let super::Target::References(format) = self.target else {
             let message = "--each does not apply to Icechunk repositories, which hold one dataset";
             return Err(Error::usage(message, None));

@@ -2,7 +2,6 @@
 
 mod combine;
 mod each;
-#[cfg(feature = "icechunk")]
 mod icechunk;
 mod listing;
 mod options;
@@ -179,7 +178,6 @@ impl Batch {
 
     /// Locks the output for the duration of the run. A repository is locked while it is committed to.
     async fn lock(&self) -> Result<Option<OutputLock>> {
-        #[cfg_attr(not(feature = "icechunk"), allow(irrefutable_let_patterns, reason = "of one kind then"))]
         let Target::References(_) = self.target else { return Ok(None) };
         let options = &self.options.store;
         let made = async {
@@ -233,7 +231,6 @@ impl Batch {
 
     /// Returns what exists in place of a combined output, and refuses what must not be replaced.
     async fn present(&self, journal: &mut Journal) -> Result<Present> {
-        #[cfg_attr(not(feature = "icechunk"), expect(irrefutable_let_patterns, reason = "the only target"))]
         let Target::References(format) = &self.target else { return Ok(Present::Nothing) };
         if self.each {
             return Ok(Present::Nothing);

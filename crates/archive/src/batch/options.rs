@@ -56,8 +56,7 @@ pub struct BatchOptions {
     #[serde(flatten)]
     pub run: RunOptions,
     /// What is committed where.
-    #[cfg_attr(all(feature = "clap", feature = "icechunk"), command(flatten))]
-    #[cfg_attr(all(feature = "clap", not(feature = "icechunk")), arg(skip))]
+    #[cfg_attr(feature = "clap", command(flatten))]
     #[serde(flatten)]
     pub icechunk: IcechunkOptions,
 }
@@ -277,7 +276,6 @@ impl BatchOptions {
     /// Returns what is written to `output`, a path or URL; `None` if neither the format nor the output's name tells.
     pub fn target(&self, output: &str) -> Option<Target> {
         let target = match self.format {
-            #[cfg(feature = "icechunk")]
             Some(OutputFormat::Icechunk) => return Some(self.commit()),
             Some(OutputFormat::References(format)) => Target::References(format),
             None if self.each => Target::default(),
@@ -285,12 +283,10 @@ impl BatchOptions {
         };
         Some(match target {
             Target::References(format) => Target::References(self.write.format(format)),
-            #[cfg(feature = "icechunk")]
             Target::Icechunk(_) => self.commit(),
         })
     }
 
-    #[cfg(feature = "icechunk")]
     fn commit(&self) -> Target {
         Target::Icechunk(self.icechunk.options("many files"))
     }
@@ -505,7 +501,6 @@ pub(super) fn of_layout(layout: &Layout) -> BTreeMap<String, String> {
 pub(super) fn of_each(output: &str, target: &Target, relocation: &Relocation) -> BTreeMap<String, String> {
     let (format, record_size) = match target {
         Target::References(format) => (format.name(), Some(format.record_size())),
-        #[cfg(feature = "icechunk")]
         Target::Icechunk(_) => ("icechunk", None),
     };
     named([

@@ -8,12 +8,11 @@ const EXTENSIONS: [&str; 5] = ["json", "parquet", "parq", "zarr", "icechunk"];
 
 /// Output of a batch.
 #[derive(Clone, Debug)]
-#[cfg_attr(feature = "icechunk", allow(clippy::large_enum_variant, reason = "a run has one"))]
+#[allow(clippy::large_enum_variant, reason = "a run has one")]
 pub enum Target {
     /// References.
     References(Format),
     /// A commit to an Icechunk repository.
-    #[cfg(feature = "icechunk")]
     Icechunk(virtualize::CommitOptions),
 }
 
@@ -28,7 +27,6 @@ impl Target {
     pub fn of_name(output: &str) -> Option<Self> {
         Some(match OutputFormat::of_name(output)? {
             OutputFormat::References(format) => Self::References(format),
-            #[cfg(feature = "icechunk")]
             OutputFormat::Icechunk => Self::Icechunk(virtualize::CommitOptions::default()),
         })
     }
@@ -46,7 +44,6 @@ impl Target {
     pub fn zarr_format(&self) -> ZarrFormat {
         match self {
             Self::References(format) => format.zarr_format(),
-            #[cfg(feature = "icechunk")]
             Self::Icechunk(_) => ZarrFormat::V3,
         }
     }
@@ -55,7 +52,6 @@ impl Target {
     pub(super) fn extension(&self) -> &'static str {
         match self {
             Self::References(format) => format.suffix(),
-            #[cfg(feature = "icechunk")]
             Self::Icechunk(_) => ".icechunk",
         }
     }

@@ -87,7 +87,6 @@ impl Writing<'_> {
                 self.nothing_is_new()?;
                 Ok(true)
             }
-            #[cfg(feature = "icechunk")]
             Target::Icechunk(options) => Box::pin(self.extend_repository(grown, options)).await,
         }
     }
@@ -110,10 +109,6 @@ impl Writing<'_> {
         let group = self.journal().fact(&group_fact(output))?;
         let group = group.or_else(|| self.summary.eras.first().cloned()).unwrap_or_default();
         let group = if group.is_empty() { String::new() } else { format!(", group={group:?}") };
-        #[cfg_attr(
-            not(feature = "icechunk"),
-            expect(irrefutable_let_patterns, reason = "Icechunk is the other")
-        )]
         let Target::References(format) = target else { return Ok(None) };
         Ok(Some(format.python(output, &group)))
     }
@@ -158,7 +153,6 @@ impl Writing<'_> {
                 self.summary.python = self.python()?;
                 Ok(receipt.to_string())
             }
-            #[cfg(feature = "icechunk")]
             Target::Icechunk(options) => {
                 self.batch.go_on()?;
                 self.commit(combination, options).await?;

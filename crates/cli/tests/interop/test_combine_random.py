@@ -214,7 +214,7 @@ def check(tmp_path, fmt, files, rng):
 
 
 @pytest.mark.parametrize("name", TRAPS)
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_one_trap(tmp_path, fmt, name, seed):
     files, rng = archive(tmp_path, seed, [name])
     check(tmp_path, fmt, files, rng)

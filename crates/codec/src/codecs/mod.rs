@@ -19,7 +19,6 @@ mod packbits;
 pub(crate) mod predictor;
 mod shuffle;
 pub(crate) mod streams;
-mod zfp;
 
 use virtualize_zarr::Codec;
 
@@ -67,7 +66,6 @@ pub(crate) fn decode(codec: &Codec, bytes: &[u8], limit: usize) -> Result<Option
         Codec::Hdf5ScaleOffset(client_data) => hdf5_scale_offset::decode(bytes, client_data, limit),
         Codec::Hdf5Bitshuffle(client_data) => hdf5_bitshuffle::decode(bytes, client_data, limit),
         Codec::Lerc { .. } => crate::lerc::decode_chunk(bytes, codec, limit),
-        Codec::Zfp { .. } => zfp::decode(bytes, codec, limit),
         // Chunks of exactly `size` bytes are stored unchanged.
         Codec::Optional { size, codecs } => {
             let size = usize::try_from(*size).ok().filter(|size| *size <= limit);
@@ -78,16 +76,18 @@ pub(crate) fn decode(codec: &Codec, bytes: &[u8], limit: usize) -> Result<Option
         Codec::Sz { .. }
         | Codec::Sz3 { .. }
         | Codec::Sperr { .. }
+        | Codec::Zfp { .. }
         | Codec::JpegLs { .. }
         | Codec::Tiff(_) => Ok(virtualize_rare::decode(codec, bytes, limit)?),
         #[cfg(not(feature = "rare"))]
         Codec::Sz { .. }
         | Codec::Sz3 { .. }
         | Codec::Sperr { .. }
+        | Codec::Zfp { .. }
         | Codec::JpegLs { .. }
         | Codec::Tiff(_) => {
             let name = codec.describe();
-            Err(CodecFailure::NoDecoder(format!("{name} (needs a build with the cargo feature `rare`)")))
+            Err(CodecFailure::NoDecoder(format!("{name} (needs a build with the cargo feature `full`)")))
         }
         // Arithmetic needs the type of the elements: `crate::decode_values` runs it. Only readers decode the others.
         Codec::ScaleOffset { .. } | Codec::CastValue { .. } | Codec::Image { .. } | Codec::Foreign { .. } => {

@@ -105,6 +105,7 @@ pub(crate) struct Builder {
     left_out: BTreeMap<String, String>,
 }
 
+#[cfg(feature = "parquet")]
 impl Builder {
     /// Creates a builder from metadata documents by key.
     pub(crate) fn of(documents: BTreeMap<String, Value>) -> Self {
@@ -120,7 +121,9 @@ impl Builder {
     pub(crate) fn grid(&self, path: &str) -> Option<u64> {
         self.arrays.get(path).map(Growing::total)
     }
+}
 
+impl Builder {
     /// Records a key that belongs to no array, such as a file of another tool.
     pub(crate) fn ignore(&mut self, key: &str) {
         let of_left_out = key
@@ -285,6 +288,7 @@ fn index(number: &str) -> Option<u64> {
 
 impl Growing {
     /// Returns the number of grid cells.
+    #[cfg(feature = "parquet")]
     fn total(&self) -> u64 {
         self.counts.iter().fold(1_u64, |product, count| product.saturating_mul(*count))
     }

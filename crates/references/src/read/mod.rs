@@ -8,7 +8,9 @@ mod fill;
 mod hierarchy;
 mod json;
 mod numbers;
+#[cfg(feature = "parquet")]
 mod parquet;
+#[cfg(feature = "parquet")]
 mod parquet_rows;
 mod templates;
 mod translate;
@@ -21,6 +23,7 @@ pub use error::ReferencesError;
 pub use fill::in_v3 as fill_in_v3;
 pub use hierarchy::{ReferenceSet, WholeFile, from_json};
 pub use json::{Entries, read_json};
+#[cfg(feature = "parquet")]
 pub use parquet::ParquetReferences;
 pub use translate::{PendingChunks, Translation, translate};
 

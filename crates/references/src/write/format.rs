@@ -4,7 +4,7 @@ use std::{fmt, io, num::NonZeroU32};
 
 use virtualize_zarr::{ChunkReader, Hierarchy, ZarrFormat};
 
-use super::{EmitError, Sink, folder, json, parquet};
+use super::{EmitError, Sink, folder, json};
 
 /// An output format with its options.
 ///
@@ -136,6 +136,26 @@ pub(crate) fn fsspec_python(references: &str, arguments: &str) -> String {
     )
 }
 
+/// Largest number of rows per Parquet file, which bounds memory use.
+pub const MOST_RECORDS: u32 = 1_000_000;
+/// Name of the document that holds all metadata of kerchunk's Parquet layout.
+pub(crate) const ZMETADATA: &str = ".zmetadata";
+
+const KERCHUNK_PARQUET: Entry = Entry {
+    name: "kerchunk-parquet",
+    summary: "kerchunk's Parquet layout, a folder or prefix (Zarr v2 keys): for millions of references",
+    zarr_format: ZarrFormat::V2,
+    extensions: &["parquet", "parq"],
+    suffix: ".parq",
+    python: kerchunk_python,
+    #[cfg(feature = "parquet")]
+    writer: Writer::Folder(super::parquet::write),
+    #[cfg(not(feature = "parquet"))]
+    writer: Writer::Folder(|_, _, _, _| {
+        Err(EmitError::Invalid("kerchunk-parquet needs a build with the cargo feature `full`".to_owned()))
+    }),
+};
+
 impl Format {
     /// kerchunk JSON, version 1, with Zarr v2 keys: `.zarray`, `x/0.1`.
     pub const KERCHUNK_JSON: Self = Self::new(&json::KERCHUNK_JSON);
@@ -144,7 +164,7 @@ impl Format {
     /// A folder or prefix that holds Zarr v3 metadata and inline chunks as files, and `references.json`.
     pub const ZARR3: Self = Self::new(&folder::ZARR3);
     /// kerchunk's Parquet layout (Zarr v2): a folder or prefix that holds `.zmetadata` and `NAME/refs.N.parq`.
-    pub const KERCHUNK_PARQUET: Self = Self::new(&parquet::KERCHUNK_PARQUET);
+    pub const KERCHUNK_PARQUET: Self = Self::new(&KERCHUNK_PARQUET);
 
     /// Every format, the default first.
     pub const ALL: [Self; 4] = [Self::KERCHUNK_JSON, Self::ZARR3_JSON, Self::ZARR3, Self::KERCHUNK_PARQUET];

@@ -7,7 +7,9 @@ mod folder;
 mod format;
 mod json;
 mod metadata;
+#[cfg(feature = "parquet")]
 mod parquet;
+#[cfg(feature = "parquet")]
 mod parquet_column;
 mod recognize;
 
@@ -15,8 +17,7 @@ use std::io;
 
 use virtualize_zarr::{ChunkReadError, ChunkReader, Hierarchy, HierarchyChunks, ZarrFormat};
 
-pub use format::Format;
-pub use parquet::MOST_RECORDS;
+pub use format::{Format, MOST_RECORDS};
 pub use recognize::{DOCUMENTS, foreign_file};
 
 use format::Writer;

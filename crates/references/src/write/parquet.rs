@@ -29,20 +29,16 @@ use ::parquet::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
-use virtualize_zarr::{ChunkReader, ChunkRef, Hierarchy, Node, Source, ZarrFormat};
+use virtualize_zarr::{ChunkReader, ChunkRef, Hierarchy, Node, Source};
 
 use super::{
     EmitError, Sink,
     chunks::ArrayChunks,
-    format::{Entry, Format, Writer, kerchunk_python},
+    format::{Format, MOST_RECORDS, ZMETADATA},
     metadata::documents,
     parquet_column::{Column, Out, Spelling},
 };
 
-/// Largest number of rows per file, which bounds memory use.
-pub const MOST_RECORDS: u32 = 1_000_000;
-/// Name of the document that holds all metadata.
-pub(crate) const METADATA: &str = ".zmetadata";
 /// Largest number of leading files without chunks that are written for an array. Unless the protocol is given, fsspec
 /// searches an array's files in order for the first url, and fails at a missing file. Files before the first url are
 /// therefore written even if all their chunks are missing; those beyond this number are omitted.
@@ -57,18 +53,8 @@ const DICTIONARY: Spelling = Spelling { dictionary: true, level: 3 };
 const THOROUGH: &[Spelling] =
     &[Spelling { dictionary: true, level: 1 }, Spelling { dictionary: true, level: 9 }];
 
-pub(crate) const KERCHUNK_PARQUET: Entry = Entry {
-    name: "kerchunk-parquet",
-    summary: "kerchunk's Parquet layout, a folder or prefix (Zarr v2 keys): for millions of references",
-    zarr_format: ZarrFormat::V2,
-    extensions: &["parquet", "parq"],
-    suffix: ".parq",
-    python: kerchunk_python,
-    writer: Writer::Folder(write),
-};
-
 /// Writes all files, `.zmetadata` last.
-fn write(
+pub(crate) fn write(
     hierarchy: &Hierarchy,
     chunks: &mut dyn ChunkReader,
     format: Format,
@@ -80,7 +66,7 @@ fn write(
     }
     check_names("", &hierarchy.root.children)?;
     let metadata: Map<String, Value> =
-        documents(hierarchy)?.into_iter().filter(|(key, _)| key != METADATA).collect();
+        documents(hierarchy)?.into_iter().filter(|(key, _)| key != ZMETADATA).collect();
     let mut table = Table::default();
     for (path, array) in hierarchy.arrays() {
         let chunks = ArrayChunks::new(chunks, &path, array);
@@ -89,7 +75,7 @@ fn write(
         Records { path: &path, records, total, has_url: false, next: 0 }.write(chunks, &mut table, sink)?;
     }
     let document = json!({"metadata": metadata, "record_size": record_size, "zarr_consolidated_format": 1});
-    Ok(sink.put(METADATA, format!("{document}\n").as_bytes())?)
+    Ok(sink.put(ZMETADATA, format!("{document}\n").as_bytes())?)
 }
 
 /// Rejects names for which fsspec would not find the chunks and return the fill value instead. It mistakes keys that

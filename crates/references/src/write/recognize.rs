@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::{folder, parquet};
+use super::{folder, format::ZMETADATA};
 
 /// Documents that [`foreign_file`] needs, or the start of them.
-pub const DOCUMENTS: &[&str] = &[folder::REFERENCES, parquet::METADATA];
+pub const DOCUMENTS: &[&str] = &[folder::REFERENCES, ZMETADATA];
 
 /// Returns the first file of a folder that is not part of an output of several files, or what else the folder is;
 /// `None` if the folder is an output. `keys` are the files of the folder, and `documents` those of [`DOCUMENTS`] that
@@ -22,7 +22,7 @@ pub fn foreign_file(keys: &BTreeSet<String>, documents: &BTreeMap<&str, Vec<u8>>
         return Some("an Icechunk repository".to_owned());
     }
     let nodes = documents.get(folder::REFERENCES).map(|text| nodes(text, keys)).unwrap_or_default();
-    let arrays = documents.get(parquet::METADATA).and_then(|text| arrays(text, keys));
+    let arrays = documents.get(ZMETADATA).and_then(|text| arrays(text, keys));
     let is_ours = |key: &str| match &arrays {
         _ if nodes.contains(folder::ROOT) => {
             // A key that ends in a slash is a folder.
@@ -39,7 +39,7 @@ pub fn foreign_file(keys: &BTreeSet<String>, documents: &BTreeMap<&str, Vec<u8>>
                 let number = name.strip_prefix("refs.")?.strip_suffix(".parq")?;
                 (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())).then_some(array)
             });
-            key == parquet::METADATA || table.is_some_and(|array| arrays.contains(array))
+            key == ZMETADATA || table.is_some_and(|array| arrays.contains(array))
         }
         None => false,
     };

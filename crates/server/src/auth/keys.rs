@@ -181,6 +181,7 @@ fn url(text: &str) -> Result<Url, String> {
 }
 
 fn client() -> Result<Client, String> {
+    virtualize_store::install_tls();
     let builder = Client::builder().timeout(PATIENCE).redirect(Policy::none());
     builder.build().map_err(|error| error.to_string())
 }

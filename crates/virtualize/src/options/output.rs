@@ -13,7 +13,6 @@ pub enum OutputFormat {
     /// References in one file or in several.
     References(Format),
     /// A commit to an Icechunk repository.
-    #[cfg(feature = "icechunk")]
     Icechunk,
 }
 
@@ -22,7 +21,6 @@ impl OutputFormat {
     pub fn all() -> &'static [Self] {
         static ALL: LazyLock<Vec<OutputFormat>> = LazyLock::new(|| {
             let formats = Format::ALL.into_iter().map(OutputFormat::References);
-            #[cfg(feature = "icechunk")]
             let formats = formats.chain([OutputFormat::Icechunk]);
             formats.collect()
         });
@@ -33,7 +31,6 @@ impl OutputFormat {
     pub fn name(self) -> &'static str {
         match self {
             Self::References(format) => format.name(),
-            #[cfg(feature = "icechunk")]
             Self::Icechunk => "icechunk",
         }
     }
@@ -42,7 +39,6 @@ impl OutputFormat {
     pub fn of_name(output: &str) -> Option<Self> {
         let (_, extension) = output.trim_end_matches('/').rsplit_once('.')?;
         let extension = extension.to_ascii_lowercase();
-        #[cfg(feature = "icechunk")]
         if extension == "icechunk" {
             return Some(Self::Icechunk);
         }
@@ -53,7 +49,6 @@ impl OutputFormat {
     pub fn zarr_format(self) -> ZarrFormat {
         match self {
             Self::References(format) => format.zarr_format(),
-            #[cfg(feature = "icechunk")]
             Self::Icechunk => ZarrFormat::V3,
         }
     }
@@ -98,7 +93,6 @@ impl clap::ValueEnum for OutputFormat {
     fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
         let summary = match self {
             Self::References(format) => format.summary(),
-            #[cfg(feature = "icechunk")]
             Self::Icechunk => "A commit to an Icechunk repository (-o names its folder or prefix)",
         };
         Some(clap::builder::PossibleValue::new(self.name()).help(summary))
@@ -198,7 +192,7 @@ pub struct IcechunkOptions {
     pub replace: bool,
 }
 
-#[cfg(feature = "icechunk")]
+#[cfg(feature = "full")]
 impl IcechunkOptions {
     /// Returns the library's options for a commit of `source`, which the default message names.
     pub fn options(&self, source: &str) -> crate::CommitOptions {

@@ -6,7 +6,9 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use virtualize_bytes::{ByteRange, ReadRanges};
 use virtualize_map::{Diagnostic, Report, Severity};
-use virtualize_references::{ParquetReferences, ReferenceSet, ReferencesError};
+use virtualize_references::ReferenceSet;
+#[cfg(feature = "full")]
+use virtualize_references::{ParquetReferences, ReferencesError};
 use virtualize_remedy::Code;
 use virtualize_store::{Object, StoreError, StoreOptions};
 use virtualize_zarr::{
@@ -37,7 +39,7 @@ pub async fn read_references(location: &str, options: &ReadOptions) -> Result<Vi
             (name, set)
         }
         Found::Parquet(zmetadata) => (location.to_owned(), parquet(location, &zmetadata, options).await?),
-        #[cfg(feature = "icechunk")]
+        #[cfg(feature = "full")]
         Found::Repository(read) => (location.to_owned(), plain(*read)),
     };
     let mut diagnostics = left_out(&set);
@@ -52,7 +54,7 @@ pub async fn read_references(location: &str, options: &ReadOptions) -> Result<Vi
 enum Found {
     Json(std::sync::Arc<Object>),
     Parquet(std::sync::Arc<Object>),
-    #[cfg(feature = "icechunk")]
+    #[cfg(feature = "full")]
     Repository(Box<virtualize_icechunk::ReadRepository>),
 }
 
@@ -83,7 +85,20 @@ fn below_of(location: &str, key: &str) -> String {
     format!("{}/{key}", location.trim_end_matches('/'))
 }
 
+#[cfg(not(feature = "full"))]
+#[expect(clippy::unused_async, reason = "the other one waits")]
+async fn parquet(location: &str, _: &Object, _: &ReadOptions) -> Result<ReferenceSet, Error> {
+    Err(needs_full(location, "kerchunk-parquet"))
+}
+
+#[cfg(not(feature = "full"))]
+fn needs_full(location: &str, format: &str) -> Error {
+    let reason = format!("{format} needs a build with the cargo feature `full`");
+    Error::References { name: location.to_owned(), reason }
+}
+
 /// Reads kerchunk's Parquet layout. Each array has its own files; files without chunks may be missing.
+#[cfg(feature = "full")]
 async fn parquet(location: &str, zmetadata: &Object, options: &ReadOptions) -> Result<ReferenceSet, Error> {
     let failed = |key: &str, error: ReferencesError| Error::References {
         name: below_of(location, key),
@@ -104,7 +119,7 @@ async fn parquet(location: &str, zmetadata: &Object, options: &ReadOptions) -> R
     set.finish().map_err(|error| failed(ZMETADATA, error))
 }
 
-#[cfg(feature = "icechunk")]
+#[cfg(feature = "full")]
 async fn repository(location: &str, options: &ReadOptions, otherwise: Error) -> Result<Found, Error> {
     match crate::commit::read(location, &options.version, &options.store).await? {
         Some(read) => Ok(Found::Repository(Box::new(read))),
@@ -112,10 +127,12 @@ async fn repository(location: &str, options: &ReadOptions, otherwise: Error) -> 
     }
 }
 
-#[cfg(not(feature = "icechunk"))]
-#[expect(clippy::unused_async, reason = "the other one waits")]
-async fn repository(_: &str, _: &ReadOptions, otherwise: Error) -> Result<Found, Error> {
-    Err(otherwise)
+#[cfg(not(feature = "full"))]
+async fn repository(location: &str, options: &ReadOptions, otherwise: Error) -> Result<Found, Error> {
+    match virtualize_store::open(&below_of(location, "repo"), &options.store).await {
+        Ok(_) => Err(needs_full(location, "Icechunk")),
+        Err(_) => Err(otherwise),
+    }
 }
 
 /// Reads a whole document of at most [`LARGEST`] bytes.
@@ -129,7 +146,7 @@ async fn whole(object: &Object) -> Result<Bytes, Error> {
     Ok(parts.into_iter().next().unwrap_or_default())
 }
 
-#[cfg(feature = "icechunk")]
+#[cfg(feature = "full")]
 fn plain(read: virtualize_icechunk::ReadRepository) -> ReferenceSet {
     let virtualize_icechunk::ReadRepository { hierarchy, left_out } = read;
     ReferenceSet { hierarchy, whole_files: Vec::new(), ignored: Vec::new(), left_out }
