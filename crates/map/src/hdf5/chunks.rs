@@ -1,7 +1,7 @@
 //! Planning of chunks: the file and range that store each chunk of an array, and the chunks that have to be created.
 //!
-//! [`ChunkPlanner`] holds what a plan depends on. This file plans chunked storage; other layouts are in [`super::contiguous`]
-//! and [`super::virtual_dataset`].
+//! [`ChunkPlanner`] holds what a plan depends on. This file plans chunked storage; other layouts are in [`super::contiguous`],
+//! [`super::records`] and [`super::virtual_dataset`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -41,6 +41,8 @@ pub(super) struct ChunkPlanner<'a> {
     pub(super) options: &'a MapOptions,
     /// Size of the file in bytes; 0 if it is not known.
     pub(super) file_size: u64,
+    /// Start of the records of a NetCDF classic file whose small records are inlined.
+    pub(super) small_records: Option<u64>,
     /// The file, and the others that it names.
     pub(super) context: FileContext<'a>,
 }
@@ -337,6 +339,7 @@ impl ChunkPlanner<'_> {
             Layout::Compact(bytes) => self.compact(bytes),
             Layout::Contiguous(None) => Ok(self.one_missing_chunk()),
             Layout::Contiguous(Some(range)) => self.contiguous(*range),
+            Layout::Records(first) => self.records(*first),
             Layout::External(segments) => self.external(segments),
             Layout::Chunked(chunked) => self.chunked(chunked),
             Layout::Virtual(mappings) => self.virtual_sources(mappings),
