@@ -79,7 +79,6 @@ fn begin<'a>(
             format!("maximum shape {:?}, expected the rank of {:?}", request.max_shape, request.shape);
         return Err(Error::malformed("dataspace", 0, problem));
     }
-    request.check_unlimited()?;
     let address = request.index.address();
     let columns = ChunkColumns::new(grid, request.filtered, address.unwrap_or(0));
     let Some(address) = address.filter(|_| columns.grid().total > 0) else {
@@ -178,15 +177,6 @@ pub(crate) struct ChunkRequest {
 }
 
 impl ChunkRequest {
-    /// Checks that a dataset with an extensible array has an unlimited axis, without which the library does not open it.
-    pub(super) fn check_unlimited(&self) -> Result<(), Error> {
-        if matches!(self.index, ChunkIndex::ExtensibleArray { .. }) && !self.max_shape.contains(&None) {
-            let problem = format!("maximum shape {:?}, expected an unlimited axis", self.max_shape);
-            return Err(Error::malformed("extensible array", 0, problem));
-        }
-        Ok(())
-    }
-
     /// Returns the bytes of a stored size in indexes of versions 4 and 5; 0 without filters.
     pub(super) fn size_width(&self, format: Format) -> usize {
         if !self.filtered {
@@ -892,13 +882,6 @@ mod tests {
                 version,
                 filtered,
             }
-        }
-
-        #[test]
-        fn extensible_arrays_need_an_unlimited_axis() {
-            let bounded = request(4, 0, false);
-            assert!(bounded.check_unlimited().is_err());
-            assert!(ChunkRequest { max_shape: vec![None], ..bounded }.check_unlimited().is_ok());
         }
 
         /// The widths are those of `H5D_FARRAY_FILT_COMPUTE_CHUNK_SIZE_LEN` and its siblings in libhdf5.

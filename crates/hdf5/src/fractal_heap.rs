@@ -131,10 +131,7 @@ impl FractalHeap {
         reader.address()?;
         let managed_size = reader.raw_length()?;
         reader.skip(u64::from(format.length_size).saturating_mul(4))?;
-        if reader.raw_length()? == 0 && huge.is_some() {
-            return Err(reader.malformed("a B-huge of huge objects, expected none without huge objects"));
-        }
-        reader.skip(u64::from(format.length_size).saturating_mul(2))?;
+        reader.skip(u64::from(format.length_size).saturating_mul(3))?;
         let width = reader.u16()?;
         let (first_size, largest_direct) = (reader.raw_length()?, reader.raw_length()?);
         let heap_bits = reader.u16()?;
@@ -709,12 +706,6 @@ mod tests {
         bytes.extend([0, 0]);
         bytes.extend(cursor::lookup3(&bytes).to_le_bytes());
         FractalHeap::parse(&bytes, 0, Format { base: 0, offset_size: 8, length_size: 8 })
-    }
-
-    #[test]
-    fn a_tree_of_huge_objects_has_some() {
-        assert!(heap(u64::MAX, 0, 0).is_ok() && heap(4096, 0, 1).is_ok());
-        assert!(heap(4096, 0, 0).is_err());
     }
 
     /// libhdf5 finds no objects in heaps with larger blocks.
