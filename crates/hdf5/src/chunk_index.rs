@@ -343,8 +343,15 @@ impl ChunkColumns {
     /// Adds a chunk. `size` is `None` if the index does not store it.
     pub(crate) fn push(&mut self, position: u64, chunk: ChunkElement) -> Result<(), Error> {
         match chunk.size {
-            Some(size) if self.filtered => self.push_size(position, size)?,
-            Some(size) if size != self.grid.chunk_bytes => return Err(self.wrong_size(position, size)),
+            Some(size) if self.filtered => {
+                let Ok(size) = u32::try_from(size) else { return Err(self.too_large(position, size)) };
+                self.sizes.push(size);
+            }
+            Some(size) if size != self.grid.chunk_bytes => {
+                let expected = self.grid.chunk_bytes;
+                let problem = format!("unfiltered chunk {position} has {size} bytes, expected {expected}");
+                return Err(Error::malformed(STRUCTURE, self.address, problem));
+            }
             _ => {}
         }
         self.ascending &= self.last.is_none_or(|last| last < position);
@@ -365,23 +372,10 @@ impl ChunkColumns {
         Ok(())
     }
 
-    #[inline]
-    fn push_size(&mut self, position: u64, size: u64) -> Result<(), Error> {
-        let Ok(size) = u32::try_from(size) else { return Err(self.too_large(position, size)) };
-        self.sizes.push(size);
-        Ok(())
-    }
-
     fn too_large(&self, position: u64, size: u64) -> Error {
         let problem =
             format!("chunk {position} has {size} bytes; filtered chunks over 4 GiB are not supported");
         Error::unsupported(STRUCTURE, self.address, problem)
-    }
-
-    fn wrong_size(&self, position: u64, size: u64) -> Error {
-        let problem =
-            format!("unfiltered chunk {position} has {size} bytes, expected {}", self.grid.chunk_bytes);
-        Error::malformed(STRUCTURE, self.address, problem)
     }
 
     /// Returns the table, ordered by position.

@@ -209,28 +209,14 @@ impl FractalHeap {
             let [bytes, _] = bytes.to_le_bytes();
             return Ok(ObjectId::HugeIndexed(reader.uint(bytes)?));
         }
+        self.huge_object(reader).map(ObjectId::Huge)
+    }
+
+    fn huge_object(&self, reader: &mut Reader<'_>) -> Result<HugeObject, Error> {
         let (address, length) = (reader.defined_address()?, reader.raw_length()?);
         let filtered =
             if self.filters.is_empty() { None } else { Some((reader.u32()?, reader.raw_length()?)) };
-        Ok(ObjectId::Huge(HugeObject { address, length, filtered }))
-    }
-
-    /// Parses a record of the B-tree of huge objects (types 1 and 2). Returns the object and its key.
-    pub(crate) fn parse_huge_record(&self, record: &[u8]) -> Result<(u64, HugeObject), Error> {
-        let mut reader = Reader::new("huge object record", record, self.address, self.format);
-        let (address, length) = (reader.defined_address()?, reader.raw_length()?);
-        let filtered =
-            if self.filters.is_empty() { None } else { Some((reader.u32()?, reader.raw_length()?)) };
-        Ok((reader.raw_length()?, HugeObject { address, length, filtered }))
-    }
-
-    /// Returns the stored size of a block in bytes.
-    pub(crate) fn block_length(&self, block: &Block) -> u64 {
-        match (block.rows, block.filtered) {
-            (0, Some((length, _))) => length,
-            (0, None) => block.size,
-            (rows, _) => self.indirect_length(rows),
-        }
+        Ok(HugeObject { address, length, filtered })
     }
 
     /// Returns the child of an indirect block that covers `offset` in the heap's address space; `None` if it is not
@@ -475,7 +461,12 @@ pub(crate) async fn open_heaps(
 }
 
 fn range_of(heap: &FractalHeap, block: &Block) -> ByteRange {
-    ByteRange::new(block.address, heap.block_length(block))
+    let length = match (block.rows, block.filtered) {
+        (0, Some((length, _))) => length,
+        (0, None) => block.size,
+        (rows, _) => heap.indirect_length(rows),
+    };
+    ByteRange::new(block.address, length)
 }
 
 /// Returns the ranges of the first children of an indirect block.
@@ -517,7 +508,13 @@ pub(crate) async fn read_heap_objects(
         let Some(Ok(header)) = reading.heaps.get(heap) else { continue };
         let parsed = records.and_then(|records| {
             let records = records.records.chunks_exact(records.record_size.max(1));
-            records.map(|record| header.parse_huge_record(record)).collect::<Result<BTreeMap<_, _>, _>>()
+            // Records of types 1 and 2: the object, and its key.
+            let object = |record| {
+                let mut reader = Reader::new("huge object record", record, header.address, format);
+                let object = header.huge_object(&mut reader)?;
+                Ok((reader.raw_length()?, object))
+            };
+            records.map(object).collect::<Result<BTreeMap<_, _>, Error>>()
         });
         for (want, number) in wants {
             match &parsed {

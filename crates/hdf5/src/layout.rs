@@ -93,7 +93,11 @@ pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<Layout
         }
         (2, 3) => parse_btree_chunks(&mut reader).map(LayoutMessage::Chunked),
         (2, _) => parse_indexed_chunks(&mut reader, version).map(LayoutMessage::Chunked),
-        (3, 4..) => parse_virtual(&mut reader),
+        (3, 4..) => {
+            let collection = reader.address()?;
+            let index = reader.u32()?;
+            Ok(LayoutMessage::Virtual(collection.map(|collection| HeapPointer { collection, index })))
+        }
         (class, _) => Err(reader.unsupported(format!("layout class {class} in version {version}"))),
     }
 }
@@ -208,12 +212,6 @@ fn index(reader: &mut Reader<'_>, flags: u8) -> Result<(ChunkIndexKind, Option<(
     Ok((kind, None))
 }
 
-fn parse_virtual(reader: &mut Reader<'_>) -> Result<LayoutMessage, Error> {
-    let collection = reader.address()?;
-    let index = reader.u32()?;
-    Ok(LayoutMessage::Virtual(collection.map(|collection| HeapPointer { collection, index })))
-}
-
 // Reads the layouts of all datasets: chunk indexes, external file lists and virtual mappings, each in batches over all
 // datasets.
 
@@ -263,7 +261,10 @@ pub(crate) async fn read_layouts(
                 Ok(Layout::Contiguous(address.map(|start| ByteRange::new(start, length.unwrap_or(needed)))))
             }
             (LayoutMessage::Chunked(chunked), ..) => match tables.next() {
-                Some(table) => table.map(|table| Layout::Chunked(with_table(chunked, table))),
+                Some(chunks) => chunks.map(|chunks| {
+                    let ChunkedLayout { chunk_shape, index, unfiltered_edges, .. } = chunked;
+                    Layout::Chunked(Chunked { chunk_shape, index, unfiltered_edges, chunks })
+                }),
                 None => Err(Error::malformed("chunk index", request.header, "not read")),
             },
             (LayoutMessage::Virtual(pointer), ..) => {
@@ -295,11 +296,6 @@ fn check_end(io: &Io<'_>, layout: &Layout) -> Result<(), Error> {
         let problem = format!("{size} bytes, past the end of the file at {:#x}", io.size());
         Err(Error::malformed("stored elements", address, problem))
     })
-}
-
-fn with_table(chunked: ChunkedLayout, chunks: ChunkTable) -> Chunked {
-    let ChunkedLayout { chunk_shape, index, unfiltered_edges, .. } = chunked;
-    Chunked { chunk_shape, index, unfiltered_edges, chunks }
 }
 
 fn external(io: &Io<'_>, files: &ExternalFiles, heap: &Bytes) -> Result<Vec<ExternalSegment>, Error> {

@@ -187,11 +187,15 @@ fn parse_messages(
     let mut reader = Reader::new(STRUCTURE, block, address, format);
     let mut messages = Vec::new();
     while reader.remaining() >= prefix.envelope() {
-        let (kind, size, flags) = envelope_of(&mut reader, prefix)?;
+        let is_old = prefix.version == 1;
+        let kind = if is_old { reader.u16()? } else { reader.u8()?.into() };
+        let (size, flags) = (reader.u16()?, reader.u8()?);
+        let skipped = if is_old { 3 } else { u64::from(prefix.creation_index).saturating_mul(2) };
+        reader.skip(skipped)?;
         let address = reader.position();
         let start = block.len().saturating_sub(reader.remaining()) as u64;
         let size = u64::from(size);
-        if prefix.version == 1 && !size.is_multiple_of(8) {
+        if is_old && !size.is_multiple_of(8) {
             return Err(reader.malformed(format!("message of {size} bytes, expected a multiple of 8")));
         }
         reader.skip(size)?;
@@ -201,7 +205,10 @@ fn parse_messages(
             let problem = format!("message type {kind:#x}, which is unknown and marked as mandatory");
             return Err(reader.unsupported(problem));
         }
-        if has(FLAG_SHARED) && !is_unknown && !is_shareable(kind) {
+        use kind::{ATTRIBUTE, DATASPACE, DATATYPE, FILL_VALUE, FILTERS, OLD_FILL_VALUE};
+        let is_shareable =
+            matches!(kind, DATASPACE | DATATYPE | OLD_FILL_VALUE | FILL_VALUE | FILTERS | ATTRIBUTE);
+        if has(FLAG_SHARED) && !is_unknown && !is_shareable {
             return Err(reader.malformed(format!("flags {flags:#04x} of a message of type {kind:#x}")));
         }
         if kind != 0 {
@@ -210,23 +217,6 @@ fn parse_messages(
         }
     }
     Ok(messages)
-}
-
-const fn is_shareable(kind: u16) -> bool {
-    use kind::{ATTRIBUTE, DATASPACE, DATATYPE, FILL_VALUE, FILTERS, OLD_FILL_VALUE};
-    matches!(kind, DATASPACE | DATATYPE | OLD_FILL_VALUE | FILL_VALUE | FILTERS | ATTRIBUTE)
-}
-
-/// Reads type, size and flags of the next message.
-fn envelope_of(reader: &mut Reader<'_>, prefix: Prefix) -> Result<(u16, u16, u8), Error> {
-    if prefix.version == 1 {
-        let found = (reader.u16()?, reader.u16()?, reader.u8()?);
-        reader.skip(3)?;
-        return Ok(found);
-    }
-    let found = (u16::from(reader.u8()?), reader.u16()?, reader.u8()?);
-    reader.skip(if prefix.creation_index { 2 } else { 0 })?;
-    Ok(found)
 }
 
 // Reads object headers with their continuation blocks, all of a level together.
@@ -275,7 +265,10 @@ pub(crate) async fn read_headers(
     format: Format,
     addresses: &[u64],
 ) -> Result<Vec<Result<Header, Error>>, Error> {
-    io.may_read(addresses.iter().map(neighbourhood));
+    io.may_read(addresses.iter().map(|address| {
+        let start = address.saturating_sub(NEIGHBOURHOOD);
+        ByteRange::new(start, address.saturating_sub(start).saturating_add(NEIGHBOURHOOD))
+    }));
     let length = |bytes: &[u8], address| parse_prefix(bytes, address, format).map(Prefix::length);
     let blocks = read_sized(io, "object header", addresses, GUESS, length).await?;
     let begin = |(block, &address): (Result<Bytes, Error>, &u64)| {
@@ -313,11 +306,6 @@ fn structures(header: &Header, format: Format) -> impl Iterator<Item = ByteRange
     let dense = dense.into_iter().flat_map(|dense| [dense.heap, dense.names]);
     let index = index.map(|address| ByteRange::new(address, INDEX));
     index.into_iter().chain(dense.map(|address| ByteRange::new(address, GUESS)))
-}
-
-fn neighbourhood(address: &u64) -> ByteRange {
-    let start = address.saturating_sub(NEIGHBOURHOOD);
-    ByteRange::new(start, address.saturating_sub(start).saturating_add(NEIGHBOURHOOD))
 }
 
 /// Reads the next continuation blocks of all headers. Returns whether there were any.

@@ -23,8 +23,6 @@ mod error;
 mod header;
 mod layout;
 mod model;
-#[cfg(test)]
-mod mutations;
 mod read;
 
 pub use error::Error;

@@ -364,7 +364,14 @@ fn source_value(attribute: &Attribute) -> Option<SourceValue> {
             },
             is_utf8: *charset == CharacterSet::Utf8,
             shape,
-            elements: elements.into_iter().map(text_bytes).collect::<Option<_>>()?,
+            elements: elements
+                .into_iter()
+                .map(|element| match element {
+                    Element::Text(text) => Some(text.as_bytes().to_vec()),
+                    Element::Bytes(bytes) => Some(bytes.clone()),
+                    _ => None,
+                })
+                .collect::<Option<_>>()?,
         },
         Datatype::Sequence { base, .. } => SourceValue::Sequences {
             data_type: numpy_type(base)?,
@@ -381,14 +388,6 @@ fn source_value(attribute: &Attribute) -> Option<SourceValue> {
 fn items(element: &Element) -> Option<Vec<&Element>> {
     match element {
         Element::List(items) => Some(items.iter().collect()),
-        _ => None,
-    }
-}
-
-fn text_bytes(element: &Element) -> Option<Vec<u8>> {
-    match element {
-        Element::Text(text) => Some(text.as_bytes().to_vec()),
-        Element::Bytes(bytes) => Some(bytes.clone()),
         _ => None,
     }
 }
@@ -471,9 +470,13 @@ fn pack_one(element: &Element, datatype: &Datatype, packed: &mut Vec<u8>) -> Opt
             let size = usize::try_from(integer.size).ok()?;
             push_number(value.to_le_bytes().get(..size)?, integer.order, packed);
         }
-        (Element::Float(value), Datatype::Float(float)) => {
-            push_float(*value, float.size, float.order, packed)?
-        }
+        (Element::Float(value), Datatype::Float(float)) => match float.size {
+            2 => push_number(&f16::from_f64(*value).to_le_bytes(), float.order, packed),
+            #[expect(clippy::cast_possible_truncation, reason = "a 32-bit float was read as 64 bits")]
+            4 => push_number(&(*value as f32).to_le_bytes(), float.order, packed),
+            8 => push_number(&value.to_le_bytes(), float.order, packed),
+            _ => return None,
+        },
         (Element::Complex(real, imaginary), Datatype::Complex { base }) => {
             pack_one(&Element::Float(*real), base, packed)?;
             pack_one(&Element::Float(*imaginary), base, packed)?;
@@ -492,17 +495,6 @@ fn pack_one(element: &Element, datatype: &Datatype, packed: &mut Vec<u8>) -> Opt
             packed.extend(compound);
         }
         (Element::List(items), Datatype::Array { base, .. }) => packed.extend(pack(items, base)?),
-        _ => return None,
-    }
-    Some(())
-}
-
-fn push_float(value: f64, size: u32, order: ByteOrder, packed: &mut Vec<u8>) -> Option<()> {
-    match size {
-        2 => push_number(&f16::from_f64(value).to_le_bytes(), order, packed),
-        #[expect(clippy::cast_possible_truncation, reason = "a 32-bit float was read as 64 bits")]
-        4 => push_number(&(value as f32).to_le_bytes(), order, packed),
-        8 => push_number(&value.to_le_bytes(), order, packed),
         _ => return None,
     }
     Some(())
@@ -537,15 +529,13 @@ pub(super) fn time_bounds(file: &File) -> BTreeSet<String> {
 /// Converts the attributes of a dataset that have a meaning in CF.
 pub(super) fn cf_attributes(dataset: &Dataset) -> CfAttributes {
     let known = dataset.attributes.iter().filter(|attribute| CfAttributes::has_meaning(&attribute.name));
-    known.map(cf_attribute).collect()
-}
-
-fn cf_attribute(attribute: &Attribute) -> CfAttribute {
-    CfAttribute {
-        name: attribute.name.clone(),
-        data_type: data_type(&attribute.datatype),
-        values: attribute.elements.iter().map(cf_value).collect(),
-    }
+    known
+        .map(|attribute| CfAttribute {
+            name: attribute.name.clone(),
+            data_type: data_type(&attribute.datatype),
+            values: attribute.elements.iter().map(cf_value).collect(),
+        })
+        .collect()
 }
 
 fn data_type(datatype: &Datatype) -> Option<DataType> {

@@ -133,7 +133,10 @@ impl ChunkPlanner<'_> {
     /// # Errors
     /// The array cannot be padded. The plan is unchanged then.
     pub(super) fn padded(&self, plan: &mut ChunkPlan, axes: &[AxisDimension]) -> Result<Option<Padded>> {
-        let shape = full_shape(self.shape, axes);
+        let lengths = axes.iter().map(|axis| axis.length.filter(|_| axis.unlimited));
+        let lengths = lengths.chain(std::iter::repeat(None));
+        let shape: Vec<u64> =
+            self.shape.iter().zip(lengths).map(|(own, length)| length.unwrap_or(0).max(*own)).collect();
         if shape == self.shape {
             return Ok(None);
         }
@@ -245,13 +248,6 @@ impl ChunkPlanner<'_> {
 
 fn unsupported(problem: &'static str) -> Error {
     Error::unsupported("padding", problem)
-}
-
-/// Returns the shape, with the lengths of unlimited dimensions that are greater.
-fn full_shape(own: &[u64], axes: &[AxisDimension]) -> Vec<u64> {
-    let lengths = axes.iter().map(|axis| axis.length.filter(|_| axis.unlimited));
-    let lengths = lengths.chain(std::iter::repeat(None));
-    own.iter().zip(lengths).map(|(own, length)| length.unwrap_or(0).max(*own)).collect()
 }
 
 #[cfg(test)]
