@@ -13,7 +13,6 @@
 //!
 //! Architecture invariants: no I/O; stored bytes are untrusted, so every decoder stops at the expected size.
 
-mod bits;
 mod chain;
 mod codecs;
 mod decoder;

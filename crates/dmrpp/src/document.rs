@@ -47,6 +47,7 @@ pub(crate) fn parse(
             root: ROOT,
             objects: document.objects,
             struct_metadata: None,
+            classic: None,
         }),
         Err(problem) => Err(xml.error(problem)),
     }

@@ -183,6 +183,7 @@ pub(crate) fn dataset(datatype: Datatype, shape: Vec<u64>, layout: Layout) -> Da
         datatype,
         committed_datatype: None,
         dataspace,
+        dimensions: None,
         fill: fill::default(),
         filters: Vec::new(),
         layout,

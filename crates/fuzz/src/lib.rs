@@ -39,7 +39,7 @@ pub fn hdf5(data: &[u8]) {
 pub fn netcdf3(data: &[u8]) {
     let source = MemorySource(bytes::Bytes::copy_from_slice(data));
     if let Ok(file) = block_on(virtualize_netcdf3::read(&source, &LIMITS)) {
-        emit(|options| virtualize_map::netcdf3::map_file(&file, origin(data), options));
+        emit(|options| virtualize_map::hdf5::map_file(&file, origin(data), options));
     }
 }
 

@@ -13,10 +13,10 @@ use bytes::Bytes;
 
 use crate::{
     Error,
-    cursor::{Format, Reader, lookup3, padding_to_eight, slice},
+    cursor::{Format, Reader, padding_to_eight, slice},
     dataspace, datatype,
     global_heap::fetch_collections,
-    groups::{DenseKind, IndexedName, read_dense},
+    groups::{DenseKind, read_dense},
     io::Io,
     model::{Attribute, Dataspace, Datatype},
     object_header::{Header, kind},
@@ -28,8 +28,6 @@ use crate::{
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct AttributeMessage {
     pub(crate) name: String,
-    /// Checksum of the name as stored.
-    pub(crate) hash: u32,
     pub(crate) datatype: Part,
     pub(crate) dataspace: Part,
     /// Elements as stored.
@@ -67,7 +65,6 @@ pub(crate) fn parse(bytes: &Bytes, address: u64, format: Format) -> Result<Attri
     let start = reader.position().saturating_sub(address);
     Ok(AttributeMessage {
         name: String::from_utf8_lossy(name).into_owned(),
-        hash: lookup3(name),
         datatype: part(datatype, flags & 1 != 0, kind::DATATYPE, format)?,
         dataspace: part(dataspace, flags & 2 != 0, kind::DATASPACE, format)?,
         data: slice(bytes, start, bytes.len() as u64).unwrap_or_default(),
@@ -140,8 +137,6 @@ const ATTRIBUTE_BYTES: u64 = 192;
 /// An attribute in progress.
 struct Pending {
     object: usize,
-    /// The name in a name index.
-    name: Option<IndexedName>,
     stage: Stage,
 }
 
@@ -183,12 +178,12 @@ pub(crate) async fn read_attributes(
             } else {
                 Found::Here(body)
             };
-            pending.push(Pending { object, name: None, stage: Stage::Found(found) });
+            pending.push(Pending { object, stage: Stage::Found(found) });
         }
         let info = header.find(kind::ATTRIBUTE_INFO).map(|m| parse_info(&m.body, m.address, format));
         match info {
             Some(Ok(Some(storage))) => dense.push((object, storage)),
-            Some(Err(error)) => pending.push(Pending { object, name: None, stage: Stage::Failed(error) }),
+            Some(Err(error)) => pending.push(Pending { object, stage: Stage::Failed(error) }),
             Some(Ok(None)) | None => {}
         }
     }
@@ -204,11 +199,11 @@ pub(crate) async fn read_attributes(
                         Some(Ok(o)) => Found::Here(Body { address: o.address, bytes: o.bytes }),
                         Some(Err(error)) => Found::Failed(error),
                     };
-                    Pending { object, name: Some(entry.name), stage: Stage::Found(found) }
+                    Pending { object, stage: Stage::Found(found) }
                 });
                 pending.extend(found);
             }
-            Err(error) => pending.push(Pending { object, name: None, stage: Stage::Failed(error) }),
+            Err(error) => pending.push(Pending { object, stage: Stage::Failed(error) }),
         }
     }
     let mut pending = pending;
@@ -258,24 +253,17 @@ async fn resolve_messages(
         _ => None,
     });
     shared.look_up(io, format, references.collect()).await?;
-    for Pending { stage, name, .. } in pending {
+    for Pending { stage, .. } in pending {
         let Stage::Found(found) = &*stage else { continue };
         let body = match found {
             Found::Here(body) => Ok(body.clone()),
             Found::Shared(reference) => shared.get(*reference),
             Found::Failed(error) => Err(error.clone()),
         };
-        let parsed = body.and_then(|body| parsed(&body, *name, format));
+        let parsed = body.and_then(|body| parse(&body.bytes, body.address, format));
         *stage = parsed.map_or_else(Stage::Failed, |parsed| Stage::Parsed(Box::new(parsed)));
     }
     Ok(())
-}
-
-/// Parses an attribute message. In dense storage, the index has a checksum of the name.
-fn parsed(body: &Body, name: Option<IndexedName>, format: Format) -> Result<AttributeMessage, Error> {
-    let parsed = parse(&body.bytes, body.address, format)?;
-    name.map_or(Ok(()), |name| name.check("attribute message", body.address, parsed.hash))?;
-    Ok(parsed)
 }
 
 fn type_of(parsed: &mut AttributeMessage, format: Format, shared: &SharedMessages) -> Result<Typed, Error> {
@@ -344,7 +332,6 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::cursor::lookup3;
 
     const FORMAT: Format = Format { base: 0, offset_size: 4, length_size: 4 };
 
@@ -356,7 +343,7 @@ mod tests {
         bytes.extend([8; 8]);
         bytes.extend([42, 43]);
         let found = parse(&bytes.into(), 0x100, FORMAT).unwrap();
-        assert_eq!((&*found.name, &*found.data, found.hash), ("a", &[42, 43][..], lookup3(b"a")));
+        assert_eq!((&*found.name, &*found.data), ("a", &[42, 43][..]));
         assert_eq!(found.datatype, Part::Here { address: 0x110, bytes: Bytes::from_static(&[7; 9]) });
         assert_eq!(found.dataspace, Part::Here { address: 0x120, bytes: Bytes::from_static(&[8; 3]) });
     }
@@ -375,17 +362,5 @@ mod tests {
         let dense = parse_info(&[0, 1, 9, 0, 8, 0, 0, 0, 16, 0, 0, 0], 0, FORMAT).unwrap();
         assert_eq!(dense, Some(DenseStorage { heap: 8, names: 16 }));
         assert!(parse_info(&[0, 0, 8, 0, 0, 0, 255, 255, 255, 255], 0, FORMAT).is_err());
-    }
-
-    /// libhdf5 does not find an attribute by its name if the index has another checksum.
-    #[test]
-    fn names_have_the_checksum_of_the_index() {
-        let format = Format { base: 0, offset_size: 4, length_size: 4 };
-        let bytes = Bytes::from_static(&[3, 1, 2, 0, 6, 0, 1, 0, 1, b'a', 0, 3, 2, 0x40, 0, 0, 0, 8, 42]);
-        let body = Body { address: 0, bytes };
-        for (hash, is_right) in [(None, true), (Some(lookup3(b"a")), true), (Some(lookup3(b"b")), false)] {
-            let name = hash.map(|hash| IndexedName { hash, is_in_order: true });
-            assert_eq!(parsed(&body, name, format).is_ok(), is_right);
-        }
     }
 }

@@ -72,17 +72,6 @@ impl Btree1Format {
         entries.saturating_add(self.header_size() as u64).saturating_add(self.key_size() as u64)
     }
 
-    /// Returns the size in bytes of the nodes at and below this many nodes of a level, if all are full. It saturates.
-    pub(crate) fn full_tree_size(self, nodes: u64, level: u8) -> u64 {
-        let leaves = self.most.saturating_pow(level.into()).saturating_mul(nodes);
-        leaves.saturating_mul(self.node_size())
-    }
-
-    /// Returns the size in bytes of the leaves of this many chunks, if all are full. It saturates.
-    pub(crate) fn full_leaf_bytes(self, chunks: u64) -> u64 {
-        chunks.div_ceil(self.most.max(1)).saturating_mul(self.node_size())
-    }
-
     /// Parses a node from [`Btree1Format::node_size`] bytes.
     pub(crate) fn parse(self, bytes: &[u8], address: u64) -> Result<Btree1Node<'_>, Error> {
         let truncated = Error::truncated(NODE, address);
@@ -294,14 +283,11 @@ impl Btree1Axis {
         let coordinate = match offset.checked_sub(self.offset) {
             Some(step) if step == self.chunk => self.coordinate.wrapping_add(1),
             _ if offset == 0 => 0,
-            _ => self.divide(offset).ok_or(Problem::Offset(offset))?,
+            _ if offset.checked_rem(self.chunk) == Some(0) => offset.checked_div(self.chunk).unwrap_or(0),
+            _ => return Err(Problem::Offset(offset)),
         };
         (self.offset, self.coordinate) = (offset, coordinate);
         Ok(coordinate)
-    }
-
-    fn divide(&self, offset: u64) -> Option<u64> {
-        (offset.checked_rem(self.chunk)? == 0).then_some(offset.checked_div(self.chunk)?)
     }
 }
 
@@ -338,7 +324,9 @@ pub(super) async fn read_btree1<'a>(
     while !level.is_empty() {
         let mut next = Vec::new();
         for batch in level.chunks(io.batch()) {
-            for (node, bytes) in batch.iter().zip(read_nodes(io, &trees, batch).await) {
+            let size = |node: &Node| trees.get(node.tree).map_or(0, |tree| tree.sizes.node_size());
+            let ranges: Vec<_> = batch.iter().map(|node| ByteRange::new(node.address, size(node))).collect();
+            for (node, bytes) in batch.iter().zip(read_whole(io, NODE, &ranges).await) {
                 if let Some(tree) = trees.get_mut(node.tree) {
                     tree.visit(io, node, bytes, &mut next);
                 }
@@ -364,18 +352,14 @@ fn announce(io: &Io<'_>, trees: &[Tree<'_>], next: &[Node]) {
         if let [Node { tree, expected: Some((level @ 1.., _)), .. }, ..] = nodes
             && let Some(tree) = trees.get(*tree)
         {
-            let most = tree.sizes.full_tree_size(nodes.len() as u64, *level);
-            let chunks = tree.job.columns.grid().total;
-            let bytes = tree.sizes.full_leaf_bytes(chunks).min(most);
+            // Leaves of full nodes below these, or those of all chunks.
+            let most = tree.sizes.most;
+            let below = most.saturating_pow((*level).into()).saturating_mul(nodes.len() as u64);
+            let leaves = below.min(tree.job.columns.grid().total.div_ceil(most.max(1)));
+            let bytes = leaves.saturating_mul(tree.sizes.node_size());
             io.will_read_below(nodes.iter().map(|node| node.address), bytes);
         }
     }
-}
-
-async fn read_nodes(io: &Io<'_>, trees: &[Tree<'_>], nodes: &[Node]) -> Vec<Result<Bytes, Error>> {
-    let size = |node: &Node| trees.get(node.tree).map_or(0, |tree| tree.sizes.node_size());
-    let ranges: Vec<_> = nodes.iter().map(|node| ByteRange::new(node.address, size(node))).collect();
-    read_whole(io, NODE, &ranges).await
 }
 
 impl<'a> Tree<'a> {

@@ -79,7 +79,6 @@ fn begin<'a>(
             format!("maximum shape {:?}, expected the rank of {:?}", request.max_shape, request.shape);
         return Err(Error::malformed("dataspace", 0, problem));
     }
-    request.check_unlimited()?;
     let address = request.index.address();
     let columns = ChunkColumns::new(grid, request.filtered, address.unwrap_or(0));
     let Some(address) = address.filter(|_| columns.grid().total > 0) else {
@@ -178,15 +177,6 @@ pub(crate) struct ChunkRequest {
 }
 
 impl ChunkRequest {
-    /// Checks that a dataset with an extensible array has an unlimited axis, without which the library does not open it.
-    pub(super) fn check_unlimited(&self) -> Result<(), Error> {
-        if matches!(self.index, ChunkIndex::ExtensibleArray { .. }) && !self.max_shape.contains(&None) {
-            let problem = format!("maximum shape {:?}, expected an unlimited axis", self.max_shape);
-            return Err(Error::malformed("extensible array", 0, problem));
-        }
-        Ok(())
-    }
-
     /// Returns the bytes of a stored size in indexes of versions 4 and 5; 0 without filters.
     pub(super) fn size_width(&self, format: Format) -> usize {
         if !self.filtered {
@@ -353,8 +343,15 @@ impl ChunkColumns {
     /// Adds a chunk. `size` is `None` if the index does not store it.
     pub(crate) fn push(&mut self, position: u64, chunk: ChunkElement) -> Result<(), Error> {
         match chunk.size {
-            Some(size) if self.filtered => self.push_size(position, size)?,
-            Some(size) if size != self.grid.chunk_bytes => return Err(self.wrong_size(position, size)),
+            Some(size) if self.filtered => {
+                let Ok(size) = u32::try_from(size) else { return Err(self.too_large(position, size)) };
+                self.sizes.push(size);
+            }
+            Some(size) if size != self.grid.chunk_bytes => {
+                let expected = self.grid.chunk_bytes;
+                let problem = format!("unfiltered chunk {position} has {size} bytes, expected {expected}");
+                return Err(Error::malformed(STRUCTURE, self.address, problem));
+            }
             _ => {}
         }
         self.ascending &= self.last.is_none_or(|last| last < position);
@@ -375,23 +372,10 @@ impl ChunkColumns {
         Ok(())
     }
 
-    #[inline]
-    fn push_size(&mut self, position: u64, size: u64) -> Result<(), Error> {
-        let Ok(size) = u32::try_from(size) else { return Err(self.too_large(position, size)) };
-        self.sizes.push(size);
-        Ok(())
-    }
-
     fn too_large(&self, position: u64, size: u64) -> Error {
         let problem =
             format!("chunk {position} has {size} bytes; filtered chunks over 4 GiB are not supported");
         Error::unsupported(STRUCTURE, self.address, problem)
-    }
-
-    fn wrong_size(&self, position: u64, size: u64) -> Error {
-        let problem =
-            format!("unfiltered chunk {position} has {size} bytes, expected {}", self.grid.chunk_bytes);
-        Error::malformed(STRUCTURE, self.address, problem)
     }
 
     /// Returns the table, ordered by position.
@@ -892,13 +876,6 @@ mod tests {
                 version,
                 filtered,
             }
-        }
-
-        #[test]
-        fn extensible_arrays_need_an_unlimited_axis() {
-            let bounded = request(4, 0, false);
-            assert!(bounded.check_unlimited().is_err());
-            assert!(ChunkRequest { max_shape: vec![None], ..bounded }.check_unlimited().is_ok());
         }
 
         /// The widths are those of `H5D_FARRAY_FILT_COMPUTE_CHUNK_SIZE_LEN` and its siblings in libhdf5.

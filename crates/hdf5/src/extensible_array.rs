@@ -63,8 +63,6 @@ pub(crate) struct DataBlock {
     pub(crate) first: u64,
     /// Number of its elements.
     pub(crate) elements: u64,
-    /// Block offset that the library stores in it, see [`expect_offset`].
-    offset: u64,
     /// Bitmap of its initialized pages; `None` for a block without pages.
     pages: Option<Vec<bool>>,
 }
@@ -242,13 +240,10 @@ impl ExtensibleArray {
                 );
                 return Err(Error::malformed(INDEX_BLOCK, address, problem));
             }
-            let before = (0..level).map(Self::blocks).fold(0, u64::saturating_add);
             for number in 0..Self::blocks(level) {
-                let misplaced = before.saturating_add(number).saturating_mul(elements);
-                let offset = self.offset(first).saturating_add(misplaced);
                 let first = first.saturating_add(number.saturating_mul(elements));
                 let address = format.address(&mut cursor).map_err(&truncated)?;
-                let block = |address| DataBlock { address, first, elements, offset, pages: None };
+                let block = |address| DataBlock { address, first, elements, pages: None };
                 data_blocks.extend(address.map(block));
             }
         }
@@ -289,8 +284,7 @@ impl ExtensibleArray {
     ) -> Result<Vec<DataBlock>, Error> {
         let mut cursor = self.open(SUPER_BLOCK, *b"EASB", bytes, block.address, format)?;
         let truncated = Error::truncated(SUPER_BLOCK, block.address);
-        let offset = self.offset(block.first);
-        expect_offset(&mut cursor, self.offset_size(), SUPER_BLOCK, block.address, [offset; 2])?;
+        cursor.take_u64(self.offset_size()).map_err(&truncated)?;
         let bitmap = cursor.take_u64(self.bitmap_size(block.level)).map_err(&truncated)?;
         let (elements, pages) = (self.block_elements(block.level), self.pages(block.level));
         let mut found = Vec::new();
@@ -300,8 +294,7 @@ impl ExtensibleArray {
             let Some(address) = address.filter(|_| first < end) else { continue };
             let bits = (0..pages).map(|page| number.saturating_mul(pages).saturating_add(page));
             let pages = (pages > 0).then(|| bits.map(|number| bit(bitmap, number)).collect());
-            let offset = self.offset(first);
-            found.push(DataBlock { address, first, elements, offset, pages });
+            found.push(DataBlock { address, first, elements, pages });
         }
         Ok(found)
     }
@@ -338,10 +331,10 @@ impl ExtensibleArray {
             return Ok((first, checked(DATA_BLOCK, block.address, bytes)?));
         }
         let mut cursor = self.open(DATA_BLOCK, *b"EADB", bytes, block.address, format)?;
-        let offsets = [self.offset(block.first), block.offset];
-        expect_offset(&mut cursor, self.offset_size(), DATA_BLOCK, block.address, offsets)?;
+        let truncated = Error::truncated(DATA_BLOCK, block.address);
+        cursor.take_u64(self.offset_size()).map_err(&truncated)?;
         let elements = if part == Part::Whole { self.bytes_of(block.elements) } else { 0 };
-        let elements = cursor.take_u64(elements).map_err(Error::truncated(DATA_BLOCK, block.address))?;
+        let elements = cursor.take_u64(elements).map_err(&truncated)?;
         Ok((block.first, elements))
     }
 
@@ -367,28 +360,6 @@ impl ExtensibleArray {
         }
         Ok(cursor)
     }
-
-    /// Returns the offset of element `first` in the array, not counting the elements of the index block.
-    fn offset(&self, first: u64) -> u64 {
-        first.saturating_sub(self.index_elements.into())
-    }
-}
-
-/// Checks the block offset. For data blocks of the index block, also accepts the larger offset that the library stores
-/// by mistake: the number of data blocks in earlier super blocks, times the elements of this block, is added.
-fn expect_offset(
-    cursor: &mut Cursor<'_>,
-    size: u64,
-    structure: &'static str,
-    address: u64,
-    [expected, written]: [u64; 2],
-) -> Result<(), Error> {
-    let size = usize::try_from(size).unwrap_or(8);
-    let found = cursor.uint(size).map_err(Error::truncated(structure, address))?;
-    if found != expected && found != written {
-        return Err(Error::malformed(structure, address, format!("offset {found}, expected {expected}")));
-    }
-    Ok(())
 }
 
 // Walks extensible arrays: headers, index blocks, secondary blocks, then all data blocks or their pages.
@@ -590,7 +561,7 @@ mod tests {
         assert_eq!(SMALL.index_range(0x100, FORMAT).length, bytes.len() as u64);
         let found = SMALL.parse_index_block(&bytes, 0x100, 1000, FORMAT).unwrap();
         assert_eq!(found.elements, words(&[0x1000, 0x2000]));
-        let first = DataBlock { address: 0x3000, first: 2, elements: 2, offset: 0, pages: None };
+        let first = DataBlock { address: 0x3000, first: 2, elements: 2, pages: None };
         assert_eq!(found.data_blocks, [first]);
         assert_eq!(found.super_blocks, [SuperBlock { address: 0x4000, level: 2, first: 8 }]);
         let found = SMALL.parse_index_block(&bytes, 0x100, 8, FORMAT).unwrap();
@@ -612,24 +583,6 @@ mod tests {
         let page = |first, start| (Part::Page { first }, ByteRange::new(start, 36));
         assert_eq!(pages(0), [prefix(0x5000), page(36, 0x5000 + 20 + 36)]);
         assert_eq!(pages(1), [prefix(0x6000), page(40, 0x6014), page(44, 0x6014 + 36)]);
-        let wrong = block(b"EASB", Some(32), &rest);
-        let error = SMALL.parse_super_block(&wrong, place, 1000, FORMAT).unwrap_err().to_string();
-        assert_eq!(error, "extensible array secondary block at 0x4000: offset 32, expected 30");
-    }
-
-    /// The library stores 2 + 1 * 4 instead of 2. Both are accepted.
-    #[test]
-    fn accepts_the_block_offsets_of_the_library() {
-        let place = DataBlock { address: 0x3000, first: 4, elements: 4, offset: 6, pages: None };
-        let part = |offset| {
-            let bytes = block(b"EADB", Some(offset), &words(&[1, 2, 3, 4]));
-            SMALL
-                .parse_part(&bytes, &place, Part::Whole, FORMAT)
-                .map(|(first, content)| (first, content.len()))
-        };
-        assert_eq!(part(2).unwrap(), (4, 32));
-        assert_eq!(part(6).unwrap(), (4, 32));
-        assert!(part(4).is_err());
     }
 
     #[test]

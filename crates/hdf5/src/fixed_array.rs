@@ -192,7 +192,8 @@ pub(super) async fn read_fixed_arrays<'a>(
         let ranges: Vec<_> = batch.iter().map(|page| page.range).collect();
         for (page, bytes) in batch.iter().zip(read_whole(io, PAGE, &ranges).await) {
             if let Some(array) = arrays.get_mut(page.array) {
-                let result = bytes.and_then(|bytes| array.read_page(page, &bytes));
+                let result =
+                    bytes.and_then(|bytes| array.list(page.first, checked(PAGE, page.range.start, &bytes)?));
                 array.note(result);
             }
         }
@@ -248,11 +249,6 @@ impl Array<'_> {
         pages.extend(ranges.map(|(first, range)| Page { array: place, first, range }));
         self.job.columns.reserve(numbering.end);
         Ok(())
-    }
-
-    fn read_page(&mut self, page: &Page, bytes: &[u8]) -> Result<(), Error> {
-        let content = checked(PAGE, page.range.start, bytes)?;
-        self.list(page.first, content)
     }
 
     /// Adds the chunks of consecutive elements to the table.

@@ -131,10 +131,7 @@ impl FractalHeap {
         reader.address()?;
         let managed_size = reader.raw_length()?;
         reader.skip(u64::from(format.length_size).saturating_mul(4))?;
-        if reader.raw_length()? == 0 && huge.is_some() {
-            return Err(reader.malformed("a B-huge of huge objects, expected none without huge objects"));
-        }
-        reader.skip(u64::from(format.length_size).saturating_mul(2))?;
+        reader.skip(u64::from(format.length_size).saturating_mul(3))?;
         let width = reader.u16()?;
         let (first_size, largest_direct) = (reader.raw_length()?, reader.raw_length()?);
         let heap_bits = reader.u16()?;
@@ -212,28 +209,14 @@ impl FractalHeap {
             let [bytes, _] = bytes.to_le_bytes();
             return Ok(ObjectId::HugeIndexed(reader.uint(bytes)?));
         }
+        self.huge_object(reader).map(ObjectId::Huge)
+    }
+
+    fn huge_object(&self, reader: &mut Reader<'_>) -> Result<HugeObject, Error> {
         let (address, length) = (reader.defined_address()?, reader.raw_length()?);
         let filtered =
             if self.filters.is_empty() { None } else { Some((reader.u32()?, reader.raw_length()?)) };
-        Ok(ObjectId::Huge(HugeObject { address, length, filtered }))
-    }
-
-    /// Parses a record of the B-tree of huge objects (types 1 and 2). Returns the object and its key.
-    pub(crate) fn parse_huge_record(&self, record: &[u8]) -> Result<(u64, HugeObject), Error> {
-        let mut reader = Reader::new("huge object record", record, self.address, self.format);
-        let (address, length) = (reader.defined_address()?, reader.raw_length()?);
-        let filtered =
-            if self.filters.is_empty() { None } else { Some((reader.u32()?, reader.raw_length()?)) };
-        Ok((reader.raw_length()?, HugeObject { address, length, filtered }))
-    }
-
-    /// Returns the stored size of a block in bytes.
-    pub(crate) fn block_length(&self, block: &Block) -> u64 {
-        match (block.rows, block.filtered) {
-            (0, Some((length, _))) => length,
-            (0, None) => block.size,
-            (rows, _) => self.indirect_length(rows),
-        }
+        Ok(HugeObject { address, length, filtered })
     }
 
     /// Returns the child of an indirect block that covers `offset` in the heap's address space; `None` if it is not
@@ -478,7 +461,12 @@ pub(crate) async fn open_heaps(
 }
 
 fn range_of(heap: &FractalHeap, block: &Block) -> ByteRange {
-    ByteRange::new(block.address, heap.block_length(block))
+    let length = match (block.rows, block.filtered) {
+        (0, Some((length, _))) => length,
+        (0, None) => block.size,
+        (rows, _) => heap.indirect_length(rows),
+    };
+    ByteRange::new(block.address, length)
 }
 
 /// Returns the ranges of the first children of an indirect block.
@@ -520,7 +508,13 @@ pub(crate) async fn read_heap_objects(
         let Some(Ok(header)) = reading.heaps.get(heap) else { continue };
         let parsed = records.and_then(|records| {
             let records = records.records.chunks_exact(records.record_size.max(1));
-            records.map(|record| header.parse_huge_record(record)).collect::<Result<BTreeMap<_, _>, _>>()
+            // Records of types 1 and 2: the object, and its key.
+            let object = |record| {
+                let mut reader = Reader::new("huge object record", record, header.address, format);
+                let object = header.huge_object(&mut reader)?;
+                Ok((reader.raw_length()?, object))
+            };
+            records.map(object).collect::<Result<BTreeMap<_, _>, Error>>()
         });
         for (want, number) in wants {
             match &parsed {
@@ -709,12 +703,6 @@ mod tests {
         bytes.extend([0, 0]);
         bytes.extend(cursor::lookup3(&bytes).to_le_bytes());
         FractalHeap::parse(&bytes, 0, Format { base: 0, offset_size: 8, length_size: 8 })
-    }
-
-    #[test]
-    fn a_tree_of_huge_objects_has_some() {
-        assert!(heap(u64::MAX, 0, 0).is_ok() && heap(4096, 0, 1).is_ok());
-        assert!(heap(4096, 0, 0).is_err());
     }
 
     /// libhdf5 finds no objects in heaps with larger blocks.

@@ -52,12 +52,7 @@ pub(crate) fn parse(block: &Bytes, address: u64, format: Format) -> Result<BTree
         let size = reader.raw_length()?;
         reader.skip(fill)?;
         if index == 0 {
-            return if size == 0 || position.checked_add(size) == Some(end) {
-                Ok(objects)
-            } else {
-                Err(reader
-                    .malformed(format!("{size} bytes of free space at {position}, expected all up to {end}")))
-            };
+            return Ok(objects);
         }
         let start = reader.position().saturating_sub(address);
         reader.skip(size)?;
@@ -147,18 +142,6 @@ mod tests {
         }
         let objects = parse(&bytes.into(), 0, format).unwrap();
         assert_eq!(objects, BTreeMap::from([(1, Bytes::from_static(&[1])), (2, Bytes::from_static(&[2]))]));
-    }
-
-    /// The library takes what follows smaller free space for an object.
-    #[test]
-    fn free_space_ends_with_the_collection() {
-        let parsed = |size: u64| {
-            let mut bytes = b"GCOL\x01\0\0\0".to_vec();
-            bytes.extend([48, 0, size, 0, 0].map(u64::to_le_bytes).concat());
-            parse(&bytes.into(), 0, FORMAT)
-        };
-        assert!(parsed(32).is_ok() && parsed(0).is_ok());
-        assert!(parsed(8).is_err() && parsed(40).is_err());
     }
 
     #[test]

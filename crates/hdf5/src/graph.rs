@@ -42,25 +42,7 @@ pub(crate) async fn read_graph(io: &Io<'_>, format: Format, root: u64) -> Result
         next.retain(|address| !graph.contains_key(address));
         level = next.into_iter().collect();
     }
-    refuse_shared_blocks(&mut graph);
     Ok(graph)
-}
-
-/// Fails objects whose headers share a block. The library opens those that it meets first, and not the others.
-fn refuse_shared_blocks(graph: &mut Graph) {
-    let mut owners: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-    for (address, node) in &*graph {
-        for block in node.iter().flat_map(|node| &node.header.blocks) {
-            owners.entry(*block).or_default().push(*address);
-        }
-    }
-    for (block, mut objects) in owners {
-        objects.extend(graph.get_key_value(&block).map(|(address, _)| *address));
-        for address in objects.iter().filter(|_| objects.len() > 1) {
-            let problem = format!("a block at {block:#x} of another header as well");
-            graph.insert(*address, Err(Error::malformed("object header", *address, problem)));
-        }
-    }
 }
 
 fn hard_target(link: &Link) -> Option<u64> {
@@ -81,23 +63,4 @@ fn check_count(io: &Io<'_>, graph: &Graph, level: &[u64]) -> Result<(), Error> {
         address,
         format!("at least {count} objects, expected at most {}", io.limits().objects),
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn headers_that_share_a_block_are_refused() {
-        let node = |address, blocks: &[u64]| {
-            let header = Header { address, blocks: blocks.iter().copied().collect(), messages: Vec::new() };
-            (address, Ok(Node { header, links: None }))
-        };
-        let mut graph =
-            Graph::from([node(1, &[10, 11]), node(2, &[11]), node(3, &[12]), node(4, &[5]), node(5, &[])]);
-        refuse_shared_blocks(&mut graph);
-        let read: Vec<_> =
-            graph.iter().filter(|(_, node)| node.is_ok()).map(|(address, _)| *address).collect();
-        assert_eq!(read, [3]);
-    }
 }

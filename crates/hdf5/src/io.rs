@@ -174,7 +174,11 @@ impl<'a> Io<'a> {
     }
 
     async fn read_file(&self, ranges: &[ByteRange]) -> Result<Vec<Bytes>, Error> {
-        let known: Vec<_> = ranges.iter().map(|range| self.in_head(*range)).collect();
+        let in_head = |range: &ByteRange| {
+            let range = range.clamp_to(self.size());
+            slice(&self.head, range.start, range.end())
+        };
+        let known: Vec<_> = ranges.iter().map(in_head).collect();
         if known.iter().all(Option::is_none) {
             return self.fetch(ranges).await;
         }
@@ -182,11 +186,6 @@ impl<'a> Io<'a> {
         let unknown: Vec<_> = unknown.map(|(range, _)| *range).collect();
         let mut fetched = self.fetch(&unknown).await?.into_iter();
         Ok(known.into_iter().map(|known| known.or_else(|| fetched.next()).unwrap_or_default()).collect())
-    }
-
-    fn in_head(&self, range: ByteRange) -> Option<Bytes> {
-        let range = range.clamp_to(self.size());
-        slice(&self.head, range.start, range.end())
     }
 
     async fn fetch(&self, ranges: &[ByteRange]) -> Result<Vec<Bytes>, Error> {

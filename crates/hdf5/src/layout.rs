@@ -93,7 +93,11 @@ pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<Layout
         }
         (2, 3) => parse_btree_chunks(&mut reader).map(LayoutMessage::Chunked),
         (2, _) => parse_indexed_chunks(&mut reader, version).map(LayoutMessage::Chunked),
-        (3, 4..) => parse_virtual(&mut reader),
+        (3, 4..) => {
+            let collection = reader.address()?;
+            let index = reader.u32()?;
+            Ok(LayoutMessage::Virtual(collection.map(|collection| HeapPointer { collection, index })))
+        }
         (class, _) => Err(reader.unsupported(format!("layout class {class} in version {version}"))),
     }
 }
@@ -208,12 +212,6 @@ fn index(reader: &mut Reader<'_>, flags: u8) -> Result<(ChunkIndexKind, Option<(
     Ok((kind, None))
 }
 
-fn parse_virtual(reader: &mut Reader<'_>) -> Result<LayoutMessage, Error> {
-    let collection = reader.address()?;
-    let index = reader.u32()?;
-    Ok(LayoutMessage::Virtual(collection.map(|collection| HeapPointer { collection, index })))
-}
-
 // Reads the layouts of all datasets: chunk indexes, external file lists and virtual mappings, each in batches over all
 // datasets.
 
@@ -258,13 +256,15 @@ pub(crate) async fn read_layouts(
             (LayoutMessage::Contiguous { .. }, Some(files), Some(names)) => {
                 names.and_then(|names| external(io, &files, &names)).map(Layout::External)
             }
-            (LayoutMessage::Compact(bytes), ..) => compact(bytes, needed, request.header),
+            (LayoutMessage::Compact(bytes), ..) => Ok(Layout::Compact(bytes)),
             (LayoutMessage::Contiguous { address, length }, ..) => {
-                check_extent(io, address, needed)?;
                 Ok(Layout::Contiguous(address.map(|start| ByteRange::new(start, length.unwrap_or(needed)))))
             }
             (LayoutMessage::Chunked(chunked), ..) => match tables.next() {
-                Some(table) => table.map(|table| Layout::Chunked(with_table(chunked, table))),
+                Some(chunks) => chunks.map(|chunks| {
+                    let ChunkedLayout { chunk_shape, index, unfiltered_edges, .. } = chunked;
+                    Layout::Chunked(Chunked { chunk_shape, index, unfiltered_edges, chunks })
+                }),
                 None => Err(Error::malformed("chunk index", request.header, "not read")),
             },
             (LayoutMessage::Virtual(pointer), ..) => {
@@ -275,26 +275,6 @@ pub(crate) async fn read_layouts(
     let within = |layout: Layout| check_end(io, &layout).map(|()| layout);
     let layouts = requests.into_iter().map(|request| layout(request).and_then(within));
     Ok(layouts.map(|layout| layout.unwrap_or_else(Layout::Unreadable)).collect())
-}
-
-/// Returns the layout of compact elements, which must have the size of the extent.
-fn compact(bytes: Bytes, needed: u64, header: u64) -> Result<Layout, Error> {
-    if bytes.len() as u64 == needed {
-        return Ok(Layout::Compact(bytes));
-    }
-    let problem = format!("{} bytes of elements, expected {needed}", bytes.len());
-    Err(Error::malformed("compact layout", header, problem))
-}
-
-/// Checks that as many bytes as the elements of a dataset need are within the file. The library opens no dataset without
-/// elements that has an address.
-fn check_extent(io: &Io<'_>, address: Option<u64>, needed: u64) -> Result<(), Error> {
-    let Some(address) = address else { return Ok(()) };
-    let end = address.checked_add(needed).filter(|end| needed > 0 && *end <= io.size());
-    end.map(|_| ()).ok_or_else(|| {
-        let problem = format!("{needed} bytes of elements, expected 1 or more within {:#x}", io.size());
-        Error::malformed("contiguous layout", address, problem)
-    })
 }
 
 /// Checks that the elements of a dataset are within the file.
@@ -316,11 +296,6 @@ fn check_end(io: &Io<'_>, layout: &Layout) -> Result<(), Error> {
         let problem = format!("{size} bytes, past the end of the file at {:#x}", io.size());
         Err(Error::malformed("stored elements", address, problem))
     })
-}
-
-fn with_table(chunked: ChunkedLayout, chunks: ChunkTable) -> Chunked {
-    let ChunkedLayout { chunk_shape, index, unfiltered_edges, .. } = chunked;
-    Chunked { chunk_shape, index, unfiltered_edges, chunks }
 }
 
 fn external(io: &Io<'_>, files: &ExternalFiles, heap: &Bytes) -> Result<Vec<ExternalSegment>, Error> {
@@ -506,17 +481,6 @@ mod tests {
         assert!(parse(&[6, 0], 0, FORMAT).is_err());
     }
 
-    /// libhdf5 opens no such dataset, whatever size its layout message declares.
-    #[test]
-    fn contiguous_elements_are_within_the_file() {
-        let source = MemorySource(vec![0; 100].into());
-        let io = Io::new(&source, Limits::default());
-        assert!(check_extent(&io, None, 200).is_ok() && check_extent(&io, Some(90), 10).is_ok());
-        for (address, needed) in [(90, 11), (90, 0), (u64::MAX, 1)] {
-            assert!(check_extent(&io, Some(address), needed).is_err(), "{address} {needed}");
-        }
-    }
-
     #[test]
     fn chunks_in_old_trees_are_smaller_than_4_gib() {
         let read = |rows| {
@@ -540,12 +504,6 @@ mod tests {
             chunk_request(&request, &chunked)
         };
         assert!(read((1 << 14) - 1).is_ok() && read(1 << 14).is_err());
-    }
-
-    #[test]
-    fn compact_elements_have_the_size_of_the_extent() {
-        let read = |needed| compact(Bytes::from_static(&[1, 2]), needed, 0);
-        assert!(read(2).is_ok() && read(1).is_err() && read(0).is_err() && read(4).is_err());
     }
 
     #[test]

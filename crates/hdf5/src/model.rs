@@ -1,4 +1,5 @@
-//! Content of an HDF5 file as plain data. This module does no I/O and knows nothing about Zarr.
+//! Content of an HDF5 file as plain data. This module does no I/O and knows nothing about Zarr. NetCDF classic files and
+//! DMR++ sidecars are described by the same types.
 //!
 //! Objects are stored once, by address, and links refer to them. A hard link can therefore lead to one of its own
 //! ancestors: code that walks the tree must keep track of the addresses on its path.
@@ -32,6 +33,33 @@ pub struct File {
     /// Concatenated text of the datasets `/HDFEOS INFORMATION/StructMetadata.0`, `.1`, …, the metadata of an HDF-EOS5
     /// file.
     pub struct_metadata: Option<String>,
+    /// What only NetCDF classic files have; `None` for HDF5.
+    pub classic: Option<Classic>,
+}
+
+/// Dimensions and records of a NetCDF classic file. Its attributes have no special names, and bytes past the end of the file
+/// read as zero.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Classic {
+    /// Dimensions, in the order of their ids.
+    pub dimensions: Vec<Dimension>,
+    /// Number of records.
+    pub records: u64,
+    /// Bytes from a record to the next.
+    pub stride: u64,
+    /// Whether the header does not state the number of records, which then follows from the size of the file.
+    pub is_streamed: bool,
+}
+
+/// A dimension of a NetCDF classic file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Dimension {
+    /// Name.
+    pub name: String,
+    /// Length; the number of records for a record dimension.
+    pub length: u64,
+    /// Whether it is a record dimension.
+    pub is_record: bool,
 }
 
 /// An object, identified by its object header.
@@ -96,6 +124,8 @@ pub struct Dataset {
     pub committed_datatype: Option<Address>,
     /// Dataspace.
     pub dataspace: Dataspace,
+    /// Index into [`Classic::dimensions`] for each axis; `None` in HDF5, whose dimensions are attributes.
+    pub dimensions: Option<Vec<usize>>,
     /// Fill value of unallocated elements.
     pub fill: FillMessage,
     /// Filters in the order in which a writer applies them.
@@ -355,6 +385,8 @@ pub enum FillValue {
     Undefined,
     /// Default of the library: zero bytes.
     Default,
+    /// Default of NetCDF classic for the datatype (`NC_FILL_INT` and so on).
+    NetcdfDefault,
     /// Stored bytes of one element.
     User(Bytes),
 }
@@ -391,6 +423,8 @@ pub enum Layout {
     Compact(Bytes),
     /// Contiguous: one range, `None` if not allocated. It may be shorter than the dataspace requires.
     Contiguous(Option<ByteRange>),
+    /// Records of NetCDF classic: the range of the first. The others follow at [`Classic::stride`].
+    Records(ByteRange),
     /// Contiguous in external files, one segment after another.
     External(Vec<ExternalSegment>),
     /// Chunked.

@@ -37,15 +37,12 @@ pub(crate) mod kind {
     pub(crate) const LAYOUT: u16 = 0x08;
     pub(crate) const FILTERS: u16 = 0x0B;
     pub(crate) const ATTRIBUTE: u16 = 0x0C;
-    pub(crate) const OLD_TIME: u16 = 0x0E;
     pub(crate) const SHARED_TABLE: u16 = 0x0F;
     pub(crate) const CONTINUATION: u16 = 0x10;
     pub(crate) const SYMBOL_TABLE: u16 = 0x11;
-    pub(crate) const TIME: u16 = 0x12;
     pub(crate) const TREE_RANKS: u16 = 0x13;
     pub(crate) const DRIVER_INFO: u16 = 0x14;
     pub(crate) const ATTRIBUTE_INFO: u16 = 0x15;
-    pub(crate) const REFERENCES: u16 = 0x16;
     pub(crate) const FILE_SPACE: u16 = 0x17;
     pub(crate) const CACHE_IMAGE: u16 = 0x18;
     /// Reserved for testing. No reader knows it.
@@ -55,16 +52,6 @@ pub(crate) mod kind {
 
 /// Message flag bit 1: the body is a reference to a shared message.
 const FLAG_SHARED: u8 = 0x02;
-/// Message flag bit 2: the message must not be shared.
-const FLAG_UNSHARED: u8 = 0x04;
-/// Message flag bit 3: a writer that does not know the message must not open the object.
-const FLAG_WRITER_MUST_KNOW: u8 = 0x08;
-/// Message flag bit 4: a writer that does not know the message sets bit 5.
-const FLAG_MARKED: u8 = 0x10;
-/// Message flag bit 5: a writer that did not know the message has changed the object.
-const FLAG_WAS_UNKNOWN: u8 = 0x20;
-/// Message flag bit 6: the message may be shared.
-const FLAG_SHAREABLE: u8 = 0x40;
 /// Message flag bit 7: a reader that does not know the message must not open the object.
 const FLAG_MUST_KNOW: u8 = 0x80;
 
@@ -87,8 +74,6 @@ pub(crate) struct Prefix {
     version: u8,
     /// Whether messages have a creation index.
     creation_index: bool,
-    /// Number of messages, an upper bound of those in the header block; version 2 has none.
-    count: Option<u16>,
     /// Offset of the first message from the start of the header, in bytes.
     start: u64,
     /// Offset of the end of the messages from the start of the header, in bytes.
@@ -121,23 +106,14 @@ pub(crate) struct Continuation {
 /// Parses the fields before the messages.
 pub(crate) fn parse_prefix(bytes: &[u8], address: u64, format: Format) -> Result<Prefix, Error> {
     let mut reader = Reader::new(STRUCTURE, bytes, address, format);
-    let prefix =
-        if bytes.starts_with(b"OHDR") { prefix_2(&mut reader, address)? } else { prefix_1(&mut reader)? };
-    let size = prefix.end.saturating_sub(prefix.start);
-    let holds_messages = prefix.count.map_or(size > 0, |count| count > 0);
-    if holds_messages && size < prefix.envelope() as u64 || !holds_messages && size > 0 {
-        return Err(reader.malformed(format!("{size} bytes for {:?} messages", prefix.count)));
-    }
-    Ok(prefix)
+    if bytes.starts_with(b"OHDR") { prefix_2(&mut reader, address) } else { prefix_1(&mut reader) }
 }
 
 fn prefix_1(reader: &mut Reader<'_>) -> Result<Prefix, Error> {
     reader.version(1..=1)?;
-    reader.skip(1)?;
-    let count = reader.u16()?;
-    reader.skip(4)?;
+    reader.skip(7)?;
     let end = u64::from(reader.u32()?).saturating_add(16);
-    Ok(Prefix { version: 1, creation_index: false, count: Some(count), start: 16, end })
+    Ok(Prefix { version: 1, creation_index: false, start: 16, end })
 }
 
 fn prefix_2(reader: &mut Reader<'_>, address: u64) -> Result<Prefix, Error> {
@@ -148,17 +124,11 @@ fn prefix_2(reader: &mut Reader<'_>, address: u64) -> Result<Prefix, Error> {
         return Err(reader.malformed(format!("flags {flags:#04x}, expected no reserved ones")));
     }
     reader.skip(if flags & 0x20 == 0 { 0 } else { 16 })?;
-    if flags & 0x10 != 0 {
-        let (compact, dense) = (reader.u16()?, reader.u16()?);
-        if compact < dense {
-            let problem = format!("{compact} compact attributes at most, {dense} dense ones at least");
-            return Err(reader.malformed(problem));
-        }
-    }
+    reader.skip(if flags & 0x10 == 0 { 0 } else { 4 })?;
     let size = reader.uint(1 << (flags & 3))?;
     let start = reader.position().saturating_sub(address);
     let (creation_index, end) = (flags & 4 != 0, start.saturating_add(size));
-    Ok(Prefix { version: 2, creation_index, count: None, start, end })
+    Ok(Prefix { version: 2, creation_index, start, end })
 }
 
 /// Parses the messages of the header block.
@@ -172,13 +142,7 @@ pub(crate) fn parse_header(
         cursor::checked(STRUCTURE, address, &part(STRUCTURE, block, address, 0, prefix.length())?)?;
     }
     let body = part(STRUCTURE, block, address, prefix.start, prefix.end)?;
-    let (messages, count) = parse_messages(&body, address.saturating_add(prefix.start), prefix, format)?;
-    match prefix.count {
-        Some(most) if count > most.into() => {
-            Err(Error::malformed(STRUCTURE, address, format!("{count} messages, expected at most {most}")))
-        }
-        _ => Ok(messages),
-    }
+    parse_messages(&body, address.saturating_add(prefix.start), prefix, format)
 }
 
 /// Parses the messages of a continuation block.
@@ -190,13 +154,13 @@ pub(crate) fn parse_continuation(
 ) -> Result<Vec<Message>, Error> {
     if prefix.version == 1 {
         let body = part(CONTINUATION, block, at.address, 0, at.length)?;
-        return Ok(parse_messages(&body, at.address, prefix, format)?.0);
+        return parse_messages(&body, at.address, prefix, format);
     }
     Reader::new(CONTINUATION, block, at.address, format).signature(b"OCHK")?;
     let end = at.length.saturating_sub(4);
     cursor::checked(CONTINUATION, at.address, &part(CONTINUATION, block, at.address, 0, at.length)?)?;
     let body = part(CONTINUATION, block, at.address, 4, end)?;
-    Ok(parse_messages(&body, at.address.saturating_add(4), prefix, format)?.0)
+    parse_messages(&body, at.address.saturating_add(4), prefix, format)
 }
 
 /// Parses a Continuation message.
@@ -213,21 +177,25 @@ fn part(structure: &'static str, block: &Bytes, address: u64, start: u64, end: u
     slice(block, start, end).ok_or(Error::Truncated { structure, address, range })
 }
 
-/// Returns the messages, except for empty space, and the number of all.
+/// Returns the messages, except for empty space.
 fn parse_messages(
     block: &Bytes,
     address: u64,
     prefix: Prefix,
     format: Format,
-) -> Result<(Vec<Message>, usize), Error> {
+) -> Result<Vec<Message>, Error> {
     let mut reader = Reader::new(STRUCTURE, block, address, format);
-    let (mut messages, mut count) = (Vec::new(), 0_usize);
+    let mut messages = Vec::new();
     while reader.remaining() >= prefix.envelope() {
-        let (kind, size, flags) = envelope_of(&mut reader, prefix)?;
+        let is_old = prefix.version == 1;
+        let kind = if is_old { reader.u16()? } else { reader.u8()?.into() };
+        let (size, flags) = (reader.u16()?, reader.u8()?);
+        let skipped = if is_old { 3 } else { u64::from(prefix.creation_index).saturating_mul(2) };
+        reader.skip(skipped)?;
         let address = reader.position();
         let start = block.len().saturating_sub(reader.remaining()) as u64;
         let size = u64::from(size);
-        if prefix.version == 1 && !size.is_multiple_of(8) {
+        if is_old && !size.is_multiple_of(8) {
             return Err(reader.malformed(format!("message of {size} bytes, expected a multiple of 8")));
         }
         reader.skip(size)?;
@@ -237,64 +205,18 @@ fn parse_messages(
             let problem = format!("message type {kind:#x}, which is unknown and marked as mandatory");
             return Err(reader.unsupported(problem));
         }
-        let contradicts = has(FLAG_SHARED) && has(FLAG_UNSHARED)
-            || has(FLAG_WAS_UNKNOWN) && (has(FLAG_WRITER_MUST_KNOW) || !has(FLAG_MARKED));
-        let is_misplaced = has(FLAG_SHARED | FLAG_SHAREABLE) && !is_unknown && !is_shareable(kind);
-        if contradicts || is_misplaced {
+        use kind::{ATTRIBUTE, DATASPACE, DATATYPE, FILL_VALUE, FILTERS, OLD_FILL_VALUE};
+        let is_shareable =
+            matches!(kind, DATASPACE | DATATYPE | OLD_FILL_VALUE | FILL_VALUE | FILTERS | ATTRIBUTE);
+        if has(FLAG_SHARED) && !is_unknown && !is_shareable {
             return Err(reader.malformed(format!("flags {flags:#04x} of a message of type {kind:#x}")));
         }
-        count = count.saturating_add(1);
         if kind != 0 {
             let body = slice(block, start, start.saturating_add(size)).unwrap_or_default();
-            let message = Message { kind, shared: flags & FLAG_SHARED != 0, address, body };
-            check_early(&message, prefix, format)?;
-            messages.push(message);
+            messages.push(Message { kind, shared: has(FLAG_SHARED), address, body });
         }
     }
-    // Empty space is a message of type 0, unless it is too short for one.
-    let (rest, may_have_rest) =
-        (reader.remaining(), prefix.version == 2 && count > 0 && count == messages.len());
-    if rest > 0 && !may_have_rest {
-        return Err(reader.malformed(format!("{rest} bytes after the last message, expected none")));
-    }
-    Ok((messages, count))
-}
-
-const fn is_shareable(kind: u16) -> bool {
-    use kind::{ATTRIBUTE, DATASPACE, DATATYPE, FILL_VALUE, FILTERS, OLD_FILL_VALUE};
-    matches!(kind, DATASPACE | DATATYPE | OLD_FILL_VALUE | FILL_VALUE | FILTERS | ATTRIBUTE)
-}
-
-/// Checks messages that the library decodes with the header, so that it opens no object with an invalid one.
-fn check_early(message: &Message, prefix: Prefix, format: Format) -> Result<(), Error> {
-    let mut reader = Reader::new("object header message", &message.body, message.address, format);
-    match message.kind {
-        kind::REFERENCES if prefix.version == 1 => {
-            Err(reader.malformed("reference count message in a header of version 1"))
-        }
-        kind::REFERENCES => reader.version(0..=0).and_then(|_| reader.skip(4)),
-        kind::TIME => reader.version(1..=1).and_then(|_| reader.skip(7)),
-        kind::OLD_TIME => {
-            if reader.take(16)?.iter().take(14).all(u8::is_ascii_digit) {
-                Ok(())
-            } else {
-                Err(reader.malformed("modification time, expected 14 digits"))
-            }
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Reads type, size and flags of the next message.
-fn envelope_of(reader: &mut Reader<'_>, prefix: Prefix) -> Result<(u16, u16, u8), Error> {
-    if prefix.version == 1 {
-        let found = (reader.u16()?, reader.u16()?, reader.u8()?);
-        reader.skip(3)?;
-        return Ok(found);
-    }
-    let found = (u16::from(reader.u8()?), reader.u16()?, reader.u8()?);
-    reader.skip(if prefix.creation_index { 2 } else { 0 })?;
-    Ok(found)
+    Ok(messages)
 }
 
 // Reads object headers with their continuation blocks, all of a level together.
@@ -343,7 +265,10 @@ pub(crate) async fn read_headers(
     format: Format,
     addresses: &[u64],
 ) -> Result<Vec<Result<Header, Error>>, Error> {
-    io.may_read(addresses.iter().map(neighbourhood));
+    io.may_read(addresses.iter().map(|address| {
+        let start = address.saturating_sub(NEIGHBOURHOOD);
+        ByteRange::new(start, address.saturating_sub(start).saturating_add(NEIGHBOURHOOD))
+    }));
     let length = |bytes: &[u8], address| parse_prefix(bytes, address, format).map(Prefix::length);
     let blocks = read_sized(io, "object header", addresses, GUESS, length).await?;
     let begin = |(block, &address): (Result<Bytes, Error>, &u64)| {
@@ -381,11 +306,6 @@ fn structures(header: &Header, format: Format) -> impl Iterator<Item = ByteRange
     let dense = dense.into_iter().flat_map(|dense| [dense.heap, dense.names]);
     let index = index.map(|address| ByteRange::new(address, INDEX));
     index.into_iter().chain(dense.map(|address| ByteRange::new(address, GUESS)))
-}
-
-fn neighbourhood(address: &u64) -> ByteRange {
-    let start = address.saturating_sub(NEIGHBOURHOOD);
-    ByteRange::new(start, address.saturating_sub(start).saturating_add(NEIGHBOURHOOD))
 }
 
 /// Reads the next continuation blocks of all headers. Returns whether there were any.
@@ -506,44 +426,18 @@ mod tests {
         assert!(parsed(0).is_err());
     }
 
-    /// libhdf5 opens no object with one of these headers.
     #[test]
-    fn rejects_headers_that_the_library_rejects() {
-        let parsed = |messages: &[u8], count: u8| {
-            let size = u8::try_from(messages.len()).unwrap();
-            let bytes = [&[1, 0, count, 0, 1, 0, 0, 0, size, 0, 0, 0, 0, 0, 0, 0][..], messages].concat();
+    fn rejects_messages_that_cannot_be_read() {
+        let parsed = |kind, size: u8, flags| {
+            let message = [&[kind, 0, size, 0, flags, 0, 0, 0][..], &[1; 16][..size.into()]].concat();
+            let length = u8::try_from(message.len()).unwrap();
+            let bytes = [&[1, 0, 1, 0, 1, 0, 0, 0, length, 0, 0, 0, 0, 0, 0, 0][..], &message].concat();
             let prefix = parse_prefix(&bytes, 0, FORMAT)?;
             parse_header(&bytes.into(), 0, prefix, FORMAT)
         };
-        let message =
-            |kind, size, flags| [&[kind, 0, size, 0, flags, 0, 0, 0][..], &[1; 16][..size.into()]].concat();
-        assert_eq!(parsed(&message(1, 16, 0), 1).unwrap().len(), 1);
-        assert_eq!(parsed(&message(1, 16, FLAG_MARKED | FLAG_WAS_UNKNOWN), 1).unwrap().len(), 1);
-        assert!(parsed(&message(1, 16, 0), 0).is_err(), "no messages");
-        assert!(parsed(&message(1, 12, 0), 1).is_err(), "size");
-        assert!(parsed(&[message(1, 8, 0), message(1, 8, 0)].concat(), 1).is_err(), "two messages");
-        assert!(parsed(&[message(1, 8, 0), vec![0; 4]].concat(), 1).is_err(), "rest");
-        assert!(parsed(&message(8, 16, FLAG_SHAREABLE), 1).is_err(), "a shared layout");
-        for flags in [FLAG_SHARED | FLAG_UNSHARED, FLAG_WAS_UNKNOWN, 0x38] {
-            assert!(parsed(&message(1, 16, flags), 1).is_err(), "{flags:#04x}");
-        }
-        for kind in [0x0E, 0x16] {
-            assert!(parsed(&message(kind, 16, 0), 1).is_err(), "{kind:#04x}");
-        }
-        assert!(parsed(&message(0x12, 8, 0), 1).is_ok() && parsed(&message(0x12, 0, 0), 1).is_err());
-    }
-
-    #[test]
-    fn a_gap_excludes_empty_space() {
-        let parsed = |messages: &[u8]| {
-            let mut bytes = [b"OHDR\x02\x00\x0a", messages].concat();
-            bytes.extend(cursor::lookup3(&bytes).to_le_bytes());
-            let prefix = parse_prefix(&bytes, 0, FORMAT).unwrap();
-            parse_header(&bytes.into(), 0, prefix, FORMAT)
-        };
-        assert!(parsed(&[0x0A, 4, 0, 0, 1, 2, 3, 4, 0, 0]).is_ok());
-        assert!(parsed(&[0, 4, 0, 0, 1, 2, 3, 4, 0, 0]).is_err());
+        assert_eq!(parsed(1, 16, 0).unwrap().len(), 1);
+        assert!(parsed(1, 12, 0).is_err(), "size");
+        assert!(parsed(8, 16, FLAG_SHARED).is_err(), "a shared layout");
         assert!(parse_prefix(b"OHDR\x02\x40\x00", 0, FORMAT).is_err(), "flags");
-        assert!(parse_prefix(b"OHDR\x02\x10\x01\0\x02\0\x00", 0, FORMAT).is_err(), "attributes");
     }
 }

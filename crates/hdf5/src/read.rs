@@ -58,6 +58,7 @@ pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Erro
         root: Address(superblock.root),
         objects: assemble(&graph, drafts, attributes, layouts),
         struct_metadata: None,
+        classic: None,
     };
     let errors = file.objects.values().flat_map(errors_of);
     if let Some(error) = errors.into_iter().find(|error| matches!(error, Error::Read(_))) {
@@ -330,6 +331,7 @@ impl Messages<'_> {
             datatype,
             committed_datatype,
             dataspace,
+            dimensions: None,
             fill,
             filters,
             layout: Layout::Contiguous(None),

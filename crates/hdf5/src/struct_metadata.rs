@@ -92,6 +92,7 @@ mod tests {
             },
             committed_datatype: None,
             dataspace: Dataspace::Scalar,
+            dimensions: None,
             fill: FillMessage {
                 version: None,
                 write_time: FillTime::IfSet,
@@ -130,6 +131,7 @@ mod tests {
             root: Address(0),
             objects,
             struct_metadata: None,
+            classic: None,
         };
         let source = MemorySource(b"GROUP=a\nEND\0\0\0\0GROUP".as_slice().into());
         ready(struct_metadata(&Io::new(&source, Limits::default()), &file)).unwrap()

@@ -102,16 +102,11 @@ fn parse_old(mut reader: Reader<'_>, bytes: &[u8], address: u64, version: u8) ->
     }
     let (mut reader, stored_base) = rebase(bytes, address, &reader, sizes)?;
     let format = reader.format();
-    if let Some(free_space) = reader.address()? {
-        return Err(reader.malformed(format!("free space at {free_space:#x}, expected an undefined address")));
-    }
+    reader.address()?;
     let end = end_of_file(&mut reader, stored_base)?;
     let driver_block = reader.address()?;
     reader.skip(u64::from(sizes.0))?;
     let root = reader.defined_address()?;
-    if reader.u32()? > 2 {
-        return Err(reader.malformed("cache type of the root group, expected 0 to 2"));
-    }
     Ok(Superblock { version, address, format, extension: None, driver_block, root, end, ranks })
 }
 
@@ -290,8 +285,6 @@ mod tests {
                 assert!(parsed(at).unwrap_err().contains("of its parts, expected 0"));
             }
             assert!(parsed(21).unwrap_err().contains("flags 0x100"));
-            assert!(parsed(73).unwrap_err().contains("cache type of the root group"));
-            assert!(parsed(32).unwrap_err().contains("expected an undefined address"));
         }
 
         /// libhdf5 subtracts the stored base address, and then finds the file truncated.

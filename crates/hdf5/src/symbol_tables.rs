@@ -1,6 +1,6 @@
 //! Reads the links of symbol-table groups: B-tree, symbol table nodes and local heap, all groups of a level together.
 
-use std::{cmp::Ordering, collections::BTreeMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use futures::future::try_join;
@@ -10,8 +10,8 @@ use crate::{
     Error,
     cursor::Format,
     groups::{
-        LocalHeap, Symbol, SymbolTable, SymbolTarget, TreeNode, heap_name, heap_text, hold_link,
-        parse_local_heap, parse_symbol_node, parse_tree_node, symbol_node_length, tree_node_length,
+        LocalHeap, Symbol, SymbolTable, SymbolTarget, TreeNode, heap_text, hold_link, parse_local_heap,
+        parse_symbol_node, parse_tree_node, symbol_node_length, tree_node_length,
     },
     io::{Io, read_whole},
     model::{Link, LinkTarget},
@@ -43,12 +43,14 @@ pub(crate) async fn read_symbol_tables(
 
 /// A group's B-tree in progress.
 struct Walk {
-    table: SymbolTable,
+    /// Address of the local heap.
+    heap: u64,
     /// Addresses of the nodes on the next level, in key order.
     level: Vec<u64>,
     /// Level of the previous nodes, once known.
     depth: Option<u8>,
-    nodes: BTreeMap<u64, TreeNode>,
+    /// Addresses of the nodes so far.
+    nodes: BTreeSet<u64>,
     /// Addresses of the symbol table nodes in key order, or the error of the group.
     leaves: Result<Vec<u64>, Error>,
 }
@@ -58,13 +60,13 @@ type SymbolNodes = BTreeMap<u64, Vec<Symbol>>;
 
 impl Walk {
     fn new(table: &SymbolTable) -> Self {
-        let (level, nodes) = (vec![table.btree], BTreeMap::new());
-        Self { table: *table, level, depth: None, nodes, leaves: Ok(Vec::new()) }
+        let (level, nodes) = (vec![table.btree], BTreeSet::new());
+        Self { heap: table.heap, level, depth: None, nodes, leaves: Ok(Vec::new()) }
     }
 
-    fn visit(&mut self, address: u64, node: TreeNode) -> Result<(), Error> {
+    fn visit(&mut self, address: u64, node: &TreeNode) -> Result<(), Error> {
         let unexpected = self.depth.is_some_and(|depth| depth != node.level);
-        if unexpected || self.nodes.contains_key(&address) {
+        if unexpected || !self.nodes.insert(address) {
             return Err(Error::malformed(
                 "group B-tree node",
                 address,
@@ -76,7 +78,6 @@ impl Walk {
             Ok(leaves) if node.level == 0 => leaves.extend(&node.children),
             _ => self.level.extend(&node.children),
         }
-        self.nodes.insert(address, node);
         Ok(())
     }
 
@@ -84,40 +85,6 @@ impl Walk {
         self.level.clear();
         self.leaves = Err(error);
     }
-
-    /// Returns the symbol that the library finds by a name: with binary searches, from the root of the tree.
-    fn find<'a>(&self, symbols: &'a SymbolNodes, heap: &[u8], name: &[u8]) -> Option<&'a Symbol> {
-        let mut address = self.table.btree;
-        while let Some(node) = self.nodes.get(&address) {
-            let index = search(node.children.len(), |index| {
-                let (left, right) = (node.keys.get(index)?, node.keys.get(index.checked_add(1)?)?);
-                Some(match name.cmp(heap_name(heap, *left)?) {
-                    Ordering::Greater => name.cmp(heap_name(heap, *right)?).max(Ordering::Equal),
-                    _ => Ordering::Less,
-                })
-            })?;
-            address = *node.children.get(index)?;
-        }
-        let symbols = symbols.get(&address)?;
-        let index =
-            search(symbols.len(), |index| Some(name.cmp(heap_name(heap, symbols.get(index)?.name)?)))?;
-        symbols.get(index)
-    }
-}
-
-/// Searches as the library does, so that it ends at the same entry even if they are not in order. `compare` returns how
-/// the name compares with an entry.
-fn search(count: usize, compare: impl Fn(usize) -> Option<Ordering>) -> Option<usize> {
-    let (mut left, mut right) = (0, count);
-    while left < right {
-        let index = left.midpoint(right);
-        match compare(index)? {
-            Ordering::Equal => return Some(index),
-            Ordering::Less => right = index,
-            Ordering::Greater => left = index.saturating_add(1),
-        }
-    }
-    None
 }
 
 /// Reads one level of all B-trees. Returns whether there was one.
@@ -140,7 +107,7 @@ async fn descend(io: &Io<'_>, format: Format, walks: &mut [Walk]) -> bool {
             continue;
         }
         let node = node.and_then(|bytes| parse_tree_node(&bytes, *address, rank, format));
-        if let Err(error) = node.and_then(|node| walk.visit(*address, node)) {
+        if let Err(error) = node.and_then(|node| walk.visit(*address, &node)) {
             walk.fail(error);
         }
     }
@@ -172,17 +139,12 @@ async fn read_symbols(
     Ok(walks.iter().map(symbols).collect())
 }
 
-/// Returns the links of a group in key order, without the targets of those that the library does not find by their names.
+/// Returns the links of a group in key order.
 fn links_of(io: &Io<'_>, walk: &Walk, nodes: &SymbolNodes, heap: &[u8]) -> Result<Vec<Link>, Error> {
     let mut links = Vec::new();
     let symbols = walk.leaves.iter().flatten().filter_map(|address| nodes.get(address)).flatten();
     for symbol in symbols {
-        let mut link = link_of(symbol, heap, walk.table.heap);
-        let found = heap_name(heap, symbol.name).and_then(|name| walk.find(nodes, heap, name));
-        if found != Some(symbol) && !matches!(link.target, LinkTarget::Unreadable(_)) {
-            let problem = format!("link {:?}, which is not where its name is looked up", link.name);
-            link.target = LinkTarget::Unreadable(Error::malformed("group B-tree", walk.table.btree, problem));
-        }
+        let link = link_of(symbol, heap, walk.heap);
         // All links may refer to the same text in the heap.
         let target = if let LinkTarget::Soft(path) = &link.target { path.len() } else { 0 };
         hold_link(io, link.name.len().saturating_add(target))?;
@@ -225,45 +187,7 @@ pub(crate) async fn read_local_heaps(
     let range = |heap: &LocalHeap| ByteRange::new(heap.data, heap.length);
     let ranges: Vec<_> = headers.iter().flatten().map(range).collect();
     let mut data = read_whole(io, "local heap", &ranges).await.into_iter();
-    let next = |header: Result<LocalHeap, Error>| {
-        let header = header?;
-        let data = data.next().unwrap_or(Ok(Bytes::new()))?;
-        header.check_free(&data, format).map(|()| data)
-    };
+    let next =
+        |header: Result<LocalHeap, Error>| header.and_then(|_| data.next().unwrap_or(Ok(Bytes::new())));
     Ok(headers.into_iter().map(next).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use virtualize_bytes::{Limits, MemorySource};
-
-    use super::*;
-
-    const HEAP: &[u8] = b"\0a\0b\0c\0d\0";
-
-    fn symbol(name: u64) -> Symbol {
-        Symbol { name, target: SymbolTarget::Object(name) }
-    }
-
-    /// Returns the names that have a target: of a group with two symbol table nodes, whose keys are offsets in [`HEAP`].
-    fn readable(keys: [u64; 3], first: &[u64], second: &[u64]) -> Vec<String> {
-        let mut walk = Walk::new(&SymbolTable { btree: 0, heap: 0 });
-        walk.visit(0, TreeNode { level: 0, keys: keys.to_vec(), children: vec![10, 20] }).unwrap();
-        let symbols = |names: &[u64]| names.iter().copied().map(symbol).collect();
-        let nodes = SymbolNodes::from([(10, symbols(first)), (20, symbols(second))]);
-        let source = MemorySource(Bytes::new());
-        let links = links_of(&Io::new(&source, Limits::default()), &walk, &nodes, HEAP).unwrap();
-        let links = links.into_iter().filter(|link| matches!(link.target, LinkTarget::Hard(_)));
-        links.map(|link| link.name).collect()
-    }
-
-    /// libhdf5 lists the others, and does not open them.
-    #[test]
-    fn links_are_those_that_a_binary_search_finds() {
-        assert_eq!(readable([0, 3, 7], &[1, 3], &[5, 7]), ["a", "b", "c", "d"]);
-        assert_eq!(readable([0, 3, 5], &[1, 3], &[5, 7]), ["a", "b", "c"], "a key before the last name");
-        assert_eq!(readable([0, 3, 7], &[3, 1], &[5, 7]), ["a", "c", "d"], "names out of order");
-        assert_eq!(readable([0, 1, 7], &[1, 3], &[5, 7]), ["a", "c", "d"], "a name after its key");
-        assert_eq!(readable([0, 3, 99], &[1, 3], &[5, 7]), ["a", "b"], "a key outside of the heap");
-    }
 }

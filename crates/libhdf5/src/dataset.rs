@@ -52,6 +52,7 @@ pub(crate) fn read(at: At, dataset: &Handle, format: Format) -> Result<Dataset> 
         layout: layout::read(at, &opened),
         datatype: datatype.file,
         dataspace,
+        dimensions: None,
         fill,
         filters,
         attributes,

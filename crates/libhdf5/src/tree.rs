@@ -49,6 +49,7 @@ pub fn read(path: &Path) -> Result<File> {
         root,
         objects,
         struct_metadata: None,
+        classic: None,
     })
 }
 

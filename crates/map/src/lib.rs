@@ -10,7 +10,6 @@ mod cf;
 mod error;
 pub mod hdf5;
 mod mapped;
-pub mod netcdf3;
 mod options;
 mod probe;
 mod readable;

@@ -34,7 +34,12 @@ impl Mapped {
             }
             match change(&path, &old, format, clients, options) {
                 Some(change) => changes.push((path, change)),
-                None => refused.push((path, not_readable(&why))),
+                None => {
+                    let reason = why.join("; ");
+                    let message = format!("the array is left out: not readable by {reason}");
+                    let (code, remedy, with_companions) = (Code::ReaderLacks, None, false);
+                    refused.push((path, LeftOut { code, message, reason, remedy, with_companions }));
+                }
             }
         }
         for (path, change) in changes {
@@ -64,12 +69,6 @@ impl Mapped {
             format!("adapted to the requested readers: {message}"),
         ));
     }
-}
-
-fn not_readable(why: &[String]) -> LeftOut {
-    let reason = why.join("; ");
-    let message = format!("the array is left out: not readable by {reason}");
-    LeftOut { code: Code::ReaderLacks, message, reason, remedy: None, with_companions: false }
 }
 
 /// Returns who does not decode an array, and why. Scalars, which describe rasters but are none, stay for GDAL.
@@ -112,10 +111,6 @@ impl<'a> Stored<'a> {
         facts.has_odd_length |= !made.is_empty();
         facts.shows_fill_value &= positions(array).is_none_or(|all| len < all);
         Self { array, pending, made, len, facts }
-    }
-
-    fn has_chunk(&self, position: u64) -> bool {
-        self.made.contains(&position) || self.array.chunks.get(position).is_some()
     }
 }
 
@@ -197,8 +192,8 @@ impl<'a> Remake<'a> {
         if bytes.checked_mul(inlined)? > options.inline_limit {
             return None;
         }
-        let filled =
-            if fills { (0..all).filter(|position| !old.has_chunk(*position)).collect() } else { Vec::new() };
+        let has_no_chunk = |at: &u64| !old.made.contains(at) && old.array.chunks.get(*at).is_none();
+        let filled = if fills { (0..all).filter(has_no_chunk).collect() } else { Vec::new() };
         if !keeps_chunks && old.pending.iter().any(|task| is_encoded(&task.content)) {
             return None;
         }

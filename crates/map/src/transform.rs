@@ -99,14 +99,9 @@ fn convert(from: &[u8], to: &mut [u8], part: &ConvertedPart) -> Option<()> {
 /// Writes the seconds that PyTables shows for a time.
 fn seconds(from: &[u8], to: &mut [u8], big_endian: bool) -> Option<()> {
     let stored = u64::try_from(unsigned(from, big_endian)?).ok()?.cast_signed();
-    let (whole, micro) = (i32::try_from(stored >> 32).ok()?, low_half(stored));
+    let (whole, micro) = (i32::try_from(stored >> 32).ok()?, stored.to_le_bytes());
+    let micro = i32::from_le_bytes(*micro.first_chunk()?);
     write_integer((1e-6 * f64::from(micro) + f64::from(whole)).to_bits().into(), to, big_endian)
-}
-
-/// Returns the lower half of 64 bits as a signed number.
-fn low_half(number: i64) -> i32 {
-    let [a, b, c, d, ..] = number.to_le_bytes();
-    i32::from_le_bytes([a, b, c, d])
 }
 
 /// Returns stored bits as a number; `None` for more than 128 bits.

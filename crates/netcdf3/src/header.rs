@@ -10,11 +10,12 @@
 
 use bytes::Bytes;
 use virtualize_bytes::{ByteRange, Cursor, Endian, Limits, NeedBytes};
+use virtualize_hdf5::model::{ByteOrder, Datatype};
 
 use crate::layout::{RecordCount, check_order, records};
 use crate::{
     Error,
-    model::{Attribute, DataType, Dimension, File, Variable, Version},
+    model::{Attribute, CHAR, Dimension, Header, Variable, Version, float, integer},
 };
 
 /// Returns whether a file is NetCDF classic, given its first four bytes.
@@ -32,7 +33,7 @@ fn version(first_bytes: &[u8]) -> Option<Version> {
 }
 
 /// Parses the header at the start of a file of `size` bytes.
-pub(crate) fn parse(bytes: &Bytes, size: u64, limits: &Limits) -> Result<File> {
+pub(crate) fn parse(bytes: &Bytes, size: u64, limits: &Limits) -> Result<Header> {
     let version = version(bytes).ok_or(Error::NotNetcdf3)?;
     let mut reader = Reader::new(bytes, version);
     reader.u32()?;
@@ -48,7 +49,7 @@ pub(crate) fn parse(bytes: &Bytes, size: u64, limits: &Limits) -> Result<File> {
     let variables = list(&mut reader, "var_list", NC_VARIABLE, limits.objects, item)?;
     check_order(version, &variables, reader.offset())?;
     let records = records(&variables, stated, size)?;
-    Ok(File { version, dimensions, attributes, variables, records })
+    Ok(Header { dimensions, attributes, variables, records })
 }
 
 // Variables.
@@ -85,17 +86,13 @@ pub(crate) fn variable(
     }
     let attributes = attributes(reader, most_attributes)?;
     reader.enter("var");
-    let data_type = nc_type(reader)?;
+    let datatype = nc_type(reader)?;
     let _vsize = reader.count()?;
     let begin = reader.data_offset()?;
-    let size = size(data_type, &lengths)
-        .ok_or_else(|| reader.malformed(format!("\"{name}\" has more bytes than 64 bits can count")))?;
-    Ok(Variable { name, dimensions: ids, attributes, data_type, begin, size, is_record })
-}
-
-/// Returns the bytes of the data, or of one record; `None` past 64 bits.
-fn size(data_type: DataType, lengths: &[Option<u64>]) -> Option<u64> {
-    lengths.iter().flatten().try_fold(data_type.size(), |product, length| product.checked_mul(*length))
+    let size = lengths.iter().flatten().try_fold(datatype.size(), |product, n| product.checked_mul(*n));
+    let size =
+        size.ok_or_else(|| reader.malformed(format!("\"{name}\" has more bytes than 64 bits can count")))?;
+    Ok(Variable { name, dimensions: ids, attributes, datatype, begin, size, is_record })
 }
 
 // Attributes.
@@ -112,10 +109,10 @@ pub(crate) fn attributes(reader: &mut Reader<'_>, most: u64) -> Result<Vec<Attri
 fn attribute(reader: &mut Reader<'_>) -> Result<Attribute> {
     reader.enter("attr");
     let name = name(reader)?;
-    let data_type = nc_type(reader)?;
+    let datatype = nc_type(reader)?;
     let count = reader.count()?;
-    let values = reader.padded(count.saturating_mul(data_type.size()))?;
-    Ok(Attribute { name, data_type, values })
+    let values = reader.padded(count.saturating_mul(datatype.size()))?;
+    Ok(Attribute { name, datatype, values })
 }
 
 // Dimensions.
@@ -202,19 +199,19 @@ pub(crate) fn name(reader: &mut Reader<'_>) -> Result<String> {
 // ```
 
 /// Reads a type. Like netCDF-C, accepts those of CDF-5 in every version.
-pub(crate) fn nc_type(reader: &mut Reader<'_>) -> Result<DataType> {
+pub(crate) fn nc_type(reader: &mut Reader<'_>) -> Result<Datatype> {
     Ok(match reader.u32()? {
-        1 => DataType::Byte,
-        2 => DataType::Char,
-        3 => DataType::Short,
-        4 => DataType::Int,
-        5 => DataType::Float,
-        6 => DataType::Double,
-        7 => DataType::UByte,
-        8 => DataType::UShort,
-        9 => DataType::UInt,
-        10 => DataType::Int64,
-        11 => DataType::UInt64,
+        1 => integer(1, true, ByteOrder::Big),
+        2 => CHAR,
+        3 => integer(2, true, ByteOrder::Big),
+        4 => integer(4, true, ByteOrder::Big),
+        5 => float(4, ByteOrder::Big),
+        6 => float(8, ByteOrder::Big),
+        7 => integer(1, false, ByteOrder::Big),
+        8 => integer(2, false, ByteOrder::Big),
+        9 => integer(4, false, ByteOrder::Big),
+        10 => integer(8, true, ByteOrder::Big),
+        11 => integer(8, false, ByteOrder::Big),
         other => return Err(reader.malformed(format!("nc_type {other}, expected 1 to 11"))),
     })
 }
@@ -333,10 +330,7 @@ impl<'a> Reader<'a> {
 mod tests {
     mod header {
         use super::super::*;
-        use crate::{
-            header::Missing,
-            model::{DataType, Records},
-        };
+        use crate::{header::Missing, model::Records};
 
         /// Written by netCDF-C 4.10: `byte v(t, x)` with t unlimited of length 1 and x of length 3, values 1, 2, 3.
         const CLASSIC: &[u8] =
@@ -344,18 +338,18 @@ mod tests {
             \0\0\0\0\0\0\0\0\0\0\0\x0b\0\0\0\x01\0\0\0\x01v\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\
             \0\0\0\x01\0\0\0\x04\0\0\0\x60\x01\x02\x03";
 
-        fn parsed(bytes: &[u8]) -> Result<File> {
+        fn parsed(bytes: &[u8]) -> Result<Header> {
             parse(&Bytes::copy_from_slice(bytes), bytes.len() as u64, &Limits::default())
         }
 
         #[test]
         fn a_header_of_netcdf_c() {
             let file = parsed(CLASSIC).unwrap();
-            assert_eq!(file.version, Version::Classic);
             assert_eq!(file.records, Records { count: 1, stride: 3, is_streamed: false });
             let variable = &file.variables[0];
-            assert_eq!((variable.begin, variable.size, variable.data_type), (0x60, 3, DataType::Byte));
-            assert_eq!(file.shape(variable), [1, 3]);
+            assert_eq!((variable.begin, variable.size), (0x60, 3));
+            assert_eq!(variable.datatype, integer(1, true, ByteOrder::Big));
+            assert_eq!(variable.dimensions, [0, 1]);
         }
 
         #[test]
@@ -423,7 +417,7 @@ mod tests {
         use bytes::Bytes;
 
         use super::super::*;
-        use crate::model::{DataType, Version};
+        use crate::model::Version;
 
         #[test]
         fn values_lose_their_padding() {
@@ -432,14 +426,17 @@ mod tests {
                 \0\0\0\x01t\0\0\0\0\0\0\x02\0\0\0\x05hello\0\0\0";
             let bytes = Bytes::from_static(bytes);
             let read = attributes(&mut Reader::new(&bytes, Version::Classic), 2).unwrap();
-            let attribute = |name: &str, data_type, values: &'static [u8]| Attribute {
+            let attribute = |name: &str, datatype, values: &'static [u8]| Attribute {
                 name: name.to_owned(),
-                data_type,
+                datatype,
                 values: Bytes::from_static(values),
             };
             assert_eq!(
                 read,
-                [attribute("i", DataType::Short, b"\xff\xfe"), attribute("t", DataType::Char, b"hello")]
+                [
+                    attribute("i", integer(2, true, ByteOrder::Big), b"\xff\xfe"),
+                    attribute("t", CHAR, b"hello")
+                ]
             );
         }
     }

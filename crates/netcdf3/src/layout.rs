@@ -93,11 +93,11 @@ fn padded(size: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::DataType;
+    use crate::model::CHAR;
 
     fn variable(begin: u64, size: u64, is_record: bool) -> Variable {
-        let (name, data_type) = ("v".to_owned(), DataType::Byte);
-        Variable { name, dimensions: Vec::new(), attributes: Vec::new(), data_type, begin, size, is_record }
+        let (name, datatype) = ("v".to_owned(), CHAR);
+        Variable { name, dimensions: Vec::new(), attributes: Vec::new(), datatype, begin, size, is_record }
     }
 
     fn stride(variables: &[Variable]) -> u64 {

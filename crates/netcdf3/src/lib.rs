@@ -3,7 +3,7 @@
 //! # Design
 //!
 //! `header` and `layout` parse the NetCDF Classic Format Specification as pure functions of bytes; [`read()`] fetches as much
-//! of the header as there is; [`model`] is the result as plain data.
+//! of the header as there is. The result is the model of `virtualize-hdf5`: a root group with a dataset for each variable.
 //!
 //! ```text
 //! netcdf_file = header data
@@ -22,9 +22,7 @@
 mod error;
 mod header;
 mod layout;
-pub mod model;
-#[cfg(test)]
-mod mutations;
+mod model;
 mod read;
 
 pub use error::Error;

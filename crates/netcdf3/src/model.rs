@@ -1,27 +1,27 @@
-//! The contents of a file's header as plain data.
+//! The structures of a header, and their conversion to the model of array files.
 
-use std::fmt;
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use virtualize_bytes::{Address, ByteRange};
+use virtualize_hdf5::decode_element;
+use virtualize_hdf5::model::{
+    self, ByteOrder, CharacterSet, Classic, Dataset, Dataspace, Datatype, Element, FillMessage, FillTime,
+    FillValue, Float, Integer, Layout, Link, LinkTarget, Object, StringPadding,
+};
 
-/// A NetCDF classic file.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct File {
-    /// Variant of the format.
-    pub version: Version,
-    /// Dimensions, in the order of their ids.
-    pub dimensions: Vec<Dimension>,
-    /// Global attributes.
-    pub attributes: Vec<Attribute>,
-    /// Variables, in the order of their ids.
-    pub variables: Vec<Variable>,
-    /// Records.
-    pub records: Records,
+/// A header.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Header {
+    pub(crate) dimensions: Vec<Dimension>,
+    pub(crate) attributes: Vec<Attribute>,
+    pub(crate) variables: Vec<Variable>,
+    pub(crate) records: Records,
 }
 
 /// Variant of the format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Version {
+pub(crate) enum Version {
     /// CDF-1: classic, with offsets of 32 bits.
     Classic,
     /// CDF-2: offsets of 64 bits.
@@ -30,127 +30,245 @@ pub enum Version {
     Data64,
 }
 
-/// A dimension.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Dimension {
-    /// Name.
-    pub name: String,
+pub(crate) struct Dimension {
+    pub(crate) name: String,
     /// Length; `None` for the record dimension.
-    pub length: Option<u64>,
+    pub(crate) length: Option<u64>,
 }
 
-/// An attribute.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Attribute {
-    /// Name.
-    pub name: String,
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Attribute {
+    pub(crate) name: String,
     /// Type of a value.
-    pub data_type: DataType,
+    pub(crate) datatype: Datatype,
     /// Values in big-endian byte order, without padding.
-    pub values: Bytes,
+    pub(crate) values: Bytes,
 }
 
-/// A variable.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Variable {
-    /// Name.
-    pub name: String,
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Variable {
+    pub(crate) name: String,
     /// Ids of the dimensions, slowest first.
-    pub dimensions: Vec<usize>,
-    /// Attributes.
-    pub attributes: Vec<Attribute>,
-    /// Type of an element. Elements are big-endian.
-    pub data_type: DataType,
+    pub(crate) dimensions: Vec<usize>,
+    pub(crate) attributes: Vec<Attribute>,
+    /// Type of an element.
+    pub(crate) datatype: Datatype,
     /// Offset of the data; of the first record for a record variable.
-    pub begin: u64,
+    pub(crate) begin: u64,
     /// Bytes of the data without padding; of one record for a record variable.
-    pub size: u64,
+    pub(crate) size: u64,
     /// Whether the first dimension is the record dimension.
-    pub is_record: bool,
+    pub(crate) is_record: bool,
 }
 
 /// The records of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Records {
-    /// Number of records.
-    pub count: u64,
+pub(crate) struct Records {
+    pub(crate) count: u64,
     /// Bytes from a record to the next.
-    pub stride: u64,
+    pub(crate) stride: u64,
     /// Whether the header does not state the count, which then follows from the size of the file.
-    pub is_streamed: bool,
+    pub(crate) is_streamed: bool,
 }
 
-/// An external data type (`nc_type`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DataType {
-    /// 8-bit signed integer.
-    Byte,
-    /// 8-bit character.
-    Char,
-    /// 16-bit signed integer.
-    Short,
-    /// 32-bit signed integer.
-    Int,
-    /// 32-bit float.
-    Float,
-    /// 64-bit float.
-    Double,
-    /// 8-bit unsigned integer.
-    UByte,
-    /// 16-bit unsigned integer.
-    UShort,
-    /// 32-bit unsigned integer.
-    UInt,
-    /// 64-bit signed integer.
-    Int64,
-    /// 64-bit unsigned integer.
-    UInt64,
+/// Returns the type of an integer of `size` bytes.
+pub(crate) const fn integer(size: u32, signed: bool, order: ByteOrder) -> Datatype {
+    #[expect(clippy::cast_possible_truncation, reason = "at most 64 bits")]
+    let precision = size.saturating_mul(8) as u16;
+    Datatype::Integer(Integer { size, order, signed, bit_offset: 0, precision })
 }
 
-impl File {
-    /// Returns the shape of a variable, slowest axis first.
-    pub fn shape(&self, variable: &Variable) -> Vec<u64> {
-        let dimensions = variable.dimensions.iter().filter_map(|id| self.dimensions.get(*id));
-        dimensions.map(|dimension| dimension.length.unwrap_or(self.records.count)).collect()
+/// Returns the type of an IEEE 754 number of 4 or 8 bytes.
+pub(crate) const fn float(size: u32, order: ByteOrder) -> Datatype {
+    let (precision, exponent_size, mantissa_size, exponent_bias) =
+        if size == 4 { (32, 8, 23, 127) } else { (64, 11, 52, 1023) };
+    Datatype::Float(Float {
+        size,
+        order,
+        bit_offset: 0,
+        precision,
+        sign_location: if size == 4 { 31 } else { 63 },
+        exponent_location: mantissa_size,
+        exponent_size,
+        mantissa_location: 0,
+        mantissa_size,
+        exponent_bias,
+        normalization: 2,
+    })
+}
+
+/// The type `NC_CHAR`.
+pub(crate) const CHAR: Datatype =
+    Datatype::String { size: 1, padding: StringPadding::NullPadded, charset: CharacterSet::Ascii };
+
+impl Header {
+    /// Estimates the memory of the header and of the file that it becomes, in bytes. Does not count values of attributes as
+    /// stored, which are those of the file.
+    pub(crate) fn weight(&self) -> u64 {
+        const ITEM: u64 = 512;
+        let named = |name: &str| ITEM.saturating_add(name.len() as u64);
+        let of_attributes = |attributes: &[Attribute]| {
+            let values = |one: &Attribute| match one.datatype {
+                Datatype::String { .. } => one.values.len() as u64,
+                _ => one.count().saturating_mul(size_of::<Element>() as u64),
+            };
+            let weights = attributes.iter().map(|one| named(&one.name).saturating_add(values(one)));
+            weights.fold(0, u64::saturating_add)
+        };
+        let dimensions = self.dimensions.iter().map(|one| named(&one.name));
+        let variables = self.variables.iter().map(|one| {
+            let ids = (one.dimensions.len() as u64).saturating_mul(16);
+            named(&one.name).saturating_add(ids).saturating_add(of_attributes(&one.attributes))
+        });
+        dimensions.chain(variables).fold(of_attributes(&self.attributes), u64::saturating_add)
     }
-}
 
-impl DataType {
-    /// Returns the bytes of an element.
-    pub const fn size(self) -> u64 {
-        match self {
-            Self::Byte | Self::Char | Self::UByte => 1,
-            Self::Short | Self::UShort => 2,
-            Self::Int | Self::Float | Self::UInt => 4,
-            Self::Double | Self::Int64 | Self::UInt64 => 8,
+    /// Converts the header to a root group with a dataset for each variable.
+    pub(crate) fn into_file(self) -> model::File {
+        let Self { dimensions, attributes, variables, records } = self;
+        let shape = |ids: &[usize]| -> Vec<u64> {
+            let dimensions = ids.iter().filter_map(|id| dimensions.get(*id));
+            dimensions.map(|dimension| dimension.length.unwrap_or(records.count)).collect()
+        };
+        let mut root = model::Group { attributes: converted(attributes), ..model::Group::default() };
+        let mut objects = BTreeMap::new();
+        for (address, variable) in (1..).map(Address).zip(variables) {
+            let range = ByteRange::new(variable.begin, variable.size);
+            let shape = shape(&variable.dimensions);
+            let dataset = Dataset {
+                fill: fill(&variable),
+                datatype: variable.datatype,
+                committed_datatype: None,
+                dataspace: Dataspace::Simple { shape, max_shape: None },
+                dimensions: Some(variable.dimensions),
+                filters: Vec::new(),
+                layout: if variable.is_record {
+                    Layout::Records(range)
+                } else {
+                    Layout::Contiguous(Some(range))
+                },
+                attributes: converted(variable.attributes),
+                unreadable_attributes: Vec::new(),
+            };
+            objects.insert(address, Object::Dataset(Box::new(dataset)));
+            root.links.push(Link { name: variable.name, target: LinkTarget::Hard(address) });
+        }
+        objects.insert(Address(0), Object::Group(root));
+        let dimensions = dimensions.into_iter().map(|Dimension { name, length }| model::Dimension {
+            name,
+            length: length.unwrap_or(records.count),
+            is_record: length.is_none(),
+        });
+        model::File {
+            superblock_version: 0,
+            base_address: Address(0),
+            end: Address(u64::MAX),
+            cached: BTreeMap::new(),
+            offset_size: 8,
+            length_size: 8,
+            root: Address(0),
+            objects,
+            struct_metadata: None,
+            classic: Some(Classic {
+                dimensions: dimensions.collect(),
+                records: records.count,
+                stride: records.stride,
+                is_streamed: records.is_streamed,
+            }),
         }
     }
 }
 
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Classic => "CDF-1",
-            Self::Offset64 => "CDF-2",
-            Self::Data64 => "CDF-5",
-        })
+impl Attribute {
+    /// Returns the number of values.
+    fn count(&self) -> u64 {
+        (self.values.len() as u64).checked_div(self.datatype.size()).unwrap_or(0)
     }
 }
 
-impl fmt::Display for DataType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Byte => "NC_BYTE",
-            Self::Char => "NC_CHAR",
-            Self::Short => "NC_SHORT",
-            Self::Int => "NC_INT",
-            Self::Float => "NC_FLOAT",
-            Self::Double => "NC_DOUBLE",
-            Self::UByte => "NC_UBYTE",
-            Self::UShort => "NC_USHORT",
-            Self::UInt => "NC_UINT",
-            Self::Int64 => "NC_INT64",
-            Self::UInt64 => "NC_UINT64",
-        })
+/// Converts attributes. Like netCDF-C, which decodes them, states the byte order of the machine.
+fn converted(attributes: Vec<Attribute>) -> Vec<model::Attribute> {
+    let converted = attributes.into_iter().map(|attribute| {
+        let count = attribute.count();
+        let Attribute { name, datatype, values } = attribute;
+        let size = usize::try_from(datatype.size()).unwrap_or(1).max(1);
+        let elements = || values.chunks_exact(size).map(|value| decode_element(&datatype, value)).collect();
+        let list = Dataspace::Simple { shape: vec![count], max_shape: None };
+        let (datatype, dataspace, elements) = match &datatype {
+            // xarray compares it with characters, which are bytes.
+            Datatype::String { .. } if name == "_FillValue" && count == 1 => (CHAR, list, elements()),
+            Datatype::String { .. } => {
+                let (padding, charset) = (StringPadding::NullTerminated, CharacterSet::Utf8);
+                // netCDF4-python drops all NULs.
+                let text = String::from_utf8_lossy(&values).replace('\0', "");
+                let datatype = Datatype::VariableString { size: 16, padding, charset };
+                (datatype, Dataspace::Scalar, vec![Element::Text(text)])
+            }
+            Datatype::Integer(number) => {
+                (integer(number.size, number.signed, ByteOrder::Little), list, elements())
+            }
+            Datatype::Float(number) => (float(number.size, ByteOrder::Little), list, elements()),
+            other => (other.clone(), list, elements()),
+        };
+        model::Attribute { name, datatype, dataspace, elements }
+    });
+    converted.collect()
+}
+
+/// Returns the fill value of a variable. Like netCDF-C, uses an attribute `_FillValue` of one value in the type of the
+/// variable, else the default of the type. Bytes past the end of the file read as zero.
+fn fill(variable: &Variable) -> FillMessage {
+    let declared = variable.attributes.iter().find(|attribute| attribute.name == "_FillValue");
+    let declared = declared.filter(|one| one.datatype == variable.datatype && one.count() == 1);
+    let value = declared.map_or(FillValue::NetcdfDefault, |one| FillValue::User(one.values.clone()));
+    FillMessage { version: None, write_time: FillTime::Never, allocation_time: 0, value }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn elements(name: &str, datatype: Datatype, values: &'static [u8]) -> Vec<Element> {
+        let attribute = Attribute { name: name.to_owned(), datatype, values: Bytes::from_static(values) };
+        converted(vec![attribute]).remove(0).elements
+    }
+
+    #[test]
+    fn values_are_big_endian() {
+        let of = |datatype, values| elements("a", datatype, values);
+        let short = integer(2, true, ByteOrder::Big);
+        assert_eq!(of(short, &[0xff, 0xfe, 0, 1]), [Element::Integer(-2), Element::Integer(1)]);
+        assert_eq!(of(integer(1, false, ByteOrder::Big), &[0xff]), [Element::Integer(255)]);
+        assert_eq!(of(float(4, ByteOrder::Big), &[0x3f, 0, 0, 0]), [Element::Float(0.5)]);
+    }
+
+    /// What netCDF4-python 1.7 shows.
+    #[test]
+    fn text_is_one_value_without_nuls() {
+        for (stored, expected) in
+            [(&b"a\0b\0\0"[..], "ab"), (b"\xff\xe9 \xc3\xbc", "\u{fffd}\u{fffd} \u{fc}"), (b"", "")]
+        {
+            assert_eq!(elements("a", CHAR, stored), [Element::Text(expected.to_owned())]);
+            assert_eq!(elements("_FillValue", CHAR, stored), [Element::Text(expected.to_owned())]);
+        }
+    }
+
+    /// netCDF-C 4.10 ignores an attribute of another type or number: `NC_FILL_SHORT` is -32767.
+    #[test]
+    fn a_fill_value_has_the_type_of_its_variable() {
+        let short = || integer(2, true, ByteOrder::Big);
+        let fill = |datatype, values| {
+            let values = Bytes::from_static(values);
+            let attributes = vec![Attribute { name: "_FillValue".to_owned(), datatype, values }];
+            let (name, dimensions) = ("v".to_owned(), Vec::new());
+            let datatype = short();
+            let (begin, size, is_record) = (0, 2, false);
+            fill(&Variable { name, dimensions, attributes, datatype, begin, size, is_record }).value
+        };
+        assert_eq!(fill(short(), &[0, 5]), FillValue::User(Bytes::from_static(&[0, 5])));
+        assert_eq!(fill(short(), &[0, 5, 0, 6]), FillValue::NetcdfDefault);
+        assert_eq!(fill(CHAR, b"ab"), FillValue::NetcdfDefault);
+        assert_eq!(fill(integer(2, false, ByteOrder::Big), &[0, 5]), FillValue::NetcdfDefault);
     }
 }

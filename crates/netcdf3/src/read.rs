@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use virtualize_bytes::{ByteRange, Limits, ReadRanges};
+use virtualize_hdf5::model::File;
 
 use crate::{
     Error,
     header::{Missing, parse},
-    model::File,
 };
 
 /// Bytes of the first request: all of most headers.
@@ -30,9 +30,9 @@ pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Erro
         let more = source.read_ranges(&[rest]).await?.pop().unwrap_or_default();
         header = if header.is_empty() { more } else { [header, more].concat().into() };
         match parse(&header, size, limits) {
-            Ok(file) => {
-                source.hold("dimensions, attributes and variables", weight(&file))?;
-                return Ok(file);
+            Ok(header) => {
+                source.hold("dimensions, attributes and variables", header.weight())?;
+                return Ok(header.into_file());
             }
             Err(Missing::Bytes { structure, offset, range }) => {
                 let is_all = (header.len() as u64) < wanted || range.end() > size;
@@ -48,21 +48,4 @@ pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Erro
             Err(Missing::Nothing(error)) => return Err(error),
         }
     }
-}
-
-/// Returns the memory of a parsed header in bytes, without the values of attributes, which are those of the file.
-fn weight(file: &File) -> u64 {
-    const ITEM: u64 = 96;
-    let of_attributes = |attributes: &[crate::model::Attribute]| {
-        attributes
-            .iter()
-            .fold(0_u64, |sum, one| sum.saturating_add(ITEM).saturating_add(one.name.len() as u64))
-    };
-    let dimensions = file.dimensions.iter().map(|one| ITEM.saturating_add(one.name.len() as u64));
-    let variables = file.variables.iter().map(|one| {
-        let ids = (one.dimensions.len() as u64).saturating_mul(8);
-        let names = ITEM.saturating_mul(2).saturating_add(one.name.len() as u64);
-        ids.saturating_add(names).saturating_add(of_attributes(&one.attributes))
-    });
-    dimensions.chain(variables).fold(of_attributes(&file.attributes), u64::saturating_add)
 }

@@ -44,7 +44,7 @@ fn with_dimensions(count: u32) -> Vec<u8> {
 fn a_long_header_takes_few_requests() {
     let source = Recorded(MemorySource(with_dimensions(50_000).into()), Mutex::default());
     let file = block_on(read(&source, &Limits::default())).unwrap();
-    assert_eq!(file.dimensions.len(), 50_000);
+    assert_eq!(file.classic.unwrap().dimensions.len(), 50_000);
     let requests = source.1.into_inner().unwrap();
     let kib = |n: u64| n << 10;
     let expected = [(0, kib(64)), (kib(64), kib(192)), (kib(256), 600_032 - kib(256))];

@@ -2,10 +2,9 @@
 
 use std::io::Read;
 
-use crate::{DecodeError, corrupt};
+use virtualize_bytes::read_bounded;
 
-/// Maximum number of bytes that are decoded after the limit, to verify the checksum at the end.
-const MAX_EXCESS: u64 = 1 << 28;
+use crate::{DecodeError, corrupt};
 
 pub(crate) fn zlib(bytes: &[u8], limit: usize) -> Result<Vec<u8>, DecodeError> {
     read("zlib", flate2::read::ZlibDecoder::new(bytes), limit)
@@ -16,14 +15,7 @@ pub(crate) fn zstd(bytes: &[u8], limit: usize) -> Result<Vec<u8>, DecodeError> {
     read("zstd", decoder.single_frame(), limit)
 }
 
-/// Reads at most `limit + 1` bytes.
-fn read(codec: &'static str, mut decoder: impl Read, limit: usize) -> Result<Vec<u8>, DecodeError> {
-    let mut out = Vec::with_capacity(limit.min(1 << 20));
-    let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-    let read = decoder.by_ref().take(most).read_to_end(&mut out);
-    match read.and_then(|_| std::io::copy(&mut decoder.take(MAX_EXCESS), &mut std::io::sink())) {
-        Err(error) => Err(corrupt(codec, error)),
-        Ok(MAX_EXCESS..) => Err(DecodeError::TooLong { codec: codec.to_owned(), limit }),
-        Ok(_) => Ok(out),
-    }
+fn read(codec: &'static str, decoder: impl Read, limit: usize) -> Result<Vec<u8>, DecodeError> {
+    let decoded = read_bounded(decoder, limit).map_err(|error| corrupt(codec, error))?;
+    decoded.ok_or_else(|| DecodeError::TooLong { codec: codec.to_owned(), limit })
 }

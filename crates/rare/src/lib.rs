@@ -3,7 +3,6 @@
 //! Architecture invariants: no I/O; stored bytes are untrusted, so every decoder stops at the expected size.
 
 mod baseline_jpeg;
-mod bits;
 mod inflate;
 mod jpeg;
 mod jpegls;

@@ -9,10 +9,10 @@
 //! floats are decoded, and no error bounds that are relative to each value. Values are restored with the operations of the C
 //! library in the same order and width, so that they are those of the original decoder, bit by bit.
 
+use virtualize_bytes::BitReader;
+
 use crate::{
-    DecodeError,
-    bits::BitReader,
-    corrupt, parameters,
+    DecodeError, corrupt, parameters,
     sz3::{
         blocks::Lorenzo,
         huffman::{Reader, Tree},

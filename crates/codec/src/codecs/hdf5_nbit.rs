@@ -5,7 +5,8 @@
 //! chunk; the type: 1 atomic (size, byte order, precision, bit offset), 2 array (size, base type), 3 compound (size,
 //! number of members, then offset and type of each), 4 any other (size), stored unchanged.
 
-use crate::bits::BitReader;
+use virtualize_bytes::BitReader;
+
 use crate::{CodecFailure, corrupt, parameters};
 
 const NAME: &str = "nbit";

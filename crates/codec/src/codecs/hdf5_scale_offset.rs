@@ -13,7 +13,8 @@
 //! …  differences, most significant bit first; all ones stand for the fill value
 //! ```
 
-use crate::bits::BitReader;
+use virtualize_bytes::BitReader;
+
 use crate::{CodecFailure, corrupt, parameters};
 
 const NAME: &str = "scale-offset";

@@ -3,8 +3,9 @@
 //!
 //! Samples of 32 and 64 bits are shuffled and coded as bytes. Scanlines are padded to whole blocks.
 
+use virtualize_bytes::{BitReader, BitWriter};
+
 use super::shuffle;
-use crate::bits::{BitReader, BitWriter};
 use crate::{CodecFailure, corrupt, parameters};
 
 const NAME: &str = "szip";

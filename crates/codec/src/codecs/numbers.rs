@@ -1,13 +1,10 @@
 //! Numbers that are stored in another size or type than that of the array: integers with unused bits, packed integers,
 //! and complex numbers of integers.
 
+use virtualize_bytes::{BitReader, BitWriter};
 use virtualize_zarr::{Endian, StoredInteger};
 
-use crate::{
-    CodecFailure,
-    bits::{BitReader, BitWriter},
-    corrupt, parameters,
-};
+use crate::{CodecFailure, corrupt, parameters};
 
 fn get(bytes: &[u8], is_big: bool) -> u128 {
     let push = |value: u128, byte: &u8| (value << 8) | u128::from(*byte);

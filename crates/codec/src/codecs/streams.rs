@@ -4,11 +4,10 @@
 use std::io::{self, BufReader, Read, Write};
 
 use lzma_rust2::{LzmaOptions, LzmaReader, LzmaWriter, XzOptions, XzReader, XzWriter};
+use virtualize_bytes::read_bounded;
 
 use crate::{CodecFailure, corrupt, parameters};
 
-/// Maximum number of bytes that are decoded after the limit.
-const MAX_EXCESS: u64 = 1 << 28;
 /// Magic bytes of the xz container.
 const XZ: &[u8] = b"\xfd7zXZ\0";
 /// Memory for a dictionary of LZMA, in KiB. The highest preset of xz takes 64 MiB.
@@ -18,17 +17,10 @@ const LZMA_PRESET: u32 = 1;
 /// The fastest level of Zstandard, whatever the configuration: decoders do not depend on it.
 const ZSTD_LEVEL: i32 = 1;
 
-/// Reads at most `limit + 1` bytes. A missing or wrong checksum at the end of the stream is an error, as for other
-/// readers, however long the stream is.
-fn read(codec: &'static str, mut decoder: impl Read, limit: usize) -> Result<Vec<u8>, CodecFailure> {
-    let mut out = Vec::with_capacity(limit.min(1 << 20));
-    let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-    let read = decoder.by_ref().take(most).read_to_end(&mut out);
-    match read.and_then(|_| io::copy(&mut decoder.take(MAX_EXCESS), &mut io::sink())) {
-        Err(error) => Err(corrupt(codec, error)),
-        Ok(MAX_EXCESS..) => Err(CodecFailure::TooLong { codec: codec.to_owned(), limit }),
-        Ok(_) => Ok(out),
-    }
+/// Decodes a stream to at most `limit + 1` bytes.
+fn read(codec: &'static str, decoder: impl Read, limit: usize) -> Result<Vec<u8>, CodecFailure> {
+    let decoded = read_bounded(decoder, limit).map_err(|error| corrupt(codec, error))?;
+    decoded.ok_or_else(|| CodecFailure::TooLong { codec: codec.to_owned(), limit })
 }
 
 /// Reads `length` bytes from the start of a stream, whose end may be missing.

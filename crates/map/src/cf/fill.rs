@@ -52,7 +52,11 @@ impl FillQuestion<'_> {
         let mut plan = FillPlan {
             decision: FillDecision {
                 policy: self.policy,
-                sources: vec![self.header_source()],
+                sources: vec![FillSource {
+                    origin: self.origin.clone(),
+                    text: show_scalar(self.data_type, self.header),
+                    outcome: Outcome::Used,
+                }],
                 fill_value: Some(self.header.clone()),
                 sentinel: None,
             },
@@ -66,11 +70,6 @@ impl FillQuestion<'_> {
             ZarrFormat::V2 => self.write_v2(&mut plan),
         }
         plan
-    }
-
-    fn header_source(&self) -> FillSource {
-        let origin = self.origin.clone();
-        FillSource { origin, text: show_scalar(self.data_type, self.header), outcome: Outcome::Used }
     }
 
     fn read_sentinel(&self, plan: &mut FillPlan) {
@@ -122,13 +121,6 @@ impl FillQuestion<'_> {
         }
     }
 
-    /// Whether `_FillValue` is text of one byte, which h5netcdf shows as bytes.
-    fn is_one_character(&self) -> bool {
-        self.attributes
-            .get("_FillValue")
-            .is_some_and(|attribute| attribute.data_type == Some(DataType::FixedBytes(1)))
-    }
-
     /// Returns the type with the sign that NetCDF's attribute `_Unsigned` gives it.
     fn shown_type(&self) -> DataType {
         self.attributes.shown_type(self.data_type)
@@ -154,7 +146,9 @@ impl FillQuestion<'_> {
             plan.decision.fill_value = None;
             return self.write_missing(plan, is_zero(self.missing_reads));
         };
-        if matches!(self.data_type, DataType::FixedBytes(_)) && !self.is_one_character() {
+        // h5netcdf shows text of one byte as bytes.
+        let stored = self.attributes.get("_FillValue").and_then(|attribute| attribute.data_type.as_ref());
+        if matches!(self.data_type, DataType::FixedBytes(_)) && stored != Some(&DataType::FixedBytes(1)) {
             // On the original, h5netcdf shows such a sentinel as text. That equals no bytes, so it masks nothing.
             plan.decision.fill_value = None;
             plan.attribute = Some(match &sentinel {

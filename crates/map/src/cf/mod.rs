@@ -8,10 +8,7 @@ mod packing;
 #[cfg(test)]
 mod tests;
 
-use serde_json::Value;
 use virtualize_zarr::DataType;
-
-use crate::source_attribute::{float_json, integer_json};
 
 pub use crate::cf::fill::netcdf_default_fill;
 pub(crate) use crate::cf::fill::{FillPlan, FillQuestion, write_sentinels};
@@ -50,18 +47,6 @@ pub(crate) enum CfValue {
     Bytes(Vec<u8>),
     /// A value that no array has, with its description.
     Other(String),
-}
-
-impl CfValue {
-    /// Returns a number or text as JSON; null for others.
-    pub(crate) fn into_json(self) -> Value {
-        match self {
-            Self::Integer(value) => integer_json(value),
-            Self::Float(value) => float_json(value),
-            Self::Text(text) => text.into(),
-            Self::Complex(..) | Self::Bytes(_) | Self::Other(_) => Value::Null,
-        }
-    }
 }
 
 impl CfAttributes {

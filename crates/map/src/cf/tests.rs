@@ -9,8 +9,8 @@ use virtualize_zarr::{
 
 use super::fill::{cast, is_rounded_end, wrapped};
 use super::{
-    CfAttribute, CfAttributes, CfValue, FillPlan, FillQuestion, check_factors, widened_packing,
-    write_sentinels,
+    CfAttribute, CfAttributes, CfValue, FillPlan, FillQuestion, check_factors, netcdf_default_fill,
+    widened_packing, write_sentinels,
 };
 use crate::unpack::UnpackRefusal;
 use crate::{ArrayReport, FillPolicy};
@@ -375,4 +375,23 @@ fn unpacked_numbers_are_those_of_xarray() {
     assert_eq!(single[1] as f32, 30.0 * 0.1_f32 + 1.0);
     let double = decoded(packed(DataType::Float64, 0.1));
     assert!(double[0].is_nan() && (double[1] - 4.0).abs() < 1e-15);
+}
+
+/// `netCDF4.default_fillvals` of netCDF4-python 1.7, as bytes of NumPy.
+#[test]
+fn default_fill_values_are_those_of_netcdf_c() {
+    let bytes = |data_type| match netcdf_default_fill(&data_type) {
+        Some((_, FillValue::Fixed(bytes))) => bytes.to_vec(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(bytes(DataType::Float32), [0, 0, 0xf0, 0x7c]);
+    assert_eq!(bytes(DataType::Float64), [0, 0, 0, 0, 0, 0, 0x9e, 0x47]);
+    assert_eq!(bytes(DataType::Int8), (-127_i8).to_le_bytes());
+    assert_eq!(bytes(DataType::Int16), (-32_767_i16).to_le_bytes());
+    assert_eq!(bytes(DataType::Int32), (-2_147_483_647_i32).to_le_bytes());
+    assert_eq!(bytes(DataType::Int64), (-9_223_372_036_854_775_806_i64).to_le_bytes());
+    assert_eq!(bytes(DataType::UInt8), [255]);
+    assert_eq!(bytes(DataType::UInt16), [255; 2]);
+    assert_eq!(bytes(DataType::UInt32), [255; 4]);
+    assert_eq!(bytes(DataType::UInt64), 18_446_744_073_709_551_614_u64.to_le_bytes());
 }

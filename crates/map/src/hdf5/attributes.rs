@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use half::f16;
 use serde_json::{Map, Value};
 use virtualize_hdf5::model::{
-    Attribute, ByteOrder, CharacterSet, Dataset, Dataspace, Datatype, Element, File, FillMessage, FillValue,
-    Integer, Member, Object, Selection,
+    Attribute, ByteOrder, CharacterSet, Dataset, Dataspace, Datatype, Element, File, Integer, Member, Object,
+    Selection,
 };
 use virtualize_remedy::Code;
 use virtualize_zarr::{DataType, Endian, ZarrFormat};
@@ -65,30 +65,6 @@ impl Shown<'_> {
         self.shared.take("paths of references", path.len() as u64)?;
         Ok(path)
     }
-}
-
-/// Converts attributes. Returns those with a JSON representation, and (name, reason) of the others.
-pub(super) fn attributes_json(
-    attributes: &[Attribute],
-    names: Shown<'_>,
-) -> (Map<String, Value>, Vec<(String, Error)>) {
-    let mut converted = Map::new();
-    let mut left_out = Vec::new();
-    for attribute in attributes.iter().filter(|attribute| !HIDDEN.contains(&attribute.name.as_str())) {
-        if attribute.name == "_ARRAY_DIMENSIONS" {
-            let (name, problem) = (attribute.name.clone(), "is reserved for the names of dimensions");
-            left_out.push((name.clone(), Error::name(&name, problem)));
-            continue;
-        }
-        let value = names.shared.take("attributes", ATTRIBUTE.saturating_add(attribute.name.len() as u64));
-        match value.and_then(|()| attribute_json(attribute, names)) {
-            Ok(value) => {
-                converted.insert(attribute.name.clone(), value);
-            }
-            Err(why) => left_out.push((attribute.name.clone(), why)),
-        }
-    }
-    (converted, left_out)
 }
 
 /// Converts an attribute.
@@ -234,14 +210,7 @@ impl Mapper<'_> {
         data_type: &DataType,
         fill: &FillPlan,
     ) -> Map<String, Value> {
-        self.keep_attributes(path, &dataset.attributes);
-        let (mut attributes, left_out) = attributes_json(&dataset.attributes, self.shown());
-        for (name, why) in left_out.iter().filter(|(name, _)| name != "_FillValue") {
-            self.attribute_left_out(path, name, why);
-        }
-        for error in &dataset.unreadable_attributes {
-            self.report.warn(Code::AttributeUnreadable, path, format!("an attribute is left out: {error}"));
-        }
+        let mut attributes = self.attributes(path, &dataset.attributes, &dataset.unreadable_attributes, true);
         self.report.extend(path, write_sentinels(meanings, data_type, fill, &mut attributes));
         if let Some(flags) = flags(&dataset.datatype) {
             for (name, value) in flags {
@@ -269,16 +238,58 @@ impl Mapper<'_> {
 }
 
 impl Mapper<'_> {
-    /// Keeps the attributes of a node with their types, if the options ask for it. Attributes without a value are left
-    /// out, which the conversion to JSON has reported.
-    pub(super) fn keep_attributes(&mut self, path: &str, attributes: &[Attribute]) {
-        self.note_hidden(path, attributes);
-        if !self.options.source_attributes {
-            return;
+    /// Converts the attributes of a node to JSON, and keeps them with their types if the options ask for it. Reports those
+    /// that are omitted, except for the `_FillValue` of an array, which its fill value reports.
+    pub(super) fn attributes(
+        &mut self,
+        path: &str,
+        attributes: &[Attribute],
+        unreadable: &[virtualize_hdf5::Error],
+        is_array: bool,
+    ) -> Map<String, Value> {
+        let mut shown: Vec<&Attribute> = attributes.iter().collect();
+        if self.own.file.classic.is_none() {
+            self.note_hidden(path, attributes);
+            shown.retain(|attribute| !HIDDEN.contains(&attribute.name.as_str()));
         }
-        let shown = attributes.iter().filter(|attribute| !HIDDEN.contains(&attribute.name.as_str()));
-        let kept = shown.filter_map(|attribute| source_attribute(attribute, self.shown())).collect();
-        self.report.attributes.insert(path.to_owned(), kept);
+        let mut names = BTreeSet::new();
+        shown.retain(|attribute| {
+            let is_first = names.insert(attribute.name.as_str());
+            if !is_first {
+                // netCDF4-python shows the first of several.
+                let message =
+                    format!("the attribute \"{}\" is left out: another one has this name", attribute.name);
+                self.report.warn(Code::NameCollision, path, message);
+            }
+            is_first
+        });
+        if self.options.source_attributes {
+            let kept =
+                shown.iter().filter_map(|attribute| source_attribute(attribute, self.shown())).collect();
+            self.report.attributes.insert(path.to_owned(), kept);
+        }
+        let mut converted = Map::new();
+        for attribute in shown {
+            let name = attribute.name.as_str();
+            let value = if name == "_ARRAY_DIMENSIONS" {
+                Err(Error::name(name, "is reserved for the names of dimensions"))
+            } else {
+                let taken = self.take("attributes", ATTRIBUTE.saturating_add(name.len() as u64));
+                taken.and_then(|()| attribute_json(attribute, self.shown()))
+            };
+            match value {
+                Ok(value) => drop(converted.insert(name.to_owned(), value)),
+                Err(_) if name == "_FillValue" && is_array => {}
+                Err(why) => {
+                    let message = format!("the attribute \"{name}\" is left out: {why}");
+                    self.report.warn(Code::AttributeLeftOut, path, message);
+                }
+            }
+        }
+        for error in unreadable {
+            self.report.warn(Code::AttributeUnreadable, path, format!("an attribute is left out: {error}"));
+        }
+        converted
     }
 
     /// Notes an object whose attributes CLASS and NAME, as of HDF5 images and tables, are hidden although they do not
@@ -308,7 +319,12 @@ impl Mapper<'_> {
 
     /// Keeps the names of the unlimited dimensions that a group defines, if the options ask for attributes.
     pub(super) fn keep_unlimited(&mut self, path: &str, dimensions: &Dimensions) {
-        let names: Vec<String> = dimensions.unlimited().map(str::to_owned).collect();
+        let names: Vec<String> = match &self.own.file.classic {
+            Some(classic) => {
+                classic.dimensions.iter().filter(|one| one.is_record).map(|one| one.name.clone()).collect()
+            }
+            None => dimensions.unlimited().map(str::to_owned).collect(),
+        };
         if self.options.source_attributes && !names.is_empty() {
             self.report.unlimited.insert(path.to_owned(), names);
         }
@@ -348,7 +364,14 @@ fn source_value(attribute: &Attribute) -> Option<SourceValue> {
             },
             is_utf8: *charset == CharacterSet::Utf8,
             shape,
-            elements: elements.into_iter().map(text_bytes).collect::<Option<_>>()?,
+            elements: elements
+                .into_iter()
+                .map(|element| match element {
+                    Element::Text(text) => Some(text.as_bytes().to_vec()),
+                    Element::Bytes(bytes) => Some(bytes.clone()),
+                    _ => None,
+                })
+                .collect::<Option<_>>()?,
         },
         Datatype::Sequence { base, .. } => SourceValue::Sequences {
             data_type: numpy_type(base)?,
@@ -365,14 +388,6 @@ fn source_value(attribute: &Attribute) -> Option<SourceValue> {
 fn items(element: &Element) -> Option<Vec<&Element>> {
     match element {
         Element::List(items) => Some(items.iter().collect()),
-        _ => None,
-    }
-}
-
-fn text_bytes(element: &Element) -> Option<Vec<u8>> {
-    match element {
-        Element::Text(text) => Some(text.as_bytes().to_vec()),
-        Element::Bytes(bytes) => Some(bytes.clone()),
         _ => None,
     }
 }
@@ -455,9 +470,13 @@ fn pack_one(element: &Element, datatype: &Datatype, packed: &mut Vec<u8>) -> Opt
             let size = usize::try_from(integer.size).ok()?;
             push_number(value.to_le_bytes().get(..size)?, integer.order, packed);
         }
-        (Element::Float(value), Datatype::Float(float)) => {
-            push_float(*value, float.size, float.order, packed)?
-        }
+        (Element::Float(value), Datatype::Float(float)) => match float.size {
+            2 => push_number(&f16::from_f64(*value).to_le_bytes(), float.order, packed),
+            #[expect(clippy::cast_possible_truncation, reason = "a 32-bit float was read as 64 bits")]
+            4 => push_number(&(*value as f32).to_le_bytes(), float.order, packed),
+            8 => push_number(&value.to_le_bytes(), float.order, packed),
+            _ => return None,
+        },
         (Element::Complex(real, imaginary), Datatype::Complex { base }) => {
             pack_one(&Element::Float(*real), base, packed)?;
             pack_one(&Element::Float(*imaginary), base, packed)?;
@@ -476,17 +495,6 @@ fn pack_one(element: &Element, datatype: &Datatype, packed: &mut Vec<u8>) -> Opt
             packed.extend(compound);
         }
         (Element::List(items), Datatype::Array { base, .. }) => packed.extend(pack(items, base)?),
-        _ => return None,
-    }
-    Some(())
-}
-
-fn push_float(value: f64, size: u32, order: ByteOrder, packed: &mut Vec<u8>) -> Option<()> {
-    match size {
-        2 => push_number(&f16::from_f64(value).to_le_bytes(), order, packed),
-        #[expect(clippy::cast_possible_truncation, reason = "a 32-bit float was read as 64 bits")]
-        4 => push_number(&(value as f32).to_le_bytes(), order, packed),
-        8 => push_number(&value.to_le_bytes(), order, packed),
         _ => return None,
     }
     Some(())
@@ -521,29 +529,13 @@ pub(super) fn time_bounds(file: &File) -> BTreeSet<String> {
 /// Converts the attributes of a dataset that have a meaning in CF.
 pub(super) fn cf_attributes(dataset: &Dataset) -> CfAttributes {
     let known = dataset.attributes.iter().filter(|attribute| CfAttributes::has_meaning(&attribute.name));
-    known.map(cf_attribute).collect()
-}
-
-/// Returns the place that declares the fill value of a dataset, for the report.
-pub(super) fn fill_origin(message: &FillMessage) -> String {
-    let state = match &message.value {
-        FillValue::Undefined => "undefined",
-        FillValue::Default => "library default",
-        FillValue::User(_) => "user-defined",
-    };
-    match message.version {
-        Some(0) => format!("old fill value message (0x0004), {state}"),
-        Some(version) => format!("fill value message, version {version}, {state}"),
-        None => format!("no fill value message, {state}"),
-    }
-}
-
-fn cf_attribute(attribute: &Attribute) -> CfAttribute {
-    CfAttribute {
-        name: attribute.name.clone(),
-        data_type: data_type(&attribute.datatype),
-        values: attribute.elements.iter().map(cf_value).collect(),
-    }
+    known
+        .map(|attribute| CfAttribute {
+            name: attribute.name.clone(),
+            data_type: data_type(&attribute.datatype),
+            values: attribute.elements.iter().map(cf_value).collect(),
+        })
+        .collect()
 }
 
 fn data_type(datatype: &Datatype) -> Option<DataType> {

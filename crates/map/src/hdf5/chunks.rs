@@ -1,7 +1,7 @@
 //! Planning of chunks: the file and range that store each chunk of an array, and the chunks that have to be created.
 //!
-//! [`ChunkPlanner`] holds what a plan depends on. This file plans chunked storage; other layouts are in [`super::contiguous`]
-//! and [`super::virtual_dataset`].
+//! [`ChunkPlanner`] holds what a plan depends on. This file plans chunked storage; other layouts are in [`super::contiguous`],
+//! [`super::records`] and [`super::virtual_dataset`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -41,6 +41,8 @@ pub(super) struct ChunkPlanner<'a> {
     pub(super) options: &'a MapOptions,
     /// Size of the file in bytes; 0 if it is not known.
     pub(super) file_size: u64,
+    /// Start of the records of a NetCDF classic file whose small records are inlined.
+    pub(super) small_records: Option<u64>,
     /// The file, and the others that it names.
     pub(super) context: FileContext<'a>,
 }
@@ -337,6 +339,7 @@ impl ChunkPlanner<'_> {
             Layout::Compact(bytes) => self.compact(bytes),
             Layout::Contiguous(None) => Ok(self.one_missing_chunk()),
             Layout::Contiguous(Some(range)) => self.contiguous(*range),
+            Layout::Records(first) => self.records(*first),
             Layout::External(segments) => self.external(segments),
             Layout::Chunked(chunked) => self.chunked(chunked),
             Layout::Virtual(mappings) => self.virtual_sources(mappings),
@@ -376,7 +379,15 @@ impl ChunkPlanner<'_> {
         let chunks = self.chunks(chunked)?;
         let mut plan = ChunkPlan { chunk_shape: chunks.shape.clone(), ..self.one_missing_chunk() };
         if self.is_empty() || chunked.chunks.addresses.is_empty() {
-            return Ok(self.with_codecs(plan, chunks.pipeline.applied(0), chunks.bytes));
+            // Constant chunks may be encoded.
+            let codecs = chunks.pipeline.applied(0);
+            if self.must_be_made().is_none()
+                && codecs.iter().all(can_encode)
+                && self.clients_decode(&codecs, &plan.chunk_shape, chunks.bytes).is_ok()
+            {
+                plan.codecs = self.chain(codecs);
+            }
+            return Ok(plan);
         }
         let table = &chunked.chunks;
         check_table(table, &chunks.grid)?;
@@ -463,17 +474,6 @@ impl ChunkPlanner<'_> {
         }
     }
 
-    /// Sets the codecs of an array without allocated chunks, in which constant chunks may be encoded.
-    fn with_codecs(&self, mut plan: ChunkPlan, codecs: Vec<Codec>, bytes: u64) -> ChunkPlan {
-        if self.must_be_made().is_none()
-            && codecs.iter().all(can_encode)
-            && self.clients_decode(&codecs, &plan.chunk_shape.clone(), bytes).is_ok()
-        {
-            plan.codecs = self.chain(codecs);
-        }
-        plan
-    }
-
     /// Returns the codec of integers with unused bits, if codecs may have our own names.
     fn own_integers(&self) -> Option<Codec> {
         let ElementTransform::Integer {
@@ -529,8 +529,17 @@ impl Chunks<'_> {
     /// Returns the filter mask of a chunk: bit *n* is set if filter *n* was skipped. Partial edge chunks may skip all
     /// filters, by a flag of the layout.
     pub(super) fn mask(&self, position: u64, table: &ChunkTable) -> u32 {
-        if self.chunked.unfiltered_edges && self.is_partial(position) {
-            return u32::MAX;
+        if self.chunked.unfiltered_edges
+            && let Some(indices) = chunk_indices(position, &self.grid)
+        {
+            let mut ends = indices
+                .iter()
+                .zip(&self.shape)
+                .map(|(index, chunk)| index.saturating_add(1).saturating_mul(*chunk))
+                .zip(self.extent);
+            if ends.any(|(end, extent)| end > *extent) {
+                return u32::MAX;
+            }
         }
         table.filter_masks.get(&position).copied().unwrap_or(0)
     }
@@ -548,16 +557,6 @@ impl Chunks<'_> {
             }
         }
         content
-    }
-
-    /// Whether a chunk extends beyond the array.
-    fn is_partial(&self, position: u64) -> bool {
-        let Some(indices) = chunk_indices(position, &self.grid) else { return false };
-        indices
-            .iter()
-            .zip(&self.shape)
-            .zip(self.extent)
-            .any(|((index, chunk), extent)| index.saturating_add(1).saturating_mul(*chunk) > *extent)
     }
 }
 

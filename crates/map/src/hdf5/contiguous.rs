@@ -64,6 +64,10 @@ impl ChunkPlanner<'_> {
             return Err(Error::malformed("contiguous layout", problem));
         }
         let range = ByteRange::new(range.start, needed);
+        if self.is_cut_off(range) {
+            self.cut_off(&mut plan, 0, range)?;
+            return Ok(plan);
+        }
         self.check_end(range.end())?;
         if let Some(why) = self.must_be_made() {
             self.check_limit(1, &plan.chunk_shape, why)?;

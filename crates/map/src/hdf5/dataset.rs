@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use virtualize_hdf5::model::{
-    ByteOrder, CharacterSet, ChunkIndexKind, Dataset, Dataspace, Datatype, Filter, Float, Integer, Layout,
-    Object,
+    ByteOrder, CharacterSet, ChunkIndexKind, Dataset, Dataspace, Datatype, File, Filter, Float, Integer,
+    Layout, Object,
 };
 use virtualize_remedy::Code;
 use virtualize_zarr::{Array, ChunkGrid, ChunkManifest, FillValue, SourceId, ZarrFormat};
 
 use super::Mapper;
-use super::attributes::{cf_attributes, fill_origin};
+use super::attributes::cf_attributes;
 use super::chunks::{ChunkPlanner, can_encode, is_reference, item_type};
 use super::datatype::{ElementType, array_member, element_type, has_times, ieee_type};
 use super::dimensions::AxisDimension;
-use super::fill::DatasetFill;
+use super::fill::{DatasetFill, fill_origin};
 use crate::cf::{FillQuestion, check_factors, unpack, widened_packing};
 use crate::mapped::{chunk_bytes, task_bytes};
 use crate::unpack::refusal_diagnostic;
@@ -32,7 +32,7 @@ impl Mapper<'_> {
                 &dataset.datatype,
                 Datatype::VariableString { charset: CharacterSet::Ascii, .. }
             ),
-            source_layout: describe_layout(&dataset.layout),
+            source_layout: describe_layout(&dataset.layout, self.own.file),
             source_filters: dataset.filters.iter().map(describe_filter).collect(),
             ..ArrayReport::default()
         };
@@ -87,9 +87,11 @@ impl Mapper<'_> {
             objects: &Arc::clone(&self.names),
             options: self.options,
             file_size: self.own.source.size,
+            small_records: self.small_records,
             context: self.file_context(),
         };
         let mut plan = planner.plan()?;
+        self.report.diagnostics.extend(planner.records_diagnostics(path));
         const SHORT: &str = "the variable is shorter than its unlimited dimensions";
         let padded = match planner.padded(&mut plan, &axes) {
             Ok(padded) => padded,
@@ -123,8 +125,8 @@ impl Mapper<'_> {
         let question = FillQuestion {
             format: self.options.format,
             data_type: &element.data_type,
-            policy: FillPolicy("hdf5-header"),
-            origin: fill_origin(&dataset.fill),
+            policy: FillPolicy(if self.own.file.classic.is_some() { "netcdf-fill" } else { "hdf5-header" }),
+            origin: fill_origin(&dataset.fill, &element.data_type),
             header: &array_fill.header,
             missing_reads: &array_fill.unallocated,
             attributes: &meanings,
@@ -298,11 +300,17 @@ fn order(order: ByteOrder, size: u32) -> &'static str {
 }
 
 /// Describes a layout, such as "chunked [10, 20], version-1 B-tree".
-pub(super) fn describe_layout(layout: &Layout) -> String {
+pub(super) fn describe_layout(layout: &Layout, file: &File) -> String {
     match layout {
         Layout::Compact(_) => "compact".to_owned(),
         Layout::Contiguous(Some(_)) => "contiguous".to_owned(),
         Layout::Contiguous(None) => "contiguous, never allocated".to_owned(),
+        Layout::Records(first) => match &file.classic {
+            Some(classic) if classic.stride != first.length => {
+                "records, alternating with those of other variables".to_owned()
+            }
+            _ => "records, contiguous".to_owned(),
+        },
         Layout::External(segments) => format!("in {} segments of external files", segments.len()),
         Layout::Virtual(mappings) => format!("virtual, {} mappings", mappings.len()),
         Layout::Unreadable(_) => "unreadable".to_owned(),

@@ -108,6 +108,9 @@ impl Dimensions {
         let mut unlabeled = Unlabeled::default();
         for (name, address) in children {
             let Some(Object::Dataset(dataset)) = file.objects.get(address) else { continue };
+            if dataset.dimensions.is_some() {
+                continue;
+            }
             if is_scale(dataset) {
                 let (size, unlimited) = lengths.of(file, *address, dataset);
                 let id = match attribute(dataset, "_Netcdf4Dimid").map(|one| one.elements.as_slice()) {
@@ -202,7 +205,7 @@ pub(super) fn is_scale(dataset: &Dataset) -> bool {
 
 /// Whether the dataset is a NetCDF dimension without a variable, which is not shown.
 pub(super) fn is_dimension_only(dataset: &Dataset) -> bool {
-    text_of(dataset, "NAME").is_some_and(|name| name.contains(NOT_A_VARIABLE))
+    dataset.dimensions.is_none() && text_of(dataset, "NAME").is_some_and(|name| name.contains(NOT_A_VARIABLE))
 }
 
 /// Returns the last scale of each axis; `None` if an axis has none.
@@ -231,6 +234,13 @@ pub(super) fn axis_dimensions(
     fields: Option<&[String]>,
 ) -> Vec<AxisDimension> {
     let shape = dataset.dataspace.shape().unwrap_or_default();
+    if let (Some(ids), Some(classic)) = (&dataset.dimensions, &others.0.classic) {
+        let declared = |id: &usize| {
+            let name = classic.dimensions.get(*id)?.name.clone();
+            Some(AxisDimension { name: Some(name), ..AxisDimension::default() })
+        };
+        return ids.iter().filter_map(declared).collect();
+    }
     let found = by_coordinates(dataset, scopes)
         .or_else(|| by_labels(dataset, scopes, others))
         .or_else(|| match shape.len() {

@@ -55,7 +55,14 @@ impl DatasetFill {
 /// Decodes a message; the inner error is the reason that no scalar equals its value. Undefined values, and the library's
 /// default, are the type's zero.
 fn decode(message: &FillMessage, element: &ElementType) -> Result<Result<FillValue, &'static str>> {
-    let Stored::User(stored) = &message.value else { return Ok(Ok(FillValue::zero(&element.data_type))) };
+    let zero = || FillValue::zero(&element.data_type);
+    let stored = match &message.value {
+        Stored::User(stored) => stored,
+        Stored::NetcdfDefault => {
+            return Ok(Ok(netcdf_default_fill(&element.data_type).map_or_else(zero, |(_, value)| value)));
+        }
+        Stored::Undefined | Stored::Default => return Ok(Ok(zero())),
+    };
     let items = element.axes.iter().try_fold(1u64, |n, axis| n.checked_mul(*axis));
     let expected = items.and_then(|n| n.checked_mul(element.stored_size));
     if expected != Some(stored.len() as u64) {
@@ -90,6 +97,25 @@ fn malformed(problem: String) -> Error {
     Error::malformed("fill value message", problem)
 }
 
+/// Returns the place that declares the fill value of a dataset, for the report.
+pub(super) fn fill_origin(message: &FillMessage, data_type: &DataType) -> String {
+    let state = match (&message.value, message.version) {
+        (Stored::NetcdfDefault, _) => {
+            let name = netcdf_default_fill(data_type).map_or("CHAR", |(name, _)| name);
+            return format!("default fill value, NC_FILL_{name}");
+        }
+        (Stored::User(_), None) => return "fill value of the variable".to_owned(),
+        (Stored::User(_), _) => "user-defined",
+        (Stored::Undefined, _) => "undefined",
+        (Stored::Default, _) => "library default",
+    };
+    match message.version {
+        Some(0) => format!("old fill value message (0x0004), {state}"),
+        Some(version) => format!("fill value message, version {version}, {state}"),
+        None => format!("no fill value message, {state}"),
+    }
+}
+
 /// An array at the lengths of its dimensions.
 pub(super) struct Padded {
     /// Shape of the array, with the axes of an array type.
@@ -107,7 +133,10 @@ impl ChunkPlanner<'_> {
     /// # Errors
     /// The array cannot be padded. The plan is unchanged then.
     pub(super) fn padded(&self, plan: &mut ChunkPlan, axes: &[AxisDimension]) -> Result<Option<Padded>> {
-        let shape = full_shape(self.shape, axes);
+        let lengths = axes.iter().map(|axis| axis.length.filter(|_| axis.unlimited));
+        let lengths = lengths.chain(std::iter::repeat(None));
+        let shape: Vec<u64> =
+            self.shape.iter().zip(lengths).map(|(own, length)| length.unwrap_or(0).max(*own)).collect();
         if shape == self.shape {
             return Ok(None);
         }
@@ -219,13 +248,6 @@ impl ChunkPlanner<'_> {
 
 fn unsupported(problem: &'static str) -> Error {
     Error::unsupported("padding", problem)
-}
-
-/// Returns the shape, with the lengths of unlimited dimensions that are greater.
-fn full_shape(own: &[u64], axes: &[AxisDimension]) -> Vec<u64> {
-    let lengths = axes.iter().map(|axis| axis.length.filter(|_| axis.unlimited));
-    let lengths = lengths.chain(std::iter::repeat(None));
-    own.iter().zip(lengths).map(|(own, length)| length.unwrap_or(0).max(*own)).collect()
 }
 
 #[cfg(test)]

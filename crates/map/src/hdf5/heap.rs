@@ -24,7 +24,7 @@ use virtualize_zarr::{
 use super::chunks::{ChunkPlan, ChunkPlanner, item_type};
 use super::dataset::{array_shape, describe_filter, describe_layout, describe_type};
 use super::datatype::{ElementType, array_as_compound, array_items, array_member, element_type};
-use super::dimensions::{AxisDimension, Lengths, NON_COORDINATE};
+use super::dimensions::{AxisDimension, Lengths};
 use super::fill::DatasetFill;
 use super::links::{FileContext, OpenFile, OtherFile, OtherFiles};
 use super::objects::{HeapPointers, Lookup, ObjectNames};
@@ -202,7 +202,7 @@ impl<'a> Mapper<'a> {
         (values, row_sizes): (&Dataset, &Dataset),
         (axes, lengths): (Vec<AxisDimension>, &mut Lengths),
     ) -> Option<Node> {
-        let shown = name.strip_prefix(NON_COORDINATE).filter(|name| !name.is_empty()).unwrap_or(name);
+        let shown = self.variable_name(name);
         let is_taken = |name: &str| {
             lengths.has(name)
                 || group.children.contains_key(name)
@@ -237,7 +237,7 @@ impl<'a> Mapper<'a> {
     fn describe_as(&mut self, path: &str, dataset: &Dataset) {
         let report = self.report.arrays.entry(path.to_owned()).or_default();
         report.source_type = describe_type(&dataset.datatype);
-        report.source_layout = describe_layout(&dataset.layout);
+        report.source_layout = describe_layout(&dataset.layout, self.own.file);
         report.source_filters = dataset.filters.iter().map(describe_filter).collect();
     }
 }
@@ -561,6 +561,7 @@ fn task(
         objects: names,
         options: &options,
         file_size: context.here.source.size,
+        small_records: None,
         context,
     };
     let mut plan = planner.plan()?;

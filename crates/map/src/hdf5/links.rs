@@ -139,7 +139,11 @@ impl Mapper<'_> {
         if link.at.split('/').count() - 1 + depth(&node) > DEPTH {
             return Err(Error::limit("nested groups", DEPTH as u64));
         }
-        let left_out = referring(&linked, &path, &link.at);
+        let refers =
+            |task: &&InlineTask| matches!(&task.content, ChunkContent::Variable { references: Some(_), .. });
+        let left_out = linked.tasks(&path).filter(refers);
+        let left_out: BTreeSet<String> =
+            left_out.filter_map(|task| moved(&task.array, &path, &link.at)).collect();
         let ids = match attached.ids.get(&url) {
             Some(ids) => Rc::clone(ids),
             None => {
@@ -298,13 +302,6 @@ fn below<'m, T>(entries: &'m BTreeMap<String, T>, path: &str) -> impl Iterator<I
     };
     let own = if path.is_empty() { None } else { entries.get_key_value(path) };
     own.into_iter().chain(entries.range((from, to)))
-}
-
-/// Returns the arrays of references below `path`, by their new paths. Their values would be paths of the other file.
-fn referring(linked: &LinkedFile, path: &str, at: &str) -> BTreeSet<String> {
-    let refers =
-        |task: &&InlineTask| matches!(&task.content, ChunkContent::Variable { references: Some(_), .. });
-    linked.tasks(path).filter(refers).filter_map(|task| moved(&task.array, path, at)).collect()
 }
 
 /// Returns the number of nested groups in a node, itself included.

@@ -1,4 +1,4 @@
-//! Mapping of HDF5 and NetCDF-4: datatypes, fill values, filters, layouts, dimensions, attributes, links.
+//! Mapping of HDF5, NetCDF-4 and NetCDF classic: datatypes, fill values, filters, layouts, dimensions, attributes, links.
 
 mod attributes;
 mod chunks;
@@ -11,6 +11,7 @@ mod filters;
 mod heap;
 mod links;
 mod objects;
+mod records;
 mod selection;
 #[cfg(test)]
 mod tests;
@@ -103,7 +104,9 @@ fn map_within(
         nodes: 0,
         hidden: None,
         scale_lengths: ScaleLengths::default(),
+        small_records: records::small_records(file),
     };
+    mapper.report_partial_record();
     let mut root = mapper.root();
     mapper.report_hidden();
     mapper.attach_links(&mut root, chain);
@@ -136,6 +139,8 @@ struct Mapper<'a> {
     /// Number of objects with hidden attributes that do not describe dimension scales, and the first of them.
     hidden: Option<(u64, String)>,
     scale_lengths: ScaleLengths,
+    /// Start of the records of a NetCDF classic file whose small records are inlined.
+    small_records: Option<u64>,
 }
 
 impl<'a> Mapper<'a> {
@@ -160,11 +165,6 @@ impl<'a> Mapper<'a> {
             Diagnostic::warning(Code::ArrayLeftOut, path, format!("the array is left out: {error}"))
                 .with(error.remedy()),
         );
-    }
-
-    fn attribute_left_out(&mut self, path: &str, name: &str, error: &Error) {
-        let message = format!("the attribute \"{name}\" is left out: {error}");
-        self.report.warn(Code::AttributeLeftOut, path, message);
     }
 }
 

@@ -18,7 +18,7 @@ use virtualize_zarr::{Array, Group as ZarrGroup, Node};
 use super::Mapper;
 use super::chunks::item_type;
 use crate::mapped::shown_name;
-use crate::{ChunkContent, Error, InlineTask, ReferenceText, Result};
+use crate::{ChunkContent, Error, ReferenceText, Result};
 
 /// Most soft links on one path.
 const SOFT_LINKS: u32 = 32;
@@ -258,10 +258,14 @@ impl Mapper<'_> {
             part_name.push('_');
         }
         let part_path = join(place, &part_name);
-        let tasks: Vec<_> =
-            self.tasks.iter().rev().take_while(|task| task.array == path).map(of_part).collect();
-        self.tasks
-            .extend(tasks.into_iter().rev().map(|task| InlineTask { array: part_path.clone(), ..task }));
+        let tasks: Vec<_> = self.tasks.iter().rev().take_while(|task| task.array == path).cloned().collect();
+        for mut task in tasks.into_iter().rev() {
+            task.array.clone_from(&part_path);
+            if let ChunkContent::Variable { references, .. } = &mut task.content {
+                *references = Some(ReferenceText::Part);
+            }
+            self.tasks.push(task);
+        }
         let report = self.report.arrays.get(&path).cloned().unwrap_or_default();
         self.report.arrays.insert(part_path, report);
         let message =
@@ -270,14 +274,6 @@ impl Mapper<'_> {
         let part = Array { attributes: Map::new(), ..array.clone() };
         group.children.insert(part_name, Node::Array(Box::new(part)));
     }
-}
-
-fn of_part(task: &InlineTask) -> InlineTask {
-    let mut task = task.clone();
-    if let ChunkContent::Variable { references, .. } = &mut task.content {
-        *references = Some(ReferenceText::Part);
-    }
-    task
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use virtualize_remedy::{Code, OptionName, Remedy};
 use virtualize_zarr::node::join;
 use virtualize_zarr::{Group, Node};
 
-use super::attributes::{Shown, attributes_json};
+use super::attributes::Shown;
 use super::dimensions::{
     AxisDimension, Counters, Dimensions, Lengths, NON_COORDINATE, axis_dimensions, is_dimension_only,
 };
@@ -57,7 +57,10 @@ impl Mapper<'_> {
     }
 
     fn group(&mut self, mut place: Place<'_>, address: Address, source: &SourceGroup) -> Group {
-        let mut mapped = Group { attributes: self.group_attributes(place.path, source), ..Group::default() };
+        let mut mapped = Group {
+            attributes: self.attributes(place.path, &source.attributes, &source.unreadable_attributes, false),
+            ..Group::default()
+        };
         let children = self.children(place.path, address, source);
         let dimensions = Dimensions::new(self.own.file, &children, &self.scale_lengths, &mut place.counters);
         if self.take("dimensions", (dimensions.len() as u64).saturating_mul(DIMENSION)).is_err() {
@@ -88,7 +91,7 @@ impl Mapper<'_> {
                 }
                 _ => self.child(&place, name, *child, (axes, &mut lengths)),
             };
-            let name = name.strip_prefix(NON_COORDINATE).filter(|name| !name.is_empty()).unwrap_or(name);
+            let name = self.variable_name(name);
             if let (Some(Node::Array(array)), Some(Object::Dataset(dataset))) =
                 (&node, file.objects.get(child))
                 && has_parts(&dataset.datatype)
@@ -106,7 +109,7 @@ impl Mapper<'_> {
                 };
                 let mut at = 0..;
                 self.tasks.retain(|task| at.next().is_none_or(|at| at >= tasks) || !is_replaced(task));
-                let message = "two objects have this name";
+                let message = "two objects have this name; the last one is shown";
                 self.report.warn(Code::NameCollision, path, message);
             }
         }
@@ -141,20 +144,10 @@ impl Mapper<'_> {
         }
     }
 
-    fn group_attributes(
-        &mut self,
-        path: &str,
-        source: &SourceGroup,
-    ) -> serde_json::Map<String, serde_json::Value> {
-        self.keep_attributes(path, &source.attributes);
-        let (attributes, left_out) = attributes_json(&source.attributes, self.shown());
-        for (name, why) in left_out {
-            self.attribute_left_out(path, &name, &why);
-        }
-        for error in &source.unreadable_attributes {
-            self.report.warn(Code::AttributeUnreadable, path, format!("an attribute is left out: {error}"));
-        }
-        attributes
+    /// Returns the name of the variable that an object of this name represents.
+    pub(super) fn variable_name<'n>(&self, name: &'n str) -> &'n str {
+        let shown = name.strip_prefix(NON_COORDINATE).filter(|name| !name.is_empty());
+        shown.filter(|_| self.own.file.classic.is_none()).unwrap_or(name)
     }
 
     /// Returns the context for the conversion of attributes.
@@ -223,8 +216,7 @@ impl Mapper<'_> {
         if is_dimension_only(dataset) {
             return None;
         }
-        let name = name.strip_prefix(NON_COORDINATE).filter(|name| !name.is_empty()).unwrap_or(name);
-        let path = join(place.path, name);
+        let path = join(place.path, self.variable_name(name));
         let mut array = self.array(&path, dataset, axes)?;
         self.rename_dimensions(&path, &mut array, lengths, &place.scopes);
         Some(array)

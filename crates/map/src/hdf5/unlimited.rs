@@ -18,10 +18,6 @@ const PASSES: u32 = 9;
 /// Most numbered sources of a file.
 const BLOCKS: u32 = 100_000;
 
-fn too_many_blocks() -> Error {
-    Error::limit("numbered sources", BLOCKS as u64)
-}
-
 fn too_large() -> Error {
     Error::overflow("the extent")
 }
@@ -194,7 +190,8 @@ impl View<'_> {
                         if self.source(url, &names.file.name(n), &names.dataset.name(n))?.is_none() {
                             break;
                         }
-                        self.blocks.set(self.blocks.get().checked_sub(1).ok_or_else(too_many_blocks)?);
+                        let too_many = || Error::limit("numbered sources", BLOCKS.into());
+                        self.blocks.set(self.blocks.get().checked_sub(1).ok_or_else(too_many)?);
                         self.lookup.take("virtual mappings", size_of::<VirtualMapping>() as u64)?;
                         let block = numbered(to, axis, n)?;
                         extent.grow(

@@ -127,6 +127,7 @@ impl ChunkPlanner<'_> {
             objects: self.objects,
             options: &options,
             file_size: context.here.source.size,
+            small_records: None,
             context,
         };
         if is_reference(&dataset.datatype) {

@@ -122,7 +122,12 @@ impl Described<'_> {
             None => None,
         };
         add_colors(ifd, &mut attributes);
-        let items: Vec<&GdalItem> = ifd.gdal_metadata.iter().filter(|item| is_shown(item, nodata)).collect();
+        let is_shown = |item: &&GdalItem| {
+            let of_nodata =
+                item.domain.is_empty() && matches!(item.name.as_str(), "_FillValue" | "missing_value");
+            !of_nodata && !nodata.duplicates.contains(&item.name) && !is_role(item)
+        };
+        let items: Vec<&GdalItem> = ifd.gdal_metadata.iter().filter(is_shown).collect();
         add_items(&items, geometry, &mut attributes);
         let mut omit = |severity, message| {
             let (code, path) = (Code::AttributeLeftOut, format!("/{}", self.path));
@@ -192,11 +197,6 @@ impl Described<'_> {
         };
         self.data_type.is_integer() && self.data_type.is_signed_integer() == (item.value == "true")
     }
-}
-
-fn is_shown(item: &GdalItem, nodata: &Nodata) -> bool {
-    let of_nodata = item.domain.is_empty() && matches!(item.name.as_str(), "_FillValue" | "missing_value");
-    !of_nodata && !nodata.duplicates.contains(&item.name) && !is_role(item)
 }
 
 fn is_role(item: &GdalItem) -> bool {

@@ -78,7 +78,10 @@ impl ChunkMaker<'_> {
     /// The image is malformed or truncated, its encoding has no codecs, or chunks that have to be made exceed the inline limit.
     pub(super) fn make(&self) -> Result<Chunks> {
         self.check_count()?;
-        let declarable = self.encoding.is_declarable()? && !self.has_short_strip_to_encode()?;
+        let has_short_strip =
+            !self.geometry.tiled && !self.geometry.height.is_multiple_of(self.geometry.segment[1]);
+        let declarable =
+            self.encoding.is_declarable()? && !(has_short_strip && self.encoding.is_never_encoded()?);
         let rows = if declarable { self.rows_of_a_chunk()? } else { self.geometry.segment[1] };
         let stored = self.encoding.codecs(&self.geometry.stored_shape(rows))?;
         let uneven = !self.geometry.tiled && !self.geometry.height.is_multiple_of(rows);
@@ -91,12 +94,6 @@ impl ChunkMaker<'_> {
         let references = pieces.whole.finish(SourceId(0));
         let manifest = ChunkManifest { references, ..ChunkManifest::default() };
         Ok(Chunks { rows, short_end, codecs: stored, manifest, tasks })
-    }
-
-    /// Whether the last strip is shorter than the others, and cannot be encoded at full height.
-    fn has_short_strip_to_encode(&self) -> Result<bool> {
-        let is_short = !self.geometry.tiled && !self.geometry.height.is_multiple_of(self.geometry.segment[1]);
-        Ok(is_short && self.encoding.is_never_encoded()?)
     }
 
     fn check_count(&self) -> Result<()> {
@@ -227,21 +224,23 @@ impl ChunkMaker<'_> {
         }
         self.check_inline(short.len() as u64, rows)?;
         match self.encoding.short_strip()? {
-            ShortStrip::Taller => Ok(short.iter().map(|stretch| self.taller(stretch, rows)).collect()),
+            ShortStrip::Taller => {
+                let taller = |stretch: &Stretch| InlineTask {
+                    array: self.path.to_owned(),
+                    positions: vec![stretch.position],
+                    content: ChunkContent::TallerImage {
+                        source: SourceId(0),
+                        range: stretch.range,
+                        width: self.geometry.segment[2],
+                        rows: stretch.rows,
+                        height: rows,
+                    },
+                };
+                Ok(short.iter().map(taller).collect())
+            }
             ShortStrip::Lerc => Ok(short.iter().map(|stretch| self.lerc(stretch, rows)).collect()),
             _ => self.tasks(short, rows),
         }
-    }
-
-    fn taller(&self, stretch: &Stretch, rows: u64) -> InlineTask {
-        let content = ChunkContent::TallerImage {
-            source: SourceId(0),
-            range: stretch.range,
-            width: self.geometry.segment[2],
-            rows: stretch.rows,
-            height: rows,
-        };
-        InlineTask { array: self.path.to_owned(), positions: vec![stretch.position], content }
     }
 
     fn lerc(&self, stretch: &Stretch, rows: u64) -> InlineTask {

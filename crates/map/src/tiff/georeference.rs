@@ -78,12 +78,6 @@ impl Georeference {
         Self { transform, crs: Crs::of(geo), control_points, rpc: geo.rpc.clone() }
     }
 
-    /// Adds the attributes by which readers of the array find the grid mapping.
-    pub(super) fn add_to_array(&self, attributes: &mut Map<String, Value>) {
-        attributes.insert("grid_mapping".into(), "spatial_ref".into());
-        attributes.insert("coordinates".into(), "spatial_ref".into());
-    }
-
     /// Adds the attributes of the Zarr conventions `spatial` and `proj`.
     pub(super) fn add_to_group(&self, geometry: &Geometry, attributes: &mut Map<String, Value>) {
         let mut conventions = Vec::new();

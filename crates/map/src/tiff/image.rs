@@ -198,7 +198,8 @@ impl<'a> ImageMapper<'a> {
         };
         let mut attributes = described.attributes(&mut mapped.report.diagnostics);
         if let Some(georeference) = &georeference {
-            georeference.add_to_array(&mut attributes);
+            attributes.insert("grid_mapping".into(), "spatial_ref".into());
+            attributes.insert("coordinates".into(), "spatial_ref".into());
             georeference.add_to_group(&parts.geometry, &mut target.attributes);
         }
         add(target, &parts.geometry, georeference.as_ref(), group.is_empty(), self.options);

@@ -12,7 +12,7 @@ use virtualize_tiff::{Ome, OmeImage, TiffData, parse_ome};
 use virtualize_zarr::cf::attributes;
 use virtualize_zarr::node::{self, join as join_path};
 use virtualize_zarr::{
-    Array, ChunkGrid, ChunkManifest, Codec, Node, NodePath, References, ReferencesBuilder, Source, SourceId,
+    Array, ChunkGrid, ChunkManifest, Codec, Node, NodePath, References, ReferencesBuilder, SourceId,
 };
 
 use super::georeference::{add_names, remove_band_names};
@@ -165,7 +165,9 @@ fn map_others<'a>(
             OtherTiff::Read(file, place) => {
                 source = SourceId(u32::try_from(mapped.hierarchy.sources.len()).unwrap_or(u32::MAX));
                 mapped.hierarchy.sources.push(place.clone());
-                Ok((&**file, map_alone(file, place, options, budget)))
+                let mut mapped = Mapped::new(options.format, COMPANIONS);
+                map_images(&ImageMapper::new(file, place.size, options, budget), file, &mut mapped);
+                Ok((&**file, mapped))
             }
         };
         let tasks = content.iter().flat_map(|(_, mapped)| &mapped.tasks);
@@ -173,12 +175,6 @@ fn map_others<'a>(
         all.push(Other { url, content, source, made });
     }
     all
-}
-
-fn map_alone(file: &File, source: &Source, options: &MapOptions, budget: &Budget<'_>) -> Mapped {
-    let mut mapped = Mapped::new(options.format, COMPANIONS);
-    map_images(&ImageMapper::new(file, source.size, options, budget), file, &mut mapped);
-    mapped
 }
 
 /// The files with planes.

@@ -9,8 +9,9 @@ use std::{any::Any, sync::Arc};
 
 use bytes::Bytes;
 use virtualize_bytes::{Budget, Budgeted, Limits, ReadError, ReadRanges};
-use virtualize_map::{MapOptions, Mapped, ReferenceText, netcdf3};
-use virtualize_netcdf3::model;
+use virtualize_hdf5::model::File;
+use virtualize_map::hdf5::{OtherFiles, map_file_among};
+use virtualize_map::{MapOptions, Mapped, ReferenceText};
 use virtualize_store::Object;
 use virtualize_zarr::{Source, SourceId};
 
@@ -53,7 +54,7 @@ pub(crate) async fn detect(source: &dyn ReadRanges) -> Result<Detected, ReadErro
 /// Metadata of a file, and of the files that it refers to.
 pub(crate) enum SourceFile {
     Hdf5(hdf5::Files),
-    Netcdf3(model::File),
+    Netcdf3(Box<File>),
     Tiff(tiff::Files),
 }
 
@@ -74,7 +75,7 @@ impl SourceFormat {
             Self::Netcdf3 => {
                 let source = Budgeted::new(object, budget);
                 let file = virtualize_netcdf3::read(&source, &options.limits).await;
-                SourceFile::Netcdf3(file.map_err(|error| Error::of_netcdf3(name, error))?)
+                SourceFile::Netcdf3(Box::new(file.map_err(|error| Error::of_netcdf3(name, error))?))
             }
             Self::Tiff => {
                 let files = tiff::Files::read(object, options, budget).await;
@@ -126,7 +127,7 @@ impl SourceFile {
     pub(crate) fn map(&self, source: Source, options: &MapOptions, budget: &Budget<'_>) -> Mapped {
         match self {
             Self::Hdf5(files) => files.map(source, options, budget),
-            Self::Netcdf3(file) => netcdf3::map_file_within(file, source, options, budget),
+            Self::Netcdf3(file) => map_file_among(file, source, &OtherFiles::default(), options, budget),
             Self::Tiff(files) => files.map(source, options, budget),
         }
     }

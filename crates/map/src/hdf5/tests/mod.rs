@@ -2,6 +2,7 @@
 //! files, tried by hand, unless said otherwise.
 
 mod budget;
+mod classic;
 mod content;
 mod dimensions;
 mod heap;
@@ -76,6 +77,7 @@ pub(super) fn dataset(datatype: Datatype, shape: &[u64]) -> Dataset {
         datatype,
         committed_datatype: None,
         dataspace: simple(shape),
+        dimensions: None,
         fill: FillMessage {
             version: Some(3),
             write_time: FillTime::IfSet,
@@ -134,6 +136,7 @@ pub(super) fn file(datasets: Vec<(&str, Dataset)>) -> File {
         root: Address(0),
         objects,
         struct_metadata: None,
+        classic: None,
     }
 }
 

@@ -1,19 +1,22 @@
 //! Bit streams, most significant bit first.
+#![expect(clippy::arithmetic_side_effects, reason = "numbers of bits, at most 64")]
 
 /// Reads numbers of up to 64 bits.
-pub(crate) struct BitReader<'a> {
+#[derive(Clone, Debug)]
+pub struct BitReader<'a> {
     bytes: &'a [u8],
     /// Position in bits.
     at: usize,
 }
 
 impl<'a> BitReader<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+    /// Starts at the first bit.
+    pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
     /// Reads the next `count` bits as a number; `None` past the end.
-    pub(crate) fn read(&mut self, count: u32) -> Option<u64> {
+    pub fn read(&mut self, count: u32) -> Option<u64> {
         let mut value = 0u64;
         let mut left = count;
         while left > 0 {
@@ -30,15 +33,16 @@ impl<'a> BitReader<'a> {
 }
 
 /// Writes numbers of up to 64 bits.
-#[derive(Default)]
-pub(crate) struct BitWriter {
+#[derive(Clone, Default, Debug)]
+pub struct BitWriter {
     bytes: Vec<u8>,
     /// Free bits of the last byte.
     free: u32,
 }
 
 impl BitWriter {
-    pub(crate) fn write(&mut self, value: u64, count: u32) {
+    /// Writes the low `count` bits of a number.
+    pub fn write(&mut self, value: u64, count: u32) {
         let mut left = count;
         while left > 0 {
             if self.free == 0 {
@@ -56,11 +60,12 @@ impl BitWriter {
     }
 
     /// Fills the last byte with zeros.
-    pub(crate) fn align(&mut self) {
+    pub fn align(&mut self) {
         self.free = 0;
     }
 
-    pub(crate) fn finish(self) -> Vec<u8> {
+    /// Returns the bytes.
+    pub fn finish(self) -> Vec<u8> {
         self.bytes
     }
 }

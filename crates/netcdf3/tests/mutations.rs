@@ -1,16 +1,16 @@
 //! Damaged files: reading terminates and does not panic, whatever the bytes. The mutations are the same in every run.
 //! `VIRTUALIZE_MUTATIONS=100000 cargo test --release -p virtualize-netcdf3 mutations` runs more of them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../../fuzz/src/damage.rs"]
 mod damage;
 
 use std::path::Path;
 
+use damage::damage;
 use futures::executor::block_on;
 use virtualize_bytes::{Limits, MemorySource};
-
-use crate::read;
-use damage::damage;
+use virtualize_netcdf3::read;
 
 #[test]
 fn mutations_neither_panic_nor_hang() {
