@@ -55,6 +55,7 @@ pub use virtualize_map::{
     MapOptions, NumpyField, NumpyType, Outcome, Report, Severity, SourceAttribute, SourceValue,
     netcdf_default_fill,
 };
+pub use virtualize_map::tiff::DeclaredBand;
 pub use virtualize_references::{Format, MOST_RECORDS, Sink};
 pub use virtualize_remedy::{Code, Notation, OptionName, Remedy};
 pub use virtualize_store::{

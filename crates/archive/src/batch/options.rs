@@ -390,6 +390,8 @@ pub(super) fn of_options(options: &Options) -> BTreeMap<String, String> {
         notation: _,
         dmrpp: _,
         sidecars,
+        // They are among the properties of the file.
+        declared_bands: _,
     } = options;
     let readers: Vec<String> = readable_by.iter().map(ToString::to_string).collect();
     let InlineOptions { below, coordinates, total } = inline;
