@@ -557,7 +557,7 @@ pub(super) async fn member_content(
     let read = wanted(&hierarchy, layout).read(store, &options.store).await;
     let (values, digests) = read.map_err(failed)?;
     let misfit = |error| Failure::of_layout(&error, options.notation);
-    let given = given(item, layout).map_err(misfit)?;
+    let given = given(item, &hierarchy, layout).map_err(misfit)?;
     let member = Member { item: item.clone(), hierarchy, values, digests, given };
     let signature = Signature::of(&member, layout);
     let extent = FileExtent::of(&member, layout).map_err(misfit)?;

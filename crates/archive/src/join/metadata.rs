@@ -30,7 +30,6 @@ use crate::{
     plan::{Block, PlanOptions, PlannedEra},
     values::index,
     values::{
-        Scalar,
         scalar::{Given, Sentinels, is_number, packing},
         variable,
     },
@@ -191,16 +190,7 @@ impl<'a> Joiner<'a> {
     fn give(&mut self, at: &[u32], head: &Head) -> Result<()> {
         for ((along, place), slots) in self.layout.along.iter().zip(at).zip(&mut self.given) {
             let name = along.name();
-            let attribute = self.layout.coordinate_attributes.get(name);
-            let attribute = attribute.and_then(|attribute| match &*head.nodes.first()?.node {
-                ParsedNode::Group(attributes) => attributes.get(attribute),
-                ParsedNode::Array(_) => None,
-            });
-            let given = match (head.given.get(name), attribute, along) {
-                (Some(value), _, _) => Given::of(value),
-                (None, Some(value), Along::Stack(_)) => Scalar::of_json(value).map(Given::plain),
-                _ => None,
-            };
+            let given = head.given.get(name).and_then(Given::of);
             if let (Some(given), Some(slot)) = (given, slots.get_mut(index(*place))) {
                 let known = slot.get_or_insert_with(|| given.clone());
                 if *known != given {

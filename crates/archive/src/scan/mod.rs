@@ -271,7 +271,8 @@ async fn look(
     layout.along.extend(guessed.clone().map(Along::Concat));
     let read = wanted(&store.hierarchy, &layout).read(store, &options.store).await;
     let (values, digests) = read.map_err(|error| Failure::new(error, options.notation))?;
-    let given = given(item, &layout).map_err(|error| Failure::of_layout(&error, options.notation))?;
+    let given = given(item, &store.hierarchy, &layout);
+    let given = given.map_err(|error| Failure::of_layout(&error, options.notation))?;
     let item = item.clone();
     let member = Member { item, hierarchy: store.hierarchy.clone(), values, digests, given };
     Ok((Seen::of(&member, &layout), guessed))

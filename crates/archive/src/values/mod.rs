@@ -6,7 +6,7 @@ pub(crate) mod scalar;
 mod tests;
 pub(crate) mod variable;
 
-pub use scalar::{Scalar, time_value};
+pub use scalar::{Scalar, time_value, value_or_time};
 
 /// Converts an index.
 pub(crate) fn index(n: u32) -> usize {

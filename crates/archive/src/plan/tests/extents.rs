@@ -231,24 +231,6 @@ fn new_dimensions_take_their_coordinate_from_one_value() {
 }
 
 #[test]
-fn coordinates_from_global_attributes() {
-    let mut layout = stack();
-    layout.coordinate_attributes.insert("time".to_owned(), "cycle".to_owned());
-    let of = |attributes: Value| {
-        let mut member = file([]);
-        member.hierarchy.root.attributes = attributes.as_object().unwrap().clone();
-        extent(&member, &layout).map(|found| brief(&found).1.unwrap().0)
-    };
-    assert_eq!(of(json!({"cycle": 7})), Ok("7".to_owned()));
-    assert_eq!(of(json!({"cycle": "b"})), Ok("\"b\"".to_owned()));
-    let none = |existing: &str| Err(format!("no global attribute cycle that is a single value{existing}"));
-    assert_eq!(of(json!({})), none("; there are no attributes"));
-    // Only single values are proposed.
-    let others = of(json!({"cycle": [7, 8], "run": 1, "title": "t"}));
-    assert_eq!(others, none("; existing attributes: run, title"));
-}
-
-#[test]
 fn all_coordinates_of_a_file() {
     let of = |member: &Member| coordinates(member, "time");
     let whole = [1, 2].map(Scalar::Int).to_vec();
