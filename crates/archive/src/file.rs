@@ -20,7 +20,7 @@ use virtualize::{
 use crate::{
     Result,
     error::{CombineError, Problem},
-    values::{Scalar, scalar::elements, variable::is_variable},
+    values::{Grid, Scalar, scalar::elements, variable::is_variable},
 };
 
 /// A file of an archive, as a listing has it. What a listing does not say is not known before the file is opened.
@@ -86,6 +86,8 @@ pub struct Member {
     pub values: BTreeMap<NodePath, ArrayValues>,
     /// [`fingerprint`] of the arrays in [`Wanted::digests`].
     pub digests: BTreeMap<NodePath, String>,
+    /// Those of the arrays in [`Wanted::digests`] that are evenly spaced.
+    pub grids: BTreeMap<NodePath, Grid>,
     /// Coordinates along dimensions from names, paths or catalogues, by dimension.
     pub given: BTreeMap<String, Value>,
 }
@@ -99,8 +101,9 @@ pub struct Wanted {
     pub digests: BTreeSet<NodePath>,
 }
 
-/// [`Member::values`] and [`Member::digests`].
-pub(crate) type Values = (BTreeMap<NodePath, ArrayValues>, BTreeMap<NodePath, String>);
+/// [`Member::values`], [`Member::digests`] and [`Member::grids`].
+pub(crate) type Values =
+    (BTreeMap<NodePath, ArrayValues>, BTreeMap<NodePath, String>, BTreeMap<NodePath, Grid>);
 
 impl Wanted {
     /// Reads the arrays.
@@ -120,8 +123,10 @@ impl Wanted {
         let digests =
             self.digests.iter().filter_map(|path| Some((path.clone(), fingerprint(read.get(path)?))));
         let digests = digests.collect();
+        let grids = self.digests.iter().filter_map(|path| Some((path.clone(), Grid::of(read.get(path)?)?)));
+        let grids = grids.collect();
         let values = read.into_iter().filter(|(path, _)| self.values.contains(path)).collect();
-        Ok((values, digests))
+        Ok((values, digests, grids))
     }
 }
 

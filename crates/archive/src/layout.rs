@@ -16,6 +16,7 @@ use crate::{
     error::{CombineError, Problem},
     values::{
         calendar::{Calendar, digits},
+        scalar::day,
         time_value, value_or_time,
     },
 };
@@ -47,8 +48,10 @@ pub struct Layout {
     /// Arrays that are omitted.
     pub dropped: BTreeSet<String>,
     /// Attribute that holds the coordinate along a dimension, by dimension: a name, or the path of a group or array and a name.
+    /// The suffix `@day` rounds times down to the day.
     pub coordinate_attributes: BTreeMap<String, String>,
-    /// Property of the STAC item that holds the coordinate along a dimension, by dimension.
+    /// Property of the STAC item that holds the coordinate along a dimension, by dimension. The suffix `@day` rounds times down
+    /// to the day.
     pub coordinate_properties: BTreeMap<String, String>,
     /// Patterns of file names whose fields are coordinates along the dimensions of the same names.
     pub names: Vec<NamePattern>,
@@ -243,6 +246,9 @@ enum Kind {
     Date(char),
 }
 
+/// Suffix of a property or attribute whose times are rounded down to the day.
+const BY_DAY: &str = "@day";
+
 /// Maximum size of a compiled regular expression in bytes.
 const MOST_PROGRAM: usize = 1 << 20;
 
@@ -302,7 +308,12 @@ pub fn given(
             given.insert(name, value);
         }
     }
-    for (dimension, property) in &layout.coordinate_properties {
+    let of_day = |name: &str, value: Value| {
+        let not_a_time = || wrong(Problem::new(format!("{name} is {value}, which is not a time")));
+        day(&value).ok_or_else(not_a_time)
+    };
+    for (dimension, source) in &layout.coordinate_properties {
+        let property = source.strip_suffix(BY_DAY).unwrap_or(source);
         let value =
             item.properties.get(property).or_else(|| item.properties.get("properties")?.get(property));
         let value = value.ok_or_else(|| {
@@ -311,11 +322,13 @@ pub fn given(
             let existing = alternatives("properties", property, names.map(|(name, _)| name.as_str()));
             wrong(Problem::new(format!("no property {property}{existing}")))
         })?;
-        given.insert(dimension.clone(), value_or_time(value));
+        let value = value_or_time(value);
+        given.insert(dimension.clone(), if source == property { value } else { of_day(property, value)? });
     }
-    for (dimension, name) in &layout.coordinate_attributes {
-        let value = attribute(hierarchy, name).map_err(wrong)?;
-        given.insert(dimension.clone(), value_or_time(value));
+    for (dimension, source) in &layout.coordinate_attributes {
+        let name = source.strip_suffix(BY_DAY).unwrap_or(source);
+        let value = value_or_time(attribute(hierarchy, name).map_err(wrong)?);
+        given.insert(dimension.clone(), if source == name { value } else { of_day(name, value)? });
     }
     Ok(given)
 }

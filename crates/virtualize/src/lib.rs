@@ -50,12 +50,12 @@ pub use store::VirtualStore;
 pub use virtualize_bytes::{BoxFuture, ByteRange, Gate, Limits, ReadError, ReadErrorKind};
 #[cfg(feature = "icechunk")]
 pub use virtualize_icechunk::Committed;
+pub use virtualize_map::tiff::DeclaredBand;
 pub use virtualize_map::{
     ArrayReport, ChunkGridChoice, ComplexIntegers, Diagnostic, FillDecision, FillPolicy, FillSource,
     MapOptions, NumpyField, NumpyType, Outcome, Report, Severity, SourceAttribute, SourceValue,
     netcdf_default_fill,
 };
-pub use virtualize_map::tiff::DeclaredBand;
 pub use virtualize_references::{Format, MOST_RECORDS, Sink};
 pub use virtualize_remedy::{Code, Notation, OptionName, Remedy};
 pub use virtualize_store::{

@@ -95,9 +95,8 @@ impl FileExtent {
     /// # Errors
     /// A file that lacks a dimension of the layout, or already has one that is to be new; coordinates that were not read.
     pub fn of(member: &Member, layout: &Layout) -> Result<Self, CombineError> {
-        let extent = |along| {
-            extent(member, along).map_err(|problem| CombineError::of(&member.item.url, problem))
-        };
+        let extent =
+            |along| extent(member, along).map_err(|problem| CombineError::of(&member.item.url, problem));
         Ok(Self::new(layout.along.iter().map(extent).collect::<Result<_, _>>()?))
     }
 

@@ -229,6 +229,20 @@ impl<'a> Line<'a> {
         Ok(true)
     }
 
+    /// Groups files in sorted order by their coordinates.
+    pub(super) fn columns(&self, sorted: &[u32]) -> Result<Vec<Vec<u32>>> {
+        let mut columns: Vec<Vec<u32>> = Vec::new();
+        for file in sorted {
+            let last = columns.last().and_then(|column| column.first().copied());
+            let is_same = last.map(|last| self.is_same(last, *file)).transpose()?.unwrap_or_default();
+            match columns.last_mut().filter(|_| is_same) {
+                Some(column) => column.push(*file),
+                None => columns.push(vec![*file]),
+            }
+        }
+        Ok(columns)
+    }
+
     /// Checks that two files do not overlap.
     fn check_apart(&self, left: u32, right: u32, down: bool) -> Result<()> {
         let (below, above) = if down { (right, left) } else { (left, right) };

@@ -1,11 +1,13 @@
 //! Single values of arrays and coordinates: numbers, times and text, and which of them mean "missing".
 
 pub(crate) mod calendar;
+pub(crate) mod grid;
 pub(crate) mod scalar;
 #[cfg(test)]
 mod tests;
 pub(crate) mod variable;
 
+pub use grid::Grid;
 pub use scalar::{Scalar, time_value, value_or_time};
 
 /// Converts an index.

@@ -52,6 +52,13 @@ pub fn value_or_time(value: &Value) -> Value {
     time.unwrap_or_else(|| value.clone())
 }
 
+/// Returns the midnight before a time as JSON; `None` for other values.
+pub(crate) fn day(value: &Value) -> Option<Value> {
+    let Given { value: Scalar::Int(number), units: Some(units) } = Given::of(value)? else { return None };
+    let (_, unit) = TIMES.into_iter().find(|(name, _)| *name == units)?;
+    Some(time_value(number.div_euclid(86_400 * (1_000_000_000 / unit)) * 86_400))
+}
+
 /// A coordinate from a name or catalogue; with units if it is a time.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Given {

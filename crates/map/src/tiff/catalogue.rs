@@ -90,9 +90,8 @@ fn merge_nodata(main: &mut Ifd, bands: &[&DeclaredBand], is_float: bool) -> Opti
 /// Returns why scale and offset cannot be those of the catalogue.
 fn merge_packing(main: &mut Ifd, bands: &[&DeclaredBand]) -> Option<String> {
     let count = bands.len() as u64;
-    let is_declared = declares(main, "scale")
-        || declares(main, "offset")
-        || Heights::of(main, count).packing.is_some();
+    let is_declared =
+        declares(main, "scale") || declares(main, "offset") || Heights::of(main, count).packing.is_some();
     let own = packing(main, count);
     #[expect(clippy::cast_possible_truncation, reason = "writers round to binary32")]
     let differs = |own: f64, declared: Option<f64>| declared.is_some_and(|it| own as f32 != it as f32);

@@ -127,7 +127,8 @@ impl<'a> Question<'a> {
             tag.or_else(|| ifd.declared_nodata.as_ref().map(|text| (text, "nodata of the catalogue")))
         };
         let inherited = || self.main.and_then(sources);
-        if let Some((text, origin)) = sources(self.ifd).or_else(inherited).filter(|(text, _)| !text.is_empty())
+        if let Some((text, origin)) =
+            sources(self.ifd).or_else(inherited).filter(|(text, _)| !text.is_empty())
         {
             let reading = read(text);
             let origin = origin.to_owned();

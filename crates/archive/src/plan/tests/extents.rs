@@ -53,7 +53,14 @@ fn file<'a>(arrays: impl IntoIterator<Item = (&'a str, Read)>) -> Member {
         group.children.insert(name.to_owned(), Node::Array(Box::new(array)));
     }
     let item = Item { url: "a.nc".to_owned(), ..Item::default() };
-    Member { item, hierarchy, values, digests: BTreeMap::new(), given: BTreeMap::new() }
+    Member {
+        item,
+        hierarchy,
+        values,
+        digests: BTreeMap::new(),
+        grids: BTreeMap::new(),
+        given: BTreeMap::new(),
+    }
 }
 
 fn concat() -> Layout {
