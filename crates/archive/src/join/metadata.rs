@@ -7,7 +7,9 @@ use std::{
     sync::Arc,
 };
 
-use virtualize::zarr::{Array, ChunkGrid, ChunkManifest, Codec, Hierarchy, Node, NodePath, ZarrFormat, node};
+use virtualize::zarr::{
+    Array, ChunkGrid, ChunkManifest, Codec, DataType, Hierarchy, Node, NodePath, ZarrFormat, node,
+};
 use virtualize::{OptionName, Remedy};
 
 use super::{
@@ -21,7 +23,7 @@ use super::{
 use crate::{
     Along, Layout,
     compat::{
-        Conversion, Difference, DimRole, MAX_KEPT, decode_alike, disagreement, is_plain,
+        Conversion, Difference, DimRole, MAX_KEPT, decode_alike, disagreement, is_coordinate, is_plain,
         roles::{self, Axis, Geometry},
         signature::{ArrayParts, ChunkLayout, Misfit, Storage},
     },
@@ -30,6 +32,7 @@ use crate::{
     plan::{Block, PlanOptions, PlannedEra, Selection},
     values::index,
     values::{
+        grid::values_agree,
         scalar::{Given, Sentinels, is_number, packing},
         variable,
     },
@@ -276,6 +279,7 @@ impl<'a> Joiner<'a> {
             assume_equal: Layout::has(&self.layout.assume_equal, path),
             is_optional: Layout::has(&self.layout.optional, path) || kind.level.is_some(),
             is_near: self.era.grids.contains(&**path),
+            is_axis: array.data_type == DataType::Float64 && is_coordinate(path, &array),
         };
         let files = self.files;
         let Some((NodeState { array: slot, seen, .. }, document)) = self.node(kind.node) else {
@@ -366,8 +370,10 @@ pub(super) struct ArrayOptions {
     pub(super) assume_equal: bool,
     /// Whether the array may be missing from some files.
     pub(super) is_optional: bool,
-    /// Whether its values may differ by rounding.
+    /// Whether its values may differ by rounding, as the plan has found.
     pub(super) is_near: bool,
+    /// Whether it holds the coordinates of its own dimension in float64.
+    pub(super) is_axis: bool,
 }
 
 /// Metadata of an array in a file, compared with the first file. Applies to all files with the same document.
@@ -564,7 +570,10 @@ impl<'a> Growing<'a> {
         let is_same = match (self.pieces.values(there), read.values, self.pieces.digest(there), read.digest) {
             (Some(left), Some(right), _, _) => {
                 let units = self.pieces.get(there).map(|piece| piece.units);
-                left == right && units == Some(compared.units) && form.other == compared.form.other
+                let is_near = || self.options.is_axis && values_agree(left, right);
+                (left == right || is_near())
+                    && units == Some(compared.units)
+                    && form.other == compared.form.other
             }
             (_, _, Some(left), Some(right)) => left == right,
             _ => {

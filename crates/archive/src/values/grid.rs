@@ -53,6 +53,31 @@ impl Grid {
     }
 }
 
+/// Replaces numbers in ascending order that differ by rounding from the one before, where pixels have this size or more.
+pub(crate) fn snap(numbers: &[f64], step: f64) -> Vec<f64> {
+    let mut canonical: Vec<f64> = Vec::with_capacity(numbers.len());
+    for number in numbers {
+        let before = canonical.last().copied().filter(|before| number - before <= TOLERANCE * step);
+        canonical.push(before.unwrap_or(*number));
+    }
+    canonical
+}
+
+/// Returns whether evenly spaced float64 elements are equal but for rounding.
+pub(crate) fn values_agree(one: &[u8], other: &[u8]) -> bool {
+    let numbers = |bytes: &[u8]| -> Vec<f64> {
+        bytes.as_chunks::<8>().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect()
+    };
+    let (one, other) = (numbers(one), numbers(other));
+    let steps = one.windows(2).map(|pair| match pair {
+        [left, right] => (right - left).abs(),
+        _ => 0.0,
+    });
+    let limit = TOLERANCE * steps.fold(f64::INFINITY, f64::min);
+    let near = |(one, other): (&f64, &f64)| (one - other).abs() <= limit;
+    one.len() > 1 && limit.is_finite() && one.len() == other.len() && one.iter().zip(&other).all(near)
+}
+
 /// Returns whether a number may be another one that was rounded to binary32.
 fn is_rounded(one: f64, other: f64) -> bool {
     (one - other).abs() <= one.abs() * f64::from(f32::EPSILON) / 2.0

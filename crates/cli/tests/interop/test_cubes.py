@@ -428,3 +428,21 @@ def test_each_utm_zone_is_a_group(tmp_path, fmt):
         assert ds.rio.crs.to_epsg() == 32600 + zone and list(ds.time.values) == list(scenes)
         for n, k in enumerate(scenes):
             np.testing.assert_array_equal(ds.band_data.values[n], rasterio.open(tmp_path / f"s{k}.tif").read())
+
+
+@pytest.mark.parametrize("shared", [0, 1])
+def test_tiles_whose_positions_differ_by_rounding(tmp_path, shared, fmt):
+    """The same columns and edges, computed in different ways."""
+    paths = []
+    for i in range(2):
+        for j in range(2):
+            x, y = 10 + (32 - shared) * 0.1 * j + 1e-9 * i * j, 50 - (32 - shared) * 0.1 * i - 1e-9 * j
+            paths.append(write(tmp_path / f"t{i}{j}.tif", pixels((32, 32), 10 * i + j), x=x, y=y, res=0.1, crs="EPSG:4326"))
+    arguments = [*paths, "--concat-dim", "y", "--concat-dim", "x", *(["--on-duplicate", "first"] if shared else [])]
+    ds = cube(tmp_path, *arguments, fmt=fmt)
+    expected = np.zeros((64 - shared, 64 - shared), "u2")
+    for k, path in reversed(list(enumerate(paths))):
+        i, j = (k // 2) * (32 - shared), (k % 2) * (32 - shared)
+        expected[i:i + 32, j:j + 32] = rasterio.open(path).read(1)
+    np.testing.assert_array_equal(ds.band_data.values[0], expected)
+    np.testing.assert_allclose(ds.x, 10.05 + 0.1 * np.arange(64 - shared), atol=1e-7)
