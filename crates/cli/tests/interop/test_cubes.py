@@ -446,3 +446,21 @@ def test_tiles_whose_positions_differ_by_rounding(tmp_path, shared, fmt):
         expected[i:i + 32, j:j + 32] = rasterio.open(path).read(1)
     np.testing.assert_array_equal(ds.band_data.values[0], expected)
     np.testing.assert_allclose(ds.x, 10.05 + 0.1 * np.arange(64 - shared), atol=1e-7)
+
+
+@pytest.mark.parametrize("options", [["--stack-dim", "time", "--coord", "time=name:m{time:d}.tif"], ["--concat-dim", "x"]])
+def test_appended_scenes_with_overviews(tmp_path, options):
+    """Scenes that are appended one by one, the last without the coarsest level, give the dataset of one run."""
+    paths = cogs(tmp_path, 512, [2, 2, 1])
+    if options[0] == "--stack-dim":
+        for k, path in enumerate(paths):
+            plain = write(tmp_path / "plain.tif", pixels((512, 512), k, "int16"), tiled=True, blockxsize=256, blockysize=256)
+            rasterio.shutil.copy(plain, path, driver="COG", blocksize=256, overview_count=2 - k // 2, compress="deflate")
+    for k, path in enumerate(paths):
+        append = ["--append"] if k else []
+        run = virtualize("batch", path, *options, "-o", tmp_path / "appended.icechunk", *append)
+        assert run.status == 0, run.stderr
+        run = virtualize("batch", *paths[:k + 1], *options, "-o", tmp_path / f"{k}.icechunk")
+        assert run.status == 0, run.stderr
+        run = virtualize("diff", tmp_path / "appended.icechunk", tmp_path / f"{k}.icechunk")
+        assert run.status == 0, run.stdout.decode()
