@@ -10,16 +10,17 @@ use futures::future::try_join_all;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use virtualize::{
-    ArrayValues, StoreOptions, VirtualStore, digest, read_array,
+    ArrayValues, DeclaredBand, StoreOptions, VirtualStore, digest, read_array,
     zarr::{
         Array, ChunkManifest, DataType, Group, Hierarchy, Lengths, Node, NodePath, References, Source,
-        SourceId, ZarrFormat, node,
+        SourceId, ZarrFormat, cf::attributes::canonical, node,
     },
 };
 
 use crate::{
     Result,
-    values::{Scalar, scalar::elements, variable::is_variable},
+    error::{CombineError, Problem},
+    values::{Grid, Scalar, scalar::elements, variable::is_variable},
 };
 
 /// A file of an archive, as a listing has it. What a listing does not say is not known before the file is opened.
@@ -38,6 +39,42 @@ pub struct Item {
     pub properties: Map<String, Value>,
 }
 
+/// Member of [`Item::properties`]: nodata, scale, offset and unit of each band, as STAC 1.0 has them.
+pub(crate) const BANDS: &str = "raster:bands";
+
+impl Item {
+    /// Returns what the catalogue declares of the bands.
+    ///
+    /// # Errors
+    /// Values of other types than the extension `raster` of STAC has.
+    pub(crate) fn declared_bands(&self) -> Result<Vec<DeclaredBand>, CombineError> {
+        let wrong = |text: String| CombineError::of(&self.url, Problem::new(format!("{BANDS}: {text}")));
+        let band = |band: &Value| {
+            let member = |name| band.get(name).filter(|value| !value.is_null());
+            let number = |name| match member(name) {
+                None => Ok(None),
+                Some(value) => {
+                    let number = value.as_f64().map(Some);
+                    number.ok_or_else(|| wrong(format!("{name} is {value}, expected a number")))
+                }
+            };
+            let nodata = match member("nodata") {
+                None => None,
+                Some(Value::String(text)) if text.parse::<f64>().is_ok() => Some(text.clone()),
+                Some(value @ Value::Number(_)) => Some(canonical(value.clone()).to_string()),
+                Some(value) => return Err(wrong(format!("nodata is {value}, expected a number"))),
+            };
+            let unit = member("unit").and_then(Value::as_str).map(str::to_owned);
+            Ok(DeclaredBand { nodata, scale: number("scale")?, offset: number("offset")?, unit })
+        };
+        match self.properties.get(BANDS) {
+            None | Some(Value::Null) => Ok(Vec::new()),
+            Some(Value::Array(bands)) => bands.iter().map(band).collect(),
+            Some(other) => Err(wrong(format!("{other} is not an array"))),
+        }
+    }
+}
+
 /// A file that was read.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Member {
@@ -49,6 +86,8 @@ pub struct Member {
     pub values: BTreeMap<NodePath, ArrayValues>,
     /// [`fingerprint`] of the arrays in [`Wanted::digests`].
     pub digests: BTreeMap<NodePath, String>,
+    /// Those of the arrays in [`Wanted::digests`] that are evenly spaced.
+    pub grids: BTreeMap<NodePath, Grid>,
     /// Coordinates along dimensions from names, paths or catalogues, by dimension.
     pub given: BTreeMap<String, Value>,
 }
@@ -62,8 +101,9 @@ pub struct Wanted {
     pub digests: BTreeSet<NodePath>,
 }
 
-/// [`Member::values`] and [`Member::digests`].
-pub(crate) type Values = (BTreeMap<NodePath, ArrayValues>, BTreeMap<NodePath, String>);
+/// [`Member::values`], [`Member::digests`] and [`Member::grids`].
+pub(crate) type Values =
+    (BTreeMap<NodePath, ArrayValues>, BTreeMap<NodePath, String>, BTreeMap<NodePath, Grid>);
 
 impl Wanted {
     /// Reads the arrays.
@@ -83,8 +123,10 @@ impl Wanted {
         let digests =
             self.digests.iter().filter_map(|path| Some((path.clone(), fingerprint(read.get(path)?))));
         let digests = digests.collect();
+        let grids = self.digests.iter().filter_map(|path| Some((path.clone(), Grid::of(read.get(path)?)?)));
+        let grids = grids.collect();
         let values = read.into_iter().filter(|(path, _)| self.values.contains(path)).collect();
-        Ok((values, digests))
+        Ok((values, digests, grids))
     }
 }
 

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use regex::{Captures, Regex};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use virtualize::{
     OptionName, Remedy,
     options::value::InvalidValue,
-    zarr::{Group, Node, node},
+    zarr::{Group, Hierarchy, Node, node},
 };
 use virtualize_remedy::alternatives;
 
@@ -15,8 +15,9 @@ use crate::{
     Item,
     error::{CombineError, Problem},
     values::{
-        calendar::{Calendar, digits, reference},
-        time_value,
+        calendar::{Calendar, digits},
+        scalar::day,
+        time_value, value_or_time,
     },
 };
 
@@ -46,9 +47,11 @@ pub struct Layout {
     pub fills: BTreeMap<String, Value>,
     /// Arrays that are omitted.
     pub dropped: BTreeSet<String>,
-    /// Global attribute that holds the coordinate along a new dimension, by dimension.
+    /// Attribute that holds the coordinate along a dimension, by dimension: a name, or the path of a group or array and a name.
+    /// The suffix `@day` rounds times down to the day.
     pub coordinate_attributes: BTreeMap<String, String>,
-    /// Property of the STAC item that holds the coordinate along a dimension, by dimension.
+    /// Property of the STAC item that holds the coordinate along a dimension, by dimension. The suffix `@day` rounds times down
+    /// to the day.
     pub coordinate_properties: BTreeMap<String, String>,
     /// Patterns of file names whose fields are coordinates along the dimensions of the same names.
     pub names: Vec<NamePattern>,
@@ -206,7 +209,7 @@ impl std::str::FromStr for ArrayRule {
 /// unless a date format contains one. The pattern applies to the last segments of a path, as many as the pattern has.
 ///
 /// A pattern with named groups, `(?<member>\d+)`, is a regular expression that is searched in the URL without its
-/// query. The form of the matched text decides whether it becomes a whole number, a real number or text.
+/// query. The form of the matched text decides whether it becomes a whole number, a real number, a time or text.
 ///
 /// ```
 /// use virtualize_archive::{NamePattern, time_value};
@@ -243,6 +246,9 @@ enum Kind {
     Date(char),
 }
 
+/// Suffix of a property or attribute whose times are rounded down to the day.
+const BY_DAY: &str = "@day";
+
 /// Maximum size of a compiled regular expression in bytes.
 const MOST_PROGRAM: usize = 1 << 20;
 
@@ -268,11 +274,15 @@ impl std::str::FromStr for NamePattern {
     }
 }
 
-/// Returns the coordinates from a file's name and STAC item, for [`crate::Member::given`].
+/// Returns the coordinates from a file's name, attributes and STAC item, for [`crate::Member::given`].
 ///
 /// # Errors
-/// A name that does not match the pattern, fields that are not dimensions, and properties that a file lacks.
-pub fn given(item: &Item, layout: &Layout) -> Result<BTreeMap<String, Value>, CombineError> {
+/// A name that does not match the pattern, fields that are not dimensions, and properties or attributes that a file lacks.
+pub fn given(
+    item: &Item,
+    hierarchy: &Hierarchy,
+    layout: &Layout,
+) -> Result<BTreeMap<String, Value>, CombineError> {
     let wrong = |problem| CombineError::of(&item.url, problem);
     let mut given = BTreeMap::new();
     let is_dimension = |name: &str| layout.along.iter().any(|along| along.name() == name);
@@ -298,7 +308,12 @@ pub fn given(item: &Item, layout: &Layout) -> Result<BTreeMap<String, Value>, Co
             given.insert(name, value);
         }
     }
-    for (dimension, property) in &layout.coordinate_properties {
+    let of_day = |name: &str, value: Value| {
+        let not_a_time = || wrong(Problem::new(format!("{name} is {value}, which is not a time")));
+        day(&value).ok_or_else(not_a_time)
+    };
+    for (dimension, source) in &layout.coordinate_properties {
+        let property = source.strip_suffix(BY_DAY).unwrap_or(source);
         let value =
             item.properties.get(property).or_else(|| item.properties.get("properties")?.get(property));
         let value = value.ok_or_else(|| {
@@ -307,9 +322,60 @@ pub fn given(item: &Item, layout: &Layout) -> Result<BTreeMap<String, Value>, Co
             let existing = alternatives("properties", property, names.map(|(name, _)| name.as_str()));
             wrong(Problem::new(format!("no property {property}{existing}")))
         })?;
-        given.insert(dimension.clone(), catalogue_value(value));
+        let value = value_or_time(value);
+        given.insert(dimension.clone(), if source == property { value } else { of_day(property, value)? });
+    }
+    for (dimension, source) in &layout.coordinate_attributes {
+        let name = source.strip_suffix(BY_DAY).unwrap_or(source);
+        let value = value_or_time(attribute(hierarchy, name).map_err(wrong)?);
+        given.insert(dimension.clone(), if source == name { value } else { of_day(name, value)? });
     }
     Ok(given)
+}
+
+/// Returns the attribute with this path: that of a group, an array, or a member of an object. A name alone is that of the root,
+/// or else the only one anywhere.
+fn attribute<'a>(hierarchy: &'a Hierarchy, name: &str) -> Result<&'a Value> {
+    let mut all = Vec::new();
+    add_group("", &hierarchy.root, &mut all);
+    let name = name.trim_start_matches('/');
+    let is_named = |path: &str| path.strip_suffix(name).is_some_and(|rest| rest.ends_with('/'));
+    let exact = all.iter().find(|(path, _)| path == name).map(|(_, value)| *value);
+    let mut named = all.iter().filter(|(path, _)| is_named(path)).map(|(_, value)| *value);
+    let Some(first) = exact.or_else(|| named.next()) else {
+        let existing = alternatives("attributes", name, all.iter().map(|(path, _)| path.as_str()));
+        return Err(Problem::new(format!("no attribute {name} that is a single value{existing}")));
+    };
+    if exact.is_none() && named.any(|other| other != first) {
+        let paths: Vec<_> = all.iter().map(|(path, _)| path.as_str()).filter(|path| is_named(path)).collect();
+        let remedy = Remedy::advice("give the path of one of them instead of the name");
+        return Err(
+            Problem::new(format!("several attributes {name} differ: {}", paths.join(", "))).with(remedy)
+        );
+    }
+    Ok(first)
+}
+
+/// Adds the attributes of a group, and of all below it, that are single values.
+fn add_group<'a>(path: &str, group: &'a Group, all: &mut Vec<(String, &'a Value)>) {
+    add_object(path, &group.attributes, all);
+    for (name, node) in &group.children {
+        match node {
+            Node::Group(group) => add_group(&node::join(path, name), group, all),
+            Node::Array(array) => add_object(&node::join(path, name), &array.attributes, all),
+        }
+    }
+}
+
+fn add_object<'a>(path: &str, attributes: &'a Map<String, Value>, all: &mut Vec<(String, &'a Value)>) {
+    for (name, value) in attributes {
+        let path = node::join(path, name);
+        match value {
+            Value::Object(members) => add_object(&path, members, all),
+            Value::String(_) | Value::Number(_) => all.push((path, value)),
+            _ => {}
+        }
+    }
 }
 
 impl NamePattern {
@@ -548,12 +614,12 @@ fn value(text: &str, kind: Kind) -> Option<Value> {
     }
 }
 
-/// Converts the named groups of a regular expression: to a number if the text is one, else to text.
+/// Converts the named groups of a regular expression: to a number or a time if the text is one, else to text.
 fn by_looks(regex: &Regex, found: &Captures<'_>) -> BTreeMap<String, Value> {
     let one = |name: &str| {
         let text = found.name(name)?.as_str();
         let number = value(text, Kind::Int).or_else(|| value(text, Kind::Float));
-        Some((name.to_owned(), number.unwrap_or_else(|| text.into())))
+        Some((name.to_owned(), number.unwrap_or_else(|| value_or_time(&text.into()))))
     };
     regex.capture_names().flatten().filter_map(one).collect()
 }
@@ -579,22 +645,10 @@ fn seconds(fields: &BTreeMap<char, i64>) -> Option<i64> {
     sane.then_some((day - epoch) * 86_400 + hour * 3600 + minute * 60 + second)
 }
 
-/// Converts a value of a catalogue into a coordinate: text that is a time in whole seconds, such as
-/// `2020-03-01T00:00:00Z`, becomes seconds since 1970-01-01.
-pub fn catalogue_value(value: &Value) -> Value {
-    let parsed = value.as_str().filter(|text| text.len() >= 19 && text.contains(['T', ' ']));
-    let nanoseconds = parsed.and_then(|text| reference(text, Calendar::Gregorian));
-    let epoch = Calendar::Gregorian.day(1970, 1, 1).map(i128::from);
-    let seconds = nanoseconds.zip(epoch).and_then(|(time, epoch)| {
-        let time = time - epoch * 86_400_000_000_000;
-        if time % 1_000_000_000 == 0 { i64::try_from(time / 1_000_000_000).ok() } else { None }
-    });
-    seconds.map_or_else(|| value.clone(), time_value)
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use virtualize::zarr::ZarrFormat;
 
     use super::*;
 
@@ -663,9 +717,29 @@ mod tests {
     }
 
     #[test]
-    fn catalogues_tell_times() {
-        assert_eq!(catalogue_value(&json!("1970-01-02T00:00:00Z")), time_value(86_400));
-        assert_eq!(catalogue_value(&json!("1970-01-02T00:00:00.500Z")), json!("1970-01-02T00:00:00.500Z"));
-        assert_eq!(catalogue_value(&json!("v1")), json!("v1"));
+    fn attributes_are_found_by_name_and_path() {
+        let mut hierarchy = Hierarchy::new(ZarrFormat::V3);
+        let mut add = |path: &str, attributes: Value| {
+            let group = hierarchy.root.make_group(path).unwrap();
+            group.attributes = attributes.as_object().unwrap().clone();
+        };
+        add("", json!({ "title": "t", "cycle": 7, "list": [1, 2] }));
+        add("g", json!({ "cycle": 8, "start": "2020-01-15", "IMAGERY": { "time": "2020:01:15 10:20:30" } }));
+        add("h", json!({ "start": "2020-01-16", "same": 1 }));
+        add("i", json!({ "same": 1 }));
+        let of = |name: &str| attribute(&hierarchy, name).cloned().map_err(|problem| problem.to_string());
+        assert_eq!(of("cycle"), Ok(json!(7)), "that of the root comes first");
+        for (name, value) in [
+            ("g/cycle", json!(8)),
+            ("/g/start", json!("2020-01-15")),
+            ("time", json!("2020:01:15 10:20:30")),
+            ("IMAGERY/time", json!("2020:01:15 10:20:30")),
+            ("same", json!(1)),
+        ] {
+            assert_eq!(of(name), Ok(value), "{name}");
+        }
+        assert!(of("start").unwrap_err().contains("several attributes start differ: g/start, h/start"));
+        assert!(of("list").unwrap_err().contains("no attribute list that is a single value"));
+        assert!(of("art").unwrap_err().contains("no attribute art"));
     }
 }

@@ -42,10 +42,10 @@ pub use journal::{
     FailureState, Journal, JournalError, JournalErrorKind, JournalState, OptionDifference, OutputState,
     journal_beside,
 };
-pub use layout::{Along, ArrayRule, Layout, NamePattern, catalogue_value, given};
+pub use layout::{Along, ArrayRule, Layout, NamePattern, given};
 pub use plan::{
     Block, Cure, Direction, Extent, FileExtent, Files, Known, LeftOut, OnDuplicate, OnMismatch, Plan,
-    PlanOptions, PlannedEra, Range, Selection, Signatures, Units, plan,
+    PlanOptions, PlannedEra, Range, Selection, Selections, Signatures, Units, plan,
 };
 pub use scan::{Coordinate, Era, Eras, FailedFile, Scan, ScanOptions, Seen, Stretch, scan, scan_inputs};
-pub use values::{Scalar, time_value};
+pub use values::{Grid, Scalar, time_value, value_or_time};

@@ -40,6 +40,8 @@ pub struct Ifd {
     pub image: Result<Image, Error>,
     /// GDAL_NODATA (42113) as stored, without the terminating NUL.
     pub gdal_nodata: Option<String>,
+    /// Nodata that a catalogue declares for a file without the tag.
+    pub declared_nodata: Option<String>,
     /// Items of GDAL_METADATA (42112) as reported by GDAL, without empty ones. The last of several items with a name
     /// counts.
     pub gdal_metadata: Vec<GdalItem>,

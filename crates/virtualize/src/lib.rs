@@ -50,6 +50,7 @@ pub use store::VirtualStore;
 pub use virtualize_bytes::{BoxFuture, ByteRange, Gate, Limits, ReadError, ReadErrorKind};
 #[cfg(feature = "full")]
 pub use virtualize_icechunk::Committed;
+pub use virtualize_map::tiff::DeclaredBand;
 pub use virtualize_map::{
     ArrayReport, ChunkGridChoice, ComplexIntegers, Diagnostic, FillDecision, FillPolicy, FillSource,
     MapOptions, NumpyField, NumpyType, Outcome, Report, Severity, SourceAttribute, SourceValue,

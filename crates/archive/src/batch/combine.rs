@@ -555,10 +555,10 @@ pub(super) async fn member_content(
     let failed = |error: virtualize::Error| Failure::new(error, options.notation);
     let (row, hierarchy) = FileRecord::pack(store).map_err(failed)?;
     let read = wanted(&hierarchy, layout).read(store, &options.store).await;
-    let (values, digests) = read.map_err(failed)?;
+    let (values, digests, grids) = read.map_err(failed)?;
     let misfit = |error| Failure::of_layout(&error, options.notation);
-    let given = given(item, layout).map_err(misfit)?;
-    let member = Member { item: item.clone(), hierarchy, values, digests, given };
+    let given = given(item, &hierarchy, layout).map_err(misfit)?;
+    let member = Member { item: item.clone(), hierarchy, values, digests, grids, given };
     let signature = Signature::of(&member, layout);
     let extent = FileExtent::of(&member, layout).map_err(misfit)?;
     let Member { values, digests, given, .. } = member;

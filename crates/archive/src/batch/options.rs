@@ -113,8 +113,9 @@ pub struct LayoutOptions {
     pub stack_dim: Vec<String>,
     /// Take the coordinates along a dimension from elsewhere; may be repeated
     ///
-    /// SOURCE is attribute:NAME (a global attribute), property:NAME (a property of the STAC item or of the list), or
-    /// name:PATTERN (the file name). In a PATTERN such as t2m_{time:%Y%m%d}_{member:d}.nc, fields are {name} (text),
+    /// SOURCE is attribute:NAME (an attribute, or PATH/NAME for that of a group or array), property:NAME (a property of the
+    /// STAC item or of the list), or name:PATTERN (the file name). Text that is a time becomes one; NAME@day rounds it down to
+    /// the day. In a PATTERN such as t2m_{time:%Y%m%d}_{member:d}.nc, fields are {name} (text),
     /// {name:d} (whole number), {name:f} (real number) and {name:%Y%m%d} (date); * matches any text. Alternatively it is a
     /// regular expression with named groups. DIM names all dimensions of the pattern, separated by commas.
     #[cfg_attr(feature = "clap", arg(long, value_name = "DIM=SOURCE", value_parser = parse_coord))]
@@ -137,7 +138,7 @@ pub struct LayoutOptions {
 /// Source of the coordinates along a dimension.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CoordSource {
-    /// A global attribute of each file.
+    /// An attribute of each file.
     Attribute(String),
     /// A property of the STAC item, or of the line of a list.
     Property(String),
@@ -386,6 +387,8 @@ pub(super) fn of_options(options: &Options) -> BTreeMap<String, String> {
         notation: _,
         dmrpp: _,
         sidecars,
+        // They are among the properties of the file.
+        declared_bands: _,
     } = options;
     let readers: Vec<String> = readable_by.iter().map(ToString::to_string).collect();
     let InlineOptions { below, coordinates, total } = inline;

@@ -6,6 +6,7 @@
 //! files that agree can be referred to from one array.
 
 mod difference;
+pub(crate) mod levels;
 pub(crate) mod roles;
 pub(crate) mod signature;
 #[cfg(test)]

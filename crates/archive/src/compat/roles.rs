@@ -9,6 +9,7 @@ use virtualize::zarr::{
     node::{self, join},
 };
 
+use super::levels::Levels;
 use crate::{
     Along, Layout, Wanted,
     values::{
@@ -53,12 +54,12 @@ pub(crate) const DESCRIBING: [&str; 11] = [
 
 /// Returns how each array varies along each dimension of the layout, in the layout's order.
 ///
-/// Along an existing dimension ([`Along::Concat`]) the arrays that have it grow. Along a new one ([`Along::Stack`]) the data
+/// Along an existing dimension ([`Along::Concat`]) the arrays that have it grow, and overviews that have the same of theirs. Along a new one ([`Along::Stack`]) the data
 /// variables get an axis; coordinates do not: arrays named like their only dimension, and arrays named by attributes such as
 /// `coordinates`, `bounds` or `grid_mapping`. The bounds of the coordinate along a new dimension get an axis, too. All others
 /// are invariant: they must be equal in all files.
 pub fn roles(hierarchy: &Hierarchy, layout: &Layout) -> BTreeMap<NodePath, Vec<DimRole>> {
-    let coordinates = coordinates(hierarchy);
+    let (coordinates, levels) = (coordinates(hierarchy), Levels::of(hierarchy));
     let bounds = |along: &Along| match along {
         Along::Stack(name) => hierarchy.array(name).map(|array| bounds_of(hierarchy, name, array)),
         Along::Concat(_) => None,
@@ -67,7 +68,7 @@ pub fn roles(hierarchy: &Hierarchy, layout: &Layout) -> BTreeMap<NodePath, Vec<D
     let roles = |path: &NodePath, array: &Array| {
         let of_each = layout.along.iter().zip(&bounds);
         of_each
-            .map(|(along, bounds)| match role(path, array, along, layout, &coordinates) {
+            .map(|(along, bounds)| match role(path, array, along, layout, (&coordinates, &levels)) {
                 DimRole::Invariant if bounds.contains(path) => DimRole::Broadcast,
                 role => role,
             })
@@ -81,9 +82,11 @@ fn role(
     array: &Array,
     along: &Along,
     layout: &Layout,
-    coordinates: &BTreeSet<NodePath>,
+    (coordinates, levels): (&BTreeSet<NodePath>, &Levels),
 ) -> DimRole {
-    let axis = || array.dimension_names.iter().position(|name| name.as_deref() == Some(along.name()));
+    let is_along =
+        |name: &Option<String>| name.as_deref().is_some_and(|it| levels.dimension(it) == along.name());
+    let axis = || array.dimension_names.iter().position(is_along);
     let is_named = Layout::has(&layout.concat_vars, path);
     match along {
         Along::Concat(_) => match axis() {

@@ -15,14 +15,18 @@ use virtualize::{
     },
 };
 
+use super::levels::Levels;
 use super::roles::{
-    Axis, DimRole, Geometry, TINY, find, is_copied, is_plain, length_along, may_be_copied, roles, time_arrays,
+    Axis, DimRole, Geometry, TINY, find, is_coordinate, is_copied, is_plain, length_along, may_be_copied, roles,
+    time_arrays,
 };
 use crate::{
     Layout, Member,
     file::fingerprint,
     values::{
+        Grid,
         calendar::time_units,
+        grid::transforms_agree,
         scalar::{MISSING, Sentinels, converted, elements, is_number, packing},
     },
 };
@@ -36,6 +40,9 @@ pub struct Signature {
     /// without them agree with all others; those that have one must agree among themselves.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub optional: BTreeMap<NodePath, ArraySignature>,
+    /// Arrays of overviews, which are left out if they disagree. They are not part of the digest.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub levels: BTreeMap<NodePath, ArraySignature>,
     /// Attributes of groups on which the positions of values depend, such as a coordinate reference system.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub groups: BTreeMap<NodePath, BTreeMap<String, Value>>,
@@ -45,6 +52,9 @@ pub struct Signature {
     /// The numbers of coordinates and times: their types need not agree if one type holds all of them exactly.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub numbers: BTreeMap<NodePath, Numbers>,
+    /// Coordinates that are the same in all files and evenly spaced: they need not agree to the last digit.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub grids: BTreeMap<NodePath, Grid>,
 }
 
 /// What must be equal of an array.
@@ -80,6 +90,7 @@ impl Signature {
         let hierarchy = &member.hierarchy;
         let (mut roles, grid_mappings) = (roles(hierarchy, layout), grid_mappings(hierarchy));
         let times = time_arrays(hierarchy, layout.inline_limit);
+        let levels = Levels::of(hierarchy);
         let lengths: Vec<u64> = layout.along.iter().map(|along| length_along(hierarchy, along)).collect();
         let mut signature = Self::default();
         for (path, array) in hierarchy.arrays() {
@@ -104,6 +115,10 @@ impl Signature {
                 let digest = digest.or_else(|| member.values.get(&path).map(fingerprint));
                 signed.values = Some(digest.unwrap_or_else(|| format!("not read from {}", member.item.url)));
             }
+            if levels.level(&path).is_some() {
+                signature.levels.insert(path, signed);
+                continue;
+            }
             if Layout::has(&layout.optional, &path) {
                 signature.optional.insert(path, signed);
                 continue;
@@ -112,6 +127,8 @@ impl Signature {
                 let stored = Stored::of(array, &roles, layout, codecs(array), &lengths);
                 signature.stored.insert(path.clone(), stored);
             }
+            let grid = member.grids.get(&path).filter(|_| is_compared && is_coordinate(&path, array));
+            signature.grids.extend(grid.map(|grid| (path.clone(), *grid)));
             let values = member.values.get(&path).filter(|_| is_copied);
             let numbers =
                 values.and_then(|values| Numbers::of(array, values, times.contains(&path), hierarchy.format));
@@ -119,6 +136,7 @@ impl Signature {
             signature.arrays.insert(path, signed);
         }
         add_groups(hierarchy, layout, "", &hierarchy.root, &mut signature.groups);
+        signature.groups.retain(|path, _| !levels.groups().contains_key(path));
         signature
     }
 
@@ -165,14 +183,19 @@ impl Signature {
 
     /// Returns the SHA-256 of all but optional arrays: [`Self::digest`] together with how arrays are stored.
     pub fn storage_digest(&self) -> String {
-        sha256(&(&self.arrays, &self.groups, &self.stored, &self.numbers))
+        sha256(&(&self.arrays, &self.groups, &self.stored, &self.numbers, &self.levels))
     }
 
-    /// Returns the SHA-256 of what cannot be reconciled: all but how arrays are stored, and types of numbers.
+    /// Returns the SHA-256 of what cannot be reconciled: all but how arrays are stored, types of numbers, and grids.
     pub(crate) fn core_digest(&self) -> String {
-        let mut arrays = self.arrays.clone();
+        let (mut arrays, mut groups) = (self.arrays.clone(), self.groups.clone());
+        groups.values_mut().for_each(|attributes| drop(attributes.remove(GROUP_TRANSFORM)));
         for (path, array) in &mut arrays {
             (array.chunks, array.codecs) = (None, None);
+            array.attributes.remove(TRANSFORM);
+            if self.grids.contains_key(path) {
+                array.values = None;
+            }
             if let Some(numbers) = self.numbers.get(path) {
                 "number".clone_into(&mut array.data_type);
                 if numbers.are_times {
@@ -181,7 +204,29 @@ impl Signature {
             }
         }
         let stored: BTreeMap<_, _> = self.stored.iter().map(|(path, stored)| (path, &stored.roles)).collect();
-        sha256(&(&arrays, &self.groups, stored))
+        sha256(&(&arrays, &groups, stored))
+    }
+
+    /// Returns whether the grids of two signatures with one core digest are equal but for rounding.
+    pub(crate) fn grids_agree(&self, other: &Self) -> bool {
+        let agree = |one: Option<&Value>, other: Option<&Value>| match (one, other) {
+            (Some(one), Some(other)) => transforms_agree(one, other),
+            (one, other) => one == other,
+        };
+        let coordinates = self.grids.iter().all(|(path, grid)| {
+            let values = |signature: &Self| signature.arrays.get(path).map(|array| array.values.clone());
+            let is_near = || other.grids.get(path).is_some_and(|other| grid.agrees(other));
+            values(self) == values(other) || is_near()
+        });
+        let arrays = self.arrays.iter().all(|(path, array)| {
+            let others = other.arrays.get(path).and_then(|array| array.attributes.get(TRANSFORM));
+            agree(array.attributes.get(TRANSFORM), others)
+        });
+        let groups = self.groups.iter().all(|(path, attributes)| {
+            let others = other.groups.get(path).and_then(|attributes| attributes.get(GROUP_TRANSFORM));
+            agree(attributes.get(GROUP_TRANSFORM), others)
+        });
+        coordinates && arrays && groups
     }
 
     /// Returns whether an array has the same chunks and codecs in all files, as far as they must agree.
@@ -193,10 +238,11 @@ impl Signature {
 
     /// Returns false if no arrangement of files makes the storage of two signatures compatible.
     pub(crate) fn may_share_storage(&self, other: &Self) -> bool {
-        self.stored.iter().all(|(path, stored)| {
-            let Some(others) = other.stored.get(path) else { return false };
-            (stored.is_read && others.is_read) || stored.codecs == others.codecs
-        })
+        self.grids_agree(other)
+            && self.stored.iter().all(|(path, stored)| {
+                let Some(others) = other.stored.get(path) else { return false };
+                (stored.is_read && others.is_read) || stored.codecs == others.codecs
+            })
     }
 }
 
@@ -204,6 +250,10 @@ impl ArraySignature {
     /// Returns what must agree of an array however it is stored: all but chunks, codecs and values.
     pub(super) fn of(array: &Array, roles: &[DimRole], is_copied: bool) -> Self {
         let grows = |axis: usize| roles.contains(&DimRole::Axis(axis));
+        let mut attributes = of_array(array, is_copied);
+        if band_axis(array).is_some_and(grows) {
+            forget_bands(&mut attributes);
+        }
         Self {
             data_type: type_name(&array.data_type),
             dimensions: array.dimension_names.clone(),
@@ -211,7 +261,7 @@ impl ArraySignature {
             chunks: None,
             codecs: None,
             fill_value: fill_value(array),
-            attributes: of_array(array, is_copied),
+            attributes,
             values: None,
         }
     }
@@ -291,6 +341,12 @@ fn chunks(array: &Array, roles: &[DimRole], layout: &Layout) -> Vec<Value> {
     let sizes = sizes.into_iter().enumerate();
     sizes.map(|(axis, size)| if may_differ(axis) { Value::Null } else { size }).collect()
 }
+
+/// The attribute of grid mappings that places an image.
+const TRANSFORM: &str = "GeoTransform";
+
+/// The attribute of groups that does.
+const GROUP_TRANSFORM: &str = "spatial:transform";
 
 /// Replaces the units of times that are converted, so that they are equal.
 const ANY_TIME: &str = "<unit> since <date>";
@@ -429,6 +485,35 @@ impl Stored {
 /// Returns whether the chunks of two arrays of one type are decoded alike.
 pub(crate) fn decode_alike(one: &Array, other: &Array) -> bool {
     one.codecs == other.codecs || codecs(one) == codecs(other)
+}
+
+/// Attributes of images with an item for each band.
+pub(crate) const BY_BAND: [&str; 6] =
+    ["extra_samples", "long_name", "offsets", "scales", "units", "unittype"];
+
+/// Returns the axis of the bands of an image.
+pub(crate) fn band_axis(array: &Array) -> Option<usize> {
+    array.dimension_names.iter().position(|name| name.as_deref() == Some("band"))
+}
+
+/// Makes attributes of images that are joined along their bands independent of the number of bands.
+fn forget_bands(attributes: &mut BTreeMap<String, Value>) {
+    for name in BY_BAND {
+        let Some(Value::Array(items)) = attributes.get(name) else { continue };
+        let Some(first) = items.first().filter(|first| items.iter().all(|item| item == *first)).cloned()
+        else {
+            continue;
+        };
+        if name == "extra_samples" && first == "unspecified" {
+            attributes.remove(name);
+        } else {
+            attributes.insert(name.to_owned(), first);
+        }
+    }
+    // Of images with three bands, which writers take for colours.
+    if let Some(photometric) = attributes.get_mut("photometric_interpretation").filter(|it| *it == "RGB") {
+        *photometric = "BlackIsZero".into();
+    }
 }
 
 /// Returns the type as Zarr names it; structures with all their fields.

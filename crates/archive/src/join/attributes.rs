@@ -15,16 +15,37 @@ use virtualize::zarr::{Array, NodePath, cf::attributes::decides_values};
 use crate::{
     Layout,
     compat::{
-        DimRole, is_copied, roles,
+        DimRole, is_copied,
+        levels::{Levels, dimensions},
+        roles,
         roles::{DESCRIBING, bounds_of, has_time_units, time_arrays},
+        signature::BY_BAND,
     },
     error::{Note, Problem},
     file::{Head, ParsedNode},
     values::variable::{is_variable, value_bytes},
 };
 
-/// Attributes that refer to other arrays: those of the first file are kept.
-const NAMING: [&str; 3] = ["bounds", "climatology", "coordinates"];
+/// Attributes of arrays that refer to others, or place images whose grids agree: those of the first file are kept.
+const OF_ARRAYS: [&str; 4] = ["bounds", "climatology", "coordinates", "GeoTransform"];
+
+/// The same of groups.
+const OF_GROUPS: [&str; 3] = ["multiscales", "spatial:bbox", "spatial:transform"];
+
+/// Attributes that describe the extent of one image.
+pub(super) const OF_EXTENT: [&str; 11] = [
+    "GeoTransform",
+    "proj:bbox",
+    "proj:centroid",
+    "proj:geometry",
+    "proj:shape",
+    "proj:transform",
+    "spatial:bbox",
+    "spatial:dimensions",
+    "spatial:registration",
+    "spatial:shape",
+    "spatial:transform",
+];
 
 /// Maximum number of distinct values counted per attribute.
 const MOST_VALUES: usize = 10_000;
@@ -55,10 +76,18 @@ impl MergedAttributes {
         let added = other.keys().filter(|name| !first.contains_key(*name));
         for name in first.keys().chain(added) {
             let (left, right) = (first.get(name), other.get(name));
+            if let (false, "zarr_conventions", Some(Value::Array(kept))) =
+                (of_array, name.as_str(), kept.get_mut(name))
+            {
+                let others = right.and_then(Value::as_array);
+                kept.retain(|convention| others.is_some_and(|others| others.contains(convention)));
+                continue;
+            }
             if (left == right && !differing.contains_key(name)) || (of_array && decides_values(name)) {
                 continue;
             }
-            if !(of_array && NAMING.contains(&name.as_str())) {
+            let kept_names = if of_array { OF_ARRAYS.as_slice() } else { OF_GROUPS.as_slice() };
+            if left.is_none() || !kept_names.contains(&name.as_str()) {
                 kept.remove(name);
             }
             if !differing.contains_key(name) {
@@ -67,6 +96,75 @@ impl MergedAttributes {
             let values = differing.get_mut(name).filter(|values| values.len() < MOST_VALUES);
             values.map(|values| values.insert(hash(right)));
         }
+    }
+
+    /// Returns the spatial dimensions in the first file.
+    pub(super) fn dimensions(&self) -> Vec<String> {
+        dimensions(&self.first).map(str::to_owned).collect()
+    }
+
+    /// Drops attributes that describe one of several files although they are equal in all. `is_moved` tells whether images are
+    /// placed side by side. Returns the names of those that the first file has.
+    pub(super) fn describe_whole(&mut self, is_moved: bool) -> Vec<String> {
+        let starts = |name: &str, start: &str| name.starts_with(start);
+        let differs = |start: &str| self.differing.keys().any(|name| starts(name, start));
+        let has_coverage = ["time_coverage_start", "time_coverage_end"]
+            .iter()
+            .all(|name| self.kept.contains_key(*name) && !self.differing.contains_key(*name));
+        let has_statistics = !differs("STATISTICS_");
+        let of_one = |name: &String| {
+            (is_moved && OF_EXTENT.contains(&name.as_str()))
+                || (!has_statistics && starts(name, "STATISTICS_"))
+                || (!has_coverage && name == "time_coverage_duration")
+        };
+        let dropped: Vec<String> = self.first.keys().filter(|name| of_one(name)).cloned().collect();
+        for name in &dropped {
+            self.kept.remove(name);
+            self.differing.remove(name);
+        }
+        // Those of the levels that are joined are listed anew.
+        self.differing.remove("multiscales");
+        if let Some(Value::Array(conventions)) =
+            self.kept.get_mut("zarr_conventions").filter(|_| is_moved && !dropped.is_empty())
+        {
+            conventions
+                .retain(|convention| convention.get("name").and_then(Value::as_str) != Some("spatial"));
+            if conventions.is_empty() {
+                self.kept.remove("zarr_conventions");
+            }
+        }
+        dropped
+    }
+
+    /// Adapts attributes with an item for each of `bands` bands to files with these numbers of bands, or drops them. Returns the
+    /// names of those that are dropped.
+    pub(super) fn describe_bands(&mut self, bands: u64, sizes: &[u64]) -> Vec<String> {
+        let mut dropped = Vec::new();
+        let is_number = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
+        let files = sizes.len();
+        let bands_of_all = usize::try_from(sizes.iter().sum::<u64>()).unwrap_or(usize::MAX);
+        let are_alike = sizes.iter().all(|size| *size == bands);
+        self.kept.retain(|name, value| {
+            let is_kept = match value {
+                Value::Object(members) => members.is_empty() || !members.keys().all(is_number),
+                Value::Array(_) if name == "extra_samples" => false,
+                Value::Array(items) if BY_BAND.contains(&name.as_str()) && items.len() as u64 == bands => {
+                    let is_same = items.iter().all(|item| Some(item) == items.first());
+                    match items.first().cloned().filter(|_| is_same) {
+                        Some(text @ Value::String(_)) => *value = text,
+                        Some(number) => *items = vec![number; bands_of_all],
+                        None => *items = vec![items.as_slice(); files].concat(),
+                    }
+                    is_same || are_alike
+                }
+                _ => true,
+            };
+            if !is_kept {
+                dropped.push(name.clone());
+            }
+            is_kept
+        });
+        dropped
     }
 
     /// Returns notes on the attributes that were dropped.
@@ -96,7 +194,7 @@ const MAX_REMEMBERED: usize = 4096;
 struct Contribution {
     path: Arc<str>,
     array: Option<OfArray>,
-    /// Attributes that name arrays.
+    /// Attributes that name arrays, levels and their dimensions.
     naming: Vec<(&'static str, String)>,
 }
 
@@ -118,6 +216,8 @@ pub(super) struct Kind {
     pub(super) arrays: Vec<KindArray>,
     /// Bounds that share the units of each array of times, by the path of that array.
     pub(super) followers: BTreeMap<NodePath, Vec<NodePath>>,
+    /// The overviews.
+    pub(super) levels: Levels,
 }
 
 /// An array in files of one kind.
@@ -125,6 +225,8 @@ pub(super) struct KindArray {
     /// Index among the file's nodes.
     pub(super) node: usize,
     pub(super) roles: Vec<DimRole>,
+    /// The group of the level that it belongs to, if it is part of an overview.
+    pub(super) level: Option<NodePath>,
     /// Whether its values are copied in any case.
     pub(super) is_copied: bool,
     /// Whether it holds times, or bounds of times.
@@ -162,7 +264,10 @@ impl Kinds {
         };
         let naming = DESCRIBING.iter();
         let naming = naming.filter_map(|name| Some((*name, attributes.get(*name)?.as_str()?.to_owned())));
-        let contribution = Contribution { path: Arc::clone(path), array, naming: naming.collect() };
+        let of_levels = ["mask_of", "multiscales", "spatial:dimensions"].into_iter();
+        let of_levels = of_levels.filter_map(|name| Some((name, attributes.get(name)?.to_string())));
+        let naming = naming.chain(of_levels).collect();
+        let contribution = Contribution { path: Arc::clone(path), array, naming };
         *self.contributions.entry(contribution).or_insert_with(|| {
             self.next += 1;
             self.next
@@ -198,7 +303,7 @@ impl Kind {
     fn of(head: &Head, layout: &Layout) -> Self {
         let hierarchy = head.hierarchy();
         let related = time_arrays(&hierarchy, layout.inline_limit);
-        let mut roles = roles(&hierarchy, layout);
+        let (mut roles, levels) = (roles(&hierarchy, layout), Levels::of(&hierarchy));
         let mut arrays = Vec::new();
         for (n, node) in head.nodes.iter().enumerate() {
             let Some((array, roles)) = hierarchy.array(&node.path).zip(roles.remove(&*node.path)) else {
@@ -209,6 +314,7 @@ impl Kind {
                 node: n,
                 is_copied: is_copied(&node.path, array, &roles, are_times),
                 are_times,
+                level: levels.level(&node.path).cloned(),
                 problem: check_axes(array, &roles, layout).err(),
                 roles,
             });
@@ -220,7 +326,7 @@ impl Kind {
             let bounds = bounds_of(&hierarchy, &path, array);
             (path, bounds)
         });
-        Self { arrays, followers: followers.collect() }
+        Self { arrays, followers: followers.collect(), levels }
     }
 }
 

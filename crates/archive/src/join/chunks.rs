@@ -56,6 +56,11 @@ impl<'a> ChunkPlaces<'a> {
         self.0.insert(path.to_owned(), chunks);
     }
 
+    /// Removes the arrays of a group.
+    pub(super) fn remove_group(&mut self, group: &str) {
+        self.0.retain(|path, _| node::parent(path) != group);
+    }
+
     /// Adds the arrays of a hierarchy that becomes a group.
     pub(crate) fn graft(&mut self, group: &str, others: Self) {
         self.0.extend(others.0.into_iter().map(|(path, chunks)| (node::join(group, &path), chunks)));
@@ -331,9 +336,9 @@ impl<'a> Placing<'a> {
         chunks.iter().map(|(position, _)| slices(position) as u64).sum()
     }
 
-    /// Returns the axis of the files' array along which parts are selected.
-    pub(super) fn selected_axis(&self) -> Option<usize> {
-        self.axes.iter().find_map(|axis| axis.own.filter(|_| axis.dimension.is_some()))
+    /// Returns the axis of the files' array that grows along a dimension of the layout.
+    pub(super) fn axis_along(&self, dimension: usize) -> Option<usize> {
+        self.axes.iter().find(|axis| axis.dimension == Some(dimension))?.own
     }
 
     fn form(&self, part: Part) -> Option<&PlacedForm> {

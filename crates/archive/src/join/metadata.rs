@@ -7,7 +7,9 @@ use std::{
     sync::Arc,
 };
 
-use virtualize::zarr::{Array, ChunkGrid, ChunkManifest, Codec, Hierarchy, Node, NodePath, ZarrFormat, node};
+use virtualize::zarr::{
+    Array, ChunkGrid, ChunkManifest, Codec, DataType, Hierarchy, Node, NodePath, ZarrFormat, node,
+};
 use virtualize::{OptionName, Remedy};
 
 use super::{
@@ -21,16 +23,16 @@ use super::{
 use crate::{
     Along, Layout,
     compat::{
-        Conversion, Difference, DimRole, MAX_KEPT, decode_alike, disagreement, is_plain,
+        Conversion, Difference, DimRole, MAX_KEPT, decode_alike, disagreement, is_coordinate, is_plain,
         roles::{self, Axis, Geometry},
         signature::{ArrayParts, ChunkLayout, Misfit, Storage},
     },
     error::{CombineError, Note, Problem, var},
     file::{Head, HeadNode, ParsedNode},
-    plan::{Block, PlanOptions, PlannedEra},
+    plan::{Block, PlanOptions, PlannedEra, Selection},
     values::index,
     values::{
-        Scalar,
+        grid::values_agree,
         scalar::{Given, Sentinels, is_number, packing},
         variable,
     },
@@ -54,6 +56,12 @@ pub(super) struct Joiner<'a> {
     /// Coordinates that no array provides, by place, for each dimension.
     pub(super) given: Vec<Vec<Option<Given>>>,
     pub(super) notes: BTreeSet<Note>,
+    /// The groups of levels and of their masks, with the group of the level.
+    pub(super) levels: BTreeMap<NodePath, NodePath>,
+    /// The levels that cannot be joined, and why.
+    pub(super) dropped: BTreeMap<NodePath, Problem>,
+    /// Dimensions of the main image, by those of levels and masks.
+    main_dimensions: BTreeMap<String, String>,
     kinds: Kinds,
     /// For each node of the last file, its index in `nodes`, and that of its document there.
     last: Vec<(usize, usize)>,
@@ -92,6 +100,9 @@ impl<'a> Joiner<'a> {
             followers: BTreeMap::new(),
             given: places.map(|places| vec![None; places]).collect(),
             notes: BTreeSet::new(),
+            levels: BTreeMap::new(),
+            dropped: BTreeMap::new(),
+            main_dimensions: BTreeMap::new(),
             kinds: Kinds::default(),
             last: Vec::new(),
         }
@@ -120,12 +131,31 @@ impl<'a> Joiner<'a> {
             }
         }
         self.merge_groups();
+        if !kind.levels.is_empty() {
+            kind.levels.add_to(&mut self.levels, &mut self.main_dimensions);
+        }
         for array in &kind.arrays {
             let Some(HeadNode { path, .. }) = head.nodes.get(array.node) else { continue };
-            self.array(array, n, head, tables)
-                .map_err(|problem| CombineError::array(&head.item.url, path, problem))?;
+            if array.level.as_ref().is_some_and(|level| self.dropped.contains_key(level)) {
+                continue;
+            }
+            match (self.array(array, n, head, tables), &array.level) {
+                (Ok(()), _) => {}
+                (Err(problem), Some(level)) => self.drop_level(level, problem),
+                (Err(problem), None) => return Err(CombineError::array(&head.item.url, path, problem)),
+            }
         }
         Ok(())
+    }
+
+    /// Records why a level cannot be joined.
+    pub(super) fn drop_level(&mut self, level: &NodePath, problem: Problem) {
+        self.dropped.entry(level.clone()).or_insert(problem);
+    }
+
+    /// Returns the dimension of the main image that a dimension of a level is.
+    pub(super) fn dimension<'b>(&'b self, name: &'b str) -> &'b str {
+        self.main_dimensions.get(name).map_or(name, String::as_str)
     }
 
     /// Finds the documents of a file's nodes among those of the files before. Returns the numbers of what they contribute.
@@ -191,16 +221,7 @@ impl<'a> Joiner<'a> {
     fn give(&mut self, at: &[u32], head: &Head) -> Result<()> {
         for ((along, place), slots) in self.layout.along.iter().zip(at).zip(&mut self.given) {
             let name = along.name();
-            let attribute = self.layout.coordinate_attributes.get(name);
-            let attribute = attribute.and_then(|attribute| match &*head.nodes.first()?.node {
-                ParsedNode::Group(attributes) => attributes.get(attribute),
-                ParsedNode::Array(_) => None,
-            });
-            let given = match (head.given.get(name), attribute, along) {
-                (Some(value), _, _) => Given::of(value),
-                (None, Some(value), Along::Stack(_)) => Scalar::of_json(value).map(Given::plain),
-                _ => None,
-            };
+            let given = head.given.get(name).and_then(Given::of);
             if let (Some(given), Some(slot)) = (given, slots.get_mut(index(*place))) {
                 let known = slot.get_or_insert_with(|| given.clone());
                 if *known != given {
@@ -225,17 +246,24 @@ impl<'a> Joiner<'a> {
         let ParsedNode::Array(array) = &**node else { return Ok(()) };
         let (mut array, mut chunks) = (Cow::Borrowed(&**array), *count);
         let mut values = head.values.get(&**path).cloned();
-        let selection = self.files.block(n).and_then(|block| block.selection.as_deref().copied());
-        let selected = match (selection, kind.roles.as_slice(), self.layout.along.as_slice()) {
-            (Some(selection), [DimRole::Axis(axis)], [along]) => Some((selection, *axis, along.name())),
+        let selections = self.files.block(n).and_then(|block| block.selection.as_deref());
+        let along = selections.into_iter().flatten().zip(&kind.roles).zip(&self.layout.along);
+        let selected = along.filter_map(|((selection, role), along)| match role {
+            DimRole::Axis(axis) => Some(((*selection)?, *axis, along.name())),
             _ => None,
-        };
-        if let Some((selection, axis, name)) = selected {
+        });
+        let selected: Vec<(Selection, usize, &str)> = selected.collect();
+        if kind.level.is_some() && selections.is_some() {
+            return Err(Problem::of("a part of a file is selected"));
+        }
+        if !selected.is_empty() {
+            array.to_mut().chunks = tables.remove(&**path).unwrap_or_default();
+        }
+        for (selection, axis, name) in &selected {
             let array = array.to_mut();
-            array.chunks = tables.remove(&**path).unwrap_or_default();
-            regions::select(array, values.as_mut(), axis, selection, name)?;
+            regions::select(array, values.as_mut(), *axis, *selection, name)?;
             // The indices of a group with its own coordinates may differ.
-            if path.rsplit_once('/').is_some_and(|(_, last)| last == name) {
+            if path.rsplit_once('/').is_some_and(|(_, last)| last == *name) {
                 return Err(Problem::new(format!(
                     "a part of the file is selected along {name}, but this group has its own coordinates along it"
                 )));
@@ -249,7 +277,9 @@ impl<'a> Joiner<'a> {
         let options = ArrayOptions {
             format: self.whole.format,
             assume_equal: Layout::has(&self.layout.assume_equal, path),
-            is_optional: Layout::has(&self.layout.optional, path),
+            is_optional: Layout::has(&self.layout.optional, path) || kind.level.is_some(),
+            is_near: self.era.grids.contains(&**path),
+            is_axis: array.data_type == DataType::Float64 && is_coordinate(path, &array),
         };
         let files = self.files;
         let Some((NodeState { array: slot, seen, .. }, document)) = self.node(kind.node) else {
@@ -265,7 +295,7 @@ impl<'a> Joiner<'a> {
         // What is known of the document does not apply to a selection.
         let mut of_selection = None;
         let compared = match seen.get_mut(document) {
-            Some(seen) if selected.is_none() => &mut seen.compared,
+            Some(seen) if selected.is_empty() => &mut seen.compared,
             _ => &mut of_selection,
         };
         if compared.is_none() {
@@ -340,6 +370,10 @@ pub(super) struct ArrayOptions {
     pub(super) assume_equal: bool,
     /// Whether the array may be missing from some files.
     pub(super) is_optional: bool,
+    /// Whether its values may differ by rounding, as the plan has found.
+    pub(super) is_near: bool,
+    /// Whether it holds the coordinates of its own dimension in float64.
+    pub(super) is_axis: bool,
 }
 
 /// Metadata of an array in a file, compared with the first file. Applies to all files with the same document.
@@ -509,7 +543,11 @@ impl<'a> Growing<'a> {
             self.find(&self.files.place(block, &self.roles))
         };
         if let Some(there) = there {
-            return if self.options.assume_equal { Ok(()) } else { self.check_equal(there, compared, read) };
+            return if self.options.assume_equal || self.options.is_near {
+                Ok(())
+            } else {
+                self.check_equal(there, compared, read)
+            };
         }
         let form = match compared.index {
             Some(form) => form,
@@ -532,7 +570,10 @@ impl<'a> Growing<'a> {
         let is_same = match (self.pieces.values(there), read.values, self.pieces.digest(there), read.digest) {
             (Some(left), Some(right), _, _) => {
                 let units = self.pieces.get(there).map(|piece| piece.units);
-                left == right && units == Some(compared.units) && form.other == compared.form.other
+                let is_near = || self.options.is_axis && values_agree(left, right);
+                (left == right || is_near())
+                    && units == Some(compared.units)
+                    && form.other == compared.form.other
             }
             (_, _, Some(left), Some(right)) => left == right,
             _ => {
@@ -587,13 +628,15 @@ fn varies_throughout(roles: &[DimRole]) -> bool {
 
 /// The last step of a [`super::combine`].
 pub(super) struct Finish<'a, 'b> {
-    joiner: Joiner<'b>,
+    pub(super) joiner: Joiner<'b>,
     blocks: &'a [Block],
     options: &'b PlanOptions,
-    names: Vec<String>,
-    arrays: BTreeMap<NodePath, Growing<'b>>,
-    groups: BTreeMap<NodePath, MergedAttributes>,
-    chunks: ChunkPlaces<'a>,
+    pub(super) names: Vec<String>,
+    pub(super) arrays: BTreeMap<NodePath, Growing<'b>>,
+    pub(super) groups: BTreeMap<NodePath, MergedAttributes>,
+    pub(super) chunks: ChunkPlaces<'a>,
+    /// Spatial dimensions of the main image.
+    pub(super) dimensions: Vec<String>,
 }
 
 impl<'a, 'b> Finish<'a, 'b> {
@@ -601,12 +644,14 @@ impl<'a, 'b> Finish<'a, 'b> {
     pub(super) fn new(mut joiner: Joiner<'b>, blocks: &'a [Block], options: &'b PlanOptions) -> Self {
         let names = joiner.layout.along.iter().map(|along| along.name().to_owned()).collect();
         let (arrays, groups) = joiner.take();
-        Self { joiner, blocks, options, names, arrays, groups, chunks: ChunkPlaces::default() }
+        let dimensions = groups.get("").map(MergedAttributes::dimensions).unwrap_or_default();
+        Self { joiner, blocks, options, names, arrays, groups, chunks: ChunkPlaces::default(), dimensions }
     }
 
     /// Builds all groups and arrays.
     pub(super) fn run(mut self) -> Result<Combined<'a>, CombineError> {
         self.times()?;
+        self.describe_whole();
         for (path, merged) in std::mem::take(&mut self.groups) {
             self.joiner.notes.extend(merged.notes(&path));
             if let Some(group) = self.joiner.whole.root.make_group(&path) {
@@ -614,12 +659,18 @@ impl<'a, 'b> Finish<'a, 'b> {
             }
         }
         while let Some((path, mut growing)) = self.arrays.pop_first() {
+            let level = self.joiner.levels.get(node::parent(&path)).cloned();
+            if level.as_ref().is_some_and(|level| self.joiner.dropped.contains_key(level)) {
+                continue;
+            }
             self.joiner.notes.extend(growing.attributes.notes(&path));
-            let (array, chunks) = self
-                .array(&path, &mut growing)
-                .map_err(|problem| CombineError::array(growing.url(), &path, problem))?;
-            self.put(&path, array, chunks)?;
+            match (self.array(&path, &mut growing), level) {
+                (Ok((array, chunks)), _) => self.put(&path, array, chunks)?,
+                (Err(problem), Some(level)) => self.joiner.drop_level(&level, problem),
+                (Err(problem), None) => return Err(CombineError::array(growing.url(), &path, problem)),
+            }
         }
+        self.list_levels();
         self.given()?;
         let Self { joiner: Joiner { whole, notes, .. }, chunks, .. } = self;
         Ok(Combined { hierarchy: whole, chunks, notes: notes.into_iter().collect() })
@@ -819,8 +870,11 @@ pub(super) fn explain(
         }
         Misfit::Chunks => {
             let axes = geometry.axes.iter();
-            let growing_axes = axes.filter_map(|axis| Some((axis.own?, axis.dimension?, axis)));
-            let mut problems = growing_axes.filter_map(|axis| along(growing, axis, copy_limit));
+            let growing_axes: Vec<_> =
+                axes.filter_map(|axis| Some((axis.own?, axis.dimension?, axis))).collect();
+            let is_only = growing_axes.len() == 1;
+            let mut problems =
+                growing_axes.into_iter().filter_map(|axis| along(growing, axis, is_only, copy_limit));
             problems.next().unwrap_or(Problem::GRID)
         }
     }
@@ -830,6 +884,7 @@ pub(super) fn explain(
 fn along(
     growing: &Growing<'_>,
     (own, dimension, axis): (usize, usize, &Axis),
+    is_only: bool,
     copy_limit: u64,
 ) -> Option<Problem> {
     let name = || axis.name.clone().unwrap_or_else(|| "?".to_owned());
@@ -846,10 +901,11 @@ fn along(
             let (url, axis) = (growing.url_of(n), name());
             let text =
                 format!("chunks of {chunk} elements along {axis} in {url}, but {first} in earlier files");
-            return Some(Problem::new(text).with(if chunk == length {
+            return Some(Problem::new(text).with(if chunk == length && is_only {
                 Remedy::set(OptionName::ChunkGrid, "rectilinear", "let chunk sizes vary")
             } else {
-                Remedy::advice("write the files again")
+                let effect = format!("copy arrays larger than {copy_limit} bytes per file");
+                Remedy::turn_on(OptionName::CopyLimit, effect).or(Remedy::advice("write the files again"))
             }));
         }
         let is_partial = !is_last && chunk > 0 && length % chunk != 0;

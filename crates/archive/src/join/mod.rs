@@ -10,6 +10,7 @@ mod tail;
 mod tests;
 mod times;
 mod values;
+mod whole;
 
 use std::{cell::RefCell, collections::BTreeMap};
 

@@ -191,16 +191,27 @@ pub(super) fn read_part(
 ) -> Result<FileChunks, ChunkReadError> {
     let block = placing.block(part).ok_or(CombineError::Nothing)?;
     let mut read = members.chunks(block.row, &placing.path)?;
-    if let Some((axis, selection)) = placing.selected_axis().zip(block.selection.as_deref()) {
+    let selected = |(dimension, selection): (usize, &Option<Selection>)| {
+        Some((placing.axis_along(dimension)?, (*selection)?))
+    };
+    let selections = block.selection.as_deref().into_iter().flatten().enumerate();
+    let selections: Vec<(usize, Selection)> = selections.filter_map(selected).collect();
+    if !selections.is_empty() {
         let head = members.head(block.row)?;
         let node = head.nodes.iter().find(|node| *node.path == *placing.path);
         if let Some(ParsedNode::Array(array)) = node.map(|node| &*node.node) {
             let mut array = array.as_ref().clone();
             array.chunks = std::mem::take(&mut read.chunks);
-            let selected = chunks(&array, axis, *selection);
-            let (_, chunks) =
-                selected.ok_or_else(|| wrong(&head.item.url, placing, Problem::CHUNK_LENGTH))?;
-            read.chunks = chunks;
+            for (axis, selection) in selections {
+                let selected = chunks(&array, axis, selection);
+                let (grid, chunks) =
+                    selected.ok_or_else(|| wrong(&head.item.url, placing, Problem::CHUNK_LENGTH))?;
+                (array.chunk_grid, array.chunks) = (ChunkGrid::Regular(grid), chunks);
+                if let Some(n) = array.shape.get_mut(axis) {
+                    *n = selection.end - selection.start;
+                }
+            }
+            read.chunks = array.chunks;
         }
     }
     Ok(read)

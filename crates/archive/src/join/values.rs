@@ -30,12 +30,9 @@ use crate::{
 };
 
 /// Returns the coordinate array of a dimension; `None` if values are of several kinds.
-pub(super) fn array(name: &str, given: Vec<Given>, format: ZarrFormat) -> Option<Array> {
-    let units = given.first()?.units;
-    let calendar = given.first()?.calendar();
-    if given.iter().any(|one| one.units != units) {
-        return None;
-    }
+pub(super) fn array(name: &str, mut given: Vec<Given>, format: ZarrFormat) -> Option<Array> {
+    Given::unify(&mut given)?;
+    let (units, calendar) = (given.first()?.units, given.first()?.calendar());
     let mut attributes = Map::new();
     for (key, value) in [("units", units), ("calendar", calendar)] {
         attributes.extend(value.map(|value| (key.to_owned(), Value::from(value))));

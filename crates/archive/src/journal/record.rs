@@ -219,7 +219,8 @@ impl FileRecord {
             Ok::<_, virtualize::Error>((path, values))
         };
         let values = self.values.into_iter().map(values).collect::<Result<_, _>>()?;
-        Ok(Member { hierarchy, values, digests: self.digests, given: self.given, item })
+        let grids = BTreeMap::new();
+        Ok(Member { hierarchy, values, digests: self.digests, grids, given: self.given, item })
     }
 }
 

@@ -3,14 +3,13 @@
 use std::{io::BufRead, sync::Arc};
 
 use bytes::Bytes;
-use chrono::{DateTime, NaiveDate};
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value, json};
 use virtualize::{ErrorClass, Remedy};
 use virtualize_store::{StoreError, fetch, url_of};
 
 use super::{Files, Found, ListError, ListOptions, Result, is_web, stac::resolve};
-use crate::Item;
+use crate::{Item, values::calendar};
 
 /// Maximum size of a list in bytes, unless it is standard input or a local file.
 const LARGEST: u64 = 2 << 30;
@@ -160,15 +159,12 @@ pub(crate) fn parse_line(line: &[u8]) -> Option<Item> {
 
 /// Parses an RFC 3339 time, or a date (midnight UTC), as milliseconds since 1970-01-01T00:00:00Z.
 fn parse_time(text: &str) -> Result<i64, String> {
-    if let Ok(date) = text.parse::<NaiveDate>() {
-        return Ok(date.and_time(chrono::NaiveTime::MIN).and_utc().timestamp_millis());
-    }
-    let time = DateTime::parse_from_rfc3339(text).map_err(|_| {
+    let time = calendar::parse_time(text).and_then(|time| i64::try_from(time.div_euclid(1_000_000)).ok());
+    time.ok_or_else(|| {
         format!(
             "{text:?} is not a time, expected a time such as 2024-02-29 or 2024-02-29T12:00:00Z (RFC 3339)"
         )
-    })?;
-    Ok(time.timestamp_millis())
+    })
 }
 
 #[cfg(test)]

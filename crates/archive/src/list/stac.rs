@@ -18,7 +18,7 @@ use virtualize_remedy::alternatives;
 use virtualize_store::{fetch, post, url_of};
 
 use super::{Files, Found, ListError, ListOptions, Result};
-use crate::Item;
+use crate::{Item, file::BANDS};
 
 /// Maximum size of a document in bytes.
 const LARGEST: u64 = 64 << 20;
@@ -202,7 +202,7 @@ impl Crawl {
             let target = resolve(url, href).map_err(|reason| named(&reason))?;
             let url = url_of(&target)?;
             let size = asset.get("file:size").and_then(Value::as_u64);
-            Ok(Found::File(Item { size, properties: properties(item, key), ..Item::of(url) }))
+            Ok(Found::File(Item { size, properties: properties(item, key, asset), ..Item::of(url) }))
         };
         chosen.into_iter().map(file).collect()
     }
@@ -297,19 +297,45 @@ async fn document(page: &Page, limit: u64, store: &virtualize_store::StoreOption
 }
 
 /// Returns the properties of an item, with the members that distinguish its files.
-fn properties(item: &Value, asset: &str) -> Map<String, Value> {
+fn properties(item: &Value, key: &str, asset: &Value) -> Map<String, Value> {
     let mut properties = item.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
     let others = [
         ("id", item.get("id").cloned()),
         ("collection", item.get("collection").cloned()),
-        ("asset", Some(Value::from(asset))),
+        ("asset", Some(Value::from(key))),
     ];
     for (name, value) in others {
         if let Some(value) = value.filter(|value| !value.is_null()) {
             properties.entry(name).or_insert(value);
         }
     }
+    properties.extend(bands(item, asset).map(|bands| (BANDS.to_owned(), bands)));
     properties
+}
+
+/// Returns nodata, scale, offset and unit of the bands of an asset (extension `raster`): those of the band, or else of the asset
+/// or item. One band stands for several that are equal.
+fn bands(item: &Value, asset: &Value) -> Option<Value> {
+    let names =
+        [("nodata", "nodata"), ("scale", "raster:scale"), ("offset", "raster:offset"), ("unit", "unit")];
+    let properties = item.get("properties");
+    // STAC 1.0 has `raster:bands`, and STAC 1.1 `bands`.
+    let of_asset = |name: &str| asset.get(name)?.as_array().filter(|bands| !bands.is_empty()).cloned();
+    let bands = of_asset(BANDS).or_else(|| of_asset("bands")).unwrap_or_else(|| vec![Value::Null]);
+    let band = |band: &Value| {
+        let value = |(short, long): (&str, &str)| {
+            let of_band = band.get(long).or_else(|| band.get(short).filter(|_| asset.get(BANDS).is_some()));
+            let value = of_band.or_else(|| asset.get(long)).or_else(|| properties?.get(long))?;
+            (!value.is_null()).then(|| (short.to_owned(), value.clone()))
+        };
+        Value::Object(names.into_iter().filter_map(value).collect())
+    };
+    let mut bands: Vec<Value> = bands.iter().map(band).collect();
+    if bands.windows(2).all(|pair| pair.first() == pair.last()) {
+        bands.truncate(1);
+    }
+    let is_empty = |band: &Value| band.as_object().is_none_or(Map::is_empty);
+    (!bands.iter().all(is_empty)).then(|| bands.into())
 }
 
 fn text<'a>(object: &'a Value, member: &str) -> Option<&'a str> {

@@ -95,9 +95,8 @@ impl FileExtent {
     /// # Errors
     /// A file that lacks a dimension of the layout, or already has one that is to be new; coordinates that were not read.
     pub fn of(member: &Member, layout: &Layout) -> Result<Self, CombineError> {
-        let extent = |along| {
-            extent(member, along, layout).map_err(|problem| CombineError::of(&member.item.url, problem))
-        };
+        let extent =
+            |along| extent(member, along).map_err(|problem| CombineError::of(&member.item.url, problem));
         Ok(Self::new(layout.along.iter().map(extent).collect::<Result<_, _>>()?))
     }
 
@@ -205,10 +204,10 @@ fn digest<'a>(scalars: impl IntoIterator<Item = Option<&'a Scalar>>, units: Opti
 }
 
 /// Returns the extent of a file along a dimension.
-pub(super) fn extent(member: &Member, along: &Along, layout: &Layout) -> Result<Extent> {
+pub(super) fn extent(member: &Member, along: &Along) -> Result<Extent> {
     match along {
         Along::Concat(name) => existing(member, name),
-        Along::Stack(name) => Ok(Extent { size: 1, range: stacked(member, name, layout)? }),
+        Along::Stack(name) => Ok(Extent { size: 1, range: stacked(member, name)? }),
     }
 }
 
@@ -264,13 +263,7 @@ fn dimensions(hierarchy: &Hierarchy) -> Vec<String> {
     names
 }
 
-/// Returns the names of the global attributes that are single values.
-fn scalars(hierarchy: &Hierarchy) -> impl Iterator<Item = &str> {
-    let attributes = hierarchy.root.attributes.iter();
-    attributes.filter(|(_, value)| Scalar::of_json(value).is_some()).map(|(name, _)| name.as_str())
-}
-
-fn stacked(member: &Member, name: &str, layout: &Layout) -> Result<Option<Range>> {
+fn stacked(member: &Member, name: &str) -> Result<Option<Range>> {
     if bearer(&member.hierarchy, name).is_some_and(|(path, array, _)| path != name || array.shape != [1]) {
         return Err(Problem::dimension_exists(name));
     }
@@ -282,18 +275,7 @@ fn stacked(member: &Member, name: &str, layout: &Layout) -> Result<Option<Range>
         let values = member.values.get(name).ok_or_else(|| not_read(name))?;
         return Ok(range(array, values, member.hierarchy.format));
     }
-    match layout.coordinate_attributes.get(name) {
-        Some(attribute) => {
-            let value = member.hierarchy.root.attributes.get(attribute);
-            let scalar = value.and_then(Scalar::of_json);
-            let scalar = scalar.ok_or_else(|| {
-                let existing = alternatives("attributes", attribute, scalars(&member.hierarchy));
-                Problem::new(format!("no global attribute {attribute} that is a single value{existing}"))
-            })?;
-            Ok(Some(of_one(scalar, None)))
-        }
-        None => given(member, name),
-    }
+    given(member, name)
 }
 
 fn given(member: &Member, name: &str) -> Result<Option<Range>> {

@@ -271,7 +271,7 @@ impl Files {
     }
 }
 
-/// Reports places that no file fills.
+/// Reports places that no file fills, and returns the first one.
 ///
 /// # Errors
 /// [`CombineError::Holes`], unless empty places are allowed.
@@ -282,11 +282,11 @@ pub(super) fn holes(
     options: &PlanOptions,
     layout: &Layout,
     plan: &mut Plan,
-) -> Result<()> {
+) -> Result<Option<String>> {
     let places = sizes.iter().try_fold(1_u64, |product, sizes| product.checked_mul(sizes.len() as u64));
     let count = places.unwrap_or(u64::MAX).saturating_sub(blocks.len() as u64);
     if count == 0 {
-        return Ok(());
+        return Ok(None);
     }
     let mut listed = Vec::new();
     let mut at = vec![0; sizes.len()];
@@ -308,7 +308,7 @@ pub(super) fn holes(
     if count > MOST_LISTED as u64 {
         plan.notes.push(Note::new("holes", format!("{count} in all")));
     }
-    Ok(())
+    Ok(Some(first))
 }
 
 const MOST_LISTED: usize = 20;

@@ -8,18 +8,19 @@ mod overlap;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use grid::{arrange, holes, number};
 use overlap::Change;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
+use virtualize::{Remedy, zarr::NodePath};
 
 use crate::{
     Layout,
     compat::Signature,
     error::{CombineError, Note, Problem},
-    values::Scalar,
+    values::{Scalar, index},
 };
 
 pub use extent::{Direction, Extent, FileExtent, Range, Selection, Units};
@@ -48,25 +49,46 @@ pub fn plan(mut files: Files, known: &Known<'_>, layout: &Layout, options: &Plan
         let signature = era.first().map(|file| files.signature(*file).to_owned()).unwrap_or_default();
         let source = Source { files: &files, url: known.url };
         let changes = overlap::resolve(source, &era, known.coordinates, layout, options.on_duplicate)?;
-        let name = layout.along.first().map_or("", |along| along.name());
-        overlap::report(&changes, source, name, &mut plan);
-        let selections: BTreeMap<u32, Selection> = changes
+        overlap::report(&changes, source, layout, &mut plan);
+        let selections: BTreeMap<u32, Selections> = changes
             .iter()
             .filter_map(|(file, change)| match change {
-                Change::Clipped(_, selection) => Some((*file, *selection)),
+                Change::Clipped(_, selections) => Some((*file, selections.clone())),
                 Change::LeftOut => None,
             })
             .collect();
         overlap::apply(changes, &mut files, &mut era);
         let source = Source { files: &files, url: known.url };
         let (mut blocks, sizes) = arrange(source, &era, layout, options, &mut plan)?;
-        holes(source, &blocks, &sizes, options, layout, &mut plan)?;
-        for block in blocks.iter_mut().filter(|_| !selections.is_empty()) {
-            block.selection = selections.get(&number(block)).copied().map(Box::new);
+        let first_hole = holes(source, &blocks, &sizes, options, layout, &mut plan)?;
+        if let (Some(hole), Some(file)) = (first_hole, selections.keys().next()) {
+            let text =
+                format!("it shares pixels with other files, which would be lost at {hole}, where no file is");
+            let remedy = Remedy::advice("combine the files without those that overlap");
+            return Err(source.misfit(*file, Problem::new(text).with(remedy)));
         }
-        plan.eras.push(PlannedEra { signature, group, sizes, blocks });
+        for block in blocks.iter_mut().filter(|_| !selections.is_empty()) {
+            block.selection = selections.get(&number(block)).cloned();
+        }
+        let grids = grids(&files, &blocks, known);
+        plan.notes.extend(grids.iter().map(|path| {
+            Note::new(path, "coordinates differ by rounding between files: those of the first file are used")
+        }));
+        plan.eras.push(PlannedEra { signature, group, sizes, blocks, grids });
     }
     if plan.eras.is_empty() { Err(CombineError::Nothing) } else { Ok(plan) }
+}
+
+/// Returns the coordinates whose values are not the same in all files.
+fn grids(files: &Files, blocks: &[Block], known: &Known<'_>) -> BTreeSet<NodePath> {
+    let kinds: BTreeSet<u32> = blocks.iter().map(|block| files.kind_of(number(block))).collect();
+    let kinds = kinds.into_iter().filter_map(|kind| files.kinds().get(index(kind)));
+    let signatures: Vec<&Signature> = kinds.filter_map(|kind| known.signatures.get(&kind.storage)).collect();
+    let Some((first, others)) = signatures.split_first() else { return BTreeSet::new() };
+    let values =
+        |signature: &Signature, path: &str| signature.arrays.get(path).map(|array| array.values.clone());
+    let differs = |path: &&NodePath| others.iter().any(|other| values(other, path) != values(first, path));
+    first.grids.keys().filter(differs).cloned().collect()
 }
 
 /// Groups files by their signatures, in the order of the first files. Leaves out files without elements.
@@ -198,7 +220,7 @@ pub struct LeftOut {
 }
 
 /// Compatible files, in their places.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct PlannedEra {
     /// Digest of their signature; that of the first files, if several signatures are compatible.
     pub signature: String,
@@ -208,6 +230,8 @@ pub struct PlannedEra {
     pub sizes: Vec<Vec<u64>>,
     /// The files in order of place, the last dimension fastest.
     pub blocks: Vec<Block>,
+    /// Coordinates that agree but for rounding: those of the first file are used.
+    pub grids: BTreeSet<NodePath>,
 }
 
 /// A file and its place.
@@ -217,9 +241,12 @@ pub struct Block {
     pub row: u64,
     /// Its place along each dimension, from 0, in the layout's order.
     pub at: SmallVec<[u32; 2]>,
-    /// The elements that are selected along the only dimension; `None` for all.
-    pub selection: Option<Box<Selection>>,
+    /// The elements that are selected along each dimension; `None` for all.
+    pub selection: Option<Selections>,
 }
+
+/// The elements of a file that are selected along each dimension of the layout; `None` for all.
+pub type Selections = Box<[Option<Selection>]>;
 
 /// An era while it is planned: the numbers of its files, ascending.
 pub(super) type Era = Vec<u32>;

@@ -1,7 +1,11 @@
 //! Orders files along one dimension by their coordinates.
 
 use super::Result;
-use std::{cmp::Ordering, collections::HashMap, sync::Arc};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use virtualize::{OptionName, Remedy};
 
@@ -14,7 +18,7 @@ use crate::{
     values::{
         Scalar,
         calendar::{TimeUnits, date_of},
-        index,
+        grid, index,
         scalar::Key,
     },
 };
@@ -59,6 +63,8 @@ pub(super) struct Line<'a> {
     comparison: Comparison,
     /// Lowest and highest coordinate of each file, if they are compared as times.
     times: Vec<(Key, Key)>,
+    /// Ends of files, and the numbers that they are but for rounding; those that are not here are themselves.
+    snapped: BTreeMap<u64, f64>,
 }
 
 impl<'a> Line<'a> {
@@ -73,7 +79,8 @@ impl<'a> Line<'a> {
         era: &'a [u32],
     ) -> Result<Option<Self>> {
         let comparison = Comparison::Plain;
-        let mut line = Self { name, dimension, source, era, comparison, times: Vec::new() };
+        let snapped = BTreeMap::new();
+        let mut line = Self { name, dimension, source, era, comparison, times: Vec::new(), snapped };
         let count = u32::try_from(era.len()).unwrap_or(u32::MAX);
         let Some(first) = (0..count).find(|file| line.range(*file).is_some()) else { return Ok(None) };
         if let Some(bare) = (0..count).find(|file| line.range(*file).is_none()) {
@@ -87,7 +94,48 @@ impl<'a> Line<'a> {
         }
         line.comparison = line.comparison();
         line.check(count, first)?;
+        line.snap(count);
         Ok(Some(line))
+    }
+
+    /// Finds the ends of files that differ by rounding, of pixels whose size is that of the smallest.
+    fn snap(&mut self, count: u32) {
+        let mut ends = Vec::new();
+        let mut step = f64::INFINITY;
+        for file in 0..count {
+            let Some(Range { first: Scalar::Float(first), last: Scalar::Float(last), .. }) = self.range(file)
+            else {
+                return;
+            };
+            let units = self.range(file).and_then(|range| range.units.as_ref());
+            if units.is_some_and(|units| units.of_times().is_some()) {
+                return;
+            }
+            let size = self.size(file);
+            if size > 1 {
+                #[expect(clippy::cast_precision_loss, reason = "steps are compared roughly")]
+                let own = (last - first).abs() / (size - 1) as f64;
+                step = step.min(own);
+            }
+            ends.extend([*first, *last]);
+        }
+        if self.comparison != Comparison::Plain || !step.is_finite() {
+            return;
+        }
+        ends.sort_by(f64::total_cmp);
+        let canonical = grid::snap(&ends, step);
+        let moved = ends.iter().zip(canonical).filter(|(end, canonical)| *end != canonical);
+        self.snapped = moved.map(|(end, canonical)| (end.to_bits(), canonical)).collect();
+    }
+
+    /// Returns the key by which a coordinate is compared, unless it is compared as a time.
+    fn plain_key(&self, value: &Scalar) -> Option<Key> {
+        match value {
+            Scalar::Float(number) if !self.snapped.is_empty() => {
+                Some(Key::Float(*self.snapped.get(&number.to_bits()).unwrap_or(number) + 0.0))
+            }
+            _ => plain_key(value, self.comparison),
+        }
     }
 
     /// Checks that all coordinates can be compared with those of the first file.
@@ -154,7 +202,7 @@ impl<'a> Line<'a> {
             return self.times.get(index(file)).cloned();
         }
         let range = self.range(file)?;
-        let key = |value| plain_key(value, self.comparison);
+        let key = |value| self.plain_key(value);
         Some(ascending(key(&range.first)?, key(&range.last)?))
     }
 
@@ -187,7 +235,7 @@ impl<'a> Line<'a> {
     pub(super) fn keys(&self, file: u32, values: &[Scalar]) -> Option<Vec<Key>> {
         let range = self.range(file)?;
         if self.comparison != Comparison::Times {
-            return values.iter().map(|value| plain_key(value, self.comparison)).collect();
+            return values.iter().map(|value| self.plain_key(value)).collect();
         }
         let units = range.units.as_ref()?.of_times()?;
         values.iter().map(|value| value.time_key(&units)).collect()
@@ -221,12 +269,27 @@ impl<'a> Line<'a> {
             return Ok(false);
         }
         let (Some(one), Some(other)) = (self.range(left), self.range(right)) else { return Ok(true) };
-        if one.digest != other.digest {
+        // Whether coordinates between equal ends agree is checked when the files are joined.
+        if one.digest != other.digest && self.snapped.is_empty() {
             let (name, ends) = (self.name, self.shown(left));
             let text = format!("{name} covers the same range ({ends}) in both files, with different values");
             return Err(self.conflict(left, right, Problem::new(text)));
         }
         Ok(true)
+    }
+
+    /// Groups files in sorted order by their coordinates.
+    pub(super) fn columns(&self, sorted: &[u32]) -> Result<Vec<Vec<u32>>> {
+        let mut columns: Vec<Vec<u32>> = Vec::new();
+        for file in sorted {
+            let last = columns.last().and_then(|column| column.first().copied());
+            let is_same = last.map(|last| self.is_same(last, *file)).transpose()?.unwrap_or_default();
+            match columns.last_mut().filter(|_| is_same) {
+                Some(column) => column.push(*file),
+                None => columns.push(vec![*file]),
+            }
+        }
+        Ok(columns)
     }
 
     /// Checks that two files do not overlap.
@@ -428,6 +491,14 @@ pub(super) fn resolve_duplicates(
     };
     let Some((kept, others)) = split else { return Ok(None) };
     for other in others {
+        let digests = |file: u32| -> Vec<u64> {
+            let extents = source.files.extent(file).map(|extent| extent.extents()).unwrap_or_default();
+            extents.iter().filter_map(|extent| Some(extent.range.as_ref()?.digest)).collect()
+        };
+        if on_duplicate != OnDuplicate::Error && digests(*kept) != digests(*other) {
+            let text = "coordinates cover the same range in both files, with different values";
+            return Err(source.conflict(*kept, *other, Problem::of(text)));
+        }
         if on_duplicate == OnDuplicate::Error {
             return Err(source.conflict(
                 *kept,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    Block, Coordinates, Era, Known, LeftOut, OnDuplicate, Plan, PlanOptions, Source,
+    Block, Coordinates, Era, Known, LeftOut, OnDuplicate, Plan, PlanOptions, Selections, Source,
     extent::{FileExtent, Selection},
     grid::{Files, arrange, extent_of, number},
     order::Line,
@@ -28,15 +28,16 @@ use crate::{
 pub(super) enum Change {
     /// Other files have all of its coordinates.
     LeftOut,
-    /// Some elements are selected, and their extent.
-    Clipped(FileExtent, Selection),
+    /// Some elements are selected along some of the dimensions, and their extent.
+    Clipped(FileExtent, Selections),
 }
 
-/// Selects from files that overlap along the only dimension the elements that each contributes. Returns the files that
-/// change, by their numbers.
+/// Selects from files that overlap along existing dimensions the elements that each contributes. Along one of several
+/// dimensions, files with the same coordinates share a selection. Returns the files that change, by their numbers.
 ///
 /// # Errors
-/// Files whose coordinates interleave, so that no contiguous selection separates them.
+/// Files whose coordinates interleave, so that no contiguous selection separates them; files of which others have all
+/// coordinates along one of several dimensions.
 pub(super) fn resolve(
     source: Source<'_>,
     era: &[u32],
@@ -44,49 +45,75 @@ pub(super) fn resolve(
     layout: &Layout,
     on_duplicate: OnDuplicate,
 ) -> Result<Vec<(u32, Change)>> {
-    let ([Along::Concat(name)], false) = (layout.along.as_slice(), on_duplicate == OnDuplicate::Error) else {
+    let mut changes: BTreeMap<u32, Change> = BTreeMap::new();
+    if on_duplicate == OnDuplicate::Error {
         return Ok(Vec::new());
-    };
-    let Some(line) = Line::new(name, 0, source, era)? else { return Ok(Vec::new()) };
-    let mut selected: Vec<(u32, Option<Selection>)> = Vec::new();
-    for cluster in clusters(&line, &line.sorted(false)) {
-        if overlaps(&line, cluster)? {
-            selected.extend(
-                Cluster { name, line: &line, files: cluster, coordinates, on_duplicate }.selections()?,
-            );
-        }
     }
-    selected.sort_unstable_by_key(|(file, _)| *file);
-    let mut changes = Vec::new();
-    for (file, selection) in selected {
-        let number = u32::try_from(line.row(file)).unwrap_or(u32::MAX);
-        match selection {
-            None => changes.push((number, Change::LeftOut)),
-            Some(selection) if selection.start == 0 && selection.end == selection.of => {}
-            Some(selection) => {
-                let extent = clipped(source, number, selection, name, coordinates);
-                let extent = extent.ok_or_else(|| source.misfit(number, missing(name)))?;
-                changes.push((number, Change::Clipped(extent, selection)));
+    for (dimension, along) in layout.along.iter().enumerate() {
+        let Along::Concat(name) = along else { continue };
+        let Some(line) = Line::new(name, dimension, source, era)? else { continue };
+        let sorted = line.sorted(false);
+        let is_only = layout.along.len() == 1;
+        let columns =
+            if is_only { sorted.iter().map(|file| vec![*file]).collect() } else { line.columns(&sorted)? };
+        // The file of each column that was listed first or last stands for the others.
+        let stands = |column: &Vec<u32>| match on_duplicate {
+            OnDuplicate::Last => column.iter().max().copied(),
+            OnDuplicate::First | OnDuplicate::Error => column.iter().min().copied(),
+        };
+        let column_of: BTreeMap<u32, &Vec<u32>> =
+            columns.iter().filter_map(|column| Some((stands(column)?, column))).collect();
+        let standing: Vec<u32> = columns.iter().filter_map(stands).collect();
+        let mut selected: Vec<(u32, Option<Selection>)> = Vec::new();
+        for cluster in clusters(&line, &standing) {
+            if overlaps(&line, cluster)? {
+                selected.extend(
+                    Cluster { name, line: &line, files: cluster, coordinates, on_duplicate }.selections()?,
+                );
+            }
+        }
+        for (file, selection) in selected {
+            for file in column_of.get(&file).copied().into_iter().flatten() {
+                let number = u32::try_from(line.row(*file)).unwrap_or(u32::MAX);
+                match selection {
+                    None if !is_only => {
+                        let text = format!("other files have all of its coordinates along {name}");
+                        return Err(source.misfit(number, Problem::new(text)));
+                    }
+                    None => drop(changes.insert(number, Change::LeftOut)),
+                    Some(selection) if selection.start == 0 && selection.end == selection.of => {}
+                    Some(selection) => {
+                        let known = changes.remove(&number);
+                        let clipped =
+                            clip(source, number, (dimension, selection), known, (name, coordinates));
+                        let clipped = clipped.ok_or_else(|| source.misfit(number, missing(name)))?;
+                        changes.insert(number, clipped);
+                    }
+                }
             }
         }
     }
-    Ok(changes)
+    Ok(changes.into_iter().collect())
 }
 
 /// Reports what becomes of files that overlap others.
-pub(super) fn report(changes: &[(u32, Change)], source: Source<'_>, name: &str, plan: &mut Plan) {
+pub(super) fn report(changes: &[(u32, Change)], source: Source<'_>, layout: &Layout, plan: &mut Plan) {
+    let names = || layout.along.iter().map(Along::name);
     for (file, change) in changes {
         let url = source.url(*file);
         match change {
             Change::LeftOut => {
+                let name = names().next().unwrap_or_default();
                 let reason = format!("other files have all of its coordinates {name}");
                 plan.left_out.push(LeftOut { row: (*file).into(), url, reason });
             }
-            Change::Clipped(_, Selection { start, end, of }) => {
-                let text = format!(
-                    "elements {start} to {} of {of} along {name} are taken, others are in other files",
-                    end.saturating_sub(1),
-                );
+            Change::Clipped(_, selections) => {
+                let taken = |(name, selection): (&str, &Option<Selection>)| {
+                    let Selection { start, end, of } = (*selection)?;
+                    Some(format!("{start} to {} of {of} along {name}", end.saturating_sub(1)))
+                };
+                let taken: Vec<_> = names().zip(selections).filter_map(taken).collect();
+                let text = format!("elements {} are taken, others are in other files", taken.join(" and "));
                 plan.notes.push(Note::new(url, text));
             }
         }
@@ -189,21 +216,29 @@ fn missing(name: &str) -> Problem {
     Problem::new(format!("{name} overlaps that of other files, and some of its values are missing"))
 }
 
-/// Returns the extent of a selection.
-fn clipped(
+/// Returns the change of a file by a further selection along a dimension.
+fn clip(
     source: Source<'_>,
     file: u32,
-    selection: Selection,
-    name: &str,
-    coordinates: &Coordinates<'_>,
-) -> Option<FileExtent> {
-    let mut clipped = source.files.extent(file)?.clone();
+    (dimension, selection): (usize, Selection),
+    known: Option<Change>,
+    (name, coordinates): (&str, &Coordinates<'_>),
+) -> Option<Change> {
+    let (mut extent, mut selections) = match known {
+        Some(Change::Clipped(extent, selections)) => (extent, selections),
+        _ => {
+            let extent = source.files.extent(file)?.clone();
+            let none = vec![None; extent.extents().len()];
+            (extent, none.into_boxed_slice())
+        }
+    };
     let values = coordinates(file.into(), name)?;
     let (start, end) = (usize::try_from(selection.start).ok()?, usize::try_from(selection.end).ok()?);
-    let extent = clipped.extents_mut().first_mut()?;
-    extent.size = selection.end - selection.start;
-    extent.range = extent.range.as_ref().and_then(|range| range.part(values.get(start..end)?));
-    Some(clipped)
+    let along = extent.extents_mut().get_mut(dimension)?;
+    along.size = selection.end - selection.start;
+    along.range = along.range.as_ref().and_then(|range| range.part(values.get(start..end)?));
+    *selections.get_mut(dimension)? = Some(selection);
+    Some(Change::Clipped(extent, selections))
 }
 
 /// Maximum number of eras for which merging is tried.
@@ -357,6 +392,9 @@ impl Merging<'_> {
         let signatures: Vec<&Signature> =
             kinds.into_iter().map(|kind| self.kinds.get(kind)).collect::<Option<_>>()?;
         let first = signatures.first()?;
+        if !signatures.iter().all(|other| first.grids_agree(other)) {
+            return None;
+        }
         if !first.numbers.keys().all(|path| numbers_agree(path, &signatures)) {
             return None;
         }

@@ -90,7 +90,10 @@ impl<R> FileReader<R> {
     }
 
     async fn read_file(&self, item: &Item, fresh: bool) -> Result<Done<R>, Failure> {
-        let (object, options) = (self.open(item, fresh).await?, self.options.for_file());
+        let mut options = self.options.for_file();
+        let declared = item.declared_bands();
+        options.declared_bands = declared.map_err(|error| Failure::of_layout(&error, options.notation))?;
+        let object = self.open(item, fresh).await?;
         let store = virtualize::open_object(Arc::clone(&object), &options).await;
         let mut store = store.map_err(|error| self.failure(error))?;
         store.check_ranges(&self.relocation).map_err(|error| self.failure(error))?;

@@ -11,7 +11,7 @@ use crate::plan::{
 };
 use crate::values::{
     calendar::{self, Number},
-    scalar::SECONDS,
+    scalar::{Given, Scalar},
 };
 use crate::{Along, Layout, Member};
 
@@ -74,9 +74,9 @@ impl Seen {
 fn coordinate(member: &Member, along: &Along) -> Option<Coordinate> {
     let name = along.name();
     if let Some(given) = member.given.get(name) {
-        if let Some(seconds) = given.get(SECONDS).and_then(Value::as_i64) {
-            let (time, date) =
-                calendar::decode(Number::Whole(seconds.into()), SECONDS, Some("proleptic_gregorian"))?;
+        if let Some(Given { value: Scalar::Int(number), units: Some(units) }) = Given::of(given) {
+            let number = Number::Whole(number.into());
+            let (time, date) = calendar::decode(number, units, Some("proleptic_gregorian"))?;
             return Some(Coordinate { first: date.clone(), last: date, order: nanoseconds(time) });
         }
         let text = given.as_str().map_or_else(|| given.to_string(), str::to_owned);

@@ -270,10 +270,11 @@ async fn look(
     let guessed = if guesses { dimension_of_time(store) } else { None };
     layout.along.extend(guessed.clone().map(Along::Concat));
     let read = wanted(&store.hierarchy, &layout).read(store, &options.store).await;
-    let (values, digests) = read.map_err(|error| Failure::new(error, options.notation))?;
-    let given = given(item, &layout).map_err(|error| Failure::of_layout(&error, options.notation))?;
+    let (values, digests, grids) = read.map_err(|error| Failure::new(error, options.notation))?;
+    let given = given(item, &store.hierarchy, &layout);
+    let given = given.map_err(|error| Failure::of_layout(&error, options.notation))?;
     let item = item.clone();
-    let member = Member { item, hierarchy: store.hierarchy.clone(), values, digests, given };
+    let member = Member { item, hierarchy: store.hierarchy.clone(), values, digests, grids, given };
     Ok((Seen::of(&member, &layout), guessed))
 }
 

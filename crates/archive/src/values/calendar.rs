@@ -155,6 +155,43 @@ pub(crate) fn reference(text: &str, calendar: Calendar) -> Option<i128> {
     Some(seconds * 1_000_000_000 + time_of_day(clock)?)
 }
 
+/// Parses a time as nanoseconds since 1970-01-01T00:00:00Z (proleptic Gregorian): a date, `2021-06-01T10:10:31.024Z` (RFC 3339),
+/// `20210601T101031Z` (ISO 8601), `2021:06:01 10:10:31` (TIFF). A time without a zone is in UTC.
+pub(crate) fn parse_time(text: &str) -> Option<i128> {
+    let text = text.trim();
+    let (date, rest) = text.split_once(['T', 't', ' ']).unwrap_or((text, ""));
+    let (clock, zone) = zone(rest.trim())?;
+    let (year, month, day) = match (date.len(), date.get(4..5)?) {
+        (8, _) if !clock.is_empty() => (date.get(..4)?, date.get(4..6)?, date.get(6..)?),
+        (10, "-") if date.get(7..8) == Some("-") => (date.get(..4)?, date.get(5..7)?, date.get(8..)?),
+        (10, ":") if date.get(7..8) == Some(":") && !clock.is_empty() => {
+            (date.get(..4)?, date.get(5..7)?, date.get(8..)?)
+        }
+        _ => return None,
+    };
+    let (whole, fraction) = clock.split_once(['.', ',']).unwrap_or((clock, ""));
+    let compact = whole.len() >= 4 && whole.bytes().all(|byte| byte.is_ascii_digit());
+    let whole = match whole.split_at_checked(4).filter(|_| compact) {
+        Some((minutes, seconds)) => {
+            let seconds = if seconds.is_empty() { "00" } else { seconds };
+            format!("{}:{}:{seconds}", minutes.get(..2)?, minutes.get(2..)?)
+        }
+        None => whole.to_owned(),
+    };
+    let written = whole.is_empty() || (whole.contains(':') && whole.split(':').all(|part| part.len() == 2));
+    let fraction = fraction.trim_end_matches('0');
+    let has_seconds = whole.len() == 8 || fraction.is_empty();
+    let nanoseconds = match u32::try_from(fraction.len()).ok()? {
+        0 => 0,
+        length => digits(fraction)? * 10_i64.pow(9_u32.checked_sub(length)?),
+    };
+    let epoch = Calendar::Gregorian.day(1970, 1, 1)?;
+    let days = Calendar::Gregorian.day(digits(year)?, digits(month)?, digits(day)?)? - epoch;
+    let seconds = i128::from(days) * 86_400 - i128::from(zone);
+    let time = seconds * 1_000_000_000 + time_of_day(&whole)? + i128::from(nanoseconds);
+    (written && has_seconds).then_some(time)
+}
+
 /// Splits the zone off; its seconds east of Greenwich. A zone without a sign is zero: `00:00:00 0:00`. With a colon, pandas
 /// reads such a zone instead of the clock, so that the clock must be midnight.
 fn zone(text: &str) -> Option<(&str, i64)> {
@@ -342,6 +379,44 @@ mod tests {
         );
         assert_eq!(said(Number::Float(0.1), "days since 2000-01-01T12:00Z", None), "2000-01-01T14:24");
         assert_eq!(said(Number::Float(1.5), "seconds since 1970-01-01", None), "1970-01-01T00:00:01.5");
+    }
+
+    /// As `datetime.fromisoformat` of Python 3.11 reads them; the one with colons as TIFF 6.0 defines it.
+    #[test]
+    fn times_of_all_sources() {
+        for (text, expected) in [
+            ("2021-06-01T10:10:31.024000Z", 1_622_542_231_024_000_000),
+            ("2021-06-01T10:10:31Z", 1_622_542_231_000_000_000),
+            ("2021-06-01 12:10:31.5+02:00", 1_622_542_231_500_000_000),
+            ("2021-06-01T10:10:31.0247610Z", 1_622_542_231_024_761_000),
+            ("2021-06-01T10:10:31.024761001Z", 1_622_542_231_024_761_001),
+            ("2021-06-01", 1_622_505_600_000_000_000),
+            ("2021-06-01T10:10", 1_622_542_200_000_000_000),
+            ("20210601T101031Z", 1_622_542_231_000_000_000),
+            ("20210601T1010", 1_622_542_200_000_000_000),
+            ("2021:06:01 10:10:31", 1_622_542_231_000_000_000),
+            ("1969-12-31T23:59:59.5Z", -500_000_000),
+        ] {
+            assert_eq!(parse_time(text), Some(expected), "{text}");
+        }
+        for text in [
+            "v1",
+            "",
+            "20210601",
+            "2021",
+            "2021-06",
+            "2021-02-29",
+            "2021-06-01T25:00:00Z",
+            "2021-06-01T1:00:00Z",
+            "2021-06-01T10:10.5Z",
+            "2021:06:01",
+            "0000:00:00 00:00:00",
+            "2021-06-01T10:10:31.0000000001Z",
+            "2021-06-01T10:10:31 Europe/Rome",
+            "2021-06-01Tä",
+        ] {
+            assert_eq!(parse_time(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -10,7 +10,10 @@ use virtualize::{
     zarr::{Array, DataType, FillValue, ZarrFormat},
 };
 
-use super::{calendar::TimeUnits, variable};
+use super::{
+    calendar::{self, TimeUnits},
+    variable,
+};
 
 /// A value of a coordinate. Plans hold two of them per file.
 #[derive(Clone, PartialEq, Debug)]
@@ -25,12 +28,35 @@ pub enum Scalar {
     Text(Arc<String>),
 }
 
-/// Name of the only member of a JSON object that is a time, in seconds since 1970-01-01 (proleptic Gregorian).
-pub(crate) const SECONDS: &str = "seconds since 1970-01-01";
+/// Units of times, and their nanoseconds. A time is a JSON object whose only member is named by the longest unit in which it is
+/// a whole number (proleptic Gregorian).
+const TIMES: [(&str, i64); 4] = [
+    ("seconds since 1970-01-01", 1_000_000_000),
+    ("milliseconds since 1970-01-01", 1_000_000),
+    ("microseconds since 1970-01-01", 1_000),
+    ("nanoseconds since 1970-01-01", 1),
+];
 
 /// Returns a time as JSON, as [`crate::Member::given`] holds coordinates from names; `seconds` since 1970-01-01T00:00:00Z.
 pub fn time_value(seconds: i64) -> Value {
-    json!({ SECONDS: seconds })
+    let [(name, _), ..] = TIMES;
+    json!({ name: seconds })
+}
+
+/// Returns text that is a time as JSON, and any other value unchanged.
+pub fn value_or_time(value: &Value) -> Value {
+    let time = value.as_str().and_then(calendar::parse_time).and_then(|time| {
+        let (name, unit) = TIMES.into_iter().find(|(_, unit)| time % i128::from(*unit) == 0)?;
+        Some(json!({ name: i64::try_from(time / i128::from(unit)).ok()? }))
+    });
+    time.unwrap_or_else(|| value.clone())
+}
+
+/// Returns the midnight before a time as JSON; `None` for other values.
+pub(crate) fn day(value: &Value) -> Option<Value> {
+    let Given { value: Scalar::Int(number), units: Some(units) } = Given::of(value)? else { return None };
+    let (_, unit) = TIMES.into_iter().find(|(name, _)| *name == units)?;
+    Some(time_value(number.div_euclid(86_400 * (1_000_000_000 / unit)) * 86_400))
 }
 
 /// A coordinate from a name or catalogue; with units if it is a time.
@@ -43,15 +69,25 @@ pub(crate) struct Given {
 impl Given {
     /// Parses a coordinate from a name or catalogue.
     pub(crate) fn of(value: &Value) -> Option<Self> {
-        if let Some(seconds) = value.get(SECONDS) {
-            return Some(Self { value: Scalar::Int(seconds.as_i64()?), units: Some(SECONDS) });
+        let time = TIMES.iter().find_map(|(name, _)| Some((*name, value.get(*name)?)));
+        if let Some((name, number)) = time {
+            return Some(Self { value: Scalar::Int(number.as_i64()?), units: Some(name) });
         }
         Some(Self { value: Scalar::of_json(value)?, units: None })
     }
 
-    /// Returns a value without units.
-    pub(crate) fn plain(value: Scalar) -> Self {
-        Self { value, units: None }
+    /// Converts times to the shortest of their units; `None` if only some values are times, or one exceeds 64 bits.
+    pub(crate) fn unify(all: &mut [Self]) -> Option<()> {
+        let unit = |given: &Self| TIMES.into_iter().find(|(name, _)| given.units == Some(*name));
+        let units: Vec<_> = all.iter().map(unit).collect();
+        let Some((name, shortest)) = units.iter().flatten().min_by_key(|(_, unit)| *unit).copied() else {
+            return Some(());
+        };
+        for (given, unit) in all.iter_mut().zip(units) {
+            let Scalar::Int(number) = given.value else { return None };
+            *given = Self { value: Scalar::Int(number.checked_mul(unit?.1 / shortest)?), units: Some(name) };
+        }
+        Some(())
     }
 
     pub(crate) fn calendar(&self) -> Option<&'static str> {

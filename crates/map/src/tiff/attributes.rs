@@ -139,9 +139,8 @@ impl Described<'_> {
         }
         let bands = self.geometry.bands;
         let texts = |role: &str| by_band(&self.ifd.gdal_metadata, role, bands);
-        let roles = ["scale", "offset", "unittype"];
-        let is_declared = |item: &GdalItem| roles.iter().any(|role| has_role(item, role));
-        let inherited = self.main.filter(|_| !self.ifd.gdal_metadata.iter().any(is_declared));
+        let is_declared = ["scale", "offset", "unittype"].iter().any(|role| declares(self.ifd, role));
+        let inherited = self.main.filter(|_| !is_declared);
         let main = inherited.unwrap_or(self.ifd);
         let heights = Heights::of(main, bands);
         let main_texts = |role: &str| by_band(&main.gdal_metadata, role, bands);
@@ -166,16 +165,7 @@ impl Described<'_> {
             }
             attributes.insert(if is_time { "unittype" } else { name }.into(), value);
         }
-        let numbers = |role: &str, default: f64| -> Vec<f64> {
-            main_texts(role)
-                .iter()
-                .map(|text| text.as_ref().map_or(default, |text| number::atof(text)))
-                .collect()
-        };
-        let (scales, offsets) = match heights.packing {
-            Some((scale, offset)) => (vec![scale], vec![offset]),
-            None => (numbers("scale", 1.0), numbers("offset", 0.0)),
-        };
+        let (scales, offsets): (Vec<f64>, Vec<f64>) = packing(main, bands).into_iter().unzip();
         if scales.iter().chain(&offsets).all(|number| number.is_finite()) {
             add_packing(&scales, &offsets, &mut attributes);
         } else if inherited.is_none() {
@@ -356,6 +346,21 @@ fn add_packing(scales: &[f64], offsets: &[f64], attributes: &mut Map<String, Val
         attributes.insert("scales".into(), scales.iter().copied().map(float_json).collect());
         attributes.insert("offsets".into(), offsets.iter().copied().map(float_json).collect());
     }
+}
+
+/// Returns scale and offset of each band, or those of heights, which have one band.
+pub(super) fn packing(ifd: &Ifd, bands: u64) -> Vec<(f64, f64)> {
+    if let Some(packing) = Heights::of(ifd, bands).packing {
+        return vec![packing];
+    }
+    let number = |text: Option<String>, default| text.map_or(default, |text| number::atof(&text));
+    let [scales, offsets] = ["scale", "offset"].map(|role| by_band(&ifd.gdal_metadata, role, bands));
+    scales.into_iter().zip(offsets).map(|(scale, offset)| (number(scale, 1.0), number(offset, 0.0))).collect()
+}
+
+/// Returns whether an image declares a role for any band.
+pub(super) fn declares(ifd: &Ifd, role: &str) -> bool {
+    ifd.gdal_metadata.iter().any(|item| has_role(item, role))
 }
 
 /// Returns the descriptions of the bands, empty for bands without one; `None` if no band has one.

@@ -1,6 +1,7 @@
 //! Mapping of TIFF: each image becomes an array `band_data` with coordinates and georeferencing.
 
 mod attributes;
+mod catalogue;
 mod chunks;
 mod compression;
 mod crs;
@@ -36,6 +37,7 @@ use crate::tiff::ome::{
 use crate::tiff::sample::unpack_all;
 use crate::{ChunkGridChoice, Diagnostic, MapOptions, Mapped};
 
+pub use crate::tiff::catalogue::{DeclaredBand, merge_declared};
 pub use crate::tiff::lerc::{LercChunk, lerc_outer_codecs, lerc_to_examine, settle_lerc, stored_type};
 pub use crate::tiff::ome::{OtherTiff, OtherTiffs, ome_files};
 pub use crate::tiff::sidecars::{Sidecar, SidecarKind, merge_sidecars, sidecar_names};

@@ -1,6 +1,6 @@
 //! The fill value policy of TIFF: nodata is both the fill value and the sentinel.
 //!
-//! Sources in order of priority: the tag GDAL_NODATA (42113), then the items `_FillValue` and `missing_value` of
+//! Sources in order of priority: the tag GDAL_NODATA (42113), or else a catalogue, then the items `_FillValue` and `missing_value` of
 //! GDAL_METADATA (42112), which GDAL ignores. In Zarr v2, `fill_value` alone makes readers mask; in Zarr v3, the attribute
 //! `_FillValue` does.
 
@@ -62,7 +62,7 @@ pub(super) struct Question<'a> {
     pub(super) is_sparse: bool,
 }
 
-impl Question<'_> {
+impl<'a> Question<'a> {
     /// Decides the fill value.
     ///
     /// # Errors
@@ -122,15 +122,21 @@ impl Question<'_> {
         let read = |text: &str| number::read(text, self.data_type, has_integer_parts);
         let mut candidates = Vec::new();
         let mut background = FillValue::zero(self.data_type);
-        let inherited = || self.main.and_then(|main| main.gdal_nodata.as_ref());
-        if let Some(text) = self.ifd.gdal_nodata.as_ref().or_else(inherited).filter(|text| !text.is_empty()) {
+        let sources = |ifd: &'a Ifd| {
+            let tag = ifd.gdal_nodata.as_ref().map(|text| (text, "tag GDAL_NODATA (42113)"));
+            tag.or_else(|| ifd.declared_nodata.as_ref().map(|text| (text, "nodata of the catalogue")))
+        };
+        let inherited = || self.main.and_then(sources);
+        if let Some((text, origin)) =
+            sources(self.ifd).or_else(inherited).filter(|(text, _)| !text.is_empty())
+        {
             let reading = read(text);
-            let origin = "tag GDAL_NODATA (42113)".to_owned();
+            let origin = origin.to_owned();
             let what = format!("{origin} is {text:?}");
             let value = reading.value.as_ref().and_then(|value| self.json(value)).unwrap_or_default();
             let problem = format!("{what}, which no element of type {} can equal", self.data_type);
             // One warning is enough for an image and its overviews.
-            let is_repeated = self.main.is_some_and(|main| main.gdal_nodata.as_ref() == Some(text));
+            let is_repeated = inherited().is_some_and(|(main, _)| main == text);
             match reading.remark.filter(|_| !is_repeated) {
                 None => {}
                 Some(Remark::Unrepresentable) => {

@@ -249,7 +249,8 @@ fn bands(main: &mut Ifd, pam: &Pam, used: &mut Vec<&'static str>) {
     used.extend(any(|band| band.description.is_some()).then_some("description"));
 }
 
-fn add(main: &mut Ifd, sample: u32, role: &str, value: String) {
+/// Appends an item of a band that has a role.
+pub(super) fn add(main: &mut Ifd, sample: u32, role: &str, value: String) {
     let (name, role) = (role.to_uppercase(), Some(role.to_owned()));
     main.gdal_metadata.push(GdalItem { domain: String::new(), name, sample: Some(sample), role, value });
 }

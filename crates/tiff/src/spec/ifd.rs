@@ -58,6 +58,7 @@ pub(crate) fn build(
         offset: directory.offset,
         image,
         // As C reads the text: up to its first NUL.
+        declared_nodata: None,
         gdal_nodata: fields
             .text(GDAL_NODATA)
             .and_then(|text| text.split('\0').next().filter(|text| !text.is_empty()).map(str::to_owned)),

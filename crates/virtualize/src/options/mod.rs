@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use virtualize_bytes::{Gate, Limits};
-use virtualize_map::MapOptions;
+use virtualize_map::{MapOptions, tiff::DeclaredBand};
 use virtualize_remedy::Notation;
 use virtualize_store::StoreOptions;
 use virtualize_zarr::{ZarrFormat, readers::Client};
@@ -35,6 +35,8 @@ pub struct Options {
     pub dmrpp: bool,
     /// Whether sidecars of remote TIFF files are requested. Those of local files are always read.
     pub sidecars: bool,
+    /// What a catalogue declares of the bands of a TIFF file.
+    pub declared_bands: Vec<DeclaredBand>,
     /// Whether any warning is an error.
     pub strict: bool,
     /// Readers that must be able to decode every array. An array that one of them cannot decode gets other metadata if

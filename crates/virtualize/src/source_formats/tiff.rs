@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use futures::StreamExt;
 use virtualize_bytes::{Budget, Budgeted, ByteRange, ReadRanges};
 use virtualize_map::tiff::{
-    OtherTiff, OtherTiffs, Sidecar, SidecarKind, map_file_among, merge_sidecars, ome_files, sidecar_names,
+    OtherTiff, OtherTiffs, Sidecar, SidecarKind, map_file_among, merge_declared, merge_sidecars, ome_files,
+    sidecar_names,
 };
 use virtualize_map::{Diagnostic, MapOptions, Mapped};
 use virtualize_store::Object;
@@ -49,6 +50,7 @@ impl Files {
         self.has_sidecars = options.sidecars || !sidecars.is_empty();
         let merged = merge_sidecars(&mut self.file, &sidecars, options.limits.attributes);
         self.diagnostics.extend(merged);
+        self.diagnostics.extend(merge_declared(&mut self.file, &options.declared_bands));
         if !options.map.ifds.is_empty() {
             return;
         }

@@ -48,6 +48,7 @@ pub(crate) fn member(day: i64, days: u64) -> Member {
         hierarchy,
         values: [("time".to_owned(), values)].into(),
         digests: [("lat".to_owned(), format!("{} 90, 0", "a".repeat(64)))].into(),
+        grids: BTreeMap::new(),
         given: BTreeMap::new(),
     }
 }

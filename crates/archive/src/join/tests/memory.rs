@@ -41,7 +41,7 @@ impl Members for MemoryMembers {
 
 /// Separates the metadata of a file from its chunks.
 fn split(member: Member) -> (Head, BTreeMap<NodePath, FileChunks>) {
-    let Member { item, hierarchy, values, digests, given } = member;
+    let Member { item, hierarchy, values, digests, given, .. } = member;
     let sources: Arc<[Arc<Source>]> = hierarchy.sources.into_iter().map(Arc::new).collect();
     let (mut nodes, mut chunks) = (Vec::new(), BTreeMap::new());
     let mut rest = vec![(NodePath::new(), Node::Group(hierarchy.root))];

@@ -45,5 +45,5 @@ fn files(blocks: &[Block]) -> Files<'_> {
 
 /// Options of an array that may be missing, so that files are compared, or that may not.
 fn options(is_optional: bool) -> ArrayOptions {
-    ArrayOptions { format: ZarrFormat::V2, assume_equal: false, is_optional }
+    ArrayOptions { format: ZarrFormat::V2, assume_equal: false, is_optional, is_near: false, is_axis: false }
 }

@@ -115,7 +115,7 @@ impl Case {
             ..Layout::along(axes.iter().enumerate().map(dimension).collect())
         };
         let format = if fit == Fit::Rectilinear || rng.bool() { ZarrFormat::V3 } else { ZarrFormat::V2 };
-        let era = PlannedEra { signature: String::new(), group: String::new(), sizes, blocks: Vec::new() };
+        let era = PlannedEra { sizes, ..PlannedEra::default() };
         let mut case = Self { fit, format, layout, era, files: Vec::new(), axes, fixed };
         case.add_files(&chunk, rng);
         case
@@ -154,7 +154,7 @@ impl Case {
         let at = at.iter().map(|n| u32::try_from(*n).unwrap()).collect();
         let is_there = self.layout.optional.is_empty() || rng.u8(..4) > 0;
         let array = is_there.then(|| self.array(row, shape, chunk, rng));
-        File { block: Block { row, at, selection: selection.map(Box::new) }, array }
+        File { block: Block { row, at, selection: selection.map(|it| vec![Some(it)].into()) }, array }
     }
 
     /// Selects a part of a longer file, along the only dimension.
@@ -215,6 +215,7 @@ impl Case {
                 hierarchy,
                 values: BTreeMap::new(),
                 digests: BTreeMap::new(),
+                grids: BTreeMap::new(),
                 given: BTreeMap::new(),
             }
         };
@@ -255,7 +256,7 @@ impl Case {
         }
         let file = self.files.iter().find(|file| file.block.at.as_slice() == at)?;
         if let (Some(selection), &[Some(axis)]) = (&file.block.selection, self.axes.as_slice()) {
-            own[axis] += selection.start;
+            own[axis] += selection[0].unwrap().start;
         }
         let array = file.array.as_ref()?;
         let ChunkGrid::Regular(shape) = &array.chunk_grid else { return None };

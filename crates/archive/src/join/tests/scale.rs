@@ -118,7 +118,7 @@ fn a_join_of_many_files() {
     let block = |row| Block { row, at: smallvec![u32::try_from(row).unwrap()], selection: None };
     let sizes = vec![vec![chunks; usize::try_from(files).unwrap()]];
     let blocks = (0..files).map(block).collect();
-    let era = PlannedEra { signature: String::new(), group: String::new(), sizes, blocks };
+    let era = PlannedEra { sizes, blocks, ..PlannedEra::default() };
     let layout = Layout { inline_limit: 0, ..Layout::along(vec![Along::Concat("time".to_owned())]) };
     let (planned, start) = (peak(), Instant::now());
     for row in 0..files {

@@ -94,7 +94,14 @@ impl Case {
             children.into_iter().map(|(name, array)| (name.to_owned(), node(array))).collect();
         let digests = [("x".to_owned(), "x".to_owned())].into();
         let item = Item::of(format!("{row}.nc"));
-        self.members.push(Member { item, hierarchy, values, digests, given: BTreeMap::new() });
+        self.members.push(Member {
+            item,
+            hierarchy,
+            values,
+            digests,
+            grids: BTreeMap::new(),
+            given: BTreeMap::new(),
+        });
         self.sizes.push(size);
     }
 
@@ -103,10 +110,9 @@ impl Case {
         let block =
             |(at, row): (u32, &u64)| Block { row: *row, at: [at].into_iter().collect(), selection: None };
         PlannedEra {
-            signature: String::new(),
-            group: String::new(),
             sizes: vec![rows.iter().map(size).collect()],
             blocks: (0..).zip(rows).map(block).collect(),
+            ..PlannedEra::default()
         }
     }
 

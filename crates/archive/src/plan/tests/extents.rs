@@ -53,7 +53,14 @@ fn file<'a>(arrays: impl IntoIterator<Item = (&'a str, Read)>) -> Member {
         group.children.insert(name.to_owned(), Node::Array(Box::new(array)));
     }
     let item = Item { url: "a.nc".to_owned(), ..Item::default() };
-    Member { item, hierarchy, values, digests: BTreeMap::new(), given: BTreeMap::new() }
+    Member {
+        item,
+        hierarchy,
+        values,
+        digests: BTreeMap::new(),
+        grids: BTreeMap::new(),
+        given: BTreeMap::new(),
+    }
 }
 
 fn concat() -> Layout {
@@ -228,24 +235,6 @@ fn new_dimensions_take_their_coordinate_from_one_value() {
     both.given = given.given;
     let twice = "coordinate time is defined both by an array and by another source";
     assert_eq!(of(&both), Err(twice.to_owned()));
-}
-
-#[test]
-fn coordinates_from_global_attributes() {
-    let mut layout = stack();
-    layout.coordinate_attributes.insert("time".to_owned(), "cycle".to_owned());
-    let of = |attributes: Value| {
-        let mut member = file([]);
-        member.hierarchy.root.attributes = attributes.as_object().unwrap().clone();
-        extent(&member, &layout).map(|found| brief(&found).1.unwrap().0)
-    };
-    assert_eq!(of(json!({"cycle": 7})), Ok("7".to_owned()));
-    assert_eq!(of(json!({"cycle": "b"})), Ok("\"b\"".to_owned()));
-    let none = |existing: &str| Err(format!("no global attribute cycle that is a single value{existing}"));
-    assert_eq!(of(json!({})), none("; there are no attributes"));
-    // Only single values are proposed.
-    let others = of(json!({"cycle": [7, 8], "run": 1, "title": "t"}));
-    assert_eq!(others, none("; existing attributes: run, title"));
 }
 
 #[test]

@@ -124,13 +124,13 @@ fn expected(files: &[File], on_duplicate: OnDuplicate) -> Option<(PlannedEra, BT
         let (start, end) = (kept[0].0, kept[kept.len() - 1].0 + 1);
         assert_eq!(end - start, kept.len() as u64, "one run");
         let of = files[n].days.len() as u64;
-        let selection = (end - start < of).then(|| Box::new(Selection { start, end, of }));
+        let selection = (end - start < of).then(|| vec![Some(Selection { start, end, of })].into());
         (Block { row: n as u64, at: vec![at].into(), selection }, end - start)
     };
     let (blocks, sizes): (Vec<Block>, Vec<u64>) = (0..).zip(order.iter().copied()).map(block).unzip();
     let left_out = (0..files.len()).filter(|n| !order.contains(n)).map(|n| n as u64).collect();
     let (signature, group) = ("signature".to_owned(), String::new());
-    Some((PlannedEra { signature, group, sizes: vec![sizes], blocks }, left_out))
+    Some((PlannedEra { signature, group, sizes: vec![sizes], blocks, ..PlannedEra::default() }, left_out))
 }
 
 /// Whether two files have the same ends and other coordinates between them, which is refused.

@@ -59,6 +59,7 @@ pub(super) fn ifd(image: Image) -> Ifd {
         image: Ok(image),
         second_description: None,
         gdal_nodata: None,
+        declared_nodata: None,
         gdal_metadata: Vec::new(),
         geo: None,
         sub_ifds: Vec::new(),
