@@ -17,8 +17,8 @@ use virtualize::{
 
 use super::levels::Levels;
 use super::roles::{
-    Axis, DimRole, Geometry, TINY, find, is_coordinate, is_copied, is_plain, length_along, may_be_copied, roles,
-    time_arrays,
+    Axis, DimRole, Geometry, TINY, find, is_coordinate, is_copied, is_plain, length_along, may_be_copied,
+    roles, time_arrays,
 };
 use crate::{
     Layout, Member,
