@@ -206,7 +206,7 @@ impl Eras {
         let extents = self.extents.take()?;
         let mut eras: Vec<Vec<u32>> = vec![Vec::new(); self.eras.len()];
         for (row, file) in (0..).zip(&self.files) {
-            let Some(era) = eras.get_mut(file.era) else { return None };
+            let era = eras.get_mut(file.era)?;
             era.push(row);
         }
         let has_optional = |era: &Era| era.signature.as_ref().is_some_and(|known| !known.optional.is_empty());
