@@ -188,8 +188,6 @@ class PlanOptions(TypedDict, total=False):
     allow_holes: bool
     # Allow positions without a file in an arrangement of several dimensions; they read as the fill value
 
-    # Let gaps read as the fill value in arrays without _FillValue
-
 
 class RunOptions(TypedDict, total=False):
     """How a run proceeds."""
@@ -208,6 +206,9 @@ class RunOptions(TypedDict, total=False):
 
     append: bool
     # Add new files to those of earlier runs
+
+    dry_run: bool
+    # Read new files and report what would be written, without writing anything
 
     on_change: Literal["stop", "update", "drop"]
     # How to treat files of earlier runs that were changed or deleted since
