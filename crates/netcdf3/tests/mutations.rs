@@ -1,6 +1,6 @@
 //! Damaged files: reading terminates and does not panic, whatever the bytes. The mutations are the same in every run.
 //! `VIRTUALIZE_MUTATIONS=100000 cargo test --release -p virtualize-netcdf3 mutations` runs more of them.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 #[path = "../../fuzz/src/damage.rs"]
 mod damage;

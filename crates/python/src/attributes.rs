@@ -9,7 +9,7 @@ use pyo3::{
 use serde_json::Value;
 use virtualize::{
     NumpyType, SourceAttribute, SourceValue, VirtualStore,
-    zarr::{DataType, Endian, FillValue},
+    zarr::{DataType, Endian, FillValue, cf::fill_value_attribute},
 };
 
 use crate::{file::File, runtime};
@@ -24,7 +24,15 @@ impl File {
         };
         let dict = PyDict::new(py);
         for SourceAttribute { name, value } in attributes {
-            dict.set_item(name, python_value(py, value)?)?;
+            let mut value = python_value(py, value)?;
+            // netCDF4-python returns a scalar of NumPy, which xarray compares with characters.
+            if name == "_FillValue"
+                && self.store.source_format.starts_with("NetCDF")
+                && value.is_instance_of::<PyBytes>()
+            {
+                value = py.import("numpy")?.call_method1("bytes_", (value,))?;
+            }
+            dict.set_item(name, value)?;
         }
         Ok(dict.into_any())
     }
@@ -42,16 +50,20 @@ fn metadata<'py>(py: Python<'py>, store: &VirtualStore, path: &str) -> PyResult<
     }
     let array = store.hierarchy.array(path).ok_or_else(|| PyKeyError::new_err(path.to_owned()))?;
     let attributes = runtime::loads(py, &array.attributes.clone().into())?;
-    if array.attributes.contains_key("_FillValue")
-        && let Some(fill) = store.report.arrays.get(path).and_then(|report| report.fill.as_ref())
-        && let Some(FillValue::Fixed(bytes)) = &fill.sentinel
+    let decided = store.report.arrays.get(path).and_then(|report| report.fill.as_ref()?.sentinel.clone());
+    // References have no report, but the attribute as xarray encodes it.
+    let encoded = |attribute| fill_value_attribute::decode(attribute, &array.data_type);
+    if let Some(attribute) = array.attributes.get("_FillValue")
+        && let Some(FillValue::Fixed(bytes)) = &decided.or_else(|| encoded(attribute))
         && let Ok(Value::String(data_type)) = array.data_type.to_v2(Endian::Little)
     {
         let sentinel = self::array(py, bytes, data_type.into_bound_py_any(py)?)?.get_item(0)?;
         attributes.set_item("_FillValue", sentinel)?;
     }
     // xarray unpacks to the type of these numbers, and rioxarray to the smallest float that has all packed numbers.
-    if array.data_type.size().is_some_and(|size| size <= 2) || array.data_type == DataType::Float32 {
+    let is_small =
+        array.data_type.size().is_some_and(|size| size <= 2) || array.data_type == DataType::Float32;
+    if is_small && store.source_format != "references" {
         for name in ["scale_factor", "add_offset"] {
             if let Some(number) = array.attributes.get(name).and_then(Value::as_f64) {
                 attributes.set_item(name, py.import("numpy")?.call_method1("float32", (number,))?)?;

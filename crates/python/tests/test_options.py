@@ -80,7 +80,7 @@ def test_every_option_is_known_and_checks_its_value(name: str, kind: type) -> No
         ({"concurrency": 0}, "concurrency: expected a number from 1 on, not 0"),
         ({"attempts": 0}, "attempts: expected a number from 1 on, not 0"),
         ({"coord": {"time": "start"}}, "coord: expected DIM=attribute:NAME"),
-        ({"var": {"x": "varies"}}, "var: expected one of vary, first, optional, drop"),
+        ({"var": {"x": "varies"}}, "var: expected one of vary, first, optional, optional:VALUE, drop"),
         ({"store_option": {"aws_secret_access_key": 5}}, "store_option: expected a mapping of text to text"),
         ({"bearer_token": 12345}, "bearer_token: expected text"),
         ({"ifd": "1.5"}, "ifd: expected a number such as 2"),
