@@ -84,7 +84,7 @@ pub struct Member {
     pub hierarchy: Hierarchy,
     /// Decoded values of the arrays in [`Wanted::values`].
     pub values: BTreeMap<NodePath, ArrayValues>,
-    /// [`fingerprint`] of the arrays in [`Wanted::digests`].
+    /// SHA-256 of type, shape and values, followed by some of the values, of the arrays in [`Wanted::digests`].
     pub digests: BTreeMap<NodePath, String>,
     /// Those of the arrays in [`Wanted::digests`] that are evenly spaced.
     pub grids: BTreeMap<NodePath, Grid>,

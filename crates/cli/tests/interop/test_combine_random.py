@@ -99,7 +99,7 @@ TRAPS = {
     "long text": changed(lambda ds: ds.assign(label=("time", np.array(["x" * 40_000] * ds.sizes["time"], object)))),
     "long name": attribute("p", "long_name", "temperature"),
     "lat reversed": changed(lambda ds: ds.isel(lat=slice(None, None, -1))),
-    "lat shifted": changed(lambda ds: ds.assign_coords(lat=ds.lat + 1e-9)),
+    "lat shifted": changed(lambda ds: ds.assign_coords(lat=ds.lat + 1e-4)),
     "lon longer": changed(lambda ds: ds.pad(lon=(0, 1), mode="edge").assign_coords(lon=np.arange(5.0))),
     "names of places": changed(lambda ds: ds.assign_coords(name=("lat", np.array(["a", "bb", "d"], object)))),
     "orography": changed(lambda ds: ds.assign(orog=ds.orog + 1)),
