@@ -37,18 +37,7 @@ pub(crate) fn parse(
         next: 1,
     };
     match document.read(&mut xml, data.name) {
-        Ok(()) => Ok(File {
-            superblock_version: 0,
-            base_address: Address(0),
-            end: Address(u64::MAX),
-            cached: BTreeMap::new(),
-            offset_size: 8,
-            length_size: 8,
-            root: ROOT,
-            objects: document.objects,
-            struct_metadata: None,
-            classic: None,
-        }),
+        Ok(()) => Ok(File::of_objects(document.objects)),
         Err(problem) => Err(xml.error(problem)),
     }
 }

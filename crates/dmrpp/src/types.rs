@@ -60,26 +60,9 @@ impl Number {
                 bit_offset: 0,
                 precision: u16::try_from(size.saturating_mul(8)).unwrap_or(u16::MAX),
             }),
-            Self::Float(4) => Datatype::Float(ieee(order, 4, (8, 23, 127))),
-            Self::Float(_) => Datatype::Float(ieee(order, 8, (11, 52, 1023))),
+            Self::Float(4) => Datatype::Float(Float::ieee(true, order)),
+            Self::Float(_) => Datatype::Float(Float::ieee(false, order)),
         }
-    }
-}
-
-/// Returns an IEEE 754 type with these sizes of exponent and mantissa in bits, and this bias.
-fn ieee(order: ByteOrder, size: u32, (exponent_size, mantissa_size, exponent_bias): (u8, u8, u32)) -> Float {
-    Float {
-        size,
-        order,
-        bit_offset: 0,
-        precision: u16::try_from(size.saturating_mul(8)).unwrap_or(u16::MAX),
-        sign_location: exponent_size.saturating_add(mantissa_size),
-        exponent_location: mantissa_size,
-        exponent_size,
-        mantissa_location: 0,
-        mantissa_size,
-        exponent_bias,
-        normalization: 2,
     }
 }
 

@@ -37,6 +37,24 @@ pub struct File {
     pub classic: Option<Classic>,
 }
 
+impl File {
+    /// Returns a file of objects that do not come from an HDF5 file's own metadata. The root group has address 0.
+    pub fn of_objects(objects: BTreeMap<Address, Object>) -> Self {
+        Self {
+            superblock_version: 0,
+            base_address: Address(0),
+            end: Address(u64::MAX),
+            cached: BTreeMap::new(),
+            offset_size: 8,
+            length_size: 8,
+            root: Address(0),
+            objects,
+            struct_metadata: None,
+            classic: None,
+        }
+    }
+}
+
 /// Dimensions and records of a NetCDF classic file. Its attributes have no special names, and bytes past the end of the file
 /// read as zero.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -321,6 +339,27 @@ pub struct Float {
     pub exponent_bias: u32,
     /// Mantissa normalization: 0 none, 1 most significant bit always set, 2 most significant bit implied.
     pub normalization: u8,
+}
+
+impl Float {
+    /// Returns the type of an IEEE 754 number of 4 bytes, or else of 8.
+    pub const fn ieee(is_single: bool, order: ByteOrder) -> Self {
+        let (size, precision, exponent_size, mantissa_size, exponent_bias) =
+            if is_single { (4, 32, 8, 23, 127) } else { (8, 64, 11, 52, 1023) };
+        Self {
+            size,
+            order,
+            bit_offset: 0,
+            precision,
+            sign_location: if is_single { 31 } else { 63 },
+            exponent_location: mantissa_size,
+            exponent_size,
+            mantissa_location: 0,
+            mantissa_size,
+            exponent_bias,
+            normalization: 2,
+        }
+    }
 }
 
 /// A member of a compound datatype.

@@ -121,18 +121,7 @@ mod tests {
         for (part, at) in parts.iter().zip(2..) {
             objects.insert(Address(at), Object::Dataset(Box::new(part.clone())));
         }
-        let file = File {
-            superblock_version: 0,
-            base_address: Address(0),
-            end: Address(u64::MAX),
-            cached: BTreeMap::new(),
-            offset_size: 8,
-            length_size: 8,
-            root: Address(0),
-            objects,
-            struct_metadata: None,
-            classic: None,
-        };
+        let file = File::of_objects(objects);
         let source = MemorySource(b"GROUP=a\nEND\0\0\0\0GROUP".as_slice().into());
         ready(struct_metadata(&Io::new(&source, Limits::default()), &file)).unwrap()
     }

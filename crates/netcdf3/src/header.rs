@@ -10,12 +10,12 @@
 
 use bytes::Bytes;
 use virtualize_bytes::{ByteRange, Cursor, Endian, Limits, NeedBytes};
-use virtualize_hdf5::model::{ByteOrder, Datatype};
+use virtualize_hdf5::model::{ByteOrder, Datatype, Float};
 
 use crate::layout::{RecordCount, check_order, records};
 use crate::{
     Error,
-    model::{Attribute, CHAR, Dimension, Header, Variable, Version, float, integer},
+    model::{Attribute, CHAR, Dimension, Header, Variable, Version, integer},
 };
 
 /// Returns whether a file is NetCDF classic, given its first four bytes.
@@ -205,8 +205,8 @@ pub(crate) fn nc_type(reader: &mut Reader<'_>) -> Result<Datatype> {
         2 => CHAR,
         3 => integer(2, true, ByteOrder::Big),
         4 => integer(4, true, ByteOrder::Big),
-        5 => float(4, ByteOrder::Big),
-        6 => float(8, ByteOrder::Big),
+        5 => Datatype::Float(Float::ieee(true, ByteOrder::Big)),
+        6 => Datatype::Float(Float::ieee(false, ByteOrder::Big)),
         7 => integer(1, false, ByteOrder::Big),
         8 => integer(2, false, ByteOrder::Big),
         9 => integer(4, false, ByteOrder::Big),

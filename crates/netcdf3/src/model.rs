@@ -79,25 +79,6 @@ pub(crate) const fn integer(size: u32, signed: bool, order: ByteOrder) -> Dataty
     Datatype::Integer(Integer { size, order, signed, bit_offset: 0, precision })
 }
 
-/// Returns the type of an IEEE 754 number of 4 or 8 bytes.
-pub(crate) const fn float(size: u32, order: ByteOrder) -> Datatype {
-    let (precision, exponent_size, mantissa_size, exponent_bias) =
-        if size == 4 { (32, 8, 23, 127) } else { (64, 11, 52, 1023) };
-    Datatype::Float(Float {
-        size,
-        order,
-        bit_offset: 0,
-        precision,
-        sign_location: if size == 4 { 31 } else { 63 },
-        exponent_location: mantissa_size,
-        exponent_size,
-        mantissa_location: 0,
-        mantissa_size,
-        exponent_bias,
-        normalization: 2,
-    })
-}
-
 /// The type `NC_CHAR`.
 pub(crate) const CHAR: Datatype =
     Datatype::String { size: 1, padding: StringPadding::NullPadded, charset: CharacterSet::Ascii };
@@ -161,21 +142,13 @@ impl Header {
             is_record: length.is_none(),
         });
         model::File {
-            superblock_version: 0,
-            base_address: Address(0),
-            end: Address(u64::MAX),
-            cached: BTreeMap::new(),
-            offset_size: 8,
-            length_size: 8,
-            root: Address(0),
-            objects,
-            struct_metadata: None,
             classic: Some(Classic {
                 dimensions: dimensions.collect(),
                 records: records.count,
                 stride: records.stride,
                 is_streamed: records.is_streamed,
             }),
+            ..model::File::of_objects(objects)
         }
     }
 }
@@ -208,7 +181,9 @@ fn converted(attributes: Vec<Attribute>) -> Vec<model::Attribute> {
             Datatype::Integer(number) => {
                 (integer(number.size, number.signed, ByteOrder::Little), list, elements())
             }
-            Datatype::Float(number) => (float(number.size, ByteOrder::Little), list, elements()),
+            Datatype::Float(number) => {
+                (Datatype::Float(Float::ieee(number.size == 4, ByteOrder::Little)), list, elements())
+            }
             other => (other.clone(), list, elements()),
         };
         model::Attribute { name, datatype, dataspace, elements }
@@ -240,7 +215,10 @@ mod tests {
         let short = integer(2, true, ByteOrder::Big);
         assert_eq!(of(short, &[0xff, 0xfe, 0, 1]), [Element::Integer(-2), Element::Integer(1)]);
         assert_eq!(of(integer(1, false, ByteOrder::Big), &[0xff]), [Element::Integer(255)]);
-        assert_eq!(of(float(4, ByteOrder::Big), &[0x3f, 0, 0, 0]), [Element::Float(0.5)]);
+        assert_eq!(
+            of(Datatype::Float(Float::ieee(true, ByteOrder::Big)), &[0x3f, 0, 0, 0]),
+            [Element::Float(0.5)]
+        );
     }
 
     /// What netCDF4-python 1.7 shows.

@@ -126,18 +126,7 @@ pub(super) fn file(datasets: Vec<(&str, Dataset)>) -> File {
         objects.insert(Address(n), Object::Dataset(Box::new(dataset)));
     }
     objects.insert(Address(0), Object::Group(root));
-    File {
-        superblock_version: 2,
-        base_address: Address(0),
-        end: Address(u64::MAX),
-        cached: BTreeMap::new(),
-        offset_size: 8,
-        length_size: 8,
-        root: Address(0),
-        objects,
-        struct_metadata: None,
-        classic: None,
-    }
+    File { superblock_version: 2, ..File::of_objects(objects) }
 }
 
 pub(super) fn map(file: &File, format: ZarrFormat) -> Mapped {
