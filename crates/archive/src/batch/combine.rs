@@ -302,14 +302,16 @@ pub(super) fn parse_extent(journal: &Journal, id: i64, extent: &str) -> Result<F
 /// what joins all files.
 fn refused(error: CombineError, refused: &Refused<'_>, journal: &Journal) -> Error {
     let mut remedies = refused.remedies(&error);
+    if remedies.is_empty() {
+        remedies.extend(error.remedy());
+    }
     if refused.is_written {
         let effect = "omit files that the output does not have yet";
         remedies.push(Remedy::set(OptionName::OnChange, "drop", effect));
     }
     let remedies = remedies.into_iter().reduce(Remedy::or);
     let CombineError::Eras { eras } = &error else {
-        let remedy = remedies.or(error.remedy());
-        return Error::new(ErrorClass::File, Code::Combine, error.to_string(), remedy);
+        return Error::new(ErrorClass::File, Code::Combine, error.to_string(), remedies);
     };
     let of_file = |url: &str| refused.known.signatures.get(&journal.storage_of(url).ok()?);
     let mut firsts = eras.iter().map(|(_, url)| url.as_str());

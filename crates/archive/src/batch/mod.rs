@@ -262,6 +262,9 @@ impl Batch {
 
     /// Refuses options that exclude each other.
     fn check(&self) -> Result<()> {
+        if self.run.dry_run && (self.each || self.run.shard.is_some()) {
+            return Err(Error::usage("--dry-run cannot be combined with --each or --shard", None));
+        }
         if self.run.shard.is_some() {
             self.check_combined()?;
         } else if local_path(&self.journal_path().display().to_string()).is_none() {

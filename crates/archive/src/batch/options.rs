@@ -256,7 +256,7 @@ pub struct RunOptions {
     #[cfg_attr(feature = "clap", arg(long))]
     pub append: bool,
     /// Read new files and report what would be written, without writing anything
-    #[cfg_attr(feature = "clap", arg(long, conflicts_with_all = ["shard", "each"]))]
+    #[cfg_attr(feature = "clap", arg(long))]
     pub dry_run: bool,
     /// How to treat files of earlier runs that were changed or deleted since
     #[cfg_attr(feature = "clap", arg(long, value_enum, default_value = "stop", value_name = "ACTION"))]

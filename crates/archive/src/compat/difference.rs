@@ -53,7 +53,7 @@ impl Difference {
 }
 
 /// What a file has instead of an array or attribute that it lacks.
-pub(crate) const ABSENT: &str = "none";
+const ABSENT: &str = "none";
 
 /// All that tells two signatures apart, in order of path; nothing where the files can be put together.
 pub fn differences(left: &Signature, right: &Signature) -> Vec<Difference> {

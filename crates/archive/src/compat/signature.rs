@@ -40,7 +40,7 @@ pub struct Signature {
     /// without them agree with all others; those that have one must agree among themselves.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub optional: BTreeMap<NodePath, ArraySignature>,
-    /// Arrays of overviews, which are left out if they disagree. They are not part of the digest.
+    /// Arrays of overviews, which are omitted if they disagree. They are not part of the digest.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub levels: BTreeMap<NodePath, ArraySignature>,
     /// Attributes of groups on which the positions of values depend, such as a coordinate reference system.

@@ -122,7 +122,7 @@ impl MergedAttributes {
             self.kept.remove(name);
             self.differing.remove(name);
         }
-        // Those of the levels that are joined are listed anew.
+        // `multiscales` is rewritten for the levels that are joined.
         self.differing.remove("multiscales");
         if let Some(Value::Array(conventions)) =
             self.kept.get_mut("zarr_conventions").filter(|_| is_moved && !dropped.is_empty())
