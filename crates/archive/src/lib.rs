@@ -47,5 +47,5 @@ pub use plan::{
     Block, Cure, Direction, Extent, FileExtent, Files, Known, LeftOut, OnDuplicate, OnMismatch, Plan,
     PlanOptions, PlannedEra, Range, Selection, Selections, Signatures, Units, plan,
 };
-pub use scan::{Coordinate, Era, Eras, FailedFile, Scan, ScanOptions, Seen, Stretch, scan, scan_inputs};
+pub use scan::{Coordinate, Era, Eras, FailedFile, Scan, ScanOptions, Stretch, scan_inputs};
 pub use values::{Grid, Scalar, time_value, value_or_time};

@@ -1,7 +1,7 @@
 //! Combines files into one dataset, from the rows of the journal alone: all of them, or those that follow the files of an
 //! output, without looking at these again.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -14,14 +14,14 @@ use virtualize_remedy::alternatives;
 
 use crate::{
     Error, Event, Item, Journal, Layout, Member, Result,
-    compat::{Difference, Signature, differences, wanted},
+    compat::{Difference, Signature, differences},
     error::{CombineError, Note},
     event::Events,
     file::{FileChunks, Head, Members},
     join::{self, ChunkPlaces, Combined, JoinedChunks, collect, combine},
-    journal::{Failure, FileRecord, JournalError, Planned, Record},
-    layout::given,
+    journal::{Failure, FileRecord, JournalError, Planned, Record, json_text},
     plan::{FileExtent, Files, Known, Plan, PlanOptions, PlannedEra, Refused, Signatures, coordinates, plan},
+    read::read_member,
     values::index,
 };
 
@@ -37,7 +37,6 @@ const MAX_PLACED: usize = 20;
 const TOLD: u64 = 100;
 
 /// The planned arrangement of the files, before they are combined.
-#[derive(Clone)]
 pub(super) struct Combination {
     pub(super) plan: Plan,
     pub(super) layout: Layout,
@@ -104,11 +103,11 @@ impl Combination {
 
     /// Describes where the files that this run read are in the combined dataset.
     pub(super) fn placed(&self, journal: &Journal) -> Result<Vec<String>> {
-        let (mut all, mut count) = (Vec::new(), 0);
+        let (mut all, mut count, new) = (Vec::new(), 0, journal.rows_of_this_run()?);
         for era in &self.plan.eras {
             for block in &era.blocks {
                 let id = id_of(&self.ids, block.row).ok_or(CombineError::Nothing)?;
-                if !journal.is_of_this_run(id)? {
+                if !new.contains(&id) {
                     continue;
                 }
                 count += 1;
@@ -136,12 +135,12 @@ impl Combination {
     }
 
     /// Combines the metadata of the files, each era in its own group.
-    pub(super) fn combine(
-        &self,
-        journal: &Arc<Mutex<Journal>>,
+    pub(super) fn combine<'a>(
+        &'a self,
+        journal: &'a Mutex<Journal>,
         events: &Events,
         cancel: &CancellationToken,
-    ) -> Result<CombinedFiles<'_>> {
+    ) -> Result<CombinedFiles<'a>> {
         let (mut done, files) = (0, self.files() as u64);
         let mut step = || {
             if cancel.is_cancelled() {
@@ -202,21 +201,21 @@ pub(super) struct CombinedFiles<'a> {
 /// The files of a plan in the journal.
 #[derive(Clone)]
 pub(super) struct Rows<'a> {
-    journal: Arc<Mutex<Journal>>,
+    journal: &'a Mutex<Journal>,
     ids: &'a [i64],
     cancel: CancellationToken,
 }
 
 impl<'a> Rows<'a> {
     /// Creates a reader of files by their index in `ids`.
-    pub(super) fn new(journal: &Arc<Mutex<Journal>>, ids: &'a [i64], cancel: &CancellationToken) -> Self {
-        Self { journal: Arc::clone(journal), ids, cancel: cancel.clone() }
+    fn new(journal: &'a Mutex<Journal>, ids: &'a [i64], cancel: &CancellationToken) -> Self {
+        Self { journal, ids, cancel: cancel.clone() }
     }
 
     /// Returns the row of the journal, and the journal.
     fn find(&self, row: u64) -> Result<(u64, MutexGuard<'_, Journal>)> {
         let id = id_of(self.ids, row).and_then(|id| u64::try_from(id).ok()).ok_or(CombineError::Nothing)?;
-        Ok((id, self.journal.lock().unwrap_or_else(PoisonError::into_inner)))
+        Ok((id, locked(self.journal)))
     }
 }
 
@@ -395,7 +394,7 @@ impl Grown {
     /// Extends the output; `None` if all files have to be combined.
     pub(super) fn extend(
         self,
-        journal: &Arc<Mutex<Journal>>,
+        journal: &Mutex<Journal>,
         layout: &Layout,
         options: &PlanOptions,
         cancel: &CancellationToken,
@@ -471,7 +470,7 @@ fn text_of(tail: &Hierarchy) -> Option<String> {
     (back == *tail).then(|| String::from_utf8(text).ok())?
 }
 
-fn locked(journal: &Mutex<Journal>) -> MutexGuard<'_, Journal> {
+pub(super) fn locked(journal: &Mutex<Journal>) -> MutexGuard<'_, Journal> {
     journal.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -518,7 +517,7 @@ impl Arranged {
     fn join(
         &self,
         tail: &Tail,
-        (journal, cancel): (&Arc<Mutex<Journal>>, &CancellationToken),
+        (journal, cancel): (&Mutex<Journal>, &CancellationToken),
         layout: &Layout,
         options: &PlanOptions,
     ) -> Result<Option<(Hierarchy, String)>> {
@@ -550,31 +549,25 @@ impl Arranged {
 /// Returns the journal's record of a file: its references, and the values that decide its place among the other files.
 pub(super) async fn member_content(
     item: &Item,
-    store: &VirtualStore,
+    store: &mut VirtualStore,
     layout: &Layout,
     options: &Options,
 ) -> Result<Record, Failure> {
-    let failed = |error: virtualize::Error| Failure::new(error, options.notation);
-    let (row, hierarchy) = FileRecord::pack(store).map_err(failed)?;
-    let read = wanted(&hierarchy, layout).read(store, &options.store).await;
-    let (values, digests, grids) = read.map_err(failed)?;
-    let misfit = |error| Failure::of_layout(&error, options.notation);
-    let given = given(item, &hierarchy, layout).map_err(misfit)?;
-    let member = Member { item: item.clone(), hierarchy, values, digests, grids, given };
+    layout.drop_arrays(&mut store.hierarchy.root, "");
+    let packed = FileRecord::pack(store).map_err(|error| Failure::new(error, options.notation));
+    let (row, hierarchy) = packed?;
+    let member = read_member(item, store, hierarchy, layout, options).await?;
     let signature = Signature::of(&member, layout);
-    let extent = FileExtent::of(&member, layout).map_err(misfit)?;
+    let extent = FileExtent::of(&member, layout);
+    let extent = extent.map_err(|error| Failure::of_layout(&error, options.notation))?;
     let Member { values, digests, given, .. } = member;
     Ok(Record::Member(Box::new(FileRecord {
         storage: signature.storage_digest(),
-        signature: text(&signature)?.into(),
-        extent: text(&extent)?,
+        signature: json_text(&signature)?.into(),
+        extent: json_text(&extent)?,
         values: values.into_iter().map(|(path, values)| (path, values.bytes)).collect(),
         digests,
         given,
         ..row
     })))
-}
-
-fn text(value: &impl serde::Serialize) -> Result<String, Failure> {
-    serde_json::to_string(value).map_err(|error| Failure::of_file(format!("journal: {error}")))
 }

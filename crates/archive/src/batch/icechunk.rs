@@ -1,9 +1,6 @@
 //! Commits the combined dataset to an Icechunk repository: an extension at the end, or one commit that replaces the dataset.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, PoisonError},
-};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -14,10 +11,10 @@ use virtualize::{
 
 use super::{
     Batch,
-    combine::{Combination, Extension, Grown, Rows},
-    write::{Writing, output_name},
+    combine::{Combination, Extension, Grown},
+    write::{Writing, of_files, output_name},
 };
-use crate::{Error, Event, Journal, JournalError, Result, join::JoinedChunks};
+use crate::{Error, Event, Journal, JournalError, Result};
 
 /// The fact that stores the record of the last commit.
 const COMMITTED: &str = "commit";
@@ -94,9 +91,13 @@ impl Writing<'_> {
             self.unchanged(record);
             return Ok(true);
         }
-        let Some(Extension { hierarchy, rows, tail }) = self.extension(grown).await? else {
+        // Rewritten urls must be distinct from those of all other files.
+        if self.batch.relocation != Relocation::Keep {
             return Ok(false);
-        };
+        }
+        let Batch { layout, plan, cancel, .. } = self.batch;
+        let extended = grown.extend(self.journal, layout, plan, cancel)?;
+        let Some(Extension { hierarchy, rows, tail }) = extended else { return Ok(false) };
         self.say_files(tail.files);
         let options = CommitOptions { mode: CommitMode::Extend(earlier), ..options.clone() };
         let store = VirtualStore::of(hierarchy, output.clone());
@@ -111,19 +112,6 @@ impl Writing<'_> {
         self.tail = Some(tail);
         self.finish("")?;
         Ok(true)
-    }
-
-    /// Returns the output extended by the new files; `None` if all files have to be combined.
-    async fn extension(&self, grown: Grown) -> Result<Option<Extension>> {
-        // Rewritten urls must be distinct from those of all other files.
-        if self.batch.relocation != Relocation::Keep {
-            return Ok(None);
-        }
-        let (journal, batch) = (Arc::clone(&self.journal), self.batch.clone());
-        let extended = tokio::task::spawn_blocking(move || {
-            grown.extend(&journal, &batch.layout, &batch.plan, &batch.cancel)
-        });
-        extended.await.map_err(Error::internal)?
     }
 
     /// Identifies repository, branch and group in the journal.
@@ -185,21 +173,15 @@ impl Writing<'_> {
 
     /// Combines the files, and commits them with an identifying property.
     async fn commit_as(&mut self, combination: Combination, options: CommitOptions) -> Result<()> {
-        let record = self.new_record(&options, &combination.digest);
-        let (batch, journal) = (self.batch.clone(), Arc::clone(&self.journal));
-        let runtime = tokio::runtime::Handle::current();
-        let commit = move |store: &VirtualStore, chunks: &mut JoinedChunks<'_, Rows<'_>>| {
-            let documents = virtualize::documents_of(store, &options.group)?;
-            let record = Record { documents, ..record };
-            begin(&journal.lock().unwrap_or_else(PoisonError::into_inner), &record)?;
-            let options = with_mark(options, &record);
-            let Batch { output, relocation, options: Options { store: reaching, .. }, .. } = &batch;
-            let commit = virtualize::commit_chunks(store, chunks, relocation, output, &options, reaching);
-            let done = runtime.block_on(commit)?;
-            Ok((record, done))
-        };
-        let (record, done) = self.combine(combination, commit).await?;
-        self.committed(record, done)
+        let (store, mut chunks) = self.combine(&combination)?;
+        let mut record = self.new_record(&options, &combination.digest);
+        record.documents = virtualize::documents_of(&store, &options.group)?;
+        begin(&self.journal(), &record)?;
+        let Batch { output, relocation, options: Options { store: reaching, .. }, .. } = self.batch;
+        let options = with_mark(options, &record);
+        let commit =
+            virtualize::commit_chunks(&store, &mut chunks, relocation, output, &options, reaching).await;
+        self.committed(record, commit.map_err(of_files)?)
     }
 
     /// Returns the record of a commit that is about to be made.

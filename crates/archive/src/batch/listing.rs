@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, path::Path};
 
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt as _, TryStreamExt, stream};
 use sha2::{Digest as _, Sha256};
 use virtualize::{Code, ErrorClass, OptionName, Remedy, StoreError, StoreOptions};
 use virtualize_store::{Listed, list_page, look};
@@ -13,7 +13,7 @@ use crate::{
     error::{files, some},
     event::Events,
     journal::{Accept, Found, Listing},
-    list::{Few, ListOptions, line, list},
+    list::{Few, ListOptions, each_page, line},
 };
 
 /// Maximum number of files that are staged, or checked, at once.
@@ -100,21 +100,11 @@ impl Batch {
     pub(super) async fn for_each_listed(
         &self,
         events: &Events,
-        mut take: impl FnMut(Vec<Item>) -> Result<()>,
+        take: impl FnMut(Vec<Item>) -> Result<()>,
     ) -> Result<()> {
         let options =
             ListOptions { store: self.options.store.clone(), assets: self.assets.clone(), absent: false };
-        let mut files = list(self.inputs.clone(), self.filter.clone(), options)?.ready_chunks(LISTED);
-        let mut listing = Listing::default();
-        while let Some(items) = files.next().await {
-            self.check_cancelled(&listing)?;
-            listing.files += items.len() as u64;
-            take(items.into_iter().collect::<Result<Vec<_>, _>>()?)?;
-        }
-        for text in files.get_ref().tally().notes() {
-            events.tell(Event::Note { text });
-        }
-        Ok(())
+        each_page(self.inputs.clone(), &self.filter, options, (&self.cancel, events), take).await
     }
 
     /// Returns an error if the run was cancelled, so that nothing more is published.

@@ -32,9 +32,9 @@ use crate::{
     Error, Event, Journal, Layout, PlanOptions, Result, Summary,
     error::{files, some},
     event::Events,
-    journal::{JournalError, Record, journal_beside},
+    journal::{Failure, JournalError, journal_beside},
     list::{Assets, Filter, Input},
-    read::{FileReader, ReadOptions, read_journal},
+    read::{FileReader, Outage, Process, ReadOptions, read_journal},
 };
 use options::{of_each, of_layout, of_options};
 use write::Present;
@@ -205,10 +205,10 @@ impl Batch {
         if !self.command.is_empty() {
             journal.set_fact(COMMAND, Some(&serde_json::json!(self.command).to_string()))?;
         }
-        let journal = self.merge(journal, parts, events).await?;
+        let mut journal = self.merge(journal, parts, events).await?;
         let setup = Arc::default();
-        let reader = Arc::new(self.reader(&journal, &setup).await?);
-        let journal = read_journal(journal, reader, &self.read_options(), events).await?;
+        let reader = self.reader(&journal, &setup).await?;
+        self.read(&mut journal, reader, events).await?;
         let mut summary = self.summary(&journal, totals)?;
         if self.each {
             summary.output = Some(self.output.clone());
@@ -285,9 +285,14 @@ impl Batch {
         Ok(())
     }
 
-    fn read_options(&self) -> ReadOptions {
-        let (files, attempts, cancel) = (self.files.max(1), self.run.attempts(), self.cancel.clone());
-        ReadOptions { files, attempts, wait: WAIT, cancel }
+    /// Reads all pending files of the journal.
+    async fn read(&self, journal: &mut Journal, reader: FileReader, events: &Events) -> Result<()> {
+        let (files, attempts, cancel) = (self.files, self.run.attempts(), self.cancel.clone());
+        let options = ReadOptions { files, attempts, wait: WAIT, cancel };
+        let outages = read_journal(journal, Arc::new(reader), &options, events, false).await?;
+        let Some(Outage { store, failure, .. }) = outages.into_iter().next() else { return Ok(()) };
+        let (counts, Failure { class, error: reason, .. }) = (journal.counts()?, failure);
+        Err(Error::Outage { store, class, reason, left: counts.pending, files: counts.all() })
     }
 
     /// Returns the options on which rows of the journal depend.
@@ -304,14 +309,14 @@ impl Batch {
 
     /// Returns the reader of files. Schedules files again whose outputs no longer match their receipts. `setup` collects
     /// what readers of the outputs of single files need.
-    async fn reader(&self, journal: &Journal, setup: &Arc<Mutex<ReaderSetup>>) -> Result<FileReader<Record>> {
+    async fn reader(&self, journal: &Journal, setup: &Arc<Mutex<ReaderSetup>>) -> Result<FileReader> {
         let options = self.options.clone();
         let Some(each) = self.each(journal, false)? else { return Ok(self.member_reader()) };
         for id in each.damaged(journal, &self.options.store).await? {
             journal.again(id)?;
         }
         let (each, setup) = (Arc::new(each), Arc::clone(setup));
-        Ok(FileReader::new(options, &self.relocation, move |item, store, options| {
+        let process: Box<Process> = Box::new(move |item, store, options| {
             let (each, setup) = (Arc::clone(&each), Arc::clone(&setup));
             async move {
                 let content = each.content(item, store, options).await?;
@@ -320,20 +325,18 @@ impl Batch {
                 Ok(content)
             }
             .boxed()
-        }))
+        });
+        Ok(FileReader::new(options, &self.relocation, process))
     }
 
     /// Returns the reader of files that are combined.
-    fn member_reader(&self) -> FileReader<Record> {
+    fn member_reader(&self) -> FileReader {
         let layout = Arc::new(self.layout.clone());
-        FileReader::new(self.options.clone(), &self.relocation, move |item, store, options| {
+        let process: Box<Process> = Box::new(move |item, store, options| {
             let layout = Arc::clone(&layout);
-            async move {
-                layout.drop_arrays(&mut store.hierarchy.root, "");
-                combine::member_content(item, store, &layout, options).await
-            }
-            .boxed()
-        })
+            async move { combine::member_content(item, store, &layout, options).await }.boxed()
+        });
+        FileReader::new(self.options.clone(), &self.relocation, process)
     }
 
     fn summary(&self, journal: &Journal, totals: &Totals) -> Result<Summary> {

@@ -17,11 +17,10 @@ use virtualize_store::{StoreError, create_folder, fetch, local_path, put, url_of
 
 use super::{Batch, OnFailure, Totals};
 use crate::{
-    Error, Event, Item, Journal, Result, Summary,
+    Error, Event, Journal, Result, Summary,
     event::Events,
-    journal::{JournalErrorKind, Listing, MergeError, Sealed},
-    list::{Filter, Input, ListOptions, line, list, parse_line},
-    read::read_journal,
+    journal::{JournalErrorKind, Listing, Sealed, shard_conflict, shard_damaged},
+    list::{Filter, Input, ListOptions, line, list},
 };
 
 /// Maximum size of a shard's journal in a store, in bytes.
@@ -30,8 +29,6 @@ const MAX_JOURNAL: u64 = 2 << 30;
 const AT_ONCE: usize = 4;
 /// Maximum number of missing shards that an error names.
 const NAMED: usize = 20;
-/// Number of files that are staged at once.
-const STAGED: usize = 1000;
 /// Number of pauses for which a shard waits until another process has released its journal, and their duration.
 const RELEASE: usize = 40;
 const PAUSE: Duration = Duration::from_millis(250);
@@ -150,8 +147,7 @@ impl Batch {
         };
         let before = journal.unseal()?;
         self.list_shard(shard, &mut journal, restart, events).await?;
-        let reader = Arc::new(self.member_reader());
-        let journal = read_journal(journal, reader, &self.read_options(), events).await?;
+        self.read(&mut journal, self.member_reader(), events).await?;
         let mut summary = self.summary(&journal, totals)?;
         let sealed = journal.seal()?;
         if let Some(url) = url {
@@ -170,7 +166,7 @@ impl Batch {
     }
 
     /// Lists the inputs, and makes the files of the shard those of the journal. Which these are is known only at the
-    /// end; until then, files are kept as text.
+    /// end.
     async fn list_shard(
         &self,
         shard: Shard,
@@ -178,30 +174,17 @@ impl Batch {
         restart: bool,
         events: &Events,
     ) -> Result<()> {
-        let (mut digest, mut text, mut ends) = (Sha256::new(), Vec::new(), vec![0]);
+        let (mut digest, mut all) = (Sha256::new(), Vec::new());
         self.for_each_listed(events, |items| {
-            for item in &items {
-                let line = line(item);
-                digest.update(&line);
-                text.extend(line);
-                ends.push(text.len());
-            }
+            items.iter().for_each(|item| digest.update(line(item)));
+            all.extend(items);
             Ok(())
         })
         .await?;
-        let range = shard.range(ends.len() as u64 - 1);
-        let count = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-        let bounds = ends.windows(2).skip(usize::try_from(range.start).unwrap_or(usize::MAX)).take(count);
-        let item = |bounds: &[usize]| match bounds {
-            [start, end] => text.get(*start..*end).and_then(parse_line),
-            _ => None,
-        };
-        let items: Option<Vec<Item>> = bounds.map(item).collect();
-        let items = items.ok_or_else(|| Error::internal("a listed file has no line"))?;
+        let range = shard.range(all.len() as u64);
+        let [start, end] = [range.start, range.end].map(|at| usize::try_from(at).unwrap_or(usize::MAX));
         let mut listing = Listing::default();
-        for items in items.chunks(STAGED) {
-            journal.stage(items, &mut listing)?;
-        }
+        journal.stage(all.get(start..end).unwrap_or_default(), &mut listing)?;
         self.accept(journal, restart, &listing, events).await?;
         Ok(journal.set_shard(shard, &hex::encode(digest.finalize()))?)
     }
@@ -299,9 +282,9 @@ impl Batch {
                 let opened = tokio::task::spawn_blocking(move || {
                     let (_, sealed) = Journal::open_sealed(&file, &name)?;
                     sealed.check(&name, &options, &list)?;
-                    Ok::<_, MergeError>(Part { name, file, sealed })
+                    Ok::<_, Error>(Part { name, file, sealed })
                 });
-                Ok::<_, Error>(opened.await.map_err(Error::internal)??)
+                opened.await.map_err(Error::internal)?
             }
         };
         let parts: Vec<Part> =
@@ -326,7 +309,7 @@ impl Batch {
                 }
                 let (shard, found) = Journal::open_sealed(&file, &name)?;
                 if found != sealed {
-                    return Err(MergeError::damaged(&name, "replaced while it was merged").into());
+                    return Err(shard_damaged(&name, "replaced while it was merged"));
                 }
                 let fail = |url: String, attempts, class: String, error: String| {
                     events.tell(Event::Failed { url, attempts, class, error });
@@ -375,7 +358,7 @@ async fn locate(places: &[String], options: &StoreOptions) -> Result<Vec<String>
 }
 
 /// Checks that shards are of one division, and have all unread files, given by their positions. Returns them in order.
-fn complete(mut parts: Vec<Part>, unread: &[Range<u64>], files: u64) -> Result<Vec<Part>, MergeError> {
+fn complete(mut parts: Vec<Part>, unread: &[Range<u64>], files: u64) -> Result<Vec<Part>> {
     parts.sort_by_key(|part| part.sealed.shard);
     for pair in parts.windows(2) {
         let [first, second] = pair else { continue };
@@ -383,11 +366,11 @@ fn complete(mut parts: Vec<Part>, unread: &[Range<u64>], files: u64) -> Result<V
         let (first, second) = (&first.name, &second.name);
         let advice = "merge one journal of each shard";
         if one == other {
-            return Err(MergeError::new(format!("{first} and {second} both have shard {one}"), advice));
+            return Err(shard_conflict(format!("{first} and {second} both have shard {one}"), advice));
         }
         if one.of != other.of {
             let message = format!("{first} has shard {one}, but {second} has shard {other}");
-            return Err(MergeError::new(message, advice));
+            return Err(shard_conflict(message, advice));
         }
     }
     let of = parts.first().map_or(1, |part| part.sealed.shard.of);
@@ -401,7 +384,7 @@ fn complete(mut parts: Vec<Part>, unread: &[Range<u64>], files: u64) -> Result<V
     let shards = if count == 1 { "shard" } else { "shards" };
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let message = format!("missing {shards} {}{more}", named.join(", "));
-    Err(MergeError::new(message, "read the missing shards on any machine"))
+    Err(shard_conflict(message, "read the missing shards on any machine"))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Writes the combined dataset.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use virtualize::{
     Code, Destination, Error as FileError, ErrorClass, OptionName, Remedy, StoreError, StoreOptions,
@@ -10,7 +10,7 @@ use virtualize_store::{OutputLock, Receipt, local_path, receipt, url_of};
 
 use super::{
     Batch, Target,
-    combine::{Chain, Combination, CombinedFiles, Grown, Rows, Tail},
+    combine::{Chain, Combination, CombinedFiles, Grown, Rows, Tail, locked},
 };
 use crate::{
     Error, Event, Journal, Result, Summary,
@@ -33,7 +33,7 @@ impl Batch {
         let name = output_name(&self.output);
         summary.output = Some(self.output.clone());
         let grown = Grown::of(&journal, &name, &Chain::of_options(&self.plan, &others))?;
-        let journal = Arc::new(Mutex::new(journal));
+        let journal = &Mutex::new(journal);
         let mut writing = Writing { batch: self, journal, events, summary, tail: None };
         if let Some(grown) = grown.filter(|_| !self.run.dry_run)
             && writing.extended(grown, present).await?
@@ -53,7 +53,7 @@ impl Batch {
         }
         if self.run.dry_run {
             let placed = combination.placed(&writing.journal())?;
-            writing.combine(combination, |_, _| Ok(())).await?;
+            writing.combine(&combination)?;
             writing.summary.notes.extend(placed);
             return Ok(());
         }
@@ -65,15 +65,14 @@ impl Batch {
 /// State of an output that is being written.
 pub(super) struct Writing<'a> {
     pub(super) batch: &'a Batch,
-    /// Locked briefly by each thread that works on the output.
-    pub(super) journal: Arc<Mutex<Journal>>,
+    pub(super) journal: &'a Mutex<Journal>,
     pub(super) events: &'a Events,
     pub(super) summary: &'a mut Summary,
     /// What a later run needs to extend the output.
     pub(super) tail: Option<Tail>,
 }
 
-impl Writing<'_> {
+impl<'a> Writing<'a> {
     /// Leaves the output as it is if no files follow, or extends a repository by those that do. Returns whether that was
     /// possible.
     async fn extended(&mut self, grown: Grown, present: &Present) -> Result<bool> {
@@ -130,19 +129,15 @@ impl Writing<'_> {
         present: &Present,
         lock: Option<&OutputLock>,
     ) -> Result<String> {
-        let Batch { target, output, options, overwrite, .. } = self.batch;
+        let Batch { target, output, options, overwrite, relocation, .. } = self.batch;
         let (name, digest, rows) = (output_name(output), combination.digest.clone(), combination.rows());
         match target {
             Target::References(format) => {
-                let is_ours = *overwrite || present.is_ours();
-                let batch = self.batch.clone();
-                let format = *format;
-                let prepare = move |store: &VirtualStore, chunks: &mut JoinedChunks<'_, Rows<'_>>| {
-                    let Batch { output: target, relocation, .. } = &batch;
-                    let destination = Destination { format, target, relocation, overwrite: is_ours };
-                    Ok(virtualize::prepare_chunks(store, chunks, destination)?)
-                };
-                let prepared = self.combine(combination, prepare).await?;
+                let overwrite = *overwrite || present.is_ours();
+                let (store, mut chunks) = self.combine(&combination)?;
+                let destination = Destination { format: *format, target: output, relocation, overwrite };
+                let prepared = virtualize::prepare_chunks(&store, &mut chunks, destination);
+                let prepared = prepared.map_err(of_files)?;
                 self.batch.go_on()?;
                 let content = prepared.content().to_string();
                 self.journal().begin_output(&name, (&digest, &content), rows, false)?;
@@ -162,39 +157,33 @@ impl Writing<'_> {
         }
     }
 
-    pub(super) fn journal(&self) -> MutexGuard<'_, Journal> {
-        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn journal(&self) -> MutexGuard<'a, Journal> {
+        locked(self.journal)
     }
 
-    /// Combines the files on a thread that may block, and writes them there: `write` gets their metadata and their chunks.
-    pub(super) async fn combine<T: Send + 'static>(
+    /// Combines the metadata of the files. Returns the dataset, and what reads its chunks.
+    pub(super) fn combine<'b>(
         &mut self,
-        combination: Combination,
-        write: impl FnOnce(&VirtualStore, &mut JoinedChunks<'_, Rows<'_>>) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        let (events, cancel) = (self.events.clone(), self.batch.cancel.clone());
-        let (journal, output) = (Arc::clone(&self.journal), self.batch.output.clone());
-        let written = tokio::task::spawn_blocking(move || {
-            let CombinedFiles { hierarchy, mut chunks, notes } =
-                combination.combine(&journal, &events, &cancel)?;
-            let locked = journal.lock().unwrap_or_else(PoisonError::into_inner);
-            let tail = Tail::of(&combination, &hierarchy, &locked)?;
-            let arrays = hierarchy.arrays();
-            let group = node::first_group(arrays.iter().map(|(path, _)| path.as_str()));
-            locked.set_fact(&group_fact(&output), Some(group))?;
-            drop(arrays);
-            drop(locked);
-            for text in &notes {
-                events.tell(Event::Note { text: text.clone() });
-            }
-            events.tell(Event::Writing { target: output.clone() });
-            let written = write(&VirtualStore::of(hierarchy, output), &mut chunks).map_err(of_files);
-            Ok::<_, Error>((written?, notes, tail))
-        });
-        let (written, notes, tail) = written.await.map_err(Error::internal)??;
+        combination: &'b Combination,
+    ) -> Result<(VirtualStore, JoinedChunks<'b, Rows<'b>>)>
+    where
+        'a: 'b,
+    {
+        let output = &self.batch.output;
+        let CombinedFiles { hierarchy, chunks, notes } =
+            combination.combine(self.journal, self.events, &self.batch.cancel)?;
+        let journal = self.journal();
+        self.tail = Tail::of(combination, &hierarchy, &journal)?;
+        let arrays = hierarchy.arrays();
+        let group = node::first_group(arrays.iter().map(|(path, _)| path.as_str()));
+        journal.set_fact(&group_fact(output), Some(group))?;
+        drop(arrays);
+        for text in &notes {
+            self.events.tell(Event::Note { text: text.clone() });
+        }
         self.summary.notes.extend(notes);
-        self.tail = tail;
-        Ok(written)
+        self.events.tell(Event::Writing { target: output.clone() });
+        Ok((VirtualStore::of(hierarchy, output.clone()), chunks))
     }
 }
 
@@ -204,15 +193,15 @@ fn group_fact(output: &str) -> String {
 }
 
 /// Returns the error of files whose chunks could not be read while the output was written.
-fn of_files(error: Error) -> Error {
-    let Error::File(FileError::Chunks { source }) = &error else { return error };
+pub(super) fn of_files(error: FileError) -> Error {
+    let FileError::Chunks { source } = &error else { return error.into() };
     if let Some(error) = source.downcast_ref::<CombineError>() {
         return error.clone().into();
     }
     match source.downcast_ref() {
         Some(Error::Combine(error)) => error.clone().into(),
         Some(Error::Stopped { done, files }) => Error::Stopped { done: *done, files: *files },
-        _ => error,
+        _ => error.into(),
     }
 }
 

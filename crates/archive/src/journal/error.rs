@@ -129,44 +129,24 @@ impl JournalError {
     }
 }
 
-/// Why journals of shards cannot be merged. The message is one line that names the journal or the shard.
-#[derive(Debug, thiserror::Error)]
-#[error("{message}")]
-pub(crate) struct MergeError {
-    class: ErrorClass,
-    message: String,
-    advice: &'static str,
+const READ_AGAIN: &str = "if it is the journal of a shard, delete it and read the shard again";
+
+/// Returns the error of journals of shards that do not belong together.
+pub(crate) fn shard_conflict(message: String, advice: &'static str) -> Error {
+    Error::new(ErrorClass::Conflict, Code::Shards, message, Remedy::advice(advice))
 }
 
-impl MergeError {
-    /// Returns the error of journals that do not belong together.
-    pub(crate) fn new(message: String, advice: &'static str) -> Self {
-        Self { class: ErrorClass::Conflict, message, advice }
-    }
-
-    pub(crate) fn damaged(name: &str, reason: impl Display) -> Self {
-        let message = format!("{name}: damaged journal: {}", reason.to_string().replace('\n', " "));
-        let advice = "if it is the journal of a shard, delete it and read the shard again";
-        Self { class: ErrorClass::File, message, advice }
-    }
+/// Returns the error of the damaged journal of a shard.
+pub(crate) fn shard_damaged(name: &str, reason: impl Display) -> Error {
+    let message = format!("{name}: damaged journal: {}", reason.to_string().replace('\n', " "));
+    Error::new(ErrorClass::File, Code::Shards, message, Remedy::advice(READ_AGAIN))
 }
 
-impl From<JournalError> for MergeError {
-    fn from(error: JournalError) -> Self {
-        let class = if error.is_conflict() { ErrorClass::Conflict } else { ErrorClass::Unavailable };
-        let advice = match error.kind {
-            Kind::Locked => "wait until the shard is complete",
-            Kind::Full => "free some space, and run again",
-            _ => "if it is the journal of a shard, delete it and read the shard again",
-        };
-        Self { class, message: error.to_string(), advice }
-    }
-}
-
-impl From<MergeError> for Error {
-    fn from(MergeError { class, message, advice }: MergeError) -> Self {
-        Self::new(class, Code::Shards, message, Remedy::advice(advice))
-    }
+/// Returns the error of the journal of a shard that cannot be opened.
+pub(super) fn shard_unopened(error: JournalError) -> Error {
+    let class = if error.is_conflict() { ErrorClass::Conflict } else { ErrorClass::Unavailable };
+    let advice = if error.kind == Kind::Locked { "wait until the shard is complete" } else { READ_AGAIN };
+    Error::new(class, Code::Shards, error.to_string(), Remedy::advice(advice))
 }
 
 /// Lists options that differ.

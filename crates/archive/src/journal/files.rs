@@ -2,15 +2,19 @@
 //! transaction. Staged files are in temporary tables: a run that is killed or rejected before then leaves no trace of
 //! them.
 
-use std::{collections::BTreeMap, ops::Range, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    ops::Range,
+    sync::Arc,
+};
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::Value;
 use virtualize::ErrorClass;
 
 use super::{
-    Journal, JournalError, OptionDifference, Result, Work,
-    record::{NamedOutcome, class_name},
+    Journal, JournalError, OptionDifference, Outcome, Result, Work,
+    record::{NamedOutcome, class_name, class_named},
     rows::{self, Cache},
     sql::{DONE, FAILED, ITEM, OPEN, PENDING, UNNAMED, USED, number, set_number, signed, unsigned, work_of},
 };
@@ -185,10 +189,9 @@ impl Journal {
         Ok(options.into_iter().collect())
     }
 
-    /// Returns whether this run read a file.
-    pub(crate) fn is_of_this_run(&self, id: i64) -> Result<bool> {
-        let run: i64 = self.get("SELECT coalesce(run, 0) FROM files WHERE id = ?1", [id])?;
-        Ok(run == self.run)
+    /// Returns the rows of the files that this run read.
+    pub(crate) fn rows_of_this_run(&self) -> Result<HashSet<i64>> {
+        Ok(self.column("SELECT id FROM files WHERE run = ?1", [self.run])?.into_iter().collect())
     }
 
     /// Returns whether the journal records any output.
@@ -302,6 +305,47 @@ impl Journal {
     pub(crate) fn pending(&self) -> Result<Vec<i64>> {
         let sql = format!("SELECT id FROM files WHERE {OPEN} AND state = 0 ORDER BY position, id");
         self.column(&sql, [])
+    }
+
+    /// Returns the files of rows.
+    pub(crate) fn works(&self, rows: impl IntoIterator<Item = i64>) -> Result<Vec<Work>> {
+        self.query(|connection| {
+            let mut statement =
+                connection.prepare_cached(&format!("SELECT {ITEM} FROM files WHERE id = ?1"))?;
+            rows.into_iter().map(|id| statement.query_row([id], work_of)).collect()
+        })
+    }
+
+    /// Records how reading files ended, in one transaction.
+    pub(crate) fn finish(&mut self, ended: Vec<(Work, Outcome)>) -> Result<()> {
+        self.transact(|connection, cache, run| {
+            let mut ended = ended.into_iter();
+            ended.try_for_each(|(work, outcome)| rows::finish(connection, cache, run, work, &outcome))
+        })
+    }
+
+    /// Sets whether a transaction is on the disk when it ends.
+    pub(crate) fn set_durable(&self, is_durable: bool) -> Result<()> {
+        let mode = if is_durable { "FULL" } else { "NORMAL" };
+        self.query(|connection| connection.pragma_update(None, "synchronous", mode))
+    }
+
+    /// Returns the requests and bytes of reading all files.
+    pub(crate) fn traffic(&self) -> Result<(u64, u64)> {
+        let sql = "SELECT coalesce(sum(requests), 0), coalesce(sum(bytes), 0) FROM contents";
+        self.query(|connection| {
+            connection.query_row(sql, [], |row| Ok((unsigned(row.get(0)?), unsigned(row.get(1)?))))
+        })
+    }
+
+    /// Returns the files that were not read, in the order of the listing: URL, class and error of a failure.
+    pub(crate) fn unread(&self) -> Result<Vec<(String, Option<(ErrorClass, String)>)>> {
+        let sql = "SELECT url, class, error FROM files WHERE state <> 1 ORDER BY position, id";
+        self.all(sql, [], |row| {
+            let class: Option<String> = row.get(1)?;
+            let class = class.and_then(|class| class_named(&class));
+            Ok((row.get(0)?, class.zip(row.get(2)?)))
+        })
     }
 
     /// Counts the files by state.

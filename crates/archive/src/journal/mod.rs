@@ -12,7 +12,6 @@ mod record;
 mod rows;
 mod shard;
 mod sql;
-mod writer;
 
 use std::{
     cell::RefCell,
@@ -22,13 +21,14 @@ use std::{
 use rusqlite::{Connection, OpenFlags, Row, params, types::FromSql};
 use virtualize_store::local_path;
 
-pub(crate) use error::MergeError;
 pub use error::{JournalError, JournalErrorKind, OptionDifference};
+pub(crate) use error::{shard_conflict, shard_damaged};
 pub(crate) use files::{Accept, Found, Listing, Planned};
 pub use outputs::{FailureState, JournalState, OutputState};
-pub(crate) use record::{Done, Failure, FileRecord, NodeRecord, Outcome, Record, Work, class_name};
+pub(crate) use record::{
+    Done, Failure, FileRecord, NodeRecord, Outcome, Record, Work, class_name, json_text,
+};
 pub(crate) use shard::Sealed;
-pub(crate) use writer::{Gone, Writer};
 
 type Result<T, E = JournalError> = std::result::Result<T, E>;
 

@@ -26,7 +26,7 @@ pub(crate) struct Work {
 
 /// A file that was read.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Done<R = Record> {
+pub(crate) struct Done {
     /// The file as it was opened.
     pub(crate) opened: Item,
     /// Whether that may differ from the listed version.
@@ -44,7 +44,7 @@ pub(crate) struct Done<R = Record> {
     /// Warnings for the user, one line each.
     pub(crate) warnings: Vec<String>,
     /// The run's record of the file.
-    pub(crate) record: R,
+    pub(crate) record: Record,
 }
 
 /// Why a file could not be read.
@@ -59,7 +59,7 @@ pub(crate) struct Failure {
 }
 
 /// How the reading of a file ended.
-pub(crate) type Outcome<R = Record> = Result<Box<Done<R>>, Failure>;
+pub(crate) type Outcome = Result<Box<Done>, Failure>;
 
 /// The URL of a file, and how its reading ended.
 pub(crate) type NamedOutcome = (String, Outcome);
@@ -296,6 +296,11 @@ fn are_equal(one: &ChunkManifest, other: &ChunkManifest, of: (&Hierarchy, &Hiera
                 _ => false,
             }
     })
+}
+
+/// Returns a value as JSON, for a record.
+pub(crate) fn json_text(value: &impl serde::Serialize) -> Result<String, Failure> {
+    serde_json::to_string(value).map_err(|error| Failure::of_file(format!("journal: {error}")))
 }
 
 fn broken(name: &str, reason: &str) -> virtualize::Error {

@@ -486,6 +486,11 @@ impl Journal {
 }
 
 impl Journal {
+    /// Returns a file.
+    pub(crate) fn item(&self, id: i64) -> Result<Item> {
+        self.query(|connection| item(connection, id))
+    }
+
     /// Returns a member of the combined dataset.
     pub(crate) fn member(&self, id: i64) -> Result<(Item, FileRecord)> {
         let cache = &mut self.cache.borrow_mut();

@@ -6,9 +6,10 @@ use rusqlite::{Connection, types::ValueRef};
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    Failure, Journal, JournalError, MergeError, OptionDifference, Result, class_name, error::differing,
+    Failure, Journal, JournalError, OptionDifference, class_name,
+    error::{differing, shard_conflict, shard_damaged, shard_unopened},
 };
-use crate::Shard;
+use crate::{Result, Shard};
 
 /// The facts that identify the shard and the list that it belongs to, and the digest of a complete journal.
 const SHARD: &str = "shard";
@@ -39,22 +40,17 @@ pub(crate) struct Sealed {
 
 impl Sealed {
     /// Checks that the shard belongs to a run with these options, over this list.
-    pub(crate) fn check(
-        &self,
-        name: &str,
-        options: &BTreeMap<String, String>,
-        list: &str,
-    ) -> Result<(), MergeError> {
+    pub(crate) fn check(&self, name: &str, options: &BTreeMap<String, String>, list: &str) -> Result<()> {
         let shard = self.shard;
         let differences = OptionDifference::between(&self.options, options);
         if !differences.is_empty() {
             let text = format!("shard {shard} was read with other options: {}", differing(&differences));
             let advice = "give the same options to all shards and to the merge";
-            return Err(MergeError::new(format!("{name}: {text}"), advice));
+            return Err(shard_conflict(format!("{name}: {text}"), advice));
         }
         if self.list != list {
             let advice = "give the same list of files to all shards and to the merge";
-            return Err(MergeError::new(format!("{name}: shard {shard} of another list of files"), advice));
+            return Err(shard_conflict(format!("{name}: shard {shard} of another list of files"), advice));
         }
         Ok(())
     }
@@ -62,7 +58,7 @@ impl Sealed {
 
 impl Journal {
     /// Returns the seal of a journal that was complete, and removes it: the journal may change.
-    pub(crate) fn unseal(&self) -> Result<Option<Sealed>, MergeError> {
+    pub(crate) fn unseal(&self) -> Result<Option<Sealed>> {
         if self.fact(SEAL)?.is_none() {
             return Ok(None);
         }
@@ -74,11 +70,11 @@ impl Journal {
     /// Records which shard of which list the journal has.
     pub(crate) fn set_shard(&self, shard: Shard, list: &str) -> Result<()> {
         self.set_fact(SHARD, Some(&shard.to_string()))?;
-        self.set_fact(LIST, Some(list))
+        Ok(self.set_fact(LIST, Some(list))?)
     }
 
     /// Seals a journal whose files are all read, and closes it as a single file.
-    pub(crate) fn seal(self) -> Result<Sealed, MergeError> {
+    pub(crate) fn seal(self) -> Result<Sealed> {
         let digest = self.query(digest)?;
         self.set_fact(SEAL, Some(&digest))?;
         let mode: String =
@@ -97,34 +93,34 @@ impl Journal {
     }
 
     /// Opens the sealed journal of a shard to read it. `name` is its name for messages.
-    pub(crate) fn open_sealed(file: &Path, name: &str) -> Result<(Self, Sealed), MergeError> {
-        let journal = Self::open_read_only(file, Path::new(name))?;
+    pub(crate) fn open_sealed(file: &Path, name: &str) -> Result<(Self, Sealed)> {
+        let journal = Self::open_read_only(file, Path::new(name)).map_err(shard_unopened)?;
         let intact: String = journal
             .connection
             .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
-            .map_err(|error| MergeError::damaged(name, error))?;
+            .map_err(|error| shard_damaged(name, error))?;
         if intact != "ok" {
-            return Err(MergeError::damaged(name, intact));
+            return Err(shard_damaged(name, intact));
         }
         let sealed = journal.sealed(name)?;
         Ok((journal, sealed))
     }
 
     /// Checks the seal.
-    fn sealed(&self, name: &str) -> Result<Sealed, MergeError> {
+    fn sealed(&self, name: &str) -> Result<Sealed> {
         let shard = self.fact(SHARD)?;
         let incomplete = || {
             let what = shard.as_ref().map_or("its shard".to_owned(), |it| format!("shard {it}"));
-            MergeError::new(format!("{name}: {what} is not complete"), "run the command of the shard again")
+            shard_conflict(format!("{name}: {what} is not complete"), "run the command of the shard again")
         };
         let facts =
             (shard.as_deref().and_then(|shard| shard.parse().ok()), self.fact(LIST)?, self.fact(SEAL)?);
         let (Some(number), Some(list), Some(seal)) = facts else {
             return Err(incomplete());
         };
-        let digest = digest(&self.connection).map_err(|error| MergeError::damaged(name, error))?;
+        let digest = digest(&self.connection).map_err(|error| shard_damaged(name, error))?;
         if digest != seal {
-            return Err(MergeError::damaged(name, "its records are not those that were written"));
+            return Err(shard_damaged(name, "its records are not those that were written"));
         }
         let counts = self.counts()?;
         if counts.pending > 0 {

@@ -152,11 +152,6 @@ pub(crate) fn line(item: &Item) -> Vec<u8> {
     line
 }
 
-/// Parses a [`line`].
-pub(crate) fn parse_line(line: &[u8]) -> Option<Item> {
-    object(serde_json::from_slice(line).ok()?).ok()
-}
-
 /// Parses an RFC 3339 time, or a date (midnight UTC), as milliseconds since 1970-01-01T00:00:00Z.
 fn parse_time(text: &str) -> Result<i64, String> {
     let time = calendar::parse_time(text).and_then(|time| i64::try_from(time.div_euclid(1_000_000)).ok());
@@ -204,7 +199,7 @@ mod tests {
         let (etag, properties) = (Some("\"e\"".to_owned()), Map::from_iter(properties));
         let whole = Item { size: Some(7), etag, modified: Some(-5), properties, ..Item::of("s3://b/c d.nc") };
         for item in [Item::of("file:///a"), whole] {
-            assert_eq!(parse_line(&line(&item)), Some(item.clone()));
+            assert_eq!(object(serde_json::from_slice(&line(&item)).unwrap()), Ok(item.clone()));
             let text = String::from_utf8(line(&item)).unwrap();
             assert_eq!(self::item(text.trim_end(), None), Ok(item));
         }

@@ -13,14 +13,15 @@ use std::{
     task::{Context, Poll},
 };
 
-use futures::{Stream, stream::BoxStream};
+use futures::{Stream, StreamExt, stream::BoxStream};
 use globset::GlobMatcher;
+use tokio_util::sync::CancellationToken;
 use virtualize::{ErrorClass, OptionName, Remedy};
 use virtualize_store::{Listed, Object, StoreError, StoreOptions, open_listed};
 
-pub(crate) use self::lines::{line, parse_line};
+pub(crate) use self::lines::line;
 pub use self::stac::Assets;
-use crate::Item;
+use crate::{Error, Event, Item, event::Events};
 
 type Result<T, E = ListError> = std::result::Result<T, E>;
 
@@ -281,6 +282,31 @@ impl Stream for Listing {
             }
         }
     }
+}
+
+/// Maximum number of files that [`each_page`] passes on at once.
+const PAGE: usize = 1000;
+
+/// Lists files, and passes them on in portions.
+pub(crate) async fn each_page(
+    inputs: Vec<Input>,
+    filter: &Filter,
+    options: ListOptions,
+    (cancel, events): (&CancellationToken, &Events),
+    mut take: impl FnMut(Vec<Item>) -> crate::Result<()>,
+) -> crate::Result<()> {
+    let mut pages = list(inputs, filter.clone(), options)?.ready_chunks(PAGE);
+    let mut files = 0;
+    loop {
+        let page = cancel.run_until_cancelled(pages.next()).await;
+        let Some(page) = page.ok_or(Error::Stopped { done: 0, files })? else { break };
+        files += page.len() as u64;
+        take(page.into_iter().collect::<Result<Vec<_>>>()?)?;
+    }
+    for text in pages.get_ref().tally().notes() {
+        events.tell(Event::Note { text });
+    }
+    Ok(())
 }
 
 /// Returns whether text is a URL of a web server.

@@ -17,7 +17,7 @@ use crate::{
     error::{CombineError, Note, Problem},
     values::{
         Scalar,
-        calendar::{TimeUnits, date_of},
+        calendar::{TimeUnits, decode_scalar},
         grid, index,
         scalar::Key,
     },
@@ -307,7 +307,7 @@ impl<'a> Line<'a> {
     fn shown(&self, file: u32) -> String {
         let Some(range) = self.range(file) else { return String::new() };
         let Range { first, last, .. } = range;
-        let date = |value| date_of(value, range.units()?, range.calendar());
+        let date = |value| Some(decode_scalar(value, range.units()?, range.calendar())?.1);
         let units = range.units().map(|units| format!(" {units}")).unwrap_or_default();
         match (date(first), date(last)) {
             (Some(from), Some(_)) if first == last => from,

@@ -10,7 +10,10 @@ use tokio_util::sync::CancellationToken;
 use virtualize::ErrorClass;
 
 use super::{ReadFile, ReadOptions};
-use crate::{Item, journal::Failure};
+use crate::{
+    Item,
+    journal::{Failure, Outcome, Work},
+};
 
 /// Number of failed attempts in a row after which a store is doubted.
 const DOUBTED: u32 = 8;
@@ -108,12 +111,7 @@ impl Breaker {
     /// Returns whether a file may be requested from the store. A doubted store is probed first, after waits and by one
     /// task at a time, for the file that was read latest (for `item` if none was). If no probe succeeds, the breaker
     /// opens.
-    pub(crate) async fn may_ask<R>(
-        &self,
-        item: &Item,
-        reader: &dyn ReadFile<R>,
-        options: &ReadOptions,
-    ) -> bool {
+    pub(crate) async fn may_ask(&self, item: &Item, reader: &dyn ReadFile, options: &ReadOptions) -> bool {
         if self.doubt().is_none() {
             return !self.is_open();
         }
@@ -142,11 +140,9 @@ impl Breaker {
         self.open.cancel();
         false
     }
-}
 
-impl Breaker {
     /// Opens the breaker, after the last file, if the store fails for the file that was read latest, too.
-    pub(crate) async fn resolve<R>(&self, reader: &dyn ReadFile<R>) {
+    pub(crate) async fn resolve(&self, reader: &dyn ReadFile) {
         if !self.is_failing() || self.is_open() {
             return;
         }
@@ -167,17 +163,15 @@ pub(crate) fn blames_store(class: ErrorClass) -> bool {
 }
 
 /// The stores of a run.
-#[derive(Debug)]
-pub(super) struct Breakers<W> {
-    stores: BTreeMap<String, Store<W>>,
-}
+#[derive(Debug, Default)]
+pub(super) struct Breakers(BTreeMap<String, Store>);
 
 /// A store, and its files whose outcome is still open.
-#[derive(Debug)]
-pub(super) struct Store<W> {
+#[derive(Debug, Default)]
+pub(super) struct Store {
     pub(super) breaker: Arc<Breaker>,
     /// Files that failed since the store last answered: whether the file or the store is at fault is not known yet.
-    pub(super) held: Vec<W>,
+    pub(super) held: Vec<(Work, Outcome)>,
     /// Number of files left unread.
     pub(super) left: u64,
 }
@@ -193,33 +187,28 @@ pub(crate) struct Outage {
     pub(crate) left: u64,
 }
 
-impl<W> Breakers<W> {
-    pub(super) fn new() -> Self {
-        Self { stores: BTreeMap::new() }
-    }
-
+impl Breakers {
     /// Returns the store of a file; local files have none.
-    pub(super) fn of(&mut self, item: &Item) -> Option<&mut Store<W>> {
+    pub(super) fn of(&mut self, item: &Item) -> Option<&mut Store> {
         let name = store_name(&item.url)?;
-        if !self.stores.contains_key(name) {
-            let store = Store { breaker: Arc::default(), held: Vec::new(), left: 0 };
-            self.stores.insert(name.to_owned(), store);
+        if !self.0.contains_key(name) {
+            self.0.insert(name.to_owned(), Store::default());
         }
-        self.stores.get_mut(name)
+        self.0.get_mut(name)
     }
 
     /// Iterates over all stores.
-    pub(super) fn all(&mut self) -> impl Iterator<Item = &mut Store<W>> {
-        self.stores.values_mut()
+    pub(super) fn all(&mut self) -> impl Iterator<Item = &mut Store> {
+        self.0.values_mut()
     }
 
     /// Returns the stores whose breaker is open.
     pub(super) fn outages(&self) -> Vec<Outage> {
-        let one = |(name, store): (&String, &Store<W>)| {
+        let one = |(name, store): (&String, &Store)| {
             let failure = store.breaker.last().filter(|_| store.breaker.is_open())?;
             Some(Outage { store: name.clone(), failure, left: store.left })
         };
-        self.stores.iter().filter_map(one).collect()
+        self.0.iter().filter_map(one).collect()
     }
 }
 

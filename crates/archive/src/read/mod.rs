@@ -1,13 +1,12 @@
-//! Reads the files of a journal or a listing concurrently.
+//! Reads the files of a journal concurrently.
 
 mod breaker;
-mod journal;
 #[cfg(test)]
 mod tests;
 
 use std::{
     any::Any,
-    future::Future,
+    collections::VecDeque,
     panic::AssertUnwindSafe,
     sync::Arc,
     time::{Duration, Instant},
@@ -16,16 +15,20 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
-use virtualize::{Code, ErrorClass, Notation, Object, OptionName, Options, Relocation, Remedy, VirtualStore};
+use virtualize::{
+    Code, ErrorClass, Notation, Object, OptionName, Options, Relocation, Remedy, VirtualStore,
+    zarr::Hierarchy,
+};
 use virtualize_store::Listed;
 
 pub(crate) use breaker::Outage;
-pub(crate) use journal::read_journal;
 
 use crate::{
-    CombineError, Event, Item,
+    CombineError, Error, Event, Item, Layout, Member, Result,
+    compat::wanted,
     event::Events,
-    journal::{Done, Failure, Outcome, Work, class_name},
+    journal::{Done, Failure, Journal, Outcome, Record, Work, class_name},
+    layout::given,
 };
 use breaker::{Breaker, Breakers, blames_store};
 
@@ -54,42 +57,35 @@ impl ReadOptions {
     }
 }
 
-/// Reads single files; `R` is the run's record of a file.
-pub(crate) trait ReadFile<R>: Send + Sync {
+/// Reads single files.
+pub(crate) trait ReadFile: Send + Sync {
     /// Reads a file once. With `fresh`, ignores the size and entity tag of the listing.
-    fn read<'a>(&'a self, item: &'a Item, fresh: bool) -> BoxFuture<'a, Result<Done<R>, Failure>>;
+    fn read<'a>(&'a self, item: &'a Item, fresh: bool) -> BoxFuture<'a, Result<Done, Failure>>;
 
     /// Opens a file to learn whether its store answers.
     fn probe<'a>(&'a self, item: &'a Item) -> BoxFuture<'a, Result<(), Failure>>;
 }
 
 /// Turns an open file into the run's record.
-type Process<R> = dyn for<'a> Fn(&'a Item, &'a mut VirtualStore, &'a Options) -> BoxFuture<'a, Result<R, Failure>>
+pub(crate) type Process = dyn for<'a> Fn(&'a Item, &'a mut VirtualStore, &'a Options) -> BoxFuture<'a, Result<Record, Failure>>
     + Send
     + Sync;
 
 /// Reads files from their stores.
-pub(crate) struct FileReader<R> {
+pub(crate) struct FileReader {
     options: Options,
     relocation: Relocation,
-    process: Box<Process<R>>,
+    process: Box<Process>,
 }
 
-impl<R> FileReader<R> {
+impl FileReader {
     /// Creates a reader that opens and maps files with `options`; `process` turns each into its record. `relocation` is
     /// how the URLs of sources will be written.
-    pub(crate) fn new(
-        options: Options,
-        relocation: &Relocation,
-        process: impl for<'a> Fn(&'a Item, &'a mut VirtualStore, &'a Options) -> BoxFuture<'a, Result<R, Failure>>
-        + Send
-        + Sync
-        + 'static,
-    ) -> Self {
-        Self { options, relocation: relocation.clone(), process: Box::new(process) }
+    pub(crate) fn new(options: Options, relocation: &Relocation, process: Box<Process>) -> Self {
+        Self { options, relocation: relocation.clone(), process }
     }
 
-    async fn read_file(&self, item: &Item, fresh: bool) -> Result<Done<R>, Failure> {
+    async fn read_file(&self, item: &Item, fresh: bool) -> Result<Done, Failure> {
         let mut options = self.options.for_file();
         let declared = item.declared_bands();
         options.declared_bands = declared.map_err(|error| Failure::of_layout(&error, options.notation))?;
@@ -129,14 +125,29 @@ impl<R> FileReader<R> {
     }
 }
 
-impl<R: Send + 'static> ReadFile<R> for FileReader<R> {
-    fn read<'a>(&'a self, item: &'a Item, fresh: bool) -> BoxFuture<'a, Result<Done<R>, Failure>> {
+impl ReadFile for FileReader {
+    fn read<'a>(&'a self, item: &'a Item, fresh: bool) -> BoxFuture<'a, Result<Done, Failure>> {
         Box::pin(self.read_file(item, fresh))
     }
 
     fn probe<'a>(&'a self, item: &'a Item) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(async move { self.open(item, true).await.map(drop) })
     }
+}
+
+/// Reads what the records of a file depend on.
+pub(crate) async fn read_member(
+    item: &Item,
+    store: &VirtualStore,
+    hierarchy: Hierarchy,
+    layout: &Layout,
+    options: &Options,
+) -> Result<Member, Failure> {
+    let read = wanted(&hierarchy, layout).read(store, &options.store).await;
+    let (values, digests, grids) = read.map_err(|error| Failure::new(error, options.notation))?;
+    let given = given(item, &hierarchy, layout);
+    let given = given.map_err(|error| Failure::of_layout(&error, options.notation))?;
+    Ok(Member { item: item.clone(), hierarchy, values, digests, grids, given })
 }
 
 impl Failure {
@@ -165,103 +176,111 @@ impl Failure {
     }
 }
 
-/// Supplies files to read and records the outcomes.
-pub(crate) trait WorkQueue {
-    /// The run's record of a file.
-    type Record: Send + 'static;
-    /// Error of the queue.
-    type Error;
-
-    /// Returns how many more files may be in progress, besides the limit of [`ReadOptions`].
-    fn room(&self) -> usize {
-        usize::MAX
-    }
-
-    /// Takes up to `most` files, each of them once; an empty list means that none are left. Dropping the future before
-    /// it completes loses no file.
-    fn take(&mut self, most: usize) -> impl Future<Output = Result<Vec<Work>, Self::Error>> + Send;
-
-    /// Records how reading a file ended.
-    fn finished(
-        &mut self,
-        work: Work,
-        outcome: Outcome<Self::Record>,
-    ) -> impl Future<Output = Result<(), Self::Error>> + Send;
-
-    /// Records that a file is left unread because the breaker of its store is open.
-    fn left(&mut self, _work: Work, _failure: &Failure) {}
-}
-
-/// Why reading ended before the queue was empty.
-#[derive(Debug)]
-pub(crate) enum Ended<E> {
-    /// The run was cancelled.
-    Stopped,
-    /// A task of the runtime was aborted.
-    Task(JoinError),
-    /// The queue failed.
-    Queue(E),
-}
-
-/// Reads all files of a queue, each in its own task. Files of a store whose breaker opens are left unread; such stores
-/// are returned.
+/// Reads all pending files of a journal, each in its own task, and records the outcomes there, failures included. With
+/// `until_one`, ends once a file was read. Files of a store whose breaker opens stay pending; such stores are returned.
 ///
 /// # Errors
-/// [`Ended`]; files in progress are then dropped.
-pub(crate) async fn read_all<Q: WorkQueue>(
-    queue: &mut Q,
-    reader: Arc<dyn ReadFile<Q::Record>>,
+/// [`Error::Stopped`], [`Error::Journal`]; files in progress are then dropped.
+pub(crate) async fn read_journal(
+    journal: &mut Journal,
+    reader: Arc<dyn ReadFile>,
     options: &ReadOptions,
     events: &Events,
-) -> Result<Vec<Outage>, Ended<Q::Error>> {
-    let mut run = Run { queue, reader, options, events, tasks: JoinSet::new(), stores: Breakers::new() };
-    let mut all_taken = false;
-    loop {
-        if all_taken && run.tasks.is_empty() {
-            run.resolve_held().await?;
-            return Ok(run.stores.outages());
-        }
-        let free = options.files.max(1).saturating_sub(run.tasks.len());
-        let room = if all_taken { 0 } else { free.min(run.queue.room()) };
-        tokio::select! {
-            biased;
-            () = options.cancel.cancelled() => {
-                run.tasks.shutdown().await;
-                return Err(Ended::Stopped);
-            }
-            Some(joined) = run.tasks.join_next() => {
-                let (work, outcome) = joined.map_err(Ended::Task)?;
-                run.ended(work, outcome).await?;
-            }
-            taken = run.queue.take(room), if room > 0 => {
-                let taken = taken.map_err(Ended::Queue)?;
-                all_taken = taken.is_empty();
-                for work in taken {
-                    run.start(work);
-                }
-            }
-        }
-    }
+    until_one: bool,
+) -> Result<Vec<Outage>> {
+    // Losing the last few records is acceptable: their files are read again, and outputs are synced before they are
+    // recorded.
+    journal.set_durable(false)?;
+    let pending = journal.pending()?.into();
+    let (ready, ended, tasks, stores) = (VecDeque::new(), Vec::new(), JoinSet::new(), Breakers::default());
+    let mut run = Run {
+        journal,
+        reader,
+        options,
+        events,
+        until_one,
+        is_enough: false,
+        pending,
+        ready,
+        ended,
+        tasks,
+        stores,
+    };
+    let result = run.all().await;
+    run.journal.set_durable(true)?;
+    result
 }
 
 /// A file and its outcome; `None` if the breaker of its store is open.
-type Ending<R> = (Work, Option<Outcome<R>>);
+type Ending = (Work, Option<Outcome>);
 
-/// The state of [`read_all`].
-struct Run<'a, Q: WorkQueue> {
-    queue: &'a mut Q,
-    reader: Arc<dyn ReadFile<Q::Record>>,
+/// Number of files that are taken from the journal at once.
+const AHEAD: usize = 1024;
+
+/// The state of [`read_journal`].
+struct Run<'a> {
+    journal: &'a mut Journal,
+    reader: Arc<dyn ReadFile>,
     options: &'a ReadOptions,
     events: &'a Events,
-    tasks: JoinSet<Ending<Q::Record>>,
-    stores: Breakers<(Work, Outcome<Q::Record>)>,
+    until_one: bool,
+    /// Whether no more files are started.
+    is_enough: bool,
+    /// Rows of files that are still in the journal.
+    pending: VecDeque<i64>,
+    /// Files that are next.
+    ready: VecDeque<Work>,
+    /// Outcomes that are not in the journal yet.
+    ended: Vec<(Work, Outcome)>,
+    tasks: JoinSet<Ending>,
+    stores: Breakers,
 }
 
-impl<Q: WorkQueue> Run<'_, Q> {
+impl Run<'_> {
+    async fn all(&mut self) -> Result<Vec<Outage>> {
+        loop {
+            self.start_more()?;
+            // All files that ended meanwhile are recorded in one transaction.
+            if !self.ended.is_empty() {
+                self.journal.finish(std::mem::take(&mut self.ended))?;
+            }
+            if self.options.cancel.is_cancelled() {
+                self.tasks.shutdown().await;
+                let counts = self.journal.counts()?;
+                return Err(Error::Stopped { done: counts.done + counts.failed, files: counts.all() });
+            }
+            if self.tasks.is_empty() {
+                self.resolve_held().await;
+                self.journal.finish(std::mem::take(&mut self.ended))?;
+                return Ok(self.stores.outages());
+            }
+            tokio::select! {
+                () = self.options.cancel.cancelled() => {}
+                Some(joined) = self.tasks.join_next() => self.end(joined)?,
+            }
+            while let Some(joined) = self.tasks.try_join_next() {
+                self.end(joined)?;
+            }
+        }
+    }
+
+    /// Starts as many files as may be in progress.
+    fn start_more(&mut self) -> Result<()> {
+        while self.tasks.len() < self.options.files.max(1) && !self.is_enough {
+            if self.ready.is_empty() {
+                let rows = self.pending.drain(..AHEAD.min(self.pending.len()));
+                self.ready.extend(self.journal.works(rows)?);
+            }
+            let Some(work) = self.ready.pop_front() else { return Ok(()) };
+            self.start(work);
+        }
+        Ok(())
+    }
+
     fn start(&mut self, work: Work) {
         let breaker = self.stores.of(&work.item).map(|store| Arc::clone(&store.breaker));
         if breaker.as_ref().is_some_and(|breaker| breaker.is_open()) {
-            return self.leave(work);
+            return self.leave(&work);
         }
         let (reader, options, events) = (Arc::clone(&self.reader), self.options.clone(), self.events.clone());
         self.tasks.spawn(async move {
@@ -275,56 +294,53 @@ impl<Q: WorkQueue> Run<'_, Q> {
         });
     }
 
-    async fn ended(
-        &mut self,
-        work: Work,
-        outcome: Option<Outcome<Q::Record>>,
-    ) -> Result<(), Ended<Q::Error>> {
+    fn end(&mut self, joined: Result<Ending, JoinError>) -> Result<()> {
+        let (work, outcome) = joined.map_err(Error::internal)?;
         let Some(outcome) = outcome else {
-            self.leave(work);
+            self.leave(&work);
             return Ok(());
         };
-        let Some(store) = self.stores.of(&work.item) else { return self.record(work, outcome).await };
-        let may_be_the_store = matches!(&outcome, Err(failed) if blames_store(failed.class));
-        if may_be_the_store && store.breaker.is_failing() {
-            store.held.push((work, outcome));
-            return Ok(());
+        let mut held = Vec::new();
+        if let Some(store) = self.stores.of(&work.item) {
+            let may_be_the_store = matches!(&outcome, Err(failed) if blames_store(failed.class));
+            if may_be_the_store && store.breaker.is_failing() {
+                store.held.push((work, outcome));
+                return Ok(());
+            }
+            if !store.breaker.is_failing() {
+                // The store answers, so the files themselves were at fault.
+                held.append(&mut store.held);
+            }
         }
-        // The store answers, so the files themselves were at fault.
-        let held = if store.breaker.is_failing() { Vec::new() } else { std::mem::take(&mut store.held) };
-        for (work, outcome) in held {
-            self.record(work, outcome).await?;
-        }
-        self.record(work, outcome).await
+        held.into_iter().chain([(work, outcome)]).for_each(|(work, outcome)| self.record(work, outcome));
+        Ok(())
     }
 
-    /// Decides the outcome of the files that failed last: left unread if the breaker of their store is open, else
+    /// Decides the outcome of the files that failed last: they stay pending if the breaker of their store is open, or else
     /// failed.
-    async fn resolve_held(&mut self) -> Result<(), Ended<Q::Error>> {
+    async fn resolve_held(&mut self) {
         for store in self.stores.all().filter(|store| !store.held.is_empty()) {
             store.breaker.resolve(self.reader.as_ref()).await;
         }
         let held: Vec<_> = self.stores.all().flat_map(|store| std::mem::take(&mut store.held)).collect();
         for (work, outcome) in held {
             if self.stores.of(&work.item).is_some_and(|store| store.breaker.is_open()) {
-                self.leave(work)
+                self.leave(&work);
             } else {
-                self.record(work, outcome).await?
+                self.record(work, outcome);
             }
         }
-        Ok(())
     }
 
-    async fn record(&mut self, work: Work, outcome: Outcome<Q::Record>) -> Result<(), Ended<Q::Error>> {
+    fn record(&mut self, work: Work, outcome: Outcome) {
         self.events.tell(event(&work.item, &outcome));
-        self.queue.finished(work, outcome).await.map_err(Ended::Queue)
+        self.is_enough |= self.until_one && outcome.is_ok();
+        self.ended.push((work, outcome));
     }
 
-    fn leave(&mut self, work: Work) {
-        let Some(store) = self.stores.of(&work.item) else { return };
-        store.left += 1;
-        if let Some(failure) = store.breaker.last() {
-            self.queue.left(work, &failure);
+    fn leave(&mut self, work: &Work) {
+        if let Some(store) = self.stores.of(&work.item) {
+            store.left += 1;
         }
     }
 }
@@ -339,13 +355,13 @@ async fn opened(breaker: Option<&Breaker>) {
 
 /// Reads a file, retrying failures that may be temporary. Returns `None` if the breaker of its store is open. A panic
 /// of the reader counts as a failure of the file.
-pub(crate) async fn attempt<R: Send + 'static>(
+async fn attempt(
     item: &Item,
-    reader: &dyn ReadFile<R>,
+    reader: &dyn ReadFile,
     breaker: Option<&Breaker>,
     options: &ReadOptions,
     events: &Events,
-) -> Option<Outcome<R>> {
+) -> Option<Outcome> {
     let mut started = false;
     let start = Instant::now();
     let (mut attempt, mut fresh) = (1, false);
@@ -393,7 +409,7 @@ fn panicked(item: &Item, panic: &(dyn Any + Send)) -> Failure {
 }
 
 /// Returns the event that reports how reading a file ended.
-pub(crate) fn event<R>(item: &Item, outcome: &Outcome<R>) -> Event {
+fn event(item: &Item, outcome: &Outcome) -> Event {
     let url = item.url.clone();
     match outcome {
         Ok(done) => Event::Read {

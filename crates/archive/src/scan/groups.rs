@@ -1,43 +1,82 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use serde_json::Value;
-use virtualize::ArrayValues;
-use virtualize::zarr::{FillValue, node};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use sha2::{Digest as _, Sha256};
 
-use crate::compat::{ArraySignature, Difference, Signature, differences, roles::length_along};
+use crate::compat::{ArraySignature, Difference, Signature, differences};
+use crate::journal::{Failure, FileRecord, Journal, JournalError, Planned, Record, json_text};
 use crate::plan::{
-    Cure, FileExtent, Files, Known, OnDuplicate, PlanOptions, Refused, Signatures, merge, plan,
+    Cure, FileExtent, Files, Known, OnDuplicate, PlanOptions, Range, Refused, Signatures, merge, plan,
 };
-use crate::values::{
-    calendar::{self, Number},
-    scalar::{Given, Scalar},
-};
-use crate::{Along, Layout, Member};
+use crate::values::{calendar::decode_scalar, scalar::Scalar};
+use crate::{Layout, Member, Result};
 
 /// Maximum number of signatures that are kept to report differences.
 const KEPT: usize = 1000;
 /// Maximum number of signatures with which options are tried.
 const MAX_TRIED: usize = 10_000;
 
-/// Summary of a file that a scan keeps.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Seen {
-    /// The file.
-    pub url: String,
-    /// Its size in bytes.
-    pub bytes: u64,
+/// What a scan records of a file, besides its signature.
+#[derive(Serialize, Deserialize)]
+struct Seen {
     /// Number of stored chunks of all arrays.
-    pub chunks: u64,
-    /// Its signature.
-    pub signature: Signature,
-    /// First and last coordinate along each dimension of the layout, if known.
-    pub coordinates: Vec<Option<Coordinate>>,
-    /// Number of elements along each dimension of the layout.
-    pub extents: Vec<u64>,
+    chunks: u64,
     /// Properties that decide compatibility with files that store the same content differently; `None` if they cannot
     /// be determined.
-    pub extent: Option<FileExtent>,
+    extent: Option<FileExtent>,
+}
+
+/// Returns the record of a file. Its kind is that of files with exactly this signature.
+pub(super) fn record(member: &Member, layout: &Layout) -> Result<Record, Failure> {
+    let signature = json_text(&Signature::of(member, layout))?;
+    let chunks = member.hierarchy.arrays().iter().map(|(_, array)| array.chunks.len()).sum();
+    let seen = Seen { chunks, extent: FileExtent::of(member, layout).ok() };
+    Ok(Record::Member(Box::new(FileRecord {
+        storage: hex::encode(Sha256::digest(&signature)),
+        signature: signature.into(),
+        extent: json_text(&seen)?,
+        ..FileRecord::default()
+    })))
+}
+
+/// Groups the files of a journal. Also returns the options of a batch that write all of them; `None` if none is known.
+pub(super) fn group(journal: &Journal, layout: &Layout) -> Result<(Eras, Option<Cure>)> {
+    let dimensions = layout.along.len();
+    let (mut eras, mut files, mut signatures) = (Eras::default(), Files::default(), Signatures::new());
+    let mut kinds = HashMap::new();
+    for key in journal.signature_digests()? {
+        let signature: Signature = parse(journal, &journal.signature(&key)?)?;
+        let (digest, storage) = (signature.digest(), signature.storage_digest());
+        let era = eras.era(&digest, &signature, dimensions);
+        kinds.insert(key, (era, files.kind(&storage, || digest)));
+        if signatures.len() < MAX_TRIED {
+            signatures.entry(storage).or_insert(signature);
+        }
+    }
+    journal.for_each_planned(0, |Planned { id, storage, extent, .. }| {
+        let (Seen { chunks, extent }, item) = (parse(journal, &extent)?, journal.item(id)?);
+        let Some((era, kind)) = kinds.get(&*storage).copied() else { return Ok(()) };
+        let extents = extent.as_ref().map(FileExtent::extents).unwrap_or_default();
+        let sizes = (0..dimensions).map(|n| extents.get(n).map_or(0, |extent| extent.size));
+        if let Some(era) = eras.eras.get_mut(era) {
+            era.add(item.size.unwrap_or(0), chunks, sizes);
+        }
+        let coordinate = |n: usize| extents.get(n)?.range.as_ref().map(Coordinate::of);
+        let coordinates = (0..dimensions).map(coordinate).collect();
+        eras.files.push(File { url: item.url.into(), era, coordinates });
+        if let Some(extent) = extent {
+            files.push(kind, extent);
+        }
+        Ok::<_, JournalError>(())
+    })?;
+    let are_known = files.len() == eras.len();
+    let cure = if are_known { eras.merge(&files, signatures, layout) } else { None };
+    Ok((eras, cure))
+}
+
+fn parse<T: DeserializeOwned>(journal: &Journal, text: &str) -> Result<T, JournalError> {
+    serde_json::from_str(text).map_err(|error| JournalError::failed(journal.path(), error))
 }
 
 /// Range of coordinates of a file along a dimension.
@@ -51,78 +90,24 @@ pub struct Coordinate {
     order: f64,
 }
 
-impl Seen {
-    /// Returns the summary of a file.
-    pub fn of(member: &Member, layout: &Layout) -> Self {
-        let hierarchy = &member.hierarchy;
-        let listed = hierarchy.sources.first().map(|source| source.size);
-        let signature = Signature::of(member, layout);
-        Self {
-            extent: FileExtent::of(member, layout).ok(),
-            url: member.item.url.clone(),
-            bytes: member.item.size.or(listed).unwrap_or(0),
-            chunks: hierarchy.arrays().iter().map(|(_, array)| array.chunks.len()).sum(),
-            signature,
-            coordinates: layout.along.iter().map(|along| coordinate(member, along)).collect(),
-            extents: layout.along.iter().map(|along| length_along(hierarchy, along)).collect(),
-        }
+impl Coordinate {
+    fn of(range: &Range) -> Self {
+        let said = |value: &Scalar| {
+            let date = range.units().and_then(|units| decode_scalar(value, units, range.calendar()));
+            date.map(|(time, date)| (as_float(time), date)).unwrap_or_else(|| match value {
+                Scalar::Text(text) => (f64::NAN, text.to_string()),
+                Scalar::Float(number) => (*number, number.to_string()),
+                whole => (whole.to_i128().map_or(f64::NAN, as_float), whole.to_string()),
+            })
+        };
+        let ((order, first), (_, last)) = (said(&range.first), said(&range.last));
+        Self { first, last, order }
     }
-}
-
-/// Returns the range of a file's coordinates along a dimension, from its name or catalogue entry, else from its
-/// coordinate array.
-fn coordinate(member: &Member, along: &Along) -> Option<Coordinate> {
-    let name = along.name();
-    if let Some(given) = member.given.get(name) {
-        if let Some(Given { value: Scalar::Int(number), units: Some(units) }) = Given::of(given) {
-            let number = Number::Whole(number.into());
-            let (time, date) = calendar::decode(number, units, Some("proleptic_gregorian"))?;
-            return Some(Coordinate { first: date.clone(), last: date, order: nanoseconds(time) });
-        }
-        let text = given.as_str().map_or_else(|| given.to_string(), str::to_owned);
-        return Some(Coordinate {
-            first: text.clone(),
-            last: text,
-            order: given.as_f64().unwrap_or(f64::NAN),
-        });
-    }
-    let is_named = |path: &str| node::name(path) == name;
-    let (path, values) = member.values.iter().find(|(path, _)| is_named(path))?;
-    let attributes = &member.hierarchy.array(path)?.attributes;
-    let text = |name: &str| attributes.get(name).and_then(Value::as_str);
-    let count = values.shape.iter().try_fold(1_u64, |count, length| count.checked_mul(*length))?;
-    let said = |at: u64| {
-        let number = number(values, at)?;
-        let date = text("units").and_then(|units| calendar::decode(number, units, text("calendar")));
-        Some(date.map_or_else(|| plain(number), |(time, date)| (nanoseconds(time), date)))
-    };
-    let ((order, first), (_, last)) = (said(0)?, said(count.checked_sub(1)?)?);
-    Some(Coordinate { first, last, order })
 }
 
 #[expect(clippy::cast_precision_loss, reason = "it is for the order of files, which are further apart")]
-fn nanoseconds(time: i128) -> f64 {
-    time as f64
-}
-
-/// Returns a number as its sort key and as text.
-fn plain(number: Number) -> (f64, String) {
-    match number {
-        Number::Whole(number) => (nanoseconds(number), number.to_string()),
-        Number::Float(number) => (number, number.to_string()),
-    }
-}
-
-/// Returns the element at an index.
-fn number(values: &ArrayValues, at: u64) -> Option<Number> {
-    let size = usize::try_from(values.data_type.size()?).ok()?;
-    let start = usize::try_from(at).ok()?.checked_mul(size)?;
-    let element = values.bytes.get(start..start.checked_add(size)?)?;
-    let scalar = FillValue::Fixed(values.bytes.slice_ref(element));
-    if values.data_type.is_integer() {
-        return scalar.to_i128(&values.data_type).map(Number::Whole);
-    }
-    scalar.to_f64(&values.data_type).map(Number::Float)
+fn as_float(number: i128) -> f64 {
+    number as f64
 }
 
 /// Files grouped into eras. A file takes a few hundred bytes of memory.
@@ -132,9 +117,6 @@ pub struct Eras {
     eras: Vec<Era>,
     by_digest: HashMap<String, Vec<usize>>,
     files: Vec<File>,
-    signatures: Signatures,
-    /// Extents of the files, as long as all are known; `None` after eras were merged.
-    extents: Option<Files>,
 }
 
 /// Files with one signature.
@@ -175,52 +157,46 @@ pub struct Stretch<'a> {
 }
 
 impl Eras {
-    /// Adds a file, in the order of the listing.
-    pub fn add(&mut self, seen: Seen) {
-        let digest = seen.signature.digest();
-        let alike = self.by_digest.get(&digest).into_iter().flatten().copied();
-        let era = alike.into_iter().find(|era| self.eras.get(*era).is_some_and(|era| era.takes(&seen)));
-        let era = era.unwrap_or_else(|| self.new_era(digest.clone(), &seen));
-        if let Some(era) = self.eras.get_mut(era) {
-            era.add(&seen);
-        }
-        let coordinates = seen.coordinates.into_boxed_slice();
-        if self.files.is_empty() {
-            self.extents = Some(Files::default());
-        }
-        self.extents = self.extents.take().zip(seen.extent).map(|(mut files, extent)| {
-            let storage = seen.signature.storage_digest();
-            let kind = files.kind(&storage, || digest);
-            files.push(kind, extent);
-            if self.signatures.len() < MAX_TRIED {
-                self.signatures.entry(storage).or_insert(seen.signature);
+    /// Returns the era of files with a signature: the first with this digest whose optional arrays agree, or else a new one.
+    fn era(&mut self, digest: &str, signature: &Signature, dimensions: usize) -> usize {
+        let alike = self.by_digest.entry(digest.to_owned()).or_default();
+        let of_era = |era: &&usize| self.eras.get(**era).is_some_and(|era| era.takes(signature));
+        if let Some(era) = alike.iter().find(of_era) {
+            if let Some(known) = self.eras.get_mut(*era).and_then(|era| era.signature.as_mut()) {
+                for (path, array) in &signature.optional {
+                    known.optional.entry(path.clone()).or_insert_with(|| array.clone());
+                }
             }
-            files
-        });
-        self.files.push(File { url: seen.url.into_boxed_str(), era, coordinates });
+            return *era;
+        }
+        let era = self.eras.len();
+        alike.push(era);
+        let signature = (era < KEPT).then(|| signature.clone());
+        let extents = vec![[u64::MAX, 0, 0]; dimensions];
+        let digest = digest.to_owned();
+        self.eras.push(Era { digest, signature, files: 0, bytes: 0, chunks: 0, extents });
+        era
     }
 
-    /// Merges eras whose files are compatible despite different storage. Call it once, after the last file. Returns the
-    /// options of a batch that write all files; `None` if none is known.
-    pub fn merge(&mut self, layout: &Layout) -> Option<Cure> {
-        let extents = self.extents.take()?;
+    /// Merges eras whose files are compatible despite different storage. Returns the options of a batch that write all
+    /// files; `None` if none is known.
+    fn merge(&mut self, extents: &Files, signatures: Signatures, layout: &Layout) -> Option<Cure> {
         let mut eras: Vec<Vec<u32>> = vec![Vec::new(); self.eras.len()];
         for (row, file) in (0..).zip(&self.files) {
-            let era = eras.get_mut(file.era)?;
-            era.push(row);
+            eras.get_mut(file.era)?.push(row);
         }
         let has_optional = |era: &Era| era.signature.as_ref().is_some_and(|known| !known.optional.is_empty());
-        if layout.along.is_empty() || self.eras.iter().any(has_optional) {
+        if self.files.is_empty() || layout.along.is_empty() || self.eras.iter().any(has_optional) {
             return None;
         }
         let options = PlanOptions { on_duplicate: OnDuplicate::First, ..PlanOptions::default() };
-        let known = Known { signatures: std::mem::take(&mut self.signatures), ..Known::nothing() };
-        let merged = merge(&extents, eras, &known, layout, &options);
+        let known = Known { signatures, ..Known::nothing() };
+        let merged = merge(extents, eras, &known, layout, &options);
         let options = PlanOptions::default();
-        let cure = match plan(extents.clone(), &known.with(known.signatures.clone()), layout, &options) {
+        let cure = match plan(extents.clone(), &known, layout, &options) {
             Ok(_) => Some(Cure::default()),
             Err(error) => {
-                Refused { files: &extents, known: &known, layout, options: &options, is_written: false }
+                Refused { files: extents, known: &known, layout, options: &options, is_written: false }
                     .best(&error)
             }
         };
@@ -239,18 +215,7 @@ impl Eras {
             }
             self.eras.extend(whole);
         }
-        self.by_digest.clear();
         cure
-    }
-
-    /// Adds an empty era, and returns its index.
-    fn new_era(&mut self, digest: String, seen: &Seen) -> usize {
-        let era = self.eras.len();
-        self.by_digest.entry(digest.clone()).or_default().push(era);
-        let signature = (era < KEPT).then(|| seen.signature.clone());
-        let extents = vec![[u64::MAX, 0, 0]; seen.extents.len()];
-        self.eras.push(Era { digest, signature, files: 0, bytes: 0, chunks: 0, extents });
-        era
     }
 
     /// Returns the eras in order of first occurrence.
@@ -329,13 +294,13 @@ fn stretch<'a>(run: &[&'a File], differences: Option<Arc<Vec<Difference>>>) -> S
 }
 
 impl Era {
-    /// Returns whether the optional arrays of a file of the same digest agree.
-    fn takes(&self, seen: &Seen) -> bool {
+    /// Returns whether the optional arrays of files of the same digest agree.
+    fn takes(&self, other: &Signature) -> bool {
         let agrees = |known: &Signature| {
-            let mut optional = seen.signature.optional.iter();
+            let mut optional = other.optional.iter();
             optional.all(|(path, array)| known.optional.get(path).is_none_or(|known| known == array))
         };
-        self.signature.as_ref().map_or(seen.signature.optional.is_empty(), agrees)
+        self.signature.as_ref().map_or(other.optional.is_empty(), agrees)
     }
 
     /// Adds the files of a compatible era.
@@ -357,26 +322,15 @@ impl Era {
         }
     }
 
-    fn add(&mut self, seen: &Seen) {
+    /// Adds a file, given its bytes, its chunks, and its elements along each dimension.
+    fn add(&mut self, bytes: u64, chunks: u64, sizes: impl Iterator<Item = u64>) {
         self.files += 1;
-        self.bytes = self.bytes.saturating_add(seen.bytes);
-        self.chunks = self.chunks.saturating_add(seen.chunks);
-        for ([least, most, all], extent) in self.extents.iter_mut().zip(&seen.extents) {
-            (*least, *most) = ((*least).min(*extent), (*most).max(*extent));
-            *all = all.saturating_add(*extent);
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.chunks = self.chunks.saturating_add(chunks);
+        for ([least, most, all], size) in self.extents.iter_mut().zip(sizes) {
+            (*least, *most) = ((*least).min(size), (*most).max(size));
+            *all = all.saturating_add(size);
         }
-        if let Some(signature) = &mut self.signature {
-            for (path, array) in &seen.signature.optional {
-                signature.optional.entry(path.clone()).or_insert_with(|| array.clone());
-            }
-        }
-    }
-}
-
-impl Coordinate {
-    /// Returns a range of coordinates; `order` is the number that orders files.
-    pub fn new(first: impl Into<String>, last: impl Into<String>, order: f64) -> Self {
-        Self { first: first.into(), last: last.into(), order }
     }
 }
 

@@ -1,12 +1,40 @@
-use std::collections::BTreeSet;
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 
-use super::groups::{Eras, Seen};
+use super::groups::{Eras, group, record};
 use crate::{
-    Layout,
+    Layout, Member,
     compat::tests::{attribute, layout, member},
+    journal::{Accept, Done, Journal, Listing},
 };
+
+/// Groups files as a scan does.
+fn eras(members: &[Member], layout: &Layout) -> Eras {
+    let mut journal = Journal::temporary().unwrap();
+    let items: Vec<_> = members.iter().map(|member| member.item.clone()).collect();
+    journal.stage(&items, &mut Listing::default()).unwrap();
+    journal.accept(Accept::default(), &BTreeMap::new(), None).unwrap();
+    let works = journal.works(journal.pending().unwrap()).unwrap();
+    let ended = works.into_iter().zip(members).map(|(work, member)| {
+        let done = Done {
+            opened: work.item.clone(),
+            replaced: false,
+            attempts: 1,
+            seconds: 0.0,
+            requests: 1,
+            retries: 0,
+            bytes: 1,
+            warnings: Vec::new(),
+            record: record(member, layout).unwrap(),
+        };
+        (work, Ok(Box::new(done)))
+    });
+    journal.finish(ended.collect()).unwrap();
+    group(&journal, layout).unwrap().0
+}
 
 #[test]
 fn files_that_lack_an_optional_array_are_of_the_first_group() {
@@ -14,10 +42,7 @@ fn files_that_lack_an_optional_array_are_of_the_first_group() {
     let (one, mut without, mut other) = (member(0, 31), member(31, 28), member(59, 31));
     without.hierarchy.root.children.remove("t2m");
     attribute(&mut other, "t2m", "scale_factor", json!(0.5));
-    let mut eras = Eras::default();
-    for member in [&one, &without, &other] {
-        eras.add(Seen::of(member, &optional));
-    }
+    let eras = eras(&[one, without, other], &optional);
     // A file without the array is compatible with the first; one with a different scale is not.
     let stretches = eras.stretches();
     assert_eq!(
@@ -30,13 +55,14 @@ fn files_that_lack_an_optional_array_are_of_the_first_group() {
 
 #[test]
 fn eras_are_in_the_order_of_their_coordinates() {
-    let mut eras = Eras::default();
     // Listed in another order; the third month belongs to another era, and has another reference day.
-    for (day, days, scale) in [(60, 31, 0.01), (0, 31, 0.01), (91, 30, 0.01), (31, 29, 0.02)] {
+    let files = [(60, 31, 0.01), (0, 31, 0.01), (91, 30, 0.01), (31, 29, 0.02)];
+    let members = files.map(|(day, days, scale)| {
         let mut member = member(day, days);
         attribute(&mut member, "t2m", "scale_factor", json!(scale));
-        eras.add(Seen::of(&member, &layout()));
-    }
+        member
+    });
+    let eras = eras(&members, &layout());
     assert!(eras.is_ordered());
     let stretches = eras.stretches();
     let said: Vec<_> = stretches

@@ -280,15 +280,13 @@ pub(crate) fn decode(number: Number, units: &str, calendar: Option<&str>) -> Opt
     Some((days * DAY + time.rem_euclid(DAY), date(known, time)?))
 }
 
-/// Returns the date of a coordinate in units of time.
-pub(crate) fn date_of(value: &Scalar, units: &str, calendar: Option<&str>) -> Option<String> {
+/// Decodes a coordinate in units of time, as [`decode`] does.
+pub(crate) fn decode_scalar(value: &Scalar, units: &str, calendar: Option<&str>) -> Option<(i128, String)> {
     let number = match value {
-        Scalar::Int(number) => Number::Whole((*number).into()),
-        Scalar::Unsigned(number) => Number::Whole((*number).into()),
         Scalar::Float(number) => Number::Float(*number),
-        Scalar::Text(_) => return None,
+        whole => Number::Whole(whole.to_i128()?),
     };
-    decode(number, units, calendar).map(|(_, date)| date)
+    decode(number, units, calendar)
 }
 
 /// A number of a coordinate.

@@ -38,8 +38,6 @@ struct State {
     failed: u64,
     log: Option<Box<dyn Write + Send>>,
     last: Instant,
-    /// Whether the number of files is known. A scan reads files while it lists others.
-    is_listed: bool,
     /// Notes that were printed.
     notes: HashSet<String>,
 }
@@ -53,15 +51,8 @@ impl Progress {
                 ProgressStyle::with_template(TEMPLATE).unwrap_or_else(|_| ProgressStyle::default_bar()),
             )
         });
-        let state = State {
-            pending: 0,
-            read: 0,
-            failed: 0,
-            log,
-            last: Instant::now(),
-            is_listed: false,
-            notes: HashSet::new(),
-        };
+        let state =
+            State { pending: 0, read: 0, failed: 0, log, last: Instant::now(), notes: HashSet::new() };
         Self { bar, quiet, is_scan: false, state: Mutex::new(state) }
     }
 
@@ -82,7 +73,6 @@ impl Progress {
         }
         match event {
             Event::Listed { files, pending, complete: true } => {
-                state.is_listed = true;
                 if !self.is_scan {
                     self.say(&format!("{files} files listed, {pending} to be read"));
                     self.with_bar(ProgressBar::reset);
@@ -136,8 +126,7 @@ impl Progress {
             }
         } else if state.last.elapsed() >= BETWEEN && done > 0 {
             state.last = Instant::now();
-            let of = if state.is_listed { format!(" of {pending}") } else { String::new() };
-            self.say(&format!("{done}{of} files, {failed} failed"));
+            self.say(&format!("{done} of {pending} files, {failed} failed"));
         }
     }
 

@@ -62,18 +62,15 @@ fn failed(error: &str) -> Outcome {
     Err(Failure { attempts: 3, class: virtualize::ErrorClass::Unavailable, error: error.to_owned() })
 }
 
-/// Runs the writer as the engine does: each pending file ends with its `outcome`.
-fn read_all(journal: Journal, outcome: impl Fn(&str) -> Outcome) -> Journal {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let (writer, pending) = Writer::start(journal).unwrap();
-    runtime.block_on(async {
-        let taken = writer.ask(usize::MAX).await.unwrap().await.unwrap();
-        assert_eq!(taken.len() as u64, pending);
-        for work in taken {
-            writer.finished(work.id, outcome(&work.item.url)).await.unwrap();
-        }
+/// Reads as the engine does: each pending file ends with its `outcome`.
+fn read_all(mut journal: Journal, outcome: impl Fn(&str) -> Outcome) -> Journal {
+    let works = journal.works(journal.pending().unwrap()).unwrap();
+    let ended = works.into_iter().map(|work| {
+        let outcome = outcome(&work.item.url);
+        (work, outcome)
     });
-    writer.finish().unwrap()
+    journal.finish(ended.collect()).unwrap();
+    journal
 }
 
 #[test]

@@ -128,25 +128,20 @@ fn crash(path: &Path, journal: Journal, cut: Option<u16>) {
 }
 
 /// Reads up to `most` files, and adds a moment to the history for each.
-fn read(journal: Journal, history: &mut Vec<Model>, most: usize, failures: u8) -> Journal {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let (writer, _) = Writer::start(journal).unwrap();
-    runtime.block_on(async {
-        let taken = writer.ask(most).await.unwrap().await.unwrap();
-        for work in taken {
-            let number: u32 = work.item.url.parse().unwrap();
-            let fails = (failures >> number) & 1 == 1;
-            let row =
-                FileRecord { storage: "kind".to_owned(), extent: "{}".to_owned(), ..FileRecord::default() };
-            let outcome = if fails { failed("fails") } else { done(Record::Member(Box::new(row))) };
-            writer.finished(work.id, outcome).await.unwrap();
-            let mut next = history.last().unwrap().clone();
-            let file = next.files.iter_mut().find(|file| file.url == work.item.url).unwrap();
-            file.state = if fails { State::Failed } else { State::Done };
-            history.push(next);
-        }
-    });
-    writer.finish().unwrap()
+fn read(journal: &mut Journal, history: &mut Vec<Model>, most: usize, failures: u8) {
+    journal.set_durable(false).unwrap();
+    for work in journal.works(journal.pending().unwrap().into_iter().take(most)).unwrap() {
+        let number: u32 = work.item.url.parse().unwrap();
+        let fails = (failures >> number) & 1 == 1;
+        let row = FileRecord { storage: "kind".to_owned(), extent: "{}".to_owned(), ..FileRecord::default() };
+        let outcome = if fails { failed("fails") } else { done(Record::Member(Box::new(row))) };
+        let mut next = history.last().unwrap().clone();
+        let file = next.files.iter_mut().find(|file| file.url == work.item.url).unwrap();
+        file.state = if fails { State::Failed } else { State::Done };
+        journal.finish(vec![(work, outcome)]).unwrap();
+        history.push(next);
+    }
+    journal.set_durable(true).unwrap();
 }
 
 /// Publishes the files that were read, and adds the two moments to the history.
@@ -195,7 +190,7 @@ proptest! {
                     next.list(&files, append, retry);
                     history.push(next);
                 }
-                Step::Read { most, failures } => journal = read(journal, &mut history, most, failures),
+                Step::Read { most, failures } => read(&mut journal, &mut history, most, failures),
                 Step::Publish { finish } => publish(&mut journal, &mut history, number, finish),
                 Step::Crash { cut } => {
                     crash(&path, journal, cut);
