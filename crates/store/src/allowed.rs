@@ -51,8 +51,8 @@ impl Allowed {
         let set = prefixes.into_iter().map(|text| Prefix::parse(text.as_ref()));
         let set = set.collect::<Result<Vec<_>, _>>()?;
         if set.is_empty() {
-            let reason = "no prefix is allowed, so that nothing could be opened".to_owned();
-            return Err(StoreError::Location { name: "allowed prefixes".to_owned(), reason });
+            let reason = "no prefix is allowed, so that nothing could be opened";
+            return Err(StoreError::location("allowed prefixes", reason));
         }
         let web = Web::new(set.iter().any(|prefix| prefix.place.is_localhost()));
         Ok(Self { sets: vec![Arc::new(set)], web })
@@ -331,8 +331,7 @@ fn invalid(url: &str, reason: &str) -> StoreError {
         _ => without_query(url).split('#').next().unwrap_or_default(),
     };
     let shown: String = shown.chars().filter(|c| !c.is_control()).take(200).collect();
-    let name = if shown.is_empty() { "url".to_owned() } else { shown };
-    StoreError::Location { name, reason: reason.to_owned() }
+    StoreError::location(if shown.is_empty() { "url".to_owned() } else { shown }, reason)
 }
 
 /// Creates the client on first use and shares it, so that connections are reused.

@@ -113,11 +113,7 @@ impl Pool {
 
     /// Reserves a slot for a request, waiting until one is free. The slot is released when the permit is dropped.
     pub(crate) async fn slot(&self, name: &str) -> Result<SemaphorePermit<'_>, StoreError> {
-        let closed = |error: tokio::sync::AcquireError| StoreError::Unavailable {
-            name: name.to_owned(),
-            reason: error.to_string(),
-        };
-        self.slots.acquire().await.map_err(closed)
+        self.slots.acquire().await.map_err(|error| StoreError::unavailable(name, error))
     }
 
     /// Returns how many requests could start at once.

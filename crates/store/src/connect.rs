@@ -33,10 +33,9 @@ pub(crate) fn connect(
             let path = key_path(&location.name(), key)?;
             Ok((connect_bucket(*service, bucket, purpose, options)?.objects, path))
         }
-        Location::Http(_) | Location::Local(_) | Location::Foreign(_) => Err(StoreError::Location {
-            name: location.name(),
-            reason: "it is not in an object store".to_owned(),
-        }),
+        Location::Http(_) | Location::Local(_) | Location::Foreign(_) => {
+            Err(StoreError::location(location.name(), "it is not in an object store"))
+        }
     }
 }
 
@@ -58,8 +57,8 @@ fn key_path(name: &str, key: &str) -> Result<Path, StoreError> {
         }
         "the key cannot be asked for: copy the object to another key"
     };
-    let name = name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-    Err(StoreError::Location { name, reason: reason.to_owned() })
+    let name: String = name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    Err(StoreError::location(name, reason))
 }
 
 /// Returns the bucket of a URL such as `s3://name`, with shared connections.
@@ -119,8 +118,7 @@ fn web_options(url: &Url, name: &str, options: &StoreOptions) -> Result<ClientOp
 fn bearer(url: &Url, name: &str, token: &str) -> Result<HeaderMap, StoreError> {
     let loopback = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
     if url.scheme() != "https" && !loopback {
-        let reason = "a bearer token is sent over https only".to_owned();
-        return Err(StoreError::Location { name: name.to_owned(), reason });
+        return Err(StoreError::location(name, "a bearer token is sent over https only"));
     }
     let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| StoreError::Option {
         key: "bearer token".to_owned(),

@@ -181,13 +181,23 @@ impl StoreError {
         Some(Remedy::advice(advice))
     }
 
+    /// Returns the error for a path or URL that is not valid.
+    pub fn location(name: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::Location { name: name.into(), reason: reason.into() }
+    }
+
+    /// Returns the error for a failure of the network, the disk or the store.
+    pub fn unavailable(name: impl Into<String>, reason: impl ToString) -> Self {
+        Self::Unavailable { name: name.into(), reason: reason.to_string() }
+    }
+
     /// Returns the error for a server that sends files only as a whole.
     pub fn without_ranges(name: String) -> Self {
         Self::Unreadable { name, reason: "the server ignores range requests, so references cannot be read" }
     }
 
     /// Converts an error of the local file system.
-    pub(crate) fn io(name: &str, error: &io::Error) -> Self {
+    pub fn io(name: &str, error: &io::Error) -> Self {
         let name = name.to_owned();
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::NotFound { name },
@@ -228,8 +238,7 @@ impl StoreError {
 
     /// Reports a response that ended early.
     pub(crate) fn broken(name: &str, error: &object_store::Error) -> Self {
-        let reason = format!("the response ended early: {}", reason(error));
-        Self::Unavailable { name: name.to_owned(), reason }
+        Self::unavailable(name, format!("the response ended early: {}", reason(error)))
     }
 }
 
@@ -275,12 +284,10 @@ fn classified_by_text(name: String, reason: String) -> StoreError {
         return StoreError::Denied { name, reason: format!("no credentials found: {reason}") };
     }
     if name.starts_with("s3") && reason.contains("URL scheme is not allowed") {
-        let reason = "the endpoint has no TLS: set AWS_ALLOW_HTTP=true to use it".to_owned();
-        return StoreError::Location { name, reason };
+        return StoreError::location(name, "the endpoint has no TLS: set AWS_ALLOW_HTTP=true to use it");
     }
     if reason.contains("configured region") {
-        let reason = "the bucket is in another region: set AWS_REGION".to_owned();
-        return StoreError::Unavailable { name, reason };
+        return StoreError::unavailable(name, "the bucket is in another region: set AWS_REGION");
     }
     StoreError::Unavailable { name, reason }
 }

@@ -33,11 +33,8 @@ pub async fn fetch(location: &str, limit: u64, options: &StoreOptions) -> Result
         return Err(too_large(object.name(), limit));
     }
     let parts = object.read_ranges(&[ByteRange::new(0, size)]).await;
-    let failed = |error: virtualize_bytes::ReadError| StoreError::Unavailable {
-        name: object.name().to_owned(),
-        reason: error.to_string(),
-    };
-    Ok(parts.map_err(failed)?.pop().unwrap_or_default())
+    let parts = parts.map_err(|error| StoreError::unavailable(object.name(), error));
+    Ok(parts?.pop().unwrap_or_default())
 }
 
 /// Posts JSON to a web server, such as a search of a STAC API, and returns the response of at most `limit` bytes.
@@ -51,17 +48,19 @@ pub async fn post(
     options.check_allowed(location)?;
     match Location::parse(location)? {
         parsed @ Location::Http(_) => document(&parsed, Some(json), limit, options).await,
-        other => Err(StoreError::Location {
-            name: other.name(),
-            reason: "nothing can be posted there, expected a url of http or https".to_owned(),
-        }),
+        other => {
+            let reason = "nothing can be posted there, expected a url of http or https";
+            Err(StoreError::location(other.name(), reason))
+        }
     }
 }
 
 /// Builds the error for a document larger than the limit.
 fn too_large(name: &str, limit: u64) -> StoreError {
-    let reason = format!("larger than {limit} bytes, which is too large for a list or catalogue");
-    StoreError::Location { name: name.to_owned(), reason }
+    StoreError::location(
+        name,
+        format!("larger than {limit} bytes, which is too large for a list or catalogue"),
+    )
 }
 
 /// Requests a document from a web server, or posts JSON to it.
@@ -107,9 +106,7 @@ async fn answer(
     let sent = json.map(|_| ("content-type", "application/json"));
     let headers = [Some(accepted), sent].into_iter().flatten();
     let response = web::send(&client, url, name, request, headers, seen).await?;
-    let broken = |error: object_store::client::HttpError| {
-        Tried::Passing(StoreError::Unavailable { name: name.to_owned(), reason: error::innermost(&error) })
-    };
+    let broken = |error| Tried::Passing(StoreError::unavailable(name, error::innermost(&error)));
     let body = web::read_body(response.into_body(), limit).await.map_err(broken)?;
     body.ok_or_else(|| Tried::Final(too_large(name, limit)))
 }

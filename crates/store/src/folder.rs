@@ -84,8 +84,8 @@ impl SideFolder {
                 (Location::Local(path), aside)
             }
             Location::Http(_) | Location::Foreign(_) => {
-                let reason = "cannot be written, expected a path, s3, gs, az or abfs".to_owned();
-                return Err(StoreError::Location { name: target.name(), reason });
+                let reason = "cannot be written, expected a path, s3, gs, az or abfs";
+                return Err(StoreError::location(target.name(), reason));
             }
             Location::Bucket { .. } => {
                 let aside = folder(None).map_err(|error| failed(&error))?;
@@ -269,8 +269,7 @@ fn check_local(path: &Path, overwrite: bool, recognizer: Recognizer) -> Result<b
         }
         Err(error) => return Err(failed(&error)),
         Ok(found) if !found.is_dir() => {
-            let reason = "a file, expected a folder or nothing".to_owned();
-            return Err(StoreError::Location { name, reason });
+            return Err(StoreError::location(name, "a file, expected a folder or nothing"));
         }
         Ok(_) => {}
     }
@@ -485,9 +484,7 @@ pub async fn receipt(
                     local(&path).map_err(|error| StoreError::io(&path.display().to_string(), &error))?;
                 Ok(found.map(|parts| parts.receipt()))
             });
-            let failed =
-                |error: tokio::task::JoinError| StoreError::Unavailable { name, reason: error.to_string() };
-            read.await.map_err(failed)?
+            read.await.map_err(|error| StoreError::unavailable(name, error))?
         }
         Location::Bucket { .. } if deep => Ok(below(&location, options).await?.map(|parts| parts.receipt())),
         _ => Ok(look(target, options).await?.map(|found| Receipt::of_object(&found))),

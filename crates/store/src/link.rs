@@ -265,7 +265,7 @@ impl Link {
 
     /// Builds the error for a failure of the store.
     pub(crate) fn unavailable(&self, reason: String) -> StoreError {
-        StoreError::Unavailable { name: self.name.clone(), reason }
+        StoreError::unavailable(&self.name, reason)
     }
 }
 
@@ -329,7 +329,7 @@ impl Backoff {
     fn last(&self, failure: StoreError) -> StoreError {
         match failure {
             StoreError::Unavailable { name, reason } if self.tries > 1 => {
-                StoreError::Unavailable { name, reason: format!("{reason} (tried {} times)", self.tries) }
+                StoreError::unavailable(name, format!("{reason} (tried {} times)", self.tries))
             }
             failure => failure,
         }

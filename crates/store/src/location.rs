@@ -116,7 +116,7 @@ impl Location {
         match self {
             Self::Local(path) => match path.to_str() {
                 Some(text) if !text.contains(NOT_UTF8) => Ok(()),
-                _ => invalid(&shown(path), NO_TEXT.to_owned()),
+                _ => invalid(&shown(path), NO_TEXT),
             },
             _ => Ok(()),
         }
@@ -192,7 +192,7 @@ fn is_scheme(text: &str) -> bool {
 fn local_url(text: &str, rest: &str) -> Result<Location, StoreError> {
     let path = rest.strip_prefix("localhost").unwrap_or(rest);
     if !path.starts_with('/') {
-        return invalid(text, "expected file:/// and an absolute path".to_owned());
+        return invalid(text, "expected file:/// and an absolute path");
     }
     let as_written = Path::new(path);
     if !as_written.exists()
@@ -209,17 +209,13 @@ fn http_url(text: &str) -> Result<Location, StoreError> {
     let mut url = match Url::parse(text) {
         Ok(url) => url,
         Err(url::ParseError::IdnaError) => {
-            return invalid(
-                text,
-                "the host name is not ASCII: give it in its encoded form, xn--…".to_owned(),
-            );
+            return invalid(text, "the host name is not ASCII: give it in its encoded form, xn--…");
         }
         Err(error) => return invalid(text, format!("not a url: {error}")),
     };
     if !url.username().is_empty() || url.password().is_some() {
-        let name = "http url with a user name".to_owned();
-        let reason = "credentials in the url would be written into the references: leave them out".to_owned();
-        return Err(StoreError::Location { name, reason });
+        let reason = "credentials in the url would be written into the references: leave them out";
+        return Err(StoreError::location("http url with a user name", reason));
     }
     url.set_fragment(None);
     Ok(Location::Http(url))
@@ -230,18 +226,17 @@ fn bucket(service: Service, scheme: &str, rest: &str, text: &str) -> Result<Loca
         Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() && !key.ends_with('/') => {
             Ok(Location::Bucket { service, bucket: format!("{scheme}://{bucket}"), key: key.to_owned() })
         }
-        Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() => invalid(
-            text,
-            "a key that ends in a slash names a folder, expected the key of an object".to_owned(),
-        ),
-        _ => invalid(text, "expected a bucket and the key of an object".to_owned()),
+        Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() => {
+            invalid(text, "a key that ends in a slash names a folder, expected the key of an object")
+        }
+        _ => invalid(text, "expected a bucket and the key of an object"),
     }
 }
 
 /// Makes a path absolute; if it contains `..`, symbolic links in its folder are resolved first.
 fn absolute(path: &Path, text: &str) -> Result<PathBuf, StoreError> {
     if text.is_empty() {
-        return invalid(text, "the path is empty".to_owned());
+        return invalid(text, "the path is empty");
     }
     if path.components().any(|part| part == Component::ParentDir)
         && let (Some(folder), Some(file)) = (path.parent(), path.file_name())
@@ -252,8 +247,8 @@ fn absolute(path: &Path, text: &str) -> Result<PathBuf, StoreError> {
     std::path::absolute(path).map_err(|error| StoreError::io(text, &error))
 }
 
-fn invalid<T>(text: &str, reason: String) -> Result<T, StoreError> {
-    Err(StoreError::Location { name: without_query(text).to_owned(), reason })
+fn invalid<T>(text: &str, reason: impl Into<String>) -> Result<T, StoreError> {
+    Err(StoreError::location(without_query(text), reason))
 }
 
 #[cfg(test)]

@@ -227,8 +227,7 @@ async fn put_from(
     let location = Location::parse(location)?;
     let name = location.name();
     if let Location::Http(_) = location {
-        let reason = "cannot be written, expected a path, s3, gs, az or abfs".to_owned();
-        return Err(StoreError::Location { name, reason });
+        return Err(StoreError::location(name, "cannot be written, expected a path, s3, gs, az or abfs"));
     }
     region::settle(&location, options).await?;
     let (store, path) = connect(&location, Purpose::Writing, options)?;

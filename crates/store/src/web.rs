@@ -74,10 +74,7 @@ impl WebFile {
         let method = if options.head { Method::HEAD } else { Method::GET };
         let response = self.send(method, range, options, seen).await?;
         let length = header(&response, "content-length").and_then(|text| text.parse::<u64>().ok());
-        let refused = |reason: String| {
-            let name = self.name.clone();
-            Err(Tried::Final(Failure::Other(StoreError::Unavailable { name, reason })))
-        };
+        let refused = |reason: String| Err(Tried::Final(StoreError::unavailable(&self.name, reason).into()));
         let (size, range) = match (response.status().as_u16(), wanted) {
             (206, Some(wanted)) => {
                 let text = header(&response, "content-range").unwrap_or_default();
@@ -133,9 +130,8 @@ impl WebFile {
             }
         };
         let Some(size) = size else {
-            let reason = "the server does not state the size of the file".to_owned();
-            let name = self.name.clone();
-            return Err(Tried::Final(Failure::Other(StoreError::Unavailable { name, reason })));
+            let reason = "the server does not state the size of the file";
+            return Err(Tried::Final(StoreError::unavailable(&self.name, reason).into()));
         };
         Ok(*self.size.get_or_init(|| size))
     }
@@ -173,8 +169,7 @@ pub(crate) async fn send<'a>(
     headers: impl Iterator<Item = (&'static str, &'a str)>,
     seen: &Seen,
 ) -> Result<HttpResponse, Tried> {
-    let unavailable = |reason: String| StoreError::Unavailable { name: name.to_owned(), reason };
-    let invalid = |what: &str| Tried::Final(unavailable(what.to_owned()));
+    let invalid = |what: &str| Tried::Final(StoreError::unavailable(name, what));
     let mut request = HttpRequest::new(body);
     *request.method_mut() = method;
     *request.uri_mut() = url.as_str().parse().map_err(|_| invalid("not a url"))?;
@@ -185,7 +180,8 @@ pub(crate) async fn send<'a>(
     }
     request.extensions_mut().insert(seen.clone());
     let sent = client.execute(request).await;
-    let response = sent.map_err(|failed| Tried::Passing(unavailable(error::innermost(&failed))))?;
+    let passing = |failed| Tried::Passing(StoreError::unavailable(name, error::innermost(&failed)));
+    let response = sent.map_err(passing)?;
     let status = response.status();
     if status.is_success() {
         return Ok(response);
