@@ -220,7 +220,7 @@ fn name_array(remedy: &mut Remedy, path: &str) {
 
 /// Something that users of the combined dataset should know.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub struct Note {
+pub(crate) struct Note {
     /// A file, a dimension, or the path of an array.
     pub subject: String,
     /// One line of text.

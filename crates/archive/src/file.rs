@@ -77,7 +77,7 @@ impl Item {
 
 /// A file that was read.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Member {
+pub(crate) struct Member {
     /// The file.
     pub item: Item,
     /// Its groups and arrays, with references to their chunks.
@@ -94,7 +94,7 @@ pub struct Member {
 
 /// Arrays of a file that must be read whole, because references to them are not enough.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Wanted {
+pub(crate) struct Wanted {
     /// Arrays whose values are needed: coordinates along the dimensions, and small arrays whose chunks may not fit.
     pub values: BTreeSet<NodePath>,
     /// Arrays that must be equal in all files, because they are invariant along a dimension.

@@ -72,13 +72,13 @@ impl Layout {
     }
 
     /// Returns the layout along new dimensions, outermost first, and along existing ones within them.
-    pub fn of_dimensions(stacked: &[String], concatenated: &[String]) -> Self {
+    pub(crate) fn of_dimensions(stacked: &[String], concatenated: &[String]) -> Self {
         let stacked = stacked.iter().cloned().map(Along::Stack);
         Self::along(stacked.chain(concatenated.iter().cloned().map(Along::Concat)).collect())
     }
 
     /// Returns whether a set of names includes an array: as `*`, by name, or by path, with or without a leading slash.
-    pub fn has(names: &BTreeSet<String>, path: &str) -> bool {
+    pub(crate) fn has(names: &BTreeSet<String>, path: &str) -> bool {
         let name = node::name(path);
         ["*", path, name].iter().any(|known| names.contains(*known))
             || names.iter().any(|known| known.strip_prefix('/') == Some(path))
@@ -278,7 +278,7 @@ impl std::str::FromStr for NamePattern {
 ///
 /// # Errors
 /// A name that does not match the pattern, fields that are not dimensions, and properties or attributes that a file lacks.
-pub fn given(
+pub(crate) fn given(
     item: &Item,
     hierarchy: &Hierarchy,
     layout: &Layout,

@@ -28,24 +28,16 @@ mod values;
 
 pub use batch::{
     Batch, BatchOptions, CoordSource, FileOptions, LayoutOptions, OnChange, OnFailure, RunOptions, Shard,
-    ShardPlan, Target, shard_size,
+    ShardPlan, Target,
 };
-pub use compat::{
-    ArraySignature, Difference, DimRole, Numbers, Signature, Stored, differences, is_coordinate, roles,
-    wanted,
-};
+pub use compat::Difference;
 pub(crate) use error::Result;
-pub use error::{CombineError, Error, Note, Problem};
+pub use error::{CombineError, Error, Problem};
 pub use event::{Event, Summary};
-pub use file::{Item, Member, Wanted};
-pub use journal::{
-    FailureState, Journal, JournalError, JournalErrorKind, JournalState, OptionDifference, OutputState,
-    journal_beside,
-};
-pub use layout::{Along, ArrayRule, Layout, NamePattern, given};
-pub use plan::{
-    Block, Cure, Direction, Extent, FileExtent, Files, Known, LeftOut, OnDuplicate, OnMismatch, Plan,
-    PlanOptions, PlannedEra, Range, Selection, Selections, Signatures, Units, plan,
-};
+pub use file::Item;
+pub(crate) use file::{Member, Wanted};
+pub(crate) use journal::Journal;
+pub use journal::{FailureState, JournalError, JournalState, OutputState};
+pub use layout::{Along, ArrayRule, Layout, NamePattern};
+pub use plan::{Cure, OnDuplicate, OnMismatch, PlanOptions};
 pub use scan::{Coordinate, Era, Eras, FailedFile, Scan, ScanOptions, Stretch, scan_inputs};
-pub use values::{Grid, Scalar, time_value, value_or_time};

@@ -18,7 +18,7 @@ use crate::{
     error::{CombineError, Note},
     event::Events,
     file::{FileChunks, Head, Members},
-    join::{self, ChunkPlaces, Combined, JoinedChunks, collect, combine},
+    join::{self, ChunkPlaces, Combined, Extended, JoinedChunks, combine},
     journal::{Failure, FileRecord, JournalError, Planned, Record, json_text},
     plan::{FileExtent, Files, Known, Plan, PlanOptions, PlannedEra, Refused, Signatures, coordinates, plan},
     read::read_member,
@@ -360,9 +360,11 @@ pub(super) struct Tail {
 }
 
 /// An output that is extended.
-pub(super) struct Extension {
-    /// The whole dataset, with its new and changed chunks alone.
-    pub(super) hierarchy: Hierarchy,
+pub(super) struct Extension<'a> {
+    /// The whole dataset.
+    pub(super) extended: Extended,
+    /// Reads the chunks of the joined files.
+    pub(super) chunks: JoinedChunks<'a, Rows<'a>>,
     /// Rows of the new files.
     pub(super) rows: Vec<i64>,
     /// What is known of the output then.
@@ -391,33 +393,11 @@ impl Grown {
         !self.rows.is_empty()
     }
 
-    /// Extends the output; `None` if all files have to be combined.
-    pub(super) fn extend(
-        self,
-        journal: &Mutex<Journal>,
-        layout: &Layout,
-        options: &PlanOptions,
-        cancel: &CancellationToken,
-    ) -> Result<Option<Extension>> {
-        let Self { tail, rows } = self;
-        let is_same = rows.iter().all(|row| *row.storage == *tail.storage);
-        if rows.is_empty() || rows.len() > MAX_NEW_FILES || !is_same {
-            return Ok(None);
-        }
-        let Some(arranged) = Arranged::new(&tail, &rows, &locked(journal), layout) else { return Ok(None) };
-        let joined = arranged.join(&tail, (journal, cancel), layout, options)?;
-        let Some((hierarchy, new_tail)) = joined else { return Ok(None) };
-        let Some(mut digest) = Chain::parse(&tail.digest) else { return Ok(None) };
-        rows.iter().for_each(|row| digest.add(row.id, row.run));
-        let after = Tail {
-            digest: digest.digest(),
-            files: tail.files.saturating_add(rows.len() as u64),
-            last: arranged.last(),
-            hierarchy: new_tail,
-            through: rows.iter().map(|row| row.id).fold(tail.through, i64::max),
-            ..tail.clone()
-        };
-        Ok(Some(Extension { hierarchy, rows: rows.iter().map(|row| row.id).collect(), tail: after }))
+    /// Arranges the new files after those of the output; `None` if all files have to be combined.
+    pub(super) fn arranged(&self, journal: &Journal, layout: &Layout) -> Option<Arranged> {
+        let is_same = self.rows.iter().all(|row| *row.storage == *self.tail.storage);
+        let is_small = !self.rows.is_empty() && self.rows.len() <= MAX_NEW_FILES;
+        if is_small && is_same { Arranged::new(&self.tail, &self.rows, journal, layout) } else { None }
     }
 }
 
@@ -475,12 +455,13 @@ pub(super) fn locked(journal: &Mutex<Journal>) -> MutexGuard<'_, Journal> {
 }
 
 /// The first and the last file of an output, and the new files, in order.
-struct Arranged {
+pub(super) struct Arranged {
     era: PlannedEra,
     /// The first and the last file alone.
     known: PlannedEra,
     /// Rows and extents of the files of the era.
-    files: Vec<(i64, FileExtent)>,
+    ids: Vec<i64>,
+    extents: Vec<FileExtent>,
 }
 
 impl Arranged {
@@ -494,55 +475,52 @@ impl Arranged {
         for row in rows {
             files.push((row.id, serde_json::from_str(&row.extent).ok()?));
         }
+        let (ids, extents): (Vec<i64>, Vec<FileExtent>) = files.into_iter().unzip();
         let mut planned = Files::default();
         let kind = planned.kind(&tail.storage, String::new);
-        files.iter().for_each(|(_, extent)| planned.push(kind, extent.clone()));
-        let id = |row: u64| files.get(usize::try_from(row).ok()?).map(|(id, _)| *id);
-        let url = |row| id(row).and_then(|id| journal.url(id).ok()).unwrap_or_default();
+        extents.iter().for_each(|extent| planned.push(kind, extent.clone()));
+        let url = |row| id_of(&ids, row).and_then(|id| journal.url(id).ok()).unwrap_or_default();
         let known = Known { url: &url, ..Known::nothing() };
         let mut plan = plan(planned, &known, layout, &PlanOptions::default()).ok()?;
         let era = plan.eras.pop().filter(|_| plan.eras.is_empty() && plan.left_out.is_empty())?;
         let follows = (0..).zip(era.blocks.iter().take(count)).all(|(row, block)| block.row == row);
-        if !follows || era.blocks.len() != files.len() {
+        if !follows || era.blocks.len() != ids.len() {
             return None;
         }
         let blocks = era.blocks.iter().take(count).cloned().collect();
         let sizes = era.sizes.iter().map(|sizes| sizes.iter().take(count).copied().collect()).collect();
         let known = PlannedEra { blocks, sizes, ..era.clone() };
-        Some(Self { era, known, files })
+        Some(Self { era, known, ids, extents })
     }
 
-    /// Joins the files, and extends the dataset by what the new ones add. Returns it with its new and changed chunks, and
-    /// the text of its tail.
-    fn join(
-        &self,
-        tail: &Tail,
-        (journal, cancel): (&Mutex<Journal>, &CancellationToken),
+    /// Joins the files, and extends the dataset by what the new ones add; `None` if all files have to be combined.
+    pub(super) fn join<'a>(
+        &'a self,
+        Grown { tail, rows }: &Grown,
+        (journal, cancel): (&'a Mutex<Journal>, &CancellationToken),
         layout: &Layout,
         options: &PlanOptions,
-    ) -> Result<Option<(Hierarchy, String)>> {
-        let Ok(before) = from_text(tail.hierarchy.as_bytes(), &[], "tail") else { return Ok(None) };
-        let ids: Vec<i64> = self.files.iter().map(|(id, _)| *id).collect();
-        let mut members = Rows::new(journal, &ids, cancel);
+    ) -> Option<Extension<'a>> {
+        let before = from_text(tail.hierarchy.as_bytes(), &[], "tail").ok()?;
+        let mut members = Rows::new(journal, &self.ids, cancel);
         let mut step = || Ok::<_, Error>(());
-        let known = combine(&self.known, layout, options, &mut members, &mut step);
-        let joined = combine(&self.era, layout, options, &mut members, &mut step);
         // If the files cannot be joined, joining all reports why.
-        let (Ok(known), Ok(joined)) = (known, joined) else { return Ok(None) };
-        let extended = join::extend(&before, &known.hierarchy, &joined.hierarchy, options.most_inline);
-        let Some(extended) = extended else { return Ok(None) };
-        let Some(tail) = text_of(&extended.tail()) else { return Ok(None) };
-        let mut chunks = extended.chunks(JoinedChunks::new(members, joined.chunks));
-        // Reading the chunks of all files reports why that fails.
-        let hierarchy = collect(extended.hierarchy.clone(), &mut chunks).ok();
-        Ok(hierarchy.map(|hierarchy| (hierarchy, tail)))
-    }
-
-    /// Returns row and extent of the last file.
-    fn last(&self) -> (i64, FileExtent) {
-        let row = self.era.blocks.last().and_then(|block| usize::try_from(block.row).ok());
-        let last = row.and_then(|row| self.files.get(row)).or(self.files.last());
-        last.cloned().unwrap_or_else(|| (0, FileExtent::new(Vec::new())))
+        let known = combine(&self.known, layout, options, &mut members, &mut step).ok()?;
+        let joined = combine(&self.era, layout, options, &mut members, &mut step).ok()?;
+        let extended = join::extend(&before, &known.hierarchy, &joined.hierarchy, options.most_inline)?;
+        let mut digest = Chain::parse(&tail.digest)?;
+        rows.iter().for_each(|row| digest.add(row.id, row.run));
+        let last = self.era.blocks.last().and_then(|block| usize::try_from(block.row).ok())?;
+        let rows: Vec<i64> = rows.iter().map(|row| row.id).collect();
+        let tail = Tail {
+            digest: digest.digest(),
+            files: tail.files.saturating_add(rows.len() as u64),
+            last: (*self.ids.get(last)?, self.extents.get(last)?.clone()),
+            hierarchy: text_of(&extended.tail())?,
+            through: rows.iter().copied().fold(tail.through, i64::max),
+            ..tail.clone()
+        };
+        Some(Extension { extended, chunks: JoinedChunks::new(members, joined.chunks), rows, tail })
     }
 }
 

@@ -96,17 +96,20 @@ impl Writing<'_> {
             return Ok(false);
         }
         let Batch { layout, plan, cancel, .. } = self.batch;
-        let extended = grown.extend(self.journal, layout, plan, cancel)?;
-        let Some(Extension { hierarchy, rows, tail }) = extended else { return Ok(false) };
+        let Some(arranged) = grown.arranged(&self.journal(), layout) else { return Ok(false) };
+        let extension = arranged.join(&grown, (self.journal, cancel), layout, plan);
+        let Some(Extension { extended, chunks, rows, tail }) = extension else { return Ok(false) };
         self.say_files(tail.files);
         let options = CommitOptions { mode: CommitMode::Extend(earlier), ..options.clone() };
-        let store = VirtualStore::of(hierarchy, output.clone());
+        let store = VirtualStore::of(extended.hierarchy.clone(), output.clone());
         let mut record = self.new_record(&options, &tail.digest);
         record.documents = virtualize::documents_of(&store, &options.group)?;
         begin(&self.journal(), &record)?;
         self.events.tell(Event::Writing { target: output.clone() });
-        let done = virtualize::commit(&store, output, &with_mark(options, &record), reaching).await?;
-        self.committed(record, done)?;
+        let (mut chunks, options) = (extended.chunks(chunks), with_mark(options, &record));
+        let keep = &Relocation::Keep;
+        let done = virtualize::commit_chunks(&store, &mut chunks, keep, output, &options, reaching).await;
+        self.committed(record, done.map_err(of_files)?)?;
         let name = output_name(output);
         self.journal().begin_output(&name, (&tail.digest, ""), rows, true)?;
         self.tail = Some(tail);

@@ -6,7 +6,6 @@ mod icechunk;
 mod listing;
 mod options;
 mod shard;
-mod target;
 mod write;
 
 use std::{
@@ -24,9 +23,10 @@ use virtualize::{
 };
 use virtualize_store::{OutputLock, Traffic, create_folder, local_path};
 
-pub use options::{BatchOptions, CoordSource, FileOptions, LayoutOptions, OnChange, OnFailure, RunOptions};
-pub use shard::{Shard, ShardPlan, shard_size};
-pub use target::Target;
+pub use options::{
+    BatchOptions, CoordSource, FileOptions, LayoutOptions, OnChange, OnFailure, RunOptions, Target,
+};
+pub use shard::{Shard, ShardPlan};
 
 use crate::{
     Error, Event, Journal, Layout, PlanOptions, Result, Summary,

@@ -6,15 +6,16 @@ use std::{collections::BTreeMap, path::PathBuf, str::FromStr};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::{Value, json};
 use virtualize::{
-    InlineOptions, Limits, MapOptions, Options, Relocation,
+    Format, InlineOptions, Limits, MapOptions, Options, Relocation,
     options::{
         IcechunkOptions, OutputFormat, WriteOptions,
         value::{self, InvalidValue},
     },
     zarr::ZarrFormat,
 };
+use virtualize_remedy::similar;
 
-use super::{Batch, Shard, Target};
+use super::{Batch, Shard};
 use crate::{
     Along, ArrayRule, Layout, NamePattern, PlanOptions,
     list::{Assets, Filter, Input},
@@ -367,137 +368,111 @@ impl RunOptions {
     }
 }
 
+/// Extensions of outputs that select a target.
+const EXTENSIONS: [&str; 5] = ["json", "parquet", "parq", "zarr", "icechunk"];
+
+/// Output of a batch.
+#[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "a run has one")]
+pub enum Target {
+    /// References.
+    References(Format),
+    /// A commit to an Icechunk repository.
+    Icechunk(virtualize::CommitOptions),
+}
+
+impl Default for Target {
+    fn default() -> Self {
+        Self::References(Format::KERCHUNK_JSON)
+    }
+}
+
+impl Target {
+    /// Returns the target for the extension of an output: `.json`, `.parquet`, `.parq`, `.zarr`, `.icechunk`.
+    pub fn of_name(output: &str) -> Option<Self> {
+        Some(match OutputFormat::of_name(output)? {
+            OutputFormat::References(format) => Self::References(format),
+            OutputFormat::Icechunk => Self::Icechunk(virtualize::CommitOptions::default()),
+        })
+    }
+
+    /// Describes why the extension of `output` selects no target.
+    pub fn unknown_extension(output: &str) -> String {
+        let (stem, extension) = output.trim_end_matches('/').rsplit_once('.').unwrap_or((output, ""));
+        let meant = similar(extension, EXTENSIONS).map(|meant| format!("did you mean \"{stem}.{meant}\"? "));
+        let [others @ .., last] = EXTENSIONS;
+        let meant = meant.unwrap_or_default();
+        format!("the extension selects no format ({meant}.{} and .{last} do)", others.join(", ."))
+    }
+
+    /// Returns the Zarr format to map files to.
+    pub fn zarr_format(&self) -> ZarrFormat {
+        match self {
+            Self::References(format) => format.zarr_format(),
+            Self::Icechunk(_) => ZarrFormat::V3,
+        }
+    }
+
+    /// Returns the extension of outputs.
+    pub(super) fn extension(&self) -> &'static str {
+        match self {
+            Self::References(format) => format.suffix(),
+            Self::Icechunk(_) => ".icechunk",
+        }
+    }
+}
+
 // Options that rows of the journal depend on, by name: a run with other options must not use those rows. Values are JSON, so
 // that they mean the same in every build of one version.
 
+/// Returns fields of a struct as JSON, by name. The pattern names every field: a new option does not compile before it is
+/// decided whether rows depend on it.
+macro_rules! fields {
+    ($of:expr => $struct:ident { $($field:ident),* $(,)? } except $($other:ident),*) => {{
+        let $struct { $($field,)* $($other: _),* } = $of;
+        [$((stringify!($field), json!($field))),*]
+    }};
+}
+
 /// Returns the options of opening and mapping that affect the record of a file, unlike those of access.
-///
-/// The patterns name every field: a new option does not compile before it is decided whether rows depend on it.
 pub(super) fn of_options(options: &Options) -> BTreeMap<String, String> {
-    // A sidecar yields the references of the file itself.
-    let Options {
-        store: _,
-        map,
-        limits,
-        inline,
-        strict,
-        readable_by,
-        hdf5_reader,
-        gate: _,
-        notation: _,
-        dmrpp: _,
-        sidecars,
-        // They are among the properties of the file.
-        declared_bands: _,
-    } = options;
-    let readers: Vec<String> = readable_by.iter().map(ToString::to_string).collect();
-    let InlineOptions { below, coordinates, total } = inline;
-    let mut all = of_mapping(map);
-    all.extend(named([
-        ("sidecars", json!(sidecars)),
-        ("strict", json!(strict)),
-        ("readable-by", json!(readers)),
-        ("hdf5-reader", json!(hdf5_reader)),
-        ("inline-below", json!(below)),
-        ("inline-coordinates", json!(coordinates)),
-        ("inline-total", json!(total)),
-        ("limits", of_limits(limits)),
-    ]));
+    let readers: Vec<String> = options.readable_by.iter().map(ToString::to_string).collect();
+    let zarr_format = if options.map.format == ZarrFormat::V2 { 2 } else { 3 };
+    // A sidecar yields the references of the file itself; declared bands are among its properties.
+    let opening = fields!(options => Options { sidecars, strict, hdf5_reader } except
+        store, map, limits, inline, readable_by, gate, notation, dmrpp, declared_bands);
+    // The codecs follow from `readable-by`.
+    let mapping = fields!(&options.map => MapOptions {
+        complex_integers, inline_limit, constant_chunk_limit, ifds, chunk_grid, stack, split_contiguous, unpack,
+        missing_value_convention, ragged, follow_external
+    } except format, own_codecs, source_attributes);
+    let inline = fields!(&options.inline => InlineOptions { below, coordinates, total } except);
+    let limits = fields!(&options.limits => Limits {
+        objects, depth, chunks, structure_bytes, metadata_bytes, attributes
+    } except);
+    let others = [("readable_by", json!(readers)), ("zarr_format", json!(zarr_format))];
+    let mut all = named(opening.into_iter().chain(mapping).chain(others));
+    for (group, options) in [("inline", inline.to_vec()), ("limits", limits.to_vec())] {
+        all.extend(named(options).into_iter().map(|(name, value)| (format!("{group}-{name}"), value)));
+    }
     all
-}
-
-fn of_mapping(map: &MapOptions) -> BTreeMap<String, String> {
-    let MapOptions {
-        format,
-        complex_integers,
-        inline_limit,
-        constant_chunk_limit,
-        ifds,
-        chunk_grid,
-        stack,
-        split_contiguous,
-        unpack,
-        missing_value_convention,
-        ragged,
-        follow_external,
-        // Follows from `readable-by`.
-        own_codecs: _,
-        source_attributes: _,
-    } = map;
-    let zarr_format = match format {
-        ZarrFormat::V2 => 2,
-        ZarrFormat::V3 => 3,
-    };
-    named([
-        ("zarr-format", json!(zarr_format)),
-        ("complex-integers", json!(complex_integers)),
-        ("inline-limit", json!(inline_limit)),
-        ("constant-chunk-limit", json!(constant_chunk_limit)),
-        ("ifd", json!(ifds)),
-        ("chunk-grid", json!(chunk_grid)),
-        ("stack", json!(stack)),
-        ("split-contiguous", json!(split_contiguous)),
-        ("unpack", json!(unpack)),
-        ("missing-value-convention", json!(missing_value_convention)),
-        ("ragged", json!(ragged)),
-        ("follow-external", json!(follow_external)),
-    ])
-}
-
-fn of_limits(limits: &Limits) -> Value {
-    let Limits { objects, depth, chunks, structure_bytes, metadata_bytes, attributes } = limits;
-    json!({
-        "objects": objects,
-        "depth": depth,
-        "chunks": chunks,
-        "structure-bytes": structure_bytes,
-        "metadata-bytes": metadata_bytes,
-        "attributes": attributes,
-    })
 }
 
 /// Returns the options of combining that affect the record of a file.
 pub(super) fn of_layout(layout: &Layout) -> BTreeMap<String, String> {
-    let Layout {
-        along,
-        concat_vars,
-        assume_equal,
-        optional,
-        fills,
-        dropped,
-        coordinate_attributes,
-        coordinate_properties,
-        names,
-        rectilinear,
-        inline_limit,
-    } = layout;
     let dimension = |along: &Along| match along {
         Along::Concat(name) => json!({ "concat-dim": name }),
         Along::Stack(name) => json!({ "stack-dim": name }),
     };
-    named([
-        ("dimensions", along.iter().map(dimension).collect()),
-        (
-            "var",
-            json!({
-                "vary": concat_vars,
-                "first": assume_equal,
-                "optional": optional,
-                "fill": fills,
-                "drop": dropped,
-            }),
-        ),
-        (
-            "coord",
-            json!({
-                "attribute": coordinate_attributes,
-                "property": coordinate_properties,
-                "name": names.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            }),
-        ),
-        ("rectilinear", json!(rectilinear)),
-        ("copy-limit", json!(inline_limit)),
-    ])
+    let rules = fields!(layout => Layout {
+        concat_vars, assume_equal, optional, fills, dropped, coordinate_attributes, coordinate_properties,
+        rectilinear
+    } except along, names, inline_limit);
+    let names = layout.names.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let dimensions = layout.along.iter().map(dimension).collect();
+    let others =
+        [("dimensions", dimensions), ("names", json!(names)), ("copy_limit", json!(layout.inline_limit))];
+    named(rules.into_iter().chain(others))
 }
 
 /// Returns the options of single outputs that affect the record of a file.
@@ -509,35 +484,12 @@ pub(super) fn of_each(output: &str, target: &Target, relocation: &Relocation) ->
     named([
         ("output", json!(output.trim_end_matches('/'))),
         ("format", json!(format)),
-        ("record-size", json!(record_size)),
+        ("record_size", json!(record_size)),
         ("urls", json!(relocation)),
     ])
 }
 
 /// Returns the texts of values, by name.
-fn named<const N: usize>(options: [(&str, Value); N]) -> BTreeMap<String, String> {
-    options.into_iter().map(|(name, value)| (name.to_owned(), value.to_string())).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Names and values are in journals and parts: a change makes them belong to another run.
-    #[test]
-    fn defaults_are_written_as_json() {
-        let all = of_options(&Options::default());
-        let text = serde_json::to_string(&all).unwrap_or_default().replace("\\\"", "'");
-        let expected = "{\"chunk-grid\":\"'regular'\",\"complex-integers\":\"'complex'\",\"constant-chunk-limit\":\"10000\",\"follow-external\":\"false\",\
-            \"hdf5-reader\":\"'native'\",\"ifd\":\"[]\",\"inline-below\":\"0\",\"inline-coordinates\":\"false\",\
-            \"inline-limit\":\"16777216\",\"inline-total\":\"268435456\",\
-            \"limits\":\"{'attributes':1000000,'chunks':200000000,'depth':64,'metadata-bytes':17179869184,\
-            'objects':1000000,'structure-bytes':1073741824}\",\"missing-value-convention\":\"false\",\
-            \"ragged\":\"false\",\"readable-by\":\"[]\",\"sidecars\":\"false\",\"split-contiguous\":\"null\",\"stack\":\"false\",\"strict\":\"false\",\
-            \"unpack\":\"false\",\"zarr-format\":\"2\"}";
-        assert_eq!(text, expected);
-        let layout = Layout::along(vec![Along::Concat("time".to_owned()), Along::Stack("member".to_owned())]);
-        let expected = r#"[{"concat-dim":"time"},{"stack-dim":"member"}]"#;
-        assert_eq!(of_layout(&layout).get("dimensions").map(String::as_str), Some(expected));
-    }
+fn named(options: impl IntoIterator<Item = (&'static str, Value)>) -> BTreeMap<String, String> {
+    options.into_iter().map(|(name, value)| (name.replace('_', "-"), value.to_string())).collect()
 }

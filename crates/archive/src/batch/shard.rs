@@ -1,7 +1,7 @@
 //! A run on many machines: each reads a shard of the files into a journal of its own, and one merges these journals.
 
 use std::{
-    fmt, fs,
+    fmt, fs, io,
     ops::Range,
     path::{Path, PathBuf},
     str::FromStr,
@@ -92,7 +92,7 @@ impl FromStr for Shard {
 
 /// Returns the number of files of a shard that suits a list of `files` files: 1,000 to 10,000 if there are enough
 /// files for 16 workers, else at least 250.
-pub fn shard_size(files: u64) -> u64 {
+pub(crate) fn shard_size(files: u64) -> u64 {
     (files / 256).max((files / 16).min(1000)).clamp(250, 10_000)
 }
 
@@ -153,12 +153,9 @@ impl Batch {
         if let Some(url) = url {
             if before.as_ref() != Some(&sealed) {
                 self.go_on()?;
-                let bytes = fs::read(&file).map_err(|error| StoreError::Unavailable {
-                    name: file.display().to_string(),
-                    reason: error.to_string(),
-                });
-                let bytes = bytes.map_err(virtualize::Error::from)?.into();
-                put(&url, &own(&self.options.store), bytes).await.map_err(virtualize::Error::from)?;
+                let bytes = fs::read(&file).map_err(|error| unwritable(&file, &error))?;
+                let put = put(&url, &own(&self.options.store), bytes.into()).await;
+                put.map_err(virtualize::Error::from)?;
             }
             summary.journal = url;
         }
@@ -186,7 +183,7 @@ impl Batch {
         let mut listing = Listing::default();
         journal.stage(all.get(start..end).unwrap_or_default(), &mut listing)?;
         self.accept(journal, restart, &listing, events).await?;
-        Ok(journal.set_shard(shard, &hex::encode(digest.finalize()))?)
+        journal.set_shard(shard, &hex::encode(digest.finalize()))
     }
 
     /// Lists the inputs and writes the list that workers read their shards from, of `size` files each. Returns the
@@ -226,11 +223,7 @@ impl Batch {
         match local_path(to) {
             Some(path) => {
                 path.parent().map_or(Ok(()), create_folder).map_err(virtualize::Error::from)?;
-                let failed = |error: std::io::Error| StoreError::Unavailable {
-                    name: to.to_owned(),
-                    reason: error.to_string(),
-                };
-                fs::write(path, text).map_err(failed).map_err(virtualize::Error::from)?;
+                fs::write(&path, text).map_err(|error| unwritable(&path, &error))?;
             }
             None => {
                 let put = put(to, &own(&self.options.store), text.into()).await;
@@ -337,13 +330,13 @@ async fn download(url: &str, to: &Path, options: &StoreOptions) -> Result<bool> 
         Err(StoreError::NotFound { .. }) => return Ok(false),
         bytes => bytes.map_err(virtualize::Error::from)?,
     };
-    match fs::write(to, bytes) {
-        Ok(()) => Ok(true),
-        Err(error) => {
-            let (name, reason) = (to.display().to_string(), error.to_string());
-            Err(virtualize::Error::from(StoreError::Unavailable { name, reason }).into())
-        }
-    }
+    fs::write(to, bytes).map_err(|error| unwritable(to, &error))?;
+    Ok(true)
+}
+
+/// Returns the error of a file that cannot be read or written.
+fn unwritable(path: &Path, error: &io::Error) -> Error {
+    virtualize::Error::from(StoreError::unavailable(path.display().to_string(), error)).into()
 }
 
 /// Returns the locations of journals: files, objects, folders and patterns.

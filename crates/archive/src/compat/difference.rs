@@ -56,7 +56,7 @@ impl Difference {
 const ABSENT: &str = "none";
 
 /// All that tells two signatures apart, in order of path; nothing where the files can be put together.
-pub fn differences(left: &Signature, right: &Signature) -> Vec<Difference> {
+pub(crate) fn differences(left: &Signature, right: &Signature) -> Vec<Difference> {
     let mut found = Found::default();
     let none = BTreeMap::new();
     let groups: BTreeSet<&NodePath> = left.groups.keys().chain(right.groups.keys()).collect();

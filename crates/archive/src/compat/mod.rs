@@ -6,15 +6,15 @@
 //! files that agree can be referred to from one array.
 
 mod difference;
-pub(crate) mod levels;
 pub(crate) mod roles;
 pub(crate) mod signature;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use difference::Difference;
+pub(crate) use difference::differences;
 pub(crate) use difference::{Conversion, disagreement, numbers_agree};
-pub use difference::{Difference, differences};
-pub use roles::{DimRole, is_coordinate, roles, wanted};
+pub(crate) use roles::{DimRole, is_coordinate, roles, wanted};
 pub(crate) use roles::{MAX_KEPT, is_copied, is_plain};
 pub(crate) use signature::decode_alike;
-pub use signature::{ArraySignature, Numbers, Signature, Stored};
+pub(crate) use signature::{ArraySignature, Signature};

@@ -15,10 +15,9 @@ use virtualize::{
     },
 };
 
-use super::levels::Levels;
 use super::roles::{
-    Axis, DimRole, Geometry, TINY, find, is_coordinate, is_copied, is_plain, length_along, may_be_copied,
-    roles, time_arrays,
+    Axis, DimRole, Geometry, Levels, TINY, find, is_coordinate, is_copied, is_plain, length_along,
+    may_be_copied, roles, time_arrays,
 };
 use crate::{
     Layout, Member,
@@ -33,60 +32,60 @@ use crate::{
 
 /// What must be equal in files that are put together.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Signature {
+pub(crate) struct Signature {
     /// Arrays that all files must have.
-    pub arrays: BTreeMap<NodePath, ArraySignature>,
+    pub(crate) arrays: BTreeMap<NodePath, ArraySignature>,
     /// Arrays that may be in some of the files only ([`Layout::optional`]). They are not part of the digest, since files
     /// without them agree with all others; those that have one must agree among themselves.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub optional: BTreeMap<NodePath, ArraySignature>,
+    pub(crate) optional: BTreeMap<NodePath, ArraySignature>,
     /// Arrays of overviews, which are omitted if they disagree. They are not part of the digest.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub levels: BTreeMap<NodePath, ArraySignature>,
+    pub(crate) levels: BTreeMap<NodePath, ArraySignature>,
     /// Attributes of groups on which the positions of values depend, such as a coordinate reference system.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub groups: BTreeMap<NodePath, BTreeMap<String, Value>>,
+    pub(crate) groups: BTreeMap<NodePath, BTreeMap<String, Value>>,
     /// How the arrays that grow are stored: files that agree in all else are compatible if their parts form one grid.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub stored: BTreeMap<NodePath, Stored>,
+    pub(crate) stored: BTreeMap<NodePath, Stored>,
     /// The numbers of coordinates and times: their types need not agree if one type holds all of them exactly.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub numbers: BTreeMap<NodePath, Numbers>,
+    pub(crate) numbers: BTreeMap<NodePath, Numbers>,
     /// Coordinates that are the same in all files and evenly spaced: they need not agree to the last digit.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub grids: BTreeMap<NodePath, Grid>,
+    pub(crate) grids: BTreeMap<NodePath, Grid>,
 }
 
 /// What must be equal of an array.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct ArraySignature {
+pub(crate) struct ArraySignature {
     /// Type of an element, as Zarr names it.
-    pub data_type: String,
+    pub(crate) data_type: String,
     /// Names of the axes, slowest first.
-    pub dimensions: Vec<Option<String>>,
+    pub(crate) dimensions: Vec<Option<String>>,
     /// Size along each axis; `None` along those that grow.
-    pub sizes: Vec<Option<u64>>,
+    pub(crate) sizes: Vec<Option<u64>>,
     /// Chunk size along each axis: a number, a list if sizes vary, or null if any size will do. `None` altogether if the
     /// array is written anew, or comes from the first file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub chunks: Option<Vec<Value>>,
+    pub(crate) chunks: Option<Vec<Value>>,
     /// Codecs in the order of encoding, with all parameters that decoding depends on; `None` like [`Self::chunks`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub codecs: Option<Vec<String>>,
+    pub(crate) codecs: Option<Vec<String>>,
     /// Value of missing chunks, in the notation of Zarr v3; null if it is not defined.
-    pub fill_value: Value,
+    pub(crate) fill_value: Value,
     /// Attributes on which the meaning of values depends.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub attributes: BTreeMap<String, Value>,
+    pub(crate) attributes: BTreeMap<String, Value>,
     /// SHA-256 of the values of an array that comes from the first file, followed by some of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub values: Option<String>,
+    pub(crate) values: Option<String>,
 }
 
 impl Signature {
     /// Returns the signature of a file for a layout. The values of arrays that are invariant along all dimensions are those
     /// of [`Member::digests`]; an array that was not read equals no other.
-    pub fn of(member: &Member, layout: &Layout) -> Self {
+    pub(crate) fn of(member: &Member, layout: &Layout) -> Self {
         let hierarchy = &member.hierarchy;
         let (mut roles, grid_mappings) = (roles(hierarchy, layout), grid_mappings(hierarchy));
         let times = time_arrays(hierarchy, layout.inline_limit);
@@ -177,12 +176,12 @@ impl Signature {
 
     /// Returns the SHA-256 of arrays and groups in hexadecimal: equal if and only if [`super::differences`] finds none,
     /// optional arrays aside.
-    pub fn digest(&self) -> String {
+    pub(crate) fn digest(&self) -> String {
         sha256(&(&self.arrays, &self.groups))
     }
 
     /// Returns the SHA-256 of all but optional arrays: [`Self::digest`] together with how arrays are stored.
-    pub fn storage_digest(&self) -> String {
+    pub(crate) fn storage_digest(&self) -> String {
         sha256(&(&self.arrays, &self.groups, &self.stored, &self.numbers, &self.levels))
     }
 
@@ -396,22 +395,22 @@ pub(super) fn grid_mappings(hierarchy: &Hierarchy) -> BTreeSet<NodePath> {
 
 /// How an array that grows is stored in a file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Stored {
+pub(crate) struct Stored {
     /// How it varies along each dimension of the layout.
     #[serde(rename = "places")]
-    pub roles: Vec<DimRole>,
+    pub(crate) roles: Vec<DimRole>,
     /// Size along each axis; `None` along an axis that grows, if it equals the file's length of that dimension.
-    pub shape: Vec<Option<u64>>,
+    pub(crate) shape: Vec<Option<u64>>,
     /// Chunk size along each axis; `None` if one chunk has all of the file's elements. `None` altogether if sizes vary.
-    pub chunks: Option<Vec<Option<u64>>>,
+    pub(crate) chunks: Option<Vec<Option<u64>>>,
     /// Codecs with all parameters that decoding depends on.
-    pub codecs: Vec<String>,
+    pub(crate) codecs: Vec<String>,
     /// Size of an element in bytes; 0 if it varies.
-    pub element: u64,
+    pub(crate) element: u64,
     /// Whether chunks are plain elements.
-    pub is_plain: bool,
+    pub(crate) is_plain: bool,
     /// Whether its values were read, so that they can be copied.
-    pub is_read: bool,
+    pub(crate) is_read: bool,
 }
 
 impl Stored {
@@ -570,17 +569,17 @@ fn document(codec: &Codec) -> String {
 
 /// What is known of the numbers of a coordinate, or of times, beside their type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Numbers {
+pub(crate) struct Numbers {
     /// They are times, or bounds of times.
-    pub are_times: bool,
+    pub(crate) are_times: bool,
     /// A stored value means "missing".
-    pub has_sentinel: bool,
+    pub(crate) has_sentinel: bool,
     /// Some are missing.
-    pub any_missing: bool,
+    pub(crate) any_missing: bool,
     /// All are whole, and within 64 bits.
-    pub are_whole: bool,
+    pub(crate) are_whole: bool,
     /// All are exact as binary64.
-    pub are_float: bool,
+    pub(crate) are_float: bool,
 }
 
 impl Numbers {

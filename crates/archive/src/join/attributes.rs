@@ -15,10 +15,8 @@ use virtualize::zarr::{Array, NodePath, cf::attributes::decides_values};
 use crate::{
     Layout,
     compat::{
-        DimRole, is_copied,
-        levels::{Levels, dimensions},
-        roles,
-        roles::{DESCRIBING, bounds_of, has_time_units, time_arrays},
+        DimRole, is_copied, roles,
+        roles::{DESCRIBING, Levels, bounds_of, dimensions, has_time_units, time_arrays},
         signature::BY_BAND,
     },
     error::{Note, Problem},

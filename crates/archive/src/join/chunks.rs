@@ -1,15 +1,12 @@
 //! The chunks of a combined dataset.
 
 use super::Result;
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use virtualize::zarr::{
-    Chunk, ChunkEntry, ChunkManifest, ChunkReadError, ChunkReader, Chunks, Hierarchy, NodePath,
-    ReferencesBuilder, Source, SourceId, chunk_indices, chunk_position, node,
+    Chunk, ChunkEntry, ChunkManifest, ChunkReadError, ChunkReader, Chunks, NodePath, Source, chunk_indices,
+    chunk_position, node,
 };
 
 use super::{
@@ -139,54 +136,6 @@ impl<M: Members> ChunkReader for JoinedChunks<'_, M> {
 
 fn absent(path: &str) -> ChunkReadError {
     format!("there is no array {path:?}").into()
-}
-
-/// Returns a hierarchy with all chunks that a reader supplies, for those who need them in memory.
-pub(crate) fn collect(
-    mut hierarchy: Hierarchy,
-    reader: &mut dyn ChunkReader,
-) -> Result<Hierarchy, ChunkReadError> {
-    let paths: Vec<NodePath> = hierarchy.arrays().into_iter().map(|(path, _)| path).collect();
-    let mut sources = Sources::default();
-    for path in paths {
-        let mut columns: BTreeMap<SourceId, ReferencesBuilder> = BTreeMap::new();
-        let mut manifest = ChunkManifest::default();
-        for item in reader.chunks(&path, 0)? {
-            match item? {
-                (position, Chunk::Inline(bytes)) => {
-                    manifest.inline.insert(position, bytes);
-                }
-                (position, Chunk::Reference { source, offset, length }) => {
-                    columns.entry(sources.id(&source)).or_default().push(position, offset, length);
-                }
-            }
-        }
-        manifest.references = columns.into_iter().flat_map(|(id, column)| column.finish(id)).collect();
-        if let Some(array) = hierarchy.array_mut(&path) {
-            array.chunks = manifest;
-        }
-    }
-    hierarchy.sources = sources.all;
-    Ok(hierarchy)
-}
-
-type SourceKey = (String, Option<String>, u64, Option<i64>);
-
-/// Distinct sources.
-#[derive(Default)]
-struct Sources {
-    all: Vec<Source>,
-    ids: HashMap<SourceKey, SourceId>,
-}
-
-impl Sources {
-    fn id(&mut self, source: &Source) -> SourceId {
-        let key = (source.url.clone(), source.etag.clone(), source.size, source.modified);
-        *self.ids.entry(key).or_insert_with(|| {
-            self.all.push(source.clone());
-            SourceId(u32::try_from(self.all.len() - 1).unwrap_or(u32::MAX))
-        })
-    }
 }
 
 /// Where the chunks of the files are in a combined array.

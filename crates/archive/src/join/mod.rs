@@ -23,9 +23,9 @@ use crate::{
     plan::{PlanOptions, PlannedEra},
 };
 use chunks::Files;
-pub(crate) use chunks::{ChunkPlaces, JoinedChunks, collect};
+pub(crate) use chunks::{ChunkPlaces, JoinedChunks};
 use metadata::{Finish, Joiner};
-pub(crate) use tail::{extend, tail};
+pub(crate) use tail::{Extended, extend, tail};
 
 type Result<T, E = Problem> = std::result::Result<T, E>;
 

@@ -111,6 +111,9 @@ pub(crate) struct Planned {
     pub(crate) extent: String,
 }
 
+/// URL of a file that was not read, and class and error of its failure.
+type Unread = (String, Option<(ErrorClass, String)>);
+
 impl Journal {
     /// Stages listed files; `listing` holds the counts so far.
     pub(crate) fn stage(&mut self, items: &[Item], listing: &mut Listing) -> Result<()> {
@@ -338,8 +341,8 @@ impl Journal {
         })
     }
 
-    /// Returns the files that were not read, in the order of the listing: URL, class and error of a failure.
-    pub(crate) fn unread(&self) -> Result<Vec<(String, Option<(ErrorClass, String)>)>> {
+    /// Returns the files that were not read, in the order of the listing.
+    pub(crate) fn unread(&self) -> Result<Vec<Unread>> {
         let sql = "SELECT url, class, error FROM files WHERE state <> 1 ORDER BY position, id";
         self.all(sql, [], |row| {
             let class: Option<String> = row.get(1)?;

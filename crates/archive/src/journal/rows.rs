@@ -125,16 +125,12 @@ pub(super) fn finish(
             statement.execute(params![cache.node(connection, &node.path)?, id, node.chunks])?;
         }
     }
-    let milliseconds = std::time::Duration::try_from_secs_f64(done.seconds).ok();
-    let sql = "INSERT OR REPLACE INTO contents
-        (id, milliseconds, requests, bytes, warnings, kind, extent, sources, record)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    let sql = "INSERT OR REPLACE INTO contents (id, requests, bytes, kind, extent, sources, record)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     connection.prepare_cached(sql)?.execute(params![
         id,
-        milliseconds.and_then(|duration| i64::try_from(duration.as_millis()).ok()),
         signed(done.requests),
         signed(done.bytes),
-        (!done.warnings.is_empty()).then(|| json!(done.warnings).to_string()),
         kind,
         extent,
         sources,
@@ -499,7 +495,7 @@ impl Journal {
 
     /// Returns how reading the files after a row ended, at most `most`: rows, urls and outcomes.
     pub(super) fn outcomes(&self, after: i64, most: u64) -> Result<Vec<(i64, NamedOutcome)>> {
-        let sql = "SELECT files.id, state, attempts, class, error, url, milliseconds, requests, bytes, warnings
+        let sql = "SELECT files.id, state, attempts, class, error, url, requests, bytes
             FROM files LEFT JOIN contents ON contents.id = files.id WHERE files.id > ?1 ORDER BY files.id LIMIT ?2";
         let mut rows: Vec<(i64, NamedOutcome)> = self.all(sql, params![after, signed(most)], |row| {
             let (state, attempts): (i64, u32) = (row.get(1)?, row.get(2)?);
@@ -510,17 +506,15 @@ impl Journal {
                 let failure = Failure { attempts, class, error: row.get(4)? };
                 return Ok((row.get(0)?, (url, Err(failure))));
             }
-            let milliseconds: Option<i64> = row.get(6)?;
-            let warnings: Option<String> = row.get(9)?;
             let done = Done {
                 opened: Item::default(),
                 replaced: false,
                 attempts,
-                seconds: std::time::Duration::from_millis(milliseconds.map_or(0, unsigned)).as_secs_f64(),
-                requests: unsigned(row.get(7)?),
+                seconds: 0.0,
+                requests: unsigned(row.get(6)?),
                 retries: 0,
-                bytes: unsigned(row.get(8)?),
-                warnings: warnings.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
+                bytes: unsigned(row.get(7)?),
+                warnings: Vec::new(),
                 record: Record::Written { name: String::new(), receipt: String::new() },
             };
             Ok((row.get(0)?, (url, Ok(Box::new(done)))))

@@ -27,7 +27,7 @@ CREATE INDEX open_files ON files (state, position) WHERE
 -- digests, coordinates. Rows of `files` do not grow when a file is read, so that their pages stay full.
 CREATE TABLE contents (
     id INTEGER PRIMARY KEY,
-    milliseconds INTEGER, requests INTEGER, bytes INTEGER, warnings TEXT,
+    requests INTEGER, bytes INTEGER,
     kind INTEGER, extent BLOB, sources BLOB, record BLOB
 );
 -- The chunks of each array of each member.

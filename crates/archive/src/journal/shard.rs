@@ -6,8 +6,8 @@ use rusqlite::{Connection, types::ValueRef};
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    Failure, Journal, JournalError, OptionDifference, class_name,
-    error::{differing, shard_conflict, shard_damaged, shard_unopened},
+    Failure, Journal, JournalError, OptionDifference, class_name, differing, shard_conflict, shard_damaged,
+    shard_unopened,
 };
 use crate::{Result, Shard};
 

@@ -10,7 +10,7 @@ use crate::Item;
 /// SQLite application ID of a journal: "vjrn".
 const APPLICATION: i32 = 0x766A_726E;
 /// Version of the schema.
-const VERSION: i32 = 4;
+const VERSION: i32 = 5;
 const TABLES: &str = include_str!("schema.sql");
 const STAGED: &str = include_str!("staged.sql");
 
@@ -126,17 +126,9 @@ fn create(connection: &mut Connection) -> rusqlite::Result<()> {
 /// Returns whether a file that cannot be opened is nevertheless a journal: by its header or, if the header names no
 /// program, by its name.
 pub(super) fn is_damaged_journal(path: &Path) -> bool {
-    let mut header = [0; 100];
-    let read = std::fs::File::open(path).and_then(|mut file| {
-        let mut length = 0;
-        while let Some(rest) = header.get_mut(length..).filter(|rest| !rest.is_empty()) {
-            match file.read(rest)? {
-                0 => break,
-                count => length = length.saturating_add(count),
-            }
-        }
-        Ok(())
-    });
+    let mut header = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(100).read_to_end(&mut header));
+    header.resize(100, 0);
     let program =
         header.get(68..72).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok()).map(i32::from_be_bytes);
     let is_named = path.extension().is_some_and(|extension| extension == "journal");

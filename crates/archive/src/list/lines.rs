@@ -4,6 +4,7 @@ use std::{io::BufRead, sync::Arc};
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use virtualize::{ErrorClass, Remedy};
 use virtualize_store::{StoreError, fetch, url_of};
@@ -31,14 +32,7 @@ async fn begin(location: String, options: &ListOptions) -> Result<Files> {
     }
     let url = url_of(&location)?;
     if let Some(path) = url.strip_prefix("file://").filter(|_| !guarded) {
-        let unreadable = |error: std::io::Error| {
-            let name = location.clone();
-            ListError::Store(match error.kind() {
-                std::io::ErrorKind::NotFound => StoreError::NotFound { name },
-                _ => StoreError::Unavailable { name, reason: error.to_string() },
-            })
-        };
-        let file = std::fs::File::open(path).map_err(unreadable)?;
+        let file = std::fs::File::open(path).map_err(|error| StoreError::io(&location, &error))?;
         return Ok(Lines::new(&location, None, std::io::BufReader::new(file)).stream());
     }
     let bytes: Bytes = fetch(&url, LARGEST, &options.store).await?;
@@ -112,44 +106,49 @@ fn item(text: &str, from: Option<&str>) -> Result<Item, String> {
     Ok(Item { url, ..item })
 }
 
+/// A file as a JSON line of a list.
+#[derive(Serialize, Deserialize)]
+struct JsonLine {
+    url: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    etag: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    modified: Option<Time>,
+    /// Properties whose names may be those of the members above.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    properties: Map<String, Value>,
+    /// Other members, which are properties, too.
+    #[serde(flatten)]
+    others: Map<String, Value>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged, expecting = "modified is neither a time nor a number of milliseconds")]
+enum Time {
+    Milliseconds(i64),
+    Text(String),
+}
+
 /// Converts a JSON line into an item.
-fn object(mut members: Map<String, Value>) -> Result<Item, String> {
-    let Some(Value::String(url)) = members.remove("url") else {
-        return Err("a JSON object without \"url\"".to_owned());
+fn object(line: JsonLine) -> Result<Item, String> {
+    let JsonLine { url, size, etag, modified, properties, others: mut all } = line;
+    let modified = match modified {
+        Some(Time::Text(text)) => Some(parse_time(&text)?),
+        Some(Time::Milliseconds(milliseconds)) => Some(milliseconds),
+        None => None,
     };
-    let size = match members.remove("size") {
-        None | Some(Value::Null) => None,
-        Some(size) => Some(size.as_u64().ok_or("\"size\" is not a number of bytes")?),
-    };
-    let etag = match members.remove("etag") {
-        None | Some(Value::Null) => None,
-        Some(Value::String(etag)) => Some(etag),
-        Some(_) => return Err("\"etag\" is not a text".to_owned()),
-    };
-    let modified = match members.remove("modified") {
-        None | Some(Value::Null) => None,
-        Some(Value::String(time)) => Some(parse_time(&time)?),
-        Some(time) => Some(time.as_i64().ok_or("\"modified\" is neither text nor milliseconds")?),
-    };
-    // As `line` writes them, so that their names cannot be those of other members.
-    if let Some(Value::Object(properties)) = members.remove("properties") {
-        members.extend(properties);
-    }
-    Ok(Item { url, size, etag, modified, properties: members })
+    all.extend(properties);
+    Ok(Item { url, size, etag, modified, properties: all })
 }
 
 /// Returns a file as the line of a list.
 pub(crate) fn line(item: &Item) -> Vec<u8> {
-    let Item { url, size, etag, modified, properties } = item;
-    let all = [("size", json!(size)), ("etag", json!(etag)), ("modified", json!(modified))];
-    let mut members = Map::from_iter([("url".to_owned(), json!(url))]);
-    members.extend(all.into_iter().filter(|(_, it)| !it.is_null()).map(|(name, it)| (name.to_owned(), it)));
-    if !properties.is_empty() {
-        members.insert("properties".to_owned(), Value::Object(properties.clone()));
-    }
-    let mut line = Value::Object(members).to_string().into_bytes();
-    line.push(b'\n');
-    line
+    let Item { url, size, etag, modified, properties } = item.clone();
+    let (modified, others) = (modified.map(Time::Milliseconds), Map::new());
+    let line = json!(JsonLine { url, size, etag, modified, properties, others });
+    format!("{line}\n").into_bytes()
 }
 
 /// Parses an RFC 3339 time, or a date (midnight UTC), as milliseconds since 1970-01-01T00:00:00Z.
@@ -216,9 +215,10 @@ mod tests {
     #[test]
     fn what_is_no_file_says_its_line() {
         for (text, expected) in [
-            ("\n{\"size\": 3}", "list, line 2: a JSON object without \"url\""),
-            ("{\"url\": \"s3://b/a\", \"size\": -1}", "size"),
+            ("\n{\"size\": 3}", "list, line 2: missing field `url`"),
+            ("{\"url\": \"s3://b/a\", \"size\": -1}", "expected u64 at line 1 column"),
             ("{\"url\": \"s3://b/a\", \"modified\": \"soon\"}", "RFC 3339"),
+            ("{\"url\": \"s3://b/a\", \"modified\": true}", "modified is neither"),
             ("{", "line 1"),
             ("s3://b/x/", "is a folder"),
             ("ftp://b/x", "ftp"),

@@ -4,7 +4,6 @@ use std::{collections::VecDeque, fs, path::Path, sync::Arc};
 
 use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use globset::{GlobBuilder, GlobMatcher};
-use tokio::sync::mpsc;
 use virtualize::{ErrorClass, Remedy};
 use virtualize_store::{
     Folder, Listed, Page, StoreError, StoreOptions, folder_url, list_page, milliseconds, url_of,
@@ -15,41 +14,12 @@ use crate::Item;
 
 /// Number of folders of a bucket listed ahead, so that their round trips overlap.
 const AHEAD: usize = 16;
-/// Maximum number of files of a page.
-const PAGE: usize = 1000;
 /// A pattern is matched level by level if less than one key in this many matches.
 const DENSE: usize = 10;
 
 /// Returns the files of a path, URL, folder or pattern.
 pub(super) fn files(text: String, options: Arc<ListOptions>) -> Files {
-    let is_bucket = text.contains("://") && !text.starts_with("file://") && !text.starts_with("http");
-    let takes_requests = is_bucket && !is_named(&text);
-    let found = async move { begin(&text, &options.store).await };
-    let files = stream::once(found).try_flatten().boxed();
-    if takes_requests { ahead(files) } else { files }
-}
-
-/// Lists in a task of its own, so that the next page is fetched while the files of earlier ones are used.
-fn ahead(files: Files) -> Files {
-    stream::once(async move {
-        let (sender, receiver) = mpsc::channel(1);
-        let mut pages = files.ready_chunks(PAGE);
-        let task = tokio::spawn(async move {
-            while let Some(page) = pages.next().await
-                && sender.send(page).await.is_ok()
-            {}
-        });
-        stream::unfold((receiver, task), |(mut receiver, task)| async move {
-            match receiver.recv().await {
-                Some(page) => Some((stream::iter(page), (receiver, task))),
-                // A listing that panicked is not complete.
-                None => task.await.err().map(|error| std::panic::resume_unwind(error.into_panic())),
-            }
-        })
-    })
-    .flatten()
-    .flatten()
-    .boxed()
+    stream::once(async move { begin(&text, &options.store).await }).try_flatten().boxed()
 }
 
 /// Chooses how to list an input.
@@ -467,38 +437,7 @@ fn levels(text: &str) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
     use super::*;
-
-    fn numbered(n: usize) -> Result<Found> {
-        Ok(Found::File(Item::of(format!("s3://b/{n:04}"))))
-    }
-
-    #[tokio::test]
-    async fn pages_are_listed_while_earlier_ones_are_used() {
-        let listed = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&listed);
-        let files = stream::iter(0..9 * PAGE).map(move |n| {
-            counted.fetch_add(1, Ordering::SeqCst);
-            numbered(n)
-        });
-        let mut files = ahead(files.boxed()).ready_chunks(PAGE);
-        assert_eq!(files.next().await.unwrap().len(), PAGE, "pages stay whole");
-        while listed.load(Ordering::SeqCst) < 3 * PAGE {
-            tokio::task::yield_now().await;
-        }
-        tokio::task::yield_now().await;
-        assert_eq!(listed.load(Ordering::SeqCst), 3 * PAGE, "one waits, and one more is ready");
-        assert_eq!(files.count().await, 8);
-    }
-
-    #[tokio::test]
-    #[should_panic(expected = "page 3")]
-    async fn a_panic_does_not_end_a_listing_early() {
-        let files = stream::iter(0..5).map(|n| if n == 3 { panic!("page 3") } else { numbered(n) });
-        ahead(files.boxed()).count().await;
-    }
 
     fn matches(pattern: &str, url: &str) -> bool {
         Pattern::parse(pattern).unwrap().matches(url)

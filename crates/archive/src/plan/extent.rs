@@ -1,8 +1,8 @@
 //! Finds the extents of a file that was read.
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use smallvec::SmallVec;
 use virtualize::{
@@ -25,12 +25,13 @@ use crate::{
 type Result<T, E = Problem> = std::result::Result<T, E>;
 
 /// The extent of a file along each dimension of the layout: what decides its place among the others.
-#[derive(Clone, PartialEq, Debug)]
-pub struct FileExtent(SmallVec<[Extent; 1]>);
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(from = "Vec<Extent>", into = "Vec<Extent>")]
+pub(crate) struct FileExtent(SmallVec<[Extent; 1]>);
 
 /// Elements of a file that are selected along a dimension.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Selection {
+pub(crate) struct Selection {
     /// Start, in elements.
     pub start: u64,
     /// End, exclusive, in elements.
@@ -40,8 +41,9 @@ pub struct Selection {
 }
 
 /// The extent of a file along a dimension.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
-pub struct Extent {
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(from = "(u64, Option<Range>)", into = "(u64, Option<Range>)")]
+pub(crate) struct Extent {
     /// Number of elements; 1 along a new dimension.
     pub size: u64,
     /// The range of its coordinates, if it has any.
@@ -49,8 +51,9 @@ pub struct Extent {
 }
 
 /// The coordinates of a file along a dimension.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Range {
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(from = "RangeText", into = "RangeText")]
+pub(crate) struct Range {
     /// The first one that is not missing.
     pub first: Scalar,
     /// The last one that is not missing.
@@ -65,7 +68,7 @@ pub struct Range {
 
 /// Units of a coordinate.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Units {
+pub(crate) struct Units {
     /// Units, if the coordinate has any.
     pub units: Option<String>,
     /// Calendar, if the coordinate has one.
@@ -74,7 +77,7 @@ pub struct Units {
 
 /// The order of the coordinates of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Direction {
+pub(crate) enum Direction {
     /// There is only one.
     #[serde(rename = "=")]
     Single,
@@ -94,19 +97,19 @@ impl FileExtent {
     ///
     /// # Errors
     /// A file that lacks a dimension of the layout, or already has one that is to be new; coordinates that were not read.
-    pub fn of(member: &Member, layout: &Layout) -> Result<Self, CombineError> {
+    pub(crate) fn of(member: &Member, layout: &Layout) -> Result<Self, CombineError> {
         let extent =
             |along| extent(member, along).map_err(|problem| CombineError::of(&member.item.url, problem));
         Ok(Self::new(layout.along.iter().map(extent).collect::<Result<_, _>>()?))
     }
 
     /// Puts extents together, in the order of the layout's dimensions.
-    pub fn new(extents: Vec<Extent>) -> Self {
+    pub(crate) fn new(extents: Vec<Extent>) -> Self {
         Self(extents.into_iter().collect())
     }
 
     /// Returns the extents, in the order of the layout's dimensions.
-    pub fn extents(&self) -> &[Extent] {
+    pub(crate) fn extents(&self) -> &[Extent] {
         &self.0
     }
 
@@ -147,19 +150,19 @@ impl Range {
     }
 
     /// Returns the units of the coordinates.
-    pub fn units(&self) -> Option<&str> {
+    pub(crate) fn units(&self) -> Option<&str> {
         self.units.as_ref()?.units.as_deref()
     }
 
     /// Returns the calendar of the coordinates.
-    pub fn calendar(&self) -> Option<&str> {
+    pub(crate) fn calendar(&self) -> Option<&str> {
         self.units.as_ref()?.calendar.as_deref()
     }
 }
 
 impl Units {
     /// Returns units to share; `None` if there are neither units nor a calendar.
-    pub fn of(units: Option<&str>, calendar: Option<&str>) -> Option<Arc<Self>> {
+    pub(crate) fn of(units: Option<&str>, calendar: Option<&str>) -> Option<Arc<Self>> {
         if units.is_none() && calendar.is_none() {
             return None;
         }
@@ -201,6 +204,30 @@ fn digest<'a>(scalars: impl IntoIterator<Item = Option<&'a Scalar>>, units: Opti
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
+}
+
+impl From<Vec<Extent>> for FileExtent {
+    fn from(extents: Vec<Extent>) -> Self {
+        Self(extents.into())
+    }
+}
+
+impl From<FileExtent> for Vec<Extent> {
+    fn from(FileExtent(extents): FileExtent) -> Self {
+        extents.into_vec()
+    }
+}
+
+impl From<(u64, Option<Range>)> for Extent {
+    fn from((size, range): (u64, Option<Range>)) -> Self {
+        Self { size, range }
+    }
+}
+
+impl From<Extent> for (u64, Option<Range>) {
+    fn from(Extent { size, range }: Extent) -> Self {
+        (size, range)
+    }
 }
 
 /// Returns the extent of a file along a dimension.
@@ -316,74 +343,43 @@ pub(crate) fn coordinates(member: &Member, name: &str) -> Option<Vec<Scalar>> {
     elements(values)?.map(scalar).collect()
 }
 
-/// First and last coordinate, order, hash, units, calendar.
-type RangeText<'a> =
-    (ScalarText<'a>, ScalarText<'a>, Direction, u64, Option<Cow<'a, str>>, Option<Cow<'a, str>>);
+/// A range as it is stored: first and last coordinate, order, hash, units, calendar.
+type RangeText = (ScalarText, ScalarText, Direction, u64, Option<String>, Option<String>);
 
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum ScalarText<'a> {
+enum ScalarText {
     Int(i64),
     Unsigned(u64),
     Float(f64),
-    Text(Cow<'a, str>),
+    Text(String),
     /// A float that is not finite, as its bits.
     Bits([u64; 1]),
 }
 
-impl Serialize for FileExtent {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.extents())
+impl From<Range> for RangeText {
+    fn from(range: Range) -> Self {
+        let [units, calendar] = [range.units(), range.calendar()].map(|text| text.map(str::to_owned));
+        let [first, last] = [range.first, range.last].map(|scalar| match scalar {
+            Scalar::Int(int) => ScalarText::Int(int),
+            Scalar::Unsigned(int) => ScalarText::Unsigned(int),
+            Scalar::Float(float) if float.is_finite() => ScalarText::Float(float),
+            Scalar::Float(float) => ScalarText::Bits([float.to_bits()]),
+            Scalar::Text(text) => ScalarText::Text(text.to_string()),
+        });
+        (first, last, range.direction, range.digest, units, calendar)
     }
 }
 
-impl<'de> Deserialize<'de> for FileExtent {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Self::new(Vec::deserialize(deserializer)?))
-    }
-}
-
-impl Serialize for Extent {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        (self.size, &self.range).serialize(serializer)
-    }
-}
-
-impl Serialize for Range {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let [units, calendar] = [self.units(), self.calendar()].map(|text| text.map(Cow::Borrowed));
-        let Self { first, last, direction, digest, .. } = self;
-        let text: RangeText<'_> =
-            (scalar_text(first), scalar_text(last), *direction, *digest, units, calendar);
-        text.serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for Range {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let (first, last, direction, digest, units, calendar) = RangeText::deserialize(deserializer)?;
-        let [first, last] = [first, last].map(scalar_of);
-        let units = Units::of(units.as_deref(), calendar.as_deref());
-        Ok(Self { first, last, direction, digest, units })
-    }
-}
-
-fn scalar_text(scalar: &Scalar) -> ScalarText<'_> {
-    match scalar {
-        Scalar::Int(int) => ScalarText::Int(*int),
-        Scalar::Unsigned(int) => ScalarText::Unsigned(*int),
-        Scalar::Float(float) if float.is_finite() => ScalarText::Float(*float),
-        Scalar::Float(float) => ScalarText::Bits([float.to_bits()]),
-        Scalar::Text(text) => ScalarText::Text(Cow::Borrowed(text)),
-    }
-}
-
-fn scalar_of(text: ScalarText<'_>) -> Scalar {
-    match text {
-        ScalarText::Int(int) => Scalar::Int(int),
-        ScalarText::Unsigned(int) => Scalar::Unsigned(int),
-        ScalarText::Float(float) => Scalar::Float(float),
-        ScalarText::Bits([bits]) => Scalar::Float(f64::from_bits(bits)),
-        ScalarText::Text(text) => Scalar::Text(Arc::new(text.into_owned())),
+impl From<RangeText> for Range {
+    fn from((first, last, direction, digest, units, calendar): RangeText) -> Self {
+        let [first, last] = [first, last].map(|text| match text {
+            ScalarText::Int(int) => Scalar::Int(int),
+            ScalarText::Unsigned(int) => Scalar::Unsigned(int),
+            ScalarText::Float(float) => Scalar::Float(float),
+            ScalarText::Bits([bits]) => Scalar::Float(f64::from_bits(bits)),
+            ScalarText::Text(text) => Scalar::Text(Arc::new(text)),
+        });
+        Self { first, last, direction, digest, units: Units::of(units.as_deref(), calendar.as_deref()) }
     }
 }

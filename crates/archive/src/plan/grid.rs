@@ -153,7 +153,7 @@ pub(super) fn extent_of<'a>(source: Source<'a>, block: &Block) -> Option<&'a sup
 
 /// Planned files. Each takes 80 bytes, unless its coordinates are text or its units differ.
 #[derive(Clone, Debug, Default)]
-pub struct Files {
+pub(crate) struct Files {
     files: Vec<File>,
     kinds: Vec<Kind>,
     of_storage: HashMap<String, u32>,
@@ -179,7 +179,7 @@ pub(super) struct Kind {
 
 impl Files {
     /// Declares a kind of files by the storage digest and the digest of their signature, and returns its number.
-    pub fn kind(&mut self, storage: &str, signature: impl FnOnce() -> String) -> u32 {
+    pub(crate) fn kind(&mut self, storage: &str, signature: impl FnOnce() -> String) -> u32 {
         if let Some(known) = self.of_storage.get(storage) {
             return *known;
         }
@@ -190,7 +190,7 @@ impl Files {
     }
 
     /// Adds the next file.
-    pub fn push(&mut self, kind: u32, mut extent: FileExtent) {
+    pub(crate) fn push(&mut self, kind: u32, mut extent: FileExtent) {
         for extent in extent.extents_mut() {
             if let Some(units) = extent.range.as_mut().and_then(|range| range.units.as_mut()) {
                 self.share(units);
@@ -200,18 +200,13 @@ impl Files {
     }
 
     /// Reserves memory for further files.
-    pub fn reserve(&mut self, files: usize) {
+    pub(crate) fn reserve(&mut self, files: usize) {
         self.files.reserve_exact(files);
     }
 
     /// Returns the number of files.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.files.len()
-    }
-
-    /// Returns whether there are no files.
-    pub fn is_empty(&self) -> bool {
-        self.files.is_empty()
     }
 
     /// Replaces units by equal ones of an earlier file.

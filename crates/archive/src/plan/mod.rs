@@ -23,8 +23,8 @@ use crate::{
     values::{Scalar, index},
 };
 
-pub use extent::{Direction, Extent, FileExtent, Range, Selection, Units};
-pub use grid::Files;
+pub(crate) use extent::{FileExtent, Range, Selection};
+pub(crate) use grid::Files;
 
 pub use cure::Cure;
 pub(crate) use cure::Refused;
@@ -38,7 +38,12 @@ type Result<T, E = CombineError> = std::result::Result<T, E>;
 ///
 /// # Errors
 /// Files that overlap, are not monotone, have the same coordinates, or are of several eras; empty places.
-pub fn plan(mut files: Files, known: &Known<'_>, layout: &Layout, options: &PlanOptions) -> Result<Plan> {
+pub(crate) fn plan(
+    mut files: Files,
+    known: &Known<'_>,
+    layout: &Layout,
+    options: &PlanOptions,
+) -> Result<Plan> {
     let mut plan = Plan::default();
     let eras = eras(Source { files: &files, url: known.url }, layout, &mut plan);
     let eras = merge(&files, eras, known, layout, options);
@@ -145,13 +150,13 @@ fn select_eras(
 }
 
 /// The signatures of files, by [`Signature::storage_digest`].
-pub type Signatures = BTreeMap<String, Signature>;
+pub(crate) type Signatures = BTreeMap<String, Signature>;
 
 /// Returns all coordinates of a file (by its row) along a dimension, if they are known.
 pub(super) type Coordinates<'a> = dyn Fn(u64, &str) -> Option<Vec<Scalar>> + 'a;
 
 /// What is known of the files besides their extents.
-pub struct Known<'a> {
+pub(crate) struct Known<'a> {
     /// Their signatures.
     pub signatures: Signatures,
     /// Returns all coordinates of a file (by its row) along a dimension, if they are known. Called for files that overlap.
@@ -163,7 +168,7 @@ pub struct Known<'a> {
 
 impl Known<'_> {
     /// Knows nothing.
-    pub fn nothing() -> Self {
+    pub(crate) fn nothing() -> Self {
         Self { signatures: Signatures::new(), coordinates: &|_, _| None, url: &|row| row.to_string() }
     }
 
@@ -199,7 +204,7 @@ impl Source<'_> {
 
 /// The place of each file.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// The eras, in the order of their first files.
     pub eras: Vec<PlannedEra>,
     /// Files that are left out, with reasons.
@@ -210,7 +215,7 @@ pub struct Plan {
 
 /// A file that is not part of the combined dataset.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LeftOut {
+pub(crate) struct LeftOut {
     /// Its row.
     pub row: u64,
     /// Its url.
@@ -221,7 +226,7 @@ pub struct LeftOut {
 
 /// Compatible files, in their places.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct PlannedEra {
+pub(crate) struct PlannedEra {
     /// Digest of their signature; that of the first files, if several signatures are compatible.
     pub signature: String,
     /// Path of the group that they become; "" if there is only one era.
@@ -236,7 +241,7 @@ pub struct PlannedEra {
 
 /// A file and its place.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Block {
+pub(crate) struct Block {
     /// Its row.
     pub row: u64,
     /// Its place along each dimension, from 0, in the layout's order.
@@ -246,7 +251,7 @@ pub struct Block {
 }
 
 /// The elements of a file that are selected along each dimension of the layout; `None` for all.
-pub type Selections = Box<[Option<Selection>]>;
+pub(crate) type Selections = Box<[Option<Selection>]>;
 
 /// An era while it is planned: the numbers of its files, ascending.
 pub(super) type Era = Vec<u32>;

@@ -125,7 +125,7 @@ pub struct Era {
     /// Digest of the signature. Eras with the same digest differ in optional arrays.
     pub digest: String,
     /// Signature with all optional arrays of its files; kept for the first 1,000 eras.
-    pub signature: Option<Signature>,
+    pub(crate) signature: Option<Signature>,
     /// Number of files.
     pub files: u64,
     /// Total size of the files in bytes.
@@ -273,7 +273,7 @@ impl Eras {
     }
 
     /// Returns the differences between two eras; `None` if a signature was not kept.
-    pub fn differences(&self, one: usize, other: usize) -> Option<Vec<Difference>> {
+    fn differences(&self, one: usize, other: usize) -> Option<Vec<Difference>> {
         let signature = |era: usize| self.eras.get(era)?.signature.as_ref();
         Some(differences(signature(one)?, signature(other)?))
     }
@@ -336,7 +336,7 @@ impl Era {
 
 impl Eras {
     /// Returns the arrays of an era by path, including optional ones.
-    pub fn arrays(&self, era: usize) -> BTreeMap<&str, &ArraySignature> {
+    pub(crate) fn arrays(&self, era: usize) -> BTreeMap<&str, &ArraySignature> {
         let signature = self.eras.get(era).and_then(|era| era.signature.as_ref());
         let arrays =
             signature.into_iter().flat_map(|signature| signature.arrays.iter().chain(&signature.optional));

@@ -10,7 +10,7 @@ use virtualize::{Notation, OptionName, Remedy, describe::printable};
 use virtualize_remedy::alternatives;
 
 use super::{Scan, Stretch};
-use crate::{Along, ArraySignature, Difference};
+use crate::{Along, Difference, compat::ArraySignature};
 
 /// Number of stretches that are printed.
 const STRETCHES: usize = 100;

@@ -14,7 +14,7 @@ const TOLERANCE: f64 = 1e-6;
 
 /// Evenly spaced coordinates.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Grid {
+pub(crate) struct Grid {
     /// The first coordinate.
     pub first: f64,
     /// The last coordinate.

@@ -7,8 +7,8 @@ pub(crate) mod scalar;
 mod tests;
 pub(crate) mod variable;
 
-pub use grid::Grid;
-pub use scalar::{Scalar, time_value, value_or_time};
+pub(crate) use grid::Grid;
+pub(crate) use scalar::{Scalar, time_value, value_or_time};
 
 /// Converts an index.
 pub(crate) fn index(n: u32) -> usize {

@@ -17,7 +17,7 @@ use super::{
 
 /// A value of a coordinate. Plans hold two of them per file.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Scalar {
+pub(crate) enum Scalar {
     /// A whole number.
     Int(i64),
     /// A whole number beyond `i64`.
@@ -38,13 +38,13 @@ const TIMES: [(&str, i64); 4] = [
 ];
 
 /// Returns a time as JSON, as [`crate::Member::given`] holds coordinates from names; `seconds` since 1970-01-01T00:00:00Z.
-pub fn time_value(seconds: i64) -> Value {
+pub(crate) fn time_value(seconds: i64) -> Value {
     let [(name, _), ..] = TIMES;
     json!({ name: seconds })
 }
 
 /// Returns text that is a time as JSON, and any other value unchanged.
-pub fn value_or_time(value: &Value) -> Value {
+pub(crate) fn value_or_time(value: &Value) -> Value {
     let time = value.as_str().and_then(calendar::parse_time).and_then(|time| {
         let (name, unit) = TIMES.into_iter().find(|(_, unit)| time % i128::from(*unit) == 0)?;
         Some(json!({ name: i64::try_from(time / i128::from(unit)).ok()? }))

@@ -1,11 +1,12 @@
 //! What is told of signatures that differ.
 
+use crate::compat::signature::Numbers;
 use serde_json::{Value, json};
 use virtualize::zarr::DataType;
 
 use super::{
     super::{
-        DimRole, Numbers,
+        DimRole,
         difference::{Conversion, Difference, differences, disagreement, numbers_agree},
         signature::{ArraySignature, Signature},
     },

@@ -1,5 +1,6 @@
 //! Numbers and their types, and what of a signature can be reconciled.
 
+use crate::compat::signature::Numbers;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use virtualize::ArrayValues;
@@ -10,10 +11,7 @@ use super::{
     array, layout, member,
 };
 use crate::Member;
-use crate::compat::{
-    roles::DimRole,
-    signature::{Numbers, Stored},
-};
+use crate::compat::{roles::DimRole, signature::Stored};
 
 /// What is known of numbers: times, sentinel, missing, whole, float.
 fn facts(numbers: Option<Numbers>) -> Option<[bool; 5]> {

@@ -1,5 +1,6 @@
 //! How parts of one array are stored together.
 
+use crate::compat::signature::Stored;
 use bytes::Bytes;
 use serde_json::json;
 use virtualize::zarr::{ChunkGrid, Codec, DataType, Endian};
@@ -7,7 +8,7 @@ use virtualize::zarr::{ChunkGrid, Codec, DataType, Endian};
 use super::{super::signature::Signature, array, member};
 use crate::compat::{
     roles::{DimRole, Geometry},
-    signature::{ArrayParts, ChunkLayout, Misfit, Storage, Stored},
+    signature::{ArrayParts, ChunkLayout, Misfit, Storage},
 };
 use crate::{Along, Layout};
 

@@ -1,5 +1,6 @@
 //! Files that differ, and which of them are put together nevertheless.
 
+use crate::compat::signature::{Numbers, Stored};
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use super::{
 };
 use crate::{
     Layout,
-    compat::{ArraySignature, DimRole, Numbers, Signature, Stored},
+    compat::{ArraySignature, DimRole, Signature},
     error::CombineError,
 };
 

@@ -1,5 +1,7 @@
 //! Extents of files that were read.
 
+use crate::plan::extent::{Direction, Extent};
+use crate::values::time_value;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -9,8 +11,8 @@ use virtualize::zarr::{
     Array, ChunkGrid, ChunkManifest, Codec, DataType, FillValue, Hierarchy, Node, ZarrFormat,
 };
 
-use super::super::{Direction, Extent, FileExtent, coordinates};
-use crate::{Along, Item, Layout, Member, error::CombineError, time_value, values::Scalar};
+use super::super::{FileExtent, coordinates};
+use crate::{Along, Item, Layout, Member, error::CombineError, values::Scalar};
 
 /// An array, its values if they were read.
 struct Read(Array, Option<Vec<u8>>);

@@ -1,9 +1,10 @@
 //! Files along two dimensions.
 
 use super::{
-    super::{Extent, PlanOptions},
+    super::PlanOptions,
     plan::{Brief, brief, extent, files, layout, nested, plan},
 };
+use crate::plan::extent::Extent;
 use crate::{
     Along, Layout,
     error::{CombineError, Note},

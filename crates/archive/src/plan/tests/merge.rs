@@ -1,9 +1,10 @@
 //! Eras that can be put together: what it costs to find them.
 
+use crate::plan::extent::{Direction, Extent};
 use std::cell::Cell;
 
 use super::{
-    super::{Direction, Extent, FileExtent, Files, Known, OnDuplicate, PlanOptions, Range, Signatures, plan},
+    super::{FileExtent, Files, Known, OnDuplicate, PlanOptions, Range, Signatures, plan},
     eras::signature,
 };
 use crate::{Along, Layout, compat::Signature, values::Scalar};

@@ -1,13 +1,13 @@
 //! Random files along one dimension, compared with a model: a list of coordinates, each with the file that it comes from.
 //! `OVERLAPS=1000000 cargo test -p virtualize-archive --lib random_overlaps` runs more than the default of 4,000.
 
+use crate::plan::extent::{Direction, Extent, Units};
 use std::collections::{BTreeMap, BTreeSet};
 
 use fastrand::Rng;
 
 use super::super::{
-    Block, Direction, Extent, FileExtent, Files, Known, LeftOut, OnDuplicate, Plan, PlanOptions, PlannedEra,
-    Range, Selection, Units,
+    Block, FileExtent, Files, Known, LeftOut, OnDuplicate, Plan, PlanOptions, PlannedEra, Range, Selection,
 };
 use crate::{
     Along, Layout,

@@ -1,8 +1,7 @@
 //! Places of files by what is known of them.
 
-use super::super::{
-    Direction, Extent, FileExtent, Files, Known, OnDuplicate, OnMismatch, Plan, PlanOptions, Range, Units,
-};
+use super::super::{FileExtent, Files, Known, OnDuplicate, OnMismatch, Plan, PlanOptions, Range};
+use crate::plan::extent::{Direction, Extent, Units};
 use crate::{Along, Layout, error::CombineError, values::Scalar};
 
 pub(super) fn layout() -> Layout {

@@ -1,8 +1,9 @@
 //! The text of extents in journals.
 
+use crate::plan::extent::{Direction, Extent, Units};
 use std::sync::Arc;
 
-use super::super::{Direction, Extent, FileExtent, Range, Units};
+use super::super::{FileExtent, Range};
 use crate::values::Scalar;
 
 fn extent(first: Scalar, last: Scalar, units: Option<Arc<Units>>) -> Extent {
