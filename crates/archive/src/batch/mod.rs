@@ -329,7 +329,7 @@ impl Batch {
         FileReader::new(self.options.clone(), &self.relocation, move |item, store, options| {
             let layout = Arc::clone(&layout);
             async move {
-                layout.drop_arrays(&mut store.hierarchy.root, "");
+                layout.drop_arrays(&mut store.hierarchy.root);
                 combine::member_content(item, store, &layout, options).await
             }
             .boxed()

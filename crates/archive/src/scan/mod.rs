@@ -266,7 +266,7 @@ async fn look(
     mut layout: Layout,
     guesses: bool,
 ) -> Result<Looked, Failure> {
-    layout.drop_arrays(&mut store.hierarchy.root, "");
+    layout.drop_arrays(&mut store.hierarchy.root);
     let guessed = if guesses { dimension_of_time(store) } else { None };
     layout.along.extend(guessed.clone().map(Along::Concat));
     let read = wanted(&store.hierarchy, &layout).read(store, &options.store).await;
