@@ -21,6 +21,9 @@ use crate::{
     },
 };
 
+/// Group of HDF-EOS5 files whose texts (StructMetadata, CoreMetadata) describe a single file. A combined dataset lacks them.
+pub(crate) const FILE_TEXTS: &str = "HDFEOS INFORMATION";
+
 type Result<T, E = Problem> = std::result::Result<T, E>;
 
 /// A dimension along which files are combined.
@@ -104,17 +107,26 @@ impl Layout {
         names.iter().find_map(|name| self.fills.get(*name))
     }
 
-    /// Removes dropped arrays from the group at `path` in a file.
-    pub(crate) fn drop_arrays(&self, group: &mut Group, path: &str) {
-        if self.dropped.is_empty() {
-            return;
+    /// Removes from a file the arrays that the combined dataset does not have: dropped ones, and those that describe the file.
+    pub(crate) fn drop_arrays(&self, root: &mut Group) {
+        if !self.dropped.is_empty() {
+            self.drop_within(root, "");
         }
+        if let (false, Some(Node::Group(texts))) = (self.along.is_empty(), root.children.get_mut(FILE_TEXTS))
+        {
+            let named = [&self.concat_vars, &self.assume_equal, &self.optional];
+            let is_named = |name: &str| named.iter().any(|set| Self::has(set, &node::join(FILE_TEXTS, name)));
+            texts.children.retain(|name, node| matches!(node, Node::Group(_)) || is_named(name));
+        }
+    }
+
+    fn drop_within(&self, group: &mut Group, path: &str) {
         group.children.retain(|name, node| {
             let path = node::join(path, name);
             match node {
                 Node::Array(_) => !Self::has(&self.dropped, &path),
                 Node::Group(group) => {
-                    self.drop_arrays(group, &path);
+                    self.drop_within(group, &path);
                     true
                 }
             }

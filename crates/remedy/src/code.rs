@@ -37,6 +37,7 @@ codes! {
     DimensionRenamed = "dimension-renamed",
     FillValueDropped = "fill-value-dropped",
     FillValueMasked = "fill-value-masked",
+    HdfEosGrid = "hdf-eos-grid",
     InlineFailed = "inline-failed",
     InlineLimit = "inline-limit",
     InlineTotal = "inline-total",

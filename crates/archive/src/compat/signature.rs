@@ -366,12 +366,15 @@ pub(super) fn of_array(array: &Array, converted: bool) -> BTreeMap<String, Value
     said
 }
 
+/// Dimensions along which images are placed side by side, unless the file names others. The last ones are those of HDF-EOS5.
+pub(crate) const MOVED: [&str; 6] = ["x", "y", "lon", "lat", "XDim", "YDim"];
+
 /// Returns whether files are adjacent in space: one of the layout's dimensions is one of the image's, or there are none.
 pub(super) fn is_moved(hierarchy: &Hierarchy, layout: &Layout) -> bool {
     let said = hierarchy.root.attributes.get("spatial:dimensions").and_then(Value::as_array);
     let is_spatial = |name: &str| match said {
         Some(names) => names.iter().any(|other| other.as_str() == Some(name)),
-        None => matches!(name, "x" | "y" | "lon" | "lat"),
+        None => MOVED.contains(&name),
     };
     layout.along.is_empty() || layout.along.iter().any(|along| is_spatial(along.name()))
 }

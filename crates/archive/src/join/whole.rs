@@ -11,13 +11,22 @@ use super::{
 };
 use crate::{
     Along,
-    compat::{DimRole, signature::band_axis},
+    compat::{
+        DimRole,
+        signature::{MOVED, band_axis},
+    },
     error::{Note, Problem},
+    layout::FILE_TEXTS,
 };
 
 impl Finish<'_, '_> {
-    /// Drops attributes that describe one of several files.
+    /// Drops attributes that describe one of several files, and reports arrays that do.
     pub(super) fn describe_whole(&mut self) {
+        let has_texts = self.arrays.keys().any(|path| node::parent(path) == FILE_TEXTS);
+        if self.groups.contains_key(FILE_TEXTS) && !has_texts {
+            let text = "the texts that describe a single file are dropped";
+            self.joiner.notes.insert(Note::new(FILE_TEXTS, text));
+        }
         if self.joiner.era.blocks.len() < 2 {
             return;
         }
@@ -28,7 +37,7 @@ impl Finish<'_, '_> {
             let names = names.iter().map(|name| self.joiner.dimension(name));
             let any = |mut names: Box<dyn Iterator<Item = &str> + '_>| names.any(|name| grown.contains(name));
             if merged.dimensions().is_empty() {
-                any(Box::new(["x", "y", "lat", "lon"].into_iter()))
+                any(Box::new(MOVED.into_iter()))
             } else {
                 any(Box::new(names))
             }

@@ -199,6 +199,13 @@ def lerc_jpeg(folder):
     return ["inspect", "scene.tif"]
 
 
+def eos_grid(file):
+    """An HDF-EOS5 grid in a projection that is not supported."""
+    file["HDFEOS/GRIDS/G/Data Fields/v"] = np.zeros((2, 3))
+    keys = 'GROUP=GridStructure\nGridName="G"\nXDim=3\nYDim=2\nUpperLeftPointMtrs=(0,2)\nLowerRightMtrs=(3,0)\nProjection=HE5_GCTP_CEA\n'
+    file["HDFEOS INFORMATION/StructMetadata.0"] = np.bytes_(f'{keys}OBJECT=DataField_1\nDataFieldName="v"\nDimList=("YDim","XDim")\nEND')
+
+
 DIAGNOSTICS = {
     "array-left-out": hdf5(sequences),
     "array-not-padded": short_variable("--option", "inline-limit=0"),
@@ -212,6 +219,7 @@ DIAGNOSTICS = {
     "dimension-renamed": short_variable("--option", "inline-limit=0"),
     "fill-value-dropped": fixture(HDF5 / "fill_message_3.h5"),
     "fill-value-masked": hdf5(masked, "--option", "inline-limit=0"),
+    "hdf-eos-grid": hdf5(eos_grid),
     "inline-failed": damaged_chunk,
     "inline-limit": fixture(TIFF / "short_last_strip_deflate.tif", "--option", "inline-limit=0"),
     "inline-total": hdf5(backslash, "--inline", "1M", "--option", "inline-total=1"),

@@ -11,6 +11,7 @@ use virtualize_remedy::Code;
 use virtualize_zarr::Array;
 
 use super::Mapper;
+use super::eos_grid::Grid;
 use super::objects::ObjectNames;
 
 /// Prefix of the attribute `NAME` by which netCDF-C marks a dimension without a variable.
@@ -416,6 +417,8 @@ pub(super) struct Fields {
     names: BTreeMap<(String, String), Vec<String>>,
     /// Fixed sizes by (group of the structure, dimension).
     sizes: BTreeMap<(String, String), u64>,
+    /// Definitions of grids by group of the structure.
+    pub(super) grids: BTreeMap<String, Grid>,
 }
 
 impl Fields {
@@ -452,6 +455,10 @@ impl Fields {
                     if let Some(field) = field.take() {
                         fields.names.insert((structure.clone(), field), list(value));
                     }
+                }
+                key if Grid::KEYS.contains(&key) && kind == "GRIDS" => {
+                    let grid = fields.grids.entry(structure.clone()).or_default();
+                    grid.0.insert(key.to_owned(), value.trim().to_owned());
                 }
                 _ => {}
             }

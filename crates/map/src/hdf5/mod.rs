@@ -6,6 +6,7 @@ mod contiguous;
 mod dataset;
 mod datatype;
 mod dimensions;
+mod eos_grid;
 mod fill;
 mod filters;
 mod heap;

@@ -113,6 +113,7 @@ impl Mapper<'_> {
                 self.report.warn(Code::NameCollision, path, message);
             }
         }
+        self.place_grid(&place, &mut mapped);
         mapped
     }
 

@@ -8,13 +8,16 @@ use virtualize_zarr::{
     Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, Group, Node, ZarrFormat,
 };
 
-use super::crs::Crs;
+use super::crs::{Crs, PROJECTED_CRS};
 use super::image::{Geometry, Names};
 use super::multiscales::is_reduced;
 use crate::MapOptions;
 
 /// GTRasterTypeGeoKey (1025).
 pub(super) const RASTER_TYPE: u16 = 1025;
+
+/// Name of the grid mapping variable.
+pub(crate) const GRID_MAPPING: &str = "spatial_ref";
 
 /// Georeferencing of one image.
 #[derive(Clone, PartialEq, Debug)]
@@ -258,12 +261,40 @@ pub(super) fn add(
         insert(group, "band", Some("band"), DataType::Int64, bands, Map::new(), options);
     }
     let Some(georeference) = georeference else { return };
-    insert(group, "spatial_ref", None, DataType::Int64, vec![0; 8], georeference.grid_mapping(), options);
+    insert(group, GRID_MAPPING, None, DataType::Int64, vec![0; 8], georeference.grid_mapping(), options);
     if let Some(transform) =
         georeference.transform.filter(|transform| !(transform.column.1 != 0.0 || transform.row.0 != 0.0))
     {
-        add_axes(group, geometry, georeference, transform, options);
+        let Names { x, y, .. } = geometry.names();
+        let axes = [(x.as_str(), geometry.width), (y.as_str(), geometry.height)];
+        add_axes(group, axes, &georeference.crs, transform, options);
     }
+}
+
+/// Adds the grid mapping of a grid that is not rotated, and its axes: names and lengths of x and y.
+///
+/// # Errors
+/// Why the coordinate reference system cannot be written. Nothing is added.
+pub(crate) fn add_grid(
+    group: &mut Group,
+    geo: &Geo,
+    axes: Option<[(&str, u64); 2]>,
+    options: &MapOptions,
+) -> Result<(), String> {
+    let mut georeference = Georeference::from_tags(geo);
+    let crs = &mut georeference.crs;
+    if let Some(problem) = crs.problem.take() {
+        return Err(problem);
+    }
+    let is_geographic = !geo.keys.contains_key(&PROJECTED_CRS);
+    (crs.is_in_degrees, crs.is_projected) = (is_geographic, !is_geographic);
+    let mut attributes = georeference.grid_mapping();
+    attributes.remove("geo_keys");
+    insert(group, GRID_MAPPING, None, DataType::Int64, vec![0; 8], attributes, options);
+    if let (Some(axes), Some(transform)) = (axes, georeference.transform) {
+        add_axes(group, axes, &georeference.crs, transform, options);
+    }
+    Ok(())
 }
 
 /// Adds a variable of integers along an axis of the same name.
@@ -329,24 +360,22 @@ fn vlen_utf8(texts: &[String]) -> Option<Vec<u8>> {
 
 fn add_axes(
     group: &mut Group,
-    geometry: &Geometry,
-    georeference: &Georeference,
+    [(x, width), (y, height)]: [(&str, u64); 2],
+    crs: &Crs,
     transform: Transform,
     options: &MapOptions,
 ) {
-    if geometry.width.saturating_add(geometry.height).saturating_mul(8) > options.inline_limit {
+    if width.saturating_add(height).saturating_mul(8) > options.inline_limit {
         return;
     }
     let little = |values: Vec<f64>| values.into_iter().flat_map(f64::to_le_bytes).collect::<Vec<u8>>();
-    let (x, y) = (little(transform.columns(geometry.width)), little(transform.rows(geometry.height)));
-    let Names { x: x_name, y: y_name, .. } = geometry.names();
-    insert(group, x_name, Some(x_name), DataType::Float64, x, axis_attributes(georeference, true), options);
-    insert(group, y_name, Some(y_name), DataType::Float64, y, axis_attributes(georeference, false), options);
+    let (columns, rows) = (little(transform.columns(width)), little(transform.rows(height)));
+    insert(group, x, Some(x), DataType::Float64, columns, axis_attributes(crs, true), options);
+    insert(group, y, Some(y), DataType::Float64, rows, axis_attributes(crs, false), options);
 }
 
 /// Returns the CF attributes of a horizontal axis.
-fn axis_attributes(georeference: &Georeference, is_x: bool) -> Map<String, Value> {
-    let crs = &georeference.crs;
+fn axis_attributes(crs: &Crs, is_x: bool) -> Map<String, Value> {
     let mut attributes = Map::new();
     attributes.insert("axis".into(), if is_x { "X" } else { "Y" }.into());
     let (name, units) = match (crs.is_in_degrees, is_x) {

@@ -6,7 +6,7 @@ mod chunks;
 mod compression;
 mod crs;
 mod datum;
-mod georeference;
+pub(crate) mod georeference;
 mod image;
 mod lerc;
 mod multiscales;
