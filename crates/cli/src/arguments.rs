@@ -4,8 +4,10 @@ use clap::{Args, Parser, Subcommand, ValueHint};
 use serde::Deserialize;
 use virtualize::{
     ReadOptions, Sample,
-    options::{ConnectionOptions, Given, IcechunkOptions, OutputFormat, SourceOptions, WriteOptions},
-    zarr::ZarrFormat,
+    options::{
+        ArchiveOptions, ConnectionOptions, Given, IcechunkOptions, OutputFormat, SourceOptions, WriteOptions,
+    },
+    zarr::{Version, ZarrFormat},
 };
 
 #[cfg(feature = "full")]
@@ -162,6 +164,9 @@ pub(crate) struct InspectOptions {
     format: Option<OutputFormat>,
     #[command(flatten)]
     #[serde(flatten)]
+    archive: ArchiveOptions,
+    #[command(flatten)]
+    #[serde(flatten)]
     pub(crate) source: SourceOptions,
 }
 
@@ -244,7 +249,10 @@ impl Output {
 impl Inspect {
     /// Returns the library's options.
     pub(crate) fn options(&self) -> Result<virtualize::Options, Usage> {
-        checked(&self.options.source, self.options.format.unwrap_or_default().zarr_format())
+        let options = checked(&self.options.source, self.options.format.unwrap_or_default().zarr_format())?;
+        let archive = &self.options.archive;
+        let version = archive.version().map_err(|error| Usage::new(error.to_string()))?;
+        Ok(virtualize::Options { version, rewrite: archive.rewrite.clone(), ..options })
     }
 }
 
@@ -379,7 +387,8 @@ impl Reading {
         ReadOptions {
             store: self.store.options(),
             relative_to: self.relative_to.clone(),
-            version: self.version_of.clone().unwrap_or(defaults.version),
+            version: self.version_of.clone().map_or(defaults.version, Version::Any),
+            rewrite: Vec::new(),
         }
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use virtualize::{
     Options,
     options::{
-        MappingOptions, SourceOptions,
+        ArchiveOptions, MappingOptions, SourceOptions,
         given::{InvalidOption, Members, parse_with_config},
     },
     zarr::{
@@ -26,6 +26,9 @@ pub(crate) struct FileOptions {
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) source: SourceOptions,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) archive: ArchiveOptions,
     /// The store through which files are read.
     #[arg(skip)]
     #[serde(skip)]
@@ -39,6 +42,8 @@ impl FileOptions {
         // Attributes of the file would not describe values that were unpacked.
         options.map.source_attributes = !options.map.unpack;
         options.store.through = self.through.clone().map(|store| Arc::new(store) as _);
+        options.version = self.archive.version().unwrap_or_default();
+        options.rewrite.clone_from(&self.archive.rewrite);
         options
     }
 

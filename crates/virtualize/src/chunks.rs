@@ -10,7 +10,7 @@ use virtualize_zarr::{Array, ChunkEntry, Reference, SourceId};
 
 use crate::{
     error::{ArrayError, Error},
-    sources::{Pool, reopen},
+    sources::{Pool, is_version, reopen},
     store::VirtualStore,
 };
 
@@ -80,10 +80,15 @@ impl<'a> Files<'a> {
     /// Opens a file, or returns it if it is open. It must be the version that was mapped.
     pub(crate) async fn open(&self, id: SourceId) -> Result<Arc<Object>, ArrayError> {
         let url = self.url(id)?;
-        if let Some(object) = self.own(url).cloned().or_else(|| self.pool.get(url)) {
-            return Ok(object);
+        if let Some(own) = self.own(url) {
+            return Ok(Arc::clone(own));
         }
-        let object = reopen(url, self.store.hierarchy.source(id), self.options).await?;
+        let recorded = self.store.hierarchy.source(id);
+        if let Some(object) = self.pool.get(url) {
+            // Chunks may have been recorded with several versions of a file.
+            return is_version(&object, recorded).map(|()| object);
+        }
+        let object = reopen(url, recorded, self.options).await?;
         self.pool.keep(url, &object);
         Ok(object)
     }

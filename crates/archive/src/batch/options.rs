@@ -389,6 +389,8 @@ pub(super) fn of_options(options: &Options) -> BTreeMap<String, String> {
         sidecars,
         // They are among the properties of the file.
         declared_bands: _,
+        version: _,
+        rewrite: _,
     } = options;
     let readers: Vec<String> = readable_by.iter().map(ToString::to_string).collect();
     let InlineOptions { below, coordinates, total } = inline;

@@ -112,6 +112,19 @@ impl Builder {
         Self { documents, ..Self::default() }
     }
 
+    /// Returns a builder of some arrays, without chunks.
+    pub(crate) fn of_arrays<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> Self {
+        let array = |path: &str| Some((path.to_owned(), self.arrays.get(path)?.empty()));
+        let arrays = paths.into_iter().filter_map(array).collect();
+        Self { format: self.format, arrays, ..Self::default() }
+    }
+
+    /// Returns a builder of all nodes, without chunks.
+    pub(crate) fn without_chunks(&self) -> Self {
+        let (groups, left_out) = (self.groups.clone(), self.left_out.clone());
+        Self { groups, left_out, ..self.of_arrays(self.arrays.keys().map(String::as_str)) }
+    }
+
     /// Returns the path and the number of grid cells of each array, in no order.
     pub(crate) fn grids(&self) -> impl Iterator<Item = (&str, u64)> {
         self.arrays.iter().map(|(path, array)| (path.as_str(), array.total()))
@@ -287,6 +300,13 @@ fn index(number: &str) -> Option<u64> {
 }
 
 impl Growing {
+    /// Returns the array without chunks.
+    #[cfg(feature = "parquet")]
+    fn empty(&self) -> Self {
+        let (document, counts) = (self.document.clone(), self.counts.clone());
+        Self { document, counts, columns: HashMap::new(), inline: BTreeMap::new() }
+    }
+
     /// Returns the number of grid cells.
     #[cfg(feature = "parquet")]
     fn total(&self) -> u64 {

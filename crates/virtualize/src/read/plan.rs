@@ -26,8 +26,10 @@ pub(super) struct Plan<'a> {
     /// Bytes of a stored element.
     pub(super) element: usize,
     pick: Pick<'a>,
-    /// Columns of the manifest, each with its first and last position.
+    /// Columns of the manifest, each with its first and last position, in ascending order.
     columns: Vec<(u64, u64, &'a References)>,
+    /// Whether each column ends before the next one begins.
+    is_disjoint: bool,
 }
 
 enum Pick<'a> {
@@ -99,6 +101,15 @@ impl<'a> Plan<'a> {
             let last = column.len().checked_sub(1)?;
             Some((column.get(0)?.0, column.get(last)?.0, column))
         };
+        let mut columns: Vec<_> = array.chunks.references.iter().filter_map(bounds).collect();
+        columns.sort_unstable_by_key(|(first, last, _)| (*first, *last));
+        let mut end = None;
+        let longest = columns.iter().map(|(first, last, _)| {
+            let overlap = end.is_some_and(|end| end >= *first);
+            end = end.max(Some(*last));
+            overlap
+        });
+        let is_disjoint = !longest.fold(false, |any, overlap| any | overlap);
         Ok(Self {
             array,
             counts: array.chunk_grid.counts(&array.shape),
@@ -106,7 +117,8 @@ impl<'a> Plan<'a> {
             // Elements of variable length are placed by number.
             element: usize::try_from(array.data_type.size().unwrap_or(8)).unwrap_or(usize::MAX),
             pick,
-            columns: array.chunks.references.iter().filter_map(bounds).collect(),
+            columns,
+            is_disjoint,
         })
     }
 
@@ -129,6 +141,14 @@ impl<'a> Plan<'a> {
         match &self.pick {
             Pick::Axes(axes) => axes.iter().fold(1, |all, axis| all.saturating_mul(axis.touched())),
             Pick::Points { sorted, .. } => sorted.chunk_by(|one, other| one.0 == other.0).count() as u64,
+        }
+    }
+
+    /// Returns the positions of the chunks that contain selected elements.
+    pub(super) fn positions(&self) -> Vec<u64> {
+        match &self.pick {
+            Pick::Axes(_) => self.whole_parts().map_while(Result::ok).map(|part| part.position).collect(),
+            Pick::Points { sorted, .. } => sorted.iter().map(|(position, _)| *position).collect(),
         }
     }
 
@@ -194,7 +214,10 @@ impl<'a> Plan<'a> {
         if let Some(bytes) = self.array.chunks.inline.get(&position) {
             return Stored::Inline(bytes);
         }
-        let mut near = self.columns.iter().filter(|(first, last, _)| (*first..=*last).contains(&position));
+        let ahead = self.columns.partition_point(|(first, ..)| *first <= position);
+        let before = self.columns.get(..ahead).unwrap_or_default();
+        let near = if self.is_disjoint { before.get(ahead.saturating_sub(1)..).unwrap_or_default() } else { before };
+        let mut near = near.iter().filter(|(_, last, _)| *last >= position);
         near.find_map(|(_, _, column)| column.find(position)).map_or(Stored::Missing, Stored::At)
     }
 }

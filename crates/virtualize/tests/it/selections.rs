@@ -17,7 +17,8 @@ use virtualize::zarr::{
     Node, References, Source, SourceId, ZarrFormat, chunk_indices,
 };
 use virtualize::{
-    ArrayReader, AxisSelection, ByteRange, ChunkAddress, Selection, StoreOptions, VirtualStore, read_array,
+    ArrayReader, AxisSelection, ByteRange, ChunkAddress, ChunkPart, Selection, StoreOptions, VirtualStore,
+    read_array,
 };
 use virtualize_bytes::{BoxFuture, ReadErrorKind};
 use virtualize_store::{FileVersion, ForeignError, ForeignStore};
@@ -363,7 +364,8 @@ fn random_selections_are_those_of_the_model() {
         }
         let whole = selected(&Selection::all(&model.array.shape));
         let expected = whole.iter().flat_map(|at| model.read(at)).collect::<Vec<u8>>();
-        let read = futures::executor::block_on(read_array(reader.store(), "a", &StoreOptions::default()));
+        let store = store_of(&folder.0, model.array.clone(), &model.files);
+        let read = futures::executor::block_on(read_array(&store, "a", &StoreOptions::default()));
         assert!(read.unwrap().bytes == expected, "{what}");
         chunks_are_those_of_the_model(&model, &reader, &what);
     }
@@ -375,8 +377,13 @@ fn chunks_are_those_of_the_model(model: &Model, reader: &ArrayReader, what: &str
     let mut addresses = Vec::new();
     each(&counts, |indices| addresses.push(ChunkAddress { path: "a".to_owned(), indices: indices.to_vec() }));
     let decoded = reader.decoded_chunks(&addresses);
-    let range = |n: u64| ByteRange::new(n % 3, if n.is_multiple_of(5) { u64::MAX } else { n % 7 });
-    let wanted: Vec<_> = addresses.iter().cloned().zip((0..).map(range)).collect();
+    let part = |n: u64| match n % 5 {
+        0 => ChunkPart::From(n % 3),
+        1 => ChunkPart::Last(n % 7),
+        2 => ChunkPart::Whole,
+        _ => ChunkPart::Range(n % 3, n % 3 + n % 7),
+    };
+    let wanted: Vec<_> = addresses.iter().cloned().zip((0..).map(part)).collect();
     let stored = reader.stored_chunks(&wanted);
     for ((position, address), (decoded, stored)) in (0..).zip(&addresses).zip(decoded.into_iter().zip(stored))
     {
@@ -386,7 +393,7 @@ fn chunks_are_those_of_the_model(model: &Model, reader: &ArrayReader, what: &str
             continue;
         }
         let bytes = encoded(model, &address.indices);
-        let wanted = range(position).clamp_to(bytes.len() as u64);
+        let wanted = part(position).range(bytes.len() as u64);
         assert_eq!(
             stored.unwrap(),
             bytes[wanted.start as usize..wanted.end() as usize],
