@@ -20,7 +20,7 @@ use virtualize::{
 
 use crate::{
     array, error,
-    options::{FileOptions, parse},
+    options::{FileOptions, OpenOptions, parse},
     runtime::{self, PythonStore},
 };
 
@@ -51,16 +51,19 @@ pub(crate) fn open<'py>(
     files: Option<Py<PyAny>>,
     wait: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let mut options: FileOptions = parse(options)?;
-    options.through = files.map(PythonStore::new);
+    let mut open: OpenOptions = parse(options)?;
+    open.file.through = files.map(PythonStore::new);
     let encoding = if decoded { ChunkEncoding::Decoded } else { ChunkEncoding::Stored };
     runtime::run(py, wait, async move {
+        let options = open.file.clone();
         let is_own = decoded && options.names_no_reader();
         let mapping = if is_own { options.own() } else { options.options(ZarrFormat::V3) };
+        let mapping = open.with_archive(mapping)?;
         let lazy = LazyStore::open(&location, &mapping).boxed().await.map_err(|error| error::of(&error))?;
         let store = Arc::clone(lazy.metadata());
         let lazy = Arc::new(lazy);
         let reader = ArrayReader::lazy(Arc::clone(&lazy), mapping.store).with_decoder(array::decoder());
+        let reader = open.reader(reader.with_interrupt(Arc::new(runtime::is_interrupted)));
         Ok(File { store, lazy, reader: Arc::new(reader), encoding, is_own, location, options })
     })
 }
@@ -85,6 +88,12 @@ impl File {
     fn version<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let sources = self.lazy.version().iter();
         PyTuple::new(py, sources.map(|source| (&source.url, &source.etag, source.size, source.modified)))
+    }
+
+    /// Id of the snapshot of an Icechunk repository.
+    #[getter]
+    fn snapshot(&self) -> Option<&str> {
+        self.lazy.snapshot()
     }
 
     /// Warnings and other diagnostics of the mapping.
@@ -242,11 +251,16 @@ impl File {
         let (store, encoding) = (Arc::clone(&self.store), self.encoding);
         let read = move || values(&store, &reader, encoding, &requests);
         if wait {
-            return runtime::detach(py, read)?.into_bound_py_any(py);
+            return runtime::interruptible(py, read)?.into_bound_py_any(py);
         }
         runtime::run(py, false, async move {
             tokio::task::spawn_blocking(read).await.map_err(|_| error::internal())
         })
+    }
+
+    /// Returns the array and the reason of chunks that were filled since the last call.
+    fn filled(&self) -> Vec<(String, String)> {
+        self.reader.missing()
     }
 
     /// Returns whether the store has a chunk's key.

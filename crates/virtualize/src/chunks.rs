@@ -34,7 +34,7 @@ impl ChunkReader {
     ) -> Result<Bytes, Error> {
         let within = within.clamp_to(place.length);
         let range = ByteRange::new(place.offset.saturating_add(within.start), within.length);
-        let object = Files { store, options, pool: &self.pool }.open(place.source).await;
+        let object = Files { store, options, pool: &self.pool, interrupt: None }.open(place.source).await;
         let object = object.map_err(|error| match error {
             ArrayError::Store(error) => Error::Store(error),
             ArrayError::Changed { name } => {
@@ -59,7 +59,12 @@ pub(crate) struct Files<'a> {
     pub(crate) store: &'a VirtualStore,
     pub(crate) options: &'a StoreOptions,
     pub(crate) pool: &'a Pool,
+    /// Returns whether the read is to stop.
+    pub(crate) interrupt: Option<&'a Interrupt>,
 }
+
+/// Function that is asked repeatedly during a read whether it is to stop.
+pub type Interrupt = dyn Fn() -> bool + Send + Sync;
 
 impl<'a> Files<'a> {
     fn url(&self, id: SourceId) -> Result<&'a str, ArrayError> {
@@ -119,7 +124,7 @@ pub(crate) async fn fetch(
         }
     }
     let pool = Pool::default();
-    let files = Files { store, options, pool: &pool };
+    let files = Files { store, options, pool: &pool, interrupt: None };
     let reads = by_source.into_iter().map(|(id, chunks)| async move {
         let object = files.open(id).await?;
         let ranges: Vec<_> = chunks.iter().map(|(_, at)| ByteRange::new(at.offset, at.length)).collect();

@@ -121,6 +121,12 @@ impl LazyStore {
         &self.version
     }
 
+    /// Returns the id of the snapshot of an Icechunk repository.
+    pub fn snapshot(&self) -> Option<&str> {
+        let is_repository = self.parts.as_ref().is_some_and(|parts| parts.tables.is_repository());
+        self.version.first().filter(|_| is_repository)?.etag.as_deref()
+    }
+
     /// Returns the store with all chunks. Reads all tables.
     ///
     /// # Errors

@@ -43,6 +43,7 @@ struct Item<'a> {
 }
 
 struct Collect<'a> {
+    reader: &'a ArrayReader,
     arrays: BTreeMap<&'a str, Result<Elements<'a>, ArrayError>>,
     is_decoded: bool,
     answers: Vec<OnceLock<Answer>>,
@@ -110,6 +111,7 @@ fn of_store(
     wanted: Wanted<'_>,
 ) -> Vec<Answer> {
     let mut work = Collect {
+        reader,
         arrays: BTreeMap::new(),
         is_decoded: matches!(wanted, Wanted::Decoded),
         answers: chunks.iter().map(|_| OnceLock::new()).collect(),
@@ -211,6 +213,13 @@ impl<'a> Work<Item<'a>> for Collect<'a> {
             }
         });
         scratch.read = read;
+        let answer = match answer {
+            Err(error) if self.reader.missing.is_some() && error.is_of_source() => {
+                self.reader.note(&item.address.path, error.in_chunk(&chunk_name(&item.address.indices)));
+                Ok(None)
+            }
+            answer => answer,
+        };
         self.answer(item.number, answer);
         Ok(())
     }

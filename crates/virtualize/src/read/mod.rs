@@ -1,6 +1,7 @@
 //! Reads and decodes values: selections of arrays, whole arrays, and batches of chunks.
 
 mod batches;
+mod cache;
 mod elements;
 mod place;
 mod plan;
@@ -10,7 +11,11 @@ mod selection;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex},
+};
 
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
@@ -22,13 +27,14 @@ pub use self::batches::{chunk_size, decode_chunk};
 pub use self::selection::{AxisSelection, Selection};
 use self::{
     batches::Wanted,
+    cache::Cache,
     elements::Elements,
-    place::{Place, PlaceVariable},
+    place::{Place, PlaceVariable, Reading},
     plan::{Part, Plan, Stored},
-    run::{Scratch, Work},
+    run::{Scratch, Work, lock},
 };
 use crate::{
-    chunks::{Files, fetch},
+    chunks::{Files, Interrupt, fetch},
     decode,
     error::{ArrayError, Error},
     lazy::LazyStore,
@@ -112,18 +118,20 @@ async fn values_of(
     within(array, &array.shape, most, "it")?;
     plan.check_positions()?;
     let fetched = fetch(store, array, most, options).await?;
+    let reading = Reading { path, cache: None, missing: None };
     let bytes = match array.data_type.size() {
         Some(size) => {
             let length = all.check(&array.shape)?.saturating_mul(size);
             let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
             if length > 0 {
                 let elements = Elements::new(array, most, None)?;
-                place(&plan, &fetched, &Place::new(&plan, elements, all.lengths()?, &mut bytes)?)?;
+                let work = Place::new(&plan, elements, all.lengths()?, &mut bytes, reading)?;
+                place(&plan, &fetched, &work)?;
             }
             bytes
         }
         None => {
-            let work = PlaceVariable::new(&plan, all.lengths()?, most)?;
+            let work = PlaceVariable::new(&plan, all.lengths()?, most, reading)?;
             place(&plan, &fetched, &work)?;
             joined(&work.into_elements(), most)?
         }
@@ -211,6 +219,10 @@ pub struct ArrayReader {
     files: Pool,
     foreign: Option<Arc<ForeignDecoder>>,
     most: u64,
+    cache: Option<Cache>,
+    interrupt: Option<Arc<Interrupt>>,
+    /// Arrays with chunks that read as missing, and the reasons; `None` if that is an error.
+    missing: Option<Mutex<Vec<(String, String)>>>,
 }
 
 /// A chunk of an array.
@@ -264,7 +276,50 @@ impl ArrayReader {
 
     /// Creates a reader that reads the chunk tables that it needs.
     pub fn lazy(store: Arc<LazyStore>, options: StoreOptions) -> Self {
-        Self { store, options, files: Pool::default(), foreign: None, most: MOST }
+        Self {
+            store,
+            options,
+            files: Pool::default(),
+            foreign: None,
+            most: MOST,
+            cache: None,
+            interrupt: None,
+            missing: None,
+        }
+    }
+
+    /// Keeps decoded chunks of which only a part was read, at most so many bytes.
+    #[must_use]
+    pub fn with_cache(self, bytes: u64) -> Self {
+        Self { cache: (bytes > 0).then(|| Cache::new(bytes)), ..self }
+    }
+
+    /// Asks a function repeatedly, at short intervals, whether reads are to stop. Reads of remote files then need a timer of
+    /// tokio.
+    #[must_use]
+    pub fn with_interrupt(self, interrupt: Arc<Interrupt>) -> Self {
+        Self { interrupt: Some(interrupt), ..self }
+    }
+
+    /// Reads chunks whose file is missing, has changed or is too short as the fill value, instead of failing.
+    /// [`ArrayReader::missing`] returns the reasons.
+    #[must_use]
+    pub fn filling(self) -> Self {
+        Self { missing: Some(Mutex::default()), ..self }
+    }
+
+    /// Returns the array and the reason of chunks that were filled since the last call, at most 100.
+    pub fn missing(&self) -> Vec<(String, String)> {
+        self.missing.as_ref().map(|missing| std::mem::take(&mut *lock(missing))).unwrap_or_default()
+    }
+
+    /// Records why a chunk is filled.
+    fn note(&self, path: &str, error: ArrayError) {
+        let Some(missing) = &self.missing else { return };
+        let mut missing = lock(missing);
+        if missing.len() < 100 {
+            missing.push((path.to_owned(), error.to_string()));
+        }
     }
 
     /// Decodes chunks by a function if they have a codec without a decoder here.
@@ -356,7 +411,8 @@ impl ArrayReader {
     }
 
     fn files<'a>(&'a self, store: &'a VirtualStore) -> Files<'a> {
-        Files { store, options: &self.options, pool: &self.files }
+        let interrupt = self.interrupt.as_deref();
+        Files { store, options: &self.options, pool: &self.files, interrupt }
     }
 
     fn read_into(
@@ -379,8 +435,14 @@ impl ArrayReader {
             return Ok(());
         }
         let plan = Plan::new(array, selection)?;
-        let place = Place::new(&plan, self.elements(array)?, selection.lengths()?, out)?;
-        self.run(store, &plan, plan.parts(), &place)
+        let note = |error| self.note(path, error);
+        let reading = self.reading(path, &note);
+        let place = Place::new(&plan, self.elements(array)?, selection.lengths()?, out, reading)?;
+        let cached = |part: &mut Part<'_>| {
+            part.cached = self.cache.as_ref().and_then(|cache| cache.get(path, part.position));
+            part.cached.is_some()
+        };
+        self.run(store, &plan, plan.parts(), &place, cached)
     }
 
     fn variable(
@@ -397,9 +459,15 @@ impl ArrayReader {
             return Ok(Vec::new());
         }
         let plan = Plan::new(array, selection)?;
-        let place = PlaceVariable::new(&plan, selection.lengths()?, self.most)?;
-        self.run(store, &plan, plan.whole_parts(), &place)?;
+        let note = |error| self.note(path, error);
+        let reading = self.reading(path, &note);
+        let place = PlaceVariable::new(&plan, selection.lengths()?, self.most, reading)?;
+        self.run(store, &plan, plan.whole_parts(), &place, |_| false)?;
         Ok(place.into_elements())
+    }
+
+    fn reading<'a>(&'a self, path: &'a str, note: &'a place::Missing<'a>) -> Reading<'a> {
+        Reading { path, cache: self.cache.as_ref(), missing: self.missing.as_ref().map(|_| note) }
     }
 
     fn run<'p, W: Work<Part<'p>>>(
@@ -408,13 +476,18 @@ impl ArrayReader {
         plan: &Plan<'_>,
         parts: impl Iterator<Item = Result<Part<'p>, ArrayError>> + Send,
         work: &W,
+        cached: impl Fn(&mut Part<'p>) -> bool + Sync,
     ) -> Result<(), ArrayError> {
         let files = self.files(store);
         let mut sources = plan.array.chunks.references.iter().map(|column| column.source);
         let is_local = sources.all(|source| files.is_local(source));
-        let placed = |part: Part<'p>| match part.bytes {
-            Stored::At(reference) => (part, Some(reference)),
-            Stored::Missing | Stored::Inline(_) => (part, None),
+        let placed = |mut part: Part<'p>| {
+            let place = match part.bytes {
+                Stored::At(place) => Some(place),
+                Stored::Missing | Stored::Inline(_) => None,
+            };
+            let is_cached = place.is_some() && !part.is_plain && cached(&mut part);
+            (part, place.filter(|_| !is_cached))
         };
         run::run(parts.map(|part| part.map(placed)), plan.extent(is_local), files, work)
     }

@@ -1,6 +1,6 @@
 //! The parts of chunks that a selection needs, one after the other.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, sync::Arc};
 
 use virtualize_bytes::ByteRange;
 use virtualize_zarr::{
@@ -64,6 +64,8 @@ pub(super) struct Part<'a> {
     pub(super) picked: Picked<'a>,
     /// Whether the bytes are bare elements.
     pub(super) is_plain: bool,
+    /// The decoded chunk, if it is in the cache.
+    pub(super) cached: Option<Arc<[u8]>>,
 }
 
 /// Location of stored bytes.
@@ -274,6 +276,7 @@ impl<'p> Parts<'p> {
                 bytes: plan.stored(position),
                 picked: Picked::Axes(parts),
                 is_plain: false,
+                cached: None,
             })
         }))
     }
@@ -303,7 +306,8 @@ impl<'p> Parts<'p> {
                     all.checked_mul(*size)?.checked_add(at)
                 })
             };
-            let whole = Part { position, shape, bytes, picked: Picked::Points(Vec::new()), is_plain: false };
+            let picked = Picked::Points(Vec::new());
+            let whole = Part { position, shape, bytes, picked, is_plain: false, cached: None };
             if let Some(reference) = whole.plain_reference(plan).filter(|_| self.divides) {
                 let point = rest.first()?.1;
                 let offset = index(point)?.checked_mul(plan.element as u64)?;
@@ -460,7 +464,7 @@ impl<'p> Blocks<'p> {
         let reference =
             Reference { offset: self.reference.offset.checked_add(offset)?, length, ..self.reference };
         let (bytes, picked) = (Stored::At(reference), Picked::Axes(parts));
-        Some(Part { position: self.position, shape, bytes, picked, is_plain: true })
+        Some(Part { position: self.position, shape, bytes, picked, is_plain: true, cached: None })
     }
 }
 

@@ -40,6 +40,10 @@ impl Tables {
         Err(needs_full(location, "kerchunk-parquet"))
     }
 
+    pub(crate) fn is_repository(&self) -> bool {
+        match *self {}
+    }
+
     pub(crate) fn parts(&self, _: &VirtualStore, _: &str, _: Option<&[u64]>) -> Vec<usize> {
         match *self {}
     }
@@ -104,6 +108,11 @@ impl Tables {
         let version =
             Source { url: location.to_owned(), etag: Some(repository.snapshot()), ..Source::default() };
         OpenReferences { name: location.to_owned(), set, tables: Some(Self::Repository(repository)), version }
+    }
+
+    /// Returns whether these are the tables of an Icechunk repository.
+    pub(crate) fn is_repository(&self) -> bool {
+        matches!(self, Self::Repository(_))
     }
 
     /// Returns the parts of an array's table that may have chunks at these positions, in ascending order; all parts
