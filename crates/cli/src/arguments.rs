@@ -387,8 +387,8 @@ impl Reading {
         ReadOptions {
             store: self.store.options(),
             relative_to: self.relative_to.clone(),
-            version: self.version_of.clone().map_or(defaults.version, Version::Any),
-            rewrite: Vec::new(),
+            version: self.version_of.clone().map_or_else(Version::default, Version::Any),
+            ..defaults
         }
     }
 }

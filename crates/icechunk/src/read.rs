@@ -152,6 +152,21 @@ impl OpenRepository {
         self.session.snapshot_id().to_string()
     }
 
+    /// Returns the number of chunks of all arrays.
+    ///
+    /// # Errors
+    /// See [`IcechunkError`].
+    pub async fn references(&self) -> Result<u64> {
+        let snapshot = self.repository.asset_manager().fetch_snapshot(self.session.snapshot_id()).await;
+        let snapshot = snapshot.map_err(IcechunkError::of("opening the snapshot"))?;
+        let mut count = 0_u64;
+        for manifest in snapshot.manifest_files() {
+            let manifest = manifest.map_err(IcechunkError::of("opening the snapshot"))?;
+            count = count.saturating_add(manifest.num_chunk_refs.into());
+        }
+        Ok(count)
+    }
+
     fn manifests(&self, path: &str) -> &[ManifestRef] {
         match self.nodes.get(path).map(|node| &node.node_data) {
             Some(NodeData::Array { manifests, .. }) => manifests,

@@ -77,6 +77,7 @@ impl LazyStore {
         let reading = options.reading();
         match open_references(location, &reading).await {
             Ok(opened) => Self::of_references(opened, location, reading, options).await,
+            #[cfg(feature = "full")]
             Err(other @ Error::Icechunk { .. }) => Err(other),
             Err(_) => Err(error),
         }

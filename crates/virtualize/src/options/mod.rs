@@ -65,6 +65,7 @@ impl Options {
             relative_to: None,
             version: self.version.clone(),
             rewrite: self.rewrite.clone(),
+            limits: self.limits,
         }
     }
 
@@ -87,6 +88,8 @@ pub struct ReadOptions {
     pub version: Version,
     /// Prefixes that replace those of the sources' urls. The longest matching prefix applies.
     pub rewrite: Vec<Rewrite>,
+    /// Upper bounds. A reference counts 40 bytes of metadata.
+    pub limits: Limits,
 }
 
 /// Selection of chunks to inline although references could express them, so that readers need fewer requests.

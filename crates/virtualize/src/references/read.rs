@@ -22,8 +22,6 @@ use crate::{
     store::VirtualStore,
 };
 
-/// Size limit of a document in bytes.
-const LARGEST: u64 = 16 << 30;
 /// Name of the metadata file in kerchunk's Parquet layout.
 pub(super) const ZMETADATA: &str = ".zmetadata";
 
@@ -58,13 +56,13 @@ pub(crate) struct OpenReferences {
 pub(crate) async fn open_references(location: &str, options: &ReadOptions) -> Result<OpenReferences, Error> {
     match find(location, options).await? {
         Found::Json(object) => {
-            let set = virtualize_references::from_json(&whole(&object).await?);
+            let set = virtualize_references::from_json(&whole(&object, options).await?);
             let name = object.name().to_owned();
             let set =
                 set.map_err(|source| Error::References { name: name.clone(), reason: source.to_string() })?;
             Ok(OpenReferences { name, set, tables: None, version: source_of(&object) })
         }
-        Found::Parquet(zmetadata) => Tables::parquet(location, &zmetadata).await,
+        Found::Parquet(zmetadata) => Tables::parquet(location, &zmetadata, options).await,
         #[cfg(feature = "full")]
         Found::Repository(repository) => Ok(Tables::repository(location, repository)),
     }
@@ -147,15 +145,22 @@ async fn repository(location: &str, options: &ReadOptions, otherwise: Error) -> 
     }
 }
 
-/// Reads a whole document of at most [`LARGEST`] bytes.
-pub(super) async fn whole(object: &Object) -> Result<Bytes, Error> {
+/// Reads a whole document.
+pub(super) async fn whole(object: &Object, options: &ReadOptions) -> Result<Bytes, Error> {
     let size = object.size();
-    if size > LARGEST {
-        let reason = format!("{size} bytes, more than the {LARGEST} that are read");
-        return Err(Error::References { name: object.name().to_owned(), reason });
-    }
+    check_size(object.name(), size, options)?;
     let parts = object.read_ranges(&[ByteRange::new(0, size)]).await?;
     Ok(parts.into_iter().next().unwrap_or_default())
+}
+
+/// Refuses references that take more bytes than the limit.
+pub(super) fn check_size(name: &str, bytes: u64, options: &ReadOptions) -> Result<(), Error> {
+    let most = options.limits.metadata_bytes;
+    if bytes <= most {
+        return Ok(());
+    }
+    let reason = format!("the references take {bytes} bytes, more than the limit of {most}");
+    Err(Error::References { name: name.to_owned(), reason })
 }
 
 /// Returns a warning for each omitted array and key.

@@ -25,7 +25,7 @@ use super::read::OpenReferences;
 #[cfg(not(feature = "full"))]
 use super::read::needs_full;
 #[cfg(feature = "full")]
-use super::read::{ZMETADATA, below_of, resolved, whole};
+use super::read::{ZMETADATA, below_of, check_size, resolved, whole};
 use crate::{error::Error, options::ReadOptions, store::VirtualStore};
 #[cfg(feature = "full")]
 use crate::{commit::failed, sources::source_of};
@@ -36,7 +36,7 @@ pub(crate) enum Tables {}
 #[cfg(not(feature = "full"))]
 #[expect(clippy::unused_async, reason = "those of the full build wait")]
 impl Tables {
-    pub(super) async fn parquet(location: &str, _: &Object) -> Result<OpenReferences, Error> {
+    pub(super) async fn parquet(location: &str, _: &Object, _: &ReadOptions) -> Result<OpenReferences, Error> {
         Err(needs_full(location, "kerchunk-parquet"))
     }
 
@@ -80,6 +80,9 @@ pub(crate) enum Tables {
     Repository(Box<OpenRepository>),
 }
 
+/// Bytes of a reference in memory, at most.
+#[cfg(feature = "full")]
+const REFERENCE: u64 = 40;
 /// Files that are fetched concurrently.
 #[cfg(feature = "full")]
 const CONCURRENCY: usize = 16;
@@ -87,9 +90,13 @@ const CONCURRENCY: usize = 16;
 #[cfg(feature = "full")]
 impl Tables {
     /// Opens kerchunk's Parquet layout.
-    pub(super) async fn parquet(location: &str, zmetadata: &Object) -> Result<OpenReferences, Error> {
+    pub(super) async fn parquet(
+        location: &str,
+        zmetadata: &Object,
+        options: &ReadOptions,
+    ) -> Result<OpenReferences, Error> {
         let failed = |error: ReferencesError| unreadable(location, ZMETADATA, &error);
-        let references = ParquetReferences::new(&whole(zmetadata).await?).map_err(failed)?;
+        let references = ParquetReferences::new(&whole(zmetadata, options).await?).map_err(failed)?;
         let files: HashMap<String, u64> = references.arrays().into_iter().collect();
         let set = references.metadata().map_err(failed)?;
         let (name, version) = (location.to_owned(), source_of(zmetadata));
@@ -108,6 +115,17 @@ impl Tables {
         let version =
             Source { url: location.to_owned(), etag: Some(repository.snapshot()), ..Source::default() };
         OpenReferences { name: location.to_owned(), set, tables: Some(Self::Repository(repository)), version }
+    }
+
+    /// Returns the number of references of all tables, or an upper bound.
+    async fn count(&self) -> Result<u64, Error> {
+        match self {
+            Self::Parquet { references, files } => {
+                let rows = |count: &u64| count.saturating_mul(references.record_size());
+                Ok(files.values().map(rows).fold(0, u64::saturating_add))
+            }
+            Self::Repository(repository) => repository.references().await.map_err(failed("")),
+        }
     }
 
     /// Returns whether these are the tables of an Icechunk repository.
@@ -166,6 +184,7 @@ impl Tables {
         location: &str,
         options: &ReadOptions,
     ) -> Result<VirtualStore, Error> {
+        check_size(location, self.count().await?.saturating_mul(REFERENCE), options)?;
         let arrays = metadata.hierarchy.arrays().into_iter();
         let wanted: Vec<_> =
             arrays.map(|(path, _)| (path.clone(), self.parts(&metadata, &path, None))).collect();
@@ -227,7 +246,7 @@ async fn records(
 #[cfg(feature = "full")]
 async fn fetch(key: String, location: &str, options: &ReadOptions) -> Result<Option<(String, Bytes)>, Error> {
     match virtualize_store::open(&below_of(location, &key), &options.store).await {
-        Ok(object) => Ok(Some((key, whole(&object).await?))),
+        Ok(object) => Ok(Some((key, whole(&object, options).await?))),
         Err(StoreError::NotFound { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
