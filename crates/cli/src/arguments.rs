@@ -183,9 +183,9 @@ pub(crate) struct Journal {
 /// Which file is read.
 #[derive(Args)]
 pub(crate) struct Input {
-    /// Path or URL of an HDF5, NetCDF or TIFF file
+    /// Path or URL of an HDF5, NetCDF or TIFF file, or of references
     ///
-    /// The scheme of a URL is file, http, https, s3, gs, az or abfs. The format is detected from the file's content.
+    /// References are kerchunk JSON or Parquet, a zarr3 folder, or an Icechunk repository. The scheme of a URL is file, http, https, s3, gs, az or abfs. The format is detected from the file's content.
     #[arg(value_name = "FILE", required = true, help_heading = None::<&'static str>, value_hint = ValueHint::AnyPath)]
     file: Option<String>,
 }

@@ -196,3 +196,43 @@ def test_what_users_of_other_packages_pass(tmp_path: Path) -> None:
         virtualize.open(path, storage_options={"colour": 1})
     with pytest.raises(virtualize.OptionError, match="a file of fsspec, not bytes"):
         virtualize.open(b"CDF")
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated metadata", "ignore:.*_FillValue is dropped")
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("consolidated", [True, False])
+def test_a_zarr_store_with_chunks_of_its_own(tmp_path: Path, zarr_format: int, consolidated: bool) -> None:
+    import zarr
+
+    path = tmp_path / "native.zarr"
+    values = np.random.default_rng(0).random((7, 9))
+    root = zarr.create_group(path, zarr_format=zarr_format, attributes={"title": "t"})
+    array = root.create_array("deep/er/a", shape=(7, 9), chunks=(3, 4), dtype="f8", fill_value=-1.0)
+    array[:6] = values[:6]
+    values[6] = -1
+    root.create_array("scalar", data=np.float32(3.5))
+    root.create_array("text", data=np.array(["a", "bb"], dtype=np.dtypes.StringDType()))
+    if consolidated:
+        zarr.consolidate_metadata(path)
+    store = virtualize.open(path)
+    assert store.attributes("")["title"] == "t"
+    np.testing.assert_array_equal(store["deep/er/a"][...], values)
+    np.testing.assert_array_equal(store["deep/er/a"][2:7:2, [8, 0]], values[2:7:2, [8, 0]])
+    assert store["scalar"][...] == np.float32(3.5)
+    assert list(store["text"][...]) == ["a", "bb"]
+    # Zarr clients see the same store, and references to it can be written.
+    np.testing.assert_array_equal(zarr.open_group(store, mode="r")["deep/er/a"][...], values)
+    store.to_kerchunk(tmp_path / "refs.json")
+    np.testing.assert_array_equal(virtualize.open(tmp_path / "refs.json")["deep/er/a"][...], values)
+
+
+def test_an_array_in_shards_is_named(tmp_path: Path) -> None:
+    import zarr
+
+    root = zarr.create_group(tmp_path / "native.zarr", zarr_format=3)
+    root.create_array("sharded", data=np.arange(8), chunks=(2,), shards=(4,))
+    root.create_array("plain", data=np.arange(4))
+    store = virtualize.open(tmp_path / "native.zarr")
+    np.testing.assert_array_equal(store["plain"][...], np.arange(4))
+    with pytest.raises(virtualize.Error, match="sharded.*sharding_indexed"):
+        store["sharded"][...]

@@ -162,3 +162,34 @@ async fn reads_what_other_writers_committed() {
     let stored = std::fs::read(path).unwrap();
     assert_eq!(stored[start..start + usize::try_from(place.length).unwrap()], native);
 }
+
+/// Each manifest of a table is read alone, and only those that can have a chunk.
+#[tokio::test]
+async fn reads_manifests_one_by_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = CommitOptions { references_per_manifest: 2, ..CommitOptions::default() };
+    commit(&hierarchy(), &location(folder.path()), &options).await.unwrap();
+    let repository = opened(folder.path(), "main").await.unwrap().unwrap();
+    let all = repository.manifests_within("g/a", None);
+    assert!(all.len() > 1, "{all:?}");
+    let expected = hierarchy();
+    let expected = &expected.array("g/a").unwrap().chunks;
+    for position in 0..8 {
+        let (row, column) = (position / 4, position % 4);
+        let some = repository.manifests_within("g/a", Some(&[row..row + 1, column..column + 1]));
+        assert!(some.len() <= 1, "{position}: {some:?}");
+        let table = repository.chunks("g/a", &some, Native::Inline).await.unwrap();
+        let place = |chunks: &ChunkManifest| match chunks.get(position) {
+            Some(ChunkEntry::Reference(place)) => Some((place.offset, place.length)),
+            Some(ChunkEntry::Inline(bytes)) => Some((u64::MAX, bytes.len() as u64)),
+            None => None,
+        };
+        assert_eq!(place(&table.chunks), place(expected), "{position}");
+    }
+    let (mut together, mut count) = (0, 0);
+    for number in all {
+        together += repository.chunks("g/a", &[number], Native::Inline).await.unwrap().chunks.len();
+        count += 1;
+    }
+    assert_eq!((together, count > 1), (expected.len(), true));
+}

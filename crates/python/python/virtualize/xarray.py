@@ -43,7 +43,7 @@ type Source = Any
 
 
 class VirtualizeBackend(BackendEntrypoint):
-    """Backend of xarray for HDF5, NetCDF, TIFF, GeoTIFF and COG files.
+    """Backend of xarray for HDF5, NetCDF, TIFF, GeoTIFF and COG files, and for archives of references to them.
 
     It shows an HDF5 or NetCDF-4 file as ``engine="h5netcdf"`` does, and a TIFF file with the values, coordinates and
     CRS of rioxarray. The parameters are those of ``virtualize.open``, with ``decoded=True`` by default, and
@@ -57,7 +57,7 @@ class VirtualizeBackend(BackendEntrypoint):
     {'time': 3, 'lat': 4, 'lon': 6}
     """
 
-    description = "Open HDF5, NetCDF, TIFF, GeoTIFF and COG files in place"
+    description = "Open HDF5, NetCDF, TIFF, GeoTIFF and COG files, and archives of them, in place"
     supports_groups = True
     # xarray would reject `**options` if it looked at the signature.
     open_dataset_parameters = (

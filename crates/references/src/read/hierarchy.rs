@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use virtualize_zarr::{
     Array, ArrayDocument, Group, Hierarchy, Node, ReferencesBuilder, Source, SourceId, ZarrFormat,
-    chunk_position, node,
+    chunk_indices, chunk_position, node,
 };
 
 use super::{
@@ -105,7 +105,6 @@ pub(crate) struct Builder {
     left_out: BTreeMap<String, String>,
 }
 
-#[cfg(feature = "parquet")]
 impl Builder {
     /// Creates a builder from metadata documents by key.
     pub(crate) fn of(documents: BTreeMap<String, Value>) -> Self {
@@ -126,11 +125,13 @@ impl Builder {
     }
 
     /// Returns the path and the number of grid cells of each array, in no order.
+    #[cfg(feature = "parquet")]
     pub(crate) fn grids(&self) -> impl Iterator<Item = (&str, u64)> {
         self.arrays.iter().map(|(path, array)| (path.as_str(), array.total()))
     }
 
     /// Returns the number of grid cells of the array at a path.
+    #[cfg(feature = "parquet")]
     pub(crate) fn grid(&self, path: &str) -> Option<u64> {
         self.arrays.get(path).map(Growing::total)
     }
@@ -286,6 +287,55 @@ impl ReferenceSink for Builder {
     }
 }
 
+/// A Zarr store of which each chunk is an object of its own. Create it from its metadata documents, then add chunks.
+pub struct NativeStore(Builder);
+
+impl NativeStore {
+    /// Parses the metadata documents of all nodes, by key: `zarr.json`, or `.zgroup`, `.zarray` and `.zattrs`.
+    ///
+    /// # Errors
+    /// See [`ReferencesError`].
+    pub fn new(documents: BTreeMap<String, Value>) -> Result<Self, ReferencesError> {
+        let mut builder = Builder::of(documents);
+        builder.nodes()?;
+        Ok(Self(builder))
+    }
+
+    /// Returns a store of some arrays, without chunks.
+    pub fn of_arrays<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> Self {
+        Self(self.0.of_arrays(paths))
+    }
+
+    /// Returns groups and arrays without chunks.
+    ///
+    /// # Errors
+    /// See [`ReferencesError`].
+    pub fn metadata(&self) -> Result<ReferenceSet, ReferencesError> {
+        self.0.without_chunks().finish()
+    }
+
+    /// Returns the key of the chunk at a row-major position in the grid of an array.
+    pub fn key(&self, path: &str, position: u64) -> Option<String> {
+        Some(node::join(path, &self.0.arrays.get(path)?.key(position)?))
+    }
+
+    /// Adds a chunk: a whole object of `length` bytes.
+    ///
+    /// # Errors
+    /// See [`ReferencesError`].
+    pub fn add(&mut self, path: &str, position: u64, url: &str, length: u64) -> Result<(), ReferencesError> {
+        self.0.put(path, position, Entry::Place(Place { url: url.into(), part: Some((0, length)) }))
+    }
+
+    /// Returns the hierarchy with the chunks that were added.
+    ///
+    /// # Errors
+    /// See [`ReferencesError`].
+    pub fn finish(self) -> Result<ReferenceSet, ReferencesError> {
+        self.0.finish()
+    }
+}
+
 fn check_depth(key: &str, path: &str) -> Result<(), ReferencesError> {
     if path.split('/').count() <= DEPTH {
         return Ok(());
@@ -301,7 +351,6 @@ fn index(number: &str) -> Option<u64> {
 
 impl Growing {
     /// Returns the array without chunks.
-    #[cfg(feature = "parquet")]
     fn empty(&self) -> Self {
         let (document, counts) = (self.document.clone(), self.counts.clone());
         Self { document, counts, columns: HashMap::new(), inline: BTreeMap::new() }
@@ -311,6 +360,19 @@ impl Growing {
     #[cfg(feature = "parquet")]
     fn total(&self) -> u64 {
         self.counts.iter().fold(1_u64, |product, count| product.saturating_mul(*count))
+    }
+
+    /// Returns the key of a chunk without the array's path.
+    fn key(&self, position: u64) -> Option<String> {
+        let ArrayDocument { separator, starts_with_c, .. } = self.document;
+        let indices = chunk_indices(position, &self.counts)?;
+        let numbers = indices.iter().map(u64::to_string).collect::<Vec<_>>().join(&separator.to_string());
+        Some(match (starts_with_c, numbers.is_empty()) {
+            (true, true) => "c".to_owned(),
+            (true, false) => format!("c{separator}{numbers}"),
+            (false, true) => "0".to_owned(),
+            (false, false) => numbers,
+        })
     }
 
     /// Returns the row-major position of a chunk from its key without the array's path.

@@ -62,7 +62,11 @@ pub(crate) async fn open_references(location: &str, options: &ReadOptions) -> Re
                 set.map_err(|source| Error::References { name: name.clone(), reason: source.to_string() })?;
             Ok(OpenReferences { name, set, tables: None, version: source_of(&object) })
         }
+        Found::Native(opened) => Ok(*opened),
+        #[cfg(feature = "full")]
         Found::Parquet(zmetadata) => Tables::parquet(location, &zmetadata, options).await,
+        #[cfg(not(feature = "full"))]
+        Found::Parquet(zmetadata) => Err(needs_full(zmetadata.name(), "kerchunk-parquet")),
         #[cfg(feature = "full")]
         Found::Repository(repository) => Ok(Tables::repository(location, repository)),
     }
@@ -92,6 +96,7 @@ pub(crate) async fn resolved(
 enum Found {
     Json(std::sync::Arc<Object>),
     Parquet(std::sync::Arc<Object>),
+    Native(Box<OpenReferences>),
     #[cfg(feature = "full")]
     Repository(Box<virtualize_icechunk::OpenRepository>),
 }
@@ -111,12 +116,27 @@ async fn find(location: &str, options: &ReadOptions) -> Result<Found, Error> {
     match open(below.clone()).await {
         Ok(object) => Ok(Found::Json(object)),
         Err(error @ StoreError::NotFound { .. }) => match open(below_of(location, ZMETADATA)).await {
-            Ok(zmetadata) => Ok(Found::Parquet(zmetadata)),
-            Err(StoreError::NotFound { .. }) => repository(location, options, error.into()).await,
+            Ok(zmetadata) if is_parquet(&zmetadata, options).await? => Ok(Found::Parquet(zmetadata)),
+            Ok(_) | Err(StoreError::NotFound { .. }) => {
+                let error = match repository(location, options, error.into()).await {
+                    Err(error @ Error::Store(StoreError::NotFound { .. })) => error,
+                    found => return found,
+                };
+                match Tables::native(location, options).boxed().await? {
+                    Some(opened) => Ok(Found::Native(Box::new(opened))),
+                    None => Err(error),
+                }
+            }
             Err(error) => Err(error.into()),
         },
         Err(error) => Err(error.into()),
     }
+}
+
+/// Returns whether `.zmetadata` is that of kerchunk's Parquet layout, not of a Zarr v2 store.
+async fn is_parquet(zmetadata: &Object, options: &ReadOptions) -> Result<bool, Error> {
+    let text = whole(zmetadata, options).await?;
+    Ok(text.windows(b"\"record_size\"".len()).any(|window| window == b"\"record_size\""))
 }
 
 pub(super) fn below_of(location: &str, key: &str) -> String {
@@ -124,7 +144,7 @@ pub(super) fn below_of(location: &str, key: &str) -> String {
 }
 
 #[cfg(not(feature = "full"))]
-pub(super) fn needs_full(location: &str, format: &str) -> Error {
+fn needs_full(location: &str, format: &str) -> Error {
     let reason = format!("{format} needs a build with the cargo feature `full`");
     Error::References { name: location.to_owned(), reason }
 }
