@@ -113,11 +113,9 @@ pub async fn open_version(
 async fn resolve_version(repository: &Repository, version: &Version) -> Result<VersionInfo> {
     let snapshot = |id: &str| SnapshotId::try_from(id).ok().map(VersionInfo::SnapshotId);
     let found = match version {
-        Version::Branch(name) => repository
-            .lookup_branch(name)
-            .await
-            .is_ok()
-            .then(|| VersionInfo::BranchTipRef(name.clone())),
+        Version::Branch(name) => {
+            repository.lookup_branch(name).await.is_ok().then(|| VersionInfo::BranchTipRef(name.clone()))
+        }
         Version::Tag(name) => {
             repository.lookup_tag(name).await.is_ok().then(|| VersionInfo::TagRef(name.clone()))
         }

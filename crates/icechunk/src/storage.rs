@@ -15,8 +15,8 @@ use icechunk::{
     config::{AzureCredentials, GcsCredentials, S3Credentials, S3Options, S3StaticCredentials},
     storage::{
         ConcurrencySettings, ObjectStorage, ObjectStoreBackend, RetriesSettings, Role, Settings,
-        StorageError, StorageErrorKind, StorageInfo, new_azure_blob_storage, new_gcs_storage, new_http_storage,
-        new_s3_object_store_storage,
+        StorageError, StorageErrorKind, StorageInfo, new_azure_blob_storage, new_gcs_storage,
+        new_http_storage, new_s3_object_store_storage,
     },
 };
 use object_store::{ObjectStore, local::LocalFileSystem};

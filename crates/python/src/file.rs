@@ -334,7 +334,8 @@ fn values(
     encoding: ChunkEncoding,
     requests: &[Request],
 ) -> Vec<Value> {
-    let address = |(key, part): &Request| Some((keys::address(&store.hierarchy, key)?, Part::of_chunk(*part)));
+    let address =
+        |(key, part): &Request| Some((keys::address(&store.hierarchy, key)?, Part::of_chunk(*part)));
     let chunks: Vec<Option<(ChunkAddress, ChunkPart)>> = requests.iter().map(address).collect();
     let found: Vec<_> = chunks.iter().flatten().cloned().collect();
     let read = match encoding {

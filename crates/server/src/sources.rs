@@ -256,7 +256,8 @@ impl Sources {
         traffic.bytes.inc_by(stats.bytes);
         Ok(Arc::new(Mapped {
             is_archive: archive.is_some(),
-            version: archive.unwrap_or_else(|| version(store.stamp(), store.object().map_or(0, Object::bytes))),
+            version: archive
+                .unwrap_or_else(|| version(store.stamp(), store.object().map_or(0, Object::bytes))),
             store,
             reader: ChunkReader::default(),
             traffic,

@@ -40,12 +40,12 @@ pub use output::{
     write_folder, write_to,
 };
 pub use read::{
-    ArrayReader, ArrayValues, AxisSelection, ChunkAddress, ChunkPart, ForeignDecoder, MOST_BYTES, Selection, chunk_size,
-    decode_chunk, digest, read_array, read_array_within,
+    ArrayReader, ArrayValues, AxisSelection, ChunkAddress, ChunkPart, ForeignDecoder, MOST_BYTES, Selection,
+    chunk_size, decode_chunk, digest, read_array, read_array_within,
 };
 pub use references::{
-    Checked, ChunkDifference, Difference, NodeDifference, Sample, ValidationReport, compare,
-    convert, diff, from_text, read_references, record_sources, to_text, validate,
+    Checked, ChunkDifference, Difference, NodeDifference, Sample, ValidationReport, compare, convert, diff,
+    from_text, read_references, record_sources, to_text, validate,
 };
 pub use relocate::{Relocation, Rewrite};
 pub use store::VirtualStore;

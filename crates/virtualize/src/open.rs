@@ -8,8 +8,8 @@ use virtualize_store::Object;
 
 use crate::error::Error;
 use crate::inline::{self, ChunkMaker};
-use crate::options::Options;
 use crate::lazy::LazyStore;
+use crate::options::Options;
 use crate::source_formats::{Detected, SourceFile, SourceFormat, detect, sidecar};
 use crate::sources::{Sources, source_of};
 use crate::store::VirtualStore;

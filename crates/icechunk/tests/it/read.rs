@@ -8,7 +8,8 @@ use bytes::Bytes;
 use icechunk::{Repository, Store, new_local_filesystem_storage};
 use tokio::sync::RwLock;
 use virtualize_icechunk::{
-    CommitOptions, IcechunkError, Native, OpenRepository, RepositoryLocation, StorageOptions, commit, open_version,
+    CommitOptions, IcechunkError, Native, OpenRepository, RepositoryLocation, StorageOptions, commit,
+    open_version,
 };
 use virtualize_zarr::{
     Array, ChunkEntry, ChunkGrid, ChunkManifest, Codec, DataType, FillValue, Hierarchy, Lengths, Node,

@@ -2,6 +2,7 @@
 
 use std::{
     borrow::Cow,
+    cell::RefCell,
     collections::{BTreeMap, HashMap},
 };
 
@@ -12,10 +13,7 @@ use virtualize_zarr::{
     chunk_indices, chunk_position, node,
 };
 
-use super::{
-    Entry, Place, ReferenceSink, ReferencesError,
-    json::{Entries, read_json},
-};
+use super::{Entry, Place, ReferenceSink, ReferencesError, json::read_json};
 
 /// Greatest depth of a node.
 const DEPTH: usize = 256;
@@ -63,14 +61,16 @@ pub fn from_json(text: &[u8]) -> Result<ReferenceSet, ReferencesError> {
 }
 
 fn read(text: &[u8]) -> Result<ReferenceSet, ReferencesError> {
-    let mut builder = Builder::default();
-    read_json(text, Entries::Metadata, &mut Documents(&mut builder.documents))?;
-    builder.nodes()?;
-    read_json(text, Entries::Chunks, &mut builder)?;
+    let documents = RefCell::default();
+    let builder = read_json(text, Documents(&documents), || {
+        let mut builder = Builder::of(documents.take());
+        builder.nodes()?;
+        Ok(builder)
+    })?;
     builder.finish()
 }
 
-struct Documents<'a>(&'a mut BTreeMap<String, Value>);
+struct Documents<'a>(&'a RefCell<BTreeMap<String, Value>>);
 
 impl ReferenceSink for Documents<'_> {
     fn entry(&mut self, key: &str, entry: Entry<'_>) -> Result<(), ReferencesError> {
@@ -78,7 +78,7 @@ impl ReferenceSink for Documents<'_> {
             return Err(ReferencesError::at(key, "metadata is stored in another file"));
         };
         let document = super::numbers::parse(&text).map_err(|error| ReferencesError::at(key, error))?;
-        self.0.insert(key.to_owned(), document);
+        self.0.borrow_mut().insert(key.to_owned(), document);
         Ok(())
     }
 }
@@ -100,6 +100,8 @@ pub(crate) struct Builder {
     arrays: HashMap<String, Growing>,
     sources: Vec<Source>,
     source_ids: HashMap<String, u32>,
+    /// The source of the last chunk.
+    last: u32,
     whole_files: Vec<WholeFile>,
     ignored: Vec<String>,
     left_out: BTreeMap<String, String>,
@@ -213,6 +215,15 @@ impl Builder {
     }
 
     fn source(&mut self, url: Cow<'_, str>) -> Result<u32, ReferencesError> {
+        // Chunks of a file often follow each other.
+        if self.sources.get(SourceId(self.last).index()).is_some_and(|last| last.url == url) {
+            return Ok(self.last);
+        }
+        self.last = self.source_id(url)?;
+        Ok(self.last)
+    }
+
+    fn source_id(&mut self, url: Cow<'_, str>) -> Result<u32, ReferencesError> {
         if let Some(id) = self.source_ids.get(url.as_ref()) {
             return Ok(*id);
         }

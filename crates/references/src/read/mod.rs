@@ -23,7 +23,7 @@ use serde_json::Value;
 pub use error::ReferencesError;
 pub use fill::in_v3 as fill_in_v3;
 pub use hierarchy::{NativeStore, ReferenceSet, WholeFile, from_json};
-pub use json::{Entries, read_json};
+pub use json::read_json;
 #[cfg(feature = "parquet")]
 pub use parquet::ParquetReferences;
 pub use translate::{PendingChunks, Translation, translate};

@@ -167,7 +167,8 @@ impl<'a> Place<'a> {
             true => stored,
             false => self.elements.decode(&part.shape, stored, scratch)?,
         };
-        if let Some(cache) = self.read.cache.filter(|_| !part.is_plain && matches!(part.bytes, Stored::At(_))) {
+        if let Some(cache) = self.read.cache.filter(|_| !part.is_plain && matches!(part.bytes, Stored::At(_)))
+        {
             cache.keep(self.read.path, part.position, elements);
         }
         self.copy(places, elements)

@@ -218,7 +218,8 @@ impl<'a> Plan<'a> {
         }
         let ahead = self.columns.partition_point(|(first, ..)| *first <= position);
         let before = self.columns.get(..ahead).unwrap_or_default();
-        let near = if self.is_disjoint { before.get(ahead.saturating_sub(1)..).unwrap_or_default() } else { before };
+        let near =
+            if self.is_disjoint { before.get(ahead.saturating_sub(1)..).unwrap_or_default() } else { before };
         let mut near = near.iter().filter(|(_, last, _)| *last >= position);
         near.find_map(|(_, _, column)| column.find(position)).map_or(Stored::Missing, Stored::At)
     }
