@@ -236,3 +236,15 @@ def test_an_array_in_shards_is_named(tmp_path: Path) -> None:
     np.testing.assert_array_equal(store["plain"][...], np.arange(4))
     with pytest.raises(virtualize.Error, match="sharded.*sharding_indexed"):
         store["sharded"][...]
+
+
+def test_several_files_open_as_one_dataset(tmp_path: Path) -> None:
+    files = write(tmp_path / "files")
+    expected = xr.concat([xr.open_dataset(file, engine="h5netcdf") for file in files], "time", data_vars="minimal")
+    for given in (files, f"{tmp_path}/files/*.nc"):
+        found = virtualize.open_dataset(given, concat_dim="time")
+        xr.testing.assert_equal(found, expected)
+        xr.testing.assert_equal(pickle.loads(pickle.dumps(found)), expected)
+    assert virtualize.open(files[:2], concat_dim="time").to_xarray().sizes["time"] == 8
+    with pytest.raises(virtualize.Error, match="concat_dim"):
+        virtualize.open(files)

@@ -12,7 +12,7 @@ from virtualize import _virtualize
 from virtualize._awaitable import as_awaitable
 from virtualize._errors import ChangedError, OptionError, VirtualizeWarning
 from virtualize._fsspec import FsspecStore
-from virtualize._options import OpenOptions, to_json
+from virtualize._options import ConnectionOptions, LayoutOptions, OpenOptions, PlanOptions, to_json
 
 if TYPE_CHECKING:
     from virtualize._foreign import ForeignFiles
@@ -79,7 +79,12 @@ def _is_same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
 
 
 def opening_of(url: Any, store: Any, decoded: bool, options: Mapping[str, Any]) -> Opening:
-    """Return the arguments for opening what a user names: a path, a url, or an object of fsspec or universal_pathlib."""
+    """Return the arguments for opening what a user names: a path, a url, or an object of fsspec or universal_pathlib.
+
+    Several files, or a pattern with the name of a dimension, are combined first.
+    """
+    if _COMBINING & options.keys() or isinstance(url, list | tuple):
+        return _combined(url, store, decoded, translated(options))
     if isinstance(url, str):
         return Opening(os.path.expanduser(url), to_json(translated(options)), decoded, store)
     # A file or open file of fsspec, and a path of universal_pathlib, with its credentials.
@@ -98,6 +103,36 @@ def opening_of(url: Any, store: Any, decoded: bool, options: Mapping[str, Any]) 
         url = name
     return Opening(os.fspath(url), to_json(translated(options)), decoded, store)
 
+
+_COMBINING = LayoutOptions.__annotations__.keys() | PlanOptions.__annotations__.keys()
+
+
+def _combined(files: Any, store: Any, decoded: bool, options: Mapping[str, Any]) -> Opening:
+    """Combine files, and return the arguments for opening the references to them, which exist until this process ends."""
+    import atexit
+    import shutil
+    import tempfile
+
+    from virtualize._archive import batch
+
+    if store is not None:
+        raise OptionError("store is not an option for several files (give their urls, and options such as endpoint)")
+    folder = tempfile.mkdtemp(prefix="virtualize-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    references = os.path.join(folder, "references.json")
+    reading = _READING & options.keys()
+    batch(
+        files,
+        references,
+        format="zarr3-json",
+        progress=False,
+        **{name: value for name, value in options.items() if name not in reading},
+    )
+    kept = reading | (ConnectionOptions.__annotations__.keys() & options.keys())
+    return Opening(references, to_json({name: options[name] for name in kept}), decoded, None)
+
+
+_READING = {"cache", "on_error"}
 
 # Keys of fsspec's storage_options, and the option that each is here.
 _STORE_OPTIONS = {

@@ -24,7 +24,7 @@ type Format = Literal["kerchunk-json", "zarr3-json", "kerchunk-parquet", "zarr3"
 """An output format."""
 
 
-class OpenOptions(ConnectionOptions, MappingOptions, ArchiveOptions, total=False):
+class OpenOptions(ConnectionOptions, MappingOptions, ArchiveOptions, LayoutOptions, PlanOptions, total=False):
     """Options of ``virtualize.open``."""
 
     config: Location
