@@ -266,7 +266,7 @@ mod tests {
 
     fn after(urls: &[&str], relocation: &Relocation) -> Result<Vec<String>, String> {
         let mut sources = sources(urls);
-        relocate(&mut sources, relocation).map_err(|error| error.to_string())?;
+        relocate(&mut sources, relocation, true).map_err(|error| error.to_string())?;
         Ok(sources.into_iter().map(|source| source.url).collect())
     }
 

@@ -695,3 +695,37 @@ fn strings_are_selected() {
     let error = reader.read("strings/vlen", &Selection::all(&[3]), &mut [0; 3]).unwrap_err();
     assert!(error.to_string().ends_with("its elements have no fixed size"), "{error}");
 }
+
+/// Chunks that were recorded with two versions of a file: those of the other version are refused, whichever is read first.
+#[test]
+fn chunks_of_another_version_of_a_file_are_refused() {
+    let folder = Folder::new("versions");
+    let path = folder.0.join("0.raw");
+    std::fs::write(&path, [1, 2, 3, 4]).unwrap();
+    let url = format!("file://{}", path.display());
+    let mut hierarchy = Hierarchy::new(ZarrFormat::V3);
+    hierarchy.sources = [4, 5].map(|size| Source { url: url.clone(), size, ..Source::default() }).into();
+    let column = |source: u32, position: u64| References {
+        source: SourceId(source),
+        positions: Some(vec![position].into()),
+        offsets: vec![2 * position].into(),
+        lengths: Lengths::Uniform(2),
+    };
+    let array = Array {
+        shape: vec![4],
+        data_type: DataType::UInt8,
+        chunk_grid: ChunkGrid::Regular(vec![2]),
+        fill_value: Some(FillValue::zero(&DataType::UInt8)),
+        codecs: vec![Codec::Bytes { endian: None }],
+        dimension_names: vec![None],
+        attributes: serde_json::Map::new(),
+        chunks: ChunkManifest { references: vec![column(0, 0), column(1, 1)], ..ChunkManifest::default() },
+    };
+    hierarchy.root.children.insert("a".to_owned(), Node::Array(Box::new(array)));
+    let reader = ArrayReader::new(Arc::new(VirtualStore::of(hierarchy, "memory")), StoreOptions::default());
+    let chunk = |start: u64| Selection::Axes(vec![AxisSelection::Range { start, step: 1, count: 2 }]);
+    assert_eq!(read(&reader, &chunk(0)).unwrap(), [1, 2]);
+    let error = read(&reader, &chunk(2)).unwrap_err();
+    assert!(error.to_string().contains("has changed"), "{error}");
+    assert_eq!(read(&reader, &chunk(0)).unwrap(), [1, 2]);
+}
