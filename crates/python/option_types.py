@@ -14,6 +14,7 @@ TARGET = Path(__file__).parent / "python/virtualize/_option_types.py"
 GROUPS = {
     "ConnectionOptions": "How files are reached. What is not given comes from the environment (``AWS_*``, ``GOOGLE_*``, ``AZURE_*``).",
     "MappingOptions": "How files are mapped to Zarr.",
+    "ArchiveOptions": "Which version of an archive is opened, and where its files are.",
     "WriteOptions": "How references are written.",
     "IcechunkOptions": "What is committed to an Icechunk repository, and where.",
     "FileOptions": "Which files are read, besides those that the first argument names.",

@@ -4,8 +4,10 @@ use clap::{Args, Parser, Subcommand, ValueHint};
 use serde::Deserialize;
 use virtualize::{
     ReadOptions, Sample,
-    options::{ConnectionOptions, Given, IcechunkOptions, OutputFormat, SourceOptions, WriteOptions},
-    zarr::ZarrFormat,
+    options::{
+        ArchiveOptions, ConnectionOptions, Given, IcechunkOptions, OutputFormat, SourceOptions, WriteOptions,
+    },
+    zarr::{Version, ZarrFormat},
 };
 
 #[cfg(feature = "full")]
@@ -162,6 +164,9 @@ pub(crate) struct InspectOptions {
     format: Option<OutputFormat>,
     #[command(flatten)]
     #[serde(flatten)]
+    archive: ArchiveOptions,
+    #[command(flatten)]
+    #[serde(flatten)]
     pub(crate) source: SourceOptions,
 }
 
@@ -178,9 +183,9 @@ pub(crate) struct Journal {
 /// Which file is read.
 #[derive(Args)]
 pub(crate) struct Input {
-    /// Path or URL of an HDF5, NetCDF or TIFF file
+    /// Path or URL of an HDF5, NetCDF or TIFF file, or of references
     ///
-    /// The scheme of a URL is file, http, https, s3, gs, az or abfs. The format is detected from the file's content.
+    /// References are kerchunk JSON or Parquet, a zarr3 folder, or an Icechunk repository. The scheme of a URL is file, http, https, s3, gs, az or abfs. The format is detected from the file's content.
     #[arg(value_name = "FILE", required = true, help_heading = None::<&'static str>, value_hint = ValueHint::AnyPath)]
     file: Option<String>,
 }
@@ -244,7 +249,10 @@ impl Output {
 impl Inspect {
     /// Returns the library's options.
     pub(crate) fn options(&self) -> Result<virtualize::Options, Usage> {
-        checked(&self.options.source, self.options.format.unwrap_or_default().zarr_format())
+        let options = checked(&self.options.source, self.options.format.unwrap_or_default().zarr_format())?;
+        let archive = &self.options.archive;
+        let version = archive.version().map_err(|error| Usage::new(error.to_string()))?;
+        Ok(virtualize::Options { version, rewrite: archive.rewrite.clone(), ..options })
     }
 }
 
@@ -379,7 +387,8 @@ impl Reading {
         ReadOptions {
             store: self.store.options(),
             relative_to: self.relative_to.clone(),
-            version: self.version_of.clone().unwrap_or(defaults.version),
+            version: self.version_of.clone().map_or_else(Version::default, Version::Any),
+            ..defaults
         }
     }
 }

@@ -124,6 +124,10 @@ pub async fn commit_chunks(
         let reason = "the hierarchy is of Zarr v2, expected v3".to_owned();
         return Err(IcechunkError::Node { path: options.group.clone(), reason });
     }
+    if let RepositoryLocation::Web(url) = location {
+        let reason = "a repository on a web server can only be read (name its bucket or folder)".to_owned();
+        return Err(IcechunkError::Location { location: url.clone(), reason });
+    }
     let group = options.group.trim_matches('/');
     let documents = documents(hierarchy, group)?;
     let arrays = documents.iter().filter_map(|document| Some((document, document.array?)));

@@ -159,6 +159,7 @@ fn python_storage(location: &RepositoryLocation, options: &StorageOptions) -> St
             if options.anonymous { "anonymous=True" } else { "from_env=True" },
             python_config(&options.azure_endpoint())
         ),
+        RepositoryLocation::Web(url) => format!("icechunk.http_storage({})", quoted(url)),
     }
 }
 

@@ -33,12 +33,14 @@ pub enum IcechunkError {
         /// The conflict.
         reason: String,
     },
-    /// No branch, tag or snapshot has this name.
-    #[error("branch {branch:?} does not exist{}", alternatives("branches", branch, known.iter().map(String::as_str)))]
-    NoBranch {
+    /// The repository has no such branch, tag or snapshot.
+    #[error("{what} {name:?} does not exist{}", alternatives(plural(what), name, known.iter().map(String::as_str)))]
+    NoVersion {
+        /// "branch", "tag" or "snapshot".
+        what: &'static str,
         /// The name as given.
-        branch: String,
-        /// Names of the existing branches.
+        name: String,
+        /// Names of the existing ones.
         known: BTreeSet<String>,
     },
     /// The history of the branch does not contain the snapshot of the earlier commit.
@@ -128,4 +130,12 @@ pub(crate) fn one_line(error: &impl Display) -> String {
         .filter(|line| !line.is_empty())
         .collect();
     lines.join(": ")
+}
+
+fn plural(what: &str) -> &'static str {
+    match what {
+        "branch" => "branches",
+        "tag" => "tags",
+        _ => "snapshots",
+    }
 }

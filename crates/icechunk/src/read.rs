@@ -1,22 +1,26 @@
-//! Reads a repository into a hierarchy: virtual chunks become references, native chunks become inline bytes.
+//! Reads a version of a repository: its hierarchy, and the chunk tables of its arrays manifest by manifest.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+    sync::Arc,
+};
 
 use bytes::Bytes;
-use futures::TryStreamExt;
+use futures::{FutureExt, StreamExt, TryFutureExt, TryStreamExt, stream};
 use icechunk::{
     Repository,
     format::{
-        ByteRange, ChunkIndices, SnapshotId,
-        manifest::{Checksum, ChunkPayload, VirtualChunkRef},
-        snapshot::NodeSnapshot,
+        ByteRange, ChunkIndices, ManifestId, SnapshotId,
+        manifest::{Checksum, ChunkPayload, Manifest, ManifestRef, VirtualChunkRef},
+        snapshot::{NodeData, NodeSnapshot},
     },
-    repository::VersionInfo,
+    repository::{RepositoryError, VersionInfo},
     session::{Session, get_chunk},
 };
 use serde_json::Value;
 use virtualize_zarr::{
-    Array, ArrayDocument, Group, Hierarchy, Node, ReferencesBuilder, Source, SourceId, ZarrFormat,
+    Array, ChunkManifest, Group, Hierarchy, Node, ReferencesBuilder, Source, SourceId, Version, ZarrFormat,
     chunk_position, node,
 };
 
@@ -28,160 +32,284 @@ use crate::{
     repository::open,
 };
 
-/// Limit on the total size of native chunks, in bytes. They are held in memory.
+/// Limit on the total size of native chunks in memory, in bytes.
 const MAX_NATIVE_BYTES: u64 = 1 << 30;
+/// Manifests, or native chunks, that are fetched concurrently.
+const CONCURRENCY: usize = 16;
 
-/// A version of a repository.
-#[derive(Clone, PartialEq, Debug)]
-pub struct ReadRepository {
-    /// The hierarchy. Its sources have the entity tag or modification time that their chunks record.
+/// A version of a repository, with its hierarchy but without chunk tables.
+pub struct OpenRepository {
+    /// Groups, and arrays without chunks.
     pub hierarchy: Hierarchy,
     /// Paths of arrays whose data type, codecs or chunk grid are not supported, with the reason.
     pub left_out: BTreeMap<String, String>,
+    repository: Repository,
+    session: Session,
+    /// Nodes of the arrays, by path.
+    nodes: HashMap<String, NodeSnapshot>,
+    /// Url of the repository without a slash at its end.
+    url: String,
 }
 
-/// Reads a version of a repository: the name of a branch or tag, or a snapshot id. Returns `None` if the repository does not
-/// exist.
+/// Chunks of an array, and their sources.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ChunkTable {
+    /// The chunks.
+    pub chunks: ChunkManifest,
+    /// The sources, with the entity tag or modification time that the chunks record.
+    pub sources: Vec<Source>,
+}
+
+/// How native chunks, which are stored in the repository itself, are returned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Native {
+    /// As references to the objects of the repository.
+    Reference,
+    /// As inline chunks, at most 1 GiB together.
+    Inline,
+}
+
+/// Opens a version of a repository. Returns `None` if the repository does not exist.
 ///
 /// # Errors
 /// See [`IcechunkError`].
-pub async fn read(
+pub async fn open_version(
     location: &RepositoryLocation,
-    version: &str,
+    version: &Version,
     options: &StorageOptions,
-) -> Result<Option<ReadRepository>> {
+) -> Result<Option<OpenRepository>> {
     let Some(repository) = open(location, options).await? else { return Ok(None) };
     let found = resolve_version(&repository, version).await?;
     let session = repository.readonly_session(&found).await;
     let session = session.map_err(IcechunkError::of("opening the snapshot"))?;
-    let reader =
-        Reader { session: &session, sources: Vec::new(), ids: HashMap::new(), native_left: MAX_NATIVE_BYTES };
-    reader.read().await.map(Some)
-}
-
-/// Resolves the name of a branch, else of a tag, else a snapshot id.
-async fn resolve_version(repository: &Repository, version: &str) -> Result<VersionInfo> {
-    if repository.lookup_branch(version).await.is_ok() {
-        return Ok(VersionInfo::BranchTipRef(version.to_owned()));
-    }
-    if repository.lookup_tag(version).await.is_ok() {
-        return Ok(VersionInfo::TagRef(version.to_owned()));
-    }
-    if let Ok(snapshot) = SnapshotId::try_from(version) {
-        return Ok(VersionInfo::SnapshotId(snapshot));
-    }
-    let known = repository.list_branches().await.map_err(IcechunkError::of("listing the branches"))?;
-    Err(IcechunkError::NoBranch { branch: version.to_owned(), known })
-}
-
-struct Reader<'a> {
-    session: &'a Session,
-    sources: Vec<Source>,
-    ids: HashMap<(String, Option<Checksum>), u32>,
-    /// Bytes of native chunks that may still be read.
-    native_left: u64,
-}
-
-impl Reader<'_> {
-    async fn read(mut self) -> Result<ReadRepository> {
-        let mut hierarchy = Hierarchy::new(ZarrFormat::V3);
-        let mut left_out = BTreeMap::new();
-        let nodes = self.session.list_nodes(&node_path("")?).await;
-        let nodes = nodes.map_err(IcechunkError::of("listing the nodes"))?.collect::<Result<Vec<_>, _>>();
-        let mut nodes = nodes.map_err(IcechunkError::of("listing the nodes"))?;
-        nodes.sort_by_key(|node| node.path.to_string());
-        for node in nodes {
-            let path = node.path.to_string().trim_matches('/').to_owned();
-            let document = document_of(&path, &node)?;
-            let node = match document.get("node_type").and_then(Value::as_str) {
-                Some("group") => Node::Group(Group::from_document(&document, ZarrFormat::V3)),
-                _ => match Array::from_zarr_json(&document) {
-                    Ok(document) => Node::Array(Box::new(self.array(&path, &node, document).await?)),
-                    Err(error) => {
-                        left_out.insert(path, error.to_string());
-                        continue;
-                    }
-                },
-            };
-            insert(&mut hierarchy.root, &path, node)?;
-        }
-        hierarchy.sources = self.sources;
-        Ok(ReadRepository { hierarchy, left_out })
-    }
-
-    async fn array(&mut self, path: &str, node: &NodeSnapshot, document: ArrayDocument) -> Result<Array> {
-        let mut array = document.array;
-        let counts = array.chunk_grid.counts(&array.shape);
-        let (mut columns, mut inline) = (BTreeMap::<u32, ReferencesBuilder>::new(), BTreeMap::new());
-        let session = self.session;
-        let listed = session.array_chunk_iterator(&node.path).await;
-        let mut listed = std::pin::pin!(listed);
-        loop {
-            let next = listed.try_next().await;
-            let Some(chunk) = next.map_err(|error| node_error(path, one_line(&error)))? else { break };
-            // A resize can leave chunks outside of the grid. No reader sees them.
-            let indices = chunk.coord.0.iter().map(|index| u64::from(*index));
-            let Some(position) = chunk_position(indices, &counts) else { continue };
-            match &chunk.payload {
-                ChunkPayload::Virtual(place) => {
-                    let source = self.source(path, place)?;
-                    columns.entry(source).or_default().push(position, place.offset, place.length);
+    let mut hierarchy = Hierarchy::new(ZarrFormat::V3);
+    let (mut left_out, mut nodes) = (BTreeMap::new(), HashMap::new());
+    let listed = session.list_nodes(&node_path("")?).await;
+    let listed = listed.map_err(IcechunkError::of("listing the nodes"))?.collect::<Result<Vec<_>, _>>();
+    let mut listed = listed.map_err(IcechunkError::of("listing the nodes"))?;
+    listed.sort_by_key(|node| node.path.to_string());
+    for found in listed {
+        let path = found.path.to_string().trim_matches('/').to_owned();
+        let document = document_of(&path, &found)?;
+        let node = match document.get("node_type").and_then(Value::as_str) {
+            Some("group") => Node::Group(Group::from_document(&document, ZarrFormat::V3)),
+            _ => match Array::from_zarr_json(&document) {
+                Ok(document) => {
+                    nodes.insert(path.clone(), found);
+                    Node::Array(Box::new(document.array))
                 }
-                ChunkPayload::Inline(bytes) => drop(inline.insert(position, bytes.clone())),
-                other => {
-                    let bytes = self.native_bytes(path, node, &chunk.coord, other.length()).await?;
-                    inline.insert(position, bytes);
+                Err(error) => {
+                    left_out.insert(path, error.to_string());
+                    continue;
+                }
+            },
+        };
+        insert(&mut hierarchy.root, &path, node)?;
+    }
+    let url = location.url();
+    Ok(Some(OpenRepository { hierarchy, left_out, repository, session, nodes, url }))
+}
+
+async fn resolve_version(repository: &Repository, version: &Version) -> Result<VersionInfo> {
+    let snapshot = |id: &str| SnapshotId::try_from(id).ok().map(VersionInfo::SnapshotId);
+    let found = match version {
+        Version::Branch(name) => {
+            repository.lookup_branch(name).await.is_ok().then(|| VersionInfo::BranchTipRef(name.clone()))
+        }
+        Version::Tag(name) => {
+            repository.lookup_tag(name).await.is_ok().then(|| VersionInfo::TagRef(name.clone()))
+        }
+        Version::Snapshot(id) => snapshot(id),
+        Version::Any(name) if repository.lookup_branch(name).await.is_ok() => {
+            Some(VersionInfo::BranchTipRef(name.clone()))
+        }
+        Version::Any(name) if repository.lookup_tag(name).await.is_ok() => {
+            Some(VersionInfo::TagRef(name.clone()))
+        }
+        Version::Any(name) => snapshot(name),
+    };
+    if let Some(found) = found {
+        return Ok(found);
+    }
+    let (what, name, known) = match version {
+        Version::Tag(name) => {
+            ("tag", name, repository.list_tags().await.map_err(IcechunkError::of("listing the tags"))?)
+        }
+        Version::Snapshot(name) => ("snapshot", name, Default::default()),
+        Version::Branch(name) | Version::Any(name) => {
+            let known = repository.list_branches().await;
+            ("branch", name, known.map_err(IcechunkError::of("listing the branches"))?)
+        }
+    };
+    Err(IcechunkError::NoVersion { what, name: name.clone(), known })
+}
+
+impl OpenRepository {
+    /// Returns the id of the snapshot.
+    pub fn snapshot(&self) -> String {
+        self.session.snapshot_id().to_string()
+    }
+
+    /// Returns the number of chunks of all arrays.
+    ///
+    /// # Errors
+    /// See [`IcechunkError`].
+    pub async fn references(&self) -> Result<u64> {
+        let snapshot = self.repository.asset_manager().fetch_snapshot(self.session.snapshot_id()).await;
+        let snapshot = snapshot.map_err(IcechunkError::of("opening the snapshot"))?;
+        let mut count = 0_u64;
+        for manifest in snapshot.manifest_files() {
+            let manifest = manifest.map_err(IcechunkError::of("opening the snapshot"))?;
+            count = count.saturating_add(manifest.num_chunk_refs.into());
+        }
+        Ok(count)
+    }
+
+    fn manifests(&self, path: &str) -> &[ManifestRef] {
+        match self.nodes.get(path).map(|node| &node.node_data) {
+            Some(NodeData::Array { manifests, .. }) => manifests,
+            Some(NodeData::Group) | None => &[],
+        }
+    }
+
+    /// Returns the numbers of the manifests of an array that may have chunks within ranges of indices along each axis of
+    /// its grid; all of them without ranges.
+    pub fn manifests_within(&self, path: &str, ranges: Option<&[Range<u64>]>) -> Vec<usize> {
+        let overlaps = |manifest: &ManifestRef| {
+            ranges.is_none_or(|ranges| {
+                manifest.extents.iter().zip(ranges).all(|(extent, range)| {
+                    u64::from(extent.start) < range.end && range.start < u64::from(extent.end)
+                })
+            })
+        };
+        let all = self.manifests(path).iter().enumerate();
+        all.filter(|(_, manifest)| overlaps(manifest)).map(|(number, _)| number).collect()
+    }
+
+    /// Returns the chunks of an array that are in some of its manifests.
+    ///
+    /// # Errors
+    /// See [`IcechunkError`].
+    pub async fn chunks(&self, path: &str, manifests: &[usize], native: Native) -> Result<ChunkTable> {
+        let (Some(node), Some(array)) = (self.nodes.get(path), self.hierarchy.array(path)) else {
+            return Ok(ChunkTable::default());
+        };
+        let counts = array.chunk_grid.counts(&array.shape);
+        let mut table = TableBuilder { path, ..TableBuilder::default() };
+        let wanted = manifests.iter().filter_map(|number| self.manifests(path).get(*number));
+        let fetches = wanted.map(|manifest| self.manifest(manifest.object_id.clone()).boxed());
+        let mut fetched = stream::iter(fetches.collect::<Vec<_>>()).buffered(CONCURRENCY);
+        let mut stored = Vec::new();
+        while let Some(manifest) = fetched.next().await {
+            let manifest = manifest.map_err(|error| node_error(path, one_line(&error)))?;
+            let chunks = manifest.iter(node.id.clone());
+            for chunk in chunks.map_err(|error| node_error(path, one_line(&error)))? {
+                let (indices, payload) = chunk.map_err(|error| node_error(path, one_line(&error)))?;
+                // A resize can leave chunks outside of the grid. No reader sees them.
+                let Some(position) = chunk_position(indices.0.iter().map(|at| u64::from(*at)), &counts)
+                else {
+                    continue;
+                };
+                match payload {
+                    ChunkPayload::Virtual(place) => self.virtual_chunk(&mut table, position, &place)?,
+                    ChunkPayload::Inline(bytes) => drop(table.inline.insert(position, bytes)),
+                    ChunkPayload::Ref(place) if native == Native::Reference => {
+                        let url = format!("{}/chunks/{}", self.url, place.id);
+                        let source = table.source(Source { url, ..Source::default() })?;
+                        table.push(source, position, place.offset, place.length);
+                    }
+                    other => stored.push((position, indices, other.length())),
                 }
             }
         }
-        for (source, column) in columns {
-            array.chunks.references.extend(column.finish(SourceId(source)));
+        if stored.iter().fold(0_u64, |all, (_, _, length)| all.saturating_add(*length)) > MAX_NATIVE_BYTES {
+            let reason = format!("native chunks of more than {MAX_NATIVE_BYTES} bytes, too many to inline");
+            return Err(node_error(path, reason));
         }
-        array.chunks.inline = inline;
-        Ok(array)
+        let mut reads = Vec::new();
+        for (position, indices, _) in stored {
+            reads.push(self.native_bytes(path, node, indices).map_ok(move |bytes| (position, bytes)).boxed());
+        }
+        let native: Vec<_> = stream::iter(reads).buffer_unordered(CONCURRENCY).try_collect().await?;
+        table.inline.extend(native);
+        Ok(table.finish())
     }
 
-    /// Fetches a native chunk: one that is stored in the repository itself.
-    async fn native_bytes(
-        &mut self,
-        path: &str,
-        node: &NodeSnapshot,
-        indices: &ChunkIndices,
-        length: u64,
-    ) -> Result<Bytes> {
-        self.native_left = self.native_left.checked_sub(length).ok_or_else(|| {
-            let reason = format!("native chunks of more than {MAX_NATIVE_BYTES} bytes, too many to inline");
-            node_error(path, reason)
-        })?;
+    async fn manifest(&self, id: ManifestId) -> Result<Arc<Manifest>, RepositoryError> {
+        self.repository.asset_manager().fetch_manifest_without_node(&id).await
+    }
+
+    /// Fetches a native chunk.
+    async fn native_bytes(&self, path: &str, node: &NodeSnapshot, indices: ChunkIndices) -> Result<Bytes> {
         let failed = |error| node_error(path, one_line(&error));
         let reader =
-            self.session.get_chunk_reader(&node.path, indices, &ByteRange::ALL).await.map_err(failed)?;
+            self.session.get_chunk_reader(&node.path, &indices, &ByteRange::ALL).await.map_err(failed)?;
         let bytes = get_chunk(reader).await.map_err(failed)?;
         bytes.ok_or_else(|| node_error(path, "a native chunk is missing"))
     }
 
-    fn source(&mut self, path: &str, place: &VirtualChunkRef) -> Result<u32> {
-        let key = (place.location.url().to_owned(), place.checksum.clone());
+    fn virtual_chunk(
+        &self,
+        table: &mut TableBuilder<'_>,
+        position: u64,
+        place: &VirtualChunkRef,
+    ) -> Result<()> {
+        let source = match &table.last {
+            Some((last, id)) if last.location == place.location && last.checksum == place.checksum => *id,
+            _ => {
+                let url = self.session.resolve_virtual_location(&place.location);
+                let url = url.map_err(|error| node_error(table.path, one_line(&error)))?;
+                let mut source = Source { url: decode_url(&url), ..Source::default() };
+                match &place.checksum {
+                    Some(Checksum::ETag(etag)) => source.etag = Some(etag.0.clone()),
+                    Some(Checksum::LastModified(seconds)) => {
+                        source.modified = Some(i64::from(seconds.0) * 1000);
+                    }
+                    None => {}
+                }
+                let id = table.source(source)?;
+                table.last = Some((place.clone(), id));
+                id
+            }
+        };
+        table.push(source, position, place.offset, place.length);
+        Ok(())
+    }
+}
+
+/// Collects the chunks of an array.
+#[derive(Default)]
+struct TableBuilder<'a> {
+    path: &'a str,
+    columns: BTreeMap<u32, ReferencesBuilder>,
+    inline: BTreeMap<u64, Bytes>,
+    sources: Vec<Source>,
+    ids: HashMap<(String, Option<String>, Option<i64>), u32>,
+    /// The last virtual chunk and its source.
+    last: Option<(VirtualChunkRef, u32)>,
+}
+
+impl TableBuilder<'_> {
+    fn source(&mut self, source: Source) -> Result<u32> {
+        let key = (source.url.clone(), source.etag.clone(), source.modified);
         if let Some(id) = self.ids.get(&key) {
             return Ok(*id);
         }
-        if key.0.starts_with("vcc://") {
-            return Err(node_error(
-                path,
-                format!("{}: locations in named containers are not supported", key.0),
-            ));
-        }
-        let id =
-            u32::try_from(self.sources.len()).map_err(|_| node_error(path, "more than 2^32 source files"))?;
-        let mut source = Source { url: decode_url(&key.0), ..Source::default() };
-        match &place.checksum {
-            Some(Checksum::ETag(etag)) => source.etag = Some(etag.0.clone()),
-            Some(Checksum::LastModified(seconds)) => source.modified = Some(i64::from(seconds.0) * 1000),
-            None => {}
-        }
+        let id = u32::try_from(self.sources.len())
+            .map_err(|_| node_error(self.path, "more than 2^32 source files"))?;
         self.sources.push(source);
         self.ids.insert(key, id);
         Ok(id)
+    }
+
+    fn push(&mut self, source: u32, position: u64, offset: u64, length: u64) {
+        self.columns.entry(source).or_default().push(position, offset, length);
+    }
+
+    fn finish(self) -> ChunkTable {
+        let columns = self.columns.into_iter();
+        let references = columns.flat_map(|(source, column)| column.finish(SourceId(source))).collect();
+        ChunkTable { chunks: ChunkManifest { references, inline: self.inline }, sources: self.sources }
     }
 }
 

@@ -59,8 +59,7 @@ pub(crate) async fn open(
     if !exists.map_err(IcechunkError::of("looking for the repository"))? {
         return Ok(None);
     }
-    let repository = Repository::open(storage).execute().await;
-    repository.map(Some).map_err(IcechunkError::of("opening the repository"))
+    open_without_caches(storage).await.map(Some)
 }
 
 /// Opens a repository for writing, or creates it, and adds to its configuration what the requirements lack. Other writers may
@@ -72,7 +71,7 @@ pub(crate) async fn open_or_create(
     let mut attempt = 1;
     loop {
         match create_or_configure(&storage, needs).await? {
-            None => return open_for_writing(storage).await,
+            None => return open_without_caches(storage).await,
             Some(_) if attempt < ATTEMPTS => tokio::time::sleep(Duration::from_millis(100) * attempt).await,
             Some(error) => return Err(error),
         }
@@ -126,9 +125,9 @@ async fn is_partly_created(storage: &(dyn Storage + Send + Sync)) -> Result<bool
     Ok(partial)
 }
 
-/// Opens a repository with settings that suit a writer: no caching and no preloading of manifests, and no compression of
-/// locations. The settings are not saved.
-async fn open_for_writing(storage: Arc<dyn Storage + Send + Sync>) -> Result<Repository> {
+/// Opens a repository without caching and preloading of manifests, and without compression of the locations that are
+/// written. The settings are not saved.
+async fn open_without_caches(storage: Arc<dyn Storage + Send + Sync>) -> Result<Repository> {
     let caching = CachingConfig { num_chunk_refs: Some(0), ..CachingConfig::default() };
     let preload =
         ManifestPreloadConfig { preload_if: Some(ManifestPreloadCondition::False), ..Default::default() };
@@ -180,7 +179,7 @@ pub(crate) async fn branch_tip(repository: &Repository, branch: &str) -> Result<
                 made.map_err(IcechunkError::of("creating the branch"))?;
                 return Ok(first);
             }
-            Err(IcechunkError::NoBranch { branch: branch.to_owned(), known })
+            Err(IcechunkError::NoVersion { what: "branch", name: branch.to_owned(), known })
         }
         Err(error) => Err(IcechunkError::of("looking up the branch")(error)),
     }

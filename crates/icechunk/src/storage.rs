@@ -16,7 +16,7 @@ use icechunk::{
     storage::{
         ConcurrencySettings, ObjectStorage, ObjectStoreBackend, RetriesSettings, Role, Settings,
         StorageError, StorageErrorKind, StorageInfo, new_azure_blob_storage, new_gcs_storage,
-        new_s3_object_store_storage,
+        new_http_storage, new_s3_object_store_storage,
     },
 };
 use object_store::{ObjectStore, local::LocalFileSystem};
@@ -66,9 +66,25 @@ pub enum RepositoryLocation {
         /// Prefix without leading and trailing slashes; not empty.
         prefix: String,
     },
+    /// A url of a web server, without a slash at its end, from which a repository can be read.
+    Web(String),
 }
 
 impl RepositoryLocation {
+    /// Returns the url of the repository, without a slash at its end.
+    pub(crate) fn url(&self) -> String {
+        match self {
+            Self::Local(path) => {
+                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+                format!("file://{}", path.display()).trim_end_matches('/').to_owned()
+            }
+            Self::S3 { bucket, prefix } => format!("s3://{bucket}/{prefix}"),
+            Self::Google { bucket, prefix } => format!("gs://{bucket}/{prefix}"),
+            Self::Azure { container, prefix } => format!("az://{container}/{prefix}"),
+            Self::Web(url) => url.clone(),
+        }
+    }
+
     /// Parses a path or url.
     ///
     /// # Errors
@@ -86,6 +102,9 @@ impl RepositoryLocation {
                 Err(refuse("a file url starts with file:///"))
             };
         }
+        if matches!(scheme, "http" | "https") {
+            return Ok(Self::Web(text.trim_end_matches('/').to_owned()));
+        }
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let (bucket, prefix) = (bucket.to_owned(), prefix.trim_matches('/').to_owned());
         if bucket.is_empty() || prefix.is_empty() {
@@ -95,7 +114,7 @@ impl RepositoryLocation {
             "s3" | "s3a" => Ok(Self::S3 { bucket, prefix }),
             "gs" | "gcs" => Ok(Self::Google { bucket, prefix }),
             "az" | "azure" | "abfs" => Ok(Self::Azure { container: bucket, prefix }),
-            _ => Err(refuse("expected a folder, or a url with the scheme s3, gs or az")),
+            _ => Err(refuse("expected a folder, or a url with the scheme s3, gs, az or https")),
         }
     }
 
@@ -132,6 +151,10 @@ impl RepositoryLocation {
                 let (prefix, credentials) = (Some(prefix), Some(credentials));
                 let settings = settings(options.azure_endpoint());
                 new_azure_blob_storage(account, container, prefix, credentials, settings).await
+            }
+            Self::Web(url) => {
+                let plain = ("allow_http".to_owned(), "true".to_owned());
+                new_http_storage(&url, Some(HashMap::from([plain])), None)
             }
         };
         connected.map_err(IcechunkError::of("connecting to the repository"))

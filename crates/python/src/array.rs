@@ -69,7 +69,7 @@ impl File {
         mut out: PyReadwriteArray1<'_, u8>,
     ) -> PyResult<()> {
         let (selection, out) = (selected.selection(), out.as_slice_mut()?);
-        let read = runtime::detach(py, || self.reader.read(path, &selection, out))?;
+        let read = runtime::interruptible(py, || self.reader.read(path, &selection, out))?;
         read.map_err(|error| error::of(&error))
     }
 
@@ -81,7 +81,7 @@ impl File {
         selected: Selected<'_>,
     ) -> PyResult<Bound<'py, PyList>> {
         let selection = selected.selection();
-        let found = runtime::detach(py, || self.reader.read_variable(path, &selection))?;
+        let found = runtime::interruptible(py, || self.reader.read_variable(path, &selection))?;
         let found = found.map_err(|error| error::of(&error))?;
         let array = self.store.hierarchy.array(path);
         let is_text = array.is_some_and(|array| array.data_type == DataType::String);

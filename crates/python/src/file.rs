@@ -12,22 +12,24 @@ use pyo3::{
     types::{PyBytes, PyList, PyTuple},
 };
 use virtualize::{
-    ArrayReader, ByteRange, ChunkAddress, Options, VirtualStore, describe,
+    ArrayReader, ChunkAddress, ChunkPart, LazyStore, Options, VirtualStore, describe,
     keys::{self, ChunkEncoding},
     options::{IcechunkOptions, OutputFormat, WriteOptions},
-    zarr::{ChunkEntry, ChunkManifest, Lengths, References, ZarrFormat, chunk_indices},
+    zarr::{ChunkManifest, Lengths, References, ZarrFormat, chunk_position},
 };
 
 use crate::{
     array, error,
-    options::{FileOptions, parse},
+    options::{FileOptions, OpenOptions, parse},
     runtime::{self, PythonStore},
 };
 
 /// An open file and its mapping to Zarr v3.
 #[pyclass(frozen, module = "virtualize._virtualize")]
 pub(crate) struct File {
+    /// Groups and arrays; without chunks, if references are stored in parts.
     pub(crate) store: Arc<VirtualStore>,
+    lazy: Arc<LazyStore>,
     /// Reads chunks and arrays.
     pub(crate) reader: Arc<ArrayReader>,
     /// How chunks are served as values of keys.
@@ -49,15 +51,20 @@ pub(crate) fn open<'py>(
     files: Option<Py<PyAny>>,
     wait: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let mut options: FileOptions = parse(options)?;
-    options.through = files.map(PythonStore::new);
+    let mut open: OpenOptions = parse(options)?;
+    open.file.through = files.map(PythonStore::new);
     let encoding = if decoded { ChunkEncoding::Decoded } else { ChunkEncoding::Stored };
     runtime::run(py, wait, async move {
+        let options = open.file.clone();
         let is_own = decoded && options.names_no_reader();
         let mapping = if is_own { options.own() } else { options.options(ZarrFormat::V3) };
-        let store = Arc::new(mapped(&location, &mapping).await?);
-        let reader = ArrayReader::new(Arc::clone(&store), mapping.store).with_decoder(array::decoder());
-        Ok(File { store, reader: Arc::new(reader), encoding, is_own, location, options })
+        let mapping = open.with_archive(mapping)?;
+        let lazy = LazyStore::open(&location, &mapping).boxed().await.map_err(|error| error::of(&error))?;
+        let store = Arc::clone(lazy.metadata());
+        let lazy = Arc::new(lazy);
+        let reader = ArrayReader::lazy(Arc::clone(&lazy), mapping.store).with_decoder(array::decoder());
+        let reader = open.reader(reader.with_interrupt(Arc::new(runtime::is_interrupted)));
+        Ok(File { store, lazy, reader: Arc::new(reader), encoding, is_own, location, options })
     })
 }
 
@@ -75,11 +82,18 @@ impl File {
         self.store.source_format
     }
 
-    /// Url, entity tag, size in bytes and modification time in milliseconds of each file that contains chunks.
+    /// Url, entity tag, size in bytes and modification time in milliseconds of each file that contains chunks, or of
+    /// references. The entity tag of an Icechunk repository is the id of its snapshot.
     #[getter]
     fn version<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let sources = self.store.hierarchy.sources.iter();
+        let sources = self.lazy.version().iter();
         PyTuple::new(py, sources.map(|source| (&source.url, &source.etag, source.size, source.modified)))
+    }
+
+    /// Id of the snapshot of an Icechunk repository.
+    #[getter]
+    fn snapshot(&self) -> Option<&str> {
+        self.lazy.snapshot()
     }
 
     /// Warnings and other diagnostics of the mapping.
@@ -90,14 +104,15 @@ impl File {
 
     /// Returns what `virtualize inspect --json` prints.
     fn inspect<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let store = Arc::clone(&self.store);
+        let store = self.complete(py)?;
         let described = py.detach(|| describe::store(&store, error::KEYWORDS));
         runtime::loads(py, &described)
     }
 
     /// Returns what `virtualize inspect` prints, in full or not.
-    fn describe(&self, py: Python<'_>, full: bool) -> String {
-        py.detach(|| virtualize_cli::describe(&self.store, error::KEYWORDS, full))
+    fn describe(&self, py: Python<'_>, full: bool) -> PyResult<String> {
+        let store = self.complete(py)?;
+        Ok(py.detach(|| virtualize_cli::describe(&store, error::KEYWORDS, full)))
     }
 
     /// Returns the paths of all arrays.
@@ -108,7 +123,8 @@ impl File {
     /// Returns what `virtualize inspect --array` prints about arrays.
     #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts lists as values")]
     fn describe_arrays(&self, py: Python<'_>, paths: Vec<String>) -> PyResult<String> {
-        let described = py.detach(|| virtualize_cli::describe_arrays(&self.store, &paths));
+        let store = self.complete(py)?;
+        let described = py.detach(|| virtualize_cli::describe_arrays(&store, &paths));
         described.map_err(|error| PyKeyError::new_err(error.to_string()))
     }
 
@@ -128,9 +144,10 @@ impl File {
             OutputFormat::Icechunk => WriteTo { icechunk: parse(options)?, ..WriteTo::default() },
         };
         let (location, mapping) = (self.location.clone(), self.options.clone());
-        let (store, is_own) = (Arc::clone(&self.store), self.is_own);
+        let (lazy, is_own) = (Arc::clone(&self.lazy), self.is_own);
         runtime::run(py, wait, async move {
             let options = mapping.options(format.zarr_format());
+            let store = lazy.complete().await.map_err(|error| error::of(&error))?;
             let store = match format.zarr_format() {
                 ZarrFormat::V3 if !is_own => VirtualStore::clone(&store),
                 _ => mapped_again(&location, &options, &store).await?,
@@ -196,6 +213,17 @@ enum Part {
     From(i64),
 }
 
+impl Part {
+    fn of_chunk(part: Option<Self>) -> ChunkPart {
+        match part {
+            None => ChunkPart::Whole,
+            Some(Self::Range((start, end))) => ChunkPart::Range(start, end),
+            Some(Self::From(start)) if start < 0 => ChunkPart::Last(start.unsigned_abs()),
+            Some(Self::From(start)) => ChunkPart::From(start.unsigned_abs()),
+        }
+    }
+}
+
 /// A key, and the part of its value that is asked for; `None` for all.
 type Request = (String, Option<Part>);
 
@@ -223,39 +251,79 @@ impl File {
         let (store, encoding) = (Arc::clone(&self.store), self.encoding);
         let read = move || values(&store, &reader, encoding, &requests);
         if wait {
-            return runtime::detach(py, read)?.into_bound_py_any(py);
+            return runtime::interruptible(py, read)?.into_bound_py_any(py);
         }
         runtime::run(py, false, async move {
             tokio::task::spawn_blocking(read).await.map_err(|_| error::internal())
         })
     }
 
+    /// Returns the array and the reason of chunks that were filled since the last call.
+    fn filled(&self) -> Vec<(String, String)> {
+        self.reader.missing()
+    }
+
     /// Returns whether the store has a chunk's key.
-    fn has_chunk(&self, key: &str) -> bool {
-        keys::chunk(&self.store.hierarchy, key).is_some()
+    fn has_chunk(&self, py: Python<'_>, key: &str) -> PyResult<bool> {
+        let Some(chunk) = keys::address(&self.store.hierarchy, key) else { return Ok(false) };
+        Ok(self.stored_length(py, &chunk)?.is_some())
     }
 
     /// Returns the length of the value of a chunk's key in bytes; `None` for a missing chunk, and for decoded elements
     /// of variable length.
-    fn chunk_size(&self, key: &str) -> Option<u64> {
-        let chunk = keys::chunk(&self.store.hierarchy, key)?;
-        match (self.encoding, chunk.entry) {
-            (ChunkEncoding::Stored, ChunkEntry::Inline(bytes)) => Some(bytes.len() as u64),
-            (ChunkEncoding::Stored, ChunkEntry::Reference(place)) => Some(place.length),
-            (ChunkEncoding::Decoded, _) => {
-                virtualize::chunk_size(self.store.hierarchy.array(&chunk.path)?, chunk.position)
-            }
-        }
+    fn chunk_size(&self, py: Python<'_>, key: &str) -> PyResult<Option<u64>> {
+        let Some(chunk) = keys::address(&self.store.hierarchy, key) else { return Ok(None) };
+        let stored = self.stored_length(py, &chunk)?;
+        let decoded = || {
+            let array = self.store.hierarchy.array(&chunk.path)?;
+            let counts = array.chunk_grid.counts(&array.shape);
+            virtualize::chunk_size(array, chunk_position(chunk.indices.iter().copied(), &counts)?)
+        };
+        Ok(match self.encoding {
+            ChunkEncoding::Stored => stored,
+            ChunkEncoding::Decoded => stored.and_then(|_| decoded()),
+        })
     }
 
     /// Returns at most `most` keys with a prefix, from the one that follows `after`.
-    fn list_keys(&self, py: Python<'_>, prefix: &str, after: Option<&str>, most: usize) -> Vec<String> {
-        py.detach(|| keys::list(&self.store.hierarchy, prefix, after, most))
+    fn list_keys(
+        &self,
+        py: Python<'_>,
+        prefix: &str,
+        after: Option<&str>,
+        most: usize,
+    ) -> PyResult<Vec<String>> {
+        let store = self.complete(py)?;
+        Ok(py.detach(|| keys::list(&store.hierarchy, prefix, after, most)))
     }
 
     /// Returns at most `most` names in a folder, from the one that follows `after`.
-    fn list_folder(&self, py: Python<'_>, folder: &str, after: Option<&str>, most: usize) -> Vec<String> {
-        py.detach(|| keys::list_dir(&self.store.hierarchy, folder, after, most))
+    fn list_folder(
+        &self,
+        py: Python<'_>,
+        folder: &str,
+        after: Option<&str>,
+        most: usize,
+    ) -> PyResult<Vec<String>> {
+        let is_group = self.store.hierarchy.group(folder.trim_matches('/')).is_some();
+        let store = if is_group { Arc::clone(&self.store) } else { self.complete(py)? };
+        Ok(py.detach(|| keys::list_dir(&store.hierarchy, folder, after, most)))
+    }
+}
+
+impl File {
+    /// Returns the store with all chunks.
+    fn complete(&self, py: Python<'_>) -> PyResult<Arc<VirtualStore>> {
+        if self.lazy.is_complete() {
+            return Ok(Arc::clone(&self.store));
+        }
+        let lazy = Arc::clone(&self.lazy);
+        runtime::block_on(py, async move { lazy.complete().await.map_err(|error| error::of(&error)) })
+    }
+
+    fn stored_length(&self, py: Python<'_>, chunk: &ChunkAddress) -> PyResult<Option<u64>> {
+        let length = runtime::detach(py, || self.reader.stored_length(chunk))?;
+        length.map_err(|error| error::of(&error))
     }
 }
 
@@ -266,29 +334,19 @@ fn values(
     encoding: ChunkEncoding,
     requests: &[Request],
 ) -> Vec<Value> {
-    let chunk = |(key, part): &Request| Some((keys::chunk(&store.hierarchy, key)?, *part));
-    let chunks: Vec<_> = requests.iter().map(chunk).collect();
-    let address = |chunk: &keys::Chunk<'_>| {
-        let array = store.hierarchy.array(&chunk.path)?;
-        let indices = chunk_indices(chunk.position, &array.chunk_grid.counts(&array.shape))?;
-        Some(ChunkAddress { path: chunk.path.clone(), indices })
-    };
-    let found = chunks.iter().flatten();
+    let address =
+        |(key, part): &Request| Some((keys::address(&store.hierarchy, key)?, Part::of_chunk(*part)));
+    let chunks: Vec<Option<(ChunkAddress, ChunkPart)>> = requests.iter().map(address).collect();
+    let found: Vec<_> = chunks.iter().flatten().cloned().collect();
     let read = match encoding {
         ChunkEncoding::Decoded => {
-            let addresses: Vec<_> = found.clone().filter_map(|(chunk, _)| address(chunk)).collect();
+            let addresses: Vec<_> = found.into_iter().map(|(address, _)| address).collect();
             reader.decoded_chunks(&addresses)
         }
-        ChunkEncoding::Stored => {
-            let parts: Vec<_> = found
-                .clone()
-                .filter_map(|(chunk, part)| Some((address(chunk)?, range(*part, length(&chunk.entry)))))
-                .collect();
-            reader.stored_chunks(&parts)
-        }
+        ChunkEncoding::Stored => reader.stored_chunks(&found),
     };
     let mut read = read.into_iter();
-    let value = |asked: Option<(keys::Chunk<'_>, Option<Part>)>| {
+    let value = |asked: Option<(ChunkAddress, ChunkPart)>| {
         let Some((_, part)) = asked else { return Value(Ok(None)) };
         let bytes = read.next().unwrap_or(Ok(None)).map_err(|error| error::of(&error));
         Value(match encoding {
@@ -299,27 +357,8 @@ fn values(
     chunks.into_iter().map(value).collect()
 }
 
-fn length(entry: &ChunkEntry<'_>) -> u64 {
-    match entry {
-        ChunkEntry::Inline(bytes) => bytes.len() as u64,
-        ChunkEntry::Reference(place) => place.length,
-    }
-}
-
-/// Returns the range of a part of a value of `length` bytes.
-fn range(part: Option<Part>, length: u64) -> ByteRange {
-    let (start, end) = match part {
-        None => (0, length),
-        Some(Part::Range((start, end))) => (start, end),
-        Some(Part::From(start)) if start < 0 => (length.saturating_sub(start.unsigned_abs()), length),
-        Some(Part::From(start)) => (start.unsigned_abs(), length),
-    };
-    let start = start.min(length);
-    ByteRange::new(start, end.min(length).saturating_sub(start))
-}
-
-fn within(bytes: &Bytes, part: Option<Part>) -> Bytes {
-    let range = range(part, bytes.len() as u64);
+fn within(bytes: &Bytes, part: ChunkPart) -> Bytes {
+    let range = part.range(bytes.len() as u64);
     let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
     bytes.slice(at(range.start)..at(range.end()))
 }
@@ -373,7 +412,8 @@ type Manifest<'py> = (
 impl File {
     /// Returns the locations of the chunks of an array. A column is an array, or the value of all its elements.
     fn manifest<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Manifest<'py>> {
-        let (store, path) = (self.store.as_ref(), path.trim_matches('/'));
+        let (store, path) = (self.complete(py)?, path.trim_matches('/'));
+        let store = store.as_ref();
         let array = store.hierarchy.array(path).ok_or_else(|| no_array(store, path))?;
         let counts = array.chunk_grid.counts(&array.shape);
         let count = positions(store, path, &counts)?;

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use pyo3::PyResult;
 use serde::{Deserialize, de::DeserializeOwned};
 use virtualize::{
-    Options,
+    ArrayReader, Options,
     options::{
-        MappingOptions, SourceOptions,
+        ArchiveOptions, MappingOptions, SourceOptions,
         given::{InvalidOption, Members, parse_with_config},
+        value::{parse_limit, size},
     },
     zarr::{
         ZarrFormat,
@@ -30,6 +31,57 @@ pub(crate) struct FileOptions {
     #[arg(skip)]
     #[serde(skip)]
     pub(crate) through: Option<PythonStore>,
+}
+
+/// Options of `open`.
+#[derive(Args, Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct OpenOptions {
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) file: FileOptions,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) archive: ArchiveOptions,
+    /// Memory for decoded chunks of which only a part was read.
+    #[arg(long, value_name = "SIZE", value_parser = parse_limit)]
+    #[serde(deserialize_with = "size")]
+    cache: Option<u64>,
+    /// What happens if the file of a chunk is missing or has changed.
+    #[arg(long, value_enum, default_value_t)]
+    on_error: OnError,
+}
+
+/// What happens if the file of a chunk is missing or has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+enum OnError {
+    /// An exception is raised.
+    #[default]
+    Raise,
+    /// The chunk reads as the fill value, with a warning.
+    Fill,
+}
+
+/// Default size of the cache of decoded chunks in bytes.
+const CACHE: u64 = 256 << 20;
+
+impl OpenOptions {
+    /// Returns the library's options for a mapping.
+    ///
+    /// # Errors
+    /// More than one of branch, tag and snapshot is given.
+    pub(crate) fn with_archive(&self, mapping: Options) -> PyResult<Options> {
+        let version = self.archive.version();
+        let version = version.map_err(|error| error::option(format!("branch, tag, snapshot: {error}")))?;
+        Ok(Options { version, rewrite: self.archive.rewrite.clone(), ..mapping })
+    }
+
+    /// Returns a reader with the options for reading.
+    pub(crate) fn reader(&self, reader: ArrayReader) -> ArrayReader {
+        let reader = reader.with_cache(self.cache.unwrap_or(CACHE));
+        if self.on_error == OnError::Fill { reader.filling() } else { reader }
+    }
 }
 
 impl FileOptions {

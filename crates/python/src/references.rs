@@ -8,6 +8,7 @@ use virtualize::{
     ChunkDifference, Error, NodeDifference, ReadOptions, Sample, VirtualStore,
     options::{ConnectionOptions, IcechunkOptions, OutputFormat, WriteOptions, given::declared},
     read_references,
+    zarr::Version,
 };
 
 use crate::{
@@ -148,7 +149,8 @@ impl Reading {
         ReadOptions {
             store: self.connection.options(),
             relative_to: self.relative_to.clone(),
-            version: self.version_of.clone().unwrap_or(defaults.version),
+            version: self.version_of.clone().map_or_else(Version::default, Version::Any),
+            ..defaults
         }
     }
 }

@@ -2,6 +2,7 @@
 //! Python.
 
 use std::{
+    cell::Cell,
     fmt,
     future::Future,
     sync::{
@@ -98,6 +99,39 @@ pub(crate) fn detach<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -
         let _context = runtime.enter();
         work()
     }))
+}
+
+thread_local! {
+    /// When this thread looked at pending signals, if it runs interruptible work.
+    static LOOKED: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// The exception of a signal that interrupted the work of this thread.
+    static SIGNAL: Cell<Option<PyErr>> = const { Cell::new(None) };
+}
+
+/// Runs work as [`detach`] does, which asks [`is_interrupted`]. Ctrl-C stops it.
+pub(crate) fn interruptible<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
+    LOOKED.set(Some(Instant::now()));
+    let done = detach(py, work);
+    LOOKED.set(None);
+    match SIGNAL.take() {
+        Some(error) => Err(error),
+        None => done,
+    }
+}
+
+/// Returns whether a signal, such as Ctrl-C, interrupts the work of this thread.
+pub(crate) fn is_interrupted() -> bool {
+    if LOOKED.get().is_none_or(|looked| looked.elapsed() < SIGNALS) {
+        return false;
+    }
+    LOOKED.set(Some(Instant::now()));
+    match attach(|py| py.check_signals()) {
+        Some(Err(error)) => {
+            SIGNAL.set(Some(error));
+            true
+        }
+        Some(Ok(())) | None => false,
+    }
 }
 
 /// Runs a future to its end without the GIL. Ctrl-C cancels it.

@@ -61,3 +61,190 @@ def test_a_source_that_changed_is_an_error(tmp_path: Path, name: str) -> None:
     found.packed[:4].load()
     with pytest.raises(virtualize.Error, match=files[1].name):
         found.packed.load()
+
+
+def icechunk_archive(tmp_path: Path) -> tuple[Path, xr.Dataset]:
+    files = write(tmp_path / "files")
+    out = tmp_path / "all.icechunk"
+    virtualize.batch(files[:2], out, concat_dim="time")
+    return out, xr.concat([xr.open_dataset(file, engine="h5netcdf") for file in files[:2]], "time", data_vars="minimal")
+
+
+def test_versions_of_a_repository(tmp_path: Path) -> None:
+    import icechunk
+
+    out, expected = icechunk_archive(tmp_path)
+    repository = icechunk.Repository.open(icechunk.local_filesystem_storage(str(out)))
+    first = repository.lookup_branch("main")
+    repository.create_tag("v1", first)
+    repository.create_branch("draft", first)
+    opened = xr.open_dataset(out, engine="virtualize")
+    stored = pickle.dumps(opened)
+    virtualize.batch(sorted((tmp_path / "files").iterdir()), out, concat_dim="time", append=True)
+    for options in ({"tag": "v1"}, {"branch": "draft"}, {"snapshot": first}):
+        xr.testing.assert_equal(xr.open_dataset(out, engine="virtualize", **options), expected)
+    # Neither an opened store nor its pickle moves with the branch.
+    xr.testing.assert_equal(opened.load(), expected)
+    xr.testing.assert_equal(pickle.loads(stored), expected)
+    assert virtualize.open_dataset(out).sizes["time"] == 12
+    assert virtualize.open(out, branch="main").to_xarray().sizes["time"] == 12
+    with pytest.raises(virtualize.Error, match='tag "v2" does not exist.*v1'):
+        virtualize.open(out, tag="v2")
+    with pytest.raises(virtualize.OptionError, match="only one of branch, tag and snapshot"):
+        virtualize.open(out, tag="v1", branch="main")
+
+
+def test_what_icechunk_itself_wrote(tmp_path: Path) -> None:
+    """Native chunks, and virtual ones, of several arrays and groups."""
+    import icechunk
+    import zarr
+
+    out, expected = icechunk_archive(tmp_path)
+    repository = icechunk.Repository.open(icechunk.local_filesystem_storage(str(out)))
+    session = repository.writable_session("main")
+    own = np.random.default_rng(1).random((40, 7))
+    group = zarr.open_group(session.store, path="own", mode="w")
+    group.create_array("native", data=own, chunks=(8, 7))
+    group.create_array("small", data=np.arange(3), chunks=(3,))
+    session.commit("native chunks")
+    store = virtualize.open(out)
+    np.testing.assert_array_equal(store["own/native"][...], own)
+    np.testing.assert_array_equal(store["own/native"][11:30:3, 2], own[11:30:3, 2])
+    np.testing.assert_array_equal(store["own/small"][...], np.arange(3))
+    xr.testing.assert_equal(virtualize.open_dataset(out), expected)
+    # Chunks of the repository are inlined in references that must not depend on it.
+    virtualize.convert(out, tmp_path / "out.json", format="kerchunk-json")
+    np.testing.assert_array_equal(virtualize.open(tmp_path / "out.json")["own/native"][...], own)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_that_moved(tmp_path: Path, name: str) -> None:
+    files = write(tmp_path / "files")
+    out = tmp_path / name
+    virtualize.batch(files, out, concat_dim="time")
+    expected = virtualize.open_dataset(out).load()
+    (tmp_path / "files").rename(tmp_path / "moved")
+    rewrite = {f"{tmp_path}/files": f"{tmp_path}/moved"}
+    moved = virtualize.open_dataset(out, rewrite=rewrite)
+    xr.testing.assert_equal(moved, expected)
+    xr.testing.assert_equal(pickle.loads(pickle.dumps(moved)), expected)
+    with pytest.raises(virtualize.Error, match=f"{files[0].name}|{files[1].name}|{files[2].name}"):
+        virtualize.open_dataset(out).packed.load()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("fault", ["missing", "changed", "shorter"])
+def test_chunks_of_missing_files_are_filled_on_request(tmp_path: Path, name: str, fault: str) -> None:
+    files = write(tmp_path / "files")
+    out = tmp_path / name
+    virtualize.batch(files, out, concat_dim="time")
+    expected = virtualize.open_dataset(out).load()
+    data = files[1].read_bytes()
+    match fault:
+        case "missing":
+            files[1].unlink()
+        case "changed" if name == "all.icechunk":
+            files[1].write_bytes(data + b" ")
+        case _:
+            files[1].write_bytes(data[:100])
+    with pytest.raises(virtualize.Error, match=files[1].name):
+        virtualize.open_dataset(out).packed.load()
+    opened = virtualize.open_dataset(out, on_error="fill", decode_times=False)
+    with pytest.warns(virtualize.VirtualizeWarning, match=f"{files[1].name}.*reads as the fill value"):
+        found = opened.packed.load()
+    assert np.isnan(found[4:8]).all()
+    xr.testing.assert_equal(found[:4].variable, expected.packed[:4].variable)
+    xr.testing.assert_equal(found[8:].variable, expected.packed[8:].variable)
+
+
+def test_selections_of_the_same_chunk_read_it_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    values = np.random.default_rng(0).random((64, 64))
+    encoding = {"a": {"chunksizes": (32, 32), "zlib": True}}
+    xr.Dataset({"a": (("y", "x"), values)}).to_netcdf(path, engine="h5netcdf", encoding=encoding)
+    array = virtualize.open(path)["a"]
+    without = virtualize.open(path, cache=0)["a"]
+    rng = np.random.default_rng(3)
+    for _ in range(100):
+        y, x = rng.integers(0, 64, 2)
+        selection = (slice(y, y + 5), [x, (x + 7) % 64])
+        np.testing.assert_array_equal(array.oindex[selection], values[selection])
+        np.testing.assert_array_equal(without.oindex[selection], values[selection])
+    # What is in memory survives damage of the file; its length and time are those that were opened.
+    times = path.stat()
+    path.write_bytes(b"\0" * times.st_size)
+    import os
+
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    np.testing.assert_array_equal(array[3, 5], values[3, 5])
+
+
+def test_what_users_of_other_packages_pass(tmp_path: Path) -> None:
+    import fsspec
+
+    (path,) = write(tmp_path / "files", 1)
+    expected = xr.open_dataset(path, engine="h5netcdf")
+    with open(path, "rb") as file:
+        xr.testing.assert_equal(virtualize.open(file, decoded=True).to_xarray(), expected)
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/data/d0.nc", path.read_bytes())
+    for given in (fsspec.open(f"file://{path}"), fsspec.open("memory://data/d0.nc"), memory.open("/data/d0.nc")):
+        xr.testing.assert_equal(virtualize.open(given, decoded=True).to_xarray(), expected)
+    options = {"key": "a", "secret": "b", "client_kwargs": {"endpoint_url": "http://127.0.0.1:9"}}
+    xr.testing.assert_equal(virtualize.open_dataset(path, storage_options=options), expected)
+    with pytest.raises(virtualize.OptionError, match="storage_options: colour has no counterpart"):
+        virtualize.open(path, storage_options={"colour": 1})
+    with pytest.raises(virtualize.OptionError, match="a file of fsspec, not bytes"):
+        virtualize.open(b"CDF")
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated metadata", "ignore:.*_FillValue is dropped")
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("consolidated", [True, False])
+def test_a_zarr_store_with_chunks_of_its_own(tmp_path: Path, zarr_format: int, consolidated: bool) -> None:
+    import zarr
+
+    path = tmp_path / "native.zarr"
+    values = np.random.default_rng(0).random((7, 9))
+    root = zarr.create_group(path, zarr_format=zarr_format, attributes={"title": "t"})
+    array = root.create_array("deep/er/a", shape=(7, 9), chunks=(3, 4), dtype="f8", fill_value=-1.0)
+    array[:6] = values[:6]
+    values[6] = -1
+    root.create_array("scalar", data=np.float32(3.5))
+    root.create_array("text", data=np.array(["a", "bb"], dtype=np.dtypes.StringDType()))
+    if consolidated:
+        zarr.consolidate_metadata(path)
+    store = virtualize.open(path)
+    assert store.attributes("")["title"] == "t"
+    np.testing.assert_array_equal(store["deep/er/a"][...], values)
+    np.testing.assert_array_equal(store["deep/er/a"][2:7:2, [8, 0]], values[2:7:2, [8, 0]])
+    assert store["scalar"][...] == np.float32(3.5)
+    assert list(store["text"][...]) == ["a", "bb"]
+    # Zarr clients see the same store, and references to it can be written.
+    np.testing.assert_array_equal(zarr.open_group(store, mode="r")["deep/er/a"][...], values)
+    store.to_kerchunk(tmp_path / "refs.json")
+    np.testing.assert_array_equal(virtualize.open(tmp_path / "refs.json")["deep/er/a"][...], values)
+
+
+def test_an_array_in_shards_is_named(tmp_path: Path) -> None:
+    import zarr
+
+    root = zarr.create_group(tmp_path / "native.zarr", zarr_format=3)
+    root.create_array("sharded", data=np.arange(8), chunks=(2,), shards=(4,))
+    root.create_array("plain", data=np.arange(4))
+    store = virtualize.open(tmp_path / "native.zarr")
+    np.testing.assert_array_equal(store["plain"][...], np.arange(4))
+    with pytest.raises(virtualize.Error, match="sharded.*sharding_indexed"):
+        store["sharded"][...]
+
+
+def test_several_files_open_as_one_dataset(tmp_path: Path) -> None:
+    files = write(tmp_path / "files")
+    expected = xr.concat([xr.open_dataset(file, engine="h5netcdf") for file in files], "time", data_vars="minimal")
+    for given in (files, f"{tmp_path}/files/*.nc"):
+        found = virtualize.open_dataset(given, concat_dim="time")
+        xr.testing.assert_equal(found, expected)
+        xr.testing.assert_equal(pickle.loads(pickle.dumps(found)), expected)
+    assert virtualize.open(files[:2], concat_dim="time").to_xarray().sizes["time"] == 8
+    with pytest.raises(virtualize.Error, match="concat_dim"):
+        virtualize.open(files)

@@ -7,12 +7,14 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures::FutureExt;
 use moka::future::Cache;
 use tokio::sync::Semaphore;
 use virtualize::{
-    Gate, Object, Options, VirtualStore,
+    Error, Gate, LazyStore, Object, Options, StoreError, VirtualStore,
     chunks::ChunkReader,
     keys::{self, ChunkEncoding},
+    zarr::Source,
 };
 
 use crate::{
@@ -51,6 +53,8 @@ pub(crate) struct Mapped {
     pub(crate) reader: ChunkReader,
     /// Identifies the version of the source.
     pub(crate) version: String,
+    /// Whether the source is references, whose version says nothing about the files that contain the chunks.
+    is_archive: bool,
     /// Counters of the requests to its source.
     pub(crate) traffic: SourceTraffic,
     documents: OnceLock<Result<BTreeMap<String, Bytes>, Problem>>,
@@ -81,6 +85,38 @@ fn version(stamp: Option<String>, size: u64) -> String {
     tag(&[&stamp.unwrap_or_else(|| size.to_string())]).trim_matches('"').to_owned()
 }
 
+fn version_of(sources: &[Source]) -> String {
+    let parts = sources.iter().map(|source| format!("{source:?}")).collect::<Vec<_>>();
+    tag(&parts.iter().map(String::as_str).collect::<Vec<_>>()).trim_matches('"').to_owned()
+}
+
+/// What is to be mapped.
+enum Unmapped {
+    File(Arc<Object>),
+    References(LazyStore),
+}
+
+impl Unmapped {
+    /// Returns a store with all chunks and, of references, their version.
+    async fn map(self, url: &str, options: &Options) -> Result<(Arc<VirtualStore>, Option<String>), Error> {
+        let opened = match self {
+            Self::References(opened) => opened,
+            Self::File(object) => match virtualize::open_object(Arc::clone(&object), options).await {
+                Ok(store) => return Ok((Arc::new(store), None)),
+                // JSON may be references.
+                Err(Error::Format { .. }) => {
+                    let stamp = version(object.stamp(), object.bytes());
+                    let store = LazyStore::open(url, options).boxed().await?.complete().boxed().await?;
+                    return Ok((store, Some(stamp)));
+                }
+                Err(error) => return Err(error),
+            },
+        };
+        let version = version_of(opened.version());
+        Ok((opened.complete().boxed().await?, Some(version)))
+    }
+}
+
 impl Sources {
     /// Creates a cache of at most `files` mapped files and a quarter of the memory.
     pub(crate) fn new(config: &Arc<Config>, metrics: &Arc<Metrics>, files: u64) -> Self {
@@ -98,19 +134,22 @@ impl Sources {
         }
     }
 
-    /// Returns a mapped file in its current version.
+    /// Returns a mapped file, or references, in their current version.
     pub(crate) async fn current(&self, wanted: &Wanted) -> Result<Arc<Mapped>, Problem> {
-        let object = self.open(wanted).await?;
-        let Some(stamp) = object.stamp() else { return self.map(object, &wanted.options).await };
+        let object = match self.open(wanted).await {
+            Ok(object) => object,
+            Err(error) => return self.archive(wanted, error, None).await,
+        };
+        let Some(stamp) = object.stamp() else { return self.map(object, wanted).await };
         let key = format!("{}\n{}", wanted.key, version(Some(stamp), object.bytes()));
         match self.mapped.get(&key).await {
-            Some(mapped) if mapped.store.is_of_one_file() => {
+            Some(mapped) if mapped.store.is_of_one_file() || mapped.is_archive => {
                 self.metrics.looked_up(true);
                 Ok(mapped)
             }
             // The key has the version of one file, but others contributed.
-            Some(_) => self.map(object, &wanted.options).await,
-            None => self.map_once(&key, self.map(object, &wanted.options)).await,
+            Some(_) => self.map(object, wanted).await,
+            None => self.map_once(&key, self.map(object, wanted)).await,
         }
     }
 
@@ -121,19 +160,46 @@ impl Sources {
             self.metrics.looked_up(true);
             return Ok(mapped);
         }
+        let object = match self.open(wanted).await {
+            Ok(object) => object,
+            Err(error) => return self.archive(wanted, error, Some(version)).await,
+        };
         let work = async {
-            let mapped = self.map(self.open(wanted).await?, &wanted.options).await?;
+            let mapped = self.map(object, wanted).await?;
             if mapped.version == version { Ok(mapped) } else { Err(Problem::changed(mapped.store.name())) }
         };
         self.map_once(&key, work).await
     }
 
+    /// Returns references that have no file at their URL: a folder or a repository.
+    async fn archive(
+        &self,
+        wanted: &Wanted,
+        error: StoreError,
+        version: Option<&str>,
+    ) -> Result<Arc<Mapped>, Problem> {
+        if !matches!(error, StoreError::NotFound { .. } | StoreError::NotAFile { .. }) {
+            return Err(error.into());
+        }
+        let opened = LazyStore::open(&wanted.url, &wanted.options).boxed().await?;
+        let current = version_of(opened.version());
+        if version.is_some_and(|version| version != current) {
+            return Err(Problem::changed(opened.metadata().name()));
+        }
+        let key = format!("{}\n{current}", wanted.key);
+        if let Some(mapped) = self.mapped.get(&key).await {
+            self.metrics.looked_up(true);
+            return Ok(mapped);
+        }
+        self.map_once(&key, self.map_with(wanted, Unmapped::References(opened))).await
+    }
+
     /// Opens a source.
-    async fn open(&self, wanted: &Wanted) -> Result<Arc<Object>, Problem> {
+    async fn open(&self, wanted: &Wanted) -> Result<Arc<Object>, StoreError> {
         let object = virtualize_store::open(&wanted.url, &wanted.options.store).await;
         let traffic = self.metrics.traffic_of(&wanted.url);
         traffic.request(0);
-        Ok(object.inspect_err(|_| traffic.errors.inc())?)
+        object.inspect_err(|_| traffic.errors.inc())
     }
 
     /// Maps a file once for all concurrent requests for it. If the request that does the work is dropped, another one
@@ -148,8 +214,12 @@ impl Sources {
         mapped.map_err(|problem: Arc<Problem>| problem.as_ref().clone())
     }
 
-    /// Maps a file on one of a few threads. Dropping the future stops the work at its next read.
-    async fn map(&self, object: Arc<Object>, options: &Options) -> Result<Arc<Mapped>, Problem> {
+    async fn map(&self, object: Arc<Object>, wanted: &Wanted) -> Result<Arc<Mapped>, Problem> {
+        self.map_with(wanted, Unmapped::File(object)).await
+    }
+
+    /// Maps a file, or reads references, on one of a few threads. Dropping the future stops the work at its next read.
+    async fn map_with(&self, wanted: &Wanted, unmapped: Unmapped) -> Result<Arc<Mapped>, Problem> {
         let waiting = Counted::new(&self.metrics.mappings_waiting);
         let permit = Arc::clone(&self.mappings).acquire_owned().await.map_err(|_| Problem::internal())?;
         // Files that the cache has evicted still hold memory until then.
@@ -157,22 +227,22 @@ impl Sources {
         let memory = self.memory.clone();
         let share = memory.take(FIRST).await?;
         drop(waiting);
-        let traffic = self.metrics.traffic_of(object.url());
-        let (options, most) = (options.clone(), self.config.file_memory);
+        let traffic = self.metrics.traffic_of(&wanted.url);
+        let (url, options, most) = (wanted.url.clone(), wanted.options.clone(), self.config.file_memory);
         let work = move |cancelled| async move {
             let reading = Arc::new(Reading::new(memory.clone(), Some(share), most, cancelled));
             let options = Options { gate: Some(Arc::clone(&reading) as Arc<dyn Gate>), ..options };
-            let mapped = virtualize::open_object(object, &options).await;
+            let mapped = unmapped.map(&url, &options).await;
             if let Some(problem) = reading.refusal() {
                 return Err(problem);
             }
-            let (store, mut share) = (mapped?, reading.share());
+            let ((store, version), mut share) = (mapped?, reading.share());
             let weight = weight(&store);
             if weight > most {
                 return Err(too_large(most));
             }
             match share.as_mut().is_none_or(|share| memory.resize(share, weight)) {
-                true => Ok((store, share)),
+                true => Ok((store, version, share)),
                 false => Err(full()),
             }
         };
@@ -180,13 +250,15 @@ impl Sources {
         let timer = traffic.mapping_seconds.start_timer();
         let mapped = on_thread(work, permit).await.flatten();
         timer.observe_duration();
-        let (store, share) = mapped.inspect_err(|_| traffic.errors.inc())?;
+        let (store, archive, share) = mapped.inspect_err(|_| traffic.errors.inc())?;
         let stats = store.stats();
         traffic.requests.inc_by(stats.requests);
         traffic.bytes.inc_by(stats.bytes);
         Ok(Arc::new(Mapped {
-            version: version(store.stamp(), store.object().map_or(0, Object::bytes)),
-            store: Arc::new(store),
+            is_archive: archive.is_some(),
+            version: archive
+                .unwrap_or_else(|| version(store.stamp(), store.object().map_or(0, Object::bytes))),
+            store,
             reader: ChunkReader::default(),
             traffic,
             documents: OnceLock::new(),

@@ -106,7 +106,7 @@ impl Listed {
 }
 
 /// Returns an entity tag without its quotes and without the mark of weak tags, which proxies add.
-pub(crate) fn opaque_tag(tag: &str) -> &str {
+pub fn opaque_tag(tag: &str) -> &str {
     tag.strip_prefix("W/").unwrap_or(tag).trim_matches('"')
 }
 

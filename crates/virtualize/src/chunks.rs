@@ -10,7 +10,7 @@ use virtualize_zarr::{Array, ChunkEntry, Reference, SourceId};
 
 use crate::{
     error::{ArrayError, Error},
-    sources::{Pool, reopen},
+    sources::{Pool, is_version, reopen},
     store::VirtualStore,
 };
 
@@ -34,7 +34,7 @@ impl ChunkReader {
     ) -> Result<Bytes, Error> {
         let within = within.clamp_to(place.length);
         let range = ByteRange::new(place.offset.saturating_add(within.start), within.length);
-        let object = Files { store, options, pool: &self.pool }.open(place.source).await;
+        let object = Files { store, options, pool: &self.pool, interrupt: None }.open(place.source).await;
         let object = object.map_err(|error| match error {
             ArrayError::Store(error) => Error::Store(error),
             ArrayError::Changed { name } => {
@@ -59,7 +59,12 @@ pub(crate) struct Files<'a> {
     pub(crate) store: &'a VirtualStore,
     pub(crate) options: &'a StoreOptions,
     pub(crate) pool: &'a Pool,
+    /// Returns whether the read is to stop.
+    pub(crate) interrupt: Option<&'a Interrupt>,
 }
+
+/// Function that is asked repeatedly during a read whether it is to stop.
+pub type Interrupt = dyn Fn() -> bool + Send + Sync;
 
 impl<'a> Files<'a> {
     fn url(&self, id: SourceId) -> Result<&'a str, ArrayError> {
@@ -80,10 +85,15 @@ impl<'a> Files<'a> {
     /// Opens a file, or returns it if it is open. It must be the version that was mapped.
     pub(crate) async fn open(&self, id: SourceId) -> Result<Arc<Object>, ArrayError> {
         let url = self.url(id)?;
-        if let Some(object) = self.own(url).cloned().or_else(|| self.pool.get(url)) {
-            return Ok(object);
+        if let Some(own) = self.own(url) {
+            return Ok(Arc::clone(own));
         }
-        let object = reopen(url, self.store.hierarchy.source(id), self.options).await?;
+        let recorded = self.store.hierarchy.source(id);
+        if let Some(object) = self.pool.get(url) {
+            // Chunks may have been recorded with several versions of a file.
+            return is_version(&object, recorded).map(|()| object);
+        }
+        let object = reopen(url, recorded, self.options).await?;
         self.pool.keep(url, &object);
         Ok(object)
     }
@@ -114,7 +124,7 @@ pub(crate) async fn fetch(
         }
     }
     let pool = Pool::default();
-    let files = Files { store, options, pool: &pool };
+    let files = Files { store, options, pool: &pool, interrupt: None };
     let reads = by_source.into_iter().map(|(id, chunks)| async move {
         let object = files.open(id).await?;
         let ranges: Vec<_> = chunks.iter().map(|(_, at)| ByteRange::new(at.offset, at.length)).collect();

@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
-use virtualize_icechunk::{Committed, ReadRepository, RepositoryLocation, StorageOptions};
+use virtualize_icechunk::{Committed, OpenRepository, RepositoryLocation, StorageOptions};
 use virtualize_store::{StoreOptions, detected_region, known_regions};
-use virtualize_zarr::ChunkReader;
+use virtualize_zarr::{ChunkReader, Version};
 
 use crate::error::Error;
 use crate::output::PassingChunks;
@@ -91,20 +91,20 @@ pub fn documents_of(store: &VirtualStore, prefix: &str) -> Result<BTreeMap<Strin
     virtualize_icechunk::documents_of(&store.hierarchy, prefix).map_err(failed(store.name()))
 }
 
-/// Reads a branch, tag or snapshot of a repository. Returns `None` if it does not exist.
-pub(crate) async fn read(
+/// Opens a version of a repository. Returns `None` if there is no repository.
+pub(crate) async fn open_version(
     target: &str,
-    version: &str,
+    version: &Version,
     store_options: &StoreOptions,
-) -> Result<Option<ReadRepository>, Error> {
+) -> Result<Option<OpenRepository>, Error> {
     if RepositoryLocation::parse(&absolute(target)).is_err() {
         return Ok(None);
     }
     let (location, storage) = reach(target, store_options).await?;
-    virtualize_icechunk::read(&location, version, &storage).await.map_err(failed(target))
+    virtualize_icechunk::open_version(&location, version, &storage).await.map_err(failed(target))
 }
 
-fn failed(target: &str) -> impl Fn(IcechunkError) -> Error {
+pub(crate) fn failed(target: &str) -> impl Fn(IcechunkError) -> Error {
     let name = target.to_owned();
     move |error| match error {
         IcechunkError::Chunks { source } => match source.downcast_ref::<Error>() {

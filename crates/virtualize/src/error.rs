@@ -331,6 +331,12 @@ pub enum ArrayError {
         /// Name of the file.
         name: String,
     },
+    /// A file ends before the end of a chunk.
+    #[error("{0}")]
+    Truncated(String),
+    /// The read was interrupted.
+    #[error("the read was interrupted")]
+    Interrupted,
     /// A codec fails.
     #[error(transparent)]
     Codec(#[from] CodecFailure),
@@ -366,7 +372,7 @@ impl ArrayError {
 
     /// A file ends before the end of a chunk.
     pub(crate) fn truncated(range: ByteRange, name: &str) -> Self {
-        Self::invalid(format!("{range} of {name} cannot be read: it ends before"))
+        Self::Truncated(format!("{range} of {name} cannot be read: it ends before"))
     }
 
     /// Returns the error of a read from a store.
@@ -377,10 +383,21 @@ impl ArrayError {
         }
     }
 
+    /// Returns whether a file is missing, has changed, or ends too early.
+    pub(crate) fn is_of_source(&self) -> bool {
+        match self {
+            Self::Changed { .. } | Self::Truncated(_) => true,
+            Self::Store(error) => error.kind() == ReadErrorKind::NotFound,
+            Self::Read(error) => matches!(error.kind, ReadErrorKind::NotFound | ReadErrorKind::Changed),
+            _ => false,
+        }
+    }
+
     /// Adds the indices of a chunk to an error that is not one of the whole file.
     pub(crate) fn in_chunk(self, indices: &str) -> Self {
         match self {
-            Self::Changed { .. } | Self::Store(_) | Self::Read(_) => self,
+            Self::Changed { .. } | Self::Store(_) | Self::Read(_) | Self::Interrupted => self,
+            Self::Truncated(text) => Self::Truncated(format!("chunk {indices}: {text}")),
             error => Self::invalid(format!("chunk {indices}: {error}")),
         }
     }

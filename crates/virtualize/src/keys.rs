@@ -15,7 +15,7 @@ use virtualize_zarr::{
 
 use crate::error::Error;
 use crate::output::failed;
-use crate::read::little_endian;
+use crate::read::{ChunkAddress, little_endian};
 use crate::store::VirtualStore;
 
 /// Name of a metadata document.
@@ -91,6 +91,13 @@ pub fn decoded_array(array: &Array) -> Array {
         attributes: array.attributes.clone(),
         chunks: ChunkManifest::default(),
     }
+}
+
+/// Returns the chunk of the grid that a key names, whether or not it exists; `None` for other keys.
+pub fn address(hierarchy: &Hierarchy, key: &str) -> Option<ChunkAddress> {
+    let (path, indices) = chunk_steps(key)?;
+    chunk_position(indices.iter().copied(), &counts(array(hierarchy, path)?))?;
+    Some(ChunkAddress { path: path.to_owned(), indices })
 }
 
 /// Returns the chunk that a key names. Returns `None` for other keys, and for missing chunks.

@@ -14,6 +14,7 @@ mod error;
 mod helpers;
 mod inline;
 pub mod keys;
+mod lazy;
 mod open;
 pub mod options;
 mod output;
@@ -31,19 +32,20 @@ pub use commit::{
 };
 pub use decode::PackageCodec;
 pub use error::{ArrayError, Error, ErrorClass};
+pub use lazy::LazyStore;
 pub use open::{open, open_object};
-pub use options::{Hdf5Reader, InlineOptions, Options};
+pub use options::{Hdf5Reader, InlineOptions, Options, ReadOptions};
 pub use output::{
     Destination, PreparedOutput, check_replaceable, metadata, prepare, prepare_chunks, write, write_files,
     write_folder, write_to,
 };
 pub use read::{
-    ArrayReader, ArrayValues, AxisSelection, ChunkAddress, ForeignDecoder, MOST_BYTES, Selection, chunk_size,
-    decode_chunk, digest, read_array, read_array_within,
+    ArrayReader, ArrayValues, AxisSelection, ChunkAddress, ChunkPart, ForeignDecoder, MOST_BYTES, Selection,
+    chunk_size, decode_chunk, digest, read_array, read_array_within,
 };
 pub use references::{
-    Checked, ChunkDifference, Difference, NodeDifference, ReadOptions, Sample, ValidationReport, compare,
-    convert, diff, from_text, read_references, record_sources, to_text, validate,
+    Checked, ChunkDifference, Difference, NodeDifference, Sample, ValidationReport, compare, convert, diff,
+    from_text, read_references, record_sources, to_text, validate,
 };
 pub use relocate::{Relocation, Rewrite};
 pub use store::VirtualStore;

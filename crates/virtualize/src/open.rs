@@ -4,40 +4,30 @@ use futures::StreamExt;
 use virtualize_bytes::{Budget, Budgeted, ByteRange, ReadError, ReadErrorKind, ReadRanges};
 use virtualize_map::{Diagnostic, Mapped, SampleLimits, Severity, sample, settle, tiff};
 use virtualize_remedy::Code;
-use virtualize_store::{Object, StoreError};
+use virtualize_store::Object;
 
 use crate::error::Error;
 use crate::inline::{self, ChunkMaker};
+use crate::lazy::LazyStore;
 use crate::options::Options;
-use crate::references::{ReadOptions, convert, read_references};
 use crate::source_formats::{Detected, SourceFile, SourceFormat, detect, sidecar};
 use crate::sources::{Sources, source_of};
 use crate::store::VirtualStore;
 
 /// Opens a path or url: an HDF5, NetCDF or TIFF file, which is mapped, or references in any format that
-/// [`read_references`] reads, which are translated to the Zarr format of the options. A file in which nothing can be mapped
-/// is rejected.
+/// [`crate::read_references`] reads, which are translated to the Zarr format of the options. A file in which nothing can be
+/// mapped is rejected. [`LazyStore::open`] does the same without reading all chunk tables of references.
 ///
 /// # Errors
-/// [`Error::Store`] if the file cannot be opened, otherwise those of [`open_object`], [`read_references`] and [`convert`].
+/// [`Error::Store`] if the file cannot be opened, otherwise those of [`open_object`], [`crate::read_references`] and
+/// [`crate::convert`].
 pub async fn open(location: &str, options: &Options) -> Result<VirtualStore, Error> {
-    let error = match virtualize_store::open(location, &options.store).await {
-        Ok(object) => match open_object(Arc::clone(&object), options).await {
-            Err(error @ Error::Format { .. }) if is_json(&object).await? => error,
-            done => return done,
-        },
-        Err(error @ (StoreError::NotFound { .. } | StoreError::NotAFile { .. })) => error.into(),
-        Err(error) => return Err(error.into()),
-    };
-    let reading = ReadOptions { store: options.store.clone(), ..ReadOptions::default() };
-    match read_references(location, &reading).await {
-        Ok(store) => convert(store, options.map.format, options.strict, &options.store).await,
-        Err(_) => Err(error),
-    }
+    let store = LazyStore::open(location, options).await?.complete().await?;
+    Ok(Arc::try_unwrap(store).unwrap_or_else(|store| VirtualStore::clone(&store)))
 }
 
 /// Returns whether a file begins as a JSON object does.
-async fn is_json(object: &Object) -> Result<bool, ReadError> {
+pub(crate) async fn is_json(object: &Object) -> Result<bool, ReadError> {
     let head = object.read_ranges(&[ByteRange::new(0, object.size().min(64))]).await?;
     let first = head.iter().flatten().find(|byte| !byte.is_ascii_whitespace());
     Ok(first == Some(&b'{'))

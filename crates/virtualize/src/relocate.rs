@@ -183,12 +183,18 @@ impl<'a> Relocator<'a> {
     }
 }
 
-/// Changes the urls of all sources, or none if one fails.
-pub(crate) fn relocate(sources: &mut [Source], relocation: &Relocation) -> Result<(), Error> {
+/// Changes the urls of all sources, or none if one fails. With `is_complete`, every rule must match a source.
+pub(crate) fn relocate(
+    sources: &mut [Source],
+    relocation: &Relocation,
+    is_complete: bool,
+) -> Result<(), Error> {
     let mut relocator = Relocator::new(relocation)?;
     let urls: Vec<String> =
         sources.iter().map(|source| relocator.url(&source.url)).collect::<Result<_, _>>()?;
-    relocator.finish()?;
+    if is_complete {
+        relocator.finish()?;
+    }
     for (source, url) in sources.iter_mut().zip(urls).filter(|(source, url)| source.url != *url) {
         // The version is that of the file at its old url.
         *source = Source { url, size: source.size, ..Source::default() };
@@ -260,7 +266,7 @@ mod tests {
 
     fn after(urls: &[&str], relocation: &Relocation) -> Result<Vec<String>, String> {
         let mut sources = sources(urls);
-        relocate(&mut sources, relocation).map_err(|error| error.to_string())?;
+        relocate(&mut sources, relocation, true).map_err(|error| error.to_string())?;
         Ok(sources.into_iter().map(|source| source.url).collect())
     }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use virtualize_bytes::{Budget, ByteRange, ReadError, ReadErrorKind, ReadRanges};
-use virtualize_store::{Listed, Object, StoreError, StoreOptions};
+use virtualize_store::{Listed, Object, StoreError, StoreOptions, opaque_tag};
 use virtualize_zarr::Source;
 
 use crate::error::ArrayError;
@@ -41,7 +41,8 @@ pub(crate) fn source_of(object: &Object) -> Source {
 /// are not compared. Some formats record times in whole seconds, rounded up.
 pub(crate) fn changes(recorded: &Source, now: &Source) -> Vec<String> {
     let mut found = Vec::new();
-    if let Some(etag) = recorded.etag.as_ref().filter(|etag| now.etag.as_ref() != Some(*etag)) {
+    let is_now = |etag: &str| now.etag.as_deref().is_some_and(|now| opaque_tag(now) == opaque_tag(etag));
+    if let Some(etag) = recorded.etag.as_ref().filter(|etag| !is_now(etag)) {
         found.push(format!("entity tag {}, recorded {etag}", now.etag.as_deref().unwrap_or("none")));
     }
     if let (Some(then), Some(time)) = (recorded.modified, now.modified) {
@@ -66,10 +67,14 @@ pub(crate) async fn reopen(
     let etag = recorded.and_then(|recorded| recorded.etag.clone());
     let listed = Listed { etag, ..Listed::of(url) };
     let object = virtualize_store::open_listed(&listed, options).await.map_err(ArrayError::of_store)?;
-    if recorded.is_none_or(|recorded| changes(recorded, &source_of(&object)).is_empty()) {
-        Ok(object)
-    } else {
-        Err(ArrayError::Changed { name: object.name().to_owned() })
+    is_version(&object, recorded).map(|()| object)
+}
+
+/// Checks that a file is the recorded version.
+pub(crate) fn is_version(object: &Object, recorded: Option<&Source>) -> Result<(), ArrayError> {
+    match recorded.is_none_or(|recorded| changes(recorded, &source_of(object)).is_empty()) {
+        true => Ok(()),
+        false => Err(ArrayError::Changed { name: object.name().to_owned() }),
     }
 }
 

@@ -121,7 +121,7 @@ impl VirtualStore {
     /// # Errors
     /// [`Error::Relocation`] if a url cannot be written that way, or a rule applies to no source.
     pub fn relocate(&mut self, relocation: &Relocation) -> Result<(), Error> {
-        relocate::relocate(&mut self.hierarchy.sources, relocation)
+        relocate::relocate(&mut self.hierarchy.sources, relocation, true)
     }
 
     /// Compresses the inlined arrays: those without references and without a compressor. Small arrays, and those that do not

@@ -20,6 +20,7 @@ mod fill_value;
 mod metadata;
 mod position;
 mod read;
+mod version;
 
 pub use arithmetic::{Arithmetic, ArithmeticError};
 pub use chunk_reader::{Chunk, ChunkReadError, ChunkReader, ChunkRef, ChunkVisitor, Chunks, HierarchyChunks};
@@ -36,6 +37,7 @@ pub use node::{Array, ChunkGrid, Group, Hierarchy, Node, NodePath, Source};
 pub use position::{chunk_indices, chunk_position, greatest_common_divisor};
 pub use read::ArrayDocument;
 pub use read::ReadError;
+pub use version::Version;
 
 /// Version of the Zarr format in which metadata is encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

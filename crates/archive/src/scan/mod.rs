@@ -211,7 +211,7 @@ fn reader(options: &ScanOptions, layout: &Layout, guess: Option<Arc<OnceLock<Str
     let process: Box<Process> = Box::new(move |item, store, options| {
         let (mut layout, guess) = (layout.clone(), guess.clone());
         async move {
-            layout.drop_arrays(&mut store.hierarchy.root, "");
+            layout.drop_arrays(&mut store.hierarchy.root);
             if let Some((guess, name)) = guess.zip(dimension_of_time(store)) {
                 layout.along.push(Along::Concat(guess.get_or_init(|| name).clone()));
             }

@@ -8,11 +8,12 @@ use bytes::Bytes;
 use icechunk::{Repository, Store, new_local_filesystem_storage};
 use tokio::sync::RwLock;
 use virtualize_icechunk::{
-    CommitOptions, IcechunkError, ReadRepository, RepositoryLocation, StorageOptions, commit, read,
+    CommitOptions, IcechunkError, Native, OpenRepository, RepositoryLocation, StorageOptions, commit,
+    open_version,
 };
 use virtualize_zarr::{
     Array, ChunkEntry, ChunkGrid, ChunkManifest, Codec, DataType, FillValue, Hierarchy, Lengths, Node,
-    Reference, References, Source, SourceId, ZarrFormat,
+    Reference, References, Source, SourceId, Version, ZarrFormat,
 };
 
 const LONG: u64 = (1 << 32) + 7;
@@ -65,8 +66,18 @@ async fn committed(folder: &Path) -> String {
     commit(&hierarchy(), &location(folder), &options).await.unwrap().snapshot
 }
 
-async fn read_back(folder: &Path, version: &str) -> Result<Option<ReadRepository>, IcechunkError> {
-    read(&location(folder), version, &StorageOptions::default()).await
+async fn opened(folder: &Path, version: &str) -> Result<Option<OpenRepository>, IcechunkError> {
+    open_version(&location(folder), &Version::Any(version.to_owned()), &StorageOptions::default()).await
+}
+
+/// Returns the hierarchy of a version with the chunks of one array.
+async fn read_back(repository: OpenRepository, path: &str, native: Native) -> Hierarchy {
+    let all = repository.manifests_within(path, None);
+    let table = repository.chunks(path, &all, native).await.unwrap();
+    let mut hierarchy = repository.hierarchy;
+    hierarchy.sources = table.sources;
+    hierarchy.array_mut(path).unwrap().chunks = table.chunks;
+    hierarchy
 }
 
 fn chunks(hierarchy: &Hierarchy, array: &Array) -> Vec<(u64, String, u64, u64)> {
@@ -84,9 +95,10 @@ async fn reads_what_was_committed() {
     let folder = tempfile::tempdir().unwrap();
     let snapshot = committed(folder.path()).await;
     for version in ["main", &snapshot] {
-        let ReadRepository { hierarchy: found, left_out } =
-            read_back(folder.path(), version).await.unwrap().unwrap();
-        assert!(left_out.is_empty());
+        let repository = opened(folder.path(), version).await.unwrap().unwrap();
+        assert!(repository.left_out.is_empty());
+        assert_eq!(repository.snapshot(), snapshot);
+        let found = read_back(repository, "g/a", Native::Reference).await;
         let expected = hierarchy();
         let (one, other) = (expected.array("g/a").unwrap(), found.array("g/a").unwrap());
         assert_eq!(chunks(&expected, one), chunks(&found, other));
@@ -109,18 +121,18 @@ async fn reads_what_was_committed() {
 #[tokio::test]
 async fn missing_repositories_and_branches() {
     let folder = tempfile::tempdir().unwrap();
-    assert_eq!(read_back(folder.path(), "main").await.unwrap(), None);
-    assert_eq!(read_back(&folder.path().join("nowhere"), "main").await.unwrap(), None);
+    assert!(opened(folder.path(), "main").await.unwrap().is_none());
+    assert!(opened(&folder.path().join("nowhere"), "main").await.unwrap().is_none());
     committed(folder.path()).await;
-    match read_back(folder.path(), "another").await {
-        Err(IcechunkError::NoBranch { branch, known }) => {
-            assert_eq!((&*branch, known), ("another", ["main".to_owned()].into()))
+    match opened(folder.path(), "another").await.err() {
+        Some(IcechunkError::NoVersion { what: "branch", name, known }) => {
+            assert_eq!((&*name, known), ("another", ["main".to_owned()].into()))
         }
         other => panic!("{other:?}"),
     }
 }
 
-/// Native chunks become inline chunks. Arrays that are not supported are reported.
+/// Native chunks become inline chunks, or references to the objects of the repository. Arrays that are not supported are reported.
 #[tokio::test]
 async fn reads_what_other_writers_committed() {
     let folder = tempfile::tempdir().unwrap();
@@ -137,10 +149,48 @@ async fn reads_what_other_writers_committed() {
         "chunk_key_encoding":{"name":"default"}}"#;
     let set = store.set("odd/zarr.json", Bytes::from_static(odd)).await;
     session.write().await.commit("others").execute().await.unwrap();
-    let read = read_back(folder.path(), "main").await.unwrap().unwrap();
-    let array = read.hierarchy.array("g/a").unwrap();
-    assert_eq!(array.chunks.get(7), Some(ChunkEntry::Inline(&native)));
+    let repository = opened(folder.path(), "main").await.unwrap().unwrap();
     if set.is_ok() {
-        assert!(read.left_out.contains_key("odd"), "{:?}", read.left_out);
+        assert!(repository.left_out.contains_key("odd"), "{:?}", repository.left_out);
     }
+    let read = read_back(repository, "g/a", Native::Inline).await;
+    assert_eq!(read.array("g/a").unwrap().chunks.get(7), Some(ChunkEntry::Inline(&native)));
+    let repository = opened(folder.path(), "main").await.unwrap().unwrap();
+    let read = read_back(repository, "g/a", Native::Reference).await;
+    let Some(ChunkEntry::Reference(place)) = read.array("g/a").unwrap().chunks.get(7) else { panic!() };
+    let path = read.source(place.source).unwrap().url.strip_prefix("file://").unwrap();
+    let start = usize::try_from(place.offset).unwrap();
+    let stored = std::fs::read(path).unwrap();
+    assert_eq!(stored[start..start + usize::try_from(place.length).unwrap()], native);
+}
+
+/// Each manifest of a table is read alone, and only those that can have a chunk.
+#[tokio::test]
+async fn reads_manifests_one_by_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = CommitOptions { references_per_manifest: 2, ..CommitOptions::default() };
+    commit(&hierarchy(), &location(folder.path()), &options).await.unwrap();
+    let repository = opened(folder.path(), "main").await.unwrap().unwrap();
+    let all = repository.manifests_within("g/a", None);
+    assert!(all.len() > 1, "{all:?}");
+    let expected = hierarchy();
+    let expected = &expected.array("g/a").unwrap().chunks;
+    for position in 0..8 {
+        let (row, column) = (position / 4, position % 4);
+        let some = repository.manifests_within("g/a", Some(&[row..row + 1, column..column + 1]));
+        assert!(some.len() <= 1, "{position}: {some:?}");
+        let table = repository.chunks("g/a", &some, Native::Inline).await.unwrap();
+        let place = |chunks: &ChunkManifest| match chunks.get(position) {
+            Some(ChunkEntry::Reference(place)) => Some((place.offset, place.length)),
+            Some(ChunkEntry::Inline(bytes)) => Some((u64::MAX, bytes.len() as u64)),
+            None => None,
+        };
+        assert_eq!(place(&table.chunks), place(expected), "{position}");
+    }
+    let (mut together, mut count) = (0, 0);
+    for number in all {
+        together += repository.chunks("g/a", &[number], Native::Inline).await.unwrap().chunks.len();
+        count += 1;
+    }
+    assert_eq!((together, count > 1), (expected.len(), true));
 }

@@ -14,7 +14,7 @@ from virtualize._errors import (
     UnavailableError,
     VirtualizeWarning,
 )
-from virtualize._open import open, open_async
+from virtualize._open import open, open_async, open_dataset
 
 if TYPE_CHECKING:
     from virtualize import events
@@ -57,6 +57,7 @@ __all__ = [
     "events",
     "open",
     "open_async",
+    "open_dataset",
     "plot_chunks",
     "scan",
     "scan_async",

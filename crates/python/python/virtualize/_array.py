@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualize import _virtualize
+from virtualize._errors import warn_filled
 from virtualize._read import Request, read, result_shape
 from virtualize._selection import Outer, Shape, Vectorized, as_tuple, basic, outer, vectorized
 
@@ -186,10 +187,12 @@ class VirtualArray:
         if self.dtype == object:
             values = np.empty(prod(shape), object)
             values[:] = file_of(self.store).read_variable(self.path, request)
+            warn_filled(file_of(self.store))
             return values.reshape(shape)
         values = np.empty(shape, self.dtype) if out is None else out.reshape(shape)
         if values.nbytes:
             file_of(self.store).read_fixed(self.path, request, values.reshape(-1).view(np.uint8))
+            warn_filled(file_of(self.store))
         return values
 
 

@@ -1,6 +1,8 @@
 """Exceptions, diagnostics and warnings."""
 
-from typing import Literal, NamedTuple
+import os
+import warnings
+from typing import Any, Literal, NamedTuple
 
 
 class Diagnostic(NamedTuple):
@@ -112,3 +114,11 @@ class VirtualizeWarning(UserWarning):
     def code(self) -> str:
         """Stable code of the diagnostic, such as ``fill-value-dropped``."""
         return self.diagnostic.code
+
+
+def warn_filled(file: Any) -> None:
+    """Warn of chunks that read as the fill value because their file is missing or has changed."""
+    for path, reason in file.filled():
+        message = f"{reason}; the chunk reads as the fill value"
+        diagnostic = Diagnostic("values-unreadable", "warning", f"/{path}", message)
+        warnings.warn(VirtualizeWarning(file.name, diagnostic), skip_file_prefixes=(os.path.dirname(__file__),))

@@ -1,19 +1,23 @@
-"""Opening files."""
+"""Opening files and archives."""
 
+import json
 import os
 import warnings
+from collections.abc import Mapping
 from functools import lru_cache
-from os import PathLike, fspath
+from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from virtualize import _virtualize
 from virtualize._awaitable import as_awaitable
-from virtualize._errors import ChangedError, VirtualizeWarning
-from virtualize._options import OpenOptions, to_json
+from virtualize._errors import ChangedError, OptionError, VirtualizeWarning
+from virtualize._fsspec import FsspecStore
+from virtualize._options import ConnectionOptions, LayoutOptions, OpenOptions, PlanOptions, to_json
 
 if TYPE_CHECKING:
     from virtualize._foreign import ForeignFiles
     from virtualize._store import VirtualStore
+    from xarray import Dataset
 
 _PACKAGE = os.path.dirname(__file__)
 
@@ -46,6 +50,14 @@ class Opening(NamedTuple):
 
         return files_of(self.url, self.store)
 
+    def pinned(self, file: _virtualize.File) -> "Opening":
+        """Return the arguments for opening this snapshot of an Icechunk repository again, whatever is committed later."""
+        if file.snapshot is None:
+            return self
+        options = json.loads(self.options)
+        kept = {name: value for name, value in options.items() if name not in ("branch", "tag", "snapshot")}
+        return self._replace(options=json.dumps({**kept, "snapshot": file.snapshot}))
+
     def reopen(self, version: Version) -> _virtualize.File:
         """Open the file again, and refuse another version of it.
 
@@ -66,24 +78,122 @@ def _is_same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     return all(a == b or a is None or b is None for a, b in zip(one, other, strict=True))
 
 
+def opening_of(url: Any, store: Any, decoded: bool, options: Mapping[str, Any]) -> Opening:
+    """Return the arguments for opening what a user names: a path, a url, or an object of fsspec or universal_pathlib.
+
+    Several files, or a pattern with the name of a dimension, are combined first.
+    """
+    if _COMBINING & options.keys() or isinstance(url, list | tuple):
+        return _combined(url, store, decoded, translated(options))
+    if isinstance(url, str):
+        return Opening(os.path.expanduser(url), to_json(translated(options)), decoded, store)
+    # A file or open file of fsspec, and a path of universal_pathlib, with its credentials.
+    files = getattr(url, "fs", None)
+    if files is not None and store is None and hasattr(files, "unstrip_protocol"):
+        if "file" in files.protocol:
+            return Opening(url.path, to_json(options), decoded, None)
+        return Opening(files.unstrip_protocol(url.path), to_json(options), decoded, FsspecStore(files))
+    if not isinstance(url, PathLike):
+        name = getattr(url, "name", None)
+        if not isinstance(name, str):
+            raise OptionError(
+                f"expected a path, a url, or a file of fsspec, not {type(url).__name__} "
+                "(write the bytes to a file, or pass the path)"
+            )
+        url = name
+    return Opening(os.fspath(url), to_json(translated(options)), decoded, store)
+
+
+_COMBINING = LayoutOptions.__annotations__.keys() | PlanOptions.__annotations__.keys()
+
+
+def _combined(files: Any, store: Any, decoded: bool, options: Mapping[str, Any]) -> Opening:
+    """Combine files, and return the arguments for opening the references to them, which exist until this process ends."""
+    import atexit
+    import shutil
+    import tempfile
+
+    from virtualize._archive import batch
+
+    if store is not None:
+        raise OptionError("store is not an option for several files (give their urls, and options such as endpoint)")
+    folder = tempfile.mkdtemp(prefix="virtualize-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    references = os.path.join(folder, "references.json")
+    reading = _READING & options.keys()
+    batch(
+        files,
+        references,
+        format="zarr3-json",
+        progress=False,
+        **{name: value for name, value in options.items() if name not in reading},
+    )
+    kept = reading | (ConnectionOptions.__annotations__.keys() & options.keys())
+    return Opening(references, to_json({name: options[name] for name in kept}), decoded, None)
+
+
+_READING = {"cache", "on_error"}
+
+# Keys of fsspec's storage_options, and the option that each is here.
+_STORE_OPTIONS = {
+    "key": "aws_access_key_id",
+    "secret": "aws_secret_access_key",
+    "token": "aws_session_token",
+    "region": "aws_region",
+    "region_name": "aws_region",
+    "account_name": "azure_storage_account_name",
+    "account_key": "azure_storage_account_key",
+    "sas_token": "azure_storage_sas_token",
+    "connection_string": "azure_storage_connection_string",
+    "requester_pays": "aws_request_payer",
+}
+
+
+def translated(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return options with those of fsspec's ``storage_options`` as options of this package."""
+    if "storage_options" not in options:
+        return options
+    found = {name: value for name, value in options.items() if name != "storage_options"}
+    given = dict(options["storage_options"] or {})
+    given |= given.pop("client_kwargs", None) or {}
+    stored = dict(found.get("store_option") or {})
+    for name, value in given.items():
+        if name in ("anon", "anonymous"):
+            found.setdefault("anonymous", bool(value))
+        elif name in ("endpoint_url", "endpoint"):
+            found.setdefault("endpoint", value)
+        elif name in _STORE_OPTIONS:
+            stored.setdefault(_STORE_OPTIONS[name], str(value).lower() if isinstance(value, bool) else value)
+        else:
+            known = ", ".join(["anon", "endpoint_url", *_STORE_OPTIONS])
+            raise OptionError(f"storage_options: {name} has no counterpart here (known: {known}; see store_option)")
+    if stored:
+        found["store_option"] = stored
+    return found
+
+
 def open(
     url: str | PathLike[str], *, store: Any = None, decoded: bool = False, **options: Unpack[OpenOptions]
 ) -> "VirtualStore":
-    """Open an HDF5, NetCDF or TIFF file as a read-only Zarr store.
+    """Open an HDF5, NetCDF or TIFF file, or an archive of references, as a read-only Zarr store.
 
-    Only metadata is read. Chunks are read from the file when the store is asked for them.
+    Only metadata is read. Chunks are read from the files when the store is asked for them.
 
     Parameters
     ----------
     url
         Path or url: ``s3://``, ``gs://``, ``az://``, ``https://``, ``file://``. Credentials come from the environment.
+        Of a file, of kerchunk references (JSON or Parquet), of Zarr v3 references, or of an Icechunk repository. A file
+        of fsspec and a path of universal_pathlib are read through their file system.
     store
         Store to read the file from: one of obstore, an object with the methods ``get_range`` and ``head`` of obspec,
         or a registry of such stores. ``url`` is then a full url, or the path in a store of obstore.
     decoded
         Whether chunks are decoded by this package, so that readers need no codecs.
     **options
-        Options of the command ``virtualize``, such as ``anonymous=True`` or ``chunk_grid="rectilinear"``.
+        Options of the command ``virtualize``, such as ``anonymous=True`` or ``chunk_grid="rectilinear"``. Of an archive:
+        ``branch``, ``tag`` or ``snapshot``; ``rewrite={"s3://old/": "s3://new/"}`` where its files have moved;
+        ``on_error="fill"`` where some are missing. ``cache`` is the memory for decoded chunks between reads.
 
     Returns
     -------
@@ -110,7 +220,7 @@ def open(
     >>> virtualize.open("fixtures/tiff/cog.tif")
     <VirtualStore .../fixtures/tiff/cog.tif (TIFF)>
     """
-    opening = Opening(fspath(url), to_json(options), decoded, store)
+    opening = opening_of(url, store, decoded, options)
     return _made(opening.open(), opening)
 
 
@@ -118,7 +228,7 @@ async def open_async(
     url: str | PathLike[str], *, store: Any = None, decoded: bool = False, **options: Unpack[OpenOptions]
 ) -> "VirtualStore":
     """Open a file as ``open`` does, without blocking the event loop."""
-    opening = Opening(fspath(url), to_json(options), decoded, store)
+    opening = opening_of(url, store, decoded, options)
     return _made(await opening.open_async(), opening)
 
 
@@ -148,3 +258,10 @@ def _restored(opening: bytes, version: Version, process: int) -> tuple[_virtuali
 
     arguments: Opening = pickle.loads(opening)
     return arguments.reopen(version), arguments
+
+
+def open_dataset(url: Any, **options: Any) -> "Dataset":
+    """Open a file or an archive as a dataset: ``xarray.open_dataset(url, engine="virtualize", …)``."""
+    import xarray as xr
+
+    return xr.open_dataset(url, engine="virtualize", **options)

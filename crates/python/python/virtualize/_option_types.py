@@ -97,6 +97,22 @@ class MappingOptions(TypedDict, total=False):
     # Request the sidecars of remote TIFF files that GDAL reads: .aux.xml, world files, and others
 
 
+class ArchiveOptions(TypedDict, total=False):
+    """Which version of an archive is opened, and where its files are."""
+
+    branch: str
+    # Branch of the Icechunk repository [default: main]
+
+    tag: str
+    # Tag of the Icechunk repository
+
+    snapshot: str
+    # Snapshot of the Icechunk repository
+
+    rewrite: Mapping[str, str]
+    # Read the files of references at other URLs: replace the prefix FROM by TO; may be repeated
+
+
 class WriteOptions(TypedDict, total=False):
     """How references are written."""
 

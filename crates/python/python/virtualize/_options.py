@@ -7,6 +7,7 @@ from typing import Any, Literal, SupportsIndex
 
 from virtualize._errors import OptionError
 from virtualize._option_types import (
+    ArchiveOptions as ArchiveOptions,
     PlanOptions as PlanOptions,
     ConnectionOptions as ConnectionOptions,
     FileOptions as FileOptions,
@@ -15,6 +16,7 @@ from virtualize._option_types import (
     Location as Location,
     MappingOptions as MappingOptions,
     RunOptions as RunOptions,
+    Size as Size,
     WriteOptions as WriteOptions,
 )
 
@@ -22,10 +24,14 @@ type Format = Literal["kerchunk-json", "zarr3-json", "kerchunk-parquet", "zarr3"
 """An output format."""
 
 
-class OpenOptions(ConnectionOptions, MappingOptions, total=False):
+class OpenOptions(ConnectionOptions, MappingOptions, ArchiveOptions, LayoutOptions, PlanOptions, total=False):
     """Options of ``virtualize.open``."""
 
     config: Location
+    cache: Size
+    # Memory for decoded chunks of which only a part was read [default: 256M]
+    on_error: Literal["raise", "fill"]
+    # "fill": chunks whose file is missing or has changed read as the fill value, with a warning [default: raise]
 
 
 class BatchOptions(

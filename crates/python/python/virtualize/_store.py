@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 from virtualize import _virtualize
 from virtualize._awaitable import as_awaitable
+from virtualize._errors import warn_filled
 from virtualize._inspection import Inspection
 from virtualize._open import Opening, restore
 from virtualize._options import IcechunkOptions, WriteOptions, to_json
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from virtualize._manifest import Manifest
 
+    from xarray import Dataset
     from zarr.abc.store import ByteRequest, Store
     from zarr.core.buffer import Buffer, BufferPrototype
     from zarr.core.buffer.core import ArrayLike
@@ -61,7 +63,7 @@ class VirtualStore(Store):
             super().__init__(read_only=True)
         self._is_open = True
         self._opened = file
-        self._opening = opening
+        self._opening = opening.pinned(file)
         self._version = file.version
         self._process = os.getpid()
         self._batches = threading.local()
@@ -139,6 +141,20 @@ class VirtualStore(Store):
         if arrays:
             return Inspection(self._file.describe_arrays(arrays))
         return Inspection(self._file.describe(full), self._file)
+
+    def to_xarray(self, group: str | None = None, **options: Any) -> "Dataset":
+        """Return a group as a dataset: ``xarray.open_dataset(store, engine="virtualize", …)``.
+
+        Parameters
+        ----------
+        group
+            Path of the group, by default the root.
+        **options
+            Parameters of ``xarray.open_dataset``, such as ``chunks``.
+        """
+        import xarray as xr
+
+        return xr.open_dataset(self, engine="virtualize", group=group, **options)
 
     def manifest(self, path: str) -> "Manifest":
         """Return the locations of the chunks of an array."""
@@ -258,7 +274,10 @@ class VirtualStore(Store):
         """Return the value of a key, read on the calling thread."""
         part = _part(byte_range)
         document = self._documents.get(key)
-        value = _within(document, part) if document is not None else self._file.chunks([(key, part)], True)[0]
+        if document is not None:
+            return _buffer(_within(document, part), prototype)
+        value = self._file.chunks([(key, part)], True)[0]
+        warn_filled(self._file)
         return _buffer(value, prototype)
 
     def _chunk(self, key: str, part: Part) -> "asyncio.Future[Value]":
@@ -285,6 +304,7 @@ class VirtualStore(Store):
         def settle(values: "asyncio.Future[list[Value | Exception]]") -> None:
             error = asyncio.CancelledError() if values.cancelled() else values.exception()
             results = values.result() if error is None else [error] * len(batch)
+            warn_filled(self._file)
             for (_, _, future), value in zip(batch, results, strict=True):
                 if future.done():
                     continue

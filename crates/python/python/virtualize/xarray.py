@@ -1,6 +1,5 @@
 """The xarray backend: ``xarray.open_dataset(url, engine="virtualize")``."""
 
-import os
 import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any, Unpack, override
@@ -14,8 +13,8 @@ from xarray.core import indexing
 
 from virtualize._array import VirtualArray, VirtualGroup, file_of
 from virtualize._errors import VirtualizeWarning
-from virtualize._open import Opening
-from virtualize._options import OpenOptions, to_json
+from virtualize._open import opening_of
+from virtualize._options import OpenOptions
 from virtualize._store import VirtualStore
 
 _TEXT: np.dtype[Any] = create_vlen_dtype(str)  # type: ignore[no-untyped-call]
@@ -39,11 +38,12 @@ _ATTRIBUTES_OF_REFERENCES = {"fill-value-dropped", "missing-value-dropped", "mis
 _ENTRYPOINT: Any = StoreBackendEntrypoint()
 _TREE: Any = DataTree
 
-type Source = str | os.PathLike[str] | VirtualStore
+type Source = Any
+"""A path, a url, a file of fsspec, or a store."""
 
 
 class VirtualizeBackend(BackendEntrypoint):
-    """Backend of xarray for HDF5, NetCDF, TIFF, GeoTIFF and COG files.
+    """Backend of xarray for HDF5, NetCDF, TIFF, GeoTIFF and COG files, and for archives of references to them.
 
     It shows an HDF5 or NetCDF-4 file as ``engine="h5netcdf"`` does, and a TIFF file with the values, coordinates and
     CRS of rioxarray. The parameters are those of ``virtualize.open``, with ``decoded=True`` by default, and
@@ -57,7 +57,7 @@ class VirtualizeBackend(BackendEntrypoint):
     {'time': 3, 'lat': 4, 'lon': 6}
     """
 
-    description = "Open HDF5, NetCDF, TIFF, GeoTIFF and COG files in place"
+    description = "Open HDF5, NetCDF, TIFF, GeoTIFF and COG files, and archives of them, in place"
     supports_groups = True
     # xarray would reject `**options` if it looked at the signature.
     open_dataset_parameters = (
@@ -66,6 +66,7 @@ class VirtualizeBackend(BackendEntrypoint):
         "group",
         "store",
         "decoded",
+        "storage_options",
         *(OpenOptions.__annotations__.keys() - _FOR_ZARR),
     )
 
@@ -134,7 +135,7 @@ def _opened(source: Source, store: Any, decoded: bool, options: Any) -> VirtualS
         return source
     for name in _FOR_ZARR & options.keys():
         raise TypeError(f"{name} is not an option of engine='virtualize': xarray decodes the values")
-    opening = Opening(os.path.expanduser(os.fspath(source)), to_json(options), decoded, store)
+    opening = opening_of(source, store, decoded, options)
     file = opening.open()
     for diagnostic in file.diagnostics:
         if diagnostic.severity == "warning" and diagnostic.code not in _ATTRIBUTES_OF_REFERENCES:

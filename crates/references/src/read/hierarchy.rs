@@ -2,6 +2,7 @@
 
 use std::{
     borrow::Cow,
+    cell::RefCell,
     collections::{BTreeMap, HashMap},
 };
 
@@ -9,13 +10,10 @@ use bytes::Bytes;
 use serde_json::Value;
 use virtualize_zarr::{
     Array, ArrayDocument, Group, Hierarchy, Node, ReferencesBuilder, Source, SourceId, ZarrFormat,
-    chunk_position, node,
+    chunk_indices, chunk_position, node,
 };
 
-use super::{
-    Entry, Place, ReferenceSink, ReferencesError,
-    json::{Entries, read_json},
-};
+use super::{Entry, Place, ReferenceSink, ReferencesError, json::read_json};
 
 /// Greatest depth of a node.
 const DEPTH: usize = 256;
@@ -63,14 +61,16 @@ pub fn from_json(text: &[u8]) -> Result<ReferenceSet, ReferencesError> {
 }
 
 fn read(text: &[u8]) -> Result<ReferenceSet, ReferencesError> {
-    let mut builder = Builder::default();
-    read_json(text, Entries::Metadata, &mut Documents(&mut builder.documents))?;
-    builder.nodes()?;
-    read_json(text, Entries::Chunks, &mut builder)?;
+    let documents = RefCell::default();
+    let builder = read_json(text, Documents(&documents), || {
+        let mut builder = Builder::of(documents.take());
+        builder.nodes()?;
+        Ok(builder)
+    })?;
     builder.finish()
 }
 
-struct Documents<'a>(&'a mut BTreeMap<String, Value>);
+struct Documents<'a>(&'a RefCell<BTreeMap<String, Value>>);
 
 impl ReferenceSink for Documents<'_> {
     fn entry(&mut self, key: &str, entry: Entry<'_>) -> Result<(), ReferencesError> {
@@ -78,7 +78,7 @@ impl ReferenceSink for Documents<'_> {
             return Err(ReferencesError::at(key, "metadata is stored in another file"));
         };
         let document = super::numbers::parse(&text).map_err(|error| ReferencesError::at(key, error))?;
-        self.0.insert(key.to_owned(), document);
+        self.0.borrow_mut().insert(key.to_owned(), document);
         Ok(())
     }
 }
@@ -100,24 +100,40 @@ pub(crate) struct Builder {
     arrays: HashMap<String, Growing>,
     sources: Vec<Source>,
     source_ids: HashMap<String, u32>,
+    /// The source of the last chunk.
+    last: u32,
     whole_files: Vec<WholeFile>,
     ignored: Vec<String>,
     left_out: BTreeMap<String, String>,
 }
 
-#[cfg(feature = "parquet")]
 impl Builder {
     /// Creates a builder from metadata documents by key.
     pub(crate) fn of(documents: BTreeMap<String, Value>) -> Self {
         Self { documents, ..Self::default() }
     }
 
+    /// Returns a builder of some arrays, without chunks.
+    pub(crate) fn of_arrays<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> Self {
+        let array = |path: &str| Some((path.to_owned(), self.arrays.get(path)?.empty()));
+        let arrays = paths.into_iter().filter_map(array).collect();
+        Self { format: self.format, arrays, ..Self::default() }
+    }
+
+    /// Returns a builder of all nodes, without chunks.
+    pub(crate) fn without_chunks(&self) -> Self {
+        let (groups, left_out) = (self.groups.clone(), self.left_out.clone());
+        Self { groups, left_out, ..self.of_arrays(self.arrays.keys().map(String::as_str)) }
+    }
+
     /// Returns the path and the number of grid cells of each array, in no order.
+    #[cfg(feature = "parquet")]
     pub(crate) fn grids(&self) -> impl Iterator<Item = (&str, u64)> {
         self.arrays.iter().map(|(path, array)| (path.as_str(), array.total()))
     }
 
     /// Returns the number of grid cells of the array at a path.
+    #[cfg(feature = "parquet")]
     pub(crate) fn grid(&self, path: &str) -> Option<u64> {
         self.arrays.get(path).map(Growing::total)
     }
@@ -199,6 +215,15 @@ impl Builder {
     }
 
     fn source(&mut self, url: Cow<'_, str>) -> Result<u32, ReferencesError> {
+        // Chunks of a file often follow each other.
+        if self.sources.get(SourceId(self.last).index()).is_some_and(|last| last.url == url) {
+            return Ok(self.last);
+        }
+        self.last = self.source_id(url)?;
+        Ok(self.last)
+    }
+
+    fn source_id(&mut self, url: Cow<'_, str>) -> Result<u32, ReferencesError> {
         if let Some(id) = self.source_ids.get(url.as_ref()) {
             return Ok(*id);
         }
@@ -273,6 +298,55 @@ impl ReferenceSink for Builder {
     }
 }
 
+/// A Zarr store of which each chunk is an object of its own. Create it from its metadata documents, then add chunks.
+pub struct NativeStore(Builder);
+
+impl NativeStore {
+    /// Parses the metadata documents of all nodes, by key: `zarr.json`, or `.zgroup`, `.zarray` and `.zattrs`.
+    ///
+    /// # Errors
+    /// See [`ReferencesError`].
+    pub fn new(documents: BTreeMap<String, Value>) -> Result<Self, ReferencesError> {
+        let mut builder = Builder::of(documents);
+        builder.nodes()?;
+        Ok(Self(builder))
+    }
+
+    /// Returns a store of some arrays, without chunks.
+    pub fn of_arrays<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> Self {
+        Self(self.0.of_arrays(paths))
+    }
+
+    /// Returns groups and arrays without chunks.
+    ///
+    /// # Errors
+    /// See [`ReferencesError`].
+    pub fn metadata(&self) -> Result<ReferenceSet, ReferencesError> {
+        self.0.without_chunks().finish()
+    }
+
+    /// Returns the key of the chunk at a row-major position in the grid of an array.
+    pub fn key(&self, path: &str, position: u64) -> Option<String> {
+        Some(node::join(path, &self.0.arrays.get(path)?.key(position)?))
+    }
+
+    /// Adds a chunk: a whole object of `length` bytes.
+    ///
+    /// # Errors
+    /// See [`ReferencesError`].
+    pub fn add(&mut self, path: &str, position: u64, url: &str, length: u64) -> Result<(), ReferencesError> {
+        self.0.put(path, position, Entry::Place(Place { url: url.into(), part: Some((0, length)) }))
+    }
+
+    /// Returns the hierarchy with the chunks that were added.
+    ///
+    /// # Errors
+    /// See [`ReferencesError`].
+    pub fn finish(self) -> Result<ReferenceSet, ReferencesError> {
+        self.0.finish()
+    }
+}
+
 fn check_depth(key: &str, path: &str) -> Result<(), ReferencesError> {
     if path.split('/').count() <= DEPTH {
         return Ok(());
@@ -287,10 +361,29 @@ fn index(number: &str) -> Option<u64> {
 }
 
 impl Growing {
+    /// Returns the array without chunks.
+    fn empty(&self) -> Self {
+        let (document, counts) = (self.document.clone(), self.counts.clone());
+        Self { document, counts, columns: HashMap::new(), inline: BTreeMap::new() }
+    }
+
     /// Returns the number of grid cells.
     #[cfg(feature = "parquet")]
     fn total(&self) -> u64 {
         self.counts.iter().fold(1_u64, |product, count| product.saturating_mul(*count))
+    }
+
+    /// Returns the key of a chunk without the array's path.
+    fn key(&self, position: u64) -> Option<String> {
+        let ArrayDocument { separator, starts_with_c, .. } = self.document;
+        let indices = chunk_indices(position, &self.counts)?;
+        let numbers = indices.iter().map(u64::to_string).collect::<Vec<_>>().join(&separator.to_string());
+        Some(match (starts_with_c, numbers.is_empty()) {
+            (true, true) => "c".to_owned(),
+            (true, false) => format!("c{separator}{numbers}"),
+            (false, true) => "0".to_owned(),
+            (false, false) => numbers,
+        })
     }
 
     /// Returns the row-major position of a chunk from its key without the array's path.

@@ -12,31 +12,35 @@ use serde_json::{Map, Value};
 
 use super::{Entry, Place, ReferenceSink, ReferencesError, templates::Templates};
 
-/// Kind of entries to read. A document is read twice: first its metadata, then its chunks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Entries {
-    /// `.zarray`, `.zgroup`, `.zattrs`, `zarr.json`.
-    Metadata,
-    /// All others.
-    Chunks,
-}
-
 /// Whether a key is that of a metadata document.
 pub(crate) fn is_metadata(key: &str) -> bool {
     let name = key.rsplit('/').next().unwrap_or(key);
     matches!(name, ".zarray" | ".zgroup" | ".zattrs" | ".zmetadata" | "zarr.json")
 }
 
-/// Reads a document of version 0 (keys at its top) or 1 (keys in `refs`).
+/// Reads a document of version 0 (keys at its top) or 1 (keys in `refs`): first its metadata documents, then the chunks.
+/// Entries are passed to `documents`, then, after `between`, to the sink that it returns.
 ///
 /// # Errors
 /// See [`ReferencesError`].
-pub fn read_json(text: &[u8], wanted: Entries, sink: &mut impl ReferenceSink) -> Result<(), ReferencesError> {
+pub fn read_json<S: ReferenceSink>(
+    text: &[u8],
+    mut documents: impl ReferenceSink,
+    between: impl FnOnce() -> Result<S, ReferencesError>,
+) -> Result<S, ReferencesError> {
     let json = |error: serde_json::Error| ReferencesError::Json(error.to_string());
-    let head: Head = serde_json::from_slice(text).map_err(json)?;
+    let mut failed = None;
+    let head = HeadSeed { sink: &mut documents, failed: &mut failed };
+    let head = head.deserialize(&mut serde_json::Deserializer::from_slice(text));
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    let head = head.map_err(json)?;
+    let mut sink = between()?;
     let mut templates = Templates::new(&head.templates)?;
     let mut failed = None;
-    let entries = EntriesSeed { wanted, sink, templates: &mut templates, failed: &mut failed };
+    let (sink_of, is_metadata) = (&mut sink, false);
+    let entries = EntriesSeed { is_metadata, sink: sink_of, templates: &mut templates, failed: &mut failed };
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let read = match head.is_version_1 {
         true => RefsOf(entries).deserialize(&mut deserializer),
@@ -46,10 +50,8 @@ pub fn read_json(text: &[u8], wanted: Entries, sink: &mut impl ReferenceSink) ->
         return Err(error);
     }
     read.map_err(json)?;
-    match wanted {
-        Entries::Chunks => templates.generate(&head.generators, sink),
-        Entries::Metadata => Ok(()),
-    }
+    templates.generate(&head.generators, &mut sink)?;
+    Ok(sink)
 }
 
 /// Members of a document other than its references.
@@ -60,15 +62,21 @@ struct Head {
     generators: Vec<Value>,
 }
 
-impl<'de> Deserialize<'de> for Head {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(HeadVisitor)
+/// Reads the head, and passes metadata documents to a sink.
+struct HeadSeed<'a, S> {
+    sink: &'a mut S,
+    failed: &'a mut Option<ReferencesError>,
+}
+
+impl<'de, S: ReferenceSink> DeserializeSeed<'de> for HeadSeed<'_, S> {
+    type Value = Head;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Head, D::Error> {
+        deserializer.deserialize_map(self)
     }
 }
 
-struct HeadVisitor;
-
-impl<'de> Visitor<'de> for HeadVisitor {
+impl<'de, S: ReferenceSink> Visitor<'de> for HeadSeed<'_, S> {
     type Value = Head;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -77,11 +85,20 @@ impl<'de> Visitor<'de> for HeadVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Head, A::Error> {
         let mut head = Head::default();
+        // Metadata documents, unless the document is of version 1.
+        let mut top = Vec::new();
+        // Metadata documents contain no urls.
+        let mut templates = Templates::new(&Map::new()).map_err(A::Error::custom)?;
         while let Some(key) = map.next_key::<Cow<'de, str>>()? {
             match key.as_ref() {
                 "refs" => {
                     head.is_version_1 = true;
-                    map.next_value::<IgnoredAny>()?;
+                    map.next_value_seed(EntriesSeed {
+                        is_metadata: true,
+                        sink: &mut *self.sink,
+                        templates: &mut templates,
+                        failed: &mut *self.failed,
+                    })?;
                 }
                 "templates" => head.templates = map.next_value()?,
                 "gen" => head.generators = map.next_value()?,
@@ -91,11 +108,31 @@ impl<'de> Visitor<'de> for HeadVisitor {
                         return Err(A::Error::custom(format!("version {version}, expected 0 or 1")));
                     }
                 }
+                _ if is_metadata(&key) => top.push((key, map.next_value::<RawEntry<'de>>()?)),
                 _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        if !head.is_version_1 {
+            for (key, raw) in top {
+                pass(&key, raw, &mut *self.sink, &mut templates, self.failed)?;
             }
         }
         Ok(head)
     }
+}
+
+/// Passes an entry to a sink.
+fn pass<E: serde::de::Error>(
+    key: &str,
+    raw: RawEntry<'_>,
+    sink: &mut impl ReferenceSink,
+    templates: &mut Templates,
+    failed: &mut Option<ReferencesError>,
+) -> Result<(), E> {
+    resolve(key, raw, templates).and_then(|entry| sink.entry(key, entry)).map_err(|error| {
+        *failed = Some(error);
+        E::custom("an entry was refused")
+    })
 }
 
 /// The member `refs` of a document.
@@ -132,9 +169,9 @@ impl<'de, S: DeserializeSeed<'de, Value = ()>> Visitor<'de> for RefsOf<S> {
     }
 }
 
-/// Passes the wanted entries of an object to a sink.
+/// Passes metadata documents, or all other entries, of an object to a sink.
 struct EntriesSeed<'a, S> {
-    wanted: Entries,
+    is_metadata: bool,
     sink: &'a mut S,
     templates: &'a mut Templates,
     failed: &'a mut Option<ReferencesError>,
@@ -157,16 +194,11 @@ impl<'de, S: ReferenceSink> Visitor<'de> for EntriesSeed<'_, S> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key::<Cow<'de, str>>()? {
-            if is_metadata(&key) != (self.wanted == Entries::Metadata) {
+            if is_metadata(&key) != self.is_metadata {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             }
-            let raw: RawEntry<'de> = map.next_value()?;
-            let accepted = resolve(&key, raw, self.templates).and_then(|entry| self.sink.entry(&key, entry));
-            if let Err(error) = accepted {
-                *self.failed = Some(error);
-                return Err(A::Error::custom("an entry was refused"));
-            }
+            pass(&key, map.next_value()?, self.sink, self.templates, self.failed)?;
         }
         Ok(())
     }

@@ -18,14 +18,23 @@ mod translate;
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use serde_json::Value;
 
 pub use error::ReferencesError;
 pub use fill::in_v3 as fill_in_v3;
-pub use hierarchy::{ReferenceSet, WholeFile, from_json};
-pub use json::{Entries, read_json};
+pub use hierarchy::{NativeStore, ReferenceSet, WholeFile, from_json};
+pub use json::read_json;
 #[cfg(feature = "parquet")]
 pub use parquet::ParquetReferences;
 pub use translate::{PendingChunks, Translation, translate};
+
+/// Parses a metadata document, in which numbers may be NaN and Infinity, as Python writes them.
+///
+/// # Errors
+/// The text is not JSON.
+pub fn parse_document(text: &[u8]) -> Result<Value, String> {
+    numbers::parse(text).map_err(|error| error.to_string())
+}
 
 /// Bytes of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]

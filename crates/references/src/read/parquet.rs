@@ -33,7 +33,8 @@ const PAGES: u64 = 1 << 30;
 /// Greatest size of all inline chunks together, in bytes.
 const INLINE: u64 = 1 << 30;
 
-/// Reads references in kerchunk's Parquet layout. Create it from `.zmetadata`, then add the files in any order.
+/// Reads references in kerchunk's Parquet layout. Create it from `.zmetadata`, then add the files of all arrays, or of
+/// [some](Self::of_arrays), in any order.
 pub struct ParquetReferences {
     builder: Builder,
     record_size: u64,
@@ -63,6 +64,24 @@ impl ParquetReferences {
         let mut builder = Builder::of(read.metadata.into_iter().collect());
         builder.nodes()?;
         Ok(Self { builder, record_size: read.record_size, inline: INLINE })
+    }
+
+    /// Returns a reader of some arrays, without the chunks that were added so far.
+    pub fn of_arrays<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> Self {
+        Self { builder: self.builder.of_arrays(paths), record_size: self.record_size, inline: INLINE }
+    }
+
+    /// Returns groups and arrays without chunks.
+    ///
+    /// # Errors
+    /// See [`ReferencesError`].
+    pub fn metadata(&self) -> Result<ReferenceSet, ReferencesError> {
+        self.builder.without_chunks().finish()
+    }
+
+    /// Returns the number of chunks of each file, in row-major order of the grid.
+    pub fn record_size(&self) -> u64 {
+        self.record_size
     }
 
     /// Returns the path of each array and the number of its files `PATH/refs.0.parq`, `PATH/refs.1.parq`, …. A file

@@ -13,7 +13,9 @@ use virtualize_bytes::{Gate, Limits};
 use virtualize_map::{MapOptions, tiff::DeclaredBand};
 use virtualize_remedy::Notation;
 use virtualize_store::StoreOptions;
-use virtualize_zarr::{ZarrFormat, readers::Client};
+use virtualize_zarr::{Version, ZarrFormat, readers::Client};
+
+use crate::relocate::Rewrite;
 
 #[cfg(feature = "clap")]
 pub use given::{Given, InvalidOption};
@@ -48,15 +50,46 @@ pub struct Options {
     pub gate: Option<Arc<dyn Gate>>,
     /// Notation of options in remedies, for errors that become text in a journal or an event.
     pub notation: Notation,
+    /// Version of an Icechunk repository.
+    pub version: Version,
+    /// Prefixes that replace those of the urls in references, for archives whose files have moved. The longest matching
+    /// prefix applies.
+    pub rewrite: Vec<Rewrite>,
 }
 
 impl Options {
+    /// Returns how references are read.
+    pub(crate) fn reading(&self) -> ReadOptions {
+        ReadOptions {
+            store: self.store.clone(),
+            relative_to: None,
+            version: self.version.clone(),
+            rewrite: self.rewrite.clone(),
+            limits: self.limits,
+        }
+    }
+
     /// Returns the options for one of many files, with a separate gate if the gate provides one.
     #[must_use]
     pub fn for_file(&self) -> Self {
         let gate = self.gate.as_ref().map(|gate| gate.for_file().unwrap_or_else(|| Arc::clone(gate)));
         Self { gate, ..self.clone() }
     }
+}
+
+/// Options for reading a reference set.
+#[derive(Clone, Debug, Default)]
+pub struct ReadOptions {
+    /// Access to the reference set and its sources.
+    pub store: StoreOptions,
+    /// Folder or prefix against which relative urls are resolved; by default that of the references.
+    pub relative_to: Option<String>,
+    /// Version of an Icechunk repository.
+    pub version: Version,
+    /// Prefixes that replace those of the sources' urls. The longest matching prefix applies.
+    pub rewrite: Vec<Rewrite>,
+    /// Upper bounds. A reference counts 40 bytes of metadata.
+    pub limits: Limits,
 }
 
 /// Selection of chunks to inline although references could express them, so that readers need fewer requests.
@@ -121,6 +154,45 @@ impl SourceOptions {
             #[cfg(feature = "libhdf5")]
             hdf5_reader: self.hdf5_reader,
             ..self.mapping.options(self.store.options(), format)
+        }
+    }
+}
+
+/// Which version of an archive is opened, and where its files are.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Archive options"))]
+pub struct ArchiveOptions {
+    /// Branch of the Icechunk repository [default: main]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", conflicts_with_all = ["tag", "snapshot"]))]
+    pub branch: Option<String>,
+    /// Tag of the Icechunk repository
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", conflicts_with = "snapshot"))]
+    pub tag: Option<String>,
+    /// Snapshot of the Icechunk repository
+    #[cfg_attr(feature = "clap", arg(long, value_name = "ID"))]
+    pub snapshot: Option<String>,
+    /// Read the files of references at other URLs: replace the prefix FROM by TO; may be repeated
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FROM=TO", value_parser = Rewrite::parse))]
+    #[serde(deserialize_with = "output::rewrites")]
+    pub rewrite: Vec<Rewrite>,
+}
+
+impl ArchiveOptions {
+    /// Returns the version.
+    ///
+    /// # Errors
+    /// More than one of branch, tag and snapshot is given.
+    pub fn version(&self) -> Result<Version, value::InvalidValue> {
+        let given = [
+            self.branch.clone().map(Version::Branch),
+            self.tag.clone().map(Version::Tag),
+            self.snapshot.clone().map(Version::Snapshot),
+        ];
+        let mut given = given.into_iter().flatten();
+        match (given.next(), given.next()) {
+            (version, None) => Ok(version.unwrap_or_default()),
+            _ => Err(value::InvalidValue::expected("only one of branch, tag and snapshot")),
         }
     }
 }

@@ -149,7 +149,7 @@ impl WriteOptions {
 }
 
 /// Deserializes rules from an object: `{"/data": "s3://bucket/data"}`.
-fn rewrites<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Rewrite>, D::Error> {
+pub(super) fn rewrites<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Rewrite>, D::Error> {
     let rules = value::pairs(from)?;
     rules.iter().map(|(from, to)| Rewrite::new(from, to).map_err(D::Error::custom)).collect()
 }

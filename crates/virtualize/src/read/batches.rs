@@ -1,13 +1,16 @@
 //! Reads batches of chunks, decoded or as they are stored.
 
-use std::{collections::BTreeMap, sync::OnceLock};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
 use virtualize_zarr::{Array, ChunkEntry, Reference, chunk_position};
 
 use super::{
-    ArrayReader, ChunkAddress, MOST,
+    ArrayReader, ChunkAddress, ChunkPart, MOST,
     elements::Elements,
     place::all,
     run::{self, Extent, Scratch, Work},
@@ -25,8 +28,8 @@ pub(super) type Answer = Result<Option<Bytes>, ArrayError>;
 #[derive(Clone, Copy)]
 pub(super) enum Wanted<'a> {
     Decoded,
-    /// Stored bytes: a range of each chunk.
-    Stored(&'a [ByteRange]),
+    /// Stored bytes: a part of each chunk.
+    Stored(&'a [ChunkPart]),
 }
 
 /// A chunk that was found in the hierarchy.
@@ -40,25 +43,87 @@ struct Item<'a> {
 }
 
 struct Collect<'a> {
+    reader: &'a ArrayReader,
     arrays: BTreeMap<&'a str, Result<Elements<'a>, ArrayError>>,
     is_decoded: bool,
     answers: Vec<OnceLock<Answer>>,
 }
 
-/// Reads all chunks of a batch.
-pub(super) fn read(reader: &ArrayReader, chunks: &[&ChunkAddress], wanted: Wanted<'_>) -> Vec<Answer> {
+/// Reads all chunks of a batch. Those of each array are read together.
+pub(super) fn read(
+    reader: &ArrayReader,
+    chunks: &[&ChunkAddress],
+    wanted: Wanted<'_>,
+) -> Vec<Result<Option<Bytes>, Error>> {
+    let mut by_store: Vec<(Arc<VirtualStore>, Vec<usize>)> = Vec::new();
+    let mut by_path = BTreeMap::<&str, Vec<usize>>::new();
+    for (number, chunk) in chunks.iter().enumerate() {
+        by_path.entry(&chunk.path).or_default().push(number);
+    }
+    let mut answers: Vec<_> = chunks.iter().map(|_| Ok(None)).collect();
+    let mut answer = |number: usize, answer| {
+        if let Some(place) = answers.get_mut(number) {
+            *place = answer;
+        }
+    };
+    for (path, numbers) in by_path {
+        let positions = || {
+            let array = reader.store.metadata().hierarchy.array(path);
+            let of = |number: &usize| position(array?, &chunks.get(*number)?.indices).ok();
+            numbers.iter().filter_map(of).collect()
+        };
+        match reader.store.with_chunks(path, positions) {
+            Ok(store) => match by_store.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &store)) {
+                Some((_, known)) => known.extend(numbers),
+                None => by_store.push((store, numbers)),
+            },
+            Err(error) => numbers.iter().for_each(|number| answer(*number, Err(error.clone()))),
+        }
+    }
+    for (store, numbers) in by_store {
+        let (some, parts): (Vec<_>, Vec<_>) = numbers
+            .iter()
+            .filter_map(|number| {
+                let part = match wanted {
+                    Wanted::Decoded => ChunkPart::Whole,
+                    Wanted::Stored(parts) => *parts.get(*number)?,
+                };
+                Some((*chunks.get(*number)?, part))
+            })
+            .unzip();
+        let wanted = match wanted {
+            Wanted::Decoded => Wanted::Decoded,
+            Wanted::Stored(_) => Wanted::Stored(&parts),
+        };
+        for (number, read) in numbers.into_iter().zip(of_store(reader, &store, &some, wanted)) {
+            let path = chunks.get(number).map_or("", |chunk| chunk.path.as_str());
+            answer(number, read.map_err(|error| reader.error(path, error)));
+        }
+    }
+    answers
+}
+
+/// Reads the chunks of a batch that are in one store.
+fn of_store(
+    reader: &ArrayReader,
+    store: &VirtualStore,
+    chunks: &[&ChunkAddress],
+    wanted: Wanted<'_>,
+) -> Vec<Answer> {
     let mut work = Collect {
+        reader,
         arrays: BTreeMap::new(),
         is_decoded: matches!(wanted, Wanted::Decoded),
         answers: chunks.iter().map(|_| OnceLock::new()).collect(),
     };
     let mut items = Vec::new();
     let mut extent = Extent { items: 0, bytes: 0, held: 0, is_local: true };
+    let files = reader.files(store);
     for (number, address) in chunks.iter().enumerate() {
-        let found = work.find(reader, number, address, wanted);
+        let found = work.find((reader, store), number, address, wanted);
         match found {
             Ok(Some((item, place))) => {
-                extent.is_local &= place.is_none_or(|place| reader.files().is_local(place.source));
+                extent.is_local &= place.is_none_or(|place| files.is_local(place.source));
                 let bytes = decode::count(&item.shape).unwrap_or(u64::MAX).saturating_mul(8);
                 extent.items += u64::from(work.is_decoded);
                 extent.bytes = extent.bytes.saturating_add(bytes);
@@ -69,7 +134,7 @@ pub(super) fn read(reader: &ArrayReader, chunks: &[&ChunkAddress], wanted: Wante
             Err(error) => work.answer(number, Err(error)),
         }
     }
-    let done = run::run(items.into_iter(), extent, reader.files(), &work);
+    let done = run::run(items.into_iter(), extent, files, &work);
     let answer = |answer: OnceLock<Answer>| match (&done, answer.into_inner()) {
         (Ok(()), Some(answer)) => answer,
         (Err(error), _) => Err(error.clone()),
@@ -88,12 +153,12 @@ impl<'a> Collect<'a> {
     /// Finds a chunk and the location of its bytes; `None` if it is missing.
     fn find(
         &mut self,
-        reader: &'a ArrayReader,
+        (reader, store): (&'a ArrayReader, &'a VirtualStore),
         number: usize,
         address: &'a ChunkAddress,
         wanted: Wanted<'_>,
     ) -> Result<Option<(Item<'a>, Option<Reference>)>, ArrayError> {
-        let array = reader.array(&address.path)?;
+        let array = store.hierarchy.array(&address.path).ok_or(ArrayError::NO_ARRAY)?;
         let position = position(array, &address.indices)?;
         let Some(entry) = array.chunks.get(position) else { return Ok(None) };
         let shape = decode::chunk_shape(array, position).ok_or_else(|| ArrayError::no_chunk(position))?;
@@ -107,9 +172,7 @@ impl<'a> Collect<'a> {
         let length = inline.map_or_else(|| place.map_or(0, |place| place.length), |bytes| bytes.len() as u64);
         let range = match wanted {
             Wanted::Decoded => ByteRange::new(0, length),
-            Wanted::Stored(ranges) => {
-                ranges.get(number).map_or(ByteRange::new(0, 0), |range| range.clamp_to(length))
-            }
+            Wanted::Stored(parts) => parts.get(number).copied().unwrap_or_default().range(length),
         };
         let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let inline = inline.and_then(|bytes| bytes.get(at(range.start)..at(range.end())));
@@ -150,6 +213,13 @@ impl<'a> Work<Item<'a>> for Collect<'a> {
             }
         });
         scratch.read = read;
+        let answer = match answer {
+            Err(error) if self.reader.missing.is_some() && error.is_of_source() => {
+                self.reader.note(&item.address.path, error.in_chunk(&chunk_name(&item.address.indices)));
+                Ok(None)
+            }
+            answer => answer,
+        };
         self.answer(item.number, answer);
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Reads and decodes values: selections of arrays, whole arrays, and batches of chunks.
 
 mod batches;
+mod cache;
 mod elements;
 mod place;
 mod plan;
@@ -10,27 +11,33 @@ mod selection;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex},
+};
 
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 use virtualize_bytes::ByteRange;
 use virtualize_store::StoreOptions;
-use virtualize_zarr::{Array, DataType, Endian, Field};
+use virtualize_zarr::{Array, ChunkEntry, DataType, Endian, Field, chunk_position};
 
 pub use self::batches::{chunk_size, decode_chunk};
 pub use self::selection::{AxisSelection, Selection};
 use self::{
-    batches::{Answer, Wanted},
+    batches::Wanted,
+    cache::Cache,
     elements::Elements,
-    place::{Place, PlaceVariable},
+    place::{Place, PlaceVariable, Reading},
     plan::{Part, Plan, Stored},
-    run::{Scratch, Work},
+    run::{Scratch, Work, lock},
 };
 use crate::{
-    chunks::{Files, fetch},
+    chunks::{Files, Interrupt, fetch},
     decode,
     error::{ArrayError, Error},
+    lazy::LazyStore,
     sources::Pool,
     store::VirtualStore,
 };
@@ -111,18 +118,20 @@ async fn values_of(
     within(array, &array.shape, most, "it")?;
     plan.check_positions()?;
     let fetched = fetch(store, array, most, options).await?;
+    let reading = Reading { path, cache: None, missing: None };
     let bytes = match array.data_type.size() {
         Some(size) => {
             let length = all.check(&array.shape)?.saturating_mul(size);
             let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
             if length > 0 {
                 let elements = Elements::new(array, most, None)?;
-                place(&plan, &fetched, &Place::new(&plan, elements, all.lengths()?, &mut bytes)?)?;
+                let work = Place::new(&plan, elements, all.lengths()?, &mut bytes, reading)?;
+                place(&plan, &fetched, &work)?;
             }
             bytes
         }
         None => {
-            let work = PlaceVariable::new(&plan, all.lengths()?, most)?;
+            let work = PlaceVariable::new(&plan, all.lengths()?, most, reading)?;
             place(&plan, &fetched, &work)?;
             joined(&work.into_elements(), most)?
         }
@@ -186,7 +195,7 @@ pub type ForeignDecoder = dyn Fn(&[u8], &Array, &[u64]) -> Result<Vec<u8>, Strin
 /// it was mapped is refused.
 ///
 /// Reads block, and may run on any number of threads at once. They use all cores, and hold up to 64 MiB besides the
-/// result, or one chunk if it is larger. Remote files need the context of a tokio runtime with worker threads
+/// result, or one chunk if it is larger. Remote files and Icechunk repositories need the context of a tokio runtime with worker threads
 /// (`Handle::enter`).
 ///
 /// ```
@@ -205,11 +214,15 @@ pub type ForeignDecoder = dyn Fn(&[u8], &Array, &[u64]) -> Result<Vec<u8>, Strin
 /// # Ok(()) }
 /// ```
 pub struct ArrayReader {
-    store: Arc<VirtualStore>,
+    store: Arc<LazyStore>,
     options: StoreOptions,
     files: Pool,
     foreign: Option<Arc<ForeignDecoder>>,
     most: u64,
+    cache: Option<Cache>,
+    interrupt: Option<Arc<Interrupt>>,
+    /// Arrays with chunks that read as missing, and the reasons; `None` if that is an error.
+    missing: Option<Mutex<Vec<(String, String)>>>,
 }
 
 /// A chunk of an array.
@@ -221,16 +234,92 @@ pub struct ChunkAddress {
     pub indices: Vec<u64>,
 }
 
+/// Part of the stored bytes of a chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ChunkPart {
+    /// All bytes.
+    #[default]
+    Whole,
+    /// From one byte to another, which is excluded.
+    Range(u64, u64),
+    /// From a byte on.
+    From(u64),
+    /// The last bytes.
+    Last(u64),
+}
+
+impl ChunkPart {
+    /// Returns the range of the part of a chunk of `length` bytes.
+    pub fn range(self, length: u64) -> ByteRange {
+        let (start, end) = match self {
+            Self::Whole => (0, length),
+            Self::Range(start, end) => (start, end),
+            Self::From(start) => (start, length),
+            Self::Last(count) => (length.saturating_sub(count), length),
+        };
+        let start = start.min(length);
+        ByteRange::new(start, end.min(length).saturating_sub(start))
+    }
+}
+
 impl fmt::Debug for ArrayReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ArrayReader").field("store", &self.store.name()).finish_non_exhaustive()
+        f.debug_struct("ArrayReader").field("store", &self.store.metadata().name()).finish_non_exhaustive()
     }
 }
 
 impl ArrayReader {
     /// Creates a reader of a store.
     pub fn new(store: Arc<VirtualStore>, options: StoreOptions) -> Self {
-        Self { store, options, files: Pool::default(), foreign: None, most: MOST }
+        Self::lazy(Arc::new(store.into()), options)
+    }
+
+    /// Creates a reader that reads the chunk tables that it needs.
+    pub fn lazy(store: Arc<LazyStore>, options: StoreOptions) -> Self {
+        Self {
+            store,
+            options,
+            files: Pool::default(),
+            foreign: None,
+            most: MOST,
+            cache: None,
+            interrupt: None,
+            missing: None,
+        }
+    }
+
+    /// Keeps decoded chunks of which only a part was read, at most so many bytes.
+    #[must_use]
+    pub fn with_cache(self, bytes: u64) -> Self {
+        Self { cache: (bytes > 0).then(|| Cache::new(bytes)), ..self }
+    }
+
+    /// Asks a function repeatedly, at short intervals, whether reads are to stop. Reads of remote files then need a timer of
+    /// tokio.
+    #[must_use]
+    pub fn with_interrupt(self, interrupt: Arc<Interrupt>) -> Self {
+        Self { interrupt: Some(interrupt), ..self }
+    }
+
+    /// Reads chunks whose file is missing, has changed or is too short as the fill value, instead of failing.
+    /// [`ArrayReader::missing`] returns the reasons.
+    #[must_use]
+    pub fn filling(self) -> Self {
+        Self { missing: Some(Mutex::default()), ..self }
+    }
+
+    /// Returns the array and the reason of chunks that were filled since the last call, at most 100.
+    pub fn missing(&self) -> Vec<(String, String)> {
+        self.missing.as_ref().map(|missing| std::mem::take(&mut *lock(missing))).unwrap_or_default()
+    }
+
+    /// Records why a chunk is filled.
+    fn note(&self, path: &str, error: ArrayError) {
+        let Some(missing) = &self.missing else { return };
+        let mut missing = lock(missing);
+        if missing.len() < 100 {
+            missing.push((path.to_owned(), error.to_string()));
+        }
     }
 
     /// Decodes chunks by a function if they have a codec without a decoder here.
@@ -246,11 +335,6 @@ impl ArrayReader {
         Self { most, ..self }
     }
 
-    /// Returns the store.
-    pub fn store(&self) -> &VirtualStore {
-        &self.store
-    }
-
     /// Reads the selected elements of an array of fixed-size elements into `out`, in row-major order of the selection
     /// and little-endian byte order. Missing chunks read as the fill value. After an error, the content of `out` is
     /// undefined.
@@ -258,7 +342,8 @@ impl ArrayReader {
     /// # Errors
     /// As [`crate::read_array`]; the selection does not fit the array, or `out` does not fit the selection.
     pub fn read(&self, path: &str, selection: &Selection, out: &mut [u8]) -> Result<(), Error> {
-        self.read_into(path, selection, out).map_err(|error| self.error(path, error))
+        let store = self.with_chunks(path, selection)?;
+        self.read_into(&store, path, selection, out).map_err(|error| self.error(path, error))
     }
 
     /// Reads the selected elements of an array of strings or byte strings of variable length, in row-major order of the
@@ -267,7 +352,19 @@ impl ArrayReader {
     /// # Errors
     /// As [`ArrayReader::read`].
     pub fn read_variable(&self, path: &str, selection: &Selection) -> Result<Vec<Bytes>, Error> {
-        self.variable(path, selection).map_err(|error| self.error(path, error))
+        let store = self.with_chunks(path, selection)?;
+        self.variable(&store, path, selection).map_err(|error| self.error(path, error))
+    }
+
+    /// Returns a store with the chunks that contain selected elements.
+    fn with_chunks(&self, path: &str, selection: &Selection) -> Result<Arc<VirtualStore>, Error> {
+        let positions = || {
+            let array = self.store.metadata().hierarchy.array(path)?;
+            selection.check(&array.shape).ok()?;
+            Some(Plan::new(array, selection).ok()?.positions())
+        };
+        // A selection that does not fit is refused later.
+        self.store.with_chunks(path, || positions().unwrap_or_default())
     }
 
     /// Returns decoded chunks, `None` for missing ones: whole chunks in row-major order and little-endian byte order,
@@ -275,43 +372,57 @@ impl ArrayReader {
     /// `vlen-bytes`.
     pub fn decoded_chunks(&self, chunks: &[ChunkAddress]) -> Vec<Result<Option<Bytes>, Error>> {
         let addresses: Vec<&ChunkAddress> = chunks.iter().collect();
-        self.named(&addresses, batches::read(self, &addresses, Wanted::Decoded))
+        batches::read(self, &addresses, Wanted::Decoded)
     }
 
-    /// Returns the stored bytes of chunks, `None` for missing ones. Each range is relative to its chunk, and is clamped
-    /// to it.
-    pub fn stored_chunks(&self, chunks: &[(ChunkAddress, ByteRange)]) -> Vec<Result<Option<Bytes>, Error>> {
-        let (addresses, ranges): (Vec<_>, Vec<_>) =
-            chunks.iter().map(|(address, range)| (address, *range)).unzip();
-        self.named(&addresses, batches::read(self, &addresses, Wanted::Stored(&ranges)))
+    /// Returns stored bytes of chunks, `None` for missing ones.
+    pub fn stored_chunks(&self, chunks: &[(ChunkAddress, ChunkPart)]) -> Vec<Result<Option<Bytes>, Error>> {
+        let (addresses, parts): (Vec<_>, Vec<_>) =
+            chunks.iter().map(|(address, part)| (address, *part)).unzip();
+        batches::read(self, &addresses, Wanted::Stored(&parts))
     }
 
-    /// Adds store and array to the errors of chunks.
-    fn named(&self, chunks: &[&ChunkAddress], answers: Vec<Answer>) -> Vec<Result<Option<Bytes>, Error>> {
-        let named = |(chunk, answer): (&&ChunkAddress, Answer)| {
-            answer.map_err(|error| self.error(&chunk.path, error))
-        };
-        chunks.iter().zip(answers).map(named).collect()
+    /// Returns the length of a stored chunk in bytes; `None` if it is missing.
+    ///
+    /// # Errors
+    /// The chunk table cannot be read.
+    pub fn stored_length(&self, chunk: &ChunkAddress) -> Result<Option<u64>, Error> {
+        let path = chunk.path.as_str();
+        let array = self.store.metadata().hierarchy.array(path);
+        let position = array.and_then(|array| {
+            let counts = array.chunk_grid.counts(&array.shape);
+            chunk_position(chunk.indices.iter().copied(), &counts)
+        });
+        let Some(position) = position else { return Ok(None) };
+        let store = self.store.with_chunks(path, || vec![position])?;
+        let entry = store.hierarchy.array(path).and_then(|array| array.chunks.get(position));
+        Ok(entry.map(|entry| match entry {
+            ChunkEntry::Inline(bytes) => bytes.len() as u64,
+            ChunkEntry::Reference(place) => place.length,
+        }))
     }
 
     fn error(&self, path: &str, error: ArrayError) -> Error {
-        Error::of_array(self.store.name(), path, error)
-    }
-
-    fn array(&self, path: &str) -> Result<&Array, ArrayError> {
-        self.store.hierarchy.array(path).ok_or(ArrayError::NO_ARRAY)
+        Error::of_array(self.store.metadata().name(), path, error)
     }
 
     fn elements<'a>(&'a self, array: &'a Array) -> Result<Elements<'a>, ArrayError> {
         Elements::new(array, self.most, self.foreign.as_deref())
     }
 
-    fn files(&self) -> Files<'_> {
-        Files { store: &self.store, options: &self.options, pool: &self.files }
+    fn files<'a>(&'a self, store: &'a VirtualStore) -> Files<'a> {
+        let interrupt = self.interrupt.as_deref();
+        Files { store, options: &self.options, pool: &self.files, interrupt }
     }
 
-    fn read_into(&self, path: &str, selection: &Selection, out: &mut [u8]) -> Result<(), ArrayError> {
-        let array = self.array(path)?;
+    fn read_into(
+        &self,
+        store: &VirtualStore,
+        path: &str,
+        selection: &Selection,
+        out: &mut [u8],
+    ) -> Result<(), ArrayError> {
+        let array = store.hierarchy.array(path).ok_or(ArrayError::NO_ARRAY)?;
         let count = selection.check(&array.shape)?;
         let size = array.data_type.size().ok_or(ArrayError::VARIABLE_SIZE)?;
         let too_large = || selection::too_large(&selection.shape());
@@ -324,12 +435,23 @@ impl ArrayReader {
             return Ok(());
         }
         let plan = Plan::new(array, selection)?;
-        let place = Place::new(&plan, self.elements(array)?, selection.lengths()?, out)?;
-        self.run(&plan, plan.parts(), &place)
+        let note = |error| self.note(path, error);
+        let reading = self.reading(path, &note);
+        let place = Place::new(&plan, self.elements(array)?, selection.lengths()?, out, reading)?;
+        let cached = |part: &mut Part<'_>| {
+            part.cached = self.cache.as_ref().and_then(|cache| cache.get(path, part.position));
+            part.cached.is_some()
+        };
+        self.run(store, &plan, plan.parts(), &place, cached)
     }
 
-    fn variable(&self, path: &str, selection: &Selection) -> Result<Vec<Bytes>, ArrayError> {
-        let array = self.array(path)?;
+    fn variable(
+        &self,
+        store: &VirtualStore,
+        path: &str,
+        selection: &Selection,
+    ) -> Result<Vec<Bytes>, ArrayError> {
+        let array = store.hierarchy.array(path).ok_or(ArrayError::NO_ARRAY)?;
         if array.data_type.size().is_some() {
             return Err(ArrayError::invalid("its elements have a fixed size"));
         }
@@ -337,23 +459,35 @@ impl ArrayReader {
             return Ok(Vec::new());
         }
         let plan = Plan::new(array, selection)?;
-        let place = PlaceVariable::new(&plan, selection.lengths()?, self.most)?;
-        self.run(&plan, plan.whole_parts(), &place)?;
+        let note = |error| self.note(path, error);
+        let reading = self.reading(path, &note);
+        let place = PlaceVariable::new(&plan, selection.lengths()?, self.most, reading)?;
+        self.run(store, &plan, plan.whole_parts(), &place, |_| false)?;
         Ok(place.into_elements())
+    }
+
+    fn reading<'a>(&'a self, path: &'a str, note: &'a place::Missing<'a>) -> Reading<'a> {
+        Reading { path, cache: self.cache.as_ref(), missing: self.missing.as_ref().map(|_| note) }
     }
 
     fn run<'p, W: Work<Part<'p>>>(
         &self,
+        store: &VirtualStore,
         plan: &Plan<'_>,
         parts: impl Iterator<Item = Result<Part<'p>, ArrayError>> + Send,
         work: &W,
+        cached: impl Fn(&mut Part<'p>) -> bool + Sync,
     ) -> Result<(), ArrayError> {
-        let files = self.files();
+        let files = self.files(store);
         let mut sources = plan.array.chunks.references.iter().map(|column| column.source);
         let is_local = sources.all(|source| files.is_local(source));
-        let placed = |part: Part<'p>| match part.bytes {
-            Stored::At(reference) => (part, Some(reference)),
-            Stored::Missing | Stored::Inline(_) => (part, None),
+        let placed = |mut part: Part<'p>| {
+            let place = match part.bytes {
+                Stored::At(place) => Some(place),
+                Stored::Missing | Stored::Inline(_) => None,
+            };
+            let is_cached = place.is_some() && !part.is_plain && cached(&mut part);
+            (part, place.filter(|_| !is_cached))
         };
         run::run(parts.map(|part| part.map(placed)), plan.extent(is_local), files, work)
     }

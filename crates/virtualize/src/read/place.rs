@@ -6,6 +6,7 @@ use bytes::Bytes;
 use virtualize_zarr::{Array, FillValue};
 
 use super::{
+    cache::Cache,
     elements::Elements,
     plan::{Part, Picked, Plan, Stored},
     run::{self, Scratch, Work, lock, read_now},
@@ -25,6 +26,33 @@ pub(super) struct Place<'a> {
     shape: Vec<usize>,
     /// A missing element.
     background: Vec<u8>,
+    read: Reading<'a>,
+}
+
+/// What is known of a read: the array, and what happens to chunks whose files are missing.
+#[derive(Clone, Copy)]
+pub(super) struct Reading<'a> {
+    /// Path of the array.
+    pub(super) path: &'a str,
+    pub(super) cache: Option<&'a Cache>,
+    /// Records that a chunk was missing or had changed; without it, that is an error.
+    pub(super) missing: Option<&'a Missing<'a>>,
+}
+
+/// Receives the reason why a chunk reads as the fill value.
+pub(super) type Missing<'a> = dyn Fn(ArrayError) + Sync + 'a;
+
+impl Reading<'_> {
+    /// Returns whether a chunk whose file cannot be read counts as missing.
+    fn accepts(&self, plan: &Plan<'_>, position: u64, error: &ArrayError) -> bool {
+        match self.missing.filter(|_| error.is_of_source()) {
+            Some(missing) => {
+                missing(plan.wrong(position, error.clone()));
+                true
+            }
+            None => false,
+        }
+    }
 }
 
 /// Selected elements of a part, in a source and in the result.
@@ -40,11 +68,18 @@ struct Places<'a> {
 impl<'a> Work<Part<'a>> for Place<'a> {
     fn run(
         &self,
-        part: Part<'a>,
+        mut part: Part<'a>,
         bytes: Result<run::Bytes<'_>, ArrayError>,
         scratch: &mut Scratch,
     ) -> Result<(), ArrayError> {
         let placed = bytes.and_then(|bytes| self.place(&part, part.stored(bytes), scratch));
+        let placed = match placed {
+            Err(error) if self.read.accepts(self.plan, part.position, &error) => {
+                part.bytes = Stored::Missing;
+                self.place(&part, run::Bytes::Here(&[]), scratch)
+            }
+            placed => placed,
+        };
         placed.map_err(|error| self.plan.wrong(part.position, error))
     }
 }
@@ -56,9 +91,10 @@ impl<'a> Place<'a> {
         elements: Elements<'a>,
         shape: Vec<usize>,
         out: &'a mut [u8],
+        read: Reading<'a>,
     ) -> Result<Self, ArrayError> {
         let slabs = Slabs::new(out, &shape, plan);
-        Ok(Self { plan, elements, slabs, shape, background: background(plan.array)? })
+        Ok(Self { plan, elements, slabs, shape, background: background(plan.array)?, read })
     }
 
     fn place(&self, part: &Part<'_>, bytes: run::Bytes<'_>, scratch: &mut Scratch) -> Result<(), ArrayError> {
@@ -74,6 +110,9 @@ impl<'a> Place<'a> {
         }
         let length = self.elements.length(&part.shape)?;
         let places = Places::of(self.plan, part, &self.shape, size, true).ok_or_else(outside)?;
+        if let Some(elements) = &part.cached {
+            return self.copy(&places, elements);
+        }
         if let Some(to) = places.whole(length, size)
             && let Some(done) =
                 self.slabs.contiguous(to, length, |out| self.directly(part, bytes, out, scratch))
@@ -128,6 +167,15 @@ impl<'a> Place<'a> {
             true => stored,
             false => self.elements.decode(&part.shape, stored, scratch)?,
         };
+        if let Some(cache) = self.read.cache.filter(|_| !part.is_plain && matches!(part.bytes, Stored::At(_)))
+        {
+            cache.keep(self.read.path, part.position, elements);
+        }
+        self.copy(places, elements)
+    }
+
+    /// Copies the selected elements of a decoded part.
+    fn copy(&self, places: &Places<'_>, elements: &[u8]) -> Result<(), ArrayError> {
         let mut write = |dims: &[Dim<'_>], from: usize, target: (&mut [u8], usize)| {
             copy(dims, self.plan.element, (elements, from), target)
         };
@@ -238,6 +286,7 @@ pub(super) struct PlaceVariable<'a> {
     /// Most bytes of all elements.
     most: u64,
     result: Mutex<Variable>,
+    read: Reading<'a>,
 }
 
 struct Variable {
@@ -247,7 +296,12 @@ struct Variable {
 
 impl<'a> PlaceVariable<'a> {
     /// Allocates memory for the result, in which all elements are missing.
-    pub(super) fn new(plan: &'a Plan<'a>, shape: Vec<usize>, most: u64) -> Result<Self, ArrayError> {
+    pub(super) fn new(
+        plan: &'a Plan<'a>,
+        shape: Vec<usize>,
+        most: u64,
+        read: Reading<'a>,
+    ) -> Result<Self, ArrayError> {
         let count = shape.iter().try_fold(1_usize, |all, count| all.checked_mul(*count));
         let mut all = Vec::new();
         let reserved = count.map(|count| all.try_reserve_exact(count));
@@ -260,7 +314,7 @@ impl<'a> PlaceVariable<'a> {
             return Err(ArrayError::text_too_large(most));
         }
         all.resize(count, fill);
-        Ok(Self { plan, shape, most, result: Mutex::new(Variable { all, bytes }) })
+        Ok(Self { plan, shape, most, result: Mutex::new(Variable { all, bytes }), read })
     }
 
     /// Returns the elements, once all parts are placed.
@@ -308,7 +362,10 @@ impl<'a> Work<Part<'a>> for PlaceVariable<'a> {
             return Ok(());
         }
         let placed = bytes.and_then(|bytes| self.place(&part, part.stored(bytes), scratch));
-        placed.map_err(|error| self.plan.wrong(part.position, error))
+        match placed {
+            Err(error) if self.read.accepts(self.plan, part.position, &error) => Ok(()),
+            placed => placed.map_err(|error| self.plan.wrong(part.position, error)),
+        }
     }
 }
 

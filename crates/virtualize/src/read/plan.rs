@@ -1,6 +1,6 @@
 //! The parts of chunks that a selection needs, one after the other.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, sync::Arc};
 
 use virtualize_bytes::ByteRange;
 use virtualize_zarr::{
@@ -26,8 +26,10 @@ pub(super) struct Plan<'a> {
     /// Bytes of a stored element.
     pub(super) element: usize,
     pick: Pick<'a>,
-    /// Columns of the manifest, each with its first and last position.
+    /// Columns of the manifest, each with its first and last position, in ascending order.
     columns: Vec<(u64, u64, &'a References)>,
+    /// Whether each column ends before the next one begins.
+    is_disjoint: bool,
 }
 
 enum Pick<'a> {
@@ -62,6 +64,8 @@ pub(super) struct Part<'a> {
     pub(super) picked: Picked<'a>,
     /// Whether the bytes are bare elements.
     pub(super) is_plain: bool,
+    /// The decoded chunk, if it is in the cache.
+    pub(super) cached: Option<Arc<[u8]>>,
 }
 
 /// Location of stored bytes.
@@ -99,6 +103,15 @@ impl<'a> Plan<'a> {
             let last = column.len().checked_sub(1)?;
             Some((column.get(0)?.0, column.get(last)?.0, column))
         };
+        let mut columns: Vec<_> = array.chunks.references.iter().filter_map(bounds).collect();
+        columns.sort_unstable_by_key(|(first, last, _)| (*first, *last));
+        let mut end = None;
+        let longest = columns.iter().map(|(first, last, _)| {
+            let overlap = end.is_some_and(|end| end >= *first);
+            end = end.max(Some(*last));
+            overlap
+        });
+        let is_disjoint = !longest.fold(false, |any, overlap| any | overlap);
         Ok(Self {
             array,
             counts: array.chunk_grid.counts(&array.shape),
@@ -106,7 +119,8 @@ impl<'a> Plan<'a> {
             // Elements of variable length are placed by number.
             element: usize::try_from(array.data_type.size().unwrap_or(8)).unwrap_or(usize::MAX),
             pick,
-            columns: array.chunks.references.iter().filter_map(bounds).collect(),
+            columns,
+            is_disjoint,
         })
     }
 
@@ -129,6 +143,14 @@ impl<'a> Plan<'a> {
         match &self.pick {
             Pick::Axes(axes) => axes.iter().fold(1, |all, axis| all.saturating_mul(axis.touched())),
             Pick::Points { sorted, .. } => sorted.chunk_by(|one, other| one.0 == other.0).count() as u64,
+        }
+    }
+
+    /// Returns the positions of the chunks that contain selected elements.
+    pub(super) fn positions(&self) -> Vec<u64> {
+        match &self.pick {
+            Pick::Axes(_) => self.whole_parts().map_while(Result::ok).map(|part| part.position).collect(),
+            Pick::Points { sorted, .. } => sorted.iter().map(|(position, _)| *position).collect(),
         }
     }
 
@@ -194,7 +216,11 @@ impl<'a> Plan<'a> {
         if let Some(bytes) = self.array.chunks.inline.get(&position) {
             return Stored::Inline(bytes);
         }
-        let mut near = self.columns.iter().filter(|(first, last, _)| (*first..=*last).contains(&position));
+        let ahead = self.columns.partition_point(|(first, ..)| *first <= position);
+        let before = self.columns.get(..ahead).unwrap_or_default();
+        let near =
+            if self.is_disjoint { before.get(ahead.saturating_sub(1)..).unwrap_or_default() } else { before };
+        let mut near = near.iter().filter(|(_, last, _)| *last >= position);
         near.find_map(|(_, _, column)| column.find(position)).map_or(Stored::Missing, Stored::At)
     }
 }
@@ -251,6 +277,7 @@ impl<'p> Parts<'p> {
                 bytes: plan.stored(position),
                 picked: Picked::Axes(parts),
                 is_plain: false,
+                cached: None,
             })
         }))
     }
@@ -280,7 +307,8 @@ impl<'p> Parts<'p> {
                     all.checked_mul(*size)?.checked_add(at)
                 })
             };
-            let whole = Part { position, shape, bytes, picked: Picked::Points(Vec::new()), is_plain: false };
+            let picked = Picked::Points(Vec::new());
+            let whole = Part { position, shape, bytes, picked, is_plain: false, cached: None };
             if let Some(reference) = whole.plain_reference(plan).filter(|_| self.divides) {
                 let point = rest.first()?.1;
                 let offset = index(point)?.checked_mul(plan.element as u64)?;
@@ -437,7 +465,7 @@ impl<'p> Blocks<'p> {
         let reference =
             Reference { offset: self.reference.offset.checked_add(offset)?, length, ..self.reference };
         let (bytes, picked) = (Stored::At(reference), Picked::Axes(parts));
-        Some(Part { position: self.position, shape, bytes, picked, is_plain: true })
+        Some(Part { position: self.position, shape, bytes, picked, is_plain: true, cached: None })
     }
 }
 

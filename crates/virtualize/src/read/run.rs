@@ -9,6 +9,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 use futures::{
@@ -79,7 +80,7 @@ where
 {
     /// Returns the next batch; `None` after the last, or if the run stops.
     pub(super) fn next(&self) -> Option<Batch<P>> {
-        if self.stopped.load(Ordering::Relaxed) {
+        if self.is_stopped() || self.is_interrupted() {
             return None;
         }
         let next = lock(&self.batches).next();
@@ -93,6 +94,15 @@ where
     pub(super) fn fail(&self, error: ArrayError) {
         self.stopped.store(true, Ordering::Relaxed);
         lock(&self.failed).get_or_insert(error);
+    }
+
+    /// Stops the run if the caller wants that.
+    fn is_interrupted(&self) -> bool {
+        let is_interrupted = self.files.interrupt.is_some_and(|interrupt| interrupt());
+        if is_interrupted {
+            self.fail(ArrayError::Interrupted);
+        }
+        is_interrupted
     }
 
     pub(super) fn is_stopped(&self) -> bool {
@@ -274,6 +284,9 @@ const REMOTE: Merging = Merging { gap: 512 << 10, longest: 1 << 20 };
 /// Most bytes that are requested or wait to be decoded.
 const IN_FLIGHT: u64 = 64 << 20;
 
+/// Time between two looks at the interrupt while requests are on their way.
+const PATIENCE: Duration = Duration::from_millis(50);
+
 /// A batch with its bytes.
 type Fetched<P> = (Batch<P>, Result<bytes::Bytes, ArrayError>);
 
@@ -338,7 +351,17 @@ async fn fetch<P, I, W>(
             requests.push(request(shared.files, &opening, batch));
             next = shared.next();
         }
-        let Some(fetched) = requests.next().await else { return };
+        let fetched = loop {
+            match shared.files.interrupt {
+                None => break requests.next().await,
+                Some(_) => match tokio::time::timeout(PATIENCE, requests.next()).await {
+                    Ok(fetched) => break fetched,
+                    Err(_) if shared.is_interrupted() => return,
+                    Err(_) => {}
+                },
+            }
+        };
+        let Some(fetched) = fetched else { return };
         let bytes = fetched.0.span.length;
         requested -= bytes;
         queue.push(fetched, bytes);

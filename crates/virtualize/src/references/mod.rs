@@ -3,9 +3,12 @@
 mod convert;
 mod diff;
 mod read;
+mod tables;
 mod validate;
 
 pub use convert::{convert, from_text, to_text};
 pub use diff::{ChunkDifference, Difference, NodeDifference, compare, diff};
-pub use read::{ReadOptions, read_references, record_sources};
+pub(crate) use read::{OpenReferences, open_references, resolved};
+pub use read::{read_references, record_sources};
+pub(crate) use tables::Tables;
 pub use validate::{Checked, Sample, ValidationReport, validate};

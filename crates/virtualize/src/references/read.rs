@@ -3,24 +3,27 @@
 use std::{collections::BTreeMap, path::Path};
 
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use virtualize_bytes::{ByteRange, ReadRanges};
 use virtualize_map::{Diagnostic, Report, Severity};
 use virtualize_references::ReferenceSet;
-#[cfg(feature = "full")]
-use virtualize_references::{ParquetReferences, ReferencesError};
 use virtualize_remedy::Code;
 use virtualize_store::{Object, StoreError, StoreOptions};
 use virtualize_zarr::{
     Array, ChunkEntry, ChunkManifest, Codec, Hierarchy, Reference, References, ReferencesBuilder, Source,
 };
 
-use crate::{error::Error, sources::source_of, store::VirtualStore};
+use super::tables::Tables;
+use crate::{
+    error::Error,
+    options::ReadOptions,
+    relocate::{Relocation, relocate},
+    sources::source_of,
+    store::VirtualStore,
+};
 
-/// Size limit of a document in bytes.
-const LARGEST: u64 = 16 << 30;
 /// Name of the metadata file in kerchunk's Parquet layout.
-const ZMETADATA: &str = ".zmetadata";
+pub(super) const ZMETADATA: &str = ".zmetadata";
 
 /// Reads references: kerchunk JSON (versions 0 and 1), JSON with Zarr v3 keys, a folder or prefix with
 /// `references.json`, kerchunk's Parquet layout, or an Icechunk repository. Urls of sources become absolute. The sizes
@@ -30,20 +33,59 @@ const ZMETADATA: &str = ".zmetadata";
 /// # Errors
 /// [`Error::Store`], [`Error::References`], [`Error::Icechunk`].
 pub async fn read_references(location: &str, options: &ReadOptions) -> Result<VirtualStore, Error> {
-    let (name, mut set) = match find(location, options).await? {
+    let opened = open_references(location, options).await?;
+    let store = resolved(opened.set, &opened.name, location, options).await?;
+    match opened.tables {
+        None => Ok(store),
+        Some(tables) => tables.complete(store, true, location, options).boxed().await,
+    }
+}
+
+/// References that were opened.
+pub(crate) struct OpenReferences {
+    /// Name in messages.
+    pub(crate) name: String,
+    /// All references, or metadata without chunks if there are tables.
+    pub(crate) set: ReferenceSet,
+    pub(crate) tables: Option<Tables>,
+    /// The version of the references themselves.
+    pub(crate) version: Source,
+}
+
+/// Opens references. Chunk tables that consist of several parts are not read.
+pub(crate) async fn open_references(location: &str, options: &ReadOptions) -> Result<OpenReferences, Error> {
+    match find(location, options).await? {
         Found::Json(object) => {
-            let set = virtualize_references::from_json(&whole(&object).await?);
+            let set = virtualize_references::from_json(&whole(&object, options).await?);
             let name = object.name().to_owned();
             let set =
                 set.map_err(|source| Error::References { name: name.clone(), reason: source.to_string() })?;
-            (name, set)
+            Ok(OpenReferences { name, set, tables: None, version: source_of(&object) })
         }
-        Found::Parquet(zmetadata) => (location.to_owned(), parquet(location, &zmetadata, options).await?),
+        Found::Native(opened) => Ok(*opened),
         #[cfg(feature = "full")]
-        Found::Repository(read) => (location.to_owned(), plain(*read)),
-    };
+        Found::Parquet(zmetadata) => Tables::parquet(location, &zmetadata, options).await,
+        #[cfg(not(feature = "full"))]
+        Found::Parquet(zmetadata) => Err(needs_full(zmetadata.name(), "kerchunk-parquet")),
+        #[cfg(feature = "full")]
+        Found::Repository(repository) => Ok(Tables::repository(location, repository)),
+    }
+}
+
+/// Completes what was read from references: urls of sources become absolute, and files that are referred to as a whole
+/// get their size.
+pub(crate) async fn resolved(
+    mut set: ReferenceSet,
+    name: &str,
+    location: &str,
+    options: &ReadOptions,
+) -> Result<VirtualStore, Error> {
     let mut diagnostics = left_out(&set);
     diagnostics.extend(resolve_urls(&mut set.hierarchy, location, options)?);
+    if !options.rewrite.is_empty() {
+        let rules = Relocation::Rewrite(options.rewrite.clone());
+        relocate(&mut set.hierarchy.sources, &rules, false)?;
+    }
     resolve_whole_files(&mut set, &options.store).await?;
     let mut store = VirtualStore::of(set.hierarchy, name);
     store.report = Report { diagnostics, ..Report::default() };
@@ -54,8 +96,9 @@ pub async fn read_references(location: &str, options: &ReadOptions) -> Result<Vi
 enum Found {
     Json(std::sync::Arc<Object>),
     Parquet(std::sync::Arc<Object>),
+    Native(Box<OpenReferences>),
     #[cfg(feature = "full")]
-    Repository(Box<virtualize_icechunk::ReadRepository>),
+    Repository(Box<virtualize_icechunk::OpenRepository>),
 }
 
 /// Detects the kind of reference set at a location, and opens its first file.
@@ -73,22 +116,31 @@ async fn find(location: &str, options: &ReadOptions) -> Result<Found, Error> {
     match open(below.clone()).await {
         Ok(object) => Ok(Found::Json(object)),
         Err(error @ StoreError::NotFound { .. }) => match open(below_of(location, ZMETADATA)).await {
-            Ok(zmetadata) => Ok(Found::Parquet(zmetadata)),
-            Err(StoreError::NotFound { .. }) => repository(location, options, error.into()).await,
+            Ok(zmetadata) if is_parquet(&zmetadata, options).await? => Ok(Found::Parquet(zmetadata)),
+            Ok(_) | Err(StoreError::NotFound { .. }) => {
+                let error = match repository(location, options, error.into()).await {
+                    Err(error @ Error::Store(StoreError::NotFound { .. })) => error,
+                    found => return found,
+                };
+                match Tables::native(location, options).boxed().await? {
+                    Some(opened) => Ok(Found::Native(Box::new(opened))),
+                    None => Err(error),
+                }
+            }
             Err(error) => Err(error.into()),
         },
         Err(error) => Err(error.into()),
     }
 }
 
-fn below_of(location: &str, key: &str) -> String {
-    format!("{}/{key}", location.trim_end_matches('/'))
+/// Returns whether `.zmetadata` is that of kerchunk's Parquet layout, not of a Zarr v2 store.
+async fn is_parquet(zmetadata: &Object, options: &ReadOptions) -> Result<bool, Error> {
+    let text = whole(zmetadata, options).await?;
+    Ok(text.windows(b"\"record_size\"".len()).any(|window| window == b"\"record_size\""))
 }
 
-#[cfg(not(feature = "full"))]
-#[expect(clippy::unused_async, reason = "the other one waits")]
-async fn parquet(location: &str, _: &Object, _: &ReadOptions) -> Result<ReferenceSet, Error> {
-    Err(needs_full(location, "kerchunk-parquet"))
+pub(super) fn below_of(location: &str, key: &str) -> String {
+    format!("{}/{key}", location.trim_end_matches('/'))
 }
 
 #[cfg(not(feature = "full"))]
@@ -97,32 +149,10 @@ fn needs_full(location: &str, format: &str) -> Error {
     Error::References { name: location.to_owned(), reason }
 }
 
-/// Reads kerchunk's Parquet layout. Each array has its own files; files without chunks may be missing.
-#[cfg(feature = "full")]
-async fn parquet(location: &str, zmetadata: &Object, options: &ReadOptions) -> Result<ReferenceSet, Error> {
-    let failed = |key: &str, error: ReferencesError| Error::References {
-        name: below_of(location, key),
-        reason: error.to_string(),
-    };
-    let read = ParquetReferences::new(&whole(zmetadata).await?);
-    let mut set = read.map_err(|error| failed(ZMETADATA, error))?;
-    for (array, files) in set.arrays() {
-        for file in 0..files {
-            let key = format!("{array}/refs.{file}.parq");
-            match virtualize_store::open(&below_of(location, &key), &options.store).await {
-                Ok(object) => set.add(&key, whole(&object).await?).map_err(|error| failed(&key, error))?,
-                Err(StoreError::NotFound { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-    set.finish().map_err(|error| failed(ZMETADATA, error))
-}
-
 #[cfg(feature = "full")]
 async fn repository(location: &str, options: &ReadOptions, otherwise: Error) -> Result<Found, Error> {
-    match crate::commit::read(location, &options.version, &options.store).await? {
-        Some(read) => Ok(Found::Repository(Box::new(read))),
+    match crate::commit::open_version(location, &options.version, &options.store).await? {
+        Some(repository) => Ok(Found::Repository(Box::new(repository))),
         None => Err(otherwise),
     }
 }
@@ -135,21 +165,22 @@ async fn repository(location: &str, options: &ReadOptions, otherwise: Error) -> 
     }
 }
 
-/// Reads a whole document of at most [`LARGEST`] bytes.
-async fn whole(object: &Object) -> Result<Bytes, Error> {
+/// Reads a whole document.
+pub(super) async fn whole(object: &Object, options: &ReadOptions) -> Result<Bytes, Error> {
     let size = object.size();
-    if size > LARGEST {
-        let reason = format!("{size} bytes, more than the {LARGEST} that are read");
-        return Err(Error::References { name: object.name().to_owned(), reason });
-    }
+    check_size(object.name(), size, options)?;
     let parts = object.read_ranges(&[ByteRange::new(0, size)]).await?;
     Ok(parts.into_iter().next().unwrap_or_default())
 }
 
-#[cfg(feature = "full")]
-fn plain(read: virtualize_icechunk::ReadRepository) -> ReferenceSet {
-    let virtualize_icechunk::ReadRepository { hierarchy, left_out } = read;
-    ReferenceSet { hierarchy, whole_files: Vec::new(), ignored: Vec::new(), left_out }
+/// Refuses references that take more bytes than the limit.
+pub(super) fn check_size(name: &str, bytes: u64, options: &ReadOptions) -> Result<(), Error> {
+    let most = options.limits.metadata_bytes;
+    if bytes <= most {
+        return Ok(());
+    }
+    let reason = format!("the references take {bytes} bytes, more than the limit of {most}");
+    Err(Error::References { name: name.to_owned(), reason })
 }
 
 /// Returns a warning for each omitted array and key.
@@ -251,23 +282,6 @@ pub(super) fn is_plain(array: &Array) -> bool {
 
 /// Name of the reference file in a folder or prefix (`zarr3`).
 pub(super) const IN_FOLDER: &str = "references.json";
-
-/// Options for reading a reference set.
-#[derive(Clone, Debug)]
-pub struct ReadOptions {
-    /// Access to the reference set and its sources.
-    pub store: StoreOptions,
-    /// Folder or prefix against which relative urls are resolved; by default that of the references.
-    pub relative_to: Option<String>,
-    /// Branch, tag or snapshot of an Icechunk repository.
-    pub version: String,
-}
-
-impl Default for ReadOptions {
-    fn default() -> Self {
-        Self { store: StoreOptions::default(), relative_to: None, version: "main".to_owned() }
-    }
-}
 
 /// Returns whether a location is not a local path.
 pub(super) fn is_remote(location: &str) -> bool {

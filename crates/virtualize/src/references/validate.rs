@@ -18,12 +18,14 @@ use virtualize_zarr::{
     in_byte_order,
 };
 
+use crate::options::ReadOptions;
+
 use super::{
     diff::{
         Aligned, LARGEST, aligned, are_stored_alike, both_lack_a_chunk, chunk_shape, is_full_of,
         missing_reads, name, pairs, place,
     },
-    read::{Part, Place, Places, ReadOptions, is_plain, parts, places},
+    read::{Part, Place, Places, is_plain, parts, places},
 };
 use crate::{
     decode,

@@ -17,7 +17,8 @@ use virtualize::zarr::{
     Node, References, Source, SourceId, ZarrFormat, chunk_indices,
 };
 use virtualize::{
-    ArrayReader, AxisSelection, ByteRange, ChunkAddress, Selection, StoreOptions, VirtualStore, read_array,
+    ArrayReader, AxisSelection, ByteRange, ChunkAddress, ChunkPart, Selection, StoreOptions, VirtualStore,
+    read_array,
 };
 use virtualize_bytes::{BoxFuture, ReadErrorKind};
 use virtualize_store::{FileVersion, ForeignError, ForeignStore};
@@ -363,7 +364,8 @@ fn random_selections_are_those_of_the_model() {
         }
         let whole = selected(&Selection::all(&model.array.shape));
         let expected = whole.iter().flat_map(|at| model.read(at)).collect::<Vec<u8>>();
-        let read = futures::executor::block_on(read_array(reader.store(), "a", &StoreOptions::default()));
+        let store = store_of(&folder.0, model.array.clone(), &model.files);
+        let read = futures::executor::block_on(read_array(&store, "a", &StoreOptions::default()));
         assert!(read.unwrap().bytes == expected, "{what}");
         chunks_are_those_of_the_model(&model, &reader, &what);
     }
@@ -375,8 +377,13 @@ fn chunks_are_those_of_the_model(model: &Model, reader: &ArrayReader, what: &str
     let mut addresses = Vec::new();
     each(&counts, |indices| addresses.push(ChunkAddress { path: "a".to_owned(), indices: indices.to_vec() }));
     let decoded = reader.decoded_chunks(&addresses);
-    let range = |n: u64| ByteRange::new(n % 3, if n.is_multiple_of(5) { u64::MAX } else { n % 7 });
-    let wanted: Vec<_> = addresses.iter().cloned().zip((0..).map(range)).collect();
+    let part = |n: u64| match n % 5 {
+        0 => ChunkPart::From(n % 3),
+        1 => ChunkPart::Last(n % 7),
+        2 => ChunkPart::Whole,
+        _ => ChunkPart::Range(n % 3, n % 3 + n % 7),
+    };
+    let wanted: Vec<_> = addresses.iter().cloned().zip((0..).map(part)).collect();
     let stored = reader.stored_chunks(&wanted);
     for ((position, address), (decoded, stored)) in (0..).zip(&addresses).zip(decoded.into_iter().zip(stored))
     {
@@ -386,7 +393,7 @@ fn chunks_are_those_of_the_model(model: &Model, reader: &ArrayReader, what: &str
             continue;
         }
         let bytes = encoded(model, &address.indices);
-        let wanted = range(position).clamp_to(bytes.len() as u64);
+        let wanted = part(position).range(bytes.len() as u64);
         assert_eq!(
             stored.unwrap(),
             bytes[wanted.start as usize..wanted.end() as usize],
@@ -687,4 +694,38 @@ fn strings_are_selected() {
     }
     let error = reader.read("strings/vlen", &Selection::all(&[3]), &mut [0; 3]).unwrap_err();
     assert!(error.to_string().ends_with("its elements have no fixed size"), "{error}");
+}
+
+/// Chunks that were recorded with two versions of a file: those of the other version are refused, whichever is read first.
+#[test]
+fn chunks_of_another_version_of_a_file_are_refused() {
+    let folder = Folder::new("versions");
+    let path = folder.0.join("0.raw");
+    std::fs::write(&path, [1, 2, 3, 4]).unwrap();
+    let url = format!("file://{}", path.display());
+    let mut hierarchy = Hierarchy::new(ZarrFormat::V3);
+    hierarchy.sources = [4, 5].map(|size| Source { url: url.clone(), size, ..Source::default() }).into();
+    let column = |source: u32, position: u64| References {
+        source: SourceId(source),
+        positions: Some(vec![position].into()),
+        offsets: vec![2 * position].into(),
+        lengths: Lengths::Uniform(2),
+    };
+    let array = Array {
+        shape: vec![4],
+        data_type: DataType::UInt8,
+        chunk_grid: ChunkGrid::Regular(vec![2]),
+        fill_value: Some(FillValue::zero(&DataType::UInt8)),
+        codecs: vec![Codec::Bytes { endian: None }],
+        dimension_names: vec![None],
+        attributes: serde_json::Map::new(),
+        chunks: ChunkManifest { references: vec![column(0, 0), column(1, 1)], ..ChunkManifest::default() },
+    };
+    hierarchy.root.children.insert("a".to_owned(), Node::Array(Box::new(array)));
+    let reader = ArrayReader::new(Arc::new(VirtualStore::of(hierarchy, "memory")), StoreOptions::default());
+    let chunk = |start: u64| Selection::Axes(vec![AxisSelection::Range { start, step: 1, count: 2 }]);
+    assert_eq!(read(&reader, &chunk(0)).unwrap(), [1, 2]);
+    let error = read(&reader, &chunk(2)).unwrap_err();
+    assert!(error.to_string().contains("has changed"), "{error}");
+    assert_eq!(read(&reader, &chunk(0)).unwrap(), [1, 2]);
 }

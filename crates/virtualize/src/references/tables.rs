@@ -1,0 +1,440 @@
+//! Chunk tables that are read in parts: record files of kerchunk's Parquet layout, manifests of Icechunk, objects of a Zarr
+//! store.
+
+use std::collections::BTreeMap;
+#[cfg(feature = "full")]
+use std::{collections::HashMap, ops::Range};
+
+#[cfg(feature = "full")]
+use bytes::Bytes;
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use serde_json::Value;
+#[cfg(feature = "full")]
+use virtualize_icechunk::{ChunkTable, Native, OpenRepository};
+#[cfg(feature = "full")]
+use virtualize_references::ParquetReferences;
+use virtualize_references::{NativeStore, ReferenceSet, ReferencesError};
+#[cfg(feature = "full")]
+use virtualize_store::Object;
+use virtualize_store::StoreError;
+use virtualize_zarr::{Array, Source, node};
+#[cfg(feature = "full")]
+use virtualize_zarr::{Hierarchy, Node, SourceId, chunk_indices};
+
+use super::read::{OpenReferences, ZMETADATA, below_of, check_size, resolved, whole};
+#[cfg(feature = "full")]
+use crate::{commit::failed, sources::source_of};
+use crate::{error::Error, options::ReadOptions, store::VirtualStore};
+
+/// The chunk tables of all arrays.
+pub(crate) enum Tables {
+    /// Each chunk is an object of its own, whose existence and size the store knows.
+    Native(NativeStore),
+    #[cfg(feature = "full")]
+    Parquet {
+        references: ParquetReferences,
+        /// Number of record files, by path of the array.
+        files: HashMap<String, u64>,
+    },
+    #[cfg(feature = "full")]
+    Repository(Box<OpenRepository>),
+}
+
+/// Bytes of a reference in memory, at most.
+const REFERENCE: u64 = 40;
+/// Files that are fetched concurrently.
+#[cfg(feature = "full")]
+const CONCURRENCY: usize = 16;
+
+impl Tables {
+    /// Opens a Zarr store; `None` if there is none.
+    pub(super) async fn native(
+        location: &str,
+        options: &ReadOptions,
+    ) -> Result<Option<OpenReferences>, Error> {
+        let Some((key, documents)) = documents(location, options).await? else { return Ok(None) };
+        let failed = |error: ReferencesError| unreadable(location, key, &error);
+        let store = NativeStore::new(documents).map_err(failed)?;
+        let (name, set) = (location.to_owned(), store.metadata().map_err(failed)?);
+        let version = Source { url: virtualize_store::url_of(location)?, ..Source::default() };
+        Ok(Some(OpenReferences { name, set, tables: Some(Self::Native(store)), version }))
+    }
+
+    /// Opens kerchunk's Parquet layout.
+    #[cfg(feature = "full")]
+    pub(super) async fn parquet(
+        location: &str,
+        zmetadata: &Object,
+        options: &ReadOptions,
+    ) -> Result<OpenReferences, Error> {
+        let failed = |error: ReferencesError| unreadable(location, ZMETADATA, &error);
+        let references = ParquetReferences::new(&whole(zmetadata, options).await?).map_err(failed)?;
+        let files: HashMap<String, u64> = references.arrays().into_iter().collect();
+        let set = references.metadata().map_err(failed)?;
+        let (name, version) = (location.to_owned(), source_of(zmetadata));
+        Ok(OpenReferences { name, set, tables: Some(Self::Parquet { references, files }), version })
+    }
+
+    /// Opens a version of an Icechunk repository.
+    #[cfg(feature = "full")]
+    pub(super) fn repository(location: &str, repository: Box<OpenRepository>) -> OpenReferences {
+        let OpenRepository { hierarchy, left_out, .. } = repository.as_ref();
+        let set = ReferenceSet {
+            hierarchy: hierarchy.clone(),
+            left_out: left_out.clone(),
+            whole_files: Vec::new(),
+            ignored: Vec::new(),
+        };
+        let version =
+            Source { url: location.to_owned(), etag: Some(repository.snapshot()), ..Source::default() };
+        OpenReferences { name: location.to_owned(), set, tables: Some(Self::Repository(repository)), version }
+    }
+
+    /// Returns the number of references of all tables, or an upper bound.
+    #[cfg_attr(not(feature = "full"), expect(clippy::unused_async, reason = "the full build waits"))]
+    async fn count(&self, metadata: &VirtualStore) -> Result<u64, Error> {
+        match self {
+            Self::Native(_) => {
+                let arrays = metadata.hierarchy.arrays();
+                Ok(arrays.iter().map(|(_, array)| positions(array)).fold(0, u64::saturating_add))
+            }
+            #[cfg(feature = "full")]
+            Self::Parquet { references, files } => {
+                let rows = |count: &u64| count.saturating_mul(references.record_size());
+                Ok(files.values().map(rows).fold(0, u64::saturating_add))
+            }
+            #[cfg(feature = "full")]
+            Self::Repository(repository) => repository.references().await.map_err(failed("")),
+        }
+    }
+
+    /// Returns whether these are the tables of an Icechunk repository.
+    pub(crate) fn is_repository(&self) -> bool {
+        match self {
+            #[cfg(feature = "full")]
+            Self::Repository(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Returns the parts of an array's table that may have chunks at these positions, in ascending order; all parts
+    /// without positions.
+    pub(crate) fn parts(&self, store: &VirtualStore, path: &str, positions: Option<&[u64]>) -> Vec<usize> {
+        match (self, positions) {
+            (Self::Native(_), None) => {
+                let count = store.hierarchy.array(path).map_or(0, self::positions);
+                (0..usize::try_from(count).unwrap_or(usize::MAX)).collect()
+            }
+            (Self::Native(_), Some(positions)) => {
+                let mut all: Vec<usize> =
+                    positions.iter().filter_map(|position| usize::try_from(*position).ok()).collect();
+                all.sort_unstable();
+                all.dedup();
+                all
+            }
+            #[cfg(feature = "full")]
+            (Self::Parquet { files, .. }, None) => {
+                let count = files.get(path).copied().unwrap_or(0);
+                (0..usize::try_from(count).unwrap_or(0)).collect()
+            }
+            #[cfg(feature = "full")]
+            (Self::Parquet { references, .. }, Some(positions)) => {
+                let file = |position: &u64| usize::try_from(position / references.record_size()).ok();
+                let mut files: Vec<usize> = positions.iter().filter_map(file).collect();
+                files.sort_unstable();
+                files.dedup();
+                files
+            }
+            #[cfg(feature = "full")]
+            (Self::Repository(repository), None) => repository.manifests_within(path, None),
+            #[cfg(feature = "full")]
+            (Self::Repository(repository), Some(positions)) => {
+                let ranges = store.hierarchy.array(path).map(|array| {
+                    let counts = array.chunk_grid.counts(&array.shape);
+                    bounds(positions, &counts)
+                });
+                repository.manifests_within(path, ranges.as_deref())
+            }
+        }
+    }
+
+    /// Reads parts of the tables of some arrays. Returns a store with these arrays only.
+    pub(crate) async fn read(
+        &self,
+        wanted: &[(String, Vec<usize>)],
+        name: &str,
+        location: &str,
+        options: &ReadOptions,
+    ) -> Result<VirtualStore, Error> {
+        let set = self.set(wanted, false, location, options).await?;
+        resolved(set, name, location, options).await
+    }
+
+    /// Reads parts of the tables of some arrays. Native chunks of a repository are inlined if `inline` is set.
+    #[cfg_attr(not(feature = "full"), expect(unused_variables, reason = "there are no repositories"))]
+    async fn set(
+        &self,
+        wanted: &[(String, Vec<usize>)],
+        inline: bool,
+        location: &str,
+        options: &ReadOptions,
+    ) -> Result<ReferenceSet, Error> {
+        match self {
+            Self::Native(store) => objects(store, wanted, location, options).await,
+            #[cfg(feature = "full")]
+            Self::Parquet { references, .. } => records(references, wanted, location, options).await,
+            #[cfg(feature = "full")]
+            Self::Repository(repository) => {
+                let native = if inline { Native::Inline } else { Native::Reference };
+                manifests(repository, wanted, native, location).await
+            }
+        }
+    }
+
+    /// Adds all chunks to a store without chunks. Native chunks of a repository are inlined if `inline` is set.
+    pub(crate) async fn complete(
+        &self,
+        metadata: VirtualStore,
+        inline: bool,
+        location: &str,
+        options: &ReadOptions,
+    ) -> Result<VirtualStore, Error> {
+        check_size(location, self.count(&metadata).await?.saturating_mul(REFERENCE), options)?;
+        let arrays = metadata.hierarchy.arrays().into_iter();
+        let wanted: Vec<_> =
+            arrays.map(|(path, _)| (path.clone(), self.parts(&metadata, &path, None))).collect();
+        let set = self.set(&wanted, inline, location, options).await?;
+        let read = resolved(set, metadata.name(), location, options).await?;
+        let mut hierarchy = metadata.hierarchy.clone();
+        let mut from = read.hierarchy;
+        for (path, _) in &wanted {
+            if let (Some(array), Some(read)) = (hierarchy.array_mut(path), from.array_mut(path)) {
+                array.chunks = std::mem::take(&mut read.chunks);
+            }
+        }
+        hierarchy.sources = from.sources;
+        let mut store = VirtualStore::of(hierarchy, metadata.name());
+        store.report = metadata.report;
+        for diagnostic in read.report.diagnostics {
+            if !store.report.diagnostics.contains(&diagnostic) {
+                store.report.diagnostics.push(diagnostic);
+            }
+        }
+        Ok(store)
+    }
+}
+
+/// Returns the number of positions in the grid of an array.
+fn positions(array: &Array) -> u64 {
+    array.chunk_grid.counts(&array.shape).iter().fold(1, |all, count| all.saturating_mul(*count))
+}
+
+/// Looks up the objects of chunks. A chunk without an object is missing.
+async fn objects(
+    store: &NativeStore,
+    wanted: &[(String, Vec<usize>)],
+    location: &str,
+    options: &ReadOptions,
+) -> Result<ReferenceSet, Error> {
+    let mut found = store.of_arrays(wanted.iter().map(|(path, _)| path.as_str()));
+    for (path, positions) in wanted {
+        let look = |position: &usize| {
+            let position = *position as u64;
+            Some(object(store.key(path, position)?, position, location, options).boxed())
+        };
+        let looks: Vec<_> = positions.iter().filter_map(look).collect();
+        let mut objects = stream::iter(looks).buffered(options.store.concurrency.max(1));
+        while let Some(object) = objects.try_next().await? {
+            if let Some((position, url, length)) = object {
+                found
+                    .add(path, position, &url, length)
+                    .map_err(|error| unreadable(location, path, &error))?;
+            }
+        }
+    }
+    found.finish().map_err(|error| unreadable(location, "", &error))
+}
+
+/// Looks up the object of a chunk. Returns its position, url and size; `None` if there is none.
+async fn object(
+    key: String,
+    position: u64,
+    location: &str,
+    options: &ReadOptions,
+) -> Result<Option<(u64, String, u64)>, Error> {
+    match virtualize_store::open(&below_of(location, &key), &options.store).await {
+        Ok(object) => Ok(Some((position, object.url().to_owned(), object.bytes()))),
+        Err(StoreError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns the name of the first metadata document of a Zarr store, and all of them by key; `None` if there is no store.
+async fn documents(
+    location: &str,
+    options: &ReadOptions,
+) -> Result<Option<(&'static str, BTreeMap<String, Value>)>, Error> {
+    for (first, others) in [("zarr.json", &[][..]), (ZMETADATA, &[]), (".zgroup", &[".zattrs", ".zarray"])] {
+        let Some(root) = document(location, first, options).await? else { continue };
+        let mut all = BTreeMap::new();
+        let consolidated = root.pointer("/consolidated_metadata/metadata").and_then(Value::as_object);
+        match (first, consolidated) {
+            (ZMETADATA, _) => {
+                let members = root.get("metadata").and_then(Value::as_object).into_iter().flatten();
+                all.extend(members.map(|(key, document)| (key.clone(), document.clone())));
+            }
+            (_, Some(members)) => {
+                let key = |path: &str| node::join(path, first);
+                all.extend(members.iter().map(|(path, document)| (key(path), document.clone())));
+                all.insert(first.to_owned(), root);
+            }
+            (_, None) => nodes(location, (first, others), root, &mut all, options).await?,
+        }
+        return Ok(Some((first, all)));
+    }
+    Ok(None)
+}
+
+/// Lists the nodes of a store without consolidated metadata, and reads their documents.
+async fn nodes(
+    location: &str,
+    (first, others): (&str, &[&str]),
+    root: Value,
+    all: &mut BTreeMap<String, Value>,
+    options: &ReadOptions,
+) -> Result<(), Error> {
+    let mut groups = vec![String::new()];
+    all.insert(first.to_owned(), root);
+    while let Some(group) = groups.pop() {
+        let mut after = None;
+        loop {
+            let folder = below_of(location, &group);
+            let page = virtualize_store::list_folder(&folder, 1000, after.as_deref(), &options.store).await?;
+            for folder in &page.folders {
+                let name = folder.url.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+                let path = node::join(&group, name);
+                for name in [first].iter().chain(others) {
+                    let key = node::join(&path, name);
+                    let Some(found) = document(location, &key, options).await? else { continue };
+                    let kind = found.get("node_type").and_then(Value::as_str);
+                    if *name == ".zgroup" || kind == Some("group") {
+                        groups.push(path.clone());
+                    }
+                    all.insert(key, found);
+                }
+            }
+            check_size(location, all.len() as u64 * (4 << 10), options)?;
+            match page.next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+        if let (".zgroup", Some(found)) =
+            (first, document(location, &node::join(&group, ".zattrs"), options).await?)
+        {
+            all.insert(node::join(&group, ".zattrs"), found);
+        }
+    }
+    Ok(())
+}
+
+/// Reads a metadata document; `None` if it does not exist.
+async fn document(location: &str, key: &str, options: &ReadOptions) -> Result<Option<Value>, Error> {
+    let object = match virtualize_store::open(&below_of(location, key), &options.store).await {
+        Ok(object) => object,
+        Err(StoreError::NotFound { .. } | StoreError::NotAFile { .. }) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let document = virtualize_references::parse_document(&whole(&object, options).await?);
+    let failed = |reason: String| Error::References { name: below_of(location, key), reason };
+    document.map(Some).map_err(failed)
+}
+
+fn unreadable(location: &str, key: &str, error: &ReferencesError) -> Error {
+    Error::References { name: below_of(location, key), reason: error.to_string() }
+}
+
+/// Reads record files. A file whose chunks are all missing may be missing itself.
+#[cfg(feature = "full")]
+async fn records(
+    references: &ParquetReferences,
+    wanted: &[(String, Vec<usize>)],
+    location: &str,
+    options: &ReadOptions,
+) -> Result<ReferenceSet, Error> {
+    let mut read = references.of_arrays(wanted.iter().map(|(path, _)| path.as_str()));
+    let mut keys = Vec::new();
+    for (path, files) in wanted {
+        keys.extend(files.iter().map(|number| format!("{path}/refs.{number}.parq")));
+    }
+    let fetches = keys.into_iter().map(|key| fetch(key, location, options).boxed());
+    let mut fetched = stream::iter(fetches.collect::<Vec<_>>()).buffered(CONCURRENCY);
+    while let Some(file) = fetched.try_next().await? {
+        if let Some((key, bytes)) = file {
+            read.add(&key, bytes).map_err(|error| unreadable(location, &key, &error))?;
+        }
+    }
+    read.finish().map_err(|error| unreadable(location, ZMETADATA, &error))
+}
+
+#[cfg(feature = "full")]
+async fn fetch(key: String, location: &str, options: &ReadOptions) -> Result<Option<(String, Bytes)>, Error> {
+    match virtualize_store::open(&below_of(location, &key), &options.store).await {
+        Ok(object) => Ok(Some((key, whole(&object, options).await?))),
+        Err(StoreError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Reads manifests of a repository.
+#[cfg(feature = "full")]
+async fn manifests(
+    repository: &OpenRepository,
+    wanted: &[(String, Vec<usize>)],
+    native: Native,
+    location: &str,
+) -> Result<ReferenceSet, Error> {
+    let mut hierarchy = Hierarchy::new(repository.hierarchy.format);
+    let mut ids = BTreeMap::new();
+    for (path, numbers) in wanted {
+        let table = repository.chunks(path, numbers, native).await.map_err(failed(location))?;
+        let (parent, name) = node::split(path);
+        let (Some(array), Some(group)) =
+            (repository.hierarchy.array(path), hierarchy.root.make_group(parent))
+        else {
+            continue;
+        };
+        let mut array = array.clone();
+        let ChunkTable { chunks, sources } = table;
+        array.chunks = chunks;
+        let mut known = Vec::with_capacity(sources.len());
+        for source in sources {
+            let next = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+            let key = (source.url.clone(), source.etag.clone(), source.modified);
+            let id = *ids.entry(key).or_insert(next);
+            if id == next {
+                hierarchy.sources.push(source);
+            }
+            known.push(SourceId(id));
+        }
+        for column in &mut array.chunks.references {
+            column.source = known.get(column.source.index()).copied().unwrap_or(column.source);
+        }
+        group.children.insert(name.to_owned(), Node::Array(Box::new(array)));
+    }
+    let (left_out, ignored) = (BTreeMap::new(), Vec::new());
+    Ok(ReferenceSet { hierarchy, left_out, whole_files: Vec::new(), ignored })
+}
+
+/// Returns the range of the indices of some positions along each axis of a grid.
+#[cfg(feature = "full")]
+fn bounds(positions: &[u64], counts: &[u64]) -> Vec<Range<u64>> {
+    let mut ranges = vec![u64::MAX..0; counts.len()];
+    for position in positions {
+        let Some(indices) = chunk_indices(*position, counts) else { continue };
+        for (range, index) in ranges.iter_mut().zip(indices) {
+            *range = range.start.min(index)..range.end.max(index.saturating_add(1));
+        }
+    }
+    ranges
+}
