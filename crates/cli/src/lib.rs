@@ -41,6 +41,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 fn parse(given: &[OsString]) -> Result<Arguments, Failure> {
     let mut command = help::command(is_short_help(given));
     error::check_text(given)?;
+    #[cfg(feature = "full")]
+    let given = &archive::without_shorthands(given)[..];
     error::check_command(&command, given)?;
     let matches = command.try_get_matches_from_mut(given).map_err(error::explain)?;
     let arguments = Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;

@@ -12,7 +12,7 @@ use std::{
 };
 
 use virtualize::{OptionName, SideFile};
-use virtualize_archive::{Along, Cure, Scan as Found, scan_inputs};
+use virtualize_archive::{Along, Cure, NamePattern, Scan as Found, scan_inputs};
 
 pub(crate) use batch::run as batch;
 pub(crate) use journal::run as journal;
@@ -33,6 +33,46 @@ pub(crate) fn with_command_line(mut arguments: Arguments, given: &[OsString]) ->
         _ => {}
     }
     arguments
+}
+
+/// Shorthands for one rule of `--var` or one source of `--coord`, with what precedes and follows the name.
+const SHORTHANDS: [(&str, &str, &str); 7] = [
+    ("--concat-var", "", "=vary"),
+    ("--assume-equal", "", "=first"),
+    ("--optional-var", "", "=optional"),
+    ("--drop-var", "", "=drop"),
+    ("--coord-from-attribute", "attribute:", ""),
+    ("--coord-from-property", "property:", ""),
+    ("--coord-from-name", "name:", ""),
+];
+
+/// Replaces shorthands: `--drop-var x` by `--var x=drop`, `--coord-from-name a{time:%Y}.nc` by
+/// `--coord time=name:a{time:%Y}.nc`.
+pub(crate) fn without_shorthands(given: &[OsString]) -> Vec<OsString> {
+    let mut replaced = Vec::with_capacity(given.len());
+    let mut given = given.iter();
+    while let Some(argument) = given.next() {
+        let text = argument.to_str().unwrap_or_default();
+        let (option, value) =
+            text.split_once('=').map_or((text, None), |(option, value)| (option, Some(value)));
+        let Some((_, prefix, suffix)) = SHORTHANDS.iter().find(|(name, ..)| *name == option) else {
+            replaced.push(argument.clone());
+            continue;
+        };
+        let value = value.or_else(|| given.next()?.to_str()).unwrap_or_default();
+        let rule = match (*prefix, value.split_once('=')) {
+            ("", _) => format!("{value}{suffix}"),
+            ("name:", _) => {
+                let names = NamePattern::new(value).map(|pattern| pattern.names().join(","));
+                format!("{}=name:{value}", names.unwrap_or_default())
+            }
+            (_, Some((dimension, name))) => format!("{dimension}={prefix}{name}"),
+            (_, None) => value.to_owned(),
+        };
+        let option = if prefix.is_empty() { "--var" } else { "--coord" };
+        replaced.extend([option.into(), rule.into()]);
+    }
+    replaced
 }
 
 /// Runs `virtualize scan INPUT…`.
@@ -100,4 +140,19 @@ fn write(found: &Found, path: &Path) -> Result<(), Failure> {
 fn json(found: &Found, out: &mut impl Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, &found.to_json())?;
     writeln!(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shorthands_are_rules() {
+        let given = "batch --drop-var a --concat-var=b --optional-var c --assume-equal d --coord-from-attribute time=date \
+                     --coord-from-name a_{time:%Y}.nc -o out.json";
+        let given: Vec<OsString> = given.split_whitespace().map(Into::into).collect();
+        let expected = "batch --var a=drop --var b=vary --var c=optional --var d=first --coord time=attribute:date \
+                        --coord time=name:a_{time:%Y}.nc -o out.json";
+        assert_eq!(without_shorthands(&given), expected.split_whitespace().collect::<Vec<_>>());
+    }
 }

@@ -429,12 +429,17 @@ async fn manifests(
 /// Returns the range of the indices of some positions along each axis of a grid.
 #[cfg(feature = "full")]
 fn bounds(positions: &[u64], counts: &[u64]) -> Vec<Range<u64>> {
-    let mut ranges = vec![u64::MAX..0; counts.len()];
+    let mut bounds: Option<Vec<Range<u64>>> = None;
     for position in positions {
         let Some(indices) = chunk_indices(*position, counts) else { continue };
-        for (range, index) in ranges.iter_mut().zip(indices) {
-            *range = range.start.min(index)..range.end.max(index.saturating_add(1));
+        match &mut bounds {
+            None => bounds = Some(indices.iter().map(|index| *index..index.saturating_add(1)).collect()),
+            Some(bounds) => {
+                for (range, index) in bounds.iter_mut().zip(indices) {
+                    *range = range.start.min(index)..range.end.max(index.saturating_add(1));
+                }
+            }
         }
     }
-    ranges
+    bounds.unwrap_or_else(|| vec![0..0; counts.len()])
 }
