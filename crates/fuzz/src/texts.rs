@@ -6,8 +6,8 @@ use futures::StreamExt;
 use serde_json::Value;
 use tower::ServiceExt;
 use virtualize_archive::{
-    NamePattern, catalogue_value,
-    list::{Filter, Input, ListOptions, list, parse_time},
+    NamePattern,
+    list::{Filter, Input, ListOptions, list},
 };
 use virtualize_references::Format;
 use virtualize_references::{ParquetReferences, ReferenceSet, from_json, translate};
@@ -103,7 +103,7 @@ fn document(name: &str, text: &[u8]) -> String {
     path.display().to_string()
 }
 
-/// Parses a pattern of names, and times as in catalogues and options.
+/// Parses a pattern of names, and a name by it.
 pub fn names(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let (pattern, name) = text.split_once('\n').unwrap_or((text, text));
@@ -112,8 +112,6 @@ pub fn names(data: &[u8]) {
         drop(pattern.given(name));
         assert!(NamePattern::new(&pattern.to_string()).is_ok());
     }
-    drop(parse_time(text));
-    drop(catalogue_value(&Value::String(text.to_owned())));
 }
 
 /// Requests a path and query from the service, which allows one file.

@@ -69,11 +69,11 @@ fn summary(store: &VirtualStore, style: Style, out: &mut impl Write) -> io::Resu
         Ok(())
     };
     line("File", &shorten(&url, columns))?;
-    let bytes = store.hierarchy.sources.first().map_or(0, |source| source.size);
-    line(
-        "Format",
-        &format!("{}, {}, shown as Zarr v{}", store.source_format, size(bytes), zarr_version(store)),
-    )?;
+    let files = match store.object() {
+        Some(object) => size(object.bytes()),
+        None => counted(store.hierarchy.sources.len() as u64, "file"),
+    };
+    line("Format", &format!("{}, {files}, shown as Zarr v{}", store.source_format, zarr_version(store)))?;
     let facts = Facts::of_group(&store.hierarchy.root);
     line("Content", &content(store, &facts))?;
     line("Data", &data(&facts))?;
