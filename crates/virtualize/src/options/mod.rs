@@ -161,7 +161,7 @@ impl SourceOptions {
 /// Which version of an archive is opened, and where its files are.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Archive options"))]
+#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Reference options"))]
 pub struct ArchiveOptions {
     /// Branch of the Icechunk repository [default: main]
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", conflicts_with_all = ["tag", "snapshot"]))]
