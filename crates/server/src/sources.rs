@@ -93,14 +93,14 @@ fn version_of(sources: &[Source]) -> String {
 /// What is to be mapped.
 enum Unmapped {
     File(Arc<Object>),
-    References(LazyStore),
+    References(Box<LazyStore>),
 }
 
 impl Unmapped {
     /// Returns a store with all chunks and, of references, their version.
     async fn map(self, url: &str, options: &Options) -> Result<(Arc<VirtualStore>, Option<String>), Error> {
         let opened = match self {
-            Self::References(opened) => opened,
+            Self::References(opened) => *opened,
             Self::File(object) => match virtualize::open_object(Arc::clone(&object), options).await {
                 Ok(store) => return Ok((Arc::new(store), None)),
                 // JSON may be references.
@@ -191,7 +191,7 @@ impl Sources {
             self.metrics.looked_up(true);
             return Ok(mapped);
         }
-        self.map_once(&key, self.map_with(wanted, Unmapped::References(opened))).await
+        self.map_once(&key, self.map_with(wanted, Unmapped::References(Box::new(opened)))).await
     }
 
     /// Opens a source.
