@@ -1,7 +1,7 @@
 //! Decoding of chunks to little-endian elements.
 
 use virtualize_codec::{CodecFailure, Decoder};
-use virtualize_zarr::{Array, DataType, Endian, in_byte_order};
+use virtualize_zarr::{Array, Codec, DataType, Endian, in_byte_order};
 
 use super::{
     ForeignDecoder, little_endian,
@@ -174,14 +174,27 @@ fn reverse<const N: usize>(elements: &mut [u8]) {
     elements.as_chunks_mut::<N>().0.iter_mut().for_each(|number| number.reverse());
 }
 
-/// Returns the decoder of chunks of a shape, which is kept for the next chunk.
+/// A decoder that is kept for the next chunk, and the chunks that it decodes.
+pub(super) struct Kept {
+    shape: Vec<u64>,
+    data_type: DataType,
+    codecs: Vec<Codec>,
+    decoder: Decoder,
+}
+
+/// Returns the decoder of the chunks of an array that have a shape. A batch may have chunks of several arrays.
 fn decoder<'d>(
-    kept: &'d mut Option<(Vec<u64>, Decoder)>,
+    kept: &'d mut Option<Kept>,
     array: &Array,
     shape: &[u64],
 ) -> Result<&'d Decoder, ArrayError> {
-    if kept.as_ref().is_none_or(|(known, _)| known != shape) {
-        *kept = Some((shape.to_vec(), Decoder::new(&array.data_type, &complete_codecs(array, shape))?));
+    let is_of = |kept: &Kept| {
+        kept.shape == shape && kept.data_type == array.data_type && kept.codecs == array.codecs
+    };
+    if !kept.as_ref().is_some_and(is_of) {
+        let (data_type, codecs) = (array.data_type.clone(), array.codecs.clone());
+        let decoder = Decoder::new(&data_type, &complete_codecs(array, shape))?;
+        *kept = Some(Kept { shape: shape.to_vec(), data_type, codecs, decoder });
     }
-    kept.as_ref().map(|(_, decoder)| decoder).ok_or(ArrayError::TOO_FEW_ELEMENTS)
+    kept.as_ref().map(|kept| &kept.decoder).ok_or(ArrayError::TOO_FEW_ELEMENTS)
 }

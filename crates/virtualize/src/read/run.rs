@@ -22,6 +22,7 @@ use virtualize_store::Object;
 use virtualize_zarr::{Reference, SourceId};
 
 use super::{
+    elements::Kept,
     plan::{Batch, Batches, LOCAL, Merging},
     queue::{Finish, Queue},
 };
@@ -59,8 +60,8 @@ pub(super) struct Scratch {
     /// Decoded elements.
     pub(super) elements: Vec<u8>,
     pub(super) codec: CodecScratch,
-    /// The decoder of chunks of a shape.
-    pub(super) decoder: Option<(Vec<u64>, virtualize_codec::Decoder)>,
+    /// The decoder of the last chunk.
+    pub(super) decoder: Option<Kept>,
 }
 
 /// What the threads of a run share.

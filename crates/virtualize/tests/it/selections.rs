@@ -732,3 +732,43 @@ fn chunks_of_another_version_of_a_file_are_refused() {
         assert!(error.contains("has changed"), "{error}");
     }
 }
+
+/// Chunks of several arrays in one batch, with one shape and other types and codecs.
+#[test]
+fn each_chunk_of_a_batch_has_the_decoder_of_its_array() {
+    let shuffled = |size: usize, values: &[u8]| {
+        let count = values.len() / size;
+        (0..values.len()).map(|at| values[(at % count) * size + at / count]).collect::<Vec<u8>>()
+    };
+    let mut hierarchy = Hierarchy::new(ZarrFormat::V3);
+    let mut expected = Vec::new();
+    for (name, data_type, size) in
+        [("a", DataType::UInt16, 2), ("b", DataType::UInt32, 4), ("c", DataType::UInt64, 8)]
+    {
+        let values: Vec<u8> = (0..u8::try_from(4 * size).unwrap()).collect();
+        let array = Array {
+            shape: vec![4],
+            fill_value: Some(FillValue::zero(&data_type)),
+            data_type,
+            chunk_grid: ChunkGrid::Regular(vec![4]),
+            codecs: vec![
+                Codec::Bytes { endian: Some(Endian::Little) },
+                Codec::Shuffle { element_size: u32::try_from(size).unwrap() },
+            ],
+            dimension_names: vec![None],
+            attributes: Map::new(),
+            chunks: ChunkManifest { inline: [(0, shuffled(size, &values).into())].into(), ..Default::default() },
+        };
+        hierarchy.root.children.insert(name.to_owned(), Node::Array(Box::new(array)));
+        expected.push((name, values));
+    }
+    let reader = ArrayReader::new(Arc::new(VirtualStore::of(hierarchy, "memory")), StoreOptions::default());
+    let addresses: Vec<ChunkAddress> = expected
+        .iter()
+        .chain(&expected)
+        .map(|(name, _)| ChunkAddress { path: (*name).to_owned(), indices: vec![0] })
+        .collect();
+    for ((name, values), found) in expected.iter().chain(&expected).zip(reader.decoded_chunks(&addresses)) {
+        assert_eq!(found.unwrap().unwrap().as_ref(), values.as_slice(), "{name}");
+    }
+}
