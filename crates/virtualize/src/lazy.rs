@@ -3,6 +3,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+#[cfg(feature = "full")]
+use virtualize_icechunk::IcechunkError;
 use virtualize_store::StoreError;
 use virtualize_zarr::{ChunkManifest, Source};
 
@@ -78,7 +80,7 @@ impl LazyStore {
         match open_references(location, &reading).await {
             Ok(opened) => Self::of_references(opened, location, reading, options).await,
             #[cfg(feature = "full")]
-            Err(other @ Error::Icechunk { .. }) => Err(other),
+            Err(other @ Error::Icechunk { source: IcechunkError::NoVersion { .. }, .. }) => Err(other),
             Err(_) => Err(error),
         }
     }

@@ -154,7 +154,8 @@ class VirtualStore(Store):
         """
         import xarray as xr
 
-        return xr.open_dataset(self, engine="virtualize", group=group, **options)
+        store: Any = self
+        return xr.open_dataset(store, engine="virtualize", group=group, **options)
 
     def manifest(self, path: str) -> "Manifest":
         """Return the locations of the chunks of an array."""

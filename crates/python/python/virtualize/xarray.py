@@ -76,7 +76,7 @@ class VirtualizeBackend(BackendEntrypoint):
         return False
 
     @override
-    def open_dataset(  # type: ignore[override]
+    def open_dataset(
         self,
         filename_or_obj: Source,
         *,
@@ -106,7 +106,7 @@ class VirtualizeBackend(BackendEntrypoint):
         return ds
 
     @override
-    def open_groups_as_dict(  # type: ignore[override]
+    def open_groups_as_dict(
         self,
         filename_or_obj: Source,
         *,
@@ -124,7 +124,7 @@ class VirtualizeBackend(BackendEntrypoint):
         }
 
     @override
-    def open_datatree(self, filename_or_obj: Source, **options: Any) -> DataTree:  # type: ignore[override]
+    def open_datatree(self, filename_or_obj: Source, **options: Any) -> DataTree:
         """Open a group and all groups below it as a tree."""
         tree: DataTree = _TREE.from_dict(self.open_groups_as_dict(filename_or_obj, **options))
         return tree

@@ -183,14 +183,9 @@ pub(super) struct Kept {
 }
 
 /// Returns the decoder of the chunks of an array that have a shape. A batch may have chunks of several arrays.
-fn decoder<'d>(
-    kept: &'d mut Option<Kept>,
-    array: &Array,
-    shape: &[u64],
-) -> Result<&'d Decoder, ArrayError> {
-    let is_of = |kept: &Kept| {
-        kept.shape == shape && kept.data_type == array.data_type && kept.codecs == array.codecs
-    };
+fn decoder<'d>(kept: &'d mut Option<Kept>, array: &Array, shape: &[u64]) -> Result<&'d Decoder, ArrayError> {
+    let is_of =
+        |kept: &Kept| kept.shape == shape && kept.data_type == array.data_type && kept.codecs == array.codecs;
     if !kept.as_ref().is_some_and(is_of) {
         let (data_type, codecs) = (array.data_type.clone(), array.codecs.clone());
         let decoder = Decoder::new(&data_type, &complete_codecs(array, shape))?;

@@ -151,6 +151,10 @@ fn needs_full(location: &str, format: &str) -> Error {
 
 #[cfg(feature = "full")]
 async fn repository(location: &str, options: &ReadOptions, otherwise: Error) -> Result<Found, Error> {
+    // The `icechunk` crate cannot read through a store of another package.
+    if options.store.through.is_some() {
+        return Err(otherwise);
+    }
     match crate::commit::open_version(location, &options.version, &options.store).await? {
         Some(repository) => Ok(Found::Repository(Box::new(repository))),
         None => Err(otherwise),

@@ -757,7 +757,10 @@ fn each_chunk_of_a_batch_has_the_decoder_of_its_array() {
             ],
             dimension_names: vec![None],
             attributes: Map::new(),
-            chunks: ChunkManifest { inline: [(0, shuffled(size, &values).into())].into(), ..Default::default() },
+            chunks: ChunkManifest {
+                inline: [(0, shuffled(size, &values).into())].into(),
+                ..Default::default()
+            },
         };
         hierarchy.root.children.insert(name.to_owned(), Node::Array(Box::new(array)));
         expected.push((name, values));
