@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from functools import lru_cache
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, cast
 
 from virtualize import _virtualize
 from virtualize._awaitable import as_awaitable
@@ -101,7 +101,7 @@ def opening_of(url: Any, store: Any, decoded: bool, options: Mapping[str, Any]) 
                 "(write the bytes to a file, or pass the path)"
             )
         url = name
-    return Opening(os.fspath(url), to_json(translated(options)), decoded, store)
+    return Opening(os.fspath(cast("PathLike[str]", url)), to_json(translated(options)), decoded, store)
 
 
 _COMBINING = LayoutOptions.__annotations__.keys() | PlanOptions.__annotations__.keys()
@@ -264,4 +264,7 @@ def open_dataset(url: Any, **options: Any) -> "Dataset":
     """Open a file or an archive as a dataset: ``xarray.open_dataset(url, engine="virtualize", …)``."""
     import xarray as xr
 
-    return xr.open_dataset(url, engine="virtualize", **options)
+    # Incompletely typed.
+    opened: Any = xr.open_dataset  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    dataset: Dataset = opened(url, engine="virtualize", **options)
+    return dataset

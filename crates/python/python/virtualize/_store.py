@@ -152,10 +152,9 @@ class VirtualStore(Store):
         **options
             Parameters of ``xarray.open_dataset``, such as ``chunks``.
         """
-        import xarray as xr
+        from virtualize._open import open_dataset
 
-        store: Any = self
-        return xr.open_dataset(store, engine="virtualize", group=group, **options)
+        return open_dataset(self, group=group, **options)
 
     def manifest(self, path: str) -> "Manifest":
         """Return the locations of the chunks of an array."""
