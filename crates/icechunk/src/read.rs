@@ -111,25 +111,24 @@ pub async fn open_version(
 }
 
 async fn resolve_version(repository: &Repository, version: &Version) -> Result<VersionInfo> {
-    let snapshot = |id: &str| SnapshotId::try_from(id).ok().map(VersionInfo::SnapshotId);
-    let found = match version {
-        Version::Branch(name) => {
-            repository.lookup_branch(name).await.is_ok().then(|| VersionInfo::BranchTipRef(name.clone()))
-        }
-        Version::Tag(name) => {
-            repository.lookup_tag(name).await.is_ok().then(|| VersionInfo::TagRef(name.clone()))
-        }
-        Version::Snapshot(id) => snapshot(id),
-        Version::Any(name) if repository.lookup_branch(name).await.is_ok() => {
-            Some(VersionInfo::BranchTipRef(name.clone()))
-        }
-        Version::Any(name) if repository.lookup_tag(name).await.is_ok() => {
-            Some(VersionInfo::TagRef(name.clone()))
-        }
-        Version::Any(name) => snapshot(name),
+    let (branch, tag, snapshot) = match version {
+        Version::Branch(name) => (Some(name), None, None),
+        Version::Tag(name) => (None, Some(name), None),
+        Version::Snapshot(id) => (None, None, Some(id)),
+        Version::Any(name) => (Some(name), Some(name), Some(name)),
     };
-    if let Some(found) = found {
-        return Ok(found);
+    if let Some(name) = branch
+        && repository.lookup_branch(name).await.is_ok()
+    {
+        return Ok(VersionInfo::BranchTipRef(name.clone()));
+    }
+    if let Some(name) = tag
+        && repository.lookup_tag(name).await.is_ok()
+    {
+        return Ok(VersionInfo::TagRef(name.clone()));
+    }
+    if let Some(id) = snapshot.and_then(|id| SnapshotId::try_from(id.as_str()).ok()) {
+        return Ok(VersionInfo::SnapshotId(id));
     }
     let (what, name, known) = match version {
         Version::Tag(name) => {

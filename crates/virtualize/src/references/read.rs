@@ -64,9 +64,9 @@ pub(crate) async fn open_references(location: &str, options: &ReadOptions) -> Re
         }
         Found::Native(opened) => Ok(*opened),
         #[cfg(feature = "full")]
-        Found::Parquet(zmetadata) => Tables::parquet(location, &zmetadata, options).await,
+        Found::Parquet(zmetadata, text) => Tables::parquet(location, &zmetadata, &text),
         #[cfg(not(feature = "full"))]
-        Found::Parquet(zmetadata) => Err(needs_full(zmetadata.name(), "kerchunk-parquet")),
+        Found::Parquet(zmetadata, _) => Err(needs_full(zmetadata.name(), "kerchunk-parquet")),
         #[cfg(feature = "full")]
         Found::Repository(repository) => Ok(Tables::repository(location, repository)),
     }
@@ -95,7 +95,8 @@ pub(crate) async fn resolved(
 /// Kind of reference set at a location.
 enum Found {
     Json(std::sync::Arc<Object>),
-    Parquet(std::sync::Arc<Object>),
+    /// `.zmetadata`, and its text.
+    Parquet(std::sync::Arc<Object>, Bytes),
     Native(Box<OpenReferences>),
     #[cfg(feature = "full")]
     Repository(Box<virtualize_icechunk::OpenRepository>),
@@ -115,28 +116,33 @@ async fn find(location: &str, options: &ReadOptions) -> Result<Found, Error> {
     }
     match open(below.clone()).await {
         Ok(object) => Ok(Found::Json(object)),
-        Err(error @ StoreError::NotFound { .. }) => match open(below_of(location, ZMETADATA)).await {
-            Ok(zmetadata) if is_parquet(&zmetadata, options).await? => Ok(Found::Parquet(zmetadata)),
-            Ok(_) | Err(StoreError::NotFound { .. }) => {
-                let error = match repository(location, options, error.into()).await {
-                    Err(error @ Error::Store(StoreError::NotFound { .. })) => error,
-                    found => return found,
-                };
-                match Tables::native(location, options).boxed().await? {
-                    Some(opened) => Ok(Found::Native(Box::new(opened))),
-                    None => Err(error),
+        Err(error @ StoreError::NotFound { .. }) => {
+            match open(below_of(location, ZMETADATA)).await {
+                Ok(zmetadata) => {
+                    let text = whole(&zmetadata, options).await?;
+                    if is_parquet(&text) {
+                        return Ok(Found::Parquet(zmetadata, text));
+                    }
                 }
+                Err(StoreError::NotFound { .. }) => {}
+                Err(error) => return Err(error.into()),
             }
-            Err(error) => Err(error.into()),
-        },
+            let error = match repository(location, options, error.into()).await {
+                Err(error @ Error::Store(StoreError::NotFound { .. })) => error,
+                found => return found,
+            };
+            match Tables::native(location, options).boxed().await? {
+                Some(opened) => Ok(Found::Native(Box::new(opened))),
+                None => Err(error),
+            }
+        }
         Err(error) => Err(error.into()),
     }
 }
 
-/// Returns whether `.zmetadata` is that of kerchunk's Parquet layout, not of a Zarr v2 store.
-async fn is_parquet(zmetadata: &Object, options: &ReadOptions) -> Result<bool, Error> {
-    let text = whole(zmetadata, options).await?;
-    Ok(text.windows(b"\"record_size\"".len()).any(|window| window == b"\"record_size\""))
+/// Returns whether the text of `.zmetadata` is that of kerchunk's Parquet layout, not of a Zarr v2 store.
+fn is_parquet(text: &[u8]) -> bool {
+    text.windows(b"\"record_size\"".len()).any(|window| window == b"\"record_size\"")
 }
 
 pub(super) fn below_of(location: &str, key: &str) -> String {

@@ -28,7 +28,7 @@ use crate::{error::Error, options::ReadOptions, store::VirtualStore};
 
 /// The chunk tables of all arrays.
 pub(crate) enum Tables {
-    /// Each chunk is an object of its own, whose existence and size the store knows.
+    /// One object per chunk. Looking it up tells whether the chunk exists, and its size.
     Native(NativeStore),
     #[cfg(feature = "full")]
     Parquet {
@@ -47,7 +47,7 @@ const REFERENCE: u64 = 40;
 const CONCURRENCY: usize = 16;
 
 impl Tables {
-    /// Opens a Zarr store; `None` if there is none.
+    /// Opens a Zarr store. Returns `None` if the location has none.
     pub(super) async fn native(
         location: &str,
         options: &ReadOptions,
@@ -62,13 +62,9 @@ impl Tables {
 
     /// Opens kerchunk's Parquet layout.
     #[cfg(feature = "full")]
-    pub(super) async fn parquet(
-        location: &str,
-        zmetadata: &Object,
-        options: &ReadOptions,
-    ) -> Result<OpenReferences, Error> {
+    pub(super) fn parquet(location: &str, zmetadata: &Object, text: &[u8]) -> Result<OpenReferences, Error> {
         let failed = |error: ReferencesError| unreadable(location, ZMETADATA, &error);
-        let references = ParquetReferences::new(&whole(zmetadata, options).await?).map_err(failed)?;
+        let references = ParquetReferences::new(text).map_err(failed)?;
         let files: HashMap<String, u64> = references.arrays().into_iter().collect();
         let set = references.metadata().map_err(failed)?;
         let (name, version) = (location.to_owned(), source_of(zmetadata));
@@ -255,7 +251,7 @@ async fn objects(
     found.finish().map_err(|error| unreadable(location, "", &error))
 }
 
-/// Looks up the object of a chunk. Returns its position, url and size; `None` if there is none.
+/// Looks up the object of a chunk. Returns position, url and size; `None` if the chunk is missing.
 async fn object(
     key: String,
     position: u64,
