@@ -93,7 +93,7 @@ pub fn decoded_array(array: &Array) -> Array {
     }
 }
 
-/// Returns the chunk of the grid that a key names, whether or not it exists; `None` for other keys.
+/// Returns the position in a grid that a key names, even if its chunk is missing; `None` for other keys.
 pub fn address(hierarchy: &Hierarchy, key: &str) -> Option<ChunkAddress> {
     let (path, indices) = chunk_steps(key)?;
     chunk_position(indices.iter().copied(), &counts(array(hierarchy, path)?))?;

@@ -115,7 +115,7 @@ def pixels(array):
 
 
 def truth(paths, what, bounds, level=None):
-    """Returns rasterio's merge of scenes within bounds, with zeros where there is none."""
+    """Returns rasterio's merge of scenes within bounds. Pixels that no scene covers are 0."""
     sources = [rasterio.open(path, **({} if level is None else {"overview_level": level})) for path in paths]
     merged, _ = rasterio.merge.merge(sources, method=what["rule"], bounds=bounds, nodata=0, res=sources[0].transform.a)
     return merged

@@ -298,7 +298,7 @@ impl ReferenceSink for Builder {
     }
 }
 
-/// A Zarr store of which each chunk is an object of its own. Create it from its metadata documents, then add chunks.
+/// A Zarr store with one object per chunk. Create it from its metadata documents, then add chunks.
 pub struct NativeStore(Builder);
 
 impl NativeStore {

@@ -195,7 +195,8 @@ pub type ForeignDecoder = dyn Fn(&[u8], &Array, &[u64]) -> Result<Vec<u8>, Strin
 /// it was mapped is refused.
 ///
 /// Reads block, and may run on any number of threads at once. They use all cores, and hold up to 64 MiB besides the
-/// result, or one chunk if it is larger. Remote files and Icechunk repositories need the context of a tokio runtime with worker threads
+/// result, or one chunk if it is larger. Remote files and Icechunk repositories need the context of a tokio runtime with
+/// worker threads
 /// (`Handle::enter`).
 ///
 /// ```
