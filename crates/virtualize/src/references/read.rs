@@ -62,11 +62,7 @@ pub(crate) async fn open_references(location: &str, options: &ReadOptions) -> Re
                 set.map_err(|source| Error::References { name: name.clone(), reason: source.to_string() })?;
             Ok(OpenReferences { name, set, tables: None, version: source_of(&object) })
         }
-        Found::Native(opened) => Ok(*opened),
-        #[cfg(feature = "full")]
-        Found::Parquet(zmetadata, text) => Tables::parquet(location, &zmetadata, &text),
-        #[cfg(not(feature = "full"))]
-        Found::Parquet(zmetadata, _) => Err(needs_full(zmetadata.name(), "kerchunk-parquet")),
+        Found::Opened(opened) => Ok(*opened),
         #[cfg(feature = "full")]
         Found::Repository(repository) => Ok(Tables::repository(location, repository)),
     }
@@ -95,9 +91,8 @@ pub(crate) async fn resolved(
 /// Kind of reference set at a location.
 enum Found {
     Json(std::sync::Arc<Object>),
-    /// `.zmetadata`, and its text.
-    Parquet(std::sync::Arc<Object>, Bytes),
-    Native(Box<OpenReferences>),
+    /// kerchunk's Parquet layout, or a Zarr store.
+    Opened(Box<OpenReferences>),
     #[cfg(feature = "full")]
     Repository(Box<virtualize_icechunk::OpenRepository>),
 }
@@ -121,7 +116,10 @@ async fn find(location: &str, options: &ReadOptions) -> Result<Found, Error> {
                 Ok(zmetadata) => {
                     let text = whole(&zmetadata, options).await?;
                     if is_parquet(&text) {
-                        return Ok(Found::Parquet(zmetadata, text));
+                        #[cfg(feature = "full")]
+                        return Ok(Found::Opened(Box::new(Tables::parquet(location, &zmetadata, &text)?)));
+                        #[cfg(not(feature = "full"))]
+                        return Err(needs_full(zmetadata.name(), "kerchunk-parquet"));
                     }
                 }
                 Err(StoreError::NotFound { .. }) => {}
@@ -132,7 +130,7 @@ async fn find(location: &str, options: &ReadOptions) -> Result<Found, Error> {
                 found => return found,
             };
             match Tables::native(location, options).boxed().await? {
-                Some(opened) => Ok(Found::Native(Box::new(opened))),
+                Some(opened) => Ok(Found::Opened(Box::new(opened))),
                 None => Err(error),
             }
         }
