@@ -1,9 +1,9 @@
-"""Compares ways to read a whole array, each in a process of its own, one after the other in each round.
+"""Compares ways to read a whole array, or a time series through many files, each in a process of its own, one after the other in each round.
 
 Time is from opening the file to values in memory, without imports. Memory is the peak of the process, minus that after
 the imports and minus the result. With a server, the file is read through it, too.
 
-usage: read.py [--server RANGE_SERVER] [--parts small large tiff] [--ways NAME …] [--rounds N] [--scale X] [--latency MS]
+usage: read.py [--server RANGE_SERVER] [--parts small large tiff archive series] [--ways NAME …] [--rounds N] [--scale X] [--latency MS]
 """
 
 import argparse
@@ -102,11 +102,37 @@ TIFF = {
     "tifffile": ("import tifffile", "assert not endpoint\nvalues = tifffile.imread(url)"),
     "fsspec": FSSPEC,
 }
-PARTS = {"small": ("v", HDF5), "large": ("v", HDF5), "tiff": ("band_data", TIFF)}
+OPENED = (
+    "import xarray, virtualize.xarray",
+    "values = xarray.open_dataset(LOCATION, engine='virtualize', mask_and_scale=False, **remote)[PATH].values",
+)
+ARCHIVE = {
+    "virtualize": (OPENED[0], OPENED[1].replace("LOCATION", "repository")),
+    "references": (OPENED[0], OPENED[1].replace("LOCATION", "refs")),
+    "h5py": (
+        "import glob, h5py, numpy, os",
+        "assert not endpoint\nvalues = numpy.concatenate([h5py.File(file)[PATH][...] for file in sorted(glob.glob(os.path.dirname(url) + '/*.nc'))])",
+    ),
+    "fsspec": FSSPEC,
+    "kerchunk": KERCHUNK,
+    "icechunk": ICECHUNK,
+}
+# The same ways for one element of each time.
+SERIES = {
+    name: (imports, read.replace("[PATH].values", "[PATH][:, 64, 64].values").replace("[...]", "[:, 64, 64]"))
+    for name, (imports, read) in ARCHIVE.items()
+}
+PARTS = {
+    "small": ("v", HDF5),
+    "large": ("v", HDF5),
+    "tiff": ("band_data", TIFF),
+    "archive": ("v", ARCHIVE),
+    "series": ("v", SERIES),
+}
 
 
 def write(part: str, path: Path, scale: float) -> None:
-    """Write the file of a part: 10,000 chunks of 64 KiB, 40 of 16 MiB, or the tiles of a TIFF file."""
+    """Write the file of a part: 10,000 chunks of 64 KiB, 40 of 16 MiB, or the tiles of a TIFF file; or 1,000 files of 10 chunks."""
     rng = np.random.default_rng(0)
     if part == "tiff":
         import tifffile
@@ -117,6 +143,17 @@ def write(part: str, path: Path, scale: float) -> None:
         return
     import h5netcdf
 
+    if part in ("archive", "series"):
+        path.parent.mkdir()
+        base = rng.normal(280, 10, (128, 128)).round(1).astype("f4")
+        for k in range(max(2, int(1000 * scale))):
+            with h5netcdf.File(path.parent / f"{k:04}.nc", "w") as file:
+                file.dimensions = {"time": None, "y": 128, "x": 128}
+                file.resize_dimension("time", 10)
+                file.create_variable("time", ("time",), "i4", data=np.arange(10, dtype="i4") + 10 * k)
+                made = file.create_variable("v", ("time", "y", "x"), "f4", chunks=(1, 128, 128), shuffle=True, compression="gzip")
+                made[...] = base + np.arange(10, dtype="f4")[:, None, None] + np.float32(k % 7)
+        return
     count, rows, columns = (max(1, int(10_000 * scale)), 128, 128) if part == "small" else (max(1, int(40 * scale)), 2048, 2048)
     with h5netcdf.File(path, "w") as file:
         file.dimensions = {"time": count, "y": rows, "x": columns}
@@ -132,8 +169,12 @@ def prepare(folder: Path, path: Path, url: str, remote: dict[str, object], part:
     """Write references to a file, and return the arguments of the ways."""
     import virtualize
 
-    store = virtualize.open(url, **remote)
     refs, repository = folder / f"{part}.json", folder / f"{part}.icechunk"
+    if part in ("archive", "series"):
+        for out in (refs, repository):
+            virtualize.batch(url.rpartition("/")[0] + "/", out, concat_dim="time", **remote)
+        return [url, str(refs), str(repository), str(remote.get("endpoint", ""))]
+    store = virtualize.open(url, **remote)
     store.to_kerchunk(refs, overwrite=True)
     if part != "tiff":
         store.to_icechunk(repository)
@@ -173,7 +214,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--server", type=os.path.abspath)
-    parser.add_argument("--ways", nargs="+", help="only these, of " + ", ".join({**HDF5, **TIFF}))
+    parser.add_argument("--ways", nargs="+", help="only these, of " + ", ".join({**HDF5, **TIFF, **ARCHIVE}))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1.0, help="size of the files, 1 for 655 MB")
     parser.add_argument("--latency", type=float, default=30.0, help="of the server, in milliseconds")
@@ -183,7 +224,7 @@ def main() -> None:
         ways = {way: code for way, code in ways.items() if not options.ways or way in options.ways}
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)
-            path = folder / ("file.tif" if part == "tiff" else "file.nc")
+            path = folder / {"tiff": "file.tif", "archive": "files/0000.nc", "series": "files/0000.nc"}.get(part, "file.nc")
             write(part, path, options.scale)
             arguments = prepare(folder, path, str(path), {}, part)
             show(f"{part}, local", measure(ways, name, arguments, options.rounds))
@@ -191,7 +232,7 @@ def main() -> None:
                 with Server(options.server, folder, options.latency) as server:
                     (folder / "s3").mkdir()
                     remote = {"endpoint": server.endpoint, "anonymous": True}
-                    arguments = prepare(folder / "s3", path, f"s3://bucket/{path.name}", remote, part)
+                    arguments = prepare(folder / "s3", path, f"s3://bucket/{path.relative_to(folder)}", remote, part)
                     show(f"{part}, {options.latency:g} ms latency", measure(ways, name, arguments, options.rounds))
 
 
