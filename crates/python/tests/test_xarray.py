@@ -176,6 +176,27 @@ def test_what_was_read_is_written_as_it_was(cube, tmp_path):
     xr.testing.assert_identical(original(tmp_path / "again.nc"), original(cube[0]))
 
 
+@pytest.mark.parametrize("name", ["cog", "cog_rgb", "five_bands"])
+def test_bands_and_overviews_are_named_as_in_rioxarray(name, fixtures):
+    import rioxarray
+
+    path = fixtures / f"tiff/{name}.tif"
+    found = xr.open_dataset(path, engine="virtualize", band_as_variable=True, mask_and_scale=False)
+    expected = rioxarray.open_rasterio(path, band_as_variable=True)
+    assert list(found) == list(expected)
+    for band in expected:
+        np.testing.assert_array_equal(found[band], expected[band])
+    if name == "five_bands":
+        return
+    found = xr.open_dataset(path, engine="virtualize", overview_level=1, mask_and_scale=False)
+    expected = rioxarray.open_rasterio(path, overview_level=1)
+    assert found.band_data.dims == ("band", "y", "x")
+    np.testing.assert_array_equal(found.band_data, expected)
+    np.testing.assert_allclose(found.x, expected.x)
+    assert found.attrs["spatial:dimensions"] == ["y", "x"]
+    assert found.rio.crs == expected.rio.crs
+
+
 def test_rioxarray_reads_georeferencing():
     import rasterio
     import rioxarray  # noqa: F401

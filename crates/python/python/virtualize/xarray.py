@@ -47,7 +47,13 @@ class VirtualizeBackend(BackendEntrypoint):
 
     It shows an HDF5 or NetCDF-4 file as ``engine="h5netcdf"`` does, and a TIFF file with the values, coordinates and
     CRS of rioxarray. The parameters are those of ``virtualize.open``, with ``decoded=True`` by default, and
-    ``group``.
+
+    group
+        Path of the group to open.
+    overview_level
+        Overview of a TIFF file to open, from 0, as in rioxarray: its group, with the dimensions ``y`` and ``x``.
+    band_as_variable
+        Whether each band becomes a variable ``band_1``, ``band_2``, …, as in rioxarray.
 
     Examples
     --------
@@ -64,6 +70,8 @@ class VirtualizeBackend(BackendEntrypoint):
         "filename_or_obj",
         *_DECODERS,
         "group",
+        "overview_level",
+        "band_as_variable",
         "store",
         "decoded",
         "storage_options",
@@ -88,11 +96,15 @@ class VirtualizeBackend(BackendEntrypoint):
         use_cftime: Any = None,
         decode_timedelta: Any = None,
         group: str | None = None,
+        overview_level: int | None = None,
+        band_as_variable: bool = False,
         store: Any = None,
         decoded: bool = True,
         **options: Unpack[OpenOptions],
     ) -> Dataset:
         """Open a group of a file, by default the root."""
+        if overview_level is not None:
+            group = f"{(group or '').rstrip('/')}/{overview_level + 1}".lstrip("/")
         ds: Dataset = _ENTRYPOINT.open_dataset(
             _DataStore(_group(_opened(filename_or_obj, store, decoded, options), group)),
             mask_and_scale=mask_and_scale,
@@ -103,7 +115,12 @@ class VirtualizeBackend(BackendEntrypoint):
             use_cftime=use_cftime,
             decode_timedelta=decode_timedelta,
         )
-        return ds
+        if overview_level is not None:
+            of_level = {f"{axis}_{overview_level + 1}": axis for axis in ("y", "x")}
+            ds = ds.rename({name: axis for name, axis in of_level.items() if name in ds.dims})
+            if "spatial:dimensions" in ds.attrs:
+                ds.attrs["spatial:dimensions"] = [of_level.get(name, name) for name in ds.attrs["spatial:dimensions"]]
+        return _by_band(ds) if band_as_variable else ds
 
     @override
     def open_groups_as_dict(
@@ -141,6 +158,22 @@ def _opened(source: Source, store: Any, decoded: bool, options: Any) -> VirtualS
         if diagnostic.severity == "warning" and diagnostic.code not in _ATTRIBUTES_OF_REFERENCES:
             warnings.warn(VirtualizeWarning(file.name, diagnostic), stacklevel=5)
     return VirtualStore(file, opening)
+
+
+def _by_band(ds: Dataset) -> Dataset:
+    """Return a dataset with a variable for each band, and the attributes of all bands on each."""
+    variables: dict[str, Any] = {}
+    for array in ds.data_vars.values():
+        if "band" not in array.dims:
+            variables[str(array.name)] = array
+            continue
+        for n in range(array.sizes["band"]):
+            one = array.isel(band=n, drop=True)
+            names = one.attrs.get("long_name")
+            if isinstance(names, list | tuple | np.ndarray) and len(names) == array.sizes["band"]:
+                one.attrs["long_name"] = names[n]
+            variables[f"band_{n + 1}"] = one
+    return Dataset(variables, {name: v for name, v in ds.coords.items() if "band" not in v.dims}, ds.attrs)
 
 
 def _group(store: VirtualStore, path: str | None) -> VirtualGroup:
