@@ -226,18 +226,6 @@ def test_a_zarr_store_with_chunks_of_its_own(tmp_path: Path, zarr_format: int, c
     np.testing.assert_array_equal(virtualize.open(tmp_path / "refs.json")["deep/er/a"][...], values)
 
 
-def test_an_array_in_shards_is_named(tmp_path: Path) -> None:
-    import zarr
-
-    root = zarr.create_group(tmp_path / "native.zarr", zarr_format=3)
-    root.create_array("sharded", data=np.arange(8), chunks=(2,), shards=(4,))
-    root.create_array("plain", data=np.arange(4))
-    store = virtualize.open(tmp_path / "native.zarr")
-    np.testing.assert_array_equal(store["plain"][...], np.arange(4))
-    with pytest.raises(virtualize.Error, match="sharded.*sharding_indexed"):
-        store["sharded"][...]
-
-
 def test_several_files_open_as_one_dataset(tmp_path: Path) -> None:
     files = write(tmp_path / "files")
     expected = xr.concat([xr.open_dataset(file, engine="h5netcdf") for file in files], "time", data_vars="minimal")

@@ -156,7 +156,7 @@ impl LazyStore {
         if let Some(complete) = parts.kept().complete.clone() {
             return Ok(complete);
         }
-        let numbers = parts.tables.parts(&self.metadata, path, Some(&positions()));
+        let numbers = parts.tables.parts(path, Some(&positions()));
         if numbers.is_empty() {
             // There are no chunks.
             return Ok(Arc::clone(&self.metadata));

@@ -20,6 +20,7 @@ mod fill_value;
 mod metadata;
 mod position;
 mod read;
+mod sharding;
 mod version;
 
 pub use arithmetic::{Arithmetic, ArithmeticError};
@@ -37,6 +38,7 @@ pub use node::{Array, ChunkGrid, Group, Hierarchy, Node, NodePath, Source};
 pub use position::{chunk_indices, chunk_position, greatest_common_divisor};
 pub use read::ArrayDocument;
 pub use read::ReadError;
+pub use sharding::Sharding;
 pub use version::Version;
 
 /// Version of the Zarr format in which metadata is encoded.

@@ -33,7 +33,7 @@ fn get<'a>(document: &'a Value, member: &'static str) -> &'a Value {
 }
 
 /// Parses a list of sizes.
-fn sizes(document: &Value, member: &'static str) -> Result<Vec<u64>, ReadError> {
+pub(crate) fn sizes(document: &Value, member: &'static str) -> Result<Vec<u64>, ReadError> {
     let value = get(document, member);
     let list = value.as_array().filter(|list| list.len() <= AXES);
     let sizes: Option<Vec<u64>> = list.and_then(|list| list.iter().map(Value::as_u64).collect());

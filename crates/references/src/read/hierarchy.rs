@@ -120,6 +120,11 @@ impl Builder {
         Self { format: self.format, arrays, ..Self::default() }
     }
 
+    /// Returns an array without chunks.
+    pub(crate) fn array(&self, path: &str) -> Option<&Array> {
+        self.arrays.get(path).map(|array| &array.document.array)
+    }
+
     /// Returns a builder of all nodes, without chunks.
     pub(crate) fn without_chunks(&self) -> Self {
         let (groups, left_out) = (self.groups.clone(), self.left_out.clone());
@@ -179,16 +184,18 @@ impl Builder {
                     self.groups.insert(path.to_owned(), Group::from_document(document, format));
                 }
                 (ZarrFormat::V2, ".zarray") => {
-                    self.array(key, path, Array::from_zarray(document, attributes(".zattrs")))?;
+                    self.add_array(key, path, Array::from_zarray(document, attributes(".zattrs")))?;
                 }
-                (ZarrFormat::V3, "zarr.json") => self.array(key, path, Array::from_zarr_json(document))?,
+                (ZarrFormat::V3, "zarr.json") => {
+                    self.add_array(key, path, Array::from_zarr_json(document))?
+                }
                 _ => {}
             }
         }
         Ok(())
     }
 
-    fn array(
+    fn add_array(
         &mut self,
         key: &str,
         path: &str,
@@ -323,6 +330,11 @@ impl NativeStore {
     /// See [`ReferencesError`].
     pub fn metadata(&self) -> Result<ReferenceSet, ReferencesError> {
         self.0.without_chunks().finish()
+    }
+
+    /// Returns an array without chunks.
+    pub fn array(&self, path: &str) -> Option<&Array> {
+        self.0.array(path)
     }
 
     /// Returns the key of the chunk at a row-major position in the grid of an array.

@@ -13,7 +13,7 @@ use ::parquet::{
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use virtualize_zarr::node;
+use virtualize_zarr::{Array, node};
 
 use super::{
     Entry, ReferenceSet, ReferencesError,
@@ -77,6 +77,11 @@ impl ParquetReferences {
     /// See [`ReferencesError`].
     pub fn metadata(&self) -> Result<ReferenceSet, ReferencesError> {
         self.builder.without_chunks().finish()
+    }
+
+    /// Returns an array without chunks.
+    pub fn array(&self, path: &str) -> Option<&Array> {
+        self.builder.array(path)
     }
 
     /// Returns the number of chunks of each file, in row-major order of the grid.

@@ -3,6 +3,7 @@
 mod convert;
 mod diff;
 mod read;
+mod shards;
 mod tables;
 mod validate;
 

@@ -69,7 +69,7 @@ pub(crate) async fn open_references(location: &str, options: &ReadOptions) -> Re
 }
 
 /// Completes what was read from references: urls of sources become absolute, and files that are referred to as a whole
-/// get their size.
+/// get their size. Arrays of shards become arrays of the chunks in them.
 pub(crate) async fn resolved(
     mut set: ReferenceSet,
     name: &str,
@@ -85,6 +85,7 @@ pub(crate) async fn resolved(
     resolve_whole_files(&mut set, &options.store).await?;
     let mut store = VirtualStore::of(set.hierarchy, name);
     store.report = Report { diagnostics, ..Report::default() };
+    super::shards::expand(&mut store, options).await?;
     Ok(store)
 }
 

@@ -21,7 +21,10 @@ use virtualize_zarr::{Array, Source, node};
 #[cfg(feature = "full")]
 use virtualize_zarr::{Hierarchy, Node, SourceId, chunk_indices};
 
-use super::read::{OpenReferences, ZMETADATA, below_of, check_size, resolved, whole};
+use super::{
+    read::{OpenReferences, ZMETADATA, below_of, check_size, resolved, whole},
+    shards::{REFERENCE, shards},
+};
 #[cfg(feature = "full")]
 use crate::{commit::failed, sources::source_of};
 use crate::{error::Error, options::ReadOptions, store::VirtualStore};
@@ -40,8 +43,6 @@ pub(crate) enum Tables {
     Repository(Box<OpenRepository>),
 }
 
-/// Bytes of a reference in memory, at most.
-const REFERENCE: u64 = 40;
 /// Files that are fetched concurrently.
 #[cfg(feature = "full")]
 const CONCURRENCY: usize = 16;
@@ -113,12 +114,25 @@ impl Tables {
         }
     }
 
+    /// Returns an array whose chunks may be shards, as its metadata describes it.
+    fn array(&self, path: &str) -> Option<&Array> {
+        match self {
+            Self::Native(store) => store.array(path),
+            #[cfg(feature = "full")]
+            Self::Parquet { references, .. } => references.array(path),
+            #[cfg(feature = "full")]
+            Self::Repository(repository) => repository.hierarchy.array(path),
+        }
+    }
+
     /// Returns the parts of an array's table that may have chunks at these positions, in ascending order; all parts
     /// without positions.
-    pub(crate) fn parts(&self, store: &VirtualStore, path: &str, positions: Option<&[u64]>) -> Vec<usize> {
-        match (self, positions) {
+    pub(crate) fn parts(&self, path: &str, positions: Option<&[u64]>) -> Vec<usize> {
+        let Some(array) = self.array(path) else { return Vec::new() };
+        let positions = positions.map(|positions| shards(array, positions));
+        match (self, positions.as_deref()) {
             (Self::Native(_), None) => {
-                let count = store.hierarchy.array(path).map_or(0, self::positions);
+                let count = self::positions(array);
                 (0..usize::try_from(count).unwrap_or(usize::MAX)).collect()
             }
             (Self::Native(_), Some(positions)) => {
@@ -145,11 +159,8 @@ impl Tables {
             (Self::Repository(repository), None) => repository.manifests_within(path, None),
             #[cfg(feature = "full")]
             (Self::Repository(repository), Some(positions)) => {
-                let ranges = store.hierarchy.array(path).map(|array| {
-                    let counts = array.chunk_grid.counts(&array.shape);
-                    bounds(positions, &counts)
-                });
-                repository.manifests_within(path, ranges.as_deref())
+                let ranges = bounds(positions, &array.chunk_grid.counts(&array.shape));
+                repository.manifests_within(path, Some(&ranges))
             }
         }
     }
@@ -197,8 +208,7 @@ impl Tables {
     ) -> Result<VirtualStore, Error> {
         check_size(location, self.count(&metadata).await?.saturating_mul(REFERENCE), options)?;
         let arrays = metadata.hierarchy.arrays().into_iter();
-        let wanted: Vec<_> =
-            arrays.map(|(path, _)| (path.clone(), self.parts(&metadata, &path, None))).collect();
+        let wanted: Vec<_> = arrays.map(|(path, _)| (path.clone(), self.parts(&path, None))).collect();
         let set = self.set(&wanted, inline, location, options).await?;
         let read = resolved(set, metadata.name(), location, options).await?;
         let mut hierarchy = metadata.hierarchy.clone();
