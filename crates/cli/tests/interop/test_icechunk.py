@@ -9,6 +9,8 @@ import pytest
 from clients import nodes, same_bits, virtualize
 
 FILES = sorted(p for kind in ("hdf5", "netcdf3", "tiff") for p in (clients.FIXTURES / kind).iterdir() if p.suffix in (".h5", ".nc", ".tif"))
+# A repository stores the metadata of zarr3-json: one of the images that differ in type or codec is enough.
+FILES = [p for p in FILES if not p.name.startswith(("type_", "predictor_", "compression_", "nodata_")) or p.stem in ("type_c8", "predictor_2_be_u2_zlib", "compression_lzw", "nodata_f4", "nodata_invalid_u1")]
 REGION = "eu-central-1"
 
 
