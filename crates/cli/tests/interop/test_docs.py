@@ -29,7 +29,12 @@ def names(page):
     return str(page.relative_to(clients.ROOT))
 
 
-@pytest.mark.parametrize("page", [page for page in pages() if blocks(page) and not needs_package(page)], ids=names)
+def marks(page):
+    """Tutorials make and serve archives of a year."""
+    return [pytest.mark.slow] if page.parent.name == "tutorials" else []
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=names(page), marks=marks(page)) for page in pages() if blocks(page) and not needs_package(page)])
 def test_examples(page, tmp_path):
     session = Session(tmp_path, clients.BINARY, setups=SETUPS)
     try:
