@@ -5,7 +5,7 @@ import random
 import clients
 import numpy as np
 import pytest
-from clients import FORMATS
+from clients import FORMATS, either_format  # noqa: F401
 
 HORIZONTAL = {
     "projected": [(1024, 1), (3072, 32633)], "geographic": [(1024, 2), (2048, 4326)], "with heights": [(1024, 2), (2048, 4979)],
