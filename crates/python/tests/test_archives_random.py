@@ -113,7 +113,7 @@ def selection(chance: random.Random, dataset: xr.Dataset) -> dict[str, object]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(ARCHIVES))
+@pytest.mark.parametrize("seed", [pytest.param(seed, marks=[pytest.mark.slow] if seed > 9 else []) for seed in range(ARCHIVES)])
 def test_random_archives(tmp_path: Path, served: tuple[Path, str], seed: int) -> None:
     chance = random.Random(seed)
     folder = served[0] / str(seed)

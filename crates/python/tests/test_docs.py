@@ -12,11 +12,16 @@ from documents import Session, blocks, needs_package, pages  # isort: skip
 
 # Pages that a test of their own runs, because their examples need several processes.
 ELSEWHERE = {"docs/many-machines.md"}
-PAGES = [page for page in pages() if needs_package(page) and str(page.relative_to(ROOT)) not in ELSEWHERE]
+# Tutorials make and serve files of their own.
+PAGES = [
+    pytest.param(page, id=str(page.relative_to(ROOT)), marks=[pytest.mark.slow] if page.parent.name == "tutorials" else [])
+    for page in pages()
+    if needs_package(page) and str(page.relative_to(ROOT)) not in ELSEWHERE
+]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a shell")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", PAGES)
 def test_examples(page: Path, tmp_path: Path) -> None:
     session = Session(tmp_path, f"{sys.executable} -m virtualize", setups=SETUPS)
     try:

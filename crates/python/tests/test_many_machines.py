@@ -23,6 +23,7 @@ def server() -> Iterator[SlowS3]:
         yield made
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="processes of other packages")
 @pytest.mark.parametrize("block", BLOCKS, ids=[next(name for name in EXECUTORS if name in block) for block in BLOCKS])
 def test_recipe(block: str, server: SlowS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

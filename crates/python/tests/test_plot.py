@@ -34,7 +34,7 @@ def drawn(ax):
     return np.asarray(ax.figure.canvas.buffer_rgba())[..., :3] / 255
 
 
-@pytest.mark.parametrize("side", [4, 100])
+@pytest.mark.parametrize("side", [4, pytest.param(100, marks=pytest.mark.slow)])
 def test_chunks_are_drawn_where_h5py_finds_them(side, tmp_path):
     """Few chunks are drawn one by one, many in cells. Written backwards, they go from the right to the left."""
     with h5py.File(tmp_path / "a.h5", "w", libver="latest") as f:

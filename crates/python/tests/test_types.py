@@ -5,7 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import virtualize
+
+pytestmark = pytest.mark.slow
 
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 PACKAGE = Path(virtualize.__file__).parent

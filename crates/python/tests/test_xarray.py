@@ -114,7 +114,7 @@ def test_random_selections(cube, seed):
         xr.testing.assert_identical(a.load(), b)
 
 
-@pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes"])
+@pytest.mark.parametrize("scheduler", ["threads", pytest.param("processes", marks=pytest.mark.slow)])
 def test_dask(cube, scheduler):
     ds = opened(cube[0], chunks={})
     assert ds["v"].chunks[1] == (7, 7, 7, 7, 2)

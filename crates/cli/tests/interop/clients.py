@@ -1,5 +1,5 @@
 """Runs the binary and opens its output as users do: with fsspec's reference filesystem, zarr-python and xarray."""
-import ctypes, dataclasses, functools, json, os, pathlib, re, shutil, subprocess, sys, warnings
+import ctypes, dataclasses, functools, json, os, pathlib, re, shutil, subprocess, sys, warnings, zlib
 
 import numpy as np
 import pytest
@@ -16,9 +16,15 @@ NODE = shutil.which("node") or next(map(str, ENV.glob("lib/python3*/site-package
 CODE = re.compile(r"\[([a-z0-9]+(?:-[a-z0-9]+)+)\]\s*$")
 
 
-def seeds(variable, default):
-    """Returns the seeds of a random test: as many as an environment variable says. Those after the second are slow."""
-    return [pytest.param(seed, marks=[pytest.mark.slow] if seed > 1 else []) for seed in range(int(os.environ.get(variable, default)))]
+def seeds(variable, default, fast=2):
+    """Returns the seeds of a random test: as many as an environment variable says. Those after the first ones are slow."""
+    return [pytest.param(seed, marks=[pytest.mark.slow] if seed >= fast else []) for seed in range(int(os.environ.get(variable, default)))]
+
+
+@pytest.fixture(name="fmt")
+def either_format(request):
+    """One of the output formats, chosen by the name of the test: for what does not depend on the format. Modules import it in place of conftest's."""
+    return sorted(FORMATS)[zlib.crc32(request.node.name.encode()) % 2]
 
 
 def libhdf5():

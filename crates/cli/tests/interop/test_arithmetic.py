@@ -16,6 +16,8 @@ from zarr.core.array_spec import ArrayConfig, ArraySpec
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.dtype import get_data_type_from_json
 
+pytestmark = pytest.mark.slow
+
 SEED = int(os.environ.get("ARITHMETIC_SEED", "20261121"))
 PROTOTYPE = default_buffer_prototype()
 ROUNDINGS = ["nearest-even", "towards-zero", "towards-positive", "towards-negative", "nearest-away"]

@@ -188,7 +188,8 @@ def command(server, output, *arguments):
                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
-@pytest.mark.parametrize("name, arguments", [("out.json", ("--concat-dim", "time")), ("out.parquet", ("--concat-dim", "time")), ("refs", ("--each",))])
+@pytest.mark.parametrize("name, arguments", [("out.json", ("--concat-dim", "time")), pytest.param("out.parquet", ("--concat-dim", "time"), marks=pytest.mark.slow),
+                                             pytest.param("refs", ("--each",), marks=pytest.mark.slow)])
 def test_killed_at_any_moment_the_same_command_ends_with_the_same_bytes(bucket, tmp_path, name, arguments):
     choose = random.Random(name)
     whole = tmp_path / "whole" / name

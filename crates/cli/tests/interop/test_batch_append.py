@@ -7,7 +7,7 @@ import h5py
 import numpy as np
 import pytest
 
-SEEDS, STEPS = int(os.environ.get("RANDOM_APPENDS", 4)), 8
+STEPS = 8
 OUTPUTS = ["out.json", "out.parquet", "out.zarr", "out.icechunk"]
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
 
@@ -110,7 +110,7 @@ def repository(output):
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", clients.seeds("RANDOM_APPENDS", 4))
 def test_appended_equals_written_at_once(tmp_path, seed, name):
     choose = random.Random(f"{seed} {name}")
     archive = Archive(tmp_path / "files", choose)

@@ -49,6 +49,7 @@ def moments(seed, took):
         yield took * choose.choice([choose.uniform(0, 1), choose.uniform(0.6, 1), choose.uniform(0.6, 1)])
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_one_commit_is_made(bucket, days, tmp_path):
     import xarray as xr
     whole = tmp_path / "whole.icechunk"
@@ -67,6 +68,7 @@ def test_killed_at_any_moment_one_commit_is_made(bucket, days, tmp_path):
         xr.testing.assert_identical(opened(output)[1], undisturbed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["new files", "a changed file", "a replacement"])
 def test_killed_while_a_repository_is_brought_up_to_date(bucket, days, tmp_path, change):
     """The update is neither made twice nor skipped because the repository already knows all urls."""

@@ -151,6 +151,7 @@ def test_outputs_of_single_files_on_s3_are_compared_too(filled, signed, tmp_path
     assert " 0 read" in virtualize(*arguments, env=signed).stderr
 
 
+@pytest.mark.slow
 def test_an_output_on_s3_has_one_writer(filled, signed, tmp_path):
     """A lock that is refreshed belongs to a running process; a stale one is taken over."""
     import threading

@@ -11,7 +11,6 @@ from test_batch import content
 from test_batch_s3 import filled, signed  # noqa: F401
 from test_stores import s3  # noqa: F401
 
-SEEDS = int(os.environ.get("RANDOM_SHARDS", 3))
 OUTPUTS = ["out.json", "out.parquet", "out.zarr", "out.icechunk"]
 BROKEN = b"\x89HDF\r\n\x1a\n" + bytes(100)
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
@@ -69,7 +68,7 @@ def refused(*arguments, says, output):
 # ---- the same bytes
 
 @pytest.mark.parametrize("name", OUTPUTS)
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", clients.seeds("RANDOM_SHARDS", 3, 1))
 def test_any_sharding_gives_the_bytes_of_one_run(tmp_path, seed, name):
     choose = random.Random(f"{seed} {name}")
     inputs, options = archive(tmp_path / "files", choose)

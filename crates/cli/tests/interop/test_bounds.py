@@ -146,7 +146,7 @@ def test_one_structure_many_times(tmp_path, kind):
             assert output == b"" and "the limit for" in errors and len(errors.splitlines()) <= 2, errors[-500:]
 
 
-@pytest.mark.parametrize("count", [5_000, 10_000, 20_000])
+@pytest.mark.parametrize("count", [20_000])
 @pytest.mark.parametrize("kind", ["soft links", "links to nothing", "attributes", "dimensions", "lengths", "members", "external links", "one file", "mappings"])
 def test_counts_are_no_limit_to_what_is_right(tmp_path, kind, count):
     """As many items of one kind as a group, an object or a type can contain: each is mapped or reported as omitted."""
@@ -197,8 +197,7 @@ def test_counts_are_no_limit_to_what_is_right(tmp_path, kind, count):
         assert len(json.loads(keys[".zattrs"])) == count
 
 
-@pytest.mark.parametrize("fmt", ["kerchunk-json", "zarr3-json"])
-@pytest.mark.parametrize("kind", ["padded", "terminated", "blanks", "opaque", "compound"])
+@pytest.mark.parametrize("kind, fmt", [("padded", "zarr3-json"), ("terminated", "kerchunk-json"), ("blanks", "zarr3-json"), ("opaque", "kerchunk-json"), ("compound", "zarr3-json")])
 def test_elements_of_gigabytes(tmp_path, kind, fmt):
     """Metadata contain the fill value, which is as large as an element."""
     from h5py import h5d, h5s, h5t
@@ -247,6 +246,7 @@ def tiles(path, count):
     path.write_bytes(header + tile * count + offsets.tobytes() + lengths.tobytes() + directory)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write, most", [
     (lambda path, count: chunks_under_a_tree(path, count, libver="earliest"), 30),
     (lambda path, count: chunks_under_a_tree(path, count, libver="latest"), 30),

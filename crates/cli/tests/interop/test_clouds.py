@@ -8,7 +8,7 @@ os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
 import azure_server, clients, gcs_server
 import numpy as np
 import pytest
-from clients import FORMATS, virtualize
+from clients import FORMATS, either_format, virtualize  # noqa: F401
 from test_batch_s3 import day, values
 from test_stores import CREDENTIALS, FILES, REGION, s3, truth  # noqa: F401
 

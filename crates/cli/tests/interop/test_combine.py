@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
-from clients import open_store, virtualize
+from clients import either_format, open_store, virtualize  # noqa: F401
 
 MINIMAL = dict(combine="nested", concat_dim="time", data_vars="minimal", coords="minimal", compat="override", combine_attrs="drop_conflicts")
 

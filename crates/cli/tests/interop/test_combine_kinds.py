@@ -4,7 +4,7 @@ import json, random
 import numpy as np
 import pytest
 import xarray as xr
-from clients import seeds, virtualize
+from clients import FORMATS, either_format, seeds, virtualize  # noqa: F401
 from test_combine import MINIMAL, combined, originals, rows, write
 
 CONCAT = ("--concat-dim", "time")
@@ -33,6 +33,7 @@ def test_both_sides_of_the_limit(tmp_path, fmt):
     xr.testing.assert_identical(got, originals(ragged))
 
 
+@pytest.mark.parametrize("fmt", FORMATS)
 def test_chunks_that_do_not_fit_stay_eras(tmp_path, fmt):
     files = [part(tmp_path / "a.nc", 0, 64, 32), part(tmp_path / "b.nc", 64, 128, 64), part(tmp_path / "c.nc", 192, 64, 32)]
     said = combined(tmp_path, fmt, files, *CONCAT, status=1, text="cannot be joined with")
@@ -45,7 +46,7 @@ def test_chunks_that_do_not_fit_stay_eras(tmp_path, fmt):
         assert eras(files, "--chunk-grid", "rectilinear") == [3]
 
 
-@pytest.mark.parametrize("order", ["last", "first", "middle"])
+@pytest.mark.parametrize("fmt, order", [("kerchunk-json", "middle"), ("zarr3-json", "first"), ("zarr3-json", "last")])
 def test_single_steps_among_others(tmp_path, fmt, order):
     """A file with a single step, whose chunk is that step."""
     at = {"first": 0, "middle": 4, "last": 8}[order]

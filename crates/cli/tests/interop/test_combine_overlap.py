@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from test_combine import combined, originals, write
-from clients import seeds, virtualize
+from clients import either_format, seeds, virtualize  # noqa: F401
 
 CONCAT = ("--concat-dim", "time")
 NEVER = ("--option", "copy-limit=0")

@@ -4,7 +4,7 @@ import random
 import numpy as np
 import pytest
 import xarray as xr
-from clients import seeds, virtualize
+from clients import either_format, seeds, virtualize  # noqa: F401
 from test_combine import MINIMAL, combined, originals, write
 
 CONCAT = ("--concat-dim", "time")

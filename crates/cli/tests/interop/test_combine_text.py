@@ -6,7 +6,7 @@ import netCDF4
 import numpy as np
 import pytest
 import xarray as xr
-from clients import seeds
+from clients import either_format, seeds  # noqa: F401
 from test_combine import combined, originals
 
 WORDS = ["", "a", "bb", "snow", "ä€𝄞", "x" * 300, "two words"]

@@ -8,7 +8,7 @@ import rasterio.merge
 import rasterio.shutil
 import rioxarray  # noqa: F401
 import xarray as xr
-from clients import FORMATS, open_dataset, virtualize
+from clients import FORMATS, either_format, open_dataset, virtualize  # noqa: F401
 from rasterio.transform import from_origin
 
 

@@ -1,4 +1,4 @@
-"""Deployment files of the service (crates/server/deploy): names of settings, versions, and a start of the binary with each of them."""
+"""Deployment files of the service (crates/server/deploy): a start of the binary with each of them."""
 import contextlib, json, os, pathlib, re, shlex, shutil, socket, ssl, subprocess, sys, time, tomllib, urllib.error, urllib.parse, urllib.request
 
 import clients, pytest, yaml
@@ -6,13 +6,10 @@ from service import free_port
 
 ROOT = pathlib.Path(__file__).resolve().parents[4]
 DEPLOY = ROOT / "crates/server/deploy"
-CHART = DEPLOY / "chart"
-VERSION = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
 HELP = subprocess.run([clients.BINARY, "serve", "--help"], capture_output=True, text=True, check=True).stdout
 VARIABLES = set(re.findall(r"\[env:\s+(\w+)=", HELP))
 SETTINGS = set(re.findall(r"^ +(?:-\w, )?--([a-z-]+)", HELP, re.MULTILINE))
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
-VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 CONTAINERFILE = (DEPLOY / "Containerfile").read_text().replace("\\\n", "")
 WITHOUT_SETTINGS = {key: value for key, value in os.environ.items() if not key.startswith(("VIRTUALIZE_", "AWS_"))}
 
@@ -94,19 +91,6 @@ def test_the_image_has_the_settings_and_the_health_check_of_the_compose_file():
     assert check.pop("test") == ["CMD", *json.loads(command)]
     assert {f"--{key.replace('_', '-')}={value}" for key, value in check.items()} == set(options.split())
     assert instruction("USER") == ["65532:65532"]
-
-
-def test_files_name_the_version_of_the_workspace():
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    assert (chart["version"], chart["appVersion"]) == (VERSION, VERSION)
-    assert COMPOSE["services"]["virtualize"]["image"] == f"{VALUES['image']['repository']}:{VERSION}"
-
-
-def test_the_chart_uses_settings_of_the_service():
-    template = (CHART / "templates/configmap.yaml").read_text()
-    assert set(VALUES["settings"]) | set(re.findall(r"^    ([a-z-]+) = ", template, re.MULTILINE)) <= SETTINGS
-    probes = re.findall(r"path: (/\w+z)$", (CHART / "templates/deployment.yaml").read_text(), re.MULTILINE)
-    assert probes == ["/healthz", "/readyz"]
 
 
 def test_the_proxy_serves_clients(tmp_path):

@@ -19,10 +19,8 @@ import collections, json, re, shlex, subprocess, tomllib, urllib.parse
 import clients
 import pytest
 from document_files import SETUPS
-from documents import Session, blocks, needs_package, pages, steps
+from documents import Session, blocks, needs_package, pages
 
-# Blocks of Python that are only compiled, by page and a part of their text, with the reason.
-NOT_RUN = {}
 # Options of other programs that pages mention, and one that only some builds have.
 FOREIGN = {"--array", "--dist", "--features", "--nginx", "--no-default-features", "--wrk"}
 
@@ -31,44 +29,33 @@ def names(page):
     return str(page.relative_to(clients.ROOT))
 
 
-@pytest.mark.parametrize("page", [page for page in pages() if blocks(page) and not needs_package(page)], ids=names)
+def marks(page):
+    """Tutorials make and serve archives of a year."""
+    return [pytest.mark.slow] if page.parent.name == "tutorials" else []
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=names(page), marks=marks(page)) for page in pages() if blocks(page) and not needs_package(page)])
 def test_examples(page, tmp_path):
-    run_page(page, tmp_path, clients.BINARY)
-
-
-def run_page(page, tmp_path, virtualize):
-    session = Session(tmp_path, virtualize, setups=SETUPS)
+    session = Session(tmp_path, clients.BINARY, setups=SETUPS)
     try:
-        wrong = [f"{block.name}: {found}" for block in blocks(page) if not is_excused(block) and (found := session.run(block))]
+        wrong = [f"{block.name}: {found}" for block in blocks(page) if (found := session.run(block))]
     finally:
         session.close()
     assert not wrong, "\n\n".join(wrong)
 
 
-def is_excused(block):
-    return any(names(block.page) == page and part in block.text for page, part in NOT_RUN)
+def parsed(*kinds):
+    """Blocks that are not run."""
+    return [pytest.param(block, id=block.name) for page in pages() for block in blocks(page) if block.kind in kinds]
 
 
-def test_excuses_are_needed():
-    """Each entry of the list names a block, so that the list stays short."""
-    for page, part in NOT_RUN:
-        assert any(part in block.text for block in blocks(clients.ROOT / page)), (page, part)
-
-
-def parsed(kind):
-    return [pytest.param(block, id=block.name) for page in pages() for block in blocks(page) if block.kind in kind]
-
-
-@pytest.mark.parametrize("block", parsed(["json", "yaml", "toml", "python"]))
+@pytest.mark.parametrize("block", parsed("json", "yaml", "toml"))
 def test_blocks_parse(block, tmp_path):
     if block.kind == "json":
         json.loads(block.text)
     elif block.kind == "yaml":
         import yaml
         assert all(part is not None for part in yaml.safe_load_all(block.text))
-    elif block.kind == "python":
-        import ast
-        compile(block.text, block.name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     elif {"allow", "listen", "token-file"} & tomllib.loads(block.text).keys():
         (tmp_path / "config.toml").write_text(block.text)
         # An invalid option after a valid configuration: the service does not start, and complains about the option only.
@@ -97,14 +84,13 @@ def command_lines(text):
                 yield one[1:]
 
 
-@pytest.mark.parametrize("block", parsed(["sh", "bash", "console", "json", "yaml"]))
+@pytest.mark.parametrize("block", parsed("sh", "bash", "json", "yaml"))
 def test_command_lines_are_valid(block):
     """`--help` at the end of a line makes the command check all options and values before it, and do nothing."""
     if block.kind in ("sh", "bash"):
         done = subprocess.run(["bash", "-n"], input=block.text, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-    text = "\n".join(command for command, _ in steps(block.text)) if block.kind == "console" else block.text
-    for words in command_lines(text):
+    for words in command_lines(block.text):
         known = options(words)
         unknown = [word for word in words if word.startswith("--") and word.partition("=")[0] not in known]
         assert not unknown, (unknown, words)
@@ -140,15 +126,15 @@ def test_options_that_pages_mention_exist():
     assert {option: page for option, page in mentioned.items() if option not in known | FOREIGN} == {}
 
 
-@pytest.mark.parametrize("page", pages(), ids=names)
-def test_lists_render(page):
+def test_lists_render():
     """The site's Markdown needs an empty line before a list, and four spaces before a nested item; GitHub accepts both."""
-    text = re.sub(r"^```.*?^```$", lambda code: "\n" * code[0].count("\n"), page.read_text(), flags=re.M | re.S)
-    lines, wrong = text.splitlines(), []
-    for number, (above, line) in enumerate(zip(["", *lines], lines), 1):
-        is_nested = re.match(r" {1,3}([-*]|\d+\.) ", line)
-        if is_nested or re.match(r"([-*]|\d+\.) ", line) and above and not re.match(r"([-*]|\d+\.) | ", above):
-            wrong.append(f"{names(page)}:{number}: {line}")
+    wrong = []
+    for page in pages():
+        lines = re.sub(r"^```.*?^```$", lambda code: "\n" * code[0].count("\n"), page.read_text(), flags=re.M | re.S).splitlines()
+        for number, (above, line) in enumerate(zip(["", *lines], lines), 1):
+            is_nested = re.match(r" {1,3}([-*]|\d+\.) ", line)
+            if is_nested or re.match(r"([-*]|\d+\.) ", line) and above and not re.match(r"([-*]|\d+\.) | ", above):
+                wrong.append(f"{names(page)}:{number}: {line}")
     assert not wrong, "\n".join(wrong)
 
 

@@ -179,10 +179,9 @@ def pairs(name, fmt):
         yield group, original, open_dataset(references, FORMATS[fmt], group.strip("/"))
 
 
-@pytest.mark.parametrize("mask_and_scale", [True, False], ids=["masked", "unmasked"])
 @pytest.mark.parametrize("name", [n for n in FILES if n not in NOT_FOR_XARRAY])
-def test_xarray_shows_the_same(name, fmt, mask_and_scale):
-    """Names, dimensions, types and values, masked and unmasked, variable by variable."""
+def test_xarray_shows_the_same(name, fmt):
+    """Names, dimensions, types, values and attributes, variable by variable."""
     dropped, problems = told(name, fmt), []
     renamed = {path for path, code in convert(source(name), fmt).codes if code == "dimension-renamed"}  # netCDF pads it
     for group, original, ours in pairs(name, fmt):
@@ -190,22 +189,25 @@ def test_xarray_shows_the_same(name, fmt, mask_and_scale):
             path = f"{group.rstrip('/')}/{variable}"
             if original[variable].dtype.kind == "V" or undefined(path):
                 continue
-            try:
-                truth = decoded(original, variable, mask_and_scale)
-            except Exception:  # noqa: BLE001 - what xarray cannot read in the original it need not read here
-                continue
             if variable not in ours.variables:
                 if not may_be_left_out(name, path):
                     problems.append(f"{path}: not offered")
                 continue
-            if path in renamed:
-                continue
-            found = differences(path, widened(truth, original, variable), lambda: decoded(ours, variable, mask_and_scale))
-            if found and path in dropped:  # reported: then dropped values mask nothing
-                rest = without(original[variable], dropped[path]).to_dataset(name=variable)
-                found = differences(path, decoded(rest, variable, mask_and_scale), lambda: decoded(ours, variable, mask_and_scale))
-            problems += found
-    report(problems)
+            for mask_and_scale in () if path in renamed else (True, False):
+                problems += compared(path, original, ours, variable, mask_and_scale, dropped.get(path))
+    report(problems + [problem for group in pairs(name, fmt) for problem in attributes(dropped, *group)])
+
+
+def compared(path, original, ours, variable, mask_and_scale, dropped):
+    try:
+        truth = decoded(original, variable, mask_and_scale)
+    except Exception:  # noqa: BLE001 - what xarray cannot read in the original it need not read here
+        return []
+    found = differences(path, widened(truth, original, variable), lambda: decoded(ours, variable, mask_and_scale))
+    if found and dropped:  # reported: then dropped values mask nothing
+        rest = without(original[variable], dropped).to_dataset(name=variable)
+        found = differences(path, decoded(rest, variable, mask_and_scale), lambda: decoded(ours, variable, mask_and_scale))
+    return found
 
 
 def widened(truth, original, variable):
@@ -233,23 +235,21 @@ def differences(path, truth, read):
     return out
 
 
-@pytest.mark.parametrize("name", [n for n in FILES if n not in NOT_FOR_XARRAY])
-def test_attributes_are_the_same(name, fmt):
-    """All attributes, except for netCDF's internal ones and those about fill values that have a diagnostic."""
-    dropped, problems = told(name, fmt), []
-    for group, original, ours in pairs(name, fmt):
-        for variable in [None, *original.variables]:
-            path = f"{group.rstrip('/')}/{variable or ''}"
-            if variable and variable not in ours.variables:
-                continue
-            truth = dict((original[variable] if variable else original).attrs)
-            got = dict((ours[variable] if variable else ours).attrs)
-            skip = BOOKKEEPING | (FILL if path in dropped else set()) | {"flag_values", "flag_meanings"}
-            for key in sorted((truth.keys() | got.keys()) - skip):
-                a, b = (plain(x[key]) if key in x else None for x in (truth, got))
-                if a != b and not (key == "_FillValue" and same_fill(a, b)):
-                    problems.append(f"{path}: attribute {key}: {b!r}, expected {a!r}")
-    report(problems)
+def attributes(dropped, group, original, ours):
+    """Compares all attributes, except for netCDF's internal ones and those about fill values that have a diagnostic."""
+    problems = []
+    for variable in [None, *original.variables]:
+        path = f"{group.rstrip('/')}/{variable or ''}"
+        if variable and variable not in ours.variables:
+            continue
+        truth = dict((original[variable] if variable else original).attrs)
+        got = dict((ours[variable] if variable else ours).attrs)
+        skip = BOOKKEEPING | (FILL if path in dropped else set()) | {"flag_values", "flag_meanings"}
+        for key in sorted((truth.keys() | got.keys()) - skip):
+            a, b = (plain(x[key]) if key in x else None for x in (truth, got))
+            if a != b and not (key == "_FillValue" and same_fill(a, b)):
+                problems.append(f"{path}: attribute {key}: {b!r}, expected {a!r}")
+    return problems
 
 
 def same_fill(a, b):

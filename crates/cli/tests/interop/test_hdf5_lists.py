@@ -1,5 +1,5 @@
-"""The tables of messages and reserved attributes in docs/semantics-hdf5.md: each attribute is what the table says, and hidden attributes are those of h5netcdf."""
-import json, re
+"""The table of reserved attributes in docs/semantics-hdf5.md: each attribute is what the table says, and hidden attributes are those of h5netcdf."""
+import json
 
 import clients
 import h5py
@@ -12,13 +12,6 @@ VALUES = {"DIMENSION_LABELS": ["a", "b"], "_FillValue": np.array([7], "i4"), "mi
 def table(heading):
     text = (clients.ROOT / "docs/semantics-hdf5.md").read_text().split(f"\n### {heading}\n")[1].split("\n#")[0]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ") and "---" not in line][1:]
-
-
-def test_messages():
-    """The file format specification defines types 0x00 to 0x18."""
-    numbers = [int(number, 16) for row in table("Messages") for span in row[0].split(", ") for number in span.split("–")]
-    assert sorted(numbers) == list(range(0x19))
-    assert all(re.match("read|ignored, because|refused|checked", row[-1]) for row in table("Messages"))
 
 
 def test_reserved_attributes(tmp_path, fmt):

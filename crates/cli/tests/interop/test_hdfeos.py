@@ -7,7 +7,7 @@ import pytest
 import rasterio
 import rioxarray  # noqa: F401
 import xarray as xr
-from clients import FORMATS, open_dataset, seeds, virtualize
+from clients import FORMATS, either_format, open_dataset, seeds, virtualize  # noqa: F401
 from test_crs import metres_apart
 
 FIELDS = "HDFEOS/GRIDS/G/Data Fields"

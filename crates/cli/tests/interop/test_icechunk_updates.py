@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
-from clients import virtualize
+from clients import seeds, virtualize
 
-SEEDS = range(int(os.environ.get("RANDOM_REPOSITORIES", 3)))
 
 
 def write(path, times, *, first=0, units="days since 2000-01-01", chunk=None, zlib=True, lat=(10.0, 20.0, 30.0), scale=None):
@@ -316,7 +315,7 @@ class Model:
         self.append()
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds("RANDOM_REPOSITORIES", 3, 1))
 def test_at_random(tmp_path, seed):
     model = Model(tmp_path, seed)
     model.append()

@@ -93,6 +93,7 @@ def test_confusions_are_refused(keys_file):
             assert status(address, wrong) == (401, "token"), wrong
 
 
+@pytest.mark.slow
 def test_tokens_and_keys_are_reloaded(tmp_path, keys_file):
     tokens = tmp_path / "tokens"
     tokens.write_text("first-token-of-all read\nsecond-token-of-all read\n")
@@ -119,6 +120,7 @@ def test_tokens_and_keys_are_reloaded(tmp_path, keys_file):
         assert status(address, token("RS256")) == 200, "a broken file changes nothing"
 
 
+@pytest.mark.slow
 def test_reloads_never_refuse_a_token_that_stays(tmp_path):
     """The file is written in place, slowly and often, and one of its tokens always stays."""
     tokens = tmp_path / "tokens"
@@ -167,6 +169,7 @@ def issuer():
         server.shutdown()
 
 
+@pytest.mark.slow
 def test_keys_behind_a_url_rotate_and_fail():
     with issuer() as server:
         keys = f"{server.url}/.well-known/openid-configuration"

@@ -60,6 +60,8 @@ def test_masked_pixels_are_nan(tmp_path, fmt, compress):
     problems = []
     for case in CASES:
         dtype, bands, kind, interleave, error = case
+        if compress != "LERC" and (interleave, error) != ("pixel", 0):
+            continue
         path = tmp_path / "lerc.tif"
         truth = write(path, image(kind, bands, dtype), compress=compress, interleave=interleave, max_z_error=error)
         run = clients.virtualize(path, "--format", fmt)

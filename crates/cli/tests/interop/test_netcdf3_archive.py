@@ -4,7 +4,7 @@ import json
 import clients
 import numpy as np
 import pytest
-from clients import FORMATS, virtualize
+from clients import FORMATS, either_format, virtualize  # noqa: F401
 
 
 def write(path, first, count, model="NETCDF3_64BIT_OFFSET", *, rows=100, alone=False, **options):

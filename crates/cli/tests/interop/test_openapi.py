@@ -7,6 +7,8 @@ import pytest
 
 import clients, service
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = int(os.environ.get("OPENAPI_EXAMPLES", 5))
 TOKEN = "a-token-for-the-document"
 FILES = ["hdf5/chunked.h5", "hdf5/netcdf4.nc", "tiff/cog.tif"]

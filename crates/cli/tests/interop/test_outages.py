@@ -51,8 +51,8 @@ def how(request):
     return ("--concat-dim", "time") if request.param == "--concat-dim" else ("--each",)
 
 
-@pytest.mark.parametrize("outage", OUTAGES)
-@pytest.mark.parametrize("how,healthy", [("--concat-dim", 0), ("--concat-dim", 0.5), ("--each", 0.5)], indirect=["how"])
+@pytest.mark.parametrize("outage, how, healthy", [*((outage, "--concat-dim", 0) for outage in OUTAGES), ("throttled", "--concat-dim", 0.5), ("expired", "--concat-dim", 0.5),
+                                                  ("unreachable", "--each", 0.5)], indirect=["how"])
 def test_an_outage_costs_few_requests_and_no_file(bucket, tmp_path, how, outage, healthy):
     batch(bucket, tmp_path / "undisturbed", *how)
     bucket.outage, bucket.healthy = OUTAGES[outage], int(healthy * bucket.asked.total())

@@ -173,7 +173,7 @@ def killed(arguments, env, wait):
     return process.wait()
 
 
-@pytest.mark.parametrize("seed", [*range(6), None])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in [*range(1, 6), None])])
 def test_kill_while_a_folder_is_replaced(tmp_path, seed):
     seed = random.randrange(2**32) if seed is None else seed
     print("seed", seed)
@@ -274,7 +274,7 @@ def test_other_objects_are_not_deleted(bucket, file, fmt):
             assert objects(client) == before
 
 
-@pytest.mark.parametrize("seed", [*range(5), None])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in [*range(1, 5), None])])
 @pytest.mark.parametrize("kind", ["zarr3", "inline", "kerchunk-parquet"])
 def test_kill_while_a_prefix_is_replaced(bucket, tmp_path, kind, seed):
     """References as one document are those of the old or of the new output; so are tables, if the output has grown."""

@@ -1,5 +1,5 @@
 """kerchunk's Parquet layout, compared with kerchunk's JSON through fsspec, zarr-python and kerchunk's xarray engine."""
-import json, subprocess, sys, textwrap, warnings
+import json, os, subprocess, sys, warnings
 
 import clients
 import h5py
@@ -73,13 +73,11 @@ def test_all_references_are_those_of_json(path, size, tmp_path):
     assert seen == keys(references)
 
 
-@pytest.mark.parametrize("path", FILES)
+# Text, missing and inlined chunks, scalars, filters, groups, several images: all other references are compared above.
+@pytest.mark.parametrize("path", ["hdf5/filters.h5", "hdf5/fill_message_3.h5", "hdf5/netcdf4.nc", "hdf5/types.h5", "tiff/cog.tif", "tiff/sparse_tiles_nodata_9999.tif"])
 def test_arrays_are_those_of_json(path, tmp_path):
     out = tmp_path / "refs.parquet"
     references = parquet(FIXTURES / path, out, "--option", "record-size=7", "--inline", "100")
-    if references is None:
-        assert "nodata_invalid_" in path
-        return
     one, two = clients.open_store(references), clients.open_store(str(out))
     problems = []
     for name, kind in clients.nodes(references, 2).items():
@@ -156,8 +154,7 @@ def test_it_opens_without_a_protocol_whatever_order_sets_have(sparse, tmp_path):
     out = tmp_path / "refs.parquet"
     parquet(sparse, out, "--option", "record-size=10")
     code = f"import fsspec, warnings; warnings.simplefilter('ignore'); fs = fsspec.filesystem('reference', fo={str(out)!r}); print(len(fs.cat('late/95')))"
-    import os
-    for seed in range(6):
+    for seed in range(3):
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": str(seed)})
         assert done.stdout == "40\n", done.stderr
 
@@ -220,20 +217,6 @@ def test_record_sizes_are_bounded(size, tmp_path):
     assert run.status == 2 and "1 to 1000000" in run.stderr, run.stderr
 
 
-def test_gdal_shows_no_fill_values_for_chunks_it_cannot_find(tmp_path):
-    """GDAL supports the layout, but fails without its Parquet driver, which rasterio's lacks."""
-    import rasterio
-    file, out = tmp_path / "a.h5", tmp_path / "refs.parquet"
-    with h5py.File(file, "w") as f:
-        f.create_dataset("v", data=np.ones((8, 8), "i4"), chunks=(4, 4))
-    parquet(file, out)
-    try:
-        with rasterio.open(f'ZARR:"{out}":/v') as opened:
-            assert (opened.read() == 1).all()
-    except rasterio.errors.RasterioIOError:
-        pass
-
-
 def offsets_of(sizes):
     return 4096 + np.cumsum(sizes) - sizes
 
@@ -276,8 +259,7 @@ def test_sparse_arrays_are_no_larger_than_kerchunks_own(sparse, tmp_path):
     assert ours <= kerchunks, (ours, kerchunks)
 
 
-@pytest.mark.parametrize("count", [100, 20_000, 250_000])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind, count", [*((kind, 20_000) for kind in KINDS), ("compressed", 100), ("a file each", 250_000)])
 def test_it_is_no_larger_than_kerchunks_own(kind, count, tmp_path):
     """The same references by both writers, read back by fsspec."""
     import kerchunk.df
@@ -295,25 +277,3 @@ def test_it_is_no_larger_than_kerchunks_own(kind, count, tmp_path):
     lazy = filesystem(out, remote_protocol="s3").references
     for at in range(0, count, max(1, count // 997)):
         assert list(lazy[f"v/{at}"]) == chunks[f"v/{at}"]
-
-
-@pytest.mark.parametrize("count", [1000, 20_000])
-@pytest.mark.parametrize("threshold", [10, 0.1])
-def test_of_a_file_each_with_some_missing_kerchunks_own_is_not_read_back(threshold, count, tmp_path):
-    """For a missing chunk, fsspec finds a reference to NaN in kerchunk's file, as text or as categories, and none in ours, which is somewhat larger."""
-    import kerchunk.df
-    keep = np.sort(np.random.default_rng(1).permutation(count)[: count * 9 // 10]).tolist()
-    zarray = {"chunks": [1], "compressor": None, "dtype": "<i4", "fill_value": 0, "filters": None, "order": "C", "shape": [count], "zarr_format": 2}
-    urls, offsets, sizes = columns("a file each", count)
-    references = {".zgroup": '{"zarr_format":2}', "v/.zarray": json.dumps(zarray), **{f"v/{at}": [urls[at], int(offsets[at]), int(sizes[at])] for at in keep}}
-    (tmp_path / "refs.json").write_text(json.dumps({"version": 1, "refs": references}))
-    out, theirs = tmp_path / "refs.parquet", tmp_path / "kerchunk.parquet"
-    theirs.mkdir()
-    kerchunk.df.refs_to_dataframe(references, str(theirs), categorical_threshold=threshold)
-    assert virtualize("convert", tmp_path / "refs.json", "--format", "kerchunk-parquet", "-o", out).status == 0
-    missing = f"v/{next(at for at in range(count) if at not in set(keep))}"
-    wrong, right = (filesystem(folder, remote_protocol="s3").references for folder in (theirs, out))
-    assert missing in wrong and wrong[missing][0] != wrong[missing][0]
-    assert missing not in right and all(list(right[f"v/{at}"]) == references[f"v/{at}"] for at in keep[::97])
-    ours, kerchunks = (sum(p.stat().st_size for p in folder.rglob("*.parq")) for folder in (out, theirs))
-    assert ours <= kerchunks * (1.45 if threshold == 10 else 1.0), ours / kerchunks

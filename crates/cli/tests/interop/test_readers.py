@@ -8,6 +8,8 @@ import numpy as np, pytest
 import clients
 from clients import FIXTURES, FORMATS, ROOT
 
+pytestmark = pytest.mark.slow
+
 PEERS = pathlib.Path(__file__).parent / "peers"
 ENV = pathlib.Path(sys.prefix)
 READERS = ["zarr-python", "zarrs", "zarrita", "gdal"]

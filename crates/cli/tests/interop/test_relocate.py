@@ -6,7 +6,7 @@ import fsspec
 import numpy as np
 import pytest
 import zarr
-from clients import FIXTURES, FORMATS, virtualize
+from clients import FIXTURES, FORMATS, either_format, virtualize  # noqa: F401
 from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 from fsspec.implementations.dirfs import DirFileSystem
 from test_stores import CREDENTIALS, REGION, s3, truth  # noqa: F401 (a fixture)

@@ -11,6 +11,7 @@ from test_stores import CREDENTIALS, REGION, Handler, s3, web  # noqa: F401
 
 SAMPLE = FIXTURES / "hdf5/chunked.h5"
 FORMATS = {"kerchunk-json": "refs.json", "zarr3-json": "refs3.json", "zarr3": "refs.zarr", "kerchunk-parquet": "refs.parquet"}
+RELATIVE = [("kerchunk-json", []), ("kerchunk-json", ["--relative"]), ("zarr3-json", ["--relative"]), ("zarr3", []), ("kerchunk-parquet", ["--relative"])]
 
 
 def truth():
@@ -54,8 +55,7 @@ def run(*arguments, env, status=0):
     return done
 
 
-@pytest.mark.parametrize("relative", [[], ["--relative"]])
-@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("fmt, relative", RELATIVE, ids=str)
 def test_references_on_s3_to_files_on_s3(bucket, fmt, relative):
     """Written next to the file with absolute or relative urls, then read, validated, converted to every format, and compared."""
     _, env, remote = bucket
@@ -129,8 +129,7 @@ def site(web, tmp_path, monkeypatch):  # noqa: F811
     yield f"{web[0]}/open", tmp_path
 
 
-@pytest.mark.parametrize("relative", [[], ["--relative"]])
-@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("fmt, relative", RELATIVE, ids=str)
 def test_references_behind_http(site, fmt, relative):
     url, folder = site
     # Written to disk, like the folder of a web server, for the url from which they are read.

@@ -287,6 +287,7 @@ def status(address, path):
         return error.code, json.load(error)["code"]
 
 
+@pytest.mark.slow
 def test_a_service_without_descriptors_refuses_and_recovers():
     """Requests to a web server that never responds use up the descriptors of the process."""
     with socket.create_server(("127.0.0.1", 0), backlog=200) as silent:

@@ -4,7 +4,7 @@ import http.server, pathlib, threading, urllib.request
 import clients
 import numpy as np
 import pytest
-from clients import FORMATS
+from clients import FORMATS, either_format  # noqa: F401
 
 FILES = {"chunked.h5": ("hdf5/chunked.h5", "temperature"), "cog.tif": ("tiff/cog.tif", "band_data")}
 TOKEN = "a-secret-token"

@@ -5,7 +5,7 @@ import random
 import clients
 import numpy as np
 import pytest
-from clients import FORMATS
+from clients import FORMATS, either_format  # noqa: F401
 
 HORIZONTAL = {
     "projected": [(1024, 1), (3072, 32633)], "geographic": [(1024, 2), (2048, 4326)], "with heights": [(1024, 2), (2048, 4979)],
@@ -47,7 +47,8 @@ def problem(path, fmt, *case):
 @pytest.mark.parametrize("horizontal", HORIZONTAL)
 def test_heights_are_those_of_gdal(tmp_path, fmt, horizontal):
     cases = list(itertools.product(VERTICAL, [0, 1], SCALES[:1], POINTS[:1], [1]))
-    cases += itertools.product(["EGM96"], [0, 1], SCALES, POINTS, [1, 2])
+    if horizontal in ("projected", "geographic"):
+        cases += itertools.product(["EGM96"], [0, 1], SCALES, POINTS, [1, 2])
     clients.report([line for case in cases for line in problem(tmp_path / "heights.tif", fmt, horizontal, *case)])
 
 

@@ -1,6 +1,6 @@
 """GeoTIFFs with sidecars that GDAL reads, against GDAL: values, masks, packing, names, position, CRS are equal, or a warning names the sidecar. More of them:
 RANDOM_SIDECARS=1000."""
-import html, os, pathlib, random, warnings
+import html, pathlib, random, warnings
 
 import clients
 import numpy as np
@@ -8,7 +8,7 @@ import pytest
 from clients import FORMATS
 from slow_s3 import SlowS3
 
-SEEDS = range(int(os.environ.get("RANDOM_SIDECARS", 60)))
+SEEDS = clients.seeds("RANDOM_SIDECARS", 60, 20)
 WORLD = "0.2\n0\n0\n-0.2\n250000.1\n5886999.9\n"
 PAM = '<PAMDataset><PAMRasterBand band="1"><NoDataValue>7</NoDataValue><Scale>0.5</Scale><Offset>10</Offset></PAMRasterBand></PAMDataset>'
 
