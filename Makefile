@@ -52,7 +52,7 @@ test: env ## run the tests: Rust with the HDF5 C library, the real clients, the 
 	$(if $(NEXTEST),$(WITH_CMAKE) cargo test --doc $(ALL))
 	$(MAKE) test-interop test-python DEBUG_BUILD=true
 
-test-slow: ## run the slow tests of pytest: random files, faults, executors, and the service's page in Chromium
+test-slow: ## run the slow tests of pytest: further random files, faults, executors, other readers, tutorials, and the page in Chromium
 	$(MAKE) test-interop test-python MARKS=slow
 
 test-rust: ## run the Rust tests, which need only Rust
