@@ -17,13 +17,14 @@ pub fn array_at(store: &VirtualStore, path: &str) -> Option<Value> {
     Some(array(path, found, store.report.arrays.get(path), store.hierarchy.format))
 }
 
-/// Describes a mapped file. New versions may add keys, but never rename them.
+/// Describes a mapped file, or references. New versions may add keys, but never rename them.
 pub fn store(store: &VirtualStore, notation: Notation) -> Value {
-    let own = store.hierarchy.sources.first();
+    let own = store.hierarchy.sources.first().filter(|_| store.object().is_some());
     let sources = store.hierarchy.sources.iter();
+    let of_references = || virtualize_store::url_of(store.name()).unwrap_or_else(|_| store.name().to_owned());
     json!({
         "file": {
-            "url": own.map(|source| &source.url),
+            "url": own.map_or_else(of_references, |source| source.url.clone()),
             "format": store.source_format,
             "size": own.map(|source| source.size),
             "etag": own.and_then(|source| source.etag.as_ref()),
