@@ -41,6 +41,7 @@ pub(crate) fn keeps(codec: &Codec) -> bool {
             | Codec::ReversedBytes { .. }
             | Codec::VlenUtf8
             | Codec::VlenBytes
+            | Codec::Rounded { .. }
     )
 }
 

@@ -145,8 +145,8 @@ def test_chunks_of_missing_files_are_filled_on_request(tmp_path: Path, name: str
         case "missing":
             files[1].unlink()
         case "changed" if name == "all.icechunk":
-            # Icechunk records times in whole seconds.
-            os.utime(files[1], (0, 0))
+            # Icechunk records the latest time of modification, in whole seconds.
+            os.utime(files[1], (2**31, 2**31))
         case _:
             files[1].write_bytes(data[:100])
     with pytest.raises(virtualize.Error, match=files[1].name):

@@ -1,6 +1,6 @@
 //! Reads the stored bytes of chunks from the files of a store.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -65,6 +65,28 @@ pub(crate) struct Files<'a> {
 
 /// Function that is asked repeatedly during a read whether it is to stop.
 pub type Interrupt = dyn Fn() -> bool + Send + Sync;
+
+/// Time between two looks at the interrupt while requests are on their way.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Awaits a future, unless a function that is asked repeatedly stops it: then returns `None`. Without the context of a
+/// tokio runtime, nothing stops it.
+pub(crate) async fn interruptible<T>(
+    future: impl Future<Output = T>,
+    interrupt: Option<&dyn Fn() -> bool>,
+) -> Option<T> {
+    let Some(interrupt) = interrupt.filter(|_| tokio::runtime::Handle::try_current().is_ok()) else {
+        return Some(future.await);
+    };
+    let mut future = pin!(future);
+    loop {
+        match tokio::time::timeout(PATIENCE, &mut future).await {
+            Ok(done) => return Some(done),
+            Err(_) if interrupt() => return None,
+            Err(_) => {}
+        }
+    }
+}
 
 impl<'a> Files<'a> {
     fn url(&self, id: SourceId) -> Result<&'a str, ArrayError> {

@@ -3,21 +3,24 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-#[cfg(feature = "full")]
-use virtualize_icechunk::IcechunkError;
 use virtualize_store::StoreError;
 use virtualize_zarr::{ChunkManifest, Source};
 
 use crate::{
-    error::Error,
+    chunks::{Interrupt, interruptible},
+    error::{ArrayError, Error},
     open::{is_json, open_object},
     options::{Options, ReadOptions},
     references::{OpenReferences, Tables, convert, open_references, resolved},
     store::VirtualStore,
 };
 
-/// Number of references that are kept besides the last ones that were needed: about 200 MB.
-const KEPT: u64 = 10_000_000;
+/// Bytes of tables that are kept besides the last ones that were needed.
+const KEPT: usize = 256 << 20;
+/// Bytes of a reference in memory, at most.
+const REFERENCE: usize = 40;
+/// Bytes as which an array without chunks counts, so that a few thousand are kept.
+const ARRAY: usize = 64 << 10;
 
 /// A file or references, opened. Of references that are stored in parts (kerchunk's Parquet layout, Icechunk), only the
 /// metadata is read; chunk tables are read when a selection needs them.
@@ -45,8 +48,19 @@ struct Parts {
 #[derive(Default)]
 struct Kept {
     complete: Option<Arc<VirtualStore>>,
-    /// Path, numbers of the parts, and the array with their chunks; the least recently used first.
-    parts: VecDeque<(String, Vec<usize>, Arc<VirtualStore>)>,
+    /// The least recently used first.
+    parts: VecDeque<Part>,
+    /// Bytes of all parts.
+    bytes: usize,
+}
+
+/// Parts of the table of an array.
+struct Part {
+    path: String,
+    numbers: Vec<usize>,
+    /// The array with the chunks of the parts.
+    store: Arc<VirtualStore>,
+    bytes: usize,
 }
 
 impl std::fmt::Debug for LazyStore {
@@ -73,15 +87,23 @@ impl LazyStore {
                 Err(error @ Error::Format { .. }) if is_json(&object).await? => error,
                 done => return done.map(|store| Arc::new(store).into()),
             },
-            Err(error @ (StoreError::NotFound { .. } | StoreError::NotAFile { .. })) => error.into(),
+            // Web servers list folders as pages.
+            Err(
+                error @ (StoreError::NotFound { .. } | StoreError::NotAFile { .. } | StoreError::Page { .. }),
+            ) => error.into(),
             Err(error) => return Err(error.into()),
         };
         let reading = options.reading();
         match open_references(location, &reading).await {
             Ok(opened) => Self::of_references(opened, location, reading, options).await,
-            #[cfg(feature = "full")]
-            Err(other @ Error::Icechunk { source: IcechunkError::NoVersion { .. }, .. }) => Err(other),
-            Err(_) => Err(error),
+            Err(Error::Store(
+                StoreError::NotFound { .. } | StoreError::NotAFile { .. } | StoreError::Page { .. },
+            )) => Err(error),
+            Err(other) => Err(match error {
+                // JSON of something else.
+                Error::Format { ref found, .. } if found != "looks like Zarr metadata" => error,
+                _ => other,
+            }),
         }
     }
 
@@ -147,10 +169,12 @@ impl LazyStore {
     }
 
     /// Returns a store whose array at `path` has all chunks that it has at `positions`, which are row-major in its grid.
+    /// Reading tables asks `interrupt` whether to stop.
     pub(crate) fn with_chunks(
         &self,
         path: &str,
         positions: impl FnOnce() -> Vec<u64>,
+        interrupt: Option<&Interrupt>,
     ) -> Result<Arc<VirtualStore>, Error> {
         let Some(parts) = &self.parts else { return Ok(Arc::clone(&self.metadata)) };
         if let Some(complete) = parts.kept().complete.clone() {
@@ -161,7 +185,10 @@ impl LazyStore {
             // There are no chunks.
             return Ok(Arc::clone(&self.metadata));
         }
-        futures::executor::block_on(parts.read(path, numbers))
+        let interrupt = interrupt.map(|interrupt| interrupt as &dyn Fn() -> bool);
+        let read = interruptible(parts.read(path, numbers), interrupt);
+        let stopped = || Error::of_array(self.metadata.name(), path, ArrayError::Interrupted);
+        futures::executor::block_on(read).unwrap_or_else(|| Err(stopped()))
     }
 }
 
@@ -180,35 +207,42 @@ impl Parts {
         let read = self.tables.read(&wanted, &self.name, &self.location, &self.reading).await?;
         let store = Arc::new(in_format(read, false, &self.options).await?);
         let [(path, numbers)] = wanted;
-        self.kept().keep(path, numbers, &store);
+        let found = store.hierarchy.array(&path).map_or(0, |array| array.chunks.len());
+        // Chunks of a Zarr store that are missing may be written later.
+        if !self.tables.is_native() || found == numbers.len() as u64 {
+            self.kept().keep(path, numbers, &store);
+        }
         Ok(store)
     }
 }
 
 impl Kept {
     fn find(&mut self, path: &str, numbers: &[usize]) -> Option<Arc<VirtualStore>> {
-        let at = self.parts.iter().position(|(known, parts, _)| known == path && parts == numbers)?;
+        let at = self.parts.iter().position(|part| part.path == path && part.numbers == numbers)?;
         let found = self.parts.remove(at)?;
-        let store = Arc::clone(&found.2);
+        let store = Arc::clone(&found.store);
         self.parts.push_back(found);
         Some(store)
     }
 
     fn keep(&mut self, path: String, numbers: Vec<usize>, store: &Arc<VirtualStore>) {
-        self.parts.push_back((path, numbers, Arc::clone(store)));
-        let size = |(path, _, store): &(String, _, Arc<VirtualStore>)| {
-            store.hierarchy.array(path).map_or(0, |array| references(&array.chunks))
-        };
-        let mut total: u64 = self.parts.iter().map(size).sum();
-        while total > KEPT && self.parts.len() > 1 {
-            total -= self.parts.pop_front().as_ref().map_or(0, size);
+        let chunks = store.hierarchy.array(&path).map_or(0, |array| bytes_of(&array.chunks));
+        let sources = store.hierarchy.sources.iter();
+        let urls: usize = sources.map(|source| source.url.len() + size_of::<Source>()).sum();
+        let bytes = ARRAY + chunks + urls + numbers.len() * size_of::<usize>();
+        self.bytes += bytes;
+        self.parts.push_back(Part { path, numbers, store: Arc::clone(store), bytes });
+        while self.bytes > KEPT && self.parts.len() > 1 {
+            self.bytes -= self.parts.pop_front().map_or(0, |part| part.bytes);
         }
     }
 }
 
-fn references(chunks: &ChunkManifest) -> u64 {
-    let columns = chunks.references.iter().map(|column| column.len() as u64).sum::<u64>();
-    columns + chunks.inline.len() as u64
+/// Returns how many bytes chunks take, about.
+fn bytes_of(chunks: &ChunkManifest) -> usize {
+    let references: usize = chunks.references.iter().map(|column| column.len()).sum();
+    let inline: usize = chunks.inline.values().map(|bytes| REFERENCE + bytes.len()).sum();
+    references.saturating_mul(REFERENCE).saturating_add(inline)
 }
 
 async fn in_format(store: VirtualStore, strict: bool, options: &Options) -> Result<VirtualStore, Error> {

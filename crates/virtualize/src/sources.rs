@@ -38,7 +38,8 @@ pub(crate) fn source_of(object: &Object) -> Source {
 }
 
 /// Returns the evidence that a file is not the recorded version, one line per member. Members without a recorded value
-/// are not compared. Some formats record times in whole seconds, rounded up.
+/// are not compared. Some formats record times in whole seconds, rounded up. Icechunk records a time without a size: the
+/// latest at which the file may have been modified.
 pub(crate) fn changes(recorded: &Source, now: &Source) -> Vec<String> {
     let mut found = Vec::new();
     let is_now = |etag: &str| now.etag.as_deref().is_some_and(|now| opaque_tag(now) == opaque_tag(etag));
@@ -47,7 +48,12 @@ pub(crate) fn changes(recorded: &Source, now: &Source) -> Vec<String> {
     }
     if let (Some(then), Some(time)) = (recorded.modified, now.modified) {
         let seconds = |time: i64| time.saturating_add(999) / 1000;
-        let is_same = if then % 1000 == 0 { seconds(time) == seconds(then) } else { time == then };
+        let is_latest = recorded.size == 0 && recorded.etag.is_none();
+        let is_same = match then % 1000 {
+            0 if is_latest => seconds(time) <= seconds(then),
+            0 => seconds(time) == seconds(then),
+            _ => time == then,
+        };
         if !is_same {
             found.push(format!("modified at {time} ms, recorded {then} ms"));
         }
@@ -348,6 +354,10 @@ mod tests {
         assert!(changes(&Source::default(), &now).is_empty());
         assert!(changes(&Source { modified: Some(2_000), ..now.clone() }, &now).is_empty(), "whole seconds");
         assert_eq!(changes(&Source { modified: Some(1_499), ..now.clone() }, &now).len(), 1);
+        assert_eq!(changes(&Source { modified: Some(9_000), ..now.clone() }, &now).len(), 1);
+        let latest = |modified| Source { modified: Some(modified), ..Source::default() };
+        assert!(changes(&latest(9_000), &now).is_empty(), "Icechunk");
+        assert_eq!(changes(&latest(1_000), &now).len(), 1);
         assert_eq!(changes(&Source { etag: Some("b".into()), size: 4, ..now.clone() }, &now).len(), 2);
     }
 

@@ -15,6 +15,7 @@ mod lzf;
 mod lzo;
 pub(crate) mod lzw;
 mod numbers;
+mod numcodecs;
 mod packbits;
 pub(crate) mod predictor;
 mod shuffle;
@@ -36,7 +37,8 @@ pub(crate) fn decode(codec: &Codec, bytes: &[u8], limit: usize) -> Result<Option
         | Codec::Bytes { .. }
         | Codec::ReversedBytes { .. }
         | Codec::VlenUtf8
-        | Codec::VlenBytes => return Ok(None),
+        | Codec::VlenBytes
+        | Codec::Rounded { .. } => return Ok(None),
         Codec::Delta { axis, dtype, shape } => predictor::decode_delta(bytes, *axis, dtype, shape),
         Codec::FloatPredictor { axis, dtype, shape } => predictor::decode_floats(bytes, *axis, dtype, shape),
         Codec::PackBitsOfIntegers { bits_per_sample, run_length, dtype } => {
@@ -49,12 +51,24 @@ pub(crate) fn decode(codec: &Codec, bytes: &[u8], limit: usize) -> Result<Option
         Codec::Gzip { .. } => streams::decode_gzip(bytes, limit),
         Codec::Zlib { .. } => streams::decode_zlib(bytes, limit),
         Codec::Zstd { .. } => streams::decode_zstd(bytes, limit),
+        Codec::Lz4 { .. } => numcodecs::decode_lz4(bytes, limit),
         Codec::Bz2 { .. } => streams::decode_bz2(bytes, limit),
         Codec::Lzma { format } => streams::decode_lzma(bytes, *format, limit),
         Codec::Blosc { .. } => blosc::decode(bytes, limit),
         Codec::Blosc2 => blosc2::decode(bytes, limit),
         Codec::Shuffle { element_size } => shuffle::decode(bytes, *element_size),
         Codec::Fletcher32 => fletcher32::verified(bytes).map(<[u8]>::to_vec),
+        Codec::Checksum { name, is_at_end } => {
+            numcodecs::verified(bytes, name, *is_at_end).map(<[u8]>::to_vec)
+        }
+        Codec::Difference { dtype } => {
+            let size = dtype.get(2..).and_then(|size| size.parse().ok()).unwrap_or(1).max(1);
+            predictor::decode_delta(bytes, 0, dtype, &[(bytes.len() as u64 / size).max(1)])
+        }
+        Codec::PackedBools => numcodecs::decode_bools(bytes, limit),
+        Codec::FixedScaleOffset { offset, scale, dtype, astype } => {
+            numcodecs::decode_scaled(bytes, *offset, *scale, dtype, astype, limit)
+        }
         Codec::Lzw => lzw::decode(bytes, limit),
         Codec::PackBits => packbits::decode(bytes, limit),
         Codec::Lzf => lzf::decode(bytes, limit),
@@ -121,6 +135,8 @@ pub(crate) fn encode(codec: &Codec, bytes: &[u8]) -> Result<Option<Vec<u8>>, Cod
         Codec::Gzip { level } => streams::encode_gzip(bytes, *level),
         Codec::Zlib { level } => streams::encode_zlib(bytes, *level),
         Codec::Zstd { .. } => streams::encode_zstd(bytes),
+        Codec::Lz4 { .. } => numcodecs::encode_lz4(bytes),
+        Codec::Checksum { name, is_at_end } => numcodecs::add_checksum(bytes, name, *is_at_end),
         Codec::Bz2 { level } => streams::encode_bz2(bytes, *level),
         Codec::Lzma { format } => streams::encode_lzma(bytes, *format),
         Codec::Blosc { typesize, .. } => blosc::encode(bytes, *typesize),

@@ -1,6 +1,7 @@
 //! Translation of fill values and sentinels between the Zarr formats.
 //!
-//! xarray takes the `fill_value` of a Zarr v2 array as the sentinel (`_FillValue`) of missing data. In v3, `fill_value`
+//! xarray takes the `fill_value` of a Zarr v2 array as the sentinel (`_FillValue`) of missing data, whatever the attribute
+//! `_FillValue`, which counts only if `fill_value` is null. In v3, `fill_value`
 //! is only what missing chunks read as, and the attribute `_FillValue` holds the sentinel, encoded by type.
 
 use serde_json::Value;
@@ -14,18 +15,29 @@ const SENTINEL: &str = "_FillValue";
 /// missing chunks read as. Returns a description of what is lost.
 pub fn in_v3(array: &mut Array) -> Option<String> {
     let attribute = array.attributes.remove(SENTINEL).filter(|value| !value.is_null());
-    let sentinel = match &attribute {
-        Some(value) => FillValue::from_json(only(value), &array.data_type)
+    let parsed = attribute.as_ref().and_then(|value| {
+        FillValue::from_json(only(value), &array.data_type)
             .or_else(|_| FillValue::from_json(only(value), &sentinel_type(array)))
-            .ok(),
-        None => array.fill_value.clone(),
+            .ok()
+    });
+    // Other packages encode the attribute as in v3.
+    let is_same = |value: &Value| {
+        parsed == array.fill_value
+            || fill_value_attribute::decode(value, &array.data_type) == array.fill_value
     };
+    let is_ignored = array.fill_value.is_some() && attribute.as_ref().is_some_and(|value| !is_same(value));
+    let sentinel = array.fill_value.clone().or(parsed);
     let encoded =
         sentinel.as_ref().and_then(|sentinel| fill_value_attribute::encode(sentinel, &sentinel_type(array)));
     let is_lost = encoded.is_none() && (attribute.is_some() || array.fill_value.is_some());
     array.attributes.extend(encoded.map(|encoded| (SENTINEL.to_owned(), encoded)));
     let zero = FillValue::zero(&array.data_type);
     array.fill_value.get_or_insert(zero);
+    if is_ignored {
+        return Some(format!(
+            "its attribute {SENTINEL} is dropped: readers of Zarr v2 mask its fill_value instead"
+        ));
+    }
     is_lost.then(|| format!("{SENTINEL} is dropped: Zarr v3 has none for {}", array.data_type))
 }
 

@@ -37,10 +37,10 @@ pub fn read_json<S: ReferenceSink>(
     }
     let head = head.map_err(json)?;
     let mut sink = between()?;
-    let mut templates = Templates::new(&head.templates)?;
+    let templates = Templates::new(&head.templates)?;
     let mut failed = None;
     let (sink_of, is_metadata) = (&mut sink, false);
-    let entries = EntriesSeed { is_metadata, sink: sink_of, templates: &mut templates, failed: &mut failed };
+    let entries = EntriesSeed { is_metadata, sink: sink_of, templates: &templates, failed: &mut failed };
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let read = match head.is_version_1 {
         true => RefsOf(entries).deserialize(&mut deserializer),
@@ -88,7 +88,7 @@ impl<'de, S: ReferenceSink> Visitor<'de> for HeadSeed<'_, S> {
         // Metadata documents, unless the document is of version 1.
         let mut top = Vec::new();
         // Metadata documents contain no urls.
-        let mut templates = Templates::new(&Map::new()).map_err(A::Error::custom)?;
+        let templates = Templates::new(&Map::new()).map_err(A::Error::custom)?;
         while let Some(key) = map.next_key::<Cow<'de, str>>()? {
             match key.as_ref() {
                 "refs" => {
@@ -96,7 +96,7 @@ impl<'de, S: ReferenceSink> Visitor<'de> for HeadSeed<'_, S> {
                     map.next_value_seed(EntriesSeed {
                         is_metadata: true,
                         sink: &mut *self.sink,
-                        templates: &mut templates,
+                        templates: &templates,
                         failed: &mut *self.failed,
                     })?;
                 }
@@ -114,7 +114,7 @@ impl<'de, S: ReferenceSink> Visitor<'de> for HeadSeed<'_, S> {
         }
         if !head.is_version_1 {
             for (key, raw) in top {
-                pass(&key, raw, &mut *self.sink, &mut templates, self.failed)?;
+                pass(&key, raw, &mut *self.sink, &templates, self.failed)?;
             }
         }
         Ok(head)
@@ -126,7 +126,7 @@ fn pass<E: serde::de::Error>(
     key: &str,
     raw: RawEntry<'_>,
     sink: &mut impl ReferenceSink,
-    templates: &mut Templates,
+    templates: &Templates,
     failed: &mut Option<ReferencesError>,
 ) -> Result<(), E> {
     resolve(key, raw, templates).and_then(|entry| sink.entry(key, entry)).map_err(|error| {
@@ -173,7 +173,7 @@ impl<'de, S: DeserializeSeed<'de, Value = ()>> Visitor<'de> for RefsOf<S> {
 struct EntriesSeed<'a, S> {
     is_metadata: bool,
     sink: &'a mut S,
-    templates: &'a mut Templates,
+    templates: &'a Templates,
     failed: &'a mut Option<ReferencesError>,
 }
 
@@ -279,11 +279,7 @@ impl<'de> Visitor<'de> for RawEntryVisitor {
 }
 
 /// Decodes base64 and renders the templates of a url.
-fn resolve<'a>(
-    key: &str,
-    raw: RawEntry<'a>,
-    templates: &mut Templates,
-) -> Result<Entry<'a>, ReferencesError> {
+fn resolve<'a>(key: &str, raw: RawEntry<'a>, templates: &Templates) -> Result<Entry<'a>, ReferencesError> {
     let refuse = |found: String| {
         let expected = "text, [url] or [url, offset, length]";
         ReferencesError::at(key, format!("expected {expected}, found {found}"))

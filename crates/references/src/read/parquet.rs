@@ -122,6 +122,11 @@ impl ParquetReferences {
             }
             first = first.saturating_add(batch.len() as u64);
         }
+        // Missing chunks are rows, too: without this check, those of an incomplete file would read as the fill value.
+        let expected = total.saturating_sub(start).min(self.record_size);
+        if first < expected {
+            return Err(wrong(format!("{first} rows, expected {expected}")));
+        }
         Ok(())
     }
 

@@ -79,6 +79,13 @@ impl Rows {
                 _ => {}
             }
         }
+        // Writers may omit columns without values: those of urls if all chunks are inline, and the other way around.
+        if rows.path.is_none() && rows.raw.is_none() {
+            return Err(ParquetError::General("neither a column path nor raw".to_owned()));
+        }
+        if rows.offset.is_some() != rows.size.is_some() {
+            return Err(ParquetError::General("only one of the columns offset and size".to_owned()));
+        }
         Ok(rows)
     }
 

@@ -102,6 +102,26 @@ fn a_sentinel_changes_its_place() {
     assert_eq!(back.pending, [("g/a".to_owned(), PendingChunks::Fill(other))], "v2 has no place for the 7");
 }
 
+/// xarray ignores the attribute `_FillValue` of a Zarr v2 array unless its `fill_value` is null.
+#[test]
+fn the_fill_value_of_zarr_v2_takes_precedence_over_the_attribute() {
+    for (fill_value, attribute, expected, is_changed) in [
+        (json!(-1), json!(7), json!(-1), true),
+        (json!(-1), json!(-1), json!(-1), false),
+        (json!(-1), json!("text"), json!(-1), true),
+        (json!(null), json!(7), json!(7), false),
+    ] {
+        let mut document = refs(json!({}));
+        let array = zarray(json!([4, 6]), json!([2, 3]));
+        document["g/a/.zarray"] =
+            array.replace("\"fill_value\":-1", &format!("\"fill_value\":{fill_value}")).into();
+        document["g/a/.zattrs"] = json!({"_FillValue": attribute});
+        let v3 = translate(read(&document).unwrap().hierarchy, ZarrFormat::V3);
+        assert_eq!(v3.hierarchy.array("g/a").unwrap().attributes["_FillValue"], expected);
+        assert_eq!(!v3.changed.is_empty(), is_changed);
+    }
+}
+
 #[test]
 fn what_is_no_reference_is_named() {
     for (document, expected) in [

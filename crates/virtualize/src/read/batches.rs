@@ -72,7 +72,7 @@ pub(super) fn read(
             let of = |number: &usize| position(array?, &chunks.get(*number)?.indices).ok();
             numbers.iter().filter_map(of).collect()
         };
-        match reader.store.with_chunks(path, positions) {
+        match reader.store.with_chunks(path, positions, reader.interrupt.as_deref()) {
             Ok(store) => match by_store.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &store)) {
                 Some((_, known)) => known.extend(numbers),
                 None => by_store.push((store, numbers)),

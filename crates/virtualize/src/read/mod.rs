@@ -365,7 +365,7 @@ impl ArrayReader {
             Some(Plan::new(array, selection).ok()?.positions())
         };
         // A selection that does not fit is refused later.
-        self.store.with_chunks(path, || positions().unwrap_or_default())
+        self.store.with_chunks(path, || positions().unwrap_or_default(), self.interrupt.as_deref())
     }
 
     /// Returns decoded chunks, `None` for missing ones: whole chunks in row-major order and little-endian byte order,
@@ -395,7 +395,7 @@ impl ArrayReader {
             chunk_position(chunk.indices.iter().copied(), &counts)
         });
         let Some(position) = position else { return Ok(None) };
-        let store = self.store.with_chunks(path, || vec![position])?;
+        let store = self.store.with_chunks(path, || vec![position], self.interrupt.as_deref())?;
         let entry = store.hierarchy.array(path).and_then(|array| array.chunks.get(position));
         Ok(entry.map(|entry| match entry {
             ChunkEntry::Inline(bytes) => bytes.len() as u64,

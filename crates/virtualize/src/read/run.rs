@@ -9,7 +9,6 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::Duration,
 };
 
 use futures::{
@@ -27,7 +26,7 @@ use super::{
     queue::{Finish, Queue},
 };
 use crate::{
-    chunks::Files,
+    chunks::{Files, interruptible},
     error::ArrayError,
     helpers::{Helpers, cores},
 };
@@ -285,9 +284,6 @@ const REMOTE: Merging = Merging { gap: 512 << 10, longest: 1 << 20 };
 /// Most bytes that are requested or wait to be decoded.
 const IN_FLIGHT: u64 = 64 << 20;
 
-/// Time between two looks at the interrupt while requests are on their way.
-const PATIENCE: Duration = Duration::from_millis(50);
-
 /// A batch with its bytes.
 type Fetched<P> = (Batch<P>, Result<bytes::Bytes, ArrayError>);
 
@@ -352,16 +348,9 @@ async fn fetch<P, I, W>(
             requests.push(request(shared.files, &opening, batch));
             next = shared.next();
         }
-        let fetched = loop {
-            match shared.files.interrupt {
-                None => break requests.next().await,
-                Some(_) => match tokio::time::timeout(PATIENCE, requests.next()).await {
-                    Ok(fetched) => break fetched,
-                    Err(_) if shared.is_interrupted() => return,
-                    Err(_) => {}
-                },
-            }
-        };
+        let is_interrupted = || shared.is_interrupted();
+        let interrupt = shared.files.interrupt.map(|_| &is_interrupted as &dyn Fn() -> bool);
+        let Some(fetched) = interruptible(requests.next(), interrupt).await else { return };
         let Some(fetched) = fetched else { return };
         let bytes = fetched.0.span.length;
         requested -= bytes;

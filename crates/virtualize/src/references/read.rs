@@ -106,7 +106,7 @@ async fn find(location: &str, options: &ReadOptions) -> Result<Found, Error> {
         match open(location.to_owned()).await {
             Ok(object) => return Ok(Found::Json(object)),
             Err(StoreError::NotAFile { what: "a directory", .. }) => {}
-            Err(StoreError::NotFound { .. }) if is_remote(location) => {}
+            Err(StoreError::NotFound { .. } | StoreError::Page { .. }) if is_remote(location) => {}
             Err(error) => return Err(error.into()),
         }
     }

@@ -26,8 +26,8 @@ use super::{
     shards::{REFERENCE, shards},
 };
 #[cfg(feature = "full")]
-use crate::{commit::failed, sources::source_of};
-use crate::{error::Error, options::ReadOptions, store::VirtualStore};
+use crate::commit::failed;
+use crate::{error::Error, options::ReadOptions, sources::source_of, store::VirtualStore};
 
 /// The chunk tables of all arrays.
 pub(crate) enum Tables {
@@ -103,6 +103,11 @@ impl Tables {
             #[cfg(feature = "full")]
             Self::Repository(repository) => repository.references().await.map_err(failed("")),
         }
+    }
+
+    /// Returns whether chunks are objects of a Zarr store.
+    pub(crate) fn is_native(&self) -> bool {
+        matches!(self, Self::Native(_))
     }
 
     /// Returns whether these are the tables of an Icechunk repository.
@@ -243,6 +248,7 @@ async fn objects(
     options: &ReadOptions,
 ) -> Result<ReferenceSet, Error> {
     let mut found = store.of_arrays(wanted.iter().map(|(path, _)| path.as_str()));
+    let mut versions = BTreeMap::new();
     for (path, positions) in wanted {
         let look = |position: &usize| {
             let position = *position as u64;
@@ -251,25 +257,33 @@ async fn objects(
         let looks: Vec<_> = positions.iter().filter_map(look).collect();
         let mut objects = stream::iter(looks).buffered(options.store.concurrency.max(1));
         while let Some(object) = objects.try_next().await? {
-            if let Some((position, url, length)) = object {
+            if let Some((position, version)) = object {
                 found
-                    .add(path, position, &url, length)
+                    .add(path, position, &version.url, version.size)
                     .map_err(|error| unreadable(location, path, &error))?;
+                versions.insert(version.url.clone(), version);
             }
         }
     }
-    found.finish().map_err(|error| unreadable(location, "", &error))
+    let mut set = found.finish().map_err(|error| unreadable(location, "", &error))?;
+    // A chunk that is written anew may have another length.
+    for source in &mut set.hierarchy.sources {
+        if let Some(version) = versions.remove(&source.url) {
+            *source = version;
+        }
+    }
+    Ok(set)
 }
 
-/// Looks up the object of a chunk. Returns position, url and size; `None` if the chunk is missing.
+/// Looks up the object of a chunk. Returns position and version; `None` if the chunk is missing.
 async fn object(
     key: String,
     position: u64,
     location: &str,
     options: &ReadOptions,
-) -> Result<Option<(u64, String, u64)>, Error> {
+) -> Result<Option<(u64, Source)>, Error> {
     match virtualize_store::open(&below_of(location, &key), &options.store).await {
-        Ok(object) => Ok(Some((position, object.url().to_owned(), object.bytes()))),
+        Ok(object) => Ok(Some((position, source_of(&object)))),
         Err(StoreError::NotFound { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }

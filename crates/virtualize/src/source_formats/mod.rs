@@ -215,11 +215,12 @@ fn describe(head: &[u8]) -> String {
 fn text_like(head: &[u8]) -> Option<String> {
     let start = head.get(..head.len().min(512))?.to_ascii_lowercase();
     let start = start.trim_ascii_start();
+    let contains = |text: &[u8]| start.windows(text.len()).any(|window| window == text);
     let name = if start.starts_with(b"<!doctype html") || start.starts_with(b"<html") {
         "an HTML page"
     } else if start.starts_with(b"<") {
         "XML"
-    } else if start.starts_with(b"{") && start.windows(11).any(|w| w == b"zarr_format") {
+    } else if start.starts_with(b"{") && (contains(b"zarr_format") || contains(b"\"refs\"")) {
         "Zarr metadata"
     } else if start.starts_with(b"{") {
         "JSON"

@@ -82,6 +82,11 @@ pub(crate) fn from_v3(codecs: &Value, data_type: &DataType) -> Result<Vec<Codec>
         *foreign.ok_or_else(|| unexpected("codecs", "an array → bytes codec among them", codecs))? =
             CodecKind::ArrayToBytes;
     }
+    let has_byte_order =
+        |codec: &Codec| matches!(codec, Codec::Difference { .. } | Codec::FixedScaleOffset { .. });
+    if Codec::endian_of(&chain) == Endian::Big && chain.iter().any(has_byte_order) {
+        return Err(unexpected("codecs", "little-endian bytes with filters of numcodecs", codecs));
+    }
     // A reversal of bits precedes `bytes` in v3, and follows it here.
     let at = chain.windows(2).position(|pair| matches!(pair, [Codec::BitOrder, Codec::Bytes { .. }]));
     if let Some(at) = at {

@@ -67,6 +67,16 @@ pub(super) const IMAGES: [&str; 12] = [
     "imagecodecs_zfp",
 ];
 
+/// Filters of numcodecs that decode to what they stored.
+pub(super) const ROUNDED: [&str; 2] = ["bitround", "quantize"];
+/// Checksums of numcodecs.
+pub(super) const CHECKSUMS: [&str; 3] = ["crc32c", "crc32", "adler32"];
+/// Types of numbers that filters of numcodecs take, as NumPy strings.
+const NUMBERS: [&str; 18] = [
+    "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f4", "<f8", ">i2", ">u2", ">i4", ">u4", ">i8",
+    ">u8", ">f4", ">f8",
+];
+
 /// Compressors of Blosc.
 pub(super) const BLOSC: [&str; 6] = ["blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"];
 /// v3's names of the values 0, 1 and 2 of Blosc's `shuffle`.
@@ -178,6 +188,19 @@ fn members_as<T: DeserializeOwned>(members: &Map<String, Value>) -> Option<T> {
     serde_json::from_value(Value::Object(members.clone())).ok()
 }
 
+/// Returns the parameters of numcodecs that an entry may omit, and their defaults.
+fn defaults(name: &str) -> Map<String, Value> {
+    let defaults = match name {
+        "bz2" | "gzip" | "zlib" => json!({"level": 1}),
+        "zstd" => json!({"level": 0}),
+        "lz4" => json!({"acceleration": 1}),
+        "lzma" => json!({"format": 1}),
+        "blosc" => json!({"cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}),
+        _ => Value::Null,
+    };
+    defaults.as_object().cloned().unwrap_or_default()
+}
+
 impl Codec {
     /// Returns the codec as an entry of `filters` or as the `compressor` of a Zarr v2 array.
     ///
@@ -225,6 +248,12 @@ impl Codec {
                     | Self::Fletcher32
                     | Self::Bz2 { .. }
                     | Self::Lzma { .. }
+                    | Self::Lz4 { .. }
+                    | Self::Rounded { .. }
+                    | Self::PackedBools
+                    | Self::Difference { .. }
+                    | Self::FixedScaleOffset { .. }
+                    | Self::Checksum { name: "crc32" | "adler32", .. }
             );
         let name = if is_prefixed { format!("{NUMCODECS_PREFIX}{name}") } else { name.to_owned() };
         Ok((name, if let Value::Object(members) = configuration { Some(members) } else { None }))
@@ -267,6 +296,11 @@ impl Codec {
             Self::Blosc { .. } => "blosc",
             Self::Shuffle { .. } => "shuffle",
             Self::Fletcher32 => "fletcher32",
+            Self::Rounded { name, .. } | Self::Checksum { name, .. } => name,
+            Self::Difference { .. } => "delta",
+            Self::PackedBools => "packbits",
+            Self::FixedScaleOffset { .. } => "fixedscaleoffset",
+            Self::Lz4 { .. } => "lz4",
             Self::Bz2 { .. } => "bz2",
             Self::Lzma { .. } => "lzma",
             Self::Lzw => "imagecodecs_lzw",
@@ -302,6 +336,7 @@ impl Codec {
                 Self::Gzip { .. }
                 | Self::Zlib { .. }
                 | Self::Bz2 { .. }
+                | Self::Lz4 { .. }
                 | Self::VlenUtf8
                 | Self::VlenBytes
                 | Self::Zstd { checksum: true, .. },
@@ -352,7 +387,20 @@ impl Codec {
                 })
             }
             (Self::Shuffle { element_size }, _) => json!({"elementsize": element_size}),
-            (Self::Fletcher32, _) => json!({}),
+            (Self::Fletcher32 | Self::PackedBools, _) => json!({}),
+            (Self::Rounded { configuration, .. }, _) => Value::Object(configuration.clone()),
+            (Self::Difference { dtype }, _) => {
+                (format == V2 || !dtype.starts_with('>')).then(|| json!({"dtype": dtype, "astype": dtype}))?
+            }
+            (Self::FixedScaleOffset { offset, scale, dtype, astype }, _) => {
+                let is_native = ![dtype, astype].iter().any(|dtype| dtype.starts_with('>'));
+                (format == V2 || is_native)
+                    .then(|| json!({"offset": offset, "scale": scale, "dtype": dtype, "astype": astype}))?
+            }
+            (Self::Checksum { name: "crc32c", is_at_end }, V3) => is_at_end.then_some(Value::Null)?,
+            (Self::Checksum { is_at_end, .. }, _) => {
+                json!({"location": if *is_at_end { "end" } else { "start" }})
+            }
             (Self::Lzma { format }, _) => {
                 json!({"format": format, "check": -1, "preset": null, "filters": null})
             }
@@ -376,7 +424,45 @@ impl Codec {
     ) -> Option<Self> {
         let text = |member: &str| members.get(member)?.as_str();
         let number = |member: &str| members.get(member)?.as_i64();
+        let known = |all: &[Name], member: &str| {
+            let found = text(member)?;
+            all.iter().copied().find(|known| *known == found)
+        };
         Some(match name {
+            "bitround" | "quantize" => {
+                let same =
+                    |member: &str| members.get(member).is_none_or(|it| Some(it) == members.get("dtype"));
+                let native = data_type.to_v2(Endian::Little).ok();
+                let native = native.as_ref().and_then(Value::as_str).unwrap_or_default();
+                let is_native =
+                    |dtype: &str| dtype.get(1..) == native.get(1..) || dtype == data_type.to_string();
+                if !same("astype") || text("dtype").is_some_and(|dtype| !is_native(dtype)) {
+                    return None;
+                }
+                let name = ROUNDED.into_iter().find(|known| *known == name)?;
+                Self::Rounded { name, configuration: members.clone() }
+            }
+            "delta" => {
+                let dtype = known(&NUMBERS, "dtype").filter(|dtype| !dtype.contains('f'))?;
+                known(&[dtype], "astype")?;
+                Self::Difference { dtype }
+            }
+            "packbits" => Self::PackedBools,
+            "fixedscaleoffset" => Self::FixedScaleOffset {
+                offset: members.get("offset")?.as_f64()?,
+                scale: members.get("scale")?.as_f64()?,
+                dtype: known(&NUMBERS, "dtype").filter(|dtype| dtype.contains('f'))?,
+                astype: known(&NUMBERS, "astype")?,
+            },
+            "crc32c" | "crc32" | "adler32" => Self::Checksum {
+                name: CHECKSUMS.into_iter().find(|known| *known == name)?,
+                is_at_end: match text("location") {
+                    None => name == "crc32c",
+                    Some("end") => true,
+                    Some("start") => false,
+                    Some(_) => return None,
+                },
+            },
             "imagecodecs_delta" | "imagecodecs_floatpred" => {
                 #[derive(Deserialize)]
                 struct Predictor {
@@ -469,13 +555,24 @@ impl Codec {
     ) -> Option<Self> {
         let mut members = members.clone();
         members.remove("id");
+        // Under these names, v3 has the members of v2.
+        let aliased = name
+            .strip_prefix(NUMCODECS_PREFIX)
+            .filter(|bare| format == ZarrFormat::V3 && matches!(*bare, "blosc" | "gzip" | "zstd"));
+        let member_format = if aliased.is_some() { ZarrFormat::V2 } else { format };
         let codec = if name.starts_with(PACKAGE_PREFIX) {
             members.retain(|_, value| !value.is_null());
             let codec = interpret(name, &members).filter(Self::is_valid)?;
             Self::Own(Box::new(codec))
         } else {
-            let bare = name.strip_prefix(NUMCODECS_PREFIX).unwrap_or(name);
-            Self::parse_released(bare, &members, format, data_type)?
+            let released = name.strip_prefix(NUMCODECS_PREFIX);
+            let bare = released.unwrap_or(name);
+            if format == ZarrFormat::V2 || released.is_some() {
+                for (member, value) in defaults(bare) {
+                    members.entry(member).or_insert(value);
+                }
+            }
+            Self::parse_released(bare, &members, member_format, data_type)?
         };
         // What only encoders use, or what has been checked.
         let unchecked: &[&str] = match codec {
@@ -485,6 +582,8 @@ impl Codec {
             Self::Zstd { .. } => &["checksum"],
             Self::Blosc { .. } => &["shuffle", "typesize"],
             Self::Lzma { .. } => &["check", "preset"],
+            Self::Checksum { .. } => &["location"],
+            Self::FixedScaleOffset { .. } => &["offset", "scale"],
             _ => &[],
         };
         let checked = |members: Map<String, Value>| -> BTreeMap<String, Value> {
@@ -492,10 +591,9 @@ impl Codec {
                 |(name, value): &(String, Value)| !value.is_null() && !unchecked.contains(&name.as_str());
             members.into_iter().filter(is_checked).collect()
         };
-        let (written_name, written) = codec.encoded(format).ok()?;
-        let is_alias = format == ZarrFormat::V3 && name == "numcodecs.zstd" && written_name == "zstd";
+        let (written_name, written) = codec.encoded(member_format).ok()?;
         let is_same = checked(written.unwrap_or_default()) == checked(members);
-        ((written_name == name || is_alias) && is_same).then_some(codec)
+        (written_name == aliased.unwrap_or(name) && is_same).then_some(codec)
     }
 
     /// Whether the parameters fit the codec, so that the Python package `virtualize` has a name for it.

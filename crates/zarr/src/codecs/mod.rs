@@ -129,6 +129,38 @@ pub enum Codec {
         #[serde(default, skip_serializing_if = "cast_value::is_default")]
         scalar_map: ScalarMap,
     },
+    /// numcodecs' `bitround` and `quantize`, which decode to what they stored. Other types than that of the array are not
+    /// supported.
+    #[serde(skip)]
+    Rounded {
+        /// Registered name.
+        name: Name,
+        /// Configuration.
+        configuration: Map<String, Value>,
+    },
+    /// numcodecs' `delta` of integers: difference to the previous element of the chunk, modulo 2ⁿ. Little-endian in
+    /// Zarr v3.
+    #[serde(skip)]
+    Difference {
+        /// Element type as a NumPy string, before and after.
+        dtype: Name,
+    },
+    /// numcodecs' `packbits` of bools.
+    #[serde(skip)]
+    PackedBools,
+    /// numcodecs' `fixedscaleoffset`: encodes as (x − offset) · scale, rounded, in another type.
+    /// Little-endian in Zarr v3.
+    #[serde(skip)]
+    FixedScaleOffset {
+        /// Subtracted from numbers.
+        offset: f64,
+        /// Factor of numbers.
+        scale: f64,
+        /// Element type of the array as a NumPy string: a float of 4 or 8 bytes.
+        dtype: Name,
+        /// Element type of stored numbers as a NumPy string.
+        astype: Name,
+    },
     // ---- array → bytes
     /// Core `bytes`: elements in C order. v2 expresses the byte order in the data type.
     #[serde(rename = "bytes")]
@@ -209,6 +241,20 @@ pub enum Codec {
     /// HDF5's checksum (filter 3), 4 bytes at the end of the chunk.
     #[serde(rename = "fletcher32")]
     Fletcher32,
+    /// Core `crc32c` of Zarr v3, and numcodecs' `crc32c`, `crc32` and `adler32`: a checksum of 4 bytes, little-endian.
+    #[serde(skip)]
+    Checksum {
+        /// Registered name.
+        name: Name,
+        /// Whether it follows the data.
+        is_at_end: bool,
+    },
+    /// numcodecs' `lz4`: a block after its decoded size in 4 bytes.
+    #[serde(rename = "lz4")]
+    Lz4 {
+        /// Used by encoders only.
+        acceleration: i32,
+    },
     /// bzip2: HDF5 filter 307.
     #[serde(rename = "bz2")]
     Bz2 {
@@ -373,6 +419,10 @@ impl Codec {
             | Self::PackBitsOfIntegers { .. }
             | Self::ReversedBytes { .. }
             | Self::ComplexIntegers { .. }
+            | Self::Rounded { .. }
+            | Self::Difference { .. }
+            | Self::PackedBools
+            | Self::FixedScaleOffset { .. }
             | Self::ScaleOffset { .. }
             | Self::CastValue { .. } => CodecKind::ArrayToArray,
             Self::Bytes { .. }
@@ -390,7 +440,11 @@ impl Codec {
         match self {
             Self::Own(codec) => codec.implementation(),
             Self::Image { .. } | Self::Foreign { .. } => Implementation::None,
-            Self::JpegLs { .. }
+            Self::Rounded { .. }
+            | Self::Difference { .. }
+            | Self::PackedBools
+            | Self::FixedScaleOffset { .. }
+            | Self::JpegLs { .. }
             | Self::Blosc2
             | Self::Lzo { .. }
             | Self::Hdf5Nbit(_)
@@ -445,6 +499,7 @@ impl Codec {
             | Self::VlenBytes
             | Self::Shuffle { .. }
             | Self::Fletcher32
+            | Self::Checksum { .. }
             | Self::BitOrder
             | Self::Integers { .. } => false,
             other => other.kind() != CodecKind::ArrayToArray,
@@ -456,7 +511,12 @@ impl Codec {
     pub fn encoded_length(&self, decoded: u64) -> Option<u64> {
         match self {
             Self::Own(codec) => codec.encoded_length(decoded),
-            Self::Fletcher32 => decoded.checked_add(4),
+            Self::Fletcher32 | Self::Checksum { .. } => decoded.checked_add(4),
+            Self::PackedBools => decoded.div_ceil(8).checked_add(1),
+            Self::FixedScaleOffset { dtype, astype, .. } => {
+                let size = |dtype: &str| dtype.get(2..)?.parse::<u64>().ok();
+                decoded.checked_div(size(dtype)?)?.checked_mul(size(astype)?)
+            }
             Self::ComplexIntegers { .. } => Some(decoded / 2),
             Self::Integers { size, stored, .. } => {
                 decoded.checked_div(u64::from(*size))?.checked_mul(u64::from(stored.size))
@@ -480,7 +540,7 @@ impl Codec {
         match self {
             Self::Own(codec) => codec.decodes_prefixes(),
             Self::Bytes { .. } | Self::VlenUtf8 | Self::VlenBytes | Self::BitOrder => true,
-            Self::Foreign { .. } => false,
+            Self::Foreign { .. } | Self::PackedBools => false,
             other => other.kind() == CodecKind::ArrayToArray && !other.is_arithmetic(),
         }
     }
@@ -516,7 +576,12 @@ impl Codec {
     pub fn is_self_describing(&self) -> bool {
         matches!(
             self,
-            Self::Gzip { .. } | Self::Zlib { .. } | Self::Zstd { .. } | Self::Blosc { .. } | Self::Bz2 { .. }
+            Self::Gzip { .. }
+                | Self::Zlib { .. }
+                | Self::Zstd { .. }
+                | Self::Blosc { .. }
+                | Self::Lz4 { .. }
+                | Self::Bz2 { .. }
         )
     }
 

@@ -45,6 +45,13 @@ impl Codec {
         ];
         examples.extend(entry::PARTS.map(|(dtype, _)| Self::ComplexIntegers { dtype }));
         examples.extend([
+            Self::Rounded {
+                name: "bitround",
+                configuration: Map::from_iter([("keepbits".to_owned(), 3.into())]),
+            },
+            Self::Difference { dtype: "<u2" },
+            Self::PackedBools,
+            Self::FixedScaleOffset { offset: 10.0, scale: 0.5, dtype: "<f4", astype: "<i2" },
             Self::ScaleOffset { offset: Some(json!(5)), scale: None },
             Self::CastValue {
                 data_type: DataType::Int16,
@@ -74,6 +81,10 @@ impl Codec {
             Self::Shuffle { element_size: 4 },
             Self::Shuffle { element_size: 7 },
             Self::Fletcher32,
+            Self::Checksum { name: "crc32c", is_at_end: true },
+            Self::Checksum { name: "crc32", is_at_end: false },
+            Self::Checksum { name: "adler32", is_at_end: true },
+            Self::Lz4 { acceleration: 1 },
             Self::Bz2 { level: 9 },
             Self::Lzma { format: 1 },
             Self::Lzma { format: 2 },
@@ -142,9 +153,12 @@ impl Codec {
     pub fn example_array(&self) -> Array {
         let plain = if let Self::Own(plain) = self { plain } else { self };
         let data_type = match plain {
-            Self::FloatPredictor { .. } | Self::CastValue { .. } | Self::ScaleOffset { .. } => {
-                DataType::Float32
-            }
+            Self::FloatPredictor { .. }
+            | Self::CastValue { .. }
+            | Self::ScaleOffset { .. }
+            | Self::Rounded { .. }
+            | Self::FixedScaleOffset { .. } => DataType::Float32,
+            Self::PackedBools => DataType::Bool,
             Self::ComplexIntegers { dtype: "<i2" | ">i2" } => DataType::Complex64,
             Self::ComplexIntegers { .. } => DataType::Complex128,
             Self::VlenUtf8 => DataType::String,
@@ -153,7 +167,8 @@ impl Codec {
         };
         let codec = self.clone();
         let is_big = matches!(plain, Self::ComplexIntegers { dtype: ">i2" | ">i4" });
-        let bytes = Self::Bytes { endian: Some(if is_big { Endian::Big } else { Endian::Little }) };
+        let endian = if is_big { Endian::Big } else { Endian::Little };
+        let bytes = Self::Bytes { endian: Some(endian).filter(|_| data_type != DataType::Bool) };
         let codecs = match self.kind() {
             _ if self.makes_bytes() => vec![codec],
             CodecKind::BytesToBytes => vec![bytes, codec],

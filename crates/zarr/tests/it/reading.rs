@@ -83,7 +83,7 @@ fn documents_of_other_tools_are_read() {
 
 #[test]
 fn codecs_of_other_tools_stay_as_they_are() {
-    let filter = json!({"id": "fixedscaleoffset", "scale": 10, "offset": 0, "dtype": "<f8", "astype": "<i2"});
+    let filter = json!({"id": "of_my_own", "scale": 10, "offset": 0, "dtype": "<f8", "astype": "<i2"});
     let grib = json!({"id": "grib", "var": "t"});
     let document = zarray(json!("<f8"), json!([filter]), grib.clone());
     let array = Array::from_zarray(&document, &Value::Null).unwrap().array;

@@ -1,0 +1,256 @@
+"""Archives that other packages wrote, and damaged ones: the writer's values, or an error that says why not."""
+
+import json
+import os
+import signal
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import numcodecs
+import numpy as np
+import pandas as pd
+import pytest
+import virtualize
+import xarray as xr
+import zarr
+import zarr.codecs
+
+
+BLOSC = [numcodecs.Blosc(name, 5, shuffle) for name in ("lz4", "blosclz", "zstd", "zlib") for shuffle in (-1, 0, 1, 2)]
+COMPRESSORS = [
+    None,
+    *BLOSC,
+    numcodecs.Zstd(3, checksum=True),
+    numcodecs.GZip(1),
+    numcodecs.Zlib(1),
+    numcodecs.BZ2(1),
+    numcodecs.LZMA(format=2),
+    numcodecs.LZ4(),
+    numcodecs.CRC32(),
+    numcodecs.CRC32(location="end"),
+    numcodecs.Adler32(),
+    numcodecs.checksum32.CRC32C(),
+    numcodecs.Fletcher32(),
+    numcodecs.Shuffle(4),
+]
+FILTERS = [
+    (numcodecs.Delta("<i4"), "<i4"),
+    (numcodecs.Delta("|u1"), "|u1"),
+    (numcodecs.FixedScaleOffset(10, 0.5, "<f8", "<i2"), "<f8"),
+    (numcodecs.FixedScaleOffset(0.1, 7, "<f4", "<f4"), "<f4"),
+    (numcodecs.Quantize(3, "<f8"), "<f8"),
+    (numcodecs.BitRound(5), "<f4"),
+    (numcodecs.PackBits(), "|b1"),
+]
+
+
+def equal(path: Path) -> None:
+    """Compare arrays with zarr-python's."""
+    for name, array in zarr.open_group(path, mode="r").arrays():
+        found, expected = virtualize.open(path)[name][...], np.asarray(array[...])
+        np.testing.assert_array_equal(found, expected, name)
+        assert found.dtype.newbyteorder("=") == expected.dtype.newbyteorder("="), name
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_codecs_of_numcodecs_in_zarr_v2(tmp_path: Path, order: str) -> None:
+    rng = np.random.default_rng(0)
+    root = zarr.create_group(tmp_path, zarr_format=2)
+    for number, compressor in enumerate(COMPRESSORS):
+        values = rng.integers(0, 99, (7, 9)).astype("<i4")
+        root.create_array(f"c{number}", data=values, chunks=(3, 4), compressors=compressor, order=order)
+    for number, (codec, dtype) in enumerate(FILTERS):
+        values = (rng.random((7, 9)) * 99).astype(dtype)
+        for name, compressor in {"zlib": numcodecs.Zlib(1), "plain": None}.items():
+            codecs = {"filters": [codec], "compressors": compressor}
+            root.create_array(f"f{number}{name}", data=values, chunks=(3, 4), order=order, **codecs)
+    equal(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:Numcodecs codecs")
+def test_codecs_in_zarr_v3(tmp_path: Path) -> None:
+    import zarr.codecs.numcodecs as names
+
+    values = np.random.default_rng(0).integers(0, 99, (7, 9)).astype("<i4")
+    root = zarr.create_group(tmp_path, zarr_format=3)
+    root.create_array("crc32c", data=values, chunks=(3, 4), compressors=[zarr.codecs.Crc32cCodec()])
+    for name in ("LZ4", "Zlib", "BZ2", "LZMA", "GZip", "Zstd", "Blosc", "CRC32", "Adler32", "Fletcher32"):
+        # The configuration is empty: these are defaults.
+        root.create_array(name, data=values, chunks=(3, 4), compressors=[getattr(names, name)()])
+    equal(tmp_path)
+
+
+def test_a_wrong_checksum_of_a_chunk_is_an_error(tmp_path: Path) -> None:
+    root = zarr.create_group(tmp_path, zarr_format=3)
+    codecs = {"compressors": [zarr.codecs.Crc32cCodec()]}
+    root.create_array("a", data=np.arange(4), chunks=(4,), **codecs)
+    chunk = tmp_path / "a/c/0"
+    chunk.write_bytes(b"\1" + chunk.read_bytes()[1:])
+    with pytest.raises(virtualize.Error, match="crc32c: checksum"):
+        virtualize.open(tmp_path)["a"][...]
+
+
+@pytest.mark.parametrize("latest", [None, 3600])
+def test_a_repository_with_the_latest_time_of_modification(tmp_path: Path, latest: int | None) -> None:
+    """VirtualiZarr records the current time, by default, as the latest at which files may have been modified."""
+    import datetime
+
+    import icechunk
+
+    source = tmp_path / "source.bin"
+    source.write_bytes(np.arange(8, dtype="<i4").tobytes())
+    config = icechunk.RepositoryConfig.default()
+    url = f"file://{tmp_path}/"
+    config.set_virtual_chunk_container(
+        icechunk.VirtualChunkContainer(url, icechunk.local_filesystem_store(str(tmp_path)))
+    )
+    storage = icechunk.local_filesystem_storage(str(tmp_path / "repository"))
+    repository = icechunk.Repository.create(storage, config)
+    session = repository.writable_session("main")
+    zarr.create_array(
+        session.store, name="a", shape=(8,), chunks=(8,), dtype="<i4", compressors=None, fill_value=0
+    )
+    time = source.stat().st_mtime + (latest or 0)
+    checksum = datetime.datetime.fromtimestamp(time, datetime.UTC)
+    checksum = checksum if latest else checksum + datetime.timedelta(seconds=1)
+    session.store.set_virtual_ref("a/c/0", f"file://{source}", offset=0, length=32, checksum=checksum)
+    session.commit("a")
+    np.testing.assert_array_equal(virtualize.open(tmp_path / "repository")["a"][...], np.arange(8))
+    os.utime(source, (time + 9, time + 9))
+    with pytest.raises(virtualize.Error, match="source.bin.*changed"):
+        virtualize.open(tmp_path / "repository")["a"][...]
+
+
+def parquet(folder: Path, table: pd.DataFrame) -> Path:
+    """Write kerchunk's Parquet layout with one array of 4 chunks."""
+    array = {"zarr_format": 2, "shape": [16], "chunks": [4], "dtype": "<i4", "compressor": None, "filters": None}
+    metadata = {".zgroup": {"zarr_format": 2}, "a/.zarray": {**array, "fill_value": -1, "order": "C"}, "a/.zattrs": {}}
+    (folder / "a").mkdir(parents=True)
+    (folder / ".zmetadata").write_text(json.dumps({"metadata": metadata, "record_size": 4}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        table.to_parquet(folder / "a/refs.0.parq", engine="fastparquet", compression="zstd")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "reason"),
+    [
+        (["offset", "size"], 4, "neither a column path nor raw"),
+        (["path", "size", "raw"], 4, "only one of the columns offset and size"),
+        (["path", "offset", "raw"], 4, "only one of the columns offset and size"),
+        (["path", "offset", "size", "raw"], 2, "2 rows, expected 4"),
+        (["path", "offset", "size"], 4, None),
+    ],
+)
+def test_parquet_files_that_are_incomplete(tmp_path: Path, columns: list[str], rows: int, reason: str | None) -> None:
+    source = tmp_path / "source.bin"
+    source.write_bytes(np.arange(16, dtype="<i4").tobytes())
+    raw = np.array([None] * 4, object)
+    table = pd.DataFrame({"path": [str(source)] * 4, "offset": [0, 16, 32, 48], "size": [16] * 4, "raw": raw})
+    folder = parquet(tmp_path / "refs.parquet", table[columns].iloc[:rows])
+    if reason is None:
+        np.testing.assert_array_equal(virtualize.open(folder)["a"][...], np.arange(16))
+        return
+    with pytest.raises(virtualize.Error, match=reason):
+        virtualize.open(folder)["a"][...]
+
+
+def test_damaged_archives_are_named(tmp_path: Path) -> None:
+    zarr.create_group(tmp_path / "damaged.zarr")
+    (tmp_path / "damaged.zarr/zarr.json").write_text("{oops")
+    with pytest.raises(virtualize.Error, match=r"damaged.zarr/zarr.json: key must be a string"):
+        virtualize.open(tmp_path / "damaged.zarr")
+    zarr.save_array(tmp_path / "root.zarr", np.arange(3))
+    with pytest.raises(virtualize.Error, match="an array at the root"):
+        virtualize.open(tmp_path / "root.zarr")
+    refs = {"version": 1, "refs": {".zgroup": '{"zarr_format":2}', "a/0": ["x", -1, 3]}}
+    (tmp_path / "refs.json").write_text(json.dumps(refs))
+    with pytest.raises(virtualize.Error, match=r"refs.json: a/0: expected text, \[url\]"):
+        virtualize.open(tmp_path / "refs.json")
+
+
+def test_a_chunk_that_is_written_anew_is_an_error(tmp_path: Path) -> None:
+    array = zarr.create_group(tmp_path).create_array("a", shape=(400,), chunks=(400,), dtype="i4")
+    opened = virtualize.open(tmp_path, cache=0)["a"]
+    assert opened[0] == 0
+    array[:] = 5
+    assert opened[0] == 5
+    array[:] = np.random.default_rng(0).integers(0, 1 << 30, 400)
+    with pytest.raises(virtualize.Error, match="a/c/0.*changed"):
+        opened[0]
+
+
+def test_selections_of_missing_chunks_do_not_accumulate(tmp_path: Path) -> None:
+    zarr.create_group(tmp_path).create_array("a", shape=(1 << 20,), chunks=(1,), dtype="i4", fill_value=7)
+    opened = virtualize.open(tmp_path)["a"]
+    start = time.monotonic()
+    assert all(opened[k] == 7 for k in range(5000))
+    assert time.monotonic() - start < 30
+
+
+def test_ctrl_c_interrupts_the_search_for_chunks(tmp_path: Path) -> None:
+    import http.server
+
+    released = threading.Event()
+
+    class Hanging(http.server.SimpleHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if "/c/" in self.path:
+                released.wait(60)
+            super().do_GET()
+
+        def translate_path(self, path: str) -> str:
+            return str(tmp_path) + path
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    root = zarr.create_group(tmp_path)
+    root.create_array("a", data=np.arange(8), chunks=(2,))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        zarr.consolidate_metadata(tmp_path)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hanging)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    opened = virtualize.open(f"http://127.0.0.1:{server.server_port}/")["a"]
+    threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        opened[...]
+    assert time.monotonic() - start < 20
+    released.set()
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.filterwarnings("ignore::virtualize.VirtualizeWarning", "ignore::xarray.SerializationWarning")
+@pytest.mark.parametrize("dtype", ["f4", "i2", "u1"])
+@pytest.mark.parametrize("attribute", [None, 0, 7, [7]])
+def test_masks_are_those_of_xarray(tmp_path: Path, dtype: str, attribute: object) -> None:
+    root = zarr.create_group(tmp_path, zarr_format=2)
+    for fill_value in (None, 0, 5):
+        for name, packing in {"plain": {}, "packed": {"scale_factor": 0.5}}.items():
+            sentinel = {} if attribute is None else {"_FillValue": attribute}
+            attributes = {"_ARRAY_DIMENSIONS": ["x"], **sentinel, **packing}
+            array = root.create_array(
+                f"{name}{fill_value}", shape=(6,), chunks=(2,), dtype=dtype, fill_value=fill_value, attributes=attributes
+            )
+            array[:4] = np.array([0, 1, 5, 7]).astype(dtype)
+    expected = xr.open_dataset(tmp_path, engine="zarr", consolidated=False)
+    for name, found in virtualize.open_dataset(tmp_path).variables.items():
+        np.testing.assert_array_equal(found, expected[name], str(name))
+
+
+def test_xarray_reads_what_xarray_wrote(tmp_path: Path) -> None:
+    encoding = {"p": {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -9, "chunks": (2, 3)}}
+    data = {"p": (("y", "x"), np.array([[1.5, np.nan, 3], [4, 5, 6]])), "n": ("x", np.array(["a", "bb", ""], object))}
+    expected = xr.Dataset(data, {"x": [1.0, 2.0, 3.0]}, {"title": "t"})
+    for zarr_format in (2, 3):
+        path = tmp_path / f"{zarr_format}.zarr"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            expected.to_zarr(path, zarr_format=zarr_format, encoding=encoding)
+            xr.testing.assert_identical(virtualize.open_dataset(path), xr.open_zarr(path).load())
