@@ -207,9 +207,13 @@ impl Parts {
         let read = self.tables.read(&wanted, &self.name, &self.location, &self.reading).await?;
         let store = Arc::new(in_format(read, false, &self.options).await?);
         let [(path, numbers)] = wanted;
-        let found = store.hierarchy.array(&path).map_or(0, |array| array.chunks.len());
-        // Chunks of a Zarr store that are missing may be written later.
-        if !self.tables.is_native() || found == numbers.len() as u64 {
+        // Objects of a Zarr store that are missing may be written later.
+        let is_whole = || {
+            let chunks = store.hierarchy.array(&path).map(|array| array.chunks.iter());
+            let found: Vec<u64> = chunks.into_iter().flatten().map(|(position, _)| position).collect();
+            self.tables.parts(&path, Some(&found)) == numbers
+        };
+        if !self.tables.is_native() || is_whole() {
             self.kept().keep(path, numbers, &store);
         }
         Ok(store)
