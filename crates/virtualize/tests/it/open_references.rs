@@ -37,6 +37,12 @@ async fn other_json_and_other_folders_are_no_references() {
     let path = folder.path().join("a.json");
     std::fs::write(&path, "{\"zarr_format\": 2}").unwrap();
     let error = open(&path.display().to_string(), &Options::default()).await.unwrap_err();
+    assert!(
+        error.to_string().ends_with("a.json: it has neither .zgroup or .zarray nor zarr.json"),
+        "{error}"
+    );
+    std::fs::write(&path, "{\"a\": 2}").unwrap();
+    let error = open(&path.display().to_string(), &Options::default()).await.unwrap_err();
     assert!(matches!(error, Error::Format { .. }), "{error}");
     let error = open(&folder.path().display().to_string(), &Options::default()).await.unwrap_err();
     assert!(error.to_string().ends_with("a directory, expected a file"), "{error}");
