@@ -471,7 +471,7 @@ impl NamePattern {
         names
     }
 
-    /// Returns the coordinates from the name of a file, for [`crate::Member::given`].
+    /// Returns the coordinates from the name of a file.
     ///
     /// # Errors
     /// A name that does not match, or without a valid date where the pattern has one.

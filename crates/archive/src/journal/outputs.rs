@@ -151,7 +151,7 @@ impl JournalState {
     /// Reads the state of a journal without changing it.
     ///
     /// # Errors
-    /// [`super::JournalErrorKind::Locked`] while a run works on the journal; others where it cannot be read.
+    /// A run works on the journal, or it cannot be read.
     pub fn read(path: &Path) -> Result<Self> {
         let journal = Journal::open_read_only(path, path)?;
         // One transaction, so that all numbers are those of one moment.
