@@ -1,8 +1,8 @@
 //! `templates` and `gen` of kerchunk's version 1: urls with placeholders, and references generated over ranges.
 //! <https://fsspec.github.io/kerchunk/spec.html#version-1>
 //!
-//! Templates are those of Jinja, reduced to what the specification shows: names, numbers, text, arithmetic, printf
-//! formats, and calls of other templates. Everything else of Jinja is an error. So every template is rendered in a time
+//! Templates are those of Jinja, reduced to what references use: names, numbers, text, elements of lists, arithmetic,
+//! conditions, printf formats, and calls of other templates. Everything else of Jinja is an error. So every template is rendered in a time
 //! and a memory that its length bounds.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
@@ -166,7 +166,7 @@ fn dimensions(generator: &Json) -> Result<Vec<(String, Values)>, ReferencesError
 }
 
 /// A value of an expression.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, PartialOrd)]
 enum Value {
     Number(i64),
     Text(String),
@@ -200,7 +200,7 @@ impl Scope<'_> {
         while let Some((plain, expression)) = rest.split_once("{{") {
             out.push_str(plain);
             let mut expression = Expression { rest: expression, scope: *self, depth: 0 };
-            out.push_str(&expression.sum()?.to_string());
+            out.push_str(&expression.expression()?.to_string());
             if !expression.takes("}}") {
                 return Err(expression.unexpected("}}"));
             }
@@ -264,12 +264,52 @@ impl<'a> Expression<'a> {
         found
     }
 
-    /// `a + b`, `a - b`, and `a ~ b`, which joins text.
-    fn sum(&mut self) -> Rendered<Value> {
+    /// A comparison, or `a if b else c`.
+    fn expression(&mut self) -> Rendered<Value> {
         self.depth += 1;
         if self.depth > DEPTH {
             return Err(format!("nested deeper than {DEPTH} expressions").into());
         }
+        let mut value = self.comparison()?;
+        if self.takes("if") {
+            let is_chosen = match self.comparison()? {
+                Value::Number(number) => number != 0,
+                Value::Text(text) => !text.is_empty(),
+            };
+            if !self.takes("else") {
+                return Err(self.unexpected("else"));
+            }
+            let otherwise = self.expression()?;
+            value = if is_chosen { value } else { otherwise };
+        }
+        self.depth -= 1;
+        Ok(value)
+    }
+
+    /// `a == b` and the like, which are 1 if true and 0 otherwise.
+    fn comparison(&mut self) -> Rendered<Value> {
+        let value = self.sum()?;
+        type Test = fn(&Value, &Value) -> bool;
+        let tests: [(&str, Test); 6] = [
+            ("==", |one, other| one == other),
+            ("!=", |one, other| one != other),
+            ("<=", |one, other| one <= other),
+            (">=", |one, other| one >= other),
+            ("<", |one, other| one < other),
+            (">", |one, other| one > other),
+        ];
+        let Some((_, test)) = tests.into_iter().find(|(token, _)| self.takes(token)) else {
+            return Ok(value);
+        };
+        let other = self.sum()?;
+        if std::mem::discriminant(&value) != std::mem::discriminant(&other) {
+            return Err("comparison of a number with text".into());
+        }
+        Ok(Value::Number(test(&value, &other).into()))
+    }
+
+    /// `a + b`, `a - b`, and `a ~ b`, which joins text.
+    fn sum(&mut self) -> Rendered<Value> {
         let mut value = self.product()?;
         loop {
             value = if self.takes("+") {
@@ -282,7 +322,6 @@ impl<'a> Expression<'a> {
             } else if self.takes("~") {
                 joined(&value.to_string(), &self.product()?.to_string())?
             } else {
-                self.depth -= 1;
                 return Ok(value);
             };
         }
@@ -290,14 +329,14 @@ impl<'a> Expression<'a> {
 
     /// `a * b`, `a // b` and `a % b`, which formats a value if `a` is text.
     fn product(&mut self) -> Rendered<Value> {
-        let mut value = self.signed()?;
+        let mut value = self.power()?;
         loop {
             value = if self.takes("*") {
-                calculated(i64::checked_mul, &value, &self.signed()?)?
+                calculated(i64::checked_mul, &value, &self.power()?)?
             } else if self.takes("//") {
-                calculated(floor_div, &value, &self.signed()?)?
+                calculated(floor_div, &value, &self.power()?)?
             } else if self.takes("%") {
-                match (value, self.signed()?) {
+                match (value, self.power()?) {
                     (Value::Text(format), value) => formatted(&format, &value)?,
                     (one, other) => calculated(floor_rem, &one, &other)?,
                 }
@@ -307,7 +346,17 @@ impl<'a> Expression<'a> {
         }
     }
 
-    /// `-a`, and `a | format(b)`.
+    /// `a ** b`.
+    fn power(&mut self) -> Rendered<Value> {
+        let mut value = self.signed()?;
+        while self.takes("**") {
+            let power = |one: i64, other: i64| one.checked_pow(u32::try_from(other).ok()?);
+            value = calculated(power, &value, &self.signed()?)?;
+        }
+        Ok(value)
+    }
+
+    /// `-a`, `a | int`, and `a | format(b)`.
     fn signed(&mut self) -> Rendered<Value> {
         let is_negative = self.takes("-");
         let value = self.primary()?;
@@ -316,11 +365,17 @@ impl<'a> Expression<'a> {
             false => value,
         };
         while self.takes("|") {
+            if self.takes("int") {
+                let number =
+                    value.to_string().trim().parse().map_err(|_| format!("{value} is not a whole number"))?;
+                value = Value::Number(number);
+                continue;
+            }
             let is_format = self.takes("format") && self.takes("(");
             let (true, Value::Text(format)) = (is_format, &value) else {
-                return Err("the only filter is format, for text".into());
+                return Err("the only filters are int, and format for text".into());
             };
-            let argument = self.sum()?;
+            let argument = self.expression()?;
             if !self.takes(")") {
                 return Err(self.unexpected(")"));
             }
@@ -329,10 +384,36 @@ impl<'a> Expression<'a> {
         Ok(value)
     }
 
-    /// A number, text, a name, a call, or an expression in parentheses.
+    /// Parses expressions separated by commas, up to a bracket.
+    fn list(&mut self) -> Rendered<Vec<Value>> {
+        let mut values = Vec::new();
+        while !self.takes("]") {
+            if !values.is_empty() && !self.takes(",") {
+                return Err(self.unexpected(", or ]"));
+            }
+            values.push(self.expression()?);
+        }
+        Ok(values)
+    }
+
+    /// A number, text, a name, a call, an element of a list, or an expression in parentheses.
     fn primary(&mut self) -> Rendered<Value> {
+        if self.takes("[") {
+            let values = self.list()?;
+            let index = if self.takes("[") { self.list()? } else { Vec::new() };
+            let [Value::Number(index)] = index.as_slice() else { return Err("a list needs an index".into()) };
+            let at = if *index < 0 {
+                usize::try_from(index.unsigned_abs()).ok().and_then(|back| values.len().checked_sub(back))
+            } else {
+                usize::try_from(*index).ok()
+            };
+            let value = at.and_then(|at| values.get(at));
+            return value
+                .cloned()
+                .ok_or_else(|| format!("index {index} of a list of {}", values.len()).into());
+        }
         if self.takes("(") {
-            let value = self.sum()?;
+            let value = self.expression()?;
             return if self.takes(")") { Ok(value) } else { Err(self.unexpected(")")) };
         }
         for quote in ['"', '\''] {
@@ -367,7 +448,7 @@ impl<'a> Expression<'a> {
             if argument.is_empty() || !self.takes("=") {
                 return Err(self.unexpected("NAME=VALUE"));
             }
-            arguments.push((argument, self.sum()?));
+            arguments.push((argument, self.expression()?));
         }
         self.scope.value(name, Some(&arguments))
     }
@@ -443,6 +524,9 @@ mod tests {
             ("{{(i + 1) * 1000 - 2}}", "7998"),
             ("{{i // 2}} {{j // 2}} {{i % 4}} {{j % 4}} {{-i}}", "3 -4 3 1 -7"),
             ("{{u ~ i}}{{u + '/'}}", "s3://b7s3://b/"),
+            ("{{i * 2 ** 33}} {{j | int}} {{'12'|int + 1}}", "60129542144 -7 13"),
+            ("{{[8, 16, i][2]}} {{['a', 'b'][-1]}}", "7 b"),
+            ("{{'x' if i > 6 else 'y'}}{{8 if j == i else 16 if i else 0}}", "x16"),
             ("no template", "no template"),
         ] {
             assert_eq!(render(text).as_deref(), Ok(expected), "{text}");
@@ -461,7 +545,10 @@ mod tests {
             ("{{f(a=f)}}".to_owned(), "f needs arguments"),
             ("{{'%9999999999d' | format(1)}}".to_owned(), "expected one %s"),
             ("{{'a' * 1000000000}}".to_owned(), "arithmetic with text"),
-            ("{{[1] * 1000000000}}".to_owned(), "expected a name"),
+            ("{{[1] * 1000000000}}".to_owned(), "a list needs an index"),
+            (nested("[1]["), "nested deeper"),
+            ("{{2 ** 9999999999}}".to_owned(), "not a number of 64 bits"),
+            ("{{[1][1]}}".to_owned(), "index 1 of a list of 1"),
             ("{% for i in range(9) %}{% endfor %}".to_owned(), "statements are not supported"),
             (format!("{{{{{}}}}}", vec!["u"; 20_000].join(" ~ ")), "more than 65536 bytes"),
             ("{{i * 9223372036854775807}}".to_owned(), "not a number of 64 bits"),
