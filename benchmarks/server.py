@@ -10,7 +10,7 @@ class Server:
             listener.bind(("127.0.0.1", 0))
             port = listener.getsockname()[1]
         self.folder, self.endpoint = pathlib.Path(folder), f"http://127.0.0.1:{port}"
-        self.command = [binary, folder, str(port), str(latency), str(mibps)]
+        self.command = [str(part) for part in (binary, folder, port, round(latency), round(mibps))]
 
     def __enter__(self):
         self.process = subprocess.Popen(self.command)
