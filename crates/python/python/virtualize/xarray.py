@@ -162,18 +162,15 @@ def _opened(source: Source, store: Any, decoded: bool, options: Any) -> VirtualS
 
 def _by_band(ds: Dataset) -> Dataset:
     """Return a dataset with a variable for each band, and the attributes of all bands on each."""
-    variables: dict[str, Any] = {}
+    bands: dict[str, Any] = {}
     for array in ds.data_vars.values():
-        if "band" not in array.dims:
-            variables[str(array.name)] = array
-            continue
-        for n in range(array.sizes["band"]):
+        for n in range(array.sizes["band"] if "band" in array.dims else 0):
             one = array.isel(band=n, drop=True)
-            names = one.attrs.get("long_name")
-            if isinstance(names, list | tuple | np.ndarray) and len(names) == array.sizes["band"]:
+            names: Any = one.attrs.get("long_name")
+            if np.ndim(names) == 1 and len(names) == array.sizes["band"]:
                 one.attrs["long_name"] = names[n]
-            variables[f"band_{n + 1}"] = one
-    return Dataset(variables, {name: v for name, v in ds.coords.items() if "band" not in v.dims}, ds.attrs)
+            bands[f"band_{n + 1}"] = one
+    return ds.drop_dims("band", errors="ignore").assign(bands)
 
 
 def _group(store: VirtualStore, path: str | None) -> VirtualGroup:
