@@ -1,10 +1,9 @@
 //! Replaces arrays of shards by arrays of the chunks in them, whose locations are read from the indices of the shards.
 
 use bytes::Bytes;
-use crc_fast::CrcAlgorithm::Crc32Iscsi;
 use virtualize_remedy::Code;
 use virtualize_zarr::{
-    Array, ChunkEntry, ChunkManifest, Node, Reference, ReferencesBuilder, Sharding, SourceId, node,
+    Array, ChunkEntry, ChunkManifest, Codec, Node, Reference, ReferencesBuilder, Sharding, SourceId, node,
 };
 
 use super::read::{check_size, warning};
@@ -113,14 +112,11 @@ async fn chunks(
             ChunkEntry::Inline(bytes) => sharding.index(shard).and_then(|index| slice(bytes, index)),
         };
         let listed = index.and_then(|index| {
-            let entries = if sharding.has_checksum() {
-                let (entries, checksum) = index.split_last_chunk::<4>()?;
-                let sum = crc_fast::checksum(Crc32Iscsi, entries);
-                (sum == u64::from(u32::from_le_bytes(*checksum))).then_some(entries)?
-            } else {
-                &index
-            };
-            sharding.chunks(position, shard, entries)
+            let length = index.len().checked_sub(if sharding.has_checksum() { 4 } else { 0 })?;
+            let checksum = Codec::Checksum { name: "crc32c", is_at_end: true };
+            let codecs: &[Codec] = if sharding.has_checksum() { &[checksum] } else { &[] };
+            let entries = virtualize_codec::decode_exact(codecs, &index, length).ok()?;
+            sharding.chunks(position, shard, &entries)
         });
         for (at, reference) in listed.ok_or_else(|| short(position))? {
             count = count.saturating_add(1);

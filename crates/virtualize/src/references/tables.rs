@@ -266,7 +266,7 @@ async fn objects(
         }
     }
     let mut set = found.finish().map_err(|error| unreadable(location, "", &error))?;
-    // A chunk that is written anew may have another length.
+    // A rewritten chunk may have another length.
     for source in &mut set.hierarchy.sources {
         if let Some(version) = versions.remove(&source.url) {
             *source = version;
