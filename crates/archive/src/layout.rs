@@ -224,12 +224,13 @@ impl std::str::FromStr for ArrayRule {
 /// query. The form of the matched text decides whether it becomes a whole number, a real number, a time or text.
 ///
 /// ```
-/// use virtualize_archive::{NamePattern, time_value};
+/// use serde_json::json;
+/// use virtualize_archive::NamePattern;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let pattern = NamePattern::new("t2m_{time:%Y%m%d}_{member:d}.nc")?;
 /// let given = pattern.given("s3://bucket/era5/t2m_20200301_07.nc")?;
-/// assert_eq!(given["time"], time_value(1_583_020_800));
+/// assert_eq!(given["time"], json!({"seconds since 1970-01-01": 1_583_020_800}));
 /// assert_eq!(given["member"], 7);
 /// assert!(pattern.given("s3://bucket/era5/index.html").is_err());
 /// # Ok(()) }
