@@ -3,6 +3,7 @@
 mod combine;
 mod each;
 mod icechunk;
+mod infer;
 mod listing;
 mod options;
 mod shard;
@@ -127,7 +128,8 @@ impl Batch {
         self.options.store.traffic.stats()
     }
 
-    /// Runs the batch, or resumes it from its journal. Needs a tokio runtime with I/O and time; files are read on all
+    /// Runs the batch, or resumes it from its journal. Without a dimension to combine files along, the only one whose
+    /// coordinate differs between the first and the last file is used. Needs a tokio runtime with I/O and time; files are read on all
     /// of the runtime's threads.
     ///
     /// # Errors
@@ -143,12 +145,15 @@ impl Batch {
                 events(event);
             }
         });
+        let is_inferred = !self.each && self.layout.along.is_empty();
+        let inferred = if is_inferred { Some(self.with_dimensions(&events).await?) } else { None };
+        let batch = inferred.as_ref().unwrap_or(self);
         let result = match self.run.shard {
-            _ if self.run.dry_run => self.dry_run(&events, &totals).boxed_local().await,
-            Some(shard) => self.run_shard(shard, &events, &totals).boxed_local().await,
+            _ if self.run.dry_run => batch.dry_run(&events, &totals).boxed_local().await,
+            Some(shard) => batch.run_shard(shard, &events, &totals).boxed_local().await,
             None => {
                 let lock = self.lock().await?;
-                let result = self.run_locked(lock.as_ref(), &events, &totals).boxed_local().await;
+                let result = batch.run_locked(lock.as_ref(), &events, &totals).boxed_local().await;
                 if let Some(lock) = lock {
                     lock.release().await;
                 }
@@ -271,16 +276,8 @@ impl Batch {
             let remedy = Remedy::turn_on(OptionName::Journal, "choose a local path");
             return Err(Error::usage("only the journal of a shard can be in a store", remedy));
         }
-        if self.each != self.layout.along.is_empty() {
-            return Err(if self.each {
-                Error::usage("--each cannot be combined with --concat-dim or --stack-dim", None)
-            } else {
-                let remedy =
-                    Remedy::turn_on(OptionName::ConcatDim, "join the files along a dimension that they have")
-                        .or(Remedy::turn_on(OptionName::StackDim, "add a new dimension"))
-                        .or(Remedy::turn_on(OptionName::Each, "write one output per file"));
-                Error::usage("no dimension to combine files along", remedy)
-            });
+        if self.each && !self.layout.along.is_empty() {
+            return Err(Error::usage("--each cannot be combined with --concat-dim or --stack-dim", None));
         }
         Ok(())
     }

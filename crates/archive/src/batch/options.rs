@@ -475,6 +475,16 @@ pub(super) fn of_layout(layout: &Layout) -> BTreeMap<String, String> {
     named(rules.into_iter().chain(others))
 }
 
+/// Returns the dimensions in the options of a layout, as [`of_layout`] wrote them.
+pub(super) fn dimensions_of(options: &BTreeMap<String, String>) -> Option<Vec<Along>> {
+    let dimensions: Vec<BTreeMap<String, String>> = serde_json::from_str(options.get("dimensions")?).ok()?;
+    let along = dimensions.iter().flatten().map(|(kind, name)| match kind.as_str() {
+        "stack-dim" => Along::Stack(name.clone()),
+        _ => Along::Concat(name.clone()),
+    });
+    Some(along.collect()).filter(|along: &Vec<_>| !along.is_empty())
+}
+
 /// Returns the options of single outputs that affect the record of a file.
 pub(super) fn of_each(output: &str, target: &Target, relocation: &Relocation) -> BTreeMap<String, String> {
     let (format, record_size) = match target {

@@ -186,7 +186,7 @@ impl Journal {
     }
 
     /// Returns the options of the journal.
-    pub(super) fn options(&self) -> Result<BTreeMap<String, String>> {
+    pub(crate) fn options(&self) -> Result<BTreeMap<String, String>> {
         let options =
             self.all("SELECT name, value FROM options", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(options.into_iter().collect())

@@ -64,10 +64,11 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Opens a journal without locking or changing it. `name` is its name for messages.
+    /// Opens an existing journal without locking it or changing its contents. `name` is its name for messages.
     pub(crate) fn open_read_only(path: &Path, name: &Path) -> Result<Self> {
         let failed = |error: rusqlite::Error| JournalError::of(name, error);
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        // Only a connection that may write removes its shared memory file.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
         connection.busy_timeout(std::time::Duration::ZERO).map_err(failed)?;
         sql::check(&connection, name)?;

@@ -94,9 +94,29 @@ async fn each_file_gets_an_output_and_failures_are_reported() {
 }
 
 #[tokio::test]
-async fn a_run_needs_a_dimension() {
+async fn a_run_infers_the_time_dimension_of_one_file() {
     let folder = tempfile::tempdir().unwrap();
     let inputs = files(folder.path(), &["a.nc"]);
+    let output = folder.path().join("all.json");
+    let notes = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&notes);
+    let note = move |event| {
+        if let Event::Note { text } = event {
+            told.lock().unwrap().push(text);
+        }
+    };
+    assert_eq!(batch(&output, &inputs).run(note).await.unwrap().read, 1);
+    assert_eq!(*notes.lock().unwrap(), ["the files are combined along time, the time dimension"]);
+    // Later runs take the dimension from the journal.
+    fs::remove_file(&output).unwrap();
+    let inputs = files(folder.path(), &["a.nc", "copy.h5"]);
+    assert_eq!(batch(&output, &inputs).run(|_| {}).await.unwrap_err().code(), Code::Combine);
+}
+
+#[tokio::test]
+async fn a_run_needs_a_dimension() {
+    let folder = tempfile::tempdir().unwrap();
+    let inputs = ["../../fixtures/hdf5/chunked.h5".to_owned()];
     let error = batch(&folder.path().join("all.json"), &inputs).run(|_| {}).await.unwrap_err();
     assert_eq!((error.code(), error.class()), (Code::Usage, ErrorClass::Usage));
     assert_eq!(error.to_string(), "no dimension to combine files along");

@@ -342,3 +342,29 @@ def test_bounds_of_the_coordinate_along_a_new_dimension(tmp_path, fmt):
     start = np.datetime64("2000-01-01T00:00:00", "ns")
     assert got.t_bounds.dims == ("t", "nv") and (got.t.values == start + 600 * np.arange(3) * np.timedelta64(1, "s")).all()
     assert (got.t_bounds.values == got.t.values[:, None] + np.array([-150, 150]) * np.timedelta64(1, "s")).all()
+
+
+def test_inferred_dimension(tmp_path):
+    """Without a dimension, files are combined along the only one whose coordinate differs, as if it had been given."""
+    def tile(path, **starts):
+        axes = {name: starts.get(name, 0) + np.arange(3.0) / 8 for name in ("time", "level", "lat")}
+        data = np.random.default_rng(len(path.name)).random((3, 3, 3))
+        ds = xr.Dataset({"t": (tuple(axes), data)}, coords=axes)
+        ds.time.attrs["units"] = "days since 2000-01-01"
+        return write(path, ds)
+
+    for name in ("time", "level", "lat"):
+        # Rounding of the other coordinates is not a difference.
+        other = {"lat": 1e-9} if name != "lat" else {}
+        files = [tile(tmp_path / f"{name}{n}.nc", **{name: n}, **(other if n else {})) for n in range(3)]
+        got, said = combined(tmp_path, "kerchunk-json", files, text=f"the files are combined along {name}, the only coordinate that differs")
+        want, _ = combined(tmp_path, "kerchunk-json", files, "--concat-dim", name)
+        xr.testing.assert_identical(got, want)
+    xr.testing.assert_equal(got, originals(files, combine="nested", concat_dim="lat", data_vars="minimal", coords="minimal", compat="override"))
+    # The next run takes the dimension from the journal.
+    output = tmp_path / "lat.json"
+    for inputs in (files[:2], files):
+        assert virtualize("batch", *inputs, "-o", output).status == 0
+    assert json.loads(output.read_text()) == json.loads((tmp_path / "all.json").read_text())
+    both = [files[0], tile(tmp_path / "corner.nc", time=1, lat=1)]
+    combined(tmp_path, "kerchunk-json", both, status=2, text="along: the files differ in the coordinates lat, time (use --concat-dim")

@@ -82,7 +82,7 @@ OTHER_WRITES = {("batch", "json-log"), ("scan", "json-log")}
 READS = {"list", "relative-to", "merge", "config", "token-file", "jwks", "allow", "array", "group"}
 # Names of values: those of files and folders, and all others.
 PLACES = {"OUT", "FILE", "FILE|URL", "URL|FILE", "JOURNAL", "PATH", "DIR", "FOLDER", "PLACE", "PREFIX"}
-OTHERS = set("""ACTION ADDRESS ARRAY AUDIENCE BYTES CLAIM COST DIM=SOURCE DIM FORMAT FROM=TO ISSUER K/N KEY=VALUE KEY KIND LOCATION N NAME
+OTHERS = set("""ACTION ADDRESS ARRAY AUDIENCE BYTES CLAIM COST DIM=SOURCE DIM FORMAT FROM=TO ID ISSUER K/N KEY=VALUE KEY KIND LOCATION N NAME
     NAME=vary|first|optional|drop ORIGIN PATTERN READER READERS ROLE SECONDS SIZE TEXT TIME TOKEN TYPE URL COORD POLICY LEVEL""".split())
 
 

@@ -1,0 +1,129 @@
+//! Infers the dimension along which files are combined.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use virtualize::{
+    ArrayValues, OptionName, Options, Remedy, open, read_array,
+    zarr::{NodePath, node},
+};
+
+use super::{Batch, options::dimensions_of};
+use crate::{
+    Along, Error, Item, Journal, Layout, Result,
+    compat::is_coordinate,
+    event::{Event, Events},
+    list::Input,
+    values::{Grid, calendar::is_time},
+};
+
+/// A coordinate of its own dimension.
+#[derive(PartialEq)]
+struct Coordinate {
+    units: Option<String>,
+    values: ArrayValues,
+}
+
+impl Coordinate {
+    /// Returns whether two coordinates are equal but for rounding.
+    fn agrees(&self, other: &Self) -> bool {
+        let grids = || Grid::of(&self.values).zip(Grid::of(&other.values));
+        self == other || self.units == other.units && grids().is_some_and(|(one, two)| one.agrees(&two))
+    }
+}
+
+impl Batch {
+    /// Returns the batch with the dimensions of its journal or, on the first run, with the one along which the coordinates of
+    /// the first and the last file differ. If all agree, or there is one file, that is the time dimension.
+    pub(super) async fn with_dimensions(&self, events: &Events) -> Result<Self> {
+        let recorded = self.recorded_dimensions()?;
+        let along = match recorded {
+            Some(along) => along,
+            None => vec![Along::Concat(self.inferred(events).await?)],
+        };
+        Ok(Self { layout: Layout { along, ..self.layout.clone() }, ..self.clone() })
+    }
+
+    fn recorded_dimensions(&self) -> Result<Option<Vec<Along>>> {
+        let path = self.journal_path();
+        if self.run.restart || !path.exists() {
+            return Ok(None);
+        }
+        let journal = Journal::open_read_only(&path, &path)?;
+        Ok(if journal.is_used()? { dimensions_of(&journal.options()?) } else { None })
+    }
+
+    async fn inferred(&self, events: &Events) -> Result<String> {
+        let remedy =
+            Remedy::turn_on(OptionName::ConcatDim, "join the files along a dimension that they have")
+                .or(Remedy::turn_on(OptionName::StackDim, "add a new dimension"))
+                .or(Remedy::turn_on(OptionName::Each, "write one output per file"));
+        let missing = |reason: &str| {
+            let message = format!("no dimension to combine files along{reason}");
+            Err(Error::usage(&message, Some(remedy.clone())))
+        };
+        // Standard input cannot be listed twice, and the files of catalogues have their times there.
+        if !self.inputs.iter().all(|input| matches!(input, Input::Files(_))) {
+            return missing("");
+        }
+        let (mut first, mut last): (Option<Item>, Option<Item>) = (None, None);
+        self.for_each_listed(events, |items| {
+            for item in items {
+                match &first {
+                    None => first = Some(item),
+                    Some(_) => last = Some(item),
+                }
+            }
+            Ok(())
+        })
+        .await?;
+        let Some(first) = first else { return missing("") };
+        let of_first = coordinates(&first, &self.layout, &self.options).await?;
+        let of_last = match &last {
+            Some(last) => coordinates(last, &self.layout, &self.options).await?,
+            None => BTreeMap::new(),
+        };
+        let differs = |(path, one): &(&NodePath, &Coordinate)| {
+            of_last.get(*path).is_some_and(|other| !one.agrees(other))
+        };
+        let is_of_time = |(_, one): &(&NodePath, &Coordinate)| one.units.as_deref().is_some_and(is_time);
+        let names = |found: Vec<(&NodePath, &Coordinate)>| -> BTreeSet<String> {
+            found.into_iter().map(|(path, _)| node::name(path).to_owned()).collect()
+        };
+        let mut found = names(of_first.iter().filter(differs).collect());
+        let mut reason = "the only coordinate that differs";
+        if found.is_empty() {
+            found = names(of_first.iter().filter(is_of_time).collect());
+            reason = "the time dimension";
+        }
+        let list = found.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        match found.len() {
+            0 => missing(""),
+            1 => {
+                let text = format!("the files are combined along {list}, {reason}");
+                events.tell(Event::Note { text });
+                Ok(list)
+            }
+            _ => missing(&format!(": the files differ in the coordinates {list}")),
+        }
+    }
+}
+
+/// Reads the coordinates of a file that are those of a dimension.
+async fn coordinates(
+    item: &Item,
+    layout: &Layout,
+    options: &Options,
+) -> Result<BTreeMap<NodePath, Coordinate>, virtualize::Error> {
+    let options = options.for_file();
+    let mut store = open(&item.url, &options).await?;
+    layout.drop_arrays(&mut store.hierarchy.root);
+    let mut found = BTreeMap::new();
+    for (path, array) in store.hierarchy.arrays() {
+        if is_coordinate(&path, array) {
+            let units = array.attributes.get("units").and_then(|units| units.as_str()).map(str::to_owned);
+            let values = read_array(&store, &path, &options.store).await?;
+            found.insert(path, Coordinate { units, values });
+        }
+    }
+    Ok(found)
+}
