@@ -21,7 +21,8 @@ use icechunk::{
 use serde_json::Value;
 use virtualize_zarr::{
     Array, ChunkManifest, Group, Hierarchy, Node, ReferencesBuilder, Source, SourceId, Version, ZarrFormat,
-    chunk_position, node,
+    chunk_position,
+    node::{self, ROOT_ARRAY},
 };
 
 use crate::{
@@ -89,9 +90,13 @@ pub async fn open_version(
     let mut listed = listed.map_err(IcechunkError::of("listing the nodes"))?;
     listed.sort_by_key(|node| node.path.to_string());
     for found in listed {
-        let path = found.path.to_string().trim_matches('/').to_owned();
+        let mut path = found.path.to_string().trim_matches('/').to_owned();
         let document = document_of(&path, &found)?;
-        let node = match document.get("node_type").and_then(Value::as_str) {
+        let kind = document.get("node_type").and_then(Value::as_str);
+        if path.is_empty() && kind != Some("group") {
+            ROOT_ARRAY.clone_into(&mut path);
+        }
+        let node = match kind {
             Some("group") => Node::Group(Group::from_document(&document, ZarrFormat::V3)),
             _ => match Array::from_zarr_json(&document) {
                 Ok(document) => {
@@ -315,13 +320,13 @@ impl TableBuilder<'_> {
 /// Inserts a node at its path, and the groups above it.
 fn insert(root: &mut Group, path: &str, node: Node) -> Result<()> {
     let (parent, name) = node::split(path);
-    if name.is_empty() {
-        if let Node::Group(group) = node {
+    let node = match node {
+        Node::Group(group) if name.is_empty() => {
             root.attributes = group.attributes;
             return Ok(());
         }
-        return Err(node_error(path, "the root is an array, expected a group"));
-    }
+        node => node,
+    };
     let group = root
         .make_group(parent)
         .ok_or_else(|| node_error(path, "its parent is an array, expected a group"))?;

@@ -56,7 +56,7 @@ function variable(buffer, type) {
   return list;
 }
 
-/** Decodes byte strings and raw bytes of fixed size. */
+/** Decodes byte strings, text and raw bytes of fixed size. */
 function fixed(buffer, type) {
   const size = sizeOf(type);
   return Array.from({ length: buffer.byteLength / size }, (_, n) => one(new Uint8Array(buffer, n * size, size), type));
@@ -64,13 +64,21 @@ function fixed(buffer, type) {
 
 function one(bytes, type) {
   if (/^r\d+$/.test(type)) return bytes;
+  if (/^text of|utf32$/.test(type)) return utf32(bytes);
   const past = bytes.findLastIndex((byte) => byte !== 0) + 1;
   return new TextDecoder().decode(bytes.subarray(0, past));
 }
 
+/** Decodes UTF-32 without the NULs at its end. What is not a code point becomes U+FFFD. */
+function utf32(bytes) {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const points = Array.from({ length: bytes.byteLength / 4 }, (_, n) => view.getUint32(4 * n, true));
+  return points.map((point) => String.fromCodePoint(point > 0x10ffff ? 0xfffd : point)).join("").replace(/\0+$/, "");
+}
+
 function sizeOf(type) {
   const number = Number(/(\d+)$/.exec(type)?.[1] ?? 0);
-  return /^r\d+$/.test(type) ? number / 8 : Math.max(1, number);
+  return /^r\d+$/.test(type) ? number / 8 : Math.max(1, number) * (type.startsWith("text") ? 4 : 1);
 }
 
 /** Decodes structures: objects with a member for each field. */

@@ -54,6 +54,9 @@ pub enum DataType {
     /// A byte string in a field of so many bytes, without the NULs at its end: `null_terminated_bytes` in v3, `|S{n}`
     /// in v2.
     FixedBytes(u32),
+    /// Unicode text in a field of so many code points of 4 bytes, without the NULs at its end: `fixed_length_utf32` in
+    /// v3, `<U{n}` in v2.
+    FixedText(u32),
     /// Unicode text of any length: `string` in v3, `|O` with `vlen-utf8` in v2.
     String,
     /// Byte strings of any length: `variable_length_bytes` in v3, `|O` with `vlen-bytes` in v2.
@@ -85,6 +88,7 @@ impl DataType {
             Self::Int64 | Self::UInt64 | Self::Float64 | Self::Complex64 => 8,
             Self::Complex128 => 16,
             Self::RawBytes(n) | Self::FixedBytes(n) => u64::from(*n),
+            Self::FixedText(n) => 4 * u64::from(*n),
             Self::String | Self::VariableBytes => return None,
             Self::Struct(fields) => {
                 return fields.iter().try_fold(0, |sum: u64, field| sum.checked_add(field.size()?));
@@ -127,11 +131,11 @@ impl DataType {
         matches!(self, Self::Complex64 | Self::Complex128)
     }
 
-    /// Returns the bytes that a change of byte order reverses together: those of a number, half an element for complex
-    /// types, 1 where byte order has no meaning.
+    /// Returns the bytes that a change of byte order reverses together: those of a number or code point, half an element
+    /// for complex types, 1 where byte order has no meaning.
     pub fn number_size(&self) -> u64 {
         match self {
-            Self::Complex64 => 4,
+            Self::Complex64 | Self::FixedText(_) => 4,
             Self::Complex128 => 8,
             number if number.is_integer() || number.is_float() => number.size().unwrap_or(1),
             _ => 1,
@@ -170,6 +174,7 @@ impl fmt::Display for DataType {
         f.write_str(match self {
             Self::RawBytes(n) => return write!(f, "r{}", u64::from(*n).saturating_mul(8)),
             Self::FixedBytes(n) => return write!(f, "bytes of length {n}"),
+            Self::FixedText(n) => return write!(f, "text of length {n}"),
             Self::String => "string",
             Self::VariableBytes => "bytes",
             Self::Struct(_) => "struct",
@@ -185,20 +190,21 @@ impl DataType {
     /// # Errors
     /// Types of no bytes, and structures with an array or a variable length in a field.
     pub fn to_v2(&self, endian: Endian) -> Result<Value, CodecError> {
+        let order = match endian {
+            _ if self.number_size() == 1 => '|',
+            Endian::Little => '<',
+            Endian::Big => '>',
+        };
         if let Some((_, _, kind, size)) = SCALARS.iter().find(|(known, ..)| known == self) {
-            let order = match endian {
-                _ if *size == 1 => '|',
-                Endian::Little => '<',
-                Endian::Big => '>',
-            };
             return Ok(format!("{order}{kind}{size}").into());
         }
         match self {
-            Self::RawBytes(0) | Self::FixedBytes(0) => {
+            Self::RawBytes(0) | Self::FixedBytes(0) | Self::FixedText(0) => {
                 Err(CodecError::new("a data type of no bytes", ZarrFormat::V2))
             }
             Self::RawBytes(n) => Ok(format!("|V{n}").into()),
             Self::FixedBytes(n) => Ok(format!("|S{n}").into()),
+            Self::FixedText(n) => Ok(format!("{order}U{n}").into()),
             Self::Struct(fields) => {
                 fields.iter().map(Field::to_v2).collect::<Result<Vec<_>, _>>().map(Value::Array)
             }
@@ -212,11 +218,12 @@ impl DataType {
     /// Types of no bytes, and structures with an array or a variable length in a field, or with both byte orders.
     pub fn to_v3(&self) -> Result<Value, CodecError> {
         Ok(match self {
-            Self::RawBytes(0) | Self::FixedBytes(0) => {
+            Self::RawBytes(0) | Self::FixedBytes(0) | Self::FixedText(0) => {
                 return Err(CodecError::new("a data type of no bytes", ZarrFormat::V3));
             }
-            Self::RawBytes(n) => named("raw_bytes", *n),
-            Self::FixedBytes(n) => named("null_terminated_bytes", *n),
+            Self::RawBytes(n) => named("raw_bytes", u64::from(*n)),
+            Self::FixedBytes(n) => named("null_terminated_bytes", u64::from(*n)),
+            Self::FixedText(n) => named("fixed_length_utf32", 4 * u64::from(*n)),
             Self::VariableBytes => "variable_length_bytes".into(),
             Self::Struct(fields) => {
                 if self.mixes_byte_orders() {
@@ -290,6 +297,6 @@ impl Field {
     }
 }
 
-fn named(name: &str, length: u32) -> Value {
+fn named(name: &str, length: u64) -> Value {
     json!({"name": name, "configuration": {"length_bytes": length}})
 }

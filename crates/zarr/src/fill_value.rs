@@ -201,6 +201,11 @@ fn fixed_json(bytes: &[u8], data_type: &DataType, format: ZarrFormat) -> Option<
             i64::try_from(number).map(Value::from).or_else(|_| u64::try_from(number).map(Value::from)).ok()
         }
         float if float.is_float() => Some(float_json(scalar().to_f64(float)?, bytes, format)),
+        DataType::FixedText(_) => {
+            let code_point = |bytes: &[u8; 4]| char::from_u32(u32::from_le_bytes(*bytes));
+            let text: Option<String> = bytes.as_chunks().0.iter().map(code_point).collect();
+            Some(text?.trim_end_matches('\0').into())
+        }
         DataType::Struct(fields) if format == ZarrFormat::V3 => {
             let mut members = Map::new();
             each_field(bytes, fields, |field, part| {

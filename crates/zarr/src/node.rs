@@ -9,6 +9,9 @@ use crate::{ChunkManifest, Codec, DataType, FillValue, SourceId, ZarrFormat};
 /// Path of a node from the root, without a leading slash: "" is the root, "a/b" the node "b" in group "a".
 pub type NodePath = String;
 
+/// Path of an array at the root of a store, as the root of a [`Hierarchy`] is a group.
+pub const ROOT_ARRAY: &str = "data";
+
 /// Returns the path of a node in a group.
 pub fn join(group: &str, name: &str) -> NodePath {
     if group.is_empty() { name.to_owned() } else { format!("{group}/{name}") }

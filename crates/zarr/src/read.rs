@@ -221,7 +221,7 @@ pub(crate) fn data_type_from_v2(dtype: &Value, zarray: &Value) -> Result<(DataTy
         };
     }
     numpy(dtype, DEPTH)
-        .ok_or_else(|| unexpected("dtype", "a NumPy type of numbers, bytes or fields of these", dtype))
+        .ok_or_else(|| unexpected("dtype", "a NumPy type of numbers, bytes, text or fields of these", dtype))
 }
 
 fn numpy(dtype: &Value, depth: usize) -> Option<(DataType, Endian)> {
@@ -245,6 +245,7 @@ fn numpy(dtype: &Value, depth: usize) -> Option<(DataType, Endian)> {
     let data_type = match (kind, size) {
         ("V", 1..) => DataType::RawBytes(size),
         ("S", 1..) => DataType::FixedBytes(size),
+        ("U", 1..) if size <= LONGEST / 4 => DataType::FixedText(size),
         _ => scalar?.0.clone(),
     };
     Some((data_type, endian))
@@ -280,6 +281,9 @@ fn v3(data_type: &Value, depth: usize) -> Option<DataType> {
     match data_type.get("name")?.as_str()? {
         "raw_bytes" => length().map(DataType::RawBytes),
         "null_terminated_bytes" => length().map(DataType::FixedBytes),
+        "fixed_length_utf32" => {
+            length().filter(|length| length.is_multiple_of(4)).map(|length| DataType::FixedText(length / 4))
+        }
         "struct" | "structured" => {
             let depth = depth.checked_sub(1)?;
             let fields = configuration?.get("fields")?.as_array()?;
@@ -377,6 +381,11 @@ fn fixed(value: &Value, data_type: &DataType) -> Option<Vec<u8>> {
             Some(parts?.concat()).filter(|bytes| bytes.len() == size)
         }
         _ if value.as_u64() == Some(0) => Some(vec![0; size]),
+        DataType::FixedText(_) => {
+            // NumPy truncates longer text.
+            let text = value.as_str()?.chars().flat_map(|code_point| u32::from(code_point).to_le_bytes());
+            Some(text.chain(std::iter::repeat(0)).take(size).collect())
+        }
         other => {
             // NumPy strips NULs from the end of a byte string.
             let mut bytes = decode64(value)?.to_vec();

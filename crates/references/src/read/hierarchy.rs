@@ -10,7 +10,8 @@ use bytes::Bytes;
 use serde_json::Value;
 use virtualize_zarr::{
     Array, ArrayDocument, Group, Hierarchy, Node, ReferencesBuilder, Source, SourceId, ZarrFormat,
-    chunk_indices, chunk_position, node,
+    chunk_indices, chunk_position,
+    node::{self, ROOT_ARRAY},
 };
 
 use super::{Entry, Place, ReferenceSink, ReferencesError, json::read_json};
@@ -96,6 +97,8 @@ struct Growing {
 pub(crate) struct Builder {
     documents: BTreeMap<String, Value>,
     format: Option<ZarrFormat>,
+    /// Whether the root is an array: all keys are below [`ROOT_ARRAY`].
+    is_array: bool,
     groups: BTreeMap<String, Group>,
     arrays: HashMap<String, Growing>,
     sources: Vec<Source>,
@@ -117,7 +120,7 @@ impl Builder {
     pub(crate) fn of_arrays<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> Self {
         let array = |path: &str| Some((path.to_owned(), self.arrays.get(path)?.empty()));
         let arrays = paths.into_iter().filter_map(array).collect();
-        Self { format: self.format, arrays, ..Self::default() }
+        Self { format: self.format, is_array: self.is_array, arrays, ..Self::default() }
     }
 
     /// Returns an array without chunks.
@@ -145,6 +148,16 @@ impl Builder {
 }
 
 impl Builder {
+    /// Returns the path in the hierarchy of a key of the set.
+    pub(crate) fn path_of<'a>(&self, key: &'a str) -> Cow<'a, str> {
+        if self.is_array { node::join(ROOT_ARRAY, key).into() } else { key.into() }
+    }
+
+    /// Returns the key in the set of what is below a node of the hierarchy.
+    pub(crate) fn key_of(&self, path: &str, name: &str) -> String {
+        node::join(if self.is_array { "" } else { path }, name)
+    }
+
     /// Records a key that belongs to no array, such as a file of another tool.
     pub(crate) fn ignore(&mut self, key: &str) {
         let of_left_out = key
@@ -157,7 +170,7 @@ impl Builder {
 
     /// Parses the documents into groups and arrays.
     pub(crate) fn nodes(&mut self) -> Result<(), ReferencesError> {
-        let documents = std::mem::take(&mut self.documents);
+        let mut documents = std::mem::take(&mut self.documents);
         let has = |name: &str| documents.keys().any(|key| key.rsplit('/').next() == Some(name));
         let format = if documents.contains_key("zarr.json") || (has("zarr.json") && !has(".zgroup")) {
             ZarrFormat::V3
@@ -168,6 +181,15 @@ impl Builder {
             return Err(ReferencesError::Invalid(problem.to_owned()));
         };
         self.format = Some(format);
+        let root = documents.get("zarr.json").and_then(|root| root.get("node_type")).and_then(Value::as_str);
+        self.is_array = match format {
+            ZarrFormat::V2 => documents.contains_key(".zarray"),
+            ZarrFormat::V3 => root == Some("array"),
+        };
+        if self.is_array {
+            documents =
+                documents.into_iter().map(|(key, value)| (node::join(ROOT_ARRAY, &key), value)).collect();
+        }
         for (key, document) in &documents {
             let (path, name) = node::split(key);
             let attributes = |name: &str| {
@@ -201,9 +223,6 @@ impl Builder {
         path: &str,
         read: Result<ArrayDocument, virtualize_zarr::ReadError>,
     ) -> Result<(), ReferencesError> {
-        if path.is_empty() {
-            return Err(ReferencesError::at(key, "an array at the root, expected in a group"));
-        }
         check_depth(key, path)?;
         let document = match read {
             Ok(document) => document,
@@ -292,8 +311,9 @@ impl Builder {
 
 impl ReferenceSink for Builder {
     fn entry(&mut self, key: &str, entry: Entry<'_>) -> Result<(), ReferencesError> {
-        let found = key.rmatch_indices('/').find_map(|(at, _)| {
-            let (path, rest) = key.split_at_checked(at)?;
+        let full = self.path_of(key);
+        let found = full.rmatch_indices('/').find_map(|(at, _)| {
+            let (path, rest) = full.split_at_checked(at)?;
             let array = self.arrays.get(path)?;
             Some((path, array.position(rest.strip_prefix('/')?)))
         });
@@ -339,7 +359,7 @@ impl NativeStore {
 
     /// Returns the key of the chunk at a row-major position in the grid of an array.
     pub fn key(&self, path: &str, position: u64) -> Option<String> {
-        Some(node::join(path, &self.0.arrays.get(path)?.key(position)?))
+        Some(self.0.key_of(path, &self.0.arrays.get(path)?.key(position)?))
     }
 
     /// Adds a chunk: a whole object of `length` bytes.

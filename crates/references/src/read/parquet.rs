@@ -89,11 +89,16 @@ impl ParquetReferences {
         self.record_size
     }
 
-    /// Returns the path of each array and the number of its files `PATH/refs.0.parq`, `PATH/refs.1.parq`, …. A file
-    /// whose chunks are all missing may be missing itself.
+    /// Returns the path of each array and the number of its [files](Self::key). A file whose chunks are all missing may
+    /// be missing itself.
     pub fn arrays(&self) -> Vec<(String, u64)> {
         let count = |chunks: u64| chunks.div_ceil(self.record_size);
         self.builder.grids().map(|(path, chunks)| (path.to_owned(), count(chunks))).collect()
+    }
+
+    /// Returns the key of a file of an array, such as `a/refs.0.parq`.
+    pub fn key(&self, path: &str, number: usize) -> String {
+        self.builder.key_of(path, &format!("refs.{number}.parq"))
     }
 
     /// Adds the file of a key such as `a/refs.0.parq`. Keys of other forms, or of no array, are listed in
@@ -149,7 +154,8 @@ impl ParquetReferences {
 
     /// Returns the array's path, its number of grid cells, and the number of the file.
     fn part(&self, key: &str) -> Option<(String, u64, u64)> {
-        let (path, name) = node::split(key);
+        let key = self.builder.path_of(key);
+        let (path, name) = node::split(&key);
         let number = name.strip_prefix("refs.")?.strip_suffix(".parq")?.parse().ok()?;
         Some((path.to_owned(), self.builder.grid(path)?, number))
     }

@@ -134,7 +134,7 @@ fn what_is_no_reference_is_named() {
         (refs(json!({"g/a/0.0": "base64:!"})), "base64"),
         (refs(json!({"x/.zarray": "{}"})), "x/.zarray: zarr_format"),
         (refs(json!({"x/.zarray": ["s3://b", 0, 5]})), "metadata is stored in another file"),
-        (refs(json!({".zarray": zarray(json!([1]), json!([1]))})), "an array at the root"),
+        (refs(json!({".zarray": zarray(json!([1]), json!([1]))})), "inside an array"),
         (refs(json!({"g/a/b/.zarray": zarray(json!([1]), json!([1]))})), "inside an array"),
         (json!({"refs": refs(json!({"g/a/0.0": ["{{u"]})), "templates": {"u": "x"}}), "g/a/0.0"),
         (
@@ -144,6 +144,27 @@ fn what_is_no_reference_is_named() {
     ] {
         let error = read(&document).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}\n{document}");
+    }
+}
+
+#[test]
+fn an_array_at_the_root_gets_a_name() {
+    let (shape, chunks) = (json!([4, 6]), json!([2, 3]));
+    let v3 = json!({"zarr_format": 3, "node_type": "array", "shape": shape, "data_type": "int16", "fill_value": -1,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunks}},
+        "chunk_key_encoding": {"name": "default"}, "codecs": ["bytes"], "attributes": {"units": "K"}});
+    for document in [
+        json!({".zarray": zarray(shape, chunks), ".zattrs": {"units": "K"}, "0.0": ["s3://b/k", 1, 2], "1.1": "text", "x": "y"}),
+        json!({"zarr.json": v3, "c/0/0": ["s3://b/k", 1, 2], "c/1/1": "text", "x": "y"}),
+    ] {
+        let set = read(&document).unwrap();
+        let array = set.hierarchy.array("data").unwrap();
+        assert_eq!(array.attributes["units"], "K");
+        let expected = Reference { source: SourceId(0), offset: 1, length: 2 };
+        assert_eq!(array.chunks.get(0), Some(ChunkEntry::Reference(expected)));
+        assert!(matches!(array.chunks.get(3), Some(ChunkEntry::Inline(bytes)) if bytes == "text"));
+        assert_eq!((array.chunks.len(), set.hierarchy.arrays().len()), (2, 1));
+        assert_eq!(set.ignored, ["x"]);
     }
 }
 

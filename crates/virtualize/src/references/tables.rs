@@ -294,7 +294,12 @@ async fn documents(
     location: &str,
     options: &ReadOptions,
 ) -> Result<Option<(&'static str, BTreeMap<String, Value>)>, Error> {
-    for (first, others) in [("zarr.json", &[][..]), (ZMETADATA, &[]), (".zgroup", &[".zattrs", ".zarray"])] {
+    for (first, others) in [
+        ("zarr.json", &[][..]),
+        (ZMETADATA, &[]),
+        (".zgroup", &[".zattrs", ".zarray"]),
+        (".zarray", &[".zattrs"]),
+    ] {
         let Some(root) = document(location, first, options).await? else { continue };
         let mut all = BTreeMap::new();
         let consolidated = root.pointer("/consolidated_metadata/metadata").and_then(Value::as_object);
@@ -306,6 +311,12 @@ async fn documents(
             (_, Some(members)) => {
                 let key = |path: &str| node::join(path, first);
                 all.extend(members.iter().map(|(path, document)| (key(path), document.clone())));
+                all.insert(first.to_owned(), root);
+            }
+            (_, None) if first == ".zarray" || root.get("node_type").is_some_and(|kind| kind == "array") => {
+                for other in others {
+                    all.extend(document(location, other, options).await?.map(|it| ((*other).to_owned(), it)));
+                }
                 all.insert(first.to_owned(), root);
             }
             (_, None) => nodes(location, (first, others), root, &mut all, options).await?,
@@ -385,7 +396,7 @@ async fn records(
     let mut read = references.of_arrays(wanted.iter().map(|(path, _)| path.as_str()));
     let mut keys = Vec::new();
     for (path, files) in wanted {
-        keys.extend(files.iter().map(|number| format!("{path}/refs.{number}.parq")));
+        keys.extend(files.iter().map(|number| references.key(path, *number)));
     }
     let fetches = keys.into_iter().map(|key| fetch(key, location, options).boxed());
     let mut fetched = stream::iter(fetches.collect::<Vec<_>>()).buffered(CONCURRENCY);

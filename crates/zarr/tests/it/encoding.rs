@@ -46,6 +46,8 @@ fn fill_values_of_every_type() {
         (Complex64, fixed(&[0, 0, 128, 63, 0, 0, 192, 127]), json!([1.0, "NaN"]), json!([1.0, "NaN"])),
         (RawBytes(3), fixed(b"abc"), json!("YWJj"), json!("YWJj")),
         (FixedBytes(3), fixed(b"ab\0"), json!("YWIA"), json!("YWIA")),
+        (FixedText(2), fixed(&[0xe9, 0, 0, 0, 0, 0, 0, 0]), json!("é"), json!("é")),
+        (FixedText(2), fixed(&[0; 8]), json!(""), json!("")),
         (String, FillValue::Text("é".into()), json!("é"), json!("é")),
         (VariableBytes, FillValue::Variable(Bytes::from_static(b"z")), json!("eg=="), json!("eg==")),
     ];
@@ -67,6 +69,10 @@ fn a_fill_value_of_another_size_or_kind_is_refused() {
     assert_eq!(error.to_string(), "a fill value of 2 bytes does not fit data type int32");
     assert!(FillValue::Text("x".into()).to_json(&DataType::Int8, ZarrFormat::V3).is_err());
     assert!(fixed(b"x").to_json(&DataType::String, ZarrFormat::V3).is_err());
+    for not_a_code_point in [0xd800u32, 0x11_0000] {
+        let value = fixed(&not_a_code_point.to_le_bytes());
+        assert!(value.to_json(&DataType::FixedText(1), ZarrFormat::V3).is_err());
+    }
 }
 
 fn pair(endian: Endian) -> DataType {
@@ -107,6 +113,7 @@ fn what_neither_format_says_is_an_error() {
         assert!(data_type.to_v3().is_err());
     }
     assert!(DataType::FixedBytes(0).to_v2(Endian::Little).is_err());
+    assert!(DataType::FixedText(0).to_v3().is_err());
     assert!(DataType::RawBytes(0).to_v3().is_err());
     let tiff = Codec::Tiff(TiffScheme::Next { width: 4 });
     for codec in
@@ -124,6 +131,12 @@ fn data_types_of_v2_have_a_byte_order_where_it_matters() {
     assert_eq!(DataType::Complex128.to_v2(Endian::Little).unwrap(), json!("<c16"));
     assert_eq!(DataType::Bool.to_v2(Endian::Big).unwrap(), json!("|b1"));
     assert_eq!(DataType::FixedBytes(7).to_v2(Endian::Big).unwrap(), json!("|S7"));
+    assert_eq!(DataType::FixedText(7).to_v2(Endian::Little).unwrap(), json!("<U7"));
+    assert_eq!(DataType::FixedText(7).to_v2(Endian::Big).unwrap(), json!(">U7"));
+    let utf32 = json!({"name": "fixed_length_utf32", "configuration": {"length_bytes": 28}});
+    assert_eq!(DataType::FixedText(7).to_v3().unwrap(), utf32);
+    let text = array(DataType::FixedText(7), vec![bytes(Endian::Big)]).to_zarr_json("x").unwrap();
+    assert_eq!(text["codecs"], json!([{"name": "bytes", "configuration": {"endian": "big"}}]));
     let raw = json!({"name": "raw_bytes", "configuration": {"length_bytes": 3}});
     assert_eq!(DataType::RawBytes(3).to_v3().unwrap(), raw);
 }

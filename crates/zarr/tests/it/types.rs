@@ -78,13 +78,22 @@ fn names_of_types() {
         v3(&json!({"name": "raw_bytes", "configuration": {"length_bytes": 7}})),
         Some(DataType::RawBytes(7))
     );
+    for (numpy, endian) in [("<U5", Endian::Little), (">U5", Endian::Big)] {
+        let expected = (DataType::FixedText(5), vec![Codec::Bytes { endian: Some(endian) }]);
+        assert_eq!(v2(&json!(numpy)), Some(expected), "{numpy}");
+    }
+    let utf32 =
+        |length: u32| v3(&json!({"name": "fixed_length_utf32", "configuration": {"length_bytes": length}}));
+    assert_eq!(utf32(20), Some(DataType::FixedText(5)));
+    assert_eq!(utf32(1 << 24), Some(DataType::FixedText(1 << 22)), "the longest");
+    assert_eq!([0, 18, (1 << 24) + 4].map(utf32), [None, None, None]);
     assert_eq!(v3(&json!("string")), Some(DataType::String));
     assert_eq!(v3(&json!("bytes")), Some(DataType::VariableBytes));
     for wrong in ["r7", "r0", "r134217736", "r", "int24", "complex32"] {
         assert_eq!(v3(&json!(wrong)), None, "{wrong}");
     }
     assert_eq!(v3(&json!("r134217728")), Some(DataType::RawBytes(1 << 24)), "the longest");
-    for wrong in ["|V0", "|S0", "i4", "=i4", "<i3", "<f16", "|S16777217", "<U4", ""] {
+    for wrong in ["|V0", "|S0", "i4", "=i4", "<i3", "<f16", "|S16777217", "<U0", "<U4194305", ""] {
         assert_eq!(v2(&json!(wrong)), None, "{wrong}");
     }
 }
@@ -190,6 +199,10 @@ fn scalars_of_documents() {
         (DataType::Complex64, json!([1.0]), None),
         (DataType::FixedBytes(3), json!("YWI="), Some(b"ab\0")),
         (DataType::FixedBytes(3), json!("YWJjZA=="), None),
+        (DataType::FixedText(2), json!("é"), Some(&[0xe9, 0, 0, 0, 0, 0, 0, 0])),
+        (DataType::FixedText(2), json!("a\u{10ffff}c"), Some(&[b'a', 0, 0, 0, 0xff, 0xff, 0x10, 0])),
+        (DataType::FixedText(1), json!(0), Some(&[0; 4])),
+        (DataType::FixedText(1), json!(1), None),
         (DataType::RawBytes(2), json!("YWI="), Some(b"ab")),
         (DataType::RawBytes(3), json!("YWI="), None),
         (DataType::RawBytes(3), json!(0), Some(&[0, 0, 0])),
