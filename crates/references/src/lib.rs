@@ -11,8 +11,8 @@ mod write;
 #[cfg(feature = "parquet")]
 pub use read::ParquetReferences;
 pub use read::{
-    Entry, NativeStore, PendingChunks, Place, ReferenceSet, ReferenceSink, ReferencesError, Translation,
-    WholeFile, fill_in_v3, from_json, parse_document, read_json, translate,
+    NativeStore, PendingChunks, ReferenceSet, ReferencesError, Translation, WholeFile, fill_in_v3, from_json,
+    parse_document, translate,
 };
 pub use write::{
     DOCUMENTS, EmitError, Format, MOST_RECORDS, Sink, foreign_file, is_valid_name, metadata, write,

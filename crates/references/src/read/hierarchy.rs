@@ -2,11 +2,11 @@
 
 use std::{
     borrow::Cow,
-    cell::RefCell,
     collections::{BTreeMap, HashMap},
 };
 
 use bytes::Bytes;
+use indexmap::IndexMap;
 use serde_json::Value;
 use virtualize_zarr::{
     Array, ArrayDocument, Group, Hierarchy, Node, ReferencesBuilder, Source, SourceId, ZarrFormat,
@@ -14,7 +14,7 @@ use virtualize_zarr::{
     node::{self, ROOT_ARRAY},
 };
 
-use super::{Entry, Place, ReferenceSink, ReferencesError, json::read_json};
+use super::{Entry, Place, ReferencesError, json::read_json};
 
 /// Greatest depth of a node.
 const DEPTH: usize = 256;
@@ -52,36 +52,15 @@ pub struct WholeFile {
 /// # Errors
 /// See [`ReferencesError`].
 pub fn from_json(text: &[u8]) -> Result<ReferenceSet, ReferencesError> {
-    match (read(text), std::str::from_utf8(text)) {
+    let text = std::str::from_utf8(text).map_err(|error| ReferencesError::Json(error.to_string()))?;
+    let read = match read_json(text) {
         // Metadata documents that are objects instead of text may contain NaN, as Python writes it.
-        (Err(ReferencesError::Json(_)), Ok(text)) if super::numbers::has_words(text) => {
-            read(super::numbers::quoted(text).as_bytes())
+        Err(ReferencesError::Json(_)) if super::numbers::has_words(text) => {
+            read_json(&super::numbers::quoted(text))
         }
-        (read, _) => read,
-    }
-}
-
-fn read(text: &[u8]) -> Result<ReferenceSet, ReferencesError> {
-    let documents = RefCell::default();
-    let builder = read_json(text, Documents(&documents), || {
-        let mut builder = Builder::of(documents.take());
-        builder.nodes()?;
-        Ok(builder)
-    })?;
-    builder.finish()
-}
-
-struct Documents<'a>(&'a RefCell<BTreeMap<String, Value>>);
-
-impl ReferenceSink for Documents<'_> {
-    fn entry(&mut self, key: &str, entry: Entry<'_>) -> Result<(), ReferencesError> {
-        let Entry::Inline(text) = entry else {
-            return Err(ReferencesError::at(key, "metadata is stored in another file"));
-        };
-        let document = super::numbers::parse(&text).map_err(|error| ReferencesError::at(key, error))?;
-        self.0.borrow_mut().insert(key.to_owned(), document);
-        Ok(())
-    }
+        read => read,
+    };
+    read?.finish()
 }
 
 /// An array with the chunks read so far.
@@ -99,12 +78,16 @@ pub(crate) struct Builder {
     format: Option<ZarrFormat>,
     /// Whether the root is an array: all keys are below [`ROOT_ARRAY`].
     is_array: bool,
+    /// Whether a chunk was read before its array, so that chunks have to be read again.
+    pub(crate) is_late: bool,
     groups: BTreeMap<String, Group>,
-    arrays: HashMap<String, Growing>,
+    arrays: IndexMap<String, Growing>,
+    /// Index of the array of the last chunk.
+    last_array: usize,
     sources: Vec<Source>,
     source_ids: HashMap<String, u32>,
     /// The source of the last chunk.
-    last: u32,
+    last_source: u32,
     whole_files: Vec<WholeFile>,
     ignored: Vec<String>,
     left_out: BTreeMap<String, String>,
@@ -168,8 +151,9 @@ impl Builder {
         }
     }
 
-    /// Parses the documents into groups and arrays.
+    /// Parses the documents into groups and arrays. Chunks that were read before keep their place.
     pub(crate) fn nodes(&mut self) -> Result<(), ReferencesError> {
+        let early = std::mem::take(&mut self.arrays);
         let mut documents = std::mem::take(&mut self.documents);
         let has = |name: &str| documents.keys().any(|key| key.rsplit('/').next() == Some(name));
         let format = if documents.contains_key("zarr.json") || (has("zarr.json") && !has(".zgroup")) {
@@ -214,6 +198,18 @@ impl Builder {
                 _ => {}
             }
         }
+        for (path, early) in early {
+            let has_grid = |array: &&mut Growing| {
+                let (one, other) = (&array.document, &early.document);
+                array.counts == early.counts
+                    && one.separator == other.separator
+                    && one.starts_with_c == other.starts_with_c
+            };
+            match self.arrays.get_mut(&path).filter(has_grid) {
+                Some(array) => (array.columns, array.inline) = (early.columns, early.inline),
+                None => self.is_late |= !early.columns.is_empty() || !early.inline.is_empty(),
+            }
+        }
         Ok(())
     }
 
@@ -234,56 +230,107 @@ impl Builder {
                 return Ok(());
             }
         };
-        let counts = document.array.chunk_grid.counts(&document.array.shape);
-        let growing = Growing { document, counts, columns: HashMap::new(), inline: BTreeMap::new() };
-        self.arrays.insert(path.to_owned(), growing);
+        self.arrays.insert(path.to_owned(), Growing::of(document));
         Ok(())
     }
 
-    fn source(&mut self, url: Cow<'_, str>) -> Result<u32, ReferencesError> {
+    fn source(&mut self, url: &str) -> Result<u32, ReferencesError> {
         // Chunks of a file often follow each other.
-        if self.sources.get(SourceId(self.last).index()).is_some_and(|last| last.url == url) {
-            return Ok(self.last);
+        if self.sources.get(SourceId(self.last_source).index()).is_some_and(|last| last.url == url) {
+            return Ok(self.last_source);
         }
-        self.last = self.source_id(url)?;
-        Ok(self.last)
+        self.last_source = self.source_id(url)?;
+        Ok(self.last_source)
     }
 
-    fn source_id(&mut self, url: Cow<'_, str>) -> Result<u32, ReferencesError> {
-        if let Some(id) = self.source_ids.get(url.as_ref()) {
+    fn source_id(&mut self, url: &str) -> Result<u32, ReferencesError> {
+        if let Some(id) = self.source_ids.get(url) {
             return Ok(*id);
         }
         let id = u32::try_from(self.sources.len());
         let id = id.map_err(|_| ReferencesError::at("files", format!("more than {}", u32::MAX)))?;
-        self.sources.push(Source { url: url.clone().into_owned(), ..Source::default() });
-        self.source_ids.insert(url.into_owned(), id);
+        self.sources.push(Source { url: url.to_owned(), ..Source::default() });
+        self.source_ids.insert(url.to_owned(), id);
         Ok(id)
     }
 
     /// Adds a chunk of a known array.
     pub(crate) fn put(&mut self, path: &str, position: u64, entry: Entry<'_>) -> Result<(), ReferencesError> {
-        match entry {
-            Entry::Inline(bytes) => {
-                if let Some(array) = self.arrays.get_mut(path) {
-                    array.inline.insert(position, bytes);
-                }
-            }
-            Entry::Place(Place { url, part }) => {
-                let source = self.source(url)?;
+        match self.arrays.get_index_of(path) {
+            Some(index) => self.put_at(index, position, entry),
+            None => Ok(()),
+        }
+    }
+
+    fn put_at(&mut self, index: usize, position: u64, entry: Entry<'_>) -> Result<(), ReferencesError> {
+        let source = match &entry {
+            Entry::Inline(_) => None,
+            Entry::Place(place) => Some(self.source(&place.url)?),
+        };
+        let Some((path, array)) = self.arrays.get_index_mut(index) else { return Ok(()) };
+        match (entry, source) {
+            (Entry::Place(Place { part, .. }), Some(source)) => {
                 let (offset, length) = part.unwrap_or((0, 0));
                 if part.is_none() {
-                    self.whole_files.push(WholeFile {
-                        array: path.to_owned(),
-                        position,
-                        source: SourceId(source),
-                    });
+                    let (array, source) = (path.clone(), SourceId(source));
+                    self.whole_files.push(WholeFile { array, position, source });
                 }
-                if let Some(array) = self.arrays.get_mut(path) {
-                    array.columns.entry(source).or_default().push(position, offset, length);
-                }
+                array.columns.entry(source).or_default().push(position, offset, length);
             }
+            (Entry::Inline(bytes), _) => drop(array.inline.insert(position, bytes)),
+            _ => {}
         }
         Ok(())
+    }
+
+    /// Adds a chunk by its key. Returns false if the key is of no known array.
+    pub(crate) fn chunk(&mut self, key: &str, entry: Entry<'_>) -> Result<bool, ReferencesError> {
+        let full = self.path_of(key);
+        let Some((index, name)) = self.array_of(&full) else { return Ok(false) };
+        self.last_array = index;
+        match self.arrays.get_index(index).and_then(|(_, array)| array.position(name)) {
+            Some(position) => self.put_at(index, position, entry)?,
+            None => self.ignore(key),
+        }
+        Ok(true)
+    }
+
+    /// Returns the index of the array of a key, and the key without the array's path.
+    fn array_of<'k>(&self, key: &'k str) -> Option<(usize, &'k str)> {
+        // Chunks of an array often follow each other.
+        let last = self.arrays.get_index(self.last_array);
+        let name = last.and_then(|(path, _)| key.strip_prefix(path.as_str())?.strip_prefix('/'));
+        if let Some(name) = name {
+            return Some((self.last_array, name));
+        }
+        key.rmatch_indices('/').find_map(|(at, _)| {
+            let (path, name) = key.split_at_checked(at)?;
+            Some((self.arrays.get_index_of(path)?, name.strip_prefix('/')?))
+        })
+    }
+
+    /// Adds a metadata document. Chunks of its array may follow, unless it is that of the root.
+    pub(crate) fn document(&mut self, key: &str, document: Value) {
+        let (path, name) = node::split(key);
+        let read = match name {
+            ".zarray" => Array::from_zarray(&document, &Value::Null).ok(),
+            "zarr.json" => Array::from_zarr_json(&document).ok(),
+            _ => None,
+        };
+        if let Some(read) = read {
+            self.is_late |= self.arrays.insert(path.to_owned(), Growing::of(read)).is_some();
+        }
+        self.documents.insert(key.to_owned(), document);
+    }
+
+    /// Forgets all chunks.
+    pub(crate) fn clear_chunks(&mut self) {
+        self.arrays.values_mut().for_each(|array| *array = array.empty());
+        self.sources.clear();
+        self.source_ids.clear();
+        self.last_source = 0;
+        self.whole_files.clear();
+        self.ignored.clear();
     }
 
     pub(crate) fn finish(mut self) -> Result<ReferenceSet, ReferencesError> {
@@ -306,22 +353,6 @@ impl Builder {
         }
         let Self { whole_files, ignored, left_out, .. } = self;
         Ok(ReferenceSet { hierarchy, whole_files, ignored, left_out })
-    }
-}
-
-impl ReferenceSink for Builder {
-    fn entry(&mut self, key: &str, entry: Entry<'_>) -> Result<(), ReferencesError> {
-        let full = self.path_of(key);
-        let found = full.rmatch_indices('/').find_map(|(at, _)| {
-            let (path, rest) = full.split_at_checked(at)?;
-            let array = self.arrays.get(path)?;
-            Some((path, array.position(rest.strip_prefix('/')?)))
-        });
-        let Some((path, Some(position))) = found else {
-            self.ignore(key);
-            return Ok(());
-        };
-        self.put(path, position, entry)
     }
 }
 
@@ -393,10 +424,14 @@ fn index(number: &str) -> Option<u64> {
 }
 
 impl Growing {
+    fn of(document: ArrayDocument) -> Self {
+        let counts = document.array.chunk_grid.counts(&document.array.shape);
+        Self { document, counts, columns: HashMap::new(), inline: BTreeMap::new() }
+    }
+
     /// Returns the array without chunks.
     fn empty(&self) -> Self {
-        let (document, counts) = (self.document.clone(), self.counts.clone());
-        Self { document, counts, columns: HashMap::new(), inline: BTreeMap::new() }
+        Self::of(self.document.clone())
     }
 
     /// Returns the number of grid cells.

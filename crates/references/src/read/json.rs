@@ -10,48 +10,93 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-use super::{Entry, Place, ReferenceSink, ReferencesError, templates::Templates};
+use super::{Entry, Place, ReferencesError, hierarchy::Builder, templates::Templates};
 
 /// Whether a key is that of a metadata document.
 pub(crate) fn is_metadata(key: &str) -> bool {
+    // Most keys are those of chunks.
+    if key.ends_with(|last: char| last.is_ascii_digit()) {
+        return false;
+    }
     let name = key.rsplit('/').next().unwrap_or(key);
     matches!(name, ".zarray" | ".zgroup" | ".zattrs" | ".zmetadata" | "zarr.json")
 }
 
-/// Reads a document of version 0 (keys at its top) or 1 (keys in `refs`): first its metadata documents, then the chunks.
-/// Entries are passed to `documents`, then, after `between`, to the sink that it returns.
+/// Reads a document of version 0 (keys at its top) or 1 (keys in `refs`). If each array precedes its chunks, as writers of
+/// version 1 order them, one pass suffices; otherwise, chunks are read in a second one.
 ///
 /// # Errors
 /// See [`ReferencesError`].
-pub fn read_json<S: ReferenceSink>(
-    text: &[u8],
-    mut documents: impl ReferenceSink,
-    between: impl FnOnce() -> Result<S, ReferencesError>,
-) -> Result<S, ReferencesError> {
-    let json = |error: serde_json::Error| ReferencesError::Json(error.to_string());
-    let mut failed = None;
-    let head = HeadSeed { sink: &mut documents, failed: &mut failed };
-    let head = head.deserialize(&mut serde_json::Deserializer::from_slice(text));
-    if let Some(error) = failed {
-        return Err(error);
+pub(crate) fn read_json(text: &str) -> Result<Builder, ReferencesError> {
+    let (builder, templates) = (Builder::default(), Templates::new(&Map::new())?);
+    let mut reader = Reader { builder, templates, is_second: false, failed: None };
+    let read = Document(&mut reader).deserialize(&mut serde_json::Deserializer::from_str(text));
+    let head = reader.checked(read)?;
+    reader.builder.nodes()?;
+    reader.templates = Templates::new(&head.templates)?;
+    if reader.builder.is_late || !head.is_version_1 {
+        reader.builder.clear_chunks();
+        reader.is_second = true;
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        let read = if head.is_version_1 {
+            Document(&mut reader).deserialize(&mut deserializer).map(drop)
+        } else {
+            Refs(&mut reader).deserialize(&mut deserializer)
+        };
+        reader.checked(read)?;
     }
-    let head = head.map_err(json)?;
-    let mut sink = between()?;
-    let templates = Templates::new(&head.templates)?;
-    let mut failed = None;
-    let (sink_of, is_metadata) = (&mut sink, false);
-    let entries = EntriesSeed { is_metadata, sink: sink_of, templates: &templates, failed: &mut failed };
-    let mut deserializer = serde_json::Deserializer::from_slice(text);
-    let read = match head.is_version_1 {
-        true => RefsOf(entries).deserialize(&mut deserializer),
-        false => entries.deserialize(&mut deserializer),
-    };
-    if let Some(error) = failed {
-        return Err(error);
+    reader.templates.generate(&head.generators, &mut reader.builder)?;
+    Ok(reader.builder)
+}
+
+/// State of reading a document.
+struct Reader {
+    builder: Builder,
+    /// Empty in the first pass.
+    templates: Templates,
+    /// Whether only chunks are read.
+    is_second: bool,
+    /// The error of an entry, which ends reading.
+    failed: Option<ReferencesError>,
+}
+
+impl Reader {
+    /// Returns what was read, or the error of an entry.
+    fn checked<T>(&mut self, read: serde_json::Result<T>) -> Result<T, ReferencesError> {
+        match self.failed.take() {
+            Some(error) => Err(error),
+            None => read.map_err(|error| ReferencesError::Json(error.to_string())),
+        }
     }
-    read.map_err(json)?;
-    templates.generate(&head.generators, &mut sink)?;
-    Ok(sink)
+
+    /// Returns whether the entry of a key is read in this pass.
+    fn reads(&self, key: &str) -> bool {
+        match is_metadata(key) {
+            true => !self.is_second,
+            false => self.is_second || !self.builder.is_late,
+        }
+    }
+
+    fn entry(&mut self, key: &str, raw: RawEntry<'_>) -> Result<(), ReferencesError> {
+        if !self.is_second && raw.has_template() {
+            self.builder.is_late = true;
+            return Ok(());
+        }
+        let entry = resolve(key, raw, &self.templates)?;
+        if is_metadata(key) {
+            let Entry::Inline(text) = entry else {
+                return Err(ReferencesError::at(key, "metadata is stored in another file"));
+            };
+            let document = super::numbers::parse(&text).map_err(|error| ReferencesError::at(key, error))?;
+            self.builder.document(key, document);
+        } else if !self.builder.chunk(key, entry)? {
+            match self.is_second {
+                true => self.builder.ignore(key),
+                false => self.builder.is_late = true,
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Members of a document other than its references.
@@ -62,13 +107,10 @@ struct Head {
     generators: Vec<Value>,
 }
 
-/// Reads the head, and passes metadata documents to a sink.
-struct HeadSeed<'a, S> {
-    sink: &'a mut S,
-    failed: &'a mut Option<ReferencesError>,
-}
+/// Reads a document, whose references are in `refs` or, in version 0, at its top. Of the latter, only metadata is read.
+struct Document<'a>(&'a mut Reader);
 
-impl<'de, S: ReferenceSink> DeserializeSeed<'de> for HeadSeed<'_, S> {
+impl<'de> DeserializeSeed<'de> for Document<'_> {
     type Value = Head;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Head, D::Error> {
@@ -76,7 +118,7 @@ impl<'de, S: ReferenceSink> DeserializeSeed<'de> for HeadSeed<'_, S> {
     }
 }
 
-impl<'de, S: ReferenceSink> Visitor<'de> for HeadSeed<'_, S> {
+impl<'de> Visitor<'de> for Document<'_> {
     type Value = Head;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -85,20 +127,13 @@ impl<'de, S: ReferenceSink> Visitor<'de> for HeadSeed<'_, S> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Head, A::Error> {
         let mut head = Head::default();
-        // Metadata documents, unless the document is of version 1.
         let mut top = Vec::new();
-        // Metadata documents contain no urls.
-        let templates = Templates::new(&Map::new()).map_err(A::Error::custom)?;
         while let Some(key) = map.next_key::<Cow<'de, str>>()? {
             match key.as_ref() {
+                "refs" if head.is_version_1 => return Err(A::Error::custom("two members refs")),
                 "refs" => {
                     head.is_version_1 = true;
-                    map.next_value_seed(EntriesSeed {
-                        is_metadata: true,
-                        sink: &mut *self.sink,
-                        templates: &templates,
-                        failed: &mut *self.failed,
-                    })?;
+                    map.next_value_seed(Refs(&mut *self.0))?;
                 }
                 "templates" => head.templates = map.next_value()?,
                 "gen" => head.generators = map.next_value()?,
@@ -114,31 +149,23 @@ impl<'de, S: ReferenceSink> Visitor<'de> for HeadSeed<'_, S> {
         }
         if !head.is_version_1 {
             for (key, raw) in top {
-                pass(&key, raw, &mut *self.sink, &templates, self.failed)?;
+                self.0.entry(&key, raw).map_err(|error| refused(self.0, error))?;
             }
         }
         Ok(head)
     }
 }
 
-/// Passes an entry to a sink.
-fn pass<E: serde::de::Error>(
-    key: &str,
-    raw: RawEntry<'_>,
-    sink: &mut impl ReferenceSink,
-    templates: &Templates,
-    failed: &mut Option<ReferencesError>,
-) -> Result<(), E> {
-    resolve(key, raw, templates).and_then(|entry| sink.entry(key, entry)).map_err(|error| {
-        *failed = Some(error);
-        E::custom("an entry was refused")
-    })
+/// Records the error of an entry. Returns one that ends reading.
+fn refused<E: serde::de::Error>(reader: &mut Reader, error: ReferencesError) -> E {
+    reader.failed = Some(error);
+    E::custom("an entry was refused")
 }
 
-/// The member `refs` of a document.
-struct RefsOf<S>(S);
+/// Reads an object of references.
+struct Refs<'a>(&'a mut Reader);
 
-impl<'de, S: DeserializeSeed<'de, Value = ()>> DeserializeSeed<'de> for RefsOf<S> {
+impl<'de> DeserializeSeed<'de> for Refs<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -146,46 +173,7 @@ impl<'de, S: DeserializeSeed<'de, Value = ()>> DeserializeSeed<'de> for RefsOf<S
     }
 }
 
-impl<'de, S: DeserializeSeed<'de, Value = ()>> Visitor<'de> for RefsOf<S> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object with refs")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut seed = Some(self.0);
-        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
-            match (key.as_ref(), seed.take()) {
-                ("refs", Some(seed)) => map.next_value_seed(seed)?,
-                ("refs", None) => return Err(A::Error::custom("two members refs")),
-                (_, kept) => {
-                    seed = kept;
-                    map.next_value::<IgnoredAny>()?;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Passes metadata documents, or all other entries, of an object to a sink.
-struct EntriesSeed<'a, S> {
-    is_metadata: bool,
-    sink: &'a mut S,
-    templates: &'a Templates,
-    failed: &'a mut Option<ReferencesError>,
-}
-
-impl<'de, S: ReferenceSink> DeserializeSeed<'de> for EntriesSeed<'_, S> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de, S: ReferenceSink> Visitor<'de> for EntriesSeed<'_, S> {
+impl<'de> Visitor<'de> for Refs<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -194,11 +182,11 @@ impl<'de, S: ReferenceSink> Visitor<'de> for EntriesSeed<'_, S> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key::<Cow<'de, str>>()? {
-            if is_metadata(&key) != self.is_metadata {
+            if self.0.reads(&key) {
+                self.0.entry(&key, map.next_value()?).map_err(|error| refused(self.0, error))?;
+            } else {
                 map.next_value::<IgnoredAny>()?;
-                continue;
             }
-            pass(&key, map.next_value()?, self.sink, self.templates, self.failed)?;
         }
         Ok(())
     }
@@ -216,6 +204,12 @@ enum RawEntry<'de> {
 impl<'de> Deserialize<'de> for RawEntry<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(RawEntryVisitor)
+    }
+}
+
+impl RawEntry<'_> {
+    fn has_template(&self) -> bool {
+        matches!(self, Self::Place(url, _) if url.contains("{{"))
     }
 }
 
@@ -295,10 +289,7 @@ fn resolve<'a>(key: &str, raw: RawEntry<'a>, templates: &Templates) -> Result<En
         },
         RawEntry::Document(document) => Ok(Entry::Inline(Value::Object(document).to_string().into())),
         RawEntry::Place(url, part) => {
-            let url = match url.contains("{{") {
-                true => Cow::Owned(templates.url(key, &url)?),
-                false => url,
-            };
+            let url = if url.contains("{{") { Cow::Owned(templates.url(key, &url)?) } else { url };
             Ok(Entry::Place(Place { url, part }))
         }
         RawEntry::Invalid(found) => Err(refuse(found)),

@@ -23,7 +23,6 @@ use serde_json::Value;
 pub use error::ReferencesError;
 pub use fill::in_v3 as fill_in_v3;
 pub use hierarchy::{NativeStore, ReferenceSet, WholeFile, from_json};
-pub use json::read_json;
 #[cfg(feature = "parquet")]
 pub use parquet::ParquetReferences;
 pub use translate::{PendingChunks, Translation, translate};
@@ -38,27 +37,18 @@ pub fn parse_document(text: &[u8]) -> Result<Value, String> {
 
 /// Bytes of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place<'a> {
+pub(crate) struct Place<'a> {
     /// The url in the document, with templates rendered.
-    pub url: Cow<'a, str>,
+    pub(crate) url: Cow<'a, str>,
     /// Offset and length in bytes; `None` for the whole file.
-    pub part: Option<(u64, u64)>,
+    pub(crate) part: Option<(u64, u64)>,
 }
 
 /// The value of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Entry<'a> {
+pub(crate) enum Entry<'a> {
     /// Bytes in the document itself.
     Inline(Bytes),
     /// Bytes in a file.
     Place(Place<'a>),
-}
-
-/// Receives the entries of a document in their order.
-pub trait ReferenceSink {
-    /// Receives one entry.
-    ///
-    /// # Errors
-    /// Entries that do not fit the hierarchy, which end reading.
-    fn entry(&mut self, key: &str, entry: Entry<'_>) -> Result<(), ReferencesError>;
 }

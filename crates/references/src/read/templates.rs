@@ -9,7 +9,7 @@ use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 use serde_json::{Map, Value as Json};
 
-use super::{Entry, Place, ReferenceSink, ReferencesError};
+use super::{Entry, Place, ReferencesError, hierarchy::Builder};
 
 /// Maximum number of references that a document may generate.
 const GENERATED: u64 = 10_000_000;
@@ -50,11 +50,7 @@ impl Templates {
     }
 
     /// Generates the references of `gen`.
-    pub(crate) fn generate(
-        &self,
-        generators: &[Json],
-        sink: &mut impl ReferenceSink,
-    ) -> Result<(), ReferencesError> {
+    pub(crate) fn generate(&self, generators: &[Json], builder: &mut Builder) -> Result<(), ReferencesError> {
         let mut left = GENERATED;
         for generator in generators {
             let dimensions = dimensions(generator)?;
@@ -63,7 +59,7 @@ impl Templates {
                 ReferencesError::at("generated references", format!("more than {GENERATED}"))
             })?;
             for at in 0..count.unwrap_or(0) {
-                self.generate_one(generator, &dimensions, at, sink)?;
+                self.generate_one(generator, &dimensions, at, builder)?;
             }
         }
         Ok(())
@@ -74,7 +70,7 @@ impl Templates {
         generator: &Json,
         dimensions: &[(String, Values)],
         at: u64,
-        sink: &mut impl ReferenceSink,
+        builder: &mut Builder,
     ) -> Result<(), ReferencesError> {
         let mut rest = at;
         let mut with = Vec::with_capacity(dimensions.len());
@@ -105,7 +101,10 @@ impl Templates {
             (None, None) => None,
             _ => return Err(ReferencesError::at(&key, "offset and length come together")),
         };
-        sink.entry(&key, Entry::Place(Place { url: url.into(), part }))
+        if !builder.chunk(&key, Entry::Place(Place { url: url.into(), part }))? {
+            builder.ignore(&key);
+        }
+        Ok(())
     }
 }
 
@@ -567,14 +566,8 @@ mod tests {
         let all: Map<String, Json> =
             (0..8).map(|k| (format!("d{k}"), json!({"stop": 1_u64 << 62}))).collect();
         let generator = json!({"key": "k", "url": "u", "dimensions": all});
-        struct Nowhere;
-        impl ReferenceSink for Nowhere {
-            fn entry(&mut self, _: &str, _: Entry<'_>) -> Result<(), ReferencesError> {
-                panic!("nothing is generated")
-            }
-        }
         let templates = Templates::new(&Map::new()).unwrap();
-        let error = templates.generate(&[generator], &mut Nowhere).unwrap_err();
+        let error = templates.generate(&[generator], &mut Builder::default()).unwrap_err();
         assert!(error.to_string().contains("more than 10000000"), "{error}");
         let range = json!({"dimensions": {"i": {"start": -3, "stop": 5, "step": 3}}});
         let (_, values) = dimensions(&range).unwrap().remove(0);

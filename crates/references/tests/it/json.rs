@@ -190,3 +190,73 @@ fn arrays_of_types_without_a_place_are_left_out() {
     assert_eq!(set.ignored, Vec::<String>::new());
     assert_eq!(set.hierarchy.arrays().len(), 1);
 }
+
+/// Returns what chunks of all arrays contain, in words.
+fn contents(set: &ReferenceSet) -> Vec<String> {
+    let entry = |entry| match entry {
+        ChunkEntry::Inline(bytes) => format!("{bytes:?}"),
+        ChunkEntry::Reference(Reference { source, offset, length }) => {
+            format!("{} {offset} {length}", set.hierarchy.source(source).unwrap().url)
+        }
+    };
+    let arrays = set.hierarchy.arrays().into_iter();
+    arrays
+        .flat_map(|(path, array)| {
+            array
+                .chunks
+                .iter()
+                .map(move |(at, found)| format!("{path} {at} {}", entry(found)))
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// Chunks may precede the array that they belong to, and templates the references or follow them.
+#[test]
+fn the_order_of_keys_is_free() {
+    let v3 = json!({"zarr_format": 3, "node_type": "array", "shape": [4, 6], "data_type": "int16", "fill_value": -1,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 3]}},
+        "chunk_key_encoding": {"name": "default"}, "codecs": ["bytes"], "attributes": {"units": "K"}});
+    let v2 = json!({"g/b/.zarray": zarray(json!([4]), json!([1])), "g/b/3": ["{{u}}/b", 5, 6], "g/b/0": "text",
+        "g/a/0.0": ["s3://b/k", 1, 2], "g/a/0.1": ["s3://b/l", 3, 4], "g/a/1.1": ["s3://b/k"], "g/a/7.7": "x",
+        "readme": "hello"});
+    let v3 = json!({"zarr.json": {"zarr_format": 3, "node_type": "group"}, "g/a/zarr.json": v3,
+        "g/a/c/0/0": ["{{u}}/k", 1, 2], "g/a/c/1/1": ["s3://b/l", 3, 4], "g/b/zarr.json": v3, "g/b/c/0/1": "text"});
+    for (entries, plain) in [(refs(v2), false), (v3, true)] {
+        let mut entries: Vec<_> = entries.as_object().unwrap().clone().into_iter().collect();
+        if plain {
+            entries.retain(|(key, _)| !key.ends_with("c/0/0"));
+        }
+        let mut first = None;
+        for seed in 0..200 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            random.shuffle(&mut entries);
+            let members = |entries: &[(String, Value)]| {
+                entries
+                    .iter()
+                    .map(|(key, value)| format!("{}: {value}", json!(key)))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            };
+            let mut whole = vec![
+                format!("\"refs\": {{{}}}", members(&entries)),
+                "\"version\": 1".to_owned(),
+                "\"templates\": {\"u\": \"s3://b\"}".to_owned(),
+            ];
+            random.shuffle(&mut whole);
+            let set = from_json(format!("{{{}}}", whole.join(", ")).as_bytes()).unwrap();
+            let mut ignored = set.ignored.clone();
+            ignored.sort_unstable();
+            let found = (contents(&set), ignored, set.whole_files.len(), set.hierarchy.arrays().len());
+            assert_eq!(found.1, if plain { vec![] } else { vec!["g/a/7.7", "readme"] });
+            assert_eq!(found.0.len(), if plain { 2 } else { 5 });
+            assert_eq!(*first.get_or_insert_with(|| found.clone()), found, "seed {seed}");
+            let attributes = &set.hierarchy.array("g/a").unwrap().attributes;
+            assert_eq!(attributes["units"], "K");
+            if plain {
+                let zero = from_json(format!("{{{}}}", members(&entries)).as_bytes()).unwrap();
+                assert_eq!(contents(&zero), found.0);
+            }
+        }
+    }
+}
