@@ -1,6 +1,6 @@
 // The nodes of a file: groups, arrays, and what the mapping omitted.
 import { label, plural } from "./dom.js";
-import { width } from "./values.js";
+import { isNumeric } from "./values.js";
 
 /**
  * Builds the nodes of a description, as returned by `/v1/inspect`: `{path, name, kind, summary, description, children,
@@ -91,7 +91,7 @@ export function about(node) {
  * of the rest; the first of several. Null if nothing can be drawn.
  */
 export function firstArray(root) {
-  const arrays = [...walk(root)].filter((node) => node.kind === "array" && width(node.description.data_type) && !node.description.shape.includes(0));
+  const arrays = [...walk(root)].filter((node) => node.kind === "array" && isNumeric(node.description.data_type) && !node.description.shape.includes(0));
   const named = helpers(arrays);
   const axes = (node) => Math.min(2, node.description.shape.filter((length) => length > 1).length);
   const rank = (node) => [named.has(node.name) || isCoordinate(node) ? 0 : 1, axes(node), node.description.shape.reduce((all, length) => all * length, 1)];

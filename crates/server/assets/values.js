@@ -6,9 +6,12 @@ const TYPES = {
   complex64: Float32Array, complex128: Float64Array,
 };
 const COMPLEX = /^complex/;
+const TIME = /(datetime|timedelta)64/;
+
+const kindOf = (type) => TYPES[type] ?? (TIME.test(type) ? BigInt64Array : undefined);
 
 /** Returns the size of a number in bytes; 0 for types that are not numbers. */
-export const width = (type) => (TYPES[type]?.BYTES_PER_ELEMENT ?? 0) * (COMPLEX.test(type) ? 2 : 1);
+export const width = (type) => (kindOf(type)?.BYTES_PER_ELEMENT ?? 0) * (COMPLEX.test(type) ? 2 : 1);
 
 /** Returns whether elements of a type can be drawn. */
 export const isNumeric = (type) => type in TYPES;
@@ -17,7 +20,7 @@ export const isNumeric = (type) => type in TYPES;
 export class Elements {
   constructor(type, buffer, fields) {
     this.type = type;
-    const Kind = TYPES[type];
+    const Kind = kindOf(type);
     if (Kind) {
       if (buffer.byteLength % width(type)) throw new Error(`The service sent ${buffer.byteLength} bytes of ${type}.`);
       const raw = new Kind(buffer);
@@ -111,6 +114,7 @@ function fieldValue(buffer, field) {
   if (typeof type !== "string") {
     const { name, configuration = {} } = type;
     if (configuration.fields) return structures(buffer, configuration.fields)[0];
+    if (TIME.test(name)) return new Elements(name, buffer).at(0);
     return name === "raw_bytes" ? new Uint8Array(buffer) : one(new Uint8Array(buffer), name);
   }
   return width(type) ? new Elements(type, buffer).at(0) : one(new Uint8Array(buffer), type);

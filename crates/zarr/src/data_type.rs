@@ -57,12 +57,64 @@ pub enum DataType {
     /// Unicode text in a field of so many code points of 4 bytes, without the NULs at its end: `fixed_length_utf32` in
     /// v3, `<U{n}` in v2.
     FixedText(u32),
+    /// Times since 1970: `numpy.datetime64` in v3, `<M8[ns]` in v2. The least integer is NaT, not a time.
+    DateTime(TimeUnit),
+    /// Durations: `numpy.timedelta64` in v3, `<m8[ns]` in v2. The least integer is NaT, not a time.
+    TimeDelta(TimeUnit),
     /// Unicode text of any length: `string` in v3, `|O` with `vlen-utf8` in v2.
     String,
     /// Byte strings of any length: `variable_length_bytes` in v3, `|O` with `vlen-bytes` in v2.
     VariableBytes,
     /// A structure of packed fields: `struct` in v3, a list of fields in v2.
     Struct(Vec<Field>),
+}
+
+/// Unit of times: a multiple of a unit of NumPy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TimeUnit {
+    name: &'static str,
+    factor: u32,
+}
+
+/// NumPy's units of time.
+const TIME_UNITS: [&str; 14] =
+    ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as", "generic"];
+
+impl TimeUnit {
+    /// Returns a multiple of a unit of NumPy; `None` if NumPy does not have it.
+    pub fn new(name: &str, factor: u64) -> Option<Self> {
+        let name = if name == "μs" { "us" } else { name };
+        let name = TIME_UNITS.into_iter().find(|known| *known == name)?;
+        let most = if name == "generic" { 1 } else { i32::MAX.unsigned_abs() };
+        let factor = u32::try_from(factor).ok().filter(|factor| (1..=most).contains(factor))?;
+        Some(Self { name, factor })
+    }
+
+    /// Parses what follows `M8` in a NumPy string: `[ns]`, `[10s]`, or nothing.
+    pub(crate) fn from_numpy(text: &str) -> Option<Self> {
+        if text.is_empty() {
+            return Self::new("generic", 1);
+        }
+        let unit = text.strip_prefix('[')?.strip_suffix(']')?;
+        let name = unit.trim_start_matches(|c: char| c.is_ascii_digit());
+        let factor = unit.strip_suffix(name).filter(|factor| !factor.is_empty());
+        Self::new(name, factor.map_or(Ok(1), str::parse).ok()?)
+    }
+
+    fn to_v3(self, name: &str) -> Value {
+        json!({"name": name, "configuration": {"unit": self.name, "scale_factor": self.factor}})
+    }
+}
+
+/// Formats the unit as NumPy does.
+impl fmt::Display for TimeUnit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self { name: "generic", .. } => Ok(()),
+            Self { name, factor: 1 } => write!(f, "[{name}]"),
+            Self { name, factor } => write!(f, "[{factor}{name}]"),
+        }
+    }
 }
 
 /// A field of a structure.
@@ -86,6 +138,7 @@ impl DataType {
             Self::Int16 | Self::UInt16 | Self::Float16 => 2,
             Self::Int32 | Self::UInt32 | Self::Float32 => 4,
             Self::Int64 | Self::UInt64 | Self::Float64 | Self::Complex64 => 8,
+            Self::DateTime(_) | Self::TimeDelta(_) => 8,
             Self::Complex128 => 16,
             Self::RawBytes(n) | Self::FixedBytes(n) => u64::from(*n),
             Self::FixedText(n) => 4 * u64::from(*n),
@@ -136,7 +189,7 @@ impl DataType {
     pub fn number_size(&self) -> u64 {
         match self {
             Self::Complex64 | Self::FixedText(_) => 4,
-            Self::Complex128 => 8,
+            Self::Complex128 | Self::DateTime(_) | Self::TimeDelta(_) => 8,
             number if number.is_integer() || number.is_float() => number.size().unwrap_or(1),
             _ => 1,
         }
@@ -175,6 +228,8 @@ impl fmt::Display for DataType {
             Self::RawBytes(n) => return write!(f, "r{}", u64::from(*n).saturating_mul(8)),
             Self::FixedBytes(n) => return write!(f, "bytes of length {n}"),
             Self::FixedText(n) => return write!(f, "text of length {n}"),
+            Self::DateTime(unit) => return write!(f, "datetime64{unit}"),
+            Self::TimeDelta(unit) => return write!(f, "timedelta64{unit}"),
             Self::String => "string",
             Self::VariableBytes => "bytes",
             Self::Struct(_) => "struct",
@@ -205,6 +260,8 @@ impl DataType {
             Self::RawBytes(n) => Ok(format!("|V{n}").into()),
             Self::FixedBytes(n) => Ok(format!("|S{n}").into()),
             Self::FixedText(n) => Ok(format!("{order}U{n}").into()),
+            Self::DateTime(unit) => Ok(format!("{order}M8{unit}").into()),
+            Self::TimeDelta(unit) => Ok(format!("{order}m8{unit}").into()),
             Self::Struct(fields) => {
                 fields.iter().map(Field::to_v2).collect::<Result<Vec<_>, _>>().map(Value::Array)
             }
@@ -224,6 +281,8 @@ impl DataType {
             Self::RawBytes(n) => named("raw_bytes", u64::from(*n)),
             Self::FixedBytes(n) => named("null_terminated_bytes", u64::from(*n)),
             Self::FixedText(n) => named("fixed_length_utf32", 4 * u64::from(*n)),
+            Self::DateTime(unit) => unit.to_v3("numpy.datetime64"),
+            Self::TimeDelta(unit) => unit.to_v3("numpy.timedelta64"),
             Self::VariableBytes => "variable_length_bytes".into(),
             Self::Struct(fields) => {
                 if self.mixes_byte_orders() {

@@ -58,11 +58,14 @@ impl Conversion {
 }
 
 impl FillValue {
-    /// Returns the type's zero: all bytes 0, or an empty text or byte string.
+    /// Returns the type's zero: all bytes 0, NaT, or an empty text or byte string.
     pub fn zero(data_type: &DataType) -> Self {
         match data_type {
             DataType::String => Self::Text(String::new()),
             DataType::VariableBytes => Self::Variable(Bytes::new()),
+            DataType::DateTime(_) | DataType::TimeDelta(_) => {
+                Self::Fixed(Bytes::copy_from_slice(&i64::MIN.to_le_bytes()))
+            }
             fixed => Self::Fixed(vec![0; usize_of(fixed.size().unwrap_or(0))].into()),
         }
     }
@@ -200,6 +203,7 @@ fn fixed_json(bytes: &[u8], data_type: &DataType, format: ZarrFormat) -> Option<
             let number = scalar().to_i128(integer)?;
             i64::try_from(number).map(Value::from).or_else(|_| u64::try_from(number).map(Value::from)).ok()
         }
+        DataType::DateTime(_) | DataType::TimeDelta(_) => fixed_json(bytes, &DataType::Int64, format),
         float if float.is_float() => Some(float_json(scalar().to_f64(float)?, bytes, format)),
         DataType::FixedText(_) => {
             let code_point = |bytes: &[u8; 4]| char::from_u32(u32::from_le_bytes(*bytes));

@@ -29,7 +29,7 @@ pub use codecs::{
     Codec, CodecError, CodecKind, Implementation, OldJpeg, OldJpegStream, OutOfRange, Rounding, ScalarMap,
     StoredInteger, TiffScheme,
 };
-pub use data_type::{DataType, Endian, Field};
+pub use data_type::{DataType, Endian, Field, TimeUnit};
 pub use fill_value::{Conversion, FillValue, FillValueError, in_byte_order};
 pub use manifest::ReferencesBuilder;
 pub use manifest::{ChunkEntry, ChunkManifest, Lengths, Reference, References, SourceId};

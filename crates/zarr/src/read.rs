@@ -6,7 +6,8 @@ use half::f16;
 use serde_json::{Map, Value};
 
 use crate::{
-    Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, Field, FillValue, Group, ZarrFormat, codecs,
+    Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, Field, FillValue, Group, TimeUnit, ZarrFormat,
+    codecs,
     data_type::SCALARS,
     fill_value::{complex_half, in_byte_order},
     metadata::ARRAY_DIMENSIONS,
@@ -220,8 +221,9 @@ pub(crate) fn data_type_from_v2(dtype: &Value, zarray: &Value) -> Result<(DataTy
             _ => Err(unexpected("dtype", "an object type with the filter vlen-utf8 or vlen-bytes", dtype)),
         };
     }
-    numpy(dtype, DEPTH)
-        .ok_or_else(|| unexpected("dtype", "a NumPy type of numbers, bytes, text or fields of these", dtype))
+    numpy(dtype, DEPTH).ok_or_else(|| {
+        unexpected("dtype", "a NumPy type of numbers, times, bytes, text or fields of these", dtype)
+    })
 }
 
 fn numpy(dtype: &Value, depth: usize) -> Option<(DataType, Endian)> {
@@ -234,13 +236,19 @@ fn numpy(dtype: &Value, depth: usize) -> Option<(DataType, Endian)> {
     }
     let text = dtype.as_str()?;
     let (order, rest) = text.split_at_checked(1)?;
-    let (kind, size) = rest.split_at_checked(1)?;
-    let size: u32 = size.parse().ok().filter(|size| *size <= LONGEST)?;
     let endian = match order {
         "<" | "|" => Endian::Little,
         ">" => Endian::Big,
         _ => return None,
     };
+    if let Some(unit) = rest.strip_prefix("M8") {
+        return Some((DataType::DateTime(TimeUnit::from_numpy(unit)?), endian));
+    }
+    if let Some(unit) = rest.strip_prefix("m8") {
+        return Some((DataType::TimeDelta(TimeUnit::from_numpy(unit)?), endian));
+    }
+    let (kind, size) = rest.split_at_checked(1)?;
+    let size: u32 = size.parse().ok().filter(|size| *size <= LONGEST)?;
     let scalar = SCALARS.iter().find(|(.., known, bytes)| kind.starts_with(*known) && *bytes == size);
     let data_type = match (kind, size) {
         ("V", 1..) => DataType::RawBytes(size),
@@ -265,7 +273,7 @@ fn numpy_field(field: &Value, depth: usize) -> Option<Field> {
 /// Parses `data_type` of a Zarr v3 array.
 pub(crate) fn data_type_from_v3(data_type: &Value) -> Result<DataType, ReadError> {
     v3(data_type, DEPTH).ok_or_else(|| {
-        unexpected("data_type", "a data type of numbers, bytes, text or fields of these", data_type)
+        unexpected("data_type", "a data type of numbers, times, bytes, text or fields of these", data_type)
     })
 }
 
@@ -278,7 +286,13 @@ fn v3(data_type: &Value, depth: usize) -> Option<DataType> {
         let length = configuration?.get("length_bytes")?.as_u64()?;
         u32::try_from(length).ok().filter(|length| (1..=LONGEST).contains(length))
     };
+    let unit = || {
+        let factor = configuration?.get("scale_factor")?.as_u64()?;
+        TimeUnit::new(configuration?.get("unit")?.as_str()?, factor)
+    };
     match data_type.get("name")?.as_str()? {
+        "numpy.datetime64" => unit().map(DataType::DateTime),
+        "numpy.timedelta64" => unit().map(DataType::TimeDelta),
         "raw_bytes" => length().map(DataType::RawBytes),
         "null_terminated_bytes" => length().map(DataType::FixedBytes),
         "fixed_length_utf32" => {
@@ -373,6 +387,12 @@ fn fixed(value: &Value, data_type: &DataType) -> Option<Vec<u8>> {
                 .or_else(|| value.as_u64().map(i128::from))
                 .or_else(|| whole().map(|n| n as i128))?;
             of(FillValue::from_i128(integer, number).exact())
+        }
+        DataType::DateTime(_) | DataType::TimeDelta(_) => {
+            if value == "NaT" {
+                return of(Some(FillValue::zero(data_type)));
+            }
+            fixed(value, &DataType::Int64)
         }
         float if float.is_float() => float_bytes(value, float, size),
         DataType::Struct(fields) if value.is_object() => {

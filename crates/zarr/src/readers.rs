@@ -439,12 +439,16 @@ fn zarrs(array: &Array, document: &Document) -> Needs {
     }
     let kind = &array.data_type;
     let known = is_number(kind)
-        || matches!(kind, DataType::String | DataType::VariableBytes)
-        || (matches!(kind, DataType::RawBytes(_)) && document.format == ZarrFormat::V2);
+        || matches!(kind, DataType::String | DataType::VariableBytes | DataType::FixedText(_))
+        || match document.format {
+            ZarrFormat::V2 => matches!(kind, DataType::RawBytes(_)),
+            ZarrFormat::V3 => matches!(kind, DataType::DateTime(_) | DataType::TimeDelta(_)),
+        };
     if !known {
         return Err(Obstacle::DataType(kind.clone()));
     }
-    if document.fill_value.is_null() && (kind.is_complex() || matches!(kind, DataType::RawBytes(_))) {
+    let needs_fill = kind.is_complex() || matches!(kind, DataType::RawBytes(_) | DataType::FixedText(_));
+    if document.fill_value.is_null() && needs_fill {
         return Err(Obstacle::NullFillValue(kind.clone()));
     }
     if *kind == DataType::Float16 && document.chunks.shows_fill_value && is_nan_payload(&document.fill_value)
@@ -459,7 +463,9 @@ fn zarrs(array: &Array, document: &Document) -> Needs {
 
 fn zarrita(path: &str, array: &Array, document: &Document) -> Needs {
     let kind = &array.data_type;
-    let known = (is_number(kind) && !kind.is_complex()) || *kind == DataType::String;
+    let is_text = *kind == DataType::String
+        || (matches!(kind, DataType::FixedText(_)) && document.format == ZarrFormat::V2);
+    let known = (is_number(kind) && !kind.is_complex()) || is_text;
     if !known {
         return Err(Obstacle::DataType(kind.clone()));
     }
@@ -473,7 +479,7 @@ fn zarrita(path: &str, array: &Array, document: &Document) -> Needs {
     let fill = &document.fill_value;
     let wide = matches!(kind, DataType::Int64 | DataType::UInt64);
     let lost = (wide && !is_exact_as_binary64(fill))
-        || (fill.is_null() && (wide || *kind == DataType::String))
+        || (fill.is_null() && (wide || is_text))
         || is_nan_payload(fill);
     if document.chunks.shows_fill_value && lost {
         return Err(Obstacle::FillValue(document.fill_value.clone()));

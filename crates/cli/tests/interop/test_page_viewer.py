@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import service
 import xarray as xr
+import zarr
 
 from page import base, chromium, page, settled, show, until  # noqa: F401
 
@@ -334,3 +335,13 @@ def test_figures_are_saved(page, climate, tmp_path):
     content = (tmp_path / "tas.png").read_bytes()
     assert content.startswith(b"\x89PNG") and download.value.suggested_filename == "tas.png"
     assert int.from_bytes(content[16:20], "big") > 1000
+
+
+def test_text_and_times_of_zarr_stores(page, made):
+    both = np.array([("é", 5), ("", -1)], [("t", "U2"), ("m", "m8[D]")])
+    root = zarr.create_group(made / "times.zarr", zarr_format=3)
+    for name, values in {"text": np.array(["a", "é日", ""]), "times": both["m"].astype("M8[10s]"), "both": both}.items():
+        root.create_array(name, data=values)
+    for path, expected in {"/text": ["a", "é日", ""], "/times": ["5", "-1"], "/both": ["t: é, m: 5", "t: , m: -1"]}.items():
+        opened(page, made / "times.zarr", path, view="table")
+        assert page.locator("#look .grid td").all_inner_texts() == expected

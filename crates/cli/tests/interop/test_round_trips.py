@@ -14,7 +14,7 @@ FORMATS = ["kerchunk-json", "kerchunk-parquet", "zarr3-json", "zarr3", "icechunk
 NAMES = ["a", "b c", "ü", "日本", "a.b", "..x", "quote\"s", "it's", "semi;colon", "a+b", "A", "x" * 60, "c", "0", "refs.0.parq", "zarr.json2", "{{u}}"]
 #: Names that kerchunk's Parquet layout cannot represent.
 HARD = ["a%20b", "50%", "a#b", "a?b", ".zoo"]
-DTYPES = ["|u1", "<i2", ">i4", "<i8", "<f4", ">f8", "<f2", "|b1", "<c8", "|S3", "<u8"]
+DTYPES = ["|u1", "<i2", ">i4", "<i8", "<f4", ">f8", "<f2", "|b1", "<c8", "|S3", "<u8", "<M8[s]", ">m8[10us]"]
 
 
 class Made:

@@ -29,7 +29,9 @@ pub fn in_v3(array: &mut Array) -> Option<String> {
     let sentinel = array.fill_value.clone().or(parsed);
     let encoded =
         sentinel.as_ref().and_then(|sentinel| fill_value_attribute::encode(sentinel, &sentinel_type(array)));
-    let is_lost = encoded.is_none() && (attribute.is_some() || array.fill_value.is_some());
+    // xarray masks no times.
+    let is_masked = !matches!(array.data_type, DataType::DateTime(_) | DataType::TimeDelta(_));
+    let is_lost = encoded.is_none() && (attribute.is_some() || is_masked && array.fill_value.is_some());
     array.attributes.extend(encoded.map(|encoded| (SENTINEL.to_owned(), encoded)));
     let zero = FillValue::zero(&array.data_type);
     array.fill_value.get_or_insert(zero);

@@ -143,9 +143,10 @@ impl Builder {
 
     /// Records a key that belongs to no array, such as a file of another tool.
     pub(crate) fn ignore(&mut self, key: &str) {
-        let of_left_out = key
+        let path = self.path_of(key);
+        let of_left_out = path
             .rmatch_indices('/')
-            .any(|(at, _)| key.get(..at).is_some_and(|path| self.left_out.contains_key(path)));
+            .any(|(at, _)| path.get(..at).is_some_and(|path| self.left_out.contains_key(path)));
         if self.ignored.len() < 100 && !of_left_out {
             self.ignored.push(key.to_owned());
         }

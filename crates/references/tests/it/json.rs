@@ -189,6 +189,9 @@ fn arrays_of_types_without_a_place_are_left_out() {
     assert!(set.left_out["o"].contains("vlen-utf8"), "{:?}", set.left_out);
     assert_eq!(set.ignored, Vec::<String>::new());
     assert_eq!(set.hierarchy.arrays().len(), 1);
+    let root = read(&json!({".zarray": object.to_string(), "0": "[]", "x": "y"})).unwrap();
+    assert_eq!(root.left_out.keys().collect::<Vec<_>>(), ["data"]);
+    assert_eq!((root.hierarchy.arrays().len(), root.ignored.len()), (0, 0));
 }
 
 /// Returns what chunks of all arrays contain, in words.

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use serde_json::Map;
 use virtualize::zarr::{
     Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, Field, FillValue, Group, Hierarchy, Lengths,
-    Node, References, Source, SourceId, ZarrFormat, chunk_indices,
+    Node, References, Source, SourceId, TimeUnit, ZarrFormat, chunk_indices,
 };
 use virtualize::{
     ArrayReader, AxisSelection, ByteRange, ChunkAddress, ChunkPart, Selection, StoreOptions, VirtualStore,
@@ -115,7 +115,7 @@ fn each(shape: &[u64], mut visit: impl FnMut(&[u64])) {
 fn random_type(random: &mut Random) -> DataType {
     let field =
         |name: &str, data_type, endian| Field { name: name.to_owned(), data_type, endian, shape: vec![] };
-    match random.below(9) {
+    match random.below(11) {
         0 => DataType::UInt8,
         1 => DataType::Int16,
         2 => DataType::Float32,
@@ -127,6 +127,8 @@ fn random_type(random: &mut Random) -> DataType {
             field("a", DataType::UInt16, Endian::Big),
             field("b", DataType::UInt32, Endian::Little),
         ]),
+        8 => DataType::FixedText(3),
+        9 => DataType::DateTime(TimeUnit::new("ns", 1).unwrap()),
         _ => DataType::UInt32,
     }
 }

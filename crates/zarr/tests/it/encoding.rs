@@ -5,7 +5,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use virtualize_zarr::{
     Array, ChunkGrid, ChunkManifest, Codec, Conversion, DataType, Endian, Field, FillValue, OutOfRange,
-    Rounding, ScalarMap, TiffScheme, ZarrFormat,
+    Rounding, ScalarMap, TiffScheme, TimeUnit, ZarrFormat,
 };
 
 fn fixed(bytes: &[u8]) -> FillValue {
@@ -32,6 +32,7 @@ fn bytes(endian: Endian) -> Codec {
 #[test]
 fn fill_values_of_every_type() {
     use DataType::*;
+    let seconds = TimeUnit::new("s", 1).unwrap();
     let cases: Vec<(DataType, FillValue, Value, Value)> = vec![
         (Bool, fixed(&[1]), json!(true), json!(true)),
         (Int8, fixed(&[0x80]), json!(-128), json!(-128)),
@@ -47,6 +48,8 @@ fn fill_values_of_every_type() {
         (RawBytes(3), fixed(b"abc"), json!("YWJj"), json!("YWJj")),
         (FixedBytes(3), fixed(b"ab\0"), json!("YWIA"), json!("YWIA")),
         (FixedText(2), fixed(&[0xe9, 0, 0, 0, 0, 0, 0, 0]), json!("é"), json!("é")),
+        (DateTime(seconds), fixed(&i64::MIN.to_le_bytes()), json!(i64::MIN), json!(i64::MIN)),
+        (TimeDelta(seconds), fixed(&[7, 0, 0, 0, 0, 0, 0, 0]), json!(7), json!(7)),
         (FixedText(2), fixed(&[0; 8]), json!(""), json!("")),
         (String, FillValue::Text("é".into()), json!("é"), json!("é")),
         (VariableBytes, FillValue::Variable(Bytes::from_static(b"z")), json!("eg=="), json!("eg==")),

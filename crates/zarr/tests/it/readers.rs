@@ -5,6 +5,7 @@
 use serde_json::Map;
 use virtualize_zarr::{
     Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, Lengths, References, SourceId,
+    TimeUnit,
     ZarrFormat::{self, V2, V3},
     readers::{ChunkFacts, Compatibility, Need, Reader, compatibility},
 };
@@ -118,9 +119,21 @@ fn whole(array: Array) -> Array {
 /// What `test_readers.py` finds with the readers themselves.
 #[test]
 fn data_types_and_fill_values_are_refused() {
-    use DataType::{Complex64, FixedBytes, Float16, Float32, Int32, RawBytes, UInt64};
+    use DataType::{Complex64, DateTime, FixedBytes, FixedText, Float16, Float32, Int32, RawBytes, UInt64};
     use Reader::{Gdal, Zarrita, Zarrs};
+    let seconds = TimeUnit::new("s", 1).unwrap();
     let cases = [
+        (Zarrs, zero(FixedText(3)), V2, ""),
+        (Zarrs, null(FixedText(3)), V2, "fill value null"),
+        (Zarrs, zero(FixedText(3)), V3, ""),
+        (Zarrs, zero(DateTime(seconds)), V2, "data type datetime64[s]"),
+        (Zarrs, zero(DateTime(seconds)), V3, ""),
+        (Zarrita, zero(FixedText(3)), V2, ""),
+        (Zarrita, null(FixedText(3)), V2, "fill value null"),
+        (Zarrita, whole(null(FixedText(3))), V2, ""),
+        (Zarrita, zero(FixedText(3)), V3, "data type text of length 3"),
+        (Zarrita, zero(DateTime(seconds)), V3, "data type datetime64[s]"),
+        (Gdal, zero(FixedText(3)), V2, "data type"),
         (Zarrs, zero(RawBytes(3)), V2, ""),
         (Zarrs, zero(RawBytes(3)), V3, "data type r24"),
         (Zarrs, zero(FixedBytes(3)), V2, "data type"),

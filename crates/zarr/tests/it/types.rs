@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 use virtualize_zarr::{
     Array, ChunkManifest, Codec, DataType, Endian, Field, FillValue, Group, Hierarchy, Lengths, Node,
-    References, Source, SourceId, ZarrFormat,
+    References, Source, SourceId, TimeUnit, ZarrFormat,
     node::{name, parent},
     readers::Reader,
 };
@@ -81,6 +81,34 @@ fn names_of_types() {
     for (numpy, endian) in [("<U5", Endian::Little), (">U5", Endian::Big)] {
         let expected = (DataType::FixedText(5), vec![Codec::Bytes { endian: Some(endian) }]);
         assert_eq!(v2(&json!(numpy)), Some(expected), "{numpy}");
+    }
+    for (numpy, unit, name, factor) in [
+        ("8[ns]", "[ns]", "ns", 1),
+        ("8[10s]", "[10s]", "s", 10),
+        ("8", "", "generic", 1),
+        ("8[us]", "[us]", "μs", 1),
+    ] {
+        let time = TimeUnit::new(name, factor).unwrap();
+        for (kind, name_v3, data_type) in [
+            ("M", "numpy.datetime64", DataType::DateTime(time)),
+            ("m", "numpy.timedelta64", DataType::TimeDelta(time)),
+        ] {
+            let big = v2(&json!(format!(">{kind}{numpy}")));
+            assert_eq!(big, Some((data_type.clone(), vec![Codec::Bytes { endian: Some(Endian::Big) }])));
+            let document = json!({"name": name_v3, "configuration": {"unit": name, "scale_factor": factor}});
+            assert_eq!(v3(&document), Some(data_type.clone()));
+            assert_eq!(
+                data_type.to_string(),
+                format!("{}64{unit}", if kind == "M" { "datetime" } else { "timedelta" })
+            );
+            assert_eq!(data_type.to_v2(Endian::Little).unwrap(), format!("<{kind}8{unit}"));
+            assert_eq!(v3(&data_type.to_v3().unwrap()), Some(data_type));
+        }
+    }
+    for wrong in
+        ["<M4[s]", "<M8[x]", "<M8[0s]", "<M8[2147483648s]", "<M8[ns", "<M8ns", "<M8[2generic]", "<i8[s]"]
+    {
+        assert_eq!(v2(&json!(wrong)), None, "{wrong}");
     }
     let utf32 =
         |length: u32| v3(&json!({"name": "fixed_length_utf32", "configuration": {"length_bytes": length}}));
@@ -178,6 +206,7 @@ fn scalars_of_documents() {
         field("a", DataType::Int16, Endian::Little, vec![]),
         field("b", DataType::UInt8, Endian::Little, vec![]),
     ]);
+    let time = DataType::DateTime(TimeUnit::new("ns", 1).unwrap());
     let rows: Vec<(DataType, Value, Option<&[u8]>)> = vec![
         (DataType::Bool, json!(true), Some(&[1])),
         (DataType::Bool, json!(1), Some(&[1])),
@@ -203,6 +232,9 @@ fn scalars_of_documents() {
         (DataType::FixedText(2), json!("a\u{10ffff}c"), Some(&[b'a', 0, 0, 0, 0xff, 0xff, 0x10, 0])),
         (DataType::FixedText(1), json!(0), Some(&[0; 4])),
         (DataType::FixedText(1), json!(1), None),
+        (time.clone(), json!("NaT"), Some(&[0, 0, 0, 0, 0, 0, 0, 0x80])),
+        (time.clone(), json!(-2), Some(&[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff])),
+        (time, json!("2020"), None),
         (DataType::RawBytes(2), json!("YWI="), Some(b"ab")),
         (DataType::RawBytes(3), json!("YWI="), None),
         (DataType::RawBytes(3), json!(0), Some(&[0, 0, 0])),
