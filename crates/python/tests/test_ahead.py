@@ -17,7 +17,7 @@ import pytest
 import virtualize
 from many_files import SlowS3
 
-WALKS = int(os.environ.get("WALKS", "20"))
+WALKS = int(os.environ.get("WALKS", "12"))
 STEPS = 100
 KEY = "folder/a.h5"
 
@@ -41,20 +41,23 @@ class Server(SlowS3):
 
 
 def file(seed: int) -> tuple[bytes, dict[str, Any]]:
-    """Return a file and the values of its arrays, of which "steps" has one chunk of 32 KiB for each step."""
+    """Return a file and the values of its arrays, of which "steps" has one chunk of 128 KiB for each step."""
     rng = np.random.default_rng(seed)
     layouts: dict[str, tuple[Any, ...]] = {
-        "steps": ((STEPS, 64, 64), "f8", {"chunks": (1, 64, 64), "compression": "gzip", "shuffle": True}),
+        "steps": ((STEPS, 128, 128), "f8", {"chunks": (1, 128, 128), "compression": "gzip", "shuffle": True}),
         "blocks": ((95, 20, 30), ">i2", {"chunks": (10, 7, 30), "compression": "gzip"}),
         "across": ((40, 60, 9), "f4", {"chunks": (40, 1, 4), "fletcher32": True}),
         "stored": ((60, 30, 40), ">f4", {"chunks": (7, 30, 40)}),
-        "contiguous": ((50, 30, 20), "u2", {}),
+        "contiguous": ((50, 30, 20), "i2", {}),
     }
-    values = {name: rng.integers(0, 999, shape).astype(dtype) for name, (shape, dtype, _) in layouts.items()}
+    # Compressed chunks are as large as others, so that the first requests do not fetch all of the file.
+    values = {name: (rng.random(shape) * 60_000 - 30_000).astype(dtype) for name, (shape, dtype, _) in layouts.items()}
     with io.BytesIO() as written:
-        with h5py.File(written, "w") as f:
-            for name, (_, _, storage) in layouts.items():
-                f.create_dataset(name, data=values[name], **storage)
+        with h5py.File(written, "w", libver="latest") as f:
+            for name, (shape, dtype, storage) in layouts.items():
+                f.create_dataset(name, shape, dtype, **storage)[0, 0, 0] = 0
+            for name, array in values.items():
+                f[name][...] = array
             # Only every other chunk exists.
             sparse = f.create_dataset("sparse", (40, 8), "i4", chunks=(2, 8), compression="gzip", fillvalue=-7)
             values["sparse"] = np.full((40, 8), -7, "i4")
@@ -100,7 +103,7 @@ def walk(store: virtualize.VirtualStore, seed: int) -> None:
     """Read walks, of which some are interleaved, and compare all selections with the values."""
     chance = random.Random(seed)
     walks = [selections(chance) for _ in range(chance.randrange(1, 4))]
-    for _ in range(200):
+    for _ in range(120):
         at = chance.randrange(len(walks))
         found = next(walks[at], None)
         if found is None:
@@ -119,7 +122,7 @@ def outer(values: Any, selection: tuple[Any, ...]) -> Any:
 
 @pytest.mark.parametrize("seed", range(WALKS))
 def test_random_walks(server: Server, seed: int) -> None:
-    cache = random.Random(seed).choice(["256M", "256M", "1M", "100K", 0])
+    cache = random.Random(seed).choice(["256M", "256M", "2M", "300K", 0])
     store = virtualize.open(server.url, cache=cache)
     failed: list[BaseException] = []
 
@@ -159,7 +162,7 @@ def test_wide_steps_and_several_arrays(server: Server) -> None:
     assert len(server.ranges) < 25
 
 
-@pytest.mark.parametrize("cache", [0, "100K"])
+@pytest.mark.parametrize("cache", [0, "300K"])
 def test_without_memory_nothing_is_read_ahead(server: Server, cache: Any) -> None:
     steps = virtualize.open(server.url, cache=cache)["steps"]
     server.ranges.clear()
@@ -231,22 +234,17 @@ def test_a_fork_while_reading_ahead(server: Server) -> None:
 
 
 def test_closing_while_reading_ahead(server: Server) -> None:
-    store = virtualize.open(server.url)
+    server.latency = 0.3
+    steps: Any = virtualize.open(server.url)["steps"]
     for t in range(3):
-        store["steps"][t]
-    server.latency = 20
-    store["steps"][2]
+        steps[t]
+    server.latency = 30
     start = time.monotonic()
-    del store
+    del steps
     assert time.monotonic() - start < 5
-    server.latency = 0
-    run = (
-        "import sys, virtualize\n"
-        f"steps = virtualize.open({server.url!r})['steps']\n"
-        "[steps[t] for t in range(3)]\n"
-        "print('read', flush=True)\n"
-    )
-    assert subprocess.run([sys.executable, "-c", run], timeout=60, check=True).returncode == 0
+    server.latency = 0.3
+    run = f"import virtualize\nsteps = virtualize.open({server.url!r})['steps']\n[steps[t] for t in range(3)]"
+    subprocess.run([sys.executable, "-c", run], timeout=60, check=True)
 
 
 def test_ctrl_c_interrupts_the_wait_for_what_is_read_ahead(server: Server) -> None:

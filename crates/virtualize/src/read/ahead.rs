@@ -18,11 +18,7 @@ use futures::{
 use tokio::runtime::Handle;
 use virtualize_zarr::Array;
 
-use super::{
-    ArrayReader, AxisSelection, Plan, Selection, Stored,
-    cache::Reserved,
-    run::lock,
-};
+use super::{ArrayReader, AxisSelection, Plan, Selection, Stored, cache::Reserved, run::lock};
 use crate::{chunks::interruptible, error::ArrayError};
 
 /// Selections with longer lists of indices are not remembered.
@@ -126,7 +122,8 @@ impl ArrayReader {
             walk = Walk::new(axes, stride, *reads);
         } else {
             walk.advance(axes);
-            if walk.blocks.len() < 2 {
+            // One block at a time is read: the next one may need chunks that it decodes.
+            if walk.blocks.len() < 2 && walk.blocks.back().is_none_or(Block::is_read) {
                 let block = self.next_block(path, &walk, walks);
                 walk.blocks.extend(block);
             }
@@ -287,7 +284,7 @@ impl Stride {
         let total = length.checked_mul(count)?;
         *along = if length == 1 {
             AxisSelection::Range { start, step: distance, count }
-        } else if distance == step * length {
+        } else if distance == step.saturating_mul(length) {
             AxisSelection::Range { start, step, count: total }
         } else {
             let indices = (0..total).map(|n| start + n / length * distance + n % length * step);
@@ -323,9 +320,13 @@ impl Block {
             return Some(0);
         }
         let Stride { axis, distance } = Stride::between(&self.first, selection)?;
-        let is_multiple = axis == self.stride.axis && distance % self.stride.distance == 0;
-        let index = u64::try_from(distance / self.stride.distance).ok()?;
+        let is_multiple = axis == self.stride.axis && distance.checked_rem(self.stride.distance)? == 0;
+        let index = u64::try_from(distance.checked_div(self.stride.distance)?).ok()?;
         (is_multiple && index < self.count).then_some(index)
+    }
+
+    fn is_read(&self) -> bool {
+        matches!(self.values.clone().now_or_never(), Some(Ok(_)))
     }
 
     /// Copies a selection of the block from the elements of all.

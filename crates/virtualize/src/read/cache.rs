@@ -150,6 +150,9 @@ mod tests {
         assert!(reserved.is_some() && cache.reserve(7).is_none() && bytes() <= 54);
         fill();
         drop(reserved);
-        assert_eq!((cache.limit(), cache.reserve(17).is_none(), cache.reserve(16).is_some()), (64, true, true));
+        assert_eq!(
+            (cache.limit(), cache.reserve(17).is_none(), cache.reserve(16).is_some()),
+            (64, true, true)
+        );
     }
 }
