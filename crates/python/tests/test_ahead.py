@@ -8,14 +8,20 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 import pytest
 import virtualize
-from many_files import SlowS3
+import zarr
+from many_files import SlowS3, bucket
+from test_archives_random import served
+
+__all__ = ["served"]
 
 WALKS = int(os.environ.get("WALKS", "12"))
 STEPS = 100
@@ -48,7 +54,7 @@ def file(seed: int) -> tuple[bytes, dict[str, Any]]:
         "blocks": ((95, 20, 30), ">i2", {"chunks": (10, 7, 30), "compression": "gzip"}),
         "across": ((40, 60, 9), "f4", {"chunks": (40, 1, 4), "fletcher32": True}),
         "stored": ((60, 30, 40), ">f4", {"chunks": (7, 30, 40)}),
-        "contiguous": ((50, 30, 20), "i2", {}),
+        "contiguous": ((50, 60, 80), "i2", {}),
     }
     # Compressed chunks are as large as others, so that the first requests do not fetch all of the file.
     values = {name: (rng.random(shape) * 60_000 - 30_000).astype(dtype) for name, (shape, dtype, _) in layouts.items()}
@@ -260,3 +266,32 @@ def test_ctrl_c_interrupts_the_wait_for_what_is_read_ahead(server: Server) -> No
         for t in range(3, STEPS):
             steps[t]
     assert time.monotonic() - start < 20
+
+
+@pytest.mark.parametrize("output", ["a.json", "a.parquet", "a.icechunk"])
+def test_an_archive_of_files(output: str, tmp_path: Path) -> None:
+    with bucket(0.01, count=30) as server:
+        endpoint = f"{server.env['AWS_ENDPOINT_URL']}/bucket"
+        virtualize.batch([f"{endpoint}/era/d{k:03}.nc" for k in range(30)], tmp_path / output, concat_dim="time")
+        dataset = virtualize.open_dataset(tmp_path / output)
+        server.asked.clear()
+        for k in range(30):
+            step = dataset.isel(time=k).load()
+            np.testing.assert_array_equal(step["t"], [k, 2.5 * k, -k])
+        assert max(server.asked.values()) == 1
+
+
+def test_chunks_of_a_zarr_store_that_are_written_meanwhile(served: tuple[Path, str]) -> None:
+    folder, url = served
+    written = zarr.create_group(folder).create_array("a", shape=(30, 5), chunks=(1, 5), dtype="i4", fill_value=-1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        zarr.consolidate_metadata(folder)
+    written[:5] = 0
+    opened = virtualize.open(url)["a"]
+    for t in range(30):
+        if t >= 5:
+            np.testing.assert_array_equal(opened[t - 1], written[t - 1])
+            written[t] = t
+        np.testing.assert_array_equal(opened[t], written[t])
+        time.sleep(0.01)

@@ -344,3 +344,73 @@ impl Block {
         Some(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Indices along the axis that is walked, between two others.
+    fn selection(start: u64, step: u64, count: u64) -> Vec<AxisSelection> {
+        let ends = AxisSelection::Indices(vec![4, 0]);
+        vec![ends.clone(), AxisSelection::Range { start, step, count }, ends]
+    }
+
+    fn indices(axis: &AxisSelection) -> Vec<u64> {
+        match axis {
+            AxisSelection::Range { start, step, count } => (0..*count).map(|n| start + n * step).collect(),
+            AxisSelection::Indices(indices) => indices.clone(),
+        }
+    }
+
+    /// Returns the elements of a selection, each of which is its three indices.
+    fn elements(selection: &[AxisSelection]) -> Vec<u8> {
+        let [x, y, z] = selection else { panic!() };
+        let mut elements = Vec::new();
+        for x in indices(x) {
+            for y in indices(y) {
+                let row = indices(z).into_iter().flat_map(|z| [x, y, z]);
+                elements.extend(row.map(|n| u8::try_from(n).unwrap()));
+            }
+        }
+        elements
+    }
+
+    #[test]
+    fn each_selection_of_a_block_is_found() {
+        let size = 30;
+        for (start, step, length) in [(12, 1, 1), (12, 3, 1), (9, 1, 4), (9, 2, 3), (0, 1, 2), (29, 1, 1)] {
+            for distance in [-9, -4, -2, -1, 1, 2, 3, 4, 6, 7] {
+                let (first, stride) = (selection(start, step, length), Stride { axis: 1, distance });
+                let count = stride.fitting(&first, size).unwrap();
+                let last = stride.times(count - 1).unwrap().of(&first).unwrap();
+                assert!(Selection::Axes(last.clone()).check(&[5, size, 5]).is_ok());
+                let next = stride.of(&last);
+                assert!(next.is_none_or(|next| Selection::Axes(next).check(&[5, size, 5]).is_err()));
+                let joined = elements(&stride.joined(&first, count).unwrap());
+                let (_, values) = oneshot::channel();
+                let block = Block { first: first.clone(), stride, count, bytes: 0, values: values.shared() };
+                for index in 0..count {
+                    let one = stride.times(index).unwrap().of(&first).unwrap();
+                    assert_eq!(block.index_of(&one), Some(index));
+                    let mut out = vec![0; elements(&one).len()];
+                    block.copy(index, &joined, &mut out).unwrap();
+                    assert_eq!(out, elements(&one), "{first:?} {distance} {index}");
+                }
+                let after = stride.times(count).unwrap().of(&first);
+                assert!(after.is_none_or(|after| block.index_of(&after).is_none()));
+                assert_eq!(block.index_of(&selection(start + 1, step + 1, length)), None);
+            }
+        }
+    }
+
+    #[test]
+    fn strides_are_along_one_axis() {
+        let one = selection(5, 1, 2);
+        assert_eq!(Stride::between(&one, &selection(3, 1, 2)).map(|stride| stride.distance), Some(-2));
+        let mut both = selection(6, 1, 2);
+        *both.last_mut().unwrap() = AxisSelection::Indices(vec![0, 4]);
+        let others = [both, selection(6, 2, 2), selection(6, 1, 3), one.clone()];
+        assert!(others.iter().all(|other| Stride::between(&one, other).is_none()));
+        assert!(Stride::between(&selection(0, 1, 1), &selection(u64::MAX, 1, 1)).is_none());
+    }
+}
