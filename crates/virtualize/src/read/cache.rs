@@ -79,6 +79,7 @@ impl Cache {
             return Some(Arc::clone(found));
         }
         let found = old.chunks.get_mut(path)?.remove(&position)?;
+        old.bytes -= found.len() as u64;
         young.add(path, position, Arc::clone(&found));
         Some(found)
     }
