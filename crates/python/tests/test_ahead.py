@@ -10,6 +10,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from test_archives_random import served
 
 __all__ = ["served"]
 
-WALKS = int(os.environ.get("WALKS", "12"))
+WALKS = int(os.environ.get("WALKS", "8"))
 STEPS = 100
 KEY = "folder/a.h5"
 
@@ -109,7 +110,7 @@ def walk(store: virtualize.VirtualStore, seed: int) -> None:
     """Read walks, of which some are interleaved, and compare all selections with the values."""
     chance = random.Random(seed)
     walks = [selections(chance) for _ in range(chance.randrange(1, 4))]
-    for _ in range(120):
+    for _ in range(80):
         at = chance.randrange(len(walks))
         found = next(walks[at], None)
         if found is None:
@@ -156,6 +157,19 @@ def test_each_byte_is_requested_once(server: Server, name: str, order: int) -> N
     assert all(end <= start for (_, end), (start, _) in zip(ranges, ranges[1:], strict=False)), ranges
     # One request for each of the first steps, and then fewer and fewer.
     assert len(ranges) < 25
+
+
+@pytest.mark.parametrize("name", ["steps", "stored"])
+def test_several_threads(server: Server, name: str) -> None:
+    server.latency = 0.01
+    array, values = virtualize.open(server.url)[name], VALUES[name]
+    server.ranges.clear()
+    with ThreadPoolExecutor(4) as pool:
+        for t, found in enumerate(pool.map(array.__getitem__, range(len(values)))):
+            np.testing.assert_array_equal(found, values[t])
+    # Hardly anything is read ahead: other threads would already be reading it.
+    ranges = sorted(server.ranges)
+    assert sum(end > start for (_, end), (start, _) in zip(ranges, ranges[1:], strict=False)) < 10
 
 
 def test_wide_steps_and_several_arrays(server: Server) -> None:

@@ -29,6 +29,7 @@ const MOST_INDICES: usize = 1 << 12;
 pub(super) struct Walks(Mutex<(HashMap<String, Walk>, u64)>);
 
 /// Selections of an array that follow each other.
+#[derive(Default)]
 struct Walk {
     last: Vec<AxisSelection>,
     /// From the last but one to the last.
@@ -37,6 +38,8 @@ struct Walk {
     count: u64,
     /// Number of the last read.
     read: u64,
+    /// Number of threads that read the array.
+    readers: usize,
     /// What is read ahead, in order: at most two blocks.
     blocks: VecDeque<Block>,
 }
@@ -75,30 +78,42 @@ impl ArrayReader {
         selection: &Selection,
         out: &mut [u8],
     ) -> Result<bool, ArrayError> {
-        let (Some(Walks(walks)), Selection::Axes(axes)) = (&self.walks, selection) else { return Ok(false) };
-        let found = lock(walks).0.get(path).and_then(|walk| {
+        let Some(Walks(walks)) = &self.walks else { return Ok(false) };
+        let found = {
+            let (walks, _) = &mut *lock(walks);
+            let walk = walks.entry(path.to_owned()).or_default();
+            walk.readers += 1;
+            let Selection::Axes(axes) = selection else { return Ok(false) };
             walk.blocks.iter().find_map(|block| Some((block.index_of(axes)?, block.clone())))
-        });
+        };
         let Some((index, block)) = found else { return Ok(false) };
         let interrupt = self.interrupt.as_deref().map(|interrupt| interrupt as &dyn Fn() -> bool);
         let values = block_on(interruptible(block.values.clone(), interrupt));
         match values.ok_or(ArrayError::Interrupted)? {
             Ok(values) => Ok(block.copy(index, &values.elements, out).is_some()),
             Err(_) => {
-                self.forget(path);
+                if let Some(walk) = lock(walks).0.get_mut(path) {
+                    walk.reset();
+                }
                 Ok(false)
             }
         }
     }
 
-    /// Forgets how an array is being read.
+    /// Ends a read, before or after which nothing is read ahead.
     pub(super) fn forget(&self, path: &str) {
-        if let Some(Walks(walks)) = &self.walks {
-            lock(walks).0.remove(path);
+        let Some(Walks(walks)) = &self.walks else { return };
+        let (walks, _) = &mut *lock(walks);
+        if let Some(walk) = walks.get_mut(path) {
+            walk.reset();
+            walk.readers = walk.readers.saturating_sub(1);
+            if walk.readers == 0 {
+                walks.remove(path);
+            }
         }
     }
 
-    /// Starts to read the selections that are expected after one of a remote array.
+    /// Ends a read of a remote array, and starts to read the selections that are expected to follow.
     pub(super) fn read_ahead(&self, path: &str, selection: &Selection) {
         let (Some(Walks(walks)), Selection::Axes(axes)) = (&self.walks, selection) else {
             return self.forget(path);
@@ -106,29 +121,24 @@ impl ArrayReader {
         if axes.iter().any(|axis| matches!(axis, AxisSelection::Indices(list) if list.len() > MOST_INDICES)) {
             return self.forget(path);
         }
-        let mut walks = lock(walks);
-        let (walks, reads) = &mut *walks;
+        let (walks, reads) = &mut *lock(walks);
         *reads += 1;
-        let Some(mut walk) = walks.remove(path) else {
-            walks.insert(path.to_owned(), Walk::new(axes, None, *reads));
-            return;
-        };
-        if walk.last == *axes {
-            walks.insert(path.to_owned(), Walk { read: *reads, ..walk });
-            return;
-        }
-        let stride = Stride::between(&walk.last, axes);
-        if stride.is_none() || stride != walk.stride {
-            walk = Walk::new(axes, stride, *reads);
-        } else {
+        let mut walk = walks.remove(path).unwrap_or_default();
+        walk.readers = walk.readers.saturating_sub(1);
+        if walk.last != *axes {
             walk.advance(axes);
-            // One block at a time is read: the next one may need chunks that it decodes.
-            if walk.blocks.len() < 2 && walk.blocks.back().is_none_or(Block::is_read) {
+            // Several threads would request what is read ahead. One block at a time is read, since the next one may need
+            // chunks that it decodes.
+            if walk.count > 1
+                && walk.readers == 0
+                && walk.blocks.len() < 2
+                && walk.blocks.back().is_none_or(Block::is_read)
+            {
                 let block = self.next_block(path, &walk, walks);
                 walk.blocks.extend(block);
             }
-            walk.read = *reads;
         }
+        walk.read = *reads;
         walks.insert(path.to_owned(), walk);
     }
 
@@ -214,15 +224,19 @@ impl ArrayReader {
 }
 
 impl Walk {
-    fn new(selection: &[AxisSelection], stride: Option<Stride>, read: u64) -> Self {
-        let count = u64::from(stride.is_some());
-        Self { last: selection.to_vec(), stride, count, read, blocks: VecDeque::new() }
+    fn reset(&mut self) {
+        *self = Self { readers: self.readers, ..Self::default() };
     }
 
     /// Moves on to a selection, and drops the block of which it is the last.
     fn advance(&mut self, selection: &[AxisSelection]) {
+        let stride = Stride::between(&self.last, selection);
+        if stride.is_none() || stride != self.stride {
+            (self.stride, self.count) = (stride, 0);
+            self.blocks.clear();
+        }
         self.last = selection.to_vec();
-        self.count += 1;
+        self.count += u64::from(stride.is_some());
         if let Some(block) = self.blocks.front() {
             match block.index_of(selection) {
                 Some(index) if index + 1 < block.count => {}
