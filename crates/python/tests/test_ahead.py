@@ -159,6 +159,18 @@ def test_each_byte_is_requested_once(server: Server, name: str, order: int) -> N
     assert len(ranges) < 25
 
 
+@pytest.mark.parametrize("cache", [0, "256M"])
+def test_few_steps_wait_for_the_server(server: Server, cache: Any) -> None:
+    server.latency = 0.03
+    steps, waited = virtualize.open(server.url, cache=cache)["steps"], 0
+    for t in range(STEPS):
+        start = time.monotonic()
+        steps[t]
+        waited += time.monotonic() - start > server.latency
+        time.sleep(0.005)
+    assert (waited < STEPS // 2) == (cache != 0), waited
+
+
 @pytest.mark.parametrize("name", ["steps", "stored"])
 def test_several_threads(server: Server, name: str) -> None:
     server.latency = 0.01
