@@ -140,6 +140,11 @@ impl LazyStore {
         self.parts.is_none()
     }
 
+    /// Returns whether chunks are objects of a Zarr store. Missing ones may be written later.
+    pub(crate) fn is_native(&self) -> bool {
+        self.parts.as_ref().is_some_and(|parts| parts.tables.is_native())
+    }
+
     /// Returns the version of the files that contain the chunks, or of the references: their entity tag, size and
     /// modification time. The entity tag of an Icechunk repository is the id of the snapshot.
     pub fn version(&self) -> &[Source] {

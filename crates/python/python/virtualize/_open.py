@@ -193,7 +193,8 @@ def open(
     **options
         Options of the command ``virtualize``, such as ``anonymous=True`` or ``chunk_grid="rectilinear"``. Of an archive:
         ``branch``, ``tag`` or ``snapshot``; ``rewrite={"s3://old/": "s3://new/"}`` where its files have moved;
-        ``on_error="fill"`` where some are missing. ``cache`` is the memory for decoded chunks between reads.
+        ``on_error="fill"`` where some are missing. ``cache`` is the memory for decoded chunks between reads,
+        and for what is read ahead.
 
     Returns
     -------

@@ -1,6 +1,9 @@
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use super::run::lock;
@@ -8,8 +11,23 @@ use super::run::lock;
 /// Decoded chunks of which only a part was selected, so that the next selection may need them again. They are in two
 /// generations: when the younger one has half of the bytes, it becomes the older one, which is dropped.
 pub(super) struct Cache {
-    half: u64,
+    /// Most bytes, including the reserved ones.
+    most: u64,
+    /// Bytes that are reserved for selections that are read ahead.
+    reserved: AtomicU64,
     chunks: Mutex<[Generation; 2]>,
+}
+
+/// Bytes of a cache that chunks cannot use until this is dropped.
+pub(super) struct Reserved {
+    cache: Arc<Cache>,
+    pub(super) bytes: u64,
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.cache.reserved.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 #[derive(Default)]
@@ -22,7 +40,36 @@ struct Generation {
 impl Cache {
     /// Creates a cache of at most `most` bytes.
     pub(super) fn new(most: u64) -> Self {
-        Self { half: most / 2, chunks: Mutex::default() }
+        Self { most, reserved: AtomicU64::new(0), chunks: Mutex::default() }
+    }
+
+    /// Returns how many bytes can be reserved together: a quarter.
+    pub(super) fn reservable(&self) -> u64 {
+        self.most / 4
+    }
+
+    /// Reserves bytes, for which chunks are dropped if necessary. Returns `None` if too many are reserved.
+    pub(super) fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Reserved> {
+        let add = |reserved: u64| reserved.checked_add(bytes).filter(|sum| *sum <= self.reservable());
+        self.reserved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
+        self.trim(&mut lock(&self.chunks));
+        Some(Reserved { cache: Arc::clone(self), bytes })
+    }
+
+    /// Returns how many bytes chunks may have.
+    fn limit(&self) -> u64 {
+        self.most.saturating_sub(self.reserved.load(Ordering::Relaxed))
+    }
+
+    /// Drops a generation, or both, if they exceed the limit.
+    fn trim(&self, [young, old]: &mut [Generation; 2]) {
+        let limit = self.limit();
+        if young.bytes.saturating_add(old.bytes) > limit {
+            *old = Generation::default();
+        }
+        if young.bytes > limit {
+            *young = Generation::default();
+        }
     }
 
     /// Returns a decoded chunk.
@@ -32,21 +79,24 @@ impl Cache {
             return Some(Arc::clone(found));
         }
         let found = old.chunks.get_mut(path)?.remove(&position)?;
+        old.bytes -= found.len() as u64;
         young.add(path, position, Arc::clone(&found));
         Some(found)
     }
 
     /// Keeps a decoded chunk, unless it is larger than a quarter of the cache.
     pub(super) fn keep(&self, path: &str, position: u64, elements: &[u8]) {
-        if elements.len() as u64 > self.half / 2 {
+        if elements.len() as u64 > self.most / 4 {
             return;
         }
+        let elements: Arc<[u8]> = elements.into();
         let mut chunks = lock(&self.chunks);
         let [young, old] = &mut *chunks;
-        if young.bytes.saturating_add(elements.len() as u64) > self.half {
+        if young.bytes.saturating_add(elements.len() as u64) > self.limit() / 2 {
             *old = std::mem::take(young);
         }
-        young.add(path, position, elements.into());
+        young.add(path, position, elements);
+        self.trim(&mut chunks);
     }
 }
 
@@ -80,5 +130,30 @@ mod tests {
         assert_eq!((cache.get("a", 50), cache.get("b", 99)), (None, None));
         cache.keep("a", 7, &[7; 32]);
         assert_eq!(cache.get("a", 7), None, "larger than a quarter");
+    }
+
+    #[test]
+    fn chunks_make_way_for_reserved_bytes() {
+        let cache = Arc::new(Cache::new(64));
+        let bytes = || lock(&cache.chunks).iter().map(|generation| generation.bytes).sum::<u64>();
+        let fill = || {
+            for position in 0..100 {
+                cache.keep("a", position, &[0; 8]);
+                // All of the older generation is used again.
+                for before in 0..position {
+                    cache.get("a", before);
+                }
+                assert!(bytes() <= cache.limit(), "{} of {}", bytes(), cache.limit());
+            }
+        };
+        fill();
+        let reserved = cache.reserve(10);
+        assert!(reserved.is_some() && cache.reserve(7).is_none() && bytes() <= 54);
+        fill();
+        drop(reserved);
+        assert_eq!(
+            (cache.limit(), cache.reserve(17).is_none(), cache.reserve(16).is_some()),
+            (64, true, true)
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! Reads and decodes values: selections of arrays, whole arrays, and batches of chunks.
 
+mod ahead;
 mod batches;
 mod cache;
 mod elements;
@@ -26,6 +27,7 @@ use virtualize_zarr::{Array, ChunkEntry, DataType, Endian, Field, chunk_position
 pub use self::batches::{chunk_size, decode_chunk};
 pub use self::selection::{AxisSelection, Selection};
 use self::{
+    ahead::Walks,
     batches::Wanted,
     cache::Cache,
     elements::Elements,
@@ -217,10 +219,12 @@ pub type ForeignDecoder = dyn Fn(&[u8], &Array, &[u64]) -> Result<Vec<u8>, Strin
 pub struct ArrayReader {
     store: Arc<LazyStore>,
     options: StoreOptions,
-    files: Pool,
+    files: Arc<Pool>,
     foreign: Option<Arc<ForeignDecoder>>,
     most: u64,
-    cache: Option<Cache>,
+    cache: Option<Arc<Cache>>,
+    /// Arrays that are read step by step; `None` if nothing is read ahead.
+    walks: Option<Walks>,
     interrupt: Option<Arc<Interrupt>>,
     /// Arrays with chunks that read as missing, and the reasons; `None` if that is an error.
     missing: Option<Mutex<Vec<(String, String)>>>,
@@ -280,19 +284,22 @@ impl ArrayReader {
         Self {
             store,
             options,
-            files: Pool::default(),
+            files: Arc::default(),
             foreign: None,
             most: MOST,
             cache: None,
+            walks: None,
             interrupt: None,
             missing: None,
         }
     }
 
-    /// Keeps decoded chunks of which only a part was read, at most so many bytes.
+    /// Keeps decoded chunks of which only a part was read, at most so many bytes. Of remote arrays that are read step by
+    /// step along an axis, up to a quarter of these bytes are read ahead by other threads.
     #[must_use]
     pub fn with_cache(self, bytes: u64) -> Self {
-        Self { cache: (bytes > 0).then(|| Cache::new(bytes)), ..self }
+        let cache = (bytes > 0).then(|| Arc::new(Cache::new(bytes)));
+        Self { walks: cache.as_ref().map(|_| Walks::default()), cache, ..self }
     }
 
     /// Asks a function repeatedly, at short intervals, whether reads are to stop. Reads of remote files then need a timer of
@@ -343,8 +350,24 @@ impl ArrayReader {
     /// # Errors
     /// As [`crate::read_array`]; the selection does not fit the array, or `out` does not fit the selection.
     pub fn read(&self, path: &str, selection: &Selection, out: &mut [u8]) -> Result<(), Error> {
+        let read = self.read_selection(path, selection, out);
+        match read {
+            Ok(true) => self.read_ahead(path, selection),
+            Ok(false) => {}
+            Err(_) => self.forget(path),
+        }
+        read.map(drop)
+    }
+
+    /// Reads a selection. Returns whether its successors can be read ahead.
+    fn read_selection(&self, path: &str, selection: &Selection, out: &mut [u8]) -> Result<bool, Error> {
+        if self.take_ahead(path, selection, out).map_err(|error| self.error(path, error))? {
+            return Ok(true);
+        }
         let store = self.with_chunks(path, selection)?;
-        self.read_into(&store, path, selection, out).map_err(|error| self.error(path, error))
+        self.read_into(&store, path, selection, out).map_err(|error| self.error(path, error))?;
+        let array = store.hierarchy.array(path).filter(|_| self.walks.is_some());
+        Ok(array.is_some_and(|array| !self.is_local(&store, array)))
     }
 
     /// Reads the selected elements of an array of strings or byte strings of variable length, in row-major order of the
@@ -468,7 +491,7 @@ impl ArrayReader {
     }
 
     fn reading<'a>(&'a self, path: &'a str, note: &'a place::Missing<'a>) -> Reading<'a> {
-        Reading { path, cache: self.cache.as_ref(), missing: self.missing.as_ref().map(|_| note) }
+        Reading { path, cache: self.cache.as_deref(), missing: self.missing.as_ref().map(|_| note) }
     }
 
     fn run<'p, W: Work<Part<'p>>>(
@@ -479,9 +502,6 @@ impl ArrayReader {
         work: &W,
         cached: impl Fn(&mut Part<'p>) -> bool + Sync,
     ) -> Result<(), ArrayError> {
-        let files = self.files(store);
-        let mut sources = plan.array.chunks.references.iter().map(|column| column.source);
-        let is_local = sources.all(|source| files.is_local(source));
         let placed = |mut part: Part<'p>| {
             let place = match part.bytes {
                 Stored::At(place) => Some(place),
@@ -490,7 +510,14 @@ impl ArrayReader {
             let is_cached = place.is_some() && !part.is_plain && cached(&mut part);
             (part, place.filter(|_| !is_cached))
         };
-        run::run(parts.map(|part| part.map(placed)), plan.extent(is_local), files, work)
+        let extent = plan.extent(self.is_local(store, plan.array));
+        run::run(parts.map(|part| part.map(placed)), extent, self.files(store), work)
+    }
+
+    /// Returns whether all chunks of an array can be read without waiting.
+    fn is_local(&self, store: &VirtualStore, array: &Array) -> bool {
+        let files = self.files(store);
+        array.chunks.references.iter().all(|column| files.is_local(column.source))
     }
 }
 
