@@ -118,9 +118,6 @@ impl Scalar {
             return Some(Self::Text(Arc::new(text.trim_end_matches('\0').to_owned())));
         }
         let element = FillValue::Fixed(Bytes::copy_from_slice(bytes));
-        if let DataType::FixedText(_) = data_type {
-            return Self::of_json(&element.to_json(data_type, ZarrFormat::V3).ok()?);
-        }
         if data_type.is_integer() {
             let int = element.to_i128(data_type)?;
             let signed = i64::try_from(int).map(Self::Int);
