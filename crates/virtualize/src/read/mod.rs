@@ -353,8 +353,7 @@ impl ArrayReader {
         let read = self.read_selection(path, selection, out);
         match read {
             Ok(true) => self.read_ahead(path, selection),
-            Ok(false) => {}
-            Err(_) => self.forget(path),
+            _ => self.forget(path),
         }
         read.map(drop)
     }
