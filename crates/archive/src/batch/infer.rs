@@ -57,13 +57,12 @@ impl Batch {
             Remedy::turn_on(OptionName::ConcatDim, "join the files along a dimension that they have")
                 .or(Remedy::turn_on(OptionName::StackDim, "add a new dimension"))
                 .or(Remedy::turn_on(OptionName::Each, "write one output per file"));
-        let missing = |reason: &str| {
-            let message = format!("no dimension to combine files along{reason}");
-            Err(Error::usage(&message, Some(remedy.clone())))
+        let refuse = |reason: &str| {
+            Error::usage(&format!("no dimension to combine files along{reason}"), Some(remedy.clone()))
         };
         // Standard input cannot be listed twice, and the files of catalogues have their times there.
         if !self.inputs.iter().all(|input| matches!(input, Input::Files(_))) {
-            return missing("");
+            return Err(refuse(""));
         }
         let (mut first, mut last): (Option<Item>, Option<Item>) = (None, None);
         self.for_each_listed(events, |items| {
@@ -76,10 +75,11 @@ impl Batch {
             Ok(())
         })
         .await?;
-        let Some(first) = first else { return missing("") };
-        let of_first = coordinates(&first, &self.layout, &self.options).await?;
+        let Some(first) = first else { return Err(refuse("")) };
+        let unread = |error: virtualize::Error| refuse(&format!(": {error}"));
+        let of_first = coordinates(&first, &self.layout, &self.options).await.map_err(unread)?;
         let of_last = match &last {
-            Some(last) => coordinates(last, &self.layout, &self.options).await?,
+            Some(last) => coordinates(last, &self.layout, &self.options).await.map_err(unread)?,
             None => BTreeMap::new(),
         };
         let differs = |(path, one): &(&NodePath, &Coordinate)| {
@@ -97,13 +97,19 @@ impl Batch {
         }
         let list = found.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
         match found.len() {
-            0 => missing(""),
+            0 => Err(refuse("")),
             1 => {
                 let text = format!("the files are combined along {list}, {reason}");
                 events.tell(Event::Note { text });
                 Ok(list)
             }
-            _ => missing(&format!(": the files differ in the coordinates {list}")),
+            _ => {
+                let message = format!("no single dimension to combine files along: {list} differ");
+                let options = found.into_iter().map(|name| (OptionName::ConcatDim, Some(name))).collect();
+                let all = Remedy::Together { options, effect: "combine them along each of these".into() };
+                let each = Remedy::turn_on(OptionName::Each, "write one output per file");
+                Err(Error::usage(&message, all.or(each)))
+            }
         }
     }
 }

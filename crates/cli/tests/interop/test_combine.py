@@ -367,4 +367,4 @@ def test_inferred_dimension(tmp_path):
         assert virtualize("batch", *inputs, "-o", output).status == 0
     assert json.loads(output.read_text()) == json.loads((tmp_path / "all.json").read_text())
     both = [files[0], tile(tmp_path / "corner.nc", time=1, lat=1)]
-    combined(tmp_path, "kerchunk-json", both, status=2, text="along: the files differ in the coordinates lat, time (use --concat-dim")
+    combined(tmp_path, "kerchunk-json", both, status=2, text="along: lat, time differ (use --concat-dim lat --concat-dim time to combine them")
