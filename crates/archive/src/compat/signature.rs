@@ -26,7 +26,7 @@ use crate::{
         Grid,
         calendar::time_units,
         grid::transforms_agree,
-        scalar::{MISSING, Sentinels, converted, elements, is_number, packing},
+        scalar::{MISSING, Packing, Sentinels, converted, elements, is_number, packing},
     },
 };
 
@@ -253,6 +253,10 @@ impl ArraySignature {
         if band_axis(array).is_some_and(grows) {
             forget_bands(&mut attributes);
         }
+        // Packing that differs becomes variables along a dimension.
+        if !is_copied && roles.iter().any(|role| *role != DimRole::Invariant) && has_packing(array) {
+            Packing::ATTRIBUTES.iter().for_each(|name| drop(attributes.remove(*name)));
+        }
         Self {
             data_type: type_name(&array.data_type),
             dimensions: array.dimension_names.clone(),
@@ -349,6 +353,10 @@ const GROUP_TRANSFORM: &str = "spatial:transform";
 
 /// Replaces the units of times that are converted, so that they are equal.
 const ANY_TIME: &str = "<unit> since <date>";
+
+fn has_packing(array: &Array) -> bool {
+    is_number(&array.data_type) && Packing::of(&array.attributes).is_some()
+}
 
 /// Returns the attributes on which the meaning of an array's values depends. Times that are `converted` may count from any
 /// reference time.

@@ -33,7 +33,7 @@ use crate::{
     values::index,
     values::{
         grid::values_agree,
-        scalar::{Given, Sentinels, is_number, packing},
+        scalar::{Given, Packing, Sentinels, is_number, packing},
         variable,
     },
 };
@@ -358,6 +358,8 @@ pub(super) struct Growing<'a> {
     pub(super) pieces: Pieces,
     /// Its merged attributes.
     pub(super) attributes: MergedAttributes,
+    /// Packing in files where it is not that of the first file, by block. Empty if it need not be a variable.
+    packings: HashMap<u32, Packing>,
     pub(super) files: Files<'a>,
     options: ArrayOptions,
 }
@@ -380,6 +382,8 @@ pub(super) struct ArrayOptions {
 #[derive(Clone, Debug)]
 pub(super) struct Compared {
     form: Form,
+    /// Packing, if it is not that of the first file.
+    packing: Option<Packing>,
     units: u32,
     /// Number of chunks if none is missing.
     all_chunks: Option<u64>,
@@ -409,6 +413,7 @@ impl<'a> Growing<'a> {
         first.chunks = ChunkManifest::default();
         Self {
             attributes: MergedAttributes::new(&first.attributes),
+            packings: HashMap::new(),
             first,
             first_block,
             always_copied: is_copied,
@@ -496,7 +501,9 @@ impl<'a> Growing<'a> {
             && units != roles::text(&self.first.attributes, "units");
         let units = units.filter(|_| has_other_units);
         let form = self.form(array);
+        let packing = Packing::of(&array.attributes);
         Ok(Compared {
+            packing: packing.filter(|_| packing != Packing::of(&self.first.attributes)),
             all_chunks: form.counts().iter().try_fold(1_u64, |all, n| all.checked_mul(*n)),
             units: self.pieces.intern_units(units).ok_or(Problem::TOO_LARGE)?,
             form,
@@ -558,6 +565,9 @@ impl<'a> Growing<'a> {
         let place = || files.place(block, roles);
         let piece = (block, form, compared.units);
         pieces.push(place, piece, read.values, (read.digest, read.chunks)).ok_or(Problem::TOO_LARGE)?;
+        if !self.always_copied && self.varies() {
+            self.packings.extend(compared.packing.map(|packing| (block, packing)));
+        }
         if !self.always_copied && self.varies() && self.pieces.kept() > MAX_KEPT {
             self.pieces.drop_values();
         }
@@ -581,7 +591,9 @@ impl<'a> Growing<'a> {
                 return Err(problem.with(var("first", "keep the first file's values")));
             }
         };
-        if is_same && form.layout.shape == compared.form.layout.shape {
+        let packing = self.pieces.get(there).and_then(|piece| self.packings.get(&piece.block));
+        let is_packed_alike = !self.varies() || packing == compared.packing.as_ref();
+        if is_same && is_packed_alike && form.layout.shape == compared.form.layout.shape {
             return Ok(());
         }
         let url = self.url_of(there);
@@ -664,8 +676,24 @@ impl<'a, 'b> Finish<'a, 'b> {
                 continue;
             }
             self.joiner.notes.extend(growing.attributes.notes(&path));
-            match (self.array(&path, &mut growing), level) {
-                (Ok((array, chunks)), _) => self.put(&path, array, chunks)?,
+            let array = self.array(&path, &mut growing).and_then(|(mut array, chunks)| {
+                let packing = self.packing(&path, &growing, &mut array)?;
+                Ok((array, chunks, packing))
+            });
+            match (array, level) {
+                (Ok((array, chunks, packing)), _) => {
+                    self.put(&path, array, chunks)?;
+                    for (name, array) in packing {
+                        let path = node::join(node::parent(&path), &name);
+                        if self.arrays.contains_key(&path) || self.joiner.whole.node(&path).is_some() {
+                            let problem =
+                                Problem::of("the files have an array of the name that its packing needs");
+                            return Err(CombineError::array(growing.url(), &path, problem));
+                        }
+                        let chunks = ArrayChunks::Inline(array.chunks.inline.clone());
+                        self.put(&path, array, chunks)?;
+                    }
+                }
                 (Err(problem), Some(level)) => self.joiner.drop_level(&level, problem),
                 (Err(problem), None) => return Err(CombineError::array(growing.url(), &path, problem)),
             }
@@ -749,6 +777,66 @@ impl<'a, 'b> Finish<'a, 'b> {
         let counts = array.chunk_grid.counts(&array.shape);
         let placing = Placing::new(path, (growing, self.blocks), &geometry, &storage, counts)?;
         Ok((array, ArrayChunks::Placed(Box::new(placing))))
+    }
+
+    /// Replaces packing that differs between files by variables along the dimension on which it depends. Returns them by
+    /// name.
+    fn packing(
+        &mut self,
+        path: &str,
+        growing: &Growing<'_>,
+        array: &mut Array,
+    ) -> Result<Vec<(String, Array)>> {
+        let Some(first) = Packing::of(&growing.first.attributes).filter(|_| !growing.packings.is_empty())
+        else {
+            return Ok(Vec::new());
+        };
+        let sizes = self.sizes(path);
+        // The packing at each place along a dimension, if it depends on no other one.
+        let along = |dimension: usize, places: usize| -> Option<Vec<Packing>> {
+            let mut found = vec![None; places];
+            for part in growing.pieces.iter() {
+                let block = growing.pieces.get(part)?.block;
+                let packing = growing.packings.get(&block).copied().unwrap_or(first);
+                let place = found.get_mut(index(*growing.place_of(part).get(dimension)?))?;
+                if *place.get_or_insert(packing) != packing {
+                    return None;
+                }
+            }
+            Some(found.into_iter().map(|place| place.unwrap_or(first)).collect())
+        };
+        let varying = growing.roles.iter().zip(&sizes).zip(&self.names).enumerate();
+        let mut varying = varying.filter(|(_, ((role, _), _))| **role != DimRole::Invariant);
+        let found = varying.find_map(|(n, ((_, sizes), name))| Some((name, sizes, along(n, sizes.len())?)));
+        let (dimension, sizes, packings) = found.ok_or_else(|| {
+            Problem::of("scale_factor and add_offset depend on several dimensions")
+                .with(var("drop", "leave it out"))
+        })?;
+        let total = sizes.iter().try_fold(0, |sum: u64, size| sum.checked_add(*size));
+        if total.is_none_or(|total| total > self.options.most_inline / 8) {
+            return Err(Problem::TOO_LARGE);
+        }
+        let numbers: [fn(&Packing) -> Option<f64>; 2] = [|one| one.scale_factor, |one| one.add_offset];
+        let mut variables = Vec::new();
+        for ((attribute, number), neutral) in Packing::ATTRIBUTES.into_iter().zip(numbers).zip([1.0, 0.0]) {
+            array.attributes.remove(attribute);
+            if packings.iter().all(|packing| number(packing).is_none()) {
+                continue;
+            }
+            let name = format!("{}_{attribute}", node::name(path));
+            let each = packings.iter().zip(sizes).flat_map(|(packing, size)| {
+                let repeated = usize::try_from(*size).unwrap_or(usize::MAX);
+                std::iter::repeat_n(number(packing).unwrap_or(neutral), repeated)
+            });
+            let description = format!("{attribute} of {}", node::name(path));
+            let variable = values::floats(dimension, each.collect(), &description, self.joiner.whole.format);
+            variables.push((name.clone(), variable.ok_or(Problem::TOO_LARGE)?));
+            array.attributes.insert(format!("{attribute}_variable"), name.into());
+        }
+        let names = variables.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" and ");
+        let text = format!("its packing differs between files: {names} along {dimension}");
+        self.joiner.notes.insert(Note::new(path, text));
+        Ok(variables)
     }
 
     /// Returns whether some place has no part of the array. Fails if a file lacks an array that is not optional.

@@ -55,6 +55,28 @@ pub(super) fn array(name: &str, mut given: Vec<Given>, format: ZarrFormat) -> Op
     Some(array)
 }
 
+/// Returns a variable of float64 along a dimension.
+pub(super) fn floats(
+    dimension: &str,
+    numbers: Vec<f64>,
+    description: &str,
+    format: ZarrFormat,
+) -> Option<Array> {
+    let length = numbers.len() as u64;
+    let mut array = Array {
+        shape: vec![length],
+        data_type: DataType::Float64,
+        chunk_grid: ChunkGrid::Regular(vec![length]),
+        fill_value: (format == ZarrFormat::V3).then(|| FillValue::zero(&DataType::Float64)),
+        codecs: Vec::new(),
+        dimension_names: vec![Some(dimension.to_owned())],
+        attributes: [("long_name".to_owned(), description.into())].into_iter().collect(),
+        chunks: ChunkManifest::default(),
+    };
+    set_inline_values(&mut array, numbers.into_iter().flat_map(f64::to_le_bytes).collect())?;
+    Some(array)
+}
+
 /// Inlines scalars as strings, `int64` or `float64`: the first type that represents all of them.
 fn fill(array: &mut Array, scalars: &[Scalar]) -> Option<()> {
     let texts = scalars.iter().map(|scalar| match scalar {

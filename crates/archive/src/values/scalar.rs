@@ -286,6 +286,28 @@ pub(crate) fn packing(attributes: &Map<String, Value>) -> Option<&'static str> {
     ["scale_factor", "add_offset", "_Unsigned"].into_iter().find(|name| attributes.contains_key(*name))
 }
 
+/// Scale factor and offset of an array's stored numbers (CF conventions, 8.1).
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Packing {
+    pub(crate) scale_factor: Option<f64>,
+    pub(crate) add_offset: Option<f64>,
+}
+
+impl Packing {
+    /// The attributes of [`Self::scale_factor`] and [`Self::add_offset`].
+    pub(crate) const ATTRIBUTES: [&str; 2] = ["scale_factor", "add_offset"];
+
+    /// Returns the packing of an array with these attributes; `None` if they are not finite numbers.
+    pub(crate) fn of(attributes: &Map<String, Value>) -> Option<Self> {
+        let number = |name: &str| match attributes.get(name) {
+            None => Some(None),
+            Some(value) => value.as_f64().filter(|number| number.is_finite()).map(Some),
+        };
+        let [scale_factor, add_offset] = Self::ATTRIBUTES.map(number);
+        Some(Self { scale_factor: scale_factor?, add_offset: add_offset? })
+    }
+}
+
 /// Attributes that name values which mean "missing".
 pub(crate) const MISSING: [&str; 2] = ["_FillValue", "missing_value"];
 

@@ -1,7 +1,7 @@
 """The xarray backend: ``xarray.open_dataset(url, engine="virtualize")``."""
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Unpack, override
 
 import numpy as np
@@ -9,6 +9,7 @@ from xarray import Dataset, DataTree, Variable
 from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint
 from xarray.backends.store import StoreBackendEntrypoint
 from xarray.coding.strings import create_vlen_dtype  # pyright: ignore[reportUnknownVariableType]
+from xarray.coding.variables import CFMaskCoder
 from xarray.core import indexing
 
 from virtualize._array import VirtualArray, VirtualGroup, file_of
@@ -106,7 +107,7 @@ class VirtualizeBackend(BackendEntrypoint):
         if overview_level is not None:
             group = f"{(group or '').rstrip('/')}/{overview_level + 1}".lstrip("/")
         ds: Dataset = _ENTRYPOINT.open_dataset(
-            _DataStore(_group(_opened(filename_or_obj, store, decoded, options), group)),
+            _DataStore(_group(_opened(filename_or_obj, store, decoded, options), group), mask_and_scale),
             mask_and_scale=mask_and_scale,
             decode_times=decode_times,
             concat_characters=concat_characters,
@@ -136,7 +137,7 @@ class VirtualizeBackend(BackendEntrypoint):
         decoders = {name: options.pop(name) for name in _DECODERS if name in options}
         opened = _opened(filename_or_obj, store, decoded, options)
         return {
-            path: _ENTRYPOINT.open_dataset(_DataStore(found), **decoders)
+            path: _ENTRYPOINT.open_dataset(_DataStore(found, decoders.get("mask_and_scale", True)), **decoders)
             for path, found in _walk(_group(opened, group), "/" if group is None else ".")
         }
 
@@ -191,8 +192,9 @@ def _walk(group: VirtualGroup, path: str) -> Iterator[tuple[str, VirtualGroup]]:
 class _DataStore(AbstractDataStore):
     """A group, with variables and attributes as they are in the file."""
 
-    def __init__(self, group: VirtualGroup) -> None:
+    def __init__(self, group: VirtualGroup, mask_and_scale: Any) -> None:
         self._group = group
+        self._mask_and_scale = mask_and_scale
 
     def get_encoding(self) -> dict[str, Any]:
         """Return the names of unlimited dimensions, with which xarray writes them again."""
@@ -204,7 +206,19 @@ class _DataStore(AbstractDataStore):
 
     def get_variables(self) -> dict[str, Variable]:
         arrays = {name: self._group[name] for name in self._group.array_keys()}
-        return {name: _variable(array) for name, array in arrays.items() if isinstance(array, VirtualArray)}
+        variables = {name: _variable(array) for name, array in arrays.items() if isinstance(array, VirtualArray)}
+        packing = {name: _packing(variable, variables) for name, variable in variables.items()}
+        unpacked = {
+            name: _unpacked(name, variables[name], [variables[factor] for factor in factors])
+            for name, factors in packing.items()
+            if factors and self._decodes(name)
+        }
+        used = {factor for name in unpacked for factor in packing[name]}
+        return {name: variable for name, variable in (variables | unpacked).items() if name not in used}
+
+    def _decodes(self, name: str) -> bool:
+        decodes = self._mask_and_scale
+        return bool(decodes.get(name, True) if isinstance(decodes, Mapping) else decodes is None or decodes)
 
 
 def _variable(array: VirtualArray) -> Variable:
@@ -213,6 +227,26 @@ def _variable(array: VirtualArray) -> Variable:
     dims = [name or f"{own}_dim_{axis}" for axis, name in enumerate(array.dims)]
     data = indexing.LazilyIndexedArray(_LazyArray(array))
     return Variable(dims, data, _decoded(array.attrs), _encoding(array, dims))
+
+
+_PACKING = ("scale_factor_variable", "add_offset_variable")
+
+
+def _packing(variable: Variable, variables: dict[str, Variable]) -> list[str]:
+    """Return the names of the variables that hold the packing of joined files, if it differs between them."""
+    names = [variable.attrs[name] for name in _PACKING if name in variable.attrs]
+    return names if all(name in variables for name in names) else []
+
+
+def _unpacked(name: str, packed: Variable, factors: list[Variable]) -> Variable:
+    """Return a variable that xarray has not to unpack any more, with missing values as NaN."""
+    kinds = [kind for kind in _PACKING if kind in packed.attrs]
+    masked: Any = CFMaskCoder().decode(packed, name)
+    data = indexing.LazilyIndexedArray(_UnpackedArray(masked, dict(zip(kinds, factors, strict=True))))
+    attributes = {key: value for key, value in masked.attrs.items() if key not in _PACKING}
+    of_integers = ("dtype", "_FillValue", "missing_value", "_Unsigned")
+    encoding = {key: value for key, value in masked.encoding.items() if key not in of_integers}
+    return Variable(packed.dims, data, attributes, encoding)
 
 
 def _decoded(attributes: dict[str, Any]) -> dict[str, Any]:
@@ -266,3 +300,38 @@ class _LazyArray(BackendArray):
         import asyncio
 
         return await asyncio.to_thread(self.__getitem__, key)
+
+
+class _UnpackedArray(BackendArray):
+    """An array of stored numbers whose packing is in other variables."""
+
+    __slots__ = ("_factors", "_packed", "dtype", "shape")
+
+    def __init__(self, packed: Any, factors: dict[str, Variable]) -> None:
+        self._packed = packed
+        self._factors = factors
+        self.shape = packed.shape
+        self.dtype: np.dtype[Any] = np.dtype(np.float64)
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        values = np.array(_at(self._packed._data, key), dtype=np.float64)
+        for kind, operation in (("scale_factor_variable", np.multiply), ("add_offset_variable", np.add)):
+            if kind in self._factors:
+                # Repeated along the other dimensions without being copied.
+                factor = self._factors[kind].set_dims(dict(self._packed.sizes))
+                operation(values, _at(indexing.NumpyIndexingAdapter(factor.values), key), out=values)
+        return values
+
+    @override
+    async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
+        import asyncio
+
+        return await asyncio.to_thread(self.__getitem__, key)
+
+
+def _at(array: Any, key: indexing.ExplicitIndexer) -> Any:
+    if isinstance(key, indexing.VectorizedIndexer):
+        return array.vindex[key]
+    if isinstance(key, indexing.OuterIndexer):
+        return array.oindex[key]
+    return array[key]
