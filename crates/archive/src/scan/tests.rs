@@ -41,25 +41,25 @@ fn files_that_lack_an_optional_array_are_of_the_first_group() {
     let optional = Layout { optional: BTreeSet::from(["t2m".to_owned()]), ..layout() };
     let (one, mut without, mut other) = (member(0, 31), member(31, 28), member(59, 31));
     without.hierarchy.root.children.remove("t2m");
-    attribute(&mut other, "t2m", "scale_factor", json!(0.5));
+    attribute(&mut other, "t2m", "units", json!("degC"));
     let eras = eras(&[one, without, other], &optional);
-    // A file without the array is compatible with the first; one with a different scale is not.
+    // A file without the array is compatible with the first; one with other units is not.
     let stretches = eras.stretches();
     assert_eq!(
         stretches.iter().map(|stretch| (stretch.era, stretch.files.len())).collect::<Vec<_>>(),
         [(0, 2), (1, 1)]
     );
     let differences = stretches[1].differences.as_ref().unwrap();
-    assert_eq!(differences[0].to_string(), "/t2m: attribute scale_factor: 0.01 → 0.5");
+    assert_eq!(differences[0].to_string(), "/t2m: attribute units: \"K\" → \"degC\"");
 }
 
 #[test]
 fn eras_are_in_the_order_of_their_coordinates() {
     // Listed in another order; the third month belongs to another era, and has another reference day.
-    let files = [(60, 31, 0.01), (0, 31, 0.01), (91, 30, 0.01), (31, 29, 0.02)];
-    let members = files.map(|(day, days, scale)| {
+    let files = [(60, 31, "K"), (0, 31, "K"), (91, 30, "K"), (31, 29, "degC")];
+    let members = files.map(|(day, days, units)| {
         let mut member = member(day, days);
-        attribute(&mut member, "t2m", "scale_factor", json!(scale));
+        attribute(&mut member, "t2m", "units", json!(units));
         member
     });
     let eras = eras(&members, &layout());
@@ -82,5 +82,5 @@ fn eras_are_in_the_order_of_their_coordinates() {
     assert!(stretches[0].differences.is_none());
     let back: Vec<_> =
         stretches[2].differences.iter().flat_map(|all| all.iter()).map(ToString::to_string).collect();
-    assert_eq!(back, ["/t2m: attribute scale_factor: 0.02 → 0.01"]);
+    assert_eq!(back, ["/t2m: attribute units: \"degC\" → \"K\""]);
 }

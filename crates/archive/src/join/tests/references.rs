@@ -169,7 +169,7 @@ fn arrays_that_no_signature_has_must_agree() {
         ("fill value none", &|other| other.fill_value = None),
         ("fill value", &|other| other.fill_value = FillValue::from_i128(&DataType::Int32, 7).exact()),
         ("scale_factor", &|other| {
-            other.attributes.insert("scale_factor".to_owned(), 0.1.into());
+            other.attributes.insert("scale_factor".to_owned(), "0.1".into());
         }),
         ("_FillValue", &|other| {
             other.attributes.insert("_FillValue".to_owned(), 7.into());
