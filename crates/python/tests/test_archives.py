@@ -234,5 +234,4 @@ def test_several_files_open_as_one_dataset(tmp_path: Path) -> None:
         xr.testing.assert_equal(found, expected)
         xr.testing.assert_equal(pickle.loads(pickle.dumps(found)), expected)
     assert virtualize.open(files[:2], concat_dim="time").to_xarray().sizes["time"] == 8
-    with pytest.raises(virtualize.Error, match="concat_dim"):
-        virtualize.open(files)
+    xr.testing.assert_equal(virtualize.open_dataset(files), expected)

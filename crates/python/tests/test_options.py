@@ -108,7 +108,7 @@ def test_errors_of_the_arguments(tmp_path: Path) -> None:
     with pytest.raises(virtualize.OptionError, match=r"extension selects no format .* give format"):
         virtualize.batch("a.nc", tmp_path / "out", concat_dim="time")
     with pytest.raises(virtualize.OptionError, match="concat_dim=… to join"):
-        virtualize.batch("a.nc", tmp_path / "out.json")
+        virtualize.batch("fixtures/hdf5/chunked.h5", tmp_path / "out.json")
 
 
 def test_values_have_several_forms(tmp_path: Path) -> None:
