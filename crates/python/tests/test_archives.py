@@ -235,3 +235,45 @@ def test_several_files_open_as_one_dataset(tmp_path: Path) -> None:
         xr.testing.assert_equal(pickle.loads(pickle.dumps(found)), expected)
     assert virtualize.open(files[:2], concat_dim="time").to_xarray().sizes["time"] == 8
     xr.testing.assert_equal(virtualize.open_dataset(files), expected)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_packing_that_differs_is_unpacked(tmp_path: Path, name: str) -> None:
+    files = []
+    for k in range(4):
+        files.append(tmp_path / f"{k}.nc")
+        numbers = np.random.default_rng(k).integers(0, 99, (2, 3)).astype("f8")
+        numbers[0, k % 3] = np.nan
+        offset = {"add_offset": 0.1 * k} if k % 2 else {}
+        data = {"a": (("time", "x"), numbers / 10 + k), "b": (("time", "x"), numbers), "age": ("time", numbers[1])}
+        ds = xr.Dataset(data, {"time": ("time", [2 * k, 2 * k + 1], {"units": "days since 2000-01-01"})})
+        ds["age"].attrs["units"] = "days"
+        encoding = {
+            "a": {"dtype": "i2", "scale_factor": 0.01 * (k + 1), "_FillValue": -9, **offset},
+            "b": {"dtype": "i4", "scale_factor": 0.5, "_FillValue": -9},
+            "age": {"dtype": "u1", "scale_factor": 1.0 + k, "_FillValue": 255},
+        }
+        ds.to_netcdf(files[-1], engine="h5netcdf", encoding=encoding)
+    virtualize.batch(files[:3], tmp_path / name)
+    virtualize.batch(files, tmp_path / name, **({} if name == "all.json" else {"overwrite": True}))
+    opened = [xr.open_dataset(file, engine="h5netcdf", decode_timedelta=True) for file in files]
+    expected = xr.concat(opened, "time", data_vars="minimal").load()
+    found = xr.open_dataset(tmp_path / name, engine="virtualize", decode_timedelta=True)
+    xr.testing.assert_equal(found, expected)
+    assert found["a"].dtype == np.float64 and not any("_variable" in key for key in found["a"].attrs)
+    xr.testing.assert_equal(pickle.loads(pickle.dumps(found)), expected)
+    points = {"time": xr.DataArray([7, 0, 3], dims="p"), "x": xr.DataArray([2, 0, 1], dims="p")}
+    for selection in ({"time": slice(5, 0, -2), "x": 1}, {"time": [6, 1], "x": [2, 0]}, points):
+        xr.testing.assert_equal(found.isel(selection), expected.isel(selection))
+    xr.testing.assert_equal(found.chunk(time=3).mean("time"), expected.mean("time"))
+    # What is written again has lost nothing.
+    found.to_netcdf(tmp_path / "again.nc", engine="h5netcdf")
+    again = xr.open_dataset(tmp_path / "again.nc", engine="h5netcdf", decode_timedelta=True)
+    xr.testing.assert_equal(again, expected)
+    raw = xr.open_dataset(tmp_path / name, engine="virtualize", mask_and_scale={"a": False})
+    assert raw["a"].dtype == np.int16 and raw["a"].attrs["scale_factor_variable"] == "a_scale_factor"
+    np.testing.assert_array_equal(raw["a_scale_factor"], np.repeat([0.01, 0.02, 0.03, 0.04], 2))
+    np.testing.assert_array_equal(raw["a_add_offset"], np.repeat([0, 0.1, 0, 0.1 * 3], 2))
+    assert "b_scale_factor" not in raw
+    tree = xr.open_datatree(tmp_path / name, engine="virtualize")
+    xr.testing.assert_equal(tree["a"].drop_vars("time"), expected["a"].drop_vars("time"))

@@ -113,6 +113,21 @@ def open_dataset(references, zarr_format, group="", **remote):
                                zarr_format=zarr_format, chunks=None)
 
 
+def unpacked(ds):
+    """Returns a dataset of joined files, unpacked with the variables that hold their packing."""
+    used = set()
+    for name, variable in ds.variables.items():
+        for attribute, operation in (("scale_factor_variable", np.multiply), ("add_offset_variable", np.add)):
+            if factor := variable.attrs.get(attribute):
+                with_attributes = ds[name].attrs
+                ds = ds.assign({name: operation(ds[name], ds[factor]).transpose(*variable.dims).assign_attrs(with_attributes)})
+                used.add(factor)
+    for variable in ds.variables.values():
+        for attribute in ("scale_factor_variable", "add_offset_variable"):
+            variable.attrs.pop(attribute, None)
+    return ds.drop_vars(used)
+
+
 def decoded(ds, name, mask_and_scale):
     """Returns a variable as decoded by xarray."""
     import xarray as xr

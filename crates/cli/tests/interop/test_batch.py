@@ -11,7 +11,7 @@ from slow_s3 import SlowS3
 DAYS = 12
 
 
-def day(path, k, *, scale=0.01, units="hours since 2020-01-01", start=None):
+def day(path, k, *, unit="K", units="hours since 2020-01-01", start=None):
     """Writes a day of packed numbers, as in archives."""
     import netCDF4
     with netCDF4.Dataset(path, "w") as d:
@@ -24,7 +24,7 @@ def day(path, k, *, scale=0.01, units="hours since 2020-01-01", start=None):
             d.createVariable(name, "f4", (name,))[:] = np.linspace(0, 10, size)
         v = d.createVariable("t2m", "i2", ("time", "lat", "lon"), zlib=True, shuffle=True, chunksizes=(4, 4, 6), fill_value=-32768)
         v.set_auto_maskandscale(False)
-        v.scale_factor, v.add_offset = scale, 273.15
+        v.scale_factor, v.add_offset, v.units = 0.01, 273.15, unit
         v[:] = np.random.default_rng(k).integers(-3000, 3000, (8, 4, 6))
         d.title = "days"
     return path
@@ -128,10 +128,10 @@ def test_names_give_coordinates_along_a_new_dimension(tmp_path):
 
 
 def test_files_that_disagree_are_not_merged(days, tmp_path):
-    other = day(tmp_path / "other.nc", 30, scale=0.02)
+    other = day(tmp_path / "other.nc", 30, unit="degC")
     out = tmp_path / "out.json"
     run = batch(*days, other, "--concat-dim", "time", "-o", out, status=1)
-    assert "scale_factor" in run.stderr and "--on-mismatch" in run.stderr and not out.exists()
+    assert "units" in run.stderr and "--on-mismatch" in run.stderr and not out.exists()
     import xarray as xr
     # Files in the journal are not read again to combine them differently.
     run = batch(*days, other, "--concat-dim", "time", "-o", out, "--on-mismatch", "skip")

@@ -8,7 +8,7 @@ from rasterio.transform import from_origin
 
 # Attribute, and two values. From CF conventions 1.12, the NetCDF Users Guide, xarray, HDF-EOS5, ODIM_H5.
 PAIRS = {
-    "scale_factor": (0.5, 0.25), "add_offset": (1.0, 2.0), "_FillValue": (np.int32(-1), np.int32(-2)), "missing_value": (np.int32(3), np.int32(4)),
+    "_FillValue": (np.int32(-1), np.int32(-2)), "missing_value": (np.int32(3), np.int32(4)),
     "valid_min": (np.int32(0), np.int32(1)), "valid_max": (np.int32(8), np.int32(9)), "valid_range": (np.array([0, 5], "i4"), np.array([0, 6], "i4")),
     "_Unsigned": ("true", "false"), "_Encoding": ("utf-8", "latin-1"), "dtype": ("bool", "int64"), "units": ("K", "degC"),
     "units_metadata": ("temperature: on_scale", "temperature: difference"), "flag_values": (np.array([0, 1], "i4"), np.array([1, 2], "i4")),
@@ -77,8 +77,6 @@ def tif(path, k, *, scales=None, offsets=None, units=None, crs="EPSG:32633", siz
 IMAGES = {
     "scales": dict(one=dict(scales=(0.1, 0.2)), other=dict(scales=(0.5, 0.9)), says="scales"),
     "offsets": dict(one=dict(offsets=(1, 2)), other=dict(offsets=(3, 4)), says="offsets"),
-    "one scale of all bands": dict(one=dict(scales=(0.1, 0.1)), other=dict(scales=(0.2, 0.2)), says="scale_factor"),
-    "scale in one of them": dict(one=dict(), other=dict(scales=(0.2, 0.2)), says="scale_factor or add_offset"),
     "units": dict(one=dict(units=("m", "K")), other=dict(units=("K", "m")), says="units"),
     "nodata": dict(one=dict(nodata=1), other=dict(nodata=2), says="fill value or _FillValue"),
     "palette": dict(one=dict(count=1, colors={0: (1, 2, 3)}), other=dict(count=1, colors={0: (3, 2, 1)}), says="color_map"),

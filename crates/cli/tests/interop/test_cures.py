@@ -7,7 +7,7 @@ import netCDF4
 import numpy as np
 import pytest
 import xarray as xr
-from clients import seeds, virtualize
+from clients import seeds, unpacked, virtualize
 
 ARCHIVES_PER_SEED = 10
 
@@ -104,7 +104,7 @@ def check(output, originals, group, n):
     """Compares each element with that of the file it came from. Returns the idents."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        got = xr.open_dataset(str(output), engine="kerchunk", group=group).load()
+        got = unpacked(xr.open_dataset(str(output), engine="kerchunk", group=group).load())
     idents = got.ident.values
     of_files = sorted({int(ident) // 1000 for ident in idents})
     for name, variable in got.variables.items():
