@@ -245,7 +245,7 @@ def test_packing_that_differs_is_unpacked(tmp_path: Path, name: str) -> None:
         numbers = np.random.default_rng(k).integers(0, 99, (2, 3)).astype("f8")
         numbers[0, k % 3] = np.nan
         offset = {"add_offset": 0.1 * k} if k % 2 else {}
-        data = {"a": (("time", "x"), numbers / 10 + k), "b": (("time", "x"), numbers), "age": ("time", numbers[1])}
+        data = {"a": (("time", "x"), numbers / 10 + k), "b": (("time", "x"), numbers), "age": ("time", numbers[:, 0])}
         ds = xr.Dataset(data, {"time": ("time", [2 * k, 2 * k + 1], {"units": "days since 2000-01-01"})})
         ds["age"].attrs["units"] = "days"
         encoding = {
