@@ -1,7 +1,7 @@
 """The xarray backend: ``xarray.open_dataset(url, engine="virtualize")``."""
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, Unpack, override
 
 import numpy as np
@@ -35,7 +35,8 @@ _FOR_ZARR = {"unpack", "missing_value_convention"}
 # xarray gets the attributes of the file, not those of the references.
 _ATTRIBUTES_OF_REFERENCES = {"fill-value-dropped", "missing-value-dropped", "missing-value-as-fill-value"}
 
-# Both are incompletely typed.
+# These are incompletely typed.
+_ADAPTER: Any = indexing.NumpyIndexingAdapter
 _ENTRYPOINT: Any = StoreBackendEntrypoint()
 _TREE: Any = DataTree
 
@@ -217,8 +218,10 @@ class _DataStore(AbstractDataStore):
         return {name: variable for name, variable in (variables | unpacked).items() if name not in used}
 
     def _decodes(self, name: str) -> bool:
-        decodes = self._mask_and_scale
-        return bool(decodes.get(name, True) if isinstance(decodes, Mapping) else decodes is None or decodes)
+        # A mapping has a value for some of the variables.
+        of_name: Any = getattr(self._mask_and_scale, "get", None)
+        decodes = of_name(name, True) if of_name else self._mask_and_scale
+        return decodes is None or bool(decodes)
 
 
 def _variable(array: VirtualArray) -> Variable:
@@ -318,8 +321,9 @@ class _UnpackedArray(BackendArray):
         for kind, operation in (("scale_factor_variable", np.multiply), ("add_offset_variable", np.add)):
             if kind in self._factors:
                 # Repeated along the other dimensions without being copied.
-                factor = self._factors[kind].set_dims(dict(self._packed.sizes))
-                operation(values, _at(indexing.NumpyIndexingAdapter(factor.values), key), out=values)
+                factor: Any = self._factors[kind]
+                factors = factor.set_dims(dict(self._packed.sizes)).values
+                operation(values, _at(_ADAPTER(factors), key), out=values)
         return values
 
     @override
