@@ -425,6 +425,7 @@ fn index(number: &str) -> Option<u64> {
 }
 
 impl Growing {
+    /// Returns an array without chunks.
     fn of(document: ArrayDocument) -> Self {
         let counts = document.array.chunk_grid.counts(&document.array.shape);
         Self { document, counts, columns: HashMap::new(), inline: BTreeMap::new() }

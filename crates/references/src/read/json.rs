@@ -78,12 +78,13 @@ impl Reader {
     }
 
     fn entry(&mut self, key: &str, raw: RawEntry<'_>) -> Result<(), ReferencesError> {
-        if !self.is_second && raw.has_template() {
+        let is_chunk = !is_metadata(key);
+        if is_chunk && !self.is_second && raw.has_template() {
             self.builder.is_late = true;
             return Ok(());
         }
         let entry = resolve(key, raw, &self.templates)?;
-        if is_metadata(key) {
+        if !is_chunk {
             let Entry::Inline(text) = entry else {
                 return Err(ReferencesError::at(key, "metadata is stored in another file"));
             };

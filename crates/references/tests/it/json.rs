@@ -134,6 +134,10 @@ fn what_is_no_reference_is_named() {
         (refs(json!({"g/a/0.0": "base64:!"})), "base64"),
         (refs(json!({"x/.zarray": "{}"})), "x/.zarray: zarr_format"),
         (refs(json!({"x/.zarray": ["s3://b", 0, 5]})), "metadata is stored in another file"),
+        (
+            json!({"refs": refs(json!({"x/.zarray": ["{{u}}", 0, 5]})), "templates": {"u": "x"}}),
+            "metadata is stored in another file",
+        ),
         (refs(json!({".zarray": zarray(json!([1]), json!([1]))})), "inside an array"),
         (refs(json!({"g/a/b/.zarray": zarray(json!([1]), json!([1]))})), "inside an array"),
         (json!({"refs": refs(json!({"g/a/0.0": ["{{u"]})), "templates": {"u": "x"}}), "g/a/0.0"),
