@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use virtualize::{
-    ArrayValues, OptionName, Options, Remedy, open, read_array,
-    zarr::{NodePath, node},
+    OptionName, Options, Remedy, open,
+    zarr::{Array, NodePath, node},
 };
 
 use super::{Batch, options::dimensions_of};
@@ -12,22 +12,24 @@ use crate::{
     Along, Error, Item, Journal, Layout, Result,
     compat::is_coordinate,
     event::{Event, Events},
+    file::Wanted,
     list::Input,
     values::{Grid, calendar::is_time},
 };
 
-/// A coordinate of its own dimension.
-#[derive(PartialEq)]
+/// A coordinate variable: an array named like its only dimension.
 struct Coordinate {
     units: Option<String>,
-    values: ArrayValues,
+    digest: Option<String>,
+    grid: Option<Grid>,
 }
 
 impl Coordinate {
     /// Returns whether two coordinates are equal but for rounding.
     fn agrees(&self, other: &Self) -> bool {
-        let grids = || Grid::of(&self.values).zip(Grid::of(&other.values));
-        self == other || self.units == other.units && grids().is_some_and(|(one, two)| one.agrees(&two))
+        let grids = || self.grid.zip(other.grid);
+        self.units == other.units
+            && (self.digest == other.digest || grids().is_some_and(|(one, other)| one.agrees(&other)))
     }
 }
 
@@ -114,7 +116,7 @@ impl Batch {
     }
 }
 
-/// Reads the coordinates of a file that are those of a dimension.
+/// Reads the coordinate variables of a file.
 async fn coordinates(
     item: &Item,
     layout: &Layout,
@@ -123,13 +125,15 @@ async fn coordinates(
     let options = options.for_file();
     let mut store = open(&item.url, &options).await?;
     layout.drop_arrays(&mut store.hierarchy.root);
-    let mut found = BTreeMap::new();
-    for (path, array) in store.hierarchy.arrays() {
-        if is_coordinate(&path, array) {
-            let units = array.attributes.get("units").and_then(|units| units.as_str()).map(str::to_owned);
-            let values = read_array(&store, &path, &options.store).await?;
-            found.insert(path, Coordinate { units, values });
-        }
-    }
-    Ok(found)
+    let mut arrays = store.hierarchy.arrays();
+    arrays.retain(|(path, array)| is_coordinate(path, array));
+    let digests = arrays.iter().map(|(path, _)| path.clone()).collect();
+    let (_, mut digests, mut grids) =
+        Wanted { digests, ..Wanted::default() }.read(&store, &options.store).await?;
+    let coordinate = |(path, array): (NodePath, &Array)| {
+        let units = array.attributes.get("units").and_then(|units| units.as_str()).map(str::to_owned);
+        let coordinate = Coordinate { units, digest: digests.remove(&path), grid: grids.remove(&path) };
+        (path, coordinate)
+    };
+    Ok(arrays.into_iter().map(coordinate).collect())
 }

@@ -129,8 +129,8 @@ impl Batch {
     }
 
     /// Runs the batch, or resumes it from its journal. Without a dimension to combine files along, the only one whose
-    /// coordinate differs between the first and the last file is used. Needs a tokio runtime with I/O and time; files are read on all
-    /// of the runtime's threads.
+    /// coordinate differs between the first and the last file is used. Needs a tokio runtime with I/O and time; files are
+    /// read on all of the runtime's threads.
     ///
     /// # Errors
     /// [`Error`]. The output is then unchanged, except that outputs of single files may have been added.

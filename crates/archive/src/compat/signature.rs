@@ -254,8 +254,9 @@ impl ArraySignature {
             forget_bands(&mut attributes);
         }
         // Packing that differs becomes variables along a dimension.
-        if !is_copied && roles.iter().any(|role| *role != DimRole::Invariant) && has_packing(array) {
-            Packing::ATTRIBUTES.iter().for_each(|name| drop(attributes.remove(*name)));
+        let varies = roles.iter().any(|role| *role != DimRole::Invariant);
+        if !is_copied && varies && is_number(&array.data_type) && Packing::of(&array.attributes).is_some() {
+            Packing::ATTRIBUTES.iter().for_each(|(name, ..)| drop(attributes.remove(*name)));
         }
         Self {
             data_type: type_name(&array.data_type),
@@ -353,10 +354,6 @@ const GROUP_TRANSFORM: &str = "spatial:transform";
 
 /// Replaces the units of times that are converted, so that they are equal.
 const ANY_TIME: &str = "<unit> since <date>";
-
-fn has_packing(array: &Array) -> bool {
-    is_number(&array.data_type) && Packing::of(&array.attributes).is_some()
-}
 
 /// Returns the attributes on which the meaning of an array's values depends. Times that are `converted` may count from any
 /// reference time.

@@ -683,13 +683,7 @@ impl<'a, 'b> Finish<'a, 'b> {
             match (array, level) {
                 (Ok((array, chunks, packing)), _) => {
                     self.put(&path, array, chunks)?;
-                    for (name, array) in packing {
-                        let path = node::join(node::parent(&path), &name);
-                        if self.arrays.contains_key(&path) || self.joiner.whole.node(&path).is_some() {
-                            let problem =
-                                Problem::of("the files have an array of the name that its packing needs");
-                            return Err(CombineError::array(growing.url(), &path, problem));
-                        }
+                    for (path, array) in packing {
                         let chunks = ArrayChunks::Inline(array.chunks.inline.clone());
                         self.put(&path, array, chunks)?;
                     }
@@ -780,13 +774,13 @@ impl<'a, 'b> Finish<'a, 'b> {
     }
 
     /// Replaces packing that differs between files by variables along the dimension on which it depends. Returns them by
-    /// name.
+    /// path.
     fn packing(
         &mut self,
         path: &str,
         growing: &Growing<'_>,
         array: &mut Array,
-    ) -> Result<Vec<(String, Array)>> {
+    ) -> Result<Vec<(NodePath, Array)>> {
         let Some(first) = Packing::of(&growing.first.attributes).filter(|_| !growing.packings.is_empty())
         else {
             return Ok(Vec::new());
@@ -816,25 +810,31 @@ impl<'a, 'b> Finish<'a, 'b> {
         if total.is_none_or(|total| total > self.options.most_inline / 8) {
             return Err(Problem::TOO_LARGE);
         }
-        let numbers: [fn(&Packing) -> Option<f64>; 2] = [|one| one.scale_factor, |one| one.add_offset];
         let mut variables = Vec::new();
-        for ((attribute, number), neutral) in Packing::ATTRIBUTES.into_iter().zip(numbers).zip([1.0, 0.0]) {
+        let mut names = Vec::new();
+        for (attribute, neutral) in Packing::ATTRIBUTES {
             array.attributes.remove(attribute);
-            if packings.iter().all(|packing| number(packing).is_none()) {
+            if packings.iter().all(|packing| packing.number(attribute).is_none()) {
                 continue;
             }
             let name = format!("{}_{attribute}", node::name(path));
+            let variable_path = node::join(node::parent(path), &name);
+            if self.arrays.contains_key(&variable_path) || self.joiner.whole.node(&variable_path).is_some() {
+                let text = format!("the files have an array of the name that its packing needs, {name}");
+                return Err(Problem::new(text));
+            }
             let each = packings.iter().zip(sizes).flat_map(|(packing, size)| {
                 let repeated = usize::try_from(*size).unwrap_or(usize::MAX);
-                std::iter::repeat_n(number(packing).unwrap_or(neutral), repeated)
+                std::iter::repeat_n(packing.number(attribute).unwrap_or(neutral), repeated)
             });
             let description = format!("{attribute} of {}", node::name(path));
             let variable = values::floats(dimension, each.collect(), &description, self.joiner.whole.format);
-            variables.push((name.clone(), variable.ok_or(Problem::TOO_LARGE)?));
-            array.attributes.insert(format!("{attribute}_variable"), name.into());
+            variables.push((variable_path, variable.ok_or(Problem::TOO_LARGE)?));
+            array.attributes.insert(format!("{attribute}_variable"), name.as_str().into());
+            names.push(name);
         }
-        let names = variables.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" and ");
-        let text = format!("its packing differs between files: {names} along {dimension}");
+        let text =
+            format!("packing differs between files: stored in {} along {dimension}", names.join(" and "));
         self.joiner.notes.insert(Note::new(path, text));
         Ok(variables)
     }

@@ -37,16 +37,7 @@ pub(super) fn array(name: &str, mut given: Vec<Given>, format: ZarrFormat) -> Op
     for (key, value) in [("units", units), ("calendar", calendar)] {
         attributes.extend(value.map(|value| (key.to_owned(), Value::from(value))));
     }
-    let mut array = Array {
-        shape: vec![given.len() as u64],
-        data_type: DataType::Int64,
-        chunk_grid: ChunkGrid::Regular(vec![given.len() as u64]),
-        fill_value: None,
-        codecs: Vec::new(),
-        dimension_names: vec![Some(name.to_owned())],
-        attributes,
-        chunks: ChunkManifest::default(),
-    };
+    let mut array = of_axis(name, given.len(), DataType::Int64, attributes);
     let scalars: Vec<Scalar> = given.into_iter().map(|one| one.value).collect();
     fill(&mut array, &scalars)?;
     if format == ZarrFormat::V3 {
@@ -62,19 +53,26 @@ pub(super) fn floats(
     description: &str,
     format: ZarrFormat,
 ) -> Option<Array> {
-    let length = numbers.len() as u64;
-    let mut array = Array {
-        shape: vec![length],
-        data_type: DataType::Float64,
-        chunk_grid: ChunkGrid::Regular(vec![length]),
-        fill_value: (format == ZarrFormat::V3).then(|| FillValue::zero(&DataType::Float64)),
-        codecs: Vec::new(),
-        dimension_names: vec![Some(dimension.to_owned())],
-        attributes: [("long_name".to_owned(), description.into())].into_iter().collect(),
-        chunks: ChunkManifest::default(),
-    };
+    let attributes = [("long_name".to_owned(), description.into())].into_iter().collect();
+    let mut array = of_axis(dimension, numbers.len(), DataType::Float64, attributes);
+    array.fill_value = (format == ZarrFormat::V3).then(|| FillValue::zero(&array.data_type));
     set_inline_values(&mut array, numbers.into_iter().flat_map(f64::to_le_bytes).collect())?;
     Some(array)
+}
+
+/// Returns an array of one axis without values and codecs.
+fn of_axis(dimension: &str, length: usize, data_type: DataType, attributes: Map<String, Value>) -> Array {
+    let shape = vec![length as u64];
+    Array {
+        chunk_grid: ChunkGrid::Regular(shape.clone()),
+        shape,
+        data_type,
+        fill_value: None,
+        codecs: Vec::new(),
+        dimension_names: vec![Some(dimension.to_owned())],
+        attributes,
+        chunks: ChunkManifest::default(),
+    }
 }
 
 /// Inlines scalars as strings, `int64` or `float64`: the first type that represents all of them.

@@ -289,13 +289,13 @@ pub(crate) fn packing(attributes: &Map<String, Value>) -> Option<&'static str> {
 /// Scale factor and offset of an array's stored numbers (CF conventions, 8.1).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Packing {
-    pub(crate) scale_factor: Option<f64>,
-    pub(crate) add_offset: Option<f64>,
+    scale_factor: Option<f64>,
+    add_offset: Option<f64>,
 }
 
 impl Packing {
-    /// The attributes of [`Self::scale_factor`] and [`Self::add_offset`].
-    pub(crate) const ATTRIBUTES: [&str; 2] = ["scale_factor", "add_offset"];
+    /// The attributes, and the numbers that change nothing.
+    pub(crate) const ATTRIBUTES: [(&str, f64); 2] = [("scale_factor", 1.0), ("add_offset", 0.0)];
 
     /// Returns the packing of an array with these attributes; `None` if they are not finite numbers.
     pub(crate) fn of(attributes: &Map<String, Value>) -> Option<Self> {
@@ -303,8 +303,12 @@ impl Packing {
             None => Some(None),
             Some(value) => value.as_f64().filter(|number| number.is_finite()).map(Some),
         };
-        let [scale_factor, add_offset] = Self::ATTRIBUTES.map(number);
-        Some(Self { scale_factor: scale_factor?, add_offset: add_offset? })
+        Some(Self { scale_factor: number("scale_factor")?, add_offset: number("add_offset")? })
+    }
+
+    /// Returns the number of one of the attributes.
+    pub(crate) fn number(&self, attribute: &str) -> Option<f64> {
+        if attribute == "scale_factor" { self.scale_factor } else { self.add_offset }
     }
 }
 

@@ -37,6 +37,7 @@ _ATTRIBUTES_OF_REFERENCES = {"fill-value-dropped", "missing-value-dropped", "mis
 
 # These are incompletely typed.
 _ADAPTER: Any = indexing.NumpyIndexingAdapter
+_INDEXED: Any = indexing.apply_indexer  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 _ENTRYPOINT: Any = StoreBackendEntrypoint()
 _TREE: Any = DataTree
 
@@ -208,13 +209,11 @@ class _DataStore(AbstractDataStore):
     def get_variables(self) -> dict[str, Variable]:
         arrays = {name: self._group[name] for name in self._group.array_keys()}
         variables = {name: _variable(array) for name, array in arrays.items() if isinstance(array, VirtualArray)}
-        packing = {name: _packing(variable, variables) for name, variable in variables.items()}
-        unpacked = {
-            name: _unpacked(name, variables[name], [variables[factor] for factor in factors])
-            for name, factors in packing.items()
-            if factors and self._decodes(name)
+        packing = {
+            name: _packing(variable, variables) for name, variable in variables.items() if self._decodes(name)
         }
-        used = {factor for name in unpacked for factor in packing[name]}
+        unpacked = {name: _unpacked(name, variables[name], found) for name, found in packing.items() if found}
+        used = {variables[name].attrs[kind] for name in unpacked for kind in packing[name]}
         return {name: variable for name, variable in (variables | unpacked).items() if name not in used}
 
     def _decodes(self, name: str) -> bool:
@@ -232,20 +231,19 @@ def _variable(array: VirtualArray) -> Variable:
     return Variable(dims, data, _decoded(array.attrs), _encoding(array, dims))
 
 
-_PACKING = ("scale_factor_variable", "add_offset_variable")
+_PACKING = {"scale_factor_variable": np.multiply, "add_offset_variable": np.add}
 
 
-def _packing(variable: Variable, variables: dict[str, Variable]) -> list[str]:
-    """Return the names of the variables that hold the packing of joined files, if it differs between them."""
-    names = [variable.attrs[name] for name in _PACKING if name in variable.attrs]
-    return names if all(name in variables for name in names) else []
+def _packing(variable: Variable, variables: dict[str, Variable]) -> dict[str, Variable]:
+    """Return the variables that hold the packing of joined files, if it differs between them, by attribute."""
+    names = {kind: variable.attrs[kind] for kind in _PACKING if kind in variable.attrs}
+    return {kind: variables[name] for kind, name in names.items()} if all(name in variables for name in names.values()) else {}
 
 
-def _unpacked(name: str, packed: Variable, factors: list[Variable]) -> Variable:
-    """Return a variable that xarray has not to unpack any more, with missing values as NaN."""
-    kinds = [kind for kind in _PACKING if kind in packed.attrs]
+def _unpacked(name: str, packed: Variable, factors: dict[str, Variable]) -> Variable:
+    """Return a variable of unpacked numbers, with NaN for missing values, which xarray leaves as it is."""
     masked: Any = CFMaskCoder().decode(packed, name)
-    data = indexing.LazilyIndexedArray(_UnpackedArray(masked, dict(zip(kinds, factors, strict=True))))
+    data = indexing.LazilyIndexedArray(_UnpackedArray(masked, factors))
     attributes = {key: value for key, value in masked.attrs.items() if key not in _PACKING}
     of_integers = ("dtype", "_FillValue", "missing_value", "_Unsigned")
     encoding = {key: value for key, value in masked.encoding.items() if key not in of_integers}
@@ -278,10 +276,23 @@ def _encoding(array: VirtualArray, dims: list[str]) -> dict[str, Any]:
     return encoding
 
 
-class _LazyArray(BackendArray):
+class _Readable(BackendArray):
+    """An array that is read in a thread where xarray awaits it."""
+
+    __slots__ = ("dtype", "shape")
+
+    @override
+    async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
+        import asyncio
+
+        readable: Any = self
+        return await asyncio.to_thread(readable.__getitem__, key)
+
+
+class _LazyArray(_Readable):
     """An array that xarray has not read yet."""
 
-    __slots__ = ("_array", "dtype", "shape")
+    __slots__ = ("_array",)
 
     def __init__(self, array: VirtualArray) -> None:
         self._array = array
@@ -298,17 +309,11 @@ class _LazyArray(BackendArray):
             return self._array.oindex[key.tuple]
         return self._array.read(key.tuple)
 
-    @override
-    async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
-        import asyncio
 
-        return await asyncio.to_thread(self.__getitem__, key)
-
-
-class _UnpackedArray(BackendArray):
+class _UnpackedArray(_Readable):
     """An array of stored numbers whose packing is in other variables."""
 
-    __slots__ = ("_factors", "_packed", "dtype", "shape")
+    __slots__ = ("_factors", "_packed")
 
     def __init__(self, packed: Any, factors: dict[str, Variable]) -> None:
         self._packed = packed
@@ -317,25 +322,11 @@ class _UnpackedArray(BackendArray):
         self.dtype: np.dtype[Any] = np.dtype(np.float64)
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
-        values = np.array(_at(self._packed._data, key), dtype=np.float64)
-        for kind, operation in (("scale_factor_variable", np.multiply), ("add_offset_variable", np.add)):
+        values = np.array(_INDEXED(self._packed._data, key), dtype=np.float64)
+        for kind, operation in _PACKING.items():
             if kind in self._factors:
-                # Repeated along the other dimensions without being copied.
+                # Read once, and repeated along the other dimensions without being copied.
                 factor: Any = self._factors[kind]
-                factors = factor.set_dims(dict(self._packed.sizes)).values
-                operation(values, _at(_ADAPTER(factors), key), out=values)
+                factors = factor.load().set_dims(dict(self._packed.sizes)).values
+                operation(values, _INDEXED(_ADAPTER(factors), key), out=values)
         return values
-
-    @override
-    async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
-        import asyncio
-
-        return await asyncio.to_thread(self.__getitem__, key)
-
-
-def _at(array: Any, key: indexing.ExplicitIndexer) -> Any:
-    if isinstance(key, indexing.VectorizedIndexer):
-        return array.vindex[key]
-    if isinstance(key, indexing.OuterIndexer):
-        return array.oindex[key]
-    return array[key]

@@ -2,7 +2,7 @@
 //! the next ones while the caller works on the current one.
 //!
 //! The next selections are read in blocks, as one selection: while the caller takes values from one block, the next one is
-//! read. A block has at most as many selections as were read before, so that little is read in vain.
+//! read. A block has at most as many selections as were read before, so at most half of what is read is never used.
 
 use std::{
     collections::{HashMap, VecDeque},

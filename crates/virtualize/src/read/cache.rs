@@ -21,7 +21,7 @@ pub(super) struct Cache {
 /// Bytes of a cache that chunks cannot use until this is dropped.
 pub(super) struct Reserved {
     cache: Arc<Cache>,
-    pub(super) bytes: u64,
+    bytes: u64,
 }
 
 impl Drop for Reserved {
