@@ -83,7 +83,7 @@ impl File {
         let selection = selected.selection();
         let found = runtime::interruptible(py, || self.reader.read_variable(path, &selection))?;
         let found = found.map_err(|error| error::of(&error))?;
-        let array = self.store.hierarchy.array(path);
+        let array = self.store.view().array(path);
         let is_text = array.is_some_and(|array| array.data_type == DataType::String);
         let list = PyList::empty(py);
         for bytes in found {
@@ -94,7 +94,7 @@ impl File {
 
     /// Returns the metadata of an array, `None` if there is no array at the path.
     fn array_info<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Some(array) = self.store.hierarchy.array(path) else { return Ok(None) };
+        let Some(array) = self.store.view().array(path) else { return Ok(None) };
         let info = runtime::loads(py, &described(array))?;
         let report = self.store.report.arrays.get(path);
         let is_chunked = report.is_none_or(|report| report.source_layout.starts_with("chunked"));
@@ -106,7 +106,7 @@ impl File {
 
     /// Returns whether each child of a group is an array, by name; `None` if there is no group at the path.
     fn children<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let Some(group) = self.store.hierarchy.group(path) else { return Ok(None) };
+        let Some(group) = self.store.view().group(path) else { return Ok(None) };
         let found = PyDict::new(py);
         for (name, node) in &group.children {
             found.set_item(name, matches!(node, Node::Array(_)))?;

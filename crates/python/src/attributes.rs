@@ -45,10 +45,10 @@ impl File {
 
 /// Returns the attributes in the metadata of a node.
 fn metadata<'py>(py: Python<'py>, store: &VirtualStore, path: &str) -> PyResult<Bound<'py, PyAny>> {
-    if let Some(group) = store.hierarchy.group(path) {
+    if let Some(group) = store.view().group(path) {
         return runtime::loads(py, &group.attributes.clone().into());
     }
-    let array = store.hierarchy.array(path).ok_or_else(|| PyKeyError::new_err(path.to_owned()))?;
+    let array = store.view().array(path).ok_or_else(|| PyKeyError::new_err(path.to_owned()))?;
     let attributes = runtime::loads(py, &array.attributes.clone().into())?;
     let decided = store.report.arrays.get(path).and_then(|report| report.fill.as_ref()?.sentinel.clone());
     // References have no report, but the attribute as xarray encodes it.

@@ -117,7 +117,23 @@ impl File {
 
     /// Returns the paths of all arrays.
     fn array_paths(&self) -> Vec<String> {
-        self.store.hierarchy.arrays().into_iter().map(|(path, _)| path).collect()
+        let view = self.store.view();
+        let groups = self.segment_groups();
+        let is_segment = |path: &str| {
+            groups
+                .iter()
+                .any(|group| path.strip_prefix(group.as_str()).is_some_and(|rest| rest.starts_with('/')))
+        };
+        view.arrays().into_iter().map(|(path, _)| path).filter(|path| !is_segment(path)).collect()
+    }
+
+    /// Returns the paths of the groups that are segments of one dataset.
+    fn segment_groups(&self) -> Vec<String> {
+        let Some(segments) = self.store.segments() else { return Vec::new() };
+        let mut groups: Vec<String> = segments.segments.iter().map(|segment| segment.group.clone()).collect();
+        groups.sort();
+        groups.dedup();
+        groups
     }
 
     /// Returns what `virtualize inspect --array` prints about arrays.
@@ -235,7 +251,9 @@ impl File {
     /// Returns the metadata documents by key.
     fn documents(&self, py: Python<'_>) -> PyResult<std::collections::BTreeMap<String, String>> {
         let (store, encoding) = (Arc::clone(&self.store), self.encoding);
-        let documents = py.detach(|| keys::documents(&store, encoding)).map_err(|error| error::of(&error))?;
+        let documents = py
+            .detach(|| keys::documents(store.name(), store.view(), encoding))
+            .map_err(|error| error::of(&error))?;
         let text = |bytes: Bytes| String::from_utf8_lossy(&bytes).into_owned();
         Ok(documents.into_iter().map(|(key, bytes)| (key, text(bytes))).collect())
     }
@@ -265,17 +283,17 @@ impl File {
 
     /// Returns whether the store has a chunk's key.
     fn has_chunk(&self, py: Python<'_>, key: &str) -> PyResult<bool> {
-        let Some(chunk) = keys::address(&self.store.hierarchy, key) else { return Ok(false) };
+        let Some(chunk) = keys::address(self.store.view(), key) else { return Ok(false) };
         Ok(self.stored_length(py, &chunk)?.is_some())
     }
 
     /// Returns the length of the value of a chunk's key in bytes; `None` for a missing chunk, and for decoded elements
     /// of variable length.
     fn chunk_size(&self, py: Python<'_>, key: &str) -> PyResult<Option<u64>> {
-        let Some(chunk) = keys::address(&self.store.hierarchy, key) else { return Ok(None) };
+        let Some(chunk) = keys::address(self.store.view(), key) else { return Ok(None) };
         let stored = self.stored_length(py, &chunk)?;
         let decoded = || {
-            let array = self.store.hierarchy.array(&chunk.path)?;
+            let array = self.store.view().array(&chunk.path)?;
             let counts = array.chunk_grid.counts(&array.shape);
             virtualize::chunk_size(array, chunk_position(chunk.indices.iter().copied(), &counts)?)
         };
@@ -294,7 +312,7 @@ impl File {
         most: usize,
     ) -> PyResult<Vec<String>> {
         let store = self.complete(py)?;
-        Ok(py.detach(|| keys::list(&store.hierarchy, prefix, after, most)))
+        Ok(py.detach(|| keys::list(&store.listing(), prefix, after, most)))
     }
 
     /// Returns at most `most` names in a folder, from the one that follows `after`.
@@ -305,9 +323,9 @@ impl File {
         after: Option<&str>,
         most: usize,
     ) -> PyResult<Vec<String>> {
-        let is_group = self.store.hierarchy.group(folder.trim_matches('/')).is_some();
+        let is_group = self.store.view().group(folder.trim_matches('/')).is_some();
         let store = if is_group { Arc::clone(&self.store) } else { self.complete(py)? };
-        Ok(py.detach(|| keys::list_dir(&store.hierarchy, folder, after, most)))
+        Ok(py.detach(|| keys::list_dir(&store.listing(), folder, after, most)))
     }
 }
 
@@ -334,8 +352,7 @@ fn values(
     encoding: ChunkEncoding,
     requests: &[Request],
 ) -> Vec<Value> {
-    let address =
-        |(key, part): &Request| Some((keys::address(&store.hierarchy, key)?, Part::of_chunk(*part)));
+    let address = |(key, part): &Request| Some((keys::address(store.view(), key)?, Part::of_chunk(*part)));
     let chunks: Vec<Option<(ChunkAddress, ChunkPart)>> = requests.iter().map(address).collect();
     let found: Vec<_> = chunks.iter().flatten().cloned().collect();
     let read = match encoding {

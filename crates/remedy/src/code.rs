@@ -63,6 +63,7 @@ codes! {
     ReferencePart = "reference-part",
     RelativeUrl = "relative-url",
     RootUnreadable = "root-unreadable",
+    SegmentsIgnored = "segments-ignored",
     SidecarNotUsed = "sidecar-not-used",
     SourceMissing = "source-missing",
     TiffChain = "tiff-chain",

@@ -58,6 +58,8 @@ pub(crate) struct Mapped {
     /// Counters of the requests to its source.
     pub(crate) traffic: SourceTraffic,
     documents: OnceLock<Result<BTreeMap<String, Bytes>, Problem>>,
+    /// The documents of the dataset that groups form together.
+    combined_documents: OnceLock<Result<BTreeMap<String, Bytes>, Problem>>,
     /// Its share of the memory budget.
     _share: Option<Share>,
 }
@@ -65,7 +67,20 @@ pub(crate) struct Mapped {
 impl Mapped {
     /// Returns the metadata documents of the Zarr store by their keys.
     pub(crate) fn documents(&self) -> Result<&BTreeMap<String, Bytes>, Problem> {
-        let made = self.documents.get_or_init(|| Ok(keys::documents(&self.store, ChunkEncoding::Stored)?));
+        let made = self.documents.get_or_init(|| {
+            Ok(keys::documents(self.store.name(), &self.store.hierarchy, ChunkEncoding::Stored)?)
+        });
+        made.as_ref().map_err(Clone::clone)
+    }
+
+    /// Returns the same of the store that has the dataset which groups form together.
+    pub(crate) fn combined_documents(&self) -> Result<&BTreeMap<String, Bytes>, Problem> {
+        if self.store.segments().is_none() {
+            return self.documents();
+        }
+        let made = self.combined_documents.get_or_init(|| {
+            Ok(keys::documents(self.store.name(), self.store.view(), ChunkEncoding::Stored)?)
+        });
         made.as_ref().map_err(Clone::clone)
     }
 
@@ -262,6 +277,7 @@ impl Sources {
             reader: ChunkReader::default(),
             traffic,
             documents: OnceLock::new(),
+            combined_documents: OnceLock::new(),
             _share: share,
         }))
     }

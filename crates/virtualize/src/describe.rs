@@ -1,7 +1,7 @@
 //! JSON descriptions of mapped files, for `inspect` and the service.
 
 use serde_json::{Map, Value, json};
-use virtualize_map::{ArrayReport, Diagnostic, FillDecision, Outcome};
+use virtualize_map::{Diagnostic, FillDecision, Outcome};
 use virtualize_remedy::Notation;
 use virtualize_zarr::{
     Array, ChunkEntry, ChunkGrid, Codec, DataType, FillValue, Group, Node, ZarrFormat,
@@ -13,8 +13,9 @@ use crate::store::VirtualStore;
 
 /// Describes one array of a mapped file, as [`store`] does; `None` if there is no array at the path.
 pub fn array_at(store: &VirtualStore, path: &str) -> Option<Value> {
-    let found = store.hierarchy.array(path)?;
-    Some(array(path, found, store.report.arrays.get(path), store.hierarchy.format))
+    let is_stored = !store.is_combined(path);
+    let hierarchy = if is_stored { &store.hierarchy } else { store.view() };
+    Some(array(store, path, hierarchy.array(path)?))
 }
 
 /// Describes a mapped file, or references. New versions may add keys, but never rename them.
@@ -33,7 +34,8 @@ pub fn store(store: &VirtualStore, notation: Notation) -> Value {
         "zarr_format": zarr_version(store),
         "sources": sources.map(|source| source.url.as_str()).collect::<Vec<_>>(),
         "setup": setup(store),
-        "root": group(store, "", &store.hierarchy.root),
+        "segments": store.segments(),
+        "root": group(store, "", &store.listing().root),
         "left_out": left_out(store),
         "diagnostics": store.report.diagnostics.iter().map(|each| diagnostic(each, notation)).collect::<Vec<_>>(),
     })
@@ -68,7 +70,7 @@ fn group(store: &VirtualStore, path: &str, group: &Group) -> Value {
         let path = join(path, name);
         let described = match node {
             Node::Group(child) => self::group(store, &path, child),
-            Node::Array(child) => array(&path, child, store.report.arrays.get(&path), store.hierarchy.format),
+            Node::Array(child) => array(store, &path, child),
         };
         (name.clone(), described)
     });
@@ -76,7 +78,15 @@ fn group(store: &VirtualStore, path: &str, group: &Group) -> Value {
     json!({"node": "group", "attributes": group.attributes, "children": children})
 }
 
-fn array(path: &str, array: &Array, report: Option<&ArrayReport>, format: ZarrFormat) -> Value {
+fn array(store: &VirtualStore, path: &str, array: &Array) -> Value {
+    let (report, format) = (store.report.arrays.get(path), store.hierarchy.format);
+    let mut chunks = chunks(array);
+    if let Some(segments) = store.segments().filter(|_| store.is_combined(path)) {
+        // Its chunks are those of the segments.
+        chunks["stored"] = Value::Null;
+        chunks["inline"] = Value::Null;
+        chunks["segments"] = segments.segments.len().into();
+    }
     let codecs = array.codecs.iter().map(|each| codec(each, format)).collect::<Vec<_>>();
     json!({
         "node": "array",
@@ -84,7 +94,7 @@ fn array(path: &str, array: &Array, report: Option<&ArrayReport>, format: ZarrFo
         "dimensions": array.dimension_names,
         "data_type": array.data_type.to_string(),
         "codecs": codecs,
-        "chunks": chunks(array),
+        "chunks": chunks,
         "fill_value": array.fill_value.as_ref().map(|value| scalar(value, &array.data_type)),
         "fill_decision": report.and_then(|report| report.fill.as_ref()).map(|fill| decision(fill, &array.data_type)),
         "readers": readers(path, array, format),

@@ -16,7 +16,6 @@ use virtualize_zarr::{
 use crate::error::Error;
 use crate::output::failed;
 use crate::read::{ChunkAddress, little_endian};
-use crate::store::VirtualStore;
 
 /// Name of a metadata document.
 const DOCUMENT: &str = "zarr.json";
@@ -44,12 +43,15 @@ pub struct Chunk<'a> {
     pub entry: ChunkEntry<'a>,
 }
 
-/// Returns the metadata documents by key. The root's document contains all others as consolidated metadata.
+/// Returns the metadata documents of a hierarchy by key; `name` appears in errors. The root's document contains all others as consolidated metadata.
 ///
 /// # Errors
 /// [`Error::Emit`] if the hierarchy was mapped for Zarr v2, or the format cannot express a name or an array.
-pub fn documents(store: &VirtualStore, encoding: ChunkEncoding) -> Result<BTreeMap<String, Bytes>, Error> {
-    let hierarchy = &store.hierarchy;
+pub fn documents(
+    name: &str,
+    hierarchy: &Hierarchy,
+    encoding: ChunkEncoding,
+) -> Result<BTreeMap<String, Bytes>, Error> {
     let documents = match (hierarchy.format, encoding) {
         (ZarrFormat::V2, _) => Err(EmitError::Format { expected: ZarrFormat::V3, found: hierarchy.format }),
         (ZarrFormat::V3, ChunkEncoding::Stored) => virtualize_references::metadata(hierarchy),
@@ -58,7 +60,7 @@ pub fn documents(store: &VirtualStore, encoding: ChunkEncoding) -> Result<BTreeM
             ..Hierarchy::new(hierarchy.format)
         }),
     };
-    let documents = documents.map_err(|error| failed(store.name(), error))?;
+    let documents = documents.map_err(|error| failed(name, error))?;
     Ok(documents.into_iter().map(|(key, document)| (key, document.to_string().into())).collect())
 }
 

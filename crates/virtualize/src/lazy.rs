@@ -82,19 +82,20 @@ impl LazyStore {
     /// # Errors
     /// As [`crate::open`].
     pub async fn open(location: &str, options: &Options) -> Result<Self, Error> {
-        let error = match virtualize_store::open(location, &options.store).await {
-            Ok(object) => match open_object(Arc::clone(&object), options).await {
-                Err(error @ Error::Format { .. }) if is_json(&object).await? => error,
+        let file = virtualize_store::open(location, &options.store).await;
+        let error = match &file {
+            Ok(object) => match open_object(Arc::clone(object), options).await {
+                Err(error @ Error::Format { .. }) if is_json(object).await? => error,
                 done => return done.map(|store| Arc::new(store).into()),
             },
             // Web servers list folders as pages.
             Err(
                 error @ (StoreError::NotFound { .. } | StoreError::NotAFile { .. } | StoreError::Page { .. }),
-            ) => error.into(),
-            Err(error) => return Err(error.into()),
+            ) => error.clone().into(),
+            Err(error) => return Err(error.clone().into()),
         };
         let reading = options.reading();
-        match open_references(location, &reading).await {
+        match open_references(location, file, &reading).await {
             Ok(opened) => Self::of_references(opened, location, reading, options).await,
             Err(Error::Store(
                 StoreError::NotFound { .. } | StoreError::NotAFile { .. } | StoreError::Page { .. },
@@ -116,7 +117,9 @@ impl LazyStore {
         let OpenReferences { name, set, tables, version } = opened;
         let store = resolved(set, &name, location, &reading).await?;
         let raw = store.clone();
-        let metadata = Arc::new(in_format(store, options.strict, options).await?);
+        let mut metadata = in_format(store, false, options).await?;
+        metadata.combine_segments();
+        let metadata = Arc::new(strict(metadata, options.strict)?);
         let parts = tables.map(|tables| Parts {
             raw,
             tables,
@@ -168,7 +171,9 @@ impl LazyStore {
             return Ok(complete);
         }
         let all = parts.tables.complete(parts.raw.clone(), false, &parts.location, &parts.reading).await?;
-        let complete = Arc::new(in_format(all, parts.options.strict, &parts.options).await?);
+        let mut complete = in_format(all, false, &parts.options).await?;
+        complete.combine_segments();
+        let complete = Arc::new(strict(complete, parts.options.strict)?);
         parts.kept().complete = Some(Arc::clone(&complete));
         Ok(complete)
     }
@@ -252,6 +257,15 @@ fn bytes_of(chunks: &ChunkManifest) -> usize {
     let references: usize = chunks.references.iter().map(|column| column.len()).sum();
     let inline: usize = chunks.inline.values().map(|bytes| REFERENCE + bytes.len()).sum();
     references.saturating_mul(REFERENCE).saturating_add(inline)
+}
+
+/// Refuses a store with warnings, if that is what the options say.
+fn strict(store: VirtualStore, is_strict: bool) -> Result<VirtualStore, Error> {
+    if is_strict && store.warnings().next().is_some() {
+        let (name, diagnostics) = (store.name().to_owned(), store.report.diagnostics.clone());
+        return Err(Error::Strict { name, diagnostics });
+    }
+    Ok(store)
 }
 
 async fn in_format(store: VirtualStore, strict: bool, options: &Options) -> Result<VirtualStore, Error> {

@@ -21,6 +21,7 @@ mod output;
 mod read;
 mod references;
 mod relocate;
+pub mod segments;
 mod source_formats;
 mod sources;
 mod store;

@@ -3,11 +3,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use virtualize_map::{Diagnostic, Report, Severity, SourceAttribute};
+use virtualize_remedy::Code;
 use virtualize_store::{Object, Stats, StoreError};
-use virtualize_zarr::{ChunkEntry, Codec, Hierarchy, SourceId, ZarrFormat};
+use virtualize_zarr::{Array, ChunkEntry, Codec, Hierarchy, SourceId, ZarrFormat};
 
 use crate::error::Error;
 use crate::relocate::{self, Relocation};
+use crate::segments::{Combined, CombinedArray};
 
 /// Number of bytes from which an inlined array is compressed.
 const COMPRESSED_FROM: usize = 1 << 12;
@@ -31,6 +33,8 @@ pub struct VirtualStore {
     is_of_one_file: bool,
     /// Urls and names of the files of which readers cannot read ranges.
     whole: BTreeMap<String, String>,
+    /// The dataset that groups form together.
+    combined: Option<Arc<Combined>>,
 }
 
 impl VirtualStore {
@@ -46,6 +50,7 @@ impl VirtualStore {
             source_urls,
             is_of_one_file: false,
             whole: BTreeMap::new(),
+            combined: None,
         }
     }
 
@@ -66,6 +71,58 @@ impl VirtualStore {
             report,
             source_format,
             whole,
+            combined: None,
+        }
+    }
+
+    /// Combines groups that are segments of one dataset, see [`crate::segments`]. If the description is damaged or of another
+    /// version, adds a warning instead.
+    pub(crate) fn combine_segments(&mut self) {
+        match Combined::of(&self.hierarchy) {
+            Ok(combined) => self.combined = combined.map(Arc::new),
+            Err(reason) => {
+                let attribute = crate::segments::ATTRIBUTE;
+                let message = format!(
+                    "{attribute}: {reason}; the groups are shown, but not the dataset that they form"
+                );
+                self.report.diagnostics.push(Diagnostic {
+                    severity: Severity::Warning,
+                    code: Code::SegmentsIgnored,
+                    path: "/".to_owned(),
+                    message,
+                    remedy: None,
+                });
+            }
+        }
+    }
+
+    /// Returns what readers see: the groups and arrays, and if groups are segments of one dataset, its arrays, which have no
+    /// chunks of their own.
+    pub fn view(&self) -> &Hierarchy {
+        self.combined.as_ref().map_or(&self.hierarchy, |combined| &combined.hierarchy)
+    }
+
+    /// Returns how groups form one dataset, if they do.
+    pub fn segments(&self) -> Option<&crate::segments::Segments> {
+        self.combined.as_ref().map(|combined| &combined.segments)
+    }
+
+    /// Returns whether an array consists of segments.
+    pub fn is_combined(&self, path: &str) -> bool {
+        self.combined(path).is_some()
+    }
+
+    /// Returns an array that consists of segments, and its metadata.
+    pub(crate) fn combined(&self, path: &str) -> Option<(&CombinedArray, &Array)> {
+        let combined = self.combined.as_ref()?;
+        Some((combined.arrays.get(path)?, combined.hierarchy.array(path)?))
+    }
+
+    /// Returns the hierarchy with the keys of all chunks that readers see.
+    pub fn listing(&self) -> std::borrow::Cow<'_, Hierarchy> {
+        match &self.combined {
+            None => std::borrow::Cow::Borrowed(&self.hierarchy),
+            Some(combined) => std::borrow::Cow::Owned(combined.listing(&self.hierarchy)),
         }
     }
 

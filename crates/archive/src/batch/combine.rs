@@ -14,13 +14,16 @@ use virtualize_remedy::alternatives;
 
 use crate::{
     Error, Event, Item, Journal, Layout, Member, Result,
-    compat::{Difference, Signature, differences},
+    compat::{Difference, Signature, differences, form_segments},
     error::{CombineError, Note},
     event::Events,
     file::{FileChunks, Head, Members},
     join::{self, ChunkPlaces, Combined, Extended, JoinedChunks, combine},
     journal::{Failure, FileRecord, JournalError, Planned, Record, json_text},
-    plan::{FileExtent, Files, Known, Plan, PlanOptions, PlannedEra, Refused, Signatures, coordinates, plan},
+    plan::{
+        FileExtent, Files, Known, OnMismatch, Plan, PlanOptions, PlannedEra, Refused, Signatures,
+        coordinates, plan,
+    },
     read::read_member,
     values::index,
 };
@@ -154,17 +157,36 @@ impl Combination {
         };
         let mut notes: Vec<Note> = self.plan.notes.clone();
         let mut members = Rows::new(journal, &self.ids, cancel);
-        let (mut whole, mut chunks): (Option<Hierarchy>, _) = (None, ChunkPlaces::default());
+        let mut groups = Vec::with_capacity(self.plan.eras.len());
         for era in &self.plan.eras {
             let combined: Combined<'_> = combine(era, &self.layout, &self.options, &mut members, &mut step)?;
+            groups.push((era.group.clone(), combined));
+        }
+        let format = groups.first().ok_or(CombineError::Nothing)?.1.hierarchy.format;
+        let mut hierarchy = Hierarchy::new(format);
+        if let ([_, ..], Some(along)) = (self.plan.segments.as_slice(), self.layout.along.first()) {
+            let (segments, how) = (self.plan.segments.clone(), (&self.layout, &self.options));
+            let described = join::form_dataset(&mut groups, segments, along.name(), how, &mut notes)?;
+            let text = format!(
+                "files are stored differently and form {} groups: virtualize reads them as one dataset, other readers see the \
+                 groups",
+                groups.len()
+            );
+            notes.push(Note::new("segments", text));
+            hierarchy.root.attributes = virtualize::segments::attributes(&described);
+        }
+        let mut chunks = ChunkPlaces::default();
+        for (path, combined) in groups {
             notes.extend(combined.notes);
-            chunks.graft(&era.group, combined.chunks);
-            let whole = whole.get_or_insert_with(|| Hierarchy::new(combined.hierarchy.format));
-            if let Some(group) = whole.root.make_group(&era.group) {
+            chunks.graft(&path, combined.chunks);
+            if let Some(group) = hierarchy.root.make_group(&path) {
+                let described = std::mem::take(&mut group.attributes);
                 *group = combined.hierarchy.root;
+                group.attributes.extend(described);
             }
         }
-        let hierarchy = whole.ok_or(CombineError::Nothing)?;
+        virtualize::segments::check(&hierarchy)
+            .map_err(|reason| CombineError::of("segments", crate::error::Problem::new(reason)))?;
         notes.extend(unknown_arrays(&self.layout, &hierarchy));
         let setup = ReaderSetup::of(&hierarchy);
         let notes = notes.iter().map(|note| format!("{}: {}", note.subject, note.text));
@@ -313,10 +335,22 @@ fn refused(error: CombineError, refused: &Refused<'_>, journal: &Journal) -> Err
         return Error::new(ErrorClass::File, Code::Combine, error.to_string(), remedies);
     };
     let of_file = |url: &str| refused.known.signatures.get(&journal.storage_of(url).ok()?);
-    let mut firsts = eras.iter().map(|(_, url)| url.as_str());
-    let (first, second) = (firsts.next().unwrap_or_default(), firsts.next().unwrap_or_default());
+    let firsts: Vec<&str> = eras.iter().map(|(_, url)| url.as_str()).collect();
+    let first = firsts.first().copied().unwrap_or_default();
+    // Files that are only stored differently are no reason.
+    let is_reason = |url: &&str| {
+        let pair = of_file(first).zip(of_file(url));
+        pair.is_none_or(|(one, other)| form_segments(&[one, other]).is_none())
+    };
+    let is_combined = refused.options.on_mismatch == OnMismatch::Combine && refused.layout.along.len() == 1;
+    let mut others = firsts.iter().copied().skip(1);
+    let second = if is_combined { others.clone().find(is_reason) } else { None };
+    let second = second.or_else(|| others.next()).unwrap_or_default();
     let differences = of_file(first).zip(of_file(second)).map(|(left, right)| differences(left, right));
-    let differences = differences.unwrap_or_default();
+    let mut differences = differences.unwrap_or_default();
+    if is_combined && differences.iter().any(|one| !one.is_of_storage()) {
+        differences.retain(|one| !one.is_of_storage());
+    }
     let mut texts: Vec<String> = differences.iter().take(NAMED).map(Difference::sentence).collect();
     match differences.len().saturating_sub(NAMED) {
         0 => {}
@@ -324,7 +358,8 @@ fn refused(error: CombineError, refused: &Refused<'_>, journal: &Journal) -> Err
         more => texts.push(format!("and {more} more differences")),
     }
     let count: u64 = eras.iter().map(|(files, _)| files).sum();
-    let others = count - eras.first().map_or(0, |(files, _)| *files);
+    let others = eras.iter().skip(1).filter(|(_, url)| !is_combined || is_reason(&url.as_str()));
+    let others: u64 = others.map(|(files, _)| files).sum();
     let (folder, name) = second.rsplit_once('/').unwrap_or_default();
     let second = if first.rsplit_once('/').is_some_and(|(other, _)| other == folder) { name } else { second };
     let first = first.strip_prefix("file://").unwrap_or(first);

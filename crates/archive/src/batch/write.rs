@@ -107,6 +107,11 @@ impl<'a> Writing<'a> {
         let Batch { target, output, .. } = self.batch;
         let group = self.journal().fact(&group_fact(output))?;
         let group = group.or_else(|| self.summary.eras.first().cloned()).unwrap_or_default();
+        if group == SEGMENTS {
+            return Ok(Some(format!(
+                "import xarray as xr\nds = xr.open_dataset({output:?}, engine=\"virtualize\")"
+            )));
+        }
         let group = if group.is_empty() { String::new() } else { format!(", group={group:?}") };
         let Target::References(format) = target else { return Ok(None) };
         Ok(Some(format.python(output, &group)))
@@ -175,7 +180,8 @@ impl<'a> Writing<'a> {
         let journal = self.journal();
         self.tail = Tail::of(combination, &hierarchy, &journal)?;
         let arrays = hierarchy.arrays();
-        let group = node::first_group(arrays.iter().map(|(path, _)| path.as_str()));
+        let first = node::first_group(arrays.iter().map(|(path, _)| path.as_str()));
+        let group = if combination.plan.segments.is_empty() { first } else { SEGMENTS };
         journal.set_fact(&group_fact(output), Some(group))?;
         drop(arrays);
         for text in &notes {
@@ -186,6 +192,9 @@ impl<'a> Writing<'a> {
         Ok((VirtualStore::of(hierarchy, output.clone()), chunks))
     }
 }
+
+/// What [`group_fact`] records of an output whose groups are segments of one dataset.
+const SEGMENTS: &str = "*";
 
 /// Returns the name of the fact that records which group of an output the printed code opens.
 fn group_fact(output: &str) -> String {

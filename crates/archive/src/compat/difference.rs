@@ -52,6 +52,23 @@ impl Difference {
     }
 }
 
+impl Difference {
+    /// Returns whether files with this difference can be segments of one dataset.
+    pub(crate) fn is_of_storage(&self) -> bool {
+        const STORAGE: [&str; 8] = [
+            "array",
+            "attribute _FillValue",
+            "attribute missing_value",
+            "byte order",
+            "chunk shape",
+            "codecs",
+            "data type",
+            "fill value",
+        ];
+        STORAGE.contains(&self.what.as_str())
+    }
+}
+
 /// What a file has instead of an array or attribute that it lacks.
 const ABSENT: &str = "none";
 

@@ -7,6 +7,7 @@
 
 mod difference;
 pub(crate) mod roles;
+mod segments;
 pub(crate) mod signature;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -16,5 +17,6 @@ pub(crate) use difference::differences;
 pub(crate) use difference::{Conversion, disagreement, numbers_agree};
 pub(crate) use roles::{DimRole, is_coordinate, roles, wanted};
 pub(crate) use roles::{MAX_KEPT, is_copied, is_plain};
+pub(crate) use segments::{Conversions, form_segments};
 pub(crate) use signature::decode_alike;
 pub(crate) use signature::{ArraySignature, Signature};

@@ -9,7 +9,10 @@ use virtualize::{
     ArrayValues,
     zarr::{
         Array, ChunkGrid, Codec, DataType, Endian, FillValue, Group, Hierarchy, Node, NodePath, ZarrFormat,
-        cf::attributes::{self, canonical, of_grid_mapping, of_group},
+        cf::{
+            attributes::{self, canonical, of_grid_mapping, of_group},
+            missing::{MISSING, Sentinels},
+        },
         greatest_common_divisor,
         node::{self, join},
     },
@@ -26,7 +29,7 @@ use crate::{
         Grid,
         calendar::time_units,
         grid::transforms_agree,
-        scalar::{MISSING, Packing, Sentinels, converted, elements, is_number, packing},
+        scalar::{Packing, converted, elements, is_number, packing},
     },
 };
 
@@ -347,10 +350,10 @@ fn chunks(array: &Array, roles: &[DimRole], layout: &Layout) -> Vec<Value> {
 }
 
 /// The attribute of grid mappings that places an image.
-const TRANSFORM: &str = "GeoTransform";
+pub(super) const TRANSFORM: &str = "GeoTransform";
 
 /// The attribute of groups that does.
-const GROUP_TRANSFORM: &str = "spatial:transform";
+pub(super) const GROUP_TRANSFORM: &str = "spatial:transform";
 
 /// Replaces the units of times that are converted, so that they are equal.
 const ANY_TIME: &str = "<unit> since <date>";

@@ -8,7 +8,8 @@ use std::{
 };
 
 use virtualize::zarr::{
-    Array, ChunkGrid, ChunkManifest, Codec, DataType, Hierarchy, Node, NodePath, ZarrFormat, node,
+    Array, ChunkGrid, ChunkManifest, Codec, DataType, Hierarchy, Node, NodePath, ZarrFormat,
+    cf::missing::Sentinels, node,
 };
 use virtualize::{OptionName, Remedy};
 
@@ -33,7 +34,7 @@ use crate::{
     values::index,
     values::{
         grid::values_agree,
-        scalar::{Given, Packing, Sentinels, is_number, packing},
+        scalar::{Given, Packing, is_number, packing},
         variable,
     },
 };

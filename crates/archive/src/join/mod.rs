@@ -5,6 +5,7 @@ mod attributes;
 mod chunks;
 mod metadata;
 mod regions;
+mod segments;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ use crate::{
 use chunks::Files;
 pub(crate) use chunks::{ChunkPlaces, JoinedChunks};
 use metadata::{Finish, Joiner};
+pub(crate) use segments::form_dataset;
 pub(crate) use tail::{Extended, extend, tail};
 
 type Result<T, E = Problem> = std::result::Result<T, E>;

@@ -7,7 +7,10 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use serde_json::Value;
 use virtualize::Remedy;
-use virtualize::zarr::{DataType, FillValue, NodePath, ZarrFormat};
+use virtualize::zarr::{
+    DataType, FillValue, NodePath, ZarrFormat,
+    cf::missing::{Sentinels, fill_attribute},
+};
 
 use super::{metadata::Growing, values::size_of};
 use crate::{
@@ -16,7 +19,7 @@ use crate::{
     values::{
         calendar::{TimeUnits, UNITS, Unit},
         index,
-        scalar::{Dyadic, Sentinels, converted, fill_attribute, packing, shift},
+        scalar::{Dyadic, converted, packing, shift},
     },
 };
 

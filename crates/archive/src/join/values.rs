@@ -11,7 +11,11 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 use smallvec::SmallVec;
 use virtualize::zarr::{
-    Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, ZarrFormat, cf::fill_value_attribute,
+    Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, ZarrFormat,
+    cf::{
+        fill_value_attribute,
+        missing::{MISSING, Sentinels, number},
+    },
 };
 use virtualize::{OptionName, Remedy, netcdf_default_fill};
 
@@ -24,7 +28,7 @@ use crate::{
     error::Problem,
     values::{
         Scalar, index,
-        scalar::{Given, MISSING, Sentinels, converted, number},
+        scalar::{Given, converted},
         variable::{self, Table, advance, is_variable, paste},
     },
 };

@@ -25,13 +25,36 @@ pub struct Cure {
     pub options: Vec<(OptionName, Option<String>)>,
     /// What they omit or hide; empty if all data of all files remain.
     pub losses: Vec<String>,
+    /// Number of groups that are segments of one dataset; 0 for a single group.
+    pub segments: usize,
+    /// Arrays whose elements are converted to another type, and the name of that type.
+    pub conversions: Vec<(String, String)>,
 }
 
 impl Cure {
+    /// Adds what a plan says of the dataset.
+    pub(crate) fn with(mut self, plan: &Plan) -> Self {
+        if !plan.segments.is_empty() {
+            self.segments = plan.eras.len();
+            let conversions = plan.conversions.iter();
+            self.conversions =
+                conversions.map(|(path, data_type)| (path.clone(), data_type.to_string())).collect();
+        }
+        self
+    }
+
     /// Returns what the options do, as the heading of a command.
     pub fn heading(&self) -> String {
         let splits = self.options.iter().any(|(option, _)| *option == OptionName::OnMismatch);
         match self.losses.as_slice() {
+            [] if self.segments > 0 => {
+                let mut text =
+                    format!("to combine all files, as {} groups that are read as one dataset", self.segments);
+                for (path, data_type) in &self.conversions {
+                    text += &format!("; {path} becomes {data_type}");
+                }
+                text
+            }
             _ if splits => "to write a group for each set of compatible files".to_owned(),
             [] => "to combine all files".to_owned(),
             losses => format!("to combine all files, {}", losses.join(" and ")),
@@ -142,7 +165,8 @@ impl Refused<'_> {
             }
             let (relaxed, signatures) = self.relaxed(&files, &layout);
             match plan(relaxed, &self.known.with(signatures), &layout, self.options) {
-                Ok(_) => {
+                Ok(plan) => {
+                    let mut cure = cure.with(&plan);
                     cure.options.extend(self.is_written.then_some((OptionName::Restart, None)));
                     return Ok(cure);
                 }

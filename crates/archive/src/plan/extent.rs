@@ -7,7 +7,7 @@ use serde_json::Value;
 use smallvec::SmallVec;
 use virtualize::{
     ArrayValues, OptionName, Remedy,
-    zarr::{Array, Hierarchy, NodePath},
+    zarr::{Array, Hierarchy, NodePath, cf::missing::Sentinels},
 };
 use virtualize_remedy::alternatives;
 
@@ -18,7 +18,7 @@ use crate::{
     values::{
         Scalar,
         calendar::TimeUnits,
-        scalar::{Given, Key, Sentinels, elements},
+        scalar::{Given, Key, elements},
     },
 };
 

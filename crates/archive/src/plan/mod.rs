@@ -5,6 +5,7 @@ mod extent;
 mod grid;
 mod order;
 mod overlap;
+mod segments;
 #[cfg(test)]
 mod tests;
 
@@ -14,11 +15,11 @@ use grid::{arrange, holes, number};
 use overlap::Change;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
-use virtualize::{Remedy, zarr::NodePath};
+use virtualize::{Remedy, segments::Segment, zarr::NodePath};
 
 use crate::{
     Layout,
-    compat::Signature,
+    compat::{Conversions, Signature},
     error::{CombineError, Note, Problem},
     values::{Scalar, index},
 };
@@ -47,11 +48,19 @@ pub(crate) fn plan(
     let mut plan = Plan::default();
     let eras = eras(Source { files: &files, url: known.url }, layout, &mut plan);
     let eras = merge(&files, eras, known, layout, options);
-    let eras = select_eras(Source { files: &files, url: known.url }, eras, options.on_mismatch, &mut plan)?;
+    let source = Source { files: &files, url: known.url };
+    let is_united = options.on_mismatch == OnMismatch::Combine && layout.along.len() == 1;
+    let united = if is_united && !eras.is_empty() { segments::united(source, &eras, known) } else { None };
+    let (eras, era_of) = match united {
+        Some(segments::United { files, era_of, conversions }) => {
+            plan.conversions = conversions;
+            (vec![files], Some(era_of))
+        }
+        None => (select_eras(source, eras, options.on_mismatch, &mut plan)?, None),
+    };
     let several = eras.len() > 1;
     for (n, mut era) in eras.into_iter().enumerate() {
         let group = if several { format!("era_{n}") } else { String::new() };
-        let signature = era.first().map(|file| files.signature(*file).to_owned()).unwrap_or_default();
         let source = Source { files: &files, url: known.url };
         let changes = overlap::resolve(source, &era, known.coordinates, layout, options.on_duplicate)?;
         overlap::report(&changes, source, layout, &mut plan);
@@ -75,11 +84,27 @@ pub(crate) fn plan(
         for block in blocks.iter_mut().filter(|_| !selections.is_empty()) {
             block.selection = selections.get(&number(block)).cloned();
         }
-        let grids = grids(&files, &blocks, known);
-        plan.notes.extend(grids.iter().map(|path| {
-            Note::new(path, "coordinates differ by rounding between files: those of the first file are used")
-        }));
-        plan.eras.push(PlannedEra { signature, group, sizes, blocks, grids });
+        let runs = match (&era_of, sizes.as_slice()) {
+            (Some(era_of), [lengths]) => {
+                let (runs, segments) = segments::divide(source, blocks, lengths, era_of, known, layout);
+                if let [_] = runs.as_slice() {
+                    runs.into_iter().map(|run| (String::new(), run.blocks, vec![run.sizes])).collect()
+                } else {
+                    plan.segments = segments;
+                    let runs = runs.into_iter().enumerate();
+                    runs.map(|(n, run)| (format!("era_{n}"), run.blocks, vec![run.sizes])).collect()
+                }
+            }
+            _ => vec![(group, blocks, sizes)],
+        };
+        for (group, blocks, sizes) in runs {
+            let first = blocks.first().map(number);
+            let signature = first.map(|file| files.signature(file).to_owned()).unwrap_or_default();
+            let grids = grids(&files, &blocks, known);
+            let text = "coordinates differ by rounding between files: those of the first file are used";
+            plan.notes.extend(grids.iter().map(|path| Note::new(path, text)));
+            plan.eras.push(PlannedEra { signature, group, sizes, blocks, grids });
+        }
     }
     if plan.eras.is_empty() { Err(CombineError::Nothing) } else { Ok(plan) }
 }
@@ -127,7 +152,7 @@ fn select_eras(
     if eras.len() < 2 || on_mismatch == OnMismatch::Split {
         return Ok(eras);
     }
-    if on_mismatch == OnMismatch::Stop {
+    if matches!(on_mismatch, OnMismatch::Stop | OnMismatch::Combine) {
         let first = |era: &Era| era.first().map(|file| source.url(*file)).unwrap_or_default();
         let eras = eras.iter().map(|era| (era.len() as u64, first(era))).collect();
         return Err(CombineError::Eras { eras });
@@ -207,6 +232,10 @@ impl Source<'_> {
 pub(crate) struct Plan {
     /// The eras, in the order of their first files.
     pub eras: Vec<PlannedEra>,
+    /// How the eras form one dataset, if there are several.
+    pub segments: Vec<Segment>,
+    /// Types that the elements of arrays are converted to.
+    pub conversions: Conversions,
     /// Files that are left out, with reasons.
     pub left_out: Vec<LeftOut>,
     /// Notes for the user.
@@ -261,8 +290,11 @@ pub(super) type Era = Vec<u32>;
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum OnMismatch {
-    /// Fail, and print the differences
+    /// Write a group for each set of files that are stored alike, and describe how the groups form one dataset; fail if their
+    /// values cannot be combined
     #[default]
+    Combine,
+    /// Fail, and print the differences
     Stop,
     /// Write each era, a set of compatible files, to its own group
     Split,
@@ -290,7 +322,7 @@ pub enum OnDuplicate {
 #[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Combining options"))]
 pub struct PlanOptions {
     /// How to treat files that are not compatible
-    #[cfg_attr(feature = "clap", arg(long, value_enum, default_value = "stop", value_name = "ACTION"))]
+    #[cfg_attr(feature = "clap", arg(long, value_enum, default_value = "combine", value_name = "ACTION"))]
     pub on_mismatch: OnMismatch,
     /// How to treat files whose coordinates are equal or partly overlap
     #[cfg_attr(feature = "clap", arg(long, value_enum, default_value = "error", value_name = "ACTION"))]
@@ -307,7 +339,7 @@ pub struct PlanOptions {
 impl Default for PlanOptions {
     fn default() -> Self {
         Self {
-            on_mismatch: OnMismatch::Stop,
+            on_mismatch: OnMismatch::Combine,
             on_duplicate: OnDuplicate::Error,
             allow_holes: false,
             most_inline: 1 << 30,

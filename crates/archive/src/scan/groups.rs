@@ -194,7 +194,7 @@ impl Eras {
         let merged = merge(extents, eras, &known, layout, &options);
         let options = PlanOptions::default();
         let cure = match plan(extents.clone(), &known, layout, &options) {
-            Ok(_) => Some(Cure::default()),
+            Ok(plan) => Some(Cure::default().with(&plan)),
             Err(error) => {
                 Refused { files: extents, known: &known, layout, options: &options, is_written: false }
                     .best(&error)

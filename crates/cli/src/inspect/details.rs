@@ -6,8 +6,10 @@ use serde_json::{Map, Value};
 use virtualize::{
     FillDecision, VirtualStore,
     describe::{Counts, codec, counts, outcome, scalar},
+    segments::{Segment, Segments},
     zarr::{
         Array, ChunkEntry, ChunkGrid, DataType, ZarrFormat, chunk_indices,
+        node::join,
         readers::{ChunkFacts, Compatibility, compatibility},
     },
 };
@@ -38,14 +40,26 @@ pub(super) fn write(
     writeln!(out, "/{}", printable(path))?;
     let mut details = Details { columns, out };
     details.data_type(store, path, array)?;
-    details.chunks(array)?;
-    for (index, line) in chunk_map(array, columns - LABEL).iter().enumerate() {
-        details.raw(if index == 0 { "chunk map" } else { "" }, line)?;
-    }
-    details.locations(store, array)?;
     let format = store.hierarchy.format;
-    let codecs = array.codecs.iter().map(|each| brief(&codec(each, format)));
-    details.each("codecs", codecs)?;
+    let is_along =
+        |segments: &&Segments| array.dimension_names.iter().flatten().any(|name| *name == segments.dimension);
+    if let Some(segments) = store.segments().filter(|_| store.is_combined(path)).filter(is_along) {
+        let own = segments.segments.iter().map(|Segment { group, start, length }| {
+            let end = start.saturating_add(*length).saturating_sub(1);
+            let is_there = store.hierarchy.array(&join(group, path)).is_some();
+            let missing = if is_there { "" } else { ": missing values" };
+            format!("{group}, elements {start} to {end} along {}{missing}", segments.dimension)
+        });
+        details.each("segments", own)?;
+    } else if !store.is_combined(path) {
+        details.chunks(array)?;
+        for (index, line) in chunk_map(array, columns - LABEL).iter().enumerate() {
+            details.raw(if index == 0 { "chunk map" } else { "" }, line)?;
+        }
+        details.locations(store, array)?;
+        let codecs = array.codecs.iter().map(|each| brief(&codec(each, format)));
+        details.each("codecs", codecs)?;
+    }
     let fill = array.fill_value.as_ref().map(|value| scalar(value, &array.data_type));
     details.line("fill value", &fill.map_or("none".to_owned(), |value| whole(&value)))?;
     if let Some(fill) = store.report.arrays.get(path).and_then(|report| report.fill.as_ref()) {
@@ -93,6 +107,7 @@ impl<W: Write> Details<'_, W> {
         let facts = Facts::of_array(array);
         let stored = size(stored_bytes(array));
         let text = match (array.data_type.size(), facts.compared) {
+            _ if store.is_combined(path) => format!("{} decoded", size(facts.decoded)),
             (None, _) => format!("{stored} in files"),
             (_, (bytes, compressed)) if bytes != compressed => {
                 let ratio = tenth(bytes, compressed.max(1));

@@ -105,7 +105,8 @@ fn details_of(
 fn select<'a>(store: &'a VirtualStore, paths: &[String]) -> Result<Vec<(String, &'a Array)>, UnknownArray> {
     let found = paths.iter().map(|given| {
         let path = given.trim_matches('/').to_owned();
-        let array = store.hierarchy.array(&path).ok_or_else(|| UnknownArray::new(store, given))?;
+        let array = store.hierarchy.array(&path).or_else(|| store.view().array(&path));
+        let array = array.ok_or_else(|| UnknownArray::new(store, given))?;
         Ok((path, array))
     });
     found.collect()
@@ -119,9 +120,9 @@ pub struct UnknownArray(String);
 impl UnknownArray {
     fn new(store: &VirtualStore, given: &str) -> Self {
         let path = given.trim_matches('/');
-        let is_group = store.hierarchy.group(path).is_some();
+        let is_group = store.view().group(path).is_some();
         let inside = if path.is_empty() { String::new() } else { format!("{path}/") };
-        let all = store.hierarchy.arrays().into_iter().map(|(path, _)| printable(&path));
+        let all = store.view().arrays().into_iter().map(|(path, _)| printable(&path));
         let names: Vec<_> = all.filter(|each| !is_group || each.starts_with(&inside)).collect();
         let what = if is_group { "is a group, not an array" } else { "there is no such array" };
         let rest = alternatives("arrays", path, names.iter().map(String::as_str));

@@ -6,7 +6,9 @@ use std::{
 };
 
 use virtualize::{
-    Diagnostic, Notation, OptionName, Severity, VirtualStore, describe::zarr_version,
+    Diagnostic, Notation, OptionName, Severity, VirtualStore,
+    describe::zarr_version,
+    segments::{Segment, Segments},
     zarr::readers::ReaderSetup,
 };
 
@@ -77,6 +79,9 @@ fn summary(store: &VirtualStore, style: Style, out: &mut impl Write) -> io::Resu
     let facts = Facts::of_group(&store.hierarchy.root);
     line("Content", &content(store, &facts))?;
     line("Data", &data(&facts))?;
+    if let Some(segments) = store.segments() {
+        line("Segments", &shown_segments(segments))?;
+    }
     if let Some(crs) = crs(store) {
         line("CRS", &crs)?;
     }
@@ -87,6 +92,28 @@ fn summary(store: &VirtualStore, style: Style, out: &mut impl Write) -> io::Resu
         codes if codes.is_empty() => Ok(()),
         codes => line("Notes", &codes),
     }
+}
+
+/// Maximum number of segments that are printed.
+const MAX_SEGMENTS: usize = 5;
+
+/// Returns the ranges of the segments along their dimension, with their groups.
+fn shown_segments(segments: &Segments) -> String {
+    let mut offset = 0_u64;
+    let ranges = segments.segments.iter().map(|Segment { group, length, .. }| {
+        let first = offset;
+        offset = offset.saturating_add(*length);
+        format!("{first} to {} in {}", offset.saturating_sub(1), printable(group))
+    });
+    let mut ranges: Vec<String> = ranges.collect();
+    let count = ranges.len();
+    if count > MAX_SEGMENTS {
+        let last = ranges.pop();
+        ranges.truncate(MAX_SEGMENTS - 1);
+        ranges.push("…".to_owned());
+        ranges.extend(last);
+    }
+    format!("{count} along {}: {}", printable(&segments.dimension), ranges.join(", "))
 }
 
 /// Returns the numbers of groups, arrays and chunks.

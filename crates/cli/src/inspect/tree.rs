@@ -46,7 +46,8 @@ impl<'a, W: Write> Tree<'a, W> {
         limit: usize,
         out: &'a mut W,
     ) -> io::Result<usize> {
-        let root = &store.hierarchy.root;
+        let listing = store.listing();
+        let root = &listing.root;
         let names = longest(root, 0).min(columns * 2 / 5);
         let mut tree = Self { store, out, columns, names, left: limit };
         tree.named_group("", "", "/", root)?;
@@ -135,8 +136,18 @@ impl<'a, W: Write> Tree<'a, W> {
 
     /// Returns the facts about an array, each at most `room` wide.
     fn array_parts(&self, path: &str, array: &Array, facts: &Facts, room: usize) -> Vec<String> {
-        let mut parts = chunks(array, facts, room);
-        parts.extend(codecs(array));
+        let mut parts = Vec::new();
+        match self.store.segments().filter(|_| self.store.is_combined(path)) {
+            Some(segments) => {
+                let is_along = array.dimension_names.iter().flatten().any(|name| *name == segments.dimension);
+                let count = counted(segments.segments.len() as u64, "segment");
+                parts.push(if is_along { count } else { "the same in all segments".to_owned() });
+            }
+            None => {
+                parts.extend(chunks(array, facts, room));
+                parts.extend(codecs(array));
+            }
+        }
         parts.push(fill_value(array));
         let report = self.store.report.arrays.get(path).and_then(|report| report.fill.as_ref());
         let sentinel = report.and_then(|fill| fill.sentinel.as_ref());

@@ -185,8 +185,12 @@ def _group(store: VirtualStore, path: str | None) -> VirtualGroup:
 
 def _walk(group: VirtualGroup, path: str) -> Iterator[tuple[str, VirtualGroup]]:
     yield path, group
+    # A dataset of segments is shown as a whole.
+    segments = file_of(group.store).segment_groups()
     for name in group.group_keys():
         child = group[name]
+        if child.path in segments:
+            continue
         assert isinstance(child, VirtualGroup)
         yield from _walk(child, name if path == "." else f"{path.rstrip('/')}/{name}")
 

@@ -92,7 +92,7 @@ async fn read(
     path: String,
     select: Option<&str>,
 ) -> Result<Bytes, Problem> {
-    let array = store.mapped.store.hierarchy.array(&path).ok_or_else(|| {
+    let array = store.mapped.store.view().array(&path).ok_or_else(|| {
         Problem::not_found("array: the source has no such array").hint("/v1/inspect lists them")
     })?;
     let selection = selection(select, &array.shape)?;

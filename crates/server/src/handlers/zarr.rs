@@ -19,9 +19,10 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use utoipa::IntoParams;
 use virtualize::{
-    ByteRange, Code, Format, MapOptions, Options, StoreOptions, chunk_size, decode_chunk,
+    ArrayReader, ByteRange, ChunkAddress, Code, Format, MapOptions, Options, StoreOptions, chunk_size,
+    decode_chunk,
     keys::{self, Chunk},
-    zarr::{Array, ChunkEntry, Codec, Hierarchy, Reference},
+    zarr::{Array, ChunkEntry, Codec, Hierarchy, Reference, chunk_position},
 };
 
 use crate::{
@@ -184,6 +185,7 @@ async fn object(
     match store.entry(key)? {
         Entry::Document(bytes) => Ok(respond::json(headers, bytes.clone())),
         Entry::Chunk(chunk) => stored(&store, &service.pieces, &chunk.entry, headers).await,
+        Entry::Combined(_) => Err(Problem::internal()),
     }
 }
 
@@ -191,6 +193,8 @@ async fn object(
 enum Entry<'a> {
     Document(&'a Bytes),
     Chunk(Chunk<'a>),
+    /// A chunk of an array that consists of segments.
+    Combined(ChunkAddress),
 }
 
 impl Store {
@@ -203,6 +207,18 @@ impl Store {
         chunk
             .map(Entry::Chunk)
             .ok_or_else(|| Problem::not_found("no such key: neither a metadata document nor a stored chunk"))
+    }
+
+    /// Looks up a key of the store with decoded chunks, which has the dataset that groups form together.
+    fn plain_entry(&self, key: &str) -> Result<Entry<'_>, Problem> {
+        let store = &self.mapped.store;
+        if let Some(bytes) = self.mapped.combined_documents()?.get(key) {
+            return Ok(Entry::Document(bytes));
+        }
+        match keys::address(store.view(), key).filter(|address| store.is_combined(&address.path)) {
+            Some(address) => Ok(Entry::Combined(address)),
+            None => self.entry(key),
+        }
     }
 }
 
@@ -308,10 +324,10 @@ pub(crate) async fn plain(
 ) -> Result<Response, Problem> {
     let (source, key) = parameter(path)?;
     let store = open(&service, &client, &source).await?;
-    match store.entry(&key)? {
+    match store.plain_entry(&key)? {
         Entry::Document(bytes) => {
             let path = key.strip_suffix("zarr.json").unwrap_or_default().trim_end_matches('/');
-            Ok(respond::json(&headers, plain_document(&store.mapped.store.hierarchy, path, bytes)?))
+            Ok(respond::json(&headers, plain_document(store.mapped.store.view(), path, bytes)?))
         }
         Entry::Chunk(chunk) => {
             let array = store.mapped.store.hierarchy.array(&chunk.path).ok_or_else(Problem::internal)?;
@@ -326,7 +342,36 @@ pub(crate) async fn plain(
             let bytes = decoded(&store, &service.responses, chunk, size).await?;
             Ok(respond::content(&headers, BINARY, &etag, bytes.len() as u64, bytes.into()))
         }
+        Entry::Combined(address) => {
+            let etag = tag(&["plain", &store.mapped.version, &key]);
+            if is_current(&headers, &etag) {
+                return Ok(respond::content(&headers, BINARY, &etag, 0, Body::empty()));
+            }
+            let bytes = combined(&store, &service.responses, address).await?;
+            Ok(respond::content(&headers, BINARY, &etag, bytes.len() as u64, bytes.into()))
+        }
     }
+}
+
+/// Reads a chunk of an array that consists of segments. The budget share of its bytes is held until they are sent.
+async fn combined(store: &Store, responses: &Budget, address: ChunkAddress) -> Result<Bytes, Problem> {
+    let mapped = &store.mapped.store;
+    let array = mapped.view().array(&address.path).ok_or_else(Problem::internal)?;
+    let counts = array.chunk_grid.counts(&array.shape);
+    let position = chunk_position(address.indices.iter().copied(), &counts).ok_or_else(Problem::internal)?;
+    let size = chunk_size(array, position).ok_or_else(variable)?;
+    let most = MAX_DECODED.min(responses.size() / 2);
+    if size > most {
+        let detail = format!("the chunk has {size} bytes, and at most {most} are decoded");
+        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, Code::ChunkSize, detail));
+    }
+    // The chunk, and a segment's part of it.
+    let mut share = responses.take(size.saturating_mul(2)).await?;
+    let reader = ArrayReader::new(Arc::clone(mapped), store.options.clone()).with_limit(most);
+    let work = move |_| async move { reader.decoded_chunks(&[address]).pop().unwrap_or(Ok(None)) };
+    let bytes = on_thread(work, ()).await??.ok_or_else(Problem::internal)?;
+    responses.resize(&mut share, bytes.len() as u64);
+    Ok(share.attach(bytes))
 }
 
 /// Returns whether the chunks of an array are stored as bare elements.

@@ -3,6 +3,7 @@
 mod ahead;
 mod batches;
 mod cache;
+mod combined;
 mod elements;
 mod place;
 mod plan;
@@ -350,6 +351,9 @@ impl ArrayReader {
     /// # Errors
     /// As [`crate::read_array`]; the selection does not fit the array, or `out` does not fit the selection.
     pub fn read(&self, path: &str, selection: &Selection, out: &mut [u8]) -> Result<(), Error> {
+        if let Some((combined, array)) = self.store.metadata().combined(path) {
+            return self.read_combined((path, combined), array, selection, out);
+        }
         let read = self.read_selection(path, selection, out);
         match read {
             Ok(true) => self.read_ahead(path, selection),
@@ -375,6 +379,9 @@ impl ArrayReader {
     /// # Errors
     /// As [`ArrayReader::read`].
     pub fn read_variable(&self, path: &str, selection: &Selection) -> Result<Vec<Bytes>, Error> {
+        if let Some((combined, array)) = self.store.metadata().combined(path) {
+            return self.read_combined_variable((path, combined), array, selection);
+        }
         let store = self.with_chunks(path, selection)?;
         self.variable(&store, path, selection).map_err(|error| self.error(path, error))
     }
@@ -395,14 +402,41 @@ impl ArrayReader {
     /// `vlen-bytes`.
     pub fn decoded_chunks(&self, chunks: &[ChunkAddress]) -> Vec<Result<Option<Bytes>, Error>> {
         let addresses: Vec<&ChunkAddress> = chunks.iter().collect();
-        batches::read(self, &addresses, Wanted::Decoded)
+        self.chunks_of_all(&addresses, Wanted::Decoded)
     }
 
     /// Returns stored bytes of chunks, `None` for missing ones.
     pub fn stored_chunks(&self, chunks: &[(ChunkAddress, ChunkPart)]) -> Vec<Result<Option<Bytes>, Error>> {
         let (addresses, parts): (Vec<_>, Vec<_>) =
             chunks.iter().map(|(address, part)| (address, *part)).unzip();
-        batches::read(self, &addresses, Wanted::Stored(&parts))
+        self.chunks_of_all(&addresses, Wanted::Stored(&parts))
+    }
+
+    /// Reads chunks of which some may belong to arrays that consist of segments: these have no codecs.
+    fn chunks_of_all(
+        &self,
+        chunks: &[&ChunkAddress],
+        wanted: Wanted<'_>,
+    ) -> Vec<Result<Option<Bytes>, Error>> {
+        let metadata = self.store.metadata();
+        if chunks.iter().all(|chunk| metadata.combined(&chunk.path).is_none()) {
+            return batches::read(self, chunks, wanted);
+        }
+        let one = |(n, chunk): (usize, &&ChunkAddress)| {
+            let part = match wanted {
+                Wanted::Decoded => ChunkPart::Whole,
+                Wanted::Stored(parts) => parts.get(n).copied().unwrap_or_default(),
+            };
+            let Some((_, array)) = metadata.combined(&chunk.path) else {
+                let wanted = if let Wanted::Decoded = wanted { wanted } else { Wanted::Stored(&[part]) };
+                return batches::read(self, &[*chunk], wanted).pop().unwrap_or(Ok(None));
+            };
+            let bytes = self.combined_chunk(array, chunk)?;
+            let range = part.range(bytes.len() as u64);
+            let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX).min(bytes.len());
+            Ok(Some(bytes.slice(at(range.start)..at(range.end()))))
+        };
+        chunks.iter().enumerate().map(one).collect()
     }
 
     /// Returns the length of a stored chunk in bytes; `None` if it is missing.
@@ -411,6 +445,15 @@ impl ArrayReader {
     /// The chunk table cannot be read.
     pub fn stored_length(&self, chunk: &ChunkAddress) -> Result<Option<u64>, Error> {
         let path = chunk.path.as_str();
+        if let Some((_, array)) = self.store.metadata().combined(path) {
+            let counts = array.chunk_grid.counts(&array.shape);
+            let position = chunk_position(chunk.indices.iter().copied(), &counts);
+            let Some(position) = position else { return Ok(None) };
+            return match chunk_size(array, position) {
+                Some(size) => Ok(Some(size)),
+                None => Ok(Some(self.combined_chunk(array, chunk)?.len() as u64)),
+            };
+        }
         let array = self.store.metadata().hierarchy.array(path);
         let position = array.and_then(|array| {
             let counts = array.chunk_grid.counts(&array.shape);

@@ -270,7 +270,7 @@ impl<'a> Places<'a> {
 }
 
 /// Returns the little-endian bytes of a missing element.
-fn background(array: &Array) -> Result<Vec<u8>, ArrayError> {
+pub(super) fn background(array: &Array) -> Result<Vec<u8>, ArrayError> {
     let zero = || FillValue::zero(&array.data_type);
     match array.fill_value.clone().unwrap_or_else(zero) {
         FillValue::Fixed(bytes) if array.data_type.size() == Some(bytes.len() as u64) => Ok(bytes.to_vec()),
@@ -379,7 +379,7 @@ fn collect(dims: &[Dim<'_>], from: usize, to: usize, pairs: &mut Vec<(usize, usi
 }
 
 /// Returns a missing element.
-fn variable_fill(array: &Array) -> Bytes {
+pub(super) fn variable_fill(array: &Array) -> Bytes {
     match &array.fill_value {
         Some(FillValue::Text(text)) => text.clone().into(),
         Some(FillValue::Variable(bytes) | FillValue::Fixed(bytes)) => bytes.clone(),

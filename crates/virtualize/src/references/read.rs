@@ -1,6 +1,6 @@
 //! Reading of reference sets in all formats.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
@@ -33,7 +33,8 @@ pub(super) const ZMETADATA: &str = ".zmetadata";
 /// # Errors
 /// [`Error::Store`], [`Error::References`], [`Error::Icechunk`].
 pub async fn read_references(location: &str, options: &ReadOptions) -> Result<VirtualStore, Error> {
-    let opened = open_references(location, options).await?;
+    let file = virtualize_store::open(location, &options.store).await;
+    let opened = open_references(location, file, options).await?;
     let store = resolved(opened.set, &opened.name, location, options).await?;
     match opened.tables {
         None => Ok(store),
@@ -52,9 +53,14 @@ pub(crate) struct OpenReferences {
     pub(crate) version: Source,
 }
 
-/// Opens references. Chunk tables that consist of several parts are not read.
-pub(crate) async fn open_references(location: &str, options: &ReadOptions) -> Result<OpenReferences, Error> {
-    match find(location, options).await? {
+/// Opens references; `file` is the result of opening the location as a file. Chunk tables that consist of several parts are
+/// not read.
+pub(crate) async fn open_references(
+    location: &str,
+    file: Result<Arc<Object>, StoreError>,
+    options: &ReadOptions,
+) -> Result<OpenReferences, Error> {
+    match find(location, file, options).await? {
         Found::Json(object) => {
             let set = virtualize_references::from_json(&whole(&object, options).await?);
             let name = object.name().to_owned();
@@ -91,7 +97,7 @@ pub(crate) async fn resolved(
 
 /// Kind of reference set at a location.
 enum Found {
-    Json(std::sync::Arc<Object>),
+    Json(Arc<Object>),
     /// kerchunk's Parquet layout, or a Zarr store.
     Opened(Box<OpenReferences>),
     #[cfg(feature = "full")]
@@ -99,11 +105,15 @@ enum Found {
 }
 
 /// Detects the kind of reference set at a location, and opens its first file.
-async fn find(location: &str, options: &ReadOptions) -> Result<Found, Error> {
+async fn find(
+    location: &str,
+    file: Result<Arc<Object>, StoreError>,
+    options: &ReadOptions,
+) -> Result<Found, Error> {
     let open = |place: String| async move { virtualize_store::open(&place, &options.store).await };
     let below = below_of(location, IN_FOLDER);
     if !location.ends_with('/') {
-        match open(location.to_owned()).await {
+        match file {
             Ok(object) => return Ok(Found::Json(object)),
             Err(StoreError::NotAFile { what: "a directory", .. }) => {}
             Err(StoreError::NotFound { .. } | StoreError::Page { .. }) if is_remote(location) => {}

@@ -123,7 +123,7 @@ fn the_keys_listed_are_those_found() {
     for seed in 0..300 {
         let rng = &mut Rng::with_seed(seed);
         let (store, all) = random(rng);
-        let documents = keys::documents(&store, ChunkEncoding::Stored).unwrap();
+        let documents = keys::documents(store.name(), &store.hierarchy, ChunkEncoding::Stored).unwrap();
         let listed = keys::list(&store.hierarchy, "", None, usize::MAX);
         assert_eq!(listed.len(), all.len(), "seed {seed}: no key twice");
         assert_eq!(listed.into_iter().collect::<BTreeSet<_>>(), all, "seed {seed}");
@@ -179,8 +179,8 @@ fn chunks_have_the_position_of_their_key() {
 fn decoded_documents_differ_in_their_codecs_only() {
     for seed in 0..50 {
         let (store, _) = random(&mut Rng::with_seed(seed));
-        let stored = keys::documents(&store, ChunkEncoding::Stored).unwrap();
-        let decoded = keys::documents(&store, ChunkEncoding::Decoded).unwrap();
+        let stored = keys::documents(store.name(), &store.hierarchy, ChunkEncoding::Stored).unwrap();
+        let decoded = keys::documents(store.name(), &store.hierarchy, ChunkEncoding::Decoded).unwrap();
         assert!(stored.keys().eq(decoded.keys()));
         for (key, document) in stored.into_iter().filter(|(key, _)| key != "zarr.json") {
             let mut document: serde_json::Value = serde_json::from_slice(&document).unwrap();
@@ -195,6 +195,6 @@ fn decoded_documents_differ_in_their_codecs_only() {
 #[test]
 fn zarr_v2_has_other_keys() {
     let store = VirtualStore::of(Hierarchy::new(ZarrFormat::V2), "old");
-    let error = keys::documents(&store, ChunkEncoding::Stored).unwrap_err();
+    let error = keys::documents(store.name(), &store.hierarchy, ChunkEncoding::Stored).unwrap_err();
     assert!(error.to_string().contains("mapped for Zarr V2"), "{error}");
 }

@@ -2,3 +2,4 @@
 
 pub mod attributes;
 pub mod fill_value_attribute;
+pub mod missing;

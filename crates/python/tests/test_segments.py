@@ -1,0 +1,184 @@
+"""Archives whose files are stored differently are one dataset, with the values that xarray decodes from the originals.
+
+More random archives: RANDOM_SEGMENTS=1000.
+"""
+
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import netCDF4
+import numpy as np
+import pytest
+import virtualize
+import xarray as xr
+import zarr
+
+pytestmark = pytest.mark.filterwarnings("ignore:variable .* has multiple fill values")
+
+FORMATS = ["all.json", "all.parquet", "all.zarr", "all.icechunk"]
+SIZES = {"y": 3, "x": 4}
+
+
+class Archive:
+    """Random files along time, of which each property changes now and then."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.values = np.random.default_rng(seed)
+        self.folder = folder
+        self.calm = self.rng.choice([0.5, 0.8, 0.95])
+        self.state: dict[str, Any] = {}
+        # A variable that may be missing has a type in which something can be.
+        self.optional = self.rng.random() < 0.5
+        self.group = self.rng.choice(["", "", "inner/"])
+        self.fixed_length = self.rng.choice([None, None, 2])
+
+    def now(self, name: str, choices: list[Any]) -> Any:
+        """Return the value of a property, which rarely changes."""
+        if name not in self.state or self.rng.random() > self.calm:
+            self.state[name] = self.rng.choice(choices)
+        return self.state[name]
+
+    def write(self) -> list[Path]:
+        files = []
+        start = 0
+        for k in range(self.rng.randint(2, 8)):
+            length = self.fixed_length or self.rng.randint(1, 5)
+            files.append(self.folder / f"{k:03}.nc")
+            with netCDF4.Dataset(files[-1], "w") as file:
+                self.file(file, k, start, length)
+            start += length
+        return files
+
+    def file(self, file: Any, k: int, start: int, length: int) -> None:
+        for name, size in {"time": length, **SIZES}.items():
+            file.createDimension(name, size)
+        unit, factor = self.now("unit", [("hours", 1), ("minutes", 60), ("seconds", 3600)])
+        date, offset = self.now("date", [("2000-01-01", 0), ("1999-12-31", 24)])
+        time = file.createVariable("time", self.now("time type", ["i4", "f8", "i8"]), ("time",))
+        time.setncatts({"units": f"{unit} since {date}", "calendar": self.now("calendar", ["standard", "gregorian"])})
+        time[:] = (np.arange(start, start + length) + offset) * factor
+        lat = file.createVariable("y", "f8", ("y",))
+        lat[:] = np.linspace(10, 30, 3) + self.now("jitter", [0, 0, 1e-12])
+        mask = file.createVariable("mask", "i1", ("y", "x"))
+        mask[:] = np.arange(12).reshape(3, 4)
+        for name, dims in {"a": ("time", "y", "x"), "b": ("y", "time"), "c": ("time",)}.items():
+            if name == "b" and self.optional and self.now("has b", [True, True, False]) is False and k:
+                continue
+            self.variable(file, self.group + name, dims, length)
+
+    def variable(self, file: Any, name: str, dims: tuple[str, ...], length: int) -> None:
+        dtype = self.now(f"{name} type", ["i1", "u1", "i2", "u2", "i4", "u4", "f4", "f8"])
+        fill = self.now(f"{name} fill", [None, 3, 7])
+        order = self.now(f"{name} order", ["<", "<", ">"])
+        shape = [length if dim == "time" else SIZES[dim] for dim in dims]
+        variable = file.createVariable(
+            name,
+            order + dtype if dtype[1] != "1" else dtype,
+            dims,
+            fill_value=fill,
+            zlib=self.now(f"{name} zlib", [True, True, False]),
+            complevel=self.now(f"{name} level", [1, 6]),
+            endian="big" if order == ">" and dtype[1] != "1" else "little",
+            shuffle=self.now(f"{name} shuffle", [True, False]),
+            fletcher32=self.now(f"{name} checksum", [False, False, True]),
+            chunksizes=[min(n, self.now(f"{name} chunk", [1, 2, 3])) for n in shape],
+        )
+        variable.set_auto_maskandscale(False)
+        packing = self.now(f"{name} packing", [{}, {"scale_factor": 0.5}, {"scale_factor": 0.1, "add_offset": 273.15}])
+        variable.setncatts({**packing, "units": "K", "history": str(self.rng.random())})
+        missing = self.now(f"{name} missing", [None, None, 5])
+        if missing is not None:
+            variable.missing_value = np.array(missing, dtype)
+        numbers = self.values.integers(0, 99, shape).astype(dtype)
+        if dtype in ("f4", "f8"):
+            numbers = (numbers + self.values.random(shape)).astype(dtype)
+            numbers[numbers > 95] = np.nan
+        variable[:] = numbers
+
+
+def decoded(files: list[Path], group: str) -> xr.Dataset:
+    """Return what xarray decodes, as float64, of all files together."""
+    opened = []
+    for path in files:
+        root = xr.open_dataset(path, engine="h5netcdf").load()
+        inner = xr.open_dataset(path, engine="h5netcdf", group=group or None).load()
+        ds = inner.assign_coords(time=root.time) if group else root
+        ds = ds.drop_vars(["y", "mask"], errors="ignore")
+        numbers = [name for name in ("a", "b", "c") if name in ds]
+        opened.append(ds.assign({name: unpacked(path, group, ds, name) for name in numbers}))
+    return xr.concat(opened, "time", data_vars="minimal", join="outer")
+
+
+def unpacked(path: Path, group: str, ds: xr.Dataset, name: str) -> xr.DataArray:
+    """Return a variable in float64, as xarray decodes float64 packing: other types would round."""
+    with xr.open_dataset(path, engine="h5netcdf", group=group or None, mask_and_scale=False) as raw:
+        attributes = raw[name].attrs
+        stored = raw[name].values
+    missing = np.isin(stored, [attributes[key] for key in ("_FillValue", "missing_value") if key in attributes])
+    values = np.where(missing, np.nan, stored.astype("f8"))
+    values = values * attributes.get("scale_factor", 1) + attributes.get("add_offset", 0)
+    np.testing.assert_allclose(values, ds[name].values, rtol=1e-6)
+    return ds[name].copy(data=values).drop_attrs()
+
+
+def check(folder: Path, seed: int) -> int:
+    """Combine a random archive, and compare all of it and some selections. Return the number of segments."""
+    folder.mkdir()
+    archive = Archive(folder, seed)
+    files = archive.write()
+    out = folder / archive.rng.choice(FORMATS)
+    how: dict[str, Any] = {"copy_limit": 0} if archive.rng.random() < 0.7 else {}
+    virtualize.batch(files, out, concat_dim="time", progress=False, **how)
+    expected = decoded(files, archive.group.rstrip("/"))
+    found = xr.open_dataset(out, engine="virtualize")
+    np.testing.assert_array_equal(found.time.values, expected.time.values)
+    np.testing.assert_array_equal(found["mask"].values, np.arange(12).reshape(3, 4))
+    if archive.group:
+        found = xr.open_dataset(out, engine="virtualize", group="inner")
+    store = virtualize.open(out, decoded=True)
+    by_zarr: Any = zarr.open_group(store, mode="r")
+    segments = store.report["segments"] or {"segments": [None]}
+    for name in ("a", "b", "c"):
+        if name not in expected:
+            continue
+        want = expected[name]
+        have = found[name].transpose(*want.dims)
+        np.testing.assert_array_equal(have.values.astype("f8"), want.values, err_msg=f"{seed} {name}")
+        for _ in range(3):
+            where = selection(archive.rng, dict(want.sizes))
+            part = found[name].isel(where).transpose(*want.isel(where).dims)
+            np.testing.assert_array_equal(part.values.astype("f8"), want.isel(where).values, err_msg=f"{seed} {name} {where}")
+        array: Any = store[archive.group + name]
+        np.testing.assert_array_equal(by_zarr[archive.group + name][...], array[...], err_msg=f"{seed} {name}")
+    return len(segments["segments"])
+
+
+def selection(rng: random.Random, sizes: dict[Any, int]) -> dict[Any, Any]:
+    def one(size: int) -> Any:
+        kind = rng.randrange(4)
+        if kind == 0:
+            return rng.randrange(size)
+        if kind == 1:
+            return slice(rng.randrange(size), rng.randint(0, size), rng.randint(1, 3))
+        if kind == 2:
+            return [rng.randrange(size) for _ in range(rng.randint(1, 5))]
+        return slice(None, None, -1)
+
+    if rng.random() < 0.2:
+        count = rng.randint(1, 6)
+        return {dim: xr.DataArray([rng.randrange(n) for _ in range(count)], dims="point") for dim, n in sizes.items()}
+    return {dim: one(n) for dim, n in sizes.items() if rng.random() < 0.8}
+
+
+def test_random_archives_are_one_dataset(tmp_path: Path) -> None:
+    counts = [check(tmp_path / str(seed), seed) for seed in range(int(os.environ.get("RANDOM_SEGMENTS", "12")))]
+    assert max(counts) > 1
+
+
+@pytest.mark.slow
+def test_more_random_archives_are_one_dataset(tmp_path: Path) -> None:
+    for seed in range(10_000, 10_060):
+        check(tmp_path / str(seed), seed)

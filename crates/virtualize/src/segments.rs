@@ -1,0 +1,527 @@
+//! Groups that are segments of one dataset. The attribute [`ATTRIBUTE`] of the root describes how the arrays of several
+//! groups, which are stored differently, form one array each.
+//!
+//! ```json
+//! "virtualize:segments": {
+//!   "version": 1,
+//!   "dimension": "time",
+//!   "segments": [
+//!     {"group": "era_0", "start": 0, "length": 48},
+//!     {"group": "era_1", "start": 0, "length": 48}
+//!   ],
+//!   "arrays": {"t2m": {"data_type": "float64"}}
+//! }
+//! ```
+//!
+//! An array of the dataset has the path of those that it consists of, relative to their groups. Along the dimension, it is
+//! the concatenation of the segments. A group that lacks an array contributes missing values. An array without the dimension
+//! is that of the first group which has it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use virtualize_zarr::{
+    Array, ChunkGrid, ChunkManifest, DataType, FillValue, Group, Hierarchy, Lengths, Node, NodePath,
+    References, SourceId, ZarrFormat,
+    cf::{
+        fill_value_attribute,
+        missing::{MISSING, Sentinels},
+    },
+    node::{self, join},
+};
+
+/// Attribute of the root group.
+pub const ATTRIBUTE: &str = "virtualize:segments";
+
+/// Version of the description.
+pub const VERSION: u64 = 1;
+
+/// How the arrays of several groups form one dataset.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Segments {
+    /// [`VERSION`].
+    pub version: u64,
+    /// Name of the dimension along which the segments follow each other.
+    pub dimension: String,
+    /// The segments, in order.
+    pub segments: Vec<Segment>,
+    /// Arrays whose elements are converted, by path.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub arrays: BTreeMap<NodePath, Target>,
+}
+
+/// A range of a group along the dimension.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Segment {
+    /// Path of the group.
+    pub group: NodePath,
+    /// First index.
+    pub start: u64,
+    /// Number of elements.
+    pub length: u64,
+}
+
+/// What the elements of an array are converted to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    /// An integer or float type of Zarr v3 that holds all elements exactly. As a float, missing elements become NaN.
+    pub data_type: String,
+}
+
+impl Target {
+    /// Describes a type.
+    pub fn new(data_type: &DataType) -> Self {
+        Self { data_type: data_type.to_string() }
+    }
+}
+
+/// Returns an integer or float type by its name in Zarr v3.
+pub fn number_type(name: &str) -> Option<DataType> {
+    NUMBERS.into_iter().find(|one| one.to_string() == name)
+}
+
+const NUMBERS: [DataType; 10] = [
+    DataType::Int8,
+    DataType::Int16,
+    DataType::Int32,
+    DataType::Int64,
+    DataType::UInt8,
+    DataType::UInt16,
+    DataType::UInt32,
+    DataType::UInt64,
+    DataType::Float32,
+    DataType::Float64,
+];
+
+/// Returns the smallest type that holds all numbers of several types exactly, with `nan` a float; `None` if there is none.
+///
+/// ```
+/// use virtualize::{segments::common_type, zarr::DataType};
+///
+/// assert_eq!(common_type(&[DataType::Int16, DataType::UInt8], false), Some(DataType::Int16));
+/// assert_eq!(common_type(&[DataType::Int16, DataType::Float32], false), Some(DataType::Float32));
+/// assert_eq!(common_type(&[DataType::Int32], true), Some(DataType::Float64));
+/// assert_eq!(common_type(&[DataType::Int64, DataType::Float64], false), None);
+/// ```
+pub fn common_type(types: &[DataType], nan: bool) -> Option<DataType> {
+    let mut numbers = NUMBERS.into_iter().filter(|one| !nan || one.is_float());
+    numbers.find(|target| types.iter().all(|one| holds(target, one)))
+}
+
+/// Returns whether a type holds all numbers of another exactly.
+fn holds(target: &DataType, other: &DataType) -> bool {
+    let digits = |one: &DataType| match one {
+        DataType::Float32 => Some(24),
+        DataType::Float64 => Some(53),
+        one if one.is_integer() => Some(8 * one.number_size() - u64::from(one.is_signed_integer())),
+        _ => None,
+    };
+    let (Some(room), Some(needed)) = (digits(target), digits(other)) else { return false };
+    let is_unsigned = target.is_integer() && !target.is_signed_integer();
+    let is_signed = other.is_float() || other.is_signed_integer();
+    room >= needed && !(is_unsigned && is_signed) && !(target.is_integer() && other.is_float())
+}
+
+/// A dataset of several groups.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Combined {
+    /// The dataset, and the groups. Arrays have no chunks.
+    pub(crate) hierarchy: Hierarchy,
+    /// How the arrays of the dataset are read, by path.
+    pub(crate) arrays: BTreeMap<NodePath, CombinedArray>,
+    /// The description.
+    pub(crate) segments: Segments,
+}
+
+/// An array that consists of segments.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct CombinedArray {
+    /// Axis of the dimension; `None` if the array is that of one group.
+    pub(crate) axis: Option<usize>,
+    /// The segments in order; a single one if there is no axis.
+    pub(crate) parts: Vec<Part>,
+}
+
+/// A segment of an array.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Part {
+    /// First index in the whole.
+    pub(crate) offset: u64,
+    /// First index in the array of the group.
+    pub(crate) start: u64,
+    /// Number of elements along the dimension.
+    pub(crate) length: u64,
+    /// Path of the array; `None` if the group has none, so that all elements are missing.
+    pub(crate) path: Option<NodePath>,
+    /// How elements are converted.
+    pub(crate) cast: Option<Cast>,
+}
+
+/// A conversion of numbers.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Cast {
+    pub(crate) from: DataType,
+    pub(crate) to: DataType,
+    /// What means "missing", if it becomes NaN.
+    missing: Option<Sentinels>,
+}
+
+impl Cast {
+    /// Converts little-endian elements.
+    pub(crate) fn apply(&self, source: &[u8], target: &mut [u8]) {
+        let size = |one: &DataType| usize::try_from(one.size().unwrap_or(1)).unwrap_or(1).max(1);
+        let elements = source.chunks_exact(size(&self.from)).zip(target.chunks_exact_mut(size(&self.to)));
+        for (element, slot) in elements {
+            let is_missing = self.missing.as_ref().is_some_and(|missing| missing.is_missing(element));
+            if is_missing {
+                write(&self.to, Number::Float(f64::NAN), slot);
+            } else {
+                write(&self.to, read(&self.from, element), slot);
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Number {
+    Int(i128),
+    Float(f64),
+}
+
+fn read(data_type: &DataType, element: &[u8]) -> Number {
+    let mut bytes = [0; 8];
+    bytes.iter_mut().zip(element).for_each(|(slot, byte)| *slot = *byte);
+    match data_type {
+        DataType::Float32 => {
+            let [a, b, c, d, ..] = bytes;
+            Number::Float(f32::from_le_bytes([a, b, c, d]).into())
+        }
+        DataType::Float64 => Number::Float(f64::from_le_bytes(bytes)),
+        one if one.is_signed_integer() => {
+            let unused = 64 - 8 * element.len().clamp(1, 8);
+            Number::Int((i64::from_le_bytes(bytes) << unused >> unused).into())
+        }
+        _ => Number::Int(u64::from_le_bytes(bytes).into()),
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "the target holds all numbers of the source"
+)]
+fn write(data_type: &DataType, number: Number, slot: &mut [u8]) {
+    let bytes = match (data_type, number) {
+        (DataType::Float32, Number::Float(float)) => u64::from((float as f32).to_bits()).to_le_bytes(),
+        (DataType::Float32, Number::Int(int)) => u64::from((int as f32).to_bits()).to_le_bytes(),
+        (DataType::Float64, Number::Int(int)) => (int as f64).to_le_bytes(),
+        (_, Number::Float(float)) => float.to_le_bytes(),
+        (_, Number::Int(int)) => (int as i64).to_le_bytes(),
+    };
+    slot.iter_mut().zip(bytes).for_each(|(slot, byte)| *slot = byte);
+}
+
+impl Combined {
+    /// Combines the groups of a hierarchy as its root's attribute describes; `None` without that attribute.
+    ///
+    /// # Errors
+    /// A description that is damaged, of another version, or does not fit the groups.
+    pub(crate) fn of(hierarchy: &Hierarchy) -> Result<Option<Self>, String> {
+        let Some(described) = hierarchy.root.attributes.get(ATTRIBUTE) else { return Ok(None) };
+        let version = described.get("version").and_then(Value::as_u64);
+        if version != Some(VERSION) {
+            let version = described.get("version").unwrap_or(&Value::Null);
+            return Err(format!("version {version}, expected {VERSION}"));
+        }
+        let segments: Segments =
+            serde_json::from_value(described.clone()).map_err(|error| error.to_string())?;
+        let mut groups: Vec<&str> = Vec::new();
+        for segment in &segments.segments {
+            if !groups.contains(&segment.group.as_str()) {
+                groups.push(&segment.group);
+            }
+        }
+        let found: Vec<(&str, &Group)> = groups
+            .iter()
+            .map(|path| {
+                let group = hierarchy.group(path).filter(|_| !path.is_empty());
+                group.map(|group| (*path, group)).ok_or_else(|| format!("no group {path:?}"))
+            })
+            .collect::<Result<_, _>>()?;
+        let mut whole = Hierarchy {
+            format: hierarchy.format,
+            root: without_chunks(&hierarchy.root),
+            sources: hierarchy.sources.clone(),
+        };
+        let mut arrays = BTreeMap::new();
+        let mut paths: BTreeSet<NodePath> = BTreeSet::new();
+        for (path, group) in &found {
+            let inner = Hierarchy { root: without_chunks(group), ..Hierarchy::new(hierarchy.format) };
+            paths.extend(inner.arrays().into_iter().map(|(path, _)| path));
+            add_groups(
+                &mut whole.root,
+                "",
+                &inner.root,
+                *path == groups.first().copied().unwrap_or_default(),
+            )?;
+        }
+        for path in paths {
+            let sources: Vec<(&str, Option<&Array>)> =
+                groups.iter().map(|group| (*group, hierarchy.array(&join(group, &path)))).collect();
+            let (array, combined) = combine(hierarchy, &segments, &path, &sources)
+                .map_err(|reason| format!("{path}: {reason}"))?;
+            let (parent, name) = node::split(&path);
+            let group = whole.root.make_group(parent).ok_or_else(|| format!("{path}: is below an array"))?;
+            if group.children.contains_key(name) {
+                return Err(format!("{path}: exists beside the groups"));
+            }
+            group.children.insert(name.to_owned(), Node::Array(Box::new(array)));
+            arrays.insert(path, combined);
+        }
+        Ok(Some(Self { hierarchy: whole, arrays, segments }))
+    }
+
+    /// Returns the groups that are segments.
+    pub(crate) fn groups(&self) -> BTreeSet<&str> {
+        self.segments.segments.iter().map(|segment| segment.group.as_str()).collect()
+    }
+
+    /// Returns the dataset with a reference for each chunk of its arrays, to list their keys, and the groups of `complete`
+    /// with their chunks.
+    pub(crate) fn listing(&self, complete: &Hierarchy) -> Hierarchy {
+        let mut listed = self.hierarchy.clone();
+        for path in self.arrays.keys() {
+            let Some(array) = listed.array_mut(path) else { continue };
+            let counts = array.chunk_grid.counts(&array.shape);
+            let count = counts.iter().try_fold(1_u64, |all, count| all.checked_mul(*count));
+            let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+            let offsets = vec![0; count].into();
+            let column =
+                References { source: SourceId(0), positions: None, offsets, lengths: Lengths::Uniform(0) };
+            array.chunks = if count == 0 { ChunkManifest::default() } else { ChunkManifest::of(column) };
+        }
+        for group in self.groups() {
+            let (parent, name) = node::split(group);
+            if let (Some(parent), Some(node)) = (listed.root.group_mut(parent), complete.node(group)) {
+                parent.children.insert(name.to_owned(), node.clone());
+            }
+        }
+        listed
+    }
+}
+
+/// Adds the groups of a segment to the dataset, with the attributes that all segments share.
+fn add_groups(whole: &mut Group, path: &str, group: &Group, is_first: bool) -> Result<(), String> {
+    let target = whole.make_group(path).ok_or_else(|| format!("{path}: is a group and an array"))?;
+    if is_first {
+        let own = group.attributes.iter().map(|(name, value)| (name.clone(), value.clone()));
+        for (name, value) in own {
+            target.attributes.entry(name).or_insert(value);
+        }
+    } else {
+        target
+            .attributes
+            .retain(|name, value| name == ATTRIBUTE || group.attributes.get(name) == Some(value));
+    }
+    for (name, node) in &group.children {
+        if let Node::Group(child) = node {
+            add_groups(whole, &join(path, name), child, is_first)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns a group without the chunks of its arrays.
+fn without_chunks(group: &Group) -> Group {
+    let copy = |node: &Node| match node {
+        Node::Group(group) => Node::Group(without_chunks(group)),
+        Node::Array(array) => Node::Array(Box::new(metadata(array))),
+    };
+    Group {
+        attributes: group.attributes.clone(),
+        children: group.children.iter().map(|(name, node)| (name.clone(), copy(node))).collect(),
+    }
+}
+
+/// Returns an array without its chunks.
+fn metadata(array: &Array) -> Array {
+    Array {
+        shape: array.shape.clone(),
+        data_type: array.data_type.clone(),
+        chunk_grid: array.chunk_grid.clone(),
+        fill_value: array.fill_value.clone(),
+        codecs: array.codecs.clone(),
+        dimension_names: array.dimension_names.clone(),
+        attributes: array.attributes.clone(),
+        chunks: ChunkManifest::default(),
+    }
+}
+
+/// Combines the arrays at one path of all groups.
+fn combine(
+    hierarchy: &Hierarchy,
+    segments: &Segments,
+    path: &str,
+    sources: &[(&str, Option<&Array>)],
+) -> Result<(Array, CombinedArray), String> {
+    let present: Vec<&Array> = sources.iter().filter_map(|(_, array)| *array).collect();
+    let first = *present.first().ok_or("is in no group")?;
+    let is_dimension = |name: &Option<String>| name.as_deref() == Some(segments.dimension.as_str());
+    let axis = first.dimension_names.iter().position(is_dimension);
+    for other in &present {
+        if other.dimension_names != first.dimension_names {
+            return Err(format!(
+                "has dimensions {:?} and {:?}",
+                first.dimension_names, other.dimension_names
+            ));
+        }
+        let sizes = first.shape.iter().zip(&other.shape).enumerate();
+        if let Some((_, (one, another))) =
+            sizes.into_iter().find(|(n, (one, another))| Some(*n) != axis && one != another)
+        {
+            return Err(format!("has lengths {one} and {another}"));
+        }
+    }
+    let data_type = match segments.arrays.get(path) {
+        Some(target) => number_type(&target.data_type)
+            .ok_or_else(|| format!("unknown data type {:?}", target.data_type))?,
+        None => first.data_type.clone(),
+    };
+    let mut array = decoded(first, &data_type);
+    let Some(axis) = axis else {
+        let group = sources.iter().find(|(_, array)| array.is_some()).map_or("", |(group, _)| group);
+        let part = Part { offset: 0, start: 0, length: 0, path: Some(join(group, path)), cast: None };
+        return Ok((array, CombinedArray { axis: None, parts: vec![part] }));
+    };
+    let is_converted = segments.arrays.contains_key(path);
+    let becomes_nan = is_converted && data_type.is_float();
+    for other in &present {
+        if !is_converted && !is_same_type(&other.data_type, &data_type) {
+            return Err(format!("has data types {data_type} and {}", other.data_type));
+        }
+        if is_converted && !holds(&data_type, &other.data_type) {
+            return Err(format!("{data_type} does not hold all numbers of {}", other.data_type));
+        }
+        if !becomes_nan {
+            let missing = |array: &Array| {
+                let values: Vec<String> = Sentinels::of(array, hierarchy.format)
+                    .elements
+                    .iter()
+                    .map(|one| shown(one, &array.data_type))
+                    .collect();
+                values
+            };
+            if missing(other) != missing(first) {
+                let (one, another) = (missing(first).join(", "), missing(other).join(", "));
+                return Err(format!("missing values are [{one}] and [{another}]"));
+            }
+        }
+        array.attributes.retain(|name, value| {
+            other.attributes.get(name) == Some(value) || (is_converted && MISSING.contains(&name.as_str()))
+        });
+    }
+    if is_converted {
+        array.attributes.retain(|name, _| !MISSING.contains(&name.as_str()));
+        array.fill_value = convert_fill(first, &data_type, becomes_nan);
+        if !becomes_nan {
+            let sentinel = first.attributes.get("_FillValue");
+            let value = sentinel.and_then(|value| fill_value_attribute::decode(value, &first.data_type));
+            let value = value
+                .and_then(|value| FillValue::from_i128(&data_type, value.to_i128(&first.data_type)?).exact());
+            let attribute = value.and_then(|value| fill_value_attribute::encode(&value, &data_type));
+            array.attributes.extend(attribute.map(|value| ("_FillValue".to_owned(), value)));
+            let kept = first.attributes.get("missing_value");
+            array.attributes.extend(kept.map(|value| ("missing_value".to_owned(), value.clone())));
+        }
+    }
+    if present.len() < sources.len() {
+        array.fill_value = missing_value(&array, hierarchy.format)
+            .ok_or("is missing from some groups, and none of its values means that it is missing")?;
+    }
+    let mut parts = Vec::with_capacity(segments.segments.len());
+    let mut offset = 0_u64;
+    for segment in &segments.segments {
+        let source = sources.iter().find(|(group, _)| *group == segment.group).and_then(|(_, array)| *array);
+        let end = segment.start.checked_add(segment.length).ok_or("segment is too long")?;
+        let length = source.map_or(end, |source| source.shape.get(axis).copied().unwrap_or(0));
+        if end > length {
+            let Segment { group, start, .. } = segment;
+            return Err(format!("elements {start} to {end} of {group}, which has {length}"));
+        }
+        let cast = source.filter(|_| is_converted).map(|source| Cast {
+            from: source.data_type.clone(),
+            to: data_type.clone(),
+            missing: becomes_nan.then(|| Sentinels::of(source, hierarchy.format)),
+        });
+        let path = source.map(|_| join(&segment.group, path));
+        parts.push(Part { offset, start: segment.start, length: segment.length, path, cast });
+        offset = offset.checked_add(segment.length).ok_or("is too long")?;
+    }
+    if let Some(length) = array.shape.get_mut(axis) {
+        *length = offset;
+    }
+    Ok((array, CombinedArray { axis: Some(axis), parts }))
+}
+
+fn is_same_type(one: &DataType, other: &DataType) -> bool {
+    crate::read::little_endian(one) == crate::read::little_endian(other)
+}
+
+/// Returns a number as text.
+fn shown(element: &Bytes, data_type: &DataType) -> String {
+    match read(data_type, element) {
+        Number::Int(int) => int.to_string(),
+        Number::Float(float) => float.to_string(),
+    }
+}
+
+/// Returns the fill value in another type.
+fn convert_fill(array: &Array, data_type: &DataType, nan: bool) -> Option<FillValue> {
+    if nan {
+        return FillValue::from_f64(data_type, f64::NAN).value();
+    }
+    let own = array.fill_value.as_ref()?.to_i128(&array.data_type)?;
+    FillValue::from_i128(data_type, own).exact()
+}
+
+/// Returns the value of elements that no group has: one that readers take for missing, or else the fill value of what is no
+/// number; `None` if there is none.
+fn missing_value(array: &Array, format: ZarrFormat) -> Option<Option<FillValue>> {
+    if array.data_type.is_float() {
+        return Some(FillValue::from_f64(&array.data_type, f64::NAN).value());
+    }
+    if !array.data_type.is_integer() {
+        return Some(array.fill_value.clone());
+    }
+    Sentinels::of(array, format).elements.first().map(|one| Some(FillValue::Fixed(one.clone())))
+}
+
+/// Returns the metadata of an array whose chunks are decoded. Chunks are those of the array, or as long as its longest.
+fn decoded(array: &Array, data_type: &DataType) -> Array {
+    let mut decoded = crate::keys::decoded_array(array);
+    decoded.data_type = crate::read::little_endian(data_type);
+    if let ChunkGrid::Rectilinear(edges) = &array.chunk_grid {
+        let longest = edges.iter().map(|lengths| lengths.iter().copied().max().unwrap_or(1).max(1));
+        decoded.chunk_grid = ChunkGrid::Regular(longest.collect());
+    }
+    decoded
+}
+
+/// Returns the attributes that describe segments.
+pub fn attributes(segments: &Segments) -> Map<String, Value> {
+    let described = serde_json::to_value(segments).unwrap_or(Value::Null);
+    [(ATTRIBUTE.to_owned(), described)].into_iter().collect()
+}
+
+/// Checks that the groups of a hierarchy form the dataset that its attributes describe, if they describe one.
+///
+/// # Errors
+/// What does not fit.
+pub fn check(hierarchy: &Hierarchy) -> Result<(), String> {
+    Combined::of(hierarchy).map(drop)
+}
