@@ -312,7 +312,9 @@ impl File {
         most: usize,
     ) -> PyResult<Vec<String>> {
         let store = self.complete(py)?;
-        Ok(py.detach(|| keys::list(&store.listing(), prefix, after, most)))
+        py.detach(|| {
+            Ok(keys::list(&store.listing().map_err(|error| error::of(&error))?, prefix, after, most))
+        })
     }
 
     /// Returns at most `most` names in a folder, from the one that follows `after`.
@@ -325,7 +327,9 @@ impl File {
     ) -> PyResult<Vec<String>> {
         let is_group = self.store.view().group(folder.trim_matches('/')).is_some();
         let store = if is_group { Arc::clone(&self.store) } else { self.complete(py)? };
-        Ok(py.detach(|| keys::list_dir(&store.listing(), folder, after, most)))
+        py.detach(|| {
+            Ok(keys::list_dir(&store.listing().map_err(|error| error::of(&error))?, folder, after, most))
+        })
     }
 }
 

@@ -35,7 +35,7 @@ pub fn store(store: &VirtualStore, notation: Notation) -> Value {
         "sources": sources.map(|source| source.url.as_str()).collect::<Vec<_>>(),
         "setup": setup(store),
         "segments": store.segments(),
-        "root": group(store, "", &store.listing().root),
+        "root": group(store, "", &store.shown().root),
         "left_out": left_out(store),
         "diagnostics": store.report.diagnostics.iter().map(|each| diagnostic(each, notation)).collect::<Vec<_>>(),
     })

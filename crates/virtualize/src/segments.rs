@@ -17,7 +17,7 @@
 //! the concatenation of the segments. A group that lacks an array contributes missing values. An array without the dimension
 //! is that of the first group which has it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -37,6 +37,9 @@ pub const ATTRIBUTE: &str = "virtualize:segments";
 
 /// Version of the description.
 pub const VERSION: u64 = 1;
+
+/// Maximum number of chunks of an array whose keys are listed.
+const MAX_LISTED: u64 = 1 << 24;
 
 /// How the arrays of several groups form one dataset.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -241,10 +244,22 @@ impl Combined {
         let segments: Segments =
             serde_json::from_value(described.clone()).map_err(|error| error.to_string())?;
         let mut groups: Vec<&str> = Vec::new();
-        for segment in &segments.segments {
-            if !groups.contains(&segment.group.as_str()) {
-                groups.push(&segment.group);
+        let mut of_group: HashMap<&str, usize> = HashMap::new();
+        let of_segment = segments.segments.iter().map(|Segment { group, .. }| {
+            *of_group.entry(group).or_insert_with(|| {
+                groups.push(group);
+                groups.len() - 1
+            })
+        });
+        let of_segment: Vec<usize> = of_segment.collect();
+        // Number of elements of each group.
+        let mut lengths = vec![0_u64; groups.len()];
+        for (Segment { group, start, length }, n) in segments.segments.iter().zip(&of_segment) {
+            let Some(before) = lengths.get_mut(*n) else { continue };
+            if start != before {
+                return Err(format!("a segment of {group} starts at {start}, expected {before}"));
             }
+            *before = start.checked_add(*length).ok_or("a segment is too long")?;
         }
         let found: Vec<(&str, &Group)> = groups
             .iter()
@@ -273,7 +288,7 @@ impl Combined {
         for path in paths {
             let sources: Vec<(&str, Option<&Array>)> =
                 groups.iter().map(|group| (*group, hierarchy.array(&join(group, &path)))).collect();
-            let (array, combined) = combine(hierarchy, &segments, &path, &sources)
+            let (array, combined) = combine(hierarchy, (&segments, &of_segment, &lengths), &path, &sources)
                 .map_err(|reason| format!("{path}: {reason}"))?;
             let (parent, name) = node::split(&path);
             let group = whole.root.make_group(parent).ok_or_else(|| format!("{path}: is below an array"))?;
@@ -291,27 +306,32 @@ impl Combined {
         self.segments.segments.iter().map(|segment| segment.group.as_str()).collect()
     }
 
-    /// Returns the dataset with a reference for each chunk of its arrays, to list their keys, and the groups of `complete`
-    /// with their chunks.
-    pub(crate) fn listing(&self, complete: &Hierarchy) -> Hierarchy {
-        let mut listed = self.hierarchy.clone();
+    /// Returns the dataset, and the groups of `complete` with their chunks.
+    pub(crate) fn shown(&self, complete: &Hierarchy) -> Hierarchy {
+        let mut shown = self.hierarchy.clone();
+        for group in self.groups() {
+            let (parent, name) = node::split(group);
+            if let (Some(parent), Some(node)) = (shown.root.group_mut(parent), complete.node(group)) {
+                parent.children.insert(name.to_owned(), node.clone());
+            }
+        }
+        shown
+    }
+
+    /// Returns the same with a reference for each chunk of the dataset, to list their keys; `None` if there are too many.
+    pub(crate) fn listing(&self, complete: &Hierarchy) -> Option<Hierarchy> {
+        let mut listed = self.shown(complete);
         for path in self.arrays.keys() {
             let Some(array) = listed.array_mut(path) else { continue };
             let counts = array.chunk_grid.counts(&array.shape);
             let count = counts.iter().try_fold(1_u64, |all, count| all.checked_mul(*count));
-            let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
-            let offsets = vec![0; count].into();
+            let count = count.filter(|count| *count <= MAX_LISTED)?;
+            let offsets = vec![0; usize::try_from(count).ok()?].into();
             let column =
                 References { source: SourceId(0), positions: None, offsets, lengths: Lengths::Uniform(0) };
             array.chunks = if count == 0 { ChunkManifest::default() } else { ChunkManifest::of(column) };
         }
-        for group in self.groups() {
-            let (parent, name) = node::split(group);
-            if let (Some(parent), Some(node)) = (listed.root.group_mut(parent), complete.node(group)) {
-                parent.children.insert(name.to_owned(), node.clone());
-            }
-        }
-        listed
+        Some(listed)
     }
 }
 
@@ -365,7 +385,7 @@ fn metadata(array: &Array) -> Array {
 /// Combines the arrays at one path of all groups.
 fn combine(
     hierarchy: &Hierarchy,
-    segments: &Segments,
+    (segments, of_segment, lengths): (&Segments, &[usize], &[u64]),
     path: &str,
     sources: &[(&str, Option<&Array>)],
 ) -> Result<(Array, CombinedArray), String> {
@@ -445,14 +465,14 @@ fn combine(
     }
     let mut parts = Vec::with_capacity(segments.segments.len());
     let mut offset = 0_u64;
-    for segment in &segments.segments {
-        let source = sources.iter().find(|(group, _)| *group == segment.group).and_then(|(_, array)| *array);
-        let end = segment.start.checked_add(segment.length).ok_or("segment is too long")?;
-        let length = source.map_or(end, |source| source.shape.get(axis).copied().unwrap_or(0));
-        if end > length {
-            let Segment { group, start, .. } = segment;
-            return Err(format!("elements {start} to {end} of {group}, which has {length}"));
+    for ((group, source), length) in sources.iter().zip(lengths) {
+        let own = source.and_then(|source| source.shape.get(axis).copied()).unwrap_or(*length);
+        if own != *length {
+            return Err(format!("{own} elements in {group}, of which {length} are in segments"));
         }
+    }
+    for (segment, n) in segments.segments.iter().zip(of_segment) {
+        let source = sources.get(*n).and_then(|(_, array)| *array);
         let cast = source.filter(|_| is_converted).map(|source| Cast {
             from: source.data_type.clone(),
             to: data_type.clone(),
@@ -524,4 +544,129 @@ pub fn attributes(segments: &Segments) -> Map<String, Value> {
 /// What does not fit.
 pub fn check(hierarchy: &Hierarchy) -> Result<(), String> {
     Combined::of(hierarchy).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use virtualize_zarr::{ChunkGrid, Codec, ZarrFormat};
+
+    use super::*;
+
+    fn array(data_type: DataType, length: u64, attributes: Value) -> Node {
+        Node::Array(Box::new(Array {
+            shape: vec![length],
+            fill_value: Some(FillValue::zero(&data_type)),
+            data_type,
+            chunk_grid: ChunkGrid::Regular(vec![2]),
+            codecs: vec![Codec::Bytes { endian: None }],
+            dimension_names: vec![Some("t".to_owned())],
+            attributes: attributes.as_object().cloned().unwrap_or_default(),
+            chunks: ChunkManifest::default(),
+        }))
+    }
+
+    /// Two groups: `a` of 3 elements, `b` of 2 or none.
+    fn hierarchy(described: Value, others: Option<Node>) -> Hierarchy {
+        let mut hierarchy = Hierarchy::new(ZarrFormat::V3);
+        hierarchy.root.attributes.insert(ATTRIBUTE.to_owned(), described);
+        let one = array(DataType::Int16, 3, json!({"_FillValue": -1, "units": "K", "history": "a"}));
+        hierarchy.root.make_group("a").unwrap().children.insert("v".to_owned(), one);
+        let group = hierarchy.root.make_group("b").unwrap();
+        group.children.extend(others.map(|node| ("v".to_owned(), node)));
+        hierarchy
+    }
+
+    fn described(arrays: &Value) -> Value {
+        let segments = json!([
+            {"group": "a", "start": 0, "length": 1},
+            {"group": "b", "start": 0, "length": 2},
+            {"group": "a", "start": 1, "length": 2},
+        ]);
+        json!({"version": 1, "dimension": "t", "segments": segments, "arrays": arrays})
+    }
+
+    #[test]
+    fn numbers_keep_their_values_in_the_common_type() {
+        let types: Vec<DataType> = NUMBERS.to_vec();
+        for from in &types {
+            for to in types.iter().filter(|to| holds(to, from)) {
+                for number in [-128_i128, -1, 0, 1, 127, 255, 32_767, -32_768, 16_777_216, i64::MAX.into()] {
+                    let Some(FillValue::Fixed(stored)) = FillValue::from_i128(from, number).exact() else {
+                        continue;
+                    };
+                    let cast = Cast { from: from.clone(), to: to.clone(), missing: None };
+                    let mut found = vec![0; usize::try_from(to.size().unwrap()).unwrap()];
+                    cast.apply(&stored, &mut found);
+                    let expected = FillValue::from_i128(to, number).exact();
+                    assert_eq!(
+                        expected,
+                        Some(FillValue::Fixed(found.into())),
+                        "{number} from {from} to {to}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn groups_that_lack_an_array_contribute_missing_values() {
+        let combined = Combined::of(&hierarchy(described(&json!({})), None)).unwrap().unwrap();
+        let array = combined.hierarchy.array("v").unwrap();
+        assert_eq!((array.shape.as_slice(), &array.data_type), ([5].as_slice(), &DataType::Int16));
+        assert_eq!(array.fill_value, FillValue::from_i128(&DataType::Int16, -1).exact());
+        let parts = &combined.arrays["v"].parts;
+        let found: Vec<_> =
+            parts.iter().map(|part| (part.offset, part.start, part.path.as_deref())).collect();
+        assert_eq!(found, [(0, 0, Some("a/v")), (1, 0, None), (3, 1, Some("a/v"))]);
+    }
+
+    #[test]
+    fn attributes_are_those_that_all_groups_share() {
+        let other = array(DataType::Int32, 2, json!({"_FillValue": -9, "units": "K", "history": "b"}));
+        let target = json!({"v": {"data_type": "float64"}});
+        let combined = Combined::of(&hierarchy(described(&target), Some(other))).unwrap().unwrap();
+        let array = combined.hierarchy.array("v").unwrap();
+        assert_eq!(Value::Object(array.attributes.clone()), json!({"units": "K"}));
+        assert!(matches!(&array.fill_value, Some(fill) if fill.to_f64(&DataType::Float64).unwrap().is_nan()));
+    }
+
+    #[test]
+    fn descriptions_that_do_not_fit_are_refused() {
+        let int16 = |length| Some(array(DataType::Int16, length, json!({"_FillValue": -1})));
+        let mut newer = described(&json!({}));
+        newer["version"] = 2.into();
+        let mut gap = described(&json!({}));
+        gap["segments"][2]["start"] = 2.into();
+        let mut unknown = described(&json!({}));
+        unknown["segments"][1]["group"] = "c".into();
+        let mut more = described(&json!({}));
+        more["stride"] = 1.into();
+        for (described, others, reason) in [
+            (newer, int16(2), "version 2, expected 1"),
+            (gap, int16(2), "a segment of a starts at 2, expected 1"),
+            (unknown, int16(2), "no group \"c\""),
+            (more, int16(2), "unknown field `stride`"),
+            (described(&json!({})), int16(3), "v: 3 elements in b, of which 2 are in segments"),
+            (
+                described(&json!({})),
+                Some(array(DataType::Int8, 2, json!({}))),
+                "v: has data types int16 and int8",
+            ),
+            (
+                described(&json!({})),
+                Some(array(DataType::Int16, 2, json!({}))),
+                "missing values are [-1] and []",
+            ),
+            (
+                described(&json!({"v": {"data_type": "int8"}})),
+                int16(2),
+                "int8 does not hold all numbers of int16",
+            ),
+            (described(&json!({"v": {"data_type": "text"}})), int16(2), "unknown data type \"text\""),
+        ] {
+            let error = Combined::of(&hierarchy(described, others)).unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
 }

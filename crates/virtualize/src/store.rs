@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -118,12 +119,25 @@ impl VirtualStore {
         Some((combined.arrays.get(path)?, combined.hierarchy.array(path)?))
     }
 
-    /// Returns the hierarchy with the keys of all chunks that readers see.
-    pub fn listing(&self) -> std::borrow::Cow<'_, Hierarchy> {
+    /// Returns [`VirtualStore::view`] with the chunks of groups.
+    pub fn shown(&self) -> Cow<'_, Hierarchy> {
         match &self.combined {
-            None => std::borrow::Cow::Borrowed(&self.hierarchy),
-            Some(combined) => std::borrow::Cow::Owned(combined.listing(&self.hierarchy)),
+            None => Cow::Borrowed(&self.hierarchy),
+            Some(combined) => Cow::Owned(combined.shown(&self.hierarchy)),
         }
+    }
+
+    /// Returns the hierarchy with the keys of all chunks that readers see.
+    ///
+    /// # Errors
+    /// [`Error::References`] if there are too many.
+    pub fn listing(&self) -> Result<Cow<'_, Hierarchy>, Error> {
+        let Some(combined) = &self.combined else { return Ok(Cow::Borrowed(&self.hierarchy)) };
+        let listed = combined.listing(&self.hierarchy).map(Cow::Owned);
+        listed.ok_or_else(|| Error::References {
+            name: self.name.clone(),
+            reason: "too many chunks to list (list the keys of a group instead)".to_owned(),
+        })
     }
 
     /// Returns the file's name for messages: a path, or a url without its query.

@@ -8,7 +8,10 @@ use virtualize::{
     zarr::{DataType, NodePath, cf::missing::MISSING},
 };
 
-use super::signature::{ArraySignature, GROUP_TRANSFORM, Signature, TRANSFORM};
+use super::{
+    difference::numbers_agree,
+    signature::{ArraySignature, GROUP_TRANSFORM, Signature, TRANSFORM},
+};
 
 /// Types that the elements of arrays are converted to, by path.
 pub(crate) type Conversions = BTreeMap<NodePath, DataType>;
@@ -72,7 +75,7 @@ fn one_array(path: &NodePath, all: &[&Signature]) -> Option<Option<DataType>> {
     }
     // Numbers that are copied are converted to one type when they are written.
     if found.iter().all(|(signature, _)| signature.numbers.contains_key(path)) {
-        return (found.len() == all.len()).then_some(None);
+        return (found.len() == all.len() && numbers_agree(path, all)).then_some(None);
     }
     let is_fixed = first.values.is_some();
     let same_type = others.iter().all(|(_, other)| other.data_type == first.data_type);

@@ -46,8 +46,8 @@ impl<'a, W: Write> Tree<'a, W> {
         limit: usize,
         out: &'a mut W,
     ) -> io::Result<usize> {
-        let listing = store.listing();
-        let root = &listing.root;
+        let shown = store.shown();
+        let root = &shown.root;
         let names = longest(root, 0).min(columns * 2 / 5);
         let mut tree = Self { store, out, columns, names, left: limit };
         tree.named_group("", "", "/", root)?;

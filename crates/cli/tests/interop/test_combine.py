@@ -11,8 +11,9 @@ MINIMAL = dict(combine="nested", concat_dim="time", data_vars="minimal", coords=
 
 
 def combined(tmp_path, fmt, files, *arguments, status=0, text=None, **decode):
-    """Returns what clients read from the combined files and the messages, or the error."""
-    run = virtualize("batch", *files, *arguments, "--format", fmt, "-o", tmp_path / "all.json", "--overwrite", "--restart")
+    """Returns what clients read from the combined files and the messages, or the error. Files become one array, not segments."""
+    whole = () if "--on-mismatch" in arguments else ("--on-mismatch", "stop")
+    run = virtualize("batch", *files, *arguments, *whole, "--format", fmt, "-o", tmp_path / "all.json", "--overwrite", "--restart")
     assert run.status == status, run.stderr
     if text:
         assert text in run.stderr, run.stderr

@@ -54,7 +54,7 @@ def test_single_steps_among_others(tmp_path, fmt, order):
     starts = sorted([at, *firsts])
     files = [part(tmp_path / f"{first}.nc", first, 1 if first == at else 4, 1 if first == at else 4, 600) for first in starts]
     for limit in ((), NEVER):
-        run = virtualize("batch", *files, *CONCAT, *limit, "--format", fmt, "-o", tmp_path / "all.json", "--restart")
+        run = virtualize("batch", *files, *CONCAT, *limit, "--on-mismatch", "stop", "--format", fmt, "-o", tmp_path / "all.json", "--restart")
         if run.status == 0:
             got, _ = combined(tmp_path, fmt, files, *CONCAT, *limit)
             xr.testing.assert_identical(got, originals(files))
@@ -164,7 +164,7 @@ def test_random_kinds(tmp_path, fmt, seed):
     more = ("--chunk-grid", "rectilinear") if fmt != "kerchunk-json" and rng.random() < 0.4 else ()
     ordered = sorted(files, key=lambda path: xr.open_dataset(path).time.values[0])
     words = (*CONCAT, *limit, *more)
-    run = virtualize("batch", *files, *words, "--format", fmt, "-o", tmp_path / "all.json", "--restart")
+    run = virtualize("batch", *files, *words, "--on-mismatch", "stop", "--format", fmt, "-o", tmp_path / "all.json", "--restart")
     found = eras(files, *limit, *(more and ("--format", "zarr3-json") and more))
     if run.status:
         assert any(text in run.stderr for text in ("chunk shape", "codecs", "multiple of the chunk length", "chunks of", "chunks cannot stand", "data type")), run.stderr

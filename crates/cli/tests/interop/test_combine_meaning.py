@@ -29,7 +29,7 @@ def netcdf(path, k, name, value):
 def refused(tmp_path, files, dimension, *names):
     """They are not combined, and the difference is named."""
     how = "--concat-dim" if dimension != "moment" else "--stack-dim"
-    run = virtualize("batch", *files, how, dimension, "-o", tmp_path / "all.json")
+    run = virtualize("batch", *files, how, dimension, "--on-mismatch", "stop", "-o", tmp_path / "all.json")
     assert run.status == 1 and any(one in run.stderr for one in names), run.stderr
 
 

@@ -173,7 +173,7 @@ def check(tmp_path, fmt, files, rng):
     if fmt != "kerchunk-json" and rng.random() < 0.3:
         words += ["--chunk-grid", "rectilinear"]
     given = rng.sample(files, len(files))
-    run = virtualize("batch", *given, *words, "--format", fmt, "-o", tmp_path / "all.json", "--restart")
+    run = virtualize("batch", *given, *words, "--on-mismatch", "stop", "--format", fmt, "-o", tmp_path / "all.json", "--restart")
     if run.status:
         assert any(reason in run.stderr for reason in REASONS) and "panicked" not in run.stderr, run.stderr
         return False

@@ -134,8 +134,9 @@ def test_each_refusal_names_options_that_join_the_files(tmp_path, seed):
         files, n, what = archive(rng, tmp_path / str(case))
         output = tmp_path / f"{case}.json"
         given, said = ["--concat-dim", "time"], ""
+        stop = ["--on-mismatch", "stop"]
         for _ in range(4):
-            run = virtualize("batch", *files, *given, "-o", output, "--overwrite")
+            run = virtualize("batch", *files, *given, *([] if "--on-mismatch" in given else stop), "-o", output, "--overwrite")
             if run.status == 0:
                 break
             said = run.stderr

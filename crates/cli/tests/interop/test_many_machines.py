@@ -12,7 +12,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
 
 # Runs an array of jobs, three at once, each after it was killed once.
 SBATCH = """
-import concurrent.futures, os, re, subprocess, sys
+import concurrent.futures, os, re, subprocess, sys, time
 options = dict(argument.removeprefix("--").partition("=")[::2] for argument in sys.argv[1:-1])
 script, array = sys.argv[-1], options.get("array")
 if "dependency" in options:
@@ -27,6 +27,13 @@ def run(number):
     except subprocess.TimeoutExpired:
         os.killpg(killed.pid, 9)
     killed.wait()
+    # The script's own processes end a little later, and hold their lock until then.
+    for _ in range(100):
+        try:
+            os.killpg(killed.pid, 0)
+        except ProcessLookupError:
+            break
+        time.sleep(0.05)
     subprocess.run(["bash", script], env=environment, stdout=sys.stderr, check=True)
 
 assert re.search(r"^#SBATCH ", open(script).read(), re.M)

@@ -101,7 +101,7 @@ def test_small_arrays_are_copied_whatever_their_byte_order(tmp_path, fmt):
 def test_what_keeps_netcdf_4_apart_is_named(tmp_path, options, reason):
     write(tmp_path / "0.nc", 0, 3)
     write(tmp_path / "3.nc", 3, 2, "NETCDF4", **options)
-    run, _ = joined(tmp_path, "zarr3-json")
+    run, _ = joined(tmp_path, "zarr3-json", "--on-mismatch", "stop")
     assert run.status == 1 and reason in run.stderr, run.stderr
 
 

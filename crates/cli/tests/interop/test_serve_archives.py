@@ -83,3 +83,31 @@ def test_sources_outside_the_allowed_prefixes_are_not_read(archives, tmp_path_fa
     with pytest.raises(urllib.error.HTTPError) as caught:
         inspected(address, folder / "nowhere.icechunk")
     assert caught.value.code == 404
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_segments_are_one_dataset_for_all_readers(archives, tmp_path, name):
+    """`/v1/plain` and `/v1/values` combine groups that are stored differently; `/v1/zarr` has the groups."""
+    address, folder, _ = archives
+    (data := folder / f"segments-{name}").mkdir()
+    files = [data / f"d{k}.nc" for k in range(4)]
+    for k, path in enumerate(files):
+        values = np.random.default_rng(k).integers(0, 99, (3, 5)).astype("i2" if k % 2 else "i4")
+        encoding = {"t": {"_FillValue": 7 + k, "zlib": k != 2, "chunksizes": (2, 5)}, "n": {"dtype": "f4" if k else "f8"}}
+        xr.Dataset({"t": (("time", "x"), values), "n": (("time", "x"), values / 3)}, {"time": ("time", np.arange(3) + 3 * k, {"units": "days since 2001-01-01"})}).to_netcdf(
+            path, engine="h5netcdf", encoding=encoding)
+    run = clients.virtualize("batch", *files, "-o", data / name, "--concat-dim", "time", "--option", "copy-limit=0")
+    assert run.status == 0 and "reads them as one dataset" in run.stderr, run.stderr
+    expected = xr.concat([xr.open_dataset(file, engine="h5netcdf") for file in files], "time").astype("f8")
+    described = inspected(address, data / name)
+    assert described["segments"]["dimension"] == "time" and described["root"]["children"]["t"]["shape"] == [12, 5]
+    store = described["zarr"]["store"]
+    found = xr.open_zarr(address + store.replace("/v1/zarr/", "/v1/plain/")).load()
+    xr.testing.assert_equal(found.astype("f8"), expected)
+    values = urllib.request.urlopen(address + store.replace("/v1/zarr/", "/v1/values/") + "?array=t&select=2:11:3,4").read()
+    np.testing.assert_array_equal(np.frombuffer(values, "<f8"), expected.t.values[2:11:3, 4])
+    group = described["segments"]["segments"][0]["group"]
+    first = xr.open_zarr(address + store, group=group).load()
+    xr.testing.assert_equal(first.t.astype("f8"), expected.t[:first.sizes["time"]])
+    with pytest.raises(KeyError):
+        xr.open_zarr(address + store)["t"]
