@@ -313,7 +313,8 @@ impl File {
     ) -> PyResult<Vec<String>> {
         let store = self.complete(py)?;
         py.detach(|| {
-            Ok(keys::list(&store.listing().map_err(|error| error::of(&error))?, prefix, after, most))
+            let listing = store.listing().map_err(|error| error::of(&error))?;
+            Ok(keys::list(&listing, prefix, after, most))
         })
     }
 
@@ -328,7 +329,8 @@ impl File {
         let is_group = self.store.view().group(folder.trim_matches('/')).is_some();
         let store = if is_group { Arc::clone(&self.store) } else { self.complete(py)? };
         py.detach(|| {
-            Ok(keys::list_dir(&store.listing().map_err(|error| error::of(&error))?, folder, after, most))
+            let listing = store.listing().map_err(|error| error::of(&error))?;
+            Ok(keys::list_dir(&listing, folder, after, most))
         })
     }
 }

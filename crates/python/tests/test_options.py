@@ -69,7 +69,7 @@ def test_every_option_is_known_and_checks_its_value(name: str, kind: type) -> No
         ({"concat_dim": 3}, "concat_dim: expected a text or a list of texts, not 3"),
         ({"concat_dim": [3]}, "concat_dim: expected a text or a list of texts"),
         ({"concat_dim": {"time"}}, "concat_dim: unexpected value of type set"),
-        ({"on_mismatch": "stpo"}, 'on_mismatch: expected one of "stop", "split", "skip", not "stpo"'),
+        ({"on_mismatch": "stpo"}, 'on_mismatch: expected one of "combine", "stop", "split", "skip", not "stpo"'),
         ({"each": "yes"}, 'each: expected True or False, not "yes"'),
         ({"restart": 1}, "restart: expected True or False, not 1"),
         ({"inline": 1.5}, "inline: expected a number of bytes"),

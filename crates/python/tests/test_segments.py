@@ -3,7 +3,10 @@
 More random archives: RANDOM_SEGMENTS=1000.
 """
 
+import asyncio
+import json
 import os
+import pickle
 import random
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,8 @@ import pytest
 import virtualize
 import xarray as xr
 import zarr
+import zarr.storage
+from zarr.core.buffer import default_buffer_prototype
 
 pytestmark = pytest.mark.filterwarnings("ignore:variable .* has multiple fill values")
 
@@ -131,6 +136,10 @@ def check(folder: Path, seed: int) -> int:
     files = archive.write()
     out = folder / archive.rng.choice(FORMATS)
     how: dict[str, Any] = {"copy_limit": 0} if archive.rng.random() < 0.7 else {}
+    if archive.rng.random() < 0.4:
+        # The other files come later.
+        virtualize.batch(files[: archive.rng.randint(1, len(files))], out, concat_dim="time", progress=False, **how)
+        how["append"] = True
     virtualize.batch(files, out, concat_dim="time", progress=False, **how)
     expected = decoded(files, archive.group.rstrip("/"))
     found = xr.open_dataset(out, engine="virtualize")
@@ -176,6 +185,58 @@ def selection(rng: random.Random, sizes: dict[Any, int]) -> dict[Any, Any]:
 def test_random_archives_are_one_dataset(tmp_path: Path) -> None:
     counts = [check(tmp_path / str(seed), seed) for seed in range(int(os.environ.get("RANDOM_SEGMENTS", "12")))]
     assert max(counts) > 1
+
+
+def test_trees_copies_and_dask_see_the_dataset(tmp_path: Path) -> None:
+    files = [tmp_path / f"{k}.nc" for k in range(3)]
+    for k, path in enumerate(files):
+        data = np.arange(4 * k, 4 * k + 4).astype("i2" if k else "f4")
+        xr.Dataset({"a": ("time", data), "name": ("time", [f"n{k}"] * 4)}, {"time": np.arange(4 * k, 4 * k + 4)}).to_netcdf(
+            path, engine="h5netcdf", encoding={"a": {"chunksizes": (3,), "zlib": True}}
+        )
+    out = tmp_path / "all.json"
+    virtualize.batch(files, out, concat_dim="time", copy_limit=0, progress=False)
+    expected = xr.concat([xr.open_dataset(file, engine="h5netcdf") for file in files], "time")
+    found = xr.open_dataset(out, engine="virtualize", chunks={})
+    xr.testing.assert_equal(found.compute(), expected)
+    xr.testing.assert_equal(pickle.loads(pickle.dumps(found)).compute(), expected)
+    tree = xr.open_datatree(out, engine="virtualize")
+    assert not tree.children
+    xr.testing.assert_equal(tree.to_dataset(), expected)
+    store = virtualize.open(out)
+    group = store.report["segments"]["segments"][0]["group"]
+    xr.testing.assert_equal(xr.open_dataset(out, engine="virtualize", group=group), expected.isel(time=slice(4)))
+    # All keys are listed, so that a copy is complete.
+    copy = zarr.storage.MemoryStore()
+    keys = asyncio.run(copied(store, copy))
+    assert "a/c/0" in keys and "name/c/0" in keys
+    xr.testing.assert_equal(xr.open_zarr(copy, consolidated=False).load(), expected)
+    virtualize.convert(out, tmp_path / "all.parquet")
+    xr.testing.assert_equal(xr.open_dataset(tmp_path / "all.parquet", engine="virtualize"), expected)
+
+
+async def copied(store: virtualize.VirtualStore, copy: Any) -> list[str]:
+    prototype = default_buffer_prototype()
+    keys = [key async for key in store.list()]
+    for key in keys:
+        value = await store.get(key, prototype)
+        assert value is not None, key
+        await copy.set(key, value)
+    return keys
+
+
+def test_descriptions_that_do_not_fit_are_ignored(tmp_path: Path) -> None:
+    path = tmp_path / "0.nc"
+    xr.Dataset({"a": ("time", [1, 2])}, {"time": [0, 1]}).to_netcdf(path, engine="h5netcdf")
+    out = tmp_path / "all.json"
+    virtualize.batch([path], out, concat_dim="time", progress=False)
+    refs = json.loads(out.read_text())
+    segments = {"version": 1, "dimension": "time", "segments": [{"group": "era_9", "start": 0, "length": 2}]}
+    refs["refs"][".zattrs"] = json.dumps({"virtualize:segments": segments})
+    out.write_text(json.dumps(refs))
+    with pytest.warns(virtualize.VirtualizeWarning, match="segments-ignored"):
+        found = xr.open_dataset(out, engine="virtualize")
+    assert found.a.values.tolist() == [1, 2]
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ function facts(array) {
     ["Shape", mono(array.shape.length ? `(${array.shape.join(", ")})` : "()"), "shape"],
     ["Dimensions", axes.length ? axes.join(" × ") : "none: a scalar", "dimensions"],
     ["Chunk shape", mono(show(chunks.shape)), "chunk-shape"],
-    ["Chunks", `${count(chunks.count)} in the grid ${show(chunks.grid)}, ${count(chunks.stored)} stored${chunks.inline ? `, ${count(chunks.inline)} carried inline` : ""}`, "chunks"],
+    chunks.segments ? ["Segments", count(chunks.segments), "chunks"] : ["Chunks", `${count(chunks.count)} in the grid ${show(chunks.grid)}, ${count(chunks.stored)} stored${chunks.inline ? `, ${count(chunks.inline)} carried inline` : ""}`, "chunks"],
     ["Codecs", array.codecs.map((codec) => h("div", {}, mono(spellCodec(codec)))), "codecs"],
     ["Fill value", mono(show(array.fill_value)), "fill-value"],
     source && ["In the file", [source.type, source.layout, ...source.filters].filter(Boolean).join("; "), "source"],
@@ -133,6 +133,6 @@ export function drawChildren(host, node, go) {
     h("td", {}, child.kind === "left-out" ? "left out" : child.kind),
     h("td", {}, child.kind === "array" ? mono(child.description.data_type) : ""),
     h("td", {}, child.kind === "array" ? child.description.shape.map((length, axis) => label(`${child.description.dimensions?.[axis] ?? ""} ${length}`.trim())).join(" × ") || "scalar" : ""),
-    h("td", { class: "number" }, child.kind === "array" ? count(child.description.chunks.stored) : child.kind === "group" ? plural(child.children.length, "node") : ""));
+    h("td", { class: "number" }, child.kind === "array" ? count(child.description.chunks.stored ?? child.description.chunks.count) : child.kind === "group" ? plural(child.children.length, "node") : ""));
   return fill(host, longTable("Contents of the group", ["Name", "Kind", "Type", "Dimensions", "Chunks"], node.children, row));
 }

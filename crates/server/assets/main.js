@@ -225,6 +225,7 @@ function showArray(node) {
   // The picture is read first.
   guarded(byId("look"), () => look.show(signal, pictureState())).then(() => guarded(byId("layout"), async () => {
     signal.throwIfAborted();
+    if (node.description.chunks.segments) return fill(byId("layout"), h("p", { class: "mute" }, "The chunks are those of the groups that are its segments."));
     await drawLayout(byId("layout"), url, node.path, signal);
   }));
 }

@@ -81,11 +81,12 @@ fn group(store: &VirtualStore, path: &str, group: &Group) -> Value {
 fn array(store: &VirtualStore, path: &str, array: &Array) -> Value {
     let (report, format) = (store.report.arrays.get(path), store.hierarchy.format);
     let mut chunks = chunks(array);
-    if let Some(segments) = store.segments().filter(|_| store.is_combined(path)) {
+    let segments = store.segments().filter(|_| store.is_combined(path));
+    if let (Some(segments), Some(members)) = (segments, chunks.as_object_mut()) {
         // Its chunks are those of the segments.
-        chunks["stored"] = Value::Null;
-        chunks["inline"] = Value::Null;
-        chunks["segments"] = segments.segments.len().into();
+        members.insert("stored".to_owned(), Value::Null);
+        members.insert("inline".to_owned(), Value::Null);
+        members.insert("segments".to_owned(), segments.segments.len().into());
     }
     let codecs = array.codecs.iter().map(|each| codec(each, format)).collect::<Vec<_>>();
     json!({

@@ -70,7 +70,7 @@ pub(super) fn divide(
         let file = number(&block);
         let era = era_of.get(&file).copied().unwrap_or(0);
         let lengths = lengths.get(index(source.files.kind_of(file))).map(Vec::as_slice).unwrap_or_default();
-        let fits = |run: &Run| lengths.iter().all(|length| run.total % (*length).max(1) == 0);
+        let fits = |run: &Run| lengths.iter().all(|length| run.total.is_multiple_of((*length).max(1)));
         let n = match last.get(&era).copied().filter(|n| runs.get(*n).is_some_and(fits)) {
             Some(n) => n,
             None => {

@@ -195,7 +195,7 @@ class LayoutOptions(TypedDict, total=False):
 class PlanOptions(TypedDict, total=False):
     """How files become one dataset."""
 
-    on_mismatch: Literal["stop", "split", "skip"]
+    on_mismatch: Literal["combine", "stop", "split", "skip"]
     # How to treat files that are not compatible
 
     on_duplicate: Literal["error", "first", "last"]

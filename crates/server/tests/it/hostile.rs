@@ -217,7 +217,7 @@ async fn links_that_come_and_go_lead_nowhere() {
                 shown += 1;
             }
             403 | 404 | 409 => refused += 1,
-            other => panic!("{other}"),
+            _ => panic!("{}: {}", answer.status, String::from_utf8_lossy(&answer.body)),
         }
     }
     ends.store(true, std::sync::atomic::Ordering::Relaxed);
