@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use virtualize_tiff::model::{Geo, GeoKey, Ifd, Value as TagValue};
+use virtualize_zarr::cf::conventions;
 
 use super::datum::Base;
 use super::{registry, wkt};
@@ -160,8 +161,15 @@ impl Crs {
     }
 
     /// Returns authority and code of the horizontal system, such as `EPSG:32633`.
-    pub(super) fn code(&self) -> Option<String> {
+    fn code(&self) -> Option<String> {
         self.horizontal.map(|code| format!("EPSG:{code}"))
+    }
+
+    /// Returns the horizontal system for the Zarr convention `proj`, which has no place for WKT 1.
+    pub(super) fn of_convention(&self) -> Option<conventions::Crs> {
+        let of_sidecar = || self.with_heights.clone().filter(|code| !code.contains('+'));
+        let code = self.code().or_else(of_sidecar).map(conventions::Crs::Code);
+        code.or_else(|| conventions::Crs::of_wkt(self.wkt.as_deref()?))
     }
 
     /// Returns the attributes of the grid mapping variable.
