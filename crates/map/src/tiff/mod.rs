@@ -4,7 +4,7 @@ mod attributes;
 mod catalogue;
 mod chunks;
 mod compression;
-mod crs;
+pub(crate) mod crs;
 mod datum;
 pub(crate) mod georeference;
 mod image;

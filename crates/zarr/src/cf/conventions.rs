@@ -131,7 +131,7 @@ impl Crs {
         }
     }
 
-    /// Declares the system of a group by the convention `proj`.
+    /// Declares the system of a node by the convention `proj`.
     pub fn describe(&self, attributes: &mut Map<String, Value>) {
         let (name, text) = match self {
             Self::Code(code) => ("proj:code", code),
@@ -141,8 +141,14 @@ impl Crs {
         Convention::Proj.declare(attributes);
     }
 
+    /// Declares the system of an array by the convention `proj`, and in the attribute that GDAL reads.
+    pub fn describe_array(&self, attributes: &mut Map<String, Value>) {
+        self.describe(attributes);
+        attributes.insert(GDAL_CRS.into(), self.of_gdal());
+    }
+
     /// Returns the system that a node declares.
-    fn of(attributes: &Map<String, Value>) -> Option<Self> {
+    pub fn of(attributes: &Map<String, Value>) -> Option<Self> {
         let text = |name: &str| attributes.get(name).and_then(Value::as_str).map(str::to_owned);
         let is_declared = Convention::Proj.is_declared(attributes);
         let crs = || text("proj:code").map(Self::Code).or_else(|| text("proj:wkt2").map(Self::Wkt2));
@@ -249,8 +255,7 @@ fn describe_arrays(group: &mut Group) {
         let attributes = of_group.iter().filter(|(name, _)| Convention::Spatial.has(name));
         array.attributes.extend(attributes.map(|(name, value)| (name.clone(), value.clone())));
         if let Some(crs) = &crs {
-            crs.describe(&mut array.attributes);
-            array.attributes.insert(GDAL_CRS.into(), crs.of_gdal());
+            crs.describe_array(&mut array.attributes);
         }
         Convention::Spatial.declare(&mut array.attributes);
     }
