@@ -642,13 +642,15 @@ fn varies_throughout(roles: &[DimRole]) -> bool {
 pub(super) struct Finish<'a, 'b> {
     pub(super) joiner: Joiner<'b>,
     blocks: &'a [Block],
-    options: &'b PlanOptions,
+    pub(super) options: &'b PlanOptions,
     pub(super) names: Vec<String>,
     pub(super) arrays: BTreeMap<NodePath, Growing<'b>>,
     pub(super) groups: BTreeMap<NodePath, MergedAttributes>,
     pub(super) chunks: ChunkPlaces<'a>,
     /// Spatial dimensions of the main image.
     pub(super) dimensions: Vec<String>,
+    /// Groups whose images are placed side by side, with the attributes of a single image that were dropped.
+    pub(super) moved: BTreeMap<NodePath, Vec<String>>,
 }
 
 impl<'a, 'b> Finish<'a, 'b> {
@@ -657,7 +659,8 @@ impl<'a, 'b> Finish<'a, 'b> {
         let names = joiner.layout.along.iter().map(|along| along.name().to_owned()).collect();
         let (arrays, groups) = joiner.take();
         let dimensions = groups.get("").map(MergedAttributes::dimensions).unwrap_or_default();
-        Self { joiner, blocks, options, names, arrays, groups, chunks: ChunkPlaces::default(), dimensions }
+        let (chunks, moved) = (ChunkPlaces::default(), BTreeMap::new());
+        Self { joiner, blocks, options, names, arrays, groups, chunks, dimensions, moved }
     }
 
     /// Builds all groups and arrays.
@@ -694,6 +697,7 @@ impl<'a, 'b> Finish<'a, 'b> {
         }
         self.list_levels();
         self.given()?;
+        self.declare_grids();
         let Self { joiner: Joiner { whole, notes, .. }, chunks, .. } = self;
         Ok(Combined { hierarchy: whole, chunks, notes: notes.into_iter().collect() })
     }

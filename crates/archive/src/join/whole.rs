@@ -2,8 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use futures::executor::block_on;
 use serde_json::{Value, json};
-use virtualize::zarr::{NodePath, node};
+use virtualize::{
+    StoreOptions, VirtualStore,
+    zarr::{
+        Hierarchy, NodePath,
+        cf::conventions::{self, Convention},
+        node,
+    },
+};
 
 use super::{
     attributes::{MergedAttributes, OF_EXTENT},
@@ -47,7 +55,11 @@ impl Finish<'_, '_> {
         let is_moved = |group: &str| moved.get(group).copied().unwrap_or_default();
         for (path, merged) in &mut self.groups {
             let dropped = merged.describe_whole(is_moved(path));
-            self.joiner.notes.extend(note(path, dropped));
+            if is_moved(path) && dropped.iter().any(|name| OF_EXTENT.contains(&name.as_str())) {
+                self.moved.insert(path.clone(), dropped);
+            } else {
+                self.joiner.notes.extend(note(path, dropped));
+            }
         }
         for (path, growing) in &mut self.arrays {
             let mut dropped = growing.attributes.describe_whole(is_moved(node::parent(path)));
@@ -146,13 +158,29 @@ impl Finish<'_, '_> {
             attributes.insert("multiscales".into(), json!({ "layout": layout }));
             return;
         }
-        attributes.remove("multiscales");
-        if let Some(Value::Array(conventions)) = attributes.get_mut("zarr_conventions") {
-            conventions.retain(|it| it.get("name").and_then(Value::as_str) != Some("multiscales"));
-            if conventions.is_empty() {
-                attributes.remove("zarr_conventions");
-            }
+        Convention::Multiscales.withdraw(attributes);
+    }
+
+    /// Declares the position of the whole: of groups whose position each file declares, from their own attributes or, if
+    /// images are placed side by side, from the joined coordinates; of all groups if that is requested.
+    pub(super) fn declare_grids(&mut self) {
+        let format = self.joiner.whole.format;
+        let mut hierarchy = std::mem::replace(&mut self.joiner.whole, Hierarchy::new(format));
+        conventions::describe_members(&mut hierarchy);
+        let mut store = VirtualStore::of(hierarchy, "the whole");
+        let (moved, all) = (&self.moved, self.options.spatial_conventions);
+        let is_wanted = |group: &str| all || moved.contains_key(group);
+        // The chunks of joined coordinates are inline.
+        block_on(virtualize::declare_grids(&mut store, &StoreOptions::default(), &is_wanted));
+        self.joiner.whole = store.hierarchy;
+        for (path, dropped) in &self.moved {
+            let group = self.joiner.whole.group(path);
+            let is_declared =
+                |name: &&String| group.is_some_and(|group| group.attributes.contains_key(*name));
+            let dropped = dropped.iter().filter(|name| !is_declared(name)).cloned().collect();
+            self.joiner.notes.extend(note(path, dropped));
         }
+        conventions::describe_levels(&mut self.joiner.whole);
     }
 }
 

@@ -166,16 +166,19 @@ fn candidate(
     let mut crs = None;
     if let Some(mapping) = mapping(&array.attributes, [&y.0, &x.0]) {
         let attributes = &find(hierarchy, &group, mapping?)?.1.attributes;
-        let (found, unit) = system(attributes)?;
+        let (found, unit) = match declared {
+            Some(crs) => crs::unit_of(&crs).map(|unit| (crs, unit)),
+            None => system(attributes),
+        }?;
         factor = match (y.4.unwrap_or(unit), unit) {
             (Unit::Degrees, Unit::Degrees) => 1.0,
             (Unit::Metres(own), Unit::Metres(unit)) => own / unit,
             _ => return None,
         };
-        if (unit == Unit::Degrees) != is_geographic && (y.4.is_some() || is_geographic) {
+        if is_geographic && unit != Unit::Degrees {
             return None;
         }
-        crs = Some(declared.unwrap_or(found));
+        crs = Some(found);
     }
     let axes = [y.2.clone(), x.2.clone()];
     Some(Candidate {

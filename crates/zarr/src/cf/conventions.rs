@@ -207,6 +207,11 @@ impl Grid {
 /// levels declared before is removed.
 pub fn describe_members(hierarchy: &mut Hierarchy) {
     describe_arrays(&mut hierarchy.root);
+    describe_levels(hierarchy);
+}
+
+/// Repeats the positions of arrays in the levels of `multiscales`.
+pub fn describe_levels(hierarchy: &mut Hierarchy) {
     const OF_LEVELS: [&str; 2] = ["spatial:shape", "spatial:transform"];
     let attributes = &mut hierarchy.root.attributes;
     let Some(mut multiscales) = attributes.remove(Convention::Multiscales.name()) else { return };
