@@ -33,7 +33,7 @@ pub use commit::{
 };
 pub use decode::PackageCodec;
 pub use error::{ArrayError, Error, ErrorClass};
-pub use grids::declare_grids;
+pub use grids::declare_joined_grids;
 pub use lazy::LazyStore;
 pub use open::{open, open_object};
 pub use options::{Hdf5Reader, InlineOptions, Options, ReadOptions};

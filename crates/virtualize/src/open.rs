@@ -64,7 +64,7 @@ pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<Virtu
     let whole = sources.whole();
     let mut store = VirtualStore::of_file(object, (hierarchy, report), format, has_related, whole);
     if options.map.spatial_conventions {
-        declare_grids(&mut store, &options.store, &|_| true).await;
+        declare_grids(&mut store, &options.store).await;
     }
     Ok(store)
 }

@@ -303,7 +303,7 @@ impl BatchOptions {
             assets: self.files.assets(),
             each: self.each,
             layout: self.layout.layout(rectilinear),
-            plan: PlanOptions { spatial_conventions: options.map.spatial_conventions, ..self.plan.clone() },
+            plan: self.plan.clone(),
             overwrite: self.write.overwrite,
             relocation: self.write.relocation(Some(output)),
             run: self.run.clone(),

@@ -8,7 +8,8 @@ use std::{
 };
 
 use virtualize::zarr::{
-    Array, ChunkGrid, ChunkManifest, Codec, DataType, Hierarchy, Node, NodePath, ZarrFormat, node,
+    Array, ChunkGrid, ChunkManifest, Codec, DataType, Hierarchy, Node, NodePath, ZarrFormat, cf::conventions,
+    node,
 };
 use virtualize::{OptionName, Remedy};
 
@@ -642,7 +643,7 @@ fn varies_throughout(roles: &[DimRole]) -> bool {
 pub(super) struct Finish<'a, 'b> {
     pub(super) joiner: Joiner<'b>,
     blocks: &'a [Block],
-    pub(super) options: &'b PlanOptions,
+    options: &'b PlanOptions,
     pub(super) names: Vec<String>,
     pub(super) arrays: BTreeMap<NodePath, Growing<'b>>,
     pub(super) groups: BTreeMap<NodePath, MergedAttributes>,
@@ -697,9 +698,9 @@ impl<'a, 'b> Finish<'a, 'b> {
         }
         self.list_levels();
         self.given()?;
-        self.declare_grids();
-        let Self { joiner: Joiner { whole, notes, .. }, chunks, .. } = self;
-        Ok(Combined { hierarchy: whole, chunks, notes: notes.into_iter().collect() })
+        let Self { joiner: Joiner { mut whole, notes, .. }, chunks, moved, .. } = self;
+        conventions::describe_members(&mut whole);
+        Ok(Combined { hierarchy: whole, chunks, moved, notes: notes.into_iter().collect() })
     }
 
     /// Inserts an array at its path, creating the groups above it.

@@ -2,16 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures::executor::block_on;
 use serde_json::{Value, json};
-use virtualize::{
-    StoreOptions, VirtualStore,
-    zarr::{
-        Hierarchy, NodePath,
-        cf::conventions::{self, Convention},
-        node,
-    },
-};
+use virtualize::zarr::{NodePath, cf::conventions::Convention, node};
 
 use super::{
     attributes::{MergedAttributes, OF_EXTENT},
@@ -160,28 +152,6 @@ impl Finish<'_, '_> {
         }
         Convention::Multiscales.withdraw(attributes);
     }
-
-    /// Declares the position of the whole: of groups whose position each file declares, from their own attributes or, if
-    /// images are placed side by side, from the joined coordinates; of all groups if that is requested.
-    pub(super) fn declare_grids(&mut self) {
-        let format = self.joiner.whole.format;
-        let mut hierarchy = std::mem::replace(&mut self.joiner.whole, Hierarchy::new(format));
-        conventions::describe_members(&mut hierarchy);
-        let mut store = VirtualStore::of(hierarchy, "the whole");
-        let (moved, all) = (&self.moved, self.options.spatial_conventions);
-        let is_wanted = |group: &str| all || moved.contains_key(group);
-        // The chunks of joined coordinates are inline.
-        block_on(virtualize::declare_grids(&mut store, &StoreOptions::default(), &is_wanted));
-        self.joiner.whole = store.hierarchy;
-        for (path, dropped) in &self.moved {
-            let group = self.joiner.whole.group(path);
-            let is_declared =
-                |name: &&String| group.is_some_and(|group| group.attributes.contains_key(*name));
-            let dropped = dropped.iter().filter(|name| !is_declared(name)).cloned().collect();
-            self.joiner.notes.extend(note(path, dropped));
-        }
-        conventions::describe_levels(&mut self.joiner.whole);
-    }
 }
 
 /// Returns the name of an existing dimension along which several files follow each other.
@@ -193,7 +163,7 @@ fn grown<'a>((along, sizes): (&'a Along, &Vec<u64>)) -> Option<&'a str> {
 }
 
 /// Returns a note on attributes that were dropped; of those that place images, the ones of the root stand for all.
-fn note(path: &str, mut dropped: Vec<String>) -> Option<Note> {
+pub(crate) fn note(path: &str, mut dropped: Vec<String>) -> Option<Note> {
     let subject = if path.is_empty() { "/" } else { path };
     dropped.retain(|name| path.is_empty() || !OF_EXTENT.contains(&name.as_str()));
     let text = format!("attributes that describe a single file are dropped: {}", dropped.join(", "));

@@ -302,10 +302,6 @@ pub struct PlanOptions {
     #[cfg_attr(feature = "clap", arg(skip = 1_u64 << 30))]
     #[serde(skip)]
     pub most_inline: u64,
-    /// Whether to declare the position of all grids by the Zarr conventions `spatial` and `proj`.
-    #[cfg_attr(feature = "clap", arg(skip))]
-    #[serde(skip)]
-    pub spatial_conventions: bool,
 }
 
 impl Default for PlanOptions {
@@ -315,7 +311,6 @@ impl Default for PlanOptions {
             on_duplicate: OnDuplicate::Error,
             allow_holes: false,
             most_inline: 1 << 30,
-            spatial_conventions: false,
         }
     }
 }
