@@ -411,3 +411,108 @@ fn projection(
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use virtualize_zarr::{Node, ZarrFormat};
+
+    use super::*;
+    use crate::tiff::georeference::variable;
+
+    fn bytes(values: &[f64], is_single: bool) -> (DataType, Vec<u8>) {
+        #[expect(clippy::cast_possible_truncation, reason = "rounding is intended")]
+        let single = |value: &f64| (*value as f32).to_le_bytes().to_vec();
+        match is_single {
+            true => (DataType::Float32, values.iter().flat_map(single).collect()),
+            false => (DataType::Float64, values.iter().flat_map(|value| value.to_le_bytes()).collect()),
+        }
+    }
+
+    /// Axes of random start, step and precision; one value moved by half a step, or by 16 units in the last place.
+    #[test]
+    fn only_axes_of_equal_steps_are_regular() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for _ in 0..2000 {
+            let (count, is_single) = (random.usize(3..300), random.bool());
+            let start = (random.f64() - 0.5) * 360.0;
+            let step = (random.f64() + 0.05) * if random.bool() { 1.0 } else { -1.0 };
+            let mut values: Vec<f64> = (0_u32..).take(count).map(|at| start + step * f64::from(at)).collect();
+            let (data_type, content) = bytes(&values, is_single);
+            let (edge, size) = regular_axis(&data_type, &content).unwrap();
+            assert!((size - step).abs() < 1e-4 && (edge - (start - step / 2.0)).abs() < 1e-3);
+            let largest = values.iter().fold(0.0, |most: f64, value| most.max(value.abs()));
+            let ulp = largest * if is_single { f64::from(f32::EPSILON) } else { f64::EPSILON };
+            let moved = random.usize(1..count - 1);
+            values[moved] += if random.bool() { step / 2.0 } else { ulp * 16.0 };
+            let (data_type, content) = bytes(&values, is_single);
+            assert_eq!(regular_axis(&data_type, &content), None);
+        }
+    }
+
+    #[test]
+    fn few_equal_or_missing_coordinates_are_no_axis() {
+        for values in [&[][..], &[1.0], &[1.0, 1.0], &[0.0, f64::NAN, 2.0], &[0.0, f64::INFINITY]] {
+            let (data_type, content) = bytes(values, false);
+            assert_eq!(regular_axis(&data_type, &content), None, "{values:?}");
+        }
+        assert_eq!(regular_axis(&DataType::Int16, &[0, 0, 2, 0, 4, 0]), Some((-1.0, 2.0)));
+        assert_eq!(regular_axis(&DataType::Int16, &[0, 0, 2, 0, 5, 0]), None);
+        assert_eq!(
+            regular_axis(&DataType::Int64, &[i64::MAX.to_le_bytes(), i64::MIN.to_le_bytes()].concat()),
+            None
+        );
+    }
+
+    /// Returns a hierarchy of one variable on axes of 3 and 4 cells, and the attributes that it gets.
+    fn described(axes: [Value; 2], mapping: &Value) -> [Map<String, Value>; 2] {
+        let mut hierarchy = Hierarchy::new(ZarrFormat::V3);
+        let array = |shape: &[u64], names: &[&str], attributes: &Value| {
+            let attributes = attributes.as_object().unwrap().clone();
+            let options = crate::MapOptions::default();
+            let mut array = variable(None, DataType::Float64, Vec::new(), attributes, &options);
+            array.shape = shape.to_vec();
+            array.dimension_names = names.iter().map(|name| Some((*name).to_owned())).collect();
+            Node::Array(Box::new(array))
+        };
+        let children = &mut hierarchy.root.children;
+        children.insert("v".into(), array(&[2, 3, 4], &["t", "n", "e"], &json!({ "grid_mapping": "m" })));
+        children.insert("m".into(), array(&[], &[], mapping));
+        children.insert("n".into(), array(&[3], &["n"], &axes[0]));
+        children.insert("e".into(), array(&[4], &["e"], &axes[1]));
+        let axes = [("n".to_owned(), (9.0, -1.0)), ("e".to_owned(), (5.0, 2.0))].into();
+        describe_grids(&mut hierarchy, &axes, &|_| true);
+        [hierarchy.root.attributes.clone(), hierarchy.array("v").unwrap().attributes.clone()]
+    }
+
+    #[test]
+    fn units_of_coordinates_and_systems_must_agree() {
+        let of = |name: &str, units: &str| json!({ "standard_name": name, "units": units });
+        let projected =
+            |units| ["projection_y_coordinate", "projection_x_coordinate"].map(|name| of(name, units));
+        let utm = json!({ "spatial_ref": "EPSG:32633" });
+        let transform = |axes, mapping: &Value| described(axes, mapping)[1].get("spatial:transform").cloned();
+        assert_eq!(transform(projected("m"), &utm), Some(json!([2.0, 0.0, 5.0, 0.0, -1.0, 9.0])));
+        assert_eq!(
+            transform(projected("km"), &utm),
+            Some(json!([2000.0, 0.0, 5000.0, 0.0, -1000.0, 9000.0]))
+        );
+        assert_eq!(transform(projected("rad"), &utm), None);
+        assert_eq!(transform(projected("degrees"), &utm), None);
+        // EPSG:2225 has US survey feet.
+        let feet = transform(projected("m"), &json!({ "spatial_ref": "EPSG:2225" })).unwrap();
+        assert!((feet[0].as_f64().unwrap() - 2.0 * 3937.0 / 1200.0).abs() < 1e-9);
+        let geographic = [of("latitude", "degrees_north"), of("longitude", "degrees_east")];
+        assert_eq!(transform(geographic.clone(), &utm), None);
+        let empty = json!({ "grid_mapping_name": "latitude_longitude" });
+        let [group, array] = described(geographic.clone(), &empty);
+        for attributes in [&group, &array] {
+            assert_eq!(attributes["proj:code"], "EPSG:4326");
+            assert_eq!(attributes["spatial:bbox"], json!([5.0, 6.0, 13.0, 9.0]));
+        }
+        assert!(array.contains_key("_CRS") && !group.contains_key("_CRS"));
+        let rotated =
+            json!({ "grid_mapping_name": "rotated_latitude_longitude", "grid_north_pole_latitude": 40.0 });
+        assert_eq!(transform(geographic, &rotated), None);
+    }
+}

@@ -360,7 +360,7 @@ fn insert(
     group.children.insert(name.to_owned(), Node::Array(Box::new(array)));
 }
 
-fn variable(
+pub(crate) fn variable(
     dimension: Option<&str>,
     data_type: DataType,
     content: Vec<u8>,
