@@ -11,6 +11,7 @@ import pyproj
 import pytest
 import rasterio
 import rioxarray  # noqa: F401
+import test_hdfeos
 import xarray as xr
 import zarr
 import zarr_cm
@@ -341,3 +342,16 @@ def test_joined_images(tmp_path):
     found = check_valid(joined(tmp_path, paths[0], paths[2], "--concat-dim", "x", options=()))
     assert not [name for name in found["band_data"]["attributes"] | found[""]["attributes"] if name.startswith("spatial:")]
     assert found["band_data"]["attributes"].keys() >= {"grid_mapping"} and found[""]["attributes"]["proj:code"] == "EPSG:32633"
+
+
+@pytest.mark.parametrize("name", test_hdfeos.GRIDS)
+def test_grids_of_hdf_eos(tmp_path, name):
+    """The position that StructMetadata defines is declared on the fields."""
+    keys, corners = test_hdfeos.GRIDS[name]
+    path = test_hdfeos.grid(tmp_path / "grid.he5", keys, **corners)
+    found = check_valid(convert(path, V3, *ASKED).references)
+    attributes, mapping = found[f"{test_hdfeos.FIELDS}/v"]["attributes"], found[f"{test_hdfeos.FIELDS}/spatial_ref"]["attributes"]
+    expected = Affine.from_gdal(*map(float, mapping["GeoTransform"].split()))
+    np.testing.assert_allclose(attributes["spatial:transform"], list(expected)[:6], rtol=1e-9, atol=1e-6)
+    system = mapping.get("crs_wkt") or mapping.get("spatial_ref")
+    assert (attributes.get("proj:wkt2") or attributes.get("proj:code")) == system
