@@ -24,7 +24,7 @@ mod unpack;
 use crate::error::Result;
 use crate::mapped::check_metadata;
 
-pub use crate::cf::netcdf_default_fill;
+pub use crate::cf::{Axis, describe_grids, grid_axes, netcdf_default_fill, regular_axis};
 pub use crate::error::Error;
 pub use crate::mapped::{LeftOut, Mapped};
 pub use crate::options::{ChunkGridChoice, ComplexIntegers, MapOptions};

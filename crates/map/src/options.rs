@@ -31,6 +31,8 @@ pub struct MapOptions {
     pub unpack: bool,
     /// Declare sentinels by the Zarr convention `missing_value` as well.
     pub missing_value_convention: bool,
+    /// Declare the position of grids of HDF5 and NetCDF files by the Zarr conventions `spatial` and `proj` as well.
+    pub spatial_conventions: bool,
     /// Map sequences of variable length as contiguous ragged arrays: their items, and the number of items of each.
     pub ragged: bool,
     /// Follow external links of HDF5 files.
@@ -53,6 +55,7 @@ impl Default for MapOptions {
             split_contiguous: None,
             unpack: false,
             missing_value_convention: false,
+            spatial_conventions: false,
             ragged: false,
             follow_external: false,
             source_attributes: false,

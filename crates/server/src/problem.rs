@@ -10,7 +10,7 @@ use virtualize::{Code, Error, ErrorClass, Notation, StoreError};
 
 /// Mapping options that every endpoint for a source accepts as parameters. The service itself sets the others, such as
 /// the HDF5 reader and the total size of inline chunks.
-pub(crate) const MAPPING: [&str; 16] = [
+pub(crate) const MAPPING: [&str; 17] = [
     "chunk-grid",
     "complex-integers",
     "dmrpp",
@@ -23,6 +23,7 @@ pub(crate) const MAPPING: [&str; 16] = [
     "ragged",
     "readable-by",
     "sidecars",
+    "spatial-conventions",
     "split-contiguous",
     "stack",
     "strict",

@@ -11,6 +11,7 @@ mod commit;
 mod decode;
 pub mod describe;
 mod error;
+mod grids;
 mod helpers;
 mod inline;
 pub mod keys;
@@ -33,6 +34,7 @@ pub use commit::{
 };
 pub use decode::PackageCodec;
 pub use error::{ArrayError, Error, ErrorClass};
+pub use grids::declare_joined_grids;
 pub use lazy::LazyStore;
 pub use open::{open, open_object};
 pub use options::{Hdf5Reader, InlineOptions, Options, ReadOptions};

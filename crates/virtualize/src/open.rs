@@ -7,6 +7,7 @@ use virtualize_remedy::Code;
 use virtualize_store::Object;
 
 use crate::error::Error;
+use crate::grids::declare_grids;
 use crate::inline::{self, ChunkMaker};
 use crate::lazy::LazyStore;
 use crate::options::Options;
@@ -61,7 +62,11 @@ pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<Virtu
     let has_related = file.has_related() || sidecar.is_some() || options.dmrpp;
     let format = file.format_name();
     let whole = sources.whole();
-    Ok(VirtualStore::of_file(object, (hierarchy, report), format, has_related, whole))
+    let mut store = VirtualStore::of_file(object, (hierarchy, report), format, has_related, whole);
+    if options.map.spatial_conventions {
+        declare_grids(&mut store, &options.store).await;
+    }
+    Ok(store)
 }
 
 /// Reads the metadata of a file, from a sidecar if there is one that suffices, and of the files that it refers to. Also

@@ -1,14 +1,17 @@
 //! Combines files into one dataset, from the rows of the journal alone: all of them, or those that follow the files of an
 //! output, without looking at these again.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 use virtualize::{
     Code, ErrorClass, OptionName, Options, Remedy, VirtualStore, from_text, to_text,
-    zarr::{Hierarchy, readers::ReaderSetup},
+    zarr::{Hierarchy, NodePath, node, readers::ReaderSetup},
 };
 use virtualize_remedy::alternatives;
 
@@ -155,7 +158,7 @@ impl Combination {
             done += 1;
             Ok(())
         };
-        let mut notes: Vec<Note> = self.plan.notes.clone();
+        let (mut notes, mut moved): (Vec<Note>, _) = (self.plan.notes.clone(), BTreeMap::new());
         let mut members = Rows::new(journal, &self.ids, cancel);
         let mut groups = Vec::with_capacity(self.plan.eras.len());
         for era in &self.plan.eras {
@@ -178,6 +181,10 @@ impl Combination {
         let mut chunks = ChunkPlaces::default();
         for (path, combined) in groups {
             notes.extend(combined.notes);
+            for (inner, dropped) in combined.moved {
+                let inner = if inner.is_empty() { path.clone() } else { node::join(&path, &inner) };
+                moved.insert(inner, dropped);
+            }
             chunks.graft(&path, combined.chunks);
             if let Some(group) = hierarchy.root.make_group(&path) {
                 let described = std::mem::take(&mut group.attributes);
@@ -191,7 +198,7 @@ impl Combination {
         let setup = ReaderSetup::of(&hierarchy);
         let notes = notes.iter().map(|note| format!("{}: {}", note.subject, note.text));
         let notes = notes.chain(setup.hint()).collect();
-        Ok(CombinedFiles { hierarchy, chunks: JoinedChunks::new(members, chunks), notes })
+        Ok(CombinedFiles { hierarchy, chunks: JoinedChunks::new(members, chunks), moved, notes })
     }
 }
 
@@ -216,6 +223,8 @@ pub(super) struct CombinedFiles<'a> {
     pub(super) hierarchy: Hierarchy,
     /// Its chunks.
     pub(super) chunks: JoinedChunks<'a, Rows<'a>>,
+    /// Groups whose images are placed side by side, with the attributes of a single image that were dropped.
+    pub(super) moved: BTreeMap<NodePath, Vec<String>>,
     /// Notes for the user.
     pub(super) notes: Vec<String>,
 }
@@ -542,6 +551,10 @@ impl Arranged {
         // If the files cannot be joined, joining all reports why.
         let known = combine(&self.known, layout, options, &mut members, &mut step).ok()?;
         let joined = combine(&self.era, layout, options, &mut members, &mut step).ok()?;
+        // The position of the whole changes, and is computed when all files are combined.
+        if !joined.moved.is_empty() {
+            return None;
+        }
         let extended = join::extend(&before, &known.hierarchy, &joined.hierarchy, options.most_inline)?;
         let mut digest = Chain::parse(&tail.digest)?;
         rows.iter().for_each(|row| digest.add(row.id, row.run));

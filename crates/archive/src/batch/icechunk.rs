@@ -92,7 +92,8 @@ impl Writing<'_> {
             return Ok(true);
         }
         // Rewritten urls must be distinct from those of all other files.
-        if self.batch.relocation != Relocation::Keep {
+        // Positions are computed when all files are combined.
+        if self.batch.relocation != Relocation::Keep || self.batch.options.map.spatial_conventions {
             return Ok(false);
         }
         let Batch { layout, plan, cancel, .. } = self.batch;
@@ -176,7 +177,7 @@ impl Writing<'_> {
 
     /// Combines the files, and commits them with an identifying property.
     async fn commit_as(&mut self, combination: Combination, options: CommitOptions) -> Result<()> {
-        let (store, mut chunks) = self.combine(&combination)?;
+        let (store, mut chunks) = self.combine(&combination).await?;
         let mut record = self.new_record(&options, &combination.digest);
         record.documents = virtualize::documents_of(&store, &options.group)?;
         begin(&self.journal(), &record)?;

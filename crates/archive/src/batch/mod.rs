@@ -333,7 +333,10 @@ impl Batch {
             let layout = Arc::clone(&layout);
             async move { combine::member_content(item, store, &layout, options).await }.boxed()
         });
-        FileReader::new(self.options.clone(), &self.relocation, process)
+        // The position of the whole follows from the joined coordinates.
+        let mut options = self.options.clone();
+        options.map.spatial_conventions = false;
+        FileReader::new(options, &self.relocation, process)
     }
 
     fn summary(&self, journal: &Journal, totals: &Totals) -> Result<Summary> {

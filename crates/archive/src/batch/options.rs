@@ -444,7 +444,7 @@ pub(super) fn of_options(options: &Options) -> BTreeMap<String, String> {
     // The codecs follow from `readable-by`.
     let mapping = fields!(&options.map => MapOptions {
         complex_integers, inline_limit, constant_chunk_limit, ifds, chunk_grid, stack, split_contiguous, unpack,
-        missing_value_convention, ragged, follow_external
+        missing_value_convention, spatial_conventions, ragged, follow_external
     } except format, own_codecs, source_attributes);
     let inline = fields!(&options.inline => InlineOptions { below, coordinates, total } except);
     let limits = fields!(&options.limits => Limits {

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard};
 
 use virtualize::{
-    Code, Destination, Error as FileError, ErrorClass, OptionName, Remedy, StoreError, StoreOptions,
+    Code, Destination, Error as FileError, ErrorClass, OptionName, Options, Remedy, StoreError, StoreOptions,
     VirtualStore, zarr::node,
 };
 use virtualize_store::{OutputLock, Receipt, local_path, receipt, url_of};
@@ -16,7 +16,7 @@ use crate::{
     Error, Event, Journal, Result, Summary,
     error::{CombineError, files},
     event::Events,
-    join::JoinedChunks,
+    join::{self, JoinedChunks},
     plan::Plan,
 };
 
@@ -53,7 +53,7 @@ impl Batch {
         }
         if self.run.dry_run {
             let placed = combination.placed(&writing.journal())?;
-            writing.combine(&combination)?;
+            writing.combine(&combination).await?;
             writing.summary.notes.extend(placed);
             return Ok(());
         }
@@ -139,7 +139,7 @@ impl<'a> Writing<'a> {
         match target {
             Target::References(format) => {
                 let overwrite = *overwrite || present.is_ours();
-                let (store, mut chunks) = self.combine(&combination)?;
+                let (store, mut chunks) = self.combine(&combination).await?;
                 let destination = Destination { format: *format, target: output, relocation, overwrite };
                 let prepared = virtualize::prepare_chunks(&store, &mut chunks, destination);
                 let prepared = prepared.map_err(of_files)?;
@@ -167,7 +167,7 @@ impl<'a> Writing<'a> {
     }
 
     /// Combines the metadata of the files. Returns the dataset, and what reads its chunks.
-    pub(super) fn combine<'b>(
+    pub(super) async fn combine<'b>(
         &mut self,
         combination: &'b Combination,
     ) -> Result<(VirtualStore, JoinedChunks<'b, Rows<'b>>)>
@@ -175,10 +175,21 @@ impl<'a> Writing<'a> {
         'a: 'b,
     {
         let output = &self.batch.output;
-        let CombinedFiles { hierarchy, chunks, notes } =
+        let CombinedFiles { hierarchy, mut chunks, moved, mut notes } =
             combination.combine(self.journal, self.events, &self.batch.cancel)?;
-        let journal = self.journal();
-        self.tail = Tail::of(combination, &hierarchy, &journal)?;
+        self.tail = Tail::of(combination, &hierarchy, &self.journal())?;
+        let mut store = VirtualStore::of(hierarchy, output.clone());
+        // Positions of the whole follow from the joined coordinates.
+        let Options { map, store: reaching, .. } = &self.batch.options;
+        let is_wanted = |group: &str| map.spatial_conventions || moved.contains_key(group);
+        virtualize::declare_joined_grids(&mut store, &mut chunks, reaching, &is_wanted).await;
+        for (path, mut dropped) in moved {
+            let group = store.hierarchy.group(&path).map(|group| &group.attributes);
+            dropped.retain(|name| !group.is_some_and(|attributes| attributes.contains_key(name)));
+            let note = join::note(&path, dropped);
+            notes.extend(note.map(|note| format!("{}: {}", note.subject, note.text)));
+        }
+        let (hierarchy, journal) = (&store.hierarchy, self.journal());
         let arrays = hierarchy.arrays();
         let first = node::first_group(arrays.iter().map(|(path, _)| path.as_str()));
         let group = if combination.plan.segments.is_empty() { first } else { SEGMENTS };
@@ -189,7 +200,7 @@ impl<'a> Writing<'a> {
         }
         self.summary.notes.extend(notes);
         self.events.tell(Event::Writing { target: output.clone() });
-        Ok((VirtualStore::of(hierarchy, output.clone()), chunks))
+        Ok((store, chunks))
     }
 }
 

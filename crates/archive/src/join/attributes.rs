@@ -10,7 +10,10 @@ use std::{
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
-use virtualize::zarr::{Array, NodePath, cf::attributes::decides_values};
+use virtualize::zarr::{
+    Array, NodePath,
+    cf::{attributes::decides_values, conventions::Convention},
+};
 
 use crate::{
     Layout,
@@ -26,6 +29,11 @@ use crate::{
 
 /// Attributes of arrays that refer to others, or place images whose grids agree: those of the first file are kept.
 const OF_ARRAYS: [&str; 4] = ["bounds", "climatology", "coordinates", "GeoTransform"];
+
+/// Returns whether an attribute repeats what the group of an array declares, and is rewritten for the whole.
+fn repeats_group(name: &str) -> bool {
+    name == "_CRS" || name.starts_with("spatial:") || name.starts_with("proj:")
+}
 
 /// The same of groups.
 const OF_GROUPS: [&str; 3] = ["multiscales", "spatial:bbox", "spatial:transform"];
@@ -74,14 +82,14 @@ impl MergedAttributes {
         let added = other.keys().filter(|name| !first.contains_key(*name));
         for name in first.keys().chain(added) {
             let (left, right) = (first.get(name), other.get(name));
-            if let (false, "zarr_conventions", Some(Value::Array(kept))) =
-                (of_array, name.as_str(), kept.get_mut(name))
-            {
+            if let ("zarr_conventions", Some(Value::Array(kept))) = (name.as_str(), kept.get_mut(name)) {
                 let others = right.and_then(Value::as_array);
                 kept.retain(|convention| others.is_some_and(|others| others.contains(convention)));
                 continue;
             }
-            if (left == right && !differing.contains_key(name)) || (of_array && decides_values(name)) {
+            if (left == right && !differing.contains_key(name))
+                || (of_array && (decides_values(name) || repeats_group(name)))
+            {
                 continue;
             }
             let kept_names = if of_array { OF_ARRAYS.as_slice() } else { OF_GROUPS.as_slice() };
@@ -122,14 +130,8 @@ impl MergedAttributes {
         }
         // `multiscales` is rewritten for the levels that are joined.
         self.differing.remove("multiscales");
-        if let Some(Value::Array(conventions)) =
-            self.kept.get_mut("zarr_conventions").filter(|_| is_moved && !dropped.is_empty())
-        {
-            conventions
-                .retain(|convention| convention.get("name").and_then(Value::as_str) != Some("spatial"));
-            if conventions.is_empty() {
-                self.kept.remove("zarr_conventions");
-            }
+        if is_moved && !dropped.is_empty() {
+            Convention::Spatial.withdraw(&mut self.kept);
         }
         dropped
     }

@@ -9,7 +9,8 @@ use std::{
 
 use virtualize::zarr::{
     Array, ChunkGrid, ChunkManifest, Codec, DataType, Hierarchy, Node, NodePath, ZarrFormat,
-    cf::missing::Sentinels, node,
+    cf::{conventions, missing::Sentinels},
+    node,
 };
 use virtualize::{OptionName, Remedy};
 
@@ -650,6 +651,8 @@ pub(super) struct Finish<'a, 'b> {
     pub(super) chunks: ChunkPlaces<'a>,
     /// Spatial dimensions of the main image.
     pub(super) dimensions: Vec<String>,
+    /// Groups whose images are placed side by side, with the attributes of a single image that were dropped.
+    pub(super) moved: BTreeMap<NodePath, Vec<String>>,
 }
 
 impl<'a, 'b> Finish<'a, 'b> {
@@ -658,7 +661,8 @@ impl<'a, 'b> Finish<'a, 'b> {
         let names = joiner.layout.along.iter().map(|along| along.name().to_owned()).collect();
         let (arrays, groups) = joiner.take();
         let dimensions = groups.get("").map(MergedAttributes::dimensions).unwrap_or_default();
-        Self { joiner, blocks, options, names, arrays, groups, chunks: ChunkPlaces::default(), dimensions }
+        let (chunks, moved) = (ChunkPlaces::default(), BTreeMap::new());
+        Self { joiner, blocks, options, names, arrays, groups, chunks, dimensions, moved }
     }
 
     /// Builds all groups and arrays.
@@ -695,8 +699,9 @@ impl<'a, 'b> Finish<'a, 'b> {
         }
         self.list_levels();
         self.given()?;
-        let Self { joiner: Joiner { whole, notes, .. }, chunks, .. } = self;
-        Ok(Combined { hierarchy: whole, chunks, notes: notes.into_iter().collect() })
+        let Self { joiner: Joiner { mut whole, notes, .. }, chunks, moved, .. } = self;
+        conventions::describe_members(&mut whole);
+        Ok(Combined { hierarchy: whole, chunks, moved, notes: notes.into_iter().collect() })
     }
 
     /// Inserts an array at its path, creating the groups above it.

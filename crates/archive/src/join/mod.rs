@@ -15,7 +15,7 @@ mod whole;
 
 use std::{cell::RefCell, collections::BTreeMap};
 
-use virtualize::zarr::Hierarchy;
+use virtualize::zarr::{Hierarchy, NodePath};
 
 use crate::{
     Error, Layout,
@@ -28,6 +28,7 @@ pub(crate) use chunks::{ChunkPlaces, JoinedChunks};
 use metadata::{Finish, Joiner};
 pub(crate) use segments::form_dataset;
 pub(crate) use tail::{Extended, extend, tail};
+pub(crate) use whole::note;
 
 type Result<T, E = Problem> = std::result::Result<T, E>;
 
@@ -37,6 +38,8 @@ pub(crate) struct Combined<'a> {
     pub(crate) hierarchy: Hierarchy,
     /// Where the chunks of all arrays are.
     pub(crate) chunks: ChunkPlaces<'a>,
+    /// Groups whose images are placed side by side, with the attributes of a single image that were dropped.
+    pub(crate) moved: BTreeMap<NodePath, Vec<String>>,
     /// Notes for the user.
     pub(crate) notes: Vec<Note>,
 }

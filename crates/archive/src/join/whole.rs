@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use virtualize::zarr::{NodePath, node};
+use virtualize::zarr::{NodePath, cf::conventions::Convention, node};
 
 use super::{
     attributes::{MergedAttributes, OF_EXTENT},
@@ -47,7 +47,11 @@ impl Finish<'_, '_> {
         let is_moved = |group: &str| moved.get(group).copied().unwrap_or_default();
         for (path, merged) in &mut self.groups {
             let dropped = merged.describe_whole(is_moved(path));
-            self.joiner.notes.extend(note(path, dropped));
+            if is_moved(path) && dropped.iter().any(|name| OF_EXTENT.contains(&name.as_str())) {
+                self.moved.insert(path.clone(), dropped);
+            } else {
+                self.joiner.notes.extend(note(path, dropped));
+            }
         }
         for (path, growing) in &mut self.arrays {
             let mut dropped = growing.attributes.describe_whole(is_moved(node::parent(path)));
@@ -146,13 +150,7 @@ impl Finish<'_, '_> {
             attributes.insert("multiscales".into(), json!({ "layout": layout }));
             return;
         }
-        attributes.remove("multiscales");
-        if let Some(Value::Array(conventions)) = attributes.get_mut("zarr_conventions") {
-            conventions.retain(|it| it.get("name").and_then(Value::as_str) != Some("multiscales"));
-            if conventions.is_empty() {
-                attributes.remove("zarr_conventions");
-            }
-        }
+        Convention::Multiscales.withdraw(attributes);
     }
 }
 
@@ -165,7 +163,7 @@ fn grown<'a>((along, sizes): (&'a Along, &Vec<u64>)) -> Option<&'a str> {
 }
 
 /// Returns a note on attributes that were dropped; of those that place images, the ones of the root stand for all.
-fn note(path: &str, mut dropped: Vec<String>) -> Option<Note> {
+pub(crate) fn note(path: &str, mut dropped: Vec<String>) -> Option<Note> {
     let subject = if path.is_empty() { "/" } else { path };
     dropped.retain(|name| path.is_empty() || !OF_EXTENT.contains(&name.as_str()));
     let text = format!("attributes that describe a single file are dropped: {}", dropped.join(", "));

@@ -1,4 +1,5 @@
 """GeoKeys of all kinds as coordinate reference systems: positions are those of rasterio's system, or a diagnostic names a key."""
+import json
 import math
 import random
 
@@ -276,3 +277,68 @@ def test_any_keys_place_coordinates_as_rasterio(tmp_path, seed):
             wrong.append((keys, minor, str(ours), str(theirs), codes))
     assert not wrong, wrong
     assert equal > 15
+
+
+def epsg_codes(kind):
+    """Returns the codes of PROJ's database that fit into a GeoKey."""
+    import pyproj
+    found = pyproj.database.query_crs_info("EPSG", kind, allow_deprecated=True)
+    return sorted(int(info.code) for info in found if 1024 <= int(info.code) < 32767)
+
+
+def pages(tmp_path, all_keys):
+    """Writes an image for each set of keys. Returns the attributes of its grid mapping and of its x, and those of its group."""
+    import tifffile
+    path = tmp_path / "pages.tif"
+    with tifffile.TiffWriter(path) as out:
+        for keys in all_keys:
+            directory = [1, 1, 0, len(keys), *(item for key, value in sorted(keys.items()) for item in (key, 0, 1, value))]
+            tags = [(33550, 12, 3, (1.0, 1.0, 0.0), True), (33922, 12, 6, (0.0,) * 6, True), (34735, 3, len(directory), tuple(directory), True)]
+            out.write(np.zeros((1, 1), "u1"), photometric="minisblack", extratags=tags, metadata=None, contiguous=False)
+    references = clients.convert(path, "kerchunk-json").references["refs"]
+    attributes = lambda key: json.loads(references.get(key, "{}"))  # noqa: E731
+    for n in range(len(all_keys)):
+        group = f"{n}/" if n else ""
+        yield attributes(f"{group}spatial_ref/.zattrs"), attributes(f"{group}x{f'_{n}' if n else ''}/.zattrs"), attributes(f"{group}.zattrs")
+
+
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["PROJECTED_CRS", "GEOGRAPHIC_2D_CRS"])
+def test_every_code_of_proj(tmp_path, kind, step):
+    """Each code is that of PROJ's database, and its unit is that of its axes."""
+    import pyproj
+    codes, is_projected = epsg_codes(pyproj.enums.PJType[kind])[::step], kind == "PROJECTED_CRS"
+    keys = [{1024: 1, 3072: code} if is_projected else {1024: 2, 2048: code} for code in codes]
+    written = 0
+    for code, (mapping, x, group) in zip(codes, pages(tmp_path, keys), strict=True):
+        if "spatial_ref" not in mapping:
+            continue
+        written += 1
+        crs = pyproj.CRS.from_epsg(code)
+        assert mapping["spatial_ref"] == group["proj:code"] == f"EPSG:{code}"
+        unit = crs.axis_info[0].unit_name
+        # Degrees have several names, after how they are displayed.
+        expected = "degrees_east" if unit.startswith("degree") else "metre" if unit == "metre" else None
+        assert x.get("units") == expected, (code, unit, x)
+    assert written >= 0.995 * len(codes), (written, len(codes))
+
+
+def test_every_geographic_system_as_the_base_of_a_projection(tmp_path):
+    """WKT that is composed from the tables has the datum, the ellipsoid, the prime meridian and the unit of PROJ's database."""
+    import pyproj
+    codes = epsg_codes(pyproj.enums.PJType.GEOGRAPHIC_2D_CRS)
+    keys = [{1024: 1, 2048: code, 3072: 32767, 3074: 32767, 3075: 24, 3076: 9001} for code in codes]
+    written = 0
+    for code, (mapping, _, group) in zip(codes, pages(tmp_path, keys), strict=True):
+        if "crs_wkt" not in mapping:
+            continue
+        written += 1
+        assert mapping["crs_wkt"] == group["proj:wkt2"]
+        found, truth = pyproj.CRS.from_wkt(mapping["crs_wkt"]).geodetic_crs, pyproj.CRS.from_epsg(code)
+        assert math.isclose(found.ellipsoid.semi_major_metre, truth.ellipsoid.semi_major_metre, rel_tol=1e-12), code
+        assert math.isclose(found.ellipsoid.semi_minor_metre, truth.ellipsoid.semi_minor_metre, rel_tol=1e-10), code
+        meridians = [crs.prime_meridian.longitude * crs.prime_meridian.unit_conversion_factor for crs in (found, truth)]
+        assert math.isclose(*meridians, abs_tol=1e-11), (code, meridians)
+        named = found.datum.to_json_dict().get("id") or found.to_json_dict().get("id")
+        assert named is None or named in (truth.datum.to_json_dict().get("id"), truth.to_json_dict().get("id")), (code, named)
+    assert written >= 0.95 * len(codes), (written, len(codes))

@@ -180,8 +180,10 @@ def test_attributes_of_a_mosaic_describe_the_whole(tmp_path, fmt):
             out.update_tags(1, STATISTICS_MEAN=str(k), STATISTICS_STDDEV="7")
     ds = cube(tmp_path, *paths, "--concat-dim", "y", "--concat-dim", "x", fmt=fmt)
     check_mosaic(ds, paths)
-    left = [name for name in ds.attrs if name.startswith("spatial:")] + [name for name in ds.band_data.attrs if "STATISTICS" in name]
-    assert left == [] and [it["name"] for it in ds.attrs["zarr_conventions"]] == ["proj:"]
+    transform = rasterio.merge.merge(paths)[1]
+    left = [name for name in ds.band_data.attrs if "STATISTICS" in name]
+    assert left == [] and [it["name"] for it in ds.attrs["zarr_conventions"]] == ["proj", "spatial"]
+    assert ds.attrs["spatial:transform"] == list(transform)[:6] and ds.attrs["spatial:shape"] == list(ds.band_data.shape[1:])
     # A single tile keeps them.
     single = cube(tmp_path, paths[0], "--concat-dim", "x", fmt=fmt)
     assert single.attrs["spatial:shape"] == [64, 64]
@@ -422,7 +424,7 @@ def test_each_utm_zone_is_a_group(tmp_path, fmt):
     _, references = batch(tmp_path, tmp_path / "s*.tif", "--stack-dim", "time", "--coord", "time=name:s{time:d}.tif", "--on-mismatch", "split", fmt=fmt)
     for group, (zone, scenes) in enumerate([(32, (0, 2)), (33, (1, 3))]):
         ds = open_dataset(references, FORMATS[fmt], f"era_{group}")
-        assert ds.rio.crs.to_epsg() == 32600 + zone and list(ds.time.values) == list(scenes)
+        assert xr.decode_cf(ds, decode_coords="all").band_data.rio.crs.to_epsg() == 32600 + zone and list(ds.time.values) == list(scenes)
         for n, k in enumerate(scenes):
             np.testing.assert_array_equal(ds.band_data.values[n], rasterio.open(tmp_path / f"s{k}.tif").read())
 

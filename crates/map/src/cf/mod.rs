@@ -4,6 +4,7 @@
 //! A format's mapping converts its attributes to [`CfAttributes`], and passes what its fill values say to [`FillQuestion`].
 
 mod fill;
+mod grids;
 mod packing;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ use virtualize_zarr::DataType;
 
 pub use crate::cf::fill::netcdf_default_fill;
 pub(crate) use crate::cf::fill::{FillPlan, FillQuestion, write_sentinels};
+pub use crate::cf::grids::{Axis, describe_grids, grid_axes, regular_axis};
 pub(crate) use crate::cf::packing::{check_factors, unpack, widened_packing};
 
 /// Names of the attributes that the rules of this module read.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use virtualize_tiff::model::{Geo, GeoKey, Ifd, Value as TagValue};
+use virtualize_zarr::cf::conventions;
 
 use super::datum::Base;
 use super::{registry, wkt};
@@ -25,7 +26,7 @@ const HEIGHTS_OF_WGS_84: u16 = 5030;
 
 /// The coordinate reference system of an image.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(super) struct Crs {
+pub(crate) struct Crs {
     /// EPSG code of the horizontal system.
     horizontal: Option<u16>,
     /// Authority and code of the system with heights, if the file has heights.
@@ -33,16 +34,55 @@ pub(super) struct Crs {
     /// WKT of the system, if the file defines one without a code.
     wkt: Option<String>,
     /// Whether coordinates are known to be longitudes and latitudes in degrees.
-    pub(super) is_in_degrees: bool,
+    pub(crate) is_in_degrees: bool,
     /// Whether the system is a projected one of EPSG.
     pub(super) is_projected: bool,
     /// Whether coordinates are known to be in metres.
     pub(super) is_metric: bool,
     keys: Keys,
     /// Why no system is written although there are keys.
-    pub(super) problem: Option<String>,
+    pub(crate) problem: Option<String>,
     /// Why the system is written without its heights.
     pub(super) vertical_problem: Option<String>,
+}
+
+/// The unit of the horizontal axes of a system.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Unit {
+    /// Degrees.
+    Degrees,
+    /// Lengths of this many metres.
+    Metres(f64),
+}
+
+/// Returns the unit of a system; `None` if the tables lack its code, or its WKT has other units, or heights.
+pub(crate) fn unit_of(crs: &conventions::Crs) -> Option<Unit> {
+    match crs {
+        conventions::Crs::Code(code) => {
+            let code = code.strip_prefix("EPSG:")?.parse().ok()?;
+            if registry::geographic(code).is_some() {
+                return (!registry::is_in_grads(code)).then_some(Unit::Degrees);
+            }
+            registry::base_of(code)?;
+            registry::metres(registry::unit_of_projected(code)).map(Unit::Metres)
+        }
+        conventions::Crs::Wkt2(wkt) => {
+            let wkt = wkt.to_ascii_uppercase();
+            let last = |keyword: &str| {
+                let member = wkt.rsplit_once(keyword)?.1.split_once(',')?.1;
+                member.split([',', ']']).next()?.trim().parse::<f64>().ok()
+            };
+            // The unit of the axes follows those of the parameters.
+            if wkt.contains("VERTCRS[") || wkt.contains("UP]") {
+                None
+            } else if wkt.contains("PROJCRS[") {
+                last("LENGTHUNIT[").map(Unit::Metres)
+            } else {
+                let is_degree = (last("ANGLEUNIT[")? - f64::to_radians(1.0)).abs() < 1e-12;
+                is_degree.then_some(Unit::Degrees)
+            }
+        }
+    }
 }
 
 /// A horizontal system.
@@ -56,7 +96,7 @@ enum System {
 
 impl Crs {
     /// Interprets the GeoKeys of a file as GDAL does.
-    pub(super) fn of(geo: &Geo) -> Self {
+    pub(crate) fn of(geo: &Geo) -> Self {
         if let Some(text) = &geo.sidecar_srs {
             return Self::of_text(text);
         }
@@ -160,8 +200,15 @@ impl Crs {
     }
 
     /// Returns authority and code of the horizontal system, such as `EPSG:32633`.
-    pub(super) fn code(&self) -> Option<String> {
+    fn code(&self) -> Option<String> {
         self.horizontal.map(|code| format!("EPSG:{code}"))
+    }
+
+    /// Returns the horizontal system for the Zarr convention `proj`, which has no place for WKT 1.
+    pub(crate) fn of_convention(&self) -> Option<conventions::Crs> {
+        let of_sidecar = || self.with_heights.clone().filter(|code| !code.contains('+'));
+        let code = self.code().or_else(of_sidecar).map(conventions::Crs::Code);
+        code.or_else(|| conventions::Crs::of_wkt(self.wkt.as_deref()?))
     }
 
     /// Returns the attributes of the grid mapping variable.

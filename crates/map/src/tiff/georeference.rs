@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use virtualize_tiff::model::{Geo, GeoKey, Ifd, Image};
+use virtualize_zarr::cf::conventions::Grid;
 use virtualize_zarr::{
     Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, Group, Node, ZarrFormat,
 };
@@ -81,23 +82,19 @@ impl Georeference {
         Self { transform, crs: Crs::of(geo), control_points, rpc: geo.rpc.clone() }
     }
 
-    /// Adds the attributes of the Zarr conventions `spatial` and `proj`.
+    /// Adds the attributes of the Zarr conventions `proj` and `spatial`.
     pub(super) fn add_to_group(&self, geometry: &Geometry, attributes: &mut Map<String, Value>) {
-        let mut conventions = Vec::new();
-        if let Some(code) = self.crs.code() {
-            attributes.insert("proj:code".into(), code.into());
-            conventions.push(convention("geo-proj"));
+        if let Some(crs) = self.crs.of_convention() {
+            crs.describe(attributes);
         }
         if let Some(transform) = self.transform {
-            attributes.insert("spatial:dimensions".into(), json!([geometry.names().y, geometry.names().x]));
-            attributes.insert("spatial:shape".into(), json!([geometry.height, geometry.width]));
-            attributes.insert("spatial:transform".into(), json!(transform.affine()));
-            attributes.insert("spatial:registration".into(), "pixel".into());
-            attributes.insert("spatial:bbox".into(), json!(transform.bounds(geometry)));
-            conventions.push(convention("spatial"));
-        }
-        if !conventions.is_empty() {
-            attributes.insert("zarr_conventions".into(), conventions.into());
+            let Names { x, y, .. } = geometry.names();
+            let grid = Grid {
+                dimensions: [y.clone(), x.clone()],
+                shape: [geometry.height, geometry.width],
+                transform: transform.affine(),
+            };
+            grid.describe(attributes);
         }
     }
 
@@ -191,22 +188,6 @@ impl Transform {
         [self.column.0, self.row.0, self.origin.0, self.column.1, self.row.1, self.origin.1]
     }
 
-    /// Returns the bounding box of the image: least x, least y, greatest x, greatest y.
-    fn bounds(&self, geometry: &Geometry) -> [f64; 4] {
-        let (width, height) = (geometry.width as f64, geometry.height as f64);
-        let corner = |column: f64, row: f64| {
-            (
-                self.origin.0 + column * self.column.0 + row * self.row.0,
-                self.origin.1 + column * self.column.1 + row * self.row.1,
-            )
-        };
-        let corners = [corner(0.0, 0.0), corner(width, 0.0), corner(0.0, height), corner(width, height)];
-        corners.iter().fold(
-            [f64::INFINITY, f64::INFINITY, f64::NEG_INFINITY, f64::NEG_INFINITY],
-            |[west, south, east, north], (x, y)| [west.min(*x), south.min(*y), east.max(*x), north.max(*y)],
-        )
-    }
-
     /// Returns x of the centres of columns, with the arithmetic of rioxarray. Without rotation, rows do not change it.
     pub(super) fn columns(&self, count: u64) -> Vec<f64> {
         let first = self.column.0 * 0.5 + self.origin.0;
@@ -218,34 +199,6 @@ impl Transform {
         let first = self.row.1 * 0.5 + self.origin.1;
         (0..count).map(|index| self.row.1 * index as f64 + first).collect()
     }
-}
-
-/// Returns the entry of a convention in `zarr_conventions`, as the convention's own specification gives it.
-pub(super) fn convention(repository: &str) -> Value {
-    const OWNER: &str = "zarr-conventions";
-    let (owner, uuid, name, description) = match repository {
-        "geo-proj" => (
-            "zarr-experimental",
-            "f17cb550-5864-4468-aeb7-f3180cfb622f",
-            "proj:",
-            "Coordinate reference system information for geospatial data",
-        ),
-        "multiscales" => (
-            OWNER,
-            "d35379db-88df-4056-af3a-620245f8e347",
-            "multiscales",
-            "Multiscale layout of zarr datasets",
-        ),
-        _ => (OWNER, "689b58e2-cf7b-45e0-9fff-9cfc0883d6b4", "spatial", "Spatial coordinate information"),
-    };
-    json!({
-        "schema_url":
-            format!("https://raw.githubusercontent.com/{owner}/{repository}/refs/tags/v1/schema.json"),
-        "spec_url": format!("https://github.com/{owner}/{repository}/blob/v1/README.md"),
-        "uuid": uuid,
-        "name": name,
-        "description": description,
-    })
 }
 
 /// Adds `band` to the main image, and `spatial_ref` to georeferenced ones; also `x` and `y` if the transform is not rotated.
@@ -407,7 +360,7 @@ fn insert(
     group.children.insert(name.to_owned(), Node::Array(Box::new(array)));
 }
 
-fn variable(
+pub(crate) fn variable(
     dimension: Option<&str>,
     data_type: DataType,
     content: Vec<u8>,

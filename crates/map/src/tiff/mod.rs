@@ -4,7 +4,7 @@ mod attributes;
 mod catalogue;
 mod chunks;
 mod compression;
-mod crs;
+pub(crate) mod crs;
 mod datum;
 pub(crate) mod georeference;
 mod image;
@@ -26,6 +26,7 @@ use std::collections::BTreeSet;
 use virtualize_bytes::{Budget, Limits};
 use virtualize_remedy::{Code, OptionName, Remedy, alternatives};
 use virtualize_tiff::model::{File, Ifd};
+use virtualize_zarr::cf::conventions;
 use virtualize_zarr::{Array, References, Source, ZarrFormat};
 
 use crate::tiff::georeference::{add_numbers, remove_band_names};
@@ -86,6 +87,7 @@ pub fn map_file_among(
         stack(file, &mut mapped, options);
     }
     multiscales::describe(file, &mut mapped.hierarchy);
+    conventions::describe_members(&mut mapped.hierarchy);
     if options.unpack && options.format == ZarrFormat::V3 {
         unpack_all(&mut mapped);
     }

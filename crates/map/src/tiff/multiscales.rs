@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde_json::{Value, json};
 use virtualize_tiff::model::{Cut, File, Ifd, Image, Value as TagValue};
+use virtualize_zarr::cf::conventions::Convention;
 use virtualize_zarr::node::join;
 use virtualize_zarr::{Array, Hierarchy, NodePath};
 
-use super::georeference::convention;
 use super::{ARRAY, group_path};
 
 /// Lists the levels in the attributes of the root, if there are overviews.
@@ -28,13 +28,11 @@ pub(super) fn describe(file: &File, hierarchy: &mut Hierarchy) {
         return;
     }
     let levels = levels.into_iter().map(|(path, overview)| entry(&path, image, overview));
-    let layout: Vec<Value> = std::iter::once(json!({ "asset": ARRAY })).chain(levels).collect();
+    let main = json!({ "asset": ARRAY, "transform": transform(image, image) });
+    let layout: Vec<Value> = std::iter::once(main).chain(levels).collect();
     let attributes = &mut hierarchy.root.attributes;
     attributes.insert("multiscales".into(), json!({ "layout": layout }));
-    let conventions = attributes.entry("zarr_conventions").or_insert_with(|| json!([]));
-    if let Value::Array(conventions) = conventions {
-        conventions.push(convention("multiscales"));
-    }
+    Convention::Multiscales.declare(attributes);
 }
 
 /// Returns the directories of the levels, from fine to coarse: images like the main one, reduced by a whole factor. Label and
@@ -172,14 +170,15 @@ fn are_alike(array: &Array, image: &Image, overview: &Array, level: &Image) -> b
         && others(array, image) == others(overview, level)
 }
 
-/// Returns the entry of a level: how many pixels of the main image one of its pixels covers, along y and x.
+/// Returns the entry of a level.
 fn entry(path: &str, main: &Image, overview: &Image) -> Value {
-    let scale = [main.height as f64 / overview.height as f64, main.width as f64 / overview.width as f64];
-    json!({
-        "asset": path,
-        "derived_from": ARRAY,
-        "transform": { "scale": scale, "translation": [0.0, 0.0] },
-    })
+    json!({ "asset": path, "derived_from": ARRAY, "transform": transform(main, overview) })
+}
+
+/// Returns how many pixels of the main image a pixel of a level covers, along y and x.
+fn transform(main: &Image, level: &Image) -> Value {
+    let scale = [main.height as f64 / level.height as f64, main.width as f64 / level.width as f64];
+    json!({ "scale": scale, "translation": [0.0, 0.0] })
 }
 
 /// Adds the attribute `mask` to each masked image and `mask_of` to each mask. Both are paths from the root.

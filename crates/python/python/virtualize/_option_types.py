@@ -60,6 +60,9 @@ class MappingOptions(TypedDict, total=False):
     missing_value_convention: bool
     # Declare each array's sentinel through the Zarr convention missing_value as well
 
+    spatial_conventions: bool
+    # Declare the position of grids of HDF5 and NetCDF files through the Zarr conventions spatial and proj as well
+
     chunk_grid: Literal["regular", "rectilinear"]
     # Chunk grid of arrays whose chunks differ in size: a short last strip of a TIFF, concatenated files
 

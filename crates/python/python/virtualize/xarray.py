@@ -31,7 +31,7 @@ _DECODERS = (
     "decode_timedelta",
 )
 # xarray does what these do, and would do it twice.
-_FOR_ZARR = {"unpack", "missing_value_convention"}
+_FOR_ZARR = {"unpack", "missing_value_convention", "spatial_conventions"}
 # xarray gets the attributes of the file, not those of the references.
 _ATTRIBUTES_OF_REFERENCES = {"fill-value-dropped", "missing-value-dropped", "missing-value-as-fill-value"}
 
@@ -121,8 +121,9 @@ class VirtualizeBackend(BackendEntrypoint):
         if overview_level is not None:
             of_level = {f"{axis}_{overview_level + 1}": axis for axis in ("y", "x")}
             ds = ds.rename({name: axis for name, axis in of_level.items() if name in ds.dims})
-            if "spatial:dimensions" in ds.attrs:
-                ds.attrs["spatial:dimensions"] = [of_level.get(name, name) for name in ds.attrs["spatial:dimensions"]]
+            for attributes in (ds.attrs, *(variable.attrs for variable in ds.variables.values())):
+                if "spatial:dimensions" in attributes:
+                    attributes["spatial:dimensions"] = [of_level.get(name, name) for name in attributes["spatial:dimensions"]]
         return _by_band(ds) if band_as_variable else ds
 
     @override

@@ -45,6 +45,13 @@ pub struct MappingOptions {
     #[cfg_attr(feature = "clap", arg(long, hide = true))]
     #[serde(deserialize_with = "value::switch")]
     pub missing_value_convention: bool,
+    /// Declare the position of grids of HDF5 and NetCDF files through the Zarr conventions spatial and proj as well
+    ///
+    /// rio-tiler and web maps read them. The position comes from coordinates with equal steps, the coordinate reference system
+    /// from the grid mapping. The attributes are objects, which xarray cannot write to NetCDF files.
+    #[cfg_attr(feature = "clap", arg(long, hide = true))]
+    #[serde(deserialize_with = "value::switch")]
+    pub spatial_conventions: bool,
     /// Chunk grid of arrays whose chunks differ in size: a short last strip of a TIFF, concatenated files
     #[cfg_attr(feature = "clap", arg(long, value_enum, default_value = "regular", value_name = "KIND"))]
     pub chunk_grid: ChunkGridChoice,
@@ -131,6 +138,7 @@ impl MappingOptions {
                 follow_external: self.follow_external,
                 unpack: self.unpack,
                 missing_value_convention: self.missing_value_convention,
+                spatial_conventions: self.spatial_conventions,
                 ..defaults.map
             },
             inline: InlineOptions {

@@ -117,11 +117,16 @@ fn arrays_refer_to_their_grid_mapping_and_groups_to_their_conventions() {
     let conventions = mapped.hierarchy.root.attributes["zarr_conventions"].as_array().unwrap();
     let named: Vec<_> = conventions.iter().map(|one| (one["name"].as_str(), one["uuid"].as_str())).collect();
     let expected = [
-        ("proj:", "f17cb550-5864-4468-aeb7-f3180cfb622f"),
+        ("proj", "f17cb550-5864-4468-aeb7-f3180cfb622f"),
         ("spatial", "689b58e2-cf7b-45e0-9fff-9cfc0883d6b4"),
         ("multiscales", "d35379db-88df-4056-af3a-620245f8e347"),
     ];
     assert_eq!(named, expected.map(|(name, uuid)| (Some(name), Some(uuid))));
+    let of_array = attributes(&mapped, "band_data");
+    assert_eq!(of_array["_CRS"], json!({ "url": "http://www.opengis.net/def/crs/EPSG/0/32633" }));
+    assert_eq!(of_array["spatial:transform"], mapped.hierarchy.root.attributes["spatial:transform"]);
+    let layout = &mapped.hierarchy.root.attributes["multiscales"]["layout"];
+    assert_eq!(layout[1]["spatial:transform"], json!([4.0, 1.5, 100.0, 1.0, -4.5, 200.0]));
     let nothing = map_ifds(vec![referenced(Geo::default())], &v3());
     assert!(nothing.hierarchy.root.attributes.is_empty());
 }
