@@ -11,7 +11,7 @@ use icechunk::{
     storage::ETag,
 };
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
-use virtualize_store::{Condition, Listed, StoreError, StoreOptions, open_listed, probe};
+use virtualize_store::{Condition, Listed, StoreError, StoreOptions, Stores, open_listed, probe};
 use virtualize_zarr::{Array, Chunk, ChunkReader, Chunks, Source, chunk_indices};
 
 use crate::{
@@ -182,7 +182,9 @@ impl Sources {
         let mut options = self.store.clone();
         let pays = self.pays && source.url.starts_with("s3:");
         if pays {
-            options.values.push(("aws_request_payer".to_owned(), "false".to_owned()));
+            options.access = options.access(&source.url).clone();
+            options.access.values.push(("aws_request_payer".to_owned(), "false".to_owned()));
+            options.stores = Stores::default();
         }
         match probe(&source.url, offset, condition.as_ref(), &options).await {
             Ok(()) => Ok(true),

@@ -202,7 +202,8 @@ async fn serve(root: &Path, signed: bool) -> (ListOptions, Arc<AtomicUsize>) {
     let values = [("aws_access_key_id", KEY), ("aws_secret_access_key", SECRET), ("AWS_REGION", "us-east-1")];
     let values = values.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
     let values = if signed { values } else { Vec::new() };
-    let store = StoreOptions { values, anonymous: !signed, endpoint, retries: 1, ..StoreOptions::default() };
+    let access = Access { values, anonymous: !signed, endpoint, ..Access::default() };
+    let store = StoreOptions { access, retries: 1, ..StoreOptions::default() };
     (ListOptions { store, ..ListOptions::default() }, count)
 }
 

@@ -7,6 +7,7 @@ from typing import Any, Literal, SupportsIndex
 
 from virtualize._errors import OptionError
 from virtualize._option_types import (
+    AccessOptions as AccessOptions,
     ArchiveOptions as ArchiveOptions,
     PlanOptions as PlanOptions,
     ConnectionOptions as ConnectionOptions,

@@ -8,7 +8,7 @@ use crate::common::{OUTPUTS, conforms, content, options};
 use hyper_util::rt::TokioIo;
 use s3s::{auth::SimpleAuth, service::S3ServiceBuilder};
 use virtualize_bytes::{ByteRange, ReadErrorKind, ReadRanges};
-use virtualize_store::{SideFolder, StoreError, StoreOptions, open, put};
+use virtualize_store::{Access, SideFolder, StoreError, StoreOptions, open, put};
 
 const KEY: &str = "AKEXAMPLE";
 const SECRET: &str = "not-a-secret";
@@ -36,15 +36,17 @@ async fn serve(root: &Path, signed: bool) -> String {
 
 fn signed(endpoint: &str, secret: &str) -> StoreOptions {
     let values = [("aws_access_key_id", KEY), ("aws_secret_access_key", secret), ("AWS_REGION", "us-east-1")];
-    StoreOptions {
+    let access = Access {
         values: values.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec(),
         endpoint: Some(endpoint.to_owned()),
-        ..options()
-    }
+        ..Access::default()
+    };
+    StoreOptions { access, ..options() }
 }
 
 fn anonymous(endpoint: &str) -> StoreOptions {
-    StoreOptions { anonymous: true, endpoint: Some(endpoint.to_owned()), ..options() }
+    let access = Access { anonymous: true, endpoint: Some(endpoint.to_owned()), ..Access::default() };
+    StoreOptions { access, ..options() }
 }
 
 fn bucket() -> tempfile::TempDir {
@@ -150,6 +152,7 @@ async fn an_object_that_is_replaced_is_noticed() {
 #[tokio::test]
 async fn an_option_that_is_not_known() {
     let values = vec![("nonsense".to_owned(), "1".to_owned())];
-    let error = open(URL, &StoreOptions { values, ..options() }).await.unwrap_err();
+    let access = Access { values, ..Access::default() };
+    let error = open(URL, &StoreOptions { access, ..options() }).await.unwrap_err();
     assert!(error.to_string().contains("nonsense"), "{error}");
 }

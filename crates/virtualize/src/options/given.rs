@@ -289,7 +289,10 @@ mod tests {
             line(&["--option", "retry-timeout=7", "--option", "inline_limit=1K", "--strict"]).unwrap();
         assert_eq!((options.store.retry_timeout, options.mapping.inline_limit), (7, Some(1024)));
         assert!(options.mapping.strict);
-        assert_eq!(line(&["--store-option", "a=b"]).unwrap().store.store_option, [("a".into(), "b".into())]);
+        assert_eq!(
+            line(&["--store-option", "a=b"]).unwrap().store.access.store_option,
+            [("a".into(), "b".into())]
+        );
     }
 
     #[test]
@@ -303,6 +306,35 @@ mod tests {
         let secret = json!({"bearer_token": 5, "strict": true});
         let Value::Object(secret) = secret else { unreachable!() };
         assert_eq!(parse::<SourceOptions>(secret).unwrap_err().to_string(), "bearer_token: expected text");
+    }
+
+    #[test]
+    fn stores_are_tables_by_prefix() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("virtualize.toml");
+        let path = path.to_str().unwrap();
+        let store =
+            "[store.'s3://open/']\nanonymous = true\n[store.'https://host/']\nbearer-token-file = '/t'\n";
+        std::fs::write(path, store).unwrap();
+        let options = line(&["--config", path]).unwrap().store.options();
+        assert!(options.access("s3://open/a").anonymous && !options.access("s3://other/a").anonymous);
+        assert_eq!(options.access("https://host/a").bearer_token_file.as_deref(), Some(Path::new("/t")));
+        let json =
+            r#"stores={"s3://b/": {"store_option": {"aws_region": "x"}, "s3_credentials": "https://h/c"}}"#;
+        let options = line(&["--option", json]).unwrap().store.options();
+        assert_eq!(options.access("s3://b/a").values, [("aws_region".to_owned(), "x".to_owned())]);
+        for (text, reason) in [
+            ("'s3://b/'.anonymus = true", "did you mean \"anonymous\"?"),
+            ("'s3://b/'.anonymous = 3", "expected true or false"),
+            ("'/data'.anonymous = true", "expected the start of URLs"),
+            ("'s3://b/' = 3", "expected a table of options"),
+        ] {
+            std::fs::write(path, format!("[store]\n{text}\n")).unwrap();
+            let message = line(&["--config", path]).unwrap_err();
+            assert!(message.contains(reason), "{text}: {message}");
+        }
+        let message = line(&["--option", r#"stores={"s3://b/": {"bearer_token": ["s3cret"]}}"#]).unwrap_err();
+        assert!(message.contains("bearer_token: expected text") && !message.contains("s3cret"), "{message}");
     }
 
     #[test]
