@@ -75,11 +75,10 @@ impl Stores {
 
     /// Returns the longest prefix of a URL, and its access.
     pub(crate) fn find(&self, url: &str) -> Option<(&str, &Access)> {
-        let covers = |prefix: &str| {
-            let rest = url.strip_prefix(prefix);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']))
-        };
-        self.0.iter().find(|(prefix, _)| covers(prefix)).map(|(prefix, access)| (prefix.as_str(), access))
+        self.0
+            .iter()
+            .find(|(prefix, _)| covers(prefix, url))
+            .map(|(prefix, access)| (prefix.as_str(), access))
     }
 }
 
@@ -90,6 +89,8 @@ pub enum Identity {
     Anonymous,
     /// None, because none is configured.
     Nobody,
+    /// None, although the server requires a login at this host.
+    NoLogin(String),
     /// That of a setting, such as the environment variable with this name.
     Setting(&'static str),
     /// That of an AWS profile.
@@ -109,6 +110,7 @@ impl fmt::Display for Identity {
         match self {
             Self::Anonymous => f.write_str("requested anonymously"),
             Self::Nobody => f.write_str("requested without credentials"),
+            Self::NoLogin(host) => write!(f, "requested without a login at {host}"),
             Self::Setting(name) => write!(f, "requested with {name}"),
             Self::Profile(name) => write!(f, "requested with the AWS profile {name}"),
             Self::Machine => f.write_str("requested with the default credentials of this machine"),
@@ -118,6 +120,11 @@ impl fmt::Display for Identity {
             Self::Earthdata(source) => write!(f, "requested with the Earthdata login of {source}"),
         }
     }
+}
+
+/// Returns whether a URL is below a prefix without a slash at its end.
+pub(crate) fn covers(prefix: &str, url: &str) -> bool {
+    url.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']))
 }
 
 impl Access {
@@ -177,7 +184,9 @@ impl Access {
         let Some(path) = self.bearer_token_file.as_ref().filter(|_| !self.anonymous) else {
             return Ok(self.bearer_token.clone().filter(|_| !self.anonymous));
         };
-        let failed = |error: &std::io::Error| StoreError::io(&path.display().to_string(), error);
+        let failed = |error: &std::io::Error| {
+            StoreError::location(path.display().to_string(), format!("cannot read the bearer token: {error}"))
+        };
         let mut token = String::new();
         let file = std::fs::File::open(path).map_err(|error| failed(&error))?;
         file.take(MAX_TOKEN).read_to_string(&mut token).map_err(|error| failed(&error))?;

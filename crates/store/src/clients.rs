@@ -170,14 +170,14 @@ impl Pool {
         is_secure: bool,
         create: impl FnOnce() -> Result<HttpClient, StoreError>,
     ) -> Result<HttpClient, StoreError> {
-        let mut clients = self.web.lock().unwrap_or_else(PoisonError::into_inner);
+        let clients = || self.web.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (prefix.map(str::to_owned), is_secure);
-        if let Some(client) = clients.get(&key) {
+        if let Some(client) = clients().get(&key) {
             return Ok(client.clone());
         }
+        // Not while the lock is held: the client may need another one, for the service that issues its credentials.
         let client = create()?;
-        clients.insert(key, client.clone());
-        Ok(client)
+        Ok(clients().entry(key).or_insert(client).clone())
     }
 }
 

@@ -1,4 +1,8 @@
-use std::{env, sync::Arc, time::Duration};
+use std::{
+    env,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use object_store::{
     BackoffConfig, ClientConfigKey, ClientOptions, HeaderValue, ObjectStore, RetryConfig,
@@ -19,7 +23,7 @@ use crate::{
     credentials::{Profile, Renewed, S3Endpoint, SasEndpoint},
     error::without_query,
     location::{Location, Service},
-    session::{self, WebClient},
+    session::{self, Signatures, WebClient},
 };
 
 /// A store, and the path of the object within it.
@@ -107,14 +111,17 @@ pub(crate) fn web_client(url: &Url, name: &str, options: &StoreOptions) -> Resul
     let failed = |error: object_store::Error| StoreError::remote(name, &error);
     let create = |client: HttpClient, follows: bool| {
         let sas = access.sas_tokens.as_ref().filter(|_| !access.anonymous);
-        let sas = sas.map(|template| sas_of_url(template, url, options)).transpose()?;
+        let sas = sas.map(|template| {
+            let client = issuer_client(&session::sas_endpoint(template, "account", "container")?, options)?;
+            Ok(Signatures { template: template.clone(), client, issued: Mutex::default() })
+        });
         Ok(HttpClient::new(WebClient {
             client: observed(client),
             access: access.clone(),
             prefix: prefix.map(str::to_owned),
             follows,
             sessions: Arc::clone(&options.pool().sessions),
-            sas,
+            sas: sas.transpose()?,
         }))
     };
     if let Some(allowed) = &options.allowed {
@@ -135,32 +142,14 @@ fn web_options(url: &Url, access: &Access) -> Result<ClientOptions, StoreError> 
     Ok(client)
 }
 
-/// Returns the client for an endpoint that issues credentials. The user names it, so that it needs not be allowed.
-fn endpoint(key: &str, text: &str, options: &StoreOptions) -> Result<(HttpClient, Url), StoreError> {
-    let url = Url::parse(text).ok().filter(session::is_private).ok_or_else(|| StoreError::Option {
-        key: key.to_owned(),
-        reason: "expected the https URL of a service that issues credentials".to_owned(),
-    })?;
+/// Returns the client for a URL that issues credentials. The user names it, so that it needs not be allowed.
+fn issuer_client(url: &Url, options: &StoreOptions) -> Result<HttpClient, StoreError> {
     let options = StoreOptions { allowed: None, ..options.clone() };
-    Ok((web_client(&url, without_query(text), &options)?, url))
-}
-
-/// Returns the signatures for URLs such as `https://account.blob.core.windows.net/container/…`.
-fn sas_of_url(template: &str, url: &Url, options: &StoreOptions) -> Result<Renewed<SasEndpoint>, StoreError> {
-    let account = url.host_str().and_then(|host| host.split('.').next()).unwrap_or_default();
-    let container = url.path_segments().and_then(|mut segments| segments.next()).unwrap_or_default();
-    sas(template, account, container, options)
-}
-
-fn sas(
-    template: &str,
-    account: &str,
-    container: &str,
-    options: &StoreOptions,
-) -> Result<Renewed<SasEndpoint>, StoreError> {
-    let text = template.replace("{account}", account).replace("{container}", container);
-    let (client, url) = endpoint("sas-tokens", &text, options)?;
-    Ok(Renewed::new(SasEndpoint::new(client, url)))
+    if options.access_to(&Location::Http(url.clone())).1.sas_tokens.is_some() {
+        let reason = "the service itself is below a prefix with signatures".to_owned();
+        return Err(StoreError::Option { key: "sas-tokens".to_owned(), reason });
+    }
+    web_client(url, without_query(url.as_str()), &options)
 }
 
 macro_rules! configured {
@@ -197,8 +186,9 @@ fn s3(
     if access.anonymous || is_set("AWS_NO_SIGN_REQUEST") {
         builder = builder.with_skip_signature(true);
     } else if let Some(text) = &access.s3_credentials {
-        let (client, url) = endpoint("s3-credentials", text, options)?;
-        builder = builder.with_credentials(Arc::new(Renewed::new(S3Endpoint::new(client, url))));
+        let url = session::issuer("s3-credentials", text)?;
+        let provider = S3Endpoint::new(issuer_client(&url, options)?, url);
+        builder = builder.with_credentials(Arc::new(Renewed::new(provider)));
     } else if let Some(profile) = access.profile() {
         builder = builder.with_credentials(Arc::new(Renewed::new(Profile(profile))));
     }
@@ -260,9 +250,14 @@ fn azure(bucket: &str, access: &Access, options: &StoreOptions) -> Result<Micros
     if access.anonymous {
         builder = builder.with_skip_signature(true);
     } else if let Some(template) = &access.sas_tokens {
-        let value = |key| builder.get_config_value(&key).unwrap_or_default();
-        let (account, container) = (value(AzureConfigKey::AccountName), value(AzureConfigKey::ContainerName));
-        builder = builder.with_credentials(Arc::new(sas(template, &account, &container, options)?));
+        // abfss://container@account.dfs.core.windows.net, or az://container
+        let rest = bucket.split_once("://").map_or(bucket, |(_, rest)| rest);
+        let (container, host) = rest.split_once('@').unwrap_or((rest, ""));
+        let account = host.split('.').next().filter(|account| !account.is_empty()).map(str::to_owned);
+        let account = account.or_else(|| builder.get_config_value(&AzureConfigKey::AccountName));
+        let url = session::sas_endpoint(template, &account.unwrap_or_default(), container)?;
+        let provider = SasEndpoint::new(issuer_client(&url, options)?, url);
+        builder = builder.with_credentials(Arc::new(Renewed::new(provider)));
     }
     if let Some(endpoint) = &access.endpoint {
         builder = builder.with_endpoint(endpoint.clone()).with_config(

@@ -221,7 +221,7 @@ impl StoreError {
     pub(crate) fn remote(name: &str, error: &object_store::Error) -> Self {
         use object_store::Error as E;
         if let Some(ours) = of_ours(error) {
-            return ours;
+            return ours.of_file(name);
         }
         let name = name.to_owned();
         let said = reason(error);
@@ -248,6 +248,27 @@ impl StoreError {
             (Self::Unavailable { name, reason }, 401 | 403) => Self::Denied { name, reason, identity: None },
             (Self::Unavailable { name, .. }, 404) => Self::NotFound { name },
             (other, _) => other,
+        }
+    }
+
+    /// Returns the error for a file that cannot be read because of this one: of a provider of credentials, or of a login.
+    pub(crate) fn of_file(self, file: &str) -> Self {
+        let file = file.to_owned();
+        let told = |name: &str, reason: &str| {
+            if name == file { reason.to_owned() } else { format!("{name}: {reason}") }
+        };
+        match self {
+            Self::Denied { name, reason, identity } => {
+                Self::Denied { reason: told(&name, &reason), identity, name: file }
+            }
+            Self::NotFound { name } => {
+                Self::location(file, format!("{name}: no credentials are issued there"))
+            }
+            Self::Unavailable { name, reason } => {
+                Self::Unavailable { reason: told(&name, &reason), name: file }
+            }
+            Self::Location { name, reason } => Self::Location { reason: told(&name, &reason), name: file },
+            other => other,
         }
     }
 
@@ -284,6 +305,9 @@ fn denied_remedy(name: &str, identity: Option<&Identity>) -> Remedy {
     let scheme = name.split_once("://").map(|(scheme, _)| scheme);
     let advice = match (scheme, identity) {
         (Some("file") | None, _) => "check the permissions of the file and its folders".to_owned(),
+        (_, Some(Identity::NoLogin(host))) => {
+            format!("set EARTHDATA_TOKEN, or add `machine {host} login USER password PASSWORD` to ~/.netrc")
+        }
         (_, Some(Identity::Earthdata(source))) if source == "EARTHDATA_TOKEN" => {
             "generate a new token at https://urs.earthdata.nasa.gov, and accept the licence of the data there".to_owned()
         }
@@ -307,9 +331,6 @@ fn denied_remedy(name: &str, identity: Option<&Identity>) -> Remedy {
             };
         }
         (Some("gs"), _) => "set GOOGLE_APPLICATION_CREDENTIALS, or run `gcloud auth application-default login`".to_owned(),
-        (Some("http" | "https"), _) if name.contains("nasa.gov") || name.contains(".asf.alaska.edu") => {
-            "set EARTHDATA_TOKEN, or add `machine urs.earthdata.nasa.gov login USER password PASSWORD` to ~/.netrc".to_owned()
-        }
         (Some("http" | "https"), Some(Identity::Nobody)) if name.contains(".blob.core.windows.net/") => {
             "set `sas-tokens` for this container in the options file".to_owned()
         }

@@ -8,6 +8,7 @@ use std::{
     env,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 use object_store::{
@@ -20,6 +21,7 @@ use url::Url;
 
 use crate::{
     Access, Identity, StoreError,
+    access::covers,
     clients::Seen,
     credentials::{Renewed, SasEndpoint},
     error::without_query,
@@ -32,6 +34,10 @@ const MAX_REDIRECTS: usize = 10;
 const MAX_COOKIES: usize = 32;
 /// Maximum length of a cookie in bytes.
 const MAX_COOKIE: usize = 8 << 10;
+/// Maximum time for a login.
+const MAX_LOGIN: Duration = Duration::from_secs(60);
+/// Time after a refused login in which it is not tried again, lest the account be locked.
+const PAUSE: Duration = Duration::from_secs(60);
 /// Login service of NASA.
 const EARTHDATA: &str = "https://urs.earthdata.nasa.gov";
 /// Domains whose hosts get the Earthdata token if they request a login.
@@ -57,6 +63,8 @@ struct Session {
     source: &'static str,
     /// Number of logins so far.
     logins: u64,
+    /// Why the last login was refused, and when.
+    refusal: Option<(Instant, StoreError)>,
 }
 
 impl std::fmt::Debug for Session {
@@ -138,7 +146,44 @@ pub(crate) struct WebClient {
     pub(crate) follows: bool,
     pub(crate) sessions: Arc<Sessions>,
     /// Signatures for the URLs of Azure.
-    pub(crate) sas: Option<Renewed<SasEndpoint>>,
+    pub(crate) sas: Option<Signatures>,
+}
+
+/// Shared access signatures of the containers of Azure Blob Storage.
+#[derive(Debug)]
+pub(crate) struct Signatures {
+    /// URL of the endpoint, with placeholders.
+    pub(crate) template: String,
+    /// Client for the endpoint.
+    pub(crate) client: HttpClient,
+    /// Signatures by the URL that issues them.
+    pub(crate) issued: Mutex<HashMap<String, Arc<Renewed<SasEndpoint>>>>,
+}
+
+impl Signatures {
+    /// Returns the signatures for the container of a URL such as `https://account.blob.core.windows.net/container/…`.
+    fn of(&self, url: &Url) -> Result<Arc<Renewed<SasEndpoint>>, StoreError> {
+        let account = url.host_str().and_then(|host| host.split('.').next()).unwrap_or_default();
+        let container = url.path_segments().and_then(|mut segments| segments.next()).unwrap_or_default();
+        let endpoint = sas_endpoint(&self.template, account, container)?;
+        let mut issued = self.issued.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || Arc::new(Renewed::new(SasEndpoint::new(self.client.clone(), endpoint.clone())));
+        Ok(Arc::clone(issued.entry(endpoint.to_string()).or_insert_with(new)))
+    }
+}
+
+/// Returns the URL that issues signatures for a container.
+pub(crate) fn sas_endpoint(template: &str, account: &str, container: &str) -> Result<Url, StoreError> {
+    let url = template.replace("{account}", account).replace("{container}", container);
+    issuer("sas-tokens", &url)
+}
+
+/// Parses the URL of a service that issues credentials.
+pub(crate) fn issuer(key: &str, url: &str) -> Result<Url, StoreError> {
+    Url::parse(url).ok().filter(is_private).ok_or_else(|| StoreError::Option {
+        key: key.to_owned(),
+        reason: "expected the https URL of a service that issues credentials".to_owned(),
+    })
 }
 
 impl HttpService for WebClient {
@@ -164,13 +209,16 @@ impl WebClient {
             let session = self.sessions.get(&url);
             let mut headers = request.headers().clone();
             let mut sent_to = url.clone();
-            if origin(&url) == origin(&start) {
-                if let Some(token) = self.access.token().map_err(ours)? {
-                    headers.insert(header::AUTHORIZATION, bearer(&token).map_err(ours)?);
-                }
-                if let Some(sas) = self.sas.as_ref().filter(|_| url == start)
-                    && let AzureCredential::SASToken(query) = &*sas.get().await.map_err(ours)?
-                {
+            let is_ours = match &self.prefix {
+                Some(prefix) => covers(prefix, url.as_str()),
+                None => origin(&url) == origin(&start),
+            };
+            if is_ours && let Some(token) = self.access.token().map_err(ours)? {
+                headers.insert(header::AUTHORIZATION, bearer(&token).map_err(ours)?);
+            }
+            if is_ours && let Some(signatures) = &self.sas {
+                let signature = signatures.of(&url).map_err(ours)?.get().await.map_err(ours)?;
+                if let AzureCredential::SASToken(query) = &*signature {
                     sent_to.query_pairs_mut().extend_pairs(query);
                 }
             }
@@ -278,8 +326,8 @@ impl WebClient {
     /// Returns the error for a file that needs a login that nobody has configured.
     fn needs_login(&self, url: &Url) -> StoreError {
         let host = self.login_service().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
-        let identity = if self.access.anonymous { Identity::Anonymous } else { Identity::Nobody };
         let reason = format!("{} requires a login at {host}", url.host_str().unwrap_or_default());
+        let identity = if self.access.anonymous { Identity::Anonymous } else { Identity::NoLogin(host) };
         StoreError::Denied { name: without_query(url.as_str()).to_owned(), reason, identity: Some(identity) }
     }
 
@@ -298,6 +346,11 @@ impl WebClient {
         if session.logins != before.logins {
             return Ok(());
         }
+        if let Some((time, error)) = &session.refusal
+            && time.elapsed() < PAUSE
+        {
+            return Err(error.clone());
+        }
         self.sessions.keep_cookies(data, response);
         if self.earthdata_token(data).is_some() && !session.sends_token && !session.refuses_token {
             self.sessions.change(&origin(data), |session| {
@@ -312,21 +365,40 @@ impl WebClient {
             });
         }
         let Some(service) = self.login_service() else { return Err(self.needs_login(data)) };
-        let Some(mut url) = authorize else { return Err(self.needs_login(data)) };
+        let Some(url) = authorize else { return Err(self.needs_login(data)) };
         let Some((authorization, source)) = login(&service) else { return Err(self.needs_login(data)) };
+        let name = without_query(data.as_str());
+        tracing::info!("{name}: logging in at {} with {source}", origin(&service));
+        let login = self.authorize(data, url, (&service, &authorization, source));
+        let timeout = |_| StoreError::unavailable(name, "the login took more than 60 s");
+        let login = tokio::time::timeout(MAX_LOGIN, login).await.map_err(timeout)?;
+        self.sessions.change(&origin(data), |session| match &login {
+            Ok(()) => {
+                session.source = source;
+                session.logins += 1;
+                session.refusal = None;
+            }
+            Err(error @ StoreError::Denied { .. }) => session.refusal = Some((Instant::now(), error.clone())),
+            Err(_) => {}
+        });
+        login
+    }
+
+    /// Follows redirects from the login service back to an origin, which exchanges the code in the URL for a cookie.
+    async fn authorize(
+        &self,
+        data: &Url,
+        mut url: Url,
+        (service, authorization, source): (&Url, &HeaderValue, &str),
+    ) -> Result<(), StoreError> {
         let name = without_query(data.as_str()).to_owned();
         let denied = |reason: String| StoreError::Denied {
             name: name.clone(),
             reason,
             identity: Some(Identity::Earthdata(source.to_owned())),
         };
-        tracing::info!("{name}: logging in at {} with {source}", origin(&service));
-        let done = |session: &mut Session| {
-            session.source = source;
-            session.logins += 1;
-        };
         for _ in 0..MAX_REDIRECTS {
-            let is_service = origin(&url) == origin(&service);
+            let is_service = origin(&url) == origin(service);
             let mut headers = HeaderMap::new();
             self.add_session(&url, &Session { sends_token: false, ..self.sessions.get(&url) }, &mut headers);
             if is_service {
@@ -347,9 +419,8 @@ impl WebClient {
             match (target, status.as_u16()) {
                 (Some(target), _) => {
                     let is_file = origin(&target) == origin(data) && target.path() == data.path();
-                    let is_elsewhere = ![origin(data), origin(&service)].contains(&origin(&target));
+                    let is_elsewhere = ![origin(data), origin(service)].contains(&origin(&target));
                     if is_file || is_elsewhere {
-                        self.sessions.change(&origin(data), &done);
                         return Ok(());
                     }
                     url = target;
@@ -363,10 +434,7 @@ impl WebClient {
                         data.host_str().unwrap_or_default()
                     )));
                 }
-                (None, 200..=299) => {
-                    self.sessions.change(&origin(data), &done);
-                    return Ok(());
-                }
+                (None, 200..=299) => return Ok(()),
                 (None, 400..=499) => return Err(denied(format!("{status} of {host} during the login"))),
                 (None, _) => {
                     return Err(StoreError::unavailable(

@@ -181,7 +181,7 @@ pub(crate) async fn send<'a>(
     }
     request.extensions_mut().insert(seen.clone());
     let sent = client.execute(request).await;
-    let response = sent.map_err(|failed| match error::of_ours(&failed) {
+    let response = sent.map_err(|failed| match error::of_ours(&failed).map(|error| error.of_file(name)) {
         Some(error) if error.kind() == ReadErrorKind::Unavailable => Tried::Passing(error),
         Some(error) => Tried::Final(error),
         None => Tried::Passing(StoreError::unavailable(name, error::innermost(&failed))),

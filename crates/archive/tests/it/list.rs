@@ -19,6 +19,7 @@ use virtualize_archive::{
     Item,
     list::{Assets, Filter, Input, ListError, ListOptions, Tally, list},
 };
+use virtualize_store::Access;
 
 async fn listed(
     inputs: Vec<Input>,
@@ -245,7 +246,7 @@ async fn keys_with_and_without_credentials() {
         assert!(text.contains("s3://bucket/era5.nc, s3://bucket/era5/"), "{text}");
         if signed {
             let mut wrong = options.clone();
-            wrong.store.anonymous = true;
+            wrong.store.access.anonymous = true;
             let text = error(Input::Files("s3://bucket/*.nc".to_owned()), &wrong).await;
             assert!(text.contains("access denied"), "{text}");
         }
