@@ -1,9 +1,10 @@
 """Identities: the login of NASA Earthdata, issued credentials that expire, and several of them in one run. The servers are in provider_servers.py."""
-import json, os, stat
+import json, os, stat, urllib.error, urllib.parse, urllib.request
 
 import clients
 import provider_servers as providers
 import pytest
+from service import started
 
 FILE = "hdf5/chunked.h5"
 
@@ -104,7 +105,7 @@ def test_anonymous_requests_do_not_log_in(world, tmp_path):
 
 def test_what_helps_is_said(world, tmp_path):
     url, login = f"{world.data.url}/direct/{FILE}", {"earthdata_login": world.login.url}
-    refused(world, url, config(tmp_path, {}, **login), "requires a login at 127.0.0.1", "requested without credentials", "EARTHDATA_TOKEN", "netrc",
+    refused(world, url, config(tmp_path, {}, **login), "requires a login; requested without a login at 127.0.0.1", "EARTHDATA_TOKEN", "netrc",
             **environment(tmp_path))
     providers.netrc(tmp_path, "wrong-password")
     run = refused(world, url, config(tmp_path, {}, **login), "refuses the login", "requested with the Earthdata login of .netrc", "check the password",
@@ -163,7 +164,7 @@ def test_s3_credentials_with_a_token(world, tmp_path):
 
 def test_errors_of_s3_credentials_name_the_endpoint(world, tmp_path):
     url = f"s3://protected/{FILE}"
-    refused(world, url, config(tmp_path, s3_stores(world)), "/s3credentials: access denied", "requires a login", "EARTHDATA_TOKEN", **environment(tmp_path))
+    refused(world, url, config(tmp_path, s3_stores(world)), f"{world.data.url}/s3credentials: ", "requires a login", "EARTHDATA_TOKEN", **environment(tmp_path))
     stores = s3_stores(world)
     stores["s3://lab/"] = stores["s3://protected/"]
     refused(world, f"s3://lab/{FILE}", config(tmp_path, stores), "AccessDenied", f"requested with credentials from {world.data.url}/s3credentials", "us-west-2",
@@ -254,4 +255,23 @@ def test_a_token_of_a_prefix_goes_nowhere_else(world, tmp_path):
     (tmp_path / "token").write_text("another-token")
     refused(world, f"{world.data.url}/direct/{FILE}", path, "401", f"requested with the bearer token in {tmp_path}/token", **environment(tmp_path))
     (tmp_path / "token").unlink()
-    refused(world, f"{world.data.url}/direct/{FILE}", path, f"{tmp_path}/token: not found", **environment(tmp_path))
+    refused(world, f"{world.data.url}/direct/{FILE}", path, "bearer-token-file: ", f"{tmp_path}/token: No such file", **environment(tmp_path))
+
+
+def test_the_service_has_several_identities(world, tmp_path):
+    (tmp_path / "token").write_text(providers.TOKEN)
+    stores = s3_stores(world) | {"s3://public/": {"anonymous": True, "endpoint": world.s3.url},
+                                 f"{world.data.url}/direct/": {"bearer_token_file": str(tmp_path / "token")}}
+    urls = [f"s3://public/{FILE}", f"s3://protected/{FILE}", f"{world.data.url}/direct/{FILE}"]
+    path = config(tmp_path, stores, allow=[*urls, f"{world.data.url}/signed/"])
+    with started(arguments=["--config", path], environment=environment(tmp_path, EARTHDATA_TOKEN=providers.TOKEN)) as service:
+        ask = lambda url: urllib.request.urlopen(f"{service}/v1/references?url={urllib.parse.quote(url)}", timeout=60)
+        for url in urls:
+            with ask(url) as answer:
+                text = answer.read().decode()
+            assert url in text
+            world.check_secrets(text, str(answer.headers))
+        # It follows no redirects.
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            ask(f"{world.data.url}/signed/{FILE}")
+        world.check_secrets(caught.value.read().decode())
