@@ -13,7 +13,7 @@ TARGET = Path(__file__).parent / "python/virtualize/_option_types.py"
 # Structures of options in Rust, in the order of their classes.
 GROUPS = {
     "AccessOptions": "As whom files are accessed, and through which service. What is not given comes from the environment (``AWS_*``, ``GOOGLE_*``, ``AZURE_*``, ``EARTHDATA_*``).",
-    "ConnectionOptions": "How files are reached.",
+    "RequestOptions": "Access by prefix of URLs, and how requests are sent.",
     "MappingOptions": "How files are mapped to Zarr.",
     "ArchiveOptions": "Which version of an archive is opened, and where its files are.",
     "WriteOptions": "How references are written.",
@@ -48,7 +48,6 @@ type Time = datetime | date | str
 
 # In Python, `store` is a parameter of functions.
 NAMES = {"store": "stores"}
-BASES = {"ConnectionOptions": "AccessOptions"}
 
 
 def annotation(option):
@@ -72,7 +71,7 @@ def generated(commands):
     options = {(option["group"], option["name"]): option for command in commands.values() for option in command}
     text = HEAD
     for group, purpose in GROUPS.items():
-        text += f'\n\nclass {group}({BASES.get(group, "TypedDict")}, total=False):\n    """{purpose}"""\n'
+        text += f'\n\nclass {group}(TypedDict, total=False):\n    """{purpose}"""\n'
         for (of, name), option in options.items():
             if of == group:
                 text += f"\n    {NAMES.get(name, name).replace('-', '_')}: {annotation(option)}\n    # {option['help']}\n"

@@ -185,13 +185,14 @@ impl Access {
             return Ok(self.bearer_token.clone().filter(|_| !self.anonymous));
         };
         let failed = |error: &std::io::Error| {
-            StoreError::location(path.display().to_string(), format!("cannot read the bearer token: {error}"))
+            let reason = format!("{}: {error}", path.display());
+            StoreError::Option { key: "bearer-token-file".to_owned(), reason }
         };
         let mut token = String::new();
         let file = std::fs::File::open(path).map_err(|error| failed(&error))?;
         file.take(MAX_TOKEN).read_to_string(&mut token).map_err(|error| failed(&error))?;
         match token.trim() {
-            "" => Err(StoreError::location(path.display().to_string(), "the file has no token")),
+            "" => Err(failed(&std::io::Error::other("the file has no token"))),
             token => Ok(Some(token.to_owned())),
         }
     }

@@ -183,7 +183,12 @@ fn s3(
         start = start.with_region(region);
     }
     let mut builder = configured!(start, AmazonS3ConfigKey, "AWS_", access);
-    if access.anonymous || is_set("AWS_NO_SIGN_REQUEST") {
+    if access.s3_credentials.is_some() || access.profile.is_some() {
+        builder = builder.with_skip_signature(false);
+    } else if is_set("AWS_NO_SIGN_REQUEST") {
+        builder = builder.with_skip_signature(true);
+    }
+    if access.anonymous {
         builder = builder.with_skip_signature(true);
     } else if let Some(text) = &access.s3_credentials {
         let url = session::issuer("s3-credentials", text)?;

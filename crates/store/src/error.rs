@@ -176,6 +176,7 @@ impl StoreError {
                 "a folder of a web server cannot be listed: give the URLs of files, a list of them, or a STAC catalogue"
             }
             Self::Page { .. } => "check the URL, whether it needs a login, and whether the service is down",
+            Self::Option { key, .. } if key.contains(['-', ' ']) => return None,
             Self::Option { .. } => "see the configuration keys of object_store for this kind of store",
             Self::Locked { .. } => "wait until that process ends, or choose another output",
             Self::Unavailable { reason, .. } if reason.contains("Connection refused") => {

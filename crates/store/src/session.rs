@@ -326,8 +326,13 @@ impl WebClient {
     /// Returns the error for a file that needs a login that nobody has configured.
     fn needs_login(&self, url: &Url) -> StoreError {
         let host = self.login_service().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
-        let reason = format!("{} requires a login at {host}", url.host_str().unwrap_or_default());
-        let identity = if self.access.anonymous { Identity::Anonymous } else { Identity::NoLogin(host) };
+        let reason = format!("{} requires a login", url.host_str().unwrap_or_default());
+        let source = self.sessions.get(url).source;
+        let identity = match (self.access.anonymous, source) {
+            (true, _) => Identity::Anonymous,
+            (false, "") => Identity::NoLogin(host),
+            (false, source) => Identity::Earthdata(source.to_owned()),
+        };
         StoreError::Denied { name: without_query(url.as_str()).to_owned(), reason, identity: Some(identity) }
     }
 

@@ -197,6 +197,10 @@ pub(crate) async fn send<'a>(
         return Err(Tried::Final(expired));
     }
     Err(match status.as_u16() {
+        // Azure, for a request without a signature.
+        409 if document.contains("PublicAccessNotPermitted") => {
+            Tried::Final(StoreError::Denied { name, reason, identity: seen.identity() })
+        }
         404 | 410 => Tried::Final(StoreError::NotFound { name }),
         401 | 403 => Tried::Final(StoreError::Denied { name, reason, identity: seen.identity() }),
         412 => Tried::Final(StoreError::Changed { name, reason: "its etag differs".to_owned() }),

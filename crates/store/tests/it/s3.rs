@@ -81,10 +81,15 @@ async fn without_credentials() {
 async fn wrong_or_missing_credentials() {
     let root = bucket();
     let endpoint = serve(root.path(), true).await;
-    for options in [signed(&endpoint, "wrong"), anonymous(&endpoint)] {
+    for (options, identity) in [
+        (signed(&endpoint, "wrong"), "; requested with AWS_ACCESS_KEY_ID"),
+        (anonymous(&endpoint), "; requested anonymously"),
+    ] {
         let error = open(URL, &options).await.unwrap_err();
         assert_eq!(error.kind(), ReadErrorKind::Denied, "{error}");
-        assert!(format!("{:?}", error.remedy()).contains("Anonymous"));
+        assert!(error.to_string().ends_with(identity) && !error.to_string().contains("wrong"), "{error}");
+        let remedy = format!("{:?}", error.remedy());
+        assert!(remedy.contains("AWS_PROFILE") && remedy.contains("Anonymous") != options.access.anonymous);
     }
 }
 

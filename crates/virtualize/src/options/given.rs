@@ -287,7 +287,7 @@ mod tests {
         assert!(options.mapping.ragged && options.mapping.ifd.len() == 2);
         let options =
             line(&["--option", "retry-timeout=7", "--option", "inline_limit=1K", "--strict"]).unwrap();
-        assert_eq!((options.store.retry_timeout, options.mapping.inline_limit), (7, Some(1024)));
+        assert_eq!((options.store.requests.retry_timeout, options.mapping.inline_limit), (7, Some(1024)));
         assert!(options.mapping.strict);
         assert_eq!(
             line(&["--store-option", "a=b"]).unwrap().store.access.store_option,
@@ -348,7 +348,7 @@ mod tests {
         )
         .unwrap();
         let options = line(&["--config", path, "--inline", "5", "--option", "retries=8"]).unwrap();
-        assert_eq!((options.mapping.inline, options.store.retries), (Some(5), 8));
+        assert_eq!((options.mapping.inline, options.store.requests.retries), (Some(5), 8));
         assert!(options.mapping.strict && options.mapping.ifd.len() == 2);
         std::fs::write(path, "strict = true\nretires = 7\n").unwrap();
         let message = line(&["--config", path]).unwrap_err();

@@ -295,7 +295,7 @@ fn access_options(options: serde_json::Value) -> Result<AccessOptions, String> {
 }
 
 /// How files are reached. Settings that are not given come from the environment (AWS_*, GOOGLE_*, AZURE_*, EARTHDATA_*).
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 #[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Store options"))]
 pub struct ConnectionOptions {
@@ -303,6 +303,17 @@ pub struct ConnectionOptions {
     #[cfg_attr(feature = "clap", command(flatten))]
     #[serde(flatten)]
     pub access: AccessOptions,
+    /// Access by prefix, and how requests are sent.
+    #[cfg_attr(feature = "clap", command(flatten))]
+    #[serde(flatten)]
+    pub requests: RequestOptions,
+}
+
+/// Access by prefix, and how requests are sent.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default)]
+#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Store options"))]
+pub struct RequestOptions {
     /// Access options by prefix of URLs, such as `[store."s3://bucket/"]`; the longest prefix applies, instead of the options above
     #[cfg_attr(
         feature = "clap",
@@ -327,33 +338,28 @@ pub struct ConnectionOptions {
     pub retry_timeout: u64,
 }
 
-impl Default for ConnectionOptions {
+impl Default for RequestOptions {
     fn default() -> Self {
         let StoreOptions { concurrency, retries, retry_timeout, .. } = StoreOptions::default();
-        Self {
-            access: AccessOptions::default(),
-            stores: None,
-            concurrency,
-            retries,
-            retry_timeout: retry_timeout.as_secs(),
-        }
+        Self { stores: None, concurrency, retries, retry_timeout: retry_timeout.as_secs() }
     }
 }
 
 impl ConnectionOptions {
     /// Returns the library's options. Without a bearer token, the environment may contain one.
     pub fn options(&self) -> StoreOptions {
-        let mut access = self.access.access();
+        let Self { access, requests } = self;
+        let mut access = access.access();
         if access.bearer_token_file.is_none() {
             let ambient = || std::env::var("VIRTUALIZE_BEARER_TOKEN").ok().filter(|token| !token.is_empty());
             access.bearer_token = access.bearer_token.or_else(ambient);
         }
         StoreOptions {
             access,
-            stores: self.stores.clone().unwrap_or_default().0,
-            concurrency: self.concurrency,
-            retries: self.retries,
-            retry_timeout: Duration::from_secs(self.retry_timeout),
+            stores: requests.stores.clone().unwrap_or_default().0,
+            concurrency: requests.concurrency,
+            retries: requests.retries,
+            retry_timeout: Duration::from_secs(requests.retry_timeout),
             ..StoreOptions::default()
         }
     }
