@@ -184,9 +184,10 @@ impl Access {
         let Some(path) = self.bearer_token_file.as_ref().filter(|_| !self.anonymous) else {
             return Ok(self.bearer_token.clone().filter(|_| !self.anonymous));
         };
-        let failed = |error: &std::io::Error| {
-            let reason = format!("{}: {error}", path.display());
-            StoreError::Option { key: "bearer-token-file".to_owned(), reason }
+        let failed = |error: &std::io::Error| StoreError::Denied {
+            name: path.display().to_string(),
+            reason: error.to_string(),
+            identity: Some(Identity::Bearer(Some(path.clone()))),
         };
         let mut token = String::new();
         let file = std::fs::File::open(path).map_err(|error| failed(&error))?;

@@ -327,7 +327,7 @@ fn denied_remedy(name: &str, identity: Option<&Identity>) -> Remedy {
                 Remedy::set(OptionName::StoreOption, "aws_request_payer=true", "pay for a requester-pays bucket");
             let keys = Remedy::advice("set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
             return match identity {
-                Some(Identity::Anonymous) => keys,
+                Some(Identity::Anonymous) => keys.or(pays),
                 _ => keys.or(anonymous).or(pays),
             };
         }

@@ -255,7 +255,7 @@ def test_a_token_of_a_prefix_goes_nowhere_else(world, tmp_path):
     (tmp_path / "token").write_text("another-token")
     refused(world, f"{world.data.url}/direct/{FILE}", path, "401", f"requested with the bearer token in {tmp_path}/token", **environment(tmp_path))
     (tmp_path / "token").unlink()
-    refused(world, f"{world.data.url}/direct/{FILE}", path, "bearer-token-file: ", f"{tmp_path}/token: No such file", **environment(tmp_path))
+    refused(world, f"{world.data.url}/direct/{FILE}", path, f"access denied: {tmp_path}/token: No such file", **environment(tmp_path))
 
 
 def test_the_service_has_several_identities(world, tmp_path):
