@@ -315,3 +315,21 @@ fn mirrors_with_tags_of_their_own_are_read() {
         assert_eq!(tagged(two, is_conditional), Err(ReadErrorKind::Changed));
     }
 }
+
+#[test]
+fn redirects_are_followed_without_the_token_and_not_forever() {
+    let target = Server::of_file(b"bytes");
+    let url = format!("{}/b", target.url);
+    let server = Server::start(move |request| {
+        let location = if request.target == "/loop" { "/loop".to_owned() } else { url.clone() };
+        Response { status: 302, headers: vec![("location", location)], body: vec![] }
+    });
+    let with = token("abc");
+    let object = run(open(&format!("{}/a", server.url), &with)).unwrap();
+    assert_eq!(object.size(), 5);
+    assert!(server.requests().iter().all(|request| request.headers.contains_key("authorization")));
+    assert!(target.requests().iter().all(|request| !request.headers.contains_key("authorization")));
+    let never = StoreOptions { retries: 0, ..options() };
+    let error = run(open(&format!("{}/loop", server.url), &never)).unwrap_err();
+    assert!(error.to_string().contains("more than 10 redirects"), "{error}");
+}

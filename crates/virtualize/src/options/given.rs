@@ -144,15 +144,19 @@ fn accepted<T: DeserializeOwned>(option: &Arg, value: Value) -> Result<Value, St
         _ => None,
     };
     let Err(error) = attempt(&value) else { return Ok(value) };
-    if let Some(other) = other.filter(|other| attempt(other).is_ok()) {
-        return Ok(other);
+    match other.map(|other| (attempt(&other), other)) {
+        Some((Ok(()), other)) => return Ok(other),
+        // A table as JSON text.
+        Some((Err(error), other)) if other.is_object() => return Err(error.to_string()),
+        _ => {}
     }
     Err(reason(option, &value, &error.to_string()))
 }
 
 /// Describes why a value is not accepted: `expected a whole number, not "many"`.
 fn reason(option: &Arg, value: &Value, error: &str) -> String {
-    let Some((_, expected)) = error.rsplit_once("expected ") else { return error.to_owned() };
+    let expected = error.rsplit_once("expected ").filter(|_| !value.is_object());
+    let Some((_, expected)) = expected else { return error.to_owned() };
     let expected = match expected {
         _ if is_switch(option) => "true or false".to_owned(),
         "a string" | "path string" => "text".to_owned(),
@@ -325,7 +329,7 @@ mod tests {
         assert_eq!(options.access("s3://b/a").values, [("aws_region".to_owned(), "x".to_owned())]);
         for (text, reason) in [
             ("'s3://b/'.anonymus = true", "did you mean \"anonymous\"?"),
-            ("'s3://b/'.anonymous = 3", "expected true or false"),
+            ("'s3://b/'.anonymous = 3", "s3://b/: anonymous: expected true or false"),
             ("'/data'.anonymous = true", "expected the start of URLs"),
             ("'s3://b/' = 3", "expected a table of options"),
         ] {
