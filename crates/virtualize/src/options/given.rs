@@ -331,7 +331,7 @@ mod tests {
             ("'s3://b/'.anonymus = true", "did you mean \"anonymous\"?"),
             ("'s3://b/'.anonymous = 3", "s3://b/: anonymous: expected true or false"),
             ("'/data'.anonymous = true", "expected the start of URLs"),
-            ("'s3://b/' = 3", "expected a table of options"),
+            ("'s3://b/' = 3", "expected a table of options for \"s3://b/\""),
         ] {
             std::fs::write(path, format!("[store]\n{text}\n")).unwrap();
             let message = line(&["--config", path]).unwrap_err();

@@ -272,8 +272,11 @@ impl<'de> Deserialize<'de> for StoresOption {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let tables = BTreeMap::<String, serde_json::Value>::deserialize(from)?;
         let stores = tables.into_iter().map(|(prefix, options)| {
-            let options =
-                access_options(options).map_err(|error| D::Error::custom(format!("{prefix}: {error}")))?;
+            let options = match options {
+                serde_json::Value::Object(members) => access_options(members),
+                _ => return Err(D::Error::custom(format!("expected a table of options for {prefix:?}"))),
+            };
+            let options = options.map_err(|error| D::Error::custom(format!("{prefix}: {error}")))?;
             Ok((prefix, options.access()))
         });
         let stores = stores.collect::<Result<Vec<_>, D::Error>>()?;
@@ -282,16 +285,15 @@ impl<'de> Deserialize<'de> for StoresOption {
 }
 
 #[cfg(feature = "clap")]
-fn access_options(options: serde_json::Value) -> Result<AccessOptions, String> {
-    match options {
-        serde_json::Value::Object(members) => given::parse(members).map_err(|error| error.to_string()),
-        _ => Err("expected a table of options".to_owned()),
-    }
+fn access_options(members: given::Members) -> Result<AccessOptions, InvalidOption> {
+    given::parse(members)
 }
 
 #[cfg(not(feature = "clap"))]
-fn access_options(options: serde_json::Value) -> Result<AccessOptions, String> {
-    AccessOptions::deserialize(options).map_err(|error| error.to_string())
+fn access_options(
+    members: serde_json::Map<String, serde_json::Value>,
+) -> Result<AccessOptions, serde_json::Error> {
+    AccessOptions::deserialize(serde_json::Value::Object(members))
 }
 
 /// How files are reached. Settings that are not given come from the environment (AWS_*, GOOGLE_*, AZURE_*, EARTHDATA_*).
