@@ -156,8 +156,8 @@ fn accepted<T: DeserializeOwned>(option: &Arg, value: Value) -> Result<Value, St
 /// Describes why a value is not accepted: `expected a whole number, not "many"`.
 fn reason(option: &Arg, value: &Value, error: &str) -> String {
     // The reason for which a table is not accepted names the key.
-    let is_own = value.is_object() && !error.starts_with("invalid type");
-    let expected = error.rsplit_once("expected ").filter(|_| !is_own);
+    let is_table = option.get_value_names().is_some_and(|names| names.iter().any(|name| name == "TABLE"));
+    let expected = error.rsplit_once("expected ").filter(|_| !(is_table && value.is_object()));
     let Some((_, expected)) = expected else { return error.to_owned() };
     let expected = match expected {
         _ if is_switch(option) => "true or false".to_owned(),
