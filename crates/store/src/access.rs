@@ -1,6 +1,11 @@
 //! How files are accessed: as whom, and through which service. Each prefix of URLs may have settings of its own.
 
-use std::{env, fmt, io::Read, path::PathBuf, sync::Arc};
+use std::{
+    env, fmt,
+    io::Read,
+    path::PathBuf,
+    sync::{Arc, LazyLock},
+};
 
 use crate::{
     StoreError,
@@ -10,6 +15,8 @@ use crate::{
 
 /// Maximum length of a bearer token in bytes.
 const MAX_TOKEN: u64 = 64 << 10;
+/// Maximum length of a configuration file of AWS in bytes.
+const MAX_CONFIG: u64 = 1 << 20;
 
 /// How files are accessed. Missing settings come from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`, `EARTHDATA_*`).
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
@@ -165,7 +172,8 @@ impl Access {
         }
     }
 
-    /// Returns the AWS profile to use: that of the settings, or `AWS_PROFILE` unless other credentials are given.
+    /// Returns the AWS profile to use: that of the settings, or, unless other credentials are given, that in `AWS_PROFILE`, or
+    /// the profile `default` if it has credentials and the AWS CLI is installed.
     pub(crate) fn profile(&self) -> Option<String> {
         const OTHERS: [&str; 4] =
             ["AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_SKIP_SIGNATURE", "AWS_NO_SIGN_REQUEST"];
@@ -176,7 +184,9 @@ impl Access {
         if OTHERS.iter().any(|name| given(name) || is_set(name)) {
             return None;
         }
-        env::var("AWS_PROFILE").ok().filter(|name| !name.is_empty())
+        static DEFAULT: LazyLock<bool> = LazyLock::new(has_default_profile);
+        let ambient = env::var("AWS_PROFILE").ok().filter(|name| !name.is_empty());
+        ambient.or_else(|| DEFAULT.then(|| "default".to_owned()))
     }
 
     /// Returns the bearer token for a web server; reads the file that contains it.
@@ -197,6 +207,39 @@ impl Access {
             token => Ok(Some(token.to_owned())),
         }
     }
+}
+
+/// Returns whether the AWS CLI is installed, and the profile `default` has credentials.
+fn has_default_profile() -> bool {
+    let folders = env::var_os("PATH").unwrap_or_default();
+    let mut folders = env::split_paths(&folders);
+    if !folders.any(|folder| folder.join(format!("aws{}", env::consts::EXE_SUFFIX)).is_file()) {
+        return false;
+    }
+    let files = [("AWS_SHARED_CREDENTIALS_FILE", "credentials"), ("AWS_CONFIG_FILE", "config")];
+    files.into_iter().any(|(variable, name)| {
+        let path = env::var_os(variable).map(PathBuf::from);
+        let path = path.or_else(|| Some(env::home_dir()?.join(".aws").join(name)));
+        let mut text = String::new();
+        let file = path.and_then(|path| std::fs::File::open(path).ok());
+        file.and_then(|file| file.take(MAX_CONFIG).read_to_string(&mut text).ok()).is_some()
+            && has_credentials(&text)
+    })
+}
+
+/// Returns whether a configuration of AWS has credentials for the profile `default`.
+fn has_credentials(config: &str) -> bool {
+    const KEYS: [&str; 6] = [
+        "aws_access_key_id",
+        "credential_process",
+        "login_session",
+        "role_arn",
+        "sso_session",
+        "sso_start_url",
+    ];
+    let lines = config.lines().map(str::trim).skip_while(|line| *line != "[default]").skip(1);
+    let mut keys = lines.take_while(|line| !line.starts_with('[')).filter_map(|line| line.split_once('='));
+    keys.any(|(key, _)| KEYS.contains(&key.trim()))
 }
 
 fn is_set(name: &str) -> bool {
@@ -224,6 +267,18 @@ mod tests {
         }
         for wrong in ["/data/", "file:///data/", "ftp://host/", "bucket"] {
             assert!(Stores::new([(wrong.to_owned(), Access::default())]).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_default_profile_counts_if_it_has_credentials() {
+        for has in
+            ["[default]\naws_access_key_id = A\n", "[profile x]\na=b\n[default]\nregion=r\n sso_session=s"]
+        {
+            assert!(has_credentials(has), "{has}");
+        }
+        for none in ["", "[default]\nregion = r\n[profile x]\nrole_arn = r\n", "[defaults]\nrole_arn = r"] {
+            assert!(!has_credentials(none), "{none}");
         }
     }
 

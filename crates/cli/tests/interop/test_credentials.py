@@ -36,7 +36,7 @@ def config(tmp_path, stores, **options):
 
 
 def read(world, url, path, **env):
-    run = clients.virtualize(url, "--config", path, env={**env, "RUST_LOG": "trace,hyper=info,h2=info"})
+    run = clients.virtualize(url, "--config", path, env={**env, "RUST_LOG": "trace"})
     world.check_secrets(run.stdout.decode(), run.stderr)
     return run
 
@@ -58,6 +58,7 @@ def test_a_netrc_logs_in_once(world, tmp_path, area):
     url = f"{world.data.url}/{area}/{FILE}"
     run = read(world, url, config(tmp_path, {}, earthdata_login=world.login.url), **environment(tmp_path))
     assert run.status == 0, run.stderr
+    assert "logging in at" in run.stderr
     # References name the data host, not the signed URL.
     assert {one[0] for one in run.references["refs"].values() if isinstance(one, list)} == {url}
     assert world.logins == 1 and any("code=" in request for request in world.data.log)
@@ -193,6 +194,9 @@ def test_profiles_are_those_of_the_aws_cli(world, tmp_path):
     assert (tmp_path / "calls").read_text() == "configure export-credentials --format process --profile lab\n"
     run = read(world, f"s3://lab/{FILE}", config(tmp_path, {}, endpoint=world.s3.url), **env, AWS_PROFILE="other")
     assert run.status == 0 and (tmp_path / "calls").read_text().endswith("--profile other\n"), run.stderr
+    (tmp_path / "credentials").write_text("[default]\naws_access_key_id = the-lab-key\n")
+    run = read(world, f"s3://lab/{FILE}", config(tmp_path, {}, endpoint=world.s3.url), **env, AWS_SHARED_CREDENTIALS_FILE=str(tmp_path / "credentials"))
+    assert run.status == 0 and (tmp_path / "calls").read_text().endswith("--profile default\n"), run.stderr
 
 
 def test_errors_of_profiles(world, tmp_path):
