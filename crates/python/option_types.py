@@ -12,7 +12,8 @@ TOP = Path(__file__).parents[2]
 TARGET = Path(__file__).parent / "python/virtualize/_option_types.py"
 # Structures of options in Rust, in the order of their classes.
 GROUPS = {
-    "ConnectionOptions": "How files are reached. What is not given comes from the environment (``AWS_*``, ``GOOGLE_*``, ``AZURE_*``).",
+    "AccessOptions": "As whom files are accessed, and through which service. What is not given comes from the environment (``AWS_*``, ``GOOGLE_*``, ``AZURE_*``, ``EARTHDATA_*``).",
+    "RequestOptions": "Access by prefix of URLs, and how requests are sent.",
     "MappingOptions": "How files are mapped to Zarr.",
     "ArchiveOptions": "Which version of an archive is opened, and where its files are.",
     "WriteOptions": "How references are written.",
@@ -45,8 +46,14 @@ type Time = datetime | date | str
 '''
 
 
+# In Python, `store` is a parameter of functions.
+NAMES = {"store": "stores"}
+
+
 def annotation(option):
     value = option["value"] or ""
+    if value == "TABLE":
+        return "Mapping[str, AccessOptions]"
     if option["switch"]:
         return "bool"
     if option["values"]:
@@ -67,7 +74,7 @@ def generated(commands):
         text += f'\n\nclass {group}(TypedDict, total=False):\n    """{purpose}"""\n'
         for (of, name), option in options.items():
             if of == group:
-                text += f"\n    {name.replace('-', '_')}: {annotation(option)}\n    # {option['help']}\n"
+                text += f"\n    {NAMES.get(name, name).replace('-', '_')}: {annotation(option)}\n    # {option['help']}\n"
     return text
 
 

@@ -11,7 +11,7 @@ use icechunk::{
     storage::ETag,
 };
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
-use virtualize_store::{Condition, Listed, StoreError, StoreOptions, open_listed, probe};
+use virtualize_store::{Condition, Listed, StoreError, StoreOptions, Stores, open_listed, probe};
 use virtualize_zarr::{Array, Chunk, ChunkReader, Chunks, Source, chunk_indices};
 
 use crate::{
@@ -101,8 +101,8 @@ type Kind = std::mem::Discriminant<Checksum>;
 pub(crate) struct Sources {
     containers: Containers,
     store: StoreOptions,
-    /// Whether requests are paid for. Those of Icechunk's readers for virtual chunks are not.
-    pays: bool,
+    /// Settings by prefix, which may pay for requests. Icechunk's readers of virtual chunks do not.
+    options: StorageOptions,
     /// Whether the store at a url accepts requests with a kind of checksum, or with none.
     accepted: HashMap<(String, Option<Kind>), bool>,
     /// The url of a source of which readers cannot tell whether it changed.
@@ -115,8 +115,8 @@ impl Sources {
     pub(crate) fn new(containers: Containers, options: &StorageOptions) -> Self {
         let StorageOptions { store, .. } = options;
         let store = StoreOptions { retries: store.retries.min(1), ..store.clone() };
-        let pays = options.requester_pays();
-        Self { containers, store, pays, accepted: HashMap::new(), unchecked: None, last: None }
+        let options = options.clone();
+        Self { containers, store, options, accepted: HashMap::new(), unchecked: None, last: None }
     }
 
     /// Returns the url of a source of which readers cannot tell whether it changed, if there is one.
@@ -180,9 +180,11 @@ impl Sources {
             Checksum::LastModified(seconds) => Condition::NotModifiedSince(i64::from(seconds.0)),
         });
         let mut options = self.store.clone();
-        let pays = self.pays && source.url.starts_with("s3:");
+        let pays = source.url.starts_with("s3:") && self.options.for_sources(&source.url).requester_pays();
         if pays {
-            options.values.push(("aws_request_payer".to_owned(), "false".to_owned()));
+            options.access = options.access(&source.url).clone();
+            options.access.values.push(("aws_request_payer".to_owned(), "false".to_owned()));
+            options.stores = Stores::default();
         }
         match probe(&source.url, offset, condition.as_ref(), &options).await {
             Ok(()) => Ok(true),

@@ -73,6 +73,7 @@ fn common_folder(one: &str, other: &str) -> String {
 }
 
 fn container(prefix: &str, url: &str, options: &StorageOptions) -> Result<VirtualChunkContainer> {
+    let options = options.for_sources(prefix);
     let refuse = |reason: &str| IcechunkError::Source { url: url.to_owned(), reason: reason.to_owned() };
     let store = match prefix.split("://").next().unwrap_or_default() {
         "file" => ObjectStoreConfig::LocalFileSystem(Default::default()),
@@ -112,7 +113,12 @@ pub(crate) fn snippet(
     let _ = writeln!(text, "credentials = icechunk.containers_credentials({{");
     for container in containers {
         let prefix = container.url_prefix();
-        let _ = writeln!(text, "    {}: {},", quoted(prefix), credentials(prefix, &options.storage));
+        let _ = writeln!(
+            text,
+            "    {}: {},",
+            quoted(prefix),
+            credentials(prefix, &options.storage.for_sources(prefix))
+        );
     }
     let _ = writeln!(text, "}})");
     let _ = writeln!(

@@ -21,7 +21,7 @@ use icechunk::{
 };
 use object_store::{ObjectStore, local::LocalFileSystem};
 use serde::{Deserialize, Serialize};
-use virtualize_store::{StoreOptions, sync_folder};
+use virtualize_store::{Access, StoreOptions, sync_folder};
 
 use crate::{IcechunkError, Result};
 
@@ -162,6 +162,12 @@ impl RepositoryLocation {
 }
 
 impl StorageOptions {
+    /// Returns the settings for sources below a prefix.
+    pub(crate) fn for_sources(&self, prefix: &str) -> Self {
+        let Access { values, anonymous, endpoint, .. } = self.store.access(prefix).clone();
+        Self { values, anonymous, endpoint, ..self.clone() }
+    }
+
     /// Returns the settings of S3, both for virtual chunk containers and for the repository's own storage.
     pub(crate) fn s3(&self) -> S3Options {
         let mut options = S3Options::default()

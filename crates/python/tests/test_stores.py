@@ -292,3 +292,25 @@ def test_a_store_may_use_this_package_itself(tmp_path):
 
     store = virtualize.open("any://x/a.h5", store=Nested(a__h5=data))
     assert np.array_equal(zarr.open_array(store, path="temperature", mode="r")[:10], values[:10])
+
+
+def test_each_prefix_has_settings_of_its_own(tmp_path: Path) -> None:
+    files = [make(tmp_path / f"{seed}.h5", seed, size=20) for seed in (1, 2)]
+    with SlowS3({"a.h5": files[0][0]}) as one, SlowS3({"a.h5": files[1][0]}) as other:
+        stores = {
+            f"s3://{name}/": {
+                "anonymous": True,
+                "endpoint": server.env["AWS_ENDPOINT_URL"],
+                "store_option": {"aws_region": "us-east-1"},
+            }
+            for name, server in {"one": one, "other": other}.items()
+        }
+        for name, (_, values) in zip(stores, files, strict=True):
+            array = zarr.open_array(virtualize.open(f"{name}a.h5", stores=stores), path="temperature", mode="r")
+            np.testing.assert_array_equal(array[...], values)
+        out = tmp_path / "both.json"
+        virtualize.batch(["s3://one/a.h5", "s3://other/a.h5"], out, stack_dim="file", stores=stores)
+        array = zarr.open_array(virtualize.open(out, stores=stores), path="temperature", mode="r")
+        np.testing.assert_array_equal(array[...], np.stack([values for _, values in files]))
+    with pytest.raises(virtualize.OptionError, match="did you mean"):
+        virtualize.open("s3://one/a.h5", stores={"s3://one/": {"anonymus": True}})  # type: ignore[typeddict-unknown-key]

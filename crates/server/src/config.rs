@@ -5,9 +5,12 @@ use std::{collections::HashSet, net::SocketAddr, path::PathBuf, str::FromStr, ti
 use serde::Deserialize;
 use virtualize::{
     Limits, StoreOptions,
-    options::value::{InvalidValue, parse_pair, parse_size},
+    options::{
+        StoresOption,
+        value::{InvalidValue, parse_pair, parse_size},
+    },
 };
-use virtualize_store::Allowed;
+use virtualize_store::{Access, Allowed};
 
 use crate::{
     auth::{
@@ -83,6 +86,9 @@ pub struct Settings {
     /// Store setting, such as aws_region=eu-west-1; may be repeated
     #[arg(long, help_heading = STORE, value_name = "KEY=VALUE")]
     pub store_option: Vec<String>,
+    /// Access options by prefix of URLs, such as `[store."s3://bucket/"]` in the configuration file
+    #[arg(long = "store", help_heading = STORE, hide = true, value_name = "TABLE")]
+    pub stores: Option<StoresOption>,
 }
 
 const ACCESS: &str = "Access options";
@@ -187,9 +193,13 @@ impl Settings {
             limits: limits(memory / 2),
             request_time: Duration::from_secs(self.request_time.unwrap_or(60).clamp(1, 86_400)),
             store: StoreOptions {
-                values: self.store_option.iter().map(pair).collect::<Result<_, _>>()?,
-                anonymous: self.anonymous,
-                endpoint: self.endpoint.clone(),
+                access: Access {
+                    values: self.store_option.iter().map(pair).collect::<Result<_, _>>()?,
+                    anonymous: self.anonymous,
+                    endpoint: self.endpoint.clone(),
+                    ..Access::default()
+                },
+                stores: self.stores.clone().unwrap_or_default().0,
                 retries: 2,
                 retry_timeout: Duration::from_secs(20),
                 whole_limit: 32 << 20,

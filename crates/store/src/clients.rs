@@ -7,7 +7,7 @@ use std::{
     pin::Pin,
     str::FromStr,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -25,7 +25,7 @@ use reqwest::{
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::{Allowed, StoreError, meter::RetryReason};
+use crate::{Access, Identity, StoreError, Stores, meter::RetryReason, session::Sessions};
 
 /// Connections, credentials and request slots, shared by all files opened with the same options or clones of them.
 /// Options changed after cloning get a pool of their own.
@@ -35,17 +35,17 @@ pub struct Clients(Arc<Mutex<HashMap<Settings, Arc<Pool>>>>);
 /// Options on which a connection depends.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Settings {
-    pub(crate) values: Vec<(String, String)>,
-    pub(crate) anonymous: bool,
-    pub(crate) endpoint: Option<String>,
-    pub(crate) bearer_token: Option<String>,
+    pub(crate) access: Access,
+    pub(crate) stores: Stores,
     pub(crate) concurrency: usize,
     pub(crate) retries: usize,
     pub(crate) retry_timeout: Duration,
 }
 
-/// URL, region and purpose of a connected bucket.
-type BucketKey = (String, Option<String>, Purpose);
+/// URL, region and purpose of a connected bucket, and the prefix of its access.
+type BucketKey = (String, Option<String>, Purpose, Option<String>);
+/// Prefix of the access of web servers, and whether they use TLS. One client keeps connections to many hosts.
+type WebKey = (Option<String>, bool);
 
 /// Resources shared by files with equal settings.
 pub(crate) struct Pool {
@@ -55,10 +55,10 @@ pub(crate) struct Pool {
     buckets: Mutex<HashMap<BucketKey, Bucket>>,
     /// Detected regions by bucket URL; `None` if detection failed.
     regions: Mutex<BTreeMap<String, Option<String>>>,
-    /// Client for `http` URLs; one client keeps connections to many hosts.
-    http: OnceLock<HttpClient>,
-    /// Client for `https` URLs.
-    https: OnceLock<HttpClient>,
+    /// Clients for web servers.
+    web: Mutex<HashMap<WebKey, HttpClient>>,
+    /// Logins to web servers.
+    pub(crate) sessions: Arc<Sessions>,
 }
 
 /// Purpose of a connection.
@@ -106,8 +106,8 @@ impl Pool {
             slots: Semaphore::new(slots),
             buckets: Mutex::default(),
             regions: Mutex::default(),
-            http: OnceLock::new(),
-            https: OnceLock::new(),
+            web: Mutex::default(),
+            sessions: Arc::default(),
         }
     }
 
@@ -121,16 +121,18 @@ impl Pool {
         self.slots.available_permits()
     }
 
-    /// Returns the bucket of a URL such as `s3://name` in its detected region, and connects to it on first use.
+    /// Returns the bucket of a URL such as `s3://name` in its detected region, and connects to it on first use with the
+    /// access of `prefix`.
     pub(crate) fn bucket(
         &self,
         url: &str,
+        prefix: Option<&str>,
         purpose: Purpose,
         connect: impl FnOnce(Option<String>) -> Result<Bucket, StoreError>,
     ) -> Result<Bucket, StoreError> {
         let region = self.region(url);
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (url.to_owned(), region.clone(), purpose);
+        let key = (url.to_owned(), region.clone(), purpose, prefix.map(str::to_owned));
         if let Some(bucket) = buckets.get(&key) {
             return Ok(bucket.clone());
         }
@@ -161,50 +163,37 @@ impl Pool {
         regions.insert(bucket.to_owned(), region.map(str::to_owned));
     }
 
-    /// Returns the shared client for HTTPS if `secure`, else for plain HTTP.
-    fn web(&self, secure: bool, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let place = if secure { &self.https } else { &self.http };
-        if let Some(client) = place.get() {
+    /// Returns the client for web servers below a prefix, and creates it on first use.
+    pub(crate) fn web(
+        &self,
+        prefix: Option<&str>,
+        is_secure: bool,
+        create: impl FnOnce() -> Result<HttpClient, StoreError>,
+    ) -> Result<HttpClient, StoreError> {
+        let clients = || self.web.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (prefix.map(str::to_owned), is_secure);
+        if let Some(client) = clients().get(&key) {
             return Ok(client.clone());
         }
-        let client = observed(options, Policy::default())?;
-        Ok(place.get_or_init(|| client).clone())
+        // Not while the lock is held: the client may need another one, for the service that issues its credentials.
+        let client = create()?;
+        Ok(clients().entry(key).or_insert(client).clone())
     }
 }
 
-/// Connector that returns the pool's client for web servers.
-#[derive(Debug)]
-pub(crate) struct Web {
-    /// Pool that owns the client.
-    pub(crate) pool: Arc<Pool>,
-    /// Whether the URL's scheme is `https`.
-    pub(crate) secure: bool,
-    /// Allowed prefixes, which have a client of their own; `None` for no restriction.
-    pub(crate) allowed: Option<Allowed>,
-}
-
-impl HttpConnector for Web {
-    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        match &self.allowed {
-            Some(allowed) => Ok(HttpClient::new(Observed(allowed.client()?))),
-            None => self.pool.web(self.secure, options),
-        }
-    }
-}
-
-/// Connector for buckets, whose clients follow no redirects.
+/// Connector for clients that follow no redirects, and record responses in [`Seen`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Straight;
 
 impl HttpConnector for Straight {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        observed(options, Policy::none())
+        Ok(observed(client(options, Policy::none())?))
     }
 }
 
-/// Connects clients that record responses in [`Seen`].
-fn observed(options: &ClientOptions, redirects: Policy) -> object_store::Result<HttpClient> {
-    Ok(HttpClient::new(Observed(client(options, redirects)?)))
+/// Returns a client that records responses in [`Seen`].
+pub(crate) fn observed(client: HttpClient) -> HttpClient {
+    HttpClient::new(Observed(client))
 }
 
 /// HTTP service that records each response in the [`Seen`] extension of its request.
@@ -240,6 +229,8 @@ pub(crate) struct Seen {
     region: Arc<Mutex<Option<String>>>,
     /// Whether the request, or its response's body, took too long.
     timed_out: Arc<AtomicBool>,
+    /// Whose login the request used.
+    identity: Arc<Mutex<Option<Identity>>>,
 }
 
 impl Seen {
@@ -258,6 +249,16 @@ impl Seen {
     /// Returns the bucket's region as S3 reported it, if the request went to another region.
     pub(crate) fn region(&self) -> Option<String> {
         self.region.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Records whose login the request uses.
+    pub(crate) fn identify(&self, identity: Identity) {
+        *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = Some(identity);
+    }
+
+    /// Returns whose login the request used, if any.
+    pub(crate) fn identity(&self) -> Option<Identity> {
+        self.identity.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the status of the last response; 0 if there was none.

@@ -1,21 +1,29 @@
-use std::{env, sync::Arc, time::Duration};
+use std::{
+    env,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use object_store::{
-    BackoffConfig, ClientConfigKey, ClientOptions, HeaderMap, HeaderValue, ObjectStore, RetryConfig,
+    BackoffConfig, ClientConfigKey, ClientOptions, HeaderValue, ObjectStore, RetryConfig,
     aws::{AmazonS3Builder, AmazonS3ConfigKey},
     azure::{AzureConfigKey, MicrosoftAzureBuilder},
-    client::{HttpClient, HttpConnector},
+    client::HttpClient,
     gcp::{GoogleCloudStorageBuilder, GoogleConfigKey},
     list::PaginatedListStore,
     path::Path,
 };
+use reqwest::redirect::Policy;
 use url::Url;
 use virtualize_remedy::similar;
 
 use crate::{
-    StoreError, StoreOptions,
-    clients::{Bucket, Purpose, Straight, Web},
+    Access, StoreError, StoreOptions,
+    clients::{Bucket, Purpose, Straight, client, observed},
+    credentials::{Profile, Renewed, S3Endpoint, SasEndpoint},
+    error::without_query,
     location::{Location, Service},
+    session::{self, Signatures, WebClient},
 };
 
 /// A store, and the path of the object within it.
@@ -31,7 +39,7 @@ pub(crate) fn connect(
     match location {
         Location::Bucket { service, bucket, key } => {
             let path = key_path(&location.name(), key)?;
-            Ok((connect_bucket(*service, bucket, purpose, options)?.objects, path))
+            Ok((connect_bucket(*service, bucket, key, purpose, options)?.objects, path))
         }
         Location::Http(_) | Location::Local(_) | Location::Foreign(_) => {
             Err(StoreError::location(location.name(), "it is not in an object store"))
@@ -61,19 +69,22 @@ fn key_path(name: &str, key: &str) -> Result<Path, StoreError> {
     Err(StoreError::location(name, reason))
 }
 
-/// Returns the bucket of a URL such as `s3://name`, with shared connections.
+/// Returns the bucket of a URL such as `s3://name`, with shared connections and the access to a key.
 pub(crate) fn connect_bucket(
     service: Service,
     bucket: &str,
+    key: &str,
     purpose: Purpose,
     options: &StoreOptions,
 ) -> Result<Bucket, StoreError> {
     let retries = retries(purpose, options);
-    options.pool().bucket(bucket, purpose, |region| {
+    let location = Location::Bucket { service, bucket: bucket.to_owned(), key: key.to_owned() };
+    let (prefix, access) = options.access_to(&location);
+    options.pool().bucket(bucket, prefix, purpose, |region| {
         let built = match service {
-            Service::S3 => s3(bucket, region, options)?.with_retry(retries).build().map(shared),
-            Service::Google => google(bucket, options)?.with_retry(retries).build().map(shared),
-            Service::Azure => azure(bucket, options)?.with_retry(retries).build().map(shared),
+            Service::S3 => s3(bucket, region, access, options)?.with_retry(retries).build().map(shared),
+            Service::Google => google(bucket, access)?.with_retry(retries).build().map(shared),
+            Service::Azure => azure(bucket, access, options)?.with_retry(retries).build().map(shared),
         };
         built.map_err(|error| StoreError::remote(bucket, &error))
     })
@@ -84,54 +95,65 @@ fn shared(store: impl ObjectStore + PaginatedListStore) -> Bucket {
     Bucket { objects: store.clone(), pages: store }
 }
 
-/// Returns the connector for a web server. If only some prefixes are allowed, it refuses a bearer token, which would be
-/// sent to every allowed host.
-fn web(url: &Url, options: &StoreOptions) -> Result<Web, StoreError> {
-    if options.allowed.is_some() && options.bearer_token.is_some() && !options.anonymous {
-        let reason = "is not sent where only some prefixes are allowed".to_owned();
+/// Returns the client for requests to a web server. If only some prefixes may be read, it follows no redirects, and refuses
+/// a bearer token that is not for a prefix, which would be sent to every allowed host.
+pub(crate) fn web_client(url: &Url, name: &str, options: &StoreOptions) -> Result<HttpClient, StoreError> {
+    let (prefix, access) = options.access_to(&Location::Http(url.clone()));
+    let has_token =
+        !access.anonymous && (access.bearer_token.is_some() || access.bearer_token_file.is_some());
+    if options.allowed.is_some() && has_token && prefix.is_none() {
+        let reason = "is sent only below a prefix of `store` where only some prefixes are allowed".to_owned();
         return Err(StoreError::Option { key: "bearer token".to_owned(), reason });
     }
-    let allowed = options.allowed.clone();
-    Ok(Web { pool: options.pool(), secure: url.scheme() == "https", allowed })
+    if has_token && !session::is_private(url) {
+        return Err(StoreError::location(name, "a bearer token is sent over https only"));
+    }
+    let failed = |error: object_store::Error| StoreError::remote(name, &error);
+    let create = |client: HttpClient, follows: bool| {
+        let sas = access.sas_tokens.as_ref().filter(|_| !access.anonymous);
+        let sas = sas.map(|template| {
+            let client = issuer_client(&session::sas_endpoint(template, "account", "container")?, options)?;
+            Ok(Signatures { template: template.clone(), client, issued: Mutex::default() })
+        });
+        Ok(HttpClient::new(WebClient {
+            client: observed(client),
+            access: access.clone(),
+            prefix: prefix.map(str::to_owned),
+            follows,
+            sessions: Arc::clone(&options.pool().sessions),
+            sas: sas.transpose()?,
+        }))
+    };
+    if let Some(allowed) = &options.allowed {
+        return create(allowed.client().map_err(failed)?, false);
+    }
+    options.pool().web(prefix, url.scheme() == "https", || {
+        let client = client(&web_options(url, access)?, Policy::none()).map_err(failed)?;
+        create(client, true)
+    })
 }
 
-/// Returns the client for requests to a web server.
-pub(crate) fn web_client(url: &Url, name: &str, options: &StoreOptions) -> Result<HttpClient, StoreError> {
-    let web = web(url, options)?;
-    let client = web.connect(&web_options(url, name, options)?);
-    client.map_err(|error| StoreError::remote(name, &error))
-}
-
-fn web_options(url: &Url, name: &str, options: &StoreOptions) -> Result<ClientOptions, StoreError> {
+fn web_options(url: &Url, access: &Access) -> Result<ClientOptions, StoreError> {
     let mut client = client_options().with_allow_http(url.scheme() == "http");
-    for (key, value) in &options.values {
+    for (key, value) in &access.values {
         let parsed = key.to_ascii_lowercase().parse::<ClientConfigKey>();
         client = client.with_config(parsed.map_err(|_| unknown(key))?, value);
-    }
-    if let Some(token) = options.bearer_token.as_ref().filter(|_| !options.anonymous) {
-        client = client.with_default_headers(bearer(url, name, token)?);
     }
     Ok(client)
 }
 
-/// Returns the header with the bearer token. A token is never sent over a network unencrypted.
-fn bearer(url: &Url, name: &str, token: &str) -> Result<HeaderMap, StoreError> {
-    let loopback = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
-    if url.scheme() != "https" && !loopback {
-        return Err(StoreError::location(name, "a bearer token is sent over https only"));
+/// Returns the client for a URL that issues credentials. The user names it, so that it needs not be allowed.
+fn issuer_client(url: &Url, options: &StoreOptions) -> Result<HttpClient, StoreError> {
+    let options = StoreOptions { allowed: None, ..options.clone() };
+    if options.access_to(&Location::Http(url.clone())).1.sas_tokens.is_some() {
+        let reason = "the service itself is below a prefix with signatures".to_owned();
+        return Err(StoreError::Option { key: "sas-tokens".to_owned(), reason });
     }
-    let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| StoreError::Option {
-        key: "bearer token".to_owned(),
-        reason: "holds characters that no header may hold".to_owned(),
-    })?;
-    value.set_sensitive(true);
-    let mut headers = HeaderMap::new();
-    headers.insert("authorization", value);
-    Ok(headers)
+    web_client(url, without_query(url.as_str()), &options)
 }
 
 macro_rules! configured {
-    ($builder:expr, $key:ty, $prefix:literal, $options:expr) => {{
+    ($builder:expr, $key:ty, $prefix:literal, $access:expr) => {{
         let mut builder = $builder;
         for (name, value) in env::vars_os() {
             let (Some(name), Some(value)) = (name.to_str(), value.to_str()) else { continue };
@@ -141,7 +163,7 @@ macro_rules! configured {
                 builder = builder.with_config(key, value);
             }
         }
-        for (name, value) in &$options.values {
+        for (name, value) in &$access.values {
             let key = name.to_ascii_lowercase().parse::<$key>().map_err(|_| unknown(name))?;
             builder = builder.with_config(key, value);
         }
@@ -150,16 +172,32 @@ macro_rules! configured {
 }
 
 /// Configures a client for S3; `region` is the detected region of the bucket.
-fn s3(bucket: &str, region: Option<String>, options: &StoreOptions) -> Result<AmazonS3Builder, StoreError> {
+fn s3(
+    bucket: &str,
+    region: Option<String>,
+    access: &Access,
+    options: &StoreOptions,
+) -> Result<AmazonS3Builder, StoreError> {
     let mut start = AmazonS3Builder::new().with_client_options(client_options());
     if let Some(region) = region {
         start = start.with_region(region);
     }
-    let mut builder = configured!(start, AmazonS3ConfigKey, "AWS_", options);
-    if options.anonymous || is_set("AWS_NO_SIGN_REQUEST") {
+    let mut builder = configured!(start, AmazonS3ConfigKey, "AWS_", access);
+    if access.s3_credentials.is_some() || access.profile.is_some() {
+        builder = builder.with_skip_signature(false);
+    } else if is_set("AWS_NO_SIGN_REQUEST") {
         builder = builder.with_skip_signature(true);
     }
-    if let Some(endpoint) = &options.endpoint {
+    if access.anonymous {
+        builder = builder.with_skip_signature(true);
+    } else if let Some(text) = &access.s3_credentials {
+        let url = session::issuer("s3-credentials", text)?;
+        let provider = S3Endpoint::new(issuer_client(&url, options)?, url);
+        builder = builder.with_credentials(Arc::new(Renewed::new(provider)));
+    } else if let Some(profile) = access.profile() {
+        builder = builder.with_credentials(Arc::new(Renewed::new(Profile(profile))));
+    }
+    if let Some(endpoint) = &access.endpoint {
         builder = builder.with_endpoint(endpoint).with_config(
             AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp),
             endpoint.starts_with("http://").to_string(),
@@ -180,17 +218,17 @@ fn check_endpoint(endpoint: Option<String>) -> Result<(), StoreError> {
     Err(StoreError::Option { key: "endpoint".to_owned(), reason })
 }
 
-fn google(bucket: &str, options: &StoreOptions) -> Result<GoogleCloudStorageBuilder, StoreError> {
+fn google(bucket: &str, access: &Access) -> Result<GoogleCloudStorageBuilder, StoreError> {
     let start = GoogleCloudStorageBuilder::new().with_client_options(client_options());
-    let mut builder = configured!(start, GoogleConfigKey, "GOOGLE_", options);
-    if options.anonymous {
+    let mut builder = configured!(start, GoogleConfigKey, "GOOGLE_", access);
+    if access.anonymous {
         builder = builder.with_skip_signature(true);
     }
-    let emulator = emulator(&builder).filter(|_| options.endpoint.is_none());
+    let emulator = emulator(&builder).filter(|_| access.endpoint.is_none());
     if emulator.is_some() {
         builder = builder.with_skip_signature(true);
     }
-    if let Some(endpoint) = options.endpoint.as_ref().or(emulator.as_ref()) {
+    if let Some(endpoint) = access.endpoint.as_ref().or(emulator.as_ref()) {
         builder = builder.with_config(GoogleConfigKey::BaseUrl, endpoint).with_config(
             GoogleConfigKey::Client(ClientConfigKey::AllowHttp),
             endpoint.starts_with("http://").to_string(),
@@ -210,20 +248,30 @@ fn emulator(builder: &GoogleCloudStorageBuilder) -> Option<String> {
     Some(url.trim_end_matches('/').to_owned())
 }
 
-fn azure(bucket: &str, options: &StoreOptions) -> Result<MicrosoftAzureBuilder, StoreError> {
+fn azure(bucket: &str, access: &Access, options: &StoreOptions) -> Result<MicrosoftAzureBuilder, StoreError> {
     let start = MicrosoftAzureBuilder::new().with_client_options(client_options());
-    let mut builder = configured!(start, AzureConfigKey, "AZURE_", options);
-    if options.anonymous {
+    let mut builder = configured!(start, AzureConfigKey, "AZURE_", access);
+    builder = builder.with_url(bucket);
+    if access.anonymous {
         builder = builder.with_skip_signature(true);
+    } else if let Some(template) = &access.sas_tokens {
+        // abfss://container@account.dfs.core.windows.net, or az://container
+        let rest = bucket.split_once("://").map_or(bucket, |(_, rest)| rest);
+        let (container, host) = rest.split_once('@').unwrap_or((rest, ""));
+        let account = host.split('.').next().filter(|account| !account.is_empty()).map(str::to_owned);
+        let account = account.or_else(|| builder.get_config_value(&AzureConfigKey::AccountName));
+        let url = session::sas_endpoint(template, &account.unwrap_or_default(), container)?;
+        let provider = SasEndpoint::new(issuer_client(&url, options)?, url);
+        builder = builder.with_credentials(Arc::new(Renewed::new(provider)));
     }
-    if let Some(endpoint) = &options.endpoint {
+    if let Some(endpoint) = &access.endpoint {
         builder = builder.with_endpoint(endpoint.clone()).with_config(
             AzureConfigKey::Client(ClientConfigKey::AllowHttp),
             endpoint.starts_with("http://").to_string(),
         );
     }
     check_endpoint(builder.get_config_value(&AzureConfigKey::Endpoint))?;
-    Ok(builder.with_url(bucket).with_http_connector(Straight))
+    Ok(builder.with_http_connector(Straight))
 }
 
 /// Returns the defaults of a client. As in `object_store`, it uses HTTP/1.1 unless the user sets `http1_only=false`: all

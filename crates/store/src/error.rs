@@ -3,6 +3,8 @@ use std::{borrow::Cow, io};
 use virtualize_bytes::{ReadError, ReadErrorKind};
 use virtualize_remedy::{OptionName, Remedy};
 
+use crate::Identity;
+
 /// Error of opening, reading or writing a file. Each message is one line that names the file as the user did, without
 /// the query of its URL, which may contain a signature.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -14,12 +16,14 @@ pub enum StoreError {
         name: String,
     },
     /// Credentials are missing or insufficient.
-    #[error("{name}: access denied: {reason}")]
+    #[error("{name}: access denied: {reason}{}", requested(identity.as_ref()))]
     Denied {
         /// The file.
         name: String,
         /// Reason given by the store.
         reason: String,
+        /// Whose identity the request had; `None` for a local file, and for a store of the caller.
+        identity: Option<Identity>,
     },
     /// The file is outside the allowed prefixes.
     #[error("{name}: not allowed here")]
@@ -113,6 +117,10 @@ pub enum StoreError {
     },
 }
 
+fn requested(identity: Option<&Identity>) -> String {
+    identity.map(|identity| format!("; {identity}")).unwrap_or_default()
+}
+
 fn occupied(foreign: Option<&str>) -> String {
     match foreign {
         Some(foreign) => format!("contains {foreign}, which is not part of an output of virtualize"),
@@ -145,7 +153,7 @@ impl StoreError {
             Self::Denied { reason, .. } if reason.starts_with(EXPIRED) => {
                 "get new credentials, such as a new session token, and run again"
             }
-            Self::Denied { name, .. } => return Some(denied_remedy(name)),
+            Self::Denied { name, identity, .. } => return Some(denied_remedy(name, identity.as_ref())),
             Self::Occupied { foreign: Some(_), .. } => "choose another output",
             Self::Occupied { foreign: None, .. } => {
                 let overwrite = Remedy::turn_on(OptionName::Overwrite, "replace it");
@@ -168,6 +176,7 @@ impl StoreError {
                 "a folder of a web server cannot be listed: give the URLs of files, a list of them, or a STAC catalogue"
             }
             Self::Page { .. } => "check the URL, whether it needs a login, and whether the service is down",
+            Self::Option { key, .. } if key.contains(['-', ' ']) => return None,
             Self::Option { .. } => "see the configuration keys of object_store for this kind of store",
             Self::Locked { .. } => "wait until that process ends, or choose another output",
             Self::Unavailable { reason, .. } if reason.contains("Connection refused") => {
@@ -201,7 +210,9 @@ impl StoreError {
         let name = name.to_owned();
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::NotFound { name },
-            io::ErrorKind::PermissionDenied => Self::Denied { name, reason: error.to_string() },
+            io::ErrorKind::PermissionDenied => {
+                Self::Denied { name, reason: error.to_string(), identity: None }
+            }
             io::ErrorKind::IsADirectory => Self::NotAFile { name, what: "a directory" },
             _ => Self::Unavailable { name, reason: error.to_string() },
         }
@@ -210,6 +221,9 @@ impl StoreError {
     /// Converts an error of an object store.
     pub(crate) fn remote(name: &str, error: &object_store::Error) -> Self {
         use object_store::Error as E;
+        if let Some(ours) = of_ours(error) {
+            return ours.of_file(name);
+        }
         let name = name.to_owned();
         let said = reason(error);
         if let Some(expired) = expired(&name, &said) {
@@ -217,7 +231,9 @@ impl StoreError {
         }
         match error {
             E::NotFound { .. } => Self::NotFound { name },
-            E::PermissionDenied { .. } | E::Unauthenticated { .. } => Self::Denied { name, reason: said },
+            E::PermissionDenied { .. } | E::Unauthenticated { .. } => {
+                Self::Denied { name, reason: said, identity: None }
+            }
             E::Precondition { .. } => Self::Changed { name, reason: "its etag differs".to_owned() },
             E::InvalidPath { .. } => Self::Location { name, reason: said },
             E::UnknownConfigurationKey { key, .. } => {
@@ -230,9 +246,40 @@ impl StoreError {
     /// Converts an error of an object store, with the status of the response to classify it.
     pub(crate) fn answered(name: &str, error: &object_store::Error, status: u64) -> Self {
         match (Self::remote(name, error), status) {
-            (Self::Unavailable { name, reason }, 401 | 403) => Self::Denied { name, reason },
+            (Self::Unavailable { name, reason }, 401 | 403) => Self::Denied { name, reason, identity: None },
             (Self::Unavailable { name, .. }, 404) => Self::NotFound { name },
             (other, _) => other,
+        }
+    }
+
+    /// Returns the error for a file that cannot be read because of this one: of a provider of credentials, or of a login.
+    pub(crate) fn of_file(self, file: &str) -> Self {
+        let file = file.to_owned();
+        let told = |name: &str, reason: &str| {
+            if name == file { reason.to_owned() } else { format!("{name}: {reason}") }
+        };
+        match self {
+            Self::Denied { name, reason, identity } => {
+                Self::Denied { reason: told(&name, &reason), identity, name: file }
+            }
+            Self::NotFound { name } => {
+                Self::location(file, format!("{name}: no credentials are issued there"))
+            }
+            Self::Unavailable { name, reason } => {
+                Self::Unavailable { reason: told(&name, &reason), name: file }
+            }
+            Self::Location { name, reason } => Self::Location { reason: told(&name, &reason), name: file },
+            other => other,
+        }
+    }
+
+    /// Adds the identity of the request to an error about access, unless it has one.
+    pub(crate) fn with_identity(self, of: impl FnOnce() -> Identity) -> Self {
+        match self {
+            Self::Denied { name, reason, identity: None } => {
+                Self::Denied { name, reason, identity: Some(of()) }
+            }
+            other => other,
         }
     }
 
@@ -253,35 +300,72 @@ impl From<StoreError> for ReadError {
     }
 }
 
-fn denied_remedy(name: &str) -> Remedy {
-    let credentials = match name.split_once("://").map(|(scheme, _)| scheme) {
-        Some("s3" | "s3a") => {
-            let pays = Remedy::set(
-                OptionName::StoreOption,
-                "aws_request_payer=true",
-                "pay for a requester-pays bucket",
-            );
-            let keys = Remedy::advice(
-                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, as `aws configure export-credentials --format env` prints them",
-            );
-            return keys.or(Remedy::turn_on(OptionName::Anonymous, "read a public bucket")).or(pays);
+/// Returns what helps if a request with an identity is denied.
+fn denied_remedy(name: &str, identity: Option<&Identity>) -> Remedy {
+    let anonymous = Remedy::turn_on(OptionName::Anonymous, "read a public bucket");
+    let scheme = name.split_once("://").map(|(scheme, _)| scheme);
+    let advice = match (scheme, identity) {
+        (Some("file") | None, _) => "check the permissions of the file and its folders".to_owned(),
+        (_, Some(Identity::NoLogin(host))) => {
+            format!("set EARTHDATA_TOKEN, or add `machine {host} login USER password PASSWORD` to ~/.netrc")
         }
-        Some("gs") => "set GOOGLE_APPLICATION_CREDENTIALS",
-        Some("http" | "https") => {
+        (_, Some(Identity::Earthdata(source))) if source == "EARTHDATA_TOKEN" => {
+            "generate a new token at https://urs.earthdata.nasa.gov, and accept the licence of the data there".to_owned()
+        }
+        (_, Some(Identity::Earthdata(_))) => {
+            "sign in at https://urs.earthdata.nasa.gov, and check the password and the approved applications".to_owned()
+        }
+        (_, Some(Identity::Issued(_))) if scheme == Some("s3") => {
+            "NASA's buckets can be read directly only in the AWS region us-west-2: elsewhere, use the https URL of the file"
+                .to_owned()
+        }
+        (Some("s3" | "s3a"), Some(Identity::Profile(profile))) => {
+            format!("sign in with `aws sso login --profile {profile}`, or use another profile")
+        }
+        (Some("s3" | "s3a"), identity) => {
+            let pays =
+                Remedy::set(OptionName::StoreOption, "aws_request_payer=true", "pay for a requester-pays bucket");
+            let keys = Remedy::advice("set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
+            return match identity {
+                Some(Identity::Anonymous) => keys.or(pays),
+                _ => keys.or(anonymous).or(pays),
+            };
+        }
+        (Some("gs"), _) => "set GOOGLE_APPLICATION_CREDENTIALS, or run `gcloud auth application-default login`".to_owned(),
+        (Some("http" | "https"), Some(Identity::Nobody)) if name.contains(".blob.core.windows.net/") => {
+            "set `sas-tokens` for this container in the options file".to_owned()
+        }
+        (Some("http" | "https"), _) => {
             let token = Remedy::turn_on(OptionName::BearerToken, "send a token");
             return token.or(Remedy::advice("set VIRTUALIZE_BEARER_TOKEN"));
         }
-        Some("file") | None => return Remedy::advice("check the permissions of the file and its folders"),
-        Some(_) => "set AZURE_STORAGE_ACCOUNT_NAME and a key",
+        (Some(_), _) => "set AZURE_STORAGE_ACCOUNT_NAME and a key".to_owned(),
     };
-    Remedy::advice(credentials).or(Remedy::turn_on(OptionName::Anonymous, "read a public bucket"))
+    let is_public =
+        matches!(scheme, Some("gs" | "az" | "abfs" | "abfss")) && identity != Some(&Identity::Anonymous);
+    let remedy = Remedy::advice(advice);
+    if is_public { remedy.or(anonymous) } else { remedy }
+}
+
+/// Wraps an error of this crate for `object_store`.
+pub(crate) fn foreign(error: StoreError) -> object_store::Error {
+    object_store::Error::Generic { store: "credentials", source: Box::new(error) }
+}
+
+/// Returns the error of this crate that caused another one.
+pub(crate) fn of_ours(error: &(dyn std::error::Error + 'static)) -> Option<StoreError> {
+    std::iter::successors(Some(error), |error| error.source()).find_map(|error| error.downcast_ref()).cloned()
 }
 
 /// Classifies errors by their text where object_store has no class: missing credentials, a wrong region.
 fn classified_by_text(name: String, reason: String) -> StoreError {
     let credentials = ["169.254.169.254", "credential", "metadata.google", "OAuth", "oauth"];
     if credentials.iter().any(|word| reason.contains(word)) {
-        return StoreError::Denied { name, reason: format!("no credentials found: {reason}") };
+        return StoreError::Denied {
+            name,
+            reason: format!("no credentials found: {reason}"),
+            identity: None,
+        };
     }
     if name.starts_with("s3") && reason.contains("URL scheme is not allowed") {
         return StoreError::location(name, "the endpoint has no TLS: set AWS_ALLOW_HTTP=true to use it");
@@ -295,7 +379,7 @@ fn classified_by_text(name: String, reason: String) -> StoreError {
 /// Returns the error for expired credentials, if that is what the text of a response says.
 pub(crate) fn expired(name: &str, said: &str) -> Option<StoreError> {
     let code = EXPIRED_CODES.iter().find(|code| said.contains(*code))?;
-    Some(StoreError::Denied { name: name.to_owned(), reason: format!("{EXPIRED} ({code})") })
+    Some(StoreError::Denied { name: name.to_owned(), reason: format!("{EXPIRED} ({code})"), identity: None })
 }
 
 /// Returns the innermost causes of a store's error in one line, without URLs, whose queries may contain signatures.

@@ -83,7 +83,9 @@ async fn document(
                 meter.request(bytes.len() as u64);
                 return Ok(bytes);
             }
-            Err(Tried::Final(error)) => return Err(error),
+            Err(Tried::Final(error)) => {
+                return Err(error.with_identity(|| options.access_to(location).1.identity(location)));
+            }
             Err(Tried::Passing(error)) => backoff.wait(error, &seen, &meter).await?,
         }
     }

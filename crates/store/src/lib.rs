@@ -8,9 +8,11 @@
 //!
 //! Architecture invariant: the readers know only [`virtualize_bytes::ReadRanges`]; only this crate uses `object_store`.
 
+mod access;
 mod allowed;
 mod clients;
 mod connect;
+mod credentials;
 mod error;
 mod fetch;
 mod folder;
@@ -19,14 +21,17 @@ mod list;
 mod location;
 mod lock;
 mod meter;
+mod netrc;
 mod object;
 mod options;
 mod output;
 mod pages;
 mod region;
 mod remote;
+mod session;
 mod web;
 
+pub use access::{Access, Identity, Stores};
 pub use allowed::Allowed;
 pub use clients::{Clients, install_tls};
 pub use error::StoreError;

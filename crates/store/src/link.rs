@@ -12,7 +12,7 @@ use object_store::{Error, GetOptions, GetRange, GetResult, ObjectMeta, ObjectSto
 use virtualize_bytes::{BoxFuture, ByteRange, ReadErrorKind};
 
 use crate::{
-    StoreError, StoreOptions,
+    Identity, StoreError, StoreOptions,
     clients::{Pool, Purpose, Seen},
     connect::{connect, web_client},
     error::{self, one_line},
@@ -32,6 +32,8 @@ pub(crate) struct Link {
     retry_timeout: Duration,
     /// Maximum size of a body whose length the server does not announce.
     whole_limit: u64,
+    /// Identity of the requests, before any login; `None` for a store of the caller.
+    identity: Option<Identity>,
 }
 
 /// The store of an object, and the object's place in it.
@@ -88,7 +90,9 @@ impl Link {
         };
         let StoreOptions { retries, retry_timeout, whole_limit, .. } = *options;
         let pool = options.pool();
-        Ok(Self { route, name: location.name(), pool, retries, retry_timeout, whole_limit })
+        let is_foreign = matches!(location, Location::Foreign(_));
+        let identity = (!is_foreign).then(|| options.access_to(location).1.identity(location));
+        Ok(Self { route, name: location.name(), pool, retries, retry_timeout, whole_limit, identity })
     }
 
     /// Returns whether the file is on a web server.
@@ -137,9 +141,18 @@ impl Link {
             asked.extensions.insert(seen.clone());
             match self.once(asked, &seen, &accept).await {
                 Ok(answer) => return Ok(answer),
+                Err(Tried::Final(Failure::Other(error))) => return Err(self.identified(error).into()),
                 Err(Tried::Final(failure)) => return Err(failure),
                 Err(Tried::Passing(error)) => backoff.wait(error, &seen, meter).await?,
             }
+        }
+    }
+
+    /// Adds the identity of the requests to an error about access.
+    fn identified(&self, error: StoreError) -> StoreError {
+        match &self.identity {
+            Some(identity) => error.with_identity(|| identity.clone()),
+            None => error,
         }
     }
 
@@ -248,6 +261,10 @@ impl Link {
             Some(region) => StoreError::Region { name: self.name.clone(), region },
             None => StoreError::remote(&self.name, error),
         };
+        if error::of_ours(error).is_some() {
+            // A provider of credentials has been asked as often as may help.
+            return Tried::Final(Failure::Other(described));
+        }
         match error {
             Error::NotSupported { .. } => Tried::Final(Failure::NoRanges),
             _ if seen.status() == 416 => Tried::Final(Failure::PastEnd(described)),
@@ -382,7 +399,7 @@ impl ForeignError {
         let (name, reason) = (name.to_owned(), one_line(&self.reason));
         match self.kind {
             ReadErrorKind::NotFound => StoreError::NotFound { name },
-            ReadErrorKind::Denied => StoreError::Denied { name, reason },
+            ReadErrorKind::Denied => StoreError::Denied { name, reason, identity: None },
             ReadErrorKind::Changed => StoreError::Changed { name, reason },
             ReadErrorKind::Invalid => StoreError::Location { name, reason },
             _ => StoreError::Unavailable { name, reason },

@@ -198,7 +198,7 @@ pub(crate) async fn bucket_page(
     let name = format!("{bucket}/{prefix}");
     let location = Location::Bucket { service, bucket: bucket.to_owned(), key: prefix.to_owned() };
     let region = region::of(&location, options);
-    let mut pages = connect_bucket(service, bucket, Purpose::Reading, options)?.pages;
+    let mut pages = connect_bucket(service, bucket, prefix, Purpose::Reading, options)?.pages;
     let pool = options.pool();
     let _slot = pool.slot(&name).await?;
     let mut backoff = Backoff::of(options);
@@ -220,10 +220,11 @@ pub(crate) async fn bucket_page(
                 return Err(error);
             }
             moved = true;
-            pages = connect_bucket(service, bucket, Purpose::Reading, options)?.pages;
+            pages = connect_bucket(service, bucket, prefix, Purpose::Reading, options)?.pages;
             continue;
         }
         let described = StoreError::answered(&name, &error, seen.status());
+        let described = described.with_identity(|| options.access_to(&location).1.identity(&location));
         let broken = matches!(seen.status(), 200..=299);
         if described.kind() != ReadErrorKind::Unavailable || !(broken || seen.is_passing()) {
             return Err(described);
@@ -231,7 +232,7 @@ pub(crate) async fn bucket_page(
         backoff.wait(described, &seen, meter).await?;
     };
     let mut page = page(bucket, &name, found);
-    drop_empty_folders(&mut page, bucket, service, options).await?;
+    drop_empty_folders(&mut page, (service, bucket), prefix, options).await?;
     Ok(page)
 }
 
@@ -259,11 +260,11 @@ fn page(bucket: &str, name: &str, found: PaginatedListResult) -> Page {
 /// `object_store` removes the `/` at the end.
 async fn drop_empty_folders(
     page: &mut Page,
-    bucket: &str,
-    service: Service,
+    (service, bucket): (Service, &str),
+    prefix: &str,
     options: &StoreOptions,
 ) -> Result<(), StoreError> {
-    let store = connect_bucket(service, bucket, Purpose::Writing, options)?.objects;
+    let store = connect_bucket(service, bucket, prefix, Purpose::Writing, options)?.objects;
     let mut kept = Vec::with_capacity(page.files.len());
     for file in std::mem::take(&mut page.files) {
         let key = file.url.get(bucket.len() + 1..).unwrap_or_default();

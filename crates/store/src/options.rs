@@ -1,22 +1,18 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
-    Allowed, Clients, ForeignStore, StoreError, Traffic,
+    Access, Allowed, Clients, ForeignStore, StoreError, Stores, Traffic,
     clients::{Pool, Settings},
+    location::Location,
 };
 
-/// Options for accessing files. Missing settings come from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`,
-/// `HTTPS_PROXY`).
+/// Options for accessing files.
 #[derive(Clone)]
 pub struct StoreOptions {
-    /// Configuration of the store by the keys of `object_store`, such as `aws_region` or `timeout`.
-    pub values: Vec<(String, String)>,
-    /// Send requests without a signature or token.
-    pub anonymous: bool,
-    /// URL of a service other than the default one.
-    pub endpoint: Option<String>,
-    /// Bearer token for HTTPS requests.
-    pub bearer_token: Option<String>,
+    /// Access to files below none of the prefixes of `stores`.
+    pub access: Access,
+    /// Access to files below prefixes.
+    pub stores: Stores,
     /// Maximum concurrent requests, at least 1, of all files that share [`StoreOptions::clients`].
     pub concurrency: usize,
     /// Number of retries of a failed request.
@@ -45,13 +41,24 @@ impl StoreOptions {
         self.allowed.as_ref().map_or(Ok(()), |allowed| allowed.check(url).map(drop))
     }
 
+    /// Returns the access to a location, and the prefix of [`StoreOptions::stores`] that it comes from, if any.
+    pub(crate) fn access_to(&self, location: &Location) -> (Option<&str>, &Access) {
+        match self.stores.find(&location.url()) {
+            Some((prefix, access)) => (Some(prefix), access),
+            None => (None, &self.access),
+        }
+    }
+
+    /// Returns the access to a URL or to a prefix of URLs.
+    pub fn access(&self, url: &str) -> &Access {
+        self.stores.find(url).map_or(&self.access, |(_, access)| access)
+    }
+
     /// Returns the resources that files with these options share.
     pub(crate) fn pool(&self) -> Arc<Pool> {
         self.clients.pool(Settings {
-            values: self.values.clone(),
-            anonymous: self.anonymous,
-            endpoint: self.endpoint.clone(),
-            bearer_token: self.bearer_token.clone(),
+            access: self.access.clone(),
+            stores: self.stores.clone(),
             concurrency: self.concurrency,
             retries: self.retries,
             retry_timeout: self.retry_timeout,
@@ -62,10 +69,8 @@ impl StoreOptions {
 impl Default for StoreOptions {
     fn default() -> Self {
         Self {
-            values: Vec::new(),
-            anonymous: false,
-            endpoint: None,
-            bearer_token: None,
+            access: Access::default(),
+            stores: Stores::default(),
             concurrency: 128,
             retries: 5,
             retry_timeout: Duration::from_secs(60),
@@ -80,15 +85,12 @@ impl Default for StoreOptions {
     }
 }
 
-/// Omits secrets: shows the keys of values only, and of the token only whether it is set.
+/// Omits secrets, as [`Access`] does.
 impl fmt::Debug for StoreOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let keys: Vec<_> = self.values.iter().map(|(key, _)| key).collect();
         f.debug_struct("StoreOptions")
-            .field("values", &keys)
-            .field("anonymous", &self.anonymous)
-            .field("endpoint", &self.endpoint)
-            .field("bearer_token", &self.bearer_token.as_ref().map(|_| "…"))
+            .field("access", &self.access)
+            .field("stores", &self.stores)
             .field("concurrency", &self.concurrency)
             .field("retries", &self.retries)
             .field("allowed", &self.allowed)

@@ -45,7 +45,7 @@ pub(crate) fn follow(
     else {
         return false;
     };
-    if is_configured(options) || used == Some(region) {
+    if is_configured(location, options) || used == Some(region) {
         return false;
     }
     tracing::info!("{bucket} is in the region {region}");
@@ -57,7 +57,7 @@ pub(crate) fn follow(
 pub(crate) async fn settle(location: &Location, options: &StoreOptions) -> Result<(), StoreError> {
     let Location::Bucket { service: Service::S3, bucket, .. } = location else { return Ok(()) };
     let pool = options.pool();
-    if is_configured(options) || pool.knows_region(bucket) {
+    if is_configured(location, options) || pool.knows_region(bucket) {
         return Ok(());
     }
     let head = GetOptions { head: true, ..GetOptions::default() };
@@ -91,10 +91,10 @@ pub async fn detected_region(url: &str, options: &StoreOptions) -> Result<Option
 }
 
 /// Returns whether the options or the environment set a region.
-fn is_configured(options: &StoreOptions) -> bool {
+fn is_configured(location: &Location, options: &StoreOptions) -> bool {
     const NAMES: [&str; 4] = ["aws_region", "aws_default_region", "region", "default_region"];
     let is_region = |key: &str| NAMES.contains(&key.to_ascii_lowercase().as_str());
-    options.values.iter().any(|(key, _)| is_region(key))
+    options.access_to(location).1.values.iter().any(|(key, _)| is_region(key))
         || NAMES.iter().any(|name| {
             env::var(name.to_ascii_uppercase())
                 .is_ok_and(|region| name.starts_with("aws") && !region.is_empty())

@@ -21,6 +21,7 @@ use object_store::{
 };
 use reqwest::Method;
 use url::Url;
+use virtualize_bytes::ReadErrorKind;
 
 use crate::{
     StoreError,
@@ -180,8 +181,11 @@ pub(crate) async fn send<'a>(
     }
     request.extensions_mut().insert(seen.clone());
     let sent = client.execute(request).await;
-    let passing = |failed| Tried::Passing(StoreError::unavailable(name, error::innermost(&failed)));
-    let response = sent.map_err(passing)?;
+    let response = sent.map_err(|failed| match error::of_ours(&failed).map(|error| error.of_file(name)) {
+        Some(error) if error.kind() == ReadErrorKind::Unavailable => Tried::Passing(error),
+        Some(error) => Tried::Final(error),
+        None => Tried::Passing(StoreError::unavailable(name, error::innermost(&failed))),
+    })?;
     let status = response.status();
     if status.is_success() {
         return Ok(response);
@@ -193,8 +197,12 @@ pub(crate) async fn send<'a>(
         return Err(Tried::Final(expired));
     }
     Err(match status.as_u16() {
+        // Azure, for a request without a signature.
+        409 if document.contains("PublicAccessNotPermitted") => {
+            Tried::Final(StoreError::Denied { name, reason, identity: seen.identity() })
+        }
         404 | 410 => Tried::Final(StoreError::NotFound { name }),
-        401 | 403 => Tried::Final(StoreError::Denied { name, reason }),
+        401 | 403 => Tried::Final(StoreError::Denied { name, reason, identity: seen.identity() }),
         412 => Tried::Final(StoreError::Changed { name, reason: "its etag differs".to_owned() }),
         _ if seen.is_passing() => Tried::Passing(StoreError::Unavailable { name, reason }),
         _ => Tried::Final(StoreError::Unavailable { name, reason }),

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
 use virtualize_icechunk::{Committed, OpenRepository, RepositoryLocation, StorageOptions};
-use virtualize_store::{StoreOptions, detected_region, known_regions};
+use virtualize_store::{Access, StoreError, StoreOptions, detected_region, known_regions};
 use virtualize_zarr::{ChunkReader, Version};
 
 use crate::error::Error;
@@ -122,12 +122,18 @@ async fn reach(target: &str, options: &StoreOptions) -> Result<(RepositoryLocati
 
 /// Returns the storage options of a repository, with the known regions of its sources' buckets.
 async fn storage(target: &str, options: &StoreOptions) -> Result<StorageOptions, Error> {
-    let mut values = options.values.clone();
+    let Access { mut values, anonymous, endpoint, profile, s3_credentials, sas_tokens, .. } =
+        options.access(target).clone();
+    let issued = [("profile", profile), ("s3-credentials", s3_credentials), ("sas-tokens", sas_tokens)];
+    if let Some((key, _)) = issued.into_iter().find(|(_, value)| value.is_some()) {
+        let reason =
+            "not supported for Icechunk repositories: export the credentials to the environment".to_owned();
+        return Err(StoreError::Option { key: key.to_owned(), reason }.into());
+    }
     if let Some(region) = detected_region(target, options).await? {
         values.push(("aws_region".to_owned(), region));
     }
     let regions = Arc::new(known_regions(options));
-    let StoreOptions { anonymous, endpoint, .. } = options.clone();
     Ok(StorageOptions { values, anonymous, endpoint, regions, store: options.clone() })
 }
 

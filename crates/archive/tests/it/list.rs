@@ -19,6 +19,7 @@ use virtualize_archive::{
     Item,
     list::{Assets, Filter, Input, ListError, ListOptions, Tally, list},
 };
+use virtualize_store::Access;
 
 async fn listed(
     inputs: Vec<Input>,
@@ -202,7 +203,8 @@ async fn serve(root: &Path, signed: bool) -> (ListOptions, Arc<AtomicUsize>) {
     let values = [("aws_access_key_id", KEY), ("aws_secret_access_key", SECRET), ("AWS_REGION", "us-east-1")];
     let values = values.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
     let values = if signed { values } else { Vec::new() };
-    let store = StoreOptions { values, anonymous: !signed, endpoint, retries: 1, ..StoreOptions::default() };
+    let access = Access { values, anonymous: !signed, endpoint, ..Access::default() };
+    let store = StoreOptions { access, retries: 1, ..StoreOptions::default() };
     (ListOptions { store, ..ListOptions::default() }, count)
 }
 
@@ -244,7 +246,7 @@ async fn keys_with_and_without_credentials() {
         assert!(text.contains("s3://bucket/era5.nc, s3://bucket/era5/"), "{text}");
         if signed {
             let mut wrong = options.clone();
-            wrong.store.anonymous = true;
+            wrong.store.access.anonymous = true;
             let text = error(Input::Files("s3://bucket/*.nc".to_owned()), &wrong).await;
             assert!(text.contains("access denied"), "{text}");
         }

@@ -147,9 +147,9 @@ pub(crate) fn without_secrets(arguments: &[OsString]) -> Vec<String> {
     kept
 }
 
-/// Replaces the value of `--option bearer-token=VALUE`.
+/// Replaces the values of `--option bearer-token=VALUE` and `--option store=VALUE`.
 fn without_token(argument: &str) -> String {
-    let starts = ["bearer-token=", "bearer_token="];
+    let starts = ["bearer-token=", "bearer_token=", "store=", "stores="];
     let end = starts.iter().find_map(|name| argument.find(name).map(|at| at + name.len()));
     let kept = end.and_then(|end| argument.get(..end));
     kept.map_or_else(|| argument.to_owned(), |kept| format!("{kept}{SECRET}"))
@@ -186,6 +186,7 @@ mod tests {
             "--option",
             "bearer-token=t",
             "--option=bearer_token=t",
+            "--option=stores={}",
             "--store-option",
             "--aws_secret=s",
             "--store-option=k=s",
@@ -202,6 +203,7 @@ mod tests {
             "--option",
             "bearer-token=...",
             "--option=bearer_token=...",
+            "--option=stores=...",
             "--store-option",
             "...",
             "--store-option=...",

@@ -59,9 +59,9 @@ class Run:
 
 def virtualize(*arguments, env=None, timeout=120):
     """Runs the binary without any settings of stores in its environment."""
-    keep = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "GOOGLE_", "STORAGE_EMULATOR_HOST", "RUST_LOG"))}
-    # Profiles of the developer must not affect tests.
-    keep |= {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
+    keep = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "GOOGLE_", "EARTHDATA_", "STORAGE_EMULATOR_HOST", "RUST_LOG"))}
+    # Profiles and passwords of the developer must not affect tests.
+    keep |= {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull, "NETRC": os.devnull}
     done = subprocess.run([BINARY, *map(str, arguments)], capture_output=True, stdin=subprocess.DEVNULL, timeout=timeout,
                           env={**keep, **(env or {})}, cwd=ROOT)
     return Run(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace"))

@@ -281,3 +281,8 @@ def test_requester_pays(tmp_path):
         committed = done("s3://bucket/a.h5", "-f", "icechunk", "-o", tmp_path / "r.icechunk", "--store-option", "aws_request_payer=true", env=env,
                          status=1)
         assert "requester-pays" in committed.stderr
+        # The same with the setting for the bucket alone.
+        (tmp_path / "options.toml").write_text('[store."s3://bucket/"]\nstore-option = { aws_request_payer = "true" }\n')
+        assert done("s3://bucket/a.h5", "--config", tmp_path / "options.toml", env=env).stdout == run.stdout
+        committed = done("s3://bucket/a.h5", "-f", "icechunk", "-o", tmp_path / "r.icechunk", "--config", tmp_path / "options.toml", env=env, status=1)
+        assert "requester-pays" in committed.stderr

@@ -128,7 +128,7 @@ def _combined(files: Any, store: Any, decoded: bool, options: Mapping[str, Any])
         progress=False,
         **{name: value for name, value in options.items() if name not in reading},
     )
-    kept = reading | (ConnectionOptions.__annotations__.keys() & options.keys())
+    kept = reading | ((ConnectionOptions.__required_keys__ | ConnectionOptions.__optional_keys__) & options.keys())
     return Opening(references, to_json({name: options[name] for name in kept}), decoded, None)
 
 

@@ -20,8 +20,8 @@ type Time = datetime | date | str
 """A time with its zone, a date (midnight UTC), or either as text: ``"2024-02-29"``, ``"2024-02-29T12:00:00Z"``."""
 
 
-class ConnectionOptions(TypedDict, total=False):
-    """How files are reached. What is not given comes from the environment (``AWS_*``, ``GOOGLE_*``, ``AZURE_*``)."""
+class AccessOptions(TypedDict, total=False):
+    """As whom files are accessed, and through which service. What is not given comes from the environment (``AWS_*``, ``GOOGLE_*``, ``AZURE_*``, ``EARTHDATA_*``)."""
 
     store_option: Mapping[str, str]
     # Store setting, such as aws_region=eu-west-1 or timeout=30s; may be repeated
@@ -34,6 +34,28 @@ class ConnectionOptions(TypedDict, total=False):
 
     bearer_token: str
     # Bearer token for HTTPS servers [default: that in VIRTUALIZE_BEARER_TOKEN]
+
+    bearer_token_file: Location
+    # File with the bearer token for HTTPS servers, which is read again for each request
+
+    profile: str
+    # AWS profile, whose credentials the AWS CLI (version 2) provides [default: that in AWS_PROFILE]
+
+    s3_credentials: str
+    # URL that returns temporary credentials for S3, such as `https://…/s3credentials` of a NASA data centre
+
+    sas_tokens: str
+    # URL that returns a SAS for Azure, such as `https://…/api/sas/v1/token/{account}/{container}`
+
+    earthdata_login: str
+    # URL of the Earthdata Login service [default: `https://urs.earthdata.nasa.gov`]
+
+
+class RequestOptions(TypedDict, total=False):
+    """Access by prefix of URLs, and how requests are sent."""
+
+    stores: Mapping[str, AccessOptions]
+    # Access options by prefix of URLs, such as `[store."s3://bucket/"]`; the longest prefix applies, instead of the options above
 
     concurrency: int
     # Maximum concurrent requests

@@ -7,14 +7,15 @@ from typing import Any, Literal, SupportsIndex
 
 from virtualize._errors import OptionError
 from virtualize._option_types import (
+    AccessOptions as AccessOptions,
     ArchiveOptions as ArchiveOptions,
     PlanOptions as PlanOptions,
-    ConnectionOptions as ConnectionOptions,
     FileOptions as FileOptions,
     IcechunkOptions as IcechunkOptions,
     LayoutOptions as LayoutOptions,
     Location as Location,
     MappingOptions as MappingOptions,
+    RequestOptions as RequestOptions,
     RunOptions as RunOptions,
     Size as Size,
     WriteOptions as WriteOptions,
@@ -22,6 +23,10 @@ from virtualize._option_types import (
 
 type Format = Literal["kerchunk-json", "zarr3-json", "kerchunk-parquet", "zarr3", "icechunk"]
 """An output format."""
+
+
+class ConnectionOptions(AccessOptions, RequestOptions, total=False):
+    """How files are reached."""
 
 
 class OpenOptions(ConnectionOptions, MappingOptions, ArchiveOptions, LayoutOptions, PlanOptions, total=False):

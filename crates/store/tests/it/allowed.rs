@@ -7,7 +7,7 @@ use std::{fs, os::unix::fs::symlink};
 
 use crate::common::{Response, Server, options, run};
 use virtualize_bytes::{ByteRange, ReadErrorKind};
-use virtualize_store::{Allowed, StoreError, StoreOptions, open};
+use virtualize_store::{Access, Allowed, StoreError, StoreOptions, open};
 
 fn only(prefixes: &[&str]) -> StoreOptions {
     StoreOptions { allowed: Some(Allowed::parse(prefixes).unwrap()), retries: 0, ..options() }
@@ -83,7 +83,8 @@ fn names_of_private_addresses_are_not_connected_to() {
 #[test]
 fn no_token_is_sent() {
     let server = Server::of_file(b"bytes");
-    let with = StoreOptions { bearer_token: Some("secret".to_owned()), ..only(&[&server.url]) };
+    let access = Access { bearer_token: Some("secret".to_owned()), ..Access::default() };
+    let with = StoreOptions { access, ..only(&[&server.url]) };
     refused(&format!("{}/a", server.url), &with);
     assert!(server.requests().is_empty());
 }

@@ -5,16 +5,19 @@
 use crate::common::{Request, Response, Server, file, options, run};
 use futures::future::join_all;
 use virtualize_bytes::ReadErrorKind;
-use virtualize_store::{Listed, SideFolder, StoreError, StoreOptions, list_page, open, open_listed, put};
+use virtualize_store::{
+    Access, Listed, SideFolder, StoreError, StoreOptions, list_page, open, open_listed, put,
+};
 
 /// Options for anonymous requests to a server.
 fn at(server: &Server) -> StoreOptions {
     let values = vec![("azure_storage_account_name".to_owned(), "account".to_owned())];
-    StoreOptions { anonymous: true, endpoint: Some(server.url.clone()), values, ..options() }
+    let access = Access { anonymous: true, endpoint: Some(server.url.clone()), values, ..Access::default() };
+    StoreOptions { access, ..options() }
 }
 
 fn s3(server: &Server) -> StoreOptions {
-    StoreOptions { values: vec![], ..at(server) }
+    StoreOptions { access: Access { values: vec![], ..at(server).access }, ..options() }
 }
 
 fn of(server: &Server, scheme: &str) -> StoreOptions {
@@ -72,7 +75,8 @@ fn listing(keys: &[&str]) -> Response {
 fn signed(server: &Server, more: &[(&str, &str)]) -> StoreOptions {
     let keys = [("aws_access_key_id", "K"), ("aws_secret_access_key", "S")];
     let values = keys.iter().chain(more).map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-    StoreOptions { anonymous: false, values: values.collect(), ..s3(server) }
+    let access = Access { anonymous: false, values: values.collect(), ..s3(server).access };
+    StoreOptions { access, ..options() }
 }
 
 #[test]

@@ -11,7 +11,9 @@ use crate::common::{
 };
 use futures::future::join_all;
 use virtualize_bytes::{ByteRange, ReadErrorKind, ReadRanges};
-use virtualize_store::{Listed, Retries, Stats, StoreError, StoreOptions, list_page, open, open_listed};
+use virtualize_store::{
+    Access, Listed, Retries, Stats, StoreError, StoreOptions, list_page, open, open_listed,
+};
 
 /// Time after which a test counts as hung. It far exceeds any expected duration, since retry delays are random and
 /// machines slow.
@@ -27,7 +29,8 @@ fn options(server: &Faulty) -> StoreOptions {
     let endpoint = Some(server.url.clone());
     // Otherwise the number of requests depends on the measured bandwidth.
     // With one connection, the rest of a file is one part.
-    StoreOptions { anonymous: true, endpoint, retries: 3, concurrency: 1, ..StoreOptions::default() }
+    let access = Access { anonymous: true, endpoint, ..Access::default() };
+    StoreOptions { access, retries: 3, concurrency: 1, ..StoreOptions::default() }
 }
 
 /// Returns the timeout option for faults that stall.
@@ -72,9 +75,10 @@ fn what_passes_is_tried_again_until_it_goes_well() {
     within(join_all(cases.map(async |(fault, web)| {
         let script = vec![fault.clone(), Fault::None, fault.clone()];
         let server = Faulty::start(content(), script, Fault::None);
-        let mut options = StoreOptions { values: patience(fault), ..options(&server) };
+        let mut options = options(&server);
+        options.access.values = patience(fault);
         let location = if web { format!("{}/a.nc", server.url) } else { URL.to_owned() };
-        options.endpoint = options.endpoint.filter(|_| !web);
+        options.access.endpoint = options.access.endpoint.filter(|_| !web);
         let (bytes, stats) = read(&location, &options).await.unwrap();
         assert!(bytes == content(), "{fault:?}: wrong bytes");
         assert_eq!(Retries { seconds: 0.0, ..stats.retries }, twice(fault), "{fault:?}");
@@ -111,7 +115,8 @@ fn what_does_not_pass_is_reported_after_the_tries() {
     ];
     within(join_all(cases.map(async |(fault, expected)| {
         let server = Faulty::start(content(), vec![], fault.clone());
-        let options = StoreOptions { values: patience(&fault), ..options(&server) };
+        let mut options = options(&server);
+        options.access.values = patience(&fault);
         let error = open(URL, &options).await.unwrap_err();
         let stats = options.traffic.stats();
         assert_eq!(
@@ -161,7 +166,10 @@ fn expired_credentials_are_said_at_once() {
         let server = Faulty::start(content(), vec![], Fault::Refused(status, code, None));
         let error = within(open(URL, &options(&server))).unwrap_err();
         assert_eq!(error.kind(), ReadErrorKind::Unavailable, "new ones may come: {error}");
-        assert_eq!(error.to_string(), format!("{URL}: access denied: the credentials expired ({code})"));
+        assert_eq!(
+            error.to_string(),
+            format!("{URL}: access denied: the credentials expired ({code}); requested anonymously")
+        );
         assert!(format!("{:?}", error.remedy()).contains("session token"));
         assert_eq!(server.requests().len(), 1);
     }
@@ -169,7 +177,9 @@ fn expired_credentials_are_said_at_once() {
     let error = within(open(URL, &options(&server))).unwrap_err();
     assert_eq!(
         error.to_string(),
-        format!("{URL}: access denied: 403 Forbidden: AccessDenied: Said by AccessDenied.")
+        format!(
+            "{URL}: access denied: 403 Forbidden: AccessDenied: Said by AccessDenied.; requested anonymously"
+        )
     );
     assert_eq!(server.requests().len(), 1);
 }

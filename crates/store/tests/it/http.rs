@@ -6,7 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::common::{Response, Server, content, file, options, run};
 use virtualize_bytes::{ByteRange, ReadErrorKind, ReadRanges};
-use virtualize_store::{Condition, StoreError, StoreOptions, open, probe};
+use virtualize_store::{Access, Condition, StoreError, StoreOptions, open, probe};
+
+fn token(token: &str) -> StoreOptions {
+    let access = Access { bearer_token: Some(token.to_owned()), ..Access::default() };
+    StoreOptions { access, ..options() }
+}
 
 fn failure(server: &Server, options: &StoreOptions) -> StoreError {
     run(open(&format!("{}/dir/a.nc?Signature=secret", server.url), options)).unwrap_err()
@@ -94,7 +99,7 @@ fn the_token_goes_with_every_request() {
         Some("Bearer abc") => file(request, content(), "\"one\""),
         _ => Response::status(401),
     });
-    let with = StoreOptions { bearer_token: Some("abc".to_owned()), ..options() };
+    let with = token("abc");
     run(async {
         let object = open(&format!("{}/a", server.url), &with).await.unwrap();
         object.read_ranges(&[ByteRange::new(900_000, 5)]).await.unwrap();
@@ -102,14 +107,14 @@ fn the_token_goes_with_every_request() {
     let error = failure(&server, &options());
     assert_eq!(error.kind(), ReadErrorKind::Denied);
     assert!(format!("{:?}", error.remedy()).contains("BearerToken"));
-    let anonymous = StoreOptions { anonymous: true, ..with };
+    let anonymous = StoreOptions { access: Access { anonymous: true, ..with.access }, ..options() };
     assert_eq!(failure(&server, &anonymous).kind(), ReadErrorKind::Denied);
     assert!(!format!("{anonymous:?}").contains("abc"));
 }
 
 #[test]
 fn a_token_is_not_sent_in_the_clear() {
-    let with = StoreOptions { bearer_token: Some("abc".to_owned()), ..options() };
+    let with = token("abc");
     let error = run(open("http://example.invalid/a", &with)).unwrap_err();
     assert!(error.to_string().contains("https only"), "{error}");
 }
@@ -309,4 +314,22 @@ fn mirrors_with_tags_of_their_own_are_read() {
         let two = |n| if n == 0 { "\"a\"".to_owned() } else { format!("\"b{}\"", n % 2) };
         assert_eq!(tagged(two, is_conditional), Err(ReadErrorKind::Changed));
     }
+}
+
+#[test]
+fn redirects_are_followed_without_the_token_and_not_forever() {
+    let target = Server::of_file(b"bytes");
+    let url = format!("{}/b", target.url);
+    let server = Server::start(move |request| {
+        let location = if request.target == "/loop" { "/loop".to_owned() } else { url.clone() };
+        Response { status: 302, headers: vec![("location", location)], body: vec![] }
+    });
+    let with = token("abc");
+    let object = run(open(&format!("{}/a", server.url), &with)).unwrap();
+    assert_eq!(object.size(), 5);
+    assert!(server.requests().iter().all(|request| request.headers.contains_key("authorization")));
+    assert!(target.requests().iter().all(|request| !request.headers.contains_key("authorization")));
+    let never = StoreOptions { retries: 0, ..options() };
+    let error = run(open(&format!("{}/loop", server.url), &never)).unwrap_err();
+    assert!(error.to_string().contains("more than 10 redirects"), "{error}");
 }

@@ -13,10 +13,15 @@ use std::{
 use crate::common::{Response, Server, content, file, options, run};
 use futures::future::join_all;
 use virtualize_bytes::{ByteRange, ReadErrorKind, ReadRanges};
-use virtualize_store::{Listed, StoreOptions, open, open_listed};
+use virtualize_store::{Access, Listed, StoreOptions, open, open_listed};
+
+fn at(endpoint: &str) -> StoreOptions {
+    let access = Access { anonymous: true, endpoint: Some(endpoint.to_owned()), ..Access::default() };
+    StoreOptions { access, ..options() }
+}
 
 fn s3(server: &Server) -> StoreOptions {
-    StoreOptions { anonymous: true, endpoint: Some(server.url.clone()), ..options() }
+    at(&server.url)
 }
 
 fn listed(size: u64, etag: &str) -> Listed {
@@ -143,7 +148,7 @@ async fn connections(count: usize, location: impl Fn(&str, usize) -> Listed, buc
         }
     });
     let options = match bucket {
-        true => StoreOptions { anonymous: true, endpoint: Some(url.clone()), ..options() },
+        true => at(&url),
         false => options(),
     };
     for n in 0..count {

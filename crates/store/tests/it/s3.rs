@@ -8,7 +8,7 @@ use crate::common::{OUTPUTS, conforms, content, options};
 use hyper_util::rt::TokioIo;
 use s3s::{auth::SimpleAuth, service::S3ServiceBuilder};
 use virtualize_bytes::{ByteRange, ReadErrorKind, ReadRanges};
-use virtualize_store::{SideFolder, StoreError, StoreOptions, open, put};
+use virtualize_store::{Access, SideFolder, StoreError, StoreOptions, open, put};
 
 const KEY: &str = "AKEXAMPLE";
 const SECRET: &str = "not-a-secret";
@@ -36,15 +36,17 @@ async fn serve(root: &Path, signed: bool) -> String {
 
 fn signed(endpoint: &str, secret: &str) -> StoreOptions {
     let values = [("aws_access_key_id", KEY), ("aws_secret_access_key", secret), ("AWS_REGION", "us-east-1")];
-    StoreOptions {
+    let access = Access {
         values: values.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec(),
         endpoint: Some(endpoint.to_owned()),
-        ..options()
-    }
+        ..Access::default()
+    };
+    StoreOptions { access, ..options() }
 }
 
 fn anonymous(endpoint: &str) -> StoreOptions {
-    StoreOptions { anonymous: true, endpoint: Some(endpoint.to_owned()), ..options() }
+    let access = Access { anonymous: true, endpoint: Some(endpoint.to_owned()), ..Access::default() };
+    StoreOptions { access, ..options() }
 }
 
 fn bucket() -> tempfile::TempDir {
@@ -79,10 +81,15 @@ async fn without_credentials() {
 async fn wrong_or_missing_credentials() {
     let root = bucket();
     let endpoint = serve(root.path(), true).await;
-    for options in [signed(&endpoint, "wrong"), anonymous(&endpoint)] {
+    for (options, identity) in [
+        (signed(&endpoint, "wrong"), "; requested with AWS_ACCESS_KEY_ID"),
+        (anonymous(&endpoint), "; requested anonymously"),
+    ] {
         let error = open(URL, &options).await.unwrap_err();
         assert_eq!(error.kind(), ReadErrorKind::Denied, "{error}");
-        assert!(format!("{:?}", error.remedy()).contains("Anonymous"));
+        assert!(error.to_string().ends_with(identity) && !error.to_string().contains("wrong"), "{error}");
+        let remedy = format!("{:?}", error.remedy());
+        assert!(remedy.contains("AWS_PROFILE") && remedy.contains("Anonymous") != options.access.anonymous);
     }
 }
 
@@ -150,6 +157,7 @@ async fn an_object_that_is_replaced_is_noticed() {
 #[tokio::test]
 async fn an_option_that_is_not_known() {
     let values = vec![("nonsense".to_owned(), "1".to_owned())];
-    let error = open(URL, &StoreOptions { values, ..options() }).await.unwrap_err();
+    let access = Access { values, ..Access::default() };
+    let error = open(URL, &StoreOptions { access, ..options() }).await.unwrap_err();
     assert!(error.to_string().contains("nonsense"), "{error}");
 }

@@ -144,15 +144,21 @@ fn accepted<T: DeserializeOwned>(option: &Arg, value: Value) -> Result<Value, St
         _ => None,
     };
     let Err(error) = attempt(&value) else { return Ok(value) };
-    if let Some(other) = other.filter(|other| attempt(other).is_ok()) {
-        return Ok(other);
+    match other.map(|other| (attempt(&other), other)) {
+        Some((Ok(()), other)) => return Ok(other),
+        // A table as JSON text.
+        Some((Err(error), other)) if other.is_object() => return Err(error.to_string()),
+        _ => {}
     }
     Err(reason(option, &value, &error.to_string()))
 }
 
 /// Describes why a value is not accepted: `expected a whole number, not "many"`.
 fn reason(option: &Arg, value: &Value, error: &str) -> String {
-    let Some((_, expected)) = error.rsplit_once("expected ") else { return error.to_owned() };
+    // The reason for which a table is not accepted names the key.
+    let is_table = option.get_value_names().is_some_and(|names| names.iter().any(|name| name == "TABLE"));
+    let expected = error.rsplit_once("expected ").filter(|_| !(is_table && value.is_object()));
+    let Some((_, expected)) = expected else { return error.to_owned() };
     let expected = match expected {
         _ if is_switch(option) => "true or false".to_owned(),
         "a string" | "path string" => "text".to_owned(),
@@ -287,9 +293,12 @@ mod tests {
         assert!(options.mapping.ragged && options.mapping.ifd.len() == 2);
         let options =
             line(&["--option", "retry-timeout=7", "--option", "inline_limit=1K", "--strict"]).unwrap();
-        assert_eq!((options.store.retry_timeout, options.mapping.inline_limit), (7, Some(1024)));
+        assert_eq!((options.store.requests.retry_timeout, options.mapping.inline_limit), (7, Some(1024)));
         assert!(options.mapping.strict);
-        assert_eq!(line(&["--store-option", "a=b"]).unwrap().store.store_option, [("a".into(), "b".into())]);
+        assert_eq!(
+            line(&["--store-option", "a=b"]).unwrap().store.access.store_option,
+            [("a".into(), "b".into())]
+        );
     }
 
     #[test]
@@ -306,6 +315,35 @@ mod tests {
     }
 
     #[test]
+    fn stores_are_tables_by_prefix() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("virtualize.toml");
+        let path = path.to_str().unwrap();
+        let store =
+            "[store.'s3://open/']\nanonymous = true\n[store.'https://host/']\nbearer-token-file = '/t'\n";
+        std::fs::write(path, store).unwrap();
+        let options = line(&["--config", path]).unwrap().store.options();
+        assert!(options.access("s3://open/a").anonymous && !options.access("s3://other/a").anonymous);
+        assert_eq!(options.access("https://host/a").bearer_token_file.as_deref(), Some(Path::new("/t")));
+        let json =
+            r#"stores={"s3://b/": {"store_option": {"aws_region": "x"}, "s3_credentials": "https://h/c"}}"#;
+        let options = line(&["--option", json]).unwrap().store.options();
+        assert_eq!(options.access("s3://b/a").values, [("aws_region".to_owned(), "x".to_owned())]);
+        for (text, reason) in [
+            ("'s3://b/'.anonymus = true", "did you mean \"anonymous\"?"),
+            ("'s3://b/'.anonymous = 3", "s3://b/: anonymous: expected true or false"),
+            ("'/data'.anonymous = true", "expected the start of URLs"),
+            ("'s3://b/' = 3", "expected a table of options for \"s3://b/\""),
+        ] {
+            std::fs::write(path, format!("[store]\n{text}\n")).unwrap();
+            let message = line(&["--config", path]).unwrap_err();
+            assert!(message.contains(reason), "{text}: {message}");
+        }
+        let message = line(&["--option", r#"stores={"s3://b/": {"bearer_token": ["s3cret"]}}"#]).unwrap_err();
+        assert!(message.contains("bearer_token: expected text") && !message.contains("s3cret"), "{message}");
+    }
+
+    #[test]
     fn flags_take_precedence_over_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("virtualize.toml");
@@ -316,7 +354,7 @@ mod tests {
         )
         .unwrap();
         let options = line(&["--config", path, "--inline", "5", "--option", "retries=8"]).unwrap();
-        assert_eq!((options.mapping.inline, options.store.retries), (Some(5), 8));
+        assert_eq!((options.mapping.inline, options.store.requests.retries), (Some(5), 8));
         assert!(options.mapping.strict && options.mapping.ifd.len() == 2);
         std::fs::write(path, "strict = true\nretires = 7\n").unwrap();
         let message = line(&["--config", path]).unwrap_err();

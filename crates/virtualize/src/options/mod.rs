@@ -6,13 +6,15 @@ mod mapping;
 mod output;
 pub mod value;
 
-use std::{sync::Arc, time::Duration};
+#[cfg(feature = "clap")]
+use std::str::FromStr;
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use virtualize_bytes::{Gate, Limits};
 use virtualize_map::{MapOptions, tiff::DeclaredBand};
 use virtualize_remedy::Notation;
-use virtualize_store::StoreOptions;
+use virtualize_store::{Access, StoreOptions, Stores};
 use virtualize_zarr::{Version, ZarrFormat, readers::Client};
 
 use crate::relocate::Rewrite;
@@ -197,11 +199,11 @@ impl ArchiveOptions {
     }
 }
 
-/// How files are reached. Settings that are not given come from the environment (AWS_*, GOOGLE_*, AZURE_*).
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+/// How the files below a prefix are accessed: as whom, and through which service.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 #[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Store options"))]
-pub struct ConnectionOptions {
+pub struct AccessOptions {
     /// Store setting, such as aws_region=eu-west-1 or timeout=30s; may be repeated
     #[cfg_attr(
         feature = "clap",
@@ -218,6 +220,108 @@ pub struct ConnectionOptions {
     /// Bearer token for HTTPS servers [default: that in VIRTUALIZE_BEARER_TOKEN]
     #[cfg_attr(feature = "clap", arg(long, hide = true, value_name = "TOKEN", hide_env_values = true))]
     pub bearer_token: Option<String>,
+    /// File with the bearer token for HTTPS servers, which is read again for each request
+    #[cfg_attr(feature = "clap", arg(long, hide = true, value_name = "FILE"))]
+    pub bearer_token_file: Option<PathBuf>,
+    /// AWS profile, whose credentials the AWS CLI (version 2) provides [default: that in AWS_PROFILE]
+    #[cfg_attr(feature = "clap", arg(long, hide = true, value_name = "NAME"))]
+    pub profile: Option<String>,
+    /// URL that returns temporary credentials for S3, such as `https://…/s3credentials` of a NASA data centre
+    #[cfg_attr(feature = "clap", arg(long, hide = true, value_name = "URL"))]
+    pub s3_credentials: Option<String>,
+    /// URL that returns a SAS for Azure, such as `https://…/api/sas/v1/token/{account}/{container}`
+    #[cfg_attr(feature = "clap", arg(long, hide = true, value_name = "URL"))]
+    pub sas_tokens: Option<String>,
+    /// URL of the Earthdata Login service [default: `https://urs.earthdata.nasa.gov`]
+    #[cfg_attr(feature = "clap", arg(long, hide = true, value_name = "URL"))]
+    pub earthdata_login: Option<String>,
+}
+
+impl AccessOptions {
+    /// Returns the library's options.
+    pub fn access(&self) -> Access {
+        Access {
+            values: self.store_option.clone(),
+            anonymous: self.anonymous,
+            endpoint: self.endpoint.clone(),
+            bearer_token: self.bearer_token.clone().filter(|token| !token.is_empty()),
+            bearer_token_file: self.bearer_token_file.clone(),
+            profile: self.profile.clone(),
+            s3_credentials: self.s3_credentials.clone(),
+            sas_tokens: self.sas_tokens.clone(),
+            earthdata_login: self.earthdata_login.clone(),
+        }
+    }
+}
+
+/// Access options by prefix of URLs.
+#[derive(Clone, Debug, Default)]
+pub struct StoresOption(pub Stores);
+
+#[cfg(feature = "clap")]
+impl FromStr for StoresOption {
+    type Err = value::InvalidValue;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let invalid = |error: serde_json::Error| value::InvalidValue::expected(error.to_string());
+        serde_json::from_str(text).map_err(invalid)
+    }
+}
+
+impl<'de> Deserialize<'de> for StoresOption {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let tables = BTreeMap::<String, serde_json::Value>::deserialize(from)?;
+        let stores = tables.into_iter().map(|(prefix, options)| {
+            let options = match options {
+                serde_json::Value::Object(members) => access_options(members),
+                _ => return Err(D::Error::custom(format!("expected a table of options for {prefix:?}"))),
+            };
+            let options = options.map_err(|error| D::Error::custom(format!("{prefix}: {error}")))?;
+            Ok((prefix, options.access()))
+        });
+        let stores = stores.collect::<Result<Vec<_>, D::Error>>()?;
+        Stores::new(stores).map(Self).map_err(D::Error::custom)
+    }
+}
+
+#[cfg(feature = "clap")]
+fn access_options(members: given::Members) -> Result<AccessOptions, InvalidOption> {
+    given::parse(members)
+}
+
+#[cfg(not(feature = "clap"))]
+fn access_options(
+    members: serde_json::Map<String, serde_json::Value>,
+) -> Result<AccessOptions, serde_json::Error> {
+    AccessOptions::deserialize(serde_json::Value::Object(members))
+}
+
+/// How files are reached. Settings that are not given come from the environment (AWS_*, GOOGLE_*, AZURE_*, EARTHDATA_*).
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Store options"))]
+pub struct ConnectionOptions {
+    /// Access to files below none of the prefixes of `stores`.
+    #[cfg_attr(feature = "clap", command(flatten))]
+    #[serde(flatten)]
+    pub access: AccessOptions,
+    /// Access by prefix, and how requests are sent.
+    #[cfg_attr(feature = "clap", command(flatten))]
+    #[serde(flatten)]
+    pub requests: RequestOptions,
+}
+
+/// Access by prefix, and how requests are sent.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default)]
+#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Store options"))]
+pub struct RequestOptions {
+    /// Access options by prefix of URLs, such as `[store."s3://bucket/"]`; the longest prefix applies, instead of the options above
+    #[cfg_attr(
+        feature = "clap",
+        arg(long = "store", hide = true, value_name = "TABLE", hide_env_values = true)
+    )]
+    pub stores: Option<StoresOption>,
     /// Maximum concurrent requests
     #[cfg_attr(
         feature = "clap",
@@ -236,33 +340,28 @@ pub struct ConnectionOptions {
     pub retry_timeout: u64,
 }
 
-impl Default for ConnectionOptions {
+impl Default for RequestOptions {
     fn default() -> Self {
         let StoreOptions { concurrency, retries, retry_timeout, .. } = StoreOptions::default();
-        Self {
-            store_option: Vec::new(),
-            anonymous: false,
-            endpoint: None,
-            bearer_token: None,
-            concurrency,
-            retries,
-            retry_timeout: retry_timeout.as_secs(),
-        }
+        Self { stores: None, concurrency, retries, retry_timeout: retry_timeout.as_secs() }
     }
 }
 
 impl ConnectionOptions {
     /// Returns the library's options. Without a bearer token, the environment may contain one.
     pub fn options(&self) -> StoreOptions {
-        let token = self.bearer_token.clone().or_else(|| std::env::var("VIRTUALIZE_BEARER_TOKEN").ok());
+        let Self { access, requests } = self;
+        let mut access = access.access();
+        if access.bearer_token_file.is_none() {
+            let ambient = || std::env::var("VIRTUALIZE_BEARER_TOKEN").ok().filter(|token| !token.is_empty());
+            access.bearer_token = access.bearer_token.or_else(ambient);
+        }
         StoreOptions {
-            values: self.store_option.clone(),
-            anonymous: self.anonymous,
-            endpoint: self.endpoint.clone(),
-            bearer_token: token.filter(|token| !token.is_empty()),
-            concurrency: self.concurrency,
-            retries: self.retries,
-            retry_timeout: Duration::from_secs(self.retry_timeout),
+            access,
+            stores: requests.stores.clone().unwrap_or_default().0,
+            concurrency: requests.concurrency,
+            retries: requests.retries,
+            retry_timeout: Duration::from_secs(requests.retry_timeout),
             ..StoreOptions::default()
         }
     }
