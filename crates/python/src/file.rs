@@ -129,11 +129,7 @@ impl File {
 
     /// Returns the paths of the groups that are segments of one dataset.
     fn segment_groups(&self) -> Vec<String> {
-        let Some(segments) = self.store.segments() else { return Vec::new() };
-        let mut groups: Vec<String> = segments.segments.iter().map(|segment| segment.group.clone()).collect();
-        groups.sort();
-        groups.dedup();
-        groups
+        self.store.segment_groups().into_iter().collect()
     }
 
     /// Returns what `virtualize inspect --array` prints about arrays.

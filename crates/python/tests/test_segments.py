@@ -211,6 +211,12 @@ def test_trees_copies_and_dask_see_the_dataset(tmp_path: Path) -> None:
     keys = asyncio.run(copied(store, copy))
     assert "a/c/0" in keys and "name/c/0" in keys
     xr.testing.assert_equal(xr.open_zarr(copy, consolidated=False).load(), expected)
+    # A dataset of segments may be anywhere in a repository.
+    repository = tmp_path / "all.icechunk"
+    for place in ("one", "two/inner"):
+        done = virtualize.batch(files, repository, concat_dim="time", copy_limit=0, group=place, restart=True, progress=False)
+        assert f"group='{place}'" in (done.python or "").replace('"', "'")
+        xr.testing.assert_equal(xr.open_dataset(repository, engine="virtualize", group=place), expected)
     virtualize.convert(out, tmp_path / "all.parquet")
     xr.testing.assert_equal(xr.open_dataset(tmp_path / "all.parquet", engine="virtualize"), expected)
 

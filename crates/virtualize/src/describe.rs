@@ -34,7 +34,7 @@ pub fn store(store: &VirtualStore, notation: Notation) -> Value {
         "zarr_format": zarr_version(store),
         "sources": sources.map(|source| source.url.as_str()).collect::<Vec<_>>(),
         "setup": setup(store),
-        "segments": store.segments(),
+        "segments": store.segments().and_then(|datasets| datasets.get("")),
         "root": group(store, "", &store.shown().root),
         "left_out": left_out(store),
         "diagnostics": store.report.diagnostics.iter().map(|each| diagnostic(each, notation)).collect::<Vec<_>>(),
@@ -81,8 +81,7 @@ fn group(store: &VirtualStore, path: &str, group: &Group) -> Value {
 fn array(store: &VirtualStore, path: &str, array: &Array) -> Value {
     let (report, format) = (store.report.arrays.get(path), store.hierarchy.format);
     let mut chunks = chunks(array);
-    let segments = store.segments().filter(|_| store.is_combined(path));
-    if let (Some(segments), Some(members)) = (segments, chunks.as_object_mut()) {
+    if let (Some((_, segments)), Some(members)) = (store.segments_of(path), chunks.as_object_mut()) {
         // Its chunks are those of the segments.
         members.insert("stored".to_owned(), Value::Null);
         members.insert("inline".to_owned(), Value::Null);

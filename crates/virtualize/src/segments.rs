@@ -1,4 +1,4 @@
-//! Groups that are segments of one dataset. The attribute [`ATTRIBUTE`] of the root describes how the arrays of several
+//! Groups that are segments of one dataset. The attribute [`ATTRIBUTE`] of their parent describes how the arrays of several
 //! groups, which are stored differently, form one array each.
 //!
 //! ```json
@@ -32,7 +32,7 @@ use virtualize_zarr::{
     node::{self, join},
 };
 
-/// Attribute of the root group.
+/// Attribute of the group that contains the segments.
 pub const ATTRIBUTE: &str = "virtualize:segments";
 
 /// Version of the description.
@@ -137,8 +137,8 @@ pub(crate) struct Combined {
     pub(crate) hierarchy: Hierarchy,
     /// How the arrays of the dataset are read, by path.
     pub(crate) arrays: BTreeMap<NodePath, CombinedArray>,
-    /// The description.
-    pub(crate) segments: Segments,
+    /// The descriptions, by path of the group that has them.
+    pub(crate) datasets: BTreeMap<NodePath, Segments>,
 }
 
 /// An array that consists of segments.
@@ -230,24 +230,34 @@ fn write(data_type: &DataType, number: Number, slot: &mut [u8]) {
 }
 
 impl Combined {
-    /// Combines the groups of a hierarchy as its root's attribute describes; `None` without that attribute.
+    /// Combines the groups of a hierarchy as the attributes of their parents describe; `None` without such an attribute.
     ///
     /// # Errors
     /// A description that is damaged, of another version, or does not fit the groups.
     pub(crate) fn of(hierarchy: &Hierarchy) -> Result<Option<Self>, String> {
-        let Some(described) = hierarchy.root.attributes.get(ATTRIBUTE) else { return Ok(None) };
-        let version = described.get("version").and_then(Value::as_u64);
-        if version != Some(VERSION) {
-            let version = described.get("version").unwrap_or(&Value::Null);
-            return Err(format!("version {version}, expected {VERSION}"));
+        let mut described = Vec::new();
+        find_described("", &hierarchy.root, &mut described);
+        if described.is_empty() {
+            return Ok(None);
         }
-        let segments: Segments =
-            serde_json::from_value(described.clone()).map_err(|error| error.to_string())?;
-        let mut groups: Vec<&str> = Vec::new();
+        let root = without_chunks(&hierarchy.root);
+        let whole = Hierarchy { format: hierarchy.format, root, sources: hierarchy.sources.clone() };
+        let mut combined = Self { hierarchy: whole, arrays: BTreeMap::new(), datasets: BTreeMap::new() };
+        for (base, description) in described {
+            let segments = parse(description)?;
+            combined.add(hierarchy, &base, &segments)?;
+            combined.datasets.insert(base, segments);
+        }
+        Ok(Some(combined))
+    }
+
+    /// Adds the dataset of the groups below `base`.
+    fn add(&mut self, hierarchy: &Hierarchy, base: &str, segments: &Segments) -> Result<(), String> {
+        let mut groups: Vec<NodePath> = Vec::new();
         let mut of_group: HashMap<&str, usize> = HashMap::new();
         let of_segment = segments.segments.iter().map(|Segment { group, .. }| {
             *of_group.entry(group).or_insert_with(|| {
-                groups.push(group);
+                groups.push(join(base, group));
                 groups.len() - 1
             })
         });
@@ -261,59 +271,60 @@ impl Combined {
             }
             *before = start.checked_add(*length).ok_or("a segment is too long")?;
         }
-        let found: Vec<(&str, &Group)> = groups
-            .iter()
-            .map(|path| {
-                let group = hierarchy.group(path).filter(|_| !path.is_empty());
-                group.map(|group| (*path, group)).ok_or_else(|| format!("no group {path:?}"))
-            })
-            .collect::<Result<_, _>>()?;
-        let mut whole = Hierarchy {
-            format: hierarchy.format,
-            root: without_chunks(&hierarchy.root),
-            sources: hierarchy.sources.clone(),
-        };
-        let mut arrays = BTreeMap::new();
         let mut paths: BTreeSet<NodePath> = BTreeSet::new();
-        for (path, group) in &found {
+        for (n, path) in groups.iter().enumerate() {
+            let group = hierarchy.group(path).filter(|_| path.trim_end_matches('/') != base);
+            let group = group.ok_or_else(|| format!("no group {path:?}"))?;
             let inner = Hierarchy { root: without_chunks(group), ..Hierarchy::new(hierarchy.format) };
             paths.extend(inner.arrays().into_iter().map(|(path, _)| path));
-            add_groups(
-                &mut whole.root,
-                "",
-                &inner.root,
-                *path == groups.first().copied().unwrap_or_default(),
-            )?;
+            add_groups(&mut self.hierarchy.root, base, &inner.root, n == 0)?;
         }
         for path in paths {
             let sources: Vec<(&str, Option<&Array>)> =
-                groups.iter().map(|group| (*group, hierarchy.array(&join(group, &path)))).collect();
-            let (array, combined) = combine(hierarchy, (&segments, &of_segment, &lengths), &path, &sources)
+                groups.iter().map(|group| (group.as_str(), hierarchy.array(&join(group, &path)))).collect();
+            let (array, combined) = combine(hierarchy, (segments, &of_segment, &lengths), &path, &sources)
                 .map_err(|reason| format!("{path}: {reason}"))?;
+            let path = join(base, &path);
             let (parent, name) = node::split(&path);
-            let group = whole.root.make_group(parent).ok_or_else(|| format!("{path}: is below an array"))?;
+            let group = self.hierarchy.root.make_group(parent);
+            let group = group.ok_or_else(|| format!("{path}: is below an array"))?;
             if group.children.contains_key(name) {
                 return Err(format!("{path}: exists beside the groups"));
             }
             group.children.insert(name.to_owned(), Node::Array(Box::new(array)));
-            arrays.insert(path, combined);
+            self.arrays.insert(path, combined);
         }
-        Ok(Some(Self { hierarchy: whole, arrays, segments }))
+        Ok(())
     }
 
     /// Returns the groups that are segments.
-    pub(crate) fn groups(&self) -> BTreeSet<&str> {
-        self.segments.segments.iter().map(|segment| segment.group.as_str()).collect()
+    pub(crate) fn groups(&self) -> BTreeSet<NodePath> {
+        let of_dataset = |(base, segments): (&NodePath, &Segments)| {
+            segments.segments.iter().map(|segment| join(base, &segment.group)).collect::<Vec<_>>()
+        };
+        self.datasets.iter().flat_map(of_dataset).collect()
     }
 
-    /// Returns the dataset, and the groups of `complete` with their chunks.
+    /// Returns the description of the dataset that an array belongs to, and the group below which the segments are.
+    pub(crate) fn dataset_of(&self, path: &str) -> Option<(&str, &Segments)> {
+        self.arrays.get(path)?;
+        let above = node::ancestors(node::parent(path));
+        let mut found = above.filter_map(|group| self.datasets.get_key_value(group));
+        found.next().map(|(base, segments)| (base.as_str(), segments))
+    }
+
+    /// Returns the dataset, and what it consists of with its chunks: `complete`.
     pub(crate) fn shown(&self, complete: &Hierarchy) -> Hierarchy {
-        let mut shown = self.hierarchy.clone();
-        for group in self.groups() {
-            let (parent, name) = node::split(group);
-            if let (Some(parent), Some(node)) = (shown.root.group_mut(parent), complete.node(group)) {
-                parent.children.insert(name.to_owned(), node.clone());
+        let mut shown = complete.clone();
+        for path in self.arrays.keys() {
+            let (parent, name) = node::split(path);
+            let (Some(group), Some(node)) = (shown.root.make_group(parent), self.hierarchy.node(path)) else {
+                continue;
+            };
+            if let Some(seen) = self.hierarchy.group(parent) {
+                group.attributes.clone_from(&seen.attributes);
             }
+            group.children.insert(name.to_owned(), node.clone());
         }
         shown
     }
@@ -333,6 +344,24 @@ impl Combined {
         }
         Some(listed)
     }
+}
+
+/// Finds the groups that describe a dataset.
+fn find_described<'a>(path: &str, group: &'a Group, found: &mut Vec<(NodePath, &'a Value)>) {
+    found.extend(group.attributes.get(ATTRIBUTE).map(|described| (path.to_owned(), described)));
+    for (name, node) in &group.children {
+        if let Node::Group(child) = node {
+            find_described(&join(path, name), child, found);
+        }
+    }
+}
+
+fn parse(described: &Value) -> Result<Segments, String> {
+    let version = described.get("version").unwrap_or(&Value::Null);
+    if version.as_u64() != Some(VERSION) {
+        return Err(format!("version {version}, expected {VERSION}"));
+    }
+    serde_json::from_value(described.clone()).map_err(|error| error.to_string())
 }
 
 /// Adds the groups of a segment to the dataset, with the attributes that all segments share.
@@ -478,7 +507,7 @@ fn combine(
             to: data_type.clone(),
             missing: becomes_nan.then(|| Sentinels::of(source, hierarchy.format)),
         });
-        let path = source.map(|_| join(&segment.group, path));
+        let path = sources.get(*n).filter(|_| source.is_some()).map(|(group, _)| join(group, path));
         parts.push(Part { offset, start: segment.start, length: segment.length, path, cast });
         offset = offset.checked_add(segment.length).ok_or("is too long")?;
     }

@@ -1,16 +1,16 @@
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use virtualize_map::{Diagnostic, Report, Severity, SourceAttribute};
 use virtualize_remedy::Code;
 use virtualize_store::{Object, Stats, StoreError};
-use virtualize_zarr::{Array, ChunkEntry, Codec, Hierarchy, SourceId, ZarrFormat};
+use virtualize_zarr::{Array, ChunkEntry, Codec, Hierarchy, NodePath, SourceId, ZarrFormat};
 
 use crate::error::Error;
 use crate::relocate::{self, Relocation};
-use crate::segments::{Combined, CombinedArray};
+use crate::segments::{Combined, CombinedArray, Segments};
 
 /// Number of bytes from which an inlined array is compressed.
 const COMPRESSED_FROM: usize = 1 << 12;
@@ -103,9 +103,19 @@ impl VirtualStore {
         self.combined.as_ref().map_or(&self.hierarchy, |combined| &combined.hierarchy)
     }
 
-    /// Returns how groups form one dataset, if they do.
-    pub fn segments(&self) -> Option<&crate::segments::Segments> {
-        self.combined.as_ref().map(|combined| &combined.segments)
+    /// Returns how groups form datasets, by path of the group that contains them.
+    pub fn segments(&self) -> Option<&BTreeMap<NodePath, Segments>> {
+        self.combined.as_ref().map(|combined| &combined.datasets)
+    }
+
+    /// Returns the paths of the groups that are segments.
+    pub fn segment_groups(&self) -> BTreeSet<NodePath> {
+        self.combined.as_ref().map(|combined| combined.groups()).unwrap_or_default()
+    }
+
+    /// Returns the segments of an array that consists of them, and the path of the group that contains them.
+    pub fn segments_of(&self, path: &str) -> Option<(&str, &Segments)> {
+        self.combined.as_ref()?.dataset_of(path)
     }
 
     /// Returns whether an array consists of segments.

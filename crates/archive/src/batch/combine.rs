@@ -18,7 +18,7 @@ use virtualize_remedy::alternatives;
 use crate::{
     Error, Event, Item, Journal, Layout, Member, Result,
     compat::{Difference, Signature, differences, form_segments},
-    error::{CombineError, Note},
+    error::{CombineError, Note, Problem},
     event::Events,
     file::{FileChunks, Head, Members},
     join::{self, ChunkPlaces, Combined, Extended, JoinedChunks, combine},
@@ -192,8 +192,11 @@ impl Combination {
                 group.attributes.extend(described);
             }
         }
-        virtualize::segments::check(&hierarchy)
-            .map_err(|reason| CombineError::of("segments", crate::error::Problem::new(reason)))?;
+        virtualize::segments::check(&hierarchy).map_err(|reason| {
+            let remedy =
+                Remedy::set(OptionName::OnMismatch, "split", "write the groups as datasets of their own");
+            CombineError::of("segments", Problem::new(reason).with(remedy))
+        })?;
         notes.extend(unknown_arrays(&self.layout, &hierarchy));
         let setup = ReaderSetup::of(&hierarchy);
         let notes = notes.iter().map(|note| format!("{}: {}", note.subject, note.text));

@@ -207,7 +207,7 @@ impl Writing<'_> {
         self.summary.notes.push(format!("{} chunks committed, snapshot {}", done.chunks, done.snapshot));
         self.summary.notes.extend(note);
         self.summary.snapshot = Some(done.snapshot);
-        self.summary.python = Some(done.python);
+        self.summary.python = Some(self.python()?.unwrap_or(done.python));
         Ok(())
     }
 }

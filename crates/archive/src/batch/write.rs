@@ -102,15 +102,22 @@ impl<'a> Writing<'a> {
         Ok(())
     }
 
-    /// Returns the code that opens the output: the group that was recorded when it was written.
-    fn python(&self) -> Result<Option<String>> {
+    /// Returns the code that opens the output: the group that was recorded when it was written, or the dataset of segments.
+    /// `None` for a repository without one.
+    pub(super) fn python(&self) -> Result<Option<String>> {
         let Batch { target, output, .. } = self.batch;
         let group = self.journal().fact(&group_fact(output))?;
         let group = group.or_else(|| self.summary.eras.first().cloned()).unwrap_or_default();
         if group == SEGMENTS {
-            return Ok(Some(format!(
-                "import xarray as xr\nds = xr.open_dataset({output:?}, engine=\"virtualize\")"
-            )));
+            let mut arguments = String::new();
+            if let Target::Icechunk(options) = target {
+                let given = [("branch", options.branch.as_str(), "main"), ("group", &options.group, "")];
+                for (name, value, _) in given.into_iter().filter(|(_, value, default)| value != default) {
+                    arguments += &format!(", {name}={value:?}");
+                }
+            }
+            let code = format!("ds = xr.open_dataset({output:?}, engine=\"virtualize\"{arguments})");
+            return Ok(Some(format!("import xarray as xr\n{code}")));
         }
         let group = if group.is_empty() { String::new() } else { format!(", group={group:?}") };
         let Target::References(format) = target else { return Ok(None) };

@@ -41,12 +41,15 @@ pub(super) fn write(
     let mut details = Details { columns, out };
     details.data_type(store, path, array)?;
     let format = store.hierarchy.format;
-    let is_along =
-        |segments: &&Segments| array.dimension_names.iter().flatten().any(|name| *name == segments.dimension);
-    if let Some(segments) = store.segments().filter(|_| store.is_combined(path)).filter(is_along) {
+    let is_along = |(_, segments): &(&str, &Segments)| {
+        array.dimension_names.iter().flatten().any(|name| *name == segments.dimension)
+    };
+    if let Some((parent, segments)) = store.segments_of(path).filter(is_along) {
+        let inner = path.strip_prefix(parent).unwrap_or(path).trim_start_matches('/');
         let own = segments.segments.iter().map(|Segment { group, start, length }| {
             let end = start.saturating_add(*length).saturating_sub(1);
-            let is_there = store.hierarchy.array(&join(group, path)).is_some();
+            let group = join(parent, group);
+            let is_there = store.hierarchy.array(&join(&group, inner)).is_some();
             let missing = if is_there { "" } else { ": missing values" };
             format!("{group}, elements {start} to {end} along {}{missing}", segments.dimension)
         });

@@ -9,7 +9,7 @@ use virtualize::{
     Diagnostic, Notation, OptionName, Severity, VirtualStore,
     describe::zarr_version,
     segments::{Segment, Segments},
-    zarr::readers::ReaderSetup,
+    zarr::{node::join, readers::ReaderSetup},
 };
 
 use super::{facts::Facts, tree::Tree};
@@ -79,8 +79,8 @@ fn summary(store: &VirtualStore, style: Style, out: &mut impl Write) -> io::Resu
     let facts = Facts::of_group(&store.hierarchy.root);
     line("Content", &content(store, &facts))?;
     line("Data", &data(&facts))?;
-    if let Some(segments) = store.segments() {
-        line("Segments", &shown_segments(segments))?;
+    for (group, segments) in store.segments().into_iter().flatten() {
+        line("Segments", &shown_segments(group, segments))?;
     }
     if let Some(crs) = crs(store) {
         line("CRS", &crs)?;
@@ -98,12 +98,12 @@ fn summary(store: &VirtualStore, style: Style, out: &mut impl Write) -> io::Resu
 const MAX_SEGMENTS: usize = 5;
 
 /// Returns the ranges of the segments along their dimension, with their groups.
-fn shown_segments(segments: &Segments) -> String {
+fn shown_segments(parent: &str, segments: &Segments) -> String {
     let mut offset = 0_u64;
     let ranges = segments.segments.iter().map(|Segment { group, length, .. }| {
         let first = offset;
         offset = offset.saturating_add(*length);
-        format!("{first} to {} in {}", offset.saturating_sub(1), printable(group))
+        format!("{first} to {} in {}", offset.saturating_sub(1), printable(&join(parent, group)))
     });
     let mut ranges: Vec<String> = ranges.collect();
     let count = ranges.len();

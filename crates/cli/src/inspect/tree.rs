@@ -137,8 +137,8 @@ impl<'a, W: Write> Tree<'a, W> {
     /// Returns the facts about an array, each at most `room` wide.
     fn array_parts(&self, path: &str, array: &Array, facts: &Facts, room: usize) -> Vec<String> {
         let mut parts = Vec::new();
-        match self.store.segments().filter(|_| self.store.is_combined(path)) {
-            Some(segments) => {
+        match self.store.segments_of(path) {
+            Some((_, segments)) => {
                 let is_along = array.dimension_names.iter().flatten().any(|name| *name == segments.dimension);
                 let count = counted(segments.segments.len() as u64, "segment");
                 parts.push(if is_along { count } else { "the same in all segments".to_owned() });
