@@ -1,8 +1,4 @@
-use std::{
-    env,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{env, sync::Arc, time::Duration};
 
 use object_store::{
     BackoffConfig, ClientConfigKey, ClientOptions, HeaderValue, ObjectStore, RetryConfig,
@@ -113,7 +109,7 @@ pub(crate) fn web_client(url: &Url, name: &str, options: &StoreOptions) -> Resul
         let sas = access.sas_tokens.as_ref().filter(|_| !access.anonymous);
         let sas = sas.map(|template| {
             let client = issuer_client(&session::sas_endpoint(template, "account", "container")?, options)?;
-            Ok(Signatures { template: template.clone(), client, issued: Mutex::default() })
+            Ok(Signatures { template: template.clone(), client })
         });
         Ok(HttpClient::new(WebClient {
             client: observed(client),

@@ -49,6 +49,8 @@ pub(crate) struct Sessions {
     origins: Mutex<HashMap<String, Session>>,
     /// Held during a login, so that many requests log in once.
     login: tokio::sync::Mutex<()>,
+    /// Shared access signatures of Azure by the URL that issues them.
+    signatures: Mutex<HashMap<String, Arc<Renewed<SasEndpoint>>>>,
 }
 
 /// The state of an origin.
@@ -156,17 +158,15 @@ pub(crate) struct Signatures {
     pub(crate) template: String,
     /// Client for the endpoint.
     pub(crate) client: HttpClient,
-    /// Signatures by the URL that issues them.
-    pub(crate) issued: Mutex<HashMap<String, Arc<Renewed<SasEndpoint>>>>,
 }
 
 impl Signatures {
     /// Returns the signatures for the container of a URL such as `https://account.blob.core.windows.net/container/…`.
-    fn of(&self, url: &Url) -> Result<Arc<Renewed<SasEndpoint>>, StoreError> {
+    fn of(&self, url: &Url, sessions: &Sessions) -> Result<Arc<Renewed<SasEndpoint>>, StoreError> {
         let account = url.host_str().and_then(|host| host.split('.').next()).unwrap_or_default();
         let container = url.path_segments().and_then(|mut segments| segments.next()).unwrap_or_default();
         let endpoint = sas_endpoint(&self.template, account, container)?;
-        let mut issued = self.issued.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut issued = sessions.signatures.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || Arc::new(Renewed::new(SasEndpoint::new(self.client.clone(), endpoint.clone())));
         Ok(Arc::clone(issued.entry(endpoint.to_string()).or_insert_with(new)))
     }
@@ -217,7 +217,8 @@ impl WebClient {
                 headers.insert(header::AUTHORIZATION, bearer(&token).map_err(ours)?);
             }
             if is_ours && let Some(signatures) = &self.sas {
-                let signature = signatures.of(&url).map_err(ours)?.get().await.map_err(ours)?;
+                let signature =
+                    signatures.of(&url, &self.sessions).map_err(ours)?.get().await.map_err(ours)?;
                 if let AzureCredential::SASToken(query) = &*signature {
                     sent_to.query_pairs_mut().extend_pairs(query);
                 }

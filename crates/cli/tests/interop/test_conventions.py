@@ -355,3 +355,21 @@ def test_grids_of_hdf_eos(tmp_path, name):
     np.testing.assert_allclose(attributes["spatial:transform"], list(expected)[:6], rtol=1e-9, atol=1e-6)
     system = mapping.get("crs_wkt") or mapping.get("spatial_ref")
     assert (attributes.get("proj:wkt2") or attributes.get("proj:code")) == system
+
+
+def test_appended_images(tmp_path):
+    """A repository that grows has the position of the whole."""
+    import icechunk
+    paths, repository = [], tmp_path / "mosaic.icechunk"
+    for k in range(3):
+        paths.append(tmp_path / f"{k}.tif")
+        with rasterio.open(paths[-1], "w", driver="GTiff", height=64, width=64, count=1, dtype="uint8", crs="EPSG:32633", tiled=True, blockxsize=32,
+                           blockysize=32, transform=from_origin(5e5 + 640 * k, 4e6, 10, 10)) as out:
+            out.write(np.full((1, 64, 64), k, "u1"))
+    for count, more in ((2, []), (3, ["--append"])):
+        run = virtualize("batch", *paths[:count], "--concat-dim", "x", "-f", "icechunk", "-o", repository, *more)
+        assert run.status == 0, run.stderr
+        session = icechunk.Repository.open(icechunk.local_filesystem_storage(str(repository))).readonly_session("main")
+        group = zarr.open_group(session.store, mode="r")
+        for attributes in (group.attrs, group["band_data"].attrs):
+            assert attributes["spatial:shape"] == [64, 64 * count] and attributes["spatial:transform"] == [10.0, 0.0, 5e5, 0.0, -10.0, 4e6]

@@ -265,8 +265,10 @@ def test_a_token_of_a_prefix_goes_nowhere_else(world, tmp_path):
 def test_the_service_has_several_identities(world, tmp_path):
     (tmp_path / "token").write_text(providers.TOKEN)
     stores = s3_stores(world) | {"s3://public/": {"anonymous": True, "endpoint": world.s3.url},
-                                 f"{world.data.url}/direct/": {"bearer_token_file": str(tmp_path / "token")}}
-    urls = [f"s3://public/{FILE}", f"s3://protected/{FILE}", f"{world.data.url}/direct/{FILE}"]
+                                 f"{world.data.url}/direct/": {"bearer_token_file": str(tmp_path / "token")},
+                                 f"{world.blobs.url}/container/": {"sas_tokens": f"{world.sas.url}/api/sas/v1/token/account/{{container}}"}}
+    urls = [f"s3://public/{FILE}", f"s3://protected/{FILE}", f"{world.data.url}/direct/{FILE}", f"{world.blobs.url}/container/{FILE}",
+            f"{world.blobs.url}/container/{FILE}~1"]
     path = config(tmp_path, stores, allow=[*urls, f"{world.data.url}/signed/"])
     with started(arguments=["--config", path], environment=environment(tmp_path, EARTHDATA_TOKEN=providers.TOKEN)) as service:
         ask = lambda url: urllib.request.urlopen(f"{service}/v1/references?url={urllib.parse.quote(url)}", timeout=60)
@@ -275,6 +277,7 @@ def test_the_service_has_several_identities(world, tmp_path):
                 text = answer.read().decode()
             assert url in text
             world.check_secrets(text, str(answer.headers))
+        assert len(world.signatures) == world.issued == 1
         # It follows no redirects.
         with pytest.raises(urllib.error.HTTPError) as caught:
             ask(f"{world.data.url}/signed/{FILE}")
