@@ -265,3 +265,53 @@ fn describe_arrays(group: &mut Group) {
         Convention::Spatial.declare(&mut array.attributes);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// WKT 1 and WKT 2 end with the identifier of the whole system; identifiers of its members have further brackets.
+    #[test]
+    fn identifiers_of_members_are_not_those_of_systems() {
+        let code = |code: &str| Some(Crs::Code(code.to_owned()));
+        let wkt = |wkt: &str| Some(Crs::Wkt2(wkt.to_owned()));
+        let geographic = r#"GEOGCRS["x",DATUM["y",ELLIPSOID["z",1,2]],CS[ellipsoidal,2],ANGLEUNIT["degree",0.0174,ID["EPSG",9122]]]"#;
+        let bound = r#"BOUNDCRS[SOURCECRS[GEOGCRS["x"]],TARGETCRS[GEOGCRS["y"]],ID["EPSG",1]]"#;
+        for (text, expected) in [
+            (r#"GEOGCS["x",DATUM["y"],AUTHORITY["EPSG","4326"]]"#, code("EPSG:4326")),
+            ("PROJCRS[\"x\",\n  ID[\"EPSG\", 32633]\n]", code("EPSG:32633")),
+            (r#"PROJCRS["x",ID["ESRI",102003]]"#, wkt(r#"PROJCRS["x",ID["ESRI",102003]]"#)),
+            (geographic, wkt(geographic)),
+            (bound, wkt(bound)),
+            (r#"PROJCS["x",UNIT["metre",1]]"#, None),
+            (r#"PROJCS["x",UNIT["metre",1,AUTHORITY["EPSG","9001"]]]"#, None),
+            (r#"LOCAL_CS["x"]"#, None),
+        ] {
+            assert_eq!(Crs::of_wkt(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn withdrawn_conventions_leave_no_trace() {
+        let mut attributes = Map::new();
+        attributes.insert("spatial:own".into(), json!(1));
+        let others = attributes.clone();
+        Convention::Spatial.withdraw(&mut attributes);
+        assert_eq!(attributes, others, "nothing was declared");
+        let grid = Grid {
+            dimensions: ["y", "x"].map(str::to_owned),
+            shape: [2, 3],
+            transform: [1.0, 0.0, 0.0, 0.0, -1.0, 2.0],
+        };
+        grid.describe(&mut attributes);
+        grid.describe(&mut attributes);
+        Crs::Code("EPSG:32633".into()).describe_array(&mut attributes);
+        assert_eq!(attributes["zarr_conventions"].as_array().unwrap().len(), 2);
+        assert_eq!(attributes["spatial:bbox"], json!([0.0, 0.0, 3.0, 2.0]));
+        assert_eq!(Crs::of(&attributes), Some(Crs::Code("EPSG:32633".into())));
+        Convention::Spatial.withdraw(&mut attributes);
+        assert!(!attributes.keys().any(|name| name.starts_with("spatial:")));
+        Convention::Proj.withdraw(&mut attributes);
+        assert_eq!(attributes.keys().collect::<Vec<_>>(), ["_CRS"]);
+    }
+}
