@@ -507,3 +507,35 @@ fn invalid(reason: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> HttpE
     let reason: Box<dyn std::error::Error + Send + Sync> = reason.into();
     HttpError::new(HttpErrorKind::Unknown, std::io::Error::other(reason))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        Url::parse(text).unwrap()
+    }
+
+    #[test]
+    fn hosts_of_nasa_are_recognized_by_whole_names() {
+        for host in
+            ["urs.earthdata.nasa.gov", "data.lpdaac.earthdatacloud.nasa.gov", "datapool.asf.alaska.edu"]
+        {
+            assert!(domain(&url(&format!("https://{host}/a"))).is_some(), "{host}");
+        }
+        for host in ["notnasa.gov", "nasa.gov.example.org", "nasa.gov@example.org", "example.org/nasa.gov"] {
+            assert!(domain(&url(&format!("https://{host}/a"))).is_none(), "{host}");
+        }
+        assert!(is_private(&url("https://host/")) && is_private(&url("http://127.0.0.1:80/")));
+        assert!(!is_private(&url("http://host/")) && !is_private(&url("http://127.0.0.1.example.org/")));
+    }
+
+    #[test]
+    fn endpoints_of_signatures_have_the_account_and_container() {
+        let template = "https://host/token/{account}/{container}";
+        let found = sas_endpoint(template, "account", "container").unwrap();
+        assert_eq!(found.as_str(), "https://host/token/account/container");
+        assert!(sas_endpoint("http://host/token", "", "").is_err(), "a token would be sent in the clear");
+        assert!(sas_endpoint("token", "", "").is_err());
+    }
+}
