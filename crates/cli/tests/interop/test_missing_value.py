@@ -113,7 +113,7 @@ def test_an_image_declares_its_nodata_beside_its_other_conventions(tmp_path, fmt
     references = clients.virtualize(image, "--format", fmt, "--option", "missing-value-convention=true", "--strict").references
     attributes = attributes_of(references, "band_data", fmt)
     assert attributes["missing_value"] == -9
-    assert [entry["name"] for entry in attributes["zarr_conventions"]] == ["missing_value"]
+    assert [entry["name"] for entry in attributes["zarr_conventions"]] == ["proj", "spatial", "missing_value"]
 
 
 def test_fill_value_attributes_are_valid():
