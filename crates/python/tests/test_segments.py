@@ -49,7 +49,9 @@ class Archive:
     def write(self) -> list[Path]:
         files = []
         start = 0
-        for k in range(self.rng.randint(2, 8)):
+        # Few archives are long.
+        count = self.rng.randint(2, 8) if self.rng.random() < 0.97 else self.rng.randint(20, 200)
+        for k in range(count):
             length = self.fixed_length or self.rng.randint(1, 5)
             files.append(self.folder / f"{k:03}.nc")
             with netCDF4.Dataset(files[-1], "w") as file:

@@ -349,17 +349,22 @@ fn refused(error: CombineError, refused: &Refused<'_>, journal: &Journal) -> Err
     let of_file = |url: &str| refused.known.signatures.get(&journal.storage_of(url).ok()?);
     let firsts: Vec<&str> = eras.iter().map(|(_, url)| url.as_str()).collect();
     let first = firsts.first().copied().unwrap_or_default();
-    // Files that are only stored differently are no reason.
-    let is_reason = |url: &&str| {
-        let pair = of_file(first).zip(of_file(url));
-        pair.is_none_or(|(one, other)| form_segments(&[one, other]).is_none())
+    // Why files cannot be segments of one dataset: an array, or something else.
+    let obstacle = |url: &str| match of_file(first).zip(of_file(url)) {
+        Some((one, other)) => form_segments(&[one, other], refused.layout).err(),
+        None => Some(None),
     };
     let is_combined = refused.options.on_mismatch == OnMismatch::Combine && refused.layout.along.len() == 1;
     let mut others = firsts.iter().copied().skip(1);
-    let second = if is_combined { others.clone().find(is_reason) } else { None };
+    let second = others.clone().find(|url| is_combined && obstacle(url).is_some());
     let second = second.or_else(|| others.next()).unwrap_or_default();
     let differences = of_file(first).zip(of_file(second)).map(|(left, right)| differences(left, right));
     let mut differences = differences.unwrap_or_default();
+    if let Some(Some(path)) = obstacle(second).filter(|_| is_combined)
+        && differences.iter().any(|one| one.path == path)
+    {
+        differences.retain(|one| one.path == path);
+    }
     if is_combined && differences.iter().any(|one| !one.is_of_storage()) {
         differences.retain(|one| !one.is_of_storage());
     }
@@ -370,7 +375,7 @@ fn refused(error: CombineError, refused: &Refused<'_>, journal: &Journal) -> Err
         more => texts.push(format!("and {more} more differences")),
     }
     let count: u64 = eras.iter().map(|(files, _)| files).sum();
-    let others = eras.iter().skip(1).filter(|(_, url)| !is_combined || is_reason(&url.as_str()));
+    let others = eras.iter().skip(1).filter(|(_, url)| !is_combined || obstacle(url).is_some());
     let others: u64 = others.map(|(files, _)| files).sum();
     let (folder, name) = second.rsplit_once('/').unwrap_or_default();
     let second = if first.rsplit_once('/').is_some_and(|(other, _)| other == folder) { name } else { second };

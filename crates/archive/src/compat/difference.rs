@@ -53,7 +53,7 @@ impl Difference {
 }
 
 impl Difference {
-    /// Returns whether files with this difference can be segments of one dataset.
+    /// Returns whether files with this difference alone can be segments of one dataset.
     pub(crate) fn is_of_storage(&self) -> bool {
         const STORAGE: [&str; 8] = [
             "array",

@@ -8,6 +8,8 @@ use virtualize::{
     zarr::{DataType, NodePath, cf::missing::MISSING},
 };
 
+use crate::Layout;
+
 use super::{
     difference::numbers_agree,
     signature::{ArraySignature, GROUP_TRANSFORM, Signature, TRANSFORM},
@@ -17,9 +19,12 @@ use super::{
 pub(crate) type Conversions = BTreeMap<NodePath, DataType>;
 
 /// Returns how files of several signatures can be segments of one dataset: their arrays have the same dimensions, sizes and
-/// meaning, and types that one type holds exactly. `None` if they cannot.
-pub(crate) fn form_segments(all: &[&Signature]) -> Option<Conversions> {
-    let (first, others) = all.split_first()?;
+/// meaning, and types that one type holds exactly.
+///
+/// # Errors
+/// They cannot: the path of an array that prevents it, or `None` for groups and overviews.
+pub(crate) fn form_segments(all: &[&Signature], layout: &Layout) -> Result<Conversions, Option<NodePath>> {
+    let (first, others) = all.split_first().ok_or(None)?;
     let groups = |one: &Signature| {
         let mut groups = one.groups.clone();
         groups.values_mut().for_each(|attributes| drop(attributes.remove(GROUP_TRANSFORM)));
@@ -30,19 +35,20 @@ pub(crate) fn form_segments(all: &[&Signature]) -> Option<Conversions> {
         other.levels.is_empty() && groups(first) == groups(other) && first.grids_agree(other)
     };
     if !first.levels.is_empty() || !others.iter().all(agree) {
-        return None;
+        return Err(None);
     }
     let paths: BTreeSet<&NodePath> =
         all.iter().flat_map(|one| one.arrays.keys().chain(one.optional.keys())).collect();
     let mut conversions = Conversions::new();
     for path in paths {
-        conversions.extend(one_array(path, all)?.map(|data_type| (path.clone(), data_type)));
+        let target = one_array(path, all, layout).ok_or_else(|| Some(path.clone()))?;
+        conversions.extend(target.map(|data_type| (path.clone(), data_type)));
     }
-    Some(conversions)
+    Ok(conversions)
 }
 
 /// Returns the type that the elements of an array are converted to, if they are; `None` if the arrays cannot be one.
-fn one_array(path: &NodePath, all: &[&Signature]) -> Option<Option<DataType>> {
+fn one_array(path: &NodePath, all: &[&Signature], layout: &Layout) -> Option<Option<DataType>> {
     let found = all.iter().filter_map(|one| {
         let array = one.arrays.get(path).or_else(|| one.optional.get(path))?;
         Some((*one, array))
@@ -87,7 +93,8 @@ fn one_array(path: &NodePath, all: &[&Signature]) -> Option<Option<DataType>> {
     let types =
         found.iter().map(|(_, array)| number_type(&array.data_type)).collect::<Option<Vec<DataType>>>();
     let Some(types) = types else { return (same_type && same_missing).then_some(None) };
-    let has_sentinel = missing(first).iter().any(|value| !value.is_null());
+    let is_given = Layout::has(&layout.optional, path) && layout.fill(path).is_some();
+    let has_sentinel = is_given || missing(first).iter().any(|value| !value.is_null());
     let is_float = types.iter().all(DataType::is_float);
     if same_type && same_missing && (has_sentinel || is_float) {
         return Some(None);

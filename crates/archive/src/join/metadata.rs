@@ -743,7 +743,9 @@ impl<'a, 'b> Finish<'a, 'b> {
     fn array(&mut self, path: &str, growing: &mut Growing<'_>) -> Result<(Array, ArrayChunks<'a>)> {
         let mut array = growing.first.clone();
         array.attributes = growing.attributes.kept.clone();
-        let lacks_parts = self.missing(path, growing)?;
+        // Another group may lack the array, for which a fill value was given.
+        let is_given = !self.joiner.era.group.is_empty() && self.joiner.layout.fill(path).is_some();
+        let lacks_parts = self.missing(path, growing)? || is_given;
         if !growing.varies() {
             let first = growing.pieces.first().and_then(|n| growing.pieces.get(n));
             let row = first.and_then(|piece| growing.files.block(piece.block)).map_or(0, |block| block.row);

@@ -50,7 +50,8 @@ pub(crate) fn plan(
     let eras = merge(&files, eras, known, layout, options);
     let source = Source { files: &files, url: known.url };
     let is_united = options.on_mismatch == OnMismatch::Combine && layout.along.len() == 1;
-    let united = if is_united && !eras.is_empty() { segments::united(source, &eras, known) } else { None };
+    let united =
+        if is_united && !eras.is_empty() { segments::united(source, &eras, known, layout) } else { None };
     let (eras, era_of) = match united {
         Some(segments::United { files, era_of, conversions }) => {
             plan.conversions = conversions;

@@ -30,7 +30,7 @@ pub(super) struct United {
 }
 
 /// Unites all files, if their arrays can be segments of one dataset.
-pub(super) fn united(source: Source<'_>, eras: &[Era], known: &Known<'_>) -> Option<United> {
+pub(super) fn united(source: Source<'_>, eras: &[Era], known: &Known<'_>, layout: &Layout) -> Option<United> {
     let signature = |era: &Era| {
         let kind = source.files.kinds().get(index(source.files.kind_of(*era.first()?)))?;
         known.signatures.get(&kind.storage)
@@ -38,7 +38,7 @@ pub(super) fn united(source: Source<'_>, eras: &[Era], known: &Known<'_>) -> Opt
     let mut conversions = Conversions::new();
     if eras.len() > 1 {
         let signatures: Vec<&Signature> = eras.iter().map(signature).collect::<Option<_>>()?;
-        conversions = form_segments(&signatures)?;
+        conversions = form_segments(&signatures, layout).ok()?;
     }
     let era_of = eras.iter().enumerate().flat_map(|(n, era)| era.iter().map(move |file| (*file, n)));
     let era_of: HashMap<u32, usize> = if eras.len() > 1 { era_of.collect() } else { HashMap::new() };

@@ -3,7 +3,9 @@ does not belong together is refused. More archives: RANDOM_SHARDS=100."""
 import concurrent.futures, contextlib, json, os, pathlib, random, re, shutil, signal, sqlite3, subprocess
 
 import clients
+import numpy as np
 import pytest
+import xarray as xr
 from archives import archive, days, netcdf
 from clients import virtualize
 from slow_s3 import SlowS3
@@ -109,6 +111,39 @@ def test_shards_are_appended(tmp_path):
     journals = shards(second, tmp_path / "shards", 2)
     run(*second, "--append", *(argument for journal in journals for argument in ("--merge", journal)))
     same(out, whole)
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_segments_of_shards_are_those_of_one_run(tmp_path, name):
+    """Files that are stored differently, read in shards, after kills, and appended."""
+    choose, files = random.Random(name), tmp_path / "files"
+    files.mkdir()
+    for k in range(12):
+        data = {"a": (("time", "x"), np.random.default_rng(k).integers(0, 99, (3, 4)).astype("i2" if k % 5 else "i4")), "b": ("time", [k, k, k])}
+        xr.Dataset({key: data[key] for key in (["a", "b"] if k % 4 else ["a"])}, {"time": ("time", range(3 * k, 3 * k + 3))}).to_netcdf(
+            files / f"d{k:02}.nc", engine="h5netcdf", encoding={"a": {"zlib": k % 3 > 0, "chunksizes": (2, 4), "_FillValue": -k % 2}})
+    options = ["--concat-dim", "time", "--option", "copy-limit=0"]
+    # Nothing means "missing" in 64 bits, and no float has all of them.
+    out = tmp_path / "refused.json"
+    refused(f"{files}/*.nc", *options, "-o", out, says=["in d01.nc, b is additional (int64 (time)) (use "], output=out)
+    options += ["--var", "b=optional:-9"]
+    run(f"{files}/*.nc", *options, "-o", tmp_path / f"one-{name}")
+    for folder in ("shards", "killed", "appended"):
+        (tmp_path / folder).mkdir()
+    out = tmp_path / "shards" / name
+    arguments = [f"{files}/*.nc", *options, "-o", out]
+    journals = shards(arguments, tmp_path / "shards", 3)
+    run(*arguments, *(argument for journal in journals for argument in ("--merge", journal)))
+    same(out, tmp_path / f"one-{name}")
+    arguments = [f"{files}/*.nc", *options, "-o", tmp_path / "killed" / name]
+    for _ in range(4):
+        killed(arguments, choose)
+    run(*arguments)
+    same(tmp_path / "killed" / name, tmp_path / f"one-{name}")
+    out = tmp_path / "appended" / name
+    run(*sorted(files.glob("*.nc"))[:7], *options, "-o", out)
+    run(f"{files}/*.nc", *options, "-o", out, "--append")
+    same(out, tmp_path / f"one-{name}")
 
 
 def test_only_shards_with_new_files_are_needed(tmp_path):
