@@ -107,7 +107,7 @@ function spellAttribute(value) {
   box.addEventListener("toggle", () => {
     const whole = show(value, 2);
     const cut = whole.length > LONGEST;
-    box.append(h("pre", { class: "wrapped" }, cut ? `${whole.slice(0, LONGEST)}…` : whole),
+    box.append(h("pre", { class: "wrapped", tabindex: "0" }, cut ? `${whole.slice(0, LONGEST)}…` : whole),
       cut ? h("p", { class: "mute" }, `The first ${count(LONGEST)} of ${count(whole.length)} characters. `, copyButton("Copy all", () => whole)) : "");
   }, { once: true });
   return box;
