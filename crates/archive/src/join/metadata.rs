@@ -30,7 +30,7 @@ use crate::{
         signature::{ArrayParts, ChunkLayout, Misfit, Storage},
     },
     error::{CombineError, Note, Problem, var},
-    file::{Head, HeadNode, ParsedNode},
+    file::{BANDS, Head, HeadNode, ParsedNode},
     plan::{Block, PlanOptions, PlannedEra, Selection},
     values::index,
     values::{
@@ -65,6 +65,8 @@ pub(super) struct Joiner<'a> {
     /// Dimensions of the main image, by those of levels and masks.
     main_dimensions: BTreeMap<String, String>,
     kinds: Kinds,
+    /// Whether a catalogue declares the packing of bands.
+    has_declared_bands: bool,
     /// For each node of the last file, its index in `nodes`, and that of its document there.
     last: Vec<(usize, usize)>,
 }
@@ -106,6 +108,7 @@ impl<'a> Joiner<'a> {
             dropped: BTreeMap::new(),
             main_dimensions: BTreeMap::new(),
             kinds: Kinds::default(),
+            has_declared_bands: false,
             last: Vec::new(),
         }
     }
@@ -125,6 +128,7 @@ impl<'a> Joiner<'a> {
             )));
         }
         self.give(&block.at, head).map_err(error)?;
+        self.has_declared_bands |= head.item.properties.contains_key(BANDS);
         let contributions = self.look_up(head);
         let kind = self.kinds.kind(&contributions, head, self.layout);
         for (path, bounds) in &kind.followers {
@@ -841,8 +845,9 @@ impl<'a, 'b> Finish<'a, 'b> {
             array.attributes.insert(format!("{attribute}_variable"), name.as_str().into());
             names.push(name);
         }
-        let text =
-            format!("packing differs between files: stored in {} along {dimension}", names.join(" and "));
+        let declared = if self.joiner.has_declared_bands { " (raster:bands of the catalogue)" } else { "" };
+        let names = names.join(" and ");
+        let text = format!("packing differs between files{declared}: stored in {names} along {dimension}");
         self.joiner.notes.insert(Note::new(path, text));
         Ok(variables)
     }
