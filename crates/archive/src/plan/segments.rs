@@ -1,14 +1,14 @@
 //! Divides files into segments of one dataset: groups of files whose chunks form one grid, in the order of the files.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use smallvec::smallvec;
-use virtualize::segments::Segment;
+use virtualize::{segments::Segment, zarr::NodePath};
 
 use super::{Block, Era, Known, Source, grid::number};
 use crate::{
     Layout,
-    compat::{Conversions, DimRole, Signature, form_segments},
+    compat::{Conversions, DimRole, Signature, form_segments, signature::Stored},
     values::index,
 };
 
@@ -19,6 +19,9 @@ pub(super) struct Run {
     /// Number of elements of each file along the dimension.
     pub(super) sizes: Vec<u64>,
     total: u64,
+    /// For each array whose chunks cannot be divided: whether the values of all files were read, and whether all files but
+    /// the last end with a chunk.
+    arrays: BTreeMap<NodePath, (bool, bool)>,
 }
 
 /// Files that become one dataset.
@@ -58,27 +61,29 @@ pub(super) fn divide(
     layout: &Layout,
 ) -> (Vec<Run>, Vec<Segment>) {
     let kinds = source.files.kinds().iter();
-    let lengths: Vec<Vec<u64>> = kinds
+    let strict: Vec<BTreeMap<&str, Strict>> = kinds
         .map(|kind| {
-            known.signatures.get(&kind.storage).map(|one| chunk_lengths(one, layout)).unwrap_or_default()
+            known.signatures.get(&kind.storage).map(|one| strict_arrays(one, layout)).unwrap_or_default()
         })
         .collect();
+    let none = BTreeMap::new();
     let mut runs: Vec<Run> = Vec::new();
     let mut last: HashMap<usize, usize> = HashMap::new();
     let mut segments: Vec<(usize, u64, u64)> = Vec::new();
     for (block, size) in blocks.into_iter().zip(sizes) {
         let file = number(&block);
         let era = era_of.get(&file).copied().unwrap_or(0);
-        let lengths = lengths.get(index(source.files.kind_of(file))).map(Vec::as_slice).unwrap_or_default();
-        let fits = |run: &Run| lengths.iter().all(|length| run.total.is_multiple_of((*length).max(1)));
-        let n = match last.get(&era).copied().filter(|n| runs.get(*n).is_some_and(fits)) {
-            Some(n) => n,
-            None => {
-                runs.push(Run::default());
-                last.insert(era, runs.len() - 1);
-                runs.len() - 1
-            }
-        };
+        let arrays = strict.get(index(source.files.kind_of(file))).unwrap_or(&none);
+        let n =
+            match last.get(&era).copied().filter(|n| runs.get_mut(*n).is_some_and(|run| run.takes(arrays))) {
+                Some(n) => n,
+                None => {
+                    let arrays = arrays.iter().map(|(path, one)| ((*path).to_owned(), (one.is_read, true)));
+                    runs.push(Run { arrays: arrays.collect(), ..Run::default() });
+                    last.insert(era, runs.len() - 1);
+                    runs.len() - 1
+                }
+            };
         let Some(run) = runs.get_mut(n) else { continue };
         match segments.last_mut().filter(|(run, ..)| *run == n) {
             Some((_, _, length)) => *length += size,
@@ -94,19 +99,47 @@ pub(super) fn divide(
     (runs, segments.collect())
 }
 
-/// Returns the lengths of chunks, along the dimension, within which no file but the last of a group may end.
-fn chunk_lengths(signature: &Signature, layout: &Layout) -> Vec<u64> {
-    let mut lengths = Vec::new();
-    for stored in signature.stored.values() {
-        let Some(DimRole::Axis(axis)) = stored.roles.first().copied() else { continue };
-        let Some(chunks) = &stored.chunks else { continue };
-        let is_run = stored.is_plain && chunks.iter().take(axis).all(|chunk| *chunk == Some(1));
-        if stored.is_read || is_run || layout.rectilinear {
-            continue;
+/// An array whose chunks cannot be divided.
+struct Strict {
+    /// Length of its chunks along the dimension; `None` if one chunk has all elements of a file.
+    chunk: Option<u64>,
+    /// Whether its values were read, so that they can be copied if those of all files were.
+    is_read: bool,
+}
+
+impl Run {
+    /// Returns whether a further file with these arrays leaves all arrays in one grid, and notes it if so.
+    fn takes(&mut self, arrays: &BTreeMap<&str, Strict>) -> bool {
+        let mut after = Vec::with_capacity(arrays.len());
+        for (path, Strict { chunk, is_read }) in arrays {
+            let (all_read, is_aligned) = self.arrays.get(*path).copied().unwrap_or((true, true));
+            let fits = chunk.is_some_and(|chunk| self.total.is_multiple_of(chunk.max(1)));
+            let (all_read, is_aligned) = (all_read && *is_read, is_aligned && fits);
+            if !all_read && !is_aligned {
+                return false;
+            }
+            after.push((*path, (all_read, is_aligned)));
         }
-        lengths.extend(chunks.get(axis).copied().flatten());
+        for (path, state) in after {
+            match self.arrays.get_mut(path) {
+                Some(slot) => *slot = state,
+                None => drop(self.arrays.insert(path.to_owned(), state)),
+            }
+        }
+        true
     }
-    lengths.sort_unstable();
-    lengths.dedup();
-    lengths
+}
+
+/// Returns the arrays of which only the last file of a group may end within a chunk, unless their values are copied.
+fn strict_arrays<'a>(signature: &'a Signature, layout: &Layout) -> BTreeMap<&'a str, Strict> {
+    let one = |(path, stored): (&'a NodePath, &Stored)| {
+        let Some(DimRole::Axis(axis)) = stored.roles.first().copied() else { return None };
+        let chunks = stored.chunks.as_ref()?;
+        let is_run = stored.is_plain && chunks.iter().take(axis).all(|chunk| *chunk == Some(1));
+        if is_run || layout.rectilinear {
+            return None;
+        }
+        Some((path.as_str(), Strict { chunk: chunks.get(axis).copied().flatten(), is_read: stored.is_read }))
+    };
+    signature.stored.iter().filter_map(one).collect()
 }
