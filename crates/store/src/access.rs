@@ -1,4 +1,4 @@
-//! How files are accessed: as whom, and through which service. Each prefix of URLs may have settings of its own.
+//! Access to files: the identity of requests, and the service they go to. A prefix of URLs can have its own settings.
 
 use std::{
     env, fmt,

@@ -191,14 +191,27 @@ fn lifetime(expiry: Option<&str>, now: SystemTime) -> Duration {
 #[derive(Debug)]
 pub(crate) struct S3Endpoint(Endpoint);
 
-/// Its response.
+/// Keys as such endpoints spell them, or as the AWS CLI does.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct S3Response {
+struct Keys {
+    #[serde(alias = "AccessKeyId")]
     access_key_id: String,
+    #[serde(alias = "SecretAccessKey")]
     secret_access_key: String,
+    #[serde(alias = "SessionToken")]
     session_token: Option<String>,
+    #[serde(alias = "Expiration")]
     expiration: Option<String>,
+}
+
+impl Keys {
+    fn issued(self, lifetime: Duration) -> Issued<AwsCredential> {
+        let Self { access_key_id, secret_access_key, session_token, .. } = self;
+        let credential =
+            AwsCredential { key_id: access_key_id, secret_key: secret_access_key, token: session_token };
+        Issued { credential, lifetime }
+    }
 }
 
 impl S3Endpoint {
@@ -212,14 +225,9 @@ impl Provider for S3Endpoint {
 
     fn issue(&self) -> BoxFuture<'_, Result<Issued<AwsCredential>, StoreError>> {
         Box::pin(async {
-            let (response, now) = self.0.get::<S3Response>().await?;
-            let lifetime = lifetime(response.expiration.as_deref(), now);
-            let credential = AwsCredential {
-                key_id: response.access_key_id,
-                secret_key: response.secret_access_key,
-                token: response.session_token,
-            };
-            Ok(Issued { credential, lifetime })
+            let (keys, now) = self.0.get::<Keys>().await?;
+            let lifetime = lifetime(keys.expiration.as_deref(), now);
+            Ok(keys.issued(lifetime))
         })
     }
 }
@@ -264,19 +272,9 @@ impl Provider for SasEndpoint {
 #[derive(Debug)]
 pub(crate) struct Profile(pub(crate) String);
 
-/// What the AWS CLI prints.
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct ProcessOutput {
-    access_key_id: String,
-    secret_access_key: String,
-    session_token: Option<String>,
-    expiration: Option<String>,
-}
-
 impl Profile {
     /// Runs the AWS CLI, and returns what it prints.
-    async fn export(&self) -> Result<ProcessOutput, StoreError> {
+    async fn export(&self) -> Result<Keys, StoreError> {
         let Self(profile) = self;
         let failed = |reason: String| StoreError::Denied {
             name: "s3://".to_owned(),
@@ -316,8 +314,8 @@ impl Profile {
         let timeout = |_| failed("the AWS CLI printed no credentials in 60 s".to_owned());
         let (status, out, err) = tokio::time::timeout(MAX_WAIT, run).await.map_err(timeout)?;
         if !status.is_ok_and(|status| status.success()) {
-            let said = error::one_line(&String::from_utf8_lossy(&err));
-            return Err(failed(format!("the AWS CLI has no credentials: {said}")));
+            let message = error::one_line(&String::from_utf8_lossy(&err));
+            return Err(failed(format!("the AWS CLI has no credentials: {message}")));
         }
         // The text of the error could repeat a part of the credentials.
         let refused = |_| failed("the AWS CLI printed something else than credentials".to_owned());
@@ -330,18 +328,13 @@ impl Provider for Profile {
 
     fn issue(&self) -> BoxFuture<'_, Result<Issued<AwsCredential>, StoreError>> {
         Box::pin(async {
-            let output = self.export().await?;
-            let lifetime = match &output.expiration {
+            let keys = self.export().await?;
+            let lifetime = match &keys.expiration {
                 Some(expiration) => lifetime(Some(expiration), SystemTime::now()),
                 // Keys that do not expire.
                 None => Duration::from_secs(3600),
             };
-            let credential = AwsCredential {
-                key_id: output.access_key_id,
-                secret_key: output.secret_access_key,
-                token: output.session_token,
-            };
-            Ok(Issued { credential, lifetime })
+            Ok(keys.issued(lifetime))
         })
     }
 }

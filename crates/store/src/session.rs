@@ -43,7 +43,7 @@ const EARTHDATA: &str = "https://urs.earthdata.nasa.gov";
 /// Domains whose hosts get the Earthdata token if they request a login.
 const EARTHDATA_DOMAINS: [&str; 2] = ["nasa.gov", "asf.alaska.edu"];
 
-/// What this process has been told by web servers, by origin. Shared by all clients of a pool.
+/// State of the web servers that this process has contacted, by origin. All clients of a pool share it.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     origins: Mutex<HashMap<String, Session>>,

@@ -119,7 +119,7 @@ impl LazyStore {
         let raw = store.clone();
         let mut metadata = in_format(store, false, options).await?;
         metadata.combine_segments();
-        let metadata = Arc::new(strict(metadata, options.strict)?);
+        let metadata = Arc::new(metadata.checked(options.strict)?);
         let parts = tables.map(|tables| Parts {
             raw,
             tables,
@@ -173,7 +173,7 @@ impl LazyStore {
         let all = parts.tables.complete(parts.raw.clone(), false, &parts.location, &parts.reading).await?;
         let mut complete = in_format(all, false, &parts.options).await?;
         complete.combine_segments();
-        let complete = Arc::new(strict(complete, parts.options.strict)?);
+        let complete = Arc::new(complete.checked(parts.options.strict)?);
         parts.kept().complete = Some(Arc::clone(&complete));
         Ok(complete)
     }
@@ -257,15 +257,6 @@ fn bytes_of(chunks: &ChunkManifest) -> usize {
     let references: usize = chunks.references.iter().map(|column| column.len()).sum();
     let inline: usize = chunks.inline.values().map(|bytes| REFERENCE + bytes.len()).sum();
     references.saturating_mul(REFERENCE).saturating_add(inline)
-}
-
-/// Refuses a store with warnings, if that is what the options say.
-fn strict(store: VirtualStore, is_strict: bool) -> Result<VirtualStore, Error> {
-    if is_strict && store.warnings().next().is_some() {
-        let (name, diagnostics) = (store.name().to_owned(), store.report.diagnostics.clone());
-        return Err(Error::Strict { name, diagnostics });
-    }
-    Ok(store)
 }
 
 async fn in_format(store: VirtualStore, strict: bool, options: &Options) -> Result<VirtualStore, Error> {

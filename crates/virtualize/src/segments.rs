@@ -101,7 +101,7 @@ const NUMBERS: [DataType; 10] = [
     DataType::Float64,
 ];
 
-/// Returns the smallest type that holds all numbers of several types exactly, with `nan` a float; `None` if there is none.
+/// Returns the smallest type that holds all numbers of several types exactly, and NaN if `nan`; `None` if no type does.
 ///
 /// ```
 /// use virtualize::{segments::common_type, zarr::DataType};
@@ -282,14 +282,14 @@ impl Combined {
         for path in paths {
             let sources: Vec<(&str, Option<&Array>)> =
                 groups.iter().map(|group| (group.as_str(), hierarchy.array(&join(group, &path)))).collect();
-            let (array, combined) = combine(hierarchy, (segments, &of_segment, &lengths), &path, &sources)
+            let (array, combined) = combine(hierarchy, segments, &of_segment, &lengths, &path, &sources)
                 .map_err(|reason| format!("{path}: {reason}"))?;
             let path = join(base, &path);
             let (parent, name) = node::split(&path);
             let group = self.hierarchy.root.make_group(parent);
             let group = group.ok_or_else(|| format!("{path}: is below an array"))?;
             if group.children.contains_key(name) {
-                return Err(format!("{path}: exists beside the groups"));
+                return Err(format!("{path}: the parent of the groups already has a node of this name"));
             }
             group.children.insert(name.to_owned(), Node::Array(Box::new(array)));
             self.arrays.insert(path, combined);
@@ -414,7 +414,9 @@ fn metadata(array: &Array) -> Array {
 /// Combines the arrays at one path of all groups.
 fn combine(
     hierarchy: &Hierarchy,
-    (segments, of_segment, lengths): (&Segments, &[usize], &[u64]),
+    segments: &Segments,
+    of_segment: &[usize],
+    lengths: &[u64],
     path: &str,
     sources: &[(&str, Option<&Array>)],
 ) -> Result<(Array, CombinedArray), String> {
@@ -538,8 +540,8 @@ fn convert_fill(array: &Array, data_type: &DataType, nan: bool) -> Option<FillVa
     FillValue::from_i128(data_type, own).exact()
 }
 
-/// Returns the value of elements that no group has: one that readers take for missing, or else the fill value of what is no
-/// number; `None` if there is none.
+/// Returns the value of elements that no group has: a missing value of numbers, the fill value of other types. `None` if no
+/// value of the array means that it is missing.
 fn missing_value(array: &Array, format: ZarrFormat) -> Option<Option<FillValue>> {
     if array.data_type.is_float() {
         return Some(FillValue::from_f64(&array.data_type, f64::NAN).value());

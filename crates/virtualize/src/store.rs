@@ -76,6 +76,14 @@ impl VirtualStore {
         }
     }
 
+    /// Refuses the store if it has warnings and `strict` is set.
+    pub(crate) fn checked(self, strict: bool) -> Result<Self, Error> {
+        if strict && self.warnings().next().is_some() {
+            return Err(Error::Strict { name: self.name, diagnostics: self.report.diagnostics });
+        }
+        Ok(self)
+    }
+
     /// Combines groups that are segments of one dataset, see [`crate::segments`]. If the description is damaged or of another
     /// version, adds a warning instead.
     pub(crate) fn combine_segments(&mut self) {

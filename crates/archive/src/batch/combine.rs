@@ -168,8 +168,9 @@ impl Combination {
         let format = groups.first().ok_or(CombineError::Nothing)?.1.hierarchy.format;
         let mut hierarchy = Hierarchy::new(format);
         if let ([_, ..], Some(along)) = (self.plan.segments.as_slice(), self.layout.along.first()) {
-            let (segments, how) = (self.plan.segments.clone(), (&self.layout, &self.options));
-            let described = join::form_dataset(&mut groups, segments, along.name(), how, &mut notes)?;
+            let (segments, along) = (self.plan.segments.clone(), along.name());
+            let (layout, options) = (&self.layout, &self.options);
+            let described = join::form_dataset(&mut groups, segments, along, layout, options, &mut notes)?;
             let text = format!(
                 "files are stored differently and form {} groups: virtualize reads them as one dataset, other readers see the \
                  groups",
@@ -347,23 +348,27 @@ fn refused(error: CombineError, refused: &Refused<'_>, journal: &Journal) -> Err
         return Error::new(ErrorClass::File, Code::Combine, error.to_string(), remedies);
     };
     let of_file = |url: &str| refused.known.signatures.get(&journal.storage_of(url).ok()?);
-    let firsts: Vec<&str> = eras.iter().map(|(_, url)| url.as_str()).collect();
-    let first = firsts.first().copied().unwrap_or_default();
-    // Why files cannot be segments of one dataset: an array, or something else.
-    let obstacle = |url: &str| match of_file(first).zip(of_file(url)) {
+    let first = eras.first().map_or("", |(_, url)| url.as_str());
+    let is_combined = refused.options.on_mismatch == OnMismatch::Combine && refused.layout.along.len() == 1;
+    // The other sets, each with the array that keeps its files from being segments of one dataset, if an array does.
+    let obstacle = |url: &str| match of_file(first).zip(of_file(url)).filter(|_| is_combined) {
         Some((one, other)) => form_segments(&[one, other], refused.layout).err(),
         None => Some(None),
     };
-    let is_combined = refused.options.on_mismatch == OnMismatch::Combine && refused.layout.along.len() == 1;
-    let mut others = firsts.iter().copied().skip(1);
-    let second = others.clone().find(|url| is_combined && obstacle(url).is_some());
-    let second = second.or_else(|| others.next()).unwrap_or_default();
+    let others = eras.iter().skip(1);
+    let others = others.filter_map(|(files, url)| Some((*files, url.as_str(), obstacle(url)?)));
+    let mut others: Vec<(u64, &str, Option<String>)> = others.collect();
+    if others.is_empty() {
+        // Each pair can be combined, but not all together.
+        others.extend(eras.iter().skip(1).map(|(files, url)| (*files, url.as_str(), None)));
+    }
+    let (second, path) = others.first().map_or(("", &None), |(_, url, path)| (*url, path));
     let differences = of_file(first).zip(of_file(second)).map(|(left, right)| differences(left, right));
     let mut differences = differences.unwrap_or_default();
-    if let Some(Some(path)) = obstacle(second).filter(|_| is_combined)
-        && differences.iter().any(|one| one.path == path)
+    if let Some(path) = path
+        && differences.iter().any(|one| one.path == *path)
     {
-        differences.retain(|one| one.path == path);
+        differences.retain(|one| one.path == *path);
     }
     if is_combined && differences.iter().any(|one| !one.is_of_storage()) {
         differences.retain(|one| !one.is_of_storage());
@@ -375,8 +380,7 @@ fn refused(error: CombineError, refused: &Refused<'_>, journal: &Journal) -> Err
         more => texts.push(format!("and {more} more differences")),
     }
     let count: u64 = eras.iter().map(|(files, _)| files).sum();
-    let others = eras.iter().skip(1).filter(|(_, url)| !is_combined || obstacle(url).is_some());
-    let others: u64 = others.map(|(files, _)| files).sum();
+    let others: u64 = others.iter().map(|(files, ..)| files).sum();
     let (folder, name) = second.rsplit_once('/').unwrap_or_default();
     let second = if first.rsplit_once('/').is_some_and(|(other, _)| other == folder) { name } else { second };
     let first = first.strip_prefix("file://").unwrap_or(first);

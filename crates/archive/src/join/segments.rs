@@ -34,7 +34,8 @@ pub(crate) fn form_dataset(
     groups: &mut [(NodePath, Combined<'_>)],
     segments: Vec<Segment>,
     dimension: &str,
-    (layout, options): (&Layout, &PlanOptions),
+    layout: &Layout,
+    options: &PlanOptions,
     notes: &mut Vec<Note>,
 ) -> Result<Segments, Error> {
     unify_packing(groups, dimension)?;
@@ -135,8 +136,8 @@ fn unify_packing(groups: &mut [(NodePath, Combined<'_>)], dimension: &str) -> Re
         let attributes: Vec<(&str, f64)> = attributes
             .filter(|(name, _)| arrays.iter().flatten().any(|array| is_packed(array, name)))
             .collect();
-        for attribute in attributes {
-            add_variables(groups, &path, dimension, attribute)
+        for (attribute, neutral) in attributes {
+            add_variables(groups, &path, dimension, attribute, neutral)
                 .map_err(|problem| CombineError::of(&path, problem))?;
         }
     }
@@ -148,7 +149,8 @@ fn add_variables(
     groups: &mut [(NodePath, Combined<'_>)],
     path: &str,
     dimension: &str,
-    (attribute, neutral): (&str, f64),
+    attribute: &str,
+    neutral: f64,
 ) -> Result<(), Problem> {
     let name = format!("{}_{attribute}", node::name(path));
     let variable_path = node::join(node::parent(path), &name);

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use virtualize::{
     OptionName, Remedy, netcdf_default_fill,
+    segments::number_type,
     zarr::{DataType, node},
 };
 
@@ -315,17 +316,7 @@ impl Refused<'_> {
 
 /// Returns the fill value that an optional array needs: NetCDF's default if it has none that means "missing".
 fn default_fill(array: &ArraySignature) -> Option<serde_json::Value> {
-    const INTEGERS: [DataType; 8] = [
-        DataType::Int8,
-        DataType::Int16,
-        DataType::Int32,
-        DataType::Int64,
-        DataType::UInt8,
-        DataType::UInt16,
-        DataType::UInt32,
-        DataType::UInt64,
-    ];
-    let data_type = INTEGERS.into_iter().find(|one| one.to_string() == array.data_type)?;
+    let data_type = number_type(&array.data_type).filter(DataType::is_integer)?;
     if !array.missing().1.is_empty() {
         return None;
     }

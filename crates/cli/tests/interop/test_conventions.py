@@ -310,7 +310,7 @@ def joined(tmp_path, *arguments, options=ASKED):
 
 
 def test_joined_grids(tmp_path):
-    """Along time, the position is that of each file; along latitude, that of the whole; with a gap, there is none."""
+    """Files joined along time keep their position; files joined along latitude get that of the whole, unless there is a gap."""
     north, south = grid(tmp_path / "a.nc", LAT.astype("f4"), LON), grid(tmp_path / "b.nc", (LAT - 10).astype("f4"), LON)
     later = grid(tmp_path / "c.nc", LAT.astype("f4"), LON, time=1)
     gap = grid(tmp_path / "d.nc", (LAT - 11).astype("f4"), LON)

@@ -228,7 +228,7 @@ fn kind(attributes: &Map<String, Value>) -> Option<Kind> {
     }
 }
 
-/// Returns the unit of coordinates: `Some(None)` if there is none, `None` if it is neither a length nor the degree.
+/// Returns the unit of coordinates: `Some(None)` without the attribute, `None` if it is neither a length nor degrees.
 #[expect(clippy::option_option, reason = "unknown differs from missing")]
 fn unit(attributes: &Map<String, Value>) -> Option<Option<Unit>> {
     let Some(units) = attributes.get("units") else { return Some(None) };
@@ -240,7 +240,7 @@ fn unit(attributes: &Map<String, Value>) -> Option<Option<Unit>> {
     }
 }
 
-/// Returns the grid mapping of an array: `None` if there is none, `Some(None)` if none of several applies to the axes.
+/// Returns the grid mapping of an array: `None` without one, `Some(None)` if it has several but none for these axes.
 #[expect(clippy::option_option, reason = "unknown differs from missing")]
 fn mapping<'a>(attributes: &'a Map<String, Value>, axes: [&str; 2]) -> Option<Option<&'a str>> {
     let value = attributes.get("grid_mapping")?;

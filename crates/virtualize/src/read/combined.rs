@@ -146,7 +146,8 @@ impl ArrayReader {
     /// Reads selected elements of an array that consists of segments, as [`ArrayReader::read`] does.
     pub(super) fn read_combined(
         &self,
-        (path, combined): (&str, &CombinedArray),
+        path: &str,
+        combined: &CombinedArray,
         array: &Array,
         selection: &Selection,
         out: &mut [u8],
@@ -207,7 +208,8 @@ impl ArrayReader {
     /// Reads selected elements of variable length of an array that consists of segments.
     pub(super) fn read_combined_variable(
         &self,
-        (path, combined): (&str, &CombinedArray),
+        path: &str,
+        combined: &CombinedArray,
         array: &Array,
         selection: &Selection,
     ) -> Result<Vec<Bytes>, Error> {

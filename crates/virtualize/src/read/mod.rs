@@ -352,7 +352,7 @@ impl ArrayReader {
     /// As [`crate::read_array`]; the selection does not fit the array, or `out` does not fit the selection.
     pub fn read(&self, path: &str, selection: &Selection, out: &mut [u8]) -> Result<(), Error> {
         if let Some((combined, array)) = self.store.metadata().combined(path) {
-            return self.read_combined((path, combined), array, selection, out);
+            return self.read_combined(path, combined, array, selection, out);
         }
         let read = self.read_selection(path, selection, out);
         match read {
@@ -380,7 +380,7 @@ impl ArrayReader {
     /// As [`ArrayReader::read`].
     pub fn read_variable(&self, path: &str, selection: &Selection) -> Result<Vec<Bytes>, Error> {
         if let Some((combined, array)) = self.store.metadata().combined(path) {
-            return self.read_combined_variable((path, combined), array, selection);
+            return self.read_combined_variable(path, combined, array, selection);
         }
         let store = self.with_chunks(path, selection)?;
         self.variable(&store, path, selection).map_err(|error| self.error(path, error))

@@ -50,10 +50,7 @@ pub async fn convert(
     if store.hierarchy.arrays().is_empty() && (before > 0 || !diagnostics.is_empty()) {
         return Err(Error::Refused { name, diagnostics });
     }
-    if strict && store.warnings().next().is_some() {
-        return Err(Error::Strict { name, diagnostics });
-    }
-    Ok(store)
+    store.checked(strict)
 }
 
 /// Removes an array from the hierarchy.
