@@ -1,4 +1,4 @@
-"""Eras (groups of compatible files), from `virtualize scan --json` of files made for the picture."""
+"""Sets of compatible files, from `virtualize scan --json` of files made for the picture."""
 import json, subprocess, tempfile
 from pathlib import Path
 
@@ -32,34 +32,34 @@ def scan():
 
 def draw():
     report = scan()
-    names = [Path(file).stem for stretch in report["stretches"] for file in stretch["files"]]
-    eras = len(report["eras"])
+    names = [Path(file).stem for run in report["runs"] for file in run["files"]]
+    sets = len(report["sets"])
     picture = Picture(
         "archive",
-        126 + 70 * eras,
-        "Eras of an archive",
-        f"virtualize scan finds {eras} eras in {report['files']} files: the packing changes, then the data type. Each era becomes one dataset.",
+        126 + 70 * sets,
+        "Sets of compatible files in an archive",
+        f"virtualize scan finds {sets} sets in {report['files']} files: the packing changes, then the data type. Each set is written to its own group.",
     )
-    picture.text(24, 42, f"{report['files']} files, {eras} eras of compatible files", 19, bold=True)
+    picture.text(24, 42, f"{report['files']} files, {sets} sets of compatible files", 19, bold=True)
     step = 712 / len(names)
     at = 0
-    for row, stretch in enumerate(report["stretches"]):
-        colour = COLOURS[stretch["era"]]
-        for file in stretch["files"]:
+    for row, run in enumerate(report["runs"]):
+        colour = COLOURS[run["set"]]
+        for file in run["files"]:
             x = round(24 + at * step, 1)
             picture.box(x, 62, round(step - 6, 1), 44, f"{colour}-fill", colour, 5)
             picture.text(round(x + (step - 6) / 2, 1), 90, Path(file).stem[-2:], 16, colour, "middle")
             at += 1
-        describe(picture, 130 + row * 70, stretch, colour)
+        describe(picture, 130 + row * 70, run, colour)
     picture.write()
 
 
-def describe(picture, y, stretch, colour):
+def describe(picture, y, run, colour):
     picture.box(24, y, 712, 58, f"{colour}-fill", colour, 6)
-    time = stretch["coordinates"]["time"]
+    time = run["coordinates"]["time"]
     picture.text(40, y + 25, f"{time['first']} to {time['last']}", 16, colour, bold=True)
-    differences = stretch["differences"] or []
+    differences = run["differences"] or []
     words = [f"/{one['path']}: {one['what']} {one['left']} → {one['right']}" for one in differences]
     more = f", and {len(words) - 1} more" if len(words) > 1 else ""
-    picture.text(40, y + 47, words[0] + more if words else "the first era", 15)
-    picture.text(720, y + 25, f"{len(stretch['files'])} files", 16, colour, "end")
+    picture.text(40, y + 47, words[0] + more if words else "the first set", 15)
+    picture.text(720, y + 25, f"{len(run['files'])} files", 16, colour, "end")

@@ -194,7 +194,7 @@ def test_more_keys_than_a_page_has(filled, signed, tmp_path):
     endpoint, gate, _ = filled
     gate.log.clear()
     report = json.loads(virtualize("scan", "s3://private/many/d000?.nc", "--json", env=signed).stdout)
-    assert report["files"] == 10 and len(report["eras"]) == 1
+    assert report["files"] == 10 and len(report["sets"]) == 1
     gate.log.clear()
     batch(tmp_path, "s3://private/many/", tmp_path / "out.json", env=signed)
     listings = [path for method, path, _ in gate.log if method == "GET" and path.rstrip("/") == "/private"]
