@@ -29,7 +29,7 @@ pub fn with_rows(bytes: &[u8], width: u64, rows: u64, height: u64) -> Result<Vec
     }
     let height = u16::try_from(height).map_err(|_| CodecFailure::Parameters {
         codec: NAME,
-        reason: format!("{height} rows, at most 65535 can be said"),
+        reason: format!("{height} rows, at most 65535 are possible"),
     })?;
     let mut taller = bytes.to_vec();
     if let Some(place) = taller.get_mut(frame.height_at..).and_then(|rest| rest.first_chunk_mut()) {

@@ -98,7 +98,7 @@ fn check_configuration(xml: &mut Xml<'_>) -> Result<(), Problem> {
 }
 
 fn value(text: &str, number: Option<Number>) -> Result<Value, Problem> {
-    let invalid = || Problem::malformed(format!("\"{}\" is no number of its type", short(text)));
+    let invalid = || Problem::malformed(format!("\"{}\" is not a number of its type", short(text)));
     match number {
         None => check_text(text).map(|()| Value::Text(text.to_owned())),
         Some(number @ Number::Integer(..)) => number.integer(text).map(Value::Integer).ok_or_else(invalid),

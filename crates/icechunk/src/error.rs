@@ -105,7 +105,7 @@ impl IcechunkError {
             }
             Self::Conflict { .. } => Some(Remedy::advice("run the same command again")),
             Self::History { .. } | Self::Foreign { .. } => {
-                let effect = "write this dataset again; nodes that others added beside it stay";
+                let effect = "write this dataset again; nodes added by others stay";
                 Some(Remedy::turn_on(OptionName::Overwrite, effect))
             }
             _ => None,

@@ -31,7 +31,7 @@ def test_validate(references: Path) -> None:
 
 
 def ordered(one: dict[str, object]) -> dict[str, object]:
-    return {name: one[name] for name in ("name", "chunks", "decoded", "problems", "told")}
+    return {name: one[name] for name in ("name", "chunks", "decoded", "problems", "listed")}
 
 
 def test_validate_finds_problems(references: Path) -> None:

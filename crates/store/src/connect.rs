@@ -65,7 +65,7 @@ fn key_path(name: &str, key: &str) -> Result<Path, StoreError> {
     let reason = if key.is_empty() || key.ends_with('/') {
         "a key that ends in a slash names a folder, expected the key of an object"
     } else if key.split('/').any(str::is_empty) {
-        "the key has an empty name beside a slash, which is not read here: copy the object to another key"
+        "the key has an empty name between slashes, which is not read here: copy the object to another key"
     } else if key.split('/').any(|part| matches!(part, "." | "..")) {
         "the key has a step such as `..`, which is not read here: copy the object to another key"
     } else if key.contains(|c: char| c.is_ascii_control()) {
@@ -75,7 +75,7 @@ fn key_path(name: &str, key: &str) -> Result<Path, StoreError> {
         if path.as_ref() == key {
             return Ok(path);
         }
-        "the key cannot be asked for: copy the object to another key"
+        "the key cannot be requested: copy the object to another key"
     };
     let name: String = name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     Err(StoreError::location(name, reason))

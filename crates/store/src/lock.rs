@@ -171,7 +171,7 @@ fn lock_file(target: &Path, name: &str) -> Result<Held, StoreError> {
             Err(TryLockError::WouldBlock) => return Err(StoreError::Locked { name: name.to_owned() }),
             Err(TryLockError::Error(error)) => {
                 tracing::warn!(
-                    "{name}: its file system has no locks ({error}): let no other process write it"
+                    "{name}: its file system has no locks ({error}): make sure that no other process writes it"
                 );
                 let _ = fs::remove_file(&path);
                 return Ok(Held::Nothing);
@@ -252,7 +252,9 @@ impl LockObject {
                 Ok(version) => return Ok(Some(LeaseState { version: Some(version), since, beat: 0 })),
                 Err(E::AlreadyExists { .. } | E::Precondition { .. } | E::NotFound { .. }) => {}
                 Err(E::NotImplemented { .. } | E::NotSupported { .. }) => {
-                    tracing::warn!("{name}: its store has no locks: let no other process write it");
+                    tracing::warn!(
+                        "{name}: its store has no locks: make sure that no other process writes it"
+                    );
                     return Ok(None);
                 }
                 Err(error) => return Err(failed(&error)),

@@ -41,7 +41,7 @@ pub(crate) fn stored_order(codecs: &[Codec], rank: usize) -> Result<Vec<usize>, 
                 let mut sorted = order.clone();
                 sorted.sort_unstable();
                 if !sorted.into_iter().eq(0..rank) {
-                    let text = format!("transpose: {order:?} is no order of {rank} axes");
+                    let text = format!("transpose: {order:?} is not an order of {rank} axes");
                     return Err(ArrayError::invalid(text));
                 }
                 whole = order.iter().filter_map(|axis| whole.get(*axis).copied()).collect();

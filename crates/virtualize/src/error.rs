@@ -90,7 +90,9 @@ pub enum Error {
     #[error("url of a source: {0}")]
     Relocation(String),
     /// A relative url in references names two different files.
-    #[error("url of a source: {url:?} exists both beside the references and in the working directory")]
+    #[error(
+        "url of a source: {url:?} exists both in the folder of the references and in the working directory"
+    )]
     AmbiguousUrl {
         /// The relative url.
         url: String,
@@ -346,7 +348,7 @@ pub enum ArrayError {
 }
 
 impl ArrayError {
-    pub(crate) const NO_ARRAY: Self = Self::Invalid(Cow::Borrowed("there is no such array"));
+    pub(crate) const NO_ARRAY: Self = Self::Invalid(Cow::Borrowed("no such array"));
     pub(crate) const TOO_FEW_ELEMENTS: Self =
         Self::Invalid(Cow::Borrowed("its elements are fewer than its shape has"));
     pub(crate) const VARIABLE_SIZE: Self = Self::Invalid(Cow::Borrowed("its elements have no fixed size"));

@@ -165,7 +165,7 @@ impl<'a> Relocator<'a> {
         };
         rest.filter(is_plain).map(str::to_owned).ok_or_else(|| {
             let (url, folder) = (without_query(url), &self.folder);
-            Error::Relocation(format!("{url} lies outside {folder}, the folder of the output"))
+            Error::Relocation(format!("{url} is outside {folder}, the folder of the output"))
         })
     }
 

@@ -285,13 +285,13 @@ fn check_allowed(own: &str, url: &str) -> Result<(), Unopened> {
             && !(is_http && rest.contains(['%', '?', '#']))
     };
     if is_http && own.contains('?') {
-        let text = "files beside one whose url has a query cannot be named";
+        let text = "cannot resolve relative file names against a URL with a query";
         return Err(Unopened::Failed(text.to_owned()));
     }
     if below.is_some_and(is_plain) {
         return Ok(());
     }
-    Err(Unopened::Failed(format!("{url} lies outside the folder of the file")))
+    Err(Unopened::Failed(format!("{url} is outside the folder of the file")))
 }
 
 fn changed(name: &str, why: &str) -> ReadError {

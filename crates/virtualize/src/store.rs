@@ -92,7 +92,7 @@ impl VirtualStore {
             Err(reason) => {
                 let attribute = crate::segments::ATTRIBUTE;
                 let message = format!(
-                    "{attribute}: {reason}; the groups are shown, but not the dataset that they form"
+                    "{attribute}: {reason}; the groups are listed, but not the dataset that they form"
                 );
                 self.report.diagnostics.push(Diagnostic {
                     severity: Severity::Warning,

@@ -124,7 +124,7 @@ impl UnknownArray {
         let inside = if path.is_empty() { String::new() } else { format!("{path}/") };
         let all = store.view().arrays().into_iter().map(|(path, _)| printable(&path));
         let names: Vec<_> = all.filter(|each| !is_group || each.starts_with(&inside)).collect();
-        let what = if is_group { "is a group, not an array" } else { "there is no such array" };
+        let what = if is_group { "is a group, not an array" } else { "no such array" };
         let rest = alternatives("arrays", path, names.iter().map(String::as_str));
         Self(format!("array {}: {what}{rest}", printable(path)))
     }

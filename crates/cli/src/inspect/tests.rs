@@ -183,7 +183,7 @@ fn unknown_arrays_are_named_with_similar_ones() {
     let store = futures::executor::block_on(opened).unwrap();
     let error = |path: &str| describe_arrays(&store, &[path.to_owned()]).unwrap_err().to_string();
     assert!(error("/temprature").starts_with(
-        "array temprature: there is no such array; did you mean \"temperature\"? existing arrays: byte, "
+        "array temprature: no such array; did you mean \"temperature\"? existing arrays: byte, "
     ));
     assert_eq!(
         error("inner"),

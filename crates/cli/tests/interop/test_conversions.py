@@ -12,9 +12,9 @@ V2, V3 = ["kerchunk-json", "kerchunk-parquet"], ["zarr3-json", "zarr3", "icechun
 FILES = sorted(p for kind in ("hdf5", "tiff") for p in (FIXTURES / kind).iterdir() if p.suffix in (".h5", ".nc", ".tif"))
 CORPUS = pathlib.Path(os.environ.get("CORPUS", ROOT / "target/benchmarks/corpus"))
 #: Features that the other Zarr format cannot represent. These arrays change in a conversion, and convert reports them.
-LOST = ["order in which they are stored", "Zarr v3 has none for bytes", "Blosc 2", "without masking it", "made anew"]
+LOST = ["order in which they are stored", "Zarr v3 has none for bytes", "Blosc 2", "without masking it", "re-encoded"]
 #: The corresponding messages of diff.
-NAMED = ["order of axes", "made anew", "cannot be compared"]
+NAMED = ["order of axes", "re-encoded", "cannot be compared"]
 
 
 class Conversions:
@@ -39,7 +39,7 @@ class Conversions:
         for line in self.run("diff", one, other).stdout.decode().splitlines():
             named = any(name in line for name in NAMED)
             path = line.split(": ")[0]
-            if "made anew" in line:
+            if "re-encoded" in line:
                 self.lost[path] = line
             reason = self.lost.get(path, "")
             # Inlined arrays are compressed in references, but not in Icechunk repositories.
@@ -51,7 +51,7 @@ class Conversions:
         run = self.run("validate", references, "--full", "--json")
         if run.status:
             report = json.loads(run.stdout) if run.stdout else {"arrays": [], "sources": []}
-            told = [(one["name"], one["told"][:2]) for kind in ("arrays", "sources") for one in report[kind] if one["told"]]
+            told = [(one["name"], one["listed"][:2]) for kind in ("arrays", "sources") for one in report[kind] if one["listed"]]
             self.problems.append(f"{self.file.name}: {what}: {told} {run.stderr[:200]}")
 
     def check(self):

@@ -244,7 +244,7 @@ def test_chunks_of_another_size_are_matched_by_places(tmp_path):
     validate(written(tmp_path / "refs.json", {**refs, "v/.zarray": json.dumps(zarray), **halves}), "--full")
     # One that extends into the next chunk, or beyond the end of the file.
     wrong = {**halves, "v/7": [places[3][0], places[3][1] + 20, 12]}
-    assert "is no chunk of the source" in str(told(validate(written(tmp_path / "refs.json", {**refs, "v/.zarray": json.dumps(zarray), **wrong}), status=1)))
+    assert "is not a chunk of the source" in str(told(validate(written(tmp_path / "refs.json", {**refs, "v/.zarray": json.dumps(zarray), **wrong}), status=1)))
 
 
 def test_text_is_compared_decoded(tmp_path):

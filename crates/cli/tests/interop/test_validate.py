@@ -22,7 +22,7 @@ def validate(refs, *arguments, status=0):
 
 
 def told(report):
-    return {one["name"]: one["told"] for kind in ("arrays", "sources") for one in report[kind] if one["told"]}
+    return {one["name"]: one["listed"] for kind in ("arrays", "sources") for one in report[kind] if one["listed"]}
 
 
 def changed(path, edit):
@@ -72,7 +72,7 @@ def test_a_file_that_was_cut(sample, refs):  # noqa: F811
 def test_a_file_that_is_gone(sample, refs):  # noqa: F811
     sample.unlink()
     report = validate(refs, status=1)
-    assert "not found" in str(report["sources"][0]["told"]) and report["sources"][0]["chunks"] > 0
+    assert "not found" in str(report["sources"][0]["listed"]) and report["sources"][0]["chunks"] > 0
 
 
 def test_a_reference_that_leads_elsewhere(refs):
@@ -131,7 +131,7 @@ def test_files_joined_along_a_dimension_are_matched_by_places(tmp_path):
     report = validate(tmp_path / "refs.json", "--full")
     assert report["arrays"][0]["decoded"] == 4 and [s["chunks"] for s in report["sources"]] == [2, 2]
     changed(tmp_path / "refs.json", lambda r: r.update({"v/3": [r["v/3"][0], r["v/3"][1] + 3, r["v/3"][2]]}))
-    assert any("is no chunk of the source" in p for p in told(validate(tmp_path / "refs.json", status=1))["v"])
+    assert any("is not a chunk of the source" in p for p in told(validate(tmp_path / "refs.json", status=1))["v"])
 
 
 def test_the_table(refs):

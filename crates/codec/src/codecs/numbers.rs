@@ -189,7 +189,7 @@ impl<'a> Complex<'a> {
             if back != part {
                 return Err(parameters(
                     COMPLEX,
-                    format!("a number that is no integer of type {}", self.dtype),
+                    format!("a number that is not an integer of type {}", self.dtype),
                 ));
             }
         }

@@ -225,7 +225,7 @@ def _report(text: str) -> ValidationReport:
 
 
 def _checked(one: dict[str, Any], root: str) -> Checked:
-    return Checked(root + one["name"], one["chunks"], one["decoded"], one["problems"], one["told"])
+    return Checked(root + one["name"], one["chunks"], one["decoded"], one["problems"], one["listed"])
 
 
 def _differences(text: str) -> list[Difference]:

@@ -34,7 +34,7 @@ const WORTHWHILE: u64 = 64 << 10;
 /// Memory overhead of an inline chunk besides its bytes.
 const POSITION: u64 = 64;
 
-const NO_ARRAY: &str = "there is no such array";
+const NO_ARRAY: &str = "no such array";
 
 /// Arrays without their chunks.
 type Arrays = BTreeMap<NodePath, Arc<Array>>;

@@ -244,7 +244,7 @@ pub fn chunk_size(array: &Array, position: u64) -> Option<u64> {
 /// including those outside the array. `position` is row-major in the grid.
 ///
 /// # Errors
-/// [`Error::Values`] if there is no such array or chunk, or the chunk has more than `most` bytes, is damaged, or has a
+/// [`Error::Values`] if no such array or chunk, or the chunk has more than `most` bytes, is damaged, or has a
 /// type of variable size or a codec without a decoder here (of images).
 pub fn decode_chunk(
     store: &VirtualStore,

@@ -71,7 +71,7 @@ impl ArrayValues {
 /// inline ones. A missing chunk reads as the fill value, or as zero if there is none.
 ///
 /// # Errors
-/// [`Error::Values`] if there is no such array, it has more than [`MOST_BYTES`], or a chunk is damaged, has a codec
+/// [`Error::Values`] if no such array, it has more than [`MOST_BYTES`], or a chunk is damaged, has a codec
 /// without a decoder here (of images), or belongs to a file that has changed; [`Error::Store`], [`Error::Read`].
 ///
 /// ```

@@ -274,7 +274,7 @@ pub(super) fn background(array: &Array) -> Result<Vec<u8>, ArrayError> {
     let zero = || FillValue::zero(&array.data_type);
     match array.fill_value.clone().unwrap_or_else(zero) {
         FillValue::Fixed(bytes) if array.data_type.size() == Some(bytes.len() as u64) => Ok(bytes.to_vec()),
-        _ => Err(ArrayError::invalid("its fill value is no element of its type")),
+        _ => Err(ArrayError::invalid("its fill value is not an element of its type")),
     }
 }
 

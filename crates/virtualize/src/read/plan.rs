@@ -131,7 +131,7 @@ impl<'a> Plan<'a> {
         let count = decode::count(&self.counts).unwrap_or(u64::MAX);
         match last.filter(|last| *last >= count) {
             Some(position) => {
-                let text = format!("position {position} lies outside a grid of {:?} chunks", self.counts);
+                let text = format!("position {position} is outside a grid of {:?} chunks", self.counts);
                 Err(ArrayError::invalid(text))
             }
             None => Ok(()),

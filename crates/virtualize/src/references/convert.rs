@@ -37,7 +37,7 @@ pub async fn convert(
             Ok(Some(what)) => changed.push((path, what)),
             Err(error) => {
                 remove(&mut store.hierarchy, &path);
-                left_out.push((path, format!("its chunks have to be made anew: {error}")));
+                left_out.push((path, format!("its chunks must be re-encoded: {error}")));
             }
         }
     }

@@ -306,7 +306,8 @@ impl Difference {
         let is_of = |node: &NodeDifference| matches!(node, NodeDifference::Chunks { path: known, .. } if known == path);
         if self.nodes.iter().any(is_of) {
             self.nodes.retain(|node| !is_of(node));
-            let reason = "Zarr v3 cannot refer to its chunks; they would be made anew and inlined".to_owned();
+            let reason =
+                "Zarr v3 cannot refer to its chunks; they would be re-encoded and inlined".to_owned();
             self.nodes.push(NodeDifference::Unread { path: path.to_owned(), first, reason });
         }
     }

@@ -366,7 +366,8 @@ fn from_folder(
     let path = |url: &str| Path::new(url.strip_prefix("file://").unwrap_or(url)).canonicalize().ok();
     match (path(&there), path(relative)) {
         (None, Some(_)) => {
-            let message = format!("{relative:?} is in the working directory, not beside the references");
+            let message =
+                format!("{relative:?} is in the working directory, not in the folder of the references");
             warnings.push(warning(Code::RelativeUrl, "", message));
             Ok(relative.to_owned())
         }

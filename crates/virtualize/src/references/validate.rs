@@ -199,7 +199,7 @@ impl Work<'_> {
         for (position, part) in part.references() {
             if part.offset.checked_add(part.length).is_none_or(|end| end > size) {
                 found.problem(format!(
-                    "chunk {}: bytes {} to {} lie outside the file of {size} bytes",
+                    "chunk {}: bytes {} to {} are outside the file of {size} bytes",
                     name(position, &counts),
                     part.offset,
                     part.offset.saturating_add(part.length)
@@ -262,7 +262,7 @@ impl Work<'_> {
             match place {
                 Some((_, place)) if fits => types = types.or(Some(place.array)),
                 _ => found.problem(format!(
-                    "chunk {}: [{}, {}] is no chunk of the source",
+                    "chunk {}: [{}, {}] is not a chunk of the source",
                     name(position, &counts),
                     reference.offset,
                     reference.length
@@ -498,7 +498,7 @@ impl ValidationReport {
         let list = |checked: &[Checked]| -> Vec<_> {
             let one = |one: &Checked| {
                 json!({"name": one.name, "chunks": one.chunks, "decoded": one.decoded,
-                    "problems": one.problems, "told": one.listed})
+                    "problems": one.problems, "listed": one.listed})
             };
             checked.iter().map(one).collect()
         };

@@ -115,7 +115,7 @@ impl Files {
         let file = match (stored.source, self.others.files.get(stored.url)) {
             (SourceId(0), _) => &self.file,
             (_, Some(OtherFile::Read(file, _))) => file,
-            _ => return Err(format!("source {} is no HDF5 file that was read", stored.source.0).into()),
+            _ => return Err(format!("source {} is not an HDF5 file that was read", stored.source.0).into()),
         };
         if let Datatype::Sequence { base, .. } = datatype {
             let read = virtualize_hdf5::read_sequences(reader, limits, file, base.size(), raw).await;
@@ -251,7 +251,7 @@ async fn read_other(url: &str, sources: &Sources<'_>, options: &Options) -> Othe
     };
     match is_hdf5 {
         Ok(true) => {}
-        Ok(false) => return OtherFile::Refused("it is no HDF5 file".to_owned()),
+        Ok(false) => return OtherFile::Refused("not an HDF5 file".to_owned()),
         Err(error) => return OtherFile::Refused(error.to_string()),
     }
     match read(&object, options, sources.budget()).await {

@@ -137,7 +137,7 @@ async fn read_other(url: &str, sources: &Sources<'_>, options: &Options) -> Resu
     let object = sources.open(url).await.map_err(|unopened| unopened.to_string())?;
     let head = head(object.as_ref()).await.map_err(|error| error.to_string())?;
     if !virtualize_tiff::is_tiff(&head) {
-        return Err("it is no TIFF file".to_owned());
+        return Err("not a TIFF file".to_owned());
     }
     match Files::read(&object, options, sources.budget()).await {
         Ok(files) => Ok(OtherTiff::Read(files.file, source_of(&object))),

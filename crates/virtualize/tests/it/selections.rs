@@ -565,7 +565,7 @@ fn selections_that_do_not_fit_are_refused() {
     let error = reader.read("a", &one, &mut [0; 5]).unwrap_err().to_string();
     assert!(error.ends_with("a buffer of 5 bytes for a selection of 4 bytes"), "{error}");
     let error = reader.read("b", &one, &mut [0; 4]).unwrap_err().to_string();
-    assert!(error.ends_with("/b: there is no such array"), "{error}");
+    assert!(error.ends_with("/b: no such array"), "{error}");
     assert!(
         reader.read_variable("a", &one).unwrap_err().to_string().ends_with("its elements have a fixed size")
     );

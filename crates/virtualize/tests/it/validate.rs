@@ -53,7 +53,7 @@ async fn chunks_outside_the_file() {
     for (offset, end) in [(8334, "8357"), (u64::MAX - 3, "18446744073709551615")] {
         let told = problems(|h| offsets(h)[0] = offset).await.join("\n");
         assert!(
-            told.contains(&format!("chunk 0.0: bytes {offset} to {end} lie outside the file of 8334 bytes"))
+            told.contains(&format!("chunk 0.0: bytes {offset} to {end} are outside the file of 8334 bytes"))
         );
     }
 }

@@ -225,5 +225,5 @@ fn what_is_too_large_is_refused() {
         "{error}"
     );
     let error = futures::executor::block_on(read_array(&store, "no", &options.store)).unwrap_err();
-    assert!(error.to_string().ends_with("/no: there is no such array"), "{error}");
+    assert!(error.to_string().ends_with("/no: no such array"), "{error}");
 }

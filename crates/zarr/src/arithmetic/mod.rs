@@ -93,7 +93,7 @@ pub enum ArithmeticError {
         scale: i128,
     },
     /// A fill value that would change when encoded and decoded.
-    #[error("fill value {fill} of {data_type} comes back as {back}")]
+    #[error("fill value {fill} of {data_type} is decoded as {back}")]
     FillValue {
         /// The fill value.
         fill: String,

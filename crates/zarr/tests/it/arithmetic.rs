@@ -244,7 +244,7 @@ fn fill_values_have_to_come_back() {
         |number| arithmetic.check(&scalar(&DataType::Float32, number)).map_err(|error| error.to_string());
     assert_eq!(check(3.0), Ok(()));
     assert_eq!(check(-0.0), Ok(()));
-    assert_eq!(check(2.5), Err("fill value 2.5 of float32 comes back as 2.0".to_owned()));
+    assert_eq!(check(2.5), Err("fill value 2.5 of float32 is decoded as 2.0".to_owned()));
     assert_eq!(check(1000.0), Err("cast_value: 1000.0 is out of the range of int8".to_owned()));
     assert!(check(f64::NAN).is_err());
 }
@@ -283,7 +283,7 @@ fn no_metadata_is_written_for_what_cannot_be_calculated() {
     };
     let error = |array: Array| array.to_zarr_json("x").unwrap_err().to_string();
     assert!(array(DataType::Float32, 1.0).to_zarr_json("x").is_ok());
-    assert_eq!(error(array(DataType::Float32, 0.25)), "fill value 0.25 of float32 comes back as 0.0");
+    assert_eq!(error(array(DataType::Float32, 0.25)), "fill value 0.25 of float32 is decoded as 0.0");
     assert!(error(array(DataType::Bool, 0.0)).starts_with("cast_value works on"));
 }
 
