@@ -141,10 +141,10 @@ pub(crate) fn some(first: &[String], count: u64) -> String {
     if more == 0 { shown } else { format!("{shown}; and {more} more") }
 }
 
-/// Describes the first eras by their numbers of files, which `count` renders, and their first files.
-pub(crate) fn of_eras(eras: &[(u64, String)], count: impl Fn(u64) -> String) -> String {
-    let shown: Vec<_> = eras.iter().take(5).map(|(n, first)| format!("{} from {first}", count(*n))).collect();
-    shown.join("; ") + if eras.len() > shown.len() { ", …" } else { "" }
+/// Describes the first sets by their numbers of files, which `count` renders, and their first files.
+pub(crate) fn of_sets(sets: &[(u64, String)], count: impl Fn(u64) -> String) -> String {
+    let shown: Vec<_> = sets.iter().take(5).map(|(n, first)| format!("{} from {first}", count(*n))).collect();
+    shown.join("; ") + if sets.len() > shown.len() { ", …" } else { "" }
 }
 
 /// Error of files that cannot be put together.
@@ -169,10 +169,10 @@ pub enum CombineError {
         first: String,
     },
     /// The files are of several groups, which are not merged.
-    #[error("the files are of {} eras, which are not merged: {}", eras.len(), of_eras(eras, |n| n.to_string()))]
-    Eras {
+    #[error("the files form {} sets that cannot be combined: {}", sets.len(), of_sets(sets, |n| n.to_string()))]
+    Sets {
         /// Number of files and first file of each group.
-        eras: Vec<(u64, String)>,
+        sets: Vec<(u64, String)>,
     },
     /// No file is left.
     #[error("no file has data along the dimensions")]
@@ -202,7 +202,7 @@ impl CombineError {
             Self::Holes { .. } => {
                 Some(Remedy::turn_on(OptionName::AllowHoles, "let them read as the fill value"))
             }
-            Self::Eras { .. } | Self::Nothing => None,
+            Self::Sets { .. } | Self::Nothing => None,
         }
     }
 }

@@ -81,9 +81,9 @@ pub enum Event {
         /// Why, in one line.
         reason: String,
     },
-    /// The files that were read are grouped into eras of compatible files.
-    Eras {
-        /// Number of files of each era, in order.
+    /// The files that were read are grouped into sets of compatible files.
+    Sets {
+        /// Number of files of each set, in order.
         files: Vec<u64>,
     },
     /// A note on the run or the combined dataset.
@@ -145,8 +145,8 @@ pub struct Summary {
     pub journal: String,
     /// Notes on the run or the combined dataset, one line each.
     pub notes: Vec<String>,
-    /// Paths of the groups of the eras that were written; a single empty path if all files agree.
-    pub eras: Vec<String>,
+    /// Paths of the groups of the sets that were written; a single empty path if all files agree.
+    pub sets: Vec<String>,
     /// Python code that opens the output.
     pub python: Option<String>,
 }

@@ -40,4 +40,4 @@ pub(crate) use journal::Journal;
 pub use journal::{FailureState, JournalError, JournalState, OutputState};
 pub use layout::{Along, ArrayRule, Layout, NamePattern};
 pub use plan::{Cure, OnDuplicate, OnMismatch, PlanOptions};
-pub use scan::{Coordinate, Era, Eras, FailedFile, Scan, ScanOptions, Stretch, scan_inputs};
+pub use scan::{Coordinate, FailedFile, FileRun, FileSet, FileSets, Scan, ScanOptions, scan_inputs};

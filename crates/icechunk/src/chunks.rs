@@ -15,10 +15,11 @@ use virtualize_store::{Condition, Listed, StoreError, StoreOptions, Stores, open
 use virtualize_zarr::{Array, Chunk, ChunkReader, Chunks, Source, chunk_indices};
 
 use crate::{
-    IcechunkError, Result, StorageOptions,
+    IcechunkError, Result,
     container::{Containers, root},
     error::one_line,
     metadata::{Document, node_error},
+    storage::Settings,
 };
 
 /// Characters with a special meaning in urls. Source urls contain paths and keys verbatim, Icechunk wants them escaped.
@@ -101,8 +102,6 @@ type Kind = std::mem::Discriminant<Checksum>;
 pub(crate) struct Sources {
     containers: Containers,
     store: StoreOptions,
-    /// Settings by prefix, which may pay for requests. Icechunk's readers of virtual chunks do not.
-    options: StorageOptions,
     /// Whether the store at a url accepts requests with a kind of checksum, or with none.
     accepted: HashMap<(String, Option<Kind>), bool>,
     /// The url of a source of which readers cannot tell whether it changed.
@@ -112,11 +111,9 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    pub(crate) fn new(containers: Containers, options: &StorageOptions) -> Self {
-        let StorageOptions { store, .. } = options;
-        let store = StoreOptions { retries: store.retries.min(1), ..store.clone() };
-        let options = options.clone();
-        Self { containers, store, options, accepted: HashMap::new(), unchecked: None, last: None }
+    pub(crate) fn new(containers: Containers, options: &StoreOptions) -> Self {
+        let store = StoreOptions { retries: options.retries.min(1), ..options.clone() };
+        Self { containers, store, accepted: HashMap::new(), unchecked: None, last: None }
     }
 
     /// Returns the url of a source of which readers cannot tell whether it changed, if there is one.
@@ -180,7 +177,7 @@ impl Sources {
             Checksum::LastModified(seconds) => Condition::NotModifiedSince(i64::from(seconds.0)),
         });
         let mut options = self.store.clone();
-        let pays = source.url.starts_with("s3:") && self.options.for_sources(&source.url).requester_pays();
+        let pays = source.url.starts_with("s3:") && Settings::of(&source.url, &self.store).requester_pays();
         if pays {
             options.access = options.access(&source.url).clone();
             options.access.values.push(("aws_request_payer".to_owned(), "false".to_owned()));

@@ -8,10 +8,11 @@ use icechunk::{
     virtual_chunks::VirtualChunkContainer,
 };
 use serde_json::{Value, json};
+use virtualize_store::StoreOptions;
 use virtualize_zarr::{ChunkReader, Hierarchy, HierarchyChunks, ZarrFormat, node};
 
 use crate::{
-    CommitRecord, IcechunkError, RepositoryLocation, Result, StorageOptions,
+    CommitRecord, IcechunkError, RepositoryLocation, Result,
     chunks::{NewChunks, Sources},
     container::{Containers, snippet},
     metadata::{Document, documents, node_path},
@@ -54,8 +55,8 @@ pub struct CommitOptions {
     pub references_per_manifest: u64,
     /// Maximum number of chunks in memory. A larger commit is written in parts to a temporary branch, to which the branch is then moved.
     pub chunks_in_memory: u64,
-    /// Settings of the storage and of the virtual chunk containers.
-    pub storage: StorageOptions,
+    /// Access to the repository and to the sources.
+    pub store: StoreOptions,
 }
 
 impl Default for CommitOptions {
@@ -68,7 +69,7 @@ impl Default for CommitOptions {
             mode: Mode::Add,
             references_per_manifest: 10_000,
             chunks_in_memory: 250_000,
-            storage: StorageOptions::default(),
+            store: StoreOptions::default(),
         }
     }
 }
@@ -134,13 +135,13 @@ pub async fn commit_chunks(
     let arrays: Vec<_> = arrays
         .map(|(document, array)| (format!("/{}", document.path), array.chunk_grid.counts(&array.shape)))
         .collect();
-    let storage = location.connect(&options.storage).await?;
+    let storage = location.connect(&options.store).await?;
     let _lock = lock(location).await?;
     let mut attempt = 1;
     loop {
         let needs = Requirements {
             containers: &Containers::default(),
-            storage: &options.storage,
+            store: &options.store,
             arrays: &arrays,
             references_per_manifest: options.references_per_manifest,
         };
@@ -154,7 +155,7 @@ pub async fn commit_chunks(
             group,
             needs,
             chunks: &mut *chunks,
-            sources: Sources::new(Containers::new(prefixes(repository.config())), &options.storage),
+            sources: Sources::new(Containers::new(prefixes(repository.config())), &options.store),
         };
         match Box::pin(work.run(location)).await {
             Err(IcechunkError::Conflict { .. }) if attempt < ATTEMPTS => {
@@ -215,7 +216,7 @@ impl CommitAttempt<'_> {
         self.chunks.finish().map_err(IcechunkError::of_chunks)?;
         let known = prefixes(self.repository.config());
         let containers = self.sources.containers();
-        if containers.missing(&known, &self.options.storage)?.is_empty() {
+        if containers.missing(&known, &self.options.store)?.is_empty() {
             return Ok(self.repository.config().virtual_chunk_containers().cloned().collect());
         }
         let needs = Requirements { containers, ..self.needs };

@@ -3,9 +3,10 @@
 use std::{collections::BTreeMap, fmt::Write};
 
 use icechunk::{ObjectStoreConfig, config::HttpConfig, virtual_chunks::VirtualChunkContainer};
+use virtualize_store::StoreOptions;
 use virtualize_zarr::Source;
 
-use crate::{CommitOptions, IcechunkError, RepositoryLocation, Result, StorageOptions};
+use crate::{CommitOptions, IcechunkError, RepositoryLocation, Result, storage::Settings};
 
 /// Prefixes of sources that no container of a repository covers: the bucket of an object, the server of an HTTP url, and the
 /// deepest common folder of all local files.
@@ -48,7 +49,7 @@ impl Containers {
     pub(crate) fn missing(
         &self,
         known: &[String],
-        options: &StorageOptions,
+        options: &StoreOptions,
     ) -> Result<Vec<VirtualChunkContainer>> {
         let folder = self.folder.iter().map(|folder| (folder, folder));
         self.prefixes
@@ -72,8 +73,8 @@ fn common_folder(one: &str, other: &str) -> String {
     steps.take_while(|(one, other)| one == other).map(|(step, _)| step).collect()
 }
 
-fn container(prefix: &str, url: &str, options: &StorageOptions) -> Result<VirtualChunkContainer> {
-    let options = options.for_sources(prefix);
+fn container(prefix: &str, url: &str, options: &StoreOptions) -> Result<VirtualChunkContainer> {
+    let options = Settings::of(prefix, options);
     let refuse = |reason: &str| IcechunkError::Source { url: url.to_owned(), reason: reason.to_owned() };
     let store = match prefix.split("://").next().unwrap_or_default() {
         "file" => ObjectStoreConfig::LocalFileSystem(Default::default()),
@@ -87,10 +88,7 @@ fn container(prefix: &str, url: &str, options: &StorageOptions) -> Result<Virtua
             ObjectStoreConfig::Azure(options.azure_endpoint().into_iter().chain([account]).collect())
         }
         _ => {
-            let settings = match options.regions.get(prefix.trim_end_matches('/')) {
-                Some(region) => options.s3().with_region(region.clone()),
-                None => options.s3(),
-            };
+            let settings = options.s3();
             if options.s3_endpoint().is_some() {
                 ObjectStoreConfig::S3Compatible(settings)
             } else {
@@ -109,7 +107,11 @@ pub(crate) fn snippet(
     containers: &[VirtualChunkContainer],
 ) -> String {
     let mut text = String::from("import icechunk, xarray as xr\n");
-    let _ = writeln!(text, "storage = {}", python_storage(location, &options.storage));
+    let _ = writeln!(
+        text,
+        "storage = {}",
+        python_storage(location, &Settings::of(&location.url(), &options.store))
+    );
     let _ = writeln!(text, "credentials = icechunk.containers_credentials({{");
     for container in containers {
         let prefix = container.url_prefix();
@@ -117,7 +119,7 @@ pub(crate) fn snippet(
             text,
             "    {}: {},",
             quoted(prefix),
-            credentials(prefix, &options.storage.for_sources(prefix))
+            credentials(prefix, &Settings::of(prefix, &options.store))
         );
     }
     let _ = writeln!(text, "}})");
@@ -134,7 +136,7 @@ pub(crate) fn snippet(
     text
 }
 
-fn python_storage(location: &RepositoryLocation, options: &StorageOptions) -> String {
+fn python_storage(location: &RepositoryLocation, options: &Settings<'_>) -> String {
     match location {
         RepositoryLocation::Local(path) => {
             format!("icechunk.local_filesystem_storage({})", quoted(&path.display().to_string()))
@@ -162,7 +164,7 @@ fn python_storage(location: &RepositoryLocation, options: &StorageOptions) -> St
             quoted(&options.azure_account().unwrap_or_default()),
             quoted(container),
             quoted(prefix),
-            if options.anonymous { "anonymous=True" } else { "from_env=True" },
+            if options.access.anonymous { "anonymous=True" } else { "from_env=True" },
             python_config(&options.azure_endpoint())
         ),
         RepositoryLocation::Web(url) => format!("icechunk.http_storage({})", quoted(url)),
@@ -178,7 +180,7 @@ fn python_config(settings: &[(String, String)]) -> String {
     format!(", config={}", serde_json::json!(settings))
 }
 
-fn credentials(prefix: &str, options: &StorageOptions) -> &'static str {
+fn credentials(prefix: &str, options: &Settings<'_>) -> &'static str {
     let anonymous = options.is_anonymous();
     match prefix.split("://").next().unwrap_or_default() {
         "file" => "icechunk.Credentials.LocalFileSystemAccess()",
@@ -210,7 +212,7 @@ mod tests {
             let source = Source { url: (*url).to_owned(), ..Source::default() };
             containers.add(&chunks::encode_url(url)?, &source)?;
         }
-        let made = containers.missing(&[], &StorageOptions::default())?;
+        let made = containers.missing(&[], &StoreOptions::default())?;
         Ok(made.iter().map(|container| container.url_prefix().to_owned()).collect())
     }
 

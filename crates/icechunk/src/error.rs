@@ -1,6 +1,7 @@
 use std::{collections::BTreeSet, fmt::Display, sync::Arc};
 
 use virtualize_remedy::{OptionName, Remedy, alternatives};
+use virtualize_store::StoreError;
 use virtualize_zarr::ChunkReadError;
 
 /// A result whose error is [`IcechunkError`].
@@ -17,6 +18,9 @@ pub enum IcechunkError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The options do not describe a store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// The repository could not be read or written.
     #[error("{doing}: {reason}")]
     Repository {

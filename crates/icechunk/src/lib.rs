@@ -24,5 +24,5 @@ pub use commit::{CommitOptions, Committed, Mode, commit, commit_chunks};
 pub use error::{IcechunkError, Result};
 pub use read::{ChunkTable, Native, OpenRepository, open_version};
 pub use repository::{FoundCommit, History, find_commit, inspect};
-pub use storage::{RepositoryLocation, StorageOptions};
+pub use storage::RepositoryLocation;
 pub use update::{CommitRecord, documents_of};

@@ -19,6 +19,7 @@ use icechunk::{
     session::{Session, get_chunk},
 };
 use serde_json::Value;
+use virtualize_store::StoreOptions;
 use virtualize_zarr::{
     Array, ChunkManifest, Group, Hierarchy, Node, ReferencesBuilder, Source, SourceId, Version, ZarrFormat,
     chunk_position,
@@ -26,7 +27,7 @@ use virtualize_zarr::{
 };
 
 use crate::{
-    IcechunkError, RepositoryLocation, Result, StorageOptions,
+    IcechunkError, RepositoryLocation, Result,
     chunks::decode_url,
     error::one_line,
     metadata::{document_of, node_error, node_path},
@@ -77,7 +78,7 @@ pub enum Native {
 pub async fn open_version(
     location: &RepositoryLocation,
     version: &Version,
-    options: &StorageOptions,
+    options: &StoreOptions,
 ) -> Result<Option<OpenRepository>> {
     let Some(repository) = open(location, options).await? else { return Ok(None) };
     let found = resolve_version(&repository, version).await?;

@@ -25,10 +25,11 @@ use icechunk::{
     storage::{StorageContext, StorageError, StorageErrorKind},
 };
 use serde_json::Value;
+use virtualize_store::StoreOptions;
 
 use crate::{
-    CommitRecord, IcechunkError, RepositoryLocation, Result, StorageOptions, container::Containers,
-    metadata::node_path, storage::create_folder, update::UpdatePlanner,
+    CommitRecord, IcechunkError, RepositoryLocation, Result, container::Containers, metadata::node_path,
+    storage::create_folder, update::UpdatePlanner,
 };
 
 /// Attempts to create or configure a repository while other writers do the same.
@@ -38,8 +39,8 @@ const ATTEMPTS: u32 = 5;
 pub(crate) struct Requirements<'a> {
     /// Sources that need a virtual chunk container.
     pub(crate) containers: &'a Containers,
-    /// Settings of the containers.
-    pub(crate) storage: &'a StorageOptions,
+    /// Access to the sources.
+    pub(crate) store: &'a StoreOptions,
     /// Paths of the arrays, with a leading slash, and their chunk counts along each axis.
     pub(crate) arrays: &'a [(String, Vec<u64>)],
     /// Most references in a manifest.
@@ -49,7 +50,7 @@ pub(crate) struct Requirements<'a> {
 /// Opens a repository for reading. Returns `None` if it does not exist.
 pub(crate) async fn open(
     location: &RepositoryLocation,
-    options: &StorageOptions,
+    options: &StoreOptions,
 ) -> Result<Option<Repository>> {
     if matches!(location, RepositoryLocation::Local(path) if !path.is_dir()) {
         return Ok(None);
@@ -150,7 +151,7 @@ async fn open_without_caches(storage: Arc<dyn Storage + Send + Sync>) -> Result<
 /// Adds missing containers and splitting rules to a configuration. Returns whether there were any.
 fn complete(config: &mut RepositoryConfig, needs: &Requirements<'_>) -> Result<bool> {
     let mut changed = add_rules(config, needs.arrays, needs.references_per_manifest);
-    for container in needs.containers.missing(&prefixes(config), needs.storage)? {
+    for container in needs.containers.missing(&prefixes(config), needs.store)? {
         let prefix = container.url_prefix().to_owned();
         let set = config.set_virtual_chunk_container(container);
         set.map_err(|reason| IcechunkError::Source { url: prefix, reason })?;
@@ -242,7 +243,7 @@ pub async fn find_commit(
     location: &RepositoryLocation,
     branch: &str,
     (key, value): (&str, &str),
-    options: &StorageOptions,
+    options: &StoreOptions,
 ) -> Result<Option<FoundCommit>> {
     let Some((repository, _)) = branch_of(location, branch, options).await? else { return Ok(None) };
     newest(&repository, branch, |commit| commit.metadata.get(key).and_then(Value::as_str) == Some(value))
@@ -257,7 +258,7 @@ pub async fn inspect(
     location: &RepositoryLocation,
     branch: &str,
     record: &CommitRecord,
-    options: &StorageOptions,
+    options: &StoreOptions,
 ) -> Result<History> {
     let Some((repository, tip)) = branch_of(location, branch, options).await? else {
         return Ok(History::Empty);
@@ -273,7 +274,7 @@ pub async fn inspect(
 async fn branch_of(
     location: &RepositoryLocation,
     branch: &str,
-    options: &StorageOptions,
+    options: &StoreOptions,
 ) -> Result<Option<(Repository, SnapshotId)>> {
     let Some(repository) = open(location, options).await? else { return Ok(None) };
     let known = repository.list_branches().await.map_err(IcechunkError::of("listing the branches"))?;

@@ -1,7 +1,8 @@
 //! Locations of repositories, and the settings to connect to them.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    cell::Cell,
+    collections::HashMap,
     env,
     fmt::{self, Display},
     fs, io,
@@ -12,33 +13,17 @@ use std::{
 
 use icechunk::{
     Storage,
-    config::{AzureCredentials, GcsCredentials, S3Credentials, S3Options, S3StaticCredentials},
+    config::S3Options,
     storage::{
-        ConcurrencySettings, ObjectStorage, ObjectStoreBackend, RetriesSettings, Role, Settings,
-        StorageError, StorageErrorKind, StorageInfo, new_azure_blob_storage, new_gcs_storage,
-        new_http_storage, new_s3_object_store_storage,
+        ConcurrencySettings, ObjectStorage, ObjectStoreBackend, RetriesSettings, Role,
+        Settings as StorageSettings, StorageError, StorageErrorKind, StorageInfo, new_http_storage,
     },
 };
 use object_store::{ObjectStore, local::LocalFileSystem};
 use serde::{Deserialize, Serialize};
-use virtualize_store::{Access, StoreOptions, sync_folder};
+use virtualize_store::{Access, StoreOptions, connect_output, known_regions, sync_folder};
 
-use crate::{IcechunkError, Result};
-
-/// Settings of object stores. Missing ones are taken from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`).
-#[derive(Clone, Debug, Default)]
-pub struct StorageOptions {
-    /// Pairs of key and value, such as (`aws_region`, `eu-west-1`).
-    pub values: Vec<(String, String)>,
-    /// Whether requests are unsigned.
-    pub anonymous: bool,
-    /// Url of a service other than the default one.
-    pub endpoint: Option<String>,
-    /// Detected regions of S3 buckets, by url (`s3://name`). They take precedence over other settings.
-    pub regions: Arc<BTreeMap<String, String>>,
-    /// Access to sources.
-    pub store: StoreOptions,
-}
+use crate::{IcechunkError, Result, container::root};
 
 /// Location of a repository.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -119,56 +104,40 @@ impl RepositoryLocation {
     }
 
     /// Connects to the storage. No request is made yet.
-    pub(crate) async fn connect(&self, options: &StorageOptions) -> Result<Arc<dyn Storage + Send + Sync>> {
-        let settings = |endpoint: Vec<(String, String)>| {
-            Some(options.values.iter().cloned().chain(endpoint).collect::<HashMap<_, _>>())
-        };
-        let connected = match self.clone() {
-            Self::Local(path) => return Ok(Arc::new(durable_storage(&path)?)),
-            Self::S3 { bucket, prefix } => {
-                let credentials = options.s3_credentials();
-                let settings = options.s3().with_anonymous(credentials.is_none());
-                let credentials = credentials.or(Some(S3Credentials::Anonymous));
-                let prefix = Some(prefix);
-                new_s3_object_store_storage(settings, bucket, prefix, credentials, Vec::new(), Vec::new())
-                    .await
-            }
-            Self::Google { bucket, prefix } => {
-                let anonymous = options.google_is_anonymous();
-                let credentials = if anonymous { GcsCredentials::Anonymous } else { GcsCredentials::FromEnv };
-                let (prefix, credentials) = (Some(prefix), Some(credentials));
-                let settings = settings(options.google_endpoint());
-                new_gcs_storage(bucket, prefix, credentials, settings, Vec::new(), Vec::new())
-            }
-            Self::Azure { container, prefix } => {
-                let anonymous = options.anonymous;
-                let credentials =
-                    if anonymous { AzureCredentials::Anonymous } else { AzureCredentials::FromEnv };
-                let account = options.azure_account().ok_or_else(|| IcechunkError::Location {
-                    location: format!("az://{container}/{prefix}"),
-                    reason: "Azure needs the store option azure_storage_account_name".to_owned(),
-                })?;
-                let (prefix, credentials) = (Some(prefix), Some(credentials));
-                let settings = settings(options.azure_endpoint());
-                new_azure_blob_storage(account, container, prefix, credentials, settings).await
-            }
+    pub(crate) async fn connect(&self, options: &StoreOptions) -> Result<Arc<dyn Storage + Send + Sync>> {
+        match self {
+            Self::Local(path) => of_backend(&DurableFolder { path: path.clone() }),
             Self::Web(url) => {
                 let plain = ("allow_http".to_owned(), "true".to_owned());
-                new_http_storage(&url, Some(HashMap::from([plain])), None)
+                new_http_storage(url, Some(HashMap::from([plain])), None)
+                    .map_err(IcechunkError::of("connecting to the repository"))
             }
-        };
-        connected.map_err(IcechunkError::of("connecting to the repository"))
+            Self::S3 { .. } | Self::Google { .. } | Self::Azure { .. } => {
+                let url = self.url();
+                let (store, prefix) = connect_output(&url, options).await?;
+                STORE.set(Some(store));
+                of_backend(&Bucket { url, prefix, store: None })
+            }
+        }
     }
 }
 
-impl StorageOptions {
-    /// Returns the settings for sources below a prefix.
-    pub(crate) fn for_sources(&self, prefix: &str) -> Self {
-        let Access { values, anonymous, endpoint, .. } = self.store.access(prefix).clone();
-        Self { values, anonymous, endpoint, ..self.clone() }
+/// Settings that readers of a repository need for the URLs below a prefix. Missing ones are taken from the environment (`AWS_*`,
+/// `GOOGLE_*`, `AZURE_*`).
+pub(crate) struct Settings<'a> {
+    pub(crate) access: &'a Access,
+    /// Detected region of the bucket.
+    region: Option<String>,
+}
+
+impl<'a> Settings<'a> {
+    /// Returns the settings of a URL or prefix.
+    pub(crate) fn of(url: &str, options: &'a StoreOptions) -> Self {
+        let region = known_regions(options).remove(root(url).trim_end_matches('/'));
+        Self { access: options.access(url), region }
     }
 
-    /// Returns the settings of S3, both for virtual chunk containers and for the repository's own storage.
+    /// Returns the settings of S3.
     pub(crate) fn s3(&self) -> S3Options {
         let mut options = S3Options::default()
             .with_anonymous(self.is_anonymous())
@@ -187,7 +156,7 @@ impl StorageOptions {
 
     pub(crate) fn is_anonymous(&self) -> bool {
         let unsigned = self.find(&["aws_skip_signature", "aws_no_sign_request"]);
-        self.anonymous || unsigned.is_some_and(|value| is_on(&value))
+        self.access.anonymous || unsigned.is_some_and(|value| is_on(&value))
     }
 
     pub(crate) fn requester_pays(&self) -> bool {
@@ -195,11 +164,12 @@ impl StorageOptions {
     }
 
     pub(crate) fn region(&self) -> Option<String> {
-        self.find(&["aws_region", "region", "aws_default_region"])
+        self.region.clone().or_else(|| self.find(&["aws_region", "region", "aws_default_region"]))
     }
 
     pub(crate) fn s3_endpoint(&self) -> Option<String> {
-        self.endpoint
+        self.access
+            .endpoint
             .clone()
             .or_else(|| self.find(&["aws_endpoint_url_s3", "aws_endpoint_url", "aws_endpoint"]))
     }
@@ -210,13 +180,13 @@ impl StorageOptions {
 
     /// Returns whether requests to Google Cloud Storage are unsigned. Those to an emulator always are.
     pub(crate) fn google_is_anonymous(&self) -> bool {
-        self.anonymous
+        self.access.anonymous
             || self.find(&["google_skip_signature"]).is_some_and(|value| is_on(&value))
             || (self.google_url().is_none() && emulator().is_some())
     }
 
     fn google_url(&self) -> Option<String> {
-        self.endpoint.clone().or_else(|| self.find(&["google_base_url"]))
+        self.access.endpoint.clone().or_else(|| self.find(&["google_base_url"]))
     }
 
     /// Returns the settings for a custom endpoint of Google Cloud Storage, by keys of `object_store`.
@@ -226,29 +196,15 @@ impl StorageOptions {
 
     /// Returns the settings for a custom endpoint of Azure Blob Storage, by keys of `object_store`.
     pub(crate) fn azure_endpoint(&self) -> Vec<(String, String)> {
-        let url = self.endpoint.clone().or_else(|| self.find(&["azure_storage_endpoint", "azure_endpoint"]));
+        let url =
+            self.access.endpoint.clone().or_else(|| self.find(&["azure_storage_endpoint", "azure_endpoint"]));
         endpoint("azure_storage_endpoint", "azure_allow_http", url)
-    }
-
-    /// Returns the credentials for the repository's own storage; `None` for anonymous access. Explicit keys win over the
-    /// anonymous flag, which is meant for public buckets of source files.
-    fn s3_credentials(&self) -> Option<S3Credentials> {
-        let given = || Some((self.find(&["aws_access_key_id"])?, self.find(&["aws_secret_access_key"])?));
-        match given() {
-            Some((access_key_id, secret_access_key)) => Some(S3Credentials::Static(S3StaticCredentials {
-                access_key_id,
-                secret_access_key,
-                session_token: self.find(&["aws_session_token", "aws_token"]),
-                expires_after: None,
-            })),
-            None if self.is_anonymous() => None,
-            None => Some(S3Credentials::FromEnv),
-        }
     }
 
     /// Looks up a setting by any of its names: in the options, else in the environment.
     fn find(&self, names: &[&str]) -> Option<String> {
-        let given = || self.values.iter().find(|(key, _)| names.contains(&key.to_ascii_lowercase().as_str()));
+        let given =
+            || self.access.values.iter().find(|(key, _)| names.contains(&key.to_ascii_lowercase().as_str()));
         let set = || names.iter().find_map(|name| env::var(name.to_ascii_uppercase()).ok());
         given().map(|(_, value)| value.clone()).or_else(set).filter(|value| !value.is_empty())
     }
@@ -271,12 +227,12 @@ fn endpoint(key: &str, plain: &str, url: Option<String>) -> Vec<(String, String)
     [(key.to_owned(), url.trim_end_matches('/').to_owned())].into_iter().chain(plain).collect()
 }
 
-/// Returns the storage of a repository in a folder.
-fn durable_storage(path: &Path) -> Result<ObjectStorage> {
+/// Returns the storage of a backend.
+fn of_backend(backend: &dyn ObjectStoreBackend) -> Result<Arc<dyn Storage + Send + Sync>> {
     // The only public way from a backend to a storage.
-    let backend: &dyn ObjectStoreBackend = &DurableFolder { path: path.to_owned() };
     let stored = serde_json::json!({ "backend": backend });
-    serde_json::from_value(stored).map_err(IcechunkError::of("connecting to the repository"))
+    let storage = serde_json::from_value::<ObjectStorage>(stored);
+    Ok(Arc::new(storage.map_err(IcechunkError::of("connecting to the repository"))?))
 }
 
 /// Creates a folder and its missing parents, durably.
@@ -313,7 +269,7 @@ impl ObjectStoreBackend for DurableFolder {
         StorageInfo { backend_type: "local folder", fields: vec![("path", self.path.display().to_string())] }
     }
 
-    fn mk_object_store(&self, _: &Settings, _: Role) -> Result<Arc<dyn ObjectStore>, StorageError> {
+    fn mk_object_store(&self, _: &StorageSettings, _: Role) -> Result<Arc<dyn ObjectStore>, StorageError> {
         let path = fs::canonicalize(&self.path).map_err(storage_error)?;
         let folder = LocalFileSystem::new_with_prefix(path);
         let folder =
@@ -333,8 +289,8 @@ impl ObjectStoreBackend for DurableFolder {
         false
     }
 
-    fn default_settings(&self) -> Settings {
-        Settings {
+    fn default_settings(&self) -> StorageSettings {
+        StorageSettings {
             concurrency: Some(ConcurrencySettings {
                 max_concurrent_requests_for_object: NonZeroU16::new(5),
                 ideal_concurrent_request_size: NonZeroU64::new(4096),
@@ -347,12 +303,57 @@ impl ObjectStoreBackend for DurableFolder {
                 initial_backoff_ms: Some(0),
                 max_backoff_ms: Some(0),
             }),
-            ..Settings::default()
+            ..StorageSettings::default()
         }
     }
 
     fn create_location_if_needed(&self) -> Result<(), StorageError> {
         create_folder(&self.path).map_err(storage_error)
+    }
+}
+
+thread_local! {
+    /// The store of the next [`Bucket`] that is deserialized.
+    static STORE: Cell<Option<Arc<dyn ObjectStore>>> = const { Cell::new(None) };
+}
+
+/// A prefix of a bucket. Unlike the stores of Icechunk, its store renews credentials.
+#[derive(Debug, Serialize, Deserialize)]
+struct Bucket {
+    url: String,
+    prefix: String,
+    #[serde(skip, default = "next_store")]
+    store: Option<Arc<dyn ObjectStore>>,
+}
+
+fn next_store() -> Option<Arc<dyn ObjectStore>> {
+    STORE.take()
+}
+
+impl Display for Bucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.url)
+    }
+}
+
+#[typetag::serde(name = "virtualize_bucket")]
+impl ObjectStoreBackend for Bucket {
+    fn storage_info(&self) -> StorageInfo {
+        StorageInfo { backend_type: "bucket", fields: vec![("url", self.url.clone())] }
+    }
+
+    fn mk_object_store(&self, _: &StorageSettings, _: Role) -> Result<Arc<dyn ObjectStore>, StorageError> {
+        let missing =
+            || StorageError::capture(StorageErrorKind::Other("the store is not connected".to_owned()));
+        self.store.clone().ok_or_else(missing)
+    }
+
+    fn prefix(&self) -> String {
+        self.prefix.clone()
+    }
+
+    fn default_settings(&self) -> StorageSettings {
+        StorageSettings::default()
     }
 }
 

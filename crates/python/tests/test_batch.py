@@ -143,10 +143,10 @@ def test_scan_is_that_of_the_command(files: list[Path], fixtures: Path) -> None:
     # The command adds the command that combines the files.
     assert command("scan", "--quiet", *inputs).startswith(repr(found))
     assert found.to_dict() == json.loads(command("scan", "--json", "--quiet", *inputs))
-    assert (found.files, len(found.eras), found.failed) == (6, 2, [])
-    second = found.stretches[1]
+    assert (found.files, len(found.sets), found.failed) == (6, 2, [])
+    second = found.runs[1]
     assert second.differences and "".join(f"{' ':14}  {one}\n" for one in second.differences[:3]) in repr(found)
-    assert found._repr_html_().startswith("<pre>6 files, 2 eras")
+    assert found._repr_html_().startswith("<pre>6 files, 2 sets of compatible files")
 
 
 def without_times(event: dict[str, Any]) -> dict[str, Any]:

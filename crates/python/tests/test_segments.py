@@ -239,7 +239,7 @@ def test_descriptions_that_do_not_fit_are_ignored(tmp_path: Path) -> None:
     out = tmp_path / "all.json"
     virtualize.batch([path], out, concat_dim="time", progress=False)
     refs = json.loads(out.read_text())
-    segments = {"version": 1, "dimension": "time", "segments": [{"group": "era_9", "start": 0, "length": 2}]}
+    segments = {"version": 1, "dimension": "time", "segments": [{"group": "set_9", "start": 0, "length": 2}]}
     refs["refs"][".zattrs"] = json.dumps({"virtualize:segments": segments})
     out.write_text(json.dumps(refs))
     with pytest.warns(virtualize.VirtualizeWarning, match="segments-ignored"):

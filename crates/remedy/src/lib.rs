@@ -151,9 +151,9 @@ mod tests {
     fn renders_alternatives_and_omits_options_that_the_edge_lacks() {
         let remedy = Remedy::set(OptionName::OnMismatch, "split", "make each a group")
             .or(Remedy::turn_on(OptionName::Journal, "choose another place"))
-            .or(Remedy::set(OptionName::OnFailure, "skip", "leave it out"))
+            .or(Remedy::set(OptionName::OnFailure, "skip", "omit it"))
             .or(Remedy::advice("write the files again"));
-        let expected = "use --on-mismatch split to make each a group, --on-failure skip to leave it out, or write the files again";
+        let expected = "use --on-mismatch split to make each a group, --on-failure skip to omit it, or write the files again";
         assert_eq!(remedy.render(Notation(flags)).as_deref(), Some(expected));
         assert_eq!(
             Remedy::turn_on(OptionName::Journal, "choose another place").render(Notation(flags)),

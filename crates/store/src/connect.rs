@@ -19,6 +19,7 @@ use crate::{
     credentials::{Profile, Renewed, S3Endpoint, SasEndpoint},
     error::without_query,
     location::{Location, Service},
+    region,
     session::{self, Signatures, WebClient},
 };
 
@@ -41,6 +42,21 @@ pub(crate) fn connect(
             Err(StoreError::location(location.name(), "it is not in an object store"))
         }
     }
+}
+
+/// Returns the store of an output in a bucket, and the key of the output, for libraries that write it by themselves. Detects the
+/// region of the bucket first.
+///
+/// # Errors
+/// [`StoreError`] if the URL does not name an object in a bucket, or the options do not describe a store.
+pub async fn connect_output(
+    url: &str,
+    options: &StoreOptions,
+) -> Result<(Arc<dyn ObjectStore>, String), StoreError> {
+    let location = Location::parse(url.trim_end_matches('/'))?;
+    region::settle(&location, options).await?;
+    let (store, key) = connect(&location, Purpose::Writing, options)?;
+    Ok((store, key.into()))
 }
 
 /// Returns the path of a key. Rejects keys that cannot be requested unmodified: `Path` drops a `/` at either end, and

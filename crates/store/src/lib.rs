@@ -34,6 +34,7 @@ mod web;
 pub use access::{Access, Identity, Stores};
 pub use allowed::Allowed;
 pub use clients::{Clients, install_tls};
+pub use connect::connect_output;
 pub use error::StoreError;
 pub use fetch::{Condition, fetch, post, probe};
 pub use folder::{Parts, Receipt, Recognizer, SideFolder, look, receipt};
@@ -48,4 +49,4 @@ pub use output::{
     OutputPlace, SideFile, SideObject, create_folder, is_temporary, put, remove, remove_abandoned,
     sync_folder,
 };
-pub use region::{detected_region, known_regions};
+pub use region::known_regions;

@@ -214,7 +214,7 @@ fn http_url(text: &str) -> Result<Location, StoreError> {
         Err(error) => return invalid(text, format!("not a url: {error}")),
     };
     if !url.username().is_empty() || url.password().is_some() {
-        let reason = "credentials in the url would be written into the references: leave them out";
+        let reason = "credentials in the url would be written into the references: remove them";
         return Err(StoreError::location("http url with a user name", reason));
     }
     url.set_fragment(None);

@@ -79,17 +79,6 @@ pub fn known_regions(options: &StoreOptions) -> BTreeMap<String, String> {
     options.pool().regions()
 }
 
-/// Returns the detected region of the bucket of an S3 URL, for callers that access stores without this crate; `None` if a
-/// region is configured, or if the store reports none.
-///
-/// # Errors
-/// Fails if the options do not describe a store.
-pub async fn detected_region(url: &str, options: &StoreOptions) -> Result<Option<String>, StoreError> {
-    let location = Location::parse_prefix(url)?;
-    settle(&location, options).await?;
-    Ok(of(&location, options))
-}
-
 /// Returns whether the options or the environment set a region.
 fn is_configured(location: &Location, options: &StoreOptions) -> bool {
     const NAMES: [&str; 4] = ["aws_region", "aws_default_region", "region", "default_region"];

@@ -1,10 +1,10 @@
 //! Commits to Icechunk repositories, and reads from them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use serde_json::Value;
-use virtualize_icechunk::{Committed, OpenRepository, RepositoryLocation, StorageOptions};
-use virtualize_store::{Access, StoreError, StoreOptions, detected_region, known_regions};
+use virtualize_icechunk::{Committed, OpenRepository, RepositoryLocation};
+use virtualize_store::StoreOptions;
 use virtualize_zarr::{ChunkReader, Version};
 
 use crate::error::Error;
@@ -15,7 +15,7 @@ use crate::store::VirtualStore;
 pub use virtualize_icechunk::{CommitOptions, CommitRecord, FoundCommit, History, IcechunkError, Mode};
 
 /// Commits a store that was mapped for Zarr v3 to an Icechunk repository: a path, or `s3://`, `gs://`, `az://` with a
-/// prefix. Creates the repository if it does not exist. Derives `options.storage` from `store_options`.
+/// prefix. Creates the repository if it does not exist. `store_options` replaces `options.store`.
 ///
 /// # Errors
 /// [`Error::Icechunk`]; the branch is unchanged.
@@ -26,8 +26,8 @@ pub async fn commit(
     store_options: &StoreOptions,
 ) -> Result<Committed, Error> {
     store.check_ranges(&Relocation::Keep)?;
-    let (location, storage) = reach(target, store_options).await?;
-    let options = CommitOptions { storage, ..options.clone() };
+    let location = location(target)?;
+    let options = CommitOptions { store: store_options.clone(), ..options.clone() };
     let commit = virtualize_icechunk::commit(&store.hierarchy, &location, &options);
     Box::pin(commit).await.map_err(failed(target))
 }
@@ -48,8 +48,8 @@ pub async fn commit_chunks(
     store_options: &StoreOptions,
 ) -> Result<Committed, Error> {
     let mut chunks = PassingChunks::new(chunks, (target, None), relocation)?;
-    let (location, storage) = reach(target, store_options).await?;
-    let options = CommitOptions { storage, ..options.clone() };
+    let location = location(target)?;
+    let options = CommitOptions { store: store_options.clone(), ..options.clone() };
     let commit = virtualize_icechunk::commit_chunks(&store.hierarchy, &mut chunks, &location, &options);
     Box::pin(commit).await.map_err(failed(target))
 }
@@ -65,8 +65,9 @@ pub async fn find_commit(
     property: (&str, &str),
     store_options: &StoreOptions,
 ) -> Result<Option<FoundCommit>, Error> {
-    let (location, storage) = reach(target, store_options).await?;
-    virtualize_icechunk::find_commit(&location, branch, property, &storage).await.map_err(failed(target))
+    virtualize_icechunk::find_commit(&location(target)?, branch, property, store_options)
+        .await
+        .map_err(failed(target))
 }
 
 /// Compares the current state of a branch with the result of an earlier commit.
@@ -79,8 +80,9 @@ pub async fn inspect_branch(
     record: &CommitRecord,
     store_options: &StoreOptions,
 ) -> Result<History, Error> {
-    let (location, storage) = reach(target, store_options).await?;
-    virtualize_icechunk::inspect(&location, branch, record, &storage).await.map_err(failed(target))
+    virtualize_icechunk::inspect(&location(target)?, branch, record, store_options)
+        .await
+        .map_err(failed(target))
 }
 
 /// Returns the metadata documents, by path, of a store to be committed as the group at `prefix`.
@@ -97,11 +99,8 @@ pub(crate) async fn open_version(
     version: &Version,
     store_options: &StoreOptions,
 ) -> Result<Option<OpenRepository>, Error> {
-    if RepositoryLocation::parse(&absolute(target)).is_err() {
-        return Ok(None);
-    }
-    let (location, storage) = reach(target, store_options).await?;
-    virtualize_icechunk::open_version(&location, version, &storage).await.map_err(failed(target))
+    let Ok(location) = location(target) else { return Ok(None) };
+    virtualize_icechunk::open_version(&location, version, store_options).await.map_err(failed(target))
 }
 
 pub(crate) fn failed(target: &str) -> impl Fn(IcechunkError) -> Error {
@@ -111,30 +110,13 @@ pub(crate) fn failed(target: &str) -> impl Fn(IcechunkError) -> Error {
             Some(error) => error.clone(),
             None => Error::Chunks { source },
         },
+        IcechunkError::Store(error) => error.into(),
         source => Error::Icechunk { name: name.clone(), source },
     }
 }
 
-async fn reach(target: &str, options: &StoreOptions) -> Result<(RepositoryLocation, StorageOptions), Error> {
-    let location = RepositoryLocation::parse(&absolute(target)).map_err(failed(target))?;
-    Ok((location, storage(target, options).await?))
-}
-
-/// Returns the storage options of a repository, with the known regions of its sources' buckets.
-async fn storage(target: &str, options: &StoreOptions) -> Result<StorageOptions, Error> {
-    let Access { mut values, anonymous, endpoint, profile, s3_credentials, sas_tokens, .. } =
-        options.access(target).clone();
-    let issued = [("profile", profile), ("s3-credentials", s3_credentials), ("sas-tokens", sas_tokens)];
-    if let Some((key, _)) = issued.into_iter().find(|(_, value)| value.is_some()) {
-        let reason =
-            "not supported for Icechunk repositories: export the credentials to the environment".to_owned();
-        return Err(StoreError::Option { key: key.to_owned(), reason }.into());
-    }
-    if let Some(region) = detected_region(target, options).await? {
-        values.push(("aws_region".to_owned(), region));
-    }
-    let regions = Arc::new(known_regions(options));
-    Ok(StorageOptions { values, anonymous, endpoint, regions, store: options.clone() })
+fn location(target: &str) -> Result<RepositoryLocation, Error> {
+    RepositoryLocation::parse(&absolute(target)).map_err(failed(target))
 }
 
 /// Returns an absolute path, which stays valid if Python runs in another folder.

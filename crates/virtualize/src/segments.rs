@@ -6,8 +6,8 @@
 //!   "version": 1,
 //!   "dimension": "time",
 //!   "segments": [
-//!     {"group": "era_0", "start": 0, "length": 48},
-//!     {"group": "era_1", "start": 0, "length": 48}
+//!     {"group": "set_0", "start": 0, "length": 48},
+//!     {"group": "set_1", "start": 0, "length": 48}
 //!   ],
 //!   "arrays": {"t2m": {"data_type": "float64"}}
 //! }

@@ -24,7 +24,7 @@ use crate::{
     join::{self, ChunkPlaces, Combined, Extended, JoinedChunks, combine},
     journal::{Failure, FileRecord, JournalError, Planned, Record, json_text},
     plan::{
-        FileExtent, Files, Known, OnMismatch, Plan, PlanOptions, PlannedEra, Refused, Signatures,
+        FileExtent, Files, Known, OnMismatch, Plan, PlanOptions, PlannedSet, Refused, Signatures,
         coordinates, plan,
     },
     read::read_member,
@@ -80,7 +80,7 @@ impl Combination {
         let known = Known { signatures, coordinates: &of_row, url: &url };
         let plan = match plan(files, &known, layout, options) {
             Ok(plan) => plan,
-            Err(error @ (CombineError::Eras { .. } | CombineError::Subject { .. })) => {
+            Err(error @ (CombineError::Sets { .. } | CombineError::Subject { .. })) => {
                 let (files, signatures) = planned(journal, MAX_TRIED, |_, _| {})?;
                 let known = known.with(signatures);
                 let is_written = journal.is_used()?;
@@ -98,20 +98,20 @@ impl Combination {
 
     /// Returns the number of files in the plan.
     pub(super) fn files(&self) -> usize {
-        self.plan.eras.iter().map(|era| era.blocks.len()).sum()
+        self.plan.sets.iter().map(|set| set.blocks.len()).sum()
     }
 
     /// Returns the journal's rows that the plan includes.
     pub(super) fn rows(&self) -> Vec<i64> {
-        let blocks = self.plan.eras.iter().flat_map(|era| &era.blocks);
+        let blocks = self.plan.sets.iter().flat_map(|set| &set.blocks);
         blocks.filter_map(|block| id_of(&self.ids, block.row)).collect()
     }
 
     /// Describes where the files that this run read are in the combined dataset.
     pub(super) fn placed(&self, journal: &Journal) -> Result<Vec<String>> {
         let (mut all, mut count, new) = (Vec::new(), 0, journal.rows_of_this_run()?);
-        for era in &self.plan.eras {
-            for block in &era.blocks {
+        for set in &self.plan.sets {
+            for block in &set.blocks {
                 let id = id_of(&self.ids, block.row).ok_or(CombineError::Nothing)?;
                 if !new.contains(&id) {
                     continue;
@@ -121,7 +121,7 @@ impl Combination {
                     continue;
                 }
                 let along =
-                    self.layout.along.iter().zip(&block.at).zip(&era.sizes).map(|((along, at), sizes)| {
+                    self.layout.along.iter().zip(&block.at).zip(&set.sizes).map(|((along, at), sizes)| {
                         let before = sizes.iter().take(index(*at));
                         let (start, all): (u64, u64) = (before.sum(), sizes.iter().sum());
                         let size = sizes.get(index(*at)).copied().unwrap_or(0);
@@ -129,7 +129,7 @@ impl Combination {
                         let range = if size > 1 { format!("{start} to {end}") } else { start.to_string() };
                         format!("{} {range} of {all}", along.name())
                     });
-                let (places, group) = (along.collect::<Vec<_>>().join(", "), &era.group);
+                let (places, group) = (along.collect::<Vec<_>>().join(", "), &set.group);
                 let group = if group.is_empty() { String::new() } else { format!(" in group {group}") };
                 all.push(format!("{}: elements {places}{group}", journal.url(id)?));
             }
@@ -140,7 +140,7 @@ impl Combination {
         Ok(all)
     }
 
-    /// Combines the metadata of the files, each era in its own group.
+    /// Combines the metadata of the files, each set in its own group.
     pub(super) fn combine<'a>(
         &'a self,
         journal: &'a Mutex<Journal>,
@@ -160,10 +160,10 @@ impl Combination {
         };
         let (mut notes, mut moved): (Vec<Note>, _) = (self.plan.notes.clone(), BTreeMap::new());
         let mut members = Rows::new(journal, &self.ids, cancel);
-        let mut groups = Vec::with_capacity(self.plan.eras.len());
-        for era in &self.plan.eras {
-            let combined: Combined<'_> = combine(era, &self.layout, &self.options, &mut members, &mut step)?;
-            groups.push((era.group.clone(), combined));
+        let mut groups = Vec::with_capacity(self.plan.sets.len());
+        for set in &self.plan.sets {
+            let combined: Combined<'_> = combine(set, &self.layout, &self.options, &mut members, &mut step)?;
+            groups.push((set.group.clone(), combined));
         }
         let format = groups.first().ok_or(CombineError::Nothing)?.1.hierarchy.format;
         let mut hierarchy = Hierarchy::new(format);
@@ -210,7 +210,7 @@ impl Combination {
 fn unknown_arrays(layout: &Layout, hierarchy: &Hierarchy) -> Vec<Note> {
     let arrays = hierarchy.arrays();
     let paths = || arrays.iter().map(|(path, _)| path.as_str());
-    // Each era is a group, so paths in files are ends of paths in the output.
+    // Each set is a group, so paths in files are ends of paths in the output.
     let exists = |name: &str| {
         let name = name.trim_start_matches('/');
         paths().any(|path| path == name || path.ends_with(&format!("/{name}")))
@@ -344,23 +344,23 @@ fn refused(error: CombineError, refused: &Refused<'_>, journal: &Journal) -> Err
         remedies.push(Remedy::set(OptionName::OnChange, "drop", effect));
     }
     let remedies = remedies.into_iter().reduce(Remedy::or);
-    let CombineError::Eras { eras } = &error else {
+    let CombineError::Sets { sets } = &error else {
         return Error::new(ErrorClass::File, Code::Combine, error.to_string(), remedies);
     };
     let of_file = |url: &str| refused.known.signatures.get(&journal.storage_of(url).ok()?);
-    let first = eras.first().map_or("", |(_, url)| url.as_str());
+    let first = sets.first().map_or("", |(_, url)| url.as_str());
     let is_combined = refused.options.on_mismatch == OnMismatch::Combine && refused.layout.along.len() == 1;
     // The other sets, each with the array that keeps its files from being segments of one dataset, if an array does.
     let obstacle = |url: &str| match of_file(first).zip(of_file(url)).filter(|_| is_combined) {
         Some((one, other)) => form_segments(&[one, other], refused.layout).err(),
         None => Some(None),
     };
-    let others = eras.iter().skip(1);
+    let others = sets.iter().skip(1);
     let others = others.filter_map(|(files, url)| Some((*files, url.as_str(), obstacle(url)?)));
     let mut others: Vec<(u64, &str, Option<String>)> = others.collect();
     if others.is_empty() {
         // Each pair can be combined, but not all together.
-        others.extend(eras.iter().skip(1).map(|(files, url)| (*files, url.as_str(), None)));
+        others.extend(sets.iter().skip(1).map(|(files, url)| (*files, url.as_str(), None)));
     }
     let (second, path) = others.first().map_or(("", &None), |(_, url, path)| (*url, path));
     let differences = of_file(first).zip(of_file(second)).map(|(left, right)| differences(left, right));
@@ -379,7 +379,7 @@ fn refused(error: CombineError, refused: &Refused<'_>, journal: &Journal) -> Err
         1 => texts.push("and one more difference".to_owned()),
         more => texts.push(format!("and {more} more differences")),
     }
-    let count: u64 = eras.iter().map(|(files, _)| files).sum();
+    let count: u64 = sets.iter().map(|(files, _)| files).sum();
     let others: u64 = others.iter().map(|(files, ..)| files).sum();
     let (folder, name) = second.rsplit_once('/').unwrap_or_default();
     let second = if first.rsplit_once('/').is_some_and(|(other, _)| other == folder) { name } else { second };
@@ -465,9 +465,9 @@ impl Tail {
         journal: &Journal,
     ) -> Result<Option<Self>> {
         let Combination { plan, layout, ids, .. } = combination;
-        let ([era], [_]) = (plan.eras.as_slice(), layout.along.as_slice()) else { return Ok(None) };
+        let ([set], [_]) = (plan.sets.as_slice(), layout.along.as_slice()) else { return Ok(None) };
         let is_whole =
-            era.blocks.len() == ids.len() && era.blocks.iter().all(|block| block.selection.is_none());
+            set.blocks.len() == ids.len() && set.blocks.iter().all(|block| block.selection.is_none());
         let (Some(storage), true, true) = (&combination.storage, is_whole, layout.optional.is_empty()) else {
             return Ok(None);
         };
@@ -477,7 +477,7 @@ impl Tail {
             let extent = journal.extent(id)?;
             Ok::<_, Error>((id, parse_extent(journal, id, &extent)?))
         };
-        let (first, last) = (end(era.blocks.first())?, end(era.blocks.last())?);
+        let (first, last) = (end(set.blocks.first())?, end(set.blocks.last())?);
         let Some(hierarchy) = text_of(&join::tail(hierarchy)) else { return Ok(None) };
         Ok(Some(Self {
             digest: combination.digest.clone(),
@@ -512,10 +512,10 @@ pub(super) fn locked(journal: &Mutex<Journal>) -> MutexGuard<'_, Journal> {
 
 /// The first and the last file of an output, and the new files, in order.
 pub(super) struct Arranged {
-    era: PlannedEra,
+    set: PlannedSet,
     /// The first and the last file alone.
-    known: PlannedEra,
-    /// Rows and extents of the files of the era.
+    known: PlannedSet,
+    /// Rows and extents of the files of the set.
     ids: Vec<i64>,
     extents: Vec<FileExtent>,
 }
@@ -538,15 +538,15 @@ impl Arranged {
         let url = |row| id_of(&ids, row).and_then(|id| journal.url(id).ok()).unwrap_or_default();
         let known = Known { url: &url, ..Known::nothing() };
         let mut plan = plan(planned, &known, layout, &PlanOptions::default()).ok()?;
-        let era = plan.eras.pop().filter(|_| plan.eras.is_empty() && plan.left_out.is_empty())?;
-        let follows = (0..).zip(era.blocks.iter().take(count)).all(|(row, block)| block.row == row);
-        if !follows || era.blocks.len() != ids.len() {
+        let set = plan.sets.pop().filter(|_| plan.sets.is_empty() && plan.left_out.is_empty())?;
+        let follows = (0..).zip(set.blocks.iter().take(count)).all(|(row, block)| block.row == row);
+        if !follows || set.blocks.len() != ids.len() {
             return None;
         }
-        let blocks = era.blocks.iter().take(count).cloned().collect();
-        let sizes = era.sizes.iter().map(|sizes| sizes.iter().take(count).copied().collect()).collect();
-        let known = PlannedEra { blocks, sizes, ..era.clone() };
-        Some(Self { era, known, ids, extents })
+        let blocks = set.blocks.iter().take(count).cloned().collect();
+        let sizes = set.sizes.iter().map(|sizes| sizes.iter().take(count).copied().collect()).collect();
+        let known = PlannedSet { blocks, sizes, ..set.clone() };
+        Some(Self { set, known, ids, extents })
     }
 
     /// Joins the files, and extends the dataset by what the new ones add; `None` if all files have to be combined.
@@ -562,7 +562,7 @@ impl Arranged {
         let mut step = || Ok::<_, Error>(());
         // If the files cannot be joined, joining all reports why.
         let known = combine(&self.known, layout, options, &mut members, &mut step).ok()?;
-        let joined = combine(&self.era, layout, options, &mut members, &mut step).ok()?;
+        let joined = combine(&self.set, layout, options, &mut members, &mut step).ok()?;
         // The position of the whole changes, and is computed when all files are combined.
         if !joined.moved.is_empty() {
             return None;
@@ -570,7 +570,7 @@ impl Arranged {
         let extended = join::extend(&before, &known.hierarchy, &joined.hierarchy, options.most_inline)?;
         let mut digest = Chain::parse(&tail.digest)?;
         rows.iter().for_each(|row| digest.add(row.id, row.run));
-        let last = self.era.blocks.last().and_then(|block| usize::try_from(block.row).ok())?;
+        let last = self.set.blocks.last().and_then(|block| usize::try_from(block.row).ok())?;
         let rows: Vec<i64> = rows.iter().map(|row| row.id).collect();
         let tail = Tail {
             digest: digest.digest(),

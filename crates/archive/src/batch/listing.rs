@@ -154,7 +154,7 @@ impl Batch {
                 files(count),
                 some(&first, count)
             );
-            let remedy = Remedy::set(OptionName::OnChange, "drop", "leave them out");
+            let remedy = Remedy::set(OptionName::OnChange, "drop", "omit them");
             return Err(Error::new(ErrorClass::File, Code::FilesVanished, message, remedy));
         }
         let Few { count, first } = journal.replaced(NAMED)?;

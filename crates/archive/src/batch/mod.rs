@@ -225,7 +225,7 @@ impl Batch {
                 let message = format!("{} failed, at most {allowed} may: {failed}", files(count));
                 let remedy = Remedy::advice("run again to retry files whose store was unavailable")
                     .or(Remedy::set(OptionName::OnFailure, "retry", "retry all of them"))
-                    .or(Remedy::set(OptionName::OnFailure, "skip", "leave them out"))
+                    .or(Remedy::set(OptionName::OnFailure, "skip", "omit them"))
                     .or(Remedy::set(OptionName::OnChange, "drop", "drop those of earlier runs"));
                 return Err(Error::new(ErrorClass::File, Code::Failures, message, remedy));
             }

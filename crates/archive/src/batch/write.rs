@@ -41,13 +41,13 @@ impl Batch {
             return Ok(());
         }
         let combination = Combination::plan(&writing.journal(), &self.layout, &self.plan, &others)?;
-        let Plan { eras, left_out, .. } = &combination.plan;
-        events.tell(Event::Eras { files: eras.iter().map(|era| era.blocks.len() as u64).collect() });
+        let Plan { sets, left_out, .. } = &combination.plan;
+        events.tell(Event::Sets { files: sets.iter().map(|set| set.blocks.len() as u64).collect() });
         for out in left_out {
             events.tell(Event::Skipped { url: out.url.clone(), reason: out.reason.clone() });
         }
         writing.summary.skipped = left_out.len() as u64;
-        writing.summary.eras = eras.iter().map(|era| era.group.clone()).collect();
+        writing.summary.sets = sets.iter().map(|set| set.group.clone()).collect();
         if matches!(present, Present::Written { plan } if *plan == combination.digest) {
             return writing.nothing_is_new();
         }
@@ -92,8 +92,8 @@ impl<'a> Writing<'a> {
 
     /// Reports the number of files of an output that is extended.
     pub(super) fn say_files(&mut self, files: u64) {
-        self.events.tell(Event::Eras { files: vec![files] });
-        self.summary.eras = vec![String::new()];
+        self.events.tell(Event::Sets { files: vec![files] });
+        self.summary.sets = vec![String::new()];
     }
 
     fn nothing_is_new(&mut self) -> Result<()> {
@@ -107,7 +107,7 @@ impl<'a> Writing<'a> {
     pub(super) fn python(&self) -> Result<Option<String>> {
         let Batch { target, output, .. } = self.batch;
         let group = self.journal().fact(&group_fact(output))?;
-        let group = group.or_else(|| self.summary.eras.first().cloned()).unwrap_or_default();
+        let group = group.or_else(|| self.summary.sets.first().cloned()).unwrap_or_default();
         if group == SEGMENTS {
             let mut arguments = String::new();
             if let Target::Icechunk(options) = target {

@@ -416,7 +416,7 @@ impl PlacedForm {
     }
 }
 
-/// The files of an era, by their index among its blocks.
+/// The files of a set, by their index among its blocks.
 #[derive(Clone, Copy)]
 pub(super) struct Files<'a> {
     pub(super) blocks: &'a [Block],

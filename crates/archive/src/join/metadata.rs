@@ -31,7 +31,7 @@ use crate::{
     },
     error::{CombineError, Note, Problem, var},
     file::{BANDS, Head, HeadNode, ParsedNode},
-    plan::{Block, PlanOptions, PlannedEra, Selection},
+    plan::{Block, PlanOptions, PlannedSet, Selection},
     values::index,
     values::{
         grid::values_agree,
@@ -45,7 +45,7 @@ const MAX_SEEN: usize = 32;
 
 /// State of a join after some of the files.
 pub(super) struct Joiner<'a> {
-    pub(super) era: &'a PlannedEra,
+    pub(super) set: &'a PlannedSet,
     pub(super) layout: &'a Layout,
     pub(super) files: Files<'a>,
     pub(super) whole: Hierarchy,
@@ -91,10 +91,10 @@ struct Seen {
 }
 
 impl<'a> Joiner<'a> {
-    pub(super) fn new(format: ZarrFormat, era: &'a PlannedEra, files: Files<'a>, layout: &'a Layout) -> Self {
-        let places = (0..layout.along.len()).map(|n| era.sizes.get(n).map_or(0, Vec::len));
+    pub(super) fn new(format: ZarrFormat, set: &'a PlannedSet, files: Files<'a>, layout: &'a Layout) -> Self {
+        let places = (0..layout.along.len()).map(|n| set.sizes.get(n).map_or(0, Vec::len));
         Self {
-            era,
+            set,
             layout,
             files,
             whole: Hierarchy::new(format),
@@ -284,7 +284,7 @@ impl<'a> Joiner<'a> {
             format: self.whole.format,
             assume_equal: Layout::has(&self.layout.assume_equal, path),
             is_optional: Layout::has(&self.layout.optional, path) || kind.level.is_some(),
-            is_near: self.era.grids.contains(&**path),
+            is_near: self.set.grids.contains(&**path),
             is_axis: array.data_type == DataType::Float64 && is_coordinate(path, &array),
         };
         let files = self.files;
@@ -320,7 +320,7 @@ impl<'a> Joiner<'a> {
         let at = self.files.block(block).map(|block| block.at.as_slice()).unwrap_or_default();
         let group = node::parent(path);
         if !self.sizes.contains_key(group) {
-            let empty = self.era.sizes.iter().map(|sizes| vec![None; sizes.len()]).collect();
+            let empty = self.set.sizes.iter().map(|sizes| vec![None; sizes.len()]).collect();
             self.sizes.insert(group.to_owned(), empty);
         }
         let Some(sizes) = self.sizes.get_mut(group) else { return Ok(()) };
@@ -609,7 +609,7 @@ impl<'a> Growing<'a> {
         Err(Problem::new(text).with(
             var("vary", "let it vary along the dimension")
                 .or(var("first", "keep the first file's values"))
-                .or(var("drop", "leave it out")),
+                .or(var("drop", "omit it")),
         ))
     }
 
@@ -748,7 +748,7 @@ impl<'a, 'b> Finish<'a, 'b> {
         let mut array = growing.first.clone();
         array.attributes = growing.attributes.kept.clone();
         // Another group may lack the array, for which a fill value was given.
-        let is_given = !self.joiner.era.group.is_empty() && self.joiner.layout.fill(path).is_some();
+        let is_given = !self.joiner.set.group.is_empty() && self.joiner.layout.fill(path).is_some();
         let lacks_parts = self.missing(path, growing)? || is_given;
         if !growing.varies() {
             let first = growing.pieces.first().and_then(|n| growing.pieces.get(n));
@@ -816,7 +816,7 @@ impl<'a, 'b> Finish<'a, 'b> {
         let found = varying.find_map(|(n, ((_, sizes), name))| Some((name, sizes, along(n, sizes.len())?)));
         let (dimension, sizes, packings) = found.ok_or_else(|| {
             Problem::of("scale_factor and add_offset depend on several dimensions")
-                .with(var("drop", "leave it out"))
+                .with(var("drop", "omit it"))
         })?;
         let total = sizes.iter().try_fold(0, |sum: u64, size| sum.checked_add(*size));
         if total.is_none_or(|total| total > self.options.most_inline / 8) {
@@ -861,12 +861,12 @@ impl<'a, 'b> Finish<'a, 'b> {
                 let first = growing.first_missing().map(|n| growing.files.url(n));
                 let text = format!("missing from {absent} files, first {}", first.unwrap_or_default());
                 let optional = var("optional", "fill the part of files that lack it");
-                return Err(Problem::new(text).with(optional.or(var("drop", "leave it out"))));
+                return Err(Problem::new(text).with(optional.or(var("drop", "omit it"))));
             }
             let text = format!("{absent} files do not have it: their part reads as the fill value");
             self.joiner.notes.insert(Note::new(path, text));
         }
-        let counts = growing.roles.iter().zip(&self.joiner.era.sizes);
+        let counts = growing.roles.iter().zip(&self.joiner.set.sizes);
         let places =
             counts.map(|(role, sizes)| if *role == DimRole::Invariant { 1 } else { sizes.len() as u64 });
         let all = places.fold(1_u64, u64::saturating_mul);
@@ -875,7 +875,7 @@ impl<'a, 'b> Finish<'a, 'b> {
 
     /// Returns the number of parts that an array has if no file lacks it.
     fn expected(&self, growing: &Growing<'_>) -> usize {
-        let blocks = self.joiner.era.blocks.len();
+        let blocks = self.joiner.set.blocks.len();
         if varies_throughout(&growing.roles) {
             return blocks;
         }
@@ -891,7 +891,7 @@ impl<'a, 'b> Finish<'a, 'b> {
     fn sizes(&self, path: &str) -> Vec<Vec<u64>> {
         let group = node::parent(path);
         let own = self.joiner.sizes.get(group);
-        let all = self.joiner.era.sizes.iter().enumerate();
+        let all = self.joiner.set.sizes.iter().enumerate();
         all.map(|(n, sizes)| {
             let own = own.and_then(|own| own.get(n));
             let one = |(at, size): (usize, &u64)| own.and_then(|own| *own.get(at)?).unwrap_or(*size);
@@ -903,7 +903,7 @@ impl<'a, 'b> Finish<'a, 'b> {
     /// Adds the coordinates that no array of the files provides.
     fn given(&mut self) -> Result<(), CombineError> {
         for (n, given) in std::mem::take(&mut self.joiner.given).into_iter().enumerate() {
-            let (Some(name), Some(sizes)) = (self.names.get(n).cloned(), self.joiner.era.sizes.get(n)) else {
+            let (Some(name), Some(sizes)) = (self.names.get(n).cloned(), self.joiner.set.sizes.get(n)) else {
                 continue;
             };
             if given.iter().all(Option::is_none) {
@@ -1014,7 +1014,7 @@ fn along(
             let (url, axis) = (growing.url_of(n), name());
             let effect = format!("copy arrays larger than {copy_limit} bytes per file");
             let remedy = Remedy::turn_on(OptionName::CopyLimit, effect)
-                .or(var("drop", "leave it out"))
+                .or(var("drop", "omit it"))
                 .or(Remedy::advice("write the files again"));
             let text = format!(
                 "{length} elements along {axis} in {url} are not a multiple of the chunk length {chunk}, and only the last \

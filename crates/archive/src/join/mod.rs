@@ -21,7 +21,7 @@ use crate::{
     Error, Layout,
     error::{CombineError, Note, Problem},
     file::{HeadNode, Members, ParsedNode},
-    plan::{PlanOptions, PlannedEra},
+    plan::{PlanOptions, PlannedSet},
 };
 use chunks::Files;
 pub(crate) use chunks::{ChunkPlaces, JoinedChunks};
@@ -44,12 +44,12 @@ pub(crate) struct Combined<'a> {
     pub(crate) notes: Vec<Note>,
 }
 
-/// Combines the metadata of the files of an era. Calls `step` before each file.
+/// Combines the metadata of the files of a set. Calls `step` before each file.
 ///
 /// # Errors
 /// Errors of `members` and `step`; files that are not compatible; chunks that do not fit into one grid.
 pub(crate) fn combine<'a>(
-    era: &'a PlannedEra,
+    set: &'a PlannedSet,
     layout: &Layout,
     options: &PlanOptions,
     members: &mut dyn Members,
@@ -57,9 +57,9 @@ pub(crate) fn combine<'a>(
 ) -> Result<Combined<'a>, Error> {
     let members = RefCell::new(members);
     let url_of = |row: u64| members.borrow_mut().head(row).map(|head| head.item.url).unwrap_or_default();
-    let files = Files { blocks: &era.blocks, url_of: &url_of };
+    let files = Files { blocks: &set.blocks, url_of: &url_of };
     let mut joiner: Option<Joiner<'_>> = None;
-    for (n, block) in (0..).zip(&era.blocks) {
+    for (n, block) in (0..).zip(&set.blocks) {
         step()?;
         let head = members.borrow_mut().head(block.row)?;
         let mut tables = BTreeMap::new();
@@ -71,9 +71,9 @@ pub(crate) fn combine<'a>(
                 }
             }
         }
-        let joiner = joiner.get_or_insert_with(|| Joiner::new(head.format, era, files, layout));
+        let joiner = joiner.get_or_insert_with(|| Joiner::new(head.format, set, files, layout));
         joiner.add(n, &head, &mut tables)?;
     }
     let joiner = joiner.ok_or(CombineError::Nothing)?;
-    Ok(Finish::new(joiner, &era.blocks, options).run()?)
+    Ok(Finish::new(joiner, &set.blocks, options).run()?)
 }

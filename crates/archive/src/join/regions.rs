@@ -252,7 +252,7 @@ pub(super) fn select(
              {chunk} elements begins there"
         );
         let remedy = Remedy::turn_on(OptionName::CopyLimit, "copy larger arrays");
-        return Err(Problem::new(text).with(remedy.or(var("drop", "leave it out"))));
+        return Err(Problem::new(text).with(remedy.or(var("drop", "omit it"))));
     }
     if let Some(values) = values {
         *values = slice(array, values, axis, selection).ok_or(Problem::VALUE_SHAPE)?;

@@ -18,7 +18,7 @@ use crate::{
     compat::{is_coordinate, roles::text},
     error::{CombineError, Note, Problem},
     file::{FileChunks, Head, HeadNode, Members, ParsedNode},
-    plan::{Block, PlanOptions, PlannedEra},
+    plan::{Block, PlanOptions, PlannedSet},
     values::{
         calendar::time_units,
         scalar::{Packing, is_number},
@@ -106,7 +106,7 @@ fn target(
         names.dedup();
         let missing = if has_sentinels { " with missing values" } else { "" };
         Problem::new(format!("no type holds all numbers of {}{missing} exactly", names.join(" and ")))
-            .with(crate::error::var("drop", "leave it out"))
+            .with(crate::error::var("drop", "omit it"))
     })
 }
 
@@ -242,7 +242,7 @@ fn unify_coordinates(
     let blocks = (0..).zip(groups.iter());
     let blocks =
         blocks.map(|(n, _)| Block { row: u64::from(n), at: [n].into_iter().collect(), selection: None });
-    let era = PlannedEra { sizes: vec![sizes], blocks: blocks.collect(), ..PlannedEra::default() };
+    let set = PlannedSet { sizes: vec![sizes], blocks: blocks.collect(), ..PlannedSet::default() };
     let layout = Layout {
         along: vec![Along::Concat(dimension.to_owned())],
         inline_limit: layout.inline_limit,
@@ -250,7 +250,7 @@ fn unify_coordinates(
     };
     let mut members =
         Groups(groups.iter().map(|(path, group)| head(path, &group.hierarchy, &wanted)).collect());
-    let joined = combine(&era, &layout, options, &mut members, &mut || Ok(()))?;
+    let joined = combine(&set, &layout, options, &mut members, &mut || Ok(()))?;
     for path in wanted {
         let Some(whole) = joined.hierarchy.array(&path) else { continue };
         let mut all = elements(whole);

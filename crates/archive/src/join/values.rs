@@ -448,7 +448,7 @@ pub(super) struct Form {
 /// The part of an array in a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
-    /// Index of the file among the era's blocks.
+    /// Index of the file among the set's blocks.
     pub(super) block: u32,
     /// Index of its form.
     pub(super) form: u32,

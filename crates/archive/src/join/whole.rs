@@ -27,10 +27,10 @@ impl Finish<'_, '_> {
             let text = "the texts that describe a single file are dropped";
             self.joiner.notes.insert(Note::new(FILE_TEXTS, text));
         }
-        if self.joiner.era.blocks.len() < 2 {
+        if self.joiner.set.blocks.len() < 2 {
             return;
         }
-        let sizes = self.joiner.era.sizes.iter();
+        let sizes = self.joiner.set.sizes.iter();
         let grown: BTreeSet<&str> = self.joiner.layout.along.iter().zip(sizes).filter_map(grown).collect();
         let of_group = |merged: &MergedAttributes| {
             let names = merged.dimensions();
@@ -57,7 +57,7 @@ impl Finish<'_, '_> {
             let mut dropped = growing.attributes.describe_whole(is_moved(node::parent(path)));
             let axis = band_axis(&growing.first);
             let dimension = growing.roles.iter().position(|role| axis.map(DimRole::Axis) == Some(*role));
-            let sizes = dimension.and_then(|dimension| self.joiner.era.sizes.get(dimension));
+            let sizes = dimension.and_then(|dimension| self.joiner.set.sizes.get(dimension));
             if let (Some(sizes), Some(bands)) = (sizes, axis.and_then(|axis| growing.first.shape.get(axis)))
                 && sizes.len() > 1
             {
@@ -86,7 +86,7 @@ impl Finish<'_, '_> {
             self.joiner.notes.retain(|note| note.subject != *group && !note.subject.starts_with(&prefix));
         }
         for (level, problem) in dropped {
-            self.joiner.notes.insert(Note::new(level, format!("overview is left out: {problem}")));
+            self.joiner.notes.insert(Note::new(level, format!("overview omitted: {problem}")));
         }
         self.update_multiscales();
     }
@@ -95,7 +95,7 @@ impl Finish<'_, '_> {
     fn check_factor(&self, group: &str) -> Result<(), Problem> {
         let Some(own) = self.joiner.sizes.get(group) else { return Ok(()) };
         for (n, (name, (own, main))) in
-            self.names.iter().zip(own.iter().zip(&self.joiner.era.sizes)).enumerate()
+            self.names.iter().zip(own.iter().zip(&self.joiner.set.sizes)).enumerate()
         {
             let is_existing = matches!(self.joiner.layout.along.get(n), Some(Along::Concat(_)));
             let sizes: Vec<(u64, u64)> =

@@ -36,7 +36,7 @@ impl Cure {
     /// Adds what a plan says of the dataset.
     pub(crate) fn with(mut self, plan: &Plan) -> Self {
         if !plan.segments.is_empty() {
-            self.segments = plan.eras.len();
+            self.segments = plan.sets.len();
             let conversions = plan.conversions.iter();
             self.conversions =
                 conversions.map(|(path, data_type)| (path.clone(), data_type.to_string())).collect();
@@ -113,11 +113,11 @@ impl Refused<'_> {
         let lossless = self.lossless(error);
         let are_joined = lossless.as_ref().is_some_and(|(_, are_joined)| *are_joined);
         all.extend(lossless.map(|(cure, are_joined)| cure.remedy(are_joined, count, tried)));
-        if let CombineError::Eras { eras } = error {
+        if let CombineError::Sets { sets } = error {
             if !are_joined && let Ok(cure) = self.joined(error, true) {
                 all.push(cure.remedy(true, count, tried));
             }
-            let largest = eras.iter().map(|(files, _)| *files).max().unwrap_or(0);
+            let largest = sets.iter().map(|(files, _)| *files).max().unwrap_or(0);
             let omitted = count_files((count as u64).saturating_sub(largest));
             let effect = format!("keep the largest such set, which omits {omitted}");
             all.push(Remedy::set(OptionName::OnMismatch, "skip", effect));
@@ -140,8 +140,8 @@ impl Refused<'_> {
         let mut error = error.clone();
         for _ in 0..MAX_TRIALS {
             match &error {
-                CombineError::Eras { eras } => {
-                    let (rules, limit) = self.rules(&files, &layout, eras.len(), lossy);
+                CombineError::Sets { sets } => {
+                    let (rules, limit) = self.rules(&files, &layout, sets.len(), lossy);
                     if rules.is_empty() && limit <= layout.inline_limit {
                         break;
                     }
@@ -297,8 +297,8 @@ impl Refused<'_> {
             return None;
         }
         let planned = self.plan(self.layout, &options).ok()?;
-        let [era] = planned.eras.as_slice() else { return None };
-        let ([along], [sizes]) = (self.layout.along.as_slice(), era.sizes.as_slice()) else { return None };
+        let [set] = planned.sets.as_slice() else { return None };
+        let ([along], [sizes]) = (self.layout.along.as_slice(), set.sizes.as_slice()) else { return None };
         let kept: u64 = sizes.iter().sum();
         let all: u64 = self.files.numbers().filter_map(|file| Some(self.files.extent(file)?.size(0))).sum();
         let what = match along {

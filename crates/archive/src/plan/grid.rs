@@ -23,23 +23,23 @@ pub(super) type Arranged = (Vec<Block>, Vec<Vec<u64>>);
 /// Arranges files by their coordinates along each dimension.
 pub(super) fn arrange(
     source: Source<'_>,
-    era: &[u32],
+    set: &[u32],
     layout: &Layout,
     options: &PlanOptions,
     plan: &mut Plan,
 ) -> Result<Arranged> {
     let mut known = Vec::with_capacity(layout.along.len());
     for (n, dimension) in layout.along.iter().enumerate() {
-        let (placed, notes) = order::place(dimension.name(), n, source, era)?;
+        let (placed, notes) = order::place(dimension.name(), n, source, set)?;
         plan.notes.extend(notes);
         known.push(placed);
     }
-    let cells = Cells::new(source, era, known, layout)?;
-    let mut blocks = Vec::with_capacity(era.len());
+    let cells = Cells::new(source, set, known, layout)?;
+    let mut blocks = Vec::with_capacity(set.len());
     let mut there = Vec::new();
     for places in cells.order.chunk_by(|one, other| cells.is_same(*one, *other)) {
         there.clear();
-        there.extend(places.iter().filter_map(|place| era.get(index(*place))));
+        there.extend(places.iter().filter_map(|place| set.get(index(*place))));
         let kept = resolve_duplicates(&there, source, options.on_duplicate, plan)?;
         if let (Some(kept), Some(place)) = (kept, places.first()) {
             blocks.push(Block { row: kept.into(), at: cells.at(*place).collect(), selection: None });
@@ -50,7 +50,7 @@ pub(super) fn arrange(
     Ok((blocks, sizes))
 }
 
-/// The place of each file of an era. Files are numbers of places in the era.
+/// The place of each file of a set. Files are numbers of places in the set.
 struct Cells {
     /// Place along each dimension, by file.
     places: Vec<Vec<u32>>,
@@ -60,7 +60,7 @@ struct Cells {
 
 impl Cells {
     /// Orders files by their places. Along a dimension without coordinates, files are ordered by name.
-    fn new(source: Source<'_>, era: &[u32], known: Vec<Option<Vec<u32>>>, layout: &Layout) -> Result<Self> {
+    fn new(source: Source<'_>, set: &[u32], known: Vec<Option<Vec<u32>>>, layout: &Layout) -> Result<Self> {
         let mut unknown = known.iter().enumerate().filter(|(_, placed)| placed.is_none()).map(|(n, _)| n);
         let (without, another) = (unknown.next(), unknown.next());
         if let (Some(left), Some(right)) = (without, another) {
@@ -69,12 +69,12 @@ impl Cells {
             let option = format!("dimensions {} and {}", name(left), name(right));
             return Err(CombineError::of(option, problem.with(order_by_name())));
         }
-        let count = u32::try_from(era.len()).unwrap_or(u32::MAX);
-        let places = known.into_iter().map(|placed| placed.unwrap_or_else(|| vec![0; era.len()])).collect();
+        let count = u32::try_from(set.len()).unwrap_or(u32::MAX);
+        let places = known.into_iter().map(|placed| placed.unwrap_or_else(|| vec![0; set.len()])).collect();
         let mut cells = Self { places, order: (0..count).collect() };
         cells.sort();
         if let Some(dimension) = without {
-            cells.spread(dimension, source, era);
+            cells.spread(dimension, source, set);
             cells.sort();
         }
         Ok(cells)
@@ -89,10 +89,10 @@ impl Cells {
     }
 
     /// Gives the files of each cell places along a dimension, in the order of their names.
-    fn spread(&mut self, dimension: usize, source: Source<'_>, era: &[u32]) {
+    fn spread(&mut self, dimension: usize, source: Source<'_>, set: &[u32]) {
         let mut order = std::mem::take(&mut self.order);
         for files in order.chunk_by_mut(|one, other| self.is_same(*one, *other)) {
-            order::sort(files, |file| era.get(index(file)).map(|file| source.url(*file)).unwrap_or_default());
+            order::sort(files, |file| set.get(index(file)).map(|file| source.url(*file)).unwrap_or_default());
         }
         let mut places = vec![0; order.len()];
         for files in order.chunk_by(|one, other| self.is_same(*one, *other)) {

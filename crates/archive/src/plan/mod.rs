@@ -34,11 +34,11 @@ pub(crate) use overlap::merge;
 
 type Result<T, E = CombineError> = std::result::Result<T, E>;
 
-/// Assigns each file its place: by era, and in each era in the order of the files' coordinates. Eras that differ only in
+/// Assigns each file its place: by set, and in each set in the order of the files' coordinates. Sets that differ only in
 /// storage or types of numbers which are compatible are merged, if their signatures are known.
 ///
 /// # Errors
-/// Files that overlap, are not monotone, have the same coordinates, or are of several eras; empty places.
+/// Files that overlap, are not monotone, have the same coordinates, or are of several sets; empty places.
 pub(crate) fn plan(
     mut files: Files,
     known: &Known<'_>,
@@ -46,24 +46,24 @@ pub(crate) fn plan(
     options: &PlanOptions,
 ) -> Result<Plan> {
     let mut plan = Plan::default();
-    let eras = eras(Source { files: &files, url: known.url }, layout, &mut plan);
-    let eras = merge(&files, eras, known, layout, options);
+    let sets = sets(Source { files: &files, url: known.url }, layout, &mut plan);
+    let sets = merge(&files, sets, known, layout, options);
     let source = Source { files: &files, url: known.url };
     let is_united = options.on_mismatch == OnMismatch::Combine && layout.along.len() == 1;
     let united =
-        if is_united && !eras.is_empty() { segments::united(source, &eras, known, layout) } else { None };
-    let (eras, era_of) = match united {
-        Some(segments::United { files, era_of, conversions }) => {
+        if is_united && !sets.is_empty() { segments::united(source, &sets, known, layout) } else { None };
+    let (sets, set_of) = match united {
+        Some(segments::United { files, set_of, conversions }) => {
             plan.conversions = conversions;
-            (vec![files], Some(era_of))
+            (vec![files], Some(set_of))
         }
-        None => (select_eras(source, eras, options.on_mismatch, &mut plan)?, None),
+        None => (select_sets(source, sets, options.on_mismatch, &mut plan)?, None),
     };
-    let several = eras.len() > 1;
-    for (n, mut era) in eras.into_iter().enumerate() {
-        let group = if several { format!("era_{n}") } else { String::new() };
+    let several = sets.len() > 1;
+    for (n, mut set) in sets.into_iter().enumerate() {
+        let group = if several { format!("set_{n}") } else { String::new() };
         let source = Source { files: &files, url: known.url };
-        let changes = overlap::resolve(source, &era, known.coordinates, layout, options.on_duplicate)?;
+        let changes = overlap::resolve(source, &set, known.coordinates, layout, options.on_duplicate)?;
         overlap::report(&changes, source, layout, &mut plan);
         let selections: BTreeMap<u32, Selections> = changes
             .iter()
@@ -72,9 +72,9 @@ pub(crate) fn plan(
                 Change::LeftOut => None,
             })
             .collect();
-        overlap::apply(changes, &mut files, &mut era);
+        overlap::apply(changes, &mut files, &mut set);
         let source = Source { files: &files, url: known.url };
-        let (mut blocks, sizes) = arrange(source, &era, layout, options, &mut plan)?;
+        let (mut blocks, sizes) = arrange(source, &set, layout, options, &mut plan)?;
         let first_hole = holes(source, &blocks, &sizes, options, layout, &mut plan)?;
         if let (Some(hole), Some(file)) = (first_hole, selections.keys().next()) {
             let text =
@@ -85,15 +85,15 @@ pub(crate) fn plan(
         for block in blocks.iter_mut().filter(|_| !selections.is_empty()) {
             block.selection = selections.get(&number(block)).cloned();
         }
-        let runs = match (&era_of, sizes.as_slice()) {
-            (Some(era_of), [lengths]) => {
-                let (runs, segments) = segments::divide(source, blocks, lengths, era_of, known, layout);
+        let runs = match (&set_of, sizes.as_slice()) {
+            (Some(set_of), [lengths]) => {
+                let (runs, segments) = segments::divide(source, blocks, lengths, set_of, known, layout);
                 if let [_] = runs.as_slice() {
                     runs.into_iter().map(|run| (String::new(), run.blocks, vec![run.sizes])).collect()
                 } else {
                     plan.segments = segments;
                     let runs = runs.into_iter().enumerate();
-                    runs.map(|(n, run)| (format!("era_{n}"), run.blocks, vec![run.sizes])).collect()
+                    runs.map(|(n, run)| (format!("set_{n}"), run.blocks, vec![run.sizes])).collect()
                 }
             }
             _ => vec![(group, blocks, sizes)],
@@ -104,10 +104,10 @@ pub(crate) fn plan(
             let grids = grids(&files, &blocks, known);
             let text = "coordinates differ by rounding between files: those of the first file are used";
             plan.notes.extend(grids.iter().map(|path| Note::new(path, text)));
-            plan.eras.push(PlannedEra { signature, group, sizes, blocks, grids });
+            plan.sets.push(PlannedSet { signature, group, sizes, blocks, grids });
         }
     }
-    if plan.eras.is_empty() { Err(CombineError::Nothing) } else { Ok(plan) }
+    if plan.sets.is_empty() { Err(CombineError::Nothing) } else { Ok(plan) }
 }
 
 /// Returns the coordinates whose values are not the same in all files.
@@ -123,9 +123,9 @@ fn grids(files: &Files, blocks: &[Block], known: &Known<'_>) -> BTreeSet<NodePat
 }
 
 /// Groups files by their signatures, in the order of the first files. Leaves out files without elements.
-fn eras(source: Source<'_>, layout: &Layout, plan: &mut Plan) -> Vec<Era> {
+fn sets(source: Source<'_>, layout: &Layout, plan: &mut Plan) -> Vec<FileSet> {
     let first_kinds = source.files.first_kinds();
-    let mut eras: BTreeMap<u32, Era> = BTreeMap::new();
+    let mut sets: BTreeMap<u32, FileSet> = BTreeMap::new();
     for file in source.files.numbers() {
         let Some(extent) = source.files.extent(file) else { continue };
         let empty = layout.along.iter().zip(extent.extents()).find(|(_, extent)| extent.size == 0);
@@ -136,40 +136,40 @@ fn eras(source: Source<'_>, layout: &Layout, plan: &mut Plan) -> Vec<Era> {
         }
         let kind = source.files.kind_of(file);
         let kind = usize::try_from(kind).ok().and_then(|kind| first_kinds.get(kind)).copied().unwrap_or(kind);
-        eras.entry(kind).or_default().push(file);
+        sets.entry(kind).or_default().push(file);
     }
-    let mut eras: Vec<Era> = eras.into_values().collect();
-    eras.sort_by_key(|era| era.first().copied());
-    eras
+    let mut sets: Vec<FileSet> = sets.into_values().collect();
+    sets.sort_by_key(|set| set.first().copied());
+    sets
 }
 
-/// Applies [`OnMismatch`] to several eras.
-fn select_eras(
+/// Applies [`OnMismatch`] to several sets.
+fn select_sets(
     source: Source<'_>,
-    eras: Vec<Era>,
+    sets: Vec<FileSet>,
     on_mismatch: OnMismatch,
     plan: &mut Plan,
-) -> Result<Vec<Era>> {
-    if eras.len() < 2 || on_mismatch == OnMismatch::Split {
-        return Ok(eras);
+) -> Result<Vec<FileSet>> {
+    if sets.len() < 2 || on_mismatch == OnMismatch::Split {
+        return Ok(sets);
     }
     if matches!(on_mismatch, OnMismatch::Stop | OnMismatch::Combine) {
-        let first = |era: &Era| era.first().map(|file| source.url(*file)).unwrap_or_default();
-        let eras = eras.iter().map(|era| (era.len() as u64, first(era))).collect();
-        return Err(CombineError::Eras { eras });
+        let first = |set: &FileSet| set.first().map(|file| source.url(*file)).unwrap_or_default();
+        let sets = sets.iter().map(|set| (set.len() as u64, first(set))).collect();
+        return Err(CombineError::Sets { sets });
     }
-    let most = eras.iter().map(Vec::len).max();
+    let most = sets.iter().map(Vec::len).max();
     let mut kept = None;
-    for era in eras {
-        if kept.is_none() && Some(era.len()) == most {
-            kept = Some(era);
+    for set in sets {
+        if kept.is_none() && Some(set.len()) == most {
+            kept = Some(set);
         } else {
             let out = |file: u32| LeftOut {
                 row: file.into(),
                 url: source.url(file),
-                reason: "it is not compatible with the largest era".to_owned(),
+                reason: "it is not compatible with the largest set".to_owned(),
             };
-            plan.left_out.extend(era.into_iter().map(out));
+            plan.left_out.extend(set.into_iter().map(out));
         }
     }
     Ok(kept.into_iter().collect())
@@ -231,9 +231,9 @@ impl Source<'_> {
 /// The place of each file.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Plan {
-    /// The eras, in the order of their first files.
-    pub eras: Vec<PlannedEra>,
-    /// How the eras form one dataset, if there are several.
+    /// The sets, in the order of their first files.
+    pub sets: Vec<PlannedSet>,
+    /// How the sets form one dataset, if there are several.
     pub segments: Vec<Segment>,
     /// Types that the elements of arrays are converted to.
     pub conversions: Conversions,
@@ -256,10 +256,10 @@ pub(crate) struct LeftOut {
 
 /// Compatible files, in their places.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(crate) struct PlannedEra {
+pub(crate) struct PlannedSet {
     /// Digest of their signature; that of the first files, if several signatures are compatible.
     pub signature: String,
-    /// Path of the group that they become; "" if there is only one era.
+    /// Path of the group that they become; "" if there is only one set.
     pub group: String,
     /// Number of elements of each place along each dimension, in the layout's order.
     pub sizes: Vec<Vec<u64>>,
@@ -283,8 +283,8 @@ pub(crate) struct Block {
 /// The elements of a file that are selected along each dimension of the layout; `None` for all.
 pub(crate) type Selections = Box<[Option<Selection>]>;
 
-/// An era while it is planned: the numbers of its files, ascending.
-pub(super) type Era = Vec<u32>;
+/// A set while it is planned: the numbers of its files, ascending.
+pub(super) type FileSet = Vec<u32>;
 
 /// How files that are not compatible are treated. As JSON, the word in small letters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -297,9 +297,9 @@ pub enum OnMismatch {
     Combine,
     /// Fail, and print the differences
     Stop,
-    /// Write each era, a set of compatible files, to its own group
+    /// Write each set of compatible files to its own group
     Split,
-    /// Keep the era with the most files, and list the other files
+    /// Keep the set with the most files, and list the other files
     Skip,
 }
 

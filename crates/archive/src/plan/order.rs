@@ -25,12 +25,12 @@ use crate::{
 
 type Placed = (Option<Vec<u32>>, Vec<Note>);
 
-/// Returns the place of each file of an era along dimension number `dimension`, and notes on irregular steps; no places if
+/// Returns the place of each file of a set along dimension number `dimension`, and notes on irregular steps; no places if
 /// no file has coordinates.
-pub(super) fn place(name: &str, dimension: usize, source: Source<'_>, era: &[u32]) -> Result<Placed> {
-    let Some(line) = Line::new(name, dimension, source, era)? else { return Ok((None, Vec::new())) };
+pub(super) fn place(name: &str, dimension: usize, source: Source<'_>, set: &[u32]) -> Result<Placed> {
+    let Some(line) = Line::new(name, dimension, source, set)? else { return Ok((None, Vec::new())) };
     let down = line.direction()? == Direction::Decreasing;
-    let mut places = vec![0; era.len()];
+    let mut places = vec![0; set.len()];
     let mut at = 0;
     let order = line.sorted(down);
     // The first file of each place.
@@ -53,13 +53,13 @@ pub(super) fn place(name: &str, dimension: usize, source: Source<'_>, era: &[u32
     Ok((Some(places), notes))
 }
 
-/// The files of an era along one dimension, on which all have coordinates that can be compared. A file is given by its
-/// place in the era.
+/// The files of a set along one dimension, on which all have coordinates that can be compared. A file is given by its
+/// place in the set.
 pub(super) struct Line<'a> {
     name: &'a str,
     dimension: usize,
     source: Source<'a>,
-    era: &'a [u32],
+    set: &'a [u32],
     comparison: Comparison,
     /// Lowest and highest coordinate of each file, if they are compared as times.
     times: Vec<(Key, Key)>,
@@ -76,12 +76,12 @@ impl<'a> Line<'a> {
         name: &'a str,
         dimension: usize,
         source: Source<'a>,
-        era: &'a [u32],
+        set: &'a [u32],
     ) -> Result<Option<Self>> {
         let comparison = Comparison::Plain;
         let snapped = BTreeMap::new();
-        let mut line = Self { name, dimension, source, era, comparison, times: Vec::new(), snapped };
-        let count = u32::try_from(era.len()).unwrap_or(u32::MAX);
+        let mut line = Self { name, dimension, source, set, comparison, times: Vec::new(), snapped };
+        let count = u32::try_from(set.len()).unwrap_or(u32::MAX);
         let Some(first) = (0..count).find(|file| line.range(*file).is_some()) else { return Ok(None) };
         if let Some(bare) = (0..count).find(|file| line.range(*file).is_none()) {
             return Err(line.conflict(
@@ -171,7 +171,7 @@ impl<'a> Line<'a> {
     }
 
     fn file(&self, file: u32) -> u32 {
-        self.era.get(index(file)).copied().unwrap_or(u32::MAX)
+        self.set.get(index(file)).copied().unwrap_or(u32::MAX)
     }
 
     /// Returns the row of a file.
@@ -214,7 +214,7 @@ impl<'a> Line<'a> {
             (Some(left), Some(right)) => left.order(&right),
             _ => Ordering::Equal,
         };
-        let mut order: Vec<u32> = (0..u32::try_from(self.era.len()).unwrap_or(u32::MAX)).collect();
+        let mut order: Vec<u32> = (0..u32::try_from(self.set.len()).unwrap_or(u32::MAX)).collect();
         // The sort is stable, and fast for files that are listed in order.
         order.sort_by(|left, right| {
             let order = compare(*left, *right);

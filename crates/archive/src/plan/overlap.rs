@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    Block, Coordinates, Era, Known, LeftOut, OnDuplicate, Plan, PlanOptions, Selections, Source,
+    Block, Coordinates, FileSet, Known, LeftOut, OnDuplicate, Plan, PlanOptions, Selections, Source,
     extent::{FileExtent, Selection},
     grid::{Files, arrange, extent_of, number},
     order::Line,
@@ -40,7 +40,7 @@ pub(super) enum Change {
 /// coordinates along one of several dimensions.
 pub(super) fn resolve(
     source: Source<'_>,
-    era: &[u32],
+    set: &[u32],
     coordinates: &Coordinates<'_>,
     layout: &Layout,
     on_duplicate: OnDuplicate,
@@ -51,7 +51,7 @@ pub(super) fn resolve(
     }
     for (dimension, along) in layout.along.iter().enumerate() {
         let Along::Concat(name) = along else { continue };
-        let Some(line) = Line::new(name, dimension, source, era)? else { continue };
+        let Some(line) = Line::new(name, dimension, source, set)? else { continue };
         let sorted = line.sorted(false);
         let is_only = layout.along.len() == 1;
         let columns =
@@ -241,35 +241,35 @@ fn clip(
     Some(Change::Clipped(extent, selections))
 }
 
-/// Maximum number of eras for which merging is tried.
-const MAX_ERAS: usize = 1024;
+/// Maximum number of sets for which merging is tried.
+const MAX_SETS: usize = 1024;
 
 /// Maximum number of files whose coordinates are cached.
 const MAX_COORDINATES: usize = 10_000;
 
-/// Merges eras whose files differ only in what the files' places, or conversion of numbers, can reconcile.
+/// Merges sets whose files differ only in what the files' places, or conversion of numbers, can reconcile.
 pub(crate) fn merge(
     files: &Files,
-    eras: Vec<Era>,
+    sets: Vec<FileSet>,
     known: &Known<'_>,
     layout: &Layout,
     options: &PlanOptions,
-) -> Vec<Era> {
-    if eras.len() < 2 || eras.len() > MAX_ERAS || layout.along.is_empty() {
-        return eras;
+) -> Vec<FileSet> {
+    if sets.len() < 2 || sets.len() > MAX_SETS || layout.along.is_empty() {
+        return sets;
     }
     let kinds = Kinds::new(files, known);
-    let mut of_core: BTreeMap<String, Vec<Era>> = BTreeMap::new();
+    let mut of_core: BTreeMap<String, Vec<FileSet>> = BTreeMap::new();
     let mut merged = Vec::new();
-    for era in eras {
-        match kinds.common_core(files, &era) {
-            Some(core) => of_core.entry(core).or_default().push(era),
-            None => merged.push(era),
+    for set in sets {
+        match kinds.common_core(files, &set) {
+            Some(core) => of_core.entry(core).or_default().push(set),
+            None => merged.push(set),
         }
     }
     let merging = Merging { files, kinds, known, layout, options, coordinates: RefCell::default() };
-    merged.extend(of_core.into_values().flat_map(|eras| merging.merge(eras)));
-    merged.sort_by_key(|era| era.first().copied());
+    merged.extend(of_core.into_values().flat_map(|sets| merging.merge(sets)));
+    merged.sort_by_key(|set| set.first().copied());
     merged
 }
 
@@ -285,9 +285,9 @@ impl<'a> Kinds<'a> {
         *self.0.get(usize::try_from(kind).ok()?)?
     }
 
-    /// Returns the core digest that all files of an era share.
-    fn common_core(&self, files: &Files, era: &Era) -> Option<String> {
-        let kinds: BTreeSet<u32> = era.iter().map(|file| files.kind_of(*file)).collect();
+    /// Returns the core digest that all files of a set share.
+    fn common_core(&self, files: &Files, set: &FileSet) -> Option<String> {
+        let kinds: BTreeSet<u32> = set.iter().map(|file| files.kind_of(*file)).collect();
         let mut found = kinds.into_iter().map(|kind| self.get(kind).map(Signature::core_digest));
         let first = found.next()??;
         found.all(|other| other.as_ref() == Some(&first)).then_some(first)
@@ -296,7 +296,7 @@ impl<'a> Kinds<'a> {
 
 type RowAndDimension = (u64, String);
 
-/// Merges eras of one core digest.
+/// Merges sets of one core digest.
 struct Merging<'a> {
     files: &'a Files,
     kinds: Kinds<'a>,
@@ -308,48 +308,48 @@ struct Merging<'a> {
 }
 
 impl Merging<'_> {
-    /// Merges all eras if they are compatible; otherwise each half by itself, and then one half's eras with the other's.
-    fn merge(&self, mut eras: Vec<Era>) -> Vec<Era> {
-        if eras.len() < 2 || self.is_possible(&eras.iter().collect::<Vec<_>>()) {
-            return eras.into_iter().reduce(concatenated).into_iter().collect();
+    /// Merges all sets if they are compatible; otherwise each half by itself, and then one half's sets with the other's.
+    fn merge(&self, mut sets: Vec<FileSet>) -> Vec<FileSet> {
+        if sets.len() < 2 || self.is_possible(&sets.iter().collect::<Vec<_>>()) {
+            return sets.into_iter().reduce(concatenated).into_iter().collect();
         }
-        let others = eras.split_off(eras.len().div_ceil(2));
-        let mut merged = self.merge(eras);
-        for era in self.merge(others) {
+        let others = sets.split_off(sets.len().div_ceil(2));
+        let mut merged = self.merge(sets);
+        for set in self.merge(others) {
             match merged
                 .iter()
-                .position(|there| self.may_be_possible(there, &era) && self.is_possible(&[there, &era]))
+                .position(|there| self.may_be_possible(there, &set) && self.is_possible(&[there, &set]))
             {
                 Some(at) => {
                     let there = merged.remove(at);
-                    merged.insert(at, concatenated(there, era));
+                    merged.insert(at, concatenated(there, set));
                 }
-                None => merged.push(era),
+                None => merged.push(set),
             }
         }
         merged
     }
 
-    /// Returns false if the first signatures of two eras rule it out, wherever the files are placed.
-    fn may_be_possible(&self, one: &Era, other: &Era) -> bool {
-        let signature = |era: &Era| self.kinds.get(self.files.kind_of(*era.first()?));
+    /// Returns false if the first signatures of two sets rule it out, wherever the files are placed.
+    fn may_be_possible(&self, one: &FileSet, other: &FileSet) -> bool {
+        let signature = |set: &FileSet| self.kinds.get(self.files.kind_of(*set.first()?));
         signature(one).zip(signature(other)).is_some_and(|(one, other)| one.may_share_storage(other))
     }
 
-    fn is_possible(&self, eras: &[&Era]) -> bool {
-        let mut era: Era = eras.iter().copied().flatten().copied().collect();
-        era.sort_unstable();
+    fn is_possible(&self, sets: &[&FileSet]) -> bool {
+        let mut set: FileSet = sets.iter().copied().flatten().copied().collect();
+        set.sort_unstable();
         let source = Source { files: self.files, url: self.known.url };
         let coordinates = |row: u64, name: &str| self.coordinates(row, name);
         // Files that no selection separates are refused later, with the reason, if nothing else distinguishes them.
-        let changes = resolve(source, &era, &coordinates, self.layout, self.options.on_duplicate);
+        let changes = resolve(source, &set, &coordinates, self.layout, self.options.on_duplicate);
         let changes = changes.unwrap_or_default();
         if changes.is_empty() {
-            return self.fit(self.files, &era).is_some();
+            return self.fit(self.files, &set).is_some();
         }
         let mut files = self.files.clone();
-        apply(changes, &mut files, &mut era);
-        self.fit(&files, &era).is_some()
+        apply(changes, &mut files, &mut set);
+        self.fit(&files, &set).is_some()
     }
 
     fn coordinates(&self, row: u64, name: &str) -> Option<Vec<Scalar>> {
@@ -367,7 +367,7 @@ impl Merging<'_> {
 }
 
 /// Applies changes to files that overlap others.
-pub(super) fn apply(changes: Vec<(u32, Change)>, files: &mut Files, era: &mut Era) {
+pub(super) fn apply(changes: Vec<(u32, Change)>, files: &mut Files, set: &mut FileSet) {
     let mut left_out = BTreeSet::new();
     for (file, change) in changes {
         match change {
@@ -375,20 +375,20 @@ pub(super) fn apply(changes: Vec<(u32, Change)>, files: &mut Files, era: &mut Er
             Change::Clipped(extent, _) => files.set_extent(file, extent),
         }
     }
-    era.retain(|file| !left_out.contains(file));
+    set.retain(|file| !left_out.contains(file));
 }
 
-fn concatenated(mut era: Era, mut other: Era) -> Era {
-    era.append(&mut other);
-    era.sort_unstable();
-    era
+fn concatenated(mut set: FileSet, mut other: FileSet) -> FileSet {
+    set.append(&mut other);
+    set.sort_unstable();
+    set
 }
 
 impl Merging<'_> {
     /// Returns `Some` if all arrays can be joined.
-    fn fit(&self, files: &Files, era: &Era) -> Option<()> {
+    fn fit(&self, files: &Files, set: &FileSet) -> Option<()> {
         let source = Source { files, url: self.known.url };
-        let kinds: BTreeSet<u32> = era.iter().map(|file| files.kind_of(*file)).collect();
+        let kinds: BTreeSet<u32> = set.iter().map(|file| files.kind_of(*file)).collect();
         let signatures: Vec<&Signature> =
             kinds.into_iter().map(|kind| self.kinds.get(kind)).collect::<Option<_>>()?;
         let first = signatures.first()?;
@@ -404,7 +404,7 @@ impl Merging<'_> {
         if differing.is_empty() {
             return Some(());
         }
-        let arranged = arrange(source, era, self.layout, self.options, &mut Plan::default());
+        let arranged = arrange(source, set, self.layout, self.options, &mut Plan::default());
         let (blocks, sizes) = arranged.ok()?;
         let mut fit = differing.into_iter().map(|path| self.fit_array(path, source, &blocks, &sizes));
         fit.all(|fits| fits.is_some()).then_some(())

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use smallvec::smallvec;
 use virtualize::{segments::Segment, zarr::NodePath};
 
-use super::{Block, Era, Known, Source, grid::number};
+use super::{Block, FileSet, Known, Source, grid::number};
 use crate::{
     Layout,
     compat::{Conversions, DimRole, Signature, form_segments, signature::Stored},
@@ -26,28 +26,33 @@ pub(super) struct Run {
 
 /// Files that become one dataset.
 pub(super) struct United {
-    pub(super) files: Era,
+    pub(super) files: FileSet,
     /// The set of compatible files that each file belongs to, if there are several.
-    pub(super) era_of: HashMap<u32, usize>,
+    pub(super) set_of: HashMap<u32, usize>,
     pub(super) conversions: Conversions,
 }
 
 /// Unites all files, if their arrays can be segments of one dataset.
-pub(super) fn united(source: Source<'_>, eras: &[Era], known: &Known<'_>, layout: &Layout) -> Option<United> {
-    let signature = |era: &Era| {
-        let kind = source.files.kinds().get(index(source.files.kind_of(*era.first()?)))?;
+pub(super) fn united(
+    source: Source<'_>,
+    sets: &[FileSet],
+    known: &Known<'_>,
+    layout: &Layout,
+) -> Option<United> {
+    let signature = |set: &FileSet| {
+        let kind = source.files.kinds().get(index(source.files.kind_of(*set.first()?)))?;
         known.signatures.get(&kind.storage)
     };
     let mut conversions = Conversions::new();
-    if eras.len() > 1 {
-        let signatures: Vec<&Signature> = eras.iter().map(signature).collect::<Option<_>>()?;
+    if sets.len() > 1 {
+        let signatures: Vec<&Signature> = sets.iter().map(signature).collect::<Option<_>>()?;
         conversions = form_segments(&signatures, layout).ok()?;
     }
-    let era_of = eras.iter().enumerate().flat_map(|(n, era)| era.iter().map(move |file| (*file, n)));
-    let era_of: HashMap<u32, usize> = if eras.len() > 1 { era_of.collect() } else { HashMap::new() };
-    let mut files: Era = eras.concat();
+    let set_of = sets.iter().enumerate().flat_map(|(n, set)| set.iter().map(move |file| (*file, n)));
+    let set_of: HashMap<u32, usize> = if sets.len() > 1 { set_of.collect() } else { HashMap::new() };
+    let mut files: FileSet = sets.concat();
     files.sort_unstable();
-    Some(United { files, era_of, conversions })
+    Some(United { files, set_of, conversions })
 }
 
 /// Divides files, which are in order, into runs: a file continues the last run of its set unless that one ends within a chunk.
@@ -56,7 +61,7 @@ pub(super) fn divide(
     source: Source<'_>,
     blocks: Vec<Block>,
     sizes: &[u64],
-    era_of: &HashMap<u32, usize>,
+    set_of: &HashMap<u32, usize>,
     known: &Known<'_>,
     layout: &Layout,
 ) -> (Vec<Run>, Vec<Segment>) {
@@ -72,15 +77,15 @@ pub(super) fn divide(
     let mut segments: Vec<(usize, u64, u64)> = Vec::new();
     for (block, size) in blocks.into_iter().zip(sizes) {
         let file = number(&block);
-        let era = era_of.get(&file).copied().unwrap_or(0);
+        let set = set_of.get(&file).copied().unwrap_or(0);
         let arrays = strict.get(index(source.files.kind_of(file))).unwrap_or(&none);
         let n =
-            match last.get(&era).copied().filter(|n| runs.get_mut(*n).is_some_and(|run| run.takes(arrays))) {
+            match last.get(&set).copied().filter(|n| runs.get_mut(*n).is_some_and(|run| run.takes(arrays))) {
                 Some(n) => n,
                 None => {
                     let arrays = arrays.iter().map(|(path, one)| ((*path).to_owned(), (one.is_read, true)));
                     runs.push(Run { arrays: arrays.collect(), ..Run::default() });
-                    last.insert(era, runs.len() - 1);
+                    last.insert(set, runs.len() - 1);
                     runs.len() - 1
                 }
             };
@@ -95,7 +100,7 @@ pub(super) fn divide(
         run.total += size;
     }
     let segments = segments.into_iter();
-    let segments = segments.map(|(n, start, length)| Segment { group: format!("era_{n}"), start, length });
+    let segments = segments.map(|(n, start, length)| Segment { group: format!("set_{n}"), start, length });
     (runs, segments.collect())
 }
 

@@ -41,38 +41,38 @@ pub(super) fn record(member: &Member, layout: &Layout) -> Result<Record, Failure
 }
 
 /// Groups the files of a journal. Also returns the options of a batch that write all of them; `None` if none is known.
-pub(super) fn group(journal: &Journal, layout: &Layout) -> Result<(Eras, Option<Cure>)> {
+pub(super) fn group(journal: &Journal, layout: &Layout) -> Result<(FileSets, Option<Cure>)> {
     let dimensions = layout.along.len();
-    let (mut eras, mut files, mut signatures) = (Eras::default(), Files::default(), Signatures::new());
+    let (mut sets, mut files, mut signatures) = (FileSets::default(), Files::default(), Signatures::new());
     let mut kinds = HashMap::new();
     for key in journal.signature_digests()? {
         let signature: Signature = parse(journal, &journal.signature(&key)?)?;
         let (digest, storage) = (signature.digest(), signature.storage_digest());
-        let era = eras.era(&digest, &signature, dimensions);
-        kinds.insert(key, (era, files.kind(&storage, || digest)));
+        let set = sets.set(&digest, &signature, dimensions);
+        kinds.insert(key, (set, files.kind(&storage, || digest)));
         if signatures.len() < MAX_TRIED {
             signatures.entry(storage).or_insert(signature);
         }
     }
     journal.for_each_planned(0, |Planned { id, storage, extent, .. }| {
         let (Seen { chunks, extent }, item) = (parse(journal, &extent)?, journal.item(id)?);
-        let Some((era, kind)) = kinds.get(&*storage).copied() else { return Ok(()) };
+        let Some((set, kind)) = kinds.get(&*storage).copied() else { return Ok(()) };
         let extents = extent.as_ref().map(FileExtent::extents).unwrap_or_default();
         let sizes = (0..dimensions).map(|n| extents.get(n).map_or(0, |extent| extent.size));
-        if let Some(era) = eras.eras.get_mut(era) {
-            era.add(item.size.unwrap_or(0), chunks, sizes);
+        if let Some(set) = sets.sets.get_mut(set) {
+            set.add(item.size.unwrap_or(0), chunks, sizes);
         }
         let coordinate = |n: usize| extents.get(n)?.range.as_ref().map(Coordinate::of);
         let coordinates = (0..dimensions).map(coordinate).collect();
-        eras.files.push(File { url: item.url.into(), era, coordinates });
+        sets.files.push(File { url: item.url.into(), set, coordinates });
         if let Some(extent) = extent {
             files.push(kind, extent);
         }
         Ok::<_, JournalError>(())
     })?;
-    let are_known = files.len() == eras.len();
-    let cure = if are_known { eras.merge(&files, signatures, layout) } else { None };
-    Ok((eras, cure))
+    let are_known = files.len() == sets.len();
+    let cure = if are_known { sets.merge(&files, signatures, layout) } else { None };
+    Ok((sets, cure))
 }
 
 fn parse<T: DeserializeOwned>(journal: &Journal, text: &str) -> Result<T, JournalError> {
@@ -110,21 +110,21 @@ fn as_float(number: i128) -> f64 {
     number as f64
 }
 
-/// Files grouped into eras. A file takes a few hundred bytes of memory.
+/// Files grouped into sets. A file takes a few hundred bytes of memory.
 #[derive(Clone, Debug, Default)]
-pub struct Eras {
-    /// Eras in order of first occurrence.
-    eras: Vec<Era>,
+pub struct FileSets {
+    /// Sets in order of first occurrence.
+    sets: Vec<FileSet>,
     by_digest: HashMap<String, Vec<usize>>,
     files: Vec<File>,
 }
 
 /// Files with one signature.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Era {
-    /// Digest of the signature. Eras with the same digest differ in optional arrays.
+pub struct FileSet {
+    /// Digest of the signature. Sets with the same digest differ in optional arrays.
     pub digest: String,
-    /// Signature with all optional arrays of its files; kept for the first 1,000 eras.
+    /// Signature with all optional arrays of its files; kept for the first 1,000 sets.
     pub(crate) signature: Option<Signature>,
     /// Number of files.
     pub files: u64,
@@ -139,59 +139,60 @@ pub struct Era {
 #[derive(Clone, Debug)]
 struct File {
     url: Box<str>,
-    era: usize,
+    set: usize,
     coordinates: Box<[Option<Coordinate>]>,
 }
 
-/// Consecutive files of one era.
+/// Consecutive files of one set.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Stretch<'a> {
-    /// Index of the era.
-    pub era: usize,
+pub struct FileRun<'a> {
+    /// Index of the set.
+    pub set: usize,
     /// The files, in order.
     pub files: Vec<&'a str>,
     /// First and last coordinate along each dimension of the layout, if known.
     pub coordinates: Vec<Option<(&'a str, &'a str)>>,
-    /// Differences from the previous stretch; `None` if unknown.
+    /// Differences from the previous run; `None` if unknown.
     pub differences: Option<Arc<Vec<Difference>>>,
 }
 
-impl Eras {
-    /// Returns the era of files with a signature: the first with this digest whose optional arrays agree, or else a new one.
-    fn era(&mut self, digest: &str, signature: &Signature, dimensions: usize) -> usize {
+impl FileSets {
+    /// Returns the set of files with a signature: the first with this digest whose optional arrays agree, or else a new one.
+    fn set(&mut self, digest: &str, signature: &Signature, dimensions: usize) -> usize {
         let alike = self.by_digest.entry(digest.to_owned()).or_default();
-        let of_era = |era: &&usize| self.eras.get(**era).is_some_and(|era| era.takes(signature));
-        if let Some(era) = alike.iter().find(of_era) {
-            if let Some(known) = self.eras.get_mut(*era).and_then(|era| era.signature.as_mut()) {
+        let of_set = |set: &&usize| self.sets.get(**set).is_some_and(|set| set.takes(signature));
+        if let Some(set) = alike.iter().find(of_set) {
+            if let Some(known) = self.sets.get_mut(*set).and_then(|set| set.signature.as_mut()) {
                 for (path, array) in &signature.optional {
                     known.optional.entry(path.clone()).or_insert_with(|| array.clone());
                 }
             }
-            return *era;
+            return *set;
         }
-        let era = self.eras.len();
-        alike.push(era);
-        let signature = (era < KEPT).then(|| signature.clone());
+        let set = self.sets.len();
+        alike.push(set);
+        let signature = (set < KEPT).then(|| signature.clone());
         let extents = vec![[u64::MAX, 0, 0]; dimensions];
         let digest = digest.to_owned();
-        self.eras.push(Era { digest, signature, files: 0, bytes: 0, chunks: 0, extents });
-        era
+        self.sets.push(FileSet { digest, signature, files: 0, bytes: 0, chunks: 0, extents });
+        set
     }
 
-    /// Merges eras whose files are compatible despite different storage. Returns the options of a batch that write all
+    /// Merges sets whose files are compatible despite different storage. Returns the options of a batch that write all
     /// files; `None` if none is known.
     fn merge(&mut self, extents: &Files, signatures: Signatures, layout: &Layout) -> Option<Cure> {
-        let mut eras: Vec<Vec<u32>> = vec![Vec::new(); self.eras.len()];
+        let mut sets: Vec<Vec<u32>> = vec![Vec::new(); self.sets.len()];
         for (row, file) in (0..).zip(&self.files) {
-            eras.get_mut(file.era)?.push(row);
+            sets.get_mut(file.set)?.push(row);
         }
-        let has_optional = |era: &Era| era.signature.as_ref().is_some_and(|known| !known.optional.is_empty());
-        if self.files.is_empty() || layout.along.is_empty() || self.eras.iter().any(has_optional) {
+        let has_optional =
+            |set: &FileSet| set.signature.as_ref().is_some_and(|known| !known.optional.is_empty());
+        if self.files.is_empty() || layout.along.is_empty() || self.sets.iter().any(has_optional) {
             return None;
         }
         let options = PlanOptions { on_duplicate: OnDuplicate::First, ..PlanOptions::default() };
         let known = Known { signatures, ..Known::nothing() };
-        let merged = merge(extents, eras, &known, layout, &options);
+        let merged = merge(extents, sets, &known, layout, &options);
         let options = PlanOptions::default();
         let cure = match plan(extents.clone(), &known, layout, &options) {
             Ok(plan) => Some(Cure::default().with(&plan)),
@@ -200,27 +201,27 @@ impl Eras {
                     .best(&error)
             }
         };
-        let mut before: Vec<Option<Era>> = std::mem::take(&mut self.eras).into_iter().map(Some).collect();
-        for (era, rows) in merged.into_iter().enumerate() {
-            let mut whole: Option<Era> = None;
+        let mut before: Vec<Option<FileSet>> = std::mem::take(&mut self.sets).into_iter().map(Some).collect();
+        for (set, rows) in merged.into_iter().enumerate() {
+            let mut whole: Option<FileSet> = None;
             for row in rows {
                 let file = usize::try_from(row).ok().and_then(|row| self.files.get_mut(row));
                 let Some(file) = file else { continue };
-                let old = before.get_mut(std::mem::replace(&mut file.era, era)).and_then(Option::take);
+                let old = before.get_mut(std::mem::replace(&mut file.set, set)).and_then(Option::take);
                 match (&mut whole, old) {
                     (Some(whole), Some(old)) => whole.join(&old),
                     (None, old) => whole = old,
                     (Some(_), None) => {}
                 }
             }
-            self.eras.extend(whole);
+            self.sets.extend(whole);
         }
         cure
     }
 
-    /// Returns the eras in order of first occurrence.
-    pub fn eras(&self) -> &[Era] {
-        &self.eras
+    /// Returns the sets in order of first occurrence.
+    pub fn sets(&self) -> &[FileSet] {
+        &self.sets
     }
 
     /// Returns the number of files.
@@ -244,8 +245,8 @@ impl Eras {
         self.files.iter().all(known)
     }
 
-    /// Returns runs of consecutive files of one era, in order.
-    pub fn stretches(&self) -> Vec<Stretch<'_>> {
+    /// Returns runs of consecutive files of one set, in order.
+    pub fn runs(&self) -> Vec<FileRun<'_>> {
         let mut files: Vec<&File> = self.files.iter().collect();
         if self.is_ordered() {
             files.sort_by(|one, other| {
@@ -258,42 +259,42 @@ impl Eras {
         }
         let mut told: HashMap<(usize, usize), Option<Arc<Vec<Difference>>>> = HashMap::new();
         let mut before = None;
-        let mut stretches = Vec::new();
-        for run in files.chunk_by(|one, other| one.era == other.era) {
+        let mut runs = Vec::new();
+        for run in files.chunk_by(|one, other| one.set == other.set) {
             let Some(first) = run.first() else { continue };
-            let from = before.replace(first.era);
+            let from = before.replace(first.set);
             let differences = from.and_then(|from| {
-                told.entry((from, first.era))
-                    .or_insert_with(|| self.differences(from, first.era).map(Arc::new))
+                told.entry((from, first.set))
+                    .or_insert_with(|| self.differences(from, first.set).map(Arc::new))
                     .clone()
             });
-            stretches.push(stretch(run, differences));
+            runs.push(summarized(run, differences));
         }
-        stretches
+        runs
     }
 
-    /// Returns the differences between two eras; `None` if a signature was not kept.
+    /// Returns the differences between two sets; `None` if a signature was not kept.
     fn differences(&self, one: usize, other: usize) -> Option<Vec<Difference>> {
-        let signature = |era: usize| self.eras.get(era)?.signature.as_ref();
+        let signature = |set: usize| self.sets.get(set)?.signature.as_ref();
         Some(differences(signature(one)?, signature(other)?))
     }
 }
 
 /// Summarizes a run of consecutive files.
-fn stretch<'a>(run: &[&'a File], differences: Option<Arc<Vec<Difference>>>) -> Stretch<'a> {
+fn summarized<'a>(run: &[&'a File], differences: Option<Arc<Vec<Difference>>>) -> FileRun<'a> {
     let (first, last) = (run.first(), run.last());
     let dimensions = first.map_or(0, |file| file.coordinates.len());
     let of = |file: Option<&&'a File>, at: usize| file.and_then(|file| file.coordinates.get(at)?.as_ref());
     let range = |at| Some((of(first, at)?.first.as_str(), of(last, at)?.last.as_str()));
-    Stretch {
-        era: first.map_or(0, |file| file.era),
+    FileRun {
+        set: first.map_or(0, |file| file.set),
         files: run.iter().map(|file| &*file.url).collect(),
         coordinates: (0..dimensions).map(range).collect(),
         differences,
     }
 }
 
-impl Era {
+impl FileSet {
     /// Returns whether the optional arrays of files of the same digest agree.
     fn takes(&self, other: &Signature) -> bool {
         let agrees = |known: &Signature| {
@@ -303,7 +304,7 @@ impl Era {
         self.signature.as_ref().map_or(other.optional.is_empty(), agrees)
     }
 
-    /// Adds the files of a compatible era.
+    /// Adds the files of a compatible set.
     fn join(&mut self, other: &Self) {
         self.files += other.files;
         self.bytes = self.bytes.saturating_add(other.bytes);
@@ -334,10 +335,10 @@ impl Era {
     }
 }
 
-impl Eras {
-    /// Returns the arrays of an era by path, including optional ones.
-    pub(crate) fn arrays(&self, era: usize) -> BTreeMap<&str, &ArraySignature> {
-        let signature = self.eras.get(era).and_then(|era| era.signature.as_ref());
+impl FileSets {
+    /// Returns the arrays of a set by path, including optional ones.
+    pub(crate) fn arrays(&self, set: usize) -> BTreeMap<&str, &ArraySignature> {
+        let signature = self.sets.get(set).and_then(|set| set.signature.as_ref());
         let arrays =
             signature.into_iter().flat_map(|signature| signature.arrays.iter().chain(&signature.optional));
         arrays.map(|(path, array)| (path.as_str(), array)).collect()

@@ -24,7 +24,7 @@ use crate::{
     read::{FileReader, Outage, Process, ReadOptions, read_journal, read_member},
     values::calendar::is_time,
 };
-pub use groups::{Coordinate, Era, Eras, Stretch};
+pub use groups::{Coordinate, FileRun, FileSet, FileSets};
 
 /// Maximum number of failures that a summary names.
 const NAMED: usize = 10;
@@ -81,7 +81,7 @@ impl ScanOptions {
 #[derive(Clone, Debug, Default)]
 pub struct Scan {
     /// The files, grouped by the properties that must agree.
-    pub eras: Eras,
+    pub sets: FileSets,
     /// The layout with the dimensions of the scan.
     pub layout: Layout,
     /// Whether the dimensions were inferred from the first file.
@@ -118,9 +118,9 @@ pub struct FailedFile {
 /// # std::env::set_current_dir("../..")?;
 /// let inputs = ["fixtures/hdf5/netcdf4.nc", "fixtures/hdf5/chunked.h5"].map(Into::into).to_vec();
 /// let found = scan_inputs(inputs, &ScanOptions::default(), |_| {}).await?;
-/// assert_eq!((found.eras.eras().len(), found.failed.len()), (2, 0));
-/// for stretch in found.eras.stretches().iter().skip(1) {
-///     for difference in stretch.differences.iter().flat_map(|all| all.iter()).take(3) {
+/// assert_eq!((found.sets.sets().len(), found.failed.len()), (2, 0));
+/// for run in found.sets.runs().iter().skip(1) {
+///     for difference in run.differences.iter().flat_map(|all| all.iter()).take(3) {
 ///         println!("{difference}");
 ///     }
 /// }
@@ -145,10 +145,10 @@ pub async fn scan_inputs(
         }
         read => read?,
     };
-    (found.eras, found.cure) = groups::group(&journal, &found.layout)?;
-    events.tell(Event::Eras { files: found.eras.eras().iter().map(|era| era.files).collect() });
+    (found.sets, found.cure) = groups::group(&journal, &found.layout)?;
+    events.tell(Event::Sets { files: found.sets.sets().iter().map(|set| set.files).collect() });
     let (requests, bytes) = journal.traffic()?;
-    let (read, failed) = (found.eras.len() as u64, found.failed.len() as u64);
+    let (read, failed) = (found.sets.len() as u64, found.failed.len() as u64);
     let failures = found.failed.iter().take(NAMED).map(|one| one.error.clone()).collect();
     let (files, seconds) = (read + failed, start.elapsed().as_secs_f64());
     let summary = Summary { files, read, failed, failures, requests, bytes, seconds, ..Summary::default() };
@@ -156,7 +156,7 @@ pub async fn scan_inputs(
     Ok(found)
 }
 
-/// Reads the files into a journal. Returns the scan without its eras.
+/// Reads the files into a journal. Returns the scan without its sets.
 async fn read(
     journal: &mut Journal,
     inputs: Vec<Input>,

@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 use virtualize::{Notation, OptionName, Remedy, describe::printable};
 use virtualize_remedy::alternatives;
 
-use super::{Scan, Stretch};
+use super::{FileRun, Scan};
 use crate::{Along, Difference, compat::ArraySignature};
 
-/// Number of stretches that are printed.
-const STRETCHES: usize = 100;
-/// Number of differences that are printed for a stretch.
+/// Number of runs that are printed.
+const MAX_RUNS: usize = 100;
+/// Number of differences that are printed for a run.
 const DIFFERENCES: usize = 10;
 /// Longest printed difference, in characters.
 const LONGEST: usize = 200;
 
 impl Scan {
-    /// Writes the result as text: the stretches of files, the contents of the first era, and the number of failed
+    /// Writes the result as text: the runs of files, the contents of the first set, and the number of failed
     /// files.
     ///
     /// # Errors
@@ -28,21 +28,21 @@ impl Scan {
     pub fn table(&self, out: &mut impl Write, notation: Notation) -> io::Result<()> {
         let names: Vec<&str> = self.layout.along.iter().map(Along::name).collect();
         heading(self, &names, notation, out)?;
-        let arrays = (0..self.eras.eras().len()).flat_map(|era| self.eras.arrays(era));
+        let arrays = (0..self.sets.sets().len()).flat_map(|set| self.sets.arrays(set));
         let existing: BTreeSet<&str> =
             arrays.flat_map(|(_, array)| array.dimensions.iter().flatten().map(String::as_str)).collect();
         for along in &self.layout.along {
             if let Along::Concat(name) = along
                 && !existing.contains(name.as_str())
-                && !self.eras.is_empty()
+                && !self.sets.is_empty()
             {
                 let existing = alternatives("dimensions", name, existing.iter().copied());
                 writeln!(out, "no array has a dimension {}", printable(&format!("{name}{existing}")))?;
             }
         }
-        stretches(self, &names, out)?;
-        if !self.eras.eras().is_empty() {
-            era(self, 0, &names, out)?;
+        runs(self, &names, out)?;
+        if !self.sets.sets().is_empty() {
+            set(self, 0, &names, out)?;
         }
         if !self.failed.is_empty() {
             writeln!(out, "\n{} could not be read", plural(self.failed.len(), "file"))?;
@@ -51,7 +51,7 @@ impl Scan {
     }
 }
 
-/// Prints the numbers of files and eras, and the dimensions.
+/// Prints the numbers of files and sets, and the dimensions.
 fn heading(found: &Scan, names: &[&str], notation: Notation, out: &mut impl Write) -> io::Result<()> {
     let dimensions = Remedy::turn_on(OptionName::ConcatDim, "choose one")
         .or(Remedy::turn_on(OptionName::StackDim, "add one"));
@@ -60,31 +60,32 @@ fn heading(found: &Scan, names: &[&str], notation: Notation, out: &mut impl Writ
         (names, true) => format!(" along {} (found in the first file)", printable(&names.join(", "))),
         (names, false) => format!(" along {}", printable(&names.join(", "))),
     };
-    let eras = found.eras.eras().len();
+    let sets = found.sets.sets().len();
     let of = found.sampled_of.map_or_else(String::new, |listed| format!(" of {listed}"));
-    let files = format!("{}{of} file{}", found.eras.len(), if found.eras.len() == 1 { "" } else { "s" });
-    writeln!(out, "{files}, {}{along}", plural(eras, "era"))?;
-    if !found.eras.is_ordered() && !names.is_empty() {
+    let files = format!("{}{of} file{}", found.sets.len(), if found.sets.len() == 1 { "" } else { "s" });
+    let sets = format!("{} of compatible files", plural(sets, "set"));
+    writeln!(out, "{files}, {sets}{along}")?;
+    if !found.sets.is_ordered() && !names.is_empty() {
         writeln!(out, "in the order of the listing, since not all have coordinates")?;
     }
     Ok(())
 }
 
-/// Prints the first stretches of files.
-fn stretches(found: &Scan, names: &[&str], out: &mut impl Write) -> io::Result<()> {
-    let stretches = found.eras.stretches();
+/// Prints the first runs of files.
+fn runs(found: &Scan, names: &[&str], out: &mut impl Write) -> io::Result<()> {
+    let runs = found.sets.runs();
     writeln!(
         out,
         "\n{:>5} {:>8}  {}",
-        "era",
+        "set",
         "files",
         if names.is_empty() { "first and last file" } else { "coordinates, first and last file" }
     )?;
-    for one in stretches.iter().take(STRETCHES) {
-        stretch(one, out)?;
+    for one in runs.iter().take(MAX_RUNS) {
+        run(one, out)?;
     }
-    if stretches.len() > STRETCHES {
-        writeln!(out, "{:>14}  and {} more", "", stretches.len() - STRETCHES)?;
+    if runs.len() > MAX_RUNS {
+        writeln!(out, "{:>14}  and {} more", "", runs.len() - MAX_RUNS)?;
     }
     Ok(())
 }
@@ -93,20 +94,20 @@ fn plural(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Prints a stretch of files with its differences.
-fn stretch(stretch: &Stretch<'_>, out: &mut impl Write) -> io::Result<()> {
+/// Prints a run of files with its differences.
+fn run(run: &FileRun<'_>, out: &mut impl Write) -> io::Result<()> {
     let range = |range: &Option<(&str, &str)>| {
         range.map(|(first, last)| format!("{} … {}", printable(first), printable(last)))
     };
-    let ranges: Vec<String> = stretch.coordinates.iter().filter_map(range).collect();
+    let ranges: Vec<String> = run.coordinates.iter().filter_map(range).collect();
     let name = |url: Option<&&str>| {
         url.map_or_else(String::new, |url| printable(url.strip_prefix("file://").unwrap_or(url)))
     };
-    let (first, last) = (name(stretch.files.first()), name(stretch.files.last()));
+    let (first, last) = (name(run.files.first()), name(run.files.last()));
     let files = if first == last { first } else { format!("{first} … {last}") };
     let coordinates = if ranges.is_empty() { String::new() } else { format!("{}  ", ranges.join("; ")) };
-    writeln!(out, "{:>5} {:>8}  {coordinates}{files}", stretch.era, stretch.files.len())?;
-    let Some(differences) = &stretch.differences else { return Ok(()) };
+    writeln!(out, "{:>5} {:>8}  {coordinates}{files}", run.set, run.files.len())?;
+    let Some(differences) = &run.differences else { return Ok(()) };
     for difference in differences.iter().take(DIFFERENCES) {
         writeln!(out, "{:>14}  {}", "", shown(difference))?;
     }
@@ -125,15 +126,15 @@ fn shown(difference: &Difference) -> String {
     }
 }
 
-/// Prints the contents of an era's files.
-fn era(found: &Scan, at: usize, names: &[&str], out: &mut impl Write) -> io::Result<()> {
-    let Some(era) = found.eras.eras().get(at) else { return Ok(()) };
-    writeln!(out, "\nera {at}: {} bytes, {} chunks", era.bytes, era.chunks)?;
-    for (name, [least, most, all]) in names.iter().zip(&era.extents) {
+/// Prints the contents of a set's files.
+fn set(found: &Scan, at: usize, names: &[&str], out: &mut impl Write) -> io::Result<()> {
+    let Some(set) = found.sets.sets().get(at) else { return Ok(()) };
+    writeln!(out, "\nset {at}: {} bytes, {} chunks", set.bytes, set.chunks)?;
+    for (name, [least, most, all]) in names.iter().zip(&set.extents) {
         let each = if least == most { least.to_string() } else { format!("{least} to {most}") };
         writeln!(out, "  {} {all}: {each} a file", printable(name))?;
     }
-    for (path, signed) in found.eras.arrays(at) {
+    for (path, signed) in found.sets.arrays(at) {
         writeln!(out, "  /{}  {}", printable(path), printable(&array(signed)))?;
     }
     Ok(())
@@ -149,57 +150,57 @@ fn array(signed: &ArraySignature) -> String {
 }
 
 impl Scan {
-    /// Returns the result as JSON: `dimensions`, `eras` with their `arrays`, `stretches` of consecutive files with the
+    /// Returns the result as JSON: `dimensions`, `sets` with their `arrays`, `runs` of consecutive files with the
     /// `differences` from the previous one, and `failed`.
     pub fn to_json(&self) -> Value {
         let along = self.layout.along.iter().map(|along| match along {
             Along::Concat(name) => json!({"name": name, "kind": "concat"}),
             Along::Stack(name) => json!({"name": name, "kind": "stack"}),
         });
-        let eras: Vec<Value> = (0..self.eras.eras().len()).map(|era| self.era(era)).collect();
-        let stretches: Vec<Value> = self.eras.stretches().iter().map(|one| self.stretch(one)).collect();
+        let sets: Vec<Value> = (0..self.sets.sets().len()).map(|set| self.set(set)).collect();
+        let runs: Vec<Value> = self.sets.runs().iter().map(|one| self.run(one)).collect();
         let failed = self.failed.iter().map(|one| json!({"url": one.url, "error": one.error}));
         json!({
             "dimensions": along.collect::<Vec<_>>(),
             "dimensions_are_guessed": self.is_guessed,
-            "order": if self.eras.is_ordered() { "coordinates" } else { "listing" },
-            "files": self.eras.len(),
+            "order": if self.sets.is_ordered() { "coordinates" } else { "listing" },
+            "files": self.sets.len(),
             "sampled_of": self.sampled_of,
-            "eras": eras,
-            "stretches": stretches,
+            "sets": sets,
+            "runs": runs,
             "failed": failed.collect::<Vec<_>>(),
         })
     }
 
-    fn era(&self, at: usize) -> Value {
-        let Some(era) = self.eras.eras().get(at) else { return Value::Null };
+    fn set(&self, at: usize) -> Value {
+        let Some(set) = self.sets.sets().get(at) else { return Value::Null };
         let names = self.layout.along.iter().map(Along::name);
-        let extents = names.zip(&era.extents).map(|(name, [least, most, all])| {
+        let extents = names.zip(&set.extents).map(|(name, [least, most, all])| {
             (name.to_owned(), json!({"least": least, "most": most, "all": all}))
         });
         json!({
-            "era": at,
-            "digest": era.digest,
-            "files": era.files,
-            "bytes": era.bytes,
-            "chunks": era.chunks,
+            "set": at,
+            "digest": set.digest,
+            "files": set.files,
+            "bytes": set.bytes,
+            "chunks": set.chunks,
             "extents": extents.collect::<serde_json::Map<_, _>>(),
-            "arrays": self.eras.arrays(at),
-            "groups": era.signature.as_ref().map(|signature| &signature.groups),
+            "arrays": self.sets.arrays(at),
+            "groups": set.signature.as_ref().map(|signature| &signature.groups),
         })
     }
 
-    fn stretch(&self, stretch: &Stretch<'_>) -> Value {
+    fn run(&self, run: &FileRun<'_>) -> Value {
         let names = self.layout.along.iter().map(Along::name);
-        let coordinates = names.zip(&stretch.coordinates).filter_map(|(name, range)| {
+        let coordinates = names.zip(&run.coordinates).filter_map(|(name, range)| {
             let (first, last) = (*range)?;
             Some((name.to_owned(), json!({"first": first, "last": last})))
         });
         json!({
-            "era": stretch.era,
-            "files": stretch.files,
+            "set": run.set,
+            "files": run.files,
             "coordinates": coordinates.collect::<serde_json::Map<_, _>>(),
-            "differences": stretch.differences.as_deref(),
+            "differences": run.differences.as_deref(),
         })
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 
-use super::groups::{Eras, group, record};
+use super::groups::{FileSets, group, record};
 use crate::{
     Layout, Member,
     compat::tests::{attribute, layout, member},
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Groups files as a scan does.
-fn eras(members: &[Member], layout: &Layout) -> Eras {
+fn sets(members: &[Member], layout: &Layout) -> FileSets {
     let mut journal = Journal::temporary().unwrap();
     let items: Vec<_> = members.iter().map(|member| member.item.clone()).collect();
     journal.stage(&items, &mut Listing::default()).unwrap();
@@ -42,33 +42,28 @@ fn files_that_lack_an_optional_array_are_of_the_first_group() {
     let (one, mut without, mut other) = (member(0, 31), member(31, 28), member(59, 31));
     without.hierarchy.root.children.remove("t2m");
     attribute(&mut other, "t2m", "units", json!("degC"));
-    let eras = eras(&[one, without, other], &optional);
+    let sets = sets(&[one, without, other], &optional);
     // A file without the array is compatible with the first; one with other units is not.
-    let stretches = eras.stretches();
-    assert_eq!(
-        stretches.iter().map(|stretch| (stretch.era, stretch.files.len())).collect::<Vec<_>>(),
-        [(0, 2), (1, 1)]
-    );
-    let differences = stretches[1].differences.as_ref().unwrap();
+    let runs = sets.runs();
+    assert_eq!(runs.iter().map(|run| (run.set, run.files.len())).collect::<Vec<_>>(), [(0, 2), (1, 1)]);
+    let differences = runs[1].differences.as_ref().unwrap();
     assert_eq!(differences[0].to_string(), "/t2m: attribute units: \"K\" → \"degC\"");
 }
 
 #[test]
 fn eras_are_in_the_order_of_their_coordinates() {
-    // Listed in another order; the third month belongs to another era, and has another reference day.
+    // Listed in another order; the third month belongs to another set, and has another reference day.
     let files = [(60, 31, "K"), (0, 31, "K"), (91, 30, "K"), (31, 29, "degC")];
     let members = files.map(|(day, days, units)| {
         let mut member = member(day, days);
         attribute(&mut member, "t2m", "units", json!(units));
         member
     });
-    let eras = eras(&members, &layout());
-    assert!(eras.is_ordered());
-    let stretches = eras.stretches();
-    let said: Vec<_> = stretches
-        .iter()
-        .map(|stretch| (stretch.era, stretch.files.clone(), stretch.coordinates[0].unwrap()))
-        .collect();
+    let sets = sets(&members, &layout());
+    assert!(sets.is_ordered());
+    let runs = sets.runs();
+    let said: Vec<_> =
+        runs.iter().map(|run| (run.set, run.files.clone(), run.coordinates[0].unwrap())).collect();
     assert_eq!(
         said,
         [
@@ -77,10 +72,10 @@ fn eras_are_in_the_order_of_their_coordinates() {
             (0, vec!["file:///60.nc", "file:///91.nc"], ("2000-03-01", "2000-04-30")),
         ]
     );
-    assert_eq!(eras.eras()[0].extents, [[30, 31, 92]]);
-    assert_eq!((eras.eras()[0].files, eras.eras()[0].bytes, eras.len()), (3, 300, 4));
-    assert!(stretches[0].differences.is_none());
+    assert_eq!(sets.sets()[0].extents, [[30, 31, 92]]);
+    assert_eq!((sets.sets()[0].files, sets.sets()[0].bytes, sets.len()), (3, 300, 4));
+    assert!(runs[0].differences.is_none());
     let back: Vec<_> =
-        stretches[2].differences.iter().flat_map(|all| all.iter()).map(ToString::to_string).collect();
+        runs[2].differences.iter().flat_map(|all| all.iter()).map(ToString::to_string).collect();
     assert_eq!(back, ["/t2m: attribute units: \"degC\" → \"K\""]);
 }

@@ -99,7 +99,7 @@ pub(crate) async fn scan(arguments: &Scan) -> Result<(), Failure> {
     for failed in &found.failed {
         messages::line(&format!("error: {}", failed.error));
     }
-    let disagrees = arguments.fail_on_mismatch && found.eras.eras().len() > 1;
+    let disagrees = arguments.fail_on_mismatch && found.sets.sets().len() > 1;
     if disagrees || !found.failed.is_empty() { Err(Failure::Found) } else { Ok(()) }
 }
 

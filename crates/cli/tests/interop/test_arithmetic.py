@@ -204,7 +204,7 @@ def test_casts_between_all_types():
     random, cases = np.random.default_rng(SEED), []
     for array, stored, rounding in itertools.product(TYPES, TYPES, ROUNDINGS):
         for mode in [None, "clamp", *(["wrap"] if stored in INTEGERS else [])]:
-            elements = {"encode": numbers(random, array, 60), "decode": numbers(random, stored, 60)}
+            elements = {"encode": numbers(random, array, 24), "decode": numbers(random, stored, 24)}
             configuration = {"data_type": stored, "rounding": rounding, "out_of_range": mode}
             if random.random() < 0.4:
                 configuration["scalar_map"] = scalar_map(random, array, stored, elements)
@@ -213,7 +213,7 @@ def test_casts_between_all_types():
                 cases.append({"data_type": array, "codecs": [{"name": "cast_value", "configuration": configuration}],
                               "direction": direction, "elements": elements[direction]})
     count, differences = compare(cases)
-    assert count >= 100_000
+    assert count >= 40_000
     assert set(differences) <= {TWICE}
 
 

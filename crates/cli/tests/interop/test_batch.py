@@ -138,7 +138,7 @@ def test_files_that_disagree_are_not_merged(days, tmp_path):
     assert f" 0 read" in run.stderr and "other.nc" in run.stderr
     xr.testing.assert_equal(printed(run, tmp_path), together(days))
     run = batch(*days, other, "--concat-dim", "time", "-o", out, "--on-mismatch", "split")
-    for group, paths in (("era_0", days), ("era_1", [other])):
+    for group, paths in (("set_0", days), ("set_1", [other])):
         got = xr.open_dataset(str(out), engine="kerchunk", group=group).load()
         xr.testing.assert_equal(got, together(paths))
 
@@ -274,7 +274,7 @@ def test_faults_of_the_store_are_tried_again(bucket, tmp_path):
 def test_events_are_lines_of_json(days, tmp_path):
     run = batch(*days, "--concat-dim", "time", "-o", tmp_path / "out.json", "--json-log", "-", "--quiet")
     events = [json.loads(line) for line in run.stdout.splitlines()]
-    assert [e["event"] for e in events if e["event"] not in ("started", "read", "listed", "note")] == ["eras", "combining", "writing", "done"]
+    assert [e["event"] for e in events if e["event"] not in ("started", "read", "listed", "note")] == ["sets", "combining", "writing", "done"]
     assert sum(e["event"] == "read" for e in events) == DAYS and all(e["time"] > 0 for e in events)
     assert events[-1]["summary"]["files"] == DAYS and not run.stderr
 

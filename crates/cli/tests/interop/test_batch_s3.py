@@ -7,6 +7,7 @@ import h5py
 import numpy as np
 import pytest
 from clients import virtualize
+from test_credentials import aws
 from test_stores import CREDENTIALS, REGION, s3  # noqa: F401
 
 DAYS, MANY = 6, 1_050
@@ -114,6 +115,34 @@ def test_from_s3_to_s3_with_credentials(filled, signed, tmp_path, name):
     assert {method for method, path, _ in gate.log if not path.startswith("/private/refs/.virtualize-")} <= {"GET", "HEAD", "POST"}
 
 
+@pytest.mark.parametrize("expires", [False, True])
+def test_repositories_are_written_with_a_profile(filled, signed, tmp_path, expires):
+    """Its keys come from the AWS CLI, which is called again before they expire."""
+    endpoint, gate, _ = filled
+    import datetime
+    soon = (datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=2)).isoformat()
+    keys = {"Version": 1, "AccessKeyId": "the-key", "SecretAccessKey": "the-secret"} | ({"Expiration": soon} if expires else {})
+    (tmp_path / "keys.json").write_text(json.dumps(keys))
+    (tmp_path / "options.toml").write_text(f'[store."s3://private/"]\nprofile = "lab"\nendpoint = "{endpoint}"\n')
+    env = {"HOME": str(tmp_path), "AWS_REGION": REGION, "AWS_ALLOW_HTTP": "true", **aws(tmp_path, 'echo "$@" >> "$HOME/calls"; cat "$HOME/keys.json"')}
+    gate.log.clear()
+    output = f"s3://private/refs/profile{expires:d}.icechunk"
+    for days in ("s3://private/days/d000[0-3].nc", "s3://private/days/d000[45].nc"):
+        more = [] if "0-3" in days else ["--append"]
+        run = batch(tmp_path, days, output, "--config", tmp_path / "options.toml", *more, env=env)
+    assert gate.log and all(is_signed for _, _, is_signed in gate.log)
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert set(calls) == {"configure export-credentials --format process --profile lab"} and len(calls) >= 2
+    assert "the-secret" not in run.stdout.decode() + run.stderr
+    # The reader has keys of its own.
+    scope = {}
+    exec(run.stdout, scope)
+    assert np.array_equal(scope["dataset"]["t"].values, values(*range(DAYS)))
+    (tmp_path / "bin/aws").write_text("#!/bin/sh\necho 'Error loading SSO Token' >&2; exit 255\n")
+    run = batch(tmp_path, days, output, "--config", tmp_path / "options.toml", "--append", status=1, env=env)
+    assert "Error loading SSO Token" in run.stderr and "aws sso login --profile lab" in run.stderr, run.stderr
+
+
 @pytest.mark.parametrize("name", ["out.json", "out.zarr"])
 def test_an_output_on_s3_is_compared_before_it_is_called_up_to_date(filled, signed, tmp_path, name):
     _, _, client = filled
@@ -194,7 +223,7 @@ def test_more_keys_than_a_page_has(filled, signed, tmp_path):
     endpoint, gate, _ = filled
     gate.log.clear()
     report = json.loads(virtualize("scan", "s3://private/many/d000?.nc", "--json", env=signed).stdout)
-    assert report["files"] == 10 and len(report["eras"]) == 1
+    assert report["files"] == 10 and len(report["sets"]) == 1
     gate.log.clear()
     batch(tmp_path, "s3://private/many/", tmp_path / "out.json", env=signed)
     listings = [path for method, path, _ in gate.log if method == "GET" and path.rstrip("/") == "/private"]

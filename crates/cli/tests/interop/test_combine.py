@@ -261,10 +261,10 @@ def test_groups(tmp_path, fmt):
     assert got.v.values.tolist() == got.time.values.tolist() == list(range(12))
 
 
-def test_eras(tmp_path, fmt):
+def test_sets(tmp_path, fmt):
     files = [rows(tmp_path / f"{k}.nc", 4 * k, 4, dtype="f8" if k < 2 else "f4") for k in range(4)]
     combined(tmp_path, fmt, files, "--concat-dim", "time", status=1, text="data type")
-    got, _ = combined(tmp_path, fmt, files, "--concat-dim", "time", "--on-mismatch", "split", group="era_1")
+    got, _ = combined(tmp_path, fmt, files, "--concat-dim", "time", "--on-mismatch", "split", group="set_1")
     xr.testing.assert_equal(got, originals(files[2:]))
     got, _ = combined(tmp_path, fmt, files[:3], "--concat-dim", "time", "--on-mismatch", "skip")
     xr.testing.assert_equal(got, originals(files[:2]))

@@ -41,7 +41,7 @@ def test_what_must_agree_stops(tmp_path, fmt, changed, text, limit):
         f.to_netcdf(files[1], engine="h5netcdf", encoding={"t": {"chunksizes": (4, 3, 2), "zlib": True}})
     said = combined(tmp_path, fmt, files, *CONCAT, *limit, status=1, text="cannot be joined with")
     assert text in said.replace("fill value", "_FillValue"), said
-    got, _ = combined(tmp_path, fmt, files, *CONCAT, *limit, "--on-mismatch", "split", group="era_1")
+    got, _ = combined(tmp_path, fmt, files, *CONCAT, *limit, "--on-mismatch", "split", group="set_1")
     same(got, files[1:])
 
 
@@ -55,7 +55,7 @@ def test_packed_data(tmp_path, fmt):
 @pytest.mark.parametrize("changed", [dict(fill=-8), dict(dtype="i4"), dict(chunk=2), dict(zlib=False), dict(packed=False)], ids=str)
 @pytest.mark.parametrize("limit", [(), ("--option", "copy-limit=0")])
 def test_optional_arrays_that_disagree(tmp_path, fmt, changed, limit):
-    """They are not part of an era's signature, but compared when they are joined."""
+    """They are not part of a set's signature, but compared when they are joined."""
     files = [day(tmp_path / "a.nc", 0), day(tmp_path / "b.nc", 4, **changed)]
     run = virtualize("batch", *files, *CONCAT, *limit, "--var", "t=optional", "--format", fmt, "-o", tmp_path / "all.json", "--restart")
     if run.status == 0:

@@ -1,4 +1,4 @@
-"""Files that only differ in storage, or in the types of times: combined if their parts are compatible, else separate eras."""
+"""Files that only differ in storage, or in the types of times: combined if their parts are compatible, else separate sets."""
 import json, random
 
 import numpy as np
@@ -11,10 +11,10 @@ CONCAT = ("--concat-dim", "time")
 NEVER = ("--option", "copy-limit=0")
 
 
-def eras(files, *arguments):
+def sets(files, *arguments):
     run = virtualize("scan", *files, *CONCAT, "--json", *arguments)
     assert run.status == 0, run.stderr
-    return [era["files"] for era in json.loads(run.stdout)["eras"]]
+    return [one["files"] for one in json.loads(run.stdout)["sets"]]
 
 
 def part(path, first, n, chunk, width=100, **encoding):
@@ -27,23 +27,23 @@ def test_both_sides_of_the_limit(tmp_path, fmt):
     files = [part(tmp_path / "a.nc", 0, 64, 32), part(tmp_path / "b.nc", 64, 128, 32), part(tmp_path / "c.nc", 192, 64, 32)]
     got, _ = combined(tmp_path, fmt, files, *CONCAT)
     xr.testing.assert_identical(got, originals(files))
-    assert eras(files) == [3]
+    assert sets(files) == [3]
     ragged = [*files, part(tmp_path / "d.nc", 256, 40, 32)]
     got, _ = combined(tmp_path, fmt, ragged, *CONCAT)
     xr.testing.assert_identical(got, originals(ragged))
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
-def test_chunks_that_do_not_fit_stay_eras(tmp_path, fmt):
+def test_chunks_that_do_not_fit_stay_sets(tmp_path, fmt):
     files = [part(tmp_path / "a.nc", 0, 64, 32), part(tmp_path / "b.nc", 64, 128, 64), part(tmp_path / "c.nc", 192, 64, 32)]
     said = combined(tmp_path, fmt, files, *CONCAT, status=1, text="cannot be joined with")
-    assert "chunk shape" in said and eras(files) == [2, 1]
-    got, _ = combined(tmp_path, fmt, files, *CONCAT, "--on-mismatch", "split", group="era_1")
+    assert "chunk shape" in said and sets(files) == [2, 1]
+    got, _ = combined(tmp_path, fmt, files, *CONCAT, "--on-mismatch", "split", group="set_1")
     xr.testing.assert_identical(got, originals(files[1:2]))
     if fmt != "kerchunk-json":
         got, _ = combined(tmp_path, fmt, files, *CONCAT, "--chunk-grid", "rectilinear")
         xr.testing.assert_identical(got, originals(files))
-        assert eras(files, "--chunk-grid", "rectilinear") == [3]
+        assert sets(files, "--chunk-grid", "rectilinear") == [3]
 
 
 @pytest.mark.parametrize("fmt, order", [("kerchunk-json", "middle"), ("zarr3-json", "first"), ("zarr3-json", "last")])
@@ -72,7 +72,7 @@ def test_small_arrays_stored_in_any_way(tmp_path, fmt):
     files = [part(tmp_path / "a.nc", 0, 8, 8), part(tmp_path / "b.nc", 8, 8, 4, zlib=False), part(tmp_path / "c.nc", 16, 8, 2, shuffle=True, complevel=1)]
     got, _ = combined(tmp_path, fmt, files, *CONCAT)
     xr.testing.assert_identical(got, originals(files))
-    assert eras(files) == [3]
+    assert sets(files) == [3]
     combined(tmp_path, fmt, files, *CONCAT, *NEVER, status=1, text="--option copy-limit=7K to join all 3 files")
 
 
@@ -94,7 +94,7 @@ def test_types_of_times(tmp_path, fmt, types, bounds):
             got, _ = combined(tmp_path, fmt, order, *CONCAT)
             xr.testing.assert_equal(got, originals(files))
             assert got.time.dtype == originals(files).time.dtype
-        assert eras(files) == [len(files)]
+        assert sets(files) == [len(files)]
 
 
 def test_fractions_and_large_numbers(tmp_path, fmt):
@@ -107,7 +107,7 @@ def test_fractions_and_large_numbers(tmp_path, fmt):
     assert got.time.values.tolist() == [large, 2**54] and got.time.dtype == np.int64
     files[1] = timed(tmp_path / "b.nc", [2.5], "f8", "nanoseconds since 2000-01-01")
     combined(tmp_path, fmt, files, *CONCAT, status=1, text="cannot be joined with")
-    assert eras(files) == [1, 1]
+    assert sets(files) == [1, 1]
 
 
 def test_types_and_units(tmp_path, fmt):
@@ -138,15 +138,15 @@ def test_types_of_other_coordinates(tmp_path, fmt, types):
         assert got.level.dtype == want.level.dtype
 
 
-def test_data_of_other_types_stay_eras(tmp_path, fmt):
+def test_data_of_other_types_stay_sets(tmp_path, fmt):
     files = [rows(tmp_path / "a.nc", 0, 4), rows(tmp_path / "b.nc", 4, 4, dtype="f4")]
     combined(tmp_path, fmt, files, *CONCAT, status=1, text="data type")
-    assert eras(files) == [1, 1]
+    assert sets(files) == [1, 1]
 
 
 @pytest.mark.parametrize("seed", seeds("RANDOM_ARCHIVES", 12))
 def test_random_kinds(tmp_path, fmt, seed):
-    """Random lengths, chunks, codecs, limits and types of times: equal to xarray, or eras with a reason."""
+    """Random lengths, chunks, codecs, limits and types of times: equal to xarray, or sets with a reason."""
     rng = random.Random(seed)
     files, at = [], 0
     unit = rng.choice([1, 2, 4])
@@ -165,7 +165,7 @@ def test_random_kinds(tmp_path, fmt, seed):
     ordered = sorted(files, key=lambda path: xr.open_dataset(path).time.values[0])
     words = (*CONCAT, *limit, *more)
     run = virtualize("batch", *files, *words, "--on-mismatch", "stop", "--format", fmt, "-o", tmp_path / "all.json", "--restart")
-    found = eras(files, *limit, *(more and ("--format", "zarr3-json") and more))
+    found = sets(files, *limit, *(more and ("--format", "zarr3-json") and more))
     if run.status:
         assert any(text in run.stderr for text in ("chunk shape", "codecs", "multiple of the chunk length", "chunks of", "chunks cannot stand", "data type")), run.stderr
         return

@@ -139,7 +139,7 @@ def test_cubes_are_the_merge_of_their_scenes(tmp_path, fmt, seed):
         shape = tuple(count * (size - what["shared"]) + what["shared"] for count, size in ((rows, height), (columns, width)))
         bounds = (300_000, 5_000_000 - 10 * shape[0], 300_000 + 10 * shape[1], 5_000_000)
         found = set()
-        for group in [f"era_{n}" for n in range(len(what["zones"]))] if len(what["zones"]) > 1 else [""]:
+        for group in [f"set_{n}" for n in range(len(what["zones"]))] if len(what["zones"]) > 1 else [""]:
             raw = open_dataset(references, FORMATS[fmt], group)
             ds = xr.decode_cf(raw, decode_coords="all")
             zone = ds.rio.crs.to_epsg()

@@ -150,7 +150,7 @@ def test_each_refusal_names_options_that_join_the_files(tmp_path, seed):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             originals = [xr.open_dataset(path, drop_variables=dropped).load() for path in files]
-        groups = [f"era_{k}" for k in range(len(files))] if "split" in given else [""]
+        groups = [f"set_{k}" for k in range(len(files))] if "split" in given else [""]
         idents = []
         for group in groups:
             if group and f"{group}/.zgroup" not in json.loads(output.read_text())["refs"]:

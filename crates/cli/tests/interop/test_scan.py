@@ -14,7 +14,7 @@ def scan(*arguments, status=0):
 
 
 def told(report):
-    return [[(d["path"], d["what"], d["left"], d["right"]) for d in s["differences"] or []] for s in report["stretches"]]
+    return [[(d["path"], d["what"], d["left"], d["right"]) for d in s["differences"] or []] for s in report["runs"]]
 
 
 def month(path, day, days, *, lat=(90.0, 0.0, -90.0), dtype="i2", chunks=(1, 3, 4), fill=-32767, scale=0.01, units="K", since="days since 2000-01-01",
@@ -52,9 +52,9 @@ def pair(tmp_path):
 @pytest.mark.parametrize("changed", [{}, {"level": 9}, {"scale": 0.02}, {"scale": None}, {"calendar": "gregorian"}, {"since": "days since 2000-01-01 00:00:00"}], ids=str)
 def test_what_makes_no_difference(pair, changed):
     report = scan(*pair(**changed))
-    assert [(e["files"], e["extents"]) for e in report["eras"]] == [(2, {"time": {"least": 29, "most": 31, "all": 60}})]
+    assert [(e["files"], e["extents"]) for e in report["sets"]] == [(2, {"time": {"least": 29, "most": 31, "all": 60}})]
     assert report["dimensions"] == [{"name": "time", "kind": "concat"}] and report["dimensions_are_guessed"] and report["order"] == "coordinates"
-    assert report["stretches"][0]["coordinates"] == {"time": {"first": "2000-01-01", "last": "2000-02-29"}}
+    assert report["runs"][0]["coordinates"] == {"time": {"first": "2000-01-01", "last": "2000-02-29"}}
 
 
 @pytest.mark.parametrize("changed, expected", [
@@ -74,7 +74,7 @@ def test_what_differs(pair, changed, expected):
     # Small arrays whose values may be copied can differ in chunk shape.
     report = scan(*files, "--option", "copy-limit=1")
     first, second = told(report)
-    assert first == [] and expected in second and len(report["eras"]) == 2
+    assert first == [] and expected in second and len(report["sets"]) == 2
     scan(*files, "--option", "copy-limit=1", "--fail-on-mismatch", status=1)
 
 
@@ -82,24 +82,24 @@ def test_a_flipped_latitude(pair):
     files = pair(lat=(-90.0, 0.0, 90.0))
     (path, what, left, right), = told(scan(*files))[1]
     assert (path, what) == ("lat", "values") and left != right
-    assert len(scan(*files, "--var", "lat=first")["eras"]) == 1
+    assert len(scan(*files, "--var", "lat=first")["sets"]) == 1
 
 
 def test_an_optional_variable(pair):
     files = pair(extra="snow")
-    assert len(scan(*files)["eras"]) == 2
+    assert len(scan(*files)["sets"]) == 2
     report = scan(*files, "--var", "snow=optional")
-    assert len(report["eras"]) == 1 and "snow" in report["eras"][0]["arrays"]
+    assert len(report["sets"]) == 1 and "snow" in report["sets"][0]["arrays"]
 
 
 def test_eras_that_come_back(tmp_path):
     """The table is ordered by time, whatever the order of the files."""
     files = [month(tmp_path / f"{name}.nc", day, 10, units=units) for name, day, units in [("z", 0, "K"), ("y", 10, "degC"), ("x", 20, "K"), ("w", 30, "K")]]
     report = scan(*reversed(files))
-    assert [[f.rpartition("/")[2] for f in s["files"]] for s in report["stretches"]] == [["z.nc"], ["y.nc"], ["x.nc", "w.nc"]]
-    assert [s["era"] for s in report["stretches"]] == [0, 1, 0]
+    assert [[f.rpartition("/")[2] for f in s["files"]] for s in report["runs"]] == [["z.nc"], ["y.nc"], ["x.nc", "w.nc"]]
+    assert [s["set"] for s in report["runs"]] == [0, 1, 0]
     text = virtualize("scan", *files, "--concat-dim", "time").stdout.decode()
-    assert "4 files, 2 eras along time\n" in text and '/t2m: attribute units: "degC" → "K"' in text
+    assert "4 files, 2 sets of compatible files along time\n" in text and '/t2m: attribute units: "degC" → "K"' in text
 
 
 def test_files_are_named_by_a_pattern_or_folder(pair, tmp_path):
@@ -112,15 +112,15 @@ def test_a_sample_is_evenly_spread(tmp_path):
     files = [month(tmp_path / f"{n:02}.nc", 10 * n, 10, units="degC" if n == 20 else "K") for n in range(21)]
     report = scan(f"{tmp_path}/*.nc", "--sample", "3")
     assert report["sampled_of"] == 21 and report["files"] == 3
-    assert [[f.rpartition("/")[2] for f in s["files"]] for s in report["stretches"]] == [["00.nc", "10.nc"], ["20.nc"]]
-    assert "3 of 21 files, 2 eras" in virtualize("scan", f"{tmp_path}/*.nc", "--sample", "3").stdout.decode()
+    assert [[f.rpartition("/")[2] for f in s["files"]] for s in report["runs"]] == [["00.nc", "10.nc"], ["20.nc"]]
+    assert "3 of 21 files, 2 sets of compatible files" in virtualize("scan", f"{tmp_path}/*.nc", "--sample", "3").stdout.decode()
     assert scan(*files, "--sample", "99")["files"] == 21
 
 
 def test_arrays_are_left_out(pair, tmp_path):
     files = pair(lat=(-90.0, 0.0, 90.0))
     report = scan(*files, "--var", "lat=drop")
-    assert len(report["eras"]) == 1 and "lat" not in report["eras"][0]["arrays"]
+    assert len(report["sets"]) == 1 and "lat" not in report["sets"][0]["arrays"]
     run = virtualize("batch", *files, "--concat-dim", "time", "--var", "/lat=drop", "--format", "kerchunk-json", "-o", tmp_path / "out.json")
     assert run.status == 0, run.stderr
     names = {key.partition("/")[0] for key in json.loads((tmp_path / "out.json").read_text())["refs"]}
@@ -154,7 +154,7 @@ def test_lists_filters_and_names(pair, tmp_path):
     assert scan("--stac", tmp_path / "item.json", "--option", "asset=data")["files"] == 1
     (tmp_path / "m_20200301.nc").write_bytes(first.read_bytes())
     report = scan(tmp_path / "m_20200301.nc", "--stack-dim", "run", "--coord", "run=name:m_{run:%Y%m%d}.nc")
-    assert report["stretches"][0]["coordinates"] == {"run": {"first": "2020-03-01", "last": "2020-03-01"}}
+    assert report["runs"][0]["coordinates"] == {"run": {"first": "2020-03-01", "last": "2020-03-01"}}
 
 
 def test_h5netcdf(tmp_path):

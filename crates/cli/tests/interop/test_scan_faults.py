@@ -36,7 +36,7 @@ def test_throttled_files_are_tried_again(bucket, undisturbed, tmp_path, failing)
     assert found == undisturbed and found["dimensions"] == [{"name": "time", "kind": "concat"}]
     retried = of(events, "retried")
     assert [(event["url"], event["attempt"]) for event in retried] == [(f"s3://bucket/{key}", 1), (f"s3://bucket/{key}", 2)]
-    assert len(of(events, "read")) == DAYS and of(events, "eras")[0]["files"] == [DAYS]
+    assert len(of(events, "read")) == DAYS and of(events, "sets")[0]["files"] == [DAYS]
     summary = of(events, "done")[0]["summary"]
     assert (summary["files"], summary["read"], summary["failed"]) == (DAYS, DAYS, 0)
     assert summary["requests"] == sum(event["requests"] for event in of(events, "read")) > 0
@@ -66,7 +66,7 @@ def test_the_order_is_that_of_the_listing(bucket, undisturbed):  # noqa: F811
     for key in sorted(bucket.objects)[::3]:
         bucket.failing[key] = 1
     found = scan(bucket, *urls(bucket), "--stack-dim", "run", "--option", "concurrency=5", "--option", "retries=0")[0]
-    assert [url for stretch in found["stretches"] for url in stretch["files"]] == urls(bucket)
+    assert [url for run in found["runs"] for url in run["files"]] == urls(bucket)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")

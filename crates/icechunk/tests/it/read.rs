@@ -8,9 +8,9 @@ use bytes::Bytes;
 use icechunk::{Repository, Store, new_local_filesystem_storage};
 use tokio::sync::RwLock;
 use virtualize_icechunk::{
-    CommitOptions, IcechunkError, Native, OpenRepository, RepositoryLocation, StorageOptions, commit,
-    open_version,
+    CommitOptions, IcechunkError, Native, OpenRepository, RepositoryLocation, commit, open_version,
 };
+use virtualize_store::StoreOptions;
 use virtualize_zarr::{
     Array, ChunkEntry, ChunkGrid, ChunkManifest, Codec, DataType, FillValue, Hierarchy, Lengths, Node,
     Reference, References, Source, SourceId, Version, ZarrFormat,
@@ -67,7 +67,7 @@ async fn committed(folder: &Path) -> String {
 }
 
 async fn opened(folder: &Path, version: &str) -> Result<Option<OpenRepository>, IcechunkError> {
-    open_version(&location(folder), &Version::Any(version.to_owned()), &StorageOptions::default()).await
+    open_version(&location(folder), &Version::Any(version.to_owned()), &StoreOptions::default()).await
 }
 
 /// Returns the hierarchy of a version with the chunks of one array.

@@ -48,13 +48,13 @@ class Dimension:
 
 
 @dataclass(frozen=True, slots=True)
-class Era:
+class FileSet:
     """Files that agree in everything that must be equal.
 
     Parameters
     ----------
-    era
-        Number of the era, counted from 0 in order of its first file.
+    set
+        Number of the set, counted from 0 in order of its first file.
     digest
         Digest of what must be equal.
     files, bytes, chunks
@@ -67,7 +67,7 @@ class Era:
         By path: attributes of groups that must be equal.
     """
 
-    era: int
+    set: int
     digest: str
     files: int
     bytes: int
@@ -78,22 +78,22 @@ class Era:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """Consecutive files of one era.
+class FileRun:
+    """Consecutive files of one set.
 
     Parameters
     ----------
-    era
-        Number of the era.
+    set
+        Number of the set.
     files
         Urls.
     coordinates
         By dimension: the ``first`` and ``last`` coordinate, if known.
     differences
-        Differences from the stretch before; ``None`` for the first one, or if they were not kept.
+        Differences from the run before; ``None`` for the first one, or if they were not kept.
     """
 
-    era: int
+    set: int
     files: list[str]
     coordinates: dict[str, dict[str, str]]
     differences: list[Difference] | None
@@ -121,10 +121,10 @@ class Scan:
         Whether files are ordered by their coordinates, or as they were listed.
     files
         Number of files that were read.
-    eras
+    sets
         Groups of compatible files. All files can be combined if there is one.
-    stretches
-        Runs of consecutive files of one era, with the differences between them.
+    runs
+        Runs of consecutive files of one set, with the differences between them.
     failed
         Files that could not be read.
     """
@@ -133,8 +133,8 @@ class Scan:
     dimensions_are_guessed: bool
     order: Literal["coordinates", "listing"]
     files: int
-    eras: list[Era]
-    stretches: list[Stretch]
+    sets: list[FileSet]
+    runs: list[FileRun]
     failed: list[FailedFile]
     _json: dict[str, Any] = field(compare=False)
     _table: str = field(compare=False)
@@ -282,7 +282,7 @@ def scan(
     --------
     >>> import virtualize
     >>> found = virtualize.scan(["fixtures/hdf5/netcdf4.nc"])
-    >>> found.files, len(found.eras)
+    >>> found.files, len(found.sets)
     (1, 1)
     """
     with Listener(on_event, progress) as listener:
@@ -397,8 +397,8 @@ def _scan_of(found: _Result) -> Scan:
         dimensions_are_guessed=report["dimensions_are_guessed"],
         order=report["order"],
         files=report["files"],
-        eras=[Era(**one) for one in report["eras"]],
-        stretches=[_stretch(one) for one in report["stretches"]],
+        sets=[FileSet(**one) for one in report["sets"]],
+        runs=[_run(one) for one in report["runs"]],
         failed=[FailedFile(**one) for one in report["failed"]],
         _json=report,
         _table=found["table"],
@@ -408,10 +408,10 @@ def _scan_of(found: _Result) -> Scan:
     return scan
 
 
-def _stretch(stretch: dict[str, Any]) -> Stretch:
-    found = stretch["differences"]
+def _run(run: dict[str, Any]) -> FileRun:
+    found = run["differences"]
     differences = None if found is None else [_difference(**one) for one in found]
-    return Stretch(stretch["era"], stretch["files"], stretch["coordinates"], differences)
+    return FileRun(run["set"], run["files"], run["coordinates"], differences)
 
 
 def _difference(path: str, what: str, left: str, right: str) -> Difference:

@@ -19,7 +19,7 @@ _KINDS: dict[str, type[Event]] = {
     "failed": events.Failed,
     "imported": events.Imported,
     "skipped": events.Skipped,
-    "eras": events.Eras,
+    "sets": events.Sets,
     "note": events.Note,
     "combining": events.Combining,
     "writing": events.Writing,

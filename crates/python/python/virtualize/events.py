@@ -8,12 +8,12 @@ Examples
 ...     match event:
 ...         case events.Failed(url=url, error=error):
 ...             print("failed:", url, error)
-...         case events.Eras(files=files):
-...             print("files of each era:", files)
+...         case events.Sets(files=files):
+...             print("files of each set:", files)
 ...         case _:
 ...             pass
 >>> found = virtualize.scan("fixtures/hdf5/netcdf4.nc", on_event=show)
-files of each era: [1]
+files of each set: [1]
 """
 
 from dataclasses import dataclass
@@ -71,8 +71,8 @@ class Summary:
     """Path of the journal."""
     notes: list[str]
     """Notes on the run or the combined dataset, one line each."""
-    eras: list[str]
-    """Paths of the groups of the eras that were written; a single empty path if all files agree."""
+    sets: list[str]
+    """Paths of the groups of the sets that were written; a single empty path if all files agree."""
     python: str | None
     """Python code that opens the output."""
 
@@ -205,12 +205,12 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Eras:
-    """The files that were read are grouped into eras of compatible files."""
+class Sets:
+    """The files that were read are grouped into sets of compatible files."""
 
     time: float
     files: list[int]
-    """Number of files of each era."""
+    """Number of files of each set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +256,7 @@ type Event = (
     | ShardLost
     | Imported
     | Skipped
-    | Eras
+    | Sets
     | Note
     | Combining
     | Writing

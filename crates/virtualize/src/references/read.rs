@@ -208,7 +208,7 @@ fn left_out(set: &ReferenceSet) -> Vec<Diagnostic> {
         set.left_out.iter().map(|(path, reason)| warning(Code::ArrayLeftOut, path, reason.clone()));
     let mut all: Vec<_> = left_out.collect();
     if let Some(first) = set.ignored.first() {
-        let message = format!("keys that belong to no array are left out, such as {first:?}");
+        let message = format!("keys that do not belong to an array are ignored, such as {first:?}");
         all.push(warning(Code::KeyIgnored, "", message));
     }
     all

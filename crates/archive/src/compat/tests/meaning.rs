@@ -183,7 +183,7 @@ fn storage_may_be_shared_if_codecs_agree_or_values_are_read() {
     }
 }
 
-/// What is reported of an era whose files differ in storage.
+/// What is reported of a set whose files differ in storage.
 #[test]
 fn what_differs_in_an_era_is_arbitrary() {
     let chunks = |sizes: [u64; 2]| Some(sizes.map(Value::from).into());

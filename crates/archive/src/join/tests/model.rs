@@ -15,7 +15,7 @@ use crate::{
     error::{CombineError, Error, Problem},
     file::{FileChunks, Head, Members},
     join::tests::MemoryMembers,
-    plan::{Block, PlanOptions, PlannedEra, Selection},
+    plan::{Block, PlanOptions, PlannedSet, Selection},
 };
 
 /// Size of an element in bytes.
@@ -43,7 +43,7 @@ struct Case {
     fit: Fit,
     format: ZarrFormat,
     layout: Layout,
-    era: PlannedEra,
+    set: PlannedSet,
     files: Vec<File>,
     /// The axis of the files' array that is each dimension of the layout; `None` for a new one.
     axes: Vec<Option<usize>>,
@@ -115,14 +115,14 @@ impl Case {
             ..Layout::along(axes.iter().enumerate().map(dimension).collect())
         };
         let format = if fit == Fit::Rectilinear || rng.bool() { ZarrFormat::V3 } else { ZarrFormat::V2 };
-        let era = PlannedEra { sizes, ..PlannedEra::default() };
-        let mut case = Self { fit, format, layout, era, files: Vec::new(), axes, fixed };
+        let set = PlannedSet { sizes, ..PlannedSet::default() };
+        let mut case = Self { fit, format, layout, set, files: Vec::new(), axes, fixed };
         case.add_files(&chunk, rng);
         case
     }
 
     fn add_files(&mut self, chunk: &[u64], rng: &mut Rng) {
-        let places: Vec<u64> = self.era.sizes.iter().map(|sizes| sizes.len() as u64).collect();
+        let places: Vec<u64> = self.set.sizes.iter().map(|sizes| sizes.len() as u64).collect();
         for at in indices(&places) {
             if self.axes.len() > 1 && rng.u8(..6) == 0 {
                 continue;
@@ -131,13 +131,13 @@ impl Case {
             let file = self.file(row, &at, chunk, rng);
             self.files.push(file);
         }
-        self.era.blocks = self.files.iter().map(|file| file.block.clone()).collect();
+        self.set.blocks = self.files.iter().map(|file| file.block.clone()).collect();
     }
 
     fn file(&self, row: u64, at: &[u64], chunk: &[u64], rng: &mut Rng) -> File {
         let mut shape = self.fixed.clone();
         let mut chunk = chunk.to_vec();
-        for ((axis, n), sizes) in self.axes.iter().zip(at).zip(&self.era.sizes) {
+        for ((axis, n), sizes) in self.axes.iter().zip(at).zip(&self.set.sizes) {
             let Some(axis) = *axis else { continue };
             shape[axis] = sizes[usize::try_from(*n).unwrap()];
             chunk[axis] = match self.fit {
@@ -242,7 +242,7 @@ impl Case {
         let new = self.axes.iter().filter(|axis| axis.is_none()).count();
         let (mut at, mut own) = (Vec::new(), index[new..].to_vec());
         let mut stacked = index.iter();
-        for (axis, sizes) in self.axes.iter().zip(&self.era.sizes) {
+        for (axis, sizes) in self.axes.iter().zip(&self.set.sizes) {
             let Some(axis) = *axis else {
                 at.push(u32::try_from(*stacked.next()?).ok()?);
                 continue;
@@ -340,7 +340,7 @@ fn check(case: &Case, rng: &mut Rng) -> bool {
     let mut members = case.members();
     let go_on = &mut || Ok(());
     let options = PlanOptions::default();
-    let combined = combine(&case.era, &case.layout, &options, &mut &mut members, go_on);
+    let combined = combine(&case.set, &case.layout, &options, &mut &mut members, go_on);
     let Combined { hierarchy, chunks: places, .. } = match combined {
         Ok(combined) => combined,
         Err(Error::Combine(CombineError::Nothing)) if case.files.is_empty() => return false,

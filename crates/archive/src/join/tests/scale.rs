@@ -16,7 +16,7 @@ use crate::{
     Along, Item, Layout,
     error::Error,
     file::{FileChunks, Head, HeadNode, Members, ParsedNode},
-    plan::{Block, PlanOptions, PlannedEra},
+    plan::{Block, PlanOptions, PlannedSet},
 };
 
 /// Files with `t2m (time, lat, lon)` in some chunks along time, and coordinates, made when they are asked for.
@@ -118,7 +118,7 @@ fn a_join_of_many_files() {
     let block = |row| Block { row, at: smallvec![u32::try_from(row).unwrap()], selection: None };
     let sizes = vec![vec![chunks; usize::try_from(files).unwrap()]];
     let blocks = (0..files).map(block).collect();
-    let era = PlannedEra { sizes, blocks, ..PlannedEra::default() };
+    let set = PlannedSet { sizes, blocks, ..PlannedSet::default() };
     let layout = Layout { inline_limit: 0, ..Layout::along(vec![Along::Concat("time".to_owned())]) };
     let (planned, start) = (peak(), Instant::now());
     for row in 0..files {
@@ -126,7 +126,7 @@ fn a_join_of_many_files() {
     }
     let (generated, start) = (start.elapsed(), (start.elapsed(), Instant::now()).1);
     let go_on = &mut || Ok(());
-    let combined = combine(&era, &layout, &PlanOptions::default(), &mut members, go_on).unwrap();
+    let combined = combine(&set, &layout, &PlanOptions::default(), &mut members, go_on).unwrap();
     let (joined, heads) = (start.elapsed(), peak());
     let Combined { hierarchy, chunks: places, .. } = combined;
     let mut reader = JoinedChunks::new(members, places);

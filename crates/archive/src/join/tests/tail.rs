@@ -20,7 +20,7 @@ use super::{
 use crate::{
     Along, Item, Layout, Member,
     error::Error,
-    plan::{Block, PlanOptions, PlannedEra},
+    plan::{Block, PlanOptions, PlannedSet},
 };
 
 /// Files of consecutive times.
@@ -105,20 +105,20 @@ impl Case {
         self.sizes.push(size);
     }
 
-    fn era(&self, rows: &[u64]) -> PlannedEra {
+    fn set(&self, rows: &[u64]) -> PlannedSet {
         let size = |row: &u64| self.sizes[usize::try_from(*row).unwrap()];
         let block =
             |(at, row): (u32, &u64)| Block { row: *row, at: [at].into_iter().collect(), selection: None };
-        PlannedEra {
+        PlannedSet {
             sizes: vec![rows.iter().map(size).collect()],
             blocks: (0..).zip(rows).map(block).collect(),
-            ..PlannedEra::default()
+            ..PlannedSet::default()
         }
     }
 
-    fn combined<'a>(&self, era: &'a PlannedEra) -> Result<Combined<'a>, Error> {
+    fn combined<'a>(&self, set: &'a PlannedSet) -> Result<Combined<'a>, Error> {
         let members = &mut MemoryMembers::new(self.members.clone());
-        combine(era, &self.layout, &PlanOptions::default(), members, &mut || Ok(()))
+        combine(set, &self.layout, &PlanOptions::default(), members, &mut || Ok(()))
     }
 }
 
@@ -158,8 +158,8 @@ fn strip(hierarchy: &mut Hierarchy) {
 fn check(case: &Case, rng: &mut Rng) -> usize {
     let all: Vec<u64> = (0..case.members.len() as u64).collect();
     let mut count = rng.usize(1..all.len());
-    let era = case.era(&all[..count]);
-    let Ok(combined) = case.combined(&era) else { return 0 };
+    let set = case.set(&all[..count]);
+    let Ok(combined) = case.combined(&set) else { return 0 };
     let mut known = tail(&combined.hierarchy);
     let (_, mut present) = contents(case, combined);
     let mut extended = 0;
@@ -167,14 +167,14 @@ fn check(case: &Case, rng: &mut Rng) -> usize {
         let next = rng.usize(count + 1..=all.len());
         let mut some = vec![0];
         some.extend((count > 1).then_some(count as u64 - 1));
-        let (base_era, whole_era) = (case.era(&some), case.era(&all[..next]));
+        let (base_set, whole_set) = (case.set(&some), case.set(&all[..next]));
         some.extend(&all[count..next]);
-        let era = case.era(&some);
-        let (Ok(base), Ok(joined)) = (case.combined(&base_era), case.combined(&era)) else { return extended };
+        let set = case.set(&some);
+        let (Ok(base), Ok(joined)) = (case.combined(&base_set), case.combined(&set)) else { return extended };
         let Some(result) = extend(&known, &base.hierarchy, &joined.hierarchy, u64::MAX) else {
             return extended;
         };
-        let whole = case.combined(&whole_era).expect("files that were extended can be combined");
+        let whole = case.combined(&whole_set).expect("files that were extended can be combined");
         let (metadata, expected) = contents(case, whole);
         assert_eq!(result.hierarchy, metadata);
         let joined = JoinedChunks::new(MemoryMembers::new(case.members.clone()), joined.chunks);

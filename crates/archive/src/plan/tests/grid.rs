@@ -33,7 +33,7 @@ fn empty_places_are_listed_up_to_twenty() {
             .collect();
         expected.extend((count > 20).then(|| note("holes", &format!("{count} in all"))));
         assert_eq!(found.notes, expected);
-        let places: Vec<_> = found.eras[0].blocks.iter().map(|block| block.at.to_vec()).collect();
+        let places: Vec<_> = found.sets[0].blocks.iter().map(|block| block.at.to_vec()).collect();
         let last = u32::try_from(count).unwrap();
         let expected: Vec<_> = (0..=last).map(|n| vec![0, n]).chain([vec![1, last]]).collect();
         assert_eq!(places, expected);
@@ -58,9 +58,9 @@ fn files_at_one_place_have_one_size() {
     let expected = "1.nc and 3.nc: files at the same position have different lengths: 3 and 2";
     assert_eq!(named.to_string(), expected);
     let found = plan(bare(&[(1, 4), (0, 4), (0, 3), (1, 3)]), &nested(), &PlanOptions::default()).unwrap();
-    let blocks: Vec<_> = found.eras[0].blocks.iter().map(|block| (block.row, block.at.to_vec())).collect();
+    let blocks: Vec<_> = found.sets[0].blocks.iter().map(|block| (block.row, block.at.to_vec())).collect();
     assert_eq!(blocks, [(1, vec![0, 0]), (2, vec![0, 1]), (0, vec![1, 0]), (3, vec![1, 1])]);
-    assert_eq!(found.eras[0].sizes, [vec![1, 1], vec![4, 3]]);
+    assert_eq!(found.sets[0].sizes, [vec![1, 1], vec![4, 3]]);
 }
 
 #[test]
@@ -82,6 +82,6 @@ fn files_without_coordinates_follow_their_names() {
         brief.extents[0].range = None;
     }
     let found = plan(all, &layout(), &PlanOptions::default()).unwrap();
-    let rows: Vec<u64> = found.eras[0].blocks.iter().map(|block| block.row).collect();
+    let rows: Vec<u64> = found.sets[0].blocks.iter().map(|block| block.row).collect();
     assert_eq!(rows, (0..12).collect::<Vec<_>>(), "10.nc follows 9.nc");
 }

@@ -1,11 +1,11 @@
-//! Eras that can be put together: what it costs to find them.
+//! Sets that can be put together: what it costs to find them.
 
 use crate::plan::extent::{Direction, Extent};
 use std::cell::Cell;
 
 use super::{
     super::{FileExtent, Files, Known, OnDuplicate, PlanOptions, Range, Signatures, plan},
-    eras::signature,
+    sets::signature,
 };
 use crate::{Along, Layout, compat::Signature, values::Scalar};
 
@@ -35,7 +35,7 @@ fn files(kinds: &[Signature], count: usize) -> Files {
     files
 }
 
-/// Number of eras, and how often the coordinates of a file were asked for, each file counted.
+/// Number of sets, and how often the coordinates of a file were asked for, each file counted.
 fn planned(kinds: &[Signature], count: usize) -> (usize, usize) {
     let layout = Layout::along(vec![Along::Concat("time".to_owned())]);
     let asked = Cell::new(0);
@@ -51,23 +51,23 @@ fn planned(kinds: &[Signature], count: usize) -> (usize, usize) {
         ..PlanOptions::default()
     };
     let plan = plan(files(kinds, count), &known, &layout, &options).unwrap();
-    (plan.eras.len(), asked.get())
+    (plan.sets.len(), asked.get())
 }
 
 #[test]
-fn many_eras_that_agree_are_one_and_each_file_is_looked_at_a_few_times() {
+fn many_sets_that_agree_are_one_and_each_file_is_looked_at_a_few_times() {
     let kinds: Vec<_> = (0..256).map(|number| kind(number, true)).collect();
-    let (eras, asked) = planned(&kinds, 256 * 10);
-    assert_eq!(eras, 1);
+    let (sets, asked) = planned(&kinds, 256 * 10);
+    assert_eq!(sets, 1);
     // Once to find that they are one, once or twice to place them.
     assert!(asked <= 3 * 256 * 10, "{asked}");
 }
 
 #[test]
-fn many_eras_that_do_not_agree_stay_so() {
+fn many_sets_that_do_not_agree_stay_so() {
     let kinds: Vec<_> = (0..64).map(|number| kind(number, false)).collect();
-    let (eras, asked) = planned(&kinds, 64 * 10);
-    assert_eq!(eras, 64);
+    let (sets, asked) = planned(&kinds, 64 * 10);
+    assert_eq!(sets, 64);
     assert!(asked <= 3 * 64 * 10, "{asked}");
     let mut kinds: Vec<_> = (0..64).map(|number| kind(number, number % 2 == 0)).collect();
     kinds.push(kind(1000, true));

@@ -1,11 +1,11 @@
 //! Where files go.
 
-mod eras;
 mod extents;
 mod grid;
 mod merge;
 mod overlaps;
 mod plan;
 mod scale;
+mod sets;
 mod steps;
 mod text;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fastrand::Rng;
 
 use super::super::{
-    Block, FileExtent, Files, Known, LeftOut, OnDuplicate, Plan, PlanOptions, PlannedEra, Range, Selection,
+    Block, FileExtent, Files, Known, LeftOut, OnDuplicate, Plan, PlanOptions, PlannedSet, Range, Selection,
 };
 use crate::{
     Along, Layout,
@@ -89,7 +89,7 @@ fn plan(files: &[File], on_duplicate: OnDuplicate) -> Result<Plan, CombineError>
 }
 
 /// What the files become, or nothing if they must be refused.
-fn expected(files: &[File], on_duplicate: OnDuplicate) -> Option<(PlannedEra, BTreeSet<u64>)> {
+fn expected(files: &[File], on_duplicate: OnDuplicate) -> Option<(PlannedSet, BTreeSet<u64>)> {
     let mut owners: BTreeMap<i64, usize> = BTreeMap::new();
     for (n, file) in files.iter().enumerate() {
         for day in &file.days {
@@ -130,7 +130,7 @@ fn expected(files: &[File], on_duplicate: OnDuplicate) -> Option<(PlannedEra, BT
     let (blocks, sizes): (Vec<Block>, Vec<u64>) = (0..).zip(order.iter().copied()).map(block).unzip();
     let left_out = (0..files.len()).filter(|n| !order.contains(n)).map(|n| n as u64).collect();
     let (signature, group) = ("signature".to_owned(), String::new());
-    Some((PlannedEra { signature, group, sizes: vec![sizes], blocks, ..PlannedEra::default() }, left_out))
+    Some((PlannedSet { signature, group, sizes: vec![sizes], blocks, ..PlannedSet::default() }, left_out))
 }
 
 /// Whether two files have the same ends and other coordinates between them, which is refused.
@@ -142,11 +142,11 @@ fn have_same_ends(files: &[File]) -> bool {
 fn check(files: &[File], on_duplicate: OnDuplicate) -> &'static str {
     let case = format!("{files:?} {on_duplicate:?}");
     match (plan(files, on_duplicate), expected(files, on_duplicate)) {
-        (Ok(plan), Some((era, left_out))) => {
-            assert_eq!(plan.eras, [era], "{case}");
+        (Ok(plan), Some((set, left_out))) => {
+            assert_eq!(plan.sets, [set], "{case}");
             let rows: BTreeSet<u64> = plan.left_out.iter().map(|file| file.row).collect();
             assert_eq!((rows, plan.left_out.len()), (left_out.clone(), left_out.len()), "{case}");
-            let cut: Vec<_> = plan.eras[0].blocks.iter().filter(|block| block.selection.is_some()).collect();
+            let cut: Vec<_> = plan.sets[0].blocks.iter().filter(|block| block.selection.is_some()).collect();
             for block in &cut {
                 let own = |note: &&Note| note.subject == block.row.to_string();
                 assert_eq!(plan.notes.iter().filter(own).count(), 1, "{case}");

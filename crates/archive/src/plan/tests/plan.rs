@@ -59,15 +59,15 @@ pub(super) fn planned(briefs: Vec<Brief>) -> Result<Plan, CombineError> {
     plan(briefs, &layout(), &PlanOptions::default())
 }
 
-/// Rows of the first era, in order.
+/// Rows of the first set, in order.
 fn rows(plan: &Plan) -> Vec<u64> {
-    plan.eras[0].blocks.iter().map(|block| block.row).collect()
+    plan.sets[0].blocks.iter().map(|block| block.row).collect()
 }
 
 #[test]
 fn files_follow_their_coordinates() {
     let up = planned(files(&[(8, 9), (0, 3), (4, 7)])).unwrap();
-    assert_eq!((rows(&up), up.eras[0].sizes.clone()), (vec![1, 2, 0], vec![vec![4, 4, 2]]));
+    assert_eq!((rows(&up), up.sets[0].sizes.clone()), (vec![1, 2, 0], vec![vec![4, 4, 2]]));
     assert!(up.notes.is_empty(), "{:?}", up.notes);
     let down = planned(files(&[(3, 0), (9, 8), (7, 4)])).unwrap();
     assert_eq!(rows(&down), [1, 2, 0]);
@@ -139,19 +139,19 @@ fn files_of_length_0_are_left_out() {
 }
 
 #[test]
-fn eras() {
+fn sets() {
     let mixed = || {
         let mut all = files(&[(0, 3), (4, 7), (8, 9)]);
         all[1].signature = "b";
         all
     };
-    assert!(matches!(planned(mixed()).unwrap_err(), CombineError::Eras { eras } if eras.len() == 2));
+    assert!(matches!(planned(mixed()).unwrap_err(), CombineError::Sets { sets } if sets.len() == 2));
     let with = |on_mismatch| plan(mixed(), &layout(), &PlanOptions { on_mismatch, ..PlanOptions::default() });
     let split = with(OnMismatch::Split).unwrap();
-    let groups: Vec<_> = split.eras.iter().map(|era| (era.group.as_str(), era.blocks.len())).collect();
-    assert_eq!(groups, [("era_0", 2), ("era_1", 1)]);
+    let groups: Vec<_> = split.sets.iter().map(|set| (set.group.as_str(), set.blocks.len())).collect();
+    assert_eq!(groups, [("set_0", 2), ("set_1", 1)]);
     let skip = with(OnMismatch::Skip).unwrap();
-    assert_eq!((rows(&skip), skip.left_out[0].row, skip.eras[0].group.as_str()), (vec![0, 2], 1, ""));
+    assert_eq!((rows(&skip), skip.left_out[0].row, skip.sets[0].group.as_str()), (vec![0, 2], 1, ""));
 }
 
 #[test]
@@ -174,14 +174,14 @@ fn an_arrangement_of_two_dimensions() {
     let at = |member, first, last| brief(vec![extent(member, member, None), extent(first, last, None)]);
     let all = || vec![at(7, 4, 5), at(3, 0, 3), at(7, 0, 3), at(3, 4, 5)];
     let whole = plan(all(), &nested(), &PlanOptions::default()).unwrap();
-    let places: Vec<_> = whole.eras[0].blocks.iter().map(|block| (block.row, block.at.to_vec())).collect();
+    let places: Vec<_> = whole.sets[0].blocks.iter().map(|block| (block.row, block.at.to_vec())).collect();
     assert_eq!(places, [(1, vec![0, 0]), (3, vec![0, 1]), (2, vec![1, 0]), (0, vec![1, 1])]);
     let mut holes = all();
     holes.remove(0);
     let error = plan(holes.clone(), &nested(), &PlanOptions::default()).unwrap_err();
     assert_eq!(error, CombineError::Holes { count: 1, first: "member 7, time 4".to_owned() });
     let options = PlanOptions { allow_holes: true, ..PlanOptions::default() };
-    assert_eq!(plan(holes, &nested(), &options).unwrap().eras[0].blocks.len(), 3);
+    assert_eq!(plan(holes, &nested(), &options).unwrap().sets[0].blocks.len(), 3);
     let mut uneven = all();
     uneven[0].extents[1].size = 3;
     assert!(plan(uneven, &nested(), &PlanOptions::default()).is_err());

@@ -36,7 +36,7 @@ fn a_plan_of_many_files() {
         per_file(start.1 - before),
         per_file(end - before)
     );
-    let [era] = plan.eras.as_slice() else { panic!("{} eras", plan.eras.len()) };
-    assert!(era.blocks.iter().zip(0..).all(|(block, row)| block.row == u64::from(row) && *block.at == [row]));
-    assert_eq!((era.blocks.len() as u64, plan.notes.len()), (count, 0));
+    let [set] = plan.sets.as_slice() else { panic!("{} sets", plan.sets.len()) };
+    assert!(set.blocks.iter().zip(0..).all(|(block, row)| block.row == u64::from(row) && *block.at == [row]));
+    assert_eq!((set.blocks.len() as u64, plan.notes.len()), (count, 0));
 }

@@ -18,7 +18,7 @@ fn plan_of(extents: impl IntoIterator<Item = Extent>) -> Result<Plan, CombineErr
 }
 
 fn rows(plan: &Plan) -> Vec<u64> {
-    plan.eras[0].blocks.iter().map(|block| block.row).collect()
+    plan.sets[0].blocks.iter().map(|block| block.row).collect()
 }
 
 fn text(text: &str) -> Scalar {

@@ -109,15 +109,15 @@ fn split() -> PlanOptions {
     PlanOptions { on_mismatch: OnMismatch::Split, ..PlanOptions::default() }
 }
 
-/// The rows of each era.
-fn eras(files: &[(&Signature, u64)], layout: &Layout) -> Vec<Vec<u64>> {
+/// The rows of each set.
+fn sets(files: &[(&Signature, u64)], layout: &Layout) -> Vec<Vec<u64>> {
     let plan = planned(files, (layout, &split()), true).unwrap();
-    plan.eras.iter().map(|era| era.blocks.iter().map(|block| block.row).collect()).collect()
+    plan.sets.iter().map(|set| set.blocks.iter().map(|block| block.row).collect()).collect()
 }
 
-/// Files that differ in storage alone, or in the types of numbers, are one era if one array can hold them.
+/// Files that differ in storage alone, or in the types of numbers, are one set if one array can hold them.
 #[test]
-fn files_that_fit_together_are_one_era() {
+fn files_that_fit_together_are_one_set() {
     let own = signature;
     let filled = own().change(|array, _| array.fill_value = json!(7));
     let cases = [
@@ -138,19 +138,19 @@ fn files_that_fit_together_are_one_era() {
     for (what, one, other, are_one) in cases {
         let files = [(&one, 4), (&other, 4), (&one, 4), (&other, 4)];
         let expected = if are_one { vec![vec![0, 1, 2, 3]] } else { vec![vec![0, 2], vec![1, 3]] };
-        assert_eq!(eras(&files, &layout()), expected, "{what}");
+        assert_eq!(sets(&files, &layout()), expected, "{what}");
         // Of signatures that are not known, only equal ones agree.
         let blind = planned(&files, (&layout(), &split()), false).unwrap();
-        assert_eq!(blind.eras.len(), 1 + usize::from(one.digest() != other.digest()), "{what}");
+        assert_eq!(blind.sets.len(), 1 + usize::from(one.digest() != other.digest()), "{what}");
     }
 }
 
 /// Three kinds of which two fit together, in each order.
 #[test]
-fn eras_are_merged_by_twos_where_not_all_fit() {
+fn sets_are_merged_by_twos_where_not_all_fit() {
     let (one, other, third) =
         (signature().read(), signature().codec("zstd").read(), signature().codec("lz4"));
-    let of = |files: [&Signature; 3]| eras(&files.map(|signature| (signature, 4)), &layout());
+    let of = |files: [&Signature; 3]| sets(&files.map(|signature| (signature, 4)), &layout());
     assert_eq!(of([&one, &other, &third]), [vec![0, 1], vec![2]]);
     assert_eq!(of([&one, &third, &other]), [vec![0, 2], vec![1]]);
     assert_eq!(of([&third, &one, &other]), [vec![0], vec![1, 2]]);
@@ -158,10 +158,10 @@ fn eras_are_merged_by_twos_where_not_all_fit() {
     let nothing = Layout::default();
     let options = PlanOptions { on_duplicate: OnDuplicate::First, ..split() };
     let found = planned(&[(&one, 4), (&other, 4)], (&nothing, &options), true).unwrap();
-    assert_eq!(found.eras.len(), 2);
+    assert_eq!(found.sets.len(), 2);
 }
 
-/// Kinds of one signature that differ in storage alone are one era already, and may be merged with another.
+/// Kinds of one signature that differ in storage alone are one set already, and may be merged with another.
 #[test]
 fn an_era_may_have_several_kinds() {
     let one = signature().read();
@@ -169,12 +169,12 @@ fn an_era_may_have_several_kinds() {
     assert!(one.digest() == same.digest() && one.storage_digest() != same.storage_digest());
     let other = signature().codec("zstd").read();
     let files = [(&one, 4), (&same, 4), (&other, 4)];
-    assert_eq!(eras(&files, &layout()), [vec![0, 1, 2]]);
+    assert_eq!(sets(&files, &layout()), [vec![0, 1, 2]]);
     let plan = planned(&files, (&layout(), &split()), true).unwrap();
-    assert_eq!(plan.eras[0].signature, one.digest());
+    assert_eq!(plan.sets[0].signature, one.digest());
     // Of roles that differ nothing is merged.
     let moved = one.clone().change(|_, stored| stored.roles = vec![DimRole::NewAxis]);
-    assert_eq!(eras(&[(&one, 4), (&moved, 4), (&other, 4)], &layout()), [vec![0, 1], vec![2]]);
+    assert_eq!(sets(&[(&one, 4), (&moved, 4), (&other, 4)], &layout()), [vec![0, 1], vec![2]]);
 }
 
 /// Values of up to 256 MiB are kept.
@@ -183,20 +183,20 @@ fn only_so_much_is_copied() {
     let (one, other) = (signature().read(), signature().codec("zstd").read());
     // 2 bytes an element.
     let half = 64 << 20;
-    assert_eq!(eras(&[(&one, half), (&other, half)], &layout()).len(), 1);
-    assert_eq!(eras(&[(&one, half), (&other, half + 1)], &layout()).len(), 2);
+    assert_eq!(sets(&[(&one, half), (&other, half)], &layout()).len(), 1);
+    assert_eq!(sets(&[(&one, half), (&other, half + 1)], &layout()).len(), 2);
 }
 
 #[test]
-fn merging_is_tried_for_up_to_1024_eras() {
+fn merging_is_tried_for_up_to_1024_sets() {
     for (count, expected) in [(1024, 1), (1025, 1025)] {
         let kinds: Vec<_> = (0..count).map(|n| signature().codec(&format!("codec {n}")).read()).collect();
         let files: Vec<_> = kinds.iter().map(|kind| (kind, 1)).collect();
-        assert_eq!(eras(&files, &layout()).len(), expected);
+        assert_eq!(sets(&files, &layout()).len(), expected);
     }
 }
 
-/// The era with the most files is kept; of several, the first.
+/// The set with the most files is kept; of several, the first.
 #[test]
 fn the_largest_era_is_kept() {
     let (one, other) = (signature(), signature().codec("zstd"));
@@ -207,22 +207,22 @@ fn the_largest_era_is_kept() {
         ([&one, &other, &one, &other, &signature().codec("lz4")], vec![0, 2], vec![1, 3, 4]),
     ] {
         let plan = planned(&kinds.map(|kind| (kind, 4)), (&layout(), &options), true).unwrap();
-        let [era] = plan.eras.as_slice() else { panic!("one era") };
-        assert_eq!(era.blocks.iter().map(|block| block.row).collect::<Vec<_>>(), kept);
+        let [set] = plan.sets.as_slice() else { panic!("one set") };
+        assert_eq!(set.blocks.iter().map(|block| block.row).collect::<Vec<_>>(), kept);
         assert_eq!(
-            (era.group.as_str(), era.signature.clone()),
+            (set.group.as_str(), set.signature.clone()),
             ("", kinds[usize::try_from(kept[0]).unwrap()].digest())
         );
-        let reason = "it is not compatible with the largest era".to_owned();
+        let reason = "it is not compatible with the largest set".to_owned();
         let expected =
             out.iter().map(|row| LeftOut { row: *row, url: format!("{row}.nc"), reason: reason.clone() });
         assert_eq!(plan.left_out, expected.collect::<Vec<_>>());
     }
 }
 
-/// Files of several kinds with one signature are of one era though nothing more is known of them.
+/// Files of several kinds with one signature are of one set though nothing more is known of them.
 #[test]
-fn equal_signatures_are_one_era() {
+fn equal_signatures_are_one_set() {
     let mut files = Files::default();
     for (row, (storage, signature)) in
         [("a", "x"), ("b", "y"), ("c", "x"), ("b", "-")].into_iter().enumerate()
@@ -232,9 +232,9 @@ fn equal_signatures_are_one_era() {
         files.push(kind, FileExtent::new(brief(vec![extent(row, row, None)]).extents));
     }
     let plan = plan(files, &Known::nothing(), &layout(), &split()).unwrap();
-    let found: Vec<_> = plan.eras.iter().map(|era| (era.signature.as_str(), era.group.as_str())).collect();
-    assert_eq!(found, [("x", "era_0"), ("y", "era_1")]);
+    let found: Vec<_> = plan.sets.iter().map(|set| (set.signature.as_str(), set.group.as_str())).collect();
+    assert_eq!(found, [("x", "set_0"), ("y", "set_1")]);
     let rows: Vec<Vec<u64>> =
-        plan.eras.iter().map(|era| era.blocks.iter().map(|block| block.row).collect()).collect();
+        plan.sets.iter().map(|set| set.blocks.iter().map(|block| block.row).collect()).collect();
     assert_eq!(rows, [[0, 2], [1, 3]]);
 }
