@@ -1,4 +1,4 @@
-"""Fills commands.md: `<!-- options -->` with the options of every command, from its `--help`, and `<!-- rare options -->` with those for `--option`."""
+"""Fills cli.md: `<!-- options -->` with the options of every command, from its `--help`, and `<!-- rare options -->` with those for `--option`."""
 
 import html
 import json

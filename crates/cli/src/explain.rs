@@ -55,7 +55,7 @@ fn list() -> String {
     Code::ALL.iter().map(line).collect()
 }
 
-/// Renders Markdown as text: paragraphs are wrapped, blocks of code are indented.
+/// Renders Markdown as text: paragraphs are wrapped; blocks of code, and messages after `> `, are indented.
 fn plain(markdown: &str, width: usize) -> String {
     let mut text = String::new();
     let mut is_code = false;
@@ -64,6 +64,8 @@ fn plain(markdown: &str, width: usize) -> String {
             is_code = !is_code;
         } else if is_code {
             text += &format!("    {line}\n");
+        } else if let Some(message) = line.strip_prefix("> ") {
+            text += &format!("\n    {}\n", message.trim_matches(['`', ' ']));
         } else {
             let lines = terminal::wrap(&without_markup(line), width);
             lines.iter().for_each(|line| text += &format!("{line}\n"));
@@ -93,8 +95,11 @@ mod tests {
         for code in Code::ALL {
             let body = body(code.as_str()).unwrap_or_default();
             assert!(body.contains("**Cure.**"), "{code}: no section, or no cure");
-            let message = body.split("```text\n").nth(1);
-            assert!(message.is_none_or(|message| message.contains(&format!("[{code}]\n```"))), "{code}");
+            let message = body
+                .lines()
+                .find_map(|line| line.strip_prefix("> "))
+                .map(|line| line.trim_matches(['`', ' ']));
+            assert!(message.is_none_or(|message| message.ends_with(&format!("[{code}]"))), "{code}");
         }
         let headings = PAGE.lines().filter_map(|line| line.strip_prefix("### "));
         let unknown = headings.filter(|name| !name.contains(' ') && body(name).is_some());
@@ -105,8 +110,9 @@ mod tests {
 
     #[test]
     fn sections_are_plain_text() {
-        let text = plain("See [the `rules`](../a.md#b), and **this** (not that).\n\n```text\na  b\n```", 24);
-        assert_eq!(text, "See the `rules`, and\nthis (not that).\n\n    a  b\n");
+        let page = "See [the `rules`](../a.md#b), and **this** (not that).\n> `a  b`\n\n```sh\nc  d\n```";
+        let text = plain(page, 24);
+        assert_eq!(text, "See the `rules`, and\nthis (not that).\n\n    a  b\n\n    c  d\n");
     }
 
     #[test]

@@ -14,11 +14,11 @@ TRIGGERS = {**triggers.DIAGNOSTICS, **triggers.ERRORS}
 def test_the_message_is_printed(code, tmp_path):
     arguments = TRIGGERS[code](tmp_path)
     done = subprocess.run([clients.BINARY, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    message = re.search(r"^```text\n(.*?)\n```$", SECTIONS[code], re.M | re.S)
-    assert message, f"the section of {code} shows no message"
+    message = re.search(r"^> (`+) ?(.*?) ?\1$", SECTIONS[code], re.M)
+    assert message, f"the section of {code} has no message"
     # `inspect` wraps lines.
     shown = " ".join((done.stdout + done.stderr).split())
-    pattern = ".{0,1000}?".join(re.escape(" ".join(part.split())) for part in re.split(r"\s*…\s*", message[1]))
+    pattern = ".{0,1000}?".join(re.escape(" ".join(part.split())) for part in re.split(r"\s*…\s*", message[2]))
     assert re.search(pattern, shown), shown[-3000:]
 
 

@@ -1,7 +1,7 @@
 """Codecs for chunks that neither zarr-python nor numcodecs decodes.
 
 References that were written with ``readable_by=["virtualize"]`` name them. Zarr v3 and numcodecs find them through entry
-points, so that installing this package is all it takes. All of them turn bytes into bytes, and docs/codecs.md describes
+points, so that installing this package is all it takes. All of them turn bytes into bytes, and docs/readers.md describes
 their configurations.
 
 ``pin`` settles which package decodes ``imagecodecs_*``, whose names several packages register.
