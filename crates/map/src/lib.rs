@@ -15,7 +15,6 @@ mod probe;
 mod readable;
 mod report;
 mod source_attribute;
-mod split;
 mod task;
 pub mod tiff;
 mod transform;
@@ -35,5 +34,5 @@ pub use crate::report::{
 pub use crate::source_attribute::{NumpyField, NumpyType, SourceAttribute, SourceValue};
 pub use crate::task::{
     ChunkContent, ConvertedPart, ElementTransform, FloatFormat, InlineTask, LercLayout, PaddedString, Piece,
-    PieceBytes, ReferenceText, StringEnd,
+    PieceBytes, ReferenceText, StoredChange, StringEnd,
 };

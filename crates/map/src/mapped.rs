@@ -144,9 +144,7 @@ impl Mapped {
     }
 
     pub(crate) fn warn(&mut self, path: &str, code: Code, message: String, remedy: Option<Remedy>) {
-        let path = format!("/{path}");
-        let severity = Severity::Warning;
-        self.report.diagnostics.push(Diagnostic { severity, code, path, message, remedy });
+        self.report.diagnostics.push(Diagnostic::warning(code, path, message).with(remedy));
     }
 
     fn remove(&mut self, path: &str) {

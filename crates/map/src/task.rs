@@ -1,9 +1,10 @@
-use std::any::Any;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
 use virtualize_zarr::{Codec, NodePath, SourceId};
+
+use crate::hdf5::HeapPointers;
 
 /// Chunks of one array that are made from the file's bytes and stored inline.
 ///
@@ -22,52 +23,14 @@ pub struct InlineTask {
 /// Recipe of the encoded bytes of an inline chunk.
 #[derive(Clone, Debug)]
 pub enum ChunkContent {
-    /// Stored bytes after a prefix from the filter's parameters: one stream of bits (the least significant bit of a
-    /// byte first), padded with zero bits to whole words. The result is already encoded.
-    Prefixed {
+    /// Stored bytes with a change after which they are encoded in the codecs of the array.
+    Stored {
         /// File of the stored bytes.
         source: SourceId,
         /// Stored bytes.
         range: ByteRange,
-        /// Bytes that hold the prefix.
-        prefix: Bytes,
-        /// Bits of `prefix` that count.
-        prefix_bits: u32,
-        /// Bytes of a word.
-        word: u32,
-    },
-    /// Stored bytes with the bits of each byte in reverse order (TIFF `FillOrder` 2). They are already encoded.
-    BitsReversed {
-        /// File of the stored bytes.
-        source: SourceId,
-        /// Stored bytes.
-        range: ByteRange,
-    },
-    /// A compressed image extended to `height` rows, in the format of the array's first codec. The values of the added
-    /// rows are undefined.
-    TallerImage {
-        /// File of the image.
-        source: SourceId,
-        /// Stored image.
-        range: ByteRange,
-        /// Columns.
-        width: u64,
-        /// Rows of the stored image.
-        rows: u64,
-        /// Rows of the chunk.
-        height: u64,
-    },
-    /// LERC blobs decoded as libtiff does (masked numbers are NaN, or the mask is alpha) and encoded again as one LERC
-    /// blob without a mask, inside the codecs that follow LERC in the array.
-    Lerc {
-        /// File of the blobs.
-        source: SourceId,
-        /// Stored blobs.
-        range: ByteRange,
-        /// Extent of the stored blobs.
-        layout: LercLayout,
-        /// Rows of the chunk. Added rows are 0.
-        height: u64,
+        /// Change of the bytes.
+        change: StoredChange,
     },
     /// Decoded pieces on a constant background, encoded with the array's codecs (all but `transpose` and the
     /// array-to-bytes codec, since the buffer is in stored order).
@@ -88,10 +51,45 @@ pub enum ChunkContent {
         pointer_size: u32,
         /// Stored pointers, in the order in which they are copied.
         pieces: Vec<Piece>,
-        /// What the reader of the source format needs to follow the pointers.
-        pointers: Arc<dyn Any + Send + Sync>,
+        /// Type of the elements, and the paths of the objects to which they may refer.
+        pointers: Arc<HeapPointers>,
         /// Text of elements that refer to objects; `None` where the elements are strings.
         references: Option<ReferenceText>,
+    },
+}
+
+/// Change of stored bytes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StoredChange {
+    /// A prefix from the filter's parameters comes first: one stream of bits (the least significant bit of a byte first),
+    /// padded with zero bits to whole words.
+    Prefix {
+        /// Bytes that hold the prefix.
+        bytes: Bytes,
+        /// Bits of `bytes` that count.
+        bits: u32,
+        /// Bytes of a word.
+        word: u32,
+    },
+    /// The bits of each byte are in reverse order (TIFF `FillOrder` 2).
+    ReverseBits,
+    /// A compressed image is extended to `height` rows, in the format of the array's first codec. The values of the added
+    /// rows are undefined.
+    AddRows {
+        /// Columns.
+        width: u64,
+        /// Rows of the stored image.
+        rows: u64,
+        /// Rows of the chunk.
+        height: u64,
+    },
+    /// LERC blobs are decoded as libtiff does (masked numbers are NaN, or the mask is alpha) and encoded again as one LERC
+    /// blob without a mask, inside the codecs that follow LERC in the array.
+    Lerc {
+        /// Extent of the stored blobs.
+        layout: LercLayout,
+        /// Rows of the chunk. Added rows are 0.
+        height: u64,
     },
 }
 
@@ -112,10 +110,7 @@ impl ChunkContent {
     /// Returns the stored bytes of content that is not made of pieces.
     fn stored(&self) -> Option<(SourceId, ByteRange)> {
         match self {
-            Self::Prefixed { source, range, .. }
-            | Self::TallerImage { source, range, .. }
-            | Self::Lerc { source, range, .. }
-            | Self::BitsReversed { source, range } => Some((*source, *range)),
+            Self::Stored { source, range, .. } => Some((*source, *range)),
             Self::Assemble { .. } | Self::Variable { .. } => None,
         }
     }
@@ -146,10 +141,7 @@ impl ChunkContent {
     /// Returns the files that the content depends on, to renumber them.
     pub fn sources_mut(&mut self) -> impl Iterator<Item = &mut SourceId> {
         let (stored, pieces) = match self {
-            Self::Prefixed { source, .. }
-            | Self::TallerImage { source, .. }
-            | Self::Lerc { source, .. }
-            | Self::BitsReversed { source, .. } => (Some(source), &mut [][..]),
+            Self::Stored { source, .. } => (Some(source), &mut [][..]),
             Self::Assemble { pieces, .. } | Self::Variable { pieces, .. } => (None, &mut pieces[..]),
         };
         stored.into_iter().chain(pieces.iter_mut().map(|piece| &mut piece.source))
@@ -195,6 +187,21 @@ pub struct Piece {
     pub extent: Vec<u64>,
     /// Conversion of each element.
     pub transform: ElementTransform,
+}
+
+impl Piece {
+    /// Returns a piece that fills a chunk of its shape from the start, as far as it reaches.
+    pub(crate) fn whole(
+        source: SourceId,
+        bytes: PieceBytes,
+        codecs: Vec<Codec>,
+        shape: Vec<u64>,
+        transform: ElementTransform,
+    ) -> Self {
+        let origin = vec![0; shape.len()];
+        let (to, extent) = (origin.clone(), shape.clone());
+        Self { source, bytes, codecs, shape, from: origin, to, extent, transform }
+    }
 }
 
 /// A fixed-length string that is not stored null-padded.

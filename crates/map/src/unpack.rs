@@ -233,14 +233,9 @@ fn mantissa(data_type: &DataType) -> u64 {
 /// Returns the diagnostic of an array that stays packed: information for times, which read the same either way, else a
 /// warning.
 pub(crate) fn refusal_diagnostic(why: &UnpackRefusal, path: &str) -> Diagnostic {
-    let is_harmless = matches!(why, UnpackRefusal::Times);
-    Diagnostic {
-        severity: if is_harmless { Severity::Info } else { Severity::Warning },
-        code: Code::NotUnpacked,
-        path: format!("/{path}"),
-        message: format!("the numbers stay packed, with their attributes: {why}"),
-        remedy: None,
-    }
+    let severity = if matches!(why, UnpackRefusal::Times) { Severity::Info } else { Severity::Warning };
+    let message = format!("the numbers stay packed, with their attributes: {why}");
+    Diagnostic::new(severity, Code::NotUnpacked, path, message)
 }
 
 /// Returns the error of a Zarr format without these codecs.

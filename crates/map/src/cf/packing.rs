@@ -1,10 +1,11 @@
 //! Packed numbers by the attributes of CF (section 8.1): unpacking with codecs ([`crate::MapOptions::unpack`]).
 
 use serde_json::{Map, Value};
+use virtualize_hdf5::model::Element;
 use virtualize_zarr::{Array, DataType, FillValue};
 
+use super::CfAttributes;
 use super::fill::{cast, wrapped};
-use super::{CfAttributes, CfValue};
 use crate::unpack::{Factor, Packing, UnpackRefusal, is_time_unit};
 use crate::{ArrayReport, Error, Result};
 
@@ -34,7 +35,7 @@ pub(crate) fn unpack(
 /// # Errors
 /// There is such an attribute.
 pub(crate) fn check_factors(attributes: &CfAttributes) -> Result<()> {
-    let infinite = |value: &CfValue| matches!(value, CfValue::Float(value) if !value.is_finite());
+    let infinite = |value: &Element| matches!(value, Element::Float(value) if !value.is_finite());
     let mut factors = FACTORS.iter().filter_map(|name| attributes.get(name));
     match factors.find(|attribute| attribute.values.iter().any(infinite)) {
         Some(attribute) => Err(Error::not_json(&format!("a {} that is not finite", attribute.name))),
@@ -99,9 +100,9 @@ fn factor(attributes: &CfAttributes, name: &'static str) -> Result<Option<Factor
     let Some(attribute) = attributes.get(name) else { return Ok(None) };
     match (attribute.values.as_slice(), &attribute.data_type) {
         #[expect(clippy::cast_possible_truncation, reason = "a 32-bit float was read as 64 bits")]
-        ([CfValue::Float(value)], Some(DataType::Float32)) => Ok(Some(Factor::Single(*value as f32))),
-        ([CfValue::Float(value)], Some(DataType::Float64)) => Ok(Some(Factor::Double(*value))),
-        ([CfValue::Integer(value)], Some(data_type)) if data_type.is_integer() => {
+        ([Element::Float(value)], Some(DataType::Float32)) => Ok(Some(Factor::Single(*value as f32))),
+        ([Element::Float(value)], Some(DataType::Float64)) => Ok(Some(Factor::Double(*value))),
+        ([Element::Integer(value)], Some(data_type)) if data_type.is_integer() => {
             Ok(Some(Factor::Integer(*value as f64)))
         }
         _ => Err(UnpackRefusal::Factor(name)),

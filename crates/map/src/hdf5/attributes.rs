@@ -15,7 +15,7 @@ use super::Mapper;
 use super::datatype::{element_type, is_boolean, numpy_time};
 use super::dimensions::Dimensions;
 use super::objects::{Lookup, ObjectNames, reference_part, reference_path};
-use crate::cf::{CfAttribute, CfAttributes, CfValue, FillPlan, write_sentinels};
+use crate::cf::{CfAttribute, CfAttributes, FillPlan, write_sentinels};
 use crate::source_attribute::{
     NumpyField, NumpyType, SourceAttribute, SourceValue, float_json, integer_json,
 };
@@ -533,7 +533,7 @@ pub(super) fn cf_attributes(dataset: &Dataset) -> CfAttributes {
         .map(|attribute| CfAttribute {
             name: attribute.name.clone(),
             data_type: data_type(&attribute.datatype),
-            values: attribute.elements.iter().map(cf_value).collect(),
+            values: attribute.elements.clone(),
         })
         .collect()
 }
@@ -545,26 +545,6 @@ fn data_type(datatype: &Datatype) -> Option<DataType> {
             element_type(datatype, ZarrFormat::V3).ok().map(|element| element.data_type)
         }
         _ => None,
-    }
-}
-
-fn cf_value(element: &Element) -> CfValue {
-    let other = |description: &str| CfValue::Other(description.to_owned());
-    match element {
-        Element::Integer(value) => CfValue::Integer(*value),
-        Element::Float(value) => CfValue::Float(*value),
-        Element::Complex(real, imaginary) => CfValue::Complex(*real, *imaginary),
-        Element::Text(text) => CfValue::Text(text.clone()),
-        Element::Bytes(bytes) => CfValue::Bytes(bytes.clone()),
-        Element::Compound(members) => match members.as_slice() {
-            [(_, Element::Float(real)), (_, Element::Float(imaginary))] => {
-                CfValue::Complex(*real, *imaginary)
-            }
-            _ => other("a compound"),
-        },
-        Element::List(items) => CfValue::Other(format!("a list of {}", items.len())),
-        Element::Object(_) | Element::Region(..) | Element::Attribute(..) => other("a reference"),
-        Element::Unknown(name) => CfValue::Other(format!("a {name}")),
     }
 }
 

@@ -163,17 +163,8 @@ impl ChunkPlanner<'_> {
         bytes: PieceBytes,
         codecs: Vec<Codec>,
     ) -> ChunkContent {
-        let origin = vec![0; chunk_shape.len()];
-        let piece = Piece {
-            source: SourceId(0),
-            bytes,
-            codecs,
-            shape: chunk_shape.to_vec(),
-            from: origin.clone(),
-            to: origin,
-            extent: chunk_shape.to_vec(),
-            transform: self.element.transform.clone(),
-        };
+        let transform = self.element.transform.clone();
+        let piece = Piece::whole(SourceId(0), bytes, codecs, chunk_shape.to_vec(), transform);
         self.made_of_pieces(chunk_shape, vec![piece])
     }
 
@@ -231,7 +222,7 @@ impl ChunkPlanner<'_> {
         // has no such codec, so the codecs are checked, not the filters.
         let planes = chunk_shape.iter().rev().skip(2).any(|n| *n > 1);
         if planes && codecs.iter().any(|codec| matches!(codec, Codec::JpegLs { .. })) {
-            return Err(Error::undecodable(
+            return Err(Error::unsupported(
                 "FCIDECOMP (32018)",
                 "chunks of several components decode with their axes in another order",
             ));
@@ -239,7 +230,7 @@ impl ChunkPlanner<'_> {
         // Only with more client data do frames have the n-dimensional layer that imagecodecs needs.
         let is_flat = |filter: &Filter| filter.id == BLOSC2 && filter.parameters.len() <= 7;
         if codecs.contains(&Codec::Blosc2) && self.dataset.filters.iter().any(is_flat) {
-            return Err(Error::undecodable(
+            return Err(Error::unsupported(
                 "Blosc2 (32026)",
                 "readers decode frames of two axes and more only",
             ));
@@ -248,7 +239,7 @@ impl ChunkPlanner<'_> {
             && has_order(&self.element.data_type)
             && codecs.iter().any(Codec::is_array_to_bytes)
         {
-            return Err(Error::undecodable(
+            return Err(Error::unsupported(
                 "image codec",
                 "big-endian numbers decode to the reader's byte order",
             ));

@@ -12,8 +12,7 @@ use super::SourceTable;
 use super::chunks::{ChunkPlan, ChunkPlanner};
 use super::heap::holds_pointers;
 use crate::mapped::resolve_relative;
-use crate::split::{Contiguous, SHORTER, Split};
-use crate::{Error, PieceBytes, Result};
+use crate::{Error, Piece, PieceBytes, Result};
 
 impl ChunkPlanner<'_> {
     /// Plans a compact layout: its bytes are in the object header, and become an inlined chunk.
@@ -87,28 +86,57 @@ impl ChunkPlanner<'_> {
         Ok(plan)
     }
 
-    /// Plans chunks of at most `most` bytes in a range that stores the whole array. Returns `None` if there is nothing to
-    /// split.
+    /// Splits a range that stores the whole array along the slowest axis, into chunks of at most `most` bytes, but at least one
+    /// slice. All chunks of a regular grid have the same number of bytes, so the last one is whole, or inlined and padded
+    /// beyond the end of the array. Returns `None` if there is nothing to split.
     fn split(&self, range: ByteRange, most: u64) -> Option<ChunkPlan> {
-        let contiguous = Contiguous {
-            range,
-            shape: self.shape,
-            element: self.element.stored_size,
-            transform: &self.element.transform,
-            background: self.background_bytes(),
-        };
-        let Split { chunk_shape, references, last } = contiguous.split(most, self.options.inline_limit)?;
-        let inline_reason = last.is_some().then(|| SHORTER.to_owned());
-        let inline = last.into_iter().collect();
-        let chunks = ChunkManifest::of(references);
-        Some(ChunkPlan { chunk_shape, chunks, inline, inline_reason, ..self.one_missing_chunk() })
+        let axis = self.shape.iter().position(|n| *n > 1)?;
+        let size = *self.shape.get(axis)?;
+        let slice = self.stored_bytes(self.shape.get(axis + 1..)?)?;
+        let height = height(size, most.checked_div(slice)?, self.options.inline_limit.checked_div(slice)?)?;
+        let mut plan = self.one_missing_chunk();
+        *plan.chunk_shape.get_mut(axis)? = height;
+        let (count, rest, length) = (size / height, size % height, height.checked_mul(slice)?);
+        let starts = (0..count).map(|chunk| range.start.saturating_add(chunk * length));
+        plan.chunks = ChunkManifest::of(References {
+            source: SourceId(0),
+            positions: None,
+            offsets: starts.collect::<Vec<_>>().into(),
+            lengths: Lengths::Uniform(length),
+        });
+        if rest > 0 {
+            let mut shape = plan.chunk_shape.clone();
+            *shape.get_mut(axis)? = rest;
+            let length = rest.saturating_mul(slice);
+            let bytes = PieceBytes::At(ByteRange::new(range.end().saturating_sub(length), length));
+            let piece = Piece::whole(SourceId(0), bytes, Vec::new(), shape, self.element.transform.clone());
+            plan.inline.push((count, self.made_of_pieces(&plan.chunk_shape, vec![piece])));
+            plan.inline_reason = Some("the last part of contiguous data is shorter than a chunk".to_owned());
+        }
+        Some(plan)
     }
+}
+
+/// Returns the slices of a chunk, of which at most `most` are wanted: the largest divisor of `size` if it is at least half of
+/// `most`; else `most`, if a chunk of it may be inlined (at most `inline` slices); else the largest divisor. `None` if the
+/// axis is not split.
+fn height(size: u64, most: u64, inline: u64) -> Option<u64> {
+    let most = most.max(1);
+    if most >= size || size.div_ceil(most) > CHUNKS {
+        return None;
+    }
+    let mut counts = size.div_ceil(most)..=CHUNKS.min(size);
+    let divisor = counts.find(|chunks| size.is_multiple_of(*chunks)).map(|chunks| size / chunks);
+    if divisor.is_none_or(|height| height < most.div_ceil(2)) && most <= inline {
+        return Some(most);
+    }
+    divisor
 }
 
 /// The layout in error messages.
 const EXTERNAL: &str = "external raw data";
 
-/// Most chunks that segments are split into.
+/// Maximum number of chunks into which contiguous data or external segments are split.
 const CHUNKS: u64 = 1_000_000;
 
 impl ChunkPlanner<'_> {
@@ -257,6 +285,23 @@ mod contiguous_tests {
         assert_eq!(chunks(&mapped(&[3, 5], 1, 1 << 20)).1.len(), 3);
         assert_eq!(chunks(&mapped(&[3, 5], 60, 1 << 20)).1, [(4096, 60)]);
         assert_eq!(chunks(&mapped(&[1, 1], 1, 1 << 20)).1, [(4096, 4)]);
+    }
+}
+
+#[cfg(test)]
+mod height_tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_divisor_is_the_height_if_it_is_large_enough() {
+        assert_eq!((height(12, 5, 0), height(12, 11, 0)), (Some(4), Some(6)));
+        assert_eq!((height(36, 6, 0), height(7, 6, 0)), (Some(6), Some(1)));
+        assert_eq!(height(1_000_003, 2, 0), None);
+        assert_eq!(height(1_000_003, 2, 2), Some(2));
+        assert_eq!(height(u64::MAX, 1, 1), None);
+        assert_eq!((height(CHUNKS, 1, 0), height(CHUNKS + 1, 1, 0)), (Some(1), None));
+        assert_eq!(height(9, 6, 6), Some(3), "half of what is wanted");
+        assert_eq!(height(7, 6, 6), Some(6));
     }
 }
 

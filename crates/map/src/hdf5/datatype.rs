@@ -46,7 +46,7 @@ pub(super) fn element_type(datatype: &Datatype, format: ZarrFormat) -> Result<El
         Datatype::Complex { base } => complex_type(base),
         Datatype::Compound { size, members } => match complex_compound(*size, members) {
             Some(complex) => Ok(complex),
-            None => structure_type(*size, members, format, element_type),
+            None => structure_type(*size, members, format),
         },
         Datatype::Array { base, shape } => {
             let item = element_type(base, format)?;
@@ -331,20 +331,12 @@ fn too_large() -> Error {
     Error::overflow("the compound datatype")
 }
 
-/// Maps the datatype of a member.
-type ElementTypeOf = fn(&Datatype, ZarrFormat) -> Result<ElementType>;
-
 /// Returns the structure of a compound. Members with gaps between them, or in another order than their offsets, are copied
 /// together when chunks are made.
 ///
 /// # Errors
 /// The compound is malformed, or a member cannot be a field.
-pub(super) fn structure_type(
-    size: u32,
-    members: &[Member],
-    format: ZarrFormat,
-    element_type: ElementTypeOf,
-) -> Result<ElementType> {
+fn structure_type(size: u32, members: &[Member], format: ZarrFormat) -> Result<ElementType> {
     if members.is_empty() {
         return Err(malformed("no members"));
     }

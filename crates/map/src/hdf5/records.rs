@@ -225,14 +225,8 @@ fn bytes_of(shape: Vec<u64>, pieces: Vec<Piece>) -> ChunkContent {
 /// Returns the piece of an inlined chunk that copies `size` bytes from each row of `range`, starting at `from`, to the rows of
 /// the chunk from `to` on.
 fn rows_of(range: ByteRange, shape: [u64; 2], from: [u64; 2], to: u64, size: u64) -> Piece {
-    Piece {
-        source: SourceId(0),
-        bytes: PieceBytes::At(range),
-        codecs: Vec::new(),
-        shape: shape.to_vec(),
-        from: from.to_vec(),
-        to: vec![to, 0],
-        extent: vec![shape[0], size],
-        transform: ElementTransform::None,
-    }
+    let [rows, _] = shape;
+    let (bytes, shape) = (PieceBytes::At(range), shape.to_vec());
+    let whole = Piece::whole(SourceId(0), bytes, Vec::new(), shape, ElementTransform::None);
+    Piece { from: from.to_vec(), to: vec![to, 0], extent: vec![rows, size], ..whole }
 }

@@ -17,7 +17,7 @@ use super::links::ExternalLink;
 use super::objects::has_parts;
 use super::{LINK, Mapper, NODES, node_bytes};
 use crate::mapped::{check_name, shown_name};
-use crate::{Diagnostic, Error, InlineTask, Result, Severity};
+use crate::{Diagnostic, Error, InlineTask, Result};
 
 /// Deepest nesting of groups. Walks of the hierarchy are recursive: 500 levels fit into the 2 MiB of a thread without optimization.
 pub(super) const DEPTH: usize = 256;
@@ -50,7 +50,8 @@ impl Mapper<'_> {
                     Some(Object::Unreadable(error)) => error.to_string(),
                     _ => "it is no group".to_owned(),
                 };
-                self.diagnose(Severity::Error, Code::RootUnreadable, "", format!("the root group: {why}"));
+                let error = Diagnostic::error(Code::RootUnreadable, "", format!("the root group: {why}"));
+                self.report.diagnostics.push(error);
                 Group::default()
             }
         }
@@ -76,7 +77,8 @@ impl Mapper<'_> {
             self.nodes += 1;
             if self.nodes > NODES {
                 let message = format!("more than {NODES} groups and arrays; the rest is left out");
-                self.diagnose(Severity::Error, Code::TooManyNodes, place.path, message);
+                let error = Diagnostic::error(Code::TooManyNodes, place.path, message);
+                self.report.diagnostics.push(error);
                 break;
             }
             if self.take("groups and arrays", node_bytes(place.path, name)).is_err() {

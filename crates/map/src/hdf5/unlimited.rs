@@ -54,8 +54,7 @@ pub fn resolve_extents(file: &mut File, own: &str, others: &mut OtherFiles, budg
         let lookup = Lookup::new(budget);
         let view = View { own, file, others, known: &known, blocks: Cell::new(BLOCKS), lookup: &lookup };
         let next: BTreeMap<Key, _> = open.iter().map(|key| (key.clone(), view.resolve(key))).collect();
-        let is_final =
-            next.len() == known.len() && next.values().zip(known.values()).all(|(a, b)| is_same(a, b));
+        let is_final = next == known;
         known = next;
         if is_final {
             break;
@@ -95,15 +94,6 @@ fn apply(dataset: &mut Dataset, address: Address, resolved: Result<ResolvedExten
 
 fn malformed(problem: String) -> Error {
     Error::malformed("virtual mapping", problem)
-}
-
-/// Whether two passes found the same, or failed alike.
-fn is_same(one: &Result<ResolvedExtent>, other: &Result<ResolvedExtent>) -> bool {
-    match (one, other) {
-        (Ok(one), Ok(other)) => one == other,
-        (Err(one), Err(other)) => one.to_string() == other.to_string(),
-        _ => false,
-    }
 }
 
 /// Returns the datasets that have to be resolved.

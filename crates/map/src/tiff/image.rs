@@ -553,9 +553,8 @@ const fn warning(tag: u16, name: &'static str, inert: &'static [u64], effect: &'
 /// # Errors
 /// An unreadable one determines the layout of the samples.
 pub(super) fn check(ifd: &Ifd, image: &Image, path: &str, diagnostics: &mut Vec<Diagnostic>) -> Result<()> {
-    let mut report = |severity, message| {
-        let path = format!("/{path}");
-        diagnostics.push(Diagnostic { severity, code: Code::TiffTag, path, message, remedy: None });
+    let mut report = |severity, message: String| {
+        diagnostics.push(Diagnostic::new(severity, Code::TiffTag, path, message));
     };
     for error in &ifd.unreadable_tags {
         let structural = error.tag().is_some_and(|tag| STRUCTURE.contains(&tag));

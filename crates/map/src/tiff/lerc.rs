@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 
 use virtualize_bytes::ByteRange;
 use virtualize_remedy::{Code, OptionName, Remedy};
-use virtualize_zarr::{Array, ChunkGrid, Codec, DataType, NodePath, Reference, chunk_indices};
+use virtualize_zarr::{Array, Codec, DataType, NodePath, Reference};
 
-use crate::{ChunkContent, InlineTask, LeftOut, LercLayout, MapOptions, Mapped};
+use crate::probe::chunk_extents;
+use crate::{ChunkContent, InlineTask, LeftOut, LercLayout, MapOptions, Mapped, StoredChange};
 
 /// Maximum number of chunks examined in all arrays of a local file, and of a remote one, where each may cost a request.
 const MAX_LOCAL: u64 = 1 << 20;
@@ -87,11 +88,10 @@ fn remake(path: &str, array: &Array, chunks: &[(u64, Reference)], options: &MapO
     let tasks = layouts.into_iter().map(|(position, chunk, layout)| InlineTask {
         array: path.to_owned(),
         positions: vec![position],
-        content: ChunkContent::Lerc {
+        content: ChunkContent::Stored {
             source: chunk.source,
             range: ByteRange::new(chunk.offset, chunk.length),
-            layout,
-            height: layout.rows,
+            change: StoredChange::Lerc { layout, height: layout.rows },
         },
     });
     Decision::Remake(tasks.collect())
@@ -171,12 +171,7 @@ pub struct LercChunk {
 impl LercChunk {
     /// Returns the chunk at a row-major position, or `None` outside the grid and for arrays that are no images.
     pub fn of(array: &Array, position: u64) -> Option<Self> {
-        let indices = chunk_indices(position, &array.chunk_grid.counts(&array.shape))?;
-        let extents: Vec<(u64, u64)> = indices
-            .iter()
-            .enumerate()
-            .map(|(axis, index)| extent(array, axis, *index))
-            .collect::<Option<_>>()?;
+        let extents = chunk_extents(array, position)?;
         let of_axis = |name: &str| {
             let is_it = |axis: &Option<String>| {
                 axis.as_deref().is_some_and(|axis| axis.split('_').next() == Some(name))
@@ -193,20 +188,5 @@ impl LercChunk {
     /// Returns whether part of the chunk is outside the image.
     pub fn sticks_out(&self) -> bool {
         self.inside != (self.layout.rows, self.layout.columns)
-    }
-}
-
-/// Returns the length of a chunk along an axis, and how much of it is inside the array.
-fn extent(array: &Array, axis: usize, index: u64) -> Option<(u64, u64)> {
-    match &array.chunk_grid {
-        ChunkGrid::Regular(chunk) => {
-            let chunk = *chunk.get(axis)?;
-            let start = index.checked_mul(chunk)?;
-            Some((chunk, array.shape.get(axis)?.saturating_sub(start).min(chunk)))
-        }
-        ChunkGrid::Rectilinear(edges) => {
-            let edge = *edges.get(axis)?.get(usize::try_from(index).ok()?)?;
-            Some((edge, edge))
-        }
     }
 }

@@ -15,7 +15,7 @@ use virtualize_zarr::{DataType, FillValue, ZarrFormat};
 use super::number;
 use super::number::Remark;
 use crate::source_attribute::number_json;
-use crate::{Diagnostic, Error, FillDecision, FillPolicy, FillSource, Outcome, Result, Severity};
+use crate::{Diagnostic, Error, FillDecision, FillPolicy, FillSource, Outcome, Result};
 
 /// Metadata items that hold nodata, in order of priority after the tag.
 const ITEMS: [&str; 2] = ["_FillValue", "missing_value"];
@@ -68,10 +68,8 @@ impl<'a> Question<'a> {
     /// # Errors
     /// Zarr v2 cannot express nodata and the different value that GDAL gives missing tiles.
     pub(super) fn decide(&self, diagnostics: &mut Vec<Diagnostic>) -> Result<Nodata> {
-        let mut warn = |code, message| {
-            let path = format!("/{}", self.path);
-            diagnostics.push(Diagnostic { severity: Severity::Warning, code, path, message, remedy: None });
-        };
+        let mut warn =
+            |code, message: String| diagnostics.push(Diagnostic::warning(code, self.path, message));
         let (candidates, background) = self.candidates(&mut warn);
         let winner = candidates.iter().position(|candidate| candidate.value.is_some());
         let won = winner.and_then(|index| candidates.get(index));
@@ -221,10 +219,7 @@ impl<'a> Question<'a> {
     }
 
     fn json(&self, value: &FillValue) -> Option<Value> {
-        match value {
-            FillValue::Fixed(bytes) => number_json(self.data_type, bytes),
-            FillValue::Text(_) | FillValue::Variable(_) => None,
-        }
+        number_json(self.data_type, value)
     }
 
     /// Returns the attributes by which readers mask, and the nodata text of GDAL.

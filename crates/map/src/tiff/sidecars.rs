@@ -5,7 +5,7 @@ use virtualize_remedy::Code;
 use virtualize_tiff::model::{File, GdalItem, Geo, Ifd, Pam};
 use virtualize_tiff::{parse_arcgis_code, parse_pam, parse_world_file};
 
-use super::georeference::{RASTER_TYPE, Transform};
+use super::georeference::{RASTER_TYPE, transform_of};
 use crate::{Diagnostic, Severity};
 
 /// ModelPixelScale.
@@ -101,13 +101,8 @@ struct Merge<'a> {
 
 impl Merge<'_> {
     fn report(&mut self, severity: Severity, sidecar: &Sidecar, message: impl std::fmt::Display) {
-        self.diagnostics.push(Diagnostic {
-            severity,
-            code: Code::TiffSidecar,
-            path: "/".into(),
-            message: format!("{} {message}", sidecar.name),
-            remedy: None,
-        });
+        let message = format!("{} {message}", sidecar.name);
+        self.diagnostics.push(Diagnostic::new(severity, Code::TiffSidecar, "", message));
     }
 
     /// Merges an `.aux.xml`, which describes the first image.
@@ -155,7 +150,7 @@ impl Merge<'_> {
 
     /// Gives all images without a transformation that of a world file.
     fn world_file(&mut self, sidecar: &Sidecar, content: &str) {
-        let has_transform = |ifd: &Ifd| ifd.geo.as_ref().is_some_and(|geo| Transform::of(geo).is_some());
+        let has_transform = |ifd: &Ifd| ifd.geo.as_ref().is_some_and(|geo| transform_of(geo).is_some());
         let placed = self.file.ifds.iter_mut().filter(|ifd| is_full(ifd) && !has_transform(ifd));
         let mut placed = placed.peekable();
         if placed.peek().is_none() {
@@ -278,7 +273,7 @@ fn position(main: &mut Ifd, pam: &Pam, used: &mut Vec<&'static str>, problems: &
     let geo = main.geo.get_or_insert_default();
     let mut srs = pam.srs.clone();
     if let Some(transform) = pam.transform {
-        if Transform::of(geo).is_none() && !geo.tie_points.is_empty() {
+        if transform_of(geo).is_none() && !geo.tie_points.is_empty() {
             problems.push(
                 "positions the image in another way than the control points of the file, which are omitted"
                     .to_owned(),
@@ -288,7 +283,7 @@ fn position(main: &mut Ifd, pam: &Pam, used: &mut Vec<&'static str>, problems: &
         used.push("position");
     }
     match &pam.points {
-        Some(_) if Transform::of(geo).is_some() => {
+        Some(_) if transform_of(geo).is_some() => {
             problems.push("has control points besides a transformation, which are not read".to_owned());
         }
         Some(points) => {
