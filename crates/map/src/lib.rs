@@ -17,8 +17,6 @@ mod report;
 mod source_attribute;
 mod task;
 pub mod tiff;
-mod transform;
-mod unpack;
 
 use crate::error::Result;
 use crate::mapped::check_metadata;

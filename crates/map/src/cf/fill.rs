@@ -66,17 +66,52 @@ impl FillQuestion<'_> {
             warnings: Vec::new(),
         };
         self.read_sentinel(&mut plan);
-        match self.format {
-            ZarrFormat::V3 => self.write_v3(&mut plan),
-            ZarrFormat::V2 => self.write_v2(&mut plan),
+        if self.format == ZarrFormat::V2 {
+            self.write_v2(&mut plan);
+            return plan;
+        }
+        self.write_missing(&mut plan, self.missing_reads == self.header);
+        if let Some(sentinel) = &plan.decision.sentinel {
+            let data_type = self.sentinel_type();
+            plan.attribute = fill_value_attribute::encode(sentinel, &data_type);
+            if plan.attribute.is_none() {
+                self.drop_sentinel(
+                    &mut plan,
+                    &format!("xarray cannot decode _FillValue for arrays of type {data_type}"),
+                );
+            }
         }
         plan
     }
 
+    /// Reads `_FillValue`, or else an infinite `missing_value`: JSON has no such number, but `_FillValue` masks the same
+    /// elements.
     fn read_sentinel(&self, plan: &mut FillPlan) {
-        let Some(attribute) = self.attributes.get("_FillValue") else { return self.read_infinite(plan) };
+        let Some(attribute) = self.attributes.get("_FillValue") else {
+            let missing = self.attributes.get("missing_value").filter(|_| self.data_type.is_float());
+            let infinite =
+                |element: &&Element| matches!(element, Element::Float(value) if value.is_infinite());
+            let element = missing.and_then(|missing| missing.values.iter().find(infinite));
+            if let Some(element) = element
+                && let Ok(value) = cast(element, self.data_type)
+            {
+                plan.decision.sentinel = Some(value);
+                let (origin, text) = ("attribute missing_value".to_owned(), show(element));
+                plan.decision.sources.push(FillSource { origin, text, outcome: Outcome::Kept });
+            }
+            return;
+        };
         let text = attribute.values.iter().map(show).collect::<Vec<_>>().join(", ");
-        let outcome = match self.cast_sentinel(attribute) {
+        let sentinel = match attribute.values.as_slice() {
+            [] => Err(Error::inexact("an empty attribute", self.data_type)),
+            [element] if self.shown_type() != *self.data_type => wrapped(element, self.data_type),
+            [element] => cast(element, self.data_type),
+            others => {
+                let feature = format!("{} values", others.len());
+                Err(Error::unsupported(feature, "_FillValue has one; missing_value may have several"))
+            }
+        };
+        let outcome = match sentinel {
             Ok(value) => {
                 plan.decision.sentinel = Some(value);
                 Outcome::Kept
@@ -95,33 +130,6 @@ impl FillQuestion<'_> {
         plan.decision.sources.push(FillSource { origin: "attribute _FillValue".to_owned(), text, outcome });
     }
 
-    /// Makes an infinite `missing_value` the sentinel. JSON has no such number, but `_FillValue` masks the same elements.
-    fn read_infinite(&self, plan: &mut FillPlan) {
-        let Some(attribute) = self.attributes.get("missing_value").filter(|_| self.data_type.is_float())
-        else {
-            return;
-        };
-        let infinite = |element: &&Element| matches!(element, Element::Float(value) if value.is_infinite());
-        let Some(element) = attribute.values.iter().find(infinite) else { return };
-        if let Ok(value) = cast(element, self.data_type) {
-            plan.decision.sentinel = Some(value);
-            let (origin, text) = ("attribute missing_value".to_owned(), show(element));
-            plan.decision.sources.push(FillSource { origin, text, outcome: Outcome::Kept });
-        }
-    }
-
-    fn cast_sentinel(&self, attribute: &CfAttribute) -> Result<FillValue> {
-        match attribute.values.as_slice() {
-            [] => Err(Error::inexact("an empty attribute", self.data_type)),
-            [element] if self.shown_type() != *self.data_type => wrapped(element, self.data_type),
-            [element] => cast(element, self.data_type),
-            others => {
-                let feature = format!("{} values", others.len());
-                Err(Error::unsupported(feature, "_FillValue has one; missing_value may have several"))
-            }
-        }
-    }
-
     /// Returns the type with the sign that NetCDF's attribute `_Unsigned` gives it.
     fn shown_type(&self) -> DataType {
         self.attributes.shown_type(self.data_type)
@@ -130,16 +138,6 @@ impl FillQuestion<'_> {
     /// Returns the type in which `_FillValue` is written: the shown type if that is signed, since xarray converts to it.
     fn sentinel_type(&self) -> DataType {
         Some(self.shown_type()).filter(DataType::is_signed_integer).unwrap_or_else(|| self.data_type.clone())
-    }
-
-    fn write_v3(&self, plan: &mut FillPlan) {
-        self.write_missing(plan, self.missing_reads == self.header);
-        let Some(sentinel) = &plan.decision.sentinel else { return };
-        plan.attribute = fill_value_attribute::encode(sentinel, &self.sentinel_type());
-        if plan.attribute.is_none() {
-            let why = format!("xarray cannot decode _FillValue for arrays of type {}", self.sentinel_type());
-            self.drop_sentinel(plan, &why);
-        }
     }
 
     fn write_v2(&self, plan: &mut FillPlan) {

@@ -5,7 +5,7 @@
 
 mod fill;
 mod grids;
-mod packing;
+pub(crate) mod packing;
 #[cfg(test)]
 mod tests;
 

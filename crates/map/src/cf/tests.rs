@@ -13,7 +13,7 @@ use super::{
     CfAttribute, CfAttributes, FillPlan, FillQuestion, check_factors, netcdf_default_fill, widened_packing,
     write_sentinels,
 };
-use crate::unpack::UnpackRefusal;
+use crate::cf::packing::UnpackRefusal;
 use crate::{ArrayReport, FillPolicy};
 
 fn attribute(name: &str, data_type: DataType, values: &[Element]) -> CfAttribute {

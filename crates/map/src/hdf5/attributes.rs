@@ -15,11 +15,11 @@ use super::Mapper;
 use super::datatype::{element_type, is_boolean, numpy_time};
 use super::dimensions::Dimensions;
 use super::objects::{Lookup, ObjectNames, reference_part, reference_path};
+use crate::cf::packing::is_time_unit;
 use crate::cf::{CfAttribute, CfAttributes, FillPlan, write_sentinels};
 use crate::source_attribute::{
     NumpyField, NumpyType, SourceAttribute, SourceValue, float_json, integer_json,
 };
-use crate::unpack::is_time_unit;
 use crate::{Error, Result};
 
 /// Bookkeeping of NetCDF-4 and dimension scales, which h5netcdf and netCDF4 hide (`h5netcdf.attrs._HIDDEN_ATTRS`).
@@ -127,7 +127,20 @@ fn element_json(element: &Element, datatype: &Datatype, names: Shown<'_>) -> Res
         Element::Bytes(bytes) => {
             return Err(Error::not_json(&format!("{} bytes that are no text", bytes.len())));
         }
-        Element::Compound(members) => compound_json(members, datatype, names)?,
+        Element::Compound(members) => {
+            let types: &[_] = match datatype {
+                Datatype::Compound { members, .. } => members,
+                _ => &[],
+            };
+            let mut object = Map::new();
+            // Members are in the order of their types.
+            for (at, (name, element)) in members.iter().enumerate() {
+                let member = types.get(at).map_or(datatype, |member| &member.datatype);
+                names.shared.take("attributes", name.len() as u64)?;
+                object.insert(name.clone(), element_json(element, member, names)?);
+            }
+            Value::Object(object)
+        }
         Element::List(items) => {
             let item_type = item_type(datatype);
             let items = items.iter().map(|item| element_json(item, item_type, names));
@@ -146,21 +159,6 @@ fn element_json(element: &Element, datatype: &Datatype, names: Shown<'_>) -> Res
         }
         Element::Unknown(name) => return Err(Error::not_json(&format!("a {name}"))),
     })
-}
-
-fn compound_json(members: &[(String, Element)], datatype: &Datatype, names: Shown<'_>) -> Result<Value> {
-    let types: &[_] = match datatype {
-        Datatype::Compound { members, .. } => members,
-        _ => &[],
-    };
-    let mut object = Map::new();
-    // Members are in the order of their types.
-    for (at, (name, element)) in members.iter().enumerate() {
-        let member = types.get(at).map_or(datatype, |member| &member.datatype);
-        names.shared.take("attributes", name.len() as u64)?;
-        object.insert(name.clone(), element_json(element, member, names)?);
-    }
-    Ok(Value::Object(object))
 }
 
 fn item_type(datatype: &Datatype) -> &Datatype {
@@ -183,7 +181,6 @@ pub(super) fn flags(datatype: &Datatype) -> Option<[(&'static str, Value); 2]> {
         if name.is_empty() || name.contains(char::is_whitespace) {
             return None;
         }
-        use virtualize_hdf5::model::ByteOrder;
         let push = |value: u128, byte: &u8| (value << 8) | u128::from(*byte);
         let raw = match integer.order {
             _ if bytes.is_empty() || bytes.len() > 8 => return None,

@@ -1,7 +1,7 @@
 //! Planning of chunks: the file and range that store each chunk of an array, and the chunks that have to be created.
 //!
-//! [`ChunkPlanner`] holds what a plan depends on. This file plans chunked storage; other layouts are in [`super::contiguous`],
-//! [`super::records`] and [`super::virtual_dataset`].
+//! [`ChunkPlanner`] holds what a plan depends on. This file plans chunked storage; other layouts are in [`super::contiguous`]
+//! and [`super::virtual_dataset`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -15,9 +15,9 @@ use super::chunks::{ChunkPlanner, can_encode, is_reference, item_type};
 use super::datatype::{ElementType, array_member, element_type, has_times, ieee_type};
 use super::dimensions::AxisDimension;
 use super::fill::{DatasetFill, fill_origin};
+use crate::cf::packing::refusal_diagnostic;
 use crate::cf::{FillQuestion, check_factors, unpack, widened_packing};
 use crate::mapped::{chunk_bytes, task_bytes};
-use crate::unpack::refusal_diagnostic;
 use crate::{ArrayReport, ChunkContent, Error, FillPolicy, InlineTask, Result, check_metadata};
 
 /// Bytes of memory for a member of a datatype, whose name appears in metadata and attributes.

@@ -12,7 +12,6 @@ mod filters;
 mod heap;
 mod links;
 mod objects;
-mod records;
 mod selection;
 #[cfg(test)]
 mod tests;
@@ -105,7 +104,7 @@ fn map_within(
         nodes: 0,
         hidden: None,
         scale_lengths: ScaleLengths::default(),
-        small_records: records::small_records(file),
+        small_records: contiguous::small_records(file),
     };
     mapper.report_partial_record();
     let mut root = mapper.root();

@@ -253,7 +253,14 @@ impl Mapper<'_> {
                 continue;
             }
             if let LinkTarget::External { file, path } = &link.target {
-                self.external_link(ExternalLink { at: child, file: file.clone(), path: path.clone() });
+                if self.options.follow_external {
+                    self.links.push(ExternalLink { at: child, file: file.clone(), path: path.clone() });
+                } else {
+                    let message = format!("the link to \"{path}\" in the file \"{file}\" is not followed");
+                    let warning = Diagnostic::warning(Code::LinkLeftOut, &child, message)
+                        .with(Remedy::turn_on(OptionName::FollowExternal, "follow it"));
+                    self.report.diagnostics.push(warning);
+                }
                 continue;
             }
             match self.target(address, link) {
@@ -262,20 +269,6 @@ impl Mapper<'_> {
             }
         }
         children
-    }
-
-    fn external_link(&mut self, link: ExternalLink) {
-        if self.options.follow_external {
-            return self.links.push(link);
-        }
-        self.report.diagnostics.push(
-            Diagnostic::warning(
-                Code::LinkLeftOut,
-                &link.at,
-                format!("the link to \"{}\" in the file \"{}\" is not followed", link.path, link.file),
-            )
-            .with(Remedy::turn_on(OptionName::FollowExternal, "follow it")),
-        );
     }
 
     fn target(&self, from: Address, link: &Link) -> Result<Address> {

@@ -9,10 +9,9 @@ use virtualize_zarr::DataType;
 
 use super::crs::Heights;
 use super::image::Geometry;
-use super::nodata::Nodata;
-use super::number;
+use super::nodata::{Nodata, atof};
+use crate::cf::packing::is_time_unit;
 use crate::source_attribute::float_json;
-use crate::unpack::is_time_unit;
 use crate::{Diagnostic, Severity};
 
 /// Names with a meaning to readers: attributes of CF and the NetCDF conventions that change or relate data, those of xarray
@@ -352,7 +351,7 @@ pub(super) fn packing(ifd: &Ifd, bands: u64) -> Vec<(f64, f64)> {
     if let Some(packing) = Heights::of(ifd, bands).packing {
         return vec![packing];
     }
-    let number = |text: Option<String>, default| text.map_or(default, |text| number::atof(&text));
+    let number = |text: Option<String>, default| text.map_or(default, |text| atof(&text));
     let [scales, offsets] = ["scale", "offset"].map(|role| by_band(&ifd.gdal_metadata, role, bands));
     scales.into_iter().zip(offsets).map(|(scale, offset)| (number(scale, 1.0), number(offset, 0.0))).collect()
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use virtualize_tiff::model::{Geo, GeoKey, Ifd, Value as TagValue};
 use virtualize_zarr::cf::conventions;
 
-use super::datum::Base;
+use super::wkt::Base;
 use super::{registry, wkt};
 use crate::{Error, Result};
 
