@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
-use virtualize_zarr::{Codec, NodePath, SourceId};
+use virtualize_hdf5::model::{ByteOrder, Float};
+use virtualize_zarr::{Codec, Endian, NodePath, SourceId, StoredInteger};
 
 use crate::hdf5::HeapPointers;
 
@@ -239,29 +240,6 @@ pub struct ConvertedPart {
     pub transform: ElementTransform,
 }
 
-/// A binary floating-point format. Bits count from the least significant one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FloatFormat {
-    /// Size in bytes, at most 16.
-    pub size: u32,
-    /// The most significant byte comes first.
-    pub big_endian: bool,
-    /// Bit of the sign.
-    pub sign_location: u8,
-    /// First bit of the exponent.
-    pub exponent_location: u8,
-    /// Bits of the exponent.
-    pub exponent_size: u8,
-    /// Number added to the exponent.
-    pub exponent_bias: u32,
-    /// First bit of the mantissa.
-    pub mantissa_location: u8,
-    /// Bits of the mantissa without an implied one.
-    pub mantissa_size: u8,
-    /// The first bit of the mantissa is stored (x87), not implied.
-    pub explicit_bit: bool,
-}
-
 /// Conversion of each decoded element to the array's element.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ElementTransform {
@@ -280,19 +258,11 @@ pub enum ElementTransform {
         /// Numbers of the new element whose bytes are reversed: (offset, bytes).
         reversed: Vec<(u32, u32)>,
     },
-    /// An integer with unused bits: shifted right by `bit_offset`, cut to `precision` bits, sign-extended, and stored in
-    /// the array's element size and byte order.
+    /// An integer with unused bits: shifted right by its offset, cut to its precision, sign-extended, and stored in the
+    /// array's element size and byte order.
     Integer {
-        /// Size of a stored element.
-        stored_size: u32,
-        /// The stored bytes are most significant first.
-        stored_big_endian: bool,
-        /// First significant bit.
-        bit_offset: u16,
-        /// Significant bits.
-        precision: u16,
-        /// Two's complement.
-        signed: bool,
+        /// The stored integer.
+        stored: StoredInteger,
         /// The array's bytes are most significant first.
         big_endian: bool,
     },
@@ -306,7 +276,7 @@ pub enum ElementTransform {
     /// payload.
     Float {
         /// Format of the stored number.
-        stored: FloatFormat,
+        stored: Float,
         /// Bits of the array's exponent.
         exponent_size: u8,
         /// Bits of the array's mantissa without the implied one.
@@ -326,7 +296,8 @@ impl ElementTransform {
     pub fn stored_size(&self) -> Option<u32> {
         match self {
             Self::None => None,
-            Self::Repack { stored_size, .. } | Self::Integer { stored_size, .. } => Some(*stored_size),
+            Self::Repack { stored_size, .. } => Some(*stored_size),
+            Self::Integer { stored, .. } => Some(stored.size),
             Self::Float { stored, .. } => Some(stored.size),
             Self::Time { .. } => Some(8),
         }
@@ -348,21 +319,20 @@ impl ElementTransform {
                     reversed.iter().try_for_each(|(at, size)| part_mut(to, *at, *size).map(<[u8]>::reverse))
                 })
             }
-            Self::Integer { stored_size, stored_big_endian, bit_offset, precision, signed, big_endian } => {
-                let bits = u32::from(*bit_offset) + u32::from(*precision);
-                if bits > stored_size.saturating_mul(8) {
+            Self::Integer { stored: integer, big_endian } => {
+                let StoredInteger { size: stored_size, endian, offset, precision, signed } = *integer;
+                if u32::from(offset) + u32::from(precision) > stored_size.saturating_mul(8) {
                     return None;
                 }
-                each(stored, *stored_size, size, |from, to| {
-                    let raw = unsigned(from, *stored_big_endian)?;
-                    let value = significant(raw, *bit_offset, *precision, *signed)?;
-                    write_integer(value, to, *big_endian)
+                each(stored, stored_size, size, |from, to| {
+                    let raw = unsigned(from, endian == Endian::Big)?;
+                    write_integer(significant(raw, offset, precision, signed)?, to, *big_endian)
                 })
             }
             Self::Time { big_endian } => each(stored, 8, size, |from, to| seconds(from, to, *big_endian)),
             Self::Float { stored: float, exponent_size, mantissa_size, big_endian } => {
                 each(stored, float.size, size, |from, to| {
-                    let raw = unsigned(from, float.big_endian)?;
+                    let raw = unsigned(from, float.order == ByteOrder::Big)?;
                     let target = (u32::from(*exponent_size), u32::from(*mantissa_size));
                     write_integer(ieee(raw, float, target)?, to, *big_endian)
                 })
@@ -452,15 +422,17 @@ fn significant(raw: u128, bit_offset: u16, precision: u16, signed: bool) -> Opti
 }
 
 /// Returns the bits of the IEEE 754 number of the same value; `None` if there is none.
-fn ieee(raw: u128, float: &FloatFormat, (exponent_size, mantissa_size): (u32, u32)) -> Option<u128> {
+fn ieee(raw: u128, float: &Float, (exponent_size, mantissa_size): (u32, u32)) -> Option<u128> {
     let field = |at: u8, size: u8| Some(raw.checked_shr(at.into())? & low_bits(size.into())?);
     let mantissa = field(float.mantissa_location, float.mantissa_size)?;
     let exponent = field(float.exponent_location, float.exponent_size)?;
     let sign = field(float.sign_location, 1)?.checked_shl(exponent_size + mantissa_size)?;
     let highest = low_bits(float.exponent_size.into())?;
-    let fraction_size = u32::from(float.mantissa_size).checked_sub(float.explicit_bit.into())?;
+    // The first bit of the mantissa is implied, or stored (x87).
+    let is_explicit = float.normalization != 2;
+    let fraction_size = u32::from(float.mantissa_size).checked_sub(is_explicit.into())?;
     let (fraction, first) = (mantissa & low_bits(fraction_size)?, 1_u128.checked_shl(fraction_size)?);
-    let significand = match float.explicit_bit {
+    let significand = match is_explicit {
         true if exponent > 0 && mantissa & first == 0 => return None, // no number of the x87
         false if exponent > 0 => mantissa | first,
         _ => mantissa,
@@ -470,7 +442,7 @@ fn ieee(raw: u128, float: &FloatFormat, (exponent_size, mantissa_size): (u32, u3
         low_bits(exponent_size)? << mantissa_size | quiet
     } else {
         // libhdf5 gives subnormal numbers with a stored first bit half the value that the x87 gives them.
-        let exponent = exponent.max((!float.explicit_bit).into());
+        let exponent = exponent.max((!is_explicit).into());
         let power = i64::try_from(exponent).ok()? - i64::from(float.exponent_bias);
         normal_or_subnormal(significand, power - i64::from(fraction_size), exponent_size, mantissa_size)?
     };
@@ -531,14 +503,9 @@ mod tests {
         precision: u16,
         signed: bool,
     ) -> ElementTransform {
-        ElementTransform::Integer {
-            stored_size,
-            stored_big_endian: big,
-            bit_offset,
-            precision,
-            signed,
-            big_endian: false,
-        }
+        let endian = if big { Endian::Big } else { Endian::Little };
+        let stored = StoredInteger { size: stored_size, endian, offset: bit_offset, precision, signed };
+        ElementTransform::Integer { stored, big_endian: false }
     }
 
     /// Expected values: libhdf5's conversion of an H5T_STD_I32LE with precision 12 and offset 4, and of 24-bit integers.
@@ -613,18 +580,20 @@ mod tests {
         assert_eq!(integer(0, false, 0, 0, false).apply(&[], 1), None, "elements of 0 bytes");
     }
 
-    fn float(size: u32, exponent: (u8, u8), mantissa_size: u8, bias: u32, big_endian: bool) -> FloatFormat {
+    fn float(size: u32, exponent: (u8, u8), mantissa_size: u8, bias: u32, big_endian: bool) -> Float {
         let (exponent_location, exponent_size) = exponent;
-        FloatFormat {
+        Float {
             size,
-            big_endian,
+            order: if big_endian { ByteOrder::Big } else { ByteOrder::Little },
+            bit_offset: 0,
+            precision: 0,
             sign_location: exponent_location + exponent_size,
             exponent_location,
             exponent_size,
             mantissa_location: 0,
             mantissa_size,
             exponent_bias: bias,
-            explicit_bit: false,
+            normalization: 2,
         }
     }
 
@@ -657,7 +626,7 @@ mod tests {
     /// Bytes as NumPy 2.5 stores longdouble on x86; expected values as it casts them to float64.
     #[test]
     fn floats_of_80_bits_become_equal_ones_of_64() {
-        let stored = FloatFormat { size: 16, explicit_bit: true, ..float(16, (64, 15), 64, 16383, false) };
+        let stored = Float { size: 16, normalization: 0, ..float(16, (64, 15), 64, 16383, false) };
         let transform =
             ElementTransform::Float { stored, exponent_size: 11, mantissa_size: 52, big_endian: false };
         let value = |mantissa: u64, high: u16| {
@@ -679,7 +648,7 @@ mod tests {
     /// Expected value: h5py 3.16 on 64-bit floats with a stored first bit. It is half of what the x87 takes such bits for.
     #[test]
     fn subnormal_numbers_with_a_stored_bit_are_halved() {
-        let stored = FloatFormat { explicit_bit: true, ..float(8, (52, 11), 52, 1023, false) };
+        let stored = Float { normalization: 0, ..float(8, (52, 11), 52, 1023, false) };
         let transform =
             ElementTransform::Float { stored, exponent_size: 11, mantissa_size: 52, big_endian: false };
         let subnormal = 0xf03f_u64.to_le_bytes();

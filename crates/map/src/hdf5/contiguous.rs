@@ -38,7 +38,7 @@ impl ChunkPlanner<'_> {
         if self.element.data_type == DataType::String || holds_pointers(&self.dataset.datatype) {
             plan.inline_reason = self.must_be_made().map(str::to_owned);
             let here = PieceBytes::Here(bytes.slice_ref(stored));
-            plan.inline.push((0, self.content_of(&plan.chunk_shape, here, Vec::new())));
+            plan.inline.push((0, self.content(&plan.chunk_shape, here, Vec::new())));
             return Ok(plan);
         }
         let size = self.element.data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
@@ -76,7 +76,7 @@ impl ChunkPlanner<'_> {
         self.check_end(range.end())?;
         if let Some(why) = self.must_be_made() {
             self.check_limit(1, &plan.chunk_shape, why)?;
-            plan.inline.push((0, self.content(&plan.chunk_shape, range, Vec::new())));
+            plan.inline.push((0, self.content(&plan.chunk_shape, PieceBytes::At(range), Vec::new())));
             plan.inline_reason = Some(why.to_owned());
             return Ok(plan);
         }

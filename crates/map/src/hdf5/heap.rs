@@ -607,7 +607,7 @@ fn task(
     }
     let mut table = SourceTable::new(&context.root.source.url);
     let heap = table.id(&context.here.source.url)?;
-    renumber(&mut plan, &context.here.source.url, &mut table)?;
+    plan.renumber(&context.here.source.url, &mut table)?;
     let content = whole(plan, &planner)?;
     Ok(HeapTask {
         sources: std::iter::once(context.root.source.url.clone()).chain(table.into_others()).collect(),
@@ -618,16 +618,6 @@ fn task(
         dataset: Dataset { layout: Layout::Contiguous(None), ..dataset.clone() },
         limit: options.inline_limit,
     })
-}
-
-/// Renumbers the sources of a plan for the dataset of the file `own`.
-fn renumber(plan: &mut ChunkPlan, own: &str, table: &mut SourceTable) -> Result<()> {
-    let urls = std::iter::once(own).chain(plan.external_files.iter().map(String::as_str));
-    let ids = urls.map(|url| table.id(url)).collect::<Result<Vec<_>>>()?;
-    for source in plan.inline.iter_mut().flat_map(|(_, content)| content.sources_mut()) {
-        *source = *ids.get(source.index()).ok_or_else(|| Error::overflow("the list of source files"))?;
-    }
-    Ok(())
 }
 
 /// Returns all chunks of a plan as one. Without chunks, it has no elements unless they are sequences, whose number counts.

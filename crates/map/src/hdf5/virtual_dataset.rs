@@ -159,28 +159,14 @@ impl ChunkPlanner<'_> {
             }
             _ => None,
         };
-        let ids: Result<Vec<SourceId>> = std::iter::once(context.here.source.url.as_str())
-            .chain(plan.external_files.iter().map(String::as_str))
-            .map(|url| sources.id(url))
-            .collect();
-        let ids = ids?;
-        let id = |source: SourceId| {
-            ids.get(source.index()).copied().ok_or_else(|| Error::overflow("the list of source files"))
-        };
-        let mut chunks = BTreeMap::new();
-        for column in &plan.chunks.references {
-            let source = id(column.source)?;
-            let there = |(at, reference)| (at, Chunk::There(Reference { source, ..reference }));
-            chunks.extend(column.iter().map(there));
-        }
+        plan.renumber(&context.here.source.url, sources)?;
+        let stored = plan.chunks.references.iter().flat_map(|column| column.iter());
+        let mut chunks: BTreeMap<u64, Chunk> =
+            stored.map(|(at, reference)| (at, Chunk::There(reference))).collect();
         let here = std::mem::take(&mut plan.chunks.inline).into_iter();
         chunks.extend(here.map(|(position, bytes)| (position, Chunk::Here(bytes))));
-        for (position, mut content) in plan.inline.drain(..) {
-            for source in content.sources_mut() {
-                *source = id(*source)?;
-            }
-            chunks.insert(position, Chunk::Made(Rc::new(content)));
-        }
+        let made = plan.inline.drain(..);
+        chunks.extend(made.map(|(position, content)| (position, Chunk::Made(Rc::new(content)))));
         Ok(Part { chunk_shape: plan.chunk_shape, codecs: plan.codecs, chunks, missing, cut, shape })
     }
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use virtualize_bytes::ByteRange;
 use virtualize_zarr::{ChunkManifest, Codec, ReferencesBuilder, SourceId, greatest_common_divisor};
 
-use super::compression::{Encoding, ShortStrip, words};
+use super::compression::{Encoding, STORED_24, ShortStrip, words};
 use super::image::Geometry;
 use super::sample::Storage;
 use crate::{
@@ -327,14 +327,9 @@ impl ChunkMaker<'_> {
 
     fn transform(&self) -> ElementTransform {
         match self.encoding.sample.storage {
-            Storage::Reversed24 if !self.encoding.own_codecs => ElementTransform::Integer {
-                stored_size: 3,
-                stored_big_endian: false,
-                bit_offset: 0,
-                precision: 24,
-                signed: false,
-                big_endian: false,
-            },
+            Storage::Reversed24 if !self.encoding.own_codecs => {
+                ElementTransform::Integer { stored: STORED_24, big_endian: false }
+            }
             _ => ElementTransform::None,
         }
     }

@@ -309,7 +309,11 @@ fn read_number(text: &str, data_type: &DataType, has_integer_parts: bool) -> Rea
     let raw = atof(text);
     let exact = exact_integer(text).filter(|exact| FillValue::from_i128(&element, *exact).exact().is_some());
     let (in_text, in_gdal, background) = if matches!(element, DataType::Int64 | DataType::UInt64) {
-        let read = if element == DataType::Int64 { c_signed(text) } else { c_unsigned(text) };
+        let read = match element {
+            // C's `strtoll`, limited to 64 bits.
+            DataType::Int64 => leading_integer(text).clamp(i64::MIN.into(), i64::MAX.into()),
+            _ => c_unsigned(text),
+        };
         (exact.map(Number::Integer), Some(Number::Integer(read)), Number::Integer(read))
     } else if element.is_integer() {
         (exact.map(Number::Integer), masked_integer(raw, &element), rounded_integer(raw, &element))
@@ -382,11 +386,6 @@ fn leading_decimal(text: &str, point: u8) -> Option<String> {
     Some(text.get(..end)?.replace(',', "."))
 }
 
-/// Reads an integer like C's `strtoll`: up to the first character that is not a digit, and limited to 64 bits.
-fn c_signed(text: &str) -> i128 {
-    leading_integer(text).clamp(i64::MIN.into(), i64::MAX.into())
-}
-
 /// Reads an integer like C's `strtoull`: its magnitude limited to 64 bits, and negated modulo 2⁶⁴.
 fn c_unsigned(text: &str) -> i128 {
     match leading_integer(text) {
@@ -448,7 +447,9 @@ fn masked_float(number: f64, element: &DataType, is_complex: bool) -> Option<f64
         return Some(single.into());
     }
     let half = f16::from_f32(single).to_f32();
-    is_masked(half, single).then_some(half.into())
+    // Numbers are equal if they differ by less than four units in the last place, and also if their sum overflows.
+    let is_masked = half == single || (half - single).abs() < f32::EPSILON * (half + single).abs() * 2.0;
+    is_masked.then_some(half.into())
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "rounds as GDAL does")]
@@ -458,12 +459,6 @@ fn rounded_float(number: f64, element: &DataType) -> f64 {
         DataType::Float32 => f64::from(number as f32),
         _ => number,
     }
-}
-
-/// Whether GDAL masks a 32-bit element: numbers are equal if they differ by less than four units in the last place, and also
-/// if their sum overflows.
-fn is_masked(element: f32, nodata: f32) -> bool {
-    element == nodata || (element - nodata).abs() < f32::EPSILON * (element + nodata).abs() * 2.0
 }
 
 /// Whether the writer may have rounded nodata, so that GDAL masks elements that do not equal it:

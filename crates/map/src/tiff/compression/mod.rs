@@ -70,11 +70,8 @@ enum Scheme {
 }
 
 /// Unsigned integers of 24 bits, least significant byte first, which the array has in 4 bytes.
-const LITTLE_24: Codec = Codec::Integers {
-    size: 4,
-    endian: Endian::Little,
-    stored: StoredInteger { size: 3, endian: Endian::Little, offset: 0, precision: 24, signed: false },
-};
+pub(super) const STORED_24: StoredInteger =
+    StoredInteger { size: 3, endian: Endian::Little, offset: 0, precision: 24, signed: false };
 
 impl<'a> Encoding<'a> {
     /// Returns the codecs of a strip or tile, in the order of encoding. `shape` is that of its samples in stored order.
@@ -262,7 +259,8 @@ impl<'a> Encoding<'a> {
             }
             Storage::Reversed24 => {
                 codecs.push(bytes_codec(&self.sample.data_type, Endian::Little));
-                codecs.extend(self.own_codecs.then_some(LITTLE_24));
+                let (size, endian, stored) = (4, Endian::Little, STORED_24);
+                codecs.extend(self.own_codecs.then_some(Codec::Integers { size, endian, stored }));
             }
             Storage::Float24 => codecs.push(self.float24()),
         }
