@@ -9,7 +9,7 @@ use virtualize_hdf5::model::{
     Selection,
 };
 use virtualize_remedy::Code;
-use virtualize_zarr::{DataType, Endian, ZarrFormat};
+use virtualize_zarr::{DataType, ZarrFormat};
 
 use super::Mapper;
 use super::datatype::{element_type, is_boolean, numpy_time};
@@ -18,7 +18,7 @@ use super::objects::{Lookup, ObjectNames, reference_part, reference_path};
 use crate::cf::packing::is_time_unit;
 use crate::cf::{CfAttribute, CfAttributes, FillPlan, write_sentinels};
 use crate::source_attribute::{
-    NumpyField, NumpyType, SourceAttribute, SourceValue, float_json, integer_json,
+    NumpyField, NumpyType, SourceAttribute, SourceValue, float_json, integer_json, numpy_name,
 };
 use crate::{Error, Result};
 
@@ -428,16 +428,8 @@ fn integer_type(integer: &Integer) -> Option<String> {
 /// Returns the type of a real or complex floating-point number that is stored in a format of IEEE 754.
 fn number_type(datatype: &Datatype) -> Option<String> {
     let element = element_type(datatype, ZarrFormat::V3).ok()?;
-    let (kind, size) = match element.data_type {
-        DataType::Float16 => ('f', 2),
-        DataType::Float32 => ('f', 4),
-        DataType::Float64 => ('f', 8),
-        DataType::Complex64 => ('c', 8),
-        DataType::Complex128 => ('c', 16),
-        _ => return None,
-    };
-    let order = if element.endian == Endian::Big { '>' } else { '<' };
-    element.is_stored_as_it_is().then(|| format!("{order}{kind}{size}"))
+    let is_float = element.data_type.is_float() || element.data_type.is_complex();
+    (is_float && element.is_stored_as_it_is()).then(|| numpy_name(&element.data_type, element.endian))
 }
 
 fn field(member: &Member) -> Option<NumpyField> {

@@ -446,8 +446,7 @@ impl ChunkPlanner<'_> {
         let bytes = self.stored_bytes(&shape).ok_or_else(|| Error::overflow("a chunk"))?;
         let grid = ChunkGrid::Regular(shape.clone()).counts(self.shape);
         let filters = &self.dataset.filters;
-        let pipeline =
-            if self.options.own_codecs { Pipeline::own(filters, bytes)? } else { Pipeline::new(filters)? };
+        let pipeline = Pipeline::new(filters, self.options.own_codecs.then_some(bytes))?;
         if self.options.own_codecs {
             self.check_zfp(filters, &shape)?;
         }
@@ -611,11 +610,14 @@ pub(super) fn check_table(table: &ChunkTable, grid: &[u64]) -> Result<()> {
     }
 }
 
+/// A chunk: position, stored range and filter mask.
+type MaskedChunk = (u64, ByteRange, u32);
+
 impl Chunks<'_> {
     /// Returns codecs that tell chunks apart by their length, and position, range and filter mask of each chunk whose length or
     /// filters contradict them; `None` where filters that some chunks skipped are not next to each other, or where a length
     /// depends on content.
-    fn optional_codecs(&self) -> Option<(Vec<Codec>, Vec<(u64, ByteRange, u32)>)> {
+    fn optional_codecs(&self) -> Option<(Vec<Codec>, Vec<MaskedChunk>)> {
         let table = &self.chunked.chunks;
         let relevant = self.pipeline.relevant();
         let masks = || entries(table).map(|(position, _)| self.mask(position) & relevant);

@@ -29,7 +29,20 @@ pub(super) fn element_type(datatype: &Datatype, format: ZarrFormat) -> Result<El
                 _ => Ok(element),
             }
         }
-        Datatype::String { size, padding, .. } => string_type(*size, *padding),
+        // Zarr's strings are null-padded, as which a single null-terminated byte can be read, too.
+        Datatype::String { size, padding, .. } => {
+            let (element, size) = (sized(*size, DataType::FixedBytes(*size))?, *size);
+            let end = match padding {
+                StringPadding::NullPadded => None,
+                StringPadding::NullTerminated => (size > 1).then_some(StringEnd::Nul),
+                StringPadding::SpacePadded => Some(StringEnd::Blanks),
+            };
+            let transform = end.map_or(ElementTransform::None, |end| {
+                let strings = vec![PaddedString { offset: 0, size, end }];
+                ElementTransform::repack(size, vec![(0, 0, size)], strings)
+            });
+            Ok(ElementType { transform, ..element })
+        }
         Datatype::Opaque { size, tag } => {
             let size = *size;
             let text = tag.strip_prefix("NUMPY:|S").and_then(|length| length.parse().ok());
@@ -82,19 +95,6 @@ fn sized(size: u32, data_type: DataType) -> Result<ElementType> {
         0 => Err(Error::malformed("datatype", "a size of 0 bytes")),
         _ => Ok(ElementType::plain(data_type, Endian::Little, size)),
     }
-}
-
-/// Maps a string of fixed length. Zarr's are null-padded, as which a single null-terminated byte can be read, too.
-fn string_type(size: u32, padding: StringPadding) -> Result<ElementType> {
-    let element = sized(size, DataType::FixedBytes(size))?;
-    let end = match padding {
-        StringPadding::NullPadded => return Ok(element),
-        StringPadding::NullTerminated if size == 1 => return Ok(element),
-        StringPadding::NullTerminated => StringEnd::Nul,
-        StringPadding::SpacePadded => StringEnd::Blanks,
-    };
-    let strings = vec![PaddedString { offset: 0, size, end }];
-    Ok(ElementType { transform: ElementTransform::repack(size, vec![(0, 0, size)], strings), ..element })
 }
 
 /// Whether a datatype contains times.

@@ -20,27 +20,29 @@ pub(super) struct Pipeline {
 }
 
 impl Pipeline {
-    /// Maps filters to codecs that released clients may know.
+    /// Maps filters to codecs. If `own` has the decoded bytes of a chunk, those that zarr-python and numcodecs lack have our own
+    /// names.
     ///
     /// # Errors
     /// A filter has no codec, or impossible parameters.
-    pub(super) fn new(filters: &[Filter]) -> Result<Self> {
-        let steps = filters.iter().map(codec).collect::<Result<_>>()?;
-        Ok(Self { steps, own: None })
-    }
-
-    /// Maps filters to codecs with our own names where zarr-python and numcodecs have none. Chunks decode to `bytes` bytes.
-    ///
-    /// # Errors
-    /// A filter has no codec, or impossible parameters.
-    pub(super) fn own(filters: &[Filter], bytes: u64) -> Result<Self> {
-        let own = |filter: &Filter| match filter.id {
-            ZFP => zfp_codec(&filter.parameters).map(Some),
-            LZO => Ok(Some(Codec::Lzo { configuration: serde_json::Map::new() })),
+    pub(super) fn new(filters: &[Filter], own: Option<u64>) -> Result<Self> {
+        let codec = |filter: &Filter| match filter.id {
+            ZFP if own.is_some() => {
+                let Head {
+                    mode: [min_bits, max_bits, max_precision], min_exponent, data_type, shape, ..
+                } = head(&filter.parameters)?;
+                let dtype = match data_type {
+                    DataType::Int32 => "<i4",
+                    DataType::Int64 => "<i8",
+                    DataType::Float32 => "<f4",
+                    _ => "<f8",
+                };
+                Ok(Some(Codec::Zfp { dtype, shape, min_bits, max_bits, max_precision, min_exponent }))
+            }
+            LZO if own.is_some() => Ok(Some(Codec::Lzo { configuration: serde_json::Map::new() })),
             _ => codec(filter),
         };
-        let steps = filters.iter().map(own).collect::<Result<_>>()?;
-        Ok(Self { steps, own: Some(bytes) })
+        Ok(Self { steps: filters.iter().map(codec).collect::<Result<_>>()?, own })
     }
 
     /// Returns the codecs of a chunk with this filter mask: bit *n* is set if filter *n* was skipped.
@@ -325,7 +327,7 @@ impl ChunkPlanner<'_> {
         if self.is_empty() || chunked.chunks.addresses.is_empty() {
             return Ok(ChunkPlan { chunk_shape, ..self.one_missing_chunk() });
         }
-        let mut applied = Pipeline::new(before)?.applied(0);
+        let mut applied = Pipeline::new(before, None)?.applied(0);
         let changed = applied.iter().any(|codec| !matches!(codec, Codec::Shuffle { .. }));
         if changed || !self.element.is_stored_as_it_is() || self.must_be_made().is_some() {
             return Err(Error::unsupported(
@@ -421,19 +423,6 @@ impl ChunkPlanner<'_> {
             )),
         }
     }
-}
-
-/// Returns the codec of streams without their header.
-pub(super) fn zfp_codec(parameters: &[u32]) -> Result<Codec> {
-    let Head { mode: [min_bits, max_bits, max_precision], min_exponent, data_type, shape, .. } =
-        head(parameters)?;
-    let dtype = match data_type {
-        DataType::Int32 => "<i4",
-        DataType::Int64 => "<i8",
-        DataType::Float32 => "<f4",
-        _ => "<f8",
-    };
-    Ok(Codec::Zfp { dtype, shape, min_bits, max_bits, max_precision, min_exponent })
 }
 
 /// Parses the client data: a word of versions, then the header as little-endian words.
@@ -607,9 +596,12 @@ mod zfp_tests {
             assert_eq!((&found.data_type, &found.shape[..]), (data_type, *shape));
             assert_eq!((&found.mode, &found.min_exponent), (mode, min_exponent), "{shape:?}");
         }
-        let dtype = |words: &[u32]| match zfp_codec(&[&[0x1010_5111, 0x0570_667a], words].concat()) {
-            Ok(Codec::Zfp { dtype, .. }) => dtype,
-            other => panic!("{other:?}"),
+        let dtype = |words: &[u32]| {
+            let filter = crate::hdf5::tests::filter(ZFP, &[&[0x1010_5111, 0x0570_667a], words].concat());
+            match Pipeline::new(&[filter], Some(0)).unwrap().steps.as_slice() {
+                [Some(Codec::Zfp { dtype, .. })] => *dtype,
+                other => panic!("{other:?}"),
+            }
         };
         let dtypes = rows.map(|(words, ..)| dtype(words));
         assert_eq!(dtypes, ["<f8", "<i4", "<f4", "<f8", "<i4", "<i8"]);

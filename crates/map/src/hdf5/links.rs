@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::rc::Rc;
 
 use virtualize_bytes::Address;
-use virtualize_hdf5::model::{File, Layout, LinkTarget, Object};
+use virtualize_hdf5::model::{File, LinkTarget, Object};
 use virtualize_remedy::Code;
 use virtualize_zarr::node::{self, join};
 use virtualize_zarr::{Array, Group, Node, Source, SourceId};
@@ -15,7 +15,7 @@ use super::dimensions::Lengths;
 use super::heap::{DatasetKey, Flattened, SAMPLE_DIMENSION};
 use super::objects::Lookup;
 use super::tree::DEPTH;
-use super::unlimited::Pattern;
+use super::unlimited::{Pattern, mappings};
 use super::{Mapper, NODES, map_within, weight};
 use crate::mapped::resolve_relative;
 use crate::{ChunkContent, Error, InlineTask, Mapped, Result, SourceAttribute};
@@ -369,15 +369,9 @@ pub struct OtherFiles {
 /// Returns the urls of the files that hold the sources of a file's virtual datasets. `own` is the url of the file itself,
 /// which is not included; nor are numbered files ([`numbered_files`](crate::hdf5::numbered_files)).
 pub fn virtual_source_files(file: &File, own: &str) -> BTreeSet<String> {
-    let layouts = file.objects.values().filter_map(|object| match object {
-        Object::Dataset(dataset) => Some(&dataset.layout),
-        _ => None,
-    });
-    let mappings = layouts.flat_map(|layout| match layout {
-        Layout::Virtual(mappings) => mappings.as_slice(),
-        _ => &[],
-    });
-    mappings
+    file.objects
+        .values()
+        .flat_map(mappings)
         .filter(|mapping| mapping.file != ".")
         .filter_map(|mapping| Pattern::new(&mapping.file).ok().filter(|name| !name.is_numbered()))
         .map(|name| resolve_relative(own, &name.name(0)))

@@ -104,7 +104,8 @@ fn malformed(problem: String) -> Error {
     Error::malformed("virtual mapping", problem)
 }
 
-fn mappings(object: &Object) -> &[VirtualMapping] {
+/// Returns the mappings of a virtual dataset; none for other objects.
+pub(super) fn mappings(object: &Object) -> &[VirtualMapping] {
     match object {
         Object::Dataset(dataset) => match &dataset.layout {
             Layout::Virtual(mappings) => mappings,

@@ -550,11 +550,21 @@ pub(super) fn check(ifd: &Ifd, image: &Image, path: &str, diagnostics: &mut Vec<
         let severity = if structural || is_read { Severity::Warning } else { Severity::Info };
         report(severity, format!("a tag is incomplete: {error}"));
     }
+    // Whether all samples have the format that a code of DataType means.
+    let is_format = |code: u64| {
+        let format = match code {
+            1 => SampleFormat::Signed,
+            0 | 2 => SampleFormat::Unsigned,
+            3 => SampleFormat::Float,
+            _ => return false,
+        };
+        image.sample_format.iter().all(|other| *other == format)
+    };
     for Interpreted { tag, name, inert, effect, severity } in &INTERPRETED {
         let Some(value) = ifd.tags.get(tag) else { continue };
         let is_inert = match tag {
             32995 => numbers(value, |all| all == [0]) || image.samples_per_pixel < 2,
-            32996 => numbers(value, |all| all.iter().all(|code| is_format(*code, image))),
+            32996 => numbers(value, |all| all.iter().all(|code| is_format(*code))),
             33445 => numbers(value, |all| !matches!(all, [2 | 128, ..])),
             _ => numbers(value, |all| all.iter().all(|number| inert.contains(number))),
         };
@@ -579,15 +589,4 @@ fn numbers(value: &Value, condition: impl Fn(&[u64]) -> bool) -> bool {
         Value::SignedRational(all) => all.iter().all(|(numerator, _)| *numerator == 0) && condition(&[0]),
         _ => false,
     }
-}
-
-/// Whether all samples have the format that a code of DataType means.
-fn is_format(code: u64, image: &Image) -> bool {
-    let format = match code {
-        1 => SampleFormat::Signed,
-        0 | 2 => SampleFormat::Unsigned,
-        3 => SampleFormat::Float,
-        _ => return false,
-    };
-    image.sample_format.iter().all(|other| *other == format)
 }
