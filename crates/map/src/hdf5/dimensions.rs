@@ -305,18 +305,13 @@ pub(super) struct Lengths {
     /// Substitute names by (name, length).
     renamed: BTreeMap<(String, u64), String>,
     /// Names that no substitute may have.
-    taken: BTreeSet<String>,
+    pub(super) taken: BTreeSet<String>,
 }
 
 impl Lengths {
     /// `taken` are names of the group's objects.
     pub(super) fn new(taken: impl IntoIterator<Item = String>) -> Self {
         Self { taken: taken.into_iter().collect(), ..Self::default() }
-    }
-
-    /// Adds the name of an object.
-    pub(super) fn take_name(&mut self, name: &str) {
-        self.taken.insert(name.to_owned());
     }
 
     /// Records the dimensions of a dataset. Of several with one name, that of the nearest group counts, and of equally near

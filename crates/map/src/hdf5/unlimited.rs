@@ -134,13 +134,10 @@ fn endless(selection: &Selection) -> Option<Endless<'_>> {
 
 impl View<'_> {
     fn file(&self, url: &str) -> Result<Option<&File>> {
-        match self.others.files.get(url) {
-            _ if url == self.own => Ok(Some(self.file)),
-            Some(OtherFile::Read(file, _)) => Ok(Some(file)),
-            Some(OtherFile::Missing) => Ok(None),
-            Some(OtherFile::Refused(why)) => Err(Error::other_file(url, why)),
-            None => Err(Error::other_file(url, "was not read")),
+        if url == self.own {
+            return Ok(Some(self.file));
         }
+        Ok(self.others.read(url, url)?.map(|other| other.file))
     }
 
     fn resolve(&self, (url, address): &Key) -> Result<ResolvedExtent> {

@@ -285,7 +285,11 @@ impl ChunkMaker<'_> {
                 && self.encoding.is_fax()
                 && (is_whole || self.encoding.short_strip()? == ShortStrip::AsItIs)
             {
-                return self.with_bits_reversed(rows, all, stored);
+                // They stay compressed.
+                self.check_inline(all.len() as u64, rows)?;
+                let reversed = |stretch| self.changed(stretch, StoredChange::ReverseBits);
+                let (tasks, manifest) = (all.iter().map(reversed).collect(), ChunkManifest::default());
+                return Ok(Chunks { rows, short_end: false, codecs: stored, manifest, tasks });
             }
             let scheme = words(self.encoding.image).join(", ");
             return Err(Error::unsupported(scheme, "no reader of this Zarr format decodes it"));
@@ -294,13 +298,6 @@ impl ChunkMaker<'_> {
         let tasks = self.tasks(all, rows)?;
         let numbers = stored.into_iter().filter(|codec| matches!(codec, Codec::Bytes { .. }));
         let codecs = numbers.chain([Codec::Zlib { level: 6 }]).collect();
-        Ok(Chunks { rows, short_end: false, codecs, manifest: ChunkManifest::default(), tasks })
-    }
-
-    /// Plans to reverse the bits of all chunks, which stay compressed.
-    fn with_bits_reversed(&self, rows: u64, all: &[Stretch], codecs: Vec<Codec>) -> Result<Chunks> {
-        self.check_inline(all.len() as u64, rows)?;
-        let tasks = all.iter().map(|stretch| self.changed(stretch, StoredChange::ReverseBits)).collect();
         Ok(Chunks { rows, short_end: false, codecs, manifest: ChunkManifest::default(), tasks })
     }
 

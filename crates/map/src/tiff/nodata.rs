@@ -318,11 +318,20 @@ fn read_number(text: &str, data_type: &DataType, has_integer_parts: bool) -> Rea
     } else if element.is_integer() {
         (exact.map(Number::Integer), masked_integer(raw, &element), rounded_integer(raw, &element))
     } else {
-        let near = if element == DataType::Float64 { near_float32_max(raw) } else { raw };
+        // 64-bit rasters often have the largest 32-bit float as nodata, in ten digits. GDAL reads these so for 32-bit ones.
+        let max = f64::from(f32::MAX);
+        let is_near_max = element == DataType::Float64 && (raw.abs() - max).abs() < 1e-10 * max;
+        let near = if is_near_max { max.copysign(raw) } else { raw };
         let in_gdal = masked_float(near, &element, is_complex).map(Number::Float);
         let is_plain = text.trim_matches(BLANKS).parse::<f64>().is_ok();
         let in_text = special(text).map(Number::Float).or(in_gdal.filter(|_| is_plain));
-        (in_text, in_gdal, Number::Float(rounded_float(near, &element)))
+        let rounded = match element {
+            DataType::Float16 => f16::from_f64(near).into(),
+            #[expect(clippy::cast_possible_truncation, reason = "rounds as GDAL does")]
+            DataType::Float32 => f64::from(near as f32),
+            _ => near,
+        };
+        (in_text, in_gdal, Number::Float(rounded))
     };
     let encode = |number: Number| encode(number, &element, data_type);
     let in_gdal = in_gdal.and_then(encode);
@@ -452,15 +461,6 @@ fn masked_float(number: f64, element: &DataType, is_complex: bool) -> Option<f64
     is_masked.then_some(half.into())
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "rounds as GDAL does")]
-fn rounded_float(number: f64, element: &DataType) -> f64 {
-    match element {
-        DataType::Float16 => f16::from_f64(number).into(),
-        DataType::Float32 => f64::from(number as f32),
-        _ => number,
-    }
-}
-
 /// Whether the writer may have rounded nodata, so that GDAL masks elements that do not equal it:
 ///
 /// - 7 or 8 digits do not identify a 32-bit float, nor 7 to 16 a 64-bit one. Fewer digits are taken for the number itself.
@@ -485,13 +485,6 @@ fn is_inexact(text: &str, number: f64, element: &DataType) -> bool {
         }
         _ => false,
     }
-}
-
-/// Returns the largest 32-bit float for a number that equals it in the first ten digits, as it is often written in 64-bit
-/// rasters. GDAL does so for 32-bit ones.
-fn near_float32_max(number: f64) -> f64 {
-    let max = f64::from(f32::MAX);
-    if (number.abs() - max).abs() < 1e-10 * max { max.copysign(number) } else { number }
 }
 
 /// Encodes a number that is rounded to `element`; `None` if it is out of its range.
