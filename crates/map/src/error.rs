@@ -7,7 +7,7 @@ use virtualize_zarr::{CodecError, DataType, MetadataError, ZarrFormat};
 /// Why a part of a file has no equivalent in the virtual hierarchy.
 ///
 /// One line, without the path of the node: the diagnostic that carries the error names it.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
     message: String,
@@ -41,20 +41,13 @@ impl Error {
         Self::new(Code::TiffTruncated, message)
     }
 
-    /// A valid feature of the source format that the mapping, or every released Zarr reader, lacks.
+    /// A valid feature of the source format that the mapping lacks, or a filter, compression or predictor for which no released
+    /// Zarr reader has a codec.
     pub(crate) fn unsupported(
         feature: impl Into<Cow<'static, str>>,
         problem: impl Into<Cow<'static, str>>,
     ) -> Self {
         Self::new(Code::TiffUnsupported, format!("{}: {}", feature.into(), problem.into()))
-    }
-
-    /// A filter, compression or predictor for which no released Zarr reader has a codec.
-    pub(crate) fn undecodable(
-        scheme: impl Into<Cow<'static, str>>,
-        problem: impl Into<Cow<'static, str>>,
-    ) -> Self {
-        Self::unsupported(scheme, problem)
     }
 
     /// A codec that the Zarr format has no name for; `in_v2` says that Zarr v2 has one.

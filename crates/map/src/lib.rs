@@ -15,11 +15,8 @@ mod probe;
 mod readable;
 mod report;
 mod source_attribute;
-mod split;
 mod task;
 pub mod tiff;
-mod transform;
-mod unpack;
 
 use crate::error::Result;
 use crate::mapped::check_metadata;
@@ -34,6 +31,6 @@ pub use crate::report::{
 };
 pub use crate::source_attribute::{NumpyField, NumpyType, SourceAttribute, SourceValue};
 pub use crate::task::{
-    ChunkContent, ConvertedPart, ElementTransform, FloatFormat, InlineTask, LercLayout, PaddedString, Piece,
-    PieceBytes, ReferenceText, StringEnd,
+    ChunkContent, ConvertedPart, ElementTransform, InlineTask, LercLayout, PaddedString, Piece, PieceBytes,
+    ReferenceText, StoredChange, StringEnd,
 };

@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 use virtualize_bytes::Budget;
 use virtualize_remedy::{Code, OptionName, Remedy};
-use virtualize_zarr::{Array, FillValue, Hierarchy, NodePath, Source, SourceId, ZarrFormat, node};
+use virtualize_zarr::{Array, Hierarchy, NodePath, Source, SourceId, ZarrFormat, node};
 
-use crate::{Diagnostic, Error, InlineTask, MapOptions, Piece, Report, Result, Severity, unpack};
+use crate::cf::packing::needs_v3;
+use crate::{Diagnostic, Error, InlineTask, MapOptions, Piece, Report, Result, Severity};
 
 /// A mapped file: the hierarchy, the chunks that still have to be made, and the decisions taken.
 #[derive(Clone, Debug)]
@@ -63,7 +64,7 @@ impl Mapped {
     pub(crate) fn finish(&mut self, options: &MapOptions, budget: &Budget<'_>) {
         report(budget, self);
         if options.unpack && options.format == ZarrFormat::V2 {
-            self.report.diagnostics.push(unpack::needs_v3());
+            self.report.diagnostics.push(needs_v3());
         }
         if options.missing_value_convention {
             declare(self);
@@ -144,9 +145,7 @@ impl Mapped {
     }
 
     pub(crate) fn warn(&mut self, path: &str, code: Code, message: String, remedy: Option<Remedy>) {
-        let path = format!("/{path}");
-        let severity = Severity::Warning;
-        self.report.diagnostics.push(Diagnostic { severity, code, path, message, remedy });
+        self.report.diagnostics.push(Diagnostic::warning(code, path, message).with(remedy));
     }
 
     fn remove(&mut self, path: &str) {
@@ -244,76 +243,41 @@ pub(crate) fn resolve_relative(own: &str, name: &str) -> String {
     }
 }
 
-/// Name of the attribute. CF has an attribute of the same name.
-const NAME: &str = "missing_value";
-
-/// Adds the attribute, and the entry in `zarr_conventions`, to all arrays that have a sentinel.
+/// Adds the attribute `missing_value` of the Zarr convention, and the entry in `zarr_conventions`, to all arrays that have a
+/// sentinel, unless CF's attribute of the same name has another value.
 pub(crate) fn declare(mapped: &mut Mapped) {
-    let format = mapped.hierarchy.format;
-    let mut kept = Vec::new();
-    for (path, report) in &mapped.report.arrays {
-        let sentinel = report.fill.as_ref().and_then(|fill| fill.sentinel.as_ref());
-        if let (Some(sentinel), Some(array)) = (sentinel, mapped.hierarchy.array_mut(path))
-            && let Err(value) = declare_one(array, sentinel, format)
-        {
-            kept.push(diagnostic(path, array, &value));
-        }
-    }
-    mapped.report.diagnostics.extend(kept);
-}
-
-/// Declares the sentinel of one array.
-///
-/// # Errors
-/// Returns the sentinel if CF's attribute of the same name has another value.
-fn declare_one(array: &mut Array, sentinel: &FillValue, format: ZarrFormat) -> Result<(), Value> {
-    let data_type = &array.data_type;
-    if !data_type.is_integer() && !data_type.is_float() {
-        return Ok(());
-    }
-    let Ok(value) = sentinel.to_json(data_type, format) else { return Ok(()) };
-    if array.attributes.get(NAME).is_some_and(|declared| !same(declared, &value)) {
-        return Err(value);
-    }
-    array.attributes.insert(NAME.into(), value);
-    let conventions = array.attributes.entry("zarr_conventions").or_insert_with(|| json!([]));
-    if let Value::Array(conventions) = conventions
-        && !conventions.contains(&entry())
-    {
-        conventions.push(entry());
-    }
-    Ok(())
-}
-
-/// Returns whether both encodings represent the same number.
-fn same(cf: &Value, zarr: &Value) -> bool {
-    let is_integer = |value: &Value| value.is_i64() || value.is_u64();
-    if is_integer(cf) && is_integer(zarr) {
-        cf == zarr
-    } else {
-        cf == zarr || (cf.is_number() && cf.as_f64() == zarr.as_f64())
-    }
-}
-
-fn entry() -> Value {
+    const NAME: &str = "missing_value";
     const REPOSITORY: &str = "zarr-conventions/missing_value";
-    json!({
+    let entry = json!({
         "schema_url": format!("https://raw.githubusercontent.com/{REPOSITORY}/refs/heads/main/schema.json"),
         "spec_url": format!("https://github.com/{REPOSITORY}/blob/main/README.md"),
         "name": NAME,
         "description": "Sentinel of missing values",
-    })
-}
-
-fn diagnostic(path: &str, array: &Array, value: &Value) -> Diagnostic {
-    let cf = array.attributes.get(NAME).unwrap_or(&Value::Null);
-    Diagnostic::warning(
-        Code::MissingValueConvention,
-        path,
-        format!(
-            "the attribute missing_value is {cf} as CF has it, and not {value} as the Zarr convention would"
-        ),
-    )
+    });
+    let format = mapped.hierarchy.format;
+    for (path, report) in &mapped.report.arrays {
+        let sentinel = report.fill.as_ref().and_then(|fill| fill.sentinel.as_ref());
+        let (Some(sentinel), Some(array)) = (sentinel, mapped.hierarchy.array_mut(path)) else { continue };
+        if !array.data_type.is_integer() && !array.data_type.is_float() {
+            continue;
+        }
+        let Ok(value) = sentinel.to_json(&array.data_type, format) else { continue };
+        if let Some(cf) = array.attributes.get(NAME).filter(|cf| !same(cf, &value)) {
+            let message = format!(
+                "the attribute missing_value is {cf} as CF has it, and not {value} as the Zarr convention would"
+            );
+            let warning = Diagnostic::warning(Code::MissingValueConvention, path, message);
+            mapped.report.diagnostics.push(warning);
+            continue;
+        }
+        array.attributes.insert(NAME.into(), value);
+        let conventions = array.attributes.entry("zarr_conventions").or_insert_with(|| json!([]));
+        if let Value::Array(conventions) = conventions
+            && !conventions.contains(&entry)
+        {
+            conventions.push(entry.clone());
+        }
+    }
 }
 
 #[cfg(test)]
@@ -344,11 +308,20 @@ mod node_names_tests {
     }
 }
 
+/// Returns whether both encodings represent the same number.
+fn same(cf: &Value, zarr: &Value) -> bool {
+    let is_integer = |value: &Value| value.is_i64() || value.is_u64();
+    let both = is_integer(cf) && is_integer(zarr);
+    cf == zarr || !both && cf.is_number() && cf.as_f64() == zarr.as_f64()
+}
+
 #[cfg(test)]
 mod convention_tests {
     use virtualize_zarr::ChunkGrid;
     use virtualize_zarr::ChunkManifest;
     use virtualize_zarr::DataType;
+    use virtualize_zarr::FillValue;
+    use virtualize_zarr::Node;
 
     use super::*;
 
@@ -373,7 +346,7 @@ mod convention_tests {
 
     #[test]
     fn a_convention_is_declared_once() {
-        let mut array = Array {
+        let array = Array {
             shape: vec![6],
             data_type: DataType::Int16,
             chunk_grid: ChunkGrid::Regular(vec![6]),
@@ -383,12 +356,20 @@ mod convention_tests {
             dimension_names: vec![None],
             chunks: ChunkManifest::default(),
         };
-        let sentinel = FillValue::Fixed(bytes::Bytes::from_static(&[7, 0]));
+        let mut mapped = Mapped::new(ZarrFormat::V3, &[]);
+        mapped.hierarchy.root.children.insert("v".to_owned(), Node::Array(Box::new(array)));
+        let sentinel = Some(FillValue::Fixed(bytes::Bytes::from_static(&[7, 0])));
+        let policy = crate::FillPolicy("test");
+        let fill = crate::FillDecision { policy, sources: Vec::new(), fill_value: None, sentinel };
+        let report = crate::ArrayReport { fill: Some(fill), ..Default::default() };
+        mapped.report.arrays.insert("v".to_owned(), report);
         for _ in 0..2 {
-            assert_eq!(declare_one(&mut array, &sentinel, ZarrFormat::V3), Ok(()));
-            assert_eq!(array.attributes[NAME], json!(7));
-            assert_eq!(array.attributes["zarr_conventions"], json!([entry()]));
+            declare(&mut mapped);
+            let attributes = &mapped.hierarchy.array("v").unwrap().attributes;
+            assert_eq!(attributes["missing_value"], json!(7));
+            assert_eq!(attributes["zarr_conventions"].as_array().map(Vec::len), Some(1));
+            assert_eq!(attributes["zarr_conventions"][0]["name"], "missing_value");
         }
-        assert_eq!(entry()["name"], "missing_value");
+        assert_eq!(mapped.report.diagnostics, []);
     }
 }

@@ -216,16 +216,9 @@ fn remade(path: &str, array: &Array, edges: bool, options: &MapOptions) -> Resul
             let remedy = Remedy::turn_on(OptionName::InlineLimit, "raise the limit");
             return Err(LeftOut::image(Code::InlineLimit, why, Some(remedy)));
         }
-        let piece = Piece {
-            source: chunk.source,
-            bytes: PieceBytes::At(ByteRange::new(chunk.offset, chunk.length)),
-            codecs: codecs.clone(),
-            from: vec![0; shape.len()],
-            to: vec![0; shape.len()],
-            extent: used,
-            shape: shape.clone(),
-            transform: ElementTransform::None,
-        };
+        let stored = PieceBytes::At(ByteRange::new(chunk.offset, chunk.length));
+        let whole = Piece::whole(chunk.source, stored, codecs.clone(), shape.clone(), ElementTransform::None);
+        let piece = Piece { extent: used, ..whole };
         let background = Bytes::from(vec![0; usize::try_from(size).unwrap_or(0)]);
         let content = ChunkContent::Assemble { shape, background, pieces: vec![piece] };
         tasks.push(InlineTask { array: path.to_owned(), positions: vec![position], content });
@@ -235,21 +228,23 @@ fn remade(path: &str, array: &Array, edges: bool, options: &MapOptions) -> Resul
 
 /// Returns the lengths of the part of a chunk inside the array, and those of the chunk, both in stored order.
 fn used(array: &Array, position: u64) -> Option<(Vec<u64>, Vec<u64>)> {
-    let indices = chunk_indices(position, &array.chunk_grid.counts(&array.shape))?;
-    let all: Vec<u64> = match &array.chunk_grid {
-        ChunkGrid::Regular(chunk) => chunk.clone(),
-        ChunkGrid::Rectilinear(edges) => {
-            let edge = |(edges, at): (&Vec<u64>, &u64)| edges.get(usize::try_from(*at).ok()?).copied();
-            edges.iter().zip(&indices).map(edge).collect::<Option<_>>()?
-        }
-    };
-    let used = match &array.chunk_grid {
-        ChunkGrid::Rectilinear(_) => all.clone(),
-        ChunkGrid::Regular(chunk) => {
-            let starts = indices.iter().zip(chunk).map(|(index, chunk)| index.saturating_mul(*chunk));
-            let left = array.shape.iter().zip(starts).map(|(size, start)| size.saturating_sub(start));
-            left.zip(chunk).map(|(left, chunk)| left.min(*chunk)).collect()
-        }
-    };
+    let (all, used): (Vec<u64>, Vec<u64>) = chunk_extents(array, position)?.into_iter().unzip();
     Some((stored_shape(&used, &array.codecs)?, stored_shape(&all, &array.codecs)?))
+}
+
+/// Returns the length of a chunk along each axis, and how much of it is inside the array.
+pub(crate) fn chunk_extents(array: &Array, position: u64) -> Option<Vec<(u64, u64)>> {
+    let indices = chunk_indices(position, &array.chunk_grid.counts(&array.shape))?;
+    let extent = |(axis, index): (usize, u64)| match &array.chunk_grid {
+        ChunkGrid::Regular(chunk) => {
+            let chunk = *chunk.get(axis)?;
+            let start = index.checked_mul(chunk)?;
+            Some((chunk, array.shape.get(axis)?.saturating_sub(start).min(chunk)))
+        }
+        ChunkGrid::Rectilinear(edges) => {
+            let edge = *edges.get(axis)?.get(usize::try_from(index).ok()?)?;
+            Some((edge, edge))
+        }
+    };
+    indices.into_iter().enumerate().map(extent).collect()
 }

@@ -11,6 +11,7 @@ use virtualize_zarr::{Array, ChunkEntry, ChunkGrid, ChunkManifest, Codec, FillVa
 
 use crate::{
     ChunkContent, Diagnostic, ElementTransform, InlineTask, LeftOut, MapOptions, Mapped, Piece, PieceBytes,
+    StoredChange,
 };
 
 impl Mapped {
@@ -132,16 +133,7 @@ fn change(
     clients: &[Client],
     options: &MapOptions,
 ) -> Option<Change> {
-    let bare = Array {
-        shape: old.array.shape.clone(),
-        data_type: old.array.data_type.clone(),
-        chunk_grid: old.array.chunk_grid.clone(),
-        fill_value: old.array.fill_value.clone(),
-        codecs: old.array.codecs.clone(),
-        dimension_names: old.array.dimension_names.clone(),
-        attributes: old.array.attributes.clone(),
-        chunks: ChunkManifest::default(),
-    };
+    let bare = Array { chunks: ChunkManifest::default(), ..old.array.clone() };
     let plain = plain_codecs(old.array, format).map(|codecs| Array { codecs, ..bare.clone() });
     let plain_reordered = plain.as_ref().and_then(untransposed);
     let reordered = untransposed(&bare);
@@ -243,7 +235,9 @@ impl<'a> Remake<'a> {
 
     /// Returns a pending task that ends in the new codecs. Assembled chunks do so by themselves.
     fn recoded(&self, task: &InlineTask) -> InlineTask {
-        let ChunkContent::BitsReversed { source, range } = task.content else { return task.clone() };
+        let ChunkContent::Stored { source, range, change: StoredChange::ReverseBits } = task.content else {
+            return task.clone();
+        };
         let mut piece = self.piece(source, PieceBytes::At(range));
         piece.codecs.push(Codec::BitOrder);
         self.assembled(&task.array, task.positions.clone(), vec![piece])
@@ -256,26 +250,14 @@ impl<'a> Remake<'a> {
     }
 
     fn piece(&self, source: SourceId, bytes: PieceBytes) -> Piece {
-        let start = vec![0; self.shape.len()];
-        Piece {
-            source,
-            bytes,
-            codecs: self.old.array.codecs.clone(),
-            shape: self.shape.clone(),
-            from: start.clone(),
-            to: start,
-            extent: self.shape.clone(),
-            transform: ElementTransform::None,
-        }
+        let codecs = self.old.array.codecs.clone();
+        Piece::whole(source, bytes, codecs, self.shape.clone(), ElementTransform::None)
     }
 }
 
 /// Returns whether content is encoded in the array's codecs when it is made, and cannot be made in others.
 fn is_encoded(content: &ChunkContent) -> bool {
-    matches!(
-        content,
-        ChunkContent::Prefixed { .. } | ChunkContent::TallerImage { .. } | ChunkContent::Lerc { .. }
-    )
+    matches!(content, ChunkContent::Stored { change, .. } if *change != StoredChange::ReverseBits)
 }
 
 /// Returns the shape of a chunk as it is stored, after any `transpose`.

@@ -133,11 +133,12 @@ impl fmt::Display for Severity {
 }
 
 impl Diagnostic {
-    fn new(severity: Severity, code: Code, path: &str, message: impl Into<String>) -> Self {
+    /// `path` has no leading slash; it is empty for the whole file.
+    pub(crate) fn new(severity: Severity, code: Code, path: &str, message: impl Into<String>) -> Self {
         Self { severity, code, path: format!("/{path}"), message: message.into(), remedy: None }
     }
 
-    /// Nothing was lost. `path` has no leading slash; it is empty for the whole file.
+    /// Nothing was lost.
     pub(crate) fn info(code: Code, path: &str, message: impl Into<String>) -> Self {
         Self::new(Severity::Info, code, path, message)
     }

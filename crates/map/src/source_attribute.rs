@@ -1,7 +1,7 @@
 //! Attributes as the source file declares them. JSON does not keep their types.
 
 use serde_json::{Number, Value};
-use virtualize_zarr::{DataType, Endian, FillValue};
+use virtualize_zarr::{DataType, Endian, FillValue, ZarrFormat};
 
 /// An attribute of the source file.
 #[derive(Clone, PartialEq, Debug)]
@@ -113,30 +113,14 @@ pub(crate) fn numpy_name(data_type: &DataType, endian: Endian) -> String {
     format!("{order}{kind}{size}")
 }
 
-/// Returns one little-endian element as JSON: integers exact to 64 bits, floats as [`float_json`], booleans as such, complex
-/// numbers as a list of two. `None` for other types, and if the bytes are not one element.
-pub(crate) fn number_json(data_type: &DataType, bytes: &[u8]) -> Option<Value> {
-    let half = match data_type {
-        DataType::Complex64 => Some(DataType::Float32),
-        DataType::Complex128 => Some(DataType::Float64),
-        _ => None,
-    };
-    if let Some(half) = half {
-        let (real, imaginary) = bytes.split_at_checked(bytes.len() / 2)?;
-        return Some(vec![number_json(&half, real)?, number_json(&half, imaginary)?].into());
-    }
-    let value = FillValue::Fixed(bytes.to_vec().into());
-    if data_type.is_float() {
-        return value.to_f64(data_type).map(float_json);
-    }
-    if !data_type.is_integer() && *data_type != DataType::Bool {
-        return None;
-    }
-    let number = value.to_i128(data_type)?;
-    Some(match data_type {
-        DataType::Bool => Value::Bool(number != 0),
-        _ => integer_json(number),
-    })
+/// Returns a number as JSON: integers exact to 64 bits, floats as [`float_json`], booleans as such, complex numbers as a list
+/// of two. `None` for other types, and if the bytes are not one element.
+pub(crate) fn number_json(data_type: &DataType, value: &FillValue) -> Option<Value> {
+    let is_number = data_type.is_integer()
+        || data_type.is_float()
+        || data_type.is_complex()
+        || *data_type == DataType::Bool;
+    value.to_json(data_type, ZarrFormat::V2).ok().filter(|_| is_number)
 }
 
 /// Returns a float as a JSON number, or as one of the strings "NaN", "Infinity" and "-Infinity".
@@ -166,24 +150,16 @@ mod tests {
 
     #[test]
     fn numbers_keep_their_value_to_the_last_bit() {
-        assert_eq!(number_json(&DataType::Float32, &0.1f32.to_le_bytes()), Some(json!(0.10000000149011612)));
-        assert_eq!(
-            number_json(&DataType::Float64, &f64::NEG_INFINITY.to_le_bytes()),
-            Some(json!("-Infinity"))
-        );
-        assert_eq!(number_json(&DataType::Int64, &i64::MIN.to_le_bytes()), Some(json!(i64::MIN)));
-        assert_eq!(number_json(&DataType::Int8, &[0xff]), Some(json!(-1)));
-        assert_eq!(number_json(&DataType::UInt8, &[0xff]), Some(json!(255)));
-        assert_eq!(number_json(&DataType::UInt8, &[0xff, 0]), None);
-        let parts = |bytes: &[&[u8]]| bytes.concat();
-        let single = parts(&[&1.5f32.to_le_bytes(), &f32::NAN.to_le_bytes()]);
-        assert_eq!(number_json(&DataType::Complex64, &single), Some(json!([1.5, "NaN"])));
-        let double = parts(&[&(-1.5f64).to_le_bytes(), &f64::INFINITY.to_le_bytes()]);
-        assert_eq!(number_json(&DataType::Complex128, &double), Some(json!([-1.5, "Infinity"])));
-        assert_eq!(
-            [0, 1].map(|byte| number_json(&DataType::Bool, &[byte])),
-            [false, true].map(|b| Some(json!(b)))
-        );
-        assert_eq!(number_json(&DataType::FixedBytes(1), &[7]), None);
+        let number = |data_type, bytes: &[u8]| {
+            number_json(&data_type, &FillValue::Fixed(bytes::Bytes::copy_from_slice(bytes)))
+        };
+        assert_eq!(number(DataType::Float32, &0.1f32.to_le_bytes()), Some(json!(0.10000000149011612)));
+        assert_eq!(number(DataType::Float64, &f64::NEG_INFINITY.to_le_bytes()), Some(json!("-Infinity")));
+        assert_eq!(number(DataType::Int64, &i64::MIN.to_le_bytes()), Some(json!(i64::MIN)));
+        assert_eq!(number(DataType::UInt8, &[0xff, 0]), None);
+        let single = [1.5f32.to_le_bytes(), f32::NAN.to_le_bytes()].concat();
+        assert_eq!(number(DataType::Complex64, &single), Some(json!([1.5, "NaN"])));
+        assert_eq!(number(DataType::Bool, &[1]), Some(json!(true)));
+        assert_eq!(number(DataType::FixedBytes(1), &[7]), None);
     }
 }

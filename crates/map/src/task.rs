@@ -1,9 +1,13 @@
-use std::any::Any;
+//! Chunks that are made from the file's bytes, and the conversion of their elements.
+
 use std::sync::Arc;
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
-use virtualize_zarr::{Codec, NodePath, SourceId};
+use virtualize_hdf5::model::{ByteOrder, Float};
+use virtualize_zarr::{Codec, Endian, NodePath, SourceId, StoredInteger};
+
+use crate::hdf5::HeapPointers;
 
 /// Chunks of one array that are made from the file's bytes and stored inline.
 ///
@@ -22,52 +26,14 @@ pub struct InlineTask {
 /// Recipe of the encoded bytes of an inline chunk.
 #[derive(Clone, Debug)]
 pub enum ChunkContent {
-    /// Stored bytes after a prefix from the filter's parameters: one stream of bits (the least significant bit of a
-    /// byte first), padded with zero bits to whole words. The result is already encoded.
-    Prefixed {
+    /// Stored bytes with a change after which they are encoded in the codecs of the array.
+    Stored {
         /// File of the stored bytes.
         source: SourceId,
         /// Stored bytes.
         range: ByteRange,
-        /// Bytes that hold the prefix.
-        prefix: Bytes,
-        /// Bits of `prefix` that count.
-        prefix_bits: u32,
-        /// Bytes of a word.
-        word: u32,
-    },
-    /// Stored bytes with the bits of each byte in reverse order (TIFF `FillOrder` 2). They are already encoded.
-    BitsReversed {
-        /// File of the stored bytes.
-        source: SourceId,
-        /// Stored bytes.
-        range: ByteRange,
-    },
-    /// A compressed image extended to `height` rows, in the format of the array's first codec. The values of the added
-    /// rows are undefined.
-    TallerImage {
-        /// File of the image.
-        source: SourceId,
-        /// Stored image.
-        range: ByteRange,
-        /// Columns.
-        width: u64,
-        /// Rows of the stored image.
-        rows: u64,
-        /// Rows of the chunk.
-        height: u64,
-    },
-    /// LERC blobs decoded as libtiff does (masked numbers are NaN, or the mask is alpha) and encoded again as one LERC
-    /// blob without a mask, inside the codecs that follow LERC in the array.
-    Lerc {
-        /// File of the blobs.
-        source: SourceId,
-        /// Stored blobs.
-        range: ByteRange,
-        /// Extent of the stored blobs.
-        layout: LercLayout,
-        /// Rows of the chunk. Added rows are 0.
-        height: u64,
+        /// Change of the bytes.
+        change: StoredChange,
     },
     /// Decoded pieces on a constant background, encoded with the array's codecs (all but `transpose` and the
     /// array-to-bytes codec, since the buffer is in stored order).
@@ -88,10 +54,45 @@ pub enum ChunkContent {
         pointer_size: u32,
         /// Stored pointers, in the order in which they are copied.
         pieces: Vec<Piece>,
-        /// What the reader of the source format needs to follow the pointers.
-        pointers: Arc<dyn Any + Send + Sync>,
+        /// Type of the elements, and the paths of the objects to which they may refer.
+        pointers: Arc<HeapPointers>,
         /// Text of elements that refer to objects; `None` where the elements are strings.
         references: Option<ReferenceText>,
+    },
+}
+
+/// Change of stored bytes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StoredChange {
+    /// A prefix from the filter's parameters comes first: one stream of bits (the least significant bit of a byte first),
+    /// padded with zero bits to whole words.
+    Prefix {
+        /// Bytes that hold the prefix.
+        bytes: Bytes,
+        /// Bits of `bytes` that count.
+        bits: u32,
+        /// Bytes of a word.
+        word: u32,
+    },
+    /// The bits of each byte are in reverse order (TIFF `FillOrder` 2).
+    ReverseBits,
+    /// A compressed image is extended to `height` rows, in the format of the array's first codec. The values of the added
+    /// rows are undefined.
+    AddRows {
+        /// Columns.
+        width: u64,
+        /// Rows of the stored image.
+        rows: u64,
+        /// Rows of the chunk.
+        height: u64,
+    },
+    /// LERC blobs are decoded as libtiff does (masked numbers are NaN, or the mask is alpha) and encoded again as one LERC
+    /// blob without a mask, inside the codecs that follow LERC in the array.
+    Lerc {
+        /// Extent of the stored blobs.
+        layout: LercLayout,
+        /// Rows of the chunk. Added rows are 0.
+        height: u64,
     },
 }
 
@@ -112,10 +113,7 @@ impl ChunkContent {
     /// Returns the stored bytes of content that is not made of pieces.
     fn stored(&self) -> Option<(SourceId, ByteRange)> {
         match self {
-            Self::Prefixed { source, range, .. }
-            | Self::TallerImage { source, range, .. }
-            | Self::Lerc { source, range, .. }
-            | Self::BitsReversed { source, range } => Some((*source, *range)),
+            Self::Stored { source, range, .. } => Some((*source, *range)),
             Self::Assemble { .. } | Self::Variable { .. } => None,
         }
     }
@@ -146,10 +144,7 @@ impl ChunkContent {
     /// Returns the files that the content depends on, to renumber them.
     pub fn sources_mut(&mut self) -> impl Iterator<Item = &mut SourceId> {
         let (stored, pieces) = match self {
-            Self::Prefixed { source, .. }
-            | Self::TallerImage { source, .. }
-            | Self::Lerc { source, .. }
-            | Self::BitsReversed { source, .. } => (Some(source), &mut [][..]),
+            Self::Stored { source, .. } => (Some(source), &mut [][..]),
             Self::Assemble { pieces, .. } | Self::Variable { pieces, .. } => (None, &mut pieces[..]),
         };
         stored.into_iter().chain(pieces.iter_mut().map(|piece| &mut piece.source))
@@ -197,6 +192,21 @@ pub struct Piece {
     pub transform: ElementTransform,
 }
 
+impl Piece {
+    /// Returns a piece that fills a chunk of its shape from the start, as far as it reaches.
+    pub(crate) fn whole(
+        source: SourceId,
+        bytes: PieceBytes,
+        codecs: Vec<Codec>,
+        shape: Vec<u64>,
+        transform: ElementTransform,
+    ) -> Self {
+        let origin = vec![0; shape.len()];
+        let (to, extent) = (origin.clone(), shape.clone());
+        Self { source, bytes, codecs, shape, from: origin, to, extent, transform }
+    }
+}
+
 /// A fixed-length string that is not stored null-padded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PaddedString {
@@ -230,29 +240,6 @@ pub struct ConvertedPart {
     pub transform: ElementTransform,
 }
 
-/// A binary floating-point format. Bits count from the least significant one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FloatFormat {
-    /// Size in bytes, at most 16.
-    pub size: u32,
-    /// The most significant byte comes first.
-    pub big_endian: bool,
-    /// Bit of the sign.
-    pub sign_location: u8,
-    /// First bit of the exponent.
-    pub exponent_location: u8,
-    /// Bits of the exponent.
-    pub exponent_size: u8,
-    /// Number added to the exponent.
-    pub exponent_bias: u32,
-    /// First bit of the mantissa.
-    pub mantissa_location: u8,
-    /// Bits of the mantissa without an implied one.
-    pub mantissa_size: u8,
-    /// The first bit of the mantissa is stored (x87), not implied.
-    pub explicit_bit: bool,
-}
-
 /// Conversion of each decoded element to the array's element.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ElementTransform {
@@ -271,19 +258,11 @@ pub enum ElementTransform {
         /// Numbers of the new element whose bytes are reversed: (offset, bytes).
         reversed: Vec<(u32, u32)>,
     },
-    /// An integer with unused bits: shifted right by `bit_offset`, cut to `precision` bits, sign-extended, and stored in
-    /// the array's element size and byte order.
+    /// An integer with unused bits: shifted right by its offset, cut to its precision, sign-extended, and stored in the
+    /// array's element size and byte order.
     Integer {
-        /// Size of a stored element.
-        stored_size: u32,
-        /// The stored bytes are most significant first.
-        stored_big_endian: bool,
-        /// First significant bit.
-        bit_offset: u16,
-        /// Significant bits.
-        precision: u16,
-        /// Two's complement.
-        signed: bool,
+        /// The stored integer.
+        stored: StoredInteger,
         /// The array's bytes are most significant first.
         big_endian: bool,
     },
@@ -297,7 +276,7 @@ pub enum ElementTransform {
     /// payload.
     Float {
         /// Format of the stored number.
-        stored: FloatFormat,
+        stored: Float,
         /// Bits of the array's exponent.
         exponent_size: u8,
         /// Bits of the array's mantissa without the implied one.
@@ -317,9 +296,389 @@ impl ElementTransform {
     pub fn stored_size(&self) -> Option<u32> {
         match self {
             Self::None => None,
-            Self::Repack { stored_size, .. } | Self::Integer { stored_size, .. } => Some(*stored_size),
+            Self::Repack { stored_size, .. } => Some(*stored_size),
+            Self::Integer { stored, .. } => Some(stored.size),
             Self::Float { stored, .. } => Some(stored.size),
             Self::Time { .. } => Some(8),
         }
+    }
+}
+
+impl ElementTransform {
+    /// Converts stored elements to elements of the array, one after the other; `size` is that of one array element in
+    /// bytes. Returns `None` if the bytes are not a whole number of stored elements, a part exceeds its element, or a
+    /// number cannot be converted exactly.
+    pub fn apply(&self, stored: &[u8], size: usize) -> Option<Vec<u8>> {
+        match self {
+            Self::None => Some(stored.to_vec()),
+            Self::Repack { stored_size, parts, strings, converted, reversed } => {
+                each(stored, *stored_size, size, |from, to| {
+                    repack(from, to, parts)?;
+                    strings.iter().try_for_each(|string| null_pad(to, *string))?;
+                    converted.iter().try_for_each(|part| convert(from, to, part))?;
+                    reversed.iter().try_for_each(|(at, size)| part_mut(to, *at, *size).map(<[u8]>::reverse))
+                })
+            }
+            Self::Integer { stored: integer, big_endian } => {
+                let StoredInteger { size: stored_size, endian, offset, precision, signed } = *integer;
+                if u32::from(offset) + u32::from(precision) > stored_size.saturating_mul(8) {
+                    return None;
+                }
+                each(stored, stored_size, size, |from, to| {
+                    let raw = unsigned(from, endian == Endian::Big)?;
+                    write_integer(significant(raw, offset, precision, signed)?, to, *big_endian)
+                })
+            }
+            Self::Time { big_endian } => each(stored, 8, size, |from, to| seconds(from, to, *big_endian)),
+            Self::Float { stored: float, exponent_size, mantissa_size, big_endian } => {
+                each(stored, float.size, size, |from, to| {
+                    let raw = unsigned(from, float.order == ByteOrder::Big)?;
+                    let target = (u32::from(*exponent_size), u32::from(*mantissa_size));
+                    write_integer(ieee(raw, float, target)?, to, *big_endian)
+                })
+            }
+        }
+    }
+}
+
+/// Converts stored elements one by one to elements of `size` bytes.
+fn each(
+    stored: &[u8],
+    stored_size: u32,
+    size: usize,
+    one: impl Fn(&[u8], &mut [u8]) -> Option<()>,
+) -> Option<Vec<u8>> {
+    let stored_size = usize::try_from(stored_size).ok().filter(|n| *n > 0)?;
+    if size == 0 || !stored.len().is_multiple_of(stored_size) {
+        return None;
+    }
+    let mut made = vec![0; (stored.len() / stored_size).checked_mul(size)?];
+    for (from, to) in stored.chunks_exact(stored_size).zip(made.chunks_exact_mut(size)) {
+        one(from, to)?;
+    }
+    Some(made)
+}
+
+/// Copies parts (offset in `from`, offset in `to`, length) of an element.
+fn repack(from: &[u8], to: &mut [u8], parts: &[(u32, u32, u32)]) -> Option<()> {
+    for (at, place, length) in parts {
+        let (start, count) = (usize::try_from(*at).ok()?, usize::try_from(*length).ok()?);
+        let source = from.get(start..start.checked_add(count)?)?;
+        part_mut(to, *place, *length)?.copy_from_slice(source);
+    }
+    Some(())
+}
+
+/// Returns the part of an element at an offset.
+fn part_mut(element: &mut [u8], at: u32, length: u32) -> Option<&mut [u8]> {
+    let (at, length) = (usize::try_from(at).ok()?, usize::try_from(length).ok()?);
+    element.get_mut(at..at.checked_add(length)?)
+}
+
+/// Makes a string null-padded, as libhdf5 does (`H5T__conv_s_s`). A null-terminated string ends before its first NUL,
+/// a space-padded one before its trailing blanks.
+fn null_pad(element: &mut [u8], string: PaddedString) -> Option<()> {
+    let bytes = part_mut(element, string.offset, string.size)?;
+    let end = match string.end {
+        StringEnd::Nul => bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len()),
+        StringEnd::Blanks => bytes.iter().rposition(|byte| *byte != b' ').map_or(0, |last| last + 1),
+    };
+    bytes.get_mut(end..)?.fill(0);
+    Some(())
+}
+
+/// Converts a part of an element.
+fn convert(from: &[u8], to: &mut [u8], part: &ConvertedPart) -> Option<()> {
+    let start = usize::try_from(part.from).ok()?;
+    let end = start.checked_add(usize::try_from(part.transform.stored_size()?).ok()?)?;
+    let place = part_mut(to, part.to, part.size)?;
+    place.copy_from_slice(&part.transform.apply(from.get(start..end)?, place.len())?);
+    Some(())
+}
+
+/// Writes the seconds that PyTables shows for a time.
+fn seconds(from: &[u8], to: &mut [u8], big_endian: bool) -> Option<()> {
+    let stored = u64::try_from(unsigned(from, big_endian)?).ok()?.cast_signed();
+    let (whole, micro) = (i32::try_from(stored >> 32).ok()?, stored.to_le_bytes());
+    let micro = i32::from_le_bytes(*micro.first_chunk()?);
+    write_integer((1e-6 * f64::from(micro) + f64::from(whole)).to_bits().into(), to, big_endian)
+}
+
+/// Returns stored bits as a number; `None` for more than 128 bits.
+fn unsigned(bytes: &[u8], big_endian: bool) -> Option<u128> {
+    let push = |value: u128, byte: &u8| (value << 8) | u128::from(*byte);
+    match bytes.len() {
+        0..=16 if big_endian => Some(bytes.iter().fold(0, push)),
+        0..=16 => Some(bytes.iter().rev().fold(0, push)),
+        _ => None,
+    }
+}
+
+/// Returns the `precision` bits from `bit_offset` on, sign-extended if `signed`.
+fn significant(raw: u128, bit_offset: u16, precision: u16, signed: bool) -> Option<u128> {
+    let unused = 128u32.checked_sub(precision.into()).filter(|n| *n < 128)?;
+    let left = raw.checked_shr(bit_offset.into())?.checked_shl(unused)?;
+    Some(if signed { (left.cast_signed() >> unused).cast_unsigned() } else { left >> unused })
+}
+
+/// Returns the bits of the IEEE 754 number of the same value; `None` if there is none.
+fn ieee(raw: u128, float: &Float, (exponent_size, mantissa_size): (u32, u32)) -> Option<u128> {
+    let field = |at: u8, size: u8| Some(raw.checked_shr(at.into())? & low_bits(size.into())?);
+    let mantissa = field(float.mantissa_location, float.mantissa_size)?;
+    let exponent = field(float.exponent_location, float.exponent_size)?;
+    let sign = field(float.sign_location, 1)?.checked_shl(exponent_size + mantissa_size)?;
+    let highest = low_bits(float.exponent_size.into())?;
+    // The first bit of the mantissa is implied, or stored (x87).
+    let is_explicit = float.normalization != 2;
+    let fraction_size = u32::from(float.mantissa_size).checked_sub(is_explicit.into())?;
+    let (fraction, first) = (mantissa & low_bits(fraction_size)?, 1_u128.checked_shl(fraction_size)?);
+    let significand = match is_explicit {
+        true if exponent > 0 && mantissa & first == 0 => return None, // no number of the x87
+        false if exponent > 0 => mantissa | first,
+        _ => mantissa,
+    };
+    let magnitude = if exponent == highest {
+        let quiet = if fraction == 0 { 0 } else { 1_u128.checked_shl(mantissa_size.checked_sub(1)?)? };
+        low_bits(exponent_size)? << mantissa_size | quiet
+    } else {
+        // libhdf5 gives subnormal numbers with a stored first bit half the value that the x87 gives them.
+        let exponent = exponent.max((!is_explicit).into());
+        let power = i64::try_from(exponent).ok()? - i64::from(float.exponent_bias);
+        normal_or_subnormal(significand, power - i64::from(fraction_size), exponent_size, mantissa_size)?
+    };
+    Some(sign | magnitude)
+}
+
+/// Returns the bits of `significand` × 2^`power`; `None` if the target cannot represent it exactly.
+fn normal_or_subnormal(
+    significand: u128,
+    power: i64,
+    exponent_size: u32,
+    mantissa_size: u32,
+) -> Option<u128> {
+    if significand == 0 {
+        return Some(0);
+    }
+    let (odd, power) =
+        (significand >> significand.trailing_zeros(), power + i64::from(significand.trailing_zeros()));
+    let bits = 128 - odd.leading_zeros();
+    let highest = i64::try_from(low_bits(exponent_size)?).ok()?;
+    // The exponent field of the number as 1.m; that of subnormal numbers would be below 1.
+    let biased = power + i64::from(bits) - 1 + (highest >> 1);
+    let lowest_power = biased.max(1) - (highest >> 1) - i64::from(mantissa_size);
+    let left = u32::try_from(power - lowest_power).ok()?;
+    if biased >= highest {
+        return None;
+    }
+    let whole = odd.checked_shl(left)?;
+    Some(match u128::try_from(biased) {
+        Ok(biased @ 1..) => biased << mantissa_size | (whole & low_bits(mantissa_size)?),
+        _ => whole,
+    })
+}
+
+/// Returns a number with the lowest `count` bits set.
+fn low_bits(count: u32) -> Option<u128> {
+    1_u128.checked_shl(count).map(|bit| bit - 1)
+}
+
+/// Writes a number in the size and byte order of the target element.
+fn write_integer(value: u128, to: &mut [u8], big_endian: bool) -> Option<()> {
+    let bytes = value.to_le_bytes();
+    to.copy_from_slice(bytes.get(..to.len())?);
+    if big_endian {
+        to.reverse();
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn integer(
+        stored_size: u32,
+        big: bool,
+        bit_offset: u16,
+        precision: u16,
+        signed: bool,
+    ) -> ElementTransform {
+        let endian = if big { Endian::Big } else { Endian::Little };
+        let stored = StoredInteger { size: stored_size, endian, offset: bit_offset, precision, signed };
+        ElementTransform::Integer { stored, big_endian: false }
+    }
+
+    /// Expected values: libhdf5's conversion of an H5T_STD_I32LE with precision 12 and offset 4, and of 24-bit integers.
+    #[test]
+    fn integers_with_unused_bits_keep_their_value() {
+        let stored = (0xfff_u32 << 4 | 0xf000_000f).to_le_bytes();
+        assert_eq!(integer(4, false, 4, 12, true).apply(&stored, 2), Some(vec![0xff, 0xff]));
+        assert_eq!(integer(4, false, 4, 12, false).apply(&stored, 2), Some(vec![0xff, 0x0f]));
+        assert_eq!(
+            integer(3, true, 0, 24, true).apply(&[0xff, 0xff, 0xfe], 4),
+            Some(vec![0xfe, 255, 255, 255])
+        );
+        assert_eq!(integer(3, true, 0, 24, true).apply(&[0xff, 0xff], 4), None);
+    }
+
+    #[test]
+    fn members_move_together() {
+        let repack = ElementTransform::repack(8, vec![(0, 0, 1), (4, 1, 2)], Vec::new());
+        assert_eq!(repack.apply(&[1, 9, 9, 9, 2, 3, 9, 9], 3), Some(vec![1, 2, 3]));
+        let outside = ElementTransform::repack(8, vec![(6, 0, 3)], Vec::new());
+        assert_eq!(outside.apply(&[0; 8], 3), None);
+    }
+
+    /// Expected values: such strings as h5py 3.16 reads them into NumPy arrays.
+    #[test]
+    fn strings_become_null_padded() {
+        let read = |end, bytes: &[u8]| {
+            let size = u32::try_from(bytes.len()).unwrap();
+            let strings = vec![PaddedString { offset: 0, size, end }];
+            ElementTransform::repack(size, vec![(0, 0, size)], strings).apply(bytes, bytes.len()).unwrap()
+        };
+        assert_eq!(read(StringEnd::Nul, b"ab\0cd\xff"), b"ab\0\0\0\0");
+        assert_eq!(read(StringEnd::Nul, b"abc"), b"abc");
+        assert_eq!(read(StringEnd::Blanks, b"x y   "), b"x y\0\0\0");
+        assert_eq!(read(StringEnd::Blanks, b"a\0 b\0 "), b"a\0 b\0\0");
+    }
+
+    /// Expected values: PyTables 3.11 on such a `Time64Col`.
+    #[test]
+    fn times_of_pytables_become_seconds() {
+        let seconds = |stored: i64, big_endian: bool| {
+            let bytes = if big_endian { stored.to_be_bytes() } else { stored.to_le_bytes() };
+            ElementTransform::Time { big_endian }.apply(&bytes, 8)
+        };
+        let bytes = |value: f64| Some(value.to_le_bytes().to_vec());
+        assert_eq!(seconds(1_178_896_298 << 32 | 25_000, false), bytes(1_178_896_298.025));
+        assert_eq!(seconds(-1 << 32 | 0xffff_fc18, false), bytes(-1.001));
+        assert_eq!(seconds(3 << 32, true), Some(3.0_f64.to_be_bytes().to_vec()));
+    }
+
+    #[test]
+    fn members_are_converted_in_their_places() {
+        let part = |from, to, size, transform| ConvertedPart { from, to, size, transform };
+        let transform = ElementTransform::Repack {
+            stored_size: 7,
+            parts: vec![(6, 4, 1)],
+            strings: Vec::new(),
+            converted: vec![
+                part(0, 0, 2, integer(2, false, 4, 12, true)),
+                part(3, 2, 2, integer(3, true, 0, 12, false)),
+            ],
+            reversed: vec![(2, 2)],
+        };
+        let stored = [0xef, 0xff, 9, 0, 0x1, 0x23, 7];
+        assert_eq!(transform.apply(&stored, 5), Some(vec![0xfe, 0xff, 0x01, 0x23, 7]));
+        assert_eq!(transform.apply(&stored, 4), None, "members past the end");
+    }
+
+    #[test]
+    fn more_bits_than_there_are_is_refused() {
+        assert_eq!(integer(1, false, 4, 5, false).apply(&[1], 1), None);
+        assert_eq!(integer(0, false, 0, 0, false).apply(&[], 1), None, "elements of 0 bytes");
+    }
+
+    fn float(size: u32, exponent: (u8, u8), mantissa_size: u8, bias: u32, big_endian: bool) -> Float {
+        let (exponent_location, exponent_size) = exponent;
+        Float {
+            size,
+            order: if big_endian { ByteOrder::Big } else { ByteOrder::Little },
+            bit_offset: 0,
+            precision: 0,
+            sign_location: exponent_location + exponent_size,
+            exponent_location,
+            exponent_size,
+            mantissa_location: 0,
+            mantissa_size,
+            exponent_bias: bias,
+            normalization: 2,
+        }
+    }
+
+    /// Expected values: h5py 3.16 on bfloat16, which is the upper half of a binary32.
+    #[test]
+    fn bfloat16_is_the_upper_half_of_a_float32() {
+        let stored = float(2, (7, 8), 7, 127, true);
+        let transform =
+            ElementTransform::Float { stored, exponent_size: 8, mantissa_size: 23, big_endian: true };
+        for bits in [0x3f80_u16, 0x8000, 0x0001, 0x807f, 0x7f7f, 0x7f80, 0xff80] {
+            let [high, low] = bits.to_be_bytes();
+            assert_eq!(transform.apply(&[high, low], 4), Some(vec![high, low, 0, 0]), "{bits:#x}");
+        }
+        assert_eq!(transform.apply(&[0x7f, 0x81], 4), Some(vec![0x7f, 0xc0, 0, 0]), "NaN");
+    }
+
+    /// Expected values: h5py 3.16 on HDF5 2's 8-bit float of 4 exponent and 3 mantissa bits, whose smallest is 2^-9.
+    #[test]
+    fn subnormal_numbers_become_normal_ones() {
+        let stored = float(1, (3, 4), 3, 7, false);
+        let transform =
+            ElementTransform::Float { stored, exponent_size: 8, mantissa_size: 23, big_endian: false };
+        let value =
+            |byte: u8| transform.apply(&[byte], 4).map(|le| f32::from_le_bytes(le.try_into().unwrap()));
+        assert_eq!(value(0x01), Some(0.001_953_125));
+        assert_eq!(value(0x87), Some(-0.013_671_875));
+        assert_eq!((value(0x38), value(0x77), value(0x78)), (Some(1.0), Some(240.0), Some(f32::INFINITY)));
+    }
+
+    /// Bytes as NumPy 2.5 stores longdouble on x86; expected values as it casts them to float64.
+    #[test]
+    fn floats_of_80_bits_become_equal_ones_of_64() {
+        let stored = Float { size: 16, normalization: 0, ..float(16, (64, 15), 64, 16383, false) };
+        let transform =
+            ElementTransform::Float { stored, exponent_size: 11, mantissa_size: 52, big_endian: false };
+        let value = |mantissa: u64, high: u16| {
+            let bytes = [mantissa.to_le_bytes(), u64::from(high).to_le_bytes()].concat();
+            transform.apply(&bytes, 8).map(|le| f64::from_le_bytes(le.try_into().unwrap()))
+        };
+        assert_eq!(value(0xa000_0000_0000_0000, 0x4000), Some(2.5));
+        assert_eq!(value(0, 0x8000).map(f64::to_bits), Some((-0.0_f64).to_bits()));
+        assert_eq!(value(1 << 63, 0xffff), Some(f64::NEG_INFINITY));
+        assert!(value(0xc000_0000_0000_0000, 0x7fff).is_some_and(f64::is_nan));
+        assert_eq!(value(1 << 63, 0x3bcd), Some(f64::from_bits(1)), "2^-1074");
+        assert_eq!(value(0xffff_ffff_ffff_f800, 0x43fe), Some(f64::MAX));
+        assert_eq!(value(1 << 63, 0x43ff), None, "2^1024");
+        assert_eq!(value(1 << 63, 0x3bcc), None, "2^-1075");
+        assert_eq!(value(0xaaaa_aaaa_aaaa_aaab, 0x3ffd), None, "a third");
+        assert_eq!(value(1 << 62, 0x3fff), None, "an unnormal number");
+    }
+
+    /// Expected value: h5py 3.16 on 64-bit floats with a stored first bit. It is half of what the x87 takes such bits for.
+    #[test]
+    fn subnormal_numbers_with_a_stored_bit_are_halved() {
+        let stored = Float { normalization: 0, ..float(8, (52, 11), 52, 1023, false) };
+        let transform =
+            ElementTransform::Float { stored, exponent_size: 11, mantissa_size: 52, big_endian: false };
+        let subnormal = 0xf03f_u64.to_le_bytes();
+        assert_eq!(transform.apply(&subnormal, 8), Some(subnormal.to_vec()));
+    }
+
+    /// Bytes by the definition of binary128 in IEEE 754.
+    #[test]
+    fn floats_of_128_bits_become_equal_ones_of_64() {
+        let stored = float(16, (112, 15), 112, 16383, true);
+        let transform =
+            ElementTransform::Float { stored, exponent_size: 11, mantissa_size: 52, big_endian: true };
+        let value = |high: u64, low: u64| {
+            let bytes = [high.to_be_bytes(), low.to_be_bytes()].concat();
+            transform.apply(&bytes, 8).map(|be| f64::from_be_bytes(be.try_into().unwrap()))
+        };
+        assert_eq!(value(0x3fff_4000_0000_0000, 0), Some(1.25));
+        assert_eq!(value(0xc000_0000_0000_0000, 0), Some(-2.0));
+        assert_eq!(value(0x3fff_0000_0000_0000, 1 << 60), Some(1.0 + f64::EPSILON));
+        assert_eq!(value(0x3fff_0000_0000_0000, 1 << 59), None);
+        assert_eq!(value(0, 1), None, "subnormal");
+    }
+
+    #[test]
+    fn what_the_target_cannot_hold_is_refused() {
+        let stored = float(2, (7, 8), 7, 127, false);
+        let half = ElementTransform::Float { stored, exponent_size: 5, mantissa_size: 10, big_endian: false };
+        assert_eq!(half.apply(&[0x80, 0x3f], 2), Some(vec![0x00, 0x3c]));
+        assert_eq!(half.apply(&[0x7f, 0x7f], 2), None, "3.4e38");
+        assert_eq!(half.apply(&[0x80, 0x00], 2), None, "2^-126");
+        assert_eq!(half.apply(&[0x00, 0x34], 2), Some(vec![0x02, 0x00]), "2^-23");
     }
 }

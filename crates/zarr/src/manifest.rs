@@ -233,37 +233,27 @@ pub struct ReferencesBuilder {
 impl ReferencesBuilder {
     /// Adds the chunk at a row-major position.
     pub fn push(&mut self, position: u64, offset: u64, length: u64) {
-        match u32::try_from(length) {
-            Ok(length) => {
-                self.push_position(position);
-                self.push_length(length);
-                self.offsets.push(offset);
-            }
-            Err(_) => self.long.entry(length).or_default().push((position, offset)),
-        }
-    }
-
-    fn push_position(&mut self, position: u64) {
-        let count = self.offsets.len() as u64;
+        let Ok(short) = u32::try_from(length) else {
+            self.long.entry(length).or_default().push((position, offset));
+            return;
+        };
+        let count = self.offsets.len();
         match &mut self.positions {
             Some(positions) => positions.push(position),
-            None if position == count => {}
-            None => self.positions = Some((0..count).chain([position]).collect()),
+            None if position == count as u64 => {}
+            None => self.positions = Some((0..count as u64).chain([position]).collect()),
         }
-    }
-
-    fn push_length(&mut self, length: u32) {
-        let count = self.offsets.len();
         match &mut self.lengths {
-            Some(lengths) => lengths.push(length),
-            None if count == 0 => self.first = length,
-            None if length == self.first => {}
+            Some(lengths) => lengths.push(short),
+            None if count == 0 => self.first = short,
+            None if short == self.first => {}
             None => {
                 let mut lengths = vec![self.first; count];
-                lengths.push(length);
+                lengths.push(short);
                 self.lengths = Some(lengths);
             }
         }
+        self.offsets.push(offset);
     }
 
     /// Returns the columns: one for the chunks below 4 GiB, and one for each greater length.

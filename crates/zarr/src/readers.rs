@@ -554,15 +554,14 @@ fn sums_odd_bytes(array: &Array, chunks: ChunkFacts) -> bool {
     };
     let before = array.codecs.get(..at).unwrap_or_default();
     if before.iter().all(|codec| codec.encoded_length(0) == Some(0)) && array.data_type.size().is_some() {
-        return chunk_bytes(array).is_none_or(|bytes| bytes % 2 == 1);
+        let ChunkGrid::Regular(shape) = &array.chunk_grid else { return true };
+        let size = array.data_type.size();
+        let bytes =
+            size.and_then(|size| shape.iter().try_fold(size, |bytes, n| bytes.checked_mul((*n).max(1))));
+        return bytes.is_none_or(|bytes| bytes % 2 == 1);
     }
     let is_last = at + 1 == array.codecs.len();
     !is_last || chunks.has_odd_length
-}
-
-fn chunk_bytes(array: &Array) -> Option<u64> {
-    let ChunkGrid::Regular(shape) = &array.chunk_grid else { return None };
-    shape.iter().try_fold(array.data_type.size()?, |bytes, n| bytes.checked_mul((*n).max(1)))
 }
 
 // What zarr-python and xarray need beyond their own dependencies before they decode a set of arrays.

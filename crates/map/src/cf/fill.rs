@@ -3,11 +3,12 @@
 use bytes::Bytes;
 use half::f16;
 use serde_json::{Map, Value};
+use virtualize_hdf5::model::Element;
 use virtualize_remedy::Code;
 use virtualize_zarr::cf::fill_value_attribute;
 use virtualize_zarr::{DataType, FillValue, ZarrFormat};
 
-use super::{CfAttribute, CfAttributes, CfValue};
+use super::{CfAttribute, CfAttributes};
 use crate::source_attribute::{float_json, number_json};
 use crate::{Error, FillDecision, FillPolicy, FillSource, Outcome, Result, Severity};
 
@@ -65,17 +66,52 @@ impl FillQuestion<'_> {
             warnings: Vec::new(),
         };
         self.read_sentinel(&mut plan);
-        match self.format {
-            ZarrFormat::V3 => self.write_v3(&mut plan),
-            ZarrFormat::V2 => self.write_v2(&mut plan),
+        if self.format == ZarrFormat::V2 {
+            self.write_v2(&mut plan);
+            return plan;
+        }
+        self.write_missing(&mut plan, self.missing_reads == self.header);
+        if let Some(sentinel) = &plan.decision.sentinel {
+            let data_type = self.sentinel_type();
+            plan.attribute = fill_value_attribute::encode(sentinel, &data_type);
+            if plan.attribute.is_none() {
+                self.drop_sentinel(
+                    &mut plan,
+                    &format!("xarray cannot decode _FillValue for arrays of type {data_type}"),
+                );
+            }
         }
         plan
     }
 
+    /// Reads `_FillValue`, or else an infinite `missing_value`: JSON has no such number, but `_FillValue` masks the same
+    /// elements.
     fn read_sentinel(&self, plan: &mut FillPlan) {
-        let Some(attribute) = self.attributes.get("_FillValue") else { return self.read_infinite(plan) };
+        let Some(attribute) = self.attributes.get("_FillValue") else {
+            let missing = self.attributes.get("missing_value").filter(|_| self.data_type.is_float());
+            let infinite =
+                |element: &&Element| matches!(element, Element::Float(value) if value.is_infinite());
+            let element = missing.and_then(|missing| missing.values.iter().find(infinite));
+            if let Some(element) = element
+                && let Ok(value) = cast(element, self.data_type)
+            {
+                plan.decision.sentinel = Some(value);
+                let (origin, text) = ("attribute missing_value".to_owned(), show(element));
+                plan.decision.sources.push(FillSource { origin, text, outcome: Outcome::Kept });
+            }
+            return;
+        };
         let text = attribute.values.iter().map(show).collect::<Vec<_>>().join(", ");
-        let outcome = match self.cast_sentinel(attribute) {
+        let sentinel = match attribute.values.as_slice() {
+            [] => Err(Error::inexact("an empty attribute", self.data_type)),
+            [element] if self.shown_type() != *self.data_type => wrapped(element, self.data_type),
+            [element] => cast(element, self.data_type),
+            others => {
+                let feature = format!("{} values", others.len());
+                Err(Error::unsupported(feature, "_FillValue has one; missing_value may have several"))
+            }
+        };
+        let outcome = match sentinel {
             Ok(value) => {
                 plan.decision.sentinel = Some(value);
                 Outcome::Kept
@@ -94,33 +130,6 @@ impl FillQuestion<'_> {
         plan.decision.sources.push(FillSource { origin: "attribute _FillValue".to_owned(), text, outcome });
     }
 
-    /// Makes an infinite `missing_value` the sentinel. JSON has no such number, but `_FillValue` masks the same elements.
-    fn read_infinite(&self, plan: &mut FillPlan) {
-        let Some(attribute) = self.attributes.get("missing_value").filter(|_| self.data_type.is_float())
-        else {
-            return;
-        };
-        let infinite = |element: &&CfValue| matches!(element, CfValue::Float(value) if value.is_infinite());
-        let Some(element) = attribute.values.iter().find(infinite) else { return };
-        if let Ok(value) = cast(element, self.data_type) {
-            plan.decision.sentinel = Some(value);
-            let (origin, text) = ("attribute missing_value".to_owned(), show(element));
-            plan.decision.sources.push(FillSource { origin, text, outcome: Outcome::Kept });
-        }
-    }
-
-    fn cast_sentinel(&self, attribute: &CfAttribute) -> Result<FillValue> {
-        match attribute.values.as_slice() {
-            [] => Err(Error::inexact("an empty attribute", self.data_type)),
-            [element] if self.shown_type() != *self.data_type => wrapped(element, self.data_type),
-            [element] => cast(element, self.data_type),
-            others => {
-                let feature = format!("{} values", others.len());
-                Err(Error::unsupported(feature, "_FillValue has one; missing_value may have several"))
-            }
-        }
-    }
-
     /// Returns the type with the sign that NetCDF's attribute `_Unsigned` gives it.
     fn shown_type(&self) -> DataType {
         self.attributes.shown_type(self.data_type)
@@ -129,16 +138,6 @@ impl FillQuestion<'_> {
     /// Returns the type in which `_FillValue` is written: the shown type if that is signed, since xarray converts to it.
     fn sentinel_type(&self) -> DataType {
         Some(self.shown_type()).filter(DataType::is_signed_integer).unwrap_or_else(|| self.data_type.clone())
-    }
-
-    fn write_v3(&self, plan: &mut FillPlan) {
-        self.write_missing(plan, self.missing_reads == self.header);
-        let Some(sentinel) = &plan.decision.sentinel else { return };
-        plan.attribute = fill_value_attribute::encode(sentinel, &self.sentinel_type());
-        if plan.attribute.is_none() {
-            let why = format!("xarray cannot decode _FillValue for arrays of type {}", self.sentinel_type());
-            self.drop_sentinel(plan, &why);
-        }
     }
 
     fn write_v2(&self, plan: &mut FillPlan) {
@@ -245,10 +244,8 @@ pub(super) fn is_plain(data_type: &DataType) -> bool {
 fn plain(data_type: &DataType, sentinel: &FillValue) -> Option<Value> {
     match sentinel {
         FillValue::Text(text) => Some(text.as_str().into()),
-        FillValue::Fixed(bytes) if !data_type.is_complex() => {
-            number_json(data_type, bytes).filter(|value| !value.is_string())
-        }
-        _ => None,
+        _ if data_type.is_complex() => None,
+        number => number_json(data_type, number).filter(|value| !value.is_string()),
     }
 }
 
@@ -257,10 +254,9 @@ fn show_scalar(data_type: &DataType, value: &FillValue) -> String {
     match value {
         FillValue::Text(text) => format!("{text:?}"),
         FillValue::Variable(bytes) => format!("{} bytes", bytes.len()),
-        FillValue::Fixed(bytes) => match number_json(data_type, bytes) {
-            Some(number) => number.to_string(),
-            None => format!("{bytes:?}"),
-        },
+        FillValue::Fixed(bytes) => {
+            number_json(data_type, value).map_or_else(|| format!("{bytes:?}"), |number| number.to_string())
+        }
     }
 }
 
@@ -314,10 +310,8 @@ pub(crate) fn write_sentinels(
 fn remove_infinities(kept: &mut Vec<Value>, data_type: &DataType, fill: &FillPlan) -> Vec<Remark> {
     let decision = &fill.decision;
     let is_written = fill.attribute.is_some() || decision.fill_value == decision.sentinel;
-    let sentinel = decision.sentinel.as_ref().filter(|_| is_written).and_then(|value| match value {
-        FillValue::Fixed(bytes) => number_json(data_type, bytes),
-        _ => None,
-    });
+    let sentinel = decision.sentinel.as_ref().filter(|_| is_written);
+    let sentinel = sentinel.and_then(|value| number_json(data_type, value));
     let alone = kept.len() == 1;
     let (finite, others) = std::mem::take(kept).into_iter().partition(|value| !value.is_string());
     *kept = finite;
@@ -340,10 +334,10 @@ fn remove_infinities(kept: &mut Vec<Value>, data_type: &DataType, fill: &FillPla
     remarks
 }
 
-fn nearest(value: &CfValue) -> Option<f64> {
+fn nearest(value: &Element) -> Option<f64> {
     match value {
-        CfValue::Integer(value) => Some(*value as f64),
-        CfValue::Float(value) => Some(*value),
+        Element::Integer(value) => Some(*value as f64),
+        Element::Float(value) => Some(*value),
         _ => None,
     }
 }
@@ -357,11 +351,11 @@ fn convert(attribute: &CfAttribute, data_type: &DataType) -> (Vec<Value>, Vec<St
         match cast(value, data_type) {
             // xarray would read the two parts as two values.
             Ok(_) if data_type.is_complex() => dropped.push(show(value)),
-            Ok(FillValue::Fixed(bytes)) => match number_json(data_type, &bytes) {
+            Ok(FillValue::Text(text)) => kept.push(text.into()),
+            Ok(number) => match number_json(data_type, &number) {
                 Some(number) => kept.push(number),
                 None => dropped.push(show(value)),
             },
-            Ok(FillValue::Text(text)) => kept.push(text.into()),
             Err(_) if nearest(value).is_some_and(|value| is_rounded_end(value, data_type)) => {
                 kept.extend(nearest(value).map(float_json));
             }
@@ -376,25 +370,32 @@ fn convert(attribute: &CfAttribute, data_type: &DataType) -> (Vec<Value>, Vec<St
 /// # Errors
 /// The conversion would change the value. Such a sentinel masks nothing in xarray either: it compares binary32 data with a
 /// binary64 1e20 as binary64.
-pub(super) fn cast(element: &CfValue, data_type: &DataType) -> Result<FillValue> {
+pub(super) fn cast(element: &Element, data_type: &DataType) -> Result<FillValue> {
     let bytes = match (element, data_type) {
-        (CfValue::Text(text), DataType::String) => return Ok(FillValue::Text(text.clone())),
-        (CfValue::Text(text), DataType::FixedBytes(n)) => fixed(text.as_bytes(), *n),
-        (CfValue::Bytes(bytes), DataType::FixedBytes(n) | DataType::RawBytes(n)) => fixed(bytes, *n),
-        (CfValue::Integer(value), data_type) => integer(*value, data_type),
-        (CfValue::Float(value), data_type) if data_type.is_integer() => {
-            whole(*value).and_then(|value| integer(value, data_type))
+        (Element::Text(text), DataType::String) => return Ok(FillValue::Text(text.clone())),
+        (Element::Text(text), DataType::FixedBytes(n)) => fixed(text.as_bytes(), *n),
+        (Element::Bytes(bytes), DataType::FixedBytes(n) | DataType::RawBytes(n)) => fixed(bytes, *n),
+        (Element::Integer(value), data_type) => {
+            return FillValue::from_i128(data_type, *value)
+                .exact()
+                .ok_or_else(|| inexact(element, data_type));
         }
-        (CfValue::Float(value), data_type) => number(*value, data_type),
-        (CfValue::Complex(real, imaginary), DataType::Complex64 | DataType::Complex128) => {
+        (Element::Float(value), data_type) if data_type.is_integer() => {
+            return FillValue::from_f64(data_type, *value).exact().ok_or_else(|| inexact(element, data_type));
+        }
+        (Element::Float(value), data_type) => number(*value, data_type),
+        (Element::Complex(real, imaginary), DataType::Complex64 | DataType::Complex128) => {
             complex(*real, *imaginary, data_type)
+        }
+        (Element::Compound(members), DataType::Complex64 | DataType::Complex128) => {
+            parts(members).and_then(|(real, imaginary)| complex(real, imaginary, data_type))
         }
         _ => None,
     };
     bytes.map(|bytes| FillValue::Fixed(Bytes::from(bytes))).ok_or_else(|| inexact(element, data_type))
 }
 
-fn inexact(element: &CfValue, data_type: &DataType) -> Error {
+fn inexact(element: &Element, data_type: &DataType) -> Error {
     Error::inexact(&show(element), data_type)
 }
 
@@ -403,12 +404,12 @@ fn inexact(element: &CfValue, data_type: &DataType) -> Error {
 ///
 /// # Errors
 /// NumPy's conversion of the value is undefined.
-pub(super) fn wrapped(element: &CfValue, data_type: &DataType) -> Result<FillValue> {
+pub(super) fn wrapped(element: &Element, data_type: &DataType) -> Result<FillValue> {
     let size = data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
     let value = match element {
-        CfValue::Integer(value) => Some(*value),
+        Element::Integer(value) => Some(*value),
         // NumPy converts floats to small types through signed 32-bit integers.
-        CfValue::Float(value) => whole(value.trunc()).filter(|value| match size {
+        Element::Float(value) => whole(value.trunc()).filter(|value| match size {
             8 => i64::try_from(*value).is_ok(),
             _ => i32::try_from(*value).is_ok(),
         }),
@@ -448,13 +449,6 @@ fn whole(value: f64) -> Option<i128> {
     }
 }
 
-fn integer(value: i128, data_type: &DataType) -> Option<Vec<u8>> {
-    match FillValue::from_i128(data_type, value).exact()? {
-        FillValue::Fixed(bytes) => Some(bytes.to_vec()),
-        FillValue::Text(_) | FillValue::Variable(_) => None,
-    }
-}
-
 fn number(value: f64, data_type: &DataType) -> Option<Vec<u8>> {
     let same = |near: f64| near == value || (near.is_nan() && value.is_nan());
     match data_type {
@@ -481,15 +475,29 @@ fn complex(real: f64, imaginary: f64, data_type: &DataType) -> Option<Vec<u8>> {
     Some([number(real, &part)?, number(imaginary, &part)?].concat())
 }
 
+/// Returns the parts of a complex number that is stored as a compound of two floats.
+fn parts(members: &[(String, Element)]) -> Option<(f64, f64)> {
+    match members {
+        [(_, Element::Float(real)), (_, Element::Float(imaginary))] => Some((*real, *imaginary)),
+        _ => None,
+    }
+}
+
 /// Formats a value of an attribute for messages.
-pub(super) fn show(element: &CfValue) -> String {
+pub(super) fn show(element: &Element) -> String {
     match element {
-        CfValue::Integer(value) => value.to_string(),
-        CfValue::Float(value) => format!("{value:?}"),
-        CfValue::Complex(real, imaginary) => format!("{real}+{imaginary}i"),
-        CfValue::Text(text) => format!("{text:?}"),
-        CfValue::Bytes(bytes) => format!("{} bytes", bytes.len()),
-        CfValue::Other(description) => description.clone(),
+        Element::Integer(value) => value.to_string(),
+        Element::Float(value) => format!("{value:?}"),
+        Element::Complex(real, imaginary) => format!("{real}+{imaginary}i"),
+        Element::Text(text) => format!("{text:?}"),
+        Element::Bytes(bytes) => format!("{} bytes", bytes.len()),
+        Element::Compound(members) => match parts(members) {
+            Some((real, imaginary)) => format!("{real}+{imaginary}i"),
+            None => "a compound".to_owned(),
+        },
+        Element::List(items) => format!("a list of {}", items.len()),
+        Element::Object(_) | Element::Region(..) | Element::Attribute(..) => "a reference".to_owned(),
+        Element::Unknown(name) => format!("a {name}"),
     }
 }
 
@@ -497,7 +505,7 @@ pub(super) fn show(element: &CfValue) -> String {
 mod tests {
     use super::*;
 
-    fn bytes(element: CfValue, data_type: DataType) -> Option<Vec<u8>> {
+    fn bytes(element: Element, data_type: DataType) -> Option<Vec<u8>> {
         match cast(&element, &data_type) {
             Ok(FillValue::Fixed(bytes)) => Some(bytes.to_vec()),
             _ => None,
@@ -506,22 +514,22 @@ mod tests {
 
     #[test]
     fn exact_values_are_cast_and_others_refused() {
-        assert_eq!(bytes(CfValue::Float(-9999.0), DataType::Int16), Some((-9999i16).to_le_bytes().to_vec()));
-        assert_eq!(bytes(CfValue::Integer(-1), DataType::UInt8), None);
-        assert_eq!(bytes(CfValue::Float(1.5), DataType::Int16), None);
-        assert_eq!(bytes(CfValue::Float(f64::NAN), DataType::Int16), None);
-        assert_eq!(bytes(CfValue::Float(1e300), DataType::UInt64), None);
-        assert_eq!(bytes(CfValue::Integer(u64::MAX.into()), DataType::UInt64), Some(vec![255; 8]));
-        assert_eq!(bytes(CfValue::Integer((1 << 24) + 1), DataType::Float32), None);
+        assert_eq!(bytes(Element::Float(-9999.0), DataType::Int16), Some((-9999i16).to_le_bytes().to_vec()));
+        assert_eq!(bytes(Element::Integer(-1), DataType::UInt8), None);
+        assert_eq!(bytes(Element::Float(1.5), DataType::Int16), None);
+        assert_eq!(bytes(Element::Float(f64::NAN), DataType::Int16), None);
+        assert_eq!(bytes(Element::Float(1e300), DataType::UInt64), None);
+        assert_eq!(bytes(Element::Integer(u64::MAX.into()), DataType::UInt64), Some(vec![255; 8]));
+        assert_eq!(bytes(Element::Integer((1 << 24) + 1), DataType::Float32), None);
     }
 
     /// xarray 2026.9 does not mask binary32 data by a binary64 `_FillValue` of 1e20, which no binary32 equals.
     #[test]
     fn floats_that_another_width_cannot_hold_are_refused() {
-        assert_eq!(bytes(CfValue::Float(1e20), DataType::Float32), None);
-        assert!(bytes(CfValue::Float(f64::from(1e20f32)), DataType::Float32).is_some());
-        assert!(bytes(CfValue::Float(f64::NAN), DataType::Float32).is_some());
-        assert!(bytes(CfValue::Float(f64::NEG_INFINITY), DataType::Float16).is_some());
+        assert_eq!(bytes(Element::Float(1e20), DataType::Float32), None);
+        assert!(bytes(Element::Float(f64::from(1e20f32)), DataType::Float32).is_some());
+        assert!(bytes(Element::Float(f64::NAN), DataType::Float32).is_some());
+        assert!(bytes(Element::Float(f64::NEG_INFINITY), DataType::Float16).is_some());
     }
 
     /// `np.array(np.int32(70000), "i2")` and the like, of NumPy 2.5.
@@ -531,11 +539,11 @@ mod tests {
             Ok(FillValue::Fixed(bytes)) => Some(bytes.to_vec()),
             _ => None,
         };
-        assert_eq!(low(CfValue::Integer(255), DataType::Int8), Some(vec![255]));
-        assert_eq!(low(CfValue::Integer(70000), DataType::Int16), Some(4464i16.to_le_bytes().to_vec()));
-        assert_eq!(low(CfValue::Float(65535.0), DataType::Int16), Some(vec![255, 255]));
-        assert_eq!(low(CfValue::Float(-1.5), DataType::UInt16), Some(vec![255, 255]));
-        assert_eq!(low(CfValue::Float(4e9), DataType::Int32), None);
-        assert_eq!(low(CfValue::Float(f64::NAN), DataType::Int32), None);
+        assert_eq!(low(Element::Integer(255), DataType::Int8), Some(vec![255]));
+        assert_eq!(low(Element::Integer(70000), DataType::Int16), Some(4464i16.to_le_bytes().to_vec()));
+        assert_eq!(low(Element::Float(65535.0), DataType::Int16), Some(vec![255, 255]));
+        assert_eq!(low(Element::Float(-1.5), DataType::UInt16), Some(vec![255, 255]));
+        assert_eq!(low(Element::Float(4e9), DataType::Int32), None);
+        assert_eq!(low(Element::Float(f64::NAN), DataType::Int32), None);
     }
 }

@@ -3,11 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
 use serde_json::{Map, Value};
 use virtualize_tiff::model::{Geo, GeoKey};
 use virtualize_zarr::cf::conventions::{Convention, Crs, Grid};
 use virtualize_zarr::node::{self, join};
-use virtualize_zarr::{Array, DataType, Hierarchy, NodePath};
+use virtualize_zarr::{Array, DataType, FillValue, Hierarchy, NodePath};
 
 use crate::tiff::crs::{self, Unit};
 
@@ -40,21 +41,12 @@ pub fn regular_axis(data_type: &DataType, bytes: &[u8]) -> Option<Axis> {
 fn number(data_type: &DataType, bytes: &[u8]) -> Option<f64> {
     /// Largest integers that float64 represents exactly.
     const EXACT: i128 = 1 << 53;
-    #[expect(clippy::cast_precision_loss, reason = "checked")]
-    let exact = |integer: i128| (-EXACT..=EXACT).contains(&integer).then_some(integer as f64);
-    match data_type {
-        DataType::Float32 => Some(f32::from_le_bytes(bytes.try_into().ok()?).into()),
-        DataType::Float64 => Some(f64::from_le_bytes(bytes.try_into().ok()?)),
-        DataType::Int8 => Some(i8::from_le_bytes(bytes.try_into().ok()?).into()),
-        DataType::Int16 => Some(i16::from_le_bytes(bytes.try_into().ok()?).into()),
-        DataType::Int32 => Some(i32::from_le_bytes(bytes.try_into().ok()?).into()),
-        DataType::Int64 => exact(i64::from_le_bytes(bytes.try_into().ok()?).into()),
-        DataType::UInt8 => Some(u8::from_le_bytes(bytes.try_into().ok()?).into()),
-        DataType::UInt16 => Some(u16::from_le_bytes(bytes.try_into().ok()?).into()),
-        DataType::UInt32 => Some(u32::from_le_bytes(bytes.try_into().ok()?).into()),
-        DataType::UInt64 => exact(u64::from_le_bytes(bytes.try_into().ok()?).into()),
-        _ => None,
+    let value = FillValue::Fixed(Bytes::copy_from_slice(bytes));
+    if data_type.is_integer() {
+        #[expect(clippy::cast_precision_loss, reason = "checked")]
+        return value.to_i128(data_type).filter(|n| (-EXACT..=EXACT).contains(n)).map(|n| n as f64);
     }
+    value.to_f64(data_type).filter(|_| *data_type != DataType::Float16)
 }
 
 /// Returns the coordinate variables whose values [`describe_grids`] needs. `is_wanted` selects groups.

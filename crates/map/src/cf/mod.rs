@@ -5,10 +5,11 @@
 
 mod fill;
 mod grids;
-mod packing;
+pub(crate) mod packing;
 #[cfg(test)]
 mod tests;
 
+use virtualize_hdf5::model::Element;
 use virtualize_zarr::DataType;
 
 pub use crate::cf::fill::netcdf_default_fill;
@@ -31,24 +32,7 @@ pub(crate) struct CfAttribute {
     /// Type of the values; `None` if it is neither a number nor text of fixed length.
     pub(crate) data_type: Option<DataType>,
     /// Values, in row-major order.
-    pub(crate) values: Vec<CfValue>,
-}
-
-/// A value of an attribute.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) enum CfValue {
-    /// An integer.
-    Integer(i128),
-    /// The exact value of a float of at most 64 bits.
-    Float(f64),
-    /// Real and imaginary part.
-    Complex(f64, f64),
-    /// Text.
-    Text(String),
-    /// Bytes that are no text.
-    Bytes(Vec<u8>),
-    /// A value that no array has, with its description.
-    Other(String),
+    pub(crate) values: Vec<Element>,
 }
 
 impl CfAttributes {
@@ -65,7 +49,7 @@ impl CfAttributes {
     /// Returns the text of an attribute.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         match self.get(name)?.values.as_slice() {
-            [CfValue::Text(text)] => Some(text),
+            [Element::Text(text)] => Some(text),
             _ => None,
         }
     }

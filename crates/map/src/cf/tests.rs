@@ -1,21 +1,22 @@
 //! The rules on attributes of one array. Expected values are what xarray 2026.9 and NumPy 2.5 show, unless said otherwise.
 
-use CfValue::{Bytes as Raw, Complex, Float, Integer, Text};
+use Element::{Bytes as Raw, Complex, Float, Integer, Text};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
+use virtualize_hdf5::model::Element;
 use virtualize_zarr::{
     Arithmetic, Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, ZarrFormat,
 };
 
 use super::fill::{cast, is_rounded_end, wrapped};
 use super::{
-    CfAttribute, CfAttributes, CfValue, FillPlan, FillQuestion, check_factors, netcdf_default_fill,
-    widened_packing, write_sentinels,
+    CfAttribute, CfAttributes, FillPlan, FillQuestion, check_factors, netcdf_default_fill, widened_packing,
+    write_sentinels,
 };
-use crate::unpack::UnpackRefusal;
+use crate::cf::packing::UnpackRefusal;
 use crate::{ArrayReport, FillPolicy};
 
-fn attribute(name: &str, data_type: DataType, values: &[CfValue]) -> CfAttribute {
+fn attribute(name: &str, data_type: DataType, values: &[Element]) -> CfAttribute {
     CfAttribute { name: name.to_owned(), data_type: Some(data_type), values: values.to_vec() }
 }
 
@@ -126,7 +127,7 @@ fn missing(data_type: &DataType, source: Vec<CfAttribute>) -> (Option<Value>, Ve
 
 #[test]
 fn missing_values_are_plain_numbers_of_the_type() {
-    let of = |data_type: DataType, values: &[CfValue]| {
+    let of = |data_type: DataType, values: &[Element]| {
         missing(&data_type, vec![attribute("missing_value", DataType::Float64, values)])
     };
     let past = 9_223_372_036_854_775_808.0;
@@ -156,7 +157,7 @@ fn missing_values_are_plain_numbers_of_the_type() {
 /// One `_FillValue` masks by itself; xarray takes none of several, so they go on as `missing_value`.
 #[test]
 fn only_several_fill_values_go_on_as_missing_value() {
-    let fill = |values: &[CfValue]| vec![attribute("_FillValue", DataType::Int16, values)];
+    let fill = |values: &[Element]| vec![attribute("_FillValue", DataType::Int16, values)];
     assert_eq!(missing(&DataType::Int16, fill(&[Integer(7)])).0, None);
     assert_eq!(missing(&DataType::Int16, fill(&[Integer(7), Integer(8)])).0, Some(json!([7, 8])));
 }
@@ -187,7 +188,7 @@ fn text_of_one_byte_masks_in_v2() {
 
 #[test]
 fn sentinels_of_v2_are_text_or_numbers_of_plain_types() {
-    let of = |data_type: DataType, value: CfValue| {
+    let of = |data_type: DataType, value: Element| {
         let source = attributes(vec![attribute("_FillValue", data_type.clone(), &[value])]);
         let plan = decide(ZarrFormat::V2, &data_type, &source);
         (plan.decision.fill_value, plan.attribute, plan.warnings.len())
@@ -277,7 +278,7 @@ fn unpacked(stored: DataType, source: Vec<CfAttribute>, is_time: bool) -> Result
     Ok(array)
 }
 
-fn one(name: &str, data_type: DataType, value: CfValue) -> CfAttribute {
+fn one(name: &str, data_type: DataType, value: Element) -> CfAttribute {
     attribute(name, data_type, &[value])
 }
 
@@ -323,8 +324,8 @@ fn times_are_unpacked_only_exactly() {
 /// xarray masks by all of them; the codec maps one number to NaN.
 #[test]
 fn numbers_that_mean_no_data_are_counted_once() {
-    let fill = |value: CfValue| one("_FillValue", DataType::Float64, value);
-    let missing = |value: CfValue| one("missing_value", DataType::Float64, value);
+    let fill = |value: Element| one("_FillValue", DataType::Float64, value);
+    let missing = |value: Element| one("missing_value", DataType::Float64, value);
     for (stored, source, expected) in [
         (DataType::Int16, vec![fill(Integer(7)), missing(Integer(7))], Ok(())),
         (

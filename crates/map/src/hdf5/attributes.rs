@@ -9,17 +9,17 @@ use virtualize_hdf5::model::{
     Selection,
 };
 use virtualize_remedy::Code;
-use virtualize_zarr::{DataType, Endian, ZarrFormat};
+use virtualize_zarr::{DataType, ZarrFormat};
 
 use super::Mapper;
 use super::datatype::{element_type, is_boolean, numpy_time};
 use super::dimensions::Dimensions;
 use super::objects::{Lookup, ObjectNames, reference_part, reference_path};
-use crate::cf::{CfAttribute, CfAttributes, CfValue, FillPlan, write_sentinels};
+use crate::cf::packing::is_time_unit;
+use crate::cf::{CfAttribute, CfAttributes, FillPlan, write_sentinels};
 use crate::source_attribute::{
-    NumpyField, NumpyType, SourceAttribute, SourceValue, float_json, integer_json,
+    NumpyField, NumpyType, SourceAttribute, SourceValue, float_json, integer_json, numpy_name,
 };
-use crate::unpack::is_time_unit;
 use crate::{Error, Result};
 
 /// Bookkeeping of NetCDF-4 and dimension scales, which h5netcdf and netCDF4 hide (`h5netcdf.attrs._HIDDEN_ATTRS`).
@@ -127,7 +127,20 @@ fn element_json(element: &Element, datatype: &Datatype, names: Shown<'_>) -> Res
         Element::Bytes(bytes) => {
             return Err(Error::not_json(&format!("{} bytes that are no text", bytes.len())));
         }
-        Element::Compound(members) => compound_json(members, datatype, names)?,
+        Element::Compound(members) => {
+            let types: &[_] = match datatype {
+                Datatype::Compound { members, .. } => members,
+                _ => &[],
+            };
+            let mut object = Map::new();
+            // Members are in the order of their types.
+            for (at, (name, element)) in members.iter().enumerate() {
+                let member = types.get(at).map_or(datatype, |member| &member.datatype);
+                names.shared.take("attributes", name.len() as u64)?;
+                object.insert(name.clone(), element_json(element, member, names)?);
+            }
+            Value::Object(object)
+        }
         Element::List(items) => {
             let item_type = item_type(datatype);
             let items = items.iter().map(|item| element_json(item, item_type, names));
@@ -146,21 +159,6 @@ fn element_json(element: &Element, datatype: &Datatype, names: Shown<'_>) -> Res
         }
         Element::Unknown(name) => return Err(Error::not_json(&format!("a {name}"))),
     })
-}
-
-fn compound_json(members: &[(String, Element)], datatype: &Datatype, names: Shown<'_>) -> Result<Value> {
-    let types: &[_] = match datatype {
-        Datatype::Compound { members, .. } => members,
-        _ => &[],
-    };
-    let mut object = Map::new();
-    // Members are in the order of their types.
-    for (at, (name, element)) in members.iter().enumerate() {
-        let member = types.get(at).map_or(datatype, |member| &member.datatype);
-        names.shared.take("attributes", name.len() as u64)?;
-        object.insert(name.clone(), element_json(element, member, names)?);
-    }
-    Ok(Value::Object(object))
 }
 
 fn item_type(datatype: &Datatype) -> &Datatype {
@@ -183,7 +181,6 @@ pub(super) fn flags(datatype: &Datatype) -> Option<[(&'static str, Value); 2]> {
         if name.is_empty() || name.contains(char::is_whitespace) {
             return None;
         }
-        use virtualize_hdf5::model::ByteOrder;
         let push = |value: u128, byte: &u8| (value << 8) | u128::from(*byte);
         let raw = match integer.order {
             _ if bytes.is_empty() || bytes.len() > 8 => return None,
@@ -431,16 +428,8 @@ fn integer_type(integer: &Integer) -> Option<String> {
 /// Returns the type of a real or complex floating-point number that is stored in a format of IEEE 754.
 fn number_type(datatype: &Datatype) -> Option<String> {
     let element = element_type(datatype, ZarrFormat::V3).ok()?;
-    let (kind, size) = match element.data_type {
-        DataType::Float16 => ('f', 2),
-        DataType::Float32 => ('f', 4),
-        DataType::Float64 => ('f', 8),
-        DataType::Complex64 => ('c', 8),
-        DataType::Complex128 => ('c', 16),
-        _ => return None,
-    };
-    let order = if element.endian == Endian::Big { '>' } else { '<' };
-    element.is_stored_as_it_is().then(|| format!("{order}{kind}{size}"))
+    let is_float = element.data_type.is_float() || element.data_type.is_complex();
+    (is_float && element.is_stored_as_it_is()).then(|| numpy_name(&element.data_type, element.endian))
 }
 
 fn field(member: &Member) -> Option<NumpyField> {
@@ -533,7 +522,7 @@ pub(super) fn cf_attributes(dataset: &Dataset) -> CfAttributes {
         .map(|attribute| CfAttribute {
             name: attribute.name.clone(),
             data_type: data_type(&attribute.datatype),
-            values: attribute.elements.iter().map(cf_value).collect(),
+            values: attribute.elements.clone(),
         })
         .collect()
 }
@@ -545,26 +534,6 @@ fn data_type(datatype: &Datatype) -> Option<DataType> {
             element_type(datatype, ZarrFormat::V3).ok().map(|element| element.data_type)
         }
         _ => None,
-    }
-}
-
-fn cf_value(element: &Element) -> CfValue {
-    let other = |description: &str| CfValue::Other(description.to_owned());
-    match element {
-        Element::Integer(value) => CfValue::Integer(*value),
-        Element::Float(value) => CfValue::Float(*value),
-        Element::Complex(real, imaginary) => CfValue::Complex(*real, *imaginary),
-        Element::Text(text) => CfValue::Text(text.clone()),
-        Element::Bytes(bytes) => CfValue::Bytes(bytes.clone()),
-        Element::Compound(members) => match members.as_slice() {
-            [(_, Element::Float(real)), (_, Element::Float(imaginary))] => {
-                CfValue::Complex(*real, *imaginary)
-            }
-            _ => other("a compound"),
-        },
-        Element::List(items) => CfValue::Other(format!("a list of {}", items.len())),
-        Element::Object(_) | Element::Region(..) | Element::Attribute(..) => other("a reference"),
-        Element::Unknown(name) => CfValue::Other(format!("a {name}")),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Planning of chunks: the file and range that store each chunk of an array, and the chunks that have to be created.
 //!
-//! [`ChunkPlanner`] holds what a plan depends on. This file plans chunked storage; other layouts are in [`super::contiguous`],
-//! [`super::records`] and [`super::virtual_dataset`].
+//! [`ChunkPlanner`] holds what a plan depends on. This file plans chunked storage; other layouts are in [`super::contiguous`]
+//! and [`super::virtual_dataset`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,9 +11,10 @@ use virtualize_bytes::ByteRange;
 use virtualize_hdf5::model::{ChunkSizes, ChunkTable, Chunked, Dataset, Dataspace, Datatype, Filter, Layout};
 use virtualize_zarr::{
     ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, Implementation, Lengths, References,
-    SourceId, StoredInteger, chunk_indices, in_byte_order,
+    SourceId, chunk_indices, in_byte_order,
 };
 
+use super::SourceTable;
 use super::datatype::ElementType;
 use super::filters::{BLOSC2, LZO, Pipeline, ZFP, clients_decode};
 use super::heap::holds_pointers;
@@ -151,29 +152,10 @@ impl ChunkPlanner<'_> {
         }
     }
 
-    /// Returns the content of a chunk that is decoded from one range of the file.
-    pub(super) fn content(&self, chunk_shape: &[u64], range: ByteRange, codecs: Vec<Codec>) -> ChunkContent {
-        self.content_of(chunk_shape, PieceBytes::At(range), codecs)
-    }
-
     /// Returns the content of a chunk that is decoded from one run of encoded bytes.
-    pub(super) fn content_of(
-        &self,
-        chunk_shape: &[u64],
-        bytes: PieceBytes,
-        codecs: Vec<Codec>,
-    ) -> ChunkContent {
-        let origin = vec![0; chunk_shape.len()];
-        let piece = Piece {
-            source: SourceId(0),
-            bytes,
-            codecs,
-            shape: chunk_shape.to_vec(),
-            from: origin.clone(),
-            to: origin,
-            extent: chunk_shape.to_vec(),
-            transform: self.element.transform.clone(),
-        };
+    pub(super) fn content(&self, chunk_shape: &[u64], bytes: PieceBytes, codecs: Vec<Codec>) -> ChunkContent {
+        let transform = self.element.transform.clone();
+        let piece = Piece::whole(SourceId(0), bytes, codecs, chunk_shape.to_vec(), transform);
         self.made_of_pieces(chunk_shape, vec![piece])
     }
 
@@ -231,7 +213,7 @@ impl ChunkPlanner<'_> {
         // has no such codec, so the codecs are checked, not the filters.
         let planes = chunk_shape.iter().rev().skip(2).any(|n| *n > 1);
         if planes && codecs.iter().any(|codec| matches!(codec, Codec::JpegLs { .. })) {
-            return Err(Error::undecodable(
+            return Err(Error::unsupported(
                 "FCIDECOMP (32018)",
                 "chunks of several components decode with their axes in another order",
             ));
@@ -239,7 +221,7 @@ impl ChunkPlanner<'_> {
         // Only with more client data do frames have the n-dimensional layer that imagecodecs needs.
         let is_flat = |filter: &Filter| filter.id == BLOSC2 && filter.parameters.len() <= 7;
         if codecs.contains(&Codec::Blosc2) && self.dataset.filters.iter().any(is_flat) {
-            return Err(Error::undecodable(
+            return Err(Error::unsupported(
                 "Blosc2 (32026)",
                 "readers decode frames of two axes and more only",
             ));
@@ -248,7 +230,7 @@ impl ChunkPlanner<'_> {
             && has_order(&self.element.data_type)
             && codecs.iter().any(Codec::is_array_to_bytes)
         {
-            return Err(Error::undecodable(
+            return Err(Error::unsupported(
                 "image codec",
                 "big-endian numbers decode to the reader's byte order",
             ));
@@ -266,6 +248,19 @@ impl ChunkPlanner<'_> {
 }
 
 impl ChunkPlan {
+    /// Renumbers the sources of all chunks: from 0, the file `own` of the dataset, and the external files of the plan, to the
+    /// numbers of a table.
+    pub(super) fn renumber(&mut self, own: &str, table: &mut SourceTable) -> Result<()> {
+        let urls = std::iter::once(own).chain(self.external_files.iter().map(String::as_str));
+        let ids = urls.map(|url| table.id(url)).collect::<Result<Vec<_>>>()?;
+        let of_chunks = self.chunks.references.iter_mut().map(|column| &mut column.source);
+        let of_pieces = self.inline.iter_mut().flat_map(|(_, content)| content.sources_mut());
+        for source in of_chunks.chain(of_pieces) {
+            *source = *ids.get(source.index()).ok_or_else(|| Error::overflow("the list of source files"))?;
+        }
+        Ok(())
+    }
+
     /// Returns the number of chunks that are neither stored nor made.
     pub(super) fn missing_count(&self, shape: &[u64]) -> u64 {
         let is_extra = |at: &u64| self.chunks.get(*at).is_none();
@@ -347,9 +342,6 @@ impl ChunkPlanner<'_> {
     }
 }
 
-/// Chunks that are made in the codecs of the array, by position.
-type Mismatched = Vec<(u64, ChunkContent)>;
-
 /// The chunks of a dataset.
 pub(super) struct Chunks<'a> {
     pub(super) chunked: &'a Chunked,
@@ -415,24 +407,25 @@ impl ChunkPlanner<'_> {
         let mismatched = self.mismatched_chunks(&chunks, mask, &codecs);
         let optional = if mismatched.is_empty() { None } else { chunks.optional_codecs() };
         let (codecs, mismatched) = match optional {
-            Some(optional) if optional.exceptions.len() <= mismatched.len() => {
+            Some((optional, exceptions)) if exceptions.len() <= mismatched.len() => {
                 let content = |(position, range, mask): (u64, _, _)| {
-                    (position, self.content(&chunks.shape, range, chunks.pipeline.applied(mask)))
+                    (
+                        position,
+                        self.content(&chunks.shape, PieceBytes::At(range), chunks.pipeline.applied(mask)),
+                    )
                 };
-                (optional.codecs, optional.exceptions.into_iter().map(content).collect())
+                (optional, exceptions.into_iter().map(content).collect())
             }
             _ => (codecs, mismatched),
         };
         if mismatched.is_empty() {
             if codecs.is_empty() {
                 let bytes = chunks.bytes;
-
-                match entries(table).find(|(_, range)| range.length != bytes) {
-                    Some((position, range)) => Err(malformed(format!(
-                        "chunk {position} ({range}) is unfiltered, but not of {bytes} bytes"
-                    ))),
-                    None => Ok(()),
-                }?;
+                if let Some((position, range)) = entries(table).find(|(_, range)| range.length != bytes) {
+                    let problem =
+                        format!("chunk {position} ({range}) is unfiltered, but not of {bytes} bytes");
+                    return Err(malformed(problem));
+                }
             }
         } else {
             let why = format!("{} chunks went through other filters than the rest", mismatched.len());
@@ -453,8 +446,7 @@ impl ChunkPlanner<'_> {
         let bytes = self.stored_bytes(&shape).ok_or_else(|| Error::overflow("a chunk"))?;
         let grid = ChunkGrid::Regular(shape.clone()).counts(self.shape);
         let filters = &self.dataset.filters;
-        let pipeline =
-            if self.options.own_codecs { Pipeline::own(filters, bytes)? } else { Pipeline::new(filters)? };
+        let pipeline = Pipeline::new(filters, self.options.own_codecs.then_some(bytes))?;
         if self.options.own_codecs {
             self.check_zfp(filters, &shape)?;
         }
@@ -476,15 +468,8 @@ impl ChunkPlanner<'_> {
 
     /// Returns the codec of integers with unused bits, if codecs may have our own names.
     fn own_integers(&self) -> Option<Codec> {
-        let ElementTransform::Integer {
-            stored_size, stored_big_endian, bit_offset, precision, signed, ..
-        } = self.element.transform
-        else {
-            return None;
-        };
+        let ElementTransform::Integer { stored, .. } = self.element.transform else { return None };
         let is_own = self.options.own_codecs && self.element.data_type.is_integer();
-        let endian = if stored_big_endian { Endian::Big } else { Endian::Little };
-        let stored = StoredInteger { size: stored_size, endian, offset: bit_offset, precision, signed };
         let size = u32::try_from(self.element.data_type.size()?).ok().filter(|_| is_own)?;
         Codec::Integers { size, endian: self.element.endian, stored }.own()
     }
@@ -494,8 +479,8 @@ impl ChunkPlanner<'_> {
         let table = &chunks.chunked.chunks;
         self.check_limit(table.addresses.len() as u64, &chunks.shape, &why)?;
         for (position, range) in entries(table) {
-            let codecs = chunks.pipeline.applied(chunks.mask(position, table));
-            let content = chunks.inside(position, self.content(&chunks.shape, range, codecs));
+            let codecs = chunks.pipeline.applied(chunks.mask(position));
+            let content = chunks.inside(position, self.content(&chunks.shape, PieceBytes::At(range), codecs));
             plan.inline.push((position, content));
         }
         plan.inline_reason = Some(why);
@@ -503,7 +488,12 @@ impl ChunkPlanner<'_> {
     }
 
     /// Returns the chunks that the codecs of the array do not decode as they are stored, with their content.
-    fn mismatched_chunks(&self, chunks: &Chunks<'_>, mask: u32, codecs: &[Codec]) -> Mismatched {
+    fn mismatched_chunks(
+        &self,
+        chunks: &Chunks<'_>,
+        mask: u32,
+        codecs: &[Codec],
+    ) -> Vec<(u64, ChunkContent)> {
         let table = &chunks.chunked.chunks;
         let bounded = codecs.iter().any(|codec| matches!(codec, Codec::Lzf));
         let same_filters = table.filter_masks.is_empty() || table.filter_masks.values().all(|m| *m == mask);
@@ -513,11 +503,11 @@ impl ChunkPlanner<'_> {
         let mut by_mask: BTreeMap<u32, Vec<Codec>> = BTreeMap::new();
         let mut mismatched = Vec::new();
         for (position, range) in entries(table) {
-            let mask = chunks.mask(position, table);
+            let mask = chunks.mask(position);
             let applied = by_mask.entry(mask).or_insert_with(|| chunks.pipeline.applied(mask));
             let is_decodable = codecs.iter().all(|codec| codec.client_decodes(range.length, chunks.bytes));
             if applied != codecs || !is_decodable {
-                let content = self.content(&chunks.shape, range, applied.clone());
+                let content = self.content(&chunks.shape, PieceBytes::At(range), applied.clone());
                 mismatched.push((position, chunks.inside(position, content)));
             }
         }
@@ -528,7 +518,7 @@ impl ChunkPlanner<'_> {
 impl Chunks<'_> {
     /// Returns the filter mask of a chunk: bit *n* is set if filter *n* was skipped. Partial edge chunks may skip all
     /// filters, by a flag of the layout.
-    pub(super) fn mask(&self, position: u64, table: &ChunkTable) -> u32 {
+    fn mask(&self, position: u64) -> u32 {
         if self.chunked.unfiltered_edges
             && let Some(indices) = chunk_indices(position, &self.grid)
         {
@@ -541,7 +531,7 @@ impl Chunks<'_> {
                 return u32::MAX;
             }
         }
-        table.filter_masks.get(&position).copied().unwrap_or(0)
+        self.chunked.chunks.filter_masks.get(&position).copied().unwrap_or(0)
     }
 
     /// Restricts a chunk to its elements inside the array: some writers end chunks with the last of them.
@@ -577,15 +567,12 @@ pub(super) fn entries(table: &ChunkTable) -> impl Iterator<Item = (u64, ByteRang
     table.addresses.iter().enumerate().filter_map(|(n, address)| {
         let position =
             table.positions.as_ref().map_or(Some(n as u64), |positions| positions.get(n).copied())?;
-        Some((position, ByteRange::new(*address, size_of(table, n)?)))
+        let size = match &table.sizes {
+            ChunkSizes::Uniform(size) => *size,
+            ChunkSizes::Each(sizes) => u64::from(*sizes.get(n)?),
+        };
+        Some((position, ByteRange::new(*address, size)))
     })
-}
-
-fn size_of(table: &ChunkTable, n: usize) -> Option<u64> {
-    match &table.sizes {
-        ChunkSizes::Uniform(size) => Some(*size),
-        ChunkSizes::Each(sizes) => sizes.get(n).map(|size| u64::from(*size)),
-    }
 }
 
 /// Returns the end of the chunk that is stored last, in bytes from the start of the file; 0 without chunks.
@@ -623,29 +610,26 @@ pub(super) fn check_table(table: &ChunkTable, grid: &[u64]) -> Result<()> {
     }
 }
 
-/// Codecs for all chunks of an array, and those that they do not decode as they are stored.
-pub(super) struct OptionalCodecs {
-    pub(super) codecs: Vec<Codec>,
-    /// Positions, ranges and filter masks of chunks whose length or filters contradict the codecs.
-    pub(super) exceptions: Vec<(u64, ByteRange, u32)>,
-}
+/// A chunk: position, stored range and filter mask.
+type MaskedChunk = (u64, ByteRange, u32);
 
 impl Chunks<'_> {
-    /// Returns codecs that tell chunks apart by their length; `None` where filters that some chunks skipped are not next to
-    /// each other, or where a length depends on content.
-    pub(super) fn optional_codecs(&self) -> Option<OptionalCodecs> {
+    /// Returns codecs that tell chunks apart by their length, and position, range and filter mask of each chunk whose length or
+    /// filters contradict them; `None` where filters that some chunks skipped are not next to each other, or where a length
+    /// depends on content.
+    fn optional_codecs(&self) -> Option<(Vec<Codec>, Vec<MaskedChunk>)> {
         let table = &self.chunked.chunks;
         let relevant = self.pipeline.relevant();
-        let masks = || entries(table).map(|(position, _)| self.mask(position, table) & relevant);
+        let masks = || entries(table).map(|(position, _)| self.mask(position) & relevant);
         let (base, most) = masks().fold((relevant, 0), |(base, most), mask| (base & mask, most | mask));
         let (codecs, skipped_length) = self.pipeline.optional(base, most & !base)?;
-        let chunks = entries(table).map(|(position, range)| (position, range, self.mask(position, table)));
+        let chunks = entries(table).map(|(position, range)| (position, range, self.mask(position)));
         let exceptions = chunks.filter(|(_, range, mask)| {
             let mask = mask & relevant;
             let is_expected = if mask == most { mask } else { base };
             mask != is_expected || (mask == most) != (range.length == skipped_length)
         });
-        Some(OptionalCodecs { codecs, exceptions: exceptions.collect() })
+        Some((codecs, exceptions.collect()))
     }
 }
 

@@ -1,19 +1,24 @@
-//! Contiguous, compact and external storage, and the splitting of contiguous data along the slowest axis.
+//! Contiguous, compact and external storage, records of NetCDF classic, and data that the file ends before.
+//!
+//! Records of several variables alternate, so each record of a variable is a chunk. If the records are many and small, the
+//! references would be larger than the data, and a reader would need a request for a few bytes: such variables are inlined.
+//! The records of a single variable are contiguous. They are chunks too if they are large, so that files with any numbers of
+//! records can be joined; small ones form one chunk.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
-use virtualize_hdf5::model::ExternalSegment;
+use virtualize_hdf5::model::{ExternalSegment, File, Layout, Object};
+use virtualize_remedy::{Code, Remedy};
 use virtualize_zarr::{ChunkManifest, DataType, Lengths, References, SourceId, greatest_common_divisor};
 
-use super::SourceTable;
 use super::chunks::{ChunkPlan, ChunkPlanner};
 use super::heap::holds_pointers;
-use crate::mapped::resolve_relative;
-use crate::split::{Contiguous, SHORTER, Split};
-use crate::{Error, PieceBytes, Result};
+use super::{Mapper, SourceTable};
+use crate::mapped::{chunk_bytes, resolve_relative};
+use crate::{ChunkContent, Diagnostic, ElementTransform, Error, Piece, PieceBytes, Result};
 
 impl ChunkPlanner<'_> {
     /// Plans a compact layout: its bytes are in the object header, and become an inlined chunk.
@@ -33,7 +38,7 @@ impl ChunkPlanner<'_> {
         if self.element.data_type == DataType::String || holds_pointers(&self.dataset.datatype) {
             plan.inline_reason = self.must_be_made().map(str::to_owned);
             let here = PieceBytes::Here(bytes.slice_ref(stored));
-            plan.inline.push((0, self.content_of(&plan.chunk_shape, here, Vec::new())));
+            plan.inline.push((0, self.content(&plan.chunk_shape, here, Vec::new())));
             return Ok(plan);
         }
         let size = self.element.data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
@@ -71,7 +76,7 @@ impl ChunkPlanner<'_> {
         self.check_end(range.end())?;
         if let Some(why) = self.must_be_made() {
             self.check_limit(1, &plan.chunk_shape, why)?;
-            plan.inline.push((0, self.content(&plan.chunk_shape, range, Vec::new())));
+            plan.inline.push((0, self.content(&plan.chunk_shape, PieceBytes::At(range), Vec::new())));
             plan.inline_reason = Some(why.to_owned());
             return Ok(plan);
         }
@@ -87,28 +92,57 @@ impl ChunkPlanner<'_> {
         Ok(plan)
     }
 
-    /// Plans chunks of at most `most` bytes in a range that stores the whole array. Returns `None` if there is nothing to
-    /// split.
+    /// Splits a range that stores the whole array along the slowest axis, into chunks of at most `most` bytes, but at least one
+    /// slice. All chunks of a regular grid have the same number of bytes, so the last one is whole, or inlined and padded
+    /// beyond the end of the array. Returns `None` if there is nothing to split.
     fn split(&self, range: ByteRange, most: u64) -> Option<ChunkPlan> {
-        let contiguous = Contiguous {
-            range,
-            shape: self.shape,
-            element: self.element.stored_size,
-            transform: &self.element.transform,
-            background: self.background_bytes(),
-        };
-        let Split { chunk_shape, references, last } = contiguous.split(most, self.options.inline_limit)?;
-        let inline_reason = last.is_some().then(|| SHORTER.to_owned());
-        let inline = last.into_iter().collect();
-        let chunks = ChunkManifest::of(references);
-        Some(ChunkPlan { chunk_shape, chunks, inline, inline_reason, ..self.one_missing_chunk() })
+        let axis = self.shape.iter().position(|n| *n > 1)?;
+        let size = *self.shape.get(axis)?;
+        let slice = self.stored_bytes(self.shape.get(axis + 1..)?)?;
+        let height = height(size, most.checked_div(slice)?, self.options.inline_limit.checked_div(slice)?)?;
+        let mut plan = self.one_missing_chunk();
+        *plan.chunk_shape.get_mut(axis)? = height;
+        let (count, rest, length) = (size / height, size % height, height.checked_mul(slice)?);
+        let starts = (0..count).map(|chunk| range.start.saturating_add(chunk * length));
+        plan.chunks = ChunkManifest::of(References {
+            source: SourceId(0),
+            positions: None,
+            offsets: starts.collect::<Vec<_>>().into(),
+            lengths: Lengths::Uniform(length),
+        });
+        if rest > 0 {
+            let mut shape = plan.chunk_shape.clone();
+            *shape.get_mut(axis)? = rest;
+            let length = rest.saturating_mul(slice);
+            let bytes = PieceBytes::At(ByteRange::new(range.end().saturating_sub(length), length));
+            let piece = Piece::whole(SourceId(0), bytes, Vec::new(), shape, self.element.transform.clone());
+            plan.inline.push((count, self.made_of_pieces(&plan.chunk_shape, vec![piece])));
+            plan.inline_reason = Some("the last part of contiguous data is shorter than a chunk".to_owned());
+        }
+        Some(plan)
     }
+}
+
+/// Returns the slices of a chunk, of which at most `most` are wanted: the largest divisor of `size` if it is at least half of
+/// `most`; else `most`, if a chunk of it may be inlined (at most `inline` slices); else the largest divisor. `None` if the
+/// axis is not split.
+fn height(size: u64, most: u64, inline: u64) -> Option<u64> {
+    let most = most.max(1);
+    if most >= size || size.div_ceil(most) > CHUNKS {
+        return None;
+    }
+    let mut counts = size.div_ceil(most)..=CHUNKS.min(size);
+    let divisor = counts.find(|chunks| size.is_multiple_of(*chunks)).map(|chunks| size / chunks);
+    if divisor.is_none_or(|height| height < most.div_ceil(2)) && most <= inline {
+        return Some(most);
+    }
+    divisor
 }
 
 /// The layout in error messages.
 const EXTERNAL: &str = "external raw data";
 
-/// Most chunks that segments are split into.
+/// Maximum number of chunks into which contiguous data or external segments are split.
 const CHUNKS: u64 = 1_000_000;
 
 impl ChunkPlanner<'_> {
@@ -198,6 +232,221 @@ fn joined(chunks: ChunkManifest) -> ChunkManifest {
     joined
 }
 
+/// Bytes from which the records of a single record variable are chunks.
+const LARGE_RECORD: u64 = 64 << 10;
+
+/// Maximum bytes of a small record of one variable.
+const SMALL_RECORD: u64 = 256;
+
+/// Minimum number of records of which small ones are inlined.
+const MANY_RECORDS: u64 = 1000;
+
+/// Bytes of the file that are read together to inline records.
+const BLOCK: u64 = 1 << 20;
+
+/// Returns the first record of each record variable.
+fn first_records(file: &File) -> impl Iterator<Item = ByteRange> {
+    file.objects.values().filter_map(|object| match object {
+        Object::Dataset(dataset) => match dataset.layout {
+            Layout::Records(first) => Some(first),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+/// Returns the start of the record section if the small records of its variables are to be inlined: there are many of them,
+/// and they make up at least an eighth of the section, which is read whole.
+pub(super) fn small_records(file: &File) -> Option<u64> {
+    let classic = file.classic.as_ref()?;
+    let sizes = first_records(file).map(|first| first.length).filter(|size| *size <= SMALL_RECORD);
+    let small = sizes.fold(0, u64::saturating_add).saturating_mul(8);
+    let is_worthwhile = classic.records >= MANY_RECORDS && small >= classic.stride;
+    first_records(file).map(|first| first.start).min().filter(|_| is_worthwhile)
+}
+
+impl Mapper<'_> {
+    /// Reports a file without a number of records that ends within one.
+    pub(super) fn report_partial_record(&mut self) {
+        let file = self.own.file;
+        let Some(classic) = file.classic.as_ref().filter(|classic| classic.is_streamed) else { return };
+        let Some(begin) = first_records(file).map(|first| first.start).min() else { return };
+        let count = classic.records;
+        if self.own.source.size > count.saturating_mul(classic.stride).saturating_add(begin) {
+            let message = format!(
+                "the header states no number of records, and the file ends within record {count}, which is omitted"
+            );
+            self.report.warn(Code::FileTruncated, "", message);
+        }
+    }
+}
+
+impl ChunkPlanner<'_> {
+    /// Plans the records of a variable, of which `first` is the first.
+    ///
+    /// # Errors
+    /// The data end past 64 bits, or the file ends within a chunk that is too large to be inlined.
+    pub(super) fn records(&self, first: ByteRange) -> Result<ChunkPlan> {
+        let mut plan = self.one_missing_chunk();
+        let Some(classic) = self.context.here.file.classic.as_ref().filter(|_| !self.is_empty()) else {
+            return Ok(plan);
+        };
+        if let Some(section) = self.small_records.filter(|_| self.is_inlined(first)) {
+            self.inline_records(&mut plan, section, first)?;
+            return Ok(plan);
+        }
+        let size = first.length;
+        let all = size.checked_mul(classic.records).map(|length| ByteRange::new(first.start, length));
+        let all = all.filter(|all| !self.is_cut_off(*all));
+        // The records of a file that ends early are chunks, so that those before its end can be referenced.
+        if let Some(all) = all.filter(|_| classic.stride == size && size < LARGE_RECORD) {
+            return self.contiguous(all);
+        }
+        if let Some(rows) = plan.chunk_shape.first_mut() {
+            *rows = 1;
+        }
+        let whole = self.whole_records(first);
+        self.context.lookup.take("chunk tables", chunk_bytes(whole, ""))?;
+        let start = |record: u64| record.checked_mul(classic.stride)?.checked_add(first.start);
+        if whole > 0 {
+            plan.chunks = ChunkManifest::of(References {
+                source: SourceId(0),
+                positions: None,
+                offsets: (0..whole).filter_map(start).collect::<Vec<_>>().into(),
+                lengths: Lengths::Uniform(size),
+            });
+        }
+        if whole < classic.records {
+            let next = ByteRange::new(start(whole).unwrap_or(u64::MAX), size);
+            self.cut_off(&mut plan, whole, next)?;
+        }
+        Ok(plan)
+    }
+
+    /// Returns what the user should know about the storage of a variable of NetCDF classic.
+    pub(super) fn records_diagnostics(&self, path: &str) -> Option<Diagnostic> {
+        let classic = self.context.here.file.classic.as_ref().filter(|_| !self.is_empty())?;
+        let (is_cut_off, small) = match self.dataset.layout {
+            Layout::Contiguous(Some(range)) => (self.is_cut_off(range), None),
+            Layout::Records(first) => {
+                let is_small = self.small_records.is_some()
+                    && first.length <= SMALL_RECORD
+                    && first.length != classic.stride
+                    && !self.is_inlined(first);
+                (self.whole_records(first) < classic.records, is_small.then_some(first.length))
+            }
+            _ => return None,
+        };
+        if is_cut_off {
+            let message = format!(
+                "the file ends at {:#x}, before the data of the variable end: the missing bytes read as zero, as in netCDF-C",
+                self.file_size
+            );
+            let advice = "compare its size with the original: the file may be incomplete";
+            let warning = Diagnostic::warning(Code::FileTruncated, path, message);
+            return Some(warning.with(Some(Remedy::advice(advice))));
+        }
+        let message = format!(
+            "{} records of {} bytes are a chunk each, which is slow to read: inlining them exceeds the limit of {} bytes",
+            classic.records, small?, self.options.inline_limit
+        );
+        Some(Diagnostic::info(Code::InlineLimit, path, message))
+    }
+
+    /// Whether the file is NetCDF classic and ends before the data.
+    pub(super) fn is_cut_off(&self, range: ByteRange) -> bool {
+        self.context.here.file.classic.is_some() && range.end() > self.file_size
+    }
+
+    /// Adds the chunk at `position`, of which the file contains a part of `range` or nothing. Like netCDF-C, takes zeros for
+    /// the bytes past the end of the file.
+    pub(super) fn cut_off(&self, plan: &mut ChunkPlan, position: u64, range: ByteRange) -> Result<()> {
+        let stored = range.clamp_to(self.file_size);
+        if stored.length == 0 {
+            return Ok(());
+        }
+        let why = "the file ends within it";
+        if range.length > self.options.inline_limit {
+            return Err(Error::inline_limit(
+                "the file ends within a chunk, which has to be filled with zeros",
+                &format!("a chunk of {:?}", plan.chunk_shape),
+                self.options.inline_limit,
+            ));
+        }
+        let piece = rows_of(stored, [1, stored.length], [0, 0], 0, stored.length);
+        plan.inline.push((position, bytes_of(vec![1, range.length], vec![piece])));
+        plan.inline_reason = Some(why.to_owned());
+        Ok(())
+    }
+
+    /// Whether the small records of this variable are inlined.
+    fn is_inlined(&self, first: ByteRange) -> bool {
+        let Some(classic) = &self.context.here.file.classic else { return false };
+        self.small_records.is_some()
+            && first.length <= SMALL_RECORD
+            && first.length != classic.stride
+            && self.whole_records(first) == classic.records
+            && first.length.saturating_mul(classic.records) <= self.options.inline_limit
+    }
+
+    /// Plans chunks of many records each. The variables of the file share the ranges that are read.
+    fn inline_records(&self, plan: &mut ChunkPlan, section: u64, first: ByteRange) -> Result<()> {
+        let Some(classic) = &self.context.here.file.classic else { return Ok(()) };
+        let (count, stride, size) = (classic.records, classic.stride, first.length);
+        let height = (BLOCK / stride.max(1)).clamp(1, count);
+        if let Some(rows) = plan.chunk_shape.first_mut() {
+            *rows = height;
+        }
+        let overflow = || Error::overflow("the extent");
+        let start = |record: u64| {
+            record.checked_mul(stride).and_then(|bytes| bytes.checked_add(section)).ok_or_else(overflow)
+        };
+        let column = first.start - section;
+        for chunk in 0..count.div_ceil(height) {
+            let record = chunk * height;
+            let rows = height.min(count - record);
+            // The last record may be shorter than the stride.
+            let whole = if record + rows == count { rows - 1 } else { rows };
+            let mut pieces = Vec::new();
+            if whole > 0 {
+                let length = whole.checked_mul(stride).ok_or_else(overflow)?;
+                let range = ByteRange::new(start(record)?, length);
+                pieces.push(rows_of(range, [whole, stride], [0, column], 0, size));
+            }
+            if whole < rows {
+                let last = start(record + whole)?.checked_add(column).ok_or_else(overflow)?;
+                pieces.push(rows_of(ByteRange::new(last, size), [1, size], [0, 0], whole, size));
+            }
+            plan.inline.push((chunk, bytes_of(vec![height, size], pieces)));
+        }
+        plan.inline_reason =
+            Some("the records are small and alternate with those of other variables".to_owned());
+        Ok(())
+    }
+
+    /// Returns the number of records that the file contains whole.
+    fn whole_records(&self, first: ByteRange) -> u64 {
+        let Some(classic) = &self.context.here.file.classic else { return 0 };
+        let last = self.file_size.checked_sub(first.start).and_then(|bytes| bytes.checked_sub(first.length));
+        let whole = last.and_then(|bytes| bytes.checked_div(classic.stride));
+        whole.map_or(0, |records| records.saturating_add(1)).min(classic.records)
+    }
+}
+
+/// Returns a chunk of rows of bytes, of which the pieces do not cover all.
+fn bytes_of(shape: Vec<u64>, pieces: Vec<Piece>) -> ChunkContent {
+    ChunkContent::Assemble { shape, background: Bytes::from_static(&[0]), pieces }
+}
+
+/// Returns the piece of an inlined chunk that copies `size` bytes from each row of `range`, starting at `from`, to the rows of
+/// the chunk from `to` on.
+fn rows_of(range: ByteRange, shape: [u64; 2], from: [u64; 2], to: u64, size: u64) -> Piece {
+    let [rows, _] = shape;
+    let (bytes, shape) = (PieceBytes::At(range), shape.to_vec());
+    let whole = Piece::whole(SourceId(0), bytes, Vec::new(), shape, ElementTransform::None);
+    Piece { from: from.to_vec(), to: vec![to, 0], extent: vec![rows, size], ..whole }
+}
+
 #[cfg(test)]
 mod contiguous_tests {
     use virtualize_zarr::ChunkGrid;
@@ -257,6 +506,23 @@ mod contiguous_tests {
         assert_eq!(chunks(&mapped(&[3, 5], 1, 1 << 20)).1.len(), 3);
         assert_eq!(chunks(&mapped(&[3, 5], 60, 1 << 20)).1, [(4096, 60)]);
         assert_eq!(chunks(&mapped(&[1, 1], 1, 1 << 20)).1, [(4096, 4)]);
+    }
+}
+
+#[cfg(test)]
+mod height_tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_divisor_is_the_height_if_it_is_large_enough() {
+        assert_eq!((height(12, 5, 0), height(12, 11, 0)), (Some(4), Some(6)));
+        assert_eq!((height(36, 6, 0), height(7, 6, 0)), (Some(6), Some(1)));
+        assert_eq!(height(1_000_003, 2, 0), None);
+        assert_eq!(height(1_000_003, 2, 2), Some(2));
+        assert_eq!(height(u64::MAX, 1, 1), None);
+        assert_eq!((height(CHUNKS, 1, 0), height(CHUNKS + 1, 1, 0)), (Some(1), None));
+        assert_eq!(height(9, 6, 6), Some(3), "half of what is wanted");
+        assert_eq!(height(7, 6, 6), Some(6));
     }
 }
 

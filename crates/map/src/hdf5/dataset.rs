@@ -7,7 +7,7 @@ use virtualize_hdf5::model::{
     Layout, Object,
 };
 use virtualize_remedy::Code;
-use virtualize_zarr::{Array, ChunkGrid, ChunkManifest, FillValue, SourceId, ZarrFormat};
+use virtualize_zarr::{Array, ChunkGrid, ChunkManifest, FillValue, ZarrFormat};
 
 use super::Mapper;
 use super::attributes::cf_attributes;
@@ -15,9 +15,9 @@ use super::chunks::{ChunkPlanner, can_encode, is_reference, item_type};
 use super::datatype::{ElementType, array_member, element_type, has_times, ieee_type};
 use super::dimensions::AxisDimension;
 use super::fill::{DatasetFill, fill_origin};
+use crate::cf::packing::refusal_diagnostic;
 use crate::cf::{FillQuestion, check_factors, unpack, widened_packing};
 use crate::mapped::{chunk_bytes, task_bytes};
-use crate::unpack::refusal_diagnostic;
 use crate::{ArrayReport, ChunkContent, Error, FillPolicy, InlineTask, Result, check_metadata};
 
 /// Bytes of memory for a member of a datatype, whose name appears in metadata and attributes.
@@ -163,16 +163,7 @@ impl Mapper<'_> {
             self.report.info(Code::DatatypeNotShown, path, message);
         }
         let attributes = self.array_attributes(path, dataset, &meanings, &element.data_type, &fill);
-        // Sources of the plan become those of the hierarchy.
-        let ids =
-            plan.external_files.iter().map(|url| self.sources.id(url)).collect::<Result<Vec<SourceId>>>()?;
-        let of_chunks = plan.chunks.references.iter_mut().map(|column| &mut column.source);
-        let of_pieces = plan.inline.iter_mut().flat_map(|(_, content)| content.sources_mut());
-        for source in of_chunks.chain(of_pieces) {
-            if let Some(id) = source.index().checked_sub(1).and_then(|n| ids.get(n)) {
-                *source = *id;
-            }
-        }
+        plan.renumber(&self.own.source.url, &mut self.sources)?;
         let mut dimension_names: Vec<_> = axes.into_iter().map(|axis| axis.name).collect();
         dimension_names.resize(shape.len(), None); // the axes of array types have no names
         let mut array = Array {

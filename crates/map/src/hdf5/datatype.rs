@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use virtualize_hdf5::model::{ByteOrder, Datatype, Float, Integer, Member, StringPadding};
-use virtualize_zarr::{DataType, Endian, Field, ZarrFormat};
+use virtualize_zarr::{DataType, Endian, Field, StoredInteger, ZarrFormat};
 
 use super::dataset::describe_type;
-use crate::{ConvertedPart, ElementTransform, Error, FloatFormat, PaddedString, Result, StringEnd};
+use crate::{ConvertedPart, ElementTransform, Error, PaddedString, Result, StringEnd};
 
 /// Maximum size of an element in bytes. Metadata contain the fill value, so a file of 1 KB with elements of 4 GB would
 /// need as much memory.
@@ -29,7 +29,20 @@ pub(super) fn element_type(datatype: &Datatype, format: ZarrFormat) -> Result<El
                 _ => Ok(element),
             }
         }
-        Datatype::String { size, padding, .. } => string_type(*size, *padding),
+        // Zarr's strings are null-padded, as which a single null-terminated byte can be read, too.
+        Datatype::String { size, padding, .. } => {
+            let (element, size) = (sized(*size, DataType::FixedBytes(*size))?, *size);
+            let end = match padding {
+                StringPadding::NullPadded => None,
+                StringPadding::NullTerminated => (size > 1).then_some(StringEnd::Nul),
+                StringPadding::SpacePadded => Some(StringEnd::Blanks),
+            };
+            let transform = end.map_or(ElementTransform::None, |end| {
+                let strings = vec![PaddedString { offset: 0, size, end }];
+                ElementTransform::repack(size, vec![(0, 0, size)], strings)
+            });
+            Ok(ElementType { transform, ..element })
+        }
         Datatype::Opaque { size, tag } => {
             let size = *size;
             let text = tag.strip_prefix("NUMPY:|S").and_then(|length| length.parse().ok());
@@ -39,14 +52,13 @@ pub(super) fn element_type(datatype: &Datatype, format: ZarrFormat) -> Result<El
                 _ => sized(size, DataType::RawBytes(size)),
             }
         }
-        Datatype::VariableString { size, .. } => {
+        Datatype::VariableString { size, .. } | Datatype::Reference { size, .. } => {
             Ok(ElementType::plain(DataType::String, Endian::Little, *size))
         }
-        Datatype::Reference { size, .. } => Ok(ElementType::plain(DataType::String, Endian::Little, *size)),
         Datatype::Complex { base } => complex_type(base),
         Datatype::Compound { size, members } => match complex_compound(*size, members) {
             Some(complex) => Ok(complex),
-            None => structure_type(*size, members, format, element_type),
+            None => structure_type(*size, members, format),
         },
         Datatype::Array { base, shape } => {
             let item = element_type(base, format)?;
@@ -57,16 +69,14 @@ pub(super) fn element_type(datatype: &Datatype, format: ZarrFormat) -> Result<El
             }
         }
         Datatype::Time { size, order } => {
-            let size = *size;
-            let order = *order;
-            let endian = endian_of(order)?;
+            let endian = endian_of(*order)?;
             match size {
-                4 => Ok(ElementType::plain(DataType::Int32, endian, size)),
+                4 => Ok(ElementType::plain(DataType::Int32, endian, *size)),
                 8 => Ok(ElementType {
                     transform: ElementTransform::Time { big_endian: endian == Endian::Big },
-                    ..ElementType::plain(DataType::Float64, endian, size)
+                    ..ElementType::plain(DataType::Float64, endian, *size)
                 }),
-                _ => Err(Error::no_data_type(describe_type(&Datatype::Time { size, order }))),
+                _ => Err(Error::no_data_type(describe_type(datatype))),
             }
         }
         Datatype::Sequence { .. } => Err(Error::no_data_type(describe_type(datatype))),
@@ -85,19 +95,6 @@ fn sized(size: u32, data_type: DataType) -> Result<ElementType> {
         0 => Err(Error::malformed("datatype", "a size of 0 bytes")),
         _ => Ok(ElementType::plain(data_type, Endian::Little, size)),
     }
-}
-
-/// Maps a string of fixed length. Zarr's are null-padded, as which a single null-terminated byte can be read, too.
-fn string_type(size: u32, padding: StringPadding) -> Result<ElementType> {
-    let element = sized(size, DataType::FixedBytes(size))?;
-    let end = match padding {
-        StringPadding::NullPadded => return Ok(element),
-        StringPadding::NullTerminated if size == 1 => return Ok(element),
-        StringPadding::NullTerminated => StringEnd::Nul,
-        StringPadding::SpacePadded => StringEnd::Blanks,
-    };
-    let strings = vec![PaddedString { offset: 0, size, end }];
-    Ok(ElementType { transform: ElementTransform::repack(size, vec![(0, 0, size)], strings), ..element })
 }
 
 /// Whether a datatype contains times.
@@ -168,10 +165,9 @@ pub(super) fn endian_of(order: ByteOrder) -> Result<Endian> {
 
 /// Maps an integer. With unused bits it keeps its size, as in h5py, if there are integers of this size.
 fn integer_type(integer: &Integer) -> Result<ElementType> {
-    let big = match endian_of(integer.order) {
-        Ok(endian) => endian == Endian::Big,
-        Err(_) if integer.size == 1 => false,
-        Err(why) => return Err(why),
+    let endian = match endian_of(integer.order) {
+        Err(_) if integer.size == 1 => Endian::Little,
+        endian => endian?,
     };
     let bits = u32::from(integer.bit_offset) + u32::from(integer.precision);
     if integer.precision == 0 || bits > integer.size.saturating_mul(8) {
@@ -182,21 +178,20 @@ fn integer_type(integer: &Integer) -> Result<ElementType> {
     }
     let whole = integer.bit_offset == 0 && u32::from(integer.precision) == integer.size.saturating_mul(8);
     if whole && let Some(data_type) = integer_data_type(integer.size, integer.signed) {
-        let endian = if big { Endian::Big } else { Endian::Little };
         return Ok(ElementType::plain(data_type, endian, integer.size));
     }
     let smallest = u32::from(integer.precision).div_ceil(8).next_power_of_two();
     let data_type = integer_data_type(integer.size, integer.signed)
         .or_else(|| integer_data_type(smallest, integer.signed))
         .ok_or_else(|| Error::no_data_type(format!("{}-bit integers", integer.precision)))?;
-    let transform = ElementTransform::Integer {
-        stored_size: integer.size,
-        stored_big_endian: big,
-        bit_offset: integer.bit_offset,
+    let stored = StoredInteger {
+        size: integer.size,
+        endian,
+        offset: integer.bit_offset,
         precision: integer.precision,
         signed: integer.signed,
-        big_endian: false,
     };
+    let transform = ElementTransform::Integer { stored, big_endian: false };
     Ok(ElementType { transform, ..ElementType::plain(data_type, Endian::Little, integer.size) })
 }
 
@@ -239,17 +234,7 @@ fn wider_float_type(float: &Float) -> Option<ElementType> {
     let holds_all = IEEE.iter().find(|format| format.holds(float, highest));
     let format = holds_all.or(IEEE.last()).filter(|_| sound)?;
     let transform = ElementTransform::Float {
-        stored: FloatFormat {
-            size: float.size,
-            big_endian: float.order == ByteOrder::Big,
-            sign_location: float.sign_location,
-            exponent_location: float.exponent_location,
-            exponent_size: float.exponent_size,
-            exponent_bias: float.exponent_bias,
-            mantissa_location: float.mantissa_location,
-            mantissa_size: float.mantissa_size,
-            explicit_bit: float.normalization != 2,
-        },
+        stored: *float,
         exponent_size: format.exponent_size,
         mantissa_size: format.mantissa_size,
         big_endian: false,
@@ -279,14 +264,11 @@ pub(super) fn is_boolean(base: &Datatype, members: &[(String, Vec<u8>)]) -> bool
 /// Maps a boolean of any size to Zarr's of one byte.
 fn boolean_type(integer: &Integer, element: ElementType) -> ElementType {
     let transform = match u16::try_from(integer.size.saturating_mul(8)) {
-        Ok(precision @ 9..) => ElementTransform::Integer {
-            stored_size: integer.size,
-            stored_big_endian: element.endian == Endian::Big,
-            bit_offset: 0,
-            precision,
-            signed: false,
-            big_endian: false,
-        },
+        Ok(precision @ 9..) => {
+            let (size, endian) = (integer.size, element.endian);
+            let stored = StoredInteger { size, endian, offset: 0, precision, signed: false };
+            ElementTransform::Integer { stored, big_endian: false }
+        }
         _ => ElementTransform::None,
     };
     ElementType { data_type: DataType::Bool, endian: Endian::Little, transform, ..element }
@@ -331,20 +313,12 @@ fn too_large() -> Error {
     Error::overflow("the compound datatype")
 }
 
-/// Maps the datatype of a member.
-type ElementTypeOf = fn(&Datatype, ZarrFormat) -> Result<ElementType>;
-
 /// Returns the structure of a compound. Members with gaps between them, or in another order than their offsets, are copied
 /// together when chunks are made.
 ///
 /// # Errors
 /// The compound is malformed, or a member cannot be a field.
-pub(super) fn structure_type(
-    size: u32,
-    members: &[Member],
-    format: ZarrFormat,
-    element_type: ElementTypeOf,
-) -> Result<ElementType> {
+fn structure_type(size: u32, members: &[Member], format: ZarrFormat) -> Result<ElementType> {
     if members.is_empty() {
         return Err(malformed("no members"));
     }

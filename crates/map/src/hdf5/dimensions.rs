@@ -106,7 +106,9 @@ impl Dimensions {
         counters: &mut Counters,
     ) -> Self {
         let mut found = Defined::default();
-        let mut unlabeled = Unlabeled::default();
+        // For each size, in the order of appearance, the largest number of axes of that size in one variable without scales.
+        let mut unlabeled: Vec<(u64, usize)> = Vec::new();
+        let mut places = BTreeMap::new();
         for (name, address) in children {
             let Some(Object::Dataset(dataset)) = file.objects.get(address) else { continue };
             if dataset.dimensions.is_some() {
@@ -125,17 +127,16 @@ impl Dimensions {
                 let shape = dataset.dataspace.shape().unwrap_or_default();
                 for size in shape {
                     let count = shape.iter().filter(|n| *n == size).count();
-                    let place = *unlabeled.places.entry(*size).or_insert(unlabeled.sizes.len());
-                    match unlabeled.sizes.get_mut(place) {
+                    let place = *places.entry(*size).or_insert(unlabeled.len());
+                    match unlabeled.get_mut(place) {
                         Some((_, most)) => *most = (*most).max(count),
-                        None => unlabeled.sizes.push((*size, count)),
+                        None => unlabeled.push((*size, count)),
                     }
                 }
             }
         }
         let is_limited = |at: &&usize| found.all.get(**at).is_some_and(|dimension| !dimension.unlimited);
         let missing: Vec<_> = unlabeled
-            .sizes
             .iter()
             .flat_map(|(size, count)| {
                 let labeled = found.by_size.get(size).into_iter().flatten().filter(is_limited).count();
@@ -178,14 +179,6 @@ fn longest_user(file: &File, scale: &Dataset) -> u64 {
         user.dataspace.shape()?.get(usize::try_from(*axis).ok()?).copied()
     });
     sizes.max().unwrap_or(0)
-}
-
-/// For each size, in the order of appearance, the largest number of axes of that size in one variable without scales.
-#[derive(Default)]
-struct Unlabeled {
-    sizes: Vec<(u64, usize)>,
-    /// Index into `sizes` by size.
-    places: BTreeMap<u64, usize>,
 }
 
 fn attribute<'a>(dataset: &'a Dataset, name: &str) -> Option<&'a Attribute> {
@@ -242,8 +235,27 @@ pub(super) fn axis_dimensions(
         };
         return ids.iter().filter_map(declared).collect();
     }
-    let found = by_coordinates(dataset, scopes)
-        .or_else(|| by_labels(dataset, scopes, others))
+    let by_coordinates = || -> Option<Vec<_>> {
+        let ids = attribute(dataset, "_Netcdf4Coordinates").filter(|_| is_scale(dataset))?;
+        let dimension = |element: &Element| match element {
+            Element::Integer(id) => find(scopes, |scope| scope.by_id.get(id)),
+            _ => None,
+        };
+        ids.elements.iter().map(dimension).collect()
+    };
+    let (file, names, lengths) = others;
+    let elsewhere = |address: Address| {
+        let name = names.path(address)?.rsplit('/').next()?.to_owned();
+        let Some(Object::Dataset(dataset)) = file.objects.get(&address) else { return Some(named(name)) };
+        let (length, unlimited) = lengths.of(file, address, dataset);
+        Some(AxisDimension { length: Some(length), unlimited, ..named(name) })
+    };
+    let by_labels = || -> Option<Vec<_>> {
+        let of_scale = |address: Address| find(scopes, |scope| scope.by_scale.get(&address));
+        labels(dataset)?.into_iter().map(|address| of_scale(address).or_else(|| elsewhere(address))).collect()
+    };
+    let found = by_coordinates()
+        .or_else(by_labels)
         .or_else(|| match shape.len() {
             1 => Some(vec![find(scopes, |scope| scope.by_name.get(name))?]),
             _ => None,
@@ -258,31 +270,6 @@ pub(super) fn axis_dimensions(
 /// Returns a dimension that no group on the path from the root defines.
 fn named(name: String) -> AxisDimension {
     AxisDimension { name: Some(name), length: None, unlimited: false, distance: usize::MAX }
-}
-
-fn by_coordinates(dataset: &Dataset, scopes: &[Dimensions]) -> Option<Vec<AxisDimension>> {
-    let ids = attribute(dataset, "_Netcdf4Coordinates").filter(|_| is_scale(dataset))?;
-    let dimension = |element: &Element| match element {
-        Element::Integer(id) => find(scopes, |scope| scope.by_id.get(id)),
-        _ => None,
-    };
-    ids.elements.iter().map(dimension).collect()
-}
-
-fn by_labels(
-    dataset: &Dataset,
-    scopes: &[Dimensions],
-    (file, names, lengths): (&File, &ObjectNames, &ScaleLengths),
-) -> Option<Vec<AxisDimension>> {
-    let elsewhere = |address: Address| {
-        let name = names.path(address)?.rsplit('/').next()?.to_owned();
-        let Some(Object::Dataset(dataset)) = file.objects.get(&address) else { return Some(named(name)) };
-        let (length, unlimited) = lengths.of(file, address, dataset);
-        Some(AxisDimension { length: Some(length), unlimited, ..named(name) })
-    };
-    let dimension =
-        |address: Address| find(scopes, |scope| scope.by_scale.get(&address)).or_else(|| elsewhere(address));
-    labels(dataset)?.into_iter().map(dimension).collect()
 }
 
 /// Finds the innermost dimension with the index that `at` returns.
@@ -318,18 +305,13 @@ pub(super) struct Lengths {
     /// Substitute names by (name, length).
     renamed: BTreeMap<(String, u64), String>,
     /// Names that no substitute may have.
-    taken: BTreeSet<String>,
+    pub(super) taken: BTreeSet<String>,
 }
 
 impl Lengths {
     /// `taken` are names of the group's objects.
     pub(super) fn new(taken: impl IntoIterator<Item = String>) -> Self {
         Self { taken: taken.into_iter().collect(), ..Self::default() }
-    }
-
-    /// Adds the name of an object.
-    pub(super) fn take_name(&mut self, name: &str) {
-        self.taken.insert(name.to_owned());
     }
 
     /// Records the dimensions of a dataset. Of several with one name, that of the nearest group counts, and of equally near

@@ -12,7 +12,7 @@ use super::chunks::{ChunkPlan, ChunkPlanner, INLINE_CHUNKS, can_encode};
 use super::datatype::ElementType;
 use super::dimensions::AxisDimension;
 use crate::cf::netcdf_default_fill;
-use crate::{ChunkContent, ElementTransform, Error, Result};
+use crate::{ChunkContent, ElementTransform, Error, PieceBytes, Result};
 
 /// The fill value of a dataset as one element of the array.
 #[derive(Clone, PartialEq, Debug)]
@@ -210,7 +210,7 @@ impl ChunkPlanner<'_> {
                 Codec::Own(codec) => matches!(**codec, Codec::Integers { .. }),
                 _ => false,
             });
-            let content = self.content(chunk_shape, range, codecs.cloned().collect());
+            let content = self.content(chunk_shape, PieceBytes::At(range), codecs.cloned().collect());
             made.push((position, self.ended(content, &used)?));
             if made.len() as u64 > INLINE_CHUNKS {
                 break;

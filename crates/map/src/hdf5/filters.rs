@@ -6,7 +6,7 @@ use virtualize_zarr::{ChunkGrid, Codec, DataType, SourceId, ZarrFormat};
 
 use super::chunks::{ChunkPlan, ChunkPlanner, INLINE_CHUNKS, check_table, entries, furthest_end};
 use super::dataset::describe_filter;
-use crate::{ChunkContent, Error, Result};
+use crate::{ChunkContent, Error, Result, StoredChange};
 
 /// Number of the Blosc 2 filter in the registry of the HDF Group.
 pub(super) const BLOSC2: u16 = 32026;
@@ -20,27 +20,29 @@ pub(super) struct Pipeline {
 }
 
 impl Pipeline {
-    /// Maps filters to codecs that released clients may know.
+    /// Maps filters to codecs. If `own` has the decoded bytes of a chunk, those that zarr-python and numcodecs lack have our own
+    /// names.
     ///
     /// # Errors
     /// A filter has no codec, or impossible parameters.
-    pub(super) fn new(filters: &[Filter]) -> Result<Self> {
-        let steps = filters.iter().map(codec).collect::<Result<_>>()?;
-        Ok(Self { steps, own: None })
-    }
-
-    /// Maps filters to codecs with our own names where zarr-python and numcodecs have none. Chunks decode to `bytes` bytes.
-    ///
-    /// # Errors
-    /// A filter has no codec, or impossible parameters.
-    pub(super) fn own(filters: &[Filter], bytes: u64) -> Result<Self> {
-        let own = |filter: &Filter| match filter.id {
-            ZFP => zfp_codec(&filter.parameters).map(Some),
-            LZO => Ok(Some(Codec::Lzo { configuration: serde_json::Map::new() })),
+    pub(super) fn new(filters: &[Filter], own: Option<u64>) -> Result<Self> {
+        let codec = |filter: &Filter| match filter.id {
+            ZFP if own.is_some() => {
+                let Head {
+                    mode: [min_bits, max_bits, max_precision], min_exponent, data_type, shape, ..
+                } = head(&filter.parameters)?;
+                let dtype = match data_type {
+                    DataType::Int32 => "<i4",
+                    DataType::Int64 => "<i8",
+                    DataType::Float32 => "<f4",
+                    _ => "<f8",
+                };
+                Ok(Some(Codec::Zfp { dtype, shape, min_bits, max_bits, max_precision, min_exponent }))
+            }
+            LZO if own.is_some() => Ok(Some(Codec::Lzo { configuration: serde_json::Map::new() })),
             _ => codec(filter),
         };
-        let steps = filters.iter().map(own).collect::<Result<_>>()?;
-        Ok(Self { steps, own: Some(bytes) })
+        Ok(Self { steps: filters.iter().map(codec).collect::<Result<_>>()?, own })
     }
 
     /// Returns the codecs of a chunk with this filter mask: bit *n* is set if filter *n* was skipped.
@@ -126,7 +128,7 @@ pub(super) fn clients_decode(codecs: &[Codec], bytes: u64, format: ZarrFormat) -
         if let Codec::Shuffle { element_size } = codec
             && splits_elements(length, *element_size)
         {
-            return Err(Error::undecodable(
+            return Err(Error::unsupported(
                 format!("shuffle of {element_size}-byte elements"),
                 "numcodecs undoes it on whole elements only",
             ));
@@ -186,7 +188,7 @@ fn codec(filter: &Filter) -> Result<Option<Codec>> {
             .ok_or_else(|| Error::malformed("SPERR filter", format!("parameters {:?}", filter.parameters)))?,
         _ => {
             let filter = format!("filter {}", describe_filter(filter));
-            return Err(Error::undecodable(filter, "no released Zarr client decodes it"));
+            return Err(Error::unsupported(filter, "no released Zarr client decodes it"));
         }
     }))
 }
@@ -226,7 +228,7 @@ fn sz(filter: &Filter) -> Result<Option<Codec>> {
     }
     let codec = if filter.id == 32024 { Codec::sz3(kind) } else { Codec::sz(kind, shape) };
     let undecodable =
-        || Error::undecodable(format!("filter {}", describe_filter(filter)), "only floats are decoded here");
+        || Error::unsupported(format!("filter {}", describe_filter(filter)), "only floats are decoded here");
     codec.map(Some).ok_or_else(undecodable)
 }
 
@@ -265,17 +267,13 @@ fn check_blosc2(filter: &Filter) -> Result<()> {
 }
 
 /// A filter, and the header of its chunks.
-pub(super) struct PrefixedFilter {
+struct PrefixedFilter {
     /// The filter in error messages.
-    pub(super) name: &'static str,
+    name: &'static str,
     /// Why its chunks are inlined.
-    pub(super) reason: &'static str,
+    reason: &'static str,
     /// The header.
-    pub(super) prefix: Bytes,
-    /// Bits of the header that belong to the stream.
-    pub(super) prefix_bits: u32,
-    /// Bytes of a word, to which the stream is padded.
-    pub(super) word: u32,
+    change: StoredChange,
 }
 
 impl ChunkPlanner<'_> {
@@ -283,7 +281,7 @@ impl ChunkPlanner<'_> {
     ///
     /// # Errors
     /// Some chunks skipped the filter, or the stored chunks exceed the inline limit.
-    pub(super) fn prefixed(
+    fn prefixed(
         &self,
         chunked: &Chunked,
         chunk_shape: Vec<u64>,
@@ -294,7 +292,7 @@ impl ChunkPlanner<'_> {
         check_table(table, &ChunkGrid::Regular(chunk_shape.clone()).counts(self.shape))?;
         self.check_end(furthest_end(table))?;
         if chunked.unfiltered_edges || !table.filter_masks.is_empty() {
-            return Err(Error::undecodable(filter.name, "some chunks skipped the filter"));
+            return Err(Error::unsupported(filter.name, "some chunks skipped the filter"));
         }
         let bytes = entries(table).fold(0, |sum: u64, (_, range)| sum.saturating_add(range.length));
         let limit = self.options.inline_limit;
@@ -303,9 +301,8 @@ impl ChunkPlanner<'_> {
             return Err(Error::inline_limit(filter.reason, &content, limit));
         }
         let content = |(position, range)| {
-            let (source, prefix) = (SourceId(0), filter.prefix.clone());
-            let PrefixedFilter { prefix_bits, word, .. } = *filter;
-            (position, ChunkContent::Prefixed { source, range, prefix, prefix_bits, word })
+            let change = filter.change.clone();
+            (position, ChunkContent::Stored { source: SourceId(0), range, change })
         };
         Ok(ChunkPlan {
             chunk_shape,
@@ -330,26 +327,28 @@ impl ChunkPlanner<'_> {
         if self.is_empty() || chunked.chunks.addresses.is_empty() {
             return Ok(ChunkPlan { chunk_shape, ..self.one_missing_chunk() });
         }
-        let mut applied = Pipeline::new(before)?.applied(0);
+        let mut applied = Pipeline::new(before, None)?.applied(0);
         let changed = applied.iter().any(|codec| !matches!(codec, Codec::Shuffle { .. }));
         if changed || !self.element.is_stored_as_it_is() || self.must_be_made().is_some() {
-            return Err(Error::undecodable(
+            return Err(Error::unsupported(
                 LZO_NAME,
                 "only shuffle may come before it, and elements must not be converted",
             ));
         }
         let bytes = self.stored_bytes(&chunk_shape).ok_or_else(|| Error::overflow("a chunk"))?;
         let length = u32::try_from(bytes)
-            .map_err(|_| Error::undecodable(LZO_NAME, format!("chunks of {bytes} bytes")))?;
+            .map_err(|_| Error::unsupported(LZO_NAME, format!("chunks of {bytes} bytes")))?;
         let configuration = serde_json::Map::from_iter([("header".to_owned(), true.into())]);
         applied.push(Codec::Lzo { configuration });
         self.clients_decode(&applied, &chunk_shape, bytes)?;
         let filter = PrefixedFilter {
             name: LZO_NAME,
             reason: "clients need the decoded length before LZO chunks",
-            prefix: [0xF0].into_iter().chain(length.to_be_bytes()).collect(),
-            prefix_bits: 40,
-            word: 1,
+            change: StoredChange::Prefix {
+                bytes: [0xF0].into_iter().chain(length.to_be_bytes()).collect(),
+                bits: 40,
+                word: 1,
+            },
         };
         self.prefixed(chunked, chunk_shape, self.chain(applied), &filter)
     }
@@ -382,7 +381,7 @@ impl ChunkPlanner<'_> {
     /// Plans chunks whose only filter is ZFP.
     pub(super) fn zfp(&self, chunked: &Chunked, filters: &[Filter]) -> Result<ChunkPlan> {
         let [filter] = filters else {
-            return Err(Error::undecodable(ZFP_NAME, "other filters beside it are not supported"));
+            return Err(Error::unsupported(ZFP_NAME, "other filters beside it are not supported"));
         };
         let head = head(&filter.parameters)?;
         let chunk_shape = self.chunk_shape(chunked)?;
@@ -392,9 +391,7 @@ impl ChunkPlanner<'_> {
         let filter = PrefixedFilter {
             name: ZFP_NAME,
             reason: "the headers of ZFP chunks are in the filter's client data",
-            prefix: head.bytes,
-            prefix_bits: head.bits,
-            word: 8,
+            change: StoredChange::Prefix { bytes: head.bytes, bits: head.bits, word: 8 },
         };
         self.prefixed(chunked, chunk_shape, codecs, &filter)
     }
@@ -428,26 +425,13 @@ impl ChunkPlanner<'_> {
     }
 }
 
-/// Returns the codec of streams without their header.
-pub(super) fn zfp_codec(parameters: &[u32]) -> Result<Codec> {
-    let Head { mode: [min_bits, max_bits, max_precision], min_exponent, data_type, shape, .. } =
-        head(parameters)?;
-    let dtype = match data_type {
-        DataType::Int32 => "<i4",
-        DataType::Int64 => "<i8",
-        DataType::Float32 => "<f4",
-        _ => "<f8",
-    };
-    Ok(Codec::Zfp { dtype, shape, min_bits, max_bits, max_precision, min_exponent })
-}
-
 /// Parses the client data: a word of versions, then the header as little-endian words.
 fn head(parameters: &[u32]) -> Result<Head> {
     let (versions, words) =
         parameters.split_first().ok_or_else(|| Error::malformed(ZFP_NAME, "no client data"))?;
     let codec = (versions >> 12) & 0xf;
     if codec > NEWEST_CODEC {
-        return Err(Error::undecodable(ZFP_NAME, format!("streams of version {codec} are unknown")));
+        return Err(Error::unsupported(ZFP_NAME, format!("streams of version {codec} are unknown")));
     }
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let first = bytes.first_chunk::<16>().copied().or_else(|| {
@@ -612,9 +596,12 @@ mod zfp_tests {
             assert_eq!((&found.data_type, &found.shape[..]), (data_type, *shape));
             assert_eq!((&found.mode, &found.min_exponent), (mode, min_exponent), "{shape:?}");
         }
-        let dtype = |words: &[u32]| match zfp_codec(&[&[0x1010_5111, 0x0570_667a], words].concat()) {
-            Ok(Codec::Zfp { dtype, .. }) => dtype,
-            other => panic!("{other:?}"),
+        let dtype = |words: &[u32]| {
+            let filter = crate::hdf5::tests::filter(ZFP, &[&[0x1010_5111, 0x0570_667a], words].concat());
+            match Pipeline::new(&[filter], Some(0)).unwrap().steps.as_slice() {
+                [Some(Codec::Zfp { dtype, .. })] => *dtype,
+                other => panic!("{other:?}"),
+            }
         };
         let dtypes = rows.map(|(words, ..)| dtype(words));
         assert_eq!(dtypes, ["<f8", "<i4", "<f4", "<f8", "<i4", "<i8"]);

@@ -4,7 +4,6 @@
 //! [`heap_tasks`] lists what has to be read before the file is mapped. From the values, [`flatten`] makes datasets of
 //! elements of fixed size, which are mapped like any other dataset that is stored in its object header.
 
-use std::any::Any;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,8 +60,8 @@ pub struct HeapPointer {
     pub offset: usize,
     /// Size in bytes.
     pub size: usize,
-    /// What the reader needs to follow the pointer; pointers that are followed alike share it.
-    pub context: Arc<dyn Any + Send + Sync>,
+    /// Type of what it points at, and paths of objects; pointers that are followed alike share it.
+    pub context: Arc<HeapPointers>,
     /// Text of a reference to an object.
     pub references: Option<ReferenceText>,
 }
@@ -570,7 +569,7 @@ fn task(
         return Err(Error::no_fill_value(missing, problem));
     }
     let item = item_type(&dataset.datatype);
-    let mut contexts: BTreeMap<u32, Arc<dyn Any + Send + Sync>> = BTreeMap::new();
+    let mut contexts: BTreeMap<u32, Arc<HeapPointers>> = BTreeMap::new();
     let found = match item {
         Datatype::Sequence { .. } => vec![(0, item)],
         _ => pointers(item, 0),
@@ -579,7 +578,16 @@ fn task(
         let size = u32::try_from(datatype.size()).map_err(|_| too_large())?;
         let references = matches!(datatype, Datatype::Reference { .. }).then_some(ReferenceText::Whole);
         let kind = if references.is_some() { size } else { 0 };
-        let context = contexts.entry(kind).or_insert_with(|| heap_context(datatype, names));
+        let context = contexts.entry(kind).or_insert_with(|| {
+            // Text is read as a sequence of its bytes.
+            let datatype = match datatype {
+                Datatype::VariableString { size, .. } => {
+                    Datatype::Sequence { size: *size, base: Box::new(BYTE) }
+                }
+                other => other.clone(),
+            };
+            Arc::new(HeapPointers { datatype, objects: Arc::clone(names) })
+        });
         Ok(HeapPointer {
             offset: usize::try_from(offset).map_err(|_| too_large())?,
             size: usize::try_from(size).map_err(|_| too_large())?,
@@ -599,7 +607,7 @@ fn task(
     }
     let mut table = SourceTable::new(&context.root.source.url);
     let heap = table.id(&context.here.source.url)?;
-    renumber(&mut plan, &context.here.source.url, &mut table)?;
+    plan.renumber(&context.here.source.url, &mut table)?;
     let content = whole(plan, &planner)?;
     Ok(HeapTask {
         sources: std::iter::once(context.root.source.url.clone()).chain(table.into_others()).collect(),
@@ -610,25 +618,6 @@ fn task(
         dataset: Dataset { layout: Layout::Contiguous(None), ..dataset.clone() },
         limit: options.inline_limit,
     })
-}
-
-fn heap_context(datatype: &Datatype, names: &Arc<ObjectNames>) -> Arc<dyn Any + Send + Sync> {
-    // Text is read as a sequence of its bytes.
-    let datatype = match datatype {
-        Datatype::VariableString { size, .. } => Datatype::Sequence { size: *size, base: Box::new(BYTE) },
-        other => other.clone(),
-    };
-    Arc::new(HeapPointers { datatype, objects: Arc::clone(names) })
-}
-
-/// Renumbers the sources of a plan for the dataset of the file `own`.
-fn renumber(plan: &mut ChunkPlan, own: &str, table: &mut SourceTable) -> Result<()> {
-    let urls = std::iter::once(own).chain(plan.external_files.iter().map(String::as_str));
-    let ids = urls.map(|url| table.id(url)).collect::<Result<Vec<_>>>()?;
-    for source in plan.inline.iter_mut().flat_map(|(_, content)| content.sources_mut()) {
-        *source = *ids.get(source.index()).ok_or_else(|| Error::overflow("the list of source files"))?;
-    }
-    Ok(())
 }
 
 /// Returns all chunks of a plan as one. Without chunks, it has no elements unless they are sequences, whose number counts.

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::rc::Rc;
 
-use virtualize_bytes::Address;
-use virtualize_hdf5::model::{File, Layout, LinkTarget, Object};
+use virtualize_hdf5::model::{File, LinkTarget, Object};
 use virtualize_remedy::Code;
 use virtualize_zarr::node::{self, join};
 use virtualize_zarr::{Array, Group, Node, Source, SourceId};
@@ -15,7 +14,7 @@ use super::dimensions::Lengths;
 use super::heap::{DatasetKey, Flattened, SAMPLE_DIMENSION};
 use super::objects::Lookup;
 use super::tree::DEPTH;
-use super::unlimited::Pattern;
+use super::unlimited::{Pattern, mappings};
 use super::{Mapper, NODES, map_within, weight};
 use crate::mapped::resolve_relative;
 use crate::{ChunkContent, Error, InlineTask, Mapped, Result, SourceAttribute};
@@ -167,7 +166,7 @@ impl Mapper<'_> {
         }
         self.renumber_sources(&mut node, &link.at, &ids, &left_out)?;
         if !left_out.contains(&link.at) {
-            lengths.take_name(name);
+            lengths.taken.insert(name.to_owned());
             parent.children.insert(name.to_owned(), node);
         }
         self.take_report(&linked, &path, &link.at)?;
@@ -206,12 +205,8 @@ impl Mapper<'_> {
         if chain.len() >= MAX_FILE_CHAIN {
             return Err(Error::limit("files in a chain of links", MAX_FILE_CHAIN as u64));
         }
-        let (file, source) = match self.shared.others.files.get(url) {
-            Some(OtherFile::Read(file, source)) => (file, source),
-            Some(OtherFile::Missing) => return Err(Error::other_file(name, "does not exist")),
-            Some(OtherFile::Refused(why)) => return Err(Error::other_file(name, why)),
-            None => return Err(Error::other_file(name, "was not read")),
-        };
+        let found = self.shared.others.read(url, name)?;
+        let OpenFile { file, source } = found.ok_or_else(|| Error::other_file(name, "does not exist"))?;
         let chain: Vec<String> = chain.iter().cloned().chain([url.to_owned()]).collect();
         let mapped = map_within(file, source.clone(), self.shared, self.options, &chain);
         let linked = Rc::new(LinkedFile::new(mapped));
@@ -366,18 +361,27 @@ pub struct OtherFiles {
     pub flattened: BTreeMap<DatasetKey, Result<Flattened>>,
 }
 
+impl OtherFiles {
+    /// Returns the file at a url, called `name` where it is referred to; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// It was not read.
+    pub(super) fn read(&self, url: &str, name: &str) -> Result<Option<OpenFile<'_>>> {
+        match self.files.get(url) {
+            Some(OtherFile::Read(file, source)) => Ok(Some(OpenFile { file, source })),
+            Some(OtherFile::Missing) => Ok(None),
+            Some(OtherFile::Refused(why)) => Err(Error::other_file(name, why)),
+            None => Err(Error::other_file(name, "was not read")),
+        }
+    }
+}
+
 /// Returns the urls of the files that hold the sources of a file's virtual datasets. `own` is the url of the file itself,
 /// which is not included; nor are numbered files ([`numbered_files`](crate::hdf5::numbered_files)).
 pub fn virtual_source_files(file: &File, own: &str) -> BTreeSet<String> {
-    let layouts = file.objects.values().filter_map(|object| match object {
-        Object::Dataset(dataset) => Some(&dataset.layout),
-        _ => None,
-    });
-    let mappings = layouts.flat_map(|layout| match layout {
-        Layout::Virtual(mappings) => mappings.as_slice(),
-        _ => &[],
-    });
-    mappings
+    file.objects
+        .values()
+        .flat_map(mappings)
         .filter(|mapping| mapping.file != ".")
         .filter_map(|mapping| Pattern::new(&mapping.file).ok().filter(|name| !name.is_numbered()))
         .map(|name| resolve_relative(own, &name.name(0)))
@@ -425,15 +429,6 @@ pub(super) struct FileContext<'a> {
 }
 
 impl<'a> FileContext<'a> {
-    /// Refuses a dataset as a source if libhdf5 would show the extent that its file declares.
-    pub(super) fn check_extent(&self, address: Address) -> Result<()> {
-        if self.others.grown.contains(&(self.here.source.url.clone(), address)) {
-            Err(grown())
-        } else {
-            Ok(())
-        }
-    }
-
     /// Returns the context of a source in the file called `name`; `None` if there is no such file.
     ///
     /// # Errors
@@ -448,15 +443,14 @@ impl<'a> FileContext<'a> {
             "." => self.here.source.url.clone(),
             _ => resolve_relative(&self.here.source.url, name),
         };
-        let here = match self.others.files.get(&url) {
-            _ if url == self.here.source.url => self.here,
-            _ if url == self.root.source.url => self.root,
-            Some(OtherFile::Read(file, source)) => OpenFile { file, source },
-            Some(OtherFile::Missing) => return Ok(None),
-            Some(OtherFile::Refused(why)) => return Err(Error::other_file(name, why)),
-            None => return Err(Error::other_file(name, "was not read")),
+        let here = if url == self.here.source.url {
+            Some(self.here)
+        } else if url == self.root.source.url {
+            Some(self.root)
+        } else {
+            self.others.read(&url, name)?
         };
-        Ok(Some(Self { here, depth: self.depth + 1, ..*self }))
+        Ok(here.map(|here| Self { here, depth: self.depth + 1, ..*self }))
     }
 }
 

@@ -12,7 +12,6 @@ mod filters;
 mod heap;
 mod links;
 mod objects;
-mod records;
 mod selection;
 #[cfg(test)]
 mod tests;
@@ -33,7 +32,7 @@ use crate::hdf5::attributes::time_bounds;
 use crate::hdf5::dimensions::{Fields, ScaleLengths};
 use crate::hdf5::links::{ExternalLink, FileContext, MappedFiles, OpenFile};
 use crate::hdf5::objects::Lookup;
-use crate::{Diagnostic, Error, InlineTask, MapOptions, Mapped, Report, Result, Severity};
+use crate::{Diagnostic, Error, InlineTask, MapOptions, Mapped, Report, Result};
 
 pub use crate::hdf5::heap::{DatasetKey, Flattened, HeapPointer, HeapTask, HeapValues, flatten, heap_tasks};
 pub use crate::hdf5::links::{OtherFile, OtherFiles, link_files, virtual_source_files};
@@ -105,7 +104,7 @@ fn map_within(
         nodes: 0,
         hidden: None,
         scale_lengths: ScaleLengths::default(),
-        small_records: records::small_records(file),
+        small_records: contiguous::small_records(file),
     };
     mapper.report_partial_record();
     let mut root = mapper.root();
@@ -153,12 +152,6 @@ impl<'a> Mapper<'a> {
     /// Takes memory from the budget. If it is spent, the whole file is refused in the end.
     fn take(&self, what: &str, bytes: u64) -> Result<()> {
         self.shared.lookup.take(what, bytes)
-    }
-
-    /// Adds a diagnostic. `path` has no leading slash.
-    fn diagnose(&mut self, severity: Severity, code: Code, path: &str, message: String) {
-        let diagnostic = Diagnostic { severity, code, path: format!("/{path}"), message, remedy: None };
-        self.report.diagnostics.push(diagnostic);
     }
 
     fn array_left_out(&mut self, path: &str, error: &Error) {

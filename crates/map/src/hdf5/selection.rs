@@ -116,23 +116,8 @@ fn paired(to: &[Run], from: &[Run]) -> Vec<Span> {
 fn runs(selection: &Selection, shape: &[u64]) -> Result<Vec<Vec<Run>>> {
     match selection {
         Selection::All => Ok(shape.iter().map(|n| vec![(0, *n)]).collect()),
-        // Axes of array types come after those of the dataspace.
-        Selection::Regular(slabs) if slabs.len() <= shape.len() => {
-            let whole = shape.get(slabs.len()..).unwrap_or_default().iter().map(|n| Ok(vec![(0, *n)]));
-            slabs.iter().zip(shape).map(|(slab, extent)| slab_runs(slab, *extent)).chain(whole).collect()
-        }
-        Selection::Regular(slabs) => {
-            Err(malformed(format!("a selection has {} axes, not {}", slabs.len(), shape.len())))
-        }
-        Selection::Clipped { slabs, elements } if slabs.len() <= shape.len() => {
-            let whole = shape.get(slabs.len()..).unwrap_or_default().iter().map(|n| Ok(vec![(0, *n)]));
-            let clipped =
-                slabs.iter().zip(shape).map(|(slab, extent)| clipped_runs(slab, *extent, *elements));
-            clipped.chain(whole).collect()
-        }
-        Selection::Clipped { slabs, .. } => {
-            Err(malformed(format!("a selection has {} axes, not {}", slabs.len(), shape.len())))
-        }
+        Selection::Regular(slabs) => slabs_runs(slabs, None, shape),
+        Selection::Clipped { slabs, elements } => slabs_runs(slabs, Some(*elements), shape),
         Selection::None => Err(malformed("an empty selection")),
         Selection::Blocks(blocks) => {
             let mut axes = block_runs(blocks, shape)?;
@@ -179,10 +164,23 @@ fn joined(runs: BTreeSet<(u64, u64)>) -> Vec<Run> {
     all
 }
 
-/// Returns the runs of a slab. An unlimited one ends after `elements` elements.
+/// Returns the runs along each axis of a regular selection. Axes of array types come after those of the dataspace.
+fn slabs_runs(slabs: &[Slab], elements: Option<u64>, shape: &[u64]) -> Result<Vec<Vec<Run>>> {
+    let Some(rest) = shape.get(slabs.len()..) else {
+        return Err(malformed(format!("a selection has {} axes, not {}", slabs.len(), shape.len())));
+    };
+    let runs = slabs.iter().zip(shape).map(|(slab, extent)| match elements {
+        Some(elements) if slab.count.is_none() || slab.block.is_none() => {
+            clipped_runs(slab, *extent, elements)
+        }
+        _ => slab_runs(slab, *extent),
+    });
+    runs.chain(rest.iter().map(|n| Ok(vec![(0, *n)]))).collect()
+}
+
+/// Returns the runs of an unlimited slab, which ends after `elements` elements.
 fn clipped_runs(slab: &Slab, extent: u64, elements: u64) -> Result<Vec<Run>> {
     let block = match (slab.count, slab.block) {
-        (Some(_), Some(_)) => return slab_runs(slab, extent),
         (None, Some(block)) if slab.stride > block && block > 0 => block,
         _ => elements.max(1),
     };

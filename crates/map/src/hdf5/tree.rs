@@ -17,7 +17,7 @@ use super::links::ExternalLink;
 use super::objects::has_parts;
 use super::{LINK, Mapper, NODES, node_bytes};
 use crate::mapped::{check_name, shown_name};
-use crate::{Diagnostic, Error, InlineTask, Result, Severity};
+use crate::{Diagnostic, Error, InlineTask, Result};
 
 /// Deepest nesting of groups. Walks of the hierarchy are recursive: 500 levels fit into the 2 MiB of a thread without optimization.
 pub(super) const DEPTH: usize = 256;
@@ -50,7 +50,8 @@ impl Mapper<'_> {
                     Some(Object::Unreadable(error)) => error.to_string(),
                     _ => "it is no group".to_owned(),
                 };
-                self.diagnose(Severity::Error, Code::RootUnreadable, "", format!("the root group: {why}"));
+                let error = Diagnostic::error(Code::RootUnreadable, "", format!("the root group: {why}"));
+                self.report.diagnostics.push(error);
                 Group::default()
             }
         }
@@ -76,7 +77,8 @@ impl Mapper<'_> {
             self.nodes += 1;
             if self.nodes > NODES {
                 let message = format!("more than {NODES} groups and arrays; the rest is left out");
-                self.diagnose(Severity::Error, Code::TooManyNodes, place.path, message);
+                let error = Diagnostic::error(Code::TooManyNodes, place.path, message);
+                self.report.diagnostics.push(error);
                 break;
             }
             if self.take("groups and arrays", node_bytes(place.path, name)).is_err() {
@@ -251,7 +253,14 @@ impl Mapper<'_> {
                 continue;
             }
             if let LinkTarget::External { file, path } = &link.target {
-                self.external_link(ExternalLink { at: child, file: file.clone(), path: path.clone() });
+                if self.options.follow_external {
+                    self.links.push(ExternalLink { at: child, file: file.clone(), path: path.clone() });
+                } else {
+                    let message = format!("the link to \"{path}\" in the file \"{file}\" is not followed");
+                    let warning = Diagnostic::warning(Code::LinkLeftOut, &child, message)
+                        .with(Remedy::turn_on(OptionName::FollowExternal, "follow it"));
+                    self.report.diagnostics.push(warning);
+                }
                 continue;
             }
             match self.target(address, link) {
@@ -260,20 +269,6 @@ impl Mapper<'_> {
             }
         }
         children
-    }
-
-    fn external_link(&mut self, link: ExternalLink) {
-        if self.options.follow_external {
-            return self.links.push(link);
-        }
-        self.report.diagnostics.push(
-            Diagnostic::warning(
-                Code::LinkLeftOut,
-                &link.at,
-                format!("the link to \"{}\" in the file \"{}\" is not followed", link.path, link.file),
-            )
-            .with(Remedy::turn_on(OptionName::FollowExternal, "follow it")),
-        );
     }
 
     fn target(&self, from: Address, link: &Link) -> Result<Address> {

@@ -45,7 +45,15 @@ struct View<'a> {
 /// Resolves the extents of unlimited virtual datasets, in a file at `own` and in the other files, and bounds their
 /// selections. A dataset that cannot be resolved gets an unreadable layout.
 pub fn resolve_extents(file: &mut File, own: &str, others: &mut OtherFiles, budget: &Budget<'_>) {
-    let open: Vec<Key> = all_open(file, own, others);
+    let read = others.files.iter().filter_map(|(url, other)| match other {
+        OtherFile::Read(file, _) if url != own => Some((url.as_str(), file.as_ref())),
+        _ => None,
+    });
+    let mut open: Vec<Key> = Vec::new();
+    for (url, file) in std::iter::once((own, &*file)).chain(read) {
+        let objects = file.objects.iter().filter(|(_, object)| mappings(object).iter().any(is_open));
+        open.extend(objects.map(|(address, _)| (url.to_owned(), *address)));
+    }
     if open.is_empty() {
         return;
     }
@@ -54,8 +62,7 @@ pub fn resolve_extents(file: &mut File, own: &str, others: &mut OtherFiles, budg
         let lookup = Lookup::new(budget);
         let view = View { own, file, others, known: &known, blocks: Cell::new(BLOCKS), lookup: &lookup };
         let next: BTreeMap<Key, _> = open.iter().map(|key| (key.clone(), view.resolve(key))).collect();
-        let is_final =
-            next.len() == known.len() && next.values().zip(known.values()).all(|(a, b)| is_same(a, b));
+        let is_final = next == known;
         known = next;
         if is_final {
             break;
@@ -97,30 +104,8 @@ fn malformed(problem: String) -> Error {
     Error::malformed("virtual mapping", problem)
 }
 
-/// Whether two passes found the same, or failed alike.
-fn is_same(one: &Result<ResolvedExtent>, other: &Result<ResolvedExtent>) -> bool {
-    match (one, other) {
-        (Ok(one), Ok(other)) => one == other,
-        (Err(one), Err(other)) => one.to_string() == other.to_string(),
-        _ => false,
-    }
-}
-
-/// Returns the datasets that have to be resolved.
-fn all_open(file: &File, own: &str, others: &OtherFiles) -> Vec<Key> {
-    let others = others.files.iter().filter_map(|(url, other)| match other {
-        OtherFile::Read(file, _) if url != own => Some((url.as_str(), file.as_ref())),
-        _ => None,
-    });
-    let files = std::iter::once((own, file)).chain(others);
-    let open = files.flat_map(|(url, file)| {
-        let open = file.objects.iter().filter(|(_, object)| mappings(object).iter().any(is_open));
-        open.map(move |(address, _)| (url.to_owned(), *address))
-    });
-    open.collect()
-}
-
-fn mappings(object: &Object) -> &[VirtualMapping] {
+/// Returns the mappings of a virtual dataset; none for other objects.
+pub(super) fn mappings(object: &Object) -> &[VirtualMapping] {
     match object {
         Object::Dataset(dataset) => match &dataset.layout {
             Layout::Virtual(mappings) => mappings,
@@ -149,13 +134,10 @@ fn endless(selection: &Selection) -> Option<Endless<'_>> {
 
 impl View<'_> {
     fn file(&self, url: &str) -> Result<Option<&File>> {
-        match self.others.files.get(url) {
-            _ if url == self.own => Ok(Some(self.file)),
-            Some(OtherFile::Read(file, _)) => Ok(Some(file)),
-            Some(OtherFile::Missing) => Ok(None),
-            Some(OtherFile::Refused(why)) => Err(Error::other_file(url, why)),
-            None => Err(Error::other_file(url, "was not read")),
+        if url == self.own {
+            return Ok(Some(self.file));
         }
+        Ok(self.others.read(url, url)?.map(|other| other.file))
     }
 
     fn resolve(&self, (url, address): &Key) -> Result<ResolvedExtent> {
@@ -180,8 +162,17 @@ impl View<'_> {
                     made.push(names.mapping(0, mapping.source.clone(), mapping.destination.clone()));
                     Ok(())
                 }
-                (Some(to), Some(from)) if !is_numbered => {
-                    made.extend(self.clip_to_source(url, &names, to, from, &mut extent)?);
+                // Both selections are clipped to the extent of the source. The mapping of a source that does not exist is kept,
+                // so that the report names it.
+                (Some((axis, to)), Some((source_axis, from))) if !is_numbered => {
+                    let source = self.source(url, &names.file.name(0), &names.dataset.name(0))?;
+                    let size = source.as_ref().and_then(|shape| shape.get(source_axis)).copied().unwrap_or(0);
+                    let elements = from.get(source_axis).map_or(0, |slab| clipped(slab, size));
+                    extent.grow(axis, to.get(axis).map_or(Some(0), |slab| end(slab, elements)))?;
+                    let clip = |slabs: &[Slab]| Selection::Clipped { slabs: slabs.to_vec(), elements };
+                    if elements > 0 || source.is_none() {
+                        made.push(names.mapping(0, clip(from), clip(to)));
+                    }
                     Ok(())
                 }
                 (Some(to), None) if is_numbered => {
@@ -211,24 +202,6 @@ impl View<'_> {
             return Err(malformed(format!("its sources make {shape:?} elements, more than it may have")));
         }
         Ok(ResolvedExtent { shape, mappings: made })
-    }
-
-    /// Clips both selections of a mapping to the extent of its source. Returns `None` if they are empty then; the mapping of
-    /// a source that does not exist is kept, so that the report names it.
-    fn clip_to_source(
-        &self,
-        own: &str,
-        names: &Names,
-        (axis, to): Endless<'_>,
-        (source_axis, from): Endless<'_>,
-        extent: &mut Extent,
-    ) -> Result<Option<VirtualMapping>> {
-        let source = self.source(own, &names.file.name(0), &names.dataset.name(0))?;
-        let size = source.as_ref().and_then(|shape| shape.get(source_axis)).copied().unwrap_or(0);
-        let elements = from.get(source_axis).map_or(0, |slab| clipped(slab, size));
-        extent.grow(axis, to.get(axis).map_or(Some(0), |slab| end(slab, elements)))?;
-        let clip = |slabs: &[Slab]| Selection::Clipped { slabs: slabs.to_vec(), elements };
-        Ok((elements > 0 || source.is_none()).then(|| names.mapping(0, clip(from), clip(to))))
     }
 
     /// Returns the extent of a source; `None` if it does not exist.

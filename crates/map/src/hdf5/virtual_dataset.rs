@@ -14,14 +14,14 @@ use virtualize_zarr::{
 use super::SourceTable;
 use super::chunks::{ChunkPlan, ChunkPlanner, can_encode, is_reference};
 use super::fill::DatasetFill;
-use super::links::{FileContext, no_dataset};
+use super::links::{FileContext, grown, no_dataset};
 use super::selection::{Axis, Span, axes, is_unlimited};
 use crate::{ChunkContent, ElementTransform, Error, MapOptions, Piece, PieceBytes, Result};
 
 /// Most chunks of a virtual dataset.
-pub(super) const CHUNKS: u64 = 10_000_000;
+const CHUNKS: u64 = 10_000_000;
 
-pub(super) fn too_many() -> Error {
+fn too_many() -> Error {
     Error::limit("chunks in a virtual dataset", CHUNKS)
 }
 
@@ -29,20 +29,20 @@ pub(super) fn too_many() -> Error {
 const SOURCE_CHUNK: u64 = 64;
 
 /// A source dataset. Its missing chunks read as its fill value.
-pub(super) struct Part {
-    pub(super) shape: Vec<u64>,
-    pub(super) chunk_shape: Vec<u64>,
-    pub(super) codecs: Vec<Codec>,
-    pub(super) chunks: BTreeMap<u64, Chunk>,
+struct Part {
+    shape: Vec<u64>,
+    chunk_shape: Vec<u64>,
+    codecs: Vec<Codec>,
+    chunks: BTreeMap<u64, Chunk>,
     /// What missing chunks read as; `None` if no scalar equals it.
-    pub(super) missing: Option<FillValue>,
+    missing: Option<FillValue>,
     /// For contiguous data: the axis along which it can be cut, and the bytes of a slice.
-    pub(super) cut: Option<(usize, u64)>,
+    cut: Option<(usize, u64)>,
 }
 
 /// A chunk of a source. Sources are numbered by the [`SourceTable`] of the virtual dataset.
 #[derive(Clone)]
-pub(super) enum Chunk {
+enum Chunk {
     /// Stored in a file, in the codecs of its part.
     There(Reference),
     /// Carried by the plan, in the codecs of its part.
@@ -52,14 +52,28 @@ pub(super) enum Chunk {
 }
 
 /// A part, and its axes in the virtual dataset.
-pub(super) struct Block {
-    pub(super) part: Rc<Part>,
-    pub(super) axes: Vec<Axis>,
+struct Block {
+    part: Rc<Part>,
+    axes: Vec<Axis>,
+    /// Chunk shape of the source. Contiguous data is cut to fit the grid of the virtual dataset.
+    shape: Vec<u64>,
+    /// For each axis, the overlaps of chunks of the source with chunks of the virtual dataset.
+    along: Vec<Vec<AxisOverlap>>,
+}
+
+impl Block {
+    /// Returns a combination of overlaps, one for each axis.
+    fn overlap(&self, combination: u64) -> Vec<AxisOverlap> {
+        let counts: Vec<u64> = self.along.iter().map(|along| along.len() as u64).collect();
+        let indices = chunk_indices(combination, &counts).unwrap_or_default();
+        let at = |(index, along): (u64, &Vec<AxisOverlap>)| along.get(usize::try_from(index).ok()?).copied();
+        indices.into_iter().zip(&self.along).filter_map(at).collect()
+    }
 }
 
 impl ChunkPlanner<'_> {
     /// Returns the blocks in the order of their mappings, and the names of source files that do not exist.
-    pub(super) fn blocks(
+    fn blocks(
         &self,
         mappings: &[VirtualMapping],
         sources: &mut SourceTable,
@@ -84,7 +98,8 @@ impl ChunkPlanner<'_> {
                     let spans = axes.iter().map(|axis| axis.spans.len()).sum::<usize>();
                     let bytes = size_of::<Block>().saturating_add(spans.saturating_mul(size_of::<Span>()));
                     self.context.lookup.take("virtual mappings", bytes as u64)?;
-                    blocks.push(Block { part, axes });
+                    let (shape, along) = (part.chunk_shape.clone(), Vec::new());
+                    blocks.push(Block { part, axes, shape, along });
                 }
             }
         }
@@ -102,7 +117,10 @@ impl ChunkPlanner<'_> {
         let Some(Object::Dataset(dataset)) = file.objects.get(&address) else {
             return Err(name(no_dataset()));
         };
-        context.check_extent(address).map_err(name)?;
+        // Through another virtual dataset, libhdf5 shows the extent that the file declares.
+        if context.others.grown.contains(&(context.here.source.url.clone(), address)) {
+            return Err(name(grown()));
+        }
         if dataset.datatype != self.dataset.datatype {
             return Err(name(unsupported("its datatype differs from that of the virtual dataset")));
         }
@@ -144,39 +162,25 @@ impl ChunkPlanner<'_> {
             }
             _ => None,
         };
-        let ids: Result<Vec<SourceId>> = std::iter::once(context.here.source.url.as_str())
-            .chain(plan.external_files.iter().map(String::as_str))
-            .map(|url| sources.id(url))
-            .collect();
-        let ids = ids?;
-        let id = |source: SourceId| {
-            ids.get(source.index()).copied().ok_or_else(|| Error::overflow("the list of source files"))
-        };
-        let mut chunks = BTreeMap::new();
-        for column in &plan.chunks.references {
-            let source = id(column.source)?;
-            let there = |(at, reference)| (at, Chunk::There(Reference { source, ..reference }));
-            chunks.extend(column.iter().map(there));
-        }
+        plan.renumber(&context.here.source.url, sources)?;
+        let stored = plan.chunks.references.iter().flat_map(|column| column.iter());
+        let mut chunks: BTreeMap<u64, Chunk> =
+            stored.map(|(at, reference)| (at, Chunk::There(reference))).collect();
         let here = std::mem::take(&mut plan.chunks.inline).into_iter();
         chunks.extend(here.map(|(position, bytes)| (position, Chunk::Here(bytes))));
-        for (position, mut content) in plan.inline.drain(..) {
-            for source in content.sources_mut() {
-                *source = id(*source)?;
-            }
-            chunks.insert(position, Chunk::Made(Rc::new(content)));
-        }
+        let made = plan.inline.drain(..);
+        chunks.extend(made.map(|(position, content)| (position, Chunk::Made(Rc::new(content)))));
         Ok(Part { chunk_shape: plan.chunk_shape, codecs: plan.codecs, chunks, missing, cut, shape })
     }
 }
 
-pub(super) fn unsupported(problem: &'static str) -> Error {
+fn unsupported(problem: &'static str) -> Error {
     Error::unsupported("a virtual source", problem)
 }
 
 impl Part {
     /// Returns the chunk with this index in the grid of chunks of `shape`, into which contiguous data is cut.
-    pub(super) fn chunk_at(&self, shape: &[u64], index: &[u64]) -> Result<Option<Chunk>> {
+    fn chunk_at(&self, shape: &[u64], index: &[u64]) -> Result<Option<Chunk>> {
         let Some((axis, slice)) = self.cut else {
             let counts = ChunkGrid::Regular(shape.to_vec()).counts(&self.shape);
             let position = chunk_position(index.iter().copied(), &counts).ok_or_else(too_many)?;
@@ -203,35 +207,39 @@ const SMALL_CHUNKS: u64 = 10_000;
 /// Bytes that may be decoded for inlined chunks, as a multiple of the inline limit.
 const DECODED: u64 = 16;
 
-/// The chunks of a virtual dataset so far.
+/// Overlap of a chunk of a source with a chunk of the virtual dataset.
+struct Overlap {
+    /// Position of the chunk of the virtual dataset.
+    at: u64,
+    /// Number of the block.
+    block: usize,
+    /// Number of the combination of overlaps along the axes.
+    combination: u64,
+    /// The chunk of the source; `None` if it is missing.
+    chunk: Option<Chunk>,
+    /// Whether it covers the chunk of the virtual dataset.
+    is_whole: bool,
+    /// Whether the chunk of the source can be a chunk of the grid: it is not the shorter last part of contiguous data, and not
+    /// assembled itself.
+    is_unbroken: bool,
+}
+
+/// Content of a chunk of the virtual dataset.
+enum Slot<'a> {
+    Missing,
+    /// A chunk of a source.
+    Whole(&'a Chunk),
+    /// Pieces of these overlaps. Later ones cover earlier ones.
+    Made(&'a [Overlap]),
+}
+
+/// Size of the chunks that are assembled.
 #[derive(Default)]
-struct VirtualGrid {
-    slots: BTreeMap<u64, Slot>,
-    /// Number of overlaps that were visited.
-    steps: u64,
-    /// Number of assembled chunks.
-    made: u64,
+struct Assembled {
+    chunks: u64,
     pieces: usize,
     /// Bytes that pieces carry themselves.
     here: u64,
-}
-
-/// A chunk of the virtual dataset.
-enum Slot {
-    /// A chunk of a source, with the number of its block and its position in the source's grid.
-    Whole { chunk: Chunk, block: usize, from: u64 },
-    /// Pieces with the numbers of their blocks. Later ones cover earlier ones.
-    Made(Vec<(usize, Piece)>),
-}
-
-/// Chunk grid of a block's source.
-struct BlockLayout<'a> {
-    number: usize,
-    block: &'a Block,
-    /// Chunk shape of the source.
-    shape: Vec<u64>,
-    /// Number of chunks along each axis of the source.
-    counts: Vec<u64>,
 }
 
 impl ChunkPlanner<'_> {
@@ -250,36 +258,33 @@ impl ChunkPlanner<'_> {
             return Ok(plan);
         }
         let mut sources = SourceTable::new(&self.context.here.source.url);
-        let (blocks, missing_files) = self.blocks(mappings, &mut sources)?;
-        self.choose(&blocks, &mut plan)?;
-        let mut grid = self.place_blocks(&blocks, &plan)?;
-        if grid.made > 0 && !plan.codecs.iter().all(can_encode) {
+        let (mut blocks, missing_files) = self.blocks(mappings, &mut sources)?;
+        self.choose(&blocks, &mut plan);
+        let overlaps = self.overlaps(&mut blocks, &plan.chunk_shape)?;
+        let chunks = || overlaps.chunk_by(|one, other| one.at == other.at);
+        if !plan.codecs.iter().all(can_encode)
+            && chunks().any(|all| matches!(self.slot(&blocks, all, &plan.codecs), Slot::Made(_)))
+        {
             plan.codecs = vec![self.array_to_bytes()];
-            grid = self.place_blocks(&blocks, &plan)?;
         }
         let mut columns: BTreeMap<SourceId, ReferencesBuilder> = BTreeMap::new();
+        let mut assembled = Assembled::default();
         let mut decoded = 0_u64;
-        for (position, slot) in grid.slots {
-            match slot {
-                Slot::Whole { chunk: Chunk::There(reference), .. } => {
+        for all in chunks() {
+            let Some(position) = all.first().map(|overlap| overlap.at) else { continue };
+            match self.slot(&blocks, all, &plan.codecs) {
+                Slot::Missing => {}
+                Slot::Whole(Chunk::There(reference)) => {
                     let column = columns.entry(reference.source).or_default();
                     column.push(position, reference.offset, reference.length);
                 }
-                Slot::Whole { chunk: Chunk::Here(bytes), .. } => {
-                    plan.chunks.inline.insert(position, bytes);
+                Slot::Whole(Chunk::Here(bytes)) => {
+                    plan.chunks.inline.insert(position, bytes.clone());
                 }
-                Slot::Whole { chunk: Chunk::Made(content), .. } => {
-                    plan.inline.push((position, content.as_ref().clone()));
-                }
-                Slot::Made(mut pieces) => {
-                    pieces.sort_by(|(block, one), (other_block, other)| {
-                        let range = |piece: &Piece| match &piece.bytes {
-                            PieceBytes::At(range) => Some(*range),
-                            PieceBytes::Here(_) => None,
-                        };
-                        (block, one.source, range(one)).cmp(&(other_block, other.source, range(other)))
-                    });
-                    let pieces = pieces.into_iter().map(|(_, piece)| piece).collect();
+                Slot::Whole(Chunk::Made(content)) => plan.inline.push((position, content.as_ref().clone())),
+                Slot::Made(visible) => {
+                    assembled.chunks += 1;
+                    self.check_limit(assembled.chunks, &plan.chunk_shape, MADE)?;
                     let is_text = self.element.data_type == DataType::String;
                     if self.background.is_none() && !is_text {
                         return Err(refused("its chunks have to be made, and its fill value is no scalar"));
@@ -287,6 +292,7 @@ impl ChunkPlanner<'_> {
                     if is_text && !is_empty_text(self.background) {
                         return Err(refused("its missing text reads as other than the empty text"));
                     }
+                    let pieces = self.assemble(&blocks, visible, &mut assembled)?;
                     let content = self.made_of_pieces(&plan.chunk_shape, pieces);
                     decoded = decoded.saturating_add(self.decoded_bytes(content.pieces()));
                     plan.inline.push((position, content));
@@ -319,7 +325,7 @@ impl ChunkPlanner<'_> {
     }
 
     /// Chooses codecs and chunk shape so that chunks of sources can be referenced if possible.
-    fn choose(&self, blocks: &[Block], plan: &mut ChunkPlan) -> Result<()> {
+    fn choose(&self, blocks: &[Block], plan: &mut ChunkPlan) {
         let is_stored = |chunk: &Chunk| !matches!(chunk, Chunk::Made(_));
         let stored = || blocks.iter().filter(|block| block.part.chunks.values().any(is_stored));
         let holding = || blocks.iter().filter(|block| !block.part.chunks.is_empty());
@@ -329,7 +335,7 @@ impl ChunkPlanner<'_> {
         let shape = match (stored().next(), holding().next()) {
             (Some(_), _) => shared_chunk_shape(stored(), self.shape),
             (None, Some(_)) => shared_chunk_shape(holding(), self.shape),
-            (None, None) => return Ok(()),
+            (None, None) => return,
         };
         let counts = ChunkGrid::Regular(shape.clone()).counts(self.shape);
         let chunks = counts.iter().fold(1_u64, |product, n| product.saturating_mul(*n));
@@ -337,75 +343,77 @@ impl ChunkPlanner<'_> {
         if chunks <= SMALL_CHUNKS || all.is_none_or(|bytes| bytes > self.options.inline_limit) {
             plan.chunk_shape = shape;
         }
-        Ok(())
     }
 
-    fn place_blocks(&self, blocks: &[Block], plan: &ChunkPlan) -> Result<VirtualGrid> {
-        let mut grid = VirtualGrid::default();
-        for (number, block) in blocks.iter().enumerate() {
-            let shape = cut_shape(block, &plan.chunk_shape);
-            let counts = ChunkGrid::Regular(shape.clone()).counts(&block.part.shape);
-            self.place_block(&BlockLayout { number, block, shape, counts }, blocks, plan, &mut grid)?;
-        }
-        Ok(grid)
+    /// Whether missing chunks of a source read as those of the virtual dataset.
+    fn has_fill_of(&self, part: &Part) -> bool {
+        self.background.is_some() && part.missing.as_ref() == self.background
     }
 
-    /// Places the chunks of a block on the grid.
-    fn place_block(
-        &self,
-        layout: &BlockLayout<'_>,
-        blocks: &[Block],
-        plan: &ChunkPlan,
-        grid: &mut VirtualGrid,
-    ) -> Result<()> {
-        let part = &layout.block.part;
-        let same_fill = self.background.is_some() && part.missing.as_ref() == self.background;
-        if part.chunks.is_empty() && same_fill && grid.slots.is_empty() {
-            return Ok(());
+    /// Returns the overlaps of the chunks of all blocks with those of the virtual dataset, by position and in the order of
+    /// blocks.
+    fn overlaps(&self, blocks: &mut [Block], chunk_shape: &[u64]) -> Result<Vec<Overlap>> {
+        let counts = ChunkGrid::Regular(chunk_shape.to_vec()).counts(self.shape);
+        let mut overlaps = Vec::new();
+        for (number, block) in blocks.iter_mut().enumerate() {
+            let part = Rc::clone(&block.part);
+            if part.chunks.is_empty() && overlaps.is_empty() && self.has_fill_of(&part) {
+                continue;
+            }
+            if let Some((cut, _)) = part.cut
+                && let Some(size) = block.shape.get_mut(cut)
+            {
+                let axis = block.axes.iter().find(|axis| axis.from == Some(cut));
+                let of_grid = axis.and_then(|axis| axis.to).and_then(|to| chunk_shape.get(to));
+                *size = of_grid.copied().unwrap_or(1).max(1);
+            }
+            block.along = self.overlaps_along(block, chunk_shape)?;
+            let total = block.along.iter().try_fold(1_u64, |n, along| n.checked_mul(along.len() as u64));
+            for combination in 0..total.filter(|total| *total <= CHUNKS).ok_or_else(too_many)? {
+                if overlaps.len() as u64 >= CHUNKS {
+                    return Err(too_many());
+                }
+                self.context.lookup.take("chunks of virtual datasets", SLOT_BYTES)?;
+                let of_axes = block.overlap(combination);
+                let (mut to, mut from) = (vec![0; counts.len()], vec![0; block.shape.len()]);
+                for (axis, overlap) in block.axes.iter().zip(&of_axes) {
+                    axis.to.into_iter().for_each(|axis| set(&mut to, axis, overlap.to));
+                    axis.from.into_iter().for_each(|axis| set(&mut from, axis, overlap.from));
+                }
+                let chunk = part.chunk_at(&block.shape, &from)?;
+                let is_unbroken = match (&chunk, part.cut) {
+                    (Some(Chunk::There(_)), Some((axis, _))) => {
+                        let pick = |list: &[u64]| list.get(axis).copied().unwrap_or(0);
+                        (pick(&from) + 1).saturating_mul(pick(&block.shape)) <= pick(&part.shape)
+                    }
+                    (Some(Chunk::Made(content)), _) => {
+                        content.ranges().next().is_some() && content.pieces().is_empty()
+                    }
+                    _ => true,
+                };
+                overlaps.push(Overlap {
+                    at: chunk_position(to, &counts).ok_or_else(too_many)?,
+                    block: number,
+                    combination,
+                    chunk,
+                    is_whole: of_axes.iter().all(|overlap| overlap.is_whole),
+                    is_unbroken,
+                });
+            }
         }
-        let counts = ChunkGrid::Regular(plan.chunk_shape.clone()).counts(self.shape);
-        let along = self.overlaps(layout, &plan.chunk_shape)?;
-        let same_codecs = part.codecs == plan.codecs;
-        product(&along, &mut |overlap| {
-            grid.step()?;
-            self.context.lookup.take("chunks of virtual datasets", SLOT_BYTES)?;
-            let (to, from) = indices(layout.block, overlap, counts.len(), layout.shape.len());
-            let at = chunk_position(to.iter().copied(), &counts).ok_or_else(too_many)?;
-            let chunk = part.chunk_at(&layout.shape, &from)?;
-            let is_whole = overlap.iter().all(|overlap| overlap.is_whole);
-            match &chunk {
-                Some(chunk) if is_whole && same_codecs && is_unbroken(chunk, layout, &from) => {
-                    let from = chunk_position(from.iter().copied(), &layout.counts).ok_or_else(too_many)?;
-                    grid.put(at, Slot::Whole { chunk: chunk.clone(), block: layout.number, from });
-                    return Ok(());
-                }
-                None if same_fill && (is_whole || !grid.slots.contains_key(&at)) => {
-                    grid.remove(at);
-                    return Ok(());
-                }
-                _ => {}
-            }
-            if is_whole {
-                grid.put(at, Slot::Made(Vec::new()));
-            } else {
-                self.open_slot(at, blocks, plan, grid)?;
-            }
-            let pieces = self.pieces(layout.block, &layout.shape, overlap, chunk.as_ref())?;
-            grid.add(at, layout.number, pieces, self.options.inline_limit)?;
-            self.check_limit(grid.made, &plan.chunk_shape, MADE)
-        })
+        overlaps.sort_by_key(|overlap| overlap.at);
+        Ok(overlaps)
     }
 
     /// Returns the overlaps of chunks of the destination and of the source, for each axis of a block. There may be far more
     /// than the file has bytes, so memory is taken before they are kept.
-    fn overlaps(&self, layout: &BlockLayout<'_>, grid: &[u64]) -> Result<Vec<Vec<ChunkOverlap>>> {
-        let block = layout.block;
+    fn overlaps_along(&self, block: &Block, grid: &[u64]) -> Result<Vec<Vec<AxisOverlap>>> {
         let is_flat = matches!(block.part.codecs.first(), Some(Codec::Bytes { .. }));
         let mut all = Vec::new();
         for axis in &block.axes {
             let pick = |list: &[u64], axis: Option<usize>| axis.and_then(|axis| list.get(axis)).copied();
             let size = pick(grid, axis.to).unwrap_or(1).max(1);
-            let source = pick(&layout.shape, axis.from).unwrap_or(1).max(1);
+            let source = pick(&block.shape, axis.from).unwrap_or(1).max(1);
             let end = pick(self.shape, axis.to);
             let is_paired = axis.to.is_some() && axis.from.is_some();
             let mut along = Vec::new();
@@ -425,12 +433,12 @@ impl ChunkPlanner<'_> {
                         if more > CHUNKS {
                             return Err(too_many());
                         }
-                        let bytes = more.saturating_mul(size_of::<ChunkOverlap>() as u64);
+                        let bytes = more.saturating_mul(size_of::<AxisOverlap>() as u64);
                         self.context.lookup.take("chunks of virtual datasets", bytes)?;
                         along.reserve_exact(usize::try_from(more).map_err(|_| too_many())?);
                     }
                     let (to, from) = (to / size, from / source);
-                    along.push(ChunkOverlap { to, to_offset, from, from_offset, length, is_whole });
+                    along.push(AxisOverlap { to, to_offset, from, from_offset, length, is_whole });
                     done += length;
                 }
             }
@@ -439,36 +447,59 @@ impl ChunkPlanner<'_> {
         Ok(all)
     }
 
-    /// Turns a chunk of the grid into pieces, which cover a whole chunk of a source that was there.
-    fn open_slot(&self, at: u64, blocks: &[Block], plan: &ChunkPlan, grid: &mut VirtualGrid) -> Result<()> {
-        let (chunk, number, from) = match grid.slots.get(&at) {
-            Some(Slot::Made(_)) => return Ok(()),
-            None => {
-                grid.put(at, Slot::Made(Vec::new()));
-                return Ok(());
+    /// Returns the content of a chunk, given the overlaps at its position and the codecs of the array.
+    fn slot<'o>(&self, blocks: &[Block], overlaps: &'o [Overlap], codecs: &[Codec]) -> Slot<'o> {
+        let part = |overlap: &Overlap| blocks.get(overlap.block).map(|block| &block.part);
+        let is_fill = |overlap: &&Overlap| {
+            overlap.chunk.is_none() && part(overlap).is_some_and(|part| self.has_fill_of(part))
+        };
+        let covering = overlaps.iter().rposition(|overlap| overlap.is_whole).unwrap_or(0);
+        let visible = overlaps.get(covering..).unwrap_or_default();
+        let first = visible.iter().take_while(is_fill).count();
+        match visible.get(first..).unwrap_or_default() {
+            [] => Slot::Missing,
+            [one @ Overlap { chunk: Some(chunk), is_whole: true, is_unbroken: true, .. }]
+                if part(one).is_some_and(|part| part.codecs == codecs) =>
+            {
+                Slot::Whole(chunk)
             }
-            Some(Slot::Whole { chunk, block, from }) => (chunk.clone(), *block, *from),
-        };
-        let block = blocks.get(number).ok_or_else(too_many)?;
-        let shape = cut_shape(block, &plan.chunk_shape);
-        let counts = ChunkGrid::Regular(shape.clone()).counts(&block.part.shape);
-        let counts_of_grid = ChunkGrid::Regular(plan.chunk_shape.clone()).counts(self.shape);
-        let (to, from) = (
-            chunk_indices(at, &counts_of_grid).unwrap_or_default(),
-            chunk_indices(from, &counts).unwrap_or_default(),
-        );
-        let all_of = |axis: &crate::hdf5::selection::Axis| {
-            let pick = |list: &[u64], axis: Option<usize>| axis.and_then(|axis| list.get(axis)).copied();
-            let size = pick(&plan.chunk_shape, axis.to).unwrap_or(1);
-            let n = pick(&to, axis.to).unwrap_or(0);
-            let left = pick(self.shape, axis.to).map_or(1, |end| end.saturating_sub(n.saturating_mul(size)));
-            let from = pick(&from, axis.from).unwrap_or(0);
-            ChunkOverlap { to: n, to_offset: 0, from, from_offset: 0, length: size.min(left), is_whole: true }
-        };
-        let overlap: Vec<ChunkOverlap> = block.axes.iter().map(all_of).collect();
-        let pieces = self.pieces(block, &shape, &overlap, Some(&chunk))?;
-        grid.put(at, Slot::Made(Vec::new()));
-        grid.add(at, number, pieces, self.options.inline_limit)
+            visible => Slot::Made(visible),
+        }
+    }
+
+    /// Returns the pieces of a chunk that is assembled. Those of one block are in the order in which they are stored.
+    fn assemble(
+        &self,
+        blocks: &[Block],
+        overlaps: &[Overlap],
+        assembled: &mut Assembled,
+    ) -> Result<Vec<Piece>> {
+        let limit = self.options.inline_limit;
+        let mut all = Vec::new();
+        for Overlap { block: number, combination, chunk, .. } in overlaps {
+            let Some(block) = blocks.get(*number) else { continue };
+            let pieces = self.pieces(block, &block.overlap(*combination), chunk.as_ref())?;
+            assembled.pieces += pieces.len();
+            for piece in pieces {
+                let range = match &piece.bytes {
+                    PieceBytes::At(range) => Some(*range),
+                    PieceBytes::Here(bytes) => {
+                        assembled.here = assembled.here.saturating_add(bytes.len() as u64);
+                        None
+                    }
+                };
+                all.push(((*number, piece.source, range), piece));
+            }
+            if assembled.here > limit.saturating_mul(DECODED) {
+                let content = format!("pieces of {} bytes", assembled.here);
+                return Err(Error::inline_limit(MADE, &content, limit));
+            }
+            if assembled.pieces > PIECES {
+                return Err(Error::limit("pieces in the chunks of a virtual dataset", PIECES as u64));
+            }
+        }
+        all.sort_by_key(|(key, _)| *key);
+        Ok(all.into_iter().map(|(_, piece)| piece).collect())
     }
 
     /// Returns the bytes that are decoded for these pieces.
@@ -489,109 +520,6 @@ impl ChunkPlanner<'_> {
 
 /// Why chunks are assembled.
 const MADE: &str = "its chunks differ from those of its sources in grid, filters or fill value";
-
-impl VirtualGrid {
-    fn step(&mut self) -> Result<()> {
-        self.steps += 1;
-        if self.steps > CHUNKS { Err(too_many()) } else { Ok(()) }
-    }
-
-    fn put(&mut self, at: u64, slot: Slot) {
-        self.made += u64::from(matches!(slot, Slot::Made(_)));
-        if let Some(Slot::Made(_)) = self.slots.insert(at, slot) {
-            self.made -= 1;
-        }
-    }
-
-    fn remove(&mut self, at: u64) {
-        if let Some(Slot::Made(_)) = self.slots.remove(&at) {
-            self.made -= 1;
-        }
-    }
-
-    fn add(&mut self, at: u64, block: usize, pieces: Vec<Piece>, limit: u64) -> Result<()> {
-        self.pieces += pieces.len();
-        for piece in &pieces {
-            if let PieceBytes::Here(bytes) = &piece.bytes {
-                self.here = self.here.saturating_add(bytes.len() as u64);
-            }
-        }
-        if self.here > limit.saturating_mul(DECODED) {
-            let content = format!("pieces of {} bytes", self.here);
-            return Err(Error::inline_limit(MADE, &content, limit));
-        }
-        if self.pieces > PIECES {
-            return Err(Error::limit("pieces in the chunks of a virtual dataset", PIECES as u64));
-        }
-        if let Some(Slot::Made(all)) = self.slots.get_mut(&at) {
-            all.extend(pieces.into_iter().map(|piece| (block, piece)));
-        }
-        Ok(())
-    }
-}
-
-/// Whether a chunk of a source can be a chunk of the grid: it is not the shorter last part of contiguous data, and not
-/// assembled itself.
-fn is_unbroken(chunk: &Chunk, layout: &BlockLayout<'_>, index: &[u64]) -> bool {
-    match (chunk, layout.block.part.cut) {
-        (Chunk::There(_), Some((axis, _))) => {
-            let pick = |list: &[u64]| list.get(axis).copied().unwrap_or(0);
-            let end = (pick(index) + 1).saturating_mul(pick(&layout.shape));
-            end <= pick(&layout.block.part.shape)
-        }
-        (Chunk::Made(content), _) => content.ranges().next().is_some() && content.pieces().is_empty(),
-        _ => true,
-    }
-}
-
-/// Returns the chunk shape of a source. Contiguous data is cut to fit the grid.
-fn cut_shape(block: &Block, grid: &[u64]) -> Vec<u64> {
-    let mut shape = block.part.chunk_shape.clone();
-    if let Some((cut, _)) = block.part.cut
-        && let Some(size) = shape.get_mut(cut)
-    {
-        let axis = block.axes.iter().find(|axis| axis.from == Some(cut));
-        *size = axis.and_then(|axis| axis.to).and_then(|to| grid.get(to)).copied().unwrap_or(1).max(1);
-    }
-    shape
-}
-
-/// Returns the indices of the chunks that overlap, in the destination and in the source.
-fn indices(
-    block: &Block,
-    overlap: &[ChunkOverlap],
-    to_rank: usize,
-    from_rank: usize,
-) -> (Vec<u64>, Vec<u64>) {
-    let (mut to, mut from) = (vec![0; to_rank], vec![0; from_rank]);
-    for (axis, overlap) in block.axes.iter().zip(overlap) {
-        if let Some(place) = axis.to.and_then(|axis| to.get_mut(axis)) {
-            *place = overlap.to;
-        }
-        if let Some(place) = axis.from.and_then(|axis| from.get_mut(axis)) {
-            *place = overlap.from;
-        }
-    }
-    (to, from)
-}
-
-/// Visitor of a combination of overlaps, one for each axis.
-type Visit<'a> = dyn FnMut(&[ChunkOverlap]) -> Result<()> + 'a;
-
-/// Calls `each` with all combinations of the overlaps along the axes.
-fn product(along: &[Vec<ChunkOverlap>], each: &mut Visit<'_>) -> Result<()> {
-    let total = along.iter().try_fold(1_u64, |n, along| n.checked_mul(along.len() as u64));
-    let total = total.filter(|total| *total <= CHUNKS).ok_or_else(too_many)?;
-    let counts: Vec<u64> = along.iter().map(|along| along.len() as u64).collect();
-    for n in 0..total {
-        let at =
-            |(index, along): (&u64, &Vec<ChunkOverlap>)| along.get(usize::try_from(*index).ok()?).copied();
-        let index = chunk_indices(n, &counts).unwrap_or_default();
-        let overlap: Option<Vec<ChunkOverlap>> = index.iter().zip(along).map(at).collect();
-        each(&overlap.unwrap_or_default())?;
-    }
-    Ok(())
-}
 
 fn refused(problem: &'static str) -> Error {
     Error::unsupported("virtual dataset", problem)
@@ -630,19 +558,19 @@ fn size_along(block: &Block, to: usize) -> u64 {
 
 /// Overlap of a chunk of the destination with a chunk of the source along one axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct ChunkOverlap {
+struct AxisOverlap {
     /// Index of the destination's chunk.
-    pub(super) to: u64,
+    to: u64,
     /// First element in it.
-    pub(super) to_offset: u64,
+    to_offset: u64,
     /// Index of the source's chunk.
-    pub(super) from: u64,
+    from: u64,
     /// First element in it.
-    pub(super) from_offset: u64,
+    from_offset: u64,
     /// Number of elements.
-    pub(super) length: u64,
+    length: u64,
     /// Whether the chunks coincide, up to the end of the destination.
-    pub(super) is_whole: bool,
+    is_whole: bool,
 }
 
 /// Part of a source's chunk, along the axes of the source.
@@ -653,55 +581,37 @@ struct Window {
 
 impl ChunkPlanner<'_> {
     /// Returns the pieces that a combination of overlaps, one for each axis of the block, puts into a chunk of the destination.
-    /// `chunk` is that of the source, of shape `shape`; `None` if it is missing.
-    pub(super) fn pieces(
-        &self,
-        block: &Block,
-        shape: &[u64],
-        overlap: &[ChunkOverlap],
-        chunk: Option<&Chunk>,
-    ) -> Result<Vec<Piece>> {
-        let rank = shape.len();
+    /// `chunk` is that of the source; `None` if it is missing.
+    fn pieces(&self, block: &Block, overlap: &[AxisOverlap], chunk: Option<&Chunk>) -> Result<Vec<Piece>> {
+        let rank = block.shape.len();
         let mut window = Window { from: vec![0; rank], extent: vec![1; rank] };
         for (axis, overlap) in block.axes.iter().zip(overlap) {
             let Some(from) = axis.from else { continue };
             set(&mut window.from, from, overlap.from_offset);
             set(&mut window.extent, from, overlap.length);
         }
+        let stored = |source, bytes, length: u64| {
+            let mut shape = block.shape.clone();
+            if let Some((axis, slice)) = block.part.cut
+                && let Some(height) = length.checked_div(slice)
+            {
+                set(&mut shape, axis, height); // the last one of a run may be lower
+            }
+            vec![Piece::whole(source, bytes, block.part.codecs.clone(), shape, ElementTransform::None)]
+        };
         let layers = match chunk {
             Some(Chunk::There(part)) => {
                 let range = ByteRange::new(part.offset, part.length);
-                vec![self.layer(block, part.source, PieceBytes::At(range), shape, part.length)?]
+                stored(part.source, PieceBytes::At(range), part.length)
             }
             Some(Chunk::Here(bytes)) => {
-                let length = bytes.len() as u64;
-                vec![self.layer(block, SourceId(0), PieceBytes::Here(bytes.clone()), shape, length)?]
+                stored(SourceId(0), PieceBytes::Here(bytes.clone()), bytes.len() as u64)
             }
             Some(Chunk::Made(content)) => self.made(content, &window)?,
             None => vec![self.constant(block.part.missing.as_ref(), &window)?],
         };
         let cut = layers.into_iter().filter_map(|layer| cut_out(layer, &window));
         cut.map(|piece| self.in_destination(block, overlap, &window, piece)).collect()
-    }
-
-    /// Returns a stored chunk as one piece.
-    fn layer(
-        &self,
-        block: &Block,
-        source: SourceId,
-        bytes: PieceBytes,
-        shape: &[u64],
-        length: u64,
-    ) -> Result<Piece> {
-        let mut shape = shape.to_vec();
-        if let Some((axis, slice)) = block.part.cut
-            && let Some(height) = length.checked_div(slice)
-        {
-            set(&mut shape, axis, height); // the last one of a run may be lower
-        }
-        let codecs: Vec<Codec> = block.part.codecs.clone();
-        let transform = ElementTransform::None;
-        Ok(whole(source, bytes, codecs, shape, transform))
     }
 
     /// Returns the layers of a chunk that is assembled of pieces itself: the background, if they do not cover the window, and
@@ -757,17 +667,16 @@ impl ChunkPlanner<'_> {
             )
         };
         let bytes = element.repeat(count.ok_or_else(limit)?);
-        let here = PieceBytes::Here(bytes.into());
-        let mut piece = whole(SourceId(0), here, Vec::new(), window.extent.clone(), ElementTransform::None);
-        piece.to.clone_from(&window.from);
-        Ok(piece)
+        let (here, shape) = (PieceBytes::Here(bytes.into()), window.extent.clone());
+        let piece = Piece::whole(SourceId(0), here, Vec::new(), shape, ElementTransform::None);
+        Ok(Piece { to: window.from.clone(), ..piece })
     }
 
     /// Converts a piece to the axes of the destination. Axes of the source without a counterpart are joined with the next.
     fn in_destination(
         &self,
         block: &Block,
-        overlap: &[ChunkOverlap],
+        overlap: &[AxisOverlap],
         window: &Window,
         piece: Piece,
     ) -> Result<Piece> {
@@ -834,17 +743,6 @@ impl ChunkPlanner<'_> {
     }
 }
 
-fn whole(
-    source: SourceId,
-    bytes: PieceBytes,
-    codecs: Vec<Codec>,
-    shape: Vec<u64>,
-    transform: ElementTransform,
-) -> Piece {
-    let origin = vec![0; shape.len()];
-    Piece { source, bytes, codecs, from: origin.clone(), to: origin, extent: shape.clone(), shape, transform }
-}
-
 /// Clips a piece to a window. Its position remains that in the source's chunk. `None` if it is outside.
 fn cut_out(mut piece: Piece, window: &Window) -> Option<Piece> {
     let wanted = window.from.iter().zip(&window.extent);
@@ -859,7 +757,7 @@ fn cut_out(mut piece: Piece, window: &Window) -> Option<Piece> {
     Some(piece)
 }
 
-pub(super) fn is_empty_text(value: Option<&FillValue>) -> bool {
+fn is_empty_text(value: Option<&FillValue>) -> bool {
     match value {
         None => true,
         Some(FillValue::Text(text)) => text.is_empty(),

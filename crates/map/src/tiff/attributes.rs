@@ -9,10 +9,9 @@ use virtualize_zarr::DataType;
 
 use super::crs::Heights;
 use super::image::Geometry;
-use super::nodata::Nodata;
-use super::number;
+use super::nodata::{Nodata, atof};
+use crate::cf::packing::is_time_unit;
 use crate::source_attribute::float_json;
-use crate::unpack::is_time_unit;
 use crate::{Diagnostic, Severity};
 
 /// Names with a meaning to readers: attributes of CF and the NetCDF conventions that change or relate data, those of xarray
@@ -129,9 +128,8 @@ impl Described<'_> {
         };
         let items: Vec<&GdalItem> = ifd.gdal_metadata.iter().filter(is_shown).collect();
         add_items(&items, geometry, &mut attributes);
-        let mut omit = |severity, message| {
-            let (code, path) = (Code::AttributeLeftOut, format!("/{}", self.path));
-            diagnostics.push(Diagnostic { severity, code, path, message, remedy: None });
+        let mut omit = |severity, message: String| {
+            diagnostics.push(Diagnostic::new(severity, Code::AttributeLeftOut, self.path, message));
         };
         if self.is_sign_changed() {
             let message = "item _Unsigned of GDAL_METADATA (42112) is not applied: GDAL ignores it, but rioxarray applies it with mask_and_scale=True";
@@ -353,7 +351,7 @@ pub(super) fn packing(ifd: &Ifd, bands: u64) -> Vec<(f64, f64)> {
     if let Some(packing) = Heights::of(ifd, bands).packing {
         return vec![packing];
     }
-    let number = |text: Option<String>, default| text.map_or(default, |text| number::atof(&text));
+    let number = |text: Option<String>, default| text.map_or(default, |text| atof(&text));
     let [scales, offsets] = ["scale", "offset"].map(|role| by_band(&ifd.gdal_metadata, role, bands));
     scales.into_iter().zip(offsets).map(|(scale, offset)| (number(scale, 1.0), number(offset, 0.0))).collect()
 }

@@ -4,10 +4,12 @@ use bytes::Bytes;
 use virtualize_bytes::ByteRange;
 use virtualize_zarr::{ChunkManifest, Codec, ReferencesBuilder, SourceId, greatest_common_divisor};
 
-use super::compression::{Encoding, ShortStrip, words};
+use super::compression::{Encoding, STORED_24, ShortStrip, words};
 use super::image::Geometry;
 use super::sample::Storage;
-use crate::{ChunkContent, ElementTransform, Error, InlineTask, LercLayout, Piece, PieceBytes, Result};
+use crate::{
+    ChunkContent, ElementTransform, Error, InlineTask, LercLayout, Piece, PieceBytes, Result, StoredChange,
+};
 
 /// Bytes of a chunk into which uncompressed strips are split, at most and approximately.
 const BLOCK: u64 = 8 << 20;
@@ -223,38 +225,32 @@ impl ChunkMaker<'_> {
             ));
         }
         self.check_inline(short.len() as u64, rows)?;
-        match self.encoding.short_strip()? {
-            ShortStrip::Taller => {
-                let taller = |stretch: &Stretch| InlineTask {
-                    array: self.path.to_owned(),
-                    positions: vec![stretch.position],
-                    content: ChunkContent::TallerImage {
-                        source: SourceId(0),
-                        range: stretch.range,
-                        width: self.geometry.segment[2],
-                        rows: stretch.rows,
-                        height: rows,
-                    },
-                };
-                Ok(short.iter().map(taller).collect())
-            }
-            ShortStrip::Lerc => Ok(short.iter().map(|stretch| self.lerc(stretch, rows)).collect()),
-            _ => self.tasks(short, rows),
+        let change = |stretch: &Stretch| match self.encoding.short_strip() {
+            Ok(ShortStrip::Taller) => Some(StoredChange::AddRows {
+                width: self.geometry.segment[2],
+                rows: stretch.rows,
+                height: rows,
+            }),
+            Ok(ShortStrip::Lerc) => Some(StoredChange::Lerc {
+                layout: LercLayout {
+                    rows: stretch.rows,
+                    columns: self.geometry.segment[2],
+                    samples: self.geometry.bands_of_a_segment(),
+                    has_alpha: self.encoding.has_alpha(),
+                },
+                height: rows,
+            }),
+            _ => None,
+        };
+        match short.iter().map(|stretch| Some(self.changed(stretch, change(stretch)?))).collect() {
+            Some(tasks) => Ok(tasks),
+            None => self.tasks(short, rows),
         }
     }
 
-    fn lerc(&self, stretch: &Stretch, rows: u64) -> InlineTask {
-        let content = ChunkContent::Lerc {
-            source: SourceId(0),
-            range: stretch.range,
-            layout: LercLayout {
-                rows: stretch.rows,
-                columns: self.geometry.segment[2],
-                samples: self.geometry.bands_of_a_segment(),
-                has_alpha: self.encoding.has_alpha(),
-            },
-            height: rows,
-        };
+    /// Returns the task of a chunk that stays encoded.
+    fn changed(&self, stretch: &Stretch, change: StoredChange) -> InlineTask {
+        let content = ChunkContent::Stored { source: SourceId(0), range: stretch.range, change };
         InlineTask { array: self.path.to_owned(), positions: vec![stretch.position], content }
     }
 
@@ -269,16 +265,7 @@ impl ChunkMaker<'_> {
                 range = whole;
                 codecs.push(codec);
             }
-            let piece = Piece {
-                source: SourceId(0),
-                bytes: PieceBytes::At(range),
-                codecs,
-                from: vec![0; shape.len()],
-                to: vec![0; shape.len()],
-                extent: shape.clone(),
-                shape,
-                transform: self.transform(),
-            };
+            let piece = Piece::whole(SourceId(0), PieceBytes::At(range), codecs, shape, self.transform());
             let element = usize::try_from(self.element_size()).map_err(|_| too_large())?;
             let content = ChunkContent::Assemble {
                 shape: self.geometry.stored_shape(rows),
@@ -298,27 +285,19 @@ impl ChunkMaker<'_> {
                 && self.encoding.is_fax()
                 && (is_whole || self.encoding.short_strip()? == ShortStrip::AsItIs)
             {
-                return self.with_bits_reversed(rows, all, stored);
+                // They stay compressed.
+                self.check_inline(all.len() as u64, rows)?;
+                let reversed = |stretch| self.changed(stretch, StoredChange::ReverseBits);
+                let (tasks, manifest) = (all.iter().map(reversed).collect(), ChunkManifest::default());
+                return Ok(Chunks { rows, short_end: false, codecs: stored, manifest, tasks });
             }
             let scheme = words(self.encoding.image).join(", ");
-            return Err(Error::undecodable(scheme, "no reader of this Zarr format decodes it"));
+            return Err(Error::unsupported(scheme, "no reader of this Zarr format decodes it"));
         }
         self.check_inline(all.len() as u64, rows)?;
         let tasks = self.tasks(all, rows)?;
         let numbers = stored.into_iter().filter(|codec| matches!(codec, Codec::Bytes { .. }));
         let codecs = numbers.chain([Codec::Zlib { level: 6 }]).collect();
-        Ok(Chunks { rows, short_end: false, codecs, manifest: ChunkManifest::default(), tasks })
-    }
-
-    /// Plans to reverse the bits of all chunks, which stay compressed.
-    fn with_bits_reversed(&self, rows: u64, all: &[Stretch], codecs: Vec<Codec>) -> Result<Chunks> {
-        self.check_inline(all.len() as u64, rows)?;
-        let task = |stretch: &Stretch| InlineTask {
-            array: self.path.to_owned(),
-            positions: vec![stretch.position],
-            content: ChunkContent::BitsReversed { source: SourceId(0), range: stretch.range },
-        };
-        let tasks = all.iter().map(task).collect();
         Ok(Chunks { rows, short_end: false, codecs, manifest: ChunkManifest::default(), tasks })
     }
 
@@ -345,14 +324,9 @@ impl ChunkMaker<'_> {
 
     fn transform(&self) -> ElementTransform {
         match self.encoding.sample.storage {
-            Storage::Reversed24 if !self.encoding.own_codecs => ElementTransform::Integer {
-                stored_size: 3,
-                stored_big_endian: false,
-                bit_offset: 0,
-                precision: 24,
-                signed: false,
-                big_endian: false,
-            },
+            Storage::Reversed24 if !self.encoding.own_codecs => {
+                ElementTransform::Integer { stored: STORED_24, big_endian: false }
+            }
             _ => ElementTransform::None,
         }
     }

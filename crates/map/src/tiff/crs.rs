@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use virtualize_tiff::model::{Geo, GeoKey, Ifd, Value as TagValue};
 use virtualize_zarr::cf::conventions;
 
-use super::datum::Base;
+use super::wkt::Base;
 use super::{registry, wkt};
 use crate::{Error, Result};
 
@@ -604,7 +604,15 @@ impl Heights {
         let Some(unit) = vertical_unit(&geo.keys) else { return Self::default() };
         // GDAL reads vertical systems from files of GeoTIFF 1.1 only, but their unit from all files.
         let packing = packing(ifd, geo).filter(|_| bands == 1 && geo.minor_revision > 0);
-        Self { unit: unit_name(unit), packing }
+        // PROJ's names.
+        let unit = match unit {
+            METRE => Some("metre"),
+            9002 => Some("foot"),
+            9003 => Some("US survey foot"),
+            9095 => Some("British foot (1936)"),
+            _ => None,
+        };
+        Self { unit, packing }
     }
 }
 
@@ -639,15 +647,4 @@ fn vertical_unit(keys: &Keys) -> Option<u16> {
         None if keys.contains_key(&VERTICAL_DATUM) || units.is_some() => Some(units.unwrap_or(METRE)),
         _ => None,
     }
-}
-
-/// Returns PROJ's name of a unit.
-fn unit_name(unit: u16) -> Option<&'static str> {
-    Some(match unit {
-        METRE => "metre",
-        9002 => "foot",
-        9003 => "US survey foot",
-        9095 => "British foot (1936)",
-        _ => return None,
-    })
 }

@@ -33,17 +33,9 @@ pub(super) struct Georeference {
     pub(super) rpc: Option<Vec<f64>>,
 }
 
-/// An affine transformation: x = `origin.0` + column · `column.0` + row · `row.0`, and y likewise. Column 0, row 0 is the
-/// outer corner of the first pixel.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Transform {
-    /// Model coordinates of the outer corner of the first pixel.
-    pub(super) origin: (f64, f64),
-    /// Step along x and y from one column to the next.
-    pub(super) column: (f64, f64),
-    /// Step along x and y from one row to the next.
-    pub(super) row: (f64, f64),
-}
+/// An affine transformation `[x, a, b, y, d, e]` in GDAL's order: x + column · a + row · b, and y + column · d + row · e. Column
+/// 0, row 0 is the outer corner of the first pixel.
+pub(super) type Transform = [f64; 6];
 
 impl Georeference {
     /// Returns the georeferencing of an image: its own, or for overviews and masks that of the main image at their scale.
@@ -59,10 +51,12 @@ impl Georeference {
         };
         ifd.image.as_ref().ok().filter(|part| is_whole(part))?;
         let whole = Self::from_tags(geo);
-        let scale =
+        let (columns, rows) =
             (image.width as f64 / geometry.width as f64, image.height as f64 / geometry.height as f64);
         Some(Self {
-            transform: whole.transform.map(|transform| transform.scaled(scale)),
+            transform: whole
+                .transform
+                .map(|[x, a, b, y, d, e]| [x, a * columns, b * rows, y, d * columns, e * rows]),
             control_points: Vec::new(),
             rpc: None,
             ..whole
@@ -70,7 +64,7 @@ impl Georeference {
     }
 
     fn from_tags(geo: &Geo) -> Self {
-        let transform = Transform::of(geo);
+        let transform = transform_of(geo);
         let control_points = match transform {
             Some(_) => Vec::new(),
             None => {
@@ -87,12 +81,12 @@ impl Georeference {
         if let Some(crs) = self.crs.of_convention() {
             crs.describe(attributes);
         }
-        if let Some(transform) = self.transform {
+        if let Some([x0, a, b, y0, d, e]) = self.transform {
             let Names { x, y, .. } = geometry.names();
             let grid = Grid {
                 dimensions: [y.clone(), x.clone()],
                 shape: [geometry.height, geometry.width],
-                transform: transform.affine(),
+                transform: [a, b, x0, d, e, y0],
             };
             grid.describe(attributes);
         }
@@ -102,18 +96,8 @@ impl Georeference {
     pub(super) fn grid_mapping(&self) -> Map<String, Value> {
         let mut attributes = self.crs.attributes();
         if let Some(transform) = &self.transform {
-            let numbers = [
-                transform.origin.0,
-                transform.column.0,
-                transform.row.0,
-                transform.origin.1,
-                transform.column.1,
-                transform.row.1,
-            ];
-            attributes.insert(
-                "GeoTransform".into(),
-                (numbers.map(|number| format!("{number:?}")).join(" ")).into(),
-            );
+            let numbers = transform.map(|number| format!("{number:?}"));
+            attributes.insert("GeoTransform".into(), numbers.join(" ").into());
         }
         if !self.control_points.is_empty() {
             attributes.insert("gcps".into(), control_points(&self.control_points).to_string().into());
@@ -145,60 +129,24 @@ fn control_points(points: &[[f64; 5]]) -> Value {
     })
 }
 
-impl Transform {
-    /// Reads the transformation as GDAL does: from a sidecar, else from the pixel scale and the first tie point, else from the
-    /// matrix.
-    pub(super) fn of(geo: &Geo) -> Option<Self> {
-        if let Some([x, a, b, y, d, e]) = geo.sidecar_transform {
-            return Some(Self { origin: (x, y), column: (a, d), row: (b, e) });
+/// Reads the transformation as GDAL does: from a sidecar, else from the pixel scale and the first tie point, else from the
+/// matrix.
+pub(super) fn transform_of(geo: &Geo) -> Option<Transform> {
+    if geo.sidecar_transform.is_some() {
+        return geo.sidecar_transform;
+    }
+    let scale = geo.pixel_scale.filter(|[width, height, _]| *width != 0.0 && *height != 0.0);
+    let corner @ [x, a, b, y, d, e] = match (scale, geo.tie_points.first(), geo.transformation) {
+        (Some([width, height, _]), Some([i, j, _, x, y, _]), _) => {
+            let height = -height.abs();
+            [x - i * width, width, 0.0, y - j * height, 0.0, height]
         }
-        let scale = geo.pixel_scale.filter(|[width, height, _]| *width != 0.0 && *height != 0.0);
-        let corner = match (scale, geo.tie_points.first(), geo.transformation) {
-            (Some([width, height, _]), Some([i, j, _, x, y, _]), _) => {
-                let height = -height.abs();
-                Self { origin: (x - i * width, y - j * height), column: (width, 0.0), row: (0.0, height) }
-            }
-            (None, _, Some([a, b, _, c, d, e, _, f, ..])) => {
-                Self { origin: (c, f), column: (a, d), row: (b, e) }
-            }
-            _ => return None,
-        };
-        Some(if is_point(geo) { corner.with_origin_at_centre() } else { corner })
-    }
-
-    /// Moves the origin, which is the centre of the first pixel, to its outer corner.
-    fn with_origin_at_centre(self) -> Self {
-        let origin = (
-            self.origin.0 - (self.column.0 * 0.5 + self.row.0 * 0.5),
-            self.origin.1 - (self.column.1 * 0.5 + self.row.1 * 0.5),
-        );
-        Self { origin, ..self }
-    }
-
-    fn scaled(self, (columns, rows): (f64, f64)) -> Self {
-        Self {
-            column: (self.column.0 * columns, self.column.1 * columns),
-            row: (self.row.0 * rows, self.row.1 * rows),
-            ..self
-        }
-    }
-
-    /// Returns the six numbers in the order of Python's `affine`: x by column, by row, origin; then y.
-    fn affine(&self) -> [f64; 6] {
-        [self.column.0, self.row.0, self.origin.0, self.column.1, self.row.1, self.origin.1]
-    }
-
-    /// Returns x of the centres of columns, with the arithmetic of rioxarray. Without rotation, rows do not change it.
-    pub(super) fn columns(&self, count: u64) -> Vec<f64> {
-        let first = self.column.0 * 0.5 + self.origin.0;
-        (0..count).map(|index| self.column.0 * index as f64 + first).collect()
-    }
-
-    /// Returns y of the centres of rows, with the arithmetic of rioxarray. Without rotation, columns do not change it.
-    pub(super) fn rows(&self, count: u64) -> Vec<f64> {
-        let first = self.row.1 * 0.5 + self.origin.1;
-        (0..count).map(|index| self.row.1 * index as f64 + first).collect()
-    }
+        (None, _, Some([a, b, _, x, d, e, _, y, ..])) => [x, a, b, y, d, e],
+        _ => return None,
+    };
+    // The origin is the centre of the first pixel.
+    let of_centre = || [x - (a * 0.5 + b * 0.5), a, b, y - (d * 0.5 + e * 0.5), d, e];
+    Some(if is_point(geo) { of_centre() } else { corner })
 }
 
 /// Adds `band` to the main image, and `spatial_ref` to georeferenced ones; also `x` and `y` if the transform is not rotated.
@@ -215,9 +163,7 @@ pub(super) fn add(
     }
     let Some(georeference) = georeference else { return };
     insert(group, GRID_MAPPING, None, DataType::Int64, vec![0; 8], georeference.grid_mapping(), options);
-    if let Some(transform) =
-        georeference.transform.filter(|transform| !(transform.column.1 != 0.0 || transform.row.0 != 0.0))
-    {
+    if let Some(transform) = georeference.transform.filter(|[_, _, b, _, d, _]| !(*d != 0.0 || *b != 0.0)) {
         let Names { x, y, .. } = geometry.names();
         let axes = [(x.as_str(), geometry.width), (y.as_str(), geometry.height)];
         add_axes(group, axes, &georeference.crs, transform, options);
@@ -321,8 +267,13 @@ fn add_axes(
     if width.saturating_add(height).saturating_mul(8) > options.inline_limit {
         return;
     }
-    let little = |values: Vec<f64>| values.into_iter().flat_map(f64::to_le_bytes).collect::<Vec<u8>>();
-    let (columns, rows) = (little(transform.columns(width)), little(transform.rows(height)));
+    // Centres of pixels, with the arithmetic of rioxarray. Without rotation, x depends on columns only, and y on rows.
+    let [left, a, _, top, _, e] = transform;
+    let centres = |start: f64, step: f64, count: u64| -> Vec<u8> {
+        let first = step * 0.5 + start;
+        (0..count).flat_map(|index| (step * index as f64 + first).to_le_bytes()).collect()
+    };
+    let (columns, rows) = (centres(left, a, width), centres(top, e, height));
     insert(group, x, Some(x), DataType::Float64, columns, axis_attributes(crs, true), options);
     insert(group, y, Some(y), DataType::Float64, rows, axis_attributes(crs, false), options);
 }

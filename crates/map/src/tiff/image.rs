@@ -100,7 +100,10 @@ impl<'a> ImageMapper<'a> {
     }
 
     fn parts(&self, ifd: &Ifd, image: &Image, path: &str, mapped: &mut Mapped) -> Result<Parts> {
-        self.budget.take("images", image_bytes(ifd, image, path))?;
+        let items = ifd.gdal_metadata.iter().map(|item| (item.name.len() + item.value.len()) as u64 + ITEM);
+        let colors = if image.color_map.is_some() { COLORS } else { 0 };
+        let bytes = items.fold(IMAGE + colors, u64::saturating_add).saturating_add(4 * path.len() as u64);
+        self.budget.take("images", bytes)?;
         check_capture_mode(self.main)?;
         let planes = match planes::of(ifd, image, &self.directories, self.file_size) {
             Some(Ok(planes)) => Some(planes),
@@ -140,13 +143,15 @@ impl<'a> ImageMapper<'a> {
             copies,
         };
         let chunks = maker.make()?;
+        let sizes = geometry.shape().into_iter().zip(geometry.chunk_shape(chunks.rows));
+        let all = sizes.fold(copies, |all: u64, (size, chunk)| all.saturating_mul(size.div_ceil(chunk)));
         let question = Question {
             ifd,
             main: self.main_of(ifd),
             data_type: &sample.data_type,
             path,
             format,
-            is_sparse: is_sparse(&geometry, &chunks, copies),
+            is_sparse: chunks.manifest.len().saturating_add(chunks.tasks.len() as u64) < all,
         };
         let nodata = question.decide(&mut mapped.report.diagnostics)?;
         let parts = Parts { geometry, sample, nodata, chunks, axes };
@@ -185,7 +190,17 @@ impl<'a> ImageMapper<'a> {
     fn add(&self, ifd: &Ifd, group: &str, parts: Parts, mapped: &mut Mapped) {
         let georeference = Georeference::of(ifd, &parts.geometry, self.main);
         if let Some(georeference) = &georeference {
-            mapped.report.diagnostics.extend(of_crs(&georeference.crs, &join(group, ARRAY)));
+            let Crs { problem, vertical_problem, .. } = &georeference.crs;
+            let omitted = match (problem, vertical_problem) {
+                (Some(problem), _) => Some((Code::TiffCrs, "", problem)),
+                (None, Some(problem)) => Some((Code::TiffVerticalCrs, "vertical part of the ", problem)),
+                (None, None) => None,
+            };
+            if let Some((code, part, problem)) = omitted {
+                let message = format!("the {part}coordinate reference system is omitted: {problem}");
+                let remedy = Remedy::advice("assign the coordinate reference system after opening");
+                mapped.warn(&join(group, ARRAY), code, message, Some(remedy));
+            }
         }
         let Some(target) = mapped.hierarchy.root.make_group(group) else { return };
         let described = Described {
@@ -227,27 +242,6 @@ fn check_capture_mode(main: Option<&Ifd>) -> Result<()> {
     }
 }
 
-/// Returns the memory for an image and its attributes, without its chunks.
-fn image_bytes(ifd: &Ifd, image: &Image, path: &str) -> u64 {
-    let items = ifd.gdal_metadata.iter().map(|item| (item.name.len() + item.value.len()) as u64 + ITEM);
-    let colors = if image.color_map.is_some() { COLORS } else { 0 };
-    items.fold(IMAGE + colors, u64::saturating_add).saturating_add(4 * path.len() as u64)
-}
-
-fn is_sparse(geometry: &Geometry, chunks: &Chunks, copies: u64) -> bool {
-    let sizes = geometry.shape().into_iter().zip(geometry.chunk_shape(chunks.rows));
-    let all = sizes.fold(copies, |all: u64, (size, chunk)| all.saturating_mul(size.div_ceil(chunk)));
-    chunks.manifest.len().saturating_add(chunks.tasks.len() as u64) < all
-}
-
-fn grid(geometry: &Geometry, chunks: &Chunks) -> ChunkGrid {
-    if chunks.short_end {
-        ChunkGrid::Rectilinear(geometry.chunk_edges(chunks.rows))
-    } else {
-        ChunkGrid::Regular(geometry.chunk_shape(chunks.rows))
-    }
-}
-
 fn array(parts: Parts, mut attributes: serde_json::Map<String, serde_json::Value>) -> Array {
     let Parts { geometry, sample, nodata, chunks, axes } = parts;
     if matches!(sample.data_type, DataType::Struct(_)) {
@@ -256,7 +250,11 @@ fn array(parts: Parts, mut attributes: serde_json::Map<String, serde_json::Value
             attributes.remove(name).and_then(|value| attributes.insert(by_band.to_owned(), value));
         }
     }
-    let chunk_grid = grid(&geometry, &chunks);
+    let chunk_grid = if chunks.short_end {
+        ChunkGrid::Rectilinear(geometry.chunk_edges(chunks.rows))
+    } else {
+        ChunkGrid::Regular(geometry.chunk_shape(chunks.rows))
+    };
     let codecs: Vec<Codec> = geometry.transpose().into_iter().chain(chunks.codecs).collect();
     let mut array = Array {
         shape: geometry.shape(),
@@ -291,21 +289,6 @@ fn describe(image: &Image, endian: Endian) -> ArrayReport {
         source_filters: compression::words(image),
         ..ArrayReport::default()
     }
-}
-
-/// Returns the diagnostic of a coordinate reference system that is omitted, at least in part.
-fn of_crs(crs: &Crs, path: &str) -> Option<Diagnostic> {
-    let (code, omitted, problem) = match (&crs.problem, &crs.vertical_problem) {
-        (Some(problem), _) => (Code::TiffCrs, "coordinate reference system", problem),
-        (None, Some(problem)) => {
-            (Code::TiffVerticalCrs, "vertical part of the coordinate reference system", problem)
-        }
-        (None, None) => return None,
-    };
-    Some(
-        Diagnostic::warning(code, path, format!("the {omitted} is omitted: {problem}"))
-            .with(Remedy::advice("assign the coordinate reference system after opening")),
-    )
 }
 
 /// Axes of the array of an image, and the strips or tiles that divide them.
@@ -553,9 +536,8 @@ const fn warning(tag: u16, name: &'static str, inert: &'static [u64], effect: &'
 /// # Errors
 /// An unreadable one determines the layout of the samples.
 pub(super) fn check(ifd: &Ifd, image: &Image, path: &str, diagnostics: &mut Vec<Diagnostic>) -> Result<()> {
-    let mut report = |severity, message| {
-        let path = format!("/{path}");
-        diagnostics.push(Diagnostic { severity, code: Code::TiffTag, path, message, remedy: None });
+    let mut report = |severity, message: String| {
+        diagnostics.push(Diagnostic::new(severity, Code::TiffTag, path, message));
     };
     for error in &ifd.unreadable_tags {
         let structural = error.tag().is_some_and(|tag| STRUCTURE.contains(&tag));
@@ -568,11 +550,21 @@ pub(super) fn check(ifd: &Ifd, image: &Image, path: &str, diagnostics: &mut Vec<
         let severity = if structural || is_read { Severity::Warning } else { Severity::Info };
         report(severity, format!("a tag is incomplete: {error}"));
     }
+    // Whether all samples have the format that a code of DataType means.
+    let is_format = |code: u64| {
+        let format = match code {
+            1 => SampleFormat::Signed,
+            0 | 2 => SampleFormat::Unsigned,
+            3 => SampleFormat::Float,
+            _ => return false,
+        };
+        image.sample_format.iter().all(|other| *other == format)
+    };
     for Interpreted { tag, name, inert, effect, severity } in &INTERPRETED {
         let Some(value) = ifd.tags.get(tag) else { continue };
         let is_inert = match tag {
             32995 => numbers(value, |all| all == [0]) || image.samples_per_pixel < 2,
-            32996 => numbers(value, |all| all.iter().all(|code| is_format(*code, image))),
+            32996 => numbers(value, |all| all.iter().all(|code| is_format(*code))),
             33445 => numbers(value, |all| !matches!(all, [2 | 128, ..])),
             _ => numbers(value, |all| all.iter().all(|number| inert.contains(number))),
         };
@@ -597,15 +589,4 @@ fn numbers(value: &Value, condition: impl Fn(&[u64]) -> bool) -> bool {
         Value::SignedRational(all) => all.iter().all(|(numerator, _)| *numerator == 0) && condition(&[0]),
         _ => false,
     }
-}
-
-/// Whether all samples have the format that a code of DataType means.
-fn is_format(code: u64, image: &Image) -> bool {
-    let format = match code {
-        1 => SampleFormat::Signed,
-        0 | 2 => SampleFormat::Unsigned,
-        3 => SampleFormat::Float,
-        _ => return false,
-    };
-    image.sample_format.iter().all(|other| *other == format)
 }

@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 
 use virtualize_bytes::ByteRange;
 use virtualize_remedy::{Code, OptionName, Remedy};
-use virtualize_zarr::{Array, ChunkGrid, Codec, DataType, NodePath, Reference, chunk_indices};
+use virtualize_zarr::{Array, Codec, DataType, NodePath, Reference};
 
-use crate::{ChunkContent, InlineTask, LeftOut, LercLayout, MapOptions, Mapped};
+use crate::probe::chunk_extents;
+use crate::{ChunkContent, InlineTask, LeftOut, LercLayout, MapOptions, Mapped, StoredChange};
 
 /// Maximum number of chunks examined in all arrays of a local file, and of a remote one, where each may cost a request.
 const MAX_LOCAL: u64 = 1 << 20;
@@ -42,9 +43,9 @@ pub fn settle_lerc(
     let decided: Vec<_> = arrays
         .map(|(path, array)| {
             let decision = match answers.remove(&path) {
-                Some(Ok(chunks)) => remake(&path, array, &chunks, options),
-                Some(Err(why)) => Decision::LeaveOut(LeftOut::image(Code::TiffLerc, why, None)),
-                None => unexamined(array),
+                Some(Ok(chunks)) => remake(&path, array, &chunks, options).map(|tasks| (tasks, None)),
+                Some(Err(why)) => Err(LeftOut::image(Code::TiffLerc, why, None)),
+                None => unexamined(array).map(|warning| (Vec::new(), Some(warning))),
             };
             (path, decision)
         })
@@ -52,22 +53,25 @@ pub fn settle_lerc(
     let mut refused = Vec::new();
     for (path, decision) in decided {
         match decision {
-            Decision::Remake(tasks) => mapped.tasks.extend(tasks),
-            Decision::LeaveOut(why) => refused.push((path, why)),
-            Decision::Warn(message) => mapped.warn(&path, Code::TiffLercMask, message, Some(copy_remedy())),
+            Ok((tasks, warning)) => {
+                mapped.tasks.extend(tasks);
+                if let Some(message) = warning {
+                    mapped.warn(&path, Code::TiffLercMask, message, Some(copy_remedy()));
+                }
+            }
+            Err(why) => refused.push((path, why)),
         }
     }
     mapped.leave_out(refused);
 }
 
-enum Decision {
-    Remake(Vec<InlineTask>),
-    LeaveOut(LeftOut),
-    Warn(String),
-}
-
 /// Returns tasks that re-encode chunks, unless they exceed the limit of what is inlined.
-fn remake(path: &str, array: &Array, chunks: &[(u64, Reference)], options: &MapOptions) -> Decision {
+fn remake(
+    path: &str,
+    array: &Array,
+    chunks: &[(u64, Reference)],
+    options: &MapOptions,
+) -> Result<Vec<InlineTask>, LeftOut> {
     let layouts: Vec<_> = chunks
         .iter()
         .filter_map(|(position, chunk)| Some((*position, chunk, LercChunk::of(array, *position)?.layout)))
@@ -82,30 +86,29 @@ fn remake(path: &str, array: &Array, chunks: &[(u64, Reference)], options: &MapO
             options.inline_limit
         );
         let remedy = Remedy::turn_on(OptionName::InlineLimit, "raise the limit");
-        return Decision::LeaveOut(LeftOut::image(Code::InlineLimit, why, Some(remedy)));
+        return Err(LeftOut::image(Code::InlineLimit, why, Some(remedy)));
     }
     let tasks = layouts.into_iter().map(|(position, chunk, layout)| InlineTask {
         array: path.to_owned(),
         positions: vec![position],
-        content: ChunkContent::Lerc {
+        content: ChunkContent::Stored {
             source: chunk.source,
             range: ByteRange::new(chunk.offset, chunk.length),
-            layout,
-            height: layout.rows,
+            change: StoredChange::Lerc { layout, height: layout.rows },
         },
     });
-    Decision::Remake(tasks.collect())
+    Ok(tasks.collect())
 }
 
-/// Decides on an array with too many chunks to examine.
-fn unexamined(array: &Array) -> Decision {
+/// Returns a warning for an array with too many chunks to examine, or the reason to omit it.
+fn unexamined(array: &Array) -> Result<String, LeftOut> {
     let is_nan_nodata = || {
         let value = array.fill_value.as_ref().and_then(|value| value.to_f64(&array.data_type));
         value.is_some_and(f64::is_nan)
     };
     let leave_out = |why: &str| {
         let why = format!("{why}; there are too many chunks to examine each");
-        Decision::LeaveOut(LeftOut::image(Code::TiffLercMask, why, Some(copy_remedy())))
+        Err(LeftOut::image(Code::TiffLercMask, why, Some(copy_remedy())))
     };
     if has_alpha(array) {
         return leave_out("LERC stores alpha as a mask, which Zarr readers ignore");
@@ -117,7 +120,7 @@ fn unexamined(array: &Array) -> Decision {
     }
     let message = "LERC stores NaN as a mask, which Zarr readers show as 0; there are too many chunks to examine each: \
                    where the image has NaN, it reads as 0";
-    Decision::Warn(message.to_owned())
+    Ok(message.to_owned())
 }
 
 fn copy_remedy() -> Remedy {
@@ -171,12 +174,7 @@ pub struct LercChunk {
 impl LercChunk {
     /// Returns the chunk at a row-major position, or `None` outside the grid and for arrays that are no images.
     pub fn of(array: &Array, position: u64) -> Option<Self> {
-        let indices = chunk_indices(position, &array.chunk_grid.counts(&array.shape))?;
-        let extents: Vec<(u64, u64)> = indices
-            .iter()
-            .enumerate()
-            .map(|(axis, index)| extent(array, axis, *index))
-            .collect::<Option<_>>()?;
+        let extents = chunk_extents(array, position)?;
         let of_axis = |name: &str| {
             let is_it = |axis: &Option<String>| {
                 axis.as_deref().is_some_and(|axis| axis.split('_').next() == Some(name))
@@ -193,20 +191,5 @@ impl LercChunk {
     /// Returns whether part of the chunk is outside the image.
     pub fn sticks_out(&self) -> bool {
         self.inside != (self.layout.rows, self.layout.columns)
-    }
-}
-
-/// Returns the length of a chunk along an axis, and how much of it is inside the array.
-fn extent(array: &Array, axis: usize, index: u64) -> Option<(u64, u64)> {
-    match &array.chunk_grid {
-        ChunkGrid::Regular(chunk) => {
-            let chunk = *chunk.get(axis)?;
-            let start = index.checked_mul(chunk)?;
-            Some((chunk, array.shape.get(axis)?.saturating_sub(start).min(chunk)))
-        }
-        ChunkGrid::Rectilinear(edges) => {
-            let edge = *edges.get(axis)?.get(usize::try_from(index).ok()?)?;
-            Some((edge, edge))
-        }
     }
 }

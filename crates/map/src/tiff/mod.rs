@@ -1,17 +1,14 @@
 //! Mapping of TIFF: each image becomes an array `band_data` with coordinates and georeferencing.
 
 mod attributes;
-mod catalogue;
 mod chunks;
 mod compression;
 pub(crate) mod crs;
-mod datum;
 pub(crate) mod georeference;
 mod image;
 mod lerc;
 mod multiscales;
 mod nodata;
-mod number;
 mod ome;
 mod planes;
 mod registry;
@@ -38,10 +35,11 @@ use crate::tiff::ome::{
 use crate::tiff::sample::unpack_all;
 use crate::{ChunkGridChoice, Diagnostic, MapOptions, Mapped};
 
-pub use crate::tiff::catalogue::{DeclaredBand, merge_declared};
 pub use crate::tiff::lerc::{LercChunk, lerc_outer_codecs, lerc_to_examine, settle_lerc, stored_type};
 pub use crate::tiff::ome::{OtherTiff, OtherTiffs, ome_files};
-pub use crate::tiff::sidecars::{Sidecar, SidecarKind, merge_sidecars, sidecar_names};
+pub use crate::tiff::sidecars::{
+    DeclaredBand, Sidecar, SidecarKind, merge_declared, merge_sidecars, sidecar_names,
+};
 
 /// Names of the variables that only describe the image in their group.
 const COMPANIONS: &[&str] = &["band", "band_name", "x", "y", "spatial_ref"];
@@ -80,7 +78,11 @@ pub fn map_file_among(
     }
     mapped.hierarchy.sources.push(source);
     mapped.report.diagnostics.extend(wanted.into_iter().map(|path| no_such_image(path, file)));
-    mapped.report.diagnostics.extend(grid_advice(options));
+    if options.chunk_grid == ChunkGridChoice::Rectilinear && options.format == ZarrFormat::V2 {
+        let message = "Zarr v2 has regular chunk grids only, which are written";
+        let remedy = Remedy::set(OptionName::Format, "zarr3-json", "write Zarr v3");
+        mapped.report.diagnostics.push(Diagnostic::warning(Code::ChunkGrid, "", message).with(remedy));
+    }
     describe_masks(file, &mut mapped.hierarchy);
     let joined = options.ifds.is_empty() && ome::join_series(file, others, &mut mapped, options, budget);
     if options.stack && !joined {
@@ -138,14 +140,6 @@ fn no_such_image(path: &[usize], file: &File) -> Diagnostic {
         .with(Remedy::advice("list the images with `virtualize inspect`"))
 }
 
-fn grid_advice(options: &MapOptions) -> Option<Diagnostic> {
-    let ignored = options.chunk_grid == ChunkGridChoice::Rectilinear && options.format == ZarrFormat::V2;
-    ignored.then(|| {
-        Diagnostic::warning(Code::ChunkGrid, "", "Zarr v2 has regular chunk grids only, which are written")
-            .with(Remedy::set(OptionName::Format, "zarr3-json", "write Zarr v3"))
-    })
-}
-
 fn joined(path: &[usize]) -> String {
     path.iter().map(usize::to_string).collect::<Vec<_>>().join("/")
 }
@@ -171,13 +165,21 @@ const AXIS: &str = "page";
 /// Joins the pages that are like the first one into its array. Other pages remain groups of their own.
 pub(super) fn stack(file: &File, mapped: &mut Mapped, options: &MapOptions) {
     let Some(first) = file.ifds.iter().find(|ifd| is_page(ifd, mapped)) else { return };
-    let alike: Vec<&Ifd> = file.ifds.iter().filter(|ifd| is_like_first(ifd, first, mapped)).collect();
+    let is_like_first = |ifd: &&Ifd| {
+        let array = |ifd| mapped.hierarchy.array(&path(ifd));
+        let (true, Some(one), Some(other)) = (is_page(ifd, mapped), array(ifd), array(first)) else {
+            return false;
+        };
+        is_like(one, other) && ifd.geo == first.geo
+    };
+    let alike: Vec<&Ifd> = file.ifds.iter().filter(is_like_first).collect();
     let pages: Vec<&Array> = alike.iter().filter_map(|ifd| mapped.hierarchy.array(&path(ifd))).collect();
     let axes = [(AXIS.to_owned(), alike.len() as u64)];
     let members: Vec<_> = pages.iter().map(|page| Some((*page, Default::default()))).collect();
     let joined = pages.first().filter(|_| alike.len() > 1).and_then(|model| join(model, &members, &axes));
     let Some(mut stacked) = joined else {
-        mapped.report.diagnostics.push(note("no further page is like the first: nothing is stacked".into()));
+        let text = "no further page is like the first: nothing is stacked";
+        mapped.report.info(Code::TiffStack, "", text);
         return;
     };
     let left_out: Vec<String> = different_attributes(&pages);
@@ -192,45 +194,25 @@ pub(super) fn stack(file: &File, mapped: &mut Mapped, options: &MapOptions) {
     for page in alike.iter().skip(1) {
         remove(page, mapped);
     }
-    report(&left_out, others, mapped);
+    if !left_out.is_empty() {
+        let text = format!("attributes that differ between pages are left out: {}", left_out.join(", "));
+        mapped.report.info(Code::TiffStack, "", text);
+    }
+    if others > 0 {
+        let text = format!("{others} pages that are unlike the first are not stacked");
+        mapped.report.info(Code::TiffStack, "", text);
+    }
     let Some(group) = mapped.hierarchy.root.make_group(&group_path(first)) else { return };
     if left_out.iter().any(|name| name == "long_name") {
         remove_band_names(group, &mut stacked.attributes);
     }
-    add_numbers(group, AXIS, page_numbers(&alike), options);
+    let numbers = alike.iter().filter_map(|ifd| ifd.path.first()).map(|index| *index as u64).collect();
+    add_numbers(group, AXIS, numbers, options);
     put(stacked, first, mapped);
-}
-
-fn report(left_out: &[String], others: usize, mapped: &mut Mapped) {
-    if !left_out.is_empty() {
-        let names = left_out.join(", ");
-        let text = format!("attributes that differ between pages are left out: {names}");
-        mapped.report.diagnostics.push(note(text));
-    }
-    if others > 0 {
-        let text = format!("{others} pages that are unlike the first are not stacked");
-        mapped.report.diagnostics.push(note(text));
-    }
-}
-
-fn page_numbers(pages: &[&Ifd]) -> Vec<u64> {
-    pages.iter().filter_map(|ifd| ifd.path.first()).map(|index| *index as u64).collect()
-}
-
-fn note(message: String) -> Diagnostic {
-    Diagnostic::info(Code::TiffStack, "", message)
 }
 
 /// Whether a directory was mapped to an array, and is neither an overview nor a mask.
 fn is_page(ifd: &Ifd, mapped: &Mapped) -> bool {
     let whole = ifd.image.as_ref().is_ok_and(|image| image.subfile_type & 0b101 == 0);
     whole && mapped.hierarchy.array(&path(ifd)).is_some()
-}
-
-fn is_like_first(ifd: &Ifd, first: &Ifd, mapped: &Mapped) -> bool {
-    let array = |ifd| mapped.hierarchy.array(&path(ifd));
-    let (true, Some(one), Some(other)) = (is_page(ifd, mapped), array(ifd), array(first)) else {
-        return false;
-    };
-    is_like(one, other) && ifd.geo == first.geo
 }

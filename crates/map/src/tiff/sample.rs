@@ -4,8 +4,8 @@ use serde_json::Value;
 use virtualize_tiff::model::{Image, SampleFormat};
 use virtualize_zarr::{Array, DataType, Endian, Field, FillValue};
 
+use crate::cf::packing::{Factor, Packing, UnpackRefusal, refusal_diagnostic};
 use crate::source_attribute::numpy_name;
-use crate::unpack::{Factor, Packing, UnpackRefusal, refusal_diagnostic};
 use crate::{ArrayReport, ComplexIntegers, Error, Mapped, Result};
 
 /// The samples of an image, as elements of the array and as stored.
@@ -43,20 +43,47 @@ impl Sample {
     pub(super) fn of(image: &Image, endian: Endian, complex_integers: ComplexIntegers) -> Result<Self> {
         let bits = common("BitsPerSample", &image.bits_per_sample)?;
         let format = common("SampleFormat", &image.sample_format)?;
-        let (data_type, storage) = match format {
-            SampleFormat::Unsigned => unsigned(bits),
-            // GDAL reads no others.
-            SampleFormat::Void if [1, 8, 16, 32, 64].contains(&bits) => unsigned(bits),
-            SampleFormat::Signed => signed(bits),
-            SampleFormat::Float => float(bits),
-            SampleFormat::ComplexFloat => complex(bits),
-            SampleFormat::ComplexInteger => complex_integer(bits, endian, complex_integers),
-            SampleFormat::Void | SampleFormat::Unknown(_) => None,
-        }
-        .ok_or_else(|| Error::no_data_type(format!("samples of type {}", describe(format, bits))))?;
-        let storage = match storage {
-            Storage::Packed if bits == 24 && endian == Endian::Big => Storage::Reversed24,
-            other => other,
+        use SampleFormat::{ComplexFloat, ComplexInteger, Float, Signed, Unsigned, Void};
+        let (data_type, storage) = match (format, bits) {
+            (Unsigned, 1..=7) => (DataType::UInt8, Storage::Packed),
+            (Unsigned, 9..=15) => (DataType::UInt16, Storage::Packed),
+            (Unsigned, 24) if endian == Endian::Big => (DataType::UInt32, Storage::Reversed24),
+            (Unsigned, 17..=31) => (DataType::UInt32, Storage::Packed),
+            // GDAL reads no other undefined samples.
+            (Void, 1) => (DataType::UInt8, Storage::Packed),
+            (Unsigned | Void, 8) => (DataType::UInt8, Storage::Whole),
+            (Unsigned | Void, 16) => (DataType::UInt16, Storage::Whole),
+            (Unsigned | Void, 32) => (DataType::UInt32, Storage::Whole),
+            (Unsigned | Void, 64) => (DataType::UInt64, Storage::Whole),
+            (Signed, 8) => (DataType::Int8, Storage::Whole),
+            (Signed, 16) => (DataType::Int16, Storage::Whole),
+            (Signed, 32) => (DataType::Int32, Storage::Whole),
+            (Signed, 64) => (DataType::Int64, Storage::Whole),
+            (Float, 16) => (DataType::Float16, Storage::Whole),
+            (Float, 24) => (DataType::Float32, Storage::Float24),
+            (Float, 32) => (DataType::Float32, Storage::Whole),
+            (Float, 64) => (DataType::Float64, Storage::Whole),
+            (ComplexFloat, 64) => (DataType::Complex64, Storage::Whole),
+            (ComplexFloat, 128) => (DataType::Complex128, Storage::Whole),
+            (ComplexInteger, 32 | 64) => {
+                let (complex, part) = if bits == 32 {
+                    (DataType::Complex64, DataType::Int16)
+                } else {
+                    (DataType::Complex128, DataType::Int32)
+                };
+                let fields = ["r", "i"].map(|name| Field {
+                    name: name.to_owned(),
+                    data_type: part.clone(),
+                    endian,
+                    shape: Vec::new(),
+                });
+                let data_type = match complex_integers {
+                    ComplexIntegers::Complex => complex,
+                    ComplexIntegers::Structure => DataType::Struct(fields.into()),
+                };
+                (data_type, Storage::ComplexInteger)
+            }
+            _ => return Err(Error::no_data_type(format!("samples of type {}", describe(format, bits)))),
         };
         Ok(Self { data_type, bits, storage })
     }
@@ -103,64 +130,6 @@ fn common<T: Copy + PartialEq + std::fmt::Debug>(tag: &str, values: &[T]) -> Res
         None => Ok(first),
         Some(_) => Err(Error::no_data_type(format!("samples of different types ({tag} {values:?})"))),
     }
-}
-
-fn unsigned(bits: u16) -> Option<(DataType, Storage)> {
-    Some(match bits {
-        8 => (DataType::UInt8, Storage::Whole),
-        16 => (DataType::UInt16, Storage::Whole),
-        32 => (DataType::UInt32, Storage::Whole),
-        64 => (DataType::UInt64, Storage::Whole),
-        1..=7 => (DataType::UInt8, Storage::Packed),
-        9..=15 => (DataType::UInt16, Storage::Packed),
-        17..=31 => (DataType::UInt32, Storage::Packed),
-        _ => return None,
-    })
-}
-
-fn signed(bits: u16) -> Option<(DataType, Storage)> {
-    let data_type = match bits {
-        8 => DataType::Int8,
-        16 => DataType::Int16,
-        32 => DataType::Int32,
-        64 => DataType::Int64,
-        _ => return None,
-    };
-    Some((data_type, Storage::Whole))
-}
-
-fn float(bits: u16) -> Option<(DataType, Storage)> {
-    Some(match bits {
-        16 => (DataType::Float16, Storage::Whole),
-        24 => (DataType::Float32, Storage::Float24),
-        32 => (DataType::Float32, Storage::Whole),
-        64 => (DataType::Float64, Storage::Whole),
-        _ => return None,
-    })
-}
-
-fn complex(bits: u16) -> Option<(DataType, Storage)> {
-    match bits {
-        64 => Some((DataType::Complex64, Storage::Whole)),
-        128 => Some((DataType::Complex128, Storage::Whole)),
-        _ => None,
-    }
-}
-
-fn complex_integer(bits: u16, endian: Endian, kind: ComplexIntegers) -> Option<(DataType, Storage)> {
-    let structure = |part: DataType| {
-        let field =
-            |name: &str| Field { name: name.to_owned(), data_type: part.clone(), endian, shape: Vec::new() };
-        DataType::Struct(vec![field("r"), field("i")])
-    };
-    let data_type = match (bits, kind) {
-        (32, ComplexIntegers::Complex) => DataType::Complex64,
-        (64, ComplexIntegers::Complex) => DataType::Complex128,
-        (32, ComplexIntegers::Structure) => structure(DataType::Int16),
-        (64, ComplexIntegers::Structure) => structure(DataType::Int32),
-        _ => return None,
-    };
-    Some((data_type, Storage::ComplexInteger))
 }
 
 /// Unpacks all images that codecs can unpack exactly; the others stay packed, with a diagnostic.
@@ -219,12 +188,17 @@ mod sample_tests {
     /// tifffile's TIFF.SAMPLE_DTYPES: 12 bits are read as uint16, 24 bits as uint32, 24-bit floats as float32.
     #[test]
     fn odd_bits_are_packed_in_the_next_larger_type() {
-        assert_eq!(unsigned(12), Some((DataType::UInt16, Storage::Packed)));
-        assert_eq!(unsigned(24), Some((DataType::UInt32, Storage::Packed)));
-        assert_eq!(unsigned(1), Some((DataType::UInt8, Storage::Packed)));
-        assert_eq!(float(24), Some((DataType::Float32, Storage::Float24)));
-        assert_eq!(unsigned(33), None);
-        assert_eq!(signed(12), None);
+        let of = |format, bits| {
+            let sample = of(format, bits, Endian::Little, ComplexIntegers::Complex)?;
+            Some((sample.data_type, sample.storage))
+        };
+        assert_eq!(of(SampleFormat::Unsigned, 12), Some((DataType::UInt16, Storage::Packed)));
+        assert_eq!(of(SampleFormat::Unsigned, 24), Some((DataType::UInt32, Storage::Packed)));
+        assert_eq!(of(SampleFormat::Unsigned, 1), Some((DataType::UInt8, Storage::Packed)));
+        assert_eq!(of(SampleFormat::Void, 1), Some((DataType::UInt8, Storage::Packed)));
+        assert_eq!(of(SampleFormat::Float, 24), Some((DataType::Float32, Storage::Float24)));
+        assert_eq!(of(SampleFormat::Unsigned, 33), None);
+        assert_eq!(of(SampleFormat::Signed, 12), None);
     }
 
     fn of(format: SampleFormat, bits: u16, endian: Endian, kind: ComplexIntegers) -> Option<Sample> {

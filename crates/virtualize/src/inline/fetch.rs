@@ -1,12 +1,12 @@
 //! Fetching of stored chunk bytes, from the file that is mapped and from the files that it refers to.
 
-use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::StreamExt;
 use virtualize_bytes::{Budgeted, ByteRange, Limits, ReadError, ReadRanges};
+use virtualize_map::hdf5::HeapPointers;
 use virtualize_map::{Piece, PieceBytes, ReferenceText};
 use virtualize_store::Object;
 use virtualize_zarr::SourceId;
@@ -115,7 +115,7 @@ impl ChunkMaker<'_> {
         &self,
         source: SourceId,
         raw: &[u8],
-        context: &(dyn Any + Send + Sync),
+        context: &HeapPointers,
         references: Option<ReferenceText>,
     ) -> Result<Vec<Pointed>, Failure> {
         let other = match source {

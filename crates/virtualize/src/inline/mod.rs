@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::{StreamExt, future::join, stream::FuturesOrdered};
 use virtualize_bytes::{Limits, ReadError};
-use virtualize_map::{ChunkContent, InlineTask, LeftOut, Mapped};
+use virtualize_map::{ChunkContent, InlineTask, LeftOut, Mapped, StoredChange};
 use virtualize_zarr::{Array, ChunkManifest, Codec, Hierarchy, NodePath};
 
 pub(crate) use self::fetch::{ChunkMaker, Fetched};
@@ -194,17 +194,20 @@ fn chunk(
     fetched: &Fetched,
 ) -> Result<Bytes, Failure> {
     Ok(match content {
-        ChunkContent::Prefixed { source, range, prefix, prefix_bits, word } => {
-            assemble::joined_bits(prefix, *prefix_bits, fetched.range(*source, *range)?, *word).into()
-        }
-        ChunkContent::BitsReversed { source, range } => {
-            fetched.range(*source, *range)?.iter().map(|byte| byte.reverse_bits()).collect()
-        }
-        ChunkContent::TallerImage { source, range, width, rows, height } => {
-            taller(limits, array, fetched.range(*source, *range)?, (*width, *rows, *height))?
-        }
-        ChunkContent::Lerc { source, range, layout, height } => {
-            probe::without_mask(limits, array, fetched.range(*source, *range)?, *layout, *height)?
+        ChunkContent::Stored { source, range, change } => {
+            let stored = fetched.range(*source, *range)?;
+            match change {
+                StoredChange::Prefix { bytes, bits, word } => {
+                    assemble::joined_bits(bytes, *bits, stored, *word).into()
+                }
+                StoredChange::ReverseBits => stored.iter().map(|byte| byte.reverse_bits()).collect(),
+                StoredChange::AddRows { width, rows, height } => {
+                    taller(limits, array, stored, (*width, *rows, *height))?
+                }
+                StoredChange::Lerc { layout, height } => {
+                    probe::without_mask(limits, array, stored, *layout, *height)?
+                }
+            }
         }
         ChunkContent::Assemble { shape, background, pieces } => {
             let raw = assemble::chunk(limits, shape, background, pieces, fetched)?;

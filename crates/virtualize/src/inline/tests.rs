@@ -34,6 +34,10 @@ fn array() -> Array {
     }
 }
 
+fn reversed(range: ByteRange) -> ChunkContent {
+    ChunkContent::Stored { source: SourceId(0), range, change: StoredChange::ReverseBits }
+}
+
 /// Two arrays with a task for each chunk.
 fn mapped() -> Mapped {
     let mut hierarchy = Hierarchy::new(ZarrFormat::V3);
@@ -42,7 +46,7 @@ fn mapped() -> Mapped {
         hierarchy.root.children.insert(path.to_owned(), Node::Array(Box::new(array())));
         tasks.extend((0..CHUNKS).map(|position| {
             let range = ByteRange::new(26 + position * CHUNK, CHUNK);
-            let content = ChunkContent::BitsReversed { source: SourceId(0), range };
+            let content = reversed(range);
             InlineTask { array: path.to_owned(), positions: vec![position], content }
         }));
     }
@@ -86,7 +90,7 @@ fn the_first_failure_in_a_later_batch_leaves_out_its_array() {
     let (first, second) = (ByteRange::new(1 << 20, 7), ByteRange::new(1 << 30, 7));
     for (position, range) in [(61, first), (62, second), (97, second)] {
         let mut of_bad = mapped.tasks.iter_mut().filter(|task| task.array == "bad");
-        of_bad.nth(position).unwrap().content = ChunkContent::BitsReversed { source: SourceId(0), range };
+        of_bad.nth(position).unwrap().content = reversed(range);
     }
     run(&mut mapped);
     assert!(mapped.hierarchy.array("bad").is_none());

@@ -108,10 +108,7 @@ impl Files {
     /// Follows pointers into the global heap.
     pub(super) async fn resolve(&self, stored: Pointers<'_>) -> Result<Vec<Pointed>, Failure> {
         let Pointers { reader, limits, raw, references, most, .. } = stored;
-        let HeapPointers { datatype, objects } = stored
-            .context
-            .downcast_ref()
-            .ok_or_else(|| Failure::chunk("the source format has no elements of variable length"))?;
+        let HeapPointers { datatype, objects } = stored.context;
         let file = match (stored.source, self.others.files.get(stored.url)) {
             (SourceId(0), _) => &self.file,
             (_, Some(OtherFile::Read(file, _))) => file,

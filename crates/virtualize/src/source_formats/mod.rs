@@ -5,12 +5,12 @@ mod hdf5;
 pub(crate) mod sidecar;
 mod tiff;
 
-use std::{any::Any, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use virtualize_bytes::{Budget, Budgeted, Limits, ReadError, ReadRanges};
 use virtualize_hdf5::model::File;
-use virtualize_map::hdf5::{OtherFiles, map_file_among};
+use virtualize_map::hdf5::{HeapPointers, OtherFiles, map_file_among};
 use virtualize_map::{MapOptions, Mapped, ReferenceText};
 use virtualize_store::Object;
 use virtualize_zarr::{Source, SourceId};
@@ -163,8 +163,8 @@ pub(crate) struct Pointers<'a> {
     pub(crate) url: &'a str,
     /// Pointers as stored.
     pub(crate) raw: &'a [u8],
-    /// Mapping's record of the pointers.
-    pub(crate) context: &'a (dyn Any + Send + Sync),
+    /// Type of the elements, and the paths of objects.
+    pub(crate) context: &'a HeapPointers,
     /// Text of object references.
     pub(crate) references: Option<ReferenceText>,
     pub(crate) limits: &'a Limits,

@@ -114,16 +114,16 @@ pub fn of_group(attributes: &Map<String, Value>, moved: bool) -> BTreeMap<String
                 };
                 numbers.iter().enumerate().map(origin).collect()
             }
-            (name, _) if !is_of_groups(name) => continue,
+            (name, _)
+                if !name.starts_with("proj:") && !name.starts_with("spatial:") && !decides_values(name) =>
+            {
+                continue;
+            }
             (_, value) => value.clone(),
         };
         found.insert(name.clone(), canonical(value));
     }
     found
-}
-
-fn is_of_groups(name: &str) -> bool {
-    name.starts_with("proj:") || name.starts_with("spatial:") || decides_values(name)
 }
 
 /// Decodes `_FillValue` as xarray encodes it in Zarr v3: base64 of the little-endian binary64.

@@ -50,7 +50,8 @@ pub(crate) fn from_v2(
     let compressor = zarray.get("compressor").filter(|compressor| !compressor.is_null());
     codecs.extend(filters.iter().map(|filter| parse_v2(filter, data_type, false)));
     codecs.extend(compressor.map(|compressor| parse_v2(compressor, data_type, true)));
-    let byte_order = byte_order_of(endian, data_type);
+    // Numbers of one byte and other elements have none.
+    let byte_order = (!data_type.byte_orders_of(endian).is_empty()).then_some(endian);
     if !codecs.iter().any(Codec::is_array_to_bytes) {
         // Filters work on the array up to the first that works on bytes.
         let at = codecs.iter().position(Codec::is_bytes_to_bytes).unwrap_or(codecs.len());
@@ -173,9 +174,4 @@ fn bytes_to_v3(endian: Option<Endian>, data_type: &DataType) -> Result<Value, Co
             Err(CodecError::new(what, ZarrFormat::V3))
         }
     }
-}
-
-/// Returns the byte order that `bytes` declares for a type: none for numbers of one byte and for other elements.
-fn byte_order_of(endian: Endian, data_type: &DataType) -> Option<Endian> {
-    (!data_type.byte_orders_of(endian).is_empty()).then_some(endian)
 }

@@ -6,8 +6,7 @@ use virtualize_hdf5::model::{ByteOrder, Dataset, Datatype, Element, Float, Layou
 use virtualize_zarr::{Codec, DataType, FillValue, ZarrFormat};
 
 use super::{attribute, chunked, codes, dataset, filter, float32, one, refused};
-use crate::hdf5::HeapPointers;
-use crate::{ChunkContent, ElementTransform, PieceBytes, ReferenceText};
+use crate::{ChunkContent, ElementTransform, PieceBytes, ReferenceText, StoredChange};
 
 /// Client data as hdf5plugin 7.1 writes them for chunks of 256 floats at 16 bits a value.
 fn zfp(order: ByteOrder) -> Dataset {
@@ -22,11 +21,12 @@ fn zfp_chunks_get_their_heads_back() {
     let (array, mapped) = one(zfp(ByteOrder::Little), ZarrFormat::V3);
     assert_eq!((array.codecs.len(), array.chunks.len()), (1, 0));
     let [task] = mapped.tasks.as_slice() else { panic!("one task") };
-    let ChunkContent::Prefixed { range, prefix, prefix_bits, .. } = &task.content else {
+    let ChunkContent::Stored { range, change: StoredChange::Prefix { bytes, bits, .. }, .. } = &task.content
+    else {
         panic!("no prefix")
     };
     assert_eq!((task.positions.as_slice(), *range), (&[1][..], ByteRange::new(1000, 512)));
-    assert_eq!((prefix.as_ref(), *prefix_bits), (&b"zfp\x05\xf2\x0f\0\0\0\0\xf0\x03"[..], 96));
+    assert_eq!((bytes.as_ref(), *bits), (&b"zfp\x05\xf2\x0f\0\0\0\0\xf0\x03"[..], 96));
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn object_references_are_shown_as_paths() {
     assert_eq!((array.data_type, array.codecs), (DataType::String, vec![Codec::VlenUtf8]));
     assert!(codes(&mapped).contains(&"reference-as-path"));
     let ChunkContent::Variable { pointers, pieces, .. } = &mapped.tasks[0].content else { panic!("text") };
-    let objects = &pointers.downcast_ref::<HeapPointers>().unwrap().objects;
+    let objects = &pointers.objects;
     assert_eq!(
         (objects.path(Address(1)), objects.path(Address(0))),
         (Some("v".to_owned()), Some(String::new()))

@@ -23,7 +23,9 @@ use virtualize_hdf5::model::{
     Element, File, FillMessage, FillTime, FillValue as StoredFill, Filter, Float, Group, Integer, Layout,
     Link, LinkTarget, Member, Object,
 };
-use virtualize_zarr::{Array, Codec, DataType, Endian, FillValue, Reference, Source, SourceId, ZarrFormat};
+use virtualize_zarr::{
+    Array, Codec, DataType, Endian, FillValue, Reference, Source, SourceId, StoredInteger, ZarrFormat,
+};
 
 use super::map_file;
 use crate::{ChunkContent, ElementTransform, MapOptions, Mapped};
@@ -297,7 +299,10 @@ fn reduced_precision_is_inlined_by_value() {
     let (array, mapped) = one(data, ZarrFormat::V3);
     assert_eq!((array.data_type, array.fill_value), (DataType::Int32, scalar(&31i32.to_le_bytes())));
     let ChunkContent::Assemble { pieces, .. } = &mapped.tasks[0].content else { panic!() };
-    assert!(matches!(pieces[0].transform, ElementTransform::Integer { stored_size: 4, precision: 12, .. }));
+    assert!(matches!(
+        pieces[0].transform,
+        ElementTransform::Integer { stored: StoredInteger { size: 4, precision: 12, .. }, .. }
+    ));
 }
 
 #[test]

@@ -7,7 +7,6 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value, json};
 use virtualize_bytes::ByteRange;
-use virtualize_tiff::model;
 use virtualize_tiff::model::{Cut, Image};
 use virtualize_zarr::{
     Codec, DataType, Endian, OldJpeg, OldJpegStream, StoredInteger, TiffScheme, ZarrFormat,
@@ -71,11 +70,8 @@ enum Scheme {
 }
 
 /// Unsigned integers of 24 bits, least significant byte first, which the array has in 4 bytes.
-const LITTLE_24: Codec = Codec::Integers {
-    size: 4,
-    endian: Endian::Little,
-    stored: StoredInteger { size: 3, endian: Endian::Little, offset: 0, precision: 24, signed: false },
-};
+pub(super) const STORED_24: StoredInteger =
+    StoredInteger { size: 3, endian: Endian::Little, offset: 0, precision: 24, signed: false };
 
 impl<'a> Encoding<'a> {
     /// Returns the codecs of a strip or tile, in the order of encoding. `shape` is that of its samples in stored order.
@@ -216,7 +212,7 @@ impl<'a> Encoding<'a> {
         match scheme(self.image.compression) {
             Some(Scheme::Jpeg) if self.decodes_jpeg => Ok(Scheme::DecodedJpeg),
             Some(scheme) => Ok(scheme),
-            None => Err(Error::undecodable(
+            None => Err(Error::unsupported(
                 format!("compression {}", name(self.image.compression)),
                 "no released Zarr reader has a codec for it",
             )),
@@ -263,7 +259,8 @@ impl<'a> Encoding<'a> {
             }
             Storage::Reversed24 => {
                 codecs.push(bytes_codec(&self.sample.data_type, Endian::Little));
-                codecs.extend(self.own_codecs.then_some(LITTLE_24));
+                let (size, endian, stored) = (4, Endian::Little, STORED_24);
+                codecs.extend(self.own_codecs.then_some(Codec::Integers { size, endian, stored }));
             }
             Storage::Float24 => codecs.push(self.float24()),
         }
@@ -294,7 +291,7 @@ impl<'a> Encoding<'a> {
     fn check_predictor(&self) -> Result<()> {
         let refuse = |why: &str| {
             let scheme = format!("predictor {} with {}", self.image.predictor, name(self.image.compression));
-            Err(Error::undecodable(scheme, why.to_owned()))
+            Err(Error::unsupported(scheme, why.to_owned()))
         };
         if !matches!(self.image.predictor, 2 | 3) {
             return refuse("unknown predictor");
@@ -406,11 +403,11 @@ impl<'a> Encoding<'a> {
     fn lerc(&self, shape: &[u64]) -> Result<Vec<Codec>> {
         let mut codecs = Vec::new();
         if u64::from(self.sample.bits) != self.sample.data_type.number_size().saturating_mul(8) {
-            return Err(Error::undecodable("LERC", "it is of numbers of another size"));
+            return Err(Error::unsupported("LERC", "it is of numbers of another size"));
         }
         // libtiff reverses the bytes of big-endian numbers before encoding and after decoding.
         if self.own_codecs {
-            let refused = || Error::undecodable("LERC", "it is of a volume, or of numbers of another type");
+            let refused = || Error::unsupported("LERC", "it is of a volume, or of numbers of another type");
             let own = self.own_lerc(shape).ok_or_else(refused)?;
             codecs.extend([bytes_codec(&self.sample.data_type, self.endian), own]);
         } else {
@@ -425,7 +422,7 @@ impl<'a> Encoding<'a> {
             Some(2) => codecs.push(Codec::Zstd { level: 0, checksum: false }),
             Some(other) => {
                 let problem = format!("additional compression {other} is unknown");
-                return Err(Error::undecodable("LERC", problem));
+                return Err(Error::unsupported("LERC", problem));
             }
         }
         Ok(codecs)
@@ -456,7 +453,7 @@ impl<'a> Encoding<'a> {
 
     fn fax(&self, codec: &'static str, shape: &[u64]) -> Result<Codec> {
         if self.sample.bits != 1 || self.image.samples_per_pixel != 1 && !self.image.planar {
-            return Err(Error::undecodable("CCITT compression", "more than one bit a pixel"));
+            return Err(Error::unsupported("CCITT compression", "more than one bit a pixel"));
         }
         let mut configuration = Map::new();
         if let (ZarrFormat::V2, [.., height, width]) = (self.format, shape) {
@@ -486,29 +483,41 @@ impl<'a> Encoding<'a> {
     }
 }
 
-fn scheme(compression: u16) -> Option<Scheme> {
-    Some(match compression {
-        1 => Scheme::None,
-        2 => Scheme::Fax("imagecodecs_ccittrle"),
-        3 => Scheme::Fax("imagecodecs_ccittfax3"),
-        4 => Scheme::Fax("imagecodecs_ccittfax4"),
-        5 => Scheme::Lzw,
-        6 => Scheme::OldJpeg,
-        7 | 33007 | 34892 => Scheme::Jpeg,
-        8 | 32946 | 50013 => Scheme::Deflate,
-        22610 | 34934 => Scheme::Image("imagecodecs_jpegxr"),
-        32766 => Scheme::Next,
-        32773 => Scheme::PackBits,
-        33003 | 33004 | 33005 | 34712 => Scheme::Image("imagecodecs_jpeg2k"),
-        34676 => Scheme::SgiLog,
-        34887 => Scheme::Lerc,
-        34925 => Scheme::Lzma,
-        34933 => Scheme::Image("imagecodecs_png"),
-        34926 | 50000 => Scheme::Zstd,
-        34927 | 50001 => Scheme::Image("imagecodecs_webp"),
-        50002 | 52546 => Scheme::Image("imagecodecs_jpegxl"),
+/// Returns the name of a compression, and its scheme if a reader decodes it.
+fn registered(compression: u16) -> Option<(&'static str, Option<Scheme>)> {
+    let (name, scheme) = match compression {
+        1 => ("none", Scheme::None),
+        2 => ("CCITT RLE", Scheme::Fax("imagecodecs_ccittrle")),
+        3 => ("CCITT Group 3", Scheme::Fax("imagecodecs_ccittfax3")),
+        4 => ("CCITT Group 4", Scheme::Fax("imagecodecs_ccittfax4")),
+        5 => ("LZW", Scheme::Lzw),
+        6 => ("old-style JPEG", Scheme::OldJpeg),
+        7 | 33007 => ("JPEG", Scheme::Jpeg),
+        8 | 32946 | 50013 => ("Deflate", Scheme::Deflate),
+        22610 | 34934 => ("JPEG XR", Scheme::Image("imagecodecs_jpegxr")),
+        32766 => ("NeXT", Scheme::Next),
+        32771 => return Some(("CCITT RLE, word-aligned", None)),
+        32773 => ("PackBits", Scheme::PackBits),
+        32809 => return Some(("ThunderScan", None)),
+        32908 | 32909 => return Some(("Pixar", None)),
+        33003 | 33004 | 33005 | 34712 => ("JPEG 2000", Scheme::Image("imagecodecs_jpeg2k")),
+        34661 => return Some(("JBIG", None)),
+        34676 => ("SGI LogLuv", Scheme::SgiLog),
+        34677 => return Some(("SGI LogLuv", None)),
+        34887 => ("LERC", Scheme::Lerc),
+        34892 => ("lossy JPEG (DNG)", Scheme::Jpeg),
+        34925 => ("LZMA", Scheme::Lzma),
+        34926 | 50000 => ("ZSTD", Scheme::Zstd),
+        34927 | 50001 => ("WebP", Scheme::Image("imagecodecs_webp")),
+        34933 => ("PNG", Scheme::Image("imagecodecs_png")),
+        50002 | 52546 => ("JPEG XL", Scheme::Image("imagecodecs_jpegxl")),
         _ => return None,
-    })
+    };
+    Some((name, Some(scheme)))
+}
+
+fn scheme(compression: u16) -> Option<Scheme> {
+    registered(compression)?.1
 }
 
 /// Describes predictor, compression and fill order, in the order of encoding.
@@ -528,38 +537,14 @@ pub(super) fn words(image: &Image) -> Vec<String> {
 
 /// Returns the name of a compression with its number.
 fn name(compression: u16) -> String {
-    let name = match compression {
-        1 => "none",
-        2 => "CCITT RLE",
-        3 => "CCITT Group 3",
-        4 => "CCITT Group 4",
-        5 => "LZW",
-        6 => "old-style JPEG",
-        7 => "JPEG",
-        8 | 32946 | 50013 => "Deflate",
-        22610 | 34934 => "JPEG XR",
-        32766 => "NeXT",
-        32771 => "CCITT RLE, word-aligned",
-        32773 => "PackBits",
-        32809 => "ThunderScan",
-        32908 | 32909 => "Pixar",
-        33003 | 33004 | 33005 | 34712 => "JPEG 2000",
-        34661 => "JBIG",
-        34676 | 34677 => "SGI LogLuv",
-        34887 => "LERC",
-        34892 => "lossy JPEG (DNG)",
-        34925 => "LZMA",
-        34926 | 50000 => "ZSTD",
-        34927 | 50001 => "WebP",
-        34933 => "PNG",
-        50002 | 52546 => "JPEG XL",
-        _ => return format!("{compression} (unknown)"),
-    };
-    format!("{name} ({compression})")
+    match registered(compression) {
+        Some((name, _)) => format!("{name} ({compression})"),
+        None => format!("{compression} (unknown)"),
+    }
 }
 
 fn bits_of(scheme: &str, bits: u16) -> Error {
-    Error::undecodable(scheme.to_owned(), format!("samples of {bits} bits"))
+    Error::unsupported(scheme.to_owned(), format!("samples of {bits} bits"))
 }
 
 fn bytes_to_bytes(scheme: Scheme) -> Option<Codec> {
@@ -588,12 +573,6 @@ fn image_codec<const N: usize>(name: &'static str, configuration: [(&str, Value)
 const QUANTIZATION: u64 = 64;
 /// Most bytes of a Huffman table.
 const HUFFMAN: u64 = 16 + 256;
-
-/// The places of tables and data in the file.
-enum Places {
-    Interchange { stream: ByteRange, strip: ByteRange },
-    Tables { tables: [[u64; 3]; 3], scan: ByteRange },
-}
 
 impl Encoding<'_> {
     /// Returns the range of the bytes that hold a strip or tile of `width` × `height` pixels and its tables, and the codec that
@@ -629,8 +608,33 @@ impl Encoding<'_> {
         if tags.process.is_some_and(|process| process != 1) {
             return Err(refused("it is not baseline (JPEGProc)"));
         }
-        let places = places(tags, strip, file_size)?;
-        let range = places.span(file_size)?;
+        let within = |part: ByteRange, whole: ByteRange| {
+            (part.start.saturating_sub(whole.start), part.end().saturating_sub(whole.start))
+        };
+        let (range, stream) = if let Some(start) = tags.interchange_format.filter(|start| *start != 0) {
+            let length = tags.interchange_length.filter(|length| *length != 0);
+            let end = length.and_then(|length| start.checked_add(length)).filter(|end| *end <= file_size);
+            let stream = between(start, end.unwrap_or(file_size))?;
+            let range = between(stream.start.min(strip.start), stream.end().max(strip.end()))?;
+            let (stream, strip) = (within(stream, range), within(strip, range));
+            (range, OldJpegStream::Interchange { stream, strip })
+        } else {
+            let table =
+                |offsets: &[u64]| <[u64; 3]>::try_from(offsets).map_err(|_| refused("it has no tables"));
+            let tables = [table(&tags.quantization)?, table(&tags.dc)?, table(&tags.ac)?];
+            let sizes = [QUANTIZATION, HUFFMAN, HUFFMAN];
+            let ends = tables
+                .iter()
+                .zip(sizes)
+                .flat_map(|(table, size)| table.map(|start| start.saturating_add(size)));
+            let range = between(
+                tables.iter().flatten().copied().fold(strip.start, u64::min),
+                ends.fold(strip.end(), u64::max).min(file_size),
+            )?;
+            let [quantization, dc, ac] =
+                tables.map(|table| table.map(|start| start.saturating_sub(range.start)));
+            (range, OldJpegStream::Tables { quantization, dc, ac, scan: within(strip, range) })
+        };
         let (horizontal, vertical) = match image.ycbcr_subsampling {
             (horizontal @ (1 | 2 | 4), vertical @ (1 | 2 | 4)) => (narrow(horizontal), narrow(vertical)),
             _ => return Err(refused("its YCbCrSubSampling is not supported")),
@@ -644,57 +648,9 @@ impl Encoding<'_> {
             horizontal,
             vertical,
             restart_interval: tags.restart_interval,
-            stream: places.within(range.start),
+            stream,
         };
         Ok((range, Codec::Tiff(TiffScheme::OldJpeg(codec))))
-    }
-}
-
-fn places(tags: &model::OldJpeg, strip: ByteRange, file_size: u64) -> Result<Places> {
-    if let Some(start) = tags.interchange_format.filter(|start| *start != 0) {
-        let length = tags.interchange_length.filter(|length| *length != 0);
-        let end = length.and_then(|length| start.checked_add(length)).filter(|end| *end <= file_size);
-        let stream = between(start, end.unwrap_or(file_size))?;
-        return Ok(Places::Interchange { stream, strip });
-    }
-    let table = |offsets: &[u64]| <[u64; 3]>::try_from(offsets).map_err(|_| refused("it has no tables"));
-    let tables = [table(&tags.quantization)?, table(&tags.dc)?, table(&tags.ac)?];
-    Ok(Places::Tables { tables, scan: strip })
-}
-
-impl Places {
-    /// Returns the range from the first to the last byte.
-    fn span(&self, file_size: u64) -> Result<ByteRange> {
-        let (start, end) = match self {
-            Self::Interchange { stream, strip } => {
-                (stream.start.min(strip.start), stream.end().max(strip.end()))
-            }
-            Self::Tables { tables: [quantization, dc, ac], scan } => {
-                let starts = [quantization, dc, ac].into_iter().flatten().copied();
-                let steps = quantization.iter().map(|start| start.saturating_add(QUANTIZATION));
-                let codes = dc.iter().chain(ac).map(|start| start.saturating_add(HUFFMAN));
-                (
-                    starts.fold(scan.start, u64::min),
-                    steps.chain(codes).fold(scan.end(), u64::max).min(file_size),
-                )
-            }
-        };
-        between(start, end)
-    }
-
-    /// Returns the places from a first byte on.
-    fn within(&self, first: u64) -> OldJpegStream {
-        let from = |offset: u64| offset.saturating_sub(first);
-        let part = |range: &ByteRange| (from(range.start), from(range.end()));
-        match self {
-            Self::Interchange { stream, strip } => {
-                OldJpegStream::Interchange { stream: part(stream), strip: part(strip) }
-            }
-            Self::Tables { tables, scan } => {
-                let [quantization, dc, ac] = tables.map(|table| table.map(from));
-                OldJpegStream::Tables { quantization, dc, ac, scan: part(scan) }
-            }
-        }
     }
 }
 
@@ -710,7 +666,7 @@ fn narrow(factor: u16) -> u8 {
 }
 
 fn refused(why: &'static str) -> Error {
-    Error::undecodable("old-style JPEG (6)", why)
+    Error::unsupported("old-style JPEG (6)", why)
 }
 
 /// Default of YCbCrCoefficients (TIFF 6.0, section 21): CCIR 601-1.
@@ -735,12 +691,12 @@ impl Encoding<'_> {
 
 fn next(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme> {
     if encoding.sample.bits != 2 || encoding.is_chunky() {
-        return Err(Error::undecodable("NeXT (32766)", "only one sample of 2 bits is supported"));
+        return Err(Error::unsupported("NeXT (32766)", "only one sample of 2 bits is supported"));
     }
     // libtiff divides tiles into rows of the image.
     let (row, image) = (last(shape).div_ceil(4), encoding.image.width.div_ceil(4));
     if row != image {
-        return Err(Error::undecodable("NeXT (32766)", "tiles must be as wide as the image"));
+        return Err(Error::unsupported("NeXT (32766)", "tiles must be as wide as the image"));
     }
     Ok(TiffScheme::Next { width: last(shape) })
 }
@@ -752,7 +708,7 @@ fn sgi_log(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme> {
         || encoding.is_chunky()
         || encoding.image.photometric != Some(32844)
     {
-        return Err(Error::undecodable("SGI LogLuv (34676)", "only one LogL sample of 16 bits is supported"));
+        return Err(Error::unsupported("SGI LogLuv (34676)", "only one LogL sample of 16 bits is supported"));
     }
     Ok(TiffScheme::SgiLog16 { width: last(shape), endian: encoding.endian })
 }
@@ -761,7 +717,7 @@ fn jpeg(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme> {
     let tables = encoding.image.jpeg_tables.clone().unwrap_or_default();
     match shape {
         [height, width, 3] => Ok(TiffScheme::Jpeg { width: *width, height: *height, tables }),
-        _ => Err(Error::undecodable("JPEG (7)", "strips of volumes")),
+        _ => Err(Error::unsupported("JPEG (7)", "strips of volumes")),
     }
 }
 
@@ -771,7 +727,7 @@ fn ycbcr(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme> {
     let (horizontal, vertical) = image.ycbcr_subsampling;
     let refuse = |why: &str| {
         let scheme = format!("YCbCr subsampled {:?} outside of JPEG", image.ycbcr_subsampling);
-        Err(Error::undecodable(scheme, why.to_owned()))
+        Err(Error::unsupported(scheme, why.to_owned()))
     };
     // The subsamplings that libtiff reads.
     if !matches!((horizontal, vertical), (4, 4 | 2 | 1) | (2, 2 | 1) | (1, 2)) {

@@ -16,7 +16,7 @@ use virtualize_tiff::model::{Cut, File, GdalItem, Geo, GeoKey, Ifd, Image, Sampl
 use virtualize_zarr::{Array, ChunkGrid, Codec, DataType, Endian, FillValue, Lengths, Source, ZarrFormat};
 
 use super::map_file;
-use crate::{ChunkContent, MapOptions, Mapped, PieceBytes, Severity};
+use crate::{ChunkContent, MapOptions, Mapped, PieceBytes, Severity, StoredChange};
 
 pub(super) fn image(width: u64, height: u64, bands: u16, rows: u64) -> Image {
     let strips = usize::try_from(height.div_ceil(rows)).unwrap();
@@ -153,7 +153,8 @@ fn a_shorter_last_strip_of_jpeg_is_made_taller() {
     assert_eq!(main_array(&mapped).chunks.len(), 2);
     let [task] = mapped.tasks.as_slice() else { panic!("{:?}", mapped.tasks) };
     assert_eq!(task.positions, [2]);
-    let ChunkContent::TallerImage { range, width, rows, height, .. } = &task.content else { panic!() };
+    let ChunkContent::Stored { range, change, .. } = &task.content else { panic!() };
+    let StoredChange::AddRows { width, rows, height } = change else { panic!() };
     assert_eq!((*range, *width, *rows, *height), (ByteRange::new(200, 50), 4, 1, 2));
 }
 
@@ -301,7 +302,8 @@ fn fax_strips_with_reversed_bits_are_inlined_in_the_usual_order_where_v3_cannot_
     let v3 = map(ifd(fax), ZarrFormat::V3);
     assert!(!main_array(&v3).codecs.contains(&Codec::BitOrder));
     assert!(main_array(&v3).chunks.is_empty());
-    assert!(matches!(v3.tasks[0].content, ChunkContent::BitsReversed { .. }));
+    let is_reversed = |content: &ChunkContent| matches!(content, ChunkContent::Stored { change, .. } if *change == StoredChange::ReverseBits);
+    assert!(is_reversed(&v3.tasks[0].content));
 }
 
 pub(super) fn item(name: &str, value: &str) -> GdalItem {

@@ -9,7 +9,9 @@ use virtualize_zarr::{Codec, OldJpegStream, Reference, SourceId, TiffScheme};
 
 use super::{ifd, image, map_ifds};
 use crate::tiff::{lerc_to_examine, settle_lerc};
-use crate::{ChunkContent, Finding, MapOptions, Mapped, PieceBytes, SampleLimits, sample, settle};
+use crate::{
+    ChunkContent, Finding, MapOptions, Mapped, PieceBytes, SampleLimits, StoredChange, sample, settle,
+};
 
 fn mapped(samples: u16, compression: u16, change: &dyn Fn(&mut Image)) -> Mapped {
     let bits_per_sample = vec![8; usize::from(samples)];
@@ -136,7 +138,8 @@ fn lerc_that_may_have_masks_is_examined() {
     // A chunk of 2 × 4 numbers of 4 bytes.
     let made = decided(32, Ok(vec![(1, chunk)]));
     assert_eq!((left_out(&made), made.tasks[0].positions.as_slice()), (None, &[1][..]));
-    let ChunkContent::Lerc { range, layout, height, .. } = &made.tasks[0].content else { panic!() };
+    let ChunkContent::Stored { range, change, .. } = &made.tasks[0].content else { panic!() };
+    let StoredChange::Lerc { layout, height } = change else { panic!() };
     assert_eq!((*range, *height), (ByteRange::new(150, 50), 2));
     assert_eq!((layout.rows, layout.columns, layout.samples, layout.has_alpha), (2, 4, 1, false));
     assert_eq!(left_out(&decided(31, Ok(vec![(1, chunk)]))), Some(Code::InlineLimit));
