@@ -205,7 +205,7 @@ export class QuickLook {
     this.canvas.addEventListener("keydown", (event) => this.cursor.key(event));
     const isTable = this.view.mode === "table";
     fill(this.host, h("div", { class: "toolbar" }, viewButtons(this), isTable || this.isMap() ? null : zoomButtons(this), this.saveButtons()),
-      h("div", { class: "controls indices" }, indexFields(this)), h("div", { class: "controls" }, this.isLine() || this.isMap() ? null : axisFields(this), isTable ? null : bandFields(this)),
+      h("div", { class: "controls" }, indexFields(this), this.isLine() || this.isMap() ? null : axisFields(this), isTable ? null : bandFields(this)),
       isTable ? (this.grid = h("div", { class: "values" })) : [this.isMap() ? this.mapHost : [this.figure, this.readout], this.legend, h("div", { class: "controls colours" }, colourFields(this))], this.status, this.below);
     this.profile = new Profile(this.below, this);
   }

@@ -1,8 +1,9 @@
-"""Takes screenshots of the page with many kinds of files, and puts them on contact sheets: `python page_sheet.py [NAME …]`.
+"""Takes screenshots of the page with many kinds of files, and puts them on contact sheets: `python page_sheet.py [NAME …]`;
+`--docs` makes the images of docs/page.md instead.
 
-The files and the sheets are in `target/page`. VIRTUALIZE_BIN names the binary. With PAGE_FROM_DISK=1 the page is that in
+The files and the sheets are in `target/page`, those of the documentation in `/tmp/data`. VIRTUALIZE_BIN names the binary. With PAGE_FROM_DISK=1 the page is that in
 `crates/server/assets`."""
-import contextlib, json, math, os, pathlib, subprocess, sys, time, urllib.parse
+import contextlib, math, os, pathlib, sys, urllib.parse
 
 import clients
 import h5py
@@ -16,7 +17,7 @@ from rasterio.transform import Affine
 import page as helpers
 
 OUT = clients.FIXTURES.parent / "target/page"
-FILES = OUT / "files"
+FILES = pathlib.Path("/tmp/data") if "--docs" in sys.argv else OUT / "files"
 SIZES = {"desktop": (1400, 900), "phone": (390, 844)}
 CHANCE = np.random.default_rng(7)
 
@@ -53,7 +54,7 @@ def tiff(name, values, transform=None, crs=None, overviews=(), names=(), mask=No
 def days(name, first, count, packing=None, model=False):
     """Writes a file of a global archive."""
     lat, lon = np.linspace(90, -90, 91), np.arange(0, 360, 2.0)
-    kelvin = 288 - 40 * np.abs(np.sin(np.radians(lat)))[None, :, None] + 8 * CHANCE.normal(size=(count, 1, 1)) + 6 * hills(91, 180)[None]
+    kelvin = 290 - 42 * np.sin(np.radians(lat))[None, :, None] ** 2 + CHANCE.normal(size=(count, 1, 1)) + 30 * (hills(91, 180, 5)[None] - 0.5)
     main = "tas" if model else "t2m"
     data = xr.Dataset(
         {main: (("time", "lat", "lon"), kelvin, {"long_name": "Near-Surface Air Temperature" if model else "2 metre temperature", "standard_name": "air_temperature", "units": "K"})},
@@ -205,6 +206,25 @@ def main(names, kinds):
         browser.close()
 
 
+def documentation():
+    """Takes the images of docs/page.md."""
+    from playwright.sync_api import sync_playwright
+    FILES.mkdir(exist_ok=True)
+    days("t2m.nc", 1_060_000, 24, {"dtype": "i2", "scale_factor": 0.002, "add_offset": 280.0, "_FillValue": -32768})
+    with service.started(FILES) as base, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=helpers.CHROMIUM, args=["--no-sandbox"])
+        for theme in ("light", "dark"):
+            page = browser.new_page(viewport={"width": 1280, "height": 1000}, base_url=base, color_scheme=theme)
+            page.goto("/?" + urllib.parse.urlencode({"url": service.url(FILES / "t2m.nc")}))
+            quiet(page)
+            act(page, "click")
+            page.evaluate("scrollTo(0, 0)")
+            page.screenshot(path=clients.FIXTURES.parent / f"docs/images/page-{theme}.png")
+        browser.close()
+
+
 if __name__ == "__main__":
+    if "--docs" in sys.argv:
+        sys.exit(documentation())
     kinds = [tuple(each.split("/")) for each in os.environ.get("KINDS", "desktop/light desktop/dark phone/light phone/dark").split()]
     main(sys.argv[1:], kinds)
