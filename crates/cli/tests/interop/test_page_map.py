@@ -712,7 +712,7 @@ def test_click_wheel_and_double_click(page, tmp_path_factory):
     """A click reports the pixel, the wheel keeps the point below the pointer, a double click shows everything."""
     file = make_tiff(tmp_path_factory.getbasetemp() / "clicks.tif", "EPSG:32633", Affine(100, 0, 300000, 0, -100, 5300000), np.arange(500 * 600, dtype="int32").reshape(1, 500, 600), 256)
     open_map(page, file, "/band_data")
-    page.evaluate("window.picks = []; map.onpick = (row, column) => picks.push([row, column])")
+    page.evaluate("() => { window.picks = []; map.onpick = (row, column) => { picks.push([row, column]); }; }")
     box = page.locator(".map-data").bounding_box()
     point = box["x"] + 0.4 * box["width"], box["y"] + 0.6 * box["height"]
     before = read_at(page, *point)
