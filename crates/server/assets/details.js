@@ -164,7 +164,7 @@ export function drawSummary(look) {
     ["System", place && systemOf(place)], ["Bounds", bounds], ["Pixel size", pixel],
     ["No data", [...new Set(sentinels)].join(", ") || (typeof attributes.mask === "string" ? "by a mask" : base.isNumeric ? "not declared" : null)],
     ["Packed", attributes.scale_factor_variable || attributes.add_offset_variable ? "scale and offset vary" : means.packed ? `scale ${measured(means.scale, {})}, offset ${measured(means.offset, {})}` : null],
-    ["Compression", compression(node.description)],
+    ["Compression", node.description.chunks.segments ? null : compression(node.description)],
     [isPart ? "Values drawn" : "Values shown", known && `minimum ${value(known.low)}, mean ${value(known.mean)}, maximum ${value(known.high)}`],
   ];
   fill(document.getElementById("summary"), entries.filter(([, text]) => text).map(([name, text]) => h("div", {}, h("dt", {}, name), " ", h("dd", {}, String(text).slice(0, 200)))));
