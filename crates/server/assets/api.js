@@ -1,5 +1,4 @@
-// Client of the service's API: requests, the token, and problem documents (RFC 9457).
-import { parseJson } from "./json.js";
+// Client of the service's API: requests, the token, problem documents (RFC 9457), and JSON with exact integers.
 
 const TOKEN = "virtualize.token";
 
@@ -77,4 +76,36 @@ export async function json(url, options) {
 export async function bytes(url, options) {
   const response = await request(url, options);
   return response.status === 404 ? null : response.arrayBuffer();
+}
+
+function parseJson(text) {
+  return JSON.parse(text, (_, value, context) => {
+    const inexact = typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value);
+    return inexact && context?.source && /^-?\d+$/.test(context.source) ? BigInt(context.source) : value;
+  });
+}
+
+/** Formats a value as in the file: integers of any size, text in quotes; on one line, or indented. */
+export function show(value, indent = 0, depth = 0) {
+  if (typeof value === "bigint") return String(value);
+  // Integral numbers of that size are floats: printing all of their digits would overstate the precision.
+  if (typeof value === "number" && Math.abs(value) >= 1e15) return value.toExponential();
+  if (value === null || typeof value !== "object") return JSON.stringify(value) ?? "null";
+  const pad = indent ? `\n${" ".repeat(indent * (depth + 1))}` : "";
+  const end = indent ? `\n${" ".repeat(indent * depth)}` : "";
+  const comma = indent ? "," : ", ";
+  if (Array.isArray(value)) {
+    if (value.every((item) => item === null || typeof item !== "object")) return `[${value.map((item) => show(item)).join(", ")}]`;
+    return `[${value.map((item) => pad + show(item, indent, depth + 1)).join(comma)}${end}]`;
+  }
+  const members = Object.entries(value).map(([name, item]) => `${pad}${JSON.stringify(name)}: ${show(item, indent, depth + 1)}`);
+  return members.length ? `{${members.join(comma)}${end}}` : "{}";
+}
+
+/** Reads a data file of the page as bytes. */
+export async function readPacked(name) {
+  const response = await request(new URL(name, import.meta.url));
+  const packed = Uint8Array.from(atob(await response.text()), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
 }

@@ -1,9 +1,8 @@
-// Controls of the viewer.
-import { MAP_NAMES } from "./colour.js";
+// Controls of the viewer, and its state as short texts for the address of the page.
+import { MAP_NAMES, bandAxis, bandNames, categories, composite, palette } from "./colour.js";
 import { BUDGETS } from "./data.js";
 import { count, fill, h } from "./dom.js";
-import { placeOf } from "./map-mode.js";
-import { bandAxis, categories, palette } from "./shading.js";
+import { placeOf } from "./georeference.js";
 
 const field = (label, control, more = {}) => h("label", { class: "field", ...more }, h("span", {}, label), control);
 
@@ -18,9 +17,8 @@ export function viewButtons(look) {
 }
 
 export function zoomButtons(look) {
-  if (look.isLine()) return null;
-  const button = (name, text, label, by) => h("button", { type: "button", class: "quiet", name, "aria-label": label, title: label, onclick: () => look.cursor.zoom(by) }, text);
-  return h("div", { class: "buttons" }, button("zoom-in", "+", "Zoom in", 0.5), button("zoom-out", "−", "Zoom out", 2), button("zoom-all", "All", "All of the slice", Infinity));
+  const button = (name, text, label, work) => h("button", { type: "button", class: "quiet", name, "aria-label": label, title: label, onclick: work }, text);
+  return look.base.shape.length ? h("div", { class: "buttons" }, button("zoom-in", "+", "Zoom in", () => look.cursor.zoom(2)), button("zoom-out", "−", "Zoom out", () => look.cursor.zoom(0.5)), button("zoom-all", "All", "All of the slice", () => look.reset())) : null;
 }
 
 export function axisFields(look) {
@@ -31,20 +29,21 @@ export function axisFields(look) {
 
 /** Returns a slider and a number for each axis that is not shown. */
 export function indexFields(look) {
+  const names = look.view.bands ? null : bandNames(look.base, bandAxis(look.base, look.view.axes));
   return look.base.shape.map((length, axis) => {
     if (look.view.axes.includes(axis) || length < 2 || axis === look.view.bands?.axis) return null;
     const label = `${look.base.name(axis)}, 0 to ${count(length - 1)}`;
-    const place = h("span", { class: "mute at", "data-label": String(axis) });
-    const name = (value) => { fill(place, look.others?.[axis]?.coordinate(value) ?? null); };
+    const place = h("span", { class: "at", "data-label": String(axis) });
+    const name = (value) => fill(place, look.others[axis]?.coordinate(value) ?? (axis === bandAxis(look.base, look.view.axes) && names?.[value]) ?? "");
     const set = (value) => {
       const index = Math.min(length - 1, Math.max(0, Math.round(Number(value) || 0)));
       slider.value = index;
       number.value = index;
       name(index);
-      if (index !== look.view.at[axis]) look.set({ at: look.view.at.with(axis, index) });
+      if (index !== look.view.at[axis]) look.slide(look.view.at.with(axis, index));
     };
     const value = look.view.at[axis];
-    const slider = h("input", { type: "range", min: 0, max: length - 1, value, "aria-label": `${label}, slider`, onchange: (event) => set(event.target.value), oninput: (event) => { number.value = event.target.value; name(Number(event.target.value)); } });
+    const slider = h("input", { type: "range", min: 0, max: length - 1, value, "aria-label": `${label}, slider`, oninput: (event) => set(event.target.value) });
     const number = h("input", { type: "number", min: 0, max: length - 1, value, name: `at-${axis}`, onchange: (event) => set(event.target.value) });
     place.addEventListener("label", () => name(look.view.at[axis]));
     name(value);
@@ -52,11 +51,11 @@ export function indexFields(look) {
   });
 }
 
-/** Returns the fields of resolution and bands. */
+/** Returns the fields of bands. */
 export function bandFields(look) {
   if (look.isLine()) return null;
   const axis = bandAxis(look.base, look.view.axes);
-  return [look.levels.length > 1 && !look.isMap() ? levelField(look) : null, axis === null ? null : compositeFields(look, axis)];
+  return axis === null ? null : compositeFields(look, axis);
 }
 
 /** Returns the fields of colours and range. */
@@ -70,18 +69,13 @@ export function colourFields(look) {
 
 const check = (name, text, checked, onchange, kind = "check") => h("label", { class: kind }, h("input", { type: "checkbox", name, checked: Boolean(checked), onchange: (event) => onchange(event.target.checked) }), text);
 
-function levelField(look) {
-  const entries = look.levels.map((level, n) => [n, `${n ? `Overview ${n}` : "Full size"}: ${level.shape.slice(-2).map(count).join(" × ")}`]);
-  return field("Resolution", select("level", [["", "For the screen"], ...entries], look.view.level ?? "", (value) => look.set({ level: value === "" ? null : Number(value) })));
-}
-
 /** Returns the choice between one band and a composite, and the bands of the composite. */
 function compositeFields(look, axis) {
   const { view, base } = look;
-  const choose = (value) => look.set({ bands: value ? { axis, numbers: [0, 1, 2] } : null }, { rebuild: true });
+  const choose = (value) => look.set({ bands: value ? { axis, numbers: composite(base, axis)?.bands ?? [0, 1, 2] } : null }, { rebuild: true });
   const kind = field("Bands", select("bands", [["", "One"], ["rgb", "Red, green, blue"]], view.bands ? "rgb" : "", choose));
   if (!view.bands) return kind;
-  const numbers = Array.from({ length: base.shape[axis] }, (_, n) => [n, String(n + 1)]);
+  const numbers = Array.from({ length: base.shape[axis] }, (_, n) => [n, bandNames(base, axis)?.[n] ?? String(n + 1)]);
   return [kind, ["Red", "Green", "Blue"].map((name, n) => field(name, select(`band-${n}`, numbers, view.bands.numbers[n], (value) => look.set({ bands: { axis, numbers: view.bands.numbers.with(n, Number(value)) } }))))];
 }
 
@@ -105,4 +99,72 @@ function setRange(look) {
   const wrong = inputs.map((input, n) => input.value.trim() === "" || !Number.isFinite(range[n]) || (look.view.scale === "log" && range[n] <= 0));
   inputs.forEach((input, n) => input.setAttribute("aria-invalid", String(wrong[n])));
   if (!wrong.includes(true)) look.set({ range }, { reload: false });
+}
+
+/** Returns what differs from the initial view. */
+export function write(look) {
+  const { view, base } = look;
+  const initial = look.initial();
+  const state = {};
+  const put = (name, value, usual) => { if (value !== usual) state[name] = value; };
+  put("slice", view.at.map((at, axis) => (view.axes.includes(axis) ? ":" : at)).join(","), initial.at.map((at, axis) => (initial.axes.includes(axis) ? ":" : at)).join(","));
+  if (base.shape.length > 1 && view.axes[0] > view.axes[1]) state.turned = "1";
+  put("view", view.mode, initial.mode);
+  if (view.userMap) state.colours = `${view.map}${view.reverse ? "-reversed" : ""}`;
+  if (view.range) state.range = view.range.map((value) => Number(value.toPrecision(7))).join(",");
+  else put("range", view.part ? "most" : "all", "most");
+  put("scale", view.scale, initial.scale);
+  put("bands", view.bands?.numbers.join(",") ?? "one", initial.bands?.numbers.join(",") ?? "one");
+  put("profile", view.profile === null ? "none" : String(view.profile), "none");
+  if (view.mode === "map") Object.assign(state, view.place);
+  put("budget", view.budget, initial.budget);
+  if (state.budget) state.budget = String(state.budget >> 20);
+  const windows = view.axes.filter((axis) => view.windows[axis]).map((axis) => `${axis}:${view.windows[axis].map((part) => Number(part.toFixed(6))).join(":")}`);
+  if (windows.length) state.window = windows.join(",");
+  return state;
+}
+
+/** Applies a state to the view; ignores what does not fit the array. */
+export function read(look, state) {
+  const { view, base } = look;
+  readSlice(view, base, state);
+  if (state.view === "table" || (["picture", "map"].includes(state.view) && base.isNumeric)) view.mode = state.view;
+  if (state.centre && state.zoom) view.place = { centre: state.centre, zoom: state.zoom };
+  readColours(view, base, state);
+  if (state.scale === "log" || state.scale === "linear") view.scale = state.scale;
+  const range = String(state.range ?? "").split(",").map(Number);
+  if (state.range === "all") view.part = 0;
+  else if (range.length === 2 && state.range && range.every(Number.isFinite)) view.range = range;
+  readBands(view, base, state);
+  if (/^\d+$/.test(state.profile ?? "") && base.shape[state.profile] > 1) view.profile = Number(state.profile);
+  if (["64", "256", "1024"].includes(state.budget)) view.budget = Number(state.budget) << 20;
+  for (const part of String(state.window ?? "").split(",").filter(Boolean)) {
+    const [axis, from, past] = part.split(":").map(Number);
+    if (view.axes.includes(axis) && from >= 0 && past <= 1 && from < past) view.windows[axis] = [from, past];
+  }
+}
+
+function readColours(view, { attributes }, { colours }) {
+  const map = String(colours ?? "").replace(/-reversed$/, "");
+  if (!MAP_NAMES.includes(map) && !(map === "palette" && palette(attributes)) && !(map === "categories" && categories(attributes))) return;
+  Object.assign(view, { map, reverse: colours.endsWith("-reversed"), userMap: true });
+}
+
+function readSlice(view, base, { slice, turned }) {
+  const parts = String(slice ?? "").split(",");
+  if (!slice || parts.length !== base.shape.length) return;
+  const axes = parts.flatMap((part, axis) => (part === ":" ? [axis] : []));
+  const at = parts.map((part) => (part === ":" ? 0 : Number(part)));
+  if (axes.length !== Math.min(2, base.shape.length) || !at.every((index, axis) => Number.isInteger(index) && index >= 0 && index < base.shape[axis])) return;
+  view.at = at;
+  view.axes = axes.length === 2 ? (turned ? [axes[1], axes[0]] : axes) : [null, axes[0] ?? null];
+  if (view.bands && axes.includes(view.bands.axis)) view.bands = null;
+}
+
+function readBands(view, base, { bands }) {
+  if (bands === "one") view.bands = null;
+  const numbers = String(bands ?? "").split(",").map(Number);
+  const axis = view.bands?.axis ?? base.shape.findIndex((length, each) => length >= 3 && !view.axes.includes(each));
+  if (!bands || numbers.length < 3 || numbers.length > 4 || axis < 0) return;
+  if (numbers.every((number) => Number.isInteger(number) && number >= 0 && number < base.shape[axis])) view.bands = { axis, numbers };
 }

@@ -1,11 +1,9 @@
-// Coordinate reference systems: positions between longitude and latitude and the coordinates of a file.
-import { definition, isComplete, isGeographic } from "./crs-cf.js";
-import { epsg } from "./crs-epsg.js";
-import { transformer } from "./crs-proj.js";
+// Coordinate reference systems: positions between longitude and latitude and the coordinates of a file, by proj4js.
+import { readPacked } from "./api.js";
 import { proj4 } from "./vendor-map.js";
 
 /** Methods of WKT that proj4js reads and computes as PROJ does; a test compares all systems of EPSG. */
-const METHODS = new Set([
+const WKT_METHODS = new Set([
   "albers", "albersconicequalarea", "albersequalarea", "americanpolyconic", "polyconic", "azimuthalequidistant", "modifiedazimuthalequidistant",
   "equalearth", "hotineobliquemercator", "hotineobliquemercatorvarianta", "lambertazimuthalequalarea", "lambertconformalconic",
   "lambertconformalconic1sp", "lambertconformalconic2sp", "lambertconicconformal1sp", "lambertconicconformal2sp", "mercator1sp", "mercatorvarianta",
@@ -96,7 +94,7 @@ const wktName = (wkt) => /\["([^"]*)"/.exec(wkt)?.[1] ?? "a system without a nam
 /** Returns why a system in WKT is not computed; null if it is. */
 function wktProblem(wkt) {
   const method = /(?:METHOD|PROJECTION)\s*\[\s*"([^"]*)"/.exec(wkt)?.[1];
-  if (method && !METHODS.has(method.toLowerCase().replaceAll(/[^a-z0-9]/g, ""))) return `the method ${method} is not supported`;
+  if (method && !WKT_METHODS.has(method.toLowerCase().replaceAll(/[^a-z0-9]/g, ""))) return `the method ${method} is not supported`;
   if (/PRIMEM\["[^"]*",\s*(?!-?0(\.0*)?[\],])/.test(wkt)) return "its prime meridian is not that of Greenwich";
   if (/"grads?"/i.test(wkt)) return "its angles are in grads";
   if (/^\s*(COMPOUNDCRS|COMPD_CS|BOUNDCRS|GEODCRS|GEOCCS|ENGCRS|ENGINEERINGCRS|LOCAL_CS)/.test(wkt)) return "it is no plain horizontal system";
@@ -127,3 +125,118 @@ function checked({ forward, inverse }, kind, metres) {
   if (kind === "longlat") return { forward: (point) => attempt(forward, point), inverse: (point) => attempt(inverse, point) };
   return { forward: both(forward, inverse, samePlace), inverse: both(inverse, forward, samePoint) };
 }
+
+/** Parameters by projection: names of PROJ and of CF. */
+const OFFSETS = { x_0: "false_easting", y_0: "false_northing" };
+const METHODS = {
+  albers_conical_equal_area: (a) => ["aea", { ...parallels(a), lat_0: "latitude_of_projection_origin", lon_0: "longitude_of_central_meridian" }],
+  azimuthal_equidistant: () => ["aeqd", { lat_0: "latitude_of_projection_origin", lon_0: "longitude_of_projection_origin" }],
+  geostationary: (a) => ["geos", { lon_0: "longitude_of_projection_origin", h: "perspective_point_height", sweep: sweep(a) }],
+  lambert_azimuthal_equal_area: () => ["laea", { lat_0: "latitude_of_projection_origin", lon_0: "longitude_of_projection_origin" }],
+  lambert_conformal_conic: (a) => ["lcc", { ...parallels(a), lat_0: origin(a, parallels(a).lat_1), lon_0: "longitude_of_central_meridian" }],
+  lambert_cylindrical_equal_area: (a) => ["cea", { lon_0: "longitude_of_central_meridian", lat_ts: a.standard_parallel === undefined ? 0 : "standard_parallel" }],
+  mercator: (a) => ["merc", { lon_0: "longitude_of_projection_origin", ...scaled(a) }],
+  orthographic: () => ["ortho", { lat_0: "latitude_of_projection_origin", lon_0: "longitude_of_projection_origin" }],
+  polar_stereographic: (a) => ["stere", { lat_0: origin(a, 90 * Math.sign(parallels(a).lat_1)), lon_0: a.straight_vertical_longitude_from_pole === undefined ? "longitude_of_projection_origin" : "straight_vertical_longitude_from_pole", ...scaled(a) }],
+  sinusoidal: () => ["sinu", { lon_0: "longitude_of_projection_origin" }],
+  stereographic: (a) => ["stere", { lat_0: "latitude_of_projection_origin", lon_0: "longitude_of_projection_origin", ...scaled(a) }],
+  transverse_mercator: (a) => ["tmerc", { lat_0: "latitude_of_projection_origin", lon_0: "longitude_of_central_meridian", k_0: a.scale_factor_at_central_meridian === undefined ? 1 : "scale_factor_at_central_meridian" }],
+  rotated_latitude_longitude: (a) => ["ob_tran", { o_proj: () => "longlat", o_lat_p: "grid_north_pole_latitude", o_lon_p: a.north_pole_grid_longitude === undefined ? 0 : "north_pole_grid_longitude", lon_0: 180 + number(a, "grid_north_pole_longitude") }],
+};
+
+const parallels = ({ standard_parallel: given }) => {
+  const [first, second] = [given].flat();
+  return second === undefined ? { lat_1: Number(first) } : { lat_1: Number(first), lat_2: Number(second) };
+};
+
+/** Some writers omit the latitude of origin where another parameter implies it. */
+const origin = ({ latitude_of_projection_origin: given }, implied) => (given === undefined && Number.isFinite(implied) ? implied : "latitude_of_projection_origin");
+
+const scaled = (a) => (a.standard_parallel === undefined ? { k_0: a.scale_factor_at_projection_origin === undefined ? 1 : "scale_factor_at_projection_origin" } : { lat_ts: "standard_parallel" });
+
+/** The axis that the instrument moves second is the other one. */
+const sweep = ({ sweep_angle_axis: axis, fixed_angle_axis: fixed }) => () => axis ?? (fixed ? { x: "y", y: "x" }[fixed] : "y");
+
+const ELLIPSOIDS = { "WGS 84": "WGS84", WGS84: "WGS84", "GRS 1980": "GRS80", GRS80: "GRS80" };
+
+function number(attributes, name) {
+  const value = Number([attributes[name]].flat()[0]);
+  if (!Number.isFinite(value)) throw new Error(`the attribute ${name} of the grid mapping is missing, or is not a number`);
+  return value;
+}
+
+/** Returns the ellipsoid as PROJ writes it; null if the attributes do not determine it. */
+function ellipsoid(a) {
+  if (a.semi_major_axis !== undefined) {
+    const axis = `+a=${number(a, "semi_major_axis")}`;
+    if (a.inverse_flattening !== undefined) return number(a, "inverse_flattening") === 0 ? `+R=${number(a, "semi_major_axis")}` : `${axis} +rf=${number(a, "inverse_flattening")}`;
+    if (a.semi_minor_axis !== undefined) return `${axis} +b=${number(a, "semi_minor_axis")}`;
+    return `+R=${number(a, "semi_major_axis")}`;
+  }
+  if (a.earth_radius !== undefined) return `+R=${number(a, "earth_radius")}`;
+  const known = ELLIPSOIDS[a.reference_ellipsoid_name];
+  return known ? `+ellps=${known}` : null;
+}
+
+/** Returns whether the attributes name a projection that can be expressed, with an ellipsoid. */
+const isComplete = (attributes) => attributes.grid_mapping_name in METHODS && ellipsoid(attributes) !== null;
+
+/** Returns whether the coordinates are longitudes and latitudes. */
+export const isGeographic = (attributes) => attributes.grid_mapping_name === "latitude_longitude";
+
+/** Returns the PROJ string of a grid mapping. Throws if it cannot be expressed. Without an ellipsoid, WGS 84 is assumed, as in pyproj. */
+function definition(attributes) {
+  const method = METHODS[attributes.grid_mapping_name];
+  if (!method) throw new Error(`the grid mapping ${attributes.grid_mapping_name} is not supported`);
+  const [name, parameters] = method(attributes);
+  const parts = Object.entries({ ...parameters, ...offsets(attributes) }).map(([key, from]) => `+${key}=${typeof from === "function" ? from() : typeof from === "string" ? number(attributes, from) : from}`);
+  const prime = attributes.longitude_of_prime_meridian ? [`+pm=${number(attributes, "longitude_of_prime_meridian")}`] : [];
+  return [`+proj=${name}`, ...parts, ...prime, ellipsoid(attributes) ?? "+ellps=WGS84"].join(" ");
+}
+
+const offsets = (a) => Object.fromEntries(Object.entries(OFFSETS).filter(([, from]) => a[from] !== undefined));
+
+let reading = null;
+
+/** Returns the system of an EPSG code: `{code, name, definition, area}`; null if the table lacks it. */
+async function epsg(code) {
+  reading ??= readPacked("epsg.txt").then((bytes) => parse(new TextDecoder().decode(bytes)));
+  try {
+    return (await reading).get(code) ?? null;
+  } catch (error) {
+    reading = null;
+    throw error;
+  }
+}
+
+/** Each line has the step of the code, name, definition and area of use; a word that equals the one above is empty. */
+function parse(text) {
+  const systems = new Map();
+  let code = 0;
+  let above = [[], [], []];
+  for (const line of text.split("\n")) {
+    const [step, ...cells] = line.split("\t");
+    const columns = cells.map((cell, column) => cell.split(" ").map((word, n) => word || above[column][n]));
+    code += Number(step);
+    const [name, definition, area] = columns;
+    systems.set(code, { code, name: name.join(" "), definition: definition.join(" "), area: area.map(Number) });
+    above = columns;
+  }
+  return systems;
+}
+
+/**
+ * Returns the functions `forward` and `inverse` of a system: of longitude and latitude in degrees, east of Greenwich and
+ * on the system's own ellipsoid, to `[x, y]`, and back. No datum is shifted. `definition` is a PROJ string without a
+ * datum, or a definition that proj4js has parsed.
+ */
+export function transformer(definition) {
+  const system = typeof definition === "string" ? new proj4.Proj(withPlus(definition)) : definition;
+  const { a, b } = system;
+  const degrees = new proj4.Proj(`+proj=longlat +a=${a} +b=${b}`);
+  const pair = proj4(degrees, system);
+  // The axes of a few systems point west or south, which proj4js heeds only if it is asked to.
+  return { forward: (point) => pair.forward(point, true), inverse: (point) => pair.inverse(point, true) };
+}
+
+const withPlus = (definition) => definition.split(" ").filter(Boolean).map((part) => (part.startsWith("+") ? part : `+${part}`)).join(" ");

@@ -1,5 +1,6 @@
-// Arrays of a file: their elements, which the service decodes (`/v1/values`), and the parts that a picture needs.
+// Arrays of a file: their elements, which the service decodes (`/v1/values`), and the slices that figures show.
 import { address, json, request } from "./api.js";
+import { Axis, readAxis } from "./axes.js";
 import { Elements, isNumeric, meaning } from "./values.js";
 
 /** Choices for the maximum size of the decoded chunks that one picture reads, in MiB. */
@@ -35,8 +36,21 @@ export class DataArray {
     if (this.type === "struct") this.fields ??= await this.readFields(signal);
     const select = selection.map((part) => (Array.isArray(part) ? part.join(":") : part)).join(",");
     const url = address(`values/${this.source}`, { array: this.path, select });
-    const response = await request(url, { signal });
-    return new Elements(this.type, await response.arrayBuffer(), this.fields);
+    const { scale_factor_variable: scale, add_offset_variable: offset } = this.attributes;
+    const [response, ...factors] = await Promise.all([request(url, { signal }), ...[scale, offset].map((name) => (name ? this.factor(name, selection, signal) : null))]);
+    const elements = new Elements(this.type, await response.arrayBuffer(), this.fields);
+    if (scale || offset) elements.unpack = (value, n) => value * (factors[0]?.(n) ?? 1) + (factors[1]?.(n) ?? 0);
+    return elements;
+  }
+
+  /** Reads a variable of one dimension with factors of packing; returns a function of the elements of a selection. */
+  async factor(name, selection, signal) {
+    const node = this.node.parent?.children.find((child) => child.name === name && child.kind === "array");
+    const axis = this.names.indexOf(node?.description.dimensions?.[0]);
+    if (!node || axis < 0) throw new Error(`The factors of packing, ${name}, are missing.`);
+    const { list } = await new DataArray(this.source, node).read([selection[axis]], signal);
+    const stride = strides(selection)[axis];
+    return (n) => list[Math.floor(n / stride) % list.length];
   }
 
   /** Reads the fields of a structure. */
@@ -67,7 +81,7 @@ export class DataArray {
  * ranges, every n-th element is shown, so that at most `most` remain. A picture that would decode more than `budget`
  * bytes shows fewer elements if that helps; otherwise it shows the middle of the range only.
  */
-export function plan(array, { axes, at, windows, budget, most = 1024, along = null }) {
+export function plan(array, { axes, at, windows, budget, most = 1024, along = null, isLong = false }) {
   const range = (axis) => windows?.[axis] ?? [0, array.shape[axis]];
   const build = (zoom, coarser) => {
     const selection = at.map((index, axis) => {
@@ -79,9 +93,10 @@ export function plan(array, { axes, at, windows, budget, most = 1024, along = nu
     const spans = axes.map((axis) => (axis === null ? { axis, start: 0, step: 1, count: 1 } : span(axis, selection[axis])));
     return { axes, spans, selection, ...array.cost(selection), size: spans.reduce((all, each) => all * each.count, array.width * (along?.count ?? 1)) };
   };
-  const fits = ({ bytes, chunks, size }) => bytes <= budget && chunks <= CHUNKS && size <= ANSWER;
+  const fits = ({ bytes, chunks, size }) => bytes <= budget && chunks <= CHUNKS && (isLong || size <= ANSWER);
   const first = build(1, 1);
   if (fits(first)) return { ...first, isCut: false };
+  if (isLong) return { ...first, isCut: true };
   for (let coarser = 2; ; coarser *= 2) {
     const thinned = build(1, coarser);
     if (thinned.spans.some(({ axis, count }) => axis !== null && count < Math.min(FEWEST, range(axis)[1] - range(axis)[0]))) break;
@@ -105,7 +120,7 @@ function shrunk([from, past], zoom) {
 }
 
 /** Finds the array of a dimension's coordinates: one of the same name with one axis, in the group or an ancestor. */
-export function coordinateNode(node, name, length) {
+function coordinateNode(node, name, length) {
   for (let group = node.parent; group; group = group.parent) {
     const found = group.children.find((child) => child.name === name && child.kind === "array");
     const { shape, dimensions } = found?.description ?? {};
@@ -123,20 +138,194 @@ export function levels(node) {
     const layout = group.description.attributes?.multiscales?.layout;
     if (!Array.isArray(layout)) continue;
     const prefix = group.path === "/" ? "" : group.path;
-    const nodes = layout.map(({ asset }) => find(group, `${prefix}/${asset}`));
+    const nodes = layout.map(({ asset }) => rootOf(node).byPath.get(`${prefix}/${asset}`) ?? null);
     const at = nodes.indexOf(node);
     if (at >= 0) return nodes.slice(at).filter((each) => each?.kind === "array" && each.description.shape.length === node.description.shape.length);
   }
   return [node];
 }
 
-function find(root, path) {
-  let node = root;
-  while (node && node.path !== path) node = node.children?.find((child) => path === child.path || path.startsWith(`${child.path}/`));
-  return node ?? null;
+/** Returns the root of the tree of a node. */
+export function rootOf(node) {
+  let root = node;
+  while (root.parent) root = root.parent;
+  return root;
+}
+
+/** Returns the array of the mask of an image (attribute `mask`, the path of an array that is 0 where there is no data); null if there is none. */
+export function maskOf({ source, node, attributes, shape }) {
+  const found = typeof attributes.mask === "string" ? rootOf(node).byPath?.get(`/${attributes.mask}`) : null;
+  const isSame = found?.kind === "array" && String(found.description.shape.slice(-2)) === String(shape.slice(-2));
+  return isSame ? new DataArray(source, found) : null;
 }
 
 /** Returns the finest level with at most `most` elements along each of the last two axes; otherwise the coarsest. */
 export function fitting(nodes, most) {
   return nodes.find(({ description: { shape } }) => shape.slice(-2).every((length) => length <= most)) ?? nodes.at(-1);
+}
+
+/** Maximum number of elements of a line, and per axis of a picture. */
+const LINE = 1 << 20;
+const MOST = 1024;
+/** Of longer lines, the smallest and largest element of each of this many groups are kept. */
+const GROUPS = 1 << 17;
+/** Number of elements that one request of a long line reads, and maximum size of the decoded chunks of a line in bytes. */
+const PART = 1 << 22;
+const LONG = 256 << 20;
+/** Number of values by which histograms and ranges are computed. */
+const SORTED = 1 << 16;
+
+/**
+ * Reads a slice: `{plan, width, height, axes, at, planes, sorted, stats}`. `view` is `{axes, at, windows, budget, bands}`;
+ * `bands` is `{axis, numbers}` for composites, whose planes are those of the numbers. Masked elements are NaN.
+ */
+export async function readSlice(array, view, signal) {
+  const { bands } = view;
+  const isLine = view.axes[0] === null;
+  if (isLine && array.isNumeric) {
+    const whole = plan(array, { ...view, budget: Math.max(LONG, view.budget), most: Infinity, isLong: true });
+    if (!whole.isCut && whole.spans[1].count > LINE) return readLong(array, view, whole, signal);
+  }
+  const first = bands ? Math.min(...bands.numbers) : 0;
+  const past = bands ? Math.max(...bands.numbers) + 1 : 1;
+  const along = bands ? { axis: bands.axis, range: [first, past, 1], count: past - first } : null;
+  const planned = plan(array, { ...view, along, most: isLine ? LINE : MOST });
+  if (planned.isTooLarge) return { plan: planned };
+  const mask = maskOf(array);
+  const [elements, masked, ...axes] = await Promise.all([
+    array.read(planned.selection, signal),
+    mask?.read(maskSelection(mask, planned.selection), signal),
+    ...planned.spans.map((span) => (span.axis === null ? null : readAxis(array, span.axis, span, coordinatesOf(array, span.axis), signal))),
+  ]);
+  return arranged(array, planned, { elements, masked, axes }, bands ? bands.numbers.map((number) => number - first) : [0], bands?.axis ?? null);
+}
+
+/** Returns the selection of a mask: that of the rows and columns of its image. */
+const maskSelection = ({ shape }, selection) => [...shape.slice(2).map(() => 0), ...selection.slice(-2)];
+
+/** Reads a line of more elements than can be drawn: the smallest and largest of each group of neighbours, so that no spike is lost. */
+async function readLong(array, { at }, planned, signal) {
+  const [, { axis, start, count }] = planned.spans;
+  const group = Math.ceil(count / GROUPS);
+  const [values, indices, stored] = [[], [], []];
+  for (let from = start; from < start + count; from += group * Math.floor(PART / group)) {
+    const past = Math.min(start + count, from + group * Math.floor(PART / group));
+    const elements = await array.read(at.map((index, each) => (each === axis ? [from, past, 1] : index)), signal);
+    const all = elements.physical(array.means);
+    for (let n = 0; n < all.length; n += group) {
+      let [low, high] = [n, n];
+      for (let m = n; m < Math.min(all.length, n + group); m += 1) {
+        if (!(all[m] >= all[low])) low = all[m] === all[m] ? m : low;
+        if (!(all[m] <= all[high])) high = all[m] === all[m] ? m : high;
+      }
+      for (const m of new Set(low < high ? [low, high] : [high, low])) {
+        values.push(all[m]);
+        indices.push(from + m);
+        stored.push(elements.at(m));
+      }
+    }
+  }
+  const span = { axis, start, step: 1, count: values.length, indices };
+  const coarse = await readAxis(array, axis, { axis, start, step: group, count: Math.ceil(count / group) }, coordinatesOf(array, axis), signal);
+  const line = new Axis({ ...coarse, span, values: coarse.values && Float64Array.from(indices, (index) => coarse.valueAt((index - start) / group)) });
+  const planes = [Float64Array.from(values)];
+  return { plan: { ...planned, spans: [planned.spans[0], span] }, elements: { length: count }, axes: [null, line], planes, width: values.length, height: 1, stored: (_, x) => stored[x], sorted: planes.map(ordered), stats: statistics(planes[0]), numbers: [0], group };
+}
+
+export function coordinatesOf(array, axis) {
+  const name = array.names[axis];
+  const node = name ? coordinateNode(array.node, name, array.shape[axis]) : null;
+  return node ? new DataArray(array.source, node) : null;
+}
+
+function arranged(array, planned, { elements, masked, axes }, numbers, bandAxis) {
+  const [rows, columns] = planned.spans;
+  const placer = (stride) => (y, x) => (rows.axis === null ? 0 : y * stride[rows.axis]) + (columns.axis === null ? 0 : x * stride[columns.axis]);
+  const stride = strides(planned.selection);
+  const place = placer(stride);
+  const hidden = masked && placer(strides(planned.selection.map((part, axis, all) => (axis < all.length - 2 ? 0 : part))));
+  const isMasked = (y, x) => Boolean(hidden) && !masked.list[hidden(y, x)];
+  const values = array.isNumeric ? elements.physical(array.means) : null;
+  const plane = (number) => {
+    const offset = bandAxis === null ? 0 : number * stride[bandAxis];
+    if (!hidden && offset === 0 && values.length === rows.count * columns.count && (rows.axis === null || rows.axis < columns.axis)) return values;
+    const found = new Float64Array(rows.count * columns.count);
+    for (let y = 0, n = 0; y < rows.count; y += 1) for (let x = 0; x < columns.count; x += 1, n += 1) found[n] = isMasked(y, x) ? NaN : values[offset + place(y, x)];
+    return found;
+  };
+  const planes = values ? numbers.map(plane) : [];
+  return {
+    plan: planned, elements, axes, planes, width: columns.count, height: rows.count, isMasked,
+    stored: (y, x, number = numbers[0]) => elements.at(place(y, x) + (bandAxis === null ? 0 : number * stride[bandAxis])),
+    sorted: planes.map(ordered), stats: planes.length ? statistics(planes[0]) : null, numbers,
+  };
+}
+
+/** Returns the distance in the answer between neighbours along each axis. */
+export function strides(selection) {
+  const counts = selection.map((part) => (Array.isArray(part) ? Math.ceil((part[1] - part[0]) / part[2]) : 1));
+  return counts.map((_, axis) => counts.slice(axis + 1).reduce((all, count) => all * count, 1));
+}
+
+/** Returns the finite values in order; of many, every n-th with the smallest and the largest. */
+function ordered(values) {
+  const step = Math.max(1, Math.floor(values.length / SORTED));
+  if (step === 1) return values.filter(Number.isFinite).sort();
+  const { low, high } = statistics(values);
+  const some = [low, high];
+  for (let n = 0; n < values.length; n += step) if (Number.isFinite(values[n])) some.push(values[n]);
+  return Float64Array.from(some.filter(Number.isFinite)).sort();
+}
+
+/** Returns the smallest, largest and mean finite value, and the number of values without data. */
+function statistics(values) {
+  let [low, high, sum, known, missing] = [Infinity, -Infinity, 0, 0, 0];
+  for (const value of values) {
+    if (value !== value) missing += 1;
+    if (!Number.isFinite(value)) continue;
+    if (value < low) low = value;
+    if (value > high) high = value;
+    sum += value;
+    known += 1;
+  }
+  return { low, high, mean: known ? sum / known : NaN, known, missing };
+}
+
+/** Sides of the blocks in which single elements are read, for pictures and lines; maximum number of blocks that are kept. */
+const BLOCK = { picture: 64, line: 4096 };
+const BLOCKS = 64;
+
+/** Single elements of an array at its own resolution, read in blocks around them. */
+export class Blocks {
+  constructor(array, axes) {
+    Object.assign(this, { array, axes, kept: new Map() });
+  }
+
+  /** Reads the element at an index along each axis: `{stored, value}`, or one for each number of `bands`. NaN where the mask hides it. */
+  async at(index, bands, signal) {
+    const { array } = this;
+    const side = this.axes[0] === null ? BLOCK.line : BLOCK.picture;
+    const [low, past] = bands ? [Math.min(...bands.numbers), Math.max(...bands.numbers) + 1] : [0, 1];
+    const selection = index.map((at, axis) => {
+      if (axis === bands?.axis) return [low, past, 1];
+      if (!this.axes.includes(axis)) return at;
+      const start = at - (at % side);
+      return [start, Math.min(array.shape[axis], start + side), 1];
+    });
+    const key = String(selection);
+    const mask = maskOf(array);
+    if (!this.kept.has(key)) {
+      this.kept.set(key, Promise.all([array.read(selection, signal), mask?.read(maskSelection(mask, selection), signal)]));
+      this.kept.get(key).catch(() => this.kept.delete(key));
+      if (this.kept.size > BLOCKS) this.kept.delete(this.kept.keys().next().value);
+    }
+    const [elements, masked] = await this.kept.get(key);
+    const offset = (parts) => strides(parts).reduce((all, stride, axis) => all + (Array.isArray(parts[axis]) && axis !== bands?.axis ? (index[axis] - parts[axis][0]) * stride : 0), 0);
+    const isMasked = Boolean(masked) && !masked.list[offset(selection.map((part, axis, all) => (axis < all.length - 2 ? 0 : part)))];
+    const one = (number) => {
+      const n = offset(selection) + (bands ? (number - low) * strides(selection)[bands.axis] : 0);
+      return { stored: elements.at(n), isMasked, value: isMasked ? NaN : elements.value(n, array.means) };
+    };
+    return bands ? bands.numbers.map(one) : [one()];
+  }
 }

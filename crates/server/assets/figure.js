@@ -1,4 +1,5 @@
-// Figures on a canvas: a frame with ticks, labels and titles around a picture or a line plot.
+// Figures on a canvas: a frame with ticks, labels and titles around a picture or a line plot; the picture of a slice.
+import { paint, paintBands } from "./colour.js";
 import { visible } from "./dom.js";
 
 export const FONT = 12;
@@ -123,3 +124,91 @@ export const BELOW = 8 + FONT + 7 + FONT + 4;
 export const ABOVE = 26;
 /** Margin on the left for labels of a width. */
 export const leftOf = (labels) => Math.ceil(labels + FONT + 6 + 12);
+
+/** Largest enlargement of an element, and largest height, in CSS pixels. */
+const LARGEST = 24;
+const RIGHT = 16;
+
+/** Returns an `ImageData` of a slice. `shade` says how: `{range, scale, map, reverse, palette, bands, alpha}`. */
+export function pixels(slice, shade, flip) {
+  const { width, height, planes } = slice;
+  if (!shade.bands) {
+    const [low, high] = shade.range;
+    return paint(planes[0], { ...shade, low, high, width, height, flip });
+  }
+  const bands = shade.bands.map(([low, high], n) => ({ values: planes[n], low, high }));
+  return paintBands(bands, { width, height, flip, alpha: planes[3] ? { values: planes[3], low: 0, high: shade.opaque } : null });
+}
+
+/**
+ * Returns the size of a part of an array in a figure of at most `room` × `most` CSS pixels: whole multiples of its
+ * elements if they fit. A zoomed part is as large as the whole, if it has the same proportions.
+ */
+function scaled(window, whole, room, most) {
+  const part = window.map(([from, past]) => past - from);
+  const [height, width] = Math.abs(part[0] / whole[0] - part[1] / whole[1]) < 2 / Math.min(...whole) ? whole : part;
+  let scale = Math.min(room / width, most / height, LARGEST);
+  if (scale >= 2) scale = Math.floor(scale);
+  const box = { width: width * scale, height: height * scale };
+  // Long and narrow slices are stretched, so that they can be seen.
+  if (box.height < 140) box.height = Math.min(140, most);
+  if (box.width < 140) box.width = Math.min(140, room);
+  return { width: Math.round(box.width), height: Math.round(box.height) };
+}
+
+/** Returns the ticks of a window as `{at, label}` from 0 (left, bottom) to 1. */
+function ticksOf(axis, [from, past], most, isReversed) {
+  if (!axis) return [];
+  const { start, step } = axis.span;
+  const place = (index) => (index - start) / step - 0.5;
+  const at = (tick) => (start + (tick.place + 0.5) * step - from) / (past - from);
+  return axis.ticks(Math.max(2, most), [place(from), place(past)]).map((tick) => ({ at: isReversed ? 1 - at(tick) : at(tick), label: tick.label })).filter((tick) => tick.at >= 0 && tick.at <= 1);
+}
+
+/** Plans a figure of the part of a slice in `window`: the box of the picture, and its axes. `whole`: rows and columns of the array. */
+export function layout(context, slice, { room, most, flip, window, whole }, colours) {
+  const [rows, columns] = slice.axes;
+  const guess = scaled(window, whole, room - 60, most);
+  const y = { title: rows?.title, ticks: ticksOf(rows, window[0], guess.height / 40, !flip) };
+  const left = leftOf(widest(context, y.ticks.map(({ label }) => label), colours.family));
+  const box = { left, top: ABOVE, ...scaled(window, whole, room - left - RIGHT, most) };
+  const x = { title: columns?.title, ticks: ticksOf(columns, window[1], box.width / 84, false) };
+  return { box, x, y, width: left + box.width + RIGHT, height: ABOVE + box.height + BELOW, at: placeIn(slice, window, box, flip) };
+}
+
+/** Returns where a slice is relative to the box that shows a window of the array. */
+function placeIn({ plan: { spans } }, window, box, flip) {
+  const [y, x] = spans.map(({ start, step, count }, n) => {
+    const [from, past] = window[n];
+    const ends = [start, start + count * step].map((index) => (index - from) / (past - from));
+    return flip && n === 0 ? ends.map((end) => 1 - end).reverse() : ends;
+  });
+  return { left: x[0] * box.width, top: y[0] * box.height, width: (x[1] - x[0]) * box.width, height: (y[1] - y[0]) * box.height };
+}
+
+/** Draws the pixels of a slice into a canvas. */
+export function drawPixels(canvas, slice, shade, flip) {
+  Object.assign(canvas, { width: slice.width, height: slice.height });
+  canvas.getContext("2d", { willReadFrequently: true }).putImageData(pixels(slice, shade, flip), 0, 0);
+  canvas.dataset.drawn = String(Number(canvas.dataset.drawn ?? 0) + 1);
+}
+
+/** Draws the axes, and places the canvas of the pixels within `plate`. */
+export function drawFrame({ figure, frame, plate, canvas }, slice, { flip, heading, window, whole }) {
+  const colours = resolved(figure);
+  const room = Math.max(240, figure.parentElement.clientWidth);
+  const most = Math.max(240, Math.min(640, innerHeight * 0.68));
+  const planned = layout(frame.getContext("2d"), slice, { room, most, flip, window, whole }, colours);
+  const context = sized(frame, room, planned.height);
+  drawAxes(context, planned.box, planned, colours);
+  drawHeading(context, heading, room, colours);
+  place(plate, planned.box);
+  place(canvas, planned.at);
+  figure.style.height = `${planned.height}px`;
+  return planned;
+}
+
+/** Places an element, in CSS pixels. */
+export function place(element, box) {
+  for (const name of ["left", "top", "width", "height"]) element.style[name] = `${box[name]}px`;
+}

@@ -3,7 +3,7 @@ import { numberTicks } from "./axes.js";
 import { css, placer, table } from "./colour.js";
 import { FONT, resolved, shortened, sized } from "./figure.js";
 import { h, visible } from "./dom.js";
-import { spell } from "./values.js";
+import { measured, written } from "./values.js";
 
 const BINS = 96;
 const HISTOGRAM = 44;
@@ -59,7 +59,7 @@ export class Histogram {
       handle.setAttribute("aria-valuenow", String(value));
       handle.setAttribute("aria-valuemin", String(extent.low));
       handle.setAttribute("aria-valuemax", String(extent.high));
-      handle.setAttribute("aria-valuetext", visible(`${spell(value, "float32")}${this.units ? ` ${this.units}` : ""}`));
+      handle.setAttribute("aria-valuetext", visible(measured(Number(value.toPrecision(7)), { units: this.units })));
     });
   }
 
@@ -160,7 +160,7 @@ function drawTicks(context, { left, top, width }, { extent, scale, place, units:
 function powers({ low, high }, width) {
   const [from, to] = [Math.ceil(Math.log10(low)), Math.floor(Math.log10(high))];
   if (to - from < 1) return numberTicks(low, high, width / 80);
-  return Array.from({ length: to - from + 1 }, (_, n) => ({ value: 10 ** (from + n), label: Math.abs(from + n) <= 4 ? String(Number((10 ** (from + n)).toPrecision(3))) : `1e${from + n}` }));
+  return Array.from({ length: to - from + 1 }, (_, n) => ({ value: 10 ** (from + n), label: from + n >= -4 && from + n < 10 ? written(10 ** (from + n)) : `1e${from + n}` }));
 }
 
 /** Counts sorted values in bins of equal width on the scale. */

@@ -1,31 +1,31 @@
 // The viewer of an array: a picture or a line of a slice, its colours, profiles, a table, and exports.
-import { MAP_NAMES } from "./colour.js";
-import { axisFields, bandFields, colourFields, indexFields, viewButtons, zoomButtons } from "./controls.js";
-import { Cursor } from "./cursor.js";
-import { BUDGETS, DataArray, fitting, levels } from "./data.js";
-import { count, fill, h, onTheme, plural, size } from "./dom.js";
-import { Histogram } from "./histogram.js";
-import { drawLine, rangeOf as lineRange } from "./lines.js";
-import { coloursOf, mapOptions, placeOf } from "./map-mode.js";
-import { drawPicture } from "./picture.js";
-import { Profile } from "./profile.js";
-import { exportCsv, exportPng } from "./save.js";
-import { bandAxis, categories, composite, defaultMap, palette, rangeOf } from "./shading.js";
-import { coordinatesOf, readSlice } from "./slice.js";
 import { readAxis, title } from "./axes.js";
-import { read as readState, write as writeState } from "./viewstate.js";
-import { Table } from "./table.js";
+import { bandAxis, categories, composite, defaultMap, imageAxes, palette, rangeOf } from "./colour.js";
+import { axisFields, bandFields, colourFields, indexFields, read as readState, viewButtons, write as writeState, zoomButtons } from "./controls.js";
+import { Cursor } from "./cursor.js";
+import { BUDGETS, DataArray, coordinatesOf, fitting, levels, readSlice, rootOf } from "./data.js";
+import { drawSummary } from "./details.js";
+import { count, fill, h, onTheme, plural, size } from "./dom.js";
+import { drawFrame, drawPixels } from "./figure.js";
+import { coloursOf, georeference, mapOptions, placeOf } from "./georeference.js";
+import { gestures, magnified, moved } from "./gestures.js";
+import { Histogram } from "./histogram.js";
+import { Profile, drawLine } from "./plot.js";
+import { Table, exportCsv, exportPng } from "./table.js";
 import { spell } from "./values.js";
 
 /** Largest number of elements along an axis of the level of a pyramid that is chosen for the screen. */
 const SCREEN = 1024;
-/** Longest axis whose coordinates are read to label a slider. */
+/** Longest axis whose coordinates are read as a whole. */
 const LABELS = 65536;
+/** Milliseconds without a gesture after which the visible part is read. */
+const REST = 90;
 
 /** The viewer. `node` is the array's node in the tree, `source` names the file in URLs of the service. */
 export class QuickLook {
   constructor(host, node, source) {
     Object.assign(this, { host, node, source, onchange: null, slice: null });
+    this.others = {};
     this.cursor = new Cursor(this);
     this.levels = levels(node).map((level) => new DataArray(source, level));
     this.base = this.levels[0];
@@ -39,7 +39,7 @@ export class QuickLook {
     const axes = shape.length > 1 ? imageAxes(this.base) : [null, last < 0 ? null : 0];
     const bands = composite(this.base, bandAxis(this.base, axes));
     return {
-      axes, at: shape.map(() => 0), windows: {}, budget: BUDGETS[0] << 20, level: null, mode: isNumeric ? "picture" : "table",
+      axes, at: shape.map(() => 0), windows: {}, budget: BUDGETS[0] << 20, mode: isNumeric ? "picture" : "table",
       map: null, reverse: false, scale: "linear", range: null, part: 0.02, flip: null,
       place: {}, bands: bands ? { axis: bandAxis(this.base, axes), numbers: [...bands.bands, ...(bands.alpha === null ? [] : [bands.alpha])] } : null, profile: null,
     };
@@ -81,9 +81,11 @@ export class QuickLook {
     this.onchange?.(this.state());
   }
 
-  /** Returns the array or overview that is read: the chosen one, or the finest whose window fits the screen. */
-  get array() {
-    if (this.view.level !== null) return this.levels[this.view.level];
+  /** Returns the array or overview that is drawn. */
+  get array() { return this.slice?.array ?? this.wanted; }
+
+  /** Returns the array or overview to read: the finest whose window fits the screen. */
+  get wanted() {
     const zoom = this.view.axes.reduce((most, axis) => Math.min(most, axis === null ? 1 : this.part(axis)[1] - this.part(axis)[0]), 1);
     return this.levels.find((level) => level.node === fitting(this.levels.map(({ node }) => node), SCREEN / zoom));
   }
@@ -91,24 +93,99 @@ export class QuickLook {
   /** Returns the visible part of an axis: two numbers from 0 to 1. */
   part = (axis) => this.view.windows[axis] ?? [0, 1];
 
-  /** Returns the visible range of each axis in elements of the array that is read. */
-  windows() {
-    return this.array.shape.map((length, axis) => {
+  /** Returns the visible range of each axis in elements of an array. */
+  windows({ shape }) {
+    return shape.map((length, axis) => {
       const [from, past] = this.part(axis);
       const start = Math.min(length - 1, Math.max(0, Math.floor(from * length + 1e-6)));
       return [start, Math.max(start + 1, Math.min(length, Math.ceil(past * length - 1e-6)))];
     });
   }
 
+  /** Returns the part of the axis of rows (0) or columns (1) that the figure shows. */
+  shown(which) {
+    const { axis, start, step, count: samples } = this.slice.plan.spans[which];
+    if (axis === null || !this.slice.plan.isCut) return axis === null ? [0, 1] : this.part(axis);
+    return [start, start + samples * step].map((at) => at / this.array.shape[axis]);
+  }
+
+  /** Returns the window of the figure, in elements of the array that is read, and the size of that array. */
+  frameOf() {
+    const whole = this.view.axes.map((axis) => (axis === null ? 1 : this.array.shape[axis]));
+    return { whole, window: [0, 1].map((which) => this.shown(which).map((part) => part * whole[which])) };
+  }
+
+  /** Returns the place of an event along the axes of rows and columns, from 0 to 1. */
+  placesAt(event) {
+    if (this.isLine()) {
+      const sample = this.drawn.nearest(event.clientX - this.canvas.getBoundingClientRect().left);
+      return [0, (this.slice.axes[1].index(sample) + 0.5) / this.base.shape[0]];
+    }
+    const box = this.plate.getBoundingClientRect();
+    const across = (event.clientX - box.left) / box.width;
+    const down = (event.clientY - box.top) / box.height;
+    return [this.view.flip ? 1 - down : down, across].map((at, which) => this.within(which, at));
+  }
+
+  within(which, at) {
+    const [from, past] = this.shown(which);
+    return from + at * (past - from);
+  }
+
+  /** Magnifies around places along the axes of rows and columns; returns false at a limit. */
+  magnify(by, places) {
+    if (!this.slice) return false;
+    // Both axes are magnified alike, until one of them shows four elements.
+    const closest = this.view.axes.reduce((most, axis, which) => (axis === null ? most : Math.min(most, Math.max(1, ((this.shown(which)[1] - this.shown(which)[0]) * this.base.shape[axis]) / 4))), Infinity);
+    return this.reveals(this.view.axes.map((axis, which) => {
+      const [from, past] = this.shown(which);
+      return magnified([from, past], Math.min(by, closest), (places[which] - from) / (past - from), 0);
+    }));
+  }
+
+  /** Moves the visible part by parts of the figure. */
+  move(parts) {
+    if (this.slice) this.reveals(parts.map((part, which) => moved(this.shown(which), part * (this.shown(which)[1] - this.shown(which)[0]))));
+  }
+
+  reset() {
+    if (this.slice) this.reveals([[0, 1], [0, 1]]);
+  }
+
+  /** Moves the visible part so that it contains an element. */
+  reveal(x, y) {
+    this.reveals(this.view.axes.map((axis, which) => {
+      const [from, past] = this.shown(which);
+      const length = axis === null ? 1 : this.base.shape[axis];
+      const [first, last] = [which ? x : y, (which ? x : y) + 1].map((at) => at / length);
+      return moved([from, past], first < from ? first - from : last > past ? last - past : 0);
+    }));
+  }
+
+  /** Shows parts of the axes of rows and columns: what was read at once, the rest when no gesture follows. */
+  reveals(parts) {
+    const before = [0, 1].map((which) => this.shown(which));
+    if (parts.flat().every((at, n) => Math.abs(at - before.flat()[n]) < 1e-12)) return false;
+    const windows = {};
+    this.view.axes.forEach((axis, which) => { if (axis !== null && parts[which][1] - parts[which][0] < 1) windows[axis] = parts[which]; });
+    this.view.windows = windows;
+    this.slice.plan.isCut = false;
+    this.draw({ isSame: true });
+    clearTimeout(this.resting);
+    this.resting = setTimeout(() => { this.changed(); this.load(); }, REST);
+    return true;
+  }
+
   isLine = () => this.base.shape.length < 2;
   isMap = () => this.view.mode === "map";
 
   build() {
-    const tall = `Values of ${this.base.path}. Arrow keys move the cursor, Shift by ten, Home and End to the ends of a row, plus and minus zoom, Enter shows the profile.`;
-    this.canvas = h("canvas", { class: "picture", tabindex: "0", role: "application", "aria-roledescription": "picture of values", "aria-label": tall });
+    const name = `Values of ${this.base.path}. Arrow keys move the cursor, Shift by ten, Home and End to the ends of a row, plus and minus zoom, 0 shows all, Enter shows the profile.`;
+    this.canvas = h("canvas", { class: "picture", tabindex: "0", role: "application", "aria-roledescription": "picture of values", "aria-label": name });
     this.frame = h("canvas", { class: "axes", "aria-hidden": "true" });
     this.ring = h("span", { class: "ring", hidden: true, "aria-hidden": "true" });
-    this.figure = h("div", { class: "figure" }, this.isLine() ? null : this.frame, this.canvas, this.isLine() ? null : this.ring);
+    this.plate = this.isLine() ? this.canvas : h("div", { class: "plate" }, this.canvas, this.ring);
+    this.figure = h("div", { class: "figure" }, this.isLine() ? this.canvas : [this.frame, this.plate]);
     this.readout = h("output", { class: "readout", "aria-live": "polite" }, "Point at the picture, or move with the arrow keys, to read values.");
     this.status = h("p", { class: "mute status", role: "status" });
     this.legend = h("div", { class: "shades" });
@@ -118,13 +195,17 @@ export class QuickLook {
     this.mapHost = h("div");
     this.table = null;
     this.histogram = null;
-    this.canvas.addEventListener("pointermove", (event) => this.cursor.point(event));
-    this.canvas.addEventListener("click", (event) => { this.cursor.point(event); this.showProfile(); });
+    gestures(this.plate, {
+      move: (right, down) => this.move([this.isLine() ? 0 : (this.view.flip ? down : -down) / this.planned.box.height, -right / (this.isLine() ? this.drawn.width : this.planned.box.width)]),
+      zoom: (by, x, y) => this.slice && this.magnify(by, this.isLine() ? [0.5, this.within(1, this.drawn.part(x))] : [this.view.flip ? 1 - y / this.planned.box.height : y / this.planned.box.height, x / this.planned.box.width].map((at, which) => this.within(which, at))),
+      reset: () => this.reset(),
+      click: (event) => { this.cursor.point(event); this.showProfile(); },
+      point: (event) => this.cursor.point(event),
+    });
     this.canvas.addEventListener("keydown", (event) => this.cursor.key(event));
-    this.canvas.addEventListener("dblclick", () => this.cursor.zoom(0.5));
     const isTable = this.view.mode === "table";
     fill(this.host, h("div", { class: "toolbar" }, viewButtons(this), isTable || this.isMap() ? null : zoomButtons(this), this.saveButtons()),
-      h("div", { class: "controls" }, this.isLine() || this.isMap() ? null : axisFields(this), indexFields(this), isTable ? null : bandFields(this)),
+      h("div", { class: "controls" }, indexFields(this), this.isLine() || this.isMap() ? null : axisFields(this), isTable ? null : bandFields(this)),
       isTable ? (this.grid = h("div", { class: "values" })) : [this.isMap() ? this.mapHost : [this.figure, this.readout], this.legend, h("div", { class: "controls colours" }, colourFields(this))], this.status, this.below);
     this.profile = new Profile(this.below, this);
   }
@@ -134,7 +215,7 @@ export class QuickLook {
       try { fill(this.status, await work(this) ?? this.told()); } catch (error) { if (error.name !== "AbortError") this.fail(error); }
     };
     return h("div", { class: "buttons save" }, h("button", { type: "button", class: "quiet", name: "csv", onclick: guarded(exportCsv) }, "CSV"),
-      this.view.mode !== "picture" ? null : h("button", { type: "button", class: "quiet", name: "png", onclick: guarded(exportPng) }, "PNG"));
+      this.view.mode === "table" ? null : h("button", { type: "button", class: "quiet", name: "png", onclick: guarded(exportPng) }, "PNG"));
   }
 
   /** Changes the view, and reads again. `rebuild`: the controls change too. */
@@ -144,6 +225,19 @@ export class QuickLook {
     if (rebuild) { this.build(); if (focused) this.host.querySelector(`[name="${CSS.escape(focused)}"]`)?.focus(); }
     this.changed();
     return reload ? this.load() : this.draw();
+  }
+
+  /** Shows other indices while a slider moves: the next ones are read when the last ones are shown. */
+  async slide(at) {
+    this.view.at = at;
+    if (this.sliding) { this.isBehind = true; return; }
+    this.sliding = true;
+    do {
+      this.isBehind = false;
+      this.changed();
+      await this.load();
+    } while (this.isBehind && !this.signal.aborted);
+    this.sliding = false;
   }
 
   setAxis(which, axis) {
@@ -176,14 +270,15 @@ export class QuickLook {
   }
 
   async loadSlice(signal) {
-    const slice = await readSlice(this.array, { ...this.view, windows: this.windows() }, signal);
+    const array = this.wanted;
+    const slice = await readSlice(array, { ...this.view, windows: this.windows(array) }, signal);
     if (slice.plan.isTooLarge) {
       this.status.textContent = `One chunk takes ${size(slice.plan.bytes)}, more than may be read. Choose a larger limit.`;
       return;
     }
-    this.slice = slice;
+    this.slice = Object.assign(slice, { array });
     this.cursor.clamp(slice);
-    if (this.view.flip === null) this.view.flip = this.wantsFlip();
+    this.view.flip ??= await this.wantsFlip(signal);
     const flip = this.host.querySelector("[name=flip]");
     if (flip) flip.checked = this.view.flip;
     if (this.view.map === null) {
@@ -193,47 +288,81 @@ export class QuickLook {
       if (maps) maps.value = this.view.map;
     }
     fill(this.status, this.told());
+    drawSummary(this);
     this.draw();
     if (document.activeElement === this.canvas || !this.base.shape.length) this.cursor.say();
-    if (this.view.profile !== null) this.profile.load(signal);
+    if (this.view.profile !== null) this.profile.follow();
   }
 
   fail(error) {
     this.status.replaceChildren(h("span", { class: "error" }, error.message), error.hint ? ` ${error.hint}` : "");
   }
 
-  /** Reads the coordinates of the axes that have sliders, to label them. */
+  /** Reads the coordinates of all axes, to label sliders and to summarize the array. */
   async labels() {
-    this.others ??= {};
     await Promise.all(this.base.shape.map(async (length, axis) => {
-      if (this.others[axis] || this.view.axes.includes(axis) || axis === this.view.bands?.axis || length < 2 || length > LABELS) return;
-      const coordinates = coordinatesOf(this.base, axis);
-      if (!coordinates) return;
-      this.others[axis] = await readAxis(this.base, axis, { axis, start: 0, step: 1, count: length }, coordinates, this.signal).catch(() => null);
+      if (axis === this.view.bands?.axis || !(await this.full(axis))) return;
       this.host.querySelector(`[data-label="${axis}"]`)?.dispatchEvent(new Event("label"));
-    }));
+    })).catch(() => null);
+    drawSummary(this);
     if (this.slice && this.view.mode === "picture") this.draw();
   }
 
+  /** Reads all coordinates of an axis; null if there are none, or too many. */
+  full(axis) {
+    this.reads ??= {};
+    return (this.reads[axis] ??= (async () => {
+      const [length, coordinates] = [this.base.shape[axis], coordinatesOf(this.base, axis)];
+      const found = coordinates && length <= LABELS ? await readAxis(this.base, axis, { axis, start: 0, step: 1, count: length }, coordinates, this.signal) : null;
+      if (found?.values) this.others[axis] = found;
+      return this.others[axis] ?? null;
+    })());
+  }
+
+  /** Reads where an element is along an axis; null without coordinates. */
+  async position(axis, at, signal, isNamed = true) {
+    const coordinates = coordinatesOf(this.base, axis);
+    const found = !coordinates ? null : await this.full(axis) ?? await readAxis(this.base, axis, { axis, start: at, step: 1, count: 1 }, coordinates, signal);
+    const sample = found?.span.count === 1 ? 0 : at;
+    return found ? isNamed ? found.position(sample) : found.coordinate(sample) : null;
+  }
+
+  coordinate = (axis, at, signal) => this.position(axis, at, signal, false);
+
+  /** Returns where an element is along an axis, if its coordinates were read. */
+  coordinateNow(axis, at) {
+    const shown = this.view.axes.indexOf(axis);
+    const [span, found] = [this.slice.plan.spans[shown], this.slice.axes[shown]];
+    return this.others[axis]?.coordinate(at) ?? (found && this.array === this.base && !span.indices ? found.coordinate(Math.floor((at - span.start) / span.step)) : null);
+  }
+
   /** Returns whether the first row is drawn at the bottom: increasing latitudes and northings are drawn upwards. */
-  wantsFlip() {
+  async wantsFlip(signal) {
     const [rows] = this.slice.axes;
-    return Boolean(rows?.isUp && rows.values && rows.values.at(-1) > rows.values[0]);
+    if (rows?.isUp && rows.values) return rows.values.at(-1) > rows.values[0];
+    const { cells, y, x } = georeference({ root: rootOf(this.node).description }, this.node.path) ?? {};
+    const found = cells && y === this.view.axes[0] && x === this.view.axes[1] ? rootOf(this.node).byPath.get(cells.y) : null;
+    if (!found) return false;
+    const latitudes = new DataArray(this.source, found);
+    const middle = latitudes.shape[1] >> 1;
+    const column = await latitudes.read([[0, latitudes.shape[0], Math.max(1, latitudes.shape[0] >> 6)], middle], signal);
+    const known = column.physical(latitudes.means).filter((value) => Math.abs(value) <= 90);
+    return known.at(-1) > known[0];
   }
 
   /** Describes what was read, and what was not. */
   told() {
     if (!this.slice || this.view.mode !== "picture") return "";
-    const { plan, planes, elements } = this.slice;
+    const { plan, elements, stats, group } = this.slice;
     const { array } = this;
     const said = [];
     if (array !== this.base) said.push(`Overview ${this.levels.indexOf(array)} of ${this.levels.length - 1}: ${array.shape.map(count).join(" × ")}.`);
     const steps = plan.spans.filter(({ axis, step }) => axis !== null && step > 1).map(({ axis, step }) => `one in ${count(step)} along ${array.name(axis)}`);
-    if (steps.length) said.push(`Elements shown: ${steps.join(", ")}.`);
+    if (group) said.push(`The smallest and the largest of each ${count(group)} values are drawn.`);
+    if (steps.length) said.push(`Elements shown: ${steps.join(", ")}.${this.isLine() ? " Zoom in to see all of them: spikes between them are not drawn." : ""}`);
     if (plan.isCut) said.push(`The whole slice takes more than ${size(this.view.budget)}: ${plan.spans.filter(({ axis }) => axis !== null).map(({ axis, start, step, count: number }) => `${array.name(axis)} ${count(start)} to ${count(start + (number - 1) * step)}`).join(", ")} is shown.`);
     said.push(`${size(elements.length * array.width)} read from ${plural(plan.chunks, "chunk")}.`);
-    const missing = planes[0]?.reduce((sum, value) => sum + (value !== value ? 1 : 0), 0);
-    if (missing) said.push(`${plural(missing, "value")} without data.`);
+    if (stats?.missing && !group) said.push(`${plural(stats.missing, "value")} without data.`);
     return said.join(" ");
   }
 
@@ -253,22 +382,27 @@ export class QuickLook {
 
   heading() {
     const axes = this.array.shape.map((_, axis) => axis).filter((axis) => !this.view.axes.includes(axis) && this.array.shape[axis] > 1 && axis !== this.view.bands?.axis);
-    const fixed = axes.map((axis) => `${this.array.name(axis)} ${this.others?.[axis]?.coordinate(this.view.at[axis]) ?? count(this.view.at[axis])}`);
+    const fixed = axes.map((axis) => this.others[axis]?.position(this.view.at[axis]) ?? `${this.array.name(axis)} ${count(this.view.at[axis])}`);
+
     return [title(this.base.attributes, this.node.name), ...fixed].join(" · ");
   }
 
-  draw() {
+  /** Draws what was read; `isSame`: only the visible part has changed. */
+  draw({ isSame = false } = {}) {
     if (!this.slice || this.view.mode === "table") return;
     if (!this.base.shape.length) { this.figure.hidden = true; return; }
-    const shade = this.shade();
+    if (this.isLine()) { this.drawSeries(); return; }
+    const shade = isSame && this.shaded ? this.shaded : (this.shaded = this.shade());
     if (this.isMap()) this.drawMap(shade).catch((error) => this.fail(error));
-    else if (this.isLine()) this.drawSeries();
     else {
-      this.planned = drawPicture(this, this.slice, shade, { flip: this.view.flip, heading: this.heading() });
-      this.drawShades(shade);
+      if (!isSame) drawPixels(this.canvas, this.slice, shade, this.view.flip);
+      this.planned = drawFrame(this, this.slice, { flip: this.view.flip, heading: this.heading(), ...this.frameOf() });
+      // A finger scrolls the page while everything is visible, and moves a part.
+      this.plate.style.touchAction = Object.keys(this.view.windows).length ? "none" : "pan-x pan-y";
+      if (!isSame) this.drawShades(shade);
       this.cursor.mark();
     }
-    this.profile.draw();
+    if (!isSame) this.profile.draw();
   }
 
   /** Shows the slice and the colours on a map, which is opened at first. */
@@ -278,15 +412,24 @@ export class QuickLook {
     const host = this.mapHost;
     const { MapView } = await import("./map.js");
     if (host !== this.mapHost || this.map || this.signal.aborted) return;
-    this.map = new MapView(host, { ...mapOptions(this, this.shade()), onstate: () => this.changed() });
+    const onpick = (row, column) => {
+      this.cursor.at = this.view.axes[0] === placeOf(this).y ? { y: row, x: column } : { y: column, x: row };
+      this.showProfile();
+    };
+    this.map = new MapView(host, { ...mapOptions(this, this.shade()), onstate: () => this.changed(), onpick });
     this.map.restore(this.view.place);
   }
 
   drawSeries() {
     this.canvas.classList.add("line");
-    const values = this.slice.planes[0];
-    const range = this.view.range ?? lineRange(values);
-    this.nearest = drawLine(this.canvas, { values, axis: this.slice.axes[1], range, heading: this.heading(), title: this.base.attributes.units ? String(this.base.attributes.units) : "", cursor: this.cursor.at.x, height: 320, scale: this.view.scale });
+    this.canvas.style.touchAction = Object.keys(this.view.windows).length ? "none" : "pan-x pan-y";
+    this.drawn = drawLine(this.canvas, this.series());
+  }
+
+  /** Returns the options of `drawLine` for an array of one axis. */
+  series() {
+    const { units } = this.base.attributes;
+    return { values: this.slice.planes[0], axis: this.slice.axes[1], window: this.frameOf().window[1], range: this.view.range, heading: this.heading(), title: typeof units === "string" ? units : "", cursor: this.cursor.sample()?.x ?? null, height: 320, scale: this.view.scale };
   }
 
   drawShades(shade) {
@@ -318,12 +461,4 @@ export class QuickLook {
     this.changed();
     this.profile.load(this.signal);
   }
-}
-
-/** Returns the axes of rows and columns of an array with two or more axes: those of `y` and `x`, otherwise the last two. */
-function imageAxes(array) {
-  const last = array.shape.length - 1;
-  // Interleaved images have their bands last.
-  const isInterleaved = last > 1 && array.shape[last] <= 4 && /^(band|bands|sample|samples|channel|channels|rgb|c|s)$/i.test(array.names[last] ?? "");
-  return isInterleaved ? [last - 2, last - 1] : [last - 1, last];
 }

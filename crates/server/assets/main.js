@@ -1,13 +1,10 @@
 // The page. Its address holds the state that it shows: the file, the node, and the state of the picture.
-import { Problem, address, json } from "./api.js";
-import { drawAttributes, drawChildren, drawDiagnostics, drawFacts, drawFill, drawReaders } from "./details.js";
-import { announce, byId, copyButton, count, encoded, fill, h, label, plural, segments, size, visible } from "./dom.js";
-import { drawLayout } from "./layout.js";
+import { Problem, address, json, token } from "./api.js";
+import { drawAttributes, drawChildren, drawChunks, drawDiagnostics, drawFacts, drawFill, drawReaders } from "./details.js";
+import { announce, byId, copyButton, encoded, fill, h, label, plural, segments, size, visible } from "./dom.js";
 import { QuickLook } from "./look.js";
-import { about as aboutArray, fileName, find, firstArray } from "./nodes.js";
-import { themeSwitch, tokenForms } from "./preferences.js";
-import { Start, recent } from "./start.js";
-import { Tree } from "./tree.js";
+import { Start, isFolder, recent } from "./start.js";
+import { Tree, about as aboutArray, fileName, find, firstArray, nodes, walk } from "./tree.js";
 import { drawUse } from "./use.js";
 
 /** Parameters of the address that name what is shown; all others are the state of the picture. */
@@ -35,7 +32,7 @@ let isNavigating = false;
 form.addEventListener("submit", (event) => {
   event.preventDefault();
   const url = input.value.trim();
-  history.pushState(null, "", to(url.endsWith("/") ? { folder: url } : { url }));
+  history.pushState(null, "", to(isFolder(url) ? { folder: url } : { url: url.replace(/(\.\w+)\/$/, "$1") }));
   fromAddress();
 });
 input.addEventListener("input", () => clearProblem());
@@ -65,7 +62,8 @@ async function fromAddress() {
   return showPath(path);
 }
 
-function startPage() {
+/** Shows the start page; `wanted`: the file that a sign-in shows. */
+function startPage(wanted = null) {
   reading.abort();
   readingNode.abort();
   shown = null;
@@ -75,7 +73,7 @@ function startPage() {
   view();
   const folder = query().get("folder");
   document.title = folder ? `${visible(fileName(folder))} – virtualize` : "virtualize";
-  start.show(service, folder);
+  start.show(service, folder, wanted);
 }
 
 async function open(url, path) {
@@ -101,12 +99,17 @@ async function open(url, path) {
     if (error.name === "AbortError") return;
     await asking;
     if (signal.aborted) return;
-    startPage();
+    startPage(error.status === 401 ? url : null);
     input.value = encoded(url);
+    if (error.status === 401) {
+      if (token.get()) fill(byId("sign-in-why"), "The token is not accepted. ", ...byId("sign-in-why").childNodes);
+      byId("sign-in-token").focus();
+      return;
+    }
     showProblem(error);
     input.setAttribute("aria-invalid", "true");
-    if (error.status === 401) byId(service.needsToken ? "sign-in-token" : "token").focus();
-    else { input.focus(); input.select(); }
+    input.focus();
+    input.select();
   } finally {
     if (reading.signal === signal) busy(false);
   }
@@ -160,7 +163,7 @@ function clearProblem() {
 
 function showSource(url, description) {
   const { file } = description;
-  const arrays = count(countArrays(description.root));
+  const arrays = [...walk(nodes(description))].filter(({ kind }) => kind === "array").length;
   const facts = [file.format, file.size !== null && size(file.size), plural(arrays, "array"),
     file.modified && `modified ${new Date(file.modified).toISOString().slice(0, 16).replace("T", " ")} UTC`, file.etag && `etag ${file.etag}`];
   const cut = url.lastIndexOf("/") + 1;
@@ -176,17 +179,6 @@ function showSource(url, description) {
   fill(byId("file-diagnostics-title"), h("span", { class: `mark ${worst ?? ""}` }, plural(number, "diagnostic")), " of the file");
   byId("file-diagnostics-box").open = false;
   drawDiagnostics(byId("file-diagnostics"), description, null, go);
-}
-
-function countArrays(root) {
-  let arrays = 0;
-  const pending = [root];
-  while (pending.length) {
-    const node = pending.pop();
-    arrays += node.node === "array" ? 1 : 0;
-    pending.push(...Object.values(node.children ?? {}));
-  }
-  return arrays;
 }
 
 const go = (path) => tree.choose(path, { focus: !PHONE.matches });
@@ -206,7 +198,8 @@ function showNode(node) {
   fill(byId("node-kind"), node.kind === "left-out" ? "left out" : node.kind);
   fill(byId("node-about"), node.kind === "array" ? aboutArray(node) : "");
   for (const panel of document.querySelectorAll("[data-for]")) panel.hidden = !panel.dataset.for.split(" ").includes(node.kind);
-  drawDiagnostics(byId("diagnostics"), description, node.path, go);
+  drawDiagnostics(byId(node.kind === "array" ? "diagnostics" : "node-diagnostics"), description, node.path, go);
+  fill(byId("summary"));
   if (node.kind === "left-out") { fill(byId("left-out"), node.description.because); return; }
   drawAttributes(byId("attributes"), node.description.attributes, node.description.data_type);
   drawUse(byId("use"), description, url, node, showProblem);
@@ -222,12 +215,17 @@ function showArray(node) {
   const { signal } = readingNode;
   look = new QuickLook(byId("look"), node, segment(description));
   look.onchange = () => keepState(node);
-  // The picture is read first.
-  guarded(byId("look"), () => look.show(signal, pictureState())).then(() => guarded(byId("layout"), async () => {
-    signal.throwIfAborted();
-    if (node.description.chunks.segments) return fill(byId("layout"), h("p", { class: "mute" }, "The chunks are those of the groups that are its segments."));
-    await drawLayout(byId("layout"), url, node.path, signal);
-  }));
+  guarded(byId("look"), () => look.show(signal, pictureState()));
+  // How the array is stored is read when it is looked at.
+  const chunks = () => {
+    if (!byId("storage").open || signal.aborted) return;
+    byId("storage").removeEventListener("toggle", chunks);
+    if (node.description.chunks.segments) fill(byId("layout"), h("p", { class: "mute" }, "The chunks are those of the groups that are its segments."));
+    else guarded(byId("layout"), () => drawChunks(byId("layout"), url, node.path, signal));
+  };
+  fill(byId("layout"));
+  byId("storage").addEventListener("toggle", chunks, { signal });
+  chunks();
 }
 
 let keeping = 0;
@@ -284,3 +282,43 @@ tokenForms(restart);
 byId("copy-link").replaceWith(Object.assign(copyButton("Copy link", () => location.href), { id: "copy-link" }));
 byId("home").addEventListener("click", (event) => start.follow(event, "./"));
 restart();
+
+function themeSwitch() {
+  const root = document.documentElement;
+  const select = byId("theme");
+  select.value = root.dataset.theme ?? "system";
+  select.addEventListener("change", () => {
+    if (select.value === "system") delete root.dataset.theme;
+    else root.dataset.theme = select.value;
+    try {
+      if (select.value === "system") localStorage.removeItem("virtualize.theme");
+      else localStorage.setItem("virtualize.theme", select.value);
+    } catch {
+      // Without storage, the choice applies to this visit only.
+    }
+    window.dispatchEvent(new Event("themechange"));
+  });
+}
+
+/** Connects the two forms for the token: in the header, and on the start page. `changed` is called with a new token. */
+function tokenForms(changed) {
+  const box = byId("token-box");
+  const keep = (text) => {
+    token.set(text.trim());
+    box.open = false;
+    fill(byId("token-state"), token.get() ? "set" : "none");
+    announce(token.get() ? "The token is kept for this tab." : "The token is forgotten.");
+    changed();
+  };
+  for (const [form, input] of [["token-form", "token"], ["sign-in", "sign-in-token"]]) {
+    byId(form).addEventListener("submit", (event) => {
+      event.preventDefault();
+      const { value } = byId(input);
+      byId(input).value = "";
+      keep(value);
+    });
+  }
+  byId("token-forget").addEventListener("click", () => keep(""));
+  box.addEventListener("keydown", (event) => { if (event.key === "Escape") { box.open = false; box.querySelector("summary").focus(); } });
+  fill(byId("token-state"), token.get() ? "set" : "none");
+}

@@ -1,7 +1,7 @@
-// Tiles of a map: rectangles of the array and its overviews, read for the current view only.
-import { address, request } from "./api.js";
+// Tiles of a map: rectangles of the array and its overviews, read for the current view only, and drawn.
 import { paint, paintBands } from "./colour.js";
-import { Elements, meaning, width as bytesPerElement } from "./values.js";
+import { maskOf, strides } from "./data.js";
+import { wrapped } from "./map-grid.js";
 
 /** Maximum number of requests at once. */
 const AT_ONCE = 4;
@@ -12,21 +12,15 @@ const SIDE = 256;
 /** Maximum size of the decoded chunks that a tile needs, in bytes, unless one chunk is larger. */
 const DECODED = 32 << 20;
 
-/** Reads elements of a selection of an array, given as an index or `start:stop:step` for each axis. */
-export async function readValues(source, path, type, select, signal) {
-  const response = await request(address(`values/${source}`, { array: path, select: select.join(",") }), { signal });
-  return new Elements(type, await response.arrayBuffer());
-}
-
 /** Reads tiles, and keeps the most recent ones. */
 export class Tiles {
   /**
-   * `levels`: those of a grid (see `loadGrid`). `describe(path)` returns what `/v1/inspect` says of an array. `changed` is
+   * `levels`: those of a grid (see `loadGrid`). `array(path)` returns the `DataArray` of a path. `changed` is
    * called when a tile has arrived.
    */
-  constructor({ source, levels, describe, signal, changed }) {
-    Object.assign(this, { source, signal, changed });
-    this.forms = levels.map((level) => form(level, describe(level.path)));
+  constructor({ levels, array, signal, changed }) {
+    Object.assign(this, { signal, changed });
+    this.forms = levels.map((level) => form(level, array(level.path)));
     this.kept = new Map();
     this.keptBytes = 0;
     this.running = new Map();
@@ -114,20 +108,20 @@ export class Tiles {
 
   /** Reads a tile: one plane, or those of the bands of a composite. */
   async load(form, down, across, signal) {
-    const { level, type } = form;
+    const { level, array } = form;
     const [first, start] = [down * form.rows, across * form.columns];
     const [height, width] = [Math.min(form.rows, level.height - first), Math.min(form.columns, level.width - start)];
-    const range = (from, count) => `${level.offset + from * level.step}:${level.offset + (from + count - 1) * level.step + 1}:${level.step}`;
+    const range = (from, count) => [level.offset + from * level.step, level.offset + (from + count - 1) * level.step + 1, level.step];
     const { axis } = this.colours;
     const [low, past] = this.bands ? [Math.min(...this.bands), Math.max(...this.bands) + 1] : [0, 1];
-    const select = this.at.map((at, n) => (n === level.y ? range(first, height) : n === level.x ? range(start, width) : this.bands && n === axis ? `${low}:${past}` : String(at)));
-    const lengths = this.at.map((_, n) => (n === level.y ? height : n === level.x ? width : this.bands && n === axis ? past - low : 1));
+    const selection = this.at.map((at, n) => (n === level.y ? range(first, height) : n === level.x ? range(start, width) : this.bands && n === axis ? [low, past, 1] : at));
     this.requests += 1;
-    const elements = await readValues(this.source, level.path, type, select, signal);
+    const [elements, mask] = await Promise.all([array.read(selection, signal), form.mask?.read([...form.mask.shape.slice(2).map(() => 0), range(first, height), range(start, width)], signal)]);
     if (elements.length !== width * height * (past - low)) throw new Error(`The service sent ${elements.length} elements.`);
-    const strides = lengths.map((_, n) => lengths.slice(n + 1).reduce((all, length) => all * length, 1));
-    const place = (row, column, band = low) => row * strides[level.y] + column * strides[level.x] + (this.bands ? (band - low) * strides[axis] : 0);
-    return { width, height, elements, place, means: form.means, type, bytes: elements.length * bytesPerElement(type) + 4 * width * height, painting: null };
+    const stride = strides(selection);
+    const place = (row, column, band = low) => row * stride[level.y] + column * stride[level.x] + (this.bands ? (band - low) * stride[axis] : 0);
+    const isMasked = (row, column) => Boolean(mask) && !mask.list[row * width + column];
+    return { width, height, elements, place, isMasked, means: array.means, bytes: elements.length * array.width + 4 * width * height, painting: null };
   }
 
   /** Returns the pixels of a tile in the current colours, as 32-bit words. */
@@ -139,18 +133,20 @@ export class Tiles {
     return tile.words;
   }
 
-  paint({ width, height, elements, place, means }) {
+  paint({ width, height, elements, place, isMasked, means }) {
     const all = elements.physical(means);
     const plane = (band) => {
-      if (elements.length === width * height && place(0, 1) === 1) return all;
       const values = new Float64Array(width * height);
-      for (let n = 0; n < values.length; n += 1) values[n] = all[place(Math.floor(n / width), n % width, band)];
+      for (let n = 0; n < values.length; n += 1) {
+        const [row, column] = [Math.floor(n / width), n % width];
+        values[n] = isMasked(row, column) ? NaN : all[place(row, column, band)];
+      }
       return values;
     };
     const { bands, alpha } = this.colours;
-    if (!bands) return paint(plane(), null, { ...this.colours, width, height, flip: false });
+    if (!bands) return paint(plane(), { ...this.colours, width, height, flip: false });
     const ranged = ({ index, low, high }) => ({ values: plane(index), low, high });
-    return paintBands(bands.map(ranged), null, { width, height, alpha: alpha ? ranged(alpha) : null });
+    return paintBands(bands.map(ranged), { width, height, alpha: alpha ? ranged(alpha) : null });
   }
 }
 
@@ -160,12 +156,10 @@ export const keyOf = (level, down, across) => `${level}/${down}/${across}`;
  * Returns the form of the tiles of a level: `rows` and `columns` in its pixels. Where chunks are read as a whole, no two
  * tiles need the same chunk, if that is possible. `decoded`: bytes that are decoded for a tile.
  */
-function form(level, { shape, chunks, codecs, data_type: type, attributes }) {
+function form(level, array) {
   const { step, x, y } = level;
-  const isPlain = codecs.length === 1 && codecs[0].name === "bytes";
-  // A variable chunk grid has several lengths along an axis.
-  const chunk = shape.map((length, axis) => (isPlain ? 1 : Math.max(1, ...[chunks.shape?.[axis] ?? length].flat().slice(0, 1000))));
-  const each = chunk.reduce((all, edge, axis) => (axis === x || axis === y ? all : all * edge), bytesPerElement(type));
+  const chunk = array.chunk.map((edge) => (array.isPlain ? 1 : edge));
+  const each = chunk.reduce((all, edge, axis) => (axis === x || axis === y ? all : all * edge), array.width);
   const side = (edge, least) => Math.max(1, Math.ceil((Math.ceil((least * step) / edge) * edge) / step));
   let least = SIDE;
   let [rows, columns] = [side(chunk[y], least), side(chunk[x], least)];
@@ -174,5 +168,64 @@ function form(level, { shape, chunks, codecs, data_type: type, attributes }) {
     least >>= 1;
     [rows, columns] = [side(chunk[y], least), side(chunk[x], least)];
   }
-  return { level, type, means: meaning(attributes, type), rows: Math.min(rows, level.height), columns: Math.min(columns, level.width), decoded: decoded() };
+  const mask = y === array.shape.length - 2 && x === array.shape.length - 1 ? maskOf(array) : null;
+  return { level, array, mask, rows: Math.min(rows, level.height), columns: Math.min(columns, level.width), decoded: decoded() };
+}
+
+/**
+ * Finds the pixels of a level below the pixels of a canvas: `at(i, j)` returns row × width + column, or -1. `view`:
+ * `{left, top, per, width, height}`, in the file's coordinates, units per canvas pixel, and canvas pixels.
+ */
+export function locate(grid, level, { left, top, per, width, height }) {
+  const x = (n) => wrapped(left + (n + 0.5) * per, grid.bounds[0], grid.period);
+  const y = (n) => top - (n + 0.5) * per;
+  const place = (column, row) => (column >= 0 && row >= 0 && column < level.width && row < level.height ? row * level.width + column : -1);
+  if (!level.inverse) {
+    const columns = Int32Array.from({ length: width }, (_, n) => level.column(x(n)));
+    const rows = Int32Array.from({ length: height }, (_, n) => level.row(y(n)));
+    return { at: (i, j) => place(columns[i], rows[j]) };
+  }
+  // Columns and rows are linear in x and y.
+  const [start, across, down] = [level.inverse(x(0), y(0)), level.inverse(x(1), y(0)), level.inverse(x(0), y(1))];
+  const [dx, dy] = [0, 1].map((axis) => [across[axis] - start[axis], down[axis] - start[axis]]);
+  return { at: (i, j) => place(Math.floor(start[0] + i * dx[0] + j * dx[1]), Math.floor(start[1] + i * dy[0] + j * dy[1])) };
+}
+
+/** Returns the tiles of a level that the canvas shows, those nearest to its centre first: `[down, across]`. */
+export function visibleTiles(form, located, { width, height }) {
+  const found = new Map();
+  for (let j = 0; j < height + 3; j += 4) {
+    for (let i = 0; i < width + 3; i += 4) {
+      const pixel = located.at(Math.min(i, width - 1), Math.min(j, height - 1));
+      if (pixel < 0) continue;
+      const down = Math.floor(Math.floor(pixel / form.level.width) / form.rows);
+      const across = Math.floor((pixel % form.level.width) / form.columns);
+      const distance = (i - width / 2) ** 2 + (j - height / 2) ** 2;
+      const known = found.get(`${down}/${across}`);
+      if (!known || known.distance > distance) found.set(`${down}/${across}`, { down, across, distance });
+    }
+  }
+  return [...found.values()].sort((one, other) => one.distance - other.distance).map((tile) => [tile.down, tile.across]);
+}
+
+/** Draws the tiles of a level that were read over `words`, the pixels of the canvas. */
+export function drawLevel(words, tiles, index, located, view) {
+  const form = tiles.forms[index];
+  let [down, across, tile, pixels] = [-1, -1, null, null];
+  for (let n = 0, j = 0; j < view.height; j += 1) {
+    for (let i = 0; i < view.width; i += 1, n += 1) {
+      const pixel = located.at(i, j);
+      if (pixel < 0) continue;
+      const row = Math.floor(pixel / form.level.width);
+      const column = pixel - row * form.level.width;
+      const nextDown = Math.floor(row / form.rows);
+      const nextAcross = Math.floor(column / form.columns);
+      if (nextDown !== down || nextAcross !== across) {
+        [down, across] = [nextDown, nextAcross];
+        tile = tiles.get(index, down, across);
+        pixels = tile && tiles.pixels(tile);
+      }
+      if (tile) words[n] = pixels[(row - down * form.rows) * tile.width + column - across * form.columns];
+    }
+  }
 }

@@ -1,45 +1,42 @@
 // Map: an array on Earth, in the coordinates of its file, with coastlines.
-import { count, fill, h, onTheme, visible } from "./dom.js";
+import { bandNames } from "./colour.js";
 import { loadCrs } from "./crs.js";
+import { Blocks, DataArray } from "./data.js";
+import { count, fill, h, onTheme, visible } from "./dom.js";
 import { georeference } from "./georeference.js";
-import { loadCells, locateCells } from "./map-cells.js";
-import { Coast, tracePath } from "./map-coast.js";
-import { drawLevel, locate, visibleTiles } from "./map-draw.js";
-import { Gestures } from "./map-gestures.js";
-import { distance, drawGraticule, graticule } from "./map-graticule.js";
-import { loadGrid, unitFactor } from "./map-grid.js";
-import { Readout } from "./map-readout.js";
-import { drawBar, scaleBar } from "./map-scale.js";
-import { keyOf, Tiles } from "./map-tiles.js";
-import { spell } from "./values.js";
+import { loadCells, loadGrid, locateCells, pixelAt, unitFactor, wrapped } from "./map-grid.js";
+import { Coast, distance, drawGraticule, graticule, spellLatitude, spellLongitude, tracePath } from "./map-lines.js";
+import { Tiles, drawLevel, keyOf, locate, visibleTiles } from "./map-tiles.js";
+import { View } from "./map-view.js";
+import { nodes } from "./tree.js";
+import { meaning, measured, spell, spellStored, written } from "./values.js";
 
 /** Maximum size of the decoded chunks of one view, in bytes, and number of its requests. */
 const BUDGET = 256 << 20;
 const REQUESTS = 64;
 /** Kilometres per CSS pixel above which the coarser coastlines are drawn. */
 const COARSE = 12;
-const HINT = "Drag to move, scroll or pinch to zoom. With the keyboard: arrow keys move, Shift and an arrow key move by one pixel, plus and minus zoom, 0 shows everything.";
+const HINT = "Drag to move, scroll or pinch to zoom, double-click to show everything, click for a profile. With the keyboard: arrow keys move, Shift and an arrow key move by one pixel, plus and minus zoom, 0 shows everything, Enter shows the profile at the centre.";
 
 /**
  * A map. `source`: the path segment that names the source. `description`: the output of `/v1/inspect`. `path`: that of
  * the array. `at`: the index along each axis. `colours`: the options of `paint` (`low`, `high`, `scale`, `map`,
  * `reverse`, `palette`), or `{bands, alpha, axis}`: three times `{index, low, high}`, and one or null for opacity, along
- * an axis. `onstate` is called with the state when it changes.
+ * an axis. `onstate` is called with the state when it changes, `onpick` with the row and column of a click.
  */
 export class MapView {
-  constructor(element, { source, description, path, at, colours, signal, onstate = () => {} }) {
+  constructor(element, { source, description, path, at, colours, signal, onstate = () => {}, onpick = () => {} }) {
     this.closing = new AbortController();
-    Object.assign(this, { element, source, description, path, onstate, signal: signal ? AbortSignal.any([signal, this.closing.signal]) : this.closing.signal });
+    Object.assign(this, { element, source, description, path, onstate, onpick, signal: signal ? AbortSignal.any([signal, this.closing.signal]) : this.closing.signal });
     this.reference = georeference(description, path);
-    this.node = this.describe(path);
+    const root = nodes(description);
+    this.array = (path) => new DataArray(source, root.byPath.get(path));
+    this.node = root.byPath.get(path).description;
     this.at = at ?? this.node.shape.map(() => 0);
     this.colours = colours;
     this.build();
     this.ready = this.open();
   }
-
-  /** Returns what `/v1/inspect` says of an array. */
-  describe = (path) => path.split("/").filter(Boolean).reduce((node, name) => node.children[name], this.description.root);
 
   build() {
     const id = `map-hint-${Math.random().toString(36).slice(2)}`;
@@ -63,15 +60,17 @@ export class MapView {
       this.signal.throwIfAborted();
       const isPeriodic = !crs.problem && crs.metres === null;
       this.grid = this.reference.cells
-        ? await loadCells(this.reference, this.describe, this.source, this.signal)
-        : await loadGrid(this.reference, this.describe, this.source, isPeriodic, this.signal);
+        ? await loadCells(this.reference, this.array, this.signal)
+        : await loadGrid(this.reference, this.array, isPeriodic, this.signal);
       this.signal.throwIfAborted();
       this.place(crs);
       const [west, south, east, north] = this.grid.bounds;
       this.frame.style.aspectRatio = String(Math.min(3, Math.max(0.75, (east - west) / (north - south) || 1)));
-      this.tiles = new Tiles({ source: this.source, levels: this.grid.levels, describe: this.describe, signal: this.signal, changed: () => this.draw() });
+      this.tiles = new Tiles({ levels: this.grid.levels, array: this.array, signal: this.signal, changed: () => this.draw() });
       if (this.colours) this.tiles.select(this.at, this.colours);
-      this.gestures = new Gestures(this.data, this.grid, () => this.moved());
+      this.gestures = new View(this.data, this.grid, {
+        changed: () => this.moved(), click: (event) => this.pick(this.readout.at(event)), point: (event) => this.readout.say(this.readout.at(event)),
+      });
       if (this.wanted) this.gestures.restore(this.wanted);
       this.listen();
       this.draw();
@@ -108,8 +107,18 @@ export class MapView {
   listen() {
     new ResizeObserver(() => { if (!this.signal.aborted && !this.gestures.resize()) this.draw(); }).observe(this.frame);
     onTheme(() => this.draw(), this.signal);
-    this.data.addEventListener("pointermove", (event) => this.readout.point(event));
     this.data.addEventListener("keyup", () => this.readout.say(this.gestures));
+    this.data.addEventListener("keydown", (event) => { if (event.key === "Enter") this.pick(this.gestures); });
+  }
+
+  /** Marks a point of the array, and reports its row and column. */
+  pick({ x, y }) {
+    const found = this.readout.index(x, y);
+    this.readout.say({ x, y });
+    if (!found) return;
+    this.picked = { x, y };
+    this.draw();
+    this.onpick(found[1], found[0]);
   }
 
   /** Shows another index, or other colours. */
@@ -218,7 +227,19 @@ export class MapView {
       drawGraticule(context, view, graticule(view, this.positions), this.repeat, { ink: { faint: "rgb(255 255 255 / .35)", text: "#fff" }, halo: "rgb(0 0 0 / .65)" });
       this.drawCoast(context, view, perPixel);
     }
+    this.drawPicked(context, view);
     drawBar(context, view, scaleBar(perPixel || view.per, 120, perPixel ? null : this.unit || "units"));
+  }
+
+  drawPicked(context, view) {
+    if (!this.picked) return;
+    const [x, y] = [(this.picked.x - view.left) / view.per, (view.top - this.picked.y) / view.per];
+    for (const [width, colour] of [[4, "#000"], [2, "#fff"]]) {
+      Object.assign(context, { lineWidth: width, strokeStyle: colour });
+      context.beginPath();
+      context.arc(x, y, 6, 0, 2 * Math.PI);
+      context.stroke();
+    }
   }
 
   drawCoast(context, view, perPixel) {
@@ -251,10 +272,140 @@ export class MapView {
     const level = this.grid.levels[this.shownLevel];
     const zoomed = this.grid.levels[0].size[0] ? level.size[0] / this.grid.levels[0].size[0] : 1;
     const said = [];
-    if (zoomed > 1.01) said.push(`${level.step > 1 ? "One pixel in" : "Overview: one pixel for"} ${spell(Number(zoomed.toPrecision(3)))} along each axis.`);
-    if (this.left) said.push(`${count(this.left)} of the view's parts are not read: zoom in to read them.`);
+    if (zoomed > 1.01) said.push(`${level.step > 1 ? "One pixel in" : "Overview: one pixel for"} ${spell(Number(zoomed.toPrecision(3)))} along each axis is drawn; values are those of the file.`);
+    if (this.left) said.push(`${count(this.left)} parts of the view are not read: zoom in to read them.`);
     if (pending) said.push("Reading …");
     if (this.problem) fill(this.status, h("span", { class: "error" }, this.problem.message), this.problem.hint ? ` ${this.problem.hint}` : "");
     else if (this.status.textContent !== visible(said.join(" "))) this.status.textContent = visible(said.join(" "));
   }
+}
+
+/** Milliseconds that the pointer rests before a pixel that the map does not show is read. */
+const REST = 50;
+
+/** The line below a map: the position and the value at a point. */
+class Readout {
+  constructor(map) {
+    Object.assign(this, { map, element: h("output", { class: "readout", "aria-live": "polite" }, "Point at the map, or move it with the arrow keys, to read values.") });
+  }
+
+  /** Returns the position of an event. */
+  at(event) {
+    const box = this.map.data.getBoundingClientRect();
+    const view = this.map.view(1);
+    return { x: view.left + (event.clientX - box.left) * view.per, y: view.top - (event.clientY - box.top) * view.per };
+  }
+
+  /** Shows the position and the value at a point: that of the file, which is read unless the map shows it. */
+  say({ x, y }) {
+    const { map } = this;
+    const [column, row] = this.index(x, y) ?? [];
+    const isExact = map.shownLevel === 0 && map.grid.levels[0].step === 1;
+    const shown = isExact ? this.sample(x, y) : null;
+    const position = map.positions?.inverse([x, y]) ?? [NaN, NaN];
+    const digits = Math.max(0, Math.min(9, 1 - Math.floor(Math.log10(Math.min(...map.grid.levels[0].size)))));
+    const at = wrapped(x, map.grid.bounds[0], map.grid.period);
+    const fixed = (value) => `${value < 0 ? "−" : ""}${count(Math.trunc(Math.abs(value)))}${digits ? Math.abs(value % 1).toFixed(digits).slice(1) : ""}`;
+    const parts = [
+      position[0] === position[0] ? `${spellLatitude(position[1], 1e-5)}, ${spellLongitude(position[0], 1e-5)}` : null,
+      map.isPlain ? null : `x ${fixed(at)}, y ${fixed(y)}${map.unit ? ` ${map.unit}` : ""}`,
+      column === undefined ? null : `row ${count(row)}, column ${count(column)}`,
+    ].filter(Boolean);
+    const tell = (text, value) => {
+      fill(this.element, [...parts, text].join(" · "));
+      Object.assign(this.element.dataset, { x: at, y, longitude: position[0], latitude: position[1], index: column === undefined ? "" : JSON.stringify([row, column]), value: String(value) });
+    };
+    clearTimeout(this.waiting);
+    this.asked = null;
+    if (shown || column === undefined) { tell(shown?.text ?? "outside of the data", shown?.value ?? ""); return; }
+    tell("…", "");
+    const asked = (this.asked = {});
+    this.waiting = setTimeout(() => this.read(row, column).then((found) => { if (this.asked === asked) tell(found.text, found.value); }, (error) => { if (this.asked === asked) tell(error.message, ""); }), REST);
+  }
+
+  /** Reads the value of a pixel at full resolution. */
+  async read(row, column) {
+    const { map } = this;
+    const [{ y, x }] = map.grid.levels;
+    this.blocks ??= new Blocks(map.array(map.path), [y, x]);
+    const bands = map.colours.bands ? { axis: map.colours.axis, numbers: map.colours.bands.map(({ index }) => index) } : null;
+    const found = await this.blocks.at(map.at.map((at, axis) => (axis === y ? row : axis === x ? column : at)), bands, map.signal);
+    return this.joined(found);
+  }
+
+  /** Returns the values of the bands as `{value, text}`. */
+  joined(found) {
+    const { attributes, data_type: type, shape } = this.map.node;
+    const { bands, axis } = this.map.colours;
+    const isPacked = meaning(attributes, type).packed;
+    const text = ({ value, stored }) => (value !== value ? "no data" : Array.isArray(stored) || typeof stored === "boolean" ? spellStored(stored, type, written) : measured(isPacked ? value : stored, attributes, isPacked ? "" : type));
+    if (!bands) return { value: found[0].value, text: text(found[0]) };
+    const names = bandNames({ attributes, shape }, axis);
+    return { value: JSON.stringify(found.map(({ value }) => value)), text: found.map((each, n) => `${names ? `${names[bands[n].index]} ` : ""}${text(each)}`).join(", ") };
+  }
+
+  /** Returns the pixel of a level at a point: `[column, row]`; null if there is none. */
+  find(n, x, y) {
+    const level = this.map.grid.levels[n];
+    if (!this.map.grid.load) return pixelAt(this.map.grid, level, x, y);
+    if (!level.located) return null;
+    const { left, top, per, width, height } = level.located.view;
+    const [i, j] = [Math.floor((x - left) / per), Math.floor((top - y) / per)];
+    const cell = i >= 0 && j >= 0 && i < width && j < height ? level.located.at(i, j) : -1;
+    return cell < 0 ? null : [cell % level.width, Math.floor(cell / level.width)];
+  }
+
+  /** Returns the column and row in the array at a point; null outside of the data. Those of cells are as precise as the level drawn. */
+  index(x, y) {
+    if (!this.map.grid.load) return this.find(0, x, y);
+    const { step, offset } = this.map.grid.levels[this.map.shownLevel];
+    return this.find(this.map.shownLevel, x, y)?.map((each) => offset + each * step) ?? null;
+  }
+
+  /** Returns the value at a point of the finest level; null if it was not read. */
+  sample(x, y) {
+    const { map } = this;
+    const pixel = this.find(0, x, y);
+    const form = map.tiles.forms[0];
+    const [down, across] = pixel ? [Math.floor(pixel[1] / form.rows), Math.floor(pixel[0] / form.columns)] : [];
+    const tile = pixel && map.tiles.get(0, down, across);
+    if (!tile) return null;
+    const [row, column] = [pixel[1] - down * form.rows, pixel[0] - across * form.columns];
+    return this.joined((map.colours.bands ?? [{}]).map(({ index }) => {
+      const n = tile.place(row, column, index);
+      return { stored: tile.elements.at(n), value: tile.isMasked(row, column) ? NaN : tile.elements.value(n, tile.means) };
+    }));
+  }
+}
+
+/** Returns a round length that takes at most `most` pixels: `{pixels, label}`. `perPixel`: kilometres, or units if there is a name for them. */
+function scaleBar(perPixel, most, unit = null) {
+  const all = perPixel * most;
+  const power = 10 ** Math.floor(Math.log10(all));
+  const length = [5, 2, 1].find((each) => each * power <= all) * power;
+  const shown = (value) => String(Number(value.toPrecision(3)));
+  const label = unit ? `${shown(length)} ${unit}` : length >= 1 ? `${shown(length)} km` : `${shown(length * 1000)} m`;
+  return { pixels: length / perPixel, label };
+}
+
+/** Draws a scale bar in the lower right corner. */
+export function drawBar(context, { width, height }, { pixels, label }) {
+  const [right, bottom] = [width - 12, height - 10];
+  context.textAlign = "right";
+  for (const [line, colour] of [[4, "rgb(0 0 0 / .65)"], [2, "#fff"]]) {
+    context.lineWidth = line;
+    context.strokeStyle = colour;
+    context.beginPath();
+    context.moveTo(right - pixels, bottom - 5);
+    context.lineTo(right - pixels, bottom);
+    context.lineTo(right, bottom);
+    context.lineTo(right, bottom - 5);
+    context.stroke();
+  }
+  context.lineWidth = 3;
+  context.strokeStyle = "rgb(0 0 0 / .65)";
+  context.strokeText(label, right, bottom - 9);
+  context.fillStyle = "#fff";
+  context.fillText(label, right, bottom - 9);
+  context.textAlign = "left";
 }

@@ -1,15 +1,19 @@
 // The start page: folders of the service, examples, and recent files.
 import { address, json } from "./api.js";
-import { announce, byId, fill, h, label, plural, segments, size } from "./dom.js";
-import { fileName } from "./nodes.js";
+import { announce, byId, count, fill, h, label, plural, segments, size } from "./dom.js";
+import { fileName } from "./tree.js";
 
 const RECENT = "virtualize.recent";
 /** Maximum number of recent files. */
 const KEPT = 12;
 /** Number of entries that one request lists. */
-const PAGE = 200;
-/** Names of files that the service may open. */
-const OPENABLE = /\.(nc4?|cdf|h5|hdf5?|he5|h4|tiff?|gtiff|geotiff|cog|btf|tf8|ome)$/i;
+const PAGE = 1000;
+/** Names of files that the service may open, and of folders that are archives. */
+const OPENABLE = /\.(nc4?|cdf|h5|hdf5?|he5|h4|tiff?|gtiff|geotiff|cog|btf|tf8|ome|json|dmrpp|zarr|parq(uet)?|icechunk)$/i;
+const ARCHIVE = /\.(zarr|parq(uet)?|icechunk)\/$/i;
+
+/** Returns whether a URL names a folder that is listed. */
+export const isFolder = (url) => url.endsWith("/") && !ARCHIVE.test(url);
 
 export class Start {
   /** @param {{openFile: (url) => string, openFolder: (url) => string}} links return the addresses of files and folders */
@@ -19,12 +23,13 @@ export class Start {
     this.reading = new AbortController();
   }
 
-  /** Shows the start page, at a folder or at the list of allowed prefixes. */
-  show(about, folder) {
+  /** Shows the start page, at a folder or at the list of allowed prefixes; `wanted`: the file that a sign-in shows. */
+  show(about, folder, wanted = null) {
     this.reading.abort();
     this.reading = new AbortController();
     this.about = about;
-    byId("sign-in").hidden = !about.needsToken;
+    byId("sign-in").hidden = !about.needsToken && !wanted;
+    fill(byId("sign-in-why"), wanted ? ["Sign in to see ", h("bdi", {}, label(fileName(wanted))), "."] : "Sign in to see the files of this service.");
     byId("folder-title").parentElement.hidden = about.needsToken === true;
     this.list("examples", about.examples ?? []);
     this.list("recent", recent.list());
@@ -66,23 +71,39 @@ export class Start {
 
   async folder(url) {
     const { signal } = this.reading;
-    const host = byId("folder");
     const rows = h("tbody", {});
     const more = h("button", { type: "button", class: "quiet", hidden: true }, "Show more");
     const status = h("p", { class: "mute", role: "status" }, "Reading the folder …");
-    fill(host, this.crumbs(url), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Files of the folder" }, h("table", { class: "listing" },
-      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Name"), h("th", { scope: "col", class: "number" }, "Size"), h("th", { scope: "col" }, "Modified (UTC)"))), rows)), status, more);
-    const shown = { folders: 0, files: 0 };
+    const filter = h("input", { type: "search", name: "filter", autocomplete: "off", spellcheck: false, placeholder: "Filter names", "aria-label": "Filter names", oninput: () => draw() });
+    const entries = [];
+    const order = { by: "name", down: false };
+    let next = null;
+    const draw = () => {
+      const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+      const shown = entries.filter(({ name }) => words.every((word) => name.toLowerCase().includes(word)));
+      const compare = (one, other) => (order.by === "name" ? one.name.localeCompare(other.name, "en", { numeric: true }) : (one[order.by] ?? "") < (other[order.by] ?? "") ? -1 : Number((one[order.by] ?? "") > (other[order.by] ?? "")));
+      shown.sort((one, other) => Number(other.isFolder) - Number(one.isFolder) || (order.down ? compare(other, one) : compare(one, other)));
+      rows.replaceChildren(...shown.map((entry) => this.row(entry)));
+      const folders = shown.filter((entry) => entry.isFolder).length;
+      fill(status, entries.length ? `${plural(folders, "folder")}, ${plural(shown.length - folders, "file")}${words.length ? ` of ${count(entries.length)} match` : ""}${next ? " so far" : ""}.` : "The folder is empty.");
+      for (const head of heads) head.setAttribute("aria-sort", head.dataset.by === order.by ? (order.down ? "descending" : "ascending") : "none");
+    };
+    const sort = (by) => {
+      Object.assign(order, { by, down: order.by === by ? !order.down : by !== "name" });
+      draw();
+    };
+    const heads = [["name", "Name"], ["size", "Size"], ["modified", "Modified (UTC)"]].map(([by, text]) => h("th", { scope: "col", class: by === "size" ? "number" : "", "data-by": by }, h("button", { type: "button", class: "link", onclick: () => sort(by) }, text)));
+    fill(byId("folder"), this.crumbs(url), h("div", { class: "controls" }, this.parent(url), filter), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Files of the folder" }, h("table", { class: "listing" }, h("thead", {}, h("tr", {}, heads)), rows)), status, more);
     const read = async (after) => {
       more.disabled = true;
       try {
         const listed = await json(address("folder", { url, limit: PAGE, after }), { signal });
-        rows.append(...listed.folders.map((each) => this.row(each, url)), ...listed.files.map((each) => this.row(each, url)));
-        shown.folders += listed.folders.length;
-        shown.files += listed.files.length;
-        fill(status, shown.folders + shown.files ? `${plural(shown.folders, "folder")}, ${plural(shown.files, "file")}${listed.next ? " so far" : ""}.` : "The folder is empty.");
-        more.hidden = !listed.next;
-        more.onclick = () => read(listed.next);
+        for (const each of listed.folders) entries.push({ url: each, name: fileName(each), isFolder: isFolder(each) });
+        for (const each of listed.files) entries.push({ ...each, name: decoded(each.url.slice(url.length)) || fileName(each.url), isFolder: false });
+        next = listed.next;
+        draw();
+        more.hidden = !next;
+        more.onclick = () => read(next);
       } catch (error) {
         if (error.name === "AbortError") return;
         fill(status, h("span", { class: "error" }, error.message), error.hint ? ` ${error.hint}` : "");
@@ -93,15 +114,20 @@ export class Start {
     await read(null);
   }
 
-  row(entry, folder) {
-    if (typeof entry === "string") {
-      return h("tr", {}, h("td", {}, this.link(entry, this.links.openFolder(entry), h("span", { class: "folder" }, h("bdi", {}, label(`${fileName(entry)}/`))))), h("td", {}), h("td", {}));
-    }
-    const name = h("bdi", {}, label(decoded(entry.url.slice(folder.length)) || fileName(entry.url)));
+  row({ url, name, isFolder: opens, size: bytes, modified }) {
+    const shown = h("bdi", {}, label(opens ? `${name}/` : name));
+    const file = url.replace(/\/$/, "");
     return h("tr", {},
-      h("td", {}, OPENABLE.test(entry.url) ? this.link(entry.url, this.links.openFile(entry.url), name) : h("span", { class: "mute" }, name)),
-      h("td", { class: "number" }, entry.size === null || entry.size === undefined ? "" : size(entry.size)),
-      h("td", {}, entry.modified ? h("time", { dateTime: entry.modified }, entry.modified.slice(0, 16).replace("T", " ")) : ""));
+      h("td", {}, opens ? this.link(url, this.links.openFolder(url), h("span", { class: "folder" }, shown)) : OPENABLE.test(file) ? this.link(file, this.links.openFile(file), shown) : h("span", { class: "mute" }, shown)),
+      h("td", { class: "number" }, bytes === null || bytes === undefined ? "" : size(bytes)),
+      h("td", {}, modified ? h("time", { dateTime: modified }, modified.slice(0, 16).replace("T", " ")) : ""));
+  }
+
+  /** Returns a link to the folder above, or to the list of folders. */
+  parent(url) {
+    const above = url.replace(/[^/]*\/$/, "");
+    const isAllowed = (this.about.allow ?? []).some((prefix) => above.startsWith(prefix.endsWith("/") ? prefix : `${prefix}/`));
+    return isAllowed ? this.link(above, this.links.openFolder(above), "↑ Parent folder") : h("a", { href: "./", onclick: (event) => this.follow(event, "./") }, "↑ All folders");
   }
 
   /** Returns links to the folders above, up to the allowed prefix. */

@@ -1,7 +1,7 @@
-// The tree of groups and arrays: ARIA tree pattern with one tab stop, and a search. All rows have the same height, and
-// only those near the visible part exist, so that a tree may have any number of nodes.
-import { fill, h, label, plural, count } from "./dom.js";
-import { find, nodes, searched, spoken, walk } from "./nodes.js";
+// The nodes of a file, and the tree of them: ARIA tree pattern with one tab stop, and a search. All rows have the same
+// height, and only those near the visible part exist, so that a tree may have any number of nodes.
+import { count, fill, h, label, plural } from "./dom.js";
+import { isNumeric } from "./values.js";
 
 /** Maximum number of nodes for a tree to start unfolded. */
 const UNFOLDED = 120;
@@ -13,6 +13,7 @@ export class Tree {
   constructor({ host, box, input, found }, chosen) {
     Object.assign(this, { host, box, input, found, chosen });
     this.items = new Map();
+    this.shownBy = new WeakMap();
     this.typed = "";
     host.addEventListener("keydown", (event) => this.key(event));
     host.addEventListener("click", (event) => this.click(event));
@@ -46,7 +47,7 @@ export class Tree {
       this.texts ??= this.all.map(searched);
       this.matches = this.all.filter((_, n) => words.every((word) => this.texts[n].includes(word)));
       this.kept = new Set();
-      for (const match of this.matches) for (let node = match; node && !this.kept.has(node); node = node.parent) this.kept.add(node);
+      for (const match of this.matches) for (let node = match; node && !this.kept.has(node); node = node.above) this.kept.add(node);
       this.unfolded = new Set(this.kept);
     }
     fill(this.found, words.length ? `${count(this.matches.length)} of ${plural(this.all.length, "node")} match.` : "");
@@ -66,7 +67,7 @@ export class Tree {
 
   opened = () => (this.kept ? this.unfolded : this.open);
 
-  childrenOf = (node) => (this.kept ? (node.children ?? []).filter((child) => this.kept.has(child)) : node.children ?? []);
+  childrenOf = (node) => (this.kept ? (node.listed ?? []).filter((child) => this.kept.has(child)) : node.listed ?? []);
 
   isOpen = (node) => this.opened().has(node);
 
@@ -116,12 +117,13 @@ export class Tree {
   }
 
   item(node) {
-    const element = h("li", { role: "treeitem", "data-path": node.path },
-      h("div", { class: `row ${node.kind}`, title: node.path },
+    const element = h("li", { role: "treeitem", "data-path": node.kind === "fold" ? null : node.path },
+      h("div", { class: `row ${node.kind}`, title: node.kind === "fold" ? null : node.path },
         h("span", { class: "twist", "aria-hidden": "true" }),
         h("span", { class: "name" }, this.marked(node.name)), " ", h("span", { class: "shape" }, node.summary),
         h("span", { class: "away" }, spoken(node))));
     this.items.set(node, element);
+    this.shownBy.set(element, node);
     return element;
   }
 
@@ -151,7 +153,7 @@ export class Tree {
     const node = find(this.root, path);
     if (!node) return false;
     if (this.kept && !this.kept.has(node)) { this.input.value = ""; this.search(""); }
-    for (let above = node.parent; above; above = above.parent) this.opened().add(above);
+    for (let above = node.above; above; above = above.above) this.opened().add(above);
     this.selected = node;
     this.active = node;
     this.arrange();
@@ -178,14 +180,13 @@ export class Tree {
   }
 
   nodeOf(event) {
-    const element = event.target.closest("[role=treeitem]");
-    return element && find(this.root, element.dataset.path);
+    return this.shownBy.get(event.target.closest("[role=treeitem]")) ?? null;
   }
 
   click(event) {
     const node = this.nodeOf(event);
     if (!node) return;
-    if (event.target.closest(".twist") && node.children?.length) { this.active = node; this.toggle(node, !this.isOpen(node)); }
+    if (node.kind === "fold" || (event.target.closest(".twist") && node.listed?.length)) { this.active = node; this.toggle(node, !this.isOpen(node)); }
     else this.choose(node.path, { focus: true });
   }
 
@@ -211,14 +212,15 @@ export class Tree {
         return true;
       case "ArrowLeft":
         if (children.length && this.isOpen(node)) { this.toggle(node, false); return true; }
-        return go(node.parent);
+        return go(node.above);
       case "*":
-        for (const sibling of node.parent ? this.childrenOf(node.parent) : [node]) this.opened().add(sibling);
+        for (const sibling of node.above ? this.childrenOf(node.above) : [node]) this.opened().add(sibling);
         this.arrange();
         return true;
       case "Enter":
       case " ":
-        this.choose(node.path, { focus: true });
+        if (node.kind === "fold") this.toggle(node, !this.isOpen(node));
+        else this.choose(node.path, { focus: true });
         return true;
       default:
         return key.length === 1 && go(this.typeahead(key, at));
@@ -234,4 +236,148 @@ export class Tree {
     const order = [...this.rows.slice(from), ...this.rows.slice(0, from)];
     return order.find((node) => node.name.toLowerCase().startsWith(this.typed));
   }
+}
+
+/**
+ * Builds the nodes of a description, as returned by `/v1/inspect`: `{path, name, kind, summary, description, children,
+ * parent}`, including those for omitted objects. `listed` are the children in the order of the tree, where nodes that
+ * support the data are in folds; `above` is the parent there. The root has `byPath`, which finds a node.
+ */
+export function nodes(description) {
+  const root = made("/", fileName(description.file?.url) || "/", description.root, null);
+  root.byPath = new Map([["/", root]]);
+  const pending = [root];
+  while (pending.length) {
+    const node = pending.pop();
+    for (const [name, described] of Object.entries(node.description.children ?? {})) {
+      const child = made(node.path === "/" ? `/${name}` : `${node.path}/${name}`, name, described, node);
+      node.children.push(child);
+      root.byPath.set(child.path, child);
+      if (child.children) pending.push(child);
+    }
+  }
+  for (const [path, why] of Object.entries(description.left_out ?? {})) leftOut(root, path, why);
+  arrangeGroups(root);
+  return root;
+}
+
+function made(path, name, description, parent) {
+  return { path, name, kind: description.node, summary: summary(description), description, children: description.node === "group" ? [] : null, parent, listed: null, above: parent };
+}
+
+function leftOut(root, path, because) {
+  const parts = path.split("/").filter(Boolean);
+  const name = parts.pop();
+  let parent = root;
+  for (const part of parts) parent = parent.children?.find((child) => child.name === part) ?? parent;
+  if (!parent.children) parent = root;
+  parent.children.push({ path, name, kind: "left-out", summary: "left out", description: { node: "left-out", because }, children: null, parent, listed: null, above: parent });
+  root.byPath.set(path, parent.children.at(-1));
+}
+
+/** Lists data before groups, and folds what supports the data. */
+function arrangeGroups(root) {
+  const all = [...walk(root)];
+  const named = helpers(all.filter((node) => node.kind === "array"));
+  for (const group of all) {
+    if (group.kind !== "group") continue;
+    const folds = new Map();
+    for (const child of group.children) {
+      const fold = foldOf(child, named);
+      if (fold) folds.set(fold, [...(folds.get(fold) ?? []), child]);
+    }
+    const data = group.children.filter((child) => !foldOf(child, named));
+    const [groups, arrays] = [data.filter((child) => child.kind === "group"), data.filter((child) => child.kind !== "group")];
+    group.listed = data.length ? [...arrays, ...groups] : group.children;
+    for (const [name, children] of data.length ? folds : []) {
+      const fold = { path: `${group.path}\n${name}`, name, kind: "fold", summary: String(children.length), description: {}, children: null, parent: group, above: group, listed: children };
+      for (const child of children) child.above = fold;
+      group.listed.push(fold);
+    }
+  }
+}
+
+/** Returns the name of the fold of a node; null for data. */
+function foldOf(node, named) {
+  const { parent, name, kind, description: { attributes = {}, children } } = node;
+  const above = parent.description.attributes ?? {};
+  if (kind === "array") return attributes.mask_of ? "Masks" : named.has(name) || isCoordinate(node) ? "Coordinates" : null;
+  if (kind !== "group") return null;
+  if (above["virtualize:segments"]?.segments?.some(({ group }) => group === name)) return "Segments";
+  if (above.multiscales?.layout?.some?.(({ asset, derived_from: from }) => from && String(asset).split("/")[0] === name)) return "Overviews";
+  return Object.values(children ?? {}).some((child) => child.attributes?.mask_of) ? "Masks" : null;
+}
+
+function summary(description) {
+  if (description.node === "group") return "";
+  return description.shape.length ? description.shape.join(" × ") : "scalar";
+}
+
+/** Returns the last segment of a URL, decoded: `a b.nc` for `file:///data/a%20b.nc`. */
+export function fileName(url) {
+  const name = String(url ?? "").split(/[?#]/)[0].split("/").filter(Boolean).at(-1) ?? "";
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name;
+  }
+}
+
+/** Yields a node and its descendants in display order. */
+export function* walk(node) {
+  const pending = [node];
+  while (pending.length) {
+    const next = pending.pop();
+    yield next;
+    for (let n = (next.children?.length ?? 0) - 1; n >= 0; n -= 1) pending.push(next.children[n]);
+  }
+}
+
+/** Finds the node at a path; null if there is none. */
+export const find = (root, path) => root.byPath.get(path) ?? null;
+
+/** Returns the text for screen readers after name and shape, for what is otherwise shown by colour and marks. */
+function spoken(node) {
+  if (node.kind === "group") return ` group, ${plural(node.children.length, "node")}`;
+  return node.kind === "left-out" || node.kind === "fold" ? "" : ` array, ${node.description.data_type}`;
+}
+
+/** Returns what a search looks through: name, description, units. */
+function searched(node) {
+  const { long_name: long, standard_name: standard, units, title } = node.description.attributes ?? {};
+  return [node.name, long, standard, units, title].filter((text) => typeof text === "string").join("\n").toLowerCase();
+}
+
+/** Returns one line about an array: its description and units. */
+export function about({ description: { attributes = {} } }) {
+  const text = (value) => (typeof value === "string" && value.trim() ? label(value.slice(0, 300)) : null);
+  return [text(attributes.long_name) ?? text(attributes.standard_name) ?? text(attributes.title), text(attributes.units)].filter(Boolean).join(" · ");
+}
+
+/**
+ * Finds the array to show first: the largest that has two axes and does not describe another one, otherwise the largest
+ * of the rest; the first of several. Null if nothing can be drawn.
+ */
+export function firstArray(root) {
+  const arrays = [...walk(root)].filter((node) => node.kind === "array" && isNumeric(node.description.data_type) && !node.description.shape.includes(0));
+  const named = helpers(arrays);
+  const axes = (node) => Math.min(2, node.description.shape.filter((length) => length > 1).length);
+  const isFolded = (node) => Boolean(node.above) && (node.above.kind === "fold" || isFolded(node.above));
+  const rank = (node) => [named.has(node.name) || isCoordinate(node) || isFolded(node) ? 0 : 1, axes(node), node.description.shape.reduce((all, length) => all * length, 1)];
+  const before = (left, right) => left.map((value, n) => value - right[n]).find((difference) => difference !== 0) > 0;
+  return arrays.reduce((best, node) => (best === null || before(rank(node), rank(best)) ? node : best), null);
+}
+
+const isCoordinate = ({ name, description: { shape, dimensions, attributes = {} } }) => (shape.length === 1 && dimensions?.[0] === name) || (!shape.length && Boolean(attributes.grid_mapping_name ?? attributes.crs_wkt));
+
+/** Returns the names of arrays that describe others: coordinates, bounds, grid mappings, areas. */
+function helpers(arrays) {
+  const found = new Set();
+  for (const { description: { attributes = {} } } of arrays) {
+    for (const key of ["coordinates", "bounds", "climatology", "grid_mapping", "cell_measures", "formula_terms", "ancillary_variables", "scale_factor_variable", "add_offset_variable"]) {
+      if (typeof attributes[key] !== "string") continue;
+      for (const word of attributes[key].split(/\s+/)) if (!word.endsWith(":")) found.add(word);
+    }
+  }
+  return found;
 }

@@ -1,8 +1,7 @@
 // References to download, and code for other software, which works as it is shown.
 import { address, request, token } from "./api.js";
-import { announce, copyButton, fill, h, visible } from "./dom.js";
-import { fileName, firstArray, walk } from "./nodes.js";
-import { snippets } from "./snippets.js";
+import { announce, copyButton, fill, h, quoted, visible } from "./dom.js";
+import { fileName, firstArray, walk } from "./tree.js";
 
 /** Formats that the service offers, with their purpose and file extension. */
 const FORMATS = [
@@ -60,3 +59,98 @@ function lines({ id, title, needs, text }, open) {
   return h("details", { class: "lines", open, name: "lines" }, h("summary", {}, title, needs ? h("span", { class: "mute" }, ` ${needs}`) : null),
     h("div", { class: "code" }, h("pre", { tabindex: "0", role: "region", "aria-label": `Code for ${title}`, "data-lines": id }, text), copyButton("Copy", () => text)));
 }
+
+/** Stands for the token, which is never shown. */
+const TOKEN = "TOKEN";
+
+/**
+ * Returns snippets `{id, title, needs, text}` for a group and, where software reads single arrays, an array or null.
+ * `store` and `plain` are the addresses of the Zarr store with stored and with decoded chunks.
+ */
+function snippets(context) {
+  return [
+    { id: "xarray", title: "xarray", needs: packages(context, "xarray zarr fsspec aiohttp"), text: xarray(context) },
+    context.array && { id: "gdal", title: "GDAL", needs: "GDAL 3.8 or later", text: gdal(context) },
+    { id: "kerchunk", title: "References with fsspec and xarray", needs: packages(context, "xarray zarr fsspec aiohttp"), text: kerchunk(context) },
+  ].filter(Boolean);
+}
+
+const packages = (context, names) => `pip install ${names}${needsImagecodecs(context) ? " imagecodecs" : ""}`;
+
+const needsImagecodecs = ({ arrays }) => arrays.some(({ description }) => description.readers?.["zarr-python"]?.needs?.includes("imagecodecs"));
+
+/** Returns the lines that register the codecs of TIFF files, if the file needs them. Other packages register the same names. */
+function codecs(context) {
+  if (!needsImagecodecs(context)) return [];
+  const names = context.arrays.flatMap(({ description }) => description.codecs).map((codec) => codec.name ?? codec.id ?? "");
+  const own = [...new Set(names.filter((name) => /^imagecodecs_[a-z0-9_]+$/.test(name)))].sort();
+  const pins = own.map((name) => {
+    const bare = name.slice("imagecodecs_".length);
+    return `"codecs.${name}": "imagecodecs.zarr.${bare[0].toUpperCase()}${bare.slice(1)}"`;
+  });
+  return ["import imagecodecs.zarr, zarr", "imagecodecs.zarr.register_codecs()", `zarr.config.set({${pins.join(", ")}})`];
+}
+
+const bearer = { headers: { Authorization: `Bearer ${TOKEN}` } };
+const inGroup = ({ path }) => (path === "/" ? "" : `, group=${quoted(path.slice(1))}`);
+const text = (...lines) => lines.flat().filter((line) => line !== null).join("\n");
+const options = (hasToken) => (hasToken ? `, storage_options=${JSON.stringify({ client_kwargs: bearer })}` : "");
+
+/** Returns the function of xarray that opens a group, and the name of its result. */
+function opener(group) {
+  if (isSegmented(group) || !group.children.some((child) => child.kind === "group")) return ["ds", "open_dataset"];
+  return aligned(group, new Map()) ? ["tree", "open_datatree"] : ["groups", "open_groups"];
+}
+
+/** Returns whether the groups of a group are segments of one dataset, which other readers see with decoded chunks only. */
+const isSegmented = ({ description: { attributes } }) => Boolean(attributes?.["virtualize:segments"]);
+
+/** Returns whether subgroups share the dimensions of their ancestors, as `open_datatree` requires. */
+function aligned(group, above) {
+  const sizes = new Map(above);
+  for (const { kind, name, description: { dimensions, shape } } of group.children) {
+    if (kind !== "array") continue;
+    if (dimensions?.[0] === name && shape.length === 1 && above.has(name)) return false;
+    for (const [axis, dimension] of (dimensions ?? []).entries()) {
+      if (dimension === null) continue;
+      if (sizes.has(dimension) && sizes.get(dimension) !== shape[axis]) return false;
+      sizes.set(dimension, shape[axis]);
+    }
+  }
+  return group.children.every((child) => child.kind !== "group" || aligned(child, sizes));
+}
+
+function xarray(context) {
+  const [name, open] = opener(context.group);
+  return text("import xarray as xr", codecs(context), "",
+    `${name} = xr.${open}(${quoted(isSegmented(context.group) ? context.plain : context.store)}, engine="zarr"${inGroup(context.group)}${options(context.hasToken)})`, `print(${name})`);
+}
+
+/** Returns GDAL's name of an array. GDAL lacks many codecs, so that it reads decoded chunks. */
+const dataset = ({ plain, array }) => `ZARR:"/vsicurl/${plain}":${array.path}`;
+
+function gdal(context) {
+  const header = context.hasToken ? `--config GDAL_HTTP_HEADERS 'Authorization: Bearer ${TOKEN}' ` : "";
+  return `gdalinfo ${header}${shell(dataset(context))}`;
+}
+
+/** Quotes an argument of a POSIX shell; one with invisible characters as bash and zsh read it. */
+function shell(argument) {
+  const escaped = quoted(argument).slice(1, -1);
+  if (escaped === JSON.stringify(argument).slice(1, -1) && !/[\u0000-\u001f]/.test(argument)) return `'${argument.replaceAll("'", "'\\''")}'`;
+  return `$'${escaped.replaceAll("'", "\\'")}'`;
+}
+
+function kerchunk(context) {
+  const { url, references, group, hasToken } = context;
+  const [name, open] = opener(group);
+  const storage = { fo: references };
+  if (hasToken) storage.target_options = { client_kwargs: bearer };
+  const remote = scheme(url);
+  if (remote !== "file") storage.remote_protocol = remote === "https" ? "http" : remote;
+  const fields = Object.entries(storage).map(([key, value]) => `    ${quoted(key)}: ${typeof value === "string" ? quoted(value) : JSON.stringify(value)},`);
+  return text("import xarray as xr", codecs(context), "", "storage = {", fields, "}",
+    `${name} = xr.${open}("reference://", engine="zarr", consolidated=False, storage_options=storage${inGroup(group)})`, `print(${name})`);
+}
+
+const scheme = (url) => /^([a-z0-9+.-]+):/i.exec(url)?.[1].toLowerCase() ?? "file";

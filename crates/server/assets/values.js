@@ -41,8 +41,20 @@ export class Elements {
   /** Returns all physical values as `Float64Array`: NaN for missing data, the absolute value of complex numbers. */
   physical(means) {
     if (COMPLEX.test(this.type)) return Float64Array.from({ length: this.length }, (_, n) => Math.hypot(this.list[2 * n], this.list[2 * n + 1]));
-    if (!means.missing.length && !means.packed) return Float64Array.from(this.list, Number);
-    return Float64Array.from(this.list, (element) => physical(element, means, this.type));
+    const values = new Float64Array(this.length);
+    const { list } = this;
+    const { missing: [one, other], packed, scale, offset, unsigned } = means;
+    if (means.missing.length > 2 || /int64$/.test(this.type) || unsigned) for (let n = 0; n < values.length; n += 1) values[n] = physical(list[n], means, this.type);
+    else for (let n = 0; n < values.length; n += 1) values[n] = list[n] === one || list[n] === other ? NaN : packed ? list[n] * scale + offset : list[n];
+    if (this.unpack) for (let n = 0; n < values.length; n += 1) values[n] = this.unpack(values[n], n);
+    return values;
+  }
+
+  /** Returns the physical value of an element, as `physical` does. */
+  value(n, means) {
+    const stored = this.at(n);
+    const value = Array.isArray(stored) ? Math.hypot(...stored) : physical(stored, means, this.type);
+    return this.unpack ? this.unpack(value, n) : value;
   }
 }
 
@@ -98,8 +110,8 @@ function structures(buffer, fields) {
   });
 }
 
-const nameOf = (field) => field.name ?? field[0];
-const typeOf = (field) => field.data_type ?? field[1];
+export const nameOf = (field) => field.name ?? field[0];
+export const typeOf = (field) => field.data_type ?? field[1];
 
 function fieldSize(field) {
   const type = typeOf(field);
@@ -136,8 +148,12 @@ export function meaning(attributes, type) {
   const scale = number(attributes.scale_factor, 1);
   const offset = number(attributes.add_offset, 0);
   const unsigned = /^int(8|16|32)$/.test(type) && String(attributes._Unsigned).toLowerCase() === "true";
-  return { missing: list.map((value) => sentinel(value, type)).filter((value) => value !== null), scale, offset, unsigned, packed: scale !== 1 || offset !== 0 || unsigned };
+  // NaN needs no comparison.
+  return { missing: list.map((value) => sentinel(value, type)).filter((value) => value !== null && value === value), scale, offset, unsigned, packed: scale !== 1 || offset !== 0 || unsigned || varies(attributes) };
 }
+
+/** Returns whether variables hold the factors of packing, which differ along a dimension. */
+const varies = (attributes) => typeof (attributes.scale_factor_variable ?? attributes.add_offset_variable) === "string";
 
 function number(value, fallback) {
   const first = Array.isArray(value) ? value[0] : value;
@@ -161,26 +177,59 @@ export function sentinel(value, type) {
 /** Returns the physical value of an element; NaN for missing data. */
 export function physical(element, means, type) {
   for (const missing of means.missing) {
-    if (element === missing || (missing !== missing && element !== element)) return NaN;
+    if (element === missing) return NaN;
   }
   let value = Number(element);
   if (means.unsigned && value < 0) value += 2 ** (8 * width(type));
   return means.packed ? value * means.scale + means.offset : value;
 }
 
-/** Formats a number, with as many digits as its type is precise to. */
-export function spell(value, type = "float64") {
-  if (typeof value === "bigint" || Number.isInteger(value)) return String(value);
-  if (!Number.isFinite(value)) return String(value);
-  return String(Number(value.toPrecision(type === "float32" || type === "complex64" ? 7 : type === "float16" ? 4 : 15)));
+/**
+ * Formats a number with the fewest digits that read back as the same value of its type; without a type, such as after
+ * unpacking, with 15 digits.
+ */
+export function spell(value, type = "") {
+  if (typeof value === "bigint" || Number.isInteger(value) && Math.abs(value) < 1e15 || !Number.isFinite(value)) return String(value);
+  const [first, last] = { float16: [1, 5], complex64: [6, 9], float32: [6, 9], float64: [15, 17], complex128: [15, 17] }[type] ?? [15, 15];
+  const half = 2 ** (Math.max(-14, Math.floor(Math.log2(Math.abs(value)))) - 11);
+  const isSame = (other) => (last === 5 ? Math.abs(other - value) < half : last === 9 ? Math.fround(other) === Math.fround(value) : other === value);
+  let digits = first;
+  while (digits < last && !isSame(Number(value.toPrecision(digits)))) digits += 1;
+  return String(Number(value.toPrecision(digits)));
 }
 
-/** Formats a stored element of any type. */
-export function spellStored(element, type) {
+/** Formats a number for people: "5,295,000" for 5.295e6. */
+export function written(value, type = "") {
+  const text = spell(value, type);
+  const [, sign, whole, rest] = /^(-?)(\d+)(.*)$/.exec(text) ?? [];
+  if (!whole) return text.replace("e+", "e");
+  return `${sign}${whole.length > 4 ? whole.replace(/\B(?=(\d{3})+$)/g, ",") : whole}${rest.replace("e+", "e")}`;
+}
+
+const UNITS = { degree: "°", degrees: "°", degc: "°C", degree_celsius: "°C", degrees_celsius: "°C", celsius: "°C", degree_c: "°C", degrees_c: "°C", "1": "", metre: "m", meter: "m", metres: "m", meters: "m" };
+
+/** Formats a value with its unit: "20°N" for 20 degrees_north, "12 m". */
+export function measured(value, { units, standard_name: standard = "" }, type = "") {
+  const unit = typeof units === "string" ? units.trim() : "";
+  const letters = /^degrees?_?n(orth)?$/i.test(unit) || standard === "latitude" && /^deg/i.test(unit) ? "NS" : /^degrees?_?e(ast)?$/i.test(unit) || standard === "longitude" && /^deg/i.test(unit) ? "EW" : null;
+  if (letters && Number.isFinite(Number(value)) && Math.abs(value) <= 360) return degrees(Number(value), letters, type);
+  const name = UNITS[unit.toLowerCase()] ?? unit;
+  return `${written(value, type)}${name && !name.startsWith("°") ? " " : ""}${name}`;
+}
+
+/** Formats a latitude ("NS") or longitude ("EW"). */
+export function degrees(value, letters, type = "") {
+  const turned = letters === "EW" && value > 180 ? value - 360 : value;
+  const number = turned === value ? spell(Math.abs(value), type) : String(Number(Math.abs(turned).toPrecision(8)));
+  return `${number}°${turned === 0 || (Number(number) === 180 && letters === "EW") ? "" : letters[turned > 0 ? 0 : 1]}`;
+}
+
+/** Formats a stored element of any type; `number` formats its numbers. */
+export function spellStored(element, type, number = spell) {
   if (typeof element === "string") return element;
   if (typeof element === "boolean") return String(element);
   if (element instanceof Uint8Array) return `0x${Array.from(element.subarray(0, 64), (byte) => byte.toString(16).padStart(2, "0")).join("")}${element.length > 64 ? "…" : ""}`;
-  if (Array.isArray(element)) return `${spell(element[0], type)} ${element[1] < 0 ? "−" : "+"} ${spell(Math.abs(element[1]), type)}i`;
-  if (typeof element === "object" && element !== null) return Object.entries(element).map(([name, value]) => `${name}: ${spellStored(value)}`).join(", ");
-  return spell(element, type);
+  if (Array.isArray(element)) return `${number(element[0], type)} ${element[1] < 0 ? "−" : "+"} ${number(Math.abs(element[1]), type)}i`;
+  if (typeof element === "object" && element !== null) return Object.entries(element).map(([name, value]) => `${name}: ${spellStored(value, "", number)}`).join(", ");
+  return number(element, type);
 }

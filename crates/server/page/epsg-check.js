@@ -1,6 +1,6 @@
 // Reads systems from standard input, and writes the largest error of proj4js for each, in metres, by code.
 import { readFileSync } from "node:fs";
-import { transformer } from "../assets/crs-proj.js";
+import { transformer } from "../assets/crs.js";
 
 const round = (degrees) => Math.abs(((degrees + 540) % 360) - 180);
 

@@ -546,7 +546,7 @@ def test_systems_in_wkt(page):
 
 COAST = """async ([spec, scale]) => {
   const { loadCrs } = await import("/assets/crs.js");
-  const { Coast } = await import("/assets/map-coast.js");
+  const { Coast } = await import("/assets/map-lines.js");
   const crs = await loadCrs(spec);
   const near = crs.isLocal && crs.area ? [crs.area[0] - 15, crs.area[1] - 15, crs.area[2] + 15, crs.area[3] + 15] : null;
   const coast = new Coast({ ...crs, near });
@@ -671,3 +671,88 @@ def test_mode_of_the_viewer(page, tmp_path_factory):
     page.locator("#look .picture").wait_for()
     assert page.locator(".map-data").count() == 0
     until(page, "!location.search.includes('centre')")
+
+
+def test_values_are_those_of_the_file(page, tmp_path_factory):
+    """Zoomed out, the map draws an overview, and reads out the pixel of the file; a mask has no value, and is transparent."""
+    values = np.random.default_rng(21).integers(1, 60000, (2, 3000, 3200)).astype("uint16")
+    hidden = np.add.outer(np.arange(3000), np.arange(3200)) % 2500 < 700
+    file = tmp_path_factory.getbasetemp() / "zoomed-out.tif"
+    transform = Affine(10, 0, 400000, 0, -10, 5300000)
+    with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True):
+        with rasterio.open(file, "w", driver="GTiff", height=3000, width=3200, count=2, dtype="uint16", crs="EPSG:32633", transform=transform, tiled=True, blockxsize=256, blockysize=256, compress="deflate") as made:
+            made.write(values)
+            made.write_mask(np.where(hidden, 0, 255).astype("u1"))
+        with rasterio.open(file, "r+") as made:
+            made.build_overviews((2, 4), Resampling.nearest)
+    open_map(page, file, "/band_data", at=[1, 0, 0], colours={"low": 0, "high": 60000, "map": "grey"})
+    pixels, view, level = drawn(page)
+    assert level > 0
+    random.seed(3)
+    for x, y in points_on(page, 14):
+        page.mouse.move(x, y)
+        until(page, "map.readout.element.dataset.value !== '' || map.readout.element.dataset.index === ''")
+        found = page.evaluate("({ ...map.readout.element.dataset })")
+        if found["index"] == "":
+            continue
+        row, column = json.loads(found["index"])
+        assert (column, row) == tuple(int(each) for each in ~transform * (float(found["x"]), float(found["y"])))
+        assert found["value"] == ("NaN" if hidden[row, column] else str(values[1, row, column]))
+    x, y = centres(view)
+    column, row = (np.floor(each).astype(int) for each in ~transform * np.meshgrid(x, y))
+    inside = (column >= 0) & (row >= 0) & (column < 3200) & (row < 3000)
+    with rasterio.open(file, overview_level=min(level, 2) - 1) as overview:
+        step = 3000 // overview.height
+        mask = overview.read_masks(1)
+    if level <= 2:
+        np.testing.assert_array_equal(pixels[inside][:, 3] > 0, mask[row[inside] // step, column[inside] // step] > 0)
+
+
+def test_click_wheel_and_double_click(page, tmp_path_factory):
+    """A click reports the pixel, the wheel keeps the point below the pointer, a double click shows everything."""
+    file = make_tiff(tmp_path_factory.getbasetemp() / "clicks.tif", "EPSG:32633", Affine(100, 0, 300000, 0, -100, 5300000), np.arange(500 * 600, dtype="int32").reshape(1, 500, 600), 256)
+    open_map(page, file, "/band_data")
+    page.evaluate("() => { window.picks = []; map.onpick = (row, column) => { picks.push([row, column]); }; }")
+    box = page.locator(".map-data").bounding_box()
+    point = box["x"] + 0.4 * box["width"], box["y"] + 0.6 * box["height"]
+    before = read_at(page, *point)
+    page.mouse.wheel(0, -400)
+    settle(page)
+    after = read_at(page, *point)
+    assert after["index"] == before["index"] and float(after["x"]) == pytest.approx(float(before["x"]), abs=60)
+    page.mouse.click(*point)
+    assert page.evaluate("picks") == [after["index"]]
+    page.mouse.down()
+    page.mouse.move(point[0] + 60, point[1] - 30, steps=6)
+    page.mouse.up()
+    settle(page)
+    assert page.evaluate("picks.length") == 1 and np.abs(np.subtract(read_at(page, point[0] + 60, point[1] - 30)["index"], after["index"])).max() <= 6
+    page.mouse.dblclick(*point)
+    assert page.evaluate("map.gestures.per") == pytest.approx(page.evaluate("map.gestures.fitting().per"))
+
+
+def test_a_click_shows_the_time_series(page, tmp_path_factory, tmp_path):
+    """Of a grid with times, a click on the map shows the series there, titled by position; the map is saved as PNG."""
+    lat, lon = np.linspace(60, -60, 61), np.arange(0, 360, 3.0)
+    values = np.random.default_rng(5).normal(size=(9, 61, 120)).astype("f4")
+    file = tmp_path_factory.getbasetemp() / "series.nc"
+    xr.Dataset({"t": (("time", "lat", "lon"), values)}, {"time": ("time", np.arange(9), {"units": "days since 2020-01-01"}), "lat": ("lat", lat, degrees(lat, True)), "lon": ("lon", lon, degrees(lon, False))}).to_netcdf(file)
+    page.goto("/?" + "&".join(f"{name}={value}" for name, value in {"url": service.url(file), "view": "map"}.items()))
+    until(page, "Number(document.querySelector('.map-data')?.dataset.drawn) > 0")
+    box = page.locator(".map-data").bounding_box()
+    page.mouse.click(box["x"] + 0.3 * box["width"], box["y"] + 0.4 * box["height"])
+    until(page, "document.querySelector('.profile .readout')?.dataset.value !== undefined")
+    row, column = json.loads(page.locator(".map .readout").get_attribute("data-index"))
+    plot = page.locator(".profile .picture")
+    plot.focus()
+    for day in range(1, 9):
+        plot.press("ArrowRight")
+        assert float(page.locator(".profile .readout").get_attribute("data-value")) == values[day, row, column]
+    title = page.locator(".profile").get_attribute("data-place")
+    assert title == f"{abs(lat[row]):g}°{'N' if lat[row] > 0 else 'S'}, {lon[column] if lon[column] <= 180 else 360 - lon[column]:g}°{'E' if lon[column] < 180 else 'W'}"
+    with page.expect_download() as download:
+        page.locator("#look [name=png]").click()
+    download.value.save_as(tmp_path / "map.png")
+    from PIL import Image
+    image = Image.open(tmp_path / "map.png")
+    assert image.width > 1000 and len(set(image.convert("RGB").resize((60, 60)).getdata())) > 200

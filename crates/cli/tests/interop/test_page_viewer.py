@@ -70,6 +70,7 @@ def shown_at(page, keys):
     picture.focus()
     for key in keys:
         picture.press(key)
+        until(page, "document.querySelector('#look .readout').dataset.value !== ''")
         yield tuple(json.loads(readout.get_attribute("data-index"))), float(readout.get_attribute("data-value"))
 
 
@@ -80,7 +81,7 @@ def opened(page, file, path="/", **state):
 
 
 def test_a_pyramid_is_shown_at_the_size_of_the_screen(page, made):
-    """Opening a COG shows the overview that fits, in few requests; its values are those of rasterio's overview."""
+    """Opening a COG shows the overview that fits, in few requests; the readout has the values of the image itself."""
     import rasterio
     edge = 3000
     values = np.add.outer(np.arange(edge), np.arange(edge) * 3).astype("u2")
@@ -92,13 +93,30 @@ def test_a_pyramid_is_shown_at_the_size_of_the_screen(page, made):
     with rasterio.open(made / "pyramid.tif", overview_level=1) as overview:
         expected = overview.read(1)
     assert size(page) == expected.shape == (750, 750)
-    for index, value in shown_at(page, ["End", "PageDown", "Shift+ArrowLeft", "ArrowDown"]):
-        assert value == expected[index[1:]], index
     assert len([url for url in asked if "/v1/" in url and "/v1/about" not in url and "/v1/chunks" not in url]) <= 8
-    page.locator("#look [name=level]").select_option("0")
-    until(page, "document.querySelector('#look .picture').width === 1000 && !document.querySelector('#look[aria-busy]')")
-    for index, value in shown_at(page, ["Home", "PageDown", "ArrowRight"]):
+    assert (drawn(page)[..., :3] == coloured(page, expected)).all()
+    for index, value in shown_at(page, ["End", "PageDown", "Shift+ArrowLeft", "ArrowDown"]):
         assert value == values[index[1:]], index
+    for x, y in np.random.default_rng(5).random((12, 2)):
+        index, value = pointed_at(page, x, y)
+        assert index[1:] == (int(y * edge), int(x * edge)) and value == values[index[1:]]
+
+
+def coloured(page, values):
+    """Returns the colours of values in the range of the page."""
+    low, high = (float(page.locator(f"#look [name={name}]").input_value()) for name in ("low", "high"))
+    table = np.array(page.evaluate("import('./assets/colour.js').then((m) => [...new Uint8Array(m.table('viridis').buffer)])")).reshape(256, 4)
+    return table[np.floor(255 * np.clip((values - low) / (high - low), 0, 1) + 0.5).astype(int)][..., :3]
+
+
+def pointed_at(page, x, y):
+    """Moves the pointer to a place of the picture, from 0 to 1 from the upper left corner, and returns index and value of the readout."""
+    page.evaluate("document.querySelector('#look .readout').dataset.value = ''")
+    box = page.locator("#look .plate").bounding_box()
+    page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"])
+    until(page, "document.querySelector('#look .readout').dataset.value !== ''")
+    readout = page.locator("#look .readout").first
+    return tuple(json.loads(readout.get_attribute("data-index"))), float(readout.get_attribute("data-value"))
 
 
 def test_small_chunks_are_one_request(page, made):
@@ -173,7 +191,7 @@ def test_times_are_those_of_cftime(page, climate, calendar):
         units = f"{unit} since {chance.choice(['1-1-1', '1582-10-04 12:30', '1900-01-01T06:00:00', '2000-2-28'])}"
         values = [chance.randrange(-most // 500, most) for _ in range(60)]
         expected = [when.strftime("%Y-%m-%d %H:%M:%S") for when in cftime.num2date(values, units, calendar)]
-        found = page.evaluate("""([values, units, calendar]) => import('./assets/time.js').then((m) => {
+        found = page.evaluate("""([values, units, calendar]) => import('./assets/axes.js').then((m) => {
             const time = m.timeAxis({ units, calendar });
             return values.map((value) => m.formatTime(time, value)); })""", [values, units, calendar])
         whole = [f"{text} 00:00:00"[:19] if len(text) == 10 else f"{text}:00"[:19] for text in found]
@@ -183,7 +201,7 @@ def test_times_are_those_of_cftime(page, climate, calendar):
 def test_ticks_are_coordinates(page, climate):
     """Ticks of the time axis are first days of months at their places, those of latitudes are degrees."""
     opened(page, climate, "/tas")
-    found = page.evaluate("""() => Promise.all([import('./assets/time.js'), import('./assets/axes.js')]).then(([t, a]) => {
+    found = page.evaluate("""() => Promise.all([import('./assets/axes.js'), import('./assets/axes.js')]).then(([t, a]) => {
         const time = t.timeAxis({ units: 'days since 2001-01-01', calendar: '360_day' });
         const axis = new a.Axis({ name: 'lat', span: { start: 0, step: 1, count: 36 }, values: Float64Array.from({ length: 36 }, (_, n) => -87.5 + 5 * n), attributes: { units: 'degrees_north' } });
         return [t.timeTicks(time, 15, 705, 6), axis.ticks(6)]; })""")
@@ -201,7 +219,7 @@ def test_readout_and_profile(page, climate):
     assert page.locator("#look .index .at").inner_text() == str(tas.time.values[0])[:10]
     (index, value), = list(shown_at(page, ["PageUp"]))
     assert value == pytest.approx(float(tas.values[index]), abs=1e-9)
-    assert f"lat {index[1]} ({tas.lat.values[index[1]]:g} degrees_north)" in page.locator("#look .readout").first.inner_text()
+    assert f"lat {index[1]} ({abs(tas.lat.values[index[1]]):g}°{'N' if tas.lat.values[index[1]] > 0 else 'S'})" in page.locator("#look .readout").first.inner_text()
     page.locator("#look .picture").first.press("Enter")
     until(page, "document.querySelectorAll('#look .readout')[1]?.dataset.value !== undefined")
     plot = page.locator("#look .profile .picture")
@@ -242,7 +260,7 @@ def test_text_structures_and_large_integers(page, made):
         file["complex"] = np.array([1 + 2j, -0.5 - 3j])
         file["flag"] = np.array([True, False])
     for path, expected in {
-        "/text": ["", "zwölf", "a,b"], "/record": ["number: 1, part: 2.5, code: ab", "number: -2, part: 0.1, code: c"],
+        "/text": ["", "zwölf", "a,b"], "/record": ["1", "2.5", "ab", "-2", "0.1", "c"],
         "/integer": ["9223372036854775807", "-9223372036854775808", "9007199254740993"], "/complex": ["1 + 2i", "-0.5 − 3i"], "/flag": ["true", "false"],
     }.items():
         opened(page, made / "kinds.h5", path, view="table")
@@ -311,7 +329,7 @@ def test_the_address_restores_the_view(page, climate):
     page.locator("#look [name=low]").fill("3")
     page.locator("#look [name=low]").press("Enter")
     page.locator("#look [name=zoom-in]").click()
-    until(page, "document.querySelector('#look .picture').width === 36 && location.search.includes('window=')")
+    until(page, "document.querySelector('#look .picture').width === 37 && location.search.includes('window=')")
     pixels, link = drawn(page), page.url
     page.goto("about:blank")
     page.goto(link)
@@ -342,6 +360,213 @@ def test_text_and_times_of_zarr_stores(page, made):
     root = zarr.create_group(made / "times.zarr", zarr_format=3)
     for name, values in {"text": np.array(["a", "é日", ""]), "times": both["m"].astype("M8[10s]"), "both": both}.items():
         root.create_array(name, data=values)
-    for path, expected in {"/text": ["a", "é日", ""], "/times": ["5", "-1"], "/both": ["t: é, m: 5", "t: , m: -1"]}.items():
+    for path, expected in {"/text": ["a", "é日", ""], "/times": ["5", "-1"], "/both": ["é", "5", "", "-1"]}.items():
         opened(page, made / "times.zarr", path, view="table")
         assert page.locator("#look .grid td").all_inner_texts() == expected
+
+
+def test_wheel_drag_and_double_click(page, made):
+    """The wheel zooms at the pointer, dragging moves what is below it along, a double click shows everything."""
+    values = np.add.outer(np.arange(400.0) * 1000, np.arange(600.0))
+    with h5py.File(made / "zoom.h5", "w") as file:
+        file["values"] = values
+    opened(page, made / "zoom.h5", "/values")
+    before, _ = pointed_at(page, 0.3, 0.6)
+    for _ in range(6):
+        page.mouse.wheel(0, -250)
+        page.wait_for_timeout(30)
+    until(page, "location.search.includes('window=') && !document.querySelector('#look[aria-busy]')")
+    after, value = pointed_at(page, 0.301, 0.601)
+    assert max(abs(a - b) for a, b in zip(before, after)) <= 1 and value == values[after] and size(page)[1] < 120
+    box = page.locator("#look .plate").bounding_box()
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 0.4 * box["height"], steps=8)
+    page.mouse.up()
+    page.wait_for_timeout(300)
+    until(page, "!document.querySelector('#look[aria-busy]')")
+    moved, value = pointed_at(page, 0.6, 0.401)
+    assert max(abs(a - b) for a, b in zip(after, moved)) <= 2 and value == values[moved]
+    page.mouse.dblclick(box["x"] + 50, box["y"] + 50)
+    until(page, "document.querySelector('#look .picture').width === 600 && !location.search.includes('window=')")
+
+
+def test_keys_move_the_visible_part(page, made):
+    """Zoomed in, arrow keys take the visible part along, and 0 shows everything."""
+    with h5py.File(made / "keys.h5", "w") as file:
+        file["values"] = np.arange(200.0 * 300).reshape(200, 300)
+    opened(page, made / "keys.h5", "/values")
+    picture = page.locator("#look .picture")
+    picture.focus()
+    for key in ("+", "+", "+"):
+        picture.press(key)
+    until(page, "document.querySelector('#look .picture').width < 60")
+    assert [(index, value) for index, value in shown_at(page, ["Shift+ArrowRight"] * 8)][-1] == ((0, 80), 80)
+    picture.press("0")
+    until(page, "document.querySelector('#look .picture').width === 300")
+
+
+def test_touch(chromium, base, made):
+    """Two fingers zoom, and one finger moves a zoomed picture; a whole one is scrolled with the page."""
+    with h5py.File(made / "touch.h5", "w") as file:
+        file["values"] = np.arange(400.0 * 400).reshape(400, 400)
+    context = chromium.new_context(viewport={"width": 390, "height": 844}, base_url=base, has_touch=True, is_mobile=True)
+    page = context.new_page()
+    opened(page, made / "touch.h5", "/values")
+    plate = page.locator("#look .plate")
+    assert plate.evaluate("e => e.style.touchAction") == "pan-x pan-y"
+    box = plate.bounding_box()
+    session = context.new_cdp_session(page)
+    touch = lambda kind, *points: session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [{"x": box["x"] + x, "y": box["y"] + y, "id": n} for n, (x, y) in enumerate(points)]})
+    touch("touchStart", (100, 100), (140, 140))
+    for n in range(1, 9):
+        touch("touchMove", (100 - 8 * n, 100 - 8 * n), (140 + 8 * n, 140 + 8 * n))
+    touch("touchEnd")
+    until(page, "document.querySelector('#look .picture').width < 200")
+    assert plate.evaluate("e => e.style.touchAction") == "none"
+    context.close()
+
+
+def test_spikes_of_long_series(page, made):
+    """Two spikes in 3,000,000 values are drawn, read out exactly, and found by zooming in."""
+    values = np.sin(np.arange(3_000_000) / 90_000).astype("f4")
+    values[[1_234_567, 2_345_678]] = 50, -60
+    with h5py.File(made / "long.h5", "w") as file:
+        file.create_dataset("series", data=values, chunks=(100_000,), compression="gzip", compression_opts=1)
+    opened(page, made / "long.h5", "/series")
+    summary = page.locator("#summary").inner_text()
+    assert "minimum -60" in summary and "maximum 50" in summary and "smallest and the largest of each 23" in page.locator("#look .status").first.inner_text()
+    inked = page.evaluate("""() => { const c = document.querySelector('#look .picture'); const { width, height } = c;
+        const bytes = c.getContext('2d').getImageData(0, 0, width, height).data; const found = [];
+        for (let y = 30; y < height - 60; y += 1) { let n = 0; for (let x = 80; x < width; x += 1) if (bytes[4 * (y * width + x) + 2] > bytes[4 * (y * width + x)] + 60) n += 1; found.push(n); }
+        return found; }""")
+    assert sum(n > 0 for n in inked) > 0.85 * len(inked), "the spikes reach from the upper to the lower end"
+    box = page.locator("#look .picture").bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.44, box["y"] + 100)
+    for _ in range(24):
+        page.mouse.wheel(0, -300)
+        page.wait_for_timeout(20)
+    until(page, "location.search.includes('window=') && !document.querySelector('#look[aria-busy]')")
+    for index, value in shown_at(page, ["ArrowRight", "Shift+ArrowRight", "ArrowLeft"]):
+        assert value == values[index]
+
+
+def test_masks_are_transparent(page, made):
+    """What the internal mask of a TIFF hides is transparent, in the picture and in its overview, and has no value."""
+    import rasterio
+    values = np.random.default_rng(8).integers(1, 60000, (4, 2400, 2400)).astype("u2")
+    hidden = np.add.outer(np.arange(2400), np.arange(2400)) % 3000 < 900
+    with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True), rasterio.open(made / "masked.tif", "w", driver="GTiff", width=2400, height=2400, count=4, dtype="uint16", tiled=True, blockxsize=256, blockysize=256, compress="deflate", crs="EPSG:32633", transform=rasterio.Affine(10, 0, 500000, 0, -10, 5300000)) as out:
+        out.write(values)
+        out.write_mask(np.where(hidden, 0, 255).astype("u1"))
+        for n, name in enumerate(("B02", "B03", "B04", "B08"), 1):
+            out.set_band_description(n, name)
+    with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True), rasterio.open(made / "masked.tif", "r+") as out:
+        out.build_overviews([2, 4], rasterio.enums.Resampling.nearest)
+    opened(page, made / "masked.tif")
+    assert [page.locator(f"#look [name=band-{n}] option:checked").inner_text() for n in range(3)] == ["B04", "B03", "B02"]
+    with rasterio.open(made / "masked.tif", overview_level=1) as overview:
+        expected = overview.read_masks(1)
+    assert size(page) == expected.shape and ((drawn(page)[..., 3] == 255) == (expected > 0)).all()
+    for x, y in np.random.default_rng(9).random((10, 2)):
+        index, value = pointed_at(page, x, y)
+        assert math.isnan(value) if hidden[index[1:]] else value == values[(2, *index[1:])]
+        assert ("masked" in page.locator("#look .readout").first.inner_text()) == hidden[index[1:]]
+
+
+def test_images_of_hdf5(page, made):
+    """Rows × columns × 3 bytes, and images by the HDF5 image specification, are drawn in red, green and blue."""
+    photo = np.random.default_rng(4).integers(0, 256, (40, 60, 3)).astype("u1")
+    with h5py.File(made / "photo.h5", "w") as file:
+        file["pixel"] = photo
+        file["plane"] = np.moveaxis(photo, 2, 0)
+        file["plane"].attrs["INTERLACE_MODE"] = np.bytes_("INTERLACE_PLANE")
+        file["plane"].attrs["IMAGE_SUBCLASS"] = np.bytes_("IMAGE_TRUECOLOR")
+    for path in ("/pixel", "/plane"):
+        opened(page, made / "photo.h5", path)
+        assert (drawn(page)[..., :3] == photo).all()
+
+
+def test_rows_of_curvilinear_grids_go_north(page, made):
+    """A grid whose first row is the southernmost one is drawn from the bottom, also without coordinates of its dimensions."""
+    j, i = np.mgrid[0:30, 0:20]
+    for name, latitude in (("north", 10 + 0.5 * j + 0.1 * i), ("south", 40 - 0.5 * j)):
+        data = {"salt": (("eta", "xi"), (j * 100.0 + i), {"coordinates": "lon lat"})}
+        xr.Dataset(data, {"lat": (("eta", "xi"), latitude, {"units": "degrees_north"}), "lon": (("eta", "xi"), 5.0 + i, {"units": "degrees_east"})}).to_netcdf(made / f"roms-{name}.nc")
+        opened(page, made / f"roms-{name}.nc", "/salt")
+        assert page.locator("#look [name=flip]").is_checked() == (name == "north")
+
+
+def test_csv_and_table_read_back(page, made, tmp_path):
+    """float32 has the shortest digits that read back; cells that are no numbers cannot be formulas."""
+    single = np.random.default_rng(2).normal(size=500).astype("f4") * np.float32(10) ** np.random.default_rng(3).integers(-20, 20, 500).astype("f4")
+    formulas = ["=1+1", "+A0", "-2+3+cmd|' /C calc'!A0", "@SUM(A1)", "-12.5", "+3e4", "plain"]
+    with h5py.File(made / "digits.h5", "w") as file:
+        file["single"] = single
+        file["formulas"] = formulas
+        file["rows"] = np.array([(np.float32(0.1), b"=x")], [("part", "f4"), ("text", "S4")])
+    opened(page, made / "digits.h5", "/single", view="table")
+    digits = lambda text: text.split("e")[0].replace(".", "").strip("-0")
+    cells = page.locator("#look .grid td").all_inner_texts()
+    assert np.array_equal(np.array(cells, "f4"), single[:50]) and all(len(digits(cell)) <= len(digits(str(value))) or value % 1 == 0 for cell, value in zip(cells, single))
+    for path, expected in {"/single": None, "/formulas": [["'" + text if text in formulas[:4] else text] for text in formulas], "/rows": [["0.1", "'=x"]]}.items():
+        opened(page, made / "digits.h5", path, view="table")
+        with page.expect_download() as download:
+            page.locator("#look [name=csv]").click()
+        download.value.save_as(tmp_path / "cells.csv")
+        header, *rows = csv.reader((tmp_path / "cells.csv").open(newline=""))
+        if expected:
+            assert [row[1:] for row in rows] == expected and header[1:] == (["part", "text"] if path == "/rows" else ["formulas"])
+        else:
+            assert np.array_equal(np.array([row[1] for row in rows], "f4"), single)
+
+
+def test_numbers_as_people_write_them(page, climate):
+    """Large numbers have separators, degrees their letter."""
+    opened(page, climate)
+    found = page.evaluate("""() => import('./assets/values.js').then(({ written, measured, spell }) => [
+        written(5.295e6), written(1234), written(-12345.5), written(1e30), measured(20, { units: 'degrees_north' }), measured(-5.5, { units: 'degrees_north' }),
+        measured(190, { units: 'degree_east' }), measured(3, { units: 'm' }), spell(Math.fround(0.1), 'float32'), spell(0.1 + 0.2, 'float64'), written(2n ** 60n)])""")
+    assert found == ["5,295,000", "1234", "-12,345.5", "1e30", "20°N", "5.5°S", "170°W", "3 m", "0.1", "0.30000000000000004", "1,152,921,504,606,846,976"]
+
+
+def test_summary(page, made, climate):
+    """Above the picture: system, bounds, size of pixels, missing data, compression, and the range of the values."""
+    opened(page, climate, "/tas")
+    with xr.open_dataset(climate) as data:
+        first = data.tas[0].load()
+    text = page.locator("#summary").inner_text()
+    for part in ("2001-01-16 to", "°S to", "Deflate", f"minimum {float(first.min()):.7g}"):
+        assert part in text, text
+    import rasterio
+    with rasterio.open(made / "summary.tif", "w", driver="GTiff", width=300, height=200, count=1, dtype="int16", compress="deflate", nodata=-7, crs="EPSG:32633", transform=rasterio.Affine(10, 0, 500000, 0, -10, 5300000)) as out:
+        out.write(np.arange(60000).reshape(1, 200, 300).astype("i2"))
+    opened(page, made / "summary.tif")
+    text = page.locator("#summary").inner_text()
+    for part in ("EPSG:32633", "x 500,000 to 503,000, y 5,298,000 to 5,300,000", "10 × 10 m", "-7", "Deflate", "maximum 32,767"):
+        assert part in text, text
+
+
+def test_packing_that_varies(page, made):
+    """An archive whose files are packed with different factors shows the values that xarray makes of the files, in picture, profile, table and CSV."""
+    (made / "packings").mkdir()
+    files = [made / f"packings/d{n}.nc" for n in range(3)]
+    for n, file in enumerate(files):
+        values = 280 + 20 * np.random.default_rng(n).random((4, 6, 8))
+        data = xr.Dataset({"t": (("time", "y", "x"), values, {"units": "K"})}, {"time": ("time", np.arange(4) + 4 * n, {"units": "days since 2001-01-01"})})
+        data.to_netcdf(file, encoding={"t": {"dtype": "i2", "scale_factor": 0.01 * (n + 1), "add_offset": 280.0 + n, "_FillValue": -9999}})
+    run = clients.virtualize("batch", *files, "--concat-dim", "time", "-o", made / "packings.json", "-q")
+    assert run.status == 0, run.stderr
+    expected = np.concatenate([xr.open_dataset(file, decode_times=False)["t"].values for file in files])
+    opened(page, made / "packings.json", "/t", slice="6,:,:")
+    for index, value in shown_at(page, ["ArrowRight", "PageDown", "End", "Home"]):
+        assert value == pytest.approx(expected[index], abs=1e-6)
+    page.locator("#look .picture").first.press("Enter")
+    until(page, "document.querySelector('#look .profile .readout')?.dataset.value !== undefined")
+    plot = page.locator("#look .profile .picture")
+    plot.focus()
+    for time in range(7, 12):
+        plot.press("ArrowRight")
+        assert float(page.locator("#look .profile .readout").get_attribute("data-value")) == pytest.approx(expected[time, index[1], index[2]], abs=1e-6)
+    opened(page, made / "packings.json", "/t", view="table", slice="9,:,:")
+    cells = [float(cell) for cell in page.locator("#look .grid td").all_inner_texts()]
+    assert cells == pytest.approx(expected[9].ravel(), abs=1e-6)
