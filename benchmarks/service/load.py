@@ -21,7 +21,7 @@ function done(summary, latency, requests)
   local said = {}
   for status, count in pairs(all) do table.insert(said, string.format('"%%d": %%d', status, count)) end
   local broken = summary.errors.connect + summary.errors.read + summary.errors.write + summary.errors.timeout
-  io.write(string.format('{"answers": {%%s}, "broken": %%d, "seconds": %%.1f, "p50 ms": %%.0f, "p99 ms": %%.0f, "max ms": %%.0f}\\n', table.concat(said, ", "),
+  io.write(string.format('{"answers": {%%s}, "broken": %%d, "seconds": %%.1f, "p50 ms": %%.1f, "p99 ms": %%.1f, "max ms": %%.0f}\\n', table.concat(said, ", "),
     broken, summary.duration / 1e6, latency:percentile(50) / 1e3, latency:percentile(99) / 1e3, latency.max / 1e3))
 end
 """
@@ -165,11 +165,14 @@ def against_nginx():
                     file.write(urllib.request.urlopen(f"http://127.0.0.1:{port}{path}").read())
             rounds = []
             for _ in range(options.rounds):
-                pace = [sum(said["answers"].values()) / said["seconds"] for said in (wrk(port, paths), wrk(other, paths))]
-                rounds.append(pace)
-    ratio = statistics.median(own / theirs for own, theirs in rounds)
-    print(json.dumps({"clients": options.clients, "requests per second": [round(own) for own, _ in rounds], "of nginx": [round(theirs) for _, theirs in rounds],
-                      "ratio": round(ratio, 3)}))
+                rounds.append((wrk(port, paths), wrk(other, paths)))
+    pace = lambda said: round(sum(said["answers"].values()) / said["seconds"])
+    late = lambda said: said["p99 ms"]
+    assert all(set(said["answers"]) == {"200"} and not said["broken"] for both in rounds for said in both), rounds
+    print(json.dumps({"clients": options.clients, **{f"{name}{whose}": [of(both[number]) for both in rounds] for name, of in (("requests per second", pace), ("p99 ms", late))
+                                                     for number, whose in enumerate(("", " of nginx"))},
+                      "ratio": round(statistics.median(pace(own) / pace(theirs) for own, theirs in rounds), 3),
+                      "ratio of p99": round(statistics.median(late(own) / max(late(theirs), 0.1) for own, theirs in rounds), 2)}))
 
 
 def wrk(port, paths):

@@ -1,9 +1,56 @@
-//! Headers of compressed images. Readers return the size and the samples that these declare, whatever the metadata of the
-//! array say.
+//! Compressed images: their headers, and decoders of some formats. Readers return the size and the samples that the header
+//! declares, whatever the metadata of the array say.
 
 use std::fmt;
 
-use crate::{CodecFailure, corrupt, jpeg, lerc::Head};
+use serde_json::{Map, Value};
+
+use crate::{
+    CodecFailure, corrupt, jpeg,
+    lerc::{self, Head},
+    webp as webp_images,
+};
+
+/// Decodes an image as imagecodecs does, to at most `limit` bytes.
+///
+/// # Errors
+/// [`CodecFailure::NoDecoder`] with the reason, also for images that imagecodecs decodes although they are damaged, and
+/// [`CodecFailure::TooLong`].
+pub(crate) fn decode(
+    name: &str,
+    configuration: &Map<String, Value>,
+    bytes: &[u8],
+    limit: usize,
+) -> Result<Vec<u8>, CodecFailure> {
+    let decoded = match name {
+        #[cfg(feature = "rare")]
+        "imagecodecs_jpeg" => jpeg_image(configuration, bytes, limit),
+        "imagecodecs_lerc" => lerc::decode_image(bytes, limit),
+        "imagecodecs_webp" => {
+            let has_alpha = configuration.get("hasalpha").and_then(Value::as_bool) == Some(true);
+            webp_images::decode(bytes, has_alpha, limit)
+        }
+        _ => return Err(CodecFailure::NoDecoder(name.to_owned())),
+    };
+    decoded.map_err(|error| match error {
+        error @ CodecFailure::TooLong { .. } => error,
+        other => CodecFailure::NoDecoder(format!("{name} ({other})")),
+    })
+}
+
+#[cfg(feature = "rare")]
+fn jpeg_image(
+    configuration: &Map<String, Value>,
+    bytes: &[u8],
+    limit: usize,
+) -> Result<Vec<u8>, CodecFailure> {
+    use base64::{Engine, prelude::BASE64_STANDARD};
+    let color = |key: &str| configuration.get(key).and_then(Value::as_u64);
+    let tables = configuration.get("tables").and_then(Value::as_str).unwrap_or_default();
+    let tables = BASE64_STANDARD.decode(tables).map_err(|error| corrupt("JPEG", error))?;
+    let colors = (color("colorspace_jpeg"), color("colorspace_data"));
+    Ok(virtualize_rare::decode_jpeg(bytes, &tables, colors, limit)?)
+}
 
 /// Size and samples that the header of an image declares.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -293,6 +293,38 @@ fn broken(reason: impl ToString) -> CodecFailure {
     corrupt("lerc", reason)
 }
 
+/// Decodes a single blob of at most `limit` bytes, whose header gives its type and size. Masked integers read as stored.
+///
+/// # Errors
+/// Several blobs, and floating-point numbers with a mask, which readers ignore.
+pub(crate) fn decode_image(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
+    let head = Head::parse(bytes)?;
+    let (info, data_type) = (&head.0, data_type_of(head.0.data_type));
+    let (rows, columns, samples) = (info.height.into(), info.width.into(), info.depth.into());
+    let layout = Layout { rows, columns, samples, has_alpha: false };
+    let size = layout.elements().and_then(|elements| elements.checked_mul(data_type.number_size()));
+    if size.and_then(|size| usize::try_from(size).ok()).is_none_or(|size| size > limit) {
+        return Err(CodecFailure::TooLong { codec: "lerc".to_owned(), limit });
+    }
+    match head.is_plain(&data_type, &layout)? {
+        true => decode(bytes, &data_type, &layout),
+        false => Err(CodecFailure::NoDecoder("LERC with a mask".to_owned())),
+    }
+}
+
+fn data_type_of(kind: lerc::DataType) -> DataType {
+    match kind {
+        lerc::DataType::Char => DataType::Int8,
+        lerc::DataType::Byte => DataType::UInt8,
+        lerc::DataType::Short => DataType::Int16,
+        lerc::DataType::UShort => DataType::UInt16,
+        lerc::DataType::Int => DataType::Int32,
+        lerc::DataType::UInt => DataType::UInt32,
+        lerc::DataType::Float => DataType::Float32,
+        lerc::DataType::Double => DataType::Float64,
+    }
+}
+
 // LERC with masks as a codec.
 
 /// Decodes a strip or tile of at most `limit` bytes. Rows that the last strip of an image lacks are zeros.

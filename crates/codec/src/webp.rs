@@ -1,5 +1,5 @@
-//! Adds rows to WebP images (RFC 9649), so that readers which expect a full chunk decode a shorter one. The crate
-//! `image-webp` decodes to the same bytes as libwebp, and encodes without loss.
+//! Decodes WebP images (RFC 9649), and adds rows to them, so that readers which expect a full chunk decode a shorter one.
+//! The crate `image-webp` decodes to the same bytes as libwebp, and encodes without loss.
 
 use std::io::Cursor;
 
@@ -39,6 +39,24 @@ pub fn with_rows(
     let mut out = Vec::new();
     WebPEncoder::new(&mut out).encode(&pixels, columns, height, color).map_err(|error| broken(&error))?;
     Ok(out)
+}
+
+/// Decodes an image to RGB or, if it has an alpha channel or `has_alpha` requests one, RGBA.
+///
+/// # Errors
+/// Damaged images, and those of more than `limit` bytes.
+pub(crate) fn decode(bytes: &[u8], has_alpha: bool, limit: usize) -> Result<Vec<u8>, CodecFailure> {
+    let broken = |error: &dyn ToString| corrupt(NAME, error.to_string());
+    let mut decoder = WebPDecoder::new(Cursor::new(bytes)).map_err(|error| broken(&error))?;
+    let size = decoder.output_buffer_size().filter(|size| *size <= limit);
+    let size = size.ok_or_else(|| CodecFailure::TooLong { codec: NAME.to_owned(), limit })?;
+    decoder.set_memory_limit(limit);
+    let mut pixels = vec![0; size];
+    decoder.read_image(&mut pixels).map_err(|error| broken(&error))?;
+    if has_alpha && !decoder.has_alpha() {
+        pixels = pixels.as_chunks::<3>().0.iter().flat_map(|&[r, g, b]| [r, g, b, u8::MAX]).collect();
+    }
+    Ok(pixels)
 }
 
 #[cfg(test)]

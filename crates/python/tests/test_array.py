@@ -229,7 +229,9 @@ def test_images_are_decoded_by_imagecodecs():
 
 
 def test_an_error_names_the_packages_that_images_need(monkeypatch):
+    truth = virtualize.open(JPEG, decoded=True)["band_data"][...]
     for name in ("imagecodecs", "imagecodecs.numcodecs"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(virtualize.FileError, match="imagecodecs_jpeg needs two packages .pip install imagecodecs numcodecs."):
-        virtualize.open(JPEG, decoded=True)["band_data"][...]
+    with pytest.raises(virtualize.FileError, match="imagecodecs_jpegxl needs two packages .pip install imagecodecs numcodecs."):
+        virtualize.open(JPEG.with_name("compression_jpegxl.tif"), decoded=True)["band_data"][...]
+    np.testing.assert_array_equal(virtualize.open(JPEG, decoded=True)["band_data"][...], truth)

@@ -85,6 +85,27 @@ pub(super) struct Segments {
 }
 
 impl Segments {
+    /// Reads a stream that holds only tables, unless it is empty, and then one with an image up to its scan. Returns what
+    /// follows, too.
+    pub(super) fn of<'a>(bytes: &'a [u8], tables: &[u8]) -> Result<(Self, &'a [u8]), DecodeError> {
+        let mut segments = Self::default();
+        if !tables.is_empty() {
+            segments.read_tables(tables)?;
+        }
+        let scan = segments.read(bytes)?;
+        Ok((segments, scan))
+    }
+
+    /// Returns the columns and rows of the frame.
+    pub(super) fn size(&self) -> Option<(usize, usize)> {
+        self.frame
+    }
+
+    /// Returns the color transform of Adobe's marker.
+    pub(super) fn adobe(&self) -> Option<u8> {
+        self.adobe
+    }
+
     /// Reads a stream that holds only tables (TIFF's JPEGTables).
     pub(super) fn read_tables(&mut self, stream: &[u8]) -> Result<(), DecodeError> {
         self.read_until(stream, 0xd9).map(|_| ())
@@ -191,8 +212,12 @@ impl Segments {
         if self.selectors.len() != self.components.len() {
             return Err(malformed("several scans"));
         }
+        // A component alone is not interleaved: its blocks are in rows, however it is sampled (T.81, A.2.2).
+        let is_alone = self.components.len() == 1;
         let components =
-            self.components.iter().zip(&self.selectors).map(|(one, tables)| self.component(*one, *tables));
+            self.components.iter().zip(&self.selectors).map(|(&[name, sampling, steps], tables)| {
+                self.component([name, if is_alone { 0x11 } else { sampling }, steps], *tables)
+            });
         let components = components.collect::<Result<_, _>>()?;
         Ok(Stream { width, height, components, restart_interval: self.restart_interval, scan })
     }
@@ -327,6 +352,12 @@ impl<'a> Bits<'a> {
         Ok(if is_negative { value - (1 << bits) + 1 } else { value })
     }
 
+    /// Returns whether only padding is left before the end of the image.
+    fn are_finished(&self) -> bool {
+        let padding = (1_u16 << self.left) - 1;
+        self.left < 8 && u16::from(self.byte) & padding == padding && self.rest.starts_with(b"\xff\xd9")
+    }
+
     /// Skips to the byte after the next restart marker.
     fn restart(&mut self, number: u8) -> Result<(), DecodeError> {
         self.left = 0;
@@ -422,7 +453,7 @@ impl Plane {
     fn new(component: &Component, across: usize, down: usize) -> Self {
         let width = across.saturating_mul(8).saturating_mul(component.horizontal.into());
         let height = down.saturating_mul(8).saturating_mul(component.vertical.into());
-        let samples = vec![0; width.saturating_mul(height)];
+        let samples = vec![128; width.saturating_mul(height)];
         Self { horizontal: component.horizontal, vertical: component.vertical, width, samples }
     }
 
@@ -443,8 +474,9 @@ impl Plane {
     }
 }
 
-/// Decodes the planes of all components.
-pub(super) fn decode(stream: &Stream<'_>) -> Result<Vec<Plane>, DecodeError> {
+/// Decodes the planes of all components. With `may_be_short`, a stream may end after any row of units: rows that are missing
+/// are gray, as in libjpeg.
+pub(super) fn decode(stream: &Stream<'_>, may_be_short: bool) -> Result<Vec<Plane>, DecodeError> {
     let most = |of: fn(&Component) -> u8| stream.components.iter().map(of).max().unwrap_or(1);
     let across = stream.width.div_ceil(8 * usize::from(most(|component| component.horizontal)));
     let down = stream.height.div_ceil(8 * usize::from(most(|component| component.vertical)));
@@ -452,6 +484,9 @@ pub(super) fn decode(stream: &Stream<'_>) -> Result<Vec<Plane>, DecodeError> {
     let mut bits = Bits::new(stream.scan);
     let mut before = vec![0_i32; planes.len()];
     for unit in 0..across.saturating_mul(down) {
+        if may_be_short && unit > 0 && unit.is_multiple_of(across) && bits.are_finished() {
+            break;
+        }
         if let Some(restart) = unit.checked_div(stream.restart_interval).filter(|_| unit > 0)
             && unit.is_multiple_of(stream.restart_interval)
         {

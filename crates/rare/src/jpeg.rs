@@ -1,4 +1,5 @@
-//! JPEG of YCbCr to RGB, as libjpeg computes it, to the last bit: chroma is interpolated (T.871 has the colors).
+//! Baseline JPEG to pixels, as libjpeg computes them, to the last bit: chroma is interpolated, and YCbCr becomes RGB (T.871
+//! has the colors).
 
 use crate::{DecodeError, corrupt};
 use crate::{
@@ -18,27 +19,73 @@ pub(super) fn decode(
     tables: &[u8],
     limit: usize,
 ) -> Result<Vec<u8>, DecodeError> {
-    let (width, height) = (size(width), size(height));
-    let length = width.checked_mul(height).and_then(|pixels| pixels.checked_mul(3));
-    if length.is_none_or(|length| length > limit) {
-        return Err(DecodeError::TooLong { codec: NAME.to_owned(), limit });
-    }
-    let mut segments = Segments::default();
-    if !tables.is_empty() {
-        segments.read_tables(tables)?;
-    }
-    let scan = segments.read(bytes)?;
-    let stream = segments.stream(scan, (width, height))?;
-    let planes = baseline_jpeg::decode(&stream)?;
-    let [luma, cb, cr] = planes.as_slice() else {
-        return Err(corrupt(NAME, format!("{} components, expected 3", planes.len())));
+    let (segments, scan) = Segments::of(bytes, tables)?;
+    let stream = segments.stream(scan, (size(width), size(height)))?;
+    pixels(&stream, Some(size(height)), true, limit)
+}
+
+/// Color spaces of the stream and of the decoded image, as libjpeg numbers them. Without them, libjpeg decides by the
+/// markers of the stream.
+pub type Colors = (Option<u64>, Option<u64>);
+
+/// Decodes an image to interleaved samples of at most `limit` bytes. `tables` is a stream that holds only tables.
+///
+/// # Errors
+/// Damaged streams, and those that are not sequential, of 8 bits, and of colors that can be kept or become RGB.
+pub fn decode_jpeg(
+    bytes: &[u8],
+    tables: &[u8],
+    colors: Colors,
+    limit: usize,
+) -> Result<Vec<u8>, DecodeError> {
+    let (segments, scan) = Segments::of(bytes, tables)?;
+    let expected = segments.size().ok_or_else(|| corrupt(NAME, "no frame header"))?;
+    let stream = segments.stream(scan, expected)?;
+    let becomes_rgb = match (stream.components.len(), colors) {
+        (1, (None, None | Some(1))) | (3, (Some(2), Some(2))) => false,
+        (3, (Some(3), Some(2))) => true,
+        (3, (None, None)) => !segments.is_rgb(),
+        (4, (None, None | Some(4))) if segments.adobe() != Some(2) => false,
+        (components, _) => {
+            return Err(DecodeError::NoDecoder(format!("JPEG of {components} components in these colors")));
+        }
     };
-    let chroma = [Chroma::of(luma, cb, &stream)?, Chroma::of(luma, cr, &stream)?];
-    let mut out = Vec::with_capacity(width.saturating_mul(height).saturating_mul(3));
+    pixels(&stream, None, becomes_rgb, limit)
+}
+
+/// Decodes the first rows of a stream to interleaved samples. Of `None`, all rows, which may be fewer than the header
+/// declares: the last strip of a TIFF.
+fn pixels(
+    stream: &Stream<'_>,
+    rows: Option<usize>,
+    becomes_rgb: bool,
+    limit: usize,
+) -> Result<Vec<u8>, DecodeError> {
+    let (width, count) = (stream.width, stream.components.len());
+    let height = rows.unwrap_or(stream.height);
+    let length = width.checked_mul(height).and_then(|pixels| pixels.checked_mul(count));
+    let length = length
+        .filter(|length| *length <= limit)
+        .ok_or_else(|| DecodeError::TooLong { codec: NAME.to_owned(), limit })?;
+    let planes = baseline_jpeg::decode(stream, rows.is_none())?;
+    let [first, others @ ..] = planes.as_slice() else { return Err(corrupt(NAME, "no components")) };
+    if becomes_rgb && count != 3 {
+        return Err(corrupt(NAME, format!("{count} components, expected 3")));
+    }
+    let others =
+        others.iter().map(|plane| Chroma::of(first, plane, stream)).collect::<Result<Vec<_>, _>>()?;
+    let mut out = Vec::with_capacity(length);
     for y in 0..height {
-        let [cb, cr] = [chroma[0].row(y), chroma[1].row(y)];
-        for ((y, cb), cr) in luma.run(y, 0, width).iter().zip(cb).zip(cr) {
-            out.extend(rgb(*y, cb, cr));
+        let rows: Vec<Vec<i32>> = others.iter().map(|plane| plane.row(y)).collect();
+        let sample = |row: &[i32], x: usize| row.get(x).copied().unwrap_or(0);
+        for (x, first) in first.run(y, 0, width).iter().enumerate() {
+            match rows.as_slice() {
+                [cb, cr] if becomes_rgb => out.extend(rgb(*first, sample(cb, x), sample(cr, x))),
+                rows => {
+                    out.push(*first);
+                    out.extend(rows.iter().map(|row| u8::try_from(sample(row, x)).unwrap_or(u8::MAX)));
+                }
+            }
         }
     }
     Ok(out)

@@ -15,6 +15,8 @@ mod sz3;
 mod ycbcr;
 mod zfp;
 
+pub use jpeg::{Colors, decode_jpeg};
+
 use virtualize_zarr::{Codec, TiffScheme};
 
 /// Why a chunk could not be decoded.

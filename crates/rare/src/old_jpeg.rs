@@ -21,7 +21,7 @@ pub(super) fn decode(bytes: &[u8], image: &OldJpeg, limit: usize) -> Result<Vec<
     if length.is_none_or(|length| length > limit) {
         return Err(DecodeError::TooLong { codec: NAME.to_owned(), limit });
     }
-    let planes = baseline_jpeg::decode(&stream)?;
+    let planes = baseline_jpeg::decode(&stream, false)?;
     match planes.as_slice() {
         [gray] if (gray.horizontal, gray.vertical) == (1, 1) => {
             Ok((0..stream.height).flat_map(|row| gray.run(row, 0, stream.width)).copied().collect())

@@ -169,7 +169,7 @@ async fn observe(State(service): State<Arc<Service>>, request: Request, next: Ne
     let (metrics, method) = (&service.metrics, request.method().clone());
     let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
     let id = request.extensions().get::<RequestId>().and_then(|id| id.header_value().to_str().ok());
-    let span = info_span!("request", request_id = id, client = tracing::field::Empty, %method, route);
+    let span = info_span!("request", request_id = id, client = tracing::field::Empty, %method, route, file = tracing::field::Empty);
     if let Some(Peer(address)) = request.extensions().get() {
         span.record("client", tracing::field::display(address));
     }
@@ -250,8 +250,16 @@ fn host_of(request: &Request) -> Result<Option<Authority>, Problem> {
         (Some(_), Some(_)) => return Err(wrong("the request has more than one Host header")),
     };
     let host = line.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
-    let host = host
-        .filter(|host| !host.as_str().contains('@'))
-        .ok_or_else(|| wrong("the Host header is not a host"))?;
-    Ok(Some(request.uri().authority().cloned().unwrap_or(host)))
+    let host = host.filter(is_host).ok_or_else(|| wrong("the Host header is not a host"))?;
+    match request.uri().authority() {
+        Some(target) if is_host(target) => Ok(Some(target.clone())),
+        Some(_) => Err(wrong("the target does not name a host")),
+        None => Ok(Some(host)),
+    }
+}
+
+/// Returns whether an authority consists of a host and, optionally, a port.
+fn is_host(authority: &Authority) -> bool {
+    let port = authority.as_str().strip_prefix(authority.host());
+    port.is_some_and(|port| matches!(port, "" | ":") || authority.port_u16().is_some())
 }

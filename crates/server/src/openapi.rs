@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::{Arg, ArgAction, Args, Command};
 use utoipa::{
-    IntoParams, IntoResponses, PartialSchema,
+    IntoParams, IntoResponses, PartialSchema, ToSchema,
     openapi::{
         Components, Content, Header, InfoBuilder, License, ObjectBuilder, OpenApi, OpenApiBuilder, Ref,
         RefOr, Required, Response, ResponseBuilder, Server,
@@ -16,6 +16,12 @@ use utoipa::{
 use virtualize::options::MappingOptions;
 
 use crate::problem::{Document, MAPPING, Problem};
+
+/// A response of bytes.
+#[derive(ToSchema)]
+#[schema(value_type = String, format = Binary)]
+#[expect(dead_code, reason = "describes responses")]
+pub(crate) struct Binary(Vec<u8>);
 
 /// The mapping options as query parameters.
 pub(crate) struct Mapping;

@@ -95,7 +95,7 @@ impl Parameters {
 
     /// Returns the requested source and the options to map it, within the service's limits for one file.
     pub(crate) fn wanted(&self, config: &Config, client: &Client) -> Result<Wanted, Problem> {
-        let url = client.allowed.check(self.url()?)?;
+        let url = client.check(self.url()?)?;
         let format = format(self.get("format"))?;
         let mut key = format!("{}\n{url}", client.access_key);
         let mut members = Map::new();

@@ -32,7 +32,8 @@ pub(crate) fn is_current(headers: &HeaderMap, etag: &str) -> bool {
     tags.any(|tag| tag == "*" || tag == etag.trim_start_matches("W/"))
 }
 
-/// Builds a response of `length` bytes, or 304 if the client has it. A cache must revalidate it before each use.
+/// Builds a response of `length` bytes, or 304 if the client has it. A cache must revalidate it before each use, unless the
+/// caller sets another `Cache-Control`.
 pub(crate) fn content(
     headers: &HeaderMap,
     kind: &'static str,

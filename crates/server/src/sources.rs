@@ -55,6 +55,8 @@ pub(crate) struct Mapped {
     pub(crate) version: String,
     /// Whether the source is references, whose version says nothing about the files that contain the chunks.
     is_archive: bool,
+    /// Whether the version changes with every file that contains chunks.
+    pub(crate) is_fixed: bool,
     /// Counters of the requests to its source.
     pub(crate) traffic: SourceTraffic,
     documents: OnceLock<Result<BTreeMap<String, Bytes>, Problem>>,
@@ -271,6 +273,8 @@ impl Sources {
         traffic.bytes.inc_by(stats.bytes);
         Ok(Arc::new(Mapped {
             is_archive: archive.is_some(),
+            is_fixed: (store.hierarchy.sources.iter())
+                .all(|source| source.etag.is_some() || source.modified.is_some()),
             version: archive
                 .unwrap_or_else(|| version(store.stamp(), store.object().map_or(0, Object::bytes))),
             store,

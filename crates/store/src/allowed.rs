@@ -23,7 +23,7 @@ use crate::{StoreError, clients::install_tls, error::without_query, location::Lo
 /// Allowed URL prefixes; a URL must start with one of them. Cheap to clone.
 ///
 /// URLs are compared in one canonical form and by whole path segments. A URL without a canonical form (`..`, `.`, empty
-/// segments, backslashes, control characters, user names, queries) is rejected. For a local file, the real path of the
+/// segments, control characters, and of web servers backslashes, user names and queries) is rejected. For a local file, the real path of the
 /// opened file is compared, so that no symbolic link escapes the prefix. Connections to web servers use no proxy,
 /// follow no redirect, and reach only public addresses, unless a prefix names the address itself (or `localhost`).
 #[derive(Clone, Debug)]
@@ -242,8 +242,8 @@ impl Place {
         if text.len() > LONGEST {
             return Err("longer than 4096 bytes");
         }
-        if text.contains(|c: char| c.is_control() || c == '\\') {
-            return Err("holds a control character or a backslash");
+        if text.contains(char::is_control) {
+            return Err("contains a control character");
         }
         let (scheme, rest) = text
             .split_once("://")
@@ -262,12 +262,7 @@ impl Place {
 
 fn local(rest: &str) -> Result<Place, &'static str> {
     let path = rest.strip_prefix('/').ok_or("expected file:/// and an absolute path")?;
-    if path.contains(['?', '#']) {
-        return Err(
-            "holds a question mark or a hash, of which it is not known whether they are part of the name",
-        );
-    }
-    let segments = segments(path, true)?;
+    let segments = segments(path, if cfg!(unix) { Names::Any } else { Names::Web })?;
     Ok(Place { origin: "file://".to_owned(), segments, url: format!("file:///{path}") })
 }
 
@@ -283,8 +278,10 @@ fn bucket(scheme: &str, rest: &str) -> Result<Place, &'static str> {
     }
     let origin = format!("{scheme}://{bucket}");
     let url = if key.is_empty() { origin.clone() } else { format!("{origin}/{key}") };
-    segments(key, true)?;
-    Ok(Place { segments: segments(key, false)?, origin, url })
+    // Keys are compared verbatim.
+    segments(key, Names::Any)?;
+    let segments = key.split('/').filter(|_| !key.is_empty()).map(|name| name.as_bytes().to_vec()).collect();
+    Ok(Place { segments, origin, url })
 }
 
 fn web_place(scheme: &str, rest: &str) -> Result<Place, &'static str> {
@@ -295,7 +292,10 @@ fn web_place(scheme: &str, rest: &str) -> Result<Place, &'static str> {
     if authority.is_empty() || authority.contains('@') {
         return Err("expected a host without a user name");
     }
-    let segments = segments(path, true)?;
+    if authority.contains('\\') {
+        return Err("contains a backslash");
+    }
+    let segments = segments(path, Names::Web)?;
     let url = Url::parse(&format!("{scheme}://{rest}")).map_err(|_| "not a url")?;
     let (host, port) = (url.host_str().ok_or("not a url")?, url.port());
     let port = port.map(|port| format!(":{port}")).unwrap_or_default();
@@ -303,22 +303,36 @@ fn web_place(scheme: &str, rest: &str) -> Result<Place, &'static str> {
     Ok(Place { origin, segments, url: url.to_string() })
 }
 
-/// Splits a path into segments. Rejects a segment that is not a plain name after zero, one or two rounds of
-/// percent-decoding.
-fn segments(path: &str, decode: bool) -> Result<Vec<Vec<u8>>, &'static str> {
+/// Names that a path may contain.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Names {
+    /// Those of local files and of keys: a backslash and an escaped slash are ordinary characters.
+    Any,
+    /// Those without a backslash and without an escaped slash, which a web server may take for a slash.
+    Web,
+}
+
+/// Splits a path into segments, percent-decoded. Rejects a segment that is not a plain name after zero, one or two rounds
+/// of percent-decoding. Servers may take a backslash or an escaped slash for a slash, and ignore path parameters, which
+/// follow a semicolon, so none of what these separate may be `.` or `..`.
+fn segments(path: &str, names: Names) -> Result<Vec<Vec<u8>>, &'static str> {
     if path.is_empty() {
         return Ok(Vec::new());
     }
+    let is_name = |name: &[u8]| {
+        let is_step = |part: &[u8]| matches!(part, b"." | b"..");
+        let is_refused =
+            |byte: &u8| matches!(byte, 0..0x20 | 0x7f) || names == Names::Web && matches!(byte, b'/' | b'\\');
+        !name.is_empty()
+            && !name.iter().any(is_refused)
+            && !name.split(|byte| matches!(byte, b'/' | b'\\' | b';')).any(is_step)
+    };
     let segment = |segment: &str| {
         let decoded: Vec<u8> = percent_decode_str(segment).collect();
         let twice: Vec<u8> = percent_decode(&decoded).collect();
-        let is_name = |name: &[u8]| {
-            !matches!(name, b"" | b"." | b"..")
-                && !name.iter().any(|byte| matches!(byte, 0..0x20 | 0x7f | b'/' | b'\\'))
-        };
         match is_name(segment.as_bytes()) && is_name(&decoded) && is_name(&twice) {
-            true => Ok(if decode { decoded } else { segment.as_bytes().to_vec() }),
-            false => Err("holds an empty segment, a step such as `..`, or an escaped slash"),
+            true => Ok(decoded),
+            false => Err("contains an empty segment, a step such as `..`, or an escaped slash"),
         }
     };
     path.split('/').map(segment).collect()
@@ -459,6 +473,8 @@ mod tests {
             ("https://host/d%61ta/x", "https://host/d%61ta/x"),
             ("https://host/data", "https://host/data"),
             ("s3a://bucket/a/x y?.nc", "s3://bucket/a/x y?.nc"),
+            ("s3://bucket/a/b#\\c%2Fd;v=1.nc", "s3://bucket/a/b#\\c%2Fd;v=1.nc"),
+            ("https://host/data/x;v=1", "https://host/data/x;v=1"),
             ("s3://all/x", "s3://all/x"),
         ] {
             assert_eq!(allowed.check(url).as_deref(), Ok(canonical), "{url}");
@@ -515,8 +531,18 @@ mod tests {
             "file://host/a",
             "file://localhost/a",
             "file:////a",
-            "file:///a?b",
-            "file:///a#b",
+            "file:///a/..;x/b",
+            "file:///a/x\\..\\b",
+            "file:///a/..%2fb",
+            "s3://bucket/a/..;/b",
+            "s3://bucket/a/x\\..\\b",
+            "https://host/data/..;/x",
+            "https://host/data/.;a=1/x",
+            "https://host/data/%2e%2e;/x",
+            "https://host/data/..%3bx/y",
+            "https://host/data/%252e%252e%253b/x",
+            "https://host/data/a;/../x",
+            "https://host\\@other/data/x",
             "/etc/passwd",
             "a.nc",
             "",

@@ -196,7 +196,8 @@ fn local_url(text: &str, rest: &str) -> Result<Location, StoreError> {
     }
     let as_written = Path::new(path);
     if !as_written.exists()
-        && let Ok(url) = Url::parse(text)
+        // What `Url` takes for a query, a fragment or a slash is part of the name.
+        && let Ok(url) = Url::parse(&text.replace('?', "%3F").replace('#', "%23").replace('\\', "%5C"))
         && let Ok(decoded) = url.to_file_path()
         && decoded.exists()
     {

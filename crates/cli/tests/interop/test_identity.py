@@ -93,6 +93,13 @@ def test_confusions_are_refused(keys_file):
             assert status(address, wrong) == (401, "token"), wrong
 
 
+def test_a_token_of_the_file_may_look_like_a_jwt(tmp_path, keys_file):
+    (tmp_path / "tokens").write_text("a-token.with.two-dots read\n")
+    with service.started(clients.ROOT / "fixtures", arguments=arguments(keys_file, "--token-file", tmp_path / "tokens")) as address:
+        assert status(address, "a-token.with.two-dots") == status(address, token()) == 200
+        assert status(address, "a-token.with.two-dot") == (401, "token")
+
+
 @pytest.mark.slow
 def test_tokens_and_keys_are_reloaded(tmp_path, keys_file):
     tokens = tmp_path / "tokens"

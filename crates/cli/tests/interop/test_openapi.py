@@ -1,13 +1,11 @@
-"""The service against its own OpenAPI document: Schemathesis sends what the document allows and what it forbids, and checks each response.
+"""The service against its own OpenAPI document. A generated client reads a file. Schemathesis sends what the document allows and what it forbids, and checks each response.
 
 OPENAPI_EXAMPLES=1000 sends more requests of each kind."""
-import json, os, re, shutil, subprocess, sys, urllib.request
+import importlib, json, os, re, shutil, subprocess, sys, urllib.parse, urllib.request
 
-import pytest
+import h5py, numpy as np, pytest
 
 import clients, service
-
-pytestmark = pytest.mark.slow
 
 EXAMPLES = int(os.environ.get("OPENAPI_EXAMPLES", 5))
 TOKEN = "a-token-for-the-document"
@@ -44,6 +42,37 @@ def findings(address, folder, document, secured):
     return int(sent[1].replace(",", "")) if sent else 0, run.returncode, run.stdout + run.stderr
 
 
+def test_a_generated_client_reads_a_file(tmp_path, monkeypatch):
+    """openapi-python-client generates a client without warnings, for which ruff formats the code."""
+    monkeypatch.setenv("PATH", f"{clients.ENV / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "tokens").write_text(f"{TOKEN} read\n")
+    with service.started(clients.FIXTURES, arguments=["--token-file", tmp_path / "tokens"]) as address:
+        urllib.request.urlretrieve(f"{address}/v1/openapi.json", tmp_path / "openapi.json")
+        subprocess.run([sys.executable, "-m", "openapi_python_client", "generate", "--path", "openapi.json", "--output-path", "generated", "--meta", "none", "--fail-on-warning"],
+                       cwd=tmp_path, check=True, capture_output=True)
+        generated = importlib.import_module("generated")
+        call = lambda name, *words, client=generated.AuthenticatedClient(address, TOKEN), **more: importlib.import_module(f"generated.api.{name}").sync(*words, client=client, **more)
+        source = service.url(clients.FIXTURES / "hdf5/chunked.h5")
+        assert call("service.about").allow == [service.url(clients.FIXTURES)]
+        assert source in [file.url for file in call("folders.folder", url_query=source.rpartition("/")[0] + "/").files]
+        run = clients.virtualize("fixtures/hdf5/chunked.h5", "--format", "zarr3-json")
+        formats = importlib.import_module("generated.models").ReferencesFormat
+        assert call("one_file.references", url_query=source, format_=formats.ZARR3_JSON) == run.references
+        store = urllib.parse.urlsplit(call("one_file.inspect", url_query=source)["zarr"]["store"]).path.rpartition("/")[2]
+        assert json.load(call("one_file.zarr", store, "temperature/zarr.json").payload)["shape"] == [4, 6]
+        first = run.references["refs"]["temperature/c/0/0"]
+        with open(clients.FIXTURES / "hdf5/chunked.h5", "rb") as file:
+            file.seek(first[1])
+            assert call("one_file.zarr", store, "temperature/c/0/0").payload.read() == file.read(first[2])
+        with h5py.File(clients.FIXTURES / "hdf5/chunked.h5") as file:
+            values = call("one_file.values", store, array="temperature", select="1:3,::2").payload.read()
+            np.testing.assert_array_equal(np.frombuffer(values, "<f4").reshape(2, 3), file["temperature"][1:3, ::2])
+        assert call("one_file.references", url_query="file:///etc/passwd").code == "not-allowed"
+        assert call("one_file.references", url_query=source, client=generated.Client(address)).status == 401
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("secured", [False, True], ids=["open", "with tokens"])
 def test_the_service_does_what_its_document_promises(tmp_path, secured):
     files = tmp_path / "files"

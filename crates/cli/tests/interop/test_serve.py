@@ -2,6 +2,7 @@
 import contextlib, json, os, pathlib, re, resource, select, signal, socket, subprocess, threading, time, urllib.error, urllib.parse, urllib.request
 
 import clients
+import service
 import numpy as np
 import pytest
 from clients import FIXTURES
@@ -113,6 +114,32 @@ def test_gdal_reads_it(server):
         np.testing.assert_array_equal(opened.read(1), expected)
 
 
+@pytest.mark.parametrize("kind", ["GeoTIFF", "EPSG:3035", "EPSG:4326"])
+def test_gdal_reads_the_reference_system(tmp_path, kind):
+    """Of arrays whose codecs GDAL has from either store, and of others from the decoded one."""
+    import pyproj, rasterio, xarray as xr
+    values = np.random.default_rng(1).random((48, 64), "f4")
+    names = ("lat", "lon") if kind == "EPSG:4326" else ("y", "x")
+    for compressed in (False, True):
+        if kind == "GeoTIFF":
+            file, name, code = tmp_path / f"{compressed}.tif", "band_data", 32632
+            with rasterio.open(file, "w", driver="GTiff", width=64, height=48, count=1, dtype="float32", crs=f"EPSG:{code}", transform=rasterio.transform.from_origin(5e5, 5e6, 10, 10),
+                               compress="lzw" if compressed else None) as image:
+                image.write(values, 1)
+        else:
+            file, name, code = tmp_path / f"{compressed}.nc", "t", int(kind[5:])
+            axes = [np.linspace(50, 45, 48), np.linspace(5, 10, 64)] if code == 4326 else [3e6 - np.arange(48) * 1e3, 4e6 + np.arange(64) * 1e3]
+            about = [("latitude", "degrees_north"), ("longitude", "degrees_east")] if code == 4326 else [("projection_y_coordinate", "m"), ("projection_x_coordinate", "m")]
+            coordinates = {dimension: (dimension, axis, {"standard_name": standard, "units": units}) for dimension, axis, (standard, units) in zip(names, axes, about)}
+            made = xr.Dataset({"t": (names, values, {"grid_mapping": "crs"}), "crs": ((), 0, pyproj.CRS.from_epsg(code).to_cf())}, coordinates)
+            made.to_netcdf(file, engine="h5netcdf", encoding={"t": {"zlib": compressed}})
+        with service.started(tmp_path) as address, urllib.request.urlopen(f"{address}/v1/zarr/{urllib.parse.quote(service.url(file), safe='')}") as root:
+            for store in [root.url] * (not compressed) + [root.url.replace("/v1/zarr/", "/v1/plain/")]:
+                with rasterio.open(f'ZARR:"/vsicurl/{store}":/{name}') as opened:
+                    assert opened.crs.to_epsg() == code and not opened.transform.is_identity, (store, opened.crs)
+                    np.testing.assert_array_equal(opened.read(1), values)
+
+
 def test_paths_without_a_version_are_refused(server):
     """Each client opens the same path for metadata and chunks, without the redirect of the root: none may read fill values, or chunks of another version."""
     import rasterio, xarray as xr, zarr
@@ -163,6 +190,7 @@ def test_the_description_is_openapi(server):
 
 
 def test_metrics_can_be_parsed(server):
+    get(server, "/v1/references", url=source("hdf5/chunked.h5"))
     text = get(server, "/metrics").decode()
     line = re.compile(r"^(#.*|[a-z_]+(\{.*\})? [0-9.e+-]+)$")
     assert all(line.match(each) for each in text.splitlines())
@@ -285,6 +313,87 @@ def status(address, path):
             return answer.status, None
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)["code"]
+
+
+def test_it_starts_with_1024_descriptors():
+    with limited(FIXTURES, 1024) as address:
+        assert status(address, f"/v1/references?url={urllib.parse.quote(source('hdf5/chunked.h5'))}") == (200, None)
+
+
+@pytest.mark.parametrize("secured", [False, True])
+def test_paths_with_a_version_are_cached_for_good(tmp_path, secured):
+    (tmp_path / "tokens").write_text("a-token-for-the-cache read\n")
+    headers = {"Authorization": "Bearer a-token-for-the-cache"} if secured else {}
+    with service.started(FIXTURES, arguments=["--token-file", tmp_path / "tokens"] * secured) as address:
+        ask = lambda path, **more: urllib.request.urlopen(urllib.request.Request(address + path, headers=headers | more))
+        about = f"url={urllib.parse.quote(source('hdf5/chunked.h5'))}"
+        with ask(f"/v1/inspect?{about}") as answer:
+            store = json.load(answer)["zarr"]["store"]
+            assert answer.headers["cache-control"] == "no-cache"
+        for path in ["", "/zarr.json", "/temperature/zarr.json", "/temperature/c/0/0"]:
+            for kind in ["zarr"] + ["plain"] * bool(path):
+                with ask(store.replace("zarr", kind, 1) + path) as answer:
+                    assert answer.headers["cache-control"] == f"{'private' if secured else 'public'}, max-age=31536000, immutable", (kind, path)
+                    tag = answer.headers["etag"]
+                with pytest.raises(urllib.error.HTTPError) as unchanged:
+                    ask(store.replace("zarr", kind, 1) + path, **{"If-None-Match": tag})
+                assert (unchanged.value.code, unchanged.value.headers["etag"]) == (304, tag)
+        with ask(store.replace("zarr", "values", 1) + "?array=temperature") as answer:
+            assert "immutable" in answer.headers["cache-control"]
+        with pytest.raises(urllib.error.HTTPError) as missing:
+            ask(store + "/none")
+        assert missing.value.headers["cache-control"] == "no-store"
+
+
+def test_a_replaced_file_has_another_path(tmp_path):
+    """A new client gets the new version at once. One that has an old path gets 409 for it, or the old bytes while the service still has that file open."""
+    import h5py
+    file = tmp_path / "data.h5"
+    with service.started(tmp_path) as address:
+        root = lambda: urllib.request.urlopen(f"{address}/v1/zarr/{urllib.parse.quote(service.url(file), safe='')}").url
+        before = None
+        for version in range(5):
+            with h5py.File(tmp_path / "next.h5", "w") as made:
+                made.create_dataset("x", data=np.full(64, version), chunks=(8,))
+            (tmp_path / "next.h5").rename(file)
+            store = root()
+            with urllib.request.urlopen(f"{store}/x/c/0") as chunk:
+                assert np.frombuffer(chunk.read(), "<i8").tolist() == [version] * 8
+            assert store != before
+            if before:
+                with contextlib.suppress(urllib.error.HTTPError), urllib.request.urlopen(f"{before}/x/c/1") as chunk:
+                    assert np.frombuffer(chunk.read(), "<i8").tolist() == [version - 1] * 8
+            old, before = before, store
+    with service.started(tmp_path) as address:
+        for path in ("zarr.json", "x/c/1"):
+            assert status(address.removeprefix("http://"), urllib.parse.urlsplit(f"{old}/{path}").path) == (409, "source-changed")
+
+
+NAMES_OF_FILES = ["a#b.h5", "a?b.h5", "a%20b.h5", "100%.h5", "a%2Fb.h5", "a;b.h5", "a b+c&d=e.h5", "ä'\"€.h5"] + ["a\\b.h5"] * (os.name == "posix")
+
+
+def test_names_of_any_characters_are_listed_and_open(tmp_path):
+    import h5py, zarr
+    (tmp_path / "folder #1?").mkdir()
+    for number, name in enumerate(NAMES_OF_FILES):
+        for folder in (tmp_path, tmp_path / "folder #1?"):
+            with h5py.File(folder / name, "w") as file:
+                file["x"] = np.full(4, number)
+    with service.started(tmp_path) as address:
+        listed = json.loads(get(address, "/v1/folder", url=f"file://{tmp_path}/"))
+        assert listed["folders"] == [f"file://{tmp_path}/folder #1?/"]
+        below = json.loads(get(address, "/v1/folder", url=listed["folders"][0]))
+        assert {file["url"].rpartition("/")[2] for file in listed["files"]} == {file["url"].rpartition("/")[2] for file in below["files"]} == set(NAMES_OF_FILES)
+        for file in listed["files"] + below["files"]:
+            store = json.loads(get(address, "/v1/inspect", url=file["url"]))["zarr"]["store"]
+            assert zarr.open_group(address + store, mode="r")["x"][...].tolist() == [NAMES_OF_FILES.index(file["url"].rpartition("/")[2])] * 4
+            assert json.loads(get(address, "/v1/references", url=file["url"]))["refs"]["x/0"][0] == file["url"]
+        # A name is not cut at a character that ends the path of other URLs.
+        (tmp_path / "a").write_bytes((tmp_path / "a#b.h5").read_bytes())
+        for name in ("a#none", "a?none", "a%23b.h5%23"):
+            with pytest.raises(urllib.error.HTTPError) as missing:
+                get(address, "/v1/references", url=f"file://{tmp_path}/{name}")
+            assert missing.value.code == 404, name
 
 
 @pytest.mark.slow

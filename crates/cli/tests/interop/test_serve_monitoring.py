@@ -67,6 +67,18 @@ def test_the_dashboard_queries_metrics_that_exist():
     assert 'source="' + url(clients.FIXTURES) + '"' in text and str(FILE) not in text
 
 
+def test_the_log_names_the_file_of_a_request():
+    with service("--allow", url(clients.FIXTURES) + "/", "--log", "json") as running:
+        quoted = urllib.parse.quote(url(FILE))
+        store = json.loads(running.ask(f"/v1/inspect?url={quoted}")[1])["zarr"]["store"]
+        for path in [f"/v1/references?url={quoted}", f"{store}/temperature/c/0/0", store.replace("zarr", "values", 1) + "?array=temperature",
+                     f"/v1/folder?url={urllib.parse.quote(url(FILE.parent))}/", "/v1/references?url=file:///etc/passwd%3Fsecret"]:
+            running.ask(path)
+        lines = [json.loads(line) for line in running.stop().splitlines()]
+    logged = [(line["status"], line["span"].get("file")) for line in lines if line.get("message") == "request" and line["span"]["route"].startswith("/v1")]
+    assert logged == [(200, url(FILE))] * 4 + [(200, url(FILE.parent)), (403, "file:///etc/passwd")]
+
+
 def test_no_secret_is_in_logs_metrics_or_answers(tmp_path):
     """Puts a secret into every place that can hold one, logs everything, and searches everything."""
     secret = {name: f"zz{name}{secrets.token_hex(8)}" for name in

@@ -66,6 +66,39 @@ def test_bands_of_an_image(base):
     assert fetch(base, image, "band_data", ":,5:70:3,::7") == expected.tobytes()
 
 
+COLORS = np.add.outer(np.arange(100), np.arange(90))[:, :, None] % 200 + np.random.default_rng(7).integers(0, 50, (100, 90, 3))
+IMAGES = {
+    "JPEG of YCbCr": (COLORS, "u1", dict(compression="jpeg", photometric="ycbcr", subsampling=(2, 2))),
+    "JPEG of YCbCr, chroma as fine": (COLORS, "u1", dict(compression="jpeg", photometric="ycbcr", subsampling=(1, 1))),
+    "JPEG, gray": (COLORS[:, :, 0], "u1", dict(compression="jpeg")),
+    "JPEG, planes": (COLORS.transpose(2, 0, 1), "u1", dict(compression="jpeg", planarconfig="separate", photometric="rgb")),
+    "JPEG of four samples": (np.concatenate([COLORS, COLORS[:, :, :1]], -1), "u1", dict(compression="jpeg", photometric="separated")),
+    "WebP, lossy": (COLORS, "u1", dict(compression="webp", photometric="rgb", compressionargs={"level": 80, "lossless": False})),
+    "WebP with opaque alpha": (np.concatenate([COLORS, 0 * COLORS[:, :, :1] + 255], -1), "u1", dict(compression="webp", photometric="rgb", extrasamples=["unassalpha"])),
+    "LERC of float32": (COLORS[:, :, 0] / 7, "f4", dict(compression="lerc")),
+    "LERC with errors, in Zstandard": (COLORS[:, :, 1] / 3, "f8", dict(compression="lerc", compressionargs={"level": 0.5, "compression": "zstd"})),
+    "LERC of integers, in Deflate": (COLORS, "u2", dict(compression="lerc", photometric="rgb", compressionargs={"compression": "deflate"})),
+}
+
+
+@pytest.mark.parametrize("layout", ["tiles", "strips"])
+@pytest.mark.parametrize("kind", IMAGES)
+def test_compressed_images(base, tmp_path, kind, layout):
+    """Image formats are decoded to the values of imagecodecs, to the last bit."""
+    import tifffile
+    values, dtype, options = IMAGES[kind]
+    options = {**options, **({"tile": (32, 48)} if layout == "tiles" else {"rowsperstrip": 16})}
+    image = tmp_path / "image.tif"
+    tifffile.imwrite(image, values.astype(dtype), metadata=None, **options)
+    expected = tifffile.imread(image)
+    if options.get("planarconfig") != "separate" and expected.ndim == 3:
+        expected = expected.transpose(2, 0, 1)
+    found = np.frombuffer(fetch(base, image, "band_data"), expected.dtype.newbyteorder("<"))
+    np.testing.assert_array_equal(found, expected.ravel())
+    some = np.frombuffer(fetch(base, image, "band_data", ":,3:99:4,1::5"), expected.dtype.newbyteorder("<"))
+    np.testing.assert_array_equal(some, expected[..., 3:99:4, 1::5].ravel())
+
+
 def test_text(base, tmp_path):
     """Each text is preceded by its length in bytes."""
     texts = ["", "one", "zwölf", "ж" * 50]

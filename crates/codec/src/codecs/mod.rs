@@ -80,6 +80,7 @@ pub(crate) fn decode(codec: &Codec, bytes: &[u8], limit: usize) -> Result<Option
         Codec::Hdf5ScaleOffset(client_data) => hdf5_scale_offset::decode(bytes, client_data, limit),
         Codec::Hdf5Bitshuffle(client_data) => hdf5_bitshuffle::decode(bytes, client_data, limit),
         Codec::Lerc { .. } => crate::lerc::decode_chunk(bytes, codec, limit),
+        Codec::Image { name, configuration } => crate::image::decode(name, configuration, bytes, limit),
         // Chunks of exactly `size` bytes are stored unchanged.
         Codec::Optional { size, codecs } => {
             let size = usize::try_from(*size).ok().filter(|size| *size <= limit);
@@ -104,7 +105,7 @@ pub(crate) fn decode(codec: &Codec, bytes: &[u8], limit: usize) -> Result<Option
             Err(CodecFailure::NoDecoder(format!("{name} (needs a build with the cargo feature `full`)")))
         }
         // Arithmetic needs the type of the elements: `crate::decode_values` runs it. Only readers decode the others.
-        Codec::ScaleOffset { .. } | Codec::CastValue { .. } | Codec::Image { .. } | Codec::Foreign { .. } => {
+        Codec::ScaleOffset { .. } | Codec::CastValue { .. } | Codec::Foreign { .. } => {
             Err(CodecFailure::NoDecoder(codec.describe()))
         }
     }

@@ -206,8 +206,8 @@ fn missing_decoders_and_encoders_are_named() {
         encode(&[Codec::Hdf5Nbit(vec![])], &[]),
         Err(CodecFailure::NoEncoder("the HDF5 filter nbit".into()))
     );
-    let jpeg = Codec::Image { name: "imagecodecs_jpeg", configuration: serde_json::Map::new() };
-    assert_eq!(decode(&[jpeg], &[], 0), Err(CodecFailure::NoDecoder("imagecodecs_jpeg".into())));
+    let jpegxl = Codec::Image { name: "imagecodecs_jpegxl", configuration: serde_json::Map::new() };
+    assert_eq!(decode(&[jpegxl], &[], 0), Err(CodecFailure::NoDecoder("imagecodecs_jpegxl".into())));
 }
 
 /// Decodes random bytes by every decoder.

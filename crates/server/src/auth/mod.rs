@@ -7,7 +7,7 @@ pub(crate) mod tokens;
 use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
 use sha2::{Digest, Sha256};
-use virtualize_store::Allowed;
+use virtualize_store::{Allowed, StoreError};
 
 use jwt::Jwt;
 use tokens::Tokens;
@@ -33,6 +33,19 @@ impl Client {
         });
         let allowed = only.map_or_else(|| allowed.clone(), |only| allowed.and(only));
         Self { name, scopes, allowed, access_key }
+    }
+
+    /// Returns the canonical form of the URL of an allowed file or folder, and records it in the log of the request, without
+    /// what may be a query.
+    ///
+    /// # Errors
+    /// As [`Allowed::check`].
+    pub(crate) fn check(&self, url: &str) -> Result<String, StoreError> {
+        let checked = self.allowed.check(url);
+        if let Ok(name) | Err(StoreError::NotAllowed { name }) = &checked {
+            tracing::Span::current().record("file", name.split('?').next().unwrap_or_default());
+        }
+        checked
     }
 }
 

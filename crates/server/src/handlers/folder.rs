@@ -80,6 +80,8 @@ pub(crate) async fn folder(
     if matches!(url.split_once("://"), Some((scheme, _)) if scheme.to_ascii_lowercase().starts_with("http")) {
         return Err(Problem::not_found("web servers cannot list folders"));
     }
+    // Records the folder in the log; `list_folder` checks it.
+    let _ = client.check(url.trim_end_matches('/'));
     let limit = parameters.number("limit", 1, ENTRIES)?.unwrap_or(ENTRIES);
     let after = parameters.get("after").filter(|after| !after.is_empty()).map(str::to_owned);
     let share = service.responses.take(limit.saturating_mul(ENTRY)).await?;

@@ -24,6 +24,7 @@ use super::{
 use crate::{
     auth::Client,
     budget::{Budget, on_thread},
+    openapi::Binary,
     problem::Problem,
     query::Parameters,
     respond::{self, is_current, tag},
@@ -63,7 +64,7 @@ pub(crate) struct Select {
 /// At most 64 MiB, from at most 65,536 chunks that decode to at most 1 GiB. Missing chunks read as the fill value. Each
 /// element of variable size, such as text, is preceded by its length in bytes, a 32-bit integer.
 #[utoipa::path(get, path = "/v1/values/{source}", tag = "One file", params(StorePath, ArrayPath, Select), responses(
-    (status = 200, description = "The elements, row-major and little-endian", body = String, content_type = "application/octet-stream"),
+    (status = 200, description = "The elements, row-major and little-endian", body = inline(Binary), content_type = "application/octet-stream"),
     (status = 304, description = "Not modified"),
     Problem,
 ))]
@@ -78,11 +79,13 @@ pub(crate) async fn values(
     let (path, select) = (parameters.array()?, parameters.get("select"));
     let store = zarr::open(&service, &client, &zarr::parameter(source)?).await?;
     let etag = tag(&["values", &store.mapped.version, &path, select.unwrap_or("all")]);
-    if is_current(&headers, &etag) {
-        return Ok(respond::content(&headers, BINARY, &etag, 0, Body::empty()));
-    }
-    let bytes = read(&service.responses, &store, path, select).await?;
-    Ok(respond::content(&headers, BINARY, &etag, bytes.len() as u64, bytes.into()))
+    let response = if is_current(&headers, &etag) {
+        respond::content(&headers, BINARY, &etag, 0, Body::empty())
+    } else {
+        let bytes = read(&service.responses, &store, path, select).await?;
+        respond::content(&headers, BINARY, &etag, bytes.len() as u64, bytes.into())
+    };
+    Ok(store.of_version(&service.config, response))
 }
 
 /// Reads the selected elements of an array. The budget share of their bytes is held until they are sent.

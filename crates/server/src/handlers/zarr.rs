@@ -28,6 +28,8 @@ use virtualize::{
 use crate::{
     auth::Client,
     budget::{Budget, on_thread},
+    config::Config,
+    openapi::Binary,
     problem::Problem,
     query::Wanted,
     respond::{self, Requested, is_current, range, tag, tag_of},
@@ -97,7 +99,7 @@ fn parse(source: &str) -> Result<(String, Option<&str>), Problem> {
 }
 
 fn wanted(service: &Service, client: &Client, url: &str) -> Result<Wanted, Problem> {
-    let (url, format) = (client.allowed.check(url)?, Format::ZARR3_JSON);
+    let (url, format) = (client.check(url)?, Format::ZARR3_JSON);
     let options = Options {
         store: service.config.store_options(&client.allowed),
         map: MapOptions { format: format.zarr_format(), ..MapOptions::default() },
@@ -159,8 +161,8 @@ pub(crate) async fn root(
 /// A file as a Zarr v3 store: metadata, and chunks as ranges of the file
 #[utoipa::path(get, path = "/v1/zarr/{source}/{*key}", tag = "One file", params(StorePath, Key), responses(
     (status = 200, description = "A metadata document, or a stored chunk", content(
-        (serde_json::Value = "application/json"), (String = "application/octet-stream"))),
-    (status = 206, description = "Part of a chunk"),
+        (inline(Binary) = "application/octet-stream"), (serde_json::Value = "application/json"))),
+    (status = 206, description = "Part of a chunk", body = inline(Binary), content_type = "application/octet-stream"),
     (status = 304, description = "Not modified"),
     Problem,
 ))]
@@ -182,11 +184,12 @@ async fn object(
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
     let store = open(service, client, source).await?;
-    match store.entry(key)? {
-        Entry::Document(bytes) => Ok(respond::json(headers, bytes.clone())),
-        Entry::Chunk(chunk) => stored(&store, &service.pieces, &chunk.entry, headers).await,
-        Entry::Combined(_) => Err(Problem::internal()),
-    }
+    let response = match store.entry(key)? {
+        Entry::Document(bytes) => respond::json(headers, bytes.clone()),
+        Entry::Chunk(chunk) => stored(&store, &service.pieces, &chunk.entry, headers).await?,
+        Entry::Combined(_) => return Err(Problem::internal()),
+    };
+    Ok(store.of_version(&service.config, response))
 }
 
 /// The object that a key names.
@@ -198,6 +201,24 @@ enum Entry<'a> {
 }
 
 impl Store {
+    /// Lets caches keep the response of a path with a version, unless files of that version may change unnoticed.
+    pub(crate) fn of_version(&self, config: &Config, mut response: Response) -> Response {
+        if self.mapped.is_fixed {
+            let value = if config.needs_token() {
+                "private, max-age=31536000, immutable"
+            } else {
+                "public, max-age=31536000, immutable"
+            };
+            response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(value));
+        }
+        response
+    }
+
+    /// Returns whether the array of a chunk is stored as bare elements.
+    fn is_plain(&self, chunk: &Chunk<'_>) -> Result<bool, Problem> {
+        self.mapped.store.hierarchy.array(&chunk.path).map(is_plain).ok_or_else(Problem::internal)
+    }
+
     /// Looks up a key.
     fn entry(&self, key: &str) -> Result<Entry<'_>, Problem> {
         if let Some(bytes) = self.mapped.documents()?.get(key) {
@@ -311,8 +332,8 @@ async fn piece(
 /// stored this way are the same as in `/v1/zarr`, and can be read by range.
 #[utoipa::path(get, path = "/v1/plain/{source}/{*key}", tag = "One file", params(StorePath, Key), responses(
     (status = 200, description = "A metadata document, or the elements of a chunk, little-endian and row-major", content(
-        (serde_json::Value = "application/json"), (String = "application/octet-stream"))),
-    (status = 206, description = "Part of a chunk"),
+        (inline(Binary) = "application/octet-stream"), (serde_json::Value = "application/json"))),
+    (status = 206, description = "Part of a chunk", body = inline(Binary), content_type = "application/octet-stream"),
     (status = 304, description = "Not modified"),
     Problem,
 ))]
@@ -324,33 +345,26 @@ pub(crate) async fn plain(
 ) -> Result<Response, Problem> {
     let (source, key) = parameter(path)?;
     let store = open(&service, &client, &source).await?;
-    match store.plain_entry(&key)? {
+    let etag = tag(&["plain", &store.mapped.version, &key]);
+    let response = match store.plain_entry(&key)? {
         Entry::Document(bytes) => {
             let path = key.strip_suffix("zarr.json").unwrap_or_default().trim_end_matches('/');
-            Ok(respond::json(&headers, plain_document(store.mapped.store.view(), path, bytes)?))
+            respond::json(&headers, plain_document(store.mapped.store.view(), path, bytes)?)
         }
+        Entry::Chunk(chunk) if store.is_plain(&chunk)? => {
+            stored(&store, &service.pieces, &chunk.entry, &headers).await?
+        }
+        _ if is_current(&headers, &etag) => respond::content(&headers, BINARY, &etag, 0, Body::empty()),
         Entry::Chunk(chunk) => {
-            let array = store.mapped.store.hierarchy.array(&chunk.path).ok_or_else(Problem::internal)?;
-            if is_plain(array) {
-                return stored(&store, &service.pieces, &chunk.entry, &headers).await;
-            }
-            let size = chunk_size(array, chunk.position).ok_or_else(variable)?;
-            let etag = tag(&["plain", &store.mapped.version, &key]);
-            if is_current(&headers, &etag) {
-                return Ok(respond::content(&headers, BINARY, &etag, 0, Body::empty()));
-            }
-            let bytes = decoded(&store, &service.responses, chunk, size).await?;
-            Ok(respond::content(&headers, BINARY, &etag, bytes.len() as u64, bytes.into()))
+            let bytes = decoded(&store, &service.responses, chunk).await?;
+            respond::content(&headers, BINARY, &etag, bytes.len() as u64, bytes.into())
         }
         Entry::Combined(address) => {
-            let etag = tag(&["plain", &store.mapped.version, &key]);
-            if is_current(&headers, &etag) {
-                return Ok(respond::content(&headers, BINARY, &etag, 0, Body::empty()));
-            }
             let bytes = combined(&store, &service.responses, address).await?;
-            Ok(respond::content(&headers, BINARY, &etag, bytes.len() as u64, bytes.into()))
+            respond::content(&headers, BINARY, &etag, bytes.len() as u64, bytes.into())
         }
-    }
+    };
+    Ok(store.of_version(&service.config, response))
 }
 
 /// Reads a chunk of an array that consists of segments. The budget share of its bytes is held until they are sent.
@@ -416,7 +430,9 @@ fn replace_codecs(document: &mut Value, path: &str, hierarchy: &Hierarchy) {
 }
 
 /// Reads and decodes a chunk. The budget share of its bytes is held until they are sent.
-async fn decoded(store: &Store, responses: &Budget, chunk: Chunk<'_>, size: u64) -> Result<Bytes, Problem> {
+async fn decoded(store: &Store, responses: &Budget, chunk: Chunk<'_>) -> Result<Bytes, Problem> {
+    let array = store.mapped.store.hierarchy.array(&chunk.path).ok_or_else(Problem::internal)?;
+    let size = chunk_size(array, chunk.position).ok_or_else(variable)?;
     let length = match &chunk.entry {
         ChunkEntry::Inline(bytes) => bytes.len() as u64,
         ChunkEntry::Reference(place) => place.length,

@@ -104,7 +104,7 @@ async fn refusals_have_status_and_code() {
         ("/v1/references?url=file:///etc/passwd".to_owned(), 403, "not-allowed"),
         (format!("/v1/references?url={outside}"), 403, "not-allowed"),
         (format!("/v1/references?url={good}/../../../README.md"), 400, "url"),
-        (format!("/v1/references?url={good}%3Fa=1"), 400, "url"),
+        (format!("/v1/references?url={good}%3Fa=1"), 404, "source-not-found"),
         ("/v1/references?url=https://169.254.169.254/latest/meta-data".to_owned(), 403, "not-allowed"),
         (format!("/v1/references?url={}", url("hdf5/none.h5")), 404, "source-not-found"),
         (format!("/v1/references?url={}", url("hdf5/chunked.h5.json")), 422, "format"),

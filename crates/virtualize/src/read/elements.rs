@@ -74,6 +74,13 @@ impl<'a> Elements<'a> {
         scratch: &mut Scratch,
     ) -> Result<(), ArrayError> {
         let decoder = decoder(&mut scratch.decoder, self.array, shape)?;
+        let is_image = self.array.codecs.iter().any(|codec| matches!(codec, Codec::Image { .. }));
+        if is_image && self.foreign.is_some() {
+            // Other decoders of images are faster than ours, if there are any.
+            let Err(error) = self.decode_foreign(String::new(), shape, bytes, out) else { return Ok(()) };
+            decoder.decode(bytes, out, &mut scratch.codec).map_err(|_| error)?;
+            return self.swap(out);
+        }
         match decoder.decode(bytes, out, &mut scratch.codec) {
             Err(CodecFailure::NoDecoder(codec)) => self.decode_foreign(codec, shape, bytes, out),
             Err(error) => Err(error.into()),

@@ -184,12 +184,12 @@ fn compare_tiffs(expected: usize, change: impl Fn(&mut Options)) {
 
 #[test]
 fn as_tifffile_reads_them() {
-    compare_tiffs(830, |_| ());
+    compare_tiffs(836, |_| ());
 }
 
 #[test]
 fn as_tifffile_reads_them_with_the_codecs_of_the_package() {
-    compare_tiffs(832, |options| {
+    compare_tiffs(836, |options| {
         options.map.own_codecs = true;
         options.map.chunk_grid = ChunkGridChoice::Rectilinear;
     });
