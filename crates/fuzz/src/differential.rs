@@ -242,11 +242,11 @@ fn is_reported(store: &VirtualStore, path: &str) -> bool {
         use Code::*;
         matches!(
             code,
-            ArrayLeftOut
+            ArrayOmitted
                 | LinkCycle
-                | LinkLeftOut
+                | LinkOmitted
                 | NameCollision
-                | NodeLeftOut
+                | NodeOmitted
                 | RootUnreadable
                 | TooLarge
                 | TooManyNodes

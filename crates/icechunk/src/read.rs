@@ -44,7 +44,7 @@ pub struct OpenRepository {
     /// Groups, and arrays without chunks.
     pub hierarchy: Hierarchy,
     /// Paths of arrays whose data type, codecs or chunk grid are not supported, with the reason.
-    pub left_out: BTreeMap<String, String>,
+    pub omitted: BTreeMap<String, String>,
     repository: Repository,
     session: Session,
     /// Nodes of the arrays, by path.
@@ -85,7 +85,7 @@ pub async fn open_version(
     let session = repository.readonly_session(&found).await;
     let session = session.map_err(IcechunkError::of("opening the snapshot"))?;
     let mut hierarchy = Hierarchy::new(ZarrFormat::V3);
-    let (mut left_out, mut nodes) = (BTreeMap::new(), HashMap::new());
+    let (mut omitted, mut nodes) = (BTreeMap::new(), HashMap::new());
     let listed = session.list_nodes(&node_path("")?).await;
     let listed = listed.map_err(IcechunkError::of("listing the nodes"))?.collect::<Result<Vec<_>, _>>();
     let mut listed = listed.map_err(IcechunkError::of("listing the nodes"))?;
@@ -105,7 +105,7 @@ pub async fn open_version(
                     Node::Array(Box::new(document.array))
                 }
                 Err(error) => {
-                    left_out.insert(path, error.to_string());
+                    omitted.insert(path, error.to_string());
                     continue;
                 }
             },
@@ -113,7 +113,7 @@ pub async fn open_version(
         insert(&mut hierarchy.root, &path, node)?;
     }
     let url = location.url();
-    Ok(Some(OpenRepository { hierarchy, left_out, repository, session, nodes, url }))
+    Ok(Some(OpenRepository { hierarchy, omitted, repository, session, nodes, url }))
 }
 
 async fn resolve_version(repository: &Repository, version: &Version) -> Result<VersionInfo> {

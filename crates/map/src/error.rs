@@ -88,7 +88,7 @@ impl Error {
 
     /// A value that cannot be converted to a data type without changing it.
     pub(crate) fn inexact(value: &str, data_type: &DataType) -> Self {
-        Self::new(Code::TiffUnsupported, format!("{value} is no value of type {data_type}"))
+        Self::new(Code::TiffUnsupported, format!("{value} is not a value of type {data_type}"))
     }
 
     /// A value without a representation in JSON, and so in attributes.

@@ -23,7 +23,7 @@ use crate::mapped::check_metadata;
 
 pub use crate::cf::{Axis, describe_grids, grid_axes, netcdf_default_fill, regular_axis};
 pub use crate::error::Error;
-pub use crate::mapped::{LeftOut, Mapped};
+pub use crate::mapped::{Mapped, Omitted};
 pub use crate::options::{ChunkGridChoice, ComplexIntegers, MapOptions};
 pub use crate::probe::{Finding, SampleLimits, image_codec, keeps_jpeg_colors, sample, settle};
 pub use crate::report::{

@@ -26,7 +26,7 @@ pub struct Mapped {
 
 /// The reason for leaving an array out.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LeftOut {
+pub struct Omitted {
     /// Stable code of the diagnostic.
     pub code: Code,
     /// Message of the diagnostic.
@@ -39,16 +39,16 @@ pub struct LeftOut {
     pub with_companions: bool,
 }
 
-impl LeftOut {
+impl Omitted {
     /// Returns the reason for leaving out an image and its companions.
     pub(crate) fn image(code: Code, reason: String, remedy: Option<Remedy>) -> Self {
-        let message = format!("left out: {reason}");
+        let message = format!("omitted: {reason}");
         Self { code, message, reason, remedy, with_companions: true }
     }
 
     /// Returns the reason for leaving out an array with a chunk that could not be made.
     pub fn not_made(reason: String) -> Self {
-        let message = format!("left out: a chunk that has to be inlined cannot be made: {reason}");
+        let message = format!("omitted: cannot create a chunk that must be inlined: {reason}");
         Self { code: Code::InlineFailed, message, reason, remedy: None, with_companions: true }
     }
 }
@@ -97,7 +97,7 @@ impl Mapped {
     }
 
     /// Removes arrays with their tasks, and reports why.
-    pub fn leave_out(&mut self, arrays: impl IntoIterator<Item = (NodePath, LeftOut)>) {
+    pub fn leave_out(&mut self, arrays: impl IntoIterator<Item = (NodePath, Omitted)>) {
         let mut removed = BTreeSet::new();
         for (path, why) in arrays {
             self.remove(&path);
@@ -107,7 +107,7 @@ impl Mapped {
                 }
             }
             self.warn(&path, why.code, why.message, why.remedy);
-            self.report.arrays.entry(path.clone()).or_default().left_out = Some(why.reason);
+            self.report.arrays.entry(path.clone()).or_default().omitted = Some(why.reason);
             removed.insert(path);
         }
         if !removed.is_empty() {
@@ -124,7 +124,7 @@ impl Mapped {
         for ((at, source), version) in sources.zip(versions) {
             match version {
                 Ok(version) => *source = version,
-                Err(why) => drop(refused.insert(at, format!("its data lie in another file: {why}"))),
+                Err(why) => drop(refused.insert(at, format!("its data are in another file: {why}"))),
             }
         }
         let sizes: Vec<u64> = self.hierarchy.sources.iter().map(|source| source.size).collect();
@@ -137,10 +137,10 @@ impl Mapped {
             .into_iter()
             .filter_map(|(path, array)| Some((path, outside_of_sources(array, &sizes, &refused)?)));
         let reasons: BTreeMap<_, _> = of_tasks.chain(of_arrays).collect();
-        let code = Code::ArrayLeftOut;
+        let code = Code::ArrayOmitted;
         self.leave_out(reasons.into_iter().map(|(path, reason)| {
-            let message = format!("the array is left out: {reason}");
-            (path, LeftOut { code, message, reason, remedy: None, with_companions: false })
+            let message = format!("array omitted: {reason}");
+            (path, Omitted { code, message, reason, remedy: None, with_companions: false })
         }));
     }
 
@@ -212,7 +212,7 @@ pub(crate) fn shown_name(name: &str) -> Cow<'_, str> {
 pub(crate) fn check_name(name: &str) -> Result<()> {
     let reserved = ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"];
     let problem = match name {
-        "" | "." | ".." => "is no name of a Zarr node",
+        "" | "." | ".." => "is not a name of a Zarr node",
         _ if reserved.contains(&name) => "is the key of Zarr metadata",
         _ if name.contains(['/', '\0']) => "contains a separator",
         _ => return Ok(()),

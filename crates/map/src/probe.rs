@@ -13,7 +13,7 @@ use virtualize_zarr::{Array, ChunkGrid, Codec, Implementation, NodePath, Referen
 
 use crate::readable::stored_shape;
 use crate::tiff::stored_type;
-use crate::{ChunkContent, ElementTransform, InlineTask, LeftOut, MapOptions, Mapped, Piece, PieceBytes};
+use crate::{ChunkContent, ElementTransform, InlineTask, MapOptions, Mapped, Omitted, Piece, PieceBytes};
 
 /// Limits of a sample.
 #[derive(Clone, Copy, Debug)]
@@ -153,9 +153,9 @@ pub fn settle(
         });
         let all_failed =
             findings.iter().all(|(_, finding)| matches!(finding, Finding::Shorter(_) | Finding::Damaged(_)));
-        let left_out = if let Some(why) = other {
+        let omitted = if let Some(why) = other {
             let code = if image_codec(array) == Some("imagecodecs_jpeg") { Code::TiffJpeg } else { code };
-            Some(LeftOut::image(code, why, None))
+            Some(Omitted::image(code, why, None))
         } else if is(&Finding::OtherShape) {
             for codec in &mut array.codecs {
                 if let Codec::Image { name: "imagecodecs_jpeg", configuration } = codec {
@@ -169,7 +169,7 @@ pub fn settle(
                     new_tasks.extend(tasks);
                     None
                 }
-                Err(left_out) => Some(left_out),
+                Err(omitted) => Some(omitted),
             }
         } else if all_failed {
             let why = findings.iter().find_map(|(position, finding)| match finding {
@@ -178,11 +178,11 @@ pub fn settle(
                 _ => None,
             });
             let why = format!("no chunk that was examined can be decoded: {}", why.unwrap_or_default());
-            Some(LeftOut::image(code, why, None))
+            Some(Omitted::image(code, why, None))
         } else {
             None
         };
-        mapped.leave_out(left_out.map(|why| (path, why)));
+        mapped.leave_out(omitted.map(|why| (path, why)));
     }
     let made = made(mapped);
     new_tasks.retain(|task| task.positions.iter().all(|position| !is_made(&made, &task.array, *position)));
@@ -190,7 +190,7 @@ pub fn settle(
 }
 
 /// Returns tasks that re-encode all chunks, or only those at the edges of the array.
-fn remade(path: &str, array: &Array, edges: bool, options: &MapOptions) -> Result<Vec<InlineTask>, LeftOut> {
+fn remade(path: &str, array: &Array, edges: bool, options: &MapOptions) -> Result<Vec<InlineTask>, Omitted> {
     let size = stored_type(array).size().unwrap_or(0);
     let codecs: Vec<Codec> = array
         .codecs
@@ -214,7 +214,7 @@ fn remade(path: &str, array: &Array, edges: bool, options: &MapOptions) -> Resul
                 options.inline_limit
             );
             let remedy = Remedy::turn_on(OptionName::InlineLimit, "raise the limit");
-            return Err(LeftOut::image(Code::InlineLimit, why, Some(remedy)));
+            return Err(Omitted::image(Code::InlineLimit, why, Some(remedy)));
         }
         let stored = PieceBytes::At(ByteRange::new(chunk.offset, chunk.length));
         let whole = Piece::whole(chunk.source, stored, codecs.clone(), shape.clone(), ElementTransform::None);

@@ -10,7 +10,7 @@ use virtualize_zarr::readers::{ChunkFacts, Client, Reader, compatibility, plain_
 use virtualize_zarr::{Array, ChunkEntry, ChunkGrid, ChunkManifest, Codec, FillValue, SourceId, ZarrFormat};
 
 use crate::{
-    ChunkContent, Diagnostic, ElementTransform, InlineTask, LeftOut, MapOptions, Mapped, Piece, PieceBytes,
+    ChunkContent, Diagnostic, ElementTransform, InlineTask, MapOptions, Mapped, Omitted, Piece, PieceBytes,
     StoredChange,
 };
 
@@ -37,9 +37,9 @@ impl Mapped {
                 Some(change) => changes.push((path, change)),
                 None => {
                     let reason = why.join("; ");
-                    let message = format!("the array is left out: not readable by {reason}");
+                    let message = format!("array omitted: not readable by {reason}");
                     let (code, remedy, with_companions) = (Code::ReaderLacks, None, false);
-                    refused.push((path, LeftOut { code, message, reason, remedy, with_companions }));
+                    refused.push((path, Omitted { code, message, reason, remedy, with_companions }));
                 }
             }
         }
@@ -53,7 +53,7 @@ impl Mapped {
         let message = match (change.tasks.is_empty(), change.keeps_chunks) {
             (true, true) => "its axes are in the order in which they are stored",
             (false, true) => "missing chunks are written",
-            (_, false) => "its chunks are made anew and inlined",
+            (_, false) => "its chunks are re-encoded and inlined",
         };
         if let Some(place) = self.hierarchy.array_mut(&path) {
             let chunks = std::mem::take(&mut place.chunks);

@@ -54,7 +54,7 @@ pub struct ArrayReport {
     /// Decision on the fill value; `None` where the array was left out before it.
     pub fill: Option<FillDecision>,
     /// Reason for leaving the array out.
-    pub left_out: Option<String>,
+    pub omitted: Option<String>,
 }
 
 /// Decision on the fill value and the sentinel of an array.

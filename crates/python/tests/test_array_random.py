@@ -95,7 +95,7 @@ def test_random_selections_of_random_files(tmp_path, seed, decoded):
     with h5py.File(path, "w", libver=rng.choice(["earliest", "latest"])) as file:
         for i in range(6):
             create(rng, file, f"d{i}")
-    # Without `decoded`, what released clients cannot decode is inlined, within this limit, or left out.
+    # Without `decoded`, what released clients cannot decode is inlined, within this limit, or omitted.
     store = virtualize.open(path, decoded=decoded)
     with h5py.File(path) as file:
         for name, dataset in file.items():

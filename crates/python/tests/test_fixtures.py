@@ -119,7 +119,7 @@ def test_arrays_are_those_of_h5py(path, decoded):
     store, problems = virtualize.open(path, decoded=decoded), []
     for name, dataset in datasets(path):
         if name not in store:
-            # Without `decoded`, arrays that released clients cannot decode are left out with a diagnostic.
+            # Without `decoded`, arrays that released clients cannot decode are omitted with a diagnostic.
             lacking = {d.path for d in store._file.diagnostics} if not decoded else set()
             if not name.startswith(MAY_LACK.get(path.name, ())) and name not in lacking:
                 problems.append(f"{name}: not offered")

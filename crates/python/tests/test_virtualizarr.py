@@ -219,7 +219,7 @@ def test_groups_and_dropped_variables(tmp_path):
         Parser(no_option=1)(url, registry())
 
 
-def test_an_array_with_an_unknown_codec_is_left_out_with_a_warning(tmp_path, monkeypatch):
+def test_an_array_with_an_unknown_codec_is_omitted_with_a_warning(tmp_path, monkeypatch):
     sparse(path := tmp_path / "a.h5")
     import zarr.registry
 

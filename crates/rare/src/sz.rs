@@ -290,7 +290,7 @@ fn decode_blocks<T: Real>(
 }
 
 impl<T: Real> Decoder<T> {
-    /// Restores a block. Those at the start of an axis are longer by one value if it is no multiple of the blocks.
+    /// Restores a block. Those at the start of an axis are longer by one value if it is not a multiple of the blocks.
     fn block(&mut self, mut number: usize, grid: &[usize], is_neighbours: bool) -> Result<(), DecodeError> {
         let mut start = vec![0; grid.len()];
         let mut size = start.clone();

@@ -201,7 +201,7 @@ function spellAttribute(value) {
 export function drawDiagnostics(host, description, path, go) {
   const all = description.diagnostics;
   const own = path === null ? all : all.filter((each) => each.path === path);
-  if (!own.length) return fill(host, h("p", { class: "mute" }, path === null ? "None: nothing was changed or left out." : "None for this node."));
+  if (!own.length) return fill(host, h("p", { class: "mute" }, path === null ? "None: nothing was changed or omitted." : "None for this node."));
   const items = own.slice(0, 5 * ROWS).map((each) => h("li", { class: `diagnostic ${each.severity}` },
     h("span", { class: `mark ${each.severity}` }, each.severity), " ",
     path === null && each.path !== "/" ? [h("button", { type: "button", class: "link", onclick: () => go(each.path) }, label(each.path)), " "] : null,
@@ -214,7 +214,7 @@ export function drawChildren(host, node, go) {
   if (!node.children.length) return fill(host, h("p", { class: "mute" }, "The group is empty."));
   const row = (child) => h("tr", {},
     h("td", {}, h("button", { type: "button", class: "link", onclick: () => go(child.path) }, label(child.name))),
-    h("td", {}, child.kind === "left-out" ? "left out" : child.kind),
+    h("td", {}, child.kind),
     h("td", {}, child.kind === "array" ? mono(child.description.data_type) : ""),
     h("td", {}, child.kind === "array" ? child.description.shape.map((length, axis) => label(`${child.description.dimensions?.[axis] ?? ""} ${length}`.trim())).join(" × ") || "scalar" : ""),
     h("td", { class: "number" }, child.kind === "array" ? count(child.description.chunks.stored ?? child.description.chunks.count) : child.kind === "group" ? plural(child.children.length, "node") : ""));

@@ -46,7 +46,7 @@ export function shortened(context, name, width) {
 
 /**
  * Draws the axes around a box `{left, top, width, height}`. `x` and `y` are `{title, ticks}`; ticks are `{at, label}`
- * with `at` from 0 (left, bottom) to 1. Labels that would overlap are left out.
+ * with `at` from 0 (left, bottom) to 1. Labels that would overlap are omitted.
  */
 export function drawAxes(context, box, { x, y, grid = false }, colours) {
   const { left, top, width, height } = box;

@@ -195,12 +195,12 @@ function showNode(node) {
   look = null;
   document.title = `${visible(label(node.path === "/" ? fileName(url) : node.name))} – ${label(fileName(url))} – virtualize`;
   fill(byId("node-title"), segments(node.path));
-  fill(byId("node-kind"), node.kind === "left-out" ? "left out" : node.kind);
+  fill(byId("node-kind"), node.kind);
   fill(byId("node-about"), node.kind === "array" ? aboutArray(node) : "");
   for (const panel of document.querySelectorAll("[data-for]")) panel.hidden = !panel.dataset.for.split(" ").includes(node.kind);
   drawDiagnostics(byId(node.kind === "array" ? "diagnostics" : "node-diagnostics"), description, node.path, go);
   fill(byId("summary"));
-  if (node.kind === "left-out") { fill(byId("left-out"), node.description.because); return; }
+  if (node.kind === "omitted") { fill(byId("omitted"), node.description.because); return; }
   drawAttributes(byId("attributes"), node.description.attributes, node.description.data_type);
   drawUse(byId("use"), description, url, node, showProblem);
   if (node.kind === "group") drawChildren(byId("children"), node, go);

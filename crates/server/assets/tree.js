@@ -256,7 +256,7 @@ export function nodes(description) {
       if (child.children) pending.push(child);
     }
   }
-  for (const [path, why] of Object.entries(description.left_out ?? {})) leftOut(root, path, why);
+  for (const [path, why] of Object.entries(description.omitted ?? {})) leftOut(root, path, why);
   arrangeGroups(root);
   return root;
 }
@@ -271,7 +271,7 @@ function leftOut(root, path, because) {
   let parent = root;
   for (const part of parts) parent = parent.children?.find((child) => child.name === part) ?? parent;
   if (!parent.children) parent = root;
-  parent.children.push({ path, name, kind: "left-out", summary: "left out", description: { node: "left-out", because }, children: null, parent, listed: null, above: parent });
+  parent.children.push({ path, name, kind: "omitted", summary: "omitted", description: { node: "omitted", because }, children: null, parent, listed: null, above: parent });
   root.byPath.set(path, parent.children.at(-1));
 }
 
@@ -339,7 +339,7 @@ export const find = (root, path) => root.byPath.get(path) ?? null;
 /** Returns the text for screen readers after name and shape, for what is otherwise shown by colour and marks. */
 function spoken(node) {
   if (node.kind === "group") return ` group, ${plural(node.children.length, "node")}`;
-  return node.kind === "left-out" || node.kind === "fold" ? "" : ` array, ${node.description.data_type}`;
+  return node.kind === "omitted" || node.kind === "fold" ? "" : ` array, ${node.description.data_type}`;
 }
 
 /** Returns what a search looks through: name, description, units. */

@@ -36,7 +36,7 @@ pub fn store(store: &VirtualStore, notation: Notation) -> Value {
         "setup": setup(store),
         "segments": store.segments().and_then(|datasets| datasets.get("")),
         "root": group(store, "", &store.shown().root),
-        "left_out": left_out(store),
+        "omitted": omitted(store),
         "diagnostics": store.report.diagnostics.iter().map(|each| diagnostic(each, notation)).collect::<Vec<_>>(),
     })
 }
@@ -200,9 +200,9 @@ pub fn diagnostic(diagnostic: &Diagnostic, notation: Notation) -> Value {
 }
 
 /// Returns the omitted arrays by path, with the reasons.
-fn left_out(store: &VirtualStore) -> Map<String, Value> {
+fn omitted(store: &VirtualStore) -> Map<String, Value> {
     let arrays = store.report.arrays.iter();
-    arrays.filter_map(|(path, array)| Some((format!("/{path}"), json!(array.left_out.as_ref()?)))).collect()
+    arrays.filter_map(|(path, array)| Some((format!("/{path}"), json!(array.omitted.as_ref()?)))).collect()
 }
 
 /// Returns a codec's metadata in a Zarr format, or a description if the format has no name for it.

@@ -169,7 +169,7 @@ async fn sample_limits(
     Ok(match file {
         SourceFile::Netcdf3(_) => None,
         SourceFile::Hdf5(_) if own.is_local() => {
-            Some((SampleLimits { chunks: 2, ..local }, Code::ArrayLeftOut))
+            Some((SampleLimits { chunks: 2, ..local }, Code::ArrayOmitted))
         }
         SourceFile::Hdf5(_) => None,
         SourceFile::Tiff(_) if own.is_local() => Some((local, Code::TiffMalformed)),
@@ -203,7 +203,7 @@ fn accept(name: &str, mapped: Mapped, strict: bool) -> Result<Mapped, Error> {
     let warnings = of(Severity::Warning);
     // Arrays that the mapping adds, such as the numbers of bands, have no report.
     let kept = mapped.hierarchy.arrays().iter().any(|(path, _)| mapped.report.arrays.contains_key(path));
-    let lost_all = !kept && mapped.report.arrays.values().any(|array| array.left_out.is_some());
+    let lost_all = !kept && mapped.report.arrays.values().any(|array| array.omitted.is_some());
     if lost_all {
         return Err(Error::Refused { name: name(), diagnostics: warnings });
     }

@@ -538,7 +538,7 @@ impl Arranged {
         let url = |row| id_of(&ids, row).and_then(|id| journal.url(id).ok()).unwrap_or_default();
         let known = Known { url: &url, ..Known::nothing() };
         let mut plan = plan(planned, &known, layout, &PlanOptions::default()).ok()?;
-        let set = plan.sets.pop().filter(|_| plan.sets.is_empty() && plan.left_out.is_empty())?;
+        let set = plan.sets.pop().filter(|_| plan.sets.is_empty() && plan.omitted.is_empty())?;
         let follows = (0..).zip(set.blocks.iter().take(count)).all(|(row, block)| block.row == row);
         if !follows || set.blocks.len() != ids.len() {
             return None;

@@ -41,12 +41,12 @@ impl Batch {
             return Ok(());
         }
         let combination = Combination::plan(&writing.journal(), &self.layout, &self.plan, &others)?;
-        let Plan { sets, left_out, .. } = &combination.plan;
+        let Plan { sets, omitted, .. } = &combination.plan;
         events.tell(Event::Sets { files: sets.iter().map(|set| set.blocks.len() as u64).collect() });
-        for out in left_out {
+        for out in omitted {
             events.tell(Event::Skipped { url: out.url.clone(), reason: out.reason.clone() });
         }
-        writing.summary.skipped = left_out.len() as u64;
+        writing.summary.skipped = omitted.len() as u64;
         writing.summary.sets = sets.iter().map(|set| set.group.clone()).collect();
         if matches!(present, Present::Written { plan } if *plan == combination.digest) {
             return writing.nothing_is_new();

@@ -69,7 +69,7 @@ pub(crate) fn plan(
             .iter()
             .filter_map(|(file, change)| match change {
                 Change::Clipped(_, selections) => Some((*file, selections.clone())),
-                Change::LeftOut => None,
+                Change::Omitted => None,
             })
             .collect();
         overlap::apply(changes, &mut files, &mut set);
@@ -131,7 +131,7 @@ fn sets(source: Source<'_>, layout: &Layout, plan: &mut Plan) -> Vec<FileSet> {
         let empty = layout.along.iter().zip(extent.extents()).find(|(_, extent)| extent.size == 0);
         if let Some((along, _)) = empty {
             let reason = format!("dimension {} has length 0", along.name());
-            plan.left_out.push(LeftOut { row: file.into(), url: source.url(file), reason });
+            plan.omitted.push(Omitted { row: file.into(), url: source.url(file), reason });
             continue;
         }
         let kind = source.files.kind_of(file);
@@ -164,12 +164,12 @@ fn select_sets(
         if kept.is_none() && Some(set.len()) == most {
             kept = Some(set);
         } else {
-            let out = |file: u32| LeftOut {
+            let out = |file: u32| Omitted {
                 row: file.into(),
                 url: source.url(file),
                 reason: "it is not compatible with the largest set".to_owned(),
             };
-            plan.left_out.extend(set.into_iter().map(out));
+            plan.omitted.extend(set.into_iter().map(out));
         }
     }
     Ok(kept.into_iter().collect())
@@ -238,14 +238,14 @@ pub(crate) struct Plan {
     /// Types that the elements of arrays are converted to.
     pub conversions: Conversions,
     /// Files that are left out, with reasons.
-    pub left_out: Vec<LeftOut>,
+    pub omitted: Vec<Omitted>,
     /// Notes for the user.
     pub notes: Vec<Note>,
 }
 
 /// A file that is not part of the combined dataset.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct LeftOut {
+pub(crate) struct Omitted {
     /// Its row.
     pub row: u64,
     /// Its url.

@@ -10,7 +10,7 @@ use std::{
 use virtualize::{OptionName, Remedy};
 
 use super::{
-    LeftOut, OnDuplicate, Plan, Source,
+    Omitted, OnDuplicate, Plan, Source,
     extent::{Direction, Range, Units},
 };
 use crate::{
@@ -507,7 +507,7 @@ pub(super) fn resolve_duplicates(
             ));
         }
         let reason = format!("it has the same coordinates as {}", source.url(*kept));
-        plan.left_out.push(LeftOut { row: (*other).into(), url: source.url(*other), reason });
+        plan.omitted.push(Omitted { row: (*other).into(), url: source.url(*other), reason });
     }
     Ok(Some(*kept))
 }

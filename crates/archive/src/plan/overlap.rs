@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    Block, Coordinates, FileSet, Known, LeftOut, OnDuplicate, Plan, PlanOptions, Selections, Source,
+    Block, Coordinates, FileSet, Known, Omitted, OnDuplicate, Plan, PlanOptions, Selections, Source,
     extent::{FileExtent, Selection},
     grid::{Files, arrange, extent_of, number},
     order::Line,
@@ -27,7 +27,7 @@ use crate::{
 /// What becomes of a file that overlaps others.
 pub(super) enum Change {
     /// Other files have all of its coordinates.
-    LeftOut,
+    Omitted,
     /// Some elements are selected along some of the dimensions, and their extent.
     Clipped(FileExtent, Selections),
 }
@@ -80,7 +80,7 @@ pub(super) fn resolve(
                         let text = format!("other files have all of its coordinates along {name}");
                         return Err(source.misfit(number, Problem::new(text)));
                     }
-                    None => drop(changes.insert(number, Change::LeftOut)),
+                    None => drop(changes.insert(number, Change::Omitted)),
                     Some(selection) if selection.start == 0 && selection.end == selection.of => {}
                     Some(selection) => {
                         let known = changes.remove(&number);
@@ -102,10 +102,10 @@ pub(super) fn report(changes: &[(u32, Change)], source: Source<'_>, layout: &Lay
     for (file, change) in changes {
         let url = source.url(*file);
         match change {
-            Change::LeftOut => {
+            Change::Omitted => {
                 let name = names().next().unwrap_or_default();
                 let reason = format!("other files have all of its coordinates {name}");
-                plan.left_out.push(LeftOut { row: (*file).into(), url, reason });
+                plan.omitted.push(Omitted { row: (*file).into(), url, reason });
             }
             Change::Clipped(_, selections) => {
                 let taken = |(name, selection): (&str, &Option<Selection>)| {
@@ -368,14 +368,14 @@ impl Merging<'_> {
 
 /// Applies changes to files that overlap others.
 pub(super) fn apply(changes: Vec<(u32, Change)>, files: &mut Files, set: &mut FileSet) {
-    let mut left_out = BTreeSet::new();
+    let mut omitted = BTreeSet::new();
     for (file, change) in changes {
         match change {
-            Change::LeftOut => drop(left_out.insert(file)),
+            Change::Omitted => drop(omitted.insert(file)),
             Change::Clipped(extent, _) => files.set_extent(file, extent),
         }
     }
-    set.retain(|file| !left_out.contains(file));
+    set.retain(|file| !omitted.contains(file));
 }
 
 fn concatenated(mut set: FileSet, mut other: FileSet) -> FileSet {

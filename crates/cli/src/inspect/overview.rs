@@ -118,7 +118,7 @@ fn shown_segments(parent: &str, segments: &Segments) -> String {
 
 /// Returns the numbers of groups, arrays and chunks.
 fn content(store: &VirtualStore, facts: &Facts) -> String {
-    let omitted = store.report.arrays.values().filter(|report| report.left_out.is_some()).count();
+    let omitted = store.report.arrays.values().filter(|report| report.omitted.is_some()).count();
     let omitted =
         if omitted > 0 { format!(" ({} omitted)", thousands(omitted as u64)) } else { String::new() };
     let mut chunks = counted(facts.chunks, "chunk");
@@ -208,7 +208,7 @@ fn order(note: &Diagnostic) -> u8 {
 /// Prints the omitted arrays with the reasons, unless a note about the array contains its reason.
 fn omitted(store: &VirtualStore, style: Style, out: &mut impl Write) -> io::Result<()> {
     let arrays = store.report.arrays.iter();
-    let reasons = arrays.filter_map(|(path, array)| Some((format!("/{path}"), array.left_out.as_ref()?)));
+    let reasons = arrays.filter_map(|(path, array)| Some((format!("/{path}"), array.omitted.as_ref()?)));
     let mut said: BTreeMap<&str, String> = BTreeMap::new();
     for note in &store.report.diagnostics {
         *said.entry(&note.path).or_default() += &note.message;

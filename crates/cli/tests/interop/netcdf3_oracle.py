@@ -7,7 +7,7 @@ from clients import FORMATS, plain, same_bits, same_values
 
 FILL = {"_FillValue", "missing_value"}
 # What a warning says is missing or different.
-EXCUSES = {"fill-value-dropped", "missing-value-dropped", "array-left-out", "name-collision", "node-left-out"}
+EXCUSES = {"fill-value-dropped", "missing-value-dropped", "array-omitted", "name-collision", "node-omitted"}
 
 
 def differences(path, fmt, *arguments):
@@ -27,7 +27,7 @@ def stored(path, references, fmt, excused):
         ds.set_auto_maskandscale(False)
         ds.set_auto_chartostring(False)
         for name, var in ds.variables.items():
-            if excused.get(name) in ("array-left-out", "node-left-out"):
+            if excused.get(name) in ("array-omitted", "node-omitted"):
                 continue
             array = zarr.open_array(store, path=name, mode="r", zarr_format=FORMATS[fmt])
             if difference := same_bits(var[...], array[...]):
@@ -49,7 +49,7 @@ def shown(path, references, fmt, excused):
             if engine == "netcdf4" and "" not in excused and texts(original.attrs) != texts(ours.attrs):
                 yield f"global attributes {texts(ours.attrs)}, expected {texts(original.attrs)}"
             for name in original.variables:
-                if excused.get(name) not in ("array-left-out", "node-left-out"):
+                if excused.get(name) not in ("array-omitted", "node-omitted"):
                     yield from (f"{engine}: {name}: {line}" for line in variable(original, ours, name, engine, excused))
 
 

@@ -75,11 +75,11 @@ def test_each_kind_of_attribute(tmp_path, fmt, holder):
     expected |= {"object": "/data", "objects": ["/data", None], "bits": [1, 0xFFFE]}
     group = zarr.open_group(clients.open_store(run.references), mode="r", zarr_format=FORMATS[fmt])
     got = dict(group[holder].attrs)
-    clients.report([f"{k}: {got.get(k, 'left out')!r}, expected {v!r}" for k, v in expected.items()
+    clients.report([f"{k}: {got.get(k, 'omitted')!r}, expected {v!r}" for k, v in expected.items()
                     if k not in got or json.dumps(got[k], sort_keys=True) != json.dumps(v, sort_keys=True)])
     cannot = {k for k, v in kinds().items() if v[2] is None}
     assert not cannot & set(got)
-    said = [line for line in run.stderr.splitlines() if line.endswith("[attribute-left-out]") and f"/{holder}:" in line]
+    said = [line for line in run.stderr.splitlines() if line.endswith("[attribute-omitted]") and f"/{holder}:" in line]
     assert len(said) == len(cannot) and all(any(f'"{k}"' in line for line in said) for k in cannot), run.stderr
 
 
@@ -114,7 +114,7 @@ def test_hidden_attributes_are_those_of_h5netcdf(tmp_path, fmt):
             assert set(ours[name].attrs) - {"_ARRAY_DIMENSIONS"} == set(file[name].attrs), name
     assert "DIMENSION_LABELS" in ours["data"].attrs
     notes = json.loads(clients.virtualize("inspect", tmp_path / "a.h5", "--json").stdout)["diagnostics"]
-    (note,) = [note["message"] for note in notes if note["code"] == "attribute-left-out"]
+    (note,) = [note["message"] for note in notes if note["code"] == "attribute-omitted"]
     assert "2 objects" in note and "CLASS" in note
 
 

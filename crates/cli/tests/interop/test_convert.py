@@ -77,7 +77,7 @@ def test_kerchunks_versions(sample, tmp_path, to, version):
     same(arrays(original), arrays(run.references))
 
 
-def test_text_of_variable_length_by_kerchunk_is_left_out(tmp_path):
+def test_text_of_variable_length_by_kerchunk_is_omitted(tmp_path):
     """kerchunk stores it as Python objects, which its readers decode from JSON. No codec of Zarr v3 can represent that."""
     import h5py
     with h5py.File(tmp_path / "v.h5", "w") as f:
@@ -89,7 +89,7 @@ def test_text_of_variable_length_by_kerchunk_is_left_out(tmp_path):
     original["refs"]["j/0"] = '["a", "|O", [1]]'
     (tmp_path / "k.json").write_text(json.dumps(original))
     run = virtualize("convert", tmp_path / "k.json", "-f", "zarr3-json")
-    assert run.status == 0 and ("/j", "array-left-out") in run.codes, run.stderr
+    assert run.status == 0 and ("/j", "array-omitted") in run.codes, run.stderr
     assert "n" in arrays(run.references)
     assert virtualize("convert", tmp_path / "k.json", "-f", "zarr3-json", "--strict").status == 1
 
@@ -151,7 +151,7 @@ def test_codecs_that_nobody_knows_stay_within_their_format(tmp_path):
     same_format = virtualize("convert", tmp_path / "refs.json").references["refs"]
     assert json.loads(same_format["a/.zarray"])["compressor"] == zarray["compressor"] and same_format["a/0"] == ["s3://b/k", 10, 20]
     run = virtualize("convert", tmp_path / "refs.json", "-f", "zarr3-json")
-    assert run.status == 0 and run.codes == [("/a", "array-left-out")], run.stderr
+    assert run.status == 0 and run.codes == [("/a", "array-omitted")], run.stderr
     assert virtualize("convert", tmp_path / "refs.json", "-f", "zarr3-json", "--strict").status == 1
 
 

@@ -239,7 +239,7 @@ def test_overviews_are_joined_level_by_level(tmp_path, fmt):
     (1024, [2, 1], ["band_data", "1/band_data"]),
     (1024, [0, 1], []),
 ])
-def test_overviews_that_do_not_fit_are_left_out(tmp_path, size, counts, kept, fmt):
+def test_overviews_that_do_not_fit_are_omitted(tmp_path, size, counts, kept, fmt):
     paths = cogs(tmp_path, size, counts)
     run, references = batch(tmp_path, *paths, "--concat-dim", "x", fmt=fmt)
     ds = open_dataset(references, FORMATS[fmt])

@@ -13,7 +13,7 @@ NOT_FOR_XARRAY = {"links_odd.h5", "attributes_odd.h5", "types.h5", "scales_half.
 BOOKKEEPING = h5netcdf.attrs._HIDDEN_ATTRS | {"_ARRAY_DIMENSIONS"}
 FILL = {"_FillValue", "missing_value"}
 # Arrays that may be omitted, with the required diagnostic: (file, path prefix, formats, code).
-LEFT_OUT = [
+OMITTED = [
     ("types.h5", "/sequences", None), ("types.h5", "/compound_array", None),
     ("filters.h5", "/szip", None), ("filters.h5", "/blosc2", None), ("filters.h5", "/lz4", None),
     ("links_odd.h5", "/external", None), ("links_odd.h5", "/dangling", None), ("links_odd.h5", "/loop", None),
@@ -62,8 +62,8 @@ def netcdf_name(name, path, node):
     return None if name.endswith(".nc") and title.startswith(NO_VARIABLE) else path.replace("/_nc4_non_coord_", "/")
 
 
-def may_be_left_out(name, path):
-    return any(name == n and path.startswith(p) for n, p, _ in LEFT_OUT)
+def may_be_omitted(name, path):
+    return any(name == n and path.startswith(p) for n, p, _ in OMITTED)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -81,7 +81,7 @@ def test_values_are_those_of_h5py(name, fmt):
                 continue
             here = here.strip("/")
             if kinds.get(here) != "array":
-                if not may_be_left_out(name, path):
+                if not may_be_omitted(name, path):
                     problems.append(f"{path}: not offered")
                 continue
             try:
@@ -190,7 +190,7 @@ def test_xarray_shows_the_same(name, fmt):
             if original[variable].dtype.kind == "V" or undefined(path):
                 continue
             if variable not in ours.variables:
-                if not may_be_left_out(name, path):
+                if not may_be_omitted(name, path):
                     problems.append(f"{path}: not offered")
                 continue
             for mask_and_scale in () if path in renamed else (True, False):

@@ -27,25 +27,25 @@ def test_text_keeps_its_bytes(tmp_path, fmt):
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
-def test_text_beyond_the_inline_limit_is_left_out(tmp_path, fmt):
+def test_text_beyond_the_inline_limit_is_omitted(tmp_path, fmt):
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         file["x"] = np.array([(1, "a" * 1000)] + [(2, "b")] * 99, TABLE)
         file["y"] = np.arange(3)
     run = clients.convert(path, fmt, "--option", "inline-limit=101403")
-    assert run.codes == [("/x", "array-left-out")] and "--option inline-limit=" in run.stderr, run.stderr
+    assert run.codes == [("/x", "array-omitted")] and "--option inline-limit=" in run.stderr, run.stderr
     assert clients.convert(path, fmt, "--option", "inline-limit=101404").codes == []
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
-def test_references_to_parts_are_left_out(tmp_path, fmt):
+def test_references_to_parts_are_omitted(tmp_path, fmt):
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         data = file.create_dataset("data", data=np.arange(9))
         file["x"] = np.array([(1, data.regionref[2:5])], [("n", "i4"), ("r", h5py.regionref_dtype)])
         file["y"] = np.array([(1, data.ref)], [("n", "i4"), ("r", h5py.ref_dtype)])
     run = clients.convert(path, fmt)
-    assert ("/x", "array-left-out") in run.codes
+    assert ("/x", "array-omitted") in run.codes
     assert group(run)["y"][...].tolist() == [(1, b"/data")]
 
 
@@ -86,13 +86,13 @@ def test_links_to_sequences(tmp_path, fmt):
         file["table"] = h5py.ExternalLink("other.h5", "/g/table")
     run = clients.convert(tmp_path / "a.h5", fmt, "--option", "ragged=true", "--option", "follow-external=true")
     found = group(run)
-    assert [path for path, code in run.codes if code == "link-left-out"] == ["/alone"], run.stderr
+    assert [path for path, code in run.codes if code == "link-omitted"] == ["/alone"], run.stderr
     assert found["group/s"][...].tolist() == [1, 2] and found["group/s_row_size"][...].tolist() == [0, 2]
     assert found["table"][...].tolist() == [(1, b"text")]
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
-def test_nested_sequences_and_virtual_ones_are_left_out(tmp_path, fmt):
+def test_nested_sequences_and_virtual_ones_are_omitted(tmp_path, fmt):
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         file.create_dataset("nested", (2,), h5py.vlen_dtype(h5py.vlen_dtype("i4")))
@@ -102,8 +102,8 @@ def test_nested_sequences_and_virtual_ones_are_left_out(tmp_path, fmt):
         layout[:] = h5py.VirtualSource(".", "table", (2,))
         file.create_virtual_dataset("virtual", layout)
     run = clients.convert(path, fmt, "--option", "ragged=true")
-    left_out = {path for path, code in run.codes if code == "array-left-out"}
-    assert left_out == {"/nested", "/of_text", "/virtual"}, run.stderr
+    omitted = {path for path, code in run.codes if code == "array-omitted"}
+    assert omitted == {"/nested", "/of_text", "/virtual"}, run.stderr
     assert "ragged=true" not in run.stderr, "the option is set already"
 
 
@@ -143,7 +143,7 @@ def test_wide_floats(tmp_path, fmt):
     for name in ("x87", "little", "big"):
         assert clients.same_bits(exact, found[name][...]) is None, name
     assert found["filled"][...].tolist() == [3, 3, 1.5, 1.5] and found["x87"].attrs["a"] == 2.5
-    assert run.codes == [("/inexact", "array-left-out"), ("/third", "inline-failed")]
+    assert run.codes == [("/inexact", "array-omitted"), ("/third", "inline-failed")]
 
 
 def times(path, mark):
@@ -170,7 +170,7 @@ def test_times_of_pytables(tmp_path, fmt):
 def test_times_of_others_have_no_meaning(tmp_path):
     times(tmp_path / "a.h5", mark=False)
     run = clients.virtualize(tmp_path / "a.h5", "--format", "zarr3-json")
-    assert run.status == 1 and {code for _, code in run.codes} == {"array-left-out"}, run.stderr
+    assert run.status == 1 and {code for _, code in run.codes} == {"array-omitted"}, run.stderr
 
 
 class CacheImage(ctypes.Structure):

@@ -67,7 +67,7 @@ def test_factors_that_are_not_finite_leave_the_array_out(tmp_path, fmt, name, va
         file.create_dataset("v", data=np.arange(3, dtype="i2")).attrs[name] = value
         file.create_dataset("w", data=np.arange(3, dtype="i2"))
     run = clients.virtualize(tmp_path / "a.h5", "--format", fmt)
-    assert run.codes == [("/v", "array-left-out")] and name in run.stderr
+    assert run.codes == [("/v", "array-omitted")] and name in run.stderr
     assert clients.nodes(run.references, FORMATS[fmt]) == {"": "group", "w": "array"}
 
 
@@ -75,7 +75,7 @@ def test_an_empty_fill_value_is_named(tmp_path, fmt):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("v", data=np.arange(3, dtype="i2")).attrs["_FillValue"] = h5py.Empty("i2")
     run = clients.virtualize(tmp_path / "a.h5", "--format", fmt)
-    assert "_FillValue is dropped: an empty attribute is no value of type" in run.stderr
+    assert "_FillValue is dropped: an empty attribute is not a value of type" in run.stderr
 
 
 def integer(draw):
@@ -137,7 +137,7 @@ def test_elements_are_those_of_h5py(tmp_path, seed, fmt):
             except (TypeError, ValueError, OSError):  # h5py has no type for it
                 continue
             if kinds.get(name) != "array":
-                problems.append(f"{name}: left out: {run.stderr}")
+                problems.append(f"{name}: omitted: {run.stderr}")
                 continue
             got = zarr.open_array(store, path=name, mode="r", zarr_format=FORMATS[fmt])[...]
             if found := clients.same_values(truth, got):
@@ -173,7 +173,7 @@ def test_array_members_are_those_of_h5py(tmp_path, seed, fmt):
             file.create_dataset(f"d{n}", data=data, **options)
             if data.ndim and draw.random() < 0.3:
                 file.create_dataset(f"missing{n}", data.shape, data.dtype, chunks=tuple(1 for _ in data.shape), fillvalue=data.ravel()[-1])
-    assert "array-left-out" in dict(clients.virtualize(path, "--format", fmt).codes).values()
+    assert "array-omitted" in dict(clients.virtualize(path, "--format", fmt).codes).values()
     run = clients.virtualize(path, "--format", fmt, "--option", "ragged=true")
     assert run.status == 0, run.stderr
     store = clients.open_store(run.references)
@@ -201,6 +201,6 @@ def test_large_array_members_are_named(tmp_path, fmt):
         file["x"] = np.zeros(2, [("n", "<i4"), ("b", "u1", (2001,))])
         file["y"] = np.zeros(2, [("n", "<i4"), ("b", "u1", (2000,))])
     run = clients.convert(tmp_path / "a.h5", fmt, "--option", "ragged=true")
-    assert run.codes == [("/x", "array-left-out")] and "2000" in run.stderr
+    assert run.codes == [("/x", "array-omitted")] and "2000" in run.stderr
     notes = json.loads(clients.virtualize("inspect", tmp_path / "a.h5", "--json", "--option", "ragged=true").stdout)["diagnostics"]
     assert [note["path"] for note in notes if note["code"] == "datatype-not-shown"] == ["/y"]

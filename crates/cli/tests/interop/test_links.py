@@ -46,13 +46,13 @@ def test_links_are_followed(original, fmt):
     assert set(group) == {"own", "virtual", "array", "group", "inner"}
     assert set(group["group"]) == {"x", "next", "empty", "text"}
     assert group["group/text"][...].tolist() == ["made", "anew"]
-    left_out = {path for path, code in run.codes if code == "link-left-out"}
-    assert left_out == {"/gone", "/nothing", "/outside", "/group/back", "/inner/whole/loop"}, run.stderr
-    assert "array-left-out" not in {code for _, code in run.codes}, run.stderr
+    omitted = {path for path, code in run.codes if code == "link-omitted"}
+    assert omitted == {"/gone", "/nothing", "/outside", "/group/back", "/inner/whole/loop"}, run.stderr
+    assert "array-omitted" not in {code for _, code in run.codes}, run.stderr
 
 
 def test_links_are_not_followed_unless_wanted(original):
     run = convert(original, "zarr3-json")
-    assert len([path for path, code in run.codes if code == "link-left-out"]) == 6
+    assert len([path for path, code in run.codes if code == "link-omitted"]) == 6
     assert "--option follow-external=true" in run.stderr
     assert b"below" not in run.stdout

@@ -98,7 +98,7 @@ def test_values_are_those_of_the_plugin(tmp_path, kind, seed):
             assert group[name][...].tobytes() == expected.astype(group[name].dtype).tobytes(), (fmt, name)
 
 
-def test_large_arrays_are_left_out_with_the_reason(tmp_path, fmt):
+def test_large_arrays_are_omitted_with_the_reason(tmp_path, fmt):
     import h5py, hdf5plugin
     path = tmp_path / "large.h5"
     with h5py.File(path, "w") as file:

@@ -114,13 +114,13 @@ def test_deep_groups(tmp_path, fmt):
     assert found["x"].values.tolist() == [0, 1, 2]
     nested(tmp_path / "2000.h5", 2000)
     run = convert(tmp_path / "2000.h5", fmt)
-    assert [code for _, code in run.codes] == ["node-left-out"] and "groups are nested deeper than 256" in run.stderr
+    assert [code for _, code in run.codes] == ["node-omitted"] and "groups are nested deeper than 256" in run.stderr
     assert len(clients.nodes(run.references, FORMATS[fmt])) == 257
 
 
 def test_deep_groups_behind_links(tmp_path):
     import h5py
     nested(tmp_path / "b.h5", 200)
-    for depth, codes in ((56, []), (57, ["link-left-out"])):
+    for depth, codes in ((56, []), (57, ["link-omitted"])):
         nested(tmp_path / f"{depth}.h5", depth - 1, lambda group: group.__setitem__("g", h5py.ExternalLink("b.h5", "/")))
         assert [code for _, code in convert(tmp_path / f"{depth}.h5", "zarr3-json", "--option", "follow-external=true").codes] == codes

@@ -68,7 +68,7 @@ def test_attributes_are_those_of_netcdf4_python():
     ("more_records.nc", {("/a", "file-truncated"), ("/b", "file-truncated")}),
     ("without_last_padding.nc", set()),
     ("wrong_sizes.nc", set()),
-    ("names.nc", {("/.", "node-left-out"), ("/a/b", "node-left-out"), ("/zarr.json", "node-left-out"), ("/back%5Cslash", "name-changed"),
+    ("names.nc", {("/.", "node-omitted"), ("/a/b", "node-omitted"), ("/zarr.json", "node-omitted"), ("/back%5Cslash", "name-changed"),
                   ("/twice", "name-collision"), ("/", "name-collision")}),
 ])
 def test_what_a_user_has_to_know_is_reported(name, codes, fmt):

@@ -134,7 +134,7 @@ def sparse(tmp_path):
 
 
 @pytest.mark.parametrize("arguments", [[], ["--option", "record-size=1"], ["--option", "record-size=10"], ["--option", "record-size=10", "--inline=300"]])
-def test_missing_chunks_are_missing_and_files_of_none_are_left_out(sparse, arguments, tmp_path):
+def test_missing_chunks_are_missing_and_files_of_none_are_omitted(sparse, arguments, tmp_path):
     out = tmp_path / "refs.parquet"
     parquet(sparse, out, *arguments)
     # In an array with a hundred files without any url, the last ones are omitted: then the protocol must be given.

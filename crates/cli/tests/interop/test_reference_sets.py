@@ -301,4 +301,4 @@ def test_chunks_of_several_sizes_go_through_every_format_that_has_them(tmp_path)
         compared = virtualize("diff", tmp_path / form, source)
         assert compared.status == 0, (form, compared.stdout.decode())
     run = virtualize("convert", source, "-f", "kerchunk-json")
-    assert ("/band_data", "array-left-out") in run.codes
+    assert ("/band_data", "array-omitted") in run.codes

@@ -117,7 +117,7 @@ def test_a_sample_is_evenly_spread(tmp_path):
     assert scan(*files, "--sample", "99")["files"] == 21
 
 
-def test_arrays_are_left_out(pair, tmp_path):
+def test_arrays_are_omitted(pair, tmp_path):
     files = pair(lat=(-90.0, 0.0, 90.0))
     report = scan(*files, "--var", "lat=drop")
     assert len(report["sets"]) == 1 and "lat" not in report["sets"][0]["arrays"]

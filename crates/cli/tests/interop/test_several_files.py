@@ -84,8 +84,8 @@ def test_chunks_of_linked_files_are_made(linked, fmt):
         same(group["array"], f["array"], "array")
         same(group["text"], f["text"], "text")
     assert set(group["group"]) == MASKED | {"next"}, run.stderr
-    assert [path for path, code in run.codes if code == "array-left-out"] == ["/group/to"], run.stderr
-    assert [path for path, code in run.codes if code == "attribute-left-out"] == ["/group/int20"], run.stderr
+    assert [path for path, code in run.codes if code == "array-omitted"] == ["/group/to"], run.stderr
+    assert [path for path, code in run.codes if code == "attribute-omitted"] == ["/group/int20"], run.stderr
     assert set(group["group/int20"].attrs) - {"_ARRAY_DIMENSIONS"} == {"nothing"}
 
 

@@ -115,7 +115,7 @@ def test_strings_are_those_of_h5py(tmp_path, seed, fmt):
         for name, dataset in original.items():
             if kinds.get(name) != "array":
                 # zarr-python cannot open these arrays; a diagnostic reports them.
-                assert ("/" + name, "array-left-out") in run.codes, (name, run.stderr)
+                assert ("/" + name, "array-omitted") in run.codes, (name, run.stderr)
                 assert "differs within the array type" in run.stderr or "null dataspace" in run.stderr, run.stderr
                 continue
             got = zarr.open_array(store, path=name, mode="r", zarr_format=FORMATS[fmt])[...]
@@ -137,9 +137,9 @@ def large(tmp_path):
     return tmp_path / "large.h5"
 
 
-def test_what_is_too_much_to_inline_is_left_out(large, fmt):
+def test_what_is_too_much_to_inline_is_omitted(large, fmt):
     run = clients.virtualize(large, "--format", fmt, "--option", "inline-limit=200000")
-    assert run.codes == [("/null-terminated", "array-left-out"), ("/space-padded", "array-left-out")]
+    assert run.codes == [("/null-terminated", "array-omitted"), ("/space-padded", "array-omitted")]
     assert "--option inline-limit=" in run.stderr
     assert clients.nodes(run.references, FORMATS[fmt]).get("null-padded") == "array"
 

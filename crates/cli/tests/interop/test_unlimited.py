@@ -169,4 +169,4 @@ def test_what_cannot_be_padded_gets_a_name_that_nothing_has(tmp_path, fmt):
     assert ds.time.dims == ("time",) and ds.t_1.dims == ("time_1",) and ds.time_1.values.tolist() == [0, 1, 2, 3, 4]
     left = [name for name in ("a", "b") if name in ds.variables]
     assert all(ds[name].dims == ("time_1_",) for name in left)
-    assert {at for at, code in run.codes if code in ("dimension-renamed", "array-left-out")} == {"/a", "/b"}
+    assert {at for at, code in run.codes if code in ("dimension-renamed", "array-omitted")} == {"/a", "/b"}

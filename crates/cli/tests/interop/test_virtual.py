@@ -91,7 +91,7 @@ def original(tmp_path_factory):
 MAPPED = {"chunked", "contiguous", "stacked", "rows", "last_short", "uneven", "interleaved", "part_of_source",
           "missing_file", "all_missing", "unmapped", "other_fill", "part_fill", "same_fill", "below", "same_file", "here",
           "edges", "shifted", "mixed", "overlapping", "pattern", "no_dataset", "growing", "from_nothing"}
-LEFT_OUT = {"outside", "other_type"}
+OMITTED = {"outside", "other_type"}
 
 
 def compare(path, fmt, names):
@@ -102,13 +102,13 @@ def compare(path, fmt, names):
         for name in sorted(names & set(group.array_keys())):
             np.testing.assert_array_equal(group[name][...], f[name][...], err_msg=name, strict=True)
     assert set(group.array_keys()) == names, run.stderr
-    return {path[1:] for path, code in run.codes if code == "array-left-out"}, run
+    return {path[1:] for path, code in run.codes if code == "array-omitted"}, run
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_values_are_those_of_the_sources(original, fmt):
-    left_out, run = compare(original / "v.h5", fmt, MAPPED)
-    assert left_out == LEFT_OUT, run.stderr
+    omitted, run = compare(original / "v.h5", fmt, MAPPED)
+    assert omitted == OMITTED, run.stderr
     assert {path for path, code in run.codes if code == "source-missing"} == {"/missing_file", "/all_missing", "/no_dataset"}
 
 
@@ -180,8 +180,8 @@ def test_the_extent_follows_from_the_sources(endless, fmt):
     with h5py.File(endless / "e.h5") as f:
         names = set(f)
         assert f["files"].shape == (14, 4) and f["least"].shape == (13, 4) and f["interleaved"].shape[0] > 20
-    left_out, run = compare(endless / "e.h5", fmt, names - {"too_long"})
-    assert left_out == {"too_long"}, run.stderr
+    omitted, run = compare(endless / "e.h5", fmt, names - {"too_long"})
+    assert omitted == {"too_long"}, run.stderr
     assert compare(endless / "outer.h5", fmt, {"of_settled", "of_end"})[0] == {"of_endless", "of_a_part", "loop"}
 
 
@@ -236,5 +236,5 @@ def test_chunks_of_sources_that_are_made(odd, fmt):
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_no_more_is_made_than_the_limit_allows(original, fmt):
     run = clients.virtualize(original / "v.h5", "--format", fmt, "--option", "inline-limit=60")
-    left_out = {path for path, code in run.codes if code == "array-left-out"}
-    assert {path[1:] for path in left_out} >= {"shifted", "mixed", "other_fill"} and "/chunked" not in left_out, run.stderr
+    omitted = {path for path, code in run.codes if code == "array-omitted"}
+    assert {path[1:] for path in omitted} >= {"shifted", "mixed", "other_fill"} and "/chunked" not in omitted, run.stderr

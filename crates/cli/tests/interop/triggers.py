@@ -207,12 +207,12 @@ def eos_grid(file):
 
 
 DIAGNOSTICS = {
-    "array-left-out": hdf5(sequences),
+    "array-omitted": hdf5(sequences),
     "array-not-padded": short_variable("--option", "inline-limit=0"),
     "array-padded": short_variable(),
     "array-changed": other_axes,
     "attribute-unreadable": damaged_attribute,
-    "attribute-left-out": hdf5(odd_attribute),
+    "attribute-omitted": hdf5(odd_attribute),
     "chunk-grid": fixture(TIFF / "tiles.tif", "--chunk-grid", "rectilinear"),
     "chunks-inlined": fixture(HDF5 / "fill_message_3_types.h5"),
     "datatype-not-shown": fixture(HDF5 / "types.h5"),
@@ -225,7 +225,7 @@ DIAGNOSTICS = {
     "inline-total": hdf5(backslash, "--inline", "1M", "--option", "inline-total=1"),
     "key-ignored": reference_set({**GROUP, **ARRAY, "a/0": ["x.bin", 0, 8], "b/c/0.0": ["x.bin", 0, 8]}, "convert", "refs.json", "-o", "out.json", files=["x.bin"]),
     "link-cycle": hdf5(lambda file: file.__setitem__("up", file["/"])),
-    "link-left-out": hdf5(lambda file: file.__setitem__("x", h5py.ExternalLink("other.nc", "/x"))),
+    "link-omitted": hdf5(lambda file: file.__setitem__("x", h5py.ExternalLink("other.nc", "/x"))),
     "missing-value-as-fill-value": hdf5(missing_value_infinite),
     "missing-value-convention": fixture(HDF5 / "fill_message_3.h5", "--option", "missing-value-convention=true", "-f", "zarr3-json"),
     "missing-value-dropped": fixture(HDF5 / "fill_message_3.h5"),
@@ -234,7 +234,7 @@ DIAGNOSTICS = {
     "nodata-disagrees": fixture(TIFF / "nodata_i2.tif"),
     "nodata-adjusted": fixture(TIFF / "nodata_invalid_u1.tif"),
     "nodata-dropped": fixture(TIFF / "nodata_invalid_u1.tif"),
-    "node-left-out": hdf5(dot),
+    "node-omitted": hdf5(dot),
     "not-unpacked": fixture(TIFF / "gdal_metadata_differs.tif", "--unpack", "-f", "zarr3-json"),
     "packing-widened": hdf5(narrow_packing),
     "ragged-array": hdf5(sequences, "--option", "ragged=true"),

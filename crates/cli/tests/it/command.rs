@@ -234,7 +234,7 @@ fn a_closed_pipe_is_no_error() {
 }
 
 #[test]
-fn arrays_that_a_wanted_reader_lacks_are_left_out() {
+fn arrays_that_a_wanted_reader_lacks_are_omitted() {
     let file = fixture("tiff/compression_webp.tif");
     let output = virtualize(&[&file, "--readable-by", "zarr-python+imagecodecs,zarrs"]);
     fails(&output, 1, &["/band_data", "zarrs: imagecodecs_webp", "[reader-lacks]"]);

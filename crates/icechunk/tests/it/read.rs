@@ -96,7 +96,7 @@ async fn reads_what_was_committed() {
     let snapshot = committed(folder.path()).await;
     for version in ["main", &snapshot] {
         let repository = opened(folder.path(), version).await.unwrap().unwrap();
-        assert!(repository.left_out.is_empty());
+        assert!(repository.omitted.is_empty());
         assert_eq!(repository.snapshot(), snapshot);
         let found = read_back(repository, "g/a", Native::Reference).await;
         let expected = hierarchy();
@@ -151,7 +151,7 @@ async fn reads_what_other_writers_committed() {
     session.write().await.commit("others").execute().await.unwrap();
     let repository = opened(folder.path(), "main").await.unwrap().unwrap();
     if set.is_ok() {
-        assert!(repository.left_out.contains_key("odd"), "{:?}", repository.left_out);
+        assert!(repository.omitted.contains_key("odd"), "{:?}", repository.omitted);
     }
     let read = read_back(repository, "g/a", Native::Inline).await;
     assert_eq!(read.array("g/a").unwrap().chunks.get(7), Some(ChunkEntry::Inline(&native)));

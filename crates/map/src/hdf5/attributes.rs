@@ -125,7 +125,7 @@ fn element_json(element: &Element, datatype: &Datatype, names: Shown<'_>) -> Res
         Element::Complex(real, imaginary) => vec![float_json(*real), float_json(*imaginary)].into(),
         Element::Text(text) => text.as_str().into(),
         Element::Bytes(bytes) => {
-            return Err(Error::not_json(&format!("{} bytes that are no text", bytes.len())));
+            return Err(Error::not_json(&format!("{} bytes that are not text", bytes.len())));
         }
         Element::Compound(members) => {
             let types: &[_] = match datatype {
@@ -254,8 +254,7 @@ impl Mapper<'_> {
             let is_first = names.insert(attribute.name.as_str());
             if !is_first {
                 // netCDF4-python shows the first of several.
-                let message =
-                    format!("the attribute \"{}\" is left out: another one has this name", attribute.name);
+                let message = format!("attribute \"{}\" omitted: another one has this name", attribute.name);
                 self.report.warn(Code::NameCollision, path, message);
             }
             is_first
@@ -278,13 +277,13 @@ impl Mapper<'_> {
                 Ok(value) => drop(converted.insert(name.to_owned(), value)),
                 Err(_) if name == "_FillValue" && is_array => {}
                 Err(why) => {
-                    let message = format!("the attribute \"{name}\" is left out: {why}");
-                    self.report.warn(Code::AttributeLeftOut, path, message);
+                    let message = format!("attribute \"{name}\" omitted: {why}");
+                    self.report.warn(Code::AttributeOmitted, path, message);
                 }
             }
         }
         for error in unreadable {
-            self.report.warn(Code::AttributeUnreadable, path, format!("an attribute is left out: {error}"));
+            self.report.warn(Code::AttributeUnreadable, path, format!("attribute omitted: {error}"));
         }
         converted
     }
@@ -310,7 +309,7 @@ impl Mapper<'_> {
             let message = format!(
                 "h5netcdf and netCDF4 hide the attributes CLASS and NAME, and so do the references: {count} objects, the first is {first}"
             );
-            self.report.info(Code::AttributeLeftOut, "", message);
+            self.report.info(Code::AttributeOmitted, "", message);
         }
     }
 
@@ -601,7 +600,7 @@ mod source_attributes_tests {
     }
 
     #[test]
-    fn bookkeeping_is_hidden_and_contradictions_are_left_out() {
+    fn bookkeeping_is_hidden_and_contradictions_are_omitted() {
         let hidden = attribute("_Netcdf4Dimid", int(4, true), vec![Element::Integer(1)]);
         let mut short = attribute("short", int(2, true), vec![Element::Integer(1)]);
         short.dataspace = Dataspace::Simple { shape: vec![u64::MAX, 2], max_shape: None };

@@ -111,7 +111,7 @@ impl ChunkPlanner<'_> {
         match &self.element.transform {
             _ if is_reference(&self.dataset.datatype) => Some("references become the paths of their targets"),
             _ if self.element.data_type == DataType::String => {
-                Some("text of variable length lies in the global heap")
+                Some("variable-length text is stored in the global heap")
             }
             _ if holds_pointers(&self.dataset.datatype) => {
                 Some("values of variable length lie in the global heap")

@@ -550,7 +550,7 @@ mod external_tests {
         data.layout = Layout::External(segments.iter().map(segment).collect());
         let mapped = map(&crate::hdf5::tests::file(vec![("v", data)]), ZarrFormat::V3);
         let Some(array) = mapped.hierarchy.array("v") else {
-            return Err(mapped.report.arrays["v"].left_out.clone().unwrap());
+            return Err(mapped.report.arrays["v"].omitted.clone().unwrap());
         };
         let ChunkGrid::Regular(chunk) = &array.chunk_grid else { panic!() };
         let name = |source: virtualize_zarr::SourceId| {

@@ -38,8 +38,8 @@ impl Mapper<'_> {
         };
         let mapped = self.try_array(path, dataset, axes, &mut report);
         if let Err(error) = &mapped {
-            self.array_left_out(path, error);
-            report.left_out = Some(error.to_string());
+            self.array_omitted(path, error);
+            report.omitted = Some(error.to_string());
         }
         self.report.arrays.insert(path.to_owned(), report);
         mapped.ok()
@@ -140,7 +140,7 @@ impl Mapper<'_> {
         };
         let fill = question.decide();
         if let Some(why) = &plan.inline_reason {
-            let message = format!("{} chunks are put inline: {why}", plan.inline.len());
+            let message = format!("{} chunks are inlined: {why}", plan.inline.len());
             self.report.info(Code::ChunksInlined, path, message);
         }
         if let [first, ..] = plan.missing_files.as_slice() {

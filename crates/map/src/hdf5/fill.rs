@@ -222,7 +222,7 @@ impl ChunkPlanner<'_> {
         if !plan.codecs.iter().all(can_encode) && self.element.data_type != DataType::String {
             return Err(unsupported("its last chunks cannot be encoded again"));
         }
-        self.check_limit(made.len() as u64, chunk_shape, "the last chunks of a padded array are made anew")?;
+        self.check_limit(made.len() as u64, chunk_shape, "the last chunks of a padded array are re-encoded")?;
         Ok(made)
     }
 

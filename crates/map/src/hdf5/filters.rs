@@ -119,7 +119,7 @@ fn splits_elements(length: Option<u64>, element_size: u32) -> bool {
 /// Checks that released clients decode chunks of `bytes` decoded bytes.
 ///
 /// # Errors
-/// The Zarr format has no name for a codec, or a shuffle may get a number of bytes that is no multiple of its element size,
+/// The Zarr format has no name for a codec, or a shuffle may get a number of bytes that is not a multiple of its element size,
 /// which numcodecs refuses. Only uncompressed lengths are known here.
 pub(super) fn clients_decode(codecs: &[Codec], bytes: u64, format: ZarrFormat) -> Result<()> {
     let mut length = Some(bytes);

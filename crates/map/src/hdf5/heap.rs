@@ -177,16 +177,16 @@ impl<'a> Mapper<'a> {
         match flattened {
             Ok(Flattened::Structures(flat)) => {
                 let array = self.child_array(place, name, flat, dimensions)?;
-                let message = "its chunks are put inline: text of variable length lies in the global heap";
+                let message = "its chunks are inlined: variable-length text is stored in the global heap";
                 self.report.info(Code::ChunksInlined, &path, message.to_owned());
                 self.describe_as(&path, dataset);
                 Some(array)
             }
             Ok(Flattened::Ragged { .. }) => None,
             Err(error) => {
-                self.array_left_out(&path, error);
+                self.array_omitted(&path, error);
                 self.describe_as(&path, dataset);
-                self.report.arrays.entry(path).or_default().left_out = Some(error.to_string());
+                self.report.arrays.entry(path).or_default().omitted = Some(error.to_string());
                 None
             }
         }

@@ -108,7 +108,7 @@ impl Mapper<'_> {
         for link in std::mem::take(&mut self.links) {
             if let Err(error) = self.attach_linked(root, &link, chain, &mut attached) {
                 let message = format!("the link to \"{}\" in the file \"{}\": {error}", link.path, link.file);
-                self.report.warn(Code::LinkLeftOut, &link.at, message);
+                self.report.warn(Code::LinkOmitted, &link.at, message);
             }
         }
     }
@@ -140,9 +140,9 @@ impl Mapper<'_> {
         }
         let refers =
             |task: &&InlineTask| matches!(&task.content, ChunkContent::Variable { references: Some(_), .. });
-        let left_out = linked.tasks(&path).filter(refers);
-        let left_out: BTreeSet<String> =
-            left_out.filter_map(|task| moved(&task.array, &path, &link.at)).collect();
+        let omitted = linked.tasks(&path).filter(refers);
+        let omitted: BTreeSet<String> =
+            omitted.filter_map(|task| moved(&task.array, &path, &link.at)).collect();
         let ids = match attached.ids.get(&url) {
             Some(ids) => Rc::clone(ids),
             None => {
@@ -164,15 +164,15 @@ impl Mapper<'_> {
         if let Node::Array(array) = &mut node {
             self.rename_dimensions(&link.at, array, lengths, &[]);
         }
-        self.renumber_sources(&mut node, &link.at, &ids, &left_out)?;
-        if !left_out.contains(&link.at) {
+        self.renumber_sources(&mut node, &link.at, &ids, &omitted)?;
+        if !omitted.contains(&link.at) {
             lengths.taken.insert(name.to_owned());
             parent.children.insert(name.to_owned(), node);
         }
         self.take_report(&linked, &path, &link.at)?;
         let path = &path;
         for task in linked.tasks(path) {
-            let Some(array) = moved(&task.array, path, &link.at).filter(|array| !left_out.contains(array))
+            let Some(array) = moved(&task.array, path, &link.at).filter(|array| !omitted.contains(array))
             else {
                 continue;
             };
@@ -183,10 +183,10 @@ impl Mapper<'_> {
             }
             self.tasks.push(task);
         }
-        for array in &left_out {
+        for array in &omitted {
             let error = Error::unresolved("its references", "lead to objects of another file");
-            self.array_left_out(array, &error);
-            self.report.arrays.entry(array.clone()).or_default().left_out = Some(error.to_string());
+            self.array_omitted(array, &error);
+            self.report.arrays.entry(array.clone()).or_default().omitted = Some(error.to_string());
         }
         Ok(())
     }
@@ -254,7 +254,7 @@ impl Mapper<'_> {
         node: &mut Node,
         at: &str,
         ids: &[SourceId],
-        left_out: &BTreeSet<String>,
+        omitted: &BTreeSet<String>,
     ) -> Result<()> {
         self.nodes += 1;
         if self.nodes > NODES {
@@ -269,9 +269,9 @@ impl Mapper<'_> {
                 }
             }
             Node::Group(group) => {
-                group.children.retain(|name, _| !left_out.contains(&join(at, name)));
+                group.children.retain(|name, _| !omitted.contains(&join(at, name)));
                 for (name, child) in &mut group.children {
-                    self.renumber_sources(child, &join(at, name), ids, left_out)?;
+                    self.renumber_sources(child, &join(at, name), ids, omitted)?;
                 }
             }
         }

@@ -154,9 +154,9 @@ impl<'a> Mapper<'a> {
         self.shared.lookup.take(what, bytes)
     }
 
-    fn array_left_out(&mut self, path: &str, error: &Error) {
+    fn array_omitted(&mut self, path: &str, error: &Error) {
         self.report.diagnostics.push(
-            Diagnostic::warning(Code::ArrayLeftOut, path, format!("the array is left out: {error}"))
+            Diagnostic::warning(Code::ArrayOmitted, path, format!("array omitted: {error}"))
                 .with(error.remedy()),
         );
     }

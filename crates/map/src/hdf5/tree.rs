@@ -76,7 +76,7 @@ impl Mapper<'_> {
         for ((name, child), axes) in children.iter().zip(axes) {
             self.nodes += 1;
             if self.nodes > NODES {
-                let message = format!("more than {NODES} groups and arrays; the rest is left out");
+                let message = format!("more than {NODES} groups and arrays; the rest are omitted");
                 let error = Diagnostic::error(Code::TooManyNodes, place.path, message);
                 self.report.diagnostics.push(error);
                 break;
@@ -136,7 +136,7 @@ impl Mapper<'_> {
                 array.map(|array| Node::Array(Box::new(array)))
             }
             Object::Unreadable(error) => {
-                self.left_out(&join(place.path, name), error.to_string());
+                self.omitted(&join(place.path, name), error.to_string());
                 None
             }
             Object::Datatype(_) => {
@@ -167,13 +167,13 @@ impl Mapper<'_> {
     ) -> Option<Group> {
         let path = join(place.path, name);
         if place.ancestors.contains(&address) {
-            let message = "the group is its own ancestor; the link is left out";
+            let message = "the group is its own ancestor; link omitted";
             self.report.warn(Code::LinkCycle, &path, message);
             return None;
         }
         // The root is an ancestor, but not nested.
         if place.ancestors.len() > DEPTH {
-            self.left_out(&path, format!("groups are nested deeper than {DEPTH}"));
+            self.omitted(&path, format!("groups are nested deeper than {DEPTH}"));
             return None;
         }
         let mut ancestors = place.ancestors.clone();
@@ -249,7 +249,7 @@ impl Mapper<'_> {
                 self.report.warn(Code::NameChanged, &child, message);
             }
             if let Err(error) = check_name(&name) {
-                self.left_out(&child, error.to_string());
+                self.omitted(&child, error.to_string());
                 continue;
             }
             if let LinkTarget::External { file, path } = &link.target {
@@ -257,7 +257,7 @@ impl Mapper<'_> {
                     self.links.push(ExternalLink { at: child, file: file.clone(), path: path.clone() });
                 } else {
                     let message = format!("the link to \"{path}\" in the file \"{file}\" is not followed");
-                    let warning = Diagnostic::warning(Code::LinkLeftOut, &child, message)
+                    let warning = Diagnostic::warning(Code::LinkOmitted, &child, message)
                         .with(Remedy::turn_on(OptionName::FollowExternal, "follow it"));
                     self.report.diagnostics.push(warning);
                 }
@@ -265,7 +265,7 @@ impl Mapper<'_> {
             }
             match self.target(address, link) {
                 Ok(target) => children.push((name.into_owned(), target)),
-                Err(error) => self.report.warn(Code::LinkLeftOut, &child, error.to_string()),
+                Err(error) => self.report.warn(Code::LinkOmitted, &child, error.to_string()),
             }
         }
         children
@@ -292,7 +292,7 @@ impl Mapper<'_> {
         }
     }
 
-    fn left_out(&mut self, path: &str, why: String) {
-        self.report.warn(Code::NodeLeftOut, path, why);
+    fn omitted(&mut self, path: &str, why: String) {
+        self.report.warn(Code::NodeOmitted, path, why);
     }
 }

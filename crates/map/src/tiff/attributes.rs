@@ -129,7 +129,7 @@ impl Described<'_> {
         let items: Vec<&GdalItem> = ifd.gdal_metadata.iter().filter(is_shown).collect();
         add_items(&items, geometry, &mut attributes);
         let mut omit = |severity, message: String| {
-            diagnostics.push(Diagnostic::new(severity, Code::AttributeLeftOut, self.path, message));
+            diagnostics.push(Diagnostic::new(severity, Code::AttributeOmitted, self.path, message));
         };
         if self.is_sign_changed() {
             let message = "item _Unsigned of GDAL_METADATA (42112) is not applied: GDAL ignores it, but rioxarray applies it with mask_and_scale=True";

@@ -92,8 +92,8 @@ impl<'a> ImageMapper<'a> {
                 self.add(ifd, group, parts, mapped);
             }
             Err(error) => {
-                report.left_out = Some(error.to_string());
-                mapped.warn(&path, error.image_code(), format!("left out: {error}"), error.remedy());
+                report.omitted = Some(error.to_string());
+                mapped.warn(&path, error.image_code(), format!("omitted: {error}"), error.remedy());
             }
         }
         mapped.report.arrays.insert(path, report);

@@ -9,7 +9,7 @@ use virtualize_remedy::{Code, OptionName, Remedy};
 use virtualize_zarr::{Array, Codec, DataType, NodePath, Reference};
 
 use crate::probe::chunk_extents;
-use crate::{ChunkContent, InlineTask, LeftOut, LercLayout, MapOptions, Mapped, StoredChange};
+use crate::{ChunkContent, InlineTask, LercLayout, MapOptions, Mapped, Omitted, StoredChange};
 
 /// Maximum number of chunks examined in all arrays of a local file, and of a remote one, where each may cost a request.
 const MAX_LOCAL: u64 = 1 << 20;
@@ -44,7 +44,7 @@ pub fn settle_lerc(
         .map(|(path, array)| {
             let decision = match answers.remove(&path) {
                 Some(Ok(chunks)) => remake(&path, array, &chunks, options).map(|tasks| (tasks, None)),
-                Some(Err(why)) => Err(LeftOut::image(Code::TiffLerc, why, None)),
+                Some(Err(why)) => Err(Omitted::image(Code::TiffLerc, why, None)),
                 None => unexamined(array).map(|warning| (Vec::new(), Some(warning))),
             };
             (path, decision)
@@ -71,7 +71,7 @@ fn remake(
     array: &Array,
     chunks: &[(u64, Reference)],
     options: &MapOptions,
-) -> Result<Vec<InlineTask>, LeftOut> {
+) -> Result<Vec<InlineTask>, Omitted> {
     let layouts: Vec<_> = chunks
         .iter()
         .filter_map(|(position, chunk)| Some((*position, chunk, LercChunk::of(array, *position)?.layout)))
@@ -86,7 +86,7 @@ fn remake(
             options.inline_limit
         );
         let remedy = Remedy::turn_on(OptionName::InlineLimit, "raise the limit");
-        return Err(LeftOut::image(Code::InlineLimit, why, Some(remedy)));
+        return Err(Omitted::image(Code::InlineLimit, why, Some(remedy)));
     }
     let tasks = layouts.into_iter().map(|(position, chunk, layout)| InlineTask {
         array: path.to_owned(),
@@ -101,14 +101,14 @@ fn remake(
 }
 
 /// Returns a warning for an array with too many chunks to examine, or the reason to omit it.
-fn unexamined(array: &Array) -> Result<String, LeftOut> {
+fn unexamined(array: &Array) -> Result<String, Omitted> {
     let is_nan_nodata = || {
         let value = array.fill_value.as_ref().and_then(|value| value.to_f64(&array.data_type));
         value.is_some_and(f64::is_nan)
     };
     let leave_out = |why: &str| {
         let why = format!("{why}; there are too many chunks to examine each");
-        Err(LeftOut::image(Code::TiffLercMask, why, Some(copy_remedy())))
+        Err(Omitted::image(Code::TiffLercMask, why, Some(copy_remedy())))
     };
     if has_alpha(array) {
         return leave_out("LERC stores alpha as a mask, which Zarr readers ignore");

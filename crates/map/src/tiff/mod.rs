@@ -182,8 +182,8 @@ pub(super) fn stack(file: &File, mapped: &mut Mapped, options: &MapOptions) {
         mapped.report.info(Code::TiffStack, "", text);
         return;
     };
-    let left_out: Vec<String> = different_attributes(&pages);
-    stacked.attributes.retain(|name, _| !left_out.contains(name));
+    let omitted: Vec<String> = different_attributes(&pages);
+    stacked.attributes.retain(|name, _| !omitted.contains(name));
     let count: u64 = pages.first().map_or(1, |page| chunk_count(page));
     let others = file.ifds.iter().filter(|ifd| is_page(ifd, mapped)).count().saturating_sub(alike.len());
     let target = path(first);
@@ -194,8 +194,8 @@ pub(super) fn stack(file: &File, mapped: &mut Mapped, options: &MapOptions) {
     for page in alike.iter().skip(1) {
         remove(page, mapped);
     }
-    if !left_out.is_empty() {
-        let text = format!("attributes that differ between pages are left out: {}", left_out.join(", "));
+    if !omitted.is_empty() {
+        let text = format!("attributes that differ between pages are omitted: {}", omitted.join(", "));
         mapped.report.info(Code::TiffStack, "", text);
     }
     if others > 0 {
@@ -203,7 +203,7 @@ pub(super) fn stack(file: &File, mapped: &mut Mapped, options: &MapOptions) {
         mapped.report.info(Code::TiffStack, "", text);
     }
     let Some(group) = mapped.hierarchy.root.make_group(&group_path(first)) else { return };
-    if left_out.iter().any(|name| name == "long_name") {
+    if omitted.iter().any(|name| name == "long_name") {
         remove_band_names(group, &mut stacked.attributes);
     }
     let numbers = alike.iter().filter_map(|ifd| ifd.path.first()).map(|index| *index as u64).collect();

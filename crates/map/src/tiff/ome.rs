@@ -98,7 +98,7 @@ pub(super) fn join_series(
         }
     };
     if let Some(name) = &ome.metadata_file {
-        let text = format!("its OME-XML lies in {name:?}, which is not read: pages are shown one by one");
+        let text = format!("its OME-XML is in {name:?}, which is not read: pages are shown one by one");
         mapped.report.diagnostics.push(warning("/", text));
         return false;
     }
@@ -425,7 +425,7 @@ fn axes(image: &OmeImage, page: &Ifd, room: u64) -> Result<Vec<(char, u64)>> {
     };
     let size = |(name, size): &(char, u64)| match *name {
         'C' if samples == 0 || size % samples != 0 => {
-            Err(malformed(format!("SizeC {size} is no multiple of {samples} samples a pixel")))
+            Err(malformed(format!("SizeC {size} is not a multiple of {samples} samples a pixel")))
         }
         'C' => Ok(('C', size / samples)),
         other => Ok((other, *size)),

@@ -197,7 +197,7 @@ class ShardLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """A file is left out of what is written."""
+    """A file is omitted from the output."""
 
     time: float
     url: str

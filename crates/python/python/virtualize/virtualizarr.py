@@ -41,7 +41,7 @@ class Parser:
     """Parses HDF5, NetCDF, TIFF, GeoTIFF and COG files for VirtualiZarr.
 
     All files are read through the stores of the caller's registry. An array that VirtualiZarr or the installed codecs
-    cannot represent is left out with a ``virtualize.VirtualizeWarning``; with ``strict=True`` it is an error.
+    cannot represent is omitted with a ``virtualize.VirtualizeWarning``; with ``strict=True`` it is an error.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class _Members:
 
     def _leave_out(self, path: str, error: Exception) -> None:
         reason = " ".join(str(error).split()) or type(error).__name__
-        message = f"the array is left out: VirtualiZarr cannot represent it: {reason}"
+        message = f"array omitted: VirtualiZarr cannot represent it: {reason}"
         diagnostic = Diagnostic("virtualizarr-unsupported", "warning", f"/{path}", message)
         if self._strict:
             refused = RefusedError(f"{self._file.name}: {diagnostic}")

@@ -29,7 +29,7 @@ pub struct ReferenceSet {
     /// Keys that belong to no array, 100 at most.
     pub ignored: Vec<String>,
     /// Paths of arrays whose type, codecs, fill value or grid are not supported, with the reason.
-    pub left_out: BTreeMap<String, String>,
+    pub omitted: BTreeMap<String, String>,
 }
 
 /// Members that a document must have to describe an array. An error in one of them fails the set; errors in others omit
@@ -90,7 +90,7 @@ pub(crate) struct Builder {
     last_source: u32,
     whole_files: Vec<WholeFile>,
     ignored: Vec<String>,
-    left_out: BTreeMap<String, String>,
+    omitted: BTreeMap<String, String>,
 }
 
 impl Builder {
@@ -113,8 +113,8 @@ impl Builder {
 
     /// Returns a builder of all nodes, without chunks.
     pub(crate) fn without_chunks(&self) -> Self {
-        let (groups, left_out) = (self.groups.clone(), self.left_out.clone());
-        Self { groups, left_out, ..self.of_arrays(self.arrays.keys().map(String::as_str)) }
+        let (groups, omitted) = (self.groups.clone(), self.omitted.clone());
+        Self { groups, omitted, ..self.of_arrays(self.arrays.keys().map(String::as_str)) }
     }
 
     /// Returns the path and the number of grid cells of each array, in no order.
@@ -144,10 +144,10 @@ impl Builder {
     /// Records a key that belongs to no array, such as a file of another tool.
     pub(crate) fn ignore(&mut self, key: &str) {
         let path = self.path_of(key);
-        let of_left_out = path
+        let of_omitted = path
             .rmatch_indices('/')
-            .any(|(at, _)| path.get(..at).is_some_and(|path| self.left_out.contains_key(path)));
-        if self.ignored.len() < 100 && !of_left_out {
+            .any(|(at, _)| path.get(..at).is_some_and(|path| self.omitted.contains_key(path)));
+        if self.ignored.len() < 100 && !of_omitted {
             self.ignored.push(key.to_owned());
         }
     }
@@ -227,7 +227,7 @@ impl Builder {
                 return Err(ReferencesError::at(key, error));
             }
             Err(error) => {
-                self.left_out.insert(path.to_owned(), error.to_string());
+                self.omitted.insert(path.to_owned(), error.to_string());
                 return Ok(());
             }
         };
@@ -352,8 +352,8 @@ impl Builder {
             let place = place.ok_or_else(|| ReferencesError::at(&path, "the node is inside an array"))?;
             place.children.insert(name.to_owned(), Node::Array(Box::new(array)));
         }
-        let Self { whole_files, ignored, left_out, .. } = self;
-        Ok(ReferenceSet { hierarchy, whole_files, ignored, left_out })
+        let Self { whole_files, ignored, omitted, .. } = self;
+        Ok(ReferenceSet { hierarchy, whole_files, ignored, omitted })
     }
 }
 

@@ -16,7 +16,7 @@ pub struct Translation {
     /// The hierarchy, without the arrays that are omitted.
     pub hierarchy: Hierarchy,
     /// Paths of arrays that are omitted, with the reason.
-    pub left_out: Vec<(String, String)>,
+    pub omitted: Vec<(String, String)>,
     /// Paths of arrays that lost information or changed their axes, with a description.
     pub changed: Vec<(String, String)>,
     /// Paths of arrays with pending chunks. Until those are made, the arrays read as wrong values.
@@ -41,19 +41,18 @@ pub enum PendingChunks {
 
 /// Translates a hierarchy to a format.
 pub fn translate(mut hierarchy: Hierarchy, format: ZarrFormat) -> Translation {
-    let mut translator =
-        Translator { format, left_out: Vec::new(), changed: Vec::new(), pending: Vec::new() };
+    let mut translator = Translator { format, omitted: Vec::new(), changed: Vec::new(), pending: Vec::new() };
     if hierarchy.format != format {
         translator.group("", &mut hierarchy.root);
         hierarchy.format = format;
     }
-    let Translator { left_out, changed, pending, .. } = translator;
-    Translation { hierarchy, left_out, changed, pending }
+    let Translator { omitted, changed, pending, .. } = translator;
+    Translation { hierarchy, omitted, changed, pending }
 }
 
 struct Translator {
     format: ZarrFormat,
-    left_out: Vec<(String, String)>,
+    omitted: Vec<(String, String)>,
     changed: Vec<(String, String)>,
     pending: Vec<(String, PendingChunks)>,
 }
@@ -70,7 +69,7 @@ impl Translator {
                 Node::Array(array) => match self.array(&path, name, array) {
                     Ok(()) => true,
                     Err(error) => {
-                        self.left_out.push((path, error.to_string()));
+                        self.omitted.push((path, error.to_string()));
                         false
                     }
                 },

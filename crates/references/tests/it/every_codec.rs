@@ -50,7 +50,7 @@ fn references(array: &Array, format: ZarrFormat, chunk: &[u8]) -> Option<Vec<u8>
 /// Converts the array, and reads it back from its document in the other format.
 fn converted(text: &[u8], from: ZarrFormat, to: ZarrFormat) -> Option<Array> {
     let set = from_json(text).unwrap();
-    assert_eq!((set.hierarchy.format, set.left_out.len()), (from, 0));
+    assert_eq!((set.hierarchy.format, set.omitted.len()), (from, 0));
     let translation = translate(set.hierarchy, to);
     let mut array = translation.hierarchy.array("a")?.clone();
     assert!(translation.pending.iter().all(|(path, _)| path == "a"));

@@ -76,7 +76,7 @@ fn what_is_written_is_read_back() {
     let set = read(&refs(entries)).unwrap();
     for format in [Format::KERCHUNK_JSON, Format::ZARR3_JSON] {
         let translation = translate(set.hierarchy.clone(), format.zarr_format());
-        assert_eq!((translation.left_out, translation.changed), (vec![], vec![]));
+        assert_eq!((translation.omitted, translation.changed), (vec![], vec![]));
         let mut text = Vec::new();
         write(&translation.hierarchy, format, &mut text).unwrap();
         let again = from_json(&text).unwrap();
@@ -183,18 +183,18 @@ fn keys_that_belong_to_no_array_are_told() {
 /// kerchunk writes text of variable length as Python objects in JSON, which NumPy has no type for and no other client
 /// reads.
 #[test]
-fn arrays_of_types_without_a_place_are_left_out() {
+fn arrays_of_types_without_a_place_are_omitted() {
     let mut object: Value = serde_json::from_str(&zarray(json!([2]), json!([2]))).unwrap();
     object["dtype"] = json!("|O");
     object["filters"] = json!([{"id": "json2"}]);
     let set = read(&refs(json!({"o/.zarray": object.to_string(), "o/0": "[]", "g/a/0.0": ["s3://b", 1, 2]})))
         .unwrap();
-    assert_eq!(set.left_out.keys().collect::<Vec<_>>(), ["o"]);
-    assert!(set.left_out["o"].contains("vlen-utf8"), "{:?}", set.left_out);
+    assert_eq!(set.omitted.keys().collect::<Vec<_>>(), ["o"]);
+    assert!(set.omitted["o"].contains("vlen-utf8"), "{:?}", set.omitted);
     assert_eq!(set.ignored, Vec::<String>::new());
     assert_eq!(set.hierarchy.arrays().len(), 1);
     let root = read(&json!({".zarray": object.to_string(), "0": "[]", "x": "y"})).unwrap();
-    assert_eq!(root.left_out.keys().collect::<Vec<_>>(), ["data"]);
+    assert_eq!(root.omitted.keys().collect::<Vec<_>>(), ["data"]);
     assert_eq!((root.hierarchy.arrays().len(), root.ignored.len()), (0, 0));
 }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::{StreamExt, future::join, stream::FuturesOrdered};
 use virtualize_bytes::{Limits, ReadError};
-use virtualize_map::{ChunkContent, InlineTask, LeftOut, Mapped, StoredChange};
+use virtualize_map::{ChunkContent, InlineTask, Mapped, Omitted, StoredChange};
 use virtualize_zarr::{Array, ChunkManifest, Codec, Hierarchy, NodePath};
 
 pub(crate) use self::fetch::{ChunkMaker, Fetched};
@@ -60,7 +60,7 @@ async fn run_in_batches(maker: &ChunkMaker<'_>, mapped: &mut Mapped, batch: u64)
         made?;
         coming = next?;
     }
-    mapped.leave_out(failed.into_iter().map(|(path, reason)| (path, LeftOut::not_made(reason))));
+    mapped.leave_out(failed.into_iter().map(|(path, reason)| (path, Omitted::not_made(reason))));
     Ok(())
 }
 
@@ -153,7 +153,7 @@ impl Make<'_> {
                 Ok(bytes) => {
                     let positions = (task.positions.len() as u64).saturating_mul(POSITION);
                     let bytes_held = positions.saturating_add(bytes.len() as u64);
-                    budget.take("chunks that are put inline", bytes_held)?;
+                    budget.take("inlined chunks", bytes_held)?;
                     place_inline(hierarchy, &task, &bytes);
                 }
                 Err(Failure::Chunk(reason)) => drop(failed.insert(task.array.clone(), reason)),

@@ -95,6 +95,6 @@ fn the_first_failure_in_a_later_batch_leaves_out_its_array() {
     run(&mut mapped);
     assert!(mapped.hierarchy.array("bad").is_none());
     assert_eq!(mapped.hierarchy.array("good").unwrap().chunks.inline.len() as u64, CHUNKS);
-    let why = mapped.report.arrays["bad"].left_out.clone().unwrap();
+    let why = mapped.report.arrays["bad"].omitted.clone().unwrap();
     assert!(why.contains(&first.to_string()), "{why}");
 }

@@ -30,22 +30,22 @@ pub async fn convert(
     let hierarchy = std::mem::replace(&mut store.hierarchy, Hierarchy::new(format));
     let translation = virtualize_references::translate(hierarchy, format);
     store.hierarchy = translation.hierarchy;
-    let (mut left_out, mut changed) = (translation.left_out, translation.changed);
+    let (mut omitted, mut changed) = (translation.omitted, translation.changed);
     for (path, work) in translation.pending {
         match make(&mut store, &path, work, options).await {
             Ok(None) => {}
             Ok(Some(what)) => changed.push((path, what)),
             Err(error) => {
                 remove(&mut store.hierarchy, &path);
-                left_out.push((path, format!("its chunks must be re-encoded: {error}")));
+                omitted.push((path, format!("its chunks must be re-encoded: {error}")));
             }
         }
     }
-    let left_out = left_out
+    let omitted = omitted
         .into_iter()
-        .map(|(path, reason)| warning(Code::ArrayLeftOut, &path, format!("the array is left out: {reason}")));
+        .map(|(path, reason)| warning(Code::ArrayOmitted, &path, format!("array omitted: {reason}")));
     let changed = changed.into_iter().map(|(path, what)| warning(Code::ArrayChanged, &path, what));
-    store.report.diagnostics.extend(left_out.chain(changed));
+    store.report.diagnostics.extend(omitted.chain(changed));
     let (name, diagnostics) = (store.name().to_owned(), store.report.diagnostics.clone());
     if store.hierarchy.arrays().is_empty() && (before > 0 || !diagnostics.is_empty()) {
         return Err(Error::Refused { name, diagnostics });
@@ -203,7 +203,7 @@ pub fn to_text(hierarchy: &Hierarchy, name: &str) -> Result<Vec<u8>, Error> {
 pub fn from_text(text: &[u8], sources: &[Source], name: &str) -> Result<Hierarchy, Error> {
     let failed = |reason: String| Error::References { name: name.to_owned(), reason };
     let set = virtualize_references::from_json(text).map_err(|error| failed(error.to_string()))?;
-    if let Some((path, reason)) = set.left_out.iter().next() {
+    if let Some((path, reason)) = set.omitted.iter().next() {
         return Err(failed(format!("array {path} does not come back from its references: {reason}")));
     }
     if let Some(key) = set.ignored.first() {

@@ -46,7 +46,7 @@ pub fn diff(first: &Hierarchy, second: &Hierarchy, urls: bool) -> Difference {
     compare.groups("", &compare.first.root, &compare.second.root);
     let mut found = Difference { nodes: compare.found };
     for (is_first, translation) in [(true, &one), (false, &other)] {
-        for (path, reason) in translation.iter().flat_map(|translation| &translation.left_out) {
+        for (path, reason) in translation.iter().flat_map(|translation| &translation.omitted) {
             found.unread(path, is_first, reason);
         }
         for (path, _) in translation.iter().flat_map(|translation| &translation.pending) {
@@ -408,8 +408,8 @@ pub async fn compare(
 
 /// Reports arrays that could not be read from references as unread instead of missing.
 fn unread(store: &VirtualStore, first: bool, found: &mut Difference) {
-    for left_out in store.warnings().filter(|warning| warning.code == Code::ArrayLeftOut) {
-        found.unread(left_out.path.trim_start_matches('/'), first, &left_out.message);
+    for omitted in store.warnings().filter(|warning| warning.code == Code::ArrayOmitted) {
+        found.unread(omitted.path.trim_start_matches('/'), first, &omitted.message);
     }
 }
 

@@ -82,7 +82,7 @@ pub(crate) async fn resolved(
     location: &str,
     options: &ReadOptions,
 ) -> Result<VirtualStore, Error> {
-    let mut diagnostics = left_out(&set);
+    let mut diagnostics = omitted(&set);
     diagnostics.extend(resolve_urls(&mut set.hierarchy, location, options)?);
     if !options.rewrite.is_empty() {
         let rules = Relocation::Rewrite(options.rewrite.clone());
@@ -203,10 +203,9 @@ pub(super) fn check_size(name: &str, bytes: u64, options: &ReadOptions) -> Resul
 }
 
 /// Returns a warning for each omitted array and key.
-fn left_out(set: &ReferenceSet) -> Vec<Diagnostic> {
-    let left_out =
-        set.left_out.iter().map(|(path, reason)| warning(Code::ArrayLeftOut, path, reason.clone()));
-    let mut all: Vec<_> = left_out.collect();
+fn omitted(set: &ReferenceSet) -> Vec<Diagnostic> {
+    let omitted = set.omitted.iter().map(|(path, reason)| warning(Code::ArrayOmitted, path, reason.clone()));
+    let mut all: Vec<_> = omitted.collect();
     if let Some(first) = set.ignored.first() {
         let message = format!("keys that do not belong to an array are ignored, such as {first:?}");
         all.push(warning(Code::KeyIgnored, "", message));

@@ -50,7 +50,7 @@ pub(super) async fn expand(store: &mut VirtualStore, options: &ReadOptions) -> R
                 if let Some(group) = store.hierarchy.root.group_mut(parent) {
                     group.children.remove(name);
                 }
-                store.report.diagnostics.push(warning(Code::ArrayLeftOut, &path, reason));
+                store.report.diagnostics.push(warning(Code::ArrayOmitted, &path, reason));
                 continue;
             }
         };

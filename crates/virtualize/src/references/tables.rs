@@ -75,10 +75,10 @@ impl Tables {
     /// Opens a version of an Icechunk repository.
     #[cfg(feature = "full")]
     pub(super) fn repository(location: &str, repository: Box<OpenRepository>) -> OpenReferences {
-        let OpenRepository { hierarchy, left_out, .. } = repository.as_ref();
+        let OpenRepository { hierarchy, omitted, .. } = repository.as_ref();
         let set = ReferenceSet {
             hierarchy: hierarchy.clone(),
-            left_out: left_out.clone(),
+            omitted: omitted.clone(),
             whole_files: Vec::new(),
             ignored: Vec::new(),
         };
@@ -453,8 +453,8 @@ async fn manifests(
         }
         group.children.insert(name.to_owned(), Node::Array(Box::new(array)));
     }
-    let (left_out, ignored) = (BTreeMap::new(), Vec::new());
-    Ok(ReferenceSet { hierarchy, left_out, whole_files: Vec::new(), ignored })
+    let (omitted, ignored) = (BTreeMap::new(), Vec::new());
+    Ok(ReferenceSet { hierarchy, omitted, whole_files: Vec::new(), ignored })
 }
 
 /// Returns the range of the indices of some positions along each axis of a grid.

@@ -1,5 +1,5 @@
-//! Replays files from fuzzing, in folders by expected outcome: `fuzz_cases/FORMAT/refused`, `…/left_out` (something is
-//! left out, with a warning), and `…/crashed` for files that once caused a panic, a hang or excessive memory use.
+//! Replays files from fuzzing, in folders by expected outcome: `fuzz_cases/FORMAT/refused`, `…/omitted` (something is
+//! omitted, with a warning), and `…/crashed` for files that once caused a panic, a hang or excessive memory use.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::{
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug, PartialEq)]
 enum Outcome {
     Refused,
-    LeftOut,
+    Omitted,
     Whole,
 }
 
@@ -29,7 +29,7 @@ fn outcome(path: &Path, format: Format) -> Outcome {
     };
     match (write_to(&store, format, &mut std::io::sink()), store.warnings().next()) {
         (Err(_), _) => Outcome::Refused,
-        (Ok(()), Some(_)) => Outcome::LeftOut,
+        (Ok(()), Some(_)) => Outcome::Omitted,
         (Ok(()), None) => Outcome::Whole,
     }
 }
@@ -69,8 +69,8 @@ fn refused() {
 }
 
 #[test]
-fn left_out() {
-    let cases = cases("left_out");
+fn omitted() {
+    let cases = cases("omitted");
     assert!(!cases.is_empty());
     for case in cases {
         let name = case.display().to_string();

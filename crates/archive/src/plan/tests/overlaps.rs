@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fastrand::Rng;
 
 use super::super::{
-    Block, FileExtent, Files, Known, LeftOut, OnDuplicate, Plan, PlanOptions, PlannedSet, Range, Selection,
+    Block, FileExtent, Files, Known, Omitted, OnDuplicate, Plan, PlanOptions, PlannedSet, Range, Selection,
 };
 use crate::{
     Along, Layout,
@@ -128,9 +128,9 @@ fn expected(files: &[File], on_duplicate: OnDuplicate) -> Option<(PlannedSet, BT
         (Block { row: n as u64, at: vec![at].into(), selection }, end - start)
     };
     let (blocks, sizes): (Vec<Block>, Vec<u64>) = (0..).zip(order.iter().copied()).map(block).unzip();
-    let left_out = (0..files.len()).filter(|n| !order.contains(n)).map(|n| n as u64).collect();
+    let omitted = (0..files.len()).filter(|n| !order.contains(n)).map(|n| n as u64).collect();
     let (signature, group) = ("signature".to_owned(), String::new());
-    Some((PlannedSet { signature, group, sizes: vec![sizes], blocks, ..PlannedSet::default() }, left_out))
+    Some((PlannedSet { signature, group, sizes: vec![sizes], blocks, ..PlannedSet::default() }, omitted))
 }
 
 /// Whether two files have the same ends and other coordinates between them, which is refused.
@@ -142,10 +142,10 @@ fn have_same_ends(files: &[File]) -> bool {
 fn check(files: &[File], on_duplicate: OnDuplicate) -> &'static str {
     let case = format!("{files:?} {on_duplicate:?}");
     match (plan(files, on_duplicate), expected(files, on_duplicate)) {
-        (Ok(plan), Some((set, left_out))) => {
+        (Ok(plan), Some((set, omitted))) => {
             assert_eq!(plan.sets, [set], "{case}");
-            let rows: BTreeSet<u64> = plan.left_out.iter().map(|file| file.row).collect();
-            assert_eq!((rows, plan.left_out.len()), (left_out.clone(), left_out.len()), "{case}");
+            let rows: BTreeSet<u64> = plan.omitted.iter().map(|file| file.row).collect();
+            assert_eq!((rows, plan.omitted.len()), (omitted.clone(), omitted.len()), "{case}");
             let cut: Vec<_> = plan.sets[0].blocks.iter().filter(|block| block.selection.is_some()).collect();
             for block in &cut {
                 let own = |note: &&Note| note.subject == block.row.to_string();
@@ -199,18 +199,18 @@ fn days(days: &[i64]) -> File {
 }
 
 #[test]
-fn what_is_left_out_and_cut_is_reported() {
+fn what_is_omitted_and_cut_is_reported() {
     let files = [days(&[0, 1, 2]), days(&[1, 2, 3, 4]), days(&[3]), days(&[0, 1, 2])];
     let found = plan(&files, OnDuplicate::First).unwrap();
     let reason = "other files have all of its coordinates time".to_owned();
-    let left_out = |row: u64| LeftOut { row, url: row.to_string(), reason: reason.clone() };
-    assert_eq!(found.left_out, [left_out(2), left_out(3)]);
+    let omitted = |row: u64| Omitted { row, url: row.to_string(), reason: reason.clone() };
+    assert_eq!(found.omitted, [omitted(2), omitted(3)]);
     let text = "elements 2 to 3 of 4 along time are taken, others are in other files";
     assert_eq!(found.notes, [Note { subject: "1".to_owned(), text: text.to_owned() }]);
     // Files with the same coordinates that overlap no other.
     let found = plan(&[days(&[0, 1]), days(&[0, 1])], OnDuplicate::Last).unwrap();
     let reason = "it has the same coordinates as 1".to_owned();
-    assert_eq!(found.left_out, [LeftOut { row: 0, url: "0".to_owned(), reason }]);
+    assert_eq!(found.omitted, [Omitted { row: 0, url: "0".to_owned(), reason }]);
     assert!(found.notes.is_empty());
 }
 

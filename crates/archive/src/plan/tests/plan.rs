@@ -109,7 +109,7 @@ fn duplicates() {
     for (on_duplicate, kept, out) in [(OnDuplicate::First, [0, 1], 2), (OnDuplicate::Last, [0, 2], 1)] {
         let options = PlanOptions { on_duplicate, ..PlanOptions::default() };
         let plan = plan(twice(), &layout(), &options).unwrap();
-        assert_eq!((rows(&plan), plan.left_out[0].row), (kept.to_vec(), out));
+        assert_eq!((rows(&plan), plan.omitted[0].row), (kept.to_vec(), out));
     }
     let mut others = twice();
     others[2].extents[0].range.as_mut().unwrap().digest = 1;
@@ -130,11 +130,11 @@ fn gaps_are_noted() {
 }
 
 #[test]
-fn files_of_length_0_are_left_out() {
+fn files_of_length_0_are_omitted() {
     let mut all = files(&[(0, 3), (4, 7)]);
     all[0].extents[0] = Extent { size: 0, range: None };
     let plan = planned(all).unwrap();
-    assert_eq!((rows(&plan), plan.left_out[0].row), (vec![1], 0));
+    assert_eq!((rows(&plan), plan.omitted[0].row), (vec![1], 0));
     assert_eq!(planned(Vec::new()).unwrap_err(), CombineError::Nothing);
 }
 
@@ -151,7 +151,7 @@ fn sets() {
     let groups: Vec<_> = split.sets.iter().map(|set| (set.group.as_str(), set.blocks.len())).collect();
     assert_eq!(groups, [("set_0", 2), ("set_1", 1)]);
     let skip = with(OnMismatch::Skip).unwrap();
-    assert_eq!((rows(&skip), skip.left_out[0].row, skip.sets[0].group.as_str()), (vec![0, 2], 1, ""));
+    assert_eq!((rows(&skip), skip.omitted[0].row, skip.sets[0].group.as_str()), (vec![0, 2], 1, ""));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        FileExtent, Files, Known, LeftOut, OnDuplicate, OnMismatch, Plan, PlanOptions, Signatures, plan,
+        FileExtent, Files, Known, Omitted, OnDuplicate, OnMismatch, Plan, PlanOptions, Signatures, plan,
     },
     plan::{brief, extent, layout},
 };
@@ -215,8 +215,8 @@ fn the_largest_era_is_kept() {
         );
         let reason = "it is not compatible with the largest set".to_owned();
         let expected =
-            out.iter().map(|row| LeftOut { row: *row, url: format!("{row}.nc"), reason: reason.clone() });
-        assert_eq!(plan.left_out, expected.collect::<Vec<_>>());
+            out.iter().map(|row| Omitted { row: *row, url: format!("{row}.nc"), reason: reason.clone() });
+        assert_eq!(plan.omitted, expected.collect::<Vec<_>>());
     }
 }
 

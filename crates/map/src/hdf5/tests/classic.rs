@@ -170,11 +170,11 @@ fn the_records_of_a_short_file_are_chunks() {
 }
 
 #[test]
-fn a_cut_chunk_past_the_inline_limit_is_left_out() {
+fn a_cut_chunk_past_the_inline_limit_is_omitted() {
     let options = MapOptions { inline_limit: 1000, ..v3() };
     let mapped = mapped(&file(vec![("a", variable(big(4, true), &[2], 100))], (0, 0)), 5000, &options);
     assert!(mapped.hierarchy.array("a").is_none());
-    assert_eq!(codes(&mapped), [("/a", Code::ArrayLeftOut)]);
+    assert_eq!(codes(&mapped), [("/a", Code::ArrayOmitted)]);
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn all_attributes_are_shown_and_the_first_of_a_name() {
     assert_eq!(json!(array(&mapped, "_nc4_non_coord_v").attributes), expected);
     assert_eq!(array(&mapped, "_nc4_non_coord_v").dimension_names, [Some("x".to_owned())]);
     let (path, kept) = ("/_nc4_non_coord_v", &mapped.report.attributes["_nc4_non_coord_v"]);
-    assert_eq!(codes(&mapped), [(path, Code::NameCollision), (path, Code::AttributeLeftOut)]);
+    assert_eq!(codes(&mapped), [(path, Code::NameCollision), (path, Code::AttributeOmitted)]);
     let number = SourceValue::Fixed {
         data_type: NumpyType::Plain("<i2".to_owned()),
         shape: Some(vec![1]),

@@ -103,7 +103,7 @@ fn sequences_become_items_and_row_sizes() {
 }
 
 #[test]
-fn what_exceeds_the_inline_limit_is_left_out() {
+fn what_exceeds_the_inline_limit_is_omitted() {
     let options = MapOptions { inline_limit: 48, ..options() };
     let found = values(vec![vec![1; 16]; 3], &[&[0; 28], &[0; 24], b""]);
     let mapped = mapped(dataset(sequence(int(4, true)), &[2]), Vec::new(), &options, &found);

@@ -33,7 +33,7 @@ fn of_x(
     let mapped = map_file_among(&file, source, &OtherFiles::default(), &options, &budget);
     match mapped.hierarchy.array("v").map(|array| &array.chunk_grid) {
         Some(ChunkGrid::Regular(chunk)) => Ok(chunk.clone()),
-        _ => Err(mapped.report.arrays["v"].left_out.clone().unwrap()),
+        _ => Err(mapped.report.arrays["v"].omitted.clone().unwrap()),
     }
 }
 

@@ -144,7 +144,7 @@ pub(super) fn one(dataset: Dataset, format: ZarrFormat) -> (Array, Mapped) {
 pub(super) fn refused(dataset: Dataset, format: ZarrFormat) -> String {
     let mapped = map(&file(vec![("v", dataset)]), format);
     assert!(mapped.hierarchy.array("v").is_none());
-    mapped.report.arrays["v"].left_out.clone().expect("a reason")
+    mapped.report.arrays["v"].omitted.clone().expect("a reason")
 }
 
 pub(super) fn codes(mapped: &Mapped) -> Vec<&'static str> {
@@ -485,7 +485,7 @@ fn filters_that_only_we_decode_are_inlined_within_the_limit() {
     let source = Source { url: "file:///f.h5".to_owned(), ..Source::default() };
     let options = MapOptions { inline_limit: 8, ..MapOptions::default() };
     let mapped = map_file(&file(vec![("v", data)]), source, &options);
-    assert!(mapped.report.arrays["v"].left_out.as_ref().unwrap().contains("nbit"));
+    assert!(mapped.report.arrays["v"].omitted.as_ref().unwrap().contains("nbit"));
 }
 
 #[test]
@@ -548,7 +548,7 @@ fn attributes_as_h5netcdf_shows_them() {
         "units": "K", "one": i64::MIN, "two": ["Infinity", 0.5], "grid": [[0, 1], [2, 3]],
     });
     assert_eq!(Value::Object(array.attributes), expected);
-    assert_eq!(codes(&mapped), ["attribute-left-out"]);
+    assert_eq!(codes(&mapped), ["attribute-omitted"]);
 }
 
 /// xarray unpacks to float32 on the original, to float64 here.
@@ -611,7 +611,7 @@ fn links_are_followed_but_not_in_circles() {
     assert_eq!(paths, ["g/w", "s", "v"]);
     let mut codes = codes(&mapped);
     codes.sort_unstable();
-    assert_eq!(codes, ["link-cycle", "link-left-out", "link-left-out", "node-left-out"]);
+    assert_eq!(codes, ["link-cycle", "link-omitted", "link-omitted", "node-omitted"]);
 }
 
 /// libhdf5 opens no dataset whose layout it cannot read.

@@ -149,7 +149,7 @@ fn units_of_times_are_not_an_attribute_that_readers_decode() {
         let (attributes, codes) = of_items(vec![role("unittype", unit)]);
         assert_eq!(attributes.get(name), Some(&json!(unit)), "{unit}");
         assert_eq!(attributes.contains_key("units"), name == "units", "{unit}");
-        let expected = if name == "units" { vec![] } else { vec![(Severity::Info, Code::AttributeLeftOut)] };
+        let expected = if name == "units" { vec![] } else { vec![(Severity::Info, Code::AttributeOmitted)] };
         assert_eq!(codes, expected, "{unit}");
     }
 }
@@ -171,7 +171,7 @@ fn items_with_names_of_conventions_are_renamed() {
 #[test]
 fn the_sign_of_an_item_is_not_ignored_silently() {
     assert_eq!(of_items(vec![item("_Unsigned", "true")]).1, []);
-    assert_eq!(of_items(vec![item("_Unsigned", "false")]).1, [(Severity::Warning, Code::AttributeLeftOut)]);
+    assert_eq!(of_items(vec![item("_Unsigned", "false")]).1, [(Severity::Warning, Code::AttributeOmitted)]);
 }
 
 /// `rasterio.open(file).scales` of GDAL 3.12.
@@ -183,7 +183,7 @@ fn scales_are_read_as_by_gdal() {
     }
     let (attributes, codes) = of_items(vec![role("scale", "nan")]);
     assert!(!attributes.contains_key("scale_factor"));
-    assert_eq!(codes, [(Severity::Warning, Code::AttributeLeftOut)]);
+    assert_eq!(codes, [(Severity::Warning, Code::AttributeOmitted)]);
 }
 
 #[test]

@@ -16,8 +16,8 @@ fn map(image: Image, options: &MapOptions) -> Mapped {
     map_ifds(vec![ifd(image)], options)
 }
 
-fn left_out(mapped: &Mapped) -> String {
-    mapped.report.arrays["band_data"].left_out.clone().unwrap()
+fn omitted(mapped: &Mapped) -> String {
+    mapped.report.arrays["band_data"].omitted.clone().unwrap()
 }
 
 /// Returns the rows of a chunk, the chunks that are referenced, and the positions of those that are made.
@@ -37,7 +37,7 @@ fn a_strip_that_is_not_listed_leaves_the_image_out() {
     };
     for (offsets, counts) in [(1, 2), (2, 1)] {
         let mapped = listed(offsets, counts);
-        assert_eq!(left_out(&mapped), "strips: the file lists 1, the image needs 2");
+        assert_eq!(omitted(&mapped), "strips: the file lists 1, the image needs 2");
         assert_eq!(mapped.report.diagnostics[0].code, Code::TiffMalformed);
     }
     assert_eq!(chunks(&listed(3, 3)), (2, 2, vec![]), "one more than it needs");
@@ -83,7 +83,7 @@ fn refusals_name_sizes_and_reasons() {
     let of = |change: &dyn Fn(&mut Image), options: MapOptions| {
         let mut image = image(4, 5, 1, 2);
         change(&mut image);
-        left_out(&map(image, &options))
+        omitted(&map(image, &options))
     };
     let v2 = || options(ZarrFormat::V2);
     let v3 = || options(ZarrFormat::V3);

@@ -161,20 +161,20 @@ fn a_shorter_last_strip_of_jpeg_is_made_taller() {
 /// libtiff refuses such files, or reads them otherwise than their streams say; tifffile shows zeros or other samples.
 #[test]
 fn images_that_contradict_their_streams_are_refused() {
-    let left_out = |change: &dyn Fn(&mut Image)| {
+    let omitted = |change: &dyn Fn(&mut Image)| {
         let mut changed = image(4, 4, 1, 2);
         (changed.compression, changed.bits_per_sample) = (7, vec![8]);
         change(&mut changed);
-        map(ifd(changed), ZarrFormat::V2).report.arrays["band_data"].left_out.clone()
+        map(ifd(changed), ZarrFormat::V2).report.arrays["band_data"].omitted.clone()
     };
-    assert_eq!(left_out(&|_| {}), None);
-    let colours = left_out(&|image| image.photometric = Some(6)).unwrap();
+    assert_eq!(omitted(&|_| {}), None);
+    let colours = omitted(&|image| image.photometric = Some(6)).unwrap();
     assert!(colours.contains("JPEG of colours: SamplesPerPixel 1"), "{colours}");
-    let bits = left_out(&|image| (image.compression, image.bits_per_sample) = (50002, vec![1])).unwrap();
+    let bits = omitted(&|image| (image.compression, image.bits_per_sample) = (50002, vec![1])).unwrap();
     assert!(bits.contains("JPEG XL (50002): samples of 1 bits"), "{bits}");
-    let predictor = left_out(&|image| (image.compression, image.predictor) = (8, 0)).unwrap();
+    let predictor = omitted(&|image| (image.compression, image.predictor) = (8, 0)).unwrap();
     assert!(predictor.contains("predictor 0 with Deflate (8): unknown predictor"), "{predictor}");
-    let counts = left_out(&|image| (image.compression, image.derived_byte_counts) = (8, true)).unwrap();
+    let counts = omitted(&|image| (image.compression, image.derived_byte_counts) = (8, true)).unwrap();
     assert!(counts.contains("byte counts: none for its 2 compressed pieces"), "{counts}");
 }
 
@@ -186,8 +186,8 @@ fn short_strips_without_an_encoder_and_unknown_compressions_are_refused_by_name(
         [(50002, "JPEG XL (50002)"), (34676, "SGI LogLuv (34676)"), (9999, "9999 (unknown)")]
     {
         let mapped = map(ifd(Image { compression, ..jpeg.clone() }), ZarrFormat::V2);
-        let left_out = mapped.report.arrays["band_data"].left_out.clone().unwrap();
-        assert!(left_out.contains(word), "{left_out}");
+        let omitted = mapped.report.arrays["band_data"].omitted.clone().unwrap();
+        assert!(omitted.contains(word), "{omitted}");
         assert_eq!(mapped.report.diagnostics[0].severity, Severity::Warning);
         assert!(mapped.hierarchy.array("band_data").is_none());
     }
@@ -201,7 +201,7 @@ fn plain_strips_are_cut_to_what_their_samples_need() {
     assert_eq!(main_array(&mapped).chunks.references[0].lengths, Lengths::Uniform(16));
     plain.byte_counts = vec![15; 2];
     let mapped = map(ifd(plain), ZarrFormat::V2);
-    assert!(mapped.report.arrays["band_data"].left_out.clone().unwrap().contains("need 16"));
+    assert!(mapped.report.arrays["band_data"].omitted.clone().unwrap().contains("need 16"));
 }
 
 #[test]
@@ -521,7 +521,7 @@ fn packbits_and_next_of_unknown_length_are_refused() {
 
 /// EPSG:2853 is in metres; GDAL shows this file as a system of its own, in US survey feet.
 #[test]
-fn a_code_that_other_keys_change_is_left_out() {
+fn a_code_that_other_keys_change_is_omitted() {
     let code = |unit: u16| {
         let mut ifd = ifd(image(4, 4, 1, 2));
         let keys = [(1024, 1), (3072, 2853), (3076, unit)].map(|(id, value)| (id, GeoKey::Short(value)));

@@ -21,7 +21,7 @@ fn mapped(samples: u16, compression: u16, change: &dyn Fn(&mut Image)) -> Mapped
 }
 
 /// Returns the code with which an image was left out.
-fn left_out(mapped: &Mapped) -> Option<Code> {
+fn omitted(mapped: &Mapped) -> Option<Code> {
     mapped.hierarchy.array("band_data").is_none().then(|| mapped.report.diagnostics.last().unwrap().code)
 }
 
@@ -77,7 +77,7 @@ fn chunks_that_readers_refuse_are_encoded_again() {
     let made = |findings: &[Finding], limit| {
         let mapped = settled(lzw(), findings, limit);
         let positions = mapped.tasks.iter().flat_map(|task| task.positions.clone()).collect::<Vec<_>>();
-        (left_out(&mapped), positions)
+        (omitted(&mapped), positions)
     };
     // Two chunks of 2 × 4 bytes.
     assert_eq!(made(&[Exact, Longer], 16), (None, vec![0, 1]));
@@ -97,7 +97,7 @@ fn chunks_that_readers_refuse_are_encoded_again() {
 }
 
 #[test]
-fn images_that_the_array_does_not_describe_are_left_out() {
+fn images_that_the_array_does_not_describe_are_omitted() {
     let jpeg = || mapped(1, 7, &|image| (image.photometric, image.bits_per_sample) = (Some(32803), vec![16]));
     let keys = |mapped: &Mapped| {
         let array = mapped.hierarchy.array("band_data").unwrap();
@@ -106,10 +106,10 @@ fn images_that_the_array_does_not_describe_are_left_out() {
     };
     assert_eq!(keys(&jpeg()), 1);
     assert_eq!(keys(&settled(jpeg(), &[Finding::OtherShape, Finding::OtherShape], 0)), 0);
-    assert_eq!(left_out(&settled(jpeg(), &[Finding::OtherShape, Finding::Exact], 0)), Some(Code::TiffJpeg));
+    assert_eq!(omitted(&settled(jpeg(), &[Finding::OtherShape, Finding::Exact], 0)), Some(Code::TiffJpeg));
     let other = [Finding::Exact, Finding::OtherImage("it has 3 samples".into())];
-    assert_eq!(left_out(&settled(jpeg(), &other, 0)), Some(Code::TiffJpeg));
-    assert_eq!(left_out(&settled(mapped(3, 50001, &|_| ()), &other, 0)), Some(Code::TiffMalformed));
+    assert_eq!(omitted(&settled(jpeg(), &other, 0)), Some(Code::TiffJpeg));
+    assert_eq!(omitted(&settled(mapped(3, 50001, &|_| ()), &other, 0)), Some(Code::TiffMalformed));
 }
 
 /// libtiff stores NaN and alpha of 8 bits as LERC's mask.
@@ -137,17 +137,17 @@ fn lerc_that_may_have_masks_is_examined() {
     };
     // A chunk of 2 × 4 numbers of 4 bytes.
     let made = decided(32, Ok(vec![(1, chunk)]));
-    assert_eq!((left_out(&made), made.tasks[0].positions.as_slice()), (None, &[1][..]));
+    assert_eq!((omitted(&made), made.tasks[0].positions.as_slice()), (None, &[1][..]));
     let ChunkContent::Stored { range, change, .. } = &made.tasks[0].content else { panic!() };
     let StoredChange::Lerc { layout, height } = change else { panic!() };
     assert_eq!((*range, *height), (ByteRange::new(150, 50), 2));
     assert_eq!((layout.rows, layout.columns, layout.samples, layout.has_alpha), (2, 4, 1, false));
-    assert_eq!(left_out(&decided(31, Ok(vec![(1, chunk)]))), Some(Code::InlineLimit));
-    assert_eq!(left_out(&decided(32, Err("damaged".to_owned()))), Some(Code::TiffLerc));
+    assert_eq!(omitted(&decided(31, Ok(vec![(1, chunk)]))), Some(Code::InlineLimit));
+    assert_eq!(omitted(&decided(32, Err("damaged".to_owned()))), Some(Code::TiffLerc));
     let unexamined = |samples, change: &dyn Fn(&mut Image)| {
         let mut mapped = mapped(samples, 34887, change);
         settle_lerc(&mut mapped, BTreeMap::new(), &MapOptions::default());
-        (left_out(&mapped), mapped.report.diagnostics.len())
+        (omitted(&mapped), mapped.report.diagnostics.len())
     };
     assert_eq!(unexamined(1, &float), (None, 1));
     assert_eq!(unexamined(1, &|_| ()), (None, 0));

@@ -85,8 +85,8 @@ fn planes_that_the_file_does_not_have_are_refused() {
     assert!(series(&ome_image(r#"SizeT="2""#, same), 6).report.diagnostics.is_empty());
     let both = [r#"<TiffData IFD="0" PlaneCount="1"/>"#, r#"<TiffData IFD="1" PlaneCount="1"/>"#];
     let both = both.map(|data| ome_image(r#"SizeT="600000""#, data)).concat();
-    let left_out = |one: &crate::Diagnostic| one.message.contains("SizeT is 600000");
-    assert_eq!(series(&both, 6).report.diagnostics.iter().filter(|one| left_out(one)).count(), 1);
+    let omitted = |one: &crate::Diagnostic| one.message.contains("SizeT is 600000");
+    assert_eq!(series(&both, 6).report.diagnostics.iter().filter(|one| omitted(one)).count(), 1);
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn channels_are_samples_or_planes_with_names() {
     };
     assert_eq!(rgb(6).hierarchy.array("band_data").unwrap().shape, [2, 7, 4, 3]);
     assert_eq!(rgb(3).hierarchy.array("band_data").unwrap().shape, [7, 4, 3]);
-    assert!(rgb(4).report.diagnostics[0].message.contains("SizeC 4 is no multiple of 3 samples a pixel"));
+    assert!(rgb(4).report.diagnostics[0].message.contains("SizeC 4 is not a multiple of 3 samples a pixel"));
     let named = |names: &[&str]| {
         let channels: String = names.iter().map(|name| format!(r#"<Channel Name="{name}"/>"#)).collect();
         let mapped = series(&ome_image(r#"SizeC="2""#, &(channels + "<TiffData/>")), 2);
@@ -191,7 +191,7 @@ fn planes_in_other_files_are_found_by_name() {
 }
 
 #[test]
-fn what_differs_between_stacked_pages_is_left_out() {
+fn what_differs_between_stacked_pages_is_omitted() {
     let stacked = |pages: Vec<Ifd>| map_ifds(pages, &MapOptions { stack: true, ..MapOptions::default() });
     let messages = |mapped: &Mapped| -> Vec<String> {
         mapped.report.diagnostics.iter().map(|one| one.message.clone()).collect()
@@ -216,7 +216,7 @@ fn what_differs_between_stacked_pages_is_left_out() {
     assert_eq!(
         messages(&mapped),
         [
-            "attributes that differ between pages are left out: TIFFTAG_SOFTWARE, long_name",
+            "attributes that differ between pages are omitted: TIFFTAG_SOFTWARE, long_name",
             "1 pages that are unlike the first are not stacked"
         ]
     );
