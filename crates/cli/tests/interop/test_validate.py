@@ -66,7 +66,7 @@ def test_a_byte_of_a_chunk_that_changed(sample, refs):  # noqa: F811
 def test_a_file_that_was_cut(sample, refs):  # noqa: F811
     os.truncate(sample, sample.stat().st_size // 2)
     text = str(told(validate(refs, status=1)))
-    assert "lie outside the file" in text
+    assert "are outside the file" in text
 
 
 def test_a_file_that_is_gone(sample, refs):  # noqa: F811

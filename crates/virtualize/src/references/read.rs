@@ -222,7 +222,7 @@ pub(super) struct Part<'a> {
     pub(super) array: &'a Array,
     columns: Vec<&'a References>,
     /// Whether the hierarchy has no other source.
-    is_only: bool,
+    pub(super) is_only: bool,
 }
 
 /// Returns the parts of arrays in each source. All arrays have a part in the only source.

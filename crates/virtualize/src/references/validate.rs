@@ -191,6 +191,14 @@ impl Work<'_> {
         let counts = array.chunk_grid.counts(&array.shape);
         let twin = self.direct.and_then(|direct| direct.hierarchy.array(part.path));
         let aligned = twin.filter(|_| part.is_whole()).map(|twin| aligned(array, twin));
+        if let Some(Aligned { first, second, .. }) = &aligned
+            && part.is_only
+            && first.shape.len() == second.shape.len()
+            && first.shape != second.shape
+        {
+            let text = format!("shape {:?}, a direct read of the source has {:?}", first.shape, second.shape);
+            found.problem(text);
+        }
         let aligned = aligned.filter(|aligned| aligned.first.shape == aligned.second.shape);
         if part.count() == 0 && aligned.is_none() {
             return;

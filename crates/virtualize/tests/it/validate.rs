@@ -48,6 +48,17 @@ async fn what_is_right_is_valid_and_counted() {
     assert!(report.is_valid() && report.arrays.iter().all(|one| one.decoded == 0));
 }
 
+/// An array without some of the rows of its source, as kerchunk writes unlimited dimensions of variables without chunks.
+#[tokio::test]
+async fn missing_rows() {
+    let found = problems(|h| {
+        let temperature = array(h, "temperature");
+        temperature.shape[0] = 2;
+        temperature.chunks.references.clear();
+    });
+    assert_eq!(found.await, ["shape [2, 6], a direct read of the source has [4, 6]"]);
+}
+
 #[tokio::test]
 async fn chunks_outside_the_file() {
     for (offset, end) in [(8334, "8357"), (u64::MAX - 3, "18446744073709551615")] {
