@@ -55,25 +55,10 @@ fn checksum(bytes: &[u8], name: &'static str) -> Result<u32, CodecFailure> {
     let sum = match name {
         "crc32c" => crc_fast::checksum(Crc32Iscsi, bytes),
         "crc32" => crc_fast::checksum(Crc32IsoHdlc, bytes),
-        "adler32" => adler32(bytes),
+        "adler32" => adler2::adler32_slice(bytes).into(),
         _ => return Err(parameters(name, "unknown checksum")),
     };
     u32::try_from(sum).map_err(|error| corrupt(name, error))
-}
-
-/// Adler-32 (RFC 1950, section 8.2).
-fn adler32(bytes: &[u8]) -> u64 {
-    const MODULUS: u64 = 65_521;
-    let (mut one, mut other) = (1_u64, 0_u64);
-    // Neither sum overflows within a block.
-    for block in bytes.chunks(1 << 16) {
-        for byte in block {
-            one += u64::from(*byte);
-            other += one;
-        }
-        (one, other) = (one % MODULUS, other % MODULUS);
-    }
-    (other << 16) | one
 }
 
 /// Decodes `packbits`: the number of padding bits in the last byte, then one bit for each bool, the most significant
