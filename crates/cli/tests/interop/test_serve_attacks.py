@@ -1,4 +1,4 @@
-"""Random attacks on the allowed prefixes of the service. ATTACKS=N sends N of each kind; the slow tests send 44,000."""
+"""Random attacks on the allowed prefixes of the service. ATTACKS=N sends N of each kind."""
 import base64, contextlib, http.server, os, random, re, threading, urllib.error, urllib.parse, urllib.request
 
 import h5py
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import service
 
-COUNTS = [pytest.param(int(os.environ.get("ATTACKS", 400)), id="some"), pytest.param(44_000, id="all", marks=pytest.mark.slow)]
+COUNT = int(os.environ.get("ATTACKS", 400))
 STEPS = ["..", ".", "%2e%2e", "%2E.", ".%2e", "..;", "..;a=b", ".;x", "%2e%2e;", "..%3b", "%252e%252e", "%252e%252e%253b", "..%2f", "..%5c", "..%252f", "\\..\\", "..\\", ";", ";..",
          "", "%00", "．．", "%c0%ae%c0%ae", "..%00", ".. ", "...", "data", "data;v=1", "private", "a", "link", "redirect.h5", "open.h5", "secret.h5", "secret.h5;x", "open.h5%23", "#", "?", "?x=1"]
 SECRET = "a_name_that_nobody_may_read"
@@ -87,9 +87,8 @@ def folders(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("count", COUNTS)
-def test_no_url_leads_out_of_the_allowed_folder(folders, count):
-    chance = random.Random(count)
+def test_no_url_leads_out_of_the_allowed_folder(folders):
+    chance = random.Random(COUNT)
     files = {f"{path.parent.name}/{path.name}": path.read_bytes() for path in [folders / "data/open.h5", folders / "private/secret.h5"]}
     with web_server(files) as (origin, asked), service.started(folders / "data", arguments=["--allow", f"{origin}/data/"]) as address:
         prefixes = [f"file://{folders}/data/", f"{origin}/data/"]
@@ -97,7 +96,7 @@ def test_no_url_leads_out_of_the_allowed_folder(folders, count):
             status, body = ask(address, "/v1/references?url=" + urllib.parse.quote(f"{prefix}open.h5"))
             assert status == 200 and b"temperature" in body
         statuses = set()
-        for _ in range(count):
+        for _ in range(COUNT):
             url = chance.choice(prefixes) + "/".join(chance.choice(STEPS) for _ in range(chance.randrange(1, 5)))
             form = chance.choice(["/v1/references?url={0}", "/v1/inspect?url={0}", "/v1/folder?url={0}", "/v1/zarr/{0}", "/v1/zarr/{1}", "/v1/zarr/{1}~00/zarr.json", "/v1/values/{1}~00?array=x"])
             quoted = urllib.parse.quote(url, safe="")
@@ -123,8 +122,7 @@ def test_no_link_in_a_file_leads_out_of_the_allowed_folder(folders):
     assert status == 200 and b'"beside"' in body and SECRET.encode() not in body, body[:300]
 
 
-@pytest.mark.parametrize("count", COUNTS)
-def test_no_link_that_comes_and_goes_is_followed(folders, count):
+def test_no_link_that_comes_and_goes_is_followed(folders):
     """While requests are in progress, the file, and the folder that contains it, are replaced by links to others and back."""
     data, done = folders / "data", threading.Event()
     (data / "folder").mkdir()
@@ -143,12 +141,12 @@ def test_no_link_that_comes_and_goes_is_followed(folders, count):
             (data / "folder").unlink()
             (data / ".folder").rename(data / "folder")
 
-    chance, seen = random.Random(count), set()
+    chance, seen = random.Random(COUNT), set()
     with service.started(data) as address:
         swapper = threading.Thread(target=swap)
         swapper.start()
         try:
-            for _ in range(count):
+            for _ in range(COUNT):
                 path = chance.choice(["/v1/inspect?url=file://{0}/a.h5", "/v1/references?url=file://{0}/folder/b.h5", "/v1/folder?url=file://{0}/folder/"]).format(data)
                 status, body = ask(address, path)
                 seen.add(status)
