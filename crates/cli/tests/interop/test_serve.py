@@ -334,6 +334,7 @@ def test_paths_with_a_version_are_cached_for_good(tmp_path, secured):
             for kind in ["zarr"] + ["plain"] * bool(path):
                 with ask(store.replace("zarr", kind, 1) + path) as answer:
                     assert answer.headers["cache-control"] == f"{'private' if secured else 'public'}, max-age=31536000, immutable", (kind, path)
+                    assert ("authorization" in ", ".join(answer.headers.get_all("vary") or []).lower()) == secured, (kind, path)
                     tag = answer.headers["etag"]
                 with pytest.raises(urllib.error.HTTPError) as unchanged:
                     ask(store.replace("zarr", kind, 1) + path, **{"If-None-Match": tag})

@@ -205,6 +205,8 @@ impl Store {
     pub(crate) fn of_version(&self, config: &Config, mut response: Response) -> Response {
         if self.mapped.is_fixed {
             let value = if config.needs_token() {
+                // A browser keeps the response for this token alone.
+                response.headers_mut().append(header::VARY, HeaderValue::from_static("authorization"));
                 "private, max-age=31536000, immutable"
             } else {
                 "public, max-age=31536000, immutable"
