@@ -107,11 +107,8 @@ pub(crate) fn snippet(
     containers: &[VirtualChunkContainer],
 ) -> String {
     let mut text = String::from("import icechunk, xarray as xr\n");
-    let _ = writeln!(
-        text,
-        "storage = {}",
-        python_storage(location, &Settings::of(&location.url(), &options.store))
-    );
+    let url = location.url();
+    let _ = writeln!(text, "storage = {}", python_storage(location, &Settings::of(&url, &options.store)));
     let _ = writeln!(text, "credentials = icechunk.containers_credentials({{");
     for container in containers {
         let prefix = container.url_prefix();

@@ -21,9 +21,9 @@ use icechunk::{
 };
 use object_store::{ObjectStore, local::LocalFileSystem};
 use serde::{Deserialize, Serialize};
-use virtualize_store::{Access, StoreOptions, connect_output, known_regions, sync_folder};
+use virtualize_store::{Access, StoreOptions, connect_output, known_region, sync_folder};
 
-use crate::{IcechunkError, Result, container::root};
+use crate::{IcechunkError, Result};
 
 /// Location of a repository.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -126,15 +126,14 @@ impl RepositoryLocation {
 /// `GOOGLE_*`, `AZURE_*`).
 pub(crate) struct Settings<'a> {
     pub(crate) access: &'a Access,
-    /// Detected region of the bucket.
-    region: Option<String>,
+    url: &'a str,
+    options: &'a StoreOptions,
 }
 
 impl<'a> Settings<'a> {
     /// Returns the settings of a URL or prefix.
-    pub(crate) fn of(url: &str, options: &'a StoreOptions) -> Self {
-        let region = known_regions(options).remove(root(url).trim_end_matches('/'));
-        Self { access: options.access(url), region }
+    pub(crate) fn of(url: &'a str, options: &'a StoreOptions) -> Self {
+        Self { access: options.access(url), url, options }
     }
 
     /// Returns the settings of S3.
@@ -164,7 +163,8 @@ impl<'a> Settings<'a> {
     }
 
     pub(crate) fn region(&self) -> Option<String> {
-        self.region.clone().or_else(|| self.find(&["aws_region", "region", "aws_default_region"]))
+        known_region(self.url, self.options)
+            .or_else(|| self.find(&["aws_region", "region", "aws_default_region"]))
     }
 
     pub(crate) fn s3_endpoint(&self) -> Option<String> {

@@ -146,12 +146,6 @@ impl Pool {
         self.regions.lock().unwrap_or_else(PoisonError::into_inner).get(bucket).cloned().flatten()
     }
 
-    /// Returns the detected regions of all buckets, by bucket URL.
-    pub(crate) fn regions(&self) -> BTreeMap<String, String> {
-        let regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
-        regions.iter().filter_map(|(bucket, region)| Some((bucket.clone(), region.clone()?))).collect()
-    }
-
     /// Returns whether the region of a bucket has been looked up, successfully or not.
     pub(crate) fn knows_region(&self, bucket: &str) -> bool {
         self.regions.lock().unwrap_or_else(PoisonError::into_inner).contains_key(bucket)

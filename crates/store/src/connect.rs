@@ -263,6 +263,14 @@ fn emulator(builder: &GoogleCloudStorageBuilder) -> Option<String> {
 fn azure(bucket: &str, access: &Access, options: &StoreOptions) -> Result<MicrosoftAzureBuilder, StoreError> {
     let start = MicrosoftAzureBuilder::new().with_client_options(client_options());
     let mut builder = configured!(start, AzureConfigKey, "AZURE_", access);
+    let is_set = |key| builder.get_config_value(&key).is_some_and(|value| value != "false");
+    if !bucket.contains('@')
+        && ![AzureConfigKey::AccountName, AzureConfigKey::UseEmulator].into_iter().any(is_set)
+    {
+        let reason =
+            "the URL does not name the storage account: set the store option azure_storage_account_name";
+        return Err(StoreError::location(bucket, reason));
+    }
     builder = builder.with_url(bucket);
     if access.anonymous {
         builder = builder.with_skip_signature(true);

@@ -49,4 +49,4 @@ pub use output::{
     OutputPlace, SideFile, SideObject, create_folder, is_temporary, put, remove, remove_abandoned,
     sync_folder,
 };
-pub use region::known_regions;
+pub use region::known_region;

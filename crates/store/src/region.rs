@@ -1,6 +1,6 @@
 //! Detection of the region of an S3 bucket, which S3 reports in response to a request to another region.
 
-use std::{collections::BTreeMap, env};
+use std::env;
 
 use object_store::GetOptions;
 
@@ -74,9 +74,9 @@ pub(crate) async fn settle(location: &Location, options: &StoreOptions) -> Resul
     Ok(())
 }
 
-/// Returns the detected regions of S3 buckets, by URL, such as `s3://name`.
-pub fn known_regions(options: &StoreOptions) -> BTreeMap<String, String> {
-    options.pool().regions()
+/// Returns the detected region of the S3 bucket of a URL.
+pub fn known_region(url: &str, options: &StoreOptions) -> Option<String> {
+    of(&Location::parse_prefix(url).ok()?, options)
 }
 
 /// Returns whether the options or the environment set a region.

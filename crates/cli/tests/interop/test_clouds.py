@@ -347,3 +347,10 @@ def test_keys_of_all_kinds(request, tmp_path, kind):
         put(f"bad{k}/{key}", day(99))
         run = virtualize("scan", f"{scheme}://private/bad{k}/", "--json", env=env)
         assert run.status == 1 and key.rstrip("/") in run.stderr, (key, run)
+
+
+@pytest.mark.parametrize("arguments", [("az://c/x.tif",), (clients.FIXTURES / "hdf5/chunked.h5", "-f", "icechunk", "-o", "az://c/p")])
+def test_a_missing_storage_account_is_named(arguments):
+    run = virtualize(*arguments)
+    assert run.status == 1 and run.stdout == b""
+    assert "az://c: the URL does not name the storage account: set the store option azure_storage_account_name" in run.stderr
