@@ -97,7 +97,7 @@ impl Mapped {
     }
 
     /// Removes arrays with their tasks, and reports why.
-    pub fn leave_out(&mut self, arrays: impl IntoIterator<Item = (NodePath, Omitted)>) {
+    pub fn omit(&mut self, arrays: impl IntoIterator<Item = (NodePath, Omitted)>) {
         let mut removed = BTreeSet::new();
         for (path, why) in arrays {
             self.remove(&path);
@@ -138,7 +138,7 @@ impl Mapped {
             .filter_map(|(path, array)| Some((path, outside_of_sources(array, &sizes, &refused)?)));
         let reasons: BTreeMap<_, _> = of_tasks.chain(of_arrays).collect();
         let code = Code::ArrayOmitted;
-        self.leave_out(reasons.into_iter().map(|(path, reason)| {
+        self.omit(reasons.into_iter().map(|(path, reason)| {
             let message = format!("array omitted: {reason}");
             (path, Omitted { code, message, reason, remedy: None, with_companions: false })
         }));

@@ -182,7 +182,7 @@ pub fn settle(
         } else {
             None
         };
-        mapped.leave_out(omitted.map(|why| (path, why)));
+        mapped.omit(omitted.map(|why| (path, why)));
     }
     let made = made(mapped);
     new_tasks.retain(|task| task.positions.iter().all(|position| !is_made(&made, &task.array, *position)));

@@ -46,7 +46,7 @@ impl Mapped {
         for (path, change) in changes {
             self.apply(path, change);
         }
-        self.leave_out(refused);
+        self.omit(refused);
     }
 
     fn apply(&mut self, path: String, change: Change) {

@@ -62,7 +62,7 @@ pub fn settle_lerc(
             Err(why) => refused.push((path, why)),
         }
     }
-    mapped.leave_out(refused);
+    mapped.omit(refused);
 }
 
 /// Returns tasks that re-encode chunks, unless they exceed the limit of what is inlined.
@@ -106,17 +106,15 @@ fn unexamined(array: &Array) -> Result<String, Omitted> {
         let value = array.fill_value.as_ref().and_then(|value| value.to_f64(&array.data_type));
         value.is_some_and(f64::is_nan)
     };
-    let leave_out = |why: &str| {
+    let omit = |why: &str| {
         let why = format!("{why}; there are too many chunks to examine each");
         Err(Omitted::image(Code::TiffLercMask, why, Some(copy_remedy())))
     };
     if has_alpha(array) {
-        return leave_out("LERC stores alpha as a mask, which Zarr readers ignore");
+        return omit("LERC stores alpha as a mask, which Zarr readers ignore");
     }
     if is_nan_nodata() {
-        return leave_out(
-            "LERC stores NaN as a mask, which Zarr readers show as 0, and NaN is the nodata value",
-        );
+        return omit("LERC stores NaN as a mask, which Zarr readers show as 0, and NaN is the nodata value");
     }
     let message = "LERC stores NaN as a mask, which Zarr readers show as 0; there are too many chunks to examine each: \
                    where the image has NaN, it reads as 0";

@@ -60,7 +60,7 @@ async fn run_in_batches(maker: &ChunkMaker<'_>, mapped: &mut Mapped, batch: u64)
         made?;
         coming = next?;
     }
-    mapped.leave_out(failed.into_iter().map(|(path, reason)| (path, Omitted::not_made(reason))));
+    mapped.omit(failed.into_iter().map(|(path, reason)| (path, Omitted::not_made(reason))));
     Ok(())
 }
 

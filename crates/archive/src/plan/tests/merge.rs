@@ -35,7 +35,7 @@ fn files(kinds: &[Signature], count: usize) -> Files {
     files
 }
 
-/// Number of sets, and how often the coordinates of a file were asked for, each file counted.
+/// Number of sets, and how often the coordinates of a file were requested, each file counted.
 fn planned(kinds: &[Signature], count: usize) -> (usize, usize) {
     let layout = Layout::along(vec![Along::Concat("time".to_owned())]);
     let asked = Cell::new(0);
