@@ -18,10 +18,10 @@ function done(summary, latency, requests)
   for _, thread in ipairs(threads) do
     for status, count in pairs(thread:get("counts")) do all[status] = (all[status] or 0) + count end
   end
-  local said = {}
-  for status, count in pairs(all) do table.insert(said, string.format('"%%d": %%d', status, count)) end
+  local report = {}
+  for status, count in pairs(all) do table.insert(report, string.format('"%%d": %%d', status, count)) end
   local broken = summary.errors.connect + summary.errors.read + summary.errors.write + summary.errors.timeout
-  io.write(string.format('{"answers": {%%s}, "broken": %%d, "seconds": %%.1f, "p50 ms": %%.1f, "p99 ms": %%.1f, "max ms": %%.0f}\\n', table.concat(said, ", "),
+  io.write(string.format('{"answers": {%%s}, "broken": %%d, "seconds": %%.1f, "p50 ms": %%.1f, "p99 ms": %%.1f, "max ms": %%.0f}\\n', table.concat(report, ", "),
     broken, summary.duration / 1e6, latency:percentile(50) / 1e3, latency:percentile(99) / 1e3, latency.max / 1e3))
 end
 """
@@ -92,17 +92,17 @@ def main():
     with service(options.folder) as (port, process):
         paths = list(targets())
         if options.wrk:
-            said = wrk(port, paths)
-            answers = {int(status): count for status, count in said["answers"].items()}
+            report = wrk(port, paths)
+            answers = {int(status): count for status, count in report["answers"].items()}
         else:
-            said, answers = asyncio.run(python(port, paths, time.monotonic() + options.seconds))
+            report, answers = asyncio.run(python(port, paths, time.monotonic() + options.seconds))
         status = open(f"/proc/{process.pid}/status").read()
     peak = int(re.search(r"VmHWM:\s+(\d+)", status)[1]) // 1024
-    print(json.dumps({"clients": options.clients, **said, "peak MiB": peak}))
+    print(json.dumps({"clients": options.clients, **report, "peak MiB": peak}))
     assert set(answers) <= {200, 307, 503}, answers
     if options.strict:
         memory = next((int(setting.split("=")[1].removesuffix("M")) for setting in settings if setting.startswith("--memory=")), 1024)
-        assert set(answers) == {200, 307} and said.get("broken", 0) == 0 and said["p99 ms"] < 5000 and peak <= memory + 100, said
+        assert set(answers) == {200, 307} and report.get("broken", 0) == 0 and report["p99 ms"] < 5000 and peak <= memory + 100, report
 
 
 SIDE, TILE = 64, 112
@@ -166,9 +166,9 @@ def against_nginx():
             rounds = []
             for _ in range(options.rounds):
                 rounds.append((wrk(port, paths), wrk(other, paths)))
-    pace = lambda said: round(sum(said["answers"].values()) / said["seconds"])
-    late = lambda said: said["p99 ms"]
-    assert all(set(said["answers"]) == {"200"} and not said["broken"] for both in rounds for said in both), rounds
+    pace = lambda report: round(sum(report["answers"].values()) / report["seconds"])
+    late = lambda report: report["p99 ms"]
+    assert all(set(report["answers"]) == {"200"} and not report["broken"] for both in rounds for report in both), rounds
     print(json.dumps({"clients": options.clients, **{f"{name}{whose}": [of(both[number]) for both in rounds] for name, of in (("requests per second", pace), ("p99 ms", late))
                                                      for number, whose in enumerate(("", " of nginx"))},
                       "ratio": round(statistics.median(pace(own) / pace(theirs) for own, theirs in rounds), 3),

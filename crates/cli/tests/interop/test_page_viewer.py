@@ -210,6 +210,15 @@ def test_ticks_are_coordinates(page, climate):
     assert [(tick["place"], tick["label"]) for tick in degrees] == [(5.5, "60°S"), (11.5, "30°S"), (17.5, "0°"), (23.5, "30°N"), (29.5, "60°N")]
 
 
+def profile(page):
+    """Opens the profile of the chosen element, and returns its plot, which has the focus, and its readout."""
+    page.locator("#look .picture").first.press("Enter")
+    until(page, "document.querySelector('#look .profile .readout')?.dataset.value !== undefined")
+    plot = page.locator("#look .profile .picture")
+    plot.focus()
+    return plot, page.locator("#look .profile .readout")
+
+
 def test_readout_and_profile(page, climate):
     """The readout shows coordinates as xarray decodes them; the profile has the values of the chosen point."""
     with xr.open_dataset(climate, decode_times=xr.coders.CFDatetimeCoder(use_cftime=True)) as data:
@@ -220,13 +229,9 @@ def test_readout_and_profile(page, climate):
     (index, value), = list(shown_at(page, ["PageUp"]))
     assert value == pytest.approx(float(tas.values[index]), abs=1e-9)
     assert f"lat {index[1]} ({abs(tas.lat.values[index[1]]):g}°{'N' if tas.lat.values[index[1]] > 0 else 'S'})" in page.locator("#look .readout").first.inner_text()
-    page.locator("#look .picture").first.press("Enter")
-    until(page, "document.querySelectorAll('#look .readout')[1]?.dataset.value !== undefined")
-    plot = page.locator("#look .profile .picture")
-    plot.focus()
+    plot, readout = profile(page)
     for month in range(1, 6):
         plot.press("ArrowRight")
-        readout = page.locator("#look .profile .readout")
         assert float(readout.get_attribute("data-value")) == pytest.approx(float(tas.values[month, index[1], index[2]]), abs=1e-9)
         assert str(tas.time.values[month])[:10] in readout.inner_text()
 
@@ -560,13 +565,10 @@ def test_packing_that_varies(page, made):
     opened(page, made / "packings.json", "/t", slice="6,:,:")
     for index, value in shown_at(page, ["ArrowRight", "PageDown", "End", "Home"]):
         assert value == pytest.approx(expected[index], abs=1e-6)
-    page.locator("#look .picture").first.press("Enter")
-    until(page, "document.querySelector('#look .profile .readout')?.dataset.value !== undefined")
-    plot = page.locator("#look .profile .picture")
-    plot.focus()
+    plot, readout = profile(page)
     for time in range(7, 12):
         plot.press("ArrowRight")
-        assert float(page.locator("#look .profile .readout").get_attribute("data-value")) == pytest.approx(expected[time, index[1], index[2]], abs=1e-6)
+        assert float(readout.get_attribute("data-value")) == pytest.approx(expected[time, index[1], index[2]], abs=1e-6)
     opened(page, made / "packings.json", "/t", view="table", slice="9,:,:")
     cells = [float(cell) for cell in page.locator("#look .grid td").all_inner_texts()]
     assert cells == pytest.approx(expected[9].ravel(), abs=1e-6)

@@ -28,7 +28,7 @@ def resolved(path):
 
 @contextlib.contextmanager
 def web_server(files):
-    """Yields the origin of a server with these files, some of which redirect, and the paths that it was asked for."""
+    """Yields the origin of a server with these files, some of which redirect, and the requested paths."""
     asked = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
