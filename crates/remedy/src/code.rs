@@ -55,6 +55,7 @@ codes! {
     NodeOmitted = "node-omitted",
     NotUnpacked = "not-unpacked",
     OmeSeries = "ome-series",
+    OmeZarr = "ome-zarr",
     PackingWidened = "packing-widened",
     RaggedArray = "ragged-array",
     ReaderAdapted = "reader-adapted",

@@ -153,6 +153,11 @@ async fn map(
     mapped.adapt_to(&options.readable_by, &options.map);
     inline::run(&maker, &mut mapped).await?;
     inline::small::run(&maker, &mut mapped, &options.inline).await?;
+    if options.ome_zarr
+        && let Err(refused) = tiff::arrange_as_ome_zarr(&mut mapped)
+    {
+        mapped.report.diagnostics.push(refused);
+    }
     budget.go_on()?;
     Ok(mapped)
 }

@@ -279,6 +279,10 @@ impl Batch {
         if self.each && !self.layout.along.is_empty() {
             return Err(Error::usage("--each cannot be combined with --concat-dim or --stack-dim", None));
         }
+        if !self.each && self.options.ome_zarr {
+            let remedy = Remedy::turn_on(OptionName::Each, "write the images of each file on their own");
+            return Err(Error::usage("images of OME-Zarr cannot be joined", remedy));
+        }
         Ok(())
     }
 

@@ -439,7 +439,7 @@ pub(super) fn of_options(options: &Options) -> BTreeMap<String, String> {
     let readers: Vec<String> = options.readable_by.iter().map(ToString::to_string).collect();
     let zarr_format = if options.map.format == ZarrFormat::V2 { 2 } else { 3 };
     // A sidecar yields the references of the file itself; declared bands are among its properties.
-    let opening = fields!(options => Options { sidecars, strict, hdf5_reader } except
+    let opening = fields!(options => Options { sidecars, ome_zarr, strict, hdf5_reader } except
         store, map, limits, inline, readable_by, gate, notation, dmrpp, declared_bands, version, rewrite);
     // The codecs follow from `readable-by`.
     let mapping = fields!(&options.map => MapOptions {

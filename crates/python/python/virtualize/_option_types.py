@@ -118,6 +118,9 @@ class MappingOptions(TypedDict, total=False):
     stack: bool
     # Stack TIFF pages of equal shape, data type, chunks and codecs into one array along a new axis
 
+    ome_zarr: bool
+    # Arrange the images of a TIFF file as OME-Zarr (OME-NGFF 0.5), which napari and other viewers open
+
     sidecars: bool
     # Request the sidecars of remote TIFF files that GDAL reads: .aux.xml, world files, and others
 

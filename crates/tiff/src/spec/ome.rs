@@ -49,7 +49,7 @@ pub struct OmeImage {
     pub samples: Option<u64>,
     /// Names of the channels; the id of a channel without a name.
     pub channels: Vec<String>,
-    /// `PhysicalSizeX`, `PhysicalSizeXUnit`, … and `TimeIncrement` of `Pixels`, verbatim.
+    /// `PhysicalSizeX`, `PhysicalSizeXUnit`, …, `TimeIncrement` and `SignificantBits` of `Pixels`, verbatim.
     pub physical: Vec<(String, String)>,
     /// Locations of the planes.
     pub data: Vec<TiffData>,
@@ -164,6 +164,7 @@ impl Document {
         let physical = ["PhysicalSizeX", "PhysicalSizeY", "PhysicalSizeZ", "TimeIncrement"]
             .into_iter()
             .flat_map(|name| [name.to_owned(), format!("{name}Unit")])
+            .chain(["SignificantBits".to_owned()])
             .filter_map(|name| attribute(tag, &name).map(|value| (name, value)))
             .collect();
         let image = self.last_image()?;

@@ -111,6 +111,13 @@ pub struct MappingOptions {
     #[cfg_attr(feature = "clap", arg(long, hide = true))]
     #[serde(deserialize_with = "value::switch")]
     pub stack: bool,
+    /// Arrange the images of a TIFF file as OME-Zarr (OME-NGFF 0.5), which napari and other viewers open
+    ///
+    /// The levels of one image are the arrays 0, 1, … of the root; of several images, those of the groups 0, 1, …. Axes are t,
+    /// c, z, y and x; samples are channels. Sizes, units and names come from OME-XML. Needs Zarr v3.
+    #[cfg_attr(feature = "clap", arg(long, hide = true))]
+    #[serde(deserialize_with = "value::switch")]
+    pub ome_zarr: bool,
     /// Request the sidecars of remote TIFF files that GDAL reads: .aux.xml, world files, and others
     ///
     /// They change nodata, scale, offset, position and coordinate reference system. Those of local files are always read.
@@ -147,6 +154,7 @@ impl MappingOptions {
                 total: self.inline_total.unwrap_or(defaults.inline.total),
             },
             dmrpp: self.dmrpp,
+            ome_zarr: self.ome_zarr,
             sidecars: self.sidecars,
             strict: self.strict,
             readable_by: self.readable_by.clone(),

@@ -37,6 +37,8 @@ pub struct Options {
     pub inline: InlineOptions,
     /// Whether a DMR++ sidecar beside an HDF5 file is read instead of the file, if it suffices.
     pub dmrpp: bool,
+    /// Whether the images of a TIFF file are arranged as OME-Zarr, once they are mapped.
+    pub ome_zarr: bool,
     /// Whether sidecars of remote TIFF files are requested. Those of local files are always read.
     pub sidecars: bool,
     /// What a catalogue declares of the bands of a TIFF file.
