@@ -61,7 +61,7 @@ pub(crate) enum Command {
     Diff(Compare),
     /// Explain the code of a warning or error
     ///
-    /// Prints cause and cure. Without a code, lists all codes.
+    /// Prints cause and remedy. Without a code, lists all codes.
     Explain(Explain),
     /// List the rare options, for --option and --config
     Options(Options),
@@ -252,7 +252,7 @@ impl Inspect {
         let options = checked(&self.options.source, self.options.format.unwrap_or_default().zarr_format())?;
         let archive = &self.options.archive;
         let version = archive.version().map_err(|error| Usage::new(error.to_string()))?;
-        Ok(virtualize::Options { version, rewrite: archive.rewrite.clone(), ..options })
+        Ok(virtualize::Options { version, rewrite_url: archive.rewrite_url.clone(), ..options })
     }
 }
 

@@ -164,7 +164,7 @@ fn findings(
     let mut found: Vec<String> = expected.iter().filter_map(compare).collect();
     if !answer.has_more {
         for (path, _) in store.hierarchy.arrays() {
-            // The library cannot be asked for names that are not UTF-8.
+            // The library does not open names that are not UTF-8.
             if !expected.contains_key(path.as_str()) && !path.as_str().contains(char::REPLACEMENT_CHARACTER) {
                 found.extend(check.shown(path.as_str(), None, "it does not list the array"));
             }
@@ -256,7 +256,7 @@ fn is_reported(store: &VirtualStore, path: &str) -> bool {
                 | FileMalformed
                 | FileTruncated
                 | FileUnsupported
-                | DatatypeNotShown
+                | DatatypeOmitted
                 | TiffImage
                 | TiffUnsupported
                 | TiffMalformed

@@ -21,7 +21,7 @@ pub struct MapOptions {
     /// Chunk grid of TIFF images whose last strip is shorter than the others.
     pub chunk_grid: ChunkGridChoice,
     /// Join pages of a TIFF that have equal shape, type, chunks and codecs into one array along a new axis.
-    pub stack: bool,
+    pub stack_pages: bool,
     /// Split contiguous HDF5 and NetCDF-3 data along their slowest axis into chunks of at most this many bytes (at least one slice). All
     /// chunks have one size: a divisor of the axis that is at least half the wanted size; else the wanted size, with the
     /// last chunk padded and inlined; else (above `inline_limit`) the largest divisor. Data that would make more than a
@@ -51,7 +51,7 @@ impl Default for MapOptions {
             constant_chunk_limit: 10_000,
             ifds: Vec::new(),
             chunk_grid: ChunkGridChoice::Regular,
-            stack: false,
+            stack_pages: false,
             split_contiguous: None,
             unpack: false,
             missing_value_convention: false,

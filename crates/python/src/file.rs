@@ -236,7 +236,7 @@ impl Part {
     }
 }
 
-/// A key, and the part of its value that is asked for; `None` for all.
+/// A key, and the part of its value that is requested; `None` for all.
 type Request = (String, Option<Part>);
 
 /// A value, `None` for a key that the store does not have, or the error of reading it.
@@ -365,8 +365,8 @@ fn values(
         ChunkEncoding::Stored => reader.stored_chunks(&found),
     };
     let mut read = read.into_iter();
-    let value = |asked: Option<(ChunkAddress, ChunkPart)>| {
-        let Some((_, part)) = asked else { return Value(Ok(None)) };
+    let value = |requested: Option<(ChunkAddress, ChunkPart)>| {
+        let Some((_, part)) = requested else { return Value(Ok(None)) };
         let bytes = read.next().unwrap_or(Ok(None)).map_err(|error| error::of(&error));
         Value(match encoding {
             ChunkEncoding::Stored => bytes,

@@ -74,7 +74,7 @@ impl OpenOptions {
     pub(crate) fn with_archive(&self, mapping: Options) -> PyResult<Options> {
         let version = self.archive.version();
         let version = version.map_err(|error| error::option(format!("branch, tag, snapshot: {error}")))?;
-        Ok(Options { version, rewrite: self.archive.rewrite.clone(), ..mapping })
+        Ok(Options { version, rewrite_url: self.archive.rewrite_url.clone(), ..mapping })
     }
 
     /// Returns a reader with the options for reading.

@@ -209,12 +209,14 @@ fn order(note: &Diagnostic) -> u8 {
 fn omitted(store: &VirtualStore, style: Style, out: &mut impl Write) -> io::Result<()> {
     let arrays = store.report.arrays.iter();
     let reasons = arrays.filter_map(|(path, array)| Some((format!("/{path}"), array.omitted.as_ref()?)));
-    let mut said: BTreeMap<&str, String> = BTreeMap::new();
+    let mut messages: BTreeMap<&str, String> = BTreeMap::new();
     for note in &store.report.diagnostics {
-        *said.entry(&note.path).or_default() += &note.message;
+        *messages.entry(&note.path).or_default() += &note.message;
     }
     let lines: Vec<_> = reasons
-        .filter(|(path, reason)| !said.get(path.as_str()).is_some_and(|said| said.contains(*reason)))
+        .filter(|(path, reason)| {
+            !messages.get(path.as_str()).is_some_and(|messages| messages.contains(*reason))
+        })
         .map(|(path, reason)| format!("{path}: {reason}"))
         .collect();
     section("Omitted", lines.into_iter(), style, out)

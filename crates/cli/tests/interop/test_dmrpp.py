@@ -253,7 +253,7 @@ def test_sidecars_in_a_store(tmp_path):
         for arguments in (["s3://bucket/0.nc.dmrpp"], ["s3://bucket/0.nc", "--option", "dmrpp=true"]):
             run = clients.virtualize(*arguments, env=store.env)
             assert run.status == 0 and run.references == direct.references, run.stderr
-        assert store.asked["0.nc.dmrpp"] == 2
+        assert store.requested["0.nc.dmrpp"] == 2
 
 
 def test_sidecars_in_batches(tmp_path):

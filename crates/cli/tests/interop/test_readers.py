@@ -161,8 +161,8 @@ def test_zarrita(arrays, truth, files):
 def gdal(arrays):
     """GDAL opens the references again for every array, so one of each kind is enough."""
     some = list({array.kind: array for array in arrays}.values())
-    asked = "".join(json.dumps({"references": a.file, "array": a.path, "shape": a.shape}) + "\n" for a in some)
-    return lines([sys.executable, PEERS / "gdal.py"], input=asked.encode())
+    requested = "".join(json.dumps({"references": a.file, "array": a.path, "shape": a.shape}) + "\n" for a in some)
+    return lines([sys.executable, PEERS / "gdal.py"], input=requested.encode())
 
 
 def test_gdal(arrays, truth):

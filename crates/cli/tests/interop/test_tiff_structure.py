@@ -222,7 +222,7 @@ def test_planes_without_a_page_read_as_zero(tmp_path, fmt):
     text = ome_xml("1", [("a.ome.tif", "1")]).replace('SizeT="1"', 'SizeT="2"')
     tifffile.imwrite(tmp_path / "a.ome.tif", random((2, 16, 20), "uint16"), description=text, metadata=None)
     run = convert(tmp_path / "a.ome.tif", fmt)
-    assert "2 planes are in no file" in run.stderr
+    assert "2 planes are missing" in run.stderr
     with tifffile.TiffFile(tmp_path / "a.ome.tif") as tif:
         same_series(tif.series[0], run.references, fmt, "band_data")
 
@@ -249,7 +249,7 @@ def test_stacked_pages_are_those_of_tifffile(tmp_path, fmt, dtype, predictor, sa
         for page in data:
             out.write(page, rowsperstrip=5, compression="zlib", predictor=predictor if predictor > 1 else None, metadata=None,
                       photometric="minisblack", planarconfig="contig" if samples > 1 else None)
-    array = array_at(convert(tmp_path / "a.tif", fmt, "--option", "stack=true").references, fmt, "band_data")
+    array = array_at(convert(tmp_path / "a.tif", fmt, "--option", "stack-pages=true").references, fmt, "band_data")
     got = array.transpose("page", "y", "x", "band").values
     problem = clients.same_bits(data.reshape(3, 17, 20, samples), got)
     assert not problem, problem

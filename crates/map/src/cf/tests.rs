@@ -1,4 +1,4 @@
-//! The rules on attributes of one array. Expected values are what xarray 2026.9 and NumPy 2.5 show, unless said otherwise.
+//! The rules on attributes of one array. Expected values are what xarray 2026.9 and NumPy 2.5 show, unless stated otherwise.
 
 use Element::{Bytes as Raw, Complex, Float, Integer, Text};
 use bytes::Bytes;

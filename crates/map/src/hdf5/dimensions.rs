@@ -383,7 +383,7 @@ impl Mapper<'_> {
             if known != *size {
                 let renamed = lengths.rename(name, *size, scopes);
                 let message = format!(
-                    "dimension \"{name}\" has length {known}, the array {size}: its dimension is called \"{renamed}\""
+                    "dimension \"{name}\" has length {known}, the array {size}: its dimension is renamed to \"{renamed}\""
                 );
                 self.report.warn(Code::DimensionRenamed, path, message);
                 *name = renamed;

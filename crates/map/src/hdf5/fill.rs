@@ -146,7 +146,7 @@ impl ChunkPlanner<'_> {
         {
             return Err(unsupported("its layout is not chunked"));
         }
-        let background = self.background.ok_or_else(|| unsupported("its fill value is no scalar"))?;
+        let background = self.background.ok_or_else(|| unsupported("its fill value is not a scalar"))?;
         // What netCDF-C reads beyond the end of a variable without a fill value of its own.
         let is_number = matches!(self.dataset.datatype, Datatype::Integer(_) | Datatype::Float(_));
         let is_declared = matches!(self.dataset.fill.value, Stored::User(_));

@@ -381,7 +381,7 @@ impl ChunkPlanner<'_> {
     /// Plans chunks whose only filter is ZFP.
     pub(super) fn zfp(&self, chunked: &Chunked, filters: &[Filter]) -> Result<ChunkPlan> {
         let [filter] = filters else {
-            return Err(Error::unsupported(ZFP_NAME, "other filters beside it are not supported"));
+            return Err(Error::unsupported(ZFP_NAME, "it is supported only as the only filter"));
         };
         let head = head(&filter.parameters)?;
         let chunk_shape = self.chunk_shape(chunked)?;
@@ -569,7 +569,7 @@ mod zfp_tests {
         assert_eq!((head.data_type, head.shape), (DataType::Float32, vec![10, 20]));
     }
 
-    /// Client data as hdf5plugin 7.1 writes them; expected values are what it was asked for. `zfp_stream_set_*` of zfp 1.0 makes them
+    /// Client data as hdf5plugin 7.1 writes them; expected values are the parameters of the call. `zfp_stream_set_*` of zfp 1.0 makes them
     /// bits of a block of 4 elements along each axis, bit planes, and the power of two below the accuracy.
     #[test]
     fn modes_are_those_of_the_writer() {

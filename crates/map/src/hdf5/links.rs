@@ -197,7 +197,7 @@ impl Mapper<'_> {
     /// The file is missing or refused, or links form a cycle or too long a chain.
     fn linked_file(&self, name: &str, url: &str, chain: &[String]) -> Result<Rc<LinkedFile>> {
         if chain.iter().any(|file| file == url) {
-            return Err(Error::other_file(name, "links lead back to it"));
+            return Err(Error::other_file(name, "its links form a cycle"));
         }
         if let Some(mapped) = self.shared.mapped.borrow().get(url) {
             return Ok(Rc::clone(mapped));
@@ -334,7 +334,7 @@ const MAX_VIRTUAL_CHAIN: u32 = 8;
 
 /// Why a virtual dataset cannot be the source of another one.
 pub(super) fn grown() -> Error {
-    Error::unsupported("a virtual source", "its own sources make another extent than its file declares")
+    Error::unsupported("a virtual source", "its own sources have another extent than its file declares")
 }
 
 pub(super) fn no_dataset() -> Error {

@@ -195,7 +195,7 @@ pub fn reference_path(element: &Element, names: &ObjectNames) -> Result<String> 
             *address
         }
         Element::Unknown(what) => return Err(Error::unresolved(*what, "has no path")),
-        _ => return Err(Error::unresolved("an element", "is no reference")),
+        _ => return Err(Error::unresolved("an element", "is not a reference")),
     };
     if names.is_linked() {
         return Err(Error::unresolved("a reference", "leads to an object of another file"));

@@ -149,7 +149,7 @@ impl ChunkPlanner<'_> {
             context,
         };
         if is_reference(&dataset.datatype) {
-            return Err(unsupported("it holds references, whose targets lie in its own file"));
+            return Err(unsupported("it contains references, whose targets are in its own file"));
         }
         let mut plan = planner.plan()?;
         let chunks = plan.chunks.len().saturating_add(plan.inline.len() as u64);
@@ -287,7 +287,9 @@ impl ChunkPlanner<'_> {
                     self.check_limit(assembled.chunks, &plan.chunk_shape, MADE)?;
                     let is_text = self.element.data_type == DataType::String;
                     if self.background.is_none() && !is_text {
-                        return Err(refused("its chunks have to be made, and its fill value is no scalar"));
+                        return Err(refused(
+                            "its chunks must be inlined, but its fill value is not a scalar",
+                        ));
                     }
                     if is_text && !is_empty_text(self.background) {
                         return Err(refused("its missing text reads as other than the empty text"));
@@ -650,7 +652,7 @@ impl ChunkPlanner<'_> {
                 let size = usize::try_from(self.element.stored_size).unwrap_or(0);
                 self.repeated(&vec![0; size].into(), window)
             }
-            _ => Err(unsupported("its fill value is no scalar")),
+            _ => Err(unsupported("its fill value is not a scalar")),
         }
     }
 

@@ -93,12 +93,12 @@ pub(super) fn join_series(
         None => return false,
         Some(Ok(ome)) => ome,
         Some(Err(error)) => {
-            mapped.report.diagnostics.push(warning("/", format!("pages are shown one by one: {error}")));
+            mapped.report.diagnostics.push(warning("/", format!("pages are mapped one by one: {error}")));
             return false;
         }
     };
     if let Some(name) = &ome.metadata_file {
-        let text = format!("its OME-XML is in {name:?}, which is not read: pages are shown one by one");
+        let text = format!("its OME-XML is in {name:?}, which is not read: pages are mapped one by one");
         mapped.report.diagnostics.push(warning("/", text));
         return false;
     }
@@ -118,7 +118,7 @@ pub(super) fn join_series(
             Ok(path) => catalogue.push(json!({ "name": image.name, "asset": path })),
             Err(error) => {
                 let name = image.name.as_deref().unwrap_or_default();
-                let text = format!("the pages of image {name:?} are shown one by one: {error}");
+                let text = format!("the pages of image {name:?} are mapped one by one: {error}");
                 mapped.report.diagnostics.push(warning("/", text));
             }
         }
@@ -201,7 +201,7 @@ impl Series<'_> {
     /// Joins the planes of one image, at all levels of its pyramid, and returns the path of its array.
     ///
     /// # Errors
-    /// The document contradicts the files, or planes differ. Pages are shown one by one then.
+    /// The document contradicts the files, or planes differ. Pages are mapped one by one then.
     fn add(
         &mut self,
         image: &OmeImage,
@@ -230,7 +230,7 @@ impl Series<'_> {
         self.used.append(&mut pages);
         for level in levels {
             if let Err(error) = self.join_level(image, key, &places, &axes, level, mapped, options) {
-                let text = format!("reduced images are shown one by one: {error}");
+                let text = format!("reduced images are mapped one by one: {error}");
                 mapped.report.diagnostics.push(warning(&format!("/{}", path(key)), text));
             }
         }
@@ -342,7 +342,7 @@ impl Series<'_> {
         }
         describe(image, &mut joined, level);
         if missing > 0 && level.is_none() {
-            let text = format!("{missing} planes are in no file and read as the fill value");
+            let text = format!("{missing} planes are missing and read as the fill value");
             mapped.report.diagnostics.push(warning(&format!("/{}", path(key)), text));
         }
         let Some(group) = mapped.hierarchy.root.make_group(&group_path(key)) else { return Ok(()) };

@@ -110,7 +110,7 @@ pub struct MappingOptions {
     /// Stack TIFF pages of equal shape, data type, chunks and codecs into one array along a new axis
     #[cfg_attr(feature = "clap", arg(long, hide = true))]
     #[serde(deserialize_with = "value::switch")]
-    pub stack: bool,
+    pub stack_pages: bool,
     /// Request the sidecars of remote TIFF files that GDAL reads: .aux.xml, world files, and others
     ///
     /// They change nodata, scale, offset, position and coordinate reference system. Those of local files are always read.
@@ -131,7 +131,7 @@ impl MappingOptions {
                 complex_integers: self.complex_integers,
                 inline_limit: self.inline_limit.unwrap_or(defaults.map.inline_limit),
                 ifds: self.ifd.iter().map(|path| path.0.clone()).collect(),
-                stack: self.stack,
+                stack_pages: self.stack_pages,
                 chunk_grid: self.chunk_grid,
                 split_contiguous: self.split_contiguous,
                 ragged: self.ragged,

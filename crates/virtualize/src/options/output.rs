@@ -189,7 +189,7 @@ pub struct IcechunkOptions {
     pub group: Option<String>,
     /// Remove the group and everything below it first
     #[cfg_attr(feature = "clap", arg(long))]
-    pub replace: bool,
+    pub replace_group: bool,
 }
 
 #[cfg(feature = "full")]
@@ -205,7 +205,7 @@ impl IcechunkOptions {
             message: self.message.clone().unwrap_or_else(|| format!("virtual references of {source}")),
             properties: author.chain(self.commit_property.iter().cloned()).collect(),
             group: self.group.clone().unwrap_or_default(),
-            mode: if self.replace { Mode::Replace } else { Mode::Add },
+            mode: if self.replace_group { Mode::Replace } else { Mode::Add },
             ..CommitOptions::default()
         }
     }

@@ -712,7 +712,7 @@ pub enum Implementation {
 
 /// A codec, data type or chain that a Zarr format cannot express.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{codec} has no name in Zarr {format}")]
+#[error("{codec} has no equivalent in Zarr {format}")]
 pub struct CodecError {
     /// Description of the codec, data type or chain.
     pub codec: String,

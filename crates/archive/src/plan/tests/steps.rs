@@ -1,4 +1,4 @@
-//! The order of files by their coordinates, and what is told of it.
+//! The order of files by their coordinates, and the notes about it.
 
 use super::{
     super::{FileExtent, Files, Plan, Range},

@@ -1,5 +1,5 @@
 //! Whole NetCDF classic files, built as models. Expected values are what netCDF4-python 1.7 and xarray 2026.9 show for such
-//! files, tried by hand, unless said otherwise.
+//! files, tried by hand, unless stated otherwise.
 
 use bytes::Bytes;
 use serde_json::json;

@@ -1,5 +1,5 @@
 //! Whole files, built as models. Expected values are what xarray 2026.9 (engine h5netcdf) and h5py 3.16 show for such
-//! files, tried by hand, unless said otherwise.
+//! files, tried by hand, unless stated otherwise.
 
 mod budget;
 mod classic;
@@ -399,7 +399,7 @@ fn opaque_data_of_numpy_keep_their_meaning() {
     assert_eq!(one(opaque(21, "other"), ZarrFormat::V2).0.data_type, DataType::RawBytes(21));
 }
 
-/// h5py 3.16 and xarray read zeros for what the writer said is never filled, whatever the fill value is.
+/// h5py 3.16 and xarray read zeros for chunks that the writer declared as never filled, whatever the fill value is.
 #[test]
 fn chunks_that_are_never_filled_read_as_zero() {
     let mut data = half_missing(int(4, true), &7i32.to_le_bytes());

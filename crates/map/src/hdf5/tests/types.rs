@@ -1,5 +1,5 @@
 //! Data types: what they map to, and how their elements are converted. Expected values: h5py 3.16 and NumPy 2.5 on such types,
-//! unless said otherwise.
+//! unless stated otherwise.
 
 use virtualize_hdf5::model::{ByteOrder, CharacterSet, Datatype, Float, Integer, Member, StringPadding};
 use virtualize_zarr::{DataType, Endian, ZarrFormat};

@@ -595,7 +595,7 @@ fn pages_that_are_alike_are_stacked() {
     let mut overview = page(3, 7);
     overview.image.as_mut().unwrap().subfile_type = 1;
     for (format, shape) in [(ZarrFormat::V2, vec![2, 7, 4, 2]), (ZarrFormat::V3, vec![2, 2, 7, 4])] {
-        let options = MapOptions { stack: true, ..options(format) };
+        let options = MapOptions { stack_pages: true, ..options(format) };
         let pages = vec![page(0, 7), page(1, 9), page(2, 7), overview.clone()];
         let mapped = map_ifds(pages, &options);
         let array = main_array(&mapped);
@@ -689,7 +689,7 @@ fn planes_of_ome_tiff_lie_along_their_axes() {
     let text = r#"<OME><Image><Pixels DimensionOrder="XYCTZ" SizeX="4" SizeY="7" SizeZ="1" SizeC="2" SizeT="3">
         <TiffData IFD="0" PlaneCount="6"/></Pixels></Image></OME>"#;
     pages[0].tags.insert(270, virtualize_tiff::model::Value::Text(vec![text.into()]));
-    let options = MapOptions { stack: true, ..MapOptions::default() };
+    let options = MapOptions { stack_pages: true, ..MapOptions::default() };
     let mapped = map_ifds(pages, &options);
     let array = main_array(&mapped);
     assert_eq!(array.shape, [3, 2, 1, 7, 4]);
