@@ -119,7 +119,7 @@ fn wrapped(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Joins the help of an option to one paragraph, and lists its values in it. clap then prints it beside the option, so that
+/// Joins the help of an option to one paragraph, and lists its values in it. clap then prints it next to the option, so that
 /// all options fit on two screens.
 fn compact(argument: Arg) -> Arg {
     let help = argument.get_long_help().or(argument.get_help()).map(ToString::to_string).unwrap_or_default();

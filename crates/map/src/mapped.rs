@@ -35,7 +35,7 @@ pub struct Omitted {
     pub reason: String,
     /// What the user can do.
     pub remedy: Option<Remedy>,
-    /// Whether the array's companions ([`Mapped::companions`]) are left out with it.
+    /// Whether the array's companions ([`Mapped::companions`]) are omitted with it.
     pub with_companions: bool,
 }
 

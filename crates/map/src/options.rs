@@ -11,9 +11,9 @@ pub struct MapOptions {
     pub own_codecs: bool,
     /// Data type of complex integers in TIFF files.
     pub complex_integers: ComplexIntegers,
-    /// Most decoded bytes of one array that are inlined because no reference can express them.
+    /// Maximum number of decoded bytes of one array that are inlined because no reference can express them.
     pub inline_limit: u64,
-    /// Most constant chunks written for an array whose missing chunks need them in Zarr v2.
+    /// Maximum number of constant chunks written for an array whose missing chunks need them in Zarr v2.
     pub constant_chunk_limit: u64,
     /// Images of a TIFF to map, by their place: `[2]` is the third of the main chain, `[0, 1]` the second SubIFD of the
     /// first. Empty for all.

@@ -105,7 +105,7 @@ impl FileOptions {
     }
 
     /// Returns the library's options for a mapping to Zarr v3 whose chunks this package decodes: nothing has to be
-    /// changed or left out for other readers.
+    /// changed or omitted for other readers.
     pub(crate) fn own(&self) -> Options {
         let readable_by = vec![Client { reader: Reader::Virtualize, has: Need::ALL.to_vec() }];
         let mapping = MappingOptions { readable_by, ..self.source.mapping.clone() };

@@ -466,7 +466,7 @@ def test_failed_files_are_those_of_one_run(damaged: list[Path], tmp_path: Path) 
         with pytest.warns(virtualize.ArchiveWarning):
             virtualize.batch(damaged, alone, **TIME, on_failure="skip")
         same(out, alone)
-        # Mended, they are read again when that is asked for.
+        # Mended, they are read again on request.
         for k in (2, 5):
             damaged[k].write_bytes(day(k))
         done = virtualize.batch(damaged, out, **options, on_failure="retry")

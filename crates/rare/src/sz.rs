@@ -38,7 +38,7 @@ const BLOCKS: u8 = 0x80;
 /// The way of prediction that is not for transposed values.
 const ORDINARY: u8 = 101;
 
-/// Most bytes for each decoded byte: a code, two nodes of its tree, and the value.
+/// Maximum number of bytes for each decoded byte: a code, two nodes of its tree, and the value.
 const EXPANSION: usize = 64;
 const SLACK: usize = 1 << 16;
 

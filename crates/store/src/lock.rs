@@ -1,6 +1,6 @@
 //! One writer at a time for each output.
 //!
-//! A local output is locked by a file beside it, `.virtualize-NAME.lock`; the operating system releases the lock when
+//! A local output is locked by a file next to it, `.virtualize-NAME.lock`; the operating system releases the lock when
 //! the process ends. An output in a bucket is locked by an object of that name, a lease that its holder renews every
 //! few seconds. A lease that was not renewed for a while belongs to a dead process, and another process takes it over.
 //!
@@ -151,7 +151,7 @@ fn name_beside(name: &str, suffix: &str) -> String {
     format!(".virtualize-{sum:016x}.{suffix}")
 }
 
-/// Locks the file beside a local output.
+/// Locks the file next to a local output.
 fn lock_file(target: &Path, name: &str) -> Result<Held, StoreError> {
     let failed = |error: &io::Error| StoreError::io(name, error);
     let found = fs::metadata(target).ok();
@@ -217,7 +217,7 @@ async fn lock_object(location: &Location, name: &str, options: &StoreOptions) ->
     }
 }
 
-/// Returns the location of the object `.virtualize-NAME.SUFFIX` beside an output in a bucket.
+/// Returns the location of the object `.virtualize-NAME.SUFFIX` next to an output in a bucket.
 pub(crate) fn beside(output: &Location, suffix: &str) -> Location {
     match output {
         Location::Bucket { service, bucket, key } => {

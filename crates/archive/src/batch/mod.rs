@@ -254,7 +254,7 @@ impl Batch {
         Ok(present)
     }
 
-    /// Removes temporary files that killed runs left beside the output.
+    /// Removes temporary files that killed runs left next to the output.
     fn remove_abandoned(&self) {
         if let Some(path) = local_path(&self.output) {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());

@@ -97,7 +97,7 @@ pub(crate) fn differences(left: &Signature, right: &Signature) -> Vec<Difference
         }
     }
     let alike = left.core_digest() == right.core_digest();
-    // What can be brought together is no reason where there is another.
+    // A difference that can be resolved is reported only if there is no other.
     let settled = |one: &Difference| {
         alike && left.numbers.contains_key(&one.path) && numbers_agree(&one.path, &[left, right])
     };

@@ -69,7 +69,7 @@ pub(crate) struct ArraySignature {
     /// Size along each axis; `None` along those that grow.
     pub(crate) sizes: Vec<Option<u64>>,
     /// Chunk size along each axis: a number, a list if sizes vary, or null if any size will do. `None` altogether if the
-    /// array is written anew, or comes from the first file.
+    /// array is re-encoded, or comes from the first file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) chunks: Option<Vec<Value>>,
     /// Codecs in the order of encoding, with all parameters that decoding depends on; `None` like [`Self::chunks`].
@@ -393,7 +393,7 @@ pub(super) fn grid_mappings(hierarchy: &Hierarchy) -> BTreeSet<NodePath> {
     for (path, array) in hierarchy.arrays() {
         let group = node::parent(&path);
         let named = array.attributes.get("grid_mapping").and_then(Value::as_str).unwrap_or_default();
-        // `crs: x y` of the extended form; words that name coordinates are no grid mappings.
+        // `crs: x y` of the extended form; words that name coordinates are not grid mappings.
         let is_extended = named.contains(':');
         let words = named.split_whitespace().filter(|word| !is_extended || word.ends_with(':'));
         found.extend(words.filter_map(|word| find(hierarchy, group, word.trim_end_matches(':'))));
@@ -578,7 +578,7 @@ fn document(codec: &Codec) -> String {
     }
 }
 
-/// What is known of the numbers of a coordinate, or of times, beside their type.
+/// What is known of the numbers of a coordinate, or of times, in addition to their type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Numbers {
     /// They are times, or bounds of times.
@@ -594,7 +594,7 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// Nothing for what are no numbers, or others than what is stored.
+    /// `None` if the values are not numbers, or not the stored ones.
     pub(super) fn of(
         array: &Array,
         values: &ArrayValues,

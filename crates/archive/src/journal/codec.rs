@@ -14,7 +14,7 @@
 //! inline chunks                                    number, then positions skipped and index of the buffer of each
 //! ```
 //!
-//! No chunks are no bytes.
+//! An empty list of chunks has no bytes.
 
 use std::{
     borrow::Borrow,

@@ -203,7 +203,7 @@ impl Journal {
     }
 }
 
-/// Returns the default journal of an output: beside a local output, else in the current folder.
+/// Returns the default journal of an output: next to a local output, else in the current folder.
 pub(crate) fn journal_beside(output: &str) -> PathBuf {
     let trimmed = output.trim_end_matches('/');
     let mut journal = match trimmed.contains("://") {

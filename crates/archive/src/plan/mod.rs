@@ -237,7 +237,7 @@ pub(crate) struct Plan {
     pub segments: Vec<Segment>,
     /// Types that the elements of arrays are converted to.
     pub conversions: Conversions,
-    /// Files that are left out, with reasons.
+    /// Omitted files, with reasons.
     pub omitted: Vec<Omitted>,
     /// Notes for the user.
     pub notes: Vec<Note>,

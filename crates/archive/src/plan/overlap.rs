@@ -200,7 +200,7 @@ impl Cluster<'_, '_> {
 
     fn between(&self, n: usize, other: Option<usize>) -> CombineError {
         let problem = Problem::new(format!(
-            "{} overlaps, and coordinates of the one lie between those of the other, so that no contiguous selection \
+            "{} overlaps, and their coordinates interleave, so that no contiguous selection \
              separates them",
             self.name
         ));

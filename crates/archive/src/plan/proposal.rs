@@ -19,7 +19,7 @@ use crate::{
 /// Maximum number of options that are tried one after the other.
 const MAX_TRIALS: usize = 64;
 
-/// Options that join all files.
+/// Options with which all files can be combined. `scan` prints them as a command; an error offers them as a [`Remedy`].
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Proposal {
     /// The options, each with its value; `None` for a switch.
@@ -62,7 +62,7 @@ impl Proposal {
         }
     }
 
-    /// Describes a proposal of this many files; `tried` is how many of them were tried.
+    /// Returns the remedy that offers these options for `files` files, of which `tried` were tried.
     fn remedy(self, are_joined: bool, files: usize, tried: usize) -> Remedy {
         let count = count_files(tried as u64);
         let files = if tried < files { format!("the first {count}") } else { format!("all {count}") };
@@ -105,8 +105,8 @@ impl Refused<'_> {
         Some((proposal, false))
     }
 
-    /// Returns what can be done, best first: options that keep all data, a group for each set of compatible files, and
-    /// options that omit data, which say so.
+    /// Returns the remedies, best first: options that keep all data, a group for each set of compatible files, and options
+    /// that omit data, which say so.
     pub(crate) fn remedies(&self, error: &CombineError) -> Vec<Remedy> {
         let (count, tried) = (self.files.len(), self.relaxed(self.files, self.layout).0.len());
         let mut all = Vec::new();

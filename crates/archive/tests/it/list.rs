@@ -442,7 +442,7 @@ async fn pages_of_a_search_by_post() {
     let input = Input::Stac(format!("{url}/search?limit=1"));
     let (items, _) = listed(vec![input], Filter::default(), &ListOptions::default()).await;
     let urls: Vec<_> = items.unwrap().into_iter().map(|item| item.url).collect();
-    assert_eq!(urls, [1, 2, 3, 4].map(|n| format!("{url}/items/{n}/f.nc")), "from where each item lies");
+    assert_eq!(urls, [1, 2, 3, 4].map(|n| format!("{url}/items/{n}/f.nc")), "relative to each item");
     let expected = [
         "GET ",
         r#"POST {"limit":1,"token":"2"}"#,

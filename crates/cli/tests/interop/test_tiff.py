@@ -60,7 +60,7 @@ def test_values_are_those_of_tifffile(name, fmt):
         path = node_of(index)
         if kinds.get(path) != "array":
             if name not in MAY_BE_REFUSED or "/" + path not in reported:
-                problems.append(f"image {index}: not offered; told of {sorted(reported)[:4]}")
+                problems.append(f"image {index}: not mapped; diagnostics of {sorted(reported)[:4]}")
             continue
         data, axes = truth_of(name, index)
         try:
@@ -109,7 +109,7 @@ def test_georeferencing_is_that_of_rasterio(name, fmt):
     ds = xr.decode_cf(open_dataset(references, FORMATS[fmt]), decode_coords="all", mask_and_scale=False)
     with rasterio.open(FOLDER / name) as src:
         if ds.rio.crs is None and "user_defined" in name:
-            assert convert(FOLDER / name, fmt).codes, "a CRS that is left out is told"
+            assert convert(FOLDER / name, fmt).codes, "an omitted CRS is reported"
             return
         assert ds.rio.crs is not None, "no CRS"
         assert ds.rio.crs == src.crs

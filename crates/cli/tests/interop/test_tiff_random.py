@@ -152,7 +152,7 @@ def compare(path, fmt, truth):
     for group, data in truth.items():
         name = f"{group}/band_data" if group else "band_data"
         if kinds.get(name) != "array":
-            problems += [] if "/" + name in reported else [f"{name} is missing, and nothing is said"]
+            problems += [] if "/" + name in reported else [f"{name} is missing without a diagnostic"]
             continue
         try:
             got = zarr.open_array(store, path=name, mode="r", zarr_format=FORMATS[fmt])[...]

@@ -274,7 +274,7 @@ fn chunks_of_arithmetic_codecs() {
 fn every_codec_is_implemented_as_its_definition_says() {
     for codec in Codec::examples() {
         let size = if let Codec::Optional { size, .. } = released(&codec) { *size } else { 2400 };
-        // Floats of such bytes are no integers.
+        // Floats of such bytes are not integers.
         let byte = if let Codec::ComplexIntegers { .. } = released(&codec) { 0 } else { 7 };
         let chunk = vec![byte; usize::try_from(size).unwrap()];
         let chain = std::slice::from_ref(&codec);

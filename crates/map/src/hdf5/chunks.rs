@@ -22,7 +22,7 @@ use super::links::FileContext;
 use super::objects::{HeapPointers, ObjectNames};
 use crate::{ChunkContent, ElementTransform, Error, MapOptions, Piece, PieceBytes, ReferenceText, Result};
 
-/// Most chunks of one array that are made inline one by one.
+/// Maximum number of chunks of one array that are made inline one by one.
 pub(super) const INLINE_CHUNKS: u64 = 100_000;
 
 /// What planner the chunks looks at.
@@ -326,7 +326,7 @@ impl ChunkPlanner<'_> {
     /// Plans all chunks of the dataset.
     ///
     /// # Errors
-    /// The array has to be left out.
+    /// The array must be omitted.
     pub(super) fn plan(&self) -> Result<ChunkPlan> {
         match &self.dataset.layout {
             Layout::Unreadable(error) => Err(error.clone().into()),

@@ -24,7 +24,7 @@ use crate::{ArrayReport, ChunkContent, Error, FillPolicy, InlineTask, Result, ch
 const MEMBER: u64 = 1 << 10;
 
 impl Mapper<'_> {
-    /// Maps a dataset. Returns `None`, and reports why, if the dataset is left out. `axes` are the dimensions of its dataspace.
+    /// Maps a dataset. Returns `None`, and reports why, if the dataset is omitted. `axes` are the dimensions of its dataspace.
     pub(super) fn array(&mut self, path: &str, dataset: &Dataset, axes: Vec<AxisDimension>) -> Option<Array> {
         let mut report = ArrayReport {
             source_type: describe_type(&dataset.datatype),

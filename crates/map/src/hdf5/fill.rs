@@ -21,7 +21,7 @@ pub(super) struct DatasetFill {
     pub(super) header: FillValue,
     /// What unallocated elements read as: `header`, or zero where the library never writes it.
     pub(super) unallocated: FillValue,
-    /// Why the value of the message is no scalar of the array's type.
+    /// Why the value of the message is not a scalar of the array's type.
     pub(super) problem: Option<&'static str>,
 }
 
@@ -127,7 +127,7 @@ pub(super) struct Padded {
 impl ChunkPlanner<'_> {
     /// Pads an array to the lengths of its unlimited dimensions. Returns `None` if it has these lengths.
     ///
-    /// Chunks beyond the end of the variable are missing. Chunks in which it ends are made anew, since what HDF5 stores in
+    /// Chunks beyond the end of the variable are missing. Chunks in which it ends are re-encoded, since what HDF5 stores in
     /// them beyond the end is undefined.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Datasets whose elements point into the global heap, and whose shape or type depends on what lies there: structures with
+//! Datasets whose elements point into the global heap, and whose shape or type depends on what is stored there: structures with
 //! text of variable length, and sequences.
 //!
 //! [`heap_tasks`] lists what has to be read before the file is mapped. From the values, [`flatten`] makes datasets of
@@ -49,7 +49,7 @@ pub struct HeapTask {
     pub pointers: Vec<HeapPointer>,
     /// The dataset, without its chunks.
     dataset: Dataset,
-    /// Most bytes of values.
+    /// Maximum number of bytes of values.
     limit: u64,
 }
 

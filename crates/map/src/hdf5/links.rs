@@ -25,10 +25,10 @@ const ITEM: u64 = 512;
 /// Longest chain of files that link to each other.
 const MAX_FILE_CHAIN: usize = 8;
 
-/// Most sources of a hierarchy.
+/// Maximum number of sources of a hierarchy.
 const SOURCES: usize = 60_000;
 
-/// Most chunks that links may bring.
+/// Maximum number of chunks that links may bring.
 const CHUNKS: u64 = 20_000_000;
 
 /// Mapped files to which links lead, by url.
@@ -248,7 +248,7 @@ impl Mapper<'_> {
         Ok(())
     }
 
-    /// Renumbers the sources of all chunks to those of the whole hierarchy, and removes arrays that are left out.
+    /// Renumbers the sources of all chunks to those of the whole hierarchy, and removes omitted arrays.
     fn renumber_sources(
         &mut self,
         node: &mut Node,

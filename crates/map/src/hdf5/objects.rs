@@ -20,7 +20,7 @@ use super::chunks::item_type;
 use crate::mapped::shown_name;
 use crate::{ChunkContent, Error, ReferenceText, Result};
 
-/// Most soft links on one path.
+/// Maximum number of soft links on one path.
 const SOFT_LINKS: u32 = 32;
 
 /// Bytes of the budget for one step of a path.

@@ -18,7 +18,7 @@ use super::links::{FileContext, grown, no_dataset};
 use super::selection::{Axis, Span, axes, is_unlimited};
 use crate::{ChunkContent, ElementTransform, Error, MapOptions, Piece, PieceBytes, Result};
 
-/// Most chunks of a virtual dataset.
+/// Maximum number of chunks of a virtual dataset.
 const CHUNKS: u64 = 10_000_000;
 
 fn too_many() -> Error {
@@ -198,7 +198,7 @@ impl Part {
 /// Bytes of memory for a chunk of the virtual dataset.
 const SLOT_BYTES: u64 = 96;
 
-/// Most pieces in the assembled chunks of a virtual dataset.
+/// Maximum number of pieces in the assembled chunks of a virtual dataset.
 const PIECES: usize = 500_000;
 
 /// Number of chunks beyond which an array that fits the inline limit becomes one chunk.

@@ -577,7 +577,7 @@ mod tests {
         (nodata, diagnostics.into_iter().map(|diagnostic| diagnostic.message).collect())
     }
 
-    /// Returns the outcome of an item `missing_value` beside the tag.
+    /// Returns the outcome of an item `missing_value` in addition to the tag.
     fn beside(tag: &str, value: &str) -> Outcome {
         let (nodata, _) = decided(Some(tag), &[("missing_value", value)], &DataType::Float32, ZarrFormat::V3);
         nodata.decision.sources[1].outcome.clone()

@@ -21,8 +21,8 @@ use super::{ARRAY, COMPANIONS, group_path, map_images};
 use crate::mapped::{OtherFile, resolve_relative};
 use crate::{ChunkContent, Diagnostic, Error, InlineTask, MapOptions, Mapped, Result, Severity};
 
-/// Most planes of all images of a document.
-const MOST_PLANES: u64 = 1 << 20;
+/// Maximum number of planes of all images of a document.
+const MAX_PLANES: u64 = 1 << 20;
 
 /// Another TIFF file that a file names.
 pub type OtherTiff = OtherFile<File>;
@@ -42,7 +42,7 @@ pub fn ome_files(file: &File, own: &str) -> BTreeSet<String> {
 }
 
 fn too_many() -> Error {
-    Error::limit("planes in an OME-TIFF", MOST_PLANES)
+    Error::limit("planes in an OME-TIFF", MAX_PLANES)
 }
 
 fn malformed(problem: impl Into<String>) -> Error {
@@ -112,7 +112,7 @@ pub(super) fn join_series(
     };
     series.files.others = map_others(others, mapped, options, budget);
     let mut catalogue = Vec::new();
-    let mut room = MOST_PLANES;
+    let mut room = MAX_PLANES;
     for image in ome.images.iter().filter(|image| !image.data.is_empty()) {
         match series.add(image, &mut room, mapped, options) {
             Ok(path) => catalogue.push(json!({ "name": image.name, "asset": path })),

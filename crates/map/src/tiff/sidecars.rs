@@ -1,4 +1,4 @@
-//! Sidecars: files beside a TIFF in which GDAL's GTiff driver finds nodata, packing, position and metadata. They are merged into
+//! Sidecars: files next to a TIFF in which GDAL's GTiff driver finds nodata, packing, position and metadata. They are merged into
 //! the file before it is mapped, in GDAL's order of priority: `.aux.xml`, the file's tags, world file, ArcGIS metadata.
 //!
 //! What a catalogue declares of the bands, as in the STAC extension `raster`, applies where the file declares nothing, and must

@@ -177,7 +177,7 @@ def open(
 ) -> "VirtualStore":
     """Open an HDF5, NetCDF or TIFF file, or an archive of references, as a read-only Zarr store.
 
-    Only metadata is read. Chunks are read from the files when the store is asked for them.
+    Only metadata is read. Chunks are read from the files when they are requested.
 
     Parameters
     ----------

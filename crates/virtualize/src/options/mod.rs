@@ -35,7 +35,7 @@ pub struct Options {
     pub limits: Limits,
     /// Selection of chunks to inline although references could express them.
     pub inline: InlineOptions,
-    /// Whether a DMR++ sidecar beside an HDF5 file is read instead of the file, if it suffices.
+    /// Whether a DMR++ sidecar next to an HDF5 file is read instead of the file, if it suffices.
     pub dmrpp: bool,
     /// Whether sidecars of remote TIFF files are requested. Those of local files are always read.
     pub sidecars: bool,

@@ -204,7 +204,7 @@ pub fn from_text(text: &[u8], sources: &[Source], name: &str) -> Result<Hierarch
     let failed = |reason: String| Error::References { name: name.to_owned(), reason };
     let set = virtualize_references::from_json(text).map_err(|error| failed(error.to_string()))?;
     if let Some((path, reason)) = set.omitted.iter().next() {
-        return Err(failed(format!("array {path} does not come back from its references: {reason}")));
+        return Err(failed(format!("array {path} differs when its references are read: {reason}")));
     }
     if let Some(key) = set.ignored.first() {
         return Err(failed(format!("key {key:?} belongs to no array")));

@@ -328,9 +328,9 @@ pub enum Codec {
         shape: Vec<u64>,
         /// Fewest bits of a block.
         min_bits: u32,
-        /// Most bits of a block.
+        /// Maximum number of bits of a block.
         max_bits: u32,
-        /// Most bit planes of a block.
+        /// Maximum number of bit planes of a block.
         max_precision: u32,
         /// Least bit plane, as a power of two; below -1074 the stream is reversible.
         min_exponent: i32,

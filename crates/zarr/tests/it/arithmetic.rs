@@ -314,7 +314,7 @@ fn scalars_have_the_size_of_their_type() {
     }
 }
 
-/// JSON does not distinguish 5 from 5.0, but -5.5 is no integer.
+/// JSON does not distinguish 5 from 5.0, but -5.5 is not an integer.
 #[test]
 fn whole_numbers_are_integers_with_or_without_a_fraction_of_zero() {
     let offset = |number: Value| Arithmetic::new(&DataType::Int16, &[scale_offset(number, json!(1))]).is_ok();

@@ -1,4 +1,4 @@
-//! Random hierarchies come back from the journal as they were.
+//! Random hierarchies survive the journal unchanged.
 
 use std::sync::Arc;
 

@@ -223,11 +223,11 @@ fn refused_overlaps_name_both_files() {
     };
     let is = |left: &str, right: &str, problem: String| (format!("{left} and {right}"), problem);
     let interleaved = || {
-        "time overlaps, and coordinates of the one lie between those of the other, so that no contiguous selection \
+        "time overlaps, and their coordinates interleave, so that no contiguous selection \
          separates them"
             .to_owned()
     };
-    // File 1 lies within file 0.
+    // File 1 is within file 0.
     let within = [days(&[0, 3]), days(&[1, 2])];
     assert_eq!(named(&within, OnDuplicate::First), is("1", "0", interleaved()));
     // The first file has the day in the middle of the other.

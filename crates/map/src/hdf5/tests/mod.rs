@@ -199,7 +199,7 @@ fn v2_warns_where_there_are_too_many_missing_chunks_to_write() {
     assert_eq!(codes(&mapped), ["fill-value-masked"]);
 }
 
-/// NaN is no JSON number; as `fill_value` xarray takes it for the mask, which NaN is anyway.
+/// JSON has no NaN; as `fill_value` xarray takes it for the mask, which NaN is anyway.
 #[test]
 fn v2_says_nan_as_fill_value() {
     let mut data = dataset(float32(ByteOrder::Little), &[4]);

@@ -11,7 +11,7 @@ use virtualize_zarr::{ChunkGrid, FillValue, ZarrFormat};
 use super::{attribute, chunked, codes, dataset, file, filter, float32, int, map, simple, text};
 use crate::{ChunkContent, InlineTask, Mapped, PieceBytes};
 
-/// Maps a variable `v` beside the unlimited dimension `t` of length 5 and the dimension `x` of length 3. `dimensions` are those of
+/// Maps a variable `v` and the unlimited dimension `t` of length 5 and the dimension `x` of length 3. `dimensions` are those of
 /// the variable: 1 for `t`, 2 for `x`.
 fn mapped(mut v: Dataset, dimensions: &[u64]) -> Mapped {
     let scale = |shape: &[u64], most: Option<u64>| {
@@ -36,13 +36,13 @@ fn stored(datatype: Datatype, shape: &[u64], chunk: &[u64]) -> Dataset {
     data
 }
 
-/// The tasks of `v`: chunks that are made anew have a piece, missing ones have none.
+/// The tasks of `v`: re-encoded chunks have a piece, missing ones have none.
 fn tasks(mapped: &Mapped, has_piece: bool) -> Vec<&InlineTask> {
     let of_v = mapped.tasks.iter().filter(|task| task.array == "v");
     of_v.filter(|task| task.content.pieces().is_empty() != has_piece).collect()
 }
 
-/// (Position, offset) of the stored chunks, and (position, offset, extent of its piece) of those that are made anew.
+/// (Position, offset) of the stored chunks, and (position, offset, extent of its piece) of the re-encoded ones.
 type Chunks = (Vec<(u64, u64)>, Vec<(u64, u64, Vec<u64>)>);
 
 fn chunks(mapped: &Mapped) -> Chunks {

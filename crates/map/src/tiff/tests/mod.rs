@@ -451,7 +451,7 @@ fn an_unreadable_tag_of_the_structure_leaves_the_image_out_and_others_do_not() {
     assert_eq!(mapped.report.diagnostics[0].severity, Severity::Info);
 }
 
-/// Also those of an image that is left out.
+/// Also those of an omitted image.
 #[test]
 fn unreadable_sub_images_are_reported() {
     let mut ifd = ifd(image(4, 4, 1, 2));
@@ -617,7 +617,7 @@ fn pages_that_are_alike_are_stacked() {
         assert_eq!(numbers.chunks.inline[&0][..], [0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
         assert!(mapped.hierarchy.array("1/band_data").is_some(), "unlike the first");
         assert!(mapped.hierarchy.array("2/band_data").is_none());
-        assert!(mapped.hierarchy.array("3/band_data").is_some(), "an overview is no page");
+        assert!(mapped.hierarchy.array("3/band_data").is_some(), "an overview is not a page");
     }
 }
 
