@@ -16,7 +16,7 @@ use crate::{error::Usage, messages::FLAGS};
 
 /// Write virtual Zarr references for HDF5, NetCDF and TIFF files
 ///
-/// No data are copied: each chunk of the Zarr view is a (URL, offset, length) in the original file, wherever it is stored.
+/// Copies no data: a reference locates each chunk in the original file, by URL, offset and length.
 #[derive(Parser)]
 #[command(name = "virtualize", bin_name = "virtualize", version)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -39,9 +39,9 @@ pub(crate) enum Command {
     /// after a crash or Ctrl-C.
     #[cfg(feature = "full")]
     Batch(Box<Batch>),
-    /// Report which files of a set are compatible
+    /// Report which of many files are compatible
     ///
-    /// Reports what a set of files contains, which of them are compatible, and how the others differ. Writes nothing.
+    /// Reports what the files contain, which of them are compatible, and how the others differ. Writes nothing.
     #[cfg(feature = "full")]
     Scan(Box<Scan>),
     /// Show the progress and failures of a batch

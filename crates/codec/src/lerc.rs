@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_every_type_come_back() {
+    fn numbers_of_every_type_round_trip() {
         use DataType::{Float32, Float64, Int8, Int16, Int32, UInt8, UInt16, UInt32};
         for (data_type, size) in [
             (Int8, 1),

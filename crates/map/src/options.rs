@@ -81,9 +81,9 @@ pub enum ComplexIntegers {
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum ChunkGridChoice {
-    /// Encode the last strip again at full height, and inline it: every reader supports this.
+    /// Inline a re-encoded last strip of full height, which every reader supports
     #[default]
     Regular,
-    /// Reference the last strip as a shorter chunk (Zarr v3 extension `rectilinear`).
+    /// Reference a shorter last chunk (Zarr v3 extension)
     Rectilinear,
 }

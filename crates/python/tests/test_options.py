@@ -130,7 +130,7 @@ def test_values_have_several_forms(tmp_path: Path) -> None:
     assert virtualize.scan(files[0], concat_dim=("time",), include=None).files == 1
 
 
-def test_lists_beside_comma_separated_text(fixtures: Path) -> None:
+def test_lists_and_comma_separated_text(fixtures: Path) -> None:
     tif = fixtures / "tiff/multi_page.tif"
     if not tif.exists():
         tif = next(path for path in sorted((fixtures / "tiff").glob("*.tif")))

@@ -141,7 +141,7 @@ impl Drop for OutputLock {
 }
 
 /// Returns the name of the lock, or of another object, of an output with this name.
-fn name_beside(name: &str, suffix: &str) -> String {
+fn name_next_to(name: &str, suffix: &str) -> String {
     if name.len() <= LONGEST_NAME {
         return format!(".virtualize-{name}.{suffix}");
     }
@@ -160,7 +160,7 @@ fn lock_file(target: &Path, name: &str) -> Result<Held, StoreError> {
     }
     let target = real(target);
     let file_name = target.file_name().map(OsString::from).unwrap_or_default();
-    let path = target.with_file_name(name_beside(&file_name.to_string_lossy(), "lock"));
+    let path = target.with_file_name(name_next_to(&file_name.to_string_lossy(), "lock"));
     loop {
         let file = File::options().create(true).truncate(false).read(true).write(true).open(&path);
         let file = file.map_err(|error| check_folder(&target).err().unwrap_or_else(|| failed(&error)))?;
@@ -223,7 +223,7 @@ pub(crate) fn beside(output: &Location, suffix: &str) -> Location {
         Location::Bucket { service, bucket, key } => {
             let (folder, file) = key.rsplit_once('/').unwrap_or(("", key));
             let separator = if folder.is_empty() { "" } else { "/" };
-            let key = format!("{folder}{separator}{}", name_beside(file, suffix));
+            let key = format!("{folder}{separator}{}", name_next_to(file, suffix));
             Location::Bucket { service: *service, bucket: bucket.clone(), key }
         }
         other => other.clone(),

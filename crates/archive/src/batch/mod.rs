@@ -33,7 +33,7 @@ use crate::{
     Error, Event, Journal, Layout, PlanOptions, Result, Summary,
     error::{files, some},
     event::Events,
-    journal::{Failure, JournalError, journal_beside},
+    journal::{Failure, JournalError, journal_next_to},
     list::{Assets, Filter, Input},
     read::{FileReader, Outage, Process, ReadOptions, read_journal},
 };
@@ -120,7 +120,7 @@ impl Batch {
 
     /// Returns the path of the journal.
     pub fn journal_path(&self) -> PathBuf {
-        self.run.journal.clone().unwrap_or_else(|| journal_beside(&self.output))
+        self.run.journal.clone().unwrap_or_else(|| journal_next_to(&self.output))
     }
 
     /// Returns the requests, retries and bytes of this batch so far; [`Batch::run`] may be under way.

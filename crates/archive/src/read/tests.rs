@@ -228,7 +228,7 @@ async fn an_outage_that_passes_is_waited_for() {
 }
 
 #[tokio::test]
-async fn files_that_fail_among_good_ones_are_no_outage() {
+async fn files_that_fail_among_good_ones_are_not_an_outage() {
     for class in [ErrorClass::Unavailable, ErrorClass::Denied] {
         let private = |url: &str| ("s3://b/0100".."s3://b/0150").contains(&url) || url.ends_with('7');
         let store = Arc::new(Outages { private, ..Arc::into_inner(Outages::new(0..0, class)).unwrap() });

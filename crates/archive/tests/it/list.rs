@@ -474,7 +474,7 @@ async fn an_item_of_a_remote_search_names_no_local_file() {
 }
 
 #[tokio::test]
-async fn what_is_no_stac_is_refused() {
+async fn other_documents_than_stac_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.json");
     for (text, expected) in [

@@ -75,7 +75,7 @@ fn summary(store: &VirtualStore, style: Style, out: &mut impl Write) -> io::Resu
         Some(object) => size(object.bytes()),
         None => counted(store.hierarchy.sources.len() as u64, "file"),
     };
-    line("Format", &format!("{}, {files}, shown as Zarr v{}", store.source_format, zarr_version(store)))?;
+    line("Format", &format!("{}, {files}, mapped to Zarr v{}", store.source_format, zarr_version(store)))?;
     let facts = Facts::of_group(&store.hierarchy.root);
     line("Content", &content(store, &facts))?;
     line("Data", &data(&facts))?;

@@ -182,7 +182,7 @@ def test_a_sibling_folder_can_be_appended(files, tmp_path):
 
 # ---- journals and other runs
 
-def test_a_damaged_journal_can_be_begun_anew(files, tmp_path):
+def test_a_damaged_journal_can_be_restarted(files, tmp_path):
     out = tmp_path / "out.json"
     journal = pathlib.Path(f"{out}.journal")
     batch(*named(files, "ab"), *TIME, "-o", out)

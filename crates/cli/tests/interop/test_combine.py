@@ -63,7 +63,7 @@ def test_existing_dimension(tmp_path, fmt):
     assert "attribute history has 4 different values" in messages and "attribute note" in messages
 
 
-def test_gaps_are_told(tmp_path, fmt):
+def test_gaps_are_reported(tmp_path, fmt):
     files = [days(tmp_path / f"{k}.nc", first, 4) for k, first in enumerate((0, 4, 12))]
     got, messages = combined(tmp_path, fmt, files, "--concat-dim", "time")
     xr.testing.assert_identical(got, originals(files))

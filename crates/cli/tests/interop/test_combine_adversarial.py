@@ -301,7 +301,7 @@ def test_a_group_with_other_times(tmp_path, fmt):
     xr.testing.assert_identical(got, xr.concat(parts, "time"))
 
 
-def test_times_beside_the_coordinate(tmp_path, fmt):
+def test_times_other_than_the_coordinate(tmp_path, fmt):
     """Small arrays of times with different reference times are converted; large ones must be equal."""
     for width, status in ((50, 0), (5000, 1)):
         files = []

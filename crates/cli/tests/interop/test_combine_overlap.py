@@ -35,7 +35,7 @@ def test_days_with_hours_of_the_next(tmp_path, fmt, keep, limit, zlib, down):
     for order in (files, files[::-1], [files[2], files[0], files[3], files[1]]):
         got, messages = combined(tmp_path, fmt, order, *CONCAT, *limit, "--on-duplicate", keep)
         xr.testing.assert_identical(got, wanted(order, keep, down))
-    assert "are taken, others are in other files" in messages
+    assert "are used; other files have the others" in messages
 
 
 @pytest.mark.parametrize("keep", ["first", "last"])

@@ -229,7 +229,7 @@ def test_several_traps(tmp_path, fmt, seed):
     check(tmp_path, fmt, files, rng)
 
 
-def test_most_harmless_traps_are_no_reason_to_refuse(tmp_path, fmt):
+def test_most_harmless_traps_are_not_refused(tmp_path, fmt):
     """Differences in storage, remarks or the encoding of times do not prevent combining."""
     for name in ("nothing", "time as integers", "time as float32", "time as big-endian int64", "time and bounds as int64", "bounds as integers", "fill value of time",
                  "fill value of integer time", "fill value of bounds", "minutes", "another year", "a zone", "proleptic", "no times", "title", "unlimited", "contiguous", "shuffled",

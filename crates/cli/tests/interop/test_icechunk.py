@@ -108,7 +108,7 @@ def test_a_file_that_changed_is_refused(files, tmp_path):
         array[...]
 
 
-def test_nothing_is_written_over_unless_asked(files, tmp_path):
+def test_nothing_is_overwritten_without_the_option(files, tmp_path):
     import zarr
     commit(files["a"], tmp_path / "repo")
     run = commit(files["b"], tmp_path / "repo", status=1)
@@ -123,7 +123,7 @@ def test_nothing_is_written_over_unless_asked(files, tmp_path):
     assert [snapshot.message for snapshot in older][0].startswith("virtual references of ")
 
 
-def test_groups_lie_beside_each_other(files, tmp_path):
+def test_groups_can_be_siblings(files, tmp_path):
     import xarray as xr
     commit(files["a"], tmp_path / "repo", "--group", "x/y")
     scope = lines(commit(files["b"], tmp_path / "repo", "--group", "x/z"))
@@ -259,7 +259,7 @@ class Forward(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize("how", [[], ["--replace-group"], ["--group", "other"]], ids=lambda how: "".join(how[:1]))
-def test_a_lost_response_is_no_second_commit(s3, environment, how):
+def test_a_lost_response_does_not_commit_twice(s3, environment, how):
     """The write is tried again, and finds that it is done."""
     import icechunk
     proxy = Losing(environment["AWS_ENDPOINT_URL"])

@@ -6,7 +6,7 @@ import numpy as np
 from clients import FORMATS, convert
 
 
-def test_a_backslash_is_escaped_and_said(tmp_path, fmt):
+def test_a_backslash_is_escaped_and_reported(tmp_path, fmt):
     import h5py, zarr
     path = tmp_path / "names.h5"
     with h5py.File(path, "w") as f:

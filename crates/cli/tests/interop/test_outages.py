@@ -74,7 +74,7 @@ def test_a_short_outage_is_waited_for(bucket, tmp_path):
 
 
 @pytest.mark.parametrize("private", [range(0, 60), range(10, 40), range(0, FILES, 7), [FILES - 1]])
-def test_private_files_among_others_are_no_outage(bucket, tmp_path, private):
+def test_private_files_among_others_are_not_an_outage(bucket, tmp_path, private):
     keys = sorted(bucket.objects)
     bucket.private = {keys[k] for k in private}
     run = batch(bucket, tmp_path / "refs", "--each", status=1)

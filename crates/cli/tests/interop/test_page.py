@@ -259,7 +259,7 @@ def test_nothing_of_a_file_is_taken_for_markup(page, tmp_path_factory):
     assert page.locator("#source img").count() == 0
 
 
-def test_no_number_is_said_to_be_none(page, tmp_path_factory):
+def test_valid_numbers_are_not_rejected(page, tmp_path_factory):
     """JSON cannot represent a `_FillValue` of NaN."""
     page.expected.append("404 (Not Found)")
     file = tmp_path_factory.getbasetemp() / "nan.h5"

@@ -129,7 +129,7 @@ def zarrita(*arguments):
     return lines([clients.NODE, "--input-type=module", "-", *arguments], cwd=ENV / "zarrita", stdin=(PEERS / "zarrita" / "read.mjs").open())
 
 
-def test_zarr_python_with_all_codecs_opens_what_it_is_said_to(arrays, truth):
+def test_zarr_python_with_all_codecs_opens_what_is_declared(arrays, truth):
     compare(arrays, truth, truth, "zarr-python", says_yes)
 
 

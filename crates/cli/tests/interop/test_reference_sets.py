@@ -112,7 +112,7 @@ def test_spellings_are_read_as_fsspec_reads_them(name, tmp_path):
 
 
 @pytest.mark.parametrize("key", ["00", "+0", " 0", "0x0", "٠", "0.", "-0", "2", "0.0"])
-def test_keys_that_no_reader_asks_for_are_no_chunks(key, tmp_path):
+def test_keys_that_no_reader_requests_are_not_chunks(key, tmp_path):
     """zarr-python requests `a/0`, finds nothing and uses the fill value."""
     (tmp_path / "f.bin").write_bytes(np.ones(2, "<f4").tobytes())
     made = document({f"a/{key}": [f"file://{tmp_path}/f.bin", 0, 8]}, fill_value=7)
@@ -174,7 +174,7 @@ def test_what_is_a_difference(name, tmp_path):
     assert (run.status, bool(run.stdout)) == (int(differs), differs), run.stdout.decode() + run.stderr
 
 
-def test_arrays_that_cannot_be_read_are_no_equal_ones(tmp_path):
+def test_arrays_that_cannot_be_read_are_not_equal(tmp_path):
     one, two = (written(tmp_path / f"{n}.json", document({"a/0": ["file:///d/f.bin", n, 8]}, dtype="|O", filters=[{"id": "json2"}])) for n in (0, 1))
     run = virtualize("diff", one, two)
     assert run.status == 1 and b"/a: cannot be compared" in run.stdout, run.stdout.decode()

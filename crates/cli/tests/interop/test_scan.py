@@ -92,7 +92,7 @@ def test_an_optional_variable(pair):
     assert len(report["sets"]) == 1 and "snow" in report["sets"][0]["arrays"]
 
 
-def test_eras_that_come_back(tmp_path):
+def test_segments_that_alternate(tmp_path):
     """The table is ordered by time, whatever the order of the files."""
     files = [month(tmp_path / f"{name}.nc", day, 10, units=units) for name, day, units in [("z", 0, "K"), ("y", 10, "degC"), ("x", 20, "K"), ("w", 30, "K")]]
     report = scan(*reversed(files))

@@ -42,7 +42,7 @@ def test_throttled_files_are_tried_again(bucket, undisturbed, tmp_path, failing)
     assert summary["requests"] == sum(event["requests"] for event in of(events, "read")) > 0
 
 
-def test_files_that_fail_for_good_are_told(bucket, tmp_path):  # noqa: F811
+def test_files_that_fail_permanently_are_reported(bucket, tmp_path):  # noqa: F811
     key = sorted(bucket.objects)[3]
     bucket.failing[key] = 10**6
     found, events, messages = scan(bucket, *urls(bucket), "--option", "retries=0", "--attempts", "2", status=1, log=tmp_path / "log")

@@ -49,7 +49,7 @@ def short_variable(*options):
     return make
 
 
-def masked_beside(folder):
+def masked_by_sidecar(folder):
     """A TIFF with a mask in a file beside it."""
     tifffile.imwrite(folder / "scene.tif", np.zeros((4, 4), "u1"))
     tifffile.imwrite(folder / "scene.tif.msk", np.zeros((4, 4), "u1"))
@@ -248,7 +248,7 @@ DIAGNOSTICS = {
     "source-missing": hdf5(virtual),
     "tiff-no-such-ifd": fixture(TIFF / "pages.tif", "--option", "ifd=9"),
     "tiff-jpeg": lerc_jpeg,
-    "tiff-sidecar": masked_beside,
+    "tiff-sidecar": masked_by_sidecar,
     "tiff-stack": fixture(TIFF / "pages.tif", "--option", "stack-pages=true"),
     "tiff-chain": patched(TIFF / "pages.tif", {154: b"\xf0\xff\xff\x7f"}),
     "tiff-image": patched(TIFF / "classic_strips.tif", {}, size=500),

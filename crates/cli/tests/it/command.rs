@@ -220,7 +220,7 @@ fn statistics_go_to_standard_error() {
 
 #[cfg(unix)]
 #[test]
-fn a_closed_pipe_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_virtualize"))
         .arg(fixture("tiff/tiles.tif"))
         .stdout(Stdio::piped())

@@ -591,7 +591,7 @@ END
     }
 
     #[test]
-    fn what_is_no_such_text_names_nothing() {
+    fn other_texts_name_nothing() {
         for text in ["", "GROUP", "DimList=(\"x\")", "OBJECT=a\nDimList=", "a=b\0=c"] {
             assert_eq!(Fields::new(text), Fields::default(), "{text}");
         }

@@ -234,7 +234,7 @@ impl ChunkPlanner<'_> {
                 pieces
             }
             ChunkContent::Variable { pieces, .. } => pieces,
-            _ => return Err(unsupported("its last chunks cannot be taken apart")),
+            _ => return Err(unsupported("its last chunks cannot be divided")),
         };
         for piece in &mut *pieces {
             for ((extent, to), used) in piece.extent.iter_mut().zip(&piece.to).zip(used) {
@@ -267,7 +267,7 @@ mod tests {
 
     /// File format specification, IV.A.2.d: a sequence of length 0 has no object in the global heap.
     #[test]
-    fn text_in_the_global_heap_is_no_scalar_unless_it_is_empty() {
+    fn text_in_the_global_heap_is_not_a_scalar_unless_it_is_empty() {
         let element = ElementType::plain(DataType::String, Endian::Little, 16);
         let found = |length: u8, address: u8| {
             let stored: Vec<u8> = [[length; 4], [address; 4], [0; 4], [0; 4]].concat();

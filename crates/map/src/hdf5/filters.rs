@@ -479,7 +479,9 @@ fn mode(bits: u128) -> ([u32; 3], i32) {
         rate @ ..2048 => ([rate + 1, rate + 1, most_planes], MIN_BIT_PLANE),
         precision @ ..2176 => ([1, most_bits, precision - 2047], MIN_BIT_PLANE),
         2176 => ([1, most_bits, most_planes], MIN_BIT_PLANE - 1),
-        accuracy => ([1, most_bits, most_planes], MIN_BIT_PLANE + i32::try_from(accuracy - 2177).unwrap_or(0)),
+        accuracy => {
+            ([1, most_bits, most_planes], MIN_BIT_PLANE + i32::try_from(accuracy - 2177).unwrap_or(0))
+        }
     }
 }
 
@@ -608,7 +610,7 @@ mod zfp_tests {
     }
 
     #[test]
-    fn what_is_no_head_is_refused() {
+    fn invalid_heads_are_refused() {
         for words in [
             &[][..],
             &[0x1010_5111, 0x0570_667a],

@@ -622,7 +622,7 @@ impl ChunkPlanner<'_> {
         let background = match content {
             ChunkContent::Assemble { background, .. } => Some(background.clone()),
             ChunkContent::Variable { .. } => None,
-            _ => return Err(unsupported("its chunks cannot be taken apart")),
+            _ => return Err(unsupported("its chunks cannot be divided")),
         };
         let covers = |piece: &Piece| {
             let ends = piece.to.iter().zip(&piece.extent).map(|(to, extent)| to.saturating_add(*extent));
@@ -720,7 +720,7 @@ impl ChunkPlanner<'_> {
         if joined == 1 {
             return Ok(transform);
         }
-        let refused = || unsupported("one element of its last axis cannot be taken from such elements");
+        let refused = || unsupported("single elements of its last axis cannot be extracted");
         let (stored_size, parts, strings, mut converted, reversed) = match transform {
             ElementTransform::None => {
                 let size = self.element.data_type.size().and_then(|size| u32::try_from(size).ok());

@@ -37,7 +37,7 @@ pub struct MappingOptions {
     pub readable_by: Vec<Client>,
     /// Unpack packed numbers to floats through codecs (Zarr v3 only)
     ///
-    /// The codecs apply scale, offset and sentinel, which are attributes otherwise.
+    /// They replace the attributes.
     #[cfg_attr(feature = "clap", arg(long))]
     #[serde(deserialize_with = "value::switch")]
     pub unpack: bool,

@@ -110,7 +110,9 @@ fn fill(array: &mut Array, value: FillValue) -> Option<String> {
     let masks_nothing = value.to_f64(&array.data_type).is_some_and(f64::is_nan);
     array.fill_value = Some(value);
     (!masks_nothing).then(|| {
-        format!("Zarr v2 cannot let missing chunks read as {shown} without masking it; use zarr3-json")
+        format!(
+            "Zarr v2 cannot express that missing chunks read as {shown} without masking it; use zarr3-json"
+        )
     })
 }
 

@@ -679,7 +679,7 @@ mod tests {
     }
 
     #[test]
-    fn many_chunks_are_counted_and_three_shown() {
+    fn many_chunks_are_counted_and_three_listed() {
         let other = changed(|h| array(h).chunks.references.clear());
         let reported = reported(&other, true);
         assert!(
@@ -696,7 +696,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_of_urls_are_not_shown() {
+    fn secrets_of_urls_are_not_printed() {
         let other =
             changed(|h| h.sources.first_mut().unwrap().url = "https://h/one.nc?signature=secret".to_owned());
         let reported = reported(&other, true).concat();

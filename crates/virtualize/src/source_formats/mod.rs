@@ -99,7 +99,7 @@ impl SourceFile {
         }
         let sidecar = match sidecar {
             Some(sidecar) => Arc::clone(sidecar),
-            None => sidecar::open_beside(object, sources).await?,
+            None => sidecar::open_next_to(object, sources).await?,
         };
         let file = sidecar::read(&sidecar, object, sources, &options.limits).await?;
         Ok(Self::Hdf5(hdf5::Files::of(file)))

@@ -34,7 +34,7 @@ pub(crate) async fn open_data_file(sidecar: &Object, options: &StoreOptions) -> 
 }
 
 /// Opens the sidecar next to a data file. The error is the reason why not, as a clause.
-pub(crate) async fn open_beside(object: &Object, sources: &Sources<'_>) -> Result<Arc<Object>, String> {
+pub(crate) async fn open_next_to(object: &Object, sources: &Sources<'_>) -> Result<Arc<Object>, String> {
     sources.open(&format!("{}{SUFFIX}", object.url())).await.map_err(|unopened| unopened.to_string())
 }
 

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn images_beside_each_other_begin_at_other_places() {
+    fn adjacent_images_begin_at_different_origins() {
         let grid = |x: f64, size: f64| {
             let text = format!("{x} {size} 0.0 5.0 0.0 -{size}");
             of_grid_mapping(

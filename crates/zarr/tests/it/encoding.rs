@@ -317,7 +317,7 @@ fn casts_say_only_what_is_not_the_default() {
 }
 
 #[test]
-fn what_stands_behind_a_cast_has_its_type() {
+fn codecs_after_a_cast_have_its_type() {
     let cast = |data_type| Codec::CastValue {
         data_type,
         rounding: Rounding::NearestEven,

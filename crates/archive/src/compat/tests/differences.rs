@@ -173,7 +173,7 @@ fn reported(change: impl Fn(&mut ArraySignature, &mut ArraySignature)) -> Vec<St
 }
 
 #[test]
-fn byte_orders_are_told_if_nothing_else_differs() {
+fn byte_orders_are_reported_if_nothing_else_differs() {
     let codecs = |left: &[&str], right: &[&str]| {
         let all = |codecs: &[&str]| Some(codecs.iter().map(|codec| (*codec).to_owned()).collect());
         reported(|one, other| (one.codecs, other.codecs) = (all(left), all(right)))
@@ -226,7 +226,7 @@ fn chunks_and_values() {
 
 /// Numbers that are equal to six digits have been rounded to float32 in one of the files.
 #[test]
-fn numbers_that_are_nearly_equal_are_told_with_their_types() {
+fn numbers_that_are_nearly_equal_are_reported_with_their_types() {
     let scale_factors = |left: f64, right: f64| {
         let attribute = |value: f64| [("scale_factor".to_owned(), json!(value))].into();
         reported(|one, other| (one.attributes, other.attributes) = (attribute(left), attribute(right)))

@@ -205,7 +205,7 @@ fn what_is_omitted_and_cut_is_reported() {
     let reason = "other files have all of its coordinates time".to_owned();
     let omitted = |row: u64| Omitted { row, url: row.to_string(), reason: reason.clone() };
     assert_eq!(found.omitted, [omitted(2), omitted(3)]);
-    let text = "elements 2 to 3 of 4 along time are taken, others are in other files";
+    let text = "elements 2 to 3 of 4 along time are used; other files have the others";
     assert_eq!(found.notes, [Note { subject: "1".to_owned(), text: text.to_owned() }]);
     // Files with the same coordinates that overlap no other.
     let found = plan(&[days(&[0, 1]), days(&[0, 1])], OnDuplicate::Last).unwrap();

@@ -41,7 +41,7 @@ fn zfp_chunks_that_clients_would_not_decode_alike_are_refused() {
 }
 
 #[test]
-fn object_references_are_shown_as_paths() {
+fn object_references_are_mapped_to_paths() {
     let reference = Datatype::Reference { size: 8, kind: ReferenceKind::Object };
     let (array, mapped) = one(dataset(reference, &[3]), ZarrFormat::V2);
     assert_eq!((array.data_type, array.codecs), (DataType::String, vec![Codec::VlenUtf8]));
@@ -98,7 +98,7 @@ fn odd_floats_are_inlined_by_value() {
 }
 
 #[test]
-fn no_chunk_lies_past_the_end_of_the_file() {
+fn no_chunk_extends_past_the_end_of_the_file() {
     let mut data = dataset(float32(ByteOrder::Little), &[4]);
     let mut past = chunked(&[2], &[2], None, &[8, 8]);
     past.chunks.addresses = vec![1000, (1 << 20) - 4].into();
@@ -114,7 +114,7 @@ fn no_chunk_lies_past_the_end_of_the_file() {
 
 /// xarray 2026.9 masks by a `_FillValue` of infinity as it does by a `missing_value`, which JSON cannot say.
 #[test]
-fn infinite_missing_values_are_said_as_fill_value() {
+fn infinite_missing_values_become_the_fill_value() {
     let with = |values: &[f64]| {
         let mut data = dataset(float32(ByteOrder::Little), &[4]);
         let elements = values.iter().map(|value| Element::Float(*value)).collect();

@@ -456,7 +456,7 @@ fn a_chunk_that_skipped_a_filter_is_made_inline() {
 }
 
 #[test]
-fn a_filter_that_all_chunks_skipped_is_no_codec() {
+fn a_filter_that_all_chunks_skipped_is_not_a_codec() {
     let (array, mapped) = one(deflated(&[(0, 0b10), (1, 0b10)]), ZarrFormat::V2);
     assert_eq!(array.codecs.len(), 2);
     assert!(mapped.tasks.is_empty());
@@ -553,7 +553,7 @@ fn attributes_as_h5netcdf_shows_them() {
 
 /// xarray unpacks to float32 on the original, to float64 here.
 #[test]
-fn packing_in_binary32_is_said_to_widen() {
+fn packing_in_binary32_is_reported_to_widen() {
     let mut data = dataset(int(2, true), &[4]);
     let scale = attribute("scale_factor", float32(ByteOrder::Little), vec![Element::Float(0.5)]);
     data.attributes.push(scale);
@@ -567,7 +567,7 @@ fn dimensions(mapped: &Mapped, path: &str) -> Vec<String> {
 }
 
 #[test]
-fn scales_name_axes_and_dimensions_without_a_variable_are_no_arrays() {
+fn scales_name_axes_and_dimensions_without_a_variable_are_not_arrays() {
     let mut x = dataset(int(4, true), &[4]);
     x.attributes = vec![text("CLASS", "DIMENSION_SCALE")];
     let mut y = dataset(int(4, true), &[3]);

@@ -66,7 +66,7 @@ fn chunks(mapped: &Mapped) -> Chunks {
 }
 
 #[test]
-fn the_last_chunk_is_made_anew_and_the_others_move() {
+fn the_last_chunk_is_re_encoded_and_the_others_move() {
     let t = mapped(stored(int(4, true), &[3], &[2]), &[1]);
     assert_eq!(t.hierarchy.array("v").unwrap().shape, [5]);
     assert_eq!(chunks(&t), (vec![(0, 1000)], vec![(1, 1100, vec![1])]));
@@ -86,7 +86,7 @@ fn the_last_chunk_is_made_anew_and_the_others_move() {
 }
 
 #[test]
-fn filters_are_undone_before_a_chunk_is_made_anew() {
+fn filters_are_undone_before_a_chunk_is_re_encoded() {
     let mut data = stored(int(4, true), &[3], &[2]);
     data.filters = vec![filter(2, &[4]), filter(1, &[6])];
     let mapped = mapped(data, &[1]);

@@ -25,7 +25,7 @@ fn opaque(size: u32, tag: &str) -> Datatype {
 }
 
 #[test]
-fn what_is_no_type_is_refused() {
+fn invalid_types_are_refused() {
     let Datatype::Float(float) = float32(ByteOrder::Little) else { panic!() };
     let float = |change: fn(&mut Float)| {
         let mut float = float;

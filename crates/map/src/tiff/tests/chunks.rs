@@ -194,7 +194,7 @@ fn images_take_memory() {
 }
 
 #[test]
-fn roles_are_no_items_of_their_own() {
+fn roles_are_not_items() {
     let mut one = ifd(image(4, 4, 2, 4));
     let role = |role: &str, sample, value| {
         let mut role_item = item(role, value);

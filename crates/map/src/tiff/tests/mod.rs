@@ -473,7 +473,7 @@ fn unreadable_sub_images_are_reported() {
 }
 
 #[test]
-fn items_of_one_band_among_several_stand_under_its_number() {
+fn items_of_one_band_among_several_have_its_number() {
     let mut ifd = ifd(image(4, 4, 2, 2));
     let mean = |sample, value: &str| GdalItem { sample: Some(sample), ..item("STATISTICS_MEAN", value) };
     ifd.gdal_metadata = vec![mean(0, "1.5"), mean(1, "2"), item("units", "days since 1970-01-01")];
@@ -683,7 +683,7 @@ fn masks_are_tied_to_the_image_of_their_size() {
 
 /// tifffile's `series[0].axes` of such a file is `TCYX`.
 #[test]
-fn planes_of_ome_tiff_lie_along_their_axes() {
+fn planes_of_ome_tiff_are_along_their_axes() {
     let mut pages: Vec<Ifd> =
         (0..6).map(|index| Ifd { path: vec![index], ..ifd(image(4, 7, 1, 3)) }).collect();
     let text = r#"<OME><Image><Pixels DimensionOrder="XYCTZ" SizeX="4" SizeY="7" SizeZ="1" SizeC="2" SizeT="3">
@@ -729,7 +729,7 @@ fn heights_give_a_scale_an_offset_and_a_unit() {
 
 /// GDAL keeps items of the dataset and of bands apart, and takes the last of several scales.
 #[test]
-fn items_of_bands_stand_beside_those_of_the_dataset() {
+fn items_of_bands_do_not_replace_those_of_the_dataset() {
     let item = |name: &str, sample: Option<u32>, role: Option<&str>, value: &str| GdalItem {
         domain: String::new(),
         name: name.into(),

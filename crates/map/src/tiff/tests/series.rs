@@ -90,7 +90,7 @@ fn planes_that_the_file_does_not_have_are_refused() {
 }
 
 #[test]
-fn planes_lie_at_their_places() {
+fn planes_have_their_positions() {
     // Page 0 is the plane of T 1, Z 2; Z runs faster than T.
     let at = r#"<Channel ID="Channel:0"/><TiffData IFD="0" FirstT="1" FirstZ="2" PlaneCount="1"/>"#;
     let mapped = series(&ome_image(r#"SizeT="2" SizeZ="3" PhysicalSizeY="0.5""#, at), 2);
