@@ -1,7 +1,7 @@
 """The tools that are scored. Each is a generator of the arrays that it offers in a file.
 
 It yields a path and either a zarr.Array or the exception that refused the array, and raises if it refuses the file. `wanted` lists the
-paths that are judged, or is None if the oracle cannot open the file: tools that refuse a whole file for one array are asked for one array after the other.
+paths that are judged, or is None if the oracle cannot open the file: tools that refuse a whole file for one array are called for one array after the other.
 """
 import asyncio, gc, io, json, os, pathlib, posixpath, subprocess, tempfile, warnings
 

@@ -70,13 +70,13 @@ def measure(browser, address, url):
     """Returns the seconds until the picture is drawn, and the number of requests until then."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     context.add_init_script(DRAWN)
-    page, asked = context.new_page(), []
-    page.on("request", lambda request: asked.append(request.url))
+    page, requested = context.new_page(), []
+    page.on("request", lambda request: requested.append(request.url))
     page.goto(f"{address}/?{urllib.parse.urlencode({'url': url})}")
     while not (drawn := page.evaluate("window.drawnAt ?? 0")):
         time.sleep(0.02)
     context.close()
-    return drawn / 1000, len(asked)
+    return drawn / 1000, len(requested)
 
 
 def main():

@@ -4,7 +4,7 @@ usage: limits.py FOLDER [FILE …] [--latency MS] [--mibps MIB_PER_S] [--connect
 
     limit = levels × latency + bytes / (bandwidth × connections)
 
-A structure can be asked for when the one that holds its address has arrived, so it is one level below it: superblock, header of the root group, its
+A structure can be requested when the one that holds its address has arrived, so it is one level below it: superblock, header of the root group, its
 B-tree, … (levels_hdf5.py); header, IFD, tile offsets (levels_tiff.py). The structures within the first 64 KiB of the file are level 1, since the first
 request can ask for them together. `bytes` is the length of all structures: space between them and unused parts of B-tree nodes are not counted.
 

@@ -74,7 +74,7 @@ pub enum Event {
         /// Number of its files that could not be read.
         failed: u64,
     },
-    /// A file is left out of what is written.
+    /// A file is omitted from the output.
     Skipped {
         /// The file.
         url: String,

@@ -263,7 +263,7 @@ enum Kind {
 const BY_DAY: &str = "@day";
 
 /// Maximum size of a compiled regular expression in bytes.
-const MOST_PROGRAM: usize = 1 << 20;
+const MAX_PROGRAM: usize = 1 << 20;
 
 impl PartialEq for NamePattern {
     fn eq(&self, other: &Self) -> bool {
@@ -405,7 +405,7 @@ impl NamePattern {
             let (expression, parts) = expression(pattern).map_err(wrong)?;
             (expression, Some(parts))
         };
-        let regex = regex::RegexBuilder::new(&expression).size_limit(MOST_PROGRAM).build();
+        let regex = regex::RegexBuilder::new(&expression).size_limit(MAX_PROGRAM).build();
         let regex = regex.map_err(|error| {
             let text = error.to_string();
             let last = text.lines().last().unwrap_or_default().trim().trim_start_matches("error: ");

@@ -39,5 +39,5 @@ pub(crate) use file::{Member, Wanted};
 pub(crate) use journal::Journal;
 pub use journal::{FailureState, JournalError, JournalState, OutputState};
 pub use layout::{Along, ArrayRule, Layout, NamePattern};
-pub use plan::{Cure, OnDuplicate, OnMismatch, PlanOptions};
+pub use plan::{OnDuplicate, OnMismatch, PlanOptions, Proposal};
 pub use scan::{Coordinate, FailedFile, FileRun, FileSet, FileSets, Scan, ScanOptions, scan_inputs};

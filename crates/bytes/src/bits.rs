@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_many_widths_come_back() {
+    fn numbers_of_many_widths_round_trip() {
         let mut writer = BitWriter::default();
         for count in 1..=64 {
             writer.write(0x9e37_79b9_7f4a_7c15 >> (64 - count), count);

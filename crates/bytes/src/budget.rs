@@ -17,7 +17,7 @@ const FACTOR: u64 = 32;
 const STEP: u64 = 64 << 10;
 /// Largest charge in bytes: larger ones count as this. More than any memory, and small enough that concurrent charges do not
 /// overflow their sum.
-const MOST: u64 = 1 << 56;
+const MAX_BYTES: u64 = 1 << 56;
 
 /// The memory that a file, together with the files that it refers to, may use for its metadata, as read and as parsed. The
 /// bound is [`Limits::metadata_bytes`] and a multiple of the size of the files: a small file cannot use much memory by
@@ -65,7 +65,7 @@ impl<'a> Budget<'a> {
         if let Some(refused) = self.refused.get() {
             return Err(refused.clone());
         }
-        let bytes = bytes.min(MOST);
+        let bytes = bytes.min(MAX_BYTES);
         let held = self.held.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         let uncharged = self.uncharged.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         let taken = if held > self.limit() { Err(self.exhausted(what)) } else { self.charge(uncharged) };

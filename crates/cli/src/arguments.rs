@@ -16,7 +16,7 @@ use crate::{error::Usage, messages::FLAGS};
 
 /// Write virtual Zarr references for HDF5, NetCDF and TIFF files
 ///
-/// No data are copied: each chunk of the Zarr view is a (URL, offset, length) in the original file, wherever it is stored.
+/// Copies no data: a reference locates each chunk in the original file, by URL, offset and length.
 #[derive(Parser)]
 #[command(name = "virtualize", bin_name = "virtualize", version)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -39,9 +39,9 @@ pub(crate) enum Command {
     /// after a crash or Ctrl-C.
     #[cfg(feature = "full")]
     Batch(Box<Batch>),
-    /// Report which files of a set are compatible
+    /// Report which of many files are compatible
     ///
-    /// Reports what a set of files contains, which of them are compatible, and how the others differ. Writes nothing.
+    /// Reports what the files contain, which of them are compatible, and how the others differ. Writes nothing.
     #[cfg(feature = "full")]
     Scan(Box<Scan>),
     /// Show the progress and failures of a batch
@@ -61,7 +61,7 @@ pub(crate) enum Command {
     Diff(Compare),
     /// Explain the code of a warning or error
     ///
-    /// Prints cause and cure. Without a code, lists all codes.
+    /// Prints cause and remedy. Without a code, lists all codes.
     Explain(Explain),
     /// List the rare options, for --option and --config
     Options(Options),
@@ -252,7 +252,7 @@ impl Inspect {
         let options = checked(&self.options.source, self.options.format.unwrap_or_default().zarr_format())?;
         let archive = &self.options.archive;
         let version = archive.version().map_err(|error| Usage::new(error.to_string()))?;
-        Ok(virtualize::Options { version, rewrite: archive.rewrite.clone(), ..options })
+        Ok(virtualize::Options { version, rewrite_url: archive.rewrite_url.clone(), ..options })
     }
 }
 

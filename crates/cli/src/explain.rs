@@ -16,11 +16,11 @@ const PAGE: &str = include_str!("troubleshooting.md");
 /// Maximum and default number of columns.
 const WIDTH: usize = 100;
 
-/// Prints the section of a code, or one line for each code.
+/// Prints what the page says about a code, or one line for each code.
 pub(crate) fn run(arguments: &Explain) -> Result<(), Failure> {
     let text = match &arguments.code {
         None => list(),
-        Some(code) => plain(section(code)?, width()),
+        Some(code) => plain(&section(code)?, width()),
     };
     Ok(io::stdout().write_all(text.as_bytes())?)
 }
@@ -29,8 +29,8 @@ fn width() -> usize {
     terminal::columns().unwrap_or(WIDTH).clamp(40, WIDTH)
 }
 
-/// Returns the section of a code, which may be given in brackets.
-fn section(code: &str) -> Result<&'static str, Usage> {
+/// Returns the text about a code, which may be given in brackets.
+fn section(code: &str) -> Result<String, Usage> {
     let code = code.trim_matches(['[', ']']);
     let names = || Code::ALL.iter().map(|code| code.as_str());
     names().find(|name| *name == code).and_then(body).ok_or_else(|| {
@@ -39,18 +39,26 @@ fn section(code: &str) -> Result<&'static str, Usage> {
     })
 }
 
-/// Returns the text below the heading of a code.
-fn body(code: &str) -> Option<&'static str> {
-    let (_, rest) = PAGE.split_once(&format!("\n### {code}\n"))?;
-    let end = ["\n### ", "\n## "].iter().filter_map(|heading| rest.find(heading)).min();
-    rest.get(..end.unwrap_or(rest.len())).map(str::trim)
+/// Returns the text about a code: below its heading, or in its row of a table.
+fn body(code: &str) -> Option<String> {
+    if let Some((_, rest)) = PAGE.split_once(&format!("\n### {code}\n")) {
+        let end = ["\n### ", "\n## "].iter().filter_map(|heading| rest.find(heading)).min();
+        return rest.get(..end.unwrap_or(rest.len())).map(|text| text.trim().to_owned());
+    }
+    let (_, row) = PAGE.split_once(&format!("\n| `{code}` | "))?;
+    let (meaning, rest) = row.split_once(" | ")?;
+    let (remedy, _) = rest.split_once(" |\n")?;
+    Some(format!("{meaning}\n**Remedy.** {remedy}"))
 }
 
-/// Returns each code with the first line of its section.
+/// Returns each code with the first sentence about it.
 fn list() -> String {
     let line = |code: &Code| {
-        let summary = body(code.as_str()).and_then(|body| body.lines().next()).unwrap_or_default();
-        format!("{:<28}{}\n", code.as_str(), without_markup(summary))
+        let text = body(code.as_str()).unwrap_or_default();
+        let text = without_markup(text.lines().next().unwrap_or_default());
+        let end = text.find([':', ';']).into_iter().chain(text.find(". ")).min();
+        let summary = text.get(..end.unwrap_or(text.len())).unwrap_or_default();
+        format!("{:<28}{}\n", code.as_str(), summary.trim_end_matches('.'))
     };
     Code::ALL.iter().map(line).collect()
 }
@@ -91,10 +99,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_code_has_a_section_and_each_section_a_code() {
+    fn each_code_is_explained_and_each_entry_is_a_code() {
         for code in Code::ALL {
             let body = body(code.as_str()).unwrap_or_default();
-            assert!(body.contains("**Cure.**"), "{code}: no section, or no cure");
+            assert!(body.contains("**Remedy.**"), "{code}: no entry, or no remedy");
             let message = body
                 .lines()
                 .find_map(|line| line.strip_prefix("> "))
@@ -102,7 +110,8 @@ mod tests {
             assert!(message.is_none_or(|message| message.ends_with(&format!("[{code}]"))), "{code}");
         }
         let headings = PAGE.lines().filter_map(|line| line.strip_prefix("### "));
-        let unknown = headings.filter(|name| !name.contains(' ') && body(name).is_some());
+        let rows = PAGE.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+        let unknown = headings.chain(rows).filter(|name| !name.contains(' '));
         let unknown: Vec<_> =
             unknown.filter(|name| Code::ALL.iter().all(|code| code.as_str() != *name)).collect();
         assert!(unknown.is_empty(), "{unknown:?}");

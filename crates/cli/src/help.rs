@@ -119,7 +119,7 @@ fn wrapped(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Joins the help of an option to one paragraph, and lists its values in it. clap then prints it beside the option, so that
+/// Joins the help of an option to one paragraph, and lists its values in it. clap then prints it next to the option, so that
 /// all options fit on two screens.
 fn compact(argument: Arg) -> Arg {
     let help = argument.get_long_help().or(argument.get_help()).map(ToString::to_string).unwrap_or_default();
@@ -129,10 +129,20 @@ fn compact(argument: Arg) -> Arg {
     let takes_value = argument.get_action().takes_values();
     if !values.is_empty() && takes_value {
         let names: Vec<_> = values.iter().map(|value| value.get_name()).collect();
+        for value in &values {
+            if let Some(meaning) = value.get_help() {
+                text += &format!(". {}: {}", value.get_name(), uncapitalized(&meaning.to_string()));
+            }
+        }
         text += &format!(" [values: {}]", names.join(", "));
     }
     let argument = argument.help(text).long_help(None::<&str>);
     if takes_value { argument.hide_possible_values(true) } else { argument }
+}
+
+fn uncapitalized(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().into_iter().flat_map(char::to_lowercase).chain(letters).collect()
 }
 
 /// Hides an option from `-h` unless it is a common one, which leaves its group.

@@ -15,12 +15,12 @@ use crate::{
     units::{counted, size},
 };
 
-/// Time after which progress is shown.
+/// Time after which progress is displayed.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Time between two updates.
 const BETWEEN: Duration = Duration::from_millis(200);
 
-/// Reads a file, and shows how much has been read if that takes long. Nothing is shown beside a log, for local files,
+/// Reads a file, and displays how much has been read if that takes long. Nothing is displayed next to a log, for local files,
 /// and if `quiet`.
 pub(crate) async fn shown<T>(reading: impl Future<Output = T>, store: &StoreOptions, quiet: bool) -> T {
     let has_log = LevelFilter::current() != LevelFilter::OFF;

@@ -13,9 +13,9 @@ pub(crate) fn has_bars() -> bool {
 
 /// Returns the number of columns that the environment asks for, or else that of the terminal, if there is one.
 pub(crate) fn columns() -> Option<usize> {
-    let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let configured = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let terminal = || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
-    asked.or_else(terminal)
+    configured.or_else(terminal)
 }
 
 /// Returns the number of columns that text takes.

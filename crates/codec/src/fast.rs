@@ -7,7 +7,7 @@ use virtualize_zarr::Codec;
 
 use crate::codecs::{self, predictor::Layout};
 
-/// Most bytes that one stored byte is expected to decode to. Memory for more is not allocated in advance.
+/// Maximum number of bytes that one stored byte is expected to decode to. Memory for more is not allocated in advance.
 const RATIO: usize = 2000;
 /// Chunks of at most this many bytes are decoded here however few bytes store them.
 const SMALL: usize = 1 << 16;

@@ -52,7 +52,7 @@ fn end_of_line(bits: &[bool], from: usize) -> Option<Range<usize>> {
     None
 }
 
-/// Returns the end of the last row: ends of line with nothing but their tag bits after them are no rows.
+/// Returns the end of the last row: ends of line with nothing but their tag bits after them are not rows.
 fn end_of_rows(bits: &[bool]) -> usize {
     let mut end = bits.len();
     let is_end = |one: usize| {

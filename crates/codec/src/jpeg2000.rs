@@ -15,7 +15,7 @@ const LENGTHS: [u16; 2] = [0xff55, 0xff57];
 /// Markers of a changed packet order and of packed packet headers.
 const UNSUPPORTED: [u16; 2] = [0xff5f, 0xff60];
 /// Greatest number of tiles of a codestream.
-const MOST_TILES: u64 = 0xffff;
+const MAX_TILES: u64 = 0xffff;
 
 /// Adds tiles below an image of `rows` rows up to `height`. Its own rows decode as before.
 ///
@@ -49,7 +49,7 @@ pub fn with_rows(bytes: &[u8], width: u64, rows: u64, height: u64) -> Result<Vec
     };
     let (transform, wavelet) = coding.ok_or_else(|| broken("it has no coding style"))?;
     out.extend(first_tile(tiles)?);
-    for index in 1..height.div_ceil(rows.max(1)).min(MOST_TILES) {
+    for index in 1..height.div_ceil(rows.max(1)).min(MAX_TILES) {
         out.extend(empty_tile(index, components, transform, wavelet)?);
     }
     out.extend(END);

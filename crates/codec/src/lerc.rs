@@ -1,7 +1,7 @@
 //! LERC2 (Limited Error Raster Compression) as libtiff reads and writes it. <https://github.com/Esri/lerc>
 //!
 //! Libtiff stores NaN as a mask, and so the alpha channel of 8-bit images if it is 0 or 255 throughout. Zarr readers
-//! ignore masks. Chunks with a mask are therefore decoded here, by the crate `lerc-rs`, and encoded anew as a blob
+//! ignore masks. Chunks with a mask are therefore decoded here, by the crate `lerc-rs`, and re-encoded as a blob
 //! without one.
 
 use lerc::{DecodeResult, LercInfo, Sample};
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_every_type_come_back() {
+    fn numbers_of_every_type_round_trip() {
         use DataType::{Float32, Float64, Int8, Int16, Int32, UInt8, UInt16, UInt32};
         for (data_type, size) in [
             (Int8, 1),

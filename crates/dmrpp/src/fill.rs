@@ -97,7 +97,7 @@ fn exact(text: &str, declared: Option<f64>, default: f64) -> Result<f64, Problem
 }
 
 /// Returns the 32-bit number that was printed with six significant digits.
-#[allow(clippy::cast_possible_truncation, reason = "a number that is no 32-bit number is parsed again")]
+#[allow(clippy::cast_possible_truncation, reason = "a number that 32 bits cannot represent is parsed again")]
 fn single(text: &str, declared: Option<f64>) -> Result<f32, Problem> {
     let value = exact(text, declared, f64::from(NC_FILL as f32))?;
     let rounded = match f64::from(value as f32) == value {

@@ -46,7 +46,7 @@ pub fn is_dmrpp(head: &[u8]) -> bool {
 /// Reads a sidecar.
 ///
 /// # Errors
-/// [`Error::Malformed`] if it is no DMR++ document; [`Error::Incomplete`] if only the data file tells what its references
+/// [`Error::Malformed`] if it is not a DMR++ document; [`Error::Incomplete`] if only the data file tells what its references
 /// contain; [`Error::Limit`] if it exceeds a limit.
 pub async fn read(sidecar: &dyn ReadRanges, data: DataFile<'_>, limits: &Limits) -> Result<File, Error> {
     if sidecar.size() > limits.structure_bytes {

@@ -14,8 +14,8 @@ use crate::{
     oracle::{Answer, Oracle, Theirs},
 };
 
-/// Most bytes of an array that is compared.
-const MOST_BYTES: u64 = 1 << 23;
+/// Maximum number of bytes of an array that is compared.
+const MAX_BYTES: u64 = 1 << 23;
 
 /// Where the documented semantics differ from those of the library.
 pub struct Rules {
@@ -164,7 +164,7 @@ fn findings(
     let mut found: Vec<String> = expected.iter().filter_map(compare).collect();
     if !answer.has_more {
         for (path, _) in store.hierarchy.arrays() {
-            // The library cannot be asked for names that are not UTF-8.
+            // The library does not open names that are not UTF-8.
             if !expected.contains_key(path.as_str()) && !path.as_str().contains(char::REPLACEMENT_CHARACTER) {
                 found.extend(check.shown(path.as_str(), None, "it does not list the array"));
             }
@@ -215,7 +215,7 @@ impl Check<'_> {
 
     /// Returns the values of an array; `None` if the library refuses them.
     fn read(&self, path: &str) -> Option<ArrayValues> {
-        block_on(read_array_within(self.store, path, MOST_BYTES, &self.options.store)).ok()
+        block_on(read_array_within(self.store, path, MAX_BYTES, &self.options.store)).ok()
     }
 
     fn finding(
@@ -232,7 +232,7 @@ impl Check<'_> {
     }
 }
 
-/// Whether a diagnostic reports that an array, or a group above it, is left out.
+/// Whether a diagnostic reports that an array, or a group above it, is omitted.
 fn is_reported(store: &VirtualStore, path: &str) -> bool {
     let is_above = |node: &str| {
         let (node, path) = (node.trim_matches('/'), path.trim_matches('/'));
@@ -256,7 +256,7 @@ fn is_reported(store: &VirtualStore, path: &str) -> bool {
                 | FileMalformed
                 | FileTruncated
                 | FileUnsupported
-                | DatatypeNotShown
+                | DatatypeOmitted
                 | TiffImage
                 | TiffUnsupported
                 | TiffMalformed

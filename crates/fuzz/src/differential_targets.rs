@@ -65,7 +65,7 @@ fn hdf5_allows(difference: &Difference<'_>) -> bool {
         _ if difference.has(Code::NameCollision) => true,
         // R3 of docs/semantics-hdf5.md.
         Kind::Unknown if is_part(difference) => true,
-        // Dimensions without a variable are no arrays.
+        // Dimensions without a variable are not arrays.
         Kind::Unreported => uncompared == Some("dimension"),
         // D3 of docs/semantics-hdf5.md.
         Kind::Shape => difference.has(Code::ArrayPadded) || uncompared == Some("dimension"),
@@ -89,7 +89,7 @@ fn netcdf3_allows(difference: &Difference<'_>) -> bool {
 
 fn tiff_allows(difference: &Difference<'_>) -> bool {
     let Difference { kind, path, ours, theirs, store, .. } = difference;
-    // Coordinates and the grid mapping are no images. O1: the planes of OME-TIFF are joined.
+    // Coordinates and the grid mapping are not images. O1: the planes of OME-TIFF are joined.
     let joins_planes = store.hierarchy.root.attributes.contains_key("ome_series");
     if path.rsplit('/').next() != Some("band_data") || joins_planes {
         return true;

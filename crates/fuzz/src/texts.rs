@@ -44,9 +44,9 @@ pub fn parquet_metadata(data: &[u8]) {
 fn written(set: ReferenceSet) {
     let own = set.hierarchy.format;
     for format in [Format::KERCHUNK_JSON, Format::ZARR3_JSON] {
-        let said = translate(set.hierarchy.clone(), format.zarr_format());
-        drop(virtualize_references::write(&said.hierarchy, format, &mut std::io::sink()));
-        assert!(format.zarr_format() != own || said.changed.is_empty(), "nothing changes within a format");
+        let translated = translate(set.hierarchy.clone(), format.zarr_format());
+        drop(virtualize_references::write(&translated.hierarchy, format, &mut std::io::sink()));
+        assert!(format.zarr_format() != own || translated.changed.is_empty(), "nothing changes within a format");
     }
 }
 

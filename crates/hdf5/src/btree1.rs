@@ -23,7 +23,7 @@ pub(crate) struct Btree1Format {
     format: Format,
     /// Number of axes.
     rank: usize,
-    /// Most entries in a node.
+    /// Maximum number of entries in a node.
     most: u64,
 }
 

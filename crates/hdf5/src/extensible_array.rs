@@ -376,7 +376,7 @@ struct Array<'a> {
 struct Header {
     array: ExtensibleArray,
     elements: ElementFormat,
-    /// Ends after the last element that was set and lies within the extent.
+    /// Ends after the last element that was set and is within the extent.
     numbering: ChunkNumbering,
 }
 

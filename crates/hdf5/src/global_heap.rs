@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_null_address_is_no_pointer() {
+    fn a_null_address_is_not_a_pointer() {
         let format = Format { base: 16, offset_size: 2, length_size: 8 };
         let pointer = Some(HeapPointer { collection: 0x40, index: 3 });
         assert_eq!(parse_variable(&[2, 0, 0, 0, 0x30, 0, 3, 0, 0, 0], format).unwrap().pointer, pointer);

@@ -100,7 +100,7 @@ impl IcechunkError {
     pub fn remedy(&self) -> Option<Remedy> {
         match self {
             Self::Exists { .. } => {
-                let replace = Remedy::turn_on(OptionName::Replace, "replace it");
+                let replace = Remedy::turn_on(OptionName::ReplaceGroup, "replace it");
                 Some(replace.or(Remedy::turn_on(OptionName::Group, "write elsewhere")))
             }
             Self::Conflict { .. } => Some(Remedy::advice("run the same command again")),

@@ -43,7 +43,7 @@ pub(crate) struct Requirements<'a> {
     pub(crate) store: &'a StoreOptions,
     /// Paths of the arrays, with a leading slash, and their chunk counts along each axis.
     pub(crate) arrays: &'a [(String, Vec<u64>)],
-    /// Most references in a manifest.
+    /// Maximum number of references in a manifest.
     pub(crate) references_per_manifest: u64,
 }
 

@@ -52,7 +52,7 @@ impl Error {
 
     /// A codec that the Zarr format has no name for; `in_v2` says that Zarr v2 has one.
     pub(crate) fn no_codec_name(error: &CodecError, in_v2: bool) -> Self {
-        let hint = if in_v2 { " (Zarr v2 has a name for it)" } else { "" };
+        let hint = if in_v2 { " (Zarr v2 has one)" } else { "" };
         Self::new(Code::TiffUnsupported, format!("{error}{hint}"))
     }
 
@@ -111,7 +111,7 @@ impl Error {
     /// Complex integers that Zarr v3 has to inline as complex floats of `bytes` bytes, more than the inline limit.
     pub(crate) fn complex_integers(bytes: u64, limit: u64) -> Self {
         let message = format!(
-            "no reader makes complex numbers of complex integers in Zarr v3, and inlining {bytes} bytes exceeds the limit of {limit}"
+            "no reader converts complex integers to complex numbers in Zarr v3, and inlining {bytes} bytes exceeds the limit of {limit}"
         );
         let effect = "reference them as structures of integers";
         Self::new(Code::InlineLimit, message).or(Remedy::set(

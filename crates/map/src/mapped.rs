@@ -35,7 +35,7 @@ pub struct Omitted {
     pub reason: String,
     /// What the user can do.
     pub remedy: Option<Remedy>,
-    /// Whether the array's companions ([`Mapped::companions`]) are left out with it.
+    /// Whether the array's companions ([`Mapped::companions`]) are omitted with it.
     pub with_companions: bool,
 }
 
@@ -78,9 +78,9 @@ impl Mapped {
         for diagnostic in widened {
             paths.entry(diagnostic.message).or_default().push(diagnostic.path);
         }
-        let cure = Remedy::advice("open the file itself with xarray and engine=\"virtualize\"");
+        let open_the_file = Remedy::advice("open the file itself with xarray and engine=\"virtualize\"");
         let unpack = Remedy::turn_on(OptionName::Unpack, "decode with the codecs of a Zarr v3 format");
-        let remedy = if options.unpack { cure } else { Remedy::AnyOf(vec![unpack, cure]) };
+        let remedy = if options.unpack { open_the_file } else { Remedy::AnyOf(vec![unpack, open_the_file]) };
         // Python's readers see the types of the file.
         let severity = if options.source_attributes { Severity::Info } else { Severity::Warning };
         for (message, mut paths) in paths {
@@ -264,7 +264,7 @@ pub(crate) fn declare(mapped: &mut Mapped) {
         let Ok(value) = sentinel.to_json(&array.data_type, format) else { continue };
         if let Some(cf) = array.attributes.get(NAME).filter(|cf| !same(cf, &value)) {
             let message = format!(
-                "the attribute missing_value is {cf} as CF has it, and not {value} as the Zarr convention would"
+                "the attribute missing_value stays {cf}, as CF defines it; the Zarr convention requires {value}"
             );
             let warning = Diagnostic::warning(Code::MissingValueConvention, path, message);
             mapped.report.diagnostics.push(warning);

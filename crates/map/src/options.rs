@@ -11,9 +11,9 @@ pub struct MapOptions {
     pub own_codecs: bool,
     /// Data type of complex integers in TIFF files.
     pub complex_integers: ComplexIntegers,
-    /// Most decoded bytes of one array that are inlined because no reference can express them.
+    /// Maximum number of decoded bytes of one array that are inlined because no reference can express them.
     pub inline_limit: u64,
-    /// Most constant chunks written for an array whose missing chunks need them in Zarr v2.
+    /// Maximum number of constant chunks written for an array whose missing chunks need them in Zarr v2.
     pub constant_chunk_limit: u64,
     /// Images of a TIFF to map, by their place: `[2]` is the third of the main chain, `[0, 1]` the second SubIFD of the
     /// first. Empty for all.
@@ -21,7 +21,7 @@ pub struct MapOptions {
     /// Chunk grid of TIFF images whose last strip is shorter than the others.
     pub chunk_grid: ChunkGridChoice,
     /// Join pages of a TIFF that have equal shape, type, chunks and codecs into one array along a new axis.
-    pub stack: bool,
+    pub stack_pages: bool,
     /// Split contiguous HDF5 and NetCDF-3 data along their slowest axis into chunks of at most this many bytes (at least one slice). All
     /// chunks have one size: a divisor of the axis that is at least half the wanted size; else the wanted size, with the
     /// last chunk padded and inlined; else (above `inline_limit`) the largest divisor. Data that would make more than a
@@ -51,7 +51,7 @@ impl Default for MapOptions {
             constant_chunk_limit: 10_000,
             ifds: Vec::new(),
             chunk_grid: ChunkGridChoice::Regular,
-            stack: false,
+            stack_pages: false,
             split_contiguous: None,
             unpack: false,
             missing_value_convention: false,
@@ -81,9 +81,9 @@ pub enum ComplexIntegers {
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum ChunkGridChoice {
-    /// Encode the last strip again at full height, and inline it: every reader supports this.
+    /// Inline a re-encoded last strip of full height, which every reader supports
     #[default]
     Regular,
-    /// Reference the last strip as a shorter chunk (Zarr v3 extension `rectilinear`).
+    /// Reference a shorter last chunk (Zarr v3 extension)
     Rectilinear,
 }

@@ -1,5 +1,5 @@
 //! Adapts arrays to the readers that the user wants. An array that one of them does not decode gets other metadata where
-//! that suffices, is re-encoded and inlined where it is small, and is left out otherwise.
+//! that suffices, is re-encoded and inlined where it is small, and is omitted otherwise.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -139,8 +139,8 @@ fn change(
     let reordered = untransposed(&bare);
     let kept = [Some(bare), reordered].into_iter().flatten();
     let forms = kept.clone().map(|form| (form, false)).chain(kept.map(|form| (form, true)));
-    let anew = [plain, plain_reordered].into_iter().flatten();
-    let forms = forms.chain(anew.flat_map(|form| [(form.clone(), false), (form, true)]));
+    let re_encoded = [plain, plain_reordered].into_iter().flatten();
+    let forms = forms.chain(re_encoded.flat_map(|form| [(form.clone(), false), (form, true)]));
     forms
         .filter_map(|(form, fills)| Remake::new(old, form, fills, options))
         .find(|remake| refusals(path, &remake.new, remake.facts(), format, clients).is_empty())

@@ -11,7 +11,7 @@ use crate::SourceAttribute;
 pub struct Report {
     /// Diagnostics, in the order in which they were raised.
     pub diagnostics: Vec<Diagnostic>,
-    /// Facts about each array that was mapped or left out, by path.
+    /// Facts about each array that was mapped or omitted, by path.
     pub arrays: BTreeMap<NodePath, ArrayReport>,
     /// Attributes of each group and array of an HDF5 or NetCDF-3 file with their types, without those that h5netcdf hides, if
     /// [`MapOptions::source_attributes`](crate::MapOptions::source_attributes) is set.
@@ -51,7 +51,7 @@ pub struct ArrayReport {
     pub source_layout: String,
     /// Filters or compression in the terms of the source format, in the order of encoding.
     pub source_filters: Vec<String>,
-    /// Decision on the fill value; `None` where the array was left out before it.
+    /// Decision on the fill value; `None` where the array was omitted before it.
     pub fill: Option<FillDecision>,
     /// Reason for leaving the array out.
     pub omitted: Option<String>,
@@ -116,7 +116,7 @@ pub struct Diagnostic {
 pub enum Severity {
     /// Nothing was lost.
     Info,
-    /// Something was left out or dropped. A failure in strict mode.
+    /// Something was omitted. A failure in strict mode.
     Warning,
     /// The file is refused.
     Error,

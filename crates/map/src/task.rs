@@ -171,7 +171,7 @@ pub enum ReferenceText {
     Whole,
 }
 
-/// Decoded elements of a stretch of a file, and the region of the chunk that they fill.
+/// Decoded elements of a range of a file, and the region of the chunk that they fill.
 #[derive(Clone, Debug)]
 pub struct Piece {
     /// File of the bytes; pointers are resolved in the same file.

@@ -209,7 +209,7 @@ impl OfScan {
 /// Refuses a run without files, and options for assets without a catalogue.
 fn check_files(files: &Files) -> PyResult<()> {
     if files.inputs.is_empty() && files.lists.is_empty() && files.stac.is_empty() {
-        return Err(error::option("there are no inputs: give files, list or stac"));
+        return Err(error::option("no inputs (pass files, list or stac)"));
     }
     let named = [
         ("asset", files.asset.is_empty()),

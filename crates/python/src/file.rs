@@ -236,7 +236,7 @@ impl Part {
     }
 }
 
-/// A key, and the part of its value that is asked for; `None` for all.
+/// A key, and the part of its value that is requested; `None` for all.
 type Request = (String, Option<Part>);
 
 /// A value, `None` for a key that the store does not have, or the error of reading it.
@@ -365,8 +365,8 @@ fn values(
         ChunkEncoding::Stored => reader.stored_chunks(&found),
     };
     let mut read = read.into_iter();
-    let value = |asked: Option<(ChunkAddress, ChunkPart)>| {
-        let Some((_, part)) = asked else { return Value(Ok(None)) };
+    let value = |requested: Option<(ChunkAddress, ChunkPart)>| {
+        let Some((_, part)) = requested else { return Value(Ok(None)) };
         let bytes = read.next().unwrap_or(Ok(None)).map_err(|error| error::of(&error));
         Value(match encoding {
             ChunkEncoding::Stored => bytes,
@@ -398,7 +398,7 @@ impl<'py> IntoPyObject<'py> for Value {
 }
 
 /// Maximum number of positions in the grid of an array: their columns take 5 GiB.
-const MOST_POSITIONS: u64 = 1 << 28;
+const MAX_POSITIONS: u64 = 1 << 28;
 
 /// A column with a value for each position of the chunk grid, in row-major order.
 enum Column<T> {
@@ -456,11 +456,11 @@ fn positions(store: &VirtualStore, path: &str, counts: &[u64]) -> PyResult<usize
     let product = counts.iter().try_fold(1_u64, |product, count| product.checked_mul(*count));
     // An axis without chunks leaves no positions, however long the others are.
     let product = if counts.contains(&0) { Some(0) } else { product };
-    let fits = product.filter(|count| *count <= MOST_POSITIONS).and_then(|count| usize::try_from(count).ok());
+    let fits = product.filter(|count| *count <= MAX_POSITIONS).and_then(|count| usize::try_from(count).ok());
     fits.ok_or_else(|| {
         let name = store.name();
         let text =
-            format!("{name}: {path}: the chunk grid {counts:?} has more than {MOST_POSITIONS} positions");
+            format!("{name}: {path}: the chunk grid {counts:?} has more than {MAX_POSITIONS} positions");
         error::with_class(virtualize::ErrorClass::File, virtualize::Code::ValuesUnreadable, text)
     })
 }

@@ -74,7 +74,7 @@ impl OpenOptions {
     pub(crate) fn with_archive(&self, mapping: Options) -> PyResult<Options> {
         let version = self.archive.version();
         let version = version.map_err(|error| error::option(format!("branch, tag, snapshot: {error}")))?;
-        Ok(Options { version, rewrite: self.archive.rewrite.clone(), ..mapping })
+        Ok(Options { version, rewrite_url: self.archive.rewrite_url.clone(), ..mapping })
     }
 
     /// Returns a reader with the options for reading.
@@ -105,7 +105,7 @@ impl FileOptions {
     }
 
     /// Returns the library's options for a mapping to Zarr v3 whose chunks this package decodes: nothing has to be
-    /// changed or left out for other readers.
+    /// changed or omitted for other readers.
     pub(crate) fn own(&self) -> Options {
         let readable_by = vec![Client { reader: Reader::Virtualize, has: Need::ALL.to_vec() }];
         let mapping = MappingOptions { readable_by, ..self.source.mapping.clone() };

@@ -293,10 +293,10 @@ fn classified(py: Python<'_>, error: &PyErr) -> ForeignError {
     };
     let text = error.value(py).to_string();
     // obstore appends a dump of its structures.
-    let said = text.split("\n\nDebug source").next().unwrap_or_default().trim();
-    let reason = match said {
+    let message = text.split("\n\nDebug source").next().unwrap_or_default().trim();
+    let reason = match message {
         "" => error.get_type(py).to_string(),
-        said => said.to_owned(),
+        message => message.to_owned(),
     };
     ForeignError { kind, reason }
 }

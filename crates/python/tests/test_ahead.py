@@ -300,11 +300,11 @@ def test_an_archive_of_files(output: str, tmp_path: Path) -> None:
         endpoint = f"{server.env['AWS_ENDPOINT_URL']}/bucket"
         virtualize.batch([f"{endpoint}/era/d{k:03}.nc" for k in range(30)], tmp_path / output, concat_dim="time")
         dataset = virtualize.open_dataset(tmp_path / output)
-        server.asked.clear()
+        server.requested.clear()
         for k in range(30):
             step = dataset.isel(time=k).load()
             np.testing.assert_array_equal(step["t"], [k, 2.5 * k, -k])
-        assert max(server.asked.values()) == 1
+        assert max(server.requested.values()) == 1
 
 
 def test_chunks_of_a_zarr_store_that_are_written_meanwhile(served: tuple[Path, str]) -> None:

@@ -125,8 +125,8 @@ def test_files_that_moved(tmp_path: Path, name: str) -> None:
     virtualize.batch(files, out, concat_dim="time")
     expected = virtualize.open_dataset(out).load()
     (tmp_path / "files").rename(tmp_path / "moved")
-    rewrite = {f"{tmp_path}/files": f"{tmp_path}/moved"}
-    moved = virtualize.open_dataset(out, rewrite=rewrite)
+    moves = {f"{tmp_path}/files": f"{tmp_path}/moved"}
+    moved = virtualize.open_dataset(out, rewrite_url=moves)
     xr.testing.assert_equal(moved, expected)
     xr.testing.assert_equal(pickle.loads(pickle.dumps(moved)), expected)
     with pytest.raises(virtualize.Error, match=f"{files[0].name}|{files[1].name}|{files[2].name}"):

@@ -174,7 +174,7 @@ def test_damaged_archives_are_named(tmp_path: Path) -> None:
         virtualize.open(tmp_path / "refs.json")
 
 
-def test_a_chunk_that_is_written_anew_is_an_error(tmp_path: Path) -> None:
+def test_a_chunk_that_is_rewritten_is_an_error(tmp_path: Path) -> None:
     array = zarr.create_group(tmp_path).create_array("a", shape=(400,), chunks=(400,), dtype="i4")
     opened = virtualize.open(tmp_path, cache=0)["a"]
     assert opened[0] == 0

@@ -121,7 +121,7 @@ def test_random_archives(tmp_path: Path, served: tuple[Path, str], seed: int) ->
     files = write(folder, chance)
     expected = xr.concat([xr.open_dataset(file, engine="h5netcdf") for file in files], "time", data_vars="minimal")
     is_remote = chance.random() < 0.5
-    options = {"rewrite": {str(served[0]): served[1]}} if is_remote else {}
+    options = {"rewrite_url": {str(served[0]): served[1]}} if is_remote else {}
     for kind in FORMATS:
         out = tmp_path / f"all.{kind}"
         output = {"format": "zarr3-json"} if kind == "v3.json" else {}

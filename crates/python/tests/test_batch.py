@@ -107,7 +107,7 @@ CHOICES: list[tuple[str, dict[str, Any]]] = [
     ("--option ragged=true", {"ragged": True}),
     ("--option follow-external=true", {"follow_external": True}),
     ("--unpack", {"unpack": True}),
-    ("--option stack=true", {"stack": True}),
+    ("--option stack-pages=true", {"stack_pages": True}),
     ("--option ifd=0 --option ifd=0/1", {"ifd": [0, "0/1"]}),
     ("--readable-by zarrs,zarr-python", {"readable_by": ["zarrs", "zarr-python"]}),
     ("--chunk-grid rectilinear", {"chunk_grid": "rectilinear"}),
@@ -127,8 +127,8 @@ def test_random_options_are_those_of_the_command(files: list[Path], tmp_path: Pa
     done = virtualize.batch(files, out, format="zarr3-json", **TIME, **options)
     assert done.read == 5
     arguments = [part for text, _ in chosen for part in text.split()]
-    said = command("batch", *files, "-f", "zarr3-json", "--concat-dim", "time", *arguments, "-o", out)
-    assert " 0 read" in said and "5 known before" in said, (seed, said)
+    messages = command("batch", *files, "-f", "zarr3-json", "--concat-dim", "time", *arguments, "-o", out)
+    assert " 0 read" in messages and "5 known before" in messages, (seed, messages)
 
 
 def test_other_options_do_not_resume(files: list[Path], tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_events_are_those_of_the_log(server: SlowS3, tmp_path: Path) -> None:
     with pytest.warns(virtualize.ArchiveWarning, match="1 file could not be read"):
         virtualize.batch(URLS, out, **options, on_event=seen.append)
 
-    def told(event: events.Event) -> dict[str, Any]:
+    def reported(event: events.Event) -> dict[str, Any]:
         members = {name.rstrip("_"): value for name, value in dataclasses.asdict(event).items()}
         return without_times({"event": type(event).__name__.lower(), **members})
 
@@ -181,7 +181,7 @@ def test_events_are_those_of_the_log(server: SlowS3, tmp_path: Path) -> None:
         lasting = [one for one in found if one["event"] != "listed" or one["complete"]]
         return sorted(json.dumps(one, sort_keys=True) for one in lasting)
 
-    assert in_order([told(event) for event in seen]) == in_order(logged)
+    assert in_order([reported(event) for event in seen]) == in_order(logged)
 
 
 # ---- events
@@ -316,23 +316,23 @@ def test_interrupted(tmp_path: Path, how: str) -> None:
             stderr=subprocess.PIPE,
             text=True,
         )
-        while len(server.asked) < DAYS // 2:
+        while len(server.requested) < DAYS // 2:
             assert process.poll() is None, process.communicate()
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
-        said, error = process.communicate(timeout=60)
+        messages, error = process.communicate(timeout=60)
         assert process.returncode == -signal.SIGINT, error
-        assert "KeyboardInterrupt" in error and "not stopped" not in said and not out.exists()
+        assert "KeyboardInterrupt" in error and "not stopped" not in messages and not out.exists()
         if how == "scan":
             return
         assert "stopped; " in error and "to continue" in error
         server.latency = 0
-        server.asked.clear()
+        server.requested.clear()
         # The command resumes the run.
-        said = command(
+        messages = command(
             "batch", *URLS, "--concat-dim", "time", "--option", "concurrency=2", "-o", out, server=server
         )
-        assert 0 < len([url for url in URLS if server.asked[url.removeprefix("s3://bucket/")]]) < DAYS
+        assert 0 < len([url for url in URLS if server.requested[url.removeprefix("s3://bucket/")]]) < DAYS
         whole = tmp_path / "whole.json"
         command("batch", *URLS, "--concat-dim", "time", "-o", whole, server=server)
         assert content(out) == content(whole)
@@ -347,7 +347,7 @@ def test_a_killed_command_is_resumed(server: SlowS3, tmp_path: Path) -> None:
         env=environment(server),
         stderr=subprocess.DEVNULL,
     )
-    while len(server.asked) < DAYS // 2:
+    while len(server.requested) < DAYS // 2:
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
@@ -362,7 +362,7 @@ def test_a_cancelled_task_stops_the_run(server: SlowS3, tmp_path: Path) -> None:
 
     async def run() -> None:
         work = asyncio.ensure_future(virtualize.batch_async(URLS, out, **TIME, concurrency=2))
-        while len(server.asked) < DAYS // 2:
+        while len(server.requested) < DAYS // 2:
             await asyncio.sleep(0.02)
         work.cancel()
         with pytest.raises(asyncio.CancelledError):

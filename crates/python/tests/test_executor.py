@@ -197,15 +197,15 @@ def test_files_of_the_journal_are_not_read_again(tmp_path: Path) -> None:
     with slow(0) as server, threads() as pool:
         options = {**through(server), "executor": pool, "shard_size": 4}
         assert virtualize.batch(URLS[:8], out, **options).read == 8
-        server.asked.clear()
+        server.requested.clear()
         done = virtualize.batch(URLS[:8], out, **options)
-        assert (done.read, done.known, server.asked.total()) == (0, 8, 0)
+        assert (done.read, done.known, server.requested.total()) == (0, 8, 0)
         # Only the shard that has new files is read.
         done = virtualize.batch(URLS[:12], out, **options)
-        assert (done.read, done.known, len(server.asked)) == (4, 8, 4)
-        server.asked.clear()
+        assert (done.read, done.known, len(server.requested)) == (4, 8, 4)
+        server.requested.clear()
         done = virtualize.batch(URLS[12:14], out, **options, append=True)
-        assert (done.read, done.known, len(server.asked)) == (2, 12, 2)
+        assert (done.read, done.known, len(server.requested)) == (2, 12, 2)
         virtualize.batch(URLS[:14], tmp_path / "whole.json", **through(server))
     same(out, tmp_path / "whole.json")
 
@@ -215,10 +215,10 @@ def test_other_options_are_refused_before_anything_is_read(tmp_path: Path) -> No
     with slow(0) as server, threads() as pool:
         options = {**through(server), "executor": pool}
         virtualize.batch(URLS[:2], out, **options)
-        server.asked.clear()
+        server.requested.clear()
         with pytest.raises(virtualize.Error, match="inline-below.*restart=True"):
             virtualize.batch(URLS[:2], out, **options, inline=100)
-        assert server.asked.total() == 0
+        assert server.requested.total() == 0
         assert virtualize.batch(URLS[:2], out, **options, inline=100, restart=True).read == 2
 
 
@@ -367,7 +367,7 @@ def test_killed_workers_of_a_pool(tmp_path: Path, whole: Path, method: str) -> N
 def check_resumed(server: SlowS3, out: Path, options: dict[str, Any], whole: Path) -> None:
     """The same call reads only files that are in no journal."""
     assert not out.exists()
-    server.asked.clear()
+    server.requested.clear()
     with threads() as pool:
         done = virtualize.batch(URLS, out, **options, executor=pool)
     assert done.read + done.imported == FILES and done.imported >= 12 and done.read > 0
@@ -406,8 +406,8 @@ def test_a_coordinator_that_ended_is_resumed(tmp_path: Path, whole: Path, how: s
             assert line, process.stderr.read()
             read += line.startswith("ShardRead(")
         process.send_signal(how)
-        said, error = process.communicate(timeout=60)
-        assert process.returncode == -how and "not stopped" not in said
+        messages, error = process.communicate(timeout=60)
+        assert process.returncode == -how and "not stopped" not in messages
         if how == signal.SIGINT:
             assert "KeyboardInterrupt" in error and "shards are read; make the same call again to continue" in error
         check_resumed(server, out, options, whole)
@@ -425,7 +425,7 @@ def test_an_exception_of_the_callback_cancels_the_shards(tmp_path: Path) -> None
             virtualize.batch(URLS, out, **through(server), executor=pool, shard_size=4, on_event=stop)
         assert "stopped; 1 of 10 shards" in caught.value.__notes__[0]
         # The running shard ends, the others do not start.
-        assert len(server.asked) <= 3 * 4 + 1
+        assert len(server.requested) <= 3 * 4 + 1
 
 
 def test_a_cancelled_task(tmp_path: Path) -> None:
@@ -437,7 +437,7 @@ def test_a_cancelled_task(tmp_path: Path) -> None:
     with slow(0.02) as server:
         with ThreadPoolExecutor(1) as pool:
             asyncio.run(run(server, pool))
-        assert len(server.asked) < FILES
+        assert len(server.requested) < FILES
 
 
 # ---- files that fail
@@ -466,7 +466,7 @@ def test_failed_files_are_those_of_one_run(damaged: list[Path], tmp_path: Path) 
         with pytest.warns(virtualize.ArchiveWarning):
             virtualize.batch(damaged, alone, **TIME, on_failure="skip")
         same(out, alone)
-        # Mended, they are read again when that is asked for.
+        # Mended, they are read again on request.
         for k in (2, 5):
             damaged[k].write_bytes(day(k))
         done = virtualize.batch(damaged, out, **options, on_failure="retry")

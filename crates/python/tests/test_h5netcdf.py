@@ -78,7 +78,7 @@ def test_fixtures_are_the_same(name: str, decode: bool) -> None:
             for variable in want.variables:
                 both = got.variables[variable], want.variables[variable]
                 if (name, variable) not in NOT_COMPARED and is_readable(both[1]):
-                    found += [f"{group} {variable}: {said}" for said in differences(*both)]
+                    found += [f"{group} {variable}: {messages}" for messages in differences(*both)]
     assert found == []
 
 

@@ -22,10 +22,10 @@ def references(fixtures: Path, tmp_path: Path) -> Path:
 def test_validate(references: Path) -> None:
     report = virtualize.validate(references, full=True)
     assert report.valid and repr(report) == command("validate", references, "--full")
-    told = json.loads(command("validate", references, "--full", "--json"))
+    reported = json.loads(command("validate", references, "--full", "--json"))
     found = [(one.name, one.chunks, one.decoded, one.problems, one.listed) for one in report.arrays]
-    assert found == [(f"/{one['name']}", *list(one.values())[1:]) for one in map(ordered, told["arrays"])]
-    assert report.notes == told["notes"]
+    assert found == [(f"/{one['name']}", *list(one.values())[1:]) for one in map(ordered, reported["arrays"])]
+    assert report.notes == reported["notes"]
     assert "<pre>" in report._repr_html_()
     assert asyncio.run(virtualize.validate_async(references, sample=1)).valid
 

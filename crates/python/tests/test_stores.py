@@ -158,10 +158,10 @@ def test_servers(kind, tmp_path):
             ),
         }[kind]
         for location in (path, url):
-            server.asked.clear()
+            server.requested.clear()
             opened = virtualize.open(location, store=store)
             assert opened.manifest("temperature").urls == [url]
-            assert server.asked["folder/a.h5"] <= 4, "neighbouring ranges are merged"
+            assert server.requested["folder/a.h5"] <= 4, "neighbouring ranges are merged"
             again = pickle.loads(pickle.dumps(opened))
             assert np.array_equal(zarr.open_array(again, path="temperature", mode="r")[:], values)
         with pytest.raises(virtualize.NotFoundError, match="b.h5"):

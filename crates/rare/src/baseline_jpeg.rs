@@ -254,7 +254,7 @@ fn word(body: &[u8]) -> Result<u16, DecodeError> {
 
 // Huffman codes (T.81, annexes C and F) and the bits of a scan.
 
-/// Most bits of a code.
+/// Maximum number of bits of a code.
 const LONGEST: usize = 16;
 
 /// A table of codes.

@@ -280,7 +280,7 @@ impl<'a> Bits<'a> {
 const ORDERS: [u32; 32] =
     [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
-/// Contexts of regular mode: quantized gradients of -4 to 4 each, of which the sign is left out.
+/// Contexts of regular mode: quantized gradients of -4 to 4 each, without the sign.
 const CONTEXTS: usize = 365;
 
 /// Greatest sum of errors, which undamaged images do not reach.
@@ -754,7 +754,7 @@ mod tests {
         }
     }
 
-    /// Contexts and the row above start anew after a restart marker.
+    /// Contexts and the row above start again after a restart marker.
     #[test]
     fn restart_markers_separate_rows() {
         let mut image =

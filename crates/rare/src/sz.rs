@@ -5,7 +5,7 @@
 //! then     a value that all are equal to, or the values themselves, or quantized errors of predictions
 //! ```
 //!
-//! Zstandard or Deflate is around all that, unless it is short. Numbers are big-endian where nothing else is said. Only
+//! Zstandard or Deflate is around all that, unless it is short. Numbers are big-endian unless stated otherwise. Only
 //! floats are decoded, and no error bounds that are relative to each value. Values are restored with the operations of the C
 //! library in the same order and width, so that they are those of the original decoder, bit by bit.
 
@@ -38,7 +38,7 @@ const BLOCKS: u8 = 0x80;
 /// The way of prediction that is not for transposed values.
 const ORDINARY: u8 = 101;
 
-/// Most bytes for each decoded byte: a code, two nodes of its tree, and the value.
+/// Maximum number of bytes for each decoded byte: a code, two nodes of its tree, and the value.
 const EXPANSION: usize = 64;
 const SLACK: usize = 1 << 16;
 

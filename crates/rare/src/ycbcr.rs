@@ -102,11 +102,11 @@ fn fixed(factor: f32) -> i32 {
 
 /// Maps a stored number to the scale from black (0) to white (`range`), and truncates it.
 fn level(stored: i32, black: f32, white: f32, range: f32) -> i32 {
-    const MOST: f32 = 128.0 * 32.0;
+    const MAX_VALUE: f32 = 128.0 * 32.0;
     let width = if white - black == 0.0 { 1.0 } else { white - black };
     let steps = stored.saturating_sub(truncated(black.into()));
     let value = single(steps) * range / width;
-    truncated(value.clamp(-MOST, MOST).into())
+    truncated(value.clamp(-MAX_VALUE, MAX_VALUE).into())
 }
 
 fn rounded(factor: i32, chroma: i32) -> i32 {

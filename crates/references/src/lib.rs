@@ -15,6 +15,6 @@ pub use read::{
     parse_document, translate,
 };
 pub use write::{
-    DOCUMENTS, EmitError, Format, MOST_RECORDS, Sink, foreign_file, is_valid_name, metadata, write,
+    DOCUMENTS, EmitError, Format, MAX_RECORDS, Sink, foreign_file, is_valid_name, metadata, write,
     write_chunks, write_files, write_files_chunks,
 };

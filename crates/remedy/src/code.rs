@@ -26,6 +26,7 @@ macro_rules! codes {
 codes! {
     // Diagnostics of the mapping.
     ArrayChanged = "array-changed",
+    ArrayMemberAsFields = "array-member-as-fields",
     ArrayOmitted = "array-omitted",
     ArrayNotPadded = "array-not-padded",
     ArrayPadded = "array-padded",
@@ -33,7 +34,7 @@ codes! {
     AttributeUnreadable = "attribute-unreadable",
     ChunkGrid = "chunk-grid",
     ChunksInlined = "chunks-inlined",
-    DatatypeNotShown = "datatype-not-shown",
+    DatatypeOmitted = "datatype-omitted",
     DimensionRenamed = "dimension-renamed",
     FillValueDropped = "fill-value-dropped",
     FillValueMasked = "fill-value-masked",

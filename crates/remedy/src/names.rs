@@ -1,7 +1,7 @@
 /// Maximum number of names that a message lists.
-const MOST: usize = 8;
+const MAX_LISTED: usize = 8;
 /// Minimum similarity (Jaro) of a suggestion, which is that of clap.
-const LEAST: f64 = 0.7;
+const MIN_SIMILARITY: f64 = 0.7;
 
 /// Returns the name that is most similar to `given`, ignoring case; `None` if no name is similar. A path counts as similar
 /// if its last part is.
@@ -13,10 +13,11 @@ pub fn similar<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
         strsim::jaro(&given, &name).max(strsim::jaro(&given, last))
     };
     let scored = names.into_iter().map(|name| (score(name), name));
-    let best = scored.filter(|(score, _)| *score > LEAST).reduce(|best, next| match next.0 > best.0 {
-        true => next,
-        false => best,
-    });
+    let best =
+        scored.filter(|(score, _)| *score > MIN_SIMILARITY).reduce(|best, next| match next.0 > best.0 {
+            true => next,
+            false => best,
+        });
     best.map(|(_, name)| name)
 }
 
@@ -30,8 +31,8 @@ pub fn alternatives<'a>(kind: &str, given: &str, names: impl IntoIterator<Item =
     }
     let meant = similar(given, names.iter().copied());
     let meant = meant.map(|name| format!(" did you mean \"{name}\"?")).unwrap_or_default();
-    let shown = names.get(..MOST).unwrap_or(&names).join(", ");
-    let more = match names.len().saturating_sub(MOST) {
+    let shown = names.get(..MAX_LISTED).unwrap_or(&names).join(", ");
+    let more = match names.len().saturating_sub(MAX_LISTED) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };

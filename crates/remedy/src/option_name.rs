@@ -49,7 +49,7 @@ option_names! {
     Overwrite = "overwrite",
     Ragged = "ragged",
     RelativeTo = "relative_to",
-    Replace = "replace",
+    ReplaceGroup = "replace_group",
     Restart = "restart",
     Shard = "shard",
     StackDim = "stack_dim",

@@ -71,7 +71,7 @@ pub struct Settings {
     /// Claim of a JWT with its scopes, or a JSON Pointer to it [default: scope]
     #[arg(long, help_heading = ACCESS, value_name = "CLAIM", env = "VIRTUALIZE_JWT_SCOPE_CLAIM")]
     pub jwt_scope_claim: Option<String>,
-    /// Serve everybody without a token, on an address that other machines can reach or behind a proxy
+    /// Serve everybody without tokens, also on an address that other machines can reach, or behind a proxy
     #[arg(long, help_heading = ACCESS, env = "VIRTUALIZE_PUBLIC")]
     pub public: bool,
     /// Allow web pages of this origin to read responses (`*`: all); may be repeated or comma-separated

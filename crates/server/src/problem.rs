@@ -25,7 +25,7 @@ pub(crate) const MAPPING: [&str; 17] = [
     "sidecars",
     "spatial-conventions",
     "split-contiguous",
-    "stack",
+    "stack_pages",
     "strict",
     "unpack",
 ];

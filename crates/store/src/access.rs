@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_not_shown() {
+    fn secrets_are_not_printed() {
         let secret = || "s3cret".to_owned();
         let values = vec![("aws_secret_access_key".to_owned(), secret())];
         let access = Access { values, bearer_token: Some(secret()), ..Access::default() };

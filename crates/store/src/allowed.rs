@@ -585,9 +585,9 @@ mod tests {
     #[test]
     fn names_for_messages_hold_no_secrets() {
         let allowed = Allowed::parse(["s3://bucket/"]).unwrap();
-        let said = |url| allowed.check(url).unwrap_err().to_string();
+        let refusal = |url| allowed.check(url).unwrap_err().to_string();
         for url in ["https://me:secret@host/a", "https://host/a?X-Signature=secret"] {
-            assert!(!said(url).contains("secret"), "{}", said(url));
+            assert!(!refusal(url).contains("secret"), "{}", refusal(url));
         }
     }
 

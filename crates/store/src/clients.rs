@@ -286,7 +286,7 @@ impl Seen {
         matches!(self.status(), 0 | 408 | 429 | 500..=599)
     }
 
-    /// Returns the minimum delay before a retry that the server asked for.
+    /// Returns the minimum delay before a retry that the server requested.
     pub(crate) fn retry_after(&self) -> Duration {
         Duration::from_secs(self.after.load(Ordering::Relaxed))
     }
@@ -308,23 +308,24 @@ pub fn install_tls() {
 /// Builds the client that `object_store` would build of these options, with other redirects.
 pub(crate) fn client(options: &ClientOptions, redirects: Policy) -> object_store::Result<HttpClient> {
     install_tls();
-    let said = Said(options);
+    let settings = ClientSettings(options);
     let mut builder = ClientBuilder::new().redirect(redirects);
-    builder = builder.no_gzip().no_brotli().no_zstd().no_deflate().https_only(!said.flag(Key::AllowHttp)?);
-    if let Some(agent) = said.text(Key::UserAgent) {
+    builder =
+        builder.no_gzip().no_brotli().no_zstd().no_deflate().https_only(!settings.flag(Key::AllowHttp)?);
+    if let Some(agent) = settings.text(Key::UserAgent) {
         builder = builder.user_agent(agent);
     }
     if let Some(headers) = options.get_default_headers() {
         builder = builder.default_headers(headers.clone());
     }
-    if said.flag(Key::RandomizeAddresses)? {
+    if settings.flag(Key::RandomizeAddresses)? {
         builder = builder.dns_resolver(Arc::new(Shuffled));
     }
-    if said.flag(Key::NoSystemCertificates)? {
+    if settings.flag(Key::NoSystemCertificates)? {
         builder = builder.tls_certs_only([]);
     }
-    builder = said.protocol(said.times(said.proxied(builder)?)?)?;
-    let client = builder.danger_accept_invalid_certs(said.flag(Key::AllowInvalidCertificates)?).build();
+    builder = settings.protocol(settings.times(settings.proxied(builder)?)?)?;
+    let client = builder.danger_accept_invalid_certs(settings.flag(Key::AllowInvalidCertificates)?).build();
     client.map(HttpClient::new).map_err(failed)
 }
 
@@ -334,9 +335,9 @@ fn failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> object_
 }
 
 /// Typed access to options by key.
-struct Said<'a>(&'a ClientOptions);
+struct ClientSettings<'a>(&'a ClientOptions);
 
-impl Said<'_> {
+impl ClientSettings<'_> {
     /// Returns an option as text.
     fn text(&self, key: Key) -> Option<String> {
         self.0.get_config_value(&key)

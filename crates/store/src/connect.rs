@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_asked_for_as_they_are_or_not_at_all() {
+    fn keys_are_requested_as_they_are_or_not_at_all() {
         for key in ["a/b c.nc", "a%2Fb", "a+b#c?d", "\u{fc}/\u{65e5}", " a ", "a/...", ".a", "a\\b", "~a*"] {
             assert_eq!(key_path("", key).unwrap().as_ref(), key);
         }

@@ -35,7 +35,7 @@ const MAX_WAIT: Duration = Duration::from_secs(60);
 const MARGIN: Duration = Duration::from_secs(300);
 /// Lifetime of credentials without an expiry.
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(300);
-/// Time for which a provider that failed is not asked again while the credentials are still valid.
+/// Time for which a provider that failed is not called again while the credentials are still valid.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Credentials, and for how long they are valid.

@@ -225,21 +225,21 @@ impl StoreError {
             return ours.of_file(name);
         }
         let name = name.to_owned();
-        let said = reason(error);
-        if let Some(expired) = expired(&name, &said) {
+        let message = reason(error);
+        if let Some(expired) = expired(&name, &message) {
             return expired;
         }
         match error {
             E::NotFound { .. } => Self::NotFound { name },
             E::PermissionDenied { .. } | E::Unauthenticated { .. } => {
-                Self::Denied { name, reason: said, identity: None }
+                Self::Denied { name, reason: message, identity: None }
             }
             E::Precondition { .. } => Self::Changed { name, reason: "its etag differs".to_owned() },
-            E::InvalidPath { .. } => Self::Location { name, reason: said },
+            E::InvalidPath { .. } => Self::Location { name, reason: message },
             E::UnknownConfigurationKey { key, .. } => {
                 Self::Option { key: key.clone(), reason: "unknown".to_owned() }
             }
-            _ => classified_by_text(name, said),
+            _ => classified_by_text(name, message),
         }
     }
 
@@ -255,20 +255,22 @@ impl StoreError {
     /// Returns the error for a file that cannot be read because of this one: of a provider of credentials, or of a login.
     pub(crate) fn of_file(self, file: &str) -> Self {
         let file = file.to_owned();
-        let told = |name: &str, reason: &str| {
+        let completed = |name: &str, reason: &str| {
             if name == file { reason.to_owned() } else { format!("{name}: {reason}") }
         };
         match self {
             Self::Denied { name, reason, identity } => {
-                Self::Denied { reason: told(&name, &reason), identity, name: file }
+                Self::Denied { reason: completed(&name, &reason), identity, name: file }
             }
             Self::NotFound { name } => {
                 Self::location(file, format!("{name}: no credentials are issued there"))
             }
             Self::Unavailable { name, reason } => {
-                Self::Unavailable { reason: told(&name, &reason), name: file }
+                Self::Unavailable { reason: completed(&name, &reason), name: file }
             }
-            Self::Location { name, reason } => Self::Location { reason: told(&name, &reason), name: file },
+            Self::Location { name, reason } => {
+                Self::Location { reason: completed(&name, &reason), name: file }
+            }
             other => other,
         }
     }
@@ -377,8 +379,8 @@ fn classified_by_text(name: String, reason: String) -> StoreError {
 }
 
 /// Returns the error for expired credentials, if that is what the text of a response says.
-pub(crate) fn expired(name: &str, said: &str) -> Option<StoreError> {
-    let code = EXPIRED_CODES.iter().find(|code| said.contains(*code))?;
+pub(crate) fn expired(name: &str, message: &str) -> Option<StoreError> {
+    let code = EXPIRED_CODES.iter().find(|code| message.contains(*code))?;
     Some(StoreError::Denied { name: name.to_owned(), reason: format!("{EXPIRED} ({code})"), identity: None })
 }
 
@@ -387,10 +389,10 @@ fn reason(error: &object_store::Error) -> String {
     let text = innermost(error);
     let text = without_markup(&text);
     let after = text.strip_prefix("Error performing ").and_then(|rest| rest.split_once(" - "));
-    let said = after.map_or(text.as_ref(), |(_, said)| said);
-    let said = said.strip_prefix("Server returned non-2xx status code: ").unwrap_or(said);
+    let message = after.map_or(text.as_ref(), |(_, message)| message);
+    let message = message.strip_prefix("Server returned non-2xx status code: ").unwrap_or(message);
     // The response's body follows the status, and may be empty.
-    one_line(said.trim_end_matches([':', ' ']))
+    one_line(message.trim_end_matches([':', ' ']))
 }
 
 /// Returns the text of the innermost cause of an error, or of the one before if that ends in it.
@@ -410,11 +412,11 @@ pub(crate) fn innermost(error: &dyn std::error::Error) -> String {
 
 /// Returns the status of a response in one line, with what its error document says.
 pub(crate) fn with_document(status: &str, document: &str) -> String {
-    let said = without_markup(document);
-    match said.trim() {
+    let message = without_markup(document);
+    match message.trim() {
         "" => status.to_owned(),
-        said if said.starts_with('<') => status.to_owned(),
-        said => one_line(&format!("{status}: {said}")),
+        message if message.starts_with('<') => status.to_owned(),
+        message => one_line(&format!("{status}: {message}")),
     }
 }
 

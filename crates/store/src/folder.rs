@@ -201,7 +201,7 @@ impl SideFolder {
     /// Uploads all files, the one started last after the others, and deletes the other files of the output that is
     /// replaced. Until its root is replaced, readers see that output, except for files of the same name as new ones.
     ///
-    /// While this goes on, an object beside the output lists the keys of both outputs: if the process is killed, it tells the
+    /// While this goes on, an object next to the output lists the keys of both outputs: if the process is killed, it tells the
     /// next one which objects it may replace.
     async fn upload(&self, options: &StoreOptions) -> Result<(), StoreError> {
         let name = self.target.name();
@@ -256,7 +256,7 @@ impl SideFolder {
     }
 }
 
-/// Suffix of the object beside an output that lists the keys of the output while it is replaced.
+/// Suffix of the object next to an output that lists the keys of the output while it is replaced.
 const LIST: &str = "part";
 
 /// Checks that a path is absent, an empty folder or, with `overwrite`, an output. Returns whether it exists.

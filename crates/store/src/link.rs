@@ -137,9 +137,9 @@ impl Link {
         let mut backoff = Backoff::new(self.retries, self.retry_timeout);
         loop {
             let seen = Seen::default();
-            let mut asked = options.clone();
-            asked.extensions.insert(seen.clone());
-            match self.once(asked, &seen, &accept).await {
+            let mut tagged = options.clone();
+            tagged.extensions.insert(seen.clone());
+            match self.once(tagged, &seen, &accept).await {
                 Ok(answer) => return Ok(answer),
                 Err(Tried::Final(Failure::Other(error))) => return Err(self.identified(error).into()),
                 Err(Tried::Final(failure)) => return Err(failure),
@@ -262,7 +262,7 @@ impl Link {
             None => StoreError::remote(&self.name, error),
         };
         if error::of_ours(error).is_some() {
-            // A provider of credentials has been asked as often as may help.
+            // The provider of credentials was called as often as may help.
             return Tried::Final(Failure::Other(described));
         }
         match error {

@@ -497,7 +497,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_is_said() {
+    fn differences_are_reported() {
         let listed = Listed {
             size: Some(5),
             etag: Some("\"one\"".to_owned()),
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn markers_of_folders_are_no_files() {
+    fn markers_of_folders_are_not_files() {
         let file = |(url, size): &(&str, u64)| Listed { size: Some(*size), ..Listed::of(*url) };
         let keys =
             [("s3://b/a", 0), ("s3://b/a.nc", 5), ("s3://b/a/x.nc", 5), ("s3://b/c", 0), ("s3://b/d", 1)];

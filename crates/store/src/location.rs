@@ -111,7 +111,7 @@ impl Location {
         }
     }
 
-    /// Refuses a local path that is not UTF-8: its URL would lead nowhere.
+    /// Refuses a local path that is not UTF-8: its URL would be dangling.
     pub(crate) fn check_text(&self) -> Result<(), StoreError> {
         match self {
             Self::Local(path) => match path.to_str() {

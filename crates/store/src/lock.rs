@@ -1,6 +1,6 @@
 //! One writer at a time for each output.
 //!
-//! A local output is locked by a file beside it, `.virtualize-NAME.lock`; the operating system releases the lock when
+//! A local output is locked by a file next to it, `.virtualize-NAME.lock`; the operating system releases the lock when
 //! the process ends. An output in a bucket is locked by an object of that name, a lease that its holder renews every
 //! few seconds. A lease that was not renewed for a while belongs to a dead process, and another process takes it over.
 //!
@@ -141,7 +141,7 @@ impl Drop for OutputLock {
 }
 
 /// Returns the name of the lock, or of another object, of an output with this name.
-fn name_beside(name: &str, suffix: &str) -> String {
+fn name_next_to(name: &str, suffix: &str) -> String {
     if name.len() <= LONGEST_NAME {
         return format!(".virtualize-{name}.{suffix}");
     }
@@ -151,7 +151,7 @@ fn name_beside(name: &str, suffix: &str) -> String {
     format!(".virtualize-{sum:016x}.{suffix}")
 }
 
-/// Locks the file beside a local output.
+/// Locks the file next to a local output.
 fn lock_file(target: &Path, name: &str) -> Result<Held, StoreError> {
     let failed = |error: &io::Error| StoreError::io(name, error);
     let found = fs::metadata(target).ok();
@@ -160,7 +160,7 @@ fn lock_file(target: &Path, name: &str) -> Result<Held, StoreError> {
     }
     let target = real(target);
     let file_name = target.file_name().map(OsString::from).unwrap_or_default();
-    let path = target.with_file_name(name_beside(&file_name.to_string_lossy(), "lock"));
+    let path = target.with_file_name(name_next_to(&file_name.to_string_lossy(), "lock"));
     loop {
         let file = File::options().create(true).truncate(false).read(true).write(true).open(&path);
         let file = file.map_err(|error| check_folder(&target).err().unwrap_or_else(|| failed(&error)))?;
@@ -217,13 +217,13 @@ async fn lock_object(location: &Location, name: &str, options: &StoreOptions) ->
     }
 }
 
-/// Returns the location of the object `.virtualize-NAME.SUFFIX` beside an output in a bucket.
+/// Returns the location of the object `.virtualize-NAME.SUFFIX` next to an output in a bucket.
 pub(crate) fn beside(output: &Location, suffix: &str) -> Location {
     match output {
         Location::Bucket { service, bucket, key } => {
             let (folder, file) = key.rsplit_once('/').unwrap_or(("", key));
             let separator = if folder.is_empty() { "" } else { "/" };
-            let key = format!("{folder}{separator}{}", name_beside(file, suffix));
+            let key = format!("{folder}{separator}{}", name_next_to(file, suffix));
             Location::Bucket { service: *service, bucket: bucket.clone(), key }
         }
         other => other.clone(),

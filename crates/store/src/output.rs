@@ -1,4 +1,4 @@
-//! Writing and deleting files and objects. A file is written beside its target and renamed; a temporary file is named
+//! Writing and deleting files and objects. A file is written next to its target and renamed; a temporary file is named
 //! `.virtualize-XXXXXX.part`, and its process keeps it locked, so that leftovers of a killed process can be distinguished.
 
 use std::{
@@ -22,7 +22,7 @@ pub(crate) const PART: u64 = 8 << 20;
 /// Maximum number of concurrent uploads, each of which holds a part in memory.
 pub(crate) const UPLOADS: usize = 8;
 
-/// A local file that is written beside its target, and renamed once it is complete and durable. If it is dropped before
+/// A local file that is written next to its target, and renamed once it is complete and durable. If it is dropped before
 /// that, it is deleted and the target stays unchanged.
 #[derive(Debug)]
 pub struct SideFile {

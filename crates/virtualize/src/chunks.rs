@@ -63,13 +63,13 @@ pub(crate) struct Files<'a> {
     pub(crate) interrupt: Option<&'a Interrupt>,
 }
 
-/// Function that is asked repeatedly during a read whether it is to stop.
+/// Function that is called repeatedly during a read, and returns whether to stop it.
 pub type Interrupt = dyn Fn() -> bool + Send + Sync;
 
 /// Time between two looks at the interrupt while requests are on their way.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Awaits a future, unless a function that is asked repeatedly stops it: then returns `None`. Without the context of a
+/// Awaits a future, unless a function that is called repeatedly stops it: then returns `None`. Without the context of a
 /// tokio runtime, nothing stops it.
 pub(crate) async fn interruptible<T>(
     future: impl Future<Output = T>,

@@ -43,7 +43,7 @@ pub use output::{
     write_folder, write_to,
 };
 pub use read::{
-    ArrayReader, ArrayValues, AxisSelection, ChunkAddress, ChunkPart, ForeignDecoder, MOST_BYTES, Selection,
+    ArrayReader, ArrayValues, AxisSelection, ChunkAddress, ChunkPart, ForeignDecoder, MAX_BYTES, Selection,
     chunk_size, decode_chunk, digest, read_array, read_array_within,
 };
 pub use references::{
@@ -61,7 +61,7 @@ pub use virtualize_map::{
     MapOptions, NumpyField, NumpyType, Outcome, Report, Severity, SourceAttribute, SourceValue,
     netcdf_default_fill,
 };
-pub use virtualize_references::{Format, MOST_RECORDS, Sink};
+pub use virtualize_references::{Format, MAX_RECORDS, Sink};
 pub use virtualize_remedy::{Code, Notation, OptionName, Remedy};
 pub use virtualize_store::{
     Access, FileVersion, ForeignError, ForeignStore, Listed, Object, Retries, SideFile, Stats, StoreError,

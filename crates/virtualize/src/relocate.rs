@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn relative_urls_lie_below_the_folder_of_the_output() {
+    fn relative_urls_are_below_the_folder_of_the_output() {
         let relative = |output: &str, url: &str| after(&[url], &Relocation::RelativeTo(output.to_owned()));
         assert_eq!(relative("/d/refs.json", "file:///d/e/x.nc"), Ok(vec!["e/x.nc".to_owned()]));
         assert_eq!(relative("s3://b/d/store.zarr/", "s3://b/d/x.nc"), Ok(vec!["x.nc".to_owned()]));

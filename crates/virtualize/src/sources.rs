@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn files_beside_and_below_are_allowed() {
+    fn files_in_the_folder_and_below_are_allowed() {
         for (own, url) in [
             ("file:///d/a.h5", "file:///d/b.raw"),
             ("file:///d/a.h5", "file:///d/x/b.raw"),

@@ -73,7 +73,7 @@ pub type Chunks<'a> = Box<dyn Iterator<Item = Result<(u64, Chunk), ChunkReadErro
 
 /// Supplies the chunks of a hierarchy.
 pub trait ChunkReader: Send {
-    /// Returns the chunks of the array at `path` from a position on. Positions without a chunk are left out.
+    /// Returns the chunks of the array at `path` from a position on. Positions without a chunk are omitted.
     ///
     /// # Errors
     /// An array that is not there. Items are errors if a chunk cannot be read; nothing follows such an item.

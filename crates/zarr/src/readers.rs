@@ -374,7 +374,7 @@ fn permuted_chunks(chunks: &ChunkManifest, order: &[usize], counts: &[u64]) -> O
     Some(all)
 }
 
-/// Returns codecs for chunks that are encoded anew: the layout stays, and compression becomes one that every reader of
+/// Returns codecs for re-encoded chunks: the layout stays, and compression becomes one that every reader of
 /// the format decodes. `None` where chunks cannot be decoded here.
 pub fn plain_codecs(array: &Array, format: ZarrFormat) -> Option<Vec<Codec>> {
     let is_recoded = |codec: &Codec| codec.implementation() != Implementation::None && !codec.is_arithmetic();

@@ -499,7 +499,7 @@ impl Tail {
     }
 }
 
-/// Returns a tail as text, if it comes back from that.
+/// Returns a tail as text, if the text parses to the same tail.
 fn text_of(tail: &Hierarchy) -> Option<String> {
     let text = to_text(tail, "tail").ok()?;
     let back = from_text(&text, &[], "tail").ok()?;

@@ -125,7 +125,7 @@ impl Each {
         let written = self.write(store, name, options).await;
         written.map_err(|error| {
             let failure = Failure::new(error, options.notation);
-            // The output cannot be written, which is no fault of the file: the next run tries again.
+            // The output cannot be written, which the file did not cause: the next run tries again.
             let class = match failure.class {
                 ErrorClass::Denied | ErrorClass::NotFound => ErrorClass::Unavailable,
                 class => class,

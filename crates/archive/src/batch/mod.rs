@@ -33,7 +33,7 @@ use crate::{
     Error, Event, Journal, Layout, PlanOptions, Result, Summary,
     error::{files, some},
     event::Events,
-    journal::{Failure, JournalError, journal_beside},
+    journal::{Failure, JournalError, journal_next_to},
     list::{Assets, Filter, Input},
     read::{FileReader, Outage, Process, ReadOptions, read_journal},
 };
@@ -120,7 +120,7 @@ impl Batch {
 
     /// Returns the path of the journal.
     pub fn journal_path(&self) -> PathBuf {
-        self.run.journal.clone().unwrap_or_else(|| journal_beside(&self.output))
+        self.run.journal.clone().unwrap_or_else(|| journal_next_to(&self.output))
     }
 
     /// Returns the requests, retries and bytes of this batch so far; [`Batch::run`] may be under way.
@@ -254,7 +254,7 @@ impl Batch {
         Ok(present)
     }
 
-    /// Removes temporary files that killed runs left beside the output.
+    /// Removes temporary files that killed runs left next to the output.
     fn remove_abandoned(&self) {
         if let Some(path) = local_path(&self.output) {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());

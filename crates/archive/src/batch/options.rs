@@ -440,10 +440,10 @@ pub(super) fn of_options(options: &Options) -> BTreeMap<String, String> {
     let zarr_format = if options.map.format == ZarrFormat::V2 { 2 } else { 3 };
     // A sidecar yields the references of the file itself; declared bands are among its properties.
     let opening = fields!(options => Options { sidecars, ome_zarr, strict, hdf5_reader } except
-        store, map, limits, inline, readable_by, gate, notation, dmrpp, declared_bands, version, rewrite);
+        store, map, limits, inline, readable_by, gate, notation, dmrpp, declared_bands, version, rewrite_url);
     // The codecs follow from `readable-by`.
     let mapping = fields!(&options.map => MapOptions {
-        complex_integers, inline_limit, constant_chunk_limit, ifds, chunk_grid, stack, split_contiguous, unpack,
+        complex_integers, inline_limit, constant_chunk_limit, ifds, chunk_grid, stack_pages, split_contiguous, unpack,
         missing_value_convention, spatial_conventions, ragged, follow_external
     } except format, own_codecs, source_attributes);
     let inline = fields!(&options.inline => InlineOptions { below, coordinates, total } except);

@@ -345,7 +345,7 @@ async fn locate(places: &[String], options: &StoreOptions) -> Result<Vec<String>
     let inputs = places.iter().map(|place| Input::Files(place.clone())).collect();
     let urls: Vec<String> =
         list(inputs, Filter::default(), options)?.map_ok(|item| item.url).try_collect().await?;
-    // Workers that were killed may have left files of SQLite beside their journals.
+    // Workers that were killed may have left files of SQLite next to their journals.
     let is_side = |url: &String| ["-journal", "-shm", "-wal"].iter().any(|end| url.ends_with(end));
     Ok(urls.into_iter().filter(|url| !is_side(url)).collect())
 }

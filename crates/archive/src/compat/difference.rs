@@ -86,8 +86,8 @@ pub(crate) fn differences(left: &Signature, right: &Signature) -> Vec<Difference
         match (left.arrays.get(path), right.arrays.get(path)) {
             (Some(one), Some(other)) => found.arrays(path, one, other),
             (one, other) => {
-                let said = |array: Option<&ArraySignature>| array.map_or(ABSENT.to_owned(), brief);
-                found.add(path, "array", said(one), said(other));
+                let described = |array: Option<&ArraySignature>| array.map_or(ABSENT.to_owned(), brief);
+                found.add(path, "array", described(one), described(other));
             }
         }
     }
@@ -97,7 +97,7 @@ pub(crate) fn differences(left: &Signature, right: &Signature) -> Vec<Difference
         }
     }
     let alike = left.core_digest() == right.core_digest();
-    // What can be brought together is no reason where there is another.
+    // A difference that can be resolved is reported only if there is no other.
     let settled = |one: &Difference| {
         alike && left.numbers.contains_key(&one.path) && numbers_agree(&one.path, &[left, right])
     };
@@ -190,13 +190,13 @@ impl Found {
         // Of other types or sizes values are other ones.
         let alike = left.data_type == right.data_type && left.sizes == right.sizes;
         if left.values != right.values && alike {
-            let said = |array: &ArraySignature| match array.values.as_deref().map(|text| text.split_once(' '))
-            {
-                Some(Some((digest, preview))) if digest.len() == 64 => preview.to_owned(),
-                Some(_) => array.values.clone().unwrap_or_default(),
-                None => "not compared".to_owned(),
-            };
-            let (left, right) = (said(left), said(right));
+            let described =
+                |array: &ArraySignature| match array.values.as_deref().map(|text| text.split_once(' ')) {
+                    Some(Some((digest, preview))) if digest.len() == 64 => preview.to_owned(),
+                    Some(_) => array.values.clone().unwrap_or_default(),
+                    None => "not compared".to_owned(),
+                };
+            let (left, right) = (described(left), described(right));
             // Where the first and last values are equal, others differ.
             let other = if left == right {
                 format!("other values between {right}").replace(", …, ", " and ")
@@ -237,7 +237,7 @@ fn chunks(array: &ArraySignature) -> String {
 
 /// Both values for people. Numbers that are nearly the same come with the types that they seem to have had.
 fn sides(left: Option<&Value>, right: Option<&Value>) -> (String, String) {
-    let said = |value: Option<&Value>| match value {
+    let described = |value: Option<&Value>| match value {
         None | Some(Value::Null) => ABSENT.to_owned(),
         Some(value) => value.to_string(),
     };
@@ -246,7 +246,7 @@ fn sides(left: Option<&Value>, right: Option<&Value>) -> (String, String) {
     {
         return (typed(one), typed(other));
     }
-    (said(left), said(right))
+    (described(left), described(right))
 }
 
 /// A number, and float32 where it is the shortest decimal of one.

@@ -1,7 +1,7 @@
 //! Which files can be put together: the one place that decides it.
 //!
 //! A [`Signature`] is all that must be equal in files which are put together, spelled so that what means the same is
-//! equal: levels of compressors are left out, whole numbers are integers, names of a calendar are one. Files of one
+//! equal: levels of compressors are omitted, whole numbers are integers, names of a calendar are one. Files of one
 //! signature are a group. [`differences`] lists what tells two signatures apart; [`storage`] decides whether the chunks of
 //! files that agree can be referred to from one array.
 

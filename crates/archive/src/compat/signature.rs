@@ -69,7 +69,7 @@ pub(crate) struct ArraySignature {
     /// Size along each axis; `None` along those that grow.
     pub(crate) sizes: Vec<Option<u64>>,
     /// Chunk size along each axis: a number, a list if sizes vary, or null if any size will do. `None` altogether if the
-    /// array is written anew, or comes from the first file.
+    /// array is re-encoded, or comes from the first file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) chunks: Option<Vec<Value>>,
     /// Codecs in the order of encoding, with all parameters that decoding depends on; `None` like [`Self::chunks`].
@@ -361,17 +361,17 @@ const ANY_TIME: &str = "<unit> since <date>";
 /// Returns the attributes on which the meaning of an array's values depends. Times that are `converted` may count from any
 /// reference time.
 pub(super) fn of_array(array: &Array, converted: bool) -> BTreeMap<String, Value> {
-    let mut said = attributes::of_array(&array.attributes, array.data_type.is_float());
+    let mut declared = attributes::of_array(&array.attributes, array.data_type.is_float());
     let text = |name: &str| array.attributes.get(name).and_then(Value::as_str);
     if let Some((units, calendar)) = text("units").and_then(|units| time_units(units, text("calendar"))) {
         if converted {
-            said.insert("units".to_owned(), ANY_TIME.into());
+            declared.insert("units".to_owned(), ANY_TIME.into());
         } else {
-            said.insert("units".to_owned(), units.into());
+            declared.insert("units".to_owned(), units.into());
         }
-        said.insert("calendar".to_owned(), calendar.into());
+        declared.insert("calendar".to_owned(), calendar.into());
     }
-    said
+    declared
 }
 
 /// Dimensions along which images are placed side by side, unless the file names others. The last ones are those of HDF-EOS5.
@@ -379,8 +379,8 @@ pub(crate) const MOVED: [&str; 6] = ["x", "y", "lon", "lat", "XDim", "YDim"];
 
 /// Returns whether files are adjacent in space: one of the layout's dimensions is one of the image's, or there are none.
 pub(super) fn is_moved(hierarchy: &Hierarchy, layout: &Layout) -> bool {
-    let said = hierarchy.root.attributes.get("spatial:dimensions").and_then(Value::as_array);
-    let is_spatial = |name: &str| match said {
+    let declared = hierarchy.root.attributes.get("spatial:dimensions").and_then(Value::as_array);
+    let is_spatial = |name: &str| match declared {
         Some(names) => names.iter().any(|other| other.as_str() == Some(name)),
         None => MOVED.contains(&name),
     };
@@ -393,7 +393,7 @@ pub(super) fn grid_mappings(hierarchy: &Hierarchy) -> BTreeSet<NodePath> {
     for (path, array) in hierarchy.arrays() {
         let group = node::parent(&path);
         let named = array.attributes.get("grid_mapping").and_then(Value::as_str).unwrap_or_default();
-        // `crs: x y` of the extended form; words that name coordinates are no grid mappings.
+        // `crs: x y` of the extended form; words that name coordinates are not grid mappings.
         let is_extended = named.contains(':');
         let words = named.split_whitespace().filter(|word| !is_extended || word.ends_with(':'));
         found.extend(words.filter_map(|word| find(hierarchy, group, word.trim_end_matches(':'))));
@@ -538,10 +538,10 @@ pub(super) fn type_name(data_type: &DataType) -> String {
 
 /// Returns the fill value in the notation of Zarr v3; null if it is not defined.
 pub(super) fn fill_value(array: &Array) -> Value {
-    let said = |fill: &FillValue| {
+    let declared = |fill: &FillValue| {
         fill.to_json(&array.data_type, ZarrFormat::V3).unwrap_or_else(|_| format!("{fill:?}").into())
     };
-    canonical(array.fill_value.as_ref().map_or(Value::Null, said))
+    canonical(array.fill_value.as_ref().map_or(Value::Null, declared))
 }
 
 /// Returns the codecs without parameters that only an encoder needs.
@@ -569,16 +569,16 @@ fn spelled(codec: &Codec, plain: bool) -> String {
 
 /// Name and configuration, with members in order.
 fn document(codec: &Codec) -> String {
-    let Ok(said) = codec.to_v3().or_else(|_| codec.to_v2()) else { return format!("{codec:?}") };
-    let name = ["name", "id"].iter().find_map(|key| said.get(key)?.as_str()).unwrap_or_default();
-    let configuration = canonical(said.get("configuration").cloned().unwrap_or(Value::Null));
+    let Ok(declared) = codec.to_v3().or_else(|_| codec.to_v2()) else { return format!("{codec:?}") };
+    let name = ["name", "id"].iter().find_map(|key| declared.get(key)?.as_str()).unwrap_or_default();
+    let configuration = canonical(declared.get("configuration").cloned().unwrap_or(Value::Null));
     match configuration.as_object() {
         Some(members) if !members.is_empty() => format!("{name} {configuration}"),
         _ => name.to_owned(),
     }
 }
 
-/// What is known of the numbers of a coordinate, or of times, beside their type.
+/// What is known of the numbers of a coordinate, or of times, in addition to their type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Numbers {
     /// They are times, or bounds of times.
@@ -594,7 +594,7 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// Nothing for what are no numbers, or others than what is stored.
+    /// `None` if the values are not numbers, or not the stored ones.
     pub(super) fn of(
         array: &Array,
         values: &ArrayValues,

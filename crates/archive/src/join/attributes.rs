@@ -54,7 +54,7 @@ pub(super) const OF_EXTENT: [&str; 11] = [
 ];
 
 /// Maximum number of distinct values counted per attribute.
-const MOST_VALUES: usize = 10_000;
+const MAX_VALUES: usize = 10_000;
 
 /// Merged attributes of a group or array.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -99,7 +99,7 @@ impl MergedAttributes {
             if !differing.contains_key(name) {
                 differing.insert(name.clone(), [hash(left)].into());
             }
-            let values = differing.get_mut(name).filter(|values| values.len() < MOST_VALUES);
+            let values = differing.get_mut(name).filter(|values| values.len() < MAX_VALUES);
             values.map(|values| values.insert(hash(right)));
         }
     }
@@ -171,7 +171,7 @@ impl MergedAttributes {
     pub(super) fn notes(&self, path: &str) -> Vec<Note> {
         let subject = if path.is_empty() { "/" } else { path };
         let note = |(name, values): (&String, &BTreeSet<u64>)| {
-            let many = if values.len() < MOST_VALUES { "" } else { "at least " };
+            let many = if values.len() < MAX_VALUES { "" } else { "at least " };
             let done = if self.kept.contains_key(name) { "the first file's is kept" } else { "dropped" };
             let text = format!("attribute {name} has {many}{} different values: {done}", values.len());
             Note::new(subject, text)

@@ -14,7 +14,7 @@
 //! inline chunks                                    number, then positions skipped and index of the buffer of each
 //! ```
 //!
-//! No chunks are no bytes.
+//! An empty list of chunks has no bytes.
 
 use std::{
     borrow::Borrow,
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_come_back() {
+    fn numbers_round_trip() {
         let numbers = [0, 1, 127, 128, 300, u64::MAX >> 1, u64::MAX - 1, u64::MAX];
         let mut out = Vec::new();
         for (number, from) in numbers.iter().flat_map(|one| numbers.map(|other| (*one, other))) {
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_come_back_and_take_little_if_they_differ_little() {
+    fn texts_round_trip_and_take_little_if_they_differ_little() {
         let mut state = 1_u64;
         let mut noise = |length| {
             let mut next = || {

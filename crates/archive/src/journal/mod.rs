@@ -203,8 +203,8 @@ impl Journal {
     }
 }
 
-/// Returns the default journal of an output: beside a local output, else in the current folder.
-pub(crate) fn journal_beside(output: &str) -> PathBuf {
+/// Returns the default journal of an output: next to a local output, else in the current folder.
+pub(crate) fn journal_next_to(output: &str) -> PathBuf {
     let trimmed = output.trim_end_matches('/');
     let mut journal = match trimmed.contains("://") {
         true => local_path(trimmed)

@@ -131,11 +131,11 @@ impl Default for FileRecord {
 }
 
 impl FileRecord {
-    /// Packs the hierarchy of a file. Also returns it as it comes back: all decisions about a file are based on that form.
+    /// Packs the hierarchy of a file. Also returns it as it unpacks: all decisions about a file are based on that form.
     /// Everything but nodes and sources is left empty.
     ///
     /// # Errors
-    /// A hierarchy that does not come back as it was.
+    /// A hierarchy that does not survive packing and unpacking.
     pub(crate) fn pack(store: &VirtualStore) -> Result<(Self, Hierarchy), virtualize::Error> {
         let name = store.name();
         let hierarchy = &store.hierarchy;
@@ -176,7 +176,9 @@ impl FileRecord {
         let mut hierarchy = Hierarchy::new(self.format);
         hierarchy.sources.clone_from(&self.sources);
         for row in &self.nodes {
-            let failed = |reason: &str| broken(name, &format!("{} does not come back: {reason}", row.path));
+            let failed = |reason: &str| {
+                broken(name, &format!("{} cannot be stored in the journal: {reason}", row.path))
+            };
             let parsed = ParsedNode::parse(&row.document, self.format).map_err(|reason| failed(&reason))?;
             let (parent, own) = node::split(&row.path);
             let place = |group: Option<&mut Group>, node| match group {
@@ -267,16 +269,16 @@ fn manifest(array: &Array, chunks: Bytes, sources: usize) -> Result<ChunkManifes
 fn compare(whole: &Hierarchy, back: &Hierarchy) -> Result<(), String> {
     let (arrays, others) = (whole.arrays(), back.arrays());
     if arrays.len() != others.len() {
-        return Err("not all arrays come back".to_owned());
+        return Err("arrays are lost".to_owned());
     }
     for ((path, array), (_, other)) in arrays.into_iter().zip(others) {
         let counts = |array: &Array| array.chunk_grid.counts(&array.shape);
         if array.shape != other.shape || counts(array) != counts(other) {
-            return Err(format!("{path} does not come back with its shape"));
+            return Err(format!("{path} has another shape after unpacking"));
         }
         if array.chunks.len() != other.chunks.len() || !are_equal(&array.chunks, &other.chunks, (whole, back))
         {
-            return Err(format!("{path} does not come back with its chunks"));
+            return Err(format!("{path} has other chunks after unpacking"));
         }
     }
     Ok(())

@@ -86,7 +86,7 @@ pub(super) fn finish(
     let Item { size, etag, modified, .. } = done.opened.clone();
     let item = match done.replaced {
         true => Item { size, etag, modified, ..listed },
-        // Fills in only what the listing left out.
+        // Fills in only what the listing omitted.
         false => Item {
             size: listed.size.or(size),
             etag: listed.etag.or(etag),
@@ -378,7 +378,7 @@ fn fields<N>(
     Ok(Fields { format, nodes, values, digests, given })
 }
 
-// Each statement reads one table: SQLite would prepare a join anew for each file.
+// Each statement reads one table: SQLite would prepare a join again for each file.
 fn item(connection: &Connection, id: i64) -> rusqlite::Result<Item> {
     let sql = format!("SELECT {ITEM} FROM files WHERE id = ?1");
     connection.prepare_cached(&sql)?.query_row([id], |row| Ok(work_of(row)?.item))

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_says_its_line() {
+    fn invalid_entries_name_their_line() {
         for (text, expected) in [
             ("\n{\"size\": 3}", "list, line 2: missing field `url`"),
             ("{\"url\": \"s3://b/a\", \"size\": -1}", "expected u64 at line 1 column"),

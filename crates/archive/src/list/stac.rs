@@ -26,7 +26,7 @@ const LARGEST: u64 = 64 << 20;
 const AHEAD: usize = 16;
 const LARGEST_AHEAD: u64 = 2 << 20;
 /// Maximum number of documents of a catalogue: links could continue indefinitely.
-const MOST: usize = 10_000_000;
+const MAX_DOCUMENTS: usize = 10_000_000;
 /// Roles of assets that are not data.
 const ASIDE: [&str; 4] = ["thumbnail", "overview", "metadata", "visual"];
 /// Media types of readable files.
@@ -165,8 +165,11 @@ impl Crawl {
         let wanted = |link: &&Value| text(link, "rel").is_some_and(|rel| relations.contains(&rel));
         for link in links(document).filter(wanted) {
             let target = page.linked(link).map_err(|reason| wrong(&page.url, &reason))?;
-            if self.visited.len() >= MOST {
-                return Err(wrong(&page.url, &format!("the catalogue has more than {MOST} documents")));
+            if self.visited.len() >= MAX_DOCUMENTS {
+                return Err(wrong(
+                    &page.url,
+                    &format!("the catalogue has more than {MAX_DOCUMENTS} documents"),
+                ));
             }
             if self.visited.insert(target.clone()) {
                 steps.push_back(Step::Document(target));

@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused() {
+    fn invalid_patterns_are_refused() {
         for text in ["s3://b/[a", "s3://b/{a,b", "s3://*/a", "https://host/*.nc", "s3://b/[z-a]"] {
             assert!(Pattern::parse(text).is_err(), "{text}");
         }

@@ -137,7 +137,7 @@ impl FileExtent {
 }
 
 impl Range {
-    /// Returns the range of coordinates, of which the missing ones are left out; `None` without any.
+    /// Returns the range of coordinates, without missing ones; `None` if all are missing.
     pub(super) fn of(scalars: &[Scalar], digest: u64, units: Option<Arc<Units>>) -> Option<Self> {
         let (first, last) = (scalars.first()?.clone(), scalars.last()?.clone());
         Some(Self { first, last, direction: direction(scalars), digest, units })

@@ -291,7 +291,7 @@ pub(super) fn holes(
         if filled.next_if(|block| *block.at == *at).is_none() {
             listed.push(place_name(source, &at, blocks, layout));
         }
-        if listed.len() >= MOST_LISTED || !step(&mut at, sizes) {
+        if listed.len() >= MAX_LISTED || !step(&mut at, sizes) {
             break;
         }
     }
@@ -300,13 +300,13 @@ pub(super) fn holes(
         return Err(CombineError::Holes { count, first });
     }
     plan.notes.extend(listed.into_iter().map(|hole| Note::new(hole, "no file: reads as the fill value")));
-    if count > MOST_LISTED as u64 {
+    if count > MAX_LISTED as u64 {
         plan.notes.push(Note::new("holes", format!("{count} in all")));
     }
     Ok(Some(first))
 }
 
-const MOST_LISTED: usize = 20;
+const MAX_LISTED: usize = 20;
 
 /// Advances to the next place, the last dimension fastest; returns false after the last.
 fn step(at: &mut [u32], sizes: &[Vec<u64>]) -> bool {

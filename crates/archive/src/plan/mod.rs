@@ -1,10 +1,10 @@
 //! Gives each file its place.
 
-mod cure;
 mod extent;
 mod grid;
 mod order;
 mod overlap;
+mod proposal;
 mod segments;
 #[cfg(test)]
 mod tests;
@@ -27,10 +27,10 @@ use crate::{
 pub(crate) use extent::{FileExtent, Range, Selection};
 pub(crate) use grid::Files;
 
-pub use cure::Cure;
-pub(crate) use cure::Refused;
 pub(crate) use extent::coordinates;
 pub(crate) use overlap::merge;
+pub use proposal::Proposal;
+pub(crate) use proposal::Refused;
 
 type Result<T, E = CombineError> = std::result::Result<T, E>;
 
@@ -237,7 +237,7 @@ pub(crate) struct Plan {
     pub segments: Vec<Segment>,
     /// Types that the elements of arrays are converted to.
     pub conversions: Conversions,
-    /// Files that are left out, with reasons.
+    /// Omitted files, with reasons.
     pub omitted: Vec<Omitted>,
     /// Notes for the user.
     pub notes: Vec<Note>,

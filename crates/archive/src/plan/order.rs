@@ -341,7 +341,7 @@ impl<'a> Line<'a> {
         for pair in files.windows(2) {
             let ([left, right], Some(step)) = (pair, step(pair).filter(|step| odd(*step))) else { continue };
             count += 1;
-            if count <= MOST_LISTED {
+            if count <= MAX_LISTED {
                 let ratio = (step / usual * 1e3).round() / 1e3;
                 let [left, right] = [*left, *right].map(|file| (self.shown(file), self.url(file)));
                 let text = format!(
@@ -351,7 +351,7 @@ impl<'a> Line<'a> {
                 notes.push(Note::new(self.name, text));
             }
         }
-        if count > MOST_LISTED {
+        if count > MAX_LISTED {
             notes.push(Note::new(self.name, format!("{count} irregular steps in all")));
         }
         notes
@@ -441,7 +441,7 @@ fn usual(steps: impl Iterator<Item = f64>) -> Option<f64> {
     all.get(most.0 + most.1.saturating_sub(1) / 2).copied()
 }
 
-const MOST_LISTED: usize = 20;
+const MAX_LISTED: usize = 20;
 
 /// A name as texts and numbers by turns.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]

@@ -113,7 +113,7 @@ pub(super) fn report(changes: &[(u32, Change)], source: Source<'_>, layout: &Lay
                     Some(format!("{start} to {} of {of} along {name}", end.saturating_sub(1)))
                 };
                 let taken: Vec<_> = names().zip(selections).filter_map(taken).collect();
-                let text = format!("elements {} are taken, others are in other files", taken.join(" and "));
+                let text = format!("elements {} are used; other files have the others", taken.join(" and "));
                 plan.notes.push(Note::new(url, text));
             }
         }
@@ -200,7 +200,7 @@ impl Cluster<'_, '_> {
 
     fn between(&self, n: usize, other: Option<usize>) -> CombineError {
         let problem = Problem::new(format!(
-            "{} overlaps, and coordinates of the one lie between those of the other, so that no contiguous selection \
+            "{} overlaps, and their coordinates interleave, so that no contiguous selection \
              separates them",
             self.name
         ));

@@ -92,10 +92,10 @@ async fn each_file_is_tried_as_often_as_that_may_help() {
         ["panics", "damaged", "never", "later", "changes"].map(str::to_owned).to_vec();
     urls.extend((0..50).map(|n| format!("good {n}")));
     let (_folder, mut journal) = journal(&urls);
-    let (fake, told) = (Arc::new(Fake::default()), Arc::new(Mutex::new(Vec::new())));
+    let (fake, log) = (Arc::new(Fake::default()), Arc::new(Mutex::new(Vec::new())));
     let events = Events::new({
-        let told = Arc::clone(&told);
-        move |event| told.lock().unwrap().push(event)
+        let log = Arc::clone(&log);
+        move |event| log.lock().unwrap().push(event)
     });
     let reader = Arc::clone(&fake) as Arc<dyn ReadFile>;
     assert_eq!(read_journal(&mut journal, reader, &options(), &events, false).await.unwrap(), []);
@@ -110,8 +110,8 @@ async fn each_file_is_tried_as_often_as_that_may_help() {
     let tries = fake.tries.lock().unwrap();
     assert_eq!(tries["changes"], [false, true], "what was listed is not believed any more");
     assert_eq!((tries["never"].len(), tries["later"].len(), tries["damaged"].len()), (3, 3, 1));
-    let told = told.lock().unwrap();
-    let count = |is: fn(&Event) -> bool| told.iter().filter(|event| is(event)).count();
+    let log = log.lock().unwrap();
+    let count = |is: fn(&Event) -> bool| log.iter().filter(|event| is(event)).count();
     assert_eq!(count(|event| matches!(event, Event::Started { .. })), 55);
     assert_eq!(count(|event| matches!(event, Event::Read { .. })), 52);
     assert_eq!(count(|event| matches!(event, Event::Retried { .. })), 5);
@@ -142,7 +142,7 @@ async fn a_stopped_run_keeps_what_is_done() {
 
 /// A store that rejects the requests to its bucket `b` whose numbers are in `down`.
 struct Outages {
-    asked: AtomicUsize,
+    requests: AtomicUsize,
     down: std::ops::Range<usize>,
     class: ErrorClass,
     /// Files that always fail.
@@ -151,12 +151,12 @@ struct Outages {
 
 impl Outages {
     fn new(down: std::ops::Range<usize>, class: ErrorClass) -> Arc<Self> {
-        Arc::new(Self { asked: AtomicUsize::new(0), down, class, private: |_| false })
+        Arc::new(Self { requests: AtomicUsize::new(0), down, class, private: |_| false })
     }
 
     fn ask(&self, item: &Item) -> Result<(), Failure> {
-        let asked = self.asked.fetch_add(1, Ordering::SeqCst);
-        let is_down = item.url.starts_with("s3://b/") && self.down.contains(&asked);
+        let number = self.requests.fetch_add(1, Ordering::SeqCst);
+        let is_down = item.url.starts_with("s3://b/") && self.down.contains(&number);
         match is_down || (self.private)(&item.url) {
             true => Err(Failure { attempts: 1, class: self.class, error: format!("{}: no", item.url) }),
             false => Ok(()),
@@ -208,7 +208,7 @@ async fn an_outage_leaves_files_unread() {
         let outages: Vec<_> = outages.iter().map(|one| (one.store.as_str(), one.left)).collect();
         assert_eq!((outages, journal.counts().unwrap().pending), (vec![("s3://b", 900)], 900));
         drop(journal);
-        assert!(store.asked.load(Ordering::SeqCst) < 150, "{:?}", store.asked);
+        assert!(store.requests.load(Ordering::SeqCst) < 150, "{:?}", store.requests);
         // A second run resumes once the store answers.
         let mut journal = Journal::open(&folder.path().join("j")).unwrap();
         assert_eq!(list(&mut journal, &of_bucket(0..1000)), 900);
@@ -228,7 +228,7 @@ async fn an_outage_that_passes_is_waited_for() {
 }
 
 #[tokio::test]
-async fn files_that_fail_among_good_ones_are_no_outage() {
+async fn files_that_fail_among_good_ones_are_not_an_outage() {
     for class in [ErrorClass::Unavailable, ErrorClass::Denied] {
         let private = |url: &str| ("s3://b/0100".."s3://b/0150").contains(&url) || url.ends_with('7');
         let store = Arc::new(Outages { private, ..Arc::into_inner(Outages::new(0..0, class)).unwrap() });
@@ -252,5 +252,5 @@ async fn other_stores_are_read_to_the_end() {
     let (outages, journal, _folder) = read_urls(&urls, &store).await;
     let counts = journal.counts().unwrap();
     assert_eq!((outages.len(), counts.pending, counts.done), (1, 100, 200));
-    assert!(store.asked.load(Ordering::SeqCst) < 200 + 50);
+    assert!(store.requests.load(Ordering::SeqCst) < 200 + 50);
 }

@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 use crate::compat::{ArraySignature, Difference, Signature, differences};
 use crate::journal::{Failure, FileRecord, Journal, JournalError, Planned, Record, json_text};
 use crate::plan::{
-    Cure, FileExtent, Files, Known, OnDuplicate, PlanOptions, Range, Refused, Signatures, merge, plan,
+    FileExtent, Files, Known, OnDuplicate, PlanOptions, Proposal, Range, Refused, Signatures, merge, plan,
 };
 use crate::values::{calendar::decode_scalar, scalar::Scalar};
 use crate::{Layout, Member, Result};
@@ -41,7 +41,7 @@ pub(super) fn record(member: &Member, layout: &Layout) -> Result<Record, Failure
 }
 
 /// Groups the files of a journal. Also returns the options of a batch that write all of them; `None` if none is known.
-pub(super) fn group(journal: &Journal, layout: &Layout) -> Result<(FileSets, Option<Cure>)> {
+pub(super) fn group(journal: &Journal, layout: &Layout) -> Result<(FileSets, Option<Proposal>)> {
     let dimensions = layout.along.len();
     let (mut sets, mut files, mut signatures) = (FileSets::default(), Files::default(), Signatures::new());
     let mut kinds = HashMap::new();
@@ -71,8 +71,8 @@ pub(super) fn group(journal: &Journal, layout: &Layout) -> Result<(FileSets, Opt
         Ok::<_, JournalError>(())
     })?;
     let are_known = files.len() == sets.len();
-    let cure = if are_known { sets.merge(&files, signatures, layout) } else { None };
-    Ok((sets, cure))
+    let proposal = if are_known { sets.merge(&files, signatures, layout) } else { None };
+    Ok((sets, proposal))
 }
 
 fn parse<T: DeserializeOwned>(journal: &Journal, text: &str) -> Result<T, JournalError> {
@@ -92,7 +92,7 @@ pub struct Coordinate {
 
 impl Coordinate {
     fn of(range: &Range) -> Self {
-        let said = |value: &Scalar| {
+        let described = |value: &Scalar| {
             let date = range.units().and_then(|units| decode_scalar(value, units, range.calendar()));
             date.map(|(time, date)| (as_float(time), date)).unwrap_or_else(|| match value {
                 Scalar::Text(text) => (f64::NAN, text.to_string()),
@@ -100,7 +100,7 @@ impl Coordinate {
                 whole => (whole.to_i128().map_or(f64::NAN, as_float), whole.to_string()),
             })
         };
-        let ((order, first), (_, last)) = (said(&range.first), said(&range.last));
+        let ((order, first), (_, last)) = (described(&range.first), described(&range.last));
         Self { first, last, order }
     }
 }
@@ -180,7 +180,7 @@ impl FileSets {
 
     /// Merges sets whose files are compatible despite different storage. Returns the options of a batch that write all
     /// files; `None` if none is known.
-    fn merge(&mut self, extents: &Files, signatures: Signatures, layout: &Layout) -> Option<Cure> {
+    fn merge(&mut self, extents: &Files, signatures: Signatures, layout: &Layout) -> Option<Proposal> {
         let mut sets: Vec<Vec<u32>> = vec![Vec::new(); self.sets.len()];
         for (row, file) in (0..).zip(&self.files) {
             sets.get_mut(file.set)?.push(row);
@@ -194,8 +194,8 @@ impl FileSets {
         let known = Known { signatures, ..Known::nothing() };
         let merged = merge(extents, sets, &known, layout, &options);
         let options = PlanOptions::default();
-        let cure = match plan(extents.clone(), &known, layout, &options) {
-            Ok(plan) => Some(Cure::default().with(&plan)),
+        let proposal = match plan(extents.clone(), &known, layout, &options) {
+            Ok(plan) => Some(Proposal::default().with(&plan)),
             Err(error) => {
                 Refused { files: extents, known: &known, layout, options: &options, is_written: false }
                     .best(&error)
@@ -216,7 +216,7 @@ impl FileSets {
             }
             self.sets.extend(whole);
         }
-        cure
+        proposal
     }
 
     /// Returns the sets in order of first occurrence.
@@ -257,14 +257,15 @@ impl FileSets {
                     .unwrap_or(std::cmp::Ordering::Equal)
             });
         }
-        let mut told: HashMap<(usize, usize), Option<Arc<Vec<Difference>>>> = HashMap::new();
+        let mut known_differences: HashMap<(usize, usize), Option<Arc<Vec<Difference>>>> = HashMap::new();
         let mut before = None;
         let mut runs = Vec::new();
         for run in files.chunk_by(|one, other| one.set == other.set) {
             let Some(first) = run.first() else { continue };
             let from = before.replace(first.set);
             let differences = from.and_then(|from| {
-                told.entry((from, first.set))
+                known_differences
+                    .entry((from, first.set))
                     .or_insert_with(|| self.differences(from, first.set).map(Arc::new))
                     .clone()
             });

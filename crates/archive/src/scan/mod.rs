@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use virtualize::{Code, ErrorClass, Options, Relocation, VirtualStore};
 
 use crate::{
-    Along, Cure, Error, Event, Layout, Summary,
+    Along, Error, Event, Layout, Proposal, Summary,
     compat::is_coordinate,
     event::Events,
     journal::{Accept, Journal, Listing},
@@ -89,7 +89,7 @@ pub struct Scan {
     /// Files that could not be read, in the order of the listing.
     pub failed: Vec<FailedFile>,
     /// Options of a batch that write all files; `None` if none is known.
-    pub cure: Option<Cure>,
+    pub proposal: Option<Proposal>,
     /// Number of listed files, if only a sample of them was read.
     pub sampled_of: Option<usize>,
 }
@@ -145,7 +145,7 @@ pub async fn scan_inputs(
         }
         read => read?,
     };
-    (found.sets, found.cure) = groups::group(&journal, &found.layout)?;
+    (found.sets, found.proposal) = groups::group(&journal, &found.layout)?;
     events.tell(Event::Sets { files: found.sets.sets().iter().map(|set| set.files).collect() });
     let (requests, bytes) = journal.traffic()?;
     let (read, failed) = (found.sets.len() as u64, found.failed.len() as u64);

@@ -62,10 +62,10 @@ fn eras_are_in_the_order_of_their_coordinates() {
     let sets = sets(&members, &layout());
     assert!(sets.is_ordered());
     let runs = sets.runs();
-    let said: Vec<_> =
+    let described: Vec<_> =
         runs.iter().map(|run| (run.set, run.files.clone(), run.coordinates[0].unwrap())).collect();
     assert_eq!(
-        said,
+        described,
         [
             (0, vec!["file:///0.nc"], ("2000-01-01", "2000-01-31")),
             (1, vec!["file:///31.nc"], ("2000-02-01", "2000-02-29")),

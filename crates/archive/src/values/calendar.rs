@@ -359,24 +359,25 @@ mod tests {
     /// As cftime 1.6 has it: `cftime.num2date(n, units, calendar)`.
     #[test]
     fn dates_of_all_calendars() {
-        let said = |number, units, calendar| decode(number, units, calendar).map(|(_, date)| date).unwrap();
-        let days = |number, calendar| said(Number::Whole(number), "days since 2000-01-01", Some(calendar));
+        let date_of =
+            |number, units, calendar| decode(number, units, calendar).map(|(_, date)| date).unwrap();
+        let days = |number, calendar| date_of(Number::Whole(number), "days since 2000-01-01", Some(calendar));
         assert_eq!(days(59, "standard"), "2000-02-29");
         assert_eq!(days(59, "noleap"), "2000-03-01");
         assert_eq!(days(59, "360_day"), "2000-02-30");
         assert_eq!(days(59, "all_leap"), "2000-02-29");
         assert_eq!(days(-1, "julian"), "1999-12-31");
-        assert_eq!(said(Number::Whole(1), "days since 1582-10-04", None), "1582-10-15");
+        assert_eq!(date_of(Number::Whole(1), "days since 1582-10-04", None), "1582-10-15");
         assert_eq!(
-            said(Number::Whole(1), "days since 1582-10-04", Some("proleptic_gregorian")),
+            date_of(Number::Whole(1), "days since 1582-10-04", Some("proleptic_gregorian")),
             "1582-10-05"
         );
         assert_eq!(
-            said(Number::Whole(1_000_006), "hours since 1900-01-01 00:00:00.0", None),
+            date_of(Number::Whole(1_000_006), "hours since 1900-01-01 00:00:00.0", None),
             "2014-01-29T22:00"
         );
-        assert_eq!(said(Number::Float(0.1), "days since 2000-01-01T12:00Z", None), "2000-01-01T14:24");
-        assert_eq!(said(Number::Float(1.5), "seconds since 1970-01-01", None), "1970-01-01T00:00:01.5");
+        assert_eq!(date_of(Number::Float(0.1), "days since 2000-01-01T12:00Z", None), "2000-01-01T14:24");
+        assert_eq!(date_of(Number::Float(1.5), "seconds since 1970-01-01", None), "1970-01-01T00:00:01.5");
     }
 
     /// As `datetime.fromisoformat` of Python 3.11 reads them; the one with colons as TIFF 6.0 defines it.

@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn elements_come_back_from_numbers() {
+    fn elements_round_trip_through_numbers() {
         let bytes = join([b"a".as_slice(), b"", "ä€".as_bytes()]).unwrap();
         let before = join([b"before".as_slice()]).unwrap();
         let mut table = Table::default();

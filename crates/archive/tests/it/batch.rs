@@ -75,14 +75,14 @@ async fn each_file_gets_an_output_and_failures_are_reported() {
     fs::write(&damaged, b"no file of any format").unwrap();
     inputs.push(damaged.to_str().unwrap().to_owned());
     let events = Arc::new(Mutex::new(Vec::new()));
-    let told = Arc::clone(&events);
+    let sink = Arc::clone(&events);
     let each = |inputs: &[String]| {
         let mut batch = batch(&output, inputs);
         batch.each = true;
         batch
     };
     let each_file = each(&inputs);
-    let summary = each_file.run(move |event| told.lock().unwrap().push(event)).await.unwrap();
+    let summary = each_file.run(move |event| sink.lock().unwrap().push(event)).await.unwrap();
     assert_eq!((summary.files, summary.read, summary.failed), (3, 2, 1));
     assert!(summary.failures[0].contains("damaged.nc"), "{:?}", summary.failures);
     assert!(output.join("a.nc.json").is_file() && output.join("b.nc.json").is_file());
@@ -99,10 +99,10 @@ async fn a_run_infers_the_time_dimension_of_one_file() {
     let inputs = files(folder.path(), &["a.nc"]);
     let output = folder.path().join("all.json");
     let notes = Arc::new(Mutex::new(Vec::new()));
-    let told = Arc::clone(&notes);
+    let sink = Arc::clone(&notes);
     let note = move |event| {
         if let Event::Note { text } = event {
-            told.lock().unwrap().push(text);
+            sink.lock().unwrap().push(text);
         }
     };
     assert_eq!(batch(&output, &inputs).run(note).await.unwrap().read, 1);

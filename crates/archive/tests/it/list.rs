@@ -442,7 +442,7 @@ async fn pages_of_a_search_by_post() {
     let input = Input::Stac(format!("{url}/search?limit=1"));
     let (items, _) = listed(vec![input], Filter::default(), &ListOptions::default()).await;
     let urls: Vec<_> = items.unwrap().into_iter().map(|item| item.url).collect();
-    assert_eq!(urls, [1, 2, 3, 4].map(|n| format!("{url}/items/{n}/f.nc")), "from where each item lies");
+    assert_eq!(urls, [1, 2, 3, 4].map(|n| format!("{url}/items/{n}/f.nc")), "relative to each item");
     let expected = [
         "GET ",
         r#"POST {"limit":1,"token":"2"}"#,
@@ -474,7 +474,7 @@ async fn an_item_of_a_remote_search_names_no_local_file() {
 }
 
 #[tokio::test]
-async fn what_is_no_stac_is_refused() {
+async fn other_documents_than_stac_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.json");
     for (text, expected) in [

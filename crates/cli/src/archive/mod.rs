@@ -12,7 +12,7 @@ use std::{
 };
 
 use virtualize::{OptionName, SideFile};
-use virtualize_archive::{Along, Cure, NamePattern, Scan as Found, scan_inputs};
+use virtualize_archive::{Along, NamePattern, Proposal, Scan as Found, scan_inputs};
 
 pub(crate) use batch::run as batch;
 pub(crate) use journal::run as journal;
@@ -78,9 +78,9 @@ pub(crate) fn without_shorthands(given: &[OsString]) -> Vec<OsString> {
 /// Runs `virtualize scan INPUT…`.
 pub(crate) async fn scan(arguments: &Scan) -> Result<(), Failure> {
     let progress = Arc::new(Progress::of_scan(arguments.quiet, log(arguments.json_log.as_deref())?));
-    let told = Arc::clone(&progress);
+    let listener = Arc::clone(&progress);
     let options = arguments.options(stopped_by_signals());
-    let found = scan_inputs(arguments.inputs(), &options, move |event| told.tell(&event)).await;
+    let found = scan_inputs(arguments.inputs(), &options, move |event| listener.tell(&event)).await;
     progress.finish();
     let found = found?;
     if let Some(path) = &arguments.output {
@@ -91,8 +91,13 @@ pub(crate) async fn scan(arguments: &Scan) -> Result<(), Failure> {
         json(&found, &mut out)?
     } else {
         found.table(&mut out, FLAGS)?;
-        if let Some(cure) = &found.cure {
-            writeln!(out, "\n{}:\n  {}", cure.heading(), batch_command(&arguments.command, &found, cure))?;
+        if let Some(proposal) = &found.proposal {
+            writeln!(
+                out,
+                "\n{}:\n  {}",
+                proposal.heading(),
+                batch_command(&arguments.command, &found, proposal)
+            )?;
         }
     }
     out.flush()?;
@@ -104,7 +109,7 @@ pub(crate) async fn scan(arguments: &Scan) -> Result<(), Failure> {
 }
 
 /// Returns the command that combines the files of a scan.
-fn batch_command(scan: &[String], found: &Found, cure: &Cure) -> String {
+fn batch_command(scan: &[String], found: &Found, proposal: &Proposal) -> String {
     let mut words = vec!["virtualize".to_owned(), "batch".to_owned()];
     let mut given = scan.iter().skip(1).skip_while(|word| *word != "scan").skip(1);
     while let Some(word) = given.next() {
@@ -122,7 +127,7 @@ fn batch_command(scan: &[String], found: &Found, cure: &Cure) -> String {
         let dimensions = found.layout.along.iter().map(Along::name);
         words.extend(dimensions.filter_map(|name| (FLAGS.0)(OptionName::ConcatDim, Some(name))));
     }
-    let options = cure.options.iter();
+    let options = proposal.options.iter();
     words.extend(options.filter_map(|(option, value)| (FLAGS.0)(*option, value.as_deref())));
     words.extend(["-o".to_owned(), "archive.parquet".to_owned()]);
     words.join(" ")

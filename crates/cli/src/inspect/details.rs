@@ -207,9 +207,10 @@ fn brief(codec: &Value) -> String {
     let name = ["name", "id"].iter().find_map(|key| codec.get(key)?.as_str());
     let Some(name) = name else { return codec.to_string() };
     let parameters = codec.get("configuration").unwrap_or(codec).as_object();
-    let said = parameters.into_iter().flatten().filter(|(key, _)| !["name", "id"].contains(&key.as_str()));
-    let said: Vec<_> = said.map(|(key, value)| format!("{key}={value}")).collect();
-    if said.is_empty() { name.to_owned() } else { format!("{name}({})", said.join(", ")) }
+    let settings =
+        parameters.into_iter().flatten().filter(|(key, _)| !["name", "id"].contains(&key.as_str()));
+    let settings: Vec<_> = settings.map(|(key, value)| format!("{key}={value}")).collect();
+    if settings.is_empty() { name.to_owned() } else { format!("{name}({})", settings.join(", ")) }
 }
 
 /// Returns smallest, largest and mean length of the chunks in files.

@@ -34,7 +34,7 @@ impl Facts {
         let is_plain = array.codecs.iter().all(|codec| matches!(codec, Codec::Bytes { .. }));
         let compared = match (is_whole, is_plain) {
             (false, _) => (0, 0),
-            // Chunks at edges may be stored whole, which is no compression.
+            // Chunks at edges may be stored whole, which is not compression.
             (true, true) => (decoded, decoded),
             (true, false) => (decoded, stored_bytes(array)),
         };

@@ -75,7 +75,7 @@ fn summary(store: &VirtualStore, style: Style, out: &mut impl Write) -> io::Resu
         Some(object) => size(object.bytes()),
         None => counted(store.hierarchy.sources.len() as u64, "file"),
     };
-    line("Format", &format!("{}, {files}, shown as Zarr v{}", store.source_format, zarr_version(store)))?;
+    line("Format", &format!("{}, {files}, mapped to Zarr v{}", store.source_format, zarr_version(store)))?;
     let facts = Facts::of_group(&store.hierarchy.root);
     line("Content", &content(store, &facts))?;
     line("Data", &data(&facts))?;
@@ -209,12 +209,14 @@ fn order(note: &Diagnostic) -> u8 {
 fn omitted(store: &VirtualStore, style: Style, out: &mut impl Write) -> io::Result<()> {
     let arrays = store.report.arrays.iter();
     let reasons = arrays.filter_map(|(path, array)| Some((format!("/{path}"), array.omitted.as_ref()?)));
-    let mut said: BTreeMap<&str, String> = BTreeMap::new();
+    let mut messages: BTreeMap<&str, String> = BTreeMap::new();
     for note in &store.report.diagnostics {
-        *said.entry(&note.path).or_default() += &note.message;
+        *messages.entry(&note.path).or_default() += &note.message;
     }
     let lines: Vec<_> = reasons
-        .filter(|(path, reason)| !said.get(path.as_str()).is_some_and(|said| said.contains(*reason)))
+        .filter(|(path, reason)| {
+            !messages.get(path.as_str()).is_some_and(|messages| messages.contains(*reason))
+        })
         .map(|(path, reason)| format!("{path}: {reason}"))
         .collect();
     section("Omitted", lines.into_iter(), style, out)

@@ -39,7 +39,7 @@ pub(super) struct Tree<'a, W> {
 }
 
 impl<'a, W: Write> Tree<'a, W> {
-    /// Prints at most `limit` groups and arrays, and returns how many were left out.
+    /// Prints at most `limit` groups and arrays, and returns how many were omitted.
     pub(super) fn print(
         store: &'a VirtualStore,
         columns: usize,

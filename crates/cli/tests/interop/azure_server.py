@@ -15,13 +15,13 @@ def started():
     process = subprocess.Popen([clients.NODE, AZURITE, "--inMemoryPersistence", "--blobHost", "127.0.0.1", "--blobPort", "0", "--skipApiVersionCheck",
                                 "--disableTelemetry"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
-        said = []
+        messages = []
         for line in process.stdout:
-            said.append(line)
+            messages.append(line)
             if found := re.search(r"successfully listens on (http://[\d.]+:\d+)", line):
                 break
         else:
-            raise AssertionError("".join(said))
+            raise AssertionError("".join(messages))
         threading.Thread(target=process.stdout.read, daemon=True).start()
         yield f"{found[1]}/{ACCOUNT}"
     finally:

@@ -46,7 +46,7 @@ def page(chromium, base):
     page.set_default_timeout(int(os.environ.get("PAGE_TIMEOUT", "90")) * 1000)
     page.on("console", lambda message: page.errors.append(f"{message.text} {message.location.get('url')}") if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: page.errors.append(str(error)))
-    page.on("request", lambda request: page.errors.append(f"asked {request.url}") if not request.url.startswith((base, "blob:", "data:")) else None)
+    page.on("request", lambda request: page.errors.append(f"requested {request.url}") if not request.url.startswith((base, "blob:", "data:")) else None)
     yield page
     assert page.evaluate("violations") == []
     unexpected = [error for error in page.errors if not any(part in error for part in page.expected)]

@@ -14,7 +14,7 @@ class SlowS3:
         self.tags, self.requester_pays = tags, requester_pays
         self.objects, self.latency, self.failing = dict(objects), latency, collections.Counter()
         # Numbers of requests by key: for bytes, and for metadata.
-        self.asked, self.looked = collections.Counter(), collections.Counter()
+        self.requested, self.looked = collections.Counter(), collections.Counter()
         self.private, self.outage, self.healthy, self.lasting, self.refused = set(), None, 0, 10**9, 0
         self.lock = threading.Lock()
         # Requests that are worked on now, and the most there ever were at once.
@@ -66,9 +66,9 @@ class SlowS3:
         with self.lock:
             self.current -= 1
         if "list-type" in query:
-            self.asked["?list"] += 1
+            self.requested["?list"] += 1
             return self.send(request, 200, self.listing(query).encode(), {"Content-Type": "application/xml"}, with_body)
-        (self.asked if with_body else self.looked)[key] += 1
+        (self.requested if with_body else self.looked)[key] += 1
         if self.failing[key] > 0:
             self.failing[key] -= 1
             return self.send(request, 503, b"<Error><Code>SlowDown</Code></Error>", {}, with_body)

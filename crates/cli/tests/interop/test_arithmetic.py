@@ -137,12 +137,12 @@ def compare(cases):
             count += 1
             if same(mine, other, kind, case):
                 continue
-            told = {key: case[key] for key in ("data_type", "codecs", "direction")}
-            told = f"{json.dumps(told)}: {number!r} ({number.tobytes().hex()}): {mine} here, {other} in zarr-python"
+            reported = {key: case[key] for key in ("data_type", "codecs", "direction")}
+            reported = f"{json.dumps(reported)}: {number!r} ({number.tobytes().hex()}): {mine} here, {other} in zarr-python"
             right = by_specification(case, number)
-            assert same(mine, right, kind, case), f"{told}, {right} by the specification"
+            assert same(mine, right, kind, case), f"{reported}, {right} by the specification"
             reason = difference(case, number, other)
-            assert reason, f"{told}: a difference that docs/semantics.md does not list"
+            assert reason, f"{reported}: a difference that docs/semantics.md does not list"
             differences[reason] += 1
     print(f"seed {SEED}: {count} numbers compared; differences: {dict(differences)}")
     return count, differences

@@ -207,19 +207,19 @@ def test_killed_at_any_moment_the_same_command_ends_with_the_same_bytes(bucket, 
         journal = output.with_name(f"{name}.journal")
         while True:
             done = {url for url, state in states(journal).items() if state == 1} if journal.exists() else set()
-            bucket.asked.clear()
+            bucket.requested.clear()
             process = subprocess.Popen(**command(bucket, output, *arguments))
             try:
                 process.wait(choose.uniform(0, took * (0.3 if choose.random() < 0.5 else 1.0)) if kills < 17 else None)
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGKILL)
                 kills += 1
-            status, said = process.wait(), process.stderr.read()
+            status, messages = process.wait(), process.stderr.read()
             process.stderr.close()
-            read_twice += sum(1 for url in done if bucket.asked[url.removeprefix("s3://bucket/")])
+            read_twice += sum(1 for url in done if bucket.requested[url.removeprefix("s3://bucket/")])
             if status == 0:
                 break
-            assert status == -signal.SIGKILL, said
+            assert status == -signal.SIGKILL, messages
             # An existing output is complete.
             if output.is_file():
                 assert content(output) == expected
@@ -235,9 +235,9 @@ def test_what_is_done_is_not_read_again(bucket, tmp_path):
     run = batch(*urls(bucket), "--concat-dim", "time", "-o", out, env=bucket.env)
     assert f"{DAYS} read" in run.stderr
     before = content(out)
-    bucket.asked.clear()
+    bucket.requested.clear()
     run = batch(*urls(bucket), "--concat-dim", "time", "-o", out, env=bucket.env)
-    assert not +bucket.asked and "up to date" in run.stderr
+    assert not +bucket.requested and "up to date" in run.stderr
     assert content(out) == before
 
 
@@ -251,9 +251,9 @@ def test_failed_files_are_kept_apart_and_tried_again(bucket, tmp_path):
     run = batch(*arguments, "--on-failure", "skip", env=bucket.env)
     assert printed_size(out, bucket) == 8 * (DAYS - 1)
     bucket.objects[key] = good
-    bucket.asked.clear()
+    bucket.requested.clear()
     batch(*arguments, "--on-failure", "retry", env=bucket.env)
-    assert set(+bucket.asked) - {"?list"} == {key}
+    assert set(+bucket.requested) - {"?list"} == {key}
     assert printed_size(out, bucket) == 8 * DAYS
 
 
@@ -285,14 +285,14 @@ def test_a_stopped_run_says_how_it_goes_on(bucket, tmp_path):
     out = tmp_path / "out.json"
     process = subprocess.Popen(**command(bucket, out, "--concat-dim", "time"))
     journal = out.with_name("out.json.journal")
-    while len(bucket.asked) < DAYS // 2:
+    while len(bucket.requested) < DAYS // 2:
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.02)
     process.send_signal(signal.SIGTERM)
     assert process.wait(90) == 1
-    said = process.stderr.read().decode()
+    messages = process.stderr.read().decode()
     process.stderr.close()
-    assert "stopped" in said and "run the same command again" in said and not out.exists()
+    assert "stopped" in messages and "run the same command again" in messages and not out.exists()
     assert 0 < sum(state == 1 for state in states(journal).values()) < DAYS
     bucket.latency = 0
     assert subprocess.run(**command(bucket, out, "--concat-dim", "time")).returncode == 0 and out.exists()
@@ -305,10 +305,10 @@ def test_new_files_are_appended_and_only_they_are_read(days, bucket, tmp_path, n
     out, first = tmp_path / name, urls(bucket)[:5]
     batch(*first, "--concat-dim", "time", "-o", out, env=bucket.env)
     for arguments, read in ((urls(bucket)[:8], 3), (urls(bucket)[8:], DAYS - 8)):
-        bucket.asked.clear()
+        bucket.requested.clear()
         run = batch(*arguments, "--concat-dim", "time", "-o", out, "--append", env=bucket.env)
         assert f" {read} read" in run.stderr
-    assert len(+bucket.asked) - ("?list" in bucket.asked) <= DAYS
+    assert len(+bucket.requested) - ("?list" in bucket.requested) <= DAYS
     check_values(run, out, bucket, days)
     if name.endswith(".icechunk"):
         import icechunk
@@ -357,10 +357,10 @@ def test_changed_files_are_read_again_and_vanished_ones_are_an_error(bucket, tmp
     batch("--list", listed, "--concat-dim", "time", "-o", out, env=bucket.env)
     other = day(tmp_path / "other.nc", 105, start=24 * 5)
     bucket.objects[key] = other.read_bytes()
-    bucket.asked.clear()
+    bucket.requested.clear()
     write_list(bucket, tmp_path)
     batch("--list", listed, "--concat-dim", "time", "-o", out, env=bucket.env)
-    assert set(+bucket.asked) == {key}
+    assert set(+bucket.requested) == {key}
     whole = tmp_path / "whole.json"
     batch("--list", listed, "--concat-dim", "time", "-o", whole, env=bucket.env)
     assert content(out) == content(whole)
@@ -401,8 +401,8 @@ def test_a_dry_run_says_where_late_and_replaced_files_belong(tmp_path):
     day(tmp_path / "d1.nc", 1)
     day(tmp_path / "d3.nc", 3, start=80)
     os.utime(tmp_path / "d3.nc", ns=(10**18, 10**18))
-    said = batch(*arguments, "--dry-run").stderr
-    assert "d1.nc: elements time 8 to 15 of 32" in said and "d3.nc: elements time 24 to 31 of 32" in said and "dry run: nothing was written" in said
+    messages = batch(*arguments, "--dry-run").stderr
+    assert "d1.nc: elements time 8 to 15 of 32" in messages and "d3.nc: elements time 24 to 31 of 32" in messages and "dry run: nothing was written" in messages
     assert before == (content(out), (tmp_path / "all.icechunk.journal").read_bytes())
     batch(*arguments)
     import icechunk

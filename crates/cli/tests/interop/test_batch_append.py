@@ -75,11 +75,11 @@ def batch(output, files, *more, moment=None):
     arguments = [clients.BINARY, "batch", *map(str, files), "-o", str(output), "--concat-dim", "time", *more]
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        out, said = process.communicate(timeout=moment)
+        out, messages = process.communicate(timeout=moment)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGKILL)
-        out, said = process.communicate()
-    return process.returncode, out + said
+        out, messages = process.communicate()
+    return process.returncode, out + messages
 
 
 def contents(output):
@@ -126,8 +126,8 @@ def test_appended_equals_written_at_once(tmp_path, seed, name):
         return numbers
 
     listed = new(choose.randint(1, 5), gap=choose.choice([0, 3]))
-    status, said = batch(output, map(archive.path, listed), *options)
-    assert status == 0, said
+    status, messages = batch(output, map(archive.path, listed), *options)
+    assert status == 0, messages
     for step in range(STEPS):
         what = choose.choices(["next", "several", "late", "replaced", "dropped", "overlapping", "other units", "ragged", "nothing"],
                               [8, 3, 2, 1, 1, 1, 1, 1, 1])[0]
@@ -165,18 +165,18 @@ def test_appended_equals_written_at_once(tmp_path, seed, name):
         else:
             continue
         listed += [number for number in named if number not in listed]
-        told = f"seed {seed}, step {step}: {what} {named} {more}"
-        status, said = None, ""
+        reported = f"seed {seed}, step {step}: {what} {named} {more}"
+        status, messages = None, ""
         if choose.random() < 0.3:
             while status in (None, -signal.SIGKILL) and choose.random() < 0.8:
-                status, said = batch(output, map(archive.path, named), "--append", *options, *more, moment=choose.uniform(0, 0.3))
+                status, messages = batch(output, map(archive.path, named), "--append", *options, *more, moment=choose.uniform(0, 0.3))
         if status in (None, -signal.SIGKILL):
-            status, said = batch(output, map(archive.path, named), "--append", *options, *more)
+            status, messages = batch(output, map(archive.path, named), "--append", *options, *more)
         fresh = tmp_path / f"fresh{step}" / name
         fresh.parent.mkdir()
-        fresh_status, fresh_said = batch(fresh, map(archive.path, listed), *options)
-        assert (status == 0) == (fresh_status == 0), f"{told}\n{said}\n{fresh_said}"
+        fresh_status, fresh_messages = batch(fresh, map(archive.path, listed), *options)
+        assert (status == 0) == (fresh_status == 0), f"{reported}\n{messages}\n{fresh_messages}"
         if status != 0:
             return
-        assert contents(output) == contents(fresh), f"{told}\n{said}"
+        assert contents(output) == contents(fresh), f"{reported}\n{messages}"
         shutil.rmtree(fresh.parent)

@@ -91,7 +91,7 @@ def test_killed_while_a_repository_is_brought_up_to_date(bucket, days, tmp_path,
         write_list(bucket, before)
         second, expected = ["--list", listing, "--overwrite"], together([*days[:5], changed, *days[6:]])
     else:
-        more = {"new files": ["--append"], "a replacement": ["--replace", "--journal", "other"]}[change]
+        more = {"new files": ["--append"], "a replacement": ["--replace-group", "--journal", "other"]}[change]
         second, expected = [*urls(bucket)[5:], *more], together(days[5:] if change == "a replacement" else days)
     trial = shutil.copytree(before, tmp_path / "trial")
     took = timed(arguments(trial, second))

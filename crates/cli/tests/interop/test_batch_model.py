@@ -138,7 +138,7 @@ def test_any_sequence_of_runs(tmp_path, seed, name):
     worlds = {World()}
     for step in range(STEPS):
         what = choose.choices(["run", "kill", "replace", "remove", "damage", "forget", "save", "restore"], [10, 5, 3, 2, 2, 1, 1, 1])[0]
-        told = f"seed {seed}, step {step}: {what}"
+        reported = f"seed {seed}, step {step}: {what}"
         if what == "replace":
             file = choose.choice(NAMES)
             disk[file] = next(versions)
@@ -167,7 +167,7 @@ def test_any_sequence_of_runs(tmp_path, seed, name):
                       if (value := choose.choice(values))]
             names = choose.sample(sorted(disk), choose.randint(1, min(3, len(disk)))) if disk and choose.random() < 0.95 else [choose.choice(NAMES)]
             moment = choose.choice([choose.uniform(0, 0.05), choose.uniform(0, 0.4)]) if what == "kill" else None
-            worlds = run(worlds, names, flags, disk, folder, output, moment, f"{told} {names} {flags}")
+            worlds = run(worlds, names, flags, disk, folder, output, moment, f"{reported} {names} {flags}")
     # The next run removes what killed runs left.
     run(worlds, NAMES[:1], ["--overwrite"], disk, folder, output, None, "the last run")
     assert not [path for path in tmp_path.glob(".virtualize-*") if not (path / "whole").exists()]
@@ -190,7 +190,7 @@ def damage(output, choose):
         part.write_bytes(part.read_bytes()[:20] if how == "short" else b"x" * part.stat().st_size)
 
 
-def run(worlds, names, flags, disk, folder, output, moment, told):
+def run(worlds, names, flags, disk, folder, output, moment, reported):
     """Returns the worlds that remain after a command."""
     there = digest(output)
     arguments = [clients.BINARY, "batch", *(str(folder / name) for name in names), "--concat-dim", "time", "-o", str(output), "--option", "attempts=2", *" ".join(flags).split()]
@@ -199,7 +199,7 @@ def run(worlds, names, flags, disk, folder, output, moment, told):
         process.wait(moment)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGKILL)
-    said, status, after = process.communicate()[1], process.returncode, digest(output)
+    messages, status, after = process.communicate()[1], process.returncode, digest(output)
     is_killed, is_folder = status == -signal.SIGKILL, output.suffix == ".parquet"
     has = held(output) if status == 0 or (after is not None and after != there) else None
     left, expected = set(), []
@@ -216,5 +216,5 @@ def run(worlds, names, flags, disk, folder, output, moment, told):
             left |= {world} | (set() if files is None else partly(world, files, disk))
             if holds is not None and there in world.outputs and after == there:
                 left.add(final)
-    assert left, f"{told}: status {status}, {said}\nthe output has {has}, expected {expected}\nworlds: {worlds}"
+    assert left, f"{reported}: status {status}, {messages}\nthe output has {has}, expected {expected}\nworlds: {worlds}"
     return left

@@ -133,11 +133,11 @@ def test_older_objects_are_looked_at_without_being_read(tmp_path, count):
         urls = [f"s3://bucket/{key}" for key in sorted(server.objects)]
         batch(*urls[:-1], *TIME, "-o", out, env=server.env)
         for last in (urls[-1:], urls[:-1]):
-            server.asked.clear()
+            server.requested.clear()
             server.looked.clear()
             batch(*last, *TIME, "-o", out, "--append", env=server.env)
             new = ["era/" + last[0].rsplit("/", 1)[1]] if last == urls[-1:] else []
-            assert set(+server.asked) - {"?list"} == set(new)
+            assert set(+server.requested) - {"?list"} == set(new)
             assert sum(server.looked.values()) == (0 if count > 16 else count + 1 - len(new))
         changed, gone = "era/d001.nc", "era/d002.nc"
         server.objects[changed] = day(1) + b"\0"
@@ -146,13 +146,13 @@ def test_older_objects_are_looked_at_without_being_read(tmp_path, count):
         batch(urls[-1], *TIME, "-o", out, "--append", "--on-change", "update", env=server.env)
         # Nor does the same command, whose urls do not identify the versions of the files.
         server.objects[changed] = day(1)
-        server.asked.clear()
+        server.requested.clear()
         batch(*urls, *TIME, "-o", out, env=server.env)
-        assert set(+server.asked) - {"?list"} == {changed}
+        assert set(+server.requested) - {"?list"} == {changed}
         del server.objects[gone]
         run = batch(urls[-1], *TIME, "-o", out, "--append", status=1, env=server.env)
         assert gone in run.stderr and "--on-change drop" in run.stderr
-        server.asked.clear()
+        server.requested.clear()
         batch(urls[-1], *TIME, "-o", out, "--append", "--on-change", "drop", env=server.env)
         assert gone not in out.read_text()
 
@@ -182,7 +182,7 @@ def test_a_sibling_folder_can_be_appended(files, tmp_path):
 
 # ---- journals and other runs
 
-def test_a_damaged_journal_can_be_begun_anew(files, tmp_path):
+def test_a_damaged_journal_can_be_restarted(files, tmp_path):
     out = tmp_path / "out.json"
     journal = pathlib.Path(f"{out}.journal")
     batch(*named(files, "ab"), *TIME, "-o", out)
@@ -203,7 +203,7 @@ def test_an_output_has_one_run_at_a_time_whatever_their_journals(tmp_path):
         environment = {**__import__("os").environ, **server.env}
         arguments = [clients.BINARY, "batch", *urls[:4], *TIME, "-o", str(out), "--option", "concurrency=1", "--journal", str(tmp_path / "first")]
         first = subprocess.Popen(arguments, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        while not +server.asked:
+        while not +server.requested:
             assert first.poll() is None, first.stderr.read()
             time.sleep(0.01)
         run = batch(*urls[4:], *TIME, "-o", out, "--journal", tmp_path / "second", status=1, env=server.env)
@@ -212,8 +212,8 @@ def test_an_output_has_one_run_at_a_time_whatever_their_journals(tmp_path):
         first.stderr.close()
         # A killed process leaves no lock.
         first = subprocess.Popen([*arguments, "--restart"], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        server.asked.clear()
-        while not +server.asked:
+        server.requested.clear()
+        while not +server.requested:
             time.sleep(0.01)
         first.kill()
         first.wait()

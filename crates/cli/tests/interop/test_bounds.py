@@ -148,7 +148,7 @@ def test_one_structure_many_times(tmp_path, kind):
 
 @pytest.mark.parametrize("count", [20_000])
 @pytest.mark.parametrize("kind", ["soft links", "links to nothing", "attributes", "dimensions", "lengths", "members", "external links", "one file", "mappings"])
-def test_counts_are_no_limit_to_what_is_right(tmp_path, kind, count):
+def test_counts_do_not_limit_valid_files(tmp_path, kind, count):
     """As many items of one kind as a group, an object or a type can contain: each is mapped or reported as omitted."""
     import json
     path, count = tmp_path / "many.h5", count // (20 if kind in ("members", "mappings", "dimensions") else 2) * SCALE

@@ -56,18 +56,18 @@ def days(path, first, n, units="hours since 2000-01-01", chunk=None, offset=0, d
 def test_existing_dimension(tmp_path, fmt):
     """In the order of time, whatever the order of the files; the last file may end within a chunk."""
     files = [days(tmp_path / f"{name}.nc", 4 * k, n, chunk=4) for k, (name, n) in enumerate(zip("dbca", (4, 4, 4, 3)))]
-    got, said = combined(tmp_path, fmt, [files[2], files[0], files[3], files[1]], "--concat-dim", "time")
+    got, messages = combined(tmp_path, fmt, [files[2], files[0], files[3], files[1]], "--concat-dim", "time")
     want = originals(files)
     xr.testing.assert_equal(got, want)
     xr.testing.assert_identical(got, want)
-    assert "attribute history has 4 different values" in said and "attribute note" in said
+    assert "attribute history has 4 different values" in messages and "attribute note" in messages
 
 
-def test_gaps_are_told(tmp_path, fmt):
+def test_gaps_are_reported(tmp_path, fmt):
     files = [days(tmp_path / f"{k}.nc", first, 4) for k, first in enumerate((0, 4, 12))]
-    got, said = combined(tmp_path, fmt, files, "--concat-dim", "time")
+    got, messages = combined(tmp_path, fmt, files, "--concat-dim", "time")
     xr.testing.assert_identical(got, originals(files))
-    assert "5 times the usual step between 2000-01-01T04:00 to 2000-01-01T07:00" in said
+    assert "5 times the usual step between 2000-01-01T04:00 to 2000-01-01T07:00" in messages
 
 
 def test_same_coordinates(tmp_path, fmt):
@@ -80,8 +80,8 @@ def test_same_coordinates(tmp_path, fmt):
 @pytest.mark.parametrize("second, text", [(dict(first=2, n=4), "overlaps"), (dict(first=4, n=4, down=True), "decreases in the other")])
 def test_files_that_cannot_follow(tmp_path, second, text):
     files = [days(tmp_path / "a.nc", 0, 4), days(tmp_path / "b.nc", **second)]
-    said = combined(tmp_path, "zarr3-json", files, "--concat-dim", "time", status=1, text=text)
-    assert "a.nc" in said and "b.nc" in said
+    messages = combined(tmp_path, "zarr3-json", files, "--concat-dim", "time", status=1, text=text)
+    assert "a.nc" in messages and "b.nc" in messages
 
 
 def test_decreasing(tmp_path, fmt):
@@ -98,10 +98,10 @@ def test_other_reference_times(tmp_path, fmt, calendar, second):
     """Times are compared by date; bounds are converted as well."""
     files = [days(tmp_path / "a.nc", 0, 4, calendar=calendar, dtype=second.get("dtype", "i8")), days(tmp_path / "b.nc", calendar=calendar, **second)]
     how = dict(decode_times=xr.coders.CFDatetimeCoder(use_cftime=True))
-    got, said = combined(tmp_path, fmt, files, "--concat-dim", "time", **how)
+    got, messages = combined(tmp_path, fmt, files, "--concat-dim", "time", **how)
     want = originals(files, **MINIMAL, **how)
     assert (got.time.values == want.time.values).all() and (got.time_bnds.values == want.time_bnds.values).all()
-    assert "converted to" in said
+    assert "converted to" in messages
 
 
 def test_units_that_cannot_be_converted(tmp_path, fmt):
@@ -219,11 +219,11 @@ def test_tiles(tmp_path, fmt):
 def test_holes(tmp_path, fmt):
     files = tiles(tmp_path)[1:]
     combined(tmp_path, fmt, files, "--concat-dim", "time", "--concat-dim", "x", status=1, text="time 0, x 0")
-    got, said = combined(tmp_path, fmt, files, "--concat-dim", "time", "--concat-dim", "x", "--option", "allow-holes=true")
+    got, messages = combined(tmp_path, fmt, files, "--concat-dim", "time", "--concat-dim", "x", "--option", "allow-holes=true")
     want = whole()
     want.t[:4, :, :4] = np.nan
     xr.testing.assert_equal(got, want)
-    assert "time 0, x 0" in said
+    assert "time 0, x 0" in messages
 
 
 def test_ensemble_of_times(tmp_path, fmt):
@@ -241,10 +241,10 @@ def test_arrays_of_some_files(tmp_path, fmt):
         more = first.assign(u=first.t * 2, k=first.t.astype("i4")).load()
     write(files[0], more, encoding={"u": {"chunksizes": (2, 7), "zlib": True}})
     combined(tmp_path, fmt, files, "--concat-dim", "time", status=1)
-    got, said = combined(tmp_path, fmt, files, "--concat-dim", "time", "--var", "u=optional", "--var", "k=optional:-1")
+    got, messages = combined(tmp_path, fmt, files, "--concat-dim", "time", "--var", "u=optional", "--var", "k=optional:-1")
     assert np.isnan(got.u.values[2:]).all() and (got.u.values[:2] == more.u.values).all()
     assert np.isnan(got.k.values[2:]).all() and (got.k.values[:2] == more.k.values).all()
-    assert "u: 2 files do not have it" in said.replace("/u", "u")
+    assert "u: 2 files do not have it" in messages.replace("/u", "u")
     combined(tmp_path, fmt, files, "--concat-dim", "time", "--var", "u=optional", "--var", "k=optional", status=1, text="--var k=optional:-2147483647")
 
 
@@ -278,8 +278,8 @@ def test_empty_files_and_files_without_coordinates(tmp_path, fmt):
     assert got.t.values[:, 0].tolist() == [k for k in range(11) for _ in range(2)]
     empty = write(tmp_path / "a.nc", xr.Dataset({"t": (("time", "x"), np.zeros((0, 3)))}, coords={"time": np.zeros(0)}), unlimited_dims=["time"])
     other = [write(tmp_path / f"b{k}.nc", xr.Dataset({"t": (("time", "x"), np.full((1, 3), k))}, coords={"time": [1.0 * k]})) for k in range(2)]
-    got, said = combined(tmp_path, fmt, [empty, *other], "--concat-dim", "time")
-    assert got.time.values.tolist() == [0, 1] and "length 0" in said
+    got, messages = combined(tmp_path, fmt, [empty, *other], "--concat-dim", "time")
+    assert got.time.values.tolist() == [0, 1] and "length 0" in messages
 
 
 def test_texts(tmp_path, fmt):
@@ -358,7 +358,7 @@ def test_inferred_dimension(tmp_path):
         # Rounding of the other coordinates is not a difference.
         other = {"lat": 1e-9} if name != "lat" else {}
         files = [tile(tmp_path / f"{name}{n}.nc", **{name: n}, **(other if n else {})) for n in range(3)]
-        got, said = combined(tmp_path, "kerchunk-json", files, text=f"the files are combined along {name}, the only coordinate that differs")
+        got, messages = combined(tmp_path, "kerchunk-json", files, text=f"the files are combined along {name}, the only coordinate that differs")
         want, _ = combined(tmp_path, "kerchunk-json", files, "--concat-dim", name)
         xr.testing.assert_identical(got, want)
     xr.testing.assert_equal(got, originals(files, combine="nested", concat_dim="lat", data_vars="minimal", coords="minimal", compat="override"))

@@ -39,8 +39,8 @@ def test_what_must_agree_stops(tmp_path, fmt, changed, text, limit):
             f = f.load()
         f.time.attrs["calendar"] = calendar
         f.to_netcdf(files[1], engine="h5netcdf", encoding={"t": {"chunksizes": (4, 3, 2), "zlib": True}})
-    said = combined(tmp_path, fmt, files, *CONCAT, *limit, status=1, text="cannot be joined with")
-    assert text in said.replace("fill value", "_FillValue"), said
+    messages = combined(tmp_path, fmt, files, *CONCAT, *limit, status=1, text="cannot be joined with")
+    assert text in messages.replace("fill value", "_FillValue"), messages
     got, _ = combined(tmp_path, fmt, files, *CONCAT, *limit, "--on-mismatch", "split", group="set_1")
     same(got, files[1:])
 
@@ -70,9 +70,9 @@ def test_optional_arrays_that_disagree(tmp_path, fmt, changed, limit):
 def test_time_units_changed(tmp_path, fmt, dtype):
     files = [day(tmp_path / "a.nc", 0, time_dtype=dtype), day(tmp_path / "b.nc", 1, units="days since 2000-01-01", time_dtype=dtype),
              day(tmp_path / "c.nc", 2, units="minutes since 2001-06-01", time_dtype=dtype)]
-    got, said = combined(tmp_path, fmt, files, *CONCAT)
+    got, messages = combined(tmp_path, fmt, files, *CONCAT)
     want = originals(files)
-    assert (got.time.values == want.time.values).all() and "converted" in said
+    assert (got.time.values == want.time.values).all() and "converted" in messages
     xr.testing.assert_equal(got.t.drop_vars("time"), want.t.drop_vars("time"))
 
 
@@ -96,8 +96,8 @@ def test_times_that_are_not_exact_in_one_unit(tmp_path, fmt):
     for name, first, units in (("a", 0, "days since 2000-01-01"), ("b", 0.1, "days since 2010-01-01")):
         ds = xr.Dataset({"t": ("time", [1.0])}, coords={"time": ("time", [first * 1.0], {"units": units})})
         files.append(write(tmp_path / f"{name}.nc", ds))
-    said = combined(tmp_path, fmt, files, *CONCAT, status=1, text="exact")
-    assert "unit" in said
+    messages = combined(tmp_path, fmt, files, *CONCAT, status=1, text="exact")
+    assert "unit" in messages
 
 
 def test_packed_times_in_other_units(tmp_path, fmt):
@@ -128,15 +128,15 @@ def test_coordinates_that_go_up_and_down(tmp_path, fmt):
     with xr.open_dataset(files[1], decode_cf=False) as f:
         mixed = f.isel(time=[0, 2, 1, 3]).load()
     write(files[1], mixed)
-    said = combined(tmp_path, fmt, files, *CONCAT, status=1, text="neither increases nor decreases")
-    assert "1.nc" in said
+    messages = combined(tmp_path, fmt, files, *CONCAT, status=1, text="neither increases nor decreases")
+    assert "1.nc" in messages
 
 
 def test_a_missing_file_leaves_a_gap(tmp_path, fmt):
     files = [day(tmp_path / f"{k}.nc", 4 * k) for k in (0, 1, 3, 4)]
-    got, said = combined(tmp_path, fmt, files, *CONCAT)
+    got, messages = combined(tmp_path, fmt, files, *CONCAT)
     same(got, files)
-    assert "5 times the usual step" in said
+    assert "5 times the usual step" in messages
     run = virtualize("batch", *files, tmp_path / "gone.nc", *CONCAT, "--format", fmt, "-o", tmp_path / "x.json")
     assert run.status != 0 and "gone.nc" in run.stderr
 
@@ -147,8 +147,8 @@ def test_scalar_coordinates(tmp_path, fmt):
     got, _ = combined(tmp_path, fmt, files, *CONCAT)
     same(got, files)
     other = day(tmp_path / "3.nc", 12, height=((), 10.0), run=((), 7))
-    said = combined(tmp_path, fmt, [*files, other], *CONCAT, status=1, text="height")
-    assert "--var" in said or "values" in said
+    messages = combined(tmp_path, fmt, [*files, other], *CONCAT, status=1, text="height")
+    assert "--var" in messages or "values" in messages
 
 
 @pytest.mark.parametrize("n", [1, 24, 512])
@@ -211,8 +211,8 @@ def test_text_coordinates(tmp_path, fmt):
              for k, name in enumerate(("oslo", "bern"))]
     got, _ = combined(tmp_path, fmt, files, "--concat-dim", "station")
     assert got.station.values.tolist() == ["bern", "oslo"] and got.t.values.tolist() == [1, 0]
-    got, said = combined(tmp_path, fmt, files[::-1], "--concat-dim", "station", "--coord", "station=name:{station:d}.nc")
-    assert got.station.values.tolist() == ["oslo", "bern"] and got.t.values.tolist() == [0, 1] and "the files' order" in said
+    got, messages = combined(tmp_path, fmt, files[::-1], "--concat-dim", "station", "--coord", "station=name:{station:d}.nc")
+    assert got.station.values.tolist() == ["oslo", "bern"] and got.t.values.tolist() == [0, 1] and "the files' order" in messages
 
 
 def test_ensemble_and_time(tmp_path, fmt):
@@ -267,8 +267,8 @@ def test_images_of_several_days(tmp_path, fmt, kind):
 @pytest.mark.parametrize("changed, text", [(dict(nodata=5), "fill value"), (dict(west=10.0), "values"), (dict(size=48), "sizes"), (dict(dtype="int16"), "data type")], ids=str)
 def test_images_that_disagree(tmp_path, fmt, changed, text):
     files = [image(tmp_path / "S2_20200228.tif"), image(tmp_path / "S2_20200229.tif", **changed)]
-    said = combined(tmp_path, fmt, files, "--stack-dim", "time", "--coord", "time=name:S2_{time:%Y%m%d}.tif", status=1, text="cannot be joined with")
-    assert text in said, said
+    messages = combined(tmp_path, fmt, files, "--stack-dim", "time", "--coord", "time=name:S2_{time:%Y%m%d}.tif", status=1, text="cannot be joined with")
+    assert text in messages, messages
 
 
 def test_images_side_by_side(tmp_path, fmt):
@@ -281,8 +281,8 @@ def test_images_side_by_side(tmp_path, fmt):
     assert (array.values.reshape(want.shape) == want).all()
     assert (got.x.values == np.concatenate([rio(files[0, j]).x.values for j in range(3)])).all()
     assert (got.y.values == np.concatenate([rio(files[i, 0]).y.values for i in range(2)])).all()
-    said = combined(tmp_path, fmt, list(files.values())[:-1], "--concat-dim", "y", "--concat-dim", "x", status=1, text="no file")
-    assert "allow-holes" in said
+    messages = combined(tmp_path, fmt, list(files.values())[:-1], "--concat-dim", "y", "--concat-dim", "x", status=1, text="no file")
+    assert "allow-holes" in messages
 
 
 def test_a_group_with_other_times(tmp_path, fmt):
@@ -301,7 +301,7 @@ def test_a_group_with_other_times(tmp_path, fmt):
     xr.testing.assert_identical(got, xr.concat(parts, "time"))
 
 
-def test_times_beside_the_coordinate(tmp_path, fmt):
+def test_times_other_than_the_coordinate(tmp_path, fmt):
     """Small arrays of times with different reference times are converted; large ones must be equal."""
     for width, status in ((50, 0), (5000, 1)):
         files = []

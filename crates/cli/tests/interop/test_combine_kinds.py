@@ -36,8 +36,8 @@ def test_both_sides_of_the_limit(tmp_path, fmt):
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_chunks_that_do_not_fit_stay_sets(tmp_path, fmt):
     files = [part(tmp_path / "a.nc", 0, 64, 32), part(tmp_path / "b.nc", 64, 128, 64), part(tmp_path / "c.nc", 192, 64, 32)]
-    said = combined(tmp_path, fmt, files, *CONCAT, status=1, text="cannot be joined with")
-    assert "chunk shape" in said and sets(files) == [2, 1]
+    messages = combined(tmp_path, fmt, files, *CONCAT, status=1, text="cannot be joined with")
+    assert "chunk shape" in messages and sets(files) == [2, 1]
     got, _ = combined(tmp_path, fmt, files, *CONCAT, "--on-mismatch", "split", group="set_1")
     xr.testing.assert_identical(got, originals(files[1:2]))
     if fmt != "kerchunk-json":
@@ -99,11 +99,11 @@ def test_types_of_times(tmp_path, fmt, types, bounds):
 
 def test_fractions_and_large_numbers(tmp_path, fmt):
     files = [timed(tmp_path / "a.nc", [0, 1], "i8"), timed(tmp_path / "b.nc", [1.5, 2.25], "f8"), timed(tmp_path / "c.nc", [2.5], "f4")]
-    got, said = combined(tmp_path, fmt, files, *CONCAT)
-    assert (got.time.values == originals(files).time.values).all() and "converted to float64" in said
+    got, messages = combined(tmp_path, fmt, files, *CONCAT)
+    assert (got.time.values == originals(files).time.values).all() and "converted to float64" in messages
     large = 2**53 + 1
     files = [timed(tmp_path / "a.nc", [large], "i8", "nanoseconds since 2000-01-01"), timed(tmp_path / "b.nc", [2.0**54], "f8", "nanoseconds since 2000-01-01")]
-    got, said = combined(tmp_path, fmt, files, *CONCAT, decode_times=False)
+    got, messages = combined(tmp_path, fmt, files, *CONCAT, decode_times=False)
     assert got.time.values.tolist() == [large, 2**54] and got.time.dtype == np.int64
     files[1] = timed(tmp_path / "b.nc", [2.5], "f8", "nanoseconds since 2000-01-01")
     combined(tmp_path, fmt, files, *CONCAT, status=1, text="cannot be joined with")
@@ -112,8 +112,8 @@ def test_fractions_and_large_numbers(tmp_path, fmt):
 
 def test_types_and_units(tmp_path, fmt):
     files = [timed(tmp_path / "a.nc", [0, 6], "f4"), timed(tmp_path / "b.nc", [1, 2], "i4", "days since 2000-01-01"), timed(tmp_path / "c.nc", [4320], "i8", "minutes since 2000-01-01")]
-    got, said = combined(tmp_path, fmt, files, *CONCAT)
-    assert (got.time.values == originals(files).time.values).all() and "converted to" in said
+    got, messages = combined(tmp_path, fmt, files, *CONCAT)
+    assert (got.time.values == originals(files).time.values).all() and "converted to" in messages
 
 
 @pytest.mark.parametrize("fills", [(-1, None), (-1, -2), (None, -1.0)])

@@ -33,9 +33,9 @@ def wanted(files, keep, down=False, **how):
 def test_days_with_hours_of_the_next(tmp_path, fmt, keep, limit, zlib, down):
     files = [run_of(tmp_path / f"{k}.nc", 24 * k, 36, chunk=12, zlib=zlib, down=down) for k in range(4)]
     for order in (files, files[::-1], [files[2], files[0], files[3], files[1]]):
-        got, said = combined(tmp_path, fmt, order, *CONCAT, *limit, "--on-duplicate", keep)
+        got, messages = combined(tmp_path, fmt, order, *CONCAT, *limit, "--on-duplicate", keep)
         xr.testing.assert_identical(got, wanted(order, keep, down))
-    assert "are taken, others are in other files" in said
+    assert "are used; other files have the others" in messages
 
 
 @pytest.mark.parametrize("keep", ["first", "last"])
@@ -60,8 +60,8 @@ def test_a_cut_within_a_chunk(tmp_path, fmt, keep):
 
 def test_refused_without_a_choice(tmp_path, fmt):
     files = [run_of(tmp_path / f"{k}.nc", 24 * k, 36, chunk=12) for k in range(2)]
-    said = combined(tmp_path, fmt, files, *CONCAT, status=1, text="overlaps")
-    assert "--on-duplicate" in said
+    messages = combined(tmp_path, fmt, files, *CONCAT, status=1, text="overlaps")
+    assert "--on-duplicate" in messages
 
 
 @pytest.mark.parametrize("keep", ["first", "last"])
@@ -73,9 +73,9 @@ def test_coordinates_between_each_other(tmp_path, fmt, keep):
     if keep == "last":
         assert got.status and "between" in got.stderr
     else:
-        got, said = combined(tmp_path, fmt, files, *CONCAT, "--on-duplicate", keep)
+        got, messages = combined(tmp_path, fmt, files, *CONCAT, "--on-duplicate", keep)
         xr.testing.assert_identical(got, wanted(files, keep))
-        assert "b.nc" in said and "other files have all of its coordinates" in said
+        assert "b.nc" in messages and "other files have all of its coordinates" in messages
 
 
 @pytest.mark.parametrize("keep", ["first", "last"])
@@ -94,9 +94,9 @@ def test_the_same_ends_in_other_units(tmp_path, fmt, keep):
 
     one = file("a.nc", [0, 60, 180], "minutes since 2000-01-01")
     same, other = file("same.nc", [24, 25, 27], "hours since 1999-12-31"), file("other.nc", [24, 26, 27], "hours since 1999-12-31")
-    got, said = combined(tmp_path, fmt, [one, same], *CONCAT, "--on-duplicate", keep)
+    got, messages = combined(tmp_path, fmt, [one, same], *CONCAT, "--on-duplicate", keep)
     xr.testing.assert_equal(got, wanted([one, same], keep))
-    assert "it has the same coordinates as" in said
+    assert "it has the same coordinates as" in messages
     combined(tmp_path, fmt, [one, other], *CONCAT, "--on-duplicate", keep, status=1, text="covers the same range")
 
 

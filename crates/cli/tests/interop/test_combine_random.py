@@ -184,7 +184,7 @@ def check(tmp_path, fmt, files, rng):
             if one.sizes.get("time", 0):
                 with_time.append(path)
     how = dict(decode_times=xr.coders.CFDatetimeCoder(use_cftime=True))
-    got, said = combined(tmp_path, fmt, given, *words, **how)
+    got, messages = combined(tmp_path, fmt, given, *words, **how)
     got = unpacked(got)
     want = originals(with_time, **MINIMAL, **how)
     if not want.indexes["time"].is_monotonic_increasing:
@@ -202,15 +202,15 @@ def check(tmp_path, fmt, files, rng):
             assert (same | ((one.values != one.values) & (other.values != other.values))).all(), (name, one.values, other.values)
             assert one.dtype == other.dtype or name in ("p", "time_bnds", "name", "label"), (name, one.dtype, other.dtype)
     for name in want.attrs:
-        assert got.attrs.get(name) == want.attrs[name] or f"attribute {name}" in said, name
+        assert got.attrs.get(name) == want.attrs[name] or f"attribute {name}" in messages, name
     for name in want.variables:
         for key in want[name].attrs:
             ours, theirs = got[name].attrs.get(key), want[name].attrs[key]
-            assert np.array_equal(ours, theirs) or (ours is None and f"attribute {key}" in said), (name, key, ours, theirs)
+            assert np.array_equal(ours, theirs) or (ours is None and f"attribute {key}" in messages), (name, key, ours, theirs)
     for path in with_time[1:]:
         with xr.open_dataset(path) as one, xr.open_dataset(with_time[0]) as first:
             if one.attrs.get("title") != first.attrs.get("title"):
-                assert "attribute title" in said
+                assert "attribute title" in messages
     return True
 
 
@@ -229,7 +229,7 @@ def test_several_traps(tmp_path, fmt, seed):
     check(tmp_path, fmt, files, rng)
 
 
-def test_most_harmless_traps_are_no_reason_to_refuse(tmp_path, fmt):
+def test_most_harmless_traps_are_not_refused(tmp_path, fmt):
     """Differences in storage, remarks or the encoding of times do not prevent combining."""
     for name in ("nothing", "time as integers", "time as float32", "time as big-endian int64", "time and bounds as int64", "bounds as integers", "fill value of time",
                  "fill value of integer time", "fill value of bounds", "minutes", "another year", "a zone", "proleptic", "no times", "title", "unlimited", "contiguous", "shuffled",

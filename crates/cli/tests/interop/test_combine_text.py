@@ -50,8 +50,8 @@ def test_files_of_few_labels(tmp_path, fmt, counts):
 
 def test_what_is_larger_than_the_limit_is_refused_and_the_advice_is_true(tmp_path, fmt):
     files = [labels(tmp_path / f"{k}.nc", k * 3, ["long " * 300] * 3) for k in range(2)]
-    said = combined(tmp_path, fmt, files, *CONCAT, "--option", "copy-limit=3000", status=1, text="label")
-    assert "copy-limit" in said
+    messages = combined(tmp_path, fmt, files, *CONCAT, "--option", "copy-limit=3000", status=1, text="label")
+    assert "copy-limit" in messages
     got, _ = combined(tmp_path, fmt, files, *CONCAT, "--option", "copy-limit=1M")
     same(got, originals(files))
 

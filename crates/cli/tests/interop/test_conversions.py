@@ -51,8 +51,8 @@ class Conversions:
         run = self.run("validate", references, "--full", "--json")
         if run.status:
             report = json.loads(run.stdout) if run.stdout else {"arrays": [], "sources": []}
-            told = [(one["name"], one["listed"][:2]) for kind in ("arrays", "sources") for one in report[kind] if one["listed"]]
-            self.problems.append(f"{self.file.name}: {what}: {told} {run.stderr[:200]}")
+            reported = [(one["name"], one["listed"][:2]) for kind in ("arrays", "sources") for one in report[kind] if one["listed"]]
+            self.problems.append(f"{self.file.name}: {what}: {reported} {run.stderr[:200]}")
 
     def check(self):
         first, second = self.random.choice(V2), self.random.choice(V3)

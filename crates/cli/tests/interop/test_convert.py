@@ -206,7 +206,7 @@ def test_repositories_of_icechunk_python(tmp_path):
     same({path: zarr.open_array(store, path=path, mode="r") for path in found}, found)
 
 
-def test_what_differs_is_told(sample, tmp_path):
+def test_differences_are_reported(sample, tmp_path):
     assert virtualize(sample, "-o", tmp_path / "a.json").status == 0
     document = json.loads((tmp_path / "a.json").read_text())
     refs = document["refs"]
@@ -238,7 +238,7 @@ def test_what_differs_is_told(sample, tmp_path):
 
 
 @pytest.mark.parametrize("text, reason", [("{", "not a set of references"), ("{}", "neither .zgroup"), ("\x89HDF", "not a set of references")])
-def test_what_is_no_reference_set_is_refused(tmp_path, text, reason):
+def test_files_other_than_references_are_refused(tmp_path, text, reason):
     (tmp_path / "x.json").write_text(text)
     run = virtualize("convert", tmp_path / "x.json")
     assert run.status == 1 and reason in run.stderr and len(run.stderr.splitlines()) == 1, run.stderr

@@ -104,7 +104,7 @@ def test_anonymous_requests_do_not_log_in(world, tmp_path):
     assert world.login.log == []
 
 
-def test_what_helps_is_said(world, tmp_path):
+def test_messages_name_what_helps(world, tmp_path):
     url, login = f"{world.data.url}/direct/{FILE}", {"earthdata_login": world.login.url}
     refused(world, url, config(tmp_path, {}, **login), "requires a login; requested without a login at 127.0.0.1", "EARTHDATA_TOKEN", "netrc",
             **environment(tmp_path))

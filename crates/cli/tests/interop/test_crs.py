@@ -209,7 +209,7 @@ def test_refused_systems_name_their_key(tmp_path, fmt, name):
     assert ours is None and f" {key} is " in codes["tiff-crs"]
 
 
-def test_heights_beside_an_own_system_are_omitted_with_a_reason(tmp_path, fmt):
+def test_heights_with_an_own_system_are_omitted_with_a_reason(tmp_path, fmt):
     keys = {**MERCATOR, 2048: 4326, 4096: 5773}
     ours, theirs, codes = compare(write(tmp_path / "keys.tif", keys, 1), fmt)
     assert ours is not None and ours != theirs and set(codes) == {"tiff-vertical-crs"}

@@ -144,9 +144,3 @@ def test_the_unit_is_valid_and_hardened(tmp_path):
     # Tenths of systemd's exposure level, from 0 (safe) to 100.
     security = subprocess.run(["systemd-analyze", "security", "--offline=yes", "--threshold=15", str(unit)], capture_output=True, text=True)
     assert security.returncode == 0, security.stdout
-
-
-def test_the_page_of_the_service_lists_all_settings():
-    section = (ROOT / "docs/service.md").read_text().partition("\n## Settings\n")[2].partition("\n## ")[0]
-    listed = {name for line in section.splitlines() if line.startswith("| `--") for name in re.findall(r"`--([a-z-]+)", line.split(" | ")[0])}
-    assert listed == SETTINGS - {"help", "option"}

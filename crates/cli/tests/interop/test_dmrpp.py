@@ -188,13 +188,13 @@ def test_an_older_sidecar_is_not_used(files):
     assert "is older than the file" in unused(files)
 
 
-def test_a_missing_sidecar_is_no_error(files):
+def test_a_missing_sidecar_is_not_an_error(files):
     files[1].unlink()
     found, why = references(files[0], "--option", "dmrpp=true")
     assert found == references(files[0])[0] and "not found" in why[0]
 
 
-def test_the_data_file_must_be_beside_its_sidecar(files):
+def test_the_data_file_must_be_next_to_its_sidecar(files):
     data = files[0].read_bytes()
     files[0].unlink()
     run = clients.virtualize(files[1])
@@ -253,7 +253,7 @@ def test_sidecars_in_a_store(tmp_path):
         for arguments in (["s3://bucket/0.nc.dmrpp"], ["s3://bucket/0.nc", "--option", "dmrpp=true"]):
             run = clients.virtualize(*arguments, env=store.env)
             assert run.status == 0 and run.references == direct.references, run.stderr
-        assert store.asked["0.nc.dmrpp"] == 2
+        assert store.requested["0.nc.dmrpp"] == 2
 
 
 def test_sidecars_in_batches(tmp_path):

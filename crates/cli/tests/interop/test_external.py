@@ -35,7 +35,7 @@ def original(tmp_path_factory):
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
-def test_files_beside_are_read_and_others_omitted(original, fmt, monkeypatch):
+def test_files_in_the_folder_are_read_and_others_omitted(original, fmt, monkeypatch):
     import zarr
     run = convert(original, fmt)
     group = zarr.open_group(clients.open_store(run.references), mode="r", zarr_format=FORMATS[fmt])

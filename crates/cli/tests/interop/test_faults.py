@@ -53,7 +53,7 @@ def scenarios(days):
         "json": Scenario("o.json", (file, "-o", "o.json"), [(old, "-o", "o.json")]),
         "zarr3": Scenario("o.zarr", (file, "-o", "o.zarr", "--overwrite"), [(old, "-o", "o.zarr")]),
         "parquet": Scenario("o.parquet", (file, "-o", "o.parquet", "--overwrite"), [(old, "-o", "o.parquet")]),
-        "icechunk": Scenario("o.icechunk", (file, "-o", "o.icechunk", "--replace"), [(old, "-o", "o.icechunk")]),
+        "icechunk": Scenario("o.icechunk", (file, "-o", "o.icechunk", "--replace-group"), [(old, "-o", "o.icechunk")]),
         "new icechunk": Scenario("o.icechunk", (file, "-o", "o.icechunk")),
         "convert": Scenario("o.parquet", ("convert", "o.json", "-o", "o.parquet"), [(file, "-o", "o.json")]),
         "each": Scenario("refs", ("batch", *days, "--each", "-o", "refs", "--quiet")),
@@ -297,7 +297,7 @@ def check(folder, scenario, done, old, new, what, partial):
     again = run(folder, scenario.command)
     if found == new and again.status == 1:
         # The output was complete: a folder is not overwritten unasked.
-        assert "--overwrite" in again.stderr or "--replace" in again.stderr, (what, again.stderr)
+        assert "--overwrite" in again.stderr or "--replace-group" in again.stderr, (what, again.stderr)
     else:
         assert again.status == 0, (what, done.stderr, again.stderr)
     assert content(folder, scenario.output) == new or repeated(folder, scenario, new), (what, again.stderr)

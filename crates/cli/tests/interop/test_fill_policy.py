@@ -21,12 +21,12 @@ def must_warn(path, kind):
 @pytest.mark.parametrize("name", MATRIX)
 def test_what_the_type_cannot_hold_is_dropped_with_a_warning(name, fmt):
     run = clients.convert(source(name), fmt)
-    told = collections.defaultdict(set)
+    reported = collections.defaultdict(set)
     for path, code in run.codes:
-        told[path].add(code)
+        reported[path].add(code)
     problems = []
     for path, node in expected(name).items():
-        if node["kind"] == "dataset" and must_warn(path, node["dtype"].lstrip("<>|")[0]) and not told.get(path):
+        if node["kind"] == "dataset" and must_warn(path, node["dtype"].lstrip("<>|")[0]) and not reported.get(path):
             problems.append(f"{path}: no diagnostic")
     clients.report(problems)
 

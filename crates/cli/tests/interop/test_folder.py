@@ -28,7 +28,7 @@ def split(document):
     return arrays - away, away
 
 
-def test_the_references_beside_are_those_of_zarr3_json(pair):
+def test_the_references_inside_are_those_of_zarr3_json(pair):
     out, references = pair
     assert (out / "references.json").read_bytes().strip() == references.strip()
     assert sorted(path.name for path in out.parent.iterdir()) == ["store.zarr"]

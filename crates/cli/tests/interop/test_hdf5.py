@@ -35,7 +35,7 @@ DROPPED = {"fill-value-dropped": "_FillValue", "missing-value-dropped": "missing
 NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
 
 
-def told(name, fmt):
+def reported(name, fmt):
     """Returns the attributes that were dropped with a diagnostic, by path of the array."""
     found = {}
     for path, code in convert(source(name), fmt).codes:
@@ -182,7 +182,7 @@ def pairs(name, fmt):
 @pytest.mark.parametrize("name", [n for n in FILES if n not in NOT_FOR_XARRAY])
 def test_xarray_shows_the_same(name, fmt):
     """Names, dimensions, types, values and attributes, variable by variable."""
-    dropped, problems = told(name, fmt), []
+    dropped, problems = reported(name, fmt), []
     renamed = {path for path, code in convert(source(name), fmt).codes if code == "dimension-renamed"}  # netCDF pads it
     for group, original, ours in pairs(name, fmt):
         for variable in original.variables:

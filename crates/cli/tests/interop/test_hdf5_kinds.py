@@ -203,4 +203,4 @@ def test_large_array_members_are_named(tmp_path, fmt):
     run = clients.convert(tmp_path / "a.h5", fmt, "--option", "ragged=true")
     assert run.codes == [("/x", "array-omitted")] and "2000" in run.stderr
     notes = json.loads(clients.virtualize("inspect", tmp_path / "a.h5", "--json", "--option", "ragged=true").stdout)["diagnostics"]
-    assert [note["path"] for note in notes if note["code"] == "datatype-not-shown"] == ["/y"]
+    assert [note["path"] for note in notes if note["code"] == "array-member-as-fields"] == ["/y"]

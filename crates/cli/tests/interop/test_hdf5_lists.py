@@ -29,7 +29,7 @@ def test_reserved_attributes(tmp_path, fmt):
         node = references["v/.zattrs" if fmt == "kerchunk-json" else "v/zarr.json"]
         attributes = json.loads(node) if isinstance(node, str) else node
         attributes = attributes.get("attributes", attributes)
-        is_shown, is_told = name in attributes and name != "_ARRAY_DIMENSIONS", f'"{name}"' in run.stderr or name in run.stderr
-        if text.startswith(("hidden", "omitted")) == is_shown or text.startswith("omitted") != is_told:
+        is_shown, is_reported = name in attributes and name != "_ARRAY_DIMENSIONS", f'"{name}"' in run.stderr or name in run.stderr
+        if text.startswith(("hidden", "omitted")) == is_shown or text.startswith("omitted") != is_reported:
             problems.append(f"{name}: {text}, but {attributes} {run.stderr}")
     clients.report(problems)

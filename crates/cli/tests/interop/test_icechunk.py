@@ -108,12 +108,12 @@ def test_a_file_that_changed_is_refused(files, tmp_path):
         array[...]
 
 
-def test_nothing_is_written_over_unless_asked(files, tmp_path):
+def test_nothing_is_overwritten_without_the_option(files, tmp_path):
     import zarr
     commit(files["a"], tmp_path / "repo")
     run = commit(files["b"], tmp_path / "repo", status=1)
-    assert "already exists in the repository" in run.stderr and "--replace" in run.stderr
-    store, repository = opened(commit(files["b"], tmp_path / "repo", "--replace", "--message", "newer", "--option", "author=me",
+    assert "already exists in the repository" in run.stderr and "--replace-group" in run.stderr
+    store, repository = opened(commit(files["b"], tmp_path / "repo", "--replace-group", "--message", "newer", "--option", "author=me",
                                       "--option", "commit-property=campaign=7"))
     assert zarr.open_array(store, path="time", mode="r")[0] == 4
     newest, *older = repository.ancestry(branch="main")
@@ -123,7 +123,7 @@ def test_nothing_is_written_over_unless_asked(files, tmp_path):
     assert [snapshot.message for snapshot in older][0].startswith("virtual references of ")
 
 
-def test_groups_lie_beside_each_other(files, tmp_path):
+def test_groups_can_be_siblings(files, tmp_path):
     import xarray as xr
     commit(files["a"], tmp_path / "repo", "--group", "x/y")
     scope = lines(commit(files["b"], tmp_path / "repo", "--group", "x/z"))
@@ -139,7 +139,7 @@ def test_a_branch_must_exist_and_others_stay(files, tmp_path):
     assert 'branch "dev" does not exist; existing branches: main' in run.stderr
     repository.create_branch("dev", repository.lookup_branch("main"))
     main = repository.lookup_branch("main")
-    commit(files["b"], tmp_path / "repo", "--branch", "dev", "--replace")
+    commit(files["b"], tmp_path / "repo", "--branch", "dev", "--replace-group")
     assert repository.lookup_branch("main") == main
     assert repository.lookup_branch("dev") != main
 
@@ -258,8 +258,8 @@ class Forward(http.server.BaseHTTPRequestHandler):
     do_DELETE = do_HEAD = do_POST = do_PUT = do_GET
 
 
-@pytest.mark.parametrize("how", [[], ["--replace"], ["--group", "other"]], ids=lambda how: "".join(how[:1]))
-def test_a_lost_response_is_no_second_commit(s3, environment, how):
+@pytest.mark.parametrize("how", [[], ["--replace-group"], ["--group", "other"]], ids=lambda how: "".join(how[:1]))
+def test_a_lost_response_does_not_commit_twice(s3, environment, how):
     """The write is tried again, and finds that it is done."""
     import icechunk
     proxy = Losing(environment["AWS_ENDPOINT_URL"])
@@ -292,7 +292,7 @@ def test_a_group_is_replaced_while_others_commit(s3, environment):
     """In the end, the replaced group and the groups of other writers are complete."""
     import zarr
     commit("s3://data/in/a.nc", "s3://repos/busy", "--group", "kept", env=environment)
-    wanted = [("b", "kept", "--replace"), ("a", "n1"), ("c", "n2"), ("b", "n3/deep")]
+    wanted = [("b", "kept", "--replace-group"), ("a", "n1"), ("c", "n2"), ("b", "n3/deep")]
     runs = [None] * len(wanted)
 
     def one(n):

@@ -110,14 +110,14 @@ def test_killed_at_any_moment_the_branch_is_as_it_was_or_done(days, tmp_path):
             break
         assert (zarr.open_array(store, path="t", mode="r")[...] == np.arange(6.0).reshape(2, 3)).all()
         assert "big" not in zarr.open_group(store, mode="r")
-    subprocess.run([*command, "--replace"], check=True, capture_output=True)
+    subprocess.run([*command, "--replace-group"], check=True, capture_output=True)
     repository, store = opened(folder)
     array = zarr.open_array(store, path="big/v", mode="r")
     assert array.shape == (260_000,) and (array[259_990:] == 0).all()
     assert (zarr.open_array(store, path="t", mode="r")[...] == np.arange(6.0).reshape(2, 3)).all()
 
 
-def test_large_arrays_lie_in_several_manifests(tmp_path):
+def test_large_arrays_have_several_manifests(tmp_path):
     folder = tmp_path / "repo"
     run = virtualize("convert", big(tmp_path / "refs.json", 120_000), "-f", "icechunk", "-o", folder)
     assert run.status == 0, run.stderr

@@ -246,15 +246,15 @@ class Model:
 
     def append(self):
         self.new_file()
-        status, said = self.run("--append")
-        assert status == 0, said
+        status, messages = self.run("--append")
+        assert status == 0, messages
 
     def killed(self):
         self.new_file()
         while self.run("--append", seconds=self.choose.uniform(0.05, 0.6))[0] == -9:
             pass
-        status, said = self.run("--append")
-        assert status == 0, said
+        status, messages = self.run("--append")
+        assert status == 0, messages
 
     def add(self):
         name = f"{self.choose.choice(['mask', 'g/h/mask'])}{len(self.theirs)}"
@@ -266,10 +266,10 @@ class Model:
     def refused(self):
         before = tip(self.out)
         self.new_file()
-        status, said = self.run("--append")
-        assert status == 1 and tip(self.out) == before and said.count("\n") == 1, said
-        status, said = self.run("--overwrite")
-        assert status == 0, said
+        status, messages = self.run("--append")
+        assert status == 1 and tip(self.out) == before and messages.count("\n") == 1, messages
+        status, messages = self.run("--overwrite")
+        assert status == 0, messages
 
     def reset(self):
         """Resets the branch to an older snapshot than our last one."""

@@ -156,7 +156,7 @@ def test_reloads_never_refuse_a_token_that_stays(tmp_path):
 
 class Issuer(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        self.server.asked.append(self.path)
+        self.server.requested.append(self.path)
         body = self.server.answers.get(self.path)
         self.send_response(200 if body else 500)
         self.end_headers()
@@ -169,7 +169,7 @@ class Issuer(http.server.BaseHTTPRequestHandler):
 @contextlib.contextmanager
 def issuer():
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Issuer) as server:
-        server.asked, server.url = [], f"http://127.0.0.1:{server.server_port}"
+        server.requested, server.url = [], f"http://127.0.0.1:{server.server_port}"
         server.answers = {"/.well-known/openid-configuration": {"issuer": ISSUER, "jwks_uri": f"{server.url}/keys"}, "/keys": key_set("ES256")}
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
@@ -186,10 +186,10 @@ def test_keys_behind_a_url_rotate_and_fail():
             # A new key is found when a token names it, but not more often than every ten seconds.
             server.answers["/keys"] = key_set("ES256", "RS256")
             until(200, lambda: status(address, token("RS256")))
-            asked = len(server.asked)
+            requested = len(server.requested)
             for number in range(50):
                 assert status(address, token(headers={"kid": f"unknown {number}"})) == (401, "token")
-            assert len(server.asked) <= asked + 4
+            assert len(server.requested) <= requested + 4
             # The issuer fails: the last good keys stay.
             server.answers["/keys"] = None
             for number in range(3):

@@ -110,7 +110,7 @@ def test_slurm(tmp_path):
 def test_kubernetes(filled, signed, tmp_path):  # noqa: F811
     endpoint, _, client = filled
     files = blocks("Kubernetes")
-    assert set(files) == {"read.yaml", "merge.yaml", "submit.sh"}
+    assert set(files) == {"read.yaml", "submit.sh"}
     work = tmp_path / "work"
     work.mkdir()
     for name, text in files.items():

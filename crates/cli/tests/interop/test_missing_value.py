@@ -67,7 +67,7 @@ def path(tmp_path_factory):
     return write(tmp_path_factory.mktemp("missing") / "missing.h5")
 
 
-def test_the_sentinel_is_said_as_a_fill_value(path, fmt):
+def test_the_sentinel_is_declared_as_a_fill_value(path, fmt):
     run = clients.virtualize(path, "--format", fmt, "--option", "missing-value-convention=true")
     assert run.status == 0, run.stderr
     assert {path for path, code in run.codes if code == "missing-value-convention"} == {"/differs", "/list"}
@@ -108,7 +108,7 @@ def test_unpacked_arrays_miss_nan(path):
     assert truth.packed.equals(ours.packed) and truth.both.equals(ours.both) and truth.f4.equals(ours.f4)
 
 
-def test_an_image_declares_its_nodata_beside_its_other_conventions(tmp_path, fmt):
+def test_an_image_declares_its_nodata_with_its_other_conventions(tmp_path, fmt):
     image = write_image(tmp_path / "image.tif", "int16", -9, None, None, crs="EPSG:4326", transform=[0.5, 0, 10, 0, -0.5, 50])
     references = clients.virtualize(image, "--format", fmt, "--option", "missing-value-convention=true", "--strict").references
     attributes = attributes_of(references, "band_data", fmt)

@@ -6,7 +6,7 @@ import numpy as np
 from clients import FORMATS, convert
 
 
-def test_a_backslash_is_escaped_and_said(tmp_path, fmt):
+def test_a_backslash_is_escaped_and_reported(tmp_path, fmt):
     import h5py, zarr
     path = tmp_path / "names.h5"
     with h5py.File(path, "w") as f:
@@ -15,7 +15,7 @@ def test_a_backslash_is_escaped_and_said(tmp_path, fmt):
         f["soft"] = h5py.SoftLink("/a\\b 5%")
     run = convert(path, fmt)
     assert sorted(code for _, code in run.codes) == ["name-changed", "name-changed"]
-    assert '"a\\\\b 5%" is shown as "a%5Cb 5%25"' in run.stderr
+    assert '"a\\\\b 5%" is renamed to "a%5Cb 5%25"' in run.stderr
     group = zarr.open_group(clients.open_store(run.references), mode="r", zarr_format=FORMATS[fmt])
     assert group["a%5Cb 5%25"][...].tolist() == [0, 1, 2] == group["soft"][...].tolist()
     assert group["g%5Ch/100%"][...].tolist() == [0, 1, 2, 3]

@@ -55,7 +55,7 @@ def how(request):
                                                   ("unreachable", "--each", 0.5)], indirect=["how"])
 def test_an_outage_costs_few_requests_and_no_file(bucket, tmp_path, how, outage, healthy):
     batch(bucket, tmp_path / "undisturbed", *how)
-    bucket.outage, bucket.healthy = OUTAGES[outage], int(healthy * bucket.asked.total())
+    bucket.outage, bucket.healthy = OUTAGES[outage], int(healthy * bucket.requested.total())
     run = batch(bucket, tmp_path / "out", *how, status=1)
     assert "s3://bucket is unavailable" in run.stderr and "run the same command again when the store answers" in run.stderr, run.stderr
     assert "panicked" not in run.stderr and (how == ("--each",) or not (tmp_path / "out").exists())
@@ -74,7 +74,7 @@ def test_a_short_outage_is_waited_for(bucket, tmp_path):
 
 
 @pytest.mark.parametrize("private", [range(0, 60), range(10, 40), range(0, FILES, 7), [FILES - 1]])
-def test_private_files_among_others_are_no_outage(bucket, tmp_path, private):
+def test_private_files_among_others_are_not_an_outage(bucket, tmp_path, private):
     keys = sorted(bucket.objects)
     bucket.private = {keys[k] for k in private}
     run = batch(bucket, tmp_path / "refs", "--each", status=1)
@@ -92,7 +92,7 @@ def test_other_stores_are_read_to_the_end(bucket, files, tmp_path):
         inputs = [*urls(bucket), *(f"{where}/bucket/{key}" for key in sorted(files))]
         run = batch(bucket, tmp_path / "out.json", "--concat-dim", "time", status=1, inputs=inputs)
         assert f"{FILES} of {2 * FILES} files were not read" in run.stderr, run.stderr
-        assert all(other.asked[key] for key in files)
+        assert all(other.requested[key] for key in files)
 
 
 def test_few_files_that_a_store_failed_are_tried_by_the_same_command(bucket, tmp_path):

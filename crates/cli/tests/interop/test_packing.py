@@ -63,9 +63,9 @@ def originals(files, dimension):
 def test_packing_that_differs(tmp_path, fmt, seed):
     rng = random.Random(seed)
     files, how = archive(tmp_path, rng)
-    got, said = combined(tmp_path, fmt, files, *how)
+    got, messages = combined(tmp_path, fmt, files, *how)
     differs = any("_variable" in name for variable in got.variables.values() for name in variable.attrs)
-    assert differs == ("packing differs between files" in said)
+    assert differs == ("packing differs between files" in messages)
     got, want = unpacked(got), originals(files, "member" if "member" in got.dims else "time")
     assert set(got.variables) == set(want.variables)
     for name in ("a", "b"):
@@ -80,7 +80,7 @@ def test_packing_along_two_dimensions(tmp_path, fmt):
         ds = xr.Dataset({"v": (("y", "x"), np.full((2, 2), k + 1.0), {})}, {"y": [k // 2 * 2, k // 2 * 2 + 1], "x": [k % 2 * 2, k % 2 * 2 + 1]})
         ds.to_netcdf(files[-1], engine="h5netcdf", encoding={"v": {"dtype": "i2", "scale_factor": 0.5 / (1 + k % 2), "chunksizes": (2, 2)}})
     both = ["--concat-dim", "y", "--concat-dim", "x"]
-    got, said = combined(tmp_path, fmt, files, *both, text="v_scale_factor along x")
+    got, messages = combined(tmp_path, fmt, files, *both, text="v_scale_factor along x")
     np.testing.assert_array_equal(unpacked(got).v, np.kron([[1.0, 2], [3, 4]], np.ones((2, 2))))
     xr.load_dataset(files[0]).to_netcdf(files[0], engine="h5netcdf", encoding={"v": {"dtype": "i2", "scale_factor": 0.125, "chunksizes": (2, 2)}})
     combined(tmp_path, fmt, files, *both, status=1, text="scale_factor and add_offset depend on several dimensions")

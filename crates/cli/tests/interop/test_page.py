@@ -16,14 +16,14 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("file", [NETCDF, CHUNKED, COG, clients.FIXTURES / "hdf5/types.h5"], ids=lambda file: file.name)
 def test_tree_and_details(page, base, file):
     page.expected.append("404 (Not Found)")  # missing chunks
-    said = inspected(base, file)
+    inspection = inspected(base, file)
     show(page, file)
-    nodes = dict(walk(said["root"]))
+    nodes = dict(walk(inspection["root"]))
     page.locator('[data-path="/"]').press("*")
     while page.locator('[aria-expanded="false"]').count():
         page.locator('[aria-expanded="false"] > .row').first.click()
     shown = page.locator("[role=treeitem][data-path]").evaluate_all("items => items.map((item) => item.dataset.path)")
-    assert sorted(shown) == sorted(["/", *nodes, *said["omitted"]])
+    assert sorted(shown) == sorted(["/", *nodes, *inspection["omitted"]])
     page.evaluate("document.querySelector('#storage').open = true")
     for path, node in nodes.items():
         if node["node"] == "array":
@@ -237,10 +237,10 @@ def test_errors_are_shown_as_they_are(page, base):
         urllib.request.urlopen(f"{base}/v1/inspect?url={urllib.parse.quote(wanted, safe='')}")
         raise AssertionError("it was read")
     except urllib.error.HTTPError as answer:
-        said = json.load(answer)
-    assert page.locator("#problem strong").inner_text() == said["detail"]
-    if said.get("hint"):
-        assert said["hint"] in page.locator("#problem").inner_text()
+        problem = json.load(answer)
+    assert page.locator("#problem strong").inner_text() == problem["detail"]
+    if problem.get("hint"):
+        assert problem["hint"] in page.locator("#problem").inner_text()
     assert page.evaluate("document.activeElement.id") == "url"
     assert page.locator("#url").get_attribute("aria-invalid") == "true"
     page.locator("#url").fill(service.url(CHUNKED))
@@ -259,7 +259,7 @@ def test_nothing_of_a_file_is_taken_for_markup(page, tmp_path_factory):
     assert page.locator("#source img").count() == 0
 
 
-def test_no_number_is_said_to_be_none(page, tmp_path_factory):
+def test_valid_numbers_are_not_rejected(page, tmp_path_factory):
     """JSON cannot represent a `_FillValue` of NaN."""
     page.expected.append("404 (Not Found)")
     file = tmp_path_factory.getbasetemp() / "nan.h5"

@@ -254,8 +254,8 @@ def read_at(page, x, y):
     """Moves the pointer to a point of the page, and returns what the map shows there."""
     page.mouse.move(x, y)
     settle(page)
-    said = page.evaluate("({ ...map.readout.element.dataset })")
-    return {name: json.loads(text) if name in ("index", "value") and text else text for name, text in said.items()} | {"text": page.evaluate("map.readout.element.textContent")}
+    readout = page.evaluate("({ ...map.readout.element.dataset })")
+    return {name: json.loads(text) if name in ("index", "value") and text else text for name, text in readout.items()} | {"text": page.evaluate("map.readout.element.textContent")}
 
 
 def test_projected_date_line(page, tmp_path_factory):
@@ -264,11 +264,11 @@ def test_projected_date_line(page, tmp_path_factory):
     file = make_tiff(tmp_path_factory.getbasetemp() / "pacific.tif", "EPSG:3857", transform, np.full((1, 700, 1000), 9, "uint8"), 256)
     open_map(page, file, "/band_data")
     assert page.evaluate("map.repeat") == pytest.approx(2 * math.pi * 6378137)
-    said = page.evaluate("(x) => { map.readout.say({ x, y: -2000000 }); return { ...map.readout.element.dataset }; }", 19_500_000)
+    readout = page.evaluate("(x) => { map.readout.say({ x, y: -2000000 }); return { ...map.readout.element.dataset }; }", 19_500_000)
     back = Transformer.from_crs(3857, 4326, always_xy=True)
-    assert float(said["longitude"]) == pytest.approx(back.transform(19_500_000, -2_000_000)[0])
-    said = page.evaluate("(x) => { map.readout.say({ x, y: -2000000 }); return { ...map.readout.element.dataset }; }", 20_900_000)
-    assert float(said["longitude"]) == pytest.approx(math.degrees(20_900_000 / 6378137) - 360)
+    assert float(readout["longitude"]) == pytest.approx(back.transform(19_500_000, -2_000_000)[0])
+    readout = page.evaluate("(x) => { map.readout.say({ x, y: -2000000 }); return { ...map.readout.element.dataset }; }", 20_900_000)
+    assert float(readout["longitude"]) == pytest.approx(math.degrees(20_900_000 / 6378137) - 360)
     until(page, "Boolean(map.overlay.dataset.coast)")
     settle(page)
     # Samoa, Tonga and Fiji are on both sides of the edge.
@@ -298,19 +298,19 @@ def test_readout_of_grids(page, tmp_path_factory):
         back = inverse_of(mapping, factor)
         known = 0
         for point in points_on(page, 12):
-            said = read_at(page, *point)
-            at = float(said["x"]), float(said["y"])
+            readout = read_at(page, *point)
+            at = float(readout["x"]), float(readout["y"])
             row, column = nearest(y, np.array([at[1]]))[0], nearest(x, np.array([at[0]]))[0]
             if row < 0 or column < 0:
-                assert said["index"] == "" and "outside" in said["text"]
+                assert readout["index"] == "" and "outside" in readout["text"]
                 continue
-            assert said["index"] == [row, column] and said["value"] == values[row, column], (name, said)
+            assert readout["index"] == [row, column] and readout["value"] == values[row, column], (name, readout)
             longitude, latitude = back(*at)
             if not math.isfinite(longitude):
-                assert said["longitude"] == "NaN"
+                assert readout["longitude"] == "NaN"
                 continue
             known += 1
-            assert abs((float(said["longitude"]) - longitude + 180) % 360 - 180) < 1e-7 and abs(float(said["latitude"]) - latitude) < 1e-7, (name, said, longitude, latitude)
+            assert abs((float(readout["longitude"]) - longitude + 180) % 360 - 180) < 1e-7 and abs(float(readout["latitude"]) - latitude) < 1e-7, (name, readout, longitude, latitude)
         assert known > 2, name
 
 
@@ -326,15 +326,15 @@ def test_readout_of_images(page, tmp_path_factory):
         look_at(page, *centre, abs(transform.a))
         with rasterio.open(file) as opened:
             for point in points_on(page, 8):
-                said = read_at(page, *point)
-                at = float(said["x"]), float(said["y"])
+                readout = read_at(page, *point)
+                at = float(readout["x"]), float(readout["y"])
                 row, column = opened.index(*at)
                 if not (0 <= row < 600 and 0 <= column < 700):
-                    assert said["index"] == ""
+                    assert readout["index"] == ""
                     continue
-                assert said["index"] == [row, column] and said["value"] == values[0, row, column]
+                assert readout["index"] == [row, column] and readout["value"] == values[0, row, column]
                 longitude, latitude = back.transform(*at)
-                assert abs(float(said["longitude"]) - longitude) < 1e-7 and abs(float(said["latitude"]) - latitude) < 1e-7
+                assert abs(float(readout["longitude"]) - longitude) < 1e-7 and abs(float(readout["latitude"]) - latitude) < 1e-7
 
 
 def test_keyboard(page, tmp_path_factory):
@@ -393,20 +393,20 @@ def test_requests(page, tmp_path_factory):
     """A large image: few requests for each view, none for what is not shown, and none to other hosts."""
     values = np.random.default_rng(3).integers(0, 255, (1, 10980, 10980), dtype=np.uint8)
     file = make_tiff(tmp_path_factory.getbasetemp() / "large.tif", "EPSG:32633", Affine(10, 0, 300000, 0, -10, 5300000), values, 512, (2, 4, 8, 16, 32))
-    asked = []
-    page.on("request", lambda request: asked.append(request.url) if "/v1/values/" in request.url else None)
+    requested = []
+    page.on("request", lambda request: requested.append(request.url) if "/v1/values/" in request.url else None)
     open_map(page, file, "/band_data")
-    assert 0 < len(asked) <= 24
-    before = len(asked)
+    assert 0 < len(requested) <= 24
+    before = len(requested)
     look_at(page, 354900, 5245100, 10)
-    assert 0 < len(asked) - before <= 40
-    again = len(asked)
+    assert 0 < len(requested) - before <= 40
+    again = len(requested)
     look_at(page, 354900, 5245100, 10)
-    assert len(asked) == again, "tiles are kept"
+    assert len(requested) == again, "tiles are kept"
     bare = make_tiff(tmp_path_factory.getbasetemp() / "bare.tif", "EPSG:32633", Affine(10, 0, 300000, 0, -10, 5300000), values[:, :5000, :5000], 512)
-    asked.clear()
+    requested.clear()
     open_map(page, bare, "/band_data")
-    assert 0 < len(asked) <= 64, "without overviews, every n-th pixel is read"
+    assert 0 < len(requested) <= 64, "without overviews, every n-th pixel is read"
 
 
 def test_aborted_requests(page, tmp_path_factory):
@@ -439,8 +439,8 @@ def test_without_a_system(page, tmp_path_factory):
     folder = tmp_path_factory.getbasetemp()
     for name, crs, why in (("none", None, "does not declare"), ("refused", "EPSG:4087", "EPSG:4087")):
         open_map(page, make_tiff(folder / f"{name}.tif", crs, transform, values), "/band_data")
-        said = page.evaluate("map.system.textContent")
-        assert "Without coastlines" in said and why in said
+        notice = page.evaluate("map.system.textContent")
+        assert "Without coastlines" in notice and why in notice
         assert drawn(page)[0][..., 3].max() == 255
         assert page.evaluate("map.overlay.dataset.coast") is None
     with rasterio.open(folder / "plain.tif", "w", driver="GTiff", height=5, width=5, count=1, dtype="uint8") as made:

@@ -87,13 +87,13 @@ def test_a_pyramid_is_shown_at_the_size_of_the_screen(page, made):
     values = np.add.outer(np.arange(edge), np.arange(edge) * 3).astype("u2")
     with rasterio.open(made / "pyramid.tif", "w", driver="COG", width=edge, height=edge, count=1, dtype="uint16", compress="DEFLATE", blocksize=256) as out:
         out.write(values, 1)
-    asked = []
-    page.on("request", lambda request: asked.append(request.url))
+    requested = []
+    page.on("request", lambda request: requested.append(request.url))
     opened(page, made / "pyramid.tif")
     with rasterio.open(made / "pyramid.tif", overview_level=1) as overview:
         expected = overview.read(1)
     assert size(page) == expected.shape == (750, 750)
-    assert len([url for url in asked if "/v1/" in url and "/v1/about" not in url and "/v1/chunks" not in url]) <= 8
+    assert len([url for url in requested if "/v1/" in url and "/v1/about" not in url and "/v1/chunks" not in url]) <= 8
     assert (drawn(page)[..., :3] == coloured(page, expected)).all()
     for index, value in shown_at(page, ["End", "PageDown", "Shift+ArrowLeft", "ArrowDown"]):
         assert value == values[index[1:]], index
@@ -124,11 +124,11 @@ def test_small_chunks_are_one_request(page, made):
     values = np.arange(400 * 400, dtype="i4").reshape(400, 400)
     with h5py.File(made / "tiny.h5", "w") as file:
         file.create_dataset("tiny", data=values, chunks=(4, 4), compression="gzip")
-    asked = []
-    page.on("request", lambda request: asked.append(request.url))
+    requested = []
+    page.on("request", lambda request: requested.append(request.url))
     opened(page, made / "tiny.h5", "/tiny")
     assert size(page) == values.shape
-    assert len([url for url in asked if "/v1/values/" in url]) == 1 and not [url for url in asked if "/v1/plain/" in url]
+    assert len([url for url in requested if "/v1/values/" in url]) == 1 and not [url for url in requested if "/v1/plain/" in url]
     for index, value in shown_at(page, ["End", "PageDown", "PageDown", "Home", "ArrowUp"]):
         assert value == values[index]
 

@@ -129,7 +129,7 @@ def zarrita(*arguments):
     return lines([clients.NODE, "--input-type=module", "-", *arguments], cwd=ENV / "zarrita", stdin=(PEERS / "zarrita" / "read.mjs").open())
 
 
-def test_zarr_python_with_all_codecs_opens_what_it_is_said_to(arrays, truth):
+def test_zarr_python_with_all_codecs_opens_what_is_declared(arrays, truth):
     compare(arrays, truth, truth, "zarr-python", says_yes)
 
 
@@ -161,8 +161,8 @@ def test_zarrita(arrays, truth, files):
 def gdal(arrays):
     """GDAL opens the references again for every array, so one of each kind is enough."""
     some = list({array.kind: array for array in arrays}.values())
-    asked = "".join(json.dumps({"references": a.file, "array": a.path, "shape": a.shape}) + "\n" for a in some)
-    return lines([sys.executable, PEERS / "gdal.py"], input=asked.encode())
+    requested = "".join(json.dumps({"references": a.file, "array": a.path, "shape": a.shape}) + "\n" for a in some)
+    return lines([sys.executable, PEERS / "gdal.py"], input=requested.encode())
 
 
 def test_gdal(arrays, truth):

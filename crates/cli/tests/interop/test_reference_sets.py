@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import zarr
 from clients import FIXTURES, virtualize
-from test_validate import told, validate
+from test_validate import reported, validate
 
 ZARRAY = {"zarr_format": 2, "shape": [4], "chunks": [2], "dtype": "<f4", "fill_value": 0, "order": "C", "filters": None, "compressor": None}
 
@@ -112,7 +112,7 @@ def test_spellings_are_read_as_fsspec_reads_them(name, tmp_path):
 
 
 @pytest.mark.parametrize("key", ["00", "+0", " 0", "0x0", "٠", "0.", "-0", "2", "0.0"])
-def test_keys_that_no_reader_asks_for_are_no_chunks(key, tmp_path):
+def test_keys_that_no_reader_requests_are_not_chunks(key, tmp_path):
     """zarr-python requests `a/0`, finds nothing and uses the fill value."""
     (tmp_path / "f.bin").write_bytes(np.ones(2, "<f4").tobytes())
     made = document({f"a/{key}": [f"file://{tmp_path}/f.bin", 0, 8]}, fill_value=7)
@@ -174,7 +174,7 @@ def test_what_is_a_difference(name, tmp_path):
     assert (run.status, bool(run.stdout)) == (int(differs), differs), run.stdout.decode() + run.stderr
 
 
-def test_arrays_that_cannot_be_read_are_no_equal_ones(tmp_path):
+def test_arrays_that_cannot_be_read_are_not_equal(tmp_path):
     one, two = (written(tmp_path / f"{n}.json", document({"a/0": ["file:///d/f.bin", n, 8]}, dtype="|O", filters=[{"id": "json2"}])) for n in (0, 1))
     run = virtualize("diff", one, two)
     assert run.status == 1 and b"/a: cannot be compared" in run.stdout, run.stdout.decode()
@@ -223,7 +223,7 @@ def test_metadata_of_joined_files_is_compared(days, change, word):
     is_right = np.array_equal(store[...], np.arange(36).reshape(3, 3, 4)) and store.dtype == np.dtype("<i2")
     assert is_right == (not change)
     report = validate(days, "--full", status=int(bool(change)))
-    assert word in str(told(report)), told(report)
+    assert word in str(reported(report)), reported(report)
 
 
 def test_an_order_that_is_wrong_is_found(tmp_path):
@@ -231,7 +231,7 @@ def test_an_order_that_is_wrong_is_found(tmp_path):
         f.create_dataset("v", data=np.arange(24).reshape(4, 6), chunks=(2, 3), compression="gzip")
     refs = virtualize(tmp_path / "a.h5").references["refs"]
     refs["v/.zarray"] = json.dumps({**json.loads(refs["v/.zarray"]), "order": "F"})
-    assert "its values differ" in str(told(validate(written(tmp_path / "refs.json", refs), status=1)))
+    assert "its values differ" in str(reported(validate(written(tmp_path / "refs.json", refs), status=1)))
 
 
 def test_chunks_of_another_size_are_matched_by_places(tmp_path):
@@ -244,7 +244,7 @@ def test_chunks_of_another_size_are_matched_by_places(tmp_path):
     validate(written(tmp_path / "refs.json", {**refs, "v/.zarray": json.dumps(zarray), **halves}), "--full")
     # One that extends into the next chunk, or beyond the end of the file.
     wrong = {**halves, "v/7": [places[3][0], places[3][1] + 20, 12]}
-    assert "is not a chunk of the source" in str(told(validate(written(tmp_path / "refs.json", {**refs, "v/.zarray": json.dumps(zarray), **wrong}), status=1)))
+    assert "is not a chunk of the source" in str(reported(validate(written(tmp_path / "refs.json", {**refs, "v/.zarray": json.dumps(zarray), **wrong}), status=1)))
 
 
 def test_text_is_compared_decoded(tmp_path):
@@ -261,7 +261,7 @@ def test_text_is_compared_decoded(tmp_path):
         f["n"] = np.arange(3)  # a reference, so that there is a source
     more = {key: value for key, value in virtualize(tmp_path / "a.h5").references["refs"].items() if key.startswith("n/")}
     validate(written(tmp_path / "refs.json", {**stored("ä", "", "long text " * 20), **more}), "--full")
-    found = told(validate(written(tmp_path / "refs.json", {**stored("ä", "", "long text " * 19 + "lung text "), **more}), "--full", status=1))
+    found = reported(validate(written(tmp_path / "refs.json", {**stored("ä", "", "long text " * 19 + "lung text "), **more}), "--full", status=1))
     assert "its values differ" in str(found["v"])
 
 

@@ -143,10 +143,10 @@ def test_references_of_1_12(tmp_path, fmt):
     for i in (1, 4, 7):
         mask[i:i + 2, 2:12:2] = True
     assert np.array_equal(covered(json.loads(parts[1]), (10, 12)), mask)
-    said = group.attrs["references"]
-    assert [said[0], said[3], said[4]] == ["/group/inner", "/", None]
-    assert said[2] == {"path": "/data", "attribute": "unit of it"}
-    assert said[1].pop("path") == "/data" and np.array_equal(covered(said[1], (10, 12)), mask)
+    messages = group.attrs["references"]
+    assert [messages[0], messages[3], messages[4]] == ["/group/inner", "/", None]
+    assert messages[2] == {"path": "/data", "attribute": "unit of it"}
+    assert messages[1].pop("path") == "/data" and np.array_equal(covered(messages[1], (10, 12)), mask)
 
 
 def test_the_name_of_the_parts_is_free(tmp_path, fmt):

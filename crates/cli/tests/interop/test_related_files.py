@@ -58,7 +58,7 @@ def test_each_source_is_opened_once(files, inline):
         remote = references("s3://bucket/all.h5", *inline, env=store.env)
     assert remote == json.loads(json.dumps(local).replace(f"file://{files}", "s3://bucket"))
     # Bytes that are no longer cached take a request, but the file is not opened again.
-    assert max(store.asked[f"s{n}.h5"] for n in range(COUNT)) <= 1 + bool(inline)
+    assert max(store.requested[f"s{n}.h5"] for n in range(COUNT)) <= 1 + bool(inline)
     assert store.peak > 16
 
 

@@ -112,9 +112,9 @@ def test_references_here_to_files_on_s3(bucket, tmp_path):
     client.download_file("private", "here/refs.json", str(tmp_path / "refs.json"))
     assert urls(json.loads((tmp_path / "refs.json").read_text())) == {"chunked.h5"}
     assert virtualize("validate", tmp_path / "refs.json", env=env).status == 1
-    said = ["--relative-to", "s3://private/here"]
-    assert json.loads(run("validate", tmp_path / "refs.json", "--json", *said, env=env).stdout)["valid"]
-    converted = run("convert", tmp_path / "refs.json", "-f", "zarr3-json", *said, env=env).references
+    messages = ["--relative-to", "s3://private/here"]
+    assert json.loads(run("validate", tmp_path / "refs.json", "--json", *messages, env=env).stdout)["valid"]
+    converted = run("convert", tmp_path / "refs.json", "-f", "zarr3-json", *messages, env=env).references
     same(values(converted, **remote), truth())
 
 

@@ -13,7 +13,7 @@ def scan(*arguments, status=0):
     return json.loads(run.stdout)
 
 
-def told(report):
+def reported(report):
     return [[(d["path"], d["what"], d["left"], d["right"]) for d in s["differences"] or []] for s in report["runs"]]
 
 
@@ -73,14 +73,14 @@ def test_what_differs(pair, changed, expected):
     files = pair(**changed)
     # Small arrays whose values may be copied can differ in chunk shape.
     report = scan(*files, "--option", "copy-limit=1")
-    first, second = told(report)
+    first, second = reported(report)
     assert first == [] and expected in second and len(report["sets"]) == 2
     scan(*files, "--option", "copy-limit=1", "--fail-on-mismatch", status=1)
 
 
 def test_a_flipped_latitude(pair):
     files = pair(lat=(-90.0, 0.0, 90.0))
-    (path, what, left, right), = told(scan(*files))[1]
+    (path, what, left, right), = reported(scan(*files))[1]
     assert (path, what) == ("lat", "values") and left != right
     assert len(scan(*files, "--var", "lat=first")["sets"]) == 1
 
@@ -92,7 +92,7 @@ def test_an_optional_variable(pair):
     assert len(report["sets"]) == 1 and "snow" in report["sets"][0]["arrays"]
 
 
-def test_eras_that_come_back(tmp_path):
+def test_segments_that_alternate(tmp_path):
     """The table is ordered by time, whatever the order of the files."""
     files = [month(tmp_path / f"{name}.nc", day, 10, units=units) for name, day, units in [("z", 0, "K"), ("y", 10, "degC"), ("x", 20, "K"), ("w", 30, "K")]]
     report = scan(*reversed(files))
@@ -164,7 +164,7 @@ def test_h5netcdf(tmp_path):
             f.dimensions = {"time": 2}
             f.create_variable("time", ("time",), "i8", data=np.arange(2) + 2 * n).attrs["units"] = "hours since 2001-01-01"
             f.create_variable("v", ("time",), "f4", data=np.zeros(2, "f4"), fillvalue=fill)
-    found = told(scan(tmp_path / "0.nc", tmp_path / "1.nc"))[1]
+    found = reported(scan(tmp_path / "0.nc", tmp_path / "1.nc"))[1]
     assert ("v", "fill value", '"NaN"', "-1") in found
 
 
@@ -178,7 +178,7 @@ def test_images(tmp_path):
         return tmp_path / name
 
     first = image("a.tif")
-    what = lambda other, *options: {(p, w) for p, w, *_ in (told(scan(first, other, *options)) + [[]])[1]}  # noqa: E731
+    what = lambda other, *options: {(p, w) for p, w, *_ in (reported(scan(first, other, *options)) + [[]])[1]}  # noqa: E731
     stack = ("--stack-dim", "time")
     assert what(image("b.tif"), *stack) == set()
     assert {("", "attribute proj:code"), ("spatial_ref", "attribute spatial_ref")} <= what(image("c.tif", crs="EPSG:32634"), *stack)

@@ -42,12 +42,12 @@ def test_throttled_files_are_tried_again(bucket, undisturbed, tmp_path, failing)
     assert summary["requests"] == sum(event["requests"] for event in of(events, "read")) > 0
 
 
-def test_files_that_fail_for_good_are_told(bucket, tmp_path):  # noqa: F811
+def test_files_that_fail_permanently_are_reported(bucket, tmp_path):  # noqa: F811
     key = sorted(bucket.objects)[3]
     bucket.failing[key] = 10**6
-    found, events, said = scan(bucket, *urls(bucket), "--option", "retries=0", "--attempts", "2", status=1, log=tmp_path / "log")
+    found, events, messages = scan(bucket, *urls(bucket), "--option", "retries=0", "--attempts", "2", status=1, log=tmp_path / "log")
     assert found["files"] == DAYS - 1 and [one["url"] for one in found["failed"]] == [f"s3://bucket/{key}"]
-    assert "503" in found["failed"][0]["error"] and key in said
+    assert "503" in found["failed"][0]["error"] and key in messages
     assert [(event["attempts"], event["class"]) for event in of(events, "failed")] == [(2, "unavailable")]
     assert len(of(events, "retried")) == 1
 
@@ -80,5 +80,5 @@ def test_stopped(bucket, tmp_path, first):  # noqa: F811
             if "again in" in line:
                 process.send_signal(signal.SIGINT)
                 break
-        out, said = process.communicate(timeout=300)
-        assert process.returncode not in (0, None) and out == "" and "stopped after" in said
+        out, messages = process.communicate(timeout=300)
+        assert process.returncode not in (0, None) and out == "" and "stopped after" in messages

@@ -27,9 +27,9 @@ def server():
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 0
     reader.join(10)
-    said = [json.loads(line) for line in lines]
-    assert said[-1]["message"] == "stopped"
-    assert all(line["status"] < 500 for line in said if line["message"] == "request")
+    messages = [json.loads(line) for line in lines]
+    assert messages[-1]["message"] == "stopped"
+    assert all(line["status"] < 500 for line in messages if line["message"] == "request")
 
 
 def get(server, path, **parameters):

@@ -29,11 +29,11 @@ def resolved(path):
 @contextlib.contextmanager
 def web_server(files):
     """Yields the origin of a server with these files, some of which redirect, and the requested paths."""
-    asked = []
+    requested = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
-            asked.append(self.path)
+            requested.append(self.path)
             parts = resolved(self.path)
             if parts[-1:] == ["redirect.h5"]:
                 self.send_response(302)
@@ -61,7 +61,7 @@ def web_server(files):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
-            yield f"http://localhost:{server.server_address[1]}", asked
+            yield f"http://localhost:{server.server_address[1]}", requested
         finally:
             server.shutdown()
 
@@ -90,7 +90,7 @@ def folders(tmp_path):
 def test_no_url_leads_out_of_the_allowed_folder(folders):
     chance = random.Random(COUNT)
     files = {f"{path.parent.name}/{path.name}": path.read_bytes() for path in [folders / "data/open.h5", folders / "private/secret.h5"]}
-    with web_server(files) as (origin, asked), service.started(folders / "data", arguments=["--allow", f"{origin}/data/"]) as address:
+    with web_server(files) as (origin, requested), service.started(folders / "data", arguments=["--allow", f"{origin}/data/"]) as address:
         prefixes = [f"file://{folders}/data/", f"{origin}/data/"]
         for prefix in prefixes:
             status, body = ask(address, "/v1/references?url=" + urllib.parse.quote(f"{prefix}open.h5"))
@@ -105,7 +105,7 @@ def test_no_url_leads_out_of_the_allowed_folder(folders):
             # 502: the web server redirects.
             assert SECRET.encode() not in body and status in (200, 400, 403, 404, 409, 422, 502), (url, status, body[:300])
     assert {200, 400, 403, 404} <= statuses
-    outside = [path for path in asked if resolved(path)[:1] != ["data"]]
+    outside = [path for path in requested if resolved(path)[:1] != ["data"]]
     assert not outside, outside[:5]
 
 

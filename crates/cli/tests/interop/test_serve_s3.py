@@ -42,7 +42,7 @@ def test_a_file_of_a_bucket_is_a_zarr_store(tmp_path, signed):  # noqa: F811
             assert (status, code) in [(403, "not-allowed"), (400, "url")], url
 
 
-def test_without_the_right_key_the_store_refuses_and_nothing_is_told(tmp_path, signed):  # noqa: F811
+def test_without_the_right_key_the_store_refuses_and_nothing_is_revealed(tmp_path, signed):  # noqa: F811
     with service(tmp_path, {**signed, "AWS_ACCESS_KEY_ID": "wrong"}) as running:
         assert refused(lambda: running.ask("/v1/references?url=s3://private/days/d0000.nc")) == (403, "source-denied")
 

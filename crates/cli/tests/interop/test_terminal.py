@@ -87,7 +87,7 @@ def test_the_log_is_coloured_on_a_terminal_alone(warned):
     assert "DEBUG" in log and ESCAPE not in log
 
 
-def test_a_progress_bar_is_shown_on_a_terminal_alone(tmp_path):
+def test_a_progress_bar_is_drawn_on_a_terminal_only(tmp_path):
     def run(how, name, **more):
         file = clients.FIXTURES / "hdf5/netcdf4.nc"
         return how("batch", file, "--concat-dim", "time", "-o", tmp_path / name, **more)

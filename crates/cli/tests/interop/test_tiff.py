@@ -55,12 +55,12 @@ def test_values_are_those_of_tifffile(name, fmt):
     assert run.status == 0, run.stderr
     references = run.references
     store, kinds, problems = clients.open_store(references), nodes(references, FORMATS[fmt]), []
-    told = {path for path, _ in run.codes}
+    reported = {path for path, _ in run.codes}
     for index, image in expected(name).items():
         path = node_of(index)
         if kinds.get(path) != "array":
-            if name not in MAY_BE_REFUSED or "/" + path not in told:
-                problems.append(f"image {index}: not offered; told of {sorted(told)[:4]}")
+            if name not in MAY_BE_REFUSED or "/" + path not in reported:
+                problems.append(f"image {index}: not mapped; diagnostics of {sorted(reported)[:4]}")
             continue
         data, axes = truth_of(name, index)
         try:
@@ -109,7 +109,7 @@ def test_georeferencing_is_that_of_rasterio(name, fmt):
     ds = xr.decode_cf(open_dataset(references, FORMATS[fmt]), decode_coords="all", mask_and_scale=False)
     with rasterio.open(FOLDER / name) as src:
         if ds.rio.crs is None and "user_defined" in name:
-            assert convert(FOLDER / name, fmt).codes, "a CRS that is left out is told"
+            assert convert(FOLDER / name, fmt).codes, "an omitted CRS is reported"
             return
         assert ds.rio.crs is not None, "no CRS"
         assert ds.rio.crs == src.crs
@@ -134,12 +134,12 @@ def test_nodata_policy(name, fmt):
     run = convert(FOLDER / name, fmt)
     references = run.references
     store, kinds = clients.open_store(references), nodes(references, FORMATS[fmt])
-    told = {path for path, _ in run.codes}
+    reported = {path for path, _ in run.codes}
     problems = []
     for index, image in expected(name).items():
         case, path = image["policy"], node_of(index)
         say = f"{case['case']} ({case['gdal_nodata']!r} {case['xml']})"
-        warned = "/" + path in told
+        warned = "/" + path in reported
         offered = kinds.get(path) == "array"
         if not offered:
             problems.append(f"{say}: not offered")
@@ -185,14 +185,14 @@ def sentinel_problems(case, ds):
 def test_nodata_that_the_type_cannot_hold_is_that_of_gdal(name, fmt):
     """Each image has a warning, unless GDAL reads an infinity; `--strict` refuses the file."""
     run = convert(FOLDER / name, fmt)
-    kinds, told = nodes(run.references, FORMATS[fmt]), dict(run.codes)
+    kinds, reported = nodes(run.references, FORMATS[fmt]), dict(run.codes)
     for index, image in expected(name).items():
         case, path = image["policy"], node_of(index)
         assert kinds.get(path) == "array", case
         is_infinite = case["case"] in ("too_high", "too_low") and name.endswith(("_f4.tif", "_f8.tif"))
-        assert told.get("/" + path) in ({None} if is_infinite else {"nodata-dropped", "nodata-adjusted"}), case
+        assert reported.get("/" + path) in ({None} if is_infinite else {"nodata-dropped", "nodata-adjusted"}), case
         ds = open_dataset(run.references, FORMATS[fmt], "" if index == "0" else index)
-        assert ("_FillValue" in ds["band_data"].attrs) == (is_infinite or told["/" + path] == "nodata-adjusted"), case
+        assert ("_FillValue" in ds["band_data"].attrs) == (is_infinite or reported["/" + path] == "nodata-adjusted"), case
     strict = clients.virtualize(FOLDER / name, "--format", fmt, "--strict")
     assert strict.status == 1 and strict.stdout == b""
 

@@ -68,7 +68,7 @@ def read(path, fmt, *options):
     return np.moveaxis(data, -1, 0) if FORMATS[fmt] == 2 and data.shape[-1] > 1 and array.attrs["_ARRAY_DIMENSIONS"][-1] == "band" else data
 
 
-NOT_IN_V2 = re.compile(r"missing tiles to which GDAL gives another value than nodata")
+NOT_IN_V2 = re.compile(r"missing tiles that GDAL reads as another value than nodata")
 
 
 @pytest.mark.parametrize("option", ["complex", "structure"])

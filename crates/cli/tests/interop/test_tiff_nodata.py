@@ -130,7 +130,7 @@ def test_pixels_near_nodata(tmp_path, fmt, dtype):
     write(path, [(data, [ascii_tag(42113, text)]) for text, data in made])
     run = clients.virtualize(path, "--format", fmt)
     assert run.status == 0, run.stderr
-    told, store = {path for path, _ in run.codes}, clients.open_store(run.references)
+    reported, store = {path for path, _ in run.codes}, clients.open_store(run.references)
     for index, (text, pixels) in enumerate(made):
         data, masked = opened(store, fmt, index)
         with warnings.catch_warnings():
@@ -139,10 +139,10 @@ def test_pixels_near_nodata(tmp_path, fmt, dtype):
         assert clients.same_values(expected, data) is None
         masked_by_gdal += mask.sum()
         wrong = [pixel for pixel, ours, theirs in zip(pixels, masked.ravel(), mask.ravel()) if ours != theirs and (ours or is_plausible(text, pixel, dtype))]
-        if wrong and f"/{group(index)}" not in told:
+        if wrong and f"/{group(index)}" not in reported:
             problems.append(f"{text!r} of {dtype}: {wrong} are masked differently, sentinel {data[masked][:1]}")
     assert masked_by_gdal > len(made) / 3
-    assert len(told) < len(made) * 0.8, "hardly any text is free of a warning"
+    assert len(reported) < len(made) * 0.8, "hardly any text is free of a warning"
     clients.report(problems)
 
 
@@ -186,7 +186,7 @@ def test_scales_are_those_of_gdal(tmp_path, fmt):
     write(path, [(np.arange(4, dtype="u1"), [ascii_tag(42112, metadata(*items))]) for items in roles])
     run = clients.virtualize(path, "--format", fmt)
     assert run.status == 0, run.stderr
-    told, problems = {path for path, _ in run.codes}, []
+    reported, problems = {path for path, _ in run.codes}, []
     for index, texts_of in enumerate(made):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -195,7 +195,7 @@ def test_scales_are_those_of_gdal(tmp_path, fmt):
         attrs = clients.open_dataset(run.references, FORMATS[fmt], str(index) if index else "")["band_data"].attrs
         got = attrs.get("scale_factor", 1.0), attrs.get("add_offset", 0.0)
         if not np.isfinite(expected).all():
-            problems += [] if f"/{group(index)}" in told else [f"{texts_of}: no warning of {expected}"]
+            problems += [] if f"/{group(index)}" in reported else [f"{texts_of}: no warning of {expected}"]
         elif got != expected:
             problems.append(f"{texts_of}: {got}, expected {expected}")
     clients.report(problems)
@@ -227,10 +227,10 @@ def test_metadata_does_not_change_pixels(tmp_path, fmt, bands):
             made.append((dtype, items, tags[1:]))
     run = clients.virtualize(path, "--format", fmt)
     assert run.status == 0, run.stderr
-    told = {line.split(": ")[2] for line in run.stderr.splitlines() if line.startswith("warning")}
+    reported = {line.split(": ")[2] for line in run.stderr.splitlines() if line.startswith("warning")}
     store = clients.open_store(run.references)
     for index, what in enumerate(made):
-        if f"/{group(index)}" in told:
+        if f"/{group(index)}" in reported:
             continue
         compared += 1
         with warnings.catch_warnings():

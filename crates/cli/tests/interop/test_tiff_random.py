@@ -147,12 +147,12 @@ def compare(path, fmt, truth):
     run = clients.virtualize(path, "--format", fmt)
     if run.status:
         return [] if "nodata" in run.stderr or EXPECTED.search(run.stderr) else [run.stderr]
-    store, kinds, told = clients.open_store(run.references), nodes(run.references, FORMATS[fmt]), dict(run.codes)
+    store, kinds, reported = clients.open_store(run.references), nodes(run.references, FORMATS[fmt]), dict(run.codes)
     problems = []
     for group, data in truth.items():
         name = f"{group}/band_data" if group else "band_data"
         if kinds.get(name) != "array":
-            problems += [] if "/" + name in told else [f"{name} is missing, and nothing is said"]
+            problems += [] if "/" + name in reported else [f"{name} is missing without a diagnostic"]
             continue
         try:
             got = zarr.open_array(store, path=name, mode="r", zarr_format=FORMATS[fmt])[...]

@@ -232,7 +232,7 @@ def test_remote_files(tmp_path):
     content = {"a.tif": (tmp_path / "a.tif").read_bytes(), "a.tif.aux.xml": PAM.encode(), "a.TFW": WORLD.encode()}
     with SlowS3(content) as store:
         plain = clients.virtualize("s3://bucket/a.tif", env=store.env)
-        assert plain.status == 0 and not store.asked["a.tif.aux.xml"], plain.stderr
+        assert plain.status == 0 and not store.requested["a.tif.aux.xml"], plain.stderr
         with_sidecars = clients.virtualize("s3://bucket/a.tif", "--option", "sidecars=true", env=store.env)
         assert with_sidecars.status == 0, with_sidecars.stderr
     for name in ("a.tif.aux.xml", "a.TFW"):

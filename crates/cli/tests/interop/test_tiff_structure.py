@@ -182,7 +182,7 @@ def write_times(folder, files, sizes=None):
         tifffile.imwrite(folder / name, data, description=ome_xml(uuid, files), metadata=None, compression="zlib", photometric="minisblack")
 
 
-def test_ome_planes_may_lie_in_other_files(tmp_path, fmt):
+def test_ome_planes_may_be_in_other_files(tmp_path, fmt):
     import tifffile
     files = [(f"t{t}.ome.tif", f"0000000{t}") for t in range(3)]
     write_times(tmp_path, files)
@@ -194,7 +194,7 @@ def test_ome_planes_may_lie_in_other_files(tmp_path, fmt):
 
 
 @pytest.mark.parametrize("second", ["../t1.ome.tif", "/etc/t1.ome.tif", "missing.ome.tif", "unlike.ome.tif"])
-def test_ome_planes_elsewhere_are_told(tmp_path, fmt, second):
+def test_ome_planes_elsewhere_are_reported(tmp_path, fmt, second):
     """A file outside of the folder, missing, or different from the others: the pages are separate arrays, with a reason."""
     files = [("t0.ome.tif", "00000000"), (second, "00000001")]
     folder = tmp_path / "in"
@@ -209,7 +209,7 @@ def test_ome_planes_elsewhere_are_told(tmp_path, fmt, second):
     assert (array.values[0] == random((2, 16, 20), "uint16")[1]).all()
 
 
-def test_stubs_of_ome_documents_are_told(tmp_path, fmt):
+def test_stubs_of_ome_documents_are_reported(tmp_path, fmt):
     import tifffile
     stub = '<OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06" UUID="urn:uuid:1"><BinaryOnly MetadataFile="a.companion.ome" UUID="urn:uuid:2"/></OME>'
     tifffile.imwrite(tmp_path / "a.ome.tif", random((2, 16, 20)), description=stub, metadata=None)
@@ -222,12 +222,12 @@ def test_planes_without_a_page_read_as_zero(tmp_path, fmt):
     text = ome_xml("1", [("a.ome.tif", "1")]).replace('SizeT="1"', 'SizeT="2"')
     tifffile.imwrite(tmp_path / "a.ome.tif", random((2, 16, 20), "uint16"), description=text, metadata=None)
     run = convert(tmp_path / "a.ome.tif", fmt)
-    assert "2 planes are in no file" in run.stderr
+    assert "2 planes are missing" in run.stderr
     with tifffile.TiffFile(tmp_path / "a.ome.tif") as tif:
         same_series(tif.series[0], run.references, fmt, "band_data")
 
 
-def test_a_page_that_is_two_planes_is_told(tmp_path, fmt):
+def test_a_page_that_is_two_planes_is_reported(tmp_path, fmt):
     import tifffile
     text = ome_xml("1", [("a.ome.tif", "1")]).replace('IFD="1"', 'IFD="0"')
     tifffile.imwrite(tmp_path / "a.ome.tif", random((2, 16, 20), "uint16"), description=text, metadata=None)
@@ -249,7 +249,7 @@ def test_stacked_pages_are_those_of_tifffile(tmp_path, fmt, dtype, predictor, sa
         for page in data:
             out.write(page, rowsperstrip=5, compression="zlib", predictor=predictor if predictor > 1 else None, metadata=None,
                       photometric="minisblack", planarconfig="contig" if samples > 1 else None)
-    array = array_at(convert(tmp_path / "a.tif", fmt, "--option", "stack=true").references, fmt, "band_data")
+    array = array_at(convert(tmp_path / "a.tif", fmt, "--option", "stack-pages=true").references, fmt, "band_data")
     got = array.transpose("page", "y", "x", "band").values
     problem = clients.same_bits(data.reshape(3, 17, 20, samples), got)
     assert not problem, problem

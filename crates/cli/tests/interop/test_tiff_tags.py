@@ -110,18 +110,18 @@ def test_tags(tmp_path, seed):
             problems += [] if f"{tag}.tif" in log else [f"{tag}: no output"]
             continue
         changed = found is not None and found != usual
-        told = diagnostics(path) if changed or text.startswith("reported") else []
-        is_told = any(f"tag {tag} " in message for _, message in told)
+        reported = diagnostics(path) if changed or text.startswith("reported") else []
+        is_reported = any(f"tag {tag} " in message for _, message in reported)
         is_same = described(references[str(tag)]) == described(references[base])
         if text.startswith("ignored") and (changed or not is_same):
             problems.append(f"{tag} {value}: ignored, but {'other programs apply it' if changed else 'it changes the references'}")
         elif text.startswith("passed on") and is_same and not (tag in RATIONALS and value[0] == 2):
             problems.append(f"{tag} {value}: not passed on")
-        elif text.startswith("reported") and (not is_told or not is_same):
-            problems.append(f"{tag} {value}: no diagnostic, or it changes the references: {told}")
+        elif text.startswith("reported") and (not is_reported or not is_same):
+            problems.append(f"{tag} {value}: no diagnostic, or it changes the references: {reported}")
         elif text.startswith("reported (info") and changed or text.startswith("reported (warning") and tag == 32996 and not changed:
             problems.append(f"{tag} {value}: wrong severity")
-        elif text.startswith("read") and changed and is_same and not told:
+        elif text.startswith("read") and changed and is_same and not reported:
             problems.append(f"{tag} {value}: read, but the references are the same")
     assert len(made) > 600
     clients.report(problems)

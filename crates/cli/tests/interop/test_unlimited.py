@@ -139,7 +139,7 @@ def test_text_is_padded_with_empty_text(tmp_path, fmt):
     assert clients.texts(clients.open_dataset(run.references, FORMATS[fmt]).text.values) == ["ä", "", ""]
 
 
-def test_bytes_behind_the_end_are_not_shown(tmp_path, fmt):
+def test_bytes_behind_the_end_are_not_returned(tmp_path, fmt):
     """A chunk may contain arbitrary bytes beyond the end of its dataset."""
     with h5py.File(tmp_path / "a.h5", "w") as file:
         resizable(file, "time", np.arange(6), 6).make_scale("time")

@@ -151,9 +151,9 @@ def test_stored_bytes_are_the_same(packed):
 def test_what_codecs_cannot_say_stays_as_attributes(tmp_path):
     path = write(tmp_path / "kept.h5", KEPT)
     run = clients.virtualize(path, "--format", FORMAT, "--unpack")
-    told = {path for path, code in run.codes if code == "not-unpacked"}
+    reported = {path for path, code in run.codes if code == "not-unpacked"}
     silent = {"time", "duration", "time_rounded"}  # dates and durations are read the same either way
-    assert told == {f"/{name}" for name in KEPT} - {f"/{name}" for name in silent}
+    assert reported == {f"/{name}" for name in KEPT} - {f"/{name}" for name in silent}
     plain = clients.virtualize(path, "--format", FORMAT).references
     assert all(run.references["refs"][f"{name}/zarr.json"] == plain["refs"][f"{name}/zarr.json"] for name in KEPT)
     inspected = json.loads(clients.virtualize("inspect", path, "--json", "--format", FORMAT, "--unpack").stdout)

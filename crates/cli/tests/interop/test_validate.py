@@ -21,7 +21,7 @@ def validate(refs, *arguments, status=0):
     return report
 
 
-def told(report):
+def reported(report):
     return {one["name"]: one["listed"] for kind in ("arrays", "sources") for one in report[kind] if one["listed"]}
 
 
@@ -59,13 +59,13 @@ def test_a_byte_of_a_chunk_that_changed(sample, refs):  # noqa: F811
         byte = f.read(1)
         f.seek(offset + length // 2)
         f.write(bytes([byte[0] ^ 0xFF]))
-    problems = told(validate(refs, "--full", status=1))["g/t"]
+    problems = reported(validate(refs, "--full", status=1))["g/t"]
     assert len(problems) == 1 and problems[0].startswith("chunk 0.0: ")
 
 
 def test_a_file_that_was_cut(sample, refs):  # noqa: F811
     os.truncate(sample, sample.stat().st_size // 2)
-    text = str(told(validate(refs, status=1)))
+    text = str(reported(validate(refs, status=1)))
     assert "are outside the file" in text
 
 
@@ -77,12 +77,12 @@ def test_a_file_that_is_gone(sample, refs):  # noqa: F811
 
 def test_a_reference_that_leads_elsewhere(refs):
     changed(refs, lambda r: r.update({"g/t/0.1": [r["g/t/0.1"][0], r["g/t/0.1"][1] + 1, r["g/t/0.1"][2]]}))
-    assert any(p.startswith("chunk 0.1: [file://") and "a direct read of the source has" in p for p in told(validate(refs, status=1))["g/t"])
+    assert any(p.startswith("chunk 0.1: [file://") and "a direct read of the source has" in p for p in reported(validate(refs, status=1))["g/t"])
 
 
 def test_a_reference_of_the_wrong_length(refs):
     changed(refs, lambda r: r.update({"line/0": [r["line/0"][0], r["line/0"][1], 8]}))
-    problems = told(validate(refs, status=1))["line"]
+    problems = reported(validate(refs, status=1))["line"]
     assert "direct read" in problems[0] and "expected 56" in problems[1]
 
 
@@ -91,7 +91,7 @@ def test_a_reference_that_is_missing_and_two_that_changed_places(refs):
         r["g/t/0.0"], r["g/t/1.1"] = r["g/t/1.1"], r["g/t/0.0"]
         del r["line/0"]
     changed(refs, edit)
-    problems = told(validate(refs, status=1))
+    problems = reported(validate(refs, status=1))
     assert {p.split(":")[0] for p in problems["g/t"]} >= {"chunk 0.0", "chunk 1.1"}
     assert "missing" in problems["line"][0]
 
@@ -100,13 +100,13 @@ def test_a_reference_that_is_missing_and_two_that_changed_places(refs):
 def test_metadata_that_changed(refs, key, member, value, word):
     changed(refs, lambda r: r.update({key: json.dumps({**json.loads(r[key]), member: value})}))
     path = key.rpartition("/")[0]
-    assert any(word in p for p in told(validate(refs, status=1))[path])
+    assert any(word in p for p in reported(validate(refs, status=1))[path])
 
 
 def test_a_fill_value_that_changed(sample, tmp_path):  # noqa: F811
     assert virtualize(sample, "-f", "zarr3-json", "-o", tmp_path / "refs.json").status == 0
     changed(tmp_path / "refs.json", lambda r: r.update({"sparse/zarr.json": json.dumps({**json.loads(r["sparse/zarr.json"]), "fill_value": 7.0})}))
-    assert told(validate(tmp_path / "refs.json", status=1))["sparse"] == ['fill value is 7.0, a direct read of the source says "NaN"']
+    assert reported(validate(tmp_path / "refs.json", status=1))["sparse"] == ['fill value is 7.0, a direct read of the source says "NaN"']
 
 
 def test_what_was_recorded_is_compared(sample, tmp_path):  # noqa: F811
@@ -131,7 +131,7 @@ def test_files_joined_along_a_dimension_are_matched_by_places(tmp_path):
     report = validate(tmp_path / "refs.json", "--full")
     assert report["arrays"][0]["decoded"] == 4 and [s["chunks"] for s in report["sources"]] == [2, 2]
     changed(tmp_path / "refs.json", lambda r: r.update({"v/3": [r["v/3"][0], r["v/3"][1] + 3, r["v/3"][2]]}))
-    assert any("is not a chunk of the source" in p for p in told(validate(tmp_path / "refs.json", status=1))["v"])
+    assert any("is not a chunk of the source" in p for p in reported(validate(tmp_path / "refs.json", status=1))["v"])
 
 
 def test_the_table(refs):

@@ -49,7 +49,7 @@ def short_variable(*options):
     return make
 
 
-def masked_beside(folder):
+def masked_by_sidecar(folder):
     """A TIFF with a mask in a file beside it."""
     tifffile.imwrite(folder / "scene.tif", np.zeros((4, 4), "u1"))
     tifffile.imwrite(folder / "scene.tif.msk", np.zeros((4, 4), "u1"))
@@ -207,6 +207,7 @@ def eos_grid(file):
 
 
 DIAGNOSTICS = {
+    "array-member-as-fields": fixture(HDF5 / "types.h5", "--option", "ragged=true"),
     "array-omitted": hdf5(sequences),
     "array-not-padded": short_variable("--option", "inline-limit=0"),
     "array-padded": short_variable(),
@@ -215,7 +216,7 @@ DIAGNOSTICS = {
     "attribute-omitted": hdf5(odd_attribute),
     "chunk-grid": fixture(TIFF / "tiles.tif", "--chunk-grid", "rectilinear"),
     "chunks-inlined": fixture(HDF5 / "fill_message_3_types.h5"),
-    "datatype-not-shown": fixture(HDF5 / "types.h5"),
+    "datatype-omitted": fixture(HDF5 / "types.h5"),
     "dimension-renamed": short_variable("--option", "inline-limit=0"),
     "fill-value-dropped": fixture(HDF5 / "fill_message_3.h5"),
     "fill-value-masked": hdf5(masked, "--option", "inline-limit=0"),
@@ -247,8 +248,8 @@ DIAGNOSTICS = {
     "source-missing": hdf5(virtual),
     "tiff-no-such-ifd": fixture(TIFF / "pages.tif", "--option", "ifd=9"),
     "tiff-jpeg": lerc_jpeg,
-    "tiff-sidecar": masked_beside,
-    "tiff-stack": fixture(TIFF / "pages.tif", "--option", "stack=true"),
+    "tiff-sidecar": masked_by_sidecar,
+    "tiff-stack": fixture(TIFF / "pages.tif", "--option", "stack-pages=true"),
     "tiff-chain": patched(TIFF / "pages.tif", {154: b"\xf0\xff\xff\x7f"}),
     "tiff-image": patched(TIFF / "classic_strips.tif", {}, size=500),
     "tiff-malformed": unreadable_tag(TIFF / "predictor_2_u2_zlib.tif", 317),

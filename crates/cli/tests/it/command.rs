@@ -28,12 +28,12 @@ fn text(bytes: &[u8]) -> String {
 
 /// Checks that a run failed with this status, wrote no output, and printed one line that contains these words.
 fn fails(output: &Output, status: i32, words: &[&str]) {
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(status), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.starts_with("error: "), "{said}");
+    let messages = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{messages}");
+    assert_eq!(messages.lines().count(), 1, "{messages}");
+    assert!(messages.starts_with("error: "), "{messages}");
     for word in words {
-        assert!(said.contains(word), "{word} is not in {said}");
+        assert!(messages.contains(word), "{word} is not in {messages}");
     }
     assert!(output.stdout.is_empty());
 }
@@ -165,9 +165,9 @@ fn strict_turns_warnings_into_failure() {
     let (file, out) = (fixture("hdf5/fill_message_1.h5"), folder.path("out.json"));
     let lenient = virtualize(&[&file, "-o", &out]);
     assert!(lenient.status.success());
-    let said = text(&lenient.stderr);
-    assert!(said.lines().all(|line| line.starts_with(&format!("warning: {file}: /"))), "{said}");
-    assert!(said.contains("[fill-value-dropped]"), "{said}");
+    let messages = text(&lenient.stderr);
+    assert!(messages.lines().all(|line| line.starts_with(&format!("warning: {file}: /"))), "{messages}");
+    assert!(messages.contains("[fill-value-dropped]"), "{messages}");
     fs::remove_file(&out).unwrap();
     let strict = virtualize(&[&file, "-o", &out, "--strict"]);
     assert_eq!(strict.status.code(), Some(1));
@@ -210,17 +210,17 @@ fn inspect_shows_what_was_decided() {
 fn statistics_go_to_standard_error() {
     let output = virtualize(&[&fixture("tiff/tiles.tif"), "--stats"]);
     assert!(output.status.success());
-    let said = text(&output.stderr);
+    let messages = text(&output.stderr);
     assert!(
-        said.starts_with("stats: ") && said.contains(" requests, ") && said.contains(" bytes, "),
-        "{said}"
+        messages.starts_with("stats: ") && messages.contains(" requests, ") && messages.contains(" bytes, "),
+        "{messages}"
     );
     serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap();
 }
 
 #[cfg(unix)]
 #[test]
-fn a_closed_pipe_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_virtualize"))
         .arg(fixture("tiff/tiles.tif"))
         .stdout(Stdio::piped())

@@ -19,11 +19,11 @@ const NAME: &str = "blosc2";
 /// Bytes of the header before the metalayers.
 const FIXED: usize = 87;
 /// Greatest ratio of padded chunks to an array.
-const MOST_PADDING: usize = 4;
+const MAX_PADDING: usize = 4;
 /// Bytes by which the padded chunks of a small array may exceed that.
 const SLACK: usize = 1 << 20;
-/// Most chunks of a frame, which HDF5 writes with one.
-const MOST_CHUNKS: usize = 1 << 20;
+/// Maximum number of chunks of a frame, which HDF5 writes with one.
+const MAX_CHUNKS: usize = 1 << 20;
 
 /// Fixed fields of the header.
 struct Header<'a> {
@@ -73,7 +73,7 @@ impl<'a> Header<'a> {
         }
         let chunks =
             self.decoded.checked_next_multiple_of(self.chunk.max(1)).unwrap_or(0) / self.chunk.max(1);
-        let sensible = self.chunk > 0 && (1..=MOST_CHUNKS).contains(&chunks);
+        let sensible = self.chunk > 0 && (1..=MAX_CHUNKS).contains(&chunks);
         sensible
             .then_some(chunks)
             .ok_or_else(|| corrupt(NAME, format!("{chunks} chunks of {} bytes", self.chunk)))
@@ -89,7 +89,7 @@ pub(super) fn decode(frame: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure
         Some(layer) if layer.padded_bytes(header.element) != Some(header.decoded) => {
             return Err(corrupt(NAME, format!("{} bytes for {layer:?}", header.decoded)));
         }
-        Some(_) => limit.saturating_mul(MOST_PADDING).saturating_add(SLACK),
+        Some(_) => limit.saturating_mul(MAX_PADDING).saturating_add(SLACK),
     };
     if header.decoded > most {
         return Err(CodecFailure::TooLong { codec: NAME.to_owned(), limit });
@@ -435,11 +435,11 @@ fn undo_delta(block: &mut [u8], decoded: &[u8], element: usize) {
 // The n-dimensional layer of Blosc 2 (metalayer `b2nd`): a grid of chunks, each a grid of blocks padded to whole ones.
 // <https://github.com/Blosc/c-blosc2/blob/main/README_B2ND_METALAYER.rst>
 
-/// Most axes that the format allows.
-const MOST_AXES: usize = 16;
+/// Maximum number of axes that the format allows.
+const MAX_AXES: usize = 16;
 
-/// Most metalayers that the library reads.
-const MOST_LAYERS: u16 = 16;
+/// Maximum number of metalayers that the library reads.
+const MAX_LAYERS: u16 = 16;
 
 /// Shapes, slowest axis first.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -463,7 +463,7 @@ impl Layer {
         // Metalayers: an array of 3, the size of the index (3 bytes), a map of names to offsets from the start.
         let [map, count @ ..] = field::<3>(header, FIXED + 4).ok_or_else(cut_off)?;
         let count = u16::from_be_bytes(count);
-        if map != 0xde || count > MOST_LAYERS {
+        if map != 0xde || count > MAX_LAYERS {
             return Err(corrupt(NAME, format!("{count} metalayers in a map of type {map:#x}")));
         }
         let mut entries = header.get(FIXED + 7..).unwrap_or_default();
@@ -486,7 +486,7 @@ impl Layer {
     fn parse(content: &[u8]) -> Result<Self, CodecFailure> {
         let [_, version, axes] = field(content, 0).ok_or_else(cut_off)?;
         let axes = usize::from(axes);
-        if version > 1 || !(1..=MOST_AXES).contains(&axes) {
+        if version > 1 || !(1..=MAX_AXES).contains(&axes) {
             return Err(unsupported(&format!("{axes} axes in version {version} of the layer")));
         }
         let mut rest = content.get(3..).unwrap_or_default();

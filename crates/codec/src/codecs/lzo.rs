@@ -8,7 +8,7 @@ use crate::{CodecFailure, corrupt};
 const NAME: &str = "lzo";
 
 /// Greatest expansion: a run takes one byte for each 255 bytes.
-const MOST_EXPANSION: usize = 256;
+const MAX_EXPANSION: usize = 256;
 
 /// Decodes a stream to at most `limit` bytes. Its decoded size is not stored without the header, so that the buffer grows
 /// until the stream fits.
@@ -22,7 +22,7 @@ pub(super) fn decode(
         (Some(true), _) => return Err(corrupt(NAME, "no header")),
         _ => bytes,
     };
-    let most = limit.saturating_add(1).min(stream.len().saturating_mul(MOST_EXPANSION));
+    let most = limit.saturating_add(1).min(stream.len().saturating_mul(MAX_EXPANSION));
     let mut size = stream.len().saturating_mul(4).clamp(1 << 12, most.max(1 << 12));
     loop {
         let mut out = vec![0; size];

@@ -84,7 +84,7 @@ fn chains_of_one_codec_are_decoded() {
 
 /// No codec of a chain may decode to more than about twice the chunk, whatever its position.
 #[test]
-fn a_chain_of_compressors_is_no_bomb() {
+fn a_chain_of_compressors_is_bounded() {
     let chunk = 64 << 10;
     for codec in bytes_to_bytes() {
         let bomb = encode(std::slice::from_ref(&codec), &vec![0; 1 << 20]).unwrap();
@@ -274,7 +274,7 @@ fn chunks_of_arithmetic_codecs() {
 fn every_codec_is_implemented_as_its_definition_says() {
     for codec in Codec::examples() {
         let size = if let Codec::Optional { size, .. } = released(&codec) { *size } else { 2400 };
-        // Floats of such bytes are no integers.
+        // Floats of such bytes are not integers.
         let byte = if let Codec::ComplexIntegers { .. } = released(&codec) { 0 } else { 7 };
         let chunk = vec![byte; usize::try_from(size).unwrap()];
         let chain = std::slice::from_ref(&codec);

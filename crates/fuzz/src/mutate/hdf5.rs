@@ -15,7 +15,7 @@ pub const FORMAT: Format = Format { layout, repair };
 const SIGNATURE: &[u8; 8] = b"\x89HDF\r\n\x1a\n";
 
 /// Longest structure whose checksum is looked for.
-const MOST_CHECKED: usize = 2100;
+const MAX_CHECKED: usize = 2100;
 
 /// Structures, whether they have a checksum, and the fields that follow the signature as widths; `o` is an address, `l` a
 /// length, `w` the words of the rest.
@@ -79,7 +79,7 @@ fn is_signature(bytes: &[u8]) -> bool {
 
 /// Returns the end of a structure, with its checksum.
 fn end_of(bytes: &[u8], at: usize, next: usize, has_checksum: bool) -> usize {
-    let next = next.min(at + MOST_CHECKED);
+    let next = next.min(at + MAX_CHECKED);
     if !has_checksum {
         return next;
     }

@@ -39,8 +39,8 @@ pub struct Format {
     pub repair: fn(&mut [u8], &Layout),
 }
 
-/// Most layouts that are kept: finding the checksums is slow.
-const MOST_LAYOUTS: usize = 4096;
+/// Maximum number of layouts that are kept: finding the checksums is slow.
+const MAX_LAYOUTS: usize = 4096;
 
 thread_local! {
     static LAYOUTS: RefCell<HashMap<u64, Layout>> = RefCell::default();
@@ -84,7 +84,7 @@ fn layout_of(bytes: &[u8], layout: fn(&[u8]) -> Layout) -> Layout {
         return last;
     }
     LAYOUTS.with_borrow_mut(|layouts| {
-        if layouts.len() >= MOST_LAYOUTS {
+        if layouts.len() >= MAX_LAYOUTS {
             layouts.clear();
         }
         layouts.entry(key).or_insert_with(|| layout(bytes)).clone()

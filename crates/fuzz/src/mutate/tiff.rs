@@ -3,7 +3,7 @@
 use fastrand::Rng;
 
 /// Largest number of directories and of entries that are looked at.
-const MOST: usize = 64;
+const MAX_VALUES: usize = 64;
 
 /// Mutates the first `size` bytes of `data` in place, and returns the new size, at most `max_size`.
 pub fn mutate(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize {
@@ -95,12 +95,12 @@ impl<'a> Tiff<'a> {
         Some(if self.is_big_endian { bytes.iter().fold(0, join) } else { bytes.iter().rev().fold(0, join) })
     }
 
-    /// Returns an offset that is stored in the file, if it lies within the file.
+    /// Returns an offset that is stored in the file, if it is within the file.
     fn position(&self, at: usize) -> Option<usize> {
         usize::try_from(self.get(at, self.number())?).ok().filter(|at| *at < self.bytes.len())
     }
 
-    /// Writes a number, unless its position lies outside the file.
+    /// Writes a number, unless its position is outside the file.
     fn put(&mut self, at: usize, size: usize, value: u64) {
         let big_endian = self.is_big_endian;
         let Some(bytes) = at.checked_add(size).and_then(|end| self.bytes.get_mut(at..end)) else { return };
@@ -113,13 +113,13 @@ impl<'a> Tiff<'a> {
     fn directories(&self) -> Vec<Directory> {
         let mut found: Vec<Directory> = Vec::new();
         let mut links = vec![if self.is_big_tiff { 8 } else { 4 }];
-        while let Some(link) = links.pop().filter(|_| found.len() < MOST) {
+        while let Some(link) = links.pop().filter(|_| found.len() < MAX_VALUES) {
             let Some(directory) = self.directory(link) else { continue };
             if found.iter().any(|other| other.at == directory.at) {
                 continue;
             }
             for entry in directory.entries.iter().filter(|entry| entry.tag == 330) {
-                links.extend((0..entry.count.min(MOST)).map(|index| entry.values + index * entry.size));
+                links.extend((0..entry.count.min(MAX_VALUES)).map(|index| entry.values + index * entry.size));
             }
             links.push(directory.next);
             found.push(directory);
@@ -129,7 +129,7 @@ impl<'a> Tiff<'a> {
 
     fn directory(&self, link: usize) -> Option<Directory> {
         let at = self.position(link).filter(|at| *at != 0)?;
-        let count = usize::try_from(self.get(at, self.head_size())?).ok()?.min(MOST);
+        let count = usize::try_from(self.get(at, self.head_size())?).ok()?.min(MAX_VALUES);
         let first = at + self.head_size();
         let entries = (0..count).map_while(|index| self.entry(first + index * self.entry_size())).collect();
         Some(Directory { link, at, entries, next: first + count * self.entry_size() })
@@ -151,11 +151,11 @@ impl<'a> Tiff<'a> {
 
     /// Sets one value of an entry, or all.
     fn change_value(&mut self, entry: &Entry, random: &mut Rng) {
-        let index = random.usize(0..entry.count.clamp(1, MOST));
+        let index = random.usize(0..entry.count.clamp(1, MAX_VALUES));
         let old = self.get(entry.values + index * entry.size, entry.size).unwrap_or(0);
         let value = likely_value(entry.tag, old, self.bytes.len(), random);
         let all = random.u8(0..3) == 0;
-        for index in if all { 0..entry.count.min(MOST) } else { index..index + 1 } {
+        for index in if all { 0..entry.count.min(MAX_VALUES) } else { index..index + 1 } {
             self.put(entry.values + index * entry.size, entry.size, value);
         }
     }
@@ -258,7 +258,7 @@ impl<'a> Tiff<'a> {
                 339 => format,
                 _ => continue,
             };
-            for index in 0..entry.count.min(MOST) {
+            for index in 0..entry.count.min(MAX_VALUES) {
                 self.put(entry.values + index * entry.size, entry.size, value);
             }
         }
@@ -273,7 +273,7 @@ impl<'a> Tiff<'a> {
             .filter(|entry| matches!(entry.tag, 273 | 279 | 324 | 325))
             .collect();
         let Some(table) = random.choice(&tables) else { return };
-        let mut place = || table.values + random.usize(0..table.count.clamp(1, MOST)) * table.size;
+        let mut place = || table.values + random.usize(0..table.count.clamp(1, MAX_VALUES)) * table.size;
         let (one, other) = (place(), place());
         let (Some(first), Some(second)) = (self.get(one, table.size), self.get(other, table.size)) else {
             return;
@@ -300,7 +300,7 @@ impl<'a> Tiff<'a> {
         let Some(table) = directory.entries.iter().find(|entry| matches!(entry.tag, 273 | 324)) else {
             return;
         };
-        let place = table.values + random.usize(0..table.count.clamp(1, MOST)) * table.size;
+        let place = table.values + random.usize(0..table.count.clamp(1, MAX_VALUES)) * table.size;
         let Some(start) = self.get(place, table.size) else { return };
         let at = usize::try_from(start).unwrap_or(0).saturating_add(random.usize(0..64));
         if let Some(byte) = self.bytes.get_mut(at) {
@@ -349,7 +349,7 @@ fn repair_byte_counts(bytes: &mut Vec<u8>) {
         }
         let strips = height.div_ceil(rows);
         for entry in directory.entries.iter().filter(|entry| matches!(entry.tag, 279 | 325)) {
-            for index in 0..entry.count.min(MOST) {
+            for index in 0..entry.count.min(MAX_VALUES) {
                 let last = !is_tiled && (index as u64 + 1).is_multiple_of(strips);
                 let rows = if last { height - rows * (strips - 1) } else { rows };
                 tiff.put(entry.values + index * entry.size, entry.size, row * rows);

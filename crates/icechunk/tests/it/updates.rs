@@ -1,4 +1,4 @@
-//! Random updates: a repository that is updated contains what one that was written anew contains.
+//! Random updates: a repository that is updated has the content of one that was written at once.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -108,7 +108,10 @@ impl FillQuestion<'_> {
             [element] => cast(element, self.data_type),
             others => {
                 let feature = format!("{} values", others.len());
-                Err(Error::unsupported(feature, "_FillValue has one; missing_value may have several"))
+                Err(Error::unsupported(
+                    feature,
+                    "_FillValue must be a single value; missing_value may have several",
+                ))
             }
         };
         let outcome = match sentinel {

@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn few_equal_or_missing_coordinates_are_no_axis() {
+    fn few_equal_or_missing_coordinates_are_not_an_axis() {
         for values in [&[][..], &[1.0], &[1.0, 1.0], &[0.0, f64::NAN, 2.0], &[0.0, f64::INFINITY]] {
             let (data_type, content) = bytes(values, false);
             assert_eq!(regular_axis(&data_type, &content), None, "{values:?}");

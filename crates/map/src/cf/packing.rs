@@ -172,7 +172,7 @@ pub(crate) struct Packing {
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub(crate) enum UnpackRefusal {
     /// If more than one number became NaN, encoding could not restore them.
-    #[error("{0} values mean no data, and the codec cast_value maps only one")]
+    #[error("{0} sentinels, but the codec cast_value maps only one")]
     SeveralSentinels(usize),
     /// The bands of an image have different scales or offsets.
     #[error("scales or offsets differ between bands")]
@@ -357,7 +357,7 @@ fn mantissa(data_type: &DataType) -> u64 {
 /// warning.
 pub(crate) fn refusal_diagnostic(why: &UnpackRefusal, path: &str) -> Diagnostic {
     let severity = if matches!(why, UnpackRefusal::Times) { Severity::Info } else { Severity::Warning };
-    let message = format!("the numbers stay packed, with their attributes: {why}");
+    let message = format!("not unpacked: {why}");
     Diagnostic::new(severity, Code::NotUnpacked, path, message)
 }
 

@@ -1,4 +1,4 @@
-//! The rules on attributes of one array. Expected values are what xarray 2026.9 and NumPy 2.5 show, unless said otherwise.
+//! The rules on attributes of one array. Expected values are what xarray 2026.9 and NumPy 2.5 show, unless stated otherwise.
 
 use Element::{Bytes as Raw, Complex, Float, Integer, Text};
 use bytes::Bytes;
@@ -310,7 +310,7 @@ fn numbers_are_unpacked_to_the_type_of_xarray() {
     assert_eq!(factor, Ok(DataType::Float64));
 }
 
-/// 0.1 is no power of two, so that a quotient differs from the product in its last bit, which dates would show.
+/// 0.1 is not a power of two, so that a quotient differs from the product in its last bit, which dates would show.
 #[test]
 fn times_are_unpacked_only_exactly() {
     let tenth = || one("scale_factor", DataType::Float64, Float(0.1));

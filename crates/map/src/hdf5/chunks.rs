@@ -22,7 +22,7 @@ use super::links::FileContext;
 use super::objects::{HeapPointers, ObjectNames};
 use crate::{ChunkContent, ElementTransform, Error, MapOptions, Piece, PieceBytes, ReferenceText, Result};
 
-/// Most chunks of one array that are made inline one by one.
+/// Maximum number of chunks of one array that are made inline one by one.
 pub(super) const INLINE_CHUNKS: u64 = 100_000;
 
 /// What planner the chunks looks at.
@@ -114,7 +114,7 @@ impl ChunkPlanner<'_> {
                 Some("variable-length text is stored in the global heap")
             }
             _ if holds_pointers(&self.dataset.datatype) => {
-                Some("values of variable length lie in the global heap")
+                Some("values of variable length are stored in the global heap")
             }
             ElementTransform::None => None,
             ElementTransform::Repack { strings, .. } if !strings.is_empty() => {
@@ -134,7 +134,7 @@ impl ChunkPlanner<'_> {
             ElementTransform::Float { stored, .. } if stored.size > 8 => {
                 Some("floats have more than 64 bits")
             }
-            ElementTransform::Float { .. } => Some("floats are in no IEEE 754 format"),
+            ElementTransform::Float { .. } => Some("floats are not in an IEEE 754 format"),
             ElementTransform::Time { .. } => Some("times of PyTables are counts of seconds and microseconds"),
         }
     }
@@ -326,7 +326,7 @@ impl ChunkPlanner<'_> {
     /// Plans all chunks of the dataset.
     ///
     /// # Errors
-    /// The array has to be left out.
+    /// The array must be omitted.
     pub(super) fn plan(&self) -> Result<ChunkPlan> {
         match &self.dataset.layout {
             Layout::Unreadable(error) => Err(error.clone().into()),
@@ -428,7 +428,7 @@ impl ChunkPlanner<'_> {
                 }
             }
         } else {
-            let why = format!("{} chunks went through other filters than the rest", mismatched.len());
+            let why = format!("{} chunks skipped some of the filters", mismatched.len());
             if !codecs.iter().all(can_encode) {
                 return self.inline_all(plan, &chunks, why);
             }

@@ -165,7 +165,7 @@ impl ChunkPlanner<'_> {
         // Chunks of equal size, each within one segment.
         let step = runs.iter().fold(0, |step, (_, range)| greatest_common_divisor(step, range.length)).max(1);
         if !step.is_multiple_of(row) {
-            let problem = format!("{} segments are not all made of whole rows", runs.len());
+            let problem = format!("{} segments, of which some do not contain whole rows", runs.len());
             return Err(Error::unsupported(EXTERNAL, problem));
         }
         if needed / step > CHUNKS {
@@ -580,7 +580,7 @@ mod external_tests {
         assert_eq!(rows(&[("a", 0, Some(4)), ("b", 4, Some(8)), ("a", 12, Some(4))]), (1, unequal.to_vec()));
         assert_eq!(planned(&[0, 2], &[]).unwrap().1, []);
         let one = planned(&[4, 2], &[("a", 0, Some(6)), ("b", 0, None)]).unwrap_err();
-        assert!(one.contains("2 segments are not all made of whole rows"), "{one}");
+        assert!(one.contains("2 segments, of which some do not contain whole rows"), "{one}");
         let short = planned(&[4, 2], &[("a", 0, Some(6)), ("b", 0, Some(8))]).unwrap_err();
         assert!(short.contains("segments lack 2 of 16 bytes"), "{short}");
     }

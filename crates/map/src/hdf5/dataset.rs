@@ -24,7 +24,7 @@ use crate::{ArrayReport, ChunkContent, Error, FillPolicy, InlineTask, Result, ch
 const MEMBER: u64 = 1 << 10;
 
 impl Mapper<'_> {
-    /// Maps a dataset. Returns `None`, and reports why, if the dataset is left out. `axes` are the dimensions of its dataspace.
+    /// Maps a dataset. Returns `None`, and reports why, if the dataset is omitted. `axes` are the dimensions of its dataspace.
     pub(super) fn array(&mut self, path: &str, dataset: &Dataset, axes: Vec<AxisDimension>) -> Option<Array> {
         let mut report = ArrayReport {
             source_type: describe_type(&dataset.datatype),
@@ -60,7 +60,7 @@ impl Mapper<'_> {
             _ => false,
         };
         if has_times(&dataset.datatype) && !is_pytables() {
-            return Err(Error::unsupported("a time", "HDF5 does not define what it contains"));
+            return Err(Error::unsupported("a time", "HDF5 does not define its meaning"));
         }
         let item = item_type(&dataset.datatype);
         // Other sequences were flattened before.
@@ -146,7 +146,7 @@ impl Mapper<'_> {
         if let [first, ..] = plan.missing_files.as_slice() {
             let count = plan.missing_files.len();
             let message = format!(
-                "{count} of its source files do not exist (\"{first}\"), so that their parts read as the fill value"
+                "{count} of its source files do not exist (\"{first}\"): their elements read as the fill value"
             );
             self.report.warn(Code::SourceMissing, path, message);
         }
@@ -154,13 +154,13 @@ impl Mapper<'_> {
             self.report.warn(*code, path, message);
         }
         if is_reference(&dataset.datatype) {
-            let message = "references are shown as the paths of their targets";
+            let message = "references are mapped to the paths of their targets";
             self.report.info(Code::ReferenceAsPath, path, message);
         }
         if let Some(name) = array_member {
             let message =
                 format!("the member \"{name}\" is an array: its items are fields named \"0\", \"1\", …");
-            self.report.info(Code::DatatypeNotShown, path, message);
+            self.report.info(Code::ArrayMemberAsFields, path, message);
         }
         let attributes = self.array_attributes(path, dataset, &meanings, &element.data_type, &fill);
         plan.renumber(&self.own.source.url, &mut self.sources)?;

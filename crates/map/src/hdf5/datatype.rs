@@ -117,7 +117,7 @@ pub(super) struct NumpyTime {
     pub(super) duration: Option<&'static str>,
 }
 
-/// Parses a tag of h5py such as `NUMPY:<M8[s]`; `None` if it is no time, or CF lacks its unit.
+/// Parses a tag of h5py such as `NUMPY:<M8[s]`; `None` if it is not a time, or CF lacks its unit.
 pub(super) fn numpy_time(tag: &str) -> Option<NumpyTime> {
     let code = tag.strip_prefix("NUMPY:")?;
     let (endian, code) = match code.split_at_checked(1)? {

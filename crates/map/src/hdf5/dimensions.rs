@@ -383,7 +383,7 @@ impl Mapper<'_> {
             if known != *size {
                 let renamed = lengths.rename(name, *size, scopes);
                 let message = format!(
-                    "dimension \"{name}\" has length {known}, the array {size}: its dimension is called \"{renamed}\""
+                    "dimension \"{name}\" has length {known}, the array {size}: its dimension is renamed to \"{renamed}\""
                 );
                 self.report.warn(Code::DimensionRenamed, path, message);
                 *name = renamed;
@@ -591,7 +591,7 @@ END
     }
 
     #[test]
-    fn what_is_no_such_text_names_nothing() {
+    fn other_texts_name_nothing() {
         for text in ["", "GROUP", "DimList=(\"x\")", "OBJECT=a\nDimList=", "a=b\0=c"] {
             assert_eq!(Fields::new(text), Fields::default(), "{text}");
         }

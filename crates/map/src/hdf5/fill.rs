@@ -21,7 +21,7 @@ pub(super) struct DatasetFill {
     pub(super) header: FillValue,
     /// What unallocated elements read as: `header`, or zero where the library never writes it.
     pub(super) unallocated: FillValue,
-    /// Why the value of the message is no scalar of the array's type.
+    /// Why the value of the message is not a scalar of the array's type.
     pub(super) problem: Option<&'static str>,
 }
 
@@ -127,7 +127,7 @@ pub(super) struct Padded {
 impl ChunkPlanner<'_> {
     /// Pads an array to the lengths of its unlimited dimensions. Returns `None` if it has these lengths.
     ///
-    /// Chunks beyond the end of the variable are missing. Chunks in which it ends are made anew, since what HDF5 stores in
+    /// Chunks beyond the end of the variable are missing. Chunks in which it ends are re-encoded, since what HDF5 stores in
     /// them beyond the end is undefined.
     ///
     /// # Errors
@@ -146,7 +146,7 @@ impl ChunkPlanner<'_> {
         {
             return Err(unsupported("its layout is not chunked"));
         }
-        let background = self.background.ok_or_else(|| unsupported("its fill value is no scalar"))?;
+        let background = self.background.ok_or_else(|| unsupported("its fill value is not a scalar"))?;
         // What netCDF-C reads beyond the end of a variable without a fill value of its own.
         let is_number = matches!(self.dataset.datatype, Datatype::Integer(_) | Datatype::Float(_));
         let is_declared = matches!(self.dataset.fill.value, Stored::User(_));
@@ -234,7 +234,7 @@ impl ChunkPlanner<'_> {
                 pieces
             }
             ChunkContent::Variable { pieces, .. } => pieces,
-            _ => return Err(unsupported("its last chunks cannot be taken apart")),
+            _ => return Err(unsupported("its last chunks cannot be divided")),
         };
         for piece in &mut *pieces {
             for ((extent, to), used) in piece.extent.iter_mut().zip(&piece.to).zip(used) {
@@ -267,7 +267,7 @@ mod tests {
 
     /// File format specification, IV.A.2.d: a sequence of length 0 has no object in the global heap.
     #[test]
-    fn text_in_the_global_heap_is_no_scalar_unless_it_is_empty() {
+    fn text_in_the_global_heap_is_not_a_scalar_unless_it_is_empty() {
         let element = ElementType::plain(DataType::String, Endian::Little, 16);
         let found = |length: u8, address: u8| {
             let stored: Vec<u8> = [[length; 4], [address; 4], [0; 4], [0; 4]].concat();

@@ -381,7 +381,7 @@ impl ChunkPlanner<'_> {
     /// Plans chunks whose only filter is ZFP.
     pub(super) fn zfp(&self, chunked: &Chunked, filters: &[Filter]) -> Result<ChunkPlan> {
         let [filter] = filters else {
-            return Err(Error::unsupported(ZFP_NAME, "other filters beside it are not supported"));
+            return Err(Error::unsupported(ZFP_NAME, "it is supported only as the only filter"));
         };
         let head = head(&filter.parameters)?;
         let chunk_shape = self.chunk_shape(chunked)?;
@@ -463,8 +463,8 @@ fn too_short(parameters: &[u32]) -> Error {
 
 /// Bits and bit planes that limit nothing.
 const UNLIMITED: (u32, u32) = (16_658, 64);
-/// Least bit plane of binary64.
-const LEAST: i32 = -1074;
+/// Lowest bit plane of binary64.
+const MIN_BIT_PLANE: i32 = -1074;
 
 /// Decodes the mode: 12 bits, or 64 bits of which the lowest 12 are set.
 /// <https://github.com/LLNL/zfp/blob/develop/src/zfp.c> (`zfp_stream_set_mode`)
@@ -476,10 +476,12 @@ fn mode(bits: u128) -> ([u32; 3], i32) {
             let least = i32::try_from(field(49, 15)).unwrap_or(0) - 16_495;
             ([field(12, 15) + 1, field(27, 15) + 1, field(42, 7) + 1], least)
         }
-        rate @ ..2048 => ([rate + 1, rate + 1, most_planes], LEAST),
-        precision @ ..2176 => ([1, most_bits, precision - 2047], LEAST),
-        2176 => ([1, most_bits, most_planes], LEAST - 1),
-        accuracy => ([1, most_bits, most_planes], LEAST + i32::try_from(accuracy - 2177).unwrap_or(0)),
+        rate @ ..2048 => ([rate + 1, rate + 1, most_planes], MIN_BIT_PLANE),
+        precision @ ..2176 => ([1, most_bits, precision - 2047], MIN_BIT_PLANE),
+        2176 => ([1, most_bits, most_planes], MIN_BIT_PLANE - 1),
+        accuracy => {
+            ([1, most_bits, most_planes], MIN_BIT_PLANE + i32::try_from(accuracy - 2177).unwrap_or(0))
+        }
     }
 }
 
@@ -569,7 +571,7 @@ mod zfp_tests {
         assert_eq!((head.data_type, head.shape), (DataType::Float32, vec![10, 20]));
     }
 
-    /// Client data as hdf5plugin 7.1 writes them; expected values are what it was asked for. `zfp_stream_set_*` of zfp 1.0 makes them
+    /// Client data as hdf5plugin 7.1 writes them; expected values are the parameters of the call. `zfp_stream_set_*` of zfp 1.0 makes them
     /// bits of a block of 4 elements along each axis, bit planes, and the power of two below the accuracy.
     #[test]
     fn modes_are_those_of_the_writer() {
@@ -608,7 +610,7 @@ mod zfp_tests {
     }
 
     #[test]
-    fn what_is_no_head_is_refused() {
+    fn invalid_heads_are_refused() {
         for words in [
             &[][..],
             &[0x1010_5111, 0x0570_667a],

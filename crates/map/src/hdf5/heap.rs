@@ -1,4 +1,4 @@
-//! Datasets whose elements point into the global heap, and whose shape or type depends on what lies there: structures with
+//! Datasets whose elements point into the global heap, and whose shape or type depends on what is stored there: structures with
 //! text of variable length, and sequences.
 //!
 //! [`heap_tasks`] lists what has to be read before the file is mapped. From the values, [`flatten`] makes datasets of
@@ -49,7 +49,7 @@ pub struct HeapTask {
     pub pointers: Vec<HeapPointer>,
     /// The dataset, without its chunks.
     dataset: Dataset,
-    /// Most bytes of values.
+    /// Maximum number of bytes of values.
     limit: u64,
 }
 
@@ -272,7 +272,7 @@ pub(super) fn ragged(
     };
     let rows = rows.split_last().map_or(&[][..], |(_, rows)| rows);
     let bytes = rows.iter().map(|row| row.len() as u64).fold(0, u64::saturating_add);
-    task.take(Some(bytes), "sequences lie in the global heap", budget)?;
+    task.take(Some(bytes), "sequences are stored in the global heap", budget)?;
     let count = |row: &Bytes| (row.len() as u64).checked_div(base.size()).unwrap_or(0);
     let row_sizes: Vec<u8> = rows.iter().flat_map(|row| count(row).to_le_bytes()).collect();
     let total = rows.iter().map(count).fold(0, u64::saturating_add);
@@ -633,7 +633,7 @@ fn whole(plan: ChunkPlan, planner: &ChunkPlanner<'_>) -> Result<ChunkContent> {
     }
     let is_sequence = matches!(item_type(&planner.dataset.datatype), Datatype::Sequence { .. });
     let shape = if pieces.is_empty() && !is_sequence { vec![0] } else { shape.to_vec() };
-    planner.check_limit(1, &shape, "values of variable length lie in the global heap")?;
+    planner.check_limit(1, &shape, "values of variable length are stored in the global heap")?;
     Ok(ChunkContent::Assemble { shape, background: planner.background_bytes(), pieces })
 }
 

@@ -25,10 +25,10 @@ const ITEM: u64 = 512;
 /// Longest chain of files that link to each other.
 const MAX_FILE_CHAIN: usize = 8;
 
-/// Most sources of a hierarchy.
+/// Maximum number of sources of a hierarchy.
 const SOURCES: usize = 60_000;
 
-/// Most chunks that links may bring.
+/// Maximum number of chunks that links may bring.
 const CHUNKS: u64 = 20_000_000;
 
 /// Mapped files to which links lead, by url.
@@ -197,7 +197,7 @@ impl Mapper<'_> {
     /// The file is missing or refused, or links form a cycle or too long a chain.
     fn linked_file(&self, name: &str, url: &str, chain: &[String]) -> Result<Rc<LinkedFile>> {
         if chain.iter().any(|file| file == url) {
-            return Err(Error::other_file(name, "links lead back to it"));
+            return Err(Error::other_file(name, "its links form a cycle"));
         }
         if let Some(mapped) = self.shared.mapped.borrow().get(url) {
             return Ok(Rc::clone(mapped));
@@ -248,7 +248,7 @@ impl Mapper<'_> {
         Ok(())
     }
 
-    /// Renumbers the sources of all chunks to those of the whole hierarchy, and removes arrays that are left out.
+    /// Renumbers the sources of all chunks to those of the whole hierarchy, and removes omitted arrays.
     fn renumber_sources(
         &mut self,
         node: &mut Node,
@@ -334,7 +334,7 @@ const MAX_VIRTUAL_CHAIN: u32 = 8;
 
 /// Why a virtual dataset cannot be the source of another one.
 pub(super) fn grown() -> Error {
-    Error::unsupported("a virtual source", "its own sources make another extent than its file declares")
+    Error::unsupported("a virtual source", "its own sources have another extent than its file declares")
 }
 
 pub(super) fn no_dataset() -> Error {

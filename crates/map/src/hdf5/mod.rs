@@ -39,13 +39,13 @@ pub use crate::hdf5::links::{OtherFile, OtherFiles, link_files, virtual_source_f
 pub use crate::hdf5::objects::{HeapPointers, ObjectNames, reference_part, reference_path};
 pub use crate::hdf5::unlimited::{NumberedFiles, numbered_files, resolve_extents};
 
-/// Most sources of the virtual datasets of a file. Nested ones count each time.
+/// Maximum number of sources of the virtual datasets of a file. Nested ones count each time.
 const VIRTUAL_SOURCES: u32 = 100_000;
 
 /// Maps a file to Zarr. `source` describes the file itself, which becomes [`SourceId`] 0; other files
 /// follow.
 ///
-/// No bytes are read: [`Mapped::tasks`] lists what has to be fetched. Objects that cannot be mapped exactly are left out, with
+/// No bytes are read: [`Mapped::tasks`] lists what has to be fetched. Objects that cannot be mapped exactly are omitted, with
 /// a diagnostic.
 pub fn map_file(file: &File, source: Source, options: &MapOptions) -> Mapped {
     let budget = Budget::of_file(&Limits::default(), source.size);
@@ -200,7 +200,7 @@ impl SourceTable {
     }
 }
 
-/// Most groups and arrays of a hierarchy.
+/// Maximum number of groups and arrays of a hierarchy.
 pub(super) const NODES: u64 = 1_000_000;
 
 /// Bytes of memory for a group or an array, without names, attributes and chunks.

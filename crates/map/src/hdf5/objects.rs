@@ -20,7 +20,7 @@ use super::chunks::item_type;
 use crate::mapped::shown_name;
 use crate::{ChunkContent, Error, ReferenceText, Result};
 
-/// Most soft links on one path.
+/// Maximum number of soft links on one path.
 const SOFT_LINKS: u32 = 32;
 
 /// Bytes of the budget for one step of a path.
@@ -195,7 +195,7 @@ pub fn reference_path(element: &Element, names: &ObjectNames) -> Result<String> 
             *address
         }
         Element::Unknown(what) => return Err(Error::unresolved(*what, "has no path")),
-        _ => return Err(Error::unresolved("an element", "is no reference")),
+        _ => return Err(Error::unresolved("an element", "is not a reference")),
     };
     if names.is_linked() {
         return Err(Error::unresolved("a reference", "leads to an object of another file"));

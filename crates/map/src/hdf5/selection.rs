@@ -9,7 +9,7 @@ use crate::{Error, Result};
 /// The structure in error messages.
 const MAPPING: &str = "virtual mapping";
 
-/// Most spans of one axis.
+/// Maximum number of spans of one axis.
 const SPANS: u64 = 1_000_000;
 
 /// Elements that are contiguous along an axis of both source and destination.

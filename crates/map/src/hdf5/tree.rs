@@ -48,7 +48,7 @@ impl Mapper<'_> {
             other => {
                 let why = match other {
                     Some(Object::Unreadable(error)) => error.to_string(),
-                    _ => "it is no group".to_owned(),
+                    _ => "it is not a group".to_owned(),
                 };
                 let error = Diagnostic::error(Code::RootUnreadable, "", format!("the root group: {why}"));
                 self.report.diagnostics.push(error);
@@ -111,7 +111,7 @@ impl Mapper<'_> {
                 };
                 let mut at = 0..;
                 self.tasks.retain(|task| at.next().is_none_or(|at| at >= tasks) || !is_replaced(task));
-                let message = "two objects have this name; the last one is shown";
+                let message = "two objects have this name; the last one is mapped";
                 self.report.warn(Code::NameCollision, path, message);
             }
         }
@@ -140,8 +140,8 @@ impl Mapper<'_> {
                 None
             }
             Object::Datatype(_) => {
-                let message = "Zarr has no nodes for committed datatypes: neither this one nor its attributes are shown";
-                self.report.info(Code::DatatypeNotShown, &join(place.path, name), message.to_owned());
+                let message = "committed datatype omitted with its attributes: Zarr has no such node";
+                self.report.info(Code::DatatypeOmitted, &join(place.path, name), message.to_owned());
                 None
             }
         }
@@ -239,7 +239,7 @@ impl Mapper<'_> {
             let child = join(path, &name);
             if name != link.name {
                 let message = format!(
-                    "zarr-python treats a backslash as a slash: {:?} is shown as {name:?}",
+                    "zarr-python treats a backslash as a slash: {:?} is renamed to {name:?}",
                     link.name
                 );
                 self.report.warn(Code::NameChanged, &child, message);
@@ -281,7 +281,7 @@ impl Mapper<'_> {
                 .ok()
                 .flatten()
                 .filter(|address| self.own.file.objects.contains_key(address))
-                .ok_or_else(|| Error::unresolved(format!("the soft link to \"{target}\""), "leads nowhere")),
+                .ok_or_else(|| Error::unresolved(format!("the soft link to \"{target}\""), "is dangling")),
             LinkTarget::External { path, .. } => {
                 Err(Error::unresolved(path.clone(), "leads to another file"))
             }

@@ -15,7 +15,7 @@ use crate::{Error, Result};
 /// Longest chain of such datasets that is resolved.
 const PASSES: u32 = 9;
 
-/// Most numbered sources of a file.
+/// Maximum number of numbered sources of a file.
 const BLOCKS: u32 = 100_000;
 
 fn too_large() -> Error {

@@ -18,7 +18,7 @@ use super::links::{FileContext, grown, no_dataset};
 use super::selection::{Axis, Span, axes, is_unlimited};
 use crate::{ChunkContent, ElementTransform, Error, MapOptions, Piece, PieceBytes, Result};
 
-/// Most chunks of a virtual dataset.
+/// Maximum number of chunks of a virtual dataset.
 const CHUNKS: u64 = 10_000_000;
 
 fn too_many() -> Error {
@@ -149,7 +149,7 @@ impl ChunkPlanner<'_> {
             context,
         };
         if is_reference(&dataset.datatype) {
-            return Err(unsupported("it holds references, whose targets lie in its own file"));
+            return Err(unsupported("it contains references, whose targets are in its own file"));
         }
         let mut plan = planner.plan()?;
         let chunks = plan.chunks.len().saturating_add(plan.inline.len() as u64);
@@ -198,7 +198,7 @@ impl Part {
 /// Bytes of memory for a chunk of the virtual dataset.
 const SLOT_BYTES: u64 = 96;
 
-/// Most pieces in the assembled chunks of a virtual dataset.
+/// Maximum number of pieces in the assembled chunks of a virtual dataset.
 const PIECES: usize = 500_000;
 
 /// Number of chunks beyond which an array that fits the inline limit becomes one chunk.
@@ -287,7 +287,9 @@ impl ChunkPlanner<'_> {
                     self.check_limit(assembled.chunks, &plan.chunk_shape, MADE)?;
                     let is_text = self.element.data_type == DataType::String;
                     if self.background.is_none() && !is_text {
-                        return Err(refused("its chunks have to be made, and its fill value is no scalar"));
+                        return Err(refused(
+                            "its chunks must be inlined, but its fill value is not a scalar",
+                        ));
                     }
                     if is_text && !is_empty_text(self.background) {
                         return Err(refused("its missing text reads as other than the empty text"));
@@ -620,7 +622,7 @@ impl ChunkPlanner<'_> {
         let background = match content {
             ChunkContent::Assemble { background, .. } => Some(background.clone()),
             ChunkContent::Variable { .. } => None,
-            _ => return Err(unsupported("its chunks cannot be taken apart")),
+            _ => return Err(unsupported("its chunks cannot be divided")),
         };
         let covers = |piece: &Piece| {
             let ends = piece.to.iter().zip(&piece.extent).map(|(to, extent)| to.saturating_add(*extent));
@@ -650,7 +652,7 @@ impl ChunkPlanner<'_> {
                 let size = usize::try_from(self.element.stored_size).unwrap_or(0);
                 self.repeated(&vec![0; size].into(), window)
             }
-            _ => Err(unsupported("its fill value is no scalar")),
+            _ => Err(unsupported("its fill value is not a scalar")),
         }
     }
 
@@ -718,7 +720,7 @@ impl ChunkPlanner<'_> {
         if joined == 1 {
             return Ok(transform);
         }
-        let refused = || unsupported("one element of its last axis cannot be taken from such elements");
+        let refused = || unsupported("single elements of its last axis cannot be extracted");
         let (stored_size, parts, strings, mut converted, reversed) = match transform {
             ElementTransform::None => {
                 let size = self.element.data_type.size().and_then(|size| u32::try_from(size).ok());

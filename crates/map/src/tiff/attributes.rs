@@ -89,7 +89,7 @@ const TAGS: [(u16, &str); 14] = [
     (50909, "GEO_METADATA"),
 ];
 
-/// Most colours of a palette, and most values of a tag, that are written.
+/// Maximum number of colours of a palette, and of values of a tag, that are written.
 const COLORS: usize = 256;
 
 /// Inputs of the attributes of an image.

@@ -40,14 +40,14 @@ pub(super) struct ChunkMaker<'a> {
     pub(super) file_size: u64,
     /// Whether a shorter last strip may be a shorter chunk.
     pub(super) rectilinear: bool,
-    /// Most decoded bytes that may be inlined.
+    /// Maximum number of decoded bytes that may be inlined.
     pub(super) inline_limit: u64,
     /// Number of planes that follow each other, each with the strips or tiles of the image; 1 for a single image.
     pub(super) copies: u64,
 }
 
 /// Rows of a strip or tile that are one chunk, or the first rows of one: row-major position, stored range, number of rows.
-struct Stretch {
+struct Segment {
     position: u64,
     range: ByteRange,
     rows: u64,
@@ -55,20 +55,20 @@ struct Stretch {
 
 /// The strips and tiles of an image. Those that are chunks as they are stored, which can be millions, are columns.
 #[derive(Default)]
-struct Pieces {
+struct Segments {
     /// Chunks as they are stored.
     whole: ReferencesBuilder,
-    /// Stretches that have to be completed, or made in other codecs.
-    made: Vec<Stretch>,
+    /// Segments that must be completed, or encoded with other codecs.
+    made: Vec<Segment>,
 }
 
-impl Pieces {
-    /// Adds a stretch: as it is stored, if it is whole or chunks may be short.
-    fn add(&mut self, stretch: Stretch, rows: u64, may_be_short: bool) {
-        if stretch.rows == rows || may_be_short {
-            self.whole.push(stretch.position, stretch.range.start, stretch.range.length)
+impl Segments {
+    /// Adds a segment: as it is stored, if it is whole or chunks may be short.
+    fn add(&mut self, segment: Segment, rows: u64, may_be_short: bool) {
+        if segment.rows == rows || may_be_short {
+            self.whole.push(segment.position, segment.range.start, segment.range.length)
         } else {
-            self.made.push(stretch)
+            self.made.push(segment)
         }
     }
 }
@@ -88,12 +88,12 @@ impl ChunkMaker<'_> {
         let stored = self.encoding.codecs(&self.geometry.stored_shape(rows))?;
         let uneven = !self.geometry.tiled && !self.geometry.height.is_multiple_of(rows);
         let short_end = self.rectilinear && declarable && uneven;
-        let pieces = self.pieces(rows, declarable, short_end)?;
+        let segments = self.segments(rows, declarable, short_end)?;
         if !declarable {
-            return self.inlined(rows, &pieces.made, stored);
+            return self.inlined(rows, &segments.made, stored);
         }
-        let tasks = self.complete(&pieces.made, rows)?;
-        let references = pieces.whole.finish(SourceId(0));
+        let tasks = self.complete(&segments.made, rows)?;
+        let references = segments.whole.finish(SourceId(0));
         let manifest = ChunkManifest { references, ..ChunkManifest::default() };
         Ok(Chunks { rows, short_end, codecs: stored, manifest, tasks })
     }
@@ -140,11 +140,11 @@ impl ChunkMaker<'_> {
 
     /// Sorts strips and tiles by what becomes of them, each kind in order of position. If the grid may end short, a shorter
     /// last strip is a chunk as it is stored.
-    fn pieces(&self, rows: u64, declarable: bool, short_end: bool) -> Result<Pieces> {
+    fn segments(&self, rows: u64, declarable: bool, short_end: bool) -> Result<Segments> {
         let [_, _, down, across] = self.geometry.counts();
         let chunks_down = self.geometry.height.div_ceil(rows);
         let may_be_short = short_end || self.encoding.short_strip()? == ShortStrip::AsItIs;
-        let mut pieces = Pieces::default();
+        let mut segments = Segments::default();
         for (index, offset, length) in self.stored()? {
             let (plane, y, x) = (index / across / down, index / across % down, index % across);
             let strip_rows = self.geometry.rows_of(y);
@@ -152,16 +152,16 @@ impl ChunkMaker<'_> {
             let position = first.saturating_mul(across).saturating_add(x);
             let range = self.range_of(index, offset, length, strip_rows)?;
             if !declarable {
-                pieces.made.push(Stretch { position, range, rows: strip_rows });
+                segments.made.push(Segment { position, range, rows: strip_rows });
             } else if strip_rows != rows && self.encoding.has_plain_rows() {
-                for stretch in self.blocks(first, range.start, strip_rows, rows)? {
-                    pieces.add(stretch, rows, may_be_short);
+                for segment in self.blocks(first, range.start, strip_rows, rows)? {
+                    segments.add(segment, rows, may_be_short);
                 }
             } else {
-                pieces.add(Stretch { position, range, rows: strip_rows }, rows, may_be_short);
+                segments.add(Segment { position, range, rows: strip_rows }, rows, may_be_short);
             }
         }
-        Ok(pieces)
+        Ok(segments)
     }
 
     /// Returns number, offset and byte count of each strip or tile that is not missing.
@@ -180,12 +180,12 @@ impl ChunkMaker<'_> {
         offset: u64,
         strip_rows: u64,
         rows: u64,
-    ) -> Result<impl Iterator<Item = Stretch>> {
+    ) -> Result<impl Iterator<Item = Segment>> {
         let row_bytes = self.row_bytes()?;
         Ok((0..strip_rows.div_ceil(rows)).map(move |block| {
             let here = (strip_rows - block * rows).min(rows);
             let start = offset + block * rows * row_bytes;
-            Stretch { position: first + block, range: ByteRange::new(start, here * row_bytes), rows: here }
+            Segment { position: first + block, range: ByteRange::new(start, here * row_bytes), rows: here }
         }))
     }
 
@@ -212,7 +212,7 @@ impl ChunkMaker<'_> {
     }
 
     /// Returns the tasks that complete short strips to chunks of `rows` rows.
-    fn complete(&self, short: &[Stretch], rows: u64) -> Result<Vec<InlineTask>> {
+    fn complete(&self, short: &[Segment], rows: u64) -> Result<Vec<InlineTask>> {
         if short.is_empty() {
             return Ok(Vec::new());
         }
@@ -225,15 +225,15 @@ impl ChunkMaker<'_> {
             ));
         }
         self.check_inline(short.len() as u64, rows)?;
-        let change = |stretch: &Stretch| match self.encoding.short_strip() {
+        let change = |segment: &Segment| match self.encoding.short_strip() {
             Ok(ShortStrip::Taller) => Some(StoredChange::AddRows {
                 width: self.geometry.segment[2],
-                rows: stretch.rows,
+                rows: segment.rows,
                 height: rows,
             }),
             Ok(ShortStrip::Lerc) => Some(StoredChange::Lerc {
                 layout: LercLayout {
-                    rows: stretch.rows,
+                    rows: segment.rows,
                     columns: self.geometry.segment[2],
                     samples: self.geometry.bands_of_a_segment(),
                     has_alpha: self.encoding.has_alpha(),
@@ -242,26 +242,26 @@ impl ChunkMaker<'_> {
             }),
             _ => None,
         };
-        match short.iter().map(|stretch| Some(self.changed(stretch, change(stretch)?))).collect() {
+        match short.iter().map(|segment| Some(self.changed(segment, change(segment)?))).collect() {
             Some(tasks) => Ok(tasks),
             None => self.tasks(short, rows),
         }
     }
 
     /// Returns the task of a chunk that stays encoded.
-    fn changed(&self, stretch: &Stretch, change: StoredChange) -> InlineTask {
-        let content = ChunkContent::Stored { source: SourceId(0), range: stretch.range, change };
-        InlineTask { array: self.path.to_owned(), positions: vec![stretch.position], content }
+    fn changed(&self, segment: &Segment, change: StoredChange) -> InlineTask {
+        let content = ChunkContent::Stored { source: SourceId(0), range: segment.range, change };
+        InlineTask { array: self.path.to_owned(), positions: vec![segment.position], content }
     }
 
-    fn tasks(&self, stretches: &[Stretch], rows: u64) -> Result<Vec<InlineTask>> {
-        let task = |stretch: &Stretch| {
-            let shape = self.geometry.stored_shape(stretch.rows);
+    fn tasks(&self, segments: &[Segment], rows: u64) -> Result<Vec<InlineTask>> {
+        let task = |segment: &Segment| {
+            let shape = self.geometry.stored_shape(segment.rows);
             let mut codecs = self.encoding.codecs(&shape)?;
-            let mut range = stretch.range;
+            let mut range = segment.range;
             if self.encoding.has_remote_tables() {
                 let (whole, codec) =
-                    self.encoding.old_jpeg(range, self.geometry.segment[2], stretch.rows, self.file_size)?;
+                    self.encoding.old_jpeg(range, self.geometry.segment[2], segment.rows, self.file_size)?;
                 range = whole;
                 codecs.push(codec);
             }
@@ -272,22 +272,22 @@ impl ChunkMaker<'_> {
                 background: Bytes::from(vec![0; element]),
                 pieces: vec![piece],
             };
-            Ok(InlineTask { array: self.path.to_owned(), positions: vec![stretch.position], content })
+            Ok(InlineTask { array: self.path.to_owned(), positions: vec![segment.position], content })
         };
-        stretches.iter().map(task).collect()
+        segments.iter().map(task).collect()
     }
 
     /// Plans to make all chunks, because no reader decodes them as they are stored.
-    fn inlined(&self, rows: u64, all: &[Stretch], mut stored: Vec<Codec>) -> Result<Chunks> {
+    fn inlined(&self, rows: u64, all: &[Segment], mut stored: Vec<Codec>) -> Result<Chunks> {
         if !self.encoding.is_decodable()? {
-            let is_whole = all.iter().all(|stretch| stretch.rows == rows);
+            let is_whole = all.iter().all(|segment| segment.rows == rows);
             if stored.pop() == Some(Codec::BitOrder)
                 && self.encoding.is_fax()
                 && (is_whole || self.encoding.short_strip()? == ShortStrip::AsItIs)
             {
                 // They stay compressed.
                 self.check_inline(all.len() as u64, rows)?;
-                let reversed = |stretch| self.changed(stretch, StoredChange::ReverseBits);
+                let reversed = |segment| self.changed(segment, StoredChange::ReverseBits);
                 let (tasks, manifest) = (all.iter().map(reversed).collect(), ChunkManifest::default());
                 return Ok(Chunks { rows, short_end: false, codecs: stored, manifest, tasks });
             }

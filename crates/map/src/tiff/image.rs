@@ -71,7 +71,7 @@ impl<'a> ImageMapper<'a> {
         Self { endian, main: file.ifds.first(), directories, file_size, options, budget }
     }
 
-    /// Maps an image to an array in `group`, or reports why it is left out.
+    /// Maps an image to an array in `group`, or reports why it is omitted.
     pub(super) fn map(&self, ifd: &Ifd, group: &str, mapped: &mut Mapped) {
         let path = join(group, ARRAY);
         let mut report = ArrayReport::default();

@@ -170,7 +170,7 @@ pub struct LercChunk {
 }
 
 impl LercChunk {
-    /// Returns the chunk at a row-major position, or `None` outside the grid and for arrays that are no images.
+    /// Returns the chunk at a row-major position, or `None` outside the grid and for arrays that are not images.
     pub fn of(array: &Array, position: u64) -> Option<Self> {
         let extents = chunk_extents(array, position)?;
         let of_axis = |name: &str| {

@@ -87,7 +87,7 @@ pub fn map_file_among(
     }
     describe_masks(file, &mut mapped.hierarchy);
     let joined = options.ifds.is_empty() && ome::join_series(file, others, &mut mapped, options, budget);
-    if options.stack && !joined {
+    if options.stack_pages && !joined {
         stack(file, &mut mapped, options);
     }
     multiscales::describe(file, &mut mapped.hierarchy);
@@ -180,7 +180,8 @@ pub(super) fn stack(file: &File, mapped: &mut Mapped, options: &MapOptions) {
     let members: Vec<_> = pages.iter().map(|page| Some((*page, Default::default()))).collect();
     let joined = pages.first().filter(|_| alike.len() > 1).and_then(|model| join(model, &members, &axes));
     let Some(mut stacked) = joined else {
-        let text = "no further page is like the first: nothing is stacked";
+        let text =
+            "nothing to stack: the other pages differ from the first in shape, data type, chunks or codecs";
         mapped.report.info(Code::TiffStack, "", text);
         return;
     };

@@ -98,7 +98,7 @@ impl<'a> Question<'a> {
         let fill_value = match self.format {
             ZarrFormat::V2 if self.is_sparse && !self.is_same(shown, &background) => {
                 return Err(Error::unsupported(
-                    "missing tiles to which GDAL gives another value than nodata",
+                    "missing tiles that GDAL reads as another value than nodata",
                     "Zarr v2 cannot express both",
                 ));
             }
@@ -577,7 +577,7 @@ mod tests {
         (nodata, diagnostics.into_iter().map(|diagnostic| diagnostic.message).collect())
     }
 
-    /// Returns the outcome of an item `missing_value` beside the tag.
+    /// Returns the outcome of an item `missing_value` in addition to the tag.
     fn beside(tag: &str, value: &str) -> Outcome {
         let (nodata, _) = decided(Some(tag), &[("missing_value", value)], &DataType::Float32, ZarrFormat::V3);
         nodata.decision.sources[1].outcome.clone()
@@ -596,8 +596,8 @@ mod tests {
 
     #[test]
     fn the_source_that_is_used_is_named() {
-        let (_, told) = decided(Some("1"), &[("missing_value", "2")], &DataType::UInt8, ZarrFormat::V3);
-        assert!(told[0].ends_with("tag GDAL_NODATA (42113) is used"), "{told:?}");
+        let (_, messages) = decided(Some("1"), &[("missing_value", "2")], &DataType::UInt8, ZarrFormat::V3);
+        assert!(messages[0].ends_with("tag GDAL_NODATA (42113) is used"), "{messages:?}");
     }
 
     #[test]

@@ -21,8 +21,8 @@ use super::{ARRAY, COMPANIONS, group_path, map_images};
 use crate::mapped::{OtherFile, resolve_relative};
 use crate::{ChunkContent, Diagnostic, Error, InlineTask, MapOptions, Mapped, Result, Severity};
 
-/// Most planes of all images of a document.
-const MOST_PLANES: u64 = 1 << 20;
+/// Maximum number of planes of all images of a document.
+const MAX_PLANES: u64 = 1 << 20;
 
 /// Another TIFF file that a file names.
 pub type OtherTiff = OtherFile<File>;
@@ -42,7 +42,7 @@ pub fn ome_files(file: &File, own: &str) -> BTreeSet<String> {
 }
 
 fn too_many() -> Error {
-    Error::limit("planes in an OME-TIFF", MOST_PLANES)
+    Error::limit("planes in an OME-TIFF", MAX_PLANES)
 }
 
 fn malformed(problem: impl Into<String>) -> Error {
@@ -93,12 +93,12 @@ pub(super) fn join_series(
         None => return false,
         Some(Ok(ome)) => ome,
         Some(Err(error)) => {
-            mapped.report.diagnostics.push(warning("/", format!("pages are shown one by one: {error}")));
+            mapped.report.diagnostics.push(warning("/", format!("pages are mapped one by one: {error}")));
             return false;
         }
     };
     if let Some(name) = &ome.metadata_file {
-        let text = format!("its OME-XML is in {name:?}, which is not read: pages are shown one by one");
+        let text = format!("its OME-XML is in {name:?}, which is not read: pages are mapped one by one");
         mapped.report.diagnostics.push(warning("/", text));
         return false;
     }
@@ -112,13 +112,13 @@ pub(super) fn join_series(
     };
     series.files.others = map_others(others, mapped, options, budget);
     let mut catalogue = Vec::new();
-    let mut room = MOST_PLANES;
+    let mut room = MAX_PLANES;
     for image in ome.images.iter().filter(|image| !image.data.is_empty()) {
         match series.add(image, &mut room, mapped, options) {
             Ok(path) => catalogue.push(json!({ "name": image.name, "asset": path })),
             Err(error) => {
                 let name = image.name.as_deref().unwrap_or_default();
-                let text = format!("the pages of image {name:?} are shown one by one: {error}");
+                let text = format!("the pages of image {name:?} are mapped one by one: {error}");
                 mapped.report.diagnostics.push(warning("/", text));
             }
         }
@@ -201,7 +201,7 @@ impl Series<'_> {
     /// Joins the planes of one image, at all levels of its pyramid, and returns the path of its array.
     ///
     /// # Errors
-    /// The document contradicts the files, or planes differ. Pages are shown one by one then.
+    /// The document contradicts the files, or planes differ. Pages are mapped one by one then.
     fn add(
         &mut self,
         image: &OmeImage,
@@ -230,7 +230,7 @@ impl Series<'_> {
         self.used.append(&mut pages);
         for level in levels {
             if let Err(error) = self.join_level(image, key, &places, &axes, level, mapped, options) {
-                let text = format!("reduced images are shown one by one: {error}");
+                let text = format!("reduced images are mapped one by one: {error}");
                 mapped.report.diagnostics.push(warning(&format!("/{}", path(key)), text));
             }
         }
@@ -342,7 +342,7 @@ impl Series<'_> {
         }
         describe(image, &mut joined, level);
         if missing > 0 && level.is_none() {
-            let text = format!("{missing} planes are in no file and read as the fill value");
+            let text = format!("{missing} planes are missing and read as the fill value");
             mapped.report.diagnostics.push(warning(&format!("/{}", path(key)), text));
         }
         let Some(group) = mapped.hierarchy.root.make_group(&group_path(key)) else { return Ok(()) };

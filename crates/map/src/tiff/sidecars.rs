@@ -1,4 +1,4 @@
-//! Sidecars: files beside a TIFF in which GDAL's GTiff driver finds nodata, packing, position and metadata. They are merged into
+//! Sidecars: files next to a TIFF in which GDAL's GTiff driver finds nodata, packing, position and metadata. They are merged into
 //! the file before it is mapped, in GDAL's order of priority: `.aux.xml`, the file's tags, world file, ArcGIS metadata.
 //!
 //! What a catalogue declares of the bands, as in the STAC extension `raster`, applies where the file declares nothing, and must
@@ -432,10 +432,11 @@ mod tests {
                 Sidecar { name: (*name).to_owned(), kind: *kind, content: Ok((*content).to_owned()) }
             })
             .collect();
-        let told = merge_sidecars(&mut file, &sidecars, 99);
-        let told =
-            told.into_iter().map(|diagnostic| format!("{:?} {}", diagnostic.severity, diagnostic.message));
-        (file.ifds.remove(0), told.collect())
+        let messages = merge_sidecars(&mut file, &sidecars, 99);
+        let messages = messages
+            .into_iter()
+            .map(|diagnostic| format!("{:?} {}", diagnostic.severity, diagnostic.message));
+        (file.ifds.remove(0), messages.collect())
     }
 
     fn pam(content: &str) -> (Ifd, Vec<String>) {
@@ -452,8 +453,8 @@ mod tests {
             format!("<PAMRasterBand band='{number}'><NoDataValue>{value}</NoDataValue></PAMRasterBand>")
         };
         let nodata = |content: &str| {
-            let (ifd, told) = pam(content);
-            (ifd.gdal_nodata, told.iter().any(|line| line.starts_with("Warning")))
+            let (ifd, messages) = pam(content);
+            (ifd.gdal_nodata, messages.iter().any(|line| line.starts_with("Warning")))
         };
         assert_eq!(nodata(&(band(1, "7") + &band(2, "7.0"))), (Some("7".to_owned()), false));
         assert_eq!(
@@ -467,7 +468,7 @@ mod tests {
 
     #[test]
     fn items_replace_those_of_the_file() {
-        let (ifd, told) = pam(
+        let (ifd, messages) = pam(
             "<Metadata><MDI key='a'>2</MDI><MDI key='B'>3</MDI></Metadata><PAMRasterBand band='2'><Scale>2</Scale></PAMRasterBand>",
         );
         let items: Vec<_> =
@@ -476,7 +477,7 @@ mod tests {
             items,
             [("A", "2", None), ("SCALE", "2.0", Some(1)), ("OFFSET", "0.0", Some(1)), ("B", "3", None)]
         );
-        assert_eq!(told, ["Info a.tif.aux.xml is read: scale and offset, metadata"]);
+        assert_eq!(messages, ["Info a.tif.aux.xml is read: scale and offset, metadata"]);
     }
 
     #[test]
@@ -498,8 +499,11 @@ mod tests {
     #[test]
     fn what_is_not_read_is_reported() {
         for name in ["a.tif.msk", "a.tif.ovr", "a.tab", "a_rpc.txt", "a.RPB", "a.rpc"] {
-            let (_, told) = merged(&[(name, "")], |_| {});
-            assert!(told.len() == 1 && told[0].starts_with(&format!("Warning {name}")), "{told:?}");
+            let (_, messages) = merged(&[(name, "")], |_| {});
+            assert!(
+                messages.len() == 1 && messages[0].starts_with(&format!("Warning {name}")),
+                "{messages:?}"
+            );
         }
         for content in [
             "<Subdataset/>",

@@ -109,7 +109,7 @@ class FailedFile:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Scan:
-    """What a set of files contains, which ``scan`` returns. It is shown as the command's table.
+    """What a set of files contains, which ``scan`` returns. Its text is the command's table.
 
     Parameters
     ----------
@@ -276,7 +276,7 @@ def scan(
     Returns
     -------
     Scan
-        Is shown as a table. Files that could not be read are in ``failed``, and are reported by an `ArchiveWarning`.
+        Printed as a table. Files that could not be read are in ``failed``, and are reported by an `ArchiveWarning`.
 
     Examples
     --------

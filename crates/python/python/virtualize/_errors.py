@@ -39,7 +39,7 @@ class Error(Exception):
     Attributes
     ----------
     code
-        Stable code, such as ``source-not-found``. ``virtualize explain CODE`` prints cause and cure.
+        Stable code, such as ``source-not-found``. ``virtualize explain CODE`` prints cause and remedy.
     """
 
     code: str = "internal"

@@ -177,7 +177,7 @@ def open(
 ) -> "VirtualStore":
     """Open an HDF5, NetCDF or TIFF file, or an archive of references, as a read-only Zarr store.
 
-    Only metadata is read. Chunks are read from the files when the store is asked for them.
+    Only metadata is read. Chunks are read from the files when they are requested.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ def open(
         Whether chunks are decoded by this package, so that readers need no codecs.
     **options
         Options of the command ``virtualize``, such as ``anonymous=True`` or ``chunk_grid="rectilinear"``. Of an archive:
-        ``branch``, ``tag`` or ``snapshot``; ``rewrite={"s3://old/": "s3://new/"}`` where its files have moved;
+        ``branch``, ``tag`` or ``snapshot``; ``rewrite_url={"s3://old/": "s3://new/"}`` where its files have moved;
         ``on_error="fill"`` where some are missing. ``cache`` is the memory for decoded chunks between reads,
         and for what is read ahead.
 

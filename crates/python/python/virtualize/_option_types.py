@@ -115,7 +115,7 @@ class MappingOptions(TypedDict, total=False):
     complex_integers: Literal["complex", "structure"]
     # Data type of complex integers in TIFF files: complex64 and complex128, or structures of r and i
 
-    stack: bool
+    stack_pages: bool
     # Stack TIFF pages of equal shape, data type, chunks and codecs into one array along a new axis
 
     ome_zarr: bool
@@ -137,8 +137,8 @@ class ArchiveOptions(TypedDict, total=False):
     snapshot: str
     # Snapshot of the Icechunk repository
 
-    rewrite: Mapping[str, str]
-    # Read the files of references at other URLs: replace the prefix FROM by TO; may be repeated
+    rewrite_url: Mapping[str, str]
+    # Read the files of references at other URLs: replace the prefix FROM with TO; may be repeated
 
 
 class WriteOptions(TypedDict, total=False):
@@ -175,7 +175,7 @@ class IcechunkOptions(TypedDict, total=False):
     group: Location
     # Group of the repository to write to [default: its root]
 
-    replace: bool
+    replace_group: bool
     # Remove the group and everything below it first
 
 

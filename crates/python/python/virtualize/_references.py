@@ -42,7 +42,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ValidationReport:
-    """Result of ``validate``. It is shown as the command's table.
+    """Result of ``validate``. Its text is the command's table.
 
     Parameters
     ----------

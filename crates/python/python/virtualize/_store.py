@@ -46,7 +46,7 @@ _PAGE = 10_000
 class VirtualStore(Store):
     """A file as a read-only Zarr v3 store, which ``virtualize.open`` returns.
 
-    It holds no data: a chunk is read from the file when it is asked for. If the file has changed since, that fails.
+    It holds no data: a chunk is read from the file on request. If the file has changed since, that fails.
 
     A store can be pickled. In another process it opens the file again, and fails if the file has changed.
 
@@ -414,7 +414,7 @@ def _part(request: "ByteRequest | None") -> Part:
     if isinstance(request, OffsetByteRequest):
         return request.offset
     if isinstance(request, SuffixByteRequest):
-        # The last 0 bytes are no bytes.
+        # A suffix of 0 bytes is empty.
         return -request.suffix or (0, 0)
     return request.start, request.end
 

@@ -198,7 +198,7 @@ class Lzo(PackageCodec, codec_name="virtualize.lzo"):
 
 
 class Shuffle(PackageCodec, codec_name="virtualize.shuffle"):
-    """HDF5 filter 2 on chunks that are no whole number of elements."""
+    """HDF5 filter 2 on chunks that are not a whole number of elements."""
 
 
 class Optional(PackageCodec, codec_name="virtualize.optional"):
@@ -298,7 +298,7 @@ class LzoFilter(PackageFilter, codec_name="virtualize.lzo"):
 
 
 class ShuffleFilter(PackageFilter, codec_name="virtualize.shuffle"):
-    """HDF5 filter 2 on chunks that are no whole number of elements."""
+    """HDF5 filter 2 on chunks that are not a whole number of elements."""
 
 
 class OptionalFilter(PackageFilter, codec_name="virtualize.optional"):

@@ -48,7 +48,7 @@ class Parser:
     group
         Path of the group to open, with its subgroups. The root group by default.
     drop_variables
-        Names of members of the group to leave out.
+        Names of members of the group to omit.
     **options
         Options of ``virtualize.open``, such as ``inline`` and ``readable_by``.
     """

@@ -186,7 +186,7 @@ def _group(store: VirtualStore, path: str | None) -> VirtualGroup:
 
 def _walk(group: VirtualGroup, path: str) -> Iterator[tuple[str, VirtualGroup]]:
     yield path, group
-    # A dataset of segments is shown as a whole.
+    # A dataset of segments is opened as a whole.
     segments = file_of(group.store).segment_groups()
     for name in group.group_keys():
         child = group[name]

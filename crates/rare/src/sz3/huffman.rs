@@ -81,7 +81,7 @@ fn walk(nodes: &[Node], root: Node, bytes: &[u8], count: usize, least: i32) -> O
             }
             let [left, right] = node.children;
             let child = if byte >> bit & 1 == 0 { left } else { right };
-            // The root is no child.
+            // The root is not a child.
             node = *nodes.get(usize::try_from(child).ok().filter(|child| *child > 0)?)?;
             if node.is_leaf {
                 numbers.push(node.number.wrapping_add(least));

@@ -23,7 +23,7 @@ use crate::{DecodeError, corrupt, inflate, parameters};
 
 const NAME: &str = "sz3";
 
-/// Most bytes of the frame for each decoded byte: a code of 8 bytes, two nodes of the code's tree, and the value.
+/// Maximum number of bytes of the frame for each decoded byte: a code of 8 bytes, two nodes of the code's tree, and the value.
 const EXPANSION: usize = 64;
 const SLACK: usize = 1 << 16;
 

@@ -1,7 +1,7 @@
 //! Translation of a hierarchy to the other Zarr format.
 //!
 //! References stay as they are. Metadata, fill values and sentinels are encoded for the other format. Chunks that it
-//! cannot reference are listed ([`PendingChunks`]) for the caller to encode anew.
+//! cannot reference are listed ([`PendingChunks`]) for the caller to re-encode.
 
 use virtualize_zarr::{
     Array, ChunkGrid, Codec, DataType, FillValue, Group, Hierarchy, Implementation, Node, ZarrFormat,
@@ -125,7 +125,7 @@ fn has_order_of_v2(codecs: &[Codec]) -> bool {
 }
 
 /// Replaces codecs with reversed bits (TIFF's FillOrder 2), which Zarr v3 cannot express, as the mapping of TIFF does:
-/// numbers are compressed anew, images get their bits in the usual order. Returns `None` if another codec prevents
+/// numbers are recompressed, images get their bits in the usual order. Returns `None` if another codec prevents
 /// that.
 fn without_reversed_bits(array: &mut Array) -> Option<PendingChunks> {
     let (Codec::BitOrder, rest) = array.codecs.split_last()? else { return None };

@@ -21,7 +21,7 @@ use super::{
 
 /// Name of the root's metadata document.
 pub(crate) const ROOT: &str = "zarr.json";
-/// Name of the reference file of the whole hierarchy, beside the root's `zarr.json`.
+/// Name of the reference file of the whole hierarchy, next to the root's `zarr.json`.
 pub(crate) const REFERENCES: &str = "references.json";
 /// Name of the extension that `zarr.json` declares for an array with virtual chunks.
 const MARK: &str = "virtual_references";

@@ -8,7 +8,7 @@ use super::{EmitError, Sink, folder, json};
 
 /// An output format with its options.
 ///
-/// To add one, declare its `Entry` beside its writer and list it in [`Format::ALL`].
+/// To add one, declare its `Entry` next to its writer and list it in [`Format::ALL`].
 #[derive(Clone, Copy)]
 pub struct Format {
     entry: &'static Entry,
@@ -49,7 +49,7 @@ impl Format {
         Self { entry, record_size: Self::RECORD_SIZE }
     }
 
-    /// Sets the number of rows per Parquet file, at most [`crate::MOST_RECORDS`]. Other formats ignore it.
+    /// Sets the number of rows per Parquet file, at most [`crate::MAX_RECORDS`]. Other formats ignore it.
     #[must_use]
     pub fn with_record_size(self, record_size: NonZeroU32) -> Self {
         Self { record_size, ..self }
@@ -137,7 +137,7 @@ pub(crate) fn fsspec_python(references: &str, arguments: &str) -> String {
 }
 
 /// Largest number of rows per Parquet file, which bounds memory use.
-pub const MOST_RECORDS: u32 = 1_000_000;
+pub const MAX_RECORDS: u32 = 1_000_000;
 /// Name of the document that holds all metadata of kerchunk's Parquet layout.
 pub(crate) const ZMETADATA: &str = ".zmetadata";
 

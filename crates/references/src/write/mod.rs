@@ -17,7 +17,7 @@ use std::io;
 
 use virtualize_zarr::{ChunkReadError, ChunkReader, Hierarchy, HierarchyChunks, ZarrFormat};
 
-pub use format::{Format, MOST_RECORDS};
+pub use format::{Format, MAX_RECORDS};
 pub use recognize::{DOCUMENTS, foreign_file};
 
 use format::Writer;

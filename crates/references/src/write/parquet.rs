@@ -34,7 +34,7 @@ use virtualize_zarr::{ChunkReader, ChunkRef, Hierarchy, Node, Source};
 use super::{
     EmitError, Sink,
     chunks::ArrayChunks,
-    format::{Format, MOST_RECORDS, ZMETADATA},
+    format::{Format, MAX_RECORDS, ZMETADATA},
     metadata::documents,
     parquet_column::{Column, Out, Spelling},
 };
@@ -61,8 +61,8 @@ pub(crate) fn write(
     sink: &mut dyn Sink,
 ) -> Result<(), EmitError> {
     let record_size = format.record_size();
-    if record_size.get() > MOST_RECORDS {
-        return Err(EmitError::RecordSize { found: record_size.get(), most: MOST_RECORDS });
+    if record_size.get() > MAX_RECORDS {
+        return Err(EmitError::RecordSize { found: record_size.get(), most: MAX_RECORDS });
     }
     check_names("", &hierarchy.root.children)?;
     let metadata: Map<String, Value> =

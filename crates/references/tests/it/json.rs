@@ -123,7 +123,7 @@ fn the_fill_value_of_zarr_v2_takes_precedence_over_the_attribute() {
 }
 
 #[test]
-fn what_is_no_reference_is_named() {
+fn invalid_references_are_named() {
     for (document, expected) in [
         (json!([]), "not a set of references"),
         (json!({"version": 2, "refs": {}}), "version 2"),
@@ -173,7 +173,7 @@ fn an_array_at_the_root_gets_a_name() {
 }
 
 #[test]
-fn keys_that_belong_to_no_array_are_told() {
+fn keys_that_belong_to_no_array_are_reported() {
     let set = read(&refs(json!({"g/a/9.0": ["s3://b", 1, 2], "readme.txt": "hello", "g/a/0": "x"}))).unwrap();
     assert_eq!(set.ignored, ["g/a/0", "g/a/9.0", "readme.txt"]);
     assert_eq!(set.hierarchy.sources, []);

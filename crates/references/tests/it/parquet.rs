@@ -107,7 +107,7 @@ fn what_is_written_is_read_back() {
 }
 
 #[test]
-fn files_of_others_are_told_and_what_cannot_be_is_refused() {
+fn foreign_files_are_detected_and_impossible_ones_refused() {
     let (_, files) = written(16);
     let (_, metadata) = files.iter().find(|(key, _)| key == ".zmetadata").unwrap();
     let (_, file) = files.iter().find(|(key, _)| key == "one/refs.0.parq").unwrap();

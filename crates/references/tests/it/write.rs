@@ -185,7 +185,7 @@ fn what_cannot_be_written_is_an_error() {
     hierarchy.array_mut("v").unwrap().codecs.push(Codec::Hdf5Nbit(vec![]));
     assert_eq!(
         emit(&hierarchy, Format::KERCHUNK_JSON).unwrap_err().to_string(),
-        "array /v: the HDF5 filter nbit has no name in Zarr v2"
+        "array /v: the HDF5 filter nbit has no equivalent in Zarr v2"
     );
     hierarchy.root.children.insert("..".to_owned(), Node::Group(Group::default()));
     assert!(matches!(emit(&hierarchy, Format::KERCHUNK_JSON), Err(EmitError::Name { .. })));

@@ -79,17 +79,17 @@ pub(crate) fn object(root: &Path, request: &Request<Incoming>) -> io::Result<Ans
     if !metadata.is_file() {
         return Err(io::ErrorKind::NotFound.into());
     }
-    let asked = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
-    if asked(header::IF_MATCH).is_some_and(|expected| expected != "*" && expected != tag(&metadata)) {
+    let header_of = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+    if header_of(header::IF_MATCH).is_some_and(|expected| expected != "*" && expected != tag(&metadata)) {
         return Ok(Answer::empty(StatusCode::PRECONDITION_FAILED));
     }
     let name = key.rsplit('/').next().unwrap_or_default().to_owned();
-    Ok(part(file, &metadata, name, asked(header::RANGE)))
+    Ok(part(file, &metadata, name, header_of(header::RANGE)))
 }
 
-fn part(file: File, metadata: &Metadata, name: String, asked: Option<&str>) -> Answer {
+fn part(file: File, metadata: &Metadata, name: String, requested: Option<&str>) -> Answer {
     let size = metadata.len();
-    let Some(range) = asked.map_or(Some(0..size), |range| parse_range(range, size)) else {
+    let Some(range) = requested.map_or(Some(0..size), |range| parse_range(range, size)) else {
         let mut answer = Answer::empty(StatusCode::RANGE_NOT_SATISFIABLE);
         answer.head = answer.head.header(header::CONTENT_RANGE, format!("bytes */{size}"));
         return answer;
@@ -99,7 +99,7 @@ fn part(file: File, metadata: &Metadata, name: String, asked: Option<&str>) -> A
         .header(header::ACCEPT_RANGES, "bytes")
         .header(header::CONTENT_TYPE, "application/octet-stream")
         .header(header::LAST_MODIFIED, modified(metadata, "%a, %d %b %Y %H:%M:%S GMT"));
-    if asked.is_some() {
+    if requested.is_some() {
         let text = format!("bytes {}-{}/{size}", range.start, range.end - 1);
         head = head.status(StatusCode::PARTIAL_CONTENT).header(header::CONTENT_RANGE, text);
     }

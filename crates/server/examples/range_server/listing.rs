@@ -13,19 +13,19 @@ use crate::answer::{modified, tag};
 
 /// Lists a page of the keys below a prefix, as `ListObjectsV2` does.
 pub(crate) fn page(root: &Path, bucket: &str, query: &HashMap<String, String>) -> io::Result<String> {
-    let asked = |name: &str| query.get(name).map_or("", String::as_str);
+    let parameter = |name: &str| query.get(name).map_or("", String::as_str);
     let (mut keys, mut folders) = (Vec::new(), BTreeSet::new());
-    walk(root, "", asked("prefix"), asked("delimiter"), &mut keys, &mut folders)?;
+    walk(root, "", parameter("prefix"), parameter("delimiter"), &mut keys, &mut folders)?;
     keys.sort_unstable();
-    let after = asked("continuation-token").max(asked("start-after"));
+    let after = parameter("continuation-token").max(parameter("start-after"));
     keys.retain(|key| key.as_str() > after);
-    let most = asked("max-keys").parse().unwrap_or(1000);
+    let most = parameter("max-keys").parse().unwrap_or(1000);
     let truncated = keys.len() > most;
     keys.truncate(most);
     let mut text = format!(
         r#"<?xml version="1.0" encoding="UTF-8"?><ListBucketResult><Name>{}</Name><Prefix>{}</Prefix><KeyCount>{}</KeyCount><MaxKeys>{most}</MaxKeys><IsTruncated>{truncated}</IsTruncated>"#,
         escape(bucket.trim_matches('/')),
-        escape(asked("prefix")),
+        escape(parameter("prefix")),
         keys.len()
     );
     if let Some(last) = keys.last().filter(|_| truncated) {

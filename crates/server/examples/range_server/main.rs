@@ -85,7 +85,7 @@ async fn serve(stream: TcpStream, server: Arc<Server>) {
         async move { Ok::<_, Infallible>(connection.answer(request).await) }
     });
     let stream = TokioIo::new(stream);
-    // A client that closes its connection is no error.
+    // A client that closes its connection is not an error.
     let _ = if http2 {
         http2::Builder::new(TokioExecutor::new()).serve_connection(stream, service).await
     } else {

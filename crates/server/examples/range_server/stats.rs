@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::Server;
 
-/// Most requests that the log keeps.
+/// Maximum number of requests that the log keeps.
 const LOGGED: usize = 20_000;
 
 #[derive(Default)]

@@ -32,11 +32,11 @@ use crate::{
 };
 
 /// Maximum size in bytes of the selected elements, and of a decoded chunk.
-const MOST: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 /// Maximum size in bytes of all decoded chunks that contain selected elements.
-const MOST_DECODED: u64 = 1 << 30;
+const MAX_DECODED: u64 = 1 << 30;
 /// Maximum number of chunks that contain selected elements.
-const MOST_CHUNKS: u64 = 1 << 16;
+const MAX_CHUNKS: u64 = 1 << 16;
 /// Memory in bytes that reading needs besides the elements and one chunk.
 const WORKING: u64 = 32 << 20;
 /// Hints.
@@ -100,7 +100,7 @@ async fn read(
     })?;
     let selection = selection(select, &array.shape)?;
     let cost = Cost::of(array, &selection)?;
-    let most = MOST.min(responses.size() / 2);
+    let most = MAX_BYTES.min(responses.size() / 2);
     cost.check(most)?;
     let permit = READS.acquire().await.map_err(|_| Problem::internal())?;
     let share = responses.take(cost.memory()).await?;
@@ -240,12 +240,12 @@ impl Cost {
         if self.bytes > 0 && self.chunk > most {
             return Err(too_large("a chunk", self.chunk, most));
         }
-        if self.bytes > 0 && self.decoded > MOST_DECODED {
-            return Err(too_large("the data to decode", self.decoded, MOST_DECODED));
+        if self.bytes > 0 && self.decoded > MAX_DECODED {
+            return Err(too_large("the data to decode", self.decoded, MAX_DECODED));
         }
-        if self.bytes > 0 && self.chunks > MOST_CHUNKS {
+        if self.bytes > 0 && self.chunks > MAX_CHUNKS {
             let detail =
-                format!("the selection touches {} chunks, and at most {MOST_CHUNKS} are read", self.chunks);
+                format!("the selection touches {} chunks, and at most {MAX_CHUNKS} are read", self.chunks);
             return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, Code::ChunkSize, detail).hint(SMALLER));
         }
         Ok(())

@@ -72,7 +72,7 @@ async fn hostile_values_of_every_parameter_are_refused_or_answered() {
     let service = service(&settings());
     let document = get(&service, "/v1/openapi.json").await.json();
     assert_eq!(document["openapi"], "3.1.0");
-    let mut asked = 0;
+    let mut requests = 0;
     for (path, operations) in document["paths"].as_object().unwrap() {
         let operation = &operations["get"];
         for parameter in operation["parameters"].as_array().unwrap_or(&Vec::new()) {
@@ -96,12 +96,12 @@ async fn hostile_values_of_every_parameter_are_refused_or_answered() {
                             "{target}: {status}"
                         );
                     }
-                    asked += 1;
+                    requests += 1;
                 }
             }
         }
     }
-    assert!(asked > 2000, "{asked}");
+    assert!(requests > 2000, "{requests}");
 }
 
 /// Returns the path with this value of a parameter, and with valid values of the required ones.

@@ -184,7 +184,7 @@ async fn methods_and_headers_of_any_kind_are_answered() {
 
 /// A file is repeatedly replaced by a link to one outside the allowed prefix, between check and opening.
 #[tokio::test(flavor = "multi_thread")]
-async fn links_that_come_and_go_lead_nowhere() {
+async fn links_that_come_and_go_are_not_followed() {
     let folder = tempfile::tempdir().unwrap();
     let inside = folder.path().join("inside");
     fs::create_dir(&inside).unwrap();

@@ -32,7 +32,7 @@ fn next(state: &mut u64, most: usize) -> usize {
 async fn odd_targets_are_answered() {
     let (service, file, mut state) = (service(&settings()), url("hdf5/chunked.h5"), 0x1234_5678_9abc_def1);
     let encoded = BASE64_URL_SAFE_NO_PAD.encode(&file);
-    let mut asked = 0;
+    let mut requests = 0;
     for _ in 0..1500 {
         let mut text = TARGETS[next(&mut state, TARGETS.len())].to_owned();
         for _ in 0..next(&mut state, 4) {
@@ -51,7 +51,7 @@ async fn odd_targets_are_answered() {
         };
         let answer = service.clone().oneshot(request).await.unwrap();
         assert!(answer.status().as_u16() < 500, "{target}: {}", answer.status());
-        asked += 1;
+        requests += 1;
     }
-    assert!(asked > 500, "{asked} targets were targets");
+    assert!(requests > 500, "{requests} targets were targets");
 }

@@ -116,7 +116,7 @@ async fn chunks_are_listed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_allowed_is_told() {
+async fn allowed_methods_are_listed() {
     let service = service(&settings());
     let about = get(&service, "/v1/about").await.json();
     assert_eq!(about["allow"], serde_json::json!([url("hdf5"), url("tiff")]));

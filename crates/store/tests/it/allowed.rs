@@ -42,7 +42,7 @@ fn symbolic_links_do_not_lead_out() {
     // A prefix that is itself a symbolic link covers its target.
     let aliased = only(&[&format!("{root}/alias")]);
     assert!(run(open(&format!("{root}/alias/a"), &aliased)).is_ok());
-    assert!(run(open(&inside.join("a").display().to_string(), &options)).is_err(), "a path is no url");
+    assert!(run(open(&inside.join("a").display().to_string(), &options)).is_err(), "a path is not a url");
 }
 
 #[test]

@@ -329,7 +329,7 @@ fn what_cannot_be_read_is_not_written_either() {
 // ---- listings that break
 
 #[test]
-fn a_page_that_breaks_off_is_asked_for_again() {
+fn a_page_that_breaks_off_is_requested_again() {
     let count = std::sync::atomic::AtomicUsize::new(0);
     let server = Server::start(move |_| {
         let mut whole = listing(&["a/b", "c"]);

@@ -161,7 +161,7 @@ fn a_server_that_wants_to_be_left_alone_is() {
 }
 
 #[test]
-fn expired_credentials_are_said_at_once() {
+fn expired_credentials_are_reported_at_once() {
     for (status, code) in [(403, "ExpiredToken"), (400, "ExpiredToken"), (400, "TokenRefreshRequired")] {
         let server = Faulty::start(content(), vec![], Fault::Refused(status, code, None));
         let error = within(open(URL, &options(&server))).unwrap_err();
@@ -185,7 +185,7 @@ fn expired_credentials_are_said_at_once() {
 }
 
 #[test]
-fn a_range_that_was_not_asked_for_is_refused() {
+fn a_range_that_was_not_requested_is_refused() {
     let server = Faulty::start(content(), vec![], Fault::Shifted(16));
     let error = within(open(URL, &options(&server))).unwrap_err();
     assert_eq!(error.kind(), ReadErrorKind::Unavailable, "{error}");

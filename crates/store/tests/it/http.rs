@@ -82,7 +82,7 @@ fn nobody_listens() {
 }
 
 #[test]
-fn a_server_that_is_busy_is_asked_again() {
+fn a_busy_server_is_retried() {
     let count = AtomicUsize::new(0);
     let server = Server::start(move |request| match count.fetch_add(1, Ordering::Relaxed) {
         0 => Response::status(503),

@@ -53,7 +53,7 @@ fn a_larger_file_gives_its_first_bytes() {
 }
 
 #[test]
-fn what_is_no_longer_what_was_listed_is_noticed() {
+fn files_that_changed_since_the_listing_are_noticed() {
     let server = Server::of_file(content());
     let size = content().len() as u64;
     for wrong in [listed(size, "two"), listed(size - 1, "one"), listed(size + 1, "one"), listed(0, "one")] {

@@ -9,7 +9,7 @@ use virtualize_bytes::{ByteRange, ReadErrorKind, ReadRanges};
 use virtualize_store::{SideFile, StoreError, open};
 
 #[test]
-fn what_is_no_file_is_refused() {
+fn paths_other_than_files_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     fs::write(at("file"), "x").unwrap();

@@ -45,7 +45,7 @@ fn a_device_is_not_locked() {
 }
 
 #[test]
-fn what_a_killed_process_left_is_no_lock() {
+fn remains_of_a_killed_process_are_not_a_lock() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join(".virtualize-out.json.lock"), "").unwrap();
     run(OutputLock::acquire(root.path().join("out.json").to_str().unwrap(), &options())).unwrap();

@@ -141,7 +141,7 @@ impl Document {
     }
 }
 
-// Files that GDAL reads beside a TIFF: `.aux.xml` (GDAL's documentation, "PAM"), world files, and metadata of ArcGIS.
+// Files that GDAL reads next to a TIFF: `.aux.xml` (GDAL's documentation, "PAM"), world files, and metadata of ArcGIS.
 //
 // ```xml
 // <PAMDataset>

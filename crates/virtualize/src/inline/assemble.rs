@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_bytes_stand_side_by_side() {
+    fn whole_bytes_are_adjacent() {
         assert_eq!(
             joined_bits(&[1, 2], 16, &[3, 4, 5, 6, 7, 8, 9], 8),
             [1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0, 0, 0, 0, 0, 0]

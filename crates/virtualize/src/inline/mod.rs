@@ -248,7 +248,7 @@ fn taller(
         Some("imagecodecs_webp") => {
             virtualize_codec::webp::with_rows(bytes, width, rows, height, limits.structure_bytes)
         }
-        _ => return Err(Failure::chunk("images of this format cannot be made taller")),
+        _ => return Err(Failure::chunk("images of this format cannot be extended")),
     };
     let taller = taller.map(Bytes::from);
     taller.map_err(|error| {

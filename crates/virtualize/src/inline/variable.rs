@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_no_text() {
+    fn bytes_are_not_text() {
         let elements = [Pointed::Bytes(Bytes::from_static(&[0xFF]))];
         assert!(encode(&[Codec::VlenUtf8], &elements, 1 << 20).is_err());
         assert_eq!(encode(&[Codec::VlenBytes], &elements, 1 << 20).unwrap(), [1, 0, 0, 0, 1, 0, 0, 0, 0xFF]);

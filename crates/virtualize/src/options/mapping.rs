@@ -37,7 +37,7 @@ pub struct MappingOptions {
     pub readable_by: Vec<Client>,
     /// Unpack packed numbers to floats through codecs (Zarr v3 only)
     ///
-    /// The codecs apply scale, offset and sentinel, which are attributes otherwise.
+    /// They replace the attributes.
     #[cfg_attr(feature = "clap", arg(long))]
     #[serde(deserialize_with = "value::switch")]
     pub unpack: bool,
@@ -110,7 +110,7 @@ pub struct MappingOptions {
     /// Stack TIFF pages of equal shape, data type, chunks and codecs into one array along a new axis
     #[cfg_attr(feature = "clap", arg(long, hide = true))]
     #[serde(deserialize_with = "value::switch")]
-    pub stack: bool,
+    pub stack_pages: bool,
     /// Arrange the images of a TIFF file as OME-Zarr (OME-NGFF 0.5), which napari and other viewers open
     ///
     /// The levels of one image are the arrays 0, 1, … of the root; of several images, those of the groups 0, 1, …. Axes are t,
@@ -138,7 +138,7 @@ impl MappingOptions {
                 complex_integers: self.complex_integers,
                 inline_limit: self.inline_limit.unwrap_or(defaults.map.inline_limit),
                 ifds: self.ifd.iter().map(|path| path.0.clone()).collect(),
-                stack: self.stack,
+                stack_pages: self.stack_pages,
                 chunk_grid: self.chunk_grid,
                 split_contiguous: self.split_contiguous,
                 ragged: self.ragged,

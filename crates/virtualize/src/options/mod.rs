@@ -35,7 +35,7 @@ pub struct Options {
     pub limits: Limits,
     /// Selection of chunks to inline although references could express them.
     pub inline: InlineOptions,
-    /// Whether a DMR++ sidecar beside an HDF5 file is read instead of the file, if it suffices.
+    /// Whether a DMR++ sidecar next to an HDF5 file is read instead of the file, if it suffices.
     pub dmrpp: bool,
     /// Whether the images of a TIFF file are arranged as OME-Zarr, once they are mapped.
     pub ome_zarr: bool,
@@ -50,7 +50,7 @@ pub struct Options {
     pub readable_by: Vec<Client>,
     /// Reader of HDF5 files.
     pub hdf5_reader: Hdf5Reader,
-    /// Gate that is asked repeatedly, while a file is opened, whether to continue.
+    /// Gate that decides repeatedly, while a file is opened, whether to continue.
     pub gate: Option<Arc<dyn Gate>>,
     /// Notation of options in remedies, for errors that become text in a journal or an event.
     pub notation: Notation,
@@ -58,7 +58,7 @@ pub struct Options {
     pub version: Version,
     /// Prefixes that replace those of the urls in references, for archives whose files have moved. The longest matching
     /// prefix applies.
-    pub rewrite: Vec<Rewrite>,
+    pub rewrite_url: Vec<Rewrite>,
 }
 
 impl Options {
@@ -68,7 +68,7 @@ impl Options {
             store: self.store.clone(),
             relative_to: None,
             version: self.version.clone(),
-            rewrite: self.rewrite.clone(),
+            rewrite_url: self.rewrite_url.clone(),
             limits: self.limits,
         }
     }
@@ -91,7 +91,7 @@ pub struct ReadOptions {
     /// Version of an Icechunk repository.
     pub version: Version,
     /// Prefixes that replace those of the sources' urls. The longest matching prefix applies.
-    pub rewrite: Vec<Rewrite>,
+    pub rewrite_url: Vec<Rewrite>,
     /// Upper bounds. A reference counts 40 bytes of metadata.
     pub limits: Limits,
 }
@@ -176,10 +176,10 @@ pub struct ArchiveOptions {
     /// Snapshot of the Icechunk repository
     #[cfg_attr(feature = "clap", arg(long, value_name = "ID"))]
     pub snapshot: Option<String>,
-    /// Read the files of references at other URLs: replace the prefix FROM by TO; may be repeated
+    /// Read the files of references at other URLs: replace the prefix FROM with TO; may be repeated
     #[cfg_attr(feature = "clap", arg(long, value_name = "FROM=TO", value_parser = Rewrite::parse))]
     #[serde(deserialize_with = "output::rewrites")]
-    pub rewrite: Vec<Rewrite>,
+    pub rewrite_url: Vec<Rewrite>,
 }
 
 impl ArchiveOptions {

@@ -1,7 +1,7 @@
 use std::{fmt, num::NonZeroU32, str::FromStr, sync::LazyLock};
 
 use serde::{Deserialize, Deserializer, de::Error as _};
-use virtualize_references::{Format, MOST_RECORDS};
+use virtualize_references::{Format, MAX_RECORDS};
 use virtualize_zarr::ZarrFormat;
 
 use super::value::{self, InvalidValue};
@@ -155,8 +155,8 @@ pub(super) fn rewrites<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Rewrite
 }
 
 fn parse_record_size(text: &str) -> Result<NonZeroU32, InvalidValue> {
-    let size = text.parse().ok().filter(|size: &NonZeroU32| size.get() <= MOST_RECORDS);
-    size.ok_or_else(|| InvalidValue::expected(format!("a number from 1 to {MOST_RECORDS}")))
+    let size = text.parse().ok().filter(|size: &NonZeroU32| size.get() <= MAX_RECORDS);
+    size.ok_or_else(|| InvalidValue::expected(format!("a number from 1 to {MAX_RECORDS}")))
 }
 
 fn record_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<NonZeroU32>, D::Error> {
@@ -189,7 +189,7 @@ pub struct IcechunkOptions {
     pub group: Option<String>,
     /// Remove the group and everything below it first
     #[cfg_attr(feature = "clap", arg(long))]
-    pub replace: bool,
+    pub replace_group: bool,
 }
 
 #[cfg(feature = "full")]
@@ -205,7 +205,7 @@ impl IcechunkOptions {
             message: self.message.clone().unwrap_or_else(|| format!("virtual references of {source}")),
             properties: author.chain(self.commit_property.iter().cloned()).collect(),
             group: self.group.clone().unwrap_or_default(),
-            mode: if self.replace { Mode::Replace } else { Mode::Add },
+            mode: if self.replace_group { Mode::Replace } else { Mode::Add },
             ..CommitOptions::default()
         }
     }

@@ -22,7 +22,7 @@ use super::{ArrayReader, AxisSelection, Plan, Selection, Stored, cache::Reserved
 use crate::{chunks::interruptible, error::ArrayError};
 
 /// Selections with longer lists of indices are not remembered.
-const MOST_INDICES: usize = 1 << 12;
+const MAX_INDICES: usize = 1 << 12;
 
 /// How arrays are being read, by path, and the number of reads of all.
 #[derive(Default)]
@@ -118,7 +118,7 @@ impl ArrayReader {
         let (Some(Walks(walks)), Selection::Axes(axes)) = (&self.walks, selection) else {
             return self.forget(path);
         };
-        if axes.iter().any(|axis| matches!(axis, AxisSelection::Indices(list) if list.len() > MOST_INDICES)) {
+        if axes.iter().any(|axis| matches!(axis, AxisSelection::Indices(list) if list.len() > MAX_INDICES)) {
             return self.forget(path);
         }
         let (walks, reads) = &mut *lock(walks);

@@ -10,7 +10,7 @@ use virtualize_bytes::ByteRange;
 use virtualize_zarr::{Array, ChunkEntry, Reference, chunk_position};
 
 use super::{
-    ArrayReader, ChunkAddress, ChunkPart, MOST,
+    ArrayReader, ChunkAddress, ChunkPart, DEFAULT_LIMIT,
     elements::Elements,
     place::all,
     run::{self, Extent, Scratch, Work},
@@ -190,7 +190,7 @@ impl<'a> Collect<'a> {
             Some(elements) => {
                 elements.as_ref().map_err(Clone::clone)?.row_major(&item.shape, stored, scratch)
             }
-            None => decode::variable(item.array, stored, &item.shape, MOST),
+            None => decode::variable(item.array, stored, &item.shape, DEFAULT_LIMIT),
         };
         decoded.map_err(|error| error.in_chunk(&chunk_name(&item.address.indices)))
     }

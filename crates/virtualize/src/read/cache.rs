@@ -11,7 +11,7 @@ use super::run::lock;
 /// Decoded chunks of which only a part was selected, so that the next selection may need them again. They are in two
 /// generations: when the younger one has half of the bytes, it becomes the older one, which is dropped.
 pub(super) struct Cache {
-    /// Most bytes, including the reserved ones.
+    /// Maximum number of bytes, including the reserved ones.
     most: u64,
     /// Bytes that are reserved for selections that are read ahead.
     reserved: AtomicU64,

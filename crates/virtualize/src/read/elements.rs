@@ -18,7 +18,7 @@ pub(super) struct Elements<'a> {
     /// Axis `i` of stored elements is axis `order[i]` of the array.
     order: Vec<usize>,
     swap: Swap,
-    /// Most bytes of a chunk.
+    /// Maximum number of bytes of a chunk.
     most: u64,
     foreign: Option<&'a ForeignDecoder>,
 }

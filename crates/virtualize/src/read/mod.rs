@@ -46,7 +46,7 @@ use crate::{
 };
 
 /// Default limit of [`read_array`] in bytes.
-pub const MOST_BYTES: u64 = 256 << 20;
+pub const MAX_BYTES: u64 = 256 << 20;
 
 /// All values of an array.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -71,7 +71,7 @@ impl ArrayValues {
 /// inline ones. A missing chunk reads as the fill value, or as zero if there is none.
 ///
 /// # Errors
-/// [`Error::Values`] if no such array, it has more than [`MOST_BYTES`], or a chunk is damaged, has a codec
+/// [`Error::Values`] if no such array, it has more than [`MAX_BYTES`], or a chunk is damaged, has a codec
 /// without a decoder here (of images), or belongs to a file that has changed; [`Error::Store`], [`Error::Read`].
 ///
 /// ```
@@ -91,7 +91,7 @@ pub async fn read_array(
     path: &str,
     options: &StoreOptions,
 ) -> Result<ArrayValues, Error> {
-    read_array_within(store, path, MOST_BYTES, options).await
+    read_array_within(store, path, MAX_BYTES, options).await
 }
 
 /// Reads an array as [`read_array`] does, with a different limit in bytes. The limit applies to the array, to its
@@ -188,7 +188,7 @@ fn within(array: &Array, shape: &[u64], most: u64, what: &str) -> Result<(), Arr
 }
 
 /// Default of [`ArrayReader::with_limit`] in bytes.
-const MOST: u64 = 4 << 30;
+const DEFAULT_LIMIT: u64 = 4 << 30;
 
 /// Decodes a chunk that has a codec without a decoder here: receives its stored bytes, its array, and the chunk's shape
 /// in elements, and returns its elements in row-major order and little-endian byte order.
@@ -287,7 +287,7 @@ impl ArrayReader {
             options,
             files: Arc::default(),
             foreign: None,
-            most: MOST,
+            most: DEFAULT_LIMIT,
             cache: None,
             walks: None,
             interrupt: None,

@@ -283,7 +283,7 @@ pub(super) struct PlaceVariable<'a> {
     plan: &'a Plan<'a>,
     /// Shape of the result.
     shape: Vec<usize>,
-    /// Most bytes of all elements.
+    /// Maximum number of bytes of all elements.
     most: u64,
     result: Mutex<Variable>,
     read: Reading<'a>,
@@ -389,8 +389,8 @@ pub(super) fn variable_fill(array: &Array) -> Bytes {
 
 /// Length of a slab in bytes, where the chunks do not suggest another.
 pub(super) const SLAB: usize = 1 << 20;
-/// Largest number of slabs.
-const MOST: usize = 1 << 16;
+/// Maximum number of slabs.
+const MAX_SLABS: usize = 1 << 16;
 
 /// Writes elements to a slab: receives their axes, the offset of the first one in the source, and that in the slab.
 type Write<'w> = dyn FnMut(&[Dim<'_>], usize, (&mut [u8], usize)) -> Option<()> + 'w;
@@ -427,7 +427,7 @@ impl<'a> Slabs<'a> {
             }
         };
         let row = row_of(axes);
-        let rows = rows.max((out.len() / row).div_ceil(MOST));
+        let rows = rows.max((out.len() / row).div_ceil(MAX_SLABS));
         let first = if first == 0 { rows } else { first };
         let (head, rest) = out.split_at_mut(first.saturating_mul(row).min(out.len()));
         let others = rest.chunks_mut(rows.saturating_mul(row)).map(Mutex::new);

@@ -383,9 +383,9 @@ fn points<'a>(array: &'a Array, lists: &'a [Vec<u64>]) -> Result<Pick<'a>, Array
     Ok(Pick::Points { lists, axes, sorted })
 }
 
-/// Most bytes of a box.
+/// Maximum number of bytes of a box.
 pub(super) const PIECE: u64 = super::place::SLAB as u64;
-/// Most bytes between two selected elements that are read together.
+/// Maximum number of bytes between two selected elements that are read together.
 const GAP: u64 = 4 << 10;
 /// Chunks of at most this many bytes are read whole.
 const SMALL: u64 = 16 << 10;
@@ -499,9 +499,9 @@ pub(super) struct Batch<P> {
 /// Which ranges are read together.
 #[derive(Clone, Copy)]
 pub(super) struct Merging {
-    /// Most bytes between two ranges.
+    /// Maximum number of bytes between two ranges.
     pub(super) gap: u64,
-    /// Most bytes that several ranges span together.
+    /// Maximum number of bytes that several ranges span together.
     pub(super) longest: u64,
 }
 

@@ -218,7 +218,7 @@ pub(super) struct Extent {
     pub(super) is_local: bool,
 }
 
-/// Most bytes that all threads of a run hold together.
+/// Maximum number of bytes that all threads of a run hold together.
 const HELD: u64 = 96 << 20;
 /// Decoding fewer bytes takes no longer than starting a thread.
 const WORTHWHILE: u64 = 64 << 10;
@@ -281,7 +281,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// A connection transfers the bytes of a gap in a few milliseconds, which is less than the latency of a request.
 const REMOTE: Merging = Merging { gap: 512 << 10, longest: 1 << 20 };
-/// Most bytes that are requested or wait to be decoded.
+/// Maximum number of bytes that are requested or wait to be decoded.
 const IN_FLIGHT: u64 = 64 << 20;
 
 /// A batch with its bytes.

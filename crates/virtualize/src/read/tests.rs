@@ -66,21 +66,21 @@ fn scalars_and_nothing() {
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    let said = |array| read(array).unwrap_err();
+    let refusal = |array| read(array).unwrap_err();
     let chunks: [(u64, &[u16]); 1] = [(1, &[7, 8])];
     let grid = || ChunkGrid::Regular(vec![2]);
-    assert!(said(array(&[2], grid(), Vec::new(), &chunks)).contains("position 1 is outside"));
-    assert!(said(array(&[2, 2], grid(), Vec::new(), &[])).contains("2 axes, and a chunk grid of 1"));
+    assert!(refusal(array(&[2], grid(), Vec::new(), &chunks)).contains("position 1 is outside"));
+    assert!(refusal(array(&[2, 2], grid(), Vec::new(), &[])).contains("2 axes, and a chunk grid of 1"));
     let short: [(u64, &[u16]); 1] = [(0, &[7])];
-    assert!(said(array(&[2], grid(), Vec::new(), &short)).contains("chunk 0: chunk decodes to 2 bytes"));
+    assert!(refusal(array(&[2], grid(), Vec::new(), &short)).contains("chunk 0: chunk decodes to 2 bytes"));
     let order = Codec::Transpose { order: vec![1] };
-    assert!(said(array(&[2], grid(), vec![order], &[])).contains("not an order of 1 axes"));
-    assert!(said(array(&[1 << 40], grid(), Vec::new(), &[])).contains("at most 268435456 are read"));
+    assert!(refusal(array(&[2], grid(), vec![order], &[])).contains("not an order of 1 axes"));
+    assert!(refusal(array(&[1 << 40], grid(), Vec::new(), &[])).contains("at most 268435456 are read"));
     assert!(
-        said(array(&[u64::MAX, 9], ChunkGrid::Regular(vec![1, 1]), Vec::new(), &[])).contains("too many")
+        refusal(array(&[u64::MAX, 9], ChunkGrid::Regular(vec![1, 1]), Vec::new(), &[])).contains("too many")
     );
     let large = array(&[1], ChunkGrid::Regular(vec![1 << 40]), Vec::new(), &short);
-    assert!(said(large).contains("a chunk has"));
+    assert!(refusal(large).contains("a chunk has"));
 }
 
 #[test]

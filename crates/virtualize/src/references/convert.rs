@@ -110,7 +110,9 @@ fn fill(array: &mut Array, value: FillValue) -> Option<String> {
     let masks_nothing = value.to_f64(&array.data_type).is_some_and(f64::is_nan);
     array.fill_value = Some(value);
     (!masks_nothing).then(|| {
-        format!("Zarr v2 cannot let missing chunks read as {shown} without masking it; use zarr3-json")
+        format!(
+            "Zarr v2 cannot express that missing chunks read as {shown} without masking it; use zarr3-json"
+        )
     })
 }
 
@@ -204,7 +206,7 @@ pub fn from_text(text: &[u8], sources: &[Source], name: &str) -> Result<Hierarch
     let failed = |reason: String| Error::References { name: name.to_owned(), reason };
     let set = virtualize_references::from_json(text).map_err(|error| failed(error.to_string()))?;
     if let Some((path, reason)) = set.omitted.iter().next() {
-        return Err(failed(format!("array {path} does not come back from its references: {reason}")));
+        return Err(failed(format!("array {path} differs when its references are read: {reason}")));
     }
     if let Some(key) = set.ignored.first() {
         return Err(failed(format!("key {key:?} belongs to no array")));

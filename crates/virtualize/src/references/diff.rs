@@ -612,7 +612,7 @@ mod tests {
         hierarchy
     }
 
-    fn told(other: &Hierarchy, urls: bool) -> Vec<String> {
+    fn reported(other: &Hierarchy, urls: bool) -> Vec<String> {
         let found = diff(&hierarchy(ZarrFormat::V3), other, urls);
         found.nodes.iter().map(ToString::to_string).collect()
     }
@@ -623,11 +623,11 @@ mod tests {
 
     #[test]
     fn equal_hierarchies_of_either_format_do_not_differ() {
-        assert!(told(&hierarchy(ZarrFormat::V3), true).is_empty());
+        assert!(reported(&hierarchy(ZarrFormat::V3), true).is_empty());
         let mut other = hierarchy(ZarrFormat::V2);
         // Zarr v2: readers would mask the fill value.
         array(&mut other).fill_value = None;
-        assert_eq!(told(&other, true), Vec::<String>::new());
+        assert_eq!(reported(&other, true), Vec::<String>::new());
         assert!(diff(&hierarchy(ZarrFormat::V2), &hierarchy(ZarrFormat::V2), true).is_empty());
     }
 
@@ -636,14 +636,14 @@ mod tests {
         let other = changed(|h| {
             h.root.make_group("h").unwrap();
         });
-        assert_eq!(told(&other, true), ["/h: only in the second"]);
+        assert_eq!(reported(&other, true), ["/h: only in the second"]);
         let other = changed(|h| h.root.children.clear());
-        assert_eq!(told(&other, true), ["/g: only in the first"]);
+        assert_eq!(reported(&other, true), ["/g: only in the first"]);
         let other = changed(|h| {
             h.root.make_group("g").unwrap().children.clear();
             h.root.make_group("g/a").unwrap();
         });
-        assert_eq!(told(&other, true), ["/g/a: a group in one, an array in the other"]);
+        assert_eq!(reported(&other, true), ["/g/a: a group in one, an array in the other"]);
     }
 
     #[test]
@@ -653,17 +653,17 @@ mod tests {
             array(h).attributes.insert("long".to_owned(), json!("é".repeat(200)));
             array(h).codecs.pop();
         });
-        let told = told(&other, true);
+        let reported = reported(&other, true);
         let expected = [
             "/g/a: codecs: [",
             "/g/a: attribute long: nothing | \"é",
             "/g/a: attribute units: \"K\" | \"m\"",
         ];
-        assert_eq!(told.len(), expected.len(), "{told:?}");
-        for (found, start) in told.iter().zip(expected) {
+        assert_eq!(reported.len(), expected.len(), "{reported:?}");
+        for (found, start) in reported.iter().zip(expected) {
             assert!(found.starts_with(start), "{found}");
         }
-        assert!(told.get(1).is_some_and(|line| line.ends_with('…')));
+        assert!(reported.get(1).is_some_and(|line| line.ends_with('…')));
     }
 
     #[test]
@@ -675,29 +675,31 @@ mod tests {
         });
         let expected = "/g/a: 3 chunks; 0.1: [s3://b/one.nc, 20, 10] | [s3://b/one.nc, 21, 10]; \
             1.0: [s3://b/one.nc, 40, 10] | 5 bytes inline; 1.2: [s3://b/one.nc, 60, 10] | missing";
-        assert_eq!(told(&other, true), [expected]);
+        assert_eq!(reported(&other, true), [expected]);
     }
 
     #[test]
-    fn many_chunks_are_counted_and_three_shown() {
+    fn many_chunks_are_counted_and_three_listed() {
         let other = changed(|h| array(h).chunks.references.clear());
-        let told = told(&other, true);
-        assert!(told.iter().all(|line| line.starts_with("/g/a: 6 chunks; 0.0: ") && line.ends_with("; …")));
-        assert_eq!(told.len(), 1);
+        let reported = reported(&other, true);
+        assert!(
+            reported.iter().all(|line| line.starts_with("/g/a: 6 chunks; 0.0: ") && line.ends_with("; …"))
+        );
+        assert_eq!(reported.len(), 1);
     }
 
     #[test]
     fn urls_count_where_they_are_wanted() {
         let other = changed(|h| h.sources.first_mut().unwrap().url = "s3://b/two.nc".to_owned());
-        assert!(told(&other, false).is_empty());
-        assert_eq!(told(&other, true).len(), 1);
+        assert!(reported(&other, false).is_empty());
+        assert_eq!(reported(&other, true).len(), 1);
     }
 
     #[test]
-    fn secrets_of_urls_are_not_shown() {
+    fn secrets_of_urls_are_not_printed() {
         let other =
             changed(|h| h.sources.first_mut().unwrap().url = "https://h/one.nc?signature=secret".to_owned());
-        let told = told(&other, true).concat();
-        assert!(told.contains("https://h/one.nc,") && !told.contains("secret"), "{told}");
+        let reported = reported(&other, true).concat();
+        assert!(reported.contains("https://h/one.nc,") && !reported.contains("secret"), "{reported}");
     }
 }

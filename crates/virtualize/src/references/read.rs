@@ -84,8 +84,8 @@ pub(crate) async fn resolved(
 ) -> Result<VirtualStore, Error> {
     let mut diagnostics = omitted(&set);
     diagnostics.extend(resolve_urls(&mut set.hierarchy, location, options)?);
-    if !options.rewrite.is_empty() {
-        let rules = Relocation::Rewrite(options.rewrite.clone());
+    if !options.rewrite_url.is_empty() {
+        let rules = Relocation::Rewrite(options.rewrite_url.clone());
         relocate(&mut set.hierarchy.sources, &rules, false)?;
     }
     resolve_whole_files(&mut set, &options.store).await?;

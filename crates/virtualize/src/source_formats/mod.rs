@@ -86,7 +86,7 @@ impl SourceFormat {
 }
 
 impl SourceFile {
-    /// Reads the metadata of an HDF5 file from a sidecar: the given one, or the one beside it. The error is the reason why
+    /// Reads the metadata of an HDF5 file from a sidecar: the given one, or the one next to it. The error is the reason why
     /// the file itself must be read, as a clause.
     pub(crate) async fn from_sidecar(
         object: &Object,
@@ -99,7 +99,7 @@ impl SourceFile {
         }
         let sidecar = match sidecar {
             Some(sidecar) => Arc::clone(sidecar),
-            None => sidecar::open_beside(object, sources).await?,
+            None => sidecar::open_next_to(object, sources).await?,
         };
         let file = sidecar::read(&sidecar, object, sources, &options.limits).await?;
         Ok(Self::Hdf5(hdf5::Files::of(file)))
@@ -254,7 +254,7 @@ mod tests {
         file.extend_from_slice(b"\x89HDF\r\n\x1a\n");
         assert_eq!(of(&file), Detected::Known(SourceFormat::Hdf5));
         file.insert(0, 0);
-        assert!(matches!(of(&file), Detected::Unknown(_)), "4097 is no power of two");
+        assert!(matches!(of(&file), Detected::Unknown(_)), "4097 is not a power of two");
         assert_eq!(of(b"II*\0\x08\0\0\0"), Detected::Known(SourceFormat::Tiff));
         assert_eq!(of(b"MM\0\x2b\0\x08\0\0"), Detected::Known(SourceFormat::Tiff));
         assert_eq!(of(b"CDF\x05\0\0\0\0"), Detected::Known(SourceFormat::Netcdf3));

@@ -21,7 +21,7 @@ pub(crate) async fn is_sidecar(file: &Budgeted<'_>) -> Result<bool, ReadError> {
     Ok(virtualize_dmrpp::is_dmrpp(&head(file).await?))
 }
 
-/// Opens the data file of a sidecar, which is beside it.
+/// Opens the data file of a sidecar, which is next to it.
 pub(crate) async fn open_data_file(sidecar: &Object, options: &StoreOptions) -> Result<Arc<Object>, Error> {
     let url = sidecar.url().strip_suffix(SUFFIX).ok_or_else(|| {
         let problem = format!(
@@ -33,8 +33,8 @@ pub(crate) async fn open_data_file(sidecar: &Object, options: &StoreOptions) -> 
     Ok(virtualize_store::open(url, options).await?)
 }
 
-/// Opens the sidecar beside a data file. The error is the reason why not, as a clause.
-pub(crate) async fn open_beside(object: &Object, sources: &Sources<'_>) -> Result<Arc<Object>, String> {
+/// Opens the sidecar next to a data file. The error is the reason why not, as a clause.
+pub(crate) async fn open_next_to(object: &Object, sources: &Sources<'_>) -> Result<Arc<Object>, String> {
     sources.open(&format!("{}{SUFFIX}", object.url())).await.map_err(|unopened| unopened.to_string())
 }
 

@@ -16,7 +16,7 @@ fn apply(options: &mut Options, option: &str) {
         "structures" => options.map.complex_integers = ComplexIntegers::Structure,
         "follow-external" => options.map.follow_external = true,
         "ragged" => options.map.ragged = true,
-        "stack" => options.map.stack = true,
+        "stack-pages" => options.map.stack_pages = true,
         "unpack" => options.map.unpack = true,
         "missing-value-convention" => options.map.missing_value_convention = true,
         _ => panic!("{option}"),

@@ -26,9 +26,9 @@ fn each_array(mut check: impl FnMut(&VirtualStore, &Array, &Value, &str)) {
 }
 
 /// Returns an attribute as JSON has it; `None` if it is not text.
-fn attribute(said: &Value) -> Option<Value> {
-    let value = &said["value"];
-    let type_name = said["dtype"].as_str().unwrap_or_default();
+fn attribute(truth: &Value) -> Option<Value> {
+    let value = &truth["value"];
+    let type_name = truth["dtype"].as_str().unwrap_or_default();
     let value = match type_name {
         "text" => Value::Array(flat(value)),
         name if name.contains('c') && name.len() < 5 => complex(value),
@@ -64,8 +64,8 @@ fn attributes_are_those_of_h5py() {
                 return;
             }
             let none = Map::new();
-            let said = node["attributes"].as_object().unwrap_or(&none);
-            for (key, expected) in said {
+            let truth = node["attributes"].as_object().unwrap_or(&none);
+            for (key, expected) in truth {
                 let is_kept = expected.get("value").is_some() && !FILL.contains(&key.as_str());
                 if !is_kept || HIDDEN.contains(&key.as_str()) {
                     continue;
@@ -77,7 +77,7 @@ fn attributes_are_those_of_h5py() {
                 |key: &str| ["flag_values", "flag_meanings"].contains(&key) || name.starts_with("times/");
             for key in found.keys().filter(|key| !is_added(key)) {
                 assert!(
-                    said.contains_key(key) || FILL.contains(&key.as_str()),
+                    truth.contains_key(key) || FILL.contains(&key.as_str()),
                     "{what}: {key} is not in the file"
                 );
             }

@@ -28,12 +28,12 @@ fn each_image(
     mut check: impl FnMut(&VirtualStore, &Options, &str, &Value),
 ) {
     let (mut compared, mut failed) = (0, Vec::new());
-    for (path, said) in fixtures("mapping", &[".tif"]) {
+    for (path, truth) in fixtures("mapping", &[".tif"]) {
         for format in FORMATS {
             let mut options = options(format);
             change(&mut options);
             let Some(store) = opened(&path, &options) else { continue };
-            for (number, image) in said["images"].as_object().into_iter().flatten() {
+            for (number, image) in truth["images"].as_object().into_iter().flatten() {
                 let name = if number == "0" { "band_data".to_owned() } else { format!("{number}/band_data") };
                 if image.get("interleaved").is_none() || store.hierarchy.array(&name).is_none() {
                     continue;
@@ -236,13 +236,13 @@ fn axes(array: &Array) -> String {
 #[test]
 fn series_are_those_of_tifffile() {
     let mut compared = 0;
-    for (path, said) in fixtures("mapping", &[".ome.tif"]) {
+    for (path, truth) in fixtures("mapping", &[".ome.tif"]) {
         for format in FORMATS {
             let options = options(format);
             let store = opened(&path, &options).unwrap_or_else(|| panic!("{}", path.display()));
             let Some(catalogue) = store.hierarchy.root.attributes.get("ome_series") else { continue };
             for (series, entry) in
-                said["series"].as_array().unwrap().iter().zip(catalogue.as_array().unwrap())
+                truth["series"].as_array().unwrap().iter().zip(catalogue.as_array().unwrap())
             {
                 assert_eq!(entry["name"], series["name"], "{}", path.display());
                 let asset = entry["asset"].as_str().unwrap();
@@ -271,10 +271,10 @@ fn series_are_those_of_tifffile() {
 /// Pages that are alike become one array along a new axis, with the values that they have alone.
 #[test]
 fn stacked_pages_have_the_values_of_each() {
-    for (path, said) in fixtures("mapping", &["stacked_1.tif", "stacked_3.tif"]) {
+    for (path, truth) in fixtures("mapping", &["stacked_1.tif", "stacked_3.tif"]) {
         for format in FORMATS {
             let mut options = options(format);
-            options.map.stack = true;
+            options.map.stack_pages = true;
             let store = opened(&path, &options).unwrap();
             let array = store.hierarchy.array("band_data").unwrap();
             assert_eq!((array.dimension_names[0].as_deref(), array.shape[0]), (Some("page"), 3));
@@ -282,7 +282,7 @@ fn stacked_pages_have_the_values_of_each() {
             let is_turned = array.dimension_names.last() == Some(&Some("band".into()));
             let (values, _) = values(&store, "band_data", &options).unwrap();
             for (number, page) in values.bytes.chunks(values.bytes.len() / 3).enumerate() {
-                let image = &said["images"][number.to_string()];
+                let image = &truth["images"][number.to_string()];
                 let digest = image[if is_turned { "interleaved" } else { "data" }].as_str().unwrap();
                 assert_eq!(hex(&Sha256::digest(page)), digest, "{} page {number}", path.display());
             }

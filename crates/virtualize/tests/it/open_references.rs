@@ -32,7 +32,7 @@ async fn references_have_the_values_of_the_file() {
 }
 
 #[tokio::test]
-async fn other_json_and_other_folders_are_no_references() {
+async fn other_json_and_other_folders_are_not_references() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.json");
     std::fs::write(&path, "{\"zarr_format\": 2}").unwrap();

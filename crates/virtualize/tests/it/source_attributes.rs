@@ -19,11 +19,11 @@ fn attributes_keep_their_types_for_xarray() {
             if name.starts_with("_nc4_non_coord") || (what.starts_with("dimensions.nc") && name == "y") {
                 return;
             }
-            for (key, said) in node["attributes"].as_object().into_iter().flatten() {
-                if HIDDEN.contains(&key.as_str()) || said.get("value").is_none() {
+            for (key, truth) in node["attributes"].as_object().into_iter().flatten() {
+                if HIDDEN.contains(&key.as_str()) || truth.get("value").is_none() {
                     continue;
                 }
-                check_source(found[key.as_str()], said, &format!("{what}: {key}"));
+                check_source(found[key.as_str()], truth, &format!("{what}: {key}"));
                 compared += 1;
             }
         },
@@ -42,8 +42,8 @@ fn shape(value: &Value, is_element: impl Fn(&Value) -> bool + Copy) -> Vec<u64> 
     }
 }
 
-fn check_source(found: &SourceValue, said: &Value, what: &str) {
-    let (value, name) = (&said["value"], said["dtype"].as_str().unwrap());
+fn check_source(found: &SourceValue, truth: &Value, what: &str) {
+    let (value, name) = (&truth["value"], truth["dtype"].as_str().unwrap());
     match found {
         SourceValue::Text { elements, shape: found_shape, .. } => {
             assert!(name == "text" || name.starts_with("|S"), "{what}: {name}");
@@ -67,8 +67,8 @@ fn check_source(found: &SourceValue, said: &Value, what: &str) {
         }
         SourceValue::Fixed { data_type, bytes, .. } => {
             assert_eq!(name, "structure", "{what}");
-            assert_eq!(hex(bytes), said["bytes"].as_str().unwrap(), "{what}");
-            assert_eq!(fields(data_type), said["fields"], "{what}");
+            assert_eq!(hex(bytes), truth["bytes"].as_str().unwrap(), "{what}");
+            assert_eq!(fields(data_type), truth["fields"], "{what}");
         }
         SourceValue::Sequences { data_type, elements, .. } => {
             assert_eq!(name, "sequences", "{what}");

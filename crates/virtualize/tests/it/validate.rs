@@ -62,26 +62,30 @@ async fn missing_rows() {
 #[tokio::test]
 async fn chunks_outside_the_file() {
     for (offset, end) in [(8334, "8357"), (u64::MAX - 3, "18446744073709551615")] {
-        let told = problems(|h| offsets(h)[0] = offset).await.join("\n");
+        let reported = problems(|h| offsets(h)[0] = offset).await.join("\n");
         assert!(
-            told.contains(&format!("chunk 0.0: bytes {offset} to {end} are outside the file of 8334 bytes"))
+            reported
+                .contains(&format!("chunk 0.0: bytes {offset} to {end} are outside the file of 8334 bytes"))
         );
     }
 }
 
 #[tokio::test]
 async fn places_metadata_and_codecs_that_are_wrong() {
-    let told = problems(|h| offsets(h).swap(0, 1)).await.join("\n");
-    assert!(told.contains("chunk 0.0: [") && told.contains("a direct read of the source has"), "{told}");
-    let told =
+    let reported = problems(|h| offsets(h).swap(0, 1)).await.join("\n");
+    assert!(
+        reported.contains("chunk 0.0: [") && reported.contains("a direct read of the source has"),
+        "{reported}"
+    );
+    let reported =
         problems(|h| array(h, "temperature").codecs.retain(|codec| !matches!(codec, Codec::Zlib { .. })));
-    let told = told.await.join("\n");
-    assert!(told.contains("chunk 0.0: "), "{told}");
-    let told = problems(|h| array(h, "temperature").data_type = DataType::Int32).await.join("\n");
-    assert!(told.contains("data type is int32, a direct read of the source says float32"), "{told}");
+    let reported = reported.await.join("\n");
+    assert!(reported.contains("chunk 0.0: "), "{reported}");
+    let reported = problems(|h| array(h, "temperature").data_type = DataType::Int32).await.join("\n");
+    assert!(reported.contains("data type is int32, a direct read of the source says float32"), "{reported}");
     let zero = FillValue::zero(&DataType::Float32);
-    let told = problems(|h| array(h, "temperature").fill_value = Some(zero)).await.join("\n");
-    assert!(told.contains("fill value is 0.0, a direct read of the source says -9999.0"), "{told}");
+    let reported = problems(|h| array(h, "temperature").fill_value = Some(zero)).await.join("\n");
+    assert!(reported.contains("fill value is 0.0, a direct read of the source says -9999.0"), "{reported}");
     let units = |h: &mut Hierarchy| {
         array(h, "temperature").attributes.insert("units".to_owned(), "m".into());
     };
@@ -93,13 +97,13 @@ async fn what_was_recorded_of_a_source() {
     for (changed, word) in
         [("size", "8334 bytes, recorded 9"), ("time", "modified at"), ("tag", "entity tag")]
     {
-        let told = problems(|h| match changed {
+        let reported = problems(|h| match changed {
             "size" => h.sources[0].size = 9,
             "time" => h.sources[0].modified = Some(1_000_000_000_001),
             _ => h.sources[0].etag = Some("\"other\"".to_owned()),
         });
-        let told = told.await;
-        assert!(told.len() == 1 && told[0].contains(word), "{told:?}");
+        let reported = reported.await;
+        assert!(reported.len() == 1 && reported[0].contains(word), "{reported:?}");
     }
     // Icechunk records whole seconds, rounded up.
     let whole = |h: &mut Hierarchy| {
@@ -118,8 +122,8 @@ async fn chunks_that_are_inline_are_compared_by_value() {
         array.chunks.references.clear();
         array.chunks.inline.insert(0, values);
     };
-    let told = problems(put).await.join("\n");
-    assert!(told.contains("chunk 0.0: its values differ from those of a direct read"), "{told}");
+    let reported = problems(put).await.join("\n");
+    assert!(reported.contains("chunk 0.0: its values differ from those of a direct read"), "{reported}");
 }
 
 /// Text of variable length is compared as text, whichever compression is used.
@@ -147,8 +151,8 @@ async fn text_is_compared_as_text() {
             }
         })
         .await;
-        let told = &report.arrays.iter().find(|one| one.name == name).unwrap().listed;
-        assert!(told[0].contains(word), "{told:?}");
+        let reported = &report.arrays.iter().find(|one| one.name == name).unwrap().listed;
+        assert!(reported[0].contains(word), "{reported:?}");
     }
 }
 

@@ -20,9 +20,9 @@ fn values(store: &VirtualStore, name: &str, path: &Path, options: &Options) -> O
 }
 
 /// Compares the datasets of a file, and returns their number.
-fn compare_hdf5(path: &Path, said: &Value, options: &Options) -> usize {
+fn compare_hdf5(path: &Path, truth: &Value, options: &Options) -> usize {
     let Some(store) = opened(path, options) else { return 0 };
-    let nodes = said["nodes"].as_object().unwrap();
+    let nodes = truth["nodes"].as_object().unwrap();
     let compared = nodes.iter().filter(|(name, node)| {
         let name = name.trim_start_matches('/');
         // The name of this dimension belongs to a variable of other dimensions.
@@ -72,9 +72,9 @@ fn texts(bytes: &[u8]) -> Vec<String> {
 #[test]
 fn as_h5py_reads_them() {
     let mut compared = 0;
-    for (path, said) in fixtures("hdf5", &[".h5", ".nc"]) {
+    for (path, truth) in fixtures("hdf5", &[".h5", ".nc"]) {
         for format in FORMATS {
-            compared += compare_hdf5(&path, &said, &options(format));
+            compared += compare_hdf5(&path, &truth, &options(format));
         }
     }
     assert_eq!(compared, 3278, "arrays that are mapped and decoded here");
@@ -85,11 +85,11 @@ fn compare_with(expected: usize, change: impl Fn(&mut Options)) {
     let mut compared = 0;
     let unusual =
         ["types.h5", "layouts.h5", "filter_masks.h5", "/filters.h5", "chunk_indexes.h5", "netcdf4.nc"];
-    for (path, said) in [fixtures("mapping", &[".h5", ".nc"]), fixtures("hdf5", &unusual)].concat() {
+    for (path, truth) in [fixtures("mapping", &[".h5", ".nc"]), fixtures("hdf5", &unusual)].concat() {
         for format in FORMATS {
             let mut options = options(format);
             change(&mut options);
-            compared += compare_hdf5(&path, &said, &options);
+            compared += compare_hdf5(&path, &truth, &options);
         }
     }
     assert_eq!(compared, expected, "arrays that are mapped and decoded here");
@@ -140,9 +140,9 @@ fn interleaved(values: &ArrayValues) -> Vec<u8> {
 }
 
 /// Compares the images of a file that are arrays of their own, and returns their number.
-fn compare_tiff(path: &Path, said: &Value, options: &Options) -> usize {
+fn compare_tiff(path: &Path, truth: &Value, options: &Options) -> usize {
     let Some(store) = opened(path, options) else { return 0 };
-    let images = said["images"].as_object().into_iter().flatten();
+    let images = truth["images"].as_object().into_iter().flatten();
     let compared = images.filter(|(place, image)| {
         if image.get("interleaved").is_some() {
             return false; // of GDAL: mapping_tiff.rs
@@ -172,11 +172,11 @@ fn compare_tiff(path: &Path, said: &Value, options: &Options) -> usize {
 
 fn compare_tiffs(expected: usize, change: impl Fn(&mut Options)) {
     let mut compared = 0;
-    for (path, said) in [fixtures("tiff", &[".tif"]), fixtures("mapping", &[".tif"])].concat() {
+    for (path, truth) in [fixtures("tiff", &[".tif"]), fixtures("mapping", &[".tif"])].concat() {
         for format in FORMATS {
             let mut options = options(format);
             change(&mut options);
-            compared += compare_tiff(&path, &said, &options);
+            compared += compare_tiff(&path, &truth, &options);
         }
     }
     assert_eq!(compared, expected, "images that are mapped and decoded here");

@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_come_back() {
+    fn numbers_round_trip() {
         for number in [0.0, -0.0, 1.0, -1.5, f64::MIN_POSITIVE, 5e-324, f64::MAX, 0.1] {
             let back = Format::BINARY64.round(binary64(number), Rounding::NearestEven);
             assert_eq!(back, Some(number.to_bits()), "{number}");

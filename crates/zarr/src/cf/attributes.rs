@@ -175,17 +175,17 @@ mod tests {
 
     #[test]
     fn what_means_the_same_is_equal() {
-        let said = |value: Value| of_array(value.as_object().unwrap(), true);
+        let declared = |value: Value| of_array(value.as_object().unwrap(), true);
         // struct.pack("<d", -9999.0) in base64.
         assert_eq!(
-            said(json!({ "_FillValue": "AAAAAICHw8A=", "history": "a" })),
-            said(json!({ "_FillValue": -9999, "history": "b" }))
+            declared(json!({ "_FillValue": "AAAAAICHw8A=", "history": "a" })),
+            declared(json!({ "_FillValue": -9999, "history": "b" }))
         );
         assert_eq!(
-            said(json!({ "valid_range": [0.0, 1.0] })),
-            said(json!({ "valid_range": [0, 1], "title": "t" }))
+            declared(json!({ "valid_range": [0.0, 1.0] })),
+            declared(json!({ "valid_range": [0, 1], "title": "t" }))
         );
-        assert_ne!(said(json!({ "scales": [0.1, 0.2] })), said(json!({ "scales": [0.1, 0.3] })));
+        assert_ne!(declared(json!({ "scales": [0.1, 0.2] })), declared(json!({ "scales": [0.1, 0.3] })));
     }
 
     #[test]
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn images_beside_each_other_begin_at_other_places() {
+    fn adjacent_images_begin_at_different_origins() {
         let grid = |x: f64, size: f64| {
             let text = format!("{x} {size} 0.0 5.0 0.0 -{size}");
             of_grid_mapping(

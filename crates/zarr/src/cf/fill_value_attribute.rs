@@ -23,7 +23,7 @@ pub fn encode(value: &FillValue, data_type: &DataType) -> Option<Value> {
     is_number.then(|| value.to_json(data_type, ZarrFormat::V3).ok()).flatten()
 }
 
-/// Decodes what [`encode`] encodes, and plain JSON numbers; `None` for what is no value of the type.
+/// Decodes what [`encode`] encodes, and plain JSON numbers; `None` for what is not a value of the type.
 pub fn decode(value: &Value, data_type: &DataType) -> Option<FillValue> {
     if let (Some(half), Some([real, imaginary])) =
         (complex_half(data_type), value.as_array().map(Vec::as_slice))

@@ -328,9 +328,9 @@ pub enum Codec {
         shape: Vec<u64>,
         /// Fewest bits of a block.
         min_bits: u32,
-        /// Most bits of a block.
+        /// Maximum number of bits of a block.
         max_bits: u32,
-        /// Most bit planes of a block.
+        /// Maximum number of bit planes of a block.
         max_precision: u32,
         /// Least bit plane, as a power of two; below -1074 the stream is reversible.
         min_exponent: i32,
@@ -712,7 +712,7 @@ pub enum Implementation {
 
 /// A codec, data type or chain that a Zarr format cannot express.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{codec} has no name in Zarr {format}")]
+#[error("{codec} has no equivalent in Zarr {format}")]
 pub struct CodecError {
     /// Description of the codec, data type or chain.
     pub codec: String,

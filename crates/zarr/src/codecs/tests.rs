@@ -11,7 +11,7 @@ enum Written {
     InBoth,
     InV2,
     InV3,
-    /// Chunks encoded with it are encoded anew.
+    /// Chunks encoded with it are re-encoded.
     Nowhere,
 }
 

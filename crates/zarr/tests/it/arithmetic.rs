@@ -75,7 +75,7 @@ fn numpy_as_in_the_specification() {
 }
 
 #[test]
-fn infinities_and_nan_are_no_integers_unless_mapped() {
+fn infinities_and_nan_are_not_integers_unless_mapped() {
     for mode in [None, Some(OutOfRange::Clamp), Some(OutOfRange::Wrap)] {
         let codec = || with(DataType::Int32, Rounding::default(), mode, &[], &[]);
         for (number, name) in
@@ -113,7 +113,7 @@ fn the_first_entry_of_a_scalar_map_holds() {
 }
 
 #[test]
-fn nans_with_a_payload_are_told_apart_and_written_to_the_bit() {
+fn nans_with_a_payload_are_distinguished_and_written_to_the_bit() {
     let map = [(json!("0x7ff8000000000001"), json!(1)), (json!("NaN"), json!(2))];
     let back = [(json!(1), json!("0x7ff8000000000001")), (json!(2), json!("0xfff0000000000001"))];
     let arithmetic =
@@ -238,7 +238,7 @@ fn a_packed_chain_goes_both_ways_and_carries_its_fill_value() {
 }
 
 #[test]
-fn fill_values_have_to_come_back() {
+fn fill_values_must_round_trip() {
     let arithmetic = chain(&DataType::Float32, &[cast(DataType::Int8)]);
     let check =
         |number| arithmetic.check(&scalar(&DataType::Float32, number)).map_err(|error| error.to_string());
@@ -297,7 +297,7 @@ fn scalars_are_rounded_once() {
 
 /// NaN is encoded as 0, and nothing decodes 0 to NaN.
 #[test]
-fn a_fill_value_that_comes_back_as_another_is_refused() {
+fn a_fill_value_that_does_not_round_trip_is_refused() {
     let one_way = with(DataType::Int16, Rounding::default(), None, &[(json!("NaN"), json!(0))], &[]);
     let arithmetic = chain(&DataType::Float32, &[one_way]);
     assert!(arithmetic.check(&scalar(&DataType::Float32, f64::NAN)).is_err());
@@ -314,7 +314,7 @@ fn scalars_have_the_size_of_their_type() {
     }
 }
 
-/// JSON does not distinguish 5 from 5.0, but -5.5 is no integer.
+/// JSON does not distinguish 5 from 5.0, but -5.5 is not an integer.
 #[test]
 fn whole_numbers_are_integers_with_or_without_a_fraction_of_zero() {
     let offset = |number: Value| Arithmetic::new(&DataType::Int16, &[scale_offset(number, json!(1))]).is_ok();

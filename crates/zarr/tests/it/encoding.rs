@@ -216,7 +216,7 @@ fn reversed_bits_move_before_bytes_in_v3_or_are_refused() {
     let packed = array(DataType::UInt16, vec![bytes(Endian::Little), Codec::Lzw, Codec::BitOrder]);
     assert_eq!(
         packed.to_zarr_json("x").unwrap_err().to_string(),
-        "a reversed bit order has no name in Zarr v3"
+        "a reversed bit order has no equivalent in Zarr v3"
     );
     let filters = json!([{"id": "imagecodecs_lzw"}, {"id": "imagecodecs_bitorder"}]);
     assert_eq!(packed.to_zarray().unwrap()["filters"], filters);
@@ -297,7 +297,7 @@ fn casts_say_only_what_is_not_the_default() {
         plain.to_v3().unwrap(),
         json!({"name": "cast_value", "configuration": {"data_type": "uint8"}})
     );
-    assert_eq!(plain.to_v2().unwrap_err().to_string(), "a cast to uint8 has no name in Zarr v2");
+    assert_eq!(plain.to_v2().unwrap_err().to_string(), "a cast to uint8 has no equivalent in Zarr v2");
     let nan = fixed(&0x7fc0_0001u32.to_le_bytes());
     let sentinel = fixed(&i64::MIN.to_le_bytes());
     let scalar_map = ScalarMap::both_ways((&DataType::Float32, &nan), (&DataType::Int64, &sentinel)).unwrap();
@@ -317,7 +317,7 @@ fn casts_say_only_what_is_not_the_default() {
 }
 
 #[test]
-fn what_stands_behind_a_cast_has_its_type() {
+fn codecs_after_a_cast_have_its_type() {
     let cast = |data_type| Codec::CastValue {
         data_type,
         rounding: Rounding::NearestEven,

@@ -253,7 +253,7 @@ fn gdal_knows_one_compressor() {
 }
 
 #[test]
-fn setups_and_clients_are_shown() {
+fn setups_and_clients_are_listed() {
     use virtualize_zarr::readers::{Client, ReaderSetup};
     let hierarchy = |codec: Codec| {
         let mut hierarchy = virtualize_zarr::Hierarchy::new(V3);

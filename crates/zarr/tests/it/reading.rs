@@ -7,7 +7,7 @@ use virtualize_zarr::{Array, ChunkGrid, Codec, CodecKind, DataType, Endian, Fill
 
 /// Every data type with scalars at the ends of its range, encoded and parsed in both formats.
 #[test]
-fn scalars_come_back_bit_by_bit() {
+fn scalars_round_trip_bit_by_bit() {
     let patterns = [0x00, 0x01, 0x7f, 0x80, 0xff, 0x3c];
     let types = [
         DataType::Bool,

@@ -1,4 +1,4 @@
-//! What is told of signatures that differ.
+//! The differences reported between signatures.
 
 use crate::compat::signature::Numbers;
 use serde_json::{Value, json};
@@ -111,27 +111,27 @@ fn reasons_come_before_what_conversion_settles() {
             ..Signature::default()
         }
     };
-    let told = |left: &Signature, right: &Signature| texts(&differences(left, right));
+    let reported = |left: &Signature, right: &Signature| texts(&differences(left, right));
     let one = file("int32", "a", numbers);
     let types = "/v: data type: int32 → int64";
     let stored = "/w: chunk shape: (all, 3) in a, not copied → (all, 3) in b, small enough to be copied";
-    // Nothing else differs: the type is told though it could be converted.
-    assert_eq!(told(&one, &file("int64", "a", numbers)), [types]);
+    // Nothing else differs: the type is reported, although it could be converted.
+    assert_eq!(reported(&one, &file("int64", "a", numbers)), [types]);
     // The storage does, and the type could be converted.
-    assert_eq!(told(&one, &file("int64", "b", numbers)), [stored]);
-    assert_eq!(told(&one, &file("int32", "b", numbers)), [stored]);
+    assert_eq!(reported(&one, &file("int64", "b", numbers)), [stored]);
+    assert_eq!(reported(&one, &file("int32", "b", numbers)), [stored]);
     // The type cannot be converted.
     let missing = Numbers { any_missing: true, ..numbers };
-    assert_eq!(told(&one, &file("int64", "b", missing)), [types]);
+    assert_eq!(reported(&one, &file("int64", "b", missing)), [types]);
     // What nothing reconciles differs too.
     let mut third = file("int64", "b", numbers);
     third.arrays.get_mut("w").unwrap().fill_value = json!(1);
-    assert_eq!(told(&one, &third), [types, "/w: fill value: 0 → 1"]);
+    assert_eq!(reported(&one, &third), [types, "/w: fill value: 0 → 1"]);
     let mut varying = file("int32", "a", numbers);
     varying.stored.get_mut("w").unwrap().chunks = None;
     let several = "/w: chunk shape: (all, 3) in a, not copied → (several) in a, not copied";
-    assert_eq!(told(&one, &varying), [several]);
-    assert_eq!(told(&one, &one), [""; 0]);
+    assert_eq!(reported(&one, &varying), [several]);
+    assert_eq!(reported(&one, &one), [""; 0]);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn arrays_and_groups_of_one_file_only() {
 }
 
 /// Differences of two arrays, without their path.
-fn told(change: impl Fn(&mut ArraySignature, &mut ArraySignature)) -> Vec<String> {
+fn reported(change: impl Fn(&mut ArraySignature, &mut ArraySignature)) -> Vec<String> {
     let (mut one, mut other) = (signed("int16"), signed("int16"));
     change(&mut one, &mut other);
     let found = texts(&differences(&with(one), &with(other)));
@@ -173,10 +173,10 @@ fn told(change: impl Fn(&mut ArraySignature, &mut ArraySignature)) -> Vec<String
 }
 
 #[test]
-fn byte_orders_are_told_if_nothing_else_differs() {
+fn byte_orders_are_reported_if_nothing_else_differs() {
     let codecs = |left: &[&str], right: &[&str]| {
         let all = |codecs: &[&str]| Some(codecs.iter().map(|codec| (*codec).to_owned()).collect());
-        told(|one, other| (one.codecs, other.codecs) = (all(left), all(right)))
+        reported(|one, other| (one.codecs, other.codecs) = (all(left), all(right)))
     };
     let (little, big) = ("bytes (little-endian)", "bytes (big-endian)");
     assert_eq!(codecs(&[little, "zlib"], &[big, "zlib"]), ["byte order: little-endian → big-endian"]);
@@ -191,19 +191,19 @@ fn byte_orders_are_told_if_nothing_else_differs() {
     ] {
         assert_eq!(codecs(left, right), [format!("codecs: {} → {}", left.join(", "), right.join(", "))]);
     }
-    assert_eq!(told(|one, _| one.codecs = Some(vec![])), [""; 0], "compared if both are known");
+    assert_eq!(reported(|one, _| one.codecs = Some(vec![])), [""; 0], "compared if both are known");
 }
 
 #[test]
 fn chunks_and_values() {
     let chunks = |one: &mut ArraySignature| one.chunks = Some(vec![Value::Null, json!([1, 2])]);
-    assert_eq!(told(|one, _| chunks(one)), ["chunk shape: (any, [1,2]) → any, its values are copied"]);
+    assert_eq!(reported(|one, _| chunks(one)), ["chunk shape: (any, [1,2]) → any, its values are copied"]);
     let mut array = signed("int16");
     assert_eq!(array.to_string(), "int16 (time, x 3)");
     chunks(&mut array);
     assert_eq!(array.to_string(), "int16 (time, x 3), chunks (any, [1,2])");
     let values = |left: Option<&str>, right: Option<&str>| {
-        told(|one, other| {
+        reported(|one, other| {
             (one.values, other.values) = (left.map(str::to_owned), right.map(str::to_owned));
         })
     };
@@ -212,36 +212,38 @@ fn chunks_and_values() {
     let unread = "not read from a.nc";
     assert_eq!(values(Some(&digest), Some(unread)), ["values: 1, 2 → not read from a.nc"]);
     // Of another type or size values are other ones, which goes without saying.
-    let retyped = told(|one, other| {
+    let retyped = reported(|one, other| {
         (one.values, other.data_type) = (Some(digest.clone()), "int32".to_owned());
     });
     assert_eq!(retyped, ["data type: int16 → int32"]);
-    let resized = told(|one, other| (one.values, other.sizes) = (Some(digest.clone()), vec![None, Some(5)]));
+    let resized =
+        reported(|one, other| (one.values, other.sizes) = (Some(digest.clone()), vec![None, Some(5)]));
     assert_eq!(resized, ["sizes: (time, x 3) → (time, x 5)"]);
-    let renamed = told(|_, other| (other.dimensions, other.sizes) = (vec![None, None], vec![None, Some(5)]));
+    let renamed =
+        reported(|_, other| (other.dimensions, other.sizes) = (vec![None, None], vec![None, Some(5)]));
     assert_eq!(renamed, ["dimensions: (time, x 3) → (?, 5)"]);
 }
 
 /// Numbers that are equal to six digits have been rounded to float32 in one of the files.
 #[test]
-fn numbers_that_are_nearly_equal_are_told_with_their_types() {
-    let said = |left: f64, right: f64| {
+fn numbers_that_are_nearly_equal_are_reported_with_their_types() {
+    let scale_factors = |left: f64, right: f64| {
         let attribute = |value: f64| [("scale_factor".to_owned(), json!(value))].into();
-        told(|one, other| (one.attributes, other.attributes) = (attribute(left), attribute(right)))
+        reported(|one, other| (one.attributes, other.attributes) = (attribute(left), attribute(right)))
     };
     let single = f64::from(0.1_f32);
     assert_eq!(
-        said(0.1, single),
+        scale_factors(0.1, single),
         ["attribute scale_factor: 0.1 as float64 → 0.1 as float32 (0.10000000149011612)"]
     );
     assert_eq!(
-        said(-0.1, -single),
+        scale_factors(-0.1, -single),
         ["attribute scale_factor: -0.1 as float64 → -0.1 as float32 (-0.10000000149011612)"]
     );
     // A number that float32 holds exactly, in as many digits.
-    assert_eq!(said(0.5, 0.500_000_01), ["attribute scale_factor: 0.5 → 0.50000001 as float64"]);
-    assert_eq!(said(0.5, 0.6), ["attribute scale_factor: 0.5 → 0.6"]);
-    assert_eq!(said(1.0, -1.0), ["attribute scale_factor: 1.0 → -1.0"]);
+    assert_eq!(scale_factors(0.5, 0.500_000_01), ["attribute scale_factor: 0.5 → 0.50000001 as float64"]);
+    assert_eq!(scale_factors(0.5, 0.6), ["attribute scale_factor: 0.5 → 0.6"]);
+    assert_eq!(scale_factors(1.0, -1.0), ["attribute scale_factor: 1.0 → -1.0"]);
 }
 
 /// What conversion reconciles between parts of one array.

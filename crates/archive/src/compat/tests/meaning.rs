@@ -51,7 +51,7 @@ fn numbers_have_types_that_hold_them() {
     assert_eq!(int(&[1, (1 << 53) + 1], none()), Some([true, false, false, true, false]));
     assert_eq!(int(&[(1 << 53) + 1, 1], none()), Some([true, false, false, true, false]));
     assert_eq!(int(&[1], json!({"_FillValue": 2})), Some([true, true, false, true, true]));
-    // What clients scale, and what is no number.
+    // Packed numbers, and text.
     assert_eq!(int(&[1], json!({"scale_factor": 0.5})), None);
     assert_eq!(numbers(DataType::Bool, none(), vec![1], false), None);
     assert_eq!(numbers(DataType::FixedBytes(2), none(), vec![65, 0], false), None);

@@ -58,7 +58,7 @@ pub(crate) fn layout() -> Layout {
     Layout { inline_limit: 0, ..Layout::along(vec![Along::Concat("time".to_owned())]) }
 }
 
-fn told(left: &Member, right: &Member, layout: &Layout) -> Vec<String> {
+fn reported(left: &Member, right: &Member, layout: &Layout) -> Vec<String> {
     let (left, right) = (Signature::of(left, layout), Signature::of(right, layout));
     let found = differences(&left, &right);
     assert_eq!(found.is_empty(), left.digest() == right.digest(), "digests and differences say the same");
@@ -67,11 +67,11 @@ fn told(left: &Member, right: &Member, layout: &Layout) -> Vec<String> {
     found.iter().map(ToString::to_string).collect()
 }
 
-/// What is told of a file in which something was changed.
+/// Returns the differences reported for a changed file.
 fn changed(change: impl FnOnce(&mut Member)) -> Vec<String> {
     let mut other = member(31, 28);
     change(&mut other);
-    told(&member(0, 31), &other, &layout())
+    reported(&member(0, 31), &other, &layout())
 }
 
 pub(crate) fn attribute(member: &mut Member, path: &str, name: &str, value: Value) {
@@ -159,7 +159,7 @@ fn what_is_stored_must_agree() {
     let (mut one, mut other) = (member(0, 31), member(31, 28));
     plain(31)(&mut one);
     plain(28)(&mut other);
-    assert_eq!(told(&one, &other, &layout()), [""; 0], "plain elements can be cut");
+    assert_eq!(reported(&one, &other, &layout()), [""; 0], "plain elements can be cut");
     assert_eq!(array(|t2m| t2m.data_type = DataType::UInt16), ["/t2m: data type: int16 → uint16"]);
     assert_eq!(array(|t2m| t2m.fill_value = None), ["/t2m: fill value: 0 → none"]);
     assert_eq!(
@@ -182,7 +182,7 @@ fn arrays_without_the_dimensions_are_compared_by_value() {
     let (one, mut other) = (member(0, 31), member(31, 28));
     flipped(&mut other);
     let assumed = Layout { assume_equal: BTreeSet::from(["lat".to_owned()]), ..layout() };
-    assert_eq!(told(&one, &other, &assumed), [""; 0]);
+    assert_eq!(reported(&one, &other, &assumed), [""; 0]);
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn arrays_that_some_files_lack() {
     let optional = Layout { optional: BTreeSet::from(["t2m".to_owned()]), ..layout() };
     let (one, mut without) = (member(0, 31), member(31, 28));
     lacking(&mut without);
-    assert_eq!(told(&one, &without, &optional), [""; 0]);
+    assert_eq!(reported(&one, &without, &optional), [""; 0]);
 }
 
 #[test]
@@ -214,13 +214,13 @@ fn coordinate_reference_systems_and_grids_must_agree() {
     let moved = image("EPSG:32633", json!([30.0, 0, 7.0, 0, -30.0, 9.0]), "a");
     let stack = Layout::along(vec![Along::Stack("time".to_owned())]);
     assert_eq!(
-        told(&one, &moved, &stack),
+        reported(&one, &moved, &stack),
         ["/: attribute spatial:transform: [30,0,1,0,-30,2] → [30,0,7,0,-30,9]"]
     );
     let mosaic = Layout::along(vec![Along::Concat("x".to_owned())]);
-    assert_eq!(told(&one, &moved, &mosaic), [""; 0]);
+    assert_eq!(reported(&one, &moved, &mosaic), [""; 0]);
     let coarser = image("EPSG:32634", json!([60.0, 0, 1.0, 0, -60.0, 2.0]), "b");
-    let found = told(&one, &coarser, &mosaic);
+    let found = reported(&one, &coarser, &mosaic);
     assert_eq!(found.len(), 3, "{found:?}");
     assert_eq!(found[0], "/: attribute proj:code: \"EPSG:32633\" → \"EPSG:32634\"");
     assert_eq!(found[2], "/crs: attribute crs_wkt: \"a\" → \"b\"");

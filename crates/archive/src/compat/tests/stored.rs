@@ -53,7 +53,7 @@ fn sizes_of_the_file_are_left_open() {
             is_read: layout.inline_limit > 0,
         };
         assert_eq!(stored, expected, "{case}");
-        // What was left open comes back from the file's length.
+        // The length of the file supplies what was left open.
         let is_read = layout.inline_limit > 0;
         let (shape, chunk) = (shape.to_vec(), Some(chunk.to_vec()));
         let part = ChunkLayout { shape, chunk, fits: true, is_read };

@@ -106,7 +106,7 @@ fn joined(all: Vec<Array>, rectilinear: bool) -> Result<Joined, String> {
 }
 
 #[test]
-fn whole_chunks_stand_beside_each_other() {
+fn whole_chunks_are_concatenated() {
     let (grid, chunks) = joined(vec![file(4, 2, true), file(2, 2, true), file(3, 2, true)], false).unwrap();
     assert_eq!(grid, ChunkGrid::Regular(vec![2, 2]));
     let offsets: Vec<_> = chunks.iter().map(|one| (one.0, one.1)).collect();

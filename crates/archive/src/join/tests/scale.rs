@@ -19,7 +19,7 @@ use crate::{
     plan::{Block, PlanOptions, PlannedSet},
 };
 
-/// Files with `t2m (time, lat, lon)` in some chunks along time, and coordinates, made when they are asked for.
+/// Files with `t2m (time, lat, lon)` in some chunks along time, and coordinates, created on demand.
 struct Generated {
     /// Number of times, and of chunks, of a file.
     chunks: u64,

@@ -1,4 +1,4 @@
-//! Random hierarchies come back from the journal as they were.
+//! Random hierarchies survive the journal unchanged.
 
 use std::sync::Arc;
 
@@ -219,7 +219,7 @@ fn check(journal: &mut Journal, id: i64, expected: &Hierarchy, row: &FileRecord)
 }
 
 #[test]
-fn random_hierarchies_come_back() {
+fn random_hierarchies_round_trip() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("j");
     let mut journal = Journal::open(&path).unwrap();
@@ -258,7 +258,7 @@ fn random_hierarchies_come_back() {
 }
 
 #[test]
-fn a_hierarchy_that_does_not_come_back_is_refused() {
+fn a_hierarchy_that_does_not_round_trip_is_refused() {
     let mut rng = Rng::with_seed(1);
     let broken = |change: &dyn Fn(&mut Array)| {
         let mut whole = Hierarchy::new(ZarrFormat::V3);

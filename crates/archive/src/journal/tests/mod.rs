@@ -273,7 +273,7 @@ fn a_damaged_journal_goes_and_nothing_else() {
 }
 
 #[test]
-fn what_is_no_journal_stays() {
+fn other_files_than_journals_stay() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notes.txt");
     std::fs::write(&path, "a file of somebody's, longer than the header of a database is".repeat(20))
@@ -288,13 +288,13 @@ fn what_is_no_journal_stays() {
 }
 
 #[test]
-fn journals_lie_beside_local_outputs() {
+fn journals_are_next_to_local_outputs() {
     for (output, journal) in [
         ("out/refs.json", "out/refs.json.journal"),
         ("out/refs/", "out/refs.journal"),
         ("file:///a/refs.icechunk", "/a/refs.icechunk.journal"),
         ("s3://bucket/a/refs.icechunk/", "refs.icechunk.journal"),
     ] {
-        assert_eq!(journal_beside(output), PathBuf::from(journal));
+        assert_eq!(journal_next_to(output), PathBuf::from(journal));
     }
 }

@@ -181,7 +181,7 @@ proptest! {
                 Step::List { files, append, retry } => {
                     let items: Vec<Item> =
                         files.iter().map(|(url, etag)| item(&url.to_string(), &etag.to_string())).collect();
-                    // Each run opens the journal anew.
+                    // Each run opens the journal again.
                     drop(journal);
                     journal = Journal::open(&path).unwrap();
                     stage(&mut journal, &items);

@@ -175,7 +175,7 @@ fn the_coordinate_is_that_of_the_highest_group() {
     // Without a coordinate, any array tells the length.
     let bare = extent(&file([("b", data(5)), ("c", data(6))]), &concat()).unwrap();
     assert_eq!(brief(&bare), (5, None));
-    // An array of that name with other dimensions is no coordinate.
+    // An array of that name with other dimensions is not a coordinate.
     let other = Read(array(DataType::Int16, &[2, 3], &["x", "time"], json!({})), Some(vec![0; 12]));
     assert_eq!(brief(&extent(&file([("time", other)]), &concat()).unwrap()), (3, None));
 }

@@ -38,9 +38,9 @@ fn files(kinds: &[Signature], count: usize) -> Files {
 /// Number of sets, and how often the coordinates of a file were requested, each file counted.
 fn planned(kinds: &[Signature], count: usize) -> (usize, usize) {
     let layout = Layout::along(vec![Along::Concat("time".to_owned())]);
-    let asked = Cell::new(0);
+    let comparisons = Cell::new(0);
     let coordinates = |row: u64, _: &str| {
-        asked.set(asked.get() + 1);
+        comparisons.set(comparisons.get() + 1);
         Some(vec![Scalar::Unsigned(row), Scalar::Unsigned(row + 1)])
     };
     let by_kind: Signatures = kinds.iter().map(|kind| (kind.storage_digest(), kind.clone())).collect();
@@ -51,24 +51,24 @@ fn planned(kinds: &[Signature], count: usize) -> (usize, usize) {
         ..PlanOptions::default()
     };
     let plan = plan(files(kinds, count), &known, &layout, &options).unwrap();
-    (plan.sets.len(), asked.get())
+    (plan.sets.len(), comparisons.get())
 }
 
 #[test]
 fn many_sets_that_agree_are_one_and_each_file_is_looked_at_a_few_times() {
     let kinds: Vec<_> = (0..256).map(|number| kind(number, true)).collect();
-    let (sets, asked) = planned(&kinds, 256 * 10);
+    let (sets, comparisons) = planned(&kinds, 256 * 10);
     assert_eq!(sets, 1);
     // Once to find that they are one, once or twice to place them.
-    assert!(asked <= 3 * 256 * 10, "{asked}");
+    assert!(comparisons <= 3 * 256 * 10, "{comparisons}");
 }
 
 #[test]
 fn many_sets_that_do_not_agree_stay_so() {
     let kinds: Vec<_> = (0..64).map(|number| kind(number, false)).collect();
-    let (sets, asked) = planned(&kinds, 64 * 10);
+    let (sets, comparisons) = planned(&kinds, 64 * 10);
     assert_eq!(sets, 64);
-    assert!(asked <= 3 * 64 * 10, "{asked}");
+    assert!(comparisons <= 3 * 64 * 10, "{comparisons}");
     let mut kinds: Vec<_> = (0..64).map(|number| kind(number, number % 2 == 0)).collect();
     kinds.push(kind(1000, true));
     assert_eq!(planned(&kinds, 65 * 4).0, 33, "those that are read are one");

@@ -205,7 +205,7 @@ fn what_is_omitted_and_cut_is_reported() {
     let reason = "other files have all of its coordinates time".to_owned();
     let omitted = |row: u64| Omitted { row, url: row.to_string(), reason: reason.clone() };
     assert_eq!(found.omitted, [omitted(2), omitted(3)]);
-    let text = "elements 2 to 3 of 4 along time are taken, others are in other files";
+    let text = "elements 2 to 3 of 4 along time are used; other files have the others";
     assert_eq!(found.notes, [Note { subject: "1".to_owned(), text: text.to_owned() }]);
     // Files with the same coordinates that overlap no other.
     let found = plan(&[days(&[0, 1]), days(&[0, 1])], OnDuplicate::Last).unwrap();
@@ -223,11 +223,11 @@ fn refused_overlaps_name_both_files() {
     };
     let is = |left: &str, right: &str, problem: String| (format!("{left} and {right}"), problem);
     let interleaved = || {
-        "time overlaps, and coordinates of the one lie between those of the other, so that no contiguous selection \
+        "time overlaps, and their coordinates interleave, so that no contiguous selection \
          separates them"
             .to_owned()
     };
-    // File 1 lies within file 0.
+    // File 1 is within file 0.
     let within = [days(&[0, 3]), days(&[1, 2])];
     assert_eq!(named(&within, OnDuplicate::First), is("1", "0", interleaved()));
     // The first file has the day in the middle of the other.

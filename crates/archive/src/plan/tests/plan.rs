@@ -73,7 +73,7 @@ fn files_follow_their_coordinates() {
     assert_eq!(rows(&down), [1, 2, 0]);
     let single = planned(files(&[(5, 5), (3, 3), (4, 4)])).unwrap();
     assert_eq!(rows(&single), [1, 2, 0]);
-    // A single one goes where those of its neighbours say.
+    // A single coordinate follows the order of the others.
     assert_eq!(rows(&planned(files(&[(5, 5), (9, 6), (4, 1)])).unwrap()), [1, 0, 2]);
 }
 

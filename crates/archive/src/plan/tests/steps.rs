@@ -1,4 +1,4 @@
-//! The order of files by their coordinates, and what is told of it.
+//! The order of files by their coordinates, and the notes about it.
 
 use super::{
     super::{FileExtent, Files, Plan, Range},
@@ -60,7 +60,7 @@ fn coordinates_of_several_types() {
 
 /// Errors that name coordinates show dates where units are times, and units where they are not.
 #[test]
-fn coordinates_are_shown_as_people_write_them() {
+fn coordinates_are_printed_as_people_write_them() {
     let shown = |units: Option<&str>, one: (i64, i64), other: (i64, i64)| {
         let extents = [one, other].map(|(first, last)| extent(first, last, units));
         match plan_of(extents) {

@@ -1,5 +1,5 @@
 //! Whole NetCDF classic files, built as models. Expected values are what netCDF4-python 1.7 and xarray 2026.9 show for such
-//! files, tried by hand, unless said otherwise.
+//! files, tried by hand, unless stated otherwise.
 
 use bytes::Bytes;
 use serde_json::json;
@@ -207,7 +207,7 @@ fn missing_chunks_read_as_the_fill_value_of_netcdf() {
 
 /// Names that HDF5 reserves mean nothing in NetCDF classic. netCDF4-python shows the first of two attributes.
 #[test]
-fn all_attributes_are_shown_and_the_first_of_a_name() {
+fn all_attributes_are_returned_and_the_first_of_a_name() {
     let mut one = variable(byte(), &[1], 100);
     one.attributes = vec![
         text("NAME", "This is a netCDF dimension but not a netCDF variable."),
@@ -236,7 +236,7 @@ fn all_attributes_are_shown_and_the_first_of_a_name() {
 }
 
 #[test]
-fn dimensions_of_one_name_and_two_lengths_are_told_apart() {
+fn dimensions_of_one_name_and_two_lengths_are_distinguished() {
     let mut file = file(vec![("a", variable(byte(), &[1, 2], 100))], (0, 0));
     file.classic.as_mut().unwrap().dimensions[2].name = "x".to_owned();
     let mapped = mapped(&file, 1 << 20, &v3());

@@ -37,11 +37,11 @@ fn zfp_chunks_that_clients_would_not_decode_alike_are_refused() {
     assert!(refused(other, ZarrFormat::V2).contains("[255] of float32, not [256]"));
     let mut mixed = zfp(ByteOrder::Little);
     mixed.filters.push(filter(3, &[]));
-    assert!(refused(mixed, ZarrFormat::V2).contains("other filters beside it"));
+    assert!(refused(mixed, ZarrFormat::V2).contains("only as the only filter"));
 }
 
 #[test]
-fn object_references_are_shown_as_paths() {
+fn object_references_are_mapped_to_paths() {
     let reference = Datatype::Reference { size: 8, kind: ReferenceKind::Object };
     let (array, mapped) = one(dataset(reference, &[3]), ZarrFormat::V2);
     assert_eq!((array.data_type, array.codecs), (DataType::String, vec![Codec::VlenUtf8]));
@@ -61,7 +61,7 @@ fn references_to_parts_make_two_arrays() {
     let (array, mapped) = one(dataset(region, &[3]), ZarrFormat::V3);
     assert!(codes(&mapped).contains(&"reference-part"));
     assert_eq!(mapped.hierarchy.array("v_part").map(|part| &part.shape), Some(&array.shape));
-    let said = mapped.tasks.iter().map(|task| match &task.content {
+    let contents = mapped.tasks.iter().map(|task| match &task.content {
         ChunkContent::Variable { references, pieces, .. } => {
             (task.array.as_str(), references.unwrap(), &pieces[0].bytes)
         }
@@ -69,7 +69,7 @@ fn references_to_parts_make_two_arrays() {
     });
     let bytes = PieceBytes::At(ByteRange::new(4096, 36));
     let expected = [("v", ReferenceText::Path, &bytes), ("v_part", ReferenceText::Part, &bytes)];
-    assert_eq!(said.collect::<Vec<_>>(), expected);
+    assert_eq!(contents.collect::<Vec<_>>(), expected);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn odd_floats_are_inlined_by_value() {
 }
 
 #[test]
-fn no_chunk_lies_past_the_end_of_the_file() {
+fn no_chunk_extends_past_the_end_of_the_file() {
     let mut data = dataset(float32(ByteOrder::Little), &[4]);
     let mut past = chunked(&[2], &[2], None, &[8, 8]);
     past.chunks.addresses = vec![1000, (1 << 20) - 4].into();
@@ -114,7 +114,7 @@ fn no_chunk_lies_past_the_end_of_the_file() {
 
 /// xarray 2026.9 masks by a `_FillValue` of infinity as it does by a `missing_value`, which JSON cannot say.
 #[test]
-fn infinite_missing_values_are_said_as_fill_value() {
+fn infinite_missing_values_become_the_fill_value() {
     let with = |values: &[f64]| {
         let mut data = dataset(float32(ByteOrder::Little), &[4]);
         let elements = values.iter().map(|value| Element::Float(*value)).collect();

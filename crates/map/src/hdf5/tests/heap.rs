@@ -32,7 +32,7 @@ fn options() -> MapOptions {
     MapOptions { format: ZarrFormat::V3, ragged: true, ..MapOptions::default() }
 }
 
-/// Maps a dataset `x` beside others, given its elements and their values.
+/// Maps a dataset `x` and others, given its elements and their values.
 fn mapped(data: Dataset, others: Vec<(&str, Dataset)>, options: &MapOptions, values: &HeapValues) -> Mapped {
     let file = file(std::iter::once(("x", data)).chain(others).collect());
     let source = Source { url: "file:///a.h5".to_owned(), ..Source::default() };

@@ -142,7 +142,7 @@ fn reasons_for_making_chunks() {
         (string(StringPadding::NullTerminated), Some("its strings are null-terminated or space-padded")),
         (narrow, Some("integers have unused bits")),
         (boolean, Some("booleans have more than one byte")),
-        (odd, Some("floats are in no IEEE 754 format")),
+        (odd, Some("floats are not in an IEEE 754 format")),
         (long, Some("floats have more than 64 bits")),
     ];
     for (datatype, expected) in rows {

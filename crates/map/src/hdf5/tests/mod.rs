@@ -1,5 +1,5 @@
 //! Whole files, built as models. Expected values are what xarray 2026.9 (engine h5netcdf) and h5py 3.16 show for such
-//! files, tried by hand, unless said otherwise.
+//! files, tried by hand, unless stated otherwise.
 
 mod budget;
 mod classic;
@@ -199,7 +199,7 @@ fn v2_warns_where_there_are_too_many_missing_chunks_to_write() {
     assert_eq!(codes(&mapped), ["fill-value-masked"]);
 }
 
-/// NaN is no JSON number; as `fill_value` xarray takes it for the mask, which NaN is anyway.
+/// JSON has no NaN; as `fill_value` xarray takes it for the mask, which NaN is anyway.
 #[test]
 fn v2_says_nan_as_fill_value() {
     let mut data = dataset(float32(ByteOrder::Little), &[4]);
@@ -399,7 +399,7 @@ fn opaque_data_of_numpy_keep_their_meaning() {
     assert_eq!(one(opaque(21, "other"), ZarrFormat::V2).0.data_type, DataType::RawBytes(21));
 }
 
-/// h5py 3.16 and xarray read zeros for what the writer said is never filled, whatever the fill value is.
+/// h5py 3.16 and xarray read zeros for chunks that the writer declared as never filled, whatever the fill value is.
 #[test]
 fn chunks_that_are_never_filled_read_as_zero() {
     let mut data = half_missing(int(4, true), &7i32.to_le_bytes());
@@ -456,7 +456,7 @@ fn a_chunk_that_skipped_a_filter_is_made_inline() {
 }
 
 #[test]
-fn a_filter_that_all_chunks_skipped_is_no_codec() {
+fn a_filter_that_all_chunks_skipped_is_not_a_codec() {
     let (array, mapped) = one(deflated(&[(0, 0b10), (1, 0b10)]), ZarrFormat::V2);
     assert_eq!(array.codecs.len(), 2);
     assert!(mapped.tasks.is_empty());
@@ -553,7 +553,7 @@ fn attributes_as_h5netcdf_shows_them() {
 
 /// xarray unpacks to float32 on the original, to float64 here.
 #[test]
-fn packing_in_binary32_is_said_to_widen() {
+fn packing_in_binary32_is_reported_to_widen() {
     let mut data = dataset(int(2, true), &[4]);
     let scale = attribute("scale_factor", float32(ByteOrder::Little), vec![Element::Float(0.5)]);
     data.attributes.push(scale);
@@ -567,7 +567,7 @@ fn dimensions(mapped: &Mapped, path: &str) -> Vec<String> {
 }
 
 #[test]
-fn scales_name_axes_and_dimensions_without_a_variable_are_no_arrays() {
+fn scales_name_axes_and_dimensions_without_a_variable_are_not_arrays() {
     let mut x = dataset(int(4, true), &[4]);
     x.attributes = vec![text("CLASS", "DIMENSION_SCALE")];
     let mut y = dataset(int(4, true), &[3]);

@@ -11,7 +11,7 @@ use virtualize_zarr::{ChunkGrid, FillValue, ZarrFormat};
 use super::{attribute, chunked, codes, dataset, file, filter, float32, int, map, simple, text};
 use crate::{ChunkContent, InlineTask, Mapped, PieceBytes};
 
-/// Maps a variable `v` beside the unlimited dimension `t` of length 5 and the dimension `x` of length 3. `dimensions` are those of
+/// Maps a variable `v` and the unlimited dimension `t` of length 5 and the dimension `x` of length 3. `dimensions` are those of
 /// the variable: 1 for `t`, 2 for `x`.
 fn mapped(mut v: Dataset, dimensions: &[u64]) -> Mapped {
     let scale = |shape: &[u64], most: Option<u64>| {
@@ -36,13 +36,13 @@ fn stored(datatype: Datatype, shape: &[u64], chunk: &[u64]) -> Dataset {
     data
 }
 
-/// The tasks of `v`: chunks that are made anew have a piece, missing ones have none.
+/// The tasks of `v`: re-encoded chunks have a piece, missing ones have none.
 fn tasks(mapped: &Mapped, has_piece: bool) -> Vec<&InlineTask> {
     let of_v = mapped.tasks.iter().filter(|task| task.array == "v");
     of_v.filter(|task| task.content.pieces().is_empty() != has_piece).collect()
 }
 
-/// (Position, offset) of the stored chunks, and (position, offset, extent of its piece) of those that are made anew.
+/// (Position, offset) of the stored chunks, and (position, offset, extent of its piece) of the re-encoded ones.
 type Chunks = (Vec<(u64, u64)>, Vec<(u64, u64, Vec<u64>)>);
 
 fn chunks(mapped: &Mapped) -> Chunks {
@@ -66,7 +66,7 @@ fn chunks(mapped: &Mapped) -> Chunks {
 }
 
 #[test]
-fn the_last_chunk_is_made_anew_and_the_others_move() {
+fn the_last_chunk_is_re_encoded_and_the_others_move() {
     let t = mapped(stored(int(4, true), &[3], &[2]), &[1]);
     assert_eq!(t.hierarchy.array("v").unwrap().shape, [5]);
     assert_eq!(chunks(&t), (vec![(0, 1000)], vec![(1, 1100, vec![1])]));
@@ -86,7 +86,7 @@ fn the_last_chunk_is_made_anew_and_the_others_move() {
 }
 
 #[test]
-fn filters_are_undone_before_a_chunk_is_made_anew() {
+fn filters_are_undone_before_a_chunk_is_re_encoded() {
     let mut data = stored(int(4, true), &[3], &[2]);
     data.filters = vec![filter(2, &[4]), filter(1, &[6])];
     let mapped = mapped(data, &[1]);

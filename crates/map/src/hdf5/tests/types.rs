@@ -1,5 +1,5 @@
 //! Data types: what they map to, and how their elements are converted. Expected values: h5py 3.16 and NumPy 2.5 on such types,
-//! unless said otherwise.
+//! unless stated otherwise.
 
 use virtualize_hdf5::model::{ByteOrder, CharacterSet, Datatype, Float, Integer, Member, StringPadding};
 use virtualize_zarr::{DataType, Endian, ZarrFormat};
@@ -25,7 +25,7 @@ fn opaque(size: u32, tag: &str) -> Datatype {
 }
 
 #[test]
-fn what_is_no_type_is_refused() {
+fn invalid_types_are_refused() {
     let Datatype::Float(float) = float32(ByteOrder::Little) else { panic!() };
     let float = |change: fn(&mut Float)| {
         let mut float = float;

@@ -183,7 +183,7 @@ impl Shown<'_> {
         }
     }
 
-    /// Checks that what lies in a file is decoded as it is stored, and has all elements that are used.
+    /// Checks that the content of a file is decoded as it is stored, and has all elements that are used.
     fn check(&self, url: &str, codecs: &[Codec], range: ByteRange, elements: u64) {
         let is_compressed = self.compressed.iter().any(|other| other == url);
         assert_eq!(codecs.iter().any(|codec| matches!(codec, Codec::Zlib { .. })), is_compressed);

@@ -571,7 +571,7 @@ fn image_codec<const N: usize>(name: &'static str, configuration: [(&str, Value)
 
 /// Bytes of a quantization table.
 const QUANTIZATION: u64 = 64;
-/// Most bytes of a Huffman table.
+/// Maximum number of bytes of a Huffman table.
 const HUFFMAN: u64 = 16 + 256;
 
 impl Encoding<'_> {
@@ -674,7 +674,7 @@ const LUMA: [f32; 3] = [0.299, 0.587, 0.114];
 /// Default of ReferenceBlackWhite for YCbCr.
 const REFERENCE: [f32; 6] = [0.0, 255.0, 128.0, 255.0, 128.0, 255.0];
 /// Largest magnitude of a coefficient or reference level that is accepted.
-const MOST_REFERENCE: f32 = 1e6;
+const MAX_REFERENCE: f32 = 1e6;
 
 impl Encoding<'_> {
     /// Returns the scheme of a strip or tile; `None` if clients decode it. `shape` is that of its samples in stored order.
@@ -765,7 +765,7 @@ pub(super) fn is_sparse(image: &Image) -> bool {
 pub(super) fn colors(image: &Image) -> Option<([f32; 3], [f32; 6])> {
     let luma = image.ycbcr_coefficients.unwrap_or(LUMA);
     let reference = image.reference_black_white.unwrap_or(REFERENCE);
-    let sensible = |number: &f32| number.abs() <= MOST_REFERENCE;
+    let sensible = |number: &f32| number.abs() <= MAX_REFERENCE;
     let [_, green, _] = luma;
     (luma.iter().chain(&reference).all(sensible) && green != 0.0).then_some((luma, reference))
 }

@@ -103,7 +103,7 @@ fn refusals_name_sizes_and_reasons() {
     };
     let usual = "readers do not decode its chunks as they are stored; inlining 64 bytes";
     assert!(of(&complex, small(v2())).contains(usual), "the short strip alone");
-    assert!(of(&complex, small(v3())).contains("no reader makes complex numbers of complex integers"));
+    assert!(of(&complex, small(v3())).contains("no reader converts complex integers to complex numbers"));
     let packed = |image: &mut Image| (image.bits_per_sample, image.reversed_bits) = (vec![1], true);
     let usual = "readers do not decode its chunks as they are stored; inlining 24 bytes";
     assert!(of(&packed, small(v3())).contains(usual), "no complex numbers");
@@ -194,7 +194,7 @@ fn images_take_memory() {
 }
 
 #[test]
-fn roles_are_no_items_of_their_own() {
+fn roles_are_not_items() {
     let mut one = ifd(image(4, 4, 2, 4));
     let role = |role: &str, sample, value| {
         let mut role_item = item(role, value);

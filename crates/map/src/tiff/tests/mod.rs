@@ -451,7 +451,7 @@ fn an_unreadable_tag_of_the_structure_leaves_the_image_out_and_others_do_not() {
     assert_eq!(mapped.report.diagnostics[0].severity, Severity::Info);
 }
 
-/// Also those of an image that is left out.
+/// Also those of an omitted image.
 #[test]
 fn unreadable_sub_images_are_reported() {
     let mut ifd = ifd(image(4, 4, 1, 2));
@@ -473,7 +473,7 @@ fn unreadable_sub_images_are_reported() {
 }
 
 #[test]
-fn items_of_one_band_among_several_stand_under_its_number() {
+fn items_of_one_band_among_several_have_its_number() {
     let mut ifd = ifd(image(4, 4, 2, 2));
     let mean = |sample, value: &str| GdalItem { sample: Some(sample), ..item("STATISTICS_MEAN", value) };
     ifd.gdal_metadata = vec![mean(0, "1.5"), mean(1, "2"), item("units", "days since 1970-01-01")];
@@ -595,7 +595,7 @@ fn pages_that_are_alike_are_stacked() {
     let mut overview = page(3, 7);
     overview.image.as_mut().unwrap().subfile_type = 1;
     for (format, shape) in [(ZarrFormat::V2, vec![2, 7, 4, 2]), (ZarrFormat::V3, vec![2, 2, 7, 4])] {
-        let options = MapOptions { stack: true, ..options(format) };
+        let options = MapOptions { stack_pages: true, ..options(format) };
         let pages = vec![page(0, 7), page(1, 9), page(2, 7), overview.clone()];
         let mapped = map_ifds(pages, &options);
         let array = main_array(&mapped);
@@ -617,7 +617,7 @@ fn pages_that_are_alike_are_stacked() {
         assert_eq!(numbers.chunks.inline[&0][..], [0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
         assert!(mapped.hierarchy.array("1/band_data").is_some(), "unlike the first");
         assert!(mapped.hierarchy.array("2/band_data").is_none());
-        assert!(mapped.hierarchy.array("3/band_data").is_some(), "an overview is no page");
+        assert!(mapped.hierarchy.array("3/band_data").is_some(), "an overview is not a page");
     }
 }
 
@@ -683,13 +683,13 @@ fn masks_are_tied_to_the_image_of_their_size() {
 
 /// tifffile's `series[0].axes` of such a file is `TCYX`.
 #[test]
-fn planes_of_ome_tiff_lie_along_their_axes() {
+fn planes_of_ome_tiff_are_along_their_axes() {
     let mut pages: Vec<Ifd> =
         (0..6).map(|index| Ifd { path: vec![index], ..ifd(image(4, 7, 1, 3)) }).collect();
     let text = r#"<OME><Image><Pixels DimensionOrder="XYCTZ" SizeX="4" SizeY="7" SizeZ="1" SizeC="2" SizeT="3">
         <TiffData IFD="0" PlaneCount="6"/></Pixels></Image></OME>"#;
     pages[0].tags.insert(270, virtualize_tiff::model::Value::Text(vec![text.into()]));
-    let options = MapOptions { stack: true, ..MapOptions::default() };
+    let options = MapOptions { stack_pages: true, ..MapOptions::default() };
     let mapped = map_ifds(pages, &options);
     let array = main_array(&mapped);
     assert_eq!(array.shape, [3, 2, 1, 7, 4]);
@@ -729,7 +729,7 @@ fn heights_give_a_scale_an_offset_and_a_unit() {
 
 /// GDAL keeps items of the dataset and of bands apart, and takes the last of several scales.
 #[test]
-fn items_of_bands_stand_beside_those_of_the_dataset() {
+fn items_of_bands_do_not_replace_those_of_the_dataset() {
     let item = |name: &str, sample: Option<u32>, role: Option<&str>, value: &str| GdalItem {
         domain: String::new(),
         name: name.into(),

@@ -20,7 +20,7 @@ fn mapped(samples: u16, compression: u16, change: &dyn Fn(&mut Image)) -> Mapped
     map_ifds(vec![ifd(image)], &MapOptions::default())
 }
 
-/// Returns the code with which an image was left out.
+/// Returns the code with which an image was omitted.
 fn omitted(mapped: &Mapped) -> Option<Code> {
     mapped.hierarchy.array("band_data").is_none().then(|| mapped.report.diagnostics.last().unwrap().code)
 }
@@ -166,7 +166,7 @@ fn tables() -> OldJpeg {
     }
 }
 
-/// Returns the bytes that hold the only strip with its tables, and their codec; `None` if the image is left out.
+/// Returns the bytes that hold the only strip with its tables, and their codec; `None` if the image is omitted.
 fn old_jpeg(change: &dyn Fn(&mut Image)) -> Option<(ByteRange, virtualize_zarr::OldJpeg)> {
     let mapped = mapped(3, 6, &|image| {
         (image.photometric, image.ycbcr_subsampling) = (Some(6), (2, 1));

@@ -90,7 +90,7 @@ fn planes_that_the_file_does_not_have_are_refused() {
 }
 
 #[test]
-fn planes_lie_at_their_places() {
+fn planes_have_their_positions() {
     // Page 0 is the plane of T 1, Z 2; Z runs faster than T.
     let at = r#"<Channel ID="Channel:0"/><TiffData IFD="0" FirstT="1" FirstZ="2" PlaneCount="1"/>"#;
     let mapped = series(&ome_image(r#"SizeT="2" SizeZ="3" PhysicalSizeY="0.5""#, at), 2);
@@ -103,7 +103,7 @@ fn planes_lie_at_their_places() {
         mapped.hierarchy.root.attributes["ome_series"],
         json!([{"name": "one", "asset": "band_data"}])
     );
-    assert_eq!(mapped.report.diagnostics[0].message, "5 planes are in no file and read as the fill value");
+    assert_eq!(mapped.report.diagnostics[0].message, "5 planes are missing and read as the fill value");
     assert!(mapped.hierarchy.array("1/band_data").is_some(), "no plane");
     let whole = r#"<TiffData IFD="0" PlaneCount="2"/>"#;
     let mapped = series(&ome_image(r#"SizeT="2""#, whole), 3);
@@ -192,7 +192,8 @@ fn planes_in_other_files_are_found_by_name() {
 
 #[test]
 fn what_differs_between_stacked_pages_is_omitted() {
-    let stacked = |pages: Vec<Ifd>| map_ifds(pages, &MapOptions { stack: true, ..MapOptions::default() });
+    let stacked =
+        |pages: Vec<Ifd>| map_ifds(pages, &MapOptions { stack_pages: true, ..MapOptions::default() });
     let messages = |mapped: &Mapped| -> Vec<String> {
         mapped.report.diagnostics.iter().map(|one| one.message.clone()).collect()
     };
@@ -200,7 +201,10 @@ fn what_differs_between_stacked_pages_is_omitted() {
     assert!(messages(&equal).is_empty() && !equal.hierarchy.root.children.contains_key("1"));
     let array = equal.hierarchy.array("band_data").unwrap();
     assert_eq!(array.chunks.references[0].lengths, Lengths::Uniform(50));
-    assert_eq!(messages(&stacked(pages(1))), ["no further page is like the first: nothing is stacked"]);
+    assert_eq!(
+        messages(&stacked(pages(1))),
+        ["nothing to stack: the other pages differ from the first in shape, data type, chunks or codecs"]
+    );
     let named = |index, name: &str| {
         let mut description = item("description", name);
         (description.sample, description.role) = (Some(0), Some("description".to_owned()));

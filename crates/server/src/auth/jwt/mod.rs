@@ -39,7 +39,7 @@ pub(crate) struct Expected {
     pub(crate) scope_claim: String,
 }
 
-/// Why a token is refused, as the client is told.
+/// The reason for refusing a token, which the client receives.
 type Refusal = &'static str;
 
 /// The verification of tokens.

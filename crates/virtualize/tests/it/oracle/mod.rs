@@ -19,13 +19,13 @@ pub(crate) fn fixtures(folder: &str, ends: &[&str]) -> Vec<(PathBuf, Value)> {
         let name = path.to_string_lossy();
         name.strip_suffix(".json").is_some_and(|name| ends.iter().any(|end| name.ends_with(end)))
     };
-    let mut said: Vec<_> = paths.filter(wanted).collect();
-    said.sort();
+    let mut truth: Vec<_> = paths.filter(wanted).collect();
+    truth.sort();
     let read = |path: PathBuf| {
         let json = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
         (path.with_extension(""), json)
     };
-    said.into_iter().map(read).collect()
+    truth.into_iter().map(read).collect()
 }
 
 pub(crate) fn options(format: Format) -> Options {
@@ -112,12 +112,12 @@ pub(crate) fn each_node(
     mut check: impl FnMut(&VirtualStore, &str, &Value, &str),
 ) {
     let mut failed = 0;
-    for (path, said) in [fixtures("hdf5", &[".h5", ".nc"]), fixtures("mapping", &[".h5", ".nc"])].concat() {
+    for (path, truth) in [fixtures("hdf5", &[".h5", ".nc"]), fixtures("mapping", &[".h5", ".nc"])].concat() {
         for format in FORMATS {
             let mut options = options(format);
             change(&mut options);
             let Some(store) = opened(&path, &options) else { continue };
-            for (name, node) in said["nodes"].as_object().unwrap() {
+            for (name, node) in truth["nodes"].as_object().unwrap() {
                 let what = format!("{} {name} {format:?}", path.file_name().unwrap().display());
                 let mut one = || check(&store, name.trim_start_matches('/'), node, &what);
                 failed += u32::from(catch_unwind(AssertUnwindSafe(&mut one)).is_err());

@@ -19,9 +19,9 @@ use crate::{
 /// Maximum number of options that are tried one after the other.
 const MAX_TRIALS: usize = 64;
 
-/// Options that join all files.
+/// Options with which all files can be combined. `scan` prints them as a command; an error offers them as a [`Remedy`].
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Cure {
+pub struct Proposal {
     /// The options, each with its value; `None` for a switch.
     pub options: Vec<(OptionName, Option<String>)>,
     /// What they omit or hide; empty if all data of all files remain.
@@ -32,7 +32,7 @@ pub struct Cure {
     pub conversions: Vec<(String, String)>,
 }
 
-impl Cure {
+impl Proposal {
     /// Adds what a plan says of the dataset.
     pub(crate) fn with(mut self, plan: &Plan) -> Self {
         if !plan.segments.is_empty() {
@@ -62,7 +62,7 @@ impl Cure {
         }
     }
 
-    /// Describes a cure of this many files; `tried` is how many of them were tried.
+    /// Returns the remedy that offers these options for `files` files, of which `tried` were tried.
     fn remedy(self, are_joined: bool, files: usize, tried: usize) -> Remedy {
         let count = count_files(tried as u64);
         let files = if tried < files { format!("the first {count}") } else { format!("all {count}") };
@@ -88,34 +88,34 @@ pub(crate) struct Refused<'a> {
 impl Refused<'_> {
     /// Returns the best options that write all files: those that keep all data, or else a group for each set of compatible
     /// files, or else options that omit the least.
-    pub(crate) fn best(&self, error: &CombineError) -> Option<Cure> {
-        self.lossless(error).map(|(cure, _)| cure).or_else(|| self.joined(error, true).ok())
+    pub(crate) fn best(&self, error: &CombineError) -> Option<Proposal> {
+        self.lossless(error).map(|(proposal, _)| proposal).or_else(|| self.joined(error, true).ok())
     }
 
     /// Returns options that keep all data, and whether they join all files: if not, they write groups.
-    fn lossless(&self, error: &CombineError) -> Option<(Cure, bool)> {
-        let (mut cure, layout) = match self.joined(error, false) {
-            Ok(cure) => return Some((cure, true)),
+    fn lossless(&self, error: &CombineError) -> Option<(Proposal, bool)> {
+        let (mut proposal, layout) = match self.joined(error, false) {
+            Ok(proposal) => return Some((proposal, true)),
             Err(partial) => *partial,
         };
         let split = PlanOptions { on_mismatch: OnMismatch::Split, ..self.options.clone() };
         let (files, signatures) = self.relaxed(self.files, &layout);
         plan(files, &self.known.with(signatures), &layout, &split).ok()?;
-        cure.options.insert(0, (OptionName::OnMismatch, Some("split".to_owned())));
-        Some((cure, false))
+        proposal.options.insert(0, (OptionName::OnMismatch, Some("split".to_owned())));
+        Some((proposal, false))
     }
 
-    /// Returns what can be done, best first: options that keep all data, a group for each set of compatible files, and
-    /// options that omit data, which say so.
+    /// Returns the remedies, best first: options that keep all data, a group for each set of compatible files, and options
+    /// that omit data, which say so.
     pub(crate) fn remedies(&self, error: &CombineError) -> Vec<Remedy> {
         let (count, tried) = (self.files.len(), self.relaxed(self.files, self.layout).0.len());
         let mut all = Vec::new();
         let lossless = self.lossless(error);
         let are_joined = lossless.as_ref().is_some_and(|(_, are_joined)| *are_joined);
-        all.extend(lossless.map(|(cure, are_joined)| cure.remedy(are_joined, count, tried)));
+        all.extend(lossless.map(|(proposal, are_joined)| proposal.remedy(are_joined, count, tried)));
         if let CombineError::Sets { sets } = error {
-            if !are_joined && let Ok(cure) = self.joined(error, true) {
-                all.push(cure.remedy(true, count, tried));
+            if !are_joined && let Ok(proposal) = self.joined(error, true) {
+                all.push(proposal.remedy(true, count, tried));
             }
             let largest = sets.iter().map(|(files, _)| *files).max().unwrap_or(0);
             let omitted = count_files((count as u64).saturating_sub(largest));
@@ -133,8 +133,8 @@ impl Refused<'_> {
 
     /// Returns options that join all files, with `lossy` also those that omit data. If there are none, returns those that bring
     /// files together, and the layout with them.
-    fn joined(&self, error: &CombineError, lossy: bool) -> Result<Cure, Box<(Cure, Layout)>> {
-        let mut cure = Cure::default();
+    fn joined(&self, error: &CombineError, lossy: bool) -> Result<Proposal, Box<(Proposal, Layout)>> {
+        let mut proposal = Proposal::default();
         let mut layout = self.layout.clone();
         let mut files = self.files.clone();
         let mut error = error.clone();
@@ -147,19 +147,19 @@ impl Refused<'_> {
                     }
                     if limit > layout.inline_limit {
                         layout.inline_limit = limit;
-                        cure.options.retain(|(option, _)| *option != OptionName::CopyLimit);
-                        cure.options.push((OptionName::CopyLimit, Some(format!("{}K", limit >> 10))));
+                        proposal.options.retain(|(option, _)| *option != OptionName::CopyLimit);
+                        proposal.options.push((OptionName::CopyLimit, Some(format!("{}K", limit >> 10))));
                     }
                     for (path, rule, loss) in rules {
                         layout.treat(&path, &rule);
-                        cure.options.push((OptionName::Var, Some(format!("{path}={rule}"))));
-                        cure.losses.extend(loss);
+                        proposal.options.push((OptionName::Var, Some(format!("{path}={rule}"))));
+                        proposal.losses.extend(loss);
                     }
                 }
                 CombineError::Subject { .. } if layout.names.is_empty() => {
                     let Some((dimension, pattern, placed)) = self.by_name(&files) else { break };
                     files = placed;
-                    cure.options.push((OptionName::Coord, Some(format!("{dimension}=name:{pattern}"))));
+                    proposal.options.push((OptionName::Coord, Some(format!("{dimension}=name:{pattern}"))));
                     layout.names.push(pattern);
                 }
                 _ => break,
@@ -167,14 +167,14 @@ impl Refused<'_> {
             let (relaxed, signatures) = self.relaxed(&files, &layout);
             match plan(relaxed, &self.known.with(signatures), &layout, self.options) {
                 Ok(plan) => {
-                    let mut cure = cure.with(&plan);
-                    cure.options.extend(self.is_written.then_some((OptionName::Restart, None)));
-                    return Ok(cure);
+                    let mut proposal = proposal.with(&plan);
+                    proposal.options.extend(self.is_written.then_some((OptionName::Restart, None)));
+                    return Ok(proposal);
                 }
                 Err(other) => error = other,
             }
         }
-        Err(Box::new((cure, layout)))
+        Err(Box::new((proposal, layout)))
     }
 
     /// Returns the files whose signatures are known, and these signatures, with the rules of a layout.

@@ -94,9 +94,9 @@ def archive(rng, folder):
     return files, n, [times, *chosen]
 
 
-def remedy(said):
+def remedy(messages):
     """Returns the words of the first option that an error names."""
-    found = re.search(r" \(use (--.*?) to [a-z]", said)
+    found = re.search(r" \(use (--.*?) to [a-z]", messages)
     return shlex.split(found[1]) if found else None
 
 
@@ -133,19 +133,19 @@ def test_each_refusal_names_options_that_join_the_files(tmp_path, seed):
         rng = random.Random(f"{seed} {case}")
         files, n, what = archive(rng, tmp_path / str(case))
         output = tmp_path / f"{case}.json"
-        given, said = ["--concat-dim", "time"], ""
+        given, messages = ["--concat-dim", "time"], ""
         stop = ["--on-mismatch", "stop"]
         for _ in range(4):
             run = virtualize("batch", *files, *given, *([] if "--on-mismatch" in given else stop), "-o", output, "--overwrite")
             if run.status == 0:
                 break
-            said = run.stderr
-            words = remedy(said)
-            assert words, (what, given, said)
-            assert words[0] != "--on-duplicate" and "skip" not in words, said
+            messages = run.stderr
+            words = remedy(messages)
+            assert words, (what, given, messages)
+            assert words[0] != "--on-duplicate" and "skip" not in words, messages
             given += words
         else:
-            raise AssertionError((what, given, said))
+            raise AssertionError((what, given, messages))
         dropped = [rule.partition("=")[0] for rule in given if rule.endswith("=drop")]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -158,4 +158,4 @@ def test_each_refusal_names_options_that_join_the_files(tmp_path, seed):
             idents += check(output, originals, group, n)
         assert sorted(idents) == sorted(1000 * k + i for k in range(len(files)) for i in range(n)), (what, given)
         # Nothing is omitted without a statement.
-        assert all(f"without {name}" in said for name in dropped), (what, said)
+        assert all(f"without {name}" in messages for name in dropped), (what, messages)
