@@ -25,6 +25,7 @@ export class Tiles {
     this.keptBytes = 0;
     this.running = new Map();
     this.queue = [];
+    this.shown = [];
     this.failed = new Map();
     this.requests = 0;
   }
@@ -60,6 +61,7 @@ export class Tiles {
 
   /** Requests tiles, the first ones first. Requests for other tiles are aborted. */
   want(wanted) {
+    if (wanted.length) this.shown = wanted;
     const keys = new Set(wanted.map((tile) => keyOf(...tile)));
     for (const [key, stop] of this.running) {
       if (keys.has(key)) continue;
@@ -106,15 +108,20 @@ export class Tiles {
     }
   }
 
+  /** Reads the tiles that are shown at other indices, which the service then need not decode again. */
+  readAhead(at, signal) {
+    for (const [level, down, across] of this.shown.slice(0, AT_ONCE)) this.load(this.forms[level], down, across, signal, at).catch(() => null);
+  }
+
   /** Reads a tile: one plane, or those of the bands of a composite. */
-  async load(form, down, across, signal) {
+  async load(form, down, across, signal, indices = this.at) {
     const { level, array } = form;
     const [first, start] = [down * form.rows, across * form.columns];
     const [height, width] = [Math.min(form.rows, level.height - first), Math.min(form.columns, level.width - start)];
     const range = (from, count) => [level.offset + from * level.step, level.offset + (from + count - 1) * level.step + 1, level.step];
     const { axis } = this.colours;
     const [low, past] = this.bands ? [Math.min(...this.bands), Math.max(...this.bands) + 1] : [0, 1];
-    const selection = this.at.map((at, n) => (n === level.y ? range(first, height) : n === level.x ? range(start, width) : this.bands && n === axis ? [low, past, 1] : at));
+    const selection = indices.map((at, n) => (n === level.y ? range(first, height) : n === level.x ? range(start, width) : this.bands && n === axis ? [low, past, 1] : at));
     this.requests += 1;
     const [elements, mask] = await Promise.all([array.read(selection, signal), form.mask?.read([...form.mask.shape.slice(2).map(() => 0), range(first, height), range(start, width)], signal)]);
     if (elements.length !== width * height * (past - low)) throw new Error(`The service sent ${elements.length} elements.`);
