@@ -145,6 +145,15 @@ function shrunk([from, past], zoom) {
   return [start, start + count];
 }
 
+/** Finds an array by name in the innermost group around a node that has it; null if there is none. */
+export function nearest(node, name) {
+  for (let group = node.parent; group; group = group.parent) {
+    const found = group.children.find((child) => child.name === name && child.kind === "array");
+    if (found) return found;
+  }
+  return null;
+}
+
 /** Finds the array of a dimension's coordinates: one of the same name with one axis, in the group or an ancestor. */
 function coordinateNode(node, name, length) {
   for (let group = node.parent; group; group = group.parent) {
@@ -266,25 +275,33 @@ export function coordinatesOf(array, axis) {
 
 function arranged(array, planned, { elements, masked, axes }, numbers, bandAxis) {
   const [rows, columns] = planned.spans;
-  const placer = (stride) => (y, x) => (rows.axis === null ? 0 : y * stride[rows.axis]) + (columns.axis === null ? 0 : x * stride[columns.axis]);
+  const steps = (stride) => [rows, columns].map(({ axis }) => (axis === null ? 0 : stride[axis]));
   const stride = strides(planned.selection);
-  const place = placer(stride);
-  const hidden = masked && placer(strides(planned.selection.map((part, axis, all) => (axis < all.length - 2 ? 0 : part))));
-  const isMasked = (y, x) => Boolean(hidden) && !masked.list[hidden(y, x)];
+  const [down, across] = steps(stride);
+  const offset = (number) => (bandAxis === null ? 0 : number * stride[bandAxis]);
+  const hidden = steps(strides(planned.selection.map((part, axis, all) => (axis < all.length - 2 ? 0 : part))));
+  const isMasked = masked && ((y, x) => !masked.list[y * hidden[0] + x * hidden[1]]);
   const values = array.isNumeric ? elements.physical(array.means) : null;
-  const plane = (number) => {
-    const offset = bandAxis === null ? 0 : number * stride[bandAxis];
-    if (!hidden && offset === 0 && values.length === rows.count * columns.count && (rows.axis === null || rows.axis < columns.axis)) return values;
-    const found = new Float64Array(rows.count * columns.count);
-    for (let y = 0, n = 0; y < rows.count; y += 1) for (let x = 0; x < columns.count; x += 1, n += 1) found[n] = isMasked(y, x) ? NaN : values[offset + place(y, x)];
-    return found;
-  };
-  const planes = values ? numbers.map(plane) : [];
+  const [width, height] = [columns.count, rows.count];
+  const planes = values ? numbers.map((number) => plane(values, { width, height, down, across, offset: offset(number), isMasked })) : [];
   return {
-    plan: planned, elements, axes, planes, width: columns.count, height: rows.count, isMasked,
-    stored: (y, x, number = numbers[0]) => elements.at(place(y, x) + (bandAxis === null ? 0 : number * stride[bandAxis])),
+    plan: planned, elements, axes, planes, width, height, isMasked,
+    stored: (y, x, number = numbers[0]) => elements.at(y * down + x * across + offset(number)),
     ...statistics(planes), numbers,
   };
+}
+
+/**
+ * Arranges elements in rows and columns. `down`, `across`: the distances of rows and of columns among the elements,
+ * from `offset` on. Elements for which `isMasked(row, column)` is true become NaN.
+ */
+export function plane(values, { width, height, down, across, offset = 0, isMasked = null }) {
+  if (!isMasked && !offset && values.length === width * height && (width === 1 || across === 1)) return values;
+  const found = new Float64Array(width * height);
+  for (let y = 0, n = 0; y < height; y += 1) {
+    for (let x = 0; x < width; x += 1, n += 1) found[n] = isMasked?.(y, x) ? NaN : values[offset + y * down + x * across];
+  }
+  return found;
 }
 
 /** Returns the number of selected elements along each axis. */
@@ -302,9 +319,10 @@ function statistics(planes) {
   const sorted = planes.map((values, plane) => {
     const step = Math.max(1, Math.floor(values.length / SORTED));
     if (step === 1) return values.filter(Number.isFinite).sort();
-    const some = Float64Array.from({ length: Math.ceil(values.length / step) }, (_, n) => values[n * step]);
-    const { low, high } = all[plane];
-    return Float64Array.of(low, ...some, high).filter(Number.isFinite).sort();
+    const some = new Float64Array(Math.ceil(values.length / step) + 2);
+    some.set([all[plane].low, all[plane].high]);
+    for (let n = 2, at = 0; at < values.length; n += 1, at += step) some[n] = values[at];
+    return some.filter(Number.isFinite).sort();
   });
   return { stats: all[0] ?? null, sorted };
 }

@@ -7,7 +7,7 @@ import { BUDGETS, DataArray, coordinatesOf, fitting, levels, readSlice, rootOf }
 import { drawSummary } from "./details.js";
 import { count, fill, h, onTheme, plural, size } from "./dom.js";
 import { drawFrame, drawPixels } from "./figure.js";
-import { coloursOf, georeference, mapOptions, placeOf } from "./georeference.js";
+import { coloursOf, georeference, placeOf } from "./georeference.js";
 import { gestures, magnified, moved } from "./gestures.js";
 import { Histogram } from "./histogram.js";
 import { Profile, drawLine } from "./plot.js";
@@ -383,7 +383,7 @@ export class QuickLook {
   async wantsFlip(signal) {
     const [rows] = this.slice.axes;
     if (rows?.isUp && rows.values) return rows.values.at(-1) > rows.values[0];
-    const { cells, y, x } = georeference({ root: rootOf(this.node).description }, this.node.path) ?? {};
+    const { cells, y, x } = georeference(this.node) ?? {};
     const found = cells && y === this.view.axes[0] && x === this.view.axes[1] ? rootOf(this.node).byPath.get(cells.y) : null;
     if (!found) return false;
     const latitudes = new DataArray(this.source, found);
@@ -459,7 +459,8 @@ export class QuickLook {
       this.cursor.at = this.view.axes[0] === placeOf(this).y ? { y: row, x: column } : { y: column, x: row };
       this.showProfile();
     };
-    this.map = new MapView(host, { ...mapOptions(this, this.shade()), onstate: () => this.changed(), onpick });
+    const { node, source, view, signal } = this;
+    this.map = new MapView(host, { node, source, at: view.at, colours: coloursOf(view, this.shade()), signal, onstate: () => this.changed(), onpick });
     this.map.restore(this.view.place);
   }
 

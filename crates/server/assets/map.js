@@ -1,14 +1,13 @@
 // Map: an array on Earth, in the coordinates of its file, with coastlines.
 import { bandNames } from "./colour.js";
 import { loadCrs } from "./crs.js";
-import { DataArray, readElement } from "./data.js";
+import { DataArray, readElement, rootOf } from "./data.js";
 import { count, fill, h, onTheme, visible } from "./dom.js";
 import { georeference } from "./georeference.js";
 import { loadCells, loadGrid, locateCells, pixelAt, unitFactor, wrapped } from "./map-grid.js";
 import { Coast, distance, drawGraticule, graticule, spellLatitude, spellLongitude, tracePath } from "./map-lines.js";
 import { Tiles, drawLevel, keyOf, locate, visibleTiles } from "./map-tiles.js";
 import { View } from "./map-view.js";
-import { nodes } from "./tree.js";
 import { meaning, measured, spell, spellStored, written } from "./values.js";
 
 /** Maximum size of the decoded chunks of one view, in bytes, and number of its requests. */
@@ -19,19 +18,17 @@ const COARSE = 12;
 const HINT = "Drag to move, scroll or pinch to zoom, double-click to show everything, click for a profile. With the keyboard: arrow keys move, Shift and an arrow key move by one pixel, plus and minus zoom, 0 shows everything, Enter shows the profile at the centre.";
 
 /**
- * A map. `source`: the path segment that names the source. `description`: the output of `/v1/inspect`. `path`: that of
- * the array. `at`: the index along each axis. `colours`: the options of `paint` (`low`, `high`, `scale`, `map`,
+ * A map. `source`: the path segment that names the source. `node`: that of the array in the tree. `at`: the index along each axis. `colours`: the options of `paint` (`low`, `high`, `scale`, `map`,
  * `reverse`, `palette`), or `{bands, alpha, axis}`: three times `{index, low, high}`, and one or null for opacity, along
  * an axis. `onstate` is called with the state when it changes, `onpick` with the row and column of a click.
  */
 export class MapView {
-  constructor(element, { source, description, path, at, colours, signal, onstate = () => {}, onpick = () => {} }) {
+  constructor(element, { source, node, at, colours, signal, onstate = () => {}, onpick = () => {} }) {
     this.closing = new AbortController();
-    Object.assign(this, { element, source, description, path, onstate, onpick, signal: signal ? AbortSignal.any([signal, this.closing.signal]) : this.closing.signal });
-    this.reference = georeference(description, path);
-    const root = nodes(description);
-    this.array = (path) => new DataArray(source, root.byPath.get(path));
-    this.node = root.byPath.get(path).description;
+    Object.assign(this, { element, source, path: node.path, onstate, onpick, signal: signal ? AbortSignal.any([signal, this.closing.signal]) : this.closing.signal });
+    this.reference = georeference(node);
+    this.array = (path) => new DataArray(source, rootOf(node).byPath.get(path));
+    this.node = node.description;
     this.at = at ?? this.node.shape.map(() => 0);
     this.colours = colours;
     this.build();
@@ -375,8 +372,8 @@ class Readout {
     if (!tile) return null;
     const [row, column] = [pixel[1] - down * form.rows, pixel[0] - across * form.columns];
     return this.joined((map.colours.bands ?? [{}]).map(({ index }) => {
-      const n = tile.place(row, column, index);
-      return { stored: tile.elements.at(n), value: tile.isMasked(row, column) ? NaN : tile.elements.value(n, tile.means) };
+      const n = row * tile.down + column * tile.across + tile.offset(index);
+      return { stored: tile.elements.at(n), value: tile.isMasked?.(row, column) ? NaN : tile.elements.value(n, tile.means) };
     }));
   }
 }
