@@ -27,20 +27,20 @@ export function address(path, query = {}) {
   return url;
 }
 
-/** Sends a request; throws a `Problem` unless it succeeds. */
-export async function request(url, { method = "GET", body, headers = {}, signal, allow = [] } = {}) {
-  const all = { ...headers };
-  if (token.get()) all.Authorization = `Bearer ${token.get()}`;
-  if (body !== undefined) all["Content-Type"] = "application/json";
+/** Sends a request; throws a `Problem` unless it succeeds. The window gets `sourcechange` if the file was replaced. */
+export async function request(url, { signal } = {}) {
+  const headers = token.get() ? { Authorization: `Bearer ${token.get()}` } : {};
   let response;
   try {
-    response = await fetch(url, { method, headers: all, body: body === undefined ? undefined : JSON.stringify(body), signal, redirect: "error" });
+    response = await fetch(url, { headers, signal, redirect: "error" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Problem("The service does not answer.", { hint: "It may have been stopped, or the network is down." });
   }
-  if (response.ok || allow.includes(response.status)) return response;
-  throw await problem(response);
+  if (response.ok) return response;
+  const failure = await problem(response);
+  if (failure.code === "source-changed") window.dispatchEvent(new Event("sourcechange"));
+  throw failure;
 }
 
 async function problem(response) {
@@ -70,16 +70,7 @@ function hintFor(response) {
 
 export async function json(url, options) {
   const response = await request(url, options);
-  return parseJson(await response.text());
-}
-
-export async function bytes(url, options) {
-  const response = await request(url, options);
-  return response.status === 404 ? null : response.arrayBuffer();
-}
-
-function parseJson(text) {
-  return JSON.parse(text, (_, value, context) => {
+  return JSON.parse(await response.text(), (_, value, context) => {
     const inexact = typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value);
     return inexact && context?.source && /^-?\d+$/.test(context.source) ? BigInt(context.source) : value;
   });

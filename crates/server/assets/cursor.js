@@ -1,6 +1,6 @@
 // The cursor of the viewer: the element whose value is read out, moved by pointer and keyboard.
 import { bandNames, categories } from "./colour.js";
-import { Blocks } from "./data.js";
+import { readElement } from "./data.js";
 import { count, fill } from "./dom.js";
 import { place } from "./figure.js";
 import { measured, spell, spellStored, written } from "./values.js";
@@ -111,8 +111,7 @@ export class Cursor {
     Object.assign(look.readout.dataset, { index: JSON.stringify(index), value: "" });
     this.waiting = setTimeout(async () => {
       try {
-        if (this.blocks?.array !== look.base || String(this.blocks.axes) !== String(look.view.axes)) this.blocks = new Blocks(look.base, look.view.axes);
-        const [values, places] = await Promise.all([this.blocks.at(index, look.view.bands, look.signal), this.places(index, look.signal)]);
+        const [values, places] = await Promise.all([readElement(look.base, look.view.axes, index, look.view.bands, look.signal), this.places(index, look.signal)]);
         if (!signal.aborted) this.show(index, values, places);
       } catch (error) {
         if (error.name !== "AbortError" && !signal.aborted) fill(look.readout, error.message);

@@ -14,7 +14,13 @@ const ANSWER = 48 << 20;
 /** Bytes counted for an element of variable size. */
 const VARIABLE = 16;
 
+/** Maximum size in bytes of the selections that are kept. */
+const KEPT = 128 << 20;
+
 const WIDTHS = { bool: 1, complex64: 8, complex128: 16 };
+
+/** The selections that were read last, by address: `{reading, size}`. */
+const kept = new Map();
 
 /** An array of a source. `node` is its node in the tree. */
 export class DataArray {
@@ -31,11 +37,20 @@ export class DataArray {
   /** Returns the name of an axis. */
   name = (axis) => this.names[axis] ?? `axis ${axis}`;
 
-  /** Reads a selection: an index or `[start, stop, step]` for each axis. */
+  /** Reads a selection: an index or `[start, stop, step]` for each axis. The last ones are kept. */
   async read(selection, signal) {
     if (this.type === "struct") this.fields ??= await this.readFields(signal);
     const select = selection.map((part) => (Array.isArray(part) ? part.join(":") : part)).join(",");
-    const url = address(`values/${this.source}`, { array: this.path, select });
+    const url = address(`values/${this.source}`, { array: this.path, select }).href;
+    // A read that failed, or that its reader aborted, is repeated.
+    const known = kept.has(url) ? await kept.get(url).reading.catch(() => null) : null;
+    signal?.throwIfAborted();
+    const reading = known ? Promise.resolve(known) : this.fetch(url, selection, signal);
+    keep(url, { reading, size: lengths(selection).reduce((all, length) => all * length, this.width) });
+    return reading;
+  }
+
+  async fetch(url, selection, signal) {
     const { scale_factor_variable: scale, add_offset_variable: offset } = this.attributes;
     const [response, ...factors] = await Promise.all([request(url, { signal }), ...[scale, offset].map((name) => (name ? this.factor(name, selection, signal) : null))]);
     const elements = new Elements(this.type, await response.arrayBuffer(), this.fields);
@@ -110,6 +125,17 @@ export function plan(array, { axes, at, windows, budget, most = 1024, along = nu
   return { ...build(1e-9, 1), isCut: true, isTooLarge: true };
 }
 
+/** Keeps a selection, and forgets those used first beyond the maximum size. */
+function keep(url, selection) {
+  kept.delete(url);
+  kept.set(url, selection);
+  let all = 0;
+  for (const [each, { size }] of [...kept].reverse()) {
+    all += size;
+    if (all > KEPT && each !== url) kept.delete(each);
+  }
+}
+
 const span = (axis, [start, stop, step]) => ({ axis, start, step, count: Math.ceil((stop - start) / step) });
 
 /** Returns the middle of a range. */
@@ -117,6 +143,15 @@ function shrunk([from, past], zoom) {
   const count = Math.max(1, Math.floor((past - from) * zoom));
   const start = from + Math.floor((past - from - count) / 2);
   return [start, start + count];
+}
+
+/** Finds an array by name in the innermost group around a node that has it; null if there is none. */
+export function nearest(node, name) {
+  for (let group = node.parent; group; group = group.parent) {
+    const found = group.children.find((child) => child.name === name && child.kind === "array");
+    if (found) return found;
+  }
+  return null;
 }
 
 /** Finds the array of a dimension's coordinates: one of the same name with one axis, in the group or an ancestor. */
@@ -229,7 +264,7 @@ async function readLong(array, { at }, planned, signal) {
   const coarse = await readAxis(array, axis, { axis, start, step: group, count: Math.ceil(count / group) }, coordinatesOf(array, axis), signal);
   const line = new Axis({ ...coarse, span, values: coarse.values && Float64Array.from(indices, (index) => coarse.valueAt((index - start) / group)) });
   const planes = [Float64Array.from(values)];
-  return { plan: { ...planned, spans: [planned.spans[0], span] }, elements: { length: count }, axes: [null, line], planes, width: values.length, height: 1, stored: (_, x) => stored[x], sorted: planes.map(ordered), stats: statistics(planes[0]), numbers: [0], group };
+  return { plan: { ...planned, spans: [planned.spans[0], span] }, elements: { length: count }, axes: [null, line], planes, width: values.length, height: 1, stored: (_, x) => stored[x], ...statistics(planes), numbers: [0], group };
 }
 
 export function coordinatesOf(array, axis) {
@@ -240,47 +275,63 @@ export function coordinatesOf(array, axis) {
 
 function arranged(array, planned, { elements, masked, axes }, numbers, bandAxis) {
   const [rows, columns] = planned.spans;
-  const placer = (stride) => (y, x) => (rows.axis === null ? 0 : y * stride[rows.axis]) + (columns.axis === null ? 0 : x * stride[columns.axis]);
+  const steps = (stride) => [rows, columns].map(({ axis }) => (axis === null ? 0 : stride[axis]));
   const stride = strides(planned.selection);
-  const place = placer(stride);
-  const hidden = masked && placer(strides(planned.selection.map((part, axis, all) => (axis < all.length - 2 ? 0 : part))));
-  const isMasked = (y, x) => Boolean(hidden) && !masked.list[hidden(y, x)];
+  const [down, across] = steps(stride);
+  const offset = (number) => (bandAxis === null ? 0 : number * stride[bandAxis]);
+  const hidden = steps(strides(planned.selection.map((part, axis, all) => (axis < all.length - 2 ? 0 : part))));
+  const isMasked = masked && ((y, x) => !masked.list[y * hidden[0] + x * hidden[1]]);
   const values = array.isNumeric ? elements.physical(array.means) : null;
-  const plane = (number) => {
-    const offset = bandAxis === null ? 0 : number * stride[bandAxis];
-    if (!hidden && offset === 0 && values.length === rows.count * columns.count && (rows.axis === null || rows.axis < columns.axis)) return values;
-    const found = new Float64Array(rows.count * columns.count);
-    for (let y = 0, n = 0; y < rows.count; y += 1) for (let x = 0; x < columns.count; x += 1, n += 1) found[n] = isMasked(y, x) ? NaN : values[offset + place(y, x)];
-    return found;
-  };
-  const planes = values ? numbers.map(plane) : [];
+  const [width, height] = [columns.count, rows.count];
+  const planes = values ? numbers.map((number) => plane(values, { width, height, down, across, offset: offset(number), isMasked })) : [];
   return {
-    plan: planned, elements, axes, planes, width: columns.count, height: rows.count, isMasked,
-    stored: (y, x, number = numbers[0]) => elements.at(place(y, x) + (bandAxis === null ? 0 : number * stride[bandAxis])),
-    sorted: planes.map(ordered), stats: planes.length ? statistics(planes[0]) : null, numbers,
+    plan: planned, elements, axes, planes, width, height, isMasked,
+    stored: (y, x, number = numbers[0]) => elements.at(y * down + x * across + offset(number)),
+    ...statistics(planes), numbers,
   };
 }
+
+/**
+ * Arranges elements in rows and columns. `down`, `across`: the distances of rows and of columns among the elements,
+ * from `offset` on. Elements for which `isMasked(row, column)` is true become NaN.
+ */
+export function plane(values, { width, height, down, across, offset = 0, isMasked = null }) {
+  if (!isMasked && !offset && values.length === width * height && (width === 1 || across === 1)) return values;
+  const found = new Float64Array(width * height);
+  for (let y = 0, n = 0; y < height; y += 1) {
+    for (let x = 0; x < width; x += 1, n += 1) found[n] = isMasked?.(y, x) ? NaN : values[offset + y * down + x * across];
+  }
+  return found;
+}
+
+/** Returns the number of selected elements along each axis. */
+const lengths = (selection) => selection.map((part) => (Array.isArray(part) ? Math.ceil((part[1] - part[0]) / part[2]) : 1));
 
 /** Returns the distance in the answer between neighbours along each axis. */
 export function strides(selection) {
-  const counts = selection.map((part) => (Array.isArray(part) ? Math.ceil((part[1] - part[0]) / part[2]) : 1));
+  const counts = lengths(selection);
   return counts.map((_, axis) => counts.slice(axis + 1).reduce((all, count) => all * count, 1));
 }
 
-/** Returns the finite values in order; of many, every n-th with the smallest and the largest. */
-function ordered(values) {
-  const step = Math.max(1, Math.floor(values.length / SORTED));
-  if (step === 1) return values.filter(Number.isFinite).sort();
-  const { low, high } = statistics(values);
-  const some = [low, high];
-  for (let n = 0; n < values.length; n += step) if (Number.isFinite(values[n])) some.push(values[n]);
-  return Float64Array.from(some.filter(Number.isFinite)).sort();
+/** Returns the statistics of the first plane, and the finite values of each plane in order; of many, every n-th with the smallest and the largest. */
+function statistics(planes) {
+  const all = planes.map(extremes);
+  const sorted = planes.map((values, plane) => {
+    const step = Math.max(1, Math.floor(values.length / SORTED));
+    if (step === 1) return values.filter(Number.isFinite).sort();
+    const some = new Float64Array(Math.ceil(values.length / step) + 2);
+    some.set([all[plane].low, all[plane].high]);
+    for (let n = 2, at = 0; at < values.length; n += 1, at += step) some[n] = values[at];
+    return some.filter(Number.isFinite).sort();
+  });
+  return { stats: all[0] ?? null, sorted };
 }
 
 /** Returns the smallest, largest and mean finite value, and the number of values without data. */
-function statistics(values) {
+function extremes(values) {
   let [low, high, sum, known, missing] = [Infinity, -Infinity, 0, 0, 0];
-  for (const value of values) {
+  for (let n = 0; n < values.length; n += 1) {
+    const value = values[n];
     if (value !== value) missing += 1;
     if (!Number.isFinite(value)) continue;
     if (value < low) low = value;
@@ -291,41 +342,28 @@ function statistics(values) {
   return { low, high, mean: known ? sum / known : NaN, known, missing };
 }
 
-/** Sides of the blocks in which single elements are read, for pictures and lines; maximum number of blocks that are kept. */
+/** Sides of the blocks in which single elements are read, for pictures and lines. */
 const BLOCK = { picture: 64, line: 4096 };
-const BLOCKS = 64;
 
-/** Single elements of an array at its own resolution, read in blocks around them. */
-export class Blocks {
-  constructor(array, axes) {
-    Object.assign(this, { array, axes, kept: new Map() });
-  }
-
-  /** Reads the element at an index along each axis: `{stored, value}`, or one for each number of `bands`. NaN where the mask hides it. */
-  async at(index, bands, signal) {
-    const { array } = this;
-    const side = this.axes[0] === null ? BLOCK.line : BLOCK.picture;
-    const [low, past] = bands ? [Math.min(...bands.numbers), Math.max(...bands.numbers) + 1] : [0, 1];
-    const selection = index.map((at, axis) => {
-      if (axis === bands?.axis) return [low, past, 1];
-      if (!this.axes.includes(axis)) return at;
-      const start = at - (at % side);
-      return [start, Math.min(array.shape[axis], start + side), 1];
-    });
-    const key = String(selection);
-    const mask = maskOf(array);
-    if (!this.kept.has(key)) {
-      this.kept.set(key, Promise.all([array.read(selection, signal), mask?.read(maskSelection(mask, selection), signal)]));
-      this.kept.get(key).catch(() => this.kept.delete(key));
-      if (this.kept.size > BLOCKS) this.kept.delete(this.kept.keys().next().value);
-    }
-    const [elements, masked] = await this.kept.get(key);
-    const offset = (parts) => strides(parts).reduce((all, stride, axis) => all + (Array.isArray(parts[axis]) && axis !== bands?.axis ? (index[axis] - parts[axis][0]) * stride : 0), 0);
-    const isMasked = Boolean(masked) && !masked.list[offset(selection.map((part, axis, all) => (axis < all.length - 2 ? 0 : part)))];
-    const one = (number) => {
-      const n = offset(selection) + (bands ? (number - low) * strides(selection)[bands.axis] : 0);
-      return { stored: elements.at(n), isMasked, value: isMasked ? NaN : elements.value(n, array.means) };
-    };
-    return bands ? bands.numbers.map(one) : [one()];
-  }
+/**
+ * Reads an element of an array at its own resolution, with the block around it along `axes`: `[{stored, isMasked, value}]`,
+ * one for each number of `bands`. The value is NaN where the mask hides it.
+ */
+export async function readElement(array, axes, index, bands, signal) {
+  const side = axes[0] === null ? BLOCK.line : BLOCK.picture;
+  const [low, past] = bands ? [Math.min(...bands.numbers), Math.max(...bands.numbers) + 1] : [0, 1];
+  const selection = index.map((at, axis) => {
+    if (axis === bands?.axis) return [low, past, 1];
+    if (!axes.includes(axis)) return at;
+    const start = at - (at % side);
+    return [start, Math.min(array.shape[axis], start + side), 1];
+  });
+  const mask = maskOf(array);
+  const [elements, masked] = await Promise.all([array.read(selection, signal), mask?.read(maskSelection(mask, selection), signal)]);
+  const offset = (parts) => strides(parts).reduce((all, stride, axis) => all + (Array.isArray(parts[axis]) && axis !== bands?.axis ? (index[axis] - parts[axis][0]) * stride : 0), 0);
+  const isMasked = Boolean(masked) && !masked.list[offset(selection.map((part, axis, all) => (axis < all.length - 2 ? 0 : part)))];
+  return (bands?.numbers ?? [low]).map((number) => {
+    const n = offset(selection) + (bands ? (number - low) * strides(selection)[bands.axis] : 0);
+    return { stored: elements.at(n), isMasked, value: isMasked ? NaN : elements.value(n, array.means) };
+  });
 }

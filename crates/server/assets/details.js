@@ -149,7 +149,7 @@ function extentOf({ y, x, levels: [{ transform, shape }], units }, look) {
 export function drawSummary(look) {
   const { base, slice, others, node } = look;
   const root = rootOf(node).description;
-  const place = georeference({ root }, node.path);
+  const place = georeference(node);
   const [bounds, pixel] = place ? extentOf(place, look) : [];
   const times = Object.values(others).filter((axis) => axis.time && axis.span.count > 1);
   const { attributes, means, shape, type } = base;

@@ -7,7 +7,7 @@ import { BUDGETS, DataArray, coordinatesOf, fitting, levels, readSlice, rootOf }
 import { drawSummary } from "./details.js";
 import { count, fill, h, onTheme, plural, size } from "./dom.js";
 import { drawFrame, drawPixels } from "./figure.js";
-import { coloursOf, georeference, mapOptions, placeOf } from "./georeference.js";
+import { coloursOf, georeference, placeOf } from "./georeference.js";
 import { gestures, magnified, moved } from "./gestures.js";
 import { Histogram } from "./histogram.js";
 import { Profile, drawLine } from "./plot.js";
@@ -20,12 +20,16 @@ const SCREEN = 1024;
 const LABELS = 65536;
 /** Milliseconds without a gesture after which the visible part is read. */
 const REST = 90;
+/** Number of slices that are read ahead of a slider, and maximum size of the decoded chunks of one of them, in bytes. */
+const AHEAD = 2;
+const AHEAD_BYTES = 32 << 20;
 
 /** The viewer. `node` is the array's node in the tree, `source` names the file in URLs of the service. */
 export class QuickLook {
   constructor(host, node, source) {
     Object.assign(this, { host, node, source, onchange: null, slice: null });
     this.others = {};
+    this.ahead = new Map();
     this.cursor = new Cursor(this);
     this.levels = levels(node).map((level) => new DataArray(source, level));
     this.base = this.levels[0];
@@ -227,8 +231,10 @@ export class QuickLook {
     return reload ? this.load() : this.draw();
   }
 
-  /** Shows other indices while a slider moves: the next ones are read when the last ones are shown. */
+  /** Shows other indices while a slider moves: the next ones are read when the last ones are shown, and some ahead. */
   async slide(at) {
+    const axis = at.findIndex((index, each) => index !== this.view.at[each]);
+    this.direction = { axis, by: Math.sign(at[axis] - this.view.at[axis]) };
     this.view.at = at;
     if (this.sliding) { this.isBehind = true; return; }
     this.sliding = true;
@@ -236,8 +242,41 @@ export class QuickLook {
       this.isBehind = false;
       this.changed();
       await this.load();
+      this.readAhead(this.direction);
     } while (this.isBehind && !this.signal.aborted);
     this.sliding = false;
+  }
+
+  /** Reads the slices that a slider shows next, and aborts the reads of others. */
+  readAhead({ axis, by }) {
+    const next = [];
+    const isSmall = this.slice && this.view.mode !== "table" && this.slice.plan.bytes <= AHEAD_BYTES;
+    for (let n = 1; n <= AHEAD && isSmall; n += 1) {
+      const index = this.view.at[axis] + n * by;
+      if (index >= 0 && index < this.base.shape[axis]) next.push(this.selected(this.view.at.with(axis, index)));
+    }
+    for (const [key, { stop }] of this.ahead) {
+      if (next.some((each) => each.key === key)) continue;
+      this.ahead.delete(key);
+      stop.abort();
+    }
+    for (const { key, array, view } of next) {
+      if (this.ahead.has(key)) continue;
+      const stop = new AbortController();
+      const signal = AbortSignal.any([stop.signal, this.signal]);
+      const reading = readSlice(array, view, signal);
+      this.map?.tiles?.readAhead(view.at, signal);
+      reading.catch(() => this.ahead.delete(key));
+      this.ahead.set(key, { reading, stop });
+    }
+  }
+
+  /** Returns what `readSlice` reads to show indices, and a key that identifies it. */
+  selected(at) {
+    const array = this.wanted;
+    const { axes, budget, bands } = this.view;
+    const view = { axes, at, budget, bands, windows: this.windows(array) };
+    return { array, view, key: JSON.stringify([array.path, view]) };
   }
 
   setAxis(which, axis) {
@@ -270,8 +309,12 @@ export class QuickLook {
   }
 
   async loadSlice(signal) {
-    const array = this.wanted;
-    const slice = await readSlice(array, { ...this.view, windows: this.windows(array) }, signal);
+    const { array, view, key } = this.selected(this.view.at);
+    const ahead = this.ahead.get(key);
+    this.ahead.delete(key);
+    this.map?.tiles?.readAhead(view.at, signal);
+    const slice = await (ahead?.reading ?? readSlice(array, view, signal));
+    signal.throwIfAborted();
     if (slice.plan.isTooLarge) {
       this.status.textContent = `One chunk takes ${size(slice.plan.bytes)}, more than may be read. Choose a larger limit.`;
       return;
@@ -287,9 +330,9 @@ export class QuickLook {
       const maps = this.host.querySelector("[name=map]");
       if (maps) maps.value = this.view.map;
     }
+    this.draw();
     fill(this.status, this.told());
     drawSummary(this);
-    this.draw();
     if (document.activeElement === this.canvas || !this.base.shape.length) this.cursor.say();
     if (this.view.profile !== null) this.profile.follow();
   }
@@ -340,7 +383,7 @@ export class QuickLook {
   async wantsFlip(signal) {
     const [rows] = this.slice.axes;
     if (rows?.isUp && rows.values) return rows.values.at(-1) > rows.values[0];
-    const { cells, y, x } = georeference({ root: rootOf(this.node).description }, this.node.path) ?? {};
+    const { cells, y, x } = georeference(this.node) ?? {};
     const found = cells && y === this.view.axes[0] && x === this.view.axes[1] ? rootOf(this.node).byPath.get(cells.y) : null;
     if (!found) return false;
     const latitudes = new DataArray(this.source, found);
@@ -416,7 +459,8 @@ export class QuickLook {
       this.cursor.at = this.view.axes[0] === placeOf(this).y ? { y: row, x: column } : { y: column, x: row };
       this.showProfile();
     };
-    this.map = new MapView(host, { ...mapOptions(this, this.shade()), onstate: () => this.changed(), onpick });
+    const { node, source, view, signal } = this;
+    this.map = new MapView(host, { node, source, at: view.at, colours: coloursOf(view, this.shade()), signal, onstate: () => this.changed(), onpick });
     this.map.restore(this.view.place);
   }
 

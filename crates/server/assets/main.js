@@ -38,6 +38,11 @@ form.addEventListener("submit", (event) => {
 input.addEventListener("input", () => clearProblem());
 window.addEventListener("popstate", () => fromAddress());
 window.addEventListener("hashchange", () => view());
+window.addEventListener("sourcechange", () => {
+  if (!shown || !byId("problem").hidden) return;
+  showProblem(new Problem("The file has changed since it was opened.", { hint: "What is shown belongs to the version before." }),
+    h("button", { type: "button", onclick: () => open(shown.url, query().get("path")) }, "Show the new version"));
+});
 
 /** Returns the address of a state, relative to the page. */
 function to(state) {
@@ -146,11 +151,11 @@ function busy(is) {
   byId("busy").hidden = !is;
 }
 
-/** Shows a problem: its detail and its hint. */
-function showProblem(error) {
+/** Shows a problem: its detail, its hint, and a button for what to do. */
+function showProblem(error, button = null) {
   const known = error instanceof Problem;
   fill(byId("problem"), h("p", {}, h("strong", {}, known ? error.message : `This page failed: ${error.message}`)),
-    error.hint ? h("p", { class: "hint" }, error.hint) : null,
+    error.hint ? h("p", { class: "hint" }, error.hint) : null, button,
     known && (error.status || error.request) ? h("p", { class: "mute" }, [error.code, error.status && `status ${error.status}`, error.request && `request ${error.request}`].filter(Boolean).join(", ")) : null);
   byId("problem").hidden = false;
 }

@@ -1,6 +1,6 @@
 // Tiles of a map: rectangles of the array and its overviews, read for the current view only, and drawn.
 import { paint, paintBands } from "./colour.js";
-import { maskOf, strides } from "./data.js";
+import { maskOf, plane, strides } from "./data.js";
 import { wrapped } from "./map-grid.js";
 
 /** Maximum number of requests at once. */
@@ -25,6 +25,7 @@ export class Tiles {
     this.keptBytes = 0;
     this.running = new Map();
     this.queue = [];
+    this.shown = [];
     this.failed = new Map();
     this.requests = 0;
   }
@@ -60,6 +61,7 @@ export class Tiles {
 
   /** Requests tiles, the first ones first. Requests for other tiles are aborted. */
   want(wanted) {
+    if (wanted.length) this.shown = wanted;
     const keys = new Set(wanted.map((tile) => keyOf(...tile)));
     for (const [key, stop] of this.running) {
       if (keys.has(key)) continue;
@@ -106,22 +108,27 @@ export class Tiles {
     }
   }
 
+  /** Reads the tiles that are shown at other indices, which the service then need not decode again. */
+  readAhead(at, signal) {
+    for (const [level, down, across] of this.shown.slice(0, AT_ONCE)) this.load(this.forms[level], down, across, signal, at).catch(() => null);
+  }
+
   /** Reads a tile: one plane, or those of the bands of a composite. */
-  async load(form, down, across, signal) {
+  async load(form, down, across, signal, indices = this.at) {
     const { level, array } = form;
     const [first, start] = [down * form.rows, across * form.columns];
     const [height, width] = [Math.min(form.rows, level.height - first), Math.min(form.columns, level.width - start)];
     const range = (from, count) => [level.offset + from * level.step, level.offset + (from + count - 1) * level.step + 1, level.step];
     const { axis } = this.colours;
     const [low, past] = this.bands ? [Math.min(...this.bands), Math.max(...this.bands) + 1] : [0, 1];
-    const selection = this.at.map((at, n) => (n === level.y ? range(first, height) : n === level.x ? range(start, width) : this.bands && n === axis ? [low, past, 1] : at));
+    const selection = indices.map((at, n) => (n === level.y ? range(first, height) : n === level.x ? range(start, width) : this.bands && n === axis ? [low, past, 1] : at));
     this.requests += 1;
     const [elements, mask] = await Promise.all([array.read(selection, signal), form.mask?.read([...form.mask.shape.slice(2).map(() => 0), range(first, height), range(start, width)], signal)]);
     if (elements.length !== width * height * (past - low)) throw new Error(`The service sent ${elements.length} elements.`);
     const stride = strides(selection);
-    const place = (row, column, band = low) => row * stride[level.y] + column * stride[level.x] + (this.bands ? (band - low) * stride[axis] : 0);
-    const isMasked = (row, column) => Boolean(mask) && !mask.list[row * width + column];
-    return { width, height, elements, place, isMasked, means: array.means, bytes: elements.length * array.width + 4 * width * height, painting: null };
+    const offset = (band = low) => (this.bands ? (band - low) * stride[axis] : 0);
+    const isMasked = mask && ((row, column) => !mask.list[row * width + column]);
+    return { width, height, elements, down: stride[level.y], across: stride[level.x], offset, isMasked, means: array.means, bytes: elements.length * array.width + 4 * width * height, painting: null };
   }
 
   /** Returns the pixels of a tile in the current colours, as 32-bit words. */
@@ -133,19 +140,13 @@ export class Tiles {
     return tile.words;
   }
 
-  paint({ width, height, elements, place, isMasked, means }) {
+  paint(tile) {
+    const { width, height, elements, means } = tile;
     const all = elements.physical(means);
-    const plane = (band) => {
-      const values = new Float64Array(width * height);
-      for (let n = 0; n < values.length; n += 1) {
-        const [row, column] = [Math.floor(n / width), n % width];
-        values[n] = isMasked(row, column) ? NaN : all[place(row, column, band)];
-      }
-      return values;
-    };
+    const values = (band) => plane(all, { ...tile, offset: tile.offset(band) });
     const { bands, alpha } = this.colours;
-    if (!bands) return paint(plane(), { ...this.colours, width, height, flip: false });
-    const ranged = ({ index, low, high }) => ({ values: plane(index), low, high });
+    if (!bands) return paint(values(), { ...this.colours, width, height, flip: false });
+    const ranged = ({ index, low, high }) => ({ values: values(index), low, high });
     return paintBands(bands.map(ranged), { width, height, alpha: alpha ? ranged(alpha) : null });
   }
 }

@@ -1,14 +1,13 @@
 // Map: an array on Earth, in the coordinates of its file, with coastlines.
 import { bandNames } from "./colour.js";
 import { loadCrs } from "./crs.js";
-import { Blocks, DataArray } from "./data.js";
+import { DataArray, readElement, rootOf } from "./data.js";
 import { count, fill, h, onTheme, visible } from "./dom.js";
 import { georeference } from "./georeference.js";
 import { loadCells, loadGrid, locateCells, pixelAt, unitFactor, wrapped } from "./map-grid.js";
 import { Coast, distance, drawGraticule, graticule, spellLatitude, spellLongitude, tracePath } from "./map-lines.js";
 import { Tiles, drawLevel, keyOf, locate, visibleTiles } from "./map-tiles.js";
 import { View } from "./map-view.js";
-import { nodes } from "./tree.js";
 import { meaning, measured, spell, spellStored, written } from "./values.js";
 
 /** Maximum size of the decoded chunks of one view, in bytes, and number of its requests. */
@@ -19,19 +18,17 @@ const COARSE = 12;
 const HINT = "Drag to move, scroll or pinch to zoom, double-click to show everything, click for a profile. With the keyboard: arrow keys move, Shift and an arrow key move by one pixel, plus and minus zoom, 0 shows everything, Enter shows the profile at the centre.";
 
 /**
- * A map. `source`: the path segment that names the source. `description`: the output of `/v1/inspect`. `path`: that of
- * the array. `at`: the index along each axis. `colours`: the options of `paint` (`low`, `high`, `scale`, `map`,
+ * A map. `source`: the path segment that names the source. `node`: that of the array in the tree. `at`: the index along each axis. `colours`: the options of `paint` (`low`, `high`, `scale`, `map`,
  * `reverse`, `palette`), or `{bands, alpha, axis}`: three times `{index, low, high}`, and one or null for opacity, along
  * an axis. `onstate` is called with the state when it changes, `onpick` with the row and column of a click.
  */
 export class MapView {
-  constructor(element, { source, description, path, at, colours, signal, onstate = () => {}, onpick = () => {} }) {
+  constructor(element, { source, node, at, colours, signal, onstate = () => {}, onpick = () => {} }) {
     this.closing = new AbortController();
-    Object.assign(this, { element, source, description, path, onstate, onpick, signal: signal ? AbortSignal.any([signal, this.closing.signal]) : this.closing.signal });
-    this.reference = georeference(description, path);
-    const root = nodes(description);
-    this.array = (path) => new DataArray(source, root.byPath.get(path));
-    this.node = root.byPath.get(path).description;
+    Object.assign(this, { element, source, path: node.path, onstate, onpick, signal: signal ? AbortSignal.any([signal, this.closing.signal]) : this.closing.signal });
+    this.reference = georeference(node);
+    this.array = (path) => new DataArray(source, rootOf(node).byPath.get(path));
+    this.node = node.description;
     this.at = at ?? this.node.shape.map(() => 0);
     this.colours = colours;
     this.build();
@@ -46,6 +43,7 @@ export class MapView {
     this.frame = h("div", { class: "map-frame" }, this.data, this.overlay, h("span", { class: "map-cross", "aria-hidden": "true" }),
       h("div", { class: "map-buttons", role: "group", "aria-label": "Zoom" },
         button("+", "Zoom in", () => this.gestures?.scale(2)), button("−", "Zoom out", () => this.gestures?.scale(0.5)), button("⤢", "Show everything", () => this.gestures?.fit())));
+    this.element.setAttribute("aria-busy", "true");
     this.readout = new Readout(this);
     this.status = h("p", { class: "mute status", role: "status" });
     this.system = h("p", { class: "mute status map-system" });
@@ -66,7 +64,7 @@ export class MapView {
       this.place(crs);
       const [west, south, east, north] = this.grid.bounds;
       this.frame.style.aspectRatio = String(Math.min(3, Math.max(0.75, (east - west) / (north - south) || 1)));
-      this.tiles = new Tiles({ levels: this.grid.levels, array: this.array, signal: this.signal, changed: () => this.draw() });
+      this.tiles = new Tiles({ levels: this.grid.levels, array: this.array, signal: this.signal, changed: () => this.draw(false) });
       if (this.colours) this.tiles.select(this.at, this.colours);
       this.gestures = new View(this.data, this.grid, {
         changed: () => this.moved(), click: (event) => this.pick(this.readout.at(event)), point: (event) => this.readout.say(this.readout.at(event)),
@@ -76,6 +74,7 @@ export class MapView {
       this.draw();
     } catch (error) {
       if (error.name === "AbortError") return;
+      this.element.removeAttribute("aria-busy");
       this.frame.hidden = true;
       this.readout.element.hidden = true;
       fill(this.status, h("span", { class: "error" }, error.message), error.hint ? ` ${error.hint}` : "");
@@ -125,7 +124,7 @@ export class MapView {
   show({ at = this.at, colours = this.colours }) {
     Object.assign(this, { at, colours });
     this.tiles?.select(at, colours);
-    this.draw();
+    this.draw(false);
   }
 
   state = () => this.gestures?.state() ?? this.wanted ?? {};
@@ -146,14 +145,16 @@ export class MapView {
     this.onstate(this.state());
   }
 
-  /** Draws before the next frame. */
-  draw() {
+  /** Draws before the next frame; `withLines`: the view has changed, not only the data. */
+  draw(withLines = true) {
+    this.linesAreDue ||= withLines;
     if (this.drawing || !this.gestures) return;
     this.drawing = requestAnimationFrame(() => {
       this.drawing = null;
       if (this.signal.aborted || !this.colours || !this.data.clientWidth) return;
       this.drawData();
-      this.drawLines();
+      if (this.linesAreDue) this.drawLines();
+      this.linesAreDue = false;
       this.tell();
       this.data.dataset.drawn = String(Number(this.data.dataset.drawn ?? 0) + 1);
     });
@@ -175,18 +176,18 @@ export class MapView {
 
   drawData() {
     const view = this.view(Math.min(2, devicePixelRatio || 1));
-    const [wanted, coarsest] = [this.level(view.per), this.grid.levels.length - 1];
+    const wanted = this.level(view.per);
+    const located = this.located(wanted, view);
+    this.want(wanted, located ? visibleTiles(this.tiles.forms[wanted], located, view).map((tile) => [wanted, ...tile]) : []);
+    // What was drawn stays until the first tile of another slice is read.
+    const isSame = this.data.dataset.view === JSON.stringify(view);
+    if (isSame && this.tiles.pending && !this.tiles.kept.size) return;
     const image = new ImageData(view.width, view.height);
     const words = new Uint32Array(image.data.buffer);
-    let request = [];
-    for (let n = coarsest; n >= wanted; n -= 1) {
-      if (n !== wanted && n !== coarsest && !this.tiles.has(n)) continue;
-      const located = this.located(n, view);
-      if (!located) continue;
-      if (n === wanted) request = visibleTiles(this.tiles.forms[n], located, view).map((tile) => [n, ...tile]);
-      drawLevel(words, this.tiles, n, located, view);
+    for (let n = this.grid.levels.length - 1; n >= wanted; n -= 1) {
+      const found = n === wanted ? located : this.tiles.has(n) && this.located(n, view);
+      if (found) drawLevel(words, this.tiles, n, found, view);
     }
-    this.want(wanted, request);
     Object.assign(this.data, { width: view.width, height: view.height });
     this.data.getContext("2d").putImageData(image, 0, 0);
     Object.assign(this.data.dataset, { level: wanted, view: JSON.stringify(view) });
@@ -327,10 +328,9 @@ class Readout {
   async read(row, column) {
     const { map } = this;
     const [{ y, x }] = map.grid.levels;
-    this.blocks ??= new Blocks(map.array(map.path), [y, x]);
     const bands = map.colours.bands ? { axis: map.colours.axis, numbers: map.colours.bands.map(({ index }) => index) } : null;
-    const found = await this.blocks.at(map.at.map((at, axis) => (axis === y ? row : axis === x ? column : at)), bands, map.signal);
-    return this.joined(found);
+    const index = map.at.map((at, axis) => (axis === y ? row : axis === x ? column : at));
+    return this.joined(await readElement(map.array(map.path), [y, x], index, bands, map.signal));
   }
 
   /** Returns the values of the bands as `{value, text}`. */
@@ -372,8 +372,8 @@ class Readout {
     if (!tile) return null;
     const [row, column] = [pixel[1] - down * form.rows, pixel[0] - across * form.columns];
     return this.joined((map.colours.bands ?? [{}]).map(({ index }) => {
-      const n = tile.place(row, column, index);
-      return { stored: tile.elements.at(n), value: tile.isMasked(row, column) ? NaN : tile.elements.value(n, tile.means) };
+      const n = row * tile.down + column * tile.across + tile.offset(index);
+      return { stored: tile.elements.at(n), value: tile.isMasked?.(row, column) ? NaN : tile.elements.value(n, tile.means) };
     }));
   }
 }

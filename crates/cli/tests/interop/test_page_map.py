@@ -17,14 +17,14 @@ from rasterio.enums import Resampling
 pytestmark = pytest.mark.slow
 
 OPEN = """async ([url, path, options]) => {
-  const { MapView } = await import("/assets/map.js");
+  const [{ MapView }, { nodes }] = await Promise.all([import("/assets/map.js"), import("/assets/tree.js")]);
   const response = await fetch("/v1/inspect?" + new URLSearchParams({ url, format: "zarr3-json" }));
   const description = await response.json();
   const source = description.zarr.store.split("/").at(-1);
   const host = document.createElement("section");
   document.querySelector("main").replaceChildren(host);
   window.states = [];
-  window.map = new MapView(host, { source, description, path, onstate: (state) => window.states.push(state), ...options });
+  window.map = new MapView(host, { source, node: nodes(description).byPath.get(path), onstate: (state) => window.states.push(state), ...options });
   await window.map.ready;
 }"""
 SETTLED = "map.tiles?.pending === 0 && !map.drawing && map.data.dataset.drawn > 0 && map.data.dataset.pending === '0'"

@@ -572,3 +572,51 @@ def test_packing_that_varies(page, made):
     opened(page, made / "packings.json", "/t", view="table", slice="9,:,:")
     cells = [float(cell) for cell in page.locator("#look .grid td").all_inner_texts()]
     assert cells == pytest.approx(expected[9].ravel(), abs=1e-6)
+
+
+def test_a_slider_reads_ahead(page, climate):
+    """A step shows the values of its index without a request, because the slices after it were read; coordinates are read once."""
+    with xr.open_dataset(climate) as data:
+        tas = data.tas.load()
+    asked = []
+    page.on("request", lambda request: asked.append(urllib.parse.parse_qs(urllib.parse.urlparse(request.url).query)) if "/v1/values/" in request.url else None)
+    opened(page, climate, "/tas", range="-6,12")
+    indices = lambda: [int(each["select"][0].split(",")[0]) for each in asked if each["array"] == ["/tas"]]
+    step = lambda key: page.locator("#look .index input[type=range]").press(key)
+    expected = []
+    for key, index, read in [("ArrowRight", 1, [1, 2, 3]), ("ArrowRight", 2, [4]), ("ArrowRight", 3, [5]), ("ArrowLeft", 2, []), ("ArrowLeft", 1, [])]:
+        before = page.locator("#look .picture").get_attribute("data-drawn")
+        step(key)
+        until(page, f"document.querySelector('#look .picture').dataset.drawn > {before} && document.querySelector('#look [name=at-0]').value === '{index}'")
+        expected += read
+        for _ in range(100):
+            if indices()[1:] == expected:
+                break
+            page.wait_for_timeout(50)
+        page.wait_for_timeout(50)
+        assert indices()[1:] == expected, (key, index)
+        known = ~np.isnan(tas.values[index])
+        assert (drawn(page)[::-1][known][:, :3] == coloured(page, tas.values[index][known])).all()
+    assert sorted(each["array"][0] for each in asked if each["array"] != ["/tas"]) == ["/lat", "/lon", "/time"]
+
+
+def test_a_file_that_is_replaced(page, made):
+    """The page says that the file has changed, and shows the new version on request, at the same place."""
+    page.expected.append("409 (Conflict)")
+    def write(first):
+        with h5py.File(made / "new.h5", "w") as file:
+            file.create_dataset("values", data=np.arange(first, first + 6 * 20 * 30.0).reshape(6, 20, 30), chunks=(1, 20, 30))
+        (made / "new.h5").replace(made / "replaced.h5")
+    write(0)
+    opened(page, made / "replaced.h5", "/values")
+    write(50_000)
+    page.locator("#look .index input[type=range]").press("ArrowRight")
+    page.locator("#problem:not([hidden])").wait_for()
+    assert "The file has changed since it was opened." in page.locator("#problem").inner_text()
+    until(page, "location.search.includes('slice=1')")
+    page.locator("#problem button").click()
+    page.locator("#problem").wait_for(state="hidden")
+    until(page, "!!document.querySelector('#look [data-drawn]') && !document.querySelector('#look[aria-busy]')")
+    assert page.locator("#look [name=at-0]").input_value() == "1"
+    for index, value in shown_at(page, ["ArrowRight", "PageDown"]):
+        assert value == 50_000 + np.ravel_multi_index(index, (6, 20, 30))
