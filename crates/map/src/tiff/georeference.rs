@@ -257,6 +257,19 @@ fn vlen_utf8(texts: &[String]) -> Option<Vec<u8>> {
     Some(content)
 }
 
+/// Decodes what [`vlen_utf8`] encodes.
+pub(super) fn texts_of_vlen_utf8(chunk: &[u8]) -> Option<Vec<String>> {
+    let (count, mut rest) = chunk.split_first_chunk()?;
+    let mut texts = Vec::new();
+    for _ in 0..u32::from_le_bytes(*count) {
+        let (length, behind) = rest.split_first_chunk()?;
+        let (text, behind) = behind.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
+        texts.push(String::from_utf8(text.to_vec()).ok()?);
+        rest = behind;
+    }
+    Some(texts)
+}
+
 fn add_axes(
     group: &mut Group,
     [(x, width), (y, height)]: [(&str, u64); 2],

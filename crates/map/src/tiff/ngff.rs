@@ -16,6 +16,7 @@ use virtualize_zarr::{
 };
 
 use super::ARRAY;
+use super::georeference::texts_of_vlen_utf8;
 use crate::{Diagnostic, Mapped};
 
 const VERSION: &str = "0.5";
@@ -94,29 +95,31 @@ fn images(hierarchy: &Hierarchy) -> Vec<Vec<NodePath>> {
         .collect();
     found.sort_by(|one, other| one.0.cmp(&other.0));
     let declared = hierarchy.root.attributes.get("multiscales").and_then(|it| it.get("layout")?.as_array());
-    let declared: Vec<&str> =
-        declared.into_iter().flatten().filter_map(|level| level.get("asset")?.as_str()).collect();
+    let declared = declared.into_iter().flatten().filter_map(|level| level.get("asset")?.as_str());
+    let declared: Vec<NodePath> =
+        declared.filter(|path| hierarchy.array(path).is_some()).map(str::to_owned).collect();
     let mut used = BTreeSet::new();
     let mut images = Vec::new();
-    for (number, path, array) in &found {
+    for (at, (number, path, array)) in found.iter().enumerate() {
         if used.contains(path) {
             continue;
         }
-        let is_level = |level: &&(Vec<u64>, NodePath, &Array)| match declared.first() {
-            Some(main) if main == path => declared.contains(&level.1.as_str()),
-            _ => {
-                level.0.len() == number.len() + 1 && level.0.starts_with(number) && is_reduced(array, level.2)
-            }
+        let levels = if declared.first() == Some(path) {
+            declared.clone()
+        } else {
+            // SubIFDs follow the directory that they belong to.
+            let below = found.iter().skip(at + 1).take_while(|level| level.0.starts_with(number));
+            let mut levels: Vec<_> = below
+                .filter(|level| level.0.len() == number.len() + 1 && is_level(array, level.2))
+                .filter(|level| !used.contains(&level.1))
+                .collect();
+            levels.sort_by_key(|level| {
+                std::cmp::Reverse(level.2.shape.iter().copied().fold(1, u64::saturating_mul))
+            });
+            std::iter::once(path).chain(levels.into_iter().map(|level| &level.1)).cloned().collect()
         };
-        let mut levels: Vec<_> =
-            found.iter().filter(is_level).filter(|level| !used.contains(&level.1)).collect();
-        levels.sort_by_key(|level| {
-            std::cmp::Reverse(level.2.shape.iter().copied().fold(1, u64::saturating_mul))
-        });
-        let mut paths = vec![path.clone()];
-        paths.extend(levels.into_iter().map(|level| level.1.clone()).filter(|level| level != path));
-        used.extend(paths.iter().cloned());
-        images.push(paths);
+        used.extend(levels.iter().cloned());
+        images.push(levels);
     }
     images
 }
@@ -127,7 +130,7 @@ fn directory(group: &str) -> Vec<u64> {
 }
 
 /// Whether a SubIFD is a level of its image: it has fewer pixels, and is alike otherwise.
-fn is_reduced(main: &Array, level: &Array) -> bool {
+fn is_level(main: &Array, level: &Array) -> bool {
     main.data_type == level.data_type
         && main.shape.len() == level.shape.len()
         && main.shape != level.shape
@@ -175,35 +178,28 @@ fn add_image(hierarchy: &Hierarchy, levels: &[NodePath], group: &mut Group) -> R
             names = channel_names(hierarchy, node::parent(path), array);
             axes = slots.iter().map(|slot| axis(*slot, size_of(*slot).1)).collect();
         }
-        for name in ["coordinates", "grid_mapping"] {
-            level.attributes.remove(name);
-        }
+        level.attributes.remove("coordinates");
         group.children.insert(number.to_string(), Node::Array(Box::new(level)));
     }
     let Some((shape, attributes)) = full else { return Ok(()) };
-    let mut image = json!({ "axes": axes, "datasets": datasets });
-    if let (Some(name), Value::Object(image)) = (attributes.get("ome_name"), &mut image) {
-        image.insert("name".into(), name.clone());
-    }
-    let mut ome = json!({ "version": VERSION, "multiscales": [image] });
+    let name = attributes.get("ome_name").map(|name| ("name".to_owned(), name.clone()));
+    let parts = [("axes".to_owned(), json!(axes)), ("datasets".to_owned(), datasets.into())];
+    let image: Map<String, Value> = parts.into_iter().chain(name).collect();
     let channel = axes.iter().position(|axis| axis["name"] == "c");
     let channels = channel.and_then(|at| shape.get(at)).map_or(1, |count| *count);
-    let (Some(first), true) = (levels.first(), !names.is_empty() && names.len() as u64 == channels) else {
-        group.attributes.insert("ome".into(), ome);
-        return Ok(());
-    };
-    let window = hierarchy.array(first).and_then(|array| window(&array.data_type, &attributes));
-    if let (Some(window), Value::Object(ome)) = (window, &mut ome) {
-        let single = names.len() == 1;
-        let channels: Vec<Value> = (names.iter().zip(COLORS.iter().cycle()))
-            .map(|(name, color)| {
-                let color = if single { "FFFFFF" } else { color };
-                json!({ "label": name, "color": color, "window": window, "active": true })
-            })
-            .collect();
-        ome.insert("omero".into(), json!({ "channels": channels }));
-    }
-    group.attributes.insert("ome".into(), ome);
+    let first = levels.first().and_then(|path| hierarchy.array(path));
+    let window = first.and_then(|array| window(&array.data_type, &attributes));
+    let omero = window.filter(|_| !names.is_empty() && names.len() as u64 == channels).map(|window| {
+        let colors: &[&str] = if names.len() == 1 { &["FFFFFF"] } else { &COLORS };
+        let channels = names
+            .iter()
+            .zip(colors.iter().cycle())
+            .map(|(name, color)| json!({ "label": name, "color": color, "window": window, "active": true }));
+        ("omero".to_owned(), json!({ "channels": channels.collect::<Vec<_>>() }))
+    });
+    let parts = [("version".to_owned(), VERSION.into()), ("multiscales".to_owned(), json!([image]))];
+    let ome: Map<String, Value> = parts.into_iter().chain(omero).collect();
+    group.attributes.insert("ome".into(), ome.into());
     Ok(())
 }
 
@@ -264,15 +260,14 @@ fn unit(symbol: &str, base: &str) -> Option<String> {
         ("second", "min") => "minute",
         ("second", "h") => "hour",
         ("second", "d") => "day",
-        _ => "",
+        ("meter", "m") | ("second", "s") => base,
+        _ => {
+            let prefix = symbol.strip_suffix(if base == "meter" { 'm' } else { 's' })?;
+            let (_, prefix) = PREFIXES.iter().find(|(symbol, _)| *symbol == prefix)?;
+            return Some(format!("{prefix}{base}"));
+        }
     };
-    if !own.is_empty() {
-        return Some(own.to_owned());
-    }
-    let prefix = symbol.strip_suffix(if base == "meter" { 'm' } else { 's' })?;
-    let (_, prefix) =
-        if prefix.is_empty() { ("", "") } else { *PREFIXES.iter().find(|(symbol, _)| *symbol == prefix)? };
-    Some(format!("{prefix}{base}"))
+    Some(own.to_owned())
 }
 
 /// Returns the names of the channels, if the file has one for each.
@@ -282,44 +277,29 @@ fn channel_names(hierarchy: &Hierarchy, group: &str, image: &Array) -> Vec<Strin
         let is_own = array.dimension_names.iter().all(|name| image.dimension_names.contains(name));
         array.chunks.inline.get(&0).filter(|_| is_own)
     });
-    found.and_then(|chunk| texts(chunk)).unwrap_or_default()
-}
-
-/// Decodes a chunk of `vlen-utf8`: the number of texts, then each with its length in bytes.
-fn texts(chunk: &[u8]) -> Option<Vec<String>> {
-    let (count, mut rest) = chunk.split_first_chunk()?;
-    let mut texts = Vec::new();
-    for _ in 0..u32::from_le_bytes(*count) {
-        let (length, behind) = rest.split_first_chunk()?;
-        let (text, behind) = behind.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
-        texts.push(String::from_utf8(text.to_vec()).ok()?);
-        rest = behind;
-    }
-    Some(texts)
+    found.and_then(|chunk| texts_of_vlen_utf8(chunk)).unwrap_or_default()
 }
 
 /// Returns the range of values that viewers show at first: that of the significant bits, or of the data type.
 fn window(data_type: &DataType, attributes: &Map<String, Value>) -> Option<Value> {
-    let bits =
-        attributes.get("SignificantBits").and_then(Value::as_str).and_then(|bits| bits.parse::<u32>().ok());
-    let all = |bits: u32| 2_f64.powi(i32::try_from(bits).unwrap_or(64));
-    let (min, max) = match (data_type.to_string().as_str(), bits) {
-        (name, bits) if name.starts_with("uint") => {
-            let width = name.strip_prefix("uint")?.parse::<u32>().ok()?;
-            (0.0, all(bits.filter(|bits| (1..=width).contains(bits)).unwrap_or(width)) - 1.0)
-        }
-        (name, _) if name.starts_with("int") => {
-            let width = name.strip_prefix("int")?.parse::<u32>().ok()?;
-            (-all(width - 1), all(width - 1) - 1.0)
-        }
-        (name, _) if name.starts_with("float") => (0.0, 1.0),
-        _ => return None,
+    let width = u32::try_from(data_type.number_size()).ok()?.checked_mul(8)?;
+    let declared = attributes.get("SignificantBits").and_then(Value::as_str);
+    let declared = declared.and_then(|bits| bits.parse().ok()).filter(|bits| (1..=width).contains(bits));
+    let values = |bits: u32| 2_f64.powf(f64::from(bits));
+    let (min, max) = if data_type.is_signed_integer() {
+        (-values(width) / 2.0, values(width) / 2.0 - 1.0)
+    } else if data_type.is_integer() {
+        (0.0, values(declared.unwrap_or(width)) - 1.0)
+    } else if data_type.is_float() {
+        (0.0, 1.0)
+    } else {
+        return None;
     };
     Some(json!({ "min": min, "max": max, "start": min, "end": max }))
 }
 
-/// Returns the array with the axes of [`AXES`], and which of them it has. Axes of length 1 that are not of space are dropped
-/// where two would be one axis, and samples follow their channel.
+/// Returns the array with the axes of [`AXES`], and which of them it has. The samples of a pixel follow their channel; a
+/// single one has no axis.
 fn regroup(array: &Array) -> Result<(Vec<usize>, Array), String> {
     let of_axis = |at: usize| array.shape.get(at).copied().unwrap_or(1);
     let mut members: [Vec<usize>; AXES.len()] = Default::default();
