@@ -145,21 +145,22 @@ function shrunk([from, past], zoom) {
   return [start, start + count];
 }
 
-/** Finds an array by name in the innermost group around a node that has it; null if there is none. */
-export function nearest(node, name) {
+/** Returns the arrays of a name in the groups around a node, the innermost first. */
+function* around(node, name) {
   for (let group = node.parent; group; group = group.parent) {
     const found = group.children.find((child) => child.name === name && child.kind === "array");
-    if (found) return found;
+    if (found) yield found;
   }
-  return null;
 }
+
+/** Finds an array by name in the innermost group around a node that has it; null if there is none. */
+export const nearest = (node, name) => around(node, name).next().value ?? null;
 
 /** Finds the array of a dimension's coordinates: one of the same name with one axis, in the group or an ancestor. */
 function coordinateNode(node, name, length) {
-  for (let group = node.parent; group; group = group.parent) {
-    const found = group.children.find((child) => child.name === name && child.kind === "array");
-    const { shape, dimensions } = found?.description ?? {};
-    if (found && found !== node && shape.length === 1 && shape[0] === length && dimensions?.[0] === name) return found;
+  for (const found of around(node, name)) {
+    const { shape, dimensions } = found.description;
+    if (found !== node && shape.length === 1 && shape[0] === length && dimensions?.[0] === name) return found;
   }
   return null;
 }
