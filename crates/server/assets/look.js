@@ -432,7 +432,7 @@ export class QuickLook {
 
   /** Draws what was read; `isSame`: only the visible part has changed. */
   draw({ isSame = false } = {}) {
-    if (!this.slice || this.view.mode === "table") return;
+    if (!this.slice || this.signal.aborted || this.view.mode === "table") return;
     if (!this.base.shape.length) { this.figure.hidden = true; return; }
     if (this.isLine()) { this.drawSeries(); return; }
     const shade = isSame && this.shaded ? this.shaded : (this.shaded = this.shade());
