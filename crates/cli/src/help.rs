@@ -131,7 +131,8 @@ fn compact(argument: Arg) -> Arg {
         let names: Vec<_> = values.iter().map(|value| value.get_name()).collect();
         for value in &values {
             if let Some(meaning) = value.get_help() {
-                text += &format!(". {}: {}", value.get_name(), uncapitalized(&meaning.to_string()));
+                let stop = if text.ends_with('.') { "" } else { "." };
+                text += &format!("{stop} {}: {}", value.get_name(), uncapitalized(&meaning.to_string()));
             }
         }
         text += &format!(" [values: {}]", names.join(", "));
