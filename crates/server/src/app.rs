@@ -1,26 +1,26 @@
 //! The routes, and the layers that every request passes.
 
 use std::{
+    cell::RefCell,
     net::IpAddr,
+    panic::AssertUnwindSafe,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use axum::{
-    BoxError, Router,
-    error_handling::HandleErrorLayer,
+    Router,
     extract::{MatchedPath, Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header, uri::Authority},
     middleware::{Next, from_fn_with_state},
     response::{IntoResponse, Response},
     routing::get,
 };
-use tower::{
-    ServiceBuilder, limit::GlobalConcurrencyLimitLayer, load_shed::LoadShedLayer, timeout::TimeoutLayer,
-};
+use futures::FutureExt;
+use tokio::time::timeout;
+use tower::ServiceBuilder;
 use tower_http::{
     ServiceBuilderExt,
-    catch_panic::CatchPanicLayer,
     compression::{
         CompressionLayer,
         predicate::{NotForContentType, Predicate, SizeAbove},
@@ -33,7 +33,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use virtualize::Code;
 
 use crate::{
-    auth::{Scopes, identify},
+    auth::{Client, Scopes, identify},
     config::Config,
     error::ConfigError,
     handlers::{folder, health, inspect, references, values, zarr},
@@ -87,7 +87,7 @@ pub(crate) fn router(service: &Arc<Service>) -> Router {
     // Liveness does not depend on the load.
     let alive = alive
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(from_fn_with_state(Arc::clone(service), check_host))
+        .layer(from_fn_with_state(Arc::clone(service), check_only))
         .with_state(Arc::clone(service));
     layered(router, service).merge(alive)
 }
@@ -100,17 +100,11 @@ pub(crate) fn layered(router: Router<Arc<Service>>, service: &Arc<Service>) -> R
         .method_not_allowed_fallback(method_not_allowed)
         .layer(
             ServiceBuilder::new()
+                .option_layer((!config.cors.is_empty()).then(|| cors(config)))
                 .set_x_request_id(MakeRequestUuid)
-                .layer(from_fn_with_state(Arc::clone(service), observe))
                 .propagate_x_request_id()
-                .layer(from_fn_with_state(Arc::clone(service), check_host))
-                .layer(CatchPanicLayer::custom(|_| Problem::internal().into_response()))
-                .layer(compression())
-                .layer(cors(config))
-                .layer(HandleErrorLayer::new(unavailable))
-                .layer(LoadShedLayer::new())
-                .layer(GlobalConcurrencyLimitLayer::new(config.concurrency))
-                .layer(TimeoutLayer::new(config.request_time)),
+                .layer(from_fn_with_state(Arc::clone(service), admit))
+                .layer(compression()),
         )
         .with_state(Arc::clone(service))
 }
@@ -158,29 +152,51 @@ fn cors(config: &Config) -> CorsLayer {
         .max_age(Duration::from_secs(86_400))
 }
 
-/// Answers a request that was shed, or took too long.
-async fn unavailable(error: BoxError) -> Problem {
-    if error.is::<tower::timeout::error::Elapsed>() { Problem::late() } else { Problem::overloaded() }
+/// What the log of a request contains beside its span.
+#[derive(Default)]
+struct Logged {
+    client: Option<Arc<Client>>,
+    file: Option<String>,
 }
 
-/// Logs and counts a request when its response begins.
-async fn observe(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
+tokio::task_local! {
+    static LOGGED: RefCell<Logged>;
+}
+
+/// Records the URL of a file or folder in the log of the current request.
+pub(crate) fn log_file(url: &str) {
+    // Outside of a request, as in a test, nothing is logged.
+    let _ = LOGGED.try_with(|logged| logged.borrow_mut().file = Some(url.to_owned()));
+}
+
+/// Passes a request on within the limits of time and number. Logs and counts it when its response begins.
+async fn admit(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
     let start = Instant::now();
     let (metrics, method) = (&service.metrics, request.method().clone());
-    let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let route = route.as_ref().map_or("unmatched", MatchedPath::as_str);
     let id = request.extensions().get::<RequestId>().and_then(|id| id.header_value().to_str().ok());
-    let span = info_span!("request", request_id = id, client = tracing::field::Empty, %method, route, file = tracing::field::Empty);
-    if let Some(Peer(address)) = request.extensions().get() {
-        span.record("client", tracing::field::display(address));
-    }
+    let peer = request.extensions().get::<Peer>().map(|Peer(address)| *address);
+    let span = info_span!("request", request_id = id);
     let _in_flight = Counted::new(&metrics.in_flight);
-    let mut response = next.run(request).instrument(span.clone()).await;
-    let (status, seconds) = (response.status(), start.elapsed().as_secs_f64());
-    metrics.requests.with_label_values(&[route.as_str(), status.as_str()]).inc();
-    metrics.seconds.with_label_values(&[route.as_str()]).observe(seconds);
-    span.in_scope(
-        || tracing::info!(target: "virtualize_server::access", status = status.as_u16(), seconds, "request"),
-    );
+    let answer = async {
+        check_host(&service.config, &request)?;
+        let _permit = service.requests.try_acquire().map_err(|_| Problem::overloaded())?;
+        timeout(service.config.request_time, next.run(request)).await.map_err(|_| Problem::late())
+    };
+    let answer = AssertUnwindSafe(answer).catch_unwind();
+    let answer = async {
+        let response = answer.await.unwrap_or_else(|_| Err(Problem::internal())).into_response();
+        let (status, seconds) = (response.status(), start.elapsed().as_secs_f64());
+        metrics.requests.with_label_values(&[route, status.as_str()]).inc();
+        metrics.seconds.with_label_values(&[route]).observe(seconds);
+        let Logged { client, file } = LOGGED.with(RefCell::take);
+        let client = client.map(|client| client.name.clone()).filter(|name| !name.is_empty());
+        let client = client.or_else(|| Some(peer?.to_string()));
+        tracing::info!(target: "virtualize_server::access", client, %method, route, file, status = status.as_u16(), seconds, "request");
+        response
+    };
+    let mut response = LOGGED.scope(RefCell::default(), answer.instrument(span)).await;
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
@@ -196,7 +212,7 @@ async fn authorize(
         let token = bearer(request.headers());
         let found = identify(token, config.tokens.as_ref(), config.jwt.as_ref()).await;
         let client = found.map_err(|detail| Problem::new(StatusCode::UNAUTHORIZED, Code::Token, detail))?;
-        tracing::Span::current().record("client", &client.name);
+        let _ = LOGGED.try_with(|logged| logged.borrow_mut().client = Some(Arc::clone(&client)));
         client
     } else {
         Arc::clone(&service.anonymous)
@@ -217,14 +233,20 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Checks the host of a request to a service without tokens on a loopback address. Otherwise a web page of another site
-/// could reach it through a name of its own that resolves to this machine (DNS rebinding).
-async fn check_host(
+/// Checks the host alone.
+async fn check_only(
     State(service): State<Arc<Service>>,
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    let (host, config) = (host_of(&request)?, &service.config);
+    check_host(&service.config, &request)?;
+    Ok(next.run(request).await)
+}
+
+/// Checks the host of a request to a service without tokens on a loopback address. Otherwise a web page of another site
+/// could reach it through a name of its own that resolves to this machine (DNS rebinding).
+fn check_host(config: &Config, request: &Request) -> Result<(), Problem> {
+    let host = host_of(request)?;
     let is_guarded = !config.public && !config.needs_token() && config.listen.ip().is_loopback();
     if let Some(host) = host.filter(|_| is_guarded) {
         let name = host.host();
@@ -235,7 +257,7 @@ async fn check_host(
                 .hint("give --token-file or --jwks, or --public behind a proxy"));
         }
     }
-    Ok(next.run(request).await)
+    Ok(())
 }
 
 /// Returns the host of a request: that of an absolute target, otherwise that of the only Host header (RFC 9112,

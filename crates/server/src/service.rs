@@ -30,6 +30,8 @@ pub(crate) struct Service {
     pub(crate) responses: Budget,
     /// Memory of pieces of chunks.
     pub(crate) pieces: Budget,
+    /// One permit for each request that may be answered at a time.
+    pub(crate) requests: Semaphore,
     /// References that are sent while they are written: each takes a thread, and a MiB.
     pub(crate) streams: Arc<Semaphore>,
     /// Whether the service is shutting down.
@@ -49,6 +51,7 @@ impl Service {
             sources: Sources::new(&config, &metrics, files),
             responses: Budget::new(config.memory / 8),
             pieces: Budget::new(config.memory / 16),
+            requests: Semaphore::new(config.concurrency),
             streams: Arc::new(Semaphore::new(streams)),
             is_stopping: AtomicBool::new(false),
             config,

@@ -11,7 +11,7 @@ use futures::FutureExt;
 use moka::future::Cache;
 use tokio::sync::Semaphore;
 use virtualize::{
-    Error, Gate, LazyStore, Object, Options, StoreError, VirtualStore,
+    Error, Gate, LazyStore, Object, Options, StoreError, StoreOptions, VirtualStore,
     chunks::ChunkReader,
     keys::{self, ChunkEncoding},
     zarr::Source,
@@ -57,6 +57,8 @@ pub(crate) struct Mapped {
     is_archive: bool,
     /// Whether the version changes with every file that contains chunks.
     pub(crate) is_fixed: bool,
+    /// How its files are accessed.
+    pub(crate) options: StoreOptions,
     /// Counters of the requests to its source.
     pub(crate) traffic: SourceTraffic,
     documents: OnceLock<Result<BTreeMap<String, Bytes>, Problem>>,
@@ -170,13 +172,17 @@ impl Sources {
         }
     }
 
-    /// Returns a mapped file in this version only.
+    /// Returns a mapped file in this version, by [`Wanted::key`], if it is cached.
+    pub(crate) async fn cached(&self, key: &str, version: &str) -> Option<Arc<Mapped>> {
+        let mapped = self.mapped.get(&format!("{key}\n{version}")).await;
+        let mapped = mapped.filter(|mapped| mapped.version == version)?;
+        self.metrics.looked_up(true);
+        Some(mapped)
+    }
+
+    /// Returns a file in this version only, which was not cached.
     pub(crate) async fn at(&self, wanted: &Wanted, version: &str) -> Result<Arc<Mapped>, Problem> {
         let key = format!("{}\n{version}", wanted.key);
-        if let Some(mapped) = self.mapped.get(&key).await.filter(|mapped| mapped.version == version) {
-            self.metrics.looked_up(true);
-            return Ok(mapped);
-        }
         let object = match self.open(wanted).await {
             Ok(object) => object,
             Err(error) => return self.archive(wanted, error, Some(version)).await,
@@ -279,6 +285,7 @@ impl Sources {
                 .unwrap_or_else(|| version(store.stamp(), store.object().map_or(0, Object::bytes))),
             store,
             reader: ChunkReader::default(),
+            options: wanted.options.store.clone(),
             traffic,
             documents: OnceLock::new(),
             combined_documents: OnceLock::new(),

@@ -9,6 +9,7 @@ use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 use sha2::{Digest, Sha256};
 use virtualize_store::{Allowed, StoreError};
 
+use crate::app::log_file;
 use jwt::Jwt;
 use tokens::Tokens;
 
@@ -43,7 +44,7 @@ impl Client {
     pub(crate) fn check(&self, url: &str) -> Result<String, StoreError> {
         let checked = self.allowed.check(url);
         if let Ok(name) | Err(StoreError::NotAllowed { name }) = &checked {
-            tracing::Span::current().record("file", name.split('?').next().unwrap_or_default());
+            log_file(name.split('?').next().unwrap_or_default());
         }
         checked
     }

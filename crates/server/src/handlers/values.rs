@@ -104,7 +104,8 @@ async fn read(
     cost.check(most)?;
     let permit = READS.acquire().await.map_err(|_| Problem::internal())?;
     let share = responses.take(cost.memory()).await?;
-    let reader = ArrayReader::new(Arc::clone(&store.mapped.store), store.options.clone()).with_limit(most);
+    let reader =
+        ArrayReader::new(Arc::clone(&store.mapped.store), store.mapped.options.clone()).with_limit(most);
     let is_fixed = array.data_type.size().is_some();
     // The thread finishes the read even if the client disconnects, and holds permit and share until then.
     let work = move |_| async move {

@@ -19,8 +19,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use utoipa::IntoParams;
 use virtualize::{
-    ArrayReader, ByteRange, ChunkAddress, Code, Format, MapOptions, Options, StoreOptions, chunk_size,
-    decode_chunk,
+    ArrayReader, ByteRange, ChunkAddress, Code, Format, MapOptions, Options, chunk_size, decode_chunk,
     keys::{self, Chunk},
     zarr::{Array, ChunkEntry, Codec, Hierarchy, Reference, chunk_position},
 };
@@ -78,7 +77,6 @@ pub(crate) struct Key {
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     pub(crate) mapped: Arc<Mapped>,
-    pub(crate) options: StoreOptions,
 }
 
 /// Parses a source into URL and version: the base64url of the URL, optionally with `~` and a version; or the URL.
@@ -98,32 +96,41 @@ fn parse(source: &str) -> Result<(String, Option<&str>), Problem> {
     Ok((url, version))
 }
 
-fn wanted(service: &Service, client: &Client, url: &str) -> Result<Wanted, Problem> {
-    let (url, format) = (client.check(url)?, Format::ZARR3_JSON);
+/// Returns the cache key of a store, without its version.
+fn key(client: &Client, url: &str) -> String {
+    format!("zarr\n{}\n{url}", client.access_key)
+}
+
+/// Returns what is mapped for the store of an allowed URL.
+fn wanted(service: &Service, client: &Client, url: String) -> Wanted {
+    let format = Format::ZARR3_JSON;
     let options = Options {
         store: service.config.store_options(&client.allowed),
         map: MapOptions { format: format.zarr_format(), ..MapOptions::default() },
         limits: service.config.limits,
         ..Options::default()
     };
-    Ok(Wanted { key: format!("zarr\n{}\n{url}", client.access_key), url, options, format })
+    Wanted { key: key(client, &url), url, options, format }
 }
 
 /// Opens the store that a path names.
 pub(crate) async fn open(service: &Service, client: &Client, source: &str) -> Result<Store, Problem> {
     let (url, version) = parse(source)?;
-    let wanted = wanted(service, client, &url)?;
+    let url = client.check(&url)?;
     let version = version.ok_or_else(|| {
         Problem::parameter("source", "has no version")
             .hint("request /v1/zarr/{source} first: it redirects to the path of the current version")
     })?;
-    let mapped = service.sources.at(&wanted, version).await?;
+    let mapped = match service.sources.cached(&key(client, &url), version).await {
+        Some(mapped) => mapped,
+        None => Box::pin(service.sources.at(&wanted(service, client, url), version)).await?,
+    };
     if !mapped.has_documents() {
         let share = service.sources.memory.take(mapped.described()).await?;
         let mapped = Arc::clone(&mapped);
         on_thread(|_| async move { mapped.documents().map(drop) }, share).await??;
     }
-    Ok(Store { mapped, options: wanted.options.store })
+    Ok(Store { mapped })
 }
 
 pub(crate) fn parameter<T>(path: Result<Path<T>, PathRejection>) -> Result<T, Problem> {
@@ -151,7 +158,7 @@ pub(crate) async fn root(
     if version.is_some() {
         return object(&service, &client, &source, "zarr.json", &headers).await;
     }
-    let wanted = wanted(&service, &client, &url)?;
+    let wanted = wanted(&service, &client, client.check(&url)?);
     let mapped = service.sources.current(&wanted).await?;
     let mut redirect = Redirect::temporary(&self::path(&wanted.url, &mapped.version)).into_response();
     redirect.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -279,17 +286,11 @@ async fn stored(
         }
         ChunkEntry::Reference(place) => {
             let first = piece(store, pieces, place, &mut left).await?;
-            let state = (store.clone(), pieces.clone(), left);
-            let rest = stream::try_unfold(state, move |(store, pieces, mut left)| async move {
-                if left.is_empty() {
-                    return Ok(None);
-                }
-                // The response is cut off, so that the client notices the error.
-                let bytes = piece(&store, &pieces, place, &mut left).await;
-                let bytes = bytes.map_err(|problem| std::io::Error::other(problem.detail))?;
-                Ok(Some((bytes, (store, pieces, left))))
-            });
-            Body::from_stream(stream::iter([std::io::Result::Ok(first)]).chain(rest))
+            if left.is_empty() {
+                first.into()
+            } else {
+                further(store.clone(), pieces.clone(), place, first, left)
+            }
         }
     };
     let mut response = respond::content(headers, BINARY, &etag, sent, body);
@@ -303,6 +304,20 @@ async fn stored(
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
     }
     Ok(response)
+}
+
+/// Returns a body of the first piece of a chunk and those that are left, which are read while it is sent.
+fn further(store: Store, pieces: Budget, place: Reference, first: Bytes, left: Range<u64>) -> Body {
+    let rest = stream::try_unfold((store, pieces, left), move |(store, pieces, mut left)| async move {
+        if left.is_empty() {
+            return Ok(None);
+        }
+        // The response is cut off, so that the client notices the error.
+        let bytes = piece(&store, &pieces, place, &mut left).await;
+        let bytes = bytes.map_err(|problem| std::io::Error::other(problem.detail))?;
+        Ok(Some((bytes, (store, pieces, left))))
+    });
+    Body::from_stream(stream::iter([std::io::Result::Ok(first)]).chain(rest))
 }
 
 /// Media type of chunks and elements.
@@ -319,7 +334,7 @@ async fn piece(
     let share = pieces.try_take(length);
     let length = if share.is_some() { length } else { length.min(SMALL_PIECE) };
     let within = ByteRange::new(left.start, length);
-    let bytes = store.mapped.reader.read(&store.mapped.store, place, within, &store.options).await?;
+    let bytes = store.mapped.reader.read(&store.mapped.store, place, within, &store.mapped.options).await?;
     store.mapped.traffic.request(bytes.len() as u64);
     left.start = left.start.saturating_add(length);
     Ok(match share {
@@ -383,7 +398,7 @@ async fn combined(store: &Store, responses: &Budget, address: ChunkAddress) -> R
     }
     // The chunk, and a segment's part of it.
     let mut share = responses.take(size.saturating_mul(2)).await?;
-    let reader = ArrayReader::new(Arc::clone(mapped), store.options.clone()).with_limit(most);
+    let reader = ArrayReader::new(Arc::clone(mapped), store.mapped.options.clone()).with_limit(most);
     let work = move |_| async move { reader.decoded_chunks(&[address]).pop().unwrap_or(Ok(None)) };
     let bytes = on_thread(work, ()).await??.ok_or_else(Problem::internal)?;
     responses.resize(&mut share, bytes.len() as u64);
@@ -452,7 +467,7 @@ async fn decoded(store: &Store, responses: &Budget, chunk: Chunk<'_>) -> Result<
         ChunkEntry::Inline(bytes) => bytes.clone(),
         ChunkEntry::Reference(place) => {
             let whole = ByteRange::new(0, place.length);
-            let bytes = mapped.reader.read(&mapped.store, place, whole, &store.options).await?;
+            let bytes = mapped.reader.read(&mapped.store, place, whole, &store.mapped.options).await?;
             mapped.traffic.request(bytes.len() as u64);
             bytes
         }
