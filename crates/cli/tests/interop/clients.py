@@ -17,8 +17,9 @@ CODE = re.compile(r"\[([a-z0-9]+(?:-[a-z0-9]+)+)\]\s*$")
 
 
 def seeds(variable, default, fast=2):
-    """Returns the seeds of a random test: as many as an environment variable says. Those after the first ones are slow."""
-    return [pytest.param(seed, marks=[pytest.mark.slow] if seed >= fast else []) for seed in range(int(os.environ.get(variable, default)))]
+    """Returns the seeds of a random test: as many as an environment variable says, from FIRST_SEED (0). Those after the first ones are slow."""
+    first, count = int(os.environ.get("FIRST_SEED", 0)), int(os.environ.get(variable, default))
+    return [pytest.param(first + index, marks=[pytest.mark.slow] if index >= fast else []) for index in range(count)]
 
 
 @pytest.fixture(name="fmt")

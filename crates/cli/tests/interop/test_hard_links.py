@@ -1,5 +1,4 @@
 """Groups and datasets under several names, linked at random, compared with h5py. More files: HARD_LINKS=100."""
-import os
 
 import clients
 import h5py
@@ -7,7 +6,7 @@ import numpy as np
 import pytest
 from clients import FORMATS, convert
 
-SEEDS = range(int(os.environ.get("HARD_LINKS", "12")))
+SEEDS = clients.seeds("HARD_LINKS", 12, 12)
 MOST = 3_000
 
 

@@ -1,6 +1,6 @@
 """Types of elements and attributes that libraries convert between file and memory, compared with h5py and xarray on the original. More files:
 `RANDOM_KINDS=200`."""
-import json, os, random, warnings
+import json, random, warnings
 
 import clients
 import h5py
@@ -104,7 +104,7 @@ def floating(draw):
     return kind
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("RANDOM_KINDS", 6))))
+@pytest.mark.parametrize("seed", clients.seeds("RANDOM_KINDS", 6, 6))
 def test_elements_are_those_of_h5py(tmp_path, seed, fmt):
     import zarr
     draw, problems = random.Random(seed), []
@@ -161,7 +161,7 @@ def fill(array, draw):
         array[...] = np.array([draw.randrange(100) for _ in range(array.size)]).reshape(array.shape).astype(array.dtype)
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("RANDOM_KINDS", 6))))
+@pytest.mark.parametrize("seed", clients.seeds("RANDOM_KINDS", 6, 6))
 def test_array_members_are_those_of_h5py(tmp_path, seed, fmt):
     import zarr
     draw, path, problems = random.Random(seed), tmp_path / "a.h5", []

@@ -1,5 +1,5 @@
 """Random HDF5 structures and sequences, through references, compared with h5py on the original. More of them: RANDOM_HDF5=100."""
-import os, random
+import random
 
 import clients
 import h5py
@@ -10,7 +10,7 @@ from clients import FORMATS
 
 pytestmark = pytest.mark.slow
 
-SEEDS = range(int(os.environ.get("RANDOM_HDF5", 3)))
+SEEDS = clients.seeds("RANDOM_HDF5", 3, 3)
 EACH = 12
 NUMBERS = ["i1", "u1", "<i2", ">i2", "<u4", ">i4", "<i8", ">u8", "<f2", "<f4", ">f4", "<f8", ">f8", "<c8", ">c16"]
 TYPES = {}  # of datasets whose types h5py cannot name

@@ -1,8 +1,8 @@
 """Random NetCDF classic files through references, compared with netCDF4-python and xarray on the original, and damaged headers.
 
-RANDOM_NETCDF3=2000 tests more of them; NETCDF3_SEED sets the first seed.
+RANDOM_NETCDF3=2000 tests more of them.
 """
-import json, os, subprocess, sys
+import json, subprocess, sys
 
 import clients
 import netcdf3_files
@@ -13,7 +13,7 @@ from clients import virtualize
 
 pytestmark = pytest.mark.slow
 
-COUNT, FIRST = int(os.environ.get("RANDOM_NETCDF3", 24)), int(os.environ.get("NETCDF3_SEED", 0))
+SEEDS = clients.seeds("RANDOM_NETCDF3", 24, 24)
 FORMATS = list(clients.FORMATS)
 # Prints what netCDF4-python reads of a file, in a process of its own: damaged files can crash it.
 READ = """
@@ -30,7 +30,7 @@ with netCDF4.Dataset(sys.argv[1]) as ds:
 """
 
 
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_random_files(seed, tmp_path):
     rng, version, path = np.random.default_rng(seed), [1, 2, 5][seed % 3], tmp_path / "random.nc"
     if seed % 2:
@@ -41,7 +41,7 @@ def test_random_files(seed, tmp_path):
         clients.report([f"{fmt}: {line}" for line in netcdf3_oracle.differences(path, fmt)[0]])
 
 
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT // 3))
+@pytest.mark.parametrize("seed", SEEDS[:len(SEEDS) // 3])
 def test_many_small_records(seed, tmp_path):
     """Small records are inlined together, next to others that stay references; the last may lack its padding."""
     import netCDF4
@@ -83,7 +83,7 @@ def damage(rng, whole, end):
     return bytes(damaged)
 
 
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_damaged_headers_read_the_same_or_are_refused(seed, tmp_path):
     import zarr
     rng, version, path = np.random.default_rng(seed), [1, 2, 5][seed % 3], tmp_path / "damaged.nc"

@@ -1,7 +1,7 @@
 """The page of the service around the picture, compared with the service and the file.
 
 The picture and the map have their own modules, `test_page_*.py`."""
-import json, math, os, re, shlex, shutil, subprocess, sys, time, urllib.error, urllib.parse, urllib.request, zipfile
+import json, math, re, shlex, shutil, subprocess, sys, time, urllib.error, urllib.parse, urllib.request, zipfile
 
 import clients
 import h5py
@@ -453,7 +453,7 @@ def texts(page):
         ...[...document.querySelectorAll('[title], [aria-label], [aria-valuetext], [download]')].flatMap((each) => [each.title, each.ariaLabel, each.ariaValueText, each.download])].join('\\n')""")
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("HOSTILE_NAMES", "3"))))
+@pytest.mark.parametrize("seed", clients.seeds("HOSTILE_NAMES", 3, 3))
 def test_hostile_names(page, tmp_path_factory, seed):
     """Random names of files, groups, arrays, attributes, dimensions and units are shown without a character that is not seen."""
     page.expected += ["400 (Bad Request)", "404 (Not Found)", "422"]  # names with control characters cannot be read

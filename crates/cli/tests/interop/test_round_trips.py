@@ -162,7 +162,7 @@ def converted(source, form, out):
     return out, run
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("ROUND_TRIPS", "12"))))
+@pytest.mark.parametrize("seed", clients.seeds("ROUND_TRIPS", 12, 12))
 def test_every_way_and_back(seed, tmp_path):
     made = Made(seed, tmp_path)
     source = made.write(tmp_path / "made.json", seed % 2)

@@ -1,5 +1,5 @@
 """Fixed-length strings of every padding, alone and in compounds and arrays, compared with h5py. More files: `RANDOM_STRINGS=200`."""
-import os, random
+import random
 
 import clients
 import h5py
@@ -104,7 +104,7 @@ def difference(truth, got):
     return None if native(truth).tobytes() == native(got).tobytes() else f"{got.ravel()[:4]}, h5py reads {truth.ravel()[:4]}"
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("RANDOM_STRINGS", 6))))
+@pytest.mark.parametrize("seed", clients.seeds("RANDOM_STRINGS", 6, 6))
 def test_strings_are_those_of_h5py(tmp_path, seed, fmt):
     import zarr
     path, problems = make(tmp_path / "strings.h5", seed), []

@@ -1,12 +1,12 @@
 """Complex integers of 2 × 16 and 2 × 32 bits, as complex numbers and as structures, compared with GDAL. More of them: RANDOM_TIFFS=400."""
-import os, random, re, warnings
+import random, re, warnings
 
 import clients
 import numpy as np
 import pytest
 from clients import FORMATS
 
-SEEDS = range(int(os.environ.get("RANDOM_TIFFS", 4)))
+SEEDS = clients.seeds("RANDOM_TIFFS", 4, 4)
 EACH = 8
 
 

@@ -1,12 +1,12 @@
 """Old-style JPEG: files made of the parts of JPEG streams, with tables by tags and with whole streams, compared with GDAL. More of them: RANDOM_TIFFS=400."""
-import os, random, struct, warnings
+import random, struct, warnings
 
 import clients
 import numpy as np
 import pytest
 from clients import FORMATS
 
-SEEDS = range(int(os.environ.get("RANDOM_TIFFS", 4)))
+SEEDS = clients.seeds("RANDOM_TIFFS", 4, 4)
 EACH = 8
 
 

@@ -9,7 +9,7 @@ from clients import FORMATS, nodes
 
 pytestmark = pytest.mark.slow
 
-SEEDS = range(int(os.environ.get("RANDOM_TIFFS", 4)))
+SEEDS = clients.seeds("RANDOM_TIFFS", 4, 4)
 EACH = 10
 LOSSLESS = [None, None, "LZW", "DEFLATE", "ZSTD", "LZMA", "PACKBITS", "LERC", "LERC", "LERC_DEFLATE", "LERC_ZSTD"]
 TYPES = ["uint8", "uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "float32", "float64", "float16", "uint64", "int64",

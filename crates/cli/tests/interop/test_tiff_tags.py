@@ -1,12 +1,12 @@
 """Every tag that tifffile knows, one in a file: the table in docs/semantics-tiff.md says what it does, and GDAL and tifffile agree, or a diagnostic names the tag.
 All types of values: RANDOM_TAGS=6."""
-import json, logging, os, random, re, warnings
+import json, logging, random, re, warnings
 
 import clients
 import numpy as np
 import pytest
 
-SEEDS = range(int(os.environ.get("RANDOM_TAGS", 1)))
+SEEDS = clients.seeds("RANDOM_TAGS", 1, 1)
 MATRIX = tuple(map(float, (2, 0, 0, 5, 0, -2, 0, 7, 0, 0, 1, 0, 0, 0, 0, 1)))
 KINDS = [(3, 1, 2), (3, 6, (2, 3, 4, 5, 6, 7)), (2, 0, "text"), (12, 16, MATRIX), (4, 1, 40), (7, 8, b"abcdefgh")]
 # Values that make a difference to a program that knows the tag.

@@ -1,5 +1,5 @@
 """Variables that are shorter than their unlimited dimensions, compared with netCDF4 and xarray on the original. More files: `RANDOM_UNLIMITED=200`."""
-import os, random, warnings
+import random, warnings
 
 import clients
 import h5py
@@ -79,7 +79,7 @@ def expected(path):
     return found
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("RANDOM_UNLIMITED", 8))))
+@pytest.mark.parametrize("seed", clients.seeds("RANDOM_UNLIMITED", 8, 8))
 def test_variables_are_padded(tmp_path, seed, fmt):
     import xarray as xr
     path, problems = make(tmp_path / "unlimited.nc", seed), []

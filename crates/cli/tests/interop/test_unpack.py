@@ -1,5 +1,5 @@
 """`--unpack`: xarray reads our references without any mask and scale options as it reads the original with them."""
-import json, os, random, re, warnings
+import json, random, re, warnings
 
 import clients
 import numpy as np
@@ -249,7 +249,7 @@ def test_a_netcdf_file_with_times_and_bounds(tmp_path):
 FACTORS = [None, "f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u4", "u8"]
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("RANDOM_FACTORS", 6))))
+@pytest.mark.parametrize("seed", clients.seeds("RANDOM_FACTORS", 6, 6))
 def test_a_type_that_attributes_lose_is_named(tmp_path, fmt, seed):
     """Random types of numbers, scale and offset: xarray decodes references as the original, or a warning names the array."""
     draw, problems, named, equal = random.Random(seed), [], 0, 0

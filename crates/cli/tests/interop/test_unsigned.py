@@ -1,5 +1,5 @@
 """`_Unsigned` with `_FillValue` and `missing_value` of any type and value, compared with xarray on the original. More files: `RANDOM_SENTINELS=200`."""
-import os, random, warnings
+import random, warnings
 
 import clients
 import h5py
@@ -63,7 +63,7 @@ def is_swapped(dtype, attributes, fmt):
     return FORMATS[fmt] == 3 and dtype.byteorder == ">" and attributes.get("_Unsigned") == "true" and "_FillValue" in attributes
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("RANDOM_SENTINELS", 8))))
+@pytest.mark.parametrize("seed", clients.seeds("RANDOM_SENTINELS", 8, 8))
 def test_xarray_masks_the_same(tmp_path, seed, fmt):
     import xarray as xr
     path, problems = make(tmp_path / "unsigned.h5", seed), []
