@@ -505,7 +505,7 @@ impl ChunkPlanner<'_> {
         for (position, range) in entries(table) {
             let mask = chunks.mask(position);
             let applied = by_mask.entry(mask).or_insert_with(|| chunks.pipeline.applied(mask));
-            let is_decodable = codecs.iter().all(|codec| codec.client_decodes(range.length, chunks.bytes));
+            let is_decodable = Codec::clients_decode(codecs, range.length, chunks.bytes);
             if applied != codecs || !is_decodable {
                 let content = self.content(&chunks.shape, PieceBytes::At(range), applied.clone());
                 mismatched.push((position, chunks.inside(position, content)));

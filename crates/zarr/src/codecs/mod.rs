@@ -275,7 +275,7 @@ pub enum Codec {
     #[serde(rename = "virtualize.packbits")]
     PackBits,
     /// LZF without a header: HDF5 filter 32000. imagecodecs refuses chunks that expand too far
-    /// ([`Codec::client_decodes`]): inline those, or encode them with literals only.
+    /// ([`Codec::clients_decode`]): inline those, or encode them with literals only.
     #[serde(rename = "virtualize.lzf")]
     Lzf,
     /// Reversed bits in each byte (TIFF FillOrder 2). Last in the chain. v3 allows it only directly after
@@ -585,10 +585,18 @@ impl Codec {
         )
     }
 
-    /// Whether released readers decode a chunk of `decoded` bytes from `stored` bytes. imagecodecs allocates 8 bytes for
-    /// each byte of LZF without a header.
-    pub fn client_decodes(&self, stored: u64, decoded: u64) -> bool {
-        !matches!(self, Self::Lzf) || decoded <= stored.saturating_mul(8)
+    /// Whether released readers decode a chunk of `decoded` bytes that a chain stored in `stored` bytes. imagecodecs allocates 8
+    /// bytes for each byte of LZF without a header.
+    pub fn clients_decode(codecs: &[Codec], stored: u64, decoded: u64) -> bool {
+        let mut parts = codecs.splitn(2, |codec| matches!(codec, Codec::Lzf));
+        let (Some(before), Some(after)) = (parts.next(), parts.next()) else { return true };
+        let length = |codecs: &[Codec], start| {
+            codecs.iter().try_fold(start, |length, codec| codec.encoded_length(length))
+        };
+        let (decoded, added) = (length(before, decoded), length(after, 0));
+        decoded
+            .zip(added)
+            .is_some_and(|(decoded, added)| decoded <= stored.saturating_sub(added).saturating_mul(8))
     }
 
     /// Describes what the codec does, in words for a message.

@@ -248,9 +248,13 @@ fn szip_takes_the_client_data_of_the_file() {
 
 #[test]
 fn lzf_decodes_eightfold_and_no_more() {
-    assert!(Codec::Lzf.client_decodes(9, 72));
-    assert!(!Codec::Lzf.client_decodes(9, 73));
-    assert!(Codec::PackBits.client_decodes(9, 7300));
+    assert!(Codec::clients_decode(&[Codec::Lzf], 9, 72));
+    assert!(!Codec::clients_decode(&[Codec::Lzf], 9, 73));
+    assert!(Codec::clients_decode(&[Codec::PackBits], 9, 7300));
+    // The checksum is part of what is stored.
+    let checked = [bytes(Endian::Little), Codec::Lzf, Codec::Fletcher32];
+    assert!(Codec::clients_decode(&checked, 13, 72));
+    assert!(!Codec::clients_decode(&checked, 12, 72));
 }
 
 #[test]
