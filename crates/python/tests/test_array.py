@@ -182,6 +182,7 @@ def test_groups_and_names(opened):
 
 def test_omitted_arrays_are_explained(tmp_path):
     with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["a"] = [1]
         file.create_dataset("ragged", (1,), h5py.vlen_dtype("i4"))
     with pytest.warns(virtualize.VirtualizeWarning, match="ragged"):
         store = virtualize.open(tmp_path / "a.h5")

@@ -300,7 +300,7 @@ def _find(store: "VirtualStore", path: str) -> VirtualArray | VirtualGroup | Non
 def _missing(store: "VirtualStore", path: str) -> str:
     """Return a message about a path without a node: why it was omitted, or which names are closest."""
     missing = f"{file_of(store).name} has no {path!r}"
-    diagnostics = store.report["diagnostics"]
+    diagnostics = [one for one in store.report["diagnostics"] if one["severity"] == "warning"]
     if reason := next((one["message"] for one in diagnostics if one["path"].strip("/") == path), None):
         return f"{missing}: {reason}"
     group, _, name = path.rpartition("/")
