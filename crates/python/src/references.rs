@@ -58,8 +58,8 @@ struct OfDiff {
 #[derive(Args, Default, Deserialize)]
 #[serde(default)]
 struct OfConvert {
-    #[arg(long, value_enum, default_value_t)]
-    format: OutputFormat,
+    #[arg(long, value_enum)]
+    format: Option<OutputFormat>,
     #[arg(long)]
     strict: bool,
     #[command(flatten)]
@@ -128,16 +128,14 @@ pub(crate) fn convert<'py>(
     wait: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let options: OfConvert = parse(options)?;
+    let format = options.format.or_else(|| OutputFormat::of_name(&output)).unwrap_or_default();
     let write = &options.write;
     exclusive(("relative", write.relative), ("rewrite_url", !write.rewrite_url.is_empty()))?;
-    exclusive(
-        ("relative", write.relative),
-        ("format=\"icechunk\"", options.format == OutputFormat::Icechunk),
-    )?;
+    exclusive(("relative", write.relative), ("format=\"icechunk\"", format == OutputFormat::Icechunk))?;
     runtime::run(py, wait, async move {
         let reading = options.reading.options();
         let read = read_references(&references, &reading).await.map_err(|error| error::of(&error))?;
-        let (snapshot, warnings) = options.write(read, &output, &reading).await?;
+        let (snapshot, warnings) = options.write(read, &output, format, &reading).await?;
         Ok(json!({"snapshot": snapshot, "warnings": warnings}).to_string())
     })
 }
@@ -161,9 +159,10 @@ impl OfConvert {
         &self,
         read: VirtualStore,
         output: &str,
+        format: OutputFormat,
         reading: &ReadOptions,
     ) -> PyResult<(Option<String>, Value)> {
-        let (format, options) = (self.format, &reading.store);
+        let options = &reading.store;
         let converted = async {
             let mut store = virtualize::convert(read, format.zarr_format(), self.strict, options).await?;
             if format == OutputFormat::Icechunk {

@@ -180,6 +180,16 @@ def test_groups_and_names(opened):
             store[wrong]
 
 
+def test_omitted_arrays_are_explained(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["a"] = [1]
+        file.create_dataset("ragged", (1,), h5py.vlen_dtype("i4"))
+    with pytest.warns(virtualize.VirtualizeWarning, match="ragged"):
+        store = virtualize.open(tmp_path / "a.h5")
+    with pytest.raises(KeyError, match="has no 'ragged'.*variable-length"):
+        store["ragged"]
+
+
 def test_pickle_and_copies(opened):
     store, data = opened
     for made in (pickle.loads(pickle.dumps(store["a"])), copy.deepcopy(store["a"])):

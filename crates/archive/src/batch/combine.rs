@@ -178,6 +178,9 @@ impl Combination {
             );
             notes.push(Note::new("segments", text));
             hierarchy.root.attributes = virtualize::segments::attributes(&described);
+        } else if let [(first, _), .., (last, _)] = groups.as_slice() {
+            let text = format!("the files form {} separate datasets, {first} to {last}", groups.len());
+            notes.push(Note::new("groups", text));
         }
         let mut chunks = ChunkPlaces::default();
         for (path, combined) in groups {

@@ -222,7 +222,8 @@ impl Batch {
             let (count, allowed) = (summary.failed, self.run.max_failures);
             if count > allowed && self.run.on_failure != OnFailure::Skip {
                 let failed = some(&summary.failures, count);
-                let message = format!("{} failed, at most {allowed} may: {failed}", files(count));
+                let limit = if allowed > 0 { format!(" (max-failures is {allowed})") } else { String::new() };
+                let message = format!("{} failed{limit}: {failed}", files(count));
                 let remedy = Remedy::advice("run again to retry files whose store was unavailable")
                     .or(Remedy::set(OptionName::OnFailure, "retry", "retry all of them"))
                     .or(Remedy::set(OptionName::OnFailure, "skip", "omit them"))

@@ -102,20 +102,22 @@ impl<'a> Writing<'a> {
         Ok(())
     }
 
-    /// Returns the code that opens the output: the group that was recorded when it was written, or the dataset of segments.
+    /// Returns the code that opens the output: the group that was recorded when it was written.
     /// `None` for a repository without one.
     pub(super) fn python(&self) -> Result<Option<String>> {
         let Batch { target, output, .. } = self.batch;
         let group = self.journal().fact(&group_fact(output))?;
         let group = group.or_else(|| self.summary.sets.first().cloned()).unwrap_or_default();
-        if group == SEGMENTS {
-            let mut arguments = String::new();
-            if let Target::Icechunk(options) = target {
-                let given = [("branch", options.branch.as_str(), "main"), ("group", &options.group, "")];
-                for (name, value, _) in given.into_iter().filter(|(_, value, default)| value != default) {
-                    arguments += &format!(", {name}={value:?}");
-                }
-            }
+        if let Some(inner) = group.strip_prefix(UNPACKED) {
+            let (branch, outer) = match target {
+                Target::Icechunk(options) => (options.branch.as_str(), options.group.trim_matches('/')),
+                Target::References(_) => ("main", ""),
+            };
+            let group =
+                [outer, inner].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");
+            let given = [("branch", branch, "main"), ("group", &group, "")];
+            let given = given.into_iter().filter(|(_, value, default)| value != default);
+            let arguments: String = given.map(|(name, value, _)| format!(", {name}={value:?}")).collect();
             let code = format!("ds = xr.open_dataset({output:?}, engine=\"virtualize\"{arguments})");
             return Ok(Some(format!("import xarray as xr\n{code}")));
         }
@@ -199,8 +201,16 @@ impl<'a> Writing<'a> {
         let (hierarchy, journal) = (&store.hierarchy, self.journal());
         let arrays = hierarchy.arrays();
         let first = node::first_group(arrays.iter().map(|(path, _)| path.as_str()));
-        let group = if combination.plan.segments.is_empty() { first } else { SEGMENTS };
-        journal.set_fact(&group_fact(output), Some(group))?;
+        let factors = ["scale_factor_variable", "add_offset_variable"];
+        let mut attributes = arrays.iter().map(|(_, array)| &array.attributes);
+        let group = if !combination.plan.segments.is_empty() {
+            UNPACKED.to_owned()
+        } else if attributes.any(|attributes| factors.iter().any(|name| attributes.contains_key(*name))) {
+            format!("{UNPACKED}{first}")
+        } else {
+            first.to_owned()
+        };
+        journal.set_fact(&group_fact(output), Some(&group))?;
         drop(arrays);
         for text in &notes {
             self.events.tell(Event::Note { text: text.clone() });
@@ -211,8 +221,9 @@ impl<'a> Writing<'a> {
     }
 }
 
-/// What [`group_fact`] records of an output whose groups are segments of one dataset.
-const SEGMENTS: &str = "*";
+/// Prefix of the group that [`group_fact`] records if only `engine="virtualize"` reads the values of the dataset: the
+/// groups are segments of it, or variables contain packing that differs.
+const UNPACKED: &str = "*";
 
 /// Returns the name of the fact that records which group of an output the printed code opens.
 fn group_fact(output: &str) -> String {

@@ -847,7 +847,10 @@ impl<'a, 'b> Finish<'a, 'b> {
         }
         let declared = if self.joiner.has_declared_bands { " (raster:bands of the catalogue)" } else { "" };
         let names = names.join(" and ");
-        let text = format!("packing differs between files{declared}: stored in {names} along {dimension}");
+        let text = format!(
+            "packing differs between files{declared}: stored in {names} along {dimension}, which engine=\"virtualize\" applies \
+             and other readers do not"
+        );
         self.joiner.notes.insert(Note::new(path, text));
         Ok(variables)
     }

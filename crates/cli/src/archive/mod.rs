@@ -92,10 +92,15 @@ pub(crate) async fn scan(arguments: &Scan) -> Result<(), Failure> {
     } else {
         found.table(&mut out, FLAGS)?;
         if let Some(proposal) = &found.proposal {
+            let heading = proposal.heading();
             writeln!(
                 out,
                 "\n{}:\n  {}",
-                proposal.heading(),
+                if found.failed.is_empty() {
+                    heading
+                } else {
+                    heading.replace("all files", "all readable files")
+                },
                 batch_command(&arguments.command, &found, proposal)
             )?;
         }
@@ -129,6 +134,9 @@ fn batch_command(scan: &[String], found: &Found, proposal: &Proposal) -> String 
     }
     let options = proposal.options.iter();
     words.extend(options.filter_map(|(option, value)| (FLAGS.0)(*option, value.as_deref())));
+    if !found.failed.is_empty() {
+        words.extend((FLAGS.0)(OptionName::OnFailure, Some("skip")));
+    }
     words.extend(["-o".to_owned(), "archive.parquet".to_owned()]);
     words.join(" ")
 }

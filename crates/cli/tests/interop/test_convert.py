@@ -3,6 +3,7 @@ import json, os, shutil
 
 import clients
 import fsspec
+import h5py
 import numpy as np
 import pytest
 from clients import FIXTURES, nodes, same_bits, virtualize
@@ -94,20 +95,36 @@ def test_text_of_variable_length_by_kerchunk_is_omitted(tmp_path):
     assert virtualize("convert", tmp_path / "k.json", "-f", "zarr3-json", "--strict").status == 1
 
 
-@pytest.mark.parametrize("to", JSON)
-def test_virtualizarrs_references(tmp_path, to):
-    sample = FIXTURES / "hdf5" / "chunked.h5"
+def virtualizarrs(sample, out):
+    """Writes VirtualiZarr's references of a file, and returns them."""
     from obspec_utils.registry import ObjectStoreRegistry
     from obstore.store import LocalStore
     from virtualizarr import open_virtual_dataset
     from virtualizarr.parsers import HDFParser
     registry = ObjectStoreRegistry({"file://": LocalStore()})
     with open_virtual_dataset(f"file://{sample}", parser=HDFParser(), registry=registry, decode_times=False) as ds:
-        ds.vz.to_kerchunk(str(tmp_path / "v.json"), format="json")
-    original = json.loads((tmp_path / "v.json").read_text())
+        ds.vz.to_kerchunk(str(out), format="json")
+    return json.loads(out.read_text())
+
+
+@pytest.mark.parametrize("to", JSON)
+def test_virtualizarrs_references(tmp_path, to):
+    original = virtualizarrs(FIXTURES / "hdf5" / "chunked.h5", tmp_path / "v.json")
     run = virtualize("convert", tmp_path / "v.json", "-f", to)
     assert run.status == 0, run.stderr
     same(arrays(original), arrays(run.references))
+
+
+def test_virtualizarrs_scalars(tmp_path):
+    """VirtualiZarr writes the key of a scalar's chunk as `NAME/`."""
+    with h5py.File(tmp_path / "s.h5", "w") as file:
+        file["n"] = np.int32(7)
+    original = virtualizarrs(tmp_path / "s.h5", tmp_path / "v.json")["refs"]
+    run = virtualize("convert", tmp_path / "v.json")
+    assert run.status == 0 and not run.codes, run.stderr
+    url, offset, length = run.references["refs"]["n/0"]
+    assert [offset, length] == original["n/"][1:]
+    assert (tmp_path / "s.h5").read_bytes()[offset:offset + length] == np.int32(7).tobytes()
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda p: p.name)

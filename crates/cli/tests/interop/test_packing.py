@@ -72,6 +72,20 @@ def test_packing_that_differs(tmp_path, fmt, seed):
         np.testing.assert_array_equal(got[name].values.astype("f8"), want[name].transpose(*got[name].dims).values, err_msg=name)
 
 
+@pytest.mark.parametrize("differs", [True, False])
+def test_printed_code_unpacks(tmp_path, differs):
+    """If the packing differs, code that opens the output names the reader that applies it, also when a later run appends files."""
+    for k in range(3):
+        ds = xr.Dataset({"v": (("time", "x"), np.full((2, 2), k + 1.0))}, {"time": [2 * k, 2 * k + 1]})
+        ds.to_netcdf(tmp_path / f"{k}.nc", engine="h5netcdf", encoding={"v": {"dtype": "i2", "scale_factor": 0.5 / (1 + differs * (k % 2)), "chunksizes": (2, 2)}})
+    for name, options, group in (("a.json", [], ""), ("a.icechunk", [], ""), ("b.icechunk", ["--group", "g"], ', group="g"')):
+        for files in (["0.nc", "1.nc"], ["2.nc"]):
+            run = virtualize("batch", *(tmp_path / file for file in files), "--concat-dim", "time", "--append", "-o", tmp_path / name, *options)
+            assert run.status == 0, run.stderr
+            code = f'ds = xr.open_dataset("{tmp_path / name}", engine="virtualize"{group})'
+            assert (code in run.stdout.decode()) == differs, run.stdout
+
+
 def test_packing_along_two_dimensions(tmp_path, fmt):
     """Packing that depends on one of them is a variable along it; packing that depends on both is refused."""
     files = []

@@ -298,15 +298,18 @@ def _find(store: "VirtualStore", path: str) -> VirtualArray | VirtualGroup | Non
 
 
 def _missing(store: "VirtualStore", path: str) -> str:
-    """Return a message about a path without a node, with the names that are closest."""
+    """Return a message about a path without a node: why it was omitted, or which names are closest."""
+    missing = f"{file_of(store).name} has no {path!r}"
+    diagnostics = [one for one in store.report["diagnostics"] if one["severity"] == "warning"]
+    if reason := next((one["message"] for one in diagnostics if one["path"].strip("/") == path), None):
+        return f"{missing}: {reason}"
     group, _, name = path.rpartition("/")
     children = file_of(store).children(group)
     if children is None:
         return _missing(store, group)
     close = difflib.get_close_matches(name, children, n=3, cutoff=0.5) or sorted(children)[:10]
     listed = ", ".join(repr(_join(group, other)) for other in close)
-    hint = f"; there is {listed}" if listed else ""
-    return f"{file_of(store).name} has no {path!r}{hint}"
+    return f"{missing}; available: {listed}" if listed else missing
 
 
 def _join(group: str, name: str) -> str:

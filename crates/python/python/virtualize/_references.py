@@ -174,8 +174,8 @@ def convert(references: Location, output: Location, **options: Unpack[ConvertOpt
     output
         Path or url to write to.
     **options
-        ``format`` of the output (``"kerchunk-json"``), ``strict`` to fail if anything is lost, and all options of
-        writing, of Icechunk, and of reading references.
+        ``format`` of the output (by default that of its extension, or ``"kerchunk-json"``), ``strict`` to fail if
+        anything is lost, and all options of writing, of Icechunk, and of reading references.
 
     Returns
     -------
@@ -192,7 +192,7 @@ def convert(references: Location, output: Location, **options: Unpack[ConvertOpt
     >>> import tempfile, virtualize
     >>> folder = tempfile.mkdtemp()
     >>> virtualize.open("fixtures/hdf5/chunked.h5").to_kerchunk(f"{folder}/refs.json")
-    >>> virtualize.convert(f"{folder}/refs.json", f"{folder}/refs.parquet", format="kerchunk-parquet")
+    >>> virtualize.convert(f"{folder}/refs.json", f"{folder}/refs.parquet")
     """
     return _converted(_virtualize.convert(fspath(references), fspath(output), _of_convert(options), True))
 

@@ -461,7 +461,8 @@ impl Growing {
         let numbers = match starts_with_c {
             true if name == "c" => "",
             true => name.strip_prefix('c')?.strip_prefix(separator)?,
-            false if self.counts.is_empty() => return (name == "0").then_some(0),
+            // VirtualiZarr writes the key of a scalar's chunk as `NAME/`.
+            false if self.counts.is_empty() => return matches!(name, "0" | "").then_some(0),
             false => name,
         };
         if numbers.is_empty() {

@@ -52,7 +52,7 @@ pub(super) fn elements(
         ElementTransform::None => Ok(stored),
         transform => transform
             .apply(&stored, element)
-            .ok_or_else(|| Failure::chunk("a stored number is not a value of the array's data type")),
+            .ok_or_else(|| Failure::chunk("the array's data type cannot represent a stored number exactly")),
     }
 }
 
