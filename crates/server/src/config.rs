@@ -109,14 +109,14 @@ fn address(text: &str) -> Result<SocketAddr, &'static str> {
 }
 
 /// Returns an origin in the form that browsers send: `https://host`, `https://host:8443`.
-fn origin(text: &String) -> Result<String, ConfigError> {
+fn origin(text: &str) -> Result<String, ConfigError> {
     let origin = text.trim_end_matches('/');
     let is_host =
         |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/');
     match origin.split_once("://") {
         Some((scheme, host)) if is_host(scheme) && is_host(host) => Ok(origin.to_ascii_lowercase()),
         None if origin == "*" => Ok(origin.to_owned()),
-        _ => Err(ConfigError::Origin { origin: text.clone() }),
+        _ => Err(ConfigError::Origin { origin: text.to_owned() }),
     }
 }
 
@@ -212,7 +212,7 @@ impl Settings {
             jwt,
             examples,
             public: self.public,
-            cors: self.cors.iter().map(origin).collect::<Result<_, _>>()?,
+            cors: self.cors.iter().map(|text| origin(text)).collect::<Result<_, _>>()?,
             concurrency: self.concurrency.unwrap_or(1000).clamp(1, 1 << 16),
             memory,
             file_memory: memory / 2,
