@@ -45,7 +45,7 @@ fn parse(given: &[OsString]) -> Result<Arguments, Failure> {
     let given = &archive::without_shorthands(given)[..];
     error::check_command(&command, given)?;
     let matches = command.try_get_matches_from_mut(given).map_err(error::explain)?;
-    let arguments = Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+    let arguments = Arguments::from_arg_matches(&matches)?;
     #[cfg(feature = "full")]
     let arguments = archive::with_command_line(arguments, given);
     Ok(arguments)

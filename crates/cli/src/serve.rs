@@ -1,7 +1,7 @@
 //! `virtualize serve`.
 
 use virtualize::options::Given;
-use virtualize_server::{ConfigError, Settings};
+use virtualize_server::{ConfigError, LogFormat, Settings};
 
 use crate::{
     arguments::GENERAL,
@@ -29,6 +29,6 @@ pub(crate) async fn run(arguments: &Serve) -> Result<(), Failure> {
 }
 
 async fn serve(settings: &Settings) -> Result<(), ConfigError> {
-    virtualize_server::start_logging(settings.log.as_deref() == Some("json"));
+    virtualize_server::start_logging(settings.log == Some(LogFormat::Json));
     virtualize_server::serve(settings.check()?).await
 }

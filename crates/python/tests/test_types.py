@@ -19,7 +19,7 @@ from typing import assert_type
 
 import virtualize
 
-store = virtualize.open("a.nc", anonymous=True, chunk_grid="rectilinear", readable_by=["virtualize"])
+store = virtualize.open("a.nc", anonymous=True, chunk_grid="rectilinear", readable_by=["virtualize"], storage_options={"anon": True})
 assert_type(store, virtualize.VirtualStore)
 store.to_kerchunk("a.json", format="kerchunk-json")
 assert_type(store.to_icechunk("repository", branch="main"), str)

@@ -188,12 +188,13 @@ async fn admit(State(service): State<Arc<Service>>, request: Request, next: Next
     let answer = async {
         let response = answer.await.unwrap_or_else(|_| Err(Problem::internal())).into_response();
         let (status, seconds) = (response.status(), start.elapsed().as_secs_f64());
+        let code = response.extensions().get::<Code>().map(|code| code.as_str());
         metrics.requests.with_label_values(&[route, status.as_str()]).inc();
         metrics.seconds.with_label_values(&[route]).observe(seconds);
         let Logged { client, file } = LOGGED.with(RefCell::take);
         let client = client.map(|client| client.name.clone()).filter(|name| !name.is_empty());
         let client = client.or_else(|| Some(peer?.to_string()));
-        tracing::info!(target: "virtualize_server::access", client, %method, route, file, status = status.as_u16(), seconds, "request");
+        tracing::info!(target: "virtualize_server::access", client, %method, route, file, status = status.as_u16(), code, seconds, "request");
         response
     };
     let mut response = LOGGED.scope(RefCell::default(), answer.instrument(span)).await;

@@ -34,7 +34,7 @@ pub struct Settings {
     #[serde(skip)]
     pub config: Option<PathBuf>,
     /// Address to listen on [default: 127.0.0.1:8080]
-    #[arg(long, value_name = "ADDRESS", env = "VIRTUALIZE_LISTEN")]
+    #[arg(long, value_name = "ADDRESS", env = "VIRTUALIZE_LISTEN", value_parser = address)]
     pub listen: Option<SocketAddr>,
     /// Maximum number of concurrent requests; others get 503 [default: 1000]
     #[arg(long, value_name = "N", env = "VIRTUALIZE_CONCURRENCY")]
@@ -46,8 +46,8 @@ pub struct Settings {
     #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_REQUEST_TIME")]
     pub request_time: Option<u64>,
     /// Log format [default: text]
-    #[arg(long, value_name = "FORMAT", env = "VIRTUALIZE_LOG", value_parser = ["text", "json"])]
-    pub log: Option<String>,
+    #[arg(long, value_name = "FORMAT", env = "VIRTUALIZE_LOG", value_enum)]
+    pub log: Option<LogFormat>,
     /// Allow reading URLs that start with PREFIX, such as s3://bucket/ or file:///folder/; may be repeated or
     /// comma-separated
     #[arg(long, help_heading = ACCESS, value_name = "PREFIX", env = "VIRTUALIZE_ALLOW", value_delimiter = ',')]
@@ -93,6 +93,32 @@ pub struct Settings {
 
 const ACCESS: &str = "Access options";
 const STORE: &str = "Store options";
+
+/// Format of the log.
+#[derive(clap::ValueEnum, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogFormat {
+    /// Lines of text.
+    Text,
+    /// A JSON object per line.
+    Json,
+}
+
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| "expected an IP address and a port, such as 127.0.0.1:8080")
+}
+
+/// Returns an origin in the form that browsers send: `https://host`, `https://host:8443`.
+fn origin(text: &str) -> Result<String, ConfigError> {
+    let origin = text.trim_end_matches('/');
+    let is_host =
+        |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/');
+    match origin.split_once("://") {
+        Some((scheme, host)) if is_host(scheme) && is_host(host) => Ok(origin.to_ascii_lowercase()),
+        None if origin == "*" => Ok(origin.to_owned()),
+        _ => Err(ConfigError::Origin { origin: text.to_owned() }),
+    }
+}
 
 /// A number of bytes: `1000`, `64K`, `512M`, `2G`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -186,7 +212,7 @@ impl Settings {
             jwt,
             examples,
             public: self.public,
-            cors: self.cors.iter().map(|origin| origin.trim_end_matches('/').to_owned()).collect(),
+            cors: self.cors.iter().map(|text| origin(text)).collect::<Result<_, _>>()?,
             concurrency: self.concurrency.unwrap_or(1000).clamp(1, 1 << 16),
             memory,
             file_memory: memory / 2,
@@ -279,6 +305,8 @@ mod tests {
         assert!(both.public && both.allow == ["s3://b/"] && both.listen.is_some());
         let error = parse("request-time = 5\nalow = ['s3://b/']").unwrap_err();
         assert!(error.contains("serve.toml: alow: unknown option; did you mean \"allow\"?"), "{error}");
+        let error = parse("log = 'xml'").unwrap_err();
+        assert!(error.contains("serve.toml: log: expected \"text\" or \"json\", not \"xml\""), "{error}");
     }
 
     #[test]
@@ -292,6 +320,17 @@ mod tests {
         };
         assert!(reason(open.clone()).contains("--public"));
         assert!(Settings { public: true, ..open.clone() }.check().is_ok());
-        assert!(Settings { listen: None, ..open }.check().is_ok());
+        let local = Settings { listen: None, ..open };
+        for (origin, is_valid) in [
+            ("https://a.example:8443/", true),
+            ("*", true),
+            ("a.example", false),
+            ("https://a.example/page", false),
+            ("https://", false),
+        ] {
+            let settings = Settings { cors: vec![origin.to_owned()], ..local.clone() };
+            assert_eq!(settings.check().is_ok(), is_valid, "{origin}");
+        }
+        assert!(local.check().is_ok());
     }
 }

@@ -26,6 +26,12 @@ pub enum ConfigError {
         /// The address.
         address: SocketAddr,
     },
+    /// A value of the setting `cors` is not an origin.
+    #[error("--cors {origin}: expected an origin, such as https://example.org, or *")]
+    Origin {
+        /// The value.
+        origin: String,
+    },
     /// A store setting has no key.
     #[error("--store-option: expected KEY=VALUE")]
     StoreOption,

@@ -27,7 +27,7 @@ mod sources;
 mod weight;
 
 pub use app::{Peer, app};
-pub use config::{Config, Settings, Size};
+pub use config::{Config, LogFormat, Settings, Size};
 pub use error::{ConfigError, TokenError};
 pub use handlers::health::check_health;
 pub use listen::{Running, serve, start, start_logging};

@@ -244,7 +244,7 @@ pub fn start_logging(json: bool) {
     // A log that cannot be written must not stop the service.
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
     let lines = match json {
-        true => lines.json().flatten_event(true).with_filter(filter).boxed(),
+        true => lines.json().flatten_event(true).with_span_list(false).with_filter(filter).boxed(),
         false => lines.with_ansi(false).with_filter(filter).boxed(),
     };
     // A logger that is already installed in the process stays.

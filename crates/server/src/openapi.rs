@@ -106,3 +106,16 @@ pub(crate) fn text(mut document: OpenApi) -> String {
     document.paths.paths = paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item)).collect();
     document.to_json().unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_options() {
+        let parameters = Mapping::into_params(|| None);
+        let mut names: Vec<_> = parameters.iter().map(|one| one.name.as_str()).collect();
+        names.sort_unstable();
+        assert_eq!(names, MAPPING);
+    }
+}

@@ -25,7 +25,7 @@ pub(crate) const MAPPING: [&str; 17] = [
     "sidecars",
     "spatial-conventions",
     "split-contiguous",
-    "stack_pages",
+    "stack-pages",
     "strict",
     "unpack",
 ];
@@ -224,6 +224,8 @@ impl IntoResponse for Problem {
         };
         let mut response =
             (self.status, serde_json::to_string(&document).unwrap_or_default()).into_response();
+        // For the log.
+        response.extensions_mut().insert(self.code);
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

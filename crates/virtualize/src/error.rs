@@ -77,7 +77,7 @@ pub enum Error {
         source: virtualize_icechunk::IcechunkError,
     },
     /// The values of an array could not be read.
-    #[error("{name}: /{path}: {source}")]
+    #[error("{name}: /{}: {source}", path.trim_start_matches('/'))]
     Values {
         /// The file or references.
         name: String,

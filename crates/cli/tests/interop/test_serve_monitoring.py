@@ -75,7 +75,9 @@ def test_the_log_names_the_file_of_a_request():
                      f"/v1/folder?url={urllib.parse.quote(url(FILE.parent))}/", "/v1/references?url=file:///etc/passwd%3Fsecret"]:
             running.ask(path)
         lines = [json.loads(line) for line in running.stop().splitlines()]
-    logged = [(line["status"], line.get("file")) for line in lines if line.get("message") == "request" and line["route"].startswith("/v1")]
+    lines = [line for line in lines if line.get("message") == "request" and line["route"].startswith("/v1")]
+    assert [line.get("code") for line in lines] == [None] * 5 + ["not-allowed"] and all(line["span"]["request_id"] for line in lines)
+    logged = [(line["status"], line.get("file")) for line in lines]
     assert logged == [(200, url(FILE))] * 4 + [(200, url(FILE.parent)), (403, "file:///etc/passwd")]
 
 

@@ -35,6 +35,8 @@ class OpenOptions(ConnectionOptions, MappingOptions, ArchiveOptions, LayoutOptio
     config: Location
     cache: Size
     # Memory for decoded chunks of which only a part was read [default: 256M]
+    storage_options: Mapping[str, Any] | None
+    # Access options with the keys of fsspec, such as {"anon": True}
     on_error: Literal["raise", "fill"]
     # "fill": chunks whose file is missing or has changed read as the fill value, with a warning [default: raise]
 

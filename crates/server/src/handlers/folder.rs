@@ -13,7 +13,8 @@ use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
-    auth::Client, budget::on_thread, problem::Problem, query::Parameters, respond, service::Service,
+    app::log_file, auth::Client, budget::on_thread, problem::Problem, query::Parameters, respond,
+    service::Service,
 };
 
 /// Default and maximum number of entries per page.
@@ -98,8 +99,11 @@ pub(crate) async fn folder(
         let modified = modified.map(|time| time.to_rfc3339_opts(SecondsFormat::Millis, true));
         File { url: file.url, size: file.size, modified }
     });
+    let url = virtualize_store::folder_url(&url)?;
+    // The root of a bucket has no canonical form as a file.
+    log_file(url.trim_end_matches('/'));
     let page = Page {
-        url: virtualize_store::folder_url(&url)?,
+        url,
         folders: page.folders.into_iter().map(|folder| folder.url).collect(),
         files: files.collect(),
         next: page.next,

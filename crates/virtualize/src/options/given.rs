@@ -163,6 +163,7 @@ fn reason(option: &Arg, value: &Value, error: &str) -> String {
         _ if is_switch(option) => "true or false".to_owned(),
         "a string" | "path string" => "text".to_owned(),
         "u32" | "u64" | "usize" => "a whole number".to_owned(),
+        "a sequence" => "a list".to_owned(),
         other => other.replace('`', "\""),
     };
     let is_secret = option.is_hide_env_values_set();
