@@ -6,10 +6,7 @@ const TOKEN = "virtualize.token";
 export class Problem extends Error {
   constructor(message, { hint = null, status = 0, code = null, request = null } = {}) {
     super(message);
-    this.hint = hint;
-    this.status = status;
-    this.code = code;
-    this.request = request;
+    Object.assign(this, { hint, status, code, request });
   }
 }
 
@@ -44,28 +41,16 @@ export async function request(url, { signal } = {}) {
 }
 
 async function problem(response) {
-  const text = await response.text().catch(() => "");
-  let said = {};
-  try {
-    const parsed = JSON.parse(text);
-    if (parsed && typeof parsed === "object") said = parsed;
-  } catch {
-    // Not JSON, for example a proxy's error page: only the status is shown.
-  }
-  const fallback = `The service answered ${response.status} ${response.statusText}`.trim();
-  return new Problem(said.detail ?? said.title ?? fallback, {
-    hint: said.hint ?? hintFor(response),
+  // Not JSON, for example a proxy's error page: only the status is shown.
+  const said = Object(await response.json().catch(() => null));
+  const wait = response.headers.get("retry-after");
+  const hints = { 401: "This service asks for a bearer token: enter it under Token.", 429: wait ? `Try again in ${wait} seconds.` : "Try again in a moment." };
+  return new Problem(said.detail ?? said.title ?? `The service answered ${response.status} ${response.statusText}`.trim(), {
+    hint: said.hint ?? hints[response.status === 503 ? 429 : response.status] ?? null,
     status: response.status,
     code: said.code ?? null,
     request: said.request_id ?? response.headers.get("x-request-id"),
   });
-}
-
-function hintFor(response) {
-  const wait = response.headers.get("retry-after");
-  if (response.status === 401) return "This service asks for a bearer token: enter it under Token.";
-  if (response.status === 429 || response.status === 503) return wait ? `Try again in ${wait} seconds.` : "Try again in a moment.";
-  return null;
 }
 
 export async function json(url, options) {
@@ -93,10 +78,21 @@ export function show(value, indent = 0, depth = 0) {
   return members.length ? `{${members.join(comma)}${end}}` : "{}";
 }
 
-/** Reads a data file of the page as bytes. */
-export async function readPacked(name) {
-  const response = await request(new URL(name, import.meta.url));
-  const packed = Uint8Array.from(atob(await response.text()), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
+const packed = new Map();
+
+/** Reads a data file of the page, at first; `decode` decodes its bytes. */
+export async function readPacked(name, decode) {
+  const read = async () => {
+    const response = await request(new URL(name, import.meta.url));
+    const bytes = Uint8Array.from(atob(await response.text()), (letter) => letter.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+    return decode(new Uint8Array(await new Response(stream).arrayBuffer()));
+  };
+  if (!packed.has(name)) packed.set(name, read());
+  try {
+    return await packed.get(name);
+  } catch (error) {
+    packed.delete(name);
+    throw error;
+  }
 }

@@ -1,6 +1,6 @@
 // Axes of a figure: coordinates along a dimension, ticks and labels; times of the CF conventions.
-import { degrees, measured, meaning, spell } from "./values.js";
-import { format, ticks } from "./vendor.js";
+import { degrees, measured, spell, written } from "./values.js";
+import { bisectRight, bisector, format, ticks } from "./vendor.js";
 
 /** Steps of degrees between ticks. */
 const DEGREES = [0.1, 0.2, 0.25, 0.5, 1, 2, 5, 10, 15, 30, 45, 60, 90];
@@ -52,7 +52,9 @@ export class Axis {
     if (!this.values) return null;
     const value = this.values[sample];
     if (this.time) return formatTime(this.time, value);
-    return measured(value, this.attributes, this.type);
+    // Coordinates that are computed, such as those of a GeoTransform, have digits that mean nothing: 12.300000000000001.
+    this.decimals ??= this.type === "float64" ? decimalsOf(this.values) : null;
+    return measured(this.decimals === null ? value : Number(value.toFixed(this.decimals)), this.attributes, this.type);
   }
 
   /** Formats where a sample is: its coordinate, after the name of the axis unless that is obvious; null without coordinates. */
@@ -87,39 +89,28 @@ export class Axis {
   }
 
   /** Returns the place of a value between the samples. */
-  place(value) {
-    const { values } = this;
-    const upward = values[0] <= values.at(-1);
-    let [low, high] = [0, values.length - 1];
-    while (high - low > 1) {
-      const middle = (low + high) >> 1;
-      if ((values[middle] <= value) === upward) low = middle;
-      else high = middle;
-    }
-    const [from, to] = [values[low], values[high]];
-    return to === from ? low : low + (value - from) / (to - from) * (high - low);
-  }
+  place = (value) => placeIn(this.values, value);
 }
 
-/** Reads the coordinates of the samples of an axis; an axis of indices if there are none. */
-export async function readAxis(array, axis, span, coordinates, signal) {
-  const plain = { name: array.name(axis), span };
-  if (!coordinates?.isNumeric) return new Axis(plain);
-  try {
-    const { start, step, count } = span;
-    const elements = await coordinates.read([[start, start + (count - 1) * step + 1, step]], signal);
-    return new Axis({ ...plain, values: elements.physical(meaning(coordinates.attributes, coordinates.type)), attributes: coordinates.attributes, type: coordinates.type });
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    return new Axis(plain); // The figure is shown without coordinates.
-  }
+/** Returns the place of a value in an ordered list, with a fraction: 0 for the first element. */
+export function placeIn(values, value) {
+  const upward = values[0] <= values.at(-1);
+  const past = bisector((each, at) => (upward ? each - at : at - each)).right(values, value);
+  const low = Math.min(values.length - 2, Math.max(0, past - 1));
+  return low + (value - values[low]) / (values[low + 1] - values[low]);
 }
 
-function monotonic(values) {
-  if (values.length < 2 || !values.every(Number.isFinite)) return false;
+/** Returns whether values are in order, and all different. */
+export function monotonic(values) {
   const sign = Math.sign(values[1] - values[0]);
-  for (let n = 1; n < values.length; n += 1) if (Math.sign(values[n] - values[n - 1]) !== sign) return false;
-  return sign !== 0;
+  return Boolean(sign) && values.every((value, n) => Number.isFinite(value) && (n === 0 || Math.sign(value - values[n - 1]) === sign));
+}
+
+/** Returns the number of decimals that tell samples apart, if their coordinates are evenly spaced; null for others. */
+function decimalsOf(values) {
+  const step = Math.abs(values.at(-1) - values[0]) / (values.length - 1);
+  const isEven = step > 0 && values.every((value, n) => Math.abs(Math.abs(value - values[0]) - n * step) <= 1e-6 * step);
+  return isEven ? Math.min(20, Math.max(0, 3 - floor(Math.log10(step)))) : null;
 }
 
 /** Returns round numbers between two values. */
@@ -127,6 +118,13 @@ export function numberTicks(low, high, most) {
   const found = ticks(low, high, Math.max(1, most));
   const labels = found.map(numberFormat(found));
   return found.map((value, n) => ({ value, label: labels[n] }));
+}
+
+/** Returns the powers of ten between two values; round numbers if there are fewer than two. */
+export function powerTicks(low, high, most) {
+  const [from, to] = [Math.ceil(Math.log10(low)), floor(Math.log10(high))];
+  if (to - from < 1) return numberTicks(low, high, most);
+  return Array.from({ length: to - from + 1 }, (_, n) => from + n).map((power) => ({ value: 10 ** power, label: power >= -4 && power < 10 ? written(10 ** power) : `1e${power}` }));
 }
 
 /** Returns a format that shows the difference between ticks. */
@@ -143,9 +141,8 @@ function numberFormat(found) {
 
 function degreeTicks(low, high, most, letters) {
   const step = DEGREES.find((each) => (high - low) / each <= most) ?? 90;
-  if ((high - low) / step < 1) return numberTicks(low, high, most).map(({ value }) => ({ value, label: degrees(Number(value.toPrecision(8)), letters) }));
-  const found = [];
-  for (let n = Math.ceil(low / step - 1e-9); n * step <= high + 1e-9; n += 1) found.push(Number((n * step).toPrecision(12)));
+  const [first, last] = [Math.ceil(low / step - 1e-9), Math.floor(high / step + 1e-9)];
+  const found = last - first < 1 ? ticks(low, high, Math.max(1, most)) : Array.from({ length: last - first + 1 }, (_, n) => Number(((first + n) * step).toPrecision(12)));
   return found.map((value) => ({ value, label: degrees(Number(value.toPrecision(8)), letters) }));
 }
 
@@ -156,52 +153,40 @@ const UNITS = [
 ];
 const LENGTHS = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 const LEAP = LENGTHS.with(1, 29);
-
 const floor = Math.floor;
 
-/** Returns the number of a day of the Gregorian (`isGregorian`) or Julian calendar. */
-function dayNumber(year, month, day, isGregorian) {
-  const a = floor((14 - month) / 12);
-  const y = year + 4800 - a;
-  const plain = day + floor((153 * (month + 12 * a - 3) + 2) / 5) + 365 * y + floor(y / 4);
-  return isGregorian ? plain - floor(y / 100) + floor(y / 400) - 32045 : plain - 32083;
-}
-
-/** Returns the date of a day number: E. G. Richards, "Mapping Time". */
-function dateOf(number, isGregorian) {
-  const f = number + 1401 + (isGregorian ? floor((floor((4 * number + 274277) / 146097) * 3) / 4) - 38 : 0);
-  const e = 4 * f + 3;
-  const h = 5 * floor((((e % 1461) + 1461) % 1461) / 4) + 2;
-  const month = ((floor(h / 153) + 2) % 12) + 1;
-  return [floor(e / 1461) - 4716 + floor((14 - month) / 12), month, floor((h % 153) / 5) + 1];
-}
-
-/** A calendar whose years all have months of the same lengths. */
-function uniform(lengths) {
-  const starts = lengths.reduce((all, length) => [...all, all.at(-1) + length], [0]);
-  const year = starts.at(-1);
+/** A calendar that repeats. `lengths` are those of the months of a cycle from year 0 on, `first` is the number of its first day. */
+function repeating(lengths, first = 0) {
+  const starts = [0];
+  for (const length of lengths) starts.push(starts.at(-1) + length);
+  const [days, years] = [starts.pop(), lengths.length / 12];
   return {
-    number: (y, m, d) => y * year + starts[m - 1] + d - 1,
-    date: (number) => {
-      const y = floor(number / year);
-      const rest = number - y * year;
-      const m = starts.findLastIndex((start) => start <= rest);
-      return [y, m + 1, rest - starts[m] + 1];
+    number(year, month, day) {
+      const cycle = floor(year / years);
+      return first + cycle * days + starts[(year - cycle * years) * 12 + month - 1] + day - 1;
+    },
+    date(number) {
+      const cycle = floor((number - first) / days);
+      const rest = number - first - cycle * days;
+      const month = bisectRight(starts, rest) - 1;
+      return [cycle * years + floor(month / 12), (month % 12) + 1, rest - starts[month] + 1];
     },
   };
 }
 
-const era = (isGregorian) => ({ number: (y, m, d) => dayNumber(y, m, d, isGregorian), date: (number) => dateOf(number, isGregorian) });
-
+const months = (years, isLeap) => Array.from({ length: years }, (_, year) => (isLeap(year) ? LEAP : LENGTHS)).flat();
+const GREGORIAN = repeating(months(400, (year) => year % 4 === 0 && (year % 100 !== 0 || year === 0)));
+const JULIAN = repeating(months(4, (year) => year === 0), -2);
 /** The Gregorian calendar since 1582-10-15, the Julian calendar before. */
 const MIXED = {
-  number: (y, m, d) => dayNumber(y, m, d, y * 10000 + m * 100 + d >= 15821015),
-  date: (number) => dateOf(number, number >= 2299161),
+  number: (year, month, day) => (year * 10000 + month * 100 + day >= 15821015 ? GREGORIAN : JULIAN).number(year, month, day),
+  date: (number) => (number >= GREGORIAN.number(1582, 10, 15) ? GREGORIAN : JULIAN).date(number),
 };
+const [NOLEAP, ALL_LEAP] = [repeating(LENGTHS), repeating(LEAP)];
 
 const CALENDARS = {
-  standard: MIXED, gregorian: MIXED, proleptic_gregorian: era(true), julian: era(false),
-  noleap: uniform(LENGTHS), "365_day": uniform(LENGTHS), all_leap: uniform(LEAP), "366_day": uniform(LEAP), "360_day": uniform(Array(12).fill(30)),
+  standard: MIXED, gregorian: MIXED, proleptic_gregorian: GREGORIAN, julian: JULIAN,
+  noleap: NOLEAP, "365_day": NOLEAP, all_leap: ALL_LEAP, "366_day": ALL_LEAP, "360_day": repeating(Array(12).fill(30)),
 };
 
 /** Returns the time axis that attributes declare: `{seconds(value), value(seconds), …}`; null for other units. */
@@ -242,46 +227,35 @@ export function formatTime(time, value) {
   return second < 0.0005 ? clock : `${clock}:${second % 1 < 0.0005 ? pad(Math.round(second)) : second.toFixed(3).padStart(6, "0")}`;
 }
 
-const STEPS = [1, 2, 5, 10, 15, 30].map((n) => [n, "second"])
-  .concat([1, 2, 5, 10, 15, 30].map((n) => [60 * n, "second"]), [1, 2, 3, 6, 12].map((n) => [3600 * n, "second"]), [1, 2, 5, 10].map((n) => [DAY * n, "day"]));
+/** Distances of ticks: in seconds, up to ten days, and in months. */
+const SECONDS = [1, 2, 5, 10, 15, 30, ...[1, 2, 5, 10, 15, 30].map((n) => 60 * n), ...[1, 2, 3, 6, 12].map((n) => 3600 * n), ...[1, 2, 5, 10].map((n) => DAY * n)];
+const MONTHS = [1, 2, 3, 6, ...[12, 120, 1200, 12000].flatMap((years) => [1, 2, 5].map((n) => n * years))];
 
 /** Returns about `count` evenly placed times between two values, as `{value, label}`. */
 export function timeTicks(time, low, high, count) {
   const [from, past] = [time.seconds(low), time.seconds(high)];
   const wanted = (past - from) / Math.max(1, count);
   if (!(wanted > 0) || wanted < 0.5) return null;
-  const [step] = STEPS.find(([size]) => size >= wanted) ?? [null];
-  const found = step ? evenly(time, from, past, step) : byMonth(time, from, past, wanted / (DAY * 30.44));
+  const step = SECONDS.find((size) => size >= wanted) ?? null;
+  const found = [];
+  if (step && step < DAY) {
+    for (let at = Math.ceil(from / step) * step; at <= past; at += step) found.push(at);
+  } else if (step) {
+    // Days start anew with each month.
+    const days = step / DAY;
+    for (let number = Math.ceil(from / DAY); number * DAY <= past; number += 1) {
+      const [, , day] = time.days.date(number);
+      if ((day - 1) % days === 0 && (days === 1 || day < 31 - days / 2)) found.push(number * DAY);
+    }
+  } else {
+    const apart = MONTHS.find((number) => number * 30.44 * DAY >= wanted) ?? MONTHS.at(-1);
+    const [year, month] = time.days.date(floor(from / DAY));
+    for (let at = Math.ceil((year * 12 + month - 1) / apart) * apart, seconds = from; seconds <= past; at += apart) {
+      seconds = time.days.number(floor(at / 12), (((at % 12) + 12) % 12) + 1, 1) * DAY;
+      if (seconds >= from && seconds <= past) found.push(seconds);
+    }
+  }
   return found.map((seconds) => ({ value: time.value(seconds), label: label(time, seconds, step) }));
-}
-
-/** Returns times a fixed distance apart; days start anew with each month. */
-function evenly(time, from, past, step) {
-  const found = [];
-  if (step < DAY) {
-    for (let at = Math.ceil(from / step) * step; at <= past && found.length < 100; at += step) found.push(at);
-    return found;
-  }
-  const days = step / DAY;
-  for (let number = Math.ceil(from / DAY); number * DAY <= past && found.length < 100; number += 1) {
-    const day = time.days.date(number)[2];
-    if (days === 1 || (day - 1) % days === 0 && day < 31 - days / 2) found.push(number * DAY);
-  }
-  return found;
-}
-
-/** Returns first days of months, some months or years apart. */
-function byMonth(time, from, past, wanted) {
-  const years = [1, 2, 5].flatMap((n) => [12, 120, 1200, 12000].map((month) => n * month)).sort((a, b) => a - b);
-  const step = [1, 2, 3, 6, ...years].find((months) => months >= wanted) ?? 60000;
-  const [year, month] = time.days.date(floor(from / DAY));
-  const found = [];
-  for (let at = Math.ceil((year * 12 + month - 1) / step) * step; found.length < 100; at += step) {
-    const seconds = time.days.number(floor(at / 12), (((at % 12) + 12) % 12) + 1, 1) * DAY;
-    if (seconds > past) break;
-    if (seconds >= from) found.push(seconds);
-  }
-  return found;
 }
 
 /** Labels a tick with what changes between ticks. */

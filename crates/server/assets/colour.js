@@ -1,5 +1,5 @@
 // Colours of values: colour maps, palettes, categories, bands, and pictures that are painted with them.
-import { interpolateCividis, interpolateGreys, interpolateInferno, interpolateMagma, interpolateRdBu, interpolateTurbo, interpolateViridis, schemeTableau10 } from "./vendor.js";
+import { bisectRight, interpolateCividis, interpolateGreys, interpolateInferno, interpolateMagma, interpolateRdBu, interpolateTurbo, interpolateViridis, schemeTableau10 } from "./vendor.js";
 
 /** Colour maps by name. Lightness increases evenly; that of the diverging map is highest in the middle. */
 const MAPS = {
@@ -54,43 +54,21 @@ export function placer({ low, high, scale = "linear" }) {
   return (value) => (high === low ? 0.5 : (value - low) / (high - low));
 }
 
+/** Returns the value at a place of a scale, as `placer` returns it. */
+export const valueAt = ({ low, high, scale }, place) => (scale === "log" ? low * (high / low) ** place : low + place * (high - low));
+
 /**
- * Paints values in row-major order as a picture. Pixels of NaN, and of values that a logarithmic scale cannot place,
- * are transparent. Values outside the range get the colour of its nearer end.
+ * Paints planes of `width` × `height` values, in row-major order, as an image. `colours` is one of
  *
- * `values`: `Float64Array` of `width` × `height` values. `low`, `high`: the range of the colours. `scale`: "linear" or "log". `map`: one of `MAP_NAMES`.
- * `reverse`: swaps the ends of the map. `palette`: a `Map` from value to pixel (see `pack`), used instead of the
- * colour map; other values are transparent. `flip`: the first row is drawn at the bottom.
+ * - `{low, high, scale, map, reverse}`: a range, "linear" or "log", one of `MAP_NAMES`, and whether its ends are swapped.
+ *   Values outside the range get the colour of its nearer end.
+ * - `{palette}`: a `Map` from value to pixel (see `pack`). Other values are transparent.
+ * - `{bands, alpha}`: the range `{low, high}` of red, green and blue, and that of the opacity, which may be null.
+ *
+ * NaN, and values that a logarithmic scale cannot place, are transparent. `flip`: the first row is drawn at the bottom.
  */
-export function paint(values, { width, height, low = 0, high = 1, scale = "linear", map = "viridis", reverse = false, palette = null, flip = false }) {
-  const colours = table(map, reverse);
-  if (palette) return pixels({ width, height, flip }, (n) => palette.get(values[n]) ?? 0);
-  const place = placer({ low, high, scale });
-  const isLinear = scale !== "log" && high !== low;
-  return pixels({ width, height, flip }, (n) => {
-    const at = isLinear ? (values[n] - low) / (high - low) : place(values[n]);
-    return at === at ? colours[(255 * (at < 0 ? 0 : at > 1 ? 1 : at) + 0.5) | 0] : 0;
-  });
-}
-
-/**
- * Paints three bands as red, green and blue. Each band is `{values, low, high}`; `alpha`, if given, is such a band too.
- * Pixels with NaN in a band are transparent. The other options are those of `paint`.
- */
-export function paintBands(bands, { width, height, alpha = null, flip = false }) {
-  const channel = ({ values, low, high }) => (n) => 255 * (high === low ? 0.5 : (values[n] - low) / (high - low));
-  const of = bands.map(channel);
-  const opacity = alpha ? channel(alpha) : () => 255;
-  const clamp = (value) => Math.round(Math.min(255, Math.max(0, value)));
-  return pixels({ width, height, flip }, (n) => {
-    const [red, green, blue] = [of[0](n), of[1](n), of[2](n)];
-    const sum = red + green + blue;
-    return sum === sum ? pack(clamp(red), clamp(green), clamp(blue), clamp(opacity(n) || 0)) : 0;
-  });
-}
-
-/** Returns a picture of the pixels that `colour` returns for each value. */
-function pixels({ width, height, flip }, colour) {
+export function paintPlanes(planes, { width, height }, colours, flip = false) {
+  const colour = colours.bands ? composer(planes, colours) : painter(planes[0], colours);
   const image = new ImageData(width, height);
   const words = new Uint32Array(image.data.buffer);
   for (let y = 0; y < height; y += 1) {
@@ -98,6 +76,30 @@ function pixels({ width, height, flip }, colour) {
     for (let x = 0; x < width; x += 1) words[y * width + x] = colour(line + x);
   }
   return image;
+}
+
+/** Returns a function that returns the pixel of the n-th value. */
+function painter(values, { low, high, scale = "linear", map = "viridis", reverse = false, palette = null }) {
+  if (palette) return (n) => palette.get(values[n]) ?? 0;
+  const colours = table(map, reverse);
+  const place = placer({ low, high, scale });
+  const isLinear = scale !== "log" && high !== low;
+  return (n) => {
+    const at = isLinear ? (values[n] - low) / (high - low) : place(values[n]);
+    return at === at ? colours[(255 * (at < 0 ? 0 : at > 1 ? 1 : at) + 0.5) | 0] : 0;
+  };
+}
+
+function composer(planes, { bands, alpha }) {
+  const channel = (range, values) => (n) => 255 * (range.high === range.low ? 0.5 : (values[n] - range.low) / (range.high - range.low));
+  const [red, green, blue] = bands.map((range, n) => channel(range, planes[n]));
+  const opacity = alpha ? channel(alpha, planes[3]) : () => 255;
+  const clamp = (value) => Math.round(Math.min(255, Math.max(0, value)));
+  return (n) => {
+    const [r, g, b] = [red(n), green(n), blue(n)];
+    const sum = r + g + b;
+    return sum === sum ? pack(clamp(r), clamp(g), clamp(b), clamp(opacity(n) || 0)) : 0;
+  };
 }
 
 /** Maximum number of categories that are drawn as such. */
@@ -122,7 +124,7 @@ export function categories({ flag_values: values, flag_meanings: meanings, flag_
   if (list.length !== labels.length || list.length > CATEGORIES || !list.every(Number.isFinite)) return null;
   const given = typeof colours === "string" ? colours.trim().split(/\s+/) : [];
   const colour = (n) => (given.length === list.length && /^#[0-9a-f]{6}$/i.test(given[n]) ? given[n] : schemeTableau10[n % 10]);
-  return list.map((value, n) => ({ value, label: labels[n].replaceAll("_", " "), pixel: pack(...[1, 3, 5].map((at) => Number.parseInt(colour(n).slice(at, at + 2), 16))) }));
+  return list.map((value, n) => ({ value, label: labels[n].replaceAll("_", " "), pixel: pack(...channels(colour(n))) }));
 }
 
 const BANDS = /^(band|bands|sample|samples|channel|channels|rgb|rgba|c|s)$/i;
@@ -162,13 +164,13 @@ export function bandNames({ attributes: { long_name: names }, shape }, axis) {
   return Array.isArray(names) && names.length === shape[axis] ? names.map(String) : null;
 }
 
-/** Returns the bands to show at first as red, green and blue, and that of the opacity: `{bands, alpha}`; null for others. */
+/** Returns the bands to show at first as red, green, blue and, if there is one, opacity: `{axis, numbers}`; null for others. */
 export function composite(array, axis) {
   if (axis === null) return null;
   const { attributes, shape, node, type } = array;
   const names = bandNames(array, axis)?.map((name) => name.trim().toLowerCase());
   const named = COLOURS.map((each) => names?.findIndex((name) => each.includes(name)) ?? -1);
-  if (named.every((band) => band >= 0)) return { bands: named, alpha: null };
+  if (named.every((band) => band >= 0)) return { axis, numbers: named };
   const photometric = attributes.photometric_interpretation;
   // Decoders of JPEG convert to red, green and blue.
   const isRgb = photometric === "RGB" || (photometric === "YCbCr" && node.description.codecs.some(({ name }) => /jpe?g/.test(name)));
@@ -176,7 +178,7 @@ export function composite(array, axis) {
   if (!isRgb && !isImage) return null;
   const extra = [attributes.extra_samples].flat().findIndex((name) => /alpha/.test(String(name)));
   const alpha = isImage ? 3 : extra >= 0 ? 3 + extra : Infinity;
-  return { bands: [0, 1, 2], alpha: shape[axis] > alpha ? alpha : null };
+  return { axis, numbers: shape[axis] > alpha ? [0, 1, 2, alpha] : [0, 1, 2] };
 }
 
 /** Returns the colour map to start with: `{map, reverse}`. */
@@ -193,7 +195,7 @@ export function defaultMap({ attributes, type }, sorted) {
  * diverging map is centred at 0.
  */
 export function rangeOf(sorted, part, { map, scale }) {
-  const list = scale === "log" ? sorted.subarray(Math.max(0, firstPositive(sorted))) : sorted;
+  const list = scale === "log" ? positive(sorted) : sorted;
   if (!list.length) return scale === "log" ? [1, 10] : [0, 1];
   const last = list.length - 1;
   const [low, high] = [list[Math.floor(part * last)], list[Math.ceil((1 - part) * last)]];
@@ -202,7 +204,5 @@ export function rangeOf(sorted, part, { map, scale }) {
   return most ? [-most, most] : [low, high];
 }
 
-function firstPositive(sorted) {
-  const at = sorted.findIndex((value) => value > 0);
-  return at < 0 ? sorted.length : at;
-}
+/** Returns the positive ones of sorted values. */
+export const positive = (sorted) => sorted.subarray(bisectRight(sorted, 0));

@@ -51,11 +51,17 @@ export function indexFields(look) {
   });
 }
 
-/** Returns the fields of bands. */
+/** Returns the choice between one band and a composite, and the bands of the composite. */
 export function bandFields(look) {
-  if (look.isLine()) return null;
-  const axis = bandAxis(look.base, look.view.axes);
-  return axis === null ? null : compositeFields(look, axis);
+  const { view, base } = look;
+  const axis = look.isLine() ? null : bandAxis(base, view.axes);
+  if (axis === null) return null;
+  const choose = (value) => look.set({ bands: value ? composite(base, axis) ?? { axis, numbers: [0, 1, 2] } : null }, { rebuild: true });
+  const kind = field("Bands", select("bands", [["", "One"], ["rgb", "Red, green, blue"]], view.bands ? "rgb" : "", choose));
+  if (!view.bands) return kind;
+  const numbers = Array.from({ length: base.shape[axis] }, (_, n) => [n, bandNames(base, axis)?.[n] ?? String(n + 1)]);
+  const change = (n, value) => look.set({ bands: { axis, numbers: view.bands.numbers.with(n, Number(value)) } });
+  return [kind, ["Red", "Green", "Blue"].map((name, n) => field(name, select(`band-${n}`, numbers, view.bands.numbers[n], (value) => change(n, value))))];
 }
 
 /** Returns the fields of colours and range. */
@@ -68,16 +74,6 @@ export function colourFields(look) {
 }
 
 const check = (name, text, checked, onchange, kind = "check") => h("label", { class: kind }, h("input", { type: "checkbox", name, checked: Boolean(checked), onchange: (event) => onchange(event.target.checked) }), text);
-
-/** Returns the choice between one band and a composite, and the bands of the composite. */
-function compositeFields(look, axis) {
-  const { view, base } = look;
-  const choose = (value) => look.set({ bands: value ? { axis, numbers: composite(base, axis)?.bands ?? [0, 1, 2] } : null }, { rebuild: true });
-  const kind = field("Bands", select("bands", [["", "One"], ["rgb", "Red, green, blue"]], view.bands ? "rgb" : "", choose));
-  if (!view.bands) return kind;
-  const numbers = Array.from({ length: base.shape[axis] }, (_, n) => [n, bandNames(base, axis)?.[n] ?? String(n + 1)]);
-  return [kind, ["Red", "Green", "Blue"].map((name, n) => field(name, select(`band-${n}`, numbers, view.bands.numbers[n], (value) => look.set({ bands: { axis, numbers: view.bands.numbers.with(n, Number(value)) } }))))];
-}
 
 function mapFields(look) {
   const { attributes } = look.base;
@@ -125,46 +121,33 @@ export function write(look) {
 }
 
 /** Applies a state to the view; ignores what does not fit the array. */
-export function read(look, state) {
-  const { view, base } = look;
-  readSlice(view, base, state);
-  if (state.view === "table" || (["picture", "map"].includes(state.view) && base.isNumeric)) view.mode = state.view;
+export function read({ view, base }, state) {
+  const { shape, attributes, isNumeric } = base;
+  const parts = String(state.slice ?? "").split(",");
+  const axes = parts.flatMap((part, axis) => (part === ":" ? [axis] : []));
+  const at = parts.map((part) => (part === ":" ? 0 : Number(part)));
+  if (state.slice && at.length === shape.length && axes.length === Math.min(2, shape.length) && at.every((index, axis) => Number.isInteger(index) && index >= 0 && index < shape[axis])) {
+    view.at = at;
+    view.axes = axes.length === 2 ? (state.turned ? axes.toReversed() : axes) : [null, axes[0] ?? null];
+    if (axes.includes(view.bands?.axis)) view.bands = null;
+  }
+  if (state.view === "table" || (["picture", "map"].includes(state.view) && isNumeric)) view.mode = state.view;
   if (state.centre && state.zoom) view.place = { centre: state.centre, zoom: state.zoom };
-  readColours(view, base, state);
+  const map = String(state.colours ?? "").replace(/-reversed$/, "");
+  const maps = { ...Object.fromEntries(MAP_NAMES.map((name) => [name, true])), palette: palette(attributes), categories: categories(attributes) };
+  if (Object.hasOwn(maps, map) && maps[map]) Object.assign(view, { map, reverse: state.colours.endsWith("-reversed"), userMap: true });
   if (state.scale === "log" || state.scale === "linear") view.scale = state.scale;
   const range = String(state.range ?? "").split(",").map(Number);
   if (state.range === "all") view.part = 0;
   else if (range.length === 2 && state.range && range.every(Number.isFinite)) view.range = range;
-  readBands(view, base, state);
-  if (/^\d+$/.test(state.profile ?? "") && base.shape[state.profile] > 1) view.profile = Number(state.profile);
-  if (["64", "256", "1024"].includes(state.budget)) view.budget = Number(state.budget) << 20;
+  const numbers = String(state.bands ?? "").split(",").map(Number);
+  const axis = view.bands?.axis ?? shape.findIndex((length, each) => length >= 3 && !view.axes.includes(each));
+  if (state.bands === "one") view.bands = null;
+  else if (state.bands && [3, 4].includes(numbers.length) && numbers.every((number) => Number.isInteger(number) && number >= 0 && number < shape[axis])) view.bands = { axis, numbers };
+  if (/^\d+$/.test(state.profile ?? "") && shape[state.profile] > 1) view.profile = Number(state.profile);
+  if (BUDGETS.map(String).includes(state.budget)) view.budget = Number(state.budget) << 20;
   for (const part of String(state.window ?? "").split(",").filter(Boolean)) {
-    const [axis, from, past] = part.split(":").map(Number);
-    if (view.axes.includes(axis) && from >= 0 && past <= 1 && from < past) view.windows[axis] = [from, past];
+    const [each, from, past] = part.split(":").map(Number);
+    if (view.axes.includes(each) && from >= 0 && past <= 1 && from < past) view.windows[each] = [from, past];
   }
-}
-
-function readColours(view, { attributes }, { colours }) {
-  const map = String(colours ?? "").replace(/-reversed$/, "");
-  if (!MAP_NAMES.includes(map) && !(map === "palette" && palette(attributes)) && !(map === "categories" && categories(attributes))) return;
-  Object.assign(view, { map, reverse: colours.endsWith("-reversed"), userMap: true });
-}
-
-function readSlice(view, base, { slice, turned }) {
-  const parts = String(slice ?? "").split(",");
-  if (!slice || parts.length !== base.shape.length) return;
-  const axes = parts.flatMap((part, axis) => (part === ":" ? [axis] : []));
-  const at = parts.map((part) => (part === ":" ? 0 : Number(part)));
-  if (axes.length !== Math.min(2, base.shape.length) || !at.every((index, axis) => Number.isInteger(index) && index >= 0 && index < base.shape[axis])) return;
-  view.at = at;
-  view.axes = axes.length === 2 ? (turned ? [axes[1], axes[0]] : axes) : [null, axes[0] ?? null];
-  if (view.bands && axes.includes(view.bands.axis)) view.bands = null;
-}
-
-function readBands(view, base, { bands }) {
-  if (bands === "one") view.bands = null;
-  const numbers = String(bands ?? "").split(",").map(Number);
-  const axis = view.bands?.axis ?? base.shape.findIndex((length, each) => length >= 3 && !view.axes.includes(each));
-  if (!bands || numbers.length < 3 || numbers.length > 4 || axis < 0) return;
-  if (numbers.every((number) => Number.isInteger(number) && number >= 0 && number < base.shape[axis])) view.bands = { axis, numbers };
 }

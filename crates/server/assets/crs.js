@@ -29,56 +29,46 @@ const PLAIN = { name: "longitude and latitude", isGeographic: true, unit: "°", 
 export async function loadCrs({ code = null, mapping = null, degrees = false }) {
   const attributes = mapping ?? {};
   if (degrees && (isGeographic(attributes) || !mapping)) return PLAIN;
-  if (isComplete(attributes)) return projected(attributes.grid_mapping_name.replaceAll("_", " "), definition(attributes));
+  const fromMapping = () => projected(attributes.grid_mapping_name.replaceAll("_", " "), definition(attributes));
+  if (attributes.grid_mapping_name in METHODS && ellipsoid(attributes)) return fromMapping();
   const wkt = [attributes.crs_wkt, attributes.spatial_ref].find((text) => typeof text === "string" && text.includes("["));
   if (wkt) return fromWkt(wkt);
   const named = code ?? [attributes.spatial_ref, attributes.epsg_code].find((text) => /^EPSG:\d+/i.test(text)) ?? null;
-  if (named) return fromCode(named);
+  const found = named && await epsg(/^EPSG:(\d+)/i.exec(named)?.[1]);
+  if (named && !found) throw new Error(`positions in ${named} cannot be computed here`);
+  if (found) return found;
   if (isGeographic(attributes)) return PLAIN;
-  if (attributes.grid_mapping_name) return projected(attributes.grid_mapping_name.replaceAll("_", " "), definition(attributes));
+  if (attributes.grid_mapping_name) return fromMapping();
   if (attributes.geo_keys?.GTModelTypeGeoKey) throw new Error("neither an EPSG code nor WKT describes the system of the GeoKeys exactly");
   throw new Error("the file does not declare a coordinate reference system");
 }
 
-/** Looks up a code such as `EPSG:32633`, or `EPSG:26711+3855` with heights. */
-async function fromCode(text) {
-  const [, number] = /^EPSG:(\d+)/i.exec(text) ?? [];
-  const found = number && await epsg(Number(number));
-  if (!found) throw new Error(`positions in ${text} cannot be computed here`);
-  return projected(`EPSG:${found.code} ${found.name}`, found.definition, found.area);
-}
-
-function projected(name, text, area = null) {
-  const kind = /proj=(\w+)/.exec(text)[1];
-  const isDegrees = kind === "longlat" || kind === "ob_tran";
-  const length = isDegrees ? { unit: "°", metres: null } : unit(text);
-  return { name, isGeographic: kind === "longlat", ...length, area, isLocal: LOCAL.test(kind), isCylindrical: CYLINDRICAL.test(kind), ...checked(transformer(text), kind, length.metres) };
-}
-
 const UNITS = { "us-ft": ["US ft", 1200 / 3937], ft: ["ft", 0.3048] };
 
-function unit(text) {
-  const [, name] = /units=(\S+)/.exec(text) ?? [];
-  const [, factor] = /to_meter=(\S+)/.exec(text) ?? [];
-  if (factor) return { unit: "units", metres: factor.split("/").map(Number).reduce((up, down) => up / down) };
-  const [shown, metres] = name ? UNITS[name] ?? ["units", NaN] : ["m", 1];
-  return { unit: shown, metres };
+/** Returns the system of a PROJ string. */
+function projected(name, text, area = null) {
+  const value = (key) => new RegExp(`${key}=(\\S+)`).exec(text)?.[1];
+  const kind = value("proj");
+  const isDegrees = kind === "longlat" || kind === "ob_tran";
+  const [unit, metres] = isDegrees ? ["°", null]
+    : value("to_meter") ? ["units", value("to_meter").split("/").map(Number).reduce((up, down) => up / down)]
+    : value("units") ? UNITS[value("units")] ?? ["units", NaN] : ["m", 1];
+  return { name, isGeographic: kind === "longlat", unit, metres, area, isLocal: LOCAL.test(kind), isCylindrical: CYLINDRICAL.test(kind), ...checked(transformer(text), kind, metres) };
 }
 
 async function fromWkt(wkt) {
-  const own = () => wktName(wkt);
+  const name = /\["([^"]*)"/.exec(wkt)?.[1] ?? "a system without a name";
   const problem = wktProblem(wkt);
   if (problem) {
-    const [, id] = /(?:ID|AUTHORITY)\["EPSG","?(\d+)"?\]\]\s*$/.exec(wkt) ?? [];
-    const found = id && await epsg(Number(id));
-    if (!found) throw new Error(`positions in "${own()}" cannot be computed here: ${problem}`);
-    return projected(`EPSG:${found.code} ${found.name}`, found.definition, found.area);
+    const found = await epsg(/(?:ID|AUTHORITY)\["EPSG","?(\d+)"?\]\]\s*$/.exec(wkt)?.[1]);
+    if (!found) throw new Error(`positions in "${name}" cannot be computed here: ${problem}`);
+    return found;
   }
   let system;
   try {
     system = new proj4.Proj(wkt);
   } catch {
-    throw new Error(`positions in "${own()}" cannot be computed here`);
+    throw new Error(`positions in "${name}" cannot be computed here`);
   }
   system.datum.datum_type = NO_DATUM;
   // Rasters have easting before northing, in whatever order the system names its axes.
@@ -86,10 +76,8 @@ async function fromWkt(wkt) {
   const isGeographic = system.projName === "longlat";
   const metres = system.to_meter ?? 1;
   const shown = isGeographic ? { unit: "°", metres: null } : { unit: metres === 1 ? "m" : "units", metres };
-  return { name: own(), isGeographic, ...shown, area: null, isLocal: LOCAL.test(system.projName), isCylindrical: CYLINDRICAL.test(system.projName), ...checked(transformer(system), system.projName, shown.metres) };
+  return { name, isGeographic, ...shown, area: null, isLocal: LOCAL.test(system.projName), isCylindrical: CYLINDRICAL.test(system.projName), ...checked(transformer(system), system.projName, shown.metres) };
 }
-
-const wktName = (wkt) => /\["([^"]*)"/.exec(wkt)?.[1] ?? "a system without a name";
 
 /** Returns why a system in WKT is not computed; null if it is. */
 function wktProblem(wkt) {
@@ -131,7 +119,7 @@ const OFFSETS = { x_0: "false_easting", y_0: "false_northing" };
 const METHODS = {
   albers_conical_equal_area: (a) => ["aea", { ...parallels(a), lat_0: "latitude_of_projection_origin", lon_0: "longitude_of_central_meridian" }],
   azimuthal_equidistant: () => ["aeqd", { lat_0: "latitude_of_projection_origin", lon_0: "longitude_of_projection_origin" }],
-  geostationary: (a) => ["geos", { lon_0: "longitude_of_projection_origin", h: "perspective_point_height", sweep: sweep(a) }],
+  geostationary: (a) => ["geos", { lon_0: "longitude_of_projection_origin", h: "perspective_point_height", sweep: () => a.sweep_angle_axis ?? { x: "y", y: "x" }[a.fixed_angle_axis] ?? "y" }],
   lambert_azimuthal_equal_area: () => ["laea", { lat_0: "latitude_of_projection_origin", lon_0: "longitude_of_projection_origin" }],
   lambert_conformal_conic: (a) => ["lcc", { ...parallels(a), lat_0: origin(a, parallels(a).lat_1), lon_0: "longitude_of_central_meridian" }],
   lambert_cylindrical_equal_area: (a) => ["cea", { lon_0: "longitude_of_central_meridian", lat_ts: a.standard_parallel === undefined ? 0 : "standard_parallel" }],
@@ -154,9 +142,6 @@ const origin = ({ latitude_of_projection_origin: given }, implied) => (given ===
 
 const scaled = (a) => (a.standard_parallel === undefined ? { k_0: a.scale_factor_at_projection_origin === undefined ? 1 : "scale_factor_at_projection_origin" } : { lat_ts: "standard_parallel" });
 
-/** The axis that the instrument moves second is the other one. */
-const sweep = ({ sweep_angle_axis: axis, fixed_angle_axis: fixed }) => () => axis ?? (fixed ? { x: "y", y: "x" }[fixed] : "y");
-
 const ELLIPSOIDS = { "WGS 84": "WGS84", WGS84: "WGS84", "GRS 1980": "GRS80", GRS80: "GRS80" };
 
 function number(attributes, name) {
@@ -178,35 +163,25 @@ function ellipsoid(a) {
   return known ? `+ellps=${known}` : null;
 }
 
-/** Returns whether the attributes name a projection that can be expressed, with an ellipsoid. */
-const isComplete = (attributes) => attributes.grid_mapping_name in METHODS && ellipsoid(attributes) !== null;
-
 /** Returns whether the coordinates are longitudes and latitudes. */
-export const isGeographic = (attributes) => attributes.grid_mapping_name === "latitude_longitude";
+const isGeographic = (attributes) => attributes.grid_mapping_name === "latitude_longitude";
 
 /** Returns the PROJ string of a grid mapping. Throws if it cannot be expressed. Without an ellipsoid, WGS 84 is assumed, as in pyproj. */
 function definition(attributes) {
   const method = METHODS[attributes.grid_mapping_name];
   if (!method) throw new Error(`the grid mapping ${attributes.grid_mapping_name} is not supported`);
   const [name, parameters] = method(attributes);
-  const parts = Object.entries({ ...parameters, ...offsets(attributes) }).map(([key, from]) => `+${key}=${typeof from === "function" ? from() : typeof from === "string" ? number(attributes, from) : from}`);
+  const offsets = Object.entries(OFFSETS).filter(([, from]) => attributes[from] !== undefined);
+  const parts = Object.entries({ ...parameters, ...Object.fromEntries(offsets) }).map(([key, from]) => `+${key}=${typeof from === "function" ? from() : typeof from === "string" ? number(attributes, from) : from}`);
   const prime = attributes.longitude_of_prime_meridian ? [`+pm=${number(attributes, "longitude_of_prime_meridian")}`] : [];
   return [`+proj=${name}`, ...parts, ...prime, ellipsoid(attributes) ?? "+ellps=WGS84"].join(" ");
 }
 
-const offsets = (a) => Object.fromEntries(Object.entries(OFFSETS).filter(([, from]) => a[from] !== undefined));
-
-let reading = null;
-
-/** Returns the system of an EPSG code: `{code, name, definition, area}`; null if the table lacks it. */
+/** Returns the system of an EPSG code; null if the table lacks it. A code of two systems, such as 26711+3855, is that of the first. */
 async function epsg(code) {
-  reading ??= readPacked("epsg.txt").then((bytes) => parse(new TextDecoder().decode(bytes)));
-  try {
-    return (await reading).get(code) ?? null;
-  } catch (error) {
-    reading = null;
-    throw error;
-  }
+  const systems = await readPacked("epsg.txt", (bytes) => parse(new TextDecoder().decode(bytes)));
+  const found = systems.get(Number(code));
+  return found ? projected(`EPSG:${code} ${found.name}`, found.definition, found.area) : null;
 }
 
 /** Each line has the step of the code, name, definition and area of use; a word that equals the one above is empty. */
@@ -219,7 +194,7 @@ function parse(text) {
     const columns = cells.map((cell, column) => cell.split(" ").map((word, n) => word || above[column][n]));
     code += Number(step);
     const [name, definition, area] = columns;
-    systems.set(code, { code, name: name.join(" "), definition: definition.join(" "), area: area.map(Number) });
+    systems.set(code, { name: name.join(" "), definition: definition.join(" "), area: area.map(Number) });
     above = columns;
   }
   return systems;
@@ -230,13 +205,11 @@ function parse(text) {
  * on the system's own ellipsoid, to `[x, y]`, and back. No datum is shifted. `definition` is a PROJ string without a
  * datum, or a definition that proj4js has parsed.
  */
-export function transformer(definition) {
-  const system = typeof definition === "string" ? new proj4.Proj(withPlus(definition)) : definition;
+function transformer(definition) {
+  const system = typeof definition === "string" ? new proj4.Proj(definition.replace(/(^| )(?=[^ +])/g, "$1+")) : definition;
   const { a, b } = system;
   const degrees = new proj4.Proj(`+proj=longlat +a=${a} +b=${b}`);
   const pair = proj4(degrees, system);
   // The axes of a few systems point west or south, which proj4js heeds only if it is asked to.
   return { forward: (point) => pair.forward(point, true), inverse: (point) => pair.inverse(point, true) };
 }
-
-const withPlus = (definition) => definition.split(" ").filter(Boolean).map((part) => (part.startsWith("+") ? part : `+${part}`)).join(" ");

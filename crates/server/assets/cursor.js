@@ -1,17 +1,14 @@
 // The cursor of the viewer: the element whose value is read out, moved by pointer and keyboard.
-import { bandNames, categories } from "./colour.js";
 import { readElement } from "./data.js";
-import { count, fill } from "./dom.js";
+import { count } from "./dom.js";
 import { place } from "./figure.js";
-import { measured, spell, spellStored, written } from "./values.js";
+import { Readout, describe } from "./readout.js";
 
-/** Milliseconds that the pointer rests before an element that the picture does not show is read. */
-const REST = 50;
-
-/** The cursor; `at` is its row `y` and column `x` in the array at full resolution. */
-export class Cursor {
+/** The cursor; `at` is its row and column in the array at full resolution. */
+export class Cursor extends Readout {
   constructor(look) {
-    Object.assign(this, { look, at: { x: 0, y: 0 } });
+    super("Point at the picture, or move with the arrow keys, to read values.");
+    Object.assign(this, { look, at: [0, 0] });
   }
 
   /** Returns the number of elements from one sample of the slice to the next, along the axis of rows (0) or columns (1). */
@@ -26,7 +23,7 @@ export class Cursor {
     let isExact = look.array === look.base;
     const found = look.slice.plan.spans.map(({ axis, start, step, count: samples, indices }, which) => {
       if (axis === null) return 0;
-      const index = which ? this.at.x : this.at.y;
+      const index = this.at[which];
       const at = ((index + 0.5) * look.array.shape[axis]) / look.base.shape[axis];
       const n = indices ? indices.findLastIndex((each) => each <= index) : Math.floor((at - start) / step);
       isExact &&= n < 0 || (indices?.[n] ?? start + n * step) === index;
@@ -37,22 +34,21 @@ export class Cursor {
 
   /** Keeps the cursor within the array, or within a slice that is only its middle. */
   clamp({ plan: { spans, isCut } }) {
-    const [y, x] = spans.map(({ axis, start, step, count: samples }, which) => {
+    this.at = spans.map(({ axis, start, step, count: samples }, which) => {
       if (axis === null) return 0;
       const length = this.look.base.shape[axis];
       const scale = length / this.look.array.shape[axis];
       const [first, last] = isCut ? [Math.ceil(start * scale), Math.floor((start + (samples - 1) * step) * scale)] : [0, length - 1];
-      return Math.min(last, Math.max(first, which ? this.at.x : this.at.y));
+      return Math.min(last, Math.max(first, this.at[which]));
     });
-    this.at = { x, y };
   }
 
-  point(event) {
+  point(x, y) {
     const { look } = this;
     if (!look.slice) return;
-    const places = look.placesAt(event);
-    const [y, x] = look.view.axes.map((axis, which) => (axis === null ? 0 : Math.min(look.base.shape[axis] - 1, Math.max(0, Math.floor(places[which] * look.base.shape[axis])))));
-    this.at = { x, y };
+    const { axes } = look.view;
+    const places = look.isLine() ? [0, (look.slice.axes[1].index(look.drawn.nearest(x)) + 0.5) / look.base.shape[0]] : look.placesAt(x, y);
+    this.at = axes.map((axis, which) => (axis === null ? 0 : Math.min(look.base.shape[axis] - 1, Math.max(0, Math.floor(places[which] * look.base.shape[axis])))));
     this.say();
   }
 
@@ -61,105 +57,65 @@ export class Cursor {
     if (!look.slice || event.ctrlKey || event.metaKey || event.altKey) return;
     const by = event.shiftKey ? 10 : 1;
     const up = look.view.flip ? by : -by;
-    const to = { ArrowLeft: [-by, 0], ArrowRight: [by, 0], ArrowUp: [0, up], ArrowDown: [0, -up], Home: [-Infinity, 0], End: [Infinity, 0], PageUp: [0, 10 * up], PageDown: [0, -10 * up] }[event.key];
+    const to = { ArrowLeft: [0, -by], ArrowRight: [0, by], ArrowUp: [up, 0], ArrowDown: [-up, 0], Home: [0, -Infinity], End: [0, Infinity], PageUp: [10 * up, 0], PageDown: [-10 * up, 0] }[event.key];
     const act = { "+": () => this.zoom(2), "=": () => this.zoom(2), "-": () => this.zoom(0.5), _: () => this.zoom(0.5), 0: () => look.reset(), Enter: () => look.showProfile() }[event.key];
     if (!to && !act) return;
     event.preventDefault();
     if (act) { act(); return; }
-    const [x, y] = look.view.axes.toReversed().map((axis, n) => {
-      const which = 1 - n;
+    this.at = look.slice.plan.spans.map(({ axis, start, step, count: samples, indices }, which) => {
       if (axis === null) return 0;
-      const { start, step, count: samples, indices } = look.slice.plan.spans[which];
       const length = look.base.shape[axis];
-      const wanted = (which ? this.at.x : this.at.y) + Math.round(to[n] * this.step(which));
-      const last = indices ? length - 1 : Math.min(length - 1, Math.floor(((start + (samples - 1) * step) * length) / look.array.shape[axis]));
-      return Math.max(0, Math.min(to[n] === Infinity ? last : length - 1, to[n] === -Infinity ? Math.ceil((start * length) / look.array.shape[axis]) : wanted));
+      const scale = length / look.array.shape[axis];
+      const last = indices ? length - 1 : Math.min(length - 1, Math.floor((start + (samples - 1) * step) * scale));
+      if (to[which] === -Infinity) return Math.ceil(start * scale);
+      return Math.max(0, Math.min(to[which] === Infinity ? last : length - 1, this.at[which] + Math.round(to[which] * this.step(which))));
     });
-    this.at = { x, y };
-    look.reveal(x, y);
+    look.reveal();
     this.say();
   }
 
   /** Magnifies around the cursor. */
   zoom(by) {
     const { look } = this;
-    look.magnify(by, look.view.axes.map((axis, which) => (axis === null ? 0.5 : ((which ? this.at.x : this.at.y) + 0.5) / look.base.shape[axis])));
+    look.magnify(by, look.view.axes.map((axis, which) => (axis === null ? 0.5 : (this.at[which] + 0.5) / look.base.shape[axis])));
   }
 
   /** Returns the index along each axis of the element under the cursor. */
   index() {
     const { view } = this.look;
-    return view.at.map((at, axis) => (axis === view.axes[0] ? this.at.y : axis === view.axes[1] ? this.at.x : at));
+    return view.at.map((at, axis) => (this.at[view.axes.indexOf(axis)] ?? at));
   }
 
   /** Shows the value under the cursor: that of the file, which is read unless the picture shows it. */
   say() {
     const { look } = this;
-    clearTimeout(this.waiting);
-    this.reading?.abort();
-    const { signal } = (this.reading = new AbortController());
+    const { base, slice, view } = look;
     const index = this.index();
+    const text = (values, places) => {
+      const named = index.map((at, axis) => (axis === view.bands?.axis || base.shape[axis] < 2 ? null : `${base.name(axis)} ${count(at)}${places[axis] ? ` (${places[axis]})` : ""}`)).filter(Boolean);
+      return { text: [named.join(", "), describe(base, values, view.bands)].filter(Boolean).join(": "), data: { index: JSON.stringify(index), value: String(values[0].value) } };
+    };
     const sample = this.sample();
+    if (!sample?.isExact) Object.assign(this.element.dataset, { index: JSON.stringify(index), value: "" });
+    this.tell(sample?.isExact ? text(slice.at(sample.y, sample.x), index.map((at, axis) => look.coordinateNow(axis, at))) : null, async (signal) => {
+      const places = index.map((at, axis) => (axis === view.bands?.axis ? null : look.coordinate(axis, at, signal).catch(() => null)));
+      return text(await readElement(base, view.axes, index, view.bands, look.signal), await Promise.all(places));
+    });
     this.mark();
     if (look.isLine()) look.draw();
-    if (sample?.isExact) {
-      const { slice } = look;
-      const values = slice.numbers.map((number, plane) => ({ stored: slice.stored(sample.y, sample.x, number), value: slice.planes[plane][sample.y * slice.width + sample.x], isMasked: slice.isMasked?.(sample.y, sample.x) }));
-      this.show(index, values, this.places(index, signal, true));
-      return;
-    }
-    Object.assign(look.readout.dataset, { index: JSON.stringify(index), value: "" });
-    this.waiting = setTimeout(async () => {
-      try {
-        const [values, places] = await Promise.all([readElement(look.base, look.view.axes, index, look.view.bands, look.signal), this.places(index, look.signal)]);
-        if (!signal.aborted) this.show(index, values, places);
-      } catch (error) {
-        if (error.name !== "AbortError" && !signal.aborted) fill(look.readout, error.message);
-      }
-    }, REST);
-  }
-
-  /** Returns the coordinates of an element, as far as they were read, or all of them. */
-  places(index, signal, isQuick = false) {
-    const { look } = this;
-    const asked = index.map((at, axis) => (axis === look.view.bands?.axis ? null : isQuick ? look.coordinateNow(axis, at) : look.coordinate(axis, at, signal).catch(() => null)));
-    return isQuick ? asked : Promise.all(asked);
-  }
-
-  show(index, values, places) {
-    const { look } = this;
-    const { bands } = look.view;
-    const names = bands && bandNames(look.base, bands.axis);
-    const said = index.map((at, axis) => (axis === bands?.axis || look.base.shape[axis] < 2 ? null : `${look.base.name(axis)} ${count(at)}${places[axis] ? ` (${places[axis]})` : ""}`)).filter(Boolean).join(", ");
-    const texts = values.map((each, n) => (bands ? `${names?.[bands.numbers[n]] ?? `${look.base.name(bands.axis)} ${bands.numbers[n]}`}: ${this.value(each)}` : this.value(each)));
-    fill(look.readout, `${said ? `${said}: ` : ""}${texts.join(", ")}`);
-    Object.assign(look.readout.dataset, { index: JSON.stringify(index), value: String(values[0].value) });
-    this.mark();
-  }
-
-  value({ stored, value, isMasked }) {
-    const { type, means, attributes } = this.look.base;
-    if (isMasked) return "no data (masked)";
-    if (value !== value && !Array.isArray(stored)) return `no data (stored ${spellStored(stored, type)})`;
-    if (means.packed) return `${measured(value, attributes)} (stored ${spell(stored)})`;
-    const meaning = this.look.view.bands ? null : categories(attributes)?.find((each) => each.value === value);
-    if (Array.isArray(stored) || typeof stored === "boolean") return spellStored(stored, type, written);
-    return `${measured(stored, attributes, type)}${meaning ? ` (${meaning.label})` : ""}`;
   }
 
   /** Places a ring around the cursor; a separate element, so that the pixels of the picture stay unchanged. */
   mark() {
     const { look } = this;
     if (look.isLine() || look.isMap() || !look.planned) return;
-    const [y, x] = look.view.axes.map((axis, which) => {
-      const length = look.base.shape[axis];
-      const [from, past] = look.shown(which);
-      const size = this.step(which) / length;
-      const start = Math.floor((which ? this.at.x : this.at.y) / this.step(which) + 1e-9) * size;
+    const [y, x] = look.parts.map(([from, past], which) => {
+      const size = this.step(which) / look.base.shape[look.view.axes[which]];
+      const start = Math.floor(this.at[which] / this.step(which) + 1e-9) * size;
       return [(start - from) / (past - from), size / (past - from)];
     });
     const { box } = look.planned;
-    look.ring.hidden = !look.readout.dataset.index;
+    look.ring.hidden = !this.element.dataset.index;
     place(look.ring, { left: x[0] * box.width, top: (look.view.flip ? 1 - y[0] - y[1] : y[0]) * box.height, width: x[1] * box.width, height: y[1] * box.height });
   }
 }

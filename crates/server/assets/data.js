@@ -1,6 +1,6 @@
 // Arrays of a file: their elements, which the service decodes (`/v1/values`), and the slices that figures show.
 import { address, json, request } from "./api.js";
-import { Axis, readAxis } from "./axes.js";
+import { Axis } from "./axes.js";
 import { Elements, isNumeric, meaning } from "./values.js";
 
 /** Choices for the maximum size of the decoded chunks that one picture reads, in MiB. */
@@ -19,8 +19,34 @@ const KEPT = 128 << 20;
 
 const WIDTHS = { bool: 1, complex64: 8, complex128: 16 };
 
-/** The selections that were read last, by address: `{reading, size}`. */
-const kept = new Map();
+/** Keeps the entries that were used last, up to a total size in bytes. */
+export class Recent extends Map {
+  constructor(most) {
+    super();
+    Object.assign(this, { most, bytes: 0 });
+  }
+
+  /** Returns an entry, and marks it as used; undefined if it is not kept. */
+  get(key) {
+    const entry = super.get(key);
+    if (entry && super.delete(key)) super.set(key, entry);
+    return entry?.value;
+  }
+
+  keep(key, value, bytes) {
+    this.bytes += bytes - (super.get(key)?.bytes ?? 0);
+    super.delete(key);
+    super.set(key, { value, bytes });
+    for (const [old, entry] of this) {
+      if (this.bytes <= this.most || old === key) break;
+      super.delete(old);
+      this.bytes -= entry.bytes;
+    }
+  }
+}
+
+/** The selections that were read last, by address. */
+const kept = new Recent(KEPT);
 
 /** An array of a source. `node` is its node in the tree. */
 export class DataArray {
@@ -39,14 +65,17 @@ export class DataArray {
 
   /** Reads a selection: an index or `[start, stop, step]` for each axis. The last ones are kept. */
   async read(selection, signal) {
-    if (this.type === "struct") this.fields ??= await this.readFields(signal);
+    if (this.type === "struct" && !this.fields) {
+      const metadata = await json(address(`zarr/${this.source}${this.path.split("/").map(encodeURIComponent).join("/")}/zarr.json`), { signal });
+      this.fields = metadata.data_type.configuration.fields;
+    }
     const select = selection.map((part) => (Array.isArray(part) ? part.join(":") : part)).join(",");
     const url = address(`values/${this.source}`, { array: this.path, select }).href;
     // A read that failed, or that its reader aborted, is repeated.
-    const known = kept.has(url) ? await kept.get(url).reading.catch(() => null) : null;
+    const known = kept.has(url) ? await kept.get(url).catch(() => null) : null;
     signal?.throwIfAborted();
     const reading = known ? Promise.resolve(known) : this.fetch(url, selection, signal);
-    keep(url, { reading, size: lengths(selection).reduce((all, length) => all * length, this.width) });
+    kept.keep(url, reading, lengths(selection).reduce((all, length) => all * length, this.width));
     return reading;
   }
 
@@ -66,12 +95,6 @@ export class DataArray {
     const { list } = await new DataArray(this.source, node).read([selection[axis]], signal);
     const stride = strides(selection)[axis];
     return (n) => list[Math.floor(n / stride) % list.length];
-  }
-
-  /** Reads the fields of a structure. */
-  async readFields(signal) {
-    const metadata = await json(address(`zarr/${this.source}${this.path.split("/").map(encodeURIComponent).join("/")}/zarr.json`), { signal });
-    return metadata.data_type.configuration.fields;
   }
 
   /** Returns the bytes that reading a selection decodes, and the number of chunks. */
@@ -96,17 +119,21 @@ export class DataArray {
  * ranges, every n-th element is shown, so that at most `most` remain. A picture that would decode more than `budget`
  * bytes shows fewer elements if that helps; otherwise it shows the middle of the range only.
  */
-export function plan(array, { axes, at, windows, budget, most = 1024, along = null, isLong = false }) {
+function plan(array, { axes, at, windows, budget, bands = null, most = 1024, isLong = false }) {
+  const along = bands && bandRange(bands);
   const range = (axis) => windows?.[axis] ?? [0, array.shape[axis]];
   const build = (zoom, coarser) => {
     const selection = at.map((index, axis) => {
-      if (along && axis === along.axis) return along.range;
+      if (axis === bands?.axis) return along;
       if (!axes.includes(axis)) return index;
-      const [from, past] = shrunk(range(axis), zoom);
-      return [from, past, Math.max(1, Math.ceil((past - from) / most)) * coarser];
+      // Of a smaller part, the middle.
+      const [from, past] = range(axis);
+      const part = Math.max(1, Math.floor((past - from) * zoom));
+      const start = from + Math.floor((past - from - part) / 2);
+      return [start, start + part, Math.max(1, Math.ceil(part / most)) * coarser];
     });
     const spans = axes.map((axis) => (axis === null ? { axis, start: 0, step: 1, count: 1 } : span(axis, selection[axis])));
-    return { axes, spans, selection, ...array.cost(selection), size: spans.reduce((all, each) => all * each.count, array.width * (along?.count ?? 1)) };
+    return { axes, spans, selection, ...array.cost(selection), size: spans.reduce((all, each) => all * each.count, array.width * (along ? along[1] - along[0] : 1)) };
   };
   const fits = ({ bytes, chunks, size }) => bytes <= budget && chunks <= CHUNKS && (isLong || size <= ANSWER);
   const first = build(1, 1);
@@ -125,25 +152,7 @@ export function plan(array, { axes, at, windows, budget, most = 1024, along = nu
   return { ...build(1e-9, 1), isCut: true, isTooLarge: true };
 }
 
-/** Keeps a selection, and forgets those used first beyond the maximum size. */
-function keep(url, selection) {
-  kept.delete(url);
-  kept.set(url, selection);
-  let all = 0;
-  for (const [each, { size }] of [...kept].reverse()) {
-    all += size;
-    if (all > KEPT && each !== url) kept.delete(each);
-  }
-}
-
 const span = (axis, [start, stop, step]) => ({ axis, start, step, count: Math.ceil((stop - start) / step) });
-
-/** Returns the middle of a range. */
-function shrunk([from, past], zoom) {
-  const count = Math.max(1, Math.floor((past - from) * zoom));
-  const start = from + Math.floor((past - from - count) / 2);
-  return [start, start + count];
-}
 
 /** Returns the arrays of a name in the groups around a node, the innermost first. */
 function* around(node, name) {
@@ -155,15 +164,6 @@ function* around(node, name) {
 
 /** Finds an array by name in the innermost group around a node that has it; null if there is none. */
 export const nearest = (node, name) => around(node, name).next().value ?? null;
-
-/** Finds the array of a dimension's coordinates: one of the same name with one axis, in the group or an ancestor. */
-function coordinateNode(node, name, length) {
-  for (const found of around(node, name)) {
-    const { shape, dimensions } = found.description;
-    if (found !== node && shape.length === 1 && shape[0] === length && dimensions?.[0] === name) return found;
-  }
-  return null;
-}
 
 /**
  * Returns the levels of the image pyramid that a node belongs to, finest first, starting with the node itself; only the
@@ -189,15 +189,10 @@ export function rootOf(node) {
 }
 
 /** Returns the array of the mask of an image (attribute `mask`, the path of an array that is 0 where there is no data); null if there is none. */
-export function maskOf({ source, node, attributes, shape }) {
+function maskOf({ source, node, attributes, shape }) {
   const found = typeof attributes.mask === "string" ? rootOf(node).byPath?.get(`/${attributes.mask}`) : null;
   const isSame = found?.kind === "array" && String(found.description.shape.slice(-2)) === String(shape.slice(-2));
   return isSame ? new DataArray(source, found) : null;
-}
-
-/** Returns the finest level with at most `most` elements along each of the last two axes; otherwise the coarsest. */
-export function fitting(nodes, most) {
-  return nodes.find(({ description: { shape } }) => shape.slice(-2).every((length) => length <= most)) ?? nodes.at(-1);
 }
 
 /** Maximum number of elements of a line, and per axis of a picture. */
@@ -222,22 +217,66 @@ export async function readSlice(array, view, signal) {
     const whole = plan(array, { ...view, budget: Math.max(LONG, view.budget), most: Infinity, isLong: true });
     if (!whole.isCut && whole.spans[1].count > LINE) return readLong(array, view, whole, signal);
   }
-  const first = bands ? Math.min(...bands.numbers) : 0;
-  const past = bands ? Math.max(...bands.numbers) + 1 : 1;
-  const along = bands ? { axis: bands.axis, range: [first, past, 1], count: past - first } : null;
-  const planned = plan(array, { ...view, along, most: isLine ? LINE : MOST });
+  const planned = plan(array, { ...view, most: isLine ? LINE : MOST });
   if (planned.isTooLarge) return { plan: planned };
-  const mask = maskOf(array);
-  const [elements, masked, ...axes] = await Promise.all([
-    array.read(planned.selection, signal),
-    mask?.read(maskSelection(mask, planned.selection), signal),
-    ...planned.spans.map((span) => (span.axis === null ? null : readAxis(array, span.axis, span, coordinatesOf(array, span.axis), signal))),
+  const [block, ...axes] = await Promise.all([
+    readBlock(array, planned.selection, view.axes, bands, signal),
+    ...planned.spans.map((span) => readAxis(array, span, signal)),
   ]);
-  return arranged(array, planned, { elements, masked, axes }, bands ? bands.numbers.map((number) => number - first) : [0], bands?.axis ?? null);
+  const planes = array.isNumeric ? block.planes() : [];
+  return Object.assign(block, { plan: planned, axes, planes, ...statistics(planes) });
 }
 
-/** Returns the selection of a mask: that of the rows and columns of its image. */
-const maskSelection = ({ shape }, selection) => [...shape.slice(2).map(() => 0), ...selection.slice(-2)];
+/**
+ * Elements in rows and columns: of a slice, of a tile of a map, or around a single element. `axes` are those of rows and
+ * columns, or null; `bands` is `{axis, numbers}`, or null.
+ */
+class Block {
+  constructor(array, selection, axes, bands, elements, masked) {
+    const [counts, steps] = [lengths(selection), strides(selection)];
+    const hidden = strides(selection.map((part, axis, all) => (axis < all.length - 2 ? 0 : part)));
+    const along = (sizes, without) => axes.map((axis) => (axis === null ? without : sizes[axis]));
+    const [[height, width], [down, across], [maskDown, maskAcross]] = [along(counts, 1), along(steps, 0), along(hidden, 0)];
+    this.isMasked = masked ? (row, column) => !masked.list[row * maskDown + column * maskAcross] : null;
+    this.offset = (number) => (bands ? (number - selection[bands.axis][0]) * steps[bands.axis] : 0);
+    Object.assign(this, { elements, means: array.means, width, height, down, across, numbers: bands?.numbers ?? [0] });
+  }
+
+  /** Returns the element of each band: `{stored, isMasked, value}`. The value is NaN where the mask hides it. */
+  at(row, column) {
+    const isMasked = Boolean(this.isMasked?.(row, column));
+    return this.numbers.map((number) => {
+      const n = row * this.down + column * this.across + this.offset(number);
+      return { stored: this.elements.at(n), isMasked, value: isMasked ? NaN : this.elements.value(n, this.means) };
+    });
+  }
+
+  /** Returns the physical values of each band in row-major order. Masked elements are NaN. */
+  planes() {
+    const { width, height, down, across, isMasked } = this;
+    const all = this.elements.physical(this.means);
+    return this.numbers.map((number) => {
+      const offset = this.offset(number);
+      if (!isMasked && !offset && all.length === width * height && (width === 1 || across === 1)) return all;
+      const found = new Float64Array(width * height);
+      for (let y = 0, n = 0; y < height; y += 1) {
+        for (let x = 0; x < width; x += 1, n += 1) found[n] = isMasked?.(y, x) ? NaN : all[offset + y * down + x * across];
+      }
+      return found;
+    });
+  }
+}
+
+/** Returns the part of the axis of bands that contains those of a composite. */
+export const bandRange = ({ numbers }) => [Math.min(...numbers), Math.max(...numbers) + 1, 1];
+
+/** Reads a selection of an array, and its mask, as a block. */
+export async function readBlock(array, selection, axes, bands, signal) {
+  const mask = maskOf(array);
+  const ofMask = mask && [...mask.shape.slice(2).map(() => 0), ...selection.slice(-2)];
+  const [elements, masked] = await Promise.all([array.read(selection, signal), mask?.read(ofMask, signal)]);
+  return new Block(array, selection, axes, bands, elements, masked);
+}
 
 /** Reads a line of more elements than can be drawn: the smallest and largest of each group of neighbours, so that no spike is lost. */
 async function readLong(array, { at }, planned, signal) {
@@ -262,54 +301,43 @@ async function readLong(array, { at }, planned, signal) {
     }
   }
   const span = { axis, start, step: 1, count: values.length, indices };
-  const coarse = await readAxis(array, axis, { axis, start, step: group, count: Math.ceil(count / group) }, coordinatesOf(array, axis), signal);
+  const coarse = await readAxis(array, { axis, start, step: group, count: Math.ceil(count / group) }, signal);
   const line = new Axis({ ...coarse, span, values: coarse.values && Float64Array.from(indices, (index) => coarse.valueAt((index - start) / group)) });
   const planes = [Float64Array.from(values)];
-  return { plan: { ...planned, spans: [planned.spans[0], span] }, elements: { length: count }, axes: [null, line], planes, width: values.length, height: 1, stored: (_, x) => stored[x], ...statistics(planes), numbers: [0], group };
+  return { plan: { ...planned, spans: [planned.spans[0], span] }, elements: { length: count }, axes: [null, line], planes, width: values.length, height: 1, at: (_, x) => [{ stored: stored[x], value: values[x] }], ...statistics(planes), numbers: [0], group };
 }
 
-export function coordinatesOf(array, axis) {
-  const name = array.names[axis];
-  const node = name ? coordinateNode(array.node, name, array.shape[axis]) : null;
-  return node ? new DataArray(array.source, node) : null;
-}
-
-function arranged(array, planned, { elements, masked, axes }, numbers, bandAxis) {
-  const [rows, columns] = planned.spans;
-  const steps = (stride) => [rows, columns].map(({ axis }) => (axis === null ? 0 : stride[axis]));
-  const stride = strides(planned.selection);
-  const [down, across] = steps(stride);
-  const offset = (number) => (bandAxis === null ? 0 : number * stride[bandAxis]);
-  const hidden = steps(strides(planned.selection.map((part, axis, all) => (axis < all.length - 2 ? 0 : part))));
-  const isMasked = masked && ((y, x) => !masked.list[y * hidden[0] + x * hidden[1]]);
-  const values = array.isNumeric ? elements.physical(array.means) : null;
-  const [width, height] = [columns.count, rows.count];
-  const planes = values ? numbers.map((number) => plane(values, { width, height, down, across, offset: offset(number), isMasked })) : [];
-  return {
-    plan: planned, elements, axes, planes, width, height, isMasked,
-    stored: (y, x, number = numbers[0]) => elements.at(y * down + x * across + offset(number)),
-    ...statistics(planes), numbers,
-  };
-}
-
-/**
- * Arranges elements in rows and columns. `down`, `across`: the distances of rows and of columns among the elements,
- * from `offset` on. Elements for which `isMasked(row, column)` is true become NaN.
- */
-export function plane(values, { width, height, down, across, offset = 0, isMasked = null }) {
-  if (!isMasked && !offset && values.length === width * height && (width === 1 || across === 1)) return values;
-  const found = new Float64Array(width * height);
-  for (let y = 0, n = 0; y < height; y += 1) {
-    for (let x = 0; x < width; x += 1, n += 1) found[n] = isMasked?.(y, x) ? NaN : values[offset + y * down + x * across];
+/** Finds the coordinates of an axis: an array of its name with one axis, in the group or an ancestor. Null if there are none. */
+export function coordinatesOf({ source, node, names, shape }, axis) {
+  const name = names[axis];
+  for (const found of name ? around(node, name) : []) {
+    const { shape: lengths, dimensions } = found.description;
+    if (found !== node && lengths.length === 1 && lengths[0] === shape[axis] && dimensions?.[0] === name) return new DataArray(source, found);
   }
-  return found;
+  return null;
+}
+
+/** Reads the coordinates of the samples of an axis; an axis of indices if there are none. A span without an axis has none. */
+export async function readAxis(array, span, signal) {
+  const { axis, start, step, count } = span;
+  if (axis === null) return null;
+  const coordinates = coordinatesOf(array, axis);
+  const plain = { name: array.name(axis), span };
+  if (!coordinates?.isNumeric) return new Axis(plain);
+  try {
+    const elements = await coordinates.read([[start, start + (count - 1) * step + 1, step]], signal);
+    return new Axis({ ...plain, values: elements.physical(coordinates.means), attributes: coordinates.attributes, type: coordinates.type });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    return new Axis(plain); // The figure is shown without coordinates.
+  }
 }
 
 /** Returns the number of selected elements along each axis. */
 const lengths = (selection) => selection.map((part) => (Array.isArray(part) ? Math.ceil((part[1] - part[0]) / part[2]) : 1));
 
 /** Returns the distance in the answer between neighbours along each axis. */
-export function strides(selection) {
+function strides(selection) {
   const counts = lengths(selection);
   return counts.map((_, axis) => counts.slice(axis + 1).reduce((all, count) => all * count, 1));
 }
@@ -346,25 +374,15 @@ function extremes(values) {
 /** Sides of the blocks in which single elements are read, for pictures and lines. */
 const BLOCK = { picture: 64, line: 4096 };
 
-/**
- * Reads an element of an array at its own resolution, with the block around it along `axes`: `[{stored, isMasked, value}]`,
- * one for each number of `bands`. The value is NaN where the mask hides it.
- */
+/** Reads an element of an array at its own resolution, with the block around it along `axes`; returns what `Block.at` does. */
 export async function readElement(array, axes, index, bands, signal) {
   const side = axes[0] === null ? BLOCK.line : BLOCK.picture;
-  const [low, past] = bands ? [Math.min(...bands.numbers), Math.max(...bands.numbers) + 1] : [0, 1];
   const selection = index.map((at, axis) => {
-    if (axis === bands?.axis) return [low, past, 1];
+    if (axis === bands?.axis) return bandRange(bands);
     if (!axes.includes(axis)) return at;
     const start = at - (at % side);
     return [start, Math.min(array.shape[axis], start + side), 1];
   });
-  const mask = maskOf(array);
-  const [elements, masked] = await Promise.all([array.read(selection, signal), mask?.read(maskSelection(mask, selection), signal)]);
-  const offset = (parts) => strides(parts).reduce((all, stride, axis) => all + (Array.isArray(parts[axis]) && axis !== bands?.axis ? (index[axis] - parts[axis][0]) * stride : 0), 0);
-  const isMasked = Boolean(masked) && !masked.list[offset(selection.map((part, axis, all) => (axis < all.length - 2 ? 0 : part)))];
-  return (bands?.numbers ?? [low]).map((number) => {
-    const n = offset(selection) + (bands ? (number - low) * strides(selection)[bands.axis] : 0);
-    return { stored: elements.at(n), isMasked, value: isMasked ? NaN : elements.value(n, array.means) };
-  });
+  const block = await readBlock(array, selection, axes, bands, signal);
+  return block.at(...axes.map((axis) => (axis === null ? 0 : index[axis] % side)));
 }

@@ -33,22 +33,6 @@ function longTable(caption, headings, entries, row, name = "") {
 
 const mono = (text) => h("code", {}, text);
 
-/** Returns the facts of an array, as `[name, value]`. */
-function facts(array) {
-  const { chunks, source } = array;
-  const axes = array.shape.map((length, axis) => (array.dimensions?.[axis] ? `${label(array.dimensions[axis])} ${count(length)}` : count(length)));
-  return [
-    ["Type", mono(array.data_type), "data-type"],
-    ["Shape", mono(array.shape.length ? `(${array.shape.join(", ")})` : "()"), "shape"],
-    ["Dimensions", axes.length ? axes.join(" × ") : "none: a scalar", "dimensions"],
-    ["Chunk shape", mono(show(chunks.shape)), "chunk-shape"],
-    chunks.segments ? ["Segments", count(chunks.segments), "chunks"] : ["Chunks", `${count(chunks.count)} in the grid ${show(chunks.grid)}, ${count(chunks.stored)} stored${chunks.inline ? `, ${count(chunks.inline)} carried inline` : ""}`, "chunks"],
-    ["Codecs", array.codecs.map((codec) => h("div", {}, mono(spellCodec(codec)))), "codecs"],
-    ["Fill value", mono(show(array.fill_value)), "fill-value"],
-    source && ["In the file", [source.type, source.layout, ...source.filters].filter(Boolean).join("; "), "source"],
-  ].filter(Boolean);
-}
-
 function spellCodec(codec) {
   if (typeof codec === "string") return codec;
   const { name = codec.id, configuration, id: _, ...rest } = codec;
@@ -56,8 +40,21 @@ function spellCodec(codec) {
   return options.length ? `${name}(${options.join(", ")})` : name;
 }
 
+/** Draws type, shape, chunks, codecs and fill value of an array. */
 export function drawFacts(host, array) {
-  fill(host, facts(array).map(([name, value, field]) => [h("dt", {}, name), h("dd", { "data-field": field }, value)]));
+  const { chunks, source, shape } = array;
+  const axes = shape.map((length, axis) => (array.dimensions?.[axis] ? `${label(array.dimensions[axis])} ${count(length)}` : count(length)));
+  const entries = [
+    ["Type", mono(array.data_type), "data-type"],
+    ["Shape", mono(shape.length ? `(${shape.join(", ")})` : "()"), "shape"],
+    ["Dimensions", axes.length ? axes.join(" × ") : "none: a scalar", "dimensions"],
+    ["Chunk shape", mono(show(chunks.shape)), "chunk-shape"],
+    chunks.segments ? ["Segments", count(chunks.segments), "chunks"] : ["Chunks", `${count(chunks.count)} in the grid ${show(chunks.grid)}, ${count(chunks.stored)} stored${chunks.inline ? `, ${count(chunks.inline)} carried inline` : ""}`, "chunks"],
+    ["Codecs", array.codecs.map((codec) => h("div", {}, mono(spellCodec(codec)))), "codecs"],
+    ["Fill value", mono(show(array.fill_value)), "fill-value"],
+    source && ["In the file", [source.type, source.layout, ...source.filters].filter(Boolean).join("; "), "source"],
+  ];
+  fill(host, entries.filter(Boolean).map(([name, value, field]) => [h("dt", {}, name), h("dd", { "data-field": field }, value)]));
 }
 
 const POLICIES = {
@@ -113,9 +110,10 @@ const PREPARATIONS = [[/shuffle/, "shuffle"], [/delta|predictor|floatpred/, "pre
 
 function compression({ codecs }) {
   const names = codecs.map((codec) => String(codec.name ?? codec.id ?? codec).toLowerCase());
-  const found = [...COMPRESSIONS, ...PREPARATIONS].filter(([pattern]) => names.some((name) => pattern.test(name))).map(([, name]) => name);
   const main = names.map((name) => COMPRESSIONS.find(([pattern]) => pattern.test(name))?.[1]).find(Boolean);
-  return [main ?? (names.some((name) => !/^(bytes|transpose|vlen|string)/.test(name)) && !found.length ? names.at(-1) : null), ...found.filter((name) => PREPARATIONS.some(([, each]) => each === name))].filter(Boolean).join(", ") || "none";
+  const before = PREPARATIONS.filter(([pattern]) => names.some((name) => pattern.test(name))).map(([, name]) => name);
+  const unknown = before.length ? null : names.findLast((name) => !/^(bytes|transpose|vlen|string)/.test(name));
+  return [main ?? unknown, ...before].filter(Boolean).join(", ") || "none";
 }
 
 /** Returns the name of a coordinate reference system, as the file has it. */
@@ -173,15 +171,13 @@ export function drawSummary(look) {
 export function drawAttributes(host, attributes, type = "") {
   const entries = Object.entries(attributes ?? {});
   if (!entries.length) return fill(host, h("p", { class: "mute" }, "None."));
-  const row = ([name, value]) => h("tr", {}, h("th", { scope: "row" }, label(name)), h("td", {}, spellAttribute(value), number(name, value, type)));
+  const row = ([name, value]) => {
+    // The number that a base64 sentinel encodes. JSON cannot represent all of them.
+    const decoded = name === "_FillValue" && typeof value === "string" ? sentinel(value, type) : null;
+    const number = decoded === null ? null : h("span", { class: "mute" }, ` the number ${Number.isFinite(decoded) ? show(decoded) : String(decoded)}`);
+    return h("tr", {}, h("th", { scope: "row" }, label(name)), h("td", {}, spellAttribute(value), number));
+  };
   return fill(host, longTable("Attributes", ["Name", "Value"], entries, row, "attributes"));
-}
-
-/** Shows the number that a base64 sentinel encodes. JSON cannot represent all of them. */
-function number(name, value, type) {
-  const decoded = name === "_FillValue" && typeof value === "string" ? sentinel(value, type) : null;
-  if (decoded === null) return null;
-  return h("span", { class: "mute" }, ` the number ${Number.isFinite(decoded) ? show(decoded) : String(decoded)}`);
 }
 
 function spellAttribute(value) {

@@ -60,18 +60,43 @@ export function fill(parent, ...children) {
   return parent;
 }
 
+/** Returns an error as a line of text. */
+export const failure = ({ message, hint }) => [h("span", { class: "error" }, message), hint ? ` ${hint}` : ""];
+
+/** What the browser keeps. Without storage, nothing is kept. */
+export const storage = {
+  get(name) {
+    try {
+      return JSON.parse(localStorage.getItem(name));
+    } catch {
+      return null;
+    }
+  },
+  set(name, text) {
+    try {
+      if (text === null) localStorage.removeItem(name);
+      else localStorage.setItem(name, text);
+    } catch {
+      // The choice applies to this visit only.
+    }
+  },
+};
+
+/** Saves a file. Browsers read it after the click. */
+export function download(blob, name) {
+  const link = h("a", { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}
+
 export const byId = (id) => document.getElementById(id);
 
 const UNITS = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
 /** Formats a size: "23 bytes", "1.5 MiB". */
 export function size(bytes) {
-  let unit = 0;
-  let value = Number(bytes);
-  while (value >= 1024 && unit + 1 < UNITS.length) {
-    value /= 1024;
-    unit += 1;
-  }
+  const unit = Math.min(UNITS.length - 1, Math.floor(Math.log2(Math.max(1, Number(bytes))) / 10));
+  const value = Number(bytes) / 1024 ** unit;
   if (unit === 0) return value === 1 ? "1 byte" : `${value} bytes`;
   return `${value.toFixed(value < 10 ? 2 : value < 100 ? 1 : 0)} ${UNITS[unit]}`;
 }
@@ -100,10 +125,9 @@ async function copy(text) {
   const area = h("textarea", { value: text, class: "away" });
   document.body.append(area);
   area.select();
-  const done = document.execCommand("copy");
+  const isDone = document.execCommand("copy");
   area.remove();
-  if (!done) throw new Error("refused");
-  return undefined;
+  return isDone || Promise.reject(new Error("refused"));
 }
 
 /** Announces a text to screen readers. */

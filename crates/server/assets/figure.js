@@ -1,5 +1,4 @@
 // Figures on a canvas: a frame with ticks, labels and titles around a picture or a line plot; the picture of a slice.
-import { paint, paintBands } from "./colour.js";
 import { visible } from "./dom.js";
 
 export const FONT = 12;
@@ -30,13 +29,13 @@ export function sized(canvas, width, height, ratio = window.devicePixelRatio || 
 }
 
 /** Returns the width of the longest text. */
-export function widest(context, texts, family, size = FONT) {
-  context.font = `${size}px ${family}`;
+export function widest(context, texts, family) {
+  context.font = `${FONT}px ${family}`;
   return texts.reduce((most, text) => Math.max(most, context.measureText(text).width), 0);
 }
 
 /** Shortens a text to a width, and escapes invisible characters. */
-export function shortened(context, name, width) {
+function shortened(context, name, width) {
   const text = visible(name);
   if (context.measureText(text).width <= width) return text;
   let letters = [...text].slice(0, 400);
@@ -52,13 +51,36 @@ export function drawAxes(context, box, { x, y, grid = false }, colours) {
   const { left, top, width, height } = box;
   const bottom = top + height;
   context.lineWidth = 1;
-  context.strokeStyle = colours.line;
-  if (grid) drawGrid(context, box, x, y);
+  if (grid) {
+    context.strokeStyle = colours.line;
+    context.beginPath();
+    for (const at of x.ticks.map((tick) => Math.round(left + tick.at * width) + 0.5)) { context.moveTo(at, top); context.lineTo(at, bottom); }
+    for (const at of y.ticks.map((tick) => Math.round(bottom - tick.at * height) + 0.5)) { context.moveTo(left, at); context.lineTo(left + width, at); }
+    context.stroke();
+  }
   context.strokeStyle = colours.strong;
   context.strokeRect(left - 0.5, top - 0.5, width + 1, height + 1);
-  context.font = `${FONT}px ${colours.family}`;
-  if (x) drawBottom(context, { left, bottom, width }, x, colours);
-  if (y) drawLeft(context, { left, top, height }, y, colours);
+  drawBottom(context, { left, bottom, width }, x, colours);
+  context.textAlign = "right";
+  context.textBaseline = "middle";
+  let past = Infinity;
+  for (const { at, label } of [...y.ticks].sort((one, other) => one.at - other.at)) {
+    const place = bottom - at * height;
+    context.fillStyle = colours.strong;
+    context.fillRect(left - 5, Math.round(place) - 0.5, 5, 1);
+    if (place > past - FONT - 3) continue;
+    past = place;
+    context.fillStyle = colours.ink;
+    context.fillText(label, left - 8, place);
+  }
+  if (!y.title) return;
+  context.save();
+  context.translate(FONT - 2, top + height / 2);
+  context.rotate(-Math.PI / 2);
+  context.textAlign = "center";
+  context.fillStyle = colours.mute;
+  context.fillText(shortened(context, y.title, height), 0, 0);
+  context.restore();
 }
 
 /** Draws the title of a figure of a width. */
@@ -70,53 +92,29 @@ export function drawHeading(context, heading, width, colours) {
   context.fillText(shortened(context, heading, width - 4), 2, ABOVE - 10);
 }
 
-function drawGrid(context, { left, top, width, height }, x, y) {
-  context.beginPath();
-  for (const { at } of x?.ticks ?? []) { context.moveTo(Math.round(left + at * width) + 0.5, top); context.lineTo(Math.round(left + at * width) + 0.5, top + height); }
-  for (const { at } of y?.ticks ?? []) { context.moveTo(left, Math.round(top + (1 - at) * height) + 0.5); context.lineTo(left + width, Math.round(top + (1 - at) * height) + 0.5); }
-  context.stroke();
-}
-
-function drawBottom(context, { left, bottom, width }, { title, ticks }, colours) {
-  context.textAlign = "center";
+/** Draws ticks and labels below a line, with units at its right end, and a title below. */
+export function drawBottom(context, { left, bottom, width }, { title, units, ticks }, colours) {
+  context.font = `${FONT}px ${colours.family}`;
   context.textBaseline = "top";
+  const unit = units ? shortened(context, units, width / 2) : "";
+  const end = unit ? left + width - context.measureText(unit).width - 14 : Infinity;
+  context.fillStyle = colours.mute;
+  context.textAlign = "right";
+  context.fillText(unit, left + width + 8, bottom + 8);
+  context.textAlign = "center";
+  if (title) context.fillText(shortened(context, title, width), left + width / 2, bottom + 8 + FONT + 7);
   let past = -Infinity;
   for (const { at, label } of [...ticks].sort((one, other) => one.at - other.at)) {
     const place = left + at * width;
     context.fillStyle = colours.strong;
     context.fillRect(Math.round(place) - 0.5, bottom, 1, 5);
     const half = context.measureText(label).width / 2;
-    const centre = Math.min(Math.max(place, half), left + width + 14 - half);
-    if (centre - half < past + 10) continue;
+    const centre = Math.min(Math.max(place, half), left + width + 8 - half);
+    if (centre - half < past + 9 || centre + half > end) continue;
     past = centre + half;
     context.fillStyle = colours.ink;
     context.fillText(label, centre, bottom + 8);
   }
-  context.fillStyle = colours.mute;
-  if (title) context.fillText(shortened(context, title, width), left + width / 2, bottom + 8 + FONT + 7);
-}
-
-function drawLeft(context, { left, top, height }, { title, ticks }, colours) {
-  context.textAlign = "right";
-  context.textBaseline = "middle";
-  let past = Infinity;
-  for (const { at, label } of [...ticks].sort((one, other) => one.at - other.at)) {
-    const place = top + (1 - at) * height;
-    context.fillStyle = colours.strong;
-    context.fillRect(left - 5, Math.round(place) - 0.5, 5, 1);
-    if (place > past - FONT - 3) continue;
-    past = place;
-    context.fillStyle = colours.ink;
-    context.fillText(label, left - 8, place);
-  }
-  if (!title) return;
-  context.save();
-  context.translate(FONT - 2, top + height / 2);
-  context.rotate(-Math.PI / 2);
-  context.textAlign = "center";
-  context.fillStyle = colours.mute;
-  context.fillText(shortened(context, title, height), 0, 0);
-  context.restore();
 }
 
 /** Margins below and above the box. */
@@ -128,17 +126,6 @@ export const leftOf = (labels) => Math.ceil(labels + FONT + 6 + 12);
 /** Largest enlargement of an element, and largest height, in CSS pixels. */
 const LARGEST = 24;
 const RIGHT = 16;
-
-/** Returns an `ImageData` of a slice. `shade` says how: `{range, scale, map, reverse, palette, bands, alpha}`. */
-export function pixels(slice, shade, flip) {
-  const { width, height, planes } = slice;
-  if (!shade.bands) {
-    const [low, high] = shade.range;
-    return paint(planes[0], { ...shade, low, high, width, height, flip });
-  }
-  const bands = shade.bands.map(([low, high], n) => ({ values: planes[n], low, high }));
-  return paintBands(bands, { width, height, flip, alpha: planes[3] ? { values: planes[3], low: 0, high: shade.opaque } : null });
-}
 
 /**
  * Returns the size of a part of an array in a figure of at most `room` × `most` CSS pixels: whole multiples of its
@@ -165,47 +152,34 @@ function ticksOf(axis, [from, past], most, isReversed) {
   return axis.ticks(Math.max(2, most), [place(from), place(past)]).map((tick) => ({ at: isReversed ? 1 - at(tick) : at(tick), label: tick.label })).filter((tick) => tick.at >= 0 && tick.at <= 1);
 }
 
-/** Plans a figure of the part of a slice in `window`: the box of the picture, and its axes. `whole`: rows and columns of the array. */
-export function layout(context, slice, { room, most, flip, window, whole }, colours) {
-  const [rows, columns] = slice.axes;
-  const guess = scaled(window, whole, room - 60, most);
-  const y = { title: rows?.title, ticks: ticksOf(rows, window[0], guess.height / 40, !flip) };
-  const left = leftOf(widest(context, y.ticks.map(({ label }) => label), colours.family));
-  const box = { left, top: ABOVE, ...scaled(window, whole, room - left - RIGHT, most) };
-  const x = { title: columns?.title, ticks: ticksOf(columns, window[1], box.width / 84, false) };
-  return { box, x, y, width: left + box.width + RIGHT, height: ABOVE + box.height + BELOW, at: placeIn(slice, window, box, flip) };
-}
-
-/** Returns where a slice is relative to the box that shows a window of the array. */
-function placeIn({ plan: { spans } }, window, box, flip) {
-  const [y, x] = spans.map(({ start, step, count }, n) => {
-    const [from, past] = window[n];
-    const ends = [start, start + count * step].map((index) => (index - from) / (past - from));
-    return flip && n === 0 ? ends.map((end) => 1 - end).reverse() : ends;
-  });
-  return { left: x[0] * box.width, top: y[0] * box.height, width: (x[1] - x[0]) * box.width, height: (y[1] - y[0]) * box.height };
-}
-
-/** Draws the pixels of a slice into a canvas. */
-export function drawPixels(canvas, slice, shade, flip) {
-  Object.assign(canvas, { width: slice.width, height: slice.height });
-  canvas.getContext("2d", { willReadFrequently: true }).putImageData(pixels(slice, shade, flip), 0, 0);
-  canvas.dataset.drawn = String(Number(canvas.dataset.drawn ?? 0) + 1);
-}
-
-/** Draws the axes, and places the canvas of the pixels within `plate`. */
-export function drawFrame({ figure, frame, plate, canvas }, slice, { flip, heading, window, whole }) {
+/**
+ * Draws the axes of the part of a slice in `window`, and places the canvas of the pixels within `plate`. `whole`: rows
+ * and columns of the array. Returns `{width, box, at}`: where the picture is, and where the slice is in it.
+ */
+export function drawFrame({ figure, frame, plate, canvas }, slice, { flip, heading, window, whole, ratio }) {
   const colours = resolved(figure);
   const room = Math.max(240, figure.parentElement.clientWidth);
   const most = Math.max(240, Math.min(640, innerHeight * 0.68));
-  const planned = layout(frame.getContext("2d"), slice, { room, most, flip, window, whole }, colours);
-  const context = sized(frame, room, planned.height);
-  drawAxes(context, planned.box, planned, colours);
+  const [rows, columns] = slice.axes;
+  const guess = scaled(window, whole, room - 60, most);
+  const y = { title: rows?.title, ticks: ticksOf(rows, window[0], guess.height / 40, !flip) };
+  const left = leftOf(widest(frame.getContext("2d"), y.ticks.map(({ label }) => label), colours.family));
+  const box = { left, top: ABOVE, ...scaled(window, whole, room - left - RIGHT, most) };
+  const x = { title: columns?.title, ticks: ticksOf(columns, window[1], box.width / 84, false) };
+  const [down, across] = slice.plan.spans.map(({ start, step, count }, which) => {
+    const [from, past] = window[which];
+    const ends = [start, start + count * step].map((index) => (index - from) / (past - from));
+    return flip && which === 0 ? ends.map((end) => 1 - end).reverse() : ends;
+  });
+  const at = { left: across[0] * box.width, top: down[0] * box.height, width: (across[1] - across[0]) * box.width, height: (down[1] - down[0]) * box.height };
+  const height = ABOVE + box.height + BELOW;
+  const context = sized(frame, room, height, ratio);
+  drawAxes(context, box, { x, y }, colours);
   drawHeading(context, heading, room, colours);
-  place(plate, planned.box);
-  place(canvas, planned.at);
-  figure.style.height = `${planned.height}px`;
-  return planned;
+  place(plate, box);
+  place(canvas, at);
+  figure.style.height = `${height}px`;
+  return { width: left + box.width + RIGHT, box, at };
 }
 
 /** Places an element, in CSS pixels. */

@@ -20,22 +20,19 @@ export function georeference(node) {
 
 /** Georeferences an image by the conventions `spatial`, `proj` and `multiscales`. */
 function image(node) {
-  const [first, ...overviews] = levels(node).map(imageLevel);
+  const [first, ...overviews] = levels(node).map(({ path, parent, description: { shape, dimensions } }) => {
+    const { "spatial:transform": transform, "spatial:dimensions": names } = parent.description.attributes ?? {};
+    if (!Array.isArray(transform) || !Array.isArray(names)) return null;
+    const [a, b, , d, e] = transform;
+    const [y, x] = names.map((name) => dimensions?.indexOf(name) ?? -1);
+    return y < 0 || x < 0 || !Number.isFinite(a * e - b * d) || a * e === b * d ? null : { path, shape, transform, y, x };
+  });
   if (!first) return null;
   const { description: { attributes }, children } = node.parent;
   const named = (name) => children.find((child) => child.name === name)?.description.attributes;
   const units = named(node.description.dimensions[first.x])?.units ?? null;
   return { ...PLAIN, ...first, levels: [first, ...overviews.filter(Boolean)], code: attributes["proj:code"] ?? null, mapping: named("spatial_ref") ?? null, units, isImage: true };
 }
-
-function imageLevel({ path, parent, description: { shape, dimensions } }) {
-  const { "spatial:transform": transform, "spatial:dimensions": names } = parent.description.attributes ?? {};
-  if (!Array.isArray(transform) || !Array.isArray(names) || !isInvertible(transform)) return null;
-  const [y, x] = names.map((name) => dimensions?.indexOf(name) ?? -1);
-  return y < 0 || x < 0 ? null : { path, shape, transform, y, x };
-}
-
-const isInvertible = ([a, b, , d, e]) => Number.isFinite(a * e - b * d) && a * e - b * d !== 0;
 
 /** What the kinds of georeferences have in common. */
 const PLAIN = { lines: null, cells: null, code: null, mapping: null, degrees: false, isImage: false };
@@ -72,19 +69,15 @@ function grid(node) {
   });
   const { x, y } = axes;
   if (!x || !y) return null;
-  const mapping = gridMapping(node);
+  // "name", or "name: coordinates …".
+  const [, mappingName] = /^\s*([^\s:]+)/.exec(own?.grid_mapping ?? "") ?? [];
+  const mapping = (mappingName && nearest(node, mappingName)?.description.attributes) || null;
   const degrees = isDegrees(x.name, x.attributes) && isDegrees(y.name, y.attributes);
   const curved = !degrees && !mapping && cells(node);
   if (curved) return curved;
   if (!degrees && !mapping && !x.attributes.standard_name) return null;
   const code = node.parent.description.attributes?.["proj:code"] ?? null;
   return { ...PLAIN, y: y.axis, x: x.axis, levels: single(node, y.axis, x.axis), lines: { x: x.path, y: y.path }, code, mapping, degrees, units: x.attributes.units ?? null };
-}
-
-/** Returns the attributes of the array's grid mapping variable: "name", or "name: coordinates …". */
-function gridMapping(node) {
-  const [, name] = /^\s*([^\s:]+)/.exec(node.description.attributes?.grid_mapping ?? "") ?? [];
-  return (name && nearest(node, name)?.description.attributes) || null;
 }
 
 /** Georeferences an array by two-dimensional longitudes and latitudes. */
@@ -111,15 +104,4 @@ export function placeOf({ node, view }) {
   const [rows, columns] = view.axes;
   const isShown = found && [found.y, found.x].every((axis) => axis === rows || axis === columns);
   return isShown ? found : null;
-}
-
-/** Returns colours as `MapView` takes them. `shade`: what the viewer's `shade()` returned. */
-export function coloursOf({ bands }, shade) {
-  if (!bands) {
-    const [low, high] = shade.range;
-    return { low, high, map: shade.map, reverse: shade.reverse, scale: shade.scale, palette: shade.palette };
-  }
-  const { axis, numbers } = bands;
-  const ranged = numbers.slice(0, 3).map((index, n) => ({ index, low: shade.bands[n][0], high: shade.bands[n][1] }));
-  return { axis, bands: ranged, alpha: numbers.length > 3 ? { index: numbers[3], low: 0, high: shade.opaque } : null };
 }

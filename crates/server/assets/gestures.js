@@ -5,7 +5,7 @@ const CLICK = 4;
 
 /**
  * Connects the gestures of an element. `move(right, down)` moves by CSS pixels; `zoom(by, x, y)` magnifies around a point
- * of the element and returns false at a limit; `click(event)`; `point(event)`: the pointer moved without a button.
+ * of the element and returns false at a limit; `click(x, y)`; `point(x, y)`: the pointer moved without a button.
  */
 export function gestures(element, { move, zoom, reset, click, point }) {
   const pointers = new Map();
@@ -22,8 +22,8 @@ export function gestures(element, { move, zoom, reset, click, point }) {
   });
   element.addEventListener("pointermove", (event) => {
     const before = pointers.get(event.pointerId);
-    if (!before) { point(event); return; }
     const now = at(event);
+    if (!before) { point(...now); return; }
     travelled += Math.hypot(now[0] - before[0], now[1] - before[1]);
     if (travelled <= CLICK) return;
     pointers.set(event.pointerId, now);
@@ -35,7 +35,7 @@ export function gestures(element, { move, zoom, reset, click, point }) {
     move(right / 2, down / 2);
   });
   const end = (event) => {
-    if (pointers.delete(event.pointerId) && event.type === "pointerup" && travelled <= CLICK && !pointers.size) click(event);
+    if (pointers.delete(event.pointerId) && event.type === "pointerup" && travelled <= CLICK && !pointers.size) click(...at(event));
   };
   for (const name of ["pointerup", "pointercancel"]) element.addEventListener(name, end);
   element.addEventListener("wheel", (event) => {

@@ -1,13 +1,13 @@
 // The viewer of an array: a picture or a line of a slice, its colours, profiles, a table, and exports.
-import { readAxis, title } from "./axes.js";
-import { bandAxis, categories, composite, defaultMap, imageAxes, palette, rangeOf } from "./colour.js";
+import { title } from "./axes.js";
+import { bandAxis, categories, composite, css, defaultMap, imageAxes, paintPlanes, palette, rangeOf } from "./colour.js";
 import { axisFields, bandFields, colourFields, indexFields, read as readState, viewButtons, write as writeState, zoomButtons } from "./controls.js";
 import { Cursor } from "./cursor.js";
-import { BUDGETS, DataArray, coordinatesOf, fitting, levels, readSlice, rootOf } from "./data.js";
+import { BUDGETS, DataArray, coordinatesOf, levels, readAxis, readSlice, rootOf } from "./data.js";
 import { drawSummary } from "./details.js";
-import { count, fill, h, onTheme, plural, size } from "./dom.js";
-import { drawFrame, drawPixels } from "./figure.js";
-import { coloursOf, georeference, placeOf } from "./georeference.js";
+import { count, failure, fill, h, onTheme, plural, size } from "./dom.js";
+import { drawFrame } from "./figure.js";
+import { georeference, placeOf } from "./georeference.js";
 import { gestures, magnified, moved } from "./gestures.js";
 import { Histogram } from "./histogram.js";
 import { Profile, drawLine } from "./plot.js";
@@ -41,11 +41,10 @@ export class QuickLook {
     const { shape, isNumeric } = this.base;
     const last = shape.length - 1;
     const axes = shape.length > 1 ? imageAxes(this.base) : [null, last < 0 ? null : 0];
-    const bands = composite(this.base, bandAxis(this.base, axes));
     return {
       axes, at: shape.map(() => 0), windows: {}, budget: BUDGETS[0] << 20, mode: isNumeric ? "picture" : "table",
       map: null, reverse: false, scale: "linear", range: null, part: 0.02, flip: null,
-      place: {}, bands: bands ? { axis: bandAxis(this.base, axes), numbers: [...bands.bands, ...(bands.alpha === null ? [] : [bands.alpha])] } : null, profile: null,
+      place: {}, bands: composite(this.base, bandAxis(this.base, axes)), profile: null,
     };
   }
 
@@ -91,7 +90,7 @@ export class QuickLook {
   /** Returns the array or overview to read: the finest whose window fits the screen. */
   get wanted() {
     const zoom = this.view.axes.reduce((most, axis) => Math.min(most, axis === null ? 1 : this.part(axis)[1] - this.part(axis)[0]), 1);
-    return this.levels.find((level) => level.node === fitting(this.levels.map(({ node }) => node), SCREEN / zoom));
+    return this.levels.find(({ shape }) => shape.slice(-2).every((length) => length <= SCREEN / zoom)) ?? this.levels.at(-1);
   }
 
   /** Returns the visible part of an axis: two numbers from 0 to 1. */
@@ -106,70 +105,59 @@ export class QuickLook {
     });
   }
 
-  /** Returns the part of the axis of rows (0) or columns (1) that the figure shows. */
-  shown(which) {
-    const { axis, start, step, count: samples } = this.slice.plan.spans[which];
-    if (axis === null || !this.slice.plan.isCut) return axis === null ? [0, 1] : this.part(axis);
-    return [start, start + samples * step].map((at) => at / this.array.shape[axis]);
+  /** Returns the parts of the axes of rows and columns that the figure shows. */
+  get parts() {
+    const { spans, isCut } = this.slice.plan;
+    return spans.map(({ axis, start, step, count: samples }) => {
+      if (axis === null || !isCut) return axis === null ? [0, 1] : this.part(axis);
+      return [start, start + samples * step].map((at) => at / this.array.shape[axis]);
+    });
   }
 
   /** Returns the window of the figure, in elements of the array that is read, and the size of that array. */
   frameOf() {
     const whole = this.view.axes.map((axis) => (axis === null ? 1 : this.array.shape[axis]));
-    return { whole, window: [0, 1].map((which) => this.shown(which).map((part) => part * whole[which])) };
+    return { whole, window: this.parts.map((part, which) => part.map((at) => at * whole[which])) };
   }
 
-  /** Returns the place of an event along the axes of rows and columns, from 0 to 1. */
-  placesAt(event) {
-    if (this.isLine()) {
-      const sample = this.drawn.nearest(event.clientX - this.canvas.getBoundingClientRect().left);
-      return [0, (this.slice.axes[1].index(sample) + 0.5) / this.base.shape[0]];
-    }
-    const box = this.plate.getBoundingClientRect();
-    const across = (event.clientX - box.left) / box.width;
-    const down = (event.clientY - box.top) / box.height;
-    return [this.view.flip ? 1 - down : down, across].map((at, which) => this.within(which, at));
-  }
-
-  within(which, at) {
-    const [from, past] = this.shown(which);
-    return from + at * (past - from);
+  /** Returns the place of a point of the figure along the axes of rows and columns, from 0 to 1. */
+  placesAt(x, y) {
+    const { width, height } = this.planned?.box ?? {};
+    const at = this.isLine() ? [0.5, this.drawn.part(x)] : [this.view.flip ? 1 - y / height : y / height, x / width];
+    return this.parts.map(([from, past], which) => from + at[which] * (past - from));
   }
 
   /** Magnifies around places along the axes of rows and columns; returns false at a limit. */
   magnify(by, places) {
     if (!this.slice) return false;
+    const { parts } = this;
     // Both axes are magnified alike, until one of them shows four elements.
-    const closest = this.view.axes.reduce((most, axis, which) => (axis === null ? most : Math.min(most, Math.max(1, ((this.shown(which)[1] - this.shown(which)[0]) * this.base.shape[axis]) / 4))), Infinity);
-    return this.reveals(this.view.axes.map((axis, which) => {
-      const [from, past] = this.shown(which);
-      return magnified([from, past], Math.min(by, closest), (places[which] - from) / (past - from), 0);
-    }));
+    const limits = parts.map(([from, past], which) => Math.max(1, ((past - from) * (this.base.shape[this.view.axes[which]] ?? Infinity)) / 4));
+    return this.reveals(parts.map(([from, past], which) => magnified([from, past], Math.min(by, ...limits), (places[which] - from) / (past - from), 0)));
   }
 
   /** Moves the visible part by parts of the figure. */
-  move(parts) {
-    if (this.slice) this.reveals(parts.map((part, which) => moved(this.shown(which), part * (this.shown(which)[1] - this.shown(which)[0]))));
+  move(by) {
+    if (this.slice) this.reveals(this.parts.map(([from, past], which) => moved([from, past], by[which] * (past - from))));
   }
 
   reset() {
     if (this.slice) this.reveals([[0, 1], [0, 1]]);
   }
 
-  /** Moves the visible part so that it contains an element. */
-  reveal(x, y) {
-    this.reveals(this.view.axes.map((axis, which) => {
-      const [from, past] = this.shown(which);
-      const length = axis === null ? 1 : this.base.shape[axis];
-      const [first, last] = [which ? x : y, (which ? x : y) + 1].map((at) => at / length);
+  /** Moves the visible part so that it contains the cursor. */
+  reveal() {
+    this.reveals(this.parts.map(([from, past], which) => {
+      const length = this.base.shape[this.view.axes[which]] ?? 1;
+      const [first, last] = [this.cursor.at[which] / length, (this.cursor.at[which] + 1) / length];
       return moved([from, past], first < from ? first - from : last > past ? last - past : 0);
     }));
   }
 
   /** Shows parts of the axes of rows and columns: what was read at once, the rest when no gesture follows. */
   reveals(parts) {
-    const before = [0, 1].map((which) => this.shown(which));
-    if (parts.flat().every((at, n) => Math.abs(at - before.flat()[n]) < 1e-12)) return false;
+    const before = this.parts.flat();
+    if (parts.flat().every((at, n) => Math.abs(at - before[n]) < 1e-12)) return false;
     const windows = {};
     this.view.axes.forEach((axis, which) => { if (axis !== null && parts[which][1] - parts[which][0] < 1) windows[axis] = parts[which]; });
     this.view.windows = windows;
@@ -190,7 +178,6 @@ export class QuickLook {
     this.ring = h("span", { class: "ring", hidden: true, "aria-hidden": "true" });
     this.plate = this.isLine() ? this.canvas : h("div", { class: "plate" }, this.canvas, this.ring);
     this.figure = h("div", { class: "figure" }, this.isLine() ? this.canvas : [this.frame, this.plate]);
-    this.readout = h("output", { class: "readout", "aria-live": "polite" }, "Point at the picture, or move with the arrow keys, to read values.");
     this.status = h("p", { class: "mute status", role: "status" });
     this.legend = h("div", { class: "shades" });
     this.below = h("div", { class: "profile" });
@@ -200,26 +187,19 @@ export class QuickLook {
     this.table = null;
     this.histogram = null;
     gestures(this.plate, {
-      move: (right, down) => this.move([this.isLine() ? 0 : (this.view.flip ? down : -down) / this.planned.box.height, -right / (this.isLine() ? this.drawn.width : this.planned.box.width)]),
-      zoom: (by, x, y) => this.slice && this.magnify(by, this.isLine() ? [0.5, this.within(1, this.drawn.part(x))] : [this.view.flip ? 1 - y / this.planned.box.height : y / this.planned.box.height, x / this.planned.box.width].map((at, which) => this.within(which, at))),
+      move: (right, down) => this.move(this.isLine() ? [0, -right / this.drawn.width] : [(this.view.flip ? down : -down) / this.planned.box.height, -right / this.planned.box.width]),
+      zoom: (by, x, y) => this.slice && this.magnify(by, this.placesAt(x, y)),
       reset: () => this.reset(),
-      click: (event) => { this.cursor.point(event); this.showProfile(); },
-      point: (event) => this.cursor.point(event),
+      click: (x, y) => { this.cursor.point(x, y); this.showProfile(); },
+      point: (x, y) => this.cursor.point(x, y),
     });
     this.canvas.addEventListener("keydown", (event) => this.cursor.key(event));
     const isTable = this.view.mode === "table";
-    fill(this.host, h("div", { class: "toolbar" }, viewButtons(this), isTable || this.isMap() ? null : zoomButtons(this), this.saveButtons()),
+    const save = (name, work) => h("button", { type: "button", class: "quiet", name, onclick: () => work(this).then((text) => fill(this.status, text), this.fail) }, name.toUpperCase());
+    fill(this.host, h("div", { class: "toolbar" }, viewButtons(this), isTable || this.isMap() ? null : zoomButtons(this), h("div", { class: "buttons save" }, save("csv", exportCsv), isTable ? null : save("png", exportPng))),
       h("div", { class: "controls" }, indexFields(this), this.isLine() || this.isMap() ? null : axisFields(this), isTable ? null : bandFields(this)),
-      isTable ? (this.grid = h("div", { class: "values" })) : [this.isMap() ? this.mapHost : [this.figure, this.readout], this.legend, h("div", { class: "controls colours" }, colourFields(this))], this.status, this.below);
+      isTable ? (this.grid = h("div", { class: "values" })) : [this.isMap() ? this.mapHost : [this.figure, this.cursor.element], this.legend, h("div", { class: "controls colours" }, colourFields(this))], this.status, this.below);
     this.profile = new Profile(this.below, this);
-  }
-
-  saveButtons() {
-    const guarded = (work) => async () => {
-      try { fill(this.status, await work(this) ?? this.told()); } catch (error) { if (error.name !== "AbortError") this.fail(error); }
-    };
-    return h("div", { class: "buttons save" }, h("button", { type: "button", class: "quiet", name: "csv", onclick: guarded(exportCsv) }, "CSV"),
-      this.view.mode === "table" ? null : h("button", { type: "button", class: "quiet", name: "png", onclick: guarded(exportPng) }, "PNG"));
   }
 
   /** Changes the view, and reads again. `rebuild`: the controls change too. */
@@ -283,7 +263,7 @@ export class QuickLook {
     const axes = [...this.view.axes];
     if (axes[1 - which] === axis) axes[1 - which] = axes[which];
     axes[which] = axis;
-    this.cursor.at = { x: 0, y: 0 };
+    this.cursor.at = [0, 0];
     const bands = this.view.bands && !axes.includes(this.view.bands.axis) ? this.view.bands : null;
     this.set({ axes, flip: null, windows: {}, bands }, { rebuild: true });
     this.labels();
@@ -301,7 +281,6 @@ export class QuickLook {
       if (this.view.mode === "table") await (this.table ??= new Table(this.grid, this)).load(signal);
       else await this.loadSlice(signal);
     } catch (error) {
-      if (error.name === "AbortError") return;
       this.fail(error);
     } finally {
       if (this.reading === reading) this.host.removeAttribute("aria-busy");
@@ -337,9 +316,8 @@ export class QuickLook {
     if (this.view.profile !== null) this.profile.follow();
   }
 
-  fail(error) {
-    this.status.replaceChildren(h("span", { class: "error" }, error.message), error.hint ? ` ${error.hint}` : "");
-  }
+  /** Shows an error, unless a read was aborted. */
+  fail = (error) => { if (error.name !== "AbortError") fill(this.status, failure(error)); };
 
   /** Reads the coordinates of all axes, to label sliders and to summarize the array. */
   async labels() {
@@ -356,21 +334,21 @@ export class QuickLook {
     this.reads ??= {};
     return (this.reads[axis] ??= (async () => {
       const [length, coordinates] = [this.base.shape[axis], coordinatesOf(this.base, axis)];
-      const found = coordinates && length <= LABELS ? await readAxis(this.base, axis, { axis, start: 0, step: 1, count: length }, coordinates, this.signal) : null;
+      const found = coordinates && length <= LABELS ? await readAxis(this.base, { axis, start: 0, step: 1, count: length }, this.signal) : null;
       if (found?.values) this.others[axis] = found;
       return this.others[axis] ?? null;
     })());
   }
 
   /** Reads where an element is along an axis; null without coordinates. */
-  async position(axis, at, signal, isNamed = true) {
+  async coordinate(axis, at, signal) {
     const coordinates = coordinatesOf(this.base, axis);
-    const found = !coordinates ? null : await this.full(axis) ?? await readAxis(this.base, axis, { axis, start: at, step: 1, count: 1 }, coordinates, signal);
-    const sample = found?.span.count === 1 ? 0 : at;
-    return found ? isNamed ? found.position(sample) : found.coordinate(sample) : null;
+    const whole = coordinates && await this.full(axis);
+    if (whole || !coordinates) return whole?.coordinate(at) ?? null;
+    // The distance to the next coordinate determines how many digits are shown.
+    const start = Math.max(0, Math.min(at, this.base.shape[axis] - 2));
+    return (await readAxis(this.base, { axis, start, step: 1, count: 2 }, signal)).coordinate(at - start);
   }
-
-  coordinate = (axis, at, signal) => this.position(axis, at, signal, false);
 
   /** Returns where an element is along an axis, if its coordinates were read. */
   coordinateNow(axis, at) {
@@ -409,18 +387,23 @@ export class QuickLook {
     return said.join(" ");
   }
 
-  /** Returns how values become colours. */
+  /** Returns the colours of the values, as `paintPlanes` and `MapView` take them. */
   shade() {
     const { attributes, type } = this.base;
     const { map, reverse, scale, bands } = this.view;
     const part = this.view.range ? 0 : this.view.part;
     if (bands) {
-      const whole = type === "uint8" ? [0, 255] : null;
-      return { bands: [0, 1, 2].map((n) => whole ?? rangeOf(this.slice.sorted[n], part, {})), opaque: type === "uint16" ? 65535 : 255 };
+      const ranged = bands.numbers.map((index, n) => {
+        const [low, high] = type === "uint8" ? [0, 255] : rangeOf(this.slice.sorted[n], part, {});
+        return { index, low, high };
+      });
+      const [red, green, blue, alpha] = ranged;
+      return { axis: bands.axis, bands: [red, green, blue], alpha: alpha ? { ...alpha, low: 0, high: type === "uint16" ? 65535 : 255 } : null };
     }
     const classes = map === "categories" ? categories(attributes) : null;
     const colours = classes ? new Map(classes.map(({ value, pixel }) => [value, pixel])) : map === "palette" ? palette(attributes) : null;
-    return { map, reverse, scale, range: this.view.range ?? rangeOf(this.slice.sorted[0], part, this.view), palette: colours, classes };
+    const [low, high] = this.view.range ?? rangeOf(this.slice.sorted[0], part, this.view);
+    return { map, reverse, scale, low, high, palette: colours, classes };
   }
 
   heading() {
@@ -430,19 +413,31 @@ export class QuickLook {
     return [title(this.base.attributes, this.node.name), ...fixed].join(" · ");
   }
 
-  /** Draws what was read; `isSame`: only the visible part has changed. */
-  draw({ isSame = false } = {}) {
+  /** Draws what was read; `isSame`: only the visible part has changed. `ratio`: pixels per CSS pixel, if not those of the screen. */
+  draw({ isSame = false, ratio } = {}) {
     if (!this.slice || this.signal.aborted || this.view.mode === "table") return;
     if (!this.base.shape.length) { this.figure.hidden = true; return; }
-    if (this.isLine()) { this.drawSeries(); return; }
+    // A finger scrolls the page while everything is visible, and moves a part.
+    this.plate.style.touchAction = Object.keys(this.view.windows).length ? "none" : "pan-x pan-y";
+    if (this.isLine()) {
+      const { units } = this.base.attributes;
+      const [values, axis] = [this.slice.planes[0], this.slice.axes[1]];
+      // Exported figures have no cursor.
+      const cursor = ratio ? null : this.cursor.sample()?.x ?? null;
+      this.canvas.classList.add("line");
+      this.drawn = drawLine(this.canvas, { values, axis, window: this.frameOf().window[1], range: this.view.range, heading: this.heading(), title: typeof units === "string" ? units : "", cursor, height: 320, scale: this.view.scale, ratio });
+      return;
+    }
     const shade = isSame && this.shaded ? this.shaded : (this.shaded = this.shade());
+    if (!isSame) this.drawShades(shade, ratio);
     if (this.isMap()) this.drawMap(shade).catch((error) => this.fail(error));
     else {
-      if (!isSame) drawPixels(this.canvas, this.slice, shade, this.view.flip);
-      this.planned = drawFrame(this, this.slice, { flip: this.view.flip, heading: this.heading(), ...this.frameOf() });
-      // A finger scrolls the page while everything is visible, and moves a part.
-      this.plate.style.touchAction = Object.keys(this.view.windows).length ? "none" : "pan-x pan-y";
-      if (!isSame) this.drawShades(shade);
+      if (!isSame) {
+        Object.assign(this.canvas, { width: this.slice.width, height: this.slice.height });
+        this.canvas.getContext("2d", { willReadFrequently: true }).putImageData(paintPlanes(this.slice.planes, this.slice, shade, this.view.flip), 0, 0);
+        this.canvas.dataset.drawn = String(Number(this.canvas.dataset.drawn ?? 0) + 1);
+      }
+      this.planned = drawFrame(this, this.slice, { flip: this.view.flip, heading: this.heading(), ...this.frameOf(), ratio });
       this.cursor.mark();
     }
     if (!isSame) this.profile.draw();
@@ -450,39 +445,26 @@ export class QuickLook {
 
   /** Shows the slice and the colours on a map, which is opened at first. */
   async drawMap(shade) {
-    this.drawShades(shade);
-    if (this.map) { this.map.show({ at: this.view.at, colours: coloursOf(this.view, shade) }); return; }
+    if (this.map) { this.map.show({ at: this.view.at, colours: shade }); return; }
     const host = this.mapHost;
     const { MapView } = await import("./map.js");
     if (host !== this.mapHost || this.map || this.signal.aborted) return;
     const onpick = (row, column) => {
-      this.cursor.at = this.view.axes[0] === placeOf(this).y ? { y: row, x: column } : { y: column, x: row };
+      this.cursor.at = this.view.axes[0] === placeOf(this).y ? [row, column] : [column, row];
       this.showProfile();
     };
     const { node, source, view, signal } = this;
-    this.map = new MapView(host, { node, source, at: view.at, colours: coloursOf(view, this.shade()), signal, onstate: () => this.changed(), onpick });
+    this.map = new MapView(host, { node, source, at: view.at, colours: this.shade(), signal, onstate: () => this.changed(), onpick });
     this.map.restore(this.view.place);
   }
 
-  drawSeries() {
-    this.canvas.classList.add("line");
-    this.canvas.style.touchAction = Object.keys(this.view.windows).length ? "none" : "pan-x pan-y";
-    this.drawn = drawLine(this.canvas, this.series());
-  }
-
-  /** Returns the options of `drawLine` for an array of one axis. */
-  series() {
-    const { units } = this.base.attributes;
-    return { values: this.slice.planes[0], axis: this.slice.axes[1], window: this.frameOf().window[1], range: this.view.range, heading: this.heading(), title: typeof units === "string" ? units : "", cursor: this.cursor.sample()?.x ?? null, height: 320, scale: this.view.scale };
-  }
-
-  drawShades(shade) {
+  drawShades(shade, ratio) {
     for (const element of this.host.querySelectorAll(".of-range")) element.hidden = Boolean(shade.bands || shade.palette);
     if (shade.bands || shade.palette) {
       this.histogram = null;
       fill(this.legend, shade.classes ? h("ul", { class: "categories" }, shade.classes.map(({ label, pixel, value }) => {
         const swatch = h("span", { class: "swatch" });
-        swatch.style.background = `rgb(${pixel & 255} ${(pixel >> 8) & 255} ${(pixel >> 16) & 255})`;
+        swatch.style.background = css(pixel);
         return h("li", {}, swatch, `${label} `, h("span", { class: "mute" }, String(value)));
       })) : null);
       return;
@@ -492,10 +474,10 @@ export class QuickLook {
       this.histogram = new Histogram(this.legend, (range) => this.set({ range }, { reload: false }));
     }
     const units = typeof this.base.attributes.units === "string" && this.base.attributes.units !== "1" ? this.base.attributes.units : "";
-    this.histogram.show(this.slice.sorted[0], { ...shade, units });
-    for (const [name, value] of [["low", shade.range[0]], ["high", shade.range[1]]]) {
+    this.histogram.show(this.slice.sorted[0], { ...shade, range: [shade.low, shade.high], units, ratio });
+    for (const name of ["low", "high"]) {
       const input = this.host.querySelector(`[name=${name}]`);
-      if (input && input !== document.activeElement) input.value = spell(value, "float32");
+      if (input && input !== document.activeElement) input.value = spell(shade[name], "float32");
     }
   }
 

@@ -1,10 +1,10 @@
 // The page. Its address holds the state that it shows: the file, the node, and the state of the picture.
 import { Problem, address, json, token } from "./api.js";
 import { drawAttributes, drawChildren, drawChunks, drawDiagnostics, drawFacts, drawFill, drawReaders } from "./details.js";
-import { announce, byId, copyButton, encoded, fill, h, label, plural, segments, size, visible } from "./dom.js";
+import { announce, byId, copyButton, encoded, failure, fill, h, label, plural, segments, size, storage, visible } from "./dom.js";
 import { QuickLook } from "./look.js";
 import { Start, isFolder, recent } from "./start.js";
-import { Tree, about as aboutArray, fileName, find, firstArray, nodes, walk } from "./tree.js";
+import { Tree, about as aboutArray, fileName, firstArray, nearest, nodes, walk } from "./tree.js";
 import { drawUse } from "./use.js";
 
 /** Parameters of the address that name what is shown; all others are the state of the picture. */
@@ -128,21 +128,11 @@ function showPath(path) {
     if (path && tree.choose(path)) return;
     const first = firstArray(tree.root) ?? tree.root;
     if (!path) history.replaceState(null, "", to({ url: shown.url, path: first.path, ...pictureState() }));
-    tree.choose(path ? nearest(path).path : first.path);
+    tree.choose(path ? nearest(tree.root, path).path : first.path);
     if (path) showProblem(new Problem(`The file has no group or array ${label(path)}.`, { hint: "The link may belong to another version of the file. The nearest group is shown." }));
   } finally {
     isNavigating = false;
   }
-}
-
-/** Returns the closest existing group above a path. */
-function nearest(path) {
-  const parts = path.split("/").filter(Boolean);
-  while (parts.pop() !== undefined) {
-    const node = find(tree.root, `/${parts.join("/")}`);
-    if (node?.children) return node;
-  }
-  return tree.root;
 }
 
 function busy(is) {
@@ -212,37 +202,34 @@ function showNode(node) {
   else showArray(node);
 }
 
+let keeping = 0;
+
 function showArray(node) {
   drawFacts(byId("facts"), node.description);
   drawFill(byId("fill"), node.description);
   drawReaders(byId("readers"), node.description);
   const { url, description } = shown;
   const { signal } = readingNode;
-  look = new QuickLook(byId("look"), node, segment(description));
-  look.onchange = () => keepState(node);
+  look = new QuickLook(byId("look"), node, description.zarr.store.split("/").at(-1));
+  // The address has the state of the picture. Browsers limit how often it may change.
+  look.onchange = () => {
+    clearTimeout(keeping);
+    keeping = setTimeout(() => {
+      if (chosen === node && look) history.replaceState(null, "", to({ url, path: node.path, ...look.state() }));
+    }, 250);
+  };
   guarded(byId("look"), () => look.show(signal, pictureState()));
   // How the array is stored is read when it is looked at.
+  const box = byId("storage");
   const chunks = () => {
-    if (!byId("storage").open || signal.aborted) return;
-    byId("storage").removeEventListener("toggle", chunks);
+    if (!box.open || signal.aborted) return;
+    box.removeEventListener("toggle", chunks);
     if (node.description.chunks.segments) fill(byId("layout"), h("p", { class: "mute" }, "The chunks are those of the groups that are its segments."));
     else guarded(byId("layout"), () => drawChunks(byId("layout"), url, node.path, signal));
   };
   fill(byId("layout"));
-  byId("storage").addEventListener("toggle", chunks, { signal });
+  box.addEventListener("toggle", chunks, { signal });
   chunks();
-}
-
-let keeping = 0;
-
-/** Writes the state of the picture to the address: at most four times a second, since browsers limit that. */
-function keepState(node) {
-  clearTimeout(keeping);
-  keeping = setTimeout(() => {
-    if (chosen !== node || !look?.state) return;
-    const next = to({ url: shown.url, path: node.path, ...look.state() });
-    if (new URL(next, location.href).href !== location.href) history.replaceState(null, "", next);
-  }, 250);
 }
 
 /** Shows the error of a failed panel in its place. */
@@ -251,12 +238,9 @@ async function guarded(host, work) {
     await work();
   } catch (error) {
     if (error.name === "AbortError") return;
-    fill(host, h("p", {}, h("span", { class: "error" }, error.message)), error.hint ? h("p", { class: "hint" }, error.hint) : null);
+    fill(host, h("p", {}, failure(error)));
   }
 }
-
-/** Returns the path segment that names the source in the version shown. */
-const segment = ({ zarr }) => zarr.store.split("/").at(-1);
 
 /** Shows the view that the address selects: the start page or a file. */
 function view() {
@@ -264,66 +248,48 @@ function view() {
   byId("source").hidden = shown === null;
 }
 
-/** Requests what the client may read. */
-async function about() {
-  try {
-    service = await json(address("about"));
-  } catch (error) {
-    service = { needsToken: error.status === 401, failed: error.message };
-  }
-  if (query().has("url")) view();
-}
-
 async function restart() {
   shown = null;
-  asking = about();
+  asking = json(address("about")).catch((error) => ({ needsToken: error.status === 401, failed: error.message })).then((about) => {
+    service = about;
+    if (query().has("url")) view();
+  });
   // The start page shows what the service allows; a file is read meanwhile.
   if (!query().has("url")) await asking;
   return fromAddress();
 }
 
-themeSwitch();
-tokenForms(restart);
+const theme = byId("theme");
+theme.value = document.documentElement.dataset.theme ?? "system";
+theme.addEventListener("change", () => {
+  const { value } = theme;
+  if (value === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = value;
+  storage.set("virtualize.theme", value === "system" ? null : value);
+  window.dispatchEvent(new Event("themechange"));
+});
+
+/** Keeps the token of one of the two forms: in the header, and on the start page. */
+function keepToken(text) {
+  token.set(text.trim());
+  tokenBox.open = false;
+  fill(byId("token-state"), token.get() ? "set" : "none");
+  announce(token.get() ? "The token is kept for this tab." : "The token is forgotten.");
+  restart();
+}
+
+const tokenBox = byId("token-box");
+for (const [form, input] of [["token-form", "token"], ["sign-in", "sign-in-token"]]) {
+  byId(form).addEventListener("submit", (event) => {
+    event.preventDefault();
+    const { value } = byId(input);
+    byId(input).value = "";
+    keepToken(value);
+  });
+}
+byId("token-forget").addEventListener("click", () => keepToken(""));
+tokenBox.addEventListener("keydown", (event) => { if (event.key === "Escape") { tokenBox.open = false; tokenBox.querySelector("summary").focus(); } });
+fill(byId("token-state"), token.get() ? "set" : "none");
 byId("copy-link").replaceWith(Object.assign(copyButton("Copy link", () => location.href), { id: "copy-link" }));
 byId("home").addEventListener("click", (event) => start.follow(event, "./"));
 restart();
-
-function themeSwitch() {
-  const root = document.documentElement;
-  const select = byId("theme");
-  select.value = root.dataset.theme ?? "system";
-  select.addEventListener("change", () => {
-    if (select.value === "system") delete root.dataset.theme;
-    else root.dataset.theme = select.value;
-    try {
-      if (select.value === "system") localStorage.removeItem("virtualize.theme");
-      else localStorage.setItem("virtualize.theme", select.value);
-    } catch {
-      // Without storage, the choice applies to this visit only.
-    }
-    window.dispatchEvent(new Event("themechange"));
-  });
-}
-
-/** Connects the two forms for the token: in the header, and on the start page. `changed` is called with a new token. */
-function tokenForms(changed) {
-  const box = byId("token-box");
-  const keep = (text) => {
-    token.set(text.trim());
-    box.open = false;
-    fill(byId("token-state"), token.get() ? "set" : "none");
-    announce(token.get() ? "The token is kept for this tab." : "The token is forgotten.");
-    changed();
-  };
-  for (const [form, input] of [["token-form", "token"], ["sign-in", "sign-in-token"]]) {
-    byId(form).addEventListener("submit", (event) => {
-      event.preventDefault();
-      const { value } = byId(input);
-      byId(input).value = "";
-      keep(value);
-    });
-  }
-  byId("token-forget").addEventListener("click", () => keep(""));
-  box.addEventListener("keydown", (event) => { if (event.key === "Escape") { box.open = false; box.querySelector("summary").focus(); } });
-  fill(byId("token-state"), token.get() ? "set" : "none");
-}

@@ -1,4 +1,7 @@
 // Where the pixels of an array are on a map: regular grids, and cells with two-dimensional longitudes and latitudes.
+import { monotonic } from "./axes.js";
+import { arcOf } from "./map-lines.js";
+import { bisector, extent } from "./vendor.js";
 
 /** Maximum number of coordinates of an axis. */
 const MOST = 1 << 20;
@@ -27,7 +30,8 @@ export function unitFactor({ units, isImage, mapping }, crs) {
  */
 export async function loadGrid(reference, array, isPeriodic, signal) {
   const lines = reference.lines && await Promise.all(["x", "y"].map((axis) => readLine(array(reference.lines[axis]), signal)));
-  if (lines && isPeriodic) unwrap(lines[0]);
+  // Longitudes that jump by a turn at the date line are made continuous.
+  if (lines && isPeriodic) lines[0].forEach((value, n, all) => { if (n) all[n] -= 360 * Math.round((value - all[n - 1]) / 360); });
   const levels = reference.levels.map((level) => {
     const [width, height] = [level.shape[level.x], level.shape[level.y]];
     return { ...level, width, height, step: 1, offset: 0, ...(lines ? axisLevel(spacing(lines[0]), spacing(lines[1])) : fromTransform(level.transform, width, height)) };
@@ -57,14 +61,6 @@ async function readLine(array, signal) {
   return Object.assign(values, { isSingle: /32|16/.test(type) && !means.packed });
 }
 
-/** Makes longitudes continuous that jump by a turn at the date line. */
-function unwrap(values) {
-  for (let n = 1; n < values.length; n += 1) {
-    while (values[n] - values[n - 1] > 180) values[n] -= 360;
-    while (values[n] - values[n - 1] < -180) values[n] += 360;
-  }
-}
-
 /** Returns the pixels of an axis whose coordinates are those of pixel centres: `{first, step}`, or `{edges}` if they are unevenly spaced. */
 function spacing(values) {
   const last = values.length - 1;
@@ -76,15 +72,9 @@ function spacing(values) {
   for (let n = 1; n <= last; n += 1) edges[n] = (values[n - 1] + values[n]) / 2;
   edges[0] = values[0] - (edges[1] - values[0]);
   edges[last + 1] = values[last] + (values[last] - edges[last]);
-  const up = Math.sign(edges[1] - edges[0]);
-  for (let n = 1; n < edges.length; n += 1) {
-    if (Math.sign(edges[n] - edges[n - 1]) !== up || !up) throw new Error("the coordinates are not in order");
-  }
+  if (!monotonic(edges)) throw new Error("the coordinates are not in order");
   return { edges, step: (edges[last + 1] - edges[0]) / values.length, length: values.length };
 }
-
-/** Returns the ends of an axis, in the order of its pixels. */
-const ends = ({ edges, first, step, length }) => (edges ? [edges[0], edges[length]] : [first, first + step * length]);
 
 /** Returns the index of the pixel that contains a coordinate; -1 if there is none. */
 function find({ edges, first, step, length }, at) {
@@ -92,15 +82,9 @@ function find({ edges, first, step, length }, at) {
     const index = Math.floor((at - first) / step);
     return index >= 0 && index < length ? index : -1;
   }
-  const up = edges[length] > edges[0];
-  let [low, high] = [0, length];
-  if (up ? at < edges[0] || at >= edges[length] : at > edges[0] || at <= edges[length]) return -1;
-  while (high - low > 1) {
-    const middle = (low + high) >> 1;
-    if (up ? edges[middle] <= at : edges[middle] >= at) low = middle;
-    else high = middle;
-  }
-  return low;
+  const isUp = edges[length] > edges[0];
+  const index = bisector((edge, value) => (isUp ? edge - value : value - edge)).right(edges, at) - 1;
+  return index >= 0 && index < length ? index : -1;
 }
 
 function fromTransform([a, b, c, d, e, f], width, height) {
@@ -108,21 +92,13 @@ function fromTransform([a, b, c, d, e, f], width, height) {
   const determinant = a * e - b * d;
   const inverse = (x, y) => [(e * (x - c) - b * (y - f)) / determinant, (a * (y - f) - d * (x - c)) / determinant];
   const corners = [[0, 0], [width, 0], [0, height], [width, height]].map(([column, row]) => [a * column + b * row + c, d * column + e * row + f]);
-  const [xs, ys] = [0, 1].map((axis) => corners.map((corner) => corner[axis]));
-  const centre = (column, row) => [a * (column + 0.5) + b * (row + 0.5) + c, d * (column + 0.5) + e * (row + 0.5) + f];
-  return { bounds: [Math.min(...xs), Math.min(...ys), Math.max(...xs), Math.max(...ys)], size: [Math.hypot(a, d), Math.hypot(b, e)], inverse, centre };
+  const [xs, ys] = [0, 1].map((axis) => extent(corners, (corner) => corner[axis]));
+  return { bounds: [xs[0], ys[0], xs[1], ys[1]], size: [Math.hypot(a, d), Math.hypot(b, e)], inverse };
 }
 
 function axisLevel(x, y) {
-  const [xs, ys] = [ends(x), ends(y)];
-  const centre = ({ edges, first, step }, n) => (edges ? (edges[n] + edges[n + 1]) / 2 : first + (n + 0.5) * step);
-  return {
-    bounds: [Math.min(...xs), Math.min(...ys), Math.max(...xs), Math.max(...ys)],
-    size: [Math.abs(x.step), Math.abs(y.step)],
-    column: (at) => find(x, at),
-    row: (at) => find(y, at),
-    centre: (column, row) => [centre(x, column), centre(y, row)],
-  };
+  const [xs, ys] = [x, y].map(({ edges, first, step, length }) => extent(edges ?? [first, first + step * length]));
+  return { bounds: [xs[0], ys[0], xs[1], ys[1]], size: [Math.abs(x.step), Math.abs(y.step)], column: (at) => find(x, at), row: (at) => find(y, at) };
 }
 
 /** Returns x between west and west + period, if x repeats. */
@@ -165,7 +141,7 @@ export async function loadCells(reference, array, signal) {
   };
   const coarsest = levels.at(-1);
   await read(coarsest);
-  const { bounds, size } = extent(coarsest);
+  const { bounds, size } = extentOf(coarsest);
   for (const level of levels) level.size = size.map((each) => (each * level.step) / coarsest.step);
   return { levels, bounds, period: 360, load: (level) => (level.reading ??= level.cells ? Promise.resolve() : read(level)) };
 }
@@ -200,18 +176,14 @@ function corners(x, y, width, height) {
 const turn = (degrees) => ((((degrees + 180) % 360) + 360) % 360) - 180;
 
 /** Returns the bounds of a level, and the typical size of its cells. */
-function extent({ cells: { x, y }, width, height }) {
-  const latitudes = y.filter(Number.isFinite);
-  const turned = x.filter(Number.isFinite).map((each) => ((each % 360) + 360) % 360).sort();
-  if (!turned.length) throw new Error("The longitudes and latitudes of the grid are missing.");
-  // The grid lacks the widest gap between its longitudes.
-  let [gap, west] = [turned[0] + 360 - turned.at(-1), turned[0]];
-  for (let n = 1; n < turned.length; n += 1) if (turned[n] - turned[n - 1] > gap) [gap, west] = [turned[n] - turned[n - 1], turned[n]];
-  if (gap < 10) [gap, west] = [0, -180];
-  const start = west > 180 ? west - 360 : west;
-  const [south, north] = [latitudes.reduce((a, b) => Math.min(a, b)), latitudes.reduce((a, b) => Math.max(a, b))];
+function extentOf({ cells: { x, y }, width, height }) {
+  const longitudes = x.filter(Number.isFinite);
+  if (!longitudes.length) throw new Error("The longitudes and latitudes of the grid are missing.");
+  const arc = arcOf(longitudes);
+  const { gap, west } = arc.gap < 10 ? { gap: 0, west: -180 } : arc;
+  const [south, north] = extent(y);
   const side = Math.sqrt(((360 - gap) * (north - south)) / (width * height)) || 1;
-  return { bounds: [start, south, start + 360 - gap, north], size: [side, side] };
+  return { bounds: [west, south, west + 360 - gap, north], size: [side, side] };
 }
 
 /** Finds the cells below the pixels of a canvas, as `locate` does: each pixel belongs to the last cell that contains its centre. */

@@ -1,5 +1,6 @@
 // Coastlines, meridians and parallels on a map, in the coordinates of its file.
 import { readPacked } from "./api.js";
+import { extent as bounds } from "./vendor.js";
 
 /** Steps per degree in the data files. */
 const PER_DEGREE = 100;
@@ -8,20 +9,7 @@ const APART = 0.5;
 /** Milliseconds of work after which the page handles input. */
 const SLICE = 12;
 
-const files = new Map();
-
-/** Returns the coastlines of Natural Earth at a scale, "110m" or "50m": lists of longitudes and latitudes in turn. */
-async function coastlines(scale) {
-  if (!files.has(scale)) files.set(scale, readPacked(`coast-${scale}.txt`).then(decode));
-  try {
-    return await files.get(scale);
-  } catch (error) {
-    files.delete(scale);
-    throw error;
-  }
-}
-
-/** Decodes lines of variable-length integers: the number of points, then the steps from each point to the next. */
+/** Decodes coastlines of Natural Earth, lists of longitudes and latitudes in turn, from variable-length integers: the number of points, then the steps from each point to the next. */
 function decode(bytes) {
   let at = 0;
   const unsigned = () => {
@@ -88,7 +76,7 @@ function projectLine(line, forward) {
   return pieces;
 }
 
-/** Projects coastlines for one system: `positions` has `forward`, and an area of use as `near`, which may be null. */
+/** Projects coastlines for one system: `positions` has `forward`, and as `near` an area of use: west, south, east, north. It may cross the date line, or be null. */
 export class Coast {
   constructor(positions) {
     this.positions = positions;
@@ -99,7 +87,7 @@ export class Coast {
   lines(scale, changed) {
     if (!this.projected.has(scale)) {
       this.projected.set(scale, null);
-      coastlines(scale).then((lines) => this.project(lines)).then((lines) => {
+      readPacked(`coast-${scale}.txt`, decode).then((lines) => this.project(lines)).then((lines) => {
         this.projected.set(scale, lines);
         changed();
       }, () => this.projected.delete(scale));
@@ -110,7 +98,9 @@ export class Coast {
   /** Projects in slices, so that the page stays responsive. */
   async project(lines) {
     const { forward, near } = this.positions;
-    const limited = near ? (point) => (isNear(point, near) ? forward(point) : [NaN, NaN]) : forward;
+    const [west, south, east, north] = near ?? [-180, -90, 180, 90];
+    const isNear = ([longitude, latitude]) => latitude >= south && latitude <= north && (((longitude - west) % 360) + 360) % 360 <= east - west;
+    const limited = (point) => (isNear(point) ? forward(point) : [NaN, NaN]);
     const found = [];
     let began = performance.now();
     for (const line of lines) {
@@ -123,20 +113,9 @@ export class Coast {
   }
 }
 
-/** Returns whether a point is in an area: west, south, east, north; the area may cross the date line. */
-function isNear([longitude, latitude], [west, south, east, north]) {
-  return latitude >= south && latitude <= north && (((longitude - west) % 360) + 360) % 360 <= east - west;
-}
-
 function boundsOf(line) {
-  const bounds = [Infinity, Infinity, -Infinity, -Infinity];
-  for (let n = 0; n < line.length; n += 2) {
-    bounds[0] = Math.min(bounds[0], line[n]);
-    bounds[1] = Math.min(bounds[1], line[n + 1]);
-    bounds[2] = Math.max(bounds[2], line[n]);
-    bounds[3] = Math.max(bounds[3], line[n + 1]);
-  }
-  return bounds;
+  const [[west, east], [south, north]] = [0, 1].map((axis) => bounds(line, (value, n) => (n % 2 === axis ? value : NaN)));
+  return [west, south, east, north];
 }
 
 /** Adds projected lines to the path of a context whose units are CSS pixels. `repeat`: after how many units x repeats; null if never. */
@@ -180,17 +159,18 @@ function extent(view, inverse) {
     }
   }
   if (found.length < 4) return null;
-  const latitudes = found.map(([, latitude]) => latitude);
-  const longitudes = found.map(([longitude]) => ((longitude % 360) + 360) % 360).sort((one, other) => one - other);
-  // The view lacks the widest gap between longitudes.
-  let [gap, after] = [longitudes[0] + 360 - longitudes.at(-1), 0];
-  longitudes.forEach((longitude, n) => {
-    if (n && longitude - longitudes[n - 1] > gap) [gap, after] = [longitude - longitudes[n - 1], n];
-  });
+  const { gap, west } = arcOf(found.map(([longitude]) => longitude));
   const isAll = gap < 60 && gap < (360 / Math.sqrt(found.length)) * 3;
-  const west = isAll ? -180 : longitudes[after];
-  const east = isAll ? 180 : longitudes.at(after - 1) + (after ? 360 : 0);
-  return { west: west > 180 ? west - 360 : west, east: west > 180 ? east - 360 : east, south: Math.min(...latitudes), north: Math.max(...latitudes) };
+  const [south, north] = bounds(found.map(([, latitude]) => latitude));
+  return { west: isAll ? -180 : west, east: isAll ? 180 : west + 360 - gap, south, north };
+}
+
+/** Returns where longitudes start that leave out the widest gap between them: `{gap, west}`, in degrees. */
+export function arcOf(longitudes) {
+  const turned = Float64Array.from(longitudes, (each) => ((each % 360) + 360) % 360).sort();
+  let [gap, west] = [turned[0] + 360 - turned.at(-1), turned[0]];
+  for (let n = 1; n < turned.length; n += 1) if (turned[n] - turned[n - 1] > gap) [gap, west] = [turned[n] - turned[n - 1], turned[n]];
+  return { gap, west: west > 180 ? west - 360 : west };
 }
 
 const multiples = (from, to, step) => Array.from({ length: Math.max(0, Math.floor(to / step + 1e-9) - Math.ceil(from / step - 1e-9) + 1) }, (_, n) => (Math.ceil(from / step - 1e-9) + n) * step);
@@ -224,26 +204,32 @@ export function graticule(view, positions) {
 }
 
 /** Strokes a graticule, and labels it where it meets the left and the lower edge. */
-export function drawGraticule(context, view, lines, repeat, { ink, halo }) {
-  const bounded = lines.flatMap(({ pieces }) => pieces.map((line) => ({ line, bounds: [-Infinity, -Infinity, Infinity, Infinity] })));
+export function drawGraticule(context, view, lines, repeat) {
   context.beginPath();
-  if (repeat) {
-    const known = bounded.map(({ line }) => ({ line, bounds: [0, 1].map((axis) => extreme(line, axis, Math.min)).concat([0, 1].map((axis) => extreme(line, axis, Math.max))) }));
-    tracePath(context, known, view, repeat);
-  } else {
-    for (const { line } of bounded) tracePath(context, [{ line, bounds: [view.left, view.top - view.height * view.per, view.left + view.width * view.per, view.top] }], view, null);
-  }
-  context.lineWidth = 1;
-  context.strokeStyle = ink.faint;
+  tracePath(context, lines.flatMap(({ pieces }) => pieces.map((line) => ({ line, bounds: boundsOf(line) }))), view, repeat);
+  Object.assign(context, { lineWidth: 1, strokeStyle: "rgb(255 255 255 / .35)" });
   context.stroke();
   // The scale bar is in the lower right corner.
   const taken = [[view.width - 150, view.height - 36, 150, 36]];
   for (const { label, side, pieces } of lines) {
-    for (const at of crossings(pieces, view, side, repeat)) place(context, view, label, side, at, taken, { ink: ink.text, halo });
+    for (const at of crossings(pieces, view, side, repeat)) place(context, view, label, side, at, taken);
   }
 }
 
-const extreme = (line, axis, choose) => line.reduce((best, value, n) => (n % 2 === axis ? choose(best, value) : best), choose === Math.min ? Infinity : -Infinity);
+/** Strokes a path in white with a dark edge, which is visible on every picture. */
+export function stroke(context, width = 2) {
+  for (const [lineWidth, strokeStyle] of [[width + 2, "rgb(0 0 0 / .6)"], [width, "#fff"]]) {
+    Object.assign(context, { lineWidth, strokeStyle });
+    context.stroke();
+  }
+}
+
+/** Writes a text in white with a dark edge. */
+export function write(context, text, x, y) {
+  Object.assign(context, { lineWidth: 3, strokeStyle: "rgb(0 0 0 / .65)", fillStyle: "#fff" });
+  context.strokeText(text, x, y);
+  context.fillText(text, x, y);
+}
 
 /** Returns where projected lines meet an edge of the view, in CSS pixels along it. */
 function crossings(pieces, view, side, repeat) {
@@ -262,18 +248,14 @@ function crossings(pieces, view, side, repeat) {
   return found;
 }
 
-function place(context, view, label, side, at, taken, { ink, halo }) {
+function place(context, view, label, side, at, taken) {
   const width = context.measureText(label).width;
   const box = side === "left" ? [4, at - 7, width, 14] : [at - width / 2, view.height - 18, width, 14];
   const [x, y, w, h] = box;
   const isInside = x >= 2 && x + w <= view.width - 2 && y >= 2 && y + h <= view.height - 2;
   if (!isInside || (side === "left" && y > view.height - 36) || taken.some(([tx, ty, tw, th]) => x < tx + tw + 6 && tx < x + w + 6 && y < ty + th + 2 && ty < y + h + 2)) return;
   taken.push(box);
-  context.lineWidth = 3;
-  context.strokeStyle = halo;
-  context.strokeText(label, x, y + 11);
-  context.fillStyle = ink;
-  context.fillText(label, x, y + 11);
+  write(context, label, x, y + 11);
 }
 
 /** Returns the distance of two points on a sphere, in kilometres. */

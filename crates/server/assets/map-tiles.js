@@ -1,6 +1,6 @@
 // Tiles of a map: rectangles of the array and its overviews, read for the current view only, and drawn.
-import { paint, paintBands } from "./colour.js";
-import { maskOf, plane, strides } from "./data.js";
+import { paintPlanes } from "./colour.js";
+import { Recent, bandRange, readBlock } from "./data.js";
 import { wrapped } from "./map-grid.js";
 
 /** Maximum number of requests at once. */
@@ -21,8 +21,7 @@ export class Tiles {
   constructor({ levels, array, signal, changed }) {
     Object.assign(this, { signal, changed });
     this.forms = levels.map((level) => form(level, array(level.path)));
-    this.kept = new Map();
-    this.keptBytes = 0;
+    this.kept = new Recent(KEPT);
     this.running = new Map();
     this.queue = [];
     this.shown = [];
@@ -32,26 +31,23 @@ export class Tiles {
 
   /** Selects what is shown: the index along each axis, and the colours (see `MapView`). */
   select(at, colours) {
-    const bands = colours.bands ? [...colours.bands, ...(colours.alpha ? [colours.alpha] : [])].map(({ index }) => index) : null;
-    const selection = JSON.stringify([at, bands, colours.axis]);
+    const bands = bandsOf(colours);
+    const selection = JSON.stringify([at, bands]);
     if (selection !== this.selection) {
       this.want([]);
-      this.kept.clear();
-      this.keptBytes = 0;
+      this.kept = new Recent(KEPT);
       this.failed.clear();
     }
     Object.assign(this, { at, colours, bands, selection, painting: {} });
   }
 
-  /** Returns a tile that was read, and marks it as used; undefined if it was not read. */
-  get(level, down, across) {
-    const key = keyOf(level, down, across);
-    const tile = this.kept.get(key);
-    if (tile) {
-      this.kept.delete(key);
-      this.kept.set(key, tile);
-    }
-    return tile;
+  /** Returns a tile that was read; undefined if it was not. */
+  get = (level, down, across) => this.kept.get(keyOf(level, down, across));
+
+  /** Returns the element of a pixel of a level, as `Block.at` does; null if it was not read. */
+  element(level, column, row) {
+    const { rows, columns } = this.forms[level];
+    return this.get(level, Math.floor(row / rows), Math.floor(column / columns))?.at(row % rows, column % columns) ?? null;
   }
 
   /** Returns whether tiles of a level are kept. */
@@ -88,7 +84,7 @@ export class Tiles {
     this.running.set(key, stop);
     try {
       const tile = await this.load(this.forms[level], down, across, AbortSignal.any([stop.signal, this.signal]));
-      if (this.running.get(key) === stop) this.keep(key, tile);
+      if (this.running.get(key) === stop) this.kept.keep(key, tile, tile.bytes);
     } catch (error) {
       if (error.name !== "AbortError" && this.running.get(key) === stop) this.failed.set(key, error);
     }
@@ -98,58 +94,37 @@ export class Tiles {
     this.changed();
   }
 
-  keep(key, tile) {
-    this.kept.set(key, tile);
-    this.keptBytes += tile.bytes;
-    for (const [old, { bytes: size }] of this.kept) {
-      if (this.keptBytes <= KEPT || old === key) break;
-      this.kept.delete(old);
-      this.keptBytes -= size;
-    }
-  }
-
   /** Reads the tiles that are shown at other indices, which the service then need not decode again. */
   readAhead(at, signal) {
     for (const [level, down, across] of this.shown.slice(0, AT_ONCE)) this.load(this.forms[level], down, across, signal, at).catch(() => null);
   }
 
-  /** Reads a tile: one plane, or those of the bands of a composite. */
-  async load(form, down, across, signal, indices = this.at) {
-    const { level, array } = form;
-    const [first, start] = [down * form.rows, across * form.columns];
-    const [height, width] = [Math.min(form.rows, level.height - first), Math.min(form.columns, level.width - start)];
+  /** Reads a tile, a block of the array. */
+  async load({ level, array, rows, columns }, down, across, signal, indices = this.at) {
+    const [first, start] = [down * rows, across * columns];
+    const [height, width] = [Math.min(rows, level.height - first), Math.min(columns, level.width - start)];
     const range = (from, count) => [level.offset + from * level.step, level.offset + (from + count - 1) * level.step + 1, level.step];
-    const { axis } = this.colours;
-    const [low, past] = this.bands ? [Math.min(...this.bands), Math.max(...this.bands) + 1] : [0, 1];
-    const selection = indices.map((at, n) => (n === level.y ? range(first, height) : n === level.x ? range(start, width) : this.bands && n === axis ? [low, past, 1] : at));
+    const { bands } = this;
+    const selection = indices.map((at, n) => (n === level.y ? range(first, height) : n === level.x ? range(start, width) : n === bands?.axis ? bandRange(bands) : at));
     this.requests += 1;
-    const [elements, mask] = await Promise.all([array.read(selection, signal), form.mask?.read([...form.mask.shape.slice(2).map(() => 0), range(first, height), range(start, width)], signal)]);
-    if (elements.length !== width * height * (past - low)) throw new Error(`The service sent ${elements.length} elements.`);
-    const stride = strides(selection);
-    const offset = (band = low) => (this.bands ? (band - low) * stride[axis] : 0);
-    const isMasked = mask && ((row, column) => !mask.list[row * width + column]);
-    return { width, height, elements, down: stride[level.y], across: stride[level.x], offset, isMasked, means: array.means, bytes: elements.length * array.width + 4 * width * height, painting: null };
+    const block = await readBlock(array, selection, [level.y, level.x], bands, signal);
+    const { length } = block.elements;
+    if (length % (width * height)) throw new Error(`The service sent ${length} elements.`);
+    return Object.assign(block, { bytes: length * array.width + 4 * width * height, painting: null });
   }
 
   /** Returns the pixels of a tile in the current colours, as 32-bit words. */
   pixels(tile) {
     if (tile.painting !== this.painting) {
-      tile.words = new Uint32Array(this.paint(tile).data.buffer);
+      tile.words = new Uint32Array(paintPlanes(tile.planes(), tile, this.colours).data.buffer);
       tile.painting = this.painting;
     }
     return tile.words;
   }
-
-  paint(tile) {
-    const { width, height, elements, means } = tile;
-    const all = elements.physical(means);
-    const values = (band) => plane(all, { ...tile, offset: tile.offset(band) });
-    const { bands, alpha } = this.colours;
-    if (!bands) return paint(values(), { ...this.colours, width, height, flip: false });
-    const ranged = ({ index, low, high }) => ({ values: values(index), low, high });
-    return paintBands(bands.map(ranged), { width, height, alpha: alpha ? ranged(alpha) : null });
-  }
 }
+
+/** Returns the bands of a composite as `{axis, numbers}`; null for other colours. */
+export const bandsOf = ({ axis, bands, alpha }) => (bands ? { axis, numbers: [...bands, alpha].filter(Boolean).map(({ index }) => index) } : null);
 
 export const keyOf = (level, down, across) => `${level}/${down}/${across}`;
 
@@ -169,8 +144,7 @@ function form(level, array) {
     least >>= 1;
     [rows, columns] = [side(chunk[y], least), side(chunk[x], least)];
   }
-  const mask = y === array.shape.length - 2 && x === array.shape.length - 1 ? maskOf(array) : null;
-  return { level, array, mask, rows: Math.min(rows, level.height), columns: Math.min(columns, level.width), decoded: decoded() };
+  return { level, array, rows: Math.min(rows, level.height), columns: Math.min(columns, level.width), decoded: decoded() };
 }
 
 /**
@@ -193,20 +167,19 @@ export function locate(grid, level, { left, top, per, width, height }) {
 }
 
 /** Returns the tiles of a level that the canvas shows, those nearest to its centre first: `[down, across]`. */
-export function visibleTiles(form, located, { width, height }) {
+export function visibleTiles({ level, rows, columns }, located, { width, height }) {
   const found = new Map();
   for (let j = 0; j < height + 3; j += 4) {
     for (let i = 0; i < width + 3; i += 4) {
       const pixel = located.at(Math.min(i, width - 1), Math.min(j, height - 1));
       if (pixel < 0) continue;
-      const down = Math.floor(Math.floor(pixel / form.level.width) / form.rows);
-      const across = Math.floor((pixel % form.level.width) / form.columns);
+      const [down, across] = [Math.floor(Math.floor(pixel / level.width) / rows), Math.floor((pixel % level.width) / columns)];
+      const key = `${down}/${across}`;
       const distance = (i - width / 2) ** 2 + (j - height / 2) ** 2;
-      const known = found.get(`${down}/${across}`);
-      if (!known || known.distance > distance) found.set(`${down}/${across}`, { down, across, distance });
+      if (!(found.get(key)?.distance <= distance)) found.set(key, { tile: [down, across], distance });
     }
   }
-  return [...found.values()].sort((one, other) => one.distance - other.distance).map((tile) => [tile.down, tile.across]);
+  return [...found.values()].sort((one, other) => one.distance - other.distance).map(({ tile }) => tile);
 }
 
 /** Draws the tiles of a level that were read over `words`, the pixels of the canvas. */

@@ -10,7 +10,7 @@ const STEP = 80;
 
 /** `x`, `y`: the centre in the file's coordinates. `per`: units per CSS pixel. */
 export class View {
-  /** `grid`: see `loadGrid`. `changed` is called when the view has changed; `click` and `point` with events. */
+  /** `grid`: see `loadGrid`. `changed` is called when the view has changed; `click` and `point` with points of the canvas. */
   constructor(canvas, grid, { changed, click, point }) {
     Object.assign(this, { canvas, grid, changed, width: Math.max(1, canvas.clientWidth), height: Math.max(1, canvas.clientHeight) });
     this.base = this.fitting();
@@ -51,6 +51,9 @@ export class View {
   move(right, down) {
     this.set({ x: this.x + right * this.per, y: this.y - down * this.per, per: this.per });
   }
+
+  /** Returns the position of a point of the canvas. */
+  at = (x, y) => ({ x: this.x + (x - this.width / 2) * this.per, y: this.y - (y - this.height / 2) * this.per });
 
   /** Adapts to the size of the canvas, and keeps the centre and the scale; a view of everything remains one. */
   resize() {

@@ -1,14 +1,14 @@
 // Map: an array on Earth, in the coordinates of its file, with coastlines.
-import { bandNames } from "./colour.js";
 import { loadCrs } from "./crs.js";
 import { DataArray, readElement, rootOf } from "./data.js";
-import { count, fill, h, onTheme, visible } from "./dom.js";
+import { count, failure, fill, h, onTheme, visible } from "./dom.js";
 import { georeference } from "./georeference.js";
 import { loadCells, loadGrid, locateCells, pixelAt, unitFactor, wrapped } from "./map-grid.js";
-import { Coast, distance, drawGraticule, graticule, spellLatitude, spellLongitude, tracePath } from "./map-lines.js";
-import { Tiles, drawLevel, keyOf, locate, visibleTiles } from "./map-tiles.js";
+import { Coast, distance, drawGraticule, graticule, spellLatitude, spellLongitude, stroke, tracePath, write } from "./map-lines.js";
+import { Tiles, bandsOf, drawLevel, keyOf, locate, visibleTiles } from "./map-tiles.js";
 import { View } from "./map-view.js";
-import { meaning, measured, spell, spellStored, written } from "./values.js";
+import { Readout, describe } from "./readout.js";
+import { spell } from "./values.js";
 
 /** Maximum size of the decoded chunks of one view, in bytes, and number of its requests. */
 const BUDGET = 256 << 20;
@@ -18,9 +18,8 @@ const COARSE = 12;
 const HINT = "Drag to move, scroll or pinch to zoom, double-click to show everything, click for a profile. With the keyboard: arrow keys move, Shift and an arrow key move by one pixel, plus and minus zoom, 0 shows everything, Enter shows the profile at the centre.";
 
 /**
- * A map. `source`: the path segment that names the source. `node`: that of the array in the tree. `at`: the index along each axis. `colours`: the options of `paint` (`low`, `high`, `scale`, `map`,
- * `reverse`, `palette`), or `{bands, alpha, axis}`: three times `{index, low, high}`, and one or null for opacity, along
- * an axis. `onstate` is called with the state when it changes, `onpick` with the row and column of a click.
+ * A map. `source`: the path segment that names the source. `node`: that of the array in the tree. `at`: the index along
+ * each axis. `colours`: see `paintPlanes`, with the `axis` of bands and the `index` of each. `onstate` is called with the state when it changes, `onpick` with the row and column of a click.
  */
 export class MapView {
   constructor(element, { source, node, at, colours, signal, onstate = () => {}, onpick = () => {} }) {
@@ -44,7 +43,7 @@ export class MapView {
       h("div", { class: "map-buttons", role: "group", "aria-label": "Zoom" },
         button("+", "Zoom in", () => this.gestures?.scale(2)), button("−", "Zoom out", () => this.gestures?.scale(0.5)), button("⤢", "Show everything", () => this.gestures?.fit())));
     this.element.setAttribute("aria-busy", "true");
-    this.readout = new Readout(this);
+    this.readout = new Position(this);
     this.status = h("p", { class: "mute status", role: "status" });
     this.system = h("p", { class: "mute status map-system" });
     fill(this.element, h("div", { class: "map" }, this.frame, this.readout.element, this.status, this.system, h("p", { class: "away", id }, HINT)));
@@ -67,17 +66,20 @@ export class MapView {
       this.tiles = new Tiles({ levels: this.grid.levels, array: this.array, signal: this.signal, changed: () => this.draw(false) });
       if (this.colours) this.tiles.select(this.at, this.colours);
       this.gestures = new View(this.data, this.grid, {
-        changed: () => this.moved(), click: (event) => this.pick(this.readout.at(event)), point: (event) => this.readout.say(this.readout.at(event)),
+        changed: () => this.moved(), click: (x, y) => this.pick(this.gestures.at(x, y)), point: (x, y) => this.readout.say(this.gestures.at(x, y)),
       });
       if (this.wanted) this.gestures.restore(this.wanted);
-      this.listen();
+      new ResizeObserver(() => { if (!this.signal.aborted && !this.gestures.resize()) this.draw(); }).observe(this.frame);
+      onTheme(() => this.draw(), this.signal);
+      this.data.addEventListener("keyup", () => this.readout.say(this.gestures));
+      this.data.addEventListener("keydown", (event) => { if (event.key === "Enter") this.pick(this.gestures); });
       this.draw();
     } catch (error) {
       if (error.name === "AbortError") return;
       this.element.removeAttribute("aria-busy");
       this.frame.hidden = true;
       this.readout.element.hidden = true;
-      fill(this.status, h("span", { class: "error" }, error.message), error.hint ? ` ${error.hint}` : "");
+      fill(this.status, failure(error));
     }
   }
 
@@ -101,13 +103,6 @@ export class MapView {
       this.unit = this.reference.units ?? "";
       fill(this.system, `Without coastlines, longitude and latitude: ${problem.message}.`);
     }
-  }
-
-  listen() {
-    new ResizeObserver(() => { if (!this.signal.aborted && !this.gestures.resize()) this.draw(); }).observe(this.frame);
-    onTheme(() => this.draw(), this.signal);
-    this.data.addEventListener("keyup", () => this.readout.say(this.gestures));
-    this.data.addEventListener("keydown", (event) => { if (event.key === "Enter") this.pick(this.gestures); });
   }
 
   /** Marks a point of the array, and reports its row and column. */
@@ -223,46 +218,26 @@ export class MapView {
     context.scale(ratio, ratio);
     context.font = `11px ${getComputedStyle(this.element).fontFamily}`;
     context.lineJoin = "round";
-    const perPixel = this.positions && this.kilometres();
-    if (this.positions) {
-      drawGraticule(context, view, graticule(view, this.positions), this.repeat, { ink: { faint: "rgb(255 255 255 / .35)", text: "#fff" }, halo: "rgb(0 0 0 / .65)" });
-      this.drawCoast(context, view, perPixel);
-    }
-    this.drawPicked(context, view);
-    drawBar(context, view, scaleBar(perPixel || view.per, 120, perPixel ? null : this.unit || "units"));
-  }
-
-  drawPicked(context, view) {
-    if (!this.picked) return;
-    const [x, y] = [(this.picked.x - view.left) / view.per, (view.top - this.picked.y) / view.per];
-    for (const [width, colour] of [[4, "#000"], [2, "#fff"]]) {
-      Object.assign(context, { lineWidth: width, strokeStyle: colour });
-      context.beginPath();
-      context.arc(x, y, 6, 0, 2 * Math.PI);
-      context.stroke();
-    }
-  }
-
-  drawCoast(context, view, perPixel) {
-    const changed = () => this.draw();
-    const coarse = this.coast.lines("110m", changed);
-    const lines = perPixel > COARSE ? coarse : this.coast.lines("50m", changed) ?? coarse;
-    this.overlay.dataset.coast = lines ? (lines === coarse ? "110m" : "50m") : "";
-    if (!lines) return;
-    context.beginPath();
-    tracePath(context, lines, view, this.repeat);
-    for (const [width, colour] of [[3, "rgb(0 0 0 / .55)"], [1.2, "#fff"]]) {
-      context.lineWidth = width;
-      context.strokeStyle = colour;
-      context.stroke();
-    }
-  }
-
-  /** Returns the length of a CSS pixel at the centre, along x; null where positions are unknown. */
-  kilometres() {
+    // The length of a CSS pixel at the centre, along x.
     const { x, y, per } = this.gestures;
-    const length = distance(this.positions.inverse([x - per, y]), this.positions.inverse([x + per, y])) / 2;
-    return length > 0 ? length : null;
+    const ends = this.positions && [x - per, x + per].map((at) => this.positions.inverse([at, y]));
+    const perPixel = ends && distance(...ends) / 2;
+    if (this.positions) {
+      drawGraticule(context, view, graticule(view, this.positions), this.repeat);
+      const changed = () => this.draw();
+      const coarse = this.coast.lines("110m", changed);
+      const lines = perPixel > COARSE ? coarse : this.coast.lines("50m", changed) ?? coarse;
+      this.overlay.dataset.coast = lines ? (lines === coarse ? "110m" : "50m") : "";
+      context.beginPath();
+      tracePath(context, lines ?? [], view, this.repeat);
+      stroke(context, 1.2);
+    }
+    if (this.picked) {
+      context.beginPath();
+      context.arc((this.picked.x - view.left) / view.per, (view.top - this.picked.y) / view.per, 6, 0, 2 * Math.PI);
+      stroke(context);
+    }
+    drawScale(context, view, perPixel || view.per, perPixel ? null : this.unit || "units");
   }
 
   /** Describes what is being read, and what is not. */
@@ -276,25 +251,16 @@ export class MapView {
     if (zoomed > 1.01) said.push(`${level.step > 1 ? "One pixel in" : "Overview: one pixel for"} ${spell(Number(zoomed.toPrecision(3)))} along each axis is drawn; values are those of the file.`);
     if (this.left) said.push(`${count(this.left)} parts of the view are not read: zoom in to read them.`);
     if (pending) said.push("Reading …");
-    if (this.problem) fill(this.status, h("span", { class: "error" }, this.problem.message), this.problem.hint ? ` ${this.problem.hint}` : "");
+    if (this.problem) fill(this.status, failure(this.problem));
     else if (this.status.textContent !== visible(said.join(" "))) this.status.textContent = visible(said.join(" "));
   }
 }
 
-/** Milliseconds that the pointer rests before a pixel that the map does not show is read. */
-const REST = 50;
-
 /** The line below a map: the position and the value at a point. */
-class Readout {
+class Position extends Readout {
   constructor(map) {
-    Object.assign(this, { map, element: h("output", { class: "readout", "aria-live": "polite" }, "Point at the map, or move it with the arrow keys, to read values.") });
-  }
-
-  /** Returns the position of an event. */
-  at(event) {
-    const box = this.map.data.getBoundingClientRect();
-    const view = this.map.view(1);
-    return { x: view.left + (event.clientX - box.left) * view.per, y: view.top - (event.clientY - box.top) * view.per };
+    super("Point at the map, or move it with the arrow keys, to read values.");
+    this.map = map;
   }
 
   /** Shows the position and the value at a point: that of the file, which is read unless the map shows it. */
@@ -302,46 +268,28 @@ class Readout {
     const { map } = this;
     const [column, row] = this.index(x, y) ?? [];
     const isExact = map.shownLevel === 0 && map.grid.levels[0].step === 1;
-    const shown = isExact ? this.sample(x, y) : null;
+    const shown = isExact && column !== undefined ? map.tiles.element(0, column, row) : null;
     const position = map.positions?.inverse([x, y]) ?? [NaN, NaN];
     const digits = Math.max(0, Math.min(9, 1 - Math.floor(Math.log10(Math.min(...map.grid.levels[0].size)))));
     const at = wrapped(x, map.grid.bounds[0], map.grid.period);
-    const fixed = (value) => `${value < 0 ? "−" : ""}${count(Math.trunc(Math.abs(value)))}${digits ? Math.abs(value % 1).toFixed(digits).slice(1) : ""}`;
+    const fixed = (value) => value.toLocaleString("en-GB", { minimumFractionDigits: digits, maximumFractionDigits: digits }).replace("-", "−");
     const parts = [
       position[0] === position[0] ? `${spellLatitude(position[1], 1e-5)}, ${spellLongitude(position[0], 1e-5)}` : null,
       map.isPlain ? null : `x ${fixed(at)}, y ${fixed(y)}${map.unit ? ` ${map.unit}` : ""}`,
       column === undefined ? null : `row ${count(row)}, column ${count(column)}`,
     ].filter(Boolean);
-    const tell = (text, value) => {
-      fill(this.element, [...parts, text].join(" · "));
-      Object.assign(this.element.dataset, { x: at, y, longitude: position[0], latitude: position[1], index: column === undefined ? "" : JSON.stringify([row, column]), value: String(value) });
-    };
-    clearTimeout(this.waiting);
-    this.asked = null;
-    if (shown || column === undefined) { tell(shown?.text ?? "outside of the data", shown?.value ?? ""); return; }
-    tell("…", "");
-    const asked = (this.asked = {});
-    this.waiting = setTimeout(() => this.read(row, column).then((found) => { if (this.asked === asked) tell(found.text, found.value); }, (error) => { if (this.asked === asked) tell(error.message, ""); }), REST);
-  }
-
-  /** Reads the value of a pixel at full resolution. */
-  async read(row, column) {
-    const { map } = this;
-    const [{ y, x }] = map.grid.levels;
-    const bands = map.colours.bands ? { axis: map.colours.axis, numbers: map.colours.bands.map(({ index }) => index) } : null;
-    const index = map.at.map((at, axis) => (axis === y ? row : axis === x ? column : at));
-    return this.joined(await readElement(map.array(map.path), [y, x], index, bands, map.signal));
-  }
-
-  /** Returns the values of the bands as `{value, text}`. */
-  joined(found) {
-    const { attributes, data_type: type, shape } = this.map.node;
-    const { bands, axis } = this.map.colours;
-    const isPacked = meaning(attributes, type).packed;
-    const text = ({ value, stored }) => (value !== value ? "no data" : Array.isArray(stored) || typeof stored === "boolean" ? spellStored(stored, type, written) : measured(isPacked ? value : stored, attributes, isPacked ? "" : type));
-    if (!bands) return { value: found[0].value, text: text(found[0]) };
-    const names = bandNames({ attributes, shape }, axis);
-    return { value: JSON.stringify(found.map(({ value }) => value)), text: found.map((each, n) => `${names ? `${names[bands[n].index]} ` : ""}${text(each)}`).join(", ") };
+    const line = (text, value) => ({
+      text: [...parts, text].join(" · "),
+      data: { x: at, y, longitude: position[0], latitude: position[1], index: column === undefined ? "" : JSON.stringify([row, column]), value: String(value) },
+    });
+    const array = map.array(map.path);
+    const bands = bandsOf(map.colours);
+    const found = (elements) => line(describe(array, elements, bands), bands ? JSON.stringify(elements.map(({ value }) => value)) : elements[0].value);
+    if (column === undefined) { this.tell(line("outside of the data", "")); return; }
+    if (!shown) this.show(line("…", ""));
+    const [level] = map.grid.levels;
+    const index = map.at.map((each, axis) => (axis === level.y ? row : axis === level.x ? column : each));
+    this.tell(shown && found(shown), () => readElement(array, [level.y, level.x], index, bands, map.signal).then(found, (error) => line(error.message, "")));
   }
 
   /** Returns the pixel of a level at a point: `[column, row]`; null if there is none. */
@@ -361,51 +309,18 @@ class Readout {
     const { step, offset } = this.map.grid.levels[this.map.shownLevel];
     return this.find(this.map.shownLevel, x, y)?.map((each) => offset + each * step) ?? null;
   }
-
-  /** Returns the value at a point of the finest level; null if it was not read. */
-  sample(x, y) {
-    const { map } = this;
-    const pixel = this.find(0, x, y);
-    const form = map.tiles.forms[0];
-    const [down, across] = pixel ? [Math.floor(pixel[1] / form.rows), Math.floor(pixel[0] / form.columns)] : [];
-    const tile = pixel && map.tiles.get(0, down, across);
-    if (!tile) return null;
-    const [row, column] = [pixel[1] - down * form.rows, pixel[0] - across * form.columns];
-    return this.joined((map.colours.bands ?? [{}]).map(({ index }) => {
-      const n = row * tile.down + column * tile.across + tile.offset(index);
-      return { stored: tile.elements.at(n), value: tile.isMasked?.(row, column) ? NaN : tile.elements.value(n, tile.means) };
-    }));
-  }
 }
 
-/** Returns a round length that takes at most `most` pixels: `{pixels, label}`. `perPixel`: kilometres, or units if there is a name for them. */
-function scaleBar(perPixel, most, unit = null) {
-  const all = perPixel * most;
-  const power = 10 ** Math.floor(Math.log10(all));
-  const length = [5, 2, 1].find((each) => each * power <= all) * power;
+/** Draws a scale bar of a round length in the lower right corner. `perPixel`: kilometres, or units if there is a name for them. */
+function drawScale(context, { width, height }, perPixel, unit) {
+  const power = 10 ** Math.floor(Math.log10(perPixel * 120));
+  const length = [5, 2, 1].find((each) => each * power <= perPixel * 120) * power;
   const shown = (value) => String(Number(value.toPrecision(3)));
-  const label = unit ? `${shown(length)} ${unit}` : length >= 1 ? `${shown(length)} km` : `${shown(length * 1000)} m`;
-  return { pixels: length / perPixel, label };
-}
-
-/** Draws a scale bar in the lower right corner. */
-export function drawBar(context, { width, height }, { pixels, label }) {
-  const [right, bottom] = [width - 12, height - 10];
+  const [right, bottom, left] = [width - 12, height - 10, width - 12 - length / perPixel];
+  context.beginPath();
+  for (const [x, y] of [[left, bottom - 5], [left, bottom], [right, bottom], [right, bottom - 5]]) context.lineTo(x, y);
+  stroke(context);
   context.textAlign = "right";
-  for (const [line, colour] of [[4, "rgb(0 0 0 / .65)"], [2, "#fff"]]) {
-    context.lineWidth = line;
-    context.strokeStyle = colour;
-    context.beginPath();
-    context.moveTo(right - pixels, bottom - 5);
-    context.lineTo(right - pixels, bottom);
-    context.lineTo(right, bottom);
-    context.lineTo(right, bottom - 5);
-    context.stroke();
-  }
-  context.lineWidth = 3;
-  context.strokeStyle = "rgb(0 0 0 / .65)";
-  context.strokeText(label, right, bottom - 9);
-  context.fillStyle = "#fff";
-  context.fillText(label, right, bottom - 9);
+  write(context, unit ? `${shown(length)} ${unit}` : length >= 1 ? `${shown(length)} km` : `${shown(length * 1000)} m`, right, bottom - 9);
   context.textAlign = "left";
 }

@@ -1,22 +1,19 @@
 // Line plots: the values along one axis, and the profile through the element under the cursor.
-import { numberTicks } from "./axes.js";
+import { numberTicks, placeIn, powerTicks } from "./axes.js";
+import { placer } from "./colour.js";
 import { readSlice } from "./data.js";
-import { count, fill, h } from "./dom.js";
+import { count, failure, fill, h } from "./dom.js";
 import { ABOVE, BELOW, drawAxes, drawHeading, leftOf, resolved, sized, widest } from "./figure.js";
 import { gestures, magnified, moved } from "./gestures.js";
-import { measured, written } from "./values.js";
+import { measured } from "./values.js";
+import { extent } from "./vendor.js";
 
-/** Returns the range of finite values, widened by a twentieth. */
-export function rangeOf(values) {
-  let [low, high] = [Infinity, -Infinity];
-  for (const value of values) {
-    if (!Number.isFinite(value)) continue;
-    if (value < low) low = value;
-    if (value > high) high = value;
-  }
-  if (low > high) return [0, 1];
-  if (low === high) return [low - Math.abs(low || 1) * 0.05, high + Math.abs(high || 1) * 0.05];
-  return [low - (high - low) * 0.04, high + (high - low) * 0.04];
+/** Returns the range of finite values, somewhat widened. */
+function rangeOf(values) {
+  const [low, high] = extent(values, (value) => (Number.isFinite(value) ? value : NaN));
+  if (low === undefined) return [0, 1];
+  const wider = low === high ? Math.abs(low || 1) * 0.05 : (high - low) * 0.04;
+  return [low - wider, high + wider];
 }
 
 /**
@@ -24,25 +21,16 @@ export function rangeOf(values) {
  * otherwise by index. `window`: the first element, and the one after the last.
  */
 function places(axis, window) {
-  const { count } = axis.span;
-  const sample = (index) => (axis.span.indices ? bisect((n) => axis.span.indices[n], count, index) : (index - axis.span.start) / axis.span.step);
-  const ends = window ? [sample(window[0]), sample(window[1] - 1)] : [0, count - 1];
-  const along = axis.isMonotonic ? (n) => axis.valueAt(n) : axis.span.indices ? (n) => axis.index(n) : (n) => n;
+  const { start, step, count: samples, indices } = axis.span;
+  const sample = (index) => (indices ? placeIn(indices, index) : (index - start) / step);
+  const ends = [sample(window[0]), sample(window[1] - 1)];
+  const along = axis.isMonotonic ? (n) => axis.valueAt(n) : (n) => axis.index(n);
+  const back = axis.isMonotonic ? axis.place : sample;
   const [first, last] = ends.map(along);
-  const [low, high] = axis.isMonotonic && first > last ? [last, first] : [first, last];
+  const [low, high] = first < last ? [first, last] : [last, first];
   const of = (n) => (high === low ? 0.5 : (along(n) - low) / (high - low));
-  return { of, ends, ticks: (most) => axis.ticks(most, ends).map(({ place, label }) => ({ at: of(place), label })) };
-}
-
-/** Finds the number, with a fraction, at which an increasing function of 0 to count - 1 has a value. */
-function bisect(of, count, value) {
-  let [low, high] = [0, Math.max(0, count - 1)];
-  while (high - low > 1) {
-    const middle = (low + high) >> 1;
-    if (of(middle) <= value) low = middle;
-    else high = middle;
-  }
-  return of(high) === of(low) ? low : low + (value - of(low)) / (of(high) - of(low));
+  const nearest = (place) => Math.min(samples - 1, Math.max(0, Math.round(back(low + place * (high - low)))));
+  return { of, nearest, ends, isBackward: first > last, ticks: (most) => axis.ticks(most, ends).map(({ place, label }) => ({ at: of(place), label })) };
 }
 
 /**
@@ -50,18 +38,17 @@ function bisect(of, count, value) {
  * range of elements; the range of values is that of the visible ones, unless `range` is given. Returns functions of a
  * horizontal position in CSS pixels: `nearest`, the nearest sample, and `part`, its place in the window.
  */
-export function drawLine(canvas, { values, axis, window = null, range = null, heading, title, cursor = null, height = 260, scale = "linear", ratio = undefined, size = null }) {
-  const width = size ?? Math.max(200, canvas.parentElement.clientWidth);
+export function drawLine(canvas, { values, axis, window, range = null, heading, title, cursor = null, height = 260, scale = "linear", ratio = undefined }) {
+  const width = Math.max(200, canvas.parentElement.clientWidth);
   const colours = resolved(canvas);
   const context = sized(canvas, width, height, ratio);
-  if (ratio) { context.fillStyle = colours.ground; context.fillRect(0, 0, width, height); }
   const along = places(axis, window);
   const visible = [Math.max(0, Math.floor(along.ends[0])), Math.min(values.length, Math.ceil(along.ends[1]) + 1)];
   const shown = range ?? rangeOf(values.subarray(...visible));
   const isLog = scale === "log" && shown[1] > 0;
-  const [low, high] = isLog ? [Math.log10(Math.max(shown[0], shown[1] / 1e12, Number.MIN_VALUE)), Math.log10(shown[1])] : shown;
-  const up = (value) => ((isLog ? (value > 0 ? Math.log10(value) : NaN) : value) - low) / (high - low || 1);
-  const yTicks = (isLog ? decades(low, high) : numberTicks(low, high, height / 45)).map(({ value, label }) => ({ at: up(value), label }));
+  const [low, high] = isLog ? [Math.max(shown[0], shown[1] / 1e12, Number.MIN_VALUE), shown[1]] : shown;
+  const up = placer({ low, high, scale: isLog ? "log" : "linear" });
+  const yTicks = (isLog ? powerTicks : numberTicks)(low, high, height / 45).map(({ value, label }) => ({ at: up(value), label }));
   const left = leftOf(widest(context, yTicks.map(({ label }) => label), colours.family));
   const box = { left, top: heading ? ABOVE : 10, width: width - left - 14, height: height - (heading ? ABOVE : 10) - BELOW };
   const edge = 6;
@@ -76,63 +63,46 @@ export function drawLine(canvas, { values, axis, window = null, range = null, he
   context.rect(box.left, box.top, box.width, box.height);
   context.clip();
   stroke(context, values, visible, { x, y }, colours);
-  if (cursor !== null && cursor < values.length) mark(context, box, x(cursor), y(values[cursor]), colours);
+  if (cursor !== null && cursor < values.length) {
+    context.fillStyle = colours.ink;
+    context.fillRect(Math.round(x(cursor)) - 0.5, box.top, 1, box.height);
+    if (Number.isFinite(y(values[cursor]))) dot(context, x(cursor), y(values[cursor]), 4);
+  }
   context.restore();
   canvas.dataset.drawn = String(Number(canvas.dataset.drawn ?? 0) + 1);
-  const isBackward = x(0) > x(values.length - 1);
-  const found = (place) => Math.min(values.length - 1, Math.max(0, Math.round(bisect((n) => (isBackward ? -x(n) : x(n)), values.length, isBackward ? -place : place))));
   const part = (place) => (place - box.left - edge) / inner;
-  return { nearest: found, part: (place) => (isBackward ? 1 - part(place) : part(place)), width: isBackward ? -inner : inner };
-}
-
-function decades(low, high) {
-  const found = [];
-  for (let n = Math.ceil(low); n <= high; n += 1) found.push({ value: 10 ** n, label: n >= -4 && n < 10 ? written(10 ** n) : `1e${n}` });
-  return found.length > 1 ? found : numberTicks(10 ** low, 10 ** high, 4);
+  return { nearest: (place) => along.nearest(part(place)), part: (place) => (along.isBackward ? 1 - part(place) : part(place)), width: along.isBackward ? -inner : inner };
 }
 
 /** Strokes the visible part of the line. Of many samples in one column of pixels, the extremes are drawn. */
 function stroke(context, values, [from, past], { x, y }, colours) {
-  context.strokeStyle = colours.accent;
-  context.fillStyle = colours.accent;
-  context.lineWidth = 1.5;
-  context.lineJoin = "round";
-  context.beginPath();
-  let drawing = false;
-  let column = null;
-  const flush = () => {
-    if (!column) return;
-    if (drawing) context.lineTo(column.x, column.first);
-    else context.moveTo(column.x, column.first);
-    if (column.low !== column.high) { context.lineTo(column.x, column.low); context.lineTo(column.x, column.high); context.lineTo(column.x, column.last); }
-    drawing = true;
-    column = null;
-  };
+  Object.assign(context, { strokeStyle: colours.accent, fillStyle: colours.accent, lineWidth: 1.5, lineJoin: "round" });
   const isDense = past - from > 4000;
-  const points = [];
+  const columns = [];
   for (let n = from; n < past; n += 1) {
     const value = y(values[n]);
-    if (!Number.isFinite(value)) { flush(); drawing = false; continue; }
     const at = isDense ? Math.round(x(n) * 2) / 2 : x(n);
-    if (past - from <= 200) points.push([at, value]);
-    if (column && column.x === at) Object.assign(column, { low: Math.min(column.low, value), high: Math.max(column.high, value), last: value });
-    else { flush(); column = { x: at, first: value, low: value, high: value, last: value }; }
+    const column = columns.at(-1);
+    if (!Number.isFinite(value)) columns.push(null);
+    else if (column?.at !== at) columns.push({ at, first: value, low: value, high: value, last: value });
+    else Object.assign(column, { low: Math.min(column.low, value), high: Math.max(column.high, value), last: value });
   }
-  flush();
+  context.beginPath();
+  columns.forEach((column, n) => {
+    if (!column) return;
+    const { at, first, low, high, last } = column;
+    if (columns[n - 1]) context.lineTo(at, first);
+    else context.moveTo(at, first);
+    if (low !== high) for (const value of [low, high, last]) context.lineTo(at, value);
+  });
   context.stroke();
-  for (const [at, value] of points) dot(context, at, value, 2);
+  if (past - from <= 200) for (const column of columns) if (column) dot(context, column.at, column.first, 2);
 }
 
 function dot(context, x, y, radius) {
   context.beginPath();
   context.arc(x, y, radius, 0, 2 * Math.PI);
   context.fill();
-}
-
-function mark(context, { top, height }, x, y, colours) {
-  context.fillStyle = colours.ink;
-  context.fillRect(Math.round(x) - 0.5, top, 1, height);
-  if (Number.isFinite(y)) dot(context, x, y, 4);
 }
 
 export class Profile {
@@ -156,7 +126,7 @@ export class Profile {
     this.readout = h("output", { class: "readout", "aria-live": "polite" });
     gestures(this.canvas, {
       move: (right) => this.show(moved(this.window, (-right / this.drawn.width) * (this.window[1] - this.window[0]))), zoom: (by, x) => this.zoom(by, this.drawn.part(x)), reset: () => this.zoom(0),
-      click: (event) => this.point(event), point: (event) => this.point(event),
+      click: (x) => this.point(x), point: (x) => this.point(x),
     });
     this.canvas.addEventListener("keydown", (event) => this.key(event));
     fill(this.host, h("div", { class: "controls" }, h("label", { class: "field" }, h("span", {}, "Profile along"), axis),
@@ -200,12 +170,12 @@ export class Profile {
       const cursor = indices ? indices.findLastIndex((each) => each <= at[along]) : Math.floor((at[along] - start) / step);
       this.move(Math.max(0, Math.min(samples - 1, cursor)));
     } catch (error) {
-      if (error.name !== "AbortError") fill(this.readout, h("span", { class: "error" }, error.message));
+      if (error.name !== "AbortError") fill(this.readout, failure(error));
     }
   }
 
-  point(event) {
-    if (this.drawn) this.move(this.drawn.nearest(event.clientX - this.canvas.getBoundingClientRect().left));
+  point(x) {
+    if (this.drawn) this.move(this.drawn.nearest(x));
   }
 
   /** Magnifies around a place in the window; 0 shows everything. Returns false at a limit. */

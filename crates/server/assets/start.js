@@ -1,7 +1,8 @@
 // The start page: folders of the service, examples, and recent files.
 import { address, json } from "./api.js";
-import { announce, byId, count, fill, h, label, plural, segments, size } from "./dom.js";
-import { fileName } from "./tree.js";
+import { announce, byId, count, failure, fill, h, label, plural, segments, size, storage } from "./dom.js";
+import { decoded, fileName } from "./tree.js";
+import { ascending } from "./vendor.js";
 
 const RECENT = "virtualize.recent";
 /** Maximum number of recent files. */
@@ -33,7 +34,7 @@ export class Start {
     byId("folder-title").parentElement.hidden = about.needsToken === true;
     this.list("examples", about.examples ?? []);
     this.list("recent", recent.list());
-    if (recent.list().length) byId("recent").append(h("button", { type: "button", class: "quiet", id: "recent-clear", onclick: () => { recent.clear(); byId("recent-box").hidden = true; announce("The list of recent files is empty."); } }, "Clear"));
+    if (recent.list().length) byId("recent").append(h("button", { type: "button", class: "quiet", id: "recent-clear", onclick: () => { storage.set(RECENT, null); byId("recent-box").hidden = true; announce("The list of recent files is empty."); } }, "Clear"));
     fill(byId("version"), about.version ? `virtualize ${about.version}` : "");
     if (folder) this.folder(folder);
     else this.prefixes();
@@ -65,7 +66,7 @@ export class Start {
       const folder = prefix.endsWith("/") || isFile ? prefix : `${prefix}/`;
       return h("li", {}, canList
         ? this.link(prefix, isFile ? this.links.openFile(prefix) : this.links.openFolder(folder), segments(prefix))
-        : [h("button", { type: "button", class: "link", onclick: () => begin(folder) }, segments(prefix)), h("span", { class: "mute" }, " (a web server: enter the URL of a file)")]);
+        : [h("button", { type: "button", class: "link", onclick: () => { byId("url").value = folder; byId("url").focus(); } }, segments(prefix)), h("span", { class: "mute" }, " (a web server: enter the URL of a file)")]);
     })));
   }
 
@@ -81,7 +82,7 @@ export class Start {
     const draw = () => {
       const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
       const shown = entries.filter(({ name }) => words.every((word) => name.toLowerCase().includes(word)));
-      const compare = (one, other) => (order.by === "name" ? one.name.localeCompare(other.name, "en", { numeric: true }) : (one[order.by] ?? "") < (other[order.by] ?? "") ? -1 : Number((one[order.by] ?? "") > (other[order.by] ?? "")));
+      const compare = (one, other) => (order.by === "name" ? one.name.localeCompare(other.name, "en", { numeric: true }) : ascending(one[order.by] ?? "", other[order.by] ?? ""));
       shown.sort((one, other) => Number(other.isFolder) - Number(one.isFolder) || (order.down ? compare(other, one) : compare(one, other)));
       rows.replaceChildren(...shown.map((entry) => this.row(entry)));
       const folders = shown.filter((entry) => entry.isFolder).length;
@@ -106,7 +107,7 @@ export class Start {
         more.onclick = () => read(next);
       } catch (error) {
         if (error.name === "AbortError") return;
-        fill(status, h("span", { class: "error" }, error.message), error.hint ? ` ${error.hint}` : "");
+        fill(status, failure(error));
       } finally {
         more.disabled = false;
       }
@@ -143,46 +144,14 @@ export class Start {
   }
 }
 
-function decoded(text) {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
-}
-
-/** Puts a prefix into the field for the URL. */
-function begin(prefix) {
-  const input = byId("url");
-  input.value = prefix;
-  input.focus();
-  input.setSelectionRange(prefix.length, prefix.length);
-}
-
 /** The recent files, which the browser keeps: URLs only, and none that may contain a credential. */
 export const recent = {
   list() {
-    try {
-      const kept = JSON.parse(localStorage.getItem(RECENT) ?? "[]");
-      return Array.isArray(kept) ? kept.filter((url) => typeof url === "string" && plain(url)).slice(0, KEPT) : [];
-    } catch {
-      return [];
-    }
+    const kept = storage.get(RECENT);
+    return Array.isArray(kept) ? kept.filter((url) => typeof url === "string" && plain(url)).slice(0, KEPT) : [];
   },
   add(url) {
-    if (!plain(url)) return;
-    try {
-      localStorage.setItem(RECENT, JSON.stringify([url, ...recent.list().filter((each) => each !== url)].slice(0, KEPT)));
-    } catch {
-      // Without storage there is no list.
-    }
-  },
-  clear() {
-    try {
-      localStorage.removeItem(RECENT);
-    } catch {
-      // Without storage there is no list.
-    }
+    if (plain(url)) storage.set(RECENT, JSON.stringify([url, ...recent.list().filter((each) => each !== url)].slice(0, KEPT)));
   },
 };
 

@@ -1,10 +1,7 @@
 // The table of a slice's values, and exports: values as CSV, figures as PNG.
-import { readAxis } from "./axes.js";
-import { coordinatesOf } from "./data.js";
-import { count, fill, h } from "./dom.js";
-import { ABOVE, drawAxes, drawHeading, layout, pixels, resolved, sized } from "./figure.js";
-import { BAR, drawBar } from "./histogram.js";
-import { drawLine } from "./plot.js";
+import { readAxis, readBlock } from "./data.js";
+import { count, download, fill, h } from "./dom.js";
+import { ABOVE, drawHeading, resolved, sized } from "./figure.js";
 import { nameOf, spell, spellStored, typeOf } from "./values.js";
 
 const ROWS = 50;
@@ -16,46 +13,38 @@ export class Table {
     Object.assign(this, { host, look, first: [0, 0] });
   }
 
-  /** Returns the axes of rows and columns: a line is shown as a column. */
-  axes() {
-    const { axes } = this.look.view;
-    return axes[0] === null ? [axes[1], null] : axes;
-  }
-
   async load(signal) {
     const { base, view } = this.look;
-    const axes = this.axes();
+    // A line is shown as a column.
+    const axes = view.axes[0] === null ? [view.axes[1], null] : view.axes;
     const spans = axes.map((axis, which) => {
       if (axis === null) return { axis, start: 0, step: 1, count: 1 };
       const start = Math.min(this.first[which], base.shape[axis] - 1);
       return { axis, start, step: 1, count: Math.min(which ? COLUMNS : ROWS, base.shape[axis] - start) };
     });
     const selection = view.at.map((index, axis) => {
-      const which = axes.indexOf(axis);
-      return which < 0 ? index : [spans[which].start, spans[which].start + spans[which].count, 1];
+      const span = spans.find((each) => each.axis === axis);
+      return span ? [span.start, span.start + span.count, 1] : index;
     });
-    const [elements, ...found] = await Promise.all([base.read(selection, signal), ...spans.map((span) => (span.axis === null ? null : readAxis(base, span.axis, span, coordinatesOf(base, span.axis), signal)))]);
-    this.show(elements, spans, found);
+    const [block, ...found] = await Promise.all([readBlock(base, selection, axes, null, signal), ...spans.map((span) => readAxis(base, span, signal))]);
+    this.show(block, spans, found);
   }
 
-  show(elements, [rows, columns], [down, across]) {
+  show(block, [rows, columns], [down, across]) {
     const { base } = this.look;
-    const isTurned = columns.axis !== null && rows.axis !== null && rows.axis > columns.axis;
-    const at = (y, x) => (isTurned ? x * rows.count + y : y * columns.count + x);
-    const values = base.isNumeric ? elements.physical(base.means) : null;
     const { fields } = base;
-    const cell = (n, each) => {
-      const stored = each ? elements.at(n)[nameOf(each)] : elements.at(n);
-      if (each || !values || Array.isArray(stored)) return h("td", { class: typeof stored === "number" || typeof stored === "bigint" ? "number" : "" }, spellStored(stored, each ? typeOf(each) : base.type));
-      if (values[n] !== values[n]) return h("td", { class: "mute" }, "no data");
-      return h("td", { class: "number" }, base.means.packed ? spell(values[n]) : spellStored(stored, base.type));
+    const cell = (stored, text) => h("td", { class: /number|bigint/.test(typeof stored) ? "number" : "" }, text);
+    const cells = ([element]) => {
+      if (fields) return fields.map((each) => cell(element.stored[nameOf(each)], spellStored(element.stored[nameOf(each)], typeOf(each))));
+      const text = exact(base, element);
+      return !text && base.isNumeric ? h("td", { class: "mute" }, "no data") : cell(element.stored, text);
     };
     const label = (axis, n) => (axis ? axis.plain(n).replace("T", " ") : "value");
     const numbers = (length, each) => Array.from({ length }, (_, n) => each(n));
     // Of structures, each member has a column.
     const heading = (x) => (fields ? fields.map((each) => (columns.axis === null ? nameOf(each) : `${label(across, x)} ${nameOf(each)}`)) : [label(across, x)]);
     const head = h("tr", {}, h("th", { scope: "col" }, [down?.name, across?.name].filter(Boolean).join(" \\ ") || "value"), numbers(columns.count, (x) => heading(x).map((text) => h("th", { scope: "col" }, text))));
-    const body = numbers(rows.count, (y) => h("tr", {}, h("th", { scope: "row" }, label(down, y)), numbers(columns.count, (x) => (fields ?? [null]).map((each) => cell(at(y, x), each)))));
+    const body = numbers(rows.count, (y) => h("tr", {}, h("th", { scope: "row" }, label(down, y)), numbers(columns.count, (x) => cells(block.at(y, x)))));
     fill(this.host, h("div", { class: "controls" }, this.pager(0, rows), this.pager(1, columns)),
       h("div", { class: "scroll grid", tabindex: "0", role: "region", "aria-label": `Values of ${base.path}`, onkeydown: (event) => this.key(event, [rows, columns]) }, h("table", {}, h("thead", {}, head), h("tbody", {}, body))));
     this.host.dataset.drawn = String(Number(this.host.dataset.drawn ?? 0) + 1);
@@ -94,23 +83,24 @@ export class Table {
 
 /** Maximum number of values in a CSV file. */
 const VALUES = 1 << 20;
-/** Size of an exported figure in pixels, at two pixels per CSS pixel. */
-const WIDE = 900;
+/** Pixels of an exported figure per CSS pixel. */
 const RATIO = 2;
 
-function download(blob, look, extension) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(blob);
-  link.download = `${look.base.path.split("/").filter(Boolean).join("_") || "values"}.${extension}`.replace(/[^\p{L}\p{N}._-]+/gu, "_");
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+/** Returns the name of a file with an array. */
+const fileOf = ({ base }, extension) => `${base.path.split("/").filter(Boolean).join("_") || "values"}.${extension}`.replace(/[^\p{L}\p{N}._-]+/gu, "_");
+
+/** Formats an element with all of its digits; returns an empty text for missing data. */
+function exact({ isNumeric, means, type }, { stored, value }) {
+  if (!isNumeric || Array.isArray(stored)) return spellStored(stored, type);
+  if (value !== value) return "";
+  return means.packed ? spell(value) : spellStored(stored, type);
 }
 
 /** A number as CSV has it, which spreadsheets do not take for a formula. */
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$|^-?Infinity$/i;
 
 /** Quotes a field (RFC 4180). A leading character that spreadsheets take for a formula is preceded by an apostrophe, except in numbers. */
-export function field(text) {
+function field(text) {
   const safe = /^[=+@\t\r-]/.test(text) && !NUMBER.test(text) ? `'${text}` : text;
   return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
@@ -128,9 +118,9 @@ export async function exportCsv(look) {
   const spans = axes.map((axis, n) => ({ axis, start: whole[n][0], step, count: Math.ceil((whole[n][1] - whole[n][0]) / step) }));
   const bands = view.mode === "picture" && view.bands ? view.bands.numbers : [null];
   const parts = await Promise.all(bands.map((band) => rows(look, spans, band)));
-  const names = spans.slice().sort((one, other) => one.axis - other.axis).map(({ axis }) => base.name(axis));
+  const names = spans.toSorted((one, other) => one.axis - other.axis).map(({ axis }) => base.name(axis));
   const header = [...(bands[0] === null ? [] : [base.name(view.bands.axis)]), ...names, ...(base.fields?.map(nameOf) ?? [look.node.name])].map(field).join(",");
-  download(new Blob([`${header}\r\n`, ...parts], { type: "text/csv;charset=utf-8" }), look, "csv");
+  download(new Blob([`${header}\r\n`, ...parts], { type: "text/csv;charset=utf-8" }), fileOf(look, "csv"));
   return step > 1 ? `Saved one in ${step} elements along each axis: the slice has more than a million.` : "Saved all elements.";
 }
 
@@ -141,64 +131,48 @@ async function rows(look, spans, band) {
     if (span) return [span.start, span.start + (span.count - 1) * span.step + 1, span.step];
     return axis === view.bands?.axis && band !== null ? band : index;
   });
-  const inOrder = spans.slice().sort((one, other) => one.axis - other.axis);
-  const [elements, ...axes] = await Promise.all([base.read(selection, signal), ...inOrder.map((span) => readAxis(base, span.axis, span, coordinatesOf(base, span.axis), signal))]);
+  const inOrder = spans.toSorted((one, other) => one.axis - other.axis);
+  const shown = [null, null, ...inOrder.map(({ axis }) => axis)].slice(-2);
+  const [block, ...axes] = await Promise.all([readBlock(base, selection, shown, null, signal), ...inOrder.map((span) => readAxis(base, span, signal))]);
   const labels = axes.map((axis) => Array.from({ length: axis.span.count }, (_, n) => field(axis.plain(n))));
-  const values = base.isNumeric ? elements.physical(base.means) : null;
-  const text = (n) => {
-    const stored = elements.at(n);
-    if (base.fields) return base.fields.map((each) => field(spellStored(stored[nameOf(each)], typeOf(each)))).join(",");
-    if (!values || Array.isArray(stored)) return field(spellStored(stored, base.type));
-    if (values[n] !== values[n]) return "";
-    return base.means.packed ? spell(values[n]) : spellStored(stored, base.type);
-  };
+  const before = band === null ? "" : `${band},`;
   const lines = [];
-  const inner = labels.at(-1)?.length ?? 1;
-  for (let n = 0; n < elements.length; n += 1) {
-    const place = labels.length > 1 ? `${labels[0][Math.floor(n / inner)]},${labels[1][n % inner]},` : labels.length ? `${labels[0][n]},` : "";
-    lines.push(`${band === null ? "" : `${band},`}${place}${text(n)}\r\n`);
+  for (let y = 0; y < block.height; y += 1) {
+    for (let x = 0; x < block.width; x += 1) {
+      const place = labels.map((each, n) => `${each[labels.length > 1 && n === 0 ? y : x]},`).join("");
+      const [element] = block.at(y, x);
+      const texts = base.fields ? base.fields.map((each) => spellStored(element.stored[nameOf(each)], typeOf(each))) : [exact(base, element)];
+      lines.push(`${before}${place}${texts.map(field).join(",")}\r\n`);
+    }
   }
   return lines.join("");
 }
 
 /** Saves the figure as PNG: title, axes, picture or map, and colour bar with units. */
 export async function exportPng(look) {
+  if (!look.slice || (look.isMap() && !look.map)) throw new Error("The values are not read yet.");
+  const { map, histogram } = look;
   const canvas = document.createElement("canvas");
-  look.host.append(canvas);
-  try {
-    if (look.isLine()) drawLine(canvas, { ...look.series(), cursor: null, ratio: RATIO, height: 420, size: WIDE });
-    else await compose(canvas, look);
-  } finally {
-    canvas.remove();
-  }
-  const blob = await new Promise((resolve) => { canvas.toBlob(resolve, "image/png"); });
-  download(blob, look, "png");
-  return "Saved the figure.";
-}
-
-async function compose(canvas, look) {
-  const shade = look.shade();
+  look.draw({ ratio: RATIO });
+  const figure = look.isLine() ? look.canvas : look.frame;
+  const { box, at, width } = map ? { box: { left: 8, top: ABOVE, width: map.data.clientWidth, height: map.data.clientHeight }, width: map.data.clientWidth + 16 } : look.planned ?? { width: figure.clientWidth };
+  const height = map ? box.top + box.height + 8 : figure.clientHeight;
   const colours = resolved(look.host);
-  const { map } = look;
-  const planned = map
-    ? { box: { left: 8, top: ABOVE, width: map.data.clientWidth, height: map.data.clientHeight }, width: map.data.clientWidth + 16, height: map.data.clientHeight + ABOVE + 8 }
-    : layout(canvas.getContext("2d"), look.slice, { room: WIDE, most: 700, flip: look.view.flip, ...look.frameOf() }, colours);
-  const bar = shade.bands || shade.palette ? 0 : BAR + 14;
-  const context = sized(canvas, planned.width, planned.height + bar, RATIO);
+  const context = sized(canvas, width, height + (histogram ? histogram.canvas.clientHeight + 6 : 0), RATIO);
   context.fillStyle = colours.ground;
-  context.fillRect(0, 0, planned.width, planned.height + bar);
-  drawHeading(context, look.heading(), planned.width, colours);
+  context.fillRect(0, 0, canvas.width, canvas.height);
   context.imageSmoothingEnabled = false;
-  const { left, top, width, height } = planned.box;
-  if (map) for (const layer of [map.data, map.overlay]) context.drawImage(layer, left, top, width, height);
-  else {
-    drawAxes(context, planned.box, planned, colours);
-    context.save();
+  if (map) drawHeading(context, look.heading(), width, colours);
+  else context.drawImage(figure, 0, 0, figure.clientWidth, height);
+  if (histogram) context.drawImage(histogram.canvas, 0, height, histogram.canvas.clientWidth, histogram.canvas.clientHeight);
+  if (box) {
     context.beginPath();
-    context.rect(left, top, width, height);
+    context.rect(box.left, box.top, box.width, box.height);
     context.clip();
-    context.drawImage(await createImageBitmap(pixels(look.slice, shade, look.view.flip)), left + planned.at.left, top + planned.at.top, planned.at.width, planned.at.height);
-    context.restore();
+    if (map) for (const layer of [map.data, map.overlay]) context.drawImage(layer, box.left, box.top, box.width, box.height);
+    else context.drawImage(look.canvas, box.left + at.left, box.top + at.top, at.width, at.height);
   }
-  if (bar) drawBar(context, { left, top: planned.height + 6, width }, { ...look.histogram, ...shade, extent: look.histogram.extent() }, colours);
+  look.draw();
+  download(await new Promise((resolve) => { canvas.toBlob(resolve, "image/png"); }), fileOf(look, "png"));
+  return "Saved the figure.";
 }

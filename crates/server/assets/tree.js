@@ -31,14 +31,12 @@ export class Tree {
     this.open = new Set(this.all.length <= UNFOLDED ? this.all : [this.root]);
     this.selected = null;
     this.active = this.root;
-    this.input.value = "";
-    fill(this.host);
-    this.items.clear();
     this.search("");
   }
 
   /** Filters the tree: nodes that contain all words, with their ancestors. */
   search(text) {
+    if (this.input.value !== text) this.input.value = text;
     const words = text.toLowerCase().split(/\s+/).filter(Boolean);
     this.words = words;
     this.kept = null;
@@ -48,8 +46,8 @@ export class Tree {
       this.matches = this.all.filter((_, n) => words.every((word) => this.texts[n].includes(word)));
       this.kept = new Set();
       for (const match of this.matches) for (let node = match; node && !this.kept.has(node); node = node.above) this.kept.add(node);
-      this.unfolded = new Set(this.kept);
     }
+    this.opened = this.kept ? new Set(this.kept) : this.open;
     fill(this.found, words.length ? `${count(this.matches.length)} of ${plural(this.all.length, "node")} match.` : "");
     fill(this.host);
     this.items.clear();
@@ -60,20 +58,17 @@ export class Tree {
     const first = this.kept ? this.matches[0] : this.rows[0];
     if (event.key === "ArrowDown" && this.rows.length) this.focus(first ?? this.rows[0]);
     else if (event.key === "Enter" && first && this.kept) this.choose(first.path, { focus: true });
-    else if (event.key === "Escape" && this.input.value) { this.input.value = ""; this.search(""); }
+    else if (event.key === "Escape" && this.input.value) this.search("");
     else return;
     event.preventDefault();
   }
 
-  opened = () => (this.kept ? this.unfolded : this.open);
+  childrenOf = (node) => (node.listed ?? []).filter((child) => !this.kept || this.kept.has(child));
 
-  childrenOf = (node) => (this.kept ? (node.listed ?? []).filter((child) => this.kept.has(child)) : node.listed ?? []);
-
-  isOpen = (node) => this.opened().has(node);
+  isOpen = (node) => this.opened.has(node);
 
   toggle(node, open) {
-    if (open) this.opened().add(node);
-    else this.opened().delete(node);
+    this.opened[open ? "add" : "delete"](node);
     this.arrange();
   }
 
@@ -117,11 +112,13 @@ export class Tree {
   }
 
   item(node) {
+    // Shown by colour and marks otherwise.
+    const spoken = node.kind === "group" ? ` group, ${plural(node.children.length, "node")}` : node.kind === "array" ? ` array, ${node.description.data_type}` : "";
     const element = h("li", { role: "treeitem", "data-path": node.kind === "fold" ? null : node.path },
       h("div", { class: `row ${node.kind}`, title: node.kind === "fold" ? null : node.path },
         h("span", { class: "twist", "aria-hidden": "true" }),
         h("span", { class: "name" }, this.marked(node.name)), " ", h("span", { class: "shape" }, node.summary),
-        h("span", { class: "away" }, spoken(node))));
+        h("span", { class: "away" }, spoken)));
     this.items.set(node, element);
     this.shownBy.set(element, node);
     return element;
@@ -150,10 +147,10 @@ export class Tree {
 
   /** Selects the node at a path, and unfolds its ancestors; returns false if there is no such node. */
   choose(path, { focus = false } = {}) {
-    const node = find(this.root, path);
+    const node = this.root.byPath.get(path);
     if (!node) return false;
-    if (this.kept && !this.kept.has(node)) { this.input.value = ""; this.search(""); }
-    for (let above = node.above; above; above = above.above) this.opened().add(above);
+    if (this.kept && !this.kept.has(node)) this.search("");
+    for (let above = node.above; above; above = above.above) this.opened.add(above);
     this.selected = node;
     this.active = node;
     this.arrange();
@@ -179,52 +176,45 @@ export class Tree {
     this.draw();
   }
 
-  nodeOf(event) {
-    return this.shownBy.get(event.target.closest("[role=treeitem]")) ?? null;
-  }
+  nodeOf = (event) => this.shownBy.get(event.target.closest("[role=treeitem]")) ?? null;
 
   click(event) {
     const node = this.nodeOf(event);
     if (!node) return;
-    if (node.kind === "fold" || (event.target.closest(".twist") && node.listed?.length)) { this.active = node; this.toggle(node, !this.isOpen(node)); }
+    this.active = node;
+    this.act(node, event.target.closest(".twist") && node.listed?.length);
+  }
+
+  /** Folds or unfolds a node that has no content of its own, or shows it. */
+  act(node, isTwist = false) {
+    if (node.kind === "fold" || isTwist) this.toggle(node, !this.isOpen(node));
     else this.choose(node.path, { focus: true });
   }
 
   key(event) {
     const node = this.nodeOf(event);
     if (!node || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (this.act(event.key, node)) event.preventDefault();
-  }
-
-  /** Handles a key; returns whether the key has a meaning here. */
-  act(key, node) {
-    const at = this.places.get(node).row;
-    const page = Math.max(1, Math.floor(this.box.clientHeight / (this.host.clientHeight / this.rows.length)) - 1);
-    const go = (to) => { if (to) this.focus(to); return true; };
-    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: this.rows.length - 1, PageDown: Math.min(at + page, this.rows.length - 1), PageUp: Math.max(0, at - page) }[key];
-    if (to !== undefined) return go(this.rows[to]);
+    const { key } = event;
+    const { rows } = this;
+    const { row } = this.places.get(node);
+    const page = Math.max(1, Math.floor(this.box.clientHeight / (this.host.clientHeight / rows.length)) - 1);
     const children = this.childrenOf(node);
-    switch (key) {
-      case "ArrowRight":
-        if (!children.length) return true;
-        if (this.isOpen(node)) return go(children[0]);
-        this.toggle(node, true);
-        return true;
-      case "ArrowLeft":
-        if (children.length && this.isOpen(node)) { this.toggle(node, false); return true; }
-        return go(node.above);
-      case "*":
-        for (const sibling of node.above ? this.childrenOf(node.above) : [node]) this.opened().add(sibling);
-        this.arrange();
-        return true;
-      case "Enter":
-      case " ":
-        if (node.kind === "fold") this.toggle(node, !this.isOpen(node));
-        else this.choose(node.path, { focus: true });
-        return true;
-      default:
-        return key.length === 1 && go(this.typeahead(key, at));
-    }
+    const isOpen = children.length > 0 && this.isOpen(node);
+    const to = {
+      ArrowDown: rows[row + 1], ArrowUp: rows[row - 1], Home: rows[0], End: rows.at(-1), PageDown: rows[row + page] ?? rows.at(-1), PageUp: rows[row - page] ?? rows[0],
+      ArrowRight: isOpen ? children[0] : null, ArrowLeft: node.above,
+    };
+    if (key === "ArrowRight" && children.length && !isOpen) this.toggle(node, true);
+    else if (key === "ArrowLeft" && isOpen) this.toggle(node, false);
+    else if (key === "Enter" || key === " ") this.act(node);
+    else if (key === "*") {
+      for (const sibling of node.above ? this.childrenOf(node.above) : [node]) this.opened.add(sibling);
+      this.arrange();
+    } else if (key in to || key.length === 1) {
+      const found = key in to ? to[key] : this.typeahead(key, row);
+      if (found) this.focus(found);
+    } else return;
+    event.preventDefault();
   }
 
   /** Finds the next node whose name starts with the typed text. */
@@ -233,8 +223,7 @@ export class Tree {
     this.forget = setTimeout(() => { this.typed = ""; }, 600);
     this.typed += key.toLowerCase();
     const from = this.typed.length === 1 ? at + 1 : at;
-    const order = [...this.rows.slice(from), ...this.rows.slice(0, from)];
-    return order.find((node) => node.name.toLowerCase().startsWith(this.typed));
+    return [...this.rows.slice(from), ...this.rows.slice(0, from)].find((node) => node.name.toLowerCase().startsWith(this.typed));
   }
 }
 
@@ -256,23 +245,20 @@ export function nodes(description) {
       if (child.children) pending.push(child);
     }
   }
-  for (const [path, why] of Object.entries(description.omitted ?? {})) leftOut(root, path, why);
+  for (const [path, because] of Object.entries(description.omitted ?? {})) {
+    const parent = nearest(root, path);
+    const node = made(path, path.split("/").at(-1), { node: "omitted", because }, parent);
+    parent.children.push(node);
+    root.byPath.set(path, node);
+  }
   arrangeGroups(root);
   return root;
 }
 
 function made(path, name, description, parent) {
-  return { path, name, kind: description.node, summary: summary(description), description, children: description.node === "group" ? [] : null, parent, listed: null, above: parent };
-}
-
-function leftOut(root, path, because) {
-  const parts = path.split("/").filter(Boolean);
-  const name = parts.pop();
-  let parent = root;
-  for (const part of parts) parent = parent.children?.find((child) => child.name === part) ?? parent;
-  if (!parent.children) parent = root;
-  parent.children.push({ path, name, kind: "omitted", summary: "omitted", description: { node: "omitted", because }, children: null, parent, listed: null, above: parent });
-  root.byPath.set(path, parent.children.at(-1));
+  const { node: kind, shape } = description;
+  const summary = kind === "array" ? shape.join(" × ") || "scalar" : kind === "omitted" ? kind : "";
+  return { path, name, kind, summary, description, children: kind === "group" ? [] : null, parent, listed: null, above: parent };
 }
 
 /** Lists data before groups, and folds what supports the data. */
@@ -281,15 +267,12 @@ function arrangeGroups(root) {
   const named = helpers(all.filter((node) => node.kind === "array"));
   for (const group of all) {
     if (group.kind !== "group") continue;
-    const folds = new Map();
-    for (const child of group.children) {
-      const fold = foldOf(child, named);
-      if (fold) folds.set(fold, [...(folds.get(fold) ?? []), child]);
-    }
-    const data = group.children.filter((child) => !foldOf(child, named));
-    const [groups, arrays] = [data.filter((child) => child.kind === "group"), data.filter((child) => child.kind !== "group")];
-    group.listed = data.length ? [...arrays, ...groups] : group.children;
-    for (const [name, children] of data.length ? folds : []) {
+    const folds = Map.groupBy(group.children, (child) => foldOf(child, named));
+    const data = Map.groupBy(folds.get(null) ?? [], (child) => child.kind === "group");
+    group.listed = data.size ? [...(data.get(false) ?? []), ...(data.get(true) ?? [])] : group.children;
+    if (!data.size) continue;
+    folds.delete(null);
+    for (const [name, children] of folds) {
       const fold = { path: `${group.path}\n${name}`, name, kind: "fold", summary: String(children.length), description: {}, children: null, parent: group, above: group, listed: children };
       for (const child of children) child.above = fold;
       group.listed.push(fold);
@@ -308,18 +291,17 @@ function foldOf(node, named) {
   return Object.values(children ?? {}).some((child) => child.attributes?.mask_of) ? "Masks" : null;
 }
 
-function summary(description) {
-  if (description.node === "group") return "";
-  return description.shape.length ? description.shape.join(" × ") : "scalar";
-}
-
 /** Returns the last segment of a URL, decoded: `a b.nc` for `file:///data/a%20b.nc`. */
 export function fileName(url) {
-  const name = String(url ?? "").split(/[?#]/)[0].split("/").filter(Boolean).at(-1) ?? "";
+  return decoded(String(url ?? "").split(/[?#]/)[0].split("/").filter(Boolean).at(-1) ?? "");
+}
+
+/** Decodes percent-encoded text; returns malformed text as it is. */
+export function decoded(text) {
   try {
-    return decodeURIComponent(name);
+    return decodeURIComponent(text);
   } catch {
-    return name;
+    return text;
   }
 }
 
@@ -333,13 +315,14 @@ export function* walk(node) {
   }
 }
 
-/** Finds the node at a path; null if there is none. */
-export const find = (root, path) => root.byPath.get(path) ?? null;
-
-/** Returns the text for screen readers after name and shape, for what is otherwise shown by colour and marks. */
-function spoken(node) {
-  if (node.kind === "group") return ` group, ${plural(node.children.length, "node")}`;
-  return node.kind === "omitted" || node.kind === "fold" ? "" : ` array, ${node.description.data_type}`;
+/** Returns the closest existing group above a path. */
+export function nearest(root, path) {
+  const parts = path.split("/");
+  while (parts.pop() !== undefined) {
+    const node = root.byPath.get(parts.join("/"));
+    if (node?.children) return node;
+  }
+  return root;
 }
 
 /** Returns what a search looks through: name, description, units. */

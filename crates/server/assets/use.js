@@ -1,6 +1,6 @@
 // References to download, and code for other software, which works as it is shown.
 import { address, request, token } from "./api.js";
-import { announce, copyButton, fill, h, quoted, visible } from "./dom.js";
+import { announce, copyButton, download, fill, h, quoted, visible } from "./dom.js";
 import { fileName, firstArray, walk } from "./tree.js";
 
 /** Formats that the service offers, with their purpose and file extension. */
@@ -14,37 +14,40 @@ export function drawUse(host, description, url, node, failed) {
   const group = node.kind === "group" ? node : node.parent;
   const inside = (path) => new URL(path.replace(/^\/|\/$/g, ""), document.baseURI).href;
   const store = inside(description.zarr.store);
-  const all = snippets({
+  const context = {
     url, store, group, hasToken: token.get() !== "",
     array: node.kind === "array" ? node : firstArray(group),
     plain: store.replace("/v1/zarr/", "/v1/plain/"),
     references: address("references", { url, format: "kerchunk-json" }).href,
     arrays: [...walk(group)].filter((each) => each.kind === "array"),
-  });
+  };
+  const packages = `pip install xarray zarr fsspec aiohttp${needsImagecodecs(context) ? " imagecodecs" : ""}`;
+  const snippets = [
+    { id: "xarray", title: "xarray", needs: packages, text: xarray(context) },
+    context.array && { id: "gdal", title: "GDAL", needs: "GDAL 3.8 or later", text: gdal(context) },
+    { id: "kerchunk", title: "References with fsspec and xarray", needs: packages, text: kerchunk(context) },
+  ];
   const name = saved(url);
   fill(host,
-    all.map((snippet, n) => lines(snippet, n === 0)),
+    snippets.filter(Boolean).map((snippet, n) => lines(snippet, n === 0)),
     h("h4", {}, "Address of the Zarr store, in the version shown"),
     h("div", { class: "bar" }, h("code", { "data-lines": "address" }, store), copyButton("Copy", () => store)),
     h("h4", {}, "References"),
-    h("div", { class: "buttons" }, FORMATS.map(([format, label, title, end]) => download(url, format, `${name}.${end}`, label, title, failed))));
+    h("div", { class: "buttons" }, FORMATS.map(([format, label, title, end]) => reference(url, format, `${name}.${end}`, label, title, failed))));
 }
 
 /** Returns the name of a download, without characters that are invisible or that systems treat specially. */
 const saved = (url) => visible(fileName(url)).replace(/\.[^.]*$/, "").normalize("NFC").replace(/[^\p{L}\p{N}\p{M}._-]+/gu, "_").replace(/^[._]+/, "").slice(0, 100) || "references";
 
-function download(url, format, name, label, title, failed) {
+/** Returns a link to references; a button if they need the token, which a link cannot send. */
+function reference(url, format, name, label, title, failed) {
   const from = address("references", { url, format }).href;
   if (!token.get()) return h("a", { class: "button quiet", href: from, download: name, title, "data-format": format }, `Download ${label}`);
-  // A link cannot send the token.
   const button = h("button", { type: "button", class: "quiet", title, "data-format": format }, `Download ${label}`);
   button.addEventListener("click", async () => {
     button.disabled = true;
     try {
-      const blob = await (await request(from)).blob();
-      const link = h("a", { href: URL.createObjectURL(blob), download: name });
-      link.click();
-      setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+      download(await (await request(from)).blob(), name);
       announce(`${name} downloaded`);
     } catch (error) {
       failed(error);
@@ -62,20 +65,6 @@ function lines({ id, title, needs, text }, open) {
 
 /** Stands for the token, which is never shown. */
 const TOKEN = "TOKEN";
-
-/**
- * Returns snippets `{id, title, needs, text}` for a group and, where software reads single arrays, an array or null.
- * `store` and `plain` are the addresses of the Zarr store with stored and with decoded chunks.
- */
-function snippets(context) {
-  return [
-    { id: "xarray", title: "xarray", needs: packages(context, "xarray zarr fsspec aiohttp"), text: xarray(context) },
-    context.array && { id: "gdal", title: "GDAL", needs: "GDAL 3.8 or later", text: gdal(context) },
-    { id: "kerchunk", title: "References with fsspec and xarray", needs: packages(context, "xarray zarr fsspec aiohttp"), text: kerchunk(context) },
-  ].filter(Boolean);
-}
-
-const packages = (context, names) => `pip install ${names}${needsImagecodecs(context) ? " imagecodecs" : ""}`;
 
 const needsImagecodecs = ({ arrays }) => arrays.some(({ description }) => description.readers?.["zarr-python"]?.needs?.includes("imagecodecs"));
 
@@ -126,12 +115,10 @@ function xarray(context) {
     `${name} = xr.${open}(${quoted(isSegmented(context.group) ? context.plain : context.store)}, engine="zarr"${inGroup(context.group)}${options(context.hasToken)})`, `print(${name})`);
 }
 
-/** Returns GDAL's name of an array. GDAL lacks many codecs, so that it reads decoded chunks. */
-const dataset = ({ plain, array }) => `ZARR:"/vsicurl/${plain}":${array.path}`;
-
-function gdal(context) {
-  const header = context.hasToken ? `--config GDAL_HTTP_HEADERS 'Authorization: Bearer ${TOKEN}' ` : "";
-  return `gdalinfo ${header}${shell(dataset(context))}`;
+/** GDAL lacks many codecs, so that it reads decoded chunks. */
+function gdal({ plain, array, hasToken }) {
+  const header = hasToken ? `--config GDAL_HTTP_HEADERS 'Authorization: Bearer ${TOKEN}' ` : "";
+  return `gdalinfo ${header}${shell(`ZARR:"/vsicurl/${plain}":${array.path}`)}`;
 }
 
 /** Quotes an argument of a POSIX shell; one with invisible characters as bash and zsh read it. */
@@ -146,11 +133,9 @@ function kerchunk(context) {
   const [name, open] = opener(group);
   const storage = { fo: references };
   if (hasToken) storage.target_options = { client_kwargs: bearer };
-  const remote = scheme(url);
+  const remote = /^([a-z0-9+.-]+):/i.exec(url)?.[1].toLowerCase() ?? "file";
   if (remote !== "file") storage.remote_protocol = remote === "https" ? "http" : remote;
   const fields = Object.entries(storage).map(([key, value]) => `    ${quoted(key)}: ${typeof value === "string" ? quoted(value) : JSON.stringify(value)},`);
   return text("import xarray as xr", codecs(context), "", "storage = {", fields, "}",
     `${name} = xr.${open}("reference://", engine="zarr", consolidated=False, storage_options=storage${inGroup(group)})`, `print(${name})`);
 }
-
-const scheme = (url) => /^([a-z0-9+.-]+):/i.exec(url)?.[1].toLowerCase() ?? "file";

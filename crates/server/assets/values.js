@@ -2,7 +2,7 @@
 
 const TYPES = {
   bool: Uint8Array, int8: Int8Array, uint8: Uint8Array, int16: Int16Array, uint16: Uint16Array, int32: Int32Array, uint32: Uint32Array,
-  int64: BigInt64Array, uint64: BigUint64Array, float16: Uint16Array, float32: Float32Array, float64: Float64Array,
+  int64: BigInt64Array, uint64: BigUint64Array, float16: Float16Array, float32: Float32Array, float64: Float64Array,
   complex64: Float32Array, complex128: Float64Array,
 };
 const COMPLEX = /^complex/;
@@ -23,11 +23,10 @@ export class Elements {
     const Kind = kindOf(type);
     if (Kind) {
       if (buffer.byteLength % width(type)) throw new Error(`The service sent ${buffer.byteLength} bytes of ${type}.`);
-      const raw = new Kind(buffer);
-      this.list = type === "float16" ? Float32Array.from(raw, half) : raw;
+      this.list = new Kind(buffer);
       this.length = buffer.byteLength / width(type);
     } else {
-      this.list = type === "struct" ? structures(buffer, fields) : type === "string" || type === "bytes" ? variable(buffer, type) : fixed(buffer, type);
+      this.list = type === "string" || type === "bytes" ? variable(buffer, type) : fixed(buffer, fields ? { name: type, configuration: { fields } } : type);
       this.length = this.list.length;
     }
   }
@@ -71,75 +70,42 @@ function variable(buffer, type) {
   return list;
 }
 
-/** Decodes byte strings, text and raw bytes of fixed size. */
+/** Decodes byte strings, text, raw bytes and structures. */
 function fixed(buffer, type) {
-  const size = sizeOf(type);
-  return Array.from({ length: buffer.byteLength / size }, (_, n) => one(new Uint8Array(buffer, n * size, size), type));
+  const { size, decode } = decoder(type);
+  return Array.from({ length: size ? buffer.byteLength / size : 0 }, (_, n) => decode(buffer.slice(n * size, (n + 1) * size)));
 }
 
-function one(bytes, type) {
-  if (/^r\d+$/.test(type)) return bytes;
-  if (/^text of|utf32$/.test(type)) return utf32(bytes);
-  const past = bytes.findLastIndex((byte) => byte !== 0) + 1;
-  return new TextDecoder().decode(bytes.subarray(0, past));
-}
-
-/** Decodes UTF-32 without the NULs at its end. What is not a code point becomes U+FFFD. */
-function utf32(bytes) {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const points = Array.from({ length: bytes.byteLength / 4 }, (_, n) => view.getUint32(4 * n, true));
-  return points.map((point) => String.fromCodePoint(point > 0x10ffff ? 0xfffd : point)).join("").replace(/\0+$/, "");
-}
-
-function sizeOf(type) {
-  const number = Number(/(\d+)$/.exec(type)?.[1] ?? 0);
-  return /^r\d+$/.test(type) ? number / 8 : Math.max(1, number) * (type.startsWith("text") ? 4 : 1);
-}
-
-/** Decodes structures: objects with a member for each field. */
-function structures(buffer, fields) {
-  const sizes = fields.map(fieldSize);
-  const size = sizes.reduce((all, each) => all + each, 0);
-  return Array.from({ length: size ? buffer.byteLength / size : 0 }, (_, n) => {
-    let at = n * size;
-    return Object.fromEntries(fields.map((field, m) => {
-      const value = fieldValue(buffer.slice(at, at + sizes[m]), field);
-      at += sizes[m];
-      return [nameOf(field), value];
-    }));
-  });
+/** Returns the size of an element in bytes, and how it is decoded. A structure becomes an object with a member for each field. */
+function decoder(type) {
+  const { name, configuration = {} } = typeof type === "string" ? { name: type } : type;
+  if (configuration.fields) {
+    const fields = configuration.fields.map((field) => ({ ...decoder(typeOf(field)), name: nameOf(field) }));
+    const decode = (buffer) => {
+      let at = 0;
+      return Object.fromEntries(fields.map((field) => [field.name, field.decode(buffer.slice(at, at += field.size))]));
+    };
+    return { size: fields.reduce((all, { size }) => all + size, 0), decode };
+  }
+  const size = configuration.length_bytes ?? (width(name) || sizeOf(name));
+  return { size, decode: (buffer) => (width(name) ? new Elements(name, buffer).at(0) : one(new Uint8Array(buffer), name)) };
 }
 
 export const nameOf = (field) => field.name ?? field[0];
 export const typeOf = (field) => field.data_type ?? field[1];
 
-function fieldSize(field) {
-  const type = typeOf(field);
-  if (typeof type === "string") return width(type) || sizeOf(type);
-  const { name, configuration = {} } = type;
-  if (configuration.fields) return configuration.fields.reduce((all, each) => all + fieldSize(each), 0);
-  return configuration.length_bytes ?? width(name);
+/** Decodes bytes or text of fixed size. */
+function one(bytes, type) {
+  if (/^r\d+$|^raw_bytes$/.test(type)) return bytes;
+  if (!/^text of|utf32$/.test(type)) return new TextDecoder().decode(bytes.subarray(0, bytes.findLastIndex((byte) => byte !== 0) + 1));
+  // UTF-32 without the NULs at its end. What is not a code point becomes U+FFFD.
+  const points = Array.from(new Uint32Array(bytes.buffer), (point) => String.fromCodePoint(point > 0x10ffff ? 0xfffd : point));
+  return points.join("").replace(/\0+$/, "");
 }
 
-function fieldValue(buffer, field) {
-  const type = typeOf(field);
-  if (typeof type !== "string") {
-    const { name, configuration = {} } = type;
-    if (configuration.fields) return structures(buffer, configuration.fields)[0];
-    if (TIME.test(name)) return new Elements(name, buffer).at(0);
-    return name === "raw_bytes" ? new Uint8Array(buffer) : one(new Uint8Array(buffer), name);
-  }
-  return width(type) ? new Elements(type, buffer).at(0) : one(new Uint8Array(buffer), type);
-}
-
-/** Decodes IEEE 754 binary16. */
-export function half(bits) {
-  const sign = bits & 0x8000 ? -1 : 1;
-  const exponent = (bits >> 10) & 0x1f;
-  const fraction = bits & 0x3ff;
-  if (exponent === 0) return sign * fraction * 2 ** -24;
-  if (exponent === 31) return fraction ? NaN : sign * Infinity;
-  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
+function sizeOf(type) {
+  const number = Number(/(\d+)$/.exec(type)?.[1] ?? 0);
+  return /^r\d+$/.test(type) ? number / 8 : Math.max(1, number) * (type.startsWith("text") ? 4 : 1);
 }
 
 /** Returns how the attributes declare that elements are decoded: `{missing, scale, offset, unsigned}`. */
@@ -190,11 +156,9 @@ export function physical(element, means, type) {
  */
 export function spell(value, type = "") {
   if (typeof value === "bigint" || Number.isInteger(value) && Math.abs(value) < 1e15 || !Number.isFinite(value)) return String(value);
-  const [first, last] = { float16: [1, 5], complex64: [6, 9], float32: [6, 9], float64: [15, 17], complex128: [15, 17] }[type] ?? [15, 15];
-  const half = 2 ** (Math.max(-14, Math.floor(Math.log2(Math.abs(value)))) - 11);
-  const isSame = (other) => (last === 5 ? Math.abs(other - value) < half : last === 9 ? Math.fround(other) === Math.fround(value) : other === value);
+  const [first, last, rounded] = { float16: [1, 5, Math.f16round], complex64: [6, 9, Math.fround], float32: [6, 9, Math.fround], float64: [15, 17, Number], complex128: [15, 17, Number] }[type] ?? [15, 15, Number];
   let digits = first;
-  while (digits < last && !isSame(Number(value.toPrecision(digits)))) digits += 1;
+  while (digits < last && rounded(Number(value.toPrecision(digits))) !== rounded(value)) digits += 1;
   return String(Number(value.toPrecision(digits)));
 }
 

@@ -32,7 +32,7 @@ macro_rules! files {
 }
 
 /// Name, media type and content of each file.
-static FILES: [(&str, &str, &str); 36] = files![
+static FILES: [(&str, &str, &str); 37] = files![
     "api.js" SCRIPT,
     "axes.js" SCRIPT,
     "coast-110m.txt" TEXT,
@@ -58,6 +58,7 @@ static FILES: [(&str, &str, &str); 36] = files![
     "map-view.js" SCRIPT,
     "map.js" SCRIPT,
     "plot.js" SCRIPT,
+    "readout.js" SCRIPT,
     "start.js" SCRIPT,
     "style.css" CSS,
     "table.js" SCRIPT,

@@ -157,6 +157,9 @@ def act(page, what):
 def quiet(page):
     page.wait_for_timeout(300)
     helpers.until(page, "!document.querySelector('#main[aria-busy]') && !document.querySelector('#look [aria-busy], #look[aria-busy]')", 30)
+    # A map is complete with its tiles and its coast; a system without positions has no coast.
+    helpers.until(page, """(() => { const map = document.querySelector('#look .map-data');
+        return !map || map.dataset.pending === '0' && map.nextElementSibling.dataset.coast !== ''; })()""", 30)
     page.wait_for_timeout(250)
 
 

@@ -708,6 +708,15 @@ def test_values_are_those_of_the_file(page, tmp_path_factory):
         np.testing.assert_array_equal(pixels[inside][:, 3] > 0, mask[row[inside] // step, column[inside] // step] > 0)
 
 
+def test_positions_are_rounded(page, tmp_path_factory):
+    """The readout rounds x and y as numbers, and does not carry the digit into nothing."""
+    file = make_tiff(tmp_path_factory.getbasetemp() / "half-metres.tif", "EPSG:32633", Affine(0.5, 0, 600000, 0, -0.5, 5300000), np.ones((1, 30, 40), "uint8"))
+    open_map(page, file, "/band_data")
+    for x, y, expected in ((600000.999, 5299999.25, "x 600,001.00, y 5,299,999.25 m"), (600003.5, 5299990.996, "x 600,003.50, y 5,299,991.00 m")):
+        page.evaluate("(point) => map.readout.say(point)", {"x": x, "y": y})
+        assert expected in page.evaluate("map.readout.element.textContent")
+
+
 def test_click_wheel_and_double_click(page, tmp_path_factory):
     """A click reports the pixel, the wheel keeps the point below the pointer, a double click shows everything."""
     file = make_tiff(tmp_path_factory.getbasetemp() / "clicks.tif", "EPSG:32633", Affine(100, 0, 300000, 0, -100, 5300000), np.arange(500 * 600, dtype="int32").reshape(1, 500, 600), 256)

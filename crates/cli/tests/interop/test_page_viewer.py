@@ -70,7 +70,7 @@ def shown_at(page, keys):
     picture.focus()
     for key in keys:
         picture.press(key)
-        until(page, "document.querySelector('#look .readout').dataset.value !== ''")
+        until(page, "!!document.querySelector('#look .readout').dataset.value")
         yield tuple(json.loads(readout.get_attribute("data-index"))), float(readout.get_attribute("data-value"))
 
 
@@ -476,6 +476,15 @@ def test_masks_are_transparent(page, made):
         index, value = pointed_at(page, x, y)
         assert math.isnan(value) if hidden[index[1:]] else value == values[(2, *index[1:])]
         assert ("masked" in page.locator("#look .readout").first.inner_text()) == hidden[index[1:]]
+    opened(page, made / "masked.tif", view="table", bands="one", slice="1,:,:")
+    cells = [page.locator("#look .grid tbody tr").nth(row).locator("td").all_inner_texts() for row in (0, 49)]
+    assert cells == [["no data" if hidden[row, column] else str(values[1, row, column]) for column in range(20)] for row in (0, 49)]
+    opened(page, made / "masked.tif", bands="one", slice="1,:,:", window="1:0.4:0.41,2:0.4:0.41")
+    with page.expect_download() as download:
+        page.locator("#look [name=csv]").click()
+    download.value.save_as(made / "masked.csv")
+    cells = [row[-1] for row in csv.reader((made / "masked.csv").open())][1:]
+    assert cells == ["" if hidden[row, column] else str(values[1, row, column]) for row in range(960, 984) for column in range(960, 984)] and len(set(cells)) > 50
 
 
 def test_images_of_hdf5(page, made):
@@ -551,6 +560,17 @@ def test_summary(page, made, climate):
         assert part in text, text
 
 
+def test_digits_of_computed_coordinates(page, made):
+    """The readout shows as many digits of the coordinates of a GeoTransform as tell pixels apart, not 12.300000000000001."""
+    import rasterio
+    with rasterio.open(made / "digits.tif", "w", driver="GTiff", width=60, height=40, count=1, dtype="uint8", crs="EPSG:4326", transform=rasterio.Affine(0.1, 0, 10.07, 0, -0.1, 50)) as out:
+        out.write(np.ones((1, 40, 60), "u1"))
+    opened(page, made / "digits.tif")
+    for index, _ in shown_at(page, ["ArrowRight", "ArrowDown"] * 20):
+        text = page.locator("#look .readout").first.inner_text()
+        assert f"({50 - 0.1 * (index[1] + 0.5):.4g}°N)" in text and f"({10.07 + 0.1 * (index[2] + 0.5):.4g}°E)" in text, text
+
+
 def test_packing_that_varies(page, made):
     """An archive whose files are packed with different factors shows the values that xarray makes of the files, in picture, profile, table and CSV."""
     (made / "packings").mkdir()
@@ -614,9 +634,10 @@ def test_a_file_that_is_replaced(page, made):
     page.locator("#problem:not([hidden])").wait_for()
     assert "The file has changed since it was opened." in page.locator("#problem").inner_text()
     until(page, "location.search.includes('slice=1')")
+    page.evaluate("document.querySelector('#look .picture').dataset.old = 1")
     page.locator("#problem button").click()
     page.locator("#problem").wait_for(state="hidden")
-    until(page, "!!document.querySelector('#look [data-drawn]') && !document.querySelector('#look[aria-busy]')")
+    until(page, "!!document.querySelector('#look [data-drawn]:not([data-old])') && !document.querySelector('#look[aria-busy]')")
     assert page.locator("#look [name=at-0]").input_value() == "1"
     for index, value in shown_at(page, ["ArrowRight", "PageDown"]):
         assert value == 50_000 + np.ravel_multi_index(index, (6, 20, 30))
