@@ -177,7 +177,8 @@ impl Writing<'_> {
 
     /// Combines the files, and commits them with an identifying property.
     async fn commit_as(&mut self, combination: Combination, options: CommitOptions) -> Result<()> {
-        let (store, mut chunks) = self.combine(&combination).await?;
+        let follows = matches!(options.mode, CommitMode::Update(_)) && !self.batch.overwrite;
+        let (store, mut chunks) = self.combine(&combination, follows).await?;
         let mut record = self.new_record(&options, &combination.digest);
         record.documents = virtualize::documents_of(&store, &options.group)?;
         begin(&self.journal(), &record)?;

@@ -53,12 +53,17 @@ impl Batch {
         }
         if self.run.dry_run {
             let placed = combination.placed(&writing.journal())?;
-            writing.combine(&combination).await?;
+            writing.combine(&combination, self.follows(present)).await?;
             writing.summary.notes.extend(placed);
             return Ok(());
         }
         let receipt = writing.all(combination, present, lock).await?;
         writing.finish(&receipt)
+    }
+
+    /// Whether the output takes the place of one that users of the archive read.
+    fn follows(&self, present: &Present) -> bool {
+        present.is_ours() && !self.overwrite
     }
 }
 
@@ -148,7 +153,7 @@ impl<'a> Writing<'a> {
         match target {
             Target::References(format) => {
                 let overwrite = *overwrite || present.is_ours();
-                let (store, mut chunks) = self.combine(&combination).await?;
+                let (store, mut chunks) = self.combine(&combination, self.batch.follows(present)).await?;
                 let destination = Destination { format: *format, target: output, relocation, overwrite };
                 let prepared = virtualize::prepare_chunks(&store, &mut chunks, destination);
                 let prepared = prepared.map_err(of_files)?;
@@ -175,10 +180,12 @@ impl<'a> Writing<'a> {
         locked(self.journal)
     }
 
-    /// Combines the metadata of the files. Returns the dataset, and what reads its chunks.
+    /// Combines the metadata of the files. Returns the dataset, and what reads its chunks. If the dataset `follows` one that
+    /// any reader unpacks, refuses one that only `engine="virtualize"` unpacks.
     pub(super) async fn combine<'b>(
         &mut self,
         combination: &'b Combination,
+        follows: bool,
     ) -> Result<(VirtualStore, JoinedChunks<'b, Rows<'b>>)>
     where
         'a: 'b,
@@ -202,16 +209,29 @@ impl<'a> Writing<'a> {
         let arrays = hierarchy.arrays();
         let first = node::first_group(arrays.iter().map(|(path, _)| path.as_str()));
         let factors = ["scale_factor_variable", "add_offset_variable"];
-        let mut attributes = arrays.iter().map(|(_, array)| &array.attributes);
-        let group = if !combination.plan.segments.is_empty() {
-            UNPACKED.to_owned()
-        } else if attributes.any(|attributes| factors.iter().any(|name| attributes.contains_key(*name))) {
-            format!("{UNPACKED}{first}")
-        } else {
-            first.to_owned()
+        let mut arrays = arrays.iter();
+        let packed =
+            arrays.find(|(_, array)| factors.iter().any(|name| array.attributes.contains_key(*name)));
+        let group = match packed {
+            _ if !combination.plan.segments.is_empty() => UNPACKED.to_owned(),
+            Some(_) => format!("{UNPACKED}{first}"),
+            None => first.to_owned(),
         };
-        journal.set_fact(&group_fact(output), Some(&group))?;
-        drop(arrays);
+        let former = journal.fact(&group_fact(output))?.filter(|_| follows);
+        if let (Some((path, _)), Some(former)) = (packed, former)
+            && !former.starts_with(UNPACKED)
+        {
+            let message = format!(
+                "{output}: packing of {path} differs in the new files, so that readers of the archive would read packed \
+                 numbers instead of values, except with engine=\"virtualize\""
+            );
+            let remedy = Remedy::advice("write all files to a new output")
+                .or(Remedy::turn_on(OptionName::Overwrite, "change this one"));
+            return Err(Error::new(ErrorClass::Conflict, Code::Mismatch, message, remedy));
+        }
+        if !self.batch.run.dry_run {
+            journal.set_fact(&group_fact(output), Some(&group))?;
+        }
         for text in &notes {
             self.events.tell(Event::Note { text: text.clone() });
         }

@@ -2,10 +2,12 @@
 equals what xarray decodes from its file. More archives: RANDOM_PACKING=100."""
 import random
 
+import icechunk
 import netCDF4
 import numpy as np
 import pytest
 import xarray as xr
+import zarr
 from clients import either_format, seeds, unpacked, virtualize  # noqa: F401
 from test_combine import combined
 
@@ -84,6 +86,34 @@ def test_printed_code_unpacks(tmp_path, differs):
             assert run.status == 0, run.stderr
             code = f'ds = xr.open_dataset("{tmp_path / name}", engine="virtualize"{group})'
             assert (code in run.stdout.decode()) == differs, run.stdout
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.parquet", "a.icechunk"])
+def test_an_append_does_not_pack_what_others_read(tmp_path, name):
+    """Files whose packing differs would replace the values that all readers of the archive get by packed numbers."""
+    def write(k, scale):
+        ds = xr.Dataset({"v": (("time", "x"), np.full((2, 2), k + 1.0))}, {"time": [2 * k, 2 * k + 1]})
+        ds.to_netcdf(tmp_path / f"{k}.nc", engine="h5netcdf", encoding={"v": {"dtype": "i2", "scale_factor": scale, "chunksizes": (2, 2)}})
+        return tmp_path / f"{k}.nc"
+
+    def append(*words, status=0):
+        run = virtualize("batch", *words, "--concat-dim", "time", "--append", "-o", output)
+        assert run.status == status, run.stderr
+        if name == "a.icechunk":
+            repository = icechunk.Repository.open(icechunk.local_filesystem_storage(output))
+            return run.stderr, zarr.open_group(repository.readonly_session("main").store, mode="r")["v"].shape[0]
+        return run.stderr, unpacked(xr.open_dataset(output, engine="kerchunk").load())["v"].values[:, 0].tolist()
+
+    def expected(count):
+        return 2 * count if name == "a.icechunk" else [k // 2 + 1 for k in range(2 * count)]
+
+    output = str(tmp_path / name)
+    assert append(write(0, 0.5), write(1, 0.5))[1] == expected(2)
+    message, values = append(write(2, 0.25), status=1)
+    assert "packing of v differs" in message and "--overwrite" in message and values == expected(2)
+    assert append(write(3, 0.5), status=1)[1] == expected(2)  # The third file still belongs to the archive.
+    assert append("--overwrite", tmp_path / "3.nc")[1] == expected(4)
+    assert append(write(4, 0.125))[1] == expected(5)
 
 
 def test_packing_along_two_dimensions(tmp_path, fmt):
