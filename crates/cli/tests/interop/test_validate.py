@@ -130,6 +130,11 @@ def test_files_joined_along_a_dimension_are_matched_by_places(tmp_path):
     (tmp_path / "refs.json").write_text(json.dumps({"version": 1, "refs": refs}))
     report = validate(tmp_path / "refs.json", "--full")
     assert report["arrays"][0]["decoded"] == 4 and [s["chunks"] for s in report["sources"]] == [2, 2]
+    assert not any("no reference" in note for note in report["notes"])
+    fewer = {key: value for key, value in refs.items() if key != "v/2"}
+    (tmp_path / "fewer.json").write_text(json.dumps({"version": 1, "refs": fewer}))
+    (note,) = [note for note in validate(tmp_path / "fewer.json")["notes"] if "no reference" in note]
+    assert "leads to 1 of the chunks" in note and "1.h5" in note
     changed(tmp_path / "refs.json", lambda r: r.update({"v/3": [r["v/3"][0], r["v/3"][1] + 3, r["v/3"][2]]}))
     assert any("is not a chunk of the source" in p for p in reported(validate(tmp_path / "refs.json", status=1))["v"])
 

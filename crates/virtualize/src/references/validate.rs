@@ -2,6 +2,7 @@
 //! decode, and a direct read of the source agrees.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, OnceLock},
 };
@@ -14,8 +15,8 @@ use virtualize_codec::CodecFailure;
 use virtualize_map::{ChunkGridChoice, Finding, MapOptions};
 use virtualize_store::{Condition, Object, StoreError, StoreOptions, probe};
 use virtualize_zarr::{
-    Array, ChunkEntry, ChunkGrid, Codec, DataType, Endian, Hierarchy, References, Source, ZarrFormat,
-    in_byte_order,
+    Array, ChunkEntry, ChunkGrid, Codec, DataType, Endian, Hierarchy, References, Source, SourceId,
+    ZarrFormat, in_byte_order,
 };
 
 use crate::options::ReadOptions;
@@ -82,6 +83,8 @@ pub async fn validate(
     }
     let urls: Vec<String> = hierarchy.sources.iter().map(|source| source.url.clone()).collect();
     let own = options.store.clone();
+    // For each array, chunks of its source files to which no reference leads: their number, and the first file.
+    let mut unreferenced: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
     let mut opened = stream::iter(urls).map(move |url| open_source(url, own.clone())).buffered(AHEAD);
     for (source, parts) in hierarchy.sources.iter().zip(parts(&arrays, hierarchy.sources.len())) {
         let Some(object) = opened.next().await else { break };
@@ -112,11 +115,48 @@ pub async fn validate(
                         work.array(part, found).await;
                     }
                 }
+                for (at, (path, array)) in arrays.iter().enumerate() {
+                    let part =
+                        parts.binary_search_by_key(&at, |part| part.at).ok().and_then(|n| parts.get(n));
+                    let twin = direct.as_ref().and_then(|direct| direct.hierarchy.array(path));
+                    let count = twin.map_or(0, |twin| unreferenced_chunks(array, part, twin));
+                    if count > 0 {
+                        unreferenced.entry(path).or_insert((0, &source.url)).0 += count;
+                    }
+                }
             }
         }
         report.sources.push(checked);
     }
+    report.notes.extend(unreferenced.into_iter().map(|(path, (count, first))| {
+        format!(
+            "/{path}: no reference leads to {count} of the chunks in its source files, first in {first}; where no other \
+             file has these elements, they read as the fill value"
+        )
+    }));
     Ok(report)
+}
+
+/// Returns the number of chunks of a source file to which no reference of an array with several sources leads. `twin` is the
+/// array of the file, and `part` has the references to it, if there are any.
+fn unreferenced_chunks(array: &Array, part: Option<&Part<'_>>, twin: &Array) -> usize {
+    let chunks = &array.chunks;
+    let mut sources = chunks.references.iter().map(|column| column.source);
+    let first = sources.next();
+    let has_one_source = sources.all(|source| Some(source) == first);
+    // It is unknown which files inline chunks come from.
+    if has_one_source || !chunks.inline.is_empty() {
+        return 0;
+    }
+    let used: BTreeSet<u64> = part.into_iter().flat_map(Part::references).map(|(_, to)| to.offset).collect();
+    let is_unused = |entry: &ChunkEntry<'_>| match entry {
+        ChunkEntry::Reference(to) => {
+            to.source == SourceId(0)
+                && used.range(to.offset..to.offset.saturating_add(to.length)).next().is_none()
+        }
+        ChunkEntry::Inline(_) => false,
+    };
+    twin.chunks.iter().filter(|(_, entry)| is_unused(entry)).count()
 }
 
 /// Requests a byte of a source as readers do, and returns why they cannot read it. Those of Icechunk, which alone records
