@@ -333,3 +333,9 @@ fn redirects_are_followed_without_the_token_and_not_forever() {
     let error = run(open(&format!("{}/loop", server.url), &never)).unwrap_err();
     assert!(error.to_string().contains("more than 10 redirects"), "{error}");
 }
+
+#[test]
+fn without_tokio_a_url_is_an_error() {
+    let error = futures::executor::block_on(open("http://127.0.0.1:9/a.nc", &options())).unwrap_err();
+    assert!(error.to_string().contains("needs the async runtime tokio"), "{error}");
+}
