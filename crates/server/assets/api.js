@@ -80,7 +80,7 @@ export function show(value, indent = 0, depth = 0) {
 
 const packed = new Map();
 
-/** Reads a data file of the page, at first; `decode` decodes its bytes. */
+/** Reads a data file of the page once. Returns what `decode` makes of its bytes. */
 export async function readPacked(name, decode) {
   const read = async () => {
     const response = await request(new URL(name, import.meta.url));

@@ -241,7 +241,7 @@ export function timeTicks(time, low, high, count) {
   if (step && step < DAY) {
     for (let at = Math.ceil(from / step) * step; at <= past; at += step) found.push(at);
   } else if (step) {
-    // Days start anew with each month.
+    // Days are counted from the first of each month.
     const days = step / DAY;
     for (let number = Math.ceil(from / DAY); number * DAY <= past; number += 1) {
       const [, , day] = time.days.date(number);

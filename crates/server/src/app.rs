@@ -244,8 +244,8 @@ async fn check_only(
     Ok(next.run(request).await)
 }
 
-/// Checks the host of a request to a service without tokens on a loopback address. Otherwise a web page of another site
-/// could reach it through a name of its own that resolves to this machine (DNS rebinding).
+/// Checks the host of a request to a service without tokens on a loopback address. Otherwise, another site could make a
+/// name in its domain resolve to this machine, so that its web pages reach the service (DNS rebinding).
 fn check_host(config: &Config, request: &Request) -> Result<(), Problem> {
     let host = host_of(request)?;
     let is_guarded = !config.public && !config.needs_token() && config.listen.ip().is_loopback();

@@ -58,7 +58,8 @@ pub async fn open_listed(listed: &Listed, options: &StoreOptions) -> Result<Arc<
     let meter = Arc::new(Meter::new(options));
     if !matches!(location, Location::Local(_)) {
         if options.through.is_none() && tokio::runtime::Handle::try_current().is_err() {
-            let reason = "a file with a URL needs the async runtime tokio: call this within #[tokio::main]".to_owned();
+            let reason =
+                "a file with a URL needs the async runtime tokio: call this within #[tokio::main]".to_owned();
             return Err(StoreError::Location { name: location.name(), reason });
         }
         meter.level();
