@@ -17,7 +17,7 @@ use crate::{
     error::{CombineError, Problem},
     values::{
         Scalar,
-        calendar::TimeUnits,
+        calendar::{TimeUnits, decode_scalar},
         scalar::{Given, Key, elements},
     },
 };
@@ -157,6 +157,11 @@ impl Range {
     /// Returns the calendar of the coordinates.
     pub(crate) fn calendar(&self) -> Option<&str> {
         self.units.as_ref()?.calendar.as_deref()
+    }
+
+    /// Returns a coordinate as a date, if its units are those of times.
+    pub(super) fn date(&self, value: &Scalar) -> Option<String> {
+        Some(decode_scalar(value, self.units()?, self.calendar())?.1)
     }
 }
 

@@ -327,7 +327,9 @@ fn place_name(source: Source<'_>, at: &[u32], blocks: &[Block], layout: &Layout)
         let beside = blocks.iter().find(|other| other.at.get(dimension) == Some(n));
         let range = beside.and_then(|block| extent_of(source, block)?.range(dimension));
         match range {
-            Some(range) => format!("{name} {}", range.first),
+            Some(range) => {
+                format!("{name} {}", range.date(&range.first).unwrap_or_else(|| range.first.to_string()))
+            }
             None => format!("{name}[{n}]"),
         }
     };

@@ -15,12 +15,7 @@ use super::{
 };
 use crate::{
     error::{CombineError, Note, Problem},
-    values::{
-        Scalar,
-        calendar::{TimeUnits, decode_scalar},
-        grid, index,
-        scalar::Key,
-    },
+    values::{Scalar, calendar::TimeUnits, grid, index, scalar::Key},
 };
 
 type Placed = (Option<Vec<u32>>, Vec<Note>);
@@ -307,9 +302,8 @@ impl<'a> Line<'a> {
     fn shown(&self, file: u32) -> String {
         let Some(range) = self.range(file) else { return String::new() };
         let Range { first, last, .. } = range;
-        let date = |value| Some(decode_scalar(value, range.units()?, range.calendar())?.1);
         let units = range.units().map(|units| format!(" {units}")).unwrap_or_default();
-        match (date(first), date(last)) {
+        match (range.date(first), range.date(last)) {
             (Some(from), Some(_)) if first == last => from,
             (Some(from), Some(to)) => format!("{from} to {to}"),
             _ if first == last => format!("{first}{units}"),
