@@ -209,3 +209,8 @@ impl From<MetadataError> for Error {
         Self::new(Code::TiffUnsupported, error.to_string())
     }
 }
+
+/// `1 chunk`, or `2 chunks`.
+pub(crate) fn chunk_count(count: u64) -> String {
+    format!("{count} chunk{}", if count == 1 { "" } else { "s" })
+}

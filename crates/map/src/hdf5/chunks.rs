@@ -20,6 +20,7 @@ use super::filters::{BLOSC2, LZO, Pipeline, ZFP, clients_decode};
 use super::heap::holds_pointers;
 use super::links::FileContext;
 use super::objects::{HeapPointers, ObjectNames};
+use crate::error::chunk_count;
 use crate::{ChunkContent, ElementTransform, Error, MapOptions, Piece, PieceBytes, ReferenceText, Result};
 
 /// Maximum number of chunks of one array that are made inline one by one.
@@ -146,7 +147,7 @@ impl ChunkPlanner<'_> {
             Some(bytes) if bytes <= self.options.inline_limit && chunks <= INLINE_CHUNKS => Ok(()),
             _ => Err(Error::inline_limit(
                 why,
-                &format!("{chunks} chunks of {chunk_shape:?}"),
+                &format!("{} of {chunk_shape:?}", chunk_count(chunks)),
                 self.options.inline_limit,
             )),
         }
@@ -428,7 +429,7 @@ impl ChunkPlanner<'_> {
                 }
             }
         } else {
-            let why = format!("{} chunks skipped some of the filters", mismatched.len());
+            let why = format!("{} skipped some of the filters", chunk_count(mismatched.len() as u64));
             if !codecs.iter().all(can_encode) {
                 return self.inline_all(plan, &chunks, why);
             }

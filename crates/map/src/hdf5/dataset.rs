@@ -17,6 +17,7 @@ use super::dimensions::AxisDimension;
 use super::fill::{DatasetFill, fill_origin};
 use crate::cf::packing::refusal_diagnostic;
 use crate::cf::{FillQuestion, check_factors, unpack, widened_packing};
+use crate::error::chunk_count;
 use crate::mapped::{chunk_bytes, task_bytes};
 use crate::{ArrayReport, ChunkContent, Error, FillPolicy, InlineTask, Result, check_metadata};
 
@@ -140,7 +141,7 @@ impl Mapper<'_> {
         };
         let fill = question.decide();
         if let Some(why) = &plan.inline_reason {
-            let message = format!("{} chunks are inlined: {why}", plan.inline.len());
+            let message = format!("inlined {}: {why}", chunk_count(plan.inline.len() as u64));
             self.report.info(Code::ChunksInlined, path, message);
         }
         if let [first, ..] = plan.missing_files.as_slice() {
