@@ -10,7 +10,7 @@ use virtualize::{
         value::{InvalidValue, parse_pair, parse_size},
     },
 };
-use virtualize_store::{Access, Allowed};
+use virtualize_store::{Access, Allowed, check_option};
 
 use crate::{
     auth::{
@@ -203,8 +203,22 @@ impl Settings {
         if !listen.ip().is_loopback() && tokens.is_none() && jwt.is_none() && !self.public {
             return Err(ConfigError::Exposed { address: listen });
         }
-        let memory = self.memory.map_or(1 << 30, |size| size.0).max(MIN_MEMORY);
-        let pair = |text: &String| parse_pair(text).map_err(|_| ConfigError::StoreOption);
+        let memory = self.memory.map_or(1 << 30, |size| size.0);
+        let request_time = self.request_time.unwrap_or(60);
+        let concurrency = self.concurrency.unwrap_or(1000);
+        let least = [
+            ("memory", memory >= MIN_MEMORY, "16M"),
+            ("request-time", request_time > 0, "1"),
+            ("concurrency", concurrency > 0, "1"),
+        ];
+        if let Some((setting, _, least)) = least.into_iter().find(|(_, is_enough, _)| !is_enough) {
+            return Err(ConfigError::TooSmall { setting, least });
+        }
+        let pair = |text: &String| -> Result<_, ConfigError> {
+            let (key, value) = parse_pair(text).map_err(|_| ConfigError::StoreOption)?;
+            check_option(&key).map_err(ConfigError::Store)?;
+            Ok((key, value))
+        };
         Ok(Config {
             listen,
             allowed,
@@ -213,11 +227,11 @@ impl Settings {
             examples,
             public: self.public,
             cors: self.cors.iter().map(|text| origin(text)).collect::<Result<_, _>>()?,
-            concurrency: self.concurrency.unwrap_or(1000).clamp(1, 1 << 16),
+            concurrency: concurrency.min(1 << 16),
             memory,
             file_memory: memory / 2,
             limits: limits(memory / 2),
-            request_time: Duration::from_secs(self.request_time.unwrap_or(60).clamp(1, 86_400)),
+            request_time: Duration::from_secs(request_time.min(86_400)),
             store: StoreOptions {
                 access: Access {
                     values: self.store_option.iter().map(pair).collect::<Result<_, _>>()?,
@@ -332,5 +346,20 @@ mod tests {
             assert_eq!(settings.check().is_ok(), is_valid, "{origin}");
         }
         assert!(local.check().is_ok());
+        let small = [
+            Settings { memory: Some(Size(10)), ..local.clone() },
+            Settings { concurrency: Some(0), ..local.clone() },
+            Settings { request_time: Some(0), ..local.clone() },
+        ];
+        assert_eq!(
+            small.map(reason),
+            [
+                "--memory: expected at least 16M",
+                "--concurrency: expected at least 1",
+                "--request-time: expected at least 1",
+            ]
+        );
+        let unknown = Settings { store_option: vec!["aws_regoin=x".to_owned()], ..local };
+        assert!(reason(unknown).contains("aws_region"));
     }
 }

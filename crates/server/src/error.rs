@@ -35,6 +35,17 @@ pub enum ConfigError {
     /// A store setting has no key.
     #[error("--store-option: expected KEY=VALUE")]
     StoreOption,
+    /// A store setting is unknown.
+    #[error("{0}")]
+    Store(StoreError),
+    /// A limit is too small to serve anything.
+    #[error("--{setting}: expected at least {least}")]
+    TooSmall {
+        /// The setting.
+        setting: &'static str,
+        /// The minimum.
+        least: &'static str,
+    },
     /// A file or address cannot be used.
     #[error("{name}: {error}")]
     Io {

@@ -215,7 +215,13 @@ fn s3(
             endpoint.starts_with("http://").to_string(),
         );
     }
-    check_endpoint(builder.get_config_value(&AmazonS3ConfigKey::Endpoint))?;
+    let endpoint = builder.get_config_value(&AmazonS3ConfigKey::Endpoint);
+    check_endpoint(endpoint.clone())?;
+    let allows_http = builder.get_config_value(&AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp));
+    if endpoint.is_some_and(|url| url.starts_with("http:")) && allows_http.as_deref() != Some("true") {
+        let reason = "it has no TLS: set AWS_ALLOW_HTTP=true to use it".to_owned();
+        return Err(StoreError::Option { key: "endpoint".to_owned(), reason });
+    }
     Ok(builder.with_url(bucket).with_http_connector(Straight))
 }
 
@@ -332,6 +338,19 @@ const SETTINGS: &str = "\
     azure_storage_use_emulator azure_skip_signature allow_http allow_invalid_certificates \
     connect_timeout http1_only timeout pool_idle_timeout proxy_url user_agent";
 
+/// Returns an error for the key of an option that no kind of store has.
+///
+/// # Errors
+/// [`StoreError::Option`], with a similar key if there is one.
+pub fn check_option(key: &str) -> Result<(), StoreError> {
+    let name = key.to_ascii_lowercase();
+    let is_known = name.parse::<AmazonS3ConfigKey>().is_ok()
+        || name.parse::<GoogleConfigKey>().is_ok()
+        || name.parse::<AzureConfigKey>().is_ok()
+        || name.parse::<ClientConfigKey>().is_ok();
+    if is_known { Ok(()) } else { Err(unknown(key)) }
+}
+
 fn unknown(key: &str) -> StoreError {
     let reason = match similar(&key.to_ascii_lowercase(), SETTINGS.split(' ')) {
         Some(name) => format!("unknown for this kind of store; did you mean \"{name}\"?"),
@@ -347,11 +366,7 @@ mod tests {
     #[test]
     fn suggested_settings_exist() {
         for name in SETTINGS.split(' ') {
-            let is_known = name.parse::<AmazonS3ConfigKey>().is_ok()
-                || name.parse::<GoogleConfigKey>().is_ok()
-                || name.parse::<AzureConfigKey>().is_ok()
-                || name.parse::<ClientConfigKey>().is_ok();
-            assert!(is_known, "{name}");
+            assert_eq!(check_option(name), Ok(()));
         }
     }
 

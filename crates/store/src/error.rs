@@ -176,7 +176,7 @@ impl StoreError {
                 "a folder of a web server cannot be listed: give the URLs of files, a list of them, or a STAC catalogue"
             }
             Self::Page { .. } => "check the URL, whether it needs a login, and whether the service is down",
-            Self::Option { key, .. } if key.contains(['-', ' ']) => return None,
+            Self::Option { key, .. } if key == "endpoint" || key.contains(['-', ' ']) => return None,
             Self::Option { .. } => "see the configuration keys of object_store for this kind of store",
             Self::Locked { .. } => "wait until that process ends, or choose another output",
             Self::Unavailable { reason, .. } if reason.contains("Connection refused") => {
@@ -369,9 +369,6 @@ fn classified_by_text(name: String, reason: String) -> StoreError {
             identity: None,
         };
     }
-    if name.starts_with("s3") && reason.contains("URL scheme is not allowed") {
-        return StoreError::location(name, "the endpoint has no TLS: set AWS_ALLOW_HTTP=true to use it");
-    }
     if reason.contains("configured region") {
         return StoreError::unavailable(name, "the bucket is in another region: set AWS_REGION");
     }
@@ -467,8 +464,6 @@ mod tests {
     #[test]
     fn an_endpoint_without_tls_or_without_a_server_is_named_as_the_cause() {
         let name = "s3://bucket/key".to_owned();
-        let without_tls = classified_by_text(name.clone(), "URL scheme is not allowed".to_owned());
-        assert!(without_tls.to_string().contains("AWS_ALLOW_HTTP=true"), "{without_tls}");
         let refused =
             classified_by_text(name, "Connection refused (os error 111) (tried 6 times)".to_owned());
         assert!(remedy(&refused).contains("check the endpoint"));

@@ -34,7 +34,7 @@ mod web;
 pub use access::{Access, Identity, Stores};
 pub use allowed::Allowed;
 pub use clients::{Clients, install_tls};
-pub use connect::connect_output;
+pub use connect::{check_option, connect_output};
 pub use error::StoreError;
 pub use fetch::{Condition, fetch, post, probe};
 pub use folder::{Parts, Receipt, Recognizer, SideFolder, look, receipt};

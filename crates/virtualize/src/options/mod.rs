@@ -327,7 +327,7 @@ pub struct RequestOptions {
     /// Maximum concurrent requests
     #[cfg_attr(
         feature = "clap",
-        arg(long, hide = true, value_name = "N", default_value_t = Self::default().concurrency)
+        arg(long, hide = true, value_name = "N", default_value_t = Self::default().concurrency, value_parser = value::parse_count)
     )]
     #[serde(deserialize_with = "value::count")]
     pub concurrency: usize,
