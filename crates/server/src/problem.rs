@@ -10,7 +10,7 @@ use virtualize::{Code, Error, ErrorClass, Notation, StoreError};
 
 /// Mapping options that every endpoint for a source accepts as parameters. The service itself sets the others, such as
 /// the HDF5 reader and the total size of inline chunks.
-pub(crate) const MAPPING: [&str; 17] = [
+pub(crate) const MAPPING: [&str; 18] = [
     "chunk-grid",
     "complex-integers",
     "dmrpp",
@@ -20,6 +20,7 @@ pub(crate) const MAPPING: [&str; 17] = [
     "inline",
     "inline-limit",
     "missing-value-convention",
+    "ome-zarr",
     "ragged",
     "readable-by",
     "sidecars",
