@@ -192,8 +192,10 @@ def test_what_users_of_other_packages_pass(tmp_path: Path) -> None:
         xr.testing.assert_equal(virtualize.open(given, decoded=True).to_xarray(), expected)
     options = {"key": "a", "secret": "b", "client_kwargs": {"endpoint_url": "http://127.0.0.1:9"}}
     xr.testing.assert_equal(virtualize.open_dataset(path, storage_options=options), expected)
+    virtualize.batch([path], tmp_path / "one.json", concat_dim="time", progress=False, storage_options=options)
+    xr.testing.assert_equal(virtualize.open_dataset(tmp_path / "one.json", storage_options=options), expected)
     with pytest.raises(virtualize.OptionError, match="storage_options: colour has no counterpart"):
-        virtualize.open(path, storage_options={"colour": 1})
+        virtualize.scan([path], storage_options={"colour": 1})
     with pytest.raises(virtualize.OptionError, match="a file of fsspec, not bytes"):
         virtualize.open(b"CDF")
 

@@ -84,9 +84,9 @@ def opening_of(url: Any, store: Any, decoded: bool, options: Mapping[str, Any]) 
     Several files, or a pattern with the name of a dimension, are combined first.
     """
     if _COMBINING & options.keys() or isinstance(url, list | tuple):
-        return _combined(url, store, decoded, translated(options))
+        return _combined(url, store, decoded, options)
     if isinstance(url, str):
-        return Opening(os.path.expanduser(url), to_json(translated(options)), decoded, store)
+        return Opening(os.path.expanduser(url), to_json(options), decoded, store)
     # A file or open file of fsspec, and a path of universal_pathlib, with its credentials.
     files = getattr(url, "fs", None)
     if files is not None and store is None and hasattr(files, "unstrip_protocol"):
@@ -101,7 +101,7 @@ def opening_of(url: Any, store: Any, decoded: bool, options: Mapping[str, Any]) 
                 "(write the bytes to a file, or pass the path)"
             )
         url = name
-    return Opening(os.fspath(cast("PathLike[str]", url)), to_json(translated(options)), decoded, store)
+    return Opening(os.fspath(cast("PathLike[str]", url)), to_json(options), decoded, store)
 
 
 _COMBINING = LayoutOptions.__annotations__.keys() | PlanOptions.__annotations__.keys()
@@ -133,43 +133,6 @@ def _combined(files: Any, store: Any, decoded: bool, options: Mapping[str, Any])
 
 
 _READING = {"cache", "on_error"}
-
-# Keys of fsspec's storage_options, and the option that each is here.
-_STORE_OPTIONS = {
-    "key": "aws_access_key_id",
-    "secret": "aws_secret_access_key",
-    "token": "aws_session_token",
-    "region": "aws_region",
-    "region_name": "aws_region",
-    "account_name": "azure_storage_account_name",
-    "account_key": "azure_storage_account_key",
-    "sas_token": "azure_storage_sas_token",
-    "connection_string": "azure_storage_connection_string",
-    "requester_pays": "aws_request_payer",
-}
-
-
-def translated(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return options with those of fsspec's ``storage_options`` as options of this package."""
-    if "storage_options" not in options:
-        return options
-    found = {name: value for name, value in options.items() if name != "storage_options"}
-    given = dict(options["storage_options"] or {})
-    given |= given.pop("client_kwargs", None) or {}
-    stored = dict(found.get("store_option") or {})
-    for name, value in given.items():
-        if name in ("anon", "anonymous"):
-            found.setdefault("anonymous", bool(value))
-        elif name in ("endpoint_url", "endpoint"):
-            found.setdefault("endpoint", value)
-        elif name in _STORE_OPTIONS:
-            stored.setdefault(_STORE_OPTIONS[name], str(value).lower() if isinstance(value, bool) else value)
-        else:
-            known = ", ".join(["anon", "endpoint_url", *_STORE_OPTIONS])
-            raise OptionError(f"storage_options: {name} has no counterpart here (known: {known}; see store_option)")
-    if stored:
-        found["store_option"] = stored
-    return found
 
 
 def open(

@@ -21,12 +21,29 @@ from virtualize._option_types import (
     WriteOptions as WriteOptions,
 )
 
+# Keys of fsspec's storage_options, and the option that each is here.
+_STORE_OPTIONS = {
+    "key": "aws_access_key_id",
+    "secret": "aws_secret_access_key",
+    "token": "aws_session_token",
+    "region": "aws_region",
+    "region_name": "aws_region",
+    "account_name": "azure_storage_account_name",
+    "account_key": "azure_storage_account_key",
+    "sas_token": "azure_storage_sas_token",
+    "connection_string": "azure_storage_connection_string",
+    "requester_pays": "aws_request_payer",
+}
+
 type Format = Literal["kerchunk-json", "zarr3-json", "kerchunk-parquet", "zarr3", "icechunk"]
 """An output format."""
 
 
 class ConnectionOptions(AccessOptions, RequestOptions, total=False):
     """How files are reached."""
+
+    storage_options: Mapping[str, Any] | None
+    # Access options with the keys of fsspec, such as {"anon": True}
 
 
 class OpenOptions(ConnectionOptions, MappingOptions, ArchiveOptions, LayoutOptions, PlanOptions, total=False):
@@ -35,8 +52,6 @@ class OpenOptions(ConnectionOptions, MappingOptions, ArchiveOptions, LayoutOptio
     config: Location
     cache: Size
     # Memory for decoded chunks of which only a part was read [default: 256M]
-    storage_options: Mapping[str, Any] | None
-    # Access options with the keys of fsspec, such as {"anon": True}
     on_error: Literal["raise", "fill"]
     # "fill": chunks whose file is missing or has changed read as the fill value, with a warning [default: raise]
 
@@ -105,9 +120,32 @@ def to_json(options: Mapping[str, Any], **arguments: Sequence[str]) -> str:
     OptionError
         A value has a type that no option has.
     """
-    members = {**options, **arguments}.items()
+    members = {**_translated(options), **arguments}.items()
     texts = (f"{json.dumps(name)}: {_dumps(name, value)}" for name, value in members if value is not None)
     return f"{{{', '.join(texts)}}}"
+
+
+def _translated(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return options with those of fsspec's ``storage_options`` as options of this package."""
+    if "storage_options" not in options:
+        return options
+    found = {name: value for name, value in options.items() if name != "storage_options"}
+    given = dict(options["storage_options"] or {})
+    given |= given.pop("client_kwargs", None) or {}
+    stored = dict(found.get("store_option") or {})
+    for name, value in given.items():
+        if name in ("anon", "anonymous"):
+            found.setdefault("anonymous", bool(value))
+        elif name in ("endpoint_url", "endpoint"):
+            found.setdefault("endpoint", value)
+        elif name in _STORE_OPTIONS:
+            stored.setdefault(_STORE_OPTIONS[name], str(value).lower() if isinstance(value, bool) else value)
+        else:
+            known = ", ".join(["anon", "endpoint_url", *_STORE_OPTIONS])
+            raise OptionError(f"storage_options: {name} has no counterpart here (known: {known}; see store_option)")
+    if stored:
+        found["store_option"] = stored
+    return found
 
 
 def _dumps(name: str, value: object) -> str:

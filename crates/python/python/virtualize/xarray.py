@@ -77,7 +77,6 @@ class VirtualizeBackend(BackendEntrypoint):
         "band_as_variable",
         "store",
         "decoded",
-        "storage_options",
         *(OpenOptions.__annotations__.keys() - _FOR_ZARR),
     )
 
