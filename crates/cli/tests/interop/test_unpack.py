@@ -246,7 +246,7 @@ def test_a_netcdf_file_with_times_and_bounds(tmp_path):
     assert ours.t2m.dtype == np.float32 and "scale_factor" not in metadata(run.references, "t2m")["attributes"]
 
 
-FACTORS = [None, "f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u4", "u8"]
+FACTORS = [None, "f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u4", "u8", "g"]
 
 
 @pytest.mark.parametrize("seed", clients.seeds("RANDOM_FACTORS", 6, 6))
@@ -257,9 +257,9 @@ def test_a_type_that_attributes_lose_is_named(tmp_path, fmt, seed):
         path, scale, offset = tmp_path / f"{n}.h5", draw.choice(FACTORS), draw.choice(FACTORS)
         attributes = {}
         if scale:
-            attributes["scale_factor"] = np.dtype(scale).type(draw.choice([2, 3]) if "f" not in scale else draw.choice([0.01, 0.5, 0.1]))
+            attributes["scale_factor"] = np.dtype(scale).type(draw.choice([2, 3]) if scale[0] in "iu" else draw.choice([0.01, 0.5, 0.1]))
         if offset:
-            attributes["add_offset"] = np.dtype(offset).type(draw.choice([1, 7]) if "f" not in offset else draw.choice([27.3, 0.1]))
+            attributes["add_offset"] = np.dtype(offset).type(draw.choice([1, 7]) if offset[0] in "iu" else draw.choice([27.3, 0.1]))
         stored = draw.sample(["i1", "u1", "i2", "<u2", ">i2", "i4", "u4", "i8", "u8", "f4", "f8"], 5)
         write(path, {kind.strip("<>"): (kind, attributes | ({"_FillValue": np.dtype(kind).type(9)} if draw.random() < 0.5 else {})) for kind in stored})
         run, truth = clients.virtualize(path, "--format", fmt), {}

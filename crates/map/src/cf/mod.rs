@@ -29,7 +29,7 @@ pub(crate) struct CfAttributes(Vec<CfAttribute>);
 pub(crate) struct CfAttribute {
     /// Name.
     pub(crate) name: String,
-    /// Type of the values; `None` if it is neither a number nor text of fixed length.
+    /// Type of the values; `None` if it is neither a number of at most 64 bits nor text of fixed length.
     pub(crate) data_type: Option<DataType>,
     /// Values, in row-major order.
     pub(crate) values: Vec<Element>,

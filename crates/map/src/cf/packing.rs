@@ -36,16 +36,23 @@ pub(crate) fn unpack(
     packing(attributes, &array.data_type, is_time)?.unpack(array, report)
 }
 
-/// Refuses a `scale_factor` or `add_offset` that is not finite. JSON has no such numbers, and xarray cannot compute with
-/// text.
+/// Refuses a `scale_factor` or `add_offset` that JSON cannot represent: without it, readers would take packed numbers for
+/// values. Text stays, because xarray fails with it on the file itself.
 ///
 /// # Errors
 /// There is such an attribute.
 pub(crate) fn check_factors(attributes: &CfAttributes) -> Result<()> {
-    let infinite = |value: &Element| matches!(value, Element::Float(value) if !value.is_finite());
+    let is_lost = |value: &Element| match value {
+        Element::Float(number) => !number.is_finite(),
+        Element::Integer(_) | Element::Text(_) => false,
+        _ => true,
+    };
     let mut factors = FACTORS.iter().filter_map(|name| attributes.get(name));
-    match factors.find(|attribute| attribute.values.iter().any(infinite)) {
-        Some(attribute) => Err(Error::not_json(&format!("a {} that is not finite", attribute.name))),
+    match factors.find(|attribute| attribute.values.iter().any(is_lost)) {
+        Some(attribute) => Err(Error::not_json(&format!(
+            "a {} that is not a finite number of at most 64 bits",
+            attribute.name
+        ))),
         None => Ok(()),
     }
 }
@@ -61,6 +68,11 @@ pub(crate) fn widened_packing(
     let mut stored = [None, None];
     for (name, stored) in FACTORS.iter().zip(&mut stored) {
         let Some(attribute) = attributes.get(name).filter(|_| written.contains_key(*name)) else { continue };
+        if attribute.data_type.is_none() && matches!(attribute.values.as_slice(), [Element::Float(_)]) {
+            // A long double. With an offset, xarray decodes to float64.
+            return (!written.contains_key("add_offset"))
+                .then(|| widening(DataType::Float64, "a longer type"));
+        }
         let factor = attribute.data_type.clone().filter(|one| one.is_float() || one.is_integer())?;
         *stored = (attribute.values.len() == 1).then_some(Some(factor))?;
     }
@@ -70,12 +82,14 @@ pub(crate) fn widened_packing(
     let is_time = attributes.text("units").is_some_and(is_time_unit);
     let original = decoded_type(data_type, &stored, is_time)?;
     let found = decoded_type(data_type, &in_json, is_time)?;
-    (original != found).then(|| {
-        format!(
-            "xarray decodes to {found}, but from the file itself to {original}: JSON does not keep the data types of {}",
-            FACTORS.join(" and ")
-        )
-    })
+    (original != found).then(|| widening(found, original))
+}
+
+fn widening(found: DataType, original: impl std::fmt::Display) -> String {
+    let factors = FACTORS.join(" and ");
+    format!(
+        "xarray decodes to {found}, but from the file itself to {original}: JSON does not keep the data types of {factors}"
+    )
 }
 
 /// Returns the data type to which xarray decodes packed numbers (`_choose_float_dtype` of xarray 2026.9). `factors` are the

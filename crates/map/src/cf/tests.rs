@@ -244,19 +244,25 @@ fn factors_whose_types_json_does_not_keep_are_named() {
         let case = format!("{stored} {scale:?} {offset:?}");
         assert_eq!(says(stored, scale, offset), expected, "{case}");
     }
+    let longer = CfAttribute { name: "scale_factor".to_owned(), data_type: None, values: vec![Float(0.5)] };
+    let written = Map::from_iter([("scale_factor".to_owned(), json!(0.5))]);
+    assert!(widened_packing(&attributes(vec![longer]), &Int16, &written).is_some(), "a long double");
     let source = attributes(vec![one("scale_factor", Float32, Float(0.5))]);
     assert_eq!(widened_packing(&source, &Int16, &Map::new()), None, "unpacked by codecs");
 }
 
 #[test]
-fn factors_that_are_not_finite_are_refused() {
-    let check = |value: f64| {
-        let source =
-            attributes(vec![attribute("add_offset", DataType::Float64, &[Float(1.0), Float(value)])]);
+fn factors_that_json_cannot_represent_are_refused() {
+    let check = |value: Element| {
+        let source = attributes(vec![attribute("add_offset", DataType::Float64, &[Float(1.0), value])]);
         check_factors(&source).map_err(|error| error.to_string())
     };
-    assert_eq!(check(2.0), Ok(()));
-    for value in [f64::NAN, f64::INFINITY] {
+    for value in [Float(2.0), Integer(2), Element::Text("a".to_owned())] {
+        assert_eq!(check(value), Ok(()));
+    }
+    for value in
+        [Float(f64::NAN), Float(f64::INFINITY), Element::Unknown("long double"), Element::Complex(2.0, 0.0)]
+    {
         assert!(check(value).unwrap_err().contains("add_offset"));
     }
 }

@@ -528,6 +528,8 @@ pub(super) fn cf_attributes(dataset: &Dataset) -> CfAttributes {
 
 fn data_type(datatype: &Datatype) -> Option<DataType> {
     match datatype {
+        // Of numbers that do not fit into 64 bits, no type has all values.
+        Datatype::Float(float) if float.size > 8 => None,
         Datatype::String { size, .. } => Some(DataType::FixedBytes(*size)),
         Datatype::Integer(_) | Datatype::Float(_) => {
             element_type(datatype, ZarrFormat::V3).ok().map(|element| element.data_type)
