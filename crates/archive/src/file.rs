@@ -90,6 +90,8 @@ pub(crate) struct Member {
     pub grids: BTreeMap<NodePath, Grid>,
     /// Coordinates along dimensions from names, paths or catalogues, by dimension.
     pub given: BTreeMap<String, Value>,
+    /// Arrays and groups that the file has, but that references cannot express. Known only when the file is read.
+    pub omitted: BTreeSet<NodePath>,
 }
 
 /// Arrays of a file that must be read whole, because references to them are not enough.

@@ -631,7 +631,10 @@ fn value(text: &str, kind: Kind) -> Option<Value> {
 fn by_looks(regex: &Regex, found: &Captures<'_>) -> BTreeMap<String, Value> {
     let one = |name: &str| {
         let text = found.name(name)?.as_str();
-        let number = value(text, Kind::Int).or_else(|| value(text, Kind::Float));
+        // An integer of more than 64 bits stays text: as a float, it could equal another one.
+        let is_whole = text.trim_start_matches(['+', '-']).bytes().all(|byte| byte.is_ascii_digit());
+        let float = || value(text, Kind::Float).filter(|_| !is_whole);
+        let number = value(text, Kind::Int).or_else(float);
         Some((name.to_owned(), number.unwrap_or_else(|| value_or_time(&text.into()))))
     };
     regex.capture_names().flatten().filter_map(one).collect()
@@ -679,6 +682,12 @@ mod tests {
             json!({"n": -3, "what": "tas", "level": 1.5})
         );
         assert_eq!(given(r"/(?<group>\w+)/run-(?<n>\d+)", url).unwrap(), json!({"group": "b", "n": 3}));
+        let long = "20200301123456789012";
+        assert_eq!(
+            given(r"x(?<id>\d+)", &format!("s3://b/x{long}")).unwrap(),
+            json!({"id": long}),
+            "more than 64 bits"
+        );
         assert!(given("run{n:d}.nc", url).unwrap_err().contains("does not match run{n:d}.nc"));
     }
 

@@ -540,16 +540,25 @@ fn convert_fill(array: &Array, data_type: &DataType, nan: bool) -> Option<FillVa
     FillValue::from_i128(data_type, own).exact()
 }
 
-/// Returns the value of elements that no group has: a missing value of numbers, the fill value of other types. `None` if no
-/// value of the array means that it is missing.
+/// Returns whether arrays of a type, by its name, have a value that means "missing" without an attribute: NaN, or an empty text.
+pub fn has_missing_value(name: &str) -> bool {
+    ["float", "complex", "text", "string", "bytes"].iter().any(|start| name.starts_with(start))
+}
+
+/// Returns the value of elements that no group has: a missing value of numbers, an empty text. `None` if no value of the array
+/// means that it is missing.
 fn missing_value(array: &Array, format: ZarrFormat) -> Option<Option<FillValue>> {
-    if array.data_type.is_float() {
-        return Some(FillValue::from_f64(&array.data_type, f64::NAN).value());
+    let twice = |nan: &[u8]| Some(Some(FillValue::Fixed(nan.repeat(2).into())));
+    match &array.data_type {
+        data_type if data_type.is_float() => Some(FillValue::from_f64(data_type, f64::NAN).value()),
+        DataType::Complex64 => twice(&f32::NAN.to_le_bytes()),
+        DataType::Complex128 => twice(&f64::NAN.to_le_bytes()),
+        data_type if data_type.is_integer() => {
+            Sentinels::of(array, format).elements.first().map(|one| Some(FillValue::Fixed(one.clone())))
+        }
+        data_type if has_missing_value(&data_type.to_string()) => Some(array.fill_value.clone()),
+        _ => None,
     }
-    if !array.data_type.is_integer() {
-        return Some(array.fill_value.clone());
-    }
-    Sentinels::of(array, format).elements.first().map(|one| Some(FillValue::Fixed(one.clone())))
 }
 
 /// Returns the metadata of an array whose chunks are decoded. Chunks are those of the array, or as long as its longest.

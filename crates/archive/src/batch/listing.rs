@@ -1,10 +1,13 @@
 //! Lists the inputs and compares them with the journal. A listing takes effect only once it is accepted as a whole.
 
-use std::{collections::HashMap, path::Path};
+use std::{
+    collections::{HashMap, HashSet},
+    path::Path,
+};
 
 use futures::{StreamExt as _, TryStreamExt, stream};
 use sha2::{Digest as _, Sha256};
-use virtualize::{Code, ErrorClass, OptionName, Remedy, StoreError, StoreOptions};
+use virtualize::{Code, ErrorClass, OptionName, Remedy, StoreError, StoreOptions, zarr::Source};
 use virtualize_store::{Listed, list_page, look};
 
 use super::{Batch, NAMED, OnChange, OnFailure, each::Each, shard::Parts};
@@ -129,18 +132,39 @@ impl Batch {
             let last = files.last().map(|(_, last)| last.url.clone());
             files.append(&mut newest);
             files.sort_by(|(_, one), (_, other)| one.url.cmp(&other.url));
-            let unchecked = |error: StoreError| {
-                let message = format!("cannot check a file of an earlier run: {error}");
-                let error = virtualize::Error::from(error);
-                let remedy = Remedy::advice("run the same command again");
-                Error::new(error.class(), error.code(), message, remedy)
-            };
             let changed = changed(files, self.files, &self.options.store).await.map_err(unchecked)?;
             for (id, found) in changed {
                 journal.found(id, &found)?;
             }
-            let Some(last) = last else { return Ok(()) };
+            let Some(last) = last else { break };
             after = last;
+        }
+        self.recheck_sources(journal, listing).await
+    }
+
+    /// Checks the other files that chunks of listed files are in, such as the sources of virtual datasets: if one has changed,
+    /// its file is read again.
+    async fn recheck_sources(&self, journal: &Journal, listing: &Listing) -> Result<()> {
+        let mut after = String::new();
+        loop {
+            self.check_cancelled(listing)?;
+            let files = journal.with_sources(&after, LISTED as u64)?;
+            let Some((_, last, _)) = files.last() else { return Ok(()) };
+            after.clone_from(&last.url);
+            let mut others = Vec::new();
+            for (id, item, sources) in &files {
+                let own = |source: &&Source| source.url != item.url;
+                others.extend(sources.iter().filter(own).map(|source| {
+                    let Source { url, size, etag, modified } = source.clone();
+                    (*id, Item { url, size: Some(size), etag, modified, ..Item::default() })
+                }));
+            }
+            others.sort_by(|(_, one), (_, other)| one.url.cmp(&other.url));
+            let changed = changed(others, self.files, &self.options.store).await.map_err(unchecked)?;
+            let changed: HashSet<i64> = changed.into_iter().map(|(id, _)| id).collect();
+            for (id, item, _) in files.into_iter().filter(|(id, ..)| changed.contains(id)) {
+                journal.found(id, &Found::Another(item))?;
+            }
         }
     }
 
@@ -204,6 +228,12 @@ impl Batch {
             relocation: self.relocation.clone(),
         }))
     }
+}
+
+fn unchecked(error: StoreError) -> Error {
+    let message = format!("cannot check a file of an earlier run: {error}");
+    let error = virtualize::Error::from(error);
+    Error::new(error.class(), error.code(), message, Remedy::advice("run the same command again"))
 }
 
 /// The fact that stores the folder that names of outputs are relative to.

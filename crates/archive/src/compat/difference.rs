@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use virtualize::zarr::{Array, NodePath};
 
-use super::signature::{ArraySignature, Signature};
+use super::signature::{ArraySignature, OMITTED, Signature};
 use crate::compat::{
     roles::DimRole,
     signature::{Numbers, Stored},
@@ -38,6 +38,10 @@ impl Difference {
         let path = if path.is_empty() { "the root group" } else { path };
         match what.strip_prefix("attribute ") {
             _ if what == "array" && right == ABSENT => format!("{path} is missing"),
+            _ if what == MAPPING && right == OMITTED => {
+                format!("{path} cannot be referenced (virtualize inspect prints the reason)")
+            }
+            _ if what == MAPPING => format!("{path} can be referenced ({right}), but not in the other"),
             _ if what == "array" => format!("{path} is additional ({right})"),
             Some(name) if right == ABSENT => {
                 format!("{path} lacks attribute {name}, which is {left} in the other")
@@ -72,6 +76,9 @@ impl Difference {
 /// What a file has instead of an array or attribute that it lacks.
 const ABSENT: &str = "none";
 
+/// What differs if a file has an array that references cannot express.
+const MAPPING: &str = "mapping";
+
 /// All that tells two signatures apart, in order of path; nothing where the files can be put together.
 pub(crate) fn differences(left: &Signature, right: &Signature) -> Vec<Difference> {
     let mut found = Found::default();
@@ -84,10 +91,18 @@ pub(crate) fn differences(left: &Signature, right: &Signature) -> Vec<Difference
     let arrays: BTreeSet<&NodePath> = left.arrays.keys().chain(right.arrays.keys()).collect();
     for path in arrays {
         match (left.arrays.get(path), right.arrays.get(path)) {
-            (Some(one), Some(other)) => found.arrays(path, one, other),
+            (Some(one), Some(other)) if one.is_omitted() == other.is_omitted() => {
+                found.arrays(path, one, other);
+            }
             (one, other) => {
+                // Some files may lack it, but none may lose it.
+                let [one, other] = [(one, left), (other, right)].map(|(array, own)| {
+                    array.or_else(|| own.optional.get(path)).or_else(|| own.levels.get(path))
+                });
                 let described = |array: Option<&ArraySignature>| array.map_or(ABSENT.to_owned(), brief);
-                found.add(path, "array", described(one), described(other));
+                let is_omitted = [one, other].into_iter().flatten().any(ArraySignature::is_omitted);
+                let what = if is_omitted { MAPPING } else { "array" };
+                found.add(path, what, described(one), described(other));
             }
         }
     }
@@ -139,6 +154,9 @@ impl fmt::Display for ArraySignature {
 
 /// `float32 (time, lat 73, lon 144)`.
 fn brief(array: &ArraySignature) -> String {
+    if array.is_omitted() {
+        return OMITTED.to_owned();
+    }
     format!("{} {}", array.data_type, axes(array))
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use virtualize::{
-    segments::{common_type, number_type},
+    segments::{common_type, has_missing_value, number_type},
     zarr::{DataType, NodePath, cf::missing::MISSING},
 };
 
@@ -55,6 +55,10 @@ fn one_array(path: &NodePath, all: &[&Signature], layout: &Layout) -> Option<Opt
     });
     let found: Vec<(&Signature, &ArraySignature)> = found.collect();
     let Some(((leading, first), others)) = found.split_first() else { return Some(None) };
+    // Where a file has the array, it must not read as missing.
+    if found.iter().any(|(_, array)| !array.is_omitted()) && all.iter().any(|one| one.omits(path)) {
+        return None;
+    }
     let meaning = |array: &ArraySignature| {
         let mut attributes = array.attributes.clone();
         attributes.retain(|name, _| !MISSING.contains(&name.as_str()) && name != TRANSFORM);
@@ -92,7 +96,10 @@ fn one_array(path: &NodePath, all: &[&Signature], layout: &Layout) -> Option<Opt
     }
     let types =
         found.iter().map(|(_, array)| number_type(&array.data_type)).collect::<Option<Vec<DataType>>>();
-    let Some(types) = types else { return (same_type && same_missing).then_some(None) };
+    let Some(types) = types else {
+        let can_be_missing = has_missing_value(&first.data_type);
+        return (same_type && same_missing && can_be_missing).then_some(None);
+    };
     let is_given = Layout::has(&layout.optional, path) && layout.fill(path).is_some();
     let has_sentinel = is_given || missing(first).iter().any(|value| !value.is_null());
     let is_float = types.iter().all(DataType::is_float);

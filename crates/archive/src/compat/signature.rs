@@ -59,6 +59,9 @@ pub(crate) struct Signature {
     pub(crate) grids: BTreeMap<NodePath, Grid>,
 }
 
+/// The type of arrays and groups that are not mapped.
+pub(super) const OMITTED: &str = "omitted";
+
 /// What must be equal of an array.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct ArraySignature {
@@ -137,6 +140,12 @@ impl Signature {
             signature.numbers.extend(numbers.map(|numbers| (path.clone(), numbers)));
             signature.arrays.insert(path, signed);
         }
+        for path in &member.omitted {
+            // The further images of a TIFF file are in the groups 1, 2, …, and overviews need not be in all files.
+            let is_image = path.split_once('/').is_some_and(|(group, _)| group.parse::<u32>().is_ok());
+            let among = if is_image { &mut signature.levels } else { &mut signature.arrays };
+            among.insert(path.clone(), ArraySignature::omitted());
+        }
         add_groups(hierarchy, layout, "", &hierarchy.root, &mut signature.groups);
         signature.groups.retain(|path, _| !levels.groups().contains_key(path));
         signature
@@ -155,7 +164,7 @@ impl Signature {
             let is_compared = array.values.is_some();
             let is_omitted = Layout::has(&layout.dropped, path)
                 || (is_compared && Layout::has(&layout.assume_equal, path));
-            let is_optional = Layout::has(&layout.optional, path);
+            let is_optional = Layout::has(&layout.optional, path) && !array.is_omitted();
             if is_omitted || is_optional {
                 relaxed.arrays.remove(path);
                 relaxed.stored.remove(path);
@@ -207,6 +216,16 @@ impl Signature {
         }
         let stored: BTreeMap<_, _> = self.stored.iter().map(|(path, stored)| (path, &stored.roles)).collect();
         sha256(&(&arrays, &groups, stored))
+    }
+
+    /// Returns whether an array, or a group that contains it, is in the file, but not in its hierarchy.
+    pub(super) fn omits(&self, path: &str) -> bool {
+        let is_omitted = |path: &str| {
+            let found = self.arrays.get(path).or_else(|| self.levels.get(path));
+            found.is_some_and(ArraySignature::is_omitted)
+        };
+        std::iter::successors(Some(path), |path| (!path.is_empty()).then(|| node::parent(path)))
+            .any(is_omitted)
     }
 
     /// Returns whether the grids of two signatures with one core digest are equal but for rounding.
@@ -271,6 +290,26 @@ impl ArraySignature {
             attributes,
             values: None,
         }
+    }
+
+    /// Returns the signature of an array or group that the file has, but that references cannot express. It equals no array,
+    /// and no file without the array.
+    fn omitted() -> Self {
+        Self {
+            data_type: OMITTED.to_owned(),
+            dimensions: Vec::new(),
+            sizes: Vec::new(),
+            chunks: None,
+            codecs: None,
+            fill_value: Value::Null,
+            attributes: BTreeMap::new(),
+            values: None,
+        }
+    }
+
+    /// Returns whether the file has the array, but its hierarchy does not.
+    pub(super) fn is_omitted(&self) -> bool {
+        self.data_type == OMITTED
     }
 
     /// Removes what means "missing", which need not agree in times that are converted.

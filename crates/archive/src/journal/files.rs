@@ -10,12 +10,12 @@ use std::{
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::Value;
-use virtualize::ErrorClass;
+use virtualize::{ErrorClass, zarr::Source};
 
 use super::{
     Journal, JournalError, OptionDifference, Outcome, Result, Work,
     record::{NamedOutcome, class_name, class_named},
-    rows::{self, Cache},
+    rows::{self, Cache, sources_of},
     sql::{DONE, FAILED, ITEM, OPEN, PENDING, UNNAMED, USED, number, set_number, signed, unsigned, work_of},
 };
 use crate::{Item, list::Few};
@@ -126,6 +126,19 @@ impl Journal {
         let of = "listing CROSS JOIN files ON files.id = listing.known WHERE listing.url > ?1 AND state = 1
             AND NOT changed AND listing.etag IS NULL AND listing.modified IS NULL ORDER BY listing.url LIMIT ?2";
         self.items(of, params![after, signed(most)])
+    }
+
+    /// Returns listed files that are done and have chunks in other files, each with the sources of its chunks, ordered by URL.
+    pub(crate) fn with_sources(&self, after: &str, most: u64) -> Result<Vec<(i64, Item, Vec<Source>)>> {
+        let sql = format!(
+            "SELECT {ITEM}, contents.sources FROM listing CROSS JOIN files ON files.id = listing.known
+            CROSS JOIN contents ON contents.id = files.id WHERE listing.url > ?1 AND state = 1 AND NOT changed
+            AND contents.sources IS NOT NULL ORDER BY listing.url LIMIT ?2"
+        );
+        self.all(&sql, params![after, signed(most)], |row| {
+            let sources: Vec<u8> = row.get(7)?;
+            work_of(row).map(|Work { id, item }| (id, item, sources_of(&sources).unwrap_or_default()))
+        })
     }
 
     /// Returns the last files that are done and not listed, ordered by URL.

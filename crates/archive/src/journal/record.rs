@@ -1,6 +1,9 @@
 //! What is recorded of a file that was read: its hierarchy as rows, from which files are combined.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -222,7 +225,8 @@ impl FileRecord {
         };
         let values = self.values.into_iter().map(values).collect::<Result<_, _>>()?;
         let grids = BTreeMap::new();
-        Ok(Member { hierarchy, values, digests: self.digests, grids, given: self.given, item })
+        let omitted = BTreeSet::new();
+        Ok(Member { hierarchy, values, digests: self.digests, grids, given: self.given, omitted, item })
     }
 }
 

@@ -240,7 +240,10 @@ impl Refused<'_> {
                         limit = limit.max(bytes.unwrap_or(0).next_multiple_of(1 << 10));
                         None
                     }
-                    "array" => Some((ArrayRule::Optional(default_fill(array)), None)),
+                    // Other types have no value that marks gaps.
+                    "array" if number_type(&array.data_type).is_some() => {
+                        Some((ArrayRule::Optional(default_fill(array)), None))
+                    }
                     "values" if self.may_vary(&path, array, files) => Some((ArrayRule::Vary, None)),
                     "values" if lossy => {
                         let loss = format!("keeping only the first file's values of {path}");

@@ -6,7 +6,7 @@ mod tests;
 
 use std::{
     any::Any,
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     panic::AssertUnwindSafe,
     sync::Arc,
     time::{Duration, Instant},
@@ -17,7 +17,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use virtualize::{
     Code, ErrorClass, Notation, Object, OptionName, Options, Relocation, Remedy, VirtualStore,
-    zarr::Hierarchy,
+    zarr::{Hierarchy, NodePath},
 };
 use virtualize_store::Listed;
 
@@ -147,7 +147,17 @@ pub(crate) async fn read_member(
     let (values, digests, grids) = read.map_err(|error| Failure::new(error, options.notation))?;
     let given = given(item, &hierarchy, layout);
     let given = given.map_err(|error| Failure::of_layout(&error, options.notation))?;
-    Ok(Member { item: item.clone(), hierarchy, values, digests, grids, given })
+    let omitted = omitted(store, &hierarchy, layout);
+    Ok(Member { item: item.clone(), hierarchy, values, digests, grids, given, omitted })
+}
+
+/// Returns the arrays and groups that a file has, but not its hierarchy: a warning names each of them.
+fn omitted(store: &VirtualStore, hierarchy: &Hierarchy, layout: &Layout) -> BTreeSet<NodePath> {
+    let named = store.warnings().map(|warning| warning.path.trim_start_matches('/'));
+    let is_omitted = |path: &&str| {
+        !path.is_empty() && hierarchy.node(path).is_none() && !Layout::has(&layout.dropped, path)
+    };
+    named.filter(is_omitted).map(str::to_owned).collect()
 }
 
 impl Failure {

@@ -1,8 +1,10 @@
 """Files combined along dimensions, compared value by value with `xr.open_mfdataset` on the originals or with the dataset that was split into them."""
 import json, random, warnings
 
+import h5py
 import numpy as np
 import pytest
+import tifffile
 import xarray as xr
 import zarr
 from clients import either_format, open_store, virtualize  # noqa: F401
@@ -246,6 +248,107 @@ def test_arrays_of_some_files(tmp_path, fmt):
     assert np.isnan(got.k.values[2:]).all() and (got.k.values[:2] == more.k.values).all()
     assert "u: 2 files do not have it" in messages.replace("/u", "u")
     combined(tmp_path, fmt, files, "--concat-dim", "time", "--var", "u=optional", "--var", "k=optional", status=1, text="--var k=optional:-2147483647")
+
+
+def times(path, k, **arrays):
+    """Writes four hours from 4 k on, and arrays along them."""
+    with h5py.File(path, "w") as file:
+        time = file.create_dataset("time", data=np.arange(4) + 4 * k)
+        time.make_scale("time")
+        time.attrs["units"] = "hours since 2000-01-01"
+        for name, data in {"a": np.arange(4.0) + k, **arrays}.items():
+            if isinstance(data, h5py.VirtualLayout):
+                array = file.create_virtual_dataset(name, data, fillvalue=-1)
+            else:
+                array = file.create_dataset(name, data=data, compression="gzip" if np.ndim(data) == 2 else None)
+            array.dims[0].attach_scale(time)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["damaged", "linked", "of another type"])
+def test_an_array_that_one_file_cannot_offer_is_not_missing(tmp_path, fmt, kind):
+    numbers = np.random.default_rng(1).random((4, 3000))
+    files = [times(tmp_path / f"{k}.nc", k, b=numbers) for k in range(3)]
+    if kind == "damaged":
+        content = files[1].read_bytes()
+        files[1].write_bytes(content.replace(b"TREE\1", b"XREE\1"))
+    else:
+        with h5py.File(files[1], "a") as file:
+            del file["b"]
+            if kind == "linked":
+                file["b"] = h5py.ExternalLink("2.nc", "b")
+            else:
+                file.create_dataset("b", shape=4, dtype=h5py.vlen_dtype("i4")).dims[0].attach_scale(file["time"])
+    for more in ((), ("--on-mismatch", "split"), ("--var", "b=optional"), ("--var", "a=optional")):
+        run = virtualize("batch", *files, "--concat-dim", "time", "--format", fmt, "-o", tmp_path / "all.json", "--overwrite", "--restart", *more)
+        if "split" in more:
+            assert run.status == 0 and "set_1" in (tmp_path / "all.json").read_text(), run.stderr
+        else:
+            assert run.status == 1 and "b cannot be referenced" in run.stderr and "b=drop" in run.stderr and "b=optional" not in run.stderr, run.stderr
+    got, _ = combined(tmp_path, fmt, files, "--concat-dim", "time", "--var", "b=drop")
+    assert got.a.values.tolist() == [0, 1, 2, 3, 1, 2, 3, 4, 2, 3, 4, 5] and "b" not in got
+    found = virtualize("scan", *files, "--json")
+    assert "b=optional" not in found.stdout.decode(), found.stdout
+    if kind == "linked":
+        # In all files alike, it is omitted, with a warning.
+        same = [files[1], times(tmp_path / "3.nc", 3)]
+        with h5py.File(same[1], "a") as file:
+            file["b"] = h5py.ExternalLink("2.nc", "b")
+        got, messages = combined(tmp_path, fmt, same, "--concat-dim", "time")
+        assert "b" not in got and "link-omitted" in messages
+
+
+@pytest.mark.parametrize("subfile", [0, 1], ids=["page", "overview"])
+def test_an_image_that_one_file_cannot_offer(tmp_path, fmt, subfile):
+    """Pages are data, overviews are not."""
+    files = [tmp_path / f"2020010{k}.tif" for k in (1, 2, 3)]
+    for k, path in enumerate(files):
+        with tifffile.TiffWriter(path) as file:
+            file.write(np.full((64, 64), k, "u1"), tile=(32, 32), compression="zlib", metadata=None)
+            file.write(np.full((32, 32), k, "u1"), tile=(32, 32), compression="zlib", subfiletype=subfile, metadata=None)
+    with tifffile.TiffFile(files[1]) as file:
+        at = file.pages[1].tags["Compression"].valueoffset
+    content = bytearray(files[1].read_bytes())
+    content[at : at + 2] = (60000).to_bytes(2, "little")
+    files[1].write_bytes(content)
+    how = (tmp_path, fmt, files, "--stack-dim", "time", "--coord", "time=name:{time:%Y%m%d}.tif")
+    if subfile:
+        got, _ = combined(*how)
+        assert got.band_data.values[:, 0, 0].tolist() == [0, 1, 2]
+    else:
+        error = combined(*how, status=1, text="1/band_data cannot be referenced")
+        assert "optional" not in error, error
+
+
+@pytest.mark.parametrize("data", [np.array([True, False, True, True]), np.array([(1, 2.0)] * 4, "i4,f8"), np.array([b"ab"] * 4, "V2")], ids=["bool", "struct", "opaque"])
+def test_types_without_a_missing_value_are_in_all_files_or_in_none(tmp_path, fmt, data):
+    files = [times(tmp_path / f"{k}.nc", k, **({} if k == 1 else {"v": data})) for k in range(3)]
+    run = virtualize("batch", *files, "--concat-dim", "time", "--format", fmt, "-o", tmp_path / "all.json")
+    assert run.status == 1 and "v is missing" in run.stderr and "v=optional" not in run.stderr, run.stderr
+    got, _ = combined(tmp_path, fmt, files, "--concat-dim", "time", "--var", "v=drop")
+    assert got.sizes["time"] == 12
+
+
+def test_a_file_whose_source_has_changed_is_read_again(tmp_path, fmt):
+    def source(k, first, padding):
+        with h5py.File(tmp_path / f"source{k}.h5", "w") as file:
+            file["padding"] = np.full(padding, 9.0)
+            file["x"] = np.arange(4.0) + first
+    files = []
+    for k in range(2):
+        source(k, 10 * k, 1)
+        layout = h5py.VirtualLayout((4,), "f8")
+        layout[:] = h5py.VirtualSource(f"source{k}.h5", "x", (4,))
+        files.append(times(tmp_path / f"{k}.nc", k, v=layout))
+    how = ("batch", *files, "--concat-dim", "time", "--format", fmt, "-o", tmp_path / "all.json", "--option", "copy-limit=0")
+    assert "2 to be read" in virtualize(*how).stderr
+    assert "up to date" in virtualize(*how).stderr
+    source(1, 500, 100)
+    run = virtualize(*how)
+    assert "1 to be read" in run.stderr, run.stderr
+    references = json.loads((tmp_path / "all.json").read_text())
+    got = xr.open_dataset(open_store(references), engine="zarr", consolidated=False, zarr_format=2 if fmt == "kerchunk-json" else 3)
+    assert got.v.values.tolist() == [0, 1, 2, 3, 500, 501, 502, 503]
 
 
 def test_groups(tmp_path, fmt):

@@ -50,6 +50,7 @@ pub(crate) fn member(day: i64, days: u64) -> Member {
         digests: [("lat".to_owned(), format!("{} 90, 0", "a".repeat(64)))].into(),
         grids: BTreeMap::new(),
         given: BTreeMap::new(),
+        omitted: BTreeSet::new(),
     }
 }
 

@@ -217,6 +217,7 @@ impl Case {
                 digests: BTreeMap::new(),
                 grids: BTreeMap::new(),
                 given: BTreeMap::new(),
+                omitted: std::collections::BTreeSet::new(),
             }
         };
         Counting { members: MemoryMembers::new(self.files.iter().map(member)), loaded: Vec::new() }

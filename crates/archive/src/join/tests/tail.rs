@@ -101,6 +101,7 @@ impl Case {
             digests,
             grids: BTreeMap::new(),
             given: BTreeMap::new(),
+            omitted: std::collections::BTreeSet::new(),
         });
         self.sizes.push(size);
     }

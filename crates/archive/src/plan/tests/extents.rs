@@ -62,6 +62,7 @@ fn file<'a>(arrays: impl IntoIterator<Item = (&'a str, Read)>) -> Member {
         digests: BTreeMap::new(),
         grids: BTreeMap::new(),
         given: BTreeMap::new(),
+        omitted: std::collections::BTreeSet::new(),
     }
 }
 
