@@ -305,7 +305,7 @@ def test_an_image_that_one_file_cannot_offer(tmp_path, fmt, subfile):
     for k, path in enumerate(files):
         with tifffile.TiffWriter(path) as file:
             file.write(np.full((64, 64), k, "u1"), tile=(32, 32), compression="zlib", metadata=None)
-            file.write(np.full((32, 32), k, "u1"), tile=(32, 32), compression="zlib", subfiletype=subfile, metadata=None)
+            file.write(np.full((32, 32) if subfile else (64, 64), k, "u1"), tile=(32, 32), compression="zlib", subfiletype=subfile, metadata=None)
     with tifffile.TiffFile(files[1]) as file:
         at = file.pages[1].tags["Compression"].valueoffset
     content = bytearray(files[1].read_bytes())
@@ -314,7 +314,7 @@ def test_an_image_that_one_file_cannot_offer(tmp_path, fmt, subfile):
     how = (tmp_path, fmt, files, "--stack-dim", "time", "--coord", "time=name:{time:%Y%m%d}.tif")
     if subfile:
         got, _ = combined(*how)
-        assert got.band_data.values[:, 0, 0].tolist() == [0, 1, 2]
+        assert got.band_data.values[:, 0, 0, 0].tolist() == [0, 1, 2]
     else:
         error = combined(*how, status=1, text="1/band_data cannot be referenced")
         assert "optional" not in error, error
