@@ -22,7 +22,8 @@ KINDS: list[tuple[str, type]] = [
 
 
 def names(kind: type) -> frozenset[str]:
-    return kind.__optional_keys__  # type: ignore[attr-defined]
+    # Python itself translates storage_options.
+    return kind.__optional_keys__ - {"storage_options"}  # type: ignore[attr-defined]
 
 
 def call(name: str, options: Mapping[str, object]) -> None:

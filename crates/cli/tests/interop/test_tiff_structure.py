@@ -4,6 +4,7 @@ import warnings
 import clients
 import numpy as np
 import pytest
+import tifffile
 from clients import FORMATS, convert, open_dataset, same_values
 
 
@@ -268,3 +269,40 @@ def test_complex_integers_are_those_of_gdal(tmp_path, fmt, order):
     with rasterio.open(path) as src:
         problem = same_values(src.read(), got.values)
     assert not problem and got.dtype == "complex64", problem
+
+
+def geotiff(left):
+    """Tags of pixels of 10 m from `left` on, in UTM."""
+    keys = (1, 1, 0, 3, 1024, 0, 1, 1, 1025, 0, 1, 1, 3072, 0, 1, 32633)
+    return [(33550, "d", 3, (10.0, 10.0, 0.0), True), (33922, "d", 6, (0, 0, 0, left, 5e6, 0), True), (34735, "H", 16, keys, True)]
+
+
+def test_overviews_and_masks_of_a_later_page_are_those_of_the_page(tmp_path, fmt):
+    path, numbers = tmp_path / "a.tif", (np.arange(64 * 64) % 11).astype("u1").reshape(64, 64)
+    nodata = [(42113, "s", 0, "5", True)]
+    with tifffile.TiffWriter(path) as file:
+        for left, more in ((5e5, nodata), (7e5, [])):
+            file.write(numbers, tile=(32, 32), metadata=None, subifds=1, photometric="minisblack", extratags=geotiff(left) + more)
+            file.write(numbers[::2, ::2].copy(), tile=(32, 32), metadata=None, subfiletype=1, photometric="minisblack")
+            file.write(numbers > 5, tile=(32, 32), metadata=None, subfiletype=4, photometric=4)
+    references = convert(path, fmt).references
+    for group, left, step, fill in (("", 5e5, 10, 5), ("0/0", 5e5, 20, 5), ("1", 5e5, 10, None), ("2", 7e5, 10, None), ("2/0", 7e5, 20, None), ("3", 7e5, 10, None)):
+        image = open_dataset(references, FORMATS[fmt], group)
+        x = next(name for name in image.variables if name.startswith("x"))
+        assert image[x].values[0] == left + step / 2, group
+        is_masked = np.isnan(clients.decoded(image, "band_data", True).values.astype("f8")).any()
+        assert is_masked == (fill is not None), group
+
+
+def test_coordinates_beyond_the_limit_are_named(tmp_path, fmt):
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((8, 8), "u1"), extratags=geotiff(0), metadata=None, photometric="minisblack")
+    run = clients.virtualize(tmp_path / "a.tif", "--format", fmt, "--option", "inline-limit=100")
+    assert run.status == 0 and "x and y are omitted: inlining 8 + 8 coordinates" in run.stderr, run.stderr
+
+
+@pytest.mark.parametrize(("dtype", "predictor"), [("u2", 2), ("f4", 3)])
+def test_lerc_with_a_predictor_is_refused(tmp_path, dtype, predictor):
+    """tifffile undoes the predictor, libtiff does not."""
+    tifffile.imwrite(tmp_path / "a.tif", np.arange(256, dtype=dtype).reshape(16, 16), compression="lerc", predictor=predictor)
+    run = clients.virtualize(tmp_path / "a.tif")
+    assert run.status == 1 and "a predictor with LERC: readers differ" in run.stderr, run.stderr

@@ -38,12 +38,12 @@ pub(super) struct Georeference {
 pub(super) type Transform = [f64; 6];
 
 impl Georeference {
-    /// Returns the georeferencing of an image: its own, or for overviews and masks that of the main image at their scale.
+    /// Returns the georeferencing of an image: its own, or for overviews and masks that of their main image at their scale.
     pub(super) fn of(ifd: &Ifd, geometry: &Geometry, main: Option<&Ifd>) -> Option<Self> {
         if let Some(geo) = &ifd.geo {
             return Some(Self::from_tags(geo));
         }
-        let main = main.filter(|main| main.path != ifd.path)?;
+        let main = main?;
         let (image, geo) = (main.image.as_ref().ok()?, main.geo.as_ref()?);
         let is_whole = |part: &Image| {
             part.subfile_type & 0b101 != 0
@@ -61,6 +61,11 @@ impl Georeference {
             rpc: None,
             ..whole
         })
+    }
+
+    /// Returns whether columns and rows are parallel to the axes of the model, so that each has coordinates of its own.
+    pub(super) fn is_upright(&self) -> bool {
+        self.transform.is_some_and(|[_, _, b, _, d, _]| b == 0.0 && d == 0.0)
     }
 
     fn from_tags(geo: &Geo) -> Self {
@@ -163,7 +168,7 @@ pub(super) fn add(
     }
     let Some(georeference) = georeference else { return };
     insert(group, GRID_MAPPING, None, DataType::Int64, vec![0; 8], georeference.grid_mapping(), options);
-    if let Some(transform) = georeference.transform.filter(|[_, _, b, _, d, _]| !(*d != 0.0 || *b != 0.0)) {
+    if let Some(transform) = georeference.transform.filter(|_| georeference.is_upright()) {
         let Names { x, y, .. } = geometry.names();
         let axes = [(x.as_str(), geometry.width), (y.as_str(), geometry.height)];
         add_axes(group, axes, &georeference.crs, transform, options);
@@ -270,6 +275,11 @@ pub(super) fn texts_of_vlen_utf8(chunk: &[u8]) -> Option<Vec<String>> {
     Some(texts)
 }
 
+/// Returns whether coordinates of these lengths are small enough to be inlined.
+pub(super) fn has_axes(width: u64, height: u64, options: &MapOptions) -> bool {
+    width.saturating_add(height).saturating_mul(8) <= options.inline_limit
+}
+
 fn add_axes(
     group: &mut Group,
     [(x, width), (y, height)]: [(&str, u64); 2],
@@ -277,7 +287,7 @@ fn add_axes(
     transform: Transform,
     options: &MapOptions,
 ) {
-    if width.saturating_add(height).saturating_mul(8) > options.inline_limit {
+    if !has_axes(width, height, options) {
         return;
     }
     // Centres of pixels, with the arithmetic of rioxarray. Without rotation, x depends on columns only, and y on rows.

@@ -1,7 +1,7 @@
 //! Mapping of one image to one array with its coordinates and georeferencing.
 
 use virtualize_bytes::Budget;
-use virtualize_remedy::{Code, Remedy};
+use virtualize_remedy::{Code, OptionName, Remedy};
 use virtualize_tiff::model::{Cut, File, Ifd, Image, SampleFormat, Value};
 use virtualize_zarr::node::join;
 use virtualize_zarr::{Array, ChunkGrid, Codec, DataType, Endian, Node, ZarrFormat};
@@ -10,7 +10,7 @@ use super::attributes::Described;
 use super::chunks::{ChunkMaker, Chunks};
 use super::compression::Encoding;
 use super::crs::Crs;
-use super::georeference::{Georeference, add, add_band_names};
+use super::georeference::{Georeference, add, add_band_names, has_axes};
 use super::nodata::{Nodata, Question};
 use super::ome::{add_axes, add_axes_to_content};
 use super::planes::Directories;
@@ -36,8 +36,8 @@ const COLORS: u64 = 3 * 256 * 48;
 pub(super) struct ImageMapper<'a> {
     /// Byte order of the file.
     endian: Endian,
-    /// The main image, whose georeferencing its overviews and masks share.
-    main: Option<&'a Ifd>,
+    /// The main chain. The first image is the main one.
+    ifds: &'a [Ifd],
     /// Directories of the main chain, which limit the planes behind an image.
     directories: Directories,
     /// Size of the file in bytes.
@@ -68,7 +68,7 @@ impl<'a> ImageMapper<'a> {
     ) -> Self {
         let endian = zarr_endian(file.endian);
         let directories = Directories::of(&file.ifds);
-        Self { endian, main: file.ifds.first(), directories, file_size, options, budget }
+        Self { endian, ifds: &file.ifds, directories, file_size, options, budget }
     }
 
     /// Maps an image to an array in `group`, or reports why it is omitted.
@@ -104,7 +104,7 @@ impl<'a> ImageMapper<'a> {
         let colors = if image.color_map.is_some() { COLORS } else { 0 };
         let bytes = items.fold(IMAGE + colors, u64::saturating_add).saturating_add(4 * path.len() as u64);
         self.budget.take("images", bytes)?;
-        check_capture_mode(self.main)?;
+        check_capture_mode(self.ifds.first())?;
         let planes = match planes::of(ifd, image, &self.directories, self.file_size) {
             Some(Ok(planes)) => Some(planes),
             Some(Err(why)) => {
@@ -168,7 +168,8 @@ impl<'a> ImageMapper<'a> {
         let bytes = geometry.chunk_shape(chunks.rows).iter().fold(size, |size, n| size.saturating_mul(*n));
         self.budget.take("inlined chunks", task_bytes(made, made, bytes.saturating_mul(made), path))?;
         let coordinates = geometry.width.saturating_add(geometry.height).saturating_mul(8);
-        let is_georeferenced = ifd.geo.is_some() || self.main.is_some_and(|main| main.geo.is_some());
+        let is_georeferenced =
+            ifd.geo.is_some() || self.whole_of(ifd).is_some_and(|whole| whole.geo.is_some());
         if is_georeferenced && coordinates <= self.options.inline_limit {
             self.budget.take("coordinates", coordinates)?;
         }
@@ -176,19 +177,32 @@ impl<'a> ImageMapper<'a> {
     }
 
     fn names(&self, ifd: &Ifd, image: &Image) -> Names {
-        let main = self.main.and_then(|main| main.image.as_ref().ok());
+        let main = self.ifds.first().and_then(|main| main.image.as_ref().ok());
         Names::of(&ifd.path, main.is_none_or(|main| main.samples_per_pixel != image.samples_per_pixel))
+    }
+
+    /// Returns the image that an image would be an overview or mask of: of a SubIFD its page, of a mask of full size the page
+    /// before it, otherwise the main image.
+    fn whole_of(&self, ifd: &Ifd) -> Option<&'a Ifd> {
+        let (page, below) = ifd.path.split_first()?;
+        let kind = |ifd: &Ifd| ifd.image.as_ref().map_or(0, |image| image.subfile_type & 0b101);
+        let whole = match kind(ifd) {
+            _ if !below.is_empty() => self.ifds.get(*page),
+            0b100 => self.ifds.get(..*page)?.iter().rfind(|ifd| kind(ifd) == 0),
+            _ => self.ifds.first(),
+        };
+        whole.filter(|whole| whole.path != ifd.path)
     }
 
     /// Returns the main image of an overview.
     fn main_of(&self, ifd: &Ifd) -> Option<&Ifd> {
-        let main = self.main.filter(|main| main.path != ifd.path)?;
+        let main = self.whole_of(ifd)?;
         let (Ok(image), Ok(level)) = (&main.image, &ifd.image) else { return None };
         multiscales::is_overview(image, level).then_some(main)
     }
 
     fn add(&self, ifd: &Ifd, group: &str, parts: Parts, mapped: &mut Mapped) {
-        let georeference = Georeference::of(ifd, &parts.geometry, self.main);
+        let georeference = Georeference::of(ifd, &parts.geometry, self.whole_of(ifd));
         if let Some(georeference) = &georeference {
             let Crs { problem, vertical_problem, .. } = &georeference.crs;
             let omitted = match (problem, vertical_problem) {
@@ -201,6 +215,17 @@ impl<'a> ImageMapper<'a> {
                 let remedy = Remedy::advice("assign the coordinate reference system after opening");
                 mapped.warn(&join(group, ARRAY), code, message, Some(remedy));
             }
+        }
+        let (width, height) = (parts.geometry.width, parts.geometry.height);
+        if georeference.as_ref().is_some_and(Georeference::is_upright)
+            && !has_axes(width, height, self.options)
+        {
+            let message = format!(
+                "x and y are omitted: inlining {width} + {height} coordinates exceeds the limit of {} bytes",
+                self.options.inline_limit
+            );
+            let remedy = Remedy::turn_on(OptionName::InlineLimit, "raise the limit");
+            mapped.warn(&join(group, ARRAY), Code::InlineLimit, message, Some(remedy));
         }
         let Some(target) = mapped.hierarchy.root.make_group(group) else { return };
         let described = Described {

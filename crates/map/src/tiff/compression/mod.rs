@@ -405,6 +405,9 @@ impl<'a> Encoding<'a> {
         if u64::from(self.sample.bits) != self.sample.data_type.number_size().saturating_mul(8) {
             return Err(Error::unsupported("LERC", "it is of numbers of another size"));
         }
+        if self.image.predictor != 1 {
+            return Err(Error::unsupported("a predictor with LERC", "readers differ in how they undo it"));
+        }
         // libtiff reverses the bytes of big-endian numbers before encoding and after decoding.
         if self.own_codecs {
             let refused = || Error::unsupported("LERC", "it is of a volume, or of numbers of another type");
