@@ -61,7 +61,7 @@ def cluster() -> Iterator[Any]:
     """A cluster of Dask with three worker processes."""
     import distributed
     with distributed.LocalCluster(
-        n_workers=3, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1", silence_logs=50
+        n_workers=3, threads_per_worker=1, processes=True, dashboard_address=":0", host="127.0.0.1", silence_logs=50
     ) as made:
         yield made
 
