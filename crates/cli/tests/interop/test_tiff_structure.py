@@ -306,3 +306,13 @@ def test_lerc_with_a_predictor_is_refused(tmp_path, dtype, predictor):
     tifffile.imwrite(tmp_path / "a.tif", np.arange(256, dtype=dtype).reshape(16, 16), compression="lerc", predictor=predictor)
     run = clients.virtualize(tmp_path / "a.tif")
     assert run.status == 1 and "a predictor with LERC: readers differ" in run.stderr, run.stderr
+
+
+def test_items_of_one_name_are_all_kept(tmp_path, fmt):
+    """The dataset and its only band, and an item and a domain."""
+    xml = """<GDALMetadata><Item name="A">of all</Item><Item name="A" sample="0">of the band</Item><Item name="B" sample="0">band</Item>
+        <Item name="IMD">item</Item><Item name="k" domain="IMD">v</Item><Item name="k" domain="D">w</Item></GDALMetadata>"""
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((8, 8), "u1"), extratags=[(42112, "s", 0, xml, True)], metadata=None, photometric="minisblack")
+    attributes = array_at(convert(tmp_path / "a.tif", fmt).references, fmt, "band_data").attrs
+    assert {name: attributes.get(name) for name in ("A", "A_by_band", "B", "IMD", "gdal_IMD", "D")} == {
+        "A": "of all", "A_by_band": {"1": "of the band"}, "B": "band", "IMD": "item", "gdal_IMD": {"k": "v"}, "D": {"k": "w"}}

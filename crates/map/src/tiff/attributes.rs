@@ -1,6 +1,6 @@
 //! Attributes of an image's array: the items of GDAL_METADATA, and tags under the names that GDAL gives them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 use virtualize_remedy::Code;
@@ -290,16 +290,20 @@ fn add_items(items: &[&GdalItem], geometry: &Geometry, attributes: &mut Map<Stri
     let bands = geometry.bands;
     let of_all = items.iter().filter(|item| item.sample.is_none());
     let of_bands = items.iter().filter(|item| item.sample.is_some_and(|band| u64::from(band) < bands));
-    for item in of_all.chain(of_bands) {
-        if item.domain.is_empty() {
-            let name = free_name(&item.name);
-            put(attributes, &name, item, bands);
-            continue;
-        }
+    let whole: BTreeSet<(&str, &str)> =
+        of_all.clone().map(|item| (item.domain.as_str(), item.name.as_str())).collect();
+    let (plain, of_domains): (Vec<&GdalItem>, Vec<_>) =
+        of_all.chain(of_bands).partition(|item| item.domain.is_empty());
+    for item in plain {
+        put(attributes, &free_name(&item.name), item, &whole, bands);
+    }
+    let taken: BTreeSet<String> = attributes.keys().cloned().collect();
+    for item in of_domains {
         let domain = free_name(&item.domain);
+        let domain = if taken.contains(&domain) { format!("gdal_{domain}") } else { domain };
         let group = attributes.entry(domain).or_insert_with(|| json!({}));
         if let Value::Object(group) = group {
-            put(group, &item.name, item, bands);
+            put(group, &item.name, item, &whole, bands);
         }
     }
 }
@@ -311,18 +315,25 @@ fn free_name(name: &str) -> String {
 }
 
 /// Inserts an item. Items of one band among several become an object by the band's number, from 1; its name is
-/// `NAME_by_band` if the whole image has an item of the same name.
-fn put(target: &mut Map<String, Value>, name: &str, item: &GdalItem, bands: u64) {
+/// `NAME_by_band` if the whole image has an item of the same name. `whole` are the domains and names of those.
+fn put(
+    target: &mut Map<String, Value>,
+    name: &str,
+    item: &GdalItem,
+    whole: &BTreeSet<(&str, &str)>,
+    bands: u64,
+) {
     let number = || item.value.trim().parse::<f64>().ok().filter(|number| number.is_finite());
     let value = match number() {
         Some(number) if item.name.starts_with("STATISTICS_") => float_json(number),
         _ => item.value.clone().into(),
     };
-    let Some(band) = item.sample.filter(|_| bands > 1) else {
+    let is_other = bands > 1 && target.get(name).is_some_and(|value| !value.is_object());
+    let is_taken = is_other || whole.contains(&(item.domain.as_str(), item.name.as_str()));
+    let Some(band) = item.sample.filter(|_| bands > 1 || is_taken) else {
         target.insert(name.to_owned(), value);
         return;
     };
-    let is_taken = target.get(name).is_some_and(|value| !value.is_object());
     let name = if is_taken { format!("{name}_by_band") } else { name.to_owned() };
     let by_band = target.entry(name).or_insert_with(|| json!({}));
     if let Value::Object(by_band) = by_band {
