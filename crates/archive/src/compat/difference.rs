@@ -95,7 +95,7 @@ pub(crate) fn differences(left: &Signature, right: &Signature) -> Vec<Difference
                 found.arrays(path, one, other);
             }
             (one, other) => {
-                // Some files may lack it, but none may lose it.
+                // In the other file, it may be optional, or an overview.
                 let [one, other] = [(one, left), (other, right)].map(|(array, own)| {
                     array.or_else(|| own.optional.get(path)).or_else(|| own.levels.get(path))
                 });

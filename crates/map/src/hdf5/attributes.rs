@@ -528,7 +528,7 @@ pub(super) fn cf_attributes(dataset: &Dataset) -> CfAttributes {
 
 fn data_type(datatype: &Datatype) -> Option<DataType> {
     match datatype {
-        // Of numbers that do not fit into 64 bits, no type has all values.
+        // No data type holds all numbers of more than 64 bits.
         Datatype::Float(float) if float.size > 8 => None,
         Datatype::String { size, .. } => Some(DataType::FixedBytes(*size)),
         Datatype::Integer(_) | Datatype::Float(_) => {

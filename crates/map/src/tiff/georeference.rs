@@ -63,7 +63,7 @@ impl Georeference {
         })
     }
 
-    /// Returns whether columns and rows are parallel to the axes of the model, so that each has coordinates of its own.
+    /// Returns whether there is a transform without rotation: x depends on columns only, and y on rows.
     pub(super) fn is_upright(&self) -> bool {
         self.transform.is_some_and(|[_, _, b, _, d, _]| b == 0.0 && d == 0.0)
     }

@@ -167,11 +167,10 @@ impl<'a> ImageMapper<'a> {
         let size = sample.data_type.size().unwrap_or(1);
         let bytes = geometry.chunk_shape(chunks.rows).iter().fold(size, |size, n| size.saturating_mul(*n));
         self.budget.take("inlined chunks", task_bytes(made, made, bytes.saturating_mul(made), path))?;
-        let coordinates = geometry.width.saturating_add(geometry.height).saturating_mul(8);
         let is_georeferenced =
             ifd.geo.is_some() || self.whole_of(ifd).is_some_and(|whole| whole.geo.is_some());
-        if is_georeferenced && coordinates <= self.options.inline_limit {
-            self.budget.take("coordinates", coordinates)?;
+        if is_georeferenced && has_axes(geometry.width, geometry.height, self.options) {
+            self.budget.take("coordinates", (geometry.width + geometry.height) * 8)?;
         }
         Ok(())
     }

@@ -298,7 +298,7 @@ impl<'a> Encoding<'a> {
         }
         if matches!(
             self.scheme()?,
-            Scheme::None | Scheme::PackBits | Scheme::Next | Scheme::SgiLog | Scheme::OldJpeg
+            Scheme::None | Scheme::PackBits | Scheme::Next | Scheme::SgiLog | Scheme::OldJpeg | Scheme::Lerc
         ) {
             return refuse("readers differ in how they undo it");
         }
@@ -406,7 +406,7 @@ impl<'a> Encoding<'a> {
             return Err(Error::unsupported("LERC", "it is of numbers of another size"));
         }
         if self.image.predictor != 1 {
-            return Err(Error::unsupported("a predictor with LERC", "readers differ in how they undo it"));
+            self.check_predictor()?;
         }
         // libtiff reverses the bytes of big-endian numbers before encoding and after decoding.
         if self.own_codecs {
