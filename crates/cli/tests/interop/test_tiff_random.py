@@ -189,15 +189,22 @@ def compare_attributes(path, fmt, made):
         for name in ("units", "long_name"):
             if wanted[name] and count == 1:
                 wanted[name] = wanted[name][0]
-        tags, first = file.tags(), file.tags(1)
+        tags, by_band = file.tags(), {str(band): file.tags(band) for band in file.indexes}
     for name, value in wanted.items():
         if name == "_FillValue" and isinstance(attrs.get(name), str) or made["dtype"].startswith("complex"):
             continue
         got = attrs.get(name)
         if json.dumps(clients.plain(got)) != json.dumps(clients.plain(value)) and not (np.size(got) == 1 and got is not None and value is not None and float(got) == float(value)):
             problems.append(f"{name} is {got!r}, expected {value!r}")
-    for name, value in tags.items():
-        if name in "AB" and attrs.get(name) != (first.get(name, value) if count == 1 else value):
+    items = {name: value for name, value in tags.items() if name in "AB"}
+    for band, tags in by_band.items():
+        for name in {"A", "C"} & tags.keys():
+            if name in items or count > 1:
+                items.setdefault(f"{name}_by_band" if name in items else name, {})[band] = tags[name]
+            else:
+                items[name] = tags[name]
+    for name, value in items.items():
+        if attrs.get(name) != value:
             problems.append(f"item {name} is {attrs.get(name)!r}, expected {value!r}")
     return problems
 
