@@ -222,25 +222,25 @@ impl Times<'_, '_> {
 struct Facts {
     /// Units in which all times are whole.
     whole: Vec<Unit>,
-    /// Missing values that occur.
+    /// If a missing value occurs, all of them; else none.
     missing: Vec<f64>,
 }
 
 impl Facts {
     fn of(times: &Times<'_, '_>) -> Result<Self> {
-        let mut facts = Self { whole: UNITS.to_vec(), missing: Vec::new() };
+        let (mut whole, mut any_missing) = (UNITS.to_vec(), false);
         times.each(&mut |_, times| {
-            facts.whole.retain(|unit| times.iter().all(|time| time.whole(*unit).is_some()));
-            for time in times {
-                if let Time::Missing(float, _) = time
-                    && !facts.missing.iter().any(|known| known.to_bits() == float.to_bits())
-                {
-                    facts.missing.push(*float);
-                }
-            }
+            whole.retain(|unit| times.iter().all(|time| time.whole(*unit).is_some()));
+            any_missing |= times.iter().any(|time| matches!(time, Time::Missing(..)));
             Ok(())
         })?;
-        Ok(facts)
+        if !any_missing {
+            return Ok(Self { whole, missing: Vec::new() });
+        }
+        let first = &times.growing.first;
+        let sentinels = Sentinels::of(first, times.format).elements.into_iter();
+        let floats = sentinels.filter_map(|element| FillValue::Fixed(element).to_f64(&first.data_type));
+        Ok(Self { whole, missing: floats.chain([f64::NAN]).collect() })
     }
 }
 
@@ -342,19 +342,22 @@ fn element(time: Time, unit: Unit, whole: bool) -> Option<([u8; 8], f64)> {
     Some((float.to_le_bytes(), float))
 }
 
-/// Changes the type of an array, and converts its missing values to that type.
+/// Changes the type of an array, and converts its missing values to that type. If no value is missing, it removes them: a
+/// converted time may equal one.
 fn retype(growing: &mut Growing<'_>, data_type: DataType, any_missing: bool, format: ZarrFormat) {
     let old = std::mem::replace(&mut growing.first.data_type, data_type.clone());
-    if old == data_type {
-        return;
-    }
     let attributes = &mut growing.attributes.kept;
     if any_missing {
         for name in ["_FillValue", "missing_value"] {
             if let Some(value) = attributes.get(name).cloned() {
-                let value = fill_attribute(&value, &old)
-                    .and_then(|bytes| converted(&FillValue::Fixed(bytes), &old, &data_type))
-                    .and_then(|fill| spelled(name, &fill, &data_type));
+                let one = |value: &Value| {
+                    let bytes = fill_attribute(value, &old)?;
+                    spelled(name, &converted(&FillValue::Fixed(bytes), &old, &data_type)?, &data_type)
+                };
+                let value = match &value {
+                    Value::Array(values) => Some(values.iter().filter_map(one).collect()),
+                    value => one(value),
+                };
                 match value {
                     Some(value) => attributes.insert(name.to_owned(), value),
                     None => attributes.remove(name),

@@ -22,6 +22,25 @@ struct Case {
 impl Case {
     /// Returns data type, units and values after the conversion.
     fn unified(&self) -> Result<(String, String, Vec<f64>), Problem> {
+        self.unify(|growing| {
+            let all = growing.pieces.iter().flat_map(|n| growing.pieces.values(n).unwrap().to_vec());
+            let all: Vec<u8> = all.collect();
+            let is_int = growing.first.data_type == DataType::Int64;
+            let number = |bytes: &[u8]| {
+                let bytes: [u8; 8] = bytes.try_into().unwrap();
+                if is_int { i64::from_le_bytes(bytes) as f64 } else { f64::from_le_bytes(bytes) }
+            };
+            let units = growing.attributes.kept["units"].as_str().unwrap().to_owned();
+            (growing.first.data_type.to_string(), units, all.chunks_exact(8).map(number).collect())
+        })
+    }
+
+    /// Returns an attribute after the conversion.
+    fn kept(&self, name: &str) -> Option<Value> {
+        self.unify(|growing| growing.attributes.kept.get(name).cloned()).unwrap()
+    }
+
+    fn unify<T>(&self, result: impl FnOnce(&Growing<'_>) -> T) -> Result<T, Problem> {
         let of = |units: &str, n: u64| {
             let mut attributes = json!({"units": units, "calendar": self.calendar});
             for (name, value) in self.more.as_object().into_iter().flatten() {
@@ -40,16 +59,7 @@ impl Case {
         }
         let mut arrays: BTreeMap<NodePath, Growing<'_>> = [("time".to_owned(), growing)].into();
         unify(&mut arrays, "time", &[], ZarrFormat::V3)?;
-        let growing = arrays.remove("time").unwrap();
-        let all = growing.pieces.iter().flat_map(|n| growing.pieces.values(n).unwrap().to_vec());
-        let all: Vec<u8> = all.collect();
-        let is_int = growing.first.data_type == DataType::Int64;
-        let number = |bytes: &[u8]| {
-            let bytes: [u8; 8] = bytes.try_into().unwrap();
-            if is_int { i64::from_le_bytes(bytes) as f64 } else { f64::from_le_bytes(bytes) }
-        };
-        let units = growing.attributes.kept["units"].as_str().unwrap().to_owned();
-        Ok((growing.first.data_type.to_string(), units, all.chunks_exact(8).map(number).collect()))
+        Ok(result(&arrays["time"]))
     }
 }
 
@@ -151,4 +161,29 @@ fn missing_times_stay_missing() {
     let files: [(_, &[i64]); 2] =
         [("hours since 2000-01-01", &[25, -99]), ("hours since 1999-12-31", &[-75])];
     assert!(of_ints(&files, json!({"_FillValue": -99})).unwrap_err().to_string().contains("missing"));
+    // The same with a missing value that does not occur, while another one does.
+    let both = json!({"_FillValue": -99, "missing_value": [7, 31]});
+    let files: [(_, &[i64]); 2] =
+        [("hours since 2000-01-01", &[0, -99]), ("hours since 2000-01-02", &[7, 8])];
+    let (_, _, values) = of_ints(&files, both.clone()).unwrap();
+    assert_eq!(values, [0.0, -99.0, 7.0, 32.0], "7 stays missing");
+    let files: [(_, &[i64]); 2] =
+        [("hours since 2000-01-01", &[0, -99]), ("hours since 2000-01-02", &[6, 8])];
+    assert!(of_ints(&files, both).is_ok());
+    let files: [(_, &[i64]); 2] = [("hours since 2000-01-01", &[0, -99]), ("hours since 1999-12-31", &[55])];
+    assert!(of_ints(&files, json!({"_FillValue": -99, "missing_value": 31})).is_err());
+}
+
+/// Without a missing value, the attributes are removed: a converted time may equal them.
+#[test]
+fn missing_values_that_do_not_occur_are_removed() {
+    let of = |name: &str| Case {
+        data_type: DataType::Int64,
+        calendar: "standard",
+        files: vec![("hours since 2000-01-01", ints(&[0])), ("hours since 2000-01-01 06:00", ints(&[3]))],
+        more: json!({name: 9}),
+    };
+    for name in ["_FillValue", "missing_value"] {
+        assert_eq!(of(name).kept(name), None);
+    }
 }
