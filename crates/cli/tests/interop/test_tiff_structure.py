@@ -2,6 +2,7 @@
 import warnings
 
 import clients
+import conversion_files
 import numpy as np
 import pytest
 import tifffile
@@ -254,6 +255,17 @@ def test_stacked_pages_are_those_of_tifffile(tmp_path, fmt, dtype, predictor, sa
     got = array.transpose("page", "y", "x", "band").values
     problem = clients.same_bits(data.reshape(3, 17, 20, samples), got)
     assert not problem, problem
+
+
+def test_bits_of_lerc_are_in_the_declared_order(tmp_path, fmt):
+    """libtiff and tifffile undo FillOrder 2 before LERC; libtiff writes such files."""
+    import rasterio, tifffile
+    data = np.arange(64 * 64, dtype="u1").reshape(64, 64) % 251
+    tifffile.imwrite(tmp_path / "a.tif", data, compression="lerc", tile=(32, 32), metadata=None, extratags=[(265, 3, 1, 2, True)])
+    conversion_files.reverse_bits(tmp_path / "a.tif", [True])
+    with rasterio.open(tmp_path / "a.tif") as file:
+        assert (file.read(1) == data).all() and (tifffile.imread(tmp_path / "a.tif") == data).all()
+    assert (array_at(convert(tmp_path / "a.tif", fmt).references, fmt, "band_data").values.squeeze() == data).all()
 
 
 @pytest.mark.parametrize("order", "<>")

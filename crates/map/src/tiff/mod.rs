@@ -19,13 +19,14 @@ mod sidecars;
 mod tests;
 mod wkt;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::Value;
 use virtualize_bytes::{Budget, Limits};
 use virtualize_remedy::{Code, OptionName, Remedy, alternatives};
 use virtualize_tiff::model::{File, Ifd};
 use virtualize_zarr::cf::conventions;
-use virtualize_zarr::{Array, References, Source, ZarrFormat};
+use virtualize_zarr::{Array, NodePath, References, Source, ZarrFormat};
 
 use crate::tiff::georeference::{add_numbers, remove_band_names};
 use crate::tiff::image::ImageMapper;
@@ -192,11 +193,13 @@ pub(super) fn stack(file: &File, mapped: &mut Mapped, options: &MapOptions) {
     let target = path(first);
     let to =
         |number: u64| Move { target: target.clone(), start: number.saturating_mul(count), axes: axes.len() };
-    let moves = alike.iter().zip(0..).map(|(page, number)| (path(page), to(number))).collect();
+    let moves: BTreeMap<NodePath, Move> =
+        alike.iter().zip(0..).map(|(page, number)| (path(page), to(number))).collect();
     move_tasks(&mut mapped.tasks, &moves);
     for page in alike.iter().skip(1) {
         remove(page, mapped);
     }
+    separate_masks(&moves, mapped);
     if !omitted.is_empty() {
         let text = format!("attributes that differ between pages are omitted: {}", omitted.join(", "));
         mapped.report.info(Code::TiffStack, "", text);
@@ -212,6 +215,22 @@ pub(super) fn stack(file: &File, mapped: &mut Mapped, options: &MapOptions) {
     let numbers = alike.iter().filter_map(|ifd| ifd.path.first()).map(|index| *index as u64).collect();
     add_numbers(group, AXIS, numbers, options);
     put(stacked, first, mapped);
+}
+
+/// Removes `mask_of` from the masks of stacked pages, which are no longer arrays of their own.
+fn separate_masks(stacked: &BTreeMap<NodePath, Move>, mapped: &mut Mapped) {
+    let of_stacked = |array: &Array| {
+        array.attributes.get("mask_of").and_then(Value::as_str).is_some_and(|page| stacked.contains_key(page))
+    };
+    let arrays = mapped.hierarchy.arrays().into_iter();
+    let masks: Vec<NodePath> = arrays.filter(|(_, array)| of_stacked(array)).map(|(path, _)| path).collect();
+    for mask in &masks {
+        if let Some(array) = mapped.hierarchy.array_mut(mask) {
+            array.attributes.remove("mask_of");
+        }
+        let text = "masks of stacked pages are not stacked, and no longer name their page";
+        mapped.report.info(Code::TiffStack, mask, text);
+    }
 }
 
 /// Whether a directory was mapped to an array, and is neither an overview nor a mask.

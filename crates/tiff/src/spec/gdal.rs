@@ -40,8 +40,8 @@ pub(crate) fn parse_metadata(xml: &str, offset: u64, most: u64) -> Result<Vec<Gd
                 document.close();
             }
             Event::End(_) => document.close(),
-            Event::Text(text) => document.text(&text.xml10_content()),
-            Event::CData(text) => document.text(&text.xml10_content()),
+            Event::Text(text) => document.text(&text),
+            Event::CData(text) => document.text(&text),
             Event::GeneralRef(reference) => {
                 let text = format!("&{};", &*reference);
                 // An undeclared entity is kept verbatim.
@@ -280,8 +280,8 @@ fn parse(xml: &str, most: u64) -> Result<Element, String> {
     loop {
         let event = reader.read_event().map_err(|error| error.to_string())?;
         let text = match &event {
-            Event::Text(text) => text.xml10_content(),
-            Event::CData(text) => text.xml10_content(),
+            Event::Text(text) => Cow::Borrowed(&**text),
+            Event::CData(text) => Cow::Borrowed(&**text),
             Event::GeneralRef(reference) => {
                 let text = format!("&{};", &**reference);
                 Cow::Owned(unescape(&text).unwrap_or(Cow::Borrowed(&text)).into_owned())
@@ -432,6 +432,7 @@ mod tests {
         assert_eq!(value("once &lt; &#65;"), "once < A");
         assert_eq!(value("AT&amp;T, &amp;no;"), "AT&T, &no;");
         assert_eq!(value("<![CDATA[1 < 2]]>"), "1 < 2");
+        assert_eq!(value("two\r\nlines"), "two\r\nlines", "GDAL does not normalize line ends");
         assert_eq!(value(" \n blanks &undeclared; "), "blanks &undeclared; ");
     }
 

@@ -238,10 +238,7 @@ impl<'a> Encoding<'a> {
 
     /// Whether the scheme defines its own bit order, so that libtiff and tifffile ignore FillOrder.
     fn ignores_fill_order(&self, scheme: Scheme) -> bool {
-        matches!(
-            scheme,
-            Scheme::Jpeg | Scheme::DecodedJpeg | Scheme::OldJpeg | Scheme::Lerc | Scheme::Image(_)
-        )
+        matches!(scheme, Scheme::Jpeg | Scheme::DecodedJpeg | Scheme::OldJpeg | Scheme::Image(_))
     }
 
     /// Returns the codecs of plain numbers: predictor, packing and byte order.

@@ -681,6 +681,24 @@ fn masks_are_tied_to_the_image_of_their_size() {
     );
 }
 
+#[test]
+fn masks_of_stacked_pages_name_no_image() {
+    let page = |index: usize, subfile_type: u32| Ifd {
+        path: vec![index],
+        ..ifd(Image { subfile_type, ..image(8, 8, 1, 8) })
+    };
+    let options = MapOptions { stack_pages: true, ..MapOptions::default() };
+    let mapped = map_ifds(vec![page(0, 0), page(1, 4), page(2, 0), page(3, 4)], &options);
+    assert_eq!(main_array(&mapped).shape[0], 2);
+    let attribute = |path: &str, name: &str| mapped.hierarchy.array(path).unwrap().attributes.get(name);
+    assert_eq!(attribute("band_data", "mask"), None);
+    for mask in ["1/band_data", "3/band_data"] {
+        assert_eq!(attribute(mask, "mask_of"), None);
+        let mut reported = mapped.report.diagnostics.iter();
+        assert!(reported.any(|diagnostic| diagnostic.path == format!("/{mask}")));
+    }
+}
+
 /// tifffile's `series[0].axes` of such a file is `TCYX`.
 #[test]
 fn planes_of_ome_tiff_are_along_their_axes() {
