@@ -26,6 +26,7 @@ pub mod png;
 pub mod webp;
 
 pub use chain::{decode, decode_exact, decode_up_to, decode_variable, encode};
+pub use codecs::fletcher32::is_swapped as has_swapped_checksum;
 pub use decoder::{Decoder, Scratch, decode_values, encode_values};
 
 use virtualize_zarr::ArithmeticError;

@@ -218,12 +218,15 @@ pub(crate) fn object_in(collections: &Collections, pointer: HeapPointer) -> Resu
 
 /// Removes the padding of text.
 fn unpadded(padding: StringPadding, bytes: &[u8]) -> &[u8] {
-    let filler = match padding {
-        StringPadding::NullTerminated => return bytes.split(|&byte| byte == 0).next().unwrap_or_default(),
-        StringPadding::NullPadded => 0,
-        StringPadding::SpacePadded => b' ',
+    let trimmed = |bytes: &[u8], filler: u8| {
+        bytes.iter().rposition(|&byte| byte != filler).map_or(0, |last| last.saturating_add(1))
     };
-    let end = bytes.iter().rposition(|&byte| byte != filler).map_or(0, |last| last.saturating_add(1));
+    let end = match padding {
+        StringPadding::NullTerminated => return bytes.split(|&byte| byte == 0).next().unwrap_or_default(),
+        StringPadding::NullPadded => trimmed(bytes, 0),
+        // libhdf5 pads with NULs on reading, after which NumPy and netCDF-C end the text before the last ones.
+        StringPadding::SpacePadded => trimmed(bytes.get(..trimmed(bytes, b' ')).unwrap_or_default(), 0),
+    };
     bytes.get(..end).unwrap_or_default()
 }
 

@@ -204,3 +204,53 @@ def test_large_array_members_are_named(tmp_path, fmt):
     assert run.codes == [("/x", "array-omitted")] and "2000" in run.stderr
     notes = json.loads(clients.virtualize("inspect", tmp_path / "a.h5", "--json", "--option", "ragged=true").stdout)["diagnostics"]
     assert [note["path"] for note in notes if note["code"] == "array-member-as-fields"] == ["/y"]
+
+
+def test_space_padded_text_ends_before_nuls(tmp_path, fmt):
+    """As Fortran writes text that ends with c_null_char."""
+    from h5py import h5a, h5s, h5t
+    def fortran(node, name, value):
+        kind = h5t.C_S1.copy()
+        kind.set_size(len(value))
+        kind.set_strpad(h5t.STR_SPACEPAD)
+        h5a.create(node.id, name, kind, h5s.create(h5s.SCALAR)).write(np.frombuffer(value, "u1").copy(), mtype=kind)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["time"] = np.arange(3.0)
+        file["time"].make_scale("time")
+        file["v"] = np.arange(3.0)
+        file["v"].dims[0].attach_scale(file["time"])
+        fortran(file["time"], b"units", b"days since 2000-01-01\0")
+        fortran(file["v"], b"units", b"K\0\0  ")
+    truth, ours = both(tmp_path / "a.h5", fmt)
+    assert ours.v.attrs["units"] == truth.v.attrs["units"] == "K"
+    np.testing.assert_array_equal(truth.time.values, ours.time.values)
+
+
+def test_names_of_enumerations_are_flag_meanings(tmp_path, fmt):
+    """Blanks become underscores, arrays have the flags of their items, and flags of the file's own are left alone."""
+    members = {"clear sky": 0, "cloud": 1}
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("v", data=np.array([0, 1], "i1"), dtype=h5py.enum_dtype(members, "i1"))
+        file.create_dataset("own", data=np.array([0, 1], "i1"), dtype=h5py.enum_dtype(members, "i1"))
+        file["own"].attrs["flag_meanings"] = "cloud clear_sky"
+        file.create_dataset("list", (2,), np.dtype((h5py.enum_dtype(members, "i1"), (2,))))
+    nodes = {name: clients.open_dataset(clients.convert(tmp_path / "a.h5", fmt).references, FORMATS[fmt])[name].attrs for name in ("v", "own", "list")}
+    flags = {"flag_values": [0, 1], "flag_meanings": "clear_sky cloud"}
+    assert flags.items() <= nodes["v"].items() and flags.items() <= nodes["list"].items()
+    assert nodes["own"]["flag_meanings"] == "cloud clear_sky" and "flag_values" not in nodes["own"]
+
+
+@pytest.mark.parametrize("compression", [None, "gzip"])
+def test_checksums_of_old_libraries_are_written_again(tmp_path, fmt, compression):
+    """HDF5 before 1.6.3 swapped the bytes of each half of a checksum (H5Zfletcher32.c), which readers of Zarr refuse."""
+    import zarr, zlib
+    from numcodecs import Fletcher32
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        data = file.create_dataset("v", (20,), "<i4", chunks=(4,), fletcher32=True, compression=compression)
+        for start in range(0, 20, 4):
+            raw = np.arange(start, start + 4, dtype="<i4").tobytes()
+            raw = bytes(Fletcher32().encode(np.frombuffer(zlib.compress(raw) if compression else raw, "u1")))
+            data.id.write_direct_chunk((start,), raw[:-4] + bytes(raw[at] for at in (-3, -4, -1, -2)))
+        assert data[...].tolist() == list(range(20))
+    array = zarr.open_array(clients.open_store(clients.convert(tmp_path / "a.h5", fmt).references), path="v", mode="r", zarr_format=FORMATS[fmt])
+    assert array[...].tolist() == list(range(20))

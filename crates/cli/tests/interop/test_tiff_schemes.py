@@ -167,3 +167,13 @@ def test_damaged_and_other_data_are_refused(tmp_path, fmt):
             pass
         run = clients.virtualize(path, "--format", fmt)
         assert run.status == 1 and run.stdout == b"", run.stderr
+
+
+def test_lossless_ycbcr_is_refused(tmp_path, fmt):
+    """libjpeg-turbo converts no colors of lossless streams (SOF3)."""
+    import tifffile
+    data = np.random.default_rng(0).integers(0, 256, (64, 48, 3), "u1")
+    tifffile.imwrite(tmp_path / "a.tif", data, photometric="ycbcr", planarconfig="contig", compression="jpeg", subsampling=(1, 1),
+                     compressionargs={"level": 90, "lossless": True}, metadata=None, tile=(64, 48))
+    run = clients.virtualize(tmp_path / "a.tif", "-f", fmt)
+    assert run.status == 1 and "lossless" in run.stderr

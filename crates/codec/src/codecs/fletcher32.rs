@@ -15,11 +15,22 @@ pub(crate) fn verified(bytes: &[u8]) -> Result<&[u8], CodecFailure> {
     let (data, stored) = split.ok_or_else(|| corrupt(NAME, "the chunk is shorter than its checksum"))?;
     let stored = u32::from_le_bytes(*stored);
     let computed = checksum(data);
-    let swapped = ((computed & 0x00ff_00ff) << 8) | ((computed >> 8) & 0x00ff_00ff);
-    if stored != computed && stored != swapped {
+    if stored != computed && stored != swapped(computed) {
         return Err(corrupt(NAME, format!("checksum {stored:#010x}, expected {computed:#010x}")));
     }
     Ok(data)
+}
+
+/// Returns whether the bytes of each half of the checksum are swapped, which no reader of Zarr accepts.
+pub fn is_swapped(bytes: &[u8]) -> bool {
+    bytes.split_last_chunk::<4>().is_some_and(|(data, stored)| {
+        let (stored, computed) = (u32::from_le_bytes(*stored), checksum(data));
+        stored != computed && stored == swapped(computed)
+    })
+}
+
+fn swapped(checksum: u32) -> u32 {
+    ((checksum & 0x00ff_00ff) << 8) | ((checksum >> 8) & 0x00ff_00ff)
 }
 
 pub(super) fn encode(bytes: &[u8]) -> Result<Vec<u8>, CodecFailure> {

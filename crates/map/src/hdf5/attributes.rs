@@ -11,10 +11,10 @@ use virtualize_hdf5::model::{
 use virtualize_remedy::Code;
 use virtualize_zarr::{DataType, ZarrFormat};
 
-use super::Mapper;
 use super::datatype::{element_type, is_boolean, numpy_time};
 use super::dimensions::Dimensions;
 use super::objects::{Lookup, ObjectNames, reference_part, reference_path};
+use super::{Mapper, chunks};
 use crate::cf::packing::is_time_unit;
 use crate::cf::{CfAttribute, CfAttributes, FillPlan, write_sentinels};
 use crate::source_attribute::{
@@ -168,19 +168,18 @@ fn item_type(datatype: &Datatype) -> &Datatype {
     }
 }
 
-/// Returns the attributes `flag_values` and `flag_meanings` of an enumeration (CF conventions, section 3.5); `None` for
-/// booleans, and if a name has whitespace or a value more than 64 bits.
+/// Returns the attributes `flag_values` and `flag_meanings` of an enumeration (CF conventions, section 3.5), with underscores
+/// for the whitespace in its names; `None` for booleans, and if a value has more than 64 bits.
 pub(super) fn flags(datatype: &Datatype) -> Option<[(&'static str, Value); 2]> {
-    let Datatype::Enum { base, members } = datatype else { return None };
+    let Datatype::Enum { base, members } = chunks::item_type(datatype) else { return None };
     let Datatype::Integer(integer) = base.as_ref() else { return None };
     if members.is_empty() || is_boolean(base, members) {
         return None;
     }
     let mut values = Vec::with_capacity(members.len());
+    let mut meanings = Vec::with_capacity(members.len());
     for (name, bytes) in members {
-        if name.is_empty() || name.contains(char::is_whitespace) {
-            return None;
-        }
+        meanings.push(if name.is_empty() { "_".to_owned() } else { name.replace(char::is_whitespace, "_") });
         let push = |value: u128, byte: &u8| (value << 8) | u128::from(*byte);
         let raw = match integer.order {
             _ if bytes.is_empty() || bytes.len() > 8 => return None,
@@ -192,7 +191,6 @@ pub(super) fn flags(datatype: &Datatype) -> Option<[(&'static str, Value); 2]> {
         let shifted = (raw << unused).cast_signed();
         values.push(integer_json(if integer.signed { shifted >> unused } else { raw.cast_signed() }));
     }
-    let meanings: Vec<_> = members.iter().map(|(name, _)| name.as_str()).collect();
     Some([("flag_values", values.into()), ("flag_meanings", meanings.join(" ").into())])
 }
 
@@ -209,12 +207,12 @@ impl Mapper<'_> {
     ) -> Map<String, Value> {
         let mut attributes = self.attributes(path, &dataset.attributes, &dataset.unreadable_attributes, true);
         self.report.extend(path, write_sentinels(meanings, data_type, fill, &mut attributes));
-        if let Some(flags) = flags(&dataset.datatype) {
-            for (name, value) in flags {
-                attributes.entry(name).or_insert(value);
-            }
+        if let Some(flags) = flags(&dataset.datatype)
+            && !flags.iter().any(|(name, _)| attributes.contains_key(*name))
+        {
+            attributes.extend(flags.map(|(name, value)| (name.to_owned(), value)));
         }
-        if let Datatype::Opaque { tag, .. } = &dataset.datatype
+        if let Datatype::Opaque { tag, .. } = chunks::item_type(&dataset.datatype)
             && let Some(time) = numpy_time(tag)
         {
             let dtype = time.duration.map(|dtype| ("dtype", dtype));

@@ -87,6 +87,9 @@ pub(crate) fn finding(array: &Array, position: u64, bytes: &[u8]) -> Option<Find
     let codecs: Vec<Codec> =
         decode::complete_codecs(array, &shape).into_iter().filter(|codec| !codec.is_arithmetic()).collect();
     let size = decode::count(&shape)?.checked_mul(stored_type(array).size()?)?;
+    if codecs.last() == Some(&Codec::Fletcher32) && virtualize_codec::has_swapped_checksum(bytes) {
+        return Some(Finding::Longer);
+    }
     Some(match virtualize_codec::decode_exact(&codecs, bytes, usize::try_from(size).ok()?) {
         Ok(_) => Finding::Exact,
         Err(CodecFailure::TooLong { .. }) => Finding::Longer,
@@ -116,13 +119,25 @@ fn image_finding(array: &Array, position: u64, codec: &str, bytes: &[u8]) -> Opt
                 .to_owned(),
         ));
     }
+    let is_lossless = jpeg.as_ref().is_some_and(|jpeg| jpeg.process == LOSSLESS);
+    let converts_colors = |codec: &Codec| match codec {
+        Codec::Image { configuration, .. } => {
+            let from = configuration.get("colorspace_jpeg");
+            from.is_some() && from != configuration.get("colorspace_data")
+        }
+        _ => false,
+    };
+    if is_lossless && array.codecs.iter().any(converts_colors) {
+        let why = "a JPEG stream is lossless, but PhotometricInterpretation is YCbCr: readers refuse to convert its colors";
+        return Some(Finding::OtherImage(why.to_owned()));
+    }
     // Blobs of single samples, and those without alpha, are examined for masks.
     let has_other_samples = codec == "imagecodecs_lerc"
         && (stored_type(array).is_float() || layout.has_alpha)
         && header.samples != Some(layout.samples);
     Some(if header.fits(shape, size) || has_other_samples {
         Finding::Exact
-    } else if jpeg.is_some_and(|jpeg| jpeg.process == LOSSLESS) && header.has_as_many(shape, size) {
+    } else if is_lossless && header.has_as_many(shape, size) {
         // Without a color space, readers decode it.
         let is_bare = |codec: &Codec| match codec {
             Codec::Image { configuration, .. } => !configuration.contains_key("colorspace_data"),
