@@ -212,3 +212,26 @@ def test_only_the_last_variable_may_be_large(tmp_path, fmt, version, most, size,
     run = virtualize(path, "--format", fmt, "--option", "split-contiguous=64M")
     assert run.status == expected, run.stderr
     assert expected == (0 if last or version == 2 and size == 0 else 1)
+
+
+def test_gaps_between_small_records(tmp_path, fmt):
+    """netCDF-C reads record variables that begin further apart than a record is long."""
+    import netCDF4
+    from netcdf3_files import Writer
+    count, gap = 1000, 100
+    writer = Writer(1)
+    writer.dim("t", 0)
+    writer.dim("x", 1)
+    for name in "ab":
+        writer.var(name, "i4", [0], np.arange(count, dtype="i4"))
+    header = len(writer.bytes()) - count * 8
+    for variable in writer.vars:
+        variable.update(record=True, size=4, padded=4)
+    begins = [header, header + 4 + gap]
+    path = tmp_path / "gap.nc"
+    path.write_bytes(writer.header(begins, count) + np.random.default_rng(0).integers(0, 256, count * 8 + gap + 64, "u1").tobytes())
+    ds = clients.open_dataset(convert(path, fmt).references, FORMATS[fmt])
+    with netCDF4.Dataset(path) as file:
+        file.set_auto_maskandscale(False)
+        for name in "ab":
+            np.testing.assert_array_equal(ds[name].values, file[name][:])

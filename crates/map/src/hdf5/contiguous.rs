@@ -381,8 +381,12 @@ impl ChunkPlanner<'_> {
 
     /// Whether the small records of this variable are inlined.
     fn is_inlined(&self, first: ByteRange) -> bool {
-        let Some(classic) = &self.context.here.file.classic else { return false };
-        self.small_records.is_some()
+        let (Some(classic), Some(section)) = (&self.context.here.file.classic, self.small_records) else {
+            return false;
+        };
+        let column = first.start.saturating_sub(section);
+        // Gaps between variables may move records beyond the stride.
+        column.saturating_add(first.length) <= classic.stride
             && first.length <= SMALL_RECORD
             && first.length != classic.stride
             && self.whole_records(first) == classic.records
