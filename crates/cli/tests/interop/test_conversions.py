@@ -196,3 +196,16 @@ def test_codecs_of_tiff(compression, tmp_path):
     tifffile.imwrite(tmp_path / "x.tif", np.arange(16 * 48, dtype="u1").reshape(16, 16, 3), photometric="rgb", compression=compression, tile=(16, 16), metadata=None)
     values(tmp_path / "x.tif", tmp_path)
     checked([tmp_path / "x.tif"], tmp_path, 0)
+
+
+@pytest.mark.parametrize("dtype", [">f4", "<f4", ">f8"])
+def test_quantized_numbers_of_any_byte_order(dtype, tmp_path):
+    import numcodecs
+    import numpy as np
+    import zarr
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=2)
+    array = group.create_array("v", shape=(4,), chunks=(2,), dtype=dtype, filters=[numcodecs.Quantize(2, dtype)], compressors=numcodecs.Zlib(1))
+    array[...] = np.array([22.6, 1, 2, 3], dtype)
+    assert virtualize("convert", tmp_path / "a.zarr", "-f", "zarr3-json", "-o", tmp_path / "a.json").status == 0
+    store = clients.open_store(json.loads((tmp_path / "a.json").read_text()))
+    assert zarr.open_array(store, path="v", mode="r", zarr_format=3)[...].tolist() == array[...].tolist()

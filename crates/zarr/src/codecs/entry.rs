@@ -388,7 +388,17 @@ impl Codec {
             }
             (Self::Shuffle { element_size }, _) => json!({"elementsize": element_size}),
             (Self::Fletcher32 | Self::PackedBools, _) => json!({}),
-            (Self::Rounded { configuration, .. }, _) => Value::Object(configuration.clone()),
+            (Self::Rounded { configuration, .. }, V2) => Value::Object(configuration.clone()),
+            (Self::Rounded { configuration, .. }, V3) => {
+                // Arrays of Zarr v3 are in native byte order when their codecs see them.
+                let mut members = configuration.clone();
+                for member in ["dtype", "astype"] {
+                    if let Some(Value::String(dtype)) = members.get_mut(member) {
+                        *dtype = dtype.replace('>', "<");
+                    }
+                }
+                Value::Object(members)
+            }
             (Self::Difference { dtype }, _) => {
                 (format == V2 || !dtype.starts_with('>')).then(|| json!({"dtype": dtype, "astype": dtype}))?
             }
