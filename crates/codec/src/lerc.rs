@@ -133,6 +133,10 @@ pub fn unwrap(outer: &[Codec], bytes: &[u8], limit: usize) -> Result<Vec<u8>, Co
         [] => Ok(bytes.iter().take(limit).copied().collect()),
         [Codec::Zlib { .. }] => streams::decode_zlib(bytes, limit),
         [Codec::Zstd { .. }] => streams::decode_zstd(bytes, limit),
+        [outer @ .., Codec::BitOrder] => {
+            let bytes: Vec<u8> = bytes.iter().map(|byte| byte.reverse_bits()).collect();
+            unwrap(outer, &bytes, limit)
+        }
         [other, ..] => Err(CodecFailure::NoDecoder(other.describe())),
     }
 }

@@ -100,6 +100,10 @@ REFUSED = {
     "shift of a datum that PROJ knows by its name": (
         {**MERCATOR, 2049: "GCS Name = x|Datum = Vietnam_2000|", 2057: 6378137.0, 2059: 298.257223563, 2062: [1.0, 2.0, 3.0]},
         "GeogTOWGS84GeoKey"),
+    "shift of a known datum with heights": ({**MERCATOR, 2048: 4267, 2062: [1.0, 2.0, 3.0], 4096: 5773}, "GeogTOWGS84GeoKey"),
+    "Web Mercator by its name at Esri": ({**MERCATOR, 2048: 4326, 1026: "PCS Name = WGS_1984_Web_Mercator_Auxiliary_Sphere|"}, "GTCitationGeoKey"),
+    "angles by their name": ({1024: 2, 2048: 32767, 2057: 6378249.2, 2059: 293.4660213, 2049: "GCS Name = GCS_NTF|AUnits = Grad|"}, "GeodeticCitationGeoKey"),
+    "name of a system in feet": ({**MERCATOR, 2048: 4269, 3076: 9003, 3073: "PCS Name = x|"}, "ProjectedCitationGeoKey"),
 }
 # Systems whose heights cannot be represented; the horizontal part can.
 FLAT = {

@@ -290,3 +290,28 @@ def test_overviews_are_unpacked_like_the_image(tmp_path):
         ds = xr.open_dataset(clients.open_store(run.references), engine="zarr", group="1", consolidated=False, zarr_format=FORMATS[options[0]], chunks=None)
         assert np.allclose(ds["band_data"].values.squeeze(), expected, rtol=1e-6, atol=0, equal_nan=True), options
         assert ds["band_data"].attrs["units"] == "m"
+
+
+def test_nodata_values_of_all_bands_are_reported(tmp_path, fmt):
+    """GDAL masks pixels in which each band has its value; an array has no such mask."""
+    import rasterio
+    path = tmp_path / "a.tif"
+    with rasterio.open(path, "w", driver="GTiff", width=5, height=4, count=3, dtype="uint8", photometric="RGB") as file:
+        file.write(np.arange(60, dtype="u1").reshape(3, 4, 5) % 7)
+        file.update_tags(NODATA_VALUES="0 1 2")
+    run = clients.convert(path, fmt)
+    assert ("/band_data", "attribute-omitted") in run.codes and "NODATA_VALUES" in run.stderr
+
+
+def test_scales_of_complex_numbers_are_not_those_of_xarray(tmp_path, fmt):
+    """xarray drops imaginary parts when it applies scale_factor."""
+    import rasterio
+    path = tmp_path / "a.tif"
+    data = (np.arange(12) + 1j * np.arange(12)).reshape(1, 3, 4).astype("c8")
+    with rasterio.open(path, "w", driver="GTiff", width=4, height=3, count=1, dtype="complex64") as file:
+        file.write(data)
+        file.scales = [0.5]
+    ds = clients.open_dataset(clients.convert(path, fmt).references, FORMATS[fmt])
+    got = clients.decoded(ds, "band_data", True)
+    assert got.attrs["scales"] == 0.5
+    np.testing.assert_array_equal(got.values.squeeze(), data[0])

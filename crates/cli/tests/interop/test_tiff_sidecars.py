@@ -240,3 +240,13 @@ def test_remote_files(tmp_path):
     local = clients.convert(tmp_path / "a.tif", "kerchunk-json").references["refs"]
     for key in ("band_data/.zarray", "band_data/.zattrs", "spatial_ref/.zattrs"):
         assert with_sidecars.references["refs"][key] == local[key] != plain.references["refs"].get(key)
+
+
+def test_sidecars_of_erdas_are_reported(tmp_path, fmt):
+    """GDAL reads nodata, position and more from them, unless there is an .aux.xml."""
+    import tifffile
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((4, 4), "u1"), metadata=None)
+    (tmp_path / "a.aux").write_bytes(b"EHFA_HEADER_TAG")
+    assert ("/", "tiff-sidecar") in clients.virtualize(tmp_path / "a.tif", "-f", fmt).codes
+    (tmp_path / "a.tif.aux.xml").write_text("<PAMDataset/>")
+    assert clients.virtualize(tmp_path / "a.tif", "-f", fmt).codes == []

@@ -136,6 +136,14 @@ impl Described<'_> {
             omit(Severity::Warning, message.to_owned());
         }
         let bands = self.geometry.bands;
+        let of_dataset = |item: &&GdalItem| item.domain.is_empty() && item.sample.is_none();
+        let mut of_dataset = self.ifd.gdal_metadata.iter().rev().filter(of_dataset);
+        if let Some(item) = of_dataset.find(|item| item.name == "NODATA_VALUES")
+            && item.value.split_ascii_whitespace().count() as u64 == bands
+        {
+            let message = "item NODATA_VALUES of GDAL_METADATA (42112) is not applied: GDAL masks the pixels in which each band has its value";
+            omit(Severity::Warning, message.to_owned());
+        }
         let texts = |role: &str| by_band(&self.ifd.gdal_metadata, role, bands);
         let is_declared = ["scale", "offset", "unittype"].iter().any(|role| declares(self.ifd, role));
         let inherited = self.main.filter(|_| !is_declared);

@@ -102,10 +102,7 @@ impl Crs {
         }
         let keys = &geo.keys;
         let projected = short(keys, PROJECTED_CRS).filter(|code| *code != USER_DEFINED);
-        let model = match short(keys, MODEL_TYPE) {
-            None | Some(USER_DEFINED) if projected.is_some() => Some(PROJECTED),
-            model => model,
-        };
+        let model = model(keys);
         let system = match model {
             Some(PROJECTED) => projected_system(keys, projected),
             Some(GEOGRAPHIC_2D) => geographic_system(keys, projected),
@@ -189,6 +186,12 @@ impl Crs {
             };
         }
         // Codes of other kinds, such as compound ones, and of other authorities.
+        if let Some(code) = upper.strip_prefix("EPSG:")
+            && code.parse::<u64>().is_ok_and(|code| !EPSG_CODES.contains(&code))
+        {
+            let problem = format!("{text:?} of a sidecar is not a code of EPSG");
+            return Self { problem: Some(problem), ..Self::default() };
+        }
         let parts = upper.split_once(':').map(|(authority, code)| (authority, code.replace('+', "")));
         let is_code =
             |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
@@ -307,9 +310,13 @@ fn projected_system(keys: &Keys, projected: Option<u16>) -> std::result::Result<
                 || citation.contains("_StatePlane_")
                 || citation.contains("UTM Zone ") && citation.contains("PSAD56");
             if is_zone
-                || ["WGS_1984_Web_Mercator", "Google Maps Global Mercator"]
-                    .iter()
-                    .any(|known| known.eq_ignore_ascii_case(name))
+                || [
+                    "WGS_1984_Web_Mercator",
+                    "WGS_1984_Web_Mercator_Auxiliary_Sphere",
+                    "Google Maps Global Mercator",
+                ]
+                .iter()
+                .any(|known| known.eq_ignore_ascii_case(name))
             {
                 return Err(format!("{}, a name instead of a definition", described(keys, key)));
             }
@@ -384,6 +391,11 @@ fn linear_unit(keys: &Keys, projected: Option<u16>) -> std::result::Result<f64, 
         if (size - metres).abs() > 1e-9 * metres {
             return Err(format!("{}, which names another unit than the other keys", described(keys, key)));
         }
+    } else if projected.is_none()
+        && (metres - 1.0).abs() > 1e-9
+        && cited(keys, PROJECTED_CITATION, "PCS Name = ").is_some()
+    {
+        return Err(format!("{}, with which GDAL takes metres", described(keys, PROJECTED_CITATION)));
     }
     Ok(metres)
 }
@@ -456,6 +468,9 @@ fn known(keys: &Keys, key: u16) -> Option<u16> {
 }
 
 pub(super) type Keys = BTreeMap<u16, GeoKey>;
+
+/// Codes that EPSG assigns, in GeoTIFF (OGC 19-008r4, section 7.4).
+pub(super) const EPSG_CODES: std::ops::RangeInclusive<u64> = 1024..=32766;
 
 pub(super) const MODEL_TYPE: u16 = 1024;
 pub(super) const CITATION: u16 = 1026;
@@ -606,7 +621,7 @@ impl Heights {
         let packing = packing(ifd, geo).filter(|_| bands == 1 && geo.minor_revision > 0);
         // PROJ's names.
         let unit = match unit {
-            METRE => Some("metre"),
+            METRE | USER_DEFINED => Some("metre"),
             9002 => Some("foot"),
             9003 => Some("US survey foot"),
             9095 => Some("British foot (1936)"),
@@ -625,9 +640,18 @@ fn packing(ifd: &Ifd, geo: &Geo) -> Option<(f64, f64)> {
     (has_height && is_set && width != 0.0 && height != 0.0).then_some((scale, -k * scale + z))
 }
 
+/// Returns the model type: that of the key, or projected if the keys have a projected system and no model.
+fn model(keys: &Keys) -> Option<u16> {
+    let projected = short(keys, PROJECTED_CRS).filter(|code| *code != USER_DEFINED);
+    match short(keys, MODEL_TYPE) {
+        None | Some(USER_DEFINED) if projected.is_some() => Some(PROJECTED),
+        model => model,
+    }
+}
+
 /// Returns the EPSG code of the unit of the vertical system that GDAL derives from the keys, if it derives one.
 fn vertical_unit(keys: &Keys) -> Option<u16> {
-    let (model, units) = (short(keys, MODEL_TYPE), short(keys, VERTICAL_UNITS));
+    let (model, units) = (model(keys), short(keys, VERTICAL_UNITS));
     let geographic = short(keys, GEODETIC_CRS).filter(|_| model == Some(GEOGRAPHIC_2D));
     if model == Some(GEOCENTRIC) || geographic.is_some_and(|code| registry::without_height(code).is_some()) {
         return None;

@@ -268,8 +268,8 @@ fn check_capture_mode(main: Option<&Ifd>) -> Result<()> {
 
 fn array(parts: Parts, mut attributes: serde_json::Map<String, serde_json::Value>) -> Array {
     let Parts { geometry, sample, nodata, chunks, axes } = parts;
-    if matches!(sample.data_type, DataType::Struct(_)) {
-        // xarray fails to scale structures.
+    if matches!(sample.data_type, DataType::Struct(_)) || sample.data_type.is_complex() {
+        // xarray fails to scale structures, and drops the imaginary parts of scaled complex numbers.
         for (name, by_band) in [("scale_factor", "scales"), ("add_offset", "offsets")] {
             attributes.remove(name).and_then(|value| attributes.insert(by_band.to_owned(), value));
         }

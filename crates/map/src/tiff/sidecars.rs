@@ -10,13 +10,16 @@ use virtualize_tiff::model::{File, GdalItem, Geo, Ifd, Pam, SampleFormat};
 use virtualize_tiff::{parse_arcgis_code, parse_pam, parse_world_file};
 
 use super::attributes::{declares, packing};
-use super::crs::Heights;
+use super::crs::{EPSG_CODES, Heights};
 use super::georeference::{RASTER_TYPE, transform_of};
 use super::nodata::atof;
 use crate::{Diagnostic, Severity};
 
 /// ModelPixelScale.
 const MODEL_PIXEL_SCALE: u16 = 33550;
+
+/// Metadata of ERDAS IMAGINE. GDAL ignores it if there is an `.aux.xml`.
+const ERDAS: SidecarKind = SidecarKind::Unread("has metadata, such as nodata and position,");
 
 /// What a sidecar contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,8 +53,12 @@ pub fn sidecar_names(name: &str) -> Vec<(String, SidecarKind)> {
     const POSITION: SidecarKind = SidecarKind::Unread("positions the image");
     const RPC: SidecarKind = SidecarKind::Unread("has rational polynomials, which position the image");
     let appended = |suffix: &str, kind| (format!("{name}{suffix}"), kind);
-    let mut names =
-        vec![appended(".aux.xml", SidecarKind::Pam), appended(".msk", MASK), appended(".ovr", OVERVIEWS)];
+    let mut names = vec![
+        appended(".aux.xml", SidecarKind::Pam),
+        appended(".aux", ERDAS),
+        appended(".msk", MASK),
+        appended(".ovr", OVERVIEWS),
+    ];
     let (stem, extension) = name.rsplit_once('.').unwrap_or((name, ""));
     let mut letters = extension.chars();
     if let (Some(first), Some(last)) = (letters.next(), letters.next_back()) {
@@ -63,6 +70,7 @@ pub fn sidecar_names(name: &str) -> Vec<(String, SidecarKind)> {
     let replaced = |suffix: &str, kind| (format!("{stem}{suffix}"), kind);
     names.extend([
         replaced(".tab", POSITION),
+        replaced(".aux", ERDAS),
         replaced(".xml", SidecarKind::Arcgis),
         replaced("_RPC.TXT", RPC),
         replaced("_rpc.txt", RPC),
@@ -76,7 +84,8 @@ pub fn sidecar_names(name: &str) -> Vec<(String, SidecarKind)> {
 /// Returns a note on each sidecar that is read, and a warning of each one that GDAL reads but this function does not.
 pub fn merge_sidecars(file: &mut File, sidecars: &[Sidecar], most: u64) -> Vec<Diagnostic> {
     let mut merge = Merge { file, most, diagnostics: Vec::new() };
-    for sidecar in sidecars {
+    let has_pam = sidecars.iter().any(|sidecar| sidecar.kind == SidecarKind::Pam);
+    for sidecar in sidecars.iter().filter(|sidecar| !has_pam || sidecar.kind != ERDAS) {
         let content = match (&sidecar.kind, &sidecar.content) {
             (SidecarKind::Unread(what), _) => {
                 let what = format!("{what} for GDAL, but is not read");
@@ -176,14 +185,18 @@ impl Merge<'_> {
     /// Gives images without a coordinate reference system that of ArcGIS.
     fn arcgis(&mut self, sidecar: &Sidecar, content: &str) {
         let Some(code) = parse_arcgis_code(content, self.most) else { return };
-        let has_srs = |geo: &Geo| geo.sidecar_srs.is_some() || !geo.keys.is_empty();
+        let has_srs = |geo: &Geo| geo.sidecar_srs.is_some() || geo.keys.keys().any(|key| *key != RASTER_TYPE);
         let images =
             self.file.ifds.iter_mut().filter(|ifd| is_full(ifd) && !ifd.geo.as_ref().is_some_and(has_srs));
         let mut images = images.peekable();
         if images.peek().is_none() {
             return;
         }
-        images.for_each(|ifd| ifd.geo.get_or_insert_default().sidecar_srs = Some(format!("EPSG:{code}")));
+        // Codes of ESRI's own systems are larger.
+        let authority = if u64::from(code) > *EPSG_CODES.end() { "ESRI" } else { "EPSG" };
+        images.for_each(|ifd| {
+            ifd.geo.get_or_insert_default().sidecar_srs = Some(format!("{authority}:{code}"))
+        });
         self.share_position();
         self.report(Severity::Info, sidecar, "is read: coordinate reference system");
     }

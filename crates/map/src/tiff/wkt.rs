@@ -11,8 +11,8 @@ use virtualize_tiff::model::GeoKey;
 use super::crs::{
     ANGULAR_UNIT_SIZE, ANGULAR_UNITS, CITATION, DATUM, ELLIPSOID, GEODETIC_CITATION, GEODETIC_CRS,
     INVERSE_FLATTENING, Keys, METHOD, PRIME_MERIDIAN, PRIME_MERIDIAN_LONGITUDE, PROJECTED_CITATION,
-    PROJECTION, SEMI_MAJOR_AXIS, SEMI_MINOR_AXIS, TO_WGS_84, USER_DEFINED, cited, described, double, short,
-    text,
+    PROJECTION, SEMI_MAJOR_AXIS, SEMI_MINOR_AXIS, TO_WGS_84, USER_DEFINED, VERTICAL, VERTICAL_UNITS, cited,
+    described, double, short, text,
 };
 use super::registry;
 
@@ -336,6 +336,17 @@ impl Base {
         let parameter_unit = angle(keys, system.is_some_and(|system| registry::is_in_grads(system.code)))?;
         let axis_unit = match (cited("AUnits = "), double(keys, ANGULAR_UNIT_SIZE)) {
             (Some(_), Some(radians)) if radians > 0.0 => radians / DEGREE,
+            // GDAL knows these by name.
+            (Some(name), _) => {
+                let named = [("degree", 1.0), ("grad", 0.9)]
+                    .into_iter()
+                    .find(|(known, _)| known.eq_ignore_ascii_case(name));
+                if named.is_some_and(|(_, unit)| (unit - parameter_unit).abs() > 1e-12) {
+                    let citation = described(keys, GEODETIC_CITATION);
+                    return Err(format!("{citation}, which names another unit than the other keys"));
+                }
+                parameter_unit
+            }
             _ => parameter_unit,
         };
         let own_meridian = double(keys, PRIME_MERIDIAN_LONGITUDE);
@@ -366,7 +377,13 @@ impl Base {
             }
         });
         let datum_name = cited("Datum = ").map(str::to_owned);
-        let shift = shift(keys).filter(|_| datum.is_none() && system.is_none() && projected.is_none());
+        let shift = shift(keys);
+        let is_own = datum.is_none() && system.is_none() && projected.is_none();
+        // GDAL applies the shift of a known datum in a compound system only.
+        if shift.is_some() && !is_own && [VERTICAL, VERTICAL_UNITS].iter().any(|key| keys.contains_key(key)) {
+            return Err(format!("{} with a vertical system", described(keys, TO_WGS_84)));
+        }
+        let shift = shift.filter(|_| is_own);
         // GDAL ignores the shift of a datum that PROJ knows by its name.
         if shift.is_some()
             && datum_name.as_ref().is_some_and(|name| !name.to_lowercase().starts_with("unknown"))
