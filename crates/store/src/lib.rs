@@ -40,7 +40,7 @@ pub use fetch::{Condition, fetch, post, probe};
 pub use folder::{Parts, Receipt, Recognizer, SideFolder, look, receipt};
 pub use link::{FileVersion, ForeignError, ForeignStore};
 pub use list::{Folder, Listed, Page, folder_url, list_folder, list_page, milliseconds, opaque_tag};
-pub use location::{local_path, names_in, url_of};
+pub use location::{below, local_path, names_in, url_of};
 pub use lock::OutputLock;
 pub use meter::{Retries, Stats, Traffic};
 pub use object::{Object, open, open_listed};

@@ -148,6 +148,23 @@ pub fn url_of(location: &str) -> Result<String, StoreError> {
     Location::parse(location).map(|location| location.url())
 }
 
+/// Returns the location of a key below a folder, a prefix or a URL. Characters with a meaning in URLs, such as `%` and `?`, are
+/// part of the key.
+pub fn below(folder: &str, key: &str) -> String {
+    let folder = folder.trim_end_matches('/');
+    match Location::parse_prefix(folder) {
+        Ok(Location::Http(mut url)) => {
+            if let Ok(mut segments) = url.path_segments_mut() {
+                segments.pop_if_empty().extend(key.split('/'));
+            }
+            url.into()
+        }
+        // Of these, only file URLs are decoded.
+        _ if folder.starts_with("file:") => format!("{folder}/{}", key.replace('%', "%25")),
+        _ => format!("{folder}/{key}"),
+    }
+}
+
 /// Returns the path of a location on a local disk; `None` for one behind a server, and for an invalid one.
 pub fn local_path(location: &str) -> Option<PathBuf> {
     match Location::parse(location) {
@@ -303,6 +320,15 @@ mod tests {
         assert_eq!(local_path(&url), Some(escaped));
         assert_eq!(local_path("/a/b.json"), Some("/a/b.json".into()));
         assert_eq!(local_path("s3://bucket/key"), None);
+    }
+
+    #[test]
+    fn keys_are_not_urls() {
+        assert_eq!(below("/d/", "a%20b/c?/0"), "/d/a%20b/c?/0");
+        assert_eq!(below("file:///d", "a%20b/#"), "file:///d/a%2520b/#");
+        assert_eq!(below("s3://bucket/", "a%20b?"), "s3://bucket/a%20b?");
+        assert_eq!(below("https://h/s?sig=1", "a%20b/c d#?/0"), "https://h/s/a%2520b/c%20d%23%3F/0?sig=1");
+        assert_eq!(below("https://h", "zarr.json"), "https://h/zarr.json");
     }
 
     #[test]

@@ -111,7 +111,7 @@ async fn find(
     options: &ReadOptions,
 ) -> Result<Found, Error> {
     let open = |place: String| async move { virtualize_store::open(&place, &options.store).await };
-    let below = below_of(location, IN_FOLDER);
+    let below = virtualize_store::below(location, IN_FOLDER);
     if !location.ends_with('/') {
         match file {
             Ok(object) => return Ok(Found::Json(object)),
@@ -123,7 +123,7 @@ async fn find(
     match open(below.clone()).await {
         Ok(object) => Ok(Found::Json(object)),
         Err(error @ StoreError::NotFound { .. }) => {
-            match open(below_of(location, ZMETADATA)).await {
+            match open(virtualize_store::below(location, ZMETADATA)).await {
                 Ok(zmetadata) => {
                     let text = whole(&zmetadata, options).await?;
                     if is_parquet(&text) {
@@ -154,10 +154,6 @@ fn is_parquet(text: &[u8]) -> bool {
     text.windows(b"\"record_size\"".len()).any(|window| window == b"\"record_size\"")
 }
 
-pub(super) fn below_of(location: &str, key: &str) -> String {
-    format!("{}/{key}", location.trim_end_matches('/'))
-}
-
 #[cfg(not(feature = "full"))]
 fn needs_full(location: &str, format: &str) -> Error {
     let reason = format!("{format} needs a build with the cargo feature `full`");
@@ -178,7 +174,7 @@ async fn repository(location: &str, options: &ReadOptions, otherwise: Error) -> 
 
 #[cfg(not(feature = "full"))]
 async fn repository(location: &str, options: &ReadOptions, otherwise: Error) -> Result<Found, Error> {
-    match virtualize_store::open(&below_of(location, "repo"), &options.store).await {
+    match virtualize_store::open(&virtualize_store::below(location, "repo"), &options.store).await {
         Ok(_) => Err(needs_full(location, "Icechunk")),
         Err(_) => Err(otherwise),
     }

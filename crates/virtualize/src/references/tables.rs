@@ -22,7 +22,7 @@ use virtualize_zarr::{Array, Source, node};
 use virtualize_zarr::{Hierarchy, Node, SourceId, chunk_indices};
 
 use super::{
-    read::{OpenReferences, ZMETADATA, below_of, check_size, resolved, whole},
+    read::{OpenReferences, ZMETADATA, check_size, resolved, whole},
     shards::{REFERENCE, shards},
 };
 #[cfg(feature = "full")]
@@ -282,7 +282,7 @@ async fn object(
     location: &str,
     options: &ReadOptions,
 ) -> Result<Option<(u64, Source)>, Error> {
-    match virtualize_store::open(&below_of(location, &key), &options.store).await {
+    match virtualize_store::open(&virtualize_store::below(location, &key), &options.store).await {
         Ok(object) => Ok(Some((position, source_of(&object)))),
         Err(StoreError::NotFound { .. }) => Ok(None),
         Err(error) => Err(error.into()),
@@ -339,7 +339,7 @@ async fn nodes(
     while let Some(group) = groups.pop() {
         let mut after = None;
         loop {
-            let folder = below_of(location, &group);
+            let folder = virtualize_store::below(location, &group);
             let page = virtualize_store::list_folder(&folder, 1000, after.as_deref(), &options.store).await?;
             for folder in &page.folders {
                 let name = folder.url.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
@@ -371,18 +371,18 @@ async fn nodes(
 
 /// Reads a metadata document; `None` if it does not exist.
 async fn document(location: &str, key: &str, options: &ReadOptions) -> Result<Option<Value>, Error> {
-    let object = match virtualize_store::open(&below_of(location, key), &options.store).await {
+    let object = match virtualize_store::open(&virtualize_store::below(location, key), &options.store).await {
         Ok(object) => object,
         Err(StoreError::NotFound { .. } | StoreError::NotAFile { .. }) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
     let document = virtualize_references::parse_document(&whole(&object, options).await?);
-    let failed = |reason: String| Error::References { name: below_of(location, key), reason };
+    let failed = |reason: String| Error::References { name: virtualize_store::below(location, key), reason };
     document.map(Some).map_err(failed)
 }
 
 fn unreadable(location: &str, key: &str, error: &ReferencesError) -> Error {
-    Error::References { name: below_of(location, key), reason: error.to_string() }
+    Error::References { name: virtualize_store::below(location, key), reason: error.to_string() }
 }
 
 /// Reads record files. A file whose chunks are all missing may be missing itself.
@@ -410,7 +410,7 @@ async fn records(
 
 #[cfg(feature = "full")]
 async fn fetch(key: String, location: &str, options: &ReadOptions) -> Result<Option<(String, Bytes)>, Error> {
-    match virtualize_store::open(&below_of(location, &key), &options.store).await {
+    match virtualize_store::open(&virtualize_store::below(location, &key), &options.store).await {
         Ok(object) => Ok(Some((key, whole(&object, options).await?))),
         Err(StoreError::NotFound { .. }) => Ok(None),
         Err(error) => Err(error.into()),
