@@ -397,6 +397,76 @@ def test_names_of_any_characters_are_listed_and_open(tmp_path):
             assert missing.value.code == 404, name
 
 
+def test_names_that_readers_do_not_encode_are_refused_or_read(tmp_path):
+    """zarr-python through fsspec requests the names of arrays as they are: never the chunks of another array, or missing ones."""
+    import h5py, zarr
+    names = ["a b", "a?b", "a#b", "50%", "a%20b", "b%5Cc", "b\\c", "#x", "g/a#b", "g/a?b", "g/a%20b"]
+    with h5py.File(tmp_path / "names.h5", "w") as file:
+        for number, name in enumerate(names):
+            file.create_dataset(name, data=np.arange(6) + 10 * number + 1, chunks=(3,))
+    read, url = set(), service.url(tmp_path / "names.h5")
+    with service.started(tmp_path) as address:
+        for kind in ("zarr", "plain"):
+            store = json.loads(get(address, "/v1/inspect", url=url))["zarr"]["store"]
+            group = zarr.open_group(address + store.replace("/zarr/", f"/{kind}/"), mode="r")
+            for name in names:
+                with h5py.File(tmp_path / "names.h5") as file, contextlib.suppress(Exception):
+                    found = group[name.replace("\\", "%5C")][...].tolist()
+                    read.add(name)
+                    assert found == file[name][...].tolist() or name == "b%5Cc", name
+    assert read >= {"50%", "b\\c", "g/a%20b"}
+
+
+def test_missing_files_are_not_missing_chunks(tmp_path):
+    import h5py, zarr
+    for number in range(2):
+        with h5py.File(tmp_path / f"{number}.nc", "w") as file:
+            file.create_dataset("time", data=[float(number)], chunks=(1,))
+            file["time"].make_scale("time")
+            file.create_dataset("v", data=np.full((1, 20_000), number + 1.0), chunks=(1, 20_000))
+            file["v"].dims[0].attach_scale(file["time"])
+    for out in ("all.json", "all.icechunk"):
+        assert clients.virtualize("batch", tmp_path / "0.nc", tmp_path / "1.nc", "--concat-dim", "time", "-o", tmp_path / out).status == 0
+    (tmp_path / "1.nc").unlink()
+    with service.started(tmp_path) as address:
+        for out in ("all.json", "all.icechunk"):
+            store = urllib.request.urlopen(f"{address}/v1/zarr/{urllib.parse.quote(service.url(tmp_path / out), safe='')}").url
+            for kind in ("zarr", "plain"):
+                array = zarr.open_group(store.replace("/zarr/", f"/{kind}/"), mode="r")["v"]
+                assert array[0, 0] == 1
+                with pytest.raises(Exception, match="409"):
+                    array[1, 0]
+
+
+def test_chunks_of_files_without_a_version_are_sent_again(tmp_path):
+    """kerchunk JSON records no version of its files, so an entity tag cannot tell whether they have changed."""
+    import h5py
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("v", data=np.arange(8), chunks=(8,))
+    assert clients.virtualize(tmp_path / "a.h5", "-o", tmp_path / "a.json").status == 0
+    with service.started(tmp_path) as address:
+        store = urllib.request.urlopen(f"{address}/v1/zarr/{urllib.parse.quote(service.url(tmp_path / 'a.json'), safe='')}").url
+        for kind in ("zarr", "plain"):
+            path = store.replace("/zarr/", f"/{kind}/") + "/v/c/0"
+            with urllib.request.urlopen(path) as first:
+                tag = first.headers["etag"]
+            for more in ({"If-None-Match": tag}, {"If-Range": tag, "Range": "bytes=0-7"}):
+                with urllib.request.urlopen(urllib.request.Request(path, headers=more)) as second:
+                    assert second.status == 200 and second.read() == np.arange(8).tobytes()
+
+
+def test_large_references_are_compressed(tmp_path):
+    import gzip, h5py
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("v", data=np.zeros(20_000), chunks=(2,))
+    with service.started(tmp_path) as address:
+        path = f"{address}/v1/references?url={urllib.parse.quote(service.url(tmp_path / 'a.h5'))}"
+        with urllib.request.urlopen(urllib.request.Request(path, headers={"Accept-Encoding": "gzip"})) as packed, urllib.request.urlopen(path) as plain:
+            assert packed.headers["content-encoding"] == "gzip"
+            text = plain.read()
+            assert len(text) > 1 << 18 and gzip.decompress(packed.read()) == text
+
+
 @pytest.mark.slow
 def test_a_service_without_descriptors_refuses_and_recovers():
     """Requests to a web server that never responds use up the descriptors of the process."""

@@ -13,7 +13,7 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
-use futures::stream;
+use futures::{StreamExt, stream};
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 use utoipa::IntoParams;
@@ -84,6 +84,8 @@ pub(crate) async fn references(
     let blocks = stream::unfold((receiver, permit), |(mut receiver, permit)| async {
         Some((receiver.recv().await?, (receiver, permit)))
     });
+    // Compression polls it again after its end.
+    let blocks = blocks.fuse();
     Ok(respond::content(&headers, "application/json", &etag, length, Body::from_stream(blocks)))
 }
 

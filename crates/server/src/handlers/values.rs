@@ -27,7 +27,7 @@ use crate::{
     openapi::Binary,
     problem::Problem,
     query::Parameters,
-    respond::{self, is_current, tag},
+    respond::{self, is_current},
     service::Service,
 };
 
@@ -78,7 +78,7 @@ pub(crate) async fn values(
     let parameters = Parameters::read(&uri, &["array", "select"])?;
     let (path, select) = (parameters.array()?, parameters.get("select"));
     let store = zarr::open(&service, &client, &zarr::parameter(source)?).await?;
-    let etag = tag(&["values", &store.mapped.version, &path, select.unwrap_or("all")]);
+    let etag = store.tag(&["values", &store.mapped.version, &path, select.unwrap_or("all")]);
     let response = if is_current(&headers, &etag) {
         respond::content(&headers, BINARY, &etag, 0, Body::empty())
     } else {

@@ -3,13 +3,13 @@
 //! The path of a store has the version of its source, so that a client never mixes two versions: a redirect for each
 //! key of a path without a version could lead to metadata of one version and chunks of another.
 
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc, time::SystemTime};
 
 use axum::{
     Extension,
     body::Body,
     extract::{Path, State, rejection::PathRejection},
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, Uri, header},
     response::{IntoResponse, Redirect, Response},
 };
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
@@ -42,6 +42,9 @@ const PIECE: u64 = 8 << 20;
 const SMALL_PIECE: u64 = 64 << 10;
 /// Maximum size in bytes of a decoded chunk, and of a stored one that is decoded.
 const MAX_DECODED: u64 = 64 << 20;
+
+/// Names of metadata documents that readers of Zarr request.
+const DOCUMENTS: [&str; 5] = ["zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata"];
 
 /// Returns the path of the store of a source in a version.
 pub(crate) fn path(url: &str, version: &str) -> String {
@@ -156,7 +159,8 @@ pub(crate) async fn root(
     let source = parameter(path)?;
     let (url, version) = parse(&source)?;
     if version.is_some() {
-        return object(&service, &client, &source, "zarr.json", &headers).await;
+        let key = RequestedKey { decoded: "zarr.json", raw: "zarr.json" };
+        return object(&service, &client, &source, key, &headers).await.map_err(gone);
     }
     let wanted = wanted(&service, &client, client.check(&url)?);
     let mapped = service.sources.current(&wanted).await?;
@@ -177,21 +181,49 @@ pub(crate) async fn zarr(
     State(service): State<Arc<Service>>,
     Extension(client): Extension<Arc<Client>>,
     path: Result<Path<(String, String)>, PathRejection>,
+    uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let (source, key) = parameter(path)?;
-    object(&service, &client, &source, &key, &headers).await
+    object(&service, &client, &source, RequestedKey::new(&key, &uri)?, &headers).await.map_err(gone)
+}
+
+/// Marks a source that does not exist: readers take 404 for a missing chunk, which has the fill value.
+fn gone(problem: Problem) -> Problem {
+    if problem.status == StatusCode::NOT_FOUND && problem.code != Code::NotFound {
+        return Problem { status: StatusCode::CONFLICT, ..problem };
+    }
+    problem
+}
+
+/// A requested key, decoded and as it is in the path. Readers such as fsspec do not encode the `%` of names.
+#[derive(Clone, Copy)]
+struct RequestedKey<'a> {
+    decoded: &'a str,
+    raw: &'a str,
+}
+
+impl<'a> RequestedKey<'a> {
+    /// # Errors
+    /// A query: keys have none, so it is the rest of a name with a `?` that is not encoded.
+    fn new(decoded: &'a str, uri: &'a Uri) -> Result<Self, Problem> {
+        if uri.query().is_some() {
+            return Err(Problem::parameter("key", "has a query").hint("encode ? in a name as %3F"));
+        }
+        let raw = uri.path().splitn(5, '/').nth(4).unwrap_or(decoded);
+        Ok(Self { decoded, raw })
+    }
 }
 
 async fn object(
     service: &Service,
     client: &Client,
     source: &str,
-    key: &str,
+    key: RequestedKey<'_>,
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
     let store = open(service, client, source).await?;
-    let response = match store.entry(key)? {
+    let response = match store.entry(store.key(key)?)? {
         Entry::Document(bytes) => respond::json(headers, bytes.clone()),
         Entry::Chunk(chunk) => stored(&store, &service.pieces, &chunk.entry, headers).await?,
         Entry::Combined(_) => return Err(Problem::internal()),
@@ -223,6 +255,37 @@ impl Store {
         response
     }
 
+    /// Returns an entity tag of these inputs. If files may change unnoticed, no two responses have the same.
+    pub(crate) fn tag(&self, inputs: &[&str]) -> String {
+        if self.mapped.is_fixed {
+            return tag(inputs);
+        }
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        tag(&[&now.as_nanos().to_string()])
+    }
+
+    /// Returns whether a key is within an array.
+    fn is_in_array(&self, key: &str) -> bool {
+        let store = &self.mapped.store;
+        let mut prefixes = key.match_indices('/').filter_map(|(at, _)| key.get(..at));
+        prefixes.any(|path| store.hierarchy.array(path).or_else(|| store.view().array(path)).is_some())
+    }
+
+    /// Returns the key that a client means: the one that exists.
+    ///
+    /// # Errors
+    /// Both exist.
+    fn key<'a>(&self, RequestedKey { decoded, raw }: RequestedKey<'a>) -> Result<&'a str, Problem> {
+        if raw == decoded || !self.is_in_array(raw) {
+            return Ok(decoded);
+        }
+        if self.is_in_array(decoded) {
+            let why = format!("names both {raw:?} and {decoded:?}, which readers encode in the same way");
+            return Err(Problem::parameter("key", why));
+        }
+        Ok(raw)
+    }
+
     /// Returns whether the array of a chunk is stored as bare elements.
     fn is_plain(&self, chunk: &Chunk<'_>) -> Result<bool, Problem> {
         self.mapped.store.hierarchy.array(&chunk.path).map(is_plain).ok_or_else(Problem::internal)
@@ -233,10 +296,17 @@ impl Store {
         if let Some(bytes) = self.mapped.documents()?.get(key) {
             return Ok(Entry::Document(bytes));
         }
-        let chunk = keys::chunk(&self.mapped.store.hierarchy, key);
-        chunk
-            .map(Entry::Chunk)
-            .ok_or_else(|| Problem::not_found("no such key: neither a metadata document nor a stored chunk"))
+        if let Some(chunk) = keys::chunk(&self.mapped.store.hierarchy, key) {
+            return Ok(Entry::Chunk(chunk));
+        }
+        let name = key.rsplit('/').next().unwrap_or_default();
+        if !DOCUMENTS.contains(&name) && !self.is_in_array(key) {
+            // The rest of a name with a `#` that is not encoded.
+            return Err(
+                Problem::parameter("key", "is not one of a Zarr store").hint("encode # in a name as %23")
+            );
+        }
+        Err(Problem::not_found("no such key: neither a metadata document nor a stored chunk"))
     }
 
     /// Looks up a key of the store with decoded chunks, which has the dataset that groups form together.
@@ -263,7 +333,7 @@ async fn stored(
         ChunkEntry::Inline(bytes) => (bytes.len() as u64, tag_of(&Sha256::digest(bytes))),
         ChunkEntry::Reference(place) => {
             let position = format!("{} {} {}", place.source.0, place.offset, place.length);
-            (place.length, tag(&["chunk", &store.mapped.version, &position]))
+            (place.length, store.tag(&["chunk", &store.mapped.version, &position]))
         }
     };
     if is_current(headers, &etag) {
@@ -317,7 +387,7 @@ fn further(store: Store, pieces: Budget, place: Reference, first: Bytes, left: R
         let bytes = bytes.map_err(|problem| std::io::Error::other(problem.detail))?;
         Ok(Some((bytes, (store, pieces, left))))
     });
-    Body::from_stream(stream::iter([std::io::Result::Ok(first)]).chain(rest))
+    Body::from_stream(stream::iter([std::io::Result::Ok(first)]).chain(rest).fuse())
 }
 
 /// Media type of chunks and elements.
@@ -358,27 +428,40 @@ pub(crate) async fn plain(
     State(service): State<Arc<Service>>,
     Extension(client): Extension<Arc<Client>>,
     path: Result<Path<(String, String)>, PathRejection>,
+    uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let (source, key) = parameter(path)?;
-    let store = open(&service, &client, &source).await?;
-    let etag = tag(&["plain", &store.mapped.version, &key]);
-    let response = match store.plain_entry(&key)? {
+    let response = decoded_object(&service, &client, &source, RequestedKey::new(&key, &uri)?, &headers);
+    response.await.map_err(gone)
+}
+
+async fn decoded_object(
+    service: &Service,
+    client: &Client,
+    source: &str,
+    key: RequestedKey<'_>,
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
+    let store = open(service, client, source).await?;
+    let key = store.key(key)?;
+    let etag = store.tag(&["plain", &store.mapped.version, key]);
+    let response = match store.plain_entry(key)? {
         Entry::Document(bytes) => {
             let path = key.strip_suffix("zarr.json").unwrap_or_default().trim_end_matches('/');
-            respond::json(&headers, plain_document(store.mapped.store.view(), path, bytes)?)
+            respond::json(headers, plain_document(store.mapped.store.view(), path, bytes)?)
         }
         Entry::Chunk(chunk) if store.is_plain(&chunk)? => {
-            stored(&store, &service.pieces, &chunk.entry, &headers).await?
+            stored(&store, &service.pieces, &chunk.entry, headers).await?
         }
-        _ if is_current(&headers, &etag) => respond::content(&headers, BINARY, &etag, 0, Body::empty()),
+        _ if is_current(headers, &etag) => respond::content(headers, BINARY, &etag, 0, Body::empty()),
         Entry::Chunk(chunk) => {
             let bytes = decoded(&store, &service.responses, chunk).await?;
-            respond::content(&headers, BINARY, &etag, bytes.len() as u64, bytes.into())
+            respond::content(headers, BINARY, &etag, bytes.len() as u64, bytes.into())
         }
         Entry::Combined(address) => {
             let bytes = combined(&store, &service.responses, address).await?;
-            respond::content(&headers, BINARY, &etag, bytes.len() as u64, bytes.into())
+            respond::content(headers, BINARY, &etag, bytes.len() as u64, bytes.into())
         }
     };
     Ok(store.of_version(&service.config, response))

@@ -174,8 +174,6 @@ async fn a_file_is_a_zarr_store() {
     for none in [
         ".zgroup",
         ".zmetadata",
-        "zarr.jsonx",
-        "temperature",
         "temperature/",
         "temperature/c",
         "temperature/c/0",
@@ -185,12 +183,15 @@ async fn a_file_is_a_zarr_store() {
         "temperature/c/9/0",
         "temperature/0.0",
         "temperature/c/0/99999999999999999999999",
-        "c/0/0",
         "../zarr.json",
         "%2e%2e/zarr.json",
         "temperature/../zarr.json",
     ] {
         assert_eq!(get(&service, &format!("{store}/{none}")).await.status, 404, "{none}");
+    }
+    // The start of a name with a `#` or `?` that a reader did not encode: with 404 it would read missing chunks.
+    for refused in ["zarr.jsonx", "temperature", "c/0/0", "temperature/c/0/0?b/c/0"] {
+        assert_eq!(get(&service, &format!("{store}/{refused}")).await.status, 400, "{refused}");
     }
 }
 
