@@ -61,8 +61,9 @@ pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<Virtu
     let Mapped { hierarchy, report, .. } = accept(object.name(), mapped, options.strict)?;
     let has_related = file.has_related() || sidecar.is_some() || options.dmrpp;
     let format = file.format_name();
-    let whole = sources.whole();
-    let mut store = VirtualStore::of_file(object, (hierarchy, report), format, has_related, whole);
+    let (whole, related) = (sources.whole(), sources.related());
+    let store = VirtualStore::of_file(object, (hierarchy, report), format, has_related, whole);
+    let mut store = store.with_related(related);
     if options.map.spatial_conventions {
         declare_grids(&mut store, &options.store).await;
     }

@@ -135,8 +135,8 @@ pub(crate) struct Sources<'a> {
     own: &'a str,
     options: &'a StoreOptions,
     budget: &'a Budget<'a>,
-    /// Version of each file when it was first opened, by url.
-    versions: Mutex<BTreeMap<String, Source>>,
+    /// Version of each file when it was first opened, by url; `None` if it does not exist.
+    versions: Mutex<BTreeMap<String, Option<Source>>>,
     /// Urls of files whose servers send them only as a whole, with their names.
     whole: Mutex<BTreeMap<String, String>>,
     pool: Pool,
@@ -197,7 +197,10 @@ impl<'a> Sources<'a> {
         }
         check_allowed(self.own, url)?;
         let object = virtualize_store::open(url, self.options).await.map_err(|error| match error.kind() {
-            ReadErrorKind::NotFound => Unopened::Missing(error),
+            ReadErrorKind::NotFound => {
+                lock(&self.versions).entry(url.to_owned()).or_insert(None);
+                Unopened::Missing(error)
+            }
             _ => Unopened::Failed(error.to_string()),
         })?;
         self.check_version(url, &object)?;
@@ -242,8 +245,9 @@ impl<'a> Sources<'a> {
     /// Checks that no file changed since it was first opened, as far as this takes no requests. Reads of remote files
     /// are checked one by one.
     pub(crate) async fn verify(&self) -> Result<(), ReadError> {
-        let urls: Vec<String> = lock(&self.versions).keys().cloned().collect();
-        for url in urls.iter().filter(|url| url.starts_with("file:")) {
+        let opened = self.related().into_iter().filter(|(_, version)| version.is_some());
+        for (url, _) in opened.filter(|(url, _)| url.starts_with("file:")) {
+            let url = &url;
             match self.pool.get(url) {
                 Some(object) => object.verify()?,
                 None => drop(self.open(url).await.map_err(|unopened| changed(url, &unopened.to_string()))?),
@@ -252,8 +256,13 @@ impl<'a> Sources<'a> {
         Ok(())
     }
 
+    /// Returns the version of each file that was opened, by url; `None` for those that do not exist.
+    pub(crate) fn related(&self) -> BTreeMap<String, Option<Source>> {
+        lock(&self.versions).clone()
+    }
+
     fn known(&self, url: &str) -> Option<Source> {
-        lock(&self.versions).get(url).cloned()
+        lock(&self.versions).get(url).cloned().flatten()
     }
 
     /// Records the version of a file that is opened for the first time, and compares that of any other.
@@ -267,7 +276,7 @@ impl<'a> Sources<'a> {
             }
             None => {
                 self.budget.add_file(now.size);
-                lock(&self.versions).insert(url.to_owned(), now);
+                lock(&self.versions).insert(url.to_owned(), Some(now));
                 Ok(())
             }
         }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use virtualize_map::{Diagnostic, Report, Severity, SourceAttribute};
 use virtualize_remedy::Code;
 use virtualize_store::{Object, Stats, StoreError};
-use virtualize_zarr::{Array, ChunkEntry, Codec, Hierarchy, NodePath, SourceId, ZarrFormat};
+use virtualize_zarr::{Array, ChunkEntry, Codec, Hierarchy, NodePath, Source, SourceId, ZarrFormat};
 
 use crate::error::Error;
 use crate::relocate::{self, Relocation};
@@ -36,6 +36,8 @@ pub struct VirtualStore {
     whole: BTreeMap<String, String>,
     /// The dataset that groups form together.
     combined: Option<Arc<Combined>>,
+    /// Versions of the other files that were looked for, by url.
+    related: BTreeMap<String, Option<Source>>,
 }
 
 impl VirtualStore {
@@ -52,6 +54,7 @@ impl VirtualStore {
             is_of_one_file: false,
             whole: BTreeMap::new(),
             combined: None,
+            related: BTreeMap::new(),
         }
     }
 
@@ -73,7 +76,19 @@ impl VirtualStore {
             source_format,
             whole,
             combined: None,
+            related: BTreeMap::new(),
         }
+    }
+
+    /// Records the other files that were looked for.
+    pub(crate) fn with_related(self, related: BTreeMap<String, Option<Source>>) -> Self {
+        Self { related, ..self }
+    }
+
+    /// Returns the versions of the other files that the content depends on, such as sources of virtual datasets and
+    /// sidecars, by url; `None` for those that do not exist.
+    pub fn related(&self) -> &BTreeMap<String, Option<Source>> {
+        &self.related
     }
 
     /// Refuses the store if it has warnings and `strict` is set.

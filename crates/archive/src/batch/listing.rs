@@ -139,30 +139,39 @@ impl Batch {
             let Some(last) = last else { break };
             after = last;
         }
-        self.recheck_sources(journal, listing).await
+        self.recheck_related(journal, listing).await
     }
 
-    /// Checks the other files that chunks of listed files are in, such as the sources of virtual datasets: if one has changed,
-    /// its file is read again.
-    async fn recheck_sources(&self, journal: &Journal, listing: &Listing) -> Result<()> {
+    /// Checks the other files that listed files depend on, such as the sources of virtual datasets: if one has changed, or
+    /// exists only now, its file is read again.
+    async fn recheck_related(&self, journal: &Journal, listing: &Listing) -> Result<()> {
         let mut after = String::new();
         loop {
             self.check_cancelled(listing)?;
-            let files = journal.with_sources(&after, LISTED as u64)?;
+            let files = journal.with_related(&after, LISTED as u64)?;
             let Some((_, last, _)) = files.last() else { return Ok(()) };
             after.clone_from(&last.url);
-            let mut others = Vec::new();
-            for (id, item, sources) in &files {
-                let own = |source: &&Source| source.url != item.url;
-                others.extend(sources.iter().filter(own).map(|source| {
-                    let Source { url, size, etag, modified } = source.clone();
-                    (*id, Item { url, size: Some(size), etag, modified, ..Item::default() })
-                }));
+            let (mut present, mut absent) = (Vec::new(), Vec::new());
+            for (id, _, related) in &files {
+                for (url, version) in related {
+                    let item = Item { url: url.clone(), ..Item::default() };
+                    match version.clone() {
+                        Some(Source { size, etag, modified, .. }) => {
+                            present.push((*id, Item { size: Some(size), etag, modified, ..item }));
+                        }
+                        // No file has this size.
+                        None => absent.push((*id, Item { size: Some(u64::MAX), ..item })),
+                    }
+                }
             }
-            others.sort_by(|(_, one), (_, other)| one.url.cmp(&other.url));
-            let changed = changed(others, self.files, &self.options.store).await.map_err(unchecked)?;
-            let changed: HashSet<i64> = changed.into_iter().map(|(id, _)| id).collect();
-            for (id, item, _) in files.into_iter().filter(|(id, ..)| changed.contains(id)) {
+            let mut again = HashSet::new();
+            for (mut others, exist) in [(present, true), (absent, false)] {
+                others.sort_by(|(_, one), (_, other)| one.url.cmp(&other.url));
+                let changed = changed(others, self.files, &self.options.store).await.map_err(unchecked)?;
+                let changed = changed.into_iter().filter(|(_, found)| exist || !matches!(found, Found::Gone));
+                again.extend(changed.map(|(id, _)| id));
+            }
+            for (id, item, _) in files.into_iter().filter(|(id, ..)| again.contains(id)) {
                 journal.found(id, &Found::Another(item))?;
             }
         }

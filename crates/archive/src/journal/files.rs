@@ -10,12 +10,12 @@ use std::{
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::Value;
-use virtualize::{ErrorClass, zarr::Source};
+use virtualize::ErrorClass;
 
 use super::{
     Journal, JournalError, OptionDifference, Outcome, Result, Work,
     record::{NamedOutcome, class_name, class_named},
-    rows::{self, Cache, sources_of},
+    rows::{self, Cache, Related, related},
     sql::{DONE, FAILED, ITEM, OPEN, PENDING, UNNAMED, USED, number, set_number, signed, unsigned, work_of},
 };
 use crate::{Item, list::Few};
@@ -128,16 +128,16 @@ impl Journal {
         self.items(of, params![after, signed(most)])
     }
 
-    /// Returns listed files that are done and have chunks in other files, each with the sources of its chunks, ordered by URL.
-    pub(crate) fn with_sources(&self, after: &str, most: u64) -> Result<Vec<(i64, Item, Vec<Source>)>> {
+    /// Returns listed files that are done and depend on other files, each with these, ordered by URL.
+    pub(crate) fn with_related(&self, after: &str, most: u64) -> Result<Vec<(i64, Item, Related)>> {
         let sql = format!(
-            "SELECT {ITEM}, contents.sources FROM listing CROSS JOIN files ON files.id = listing.known
+            "SELECT {ITEM}, contents.related FROM listing CROSS JOIN files ON files.id = listing.known
             CROSS JOIN contents ON contents.id = files.id WHERE listing.url > ?1 AND state = 1 AND NOT changed
-            AND contents.sources IS NOT NULL ORDER BY listing.url LIMIT ?2"
+            AND contents.related IS NOT NULL ORDER BY listing.url LIMIT ?2"
         );
         self.all(&sql, params![after, signed(most)], |row| {
-            let sources: Vec<u8> = row.get(7)?;
-            work_of(row).map(|Work { id, item }| (id, item, sources_of(&sources).unwrap_or_default()))
+            let related = related(row.get(7)?)?;
+            work_of(row).map(|Work { id, item }| (id, item, related))
         })
     }
 

@@ -46,6 +46,8 @@ pub(crate) struct Done {
     pub(crate) bytes: u64,
     /// Warnings for the user, one line each.
     pub(crate) warnings: Vec<String>,
+    /// Versions of the other files that it depends on, by url; `None` for those that do not exist.
+    pub(crate) related: BTreeMap<String, Option<Source>>,
     /// The run's record of the file.
     pub(crate) record: Record,
 }

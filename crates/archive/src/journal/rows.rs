@@ -125,8 +125,9 @@ pub(super) fn finish(
             statement.execute(params![cache.node(connection, &node.path)?, id, node.chunks])?;
         }
     }
-    let sql = "INSERT OR REPLACE INTO contents (id, requests, bytes, kind, extent, sources, record)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    let related = (!done.related.is_empty()).then(|| json!(related_rows(&done.related)).to_string());
+    let sql = "INSERT OR REPLACE INTO contents (id, requests, bytes, kind, extent, sources, record, related)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
     connection.prepare_cached(sql)?.execute(params![
         id,
         signed(done.requests),
@@ -135,6 +136,7 @@ pub(super) fn finish(
         extent,
         sources,
         record,
+        related,
     ])?;
     Ok(())
 }
@@ -184,8 +186,20 @@ fn sources(sources: &[Source]) -> Vec<u8> {
     sources.iter().map(one).collect::<serde_json::Value>().to_string().into_bytes()
 }
 
+/// Versions of the other files that a file depends on, by url; `None` for those that do not exist.
+pub(crate) type Related = BTreeMap<String, Option<Source>>;
+
+/// Returns the rows of other files: url, entity tag, size and modification time; of one that does not exist, the url.
+fn related_rows(related: &Related) -> Vec<serde_json::Value> {
+    let row = |(url, version): (&String, &Option<Source>)| match version {
+        Some(Source { etag, size, modified, .. }) => json!([url, etag, size, modified]),
+        None => json!([url, null, null, null]),
+    };
+    related.iter().map(row).collect()
+}
+
 /// Decodes sources.
-pub(super) fn sources_of(text: &[u8]) -> Option<Vec<Source>> {
+fn sources_of(text: &[u8]) -> Option<Vec<Source>> {
     type Parts = (String, Option<String>, u64, Option<i64>);
     let parts: Vec<Parts> = serde_json::from_slice(text).ok()?;
     let one = |(url, etag, size, modified): Parts| Source { url, etag, size, modified };
@@ -495,7 +509,7 @@ impl Journal {
 
     /// Returns how reading the files after a row ended, at most `most`: rows, urls and outcomes.
     pub(super) fn outcomes(&self, after: i64, most: u64) -> Result<Vec<(i64, NamedOutcome)>> {
-        let sql = "SELECT files.id, state, attempts, class, error, url, requests, bytes
+        let sql = "SELECT files.id, state, attempts, class, error, url, requests, bytes, related
             FROM files LEFT JOIN contents ON contents.id = files.id WHERE files.id > ?1 ORDER BY files.id LIMIT ?2";
         let mut rows: Vec<(i64, NamedOutcome)> = self.all(sql, params![after, signed(most)], |row| {
             let (state, attempts): (i64, u32) = (row.get(1)?, row.get(2)?);
@@ -515,6 +529,7 @@ impl Journal {
                 retries: 0,
                 bytes: unsigned(row.get(7)?),
                 warnings: Vec::new(),
+                related: related(row.get(8)?)?,
                 record: Record::Written { name: String::new(), receipt: String::new() },
             };
             Ok((row.get(0)?, (url, Ok(Box::new(done)))))
@@ -531,6 +546,16 @@ impl Journal {
     fn failed_at(&self, row: u64, error: rusqlite::Error) -> JournalError {
         self.failed(error).at(row)
     }
+}
+
+/// Decodes the other files of a row.
+pub(super) fn related(text: Option<String>) -> rusqlite::Result<Related> {
+    type Row = (String, Option<String>, Option<u64>, Option<i64>);
+    let rows: Option<Vec<Row>> = text.map_or(Some(Vec::new()), |text| serde_json::from_str(&text).ok());
+    let one = |(url, etag, size, modified): Row| {
+        (url.clone(), size.map(|size| Source { url, etag, size, modified }))
+    };
+    Ok(rows.ok_or_else(|| damaged("its other files"))?.into_iter().map(one).collect())
 }
 
 /// Returns the error of damaged content.

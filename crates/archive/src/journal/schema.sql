@@ -28,7 +28,9 @@ CREATE INDEX open_files ON files (state, position) WHERE
 CREATE TABLE contents (
     id INTEGER PRIMARY KEY,
     requests INTEGER, bytes INTEGER,
-    kind INTEGER, extent BLOB, sources BLOB, record BLOB
+    kind INTEGER, extent BLOB, sources BLOB, record BLOB,
+    -- The other files that it depends on, with their versions.
+    related TEXT
 );
 -- The chunks of each array of each member.
 CREATE TABLE chunks (

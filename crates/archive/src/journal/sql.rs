@@ -10,7 +10,7 @@ use crate::Item;
 /// SQLite application ID of a journal: "vjrn".
 const APPLICATION: i32 = 0x766A_726E;
 /// Version of the schema.
-const VERSION: i32 = 6;
+const VERSION: i32 = 7;
 const TABLES: &str = include_str!("schema.sql");
 const STAGED: &str = include_str!("staged.sql");
 

@@ -106,7 +106,8 @@ impl FileReader {
         let warnings = store.warnings().map(|warning| warning.render(self.options.notation)).collect();
         let (requests, retries) = (stats.requests, stats.retries.all());
         let (replaced, attempts, seconds, bytes) = (fresh, 1, 0.0, stats.bytes);
-        Ok(Done { opened, replaced, attempts, seconds, requests, retries, bytes, warnings, record })
+        let related = store.related().clone();
+        Ok(Done { opened, replaced, attempts, seconds, requests, retries, bytes, warnings, related, record })
     }
 
     /// Opens the listed version of the file or, if `fresh`, the current one.

@@ -58,6 +58,7 @@ impl ReadFile for Fake {
                     retries: 0,
                     bytes: 1,
                     warnings: Vec::new(),
+                    related: BTreeMap::new(),
                     record: Record::Written { name: item.url.clone(), receipt: String::new() },
                 }),
             }
@@ -183,6 +184,7 @@ impl ReadFile for Outages {
                 retries: 0,
                 bytes: 1,
                 warnings: Vec::new(),
+                related: BTreeMap::new(),
                 record,
             })
         })

@@ -28,6 +28,7 @@ fn sets(members: &[Member], layout: &Layout) -> FileSets {
             retries: 0,
             bytes: 1,
             warnings: Vec::new(),
+            related: BTreeMap::new(),
             record: record(member, layout).unwrap(),
         };
         (work, Ok(Box::new(done)))

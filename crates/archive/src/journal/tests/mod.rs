@@ -50,6 +50,7 @@ fn done(record: Record) -> Outcome {
         retries: 0,
         bytes: 3,
         warnings: vec!["a: b".to_owned()],
+        related: BTreeMap::new(),
         record,
     }))
 }
