@@ -38,6 +38,8 @@ class Archive:
         # A variable that may be missing has a type in which something can be.
         self.optional = self.rng.random() < 0.5
         self.group = self.rng.choice(["", "", "inner/"])
+        # Its units can differ only if it is copied.
+        self.has_observed = self.rng.random() < 0.3
         self.fixed_length = self.rng.choice([None, None, 2])
 
     def now(self, name: str, choices: list[Any]) -> Any:
@@ -67,6 +69,11 @@ class Archive:
         time = file.createVariable("time", self.now("time type", ["i4", "f8", "i8"]), ("time",))
         time.setncatts({"units": f"{unit} since {date}", "calendar": self.now("calendar", ["standard", "gregorian"])})
         time[:] = (np.arange(start, start + length) + offset) * factor
+        # The axis along which the files are joined is not the first.
+        if self.has_observed:
+            observed = file.createVariable("observed", "i8", ("y", "time"))
+            observed.setncatts({"units": time.units, "calendar": time.calendar})
+            observed[:] = np.asarray(time[:]) + np.arange(3).reshape(3, 1) * factor
         lat = file.createVariable("y", "f8", ("y",))
         lat[:] = np.linspace(10, 30, 3) + self.now("jitter", [0, 0, 1e-12])
         mask = file.createVariable("mask", "i1", ("y", "x"))
@@ -137,7 +144,7 @@ def check(folder: Path, seed: int) -> int:
     archive = Archive(folder, seed)
     files = archive.write()
     out = folder / archive.rng.choice(FORMATS)
-    how: dict[str, Any] = {"copy_limit": 0} if archive.rng.random() < 0.7 else {}
+    how: dict[str, Any] = {"copy_limit": 0} if archive.rng.random() < 0.7 and not archive.has_observed else {}
     if archive.rng.random() < 0.4:
         # The other files come later.
         virtualize.batch(files[: archive.rng.randint(1, len(files))], out, concat_dim="time", progress=False, **how)
@@ -152,6 +159,8 @@ def check(folder: Path, seed: int) -> int:
     found = xr.open_dataset(out, engine="virtualize")
     np.testing.assert_array_equal(found.time.values, expected.time.values)
     np.testing.assert_array_equal(found["mask"].values, np.arange(12).reshape(3, 4))
+    if "observed" in expected:
+        np.testing.assert_array_equal(found.observed.values, expected.observed.values)
     if archive.group:
         found = xr.open_dataset(out, engine="virtualize", group="inner")
     store = virtualize.open(out, decoded=True)
@@ -256,3 +265,32 @@ def test_descriptions_that_do_not_fit_are_ignored(tmp_path: Path) -> None:
 def test_more_random_archives_are_one_dataset(tmp_path: Path) -> None:
     for seed in range(10_000, 10_060):
         check(tmp_path / str(seed), seed)
+
+
+def test_attributes_and_missing_times(tmp_path: Path) -> None:
+    """Units that are spelled differently stay; coordinates of some files are coordinates; times that some files lack are refused."""
+    files = []
+    for k, dtype in enumerate(("i2", "i4", "f4")):
+        files.append(tmp_path / f"{k}.nc")
+        with netCDF4.Dataset(files[-1], "w") as file:
+            file.createDimension("time", 3)
+            file.createDimension("x", 30_000)
+            file.createVariable("height", "f8", ())[...] = 2
+            time: Any = file.createVariable("time", "i8", ("time",))
+            time.units = "hours since 2000-01-01"
+            time[:] = np.arange(3) + 3 * k
+            seen: Any = file.createVariable("seen", "f8", ("time", "x"), zlib=True, chunksizes=(3, 30_000))
+            seen.units = ["hours since 2000-01-01", "hours since 2000-1-1 00:00:00"][k % 2]
+            seen[:] = np.arange(3)[:, None]
+            data: Any = file.createVariable("a", dtype, ("time", "x"), zlib=True, chunksizes=(3, 30_000))
+            data[:] = k
+            data.setncatts({"coordinates": "height", "long_name": f"a of {k}"} if k == 0 else {"long_name": f"a of {k}"})
+            if k != 1:
+                times: Any = file.createVariable("times", "f8", ("time",))
+                times.units = f"hours since 2000-01-01 {3 * k:02}:00"
+                times[:] = np.arange(3)
+    with pytest.raises(virtualize.Error, match="times"):
+        virtualize.batch(files, tmp_path / "no.json", concat_dim="time", var="times=optional", progress=False)
+    virtualize.batch(files, tmp_path / "all.json", concat_dim="time", var="times=drop", progress=False)
+    found = xr.open_dataset(tmp_path / "all.json", engine="virtualize")
+    assert found.seen.dtype.kind == "M" and "height" in found.a.coords and "long_name" not in found.a.attrs

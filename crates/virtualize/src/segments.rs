@@ -26,6 +26,7 @@ use virtualize_zarr::{
     Array, ChunkGrid, ChunkManifest, DataType, FillValue, Group, Hierarchy, Lengths, Node, NodePath,
     References, SourceId, ZarrFormat,
     cf::{
+        attributes::decides_values,
         fill_value_attribute,
         missing::{MISSING, Sentinels},
     },
@@ -397,6 +398,11 @@ fn without_chunks(group: &Group) -> Group {
     }
 }
 
+/// Returns whether an attribute is that of the first group if it differs between groups; others are dropped.
+pub fn is_kept(name: &str) -> bool {
+    decides_values(name) || name == "coordinates"
+}
+
 /// Returns an array without its chunks.
 fn metadata(array: &Array) -> Array {
     Array {
@@ -472,9 +478,15 @@ fn combine(
                 return Err(format!("missing values are [{one}] and [{another}]"));
             }
         }
+        // Units may be spelled differently: only groups whose arrays mean the same form a dataset.
         array.attributes.retain(|name, value| {
-            other.attributes.get(name) == Some(value) || (is_converted && MISSING.contains(&name.as_str()))
+            let is_kept = if MISSING.contains(&name.as_str()) { is_converted } else { is_kept(name) };
+            is_kept || other.attributes.get(name) == Some(value)
         });
+        // Coordinates that only some groups have are arrays of the dataset too.
+        if let Some(names) = other.attributes.get("coordinates") {
+            array.attributes.entry("coordinates").or_insert_with(|| names.clone());
+        }
     }
     if is_converted {
         array.attributes.retain(|name, _| !MISSING.contains(&name.as_str()));
@@ -663,7 +675,7 @@ mod tests {
 
     #[test]
     fn attributes_are_those_that_all_groups_share() {
-        let other = array(DataType::Int32, 2, json!({"_FillValue": -9, "units": "K", "history": "b"}));
+        let other = array(DataType::Int32, 2, json!({"_FillValue": -9, "units": "kelvin", "history": "b"}));
         let target = json!({"v": {"data_type": "float64"}});
         let combined = Combined::of(&hierarchy(described(&target), Some(other))).unwrap().unwrap();
         let array = combined.hierarchy.array("v").unwrap();

@@ -3,19 +3,28 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Range,
     sync::Arc,
 };
 
 use bytes::Bytes;
+use serde_json::Value;
 use virtualize::{
-    segments::{Segment, Segments, Target, VERSION, common_type},
-    zarr::{Array, DataType, Hierarchy, Node, NodePath, ZarrFormat, cf::missing::Sentinels, node},
+    segments::{Segment, Segments, Target, VERSION, common_type, is_kept},
+    zarr::{
+        Array, DataType, Hierarchy, Node, NodePath, ZarrFormat,
+        cf::missing::{MISSING, Sentinels},
+        node,
+    },
 };
 
 use super::{Combined, chunks::ArrayChunks, combine, values};
 use crate::{
     Along, Error, Item, Layout,
-    compat::{is_coordinate, roles::text},
+    compat::{
+        is_coordinate,
+        roles::{bounds_of, text},
+    },
     error::{CombineError, Note, Problem},
     file::{FileChunks, Head, HeadNode, Members, ParsedNode},
     plan::{Block, PlanOptions, PlannedSet},
@@ -53,7 +62,33 @@ pub(crate) fn form_dataset(
         }
         arrays.extend(target.map(|data_type| (path, Target::new(&data_type))));
     }
+    note_attributes(groups, notes);
     Ok(Segments { version: VERSION, dimension: dimension.to_owned(), segments, arrays })
+}
+
+/// Notes the attributes that the dataset lacks because they differ between the groups.
+fn note_attributes(groups: &[(NodePath, Combined<'_>)], notes: &mut Vec<Note>) {
+    let mut found: BTreeMap<(NodePath, String), Vec<&Value>> = BTreeMap::new();
+    let mut counts: BTreeMap<NodePath, usize> = BTreeMap::new();
+    for (_, group) in groups {
+        let arrays = group.hierarchy.arrays().into_iter().map(|(path, array)| (path, &array.attributes));
+        for (path, attributes) in arrays.chain([(NodePath::new(), &group.hierarchy.root.attributes)]) {
+            for (name, value) in attributes {
+                found.entry((path.clone(), name.clone())).or_default().push(value);
+            }
+            *counts.entry(path).or_default() += 1;
+        }
+    }
+    let is_read = |name: &str| is_kept(name) || MISSING.contains(&name) || name.ends_with("_variable");
+    for ((path, name), values) in found {
+        let is_everywhere = counts.get(&path) == Some(&values.len());
+        let is_same = values.windows(2).all(|pair| matches!(pair, [one, other] if one == other));
+        if is_read(&name) || is_everywhere && is_same {
+            continue;
+        }
+        let subject = if path.is_empty() { "/" } else { &path };
+        notes.push(Note::new(subject, format!("attribute {name} differs between the groups: dropped")));
+    }
 }
 
 /// Lists names, the first ones if there are many.
@@ -201,20 +236,37 @@ fn unify_coordinates(
                 && axis_of(array, dimension).is_some()
         })
     };
+    let differ_in_units = |path: &str| {
+        let mut found = groups.iter().filter_map(|(_, group)| group.hierarchy.array(path)).map(units);
+        let first = found.next();
+        found.any(|other| Some(&other) != first.as_ref())
+    };
     let mut wanted = BTreeSet::new();
     let mut differ = false;
     for path in paths(groups) {
         let Some(first) = groups.iter().find_map(|(_, group)| group.hierarchy.array(&path)) else { continue };
-        if !groups.iter().all(|(_, group)| is_copied(group, &path)) {
-            continue;
-        }
         if !is_coordinate(&path, first) && units(first).is_none() {
             continue;
         }
-        let bounds = ["bounds", "climatology"].into_iter().filter_map(|name| text(&first.attributes, name));
-        let bounds = bounds.map(|name| node::join(node::parent(&path), name));
-        let bounds: Vec<NodePath> =
-            bounds.filter(|path| groups.iter().all(|(_, group)| is_copied(group, path))).collect();
+        let bounds: BTreeSet<NodePath> = groups
+            .iter()
+            .filter_map(|(_, group)| Some((group, group.hierarchy.array(&path)?)))
+            .flat_map(|(group, array)| bounds_of(&group.hierarchy, &path, array))
+            .collect();
+        let (bounds, others): (Vec<NodePath>, Vec<_>) =
+            bounds.into_iter().partition(|path| groups.iter().all(|(_, group)| is_copied(group, path)));
+        let is_whole = groups.iter().all(|(_, group)| is_copied(group, &path));
+        if differ_in_units(&path)
+            && let Some(path) = others.first().or((!is_whole).then_some(&path))
+        {
+            let text = "its times are in different units, which are converted only if all files have the array \
+                        and it is small enough to be copied";
+            let problem = Problem::of(text).with(crate::error::var("drop", "omit it"));
+            return Err(CombineError::of(path, problem).into());
+        }
+        if !is_whole {
+            continue;
+        }
         for path in std::iter::once(path).chain(bounds) {
             let form = |group: &Combined<'_>| {
                 let array = group.hierarchy.array(&path);
@@ -253,14 +305,17 @@ fn unify_coordinates(
     let joined = combine(&set, &layout, options, &mut members, &mut || Ok(()))?;
     for path in wanted {
         let Some(whole) = joined.hierarchy.array(&path) else { continue };
-        let mut all = elements(whole);
+        let all = elements(whole);
+        let Some(axis) = axis_of(whole, dimension) else { continue };
+        let mut start = 0;
         for (_, Combined { hierarchy, chunks, .. }) in groups.iter_mut() {
             let Some(array) = hierarchy.array_mut(&path) else { continue };
             let shape = array.shape.clone();
-            let count = shape.iter().product::<u64>().saturating_mul(whole.data_type.size().unwrap_or(0));
-            let count = usize::try_from(count).unwrap_or(usize::MAX).min(all.len());
+            let length = shape.get(axis).copied().unwrap_or(0);
+            let own = slices(whole, &all, axis, start..start.saturating_add(length));
+            start = start.saturating_add(length);
             *array = Array { shape, ..whole.clone() };
-            values::set_inline_values(array, all.split_to(count).to_vec())
+            own.and_then(|own| values::set_inline_values(array, own))
                 .ok_or_else(|| CombineError::of(&path, Problem::TOO_LARGE))?;
             chunks.insert(&path, ArrayChunks::Inline(array.chunks.inline.clone()));
         }
@@ -277,6 +332,21 @@ fn elements(array: &Array) -> Bytes {
     let mut all: Vec<u8> = array.chunks.inline.values().flatten().copied().collect();
     all.truncate(usize::try_from(count).unwrap_or(usize::MAX));
     all.into()
+}
+
+/// Returns a range of elements along an axis of an array, of which `all` are the elements in row-major order.
+fn slices(array: &Array, all: &[u8], axis: usize, range: Range<u64>) -> Option<Vec<u8>> {
+    let (length, inner) = array.shape.get(axis..)?.split_first()?;
+    let slice = usize::try_from(inner.iter().product::<u64>().checked_mul(array.data_type.size()?)?).ok()?;
+    let at = |index: u64| usize::try_from(index).ok()?.checked_mul(slice);
+    let (whole, start, end) = (at(*length)?, at(range.start)?, at(range.end)?);
+    if whole == 0 {
+        return Some(Vec::new());
+    }
+    all.chunks_exact(whole)
+        .map(|rows| rows.get(start..end))
+        .collect::<Option<Vec<_>>>()
+        .map(|rows| rows.concat())
 }
 
 /// Groups as files, with some of their arrays.
