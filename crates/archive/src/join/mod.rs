@@ -19,6 +19,7 @@ use virtualize::zarr::{Hierarchy, NodePath};
 
 use crate::{
     Error, Layout,
+    compat::roles::text,
     error::{CombineError, Note, Problem},
     file::{HeadNode, Members, ParsedNode},
     plan::{PlanOptions, PlannedSet},
@@ -75,5 +76,25 @@ pub(crate) fn combine<'a>(
         joiner.add(n, &head, &mut tables)?;
     }
     let joiner = joiner.ok_or(CombineError::Nothing)?;
-    Ok(Finish::new(joiner, &set.blocks, options).run()?)
+    let combined = Finish::new(joiner, &set.blocks, options).run()?;
+    if set.blocks.len() > 1 {
+        check_counts(&combined.hierarchy, layout)?;
+    }
+    Ok(combined)
+}
+
+/// Refuses counts of contiguous ragged arrays (CF 9.3.3) that are joined, unless the items that they count are joined too.
+fn check_counts(hierarchy: &Hierarchy, layout: &Layout) -> Result<(), CombineError> {
+    let is_joined = |name: &str| layout.along.iter().any(|along| along.name() == name);
+    for (path, array) in hierarchy.arrays() {
+        let Some(sample) = text(&array.attributes, "sample_dimension") else { continue };
+        if !is_joined(sample) && array.dimension_names.iter().flatten().any(|name| is_joined(name)) {
+            let text = format!(
+                "counts items along {sample}, and files with different items cannot be joined along both"
+            );
+            let problem = Problem::new(text).with(crate::error::var("drop", "omit it, and the items"));
+            return Err(CombineError::of(&path, problem));
+        }
+    }
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Converts times in several units to one unit, exactly.
 
 use super::Result;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -71,6 +71,7 @@ pub(super) fn unify(
         let any_missing = !facts.missing.is_empty();
         converted.push((name, times.converted(&facts, unit, whole.is_some())?, any_missing));
     }
+    let mut dropped = BTreeSet::new();
     for (name, values, any_missing) in converted {
         let Some(growing) = arrays.get_mut(name) else { continue };
         set_values(growing, values);
@@ -80,9 +81,20 @@ pub(super) fn unify(
             if let Some(units) = attributes.get_mut("units") {
                 *units = text.clone().into();
             }
+            // They count in the units of each file.
+            for name in ["valid_min", "valid_max", "valid_range", "actual_range"] {
+                if attributes.remove(name).is_some() {
+                    dropped.insert(name);
+                }
+            }
         }
     }
-    Ok(Some(format!("files count in several units: converted to \"{text}\"")))
+    let mut note = format!("files count in several units: converted to \"{text}\"");
+    if !dropped.is_empty() {
+        let names = dropped.into_iter().collect::<Vec<_>>().join(", ");
+        note.push_str(&format!("; {names} omitted"));
+    }
+    Ok(Some(note))
 }
 
 /// Replaces the values of all parts by times of 8 bytes.

@@ -175,3 +175,16 @@ def test_random_kinds(tmp_path, fmt, seed):
     xr.testing.assert_equal(got, want)
     for name in want.variables:
         assert got[name].dtype == want[name].dtype, name
+
+
+def test_counts_of_ragged_arrays_are_not_joined_without_their_items(tmp_path):
+    import h5py
+    for k in range(2):
+        with h5py.File(tmp_path / f"{k}.h5", "w") as file:
+            file["time"] = np.arange(3) + 3 * k
+            file["time"].make_scale("time")
+            data = file.create_dataset("v", (3,), h5py.vlen_dtype("i4"))
+            data[:] = [[1], [2, 3], []]
+            data.dims[0].attach_scale(file["time"])
+    run = virtualize("batch", tmp_path / "0.h5", tmp_path / "1.h5", *CONCAT, "--option", "ragged=true", "-o", tmp_path / "out.json")
+    assert run.status == 1 and "counts items along" in run.stderr and not (tmp_path / "out.json").exists()
