@@ -241,9 +241,14 @@ impl Refused<'_> {
                         None
                     }
                     // Other types have no value that marks gaps.
-                    "array" if number_type(&array.data_type).is_some() => {
-                        Some((ArrayRule::Optional(default_fill(array)), None))
-                    }
+                    "array" if number_type(&array.data_type).is_some() => match default_fill(array) {
+                        None => Some((ArrayRule::Optional(None), None)),
+                        Some(fill) if lossy => {
+                            let loss = format!("reading {fill} as missing in {path}");
+                            Some((ArrayRule::Optional(Some(fill)), Some(loss)))
+                        }
+                        Some(_) => None,
+                    },
                     "values" if self.may_vary(&path, array, files) => Some((ArrayRule::Vary, None)),
                     "values" if lossy => {
                         let loss = format!("keeping only the first file's values of {path}");

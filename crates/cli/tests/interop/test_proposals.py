@@ -159,3 +159,15 @@ def test_each_refusal_names_options_that_join_the_files(tmp_path, seed):
         assert sorted(idents) == sorted(1000 * k + i for k in range(len(files)) for i in range(n)), (what, given)
         # Nothing is omitted without a statement.
         assert all(f"without {name}" in messages for name in dropped), (what, messages)
+
+
+def test_fill_values_of_optional_integers_are_called_lossy(tmp_path):
+    """255 is an ordinary value of bytes without a fill value."""
+    files = [tmp_path / f"t{k}_m{m}.nc" for k in range(2) for m in range(2)]
+    for at, path in enumerate(files):
+        ds = xr.Dataset({"a": (("time", "x"), np.ones((2, 3), "f4"))}, {"time": ("time", np.arange(2) + at // 2 * 2)})
+        if at < 3:
+            ds["b"] = ("time", "x"), np.array([[253, 254, 255]] * 2, "u1")
+        ds.to_netcdf(path, engine="h5netcdf")
+    run = virtualize("batch", *files, "--stack-dim", "member", "--concat-dim", "time", "--coord", "member=name:t*_m{member:d}.nc", "-o", tmp_path / "out.json")
+    assert run.status == 1 and "b=optional:255 to join all 4 files, reading 255 as missing in b" in run.stderr
