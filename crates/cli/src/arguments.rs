@@ -451,7 +451,11 @@ mod many {
         /// Returns what is written.
         pub(crate) fn target(&self) -> Result<Target, Usage> {
             match (self.options.batch.target(self.output()), &self.output) {
-                (Some(target), _) => Ok(target),
+                (Some(target), _) => {
+                    let is_icechunk = matches!(target, Target::Icechunk(_));
+                    self.options.batch.icechunk.check(is_icechunk).map_err(Usage::new)?;
+                    Ok(target)
+                }
                 (None, Some(output)) => {
                     let reason = Target::unknown_extension(output);
                     Err(Usage::new(format!("{output}: {reason}: give --format")))

@@ -100,6 +100,7 @@ fn check(output: &Output, target: &Target, format: OutputFormat) -> Result<(), U
     if cfg!(not(feature = "full")) && ["icechunk", "kerchunk-parquet"].contains(&format.name()) {
         return Err(Usage::full_build(format.name()));
     }
+    output.icechunk.check(format == OutputFormat::Icechunk).map_err(Usage::new)?;
     match target.path() {
         Some(_) if output.write.relative && format == OutputFormat::Icechunk => {
             Err(Usage::new("--relative does not apply to Icechunk repositories, which store absolute URLs"))

@@ -182,6 +182,7 @@ impl OfBatch {
         let target = batch.target(output).ok_or_else(|| {
             error::option(format!("{output}: {}: give format", Target::unknown_extension(output)))
         })?;
+        batch.icechunk.check(matches!(target, Target::Icechunk(_))).map_err(error::option)?;
         file.check(target.zarr_format())?;
         Ok(target)
     }

@@ -132,6 +132,7 @@ pub(crate) fn convert<'py>(
     let write = &options.write;
     exclusive(("relative", write.relative), ("rewrite_url", !write.rewrite_url.is_empty()))?;
     exclusive(("relative", write.relative), ("format=\"icechunk\"", format == OutputFormat::Icechunk))?;
+    options.icechunk.check(format == OutputFormat::Icechunk).map_err(error::option)?;
     runtime::run(py, wait, async move {
         let reading = options.reading.options();
         let read = read_references(&references, &reading).await.map_err(|error| error::of(&error))?;

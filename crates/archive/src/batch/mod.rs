@@ -245,10 +245,21 @@ impl Batch {
         if several && self.overwrite {
             virtualize::check_replaceable(&self.output, true, &self.options.store).await?;
         }
-        if self.run.restart {
+        if self.run.restart && (!self.run.append || self.overwrite) {
             return Ok(Present::Unknown);
         }
         let present = Present::of(&self.output, several, journal, &self.options.store).await?;
+        if self.run.restart {
+            if matches!(present, Present::Nothing) {
+                return Ok(Present::Unknown);
+            }
+            let name = &self.output;
+            let message =
+                format!("{name}: exists, and --restart forgets its files: appending would drop them");
+            let remedy = Remedy::advice("name all files, with --restart and without --append")
+                .or(Remedy::turn_on(OptionName::Overwrite, "replace it"));
+            return Err(Error::new(ErrorClass::Conflict, Code::OutputNotInJournal, message, remedy));
+        }
         if !self.overwrite {
             present.check(&self.output, several, self.run.append)?;
         }
@@ -277,8 +288,12 @@ impl Batch {
             let remedy = Remedy::turn_on(OptionName::Journal, "choose a local path");
             return Err(Error::usage("only the journal of a shard can be in a store", remedy));
         }
-        if self.each && !self.layout.along.is_empty() {
-            return Err(Error::usage("--each cannot be combined with --concat-dim or --stack-dim", None));
+        if self.each {
+            let (inline_limit, rectilinear) = (self.layout.inline_limit, self.layout.rectilinear);
+            let plain = Layout { inline_limit, rectilinear, ..Layout::default() };
+            if self.layout != plain || self.plan != PlanOptions::default() {
+                return Err(Error::usage("--each cannot be combined with options that join files", None));
+            }
         }
         if !self.each && self.options.ome_zarr {
             let remedy = Remedy::turn_on(OptionName::Each, "write the images of each file on their own");

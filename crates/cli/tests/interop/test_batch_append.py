@@ -180,3 +180,26 @@ def test_appended_equals_written_at_once(tmp_path, seed, name):
             return
         assert contents(output) == contents(fresh), f"{reported}\n{messages}"
         shutil.rmtree(fresh.parent)
+
+
+def test_restart_does_not_drop_files(tmp_path):
+    """A restarted run forgets the files of the output that it would append to."""
+    import xarray as xr
+    files = []
+    for k in range(3):
+        files.append(tmp_path / f"{k}.nc")
+        xr.Dataset({"a": (("time", "x"), np.full((2, 3), k, "f4"))}, {"time": np.arange(2) + 2 * k}).to_netcdf(files[-1], engine="h5netcdf")
+    command = ["batch", "--concat-dim", "time", "-o", tmp_path / "out.json"]
+    assert clients.virtualize(*command, *files[:2]).status == 0
+    before = (tmp_path / "out.json").read_bytes()
+    run = clients.virtualize(*command, files[2], "--append", "--restart")
+    assert run.status == 1 and "--restart forgets its files" in run.stderr and (tmp_path / "out.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("options", [["--group", "g"], ["--branch", "b"], ["--message", "m"], ["--each", "--var", "a=drop"], ["--each", "--on-mismatch", "split"]])
+def test_options_without_effect_are_refused(tmp_path, options):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["a"] = np.arange(3)
+    joined = [] if "--each" in options else ["--stack-dim", "n"]
+    run = clients.virtualize("batch", tmp_path / "a.h5", *joined, *options, "-f", "kerchunk-json", "-o", tmp_path / "out")
+    assert run.status in (1, 2) and not (tmp_path / "out").exists(), run.stderr

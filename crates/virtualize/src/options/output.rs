@@ -192,6 +192,21 @@ pub struct IcechunkOptions {
     pub replace_group: bool,
 }
 
+impl IcechunkOptions {
+    /// Refuses options of a commit if the output is not an Icechunk repository.
+    ///
+    /// # Errors
+    /// The reason, if an option is given.
+    pub fn check(&self, is_icechunk: bool) -> Result<(), &'static str> {
+        if is_icechunk || *self == Self::default() {
+            return Ok(());
+        }
+        Err(
+            "branch, message, author, commit-property, group and replace-group need an Icechunk repository as output",
+        )
+    }
+}
+
 #[cfg(feature = "full")]
 impl IcechunkOptions {
     /// Returns the library's options for a commit of `source`, which the default message names.
