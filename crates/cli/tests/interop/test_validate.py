@@ -185,3 +185,15 @@ def test_references_of_several_files_are_valid_and_stay_so(fmt, tmp_path):
         validate(converted, "--full")
         run = virtualize("diff", refs, converted)
         assert run.status == 0, run.stdout.decode()
+
+
+def test_joined_arrays_may_be_inlined(tmp_path):
+    """Only coordinates that do not grow refer to a file, which has fewer elements than the inlined arrays."""
+    import xarray as xr
+    files = []
+    for k in range(3):
+        files.append(tmp_path / f"f{k}.nc")
+        ds = xr.Dataset({"a": (("time", "x"), np.random.default_rng(k).random((3, 3)))}, {"time": np.arange(3) + 3 * k, "x": [1.0, 2, 3]})
+        ds.to_netcdf(files[-1], engine="h5netcdf", encoding={"a": {"zlib": True, "chunksizes": (2, 3)}})
+    assert virtualize("batch", *files, "--concat-dim", "time", "-o", tmp_path / "all.json").status == 0
+    validate(tmp_path / "all.json", "--full")

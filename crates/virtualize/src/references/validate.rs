@@ -203,7 +203,9 @@ async fn direct(
         true => ChunkGridChoice::Rectilinear,
         false => ChunkGridChoice::Regular,
     };
-    let map = MapOptions { format: hierarchy.format, unpack, chunk_grid, ..MapOptions::default() };
+    // Sequences and array members are arrays of their own, if the references have them.
+    let map =
+        MapOptions { format: hierarchy.format, unpack, chunk_grid, ragged: true, ..MapOptions::default() };
     let options = Options { store: options.store.clone(), map, ..Options::default() };
     match open_object(Arc::clone(object), &options).await {
         Ok(store) => Some(store),
@@ -233,6 +235,7 @@ impl Work<'_> {
         let aligned = twin.filter(|_| part.is_whole()).map(|twin| aligned(array, twin));
         if let Some(Aligned { first, second, .. }) = &aligned
             && part.is_only
+            && (part.count() > 0 || is_smaller(&first.shape, &second.shape))
             && first.shape.len() == second.shape.len()
             && first.shape != second.shape
         {
@@ -491,6 +494,12 @@ fn differ(found: &mut Checked, what: &str, one: &str, other: &str) {
     if one != other {
         found.problem(format!("{what} is {one}, a direct read of the source says {other}"));
     }
+}
+
+/// Returns whether an array lacks elements of another one along an axis. Without references to the source, a larger one may
+/// be joined of several files.
+fn is_smaller(shape: &[u64], of_twin: &[u64]) -> bool {
+    shape.iter().zip(of_twin).any(|(one, other)| one < other)
 }
 
 /// Compares the metadata that determine how values are read.
