@@ -359,3 +359,40 @@ def test_inspect_describes_one_array(file):
     assert store.inspect("group/sparse") == done.stdout and done.stdout.startswith("/group/sparse\n")
     with pytest.raises(KeyError, match="did you mean .*group/sparse"):
         store.inspect("sparce")
+
+
+def test_relative_paths_and_members_of_archives(tmp_path, monkeypatch):
+    """A path names the same file after a change of the working directory; a member of a ZIP file is not the local file of its name."""
+    import zipfile
+
+    for name, value in (("one", 1), ("two", 2)):
+        (tmp_path / name).mkdir()
+        with h5py.File(tmp_path / name / "a.h5", "w") as made:
+            made.create_dataset("v", data=np.full(4, value), chunks=(2,))
+    monkeypatch.chdir(tmp_path / "one")
+    store = virtualize.open("a.h5")
+    pickled = pickle.dumps(store)
+    monkeypatch.chdir(tmp_path / "two")
+    assert pickle.loads(pickled)["v"][...].tolist() == [1] * 4
+    store.to_kerchunk(tmp_path / "a.json")
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.write(tmp_path / "one/a.h5", "a.h5")
+    with pytest.raises(virtualize.OptionError), zipfile.ZipFile(tmp_path / "a.zip").open("a.h5") as member:
+        virtualize.open(member)
+    with open("a.h5", "rb") as local:
+        assert virtualize.open(local)["v"][...].tolist() == [2] * 4
+
+
+def test_changes_in_file_systems_without_entity_tags_are_noticed(tmp_path):
+    import fsspec
+
+    memory = fsspec.filesystem("memory")
+    for value in (1, 2):
+        with h5py.File(tmp_path / "a.h5", "w") as made:
+            made.create_dataset("v", data=np.full(400_000, value), chunks=(50_000,))
+        memory.pipe("/changes/a.h5", (tmp_path / "a.h5").read_bytes())
+        if value == 1:
+            store = virtualize.open(memory.open("/changes/a.h5"))
+            assert store["v"][0] == 1
+    with pytest.raises(virtualize.ChangedError):
+        store["v"][399_999]

@@ -197,6 +197,33 @@ def test_bands_and_overviews_are_named_as_in_rioxarray(name, fixtures):
     assert found.rio.crs == expected.rio.crs
 
 
+def test_overviews_of_masked_images_and_packing_of_each_band(tmp_path):
+    """Masks are groups too, so the first overview is not the group 1; bands with packing of their own are unpacked one by one."""
+    import rasterio
+    import rioxarray
+
+    data = np.random.default_rng(1).integers(0, 200, (1, 64, 64)).astype("u1")
+    with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True):
+        with rasterio.open(tmp_path / "a.tif", "w", driver="GTiff", width=64, height=64, count=1, dtype="uint8") as file:
+            file.write(data)
+            file.write_mask(data[0] > 50)
+        with rasterio.open(tmp_path / "a.tif", "r+") as file:
+            file.build_overviews([2, 4])
+    for level in (0, 1):
+        found = opened(tmp_path / "a.tif", overview_level=level, mask_and_scale=False)
+        np.testing.assert_array_equal(found.band_data, rioxarray.open_rasterio(tmp_path / "a.tif", overview_level=level))
+    with pytest.raises(virtualize.OptionError, match="has 2 overviews"):
+        opened(tmp_path / "a.tif", overview_level=2)
+    with rasterio.open(tmp_path / "b.tif", "w", driver="GTiff", width=4, height=3, count=2, dtype="int16", nodata=0) as file:
+        file.write(np.arange(24).reshape(2, 3, 4).astype("i2"))
+        file.scales, file.offsets, file.units = [0.5, 0.1], [0, 5], ["K", "m"]
+    found = opened(tmp_path / "b.tif", band_as_variable=True)
+    expected = rioxarray.open_rasterio(tmp_path / "b.tif", band_as_variable=True, mask_and_scale=True)
+    for band in ("band_1", "band_2"):
+        np.testing.assert_allclose(found[band], expected[band])
+        assert found[band].attrs["units"] == expected[band].attrs["units"]
+
+
 def test_rioxarray_reads_georeferencing():
     import rasterio
     import rioxarray  # noqa: F401

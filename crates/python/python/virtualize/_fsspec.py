@@ -1,5 +1,6 @@
 """Files of fsspec as a store that the compiled module reads."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 
@@ -27,9 +28,22 @@ class FsspecStore:
         # Listings that the file system has cached say nothing about the present.
         self._files.invalidate_cache(self._files._parent(path))
         info = self._files.info(path)
-        modified = info.get("LastModified") or info.get("last_modified") or info.get("mtime")
         return {
             "size": info["size"],
             "e_tag": info.get("ETag") or info.get("etag"),
-            "last_modified": modified if hasattr(modified, "tzinfo") else None,
+            "last_modified": self._modified(path, info),
         }
+
+    def _modified(self, path: str, info: dict[str, Any]) -> datetime | None:
+        """Return the modification time of a file, if the file system knows it."""
+        for name in ("LastModified", "last_modified", "mtime", "last_write_time", "modify"):
+            modified = info.get(name)
+            if isinstance(modified, datetime):
+                return modified
+            if isinstance(modified, int | float):
+                return datetime.fromtimestamp(modified, UTC)
+        try:
+            modified = self._files.modified(path)
+        except (NotImplementedError, KeyError, TypeError):
+            return None
+        return modified if isinstance(modified, datetime) else None

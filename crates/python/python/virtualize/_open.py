@@ -86,22 +86,39 @@ def opening_of(url: Any, store: Any, decoded: bool, options: Mapping[str, Any]) 
     if _COMBINING & options.keys() or isinstance(url, list | tuple):
         return _combined(url, store, decoded, options)
     if isinstance(url, str):
-        return Opening(os.path.expanduser(url), to_json(options), decoded, store)
+        return Opening(url if store is not None else _absolute(url), to_json(options), decoded, store)
     # A file or open file of fsspec, and a path of universal_pathlib, with its credentials.
     files = getattr(url, "fs", None)
     if files is not None and store is None and hasattr(files, "unstrip_protocol"):
-        if "file" in files.protocol:
-            return Opening(url.path, to_json(options), decoded, None)
+        protocols = (files.protocol,) if isinstance(files.protocol, str) else files.protocol
+        if "file" in protocols:
+            return Opening(_absolute(url.path), to_json(options), decoded, None)
         return Opening(files.unstrip_protocol(url.path), to_json(options), decoded, FsspecStore(files))
-    if not isinstance(url, PathLike):
-        name = getattr(url, "name", None)
-        if not isinstance(name, str):
-            raise OptionError(
-                f"expected a path, a url, or a file of fsspec, not {type(url).__name__} "
-                "(write the bytes to a file, or pass the path)"
-            )
-        url = name
-    return Opening(os.fspath(cast("PathLike[str]", url)), to_json(options), decoded, store)
+    path = os.fspath(cast("PathLike[str]", url)) if isinstance(url, PathLike) else _path_of(url)
+    return Opening(path if store is not None else _absolute(path), to_json(options), decoded, store)
+
+
+def _absolute(path: str) -> str:
+    """Return a local path that names the same file after a change of the working directory, and a url unchanged."""
+    path = os.path.expanduser(path)
+    return os.path.join(os.getcwd(), path) if path and "://" not in path else path
+
+
+def _path_of(file: Any) -> str:
+    """Return the path of an open file of the local disk.
+
+    Members of zip and tar files have names too, but these are not paths.
+    """
+    name = getattr(file, "name", None)
+    try:
+        if isinstance(name, str) and os.path.samestat(os.fstat(file.fileno()), os.stat(name)):
+            return name
+    except (AttributeError, OSError, ValueError):
+        pass
+    raise OptionError(
+        f"expected a path, a url, a file of fsspec, or an open local file, not {type(file).__name__} "
+        "(write the bytes to a file, or pass the path)"
+    )
 
 
 _COMBINING = LayoutOptions.__annotations__.keys() | PlanOptions.__annotations__.keys()

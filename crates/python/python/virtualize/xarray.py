@@ -13,7 +13,7 @@ from xarray.coding.variables import CFMaskCoder
 from xarray.core import indexing
 
 from virtualize._array import VirtualArray, VirtualGroup, file_of
-from virtualize._errors import VirtualizeWarning
+from virtualize._errors import OptionError, VirtualizeWarning
 from virtualize._open import opening_of
 from virtualize._options import OpenOptions
 from virtualize._store import VirtualStore
@@ -105,10 +105,11 @@ class VirtualizeBackend(BackendEntrypoint):
         **options: Unpack[OpenOptions],
     ) -> Dataset:
         """Open a group of a file, by default the root."""
+        opened = _group(_opened(filename_or_obj, store, decoded, options), group)
         if overview_level is not None:
-            group = f"{(group or '').rstrip('/')}/{overview_level + 1}".lstrip("/")
+            opened = _overview(opened, overview_level)
         ds: Dataset = _ENTRYPOINT.open_dataset(
-            _DataStore(_group(_opened(filename_or_obj, store, decoded, options), group), mask_and_scale),
+            _DataStore(opened, mask_and_scale, band_as_variable),
             mask_and_scale=mask_and_scale,
             decode_times=decode_times,
             concat_characters=concat_characters,
@@ -118,12 +119,12 @@ class VirtualizeBackend(BackendEntrypoint):
             decode_timedelta=decode_timedelta,
         )
         if overview_level is not None:
-            of_level = {f"{axis}_{overview_level + 1}": axis for axis in ("y", "x")}
-            ds = ds.rename({name: axis for name, axis in of_level.items() if name in ds.dims})
+            of_level = {str(name): str(name)[0] for name in ds.dims if str(name).startswith(("y_", "x_"))}
+            ds = ds.rename(of_level)
             for attributes in (ds.attrs, *(variable.attrs for variable in ds.variables.values())):
                 if "spatial:dimensions" in attributes:
                     attributes["spatial:dimensions"] = [of_level.get(name, name) for name in attributes["spatial:dimensions"]]
-        return _by_band(ds) if band_as_variable else ds
+        return ds
 
     @override
     def open_groups_as_dict(
@@ -163,17 +164,36 @@ def _opened(source: Source, store: Any, decoded: bool, options: Any) -> VirtualS
     return VirtualStore(file, opening)
 
 
-def _by_band(ds: Dataset) -> Dataset:
-    """Return a dataset with a variable for each band, and the attributes of all bands on each."""
-    bands: dict[str, Any] = {}
-    for array in ds.data_vars.values():
-        for n in range(array.sizes["band"] if "band" in array.dims else 0):
-            one = array.isel(band=n, drop=True)
-            names: Any = one.attrs.get("long_name")
-            if np.ndim(names) == 1 and len(names) == array.sizes["band"]:
-                one.attrs["long_name"] = names[n]
-            bands[f"band_{n + 1}"] = one
-    return ds.drop_dims("band", errors="ignore").assign(bands)
+def _overview(group: VirtualGroup, level: int) -> VirtualGroup:
+    """Return the group of an overview, which the multiscales convention lists from the largest to the smallest."""
+    levels: Any = group.attrs.get("multiscales", {}).get("layout", [])
+    groups = [level["asset"].rpartition("/")[0] for level in levels[1:]]
+    if not 0 <= level < len(groups):
+        raise OptionError(f"overview_level={level}: {file_of(group.store).name} has {len(groups)} overviews")
+    found = group[groups[level]]
+    assert isinstance(found, VirtualGroup)
+    return found
+
+
+def _by_band(variables: dict[str, Variable]) -> dict[str, Variable]:
+    """Return a variable for each band of an image, with its name, units and packing, and those without bands."""
+    found = {name: variable for name, variable in variables.items() if "band" not in variable.dims}
+    for image in variables.values():
+        if "band" not in image.dims or image.ndim < 2:
+            continue
+        count = image.sizes["band"]
+        for n in range(count):
+            # Still lazy.
+            band = image.isel(band=n)
+            for name, of_one in {"long_name": "long_name", "units": "units", "scales": "scale_factor", "offsets": "add_offset"}.items():
+                value: Any = band.attrs.get(name)
+                if np.ndim(value) == 1 and len(value) == count:
+                    band.attrs.pop(name)
+                    band.attrs[of_one] = value[n]
+            for name in ("chunksizes", "original_shape"):
+                band.encoding.pop(name, None)
+            found[f"band_{n + 1}"] = band
+    return found
 
 
 def _group(store: VirtualStore, path: str | None) -> VirtualGroup:
@@ -198,9 +218,10 @@ def _walk(group: VirtualGroup, path: str) -> Iterator[tuple[str, VirtualGroup]]:
 class _DataStore(AbstractDataStore):
     """A group, with variables and attributes as they are in the file."""
 
-    def __init__(self, group: VirtualGroup, mask_and_scale: Any) -> None:
+    def __init__(self, group: VirtualGroup, mask_and_scale: Any, by_band: bool = False) -> None:
         self._group = group
         self._mask_and_scale = mask_and_scale
+        self._by_band = by_band
 
     def get_encoding(self) -> dict[str, Any]:
         """Return the names of unlimited dimensions, with which xarray writes them again."""
@@ -213,6 +234,8 @@ class _DataStore(AbstractDataStore):
     def get_variables(self) -> dict[str, Variable]:
         arrays = {name: self._group[name] for name in self._group.array_keys()}
         variables = {name: _variable(array) for name, array in arrays.items() if isinstance(array, VirtualArray)}
+        if self._by_band:
+            variables = _by_band(variables)
         packing = {
             name: _packing(variable, variables) for name, variable in variables.items() if self._decodes(name)
         }
