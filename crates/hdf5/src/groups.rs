@@ -227,7 +227,7 @@ const SYMBOLS: &str = "symbol table node";
 
 /// Returns the size of a symbol table node in bytes. `rank` is half of its most symbols.
 pub(crate) fn symbol_node_length(rank: u16, format: Format) -> u64 {
-    let entry = u64::from(format.offset_size).saturating_mul(2).saturating_add(24);
+    let entry = u64::from(format.offset_size).saturating_add(format.length_size.into()).saturating_add(24);
     entry.saturating_mul(u64::from(rank)).saturating_mul(2).saturating_add(8)
 }
 
@@ -248,7 +248,8 @@ pub(crate) fn parse_symbol_node(
 }
 
 fn symbol(reader: &mut Reader<'_>) -> Result<Symbol, Error> {
-    let name = reader.uint(reader.format().offset_size)?;
+    // Called an offset by the specification, it has the size of lengths in libhdf5 (H5G__ent_decode).
+    let name = reader.uint(reader.format().length_size)?;
     let object = reader.address()?;
     let cache_type = reader.u32()?;
     reader.skip(4)?;

@@ -105,7 +105,8 @@ fn parse_old(mut reader: Reader<'_>, bytes: &[u8], address: u64, version: u8) ->
     reader.address()?;
     let end = end_of_file(&mut reader, stored_base)?;
     let driver_block = reader.address()?;
-    reader.skip(u64::from(sizes.0))?;
+    // The offset of its name.
+    reader.skip(u64::from(sizes.1))?;
     let root = reader.defined_address()?;
     Ok(Superblock { version, address, format, extension: None, driver_block, root, end, ranks })
 }

@@ -255,3 +255,23 @@ def attributes(dropped, group, original, ours):
 def same_fill(a, b):
     """Text and number forms of the same sentinel are equal."""
     return a is not None and b is not None and len(a) == len(b) == 1 and str(a[0]) == str(b[0])
+
+
+@pytest.mark.parametrize("offsets, lengths", [(4, 8), (8, 4), (2, 8)])
+def test_offsets_and_lengths_of_other_sizes(tmp_path, fmt, offsets, lengths):
+    import ctypes
+
+    import h5py
+    from h5py import h5f, h5p
+    create, access = h5p.create(h5p.FILE_CREATE), h5p.create(h5p.FILE_ACCESS)
+    library = clients.libhdf5()
+    library.H5Pset_sizes.argtypes = [ctypes.c_int64, ctypes.c_size_t, ctypes.c_size_t]
+    library.H5Pset_sizes(create.id, offsets, lengths)
+    access.set_libver_bounds(h5f.LIBVER_EARLIEST, h5f.LIBVER_LATEST)
+    with h5py.File(h5f.create(str(tmp_path / "a.h5").encode(), h5f.ACC_TRUNC, create, access)) as file:
+        for number in range(20):
+            file[f"g{number % 3}/x{number}"] = np.arange(4.0) + number
+    references = convert(tmp_path / "a.h5", fmt).references
+    for number in range(20):
+        ds = open_dataset(references, FORMATS[fmt], f"g{number % 3}")
+        assert ds[f"x{number}"].values.tolist() == [number, number + 1, number + 2, number + 3]
