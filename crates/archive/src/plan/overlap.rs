@@ -7,6 +7,8 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
 };
 
+use virtualize::Remedy;
+
 use super::{
     Block, Coordinates, FileSet, Known, Omitted, OnDuplicate, Plan, PlanOptions, Selections, Source,
     extent::{FileExtent, Selection},
@@ -49,13 +51,22 @@ pub(super) fn resolve(
     if on_duplicate == OnDuplicate::Error {
         return Ok(Vec::new());
     }
+    let is_only = layout.along.len() == 1;
+    let mut lines = Vec::new();
     for (dimension, along) in layout.along.iter().enumerate() {
-        let Along::Concat(name) = along else { continue };
-        let Some(line) = Line::new(name, dimension, source, set)? else { continue };
-        let sorted = line.sorted(false);
-        let is_only = layout.along.len() == 1;
-        let columns =
-            if is_only { sorted.iter().map(|file| vec![*file]).collect() } else { line.columns(&sorted)? };
+        let line = Line::new(along.name(), dimension, source, set)?;
+        let sorted = line.as_ref().map(|line| line.sorted(false));
+        let sorted = sorted.unwrap_or_else(|| (0..).zip(set).map(|(file, _)| file).collect());
+        let columns: Vec<Vec<u32>> = match &line {
+            Some(line) if !is_only => line.columns(&sorted)?,
+            _ => sorted.iter().map(|file| vec![*file]).collect(),
+        };
+        lines.push((along, line, columns));
+    }
+    for (dimension, (along, line, columns)) in lines.iter().enumerate() {
+        let (Along::Concat(name), Some(line)) = (along, line) else { continue };
+        let others = lines.iter().enumerate().filter(|(other, _)| *other != dimension);
+        let others: Vec<&Vec<Vec<u32>>> = others.map(|(_, (.., columns))| columns).collect();
         // The file of each column that was listed first or last stands for the others.
         let stands = |column: &Vec<u32>| match on_duplicate {
             OnDuplicate::Last => column.iter().max().copied(),
@@ -65,11 +76,12 @@ pub(super) fn resolve(
             columns.iter().filter_map(|column| Some((stands(column)?, column))).collect();
         let standing: Vec<u32> = columns.iter().filter_map(stands).collect();
         let mut selected: Vec<(u32, Option<Selection>)> = Vec::new();
-        for cluster in clusters(&line, &standing) {
-            if overlaps(&line, cluster)? {
-                selected.extend(
-                    Cluster { name, line: &line, files: cluster, coordinates, on_duplicate }.selections()?,
-                );
+        for cluster in clusters(line, &standing) {
+            if overlaps(line, cluster)? {
+                let of_cluster = || cluster.iter().filter_map(|file| Some((*file, *column_of.get(file)?)));
+                check_order(line, name, of_cluster(), &others)?;
+                selected
+                    .extend(Cluster { name, line, files: cluster, coordinates, on_duplicate }.selections()?);
             }
         }
         for (file, selection) in selected {
@@ -94,6 +106,43 @@ pub(super) fn resolve(
         }
     }
     Ok(changes.into_iter().collect())
+}
+
+/// Checks that files with the same coordinates along the `others` are listed in the order of the files that stand for their
+/// columns, so that each takes from its neighbours what its column does.
+fn check_order<'a>(
+    line: &Line<'_>,
+    name: &str,
+    columns: impl Iterator<Item = (u32, &'a Vec<u32>)>,
+    others: &[&Vec<Vec<u32>>],
+) -> Result<()> {
+    let mut places: HashMap<u32, Vec<usize>> = HashMap::new();
+    for columns in others {
+        for (n, column) in columns.iter().enumerate() {
+            column.iter().for_each(|file| places.entry(*file).or_default().push(n));
+        }
+    }
+    let mut rows: BTreeMap<Vec<usize>, Vec<(u32, u32)>> = BTreeMap::new();
+    for (stands, column) in columns {
+        for file in column {
+            rows.entry(places.get(file).cloned().unwrap_or_default()).or_default().push((stands, *file));
+        }
+    }
+    for row in rows.values_mut() {
+        row.sort_unstable();
+        for pair in row.windows(2) {
+            if let [(_, one), (_, other)] = pair
+                && one > other
+            {
+                let text = format!(
+                    "{name} overlaps, and other files with these coordinates are listed in another order"
+                );
+                let problem = Problem::new(text).with(Remedy::advice("list the files row by row"));
+                return Err(line.conflict(*one, *other, problem));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Reports what becomes of files that overlap others.

@@ -107,6 +107,32 @@ def test_groups_are_not_guessed_at(tmp_path, fmt):
     combined(tmp_path, fmt, files, *CONCAT, "--on-duplicate", "first", status=1, text="its own coordinates")
 
 
+@pytest.mark.parametrize("keep", ["first", "last"])
+@pytest.mark.parametrize("order", ["00 01 10 11", "11 10 01 00", "00 10 01 11", "11 00 01 10"])
+def test_tiles_that_share_pixels_are_those_of_rasterio_or_refused(tmp_path, keep, order):
+    """A row of tiles takes pixels from the row beside it as a whole, so all its files must be listed in the order of the rows."""
+    import json
+
+    import clients
+    import rasterio.merge
+    from rasterio.transform import from_origin
+    files = []
+    for name in order.split():
+        i, j = map(int, name)
+        files.append(tmp_path / f"{name}.tif")
+        with rasterio.open(files[-1], "w", driver="GTiff", width=4, height=4, count=1, dtype="uint8", crs="EPSG:32633", transform=from_origin(30 * j, -30 * i, 10, 10)) as tile:
+            tile.write(np.full((1, 4, 4), 10 * i + j + 1, "u1"))
+    (tmp_path / "list").write_text("".join(f"{path}\n" for path in files))
+    run = virtualize("batch", "--list", tmp_path / "list", "--concat-dim", "y", "--concat-dim", "x", "--on-duplicate", keep, "-o", tmp_path / "all.json")
+    if order.startswith("11 00"):
+        assert run.status == 1 and "listed in another order" in run.stderr
+        return
+    assert run.status == 0, run.stderr
+    got = clients.open_dataset(json.loads((tmp_path / "all.json").read_text()), 2).band_data.values.squeeze()
+    want, _ = rasterio.merge.merge([rasterio.open(path) for path in files], method=keep)
+    np.testing.assert_array_equal(got, want[0])
+
+
 @pytest.mark.parametrize("seed", seeds("RANDOM_ARCHIVES", 12))
 def test_random_runs(tmp_path, fmt, seed):
     """Random overlaps: equal to xarray, or rejected with a reason."""
