@@ -196,7 +196,7 @@ def test_what_users_of_other_packages_pass(tmp_path: Path) -> None:
     xr.testing.assert_equal(virtualize.open_dataset(tmp_path / "one.json", storage_options=options), expected)
     with pytest.raises(virtualize.OptionError, match="storage_options: colour has no counterpart"):
         virtualize.scan([path], storage_options={"colour": 1})
-    with pytest.raises(virtualize.OptionError, match="a file of fsspec, not bytes"):
+    with pytest.raises(virtualize.OptionError, match="an open local file, not bytes"):
         virtualize.open(b"CDF")
 
 
