@@ -245,9 +245,12 @@ impl<'a> Sources<'a> {
     /// Checks that no file changed since it was first opened, as far as this takes no requests. Reads of remote files
     /// are checked one by one.
     pub(crate) async fn verify(&self) -> Result<(), ReadError> {
-        let opened = self.related().into_iter().filter(|(_, version)| version.is_some());
-        for (url, _) in opened.filter(|(url, _)| url.starts_with("file:")) {
-            let url = &url;
+        let urls: Vec<String> = lock(&self.versions)
+            .iter()
+            .filter(|(url, version)| version.is_some() && url.starts_with("file:"))
+            .map(|(url, _)| url.clone())
+            .collect();
+        for url in &urls {
             match self.pool.get(url) {
                 Some(object) => object.verify()?,
                 None => drop(self.open(url).await.map_err(|unopened| changed(url, &unopened.to_string()))?),

@@ -68,7 +68,7 @@ pub(super) fn unify(
     for (name, facts) in facts {
         let Some(growing) = arrays.get(name) else { continue };
         let times = Times { growing, parent, units: &units, is_parent: name == path, format };
-        let any_missing = !facts.missing.is_empty();
+        let any_missing = facts.missing.is_some();
         converted.push((name, times.converted(&facts, unit, whole.is_some())?, any_missing));
     }
     let mut dropped = BTreeSet::new();
@@ -216,7 +216,8 @@ impl Times<'_, '_> {
                     Problem::of("times in several units have no exact value in one unit")
                         .with(Remedy::advice("write the files again"))
                 })?;
-                if matches!(time, Time::At(_)) && facts.missing.contains(&float) {
+                let is_missing = || facts.missing.as_ref().is_some_and(|missing| missing.contains(&float));
+                if matches!(time, Time::At(_)) && is_missing() {
                     let unit = unit.name;
                     return Err(Problem::new(format!(
                         "a time converted to {unit} is the value that means \"missing\""
@@ -234,8 +235,8 @@ impl Times<'_, '_> {
 struct Facts {
     /// Units in which all times are whole.
     whole: Vec<Unit>,
-    /// If a missing value occurs, all of them; else none.
-    missing: Vec<f64>,
+    /// All values that mean missing, if one of them occurs.
+    missing: Option<Vec<f64>>,
 }
 
 impl Facts {
@@ -246,13 +247,10 @@ impl Facts {
             any_missing |= times.iter().any(|time| matches!(time, Time::Missing(..)));
             Ok(())
         })?;
-        if !any_missing {
-            return Ok(Self { whole, missing: Vec::new() });
-        }
         let first = &times.growing.first;
-        let sentinels = Sentinels::of(first, times.format).elements.into_iter();
-        let floats = sentinels.filter_map(|element| FillValue::Fixed(element).to_f64(&first.data_type));
-        Ok(Self { whole, missing: floats.chain([f64::NAN]).collect() })
+        let sentinels = || Sentinels::of(first, times.format).elements.into_iter();
+        let float = |element| FillValue::Fixed(element).to_f64(&first.data_type);
+        Ok(Self { whole, missing: any_missing.then(|| sentinels().filter_map(float).collect()) })
     }
 }
 

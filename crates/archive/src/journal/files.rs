@@ -14,8 +14,9 @@ use virtualize::ErrorClass;
 
 use super::{
     Journal, JournalError, OptionDifference, Outcome, Result, Work,
+    record::Related,
     record::{NamedOutcome, class_name, class_named},
-    rows::{self, Cache, Related, related},
+    rows::{self, Cache, related},
     sql::{DONE, FAILED, ITEM, OPEN, PENDING, UNNAMED, USED, number, set_number, signed, unsigned, work_of},
 };
 use crate::{Item, list::Few};

@@ -27,6 +27,9 @@ pub(crate) struct Work {
     pub(crate) item: Item,
 }
 
+/// Versions of the other files that a file depends on, by url; `None` for those that do not exist.
+pub(crate) type Related = BTreeMap<String, Option<Source>>;
+
 /// A file that was read.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Done {
@@ -46,8 +49,8 @@ pub(crate) struct Done {
     pub(crate) bytes: u64,
     /// Warnings for the user, one line each.
     pub(crate) warnings: Vec<String>,
-    /// Versions of the other files that it depends on, by url; `None` for those that do not exist.
-    pub(crate) related: BTreeMap<String, Option<Source>>,
+    /// The other files that it depends on.
+    pub(crate) related: Related,
     /// The run's record of the file.
     pub(crate) record: Record,
 }

@@ -14,7 +14,7 @@ use virtualize::zarr::{NodePath, Source, ZarrFormat};
 use super::{
     Done, Failure, FileRecord, Journal, JournalError, NodeRecord, Outcome, Record, Result, Work,
     codec::{Dictionary, Reader, Recent, decode_chunks, put, put_bytes},
-    record::{NamedOutcome, class_name, class_named},
+    record::{NamedOutcome, Related, class_name, class_named},
     sql::{DONE, FAILED, ITEM, signed, unsigned, work_of},
 };
 use crate::{
@@ -125,7 +125,7 @@ pub(super) fn finish(
             statement.execute(params![cache.node(connection, &node.path)?, id, node.chunks])?;
         }
     }
-    let related = (!done.related.is_empty()).then(|| json!(related_rows(&done.related)).to_string());
+    let related = (!done.related.is_empty()).then(|| related_text(&done.related));
     let sql = "INSERT OR REPLACE INTO contents (id, requests, bytes, kind, extent, sources, record, related)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
     connection.prepare_cached(sql)?.execute(params![
@@ -186,16 +186,24 @@ fn sources(sources: &[Source]) -> Vec<u8> {
     sources.iter().map(one).collect::<serde_json::Value>().to_string().into_bytes()
 }
 
-/// Versions of the other files that a file depends on, by url; `None` for those that do not exist.
-pub(crate) type Related = BTreeMap<String, Option<Source>>;
-
-/// Returns the rows of other files: url, entity tag, size and modification time; of one that does not exist, the url.
-fn related_rows(related: &Related) -> Vec<serde_json::Value> {
-    let row = |(url, version): (&String, &Option<Source>)| match version {
-        Some(Source { etag, size, modified, .. }) => json!([url, etag, size, modified]),
-        None => json!([url, null, null, null]),
+/// Encodes other files: url, entity tag, size and modification time of each; of one that does not exist, the url alone.
+fn related_text(related: &Related) -> String {
+    let row = |(url, version): (&String, &Option<Source>)| {
+        let version = version.as_ref();
+        let etag = version.and_then(|version| version.etag.as_ref());
+        json!([url, etag, version.map(|version| version.size), version.and_then(|version| version.modified)])
     };
-    related.iter().map(row).collect()
+    related.iter().map(row).collect::<serde_json::Value>().to_string()
+}
+
+/// Decodes the other files of a row.
+pub(super) fn related(text: Option<String>) -> rusqlite::Result<Related> {
+    type Row = (String, Option<String>, Option<u64>, Option<i64>);
+    let rows: Option<Vec<Row>> = text.map_or(Some(Vec::new()), |text| serde_json::from_str(&text).ok());
+    let one = |(url, etag, size, modified): Row| {
+        (url.clone(), size.map(|size| Source { url, etag, size, modified }))
+    };
+    Ok(rows.ok_or_else(|| damaged("its other files"))?.into_iter().map(one).collect())
 }
 
 /// Decodes sources.
@@ -546,16 +554,6 @@ impl Journal {
     fn failed_at(&self, row: u64, error: rusqlite::Error) -> JournalError {
         self.failed(error).at(row)
     }
-}
-
-/// Decodes the other files of a row.
-pub(super) fn related(text: Option<String>) -> rusqlite::Result<Related> {
-    type Row = (String, Option<String>, Option<u64>, Option<i64>);
-    let rows: Option<Vec<Row>> = text.map_or(Some(Vec::new()), |text| serde_json::from_str(&text).ok());
-    let one = |(url, etag, size, modified): Row| {
-        (url.clone(), size.map(|size| Source { url, etag, size, modified }))
-    };
-    Ok(rows.ok_or_else(|| damaged("its other files"))?.into_iter().map(one).collect())
 }
 
 /// Returns the error of damaged content.

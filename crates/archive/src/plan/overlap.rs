@@ -78,8 +78,8 @@ pub(super) fn resolve(
         let mut selected: Vec<(u32, Option<Selection>)> = Vec::new();
         for cluster in clusters(line, &standing) {
             if overlaps(line, cluster)? {
-                let of_cluster = || cluster.iter().filter_map(|file| Some((*file, *column_of.get(file)?)));
-                check_order(line, name, of_cluster(), &others)?;
+                let of_cluster = cluster.iter().filter_map(|file| Some((*file, *column_of.get(file)?)));
+                check_order(line, name, of_cluster, &others)?;
                 selected
                     .extend(Cluster { name, line, files: cluster, coordinates, on_duplicate }.selections()?);
             }

@@ -387,7 +387,7 @@ fn further(store: Store, pieces: Budget, place: Reference, first: Bytes, left: R
         let bytes = bytes.map_err(|problem| std::io::Error::other(problem.detail))?;
         Ok(Some((bytes, (store, pieces, left))))
     });
-    Body::from_stream(stream::iter([std::io::Result::Ok(first)]).chain(rest).fuse())
+    Body::from_stream(stream::iter([std::io::Result::Ok(first)]).chain(rest))
 }
 
 /// Media type of chunks and elements.
