@@ -263,7 +263,7 @@ def test_descriptions_that_do_not_fit_are_ignored(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_more_random_archives_are_one_dataset(tmp_path: Path) -> None:
-    for seed in range(10_000, 10_060):
+    for seed in range(10_000, 10_020):
         check(tmp_path / str(seed), seed)
 
 
